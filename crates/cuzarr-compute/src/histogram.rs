@@ -3,10 +3,10 @@
 use cuzarr_device::cpu::cast;
 use cuzarr_device::{DType, DTypeKind, Device, NdBuffer, Order};
 
-use super::count::{Bins, Counting, Keys};
-use super::expr::Expr;
-use super::promote::promote;
-use super::run::{ComputeOptions, Job, deliver, for_each_region};
+use crate::count::{Bins, Counting, Keys};
+use crate::expression::{Expr, Op, Summary, promote};
+use crate::options::ComputeOptions;
+use crate::stream::{Job, deliver, for_each_region};
 use cuzarr::plan::Region;
 use cuzarr::{Error, ErrorKind, Result};
 
@@ -31,9 +31,37 @@ pub struct Histogram {
 
 /// What is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum HistogramPart {
+enum HistogramPart {
     Counts,
     Edges,
+}
+
+/// A part of a histogram as part of an expression.
+#[derive(Debug)]
+struct Asked {
+    histogram: Histogram,
+    part: HistogramPart,
+}
+
+impl Summary for Asked {
+    fn result(&self, dtype: DType, _shape: &[u64]) -> Result<(DType, Vec<u64>)> {
+        self.histogram.result(self.part, dtype)
+    }
+
+    fn compute(&self, of: &Expr, options: &ComputeOptions<'_>) -> Result<NdBuffer> {
+        self.histogram.compute(self.part, of, options)
+    }
+
+    fn name(&self) -> &'static str {
+        match self.part {
+            HistogramPart::Counts => "histogram",
+            HistogramPart::Edges => "histogram_bin_edges",
+        }
+    }
+
+    fn arguments(&self) -> String {
+        String::new()
+    }
 }
 
 fn invalid(message: impl Into<String>) -> Error {
@@ -81,7 +109,7 @@ impl Histogram {
     ///
     /// # Errors
     /// `DTypeMismatch`, `InvalidArgument`.
-    pub(super) fn result(&self, part: HistogramPart, dtype: DType) -> Result<(DType, Vec<u64>)> {
+    fn result(&self, part: HistogramPart, dtype: DType) -> Result<(DType, Vec<u64>)> {
         if Keys::of(dtype).is_none() {
             let message = format!("a histogram is not defined for elements of {dtype}");
             return Err(Error::new(ErrorKind::DTypeMismatch, message).with_hint("take those of real and imag"));
@@ -120,7 +148,7 @@ impl Histogram {
     ///
     /// # Errors
     /// `InvalidArgument` where the elements give no range; else as [`Expr::compute`].
-    pub(super) fn compute(&self, part: HistogramPart, of: &Expr, options: &ComputeOptions<'_>) -> Result<NdBuffer> {
+    fn compute(&self, part: HistogramPart, of: &Expr, options: &ComputeOptions<'_>) -> Result<NdBuffer> {
         self.result(part, of.dtype())?;
         let edges = self.edges(of, options)?;
         if part == HistogramPart::Edges {
@@ -186,7 +214,29 @@ impl Histogram {
     }
 }
 
-/// As NumPy's `linspace`, every step rounded to a type.
+impl Expr {
+    /// How many elements lie in each bin, and the edges of the bins, without computing them: see [`Histogram`].
+    ///
+    /// ```
+    /// use cuzarr_compute::{Expr, Histogram};
+    /// use cuzarr_device::{DType, Device, NdBuffer, Order};
+    /// let bytes: Vec<u8> = [0.0f64, 1.0, 3.0, 2.0, 4.0].iter().flat_map(|x| x.to_ne_bytes()).collect();
+    /// let x = Expr::buffer(NdBuffer::from_host(Device::Cpu, DType::FLOAT64, &[5], Order::C, &bytes)?)?;
+    /// let (counts, edges) = x.histogram(Histogram::new(2, None))?;
+    /// assert_eq!(counts.compute(&Default::default())?.host_slice::<i64>()?, [2, 3]);
+    /// assert_eq!(edges.compute(&Default::default())?.host_slice::<f64>()?, [0.0, 2.0, 4.0]);
+    /// # Ok::<(), cuzarr::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `DTypeMismatch` when the elements have no order; `InvalidArgument` for edges that do not increase.
+    pub fn histogram(&self, histogram: Histogram) -> Result<(Expr, Expr)> {
+        let counts = self.summary(Asked { histogram: histogram.clone(), part: HistogramPart::Counts })?;
+        Ok((counts, self.summary(Asked { histogram, part: HistogramPart::Edges })?))
+    }
+}
+
+/// The edges that NumPy's `linspace` makes, every step rounded to a type.
 fn even_edges(first: f64, last: f64, bins: u64, dtype: DType) -> Result<Vec<f64>> {
     // Binary64 has more than twice the digits of the shorter types, so rounding its results rounds the true ones.
     let round = |value: f64| -> Result<f64> {
@@ -223,7 +273,7 @@ fn density(counts: &[u64], edges: &NdBuffer) -> Result<Vec<f64>> {
     let below = edges.region(&[0], &[counts.len()], &[1])?;
     let above = edges.region(&[1], &[counts.len()], &[1])?;
     // In the type of the edges, as `diff`.
-    let widths = Expr::apply(super::op::Op::Subtract, &[Expr::buffer(above)?.into(), Expr::buffer(below)?.into()])?;
+    let widths = Expr::apply(Op::Subtract, &[Expr::buffer(above)?.into(), Expr::buffer(below)?.into()])?;
     let widths = as_floats(&widths.evaluate(Device::Cpu)?)?;
     let all = counts.iter().sum::<u64>() as f64;
     Ok(counts.iter().zip(widths).map(|(&count, width)| count as f64 / width / all).collect())

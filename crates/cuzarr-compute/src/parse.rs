@@ -7,11 +7,9 @@
 //! atom       = number | name | name "(" expression {"," expression} ["," "axis" "=" integer] ")" | "(" expression ")"
 //! ```
 
-use super::expr::{Expr, Operand};
-use super::op::Op;
-use super::promote::Weak;
-use super::quantile::{Quantile, QuantileMethod};
-use super::reduce::{ReduceOp, Reduction};
+use crate::expression::{Expr, Op, Operand, Weak};
+use crate::quantile::{Quantile, QuantileMethod};
+use crate::reduce::{ReduceOp, Reduction};
 use cuzarr::{Error, ErrorKind, Result};
 
 /// Operands inside of operands: far more than anybody writes, and far less than a thread's stack holds.

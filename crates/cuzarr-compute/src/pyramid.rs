@@ -8,10 +8,9 @@ use std::sync::Arc;
 use cuzarr_device::downsample::Downsampling;
 use serde_json::{Map, Value, json};
 
-use super::checkpoint::Checkpoint;
-use super::copy::{Copy, Existing, Progress};
-use super::pass::Shrink;
-use super::target::Changes;
+use crate::checkpoint::Checkpoint;
+use crate::copy::{Changes, Copy, Existing, Shrink};
+use crate::progress::Progress;
 use cuzarr::meta::{ArrayMetadata, ZarrFormat};
 use cuzarr::node::refuse_overlap;
 use cuzarr::node::{self, Array, Group, normalize_path};

@@ -13,8 +13,8 @@ pub(crate) const OBJECT_SHARE: u64 = 6;
 /// One part in so many of the memory limit is for a region of a copy.
 pub(crate) const REGION_SHARE: u64 = 4;
 
-/// What of a memory limit work out of core plans with: the rest is for gaps between blocks of many sizes on a device. It is the
-/// same wherever is computed, since results depend on it.
+/// The part of a memory limit that work out of core plans with. The rest is for gaps between blocks of many sizes on a device. It is
+/// the same on every device, since results depend on it.
 pub(crate) fn plannable_bytes(limit_bytes: u64) -> u64 {
     limit_bytes.saturating_sub(GAPS_BYTES).max(limit_bytes.min(PLANNED_WHOLE_BYTES))
 }

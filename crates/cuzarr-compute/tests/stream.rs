@@ -5,10 +5,11 @@ mod model;
 
 use std::sync::Arc;
 
-use cuzarr::ErrorKind;
 use cuzarr::node::{Array, ArrayOptions};
 use cuzarr::plan::Selection;
+use cuzarr::store::testing::{Observed, Operation};
 use cuzarr::store::{MemoryStore, Store, StoreExt};
+use cuzarr::{Error, ErrorKind};
 use cuzarr_compute::{ComputeOptions, Expr, Op, Operand, ReduceOp, Reduction};
 use cuzarr_device::{DType, Device, NdBuffer, Order};
 use model::{bytes_codec, devices, metadata, sharding, zstd_codec};
@@ -140,6 +141,37 @@ fn what_another_version_or_damage_left_is_not_trusted() {
         let expected = self::bytes(values.iter().map(|value| -value));
         assert_eq!(read.to_host_bytes(Order::C).unwrap(), expected, "{}", String::from_utf8_lossy(&bytes));
         assert!(store.get(key).unwrap().is_none());
+    }
+}
+
+#[test]
+fn work_that_differs_deep_inside_is_not_gone_on_with() {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    let (x, _) = counting(&store, "x", &[40, 50], &[5, 50]);
+    let target = create(&store, "y", &[40, 50], &[5, 50], plain());
+    let options = ComputeOptions { memory_limit_bytes: 20 << 10, threads: 2, ..ComputeOptions::default() };
+    // Texts of both are the same: what lies deep inside is left out of them.
+    let chain = |innermost: i64| {
+        let begun = Expr::apply(Op::Add, &[of(&x), Operand::from(innermost)]).unwrap();
+        (0..12).fold(begun, |inner, _| Expr::apply(Op::Add, &[inner.into(), 1i64.into()]).unwrap())
+    };
+    assert_eq!(chain(5).to_string(), chain(7).to_string());
+    let mean = |ddof: f64| {
+        let deviation = Reduction { ddof, ..Reduction::new(ReduceOp::Var, None) };
+        let deviation = Expr::array(x.clone()).unwrap().reduced(deviation).unwrap();
+        Expr::apply(Op::Add, &[of(&x), deviation.into()]).unwrap()
+    };
+    for (first, second) in [(chain(5), chain(7)), (mean(0.0), mean(1.0))] {
+        let expected = second.compute(&options).unwrap().astype(DType::INT32, Order::C).unwrap();
+        let failing = Observed::new(Arc::clone(&store)).with_failure(|operation| match operation {
+            Operation::Write(key, _) if key == "y/c/6/0" => Some(Error::new(ErrorKind::StoreFailed, "the power went")),
+            _ => None,
+        });
+        first.store_resumable(&target.with_store(Arc::new(failing)), &options).unwrap_err();
+        assert!(store.get("y/.cuzarr-work.json").unwrap().is_some());
+        second.store_resumable(&target, &options).unwrap();
+        let read = target.read_buffer(&Selection::all(target.shape())).unwrap();
+        assert_eq!(read.to_host_bytes(Order::C).unwrap(), expected.to_host_bytes(Order::C).unwrap());
     }
 }
 

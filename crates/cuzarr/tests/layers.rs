@@ -33,6 +33,19 @@ const DEVICE_LEVELS: &[&[&str]] = &[
     &["interop", "probe"],
 ];
 
+/// The rooms of `cuzarr-compute`, lowest first.
+const COMPUTE_LEVELS: &[&[&str]] = &[
+    &["checkpoint", "progress", "regions"],
+    &["copy", "options"],
+    &["expression", "pyramid"],
+    &["program"],
+    &["elementwise", "stream"],
+    &["reduce"],
+    &["count"],
+    &["histogram", "quantile", "statistics"],
+    &["parse"],
+];
+
 /// What a room may not name, and why. A needle is a path as it is written, `a::b`.
 const FORBIDDEN: &[(&str, &[&str], &str)] = &[
     ("meta", &["std::fs", "std::net", "std::thread"], "metadata is values, without input and output"),
@@ -481,6 +494,11 @@ fn rooms_of_the_device_layer_see_only_rooms_below_them() {
 }
 
 #[test]
+fn rooms_of_computing_see_only_rooms_below_them() {
+    report(&upward_arrows(&library("cuzarr-compute"), COMPUTE_LEVELS));
+}
+
+#[test]
 fn rooms_keep_to_their_work() {
     report(&forbidden_names(&library("cuzarr")));
 }
@@ -600,6 +618,6 @@ fn unsafe_may_stand_in_launch_files_alone() {
             && !may("crates/cuzarr-device/src/device.rs")
             && may("crates/cuzarr/src/codec/zstd/cuda.rs")
     );
-    assert!(may("crates/cuzarr-compute/src/cuda.rs") && !may("crates/cuzarr-compute/src/run.rs"));
+    assert!(may("crates/cuzarr-compute/src/program/cuda.rs") && !may("crates/cuzarr-compute/src/stream/job.rs"));
     assert!(!may("crates/cuzarr/src/codec/zstd/cpu.rs") && !may("crates/cuzarr/src/run/cuda.rs"));
 }

@@ -2,14 +2,14 @@
 
 use std::ops::Range;
 
-use cuzarr_device::{Buffer, Device, KernelSource, NdBuffer, Stream, defined};
+use cuzarr_device::{Buffer, Device, Header, KernelSource, NdBuffer, Stream, defined, header};
 
 use super::{Bins, Keys};
-use crate::cuda::HEADERS;
 use crate::reduce::view::{View, Walk};
 use cuzarr::Result;
 
 const COUNT_TEXT: &str = include_str!("count.cu");
+const HEADERS: &[Header] = &[header!("program/arithmetic.cuh"), header!("count/keys.cuh")];
 static COUNT: KernelSource = KernelSource { name: "count", text: COUNT_TEXT, headers: &[HEADERS] };
 
 /// Dimensions of the result, and of what is counted, at most; `CUZARR_COUNT_AXES` in count.cu.
@@ -19,7 +19,7 @@ const THREADS: u32 = 256;
 const THREAD_ELEMS: u64 = 64;
 /// Blocks that run at a time on a multiprocessor, by their shared memory.
 const BLOCKS_EACH: u64 = 6;
-/// The same of blocks that count few bins: some wait for others, so more are given out than run at a time.
+/// Blocks that run at a time where they count few bins: some wait for others, so more are given out than run at a time.
 const BIN_BLOCKS_EACH: u64 = 16;
 /// Bins of one result that are counted in shared memory: `CUZARR_FEW_BINS`.
 const FEW_BINS: usize = defined(COUNT_TEXT, "CUZARR_FEW_BINS") as usize;
@@ -38,7 +38,7 @@ impl KeyWords {
         KeyWords { infinity: keys.infinity, kind: keys.kind as u32, bits: keys.bits }
     }
 
-    /// As they lie in memory.
+    /// The bytes, in the order in which they lie in memory.
     pub(crate) fn bytes(self) -> Vec<u8> {
         [&self.infinity.to_ne_bytes()[..], &self.kind.to_ne_bytes(), &self.bits.to_ne_bytes()].concat()
     }

@@ -10,8 +10,8 @@ use cuzarr_device::NdBuffer;
 
 pub(crate) use self::cuda::KeyWords;
 pub(crate) use self::key::{KeyKind, Keys};
-use super::evaluate::Processor;
-use super::reduce::view::View;
+use crate::program::Processor;
+use crate::reduce::view::View;
 use cuzarr::Result;
 
 /// An interval that no key lies in.

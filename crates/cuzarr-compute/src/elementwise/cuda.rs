@@ -6,8 +6,8 @@ use cuzarr_device::{Buffer, Device, Function, LaunchShape, Module, NdBuffer, Str
 
 use super::source::{self, Form, Variant};
 use super::{Bound, ElementwiseCall, ElementwiseKernel, Operand, error};
-use crate::cuda::{MOST_PARAMETER_BYTES, PACK_BYTES, address, most_blocks, threads};
-use crate::layout::Joint;
+use crate::program::Joint;
+use crate::program::cuda::{MOST_PARAMETER_BYTES, PACK_BYTES, address, most_blocks, threads};
 use cuzarr::{ErrorKind, Result};
 
 /// Elements that a thread takes at once, at most.
@@ -42,7 +42,7 @@ impl ElementwiseKernel {
     }
 
     /// # Safety
-    /// As [`ElementwiseKernel::run`], of a call that was looked at.
+    /// Runs a call that was looked at, like [`ElementwiseKernel::run`].
     unsafe fn launch(&self, stream: &Stream, bound: &Bound, block_threads: u32) -> Result<()> {
         let device = stream.device();
         let arrays = |raw: bool| {

@@ -15,8 +15,8 @@ use cuzarr_device::{DType, DTypeKind, Device, Function, NdBuffer, Order};
 
 use self::parameter::{Element, Parameter, c_type, is_name};
 use self::source::Variant;
-use super::evaluate::memory_shape;
-use super::expr::broadcast;
+use crate::expression::broadcast;
+use crate::program::memory_shape;
 use cuzarr::{Error, ErrorKind, Result};
 
 /// Threads of a block where the caller does not say it.
@@ -158,7 +158,7 @@ impl ElementwiseKernel {
         })
     }
 
-    /// The same with a name, for messages and profilers.
+    /// The kernel with a name, for messages and profilers.
     ///
     /// # Errors
     /// `InvalidArgument` for one that C++ could not have.
@@ -169,12 +169,12 @@ impl ElementwiseKernel {
         Ok(ElementwiseKernel { name: name.to_string(), functions: Arc::default(), ..self })
     }
 
-    /// The same with text before the kernel: functions that the operation calls.
+    /// The kernel with text before it: functions that the operation calls.
     pub fn with_preamble(self, text: &str) -> ElementwiseKernel {
         ElementwiseKernel { preamble: text.to_string(), functions: Arc::default(), ..self }
     }
 
-    /// The same with options of NVRTC (`--fmad=false`, `-I…`).
+    /// The kernel with options of NVRTC (`--fmad=false`, `-I…`).
     pub fn with_options(self, options: &[String]) -> ElementwiseKernel {
         ElementwiseKernel { options: options.to_vec(), functions: Arc::default(), ..self }
     }

@@ -7,7 +7,7 @@ use cuzarr_device::DType;
 
 use super::ElementwiseKernel;
 use super::parameter::{Element, Parameter, c_type};
-use crate::cuda::kernel_name;
+use crate::program::cuda::kernel_name;
 
 /// How operands lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -39,7 +39,7 @@ struct Lines {
     declared: Vec<String>,
     /// Before the operation: the element at hand of each operand.
     element: Vec<String>,
-    /// The same of elements that were loaded together, and what is loaded before and stored after.
+    /// The statement for elements that were loaded together, and what is loaded before and stored after.
     lane: Vec<String>,
     load: Vec<String>,
     store: Vec<String>,

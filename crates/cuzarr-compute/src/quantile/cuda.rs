@@ -1,17 +1,25 @@
 //! Quantiles of many rows on a GPU: kernels of the functions in `quantile/rows.cuh` and `quantile/long_rows.cuh`, generated for a type
 //! and a number of dimensions.
 
-use cuzarr_device::{Buffer, DType, Device, LaunchShape, NdBuffer, Order, Stream};
+use cuzarr_device::{Buffer, DType, Device, Header, LaunchShape, NdBuffer, Order, Stream, header};
 
 use super::method::QuantileMethod;
 use super::{Keys, Quantile};
 use crate::count::KeyWords;
-use crate::cuda::{address, function, kernel_name};
+use crate::program::cuda::{address, function, kernel_name};
+use crate::program::memory_type;
 use crate::reduce::cuda::place;
 use crate::reduce::view::View;
-use crate::source::memory_type;
 use cuzarr::Result;
 
+const HEADERS: &[Header] = &[
+    header!("program/arithmetic.cuh"),
+    header!("reduce/accumulators.cuh"),
+    header!("reduce/reduce.cuh"),
+    header!("count/keys.cuh"),
+    header!("quantile/rows.cuh"),
+    header!("quantile/long_rows.cuh"),
+];
 /// `TILE_BYTES` in rows.cuh.
 const TILE_BYTES: usize = 32 << 10;
 /// `TILE_ROWS` there.
@@ -143,7 +151,7 @@ pub(super) fn of_rows(
          Answer::type* out) {{\n{shared}    rows::{call};\n}}\n"
         )
     };
-    let kernel = function(stream.device(), &name, text)?;
+    let kernel = function(stream.device(), &name, HEADERS, text)?;
     let blocks = view.outputs.div_ceil(tile_rows).clamp(1, MOST_BLOCKS);
     let threads = match stream.device() {
         Device::Simt => 32,

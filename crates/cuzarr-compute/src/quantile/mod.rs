@@ -12,13 +12,14 @@ use cuzarr_device::{DType, DTypeKind, Device, NdBuffer, Order};
 
 pub use self::method::QuantileMethod;
 use self::select::{Chosen, Room};
-use super::count::{Counting, Keys};
-use super::evaluate::memory_shape;
-use super::expr::Expr;
-use super::reduce::view::View;
-use super::reduce::{kept_shape, sorted_axes};
-use super::regions::regions;
-use super::run::{ComputeOptions, Job, REGIONS_SHARE, deliver, for_each_region};
+use crate::count::{Counting, Keys};
+use crate::expression::{Expr, Summary, axes_argument};
+use crate::options::ComputeOptions;
+use crate::program::memory_shape;
+use crate::reduce::view::View;
+use crate::reduce::{kept_shape, sorted_axes};
+use crate::regions::regions;
+use crate::stream::{Job, REGIONS_SHARE, deliver, for_each_region};
 use cuzarr::plan::Region;
 use cuzarr::{Error, ErrorKind, Result};
 
@@ -46,12 +47,10 @@ impl Quantile {
     pub fn new(probabilities: Vec<f64>, method: QuantileMethod) -> Quantile {
         Quantile { probabilities, method, axes: None, keepdims: false, skip_nan: false, scalar: false, dtype: None }
     }
+}
 
-    /// Type and shape of what comes of elements of such a type and shape.
-    ///
-    /// # Errors
-    /// `DTypeMismatch`, `InvalidArgument`.
-    pub(super) fn result(&self, dtype: DType, shape: &[u64]) -> Result<(DType, Vec<u64>)> {
+impl Summary for Quantile {
+    fn result(&self, dtype: DType, shape: &[u64]) -> Result<(DType, Vec<u64>)> {
         let is_bool = dtype.kind() == DTypeKind::Bool;
         let between = !self.method.is_discrete() && self.method != QuantileMethod::Median;
         if Keys::of(dtype).is_none() || (is_bool && between) {
@@ -77,11 +76,8 @@ impl Quantile {
         Ok((result, leading.into_iter().chain(own).collect()))
     }
 
-    /// Computes them; the memory limit bounds tables, too.
-    ///
-    /// # Errors
-    /// `InvalidArgument` for quantiles of no elements; else as [`Expr::compute`].
-    pub(super) fn compute(&self, of: &Expr, options: &ComputeOptions<'_>) -> Result<NdBuffer> {
+    /// The memory limit bounds tables, too. Quantiles of no elements are an `InvalidArgument`.
+    fn compute(&self, of: &Expr, options: &ComputeOptions<'_>) -> Result<NdBuffer> {
         let (dtype, shape) = self.result(of.dtype(), of.shape())?;
         let axes = sorted_axes(self.axes.as_deref(), of.ndim())?;
         let kept = |extent: &[u64]| memory_shape(&kept_shape(extent, &axes, false));
@@ -139,6 +135,16 @@ impl Quantile {
         deliver(&result, options)
     }
 
+    fn name(&self) -> &'static str {
+        "quantile"
+    }
+
+    fn arguments(&self) -> String {
+        format!(", {:?}{}", self.probabilities, axes_argument(self.axes.as_deref()))
+    }
+}
+
+impl Quantile {
     /// Those of rows that all are in a GPU's memory, where they stay.
     fn of_memory(&self, job: &Job<'_>, axes: &[usize], room: &Room<'_>) -> Result<Option<NdBuffer>> {
         let Some(stream) = job.processor.stream().filter(|_| job.is_in_memory()) else { return Ok(None) };
@@ -208,5 +214,26 @@ impl Quantile {
             counting.finish()
         })?;
         Ok(chosen)
+    }
+}
+
+impl Expr {
+    /// Quantiles of the elements, without computing them: see [`Quantile`].
+    ///
+    /// ```
+    /// use cuzarr_compute::{Expr, Quantile, QuantileMethod};
+    /// use cuzarr_device::{DType, Device, NdBuffer, Order};
+    /// let bytes: Vec<u8> = [5.0f64, 1.0, 3.0, 2.0].iter().flat_map(|x| x.to_ne_bytes()).collect();
+    /// let x = Expr::buffer(NdBuffer::from_host(Device::Cpu, DType::FLOAT64, &[4], Order::C, &bytes)?)?;
+    /// let quartiles = x.quantile(Quantile::new(vec![0.25, 0.5], QuantileMethod::Linear))?;
+    /// assert_eq!(quartiles.compute(&Default::default())?.host_slice::<f64>()?, [1.75, 2.5]);
+    /// # Ok::<(), cuzarr::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `DTypeMismatch` when they have no meaning for the elements; `InvalidArgument` for dimensions that are not there, and
+    /// for quantiles outside of 0 to 1.
+    pub fn quantile(&self, quantile: Quantile) -> Result<Expr> {
+        self.summary(quantile)
     }
 }

@@ -6,7 +6,8 @@ use cuzarr_device::{DType, DTypeKind};
 use super::Quantile;
 use super::method::{Places, QuantileMethod};
 use crate::count::{Bins, Keys, NO_INTERVAL, copies};
-use crate::run::{ComputeOptions, Job};
+use crate::options::ComputeOptions;
+use crate::stream::Job;
 use cuzarr::{Error, ErrorKind, Result};
 
 /// One part in so many of the memory limit is for tables.

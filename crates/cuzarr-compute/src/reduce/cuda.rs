@@ -1,14 +1,16 @@
 //! Reductions on a GPU: kernels of the functions in `reduce/reduce.cuh`, generated for a type and a number of dimensions.
 
-use cuzarr_device::{Buffer, DType, LaunchShape, NdBuffer, Order, Stream, pool};
+use cuzarr_device::{Buffer, DType, Header, LaunchShape, NdBuffer, Order, Stream, header, pool};
 
 use super::state::{Accumulator, State, Wide};
 use super::view::{BLOCK_THREADS, View};
-use crate::cuda::{address, function, kernel_name};
-use crate::source::memory_type;
+use crate::program::cuda::{address, function, kernel_name};
+use crate::program::memory_type;
 use cuzarr::Result;
 use cuzarr::plan::Region;
 
+const HEADERS: &[Header] =
+    &[header!("program/arithmetic.cuh"), header!("reduce/accumulators.cuh"), header!("reduce/reduce.cuh")];
 const MOST_BLOCKS: usize = 1 << 16;
 /// Segments of an element of the result that blocks join sooner than one thread.
 const MANY_SEGMENTS: usize = 64;
@@ -17,7 +19,7 @@ const FEW_OUTPUTS: usize = 64;
 /// Segments that one block joins: `BLOCK_JOINED` in reduce.cuh.
 const JOINED: usize = 16 * BLOCK_THREADS;
 
-/// What becomes of the state of each element of a result: arguments behind those of the walk.
+/// What kernels make of the state of each element of a result: arguments behind those of the walk.
 struct End<'a> {
     /// C++ parameters behind others, and what is done with `output` and `state`.
     parameters: String,
@@ -67,7 +69,7 @@ impl<'a> End<'a> {
         }
     }
 
-    /// As C++ that the kernels call.
+    /// The C++ that the kernels call.
     fn lambda(&self) -> String {
         match self.text.is_empty() {
             true => "[](u64, const reduce::State&) {}".into(),
@@ -145,7 +147,7 @@ fn walk(
             end.parameters
         )
     };
-    let kernel = function(stream.device(), &name, text)?;
+    let kernel = function(stream.device(), &name, HEADERS, text)?;
     let count = view.outputs * view.segments;
     let jobs = if view.by_blocks { count } else { count.div_ceil(BLOCK_THREADS) };
     let shape = LaunchShape::line(jobs.clamp(1, MOST_BLOCKS) as u32, BLOCK_THREADS as u32);
@@ -175,7 +177,7 @@ fn join(
     join_rows((outputs, segments), (&states, state), (end, by_blocks), stream)
 }
 
-/// The same in one pass; where there are more segments than a block joins, `end` has a place for each block.
+/// States in one pass; where there are more segments than a block joins, `end` has a place for each block.
 fn join_rows(
     (outputs, segments): (usize, usize),
     (states, state): (&Buffer, &str),
@@ -199,7 +201,7 @@ fn join_rows(
             end.parameters
         )
     };
-    let kernel = function(stream.device(), &name, text)?;
+    let kernel = function(stream.device(), &name, HEADERS, text)?;
     let mut arguments = [outputs, segments, states.address()].map(address).to_vec();
     arguments.extend_from_slice(&end.arguments);
     let threads = match by_blocks {
@@ -350,7 +352,7 @@ impl<'a> Gathered<'a> {
              reduce::finish<{wide}, {element}>(outputs, answer, ddof, states, out);\n}}\n"
             )
         };
-        let kernel = function(self.stream.device(), &name, text)?;
+        let kernel = function(self.stream.device(), &name, HEADERS, text)?;
         let arguments = (self.outputs as u64, answer as u32, ddof, states.address(), out.address());
         // SAFETY: the arguments are what the text declares; there is a state and an element for each result.
         unsafe { kernel.launch(self.stream, line(self.outputs), arguments, &[states, out.buffer()]) }?;

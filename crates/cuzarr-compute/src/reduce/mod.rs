@@ -17,18 +17,18 @@ use cuzarr_device::cpu::cast;
 use cuzarr_device::{DType, DTypeKind, Device, NdBuffer, Order};
 
 pub(crate) use self::state::{Accumulator, State, Wide};
-use self::view::{View, wide_type};
-use super::evaluate::{Processor, memory_shape};
-use super::expr::Expr;
-use super::promote::without_arithmetic;
-use super::run::{ComputeOptions, Job, deliver, for_each_region};
+use self::view::{View, state_bytes, wide_type};
+use crate::expression::{Expr, Summary, axes_argument, without_arithmetic};
+use crate::options::ComputeOptions;
+use crate::program::{Processor, memory_shape};
+use crate::stream::{Job, deliver, for_each_region};
 use cuzarr::plan::Region;
 use cuzarr::{Error, ErrorKind, Result};
 
 /// One part in so many of the memory limit is for the states of a result that a GPU gathers, at most.
 const STATES_SHARE: u64 = 4;
 
-/// What is made of many elements.
+/// A value that is made of many elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ReduceOp {
@@ -173,14 +173,24 @@ impl Reduction {
         }
         Ok(axes)
     }
+}
 
-    /// Type and shape of what comes of elements of such a type and shape.
-    ///
-    /// # Errors
-    /// `DTypeMismatch`, `InvalidArgument`.
-    pub(crate) fn result(&self, dtype: DType, shape: &[u64]) -> Result<(DType, Vec<u64>)> {
+impl Summary for Reduction {
+    fn result(&self, dtype: DType, shape: &[u64]) -> Result<(DType, Vec<u64>)> {
         let axes = self.axes(shape.len())?;
         Ok((self.op.dtypes(dtype)?.1, kept_shape(shape, &axes, self.keepdims)))
+    }
+
+    fn compute(&self, of: &Expr, options: &ComputeOptions<'_>) -> Result<NdBuffer> {
+        of.reduce(self, options)
+    }
+
+    fn name(&self) -> &'static str {
+        self.op.name()
+    }
+
+    fn arguments(&self) -> String {
+        axes_argument(self.axes.as_deref())
     }
 }
 
@@ -272,7 +282,13 @@ impl Gathered {
     }
 }
 
-/// What of a memory limit is left beside the states of so many results; all of it where these take too much of it for a GPU to
+/// The memory that the states of a region of some extent take.
+pub(crate) fn states_of_regions(axes: &[usize]) -> impl Fn(&[u64]) -> u64 + Send + Sync + use<> {
+    let axes = axes.to_vec();
+    move |extent| state_bytes(extent, &axes)
+}
+
+/// The part of a memory limit that is left beside the states of so many results; all of it where these take too much of it for a GPU to
 /// gather them.
 fn beside_states(outputs: usize, limit_bytes: u64) -> u64 {
     let states_bytes = (outputs as u64).saturating_mul(size_of::<State>() as u64);
@@ -315,13 +331,21 @@ fn states_of(
 /// The state of all elements but NaN.
 ///
 /// # Errors
-/// As the device's pass.
+/// Those of the pass on the device.
 pub(super) fn state_of(source: &NdBuffer, accumulator: Accumulator, processor: &Processor) -> Result<State> {
     let states = states_of(source, &(0..source.ndim()).collect::<Vec<_>>(), (accumulator, true), processor)?;
     Ok(states.first().copied().unwrap_or_else(|| accumulator.empty(Wide::of(source.dtype()))))
 }
 
 impl Expr {
+    /// A reduction of the elements, without computing it.
+    ///
+    /// # Errors
+    /// `DTypeMismatch` when it has no meaning for them; `InvalidArgument` for dimensions that are not there.
+    pub fn reduced(&self, reduction: Reduction) -> Result<Expr> {
+        self.summary(reduction)
+    }
+
     /// Reduces the expression, region by region while others are read, into new memory of the device.
     ///
     /// ```
@@ -371,7 +395,7 @@ impl Expr {
             return Ok(None);
         }
         let whole = Region { number: 0, start: vec![0; self.ndim()], extent: self.shape().to_vec() };
-        let mut job = Job::new(self, whole, options)?.looked_at().summarised(axes);
+        let mut job = Job::new(self, whole, options)?.looked_at().beside(states_of_regions(axes));
         let limit_bytes = if job.is_in_memory() { u64::MAX } else { left_bytes };
         let regions = job.regions(None, limit_bytes)?;
         let Some(stream) = job.processor.stream() else { return Ok(None) };
@@ -411,7 +435,7 @@ impl Expr {
         options: &ComputeOptions<'_>,
     ) -> Result<[Gathered; N]> {
         let whole = Region { number: 0, start: vec![0; self.ndim()], extent: self.shape().to_vec() };
-        let mut job = Job::new(self, whole, options)?.looked_at().summarised(axes);
+        let mut job = Job::new(self, whole, options)?.looked_at().beside(states_of_regions(axes));
         let outputs: usize = memory_shape(&kept_shape(self.shape(), axes, false))?.iter().product();
         // As where a GPU gathers: the same regions, and results.
         let left_bytes = beside_states(outputs, options.memory_limit_bytes);

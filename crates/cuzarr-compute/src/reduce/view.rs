@@ -3,7 +3,7 @@
 use cuzarr_device::{DType, NdBuffer};
 
 use super::state::{State, Wide};
-use crate::layout::Joint;
+use crate::program::Joint;
 use cuzarr::Result;
 
 /// Threads of a block.

@@ -9,14 +9,12 @@ mod spread;
 use cuzarr_device::{DTypeKind, NdBuffer};
 
 use self::spread::Spread;
-use super::count::{Bins, Counting, Keys};
-use super::evaluate::Processor;
-use super::expr::{Expr, Operand};
-use super::op::Op;
-use super::program::lower;
-use super::promote::{Weak, without_arithmetic};
-use super::reduce::{Accumulator, State, Wide, state_of};
-use super::run::{ComputeOptions, Job, for_each_region};
+use crate::count::{Bins, Counting, Keys};
+use crate::expression::{Expr, Op, Operand, Weak, without_arithmetic};
+use crate::options::ComputeOptions;
+use crate::program::{Processor, lower};
+use crate::reduce::{Accumulator, State, Wide, state_of, states_of_regions};
+use crate::stream::{Job, for_each_region};
 use cuzarr::Result;
 use cuzarr::plan::Region;
 
@@ -36,7 +34,7 @@ pub struct Statistics {
     pub range: Option<(f64, f64)>,
     /// Mean, number and squared distances from the mean, of the finite ones.
     moments: State,
-    /// Of the finite ones.
+    /// How the finite ones spread.
     spread: Spread,
 }
 
@@ -69,7 +67,7 @@ impl Statistics {
         (wide.width, (first..=last).map(bin).collect())
     }
 
-    /// Of elements on the processor's device.
+    /// The statistics of elements on the processor's device.
     fn of(elements: &NdBuffer, processor: &Processor) -> Result<Statistics> {
         let (mut all, dtype) = (Statistics::default(), elements.dtype());
         let Some(keys) = Keys::of(dtype) else { return Err(without_arithmetic(dtype)) };
@@ -193,7 +191,7 @@ impl Expr {
         }
         let whole = Region { number: 0, start: vec![0; self.ndim()], extent: self.shape().to_vec() };
         let axes: Vec<usize> = (0..self.ndim()).collect();
-        let mut job = Job::new(self, whole, options)?.looked_at().summarised(&axes);
+        let mut job = Job::new(self, whole, options)?.looked_at().beside(states_of_regions(&axes));
         let limit_bytes = if job.is_in_memory() { u64::MAX } else { options.memory_limit_bytes };
         let regions = job.regions(None, limit_bytes)?;
         let mut all = Statistics::default();

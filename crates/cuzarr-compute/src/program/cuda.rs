@@ -6,37 +6,36 @@ use std::sync::{Mutex, PoisonError};
 
 use cuzarr_device::{Buffer, DType, Device, Function, Header, LaunchShape, Module, NdBuffer, Order, Stream, header};
 
-use super::expr::negative_power;
 use super::layout::Joint;
-use super::program::Program;
 use super::source::{self, Form, GROUPS};
+use super::steps::{Action, Program};
+use crate::expression::negative_power;
 use cuzarr::{Error, ErrorKind, Result};
 
-/// Headers of this crate that kernels include.
-pub(crate) const HEADERS: &[Header] = &[
-    header!("reduce/accumulators.cuh"),
-    header!("program/arithmetic.cuh"),
-    header!("count/keys.cuh"),
-    header!("quantile/long_rows.cuh"),
-    header!("reduce/reduce.cuh"),
-    header!("quantile/rows.cuh"),
-];
+/// Headers that generated kernels include.
+const HEADERS: &[Header] = &[header!("program/arithmetic.cuh")];
 
 /// What a thread moves at once.
-pub(super) const PACK_BYTES: usize = 16;
+pub(crate) const PACK_BYTES: usize = 16;
 /// Parameters of a kernel take no more than this.
-pub(super) const MOST_PARAMETER_BYTES: usize = 4000;
+pub(crate) const MOST_PARAMETER_BYTES: usize = 4000;
 const THREADS: u32 = 256;
 /// Beyond so many blocks, threads take more elements instead.
 const MOST_BLOCKS: u64 = 1 << 20;
 
 static KERNELS: Mutex<Option<HashMap<(Device, String), Function>>> = Mutex::new(None);
 
-/// The kernel `name`, compiled at its first use from the text that defines it. Names tell texts apart: see [`kernel_name`].
+/// The kernel `name`, compiled at its first use from the text that defines it, which includes some of `headers`. Names tell texts
+/// apart: see [`kernel_name`].
 ///
 /// # Errors
 /// `LibraryMissing` without a compiler, `KernelCompileFailed`, `DeviceUnavailable`.
-pub(super) fn function(device: Device, name: &str, text: impl FnOnce() -> String) -> Result<Function> {
+pub(crate) fn function(
+    device: Device,
+    name: &str,
+    headers: &'static [Header],
+    text: impl FnOnce() -> String,
+) -> Result<Function> {
     let mut kernels = KERNELS.lock().unwrap_or_else(PoisonError::into_inner);
     let known = kernels.get_or_insert_default();
     let key = (device, name.to_string());
@@ -45,13 +44,13 @@ pub(super) fn function(device: Device, name: &str, text: impl FnOnce() -> String
     }
     // Under the lock: who wants the same kernel should wait, not compile it again.
     let flags = ["--std=c++17", "--fmad=false"].map(String::from);
-    let function = Module::compile_with(device, "expression.cu", &text(), &flags, HEADERS)?.function(name)?;
+    let function = Module::compile_with(device, "expression.cu", &text(), &flags, headers)?.function(name)?;
     known.insert(key, function.clone());
     Ok(function)
 }
 
 /// The name of a kernel for something: texts that differ have names that differ.
-pub(super) fn kernel_name(prefix: &str, of: &impl Hash) -> String {
+pub(crate) fn kernel_name(prefix: &str, of: &impl Hash) -> String {
     let mut hasher = DefaultHasher::new();
     of.hash(&mut hasher);
     format!("cuzarr_{prefix}_{:016x}", hasher.finish())
@@ -71,7 +70,7 @@ pub(crate) fn evaluate(program: &Program, shape: &[usize], inputs: &[NdBuffer], 
     let joint = Joint::new(shape, inputs)?;
     let form = form(program, &joint, inputs, &out);
     let name = kernel_name("expression", &(&signature(program), &form));
-    let kernel = function(device, &name, || source::kernel(program, &form, &name))?;
+    let kernel = function(device, &name, HEADERS, || source::kernel(program, &form, &name))?;
     let fault = program.may_fail().then(|| Buffer::zeroed(device, 4)).transpose()?;
     let operands = operands(program, &joint, &form, inputs)?;
     let arguments = vec![operands, address(out.buffer().address()), address(fault.as_ref().map_or(0, Buffer::address))];
@@ -93,24 +92,24 @@ pub(crate) fn evaluate(program: &Program, shape: &[usize], inputs: &[NdBuffer], 
 }
 
 /// Threads of a block; few where each is a fiber.
-pub(super) fn threads(device: Device) -> u32 {
+pub(crate) fn threads(device: Device) -> u32 {
     if device == Device::Simt { 32 } else { THREADS }
 }
 
-pub(super) fn most_blocks(device: Device) -> u64 {
+pub(crate) fn most_blocks(device: Device) -> u64 {
     if device == Device::Simt { 4 } else { MOST_BLOCKS }
 }
 
 /// A pointer as a kernel's parameter.
-pub(super) fn address(address: usize) -> Vec<u8> {
+pub(crate) fn address(address: usize) -> Vec<u8> {
     (address as u64).to_ne_bytes().to_vec()
 }
 
-/// What of a program decides its text: all but the values of numbers.
+/// The part of a program that decides its text: all but the values of numbers.
 fn signature(program: &Program) -> Program {
     let mut signature = program.clone();
     for step in &mut signature.steps {
-        if let super::program::Action::Constant(bytes) = &mut step.action {
+        if let Action::Constant(bytes) = &mut step.action {
             bytes.clear();
         }
     }
@@ -160,8 +159,7 @@ fn operands(program: &Program, joint: &Joint, form: &Form, inputs: &[NdBuffer]) 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::expr::{Expr, Operand};
-    use crate::op::Op;
+    use crate::expression::{Expr, Op, Operand};
     use crate::program::lower;
 
     /// Every operation on elements of a type, as one sum of truth values.

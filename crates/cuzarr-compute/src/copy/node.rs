@@ -1,19 +1,20 @@
-//! Copying whatever is at a place: an array, or a group with all that is below it.
+//! Copying a node: an array, or a group with all that is below it.
 
 use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::checkpoint::Checkpoint;
-use super::copy::{Copy, Existing, Progress};
-use super::target::Changes;
+use super::array::{Copy, Existing};
+use super::changes::Changes;
+use crate::checkpoint::Checkpoint;
+use crate::progress::Progress;
 use cuzarr::meta::{GroupMetadata, ZarrFormat};
 use cuzarr::node::refuse_overlap;
 use cuzarr::node::{self, Array, Group, Node, normalize_path};
 use cuzarr::store::{Store, join_key};
 use cuzarr::{Error, ErrorKind, Result, ResultExt};
 
-/// Everything that was or will be copied to one place.
+/// A copy of a node that was planned and checked: of an array, or of a group with all its members.
 pub struct Copied {
     source: Node,
     store: Arc<dyn Store>,

@@ -6,20 +6,24 @@ use cuzarr_device::downsample::{Downsampling, downsample};
 use cuzarr_device::pool::in_flight;
 use cuzarr_device::{DType, NdBuffer, Order};
 
+use crate::progress::Meter;
 use cuzarr::codec::VariableElements;
 use cuzarr::node::Array;
 use cuzarr::plan::{Region, Regions};
 use cuzarr::run::relay;
-use cuzarr::{Result, ResultExt};
+use cuzarr::{Error, ErrorKind, Result, ResultExt};
 
-/// One way through all elements.
+/// What elements of variable length are taken to be long, for lack of better knowledge.
+const VARIABLE_BYTES: u64 = 64;
+
+/// One way through all elements of an array, which copies them region by region.
 #[derive(Clone, Debug)]
 pub struct Pass {
     pub(super) source: Array,
     pub(super) target: Array,
     /// The regions.
     pub regions: Regions,
-    /// How many of them are finished.
+    /// How many regions are finished.
     pub finished: u64,
     /// How many times the bytes of the pass's source are read on average.
     pub reads: f64,
@@ -28,15 +32,15 @@ pub struct Pass {
     pub(super) cast: Option<DType>,
 }
 
-/// Elements of the source along each dimension that one element of the target comes of, and how.
+/// How many elements of the source along each dimension become one element of the target, and how.
 #[derive(Clone, Debug)]
-pub(super) struct Shrink {
-    pub(super) factors: Vec<u64>,
-    pub(super) method: Downsampling,
+pub(crate) struct Shrink {
+    pub(crate) factors: Vec<u64>,
+    pub(crate) method: Downsampling,
 }
 
 impl Shrink {
-    /// Extents of what comes of an array of this shape.
+    /// The shape that an array of this shape shrinks to.
     pub(super) fn shape(&self, source: &[u64]) -> Vec<u64> {
         source.iter().zip(&self.factors).map(|(extent, factor)| extent.div_ceil(*factor)).collect()
     }
@@ -52,6 +56,19 @@ impl Pass {
     /// A pass that changes no element.
     pub(super) fn new(source: &Array, target: &Array, regions: Regions, finished: u64, reads: f64) -> Pass {
         Pass { source: source.clone(), target: target.clone(), regions, finished, reads, shrink: None, cast: None }
+    }
+
+    /// Tells how much there is to do.
+    pub(super) fn announce(&self, meter: &Meter<'_>) {
+        let regions = self.regions.len();
+        let share = 1.0 - self.finished as f64 / regions.max(1) as f64;
+        let elems = self.target.metadata().elems().unwrap_or(u64::MAX) as f64 * share;
+        meter.expect(regions, self.finished, (elems as u64).saturating_mul(element_bytes(&self.target)));
+    }
+
+    /// Bytes of the elements of a region.
+    pub(super) fn bytes(&self, region: &Region) -> u64 {
+        region.elems().saturating_mul(element_bytes(&self.target))
     }
 
     /// Copies regions one after the other, the next one being read while one is written. `done` hears of each, with what came with it.
@@ -78,7 +95,7 @@ impl Pass {
         self.read(region).and_then(|elements| self.write(region, elements)).at(|| region.to_string())
     }
 
-    /// What a region of the target is made of.
+    /// Reads the elements that a region of the target is made of.
     fn read(&self, region: &Region) -> Result<Elements> {
         let Some(shrink) = &self.shrink else { return read(&self.source, region) };
         let start: Vec<u64> = region.start.iter().zip(&shrink.factors).map(|(start, factor)| start * factor).collect();
@@ -87,7 +104,7 @@ impl Pass {
         read(&self.source, &Region { number: region.number, start, extent })
     }
 
-    /// The elements of the target that come of those of the source.
+    /// Makes elements of the target from elements of the source.
     fn made(&self, mut elements: NdBuffer) -> Result<NdBuffer> {
         if let Some(shrink) = &self.shrink {
             // They are bounded by the elements of a box.
@@ -162,4 +179,21 @@ fn read(source: &Array, region: &Region) -> Result<Elements> {
         Some(_) => source.read_buffer(&selection).map(Elements::Fixed),
         None => source.read_variable(&selection).map(Elements::Variable),
     }
+}
+
+/// Refuses a target of another shape.
+///
+/// # Errors
+/// `ShapeMismatch`
+pub(super) fn refuse_other_shape(source: &[u64], target: &[u64]) -> Result<()> {
+    if source == target {
+        return Ok(());
+    }
+    let message = format!("the source has shape {source:?}, the target {target:?}");
+    Err(Error::new(ErrorKind::ShapeMismatch, message))
+}
+
+/// Bytes of one element in memory.
+pub(super) fn element_bytes(array: &Array) -> u64 {
+    array.metadata().data_type().size_bytes().map_or(VARIABLE_BYTES, |size_bytes| size_bytes as u64)
 }

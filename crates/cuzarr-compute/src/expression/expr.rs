@@ -7,18 +7,18 @@ use cuzarr_device::{DType, DTypeKind, NdBuffer, cpu::cast};
 
 use super::op::{Op, promote_all};
 use super::promote::{Weak, without_arithmetic};
-use super::summary::Summary;
+use crate::options::ComputeOptions;
 use cuzarr::node::Array;
 use cuzarr::{Error, ErrorKind, Result};
 
 /// A value to be computed: elements of a shape and a type. Cloning is cheap; what is shared is computed once.
 #[derive(Clone)]
-pub struct Expr(pub(super) Arc<Node>);
+pub struct Expr(pub(crate) Arc<Node>);
 
-pub(super) struct Node {
-    pub(super) shape: Vec<u64>,
-    pub(super) dtype: DType,
-    pub(super) kind: Kind,
+pub(crate) struct Node {
+    pub(crate) shape: Vec<u64>,
+    pub(crate) dtype: DType,
+    pub(crate) kind: Kind,
     /// Operations one inside the other, at most.
     depth: u32,
     /// Whether no elements are in a store.
@@ -28,7 +28,7 @@ pub(super) struct Node {
 /// Deeper expressions are refused: they would overflow the stack when they are dropped.
 const MOST_DEPTH: u32 = 2000;
 
-pub(super) enum Kind {
+pub(crate) enum Kind {
     /// Elements in memory.
     Buffer(NdBuffer),
     /// Elements in a store, and what to call them.
@@ -40,7 +40,33 @@ pub(super) enum Kind {
     /// Elements of another type.
     Cast(Expr),
     /// What is made of many elements.
-    Summary(Summary, Expr),
+    Summary(Arc<dyn Summary>, Expr),
+}
+
+/// What is made of many elements, such as a sum or quantiles. As part of an expression it is computed before anything else is.
+pub(crate) trait Summary: fmt::Debug + Send + Sync {
+    /// Type and shape of the result, for elements of such a type and shape.
+    ///
+    /// # Errors
+    /// `DTypeMismatch`, `InvalidArgument`.
+    fn result(&self, dtype: DType, shape: &[u64]) -> Result<(DType, Vec<u64>)>;
+
+    /// Computes it of an expression's elements, in new memory of the device.
+    ///
+    /// # Errors
+    /// Those of [`Expr::compute`].
+    fn compute(&self, of: &Expr, options: &ComputeOptions<'_>) -> Result<NdBuffer>;
+
+    /// NumPy's name of the function.
+    fn name(&self) -> &'static str;
+
+    /// What the function is given behind the elements, as text that begins with a comma, or nothing.
+    fn arguments(&self) -> String;
+}
+
+/// The dimensions of a summary among its arguments.
+pub(crate) fn axes_argument(axes: Option<&[usize]>) -> String {
+    axes.map_or_else(String::new, |axes| format!(", axis={axes:?}"))
 }
 
 /// What an operation is given.
@@ -71,7 +97,7 @@ impl From<i64> for Operand {
 }
 
 impl Expr {
-    pub(super) fn new(shape: Vec<u64>, dtype: DType, kind: Kind) -> Expr {
+    pub(crate) fn new(shape: Vec<u64>, dtype: DType, kind: Kind) -> Expr {
         let operands: &[Expr] = match &kind {
             Kind::Apply(_, operands) => operands,
             Kind::Cast(inner) | Kind::Summary(_, inner) => std::slice::from_ref(inner),
@@ -80,6 +106,15 @@ impl Expr {
         let depth = 1 + operands.iter().map(|operand| operand.0.depth).max().unwrap_or(0);
         let is_in_memory = !matches!(kind, Kind::Array(_)) && operands.iter().all(|operand| operand.0.is_in_memory);
         Expr(Arc::new(Node { shape, dtype, kind, depth, is_in_memory }))
+    }
+
+    /// A summary of the elements, without computing it.
+    ///
+    /// # Errors
+    /// Those of [`Summary::result`].
+    pub(crate) fn summary(&self, summary: impl Summary + 'static) -> Result<Expr> {
+        let (dtype, shape) = summary.result(self.dtype(), self.shape())?;
+        Ok(Expr::new(shape, dtype, Kind::Summary(Arc::new(summary), self.clone())))
     }
 
     /// Whether all elements that it is made of are in memory, so that computing it reads nothing.
@@ -384,7 +419,11 @@ impl Expr {
                 inner.write(f, depth + 1)?;
                 write!(f, ".astype({})", self.dtype())
             }
-            Kind::Summary(summary, inner) => summary.write(f, |f| inner.write(f, depth + 1)),
+            Kind::Summary(summary, inner) => {
+                write!(f, "{}(", summary.name())?;
+                inner.write(f, depth + 1)?;
+                write!(f, "{})", summary.arguments())
+            }
             Kind::Apply(op, operands) => match (infix(*op), &operands[..]) {
                 (Some(sign), [left, right]) => {
                     f.write_str("(")?;

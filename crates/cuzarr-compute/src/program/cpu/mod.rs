@@ -8,10 +8,9 @@ use std::sync::{Mutex, PoisonError};
 use cuzarr_device::cpu::cast;
 use cuzarr_device::{Buffer, Device, Layout, NdBuffer, Order};
 
-use super::expr::negative_power;
 use super::layout::Joint;
-use super::program::{Action, Program, Step};
-use super::promote::{is_half, lane};
+use super::steps::{Action, Program, Step};
+use crate::expression::{is_half, lane, negative_power};
 use cuzarr::run::in_threads;
 use cuzarr::{Error, ErrorKind, Result};
 

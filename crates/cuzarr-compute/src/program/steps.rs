@@ -5,10 +5,7 @@ use std::sync::Arc;
 
 use cuzarr_device::{DType, NdBuffer};
 
-use super::expr::{Expr, Kind, Node};
-use super::op::Op;
-use super::promote::{is_half, lane};
-use super::summary::Summary;
+use crate::expression::{Expr, Kind, Node, Op, Summary, is_half, lane};
 use cuzarr::node::Array;
 use cuzarr::{Error, ErrorKind, Result};
 
@@ -54,7 +51,7 @@ pub(crate) enum Input {
     Buffer(NdBuffer),
     Array(Box<Array>),
     /// What is made of all of another expression's elements, before any other is computed.
-    Reduced(Expr, Summary),
+    Reduced(Expr, Arc<dyn Summary>),
 }
 
 impl Input {
@@ -85,7 +82,7 @@ impl Input {
     }
 }
 
-/// Programs longer than this are refused: nobody writes them by hand, and no compiler is quick with them.
+/// Longer programs are refused: no one writes them by hand, and compilers take long for them.
 const MOST_STEPS: usize = 4096;
 
 struct Lowering {
@@ -143,7 +140,7 @@ impl Lowering {
         match &expr.0.kind {
             Kind::Buffer(buffer) => self.input(dtype, Input::Buffer(buffer.clone())),
             Kind::Array(array) => self.input(dtype, Input::Array(array.clone())),
-            Kind::Summary(summary, of) => self.input(dtype, Input::Reduced(of.clone(), summary.clone())),
+            Kind::Summary(summary, of) => self.input(dtype, Input::Reduced(of.clone(), Arc::clone(summary))),
             Kind::Constant(bytes) => {
                 let mut wide = vec![0; lane(dtype).size_bytes()];
                 // Between two known types of one element each.

@@ -2,9 +2,9 @@
 
 use cuzarr_device::{Device, NdBuffer, Stream};
 
-use super::expr::Expr;
-use super::program::{Input, Program, lower};
+use super::steps::{Input, Program, lower};
 use super::{cpu, cuda};
+use crate::expression::Expr;
 use cuzarr::config::cores;
 use cuzarr::{Error, ErrorKind, Result};
 
@@ -16,7 +16,7 @@ pub(crate) struct Processor {
 }
 
 impl Processor {
-    /// Work in the order of everything that programs have put on the device's default stream.
+    /// A processor whose work runs in the order of everything on the device's default stream.
     ///
     /// # Errors
     /// `DeviceUnavailable`
@@ -25,7 +25,7 @@ impl Processor {
         Ok(Processor { threads: cores(), stream })
     }
 
-    /// Work of its own, beside everything else.
+    /// A processor whose work runs beside everything else.
     ///
     /// # Errors
     /// `DeviceUnavailable`
@@ -34,7 +34,7 @@ impl Processor {
         Ok(Processor { threads, stream })
     }
 
-    /// The same with so many threads.
+    /// The processor with so many threads.
     pub(crate) fn with_threads(self, threads: usize) -> Processor {
         Processor { threads, ..self }
     }
@@ -55,7 +55,7 @@ impl Processor {
     /// Computes a program of operands, which are on this device and broadcast to `shape`.
     ///
     /// # Errors
-    /// As the device's pass.
+    /// Those of the evaluation on its device.
     pub(crate) fn run(&self, program: &Program, shape: &[usize], inputs: &[NdBuffer]) -> Result<NdBuffer> {
         match &self.stream {
             None => cpu::evaluate(program, shape, inputs, self.threads),

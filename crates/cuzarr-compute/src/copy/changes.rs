@@ -2,26 +2,25 @@
 
 use serde_json::{Map, Value, json};
 
-use cuzarr::meta::encoding::{self, completed, to_v2};
+use cuzarr::meta::encoding::{self, completed, serializer, to_v2};
 use cuzarr::meta::{
     ArrayMetadata, CodecsMetadata, DataType, Endian, Extension, NewArray, Order, ZarrFormat, translate,
 };
 use cuzarr::{Error, ErrorKind, Result};
 
 pub use cuzarr::meta::encoding::compressor_named;
-pub(super) use cuzarr::meta::encoding::serializer;
 
 /// Codecs from elements to bytes: those before one of them are filters, those behind it compress.
 const SERIALIZERS: &[&str] = &["bytes", "endian", "vlen-utf8", "vlen-bytes", "packbits"];
 
-/// What a copy has of its own. What is `None` stays as it is.
+/// The changes that a copy makes. A field that is `None` keeps what the source has.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Changes {
-    /// The format.
+    /// The Zarr format.
     pub zarr_format: Option<ZarrFormat>,
     /// Elements of a chunk along each dimension; `None` for a whole dimension.
     pub chunks: Option<Vec<Option<u64>>>,
-    /// The same of a shard; `Some(None)` for none.
+    /// Elements of a shard along each dimension; `Some(None)` for no shards.
     pub shards: Option<Option<Vec<Option<u64>>>>,
     /// The compressors by their v3 names; none at all when the list is empty.
     pub compressors: Option<Vec<Extension>>,
@@ -30,7 +29,7 @@ pub struct Changes {
 }
 
 impl Changes {
-    /// From JSON: `zarr_format`, `chunks`, `shards` (`false`: none), `compressors` and `codecs` (lists, `null` in lists of
+    /// Reads changes from JSON: `zarr_format`, `chunks`, `shards` (`false`: none), `compressors` and `codecs` (lists, `null` in lists of
     /// extents for a whole dimension).
     ///
     /// # Errors
@@ -57,19 +56,19 @@ impl Changes {
         Ok(changes)
     }
 
-    /// For an array inside a group: chunks and shards are for arrays of as many dimensions.
-    pub(crate) fn of_member(&self, ndim: usize) -> Changes {
+    /// The changes of an array inside a group: chunks and shards are for arrays of as many dimensions.
+    pub(super) fn of_member(&self, ndim: usize) -> Changes {
         let mut changes = self.clone();
         changes.chunks = changes.chunks.filter(|chunks| chunks.len() == ndim);
         changes.shards = changes.shards.filter(|shards| shards.as_ref().is_none_or(|shards| shards.len() == ndim));
         changes
     }
 
-    /// The metadata of a copy. Within a format, codecs that are not changed are kept. From one format to the other zstd,
+    /// Makes the metadata of a copy. Within a format, codecs that are not changed are kept. From one format to the other zstd,
     /// gzip and Blosc keep their settings, zstd takes the place of other compressors, and filters are left out; so does a
     /// sharded array that becomes one of v2 leave out its shards. xarray reads the same from both: names of dimensions and
     /// the value of missing elements move to where the other format has them. A v3 array that names its dimensions and has
-    /// no missing value becomes one of v2 with the fill value `null`; [`Copy`](super::Copy) then stores every chunk.
+    /// no missing value becomes one of v2 with the fill value `null`; [`Copy`](crate::Copy) then stores every chunk.
     ///
     /// ```
     /// use cuzarr_compute::Changes;
@@ -242,7 +241,7 @@ struct Stored {
 }
 
 impl Stored {
-    /// Of shards inside of shards the outermost and the innermost count.
+    /// Reads them from metadata. Of shards inside of shards the outermost and the innermost count.
     fn of(metadata: &ArrayMetadata) -> Stored {
         let outer = metadata.chunk_grid().chunk_shape().to_vec();
         let mut stored = Stored { chunk: outer.clone(), shard: None, codecs: Vec::new() };

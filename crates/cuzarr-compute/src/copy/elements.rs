@@ -3,12 +3,12 @@
 use cuzarr_device::pool::within;
 use cuzarr_device::{DType, DTypeKind};
 
-use super::copy::{Meter, Progress, element_bytes, refuse_other_shape};
-use super::pass::Pass;
-use super::regions::{OBJECT_SHARE, REGION_SHARE, plannable_bytes};
+use super::pass::{Pass, element_bytes, refuse_other_shape};
+use crate::progress::{Meter, Tell};
+use crate::regions::{OBJECT_SHARE, REGION_SHARE, plannable_bytes};
 use cuzarr::meta::DataType;
 use cuzarr::node::{Array, ArrayOptions, refuse_overlap};
-use cuzarr::plan::{Region, Regions};
+use cuzarr::plan::Regions;
 use cuzarr::{Error, ErrorKind, Result};
 
 /// Copies all elements of an array into another one of the same shape, and converts numbers to its type as NumPy's `astype` does.
@@ -43,7 +43,7 @@ use cuzarr::{Error, ErrorKind, Result};
 /// # Errors
 /// `ShapeMismatch`; `DTypeMismatch` for types that are not the same, unless both are numbers; `InvalidArgument` when source and
 /// target overlap; what reading and writing report, with the region in the trail. What was written before a failure stays.
-pub fn copy_elements(source: &Array, target: &Array, progress: &(dyn Fn(&Progress) + Sync)) -> Result<()> {
+pub fn copy_elements(source: &Array, target: &Array, progress: Tell<'_>) -> Result<()> {
     refuse_other_shape(source.shape(), target.shape())?;
     let cast = conversion(source.metadata().data_type(), target.metadata().data_type())?;
     refuse_overlap((source.store(), source.path()), (target.store(), target.path()))?;
@@ -62,23 +62,22 @@ pub fn copy_elements(source: &Array, target: &Array, progress: &(dyn Fn(&Progres
     let regions = Regions::plan(source.shape(), bytes, unit, &[&chunk], most_bytes)?;
     let reads = regions.reads(&chunk);
     let pass = Pass { cast, ..Pass::new(&limited(source), &limited(target), regions, 0, reads) };
-    let mut meter = Meter::new(std::slice::from_ref(&pass), bytes);
-    let regions = pass.regions.from(0).map(|region| region.map(|region| (region, ())));
-    let mut done = |region: &Region| {
-        meter.add(region.elems(), true);
-        progress(&meter.now());
-        Ok(())
-    };
+    let meter = Meter::new(progress);
+    pass.announce(&meter);
     if fits {
         let _within = within(source.device(), limit_bytes);
-        return pass.run(regions, |region, ()| done(region));
+        let regions = pass.regions.from(0).map(|region| region.map(|region| (region, ())));
+        return pass.run(regions, |region, ()| {
+            meter.note(1, pass.bytes(region));
+            Ok(())
+        });
     }
-    for region in regions {
-        let (region, ()) = region?;
+    pass.regions.from(0).try_for_each(|region| {
+        let region = region?;
         pass.copy(&region)?;
-        done(&region)?;
-    }
-    Ok(())
+        meter.note(1, pass.bytes(&region));
+        Ok(())
+    })
 }
 
 /// The type that elements are converted to; `None` where they are what the target holds.

@@ -7,7 +7,7 @@ use cuzarr_device::DType;
 use cuzarr_device::cpu::math;
 
 use super::lanes::{Complex, Lane, map1, map2};
-use crate::op::Op;
+use crate::expression::Op;
 
 /// What came of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,8 +8,8 @@ use std::fmt::Write;
 
 use cuzarr_device::{DType, DTypeKind};
 
-use super::op::Op;
-use super::program::{Action, Program};
+use super::steps::{Action, Program};
+use crate::expression::Op;
 
 /// What a kernel is generated for, beside the program.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

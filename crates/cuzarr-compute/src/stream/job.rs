@@ -1,30 +1,24 @@
-//! Computing expressions of arrays in stores, region by region.
+//! A job: an expression of arrays in stores on its way through regions.
 
-use std::sync::Arc;
-
+use cuzarr_device::NdBuffer;
 use cuzarr_device::pool::{Within, in_flight, within};
-use cuzarr_device::{Device, NdBuffer, Order};
 
-use super::checkpoint::Checkpoint;
-use super::copy::Progress;
-use super::evaluate::{Processor, memory_shape};
-use super::expr::{Expr, Kind};
-use super::meter::Meter;
-use super::program::{Input, Program, lower};
-use super::reduce::view::state_bytes;
-use super::regions::{operand_region, plannable_bytes, regions};
-use cuzarr::node::{Array, ArrayOptions, refuse_overlap};
+use crate::expression::Expr;
+use crate::options::ComputeOptions;
+use crate::program::{Input, Processor, Program, lower, memory_shape};
+use crate::progress::Meter;
+use crate::regions::{operand_region, plannable_bytes, regions};
+use cuzarr::node::{Array, ArrayOptions};
 use cuzarr::plan::Region;
 use cuzarr::run::{walk, write_behind};
-use cuzarr::store::Store;
-use cuzarr::{CancellationToken, Error, ErrorKind, Result};
+use cuzarr::{Error, ErrorKind, Result};
 
 /// Bytes of a region beyond which there is nothing to gain: several are under way at a time.
 const ENOUGH_BYTES: u64 = 1 << 30;
 
 /// One part in so many of the memory limit is for regions at most; what reads and writes has in flight takes the others.
 pub(crate) const REGIONS_SHARE: u64 = 3;
-/// The same where that suffices for several regions that are read at a time: some end while others are under way. On an H200 a
+/// The share where it suffices for several regions that are read at a time: some end while others are under way. On an H200 a
 /// mean of 8 GiB took 1.4 times as long as reading them with one region ahead, 1.2 times with four (`bench/compute.py`).
 const SHORT_REGIONS_SHARE: u64 = 4;
 const SHORT_REGIONS_AHEAD: u64 = 4;
@@ -37,42 +31,7 @@ const IN_TURN: [(u64, u64); 3] = [(3, 8), (3, 4), (1, REGIONS_SHARE)];
 /// Bytes of all such regions that leave nothing to gain.
 const ENOUGH_IN_TURN_BYTES: u64 = 512 << 20;
 
-/// Another view of a store, such as one that counts.
-pub type Wrap<'a> = &'a (dyn Fn(&Arc<dyn Store>) -> Arc<dyn Store> + Sync);
-
-/// Somebody who hears of every region that was read: the bytes of elements of stored arrays in it, and in all.
-pub type Tell<'a> = &'a (dyn Fn(&Progress) + Sync);
-
-/// How a plan is carried out.
-#[derive(Clone, Copy)]
-pub struct ComputeOptions<'a> {
-    /// Where is computed, and where results are.
-    pub device: Device,
-    /// Bytes in flight outside results, per kind of memory.
-    pub memory_limit_bytes: u64,
-    /// Threads.
-    pub threads: usize,
-    /// Stops the work; else the tokens of the arrays do that read or are written.
-    pub cancellation: Option<&'a CancellationToken>,
-    /// How stores are looked at.
-    pub wrap: Option<Wrap<'a>>,
-    /// Who hears of the regions that are read. A reduction inside of an expression tells of its own.
-    pub progress: Option<Tell<'a>>,
-}
-
-impl Default for ComputeOptions<'_> {
-    fn default() -> Self {
-        let options = ArrayOptions::default();
-        ComputeOptions {
-            device: options.device,
-            memory_limit_bytes: options.memory_limit_bytes,
-            threads: options.threads,
-            cancellation: None,
-            wrap: None,
-            progress: None,
-        }
-    }
-}
+type BesideRegion = dyn Fn(&[u64]) -> u64 + Send + Sync;
 
 /// A program with its inputs, ready to be read region by region.
 pub(crate) struct Job<'a> {
@@ -82,16 +41,16 @@ pub(crate) struct Job<'a> {
     pub(crate) part: Region,
     /// Whether inputs that are the result as they are need no copy.
     keeps: bool,
-    /// The dimensions that a reduction joins, which takes memory for its states.
-    reduced: Option<Vec<usize>>,
+    /// The memory that the caller takes for a region of some extent.
+    beside: Option<Box<BesideRegion>>,
     /// Regions that are read at a time.
     ahead: usize,
-    /// Whether somebody writes what comes of regions, who needs memory that reads take.
+    /// Whether the caller writes results of regions to a store, which needs memory that reads take.
     writes: bool,
     pub(crate) processor: Processor,
     meter: Option<Meter<'a>>,
     /// Bytes that reading has in flight at most.
-    reading_bytes: u64,
+    pub(super) reading_bytes: u64,
     /// Where something is read.
     _within: Option<Within>,
 }
@@ -100,7 +59,7 @@ impl<'a> Job<'a> {
     /// Lowers an expression, binds its arrays to the device, and moves what is in memory there.
     ///
     /// # Errors
-    /// As the device; `Unsupported` for expressions of thousands of operations.
+    /// What the device reports; `Unsupported` for expressions of thousands of operations.
     pub(crate) fn new(expr: &Expr, part: Region, options: &ComputeOptions<'a>) -> Result<Job<'a>> {
         let (program, inputs) = lower(expr)?;
         let bind = |input: Input| -> Result<Input> {
@@ -134,7 +93,7 @@ impl<'a> Job<'a> {
             inputs,
             part,
             keeps: false,
-            reduced: None,
+            beside: None,
             ahead: 1,
             writes: false,
             processor,
@@ -144,18 +103,18 @@ impl<'a> Job<'a> {
         })
     }
 
-    /// The same for somebody who only looks at the elements.
+    /// The job of a caller that only looks at the elements.
     pub(crate) fn looked_at(self) -> Job<'a> {
         Job { keeps: self.program.passes().is_some(), ..self }
     }
 
-    /// The same for a reduction of some dimensions.
-    pub(crate) fn summarised(self, axes: &[usize]) -> Job<'a> {
-        Job { reduced: Some(axes.to_vec()), ..self }
+    /// The job of a caller that takes memory of its own, in bytes by the extent of a region.
+    pub(crate) fn beside(self, bytes: impl Fn(&[u64]) -> u64 + Send + Sync + 'static) -> Job<'a> {
+        Job { beside: Some(Box::new(bytes)), ..self }
     }
 
-    /// The same for somebody who writes what comes of regions to a store.
-    fn written(self) -> Job<'a> {
+    /// The job of a caller that writes results of regions to a store.
+    pub(super) fn written(self) -> Job<'a> {
         Job { writes: true, ..self }
     }
 
@@ -168,7 +127,7 @@ impl<'a> Job<'a> {
         self.regions_of_passes(unit, limit_bytes, 1)
     }
 
-    /// The same for somebody who goes through them several times.
+    /// Like [`Job::regions`], for a caller that goes through them several times.
     ///
     /// # Errors
     /// Those of [`Job::regions`].
@@ -176,9 +135,9 @@ impl<'a> Job<'a> {
         let limit_bytes = plannable_bytes(limit_bytes);
         let cost = |extent: &[u64], ahead: u64| {
             let is_least = extent.iter().zip(&unit).all(|(extent, unit)| extent <= unit);
-            // One unit is worked on whatever its states take.
-            let states = self.reduced.as_ref().filter(|_| !is_least).map_or(0, |axes| state_bytes(extent, axes));
-            self.bytes_ahead(extent, ahead).saturating_add(states)
+            // One unit is worked on whatever the caller takes beside it.
+            let beside = self.beside.as_ref().filter(|_| !is_least).map_or(0, |bytes| bytes(extent));
+            self.bytes_ahead(extent, ahead).saturating_add(beside)
         };
         let cut = |ahead: u64, share: u64, enough_bytes: u64| {
             regions(&self.part.extent, &unit, &|extent| cost(extent, ahead), limit_bytes / share, enough_bytes)
@@ -202,7 +161,7 @@ impl<'a> Job<'a> {
         self.leave_for_reading(limit_bytes - share);
         if let Some(meter) = &self.meter {
             let bytes = regions.iter().map(|region| self.bytes_read(&region.extent)).fold(0, u64::saturating_add);
-            meter.expect(regions.len() as u64, bytes, passes);
+            meter.expect(passes * regions.len() as u64, 0, bytes.saturating_mul(passes));
         }
         Ok(regions)
     }
@@ -224,7 +183,7 @@ impl<'a> Job<'a> {
         self.bytes_ahead(extent, 1)
     }
 
-    /// The same where so many regions are read at a time.
+    /// Like [`Job::bytes`], where so many regions are read at a time.
     fn bytes_ahead(&self, extent: &[u64], ahead: u64) -> u64 {
         let made = match self.keeps {
             true => 0,
@@ -265,7 +224,7 @@ impl<'a> Job<'a> {
         Ok(unit)
     }
 
-    /// The only array that is read, for somebody who takes no memory of reads and writes meanwhile.
+    /// The only array that is read, unless the caller takes memory of reads and writes meanwhile.
     fn only_array(&self) -> Option<&Array> {
         let mut arrays = self.inputs.iter().filter_map(|input| match input {
             Input::Array(array) => Some(&**array),
@@ -276,7 +235,7 @@ impl<'a> Job<'a> {
     }
 
     /// The part of an input of this shape that a region of the part needs.
-    pub(super) fn part_of(&self, region: &Region, shape: &[u64]) -> Region {
+    pub(crate) fn part_of(&self, region: &Region, shape: &[u64]) -> Region {
         let start = region.start.iter().zip(&self.part.start).map(|(own, part)| own + part).collect();
         operand_region(&Region { number: region.number, start, extent: region.extent.clone() }, shape)
     }
@@ -291,11 +250,11 @@ impl<'a> Job<'a> {
         Ok(elements)
     }
 
-    /// The same, those of arrays being got in some way.
+    /// Like [`Job::read`], the elements of arrays being got by `of_array`.
     ///
     /// # Errors
     /// What that reports.
-    pub(super) fn operands(
+    pub(crate) fn operands(
         &self,
         region: &Region,
         of_array: impl Fn(&Array, &Region) -> Result<NdBuffer>,
@@ -315,16 +274,16 @@ impl<'a> Job<'a> {
     }
 
     /// Tells that a region was read.
-    pub(super) fn note_read(&self, region: &Region) {
+    pub(crate) fn note_read(&self, region: &Region) {
         if let Some(meter) = &self.meter {
-            meter.note(self.bytes_read(&region.extent));
+            meter.note(1, self.bytes_read(&region.extent));
         }
     }
 
     /// The result's elements of a region.
     ///
     /// # Errors
-    /// As the device's pass.
+    /// Those of the processor.
     pub(crate) fn work(&self, region: &Region, inputs: &[NdBuffer]) -> Result<NdBuffer> {
         let shape = memory_shape(&region.extent)?;
         match self.program.passes().filter(|_| self.keeps) {
@@ -378,131 +337,4 @@ pub(crate) fn for_each_region<U: Send>(
 pub(crate) fn deliver(result: &NdBuffer, options: &ComputeOptions<'_>) -> Result<NdBuffer> {
     let _within = within(options.device, options.memory_limit_bytes);
     Ok(result.to_device(options.device)?)
-}
-
-impl Expr {
-    /// Computes the whole expression into new memory of the device: region by region while others are read, with what is in
-    /// flight below the memory limit. What is in memory elsewhere is moved there.
-    ///
-    /// # Errors
-    /// `BudgetExceeded` when work on one chunk does not fit the limit; `OutOfMemory` for the result; what reading reports.
-    pub fn compute(&self, options: &ComputeOptions<'_>) -> Result<NdBuffer> {
-        self.compute_region(&vec![0; self.ndim()], self.shape(), options)
-    }
-
-    /// Like [`Expr::compute`], of the box of `extent` elements that begins at `start` alone.
-    ///
-    /// # Errors
-    /// Those of [`Expr::compute`]; `SelectionInvalid` when the box lies outside.
-    pub fn compute_region(&self, start: &[u64], extent: &[u64], options: &ComputeOptions<'_>) -> Result<NdBuffer> {
-        let part = Region { number: 0, start: start.to_vec(), extent: extent.to_vec() };
-        if let (Kind::Summary(summary, of), true) = (&self.0.kind, extent == self.shape()) {
-            return summary.compute(of, options);
-        }
-        part.selection()?.check(self.shape())?;
-        let mut job = Job::new(self, part, options)?;
-        let limit_bytes = if job.is_in_memory() { u64::MAX } else { options.memory_limit_bytes };
-        let regions = job.regions(None, limit_bytes)?;
-        if let [region] = &regions[..] {
-            return job.work(region, &job.read(region)?);
-        }
-        let result = NdBuffer::empty(options.device, self.dtype(), &memory_shape(extent)?, Order::C)?;
-        for_each_region(
-            &job,
-            &regions,
-            |region, inputs| job.work(region, &inputs),
-            |region, part| {
-                let (start, extent) = (memory_shape(&region.start)?, memory_shape(&region.extent)?);
-                Ok(result.region(&start, &extent, &vec![1; extent.len()])?.copy_from(&part)?)
-            },
-        )?;
-        Ok(result)
-    }
-
-    /// Computes the expression into an array of the same shape, whose elements are converted to as in an assignment: each
-    /// stored object is written once, whole, while the next are computed and read.
-    ///
-    /// # Errors
-    /// `ShapeMismatch`; `InvalidArgument` when the target is one of the sources; `BudgetExceeded` when work on one stored
-    /// object does not fit the limit; what reading and writing report. Objects that were written before a failure stay.
-    pub fn store(&self, target: &Array, options: &ComputeOptions<'_>) -> Result<()> {
-        self.store_noting(target, options, false)
-    }
-
-    /// Like [`Expr::store`], in a way that can be taken up again: how far it came is noted beside the target's chunks, and another call
-    /// with the same arrays, target and memory limit goes on there. It trusts that neither they nor operands in memory have changed.
-    ///
-    /// # Errors
-    /// Those of [`Expr::store`].
-    pub fn store_resumable(&self, target: &Array, options: &ComputeOptions<'_>) -> Result<()> {
-        self.store_noting(target, options, true)
-    }
-
-    fn store_noting(&self, target: &Array, options: &ComputeOptions<'_>, is_noted: bool) -> Result<()> {
-        if target.shape() != self.shape() {
-            let message = format!("the expression has shape {:?}, the target {:?}", self.shape(), target.shape());
-            return Err(Error::new(ErrorKind::ShapeMismatch, message));
-        }
-        let dtype = target.metadata().data_type().device_dtype().unwrap_or(self.dtype());
-        let whole = Region { number: 0, start: vec![0; self.ndim()], extent: self.shape().to_vec() };
-        let mut job = Job::new(&self.astype(dtype)?, whole, options)?.written();
-        self.refuse_overlap(target.store(), target.path())?;
-        let unit = target.metadata().chunk_grid().chunk_shape().to_vec();
-        let regions = job.regions(Some(unit), options.memory_limit_bytes)?;
-        let own = target.options().clone();
-        let cancellation = options.cancellation.unwrap_or(&own.cancellation).clone();
-        let (memory_limit_bytes, threads) = (job.reading_bytes, options.threads);
-        let target = target.with_options(ArrayOptions { memory_limit_bytes, threads, cancellation, ..own });
-        let target = options.wrap.map_or(target.clone(), |wrap| target.with_store(wrap(target.store())));
-        let shape = regions.first().map_or(&[][..], |region| &region.extent);
-        let mut noted = match is_noted {
-            true => Some(Checkpoint::resume(&target, &self.origin()?, shape)?),
-            false => Checkpoint::forget(&target).map(|()| None)?,
-        };
-        let finished = noted.as_ref().map_or(0, Checkpoint::finished);
-        let rest: Vec<Region> = regions.into_iter().filter(|region| region.number >= finished).collect();
-        if !rest.is_empty() {
-            for_each_region(
-                &job,
-                &rest,
-                |region, inputs| job.work(region, &inputs),
-                |region, part| {
-                    target.write_buffer(&region.selection()?, &part)?;
-                    noted.as_mut().map_or(Ok(()), |noted| noted.note(region.number + 1))
-                },
-            )?;
-        }
-        noted.map_or(Ok(()), |noted| noted.end())
-    }
-
-    /// What is computed of what: a text that other work does not have.
-    fn origin(&self) -> Result<String> {
-        let (_, inputs) = lower(self)?;
-        let origins = inputs.iter().map(|input| match input {
-            Input::Array(array) => {
-                let documents = array.metadata().documents();
-                let texts = documents.iter().map(|(_, bytes)| String::from_utf8_lossy(bytes));
-                Ok(format!("{}/{}: {}", array.store(), array.path(), texts.collect::<String>()))
-            }
-            Input::Reduced(of, _) => of.origin(),
-            Input::Buffer(buffer) => Ok(format!("{} {:?}", buffer.dtype(), buffer.shape())),
-        });
-        Ok([Ok(self.to_string())].into_iter().chain(origins).collect::<Result<Vec<_>>>()?.join("\n"))
-    }
-}
-
-impl Expr {
-    /// Whether an array at this place would be one of those that the expression reads, or lie inside of one, or around it:
-    /// for callers who are about to replace what is there.
-    ///
-    /// # Errors
-    /// `InvalidArgument` when it would.
-    pub fn refuse_overlap(&self, store: &Arc<dyn Store>, path: &str) -> Result<()> {
-        let (_, inputs) = lower(self)?;
-        inputs.iter().try_for_each(|input| match input {
-            Input::Array(array) => refuse_overlap((array.store(), array.path()), (store, path)),
-            Input::Reduced(of, _) => of.refuse_overlap(store, path),
-            Input::Buffer(_) => Ok(()),
-        })
-    }
 }

@@ -1,23 +1,15 @@
-//! Copying an array to other chunks, codecs, formats and stores, whatever its size.
-//!
-//! The target is written region by region, and regions are made of whole stored objects, so that none is written twice. A
-//! region is as large as the budget allows where that saves reads of the source. Where chunks lie so far across each other
-//! that the source would be read several times nevertheless, the copy takes two passes, by way of an array whose chunks
-//! suit both sides (the idea of Pangeo's `rechunker`, <https://rechunker.readthedocs.io/en/latest/algorithm.html>).
-//!
-//! The target's metadata is written when all of its chunks are there: until then there is no array that could be read
-//! half-written, only objects, each whole, and a `Checkpoint`, by which a copy that was killed goes on.
+//! Copies of one array, with its documents: planned, carried out in one pass or two, and gone on with where they were interrupted.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use cuzarr_device::pool::within;
 use serde_json::{Map, Value, json};
 
-use super::checkpoint::{Checkpoint, Found, PassNote, refuse_resuming};
-use super::pass::{Pass, Shrink};
-use super::regions::{OBJECT_SHARE, REGION_SHARE, limit_for, plannable_bytes};
-use super::target::serializer;
+use super::pass::{Pass, Shrink, element_bytes, refuse_other_shape};
+use crate::checkpoint::{Checkpoint, Found, PassNote, refuse_resuming};
+use crate::progress::{Meter, Tell};
+use crate::regions::{OBJECT_SHARE, REGION_SHARE, limit_for, plannable_bytes};
+use cuzarr::meta::encoding::serializer;
 use cuzarr::meta::{ArrayMetadata, CodecsMetadata, Extension, FillValue, NewArray};
 use cuzarr::node::{self, Array, ArrayOptions, Node, OLD_COPY_CHECKPOINT, normalize_path, refuse_overlap};
 use cuzarr::plan::Regions;
@@ -34,34 +26,16 @@ const WRITING_AGAIN: f64 = 4.0;
 /// What an object between two passes costs beside its elements, in bytes that are read in the same time.
 const OBJECT_BYTES: f64 = 65536.0;
 
-/// What elements of variable length are taken to be long, for lack of better knowledge.
-const VARIABLE_BYTES: u64 = 64;
-
 /// What happens when something is at the target already.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Existing {
-    /// It is an error.
+    /// The copy is refused.
     #[default]
     Refuse,
-    /// It is deleted.
+    /// What is there is deleted.
     Overwrite,
     /// A copy of the same source to the same target goes on where it was interrupted. What is complete stays as it is.
     Resume,
-}
-
-/// How far a copy is.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Progress {
-    /// Regions that are finished, of all passes.
-    pub regions_done: u64,
-    /// Regions in all.
-    pub regions: u64,
-    /// Bytes of elements that were written by this call.
-    pub bytes_done: u64,
-    /// Bytes of elements that this call has to write in all.
-    pub bytes: u64,
-    /// Seconds since the call began.
-    pub seconds: f64,
 }
 
 /// A copy of one array that was planned and checked; nothing is written yet.
@@ -129,7 +103,7 @@ impl Copy {
     }
 
     /// Like [`Copy::new`], every element of the target made of several of the source's.
-    pub(super) fn shrinking(
+    pub(crate) fn shrinking(
         source: &Array,
         store: Arc<dyn Store>,
         path: &str,
@@ -197,7 +171,7 @@ impl Copy {
     ///
     /// # Errors
     /// What reading and writing report, with the region in the trail. What was written stays, and can be resumed.
-    pub fn run(mut self, progress: &(dyn Fn(&Progress) + Sync)) -> Result<Array> {
+    pub fn run(mut self, progress: Tell<'_>) -> Result<Array> {
         self.options.cancellation.check()?;
         self.options.device.initialize()?; // or fails while what is there is still there
         let _within = within(self.options.device, self.options.memory_limit_bytes);
@@ -212,9 +186,10 @@ impl Copy {
                 self.checkpoint.write()?;
             }
         }
-        let mut meter = Meter::new(&self.passes, element_bytes(&self.source));
+        let meter = Meter::new(progress);
+        self.passes.iter().for_each(|pass| pass.announce(&meter));
         for number in 0..self.passes.len() {
-            self.run_pass(number, &mut meter, progress)?;
+            self.run_pass(number, &meter)?;
         }
         let metadata = self.target.metadata().clone();
         let array = match Array::open(Arc::clone(&store), &path, self.options.clone()) {
@@ -240,15 +215,14 @@ impl Copy {
         self.target.store().capabilities().transactional
     }
 
-    fn run_pass(&mut self, number: usize, meter: &mut Meter, progress: &(dyn Fn(&Progress) + Sync)) -> Result<()> {
+    fn run_pass(&mut self, number: usize, meter: &Meter<'_>) -> Result<()> {
         let pass = self.passes[number].clone();
         let rest = pass.unfinished(self.begin == Begin::GoOn)?;
         pass.run(rest, |region, finished| {
-            meter.add(region.elems(), finished.is_some());
             if let Some(finished) = finished.filter(|_| !self.is_committed_by_caller()) {
                 self.checkpoint.note_pass(number, finished)?;
             }
-            progress(&meter.now());
+            meter.note(u64::from(finished.is_some()), pass.bytes(region));
             Ok(())
         })
     }
@@ -380,37 +354,6 @@ impl Copy {
     }
 }
 
-/// Counts what was written.
-pub(super) struct Meter {
-    begun: Instant,
-    element_bytes: u64,
-    progress: Progress,
-}
-
-impl Meter {
-    pub(super) fn new(passes: &[Pass], element_bytes: u64) -> Meter {
-        let regions = passes.iter().map(|pass| pass.regions.len()).sum();
-        let regions_done = passes.iter().map(|pass| pass.finished).sum();
-        let left = |pass: &Pass| {
-            let elems = pass.target.metadata().elems().unwrap_or(u64::MAX);
-            let share = 1.0 - pass.finished as f64 / pass.regions.len().max(1) as f64;
-            (elems as f64 * share) as u64
-        };
-        let bytes = passes.iter().map(left).sum::<u64>().saturating_mul(element_bytes);
-        let progress = Progress { regions_done, regions, bytes_done: 0, bytes, seconds: 0.0 };
-        Meter { begun: Instant::now(), element_bytes, progress }
-    }
-
-    pub(super) fn add(&mut self, elems: u64, finished: bool) {
-        self.progress.bytes_done += elems.saturating_mul(self.element_bytes);
-        self.progress.regions_done += u64::from(finished);
-    }
-
-    pub(super) fn now(&self) -> Progress {
-        Progress { seconds: self.begun.elapsed().as_secs_f64(), ..self.progress }
-    }
-}
-
 /// What is copied, in which way: a text that no other work has.
 fn origin(source: &Array, shrink: Option<&Shrink>) -> String {
     let documents = source.metadata().documents();
@@ -483,18 +426,6 @@ fn check_alike(source: &ArrayMetadata, target: &ArrayMetadata, shrink: Option<&S
         return Err(Error::new(ErrorKind::DTypeMismatch, message));
     }
     Ok(())
-}
-
-pub(super) fn refuse_other_shape(source: &[u64], target: &[u64]) -> Result<()> {
-    if source == target {
-        return Ok(());
-    }
-    let message = format!("the source has shape {source:?}, the target {target:?}");
-    Err(Error::new(ErrorKind::ShapeMismatch, message))
-}
-
-pub(super) fn element_bytes(array: &Array) -> u64 {
-    array.metadata().data_type().size_bytes().map_or(VARIABLE_BYTES, |size_bytes| size_bytes as u64)
 }
 
 fn extension(name: &str, configuration: Value) -> Extension {

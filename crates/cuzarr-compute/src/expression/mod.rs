@@ -1,0 +1,11 @@
+//! Expressions: what is computed, of what. Nothing is computed here.
+
+mod expr;
+mod op;
+mod promote;
+
+pub use self::expr::{Expr, Operand};
+pub(crate) use self::expr::{Kind, Node, Summary, axes_argument, broadcast, negative_power};
+pub use self::op::Op;
+pub use self::promote::Weak;
+pub(crate) use self::promote::{is_half, lane, promote, without_arithmetic};

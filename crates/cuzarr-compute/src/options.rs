@@ -1,0 +1,44 @@
+//! How expressions are computed.
+
+use std::sync::Arc;
+
+use cuzarr_device::Device;
+
+use crate::progress::Tell;
+use cuzarr::CancellationToken;
+use cuzarr::node::ArrayOptions;
+use cuzarr::store::Store;
+
+/// A function that gives another view of a store, such as one that counts.
+pub type Wrap<'a> = &'a (dyn Fn(&Arc<dyn Store>) -> Arc<dyn Store> + Sync);
+
+/// How a plan is carried out.
+#[derive(Clone, Copy)]
+pub struct ComputeOptions<'a> {
+    /// Where the work is done, and where results are.
+    pub device: Device,
+    /// Bytes in flight outside results, per kind of memory.
+    pub memory_limit_bytes: u64,
+    /// Threads.
+    pub threads: usize,
+    /// Stops the work. Without it, the tokens of the arrays do that are read or written.
+    pub cancellation: Option<&'a CancellationToken>,
+    /// The view that stores are read and written through.
+    pub wrap: Option<Wrap<'a>>,
+    /// Hears of the regions that are read. A reduction inside of an expression tells of its own.
+    pub progress: Option<Tell<'a>>,
+}
+
+impl Default for ComputeOptions<'_> {
+    fn default() -> Self {
+        let options = ArrayOptions::default();
+        ComputeOptions {
+            device: options.device,
+            memory_limit_bytes: options.memory_limit_bytes,
+            threads: options.threads,
+            cancellation: None,
+            wrap: None,
+            progress: None,
+        }
+    }
+}

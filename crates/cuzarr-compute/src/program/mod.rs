@@ -1,0 +1,13 @@
+//! Programs: expressions as rows of steps, and how blocks of elements in memory go through them, on the CPU and on GPUs.
+
+mod cpu;
+pub(crate) mod cuda;
+mod layout;
+mod processor;
+mod source;
+mod steps;
+
+pub(crate) use self::layout::Joint;
+pub(crate) use self::processor::{Processor, memory_shape};
+pub(crate) use self::source::memory_type;
+pub(crate) use self::steps::{Input, Program, lower};

@@ -1,0 +1,58 @@
+//! How far work is, for callers that want to know.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+/// How far work is that goes through arrays region by region.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Progress {
+    /// Regions that are finished, of all passes. Those that a call found finished count.
+    pub regions_done: u64,
+    /// Regions in all.
+    pub regions: u64,
+    /// Bytes of elements that this call has read or, in copies, written.
+    pub bytes_done: u64,
+    /// Bytes of elements that this call has to read or write in all.
+    pub bytes: u64,
+    /// Seconds since the call began.
+    pub seconds: f64,
+}
+
+/// A function that hears of every region that was finished.
+pub type Tell<'a> = &'a (dyn Fn(&Progress) + Sync);
+
+/// Counts regions and their bytes, from any thread, and tells of them.
+pub(crate) struct Meter<'a> {
+    tell: Tell<'a>,
+    begun: Instant,
+    regions: AtomicU64,
+    bytes: AtomicU64,
+    regions_done: AtomicU64,
+    bytes_done: AtomicU64,
+}
+
+impl<'a> Meter<'a> {
+    pub(crate) fn new(tell: Tell<'a>) -> Meter<'a> {
+        let [regions, bytes, regions_done, bytes_done] = std::array::from_fn(|_| AtomicU64::new(0));
+        Meter { tell, begun: Instant::now(), regions, bytes, regions_done, bytes_done }
+    }
+
+    /// Expects one pass more: its regions, of which some were finished before, and the bytes of the others.
+    pub(crate) fn expect(&self, regions: u64, finished: u64, bytes: u64) {
+        self.regions.fetch_add(regions, Ordering::Relaxed);
+        self.regions_done.fetch_add(finished, Ordering::Relaxed);
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Notes that so many bytes are done, and with them so many regions.
+    pub(crate) fn note(&self, regions: u64, bytes: u64) {
+        let progress = Progress {
+            regions_done: regions + self.regions_done.fetch_add(regions, Ordering::Relaxed),
+            regions: self.regions.load(Ordering::Relaxed),
+            bytes_done: bytes + self.bytes_done.fetch_add(bytes, Ordering::Relaxed),
+            bytes: self.bytes.load(Ordering::Relaxed),
+            seconds: self.begun.elapsed().as_secs_f64(),
+        };
+        (self.tell)(&progress);
+    }
+}

@@ -1,0 +1,7 @@
+//! Streams: expressions of arrays in stores, read and computed region by region, into memory or into another array.
+
+mod compute;
+mod job;
+mod store;
+
+pub(crate) use self::job::{Job, REGIONS_SHARE, deliver, for_each_region};

@@ -1,0 +1,100 @@
+//! Expressions into arrays in stores.
+
+use std::sync::Arc;
+
+use super::job::{Job, for_each_region};
+use crate::checkpoint::Checkpoint;
+use crate::expression::Expr;
+use crate::options::ComputeOptions;
+use crate::program::{Input, lower};
+use cuzarr::node::{Array, ArrayOptions, refuse_overlap};
+use cuzarr::plan::Region;
+use cuzarr::store::Store;
+use cuzarr::{Error, ErrorKind, Result};
+
+impl Expr {
+    /// Computes the expression into an array of the same shape, whose elements are converted to as in an assignment: each
+    /// stored object is written once, whole, while the next are computed and read.
+    ///
+    /// # Errors
+    /// `ShapeMismatch`; `InvalidArgument` when the target is one of the sources; `BudgetExceeded` when work on one stored
+    /// object does not fit the limit; what reading and writing report. Objects that were written before a failure stay.
+    pub fn store(&self, target: &Array, options: &ComputeOptions<'_>) -> Result<()> {
+        self.store_noting(target, options, false)
+    }
+
+    /// Like [`Expr::store`], in a way that can be taken up again: how far it came is noted beside the target's chunks, and another call
+    /// with the same arrays, target and memory limit goes on there. It trusts that neither they nor operands in memory have changed.
+    ///
+    /// # Errors
+    /// Those of [`Expr::store`].
+    pub fn store_resumable(&self, target: &Array, options: &ComputeOptions<'_>) -> Result<()> {
+        self.store_noting(target, options, true)
+    }
+
+    fn store_noting(&self, target: &Array, options: &ComputeOptions<'_>, is_noted: bool) -> Result<()> {
+        if target.shape() != self.shape() {
+            let message = format!("the expression has shape {:?}, the target {:?}", self.shape(), target.shape());
+            return Err(Error::new(ErrorKind::ShapeMismatch, message));
+        }
+        let dtype = target.metadata().data_type().device_dtype().unwrap_or(self.dtype());
+        let whole = Region { number: 0, start: vec![0; self.ndim()], extent: self.shape().to_vec() };
+        let mut job = Job::new(&self.astype(dtype)?, whole, options)?.written();
+        self.refuse_overlap(target.store(), target.path())?;
+        let unit = target.metadata().chunk_grid().chunk_shape().to_vec();
+        let regions = job.regions(Some(unit), options.memory_limit_bytes)?;
+        let own = target.options().clone();
+        let cancellation = options.cancellation.unwrap_or(&own.cancellation).clone();
+        let (memory_limit_bytes, threads) = (job.reading_bytes, options.threads);
+        let target = target.with_options(ArrayOptions { memory_limit_bytes, threads, cancellation, ..own });
+        let target = options.wrap.map_or(target.clone(), |wrap| target.with_store(wrap(target.store())));
+        let shape = regions.first().map_or(&[][..], |region| &region.extent);
+        let mut noted = match is_noted {
+            true => Some(Checkpoint::resume(&target, &self.origin()?, shape)?),
+            false => Checkpoint::forget(&target).map(|()| None)?,
+        };
+        let finished = noted.as_ref().map_or(0, Checkpoint::finished);
+        let rest: Vec<Region> = regions.into_iter().filter(|region| region.number >= finished).collect();
+        if !rest.is_empty() {
+            for_each_region(
+                &job,
+                &rest,
+                |region, inputs| job.work(region, &inputs),
+                |region, part| {
+                    target.write_buffer(&region.selection()?, &part)?;
+                    noted.as_mut().map_or(Ok(()), |noted| noted.note(region.number + 1))
+                },
+            )?;
+        }
+        noted.map_or(Ok(()), |noted| noted.end())
+    }
+
+    /// What is computed of what: a text that other work does not have.
+    fn origin(&self) -> Result<String> {
+        let (program, inputs) = lower(self)?;
+        let origins = inputs.iter().map(|input| match input {
+            Input::Array(array) => {
+                let documents = array.metadata().documents();
+                let texts = documents.iter().map(|(_, bytes)| String::from_utf8_lossy(bytes));
+                Ok(format!("{}/{}: {}", array.store(), array.path(), texts.collect::<String>()))
+            }
+            Input::Reduced(of, summary) => Ok(format!("{summary:?} of {}", of.origin()?)),
+            Input::Buffer(buffer) => Ok(format!("{} {:?}", buffer.dtype(), buffer.shape())),
+        });
+        Ok([Ok(format!("{program:?}"))].into_iter().chain(origins).collect::<Result<Vec<_>>>()?.join("\n"))
+    }
+
+    /// Whether an array at this place would be one of those that the expression reads, or lie inside of one, or around it:
+    /// for callers who are about to replace what is there.
+    ///
+    /// # Errors
+    /// `InvalidArgument` when it would.
+    pub fn refuse_overlap(&self, store: &Arc<dyn Store>, path: &str) -> Result<()> {
+        let (_, inputs) = lower(self)?;
+        inputs.iter().try_for_each(|input| match input {
+            Input::Array(array) => refuse_overlap((array.store(), array.path()), (store, path)),
+            Input::Reduced(of, _) => of.refuse_overlap(store, path),
+            Input::Buffer(_) => Ok(()),
+        })
+    }
+}
