@@ -5,7 +5,7 @@
 //! |---|---|
 //! | compute with elements | [`Expr`], or [`parse()`] for its text; [`Op`] lists the operations |
 //! | make few numbers of many | [`Reduction`], [`Quantile`], [`Histogram`], [`Statistics`] |
-//! | copy, or store in other chunks, codecs or the other format | [`Copy`], [`copy_node`] for groups, [`copy_elements`] into an array that is there |
+//! | copy, or store in other chunks, codecs or the other format | [`Copy`](struct@Copy), [`copy_node`] for groups, [`copy_elements`] into an array that is there |
 //! | make an image of several scales | [`Pyramid`] |
 //! | run CUDA C++ of one's own on elements in memory | [`ElementwiseKernel`] |
 //! | go on with interrupted work of one's own | [`Checkpoint`] |
