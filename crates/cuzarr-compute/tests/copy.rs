@@ -511,7 +511,7 @@ fn elements_alone_are_copied_into_any_store_each_object_once() {
 
 #[test]
 fn what_becomes_one_object_is_read_as_one_batch() {
-    let store = Arc::new(Observed::new(memory()).with_read_delay(std::time::Duration::from_millis(1)));
+    let store = Arc::new(Observed::new(memory()).with_read_delay(std::time::Duration::from_millis(200)));
     let source = source(Arc::clone(&store) as Arc<dyn Store>, [3, 11, 13], options(1 << 20));
     store.take_operations();
     copy_elements(&source, &undocumented(memory(), &source, json!({})), &|_| ()).unwrap();
