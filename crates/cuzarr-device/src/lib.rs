@@ -34,32 +34,48 @@ pub use array::dtype::{DType, DTypeKind};
 pub use array::elements::{HostElement, bytes_of};
 pub use array::layout::{Layout, Order};
 pub use array::ndbuffer::NdBuffer;
-pub use array::writer::{ElementBox, Lent, Part, PartBytes, Reader, Writer};
 pub use device::Device;
-pub use driver::cufile::CuFile;
 pub use driver::device::MemoryInfo;
 pub use driver::library::set_library_search_paths;
 pub use driver::nvtx as profile;
-pub use driver::source::{Header, KernelSource, STATUS_HEADER};
+pub use driver::source::{Header, KernelSource};
 pub use error::{Error, ErrorKind, Result};
 pub use event::Event;
 pub use interop::dlpack;
 pub use kernel::module::{Function, LaunchShape, Module};
-pub use kernel::{Arguments, Kernel, WARP, defined, set_cubin_directory, stated_size};
+pub use kernel::{Arguments, Kernel, set_cubin_directory};
 pub use memory::allocator::DeviceAllocator;
 pub use memory::buffer::Buffer;
-pub use memory::direct_file::DirectFile;
 pub use memory::host_bytes::{HostBytes, HostBytesMut, HostSlice};
 pub use memory::lease::Owner;
-pub use memory::residency::resident_bytes;
-pub use memory::slab::{Copied, DEFAULT_SLAB_BYTES, Slab, SlabPiece, SlabRing, SlabSeries};
-pub use ops::launch::{upload_table, write_table};
-pub use ops::transfer::{Arithmetic, ElementStep, Packing, Tail, Transfer, TransferBox};
-pub use ops::{checksum, convert, delta, downsample, shuffle, transfer};
+pub use ops::downsample;
 pub use probe::{GpuReport, LibraryReport, Probe, probe};
 pub use stream::Stream;
 
+// What `cuzarr`, its codecs and `cuzarr-compute` are made of.
+#[doc(hidden)]
+pub use array::writer::{ElementBox, Lent, Part, PartBytes, Reader, Writer};
+#[doc(hidden)]
+pub use driver::cufile::CuFile;
+#[doc(hidden)]
+pub use driver::source::STATUS_HEADER;
+#[doc(hidden)]
+pub use kernel::{WARP, defined, stated_size};
+#[doc(hidden)]
+pub use memory::direct_file::DirectFile;
+#[doc(hidden)]
+pub use memory::residency::resident_bytes;
+#[doc(hidden)]
+pub use memory::slab::{Copied, DEFAULT_SLAB_BYTES, Slab, SlabPiece, SlabRing, SlabSeries};
+#[doc(hidden)]
+pub use ops::launch::{upload_table, write_table};
+#[doc(hidden)]
+pub use ops::transfer::{Arithmetic, ElementStep, Packing, Tail, Transfer, TransferBox};
+#[doc(hidden)]
+pub use ops::{checksum, convert, delta, shuffle, transfer};
+
 /// Functions on the host, which codecs use on their own byte slices.
+#[doc(hidden)]
 pub mod cpu {
     pub use crate::ops::shuffle::cpu as shuffle;
     pub use crate::ops::step::bits;

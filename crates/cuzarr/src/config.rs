@@ -23,6 +23,7 @@ use crate::error::{Error, ErrorKind, Result, ResultExt};
 
 /// Threads that this process can run at once. The system is asked once, because on Linux it reads files for the answer,
 /// which takes longer than reading a small chunk.
+#[doc(hidden)] // for the command line and the Python package
 pub fn cores() -> usize {
     static CORES: OnceLock<usize> = OnceLock::new();
     *CORES.get_or_init(|| std::thread::available_parallelism().map_or(1, usize::from))
@@ -349,6 +350,7 @@ impl Config {
 }
 
 /// The environment variable of a key: `array.order` is `CUZARR_ARRAY__ORDER`.
+#[doc(hidden)] // for the command line and the Python package
 pub fn environment_variable(name: &str) -> String {
     format!("CUZARR_{}", name.replace('.', "__").to_ascii_uppercase())
 }
@@ -358,6 +360,7 @@ pub fn environment_variable(name: &str) -> String {
 ///
 /// # Errors
 /// `ConfigInvalid` when the text is no size, or not a whole number of bytes below 2⁶⁴.
+#[doc(hidden)] // for the command line and the Python package
 pub fn parse_bytes(text: &str) -> Result<u64> {
     size(text).ok_or_else(|| {
         Error::new(ErrorKind::ConfigInvalid, format!("got '{text}', expected a number of bytes, as in '8 GiB'"))

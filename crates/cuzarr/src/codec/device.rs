@@ -71,7 +71,7 @@ pub trait DeviceDecoder: Send + Sync + fmt::Debug {
     /// Lays out the decoding of many frames.
     ///
     /// # Errors
-    /// `InvalidArgument` for a batch that decodes to too many bytes. Damaged frames are [`Prepared::refused`].
+    /// `InvalidArgument` for a batch that decodes to too many bytes. Damaged frames are listed in the result instead.
     fn prepare(&self, request: &Request<'_>) -> Result<Prepared>;
 }
 

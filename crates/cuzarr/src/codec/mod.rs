@@ -46,6 +46,7 @@
 mod adler32;
 mod array;
 mod astype;
+#[doc(hidden)] // as below
 pub mod batch;
 mod bitround;
 mod blosc;
@@ -56,12 +57,14 @@ mod cast_value;
 mod chain;
 mod checksum;
 mod configuration;
+#[doc(hidden)] // as below
 pub mod cost;
 mod crc32;
 mod crc32c;
 mod damage;
 mod deflate;
 mod delta;
+#[doc(hidden)] // as below
 pub mod device;
 mod elements;
 mod external;
@@ -94,16 +97,26 @@ mod vlen_utf8;
 mod zlib;
 mod zstd;
 
+pub use external::{ExternalCodec, ExternalCodecs, ExternalKind, ExternalRequest, HostCodec, set_external};
+pub use registry::{is_built_in, names};
+pub use spec::{ChunkSpec, VariableElements};
+
+// How chains of codecs are bound and run: for the Python package, for tests of codecs and for fuzzing.
+#[doc(hidden)]
 pub use chain::Chain;
+#[doc(hidden)]
+pub use host::{ArrayToArray, ArrayToBytes, BytesToBytes, TailPart, VariableToBytes};
+#[doc(hidden)]
+pub use program::{Leave, Program, Stage, Support, Work};
+#[doc(hidden)]
+pub use registry::{REFUSED, device_decoder};
+#[doc(hidden)]
+pub use sharding_indexed::{ShardIndex, Sharding};
+#[doc(hidden)]
+pub use size::Size;
+
 pub(crate) use checksum::seal;
 pub(crate) use damage::above_bound;
-pub use external::{ExternalCodec, ExternalCodecs, ExternalKind, ExternalRequest, HostCodec, set_external};
-pub use host::{ArrayToArray, ArrayToBytes, BytesToBytes, TailPart, VariableToBytes};
 pub(crate) use program::{Division, leave_nothing};
-pub use program::{Leave, Program, Stage, Support, Work};
-pub use registry::{REFUSED, device_decoder, is_built_in, names};
-pub use sharding_indexed::{ShardIndex, Sharding};
-pub use size::Size;
-pub use spec::{ChunkSpec, VariableElements};
 pub(crate) use step::Location;
 pub(crate) use threads::with_threads;

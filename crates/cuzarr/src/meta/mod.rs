@@ -32,15 +32,17 @@
 //! <https://zarr-specs.readthedocs.io/en/latest/v2/v2.0.html>. Where they are silent, zarr-python 3.4 is followed.
 
 mod array;
-pub mod chunk_key;
-pub mod consolidated;
-pub mod dtype;
+mod chunk_key;
+mod consolidated;
+mod dtype;
+#[doc(hidden)] // `Array::builder` is for users; copies change the metadata of arrays
 pub mod encoding;
-pub mod extension;
-pub mod fill;
-pub mod grid;
+mod extension;
+mod fill;
+mod grid;
 mod group;
 mod json;
+#[doc(hidden)] // names of documents: for the Python package and tests
 pub mod node;
 mod small_float;
 mod v2;

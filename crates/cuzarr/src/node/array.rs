@@ -163,6 +163,7 @@ impl Array {
 
     /// The array through another view of its store, such as one that counts. What the array keeps between calls is shared: the
     /// bound codecs and the last report.
+    #[doc(hidden)] // for other crates of the workspace
     #[must_use]
     pub fn with_store(&self, store: Arc<dyn Store>) -> Array {
         Array { store, io: self.io.share(), ..self.clone() }
@@ -187,6 +188,7 @@ impl Array {
     ///
     /// # Errors
     /// `UnknownCodec` and others that the codecs report.
+    #[doc(hidden)] // for other crates of the workspace
     pub fn chain(&self) -> Result<&Arc<Chain>> {
         if let Some(chain) = self.chain.get() {
             return Ok(chain);
@@ -284,6 +286,7 @@ impl Array {
     ///
     /// # Errors
     /// `Unsupported` when chunks fall outside and the store cannot delete them: nothing was changed then. What the store reports.
+    #[doc(hidden)] // for other crates of the workspace
     pub fn delete_left_over(&self, new: &[u64]) -> Result<()> {
         self.options.cancellation.check()?;
         let old = self.metadata.shape();
@@ -309,6 +312,7 @@ impl Array {
     ///
     /// # Errors
     /// What the store reports.
+    #[doc(hidden)] // for other crates of the workspace
     pub fn delete_outside(&self, before: &[u64], after: &[u64]) -> Result<()> {
         if after.len() != before.len() || after.iter().zip(before).all(|(after, before)| after >= before) {
             return Ok(());

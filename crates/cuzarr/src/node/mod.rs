@@ -45,16 +45,25 @@ use crate::store::Store;
 pub use crate::run::Options as ArrayOptions;
 pub use array::Array;
 pub use builder::ArrayBuilder;
-pub use creation::NewNodes;
-pub use deletion::{CHECKPOINT, OLD_COPY_CHECKPOINT, delete_node, delete_tree, refresh_consolidated};
-pub use documents::{FoundNode, Lookup, find_documents};
+pub use deletion::{delete_node, delete_tree};
 pub use group::{Consolidation, Group};
-pub use hierarchy::{consolidate_metadata, create_hierarchy, gather_documents, walk_documents};
+pub use hierarchy::{consolidate_metadata, create_hierarchy};
 pub use mode::Mode;
 pub use path::normalize_path;
-pub use place::refuse_overlap;
 pub use update::Update;
 pub use values::{HostData, HostView, Values};
+
+// For work out of core of `cuzarr-compute`, the command line and the Python package.
+#[doc(hidden)]
+pub use creation::NewNodes;
+#[doc(hidden)]
+pub use deletion::{CHECKPOINT, OLD_COPY_CHECKPOINT, refresh_consolidated};
+#[doc(hidden)]
+pub use documents::{FoundNode, Lookup, find_documents};
+#[doc(hidden)]
+pub use hierarchy::{gather_documents, walk_documents};
+#[doc(hidden)]
+pub use place::refuse_overlap;
 
 /// An array or a group.
 #[derive(Clone, Debug)]

@@ -18,19 +18,28 @@ mod walk;
 mod whole;
 mod write;
 
+pub use costs::Estimate;
+pub use explanation::{Decoding, Explanation, Placed, Placement};
+pub use regions::{Region, Regions};
+pub use selection::{AxisSelection, Selection, SliceArg};
+
+// The engine's: for the Python package's pipeline, and for tests.
+#[doc(hidden)]
 pub use batch::{Batch, ChunkName, Fill, Place, Read, SizeRule, Unit};
-pub use costs::{Costs, Estimate, Load};
-pub(crate) use explanation::chunks_touched;
-pub use explanation::{
-    Decoding, Explanation, Placed, Placement, check_strict, check_strict_writing, encoding_placements, placements,
-};
+#[doc(hidden)]
+pub use costs::{Costs, Load};
+#[doc(hidden)]
+pub use explanation::{check_strict, check_strict_writing, placements};
+#[doc(hidden)]
+pub use read::{Entries, IndexPlace, IndexRead, Plan, PlanOptions, Room, Step};
+#[doc(hidden)]
+pub use source::{KeyOf, Level, PackedLayout, ShardLayout, Source};
+#[doc(hidden)]
+pub use whole::WholeShards;
+
+pub(crate) use explanation::{chunks_touched, encoding_placements};
 pub(crate) use geometry::strides;
 pub(crate) use placement::{
     Circumstances, PLAIN_COPIES, ReadPlacement, Resident, Route, SMALL_BYTES, encoding, placed,
 };
-pub use read::{Entries, IndexPlace, IndexRead, Plan, PlanOptions, Room, Step};
-pub use regions::{Region, Regions};
-pub use selection::{AxisSelection, Selection, SliceArg};
-pub use source::{KeyOf, Level, PackedLayout, ShardLayout, Source};
-pub use whole::WholeShards;
 pub(crate) use write::{Coverage, Touched, WritePlan};

@@ -23,16 +23,23 @@ mod report;
 mod schedule;
 mod write;
 
-pub use access::Access;
 pub use decoder::{Decoder, DecoderBatch, Frames};
-pub use engine::Engine;
 pub(crate) use engine::{memory_shape, reads_in_turn};
 pub use options::Options;
 pub(crate) use read::out::Arrived;
 
 pub use report::{Report, Span, Stage, StageReport};
 pub use schedule::budget::Memory;
-pub use schedule::pool::{Pool, in_threads};
+pub use schedule::pool::Pool;
 pub(crate) use schedule::range_lock::Turn;
 pub(crate) use schedule::walk::no_thread;
+
+// The engine's: for the Python package's pipeline, for `cuzarr-compute`, and for tests.
+#[doc(hidden)]
+pub use access::Access;
+#[doc(hidden)]
+pub use engine::Engine;
+#[doc(hidden)]
+pub use schedule::pool::in_threads;
+#[doc(hidden)]
 pub use schedule::walk::{relay, walk, write_behind};

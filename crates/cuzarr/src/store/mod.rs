@@ -45,6 +45,7 @@ mod local;
 mod memory;
 mod parts;
 mod registry;
+#[doc(hidden)] // stores that tests of the workspace's crates watch
 pub mod testing;
 mod url;
 mod values;
@@ -68,7 +69,9 @@ pub use key::{Key, join_key, validate_key, validate_prefix};
 pub use layers::{Prefixed, ReadOnly, Split};
 pub use local::{DirectIo, Durability, LocalOptions, LocalStore, Symlinks};
 pub use memory::MemoryStore;
-pub use registry::{Opener, Registry, is_zip};
+#[doc(hidden)] // for the command line
+pub use registry::is_zip;
+pub use registry::{Opener, Registry};
 pub use url::Url;
 pub use version::{OpenLimit, OpenValues, Version};
 pub use zip::ZipStore;

@@ -42,6 +42,7 @@ pub struct Within {
 }
 
 /// Begins work on `device` that may have so many bytes in flight. Gives back unused memory of work that was allowed more.
+#[doc(hidden)] // for the engine and the Python package
 pub fn within(device: Device, limit_bytes: u64) -> Within {
     let context = if device == Device::Cpu { None } else { Context::get(device).ok() };
     if let Some(context) = context {
@@ -66,6 +67,7 @@ impl Drop for Within {
 }
 
 /// Does `work`, in which this thread asks for no results: all memory of the device that it takes is in flight.
+#[doc(hidden)] // for the engine and the Python package
 pub fn in_flight<T>(work: impl FnOnce() -> T) -> T {
     struct Before(bool);
     impl Drop for Before {
