@@ -9,6 +9,7 @@ mod error;
 mod expr;
 mod foreign;
 mod helper;
+mod identity;
 mod json;
 mod memory;
 mod module;

@@ -1,11 +1,13 @@
 //! Stores for Python, and stores that are written in Python.
 
 use std::fmt;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use cuzarr::store::{
     ByteRange, Capabilities, Condition, Gds, GdsStore, GpuMemoryStore, Identity, Key, Listing, LocalOptions,
-    LocalStore, MemoryStore, Payload, ReadOutcome, ReadRequest, ReadSink, Split, Stat, Store, StoreExt, Workers,
+    LocalStore, MemoryStore, Payload, ReadOutcome, ReadRequest, ReadSink, Registry, Split, Stat, Store, StoreExt, Url,
+    Workers,
 };
 use cuzarr::{Error, ErrorKind};
 use cuzarr_device::{Buffer, DType, Device, Layout, NdBuffer, Order};
@@ -14,6 +16,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use crate::error::{IntoPython, PyResult, from_python};
+use crate::identity::Place;
 use crate::ndbuffer::{PyNdBuffer, parse_device};
 use crate::replies::{Pending, PyChunkReply, bounds};
 
@@ -37,6 +40,29 @@ impl PyStore {
     fn local(py: Python<'_>, root: std::path::PathBuf, fsync: &str, direct_io: &str) -> PyResult<Self> {
         let store = py.detach(|| LocalStore::with_options(root, local_options(fsync, direct_io)?)).py()?;
         Ok(PyStore { inner: Arc::new(store) })
+    }
+
+    /// The store of a URL, or of a chain of them, whose schemes are all built in; `None` when one is not. A store of that name in
+    /// memory is the same for the whole process.
+    #[staticmethod]
+    fn open_url(py: Python<'_>, url: &str) -> PyResult<Option<Self>> {
+        let (registry, url) = (Registry::new(), Url::parse(url).py()?);
+        if !PyStore::knows(&registry, &url) {
+            return Ok(None);
+        }
+        let inner = py.detach(|| registry.open_url(&url)).py()?;
+        Ok(Some(PyStore { inner }))
+    }
+
+    /// Whether all schemes of a URL are built in.
+    #[staticmethod]
+    fn knows_url(url: &str) -> PyResult<bool> {
+        Ok(PyStore::knows(&Registry::new(), &Url::parse(url).py()?))
+    }
+
+    /// Whether every write is refused.
+    fn is_read_only(&self) -> bool {
+        self.inner.capabilities().read_only
     }
 
     /// A store in host memory.
@@ -69,9 +95,7 @@ impl PyStore {
     #[staticmethod]
     fn python(py: Python<'_>, adapter: Py<PyAny>) -> PyResult<Self> {
         let name: String = adapter.call_method0(py, "describe")?.extract(py)?;
-        // An adapter with an address, or with the address of a Python object in memory, is the same store wherever it is opened.
-        let has_address = name.contains("://") || name.contains(" at 0x");
-        let identity = if has_address { Identity::address(&name) } else { Identity::unique() };
+        let place = Place::new(adapter.call_method0(py, "identity")?.bind(py))?;
         let requests_at_once = adapter.getattr(py, "requests_at_once")?.extract::<usize>(py)?.max(1);
         let is_asynchronous = adapter.getattr(py, "is_asynchronous")?.extract(py)?;
         let has_sizes = adapter.getattr(py, "has_sizes")?.extract(py)?;
@@ -85,7 +109,7 @@ impl PyStore {
         let device = adapter.getattr(py, "device")?.extract::<Option<String>>(py)?;
         let device = device.as_deref().map(parse_device).transpose()?;
         let store =
-            PythonStore { adapter, name, requests_at_once, is_asynchronous, capabilities, identity, has_sizes, device };
+            PythonStore { adapter, name, requests_at_once, is_asynchronous, capabilities, place, has_sizes, device };
         Ok(PyStore { inner: Arc::new(store) })
     }
 
@@ -192,8 +216,26 @@ impl PyStore {
         Ok((listing.keys, listing.prefixes))
     }
 
+    /// Whether every key means the same value in both.
+    fn __eq__(&self, other: &PyStore) -> bool {
+        self.inner.identity() == other.inner.identity()
+    }
+
+    fn __hash__(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        self.inner.identity().hash(&mut hasher);
+        hasher.finish()
+    }
+
     fn __repr__(&self) -> String {
         format!("<cuzarr._core.Store {}>", self.inner)
+    }
+}
+
+impl PyStore {
+    fn knows(registry: &Registry, url: &Url) -> bool {
+        let mut links = std::iter::successors(Some(url), |url| url.wrapped());
+        links.all(|link| registry.schemes().any(|scheme| scheme == link.scheme()))
     }
 }
 
@@ -260,7 +302,7 @@ struct PythonStore {
     /// Whether the store takes requests and brings their values later.
     is_asynchronous: bool,
     capabilities: Capabilities,
-    identity: Identity,
+    place: Place,
     /// Whether sizes are cheap and values expensive. Then memory for a value is reserved before the value is requested.
     has_sizes: bool,
     /// The device that holds the values.
@@ -475,7 +517,7 @@ impl Store for PythonStore {
     }
 
     fn identity(&self) -> Identity {
-        self.identity.clone()
+        self.place.identity().clone()
     }
 
     fn capabilities(&self) -> Capabilities {

@@ -30,6 +30,7 @@ from cuzarr.storage.resolve import (
 )
 from cuzarr.storage.split import SplitStore
 from cuzarr.storage.store import Store
+from cuzarr.storage.url import UrlStore
 from cuzarr.storage.zip import ZipStore
 
 __all__ = [
@@ -46,6 +47,7 @@ __all__ = [
     "Store",
     "StoreLike",
     "StorePath",
+    "UrlStore",
     "ZipStore",
     "iterate_parents",
     "make_store",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Mapping
 from typing import Any, Self
 
 from cuzarr import _core
@@ -44,20 +44,10 @@ class ForeignStore(Store):
         return self._adapter.describe()
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, ForeignStore) or self.wrapped is other.wrapped:
-            return isinstance(other, ForeignStore)
-        if self._place is not None:
-            return bool(self._place == other._place)
-        # Mappings would compare all of their values.
-        return not isinstance(self.wrapped, MutableMapping) and bool(self.wrapped == other.wrapped)
+        return isinstance(other, ForeignStore) and self._handle == other._handle
 
     def __hash__(self) -> int:
-        return id(self.wrapped) if self._place is None else hash(self._place)
-
-    @property
-    def _place(self) -> Any:
-        """What two stores of the same place have in common, where the adapter knows it."""
-        return getattr(self._adapter, "place", None)
+        return hash(self._handle)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self)._rebuilt, (self.wrapped, self._read_only)

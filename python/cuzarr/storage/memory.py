@@ -7,7 +7,7 @@ from typing import Any, Self
 
 from cuzarr import _core
 from cuzarr._config import config
-from cuzarr.errors import ArgumentTypeError
+from cuzarr.errors import ArgumentTypeError, InvalidArgumentError
 from cuzarr.storage.adapters.choice import adapt_store
 from cuzarr.storage.adapters.mapping import DeviceMappingAdapter
 from cuzarr.storage.store import Store
@@ -16,22 +16,32 @@ from cuzarr.storage.store import Store
 class MemoryStore(Store):
     """This process's memory; with ``store_dict`` a mapping of the caller's, from keys to bytes."""
 
+    _url: str | None = None
+
     def __init__(self, store_dict: MutableMapping[str, Any] | None = None, *, read_only: bool = False) -> None:
         self._store_dict = store_dict
         handle = _core.Store.memory() if store_dict is None else _core.Store.python(adapt_store(store_dict))
         super().__init__(handle, read_only=read_only)
 
+    @classmethod
+    def at(cls, url: str, *, read_only: bool = False) -> Self:
+        """The store that ``memory://name`` names, the same for the whole process; ``memory://name/path`` is a part of it."""
+        store = object.__new__(cls)
+        store._store_dict, store._url = None, url
+        handle = _core.Store.open_url(url)
+        if handle is None or not url.startswith("memory://"):
+            raise InvalidArgumentError(f"got {url!r}, expected a URL like memory://name")
+        Store.__init__(store, handle, read_only=read_only)
+        return store
+
     def __str__(self) -> str:
-        return f"memory://{id(self._store_dict if self._store_dict is not None else self._handle)}"
+        return self._url or f"memory://{id(self._store_dict if self._store_dict is not None else self._handle)}"
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, MemoryStore):
-            return False
-        same_dict = self._store_dict is not None and self._store_dict is other._store_dict
-        return same_dict or self._handle is other._handle
+        return isinstance(other, MemoryStore) and self._handle == other._handle
 
     def __hash__(self) -> int:
-        return id(self._handle)
+        return hash(self._handle)
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Another process gets a copy, as with any object in memory.
@@ -95,13 +105,10 @@ class GpuMemoryStore(Store):
         return f"gpumemory://{id(self._handle if self._store_dict is None else self._store_dict)}"
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, GpuMemoryStore):
-            return False
-        same_dict = self._store_dict is not None and self._store_dict is other._store_dict
-        return same_dict or self._handle is other._handle
+        return isinstance(other, GpuMemoryStore) and self._handle == other._handle
 
     def __hash__(self) -> int:
-        return id(self._handle if self._store_dict is None else self._store_dict)
+        return hash(self._handle)
 
     def __reduce__(self) -> tuple[Any, ...]:
         values = {key: self.get(key) for key in self.list()}

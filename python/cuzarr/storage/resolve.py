@@ -16,6 +16,7 @@ from cuzarr.storage.local import LocalStore
 from cuzarr.storage.memory import MemoryStore
 from cuzarr.storage.split import SplitStore
 from cuzarr.storage.store import Store
+from cuzarr.storage.url import UrlStore
 from cuzarr.storage.zip import ZipStore
 
 AccessMode = Literal["r", "r+", "a", "w", "w-"]
@@ -98,8 +99,10 @@ def make_store(
         The object is no store.
     """
     scheme, mark, rest = str(store).partition("://") if isinstance(store, str) else ("", "", "")
-    # fsspec's URLs of files inside others are chains: zip://inner::https://…
+    # URLs of files inside others are chains: zip://inner::https://…
     is_remote = bool(mark) and (scheme not in ("file", "memory", "zip") or (scheme == "zip" and "::" in rest))
+    if is_remote and storage_options is None and (known := UrlStore.known(str(store), read_only=read_only)) is not None:
+        return known
     if mark and not rest and not (storage_options and scheme.rpartition("::")[2] in _PLACELESS):
         raise InvalidArgumentError(f"'{store}' is a URL without a place", hint=_place_hint(scheme))
     if storage_options is not None and not is_remote:
@@ -115,7 +118,7 @@ def make_store(
     if store is None:
         return MemoryStore(read_only=read_only)
     if isinstance(store, str) and scheme == "memory" and rest:
-        return _named_memory(rest, read_only)
+        return MemoryStore.at(store, read_only=read_only)
     if isinstance(store, str | os.PathLike):
         path = rest if scheme in ("file", "zip") and rest else os.fspath(store)
         if scheme == "zip" or (path.endswith(".zip") and not os.path.isdir(path)):
@@ -146,14 +149,6 @@ def _known_of_zarr(store: Any, read_only: bool) -> Store | None:
     if type(store) is zarr_storage.LocalStore:
         return LocalStore(store.root, read_only=read_only or store.read_only)
     return None
-
-
-_NAMED: dict[str, MemoryStore] = {}
-
-
-def _named_memory(name: str, read_only: bool) -> Store:
-    store = _NAMED.setdefault(name, MemoryStore())
-    return store.with_read_only(read_only)
 
 
 def make_store_path(

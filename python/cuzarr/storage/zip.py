@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from cuzarr import _core
 from cuzarr.errors import UnsupportedError
-from cuzarr.storage.adapters.base import ListingAdapter
+from cuzarr.storage.adapters.base import ListingAdapter, Place, file_address
 from cuzarr.storage.store import Store
 
 ZipMode = Literal["r", "w", "a", "x"]
@@ -165,6 +165,9 @@ class _Members(ListingAdapter):
     def delete_dir(self, prefix: str) -> None:
         for key in self.list_prefix(prefix):
             self.delete(key)
+
+    def identity(self) -> Place:
+        return file_address(self.path)
 
     def describe(self) -> str:
         return f"zip://{self.path}"

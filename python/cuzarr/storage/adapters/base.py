@@ -6,6 +6,7 @@ of zarr-python and obstore, and an object of a program ends here.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
@@ -14,6 +15,11 @@ from cuzarr._memory.foreign import to_bytes
 
 Request = tuple[str, int | None, int | None]
 """A key, and which of its bytes: from where (negative: the last ones) and up to where."""
+
+
+Place = Any
+"""Which values a store is about: an address as text (``file:///data/a``), the object that holds them, or a tuple of either and of a
+path in it. Stores that say the same are the same to write locks, caches and copies."""
 
 
 class StoreAdapter(Protocol):
@@ -38,6 +44,7 @@ class StoreAdapter(Protocol):
     def list_prefix(self, prefix: str) -> list[str]: ...
     def list_dir(self, prefix: str) -> tuple[list[str], list[str]]: ...
     def describe(self) -> str: ...
+    def identity(self) -> Place: ...
 
 
 _SECRETS = re.compile(r"(?<=://)[^/@\s]+@|\?[^\s'\")]*")
@@ -46,6 +53,18 @@ _SECRETS = re.compile(r"(?<=://)[^/@\s]+@|\?[^\s'\")]*")
 def without_secrets(text: str) -> str:
     """A text for messages: its URLs without user, password and query, which may be a signature."""
     return _SECRETS.sub("", text)
+
+
+def own_identity(store: Any) -> Place:
+    """Which values a store of a program is about: what its method ``identity`` says, or else the object itself."""
+    identity = getattr(store, "identity", None)
+    place = identity() if callable(identity) else None
+    return store if place is None else place
+
+
+def file_address(path: Any) -> str:
+    """The address of a file or directory."""
+    return f"file://{os.path.abspath(os.fspath(path))}"
 
 
 def unwrapped(store: Any) -> Any:

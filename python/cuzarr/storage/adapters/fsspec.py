@@ -12,7 +12,7 @@ from concurrent.futures import Future
 from typing import Any
 
 from cuzarr.storage.adapters.asynchronous import AT_ONCE, Asynchronous, gather, raise_first
-from cuzarr.storage.adapters.base import ABSENT, Request, one_by_one, without_secrets
+from cuzarr.storage.adapters.base import ABSENT, Place, Request, file_address, one_by_one, without_secrets
 from cuzarr.storage.adapters.zarr import ZarrStoreAdapter
 
 
@@ -56,6 +56,25 @@ class _Folder:
         return keys, sorted(key for key, is_directory in found.items() if is_directory)
 
 
+# What of a file system's settings says where its files are.
+_WHERE = ("account_name", "account_url", "base_url", "endpoint_url", "host", "org", "port", "repo", "sha")
+
+
+def place_of(fs: Any, root: str) -> Place:
+    """Which values a directory is about. fsspec makes one object of all file systems that are made by the same settings."""
+    while hasattr(fs, "_join") and hasattr(fs, "fs"):  # a directory's view
+        fs, root = fs.fs, fs._join(root)
+    fs = getattr(fs, "sync_fs", fs)  # of the wrapper that zarr-python wants around others
+    if type(fs).__name__ == "LocalFileSystem":
+        return file_address(fs._strip_protocol(root))
+    options = fs.storage_options
+    if "fo" in options or "target_protocol" in options or "remote_options" in options:
+        return _waiting(fs), root  # files of another file system, which the settings say
+    client = options.get("client_kwargs") or {}
+    where = {name: str(value) for name in _WHERE if (value := options.get(name) or client.get(name))}
+    return f"{fs.unstrip_protocol(root).rstrip('/')} {where or ''}".rstrip()
+
+
 class ZarrFsspecAdapter(ZarrStoreAdapter):
     """zarr-python's store of a file system of fsspec's, which is itself asked what is a directory."""
 
@@ -66,6 +85,9 @@ class ZarrFsspecAdapter(ZarrStoreAdapter):
     def _path(self, key: str) -> str:
         root = self._folder.root
         return f"{root}/{key}".strip("/") if not root else f"{root}/{key}".rstrip("/")
+
+    def identity(self) -> Place:
+        return place_of(self.store.fs, self._folder.root)
 
     async def _getsize(self, key: str) -> int | None:
         try:
@@ -222,10 +244,8 @@ class FsspecAdapter(Asynchronous):
             return [], []
         return self._folder.listing(entries, prefix)
 
-    @property
-    def place(self) -> tuple[Any, str]:
-        """The file system, and the directory in it."""
-        return self.fs, self._folder.root
+    def identity(self) -> Place:
+        return place_of(self.fs, self._folder.root)
 
     def describe(self) -> str:
         return without_secrets(self.fs.unstrip_protocol(self._folder.root))

@@ -11,7 +11,7 @@ from cuzarr import _core
 from cuzarr._memory.convert import result_array, to_device
 from cuzarr._memory.foreign import device_buffer, is_on_device
 from cuzarr.buffer import cpu, gpu
-from cuzarr.storage.adapters.base import ListingAdapter, cut
+from cuzarr.storage.adapters.base import ListingAdapter, Place, cut, own_identity
 
 
 class MappingAdapter(ListingAdapter):
@@ -32,6 +32,9 @@ class MappingAdapter(ListingAdapter):
 
     def delete(self, key: str) -> None:
         self.mapping.pop(key, None)
+
+    def identity(self) -> Place:
+        return own_identity(self.mapping)
 
     def describe(self) -> str:
         return f"{type(self.mapping).__name__} at {id(self.mapping):#x}"

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from cuzarr.storage.adapters.base import ListingAdapter, cut, without_secrets
+from cuzarr.storage.adapters.base import ListingAdapter, Place, cut, own_identity, without_secrets
 
 
 class ObjectAdapter(ListingAdapter):
-    """Any object with ``get(key)``, ``set(key, value)``, ``delete(key)`` and ``list()``."""
+    """Any object with ``get(key)``, ``set(key, value)``, ``delete(key)`` and ``list()``. ``identity()``, where it has one, says which
+    values it is about: an address, or an object that all stores of one place share."""
 
     def __init__(self, store: Any) -> None:
         self.store = store
@@ -32,6 +33,9 @@ class ObjectAdapter(ListingAdapter):
             self.store.delete(key)
         except KeyError:
             pass
+
+    def identity(self) -> Place:
+        return own_identity(self.store)
 
     def describe(self) -> str:
         return without_secrets(str(self.store))

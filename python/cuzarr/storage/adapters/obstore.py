@@ -6,7 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from cuzarr.storage.adapters.asynchronous import Asynchronous
-from cuzarr.storage.adapters.base import without_secrets
+from cuzarr.storage.adapters.base import Place, file_address, own_identity, without_secrets
+
+# What of a store's settings says where its values are.
+_WHERE = ("account_name", "bucket", "container_name", "endpoint")
 
 
 class ObstoreAdapter(Asynchronous):
@@ -77,6 +80,19 @@ class ObstoreAdapter(Asynchronous):
     def list_dir(self, prefix: str) -> tuple[list[str], list[str]]:
         found = self._obstore.list_with_delimiter(self.store, prefix=f"{prefix}/" if prefix else None)
         return sorted(entry["path"] for entry in found["objects"]), sorted(found["common_prefixes"])
+
+    def identity(self) -> Place:
+        store, prefix = self.store, getattr(self.store, "prefix", None)
+        if type(store).__name__ == "LocalStore":
+            return file_address(prefix or "/")
+        if type(store).__name__ == "HTTPStore":
+            return str(store.url)
+        config = getattr(store, "config", None)
+        if config is None:
+            return own_identity(store)
+        # Who asks, and by which rights, makes no other place of it.
+        where = sorted((name, str(value)) for name, value in config.items() if name in _WHERE)
+        return f"{type(store).__name__}://{where}", str(prefix or "")
 
     def describe(self) -> str:
         return without_secrets(repr(self.store))

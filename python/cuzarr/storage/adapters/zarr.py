@@ -10,7 +10,7 @@ from typing import Any
 from cuzarr._memory.foreign import to_bytes
 from cuzarr._runtime import Loop
 from cuzarr.storage.adapters.asynchronous import Asynchronous, gather, raise_first
-from cuzarr.storage.adapters.base import cut, unwrapped, without_secrets
+from cuzarr.storage.adapters.base import Place, cut, file_address, own_identity, unwrapped, without_secrets
 
 # Names of metadata documents, which are keys wherever they are listed.
 _DOCUMENTS = ("zarr.json", ".zarray", ".zgroup", ".zattrs", ".zmetadata")
@@ -25,6 +25,7 @@ class ZarrStoreAdapter(Asynchronous):
 
         super().__init__()
         self.store = store
+        self._local, self._memory, self._zip = LocalStore, MemoryStore, ZipStore
         self.supports_deletes = bool(getattr(store, "supports_deletes", True))
         self._buffer = Buffer
         # Values are wanted in host memory, whatever zarr-python is configured to.
@@ -126,6 +127,14 @@ class ZarrStoreAdapter(Asynchronous):
 
     def list_dir(self, prefix: str) -> tuple[list[str], list[str]]:
         return self._wait(self._list_dir(prefix))  # type: ignore[no-any-return]
+
+    def identity(self) -> Place:
+        inner = unwrapped(self.store)
+        if isinstance(inner, self._local):
+            return file_address(inner.root)
+        if isinstance(inner, self._zip):
+            return file_address(inner.path)
+        return inner._store_dict if isinstance(inner, self._memory) else own_identity(inner)
 
     def describe(self) -> str:
         return without_secrets(" ".join(str(self.store).split()))
