@@ -104,15 +104,16 @@ impl Headers {
     }
 }
 
-/// A kernel that lists the headers inside of frames (`headers.cuh`).
+/// A kernel that lists the headers inside of frames (`headers.cuh`). Only codecs of this crate have one: it is launched on the
+/// word of its file that it stays in its frame and in the list.
 #[derive(Clone, Copy, Debug)]
 pub struct HeaderWalk {
     /// Its file.
-    pub source: &'static KernelSource,
+    pub(crate) source: &'static KernelSource,
     /// Its name.
-    pub kernel: &'static str,
+    pub(crate) kernel: &'static str,
     /// Threads that walk through one frame.
-    pub threads: u32,
+    pub(crate) threads: u32,
 }
 
 /// The frames that a decoder shall prepare. A [`Batch`](super::batch::Batch) has checked every range: inside its buffer, and

@@ -60,9 +60,9 @@ pub(super) fn gather_within(most: usize, walk: HeaderWalk, src: &Buffer, units: 
     let blocks = walkers.div_ceil(threads / walk.threads);
     let list = List { pieces: pieces.address(), count: counts.address(), most: most as u32, reserved: 0 };
     let arguments = (src.address(), table.address(), walkers, list);
-    // SAFETY: the parameters of every walk, as headers.cuh says. `Batch::prepare_read` has checked that units lie in the
-    // source, and a walk stays in its frame. Room for `most` pieces, their count, and a word for each frame was allocated
-    // here.
+    // SAFETY: the parameters of every walk, as headers.cuh says. Only decoders of this crate have walks, which stay in their
+    // frame and in the list. `Batch::prepare_read` has checked that units lie in the source. Room for `most` pieces, their
+    // count, and a word for each frame was allocated here.
     unsafe { kernel.launch(&stream, blocks, threads, arguments, &[src, &table, &pieces, &counts]) }?;
     stream.synchronize()?;
     let counts = counts.to_vec()?;
