@@ -52,7 +52,7 @@ pub use ops::downsample;
 pub use probe::{GpuReport, LibraryReport, Probe, probe};
 pub use stream::Stream;
 
-// What `cuzarr`, its codecs and `cuzarr-compute` are made of.
+// The parts that `cuzarr`, its codecs and `cuzarr-compute` are built from.
 #[doc(hidden)]
 pub use array::writer::{ElementBox, Lent, Part, PartBytes, Reader, Writer};
 #[doc(hidden)]

@@ -71,7 +71,7 @@ fn parts_of_a_warp_exchange_among_themselves() {
         stream.synchronize().unwrap();
         for (thread, value) in values(&target).into_iter().enumerate() {
             let lane = thread as u32 % 32;
-            // Lane 15 has nobody above it in its half, and keeps its own value on a GPU of either kind only by luck.
+            // Lane 15 has no lane above it in its half, and keeps its own value on a GPU of either kind only by luck.
             if lane != 15 {
                 assert_eq!(value, if lane < 16 { lane + 1 } else { 31 }, "{device}");
             }

@@ -268,7 +268,7 @@ fn transfers(bench: &mut Bench) -> Result<()> {
             &scene(bytes / 2, cast, [8, 128, 128], false, false),
         )?;
     }
-    // As numcodecs' `fixedscaleoffset` decodes.
+    // The steps by which numcodecs' `fixedscaleoffset` decodes.
     let operand = |value: f32| std::array::from_fn(|at| if at < 4 { value.to_ne_bytes()[at] } else { 0 });
     let step = |operation, value| ElementStep::Arithmetic { operation, dtype: DType::FLOAT32, operand: operand(value) };
     let cast = ElementStep::Cast { from: DType::INT16, to: DType::FLOAT32 };

@@ -92,7 +92,7 @@ pub(crate) fn open_at(path: &str) -> Result<Library> {
 
 fn open_path(path: &Path) -> std::result::Result<Found, libloading::Error> {
     // SAFETY: these are the vendor's libraries, or what the user named in their place; their initialisers touch nothing
-    // of ours, and the handle is kept for the life of the process.
+    // of this crate, and the handle is kept for the life of the process.
     let library = unsafe { Library::new(OsString::from(path)) }?;
     Ok(Found { library, path: path.to_path_buf() })
 }

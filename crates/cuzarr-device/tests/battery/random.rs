@@ -114,7 +114,7 @@ pub struct View {
 }
 
 impl View {
-    /// What the memory holds now, in the order it lies there.
+    /// The present contents of the memory, in the order in which they lie there.
     pub fn now(&self) -> Vec<u8> {
         let flat = Layout::contiguous(&[self.bytes.len()], 1, Order::C).unwrap();
         NdBuffer::from_parts(self.memory.buffer().clone(), DType::UINT8, flat).unwrap().to_host_bytes(Order::C).unwrap()

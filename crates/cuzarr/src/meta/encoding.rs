@@ -141,7 +141,7 @@ mod tests {
         }
     }
 
-    /// What `cuzarr.create_array` and zarr-python 3.4 choose in Python.
+    /// The choice of `cuzarr.create_array`, and of zarr-python 3.4, in Python.
     const CHOSEN: &[(&[u64], usize, bool, &[u64])] = &[
         (&[], 4, false, &[]),
         (&[0], 8, false, &[1]),

@@ -176,12 +176,12 @@ impl NodeDocuments {
         if self.format == ZarrFormat::V2 {
             documents.push((ZATTRS, self.zattrs.as_ref().map_or_else(|| b"{}".to_vec(), |it| bytes(it, indent))));
         }
-        // On one line, as zarr-python writes it: it can be large, and nobody reads it.
+        // On one line, as zarr-python writes it: it can be large, and people do not read it.
         documents.extend(self.zmetadata.as_ref().map(|members| (ZMETADATA, bytes(members, None))));
         documents
     }
 
-    /// What is consolidated below a group, taken out of its documents; `None` if nothing is.
+    /// The consolidated metadata below a group, taken out of its documents; `None` if there is none.
     ///
     /// # Errors
     /// `MetadataInvalid` and `UnsupportedFeature` when it has another form.

@@ -262,7 +262,7 @@ CUZARR_DEVICE void lz_store_bytes(u8* unit, const LzPlace& place, const u32* lin
     }
 }
 
-/// Of the tile's links, those of bytes of the chain from `low` up to `high` become what their marks say; what lies in final tiles stays
+/// Replaces the tile's links of bytes of the chain from `low` up to `high` by what their marks say; bytes in final tiles stay
 /// a place, as what lies before the segment. `put(at, four)` gets all links, by fours.
 template <class Put>
 CUZARR_DEVICE void lz_take_marks(const u32* marks, const LzChain& chain, u32 low, u32 high, const u32* links, const u32* finals, Put put) {

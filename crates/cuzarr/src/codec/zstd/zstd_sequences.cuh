@@ -375,7 +375,7 @@ CUZARR_DEVICE void make_step(
 ) {
     u32 left = chain.count - base;
     u64 states = ring[lane];
-    // Of where the bits end the lowest 16 are there: it is at most 32 sequences from where it was.
+    // The lowest 16 bits of where the bits end are enough: it is at most 32 sequences from where it was.
     i32 at = sums.at - (i32)(((u32)sums.at - (u32)(states >> 48)) & 0xffff);
     sums.at = warp_shuffle(CUZARR_ALL_LANES, at, CUZARR_WARP - 1);
     i32 target = (sums.at >> 5) - CUZARR_ZSTD_STAGE_BELOW, first = sums.staged - (i32)lane;
@@ -403,7 +403,7 @@ CUZARR_DEVICE void decode_sequences(const ZstdTask& task, u32 group, SequenceSpa
         u32 needed = (space.chains[i].count + CUZARR_ZSTD_AHEAD - 1) / CUZARR_ZSTD_AHEAD;
         steps = needed > steps ? needed : steps;
     }
-    // Of the chain that the lane runs, or that the warp makes sequences of.
+    // About the chain that the lane runs, or that the warp makes sequences of.
     u32 own = warp == 0 ? lane % BLOCKS : warp - 1;
     const SequenceChain& shared = space.chains[own];
     u32* stage = space.stage[own];
