@@ -12,8 +12,8 @@ const COUNT_TEXT: &str = include_str!("count.cu");
 const HEADERS: &[Header] = &[header!("program/arithmetic.cuh"), header!("count/keys.cuh")];
 static COUNT: KernelSource = KernelSource { name: "count", text: COUNT_TEXT, headers: &[HEADERS] };
 
-/// Dimensions of the result, and of what is counted, at most; `CUZARR_COUNT_AXES` in count.cu.
-pub(super) const MOST_AXES: usize = 8;
+/// Dimensions of the result, and of what is counted, at most.
+pub(super) const MOST_AXES: usize = defined(COUNT_TEXT, "CUZARR_COUNT_AXES") as usize;
 const THREADS: u32 = 256;
 /// Elements that a thread should have at least: every block has a table to clear and to add.
 const THREAD_ELEMS: u64 = 64;
@@ -150,7 +150,9 @@ pub(super) fn add(
         _ => (THREADS, u64::from(kernel.multiprocessors()) * if are_few { BIN_BLOCKS_EACH } else { BLOCKS_EACH }),
     };
     let blocks = all.div_ceil(u64::from(threads) * THREAD_ELEMS).min(most) as u32;
-    // SAFETY: the parameter of count_T; the places lie inside the source's layout, the tables have what the job says.
+    // SAFETY: the parameter of count_T. `View::new` made the walk of the source, whose constructor checked that all elements
+    // lie in its memory. `Tables::new` made counters for so many outputs of these bins, and their table; `Counting` counts in
+    // no others.
     unsafe { kernel.launch(stream, blocks, threads, (job,), &[source.buffer(), &tables.counters, &tables.table]) }?;
     Ok(())
 }

@@ -34,7 +34,7 @@ impl ElementwiseKernel {
         }
         let bound = self.bind(device, call)?;
         if !bound.shape.contains(&0) {
-            // SAFETY: the caller's promise; arguments and memory were looked at.
+            // SAFETY: the caller promises what the operation touches; `bind` has checked arguments and memory.
             unsafe { self.launch(stream, &bound, call.block_threads) }?;
         }
         let outputs = bound.operands.into_iter().skip(self.inputs.len());
@@ -68,9 +68,9 @@ impl ElementwiseKernel {
         let blocks = (joint.len() as u64).div_ceil(per_block.max(1)).clamp(1, most_blocks(device));
         let buffers: Vec<&Buffer> = arrays(true).map(NdBuffer::buffer).collect();
         let arguments = self.arguments(bound, &joint, form)?;
-        // SAFETY: the arguments are what the generated text declares: how many elements, where there are strides the shape,
-        // and of each operand its value, or its address and strides, by which its elements lie inside of its memory. The rest
-        // is the caller's promise.
+        // SAFETY: the arguments are what the generated text declares: how many elements, the shape where there are strides,
+        // and for each operand its value, or its address and strides. `Joint::new` broadcast the operands, so that all
+        // elements lie inside of their memory. The caller promises what the operation itself touches.
         unsafe { function.launch(stream, LaunchShape::line(blocks as u32, block), arguments, &buffers) }?;
         Ok(())
     }

@@ -80,9 +80,9 @@ pub(crate) fn evaluate(program: &Program, shape: &[usize], inputs: &[NdBuffer], 
     };
     let blocks = (joint.len() as u64).div_ceil(per_thread as u64 * u64::from(threads)).clamp(1, most_blocks(device));
     let buffers: Vec<&Buffer> = inputs.iter().map(NdBuffer::buffer).chain([out.buffer()]).chain(&fault).collect();
-    // SAFETY: the arguments are what the generated text declares: operands by value, the result, a word for faults. Inputs
-    // were broadcast to the shape inside of their memory, and the result has a place for each of its elements. The word is
-    // there for programs that have faults.
+    // SAFETY: the arguments are what the generated text declares: operands by value, the result, a word for faults.
+    // `Joint::new` broadcast the inputs to the shape, inside of their memory. The result was allocated here with that shape,
+    // and the word for every program that may have faults.
     unsafe { kernel.launch(stream, LaunchShape::line(blocks as u32, threads), arguments, &buffers) }?;
     stream.synchronize()?;
     match fault {

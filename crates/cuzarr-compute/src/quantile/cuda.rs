@@ -161,8 +161,10 @@ pub(super) fn of_rows(
     };
     let arguments = vec![place(source, view), rows, address(out.buffer().address())];
     let shape = LaunchShape::line(blocks as u32, threads);
-    // SAFETY: the arguments are what the text declares: places inside the source's layout, what is looked for, and room for one
-    // answer of each row and probability. No row that is sorted is longer than a tile, and places are below the lengths of rows.
+    // SAFETY: the arguments are what the text declares. `View::new` made the walk of the source, whose constructor checked
+    // that all elements lie in its memory. The result was allocated here, with an answer for each row and probability, and so
+    // was the table of places, which `QuantileMethod::places` keeps below the lengths of rows. `Way` sorts no row that is
+    // longer than a tile.
     unsafe { kernel.launch(stream, shape, arguments, &[source.buffer(), &places, out.buffer()]) }?;
     stream.synchronize()?;
     Ok(out)

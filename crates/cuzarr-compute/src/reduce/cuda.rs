@@ -153,9 +153,9 @@ fn walk(
     let shape = LaunchShape::line(jobs.clamp(1, MOST_BLOCKS) as u32, BLOCK_THREADS as u32);
     let mut arguments = vec![place(source, view), address(states.address())];
     arguments.extend_from_slice(&end.arguments);
-    // SAFETY: the arguments are what the generated text declares: places by value, room for one state a segment of each
-    // element of the result where there are several, and those of `end`, which has a place for each element of the result. The
-    // places lie inside the source's layout.
+    // SAFETY: the arguments are what the generated text declares. `View::new` made the walk of the source, whose constructor
+    // checked that all elements lie in its memory. The callers in this file allocated `states`, one for each segment of each
+    // element of the result where there are several, and the memory of `end`, with a place for each element of the result.
     unsafe { kernel.launch(stream, shape, arguments, &[source.buffer(), states, end.memory]) }?;
     Ok(())
 }
@@ -208,8 +208,9 @@ fn join_rows(
         true => outputs.saturating_mul(segments.div_ceil(JOINED)).saturating_mul(BLOCK_THREADS),
         false => outputs,
     };
-    // SAFETY: the arguments are what the text declares; the table has a row of segments for each element of the result, and
-    // `end` a place for each thread that joins a row, or for each block that joins a part of one.
+    // SAFETY: the arguments are what the text declares. `join`, the only caller, has a table with a row of segments for each
+    // element of the result, and memory of `end` with a place for each thread that joins a row, or for each block that joins
+    // a part of one.
     unsafe { kernel.launch(stream, line(threads), arguments, &[states, end.memory]) }?;
     Ok(())
 }
@@ -354,7 +355,8 @@ impl<'a> Gathered<'a> {
         };
         let kernel = function(self.stream.device(), &name, HEADERS, text)?;
         let arguments = (self.outputs as u64, answer as u32, ddof, states.address(), out.address());
-        // SAFETY: the arguments are what the text declares; there is a state and an element for each result.
+        // SAFETY: the arguments are what the text declares. `self.states` has a state for each result, and the result was
+        // allocated here.
         unsafe { kernel.launch(self.stream, line(self.outputs), arguments, &[states, out.buffer()]) }?;
         self.stream.synchronize()?;
         Ok(out)
