@@ -100,6 +100,32 @@ fn room(path: &Path) -> String {
     at.map_or(String::new(), |at| names[at..names.len() - 1].iter().take(2).cloned().collect::<Vec<_>>().join("/"))
 }
 
+/// Lines that read a kernel's text when the program runs: they are not part of a constant or an enumeration.
+fn read_too_late(text: &str) -> Vec<usize> {
+    let lines: Vec<&str> = text.lines().map(|line| line.split("//").next().unwrap()).collect();
+    let reads = |line: &str| ["defined(", "stated_size("].iter().any(|call| line.contains(call));
+    let is_constant = |at: usize| {
+        let begin =
+            lines[..=at].iter().rev().find(|line| ["const ", "enum ", "fn "].iter().any(|word| line.contains(word)));
+        begin.is_some_and(|line| !line.contains("fn ") || line.contains("const fn "))
+    };
+    (0..lines.len()).filter(|&at| reads(lines[at]) && !is_constant(at)).map(|at| at + 1).collect()
+}
+
+#[test]
+fn numbers_are_read_when_the_program_is_compiled() {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let mut all = Vec::new();
+    ["cuzarr/src", "cuzarr-device/src", "cuzarr-compute/src"]
+        .iter()
+        .for_each(|folder| files(&crates.join(folder), &mut all));
+    all.retain(|path| path.extension().is_some_and(|found| found == "rs") && !path.ends_with("kernel/defined.rs"));
+    let of = |path: &PathBuf| read_too_late(&std::fs::read_to_string(path).unwrap());
+    let wrong = all.iter().flat_map(|path| of(path).into_iter().map(move |line| format!("{}:{line}", path.display())));
+    assert_eq!(wrong.collect::<Vec<_>>(), Vec::<String>::new(), "put these into constants");
+    assert_eq!(read_too_late("const A: u32 =\n    defined(B);\nfn f() -> u32 {\n    defined(B)\n}\n"), [4]);
+}
+
 #[test]
 fn no_number_stands_in_a_kernel_and_in_rust() {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();

@@ -5,7 +5,7 @@
 /// `const SPANS: u32 = defined(include_str!("find.cu"), "SPANS");`.
 ///
 /// The definition may be an expression of numbers and of names that the text defines as well, with `+`, `-`, `*`, `/`, `<<`
-/// and parentheses.
+/// and parentheses. Write it into a constant: when the program runs it would search the text at each call.
 ///
 /// # Panics
 /// When the text does not define the name, or as something else: in a constant, the program does not compile.

@@ -21,6 +21,7 @@ const CHAINS: &str = include_str!("lz_chains.cuh");
 pub(crate) const SEQUENCE_BYTES: usize = stated_size(include_str!("lz_sequences.cuh"), "LzSequence");
 /// Bytes of a tile that a thread owns.
 const THREAD_BYTES: usize = defined(CHAINS, "CUZARR_LZ_OWN") as usize;
+const MOST_THREADS: u32 = defined(CHAINS, "CUZARR_LZ_THREADS");
 /// How many tiles of other units hide the waiting of one tile in a row: about 2 microseconds a tile, at 250 GB/s for all;
 /// where sequences are short 10, at 110 for segments.
 const ROW_COST: usize = 64;
@@ -45,7 +46,7 @@ const TURNS: usize = 1024;
 
 /// Threads of a block: few in `simt`, where each is a fiber.
 fn threads(device: Device) -> u32 {
-    if device == Device::Simt { WARP } else { defined(CHAINS, "CUZARR_LZ_THREADS") }
+    if device == Device::Simt { WARP } else { MOST_THREADS }
 }
 
 /// Whether units of so many tiles are made by a lane for each sequence, when sequences are short. In `simt`, where tests are

@@ -11,6 +11,7 @@ const TEXT: &str = include_str!("lz4.cu");
 const TOKENS: &str = include_str!("lz4_tokens.cuh");
 /// Bytes of a block that a thread owns.
 const THREAD_BYTES: usize = defined(TOKENS, "CUZARR_LZ4_OWN") as usize;
+const MOST_THREADS: u32 = defined(TOKENS, "CUZARR_LZ4_THREADS");
 /// Bytes of a block's entry.
 pub(super) const ENTRY_BYTES: usize = stated_size(TEXT, "Lz4Unit");
 /// A block walks when it has less than this share of all bytes. One block of threads finds tokens at 1/32 to 1/128 of the
@@ -77,7 +78,7 @@ fn most_sequences(block: &Block) -> usize {
 
 impl Blocks {
     pub(crate) fn new(device: Device, blocks: &[Block]) -> Blocks {
-        let threads = if device == Device::Simt { WARP } else { defined(TOKENS, "CUZARR_LZ4_THREADS") };
+        let threads = if device == Device::Simt { WARP } else { MOST_THREADS };
         let span_bytes = threads as usize * THREAD_BYTES;
         let total: usize = blocks.iter().map(|block| block.src.len()).sum();
         // In `simt` both ways are to be tested with little.
