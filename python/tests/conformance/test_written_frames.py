@@ -154,7 +154,7 @@ def test_the_host_encodes_what_kernels_would_not_do_faster(tmp_path: pathlib.Pat
     document = array.explain(writing=True).to_dict()
     assert document["action"] == "write"
     assert document["codecs"][-1] == {
-        "codec": "blosc", "placement": "via host", "reason": "the host's threads encode so little faster"
+        "codec": "blosc", "placement": "via host", "reason": "the host's threads encode such a small write faster"
     }  # fmt: skip
     assert "zstd" in str(
         cuzarr.create_array({}, shape=(8,), dtype="f4", compressors=cuzarr.codecs.ZstdCodec(), device=device).explain(

@@ -1,4 +1,4 @@
-//! Arrays: opening, creating, and what the metadata says. Reading and writing elements is in `array_io`.
+//! Arrays: opening, creating and resizing them, and their metadata. `array_io` reads and writes their elements.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -19,7 +19,7 @@ use crate::error::{ErrorKind, Result, ResultExt};
 use crate::meta::{ArrayMetadata, NodeDocuments, NodeMetadata, ZarrFormat};
 use crate::store::{Store, StoreExt, join_key};
 
-/// An array in a store. Cloning is cheap and shares nothing that changes: each clone has its own metadata and options.
+/// An array in a store. Cloning is cheap: each clone has its own metadata and options.
 #[derive(Clone)]
 pub struct Array {
     store: Arc<dyn Store>,
@@ -35,7 +35,7 @@ impl Array {
     /// Opens the array at `path`, of either format.
     ///
     /// # Errors
-    /// `ArrayNotFound`; what the metadata or its codecs lack.
+    /// `ArrayNotFound`; errors in the metadata or its codecs.
     pub fn open(store: Arc<dyn Store>, path: &str, options: ArrayOptions) -> Result<Array> {
         Array::open_format(store, path, None, options)
     }
@@ -71,8 +71,8 @@ impl Array {
     /// Creates an array, and the groups above it.
     ///
     /// # Errors
-    /// `ContainsArray` or `ContainsGroup` when something is there and `overwrite` is off, be it chunks without metadata (see
-    /// [`Array::adopt`]); what the metadata's codecs lack, before anything is stored.
+    /// `ContainsArray` or `ContainsGroup` when `overwrite` is off and the path is taken, also by chunks without metadata (see
+    /// [`Array::adopt`]); errors in the metadata's codecs, before anything is stored.
     pub fn create(
         store: Arc<dyn Store>,
         path: &str,
@@ -87,11 +87,13 @@ impl Array {
         Ok(array)
     }
 
-    /// Creates an array of the chunks that lie at its path already, and the groups above it. Who writes chunks first, through
-    /// [`Array::from_metadata`], and calls this when all are there, shows readers the whole array or none.
+    /// Creates an array of the chunks that lie at its path already, and the groups above it.
+    ///
+    /// A program can write all chunks through [`Array::from_metadata`] and then call this. So readers see the whole array or
+    /// nothing.
     ///
     /// # Errors
-    /// Those of [`Array::create`] without `overwrite`, but for chunks.
+    /// Those of [`Array::create`] without `overwrite`, except for existing chunks.
     pub fn adopt(store: Arc<dyn Store>, path: &str, metadata: ArrayMetadata, options: ArrayOptions) -> Result<Array> {
         let path = normalize_path(path)?;
         let array = Array::opened(store, path, metadata, options, Vec::new())?;
@@ -101,10 +103,10 @@ impl Array {
         Ok(array)
     }
 
-    /// An array whose metadata is known; nothing is read. Its codecs are looked at when they are first needed.
+    /// An array with known metadata. Nothing is read, and its codecs are checked when they are first needed.
     ///
     /// # Errors
-    /// `KeyInvalid` when the path has no meaning.
+    /// `KeyInvalid` when the path is not valid.
     pub fn from_metadata(
         store: Arc<dyn Store>,
         path: &str,
@@ -143,38 +145,38 @@ impl Array {
         &self.metadata
     }
 
-    /// How the array behaves.
+    /// The options of the array.
     pub fn options(&self) -> &ArrayOptions {
         &self.options
     }
 
-    /// The same array with other options.
+    /// This array with other options.
     #[must_use]
     pub fn with_options(&self, options: ArrayOptions) -> Array {
         Array { options, ..self.clone() }
     }
 
-    /// The array, its calls stopped by this token. What the array keeps between calls is shared, as by [`Array::with_store`].
+    /// This array with calls that `cancellation` can stop. It shares the array's state, like [`Array::with_store`].
     #[must_use]
     pub fn under(&self, cancellation: CancellationToken) -> Array {
         let options = ArrayOptions { cancellation, ..self.options.clone() };
         Array { options, io: self.io.share(), ..self.clone() }
     }
 
-    /// The array through another view of its store, such as one that counts. What the array keeps between calls is shared: the
-    /// bound codecs and the last report.
+    /// This array through another view of its store, such as one that counts. It shares the state that the array keeps between
+    /// calls: the bound codecs and the last report.
     #[doc(hidden)] // for other crates of the workspace
     #[must_use]
     pub fn with_store(&self, store: Arc<dyn Store>) -> Array {
         Array { store, io: self.io.share(), ..self.clone() }
     }
 
-    /// What was odd about the metadata's documents.
+    /// Warnings about the metadata documents.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
     }
 
-    /// Where results are.
+    /// The device of results.
     pub fn device(&self) -> Device {
         self.options.device
     }
@@ -197,8 +199,7 @@ impl Array {
         Ok(self.chain.get_or_init(|| Arc::new(chain)))
     }
 
-    /// Elements of a chunk (the unit that is decoded; of a sharded array, an inner chunk of the outermost level) along each
-    /// dimension.
+    /// Elements of a chunk along each dimension. In a sharded array these are the inner chunks of the outermost shards.
     ///
     /// # Errors
     /// Those of [`Array::chain`].
@@ -221,7 +222,7 @@ impl Array {
         format!("{}: array '/{}'", self.store, self.path)
     }
 
-    /// The keys, relative to the array, of the stored objects that hold chunks (shards, if the array has them), sorted.
+    /// The keys of the stored chunks, or shards if the array has them: relative to the array, and sorted.
     ///
     /// # Errors
     /// What the store reports.
@@ -232,14 +233,14 @@ impl Array {
         Ok(relative.filter(|key| self.chunk_at(key).is_some()).map(String::from).collect())
     }
 
-    /// The chunk that a key, relative to the array, holds; `None` for keys of other things, and outside the grid.
+    /// The place of the chunk with a key relative to the array; `None` for other keys, and outside the grid.
     fn chunk_at(&self, key: &str) -> Option<Vec<u64>> {
         let chunk = self.metadata.chunk_key_encoding().parse_key(key, self.metadata.ndim())?;
         let counts = self.metadata.chunk_grid().chunk_counts(self.shape()).ok()?;
         chunk.iter().zip(counts).all(|(&at, count)| at < count).then_some(chunk)
     }
 
-    /// How many objects that hold chunks are stored.
+    /// The number of stored chunks, or shards if the array has them.
     ///
     /// # Errors
     /// What the store reports.
@@ -247,7 +248,7 @@ impl Array {
         Ok(self.stored_chunks()?.len() as u64)
     }
 
-    /// Bytes in the store below the array's path, metadata too.
+    /// Bytes in the store below the array's path, including metadata.
     ///
     /// # Errors
     /// What the store reports.
@@ -259,11 +260,11 @@ impl Array {
         Ok(total)
     }
 
-    /// Changes the shape. Chunks that lie outside of it are deleted; elements outside of it in chunks that remain stay stored, and
-    /// appear again when the array grows.
+    /// Changes the shape. Chunks outside the new shape are deleted. Chunks at its edge stay whole, so their outer elements appear
+    /// again when the array grows.
     ///
-    /// Whoever is killed meanwhile leaves the old array or the new one. Chunks are deleted when no shape has them any more, and those
-    /// that a killed call left behind before a new shape takes them in.
+    /// A process that is killed meanwhile leaves the old array or the new one. Chunks are only deleted when no stored shape has
+    /// them. Chunks that a killed call left are deleted before a new shape takes them in.
     ///
     /// # Errors
     /// `ShapeMismatch` when the number of dimensions differs; what the store reports.
@@ -280,12 +281,13 @@ impl Array {
         if is_transactional { Ok(()) } else { self.delete_outside(&old, &new) }
     }
 
-    /// For an array that is about to have the shape `new`: ends what a resize that was killed has left to do. Consolidated metadata of
-    /// the groups above is brought up to date, then the chunks are deleted that the array would take in. What others have made the
-    /// array's meanwhile stays.
+    /// Finishes a resize that was killed, before the array gets the shape `new`. It updates the consolidated metadata of the
+    /// groups above, then deletes left-over chunks that the array would take in. Chunks that other writers have added to the
+    /// array meanwhile stay.
     ///
     /// # Errors
-    /// `Unsupported` when chunks fall outside and the store cannot delete them: nothing was changed then. What the store reports.
+    /// `Unsupported` when chunks fall outside and the store cannot delete them (then nothing was changed); what the store
+    /// reports.
     #[doc(hidden)] // for other crates of the workspace
     pub fn delete_left_over(&self, new: &[u64]) -> Result<()> {
         self.options.cancellation.check()?;
@@ -296,7 +298,7 @@ impl Array {
         deletion::refresh_consolidated(&*self.store, &self.path, false)?;
         let grows = new.len() == old.len() && new.iter().zip(old).any(|(new, old)| new > old);
         if !grows || self.store.capabilities().transactional {
-            return Ok(()); // what is not committed leaves nothing
+            return Ok(()); // a resize that was not committed leaves nothing
         }
         let stored = match documents::find_array(&*self.store, &self.path, Some(self.metadata.zarr_format())) {
             Ok((metadata, _)) if metadata.ndim() == new.len() => metadata.shape().to_vec(),
@@ -306,9 +308,9 @@ impl Array {
         deletion::delete_chunks(&*self.store, &self.path, &self.metadata, new, &[old, &stored])
     }
 
-    /// For an array whose shape has changed: deletes the chunks that it had by the shape `before` alone, and brings consolidated
-    /// metadata of the groups above up to date, which would show readers those chunks. (A store that commits all at once takes the
-    /// chunks of the shape that is there only, so there it is called before the shape changes.)
+    /// Deletes the chunks that only belong to the former shape `before`, after the shape has changed. It first updates the
+    /// consolidated metadata of the groups above, which would still show those chunks to readers. (A transactional store only
+    /// accepts chunks of the current shape, so there it is called before the shape changes.)
     ///
     /// # Errors
     /// What the store reports.
@@ -333,17 +335,17 @@ impl Array {
         self.replace_metadata(metadata)
     }
 
-    /// Like [`Array::set_attributes`], of the JSON object in `text`, whose numbers are kept as they are written.
+    /// Like [`Array::set_attributes`], from the JSON object in `text`. The spelling of its numbers is kept.
     ///
     /// # Errors
-    /// `MetadataInvalid` when the text is no object; what the store reports.
+    /// `MetadataInvalid` when the text is not a JSON object; what the store reports.
     pub fn set_attributes_json(&mut self, text: &str) -> Result<()> {
         let mut metadata = (*self.metadata).clone();
         metadata.set_attributes_json(text).at(|| self.place())?;
         self.replace_metadata(metadata)
     }
 
-    /// Reads the metadata again: others may have changed it.
+    /// Reads the metadata again, in case other writers have changed it.
     ///
     /// # Errors
     /// Those of [`Array::open`].
@@ -362,8 +364,7 @@ impl Array {
         Ok(())
     }
 
-    /// The keys below the array's path that are neither metadata nor chunks of its grid: left-overs of other shapes, or
-    /// what does not belong there.
+    /// The keys below the array's path that are neither metadata nor chunks of its grid, such as chunks of former shapes.
     ///
     /// # Errors
     /// What the store reports.

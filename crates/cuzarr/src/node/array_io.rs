@@ -1,4 +1,4 @@
-//! Reading and writing the elements of arrays: what users call, handed to the engine.
+//! Reading and writing the elements of arrays: these calls hand their work to the engine.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::Sender;
@@ -13,8 +13,8 @@ use crate::plan::{Explanation, Selection, check_strict, check_strict_writing, ch
 use crate::run::{Access, Arrived, Engine, Report, Turn, in_threads, memory_shape, reads_in_turn};
 use crate::store::{Identity, join_key};
 
-/// What an array keeps between calls: its chain bound to the devices it was used on, and what its last call did. A clone
-/// begins with the same bindings and a report of its own.
+/// State that an array keeps between calls: its chain, bound to each device it was used on, and the report of its last call. A
+/// clone starts with the same bindings, but has its own report.
 #[derive(Default)]
 pub(super) struct ArrayIo {
     state: Arc<Mutex<State>>,
@@ -32,7 +32,7 @@ impl ArrayIo {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The same bindings and the same report, for an array that differs in its store only.
+    /// Shares bindings and report, for an array that only differs in its store.
     pub(super) fn share(&self) -> ArrayIo {
         ArrayIo { state: Arc::clone(&self.state) }
     }
@@ -65,9 +65,8 @@ impl Array {
         work().at(|| self.place())
     }
 
-    /// Reads many selections by one plan and one pipeline, as random crops for training want it. Gives one nd-buffer a
-    /// selection, of the array's elements or of another type; those that differ in their place alone share memory, and are
-    /// read together.
+    /// Reads many selections with one plan, such as random crops for training. Returns one nd-buffer per selection, with the
+    /// array's elements or converted to `dtype`. Selections that only differ in their place are read together and share memory.
     ///
     /// # Errors
     /// Those of [`Array::read_into`].
@@ -86,10 +85,10 @@ impl Array {
         work().at(|| self.place())
     }
 
-    /// Reads selections that differ in their place alone into one nd-buffer with a first dimension for them.
+    /// Reads selections that only differ in their place into one nd-buffer. Its first dimension counts the selections.
     ///
     /// # Errors
-    /// Those of [`Array::read_into`]; `ShapeMismatch` when they are not alike, or there is none.
+    /// Those of [`Array::read_into`]; `ShapeMismatch` when the selections differ in more, or there are none.
     pub fn read_stack(&self, selections: &[Selection], dtype: Option<DType>) -> Result<NdBuffer> {
         self.stack(selections, dtype).at(|| self.place())
     }
@@ -97,17 +96,17 @@ impl Array {
     fn stack(&self, selections: &[Selection], dtype: Option<DType>) -> Result<NdBuffer> {
         selections.iter().try_for_each(|selection| selection.check(self.shape()))?;
         let own = self.device_dtype()?;
-        let first = selections.first().ok_or_else(|| Error::new(ErrorKind::ShapeMismatch, "there is no selection"))?;
+        let first = selections.first().ok_or_else(|| Error::new(ErrorKind::ShapeMismatch, "got no selections"))?;
         let shape = [&[selections.len()], &memory_shape(first)?[..]].concat();
         let _within = pool::within(self.device(), self.options().memory_limit_bytes);
-        // Each selection lies in one piece.
+        // In C order each selection is contiguous.
         let out = NdBuffer::empty(self.device(), dtype.unwrap_or(own), &shape, Order::C)?;
         pool::name_result(out.buffer(), || self.place());
         self.read_many_to(selections, &out)?;
         Ok(out)
     }
 
-    /// Like [`Array::read_stack`], into memory of the caller, on any device.
+    /// Like [`Array::read_stack`], but into the caller's memory, on any device.
     ///
     /// # Errors
     /// Those of [`Array::read_into`], [`Array::read_stack`].
@@ -128,8 +127,8 @@ impl Array {
         reads_in_turn(&**self.store(), self.device())
     }
 
-    /// Reads boxes to the array's device one after the other by one pipeline, and hands each to `deliver` when it is whole, in
-    /// their order; there is memory for `at_once` of them. None counts unless this returns without an error.
+    /// Reads boxes to the array's device in one pipeline, and hands each to `deliver` when it is complete, in order. There is
+    /// memory for `at_once` boxes. After an error, no delivered box may be used.
     ///
     /// # Errors
     /// Those of [`Array::read_buffer`]; `MemorySpace` where [`Array::reads_in_turn`] says no.
@@ -149,11 +148,12 @@ impl Array {
         work().at(|| self.place())
     }
 
-    /// Reads the selected elements into memory of the caller, on any device; its shape is the selection's. Elements of
-    /// another type are converted on the way, as NumPy's `astype` does it.
+    /// Reads the selected elements into the caller's memory `out`, on any device. `out` has the shape of the selection. When
+    /// its type differs, elements are converted like NumPy's `astype`.
     ///
     /// # Errors
-    /// Those of [`Array::read_buffer`]; `ShapeMismatch` when `out` does not fit, `DTypeMismatch` when the types do not convert.
+    /// Those of [`Array::read_buffer`]; `ShapeMismatch` when `out` does not fit; `DTypeMismatch` when the types cannot be
+    /// converted.
     pub fn read_into(&self, selection: &Selection, out: &NdBuffer) -> Result<()> {
         self.read_to(selection, out).at(|| self.place())
     }
@@ -165,17 +165,17 @@ impl Array {
         Ok(())
     }
 
-    /// Writes to the selected elements. The value may be on any device; its shape broadcasts to the selection's.
+    /// Writes to the selected elements. The value may be on any device, and its shape is broadcast to the selection's.
     ///
     /// # Errors
-    /// Those of [`Array::read_into`]; `ReadOnly`. Chunks that were written before a failure keep their new elements; no chunk
-    /// is half written.
+    /// Those of [`Array::read_into`]; `ReadOnly`. Chunks that were written before a failure keep their new elements. No chunk is
+    /// ever half written.
     pub fn write_buffer(&self, selection: &Selection, value: &NdBuffer) -> Result<()> {
         let _turn = self.turn(selection).at(|| self.place())?;
         self.write_alone(selection, value)
     }
 
-    /// Like [`Array::write_buffer`], for whoever has the turn of the selection's objects.
+    /// Like [`Array::write_buffer`], for a caller that holds the lock on the selection's objects.
     pub(super) fn write_alone(&self, selection: &Selection, value: &NdBuffer) -> Result<()> {
         let work = || -> Result<()> {
             let access = self.access(Device::Cpu)?;
@@ -204,7 +204,7 @@ impl Array {
         work().at(|| self.place())
     }
 
-    /// Writes elements of variable length, given in the C order of the selection.
+    /// Writes elements of variable length, in the C order of the selection.
     ///
     /// # Errors
     /// Those of [`Array::write_buffer`]; `Unsupported` when the elements have one size.
@@ -213,7 +213,7 @@ impl Array {
         self.write_variable_alone(selection, value)
     }
 
-    /// Like [`Array::write_variable`], for whoever has the turn of the selection's objects.
+    /// Like [`Array::write_variable`], for a caller that holds the lock on the selection's objects.
     pub(super) fn write_variable_alone(&self, selection: &Selection, value: &VariableElements) -> Result<()> {
         let work = || -> Result<()> {
             let access = self.access(Device::Cpu)?;
@@ -225,7 +225,7 @@ impl Array {
         work().at(|| self.place())
     }
 
-    /// Waits for the turn of the selection's objects among all writes of this process; `None` when there are none.
+    /// Waits for the lock on the selection's objects among all writes of this process; `None` when there are no objects.
     pub(super) fn turn(&self, selection: &Selection) -> Result<Option<Turn>> {
         let access = self.access(Device::Cpu)?;
         let identity = || self.store().identity().below(self.path());
@@ -233,7 +233,7 @@ impl Array {
         Engine::get().turn(&access, identity, selection, &self.options().cancellation)
     }
 
-    /// What reading the selection would do, and why; nothing is read.
+    /// Explains what reading the selection would do, and why. Nothing is read.
     ///
     /// # Errors
     /// `SelectionInvalid`; what the codecs report.
@@ -249,7 +249,7 @@ impl Array {
         work().at(|| self.place())
     }
 
-    /// What writing to the selection would do with elements that are on the array's device, and why; nothing is written.
+    /// Explains what writing to the selection from the array's device would do, and why. Nothing is written.
     ///
     /// # Errors
     /// Those of [`Array::explain`].
@@ -260,16 +260,16 @@ impl Array {
         Ok(explanation.of_writing(placements))
     }
 
-    /// What the last read or write through this array did.
+    /// The report of the last read or write through this array.
     pub fn last_report(&self) -> Option<Report> {
         self.io.state().report.clone()
     }
 
-    /// Decodes every stored chunk and gives the keys (relative to the array) of those that cannot be read, each with its
-    /// error. `on_chunk` hears of each object when it was checked, from any thread.
+    /// Decodes every stored chunk. Returns the keys (relative to the array) of chunks that cannot be read, each with its error.
+    /// `on_chunk` is called for each checked object, from any thread.
     ///
     /// # Errors
-    /// When the store cannot list its keys, or the codecs are not known; damaged chunks are no error here.
+    /// When the store cannot list its keys, or a codec is unknown. Damaged chunks are not an error here.
     pub fn verify(&self, on_chunk: &(dyn Fn(&str, Option<&Error>) + Sync)) -> Result<Vec<(String, Error)>> {
         let access = self.access(Device::Cpu).at(|| self.place())?;
         let keys = self.stored_chunks()?;
@@ -290,7 +290,7 @@ impl Array {
     }
 
     fn verify_object(&self, access: &Access, key: &str) -> Result<()> {
-        let unknown = || Error::new(ErrorKind::KeyInvalid, format!("'{}' is no chunk", join_key(self.path(), key)));
+        let unknown = || Error::new(ErrorKind::KeyInvalid, format!("'{}' is not a chunk", join_key(self.path(), key)));
         let encoding = self.metadata().chunk_key_encoding();
         let chunk = encoding.parse_key(key, self.metadata().ndim()).ok_or_else(unknown)?;
         let region = self.metadata().chunk_grid().chunk_region(&chunk, self.shape())?;
@@ -308,7 +308,7 @@ impl Array {
         }
     }
 
-    /// What reads into `out`.
+    /// The access that reads into `out`.
     fn access_as(&self, out: &NdBuffer) -> Result<Arc<Access>> {
         let access = self.access(out.device())?;
         match access.dtype() {
@@ -317,7 +317,7 @@ impl Array {
         }
     }
 
-    /// The chain bound to a device; bound again when the metadata changed.
+    /// The chain bound to a device. It is bound again when the metadata changed.
     fn access(&self, device: Device) -> Result<Arc<Access>> {
         let chain = self.chain()?;
         let mut state = self.io.state();
@@ -339,7 +339,7 @@ impl Array {
     }
 }
 
-/// Numbers of selections that differ in their place alone, group by group.
+/// Groups selections that only differ in their place, by their numbers.
 fn alike(selections: &[Selection]) -> Vec<Vec<usize>> {
     let mut groups: Vec<Vec<usize>> = Vec::new();
     for (at, selection) in selections.iter().enumerate() {

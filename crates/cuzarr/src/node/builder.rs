@@ -1,4 +1,4 @@
-//! New arrays, said step by step.
+//! The builder of new arrays.
 
 use std::sync::Arc;
 
@@ -14,10 +14,10 @@ use crate::meta::encoding::{
 use crate::meta::{ArrayMetadata, CodecsMetadata, DataType, Endian, Extension, FillValue, NewArray, Order, ZarrFormat};
 use crate::store::{Registry, Store};
 
-/// A new array, said step by step; begun by [`Array::builder`].
+/// A builder of a new array; see [`Array::builder`].
 ///
-/// What is wrong with a step is an error of the last one: [`create`](ArrayBuilder::create),
-/// [`create_in`](ArrayBuilder::create_in) or [`metadata`](ArrayBuilder::metadata).
+/// Errors of all steps come from the last one: [`create`](ArrayBuilder::create), [`create_in`](ArrayBuilder::create_in) or
+/// [`metadata`](ArrayBuilder::metadata).
 #[derive(Debug)]
 #[must_use = "a builder does nothing until `create`, `create_in` or `metadata`"]
 pub struct ArrayBuilder {
@@ -43,14 +43,14 @@ enum Codecs {
 
 #[derive(Debug)]
 enum Fill {
-    /// Its type and its bytes.
+    /// The value's type and bytes.
     Element(DType, Vec<u8>),
     Json(Value),
 }
 
 impl Array {
-    /// Begins a new array of this shape and data type. Left alone, it has format 3, chunks of a size that suits the array, no shards, zstd
-    /// as its compressor, and zeros where nothing was written.
+    /// Begins a new array of this shape and data type. Its defaults are format 3, chunks of a suitable size, no shards, zstd
+    /// as the compressor, and zero as the fill value.
     ///
     /// ```
     /// use cuzarr::meta::DataType;
@@ -85,43 +85,44 @@ impl Array {
 }
 
 impl ArrayBuilder {
-    /// Elements of a chunk along each dimension: the unit that is decoded.
+    /// Sets the shape of a chunk, the unit that is decoded.
     pub fn chunks(mut self, shape: impl Into<Vec<u64>>) -> ArrayBuilder {
         self.chunks = Some(shape.into());
         self
     }
 
-    /// Elements of a shard along each dimension, multiples of a chunk's: the stored object that holds many chunks.
+    /// Sets the shape of a shard, the stored object that holds many chunks. Its extents are multiples of a chunk's.
     pub fn shards(mut self, shape: impl Into<Vec<u64>>) -> ArrayBuilder {
         self.shards = Some(shape.into());
         self
     }
 
-    /// The compressor: `zstd`, `gzip` or `blosc`, with a level as in `zstd:5`; `none`; or a codec's JSON as Zarr v3 has it.
+    /// Sets the compressor: `zstd`, `gzip` or `blosc`, with a level as in `zstd:5`; `none`; or the JSON of a Zarr v3 codec.
     pub fn compressor(mut self, name: impl Into<String>) -> ArrayBuilder {
         self.codecs = Codecs::Compressor(name.into());
         self
     }
 
-    /// All codecs of a chunk in place of a compressor, from elements to bytes, by their names in Zarr v3.
+    /// Sets all codecs of a chunk instead of a compressor, from elements to bytes, by their names in Zarr v3.
     pub fn codecs(mut self, codecs: impl IntoIterator<Item = Extension>) -> ArrayBuilder {
         self.codecs = Codecs::All(codecs.into_iter().collect());
         self
     }
 
-    /// The value of elements that were never written, of the array's type.
+    /// Sets the value of elements that were never written. It has the array's type.
     pub fn fill_value<T: HostElement>(mut self, value: T) -> ArrayBuilder {
         self.fill_value = Some(Fill::Element(T::DTYPE, bytes_of(&[value]).to_vec()));
         self
     }
 
-    /// The value of elements that were never written, as metadata has it: of strings, times and structures, too.
+    /// Sets the value of elements that were never written, in the JSON form of metadata. This also works for strings, times and
+    /// structures.
     pub fn fill_value_json(mut self, value: impl Into<Value>) -> ArrayBuilder {
         self.fill_value = Some(Fill::Json(value.into()));
         self
     }
 
-    /// The storage format; 3 is the default.
+    /// Sets the storage format. The default is 3.
     pub fn zarr_format(mut self, format: ZarrFormat) -> ArrayBuilder {
         self.zarr_format = format;
         self
@@ -139,19 +140,19 @@ impl ArrayBuilder {
         self
     }
 
-    /// Names the dimensions, in format 3.
+    /// Names the dimensions. Only format 3 has names.
     pub fn dimension_names(mut self, names: impl IntoIterator<Item = impl Into<String>>) -> ArrayBuilder {
         self.dimension_names = Some(names.into_iter().map(|name| Some(name.into())).collect());
         self
     }
 
-    /// Whether what is at the array's place already is deleted. Otherwise it is an error.
+    /// Sets whether an existing node at the array's place is deleted. Without it, an existing node is an error.
     pub fn overwrite(mut self, overwrite: bool) -> ArrayBuilder {
         self.overwrite = overwrite;
         self
     }
 
-    /// How the array behaves while it is used; nothing of this is stored.
+    /// Sets the options of the opened array. They are not stored.
     pub fn options(mut self, options: ArrayOptions) -> ArrayBuilder {
         self.options = options;
         self
@@ -177,8 +178,8 @@ impl ArrayBuilder {
     /// The metadata of the array, without storing anything.
     ///
     /// # Errors
-    /// `InvalidArgument` for shards that are no multiples of chunks, an unknown compressor, and what format 2 lacks; `DTypeMismatch`
-    /// for a fill value of another type; `MetadataInvalid` for what breaks the specification.
+    /// `InvalidArgument` for shards that are not multiples of chunks, an unknown compressor, and settings that format 2 lacks;
+    /// `DTypeMismatch` for a fill value of another type; `MetadataInvalid` for metadata that breaks the specification.
     pub fn metadata(self) -> Result<ArrayMetadata> {
         if self.zarr_format == ZarrFormat::V2 {
             self.check_v2()?;
@@ -209,7 +210,7 @@ impl ArrayBuilder {
     fn check_v2(&self) -> Result<()> {
         let wrong = match self {
             _ if self.shards.is_some() => "shards",
-            _ if self.dimension_names.is_some() => "names of dimensions",
+            _ if self.dimension_names.is_some() => "dimension names",
             _ if matches!(self.codecs, Codecs::All(_)) => "list of codecs",
             _ => return Ok(()),
         };
@@ -268,6 +269,6 @@ fn check_shards(shards: &[u64], chunks: &[u64]) -> Result<()> {
     if shards.len() == chunks.len() && shards.iter().zip(chunks).all(fits) {
         return Ok(());
     }
-    let message = format!("shards of shape {shards:?} are no multiples of chunks of shape {chunks:?}");
+    let message = format!("shards of shape {shards:?} are not multiples of chunks of shape {chunks:?}");
     Err(Error::new(ErrorKind::InvalidArgument, message))
 }

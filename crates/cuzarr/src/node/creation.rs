@@ -1,4 +1,4 @@
-//! Creating nodes, one or many, in an order that a killed process cannot do harm by.
+//! Creating one or many nodes, in an order that does no harm when the process is killed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,10 +11,10 @@ use crate::meta::node::{self, NodeDocuments, ZARRAY};
 use crate::meta::{GroupMetadata, NodeMetadata, ZarrFormat};
 use crate::store::{Condition, Payload, Store, StoreExt};
 
-/// Nodes that are about to be created, with the groups above them that are not there yet.
+/// Nodes that will be created, with missing groups above them.
 ///
-/// Room for them is made first, then their documents are stored. Chunks may be written in between, so that readers see a whole
-/// array or none.
+/// First comes [`make_room`](NewNodes::make_room), then [`publish`](NewNodes::publish) stores the documents. Chunks may be
+/// written in between, so that readers see a whole array or none.
 ///
 /// ```
 /// use cuzarr::meta::{GroupMetadata, NodeMetadata, ZarrFormat};
@@ -32,20 +32,20 @@ use crate::store::{Condition, Payload, Store, StoreExt};
 #[derive(Clone, Debug)]
 pub struct NewNodes {
     format: ZarrFormat,
-    /// By the names of their paths, so parents come first; `None` for groups that were not given.
+    /// The nodes by the names of their paths, so that parents come first; `None` for groups that were not given.
     nodes: BTreeMap<Vec<String>, Option<NodeDocuments>>,
     /// Paths that were part of consolidated metadata.
     were_consolidated: Vec<String>,
 }
 
 impl NewNodes {
-    /// Makes sure that nodes can be created at their paths: deletes what is there when it is to be replaced. Nothing is deleted
-    /// when one of the nodes cannot be created.
+    /// Makes sure that nodes can be created at their paths; with `overwrite`, it deletes existing ones. Nothing is deleted when
+    /// one of the nodes cannot be created.
     ///
     /// # Errors
-    /// `ReadOnly`; `InvalidArgument` when formats differ or a path comes twice; `ContainsArray` when a node would lie below an
-    /// array, or chunks lie where an array would have its own; `ContainsArray` or `ContainsGroup` when something is there and
-    /// `overwrite` is off; what an array's metadata lacks; what the store reports.
+    /// `ReadOnly`; `InvalidArgument` when formats differ or a path is given twice; `ContainsArray` when a node would lie below an
+    /// array, or chunks lie where a new array would have its own; `ContainsArray` or `ContainsGroup` when a path is taken and
+    /// `overwrite` is off; errors in an array's metadata; what the store reports.
     pub fn make_room(store: &dyn Store, nodes: Vec<(String, NodeDocuments)>, overwrite: bool) -> Result<NewNodes> {
         let new = NewNodes::plan(store, nodes, overwrite)?;
         if !overwrite {
@@ -64,17 +64,17 @@ impl NewNodes {
     /// Like [`NewNodes::make_room`] without `overwrite`, for arrays whose chunks are there already.
     ///
     /// # Errors
-    /// Those of [`NewNodes::make_room`], but for chunks.
+    /// Those of [`NewNodes::make_room`], except for existing chunks.
     pub(super) fn adopt(store: &dyn Store, nodes: Vec<(String, NodeDocuments)>) -> Result<NewNodes> {
         NewNodes::plan(store, nodes, false)
     }
 
-    /// Looks at all documents at and above the paths, as one batch.
+    /// Reads all documents at and above the paths, as one batch.
     fn plan(store: &dyn Store, nodes: Vec<(String, NodeDocuments)>, overwrite: bool) -> Result<NewNodes> {
         let mut new = NewNodes::sorted(nodes)?;
         if store.capabilities().read_only {
             let path = new.given().next().map(|(path, _)| path).unwrap_or_default();
-            let message = format!("{store}: cannot create '/{path}': the store is for reading only");
+            let message = format!("{store}: cannot create '/{path}': the store is read-only");
             return Err(Error::new(ErrorKind::ReadOnly, message));
         }
         let given: BTreeMap<String, bool> = new.given().map(|(path, node)| (path, node.is_array())).collect();
@@ -108,11 +108,12 @@ impl NewNodes {
             let path = normalize_path(&path)?;
             if node.zarr_format() != format {
                 let (got, expected) = (node.zarr_format().number(), format.number());
-                let message = format!("node '/{path}': got format {got}, others have format {expected}");
+                let message =
+                    format!("node '/{path}': got format {got}, expected format {expected} like the other nodes");
                 return Err(Error::new(ErrorKind::InvalidArgument, message));
             }
             if sorted.insert(segments(&path), Some(node)).is_some() {
-                return Err(Error::new(ErrorKind::InvalidArgument, format!("the path '/{path}' comes twice")));
+                return Err(Error::new(ErrorKind::InvalidArgument, format!("the path '/{path}' is given twice")));
             }
         }
         for path in sorted.keys() {
@@ -134,7 +135,7 @@ impl NewNodes {
     fn delete_old(mut self, store: &dyn Store, overwrite: bool) -> Result<NewNodes> {
         if overwrite {
             let given: BTreeSet<String> = self.given().map(|(path, _)| path).collect();
-            // What is below another one is deleted with it.
+            // A node below another one is deleted with it.
             let is_top = |path: &&String| !ancestors(path).any(|above| given.contains(above));
             let top: Vec<String> = given.iter().filter(is_top).cloned().collect();
             self.were_consolidated = deletion::delete_nodes(store, &top)?;
@@ -142,16 +143,17 @@ impl NewNodes {
         Ok(self)
     }
 
-    /// The paths of the nodes, those of groups above them that will be created among them. Parents come first.
+    /// The paths of all new nodes, including groups above them. Parents come first.
     pub fn paths(&self) -> impl Iterator<Item = String> {
         self.nodes.keys().map(|path| path.join("/"))
     }
 
-    /// Stores the documents, with `indent` spaces a level: those of one depth as one batch, groups before what is in them.
+    /// Stores the documents, with `indent` spaces per level of JSON. Documents of one depth are one batch, and groups come before
+    /// their members.
     ///
-    /// The document that makes a node is written last, so a node is never without its attributes, nor with those of another one
-    /// that was there before. It is written only where there is none, so of two writers that create one node at the same time, one
-    /// succeeds and one hears of the other.
+    /// The document that makes a node is written last. So a node never lacks its attributes, and never has those of an earlier
+    /// node. It is written only where there is none. So when two writers create one node at the same time, one succeeds and the
+    /// other fails.
     ///
     /// # Errors
     /// `ContainsArray` or `ContainsGroup` when another writer was faster; what the store reports.
@@ -174,7 +176,7 @@ impl NewNodes {
     }
 }
 
-/// Creates a node, and the groups above it that are not there yet; see [`NewNodes`].
+/// Creates a node, and missing groups above it; see [`NewNodes`].
 pub(super) fn create_node(store: &dyn Store, path: &str, node: &NodeMetadata, overwrite: bool) -> Result<()> {
     let node = (path.to_string(), NodeDocuments::from(node));
     NewNodes::make_room(store, vec![node], overwrite)?.publish(store, Some(2))
@@ -200,7 +202,7 @@ impl Write {
         for found in documents::find_many(store, std::slice::from_ref(&self.path), format, &lookup) {
             require_absent(store, &self.path, found)?;
         }
-        let message = format!("{store}: '/{}' was created and deleted by others meanwhile", self.path);
+        let message = format!("{store}: another writer created and deleted '/{}' meanwhile", self.path);
         Err(Error::new(ErrorKind::StoreFailed, message))
     }
 }
@@ -209,7 +211,7 @@ fn segments(path: &str) -> Vec<String> {
     path.split('/').filter(|segment| !segment.is_empty()).map(String::from).collect()
 }
 
-/// What was found, `None` when it cannot be read; an error when the store failed.
+/// The node that was found; `None` when it cannot be read, and an error when the store failed.
 fn readable(found: Result<Option<FoundNode>>) -> Result<Option<Option<FoundNode>>> {
     match found {
         Err(error) if error.kind() == ErrorKind::StoreFailed => Err(error),
@@ -217,7 +219,7 @@ fn readable(found: Result<Option<FoundNode>>) -> Result<Option<Option<FoundNode>
     }
 }
 
-/// Whether an array was found. Of v2 documents the name says it; a v3 document that cannot be read is no array, and is left alone.
+/// Whether an array was found. In v2 the document's name tells it. A v3 document that cannot be read does not count as an array.
 fn is_array(store: &dyn Store, path: &str, format: ZarrFormat, found: &Result<Option<FoundNode>>) -> Result<bool> {
     match found {
         Ok(found) => Ok(found.as_ref().is_some_and(|found| found.documents.is_array())),
@@ -231,12 +233,12 @@ fn inside_array(store: &dyn Store, path: &str, parent: &str) -> Error {
     Error::new(ErrorKind::ContainsArray, message)
 }
 
-/// Refuses when a node was found.
+/// Fails when a node was found.
 fn require_absent(store: &dyn Store, path: &str, found: Result<Option<FoundNode>>) -> Result<()> {
     let found = match found {
         Ok(None) => return Ok(()),
         Err(error) if error.kind() == ErrorKind::StoreFailed => return Err(error),
-        Err(error) => return Err(error.with_hint("replace it with overwrite, if what is there is of no use")),
+        Err(error) => return Err(error.with_hint("set overwrite to replace the node")),
         Ok(Some(found)) => found,
     };
     let (kind, what) = match found.documents.is_array() {

@@ -1,14 +1,14 @@
-//! Deleting nodes and chunks in an order that a killed process cannot do harm by.
+//! Deleting nodes and chunks, in an order that does no harm when the process is killed.
 //!
-//! A store deletes one value after the other, so a process that is killed leaves some of them. What readers see then depends on
-//! the order. Four rules keep old data whole or gone:
+//! A store deletes one value after the other, so a killed process leaves some of them. The order decides what readers see then.
+//! Four rules keep old data whole or gone:
 //!
-//! 1. **Documents go before chunks.** An array that has its document has all of its chunks: nobody reads deleted chunks as the fill
-//!    value. What tells how far a copy or a computation came counts as a document: it says which chunks are there.
-//! 2. **Members go before their group.** While members are left, the group is still there, so the deletion can be repeated. When the
-//!    group is gone, nothing below it is a node, so nothing comes back when a group is made there again.
-//! 3. **Consolidated metadata of the groups above goes first.** What it says of a node must not outlive the node's chunks.
-//! 4. **Chunks that are left behind are no elements of a new array.** Creating an array over them is refused, and growing an array
+//! 1. **Documents go before chunks.** An array with its document has all of its chunks, so no reader takes deleted chunks for the
+//!    fill value. The checkpoint of a copy or a computation counts as a document, because it tells which chunks are there.
+//! 2. **Members go before their group.** While members are left, the group is still there, so the deletion can be repeated.
+//!    When the group is gone, nothing below it is a node, so nothing comes back when a new group is made there.
+//! 3. **Consolidated metadata of the groups above goes first.** Its entry of a node must not outlive the node's chunks.
+//! 4. **Left-over chunks never become elements of a new array.** Creating an array over them is refused, and growing an array
 //!    deletes those that it would take in.
 
 use std::cmp::{Ordering, Reverse};
@@ -22,20 +22,20 @@ use crate::meta::node::{self, ZARR_JSON, ZARRAY, ZATTRS, ZGROUP, ZMETADATA};
 use crate::meta::{ArrayMetadata, Consolidated, NodeDocuments, NodeMetadata};
 use crate::store::{ByteRange, ReadRequest, Store, StoreExt, join_key};
 
-/// Name of the object that says how far unfinished work on the array beside it came.
+/// Name of the object that notes the progress of unfinished work on the array beside it.
 pub const CHECKPOINT: &str = ".cuzarr-work.json";
-/// Name of the object that said so of copies before the release of 0.1.0.
+/// Name of the object that noted the progress of copies before release 0.1.0.
 pub const OLD_COPY_CHECKPOINT: &str = ".cuzarr-copy.json";
 
-/// What goes before everything else below a node's path, in three batches. Attributes go behind `.zarray`, because an array without
-/// them is another one, and before `.zgroup`, because a later group would take them over.
+/// The documents that are deleted before everything else below a node's path, in three batches. Attributes go after `.zarray`,
+/// because an array without its attributes is another array. They go before `.zgroup`, because a later group would get them.
 const FIRST: [&[&str]; 3] = [&[CHECKPOINT, OLD_COPY_CHECKPOINT, ZMETADATA, ZARR_JSON, ZARRAY], &[ZATTRS], &[ZGROUP]];
 
-/// Above so many chunks, those that are stored are listed, instead of trying to delete each.
+/// Most chunks that are deleted without asking whether they exist. Of more, the stored ones are listed first.
 const LIST_INSTEAD_OF_DELETE: u64 = 1000;
 
-/// Deletes whatever is at a path and below it, and what groups above have consolidated of it. Says whether there was something
-/// consolidated.
+/// Deletes everything at a path and below it, with its entries in the consolidated metadata of groups above. Returns whether
+/// there were such entries.
 ///
 /// # Errors
 /// What the store reports; `ReadOnly`.
@@ -44,8 +44,8 @@ pub fn delete_node(store: &dyn Store, path: &str) -> Result<bool> {
     Ok(!delete_nodes(store, std::slice::from_ref(&path))?.is_empty())
 }
 
-/// Deletes whatever is at and below several paths, none of which lies below another. Gives those of which groups above had something
-/// consolidated.
+/// Deletes whatever is at and below several paths, none of which lies below another. Gives those of which groups above had
+/// something consolidated.
 ///
 /// # Errors
 /// What the store reports; `ReadOnly`.
@@ -62,7 +62,7 @@ pub(super) fn delete_nodes(store: &dyn Store, paths: &[String]) -> Result<Vec<St
     Ok(were_consolidated)
 }
 
-/// Deletes everything below a prefix (`""`: everything), documents first, those of members before those of their groups.
+/// Deletes everything below a prefix (`""`: the whole store): documents first, and those of members before those of groups.
 ///
 /// # Errors
 /// What the store reports; `ReadOnly`.
@@ -79,11 +79,11 @@ pub fn delete_tree(store: &dyn Store, prefix: &str) -> Result<()> {
     store.delete_prefix(prefix)
 }
 
-/// Brings what groups above have consolidated of a node up to its own documents: only where they have something of it, unless
-/// `is_added`. Says whether anything was changed.
+/// Updates a node's entries in the consolidated metadata of groups above from its own documents. Groups without an entry stay
+/// unchanged, unless `is_added`. Returns whether anything was changed.
 ///
 /// # Errors
-/// What the store reports; what the node's documents lack.
+/// What the store reports; errors in the node's documents.
 pub fn refresh_consolidated(store: &dyn Store, path: &str, is_added: bool) -> Result<bool> {
     let path = normalize_path(path)?;
     let mut found = None;
@@ -111,7 +111,7 @@ fn edit_consolidated(
     edit_consolidated_where(store, path, false, &mut |consolidated, relative| edit(consolidated, relative))
 }
 
-/// Replaces the consolidated metadata of the groups above a node, where it has something at or below the node's path.
+/// Replaces the consolidated metadata of the groups above a node, where it has entries at or below the node's path.
 fn edit_consolidated_where(store: &dyn Store, path: &str, is_added: bool, edit: &mut Edit<'_>) -> Result<bool> {
     let mut edited = false;
     for group in groups_with_consolidated(store, ancestors(path))? {
@@ -138,7 +138,7 @@ fn groups_with_consolidated<'a>(store: &dyn Store, groups: impl Iterator<Item = 
     let groups: BTreeSet<&str> = groups.collect();
     let requests = groups.iter().flat_map(|group| [ZARR_JSON, ZMETADATA].map(|name| node::key(group, name)));
     let requests = requests.map(|key| ReadRequest { key, range: ByteRange::Full }).collect();
-    // Nobody goes by a document that cannot be read.
+    // A document that cannot be read is ignored.
     let readable = |value: Result<Option<Vec<u8>>>| match value {
         Err(error) if error.kind() == ErrorKind::StoreFailed => Err(error),
         value => Ok(value.ok().flatten()),
@@ -170,7 +170,7 @@ pub(super) fn refuse_left_over(store: &dyn Store, path: &str, metadata: &ArrayMe
         let chunk = metadata.chunk_key_encoding().parse_key(relative, metadata.ndim());
         chunk.is_some_and(|chunk| chunk.iter().zip(&counts).all(|(at, count)| at < count))
     };
-    // Only what a chunk's key can begin with is looked into: an array at the root of a store may have neighbours.
+    // Only prefixes of chunk keys are listed, because an array at the root of a store may have neighbours.
     let may_begin = |prefix: &String| {
         let name = prefix.strip_prefix(&start).unwrap_or(prefix);
         name == "c" || name.bytes().all(|byte| byte.is_ascii_digit())
@@ -184,13 +184,13 @@ pub(super) fn refuse_left_over(store: &dyn Store, path: &str, metadata: &ArrayMe
     }
     let Some(key) = found else { return Ok(()) };
     let message = format!(
-        "{store}: cannot create an array at '/{path}': '{key}' is left of another one, whose metadata is gone, and would become elements of the new one"
+        "{store}: cannot create an array at '/{path}': the chunk '{key}' of a deleted array is still there and would become part of the new one"
     );
     Err(Error::new(ErrorKind::ContainsArray, message).with_hint("delete what is left there with overwrite"))
 }
 
-/// Keys of the chunks of the grid of shape `within` that lie outside the grids of all the shapes `kept`. Keys of chunks that
-/// are not stored may be among them, except in a store that cannot delete.
+/// Keys of the chunks in the grid of shape `within` that lie outside the grids of all shapes in `kept`. They may include chunks
+/// that are not stored, except in a store that cannot delete.
 fn chunks_outside(
     store: &dyn Store,
     path: &str,
@@ -206,7 +206,7 @@ fn chunks_outside(
     let encoding = metadata.chunk_key_encoding();
     let boxes = outside(&within, kept.first().map_or(&[], Vec::as_slice));
     let count = boxes.iter().fold(0u64, |all, each| all.saturating_add(volume(each)));
-    // Where nothing can be deleted, only what is there is asked for.
+    // A store that cannot delete must tell which chunks really exist.
     Ok(if count <= LIST_INSTEAD_OF_DELETE && store.capabilities().deletes {
         let chunks = boxes.iter().flat_map(|each| (0..volume(each)).map(|linear| unravel(linear, each)));
         chunks.filter(is_gone).map(|chunk| join_key(path, &encoding.key(&chunk))).collect()
@@ -217,7 +217,7 @@ fn chunks_outside(
     })
 }
 
-/// Refuses a change of shape in a store that cannot delete the chunks outside of the new shape.
+/// Refuses a change of shape when chunks lie outside the new shape and the store cannot delete them.
 ///
 /// # Errors
 /// `Unsupported`; what the store reports.
@@ -233,12 +233,12 @@ pub(super) fn refuse_undeletable(
     }
     let Some(key) = chunks_outside(store, path, metadata, before, &[after])?.into_iter().next() else { return Ok(()) };
     let message = format!(
-        "{store}: cannot resize the array at '/{path}' from {before:?} to {after:?}: '{key}' would have to be deleted, and this store deletes nothing"
+        "{store}: cannot resize the array at '/{path}' from {before:?} to {after:?}: '{key}' would have to be deleted, but this store cannot delete"
     );
     Err(Error::new(ErrorKind::Unsupported, message).with_hint("copy the part that stays into a new store"))
 }
 
-/// Deletes the stored chunks of the grid of shape `within` that lie outside the grids of all the shapes `kept`, as one batch.
+/// Deletes the stored chunks in the grid of shape `within` that lie outside the grids of all shapes in `kept`, as one batch.
 ///
 /// # Errors
 /// What the store reports.
@@ -251,7 +251,7 @@ pub(super) fn delete_chunks(
 ) -> Result<()> {
     let keys = chunks_outside(store, path, metadata, within, kept)?;
     let delete = || {
-        // It counts chunks that will be gone.
+        // The checkpoint counts chunks that will be gone.
         if !store.capabilities().transactional {
             store.delete(&join_key(path, CHECKPOINT))?;
         }
@@ -260,7 +260,7 @@ pub(super) fn delete_chunks(
     if keys.is_empty() { Ok(()) } else { delete().at(|| documents::place(store, path)) }
 }
 
-/// For each dimension where the chunks of a box begin and end.
+/// The first and the end chunk of a box along each dimension.
 type Bounds = Vec<(u64, u64)>;
 
 /// The chunks of a grid that lie outside of a smaller one, as boxes that do not overlap.

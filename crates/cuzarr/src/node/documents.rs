@@ -1,4 +1,4 @@
-//! Metadata documents in stores: finding what is at a path.
+//! Metadata documents in stores: finding the node at a path.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -12,14 +12,14 @@ use crate::meta::{ArrayMetadata, Consolidated, NodeDocuments, NodeMetadata, Zarr
 use crate::run::in_threads;
 use crate::store::{ByteRange, ReadRequest, Store, StoreExt};
 
-/// Bytes of the largest metadata document that is read: `metadata_max_bytes` of the process's configuration. Documents are read
-/// before there is an array with options of its own.
+/// Bytes of the largest metadata document that is read: the configuration's `metadata_max_bytes`. Documents are read before
+/// there is an array with its own options.
 pub(super) fn limit_bytes() -> u64 {
     static LIMIT: OnceLock<u64> = OnceLock::new();
     *LIMIT.get_or_init(|| Config::from_environment().unwrap_or_default().metadata_max_bytes())
 }
 
-/// Adds to an error about a document that is too large what can be done.
+/// Adds a hint to the error of a document that is too large.
 fn with_limit_hint(error: Error) -> Error {
     match error.kind() {
         ErrorKind::BudgetExceeded => error.with_hint("if you trust the store, raise metadata_max_bytes"),
@@ -27,22 +27,22 @@ fn with_limit_hint(error: Error) -> Error {
     }
 }
 
-/// What is looked for at a path, and how.
+/// Options of a search for the node at a path.
 #[derive(Clone, Debug)]
 pub struct Lookup {
-    /// Only documents of this format.
+    /// Find only documents of this format.
     pub format: Option<ZarrFormat>,
-    /// Only documents of arrays (`true`) or of groups; in v3 both have the one name, and either is found.
+    /// Find only documents of arrays (`true`) or of groups (`false`). In v3 both have one name, so either is found.
     pub arrays: Option<bool>,
-    /// Whether what groups have consolidated is looked at.
+    /// Whether consolidated metadata of groups is used.
     pub consolidation: Consolidation,
-    /// Bytes of the largest document that is read.
+    /// Most bytes of a document that is read.
     pub max_bytes: u64,
-    /// Ends a call on many nodes between two batches.
+    /// Stops a call on many nodes between two batches.
     pub cancellation: CancellationToken,
 }
 
-/// Everything there may be; documents up to `metadata_max_bytes` of the process's configuration.
+/// Finds any node, with documents up to `metadata_max_bytes` of the process's configuration.
 impl Default for Lookup {
     fn default() -> Self {
         Lookup {
@@ -58,11 +58,11 @@ impl Default for Lookup {
 /// The documents that were found at a path.
 #[derive(Clone, Debug)]
 pub struct FoundNode {
-    /// Those of the node alone.
+    /// The node's own documents.
     pub documents: NodeDocuments,
-    /// What is consolidated below it, if that was looked at.
+    /// The node's consolidated metadata, if the search used it.
     pub consolidated: Option<Consolidated>,
-    /// What is odd about the documents.
+    /// Warnings about the documents.
     pub warnings: Vec<String>,
 }
 
@@ -77,11 +77,11 @@ impl FoundNode {
     }
 }
 
-/// The documents at a path; `None` if no node is there. v3 wins. All of them are one batch, but for a v2 group's consolidated
-/// metadata, which is read when there is a group.
+/// The documents at a path; `None` if no node is there. v3 wins. They are read as one batch, except for a v2 group's
+/// consolidated metadata, which is read after the group was found.
 ///
 /// # Errors
-/// `InvalidArgument` when consolidated metadata is required and is not there; `MetadataInvalid`; what the store reports.
+/// `InvalidArgument` when consolidated metadata is required but missing; `MetadataInvalid`; what the store reports.
 pub fn find_documents(store: &dyn Store, path: &str, lookup: &Lookup) -> Result<Option<FoundNode>> {
     let Some((documents, warnings)) = look(store, path, lookup)? else { return Ok(None) };
     let found = FoundNode::new(documents, warnings, &lookup.consolidation).at(|| place(store, path))?;
@@ -92,13 +92,13 @@ pub fn find_documents(store: &dyn Store, path: &str, lookup: &Lookup) -> Result<
     Ok(Some(found))
 }
 
-/// The error for a group whose consolidated metadata was asked for.
+/// The error for a group without the required consolidated metadata.
 pub(super) fn not_consolidated(store: &dyn Store, path: &str) -> Error {
-    let message = format!("{store}: the group '/{path}' has no consolidated metadata, which was asked for");
+    let message = format!("{store}: the group '/{path}' has no consolidated metadata");
     Error::new(ErrorKind::InvalidArgument, message).with_hint("consolidate it first")
 }
 
-/// What was found at a path, as metadata.
+/// The node that was found at a path, as metadata.
 pub(super) struct Found {
     pub metadata: NodeMetadata,
     pub warnings: Vec<String>,
@@ -109,7 +109,7 @@ pub(super) fn place(store: &dyn Store, path: &str) -> String {
     format!("{store}: node '/{path}'")
 }
 
-/// The error for a path where nothing fitting is.
+/// The error for a path without a node of the wanted kind.
 pub(super) fn not_found(kind: ErrorKind, store: &dyn Store, path: &str) -> Error {
     let what = match kind {
         ErrorKind::ArrayNotFound => "no array",
@@ -119,7 +119,7 @@ pub(super) fn not_found(kind: ErrorKind, store: &dyn Store, path: &str) -> Error
     Error::new(kind, format!("{store}: there is {what} at '/{path}'"))
 }
 
-/// The metadata at a path, of `format` or of either; v3 wins.
+/// The metadata at a path, of `format` or of either format. v3 wins.
 pub(super) fn find(
     store: &dyn Store,
     path: &str,
@@ -133,7 +133,7 @@ pub(super) fn find(
     Ok(Some(Found { metadata, warnings }))
 }
 
-/// The documents at a path, and what is odd about them.
+/// The documents at a path, and warnings about them.
 fn look(store: &dyn Store, path: &str, lookup: &Lookup) -> Result<Option<(NodeDocuments, Vec<String>)>> {
     let names = document_names(lookup.format, lookup.arrays);
     let values = read(store, [path], &names, lookup.max_bytes);
@@ -151,7 +151,7 @@ fn look(store: &dyn Store, path: &str, lookup: &Lookup) -> Result<Option<(NodeDo
     Ok(documents.map(|documents| (documents, warnings)))
 }
 
-/// The documents at each of several paths, as one batch. With consolidated metadata only where it is wanted.
+/// The documents at each of several paths, as one batch, with consolidated metadata if the lookup wants it.
 pub(super) fn find_many(
     store: &dyn Store,
     paths: &[String],
@@ -174,7 +174,7 @@ pub(super) fn find_many(
     paths.iter().map(parse).collect()
 }
 
-/// Requests under way at once to a store whose requests take long.
+/// Requests in flight to a store whose requests take long.
 const REQUESTS_AT_ONCE: usize = 64;
 
 /// Makes a request for each item, many at once where requests take long. Results come in the order of the items.
@@ -201,7 +201,7 @@ pub(super) fn each<I: Sync, T: Send>(
     results.flatten().collect()
 }
 
-/// Whether an array (`true`) or a group is at a path; `None` also when what is there cannot be read.
+/// Whether an array (`true`) or a group (`false`) is at a path; `None` when neither is there, or it cannot be read.
 pub(super) fn kind_at(store: &dyn Store, path: &str) -> Result<Option<bool>> {
     match find(store, path, None, &Consolidation::Never) {
         Ok(found) => Ok(found.map(|found| found.metadata.as_array().is_some())),
@@ -290,7 +290,7 @@ pub(super) fn replace(store: &dyn Store, path: &str, documents: &[(&'static str,
     documents.iter().try_for_each(|(name, bytes)| store.write(&node::key(path, name), bytes)).at(|| place(store, path))
 }
 
-/// The documents that changed between two states of a node, so that the others are left as they are.
+/// The documents that differ between two states of a node. The others are not written.
 pub(super) fn changed(
     old: &[(&'static str, Vec<u8>)],
     new: Vec<(&'static str, Vec<u8>)>,
@@ -298,7 +298,7 @@ pub(super) fn changed(
     new.into_iter().filter(|document| !old.contains(document)).collect()
 }
 
-/// The array's metadata alone; `ArrayNotFound` when there is none, or a group.
+/// The metadata of an array; `ArrayNotFound` when there is no node, or a group.
 pub(super) fn find_array(
     store: &dyn Store,
     path: &str,
@@ -308,11 +308,11 @@ pub(super) fn find_array(
         Some(Found { metadata: NodeMetadata::Array(metadata), warnings }) => Ok((*metadata, warnings)),
         Some(_) => {
             let error = not_found(ErrorKind::ArrayNotFound, store, path);
-            Err(error.with_hint("open it as a group, which it is"))
+            Err(error.with_hint("open it as a group"))
         }
         None => Err(not_found(ErrorKind::ArrayNotFound, store, path)),
     }
 }
 
-/// The name of the document that v2 groups are consolidated in.
+/// The name of the document with the consolidated metadata of v2 groups.
 pub(super) const CONSOLIDATED_V2: &str = ZMETADATA;

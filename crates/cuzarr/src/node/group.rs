@@ -19,14 +19,14 @@ use crate::store::{Store, join_key};
 /// Whether a group's consolidated metadata is used.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Consolidation {
-    /// When there is any.
+    /// Use it when the group has it.
     #[default]
     WhenPresent,
-    /// It must be there.
+    /// Use it, and fail when the group does not have it.
     Required,
-    /// Not even looked at; every node's own documents are.
+    /// Ignore it, and read every node's own documents.
     Never,
-    /// It must be there, and in v2 has this name instead of `.zmetadata`.
+    /// Like [`Consolidation::Required`], but in v2 its document has this name instead of `.zmetadata`.
     Named(String),
 }
 
@@ -47,17 +47,17 @@ pub struct Group {
     store: Arc<dyn Store>,
     path: String,
     metadata: GroupMetadata,
-    /// What its arrays are opened with.
+    /// The options of arrays that the group opens.
     options: ArrayOptions,
     warnings: Vec<String>,
     uses_consolidated: bool,
 }
 
 impl Group {
-    /// Opens the group at `path`; its arrays will have `options`.
+    /// Opens the group at `path`. Its arrays will have `options`.
     ///
     /// # Errors
-    /// `GroupNotFound`; `InvalidArgument` when consolidated metadata is required and is not there.
+    /// `GroupNotFound`; `InvalidArgument` when consolidated metadata is required but missing.
     pub fn open(
         store: Arc<dyn Store>,
         path: &str,
@@ -70,7 +70,7 @@ impl Group {
         let missing = || documents::not_found(ErrorKind::GroupNotFound, &*store, &path);
         let (metadata, warnings) = match found.map(|found| (found.metadata, found.warnings)) {
             Some((NodeMetadata::Group(metadata), warnings)) => (*metadata, warnings),
-            Some(_) => return Err(missing().with_hint("open it as an array, which it is")),
+            Some(_) => return Err(missing().with_hint("open it as an array")),
             None => return Err(missing()),
         };
         let required = matches!(consolidation, Consolidation::Required | Consolidation::Named(_));
@@ -96,7 +96,7 @@ impl Group {
     /// Creates a group, and the groups above it.
     ///
     /// # Errors
-    /// `ContainsArray` or `ContainsGroup` when something is there and `overwrite` is off.
+    /// `ContainsArray` or `ContainsGroup` when the path is taken and `overwrite` is off.
     pub fn create(
         store: Arc<dyn Store>,
         path: &str,
@@ -108,7 +108,7 @@ impl Group {
         Group::create_from(store, path, GroupMetadata::new(format, attributes)?, overwrite, options)
     }
 
-    /// Creates a group of metadata, and the groups above it.
+    /// Creates a group from metadata, and the groups above it.
     ///
     /// # Errors
     /// Those of [`Group::create`].
@@ -125,10 +125,10 @@ impl Group {
         Ok(Group::opened(store, path, metadata, options, Vec::new()))
     }
 
-    /// A group whose metadata is known; nothing is read.
+    /// A group with known metadata. Nothing is read.
     ///
     /// # Errors
-    /// `KeyInvalid` when the path has no meaning.
+    /// `KeyInvalid` when the path is not valid.
     pub fn from_metadata(
         store: Arc<dyn Store>,
         path: &str,
@@ -158,12 +158,12 @@ impl Group {
         &self.metadata
     }
 
-    /// What the group's arrays are opened with.
+    /// The options of arrays that the group opens.
     pub fn options(&self) -> &ArrayOptions {
         &self.options
     }
 
-    /// What was odd about the metadata's documents.
+    /// Warnings about the metadata documents.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
     }
@@ -183,10 +183,10 @@ impl Group {
         self.replace_metadata(metadata)
     }
 
-    /// Like [`Group::set_attributes`], of the JSON object in `text`, whose numbers are kept as they are written.
+    /// Like [`Group::set_attributes`], from the JSON object in `text`. The spelling of its numbers is kept.
     ///
     /// # Errors
-    /// `MetadataInvalid` when the text is no object; what the store reports.
+    /// `MetadataInvalid` when the text is not a JSON object; what the store reports.
     pub fn set_attributes_json(&mut self, text: &str) -> Result<()> {
         let mut metadata = self.metadata.clone();
         metadata.set_attributes_json(text).at(|| self.place())?;
@@ -265,7 +265,7 @@ impl Group {
         }
     }
 
-    /// Whether an array or group is at a path relative to this group. Metadata that cannot be read counts.
+    /// Whether an array or group is at a path relative to this group, also when its metadata cannot be read.
     ///
     /// # Errors
     /// What the store reports.
@@ -280,10 +280,11 @@ impl Group {
         }
     }
 
-    /// Calls `visit` with the path (relative to this group) and metadata of every node below, to `max_depth` levels below
-    /// the direct members (`Some(0)`: those alone; `None`: all). A node whose metadata cannot be read comes as an error,
-    /// and ends the walk only if `visit` returns it. Groups come without what is consolidated below them. Depth first, each
-    /// level sorted.
+    /// Calls `visit` with the path (relative to this group) and metadata of every node below, depth first, each level sorted.
+    ///
+    /// `max_depth` counts levels below the direct members: `Some(0)` visits only direct members, `None` all. A node whose
+    /// metadata cannot be read comes as an error, and ends the walk only if `visit` returns it. Groups come without their
+    /// consolidated metadata.
     ///
     /// # Errors
     /// What the store and `visit` report.
@@ -298,8 +299,8 @@ impl Group {
         }
     }
 
-    /// The nodes below, with their paths relative to this group; see [`Group::walk`]. Codecs are not looked at before an
-    /// array is used.
+    /// The nodes below, with their paths relative to this group; see [`Group::walk`]. Codecs are checked when an array is first
+    /// used.
     ///
     /// # Errors
     /// The first node whose metadata cannot be read; what the store reports.
@@ -316,7 +317,7 @@ impl Group {
         Ok(members)
     }
 
-    /// The node at a relative path, of metadata that was read already.
+    /// The node at a relative path, from metadata that was read already.
     fn member(&self, path: &str, metadata: NodeMetadata) -> Result<Node> {
         let (store, path) = (Arc::clone(&self.store), join_key(&self.path, path));
         Ok(match metadata {
@@ -331,7 +332,7 @@ impl Group {
         })
     }
 
-    /// Creates a group at a path relative to this group, of the same format.
+    /// Creates a group of the same format at a path relative to this group.
     ///
     /// # Errors
     /// Those of [`Group::create`].
@@ -341,7 +342,7 @@ impl Group {
         Group::create(Arc::clone(&self.store), &absolute, format, attributes, overwrite, self.options.clone())
     }
 
-    /// Creates an array at a path relative to this group; its metadata must be of the group's format.
+    /// Creates an array at a path relative to this group. Its metadata must be of the group's format.
     ///
     /// # Errors
     /// Those of [`Array::create`]; `InvalidArgument` for metadata of another format.
@@ -371,7 +372,7 @@ impl Group {
         }
     }
 
-    /// Opens the array at a path relative to this group, or creates it of `metadata`. What is there must have the same
+    /// Opens the array at a path relative to this group, or creates it from `metadata`. An existing array must have the same
     /// shape and data type.
     ///
     /// # Errors
@@ -380,7 +381,7 @@ impl Group {
         let array = match self.array(path) {
             Err(error) if error.kind() == ErrorKind::ArrayNotFound => {
                 match self.create_array(path, metadata.clone(), false) {
-                    // Another writer was faster; or there are chunks without metadata, which are no array.
+                    // Another writer was faster, or there are chunks without metadata.
                     Err(error) if error.kind() == ErrorKind::ContainsArray => self.array(path).map_err(|_| error)?,
                     created => return created,
                 }
@@ -388,12 +389,12 @@ impl Group {
             opened => opened?,
         };
         if array.shape() != metadata.shape() {
-            let message = format!("the array has shape {:?}, asked {:?}", array.shape(), metadata.shape());
+            let message = format!("the array has shape {:?}, expected {:?}", array.shape(), metadata.shape());
             return Err(Error::new(ErrorKind::ShapeMismatch, message).at(array.place()));
         }
         if array.metadata().data_type() != metadata.data_type() {
             let (stored, asked) = (array.metadata().data_type(), metadata.data_type());
-            let message = format!("the array has elements of {stored}, asked {asked}");
+            let message = format!("the array has elements of {stored}, expected {asked}");
             return Err(Error::new(ErrorKind::DTypeMismatch, message).at(array.place()));
         }
         Ok(array)
@@ -405,7 +406,7 @@ impl Group {
     /// `NodeNotFound`; what the store reports.
     pub fn delete(&mut self, path: &str) -> Result<()> {
         let (relative, absolute) = self.member_path(path)?;
-        // Consolidated metadata loses a node first, so it may lack one whose deletion was interrupted.
+        // Consolidated metadata loses the node first, so after an interrupted deletion the node may be missing there.
         let format = Some(self.metadata.zarr_format());
         let is_gone = || matches!(documents::find(&*self.store, &absolute, format, &Consolidation::Never), Ok(None));
         if !self.contains(&relative)? && is_gone() {
@@ -419,11 +420,11 @@ impl Group {
         Ok(())
     }
 
-    /// Like [`Group::absolute`], for members: the group itself is none.
+    /// Like [`Group::absolute`], but refuses the group itself, which is not a member.
     fn member_path(&self, path: &str) -> Result<(String, String)> {
         let (relative, absolute) = self.absolute(path)?;
         if relative.is_empty() {
-            let message = format!("{path:?} is no name of a member of '/{}'", self.path);
+            let message = format!("{path:?} does not name a member of '/{}'", self.path);
             return Err(Error::new(ErrorKind::InvalidArgument, message));
         }
         Ok((relative, absolute))

@@ -13,12 +13,14 @@ use crate::store::{Store, join_key};
 
 type Visit<'a> = dyn FnMut(&str, Result<NodeMetadata>) -> Result<()> + 'a;
 
-/// The nodes of `format` below the group at a path, by their paths relative to it, to `max_depth` levels below the direct members
-/// (`Some(0)`: those alone; `None`: all). Each group comes before its members, which are sorted. A node whose documents cannot be
-/// read comes as an error. Of `most` nodes, if given, the first are found.
+/// Finds the nodes of `format` below the group at a path, by their paths relative to the group.
 ///
-/// A level is two batches: its groups are listed, then the documents of all their members are read. Groups that have consolidated
-/// metadata bring it, if the lookup wants it, and are not listed.
+/// `max_depth` counts levels below the direct members: `Some(0)` finds only direct members, `None` all. Each group comes before
+/// its members, which are sorted. A node whose documents cannot be read comes as an error. With `most`, only the first nodes are
+/// found, as many as that.
+///
+/// A level takes two batches: its groups are listed, then the documents of all their members are read. A group with consolidated
+/// metadata is not listed if the lookup wants that metadata.
 ///
 /// # Errors
 /// What the store reports; `Cancelled`.
@@ -53,7 +55,7 @@ pub fn walk_documents(
                 members.iter().zip(documents).filter_map(|(path, node)| Some((path.clone(), node.transpose()?)));
             found.extend(nodes);
             sort(&mut found, |(path, _)| path);
-            // Whatever else is read comes behind the last one.
+            // All further nodes of this level come behind the last one.
             if let Some((last, most)) = members.last().zip(most)
                 && found.len() >= most
                 && found[most - 1].0.split('/').le(last.split('/'))
@@ -71,7 +73,7 @@ pub fn walk_documents(
     Ok(found)
 }
 
-/// Sorts by the names of paths, so that a group comes before its members and those before what follows the group.
+/// Sorts by the names of paths, so that a group is directly followed by its members.
 fn sort<T>(items: &mut [T], path: impl Fn(&T) -> &String) {
     items.sort_by(|a, b| path(a).split('/').cmp(path(b).split('/')));
 }
@@ -115,8 +117,8 @@ pub(super) fn walk_consolidated(
     Ok(())
 }
 
-/// The group at a path with the documents of everything below it, as it may be consolidated. Nodes need not be of a kind that this
-/// library can use. Writes nothing.
+/// Reads the group at a path with the documents of everything below it, ready to be consolidated. It writes nothing. The nodes
+/// may be of kinds that this library cannot use.
 ///
 /// # Errors
 /// `GroupNotFound`; the first node whose documents cannot be read; what the store reports; `Cancelled`.
@@ -139,7 +141,7 @@ pub fn gather_documents(store: &dyn Store, path: &str, lookup: &Lookup) -> Resul
 /// Reads the documents of everything below the group at `path`, and stores them with the group.
 ///
 /// # Errors
-/// Those of [`gather_documents`]; what the group's metadata lacks.
+/// Those of [`gather_documents`]; errors in the group's metadata.
 pub fn consolidate_metadata(
     store: Arc<dyn Store>,
     path: &str,
@@ -162,8 +164,8 @@ pub fn consolidate_metadata(
     Group::from_metadata(Arc::clone(&store), &path, metadata, options)
 }
 
-/// Creates many nodes, given by path, and the groups above them. Nothing is stored when one of them cannot be created. Returns the
-/// paths of the given nodes, parents first.
+/// Creates many nodes by path, and the groups above them. Nothing is stored when one of them cannot be created. Returns the paths
+/// of the given nodes, parents first.
 ///
 /// # Errors
 /// Those of [`NewNodes::make_room`] and [`NewNodes::publish`].

@@ -1,4 +1,4 @@
-//! Arrays and groups: what users hold. Opening, creating and changing them; what they contain is the engine's work.
+//! Arrays and groups: opening, creating and changing them. The engine reads and writes their elements.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -14,9 +14,8 @@
 //! # Ok::<(), cuzarr::Error>(())
 //! ```
 //!
-//! Names, modes and what happens when something is already there follow zarr-python 3: v3 metadata wins over v2 metadata
-//! at the same path (with a warning, see [`Group::warnings`]); creating a node creates the groups above it; a group's
-//! members are of its own format.
+//! Names and modes follow zarr-python 3. v3 metadata wins over v2 metadata at the same path, with a warning (see
+//! [`Group::warnings`]). Creating a node creates the groups above it. A group's members have its own format.
 
 mod array;
 mod array_io;
@@ -90,12 +89,12 @@ impl Node {
     }
 }
 
-/// Opens the array or group at `path`, or creates a group there, as `mode` says. `format` `None` means whichever is there,
-/// and version 3 for a new group.
+/// Opens the array or group at `path`, or creates a group there; `mode` decides. `format` `None` means any existing format, and
+/// version 3 for a new group.
 ///
 /// # Errors
-/// `NodeNotFound` when nothing is there and the mode does not create; `ContainsArray` or `ContainsGroup` when something is
-/// there and the mode must create.
+/// `NodeNotFound` when there is no node and the mode does not create; `ContainsArray` or `ContainsGroup` when there is one and
+/// the mode must create.
 pub fn open(
     store: Arc<dyn Store>,
     path: &str,
@@ -138,10 +137,10 @@ pub fn open_existing(
     }
 }
 
-/// Opens the group at `path`, or creates it, as `mode` says.
+/// Opens the group at `path`, or creates it; `mode` decides.
 ///
 /// # Errors
-/// `GroupNotFound` when it is not there and the mode does not create; `ContainsArray` or `ContainsGroup` when something is
+/// `GroupNotFound` when it does not exist and the mode does not create; `ContainsArray` or `ContainsGroup` when another node is
 /// in the way.
 pub fn open_group(
     store: Arc<dyn Store>,
@@ -162,11 +161,11 @@ pub fn open_group(
     Group::create(store, path, format.unwrap_or(ZarrFormat::V3), Default::default(), mode.overwrites(), options)
 }
 
-/// Opens the array at `path`, or creates it of `metadata`, as `mode` says.
+/// Opens the array at `path`, or creates it from `metadata`; `mode` decides.
 ///
 /// # Errors
-/// `ArrayNotFound` when it is not there and the mode does not create, or there is no metadata to create it of;
-/// `ContainsArray` or `ContainsGroup` when something is in the way.
+/// `ArrayNotFound` when it does not exist and the mode does not create, or there is no metadata to create it from;
+/// `ContainsArray` or `ContainsGroup` when another node is in the way.
 pub fn open_array(
     store: Arc<dyn Store>,
     path: &str,

@@ -1,4 +1,4 @@
-//! The modes that nodes are opened in.
+//! The modes in which nodes are opened.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,18 +8,18 @@ use super::normalize_path;
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::{ReadOnly, Store};
 
-/// How to open a node; the texts are zarr-python's.
+/// How to open a node. The letters are zarr-python's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// `r`: it must be there, and is only read.
+    /// `r`: the node must exist, and is read-only.
     Read,
-    /// `r+`: it must be there.
+    /// `r+`: the node must exist.
     ReadWrite,
-    /// `a`: it is created when it is not there.
+    /// `a`: the node is created when it does not exist.
     OpenOrCreate,
-    /// `w`: it is created; what is there is deleted.
+    /// `w`: the node is created, and an existing one is deleted.
     Replace,
-    /// `w-`: it is created; nothing may be there.
+    /// `w-`: the node is created, and must not exist yet.
     CreateNew,
 }
 
@@ -34,25 +34,25 @@ impl Mode {
         matches!(self, Mode::OpenOrCreate | Mode::Replace | Mode::CreateNew)
     }
 
-    /// Whether what is there is deleted.
+    /// Whether an existing node is deleted.
     pub(super) fn overwrites(self) -> bool {
         self == Mode::Replace
     }
 
-    /// The store as this mode may use it.
+    /// The store with the rights of this mode.
     pub(super) fn restrict(self, store: Arc<dyn Store>) -> Result<Arc<dyn Store>> {
         match (self, store.capabilities().read_only) {
             (Mode::Read, false) => Ok(Arc::new(ReadOnly::new(store))),
             (Mode::Read, true) | (_, false) => Ok(store),
             (_, true) => Err(Error::new(
                 ErrorKind::ReadOnly,
-                format!("{store}: the store is for reading only, and the mode is '{self}'"),
+                format!("{store}: the store is read-only, but the mode is '{self}'"),
             )
-            .with_hint("use mode 'r', or open a store that can be written")),
+            .with_hint("use mode 'r', or a writable store")),
         }
     }
 
-    /// Mode `w-` refuses whatever lies at the path already, nodes or not.
+    /// Fails in mode `w-` when anything lies at the path already, nodes or other values.
     pub(super) fn check_creation(self, store: &dyn Store, path: &str) -> Result<()> {
         if self != Mode::CreateNew {
             return Ok(());
@@ -62,7 +62,7 @@ impl Mode {
         if listing.keys.is_empty() && listing.prefixes.is_empty() {
             return Ok(());
         }
-        let message = format!("{store}: cannot create '/{path}' in mode 'w-': there is something already");
+        let message = format!("{store}: cannot create '/{path}' in mode 'w-': the path is not empty");
         let kind = match super::documents::kind_at(store, &path)? {
             Some(true) => ErrorKind::ContainsArray,
             _ => ErrorKind::ContainsGroup,

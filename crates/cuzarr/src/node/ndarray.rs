@@ -1,4 +1,4 @@
-//! Arrays and views of the crate `ndarray`.
+//! Conversion to and from arrays and views of the crate `ndarray`.
 
 use cuzarr_device::HostElement;
 use ndarray::{ArrayBase, ArrayD, ArrayViewD, Data, Dimension, IxDyn};
@@ -19,7 +19,7 @@ impl<T> Values<T> {
     }
 }
 
-/// Elements that lie without gaps, in whatever order, are written from where they are; others are packed first.
+/// Elements without gaps, in any order of dimensions, are written without a copy. Others are packed first.
 impl<S: Data<Elem: HostElement>, D: Dimension> HostData for ArrayBase<S, D> {
     type Element = S::Elem;
 

@@ -3,7 +3,7 @@
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::validate_prefix;
 
-/// A node's path as keys have it, by zarr-python's rules: `\` is `/`, slashes around it go, several slashes are one.
+/// Normalizes a node's path by zarr-python's rules: `\` becomes `/`, slashes at both ends go, and several slashes become one.
 ///
 /// ```
 /// assert_eq!(cuzarr::node::normalize_path("/a//b\\c/")?, "a/b/c");
@@ -12,7 +12,7 @@ use crate::store::validate_prefix;
 /// ```
 ///
 /// # Errors
-/// `KeyInvalid` for `.` and `..` segments, and NUL.
+/// `KeyInvalid` for segments `.` and `..`, and for NUL.
 pub fn normalize_path(path: &str) -> Result<String> {
     let slashes = path.replace('\\', "/");
     let segments: Vec<&str> = slashes.split('/').filter(|segment| !segment.is_empty()).collect();
@@ -20,7 +20,7 @@ pub fn normalize_path(path: &str) -> Result<String> {
     match validate_prefix(&normal) {
         Ok(()) => Ok(normal),
         Err(error) => {
-            Err(Error::new(ErrorKind::KeyInvalid, format!("{path:?} is no path of a node")).with_source(error))
+            Err(Error::new(ErrorKind::KeyInvalid, format!("{path:?} is not a valid path of a node")).with_source(error))
         }
     }
 }

@@ -1,11 +1,11 @@
-//! Where arrays and groups are, to tell whether two of them overlap.
+//! Places of arrays and groups, and whether two of them overlap.
 
 use std::sync::Arc;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::Store;
 
-/// Refuses a target that is the source, lies inside of it, or holds it, as the identities of their stores say.
+/// Refuses a target that is the source, lies inside it, or contains it, by the identities of their stores.
 ///
 /// # Errors
 /// `InvalidArgument`

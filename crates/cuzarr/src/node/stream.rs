@@ -12,11 +12,11 @@ use crate::plan::{Region, Selection};
 use crate::run::{no_thread, relay};
 
 impl Array {
-    /// Reads regions one after the other to the array's device, and hands each to `work` in the calling thread, in their order,
-    /// while the next `ahead` are read. So there is memory for `ahead + 1` regions at a time; what reading has in flight
-    /// beside them stays below the array's memory limit.
+    /// Reads regions in order to the array's device, and hands each to `work` in the calling thread, while the next `ahead`
+    /// regions are read.
     ///
-    /// The memory of a region is used again when `work` returns: kernels that read it must have ended by then.
+    /// There is memory for `ahead + 1` regions at a time. Other bytes in flight stay below the array's memory limit. The memory
+    /// of a region is used again when `work` returns, so kernels that read it must have ended by then.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -42,8 +42,8 @@ impl Array {
     /// ```
     ///
     /// # Errors
-    /// The first failure of reading, as [`Array::read_buffer`], or of `work`. `work` may have seen regions before damage was noticed
-    /// in them: its results count when this returns without an error.
+    /// The first failure of `work`, or of reading, like [`Array::read_buffer`]. `work` may have seen damaged regions before the
+    /// damage was noticed, so its results only count when this returns without an error.
     pub fn stream(
         &self,
         regions: &[Region],
@@ -57,8 +57,8 @@ impl Array {
         relay(regions.iter().map(Ok), ahead.max(1), read, |region, elements| work(region, &elements))
     }
 
-    /// Like [`Array::stream`], by one pipeline: regions that follow are fetched and decoded while one is worked on, without a
-    /// pipeline that fills and drains, and scratch memory, for each.
+    /// Like [`Array::stream`], but in one pipeline: the next regions are fetched and decoded during `work`. So the pipeline
+    /// need not fill and drain, nor take scratch memory, for each region.
     fn stream_in_turn(
         &self,
         regions: &[Region],
@@ -73,7 +73,7 @@ impl Array {
             let reader = reader.map_err(|error| no_thread(&error))?;
             let mut worked = Ok(());
             for region in regions {
-                // The reader ended before all regions came; its error says why.
+                // The reader ended before all regions came. Its error tells why.
                 let Ok(arrived) = receiver.recv() else { break };
                 worked = arrived.elements().and_then(|elements| work(region, elements));
                 if worked.is_err() {

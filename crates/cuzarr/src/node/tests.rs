@@ -199,7 +199,7 @@ fn opening_arrays_by_mode_creates_from_metadata() {
     assert_eq!(open(Mode::CreateNew, Some(5)).unwrap_err().kind(), ErrorKind::ContainsArray);
     assert_eq!(open(Mode::Replace, Some(6)).unwrap(), 6);
     let group = Group::open(Arc::clone(&store), "n", None, Consolidation::WhenPresent, options()).unwrap_err();
-    assert_eq!((group.kind(), group.hint()), (ErrorKind::GroupNotFound, Some("open it as an array, which it is")));
+    assert_eq!((group.kind(), group.hint()), (ErrorKind::GroupNotFound, Some("open it as an array")));
 }
 
 #[test]

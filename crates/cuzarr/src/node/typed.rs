@@ -1,4 +1,4 @@
-//! Elements as Rust values: typed reads into host memory, and typed writes from it.
+//! Typed reads into host memory, and typed writes from it.
 
 use cuzarr_device::{DType, HostElement, NdBuffer, Order};
 
@@ -41,10 +41,10 @@ impl Array {
         self.read_as(selection)
     }
 
-    /// Like [`Array::read`], but elements of another type are converted, as NumPy's `astype` does it.
+    /// Like [`Array::read`], but elements of another type are converted, like NumPy's `astype`.
     ///
     /// # Errors
-    /// `DTypeMismatch` when the types do not convert; else those of [`Array::read_buffer`].
+    /// `DTypeMismatch` when the types cannot be converted; else those of [`Array::read_buffer`].
     pub fn read_as<T: HostElement>(&self, selection: &Selection) -> Result<Values<T>> {
         let new_memory = || -> Result<NdBuffer> {
             self.device_dtype()?;
@@ -64,16 +64,16 @@ impl Array {
     /// Writes elements of host memory to the selection; see [`HostData`] for what `elements` may be.
     ///
     /// # Errors
-    /// `DTypeMismatch` when the array has elements of another type, `ShapeMismatch` when there are more or fewer of them than the
-    /// selection has; else those of [`Array::write_buffer`].
+    /// `DTypeMismatch` when the array has elements of another type; `ShapeMismatch` when their number differs from the
+    /// selection's; else those of [`Array::write_buffer`].
     pub fn write<E: HostData + ?Sized>(&self, selection: &Selection, elements: &E) -> Result<()> {
         self.write_typed(selection, elements, |value| self.write_buffer(selection, value))
     }
 
-    /// Like [`Array::write`], but elements of another type are converted, as NumPy's `astype` does it.
+    /// Like [`Array::write`], but elements of another type are converted, like NumPy's `astype`.
     ///
     /// # Errors
-    /// `DTypeMismatch` when the types do not convert; else those of [`Array::write`].
+    /// `DTypeMismatch` when the types cannot be converted; else those of [`Array::write`].
     pub fn write_as<E: HostData + ?Sized>(&self, selection: &Selection, elements: &E) -> Result<()> {
         self.write_converted(selection, elements, |value| self.write_buffer(selection, value))
     }
@@ -110,7 +110,7 @@ impl Array {
     /// The type of the elements in memory.
     pub(super) fn device_dtype(&self) -> Result<DType> {
         self.metadata().data_type().device_dtype().ok_or_else(|| {
-            Error::new(ErrorKind::Unsupported, "elements differ in length, so they have no nd-buffer")
+            Error::new(ErrorKind::Unsupported, "elements of variable length do not fit an nd-buffer")
                 .with_hint("use `read_variable` and `write_variable`")
         })
     }
@@ -121,7 +121,7 @@ impl Array {
             return Ok(());
         }
         let (got, expected) = (std::any::type_name::<T>(), self.metadata().data_type());
-        let message = format!("got {got}, that is {}, the array has elements of type {expected}", T::DTYPE);
+        let message = format!("got {got} ({}), the array has elements of type {expected}", T::DTYPE);
         Err(Error::new(ErrorKind::DTypeMismatch, message).with_hint(format!("convert them: `{converting}`")))
     }
 }

@@ -1,4 +1,4 @@
-//! Changing elements by what they are: reading them, and writing them back before anybody else of this process writes there.
+//! Updates: reading elements, and writing them back before another thread of this process writes there.
 
 use std::sync::Arc;
 
@@ -10,8 +10,8 @@ use crate::error::{Result, ResultExt};
 use crate::plan::Selection;
 use crate::run::Turn;
 
-/// The right to write to the stored objects of a selection, until it is dropped; other writes of this process to the same
-/// objects wait, also those of other [`Array`]s that stand for the same array.
+/// The right to write to the stored objects of a selection, until it is dropped. Other writes of this process to these objects
+/// wait, also through other [`Array`]s of the same array.
 pub struct Update {
     array: Array,
     selection: Selection,
@@ -19,9 +19,11 @@ pub struct Update {
 }
 
 impl Array {
-    /// Waits until all writes of this process to the objects of the selection have ended, and lets later ones wait until the
-    /// update is dropped. So elements can be read, changed and written back without losing what another thread writes. A
-    /// thread that writes to the same objects otherwise than by its update waits for itself, for ever.
+    /// Begins an update: waits for other writes of this process to the objects of the selection, and makes later writes wait
+    /// until the update is dropped. So elements can be read, changed and written back without losing the changes of another
+    /// thread.
+    ///
+    /// A thread that holds an update must write to these objects through the update only. Any other write waits for ever.
     ///
     /// ```
     /// use std::sync::Arc;

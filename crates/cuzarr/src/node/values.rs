@@ -1,4 +1,4 @@
-//! Elements in host memory: what typed reads give, and what typed writes take.
+//! Elements in host memory: results of typed reads, and arguments of typed writes.
 
 use std::borrow::Cow;
 use std::ops::{Deref, DerefMut};
@@ -11,7 +11,7 @@ use crate::run::memory_shape;
 
 /// Elements that were read: a vector in C order, and its shape.
 ///
-/// It is used like a slice. With the feature `ndarray` it turns into an `ndarray::ArrayD`, and [`Values::view`] shows it as one.
+/// It is used like a slice. With the feature `ndarray` it converts to an `ndarray::ArrayD`, and [`Values::view`] gives a view.
 ///
 /// ```
 /// use cuzarr::node::Values;
@@ -41,12 +41,12 @@ impl<T> Values<T> {
         }
     }
 
-    /// Extents.
+    /// The shape.
     pub fn shape(&self) -> &[usize] {
         &self.shape
     }
 
-    /// The element at an index of each dimension; `None` outside of the shape.
+    /// The element at an index; `None` outside the shape.
     pub fn element(&self, index: &[usize]) -> Option<&T> {
         let is_inside = index.len() == self.shape.len() && index.iter().zip(&self.shape).all(|(at, len)| at < len);
         let place = index.iter().zip(&self.shape).fold(0, |place, (at, len)| place * len + at);
@@ -73,38 +73,38 @@ impl<T> DerefMut for Values<T> {
     }
 }
 
-/// Host memory that typed writes take elements from: slices, vectors and arrays of elements in C order, [`Values`], and with the
-/// feature `ndarray` its arrays and views.
+/// Host memory with elements for typed writes: slices, vectors and arrays in C order, [`Values`], and with the feature
+/// `ndarray` its arrays and views.
 ///
-/// Slices, vectors and arrays take the shape of the selection. The others have a shape, which broadcasts to the selection's.
+/// Slices, vectors and arrays take the shape of the selection. The others have a shape, which is broadcast to the selection's.
 pub trait HostData {
     /// The elements' type.
     type Element: HostElement;
 
-    /// The elements where they are, or packed when they have gaps between them.
+    /// A view of the elements. Elements with gaps between them are packed into a copy.
     fn view(&self) -> HostView<'_, Self::Element>;
 }
 
 /// A view of host memory; see [`HostData`].
 pub struct HostView<'a, T: HostElement> {
     elements: Cow<'a, [T]>,
-    /// Where they are in the slice; `None` for packed elements that take the selection's shape.
+    /// The layout of the elements in the slice; `None` for packed elements that take the selection's shape.
     layout: Option<Result<Layout>>,
 }
 
 impl<'a, T: HostElement> HostView<'a, T> {
-    /// Elements in C order that take the shape of the selection.
+    /// A view of elements in C order that take the shape of the selection.
     pub fn unshaped(elements: &'a [T]) -> HostView<'a, T> {
         HostView { elements: Cow::Borrowed(elements), layout: None }
     }
 
-    /// Elements in C order of a shape.
+    /// A view of elements in C order with a shape.
     pub fn shaped(elements: impl Into<Cow<'a, [T]>>, shape: &[usize]) -> HostView<'a, T> {
         let layout = Layout::contiguous(shape, size_of::<T>(), Order::C).map_err(Error::from);
         HostView { elements: elements.into(), layout: Some(layout) }
     }
 
-    /// Elements at these distances from one another in each dimension, in elements; the first one is `elements[start]`.
+    /// A view of elements at these strides, counted in elements. The first element is `elements[start]`.
     pub fn strided(elements: &'a [T], shape: &[usize], strides: &[isize], start: usize) -> HostView<'a, T> {
         let bytes = size_of::<T>();
         let strides: Vec<isize> = strides.iter().map(|&stride| stride.saturating_mul(bytes as isize)).collect();

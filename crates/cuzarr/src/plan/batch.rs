@@ -1,4 +1,4 @@
-//! What one step of a plan hands to `run`: reads, the units in them, and fills.
+//! Batches: one step of a plan, with reads, the units in them, and fills.
 
 use std::sync::Arc;
 
@@ -6,12 +6,12 @@ use cuzarr_device::TransferBox;
 
 use crate::store::{ByteRange, Version};
 
-/// Which stored chunk something is about, for error messages.
+/// The name of a stored chunk, for error messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChunkName {
-    /// The object.
+    /// The key of the object.
     pub key: Arc<str>,
-    /// Place in the shard, level after level; empty for a chunk that is an object of its own.
+    /// The chunk's place in the shard, for each level of shards; empty for a chunk that is an object itself.
     pub inner: Vec<u64>,
 }
 
@@ -22,19 +22,19 @@ impl std::fmt::Display for ChunkName {
     }
 }
 
-/// How many bytes a read may bring.
+/// The sizes that a read may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SizeRule {
-    /// So many; anything else is a corrupt chunk.
+    /// Exactly this many bytes. Any other size means a corrupt chunk.
     Exact(u64),
-    /// At most so many.
+    /// At most this many bytes.
     AtMost(u64),
-    /// Not known beforehand (variable-length elements).
+    /// Any size, for elements of variable length.
     Any,
 }
 
 impl SizeRule {
-    /// Whether a read may bring so many.
+    /// Whether a read may have this size.
     pub fn allows(self, size_bytes: u64) -> bool {
         match self {
             SizeRule::Exact(expected) => size_bytes == expected,
@@ -54,26 +54,26 @@ impl std::fmt::Display for SizeRule {
     }
 }
 
-/// A chunk, or a piece of an uncompressed one, and the elements of the result that come from it.
+/// A chunk, or a piece of an uncompressed chunk, and the elements of the result that come from it.
 #[derive(Clone, Debug)]
 pub struct Unit {
-    /// Which chunk.
+    /// The chunk's name.
     pub name: ChunkName,
-    /// Which version of the object it must be of; `None` for whichever there is.
+    /// The version of the object that is needed; `None` for any version.
     pub version: Option<Version>,
-    /// Its bytes in the object.
+    /// The unit's bytes in the object.
     pub range: ByteRange,
-    /// How many they may be.
+    /// The sizes that the bytes may have.
     pub size: SizeRule,
-    /// Bytes it has when packed.
+    /// Bytes of the packed unit.
     pub packed_size_bytes: usize,
-    /// Whether this is the whole chunk, to be decoded; else it is a piece of packed bytes, taken as it is.
+    /// Whether this is a whole chunk, which must be decoded. Otherwise it is a piece of packed bytes, used as it is.
     pub whole: bool,
-    /// The boxes of the result that its elements fill: one, or more where several selections want the same chunk.
+    /// The boxes of the result that the unit fills: several when several selections want the chunk.
     pub places: Vec<Place>,
 }
 
-/// A box of the result, and where its elements lie in a packed chunk.
+/// A box of the result, and the place of its elements in a packed chunk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
     /// Index of the first wanted element in the packed bytes.
@@ -85,7 +85,7 @@ pub struct Place {
 }
 
 impl Unit {
-    /// The boxes that scatter moves, once the packed bytes lie at `packed_offset_bytes`.
+    /// The boxes that scattering moves when the packed bytes lie at `packed_offset_bytes`.
     pub fn transfer_boxes(&self, packed_offset_bytes: usize) -> impl Iterator<Item = TransferBox> + '_ {
         self.places.iter().map(move |place| TransferBox {
             packed_offset_bytes,
@@ -96,14 +96,14 @@ impl Unit {
         })
     }
 
-    /// Its parts of the result, to be filled.
+    /// The parts of the result to fill when the chunk is missing.
     pub fn fills(&self) -> impl Iterator<Item = Fill> + '_ {
         let fill = |place: &Place| (place.start.clone(), place.extent.clone());
         self.places.iter().map(fill).map(|(start, extent)| Fill { name: self.name.clone(), start, extent })
     }
 }
 
-/// A box of the result whose chunk does not exist.
+/// A box of the result without a chunk; it gets the fill value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fill {
     /// The chunk (or shard) that does not exist.
@@ -114,39 +114,39 @@ pub struct Fill {
     pub extent: Vec<usize>,
 }
 
-/// One request to the store, and the units whose bytes it brings.
+/// One request to the store, and the units in its bytes.
 #[derive(Clone, Debug)]
 pub struct Read {
-    /// Which object.
+    /// The key of the object.
     pub key: Arc<str>,
-    /// Which version of it; `None` for whichever there is.
+    /// The version of the object that is needed; `None` for any version.
     pub version: Option<Version>,
-    /// Which bytes.
+    /// The bytes to read.
     pub range: ByteRange,
-    /// How many they may be.
+    /// The sizes that the bytes may have.
     pub size: SizeRule,
     /// Indices into the batch's units.
     pub units: std::ops::Range<usize>,
 }
 
-/// Reads, units and fills that fit the memory at hand.
+/// Reads, units and fills that fit the available memory.
 #[derive(Clone, Debug, Default)]
 pub struct Batch {
-    /// Requests, each with its run of units.
+    /// The requests, each with its range of units.
     pub reads: Vec<Read>,
-    /// Units, in the order of `reads`.
+    /// The units, in the order of `reads`.
     pub units: Vec<Unit>,
     /// Boxes without a chunk.
     pub fills: Vec<Fill>,
 }
 
 impl Batch {
-    /// Packed bytes of the units of a read.
+    /// The packed bytes of a read's units.
     pub fn packed_bytes(&self, read: usize) -> usize {
         self.units[self.reads[read].units.clone()].iter().map(|unit| unit.packed_size_bytes).sum()
     }
 
-    /// Where a unit's bytes begin in its read, and how many they are; `None` for the whole of it.
+    /// Offset and size of a unit's bytes in its read; `None` for the whole read.
     pub fn unit_span(&self, read: &Read, unit: usize) -> Option<(usize, usize)> {
         match (read.range, self.units[unit].range) {
             (ByteRange::Span { offset: begin, .. }, ByteRange::Span { offset, size_bytes }) => {
@@ -161,18 +161,18 @@ impl Batch {
 /// Limits of a merged read.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CoalesceLimits {
-    /// Gaps up to so many bytes are read over.
+    /// Largest gap between ranges that one read covers.
     pub gap_bytes: u64,
     /// Most bytes of a merged read.
     pub max_bytes: u64,
-    /// A read of so many bytes is not joined with others: it is worth its request, and more of them run side by side.
+    /// A read of at least this many bytes is not joined with others: it is worth a request, and separate reads run in parallel.
     pub enough_bytes: u64,
-    /// Bytes of gaps that the batch may hold in all.
+    /// Most bytes of all gaps of a batch together.
     pub spare_bytes: u64,
 }
 
-/// Joins the ranges of neighbouring units of one object into reads. Units are reordered by offset inside each run of
-/// units of one object, never across objects.
+/// Joins the ranges of neighbouring units of one object into reads. Units of one object are sorted by offset; the order of
+/// objects stays.
 pub(crate) fn coalesce(mut units: Vec<Unit>, limits: CoalesceLimits) -> (Vec<Unit>, Vec<Read>) {
     let mut from = 0;
     while from < units.len() {
@@ -208,7 +208,7 @@ fn span_of(range: ByteRange) -> Option<(u64, u64)> {
     }
 }
 
-/// The range that brings both, and the bytes it brings in vain.
+/// The range that covers both, and the bytes of the gap between them.
 fn merged(read: &Read, unit: &Unit, limits: &CoalesceLimits) -> Option<(ByteRange, u64)> {
     if read.key != unit.name.key || read.version != unit.version {
         return None;

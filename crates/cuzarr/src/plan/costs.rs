@@ -1,75 +1,74 @@
-//! What decoding costs on a GPU and on the host's threads, and so where a batch of frames is decoded.
+//! The costs of decoding on a GPU and on the host's threads. They decide where a batch of frames is decoded.
 //!
-//! ```text
-//! device: the time of all frames where they fill the device, and beside it that of one alone, shared by as many as there are;
-//!         what is stored crosses the bus meanwhile, and a batch costs launches
-//! host:   a frame a thread, slower where all threads are busy, which must be woken first; what is decoded crosses the bus
-//! ```
+//! - On the device, the time of a batch has three parts: all frames at full load, one frame alone divided by their number, and
+//!   the launches. Stored bytes cross the bus meanwhile.
+//! - On the host, each thread decodes one frame at a time. Threads must be woken first, and are slower when all are busy. Decoded
+//!   bytes cross the bus.
 //!
-//! The figures are GB/s of decoded bytes by size of frame, measured on one machine and shipped; on others they are scaled by
-//! the number of multiprocessors. A placement needs their ratio, not their value: `bench/placement.py` compares it with what
-//! both sides take.
+//! The figures are GB/s of decoded bytes for several sizes of frames. They were measured on one machine and are shipped; for
+//! another GPU they are scaled by its number of multiprocessors. A placement needs their ratio, not their value.
+//! `bench/placement.py` compares them with measured times.
 
 use crate::codec::Work;
 use crate::codec::cost::{FRAME_BYTES, Speeds};
 
-/// Multiprocessors of the GPU that was measured, and threads of its host.
+/// Multiprocessors of the measured GPU, and threads of its host.
 const MULTIPROCESSORS: f64 = 132.0;
 const THREADS: f64 = 16.0;
 
 /// Copies between pinned memory and the GPU, GB/s.
 const BUS_GB_S: f64 = 50.0;
-/// How many times fewer bytes are stored than decoded.
+/// Decoded bytes per stored byte.
 const RATIO: f64 = 1.8;
-/// What a batch takes however little there is, in seconds: launches and tables on the device; on the host one frame, and handing
-/// many to all threads.
+/// Seconds that even the smallest batch takes: on the device for launches and tables; on the host for one frame, and for handing
+/// many frames to all threads.
 const DEVICE_BATCH_S: f64 = 0.05e-3;
 const HOST_FRAME_S: f64 = 0.02e-3;
 const HOST_BATCH_S: f64 = 0.2e-3;
-/// One addition of a running sum of floats on the device (`device_bench --only 'delta float32'`), and how fast a thread of the host
-/// adds them up and decodes what comes before, GB/s of elements.
+/// Seconds of one addition in a running sum of floats on the device (`device_bench --only 'delta float32'`), and the GB/s at
+/// which a host thread adds elements up and decodes the codecs before.
 const DEVICE_ADDITION_S: f64 = 30e-9;
 const HOST_SUM_GB_S: f64 = 0.45;
 
-/// What decoding costs on one GPU, by the figures of each codec's `cost.rs`.
+/// The costs of decoding on one GPU, from the figures in each codec's `cost.rs`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Costs {
-    /// How much of the measured GPU this one is.
+    /// The speed of this GPU as a fraction of the measured one.
     scale: f64,
 }
 
-/// What decoding a number of frames takes, in GB/s of decoded bytes that arrive in the device's memory.
+/// Estimated decoding speeds, in GB/s of decoded bytes that arrive in device memory.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Estimate {
-    /// By kernels.
+    /// The speed of kernels.
     pub device_gb_s: f64,
-    /// By threads of the host.
+    /// The speed of host threads.
     pub host_gb_s: f64,
 }
 
-/// What a placement is asked for.
+/// The load that a placement is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Load {
-    /// Threads of the host.
+    /// Host threads.
     pub threads: usize,
-    /// Frames that are decoded side by side.
+    /// Frames that are decoded in parallel.
     pub frames: u64,
 }
 
 impl Estimate {
-    /// Whether kernels are the better choice; when there is little in it, so that the host stays free.
+    /// Whether kernels are the better choice. When both are about equal, kernels win, so that the host stays free.
     pub fn prefers_device(&self) -> bool {
         self.device_gb_s >= 0.95 * self.host_gb_s
     }
 }
 
 impl Costs {
-    /// The figures that come with the library, for a GPU of so many multiprocessors.
+    /// The shipped figures, for a GPU with this number of multiprocessors.
     pub fn shipped(multiprocessors: u32) -> Costs {
         Costs { scale: f64::from(multiprocessors.max(1)) / MULTIPROCESSORS }
     }
 
-    /// What decoding frames of this size takes.
+    /// The estimate for decoding frames of this size.
     pub fn estimate(&self, speeds: &Speeds, frame_bytes: usize, load: Load) -> Estimate {
         let frames = load.frames.max(1) as f64;
         let frame_gb = frame_bytes.max(1) as f64 / 1e9;
@@ -78,7 +77,7 @@ impl Costs {
             + gigabytes / (at(&speeds.many_frames, frame_bytes) * self.scale);
         let device_s = device_s.max(gigabytes / (BUS_GB_S * RATIO)) + DEVICE_BATCH_S;
         let threads = frames.min(load.threads.max(1) as f64);
-        // From one thread alone to all of those that were measured.
+        // 0 for one thread, 1 for all measured threads.
         let busy = ((threads - 1.0) / (THREADS - 1.0)).min(1.0);
         let thread = speeds.thread_alone + busy * (speeds.thread_busy - speeds.thread_alone);
         let rounds_s = (frames / threads).ceil() * frame_gb / thread;
@@ -86,20 +85,20 @@ impl Costs {
         Estimate { device_gb_s: gigabytes / device_s, host_gb_s: gigabytes / host_s }
     }
 
-    /// Why the host does this for each chunk of a load; `None` when kernels should.
+    /// The reason why the host should do this work for each chunk of a load; `None` when kernels should.
     pub fn host_reason(&self, work: Work, load: Load) -> Option<&'static str> {
         match work {
             Work::Frame(decoder, frame_bytes) => {
                 let estimate = self.estimate(decoder.speeds(), frame_bytes, load);
-                (!estimate.prefers_device()).then_some("the host's threads decode so many frames of this size faster")
+                (!estimate.prefers_device()).then_some("the host's threads decode this many frames of this size faster")
             }
             Work::FloatSum(elements, element_bytes) => {
-                // Chunks side by side on the device, however many; on the host so many rounds of all threads, where what
-                // was encoded is decoded, too.
+                // The device adds up all chunks in parallel. The host needs rounds of all its threads, which also decode the
+                // codecs before.
                 let rounds = load.frames.div_ceil(load.threads.max(1) as u64) as f64;
                 let device_s = elements as f64 * DEVICE_ADDITION_S;
                 let host_s = rounds * (elements * element_bytes) as f64 / 1e9 / HOST_SUM_GB_S;
-                (device_s > host_s).then_some("the host's threads add up floats of so few chunks faster")
+                (device_s > host_s).then_some("the host's threads add up the floats of so few chunks faster")
             }
         }
     }

@@ -1,4 +1,4 @@
-//! What a read or write would do, and why, in words and as JSON.
+//! Explanations: what a read or write would do, and why, as text and as JSON.
 
 use std::fmt;
 
@@ -13,34 +13,34 @@ use super::walk::cells_touched;
 use crate::codec::{Chain, Leave, Stage, Support};
 use crate::error::{Error, ErrorKind, Result};
 
-/// Where one codec of the chain runs.
+/// The place where one codec of the chain runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Placement {
     /// The codec.
     pub codec: String,
-    /// Why it runs on the host; `None` when it runs on the device.
+    /// The reason why it runs on the host; `None` when it runs on the device.
     pub via_host: Option<String>,
 }
 
-/// What decoding its frames is expected to take, on either side of the bus.
+/// The expected speeds of decoding frames, on either side of the bus.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Decoding {
-    /// What the frames are.
+    /// The format of the frames.
     pub format: String,
-    /// Bytes that each decodes to.
+    /// Decoded bytes of each frame.
     pub frame_bytes: usize,
-    /// How many are decoded side by side, and by how many threads on the host.
+    /// The number of frames that are decoded in parallel, and of host threads.
     pub load: Load,
     /// The speeds.
     pub estimate: Estimate,
 }
 
-/// Where the codecs of a chain run in one call, what was weighed to place them, and how much comes of that at once.
+/// The places of a chain's codecs in one call, the estimates behind them, and the size of a batch.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Placed {
     /// The codecs in order of encoding.
     pub codecs: Vec<Placement>,
-    /// What was weighed to place the decoders of frames.
+    /// The estimates that placed the decoders of frames.
     pub decoding: Vec<Decoding>,
     /// Packed bytes of one batch.
     pub batch_bytes: u64,
@@ -49,17 +49,17 @@ pub struct Placed {
 /// What a read or write of a selection would do.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Explanation {
-    /// Whether it is about a write.
+    /// Whether it explains a write.
     pub writing: bool,
-    /// Where the result would be, or the value is.
+    /// The device of the result, or of the value.
     pub device: String,
-    /// What would be read or written.
+    /// The selection that would be read or written.
     pub selection: String,
     /// The array's codecs in order of encoding.
     pub placements: Vec<Placement>,
-    /// What was weighed to place the decoders of frames.
+    /// The estimates that placed the decoders of frames.
     pub decoding: Vec<Decoding>,
-    /// Objects of the store that hold the selection; missing ones included.
+    /// Objects of the store that hold the selection, including missing ones.
     pub objects: u64,
     /// Chunks that would be decoded, if all of them exist.
     pub chunks: u64,
@@ -67,21 +67,21 @@ pub struct Explanation {
     pub result_bytes: u64,
     /// Bytes of those chunks when packed.
     pub packed_bytes: u64,
-    /// Bytes to read from the store: the exact number for whole uncompressed chunks, else the most that metadata allows,
-    /// where it says.
+    /// Most bytes to read from the store: exact for whole uncompressed chunks, else the most that metadata allows. `None` when
+    /// metadata sets no limit.
     pub stored_bytes_at_most: Option<u64>,
-    /// Batches that this becomes.
+    /// The number of batches.
     pub batches: u64,
     /// Bytes that may be in flight.
     pub memory_limit_bytes: u64,
-    /// Gaps up to so many bytes are read over.
+    /// Largest gap between ranges that one read covers.
     pub coalesce_gap_bytes: u64,
     /// Most bytes of one read of several chunks.
     pub coalesce_max_bytes: u64,
 }
 
 impl Explanation {
-    /// Explains reading `selection` by codecs placed like this.
+    /// Explains a read of `selection` with these placements.
     ///
     /// # Errors
     /// `SelectionInvalid` when the selection does not fit the array.
@@ -126,7 +126,7 @@ impl Explanation {
         })
     }
 
-    /// The same for writing elements that are on the device, by codecs placed like this.
+    /// Turns the explanation into one of a write from the device, with these placements.
     #[must_use]
     pub fn of_writing(self, placements: Vec<Placement>) -> Explanation {
         Explanation { writing: true, placements, decoding: Vec::new(), ..self }
@@ -164,22 +164,22 @@ impl Explanation {
     }
 }
 
-/// Where each codec of a chain runs; what `leave` gives a reason for, on the host.
+/// The places where a chain's codecs run. Codecs for which `leave` gives a reason run on the host.
 pub fn placements(chain: &Chain, device: Device, leave: Leave<'_>) -> Vec<Placement> {
     placed(chain.describe_beside(device, leave))
 }
 
-/// Where each codec of a chain runs when it encodes what is on `device`; kernels leave frames to the host because of `left`.
+/// The places where a chain's codecs run when they encode elements on `device`. `left` is the reason why the host encodes frames.
 pub fn encoding_placements(chain: &Chain, device: Device, left: Option<&'static str>) -> Vec<Placement> {
     placed(chain.describe_encoding(device, left))
 }
 
-/// How many of the smallest chunks the selection touches.
+/// The number of innermost chunks that the selection touches.
 pub(crate) fn chunks_touched(source: &Source, selection: &Selection) -> u64 {
     touched(selection, &source.leaf().chunk_shape)
 }
 
-/// How many cells of a grid the selection touches.
+/// The number of cells of a grid that the selection touches.
 pub(super) fn touched(selection: &Selection, shape: &[u64]) -> u64 {
     let axes = selection.axes().iter().zip(shape);
     axes.map(|(axis, &extent)| cells_touched(axis, extent)).fold(1, u64::saturating_mul)
@@ -196,15 +196,15 @@ fn placed(stages: Vec<Stage>) -> Vec<Placement> {
     stages.collect()
 }
 
-/// Refuses a chain of which something would run on the host although the result is on a device.
+/// Refuses a chain with codecs that would run on the host although the result is on a device.
 ///
 /// # Errors
-/// `FallbackRefused`, naming each codec and why.
+/// `FallbackRefused`, with each codec and its reason.
 pub fn check_strict(chain: &Chain, device: Device) -> Result<()> {
     refuse_fallen(placed(chain.describe(device)))
 }
 
-/// Refuses a chain of which something would run on the host although what is written is on a device.
+/// Refuses a chain with codecs that would run on the host although the written elements are on a device.
 ///
 /// # Errors
 /// Those of [`check_strict`].
@@ -220,11 +220,11 @@ fn refuse_fallen(placements: Vec<Placement>) -> Result<()> {
     if fallen.is_empty() {
         return Ok(());
     }
-    let message = format!("codecs would run on the host, and strict forbids it: {}", fallen.join(", "));
-    Err(Error::new(ErrorKind::FallbackRefused, message).with_hint("unset strict, or read on the cpu"))
+    let message = format!("codecs would run on the host, which strict forbids: {}", fallen.join(", "));
+    Err(Error::new(ErrorKind::FallbackRefused, message).with_hint("set strict to false, or use the device 'cpu'"))
 }
 
-/// Bytes for people.
+/// A byte count for people.
 fn readable(bytes: u64) -> String {
     let units = ["KiB", "MiB", "GiB", "TiB", "PiB"];
     let (mut amount, mut unit) = (bytes as f64 / 1024.0, 0);

@@ -1,7 +1,7 @@
-//! Plans: values that say what will be read, decoded and written where, and do nothing.
+//! Plans: values that describe what will be read, decoded and written where. They do nothing themselves.
 //!
-//! [`Selection`] says which elements are meant, [`Source`] what is known of the array, and [`Plan`] turns both into
-//! batches of reads, units and fills. No I/O and no device: every decision here is tested without either.
+//! A [`Selection`] describes the wanted elements, and a [`Source`] the array. [`Plan`] turns both into batches of reads, units
+//! and fills. Plans do no I/O and use no device, so every decision is tested without either.
 
 mod batch;
 mod costs;

@@ -1,19 +1,19 @@
-//! Which bytes of an uncompressed chunk hold the wanted elements: spans of at most so many bytes, without reading over
-//! gaps that are wider than a request costs.
+//! Pieces of an uncompressed chunk: the spans of bytes that hold the wanted elements. A piece has a limited size, and covers
+//! only gaps that cost less than another request.
 
-/// Wanted elements of one packed dimension: indices of the selection, and the distance of neighbours in elements.
+/// The wanted elements of one packed dimension.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PackedAxis {
-    /// How many.
+    /// The number of elements.
     pub count: u64,
-    /// Elements from one to the next.
+    /// The distance of neighbours, in elements.
     pub distance: u64,
 }
 
 /// A span of packed bytes and the wanted elements in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Piece {
-    /// First byte, from the first wanted element of the chunk.
+    /// The first byte, counted from the first wanted element of the chunk.
     pub offset_bytes: u64,
     /// How many bytes.
     pub size_bytes: u64,
@@ -26,7 +26,7 @@ pub(crate) struct Piece {
 pub(crate) struct PieceLimits {
     /// Most bytes of a piece (an element is never divided).
     pub max_bytes: u64,
-    /// Gaps up to so many bytes are read over.
+    /// Largest gap that a piece covers.
     pub gap_bytes: u64,
 }
 
@@ -35,9 +35,9 @@ pub(crate) fn divide(axes: &[PackedAxis], element_bytes: u64, limits: PieceLimit
     if axes.iter().any(|axis| axis.count == 0) {
         return Vec::new();
     }
-    // spans[i]: elements from the first to the last wanted one, when only dimensions i.. move.
+    // spans[i]: elements from the first to the last wanted one, when only dimensions i.. vary.
     let mut spans = vec![1u64; axes.len() + 1];
-    // dense[i]: dimensions i.. have no gap that is better left out.
+    // dense[i]: dimensions i.. have no gap that is worth skipping.
     let mut dense = vec![true; axes.len() + 1];
     for i in (0..axes.len()).rev() {
         let gap = axes[i].distance.saturating_sub(spans[i + 1]).saturating_mul(element_bytes);
@@ -59,7 +59,7 @@ struct Division<'a> {
 }
 
 impl Division<'_> {
-    /// Divides what lies below the fixed indices `above` of the dimensions before `axis`, `base` elements in.
+    /// Divides the elements with the fixed indices `above` in the dimensions before `axis`. They begin `base` elements in.
     fn divide_axis(&mut self, axis: usize, base: u64, above: &mut Vec<(u64, u64)>) {
         if axis == self.axes.len() {
             return self.emit(base, 1, above.clone());

@@ -1,5 +1,5 @@
-//! Placement: where the chunks of one read or write are decoded or encoded. It is decided here for a whole call, from what
-//! codecs cost and what memory allows; `run` carries it out.
+//! Placement: where the chunks of one read or write are decoded or encoded. It is decided here for a whole call, from the costs
+//! of codecs and the available memory. `run` carries it out.
 
 use std::sync::Arc;
 
@@ -12,34 +12,35 @@ use crate::codec::device::DeviceEncoder;
 use crate::codec::native::Native;
 use crate::codec::{Chain, Division, Program, leave_nothing};
 
-/// Device memory of a batch that kernels decode in multiples of its packed bytes, beside scratch memory of the decoder: what is
-/// stored, and what is packed.
+/// Device memory of a batch that kernels decode, in multiples of its packed bytes: stored bytes and packed bytes. The decoder's
+/// scratch memory comes on top.
 pub(crate) const PLAIN_COPIES: u64 = 2;
-/// The same of a batch whose stored bytes come in device memory: as they came; and, where kernels decode, once more one frame
-/// behind the other, and packed.
+/// Device memory of a batch that comes in device memory, in multiples of its packed bytes: the bytes as they came. Where kernels
+/// decode, two more: frames put together, and packed bytes.
 const RESIDENT_PACKED_COPIES: u64 = 1;
 const RESIDENT_FRAME_COPIES: u64 = 3;
-/// How many times the usual batch of frames that come in device memory is decoded together: nothing is gained by beginning early,
-/// and each batch waits once for the headers of its frames.
+/// Size of a batch of frames that come in device memory, in usual batches. Beginning early gains nothing there, and each batch
+/// waits once for the headers of its frames.
 const LARGER_BATCHES: u64 = 4;
-/// Batches that should decode at once where kernels do, each with its scratch memory, while one more is fetched.
+/// Batches that kernels should decode at once, each with its scratch memory, while one more is fetched.
 const DECODING_BATCHES: u64 = 3;
-/// The same where regions are read in turn, which take memory as well: smaller batches fill them sooner. On an H200 the mean of
-/// 8 GiB within 2 GiB took 1.04 times as long as reading them, with three batches 1.20, with five 1.18 (`docs/notes/engine.md`).
+/// Batches that kernels should decode at once when regions are read in turn. Regions take memory as well, and smaller batches
+/// fill them sooner. On an H200, the mean of 8 GiB within 2 GiB took 1.04 times as long as reading them; with three batches
+/// 1.20, with five 1.18 (`docs/notes/engine.md`).
 const DECODING_IN_TURN: u64 = 4;
 
-/// Bytes up to which a single chunk is read by the calling thread: another one would take longer to wake up, and work on a device
-/// longer to begin.
+/// Most bytes of a single chunk that the calling thread reads itself. Waking another thread, or starting work on a device, would
+/// take longer.
 pub(crate) const SMALL_BYTES: usize = 128 << 10;
 
-/// What a placement goes by, beside the array's codecs.
+/// The circumstances that a placement depends on, beside the array's codecs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Circumstances {
-    /// Of the device that elements are read to.
+    /// Multiprocessors of the device that elements are read to.
     pub(crate) multiprocessors: u32,
-    /// Threads of the host.
+    /// Host threads.
     pub(crate) threads: usize,
-    /// Whether the device decodes all that it can, also where the host would be faster.
+    /// Whether the device decodes everything that it can, also where the host would be faster.
     pub(crate) strict: bool,
     /// Bytes that may be in flight.
     pub(crate) memory_limit_bytes: u64,
@@ -47,44 +48,44 @@ pub(crate) struct Circumstances {
     pub(crate) slab_bytes: u64,
     /// Packed bytes of one batch that kernels decode.
     pub(crate) decode_batch_bytes: u64,
-    /// How many of the innermost chunks are read.
+    /// The number of innermost chunks that are read.
     pub(crate) chunks: u64,
-    /// Whether regions are read one after the other, for a caller who takes them.
+    /// Whether regions are read one after the other and handed to the caller.
     pub(crate) in_turn: bool,
     /// Whether the store keeps values in the device's memory.
     pub(crate) is_resident: bool,
-    /// Bytes of the result, of a read of one chunk of a store at hand into memory that lies in one piece.
+    /// Bytes of the result, when one chunk of a local store is read into contiguous memory.
     pub(crate) one_chunk_bytes: Option<usize>,
 }
 
-/// How the batches of one read are carried out. Where each route is: `run/read/route`.
+/// How the batches of one read are carried out. Each route is implemented in `run/read/route`.
 #[derive(Clone, Debug)]
 pub(crate) enum Route {
-    /// The host decodes to where elements belong in its own memory.
+    /// The host decodes elements to their place in host memory.
     Host,
     /// The host decodes elements of variable length.
     Variable,
-    /// The host decodes one small chunk, and its elements go to the device in one copy.
+    /// The host decodes one small chunk, and one copy moves its elements to the device.
     Small,
-    /// The host decodes into pinned memory, and packed bytes cross the bus. Where it undoes the last passes of encoding only, so
-    /// many, kernels undo the others behind the bus.
+    /// The host decodes into pinned memory, and packed bytes cross the bus. The host may undo only the last passes of encoding,
+    /// as many as the number tells; then kernels undo the others on the device.
     Hybrid(Option<(usize, Arc<Native>)>),
-    /// Chunks cross the bus as they are stored, and kernels decode them.
+    /// Chunks cross the bus in stored form, and kernels decode them.
     Kernels(Arc<Native>),
     /// Chunks come in the device's memory.
     Resident(Resident),
 }
 
-/// What is done with chunks that come in the device's memory.
+/// What happens to chunks that come in device memory.
 #[derive(Clone, Debug)]
 pub(crate) enum Resident {
-    /// They are packed, and scattered from where they lie.
+    /// They are packed, and are scattered from the memory in which they came.
     Packed,
-    /// Kernels decode them. The host may decode faster, but it would have to fetch the bytes first.
+    /// Kernels decode them. The host may decode faster, but it would need to download the bytes first.
     Frames(Arc<Native>),
 }
 
-/// Where the chunks of one read are decoded.
+/// The placement of one read: its route, and the size of a batch.
 #[derive(Clone, Debug)]
 pub(crate) struct ReadPlacement {
     pub(crate) route: Route,
@@ -93,7 +94,7 @@ pub(crate) struct ReadPlacement {
 }
 
 impl ReadPlacement {
-    /// The placement of a read into memory of `device`. Without a program elements differ in length.
+    /// The placement of a read into memory of `device`. `program` is `None` for elements of variable length.
     pub(crate) fn new(program: Option<&Program>, device: Device, given: &Circumstances) -> ReadPlacement {
         let by = |route, batch_bytes| ReadPlacement { route, batch_bytes };
         let Some(program) = program else { return by(Route::Variable, given.slab_bytes) };
@@ -134,8 +135,8 @@ impl Resident {
         (resident.device_bytes(program.packed_size_bytes(), 1) <= memory_limit_bytes).then_some(resident)
     }
 
-    /// Device memory that a batch of so many chunks, or pieces of them, takes; stored bytes that are more than packed ones
-    /// come on top.
+    /// The device memory that a batch of `chunks` chunks or pieces takes. When stored bytes are larger than packed bytes, the
+    /// difference comes on top.
     pub(crate) fn device_bytes(&self, packed_bytes: usize, chunks: usize) -> u64 {
         let packed = packed_bytes as u64;
         match self {
@@ -148,7 +149,7 @@ impl Resident {
     }
 }
 
-/// Where each codec of a chain runs in a read to `device`, and what was weighed: for explanations.
+/// The places of a chain's codecs in a read to `device`, and the estimates behind them, for explanations.
 pub(crate) fn placed(chain: &Chain, program: Option<&Program>, device: Device, given: &Circumstances) -> Placed {
     let Some(program) = program else {
         let codecs = placements(chain, device, &leave_nothing);
@@ -164,7 +165,7 @@ pub(crate) fn placed(chain: &Chain, program: Option<&Program>, device: Device, g
     Placed { codecs, decoding, batch_bytes: batch_bytes(program, given) }
 }
 
-/// What is decoded at once.
+/// The load of one batch.
 fn load(program: &Program, given: &Circumstances) -> Load {
     let factor = program.frames().map(|(decoder, bytes)| decoder.batch_factor(bytes)).max().unwrap_or(1);
     let scratch = program.frames().map(|(decoder, bytes)| decoder.scratch_copies(bytes)).max().unwrap_or(1);
@@ -174,7 +175,7 @@ fn load(program: &Program, given: &Circumstances) -> Load {
     Load { threads: given.threads, frames }
 }
 
-/// Where the program's passes run; all on the host where memory does not suffice for kernels.
+/// The places where the program's passes run: all on the host when there is too little memory for kernels.
 fn divide(program: &Program, given: &Circumstances) -> Division {
     let (costs, load) = (Costs::shipped(given.multiprocessors), load(program, given));
     let mut division = match given.strict {
@@ -189,11 +190,11 @@ fn divide(program: &Program, given: &Circumstances) -> Division {
     division
 }
 
-/// Packed bytes of a batch.
+/// The packed bytes of a batch.
 fn batch_bytes(program: &Program, given: &Circumstances) -> u64 {
     let Some(native) = divide(program, given).whole() else { return given.slab_bytes };
-    // One batch fits the limit with its scratch memory; where they are as large as a slab, several do, and the next one comes
-    // meanwhile.
+    // One batch fits the limit with its scratch memory. Where batches are as large as a slab, several fit, and the next one is
+    // fetched meanwhile.
     let copies = PLAIN_COPIES + native.scratch_copies();
     let most = given.memory_limit_bytes / copies;
     let decoding = if given.in_turn { DECODING_IN_TURN } else { DECODING_BATCHES };
@@ -202,7 +203,7 @@ fn batch_bytes(program: &Program, given: &Circumstances) -> u64 {
     wanted.min(several).max(given.slab_bytes.min(most))
 }
 
-/// What encodes a write of `chunks` chunks by kernels; else why the host does.
+/// The kernels that encode a write of `chunks` chunks; else the reason why the host encodes.
 ///
 /// # Errors
 /// The reason.
@@ -215,12 +216,12 @@ pub(crate) fn encoding(
     let encoder = program.device_encoder()?;
     let load = EncodingLoad { chunks, chunk_bytes: program.packed_size_bytes(), threads };
     if !strict && !load.prefers_device(encoder.speeds()) {
-        return Err("the host's threads encode so little faster");
+        return Err("the host's threads encode such a small write faster");
     }
     Ok(Arc::clone(encoder))
 }
 
-/// Whole chunks that are to become frames, for the choice between kernels and the host's threads.
+/// Whole chunks to encode, for the choice between kernels and host threads.
 #[derive(Clone, Copy, Debug)]
 struct EncodingLoad {
     chunks: u64,
@@ -229,7 +230,7 @@ struct EncodingLoad {
 }
 
 impl EncodingLoad {
-    /// Whether kernels are faster: chunks take turns on the host's threads, and bytes on the device.
+    /// Whether kernels are faster. Host threads take one chunk at a time; on the device only the bytes count.
     fn prefers_device(&self, speeds: &EncodingSpeeds) -> bool {
         let bytes = self.chunk_bytes as f64;
         let rounds = self.chunks.div_ceil(self.threads.max(1) as u64) as f64;
@@ -259,7 +260,7 @@ mod tests {
         assert!(!prefers(8192, 64 << 10, 200), "threads enough");
     }
 
-    /// The route of a read of chunks of so many floats that `codecs` encode; `change` says how it differs from a large read.
+    /// The route of a read of chunks of `floats` floats with these codecs. `change` adapts the circumstances of a large read.
     fn route(codecs: &Value, floats: u64, device: Device, change: impl Fn(&mut Circumstances)) -> Route {
         let codecs = codecs.as_array().unwrap().iter().map(|codec| Extension::from_json(codec, "codecs").unwrap());
         let data_type = DataType::try_from(DType::FLOAT32).unwrap();

@@ -1,8 +1,8 @@
-//! The plan of a read: which bytes of which objects, decoded into which boxes of the result.
+//! The plan of a read: which bytes of which objects are decoded into which boxes of the result.
 //!
-//! A plan is a value that does nothing. It is asked for one batch after the other, each as large as the memory at hand,
-//! so that a selection of millions of chunks is never listed as a whole. Where the way leads through a shard whose index
-//! is not known yet, the plan says which indexes it needs, is told them, and is asked again.
+//! A plan is a value that does nothing. Its caller asks for one batch after the other, each as large as the available memory. So
+//! a selection of millions of chunks is never listed as a whole. When the plan needs the index of a shard, it asks for it, and
+//! continues after it has learned the index.
 
 mod descent;
 mod units;
@@ -23,84 +23,84 @@ use super::walk::cells_touched;
 use super::whole::{WholeShards, whole_shards};
 use crate::error::{Error, ErrorKind, Result};
 
-/// Reads of so many bytes are not joined with their neighbours: bandwidth, not their number, decides their time.
+/// Size from which reads are not joined with their neighbours: bandwidth, not the number of reads, decides their time.
 const ENOUGH_BYTES: u64 = 1 << 20;
 
-/// Cells of the array's own grid that are listed at once for several selections, about.
+/// Number of cells of the array's own grid that are listed at once for several selections (approximate).
 const LISTED_CELLS: u64 = 64 << 10;
 
-/// Entries of indexes that a plan of several selections keeps at most: selections of one neighbourhood share their shards.
+/// Most index entries that a plan of several selections keeps, because neighbouring selections share shards.
 const KEPT_ENTRIES: usize = 4 << 20;
 
-/// Sizes that a plan decides by.
+/// Limits for a plan's decisions.
 #[derive(Clone, Copy, Debug)]
 pub struct PlanOptions {
-    /// Gaps up to so many bytes are read over.
+    /// Largest gap between ranges that one read covers.
     pub coalesce_gap_bytes: u64,
     /// Most bytes of a read of several chunks.
     pub coalesce_max_bytes: u64,
-    /// Uncompressed chunks are read in pieces of at most so many bytes.
+    /// Most bytes of a piece of an uncompressed chunk.
     pub piece_max_bytes: u64,
-    /// Shard indexes that are fetched at once, in bytes.
+    /// Bytes of shard indexes that are fetched at once.
     pub index_window_bytes: u64,
     /// Most bytes of shards that are read whole before their indexes are known.
     pub whole_shards_bytes: u64,
 }
 
-/// What one batch may hold.
+/// The limits of one batch.
 #[derive(Clone, Copy, Debug)]
 pub struct Room {
-    /// Packed bytes; a single chunk that is larger comes alone.
+    /// Most packed bytes. A larger single chunk comes alone.
     pub packed_bytes: usize,
-    /// Boxes of the result that units and fills have, about.
+    /// Number of boxes of units and fills (approximate).
     pub units: usize,
-    /// Packed bytes of a unit are counted in multiples of this.
+    /// The packed bytes of a unit are counted in multiples of this.
     pub alignment_bytes: usize,
 }
 
-/// What a plan wants next.
+/// The next step of a plan.
 #[derive(Debug)]
 pub enum Step {
-    /// This can be read now.
+    /// This batch can be read now.
     Batch(Batch),
     /// These indexes must be learned first.
     Indexes(Vec<IndexRead>),
-    /// Everything was handed out.
+    /// The plan is complete.
     Done,
 }
 
-/// How the results of a plan's selections lie.
+/// The arrangement of the results of a plan's selections.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stacking {
-    /// There is one selection, and its result is the array.
+    /// There is one selection, and its result is the whole result.
     One,
-    /// One behind the other along a new first dimension.
+    /// Results are stacked along a new first dimension.
     Stacked,
-    /// So, and nothing of a selection comes before all of those in front of it.
+    /// Like `Stacked`, and each selection is complete before the next one begins.
     InTurn,
 }
 
-/// The plan of one read, of one selection or of several.
+/// The plan of a read of one or several selections.
 pub struct Plan {
     source: Arc<Source>,
-    /// Results of several selections lie in one array, behind a first dimension.
+    /// The selections. Results of several are stacked along a first dimension.
     selections: Vec<Selection>,
-    /// The first selection that was not begun.
+    /// The first selection that has not begun.
     next: usize,
     stacking: Stacking,
     options: PlanOptions,
-    /// Elements between neighbours of a packed chunk, per dimension of the array.
+    /// The strides of a packed chunk in elements, per dimension of the array.
     strides: Vec<u64>,
     stack: Vec<Frame>,
     known: HashMap<IndexPlace, Option<Arc<dyn Entries>>>,
-    /// Entries of all that is known.
+    /// The number of entries of all known indexes.
     known_entries: usize,
-    /// Pieces of the chunk that was met last, for which there was no room yet.
+    /// Pieces of the last chunk for which there was no room yet.
     pieces: VecDeque<Unit>,
 }
 
 impl Plan {
-    /// The plan of reading `selection`.
+    /// The plan of a read of `selection`.
     ///
     /// # Errors
     /// `SelectionInvalid` when the selection does not fit the array.
@@ -108,11 +108,12 @@ impl Plan {
         Plan::of(source, vec![selection], Stacking::One, options)
     }
 
-    /// The plan of reading several selections that differ in their place alone, one behind the other along a new first
-    /// dimension of the result.
+    /// The plan of a read of several selections that only differ in their place. Their results are stacked along a new first
+    /// dimension.
     ///
     /// # Errors
-    /// `SelectionInvalid` when a selection does not fit the array; `ShapeMismatch` when they are not alike.
+    /// `SelectionInvalid` when a selection does not fit the array; `ShapeMismatch` when selections differ in more than their
+    /// place.
     pub fn many(source: Arc<Source>, selections: Vec<Selection>, options: PlanOptions) -> Result<Plan> {
         if let Some(other) = selections.iter().find(|selection| !selection.is_like(&selections[0])) {
             let message = format!("selections {} and {other} differ in more than their place", selections[0]);
@@ -121,16 +122,15 @@ impl Plan {
         Plan::of(source, selections, Stacking::Stacked, options)
     }
 
-    /// The plan of reading several boxes of the array one after the other: batches hold the end of one and the beginning of
-    /// the next, but nothing of a box comes before all of those in front of it. The first dimension of places is the box's
-    /// number.
+    /// The plan of a read of several boxes of the array in order. A batch may hold the end of one box and the beginning of the
+    /// next, but each box is complete before the next one begins. The first dimension of places is the box's number.
     ///
     /// # Errors
-    /// `SelectionInvalid` when a selection does not fit the array, or is no box of all its dimensions.
+    /// `SelectionInvalid` when a selection does not fit the array, or is not a box of all its dimensions.
     pub fn in_turn(source: Arc<Source>, selections: Vec<Selection>, options: PlanOptions) -> Result<Plan> {
         let is_box = |selection: &&Selection| selection.axes().iter().all(|axis| axis.step == 1 && !axis.dropped);
         if let Some(other) = selections.iter().find(|selection| !is_box(selection)) {
-            let message = format!("selection {other} is no box of the array");
+            let message = format!("selection {other} is not a box of the array");
             return Err(Error::new(ErrorKind::SelectionInvalid, message));
         }
         Plan::of(source, selections, Stacking::InTurn, options)
@@ -153,7 +153,7 @@ impl Plan {
         })
     }
 
-    /// A plan of the same read of the array in another binding, whose packed chunks may lie otherwise.
+    /// The plan of this read for another binding of the array, whose packed chunks may have another layout.
     ///
     /// # Errors
     /// Those of [`Plan::new`].
@@ -161,22 +161,22 @@ impl Plan {
         Plan::of(Arc::clone(source), self.selections, self.stacking, self.options)
     }
 
-    /// Whether the plan is of one selection, which lies in one chunk.
+    /// Whether the plan has one selection, which lies in one chunk.
     pub(crate) fn is_one_chunk(&self) -> bool {
         matches!(&self.selections[..], [one] if self.stacking == Stacking::One && chunks_touched(&self.source, one) == 1)
     }
 
-    /// Whether results lie behind a first dimension.
+    /// Whether results are stacked along a first dimension.
     fn is_stacked(&self) -> bool {
         self.stacking != Stacking::One
     }
 
-    /// Dimensions, steps and extents, which all selections have alike.
+    /// The dimensions, steps and extents that all selections share.
     fn axes(&self) -> &[AxisSelection] {
         self.selections.first().map_or(&[], |selection| selection.axes())
     }
 
-    /// The array's own grid, for selections that were not begun: one, or so many that the list of their cells stays small.
+    /// The array's own grid, for the next selections: one, or as many as keep the list of their cells small.
     fn first_frame(&mut self) -> Option<Frame> {
         let from = self.next;
         let cell = &self.source.levels[0].chunk_shape;
@@ -198,12 +198,12 @@ impl Plan {
         (!wants.is_empty()).then(|| Frame { level: 0, tour: tour(), shard: None })
     }
 
-    /// Elements between neighbours in packed bytes, per dimension of the result: steps and transposed axes included.
+    /// The strides of selected elements in packed bytes, per dimension of the result. They include steps and transposed axes.
     pub fn packed_strides(&self) -> Vec<isize> {
         self.is_stacked().then_some(0).into_iter().chain(packed_strides(self.axes(), &self.strides)).collect()
     }
 
-    /// The shards that all of the selection lies in, where reading them whole takes less time than asking for their indexes first.
+    /// The shards that hold the whole selection, when reading them whole is faster than reading their indexes first.
     pub fn whole_shards(&self) -> Option<WholeShards> {
         match &self.selections[..] {
             [selection] => whole_shards(&self.source, selection, &self.options),
@@ -211,13 +211,13 @@ impl Plan {
         }
     }
 
-    /// Tells the plan an index it asked for; `None` when the shard does not exist.
+    /// Gives the plan an index that it asked for; `None` when the shard does not exist.
     pub fn learn(&mut self, place: IndexPlace, entries: Option<Arc<dyn Entries>>) {
         self.known_entries += entries.as_ref().map_or(1, |entries| entries.len());
         self.known.insert(place, entries);
     }
 
-    /// An index that was learned. It is not needed again, unless another selection leads through the same shard.
+    /// Takes an index that was learned. It is only needed again when another selection uses the same shard.
     fn take_known(&mut self, place: &IndexPlace) -> Option<Option<Arc<dyn Entries>>> {
         if self.is_stacked() && self.known_entries <= KEPT_ENTRIES {
             return self.known.get(place).cloned();
@@ -227,7 +227,7 @@ impl Plan {
         Some(taken)
     }
 
-    /// What to do next, in at most so much room.
+    /// The next step, within the limits of `room`.
     ///
     /// # Errors
     /// `ChunkCorrupt` when a shard's index contradicts the array's metadata.

@@ -1,5 +1,5 @@
-//! The boxes that an array is worked through in: whole stored objects of what is written, as many as the budget allows,
-//! chosen so that what is read is read as few times as possible.
+//! Regions: the boxes in which an array is worked through. They are whole stored objects of the target, as many as the budget
+//! allows, chosen so that source chunks are read as few times as possible.
 
 use std::fmt;
 
@@ -7,13 +7,13 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::meta::RegularGrid;
 use crate::plan::Selection;
 
-/// Regions larger than this keep every thread busy; only fewer reads are a reason to make them larger still.
+/// Size of a region that keeps every thread busy. Larger regions only help when they save reads.
 const COMFORTABLE_BYTES: u64 = 128 << 20;
 
 /// One box of an array.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Region {
-    /// Its place in the C order of all regions.
+    /// The region's number in the C order of all regions.
     pub number: u64,
     /// First element along each dimension.
     pub start: Vec<u64>,
@@ -30,7 +30,7 @@ impl Region {
         Selection::region(&self.start, &self.extent)
     }
 
-    /// Elements in it.
+    /// The number of elements.
     pub fn elems(&self) -> u64 {
         self.extent.iter().fold(1, |elems, &extent| elems.saturating_mul(extent))
     }
@@ -63,18 +63,18 @@ pub struct Regions {
 }
 
 impl Regions {
-    /// Regions of `shape` elements of an array of `array` elements.
+    /// Regions of shape `shape` in an array of shape `array`.
     ///
     /// # Errors
-    /// `InvalidArgument` when the dimensions differ; `MetadataInvalid` for regions without elements or beyond counting.
+    /// `InvalidArgument` when the dimensions differ; `MetadataInvalid` for regions without elements, or too many of them.
     pub fn new(array: &[u64], shape: Vec<u64>) -> Result<Regions> {
         let grid = RegularGrid::new(shape)?;
         let (counts, len) = (grid.chunk_counts(array)?, grid.chunk_count(array)?);
         Ok(Regions { array: array.to_vec(), grid, counts, len })
     }
 
-    /// Regions of whole objects of shape `unit`, of at most `most_bytes` bytes of elements of `element_bytes`, with which
-    /// chunks of the shapes `chunks` are read as few times as possible.
+    /// Regions of whole objects of shape `unit` and of at most `most_bytes` bytes, with elements of `element_bytes`. They are
+    /// chosen so that chunks of the shapes `chunks` are read as few times as possible.
     ///
     /// # Errors
     /// `BudgetExceeded` when one object is larger.
@@ -97,35 +97,35 @@ impl Regions {
         Regions::new(array, search.shape)
     }
 
-    /// Elements of a region along each dimension; those at the far edges are cut off.
+    /// Elements of a region along each dimension. Regions at the far edges are cut off.
     pub fn shape(&self) -> &[u64] {
         self.grid.chunk_shape()
     }
 
-    /// How many there are.
+    /// The number of regions.
     pub fn len(&self) -> u64 {
         self.len
     }
 
-    /// Whether there is none, because the array has no elements.
+    /// Whether there are no regions, because the array has no elements.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Bytes of the largest one.
+    /// Bytes of the largest region.
     pub fn most_bytes(&self, element_bytes: u64) -> u64 {
         size_bytes(self.shape(), &self.array, element_bytes)
     }
 
-    /// How many times every byte of chunks of this shape is read on average, when chunks are always read whole.
+    /// The average number of times that chunks of this shape are read, when chunks are always read whole.
     pub fn reads(&self, chunk: &[u64]) -> f64 {
         reads(&self.array, self.shape(), chunk)
     }
 
-    /// The region at a place in C order.
+    /// The region with this number in C order.
     ///
     /// # Errors
-    /// `InvalidArgument` beyond the last one.
+    /// `InvalidArgument` beyond the last region.
     pub fn get(&self, number: u64) -> Result<Region> {
         let mut rest = number;
         let mut at = vec![0; self.counts.len()];
@@ -133,7 +133,7 @@ impl Regions {
             (*at, rest) = (rest % count.max(1), rest / count.max(1));
         }
         if number >= self.len {
-            let message = format!("region {number}: there are {}", self.len);
+            let message = format!("got region number {number}, expected a number below {}", self.len);
             return Err(Error::new(ErrorKind::InvalidArgument, message));
         }
         let ranges = self.grid.chunk_region(&at, &self.array)?;
@@ -141,13 +141,13 @@ impl Regions {
         Ok(Region { number, start, extent })
     }
 
-    /// The regions from a place on.
+    /// The regions from number `first` on.
     pub fn from(&self, first: u64) -> impl Iterator<Item = Result<Region>> + '_ {
         (first..self.len).map(|number| self.get(number))
     }
 }
 
-/// A greedy search: steps that save most reads for the memory they take come first.
+/// A greedy search. It takes those steps first that save the most reads for their memory.
 struct Search<'a> {
     array: &'a [u64],
     element_bytes: u64,
@@ -172,7 +172,7 @@ impl Search<'_> {
         shape
     }
 
-    /// The whole dimension in objects.
+    /// The extent of the whole dimension, rounded up to whole objects.
     fn whole(&self, dim: usize) -> u64 {
         self.array[dim].div_ceil(self.unit[dim]).max(1).saturating_mul(self.unit[dim])
     }
@@ -210,7 +210,7 @@ impl Search<'_> {
         }
     }
 
-    /// Last dimensions first: what lies beside each other in memory is copied in long runs.
+    /// Grows the last dimensions first, so that elements are copied in long contiguous runs.
     fn grow(&mut self, most_bytes: u64) {
         for dim in (0..self.shape.len()).rev() {
             while self.shape[dim] < self.whole(dim) {
@@ -229,8 +229,8 @@ fn size_bytes(shape: &[u64], array: &[u64], element_bytes: u64) -> u64 {
     shape.iter().zip(array).fold(element_bytes, |bytes, (&extent, &len)| bytes.saturating_mul(extent.min(len)))
 }
 
-/// How many times chunks are touched by regions of `shape` on average. Along one dimension a region of `r` elements touches
-/// (r + c - gcd(r, c)) / c chunks of `c`, on average over all places that it can have.
+/// The average number of regions of `shape` that touch a chunk. Along one dimension, a region of `r` elements touches
+/// (r + c - gcd(r, c)) / c chunks of `c` elements, on average over all its possible places.
 fn reads(array: &[u64], shape: &[u64], chunk: &[u64]) -> f64 {
     let along = |(&len, (&region, &chunk)): (&u64, (&u64, &u64))| {
         if region >= len || chunk == 0 {
@@ -257,7 +257,7 @@ fn lcm(one: u64, other: u64) -> u64 {
 mod tests {
     use super::*;
 
-    /// Counts what `reads` estimates.
+    /// Counts exactly what `reads` estimates.
     fn counted(regions: &Regions, array: &[u64], chunk: &[u64]) -> f64 {
         let touched: u64 = regions
             .from(0)

@@ -1,32 +1,32 @@
-//! Which elements of an array are meant: NumPy's basic indexing with positive steps.
+//! Selections of elements of an array: NumPy's basic indexing with positive steps.
 
 use std::fmt;
 
 use crate::error::{Error, ErrorKind, Result};
 
-/// Elements `start`, `start + step`, … of one dimension, `count` of them.
+/// The selection along one dimension: `count` elements `start`, `start + step`, …
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct AxisSelection {
     /// First element.
     pub start: u64,
-    /// How many elements.
+    /// The number of elements.
     pub count: u64,
     /// Distance between neighbours, at least 1.
     pub step: u64,
-    /// Whether the dimension is left out of the result (an integer index; `count` is 1).
+    /// Whether the result lacks the dimension (for an integer index; `count` is 1).
     pub dropped: bool,
 }
 
 /// One argument of basic indexing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SliceArg {
-    /// An integer; negative ones count from the end. The dimension is dropped.
+    /// An integer, which drops the dimension. Negative integers count from the end.
     Index(i64),
-    /// `start:stop:step`, as Python reads it.
+    /// `start:stop:step`, with Python's meaning.
     Slice {
         /// First element.
         start: Option<i64>,
-        /// Behind the last element.
+        /// The end, behind the last element.
         stop: Option<i64>,
         /// Distance, positive.
         step: Option<i64>,
@@ -35,7 +35,7 @@ pub enum SliceArg {
     Ellipsis,
 }
 
-/// Which elements of an array are meant, dimension by dimension.
+/// A selection of elements of an array, dimension by dimension.
 ///
 /// ```
 /// use cuzarr::plan::{Selection, SliceArg};
@@ -51,16 +51,16 @@ pub struct Selection {
 }
 
 impl Selection {
-    /// A selection of these elements; [`Selection::check`] compares it with an array.
+    /// Makes a selection. [`Selection::check`] compares it with an array.
     ///
     /// # Errors
-    /// `SelectionInvalid` when a step is 0, a dropped dimension has not one element, or the last element overflows.
+    /// `SelectionInvalid` when a step is 0, a dropped dimension does not have one element, or the last element overflows.
     pub fn new(axes: Vec<AxisSelection>) -> Result<Selection> {
         for (axis, select) in axes.iter().enumerate() {
             let last =
                 select.count.saturating_sub(1).checked_mul(select.step).and_then(|n| n.checked_add(select.start));
             if select.step == 0 || last.is_none() || (select.dropped && select.count != 1) {
-                let message = format!("selection {select:?} of dimension {axis} has no meaning");
+                let message = format!("selection {select:?} of dimension {axis} is not valid");
                 return Err(Error::new(ErrorKind::SelectionInvalid, message));
             }
         }
@@ -86,7 +86,7 @@ impl Selection {
         Selection::new(axes.map(|(&start, &count)| AxisSelection { start, count, step: 1, dropped: false }).collect())
     }
 
-    /// What `array[args]` means for an array of this shape; missing dimensions are selected whole.
+    /// The selection of `array[args]` for an array of this shape. Missing dimensions are selected whole.
     ///
     /// # Errors
     /// `SelectionInvalid` for too many arguments, two ellipses, an index out of bounds, or a step below 1.
@@ -113,18 +113,18 @@ impl Selection {
         Ok(Selection { axes: axes.collect::<Result<_>>()? })
     }
 
-    /// The dimensions of the array.
+    /// The selection along each dimension of the array.
     pub fn axes(&self) -> &[AxisSelection] {
         &self.axes
     }
 
-    /// Whether `other` selects as many elements at the same distances, wherever they begin.
+    /// Whether `other` only differs in its place: it selects as many elements at the same distances.
     pub fn is_like(&self, other: &Selection) -> bool {
         let shape = |axis: &AxisSelection| (axis.count, axis.step, axis.dropped);
         self.axes.iter().map(shape).eq(other.axes.iter().map(shape))
     }
 
-    /// Extents of the result: those of dropped dimensions are left out.
+    /// The shape of the result, without dropped dimensions.
     pub fn shape(&self) -> Vec<u64> {
         self.axes.iter().filter(|axis| !axis.dropped).map(|axis| axis.count).collect()
     }
@@ -134,7 +134,7 @@ impl Selection {
         self.axes.iter().any(|axis| axis.count == 0)
     }
 
-    /// Number of elements, or `None` when it does not fit 64 bits.
+    /// The number of elements, or `None` when it does not fit 64 bits.
     pub fn len(&self) -> Option<u64> {
         if self.is_empty() {
             return Some(0);
@@ -142,7 +142,7 @@ impl Selection {
         self.axes.iter().try_fold(1u64, |product, axis| product.checked_mul(axis.count))
     }
 
-    /// Compares the selection with an array.
+    /// Checks that the selection fits an array.
     ///
     /// # Errors
     /// `SelectionInvalid` when the number of dimensions differs or an element lies outside.
@@ -179,7 +179,7 @@ fn resolve(arg: SliceArg, axis: usize, len: u64) -> Result<AxisSelection> {
     };
     let step = step.unwrap_or(1);
     if step < 1 {
-        let message = format!("step {step} of dimension {axis} is not positive, only steps from 1 are supported");
+        let message = format!("step of dimension {axis} is {step}, expected at least 1");
         return Err(Error::new(ErrorKind::SelectionInvalid, message));
     }
     let clamp = |at: Option<i64>, default: i128| match at.map(i128::from) {
@@ -201,7 +201,7 @@ impl fmt::Display for Selection {
             if position > 0 {
                 f.write_str(", ")?;
             }
-            // The stop is shown as the reader would write it: just behind the last element, at full steps.
+            // The stop is shown one full step behind the last element, as a reader would write it.
             let stop = axis.count.saturating_mul(axis.step).saturating_add(axis.start);
             match (axis.dropped, axis.step) {
                 (true, _) => write!(f, "{}", axis.start)?,

@@ -1,4 +1,4 @@
-//! What a plan knows of an array: its grid, the levels of sharding below it, and how a packed chunk lies.
+//! The source of a plan: the array's grid, its levels of sharding, and the layout of a packed chunk.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,29 +6,29 @@ use std::sync::Arc;
 use super::geometry::strides;
 use crate::store::ByteRange;
 
-/// How the chunks of one level lie in the level above.
+/// The chunks of one level: the array's chunks, or the inner chunks of a shard.
 #[derive(Clone, Debug)]
 pub struct Level {
     /// Elements of a chunk, per dimension.
     pub chunk_shape: Vec<u64>,
-    /// Most bytes that an encoded chunk may have; unknown for variable-length elements.
+    /// Most bytes of an encoded chunk; `None` for elements of variable length.
     pub bound_bytes: Option<u64>,
-    /// Set when the chunk is a shard whose inner chunks are the next level.
+    /// The layout of the shard, when the chunk is a shard. Its inner chunks are the next level.
     pub shard: Option<ShardLayout>,
 }
 
-/// Where a shard keeps its index, and how many inner chunks it has.
+/// The place of a shard's index, and the grid of its inner chunks.
 #[derive(Clone, Debug)]
 pub struct ShardLayout {
     /// Inner chunks per dimension.
     pub grid: Vec<u64>,
-    /// Where the index lies in the shard: a `Suffix`, or a `Span` from 0.
+    /// The bytes of the index in the shard: a `Suffix`, or a `Span` from 0.
     pub index_range: ByteRange,
     /// Bytes of the encoded index.
     pub index_size_bytes: u64,
 }
 
-/// How the elements of the innermost chunk lie once its host codecs are undone.
+/// The layout of the innermost chunk's elements after its host codecs are undone.
 #[derive(Clone, Debug)]
 pub struct PackedLayout {
     /// Bytes of a packed chunk; 0 for variable-length elements.
@@ -37,32 +37,32 @@ pub struct PackedLayout {
     pub element_bytes: usize,
     /// Packed dimension `i` is array dimension `axes[i]`.
     pub axes: Vec<usize>,
-    /// Whether stored bytes are packed bytes: no host codec has to run.
+    /// Whether stored bytes are packed bytes, so that no host codec has to run.
     pub stored_is_packed: bool,
-    /// Whether a part of the packed bytes is of use by itself (elements lie one after the other).
+    /// Whether a part of the packed bytes can be used alone, because elements lie one after the other.
     pub divisible: bool,
 }
 
 impl PackedLayout {
-    /// Elements between neighbours in a packed chunk, per dimension of the array.
+    /// The strides of a packed chunk in elements, per dimension of the array.
     pub(crate) fn strides(&self, chunk_shape: &[u64]) -> Vec<u64> {
         strides(self.axes.iter().copied(), chunk_shape)
     }
 }
 
-/// Makes the key of a chunk from its place in the grid.
+/// A function that makes the key of a chunk from its place in the grid.
 pub type KeyOf = Arc<dyn Fn(&[u64]) -> String + Send + Sync>;
 
-/// What a plan knows of an array.
+/// The description of an array for plans.
 #[derive(Clone)]
 pub struct Source {
     /// Elements per dimension.
     pub shape: Vec<u64>,
-    /// The array's chunks, then the inner chunks of shards; the last level is what is decoded.
+    /// The array's chunks, then the inner chunks of shards. Chunks of the last level are decoded.
     pub levels: Vec<Level>,
-    /// How a chunk of the last level lies when packed.
+    /// The layout of a packed chunk of the last level.
     pub packed: PackedLayout,
-    /// Keys of the first level's chunks.
+    /// The keys of the first level's chunks.
     pub key: KeyOf,
 }
 

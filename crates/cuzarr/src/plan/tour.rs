@@ -1,36 +1,36 @@
-//! The cells of one grid in the order in which a plan meets them: of one selection as it is walked, of several together, so
-//! that a chunk that several of them want is met once.
+//! A tour over the cells of one grid, for one selection or for several together. A chunk that several selections want comes
+//! once.
 
 use std::collections::BTreeMap;
 
 use super::selection::Selection;
 use super::walk::{Cell, Walk};
 
-/// What one selection wants of a cell.
+/// The part of a cell that one selection wants.
 #[derive(Clone, Debug)]
 pub(super) struct Want {
-    /// Which selection.
+    /// The selection's number.
     pub(super) selection: usize,
-    /// Its indices inside the cell, per dimension: `from..to`.
+    /// The selection's indices inside the cell, per dimension: `from..to`.
     pub(super) inside: Vec<(u64, u64)>,
 }
 
-/// A cell and all that is wanted of it.
+/// A cell and all its wanted parts.
 #[derive(Clone, Debug)]
 pub(super) struct Spot {
     /// The cell's place in the grid.
     pub(super) at: Vec<u64>,
-    /// Where the cell begins in the array.
+    /// The cell's first element in the array.
     pub(super) origin: Vec<u64>,
-    /// One at least.
+    /// The wanted parts, at least one.
     pub(super) wants: Vec<Want>,
 }
 
-/// The cells that are still to be met.
+/// The cells that are still to come.
 pub(super) enum Tour {
-    /// Those of one selection.
+    /// Cells of one selection.
     Walk(usize, Walk),
-    /// Those of several, the next one last.
+    /// Cells of several selections, the next cell last.
     Listed(Vec<Spot>),
 }
 
@@ -41,7 +41,7 @@ impl Spot {
 }
 
 impl Tour {
-    /// The cells of shape `cell` in the part of the array that begins at `origin`, of what is wanted there.
+    /// A tour over the wanted cells of shape `cell`, in the part of the array that begins at `origin`.
     pub(super) fn new(selections: &[Selection], wants: &[Want], origin: &[u64], cell: &[u64]) -> Tour {
         let walk = |want: &Want| Walk::new(selections[want.selection].axes(), origin, cell, &want.inside);
         if let [want] = wants {
@@ -61,7 +61,7 @@ impl Tour {
         Tour::Listed(spots.into_values().rev().collect())
     }
 
-    /// Where the tour is, or `None` at its end.
+    /// The current cell, or `None` at the end.
     pub(super) fn current(&self) -> Option<Spot> {
         match self {
             Tour::Walk(selection, walk) => walk.current().map(|cell| Spot::new(*selection, cell)),
@@ -77,7 +77,7 @@ impl Tour {
         }
     }
 
-    /// The places in the grid of the cells that are still to be met.
+    /// The places in the grid of the cells that are still to come.
     pub(super) fn places(&self) -> Box<dyn Iterator<Item = Vec<u64>> + '_> {
         match self {
             Tour::Walk(_, walk) => Box::new(walk.clone().map(|cell| cell.at)),

@@ -1,19 +1,19 @@
-//! The cells of a regular grid that a selection touches, one after the other, in C order, without listing them.
+//! A walk over the cells of a regular grid that a selection touches, in C order, without a list of them.
 
 use super::selection::AxisSelection;
 
-/// One dimension of a walk: where it is and what it has before it.
+/// One dimension of a walk.
 #[derive(Clone, Copy, Debug)]
 struct Axis {
     select: AxisSelection,
-    /// Where the grid begins in the array.
+    /// The grid's first element in the array.
     origin: u64,
-    /// Extent of a cell.
+    /// The extent of a cell.
     cell: u64,
     /// The selection's indices that lie in the grid: `first..end`.
     first: u64,
     end: u64,
-    /// Where the walk is: cell `at` holds the selection's indices `from..to`.
+    /// The current cell `at`, which holds the selection's indices `from..to`.
     at: u64,
     from: u64,
     to: u64,
@@ -29,33 +29,33 @@ impl Axis {
     }
 }
 
-/// The first index of the selection whose element is not before `element`; may be above `count`.
+/// The first index of the selection whose element is not before `element`. It may be above `count`.
 fn first_index_from(select: &AxisSelection, element: u64) -> u64 {
     element.saturating_sub(select.start).div_ceil(select.step)
 }
 
-/// A walk over the cells of a grid that hold selected elements. Cells are skipped, not visited, where a step jumps over
-/// them, so a tiny selection of a huge array is a short walk.
+/// A walk over the cells of a grid that hold selected elements. It does not visit cells that a step jumps over, so a tiny
+/// selection of a huge array is a short walk.
 #[derive(Clone, Debug)]
 pub(crate) struct Walk {
     axes: Vec<Axis>,
     finished: bool,
 }
 
-/// What part of a selection lies in one cell.
+/// The part of a selection in one cell.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Cell {
     /// The cell's place in the grid.
     pub at: Vec<u64>,
-    /// Where the cell begins in the array.
+    /// The cell's first element in the array.
     pub origin: Vec<u64>,
-    /// The selection's indices inside it, per dimension: `from..to`.
+    /// The selection's indices inside the cell, per dimension: `from..to`.
     pub inside: Vec<(u64, u64)>,
 }
 
 impl Walk {
-    /// A walk over cells of shape `cell` in the part of the array that begins at `origin`, of the selection's indices
-    /// `inside` (which must lie in that part). Extents of cells are at least 1.
+    /// A walk over cells of shape `cell`, in the part of the array that begins at `origin`. `inside` are the selection's indices,
+    /// which must lie in that part. Extents of cells are at least 1.
     pub(crate) fn new(axes: &[AxisSelection], origin: &[u64], cell: &[u64], inside: &[(u64, u64)]) -> Walk {
         let mut walk = Walk { axes: Vec::with_capacity(axes.len()), finished: false };
         for dim in 0..axes.len() {
@@ -80,7 +80,7 @@ impl Walk {
         walk
     }
 
-    /// Where the walk is, or `None` at its end.
+    /// The current cell, or `None` at the end.
     pub(crate) fn current(&self) -> Option<Cell> {
         if self.finished {
             return None;
@@ -115,7 +115,7 @@ impl Iterator for Walk {
     }
 }
 
-/// How many cells of extent `cell` the selection's indices `from..to` touch in one dimension of the array.
+/// The number of cells of extent `cell` that the selection's indices `from..to` touch in one dimension of the array.
 pub(crate) fn cells_inside(select: &AxisSelection, (from, to): (u64, u64), cell: u64) -> u64 {
     let element = |index: u64| select.start + index * select.step;
     match to - from {
@@ -125,12 +125,12 @@ pub(crate) fn cells_inside(select: &AxisSelection, (from, to): (u64, u64), cell:
     }
 }
 
-/// How many cells of extent `cell` the selection touches in one dimension of the array.
+/// The number of cells of extent `cell` that the selection touches in one dimension of the array.
 pub(crate) fn cells_touched(select: &AxisSelection, cell: u64) -> u64 {
     cells_inside(select, (0, select.count), cell)
 }
 
-/// Whether the selection's indices `inside` are every element of `origin..end` in this dimension.
+/// Whether the selection's indices `inside` cover every element of `origin..end` in this dimension.
 pub(crate) fn covers(select: &AxisSelection, inside: (u64, u64), origin: u64, end: u64) -> bool {
     let count = inside.1 - inside.0;
     count == end - origin && (select.step == 1 || count <= 1)

@@ -1,4 +1,4 @@
-//! Shards that one request reads whole: where requests take long, asking for the index first takes as long again.
+//! Shards that one request reads whole. Where requests take long, reading the index first would double the time.
 
 use std::sync::Arc;
 
@@ -9,26 +9,26 @@ use super::selection::Selection;
 use super::source::Source;
 use super::walk::Walk;
 
-/// Shards that are read at once at most: hundreds of requests, as of indexes.
+/// Most shards that are read at once: hundreds of requests, like for indexes.
 const MOST_SHARDS: u64 = 256;
 
-/// Bytes of a shard's elements up to which it is read whole: more take one connection longer than another request does.
+/// Most bytes of a shard's elements for reading it whole. More bytes take one connection longer than another request.
 const SMALL_SHARD_BYTES: u64 = 4 << 20;
 
-/// What a chunk has beside its elements where these do not get smaller, and a sixteenth of them.
+/// Bytes that an incompressible chunk has beside its elements and a sixteenth of them.
 const HEADER_BYTES: u64 = 64;
 
-/// Objects that may be read before anything of them is known.
+/// Objects that may be read whole before anything is known about them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WholeShards {
-    /// The objects.
+    /// The objects' keys.
     pub keys: Vec<Arc<str>>,
-    /// The most bytes that one of them may have.
+    /// Most bytes of one object.
     pub bound_bytes: u64,
 }
 
-/// The shards that hold the selection, where they are small, few enough to be in memory all at once, and at least half of their
-/// inner chunks are wanted. More than that is read faster in parts, many at a time, while others are decoded.
+/// The shards that hold the selection, when they are small, all fit in memory at once, and at least half of their inner chunks
+/// are wanted. Otherwise reading parts is faster: many at a time, while others are decoded.
 pub(super) fn whole_shards(source: &Source, selection: &Selection, options: &PlanOptions) -> Option<WholeShards> {
     let [outer, inner, ..] = &source.levels[..] else { return None };
     let Sizes { elements_bytes, bound_bytes } = sizes(source)?;
@@ -53,9 +53,9 @@ pub(super) fn whole_shards(source: &Source, selection: &Selection, options: &Pla
 }
 
 struct Sizes {
-    /// Of a shard's elements.
+    /// The bytes of a shard's elements.
     elements_bytes: u64,
-    /// What an object may have that nobody wrote in vain: what codecs allow for is several times as much.
+    /// Most bytes of a sensibly written object. Codecs allow several times as much.
     bound_bytes: u64,
 }
 

@@ -1,9 +1,9 @@
-//! The plan of a write: which objects are touched, and which chunks in them; what of the value goes to each chunk, and whether
-//! its old elements matter.
+//! The plan of a write: the objects and chunks that it touches, the part of the value for each chunk, and whether the chunk's old
+//! elements matter.
 //!
-//! Like the plan of a read it does nothing and lists nothing: objects, and the inner chunks of shards, come from iterators. What
-//! the value holds is not known here. A chunk that turns out to hold nothing but the fill value is deleted, or left out of its
-//! shard, by who carries the plan out.
+//! Like the plan of a read, it does nothing and lists nothing: objects and the inner chunks of shards come from iterators. The
+//! plan does not know the value's elements. When a chunk would hold only the fill value, `run` deletes it, or leaves it out of
+//! its shard.
 
 use std::sync::Arc;
 
@@ -14,29 +14,29 @@ use super::source::Source;
 use super::walk::{Cell, Walk, cells_inside, covers};
 use crate::error::Result;
 
-/// What a shard in the making keeps of each of its inner chunks, written or not: its new bytes, what the object will be made of,
-/// and its entry in the old and in the new index.
+/// Bytes that the writer of a shard keeps for each inner chunk, written or not: the handle of its new bytes, its part of the new
+/// object, and its entries in the old and the new index.
 const SLOT_BYTES: u64 = 96;
-/// Lists of so few bytes are not counted: thousands of inner chunks.
+/// Lists of up to this many bytes are not counted: thousands of inner chunks.
 const FREE_SLOTS_BYTES: u64 = 1 << 20;
-/// Where an element of variable length comes from, and where it is. How long it is, a plan cannot know.
+/// Bytes for the old and new place of an element of variable length. A plan cannot know the element's own size.
 const VARIABLE_PLACE_BYTES: u64 = 24;
-/// Packed bytes of a chunk once more while it is encoded, and its encoded ones.
+/// Copies of a chunk while it is encoded: its packed bytes once more, and its encoded bytes.
 const ENCODING_COPIES: u64 = 2;
 
-/// What a write leaves of what was there.
+/// How much of a chunk's old elements a write keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Coverage {
-    /// Nothing: every element of the chunk is written.
+    /// None: every element of the chunk is written.
     Full,
-    /// Nothing: every element that the array has there is written. Elements beyond the array's edge become the fill value.
+    /// None: every element that the array has in the chunk is written. Elements beyond the array's edge become the fill value.
     UpToEdge,
-    /// Some elements: the chunk is read, changed and written again.
+    /// Some: the chunk is read, changed and written again.
     Part,
 }
 
 impl Coverage {
-    /// Whether old bytes are of no interest.
+    /// Whether the old bytes are not needed.
     pub(crate) fn replaces(self) -> bool {
         self != Coverage::Part
     }
@@ -45,13 +45,13 @@ impl Coverage {
 /// A chunk, shard or inner chunk that a write touches.
 #[derive(Clone, Debug)]
 pub(crate) struct Touched {
-    /// Which one, for keys and messages.
+    /// Its name, for keys and messages.
     pub(crate) name: ChunkName,
     /// Its C-order number in its shard; 0 for an object.
     pub(crate) number: usize,
-    /// Which level of the array's chunks and shards it is of: 0 for an object.
+    /// Its level among the array's chunks and shards: 0 for an object.
     pub(crate) level: usize,
-    /// What becomes of its old elements.
+    /// How much of its old elements is kept.
     pub(crate) coverage: Coverage,
     /// Its place and the part of the selection inside it.
     cell: Cell,
@@ -61,12 +61,12 @@ pub(crate) struct Touched {
 pub(crate) struct WritePlan {
     pub(crate) source: Arc<Source>,
     pub(crate) selection: Selection,
-    /// Elements between neighbours of a packed chunk, per dimension of the array.
+    /// The strides of a packed chunk in elements, per dimension of the array.
     pub(crate) strides: Vec<u64>,
 }
 
 impl WritePlan {
-    /// The plan of writing to `selection`.
+    /// The plan of a write to `selection`.
     ///
     /// # Errors
     /// `SelectionInvalid` when the selection does not fit the array.
@@ -76,7 +76,7 @@ impl WritePlan {
         Ok(WritePlan { source, selection, strides })
     }
 
-    /// The objects that the write touches, one after the other.
+    /// The objects that the write touches.
     pub(crate) fn objects(&self) -> impl Iterator<Item = Touched> + '_ {
         let (axes, origin) = (self.selection.axes(), vec![0; self.source.shape.len()]);
         Walk::new(axes, &origin, &self.source.levels[0].chunk_shape, &whole(axes)).map(|cell| {
@@ -85,7 +85,7 @@ impl WritePlan {
         })
     }
 
-    /// First and last of those objects along each dimension; `None` when there are none.
+    /// The first and last touched object along each dimension; `None` when there are none.
     pub(crate) fn object_bounds(&self) -> Option<Vec<(u64, u64)>> {
         let axes = self.selection.axes().iter().zip(&self.source.levels[0].chunk_shape);
         let bounds = axes.map(|(axis, extent)| {
@@ -95,7 +95,7 @@ impl WritePlan {
         bounds.collect()
     }
 
-    /// Whether a chunk is a shard, whose inner chunks are what is written.
+    /// Whether a chunk is a shard, whose inner chunks are written.
     pub(crate) fn is_shard(&self, chunk: &Touched) -> bool {
         self.source.levels[chunk.level].shard.is_some()
     }
@@ -128,29 +128,29 @@ impl WritePlan {
         coverage
     }
 
-    /// The part of the value that goes to a chunk: starts and extents of the kept dimensions.
+    /// The part of the value for a chunk: starts and extents of the kept dimensions.
     pub(crate) fn region(&self, chunk: &Touched) -> (Vec<usize>, Vec<usize>) {
         region(self.selection.axes(), &chunk.cell.inside).unzip()
     }
 
-    /// Index of a chunk's first element that is written, in its packed bytes.
+    /// The index of a chunk's first written element in its packed bytes.
     pub(crate) fn first_elem(&self, chunk: &Touched) -> usize {
         first_elem(self.selection.axes(), &self.strides, &chunk.cell.origin, &chunk.cell.inside)
     }
 
-    /// Elements between neighbours of the value in packed bytes, per kept dimension.
+    /// The strides of the value's elements in packed bytes, per kept dimension.
     pub(crate) fn packed_strides(&self) -> Vec<isize> {
         packed_strides(self.selection.axes(), &self.strides).collect()
     }
 
-    /// Extents of the largest part of a chunk that is written, per kept dimension.
+    /// The extents of the largest written part of a chunk, per kept dimension.
     pub(crate) fn largest_part(&self) -> Vec<u64> {
         let axes = self.selection.axes().iter().zip(&self.source.leaf().chunk_shape).filter(|(axis, _)| !axis.dropped);
         axes.map(|(axis, &chunk)| chunk.div_ceil(axis.step).min(axis.count)).collect()
     }
 
-    /// Host memory that work on an object takes that has `old_bytes`, while `threads` encode chunks: what it was, and its packed
-    /// and its encoded chunks.
+    /// Host memory for the work on an object of `old_bytes`, while `threads` threads encode chunks: its old bytes, and its
+    /// packed and encoded chunks.
     pub(crate) fn bytes_in_flight(&self, object: &Touched, old_bytes: u64, threads: usize) -> u64 {
         let leaf = &self.source.leaf().chunk_shape;
         let chunk_bytes = match self.source.packed.element_bytes {
@@ -164,7 +164,7 @@ impl WritePlan {
         chunks_bytes.saturating_add(old_bytes).saturating_add(slots_bytes)
     }
 
-    /// Bytes that the lists of inner chunks take, of all shards of an object that are touched.
+    /// Bytes of the lists of inner chunks, for all touched shards of an object.
     fn slots_bytes(&self, object: &Touched) -> u64 {
         let slots = self.source.levels.iter().filter_map(|level| {
             let shards = self.cells_touched(object, &level.chunk_shape);
@@ -173,7 +173,7 @@ impl WritePlan {
         slots.fold(0, u64::saturating_add).saturating_mul(SLOT_BYTES)
     }
 
-    /// Cells of shape `shape` that the write touches in an object.
+    /// The number of cells of shape `shape` that the write touches in an object.
     fn cells_touched(&self, object: &Touched, shape: &[u64]) -> u64 {
         let axes = self.selection.axes().iter().zip(&object.cell.inside).zip(shape);
         axes.map(|((axis, &inside), &cell)| cells_inside(axis, inside, cell)).fold(1, u64::saturating_mul)

@@ -1,4 +1,4 @@
-//! The way down from the array through shards to a chunk: grids, the indexes of shards, and the bytes that these point at.
+//! The descent from the array through shards to a chunk: grids, indexes of shards, and the bytes that they point at.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -14,12 +14,12 @@ use crate::plan::tour::Tour;
 use crate::plan::walk::Walk;
 use crate::store::{ByteRange, Version};
 
-/// Where the inner chunks of one shard lie: (offset, size) from the shard's first byte, by C-order number.
+/// The places of the inner chunks of one shard: (offset, size) from the shard's first byte, by C-order number.
 pub trait Entries: Send + Sync {
     /// The place of an inner chunk, or `None` when it does not exist.
     fn get(&self, linear: usize) -> Option<(u64, u64)>;
 
-    /// How many inner chunks there are, stored or not.
+    /// The number of inner chunks, stored or not.
     fn len(&self) -> usize;
 
     /// Whether there are no inner chunks.
@@ -27,7 +27,7 @@ pub trait Entries: Send + Sync {
         self.len() == 0
     }
 
-    /// The version of the object that they are of: chunks must come from the same. `None` when it is not known.
+    /// The version of the object with this index; `None` when it is not known. Chunks must come from the same version.
     fn version(&self) -> Option<Version> {
         None
     }
@@ -43,27 +43,27 @@ impl Entries for ShardIndex {
     }
 }
 
-/// Where an index is, for [`Plan::learn`].
+/// The place of an index, for [`Plan::learn`].
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct IndexPlace {
-    /// The object.
+    /// The object's key.
     pub key: Arc<str>,
-    /// Where the shard begins in the object.
+    /// The first byte of the shard in the object.
     pub shard_offset: u64,
-    /// Level whose chunks are such shards: the first inner shard may begin where the outer one does.
+    /// The level of the shard. It is needed because the first inner shard may begin where the outer one does.
     pub level: usize,
 }
 
-/// The index of one shard, to be fetched.
+/// A request for the index of one shard.
 #[derive(Clone, Debug)]
 pub struct IndexRead {
-    /// What to say to [`Plan::learn`].
+    /// The place to pass to [`Plan::learn`].
     pub place: IndexPlace,
-    /// Its bytes in the object.
+    /// The index's bytes in the object.
     pub range: ByteRange,
-    /// How many they are.
+    /// The number of these bytes.
     pub size_bytes: u64,
-    /// Which version of the object it must be of, when another index led here.
+    /// The version of the object that is needed, when another index led here.
     pub version: Option<Version>,
     /// The shard, for error messages.
     pub name: ChunkName,
@@ -80,14 +80,14 @@ pub(super) struct Frame {
 pub(super) struct Shard {
     pub(super) key: Arc<str>,
     pub(super) offset: u64,
-    /// `None` for an object of its own, whose size is not known.
+    /// `None` for a whole object, whose size is not known.
     pub(super) size_bytes: Option<u64>,
     pub(super) grid: Vec<u64>,
     pub(super) entries: Arc<dyn Entries>,
     pub(super) inner: Vec<u64>,
 }
 
-/// A stored chunk that was found: where its bytes are.
+/// The place of a stored chunk.
 pub(super) struct Found {
     pub(super) name: ChunkName,
     /// Offset and size in the object; `None` for the whole object.
@@ -96,13 +96,13 @@ pub(super) struct Found {
 }
 
 impl Plan {
-    /// The index of the shard at hand, and those of the shards that follow it in the same grid.
+    /// The indexes of the current shard and of the shards that follow it in the same grid.
     pub(super) fn wanted_indexes(&self, level: usize, layout: &ShardLayout) -> Result<Vec<IndexRead>> {
         let Some(frame) = self.stack.last() else { return Ok(Vec::new()) };
         let most = if self.is_stacked() { 4096 } else { 256 };
         let window = (self.options.index_window_bytes / layout.index_size_bytes.max(1)).clamp(1, most) as usize;
         let (mut wanted, mut places) = (Vec::new(), HashSet::new());
-        // Those of boxes that come later, too: one round for many of them.
+        // Indexes for later boxes too, so that one round serves many boxes.
         let later = self.selections[self.next..].iter().filter(|_| self.stacking == Stacking::InTurn && level == 0);
         let later = later.flat_map(|selection| cells_of(selection, &self.source.levels[0].chunk_shape));
         for at in frame.tour.places().chain(later) {
@@ -119,7 +119,7 @@ impl Plan {
                         _ => (shard_bytes >= size_bytes).then_some(offset),
                     };
                     let Some(offset_of_index) = begin else {
-                        let message = format!("shard has {shard_bytes} bytes, its index alone has {size_bytes}");
+                        let message = format!("shard has {shard_bytes} bytes, but its index alone has {size_bytes}");
                         return Err(Error::new(ErrorKind::ChunkCorrupt, message).at(found.name.to_string()));
                     };
                     (offset, ByteRange::Span { offset: offset_of_index, size_bytes })

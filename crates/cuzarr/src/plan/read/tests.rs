@@ -1,4 +1,4 @@
-//! Plans are carried out by a naive model: objects are maps of bytes, packed elements are the numbers of the array's
+//! Tests that carry plans out with a naive model. Objects are maps of bytes, packed elements are the numbers of the array's
 //! elements, and every number must arrive at its place exactly once.
 
 use std::collections::BTreeMap;
@@ -256,7 +256,7 @@ fn random_selection(dice: &mut Dice, shape: &[u64]) -> Selection {
 /// Selections of one plan, in these tests.
 const MOST_SELECTIONS: u64 = 5;
 
-/// The same selection at other places.
+/// Copies of a selection at other places.
 fn moved(dice: &mut Dice, selection: &Selection, shape: &[u64]) -> Selection {
     let axes = selection.axes().iter().zip(shape).map(|(axis, &len)| {
         let last = len - (axis.count - 1) * axis.step;

@@ -1,4 +1,4 @@
-//! What a stored chunk becomes: units, or a box that is filled, and the batch that takes them.
+//! The units or filled boxes that a stored chunk becomes, and the batch that takes them.
 
 use super::descent::Found;
 use super::{Plan, Room};
@@ -22,7 +22,7 @@ impl Plan {
         }
     }
 
-    /// Turns a stored chunk into units: itself, or pieces of it when its bytes can be taken as they are.
+    /// Turns a stored chunk into units: the whole chunk, or pieces when its stored bytes are packed bytes.
     pub(super) fn plan_chunk(&mut self, found: &Found, spot: &Spot) -> Result<()> {
         let packed = &self.source.packed;
         let whole_bytes = packed.size_bytes as u64;
@@ -64,7 +64,7 @@ impl Plan {
         Ok(())
     }
 
-    /// Index, in the packed chunk that begins at `origin`, of the first element that is wanted.
+    /// The index of the first wanted element in the packed chunk at `origin`.
     fn first_elem(&self, origin: &[u64], want: &Want) -> usize {
         first_elem(self.selections[want.selection].axes(), &self.strides, origin, &want.inside)
     }
@@ -90,7 +90,7 @@ impl Plan {
             let offset = first * element_bytes + piece.offset_bytes;
             let size_bytes = piece.size_bytes;
             let range = match found.span {
-                // Asking for all of the object, or all from here on, shows an object that is too long.
+                // A request for the whole object, or everything from here on, detects an object that is too long.
                 None if size_bytes == whole_bytes => ByteRange::Full,
                 None if offset + size_bytes == whole_bytes => ByteRange::From { offset },
                 None => ByteRange::Span { offset, size_bytes },
@@ -116,11 +116,11 @@ impl Plan {
     }
 }
 
-/// A batch in the making.
+/// A batch that is being filled.
 pub(super) struct Filling {
     pub(super) room: Room,
     pub(super) used_bytes: usize,
-    /// Of all units.
+    /// The number of boxes of all units.
     pub(super) places: usize,
     pub(super) units: Vec<Unit>,
     pub(super) fills: Vec<Fill>,
@@ -135,7 +135,7 @@ impl Filling {
         self.places + self.fills.len() >= self.room.units.max(1)
     }
 
-    /// Whether the unit fits. One that is too large for any batch comes alone.
+    /// Whether the unit fits. A unit that is too large for any batch comes alone.
     pub(super) fn has_room_for(&self, unit: &Unit) -> bool {
         let fits = self.used_bytes.checked_add(self.cost(unit)).is_some_and(|used| used <= self.room.packed_bytes);
         (fits || self.units.is_empty()) && (!self.is_full() || self.is_empty())
