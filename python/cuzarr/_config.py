@@ -421,6 +421,10 @@ class Config:
             self._environment = _read_environment(self._environ)
         return self._environment
 
+    def origins(self) -> tuple[object, ...]:
+        """What all values come from. As long as it is the same, every value is: none of these objects is ever changed."""
+        return self._local.get(), self._set, self._environment
+
     def get(self, key: str, default: Any = ...) -> Any:
         """The value of ``key``; for a section such as ``"array"`` a dictionary of its values.
 

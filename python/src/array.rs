@@ -10,6 +10,7 @@ use cuzarr::node::{Array, ArrayOptions};
 use cuzarr::plan::{AxisSelection, Selection};
 use cuzarr::{Error, ErrorKind};
 use pyo3::exceptions::PyValueError;
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
@@ -275,8 +276,9 @@ pub fn interruptible<T: Send + 'static>(
 }
 
 fn is_main_thread(py: Python<'_>) -> PyResult<bool> {
-    let threading = py.import("threading")?;
-    Ok(threading.call_method0("current_thread")?.is(&threading.call_method0("main_thread")?))
+    let threading = py.import(intern!(py, "threading"))?;
+    let current = threading.call_method0(intern!(py, "current_thread"))?;
+    Ok(current.is(&threading.call_method0(intern!(py, "main_thread"))?))
 }
 
 /// The starts, counts, steps and dropped dimensions of a selection.

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import numbers
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,6 +18,14 @@ def is_integer(value: object) -> bool:
     """Whether this is one index."""
     # Asking an abstract class takes longer than the rest of a selection.
     return type(value) is int or (isinstance(value, numbers.Integral) and not isinstance(value, bool | np.bool_))
+
+
+def is_plain(selection: Any) -> bool:
+    """Whether this is integers and slices alone: most selections are, and need no closer look."""
+    for item in selection if type(selection) is tuple else (selection,):
+        if type(item) is not int and type(item) is not slice:
+            return False
+    return True
 
 
 def ensure_tuple(value: Any) -> tuple[Any, ...]:
@@ -50,8 +57,7 @@ def normalize_index(index: Any, extent: int) -> int:
     return number
 
 
-@dataclass(frozen=True)
-class Box:
+class Box(NamedTuple):
     """Per dimension a first element, a count and a step; dimensions chosen by one index are dropped from the result."""
 
     start: tuple[int, ...]
@@ -103,14 +109,15 @@ def basic_box(selection: Any, shape: tuple[int, ...]) -> Box:
     dropped: list[int] = []
     for axis, (item, extent) in enumerate(zip(expand_ellipsis(selection, shape), shape, strict=True)):
         if isinstance(item, slice):
-            bounds = slice_bounds(item, extent)
+            first, length, stride = slice_bounds(item, extent)
         elif is_integer(item):
-            bounds = (normalize_index(item, extent), 1, 1)
+            first, length, stride = normalize_index(item, extent), 1, 1
             dropped.append(axis)
         elif item is None:
             raise SelectionInvalidError("basic selection takes no new axes", hint="index the result: array[...][None]")
         else:
             raise SelectionInvalidError(f"basic selection takes integers and slices, got {type(item).__name__}")
-        for values, value in zip((start, count, step), bounds, strict=True):
-            values.append(value)
+        start.append(first)
+        count.append(length)
+        step.append(stride)
     return Box(tuple(start), tuple(count), tuple(step), tuple(dropped))

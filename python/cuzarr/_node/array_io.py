@@ -6,14 +6,14 @@ import json
 import math
 import warnings
 from functools import partial
-from typing import Any, Literal, Protocol, Self
+from typing import Any, Literal, NamedTuple, Protocol, Self
 
 import numpy as np
 
 from cuzarr import _core, _numpy
 from cuzarr._checks import MAX_NDIM
 from cuzarr._compute.sources import StoredArray
-from cuzarr._config import config as global_config, resolve_class
+from cuzarr._config import DEFAULTS, config as global_config, resolve_class
 from cuzarr._memory import convert, foreign
 from cuzarr._memory.box import Box
 from cuzarr._memory.device_array import DeviceArray
@@ -35,14 +35,22 @@ from cuzarr.errors import (
 from cuzarr.storage import Store
 
 
+class Opened(NamedTuple):
+    """An array as it was opened for one device."""
+
+    # Where the configuration's values came from, and those that it was opened with.
+    origins: tuple[object, ...]
+    settings: tuple[Any, ...]
+    handle: _core.Array
+
+
 class OpenArray(StoredArray, Protocol):
     """An array of a store, as far as reading and writing its elements is concerned."""
 
     _metadata: AnyArrayMetadata
     _config: ArrayConfig
     _own_device: str | None
-    # For each device the settings that it was opened with, and the array itself.
-    _handles: dict[str, tuple[tuple[Any, ...], _core.Array]]
+    _handles: dict[str, Opened]
 
     @property
     def store(self) -> Store: ...
@@ -65,9 +73,12 @@ _LOOKED_AT_MOST = 1024
 def open_handle(array: OpenArray, device: str | None = None) -> _core.Array:
     """The array as the Rust side has it, opened once for each device as long as the configuration stays."""
     device = device or array.device
+    opened, origins = array._handles.get(device), global_config.origins()
+    if opened is not None and opened.origins == origins:
+        return opened.handle
     settings = tuple(map(global_config.get, _SETTINGS))
-    is_new = device not in array._handles
-    if is_new or array._handles[device][0] != settings:
+    handle = None if opened is None or opened.settings != settings else opened.handle
+    if handle is None:
         documents = array._metadata.described()
         options = {
             "device": device,
@@ -80,15 +91,17 @@ def open_handle(array: OpenArray, device: str | None = None) -> _core.Array:
             "coalesce_gap_bytes": array._config.sharding_coalesce_max_gap_bytes,
             "coalesce_max_bytes": array._config.sharding_coalesce_max_bytes,
         }
-        array._handles[device] = settings, _core.Array(array.store._handle, array.path, documents, options)
-        if is_new and device != "cpu" and not options["strict"]:
+        handle = _core.Array(array.store._handle, array.path, documents, options)
+        array._handles[device] = Opened(origins, settings, handle)
+        if opened is None and device != "cpu" and not options["strict"]:
             looked_at = canonical_json(documents), device
             if looked_at not in _looked_at:
                 strict = _core.Array(array.store._handle, array.path, documents, {**options, "strict": True})
                 _warn_of_fallbacks(strict, array.ndim, device)
                 if len(_looked_at) < _LOOKED_AT_MOST:
                     _looked_at.add(looked_at)
-    return array._handles[device][1]
+    array._handles[device] = Opened(origins, settings, handle)
+    return handle
 
 
 def placement(array: OpenArray, prototype: Any) -> tuple[str, Any]:
@@ -99,8 +112,8 @@ def placement(array: OpenArray, prototype: Any) -> tuple[str, Any]:
         device, own = prototype_device(prototype, array.device), _own_class(prototype)
     else:
         device = array.device
-        if array._own_device is None:
-            own = _own_class(resolve_class(global_config.get("ndbuffer")))
+        if array._own_device is None and (configured := global_config.get("ndbuffer")) != DEFAULTS["ndbuffer"]:
+            own = _own_class(resolve_class(configured))
     if array._metadata.data_type.is_variable:  # strings and bytes of variable length are Python objects
         return "cpu", own if device == "cpu" else None
     return device, own

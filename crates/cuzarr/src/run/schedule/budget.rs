@@ -27,8 +27,15 @@ pub(crate) struct Bytes(Arc<Counter>);
 
 #[derive(Default)]
 struct Counter {
-    used_bytes: Mutex<u64>,
+    state: Mutex<State>,
     returned: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    used_bytes: u64,
+    /// Calls that wait for bytes to come back. Waking nobody up would cost a system call, too.
+    waiting: usize,
 }
 
 /// Bytes that were taken, until it is dropped.
@@ -62,7 +69,7 @@ impl Memory {
         Some(Held { device, _others: [pinned, host] })
     }
 
-    /// Like [`Bytes::take`]. Everybody waits for the kinds in this order, so nobody waits for somebody who waits for him.
+    /// Like [`Bytes::take`]. All calls wait for the kinds in this order, so no two calls wait for each other.
     pub(crate) fn take(&self, cost: Cost, limit_bytes: u64) -> Result<Held> {
         let most = cost.pinned.max(cost.device).max(cost.host);
         if most > limit_bytes {
@@ -84,14 +91,13 @@ pub(crate) fn exceeded(bytes: u64, limit_bytes: u64) -> Error {
 impl Bytes {
     /// Bytes in flight now.
     pub(crate) fn used_bytes(&self) -> u64 {
-        *self.lock()
+        self.lock().used_bytes
     }
 
     /// Takes bytes if they are there: with them, no more than `limit_bytes` are in flight.
     pub(crate) fn try_take(&self, bytes: u64, limit_bytes: u64) -> Option<Reserved> {
-        let mut used = self.lock();
-        let total = used.checked_add(bytes).filter(|&total| total <= limit_bytes)?;
-        *used = total;
+        let mut state = self.lock();
+        state.used_bytes = state.used_bytes.checked_add(bytes).filter(|&total| total <= limit_bytes)?;
         Some(Reserved { memory: self.clone(), bytes })
     }
 
@@ -103,16 +109,18 @@ impl Bytes {
         if bytes > limit_bytes {
             return Err(exceeded(bytes, limit_bytes));
         }
-        let mut used = self.lock();
-        while *used > limit_bytes - bytes {
-            used = self.0.returned.wait(used).unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.lock();
+        while state.used_bytes > limit_bytes - bytes {
+            state.waiting += 1;
+            state = self.0.returned.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state.waiting -= 1;
         }
-        *used += bytes;
+        state.used_bytes += bytes;
         Ok(Reserved { memory: self.clone(), bytes })
     }
 
-    fn lock(&self) -> MutexGuard<'_, u64> {
-        self.0.used_bytes.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -139,8 +147,11 @@ impl Held {
 
 impl Drop for Reserved {
     fn drop(&mut self) {
-        *self.memory.lock() -= self.bytes;
-        self.memory.0.returned.notify_all();
+        let mut state = self.memory.lock();
+        state.used_bytes -= self.bytes;
+        if state.waiting > 0 {
+            self.memory.0.returned.notify_all();
+        }
     }
 }
 

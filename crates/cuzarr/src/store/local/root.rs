@@ -2,8 +2,14 @@
 
 use std::fs;
 use std::io;
+#[cfg(target_os = "linux")]
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
+#[cfg(target_os = "linux")]
+use std::sync::OnceLock;
+#[cfg(target_os = "linux")]
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::super::batch::Source;
 use super::super::key::{join_key, validate_key};
@@ -19,6 +25,9 @@ const DELETE_ATTEMPTS: usize = 100;
 pub(super) struct Root {
     path: PathBuf,
     symlinks: Symlinks,
+    /// Whether a link was met on the way to a value: then the next way is by the root's handle at once.
+    #[cfg(target_os = "linux")]
+    has_links: AtomicBool,
 }
 
 impl Root {
@@ -28,7 +37,12 @@ impl Root {
             let message = format!("'{}' is a file, expected a directory", path.display());
             return Err(Error::new(ErrorKind::StoreFailed, message));
         }
-        Ok(Root { path, symlinks })
+        Ok(Root {
+            path,
+            symlinks,
+            #[cfg(target_os = "linux")]
+            has_links: AtomicBool::new(false),
+        })
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -233,6 +247,9 @@ pub(super) struct Reader {
     /// made again needs a new handle.
     #[cfg(target_os = "linux")]
     handle: OnceLock<Option<fs::File>>,
+    /// Whether a value was opened before.
+    #[cfg(target_os = "linux")]
+    has_begun: AtomicBool,
 }
 
 impl Reader {
@@ -242,6 +259,8 @@ impl Reader {
             direct_io,
             #[cfg(target_os = "linux")]
             handle: OnceLock::new(),
+            #[cfg(target_os = "linux")]
+            has_begun: AtomicBool::new(false),
         }
     }
 
@@ -262,18 +281,38 @@ impl Reader {
     /// a link is absolute (and may still lead inside), or a rename interfered.
     #[cfg(target_os = "linux")]
     fn open_beneath(&self, key: &Key) -> Option<Result<Option<OpenFile>>> {
-        use rustix::fs::{Mode, OFlags, ResolveFlags, openat2};
-        use rustix::io::Errno;
-        let handle = self.handle.get_or_init(|| fs::File::open(self.root.path()).ok());
-        let handle = handle.as_ref()?;
-        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
-        let resolve = match self.root.symlinks {
+        use rustix::fs::{CWD, ResolveFlags};
+        let Root { path, symlinks, has_links } = &*self.root;
+        // Most batches have one value, and most ways no link: then the root itself need not be opened.
+        if !self.has_begun.swap(true, Ordering::Relaxed) && !has_links.load(Ordering::Relaxed) {
+            let opened = self.open_at(CWD, &path.join(key), ResolveFlags::NO_SYMLINKS);
+            if opened.is_some() {
+                return opened;
+            }
+            has_links.store(true, Ordering::Relaxed);
+        }
+        let handle = self.handle.get_or_init(|| fs::File::open(path).ok());
+        let resolve = match symlinks {
             Symlinks::WithinRoot => ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS,
             Symlinks::Everywhere => ResolveFlags::empty(),
         };
-        match openat2(handle, key, flags, Mode::empty(), resolve) {
+        self.open_at(handle.as_ref()?.as_fd(), Path::new(key), resolve)
+    }
+
+    #[cfg(target_os = "linux")]
+    fn open_at(
+        &self,
+        directory: BorrowedFd<'_>,
+        path: &Path,
+        resolve: rustix::fs::ResolveFlags,
+    ) -> Option<Result<Option<OpenFile>>> {
+        use rustix::fs::{Mode, OFlags, ResolveFlags, openat2};
+        use rustix::io::Errno;
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+        match openat2(directory, path, flags, Mode::empty(), resolve) {
             Ok(file) => Some(OpenFile::new(fs::File::from(file), self.direct_io)),
             Err(Errno::NOENT | Errno::NOTDIR) => Some(Ok(None)),
+            Err(Errno::LOOP) if resolve == ResolveFlags::NO_SYMLINKS => None,
             Err(Errno::XDEV | Errno::AGAIN | Errno::NOSYS | Errno::PERM | Errno::INVAL | Errno::TOOBIG) => None,
             Err(error) => Some(Err(io_error("cannot open the value", error.into()))),
         }
