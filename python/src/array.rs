@@ -12,7 +12,7 @@ use cuzarr::{Error, ErrorKind};
 use pyo3::exceptions::PyValueError;
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict};
+use pyo3::types::{PyBytes, PyDict, PyInt, PySlice, PyTuple};
 
 use crate::error::{IntoPython, PyResult};
 use crate::helper::Helper;
@@ -72,6 +72,14 @@ impl PyArray {
     ) -> PyResult<PyNdBuffer> {
         let selection = selection(&start, &count, &step, &dropped)?;
         Ok(PyNdBuffer { inner: self.run_reading(py, move |array| array.read_buffer(&selection))? })
+    }
+
+    /// Reads what brackets of integers and slices select, in C order, into new memory of the device. `None` for everything else:
+    /// other items, indices that lie outside, no elements.
+    fn read_plain(&self, py: Python<'_>, selection: &Bound<'_, PyAny>) -> PyResult<Option<PyNdBuffer>> {
+        let Some(axes) = plain_axes(selection, self.array.shape()) else { return Ok(None) };
+        let selection = Selection::new(axes).py()?;
+        Ok(Some(PyNdBuffer { inner: self.run_reading(py, move |array| array.read_buffer(&selection))? }))
     }
 
     /// Reads the selected elements into memory of the same shape.
@@ -299,6 +307,44 @@ fn selection(start: &[u64], count: &[u64], step: &[u64], dropped: &[usize]) -> P
         dropped: dropped.contains(&axis),
     });
     Selection::new(axes.collect()).py()
+}
+
+/// Brackets of integers and slices that select elements of an array of this shape.
+fn plain_axes(selection: &Bound<'_, PyAny>, shape: &[u64]) -> Option<Vec<AxisSelection>> {
+    let one = [selection.clone()];
+    let many: Vec<Bound<'_, PyAny>>;
+    let items = match selection.cast_exact::<PyTuple>() {
+        Ok(items) => {
+            many = items.iter().collect();
+            &many[..]
+        }
+        Err(_) => &one[..],
+    };
+    let rest = shape.len().checked_sub(items.len()).filter(|_| !shape.is_empty())?;
+    let mut axes = Vec::with_capacity(shape.len());
+    for (item, &extent) in items.iter().zip(shape) {
+        axes.push(plain_axis(item, extent)?);
+    }
+    let whole = |&extent: &u64| AxisSelection { start: 0, count: extent, step: 1, dropped: false };
+    axes.extend(shape[shape.len() - rest..].iter().map(whole));
+    axes.iter().all(|axis| axis.count > 0).then_some(axes)
+}
+
+fn plain_axis(item: &Bound<'_, PyAny>, extent: u64) -> Option<AxisSelection> {
+    if let Ok(slice) = item.cast_exact::<PySlice>() {
+        let indices = slice.indices(extent.try_into().ok()?).ok()?;
+        let (start, step) = (u64::try_from(indices.start).ok()?, u64::try_from(indices.step).ok()?);
+        // Beyond the extent a step leads nowhere, however large it is.
+        return Some(AxisSelection {
+            start,
+            count: indices.slicelength as u64,
+            step: step.min(extent.max(1)),
+            dropped: false,
+        });
+    }
+    let index: i64 = item.cast_exact::<PyInt>().ok()?.extract().ok()?;
+    let start = if index < 0 { extent.checked_sub(index.unsigned_abs())? } else { index as u64 };
+    (start < extent).then_some(AxisSelection { start, count: 1, step: 1, dropped: true })
 }
 
 /// Elements of variable length from Python's packed form.

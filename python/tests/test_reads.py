@@ -9,8 +9,17 @@ import pytest
 
 import cuzarr
 from cuzarr._memory.box import basic_box
+from cuzarr._node.array_io import get_box
 from cuzarr._node.array_read import split
-from cuzarr.errors import DTypeMismatchError, InvalidArgumentError, SelectionInvalidError, ShapeMismatchError, UnsupportedError
+from cuzarr.errors import (
+    BoundsCheckError,
+    CuzarrError,
+    DTypeMismatchError,
+    InvalidArgumentError,
+    SelectionInvalidError,
+    ShapeMismatchError,
+    UnsupportedError,
+)
 
 
 @pytest.fixture
@@ -22,6 +31,57 @@ def numbers():
 
 def crops(numbers):
     return [(slice(at, at + 4), slice(at % 5, at % 5 + 6)) for at in (0, 13, 7, 16, 2)]
+
+
+@pytest.mark.parametrize(
+    "selection",
+    [
+        3,
+        -20,
+        slice(None),
+        (3, 4),
+        (slice(2, 19, 5), -1),
+        (slice(-3, None), slice(1, 99, 7)),
+        (),
+        (slice(4, 4), 1),
+        (19, slice(None, 0)),
+    ],
+)
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_brackets_of_integers_and_slices_read_what_the_general_way_reads(numbers, selection, order):
+    numbers = numbers.with_config({"order": order})
+    result, general = numbers[selection], get_box(numbers, basic_box(selection, numbers.shape), None, None, None)
+    np.testing.assert_array_equal(result, general)
+    assert (type(result), result.dtype, result.shape) == (np.ndarray, general.dtype, general.shape)
+    assert (result.strides, result.flags.writeable) == (general.strides, general.flags.writeable)
+
+
+def test_brackets_of_integers_and_slices_follow_the_configuration_and_the_shape(numbers):
+    last = numbers[19]
+    with pytest.raises(BoundsCheckError):
+        numbers[20]
+    numbers.resize((21, 12))
+    np.testing.assert_array_equal(numbers[20], np.full(12, -3))
+    np.testing.assert_array_equal(numbers[19], last)
+    with cuzarr.config.set({"memory_limit": 8}), pytest.raises(CuzarrError):
+        numbers[3]
+    with cuzarr.config.local({"ndbuffer": Noted}):
+        assert isinstance(numbers[3], Noted.Memory)
+    assert type(numbers[3]) is np.ndarray
+    for wrong, error in [(1.5, IndexError), ((1, 2, 3), IndexError), (slice(9, 1, -1), IndexError), (slice("a"), IndexError)]:
+        with pytest.raises(error):
+            numbers[wrong]
+
+
+class Noted(cuzarr.buffer.cpu.NDBuffer):
+    """Memory of a caller's own class."""
+
+    class Memory(np.ndarray):
+        pass
+
+    @classmethod
+    def empty(cls, *, shape, dtype, order="C"):
+        return cls(np.empty(shape, dtype, order).view(cls.Memory))
 
 
 def test_elements_are_converted_on_the_way(numbers):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import numbers
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -18,14 +19,6 @@ def is_integer(value: object) -> bool:
     """Whether this is one index."""
     # Asking an abstract class takes longer than the rest of a selection.
     return type(value) is int or (isinstance(value, numbers.Integral) and not isinstance(value, bool | np.bool_))
-
-
-def is_plain(selection: Any) -> bool:
-    """Whether this is integers and slices alone: most selections are, and need no closer look."""
-    for item in selection if type(selection) is tuple else (selection,):
-        if type(item) is not int and type(item) is not slice:
-            return False
-    return True
 
 
 def ensure_tuple(value: Any) -> tuple[Any, ...]:
@@ -57,7 +50,8 @@ def normalize_index(index: Any, extent: int) -> int:
     return number
 
 
-class Box(NamedTuple):
+@dataclass(frozen=True)
+class Box:
     """Per dimension a first element, a count and a step; dimensions chosen by one index are dropped from the result."""
 
     start: tuple[int, ...]

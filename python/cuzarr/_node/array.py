@@ -13,7 +13,7 @@ import numpy as np
 from cuzarr import _core
 from cuzarr._compute.evaluate import plan
 from cuzarr._compute.expression import Expression
-from cuzarr._memory.box import Box, basic_box, ensure_tuple, is_plain
+from cuzarr._memory.box import Box, basic_box, ensure_tuple
 from cuzarr._memory.convert import result_array
 from cuzarr._metadata.array import AnyArrayMetadata, ArrayMetadata, ArrayV2Metadata, ArrayV3Metadata, canonical_json
 from cuzarr._metadata.chunk_grid import axis_extents, grid_shape, regions
@@ -80,8 +80,8 @@ class Array(Node, Operators, OneElement, Reductions, Stored):
 
     _metadata: AnyArrayMetadata
     _config: ArrayConfig
-    # For each device the settings that it was opened with, and the array itself.
     _handles: dict[str, array_io.Opened]
+    _plain: array_io.Plain | None
 
     def __init__(
         self,
@@ -100,7 +100,7 @@ class Array(Node, Operators, OneElement, Reductions, Stored):
         self._metadata = metadata
         self._config = parse_array_config(config)
         self._own_device = None if device is None else str(device)
-        self._handles = {}
+        self._handles, self._plain = {}, None
         # The Rust side checks what this side does not: a document it refuses is refused before anything is written.
         try:
             self._handle()
@@ -363,9 +363,8 @@ class Array(Node, Operators, OneElement, Reductions, Stored):
         if progress:
             with shown(progress, "reading", self._count_objects(selection)):
                 return self.getitem(selection, prototype=prototype)
-        if is_plain(selection) and self.ndim:
-            # zarr-python counts these to orthogonal selections, whose single elements are arrays of no dimensions.
-            return array_io.get_box(self, basic_box(selection, self.shape), None, prototype, None)
+        if prototype is None and (elements := array_io.read_plain(self, selection)) is not None:
+            return elements
         selection = _as_index(selection)
         chosen, rest = pop_fields(selection)
         if is_pure_fancy(rest, self.ndim):
@@ -375,6 +374,7 @@ class Array(Node, Operators, OneElement, Reductions, Stored):
         if is_pure_orthogonal(rest, self.ndim):
             return self.get_orthogonal_selection(rest, fields=chosen, prototype=prototype)
         if self.ndim and all(isinstance(item, int | slice) for item in ensure_tuple(rest)):
+            # zarr-python counts these to orthogonal selections, whose single elements are arrays of no dimensions.
             return array_io.get_box(self, basic_box(rest, self.shape), None, prototype, chosen)
         return self.get_basic_selection(rest, fields=chosen, prototype=prototype)
 

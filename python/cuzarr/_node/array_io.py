@@ -44,13 +44,24 @@ class Opened(NamedTuple):
     handle: _core.Array
 
 
+class Plain(NamedTuple):
+    """What reads brackets of integers and slices, where results are NumPy's arrays and hold what the Rust side gives as it is."""
+
+    origins: tuple[object, ...]
+    # ``None`` where results are others.
+    handle: _core.Array | None
+    dtype: np.dtype[Any]
+
+
 class OpenArray(StoredArray, Protocol):
     """An array of a store, as far as reading and writing its elements is concerned."""
 
     _metadata: AnyArrayMetadata
     _config: ArrayConfig
     _own_device: str | None
+    # For each device.
     _handles: dict[str, Opened]
+    _plain: Plain | None
 
     @property
     def store(self) -> Store: ...
@@ -117,6 +128,24 @@ def placement(array: OpenArray, prototype: Any) -> tuple[str, Any]:
     if array._metadata.data_type.is_variable:  # strings and bytes of variable length are Python objects
         return "cpu", own if device == "cpu" else None
     return device, own
+
+
+def read_plain(array: OpenArray, selection: Any) -> np.ndarray[Any, Any] | None:
+    """What brackets of integers and slices give; ``None`` where there is more to them, or to the array. Most reads of small arrays
+    are such, and every step of Python's would take as long as one of reading."""
+    plain = array._plain
+    if plain is None or plain.origins != global_config.origins():
+        plain = array._plain = _look_if_plain(array)
+    buffer = None if plain.handle is None else plain.handle.read_plain(selection)
+    return None if buffer is None else np.ndarray(buffer.shape, plain.dtype, buffer)
+
+
+def _look_if_plain(array: OpenArray) -> Plain:
+    origins, data_type = global_config.origins(), array._metadata.data_type
+    native = data_type.native
+    is_as_given = not data_type.is_variable and native.isnative and native.names is None and native.kind not in "OT"
+    is_plain = is_as_given and array.order == "C" and placement(array, None) == ("cpu", None)
+    return Plain(origins, open_handle(array, "cpu") if is_plain else None, native)
 
 
 def get_box(array: OpenArray, box: Box, out: Any, prototype: Any, fields: Fields | None) -> Any:

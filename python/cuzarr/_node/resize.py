@@ -46,7 +46,7 @@ def _write_shape(array: ResizableArray, metadata: AnyArrayMetadata) -> None:
     documents = {name: value for name, value in metadata.documents().items() if name != ZATTRS}
     array._store_path.write(documents)
     array._metadata = metadata
-    array._handles = {}
+    array._handles, array._plain = {}, None
 
 
 def append(array: ResizableArray, data: Any, axis: int | str) -> tuple[int, ...]:

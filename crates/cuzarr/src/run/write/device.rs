@@ -1,8 +1,8 @@
 //! Writing from device memory: the elements of many chunks are gathered by one launch, cross the bus in one copy, and are
 //! encoded from pinned memory by all cores; or kernels encode them first (`crate::run::write::route::encode`), and frames cross it.
 //!
-//! Where the store keeps values on the device, whole chunks that need no encoding are gathered into memory of their own and
-//! handed over. Else whole chunks are gathered packed, through the tail, when it loses nothing; parts of chunks, and chunks whose tail rounds
+//! Where the store keeps values on the device, whole chunks that need no encoding are handed over
+//! (`crate::run::write::route::resident`). Else whole chunks are gathered packed, through the tail, when it loses nothing; parts of chunks, and chunks whose tail rounds
 //! or casts, are gathered as they are, because they must be compared or joined with old elements on the host.
 
 use std::collections::VecDeque;
@@ -20,14 +20,12 @@ use crate::run::options::Options;
 use crate::run::report::Stage;
 use crate::run::schedule::budget::{Cost, Held};
 use crate::run::write::gathering::{Gathering, padded};
-use crate::run::write::object::at_chunk;
 use crate::run::write::route::encode::{EncodedBatch, Encoders, FrameAt};
 use crate::run::write::route::host::{Leaf, LeafValue, Writing, submit};
+use crate::run::write::route::resident::Resident;
 
 /// Slabs that may be under way to the host before the oldest is waited for.
 const DOWNLOADS: usize = 2;
-/// Chunks that are gathered before the store gets them: one wait for all.
-const GATHERED: usize = 64;
 
 /// Brings the chunks' elements of a value on a device to the host.
 pub(crate) struct DeviceSource {
@@ -47,12 +45,8 @@ pub(crate) struct DeviceSource {
     downloads: usize,
     /// Slabs and arenas.
     _held: Held,
-    /// What becomes chunks that the store takes from the device; `None` when it takes none.
-    resident: Option<Gathering>,
-    /// A packed chunk of nothing but the fill value, for chunks that hang over the array's edge.
-    blank: Option<Buffer>,
-    /// Gathered chunks that the store gets next.
-    gathered: Vec<(Leaf, Buffer)>,
+    /// Chunks that the store takes from the device; `None` when it takes none.
+    resident: Option<Resident>,
 }
 
 /// A slab on its way to the host.
@@ -98,13 +92,7 @@ impl DeviceSource {
             let strides = writing.plan.packed_strides();
             Gathering::new(program.tail().clone(), strides, program.packed_size_bytes(), slab_bytes)
         });
-        let resident = writing.program.as_ref().filter(|program| {
-            writing.call.store.is_on(device) && program.stored_is_packed() && program.tail().packing == Packing::Plain
-        });
-        let resident = resident.map(|program| {
-            let strides = writing.plan.packed_strides();
-            Gathering::new(program.tail().clone(), strides, program.packed_size_bytes(), slab_bytes)
-        });
+        let resident = Resident::new(writing, &value, slab_bytes);
         // Slabs are waited for while some are downloading and some are being encoded.
         let slabs = (limit_bytes / slab_bytes as u64).clamp(1, 2 * DOWNLOADS as u64 + 2) as usize;
         let arenas = (limit_bytes - encoders_bytes) / slab_bytes as u64;
@@ -125,15 +113,13 @@ impl DeviceSource {
             encoders,
             downloading: VecDeque::new(),
             resident,
-            blank: None,
-            gathered: Vec::new(),
         })
     }
 
     /// Takes a chunk along with the next copy.
     pub(crate) fn add(&mut self, writing: &Arc<Writing>, leaf: Leaf) -> Result<()> {
-        if self.resident.is_some() && leaf.chunk.coverage.replaces() && leaf.place.is_object() {
-            return self.gather(writing, leaf);
+        if let Some(resident) = self.resident.as_mut().filter(|resident| resident.takes(&leaf)) {
+            return resident.add(writing, &self.value, &self.kernels, leaf);
         }
         if let Some(encoders) = self.encoders.as_mut().filter(|_| leaf.chunk.coverage.replaces()) {
             return if encoders.add(leaf) { self.encode(writing) } else { Ok(()) };
@@ -194,46 +180,9 @@ impl DeviceSource {
         Ok(())
     }
 
-    /// Gathers a chunk into memory that the store will keep.
-    fn gather(&mut self, writing: &Arc<Writing>, leaf: Leaf) -> Result<()> {
-        let (start, extent) = writing.plan.region(&leaf.chunk);
-        let part = self.value.region(&start, &extent, &vec![1; extent.len()])?;
-        if !writing.write_empty && part.all_equal_element(&writing.fill, true)? {
-            return at_chunk(leaf.place.deliver_buffer(None), &leaf.chunk.name);
-        }
-        let chunks = self.resident.as_ref().unwrap_or(&self.parts);
-        // Of no stream: the store's readers come on streams of their own.
-        let chunk = Buffer::empty(self.value.device(), chunks.size_bytes)?;
-        if let (false, Some(program)) = ((leaf.chunk.coverage == Coverage::Full), &writing.program) {
-            if self.blank.is_none() {
-                self.blank = Some(Buffer::from_bytes(self.value.device(), writing.blank(program)?)?);
-            }
-            if let Some(blank) = &self.blank {
-                self.kernels.d2d(blank, &chunk)?;
-            }
-        }
-        let transfer = chunks.transfer(writing, std::slice::from_ref(&leaf));
-        let (size_bytes, value, kernels) = (chunks.size_bytes as u64, &self.value, &self.kernels);
-        writing.call.counters.time(Stage::Gather, size_bytes, || gather_on(value, &transfer, &chunk, kernels))?;
-        self.gathered.push((leaf, chunk));
-        if self.gathered.len() < GATHERED { Ok(()) } else { self.hand_to_store() }
-    }
-
-    /// Gives the store what was gathered, once it is there.
-    fn hand_to_store(&mut self) -> Result<()> {
-        if self.gathered.is_empty() {
-            return Ok(());
-        }
-        self.kernels.synchronize()?;
-        for (leaf, chunk) in self.gathered.drain(..) {
-            at_chunk(leaf.place.deliver_buffer(Some(&chunk)), &leaf.chunk.name)?;
-        }
-        Ok(())
-    }
-
     /// Hands every chunk over to the workers.
     pub(crate) fn flush(&mut self, writing: &Arc<Writing>) -> Result<()> {
-        self.hand_to_store()?;
+        self.resident.as_mut().map_or(Ok(()), |resident| resident.flush(&self.kernels))?;
         if self.encoders.as_ref().is_some_and(Encoders::has_leaves) {
             self.encode(writing)?;
         }
@@ -260,7 +209,7 @@ impl DeviceSource {
             return Ok(true);
         }
         let waiting = self.encoders.as_ref().is_some_and(Encoders::has_leaves)
-            || !self.gathered.is_empty()
+            || self.resident.as_ref().is_some_and(Resident::has_leaves)
             || !self.parts.leaves.is_empty()
             || self.chunks.as_ref().is_some_and(|chunks| !chunks.leaves.is_empty());
         self.flush(writing)?;
@@ -292,7 +241,7 @@ impl DeviceSource {
         self.gathering(true).leaves.clear();
         self.gathering(false).leaves.clear();
         self.downloading.clear();
-        self.gathered.clear();
+        self.resident.iter_mut().for_each(Resident::abandon);
         self.encoders.iter_mut().for_each(Encoders::abandon);
     }
 

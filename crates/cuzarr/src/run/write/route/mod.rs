@@ -2,4 +2,5 @@
 
 pub(crate) mod encode;
 pub(crate) mod host;
+pub(crate) mod resident;
 pub(crate) mod variable;
