@@ -12,6 +12,10 @@
 //!
 //! [`ComputeOptions`] say where and within how much memory; [`Progress`] says how far work is.
 //!
+//! ```
+#![doc = include_str!("../examples/expression.rs")]
+//! ```
+//!
 //! # The way of the data through an expression
 //!
 //! 1. **`expression/`** says what is computed, of what: inputs (elements in memory, arrays in stores), numbers, operations. Types are

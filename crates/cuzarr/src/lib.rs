@@ -1,4 +1,64 @@
-//! Zarr arrays straight into and out of GPU memory.
+//! Zarr arrays straight into and out of GPU memory: compressed bytes cross the bus, the GPU decodes them, and the array appears where
+//! the computation is. Without a GPU, the same calls work in host memory.
+//!
+//! # A first program
+//!
+//! ```
+#![doc = include_str!("../examples/first_array.rs")]
+//! ```
+//!
+//! [`Array::builder`] makes an array, [`open`] finds one. [`Array::read`] and [`Array::write`] move elements of host memory as Rust
+//! values; [`Selection`] says which. Results are [`Values`](node::Values), which are used like slices.
+//!
+//! # Where things are
+//!
+//! | to | use |
+//! |---|---|
+//! | create, open, read and write arrays | [`Array`], [`ArrayOptions`] |
+//! | work with a hierarchy | [`Group`], [`Node`], [`open_group`], [`create_group`] |
+//! | say which elements are meant | [`Selection`], [`plan::SliceArg`], [`plan::Regions`] |
+//! | keep bytes in a directory, in memory, in a ZIP file, or elsewhere | [`store`], [`store::Registry`] for URLs |
+//! | look into metadata | [`meta`] |
+//! | add a codec of your own | [`codec::set_external`] |
+//! | see what a call would do, or did | [`Array::explain`], [`Array::last_report`], [`display`] |
+//! | set limits and devices for a whole program | [`config::Config`] |
+//! | reach memory, streams and kernels of a GPU | [`device`] |
+//!
+//! The crate `cuzarr-compute` computes with arrays of any size: expressions, reductions, copies, pyramids.
+//!
+//! # On a GPU
+//!
+//! [`Array::read_buffer`] reads to the device in [`ArrayOptions::device`], and gives an [`NdBuffer`]: typed, strided memory of that device.
+//! [`Array::write_buffer`] takes one, from any device. Where a chunk is decoded follows from its codecs and sizes;
+//! [`Array::explain`] says where and why, and [`ArrayOptions::strict`] turns an unwanted fall-back to the host into an error.
+//!
+//! ```
+#![doc = include_str!("../examples/sharded_on_gpu.rs")]
+//! ```
+//!
+//! # Arrays larger than memory
+//!
+//! [`ArrayOptions::memory_limit_bytes`] bounds what calls have in flight beside their results. [`Array::stream`] reads one region after
+//! the other, so that the results are small, too.
+//!
+//! ```
+#![doc = include_str!("../examples/larger_than_memory.rs")]
+//! ```
+//!
+//! # Errors
+//!
+//! Every call gives one [`Error`]. [`Error::kind`] is for programs, [`Error::trail`] says where (array, chunk, codec), and
+//! [`Error::hint`] what helps. A write that fails or is interrupted leaves the old object under its key.
+//!
+//! # Features
+//!
+//! | feature | adds |
+//! |---|---|
+//! | `ndarray` | writes take arrays and views of the crate `ndarray`, and [`Values`](node::Values) become arrays |
+//! | `half` | elements as `half::f16` and `half::bf16` |
+//! | `num-complex` | elements as `num_complex::Complex` |
+//!
+//! CUDA is no feature: the driver is looked for when a GPU is first used.
 
 mod cancellation;
 pub mod codec;
@@ -14,6 +74,8 @@ pub mod run;
 pub mod store;
 
 pub use cancellation::CancellationToken;
+/// Memory, streams and kernels: the crate `cuzarr-device`.
+pub use cuzarr_device as device;
 pub use cuzarr_device::{Buffer, DType, Device, HostElement, Layout, NdBuffer, Order};
 pub use error::{Error, ErrorKind, Result, ResultExt};
 

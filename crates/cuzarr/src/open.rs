@@ -12,6 +12,7 @@ use crate::store::Registry;
 /// ```
 /// use cuzarr::{Node, meta::DataType};
 ///
+/// cuzarr::create_group("memory://opened")?;
 /// cuzarr::Array::builder([4], DataType::Int16).create("memory://opened/numbers")?;
 /// assert!(matches!(cuzarr::open("memory://opened")?, Node::Group(_)));
 /// let numbers = cuzarr::open_group("memory://opened")?.array("numbers")?;

@@ -158,7 +158,8 @@ impl ArrayBuilder {
         self
     }
 
-    /// Creates the array at a path or URL that [`Registry::new`] knows, and the groups above it in its store.
+    /// Creates the array at a path or URL that [`Registry::new`] knows. Groups above it are left alone: make them with
+    /// [`create_group`](crate::create_group).
     ///
     /// # Errors
     /// Those of [`Registry::open`], [`ArrayBuilder::metadata`] and [`Array::create`].
