@@ -3,7 +3,7 @@
 
 mod model;
 
-use std::sync::Arc;
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use cuzarr::plan::{AxisSelection, Selection};
@@ -43,6 +43,65 @@ fn zstd() -> Value {
 
 fn ranges(store: &Observed) -> Vec<ByteRange> {
     store.take_reads().into_iter().map(|(_, range)| range).collect()
+}
+
+/// Lets no write go on before so many are under way at the same time, or a long time has passed.
+struct Gate {
+    under_way: Mutex<usize>,
+    opened: Condvar,
+    wanted: usize,
+}
+
+impl Gate {
+    fn pass(&self) -> Option<Error> {
+        let mut under_way = self.under_way.lock().unwrap();
+        *under_way += 1;
+        self.opened.notify_all();
+        let closed = |under_way: &mut usize| *under_way < self.wanted;
+        let waited = self.opened.wait_timeout_while(under_way, Duration::from_secs(20), closed).unwrap().1;
+        waited.timed_out().then(|| Error::new(ErrorKind::StoreFailed, "others never came"))
+    }
+}
+
+#[test]
+fn many_objects_are_written_at_a_time() {
+    let sharded = sharding(&[8], zstd(), "end");
+    for (device, codecs, shape) in
+        devices().into_iter().flat_map(|device| [(device, zstd(), 8), (device, sharded.clone(), 16)])
+    {
+        let inner: Arc<dyn Store> = Arc::new(MemoryStore::new());
+        let gate = Gate { under_way: Mutex::new(0), opened: Condvar::new(), wanted: 40 };
+        let far =
+            Observed::new(Arc::clone(&inner)).with_read_delay(BRIEFLY).with_failure(move |operation| match operation {
+                Operation::Write(..) => gate.pass(),
+                _ => None,
+            });
+        let mut story = Story::new(metadata(&[50 * shape], &[shape], "uint16", json!(0), codecs), Arc::new(far));
+        assert_eq!(story.options.threads, 3, "threads do not wait for a store");
+        story.write(device, &whole(&story), &5u16.to_ne_bytes().repeat(50 * shape as usize));
+        story.store = inner;
+        story.check(device, &whole(&story), "far away");
+    }
+}
+
+#[test]
+fn an_object_that_a_store_far_away_refuses_is_named() {
+    let far =
+        Observed::new(Arc::new(MemoryStore::new())).with_read_delay(BRIEFLY).with_failure(
+            |operation| match operation {
+                Operation::Write(key, _) if key.ends_with("c/7") => {
+                    Some(Error::new(ErrorKind::StoreFailed, "not yours"))
+                }
+                Operation::Write(key, _) if key.ends_with("c/9") => panic!("on purpose"),
+                _ => None,
+            },
+        );
+    let story = Story::new(metadata(&[80], &[8], "uint16", json!(0), zstd()), Arc::new(far));
+    for (chunk, message) in [(7, "not yours"), (9, "panicked")] {
+        let error = story.try_write(Device::Cpu, &region(8 * chunk, 8), &5u16.to_ne_bytes().repeat(8)).unwrap_err();
+        assert!(error.message().contains(message), "{error}");
+        assert!(error.trail().iter().any(|place| place.contains(&format!("c/{chunk}"))), "{error}");
+    }
 }
 
 #[test]

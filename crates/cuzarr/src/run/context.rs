@@ -14,6 +14,9 @@ use crate::run::schedule::scratch::Scratch;
 use crate::run::schedule::streams::Streams;
 use crate::store::{HeldValues, OpenValues, ReadOutcome, ReadRequest, ReadSink, Store, Version, Workers};
 
+/// Writes that are on their way to stores far away at the same time, of all calls.
+pub(crate) const FAR_WRITES: usize = 64;
+
 /// Failures that are kept beside the first one.
 const OTHER_FAILURES: usize = 15;
 
@@ -22,6 +25,8 @@ pub(crate) struct Context {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) cancellation: CancellationToken,
     pub(crate) pool: Pool,
+    /// Threads that wait for writes to stores far away.
+    pub(crate) senders: Pool,
     pub(crate) threads: usize,
     pub(crate) scratch: Scratch,
     pub(crate) streams: Streams,

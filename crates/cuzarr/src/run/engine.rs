@@ -13,7 +13,7 @@ use crate::config::cores;
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::{Plan, Selection, WritePlan};
 use crate::run::access::Access;
-use crate::run::context::{Context, Failures};
+use crate::run::context::{Context, FAR_WRITES, Failures};
 use crate::run::options::Options;
 use crate::run::read::coordinator;
 use crate::run::read::out::{Arrived, InTurn, Out};
@@ -40,6 +40,8 @@ pub struct Engine {
     pool: Pool,
     /// Of reads whose calling thread is at work all the while.
     driven_pool: Pool,
+    /// Of writes to stores far away: threads that do nothing but wait for them.
+    senders: Pool,
     scratch: Scratch,
     streams: Streams,
     memory: Mutex<HashMap<Device, Memory>>,
@@ -72,6 +74,7 @@ impl Engine {
             process: std::process::id(),
             pool: Pool::new(threads),
             driven_pool: Pool::new(1),
+            senders: Pool::new(FAR_WRITES),
             scratch: Scratch::default(),
             streams: Streams::default(),
             memory: Mutex::default(),
@@ -109,6 +112,7 @@ impl Engine {
             store: Arc::clone(store),
             cancellation: options.cancellation.clone(),
             pool: pool.clone(),
+            senders: self.senders.clone(),
             threads: threads.clamp(1, pool.count()),
             scratch: self.scratch.clone(),
             streams: self.streams.clone(),

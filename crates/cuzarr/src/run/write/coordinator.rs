@@ -13,7 +13,7 @@ use crate::codec::{Chain, VariableElements};
 use crate::error::Result;
 use crate::plan::{Selection, Touched, WritePlan};
 use crate::run::access::Access;
-use crate::run::context::Context;
+use crate::run::context::{Context, FAR_WRITES};
 use crate::run::options::Options;
 use crate::run::schedule::budget::Reserved;
 use crate::run::write::device::DeviceSource;
@@ -120,7 +120,8 @@ impl Drop for Ticket {
 impl Coordinator {
     fn run(&mut self) -> Result<()> {
         let writing = Arc::clone(&self.writing);
-        let most = (OBJECTS_A_THREAD * writing.call.threads).max(self.feeder.chunks_wanted());
+        let far = if writing.call.is_far() { 2 * FAR_WRITES } else { 0 };
+        let most = (OBJECTS_A_THREAD * writing.call.threads).max(self.feeder.chunks_wanted()).max(far);
         let by_kernels = self.feeder.encodes();
         for touched in writing.plan.objects() {
             while self.under_way.len() >= most && !writing.call.is_cancelled() {

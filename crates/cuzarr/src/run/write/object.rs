@@ -1,7 +1,9 @@
 //! Objects in the making: inner chunks are encoded in any order by any thread; the last one of a shard makes the shard,
 //! and the last of an object writes it. What failed is never written, so readers keep the old value.
 
+use std::borrow::Cow;
 use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -86,6 +88,22 @@ impl Object {
         Ok(bytes.map(|bytes| Stored { range: 0..bytes.len(), bytes: Arc::new(bytes) }))
     }
 
+    /// Stores the object now or, where that takes long however small it is, by a thread that waits for it: those that encode go on.
+    fn send(self: &Arc<Self>, encoded: Option<Cow<'_, [u8]>>) -> Result<()> {
+        if !self.call.is_far() {
+            return self.store(encoded.as_deref());
+        }
+        let (object, encoded) = (Arc::clone(self), encoded.map(Cow::into_owned));
+        self.call.senders.submit(Box::new(move || {
+            let outcome = catch_unwind(AssertUnwindSafe(|| object.store(encoded.as_deref())));
+            let panicked = |_| Err(Error::new(ErrorKind::StoreFailed, "the store panicked; please report this"));
+            if let Err(error) = outcome.unwrap_or_else(panicked) {
+                object.call.fail(error.at(format!("chunk '{}'", object.key)));
+            }
+        }));
+        Ok(())
+    }
+
     fn store(&self, encoded: Option<&[u8]>) -> Result<()> {
         self.call.check_cancelled()?;
         let size_bytes = encoded.map_or(0, |bytes| bytes.len() as u64);
@@ -141,7 +159,7 @@ impl Place {
     /// Puts an encoded chunk in its place; `None` where nothing is to be stored.
     pub(crate) fn deliver(&self, encoded: Option<Vec<u8>>) -> Result<()> {
         match self {
-            Place::Object(object) => object.store(encoded.as_deref()),
+            Place::Object(object) => object.send(encoded.map(Cow::Owned)),
             Place::Inner(shard, linear) => shard.deliver(*linear, encoded),
         }
     }
@@ -149,7 +167,7 @@ impl Place {
     /// Like [`Place::deliver`], for bytes that are somebody else's.
     pub(crate) fn deliver_bytes(&self, encoded: &[u8]) -> Result<()> {
         match self {
-            Place::Object(object) => object.store(Some(encoded)),
+            Place::Object(object) => object.send(Some(Cow::Borrowed(encoded))),
             Place::Inner(shard, linear) => shard.deliver(*linear, Some(encoded.to_vec())),
         }
     }
