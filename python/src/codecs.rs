@@ -42,12 +42,15 @@ fn find(py: Python<'_>, request: &ExternalRequest<'_>) -> PyResult<Option<Opened
     let configuration = serde_json::Value::Object(request.configuration.clone()).to_string();
     let data_type = request.spec.data_type.to_v3().map_or_else(|_| "null".to_string(), |json| json.to_string());
     let shape = PyTuple::new(py, &request.spec.shape)?;
-    let found = py.import("cuzarr._adapters")?.getattr("open_codec")?.call1((
+    // Codecs know no data types: those that ask for one are given what reads it.
+    let parse = py.import("cuzarr._metadata.dtype")?.getattr("from_json_v3")?;
+    let found = py.import("cuzarr.codecs.hosts")?.getattr("open_codec")?.call1((
         request.name,
         configuration,
         request.zarr_format,
         shape,
         data_type,
+        parse,
     ))?;
     found.extract()
 }

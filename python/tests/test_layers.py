@@ -26,7 +26,7 @@ LAYERS = (
     ("buffer", "kernels", "memory"),
     ("storage", "codecs"),
     ("_metadata",),
-    ("_adapters", "dtype"),
+    ("dtype",),
     ("_compute",),
     ("_node",),
     ("api",),

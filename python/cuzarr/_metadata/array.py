@@ -268,6 +268,24 @@ class ArrayV3Metadata(ArrayMetadata):
         sharding = self.sharding_codec
         return self.codecs if sharding is None else sharding.codecs
 
+    def _with_role(self, role: str) -> tuple[Codec, ...]:
+        return tuple(codec for codec in self.inner_codecs if codec.role == role)
+
+    @property
+    def filters(self) -> tuple[Codec, ...]:
+        """The codecs from elements to elements."""
+        return self._with_role("array_array")
+
+    @property
+    def serializer(self) -> Codec | None:
+        """The codec from elements to bytes."""
+        return next(iter(self._with_role("array_bytes")), None)
+
+    @property
+    def compressors(self) -> tuple[Codec, ...]:
+        """The codecs from bytes to bytes."""
+        return self._with_role("bytes_bytes")
+
     @cached_property
     def _stored_grid_shape(self) -> tuple[int, ...]:
         return _parse_shape(as_mapping(self.document["chunk_grid"].get("configuration") or {}, "chunk_grid"), "chunk_shape")
@@ -385,6 +403,16 @@ class ArrayV2Metadata(ArrayMetadata):
         """The compressor."""
         compressor = self.document.get("compressor")
         return None if compressor is None else from_numcodecs_config(compressor)
+
+    @property
+    def serializer(self) -> None:
+        """Nothing: format 2 does not say how elements become bytes otherwise than by their data type."""
+        return None
+
+    @property
+    def compressors(self) -> tuple[NumcodecsCodec, ...]:
+        """The compressor, if there is one."""
+        return () if self.compressor is None else (self.compressor,)
 
     @property
     def order(self) -> Literal["C", "F"]:

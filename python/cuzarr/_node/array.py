@@ -23,7 +23,8 @@ from cuzarr._node import array_io, array_read, resize
 from cuzarr._node.array_config import ArrayConfig, ArrayConfigLike, parse_array_config, parse_changes
 from cuzarr._node.array_io import into
 from cuzarr._node.asynchronous import AsyncArray, complete
-from cuzarr._node.display import Explanation, Info, brief_repr, chunk_grid_svg
+from cuzarr._node.descriptions import array_html, array_info
+from cuzarr._node.display import Explanation, Info
 from cuzarr._node.indexing import (
     BlockIndex,
     CoordinateSelection,
@@ -43,7 +44,7 @@ from cuzarr._operators.dispatch import Stored
 from cuzarr._operators.numpy_protocol import stored_ufunc
 from cuzarr._operators.signs import OneElement, Operators, Reductions
 from cuzarr._progress import shown
-from cuzarr._text import human_bytes, human_ratio, printable
+from cuzarr._text import printable
 from cuzarr.codecs.values import Codec
 from cuzarr.errors import ArgumentTypeError, CuzarrError, ImplicitHostCopyError, InvalidArgumentError, UnsupportedError
 from cuzarr.storage import Store, StorePath, make_store_path
@@ -243,23 +244,17 @@ class Array(Node, Operators, OneElement, Reductions, Stored):
     @property
     def filters(self) -> tuple[Codec, ...]:
         """The codecs from elements to elements."""
-        if isinstance(self._metadata, ArrayV2Metadata):
-            return self._metadata.filters or ()
-        return tuple(codec for codec in self._metadata.inner_codecs if codec.role == "array_array")
+        return self._metadata.filters or ()
 
     @property
     def serializer(self) -> Codec | None:
         """The codec from elements to bytes; ``None`` in format 2."""
-        if isinstance(self._metadata, ArrayV2Metadata):
-            return None
-        return next((codec for codec in self._metadata.inner_codecs if codec.role == "array_bytes"), None)
+        return self._metadata.serializer
 
     @property
     def compressors(self) -> tuple[Codec, ...]:
         """The codecs from bytes to bytes."""
-        if isinstance(self._metadata, ArrayV2Metadata):
-            return () if self._metadata.compressor is None else (self._metadata.compressor,)
-        return tuple(codec for codec in self._metadata.inner_codecs if codec.role == "bytes_bytes")
+        return self._metadata.compressors
 
     @property
     def compressor(self) -> Codec | None:
@@ -271,36 +266,11 @@ class Array(Node, Operators, OneElement, Reductions, Stored):
     @property
     def info(self) -> Info:
         """What the array is, at a glance."""
-        return self._info()
+        return array_info(self)
 
     def info_complete(self) -> Info:
         """The same with what is stored, for which the store is listed."""
-        return self._info(sum(1 for _ in self._iterate_stored()), self.nbytes_stored())
-
-    def _info(self, stored_count: int | None = None, stored_bytes: int | None = None) -> Info:
-        ratio = human_ratio(self.nbytes, stored_bytes) if stored_bytes else None
-        return Info.of(
-            [
-                ("Type", type(self).__name__),
-                ("Zarr format", self._metadata.zarr_format),
-                ("Data type", self._metadata.data_type),
-                ("Fill value", brief_repr(self.fill_value)),
-                ("Shape", self.shape),
-                ("Shard shape", self.shards),
-                ("Chunk shape", self.chunks),
-                ("Order", self.order),
-                ("Read-only", self.read_only),
-                ("Store type", self._store_kind),
-                ("Device", self.device),
-                ("Filters", self.filters),
-                ("Serializer", self.serializer),
-                ("Compressors", self.compressors),
-                ("No. bytes", human_bytes(self.nbytes)),
-                ("No. bytes stored", None if stored_bytes is None else human_bytes(stored_bytes)),
-                ("Storage ratio", ratio),
-                ("Shards Initialized" if self.shards else "Chunks Initialized", stored_count),
-            ]
-        )
+        return array_info(self, sum(1 for _ in self._iterate_stored()), self.nbytes_stored())
 
     @property
     def meta_array(self) -> Any:
@@ -680,18 +650,7 @@ class Array(Node, Operators, OneElement, Reductions, Stored):
         return type(self).__name__, str(self.store), self.path, document, tuple(self._config.to_dict().items()), self.device
 
     def _repr_html_(self) -> str:
-        lines: list[tuple[str, object]] = [
-            ("Store", self._store_path),
-            ("Data type", self._metadata.data_type),
-            ("Shape", self.shape),
-            ("Chunks", self.chunks),
-            ("Shards", self.shards),
-            ("Bytes", human_bytes(self.nbytes)),
-            ("Device", self.device),
-        ]
-        lines += [(f"Codec {name}", place) for name, place in self.placements()]
-        drawing = chunk_grid_svg(self.shape, self.chunks, self.shards)
-        return f"<table><tr><td>{Info.of(lines)._repr_html_()}</td><td>{drawing}</td></tr></table>"
+        return array_html(self)
 
     def __repr__(self) -> str:
         place = "" if self.device == "cpu" else f" device={self.device}"

@@ -214,14 +214,12 @@ def _keep(source: AnyArrayMetadata, given: dict[str, Any]) -> dict[str, Any]:
     """The arguments with ``"keep"`` replaced by what the source has."""
     zarr_format = given["zarr_format"] or source.zarr_format
     same = zarr_format == source.zarr_format
-    like = Array.__new__(Array)
-    like._metadata = source
     kept: dict[str, Any] = {
         "chunks": source.chunks,
         "shards": source.shards,
-        "filters": (like.filters or None) if same else "auto",
-        "compressors": (like.compressors or None) if same else "auto",
-        "serializer": like.serializer if same and zarr_format == 3 else "auto",
+        "filters": (source.filters or None) if same else "auto",
+        "compressors": (source.compressors or None) if same else "auto",
+        "serializer": source.serializer if same and zarr_format == 3 else "auto",
     }
     chosen = {key: kept[key] if isinstance(given[key], str) and given[key] == "keep" else given[key] for key in kept}
     if given["fill_value"] is DEFAULT_FILL_VALUE:

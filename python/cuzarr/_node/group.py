@@ -22,10 +22,10 @@ from cuzarr._metadata.documents import (
 from cuzarr._metadata.dtype import ZarrFormat, parse_dtype
 from cuzarr._metadata.group import GroupMetadata, as_node
 from cuzarr._node import create, members
-from cuzarr._node.arguments import default_format
 from cuzarr._node.array import Array
 from cuzarr._node.array_config import ArrayConfigLike
 from cuzarr._node.asynchronous import AsyncGroup, complete
+from cuzarr._node.descriptions import group_info
 from cuzarr._node.display import Info, Tree
 from cuzarr._node.hierarchy import create_nodes
 from cuzarr._node.node import Node
@@ -126,26 +126,11 @@ class Group(Node):
     def info(self) -> Info:
         """What the group is, at a glance; members are counted where that needs no listing."""
         consolidated = self._metadata.consolidated_metadata
-        return self._info(None if consolidated is None else list(consolidated.flattened_metadata.values()))
+        return group_info(self, None if consolidated is None else list(consolidated.flattened_metadata.values()))
 
     def info_complete(self) -> Info:
         """The same with every member counted, for which the store is listed."""
-        return self._info([metadata for _, metadata in self._walk(None)])
-
-    def _info(self, members: list[AnyNodeMetadata] | None) -> Info:
-        groups = None if members is None else sum(isinstance(member, GroupMetadata) for member in members)
-        return Info.of(
-            [
-                ("Name", self.path),
-                ("Type", type(self).__name__),
-                ("Zarr format", self._metadata.zarr_format),
-                ("Read-only", self.read_only),
-                ("Store type", self._store_kind),
-                ("No. members", None if members is None else len(members)),
-                ("No. arrays", None if members is None or groups is None else len(members) - groups),
-                ("No. groups", groups),
-            ]
-        )
+        return group_info(self, [metadata for _, metadata in self._walk(None)])
 
     # ---------------------------------------------------------------------------------------------------- its members
 
@@ -280,7 +265,10 @@ class Group(Node):
         """The hierarchy as text: ``level`` levels deep, at most ``max_nodes`` nodes, ``plain`` without bold names."""
         if expand is not None:
             raise UnsupportedError("tree has no expand")
-        return members.tree(self.name, self._walk(level, most=max_nodes + 1), max_nodes, plain)
+        if level is not None:
+            whole(level, "level", 0, hint="give None for all levels")
+        most = min(whole(max_nodes, "max_nodes", 0), 1 << 62)
+        return members.tree(self.name, self._walk(level, most=most + 1), most, plain)
 
     # -------------------------------------------------------------------------------------------- making and deleting
 
@@ -506,41 +494,3 @@ def _check_depth(max_depth: int | None) -> None:
 
 
 complete(AsyncGroup, Group)
-
-
-def create_group(
-    store: Any,
-    *,
-    path: str | None = None,
-    zarr_format: ZarrFormat | None = None,
-    overwrite: bool = False,
-    attributes: dict[str, Any] | None = None,
-    storage_options: dict[str, Any] | None = None,
-    metadata_store: Any = None,
-) -> Group:
-    """Creates a group.
-
-    Raises
-    ------
-    ContainsArrayError, ContainsGroupError
-        A node is there, and ``overwrite`` is off.
-    """
-    place = make_store_path(store, path=path, mode="a", storage_options=storage_options, metadata_store=metadata_store)
-    return Group._new(place, attributes, default_format(zarr_format), overwrite=overwrite)
-
-
-def create_hierarchy(
-    *, store: Store, nodes: dict[str, GroupMetadata | AnyArrayMetadata], overwrite: bool = False
-) -> Iterator[tuple[str, Group | Array]]:
-    """Creates many nodes from their metadata by path, and the groups they are in; yields each with its path. Metadata may
-    be zarr-python's own objects.
-
-    Raises
-    ------
-    ContainsArrayError, ContainsGroupError
-        A node is there, and ``overwrite`` is off; nothing was written.
-    """
-    given = {normalize_path(path): as_node(node) for path, node in dictionary(nodes, "nodes").items()}
-    place = make_store_path(store)
-    for path, node in create_nodes(place, given, overwrite):
-        yield path, Group(StorePath(place.store, path), node) if isinstance(node, GroupMetadata) else node

@@ -23,7 +23,7 @@ from cuzarr._node.create import (
     zeros,
     zeros_like,
 )
-from cuzarr._node.group import create_group, create_hierarchy
+from cuzarr._node.create_group import create_group, create_hierarchy
 from cuzarr._node.open import (
     consolidate_metadata,
     group,

@@ -1,0 +1,66 @@
+"""What the environment says of the configuration."""
+
+from __future__ import annotations
+
+import ast
+import base64
+import binascii
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from cuzarr._config.classes import PLACES, complete_places
+from cuzarr._config.keys import OPEN_SECTIONS, ZARR_PYTHONS_KEYS, check_value, flatten
+from cuzarr.errors import ConfigInvalidError
+
+# The later one counts more. Of zarr-python's variables those count whose keys exist here.
+_ENVIRONMENT_PREFIXES = ("ZARR_", "CUZARR_")
+# Holds what `Config.serialize` gave, for child processes.
+_INHERITED = "internal_inherit_config"
+# Variables that are no configuration keys: tests and the Rust side read them by themselves.
+_NOT_KEYS = re.compile("require_gpu|cache_dir|cubin_dir|log|test_device|conformance_engine|simt_flags|[a-z]+_library")
+
+
+def _literal(text: str) -> Any:
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return {"true": True, "false": False, "none": None}.get(text.lower(), text)
+
+
+def _read_variables(environ: Mapping[str, str], prefix: str) -> Iterator[tuple[str, Any, str]]:
+    """Keys, values and origins of the variables with a prefix. What was inherited comes first, so that it counts less."""
+    variables = [name for name in environ if name.startswith(prefix)]
+    for variable in sorted(variables, key=lambda name: name[len(prefix) :].lower() != _INHERITED):
+        key, origin = variable[len(prefix) :].lower().replace("__", "."), f"environment {variable}"
+        if key == _INHERITED:
+            yield from ((inherited, value, origin) for inherited, value in flatten(deserialize(environ[variable], origin)))
+        elif not _NOT_KEYS.fullmatch(key):
+            yield key, _literal(environ[variable]), origin
+
+
+def read_environment(environ: Mapping[str, str]) -> dict[str, tuple[Any, str]]:
+    found: dict[str, tuple[Any, str]] = {}
+    for prefix in _ENVIRONMENT_PREFIXES:
+        here: dict[str, tuple[Any, str]] = {}
+        for key, value, origin in _read_variables(environ, prefix):
+            if prefix == "CUZARR_" or key in ZARR_PYTHONS_KEYS or key.split(".", 1)[0] in OPEN_SECTIONS:
+                here[key] = (check_value(key, value, origin), origin)
+        places = {key: here[key] for key in PLACES if key in here}
+        if places:
+            origin = " and ".join(dict.fromkeys(origin for _, origin in places.values()))
+            complete = complete_places({key: value for key, (value, _) in places.items()}, "cpu", origin)
+            here |= {key: places.get(key, (value, origin)) for key, value in complete.items()}
+        found |= here
+    return found
+
+
+def deserialize(text: str, origin: str) -> dict[str, Any]:
+    try:
+        values = json.loads(base64.urlsafe_b64decode(text))
+    except (binascii.Error, ValueError) as error:
+        raise ConfigInvalidError(f"{origin} is not what config.serialize() gives") from error
+    if not isinstance(values, dict):
+        raise ConfigInvalidError(f"{origin} is not what config.serialize() gives")
+    return values

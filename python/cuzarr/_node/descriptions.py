@@ -1,0 +1,71 @@
+"""What arrays and groups are, in lines and tables: ``info``, and how notebooks show arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from cuzarr._metadata.documents import AnyNodeMetadata
+from cuzarr._metadata.group import GroupMetadata
+from cuzarr._node.display import Info, brief_repr, chunk_grid_svg
+from cuzarr._text import human_bytes, human_ratio
+
+
+def array_info(array: Any, stored_count: int | None = None, stored_bytes: int | None = None) -> Info:
+    """An array, at a glance; with what is stored of it where that is given."""
+    metadata = array.metadata
+    return Info.of(
+        [
+            ("Type", type(array).__name__),
+            ("Zarr format", metadata.zarr_format),
+            ("Data type", metadata.data_type),
+            ("Fill value", brief_repr(array.fill_value)),
+            ("Shape", array.shape),
+            ("Shard shape", array.shards),
+            ("Chunk shape", array.chunks),
+            ("Order", array.order),
+            ("Read-only", array.read_only),
+            ("Store type", array._store_kind),
+            ("Device", array.device),
+            ("Filters", array.filters),
+            ("Serializer", array.serializer),
+            ("Compressors", array.compressors),
+            ("No. bytes", human_bytes(array.nbytes)),
+            ("No. bytes stored", None if stored_bytes is None else human_bytes(stored_bytes)),
+            ("Storage ratio", human_ratio(array.nbytes, stored_bytes) if stored_bytes else None),
+            ("Shards Initialized" if array.shards else "Chunks Initialized", stored_count),
+        ]
+    )
+
+
+def group_info(group: Any, members: Sequence[AnyNodeMetadata] | None) -> Info:
+    """A group, at a glance; with its members counted where they are known."""
+    groups = None if members is None else sum(isinstance(member, GroupMetadata) for member in members)
+    return Info.of(
+        [
+            ("Name", group.path),
+            ("Type", type(group).__name__),
+            ("Zarr format", group.metadata.zarr_format),
+            ("Read-only", group.read_only),
+            ("Store type", group._store_kind),
+            ("No. members", None if members is None else len(members)),
+            ("No. arrays", None if members is None or groups is None else len(members) - groups),
+            ("No. groups", groups),
+        ]
+    )
+
+
+def array_html(array: Any) -> str:
+    """A table of an array with a drawing of its chunks."""
+    lines: list[tuple[str, object]] = [
+        ("Store", array.store_path),
+        ("Data type", array.metadata.data_type),
+        ("Shape", array.shape),
+        ("Chunks", array.chunks),
+        ("Shards", array.shards),
+        ("Bytes", human_bytes(array.nbytes)),
+        ("Device", array.device),
+    ]
+    lines += [(f"Codec {name}", place) for name, place in array.placements()]
+    drawing = chunk_grid_svg(array.shape, array.chunks, array.shards)
+    return f"<table><tr><td>{Info.of(lines)._repr_html_()}</td><td>{drawing}</td></tr></table>"
