@@ -6,10 +6,10 @@ use cuzarr_device::Device;
 use serde_json::{Value, json};
 
 use super::costs::{Estimate, Load};
-use super::read::PlanOptions;
+use super::options::PlanOptions;
 use super::selection::Selection;
 use super::source::Source;
-use super::walk::cells_touched;
+use super::walk::touched;
 use crate::codec::{Chain, Leave, Stage, Support};
 use crate::error::{Error, ErrorKind, Result};
 
@@ -172,17 +172,6 @@ pub fn placements(chain: &Chain, device: Device, leave: Leave<'_>) -> Vec<Placem
 /// The places where a chain's codecs run when they encode elements on `device`. `left` is the reason why the host encodes frames.
 pub fn encoding_placements(chain: &Chain, device: Device, left: Option<&'static str>) -> Vec<Placement> {
     placed(chain.describe_encoding(device, left))
-}
-
-/// The number of innermost chunks that the selection touches.
-pub(crate) fn chunks_touched(source: &Source, selection: &Selection) -> u64 {
-    touched(selection, &source.leaf().chunk_shape)
-}
-
-/// The number of cells of a grid that the selection touches.
-pub(super) fn touched(selection: &Selection, shape: &[u64]) -> u64 {
-    let axes = selection.axes().iter().zip(shape);
-    axes.map(|(axis, &extent)| cells_touched(axis, extent)).fold(1, u64::saturating_mul)
 }
 
 fn placed(stages: Vec<Stage>) -> Vec<Placement> {

@@ -7,6 +7,7 @@ mod batch;
 mod costs;
 mod explanation;
 mod geometry;
+mod options;
 mod pieces;
 mod placement;
 mod read;
@@ -31,15 +32,18 @@ pub use costs::{Costs, Load};
 #[doc(hidden)]
 pub use explanation::{check_strict, check_strict_writing, placements};
 #[doc(hidden)]
-pub use read::{Entries, IndexPlace, IndexRead, Plan, PlanOptions, Room, Step};
+pub use options::PlanOptions;
+#[doc(hidden)]
+pub use read::{Entries, IndexPlace, IndexRead, Plan, Room, Step};
 #[doc(hidden)]
 pub use source::{KeyOf, Level, PackedLayout, ShardLayout, Source};
 #[doc(hidden)]
 pub use whole::WholeShards;
 
-pub(crate) use explanation::{chunks_touched, encoding_placements};
+pub(crate) use explanation::encoding_placements;
 pub(crate) use geometry::strides;
 pub(crate) use placement::{
     Circumstances, PLAIN_COPIES, ReadPlacement, Resident, Route, SMALL_BYTES, encoding, placed,
 };
+pub(crate) use walk::chunks_touched;
 pub(crate) use write::{Coverage, Touched, WritePlan};

@@ -14,12 +14,12 @@ pub use self::descent::{Entries, IndexPlace, IndexRead};
 use self::descent::{Frame, Shard, find, missing_name};
 use self::units::Filling;
 use super::batch::{Batch, CoalesceLimits, Unit, coalesce};
-use super::explanation::chunks_touched;
 use super::geometry::{packed_strides, whole};
+use super::options::PlanOptions;
 use super::selection::{AxisSelection, Selection};
 use super::source::Source;
 use super::tour::{Tour, Want};
-use super::walk::cells_touched;
+use super::walk::{cells_touched, chunks_touched};
 use super::whole::{WholeShards, whole_shards};
 use crate::error::{Error, ErrorKind, Result};
 
@@ -31,21 +31,6 @@ const LISTED_CELLS: u64 = 64 << 10;
 
 /// Most index entries that a plan of several selections keeps, because neighbouring selections share shards.
 const KEPT_ENTRIES: usize = 4 << 20;
-
-/// Limits for a plan's decisions.
-#[derive(Clone, Copy, Debug)]
-pub struct PlanOptions {
-    /// Largest gap between ranges that one read covers.
-    pub coalesce_gap_bytes: u64,
-    /// Most bytes of a read of several chunks.
-    pub coalesce_max_bytes: u64,
-    /// Most bytes of a piece of an uncompressed chunk.
-    pub piece_max_bytes: u64,
-    /// Bytes of shard indexes that are fetched at once.
-    pub index_window_bytes: u64,
-    /// Most bytes of shards that are read whole before their indexes are known.
-    pub whole_shards_bytes: u64,
-}
 
 /// The limits of one batch.
 #[derive(Clone, Copy, Debug)]

@@ -1,6 +1,7 @@
 //! A walk over the cells of a regular grid that a selection touches, in C order, without a list of them.
 
-use super::selection::AxisSelection;
+use super::selection::{AxisSelection, Selection};
+use super::source::Source;
 
 /// One dimension of a walk.
 #[derive(Clone, Copy, Debug)]
@@ -128,6 +129,17 @@ pub(crate) fn cells_inside(select: &AxisSelection, (from, to): (u64, u64), cell:
 /// The number of cells of extent `cell` that the selection touches in one dimension of the array.
 pub(crate) fn cells_touched(select: &AxisSelection, cell: u64) -> u64 {
     cells_inside(select, (0, select.count), cell)
+}
+
+/// The number of innermost chunks that the selection touches.
+pub(crate) fn chunks_touched(source: &Source, selection: &Selection) -> u64 {
+    touched(selection, &source.leaf().chunk_shape)
+}
+
+/// The number of cells of a grid that the selection touches.
+pub(super) fn touched(selection: &Selection, shape: &[u64]) -> u64 {
+    let axes = selection.axes().iter().zip(shape);
+    axes.map(|(axis, &extent)| cells_touched(axis, extent)).fold(1, u64::saturating_mul)
 }
 
 /// Whether the selection's indices `inside` cover every element of `origin..end` in this dimension.

@@ -2,12 +2,11 @@
 
 use std::sync::Arc;
 
-use super::explanation::touched;
 use super::geometry::whole;
-use super::read::PlanOptions;
+use super::options::PlanOptions;
 use super::selection::Selection;
 use super::source::Source;
-use super::walk::Walk;
+use super::walk::{Walk, touched};
 
 /// Most shards that are read at once: hundreds of requests, like for indexes.
 const MOST_SHARDS: u64 = 256;
