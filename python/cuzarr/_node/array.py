@@ -13,30 +13,23 @@ import numpy as np
 from cuzarr import _core
 from cuzarr._compute.evaluate import plan
 from cuzarr._compute.expression import Expression
-from cuzarr._memory.box import Box, basic_box, ensure_tuple
+from cuzarr._memory.box import Box, basic_box
 from cuzarr._memory.convert import result_array
 from cuzarr._metadata.array import AnyArrayMetadata, ArrayMetadata, ArrayV2Metadata, ArrayV3Metadata, canonical_json
 from cuzarr._metadata.chunk_grid import axis_extents, grid_shape, regions
 from cuzarr._metadata.documents import read_array
 from cuzarr._metadata.group import parse_node
-from cuzarr._node import array_io, array_read, resize
+from cuzarr._node import array_io, array_read, array_selections, resize
 from cuzarr._node.array_config import ArrayConfig, ArrayConfigLike, parse_array_config, parse_changes
-from cuzarr._node.array_io import into
 from cuzarr._node.asynchronous import AsyncArray, complete
 from cuzarr._node.descriptions import array_html, array_info
 from cuzarr._node.display import Explanation, Info
 from cuzarr._node.indexing import (
     BlockIndex,
-    CoordinateSelection,
     Fields,
     OIndex,
-    OrthogonalSelection,
     VIndex,
     block_box,
-    is_pure_fancy,
-    is_pure_orthogonal,
-    mask_selection,
-    pop_fields,
 )
 from cuzarr._node.node import Node
 from cuzarr._numpy import is_computable
@@ -331,50 +324,19 @@ class Array(Node, Operators, OneElement, Reductions, Stored):
         array([1., 1.])
         """
         if progress:
-            with shown(progress, "reading", self._count_objects(selection)):
+            with shown(progress, "reading", array_selections.count_objects(self, selection)):
                 return self.getitem(selection, prototype=prototype)
         if prototype is None and (elements := array_io.read_plain(self, selection)) is not None:
             return elements
-        selection = _as_index(selection)
-        chosen, rest = pop_fields(selection)
-        if is_pure_fancy(rest, self.ndim):
-            chosen, points, is_mask = VIndex(self).parse(selection)
-            get = self.get_mask_selection if is_mask else self.get_coordinate_selection
-            return get(points, fields=chosen, prototype=prototype)
-        if is_pure_orthogonal(rest, self.ndim):
-            return self.get_orthogonal_selection(rest, fields=chosen, prototype=prototype)
-        if self.ndim and all(isinstance(item, int | slice) for item in ensure_tuple(rest)):
-            # zarr-python counts these to orthogonal selections, whose single elements are arrays of no dimensions.
-            return array_io.get_box(self, basic_box(rest, self.shape), None, prototype, chosen)
-        return self.get_basic_selection(rest, fields=chosen, prototype=prototype)
+        return array_selections.get(self, selection, prototype)
 
     def setitem(self, selection: Any, value: Any, prototype: Any = None, *, progress: Any = None) -> None:
         """As assigning to brackets. Values are taken from wherever they are; a buffer class of the caller's own is given them first.
         ``progress`` is as in :meth:`getitem`."""
         if progress:
-            with shown(progress, "writing", self._count_objects(selection)):
+            with shown(progress, "writing", array_selections.count_objects(self, selection)):
                 return self.setitem(selection, value, prototype)
-        selection = _as_index(selection)
-        chosen, rest = pop_fields(selection)
-        if is_pure_fancy(rest, self.ndim):
-            chosen, points, is_mask = VIndex(self).parse(selection)
-            set_ = self.set_mask_selection if is_mask else self.set_coordinate_selection
-            set_(points, value, fields=chosen, prototype=prototype)
-        elif is_pure_orthogonal(rest, self.ndim):
-            self.set_orthogonal_selection(rest, value, fields=chosen, prototype=prototype)
-        else:
-            self.set_basic_selection(rest, value, fields=chosen, prototype=prototype)
-
-    def _count_objects(self, selection: Any) -> int | None:
-        """Stored objects that a box touches; ``None`` for what is no box."""
-        fields, rest = pop_fields(selection)
-        try:
-            box = basic_box(rest, self.shape)
-        except IndexError:
-            return None
-        if fields is not None or self._metadata.data_type.is_variable:
-            return None
-        return int(self.explain(rest).to_dict()["objects"]) if all(box.count) else 0
+        array_selections.put(self, selection, value, prototype)
 
     def read(
         self,
@@ -490,45 +452,33 @@ class Array(Node, Operators, OneElement, Reductions, Stored):
         self, selection: Any, *, out: Any = None, fields: Fields | None = None, prototype: Any = None
     ) -> Any:
         """The outer product of one selector for each dimension: integers, slices, index arrays, masks."""
-        chosen = OrthogonalSelection(selection, self.shape, self.chunks)
-        result = array_io.get_fancy(self, chosen, chosen.full_shape, prototype, fields).reshape(chosen.shape)
-        return array_io.delivered(self, result, prototype) if out is None else into(out, result)
+        return array_selections.get_orthogonal(self, selection, out, fields, prototype)
 
     def set_orthogonal_selection(
         self, selection: Any, value: Any, *, fields: Fields | None = None, prototype: Any = None
     ) -> None:
         """Writes the outer product of one selector for each dimension."""
-        chosen = OrthogonalSelection(selection, self.shape, self.chunks)
-        array_io.set_fancy(self, chosen, chosen.shape, chosen.full_shape, value, fields, prototype=prototype)
+        array_selections.set_orthogonal(self, selection, value, fields, prototype)
 
     def get_coordinate_selection(
         self, selection: Any, *, out: Any = None, fields: Fields | None = None, prototype: Any = None
     ) -> Any:
         """Points, by one index array for each dimension; they broadcast together. ``out`` may have their shape, or be flat."""
-        chosen = CoordinateSelection(selection, self.shape, self.chunks)
-        result = array_io.get_fancy(self, chosen, chosen.shape, prototype, fields)
-        if out is None:
-            return array_io.delivered(self, result, prototype).reshape(chosen.selection_shape)
-        is_flat = tuple(getattr(out, "shape", ())) == chosen.shape
-        return into(out, result if is_flat else result.reshape(chosen.selection_shape))
+        return array_selections.get_coordinates(self, selection, out, fields, prototype)
 
     def set_coordinate_selection(
         self, selection: Any, value: Any, *, fields: Fields | None = None, prototype: Any = None
     ) -> None:
         """Writes points, by one index array for each dimension. ``value`` broadcasts to them, or has one element for each."""
-        chosen = CoordinateSelection(selection, self.shape, self.chunks)
-        array_io.set_fancy(self, chosen, chosen.selection_shape, chosen.shape, value, fields, flat=True, prototype=prototype)
+        array_selections.set_coordinates(self, selection, value, fields, prototype)
 
     def get_mask_selection(self, mask: Any, *, out: Any = None, fields: Fields | None = None, prototype: Any = None) -> Any:
         """The elements where a mask of the array's shape is true, in C order."""
-        chosen = mask_selection(mask, self.shape, self.chunks)
-        result = array_io.get_fancy(self, chosen, chosen.shape, prototype, fields)
-        return array_io.delivered(self, result, prototype) if out is None else into(out, result)
+        return array_selections.get_mask(self, mask, out, fields, prototype)
 
     def set_mask_selection(self, mask: Any, value: Any, *, fields: Fields | None = None, prototype: Any = None) -> None:
         """Writes the elements where a mask of the array's shape is true."""
-        chosen = mask_selection(mask, self.shape, self.chunks)
-        array_io.set_fancy(self, chosen, chosen.shape, chosen.shape, value, fields, prototype=prototype)
+        array_selections.set_mask(self, mask, value, fields, prototype)
 
     @property
     def oindex(self) -> OIndex:
@@ -691,12 +641,6 @@ class Array(Node, Operators, OneElement, Reductions, Stored):
     def _elements(self) -> Any:
         """All elements, always as an array."""
         return array_io.get_box(self, basic_box(..., self.shape), None, None, None)
-
-
-def _as_index(selection: Any) -> Any:
-    if isinstance(selection, Array) or (type(selection).__name__ == "Array" and hasattr(selection, "store_path")):
-        return np.asarray(selection)
-    return selection
 
 
 complete(AsyncArray, Array)
