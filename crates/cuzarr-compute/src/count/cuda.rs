@@ -164,3 +164,15 @@ fn axes(walk: &Walk) -> ([u64; MOST_AXES], [i64; MOST_AXES]) {
     }
     (shape, strides)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::HEADERS;
+    use crate::program::cuda::check_headers;
+
+    #[test]
+    fn kernels_have_the_headers_that_theirs_include() {
+        check_headers("count/keys.cuh", HEADERS);
+        check_headers("program/arithmetic.cuh", HEADERS);
+    }
+}

@@ -156,6 +156,24 @@ fn operands(program: &Program, joint: &Joint, form: &Form, inputs: &[NdBuffer]) 
     Ok(bytes)
 }
 
+/// Compiles a kernel that includes a header, with the headers that a room gives its kernels.
+#[cfg(test)]
+pub(crate) fn check_headers(include: &str, headers: &'static [Header]) {
+    let text = format!("#include \"{include}\"\n\nCUZARR_KERNEL(cuzarr_test, u32* out) {{ *out = 1; }}\n");
+    check_text(&text, headers, include);
+}
+
+#[cfg(test)]
+fn check_text(text: &str, headers: &'static [Header], what: &str) {
+    let flags = ["--std=c++17", "--fmad=false"].map(String::from);
+    match Module::check_with("test.cu", text, &flags, headers, (9, 0)) {
+        Err(error) if error.kind() == cuzarr_device::ErrorKind::LibraryMissing => {
+            println!("skipped: {}", error.message());
+        }
+        answer => answer.unwrap_or_else(|error| panic!("{what}: {error}")),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -181,20 +199,13 @@ mod tests {
 
     #[test]
     fn every_operation_compiles_for_gpus_in_every_form() {
-        let flags = ["--std=c++17", "--fmad=false"].map(String::from);
         let forms = [
             (DType::INT16, Form::Packed { lanes: 2, single: vec![false; 1] }),
             (DType::FLOAT16, Form::Strided { rank: 3, wide: true }),
         ];
         for (dtype, form) in forms {
             let text = source::kernel(&everything(dtype), &form, "cuzarr_test");
-            match Module::check_with("test.cu", &text, &flags, HEADERS, (9, 0)) {
-                Err(error) if error.kind() == cuzarr_device::ErrorKind::LibraryMissing => {
-                    println!("skipped: {}", error.message());
-                    return;
-                }
-                answer => answer.unwrap_or_else(|error| panic!("{dtype}, {form:?}: {error}")),
-            }
+            check_text(&text, HEADERS, &format!("{dtype}, {form:?}"));
         }
     }
 }

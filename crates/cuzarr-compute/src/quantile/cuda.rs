@@ -169,3 +169,15 @@ pub(super) fn of_rows(
     stream.synchronize()?;
     Ok(out)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::HEADERS;
+    use crate::program::cuda::check_headers;
+
+    #[test]
+    fn kernels_have_the_headers_that_theirs_include() {
+        check_headers("quantile/rows.cuh", HEADERS);
+        check_headers("quantile/long_rows.cuh", HEADERS);
+    }
+}

@@ -379,3 +379,14 @@ fn state_type(accumulator: Accumulator, wide: Wide) -> String {
         Accumulator::Count => "Count".to_string(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::HEADERS;
+    use crate::program::cuda::check_headers;
+
+    #[test]
+    fn kernels_have_the_headers_that_theirs_include() {
+        check_headers("reduce/reduce.cuh", HEADERS);
+    }
+}
