@@ -170,8 +170,8 @@ def from_array(
 ) -> Array:
     """Creates an array with the elements of another: one of a store's, NumPy's, or any on a GPU.
 
-    ``"keep"`` takes over what an array of a store has; for other data it means ``"auto"`` (``shards``: none). Stored
-    arrays are copied one stored object at a time. The other arguments are :func:`create_array`'s.
+    ``"keep"`` takes over what an array of a store has; for other data it means ``"auto"`` (``shards``: none). Arrays of a
+    store are copied region by region, many chunks at a time within the memory limit. The other arguments are :func:`create_array`'s.
 
     >>> import cuzarr, numpy as np
     >>> source = cuzarr.create_array({}, data=np.arange(6), chunks=(2,))
