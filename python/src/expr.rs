@@ -60,7 +60,7 @@ impl PyExpr {
     #[staticmethod]
     fn apply(name: &str, operands: Vec<Bound<'_, PyAny>>) -> PyResult<PyExpr> {
         let unknown = || {
-            Error::new(ErrorKind::Unsupported, format!("there is no function '{name}'"))
+            Error::new(ErrorKind::Unsupported, format!("unknown function '{name}'"))
                 .with_hint("call CuPy's or NumPy's function on the arrays: both take them without copying")
         };
         let op = Op::named(name).ok_or_else(unknown).py()?;
@@ -82,7 +82,7 @@ impl PyExpr {
         ddof: f64,
         skip_nan: bool,
     ) -> PyResult<PyExpr> {
-        let unknown = || Error::new(ErrorKind::Unsupported, format!("there is no reduction '{name}'"));
+        let unknown = || Error::new(ErrorKind::Unsupported, format!("unknown reduction '{name}'"));
         let op = ReduceOp::named(name).ok_or_else(unknown).py()?;
         self.0.reduced(Reduction { op, axes, keepdims, ddof, skip_nan }).map(PyExpr).py()
     }
@@ -100,7 +100,7 @@ impl PyExpr {
         dtype: Option<&str>,
     ) -> PyResult<PyExpr> {
         let unknown = || {
-            Error::new(ErrorKind::InvalidArgument, format!("there is no method '{method}' of quantiles"))
+            Error::new(ErrorKind::InvalidArgument, format!("unknown method '{method}' of quantiles"))
                 .with_nearest(method, QuantileMethod::names())
         };
         let method = QuantileMethod::named(method).ok_or_else(unknown).py()?;

@@ -118,7 +118,7 @@ def test_codecs_are_all_of_them_or_named_as_wrong(source: cuzarr.Array) -> None:
         ({"codecs": chain, "compressors": None}, "codecs and compressors"),
         ({"codecs": chain, "zarr_format": 2}, "format 2 has no list of codecs"),
         ({"codecs": [cuzarr.codecs.GzipCodec()]}, "before the array→bytes codec"),
-        ({"codecs": [cuzarr.codecs.ShardingCodec(chunk_shape=(1, 20, 10))]}, "say shards"),
+        ({"codecs": [cuzarr.codecs.ShardingCodec(chunk_shape=(1, 20, 10))]}, "set shards"),
         ({"codecs": ["nothing-such"]}, "nothing-such"),
     ]:
         with pytest.raises(cuzarr.CuzarrError, match=message):

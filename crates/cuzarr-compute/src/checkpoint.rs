@@ -1,16 +1,16 @@
-//! How far unfinished work on an array came, in an object beside the array's chunks, so that work that was killed can go on.
+//! Checkpoints: an object beside an array's chunks notes the progress of unfinished work, so that killed work can continue.
 //!
 //! ```json
 //! {"version": 2, "work": "…", "target": "…",
 //!  "passes": [{"chunk_shape": [96, 16, 16], "region_shape": [96, 64, 16], "finished": 3}]}
 //! ```
 //!
-//! `work` and `target` are SHA-256 of a text that says what is done, and of the target's documents. So the object stays small,
-//! and says nothing of addresses. A pass goes through all elements in regions. Regions are written in their order, each stored
-//! object whole, so a number says which are finished. The chunks of the last pass are the target's.
+//! `work` is the SHA-256 of a text that describes the work, and `target` that of the target's documents. So the object stays
+//! small and contains no addresses. A pass goes through all elements in regions. Regions are written in order, and each stored
+//! object is written whole, so one number tells which regions are finished. The chunks of the last pass are the target's.
 //!
-//! That a chunk is missing does not say whether it was still to be written or holds nothing but the fill value. Only in the first
-//! region that is not finished does the presence of an object count.
+//! A missing chunk may still have to be written, or may only hold the fill value. So existing objects are only looked for in the
+//! first unfinished region.
 
 use std::sync::Arc;
 
@@ -21,12 +21,12 @@ use cuzarr::node::{Array, CHECKPOINT as NAME};
 use cuzarr::store::{Store, StoreExt, join_key};
 use cuzarr::{Error, ErrorKind, Result};
 
-/// More than any checkpoint has.
+/// Most bytes of a checkpoint.
 const LIMIT_BYTES: u64 = 1 << 20;
 
 const VERSION: u64 = 2;
 
-/// How far one kind of work on one array came.
+/// The noted progress of one kind of work on one array.
 #[derive(Clone)]
 pub struct Checkpoint {
     store: Arc<dyn Store>,
@@ -36,7 +36,7 @@ pub struct Checkpoint {
     pub(crate) passes: Vec<PassNote>,
 }
 
-/// How far one pass came.
+/// The progress of one pass.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PassNote {
     /// Chunks of the array that the pass writes.
@@ -46,26 +46,26 @@ pub(crate) struct PassNote {
     pub(crate) finished: u64,
 }
 
-/// What lies where a checkpoint would be.
+/// The object at the place of a checkpoint.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Found {
-    /// Nothing, or a checkpoint of version 1, which does not tell enough to be trusted.
+    /// Nothing, or a checkpoint of version 1, which does not tell enough to be used.
     Nothing,
-    /// Something that this version cannot read.
+    /// An object that this version cannot read.
     Unreadable,
     /// The checkpoint of other work, or of work on another target.
     Other,
-    /// The checkpoint of the work that is asked for.
+    /// The checkpoint of this work.
     Same(Vec<PassNote>),
 }
 
 impl Checkpoint {
-    /// Looks how far `work` on an array, in regions of this shape, came before. `work` is a text that no other work has. Where the
-    /// checkpoint is of other work, or cannot be read, nothing is finished.
+    /// Reads how far `work` on an array, in regions of this shape, came before. `work` is a text that no other work has. When the
+    /// checkpoint is for other work, or cannot be read, nothing is finished.
     ///
     /// # Errors
-    /// What the target's store reports; `Unsupported` when its values cannot be deleted, as those of a ZIP file, or are
-    /// committed as a whole.
+    /// What the target's store reports; `Unsupported` when the store cannot delete values (like a ZIP file), or commits all
+    /// writes at once.
     pub fn resume(target: &Array, work: &str, region_shape: &[u64]) -> Result<Checkpoint> {
         Checkpoint::check_place(&**target.store(), target.path())?;
         refuse_resuming(&**target.store())?;
@@ -82,24 +82,24 @@ impl Checkpoint {
         Ok(checkpoint)
     }
 
-    /// Deletes the checkpoint of an array whose chunks are about to be written anew: it would no longer be true of them.
+    /// Deletes the checkpoint of an array before its chunks are written again, because it would not be true any more.
     ///
     /// # Errors
     /// What the target's store reports.
     pub fn forget(target: &Array) -> Result<()> {
         let (store, key) = (target.store(), join_key(target.path(), NAME));
-        // Where nothing is ever deleted, as in ZIP files, nothing was noted.
+        // A store that cannot delete, like a ZIP file, never gets a checkpoint.
         if store.size_bytes(&key)?.is_some() { store.delete(&key) } else { Ok(()) }
     }
 
-    /// Refuses a place in which work cannot be resumed: a checkpoint lies beside the chunks until the work is done, and is then
-    /// deleted.
+    /// Refuses a place where work cannot be resumed. A checkpoint lies beside the chunks and must be deleted when the work is
+    /// done.
     ///
     /// # Errors
     /// `ReadOnly`; `Unsupported` for a store whose values cannot be deleted.
     pub fn check_place(store: &dyn Store, path: &str) -> Result<()> {
         if store.capabilities().read_only {
-            let message = format!("{store}: cannot write to '/{path}': the store is for reading only");
+            let message = format!("{store}: cannot write to '/{path}': the store is read-only");
             return Err(Error::new(ErrorKind::ReadOnly, message));
         }
         if store.capabilities().deletes {
@@ -114,12 +114,12 @@ impl Checkpoint {
         ))
     }
 
-    /// How many regions are finished, for work in one pass.
+    /// The number of finished regions, for work in one pass.
     pub fn finished(&self) -> u64 {
         self.passes.first().map_or(0, |pass| pass.finished)
     }
 
-    /// Notes how many regions are finished, for work in one pass.
+    /// Notes the number of finished regions, for work in one pass.
     ///
     /// # Errors
     /// What the target's store reports.
@@ -135,7 +135,7 @@ impl Checkpoint {
         self.store.delete(&self.key)
     }
 
-    /// A checkpoint of work that has no passes yet. Nothing is read or written.
+    /// A checkpoint of work without passes. Nothing is read or written.
     pub(crate) fn new(target: &Array, work: &str) -> Checkpoint {
         let documents = target.metadata().documents();
         let documents: Vec<_> = documents.iter().map(|(name, bytes)| (name, String::from_utf8_lossy(bytes))).collect();
@@ -143,7 +143,7 @@ impl Checkpoint {
         Checkpoint { store, key, work: hash(work), target: hash(&json!(documents).to_string()), passes: Vec::new() }
     }
 
-    /// Reads what lies in its place.
+    /// Reads the object at the checkpoint's place.
     ///
     /// # Errors
     /// What the target's store reports.
@@ -159,7 +159,7 @@ impl Checkpoint {
         })
     }
 
-    /// Notes how many regions of a pass are finished.
+    /// Notes the number of finished regions of a pass.
     ///
     /// # Errors
     /// What the target's store reports.
@@ -170,7 +170,7 @@ impl Checkpoint {
         self.write()
     }
 
-    /// The error for something in its place that this version cannot read.
+    /// The error for an object that this version cannot read.
     pub(crate) fn unreadable(&self) -> Error {
         let message = format!("{}: '{}' is damaged, or of another version", self.store, self.key);
         Error::new(ErrorKind::MetadataInvalid, message).with_hint("begin again with overwrite")
@@ -188,7 +188,7 @@ impl Checkpoint {
     }
 }
 
-/// The passes of a document; `None` when it does not tell them.
+/// The passes in a document; `None` when it does not have them.
 fn passes(document: &Value) -> Option<Vec<PassNote>> {
     let shape = |value: &Value| value.as_array()?.iter().map(Value::as_u64).collect::<Option<Vec<u64>>>();
     let pass = |pass: &Value| {
@@ -205,7 +205,7 @@ fn hash(text: &str) -> String {
     format!("{:x}", Sha256::digest(text))
 }
 
-/// Refuses to note how far work came where the caller commits all of it or nothing.
+/// Refuses a checkpoint in a store that commits all writes at once.
 ///
 /// # Errors
 /// `Unsupported`
@@ -213,7 +213,7 @@ pub(crate) fn refuse_resuming(store: &dyn Store) -> Result<()> {
     if !store.capabilities().transactional {
         return Ok(());
     }
-    let message = format!("{store}: work cannot be resumed here: what is written is committed as a whole");
+    let message = format!("{store}: work cannot be resumed here: the store commits all writes at once");
     Err(Error::new(ErrorKind::Unsupported, message)
         .with_hint("leave out resume; after a failure discard the changes and begin again"))
 }

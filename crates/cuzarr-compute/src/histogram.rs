@@ -16,7 +16,7 @@ const MOST_BINS: u64 = 1 << 24;
 /// Which bins there are. Each has its lower edge and not its upper one; the last has both.
 #[derive(Clone, Debug)]
 enum Edges {
-    /// So many of one width, from a smallest to a greatest value: those of the elements, if none are given.
+    /// This many bins of one width. The range defaults to the smallest and the greatest element.
     Even { bins: u64, range: Option<(f64, f64)>, dtype: Option<DType> },
     /// Between these edges, packed on the host.
     Given(NdBuffer),
@@ -29,7 +29,7 @@ pub struct Histogram {
     density: bool,
 }
 
-/// What is asked for.
+/// The description of a histogram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum HistogramPart {
     Counts,
@@ -69,7 +69,8 @@ fn invalid(message: impl Into<String>) -> Error {
 }
 
 impl Histogram {
-    /// So many bins of one width; without a range from the smallest to the greatest element, which takes a pass of its own.
+    /// A histogram with this many bins of one width. Without a range, it spans the smallest to the greatest element, which takes
+    /// another pass.
     pub fn new(bins: u64, range: Option<(f64, f64)>) -> Histogram {
         Histogram { edges: Edges::Even { bins, range, dtype: None }, density: false }
     }
@@ -191,7 +192,7 @@ impl Histogram {
             Edges::Even { bins, range, .. } => (*bins, *range),
         };
         let dtype = self.edges_dtype(of.dtype());
-        // As NumPy: in the elements' own type when they say the range, else in binary64.
+        // Like NumPy: in the elements' own type when the elements set the range, else in binary64.
         let (working, (first, last)) = match range {
             Some(range) => (DType::FLOAT64, range),
             None if of.shape().contains(&0) => (DType::FLOAT64, (0.0, 1.0)),
@@ -215,7 +216,7 @@ impl Histogram {
 }
 
 impl Expr {
-    /// How many elements lie in each bin, and the edges of the bins, without computing them: see [`Histogram`].
+    /// Expressions for the number of elements in each bin, and for the edges of the bins; see [`Histogram`].
     ///
     /// ```
     /// use cuzarr_compute::{Expr, Histogram};

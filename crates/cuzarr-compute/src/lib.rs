@@ -10,7 +10,7 @@
 //! | run CUDA C++ of one's own on elements in memory | [`ElementwiseKernel`] |
 //! | go on with interrupted work of one's own | [`Checkpoint`] |
 //!
-//! [`ComputeOptions`] say where and within how much memory; [`Progress`] says how far work is.
+//! [`ComputeOptions`] choose the device and the memory limit; [`Progress`] reports how far work is.
 //!
 //! ```
 #![doc = include_str!("../examples/expression.rs")]
@@ -18,18 +18,18 @@
 //!
 //! # The way of the data through an expression
 //!
-//! 1. **`expression/`** says what is computed, of what: inputs (elements in memory, arrays in stores), numbers, operations. Types are
-//!    promoted by NumPy 2's rules and shapes broadcast while an [`Expr`] is built, so whatever has no meaning is refused before
-//!    anything is read. It is a graph: what is shared is computed once.
+//! 1. **`expression/`** says what is computed, of what: inputs (elements in memory, arrays in stores), numbers, operations.
+//!    Types are promoted by NumPy 2's rules and shapes broadcast while an [`Expr`] is built, so whatever has no meaning is
+//!    refused before anything is read. It is a graph: what is shared is computed once.
 //! 2. **`program/`** makes a row of steps without repetitions of the graph, in types that processors compute in: 2-byte floats
 //!    are binary32 that is rounded after every step, which gives the same bits as NumPy's own loops. Dimensions that all
 //!    operands walk through evenly are joined, so that most operands are one row.
 //! 3. A program runs on blocks of inputs that are in memory. On the CPU (`program/cpu/`) a block of a few thousand elements goes
 //!    through all steps while it is in a core's cache, one typed loop a step, on all cores. On a GPU (`program/cuda.rs`) one
 //!    kernel is generated out of the functions of `program/arithmetic.cuh`, compiled when first needed, and kept.
-//! 4. **`stream/`** reads inputs in stores region by region: `regions.rs` cuts the result along the grid of chunks into boxes that
-//!    fit the memory limit. [`Expr::compute`] gathers the regions in memory. [`Expr::store`] writes them into another array, along its
-//!    grid of stored objects.
+//! 4. **`stream/`** reads inputs in stores region by region: `regions.rs` cuts the result along the grid of chunks into boxes
+//!    that fit the memory limit. [`Expr::compute`] gathers the regions in memory. [`Expr::store`] writes them into another
+//!    array, along its grid of stored objects.
 //! 5. **`reduce/`** joins states of segments, of blocks, of regions, always in the same order. Inside of an expression
 //!    reductions, quantiles and histograms are computed first.
 //! 6. **`quantile/`** and **`histogram.rs`** count elements (`count/`), in several passes where memory does not suffice.
@@ -55,7 +55,7 @@ mod regions;
 mod statistics;
 mod stream;
 
-// What is computed, and how.
+// Expressions and their computation.
 pub use expression::{Expr, Op, Operand, Weak};
 pub use histogram::Histogram;
 pub use options::{ComputeOptions, Wrap};
@@ -71,6 +71,6 @@ pub use elementwise::{ElementwiseArgument, ElementwiseCall, ElementwiseKernel};
 pub use copy::{Changes, Copied, Copy, Existing, Pass, codecs_from_json, compressor_named, copy_elements, copy_node};
 pub use pyramid::{Pyramid, PyramidOptions};
 
-// How far work is, and how work that was interrupted goes on.
+// Progress, and resuming of interrupted work.
 pub use checkpoint::Checkpoint;
 pub use progress::{Progress, Tell};

@@ -1,4 +1,4 @@
-//! How expressions are computed.
+//! Options of computations.
 
 use std::sync::Arc;
 
@@ -12,10 +12,10 @@ use cuzarr::store::Store;
 /// A function that gives another view of a store, such as one that counts.
 pub type Wrap<'a> = &'a (dyn Fn(&Arc<dyn Store>) -> Arc<dyn Store> + Sync);
 
-/// How a plan is carried out.
+/// Options for computing an expression.
 #[derive(Clone, Copy)]
 pub struct ComputeOptions<'a> {
-    /// Where the work is done, and where results are.
+    /// The device of the work and of results.
     pub device: Device,
     /// Bytes in flight outside results, per kind of memory.
     pub memory_limit_bytes: u64,

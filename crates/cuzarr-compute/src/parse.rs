@@ -12,13 +12,13 @@ use crate::quantile::{Quantile, QuantileMethod};
 use crate::reduce::{ReduceOp, Reduction};
 use cuzarr::{Error, ErrorKind, Result};
 
-/// Operands inside of operands: far more than anybody writes, and far less than a thread's stack holds.
+/// Most nested operands: far more than users write, and far less than a thread's stack holds.
 const MOST_DEPTH: usize = 64;
 
 /// Characters, for the same reason.
 const MOST_CHARACTERS: usize = 1 << 16;
 
-/// What binds how tightly; higher binds tighter.
+/// The precedence of operators; higher binds tighter.
 const OPERATORS: &[(&str, u8, Op)] = &[
     ("**", 9, Op::Power),
     ("//", 7, Op::FloorDivide),
@@ -213,7 +213,7 @@ impl Parser<'_> {
         let unknown = |parser: &mut Self| {
             parser.at = begin;
             let known = Op::ALL.iter().map(|op| op.name()).chain(ReduceOp::names());
-            parser.wrong(&format!("there is no function '{name}'")).with_nearest(name, known)
+            parser.wrong(&format!("unknown function '{name}'")).with_nearest(name, known)
         };
         match (Op::named(name), reduction_named(name)) {
             (Some(op), _) if axis.is_none() => apply(op, arguments),
@@ -270,7 +270,7 @@ fn strong(operand: Operand) -> Result<Expr> {
     }
 }
 
-/// The operation; of numbers alone, as Python has it: they keep taking the type of what they meet.
+/// Applies the operation. Numbers alone are computed like in Python, and still take the type of the array that they meet.
 fn apply(op: Op, operands: Vec<Operand>) -> Result<Operand> {
     let known = match operands[..] {
         [Operand::Weak(one)] => of_number(op, one),
@@ -372,7 +372,7 @@ mod tests {
             ("u +", "got the end"),
             ("u v", "character 2"),
             ("w", "nothing is called 'w'"),
-            ("open(u)", "no function 'open'"),
+            ("open(u)", "unknown function 'open'"),
             ("u.real", "expected an operator"),
             ("sin(u", "expected ')'"),
             ("mean(u, axis=7)", "dimension 7 of 2"),

@@ -1,9 +1,9 @@
-//! How far work is, for callers that want to know.
+//! Progress of work, for callers that want to show it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-/// How far work is that goes through arrays region by region.
+/// The progress of work that goes through arrays region by region.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Progress {
     /// Regions that are finished, of all passes. Those that a call found finished count.
@@ -37,14 +37,14 @@ impl<'a> Meter<'a> {
         Meter { tell, begun: Instant::now(), regions, bytes, regions_done, bytes_done }
     }
 
-    /// Expects one pass more: its regions, of which some were finished before, and the bytes of the others.
+    /// Adds one pass: its regions, how many of them were finished before, and the bytes of the others.
     pub(crate) fn expect(&self, regions: u64, finished: u64, bytes: u64) {
         self.regions.fetch_add(regions, Ordering::Relaxed);
         self.regions_done.fetch_add(finished, Ordering::Relaxed);
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Notes that so many bytes are done, and with them so many regions.
+    /// Notes bytes and regions that are done.
     pub(crate) fn note(&self, regions: u64, bytes: u64) {
         let progress = Progress {
             regions_done: regions + self.regions_done.fetch_add(regions, Ordering::Relaxed),

@@ -17,17 +17,17 @@ use cuzarr::node::{self, Array, Group, normalize_path};
 use cuzarr::store::{Store, join_key};
 use cuzarr::{Error, ErrorKind, Result, ResultExt};
 
-/// Levels at most, and the extent below which there is no need for another one.
+/// Most levels, and the extent below which no further level is needed.
 const MOST_LEVELS: usize = 16;
 const SMALL_EXTENT: u64 = 256;
 
 /// Names of dimensions where the array has none, the last ones first.
 const AXES: [&str; 5] = ["x", "y", "z", "c", "t"];
 
-/// How a pyramid is made.
+/// Settings of a pyramid.
 #[derive(Clone, Debug)]
 pub struct PyramidOptions {
-    /// How elements become one.
+    /// The method that makes one element of several.
     pub method: Downsampling,
     /// Levels, with the first one; `None`: until no spatial extent is above 256.
     pub levels: Option<usize>,
@@ -71,8 +71,9 @@ impl Pyramid {
     /// spatial dimensions. Writes nothing.
     ///
     /// # Errors
-    /// `InvalidArgument` for names and numbers that do not fit; `Unsupported` for elements that the method has no meaning
-    /// for, or of which some are missing and would count; `ContainsArray`, `ContainsGroup`; `BudgetExceeded` as of [`Copy::new`], for any level.
+    /// `InvalidArgument` for names and numbers that do not fit; `Unsupported` for elements that the method has no meaning for,
+    /// or of which some are missing and would count; `ContainsArray`, `ContainsGroup`; `BudgetExceeded` as of [`Copy::new`],
+    /// for any level.
     pub fn new(
         source: &Array,
         store: Arc<dyn Store>,
@@ -81,9 +82,10 @@ impl Pyramid {
         options: PyramidOptions,
     ) -> Result<Pyramid> {
         let path = normalize_path(path)?;
-        let dtype = source.metadata().data_type().device_dtype().ok_or_else(|| {
-            Error::new(ErrorKind::Unsupported, "there is no pyramid of elements that differ in length")
-        })?;
+        let dtype =
+            source.metadata().data_type().device_dtype().ok_or_else(|| {
+                Error::new(ErrorKind::Unsupported, "pyramids do not support elements of variable length")
+            })?;
         options.method.check(dtype)?;
         check_missing(source, options.method)?;
         let axes = axis_names(source, &options)?;
@@ -219,7 +221,7 @@ impl Pyramid {
         Map::from_iter([("ome".to_string(), json!({"version": "0.5", "multiscales": [multiscale]}))])
     }
 
-    /// Where the elements of a level are: of a box that became one element, its middle; of the nearest one, its first.
+    /// The place of a level's elements: the middle of the box that became one element, or its first element for `nearest`.
     fn dataset(&self, number: usize) -> Value {
         let own = self.options.scale.clone().unwrap_or_else(|| vec![1.0; self.axes.len()]);
         let factor = |at: usize| self.factors[at].pow(number as u32) as f64;
@@ -268,7 +270,7 @@ fn axis_names(source: &Array, options: &PyramidOptions) -> Result<Vec<String>> {
     let ordered = places.windows(2).all(|pair| pair[0] > pair[1]);
     let spatial = names.iter().filter(|name| is_spatial(name)).count();
     if names.len() != ndim || places.contains(&None) || !ordered || spatial < 2 {
-        return invalid(format!("the axes {names:?} are no axes of an image of {ndim} dimensions"));
+        return invalid(format!("the axes {names:?} do not fit an image of {ndim} dimensions"));
     }
     Ok(names)
 }

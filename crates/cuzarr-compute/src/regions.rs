@@ -3,18 +3,19 @@
 use cuzarr::plan::Region;
 use cuzarr::{Error, ErrorKind, Result};
 
-/// What can be planned with of limits up to 512 MiB at most. Memory within higher ones comes from CUDA's pools.
+/// Bytes that can be planned with, for limits up to 512 MiB. Memory for higher limits comes from CUDA's pools.
 const PLANNED_WHOLE_BYTES: u64 = 448 << 20;
 /// What is left of higher limits: two of the pools' pieces of 32 MiB.
 const GAPS_BYTES: u64 = 64 << 20;
 
-/// A copy of an object takes its elements so many times: read, and while the one before is written, packed and twice as scratch memory.
+/// A copy of an object takes its elements so many times: read, and while the one before is written, packed and twice as scratch
+/// memory.
 pub(crate) const OBJECT_SHARE: u64 = 6;
 /// One part in so many of the memory limit is for a region of a copy.
 pub(crate) const REGION_SHARE: u64 = 4;
 
-/// The part of a memory limit that work out of core plans with. The rest is for gaps between blocks of many sizes on a device. It is
-/// the same on every device, since results depend on it.
+/// The part of a memory limit that work out of core plans with. The rest is for gaps between blocks of many sizes on a device.
+/// It is the same on every device, since results depend on it.
 pub(crate) fn plannable_bytes(limit_bytes: u64) -> u64 {
     limit_bytes.saturating_sub(GAPS_BYTES).max(limit_bytes.min(PLANNED_WHOLE_BYTES))
 }

@@ -1,4 +1,4 @@
-//! Copies of one array, with its documents: planned, carried out in one pass or two, and gone on with where they were interrupted.
+//! Copies of one array with its documents. A copy is planned, carried out in one or two passes, and can be resumed.
 
 use std::sync::Arc;
 
@@ -16,29 +16,29 @@ use cuzarr::plan::Regions;
 use cuzarr::store::{Store, StoreExt, join_key};
 use cuzarr::{Error, ErrorKind, Result};
 
-/// Where the array between two passes is, below the target's path.
+/// The path of the array between two passes, below the target's path.
 const BETWEEN: &str = ".cuzarr-between";
 
-/// How many reads writing all elements once more is worth. On an H200 with 16 cores a second pass over 4 GiB took 0.8 to 1.8 s,
-/// on the cores alone 1.8 s; reading them 0.2 and 0.4 s (`bench/record/nvidia-h200-2026-11-22-rechunk.json`).
+/// Cost of writing all elements once more, in reads of them. On an H200 with 16 cores a second pass over 4 GiB took 0.8 to 1.8 s,
+/// and 1.8 s on the cores alone; reading took 0.2 and 0.4 s (`bench/record/nvidia-h200-2026-11-22-rechunk.json`).
 const WRITING_AGAIN: f64 = 4.0;
 
-/// What an object between two passes costs beside its elements, in bytes that are read in the same time.
+/// Cost of an object between two passes beside its elements, in bytes that are read in the same time.
 const OBJECT_BYTES: f64 = 65536.0;
 
-/// What happens when something is at the target already.
+/// What to do when the target exists already.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Existing {
-    /// The copy is refused.
+    /// Refuse the copy.
     #[default]
     Refuse,
-    /// What is there is deleted.
+    /// Delete the existing node.
     Overwrite,
-    /// A copy of the same source to the same target goes on where it was interrupted. What is complete stays as it is.
+    /// Continue an interrupted copy of the same source to the same target. A complete copy stays as it is.
     Resume,
 }
 
-/// A copy of one array that was planned and checked; nothing is written yet.
+/// A planned and checked copy of one array. Nothing is written yet.
 pub struct Copy {
     source: Array,
     target: Array,
@@ -46,11 +46,11 @@ pub struct Copy {
     passes: Vec<Pass>,
     begin: Begin,
     shrink: Option<Shrink>,
-    /// The caller's, for the array that comes out.
+    /// The options of the resulting array.
     options: ArrayOptions,
 }
 
-/// What is to be done before the first pass.
+/// The work before the first pass.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Begin {
     Fresh,
@@ -60,8 +60,8 @@ enum Begin {
 }
 
 impl Copy {
-    /// Plans a copy of `source` to an array of `metadata` at `path`. The source's options say on which device, and within
-    /// which memory limit: regions take at most half of it, reading and writing them the other half.
+    /// Plans a copy of `source` to an array with `metadata` at `path`. The device and the memory limit are those of the source's
+    /// options: regions take at most half of the limit, and reading and writing them the other half.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -88,10 +88,10 @@ impl Copy {
     /// ```
     ///
     /// # Errors
-    /// `InvalidArgument` when source and target overlap; `ShapeMismatch` and `DTypeMismatch` when the metadata is of another
-    /// array; `ReadOnly`, and `Unsupported` for a store whose values cannot be deleted, as those of a ZIP file;
-    /// `ContainsArray` and `ContainsGroup` for what is there already; `BudgetExceeded` when one object of the target
-    /// takes more than a sixth of the memory limit, of which large ones leave some for gaps.
+    /// `InvalidArgument` when source and target overlap; `ShapeMismatch` and `DTypeMismatch` when the metadata does not fit the
+    /// source; `ReadOnly`; `Unsupported` for a store that cannot delete values, like a ZIP file; `ContainsArray` and
+    /// `ContainsGroup` when the target exists already; `BudgetExceeded` when one object of the target takes more than a sixth
+    /// of the memory limit (large limits keep a part for gaps).
     pub fn new(
         source: &Array,
         store: Arc<dyn Store>,
@@ -102,7 +102,7 @@ impl Copy {
         Copy::shrinking(source, store, path, metadata, existing, None)
     }
 
-    /// Like [`Copy::new`], every element of the target made of several of the source's.
+    /// Like [`Copy::new`], but each element of the target is made of several elements of the source.
     pub(crate) fn shrinking(
         source: &Array,
         store: Arc<dyn Store>,
@@ -120,7 +120,7 @@ impl Copy {
         }
         let own = source.options().clone();
         let plannable = plannable_bytes(own.memory_limit_bytes);
-        // Readers do not agree what a chunk is that is not stored, where the fill value is undefined.
+        // Readers disagree about the value of missing chunks when the fill value is undefined.
         let write_empty_chunks = own.write_empty_chunks || *metadata.fill_value() == FillValue::Undefined;
         let memory_limit_bytes = plannable / 2;
         let options = ArrayOptions { memory_limit_bytes, order_is_f: false, write_empty_chunks, ..own.clone() };
@@ -139,7 +139,7 @@ impl Copy {
         Ok(copy)
     }
 
-    /// The passes; none when the copy is complete already.
+    /// The passes. There are none when the copy is complete already.
     pub fn passes(&self) -> &[Pass] {
         &self.passes
     }
@@ -167,19 +167,19 @@ impl Copy {
         })
     }
 
-    /// Carries the plan out. `progress` hears of every region that was written. Gives the target.
+    /// Carries the plan out and returns the target. `progress` is called for every written region.
     ///
     /// # Errors
-    /// What reading and writing report, with the region in the trail. What was written stays, and can be resumed.
+    /// Errors of reading and writing, with the region in the trail. Written chunks stay, and the copy can be resumed.
     pub fn run(mut self, progress: Tell<'_>) -> Result<Array> {
         self.options.cancellation.check()?;
-        self.options.device.initialize()?; // or fails while what is there is still there
+        self.options.device.initialize()?; // fails before anything is deleted
         let _within = within(self.options.device, self.options.memory_limit_bytes);
         let (store, path) = (Arc::clone(self.target.store()), self.target.path().to_string());
         let was_consolidated = self.begin == Begin::Delete && node::delete_node(&*store, &path)?;
         if matches!(self.begin, Begin::Fresh | Begin::Delete) {
             if self.is_committed_by_caller() {
-                // Chunks are taken of arrays that are there, and nobody sees the array before all of it is committed.
+                // The store only accepts chunks of existing arrays, and readers see nothing before the commit.
                 let metadata = self.target.metadata().clone();
                 Array::create(Arc::clone(&store), &path, metadata, false, self.options.clone())?;
             } else {
@@ -210,7 +210,7 @@ impl Copy {
         Ok(array)
     }
 
-    /// Whether the target is no array for anybody before the caller commits it, so that no checkpoint is needed, and none is kept.
+    /// Whether the target is invisible until the caller commits it. Then no checkpoint is needed, and none is kept.
     fn is_committed_by_caller(&self) -> bool {
         self.target.store().capabilities().transactional
     }
@@ -259,7 +259,7 @@ impl Copy {
         Ok(vec![Pass::new(&self.source, &self.target, direct, 0, direct_reads)])
     }
 
-    /// One pass, along the target's grid, in which a region is as large as what is read for it.
+    /// One pass along the target's grid. A region is as large as the elements that are read for it.
     fn plan_shrinking(&self, shrink: &Shrink, most_bytes: u64) -> Result<Pass> {
         let unit = self.target.metadata().chunk_grid().chunk_shape();
         self.check_budget(unit)?;
@@ -284,14 +284,13 @@ impl Copy {
             return Ok(());
         }
         let needed = limit_for(planned);
-        let message = format!(
-            "objects of shape {object:?} take {one} bytes, which needs a memory limit of {needed}, got {limit}"
-        );
+        let message =
+            format!("objects of shape {object:?} take {one} bytes and need a memory limit of {needed}, got {limit}");
         Err(Error::new(ErrorKind::BudgetExceeded, message)
             .with_hint("raise the memory limit, or write smaller chunks or shards"))
     }
 
-    /// The passes that the checkpoint tells of.
+    /// The passes from the checkpoint.
     fn planned_before(&self, noted: Vec<PassNote>, most_bytes: u64) -> Result<Vec<Pass>> {
         let mut steps = vec![self.source.clone(), self.target.clone()];
         if let [first, _] = &noted[..] {
@@ -319,7 +318,7 @@ impl Copy {
         passes.collect()
     }
 
-    /// The array between two passes: never opened by others, compressed by what is fastest.
+    /// The array between two passes. Only this copy opens it, and it is compressed with the fastest codec.
     fn between(&self, chunk_shape: &[u64]) -> Result<Array> {
         let metadata = self.source.metadata();
         let codecs = match metadata.data_type().size_bytes() {
@@ -354,7 +353,7 @@ impl Copy {
     }
 }
 
-/// What is copied, in which way: a text that no other work has.
+/// A text that describes this copy and no other work.
 fn origin(source: &Array, shrink: Option<&Shrink>) -> String {
     let documents = source.metadata().documents();
     let documents: Vec<_> = documents.iter().map(|(name, bytes)| (name, String::from_utf8_lossy(bytes))).collect();
@@ -370,7 +369,7 @@ fn note(pass: &Pass) -> PassNote {
     }
 }
 
-/// What is at the target, what that means, and the passes of a copy that goes on.
+/// Checks what is at the target, and returns what to do first, with the passes of a resumed copy.
 fn look(target: &Array, checkpoint: &Checkpoint, existing: Existing) -> Result<(Begin, Vec<PassNote>)> {
     if existing == Existing::Overwrite {
         return Ok((Begin::Delete, Vec::new()));
@@ -386,8 +385,10 @@ fn look(target: &Array, checkpoint: &Checkpoint, existing: Existing) -> Result<(
             );
         }
         (Found::Other, _) => {
-            let what = "unfinished work of another kind, of something else, or to other chunks or codecs";
-            return Err(contains(ErrorKind::ContainsArray, what).with_hint("copy as it was begun, or overwrite it"));
+            let what = "unfinished work of another kind, from another source, or to other chunks or codecs";
+            return Err(
+                contains(ErrorKind::ContainsArray, what).with_hint("repeat the call that began it, or overwrite it")
+            );
         }
         (Found::Unreadable, _) => return Err(checkpoint.unreadable()),
         (Found::Nothing, _) if store.size_bytes(&join_key(path, OLD_COPY_CHECKPOINT))?.is_some() => {

@@ -1,4 +1,4 @@
-//! What a copy is stored as: the metadata of an array with other chunks, codecs or of the other format.
+//! Changes of a copy: its metadata with other chunks, other codecs or the other format.
 
 use serde_json::{Map, Value, json};
 
@@ -10,10 +10,10 @@ use cuzarr::{Error, ErrorKind, Result};
 
 pub use cuzarr::meta::encoding::compressor_named;
 
-/// Codecs from elements to bytes: those before one of them are filters, those behind it compress.
+/// Codecs from elements to bytes. Codecs before them are filters, and codecs behind them are compressors.
 const SERIALIZERS: &[&str] = &["bytes", "endian", "vlen-utf8", "vlen-bytes", "packbits"];
 
-/// The changes that a copy makes. A field that is `None` keeps what the source has.
+/// The changes that a copy makes. A field that is `None` keeps the source's setting.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Changes {
     /// The Zarr format.
@@ -22,15 +22,15 @@ pub struct Changes {
     pub chunks: Option<Vec<Option<u64>>>,
     /// Elements of a shard along each dimension; `Some(None)` for no shards.
     pub shards: Option<Option<Vec<Option<u64>>>>,
-    /// The compressors by their v3 names; none at all when the list is empty.
+    /// The compressors by their v3 names. An empty list means no compressor.
     pub compressors: Option<Vec<Extension>>,
-    /// All codecs of a chunk by their v3 names, from elements to bytes, in place of compressors; of a format 3 copy.
+    /// All codecs of a chunk by their v3 names, from elements to bytes, instead of compressors. Only for copies of format 3.
     pub codecs: Option<Vec<Extension>>,
 }
 
 impl Changes {
-    /// Reads changes from JSON: `zarr_format`, `chunks`, `shards` (`false`: none), `compressors` and `codecs` (lists, `null` in lists of
-    /// extents for a whole dimension).
+    /// Reads changes from JSON: `zarr_format`, `chunks`, `shards` (`false`: none), and the lists `compressors` and `codecs`. In
+    /// lists of extents, `null` means a whole dimension.
     ///
     /// # Errors
     /// `InvalidArgument` for other members or values.
@@ -56,7 +56,7 @@ impl Changes {
         Ok(changes)
     }
 
-    /// The changes of an array inside a group: chunks and shards are for arrays of as many dimensions.
+    /// The changes for an array inside a group. Chunks and shards only apply to arrays with the same number of dimensions.
     pub(super) fn of_member(&self, ndim: usize) -> Changes {
         let mut changes = self.clone();
         changes.chunks = changes.chunks.filter(|chunks| chunks.len() == ndim);
@@ -64,11 +64,12 @@ impl Changes {
         changes
     }
 
-    /// Makes the metadata of a copy. Within a format, codecs that are not changed are kept. From one format to the other zstd,
-    /// gzip and Blosc keep their settings, zstd takes the place of other compressors, and filters are left out; so does a
-    /// sharded array that becomes one of v2 leave out its shards. xarray reads the same from both: names of dimensions and
-    /// the value of missing elements move to where the other format has them. A v3 array that names its dimensions and has
-    /// no missing value becomes one of v2 with the fill value `null`; [`Copy`](crate::Copy) then stores every chunk.
+    /// Makes the metadata of a copy. Within a format, unchanged codecs are kept.
+    ///
+    /// Between formats, zstd, gzip and Blosc keep their settings, zstd replaces other compressors, and filters are left out. A
+    /// sharded array loses its shards in v2. xarray reads the same from both: dimension names and the value of missing elements
+    /// move to their place in the other format. A v3 array with dimension names and without a missing value gets the fill value
+    /// `null` in v2; [`Copy`](crate::Copy) then stores every chunk.
     ///
     /// ```
     /// use cuzarr_compute::Changes;
@@ -84,8 +85,8 @@ impl Changes {
     /// ```
     ///
     /// # Errors
-    /// `InvalidArgument` for chunks and shards that do not fit, shards, codecs or several compressors in v2, codecs beside
-    /// compressors; what the other format has no data type for.
+    /// `InvalidArgument` for chunks and shards that do not fit; for shards, codecs or several compressors in v2; and for codecs
+    /// together with compressors. Errors of data types that the other format lacks.
     pub fn apply(&self, source: &ArrayMetadata) -> Result<ArrayMetadata> {
         let format = self.zarr_format.unwrap_or(source.zarr_format());
         let same = format == source.zarr_format();
@@ -128,8 +129,8 @@ impl Changes {
                 return invalid("format 2 has no shards".into());
             }
             if shard.iter().zip(&chunk).any(|(shard, &chunk)| shard % chunk != 0) {
-                let message = format!("shards of shape {shard:?} are no multiples of chunks of shape {chunk:?}");
-                return Err(Error::new(ErrorKind::InvalidArgument, message).with_hint("say shards as well, or none"));
+                let message = format!("shards of shape {shard:?} are not multiples of chunks of shape {chunk:?}");
+                return Err(Error::new(ErrorKind::InvalidArgument, message).with_hint("set shards too, or to none"));
             }
         }
         Ok((chunk, shard))
@@ -156,7 +157,8 @@ impl Changes {
         if let Some(compressors) = &self.compressors {
             let Some(at) = codecs.iter().position(|codec| SERIALIZERS.contains(&codec.name.as_str())) else {
                 let names: Vec<&str> = codecs.iter().map(|codec| codec.name.as_str()).collect();
-                let message = format!("the codecs {names:?} have none that compressors could follow");
+                let message =
+                    format!("the codecs {names:?} have no array-to-bytes codec that compressors could follow");
                 return Err(
                     Error::new(ErrorKind::InvalidArgument, message).with_hint("leave the compressors as they are")
                 );
@@ -173,10 +175,13 @@ impl Changes {
     fn check_codecs(&self, codecs: &[Extension]) -> Result<()> {
         let invalid = |message: &str, hint| Err(Error::new(ErrorKind::InvalidArgument, message).with_hint(hint));
         if self.compressors.is_some() {
-            return invalid("got codecs and compressors", "name the compressors among the codecs");
+            return invalid("got codecs and compressors", "add the compressors to the codecs");
         }
         if codecs.iter().any(|codec| codec.name == "sharding_indexed") {
-            return invalid("the codecs of a copy's chunks shard them", "say shards, and codecs of the chunks in them");
+            return invalid(
+                "the codecs of a copy contain sharding",
+                "set shards, and the codecs of the chunks in them",
+            );
         }
         Ok(())
     }
@@ -184,7 +189,7 @@ impl Changes {
     fn codecs_v2(&self, source: &ArrayMetadata, stored: &Stored) -> Result<CodecsMetadata> {
         if self.codecs.is_some() {
             let error = Error::new(ErrorKind::InvalidArgument, "format 2 has no list of codecs");
-            return Err(error.with_hint("say the compressor"));
+            return Err(error.with_hint("set the compressor instead"));
         }
         let given = match self.compressors.as_deref() {
             Some([]) => Some(None),
@@ -219,15 +224,15 @@ impl Changes {
     }
 }
 
-/// All codecs of a chunk, as JSON lists them in v3.
+/// Parses a v3 JSON list of all codecs of a chunk.
 ///
 /// # Errors
-/// `InvalidArgument` for text that is no such list.
+/// `InvalidArgument` for text that is not such a list.
 pub fn codecs_from_json(text: &str) -> Result<Vec<Extension>> {
     let codecs: Vec<Value> = serde_json::from_str(text).map_err(|error| {
-        let message = format!("'{text}' is no JSON list of codecs");
+        let message = format!("'{text}' is not a JSON list of codecs");
         let hint =
-            r#"write them as zarr.json does: [{"name": "bytes"}, {"name": "gzip", "configuration": {"level": 5}}]"#;
+            r#"write them like in zarr.json: [{"name": "bytes"}, {"name": "gzip", "configuration": {"level": 5}}]"#;
         Error::new(ErrorKind::InvalidArgument, message).with_hint(hint).with_source(error)
     })?;
     parse_codecs(&codecs, "codecs")
@@ -241,7 +246,7 @@ struct Stored {
 }
 
 impl Stored {
-    /// Reads them from metadata. Of shards inside of shards the outermost and the innermost count.
+    /// Reads them from metadata. With nested shards, the outermost shards and the innermost chunks count.
     fn of(metadata: &ArrayMetadata) -> Stored {
         let outer = metadata.chunk_grid().chunk_shape().to_vec();
         let mut stored = Stored { chunk: outer.clone(), shard: None, codecs: Vec::new() };
@@ -275,7 +280,7 @@ fn parse_extents(extents: &[Value]) -> Result<Vec<Option<u64>>> {
     extents.iter().map(parse).collect()
 }
 
-/// Extents with the open ones as large as the array, in multiples of `unit`.
+/// Extents in which `None` becomes the whole dimension, rounded up to multiples of `unit`.
 fn whole_where_open(extents: &[Option<u64>], shape: &[u64], unit: &[u64], what: &str) -> Result<Vec<u64>> {
     if extents.len() != shape.len() {
         let message = format!("{what} have {} dimensions, the array has {}", extents.len(), shape.len());
@@ -290,7 +295,7 @@ fn is_checksum(name: &str) -> bool {
     ["crc32c", "crc32", "adler32", "fletcher32"].contains(&name.trim_start_matches("numcodecs."))
 }
 
-/// A compressor of v2 as v3 names it.
+/// A v2 compressor by its v3 name.
 fn to_v3(codec: &Map<String, Value>, data_type: &DataType) -> Extension {
     let get =
         |member: &str, default: Value| codec.get(member).filter(|value| !value.is_null()).cloned().unwrap_or(default);

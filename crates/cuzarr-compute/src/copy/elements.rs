@@ -1,4 +1,4 @@
-//! Copying the elements of one array into another, whose documents the caller writes.
+//! Copying the elements of one array into another. The caller writes the target's documents.
 
 use cuzarr_device::pool::within;
 use cuzarr_device::{DType, DTypeKind};
@@ -11,12 +11,13 @@ use cuzarr::node::{Array, ArrayOptions, refuse_overlap};
 use cuzarr::plan::Regions;
 use cuzarr::{Error, ErrorKind, Result};
 
-/// Copies all elements of an array into another one of the same shape, and converts numbers to its type as NumPy's `astype` does.
-/// Neither metadata nor a checkpoint is written, so the target may lie in any store that takes its chunks, ZIP files among them.
+/// Copies all elements of an array into another one of the same shape. Numbers are converted to the target's type, like NumPy's
+/// `astype`. It writes neither metadata nor a checkpoint, so the target may lie in any store that accepts its chunks, also in a
+/// ZIP file.
 ///
-/// Regions are copied one after the other: each is a batch of reads and a batch of writes, the next is read while one is written,
-/// and every object is written once. They take at most half of the source's memory limit, reading and writing them the other half.
-/// Where that is too little for one object, objects are copied one at a time, as far as reading and writing them stays within the limit.
+/// Regions are copied one after the other: each is a batch of reads and a batch of writes. The next region is read while one is
+/// written, and every object is written once. Regions take at most half of the source's memory limit, and reading and writing
+/// them the other half. Where that is too little for one object, objects are copied one at a time, if the limit allows it.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -41,8 +42,8 @@ use cuzarr::{Error, ErrorKind, Result};
 /// ```
 ///
 /// # Errors
-/// `ShapeMismatch`; `DTypeMismatch` for types that are not the same, unless both are numbers; `InvalidArgument` when source and
-/// target overlap; what reading and writing report, with the region in the trail. What was written before a failure stays.
+/// `ShapeMismatch`; `DTypeMismatch` for different types, unless both are numbers; `InvalidArgument` when source and target
+/// overlap; errors of reading and writing, with the region in the trail. Chunks that were written before a failure stay.
 pub fn copy_elements(source: &Array, target: &Array, progress: Tell<'_>) -> Result<()> {
     refuse_other_shape(source.shape(), target.shape())?;
     let cast = conversion(source.metadata().data_type(), target.metadata().data_type())?;
@@ -80,7 +81,7 @@ pub fn copy_elements(source: &Array, target: &Array, progress: Tell<'_>) -> Resu
     })
 }
 
-/// The type that elements are converted to; `None` where they are what the target holds.
+/// The type that elements are converted to; `None` when source and target have the same type.
 fn conversion(source: &DataType, target: &DataType) -> Result<Option<DType>> {
     let number = |data_type: &DataType| {
         let is_time = matches!(data_type, DataType::DateTime64 { .. } | DataType::TimeDelta64 { .. });
@@ -90,14 +91,14 @@ fn conversion(source: &DataType, target: &DataType) -> Result<Option<DType>> {
         _ if source == target => Ok(None),
         (Some(_), Some(dtype)) => Ok(Some(dtype)),
         _ => {
-            let message = format!("the source has elements of {source}, which are not converted to {target}");
+            let message = format!("the source has elements of {source}, which cannot be converted to {target}");
             Err(Error::new(ErrorKind::DTypeMismatch, message))
         }
     }
 }
 
-/// Bytes of one element in memory, of the larger of the two types. Those of variable length are as long as the elements of the
-/// first object are on average, unless these are short.
+/// Bytes of one element in memory, for the larger of the two types. For elements of variable length it is the average of the
+/// first object's elements, but not less than a minimum.
 fn copied_element_bytes(source: &Array, target: &Array) -> Result<u64> {
     let least = element_bytes(source).max(element_bytes(target));
     if source.metadata().data_type().size_bytes().is_some() {

@@ -1,12 +1,12 @@
 //! Copies of arrays and hierarchies to other chunks, codecs, formats and stores, whatever their size.
 //!
-//! The target is written region by region, and regions are made of whole stored objects, so that none is written twice. A
-//! region is as large as the budget allows where that saves reads of the source. Where chunks lie so far across each other
-//! that the source would be read several times nevertheless, the copy takes two passes, by way of an array whose chunks
-//! suit both sides (the idea of Pangeo's `rechunker`, <https://rechunker.readthedocs.io/en/latest/algorithm.html>).
+//! The target is written region by region. Regions consist of whole stored objects, so no object is written twice. A region is
+//! as large as the budget allows where that saves reads of the source. When the chunks of source and target are so different
+//! that the source would still be read several times, the copy takes two passes, with an array between them whose chunks suit
+//! both sides (the idea of Pangeo's `rechunker`, <https://rechunker.readthedocs.io/en/latest/algorithm.html>).
 //!
-//! The target's metadata is written when all of its chunks are there: until then there is no array that could be read
-//! half-written, only objects, each whole, and a `Checkpoint`, by which a copy that was killed goes on.
+//! The target's metadata is written when all of its chunks are there. So no reader can see a half-written array. Until then there
+//! are only whole objects, and a `Checkpoint` from which a killed copy continues.
 
 mod array;
 mod changes;

@@ -1,4 +1,4 @@
-//! Copying a node: an array, or a group with all that is below it.
+//! Copying a node: an array, or a group with everything below it.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use cuzarr::node::{self, Array, Group, Node, normalize_path};
 use cuzarr::store::{Store, join_key};
 use cuzarr::{Error, ErrorKind, Result, ResultExt};
 
-/// A copy of a node that was planned and checked: of an array, or of a group with all its members.
+/// A planned and checked copy of a node: an array, or a group with all its members.
 pub struct Copied {
     source: Node,
     store: Arc<dyn Store>,
@@ -24,8 +24,8 @@ pub struct Copied {
     copies: Vec<(String, Copy)>,
 }
 
-/// Plans a copy of a node, and of all that is below a group. Chunks and shards are changed of arrays that have as many
-/// dimensions; everything else of all of them.
+/// Plans a copy of a node, with everything below a group. Changes of chunks and shards apply to arrays with the same number of
+/// dimensions, other changes to all arrays.
 ///
 /// # Errors
 /// Those of [`Copy::new`]; the first node whose metadata cannot be read.
@@ -81,8 +81,8 @@ impl Copied {
             Ok(Node::Array(_)) => ErrorKind::ContainsArray,
             Ok(Node::Group(_)) => ErrorKind::ContainsGroup,
         };
-        let message = format!("{}: there is something at '/{}' already", self.store, self.path);
-        Err(Error::new(kind, message).with_hint("copy to another place, resume what was begun, or overwrite it"))
+        let message = format!("{}: the path '/{}' is not empty", self.store, self.path);
+        Err(Error::new(kind, message).with_hint("copy to another place, resume the copy, or overwrite it"))
     }
 
     /// The arrays, each with its plan.
@@ -95,7 +95,7 @@ impl Copied {
         self.copies.iter().map(|(_, copy)| copy.to_json()).collect()
     }
 
-    /// Copies everything, one array after the other. `progress` hears of each array's regions.
+    /// Copies everything, one array after the other. `progress` is called for each array's regions.
     ///
     /// # Errors
     /// Those of [`Copy::run`].

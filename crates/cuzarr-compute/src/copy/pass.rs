@@ -1,4 +1,4 @@
-//! One way through all elements of an array, region by region: what a copy consists of.
+//! The passes of a copy: each goes once through all elements of an array, region by region.
 
 use std::collections::HashSet;
 
@@ -13,26 +13,26 @@ use cuzarr::plan::{Region, Regions};
 use cuzarr::run::relay;
 use cuzarr::{Error, ErrorKind, Result, ResultExt};
 
-/// What elements of variable length are taken to be long, for lack of better knowledge.
+/// Assumed bytes of an element of variable length.
 const VARIABLE_BYTES: u64 = 64;
 
-/// One way through all elements of an array, which copies them region by region.
+/// A pass: it copies all elements of an array once, region by region.
 #[derive(Clone, Debug)]
 pub struct Pass {
     pub(super) source: Array,
     pub(super) target: Array,
     /// The regions.
     pub regions: Regions,
-    /// How many regions are finished.
+    /// The number of finished regions.
     pub finished: u64,
-    /// How many times the bytes of the pass's source are read on average.
+    /// The average number of times that the source's bytes are read.
     pub reads: f64,
     pub(super) shrink: Option<Shrink>,
     /// The type that elements are converted to.
     pub(super) cast: Option<DType>,
 }
 
-/// How many elements of the source along each dimension become one element of the target, and how.
+/// The number of the source's elements along each dimension that become one element of the target, and the method.
 #[derive(Clone, Debug)]
 pub(crate) struct Shrink {
     pub(crate) factors: Vec<u64>,
@@ -40,7 +40,7 @@ pub(crate) struct Shrink {
 }
 
 impl Shrink {
-    /// The shape that an array of this shape shrinks to.
+    /// The shape of the result for an array of this shape.
     pub(super) fn shape(&self, source: &[u64]) -> Vec<u64> {
         source.iter().zip(&self.factors).map(|(extent, factor)| extent.div_ceil(*factor)).collect()
     }
@@ -58,7 +58,7 @@ impl Pass {
         Pass { source: source.clone(), target: target.clone(), regions, finished, reads, shrink: None, cast: None }
     }
 
-    /// Tells how much there is to do.
+    /// Tells the meter how much there is to do.
     pub(super) fn announce(&self, meter: &Meter<'_>) {
         let regions = self.regions.len();
         let share = 1.0 - self.finished as f64 / regions.max(1) as f64;
@@ -71,7 +71,7 @@ impl Pass {
         region.elems().saturating_mul(element_bytes(&self.target))
     }
 
-    /// Copies regions one after the other, the next one being read while one is written. `done` hears of each, with what came with it.
+    /// Copies regions one after the other. The next one is read while one is written. `done` is called for each region.
     ///
     /// # Errors
     /// The first failure, with the region in the trail.
@@ -95,7 +95,7 @@ impl Pass {
         self.read(region).and_then(|elements| self.write(region, elements)).at(|| region.to_string())
     }
 
-    /// Reads the elements that a region of the target is made of.
+    /// Reads the source's elements for a region of the target.
     fn read(&self, region: &Region) -> Result<Elements> {
         let Some(shrink) = &self.shrink else { return read(&self.source, region) };
         let start: Vec<u64> = region.start.iter().zip(&shrink.factors).map(|(start, factor)| start * factor).collect();
@@ -107,7 +107,7 @@ impl Pass {
     /// Makes elements of the target from elements of the source.
     fn made(&self, mut elements: NdBuffer) -> Result<NdBuffer> {
         if let Some(shrink) = &self.shrink {
-            // They are bounded by the elements of a box.
+            // The factors are bounded by the elements of a box.
             let factors: Vec<usize> = shrink.factors.iter().map(|&factor| factor as usize).collect();
             elements = downsample(&elements, &factors, shrink.method)?;
         }
@@ -117,7 +117,7 @@ impl Pass {
         }
     }
 
-    /// Writes what the elements of a region become.
+    /// Writes the elements of a region.
     fn write(&self, region: &Region, elements: Elements) -> Result<()> {
         let selection = region.selection()?;
         match elements {
@@ -129,8 +129,8 @@ impl Pass {
         }
     }
 
-    /// What is still to be copied, each with the number of regions that are finished after it. When the pass was interrupted,
-    /// the objects of its first region that are there already are left out.
+    /// The boxes that are still to be copied, each with the number of regions that are finished after it. In the first region
+    /// of an interrupted pass, existing objects are left out.
     pub(super) fn unfinished(
         &self,
         interrupted: bool,
@@ -189,7 +189,7 @@ pub(super) fn refuse_other_shape(source: &[u64], target: &[u64]) -> Result<()> {
     if source == target {
         return Ok(());
     }
-    let message = format!("the source has shape {source:?}, the target {target:?}");
+    let message = format!("the source has shape {source:?}, the target has shape {target:?}");
     Err(Error::new(ErrorKind::ShapeMismatch, message))
 }
 

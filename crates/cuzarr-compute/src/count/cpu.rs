@@ -36,7 +36,7 @@ impl Counter<'_> {
         counters: &mut [u64],
         others: &mut [u64],
     ) -> Result<()> {
-        let _held = self.source.buffer().host_bytes()?; // so that nobody writes while threads read
+        let _held = self.source.buffer().host_bytes()?; // so that no other thread writes meanwhile
         let threads = threads.min(outputs.len() * self.view.reduced / THREAD_ELEMS + 1);
         let table = self.bins.counters();
         if outputs.len() >= threads {

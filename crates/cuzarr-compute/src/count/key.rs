@@ -1,9 +1,9 @@
-//! Keys: whole numbers that have the order of the elements, so that one way of counting serves every real type.
+//! Keys: whole numbers in the order of the elements, so that one way of counting works for every real type.
 
 use cuzarr_device::{DType, DTypeKind};
 
-/// How elements of a type become keys: of as many bits, and ordered as the elements are. Both zeros have one key, and NaN has
-/// none.
+/// The conversion of a type's elements to keys. Keys have as many bits as the elements, and the same order. Both zeros have one
+/// key, and NaN has none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Keys {
     pub(crate) kind: KeyKind,
@@ -13,7 +13,7 @@ pub(crate) struct Keys {
     pub(crate) infinity: u64,
 }
 
-/// What the bits of an element mean. The numbers are those of keys.cuh.
+/// The meaning of an element's bits. The numbers are those of keys.cuh.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum KeyKind {
     Unsigned = 0,
@@ -22,7 +22,7 @@ pub(crate) enum KeyKind {
 }
 
 impl Keys {
-    /// Those of a type; `None` for complex numbers and what has no arithmetic.
+    /// The keys of a type; `None` for complex numbers and types without arithmetic.
     pub(crate) fn of(dtype: DType) -> Option<Keys> {
         let bits = 8 * dtype.size_bytes() as u32;
         let (kind, infinity) = match (dtype.kind(), bits) {
@@ -77,7 +77,7 @@ impl Keys {
         })
     }
 
-    /// The number that has this key, or about that one: of 2-byte floats that of its bits.
+    /// The number with this key, at least about.
     pub(super) fn about(self, key: u64) -> f64 {
         let raw = self.raw(key);
         match (self.kind, self.bits) {

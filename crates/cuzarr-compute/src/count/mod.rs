@@ -1,6 +1,5 @@
-//! Counting elements by where their values are: in bins between edges, or by some bits of their keys, beginning with the
-//! highest. Counts do not depend on the order in which elements come, so they are the same on every device, for every cut into
-//! regions.
+//! Counting elements by their values: in bins between edges, or by some bits of their keys, beginning with the highest. Counts do
+//! not depend on the order of elements, so they are the same on every device and for every division into regions.
 
 mod cpu;
 mod cuda;
@@ -17,13 +16,13 @@ use cuzarr::Result;
 /// An interval that no key lies in.
 pub(crate) const NO_INTERVAL: u64 = u64::MAX;
 
-/// What elements are counted by; the counters of each element of a result are together.
+/// The way of counting. The counters of each element of a result lie together.
 #[derive(Clone, Debug)]
 pub(crate) enum Bins {
-    /// Keys of edges, in order: one counter for what lies from one edge to below the next; the last takes its upper edge, too.
+    /// Keys of edges, in order. One counter counts from an edge to below the next; the last one also includes its upper edge.
     Edges(Vec<u64>),
-    /// Intervals of keys, so many for each element of the result, each of `2^(bits + shift)` keys from a multiple of that on
-    /// (or [`NO_INTERVAL`]); each has `2^bits` counters.
+    /// Intervals of keys, `intervals` of them for each element of the result. Each has `2^bits` counters and `2^(bits + shift)`
+    /// keys, from a multiple of that number on (or is [`NO_INTERVAL`]).
     Digits { lows: Vec<u64>, intervals: usize, shift: u32, bits: u32 },
 }
 
@@ -51,7 +50,7 @@ enum Counters {
     Device(cuda::Tables),
 }
 
-/// How often tables are held at a time on the host: threads that count for one element of the result have one each.
+/// Number of tables that the host holds at a time: threads that count for one element of the result have one each.
 pub(crate) fn copies(processor: &Processor, outputs: usize) -> usize {
     if processor.stream().is_none() && outputs < processor.threads { processor.threads + 1 } else { 1 }
 }
@@ -69,7 +68,7 @@ impl<'a> Counting<'a> {
         Ok(Counting { keys, bins, outputs, processor, counters })
     }
 
-    /// Counts the elements of a region; the counters are those of its results from `first_output` on.
+    /// Counts the elements of a region. Its results begin at `first_output`.
     ///
     /// # Errors
     /// `MemorySpace` for memory elsewhere; what the device reports.
@@ -94,7 +93,7 @@ impl<'a> Counting<'a> {
         }
     }
 
-    /// The counters of each element of the result in turn; behind all of them, how many of its elements were NaN.
+    /// The counters of each element of the result in order. Behind all of them come the numbers of its NaN elements.
     ///
     /// # Errors
     /// What the device reports.

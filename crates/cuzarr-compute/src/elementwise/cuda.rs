@@ -127,7 +127,7 @@ impl ElementwiseKernel {
             }
         }
         if arguments.iter().map(Vec::len).sum::<usize>() > MOST_PARAMETER_BYTES {
-            let message = format!("kernel '{}' has more operands and dimensions than a launch can take", self.name);
+            let message = format!("kernel '{}' has too many operands and dimensions for one launch", self.name);
             return Err(error(ErrorKind::Unsupported, message).with_hint("copy views, or pass fewer arrays"));
         }
         Ok(arguments)

@@ -53,7 +53,7 @@ pub struct ElementwiseKernel {
     functions: Arc<Mutex<HashMap<(Device, Variant), Function>>>,
 }
 
-/// What is passed for an input.
+/// A value that is passed for an input.
 #[derive(Clone, Copy, Debug)]
 pub enum ElementwiseArgument<'a> {
     /// Elements on the stream's device.
@@ -94,12 +94,12 @@ impl From<bool> for ElementwiseArgument<'_> {
 /// One use of an [`ElementwiseKernel`].
 #[derive(Clone, Copy, Debug)]
 pub struct ElementwiseCall<'a> {
-    /// What is passed for each input.
+    /// The value of each input.
     pub inputs: &'a [ElementwiseArgument<'a>],
     /// Memory of each output, of the shape that all of them and the inputs broadcast to; new memory when there is none. An
     /// output may be one of the inputs, and overlaps no other.
     pub outputs: Option<&'a [&'a NdBuffer]>,
-    /// How many elements there are where every array is raw.
+    /// The number of elements, when every array is raw.
     pub size: Option<usize>,
     /// Threads of a block.
     pub block_threads: u32,
@@ -164,7 +164,7 @@ impl ElementwiseKernel {
     /// `InvalidArgument` for one that C++ could not have.
     pub fn named(self, name: &str) -> Result<ElementwiseKernel> {
         if !is_name(name) {
-            return Err(error(ErrorKind::InvalidArgument, format!("'{name}' is no name for a kernel")));
+            return Err(error(ErrorKind::InvalidArgument, format!("'{name}' is not a valid name of a kernel")));
         }
         Ok(ElementwiseKernel { name: name.to_string(), functions: Arc::default(), ..self })
     }
@@ -179,7 +179,7 @@ impl ElementwiseKernel {
         ElementwiseKernel { options: options.to_vec(), functions: Arc::default(), ..self }
     }
 
-    /// How many inputs and outputs there are.
+    /// The numbers of inputs and outputs.
     pub fn counts(&self) -> (usize, usize) {
         (self.inputs.len(), self.outputs.len())
     }
@@ -319,7 +319,7 @@ fn dtype_of(parameter: &Parameter, types: &[(char, DType)]) -> Result<DType> {
         Element::Known(dtype) => Ok(dtype),
         Element::Open(letter) => {
             types.iter().find(|(known, _)| *known == letter).map(|(_, dtype)| *dtype).ok_or_else(|| {
-                error(ErrorKind::DTypeMismatch, format!("nothing says what {letter} stands for"))
+                error(ErrorKind::DTypeMismatch, format!("no argument tells the type {letter}"))
                     .with_hint("pass the output")
             })
         }
@@ -330,7 +330,7 @@ fn check_memory(parameter: &Parameter, argument: &ElementwiseArgument<'_>, devic
     let name = &parameter.name;
     match argument {
         ElementwiseArgument::Value(..) if parameter.is_raw => {
-            Err(error(ErrorKind::MemorySpace, format!("'{name}' has to be an array on {device}, got a number")))
+            Err(error(ErrorKind::MemorySpace, format!("'{name}' is a number, expected an array on {device}")))
         }
         ElementwiseArgument::Array(array) if array.device() != device => {
             let message = format!("'{name}' is on {}, the kernel runs on {device}", array.device());
@@ -361,7 +361,7 @@ fn converted(name: &str, (from, bytes): (DType, &[u8; 8]), to: DType) -> Result<
     if to.kind() != DTypeKind::Float && back != own {
         let mut shown = [0; 8];
         cast::cast(from, DType::FLOAT64, own, &mut shown)?;
-        let message = format!("'{name}' is of type {to}, in which there is no {}", f64::from_ne_bytes(shown));
+        let message = format!("'{name}' is of type {to}, which cannot hold {}", f64::from_ne_bytes(shown));
         return Err(error(ErrorKind::InvalidArgument, message));
     }
     Ok(value)

@@ -39,11 +39,11 @@ pub(crate) enum Kind {
     Apply(Op, Vec<Expr>),
     /// Elements of another type.
     Cast(Expr),
-    /// What is made of many elements.
+    /// A result made of many elements.
     Summary(Arc<dyn Summary>, Expr),
 }
 
-/// What is made of many elements, such as a sum or quantiles. As part of an expression it is computed before anything else is.
+/// A result made of many elements, such as a sum or quantiles. In an expression it is computed before everything else.
 pub(crate) trait Summary: fmt::Debug + Send + Sync {
     /// Type and shape of the result, for elements of such a type and shape.
     ///
@@ -60,7 +60,7 @@ pub(crate) trait Summary: fmt::Debug + Send + Sync {
     /// NumPy's name of the function.
     fn name(&self) -> &'static str;
 
-    /// What the function is given behind the elements, as text that begins with a comma, or nothing.
+    /// The function's further arguments, as text that begins with a comma, or nothing.
     fn arguments(&self) -> String;
 }
 
@@ -69,7 +69,7 @@ pub(crate) fn axes_argument(axes: Option<&[usize]>) -> String {
     axes.map_or_else(String::new, |axes| format!(", axis={axes:?}"))
 }
 
-/// What an operation is given.
+/// An operand of an operation.
 #[derive(Clone)]
 pub enum Operand {
     /// Elements.
@@ -139,7 +139,7 @@ impl Expr {
     pub fn array(array: Array) -> Result<Expr> {
         let data_type = array.metadata().data_type();
         let dtype = data_type.device_dtype().ok_or_else(|| {
-            let message = "elements of variable length have no arithmetic";
+            let message = "expressions do not support elements of variable length";
             Error::new(ErrorKind::DTypeMismatch, message)
         })?;
         check_dtype(dtype)?;
@@ -169,15 +169,15 @@ impl Expr {
     /// ```
     ///
     /// # Errors
-    /// `InvalidArgument` for the wrong number of operands; `OutOfRange` for a number that does not fit; `ShapeMismatch` when shapes do not
-    /// broadcast; `DTypeMismatch` when the operation has no meaning for the types.
+    /// `InvalidArgument` for the wrong number of operands; `OutOfRange` for a number that does not fit; `ShapeMismatch` when
+    /// shapes do not broadcast; `DTypeMismatch` when the operation has no meaning for the types.
     pub fn apply(op: Op, operands: &[Operand]) -> Result<Expr> {
         if operands.len() != op.arity() {
             let message = format!("{} takes {} operands, got {}", op.name(), op.arity(), operands.len());
             return Err(Error::new(ErrorKind::InvalidArgument, message));
         }
         if operands.iter().any(|operand| matches!(operand, Operand::Expr(expr) if expr.0.depth > MOST_DEPTH)) {
-            let message = format!("more than {MOST_DEPTH} operations are inside one another");
+            let message = format!("more than {MOST_DEPTH} operations are nested");
             return Err(Error::new(ErrorKind::Unsupported, message).with_hint("compute parts of the expression first"));
         }
         let together = &operands[op.promoted_from()..];
@@ -230,7 +230,7 @@ impl Expr {
         self.0.dtype
     }
 
-    /// How many dimensions.
+    /// The number of dimensions.
     pub fn ndim(&self) -> usize {
         self.0.shape.len()
     }
@@ -343,7 +343,7 @@ fn check_exponent(op: Op, dtype: DType, operands: &[Operand]) -> Result<()> {
 
 /// The refusal of whole numbers to negative powers.
 pub(crate) fn negative_power() -> Error {
-    let message = "whole numbers to negative powers are no whole numbers";
+    let message = "integers to negative powers are not integers";
     Error::new(ErrorKind::InvalidArgument, message).with_hint("convert one of them to a float first")
 }
 
@@ -379,7 +379,7 @@ fn element(value: Weak, dtype: DType) -> Result<Vec<u8>> {
     }
 }
 
-/// How operations that have a sign are written.
+/// The signs of operations that have one.
 fn infix(op: Op) -> Option<&'static str> {
     Some(match op {
         Op::Add => "+",

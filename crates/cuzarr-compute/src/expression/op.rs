@@ -62,7 +62,7 @@ macro_rules! operations {
                 match self { $(Op::$variant => $name,)* }
             }
 
-            /// How many operands it takes.
+            /// The number of operands.
             pub const fn arity(self) -> usize {
                 match self { $(Op::$variant => $arity,)* }
             }
@@ -85,9 +85,9 @@ operations! {
     Divide "divide" 2 Quotient;
     /// The quotient, rounded down; 0 when whole numbers are divided by 0.
     FloorDivide "floor_divide" 2 WideReal;
-    /// What the rounded-down quotient leaves: it has the divisor's sign.
+    /// The remainder of the rounded-down quotient, with the divisor's sign.
     Remainder "remainder" 2 WideReal;
-    /// What the truncated quotient leaves: it has the dividend's sign.
+    /// The remainder of the truncated quotient, with the dividend's sign.
     Fmod "fmod" 2 WideReal;
     /// Power.
     Power "power" 2 WideReal;
@@ -216,9 +216,9 @@ operations! {
 /// The types an operation is computed in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Signature {
-    /// What each operand is converted to.
+    /// The type that each operand is converted to.
     pub(crate) inputs: Vec<DType>,
-    /// What comes out.
+    /// The type of the result.
     pub(crate) output: DType,
 }
 
@@ -325,9 +325,9 @@ impl Op {
 /// The type that these are promoted to together.
 ///
 /// # Errors
-/// Those of [`promote`]; `InvalidArgument` when there is none.
+/// Those of [`promote`]; `InvalidArgument` when there are no operands.
 pub(crate) fn promote_all(dtypes: impl IntoIterator<Item = DType>) -> Result<DType> {
     let mut dtypes = dtypes.into_iter();
-    let first = dtypes.next().ok_or_else(|| Error::new(ErrorKind::InvalidArgument, "there is no operand"))?;
+    let first = dtypes.next().ok_or_else(|| Error::new(ErrorKind::InvalidArgument, "got no operands"))?;
     dtypes.try_fold(first, promote)
 }

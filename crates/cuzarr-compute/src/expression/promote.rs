@@ -99,7 +99,7 @@ pub(crate) fn without_arithmetic(dtype: DType) -> Error {
     Error::new(ErrorKind::DTypeMismatch, format!("elements of {dtype} have no arithmetic"))
 }
 
-/// What functions of real numbers compute exact types in.
+/// The type in which functions of real numbers compute exact types.
 pub(crate) fn float_of(dtype: DType) -> DType {
     match (dtype.kind(), dtype.size_bytes()) {
         (DTypeKind::Bool | DTypeKind::Int | DTypeKind::UInt, 1) => DType::FLOAT16,

@@ -1,6 +1,6 @@
 //! Between which elements a quantile lies.
 
-/// What lies between two elements: NumPy's `method`, and what its `median` does.
+/// The method for a quantile between two elements: NumPy's `method`, and the one of its `median`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum QuantileMethod {
@@ -71,7 +71,7 @@ impl QuantileMethod {
         matches!(self, Lower | Higher | Nearest | InvertedCdf | ClosestObservation)
     }
 
-    /// Where the quantile `q` of `n` elements lies, of which there is at least one; computed as NumPy does.
+    /// The place of the quantile `q` among `n` elements (at least one), computed like NumPy.
     pub(super) fn places(self, n: u64, q: f64) -> Places {
         use QuantileMethod::{
             AveragedInvertedCdf, ClosestObservation, Hazen, Higher, InterpolatedInvertedCdf, InvertedCdf, Linear,

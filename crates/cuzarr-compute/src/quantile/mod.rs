@@ -1,7 +1,7 @@
 //! Quantiles, exactly, of arrays of any size: elements are counted by the highest bits of their keys (`count/`), the bin where
 //! each wanted element lies becomes the next interval, and so on until one key is left. A pass reads everything once; elements
-//! of 1 and 2 bytes take one, of 4 bytes two, of 8 bytes four, where the memory limit leaves room for the tables. What fits
-//! the limit with all elements of a result is read once, and on a GPU sorted in shared memory where few elements make a result, or
+//! of 1 and 2 bytes take one, of 4 bytes two, of 8 bytes four, where the memory limit leaves room for the tables. What fits the
+//! limit with all elements of a result is read once, and on a GPU sorted in shared memory where few elements make a result, or
 //! searched by a block where many do and there are many results (`cuda.rs`). Nothing depends on the order of the work.
 
 mod cuda;
@@ -26,9 +26,9 @@ use cuzarr::{Error, ErrorKind, Result};
 /// Quantiles over some dimensions: one for each probability, along a first dimension of the result.
 #[derive(Clone, Debug)]
 pub struct Quantile {
-    /// From 0 to 1.
+    /// The quantiles, from 0 to 1.
     pub probabilities: Vec<f64>,
-    /// What lies between two elements.
+    /// The method for a quantile between two elements.
     pub method: QuantileMethod,
     /// Dimensions; `None` for all.
     pub axes: Option<Vec<usize>>,

@@ -1,4 +1,4 @@
-//! What one way through numbers tells of them: how many there are, their extremes, mean, deviation, and how they spread.
+//! Statistics of numbers in one pass: their count, extremes, mean, standard deviation and spread.
 //!
 //! Every region gives its own [`Statistics`], by the kernels of reductions and histograms where it is on a GPU, and these are
 //! joined. The edges of a region's bins are multiples of a power of two, so bins of two regions are joined without a
@@ -21,25 +21,25 @@ use cuzarr::plan::Region;
 /// Elements whose infinities are left out at a time: what takes their place is memory beside the limit.
 const PART_ELEMS: usize = 1 << 20;
 
-/// What is known of some numbers, in binary64.
+/// Statistics of numbers, in binary64.
 #[derive(Clone, Debug, Default)]
 pub struct Statistics {
-    /// Those that are finite.
+    /// The number of finite elements.
     pub finite: u64,
-    /// Those that are NaN.
+    /// The number of NaN elements.
     pub nan: u64,
-    /// Those that are infinite.
+    /// The number of infinite elements.
     pub infinite: u64,
     /// The least and the greatest, infinities too; none where all are NaN.
     pub range: Option<(f64, f64)>,
     /// Mean, number and squared distances from the mean, of the finite ones.
     moments: State,
-    /// How the finite ones spread.
+    /// The spread of the finite elements.
     spread: Spread,
 }
 
 impl Statistics {
-    /// How many there are.
+    /// The number of elements.
     pub fn count(&self) -> u64 {
         self.finite + self.nan + self.infinite
     }
@@ -184,7 +184,7 @@ impl Expr {
     /// ```
     ///
     /// # Errors
-    /// `DTypeMismatch` for elements that are no real numbers; else as [`Expr::compute`].
+    /// `DTypeMismatch` for elements that are not real numbers; else those of [`Expr::compute`].
     pub fn statistics(&self, options: &ComputeOptions<'_>) -> Result<Statistics> {
         if matches!(self.dtype().kind(), DTypeKind::Complex | DTypeKind::Opaque) {
             return Err(without_arithmetic(self.dtype()));

@@ -1,4 +1,4 @@
-//! How numbers spread: counts of bins whose width is a power of two, which become wider where the range grows.
+//! The spread of numbers: counts in bins whose width is a power of two. Bins become wider when the range grows.
 
 use std::collections::BTreeMap;
 

@@ -19,7 +19,7 @@ impl Expr {
         self.compute_region(&vec![0; self.ndim()], self.shape(), options)
     }
 
-    /// Like [`Expr::compute`], of the box of `extent` elements that begins at `start` alone.
+    /// Like [`Expr::compute`], but only for the box of `extent` elements that begins at `start`.
     ///
     /// # Errors
     /// Those of [`Expr::compute`]; `SelectionInvalid` when the box lies outside.

@@ -23,8 +23,9 @@ impl Expr {
         self.store_noting(target, options, false)
     }
 
-    /// Like [`Expr::store`], in a way that can be taken up again: how far it came is noted beside the target's chunks, and another call
-    /// with the same arrays, target and memory limit goes on there. It trusts that neither they nor operands in memory have changed.
+    /// Like [`Expr::store`], in a way that can be taken up again: how far it came is noted beside the target's chunks, and
+    /// another call with the same arrays, target and memory limit goes on there. It trusts that neither they nor operands in
+    /// memory have changed.
     ///
     /// # Errors
     /// Those of [`Expr::store`].
@@ -69,7 +70,7 @@ impl Expr {
         noted.map_or(Ok(()), |noted| noted.end())
     }
 
-    /// What is computed of what: a text that other work does not have.
+    /// A text that describes this computation and no other work.
     fn origin(&self) -> Result<String> {
         let (program, inputs) = lower(self)?;
         let origins = inputs.iter().map(|input| match input {
