@@ -1,4 +1,4 @@
-//! An array as `run` sees it: its chain bound to a device, and what plans need to know of it.
+//! Access to an array: its chain bound to a device, and the description that plans need.
 
 use std::sync::{Arc, OnceLock};
 
@@ -14,7 +14,7 @@ use crate::run::options::Options;
 use crate::run::read::indexes::Indexes;
 use crate::store::ByteRange;
 
-/// An array bound to a device: made once, used by any number of calls.
+/// An array bound to a device. It is made once and used by any number of calls.
 pub struct Access {
     chain: Arc<Chain>,
     device: Device,
@@ -24,7 +24,7 @@ pub struct Access {
     dtype: Option<DType>,
     fill: Vec<u8>,
     indexes: Indexes,
-    /// The array bound to the host, for an array that is bound to another device; its elements are not converted.
+    /// The same array bound to the host, when it is bound to another device. Its elements are not converted.
     host: OnceLock<Arc<Access>>,
 }
 
@@ -57,7 +57,7 @@ impl Access {
         })
     }
 
-    /// The same chunks as those of an array of another shape, and under other keys.
+    /// The same chunks in an array of another shape, under other keys.
     #[must_use]
     pub fn with_chunks(&self, shape: Vec<u64>, key: KeyOf) -> Access {
         let source = Source { shape, key, ..(*self.source).clone() };
@@ -72,8 +72,7 @@ impl Access {
         }
     }
 
-    /// The same array, its elements converted to `dtype` while they are read, as NumPy's `astype` does it; the fill value
-    /// too. For reading only.
+    /// This array with elements and fill value converted to `dtype`, like NumPy's `astype`. It is for reading only.
     ///
     /// # Errors
     /// `DTypeMismatch` when such elements cannot be converted, `Unsupported` for elements of variable length.
@@ -94,7 +93,7 @@ impl Access {
         })
     }
 
-    /// This array bound to the host: what a small read decodes by.
+    /// This array bound to the host, for small reads.
     ///
     /// # Errors
     /// Those of [`Access::new`] and [`Access::reading_as`].
@@ -125,7 +124,7 @@ impl Access {
         Ok(Arc::clone(self.host.get_or_init(|| Arc::new(host))))
     }
 
-    /// Where results are.
+    /// The device of results.
     pub fn device(&self) -> Device {
         self.device
     }
@@ -135,7 +134,7 @@ impl Access {
         &self.chain
     }
 
-    /// What plans know of the array.
+    /// The description of the array for plans.
     pub fn source(&self) -> &Arc<Source> {
         &self.source
     }
@@ -145,40 +144,40 @@ impl Access {
         &self.fill
     }
 
-    /// The element type as devices see it; `None` for elements of variable length.
+    /// The element type on devices; `None` for elements of variable length.
     pub fn dtype(&self) -> Option<DType> {
         self.dtype
     }
 
-    /// Where each codec runs in a read of so many of the innermost chunks, and what was weighed.
+    /// The places of codecs in a read of `chunks` innermost chunks, and the estimates behind them.
     pub fn placed(&self, options: &Options, chunks: u64) -> Placed {
         let program = self.program.as_deref();
         placed(&self.chain, program, self.device, &options.circumstances(self.device, chunks))
     }
 
-    /// Where each codec runs in a write of so many of the innermost chunks from memory of `device`.
+    /// The places of codecs in a write of `chunks` innermost chunks from memory of `device`.
     pub fn encoding_placements(&self, device: Device, options: &Options, chunks: u64) -> Vec<Placement> {
         let encoding = |program: &Arc<Program>| encoding(program, options.threads, options.strict, chunks);
         let left = self.program.as_ref().and_then(|program| encoding(program).err());
         encoding_placements(&self.chain, device, left)
     }
 
-    /// Shard indexes that were decoded.
+    /// The decoded shard indexes.
     pub(crate) fn indexes(&self) -> &Indexes {
         &self.indexes
     }
 
-    /// Elements of one of the innermost chunks.
+    /// Elements of an innermost chunk.
     pub(crate) fn chunk_elements(&self) -> usize {
         self.leaf().spec().elements().and_then(|count| usize::try_from(count).ok()).unwrap_or(usize::MAX)
     }
 
-    /// What decodes and encodes the innermost chunks.
+    /// The program that decodes and encodes the innermost chunks.
     ///
     /// # Errors
     /// `Unsupported` for elements of variable length.
     pub(crate) fn program(&self) -> Result<&Arc<Program>> {
-        let message = "elements differ in length: read and write them as variable-length elements";
+        let message = "elements have variable length: use read_variable and write_variable";
         self.program.as_ref().ok_or_else(|| Error::new(ErrorKind::Unsupported, message))
     }
 

@@ -1,4 +1,4 @@
-//! What every part of one read or write carries: the store, the threads, the memory, the counters, the failures.
+//! The context of one read or write: its store, threads, memory, counters and failures. Every part of the call carries it.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -17,10 +17,10 @@ use crate::store::{HeldValues, OpenValues, ReadOutcome, ReadRequest, ReadSink, S
 /// Writes that are on their way to stores far away at the same time, of all calls.
 pub(crate) const FAR_WRITES: usize = 64;
 
-/// Failures that are kept beside the first one.
+/// Most failures that are kept beside the first one.
 const OTHER_FAILURES: usize = 15;
 
-/// One read or write.
+/// The context of one read or write.
 pub(crate) struct Context {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) cancellation: CancellationToken,
@@ -33,16 +33,16 @@ pub(crate) struct Context {
     pub(crate) memory: Memory,
     pub(crate) limit_bytes: u64,
     pub(crate) counters: Counters,
-    /// Shards that were opened for their index: chunks come from the same version.
+    /// Shards that were opened for their index. Their chunks must come from the same version.
     pub(crate) shards: OpenValues,
     /// Objects that were read whole.
     pub(crate) held: OnceLock<HeldValues>,
     pub(crate) failures: Failures,
-    /// Keeps what the device's pool holds below the limit.
+    /// Keeps the memory of the device's pool below the limit.
     pub(crate) _within: Within,
 }
 
-/// What went wrong in one call, and that nothing more need begin.
+/// The failures of one call. After the first one, no new work begins.
 #[derive(Default)]
 pub(crate) struct Failures {
     cancelled: AtomicBool,
@@ -50,12 +50,12 @@ pub(crate) struct Failures {
 }
 
 impl Context {
-    /// The threads that the call lends to stores, with a turn of its own.
+    /// The threads that the call lends to stores, with their own turn.
     pub(crate) fn workers(&self) -> Share {
         Share { pool: self.pool.clone(), threads: self.threads, turn: self.pool.next_turn() }
     }
 
-    /// Reads a batch, from what is held where all of it is, else from the store.
+    /// Reads a batch from held objects if they have all of it, else from the store.
     pub(crate) fn read(&self, batch: Arc<[ReadRequest]>, sink: Arc<dyn ReadSink>, workers: &dyn Workers) {
         if let Some(held) = self.held.get().filter(|held| held.have(&batch)) {
             return held.read(batch, sink, workers);
@@ -68,13 +68,13 @@ impl Context {
         }
     }
 
-    /// Holds objects until the call ends, and lets nothing more be asked of them.
+    /// Holds objects until the call ends. The store is not asked for them again.
     pub(crate) fn hold(&self, values: impl IntoIterator<Item = (String, Option<Vec<u8>>)>) {
         // A call holds objects once.
         let _ = self.held.set(HeldValues::new(self.store.to_string(), values));
     }
 
-    /// Whether what is read comes from far away.
+    /// Whether the store is far away.
     pub(crate) fn is_far(&self) -> bool {
         self.store.capabilities().far && !self.holds()
     }
@@ -84,23 +84,23 @@ impl Context {
         self.held.get().is_some()
     }
 
-    /// Notes a failure, and lets everything that has not begun end early.
+    /// Notes a failure. Work that has not begun then ends early.
     pub(crate) fn fail(&self, error: Error) {
         self.failures.cancelled.store(true, Ordering::Release);
         let mut failures = self.errors();
-        // What was cancelled because of an earlier failure is no news.
+        // A cancellation because of an earlier failure tells nothing new.
         let news = error.kind() != ErrorKind::Cancelled || failures.is_empty();
         if news && failures.len() <= OTHER_FAILURES {
             failures.push(error);
         }
     }
 
-    /// Whether something failed already.
+    /// Whether the call has failed.
     pub(crate) fn is_cancelled(&self) -> bool {
         self.failures.cancelled.load(Ordering::Acquire)
     }
 
-    /// Whether this call still goes on: nothing failed, and its caller still wants it.
+    /// Checks that this call still goes on: nothing failed, and the caller has not cancelled it.
     ///
     /// # Errors
     /// `Cancelled`
@@ -111,7 +111,7 @@ impl Context {
         self.cancellation.check()
     }
 
-    /// Whether a value is of the version that is wanted, where one is.
+    /// Checks that a value has the wanted version, if one is wanted.
     ///
     /// # Errors
     /// `StoreFailed` when it was replaced since then.
@@ -123,17 +123,17 @@ impl Context {
         Err(Error::new(ErrorKind::StoreFailed, message).with_hint("read again"))
     }
 
-    /// Seconds since the call began, as a number that fits an atomic.
+    /// Nanoseconds since the call began.
     pub(crate) fn elapsed_ns(&self) -> u64 {
         self.counters.elapsed_ns()
     }
 
-    /// What was done so far.
+    /// The report of the work so far.
     pub(crate) fn report(&self) -> Report {
         self.counters.report()
     }
 
-    /// The first failure with the others beside it, if there was one.
+    /// The first failure with the others attached, if there was one.
     ///
     /// # Errors
     /// That failure.

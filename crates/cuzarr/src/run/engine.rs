@@ -27,18 +27,18 @@ use crate::run::schedule::streams::Streams;
 use crate::run::write;
 use crate::store::{Identity, OpenLimit, OpenValues, Store, Workers};
 
-/// Threads that the process has at most, whatever is asked: more than any machine's cores, for stores far away.
+/// Most threads of the process. This is more than any machine's cores, for remote stores.
 const MOST_THREADS: usize = 512;
 
-/// Shards that all calls of the process together keep open while they read: many more than threads, many fewer than the thousand
-/// files that systems allow a process.
+/// Shards that all reads of the process together keep open. This is many more than threads, and far fewer than the thousand files
+/// that systems allow a process.
 const OPEN_SHARDS: usize = 128;
 
-/// Threads, scratch memory and budgets. The process has one; calls share it.
+/// The engine: threads, scratch memory and budgets. The process has one, and calls share it.
 pub struct Engine {
     process: u32,
     pool: Pool,
-    /// Of reads whose calling thread is at work all the while.
+    /// The threads of reads whose calling thread works too.
     driven_pool: Pool,
     /// Of writes to stores far away: threads that do nothing but wait for them.
     senders: Pool,
@@ -68,7 +68,7 @@ impl Engine {
         }
     }
 
-    /// An engine of its own, for tests and programs that keep work apart.
+    /// A separate engine, for tests and for programs that keep work apart.
     pub fn new(threads: usize) -> Engine {
         Engine {
             process: std::process::id(),
@@ -83,7 +83,7 @@ impl Engine {
         }
     }
 
-    /// Bytes in flight on a device, of all calls.
+    /// The bytes in flight on a device, of all calls.
     pub fn memory(&self, device: Device) -> Memory {
         self.memory.lock().unwrap_or_else(PoisonError::into_inner).entry(device).or_default().clone()
     }
@@ -92,8 +92,8 @@ impl Engine {
         self.call_by(&self.pool, options.threads, store, device, options)
     }
 
-    /// For a read into device memory, one of whose threads is the calling one: what it puts on the device must not wait until
-    /// a worker leaves it a core, which takes milliseconds.
+    /// The context of a read into device memory in which the calling thread works too. Work that it puts on the device must not
+    /// wait until a worker leaves it a core, which takes milliseconds.
     pub(crate) fn driven_call(&self, store: &Arc<dyn Store>, device: Device, options: &Options) -> Arc<Context> {
         self.call_by(&self.driven_pool, options.threads.saturating_sub(1).max(1), store, device, options)
     }
@@ -130,7 +130,7 @@ impl Engine {
     /// every stream.
     ///
     /// # Errors
-    /// `ShapeMismatch` and `DTypeMismatch` when `out` does not fit; else the first failure, with others beside it.
+    /// `ShapeMismatch` and `DTypeMismatch` when `out` does not fit; else the first failure, with the others attached.
     pub fn read(
         &self,
         access: &Access,
@@ -145,11 +145,10 @@ impl Engine {
         self.read_plan(access, store, plan, out, options)
     }
 
-    /// Reads several selections that differ in their place alone, by one plan and one pipeline: `out` has a first dimension
-    /// for them.
+    /// Reads several selections that only differ in their place, with one plan. The first dimension of `out` counts them.
     ///
     /// # Errors
-    /// Those of [`Engine::read`]; `ShapeMismatch` also when the selections are not alike.
+    /// Those of [`Engine::read`]; `ShapeMismatch` also when the selections differ in more than their place.
     pub fn read_many(
         &self,
         access: &Access,
@@ -175,7 +174,7 @@ impl Engine {
     ) -> Result<Report> {
         if out.device() != access.device() {
             let message = format!("the array is bound to {}, the result is on {}", access.device(), out.device());
-            let hint = format!("open the array with device '{}', or read to memory of its own", out.device());
+            let hint = format!("open the array with device '{}', or read without out", out.device());
             return Err(Error::new(ErrorKind::MemorySpace, message).with_hint(hint));
         }
         let _range = profile::range("read", out.size_bytes() as u64);
@@ -183,14 +182,15 @@ impl Engine {
         Ok(report)
     }
 
-    /// Reads boxes of an array to the device that `access` is bound to, one after the other by one pipeline, and hands each
-    /// to `deliver` when it is whole, in their order. There is memory for `at_once` of them, beside the limit; who takes
-    /// them may not wait for the memory of reads and writes before it gives them back.
+    /// Reads boxes of an array in order to the device that `access` is bound to, in one pipeline, and hands each to `deliver`
+    /// when it is complete.
     ///
-    /// What is damaged may be noticed when later boxes were delivered: none of them counts unless this returns without an error.
+    /// There is memory for `at_once` boxes, beside the limit. The receiver must return boxes without waiting for memory of
+    /// reads and writes. Damage in a box may be noticed after later boxes were delivered, so boxes only count when this returns
+    /// without an error.
     ///
     /// # Errors
-    /// `MemorySpace` on the host, or of a store that is on the device; else as [`Engine::read`].
+    /// `MemorySpace` on the host, or for a store on the device; else those of [`Engine::read`].
     pub(crate) fn read_in_turn(
         &self,
         access: &Access,
@@ -202,10 +202,11 @@ impl Engine {
     ) -> Result<Report> {
         let device = access.device();
         if !reads_in_turn(&**store, device) {
-            let message = format!("boxes are read in turn from other memory to a device, not on {device}");
+            let message = format!("boxes cannot be read in turn from this store to {device}");
             return Err(Error::new(ErrorKind::MemorySpace, message));
         }
-        let dtype = access.dtype().ok_or_else(|| Error::new(ErrorKind::Unsupported, "elements differ in length"))?;
+        let dtype =
+            access.dtype().ok_or_else(|| Error::new(ErrorKind::Unsupported, "elements have variable length"))?;
         let _range = profile::range("read", 0);
         let out = Out::InTurn(InTurn::new(dtype, &selections, at_once, deliver)?);
         let plan = Plan::in_turn(Arc::clone(access.source()), selections, options.plan())?;
@@ -232,7 +233,7 @@ impl Engine {
         Ok((elements.unwrap_or_default(), report))
     }
 
-    /// Waits for the turn of a write to an array; `None` when it touches no object.
+    /// Waits for the lock of a write to an array; `None` when the write touches no object.
     ///
     /// # Errors
     /// `SelectionInvalid` when the selection does not fit the array; `Cancelled`.
@@ -248,11 +249,11 @@ impl Engine {
         self.turns.take(Objects { array, bounds }, cancellation).map(Some)
     }
 
-    /// Writes `value`, whose shape broadcasts to the selection's, from any device.
+    /// Writes `value` from any device. Its shape is broadcast to the selection's.
     ///
     /// # Errors
-    /// `ShapeMismatch` and `DTypeMismatch` when the value does not fit; else the first failure, with others beside it.
-    /// Objects that were written before it keep their new bytes; none is half written.
+    /// `ShapeMismatch` and `DTypeMismatch` when the value does not fit; else the first failure, with the others attached.
+    /// Objects that were written before it keep their new bytes. No object is half written.
     pub fn write(
         &self,
         access: &Access,
@@ -301,13 +302,13 @@ impl Engine {
     }
 }
 
-/// Whether [`Engine::read_in_turn`] reads from there to there: not where frames are checked, and put to their place once more,
-/// behind the rest.
+/// Whether [`Engine::read_in_turn`] works for this store and device. It does not where frames are checked, and may be placed
+/// again, after all others.
 pub(crate) fn reads_in_turn(store: &dyn Store, device: Device) -> bool {
     device != Device::Cpu && !store.is_on(device)
 }
 
-/// The selection's shape as memory has it.
+/// The selection's shape in memory.
 ///
 /// # Errors
 /// `OutOfMemory` when no memory could hold it.

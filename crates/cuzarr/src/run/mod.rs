@@ -1,17 +1,17 @@
 //! Carrying out plans: threads, streams, budgets.
 //!
-//! **Reading.** The calling thread asks the plan for batches and launches them while memory lasts. The store fills memory
-//! that the batch lends it, on the engine's worker threads; the thread that has the bytes goes on with them while they are
-//! warm: it decodes them into their place (host) or into a slab of pinned memory (device). When all of a batch came, the
-//! calling thread closes it: on a device it puts one copy and one scatter on the streams. Workers never wait: neither for
-//! memory, which the calling thread takes beforehand, nor for each other.
+//! **Reading.** The calling thread asks the plan for batches and launches them while memory lasts. On worker threads, the store
+//! fills memory that the batch lends it. The thread that has the bytes continues with them while they are in its cache: it
+//! decodes them into their place (host) or into a slab of pinned memory (device). When a whole batch has come, the calling
+//! thread closes it: on a device it puts one copy and one scatter on the streams. Workers never wait for each other, nor for
+//! memory, which the calling thread takes beforehand.
 //!
-//! **Writing** goes the same way back. Chunks are gathered, encoded and delivered by the workers; a shard is made by
-//! whoever delivers its last inner chunk. Stores write atomically, so a failure leaves old values whole. Calls that touch
-//! the same objects go one after the other (`schedule::range_lock`).
+//! **Writing** goes the same way back. Workers gather, encode and deliver chunks. The worker that delivers the last inner chunk
+//! of a shard makes the shard. Stores write atomically, so a failure leaves old values whole. Calls that touch the same objects
+//! go one after the other (`schedule::range_lock`).
 //!
-//! **Failures** cancel what has not begun. The call returns when nothing of it is under way any more, with the first
-//! failure, the others beside it, and all memory given back.
+//! **Failures** cancel work that has not begun. The call returns when all its work has ended, with the first failure and the
+//! others attached. All its memory is free then.
 
 mod access;
 mod context;

@@ -1,4 +1,4 @@
-//! How an array behaves while it is used: the one struct that arrays hold and calls carry.
+//! Options of an array in use: the one struct that arrays hold and calls carry.
 
 use cuzarr_device::{DEFAULT_SLAB_BYTES, Device};
 
@@ -6,45 +6,46 @@ use crate::cancellation::CancellationToken;
 use crate::config::Config;
 use crate::plan::{Circumstances, PlanOptions};
 
-/// The part of the memory limit that shards may take which one call reads whole, and the indexes that an open array keeps.
+/// Divisor of the memory limit for shards that one call reads whole, and for indexes that an open array keeps.
 pub(crate) const INDEXES_SHARE: u64 = 64;
 
 /// Bytes of shard indexes that one call fetches at once, or of shards that are fetched whole instead.
 const INDEX_WINDOW_BYTES: u64 = 16 << 20;
 
-/// Multiprocessors of the GPU whose costs are shipped.
+/// Multiprocessors of the GPU on which the shipped costs were measured.
 const MEASURED_MULTIPROCESSORS: u32 = 132;
 
-/// How an array behaves while it is used; nothing of this is stored.
+/// Options of an array in use. They are not stored.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options {
-    /// Where an array's results are. A call of the engine goes by the device of its [`Access`](super::Access).
+    /// The device of an array's results. A call of the engine uses the device of its [`Access`](super::Access).
     pub device: Device,
-    /// An array's results are in F order.
+    /// Whether an array's results are in F order.
     pub order_is_f: bool,
-    /// A fall-back to the host is an error, and a device decodes all that it can, also where the host would be faster.
+    /// Whether a fall-back to the host is an error. Then a device decodes all that it can, also where the host would be faster.
     pub strict: bool,
-    /// Missing chunks give the fill value; otherwise they are an error.
+    /// Whether missing chunks give the fill value. Otherwise they are an error.
     pub read_missing_chunks: bool,
-    /// Chunks that hold nothing but the fill value are stored.
+    /// Whether chunks that only hold the fill value are stored.
     pub write_empty_chunks: bool,
-    /// Bytes in flight outside results, of all calls on the device together; per kind of memory (host, pinned, device).
+    /// Most bytes in flight outside results, for all calls on the device together, and for each kind of memory (host, pinned,
+    /// device).
     pub memory_limit_bytes: u64,
-    /// Threads that one call may use.
+    /// Most threads of one call.
     pub threads: usize,
-    /// Gaps up to so many bytes between ranges are read over.
+    /// Largest gap between ranges that one read covers.
     pub coalesce_gap_bytes: u64,
     /// Most bytes of one read of several ranges.
     pub coalesce_max_bytes: u64,
-    /// Bytes that a chunk of variable-length elements may decode to.
+    /// Most decoded bytes of a chunk with elements of variable length.
     pub variable_limit_bytes: u64,
     /// Size of a slab of the staging ring.
     pub slab_bytes: usize,
-    /// Packed bytes of one batch that kernels decode: enough for all of a device's multiprocessors.
+    /// Packed bytes of one batch that kernels decode, enough to use all multiprocessors of a device.
     pub decode_batch_bytes: u64,
-    /// Reports list every piece of work.
+    /// Whether reports list every piece of work.
     pub trace: bool,
-    /// Stops the call.
+    /// The token that stops the call.
     pub cancellation: CancellationToken,
 }
 
@@ -82,10 +83,10 @@ impl Options {
         if device == Device::Cpu { share } else { share.min(self.slab_bytes as u64) }
     }
 
-    /// What a placement of a read of `chunks` chunks to `device` goes by.
+    /// The circumstances for placing a read of `chunks` chunks to `device`.
     pub(crate) fn circumstances(&self, device: Device, chunks: u64) -> Circumstances {
         Circumstances {
-            // On a device that cannot be asked decoding costs what it costs on the one that was measured.
+            // A device that does not tell counts as the measured one.
             multiprocessors: device.multiprocessors().unwrap_or(MEASURED_MULTIPROCESSORS),
             threads: self.threads,
             strict: self.strict,
@@ -99,7 +100,7 @@ impl Options {
         }
     }
 
-    /// The sizes that plans decide by.
+    /// The limits for plans.
     pub fn plan(&self) -> PlanOptions {
         PlanOptions {
             coalesce_gap_bytes: self.coalesce_gap_bytes,

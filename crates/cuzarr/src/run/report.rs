@@ -1,4 +1,4 @@
-//! What a call did, stage by stage: bytes, seconds, how often, and when nothing.
+//! Reports of calls: bytes, seconds and counts of each stage, and its idle time.
 
 use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -8,31 +8,31 @@ use cuzarr_device::{Copied, Event, Stream, profile};
 
 use crate::error::{Error, Result};
 
-/// A stage of the way of the data.
+/// A stage of a read or write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Stage {
     /// Reading from the store.
     Fetch,
-    /// Host codecs, reading.
+    /// Decoding on the host.
     Decode,
-    /// Host memory to device memory.
+    /// Copying host memory to device memory.
     Upload,
-    /// Packed elements to their places.
+    /// Moving packed elements to their places.
     Scatter,
-    /// Fill values for missing chunks.
+    /// Writing fill values for missing chunks.
     Fill,
-    /// Elements from their places to packed memory.
+    /// Moving elements from their places to packed memory.
     Gather,
-    /// Device memory to host memory.
+    /// Copying device memory to host memory.
     Download,
-    /// Host codecs, writing.
+    /// Encoding on the host.
     Encode,
     /// Writing to the store.
     Flush,
 }
 
 impl Stage {
-    /// Every stage, reading first.
+    /// Every stage. The stages of reads come first.
     pub const ALL: [Stage; 9] = [
         Stage::Fetch,
         Stage::Decode,
@@ -45,7 +45,7 @@ impl Stage {
         Stage::Flush,
     ];
 
-    /// Its name.
+    /// The name of the stage.
     pub const fn name(self) -> &'static str {
         match self {
             Stage::Fetch => "fetch",
@@ -61,44 +61,44 @@ impl Stage {
     }
 }
 
-/// What one stage did in one call.
+/// The work of one stage in one call.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct StageReport {
-    /// Bytes that came out of the stage.
+    /// Bytes of output.
     pub size_bytes: u64,
-    /// Seconds spent, added over all threads, or over a device's streams.
+    /// Seconds of work, added over all threads, or over a device's streams.
     pub seconds: f64,
-    /// How often: reads, chunks, copies, launches.
+    /// The number of reads, chunks, copies or launches.
     pub count: u64,
-    /// Seconds in which the stage was at work, on any thread or stream.
+    /// Seconds in which at least one thread or stream worked.
     pub busy_seconds: f64,
 }
 
 /// One piece of work of a stage.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Span {
-    /// Which stage.
+    /// The stage.
     pub stage: Stage,
-    /// Nanoseconds from the beginning of the call.
+    /// The start, in nanoseconds from the beginning of the call.
     pub start_ns: u64,
-    /// Where it ended.
+    /// The end, in nanoseconds from the beginning of the call.
     pub end_ns: u64,
-    /// Bytes that came out of it.
+    /// Bytes of output.
     pub size_bytes: u64,
 }
 
-/// What one call did.
+/// The report of one call.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Report {
     stages: [StageReport; Stage::ALL.len()],
     /// Seconds from the call to its return.
     pub wall_seconds: f64,
-    /// Every piece of work, in the order in which they ended; empty unless the call was traced.
+    /// Every piece of work, in the order of their ends; empty unless the call was traced.
     pub spans: Vec<Span>,
 }
 
 impl Report {
-    /// What one stage did.
+    /// The work of one stage.
     pub fn stage(&self, stage: Stage) -> StageReport {
         self.stages[stage as usize]
     }
@@ -108,7 +108,7 @@ impl Report {
         Stage::ALL.into_iter().map(|stage| (stage, self.stage(stage))).filter(|(_, report)| report.count > 0)
     }
 
-    /// The report of a traced call that did this.
+    /// The report of a traced call with these pieces of work.
     #[cfg(test)]
     pub(crate) fn of(spans: &[Span]) -> Report {
         let counters = Counters::new(true);
@@ -116,7 +116,7 @@ impl Report {
         counters.report()
     }
 
-    /// Seconds in which a stage had nothing to do.
+    /// Seconds in which a stage was idle.
     pub fn idle_seconds(&self, stage: Stage) -> f64 {
         (self.wall_seconds - self.stage(stage).busy_seconds).max(0.0)
     }
@@ -149,11 +149,11 @@ impl fmt::Display for Report {
     }
 }
 
-/// Counts while a call runs, from every thread.
+/// Counters of a running call, for all threads.
 pub(crate) struct Counters {
     begun: Instant,
     stages: [Mutex<StageCounter>; Stage::ALL.len()],
-    /// Work on a device whose end was not seen yet.
+    /// Work on a device whose end has not been seen yet.
     under_way: Mutex<Timeline>,
     /// Every piece of work, when the call is traced.
     spans: Option<Mutex<Vec<Span>>>,
@@ -167,23 +167,23 @@ struct StageCounter {
     busy: Busy,
 }
 
-/// When a stage was at work: intervals that do not touch, in order, and how long those were that were left out of the list.
+/// The times when a stage worked: intervals in order that do not touch, and the total length of those left out of the list.
 #[derive(Default)]
 struct Busy(Vec<(u64, u64)>);
 
-/// Intervals that are kept before those that overlap are joined.
+/// Most intervals that are kept before overlapping ones are joined.
 const KEPT_INTERVALS: usize = 4096;
 
 impl Busy {
     fn add(&mut self, start_ns: u64, end_ns: u64) {
         match self.0.last_mut() {
-            // Most work follows, or lies in, what was last.
+            // Most work touches the last interval.
             Some(last) if start_ns >= last.0 && start_ns <= last.1 => last.1 = last.1.max(end_ns),
             _ => self.0.push((start_ns, end_ns)),
         }
         if self.0.len() >= KEPT_INTERVALS {
             self.join();
-            // Many short pieces of work, far from each other: the smallest gaps between them are not seen.
+            // There are many short pieces of work, far from each other. The smallest gaps between them are closed.
             while self.0.len() > KEPT_INTERVALS / 2 {
                 self.0 = self.0.chunks(2).map(|pair| (pair[0].0, pair[pair.len() - 1].1)).collect();
             }
@@ -208,10 +208,10 @@ impl Busy {
     }
 }
 
-/// Marks around work on a device.
+/// The marks around work on a device.
 #[derive(Default)]
 struct Timeline {
-    /// The first mark, and when it was made, in nanoseconds of the call.
+    /// The first mark, and its time in nanoseconds of the call.
     origin: Option<(Event, u64)>,
     timed: Vec<Timed>,
 }
@@ -242,7 +242,7 @@ impl Counters {
         self.begun.elapsed().as_nanos() as u64
     }
 
-    /// Work that ended now.
+    /// Counts work that ended now.
     pub(crate) fn add(&self, stage: Stage, size_bytes: u64, time: Duration) {
         let end_ns = self.elapsed_ns();
         self.add_span(Span { stage, start_ns: end_ns.saturating_sub(time.as_nanos() as u64), end_ns, size_bytes });
@@ -260,7 +260,7 @@ impl Counters {
         }
     }
 
-    /// Does `work` and counts it, whether it fails or not.
+    /// Does `work` and counts it, also when it fails.
     pub(crate) fn time<T>(&self, stage: Stage, size_bytes: u64, work: impl FnOnce() -> T) -> T {
         let start = Instant::now();
         let _range = profile::range(stage.name(), size_bytes);
@@ -269,7 +269,7 @@ impl Counters {
         result
     }
 
-    /// Marks the beginning of all that is put on a device: `stream` is one on which nothing is under way.
+    /// Marks the beginning of all work on a device. `stream` must be idle.
     ///
     /// # Errors
     /// `DeviceFailed`
@@ -279,7 +279,7 @@ impl Counters {
         Ok(())
     }
 
-    /// Does `work`, which puts something on `stream`, and counts the time that the device needs for it.
+    /// Does `work`, which puts work on `stream`, and counts the device's time for it.
     pub(crate) fn time_on<E: Into<Error>>(
         &self,
         stage: Stage,
@@ -298,7 +298,7 @@ impl Counters {
         Ok(())
     }
 
-    /// Counts copies that lie between marks.
+    /// Counts copies between marks.
     pub(crate) fn add_copies(&self, stage: Stage, copies: Vec<Copied>) {
         let mut timeline = lock(&self.under_way);
         let timed = copies.into_iter().map(|Copied { start, end, size_bytes }| {
@@ -308,7 +308,7 @@ impl Counters {
         timeline.timed.extend(timed);
     }
 
-    /// Counts work on devices that ended meanwhile.
+    /// Counts the work on devices that has ended meanwhile.
     ///
     /// # Errors
     /// `DeviceFailed`

@@ -1,5 +1,4 @@
-//! Direct use of codecs: frames that a caller holds are decoded into memory that the caller holds, without an array, a store
-//! or a plan.
+//! Decoders for direct use: they decode the caller's frames into the caller's memory, without an array, a store or a plan.
 //!
 //! ```
 //! use cuzarr::run::{Decoder, Frames};
@@ -33,75 +32,75 @@ use crate::error::{Error, ErrorKind, Result, ResultExt};
 use crate::meta::{Extension, FillValue};
 use crate::run::schedule::pool::in_threads;
 
-/// Frames that are put together begin at multiples of this.
+/// Alignment of frames that are put together.
 const ALIGNMENT_BYTES: usize = 256;
-/// Outputs that decoders write to begin at multiples of this: the widest access of a kernel.
+/// Alignment of outputs that decoders write to directly: the widest access of a kernel.
 const OUT_ALIGNMENT_BYTES: usize = 16;
 
-/// Frames of a codec, or of a chain of them.
+/// A decoder for frames of one codec, or of a chain of codecs.
 #[derive(Clone, Debug)]
 pub struct Decoder {
     codecs: Codecs,
     device: Device,
 }
 
-/// What made the frames.
+/// The codecs that made the frames.
 #[derive(Clone, Debug)]
 enum Codecs {
-    /// For outputs of any shape and type.
+    /// Codecs by name, for outputs of any shape and type.
     Named(Vec<Extension>),
-    /// Those of one array, for its chunks.
+    /// The codecs of one array, for its chunks.
     Of(Box<Chain>),
 }
 
-/// Where encoded frames lie.
+/// The memory of encoded frames.
 #[derive(Debug)]
 pub enum Frames {
-    /// In one buffer.
+    /// All frames lie in one buffer.
     Slab {
         /// The buffer.
         buffer: Buffer,
         /// Each frame's bytes in it.
         ranges: Vec<Range<usize>>,
     },
-    /// Each in a buffer of its own.
+    /// Each frame lies in its own buffer.
     Apart(Vec<Buffer>),
 }
 
-/// Frames of which every one decodes to the same shape and type.
+/// Frames that decode to the same shape and type.
 struct Group {
     program: Program,
-    /// What the device decodes, and the numbers of those frames.
+    /// The batch that the device decodes, and the numbers of its frames.
     native: Option<(NativeBatch, Vec<usize>)>,
-    /// Whether the device decodes to the outputs themselves.
+    /// Whether the device decodes directly into the outputs.
     in_place: bool,
     /// The numbers of the frames that host threads decode.
     host: Vec<usize>,
-    /// Why, when it is all of them.
+    /// The reason, when host threads decode all frames.
     reason: Option<&'static str>,
 }
 
-/// Frames that are ready to be decoded, as often as wanted.
+/// A batch of frames that is ready to be decoded, any number of times.
 pub struct DecoderBatch {
     device: Device,
     frames: Vec<Buffer>,
     outs: Vec<NdBuffer>,
     groups: Vec<Group>,
     scratch_limit_bytes: usize,
-    /// What was wrong with frames before anything ran.
+    /// Errors that were found in frames before a run.
     refused: Vec<(usize, Error)>,
-    /// What host threads found in the last run.
+    /// Errors that host threads found in the last run.
     found: Vec<(usize, Error)>,
-    /// Behind the last run, outputs included.
+    /// An event after the last run, including outputs.
     done: Option<Event>,
 }
 
 impl Decoder {
-    /// A decoder of the frames that `codecs` describes as Zarr v3 metadata does: one codec, or a list in the order of
-    /// encoding. The array→bytes codec may be left out.
+    /// A decoder for frames of `codecs`, in the form of Zarr v3 metadata: one codec, or a list in the order of encoding. The
+    /// array→bytes codec may be left out.
     ///
     /// # Errors
-    /// `MetadataInvalid` for what is no codec; names and configurations are looked at when frames are prepared.
+    /// `MetadataInvalid` for JSON that is not a codec. Names and configurations are checked when frames are prepared.
     pub fn new(codecs: &Value, device: Device) -> Result<Decoder> {
         let one = std::slice::from_ref(codecs);
         let codecs = codecs.as_array().map_or(one, Vec::as_slice).iter();
@@ -109,12 +108,12 @@ impl Decoder {
         Ok(Decoder { codecs: Codecs::Named(codecs?), device })
     }
 
-    /// A decoder of an array's chunks, in whatever format its metadata is: outputs have the shape and the type of a chunk.
+    /// A decoder for an array's chunks, with metadata of either format. Outputs have the shape and type of a chunk.
     pub fn of_chunks(chain: &Chain, device: Device) -> Decoder {
         Decoder { codecs: Codecs::Of(Box::new(chain.clone())), device }
     }
 
-    /// What is decoded to chunks of this shape and type.
+    /// The program for chunks of this shape and type.
     fn program(&self, shape: &[usize], dtype: DType) -> Result<Program> {
         let shape: Vec<u64> = shape.iter().map(|&extent| extent as u64).collect();
         match &self.codecs {
@@ -126,8 +125,10 @@ impl Decoder {
             Codecs::Of(chain) => {
                 let (program, expected) = (chain.bind(self.device)?, &chain.spec().shape);
                 if shape != *expected || dtype != program.tail().dtype {
-                    let message =
-                        format!("an output is {dtype} {shape:?}, chunks are {} {expected:?}", program.tail().dtype);
+                    let message = format!(
+                        "got an output of {dtype} {shape:?}, expected a chunk's {} {expected:?}",
+                        program.tail().dtype
+                    );
                     return Err(Error::new(ErrorKind::ShapeMismatch, message));
                 }
                 Ok(program)
@@ -135,13 +136,13 @@ impl Decoder {
         }
     }
 
-    /// Prepares the decoding of each frame into the element of `outs` of the same number, whose shape and type say what the
-    /// frame holds. Reads the frames' headers, so frames must be there, and must not change until they are decoded.
-    /// Decoders take about `scratch_limit_bytes` of device memory at most, beside what frames decode to.
+    /// Prepares the decoding of each frame into the output of the same number. The output's shape and type describe the frame's
+    /// content. This reads the frames' headers, so frames must be there already, and must not change until they are decoded.
+    /// Decoders use at most about `scratch_limit_bytes` of device memory beside the outputs.
     ///
     /// # Errors
-    /// `InvalidArgument` when there are not as many outputs as frames, or a range is outside the slab; `MemorySpace` for
-    /// outputs on another device; what the codecs refuse.
+    /// `InvalidArgument` when the numbers of frames and outputs differ, or a range is outside the slab; `MemorySpace` for
+    /// outputs on another device; errors of the codecs.
     pub fn prepare(
         &self,
         frames: Frames,
@@ -197,7 +198,7 @@ fn check(frames: &[Buffer], outs: &[NdBuffer], device: Device) -> Result<()> {
         if out.device() != device || !reachable {
             let (from, to) = (frame.device(), out.device());
             let message = format!("frame {number} is on {from}, its output on {to}, the decoder on {device}");
-            let hint = format!("move what is not on {device} there, or make a decoder for the device that it is on");
+            let hint = format!("move frames and outputs to {device}, or make a decoder for their device");
             return Err(Error::new(ErrorKind::MemorySpace, message).with_hint(hint));
         }
         if out.is_read_only() {
@@ -254,7 +255,7 @@ impl DecoderBatch {
         Ok(Group { program, native: Some((batch, known)), in_place, host, reason: None })
     }
 
-    /// The outputs of these frames as one stretch of memory, where they are that and what is packed is what they hold.
+    /// The outputs of these frames as one piece of memory, when they are contiguous and hold packed bytes.
     fn outs_of(&self, program: &Program, numbers: &[usize]) -> Result<Option<Chunks>> {
         let outs = || numbers.iter().map(|&number| &self.outs[number]);
         if !place::is_plain(program) || !outs().all(|out| out.is_contiguous(Order::C)) {
@@ -268,7 +269,7 @@ impl DecoderBatch {
         Ok(Buffer::joined(&outs).map(|(buffer, offsets)| Chunks { buffer, ranges: ranges(offsets).collect() }))
     }
 
-    /// Frames behind each other in memory of the device; their bytes too, when the host has all of them.
+    /// Puts frames one after the other in device memory. Also returns their bytes when the host has all of them.
     #[allow(clippy::type_complexity)] // taken apart at once
     fn put_together(&self, numbers: &[usize], stream: &Stream) -> Result<(Buffer, Vec<Range<usize>>, Option<Vec<u8>>)> {
         let (mut total, mut ranges) = (0usize, Vec::with_capacity(numbers.len()));
@@ -296,17 +297,17 @@ impl DecoderBatch {
         Ok((arena, ranges, None))
     }
 
-    /// How many frames there are.
+    /// The number of frames.
     pub fn len(&self) -> usize {
         self.frames.len()
     }
 
-    /// Whether there is nothing to decode.
+    /// Whether there are no frames.
     pub fn is_empty(&self) -> bool {
         self.frames.is_empty()
     }
 
-    /// Device memory that the batch holds and its runs take, beside frames and outputs.
+    /// The device memory that the batch and its runs use, beside frames and outputs.
     pub fn scratch_bytes(&self) -> usize {
         let natives = self.groups.iter().filter_map(|group| Some((group, group.native.as_ref()?)));
         let held: usize = natives.clone().map(|(_, (batch, _))| batch.memory_bytes()).sum();
@@ -317,17 +318,17 @@ impl DecoderBatch {
         held + between.max().unwrap_or(0)
     }
 
-    /// Why host threads decode all frames of some kind; `None` when the device decodes all that it knows.
+    /// The reason why host threads decode all frames of some kind; `None` when the device decodes all that it can.
     pub fn via_host(&self) -> Option<&'static str> {
         self.groups.iter().find_map(|group| group.reason)
     }
 
-    /// Decodes: what the device decodes is put on `stream`, in its order; the rest is decoded by host threads before this
-    /// returns, and uploaded.
+    /// Decodes the frames. Work of the device is put on `stream`, in the stream's order. Host threads decode the other frames and
+    /// upload them before this returns.
     ///
     /// # Errors
-    /// `MemorySpace` for a stream of another device, `OutOfMemory`, `KernelCompileFailed`, `DeviceFailed`. Damage of frames
-    /// is told by [`DecoderBatch::check`].
+    /// `MemorySpace` for a stream of another device, `OutOfMemory`, `KernelCompileFailed`, `DeviceFailed`.
+    /// [`DecoderBatch::check`] reports damaged frames.
     pub fn run(&mut self, stream: &Stream) -> Result<()> {
         if stream.device() != self.device {
             let message = format!("a batch on {} cannot run on a stream of {}", self.device, stream.device());
@@ -349,7 +350,7 @@ impl DecoderBatch {
         Ok(())
     }
 
-    /// Decodes the frames of the host by as many threads as the machine has.
+    /// Decodes the host's frames with as many threads as the machine has.
     fn decode_on_host(&self, stream: &Stream) -> Vec<(usize, Error)> {
         let work: Vec<(&Program, usize)> =
             self.groups.iter().flat_map(|group| group.host.iter().map(|&number| (&group.program, number))).collect();
@@ -382,8 +383,8 @@ impl DecoderBatch {
         }
     }
 
-    /// Waits for the last run, and says for each frame whether it was decoded, with the codec and the frame's number in the
-    /// trail of what was wrong. Frames that only the host knows are decoded by it now.
+    /// Waits for the last run, and returns for each frame whether it was decoded. Errors have the codec and the frame's number in
+    /// their trail. Frames that only the host can decode are decoded now.
     ///
     /// # Errors
     /// `InvalidArgument` when nothing ran since the last check; `DeviceFailed`.
@@ -392,7 +393,7 @@ impl DecoderBatch {
         match self.done.take() {
             Some(done) => done.synchronize()?,
             None if self.is_empty() => return Ok(results),
-            None => return Err(Error::new(ErrorKind::InvalidArgument, "the batch was not run since it was checked")),
+            None => return Err(Error::new(ErrorKind::InvalidArgument, "the batch has not run since the last check")),
         }
         let mut again = Vec::new();
         for (index, group) in self.groups.iter_mut().enumerate() {

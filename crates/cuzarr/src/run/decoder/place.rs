@@ -1,7 +1,7 @@
-//! From packed chunks to the outputs of a decoder, each of which may lie anywhere.
+//! Moving packed chunks to the outputs of a decoder, which may lie anywhere in memory.
 //!
-//! A tail moves the elements of many chunks at once where they go to one array. Outputs that follow each other in memory are the
-//! rows of one; other small ones go to the rows of one between, and from there, as they lie, to their places.
+//! A tail moves the elements of many chunks at once when they go to one array. Outputs that follow each other in memory are the
+//! rows of such an array. Other small outputs first go to the rows of an array in between, and from there to their places.
 
 use cuzarr_device::transfer::{copy_pieces_on, scatter_on};
 use cuzarr_device::{Buffer, Layout, NdBuffer, Order, Stream, Transfer, TransferBox, pool};
@@ -10,21 +10,21 @@ use crate::codec::Program;
 use crate::error::Result;
 use crate::plan::strides;
 
-/// From this size on a chunk that is not such a row gets a launch of its own: one takes some 20 microseconds, as long as
-/// copying so much.
+/// Size from which a chunk that is not such a row gets its own launch. A launch takes some 20 microseconds, as long as copying
+/// this many bytes.
 const LAUNCH_EACH_BYTES: usize = 16 << 20;
 
-/// Most memory between.
+/// Most bytes of the array in between.
 const BETWEEN_BYTES: usize = 64 << 20;
 
-/// How packed chunks come to an output.
+/// The way of a packed chunk to its output.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Way {
-    /// They are copied: packed bytes are the output's.
+    /// A copy, because packed bytes are the output's bytes.
     Copied,
-    /// By the tail as rows of one array, many at once.
+    /// The tail moves many at once, as rows of one array.
     Rows,
-    /// By the tail, each by itself.
+    /// The tail moves each alone.
     Scattered,
 }
 
@@ -41,12 +41,12 @@ fn way(program: &Program, out: &NdBuffer) -> Way {
     }
 }
 
-/// So many chunks of this size go to memory between at a time.
+/// The number of chunks of this size that go to the array in between at a time.
 fn between_len(size_bytes: usize, count: usize, limit_bytes: usize) -> usize {
     (BETWEEN_BYTES.min(limit_bytes) / size_bytes.max(1)).min(count).max(1)
 }
 
-/// Most device memory that [`place`] takes for these outputs, which are of one kind.
+/// Most device memory that [`place`] uses for these outputs, which are of one kind.
 pub(crate) fn between_bytes<'a>(
     program: &Program,
     outs: impl Iterator<Item = &'a NdBuffer>,
@@ -75,7 +75,7 @@ fn packed_strides(program: &Program, out: &NdBuffer) -> Vec<isize> {
     strides(program.packed_axes().iter().copied(), &shape).into_iter().map(|stride| stride as isize).collect()
 }
 
-/// Puts packed chunks of one kind, each with its offset, to their outputs. Takes at most about `limit_bytes` for more than one.
+/// Moves packed chunks of one kind, each with its offset, to their outputs. For several it uses at most about `limit_bytes`.
 ///
 /// # Errors
 /// `OutOfMemory`, `LibraryMissing`, `KernelCompileFailed`, `DeviceFailed`.

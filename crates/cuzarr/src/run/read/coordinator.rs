@@ -1,5 +1,5 @@
-//! Reading: a route is chosen once for each call. Then a plan's batches are launched while memory lasts, and closed as they come
-//! back.
+//! The coordinator of reads. It chooses a route once for each call. Then it launches the plan's batches while memory lasts, and
+//! closes them when they come back.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -27,10 +27,10 @@ use crate::run::read::route::variable::VariableDestination;
 use crate::run::report::Report;
 use crate::store::{ByteRange, Store};
 
-/// Reads what `plan` wants into `out`, by the route that its placement says. Gives the elements when they have variable length.
+/// Carries `plan` out into `out`, by the route of its placement. Returns the elements when they have variable length.
 ///
 /// # Errors
-/// The first failure, with the others beside it.
+/// The first failure, with the others attached.
 pub(crate) fn read(
     engine: &Engine,
     access: &Access,
@@ -77,47 +77,47 @@ pub(crate) fn read(
     }
 }
 
-/// Where a read's elements go: host memory, a device, a table of variable-length elements.
+/// The destination of a read's elements: host memory, a device, or a table of elements of variable length.
 pub(crate) trait Destination {
-    /// What its route does with one batch.
+    /// The route of one batch.
     type Route: BatchRoute + ?Sized;
 
-    /// What a batch may hold.
+    /// The limits of a batch.
     fn room(&self) -> Room;
 
-    /// Launches a batch; gives it back when there is no memory for it now. With `alone`, nothing else of this call is on
-    /// its way: then it may wait for other calls, or fails.
+    /// Launches a batch, or gives it back when there is no memory for it now. With `alone`, no other batch of this call is in
+    /// flight; then it may wait for other calls, or fail.
     fn launch(&mut self, launcher: &Launcher<'_>, batch: Batch, alone: bool) -> Result<Launch<Self::Route>>;
 
-    /// A batch came back: every unit has landed, is missing, or has failed.
+    /// Closes a batch that came back: every unit has landed, is missing, or has failed.
     fn close(&mut self, flight: Arc<InFlight<Self::Route>>, number: usize) -> Result<()>;
 
-    /// The call is about to wait for the store: time for what need not be done at once.
+    /// Does work that can wait. It is called before the call waits for the store.
     fn idle(&mut self) -> Result<()> {
         Ok(())
     }
 
-    /// Everything came back; with it, the result is complete.
+    /// Completes the result, after all batches came back.
     fn finish(&mut self) -> Result<()>;
 }
 
-/// Whether a batch went on its way.
+/// The outcome of launching a batch.
 pub(crate) enum Launch<R: ?Sized> {
     Launched(Arc<InFlight<R>>),
     NoMemory(Batch),
 }
 
-/// What a destination launches with.
+/// The means with which a destination launches batches.
 pub(crate) struct Launcher<'a> {
     pub(crate) call: &'a Arc<Context>,
     pub(crate) number: usize,
     pub(crate) sender: &'a Sender<usize>,
 }
 
-/// Reads everything that `plan` wants into `destination`. Returns when nothing of the call is on its way any more.
+/// Carries `plan` out into `destination`. Returns when no batch is in flight any more.
 ///
 /// # Errors
-/// The first failure, with the others beside it.
+/// The first failure, with the others attached.
 pub(crate) fn run<D: Destination>(call: &Arc<Context>, access: &Access, plan: Plan, destination: &mut D) -> Result<()> {
     let (sender, receiver) = channel();
     hold_small_shards(call, access, &plan);
@@ -150,7 +150,7 @@ struct Reading<'a, D: Destination> {
     receiver: Receiver<usize>,
     flying: HashMap<usize, Arc<InFlight<D::Route>>>,
     launched: usize,
-    /// When the call's token was polled last.
+    /// The time of the last poll of the call's token.
     looked: Instant,
 }
 
@@ -172,7 +172,7 @@ impl<D: Destination> Reading<'_, D> {
     }
 
     /// Polls the call's token from time to time. Batches of missing chunks come back so fast that a read of millions never
-    /// waits for one, and a caller's interrupt would not be seen before its end.
+    /// waits, and would notice an interrupt only at its end.
     fn look(&mut self) -> Result<()> {
         if self.looked.elapsed() < POLL_INTERVAL {
             return Ok(());
@@ -208,7 +208,7 @@ impl<D: Destination> Reading<'_, D> {
                 Err(RecvTimeoutError::Timeout) => self.call.cancellation.poll()?,
                 // The reading holds a sender itself.
                 Err(RecvTimeoutError::Disconnected) => {
-                    return Err(Error::new(ErrorKind::StoreFailed, "reads ended without a word"));
+                    return Err(Error::new(ErrorKind::StoreFailed, "reads ended without an outcome"));
                 }
             }
         }
@@ -221,7 +221,7 @@ impl<D: Destination> Reading<'_, D> {
         }
     }
 
-    /// After the last launch, or a failure: waits until no thread touches the call's memory any more.
+    /// Waits until no thread uses the call's memory any more, after the last launch or a failure.
     fn land_the_rest(&mut self) {
         while !self.flying.is_empty() {
             if let Err(error) = self.close_next() {
@@ -232,7 +232,7 @@ impl<D: Destination> Reading<'_, D> {
 
     fn learn(&mut self, wanted: Vec<IndexRead>) -> Result<()> {
         let indexes = self.access.indexes();
-        // What is held is at hand.
+        // Held objects are in memory, so their indexes need not be kept.
         let kept = |index: &IndexRead| if self.call.holds() { None } else { indexes.get(&index.place) };
         let mut wanted: Vec<_> = wanted.into_iter().map(|index| (kept(&index), index)).collect();
         while !wanted.is_empty() {
@@ -269,7 +269,7 @@ impl<D: Destination> Reading<'_, D> {
     }
 }
 
-/// What to read of a shard to know its index: no byte where the index is known, only which version the shard is of.
+/// The request for a shard's index. When the index is known, it asks for no bytes, only for the shard's version.
 fn request(index: &IndexRead, is_known: bool) -> Request<'_> {
     let (range, size_bytes) = match is_known {
         true => (ByteRange::Span { offset: 0, size_bytes: 0 }, 0),
@@ -278,7 +278,7 @@ fn request(index: &IndexRead, is_known: bool) -> Request<'_> {
     Request { key: &index.place.key, range, size: SizeRule::Exact(size_bytes), version: index.version.clone() }
 }
 
-/// Reads small shards of a store far away whole, where most of them is wanted: indexes and chunks take one request together.
+/// Reads small shards of a remote store whole when most of each is wanted, so that index and chunks take one request.
 fn hold_small_shards(call: &Arc<Context>, access: &Access, plan: &Plan) {
     if !call.store.capabilities().far || call.store.is_on(access.device()) {
         return;
@@ -288,7 +288,7 @@ fn hold_small_shards(call: &Arc<Context>, access: &Access, plan: &Plan) {
     let request = |key| Request { key, range: ByteRange::Full, size, version: None };
     let requests: Vec<_> = keys.iter().map(|key| request(&**key)).collect();
     let fetched: Result<Vec<_>> = fetch(call, &requests).into_iter().collect();
-    // What cannot be read so is read in parts, which tells what is wrong with it.
+    // Objects that cannot be read whole are read in parts, which reports their error.
     if let Ok(fetched) = fetched {
         let values = keys.iter().zip(fetched);
         call.hold(values.map(|(key, fetched)| (key.to_string(), fetched.map(|fetched| fetched.bytes))));

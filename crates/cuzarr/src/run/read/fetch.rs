@@ -16,9 +16,9 @@ use crate::store::{ByteRange, Lease, OpenValues, ReadOutcome, ReadRequest, ReadS
 pub(crate) struct Request<'a> {
     pub(crate) key: &'a str,
     pub(crate) range: ByteRange,
-    /// How many bytes that must give.
+    /// The sizes that the part may have.
     pub(crate) size: SizeRule,
-    /// Which version it must be of.
+    /// The version of the shard that is needed.
     pub(crate) version: Option<Version>,
 }
 
@@ -28,7 +28,7 @@ impl Request<'_> {
     }
 }
 
-/// What came of it.
+/// The bytes that were fetched.
 pub(crate) struct Fetched {
     pub(crate) bytes: Vec<u8>,
     /// `None` when the store does not tell versions.
@@ -38,8 +38,7 @@ pub(crate) struct Fetched {
 /// Number and outcome of a request.
 type Item = (usize, Result<Option<Vec<u8>>>);
 
-/// Reads a batch on the call's threads and waits for all of it; items that were never ended are failures. The shards stay
-/// open for the call.
+/// Reads a batch on the call's threads and waits for it. Items that never ended are failures. The shards stay open for the call.
 pub(crate) fn fetch(call: &Arc<Context>, requests: &[Request<'_>]) -> Vec<Result<Option<Fetched>>> {
     let begun = Instant::now();
     let (sender, receiver) = channel();
@@ -54,12 +53,12 @@ pub(crate) fn fetch(call: &Arc<Context>, requests: &[Request<'_>]) -> Vec<Result
         [one] if one.is_brief() && call.store.capabilities().divides_reads => call.read(batch, sink, &Here),
         _ => call.read(batch, sink, &call.workers()),
     }
-    let lost = || Err(Error::new(ErrorKind::StoreFailed, "the store gave up a read without saying why"));
+    let lost = || Err(Error::new(ErrorKind::StoreFailed, "the store dropped a read without an outcome"));
     let mut items: Vec<Result<Option<Vec<u8>>>> = (0..count).map(|_| lost()).collect();
     // Ends when every item came, or when the store dropped the sink.
     let mut size_bytes = 0;
     for (index, item) in receiver.into_iter().take(count) {
-        // What is held is counted when it is taken from there.
+        // Held objects are counted when bytes are taken from them.
         if let (Ok(Some(bytes)), Some(SizeRule::Exact(_))) = (&item, requests.get(index).map(|request| request.size)) {
             size_bytes += bytes.len() as u64;
         }
@@ -76,7 +75,7 @@ pub(crate) fn fetch(call: &Arc<Context>, requests: &[Request<'_>]) -> Vec<Result
 
 struct Sink {
     call: Arc<Context>,
-    /// Size and version of each.
+    /// The expected size and version of each item.
     expected: Vec<(SizeRule, Option<Version>)>,
     versions: Arc<[OnceLock<Version>]>,
     sender: Mutex<Sender<Item>>,
@@ -94,7 +93,7 @@ impl ReadSink for Sink {
     fn opened(&self, index: usize, version: Version) -> Result<()> {
         Context::check_version(self.expected.get(index).and_then(|(_, wanted)| wanted.as_ref()), &version)?;
         if let Some(slot) = self.versions.get(index) {
-            // Said once; a store that says it again says the same.
+            // Only the first call counts; further calls have the same version.
             let _ = slot.set(version);
         }
         Ok(())
@@ -119,10 +118,10 @@ impl ReadSink for Sink {
             ReadOutcome::OnDevice(buffer) => Ok(Some(buffer.to_vec()?)),
             ReadOutcome::Filled(lease) => match lease.into_any().downcast::<Vec<u8>>() {
                 Ok(bytes) => Ok(Some(*bytes)),
-                Err(_) => Err(Error::new(ErrorKind::StoreFailed, "the store handed back memory that it was not lent")),
+                Err(_) => Err(Error::new(ErrorKind::StoreFailed, "the store returned memory that was not lent to it")),
             },
         });
-        // Without a receiver nobody waits any more.
+        // Without a receiver, no thread waits any more.
         let _ = self.sender.lock().unwrap_or_else(PoisonError::into_inner).send((index, item));
     }
 }

@@ -1,4 +1,4 @@
-//! One batch of a plan on its way, and how far it is. What it holds on the way is its route's.
+//! A batch in flight, and its state. Its route owns what it holds in each state.
 //!
 //! | state | what happens | who does it |
 //! |---|---|---|
@@ -24,29 +24,29 @@ use crate::run::report::Stage;
 use crate::run::schedule::pool::{Here, Share, is_worker};
 use crate::store::{ByteRange, Lease, OpenValues, ReadOutcome, ReadRequest, ReadSink, StoreExt, Version, Workers};
 
-/// Packed bytes of one read above which its units are decoded by several threads.
+/// Packed bytes of one read from which several threads decode its units.
 const SHARED_READ_BYTES: usize = 1 << 18;
 
-/// What a route does with the bytes of one batch, by whichever thread brings them.
+/// The work of a route on the bytes of one batch, on any thread that brings them.
 pub(crate) trait BatchRoute: Send + Sync + 'static {
-    /// Memory for a read of `size_bytes`: its final place, or scratch.
+    /// Lends memory for a read of `size_bytes`: its final place, or scratch memory.
     fn lease(&self, batch: &Batch, read: usize, size_bytes: usize) -> Result<Box<dyn Lease>>;
 
-    /// The bytes of a read came. Gives the scratch back when its units must be landed one by one; `None` when the bytes
-    /// are in their place.
+    /// Takes the bytes of a read. Returns the scratch memory when its units must be landed one by one, and `None` when the
+    /// bytes are in their place.
     fn arrived(&self, batch: &Batch, read: usize, lease: Box<dyn Lease>) -> Result<Option<Box<Stored>>>;
 
-    /// The device in whose memory bytes may come as well.
+    /// The device whose memory bytes may also come in.
     fn device(&self) -> Device {
         Device::Cpu
     }
 
-    /// Memory of that device for a read of `size_bytes`.
+    /// Lends memory of that device for a read of `size_bytes`.
     fn lease_on_device(&self, _batch: &Batch, _read: usize, _size_bytes: usize) -> Result<Buffer> {
         Err(foreign_memory())
     }
 
-    /// The bytes of a read are in memory of that device; their units are in its hands.
+    /// Takes the bytes of a read in memory of that device. The route then handles their units.
     fn arrived_on_device(&self, _batch: &Batch, _read: usize, _bytes: Buffer) -> Result<()> {
         Err(foreign_memory())
     }
@@ -54,42 +54,42 @@ pub(crate) trait BatchRoute: Send + Sync + 'static {
     /// Decodes the bytes of one unit to their place.
     fn land(&self, batch: &Batch, unit: usize, stored: &[u8]) -> Result<()>;
 
-    /// A part of the result has no chunk: `number` is its unit's, or behind all units the fill's of the batch.
+    /// Fills a part of the result without a chunk. `number` is the unit's number, or that of the fill, counted behind all units.
     fn fill(&self, number: usize, fill: &Fill) -> Result<()>;
 
-    /// Every unit of the batch ended, these by landing: time for work on all of them together, on the thread that ended the
-    /// last one. Not told to a call that failed.
+    /// Does work on all units together, after every unit ended; `_landed` are those that landed. It runs on the thread that
+    /// ended the last unit, and not after a failure.
     fn complete(&self, _landed: &[usize]) {}
 }
 
 /// Packed bytes on the device, and the boxes that lie in them.
 pub(crate) type Packed = (Buffer, Vec<TransferBox>);
 
-/// What a route into device memory does with a batch that was fetched, all of it on the calling thread.
+/// The work of a route into device memory on a fetched batch. All of it runs on the calling thread.
 pub(crate) trait DeviceRoute: BatchRoute {
-    /// Scratch memory that the batch's kernels wait for; 0 when they wait for none.
+    /// The scratch memory that the batch's kernels wait for; 0 when they wait for none.
     fn scratch_bytes(&self) -> u64 {
         0
     }
 
-    /// Lays the decoding out once more, within so many bytes of scratch memory. `None` leaves it to the host.
+    /// Lays the decoding out again, within this scratch memory. `None` leaves it to the host.
     fn lay_out(&self, _scratch_bytes: Option<usize>) -> Result<()> {
         Ok(())
     }
 
-    /// Puts on streams what is left to do, and gives the packed elements that `scatters` will find there. What the host decodes
-    /// goes by `copies`. Scratch memory is reserved.
+    /// Puts the remaining work on streams, and returns the packed elements that the stream `scatters` will find. Elements that
+    /// the host decodes are uploaded on `copies`. Scratch memory is reserved already.
     fn decode(&self, batch: &Batch, copies: &Stream, scatters: &Stream) -> Result<Vec<Packed>>;
 
-    /// The elements are in their place. Hands what was damaged to the call, and gives elements that the host had to decode
-    /// after all.
+    /// Checks the frames after the elements are in their place. Reports damage to the call, and returns elements that the host
+    /// had to decode.
     fn check(&self) -> Result<Vec<Packed>>;
 
-    /// The call failed: gives the batch's memory back.
+    /// Returns the batch's memory after the call failed.
     fn give_up(&self);
 }
 
-/// How far a batch is, with what its route holds there.
+/// The state of a batch, with what its route holds in it.
 pub(crate) enum State<Fetching, Fetched, Decoding> {
     Fetching(Fetching),
     Fetched(Fetched),
@@ -101,7 +101,7 @@ pub(crate) enum State<Fetching, Fetched, Decoding> {
 pub(crate) struct Life<Fetching, Fetched, Decoding>(Mutex<State<Fetching, Fetched, Decoding>>);
 
 impl<Fetching, Fetched, Decoding> Life<Fetching, Fetched, Decoding> {
-    /// A batch whose bytes come.
+    /// A batch that is being fetched.
     pub(crate) fn new(fetching: Fetching) -> Self {
         Life(Mutex::new(State::Fetching(fetching)))
     }
@@ -110,18 +110,18 @@ impl<Fetching, Fetched, Decoding> Life<Fetching, Fetched, Decoding> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Does something with a batch that is fetched.
+    /// Works on a batch that is being fetched.
     ///
     /// # Errors
-    /// `StoreFailed` when all of it came before.
+    /// `StoreFailed` when the batch was complete already.
     pub(crate) fn fetching<T>(&self, work: impl FnOnce(&mut Fetching) -> Result<T>) -> Result<T> {
         match &mut *self.state() {
             State::Fetching(fetching) => work(fetching),
-            _ => Err(Error::new(ErrorKind::StoreFailed, "the store spoke of a batch whose reads had all ended")),
+            _ => Err(Error::new(ErrorKind::StoreFailed, "the store reported on a batch whose reads had all ended")),
         }
     }
 
-    /// All of the batch came. No other thread fills it, or waits for its state.
+    /// Moves the batch to `Fetched`. No other thread fills it or waits for its state any more.
     pub(crate) fn fetched(&self, next: impl FnOnce(Fetching) -> Result<Fetched>) -> Result<()> {
         let mut state = self.state();
         if let State::Fetching(fetching) = std::mem::replace(&mut *state, State::Placed) {
@@ -130,12 +130,12 @@ impl<Fetching, Fetched, Decoding> Life<Fetching, Fetched, Decoding> {
         Ok(())
     }
 
-    /// What a batch holds that was fetched and does not decode yet.
+    /// Works on a batch that was fetched and does not decode yet.
     pub(crate) fn when_fetched<T>(&self, work: impl FnOnce(&mut Fetched) -> T) -> Option<T> {
         if let State::Fetched(fetched) = &mut *self.state() { Some(work(fetched)) } else { None }
     }
 
-    /// A batch that was fetched is decoded: gives what `next` gives beside the batch's new state.
+    /// Moves a fetched batch to `Decoding`. Returns the second value of `next`.
     pub(crate) fn decoding<T: Default>(&self, next: impl FnOnce(Fetched) -> Result<(Decoding, T)>) -> Result<T> {
         let mut state = self.state();
         let State::Fetched(fetched) = std::mem::replace(&mut *state, State::Placed) else { return Ok(T::default()) };
@@ -144,18 +144,18 @@ impl<Fetching, Fetched, Decoding> Life<Fetching, Fetched, Decoding> {
         Ok(packed)
     }
 
-    /// Ends the batch, and gives what it held last.
+    /// Ends the batch, and returns its last state.
     pub(crate) fn end(&self) -> State<Fetching, Fetched, Decoding> {
         std::mem::replace(&mut *self.state(), State::Placed)
     }
 }
 
-/// What became of a unit.
+/// The outcome of a unit.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Outcome {
-    /// It is on its way, or failed.
+    /// The unit is in flight, or failed.
     Unknown,
-    /// Its elements, or bytes to be decoded, are where its route wants them.
+    /// Its elements, or its encoded bytes, are where its route wants them.
     Landed,
     /// Its chunk does not exist.
     Missing,
@@ -163,7 +163,7 @@ enum Outcome {
     Resident,
 }
 
-/// A batch on its way.
+/// A batch in flight.
 pub(crate) struct InFlight<R: ?Sized> {
     pub(crate) batch: Batch,
     outcomes: Mutex<Vec<Outcome>>,
@@ -171,12 +171,12 @@ pub(crate) struct InFlight<R: ?Sized> {
 }
 
 impl<R: ?Sized> InFlight<R> {
-    /// Units whose elements lie in their place.
+    /// The units that landed.
     fn landed(&self) -> Vec<usize> {
         self.units_that(Outcome::Landed)
     }
 
-    /// Units whose chunk does not exist.
+    /// The units without a chunk.
     pub(crate) fn missing(&self) -> Vec<usize> {
         self.units_that(Outcome::Missing)
     }
@@ -190,7 +190,7 @@ impl<R: ?Sized> InFlight<R> {
     }
 }
 
-/// Sends the number of a batch once, when all of it ended; at the latest when nobody can end any more of it.
+/// Sends the number of a batch once, when all its units ended, or at the latest when it is dropped.
 struct Ticket {
     number: usize,
     workers: Share,
@@ -212,7 +212,7 @@ impl Ticket {
 
     fn send(&self) {
         if !self.sent.swap(true, Ordering::AcqRel) {
-            // The receiver outlives every flight, except when its thread panics, and then nobody waits.
+            // The receiver outlives every batch, except when its thread panics, and then no thread waits.
             let _ = self.sender.send(self.number);
         }
     }
@@ -221,7 +221,7 @@ impl Ticket {
 impl Drop for Ticket {
     fn drop(&mut self) {
         if !*self.sent.get_mut() {
-            self.call.fail(Error::new(ErrorKind::StoreFailed, "the store gave up a read without saying why"));
+            self.call.fail(Error::new(ErrorKind::StoreFailed, "the store dropped a read without an outcome"));
             self.send();
         }
     }
@@ -230,11 +230,11 @@ impl Drop for Ticket {
 struct Sink<R> {
     flight: Arc<InFlight<R>>,
     ticket: Arc<Ticket>,
-    /// When each read began, in nanoseconds of the call.
+    /// The time when each read began, in nanoseconds of the call.
     begun_ns: Vec<AtomicU64>,
-    /// How many bytes it brings.
+    /// The size of each read.
     size_bytes: Vec<AtomicU64>,
-    /// What a profiler calls it.
+    /// The profiler's range of each read.
     ranges: Vec<AtomicU64>,
     /// Whether chunks lie in shards of a known version, which stay open between batches.
     in_shards: bool,
@@ -259,7 +259,7 @@ pub(crate) fn launch<R: BatchRoute>(launcher: &Launcher<'_>, batch: Batch, route
     if !requests.is_empty() {
         let numbers = || flight.batch.reads.iter().map(|_| AtomicU64::new(0)).collect();
         let (workers, flown) = (ticket.workers.clone(), Arc::clone(&flight));
-        // What a store far away brings was on its way since it was asked for.
+        // A read of a remote store begins with its request.
         let asked_ns = if call.is_far() { call.elapsed_ns() } else { 0 };
         let begun_ns = flight.batch.reads.iter().map(|_| AtomicU64::new(asked_ns)).collect();
         let (size_bytes, ranges) = (numbers(), numbers());
@@ -273,13 +273,13 @@ pub(crate) fn launch<R: BatchRoute>(launcher: &Launcher<'_>, batch: Batch, route
     flight
 }
 
-/// Whether a batch is one small read of a store that has it at hand.
+/// Whether a batch is one small read of a local store.
 fn is_brief(call: &Context, batch: &Batch) -> bool {
     let packed = batch.units.iter().map(|unit| unit.packed_size_bytes).sum::<usize>();
     batch.reads.len() == 1 && packed <= SMALL_BYTES && call.store.capabilities().divides_reads
 }
 
-/// Fills what the plan knows to be missing, as many boxes at a time as there are threads.
+/// Fills boxes that the plan knows to be missing, as many at a time as there are threads.
 fn fill<R: BatchRoute>(flight: &Arc<InFlight<R>>, ticket: &Arc<Ticket>) {
     let count = flight.batch.fills.len();
     let share = count.div_ceil(ticket.call.threads).max(1);
@@ -299,12 +299,12 @@ fn fill<R: BatchRoute>(flight: &Arc<InFlight<R>>, ticket: &Arc<Ticket>) {
 }
 
 impl<R: BatchRoute> Sink<R> {
-    /// A read begins that brings so many bytes, if that is what it may bring.
+    /// Begins a read of this size, after a check that the size is allowed.
     fn begin(&self, index: usize, size_bytes: u64) -> Result<usize> {
         self.ticket.call.check_cancelled()?;
         let read = self.flight.batch.reads.get(index).ok_or_else(|| foreign_item(index))?;
         let size_bytes = check_size(read, size_bytes)?;
-        // Kept where it began before.
+        // A read that began before keeps its time.
         let now_ns = self.ticket.call.elapsed_ns();
         let _ = self.begun_ns[index].compare_exchange(0, now_ns, Ordering::Relaxed, Ordering::Relaxed);
         self.ranges[index].store(profile::start(Stage::Fetch.name(), size_bytes as u64), Ordering::Relaxed);
@@ -350,14 +350,14 @@ impl<R: BatchRoute> ReadSink for Sink<R> {
         match outcome {
             Ok(ReadOutcome::Filled(lease)) => {
                 let time = Duration::from_nanos(self.ticket.call.elapsed_ns().saturating_sub(begun));
-                // Of memory that was divided only the first part comes back.
+                // Of divided memory, only the first part comes back.
                 let size_bytes = self.size_bytes[index].load(Ordering::Relaxed);
                 self.ticket.call.counters.add(Stage::Fetch, size_bytes, time);
                 self.filled(index, lease);
             }
             Ok(ReadOutcome::OnDevice(bytes)) => {
                 let size_bytes = bytes.size_bytes() as u64;
-                // What was lent without asking began when it ended.
+                // Memory that the store lent without a reservation begins when it ends.
                 let begun = if begun == 0 { self.ticket.call.elapsed_ns() } else { begun };
                 let time = Duration::from_nanos(self.ticket.call.elapsed_ns().saturating_sub(begun));
                 self.ticket.call.counters.add(Stage::Fetch, size_bytes, time);
@@ -435,7 +435,7 @@ fn land<R: BatchRoute>(flight: &InFlight<R>, ticket: &Ticket, read: usize, unit:
         };
         flight.route.land(batch, unit, stored)
     };
-    // A codec that panics fails its chunk, and nobody waits for ever.
+    // A codec that panics fails its chunk, so that no thread waits for ever.
     let landed = catch_unwind(AssertUnwindSafe(work))
         .unwrap_or_else(|_| Err(Error::new(ErrorKind::ChunkCorrupt, "a codec panicked; please report this")));
     match landed.at(name) {
@@ -445,7 +445,7 @@ fn land<R: BatchRoute>(flight: &InFlight<R>, ticket: &Ticket, read: usize, unit:
     ticket.end(flight, 1);
 }
 
-/// The failure of a read, at the first of its chunks that it is about.
+/// The failure of a read, with the name of its first failed chunk.
 fn explain(call: &Context, units: &[Unit], read: &Read, error: Error) -> Error {
     let is_failure = error.kind() == ErrorKind::StoreFailed && !call.is_cancelled();
     let size_bytes = if is_failure { call.store.size_bytes(&read.key).ok().flatten() } else { None };
@@ -458,7 +458,7 @@ fn explain(call: &Context, units: &[Unit], read: &Read, error: Error) -> Error {
     }
 }
 
-/// A part of an object that is not there is not the store's failure: the object is shorter than its metadata says.
+/// Explains a read beyond the end of an object: the object is shorter than its metadata says, which is not the store's failure.
 pub(crate) fn shorter(call: &Context, key: &str, range: ByteRange, error: Error) -> Error {
     let Some(end) = end_of(range, SizeRule::Any) else { return error };
     if error.kind() != ErrorKind::StoreFailed || call.is_cancelled() {
@@ -470,7 +470,7 @@ pub(crate) fn shorter(call: &Context, key: &str, range: ByteRange, error: Error)
     }
 }
 
-/// Where a range ends in its object.
+/// The end of a range in its object.
 fn end_of(range: ByteRange, size: SizeRule) -> Option<u64> {
     match (range, size) {
         (ByteRange::Span { offset, size_bytes }, _) => Some(offset.saturating_add(size_bytes)),
@@ -484,7 +484,7 @@ fn too_short(size_bytes: u64, end: u64, error: Error) -> Error {
     Error::new(ErrorKind::ChunkCorrupt, message).with_source(error)
 }
 
-/// Compares the size of what a read brings with what its metadata allows.
+/// Checks the size of a read against its metadata.
 fn check_size(read: &Read, size_bytes: u64) -> Result<usize> {
     let wrong = |expected: String| {
         let message = format!("got {size_bytes} bytes, expected {expected}");
@@ -499,13 +499,14 @@ fn check_size(read: &Read, size_bytes: u64) -> Result<usize> {
             }
         }
         SizeRule::AtMost(bound) if size_bytes > bound => {
-            wrong(format!("at most {bound}, the most that its metadata allows"))
+            wrong(format!("at most {bound}, which is what its metadata allows"))
         }
-        _ => usize::try_from(size_bytes)
-            .map_err(|_| Error::new(ErrorKind::OutOfMemory, format!("the host has no {size_bytes} bytes for a chunk"))),
+        _ => usize::try_from(size_bytes).map_err(|_| {
+            Error::new(ErrorKind::OutOfMemory, format!("not enough host memory for a chunk of {size_bytes} bytes"))
+        }),
     }
 }
 
 fn foreign_item(index: usize) -> Error {
-    Error::new(ErrorKind::StoreFailed, format!("the store spoke of item {index}, which it was not asked for"))
+    Error::new(ErrorKind::StoreFailed, format!("the store reported on item {index}, which was not requested"))
 }

@@ -1,5 +1,5 @@
-//! Shard indexes that an open array keeps. One that was decoded is used again as long as the store says, at each call, that the
-//! shard is of the same version; elements are never kept.
+//! Shard indexes that an open array keeps. A decoded index is used again while the store tells, at each call, that the shard
+//! has the same version. Elements are never kept.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,7 +8,7 @@ use crate::codec::ShardIndex;
 use crate::plan::{Entries, IndexPlace};
 use crate::store::Version;
 
-/// What an index takes beside its entries, about: its place, twice, and its tables.
+/// Approximate bytes of an index beside its entries: its place, twice, and its tables.
 const OVERHEAD_BYTES: u64 = 256;
 
 /// The index of one version of a shard.
@@ -38,7 +38,7 @@ pub(crate) struct Indexes(Arc<Mutex<State>>);
 
 #[derive(Default)]
 struct State {
-    /// With the number of its arrival.
+    /// Known indexes, each with the number of its arrival.
     known: HashMap<IndexPlace, (u64, Arc<VersionedIndex>)>,
     arrivals: BTreeMap<u64, IndexPlace>,
     next_arrival: u64,
@@ -50,12 +50,12 @@ impl Indexes {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The index that was decoded last for this place; its version must be compared with the store's.
+    /// The index that was decoded last for this place. Its version must be compared with the store's.
     pub(crate) fn get(&self, place: &IndexPlace) -> Option<Arc<VersionedIndex>> {
         self.state().known.get(place).map(|(_, index)| Arc::clone(index))
     }
 
-    /// Keeps an index, and lets go of the oldest ones above `limit_bytes` in all.
+    /// Keeps an index, and drops the oldest ones above `limit_bytes` in total.
     pub(crate) fn keep(&self, place: &IndexPlace, index: &Arc<VersionedIndex>, limit_bytes: u64) {
         let mut state = self.state();
         state.forget(place);

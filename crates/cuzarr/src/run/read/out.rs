@@ -1,5 +1,5 @@
-//! Where the elements of a read go: to one result, or to one region after the other, each of which the caller takes when it is
-//! whole, so that one pipeline reads more than memory holds.
+//! The output of a read: one result, or regions in order. The caller takes each region when it is complete, so one pipeline can
+//! read more than memory holds.
 
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -14,29 +14,29 @@ use crate::run::read::in_flight::Packed;
 /// A box of the result: its start and its extent.
 pub(crate) type Extent = (Vec<usize>, Vec<usize>);
 
-/// Where elements go.
+/// The output of a read.
 pub(crate) enum Out {
     Whole(NdBuffer),
     InTurn(InTurn),
-    /// To a new table of elements of variable length, of this shape.
+    /// A new table of elements of variable length, of this shape.
     Elements(Vec<u64>),
 }
 
-/// Regions that come whole, in their order, in memory that is used again and again.
+/// Regions that are completed in order, in memory that is used again and again.
 pub(crate) struct InTurn {
     dtype: DType,
-    /// Of each region, behind a first dimension of 1.
+    /// The shape of each region, behind a first dimension of 1.
     shapes: Vec<Vec<usize>>,
-    /// Bytes of the largest.
+    /// Bytes of the largest region.
     region_bytes: usize,
-    /// Regions beyond these that there may be memory for.
+    /// Further regions for which memory may be allocated.
     unmade: usize,
     free: (Sender<Buffer>, Receiver<Buffer>),
     filling: Option<Filling>,
     deliver: Sender<Arrived>,
 }
 
-/// The region that elements come for.
+/// The region that is being filled.
 struct Filling {
     number: usize,
     elements: NdBuffer,
@@ -44,7 +44,7 @@ struct Filling {
     lease: Lease,
 }
 
-/// Memory of a region, which goes back when it is dropped.
+/// Memory of a region, which returns when it is dropped.
 struct Lease {
     memory: Buffer,
     home: Sender<Buffer>,
@@ -52,12 +52,12 @@ struct Lease {
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        // Nobody takes it back when the read has ended.
+        // This fails only when the read has ended.
         let _ = self.home.send(self.memory.clone());
     }
 }
 
-/// The elements of one region. When it is dropped its memory is used again: no kernel may be at it any more.
+/// The elements of one region. Its memory is used again when it is dropped, so kernels must have ended by then.
 pub(crate) struct Arrived {
     elements: NdBuffer,
     done: Event,
@@ -65,7 +65,7 @@ pub(crate) struct Arrived {
 }
 
 impl Arrived {
-    /// The elements, once they are in their place.
+    /// Waits until the elements are in their place, and returns them.
     ///
     /// # Errors
     /// Those of [`Event::synchronize`].
@@ -99,7 +99,7 @@ impl InTurn {
         self.shapes.iter().map(|shape| shape.iter().product::<usize>()).fold(0, usize::saturating_add)
     }
 
-    /// Memory of a region; waits until there is some. Regions before it have all their elements.
+    /// The memory of a region; waits until there is some. All regions before it are complete.
     pub(crate) fn memory(&mut self, number: usize, stream: &Stream) -> Result<NdBuffer> {
         if let Some(filling) = self.filling.as_ref().filter(|filling| filling.number == number) {
             return Ok(filling.elements.clone());
@@ -113,7 +113,7 @@ impl InTurn {
                 self.unmade -= 1;
                 pool::allocate(self.region_bytes, stream)?
             }
-            // Whoever took regions gives them back, also when he fails.
+            // The caller returns regions also when it fails.
             Err(_) => self.free.1.recv().map_err(|_| out_of_turn())?,
         };
         let lease = Lease { memory, home: self.free.0.clone() };
@@ -124,7 +124,7 @@ impl InTurn {
         Ok(elements)
     }
 
-    /// Notes that so many elements are on their way to the region that memory was asked for; hands it out with the last.
+    /// Notes elements that are on their way to the current region. With the last ones, it hands the region out.
     pub(crate) fn placed(&mut self, elems: usize, stream: &Stream) -> Result<()> {
         let Some(mut filling) = self.filling.take() else { return Ok(()) };
         filling.missing_elems = filling.missing_elems.saturating_sub(elems);
@@ -134,13 +134,13 @@ impl InTurn {
         }
         let elements = filling.elements.index_axis(0, 0)?;
         let arrived = Arrived { elements, done: stream.record()?, _lease: filling.lease };
-        let nobody = |_| Error::new(ErrorKind::Cancelled, "nobody takes the regions that were read");
-        self.deliver.send(arrived).map_err(nobody)
+        let gone = |_| Error::new(ErrorKind::Cancelled, "the caller no longer takes regions");
+        self.deliver.send(arrived).map_err(gone)
     }
 }
 
 impl Out {
-    /// How many elements.
+    /// The number of elements.
     pub(crate) fn len(&self) -> usize {
         match self {
             Out::Whole(out) => out.len(),
@@ -149,7 +149,7 @@ impl Out {
         }
     }
 
-    /// Bytes of one result that lies in one piece, in C order.
+    /// Bytes of one contiguous result in C order.
     pub(crate) fn contiguous_bytes(&self) -> Option<usize> {
         match self {
             Out::Whole(out) if out.is_contiguous(Order::C) => Some(out.size_bytes()),
@@ -164,7 +164,7 @@ impl Out {
     pub(crate) fn whole(&self) -> Result<&NdBuffer> {
         match self {
             Out::Whole(out) => Ok(out),
-            _ => Err(Error::new(ErrorKind::Unsupported, "this way of reading has one result, in memory of its own")),
+            _ => Err(Error::new(ErrorKind::Unsupported, "this route needs one result in its own memory")),
         }
     }
 
@@ -175,12 +175,12 @@ impl Out {
     pub(crate) fn elements(&self) -> Result<&[u64]> {
         match self {
             Out::Elements(shape) => Ok(shape),
-            _ => Err(Error::new(ErrorKind::Unsupported, "elements of variable length have no nd-buffer")),
+            _ => Err(Error::new(ErrorKind::Unsupported, "elements of variable length do not fit an nd-buffer")),
         }
     }
 }
 
-/// What goes to each region, whose numbers are the first of a place, there placed at 0.
+/// Groups packed elements and fills by region. A region's number is the first index of a place, which becomes 0.
 pub(crate) fn by_number(packed: Vec<Packed>, fills: Vec<Extent>) -> BTreeMap<usize, (Vec<Packed>, Vec<Extent>)> {
     let mut regions: BTreeMap<usize, (Vec<Packed>, Vec<Extent>)> = BTreeMap::new();
     let take = |start: &mut [usize]| start.first_mut().map_or(0, std::mem::take);

@@ -1,5 +1,5 @@
-//! Bytes in flight for one device, of every call together, held below what each call allows: in host memory, in pinned
-//! memory and on the device, each.
+//! The budget of bytes in flight for one device, for all calls together. Host memory, pinned memory and device memory are each
+//! held below the limit of each call.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -13,7 +13,7 @@ pub struct Memory {
     pub(crate) device: Bytes,
 }
 
-/// What work takes of each kind.
+/// Bytes of each kind of memory that work takes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Cost {
     pub(crate) host: u64,
@@ -21,7 +21,7 @@ pub(crate) struct Cost {
     pub(crate) device: u64,
 }
 
-/// Counts bytes of one kind.
+/// A counter of bytes of one kind.
 #[derive(Clone, Default)]
 pub(crate) struct Bytes(Arc<Counter>);
 
@@ -34,17 +34,17 @@ struct Counter {
 #[derive(Default)]
 struct State {
     used_bytes: u64,
-    /// Calls that wait for bytes to come back. Waking nobody up would cost a system call, too.
+    /// The number of calls that wait for bytes. Without any, the system call that wakes them is saved.
     waiting: usize,
 }
 
-/// Bytes that were taken, until it is dropped.
+/// Reserved bytes of one kind. Dropping it returns them.
 pub(crate) struct Reserved {
     memory: Bytes,
     bytes: u64,
 }
 
-/// What was taken of each kind, until it is dropped.
+/// Reserved bytes of each kind. Dropping it returns them.
 pub(crate) struct Held {
     device: Reserved,
     _others: [Reserved; 2],
@@ -61,7 +61,7 @@ impl Memory {
         self.device.used_bytes()
     }
 
-    /// Takes what work needs of every kind, or nothing.
+    /// Reserves bytes of every kind, or nothing.
     pub(crate) fn try_take(&self, cost: Cost, limit_bytes: u64) -> Option<Held> {
         let pinned = self.pinned.try_take(cost.pinned, limit_bytes)?;
         let device = self.device.try_take(cost.device, limit_bytes)?;
@@ -82,7 +82,7 @@ impl Memory {
     }
 }
 
-/// The error about work that does not fit the limit, whoever else is there.
+/// The error for work that does not fit the limit, even without other calls.
 pub(crate) fn exceeded(bytes: u64, limit_bytes: u64) -> Error {
     let message = format!("work on one chunk takes {bytes} bytes at once, the memory limit is {limit_bytes}");
     Error::new(ErrorKind::BudgetExceeded, message).with_hint("raise the memory limit, or store smaller chunks")
@@ -94,17 +94,17 @@ impl Bytes {
         self.lock().used_bytes
     }
 
-    /// Takes bytes if they are there: with them, no more than `limit_bytes` are in flight.
+    /// Reserves bytes if at most `limit_bytes` are in flight then.
     pub(crate) fn try_take(&self, bytes: u64, limit_bytes: u64) -> Option<Reserved> {
         let mut state = self.lock();
         state.used_bytes = state.used_bytes.checked_add(bytes).filter(|&total| total <= limit_bytes)?;
         Some(Reserved { memory: self.clone(), bytes })
     }
 
-    /// Takes bytes as soon as other calls gave theirs back. For callers that hold none themselves.
+    /// Reserves bytes, and waits until other calls have returned theirs. Only for callers that hold none themselves.
     ///
     /// # Errors
-    /// `BudgetExceeded` when the limit is too small whoever else is there.
+    /// `BudgetExceeded` when the limit is too small even without other calls.
     pub(crate) fn take(&self, bytes: u64, limit_bytes: u64) -> Result<Reserved> {
         if bytes > limit_bytes {
             return Err(exceeded(bytes, limit_bytes));
@@ -125,12 +125,12 @@ impl Bytes {
 }
 
 impl Reserved {
-    /// How many bytes.
+    /// The number of reserved bytes.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Leaves all but `bytes` of them to another, at most all.
+    /// Splits off `bytes` of them, at most all, as another reservation.
     pub(crate) fn split_off(&mut self, bytes: u64) -> Reserved {
         let bytes = bytes.min(self.bytes);
         self.bytes -= bytes;
@@ -139,7 +139,7 @@ impl Reserved {
 }
 
 impl Held {
-    /// Leaves so many bytes of the device's memory to another, at most all of them.
+    /// Splits off `bytes` of the device's memory, at most all, as another reservation.
     pub(crate) fn split_off_device(&mut self, bytes: u64) -> Reserved {
         self.device.split_off(bytes)
     }

@@ -1,7 +1,7 @@
 //! The worker threads of the process. Jobs never wait for other jobs, so any number of calls can share them.
 //!
-//! Jobs have turns: what belongs to one batch of a read has one, drawn when the batch begins, and jobs of earlier turns come
-//! first. So the threads end what was begun before they begin more, and the device gets its first batch soon.
+//! Jobs have turns. All jobs of one batch of a read share a turn, which is drawn when the batch begins, and jobs of earlier turns
+//! come first. So threads finish begun work before they begin more, and the device gets its first batch soon.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, VecDeque};
@@ -17,7 +17,7 @@ type Job = Box<dyn FnOnce() + Send>;
 #[derive(Clone)]
 pub struct Pool(Arc<Shared>);
 
-/// Whose turn a job has; earlier ones are smaller.
+/// The turn of a job. Earlier turns are smaller.
 pub(crate) type Turn = u64;
 
 struct Shared {
@@ -29,7 +29,7 @@ struct Shared {
 
 #[derive(Default)]
 struct State {
-    /// Those that wait, none of them empty.
+    /// The waiting jobs by turn. No queue is empty.
     jobs: BTreeMap<Turn, VecDeque<Job>>,
     waiting: usize,
     started: usize,
@@ -46,7 +46,7 @@ pub(crate) fn is_worker() -> bool {
     IS_WORKER.get()
 }
 
-/// The calling thread as the only worker, for work that is done sooner than another thread wakes up.
+/// The calling thread as the only worker, for work that takes less time than waking another thread.
 pub(crate) struct Here;
 
 impl Workers for Here {
@@ -61,8 +61,8 @@ impl Workers for Here {
     }
 }
 
-/// Runs `work` on so many threads at once, of which the calling one is one, and returns when all of them ended. `work` takes
-/// what is to be done piece by piece, so a thread that the system refuses is no loss.
+/// Runs `work` on `threads` threads at once, including the calling thread, and returns when all have ended. `work` takes pieces
+/// of work one by one, so it does not matter when the system refuses a thread.
 pub fn in_threads(threads: usize, work: impl Fn() + Sync) {
     std::thread::scope(|scope| {
         for _ in 1..threads {
@@ -73,7 +73,7 @@ pub fn in_threads(threads: usize, work: impl Fn() + Sync) {
 }
 
 impl Pool {
-    /// A pool of at most so many threads.
+    /// A pool of at most `threads` threads.
     pub fn new(threads: usize) -> Pool {
         Pool(Arc::new(Shared {
             threads: AtomicUsize::new(threads.max(1)),
@@ -83,22 +83,22 @@ impl Pool {
         }))
     }
 
-    /// Lets the pool have at least so many threads.
+    /// Raises the pool's limit to at least `threads` threads.
     pub(crate) fn grow(&self, threads: usize) {
         self.0.threads.fetch_max(threads, Ordering::Relaxed);
     }
 
-    /// A turn behind all that were drawn before.
+    /// Draws a turn behind all earlier turns.
     pub(crate) fn next_turn(&self) -> Turn {
         self.0.turns.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Runs `job` soon, behind everything that waits.
+    /// Runs `job` soon, behind all waiting jobs.
     pub(crate) fn submit(&self, job: Job) {
         self.submit_at(self.next_turn(), job);
     }
 
-    /// Runs `job` when its turn comes. When no thread can be started at all, runs it at once.
+    /// Runs `job` when its turn comes. When no thread can be started at all, it runs at once.
     pub(crate) fn submit_at(&self, turn: Turn, job: Job) {
         let mut state = self.0.lock();
         state.jobs.entry(turn).or_default().push_back(job);
@@ -119,7 +119,7 @@ impl Pool {
         self.0.ready.notify_one();
     }
 
-    /// The system refused a thread: with no other one, the caller does the work.
+    /// Does the work on the caller's thread when the system refused a thread and there is no other one.
     fn run_here_if_alone(&self) {
         loop {
             let mut state = self.0.lock();
@@ -147,7 +147,7 @@ impl Workers for Pool {
     }
 }
 
-/// A pool that takes part in one batch of a call, with only some of the process's threads.
+/// A share of the pool for one batch of a call, with a part of the process's threads.
 #[derive(Clone)]
 pub(crate) struct Share {
     pub(crate) pool: Pool,
@@ -183,7 +183,7 @@ impl State {
 }
 
 fn run(job: Job) {
-    // A job that panics must not take its thread along; what it left undone is reported by the values it dropped.
+    // A job that panics must not end its thread. The values that it drops report the work that is left undone.
     let _ = catch_unwind(AssertUnwindSafe(job));
 }
 

@@ -1,8 +1,8 @@
-//! Writes of this process that touch the same objects go one after the other, in the order in which they came.
+//! The range lock: writes of this process that touch the same objects go one after the other, in the order in which they came.
 //!
-//! An object of which a part is written is read, merged and replaced, so that of two calls that do so at once one would be
-//! lost. A call waits for its turn before it takes memory or threads, and only for calls that came before it: nobody waits
-//! for somebody who waits for him.
+//! A write to a part of an object reads, merges and replaces the object. Without the lock, one of two such writes at the same
+//! time would be lost. A call waits for its turn before it takes memory or threads, and only for earlier calls, so no two calls
+//! wait for each other.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -12,12 +12,12 @@ use crate::store::Identity;
 
 /// Objects of one array: those from the first to the last along each dimension of its grid.
 pub(crate) struct Objects {
-    /// Which array, the same for every writer.
+    /// The identity of the array, the same for every writer.
     pub(crate) array: Identity,
     pub(crate) bounds: Vec<(u64, u64)>,
 }
 
-/// Everybody who writes, or waits for it.
+/// All calls that write, or wait for their turn.
 #[derive(Default)]
 pub(crate) struct Turns {
     queue: Mutex<Queue>,
@@ -27,7 +27,7 @@ pub(crate) struct Turns {
 #[derive(Default)]
 struct Queue {
     arrived: u64,
-    /// In the order of arrival, which numbers them.
+    /// The calls in the order of arrival, which numbers them.
     writers: Vec<(u64, Objects)>,
 }
 
@@ -58,7 +58,7 @@ impl Queue {
 }
 
 impl Turns {
-    /// Waits until everybody who came before is done with these objects, unless the caller's token is cancelled first.
+    /// Waits until all earlier calls are done with these objects, unless the caller's token is cancelled first.
     ///
     /// # Errors
     /// `Cancelled`

@@ -1,4 +1,4 @@
-//! Heap blocks for the time between fetch and scatter, used again and again: a fresh one costs a page fault every 4 KiB.
+//! Heap blocks for the time between fetch and scatter. They are reused, because a fresh block costs a page fault every 4 KiB.
 
 use std::any::Any;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,25 +8,25 @@ use cuzarr_device::{Buffer, Device, HostBytesMut};
 use crate::error::Result;
 use crate::store::Lease;
 
-/// Blocks are powers of two from this size on.
+/// Size of the smallest block. Sizes are powers of two.
 const SMALLEST_BYTES: usize = 1 << 12;
-/// Sizes above this are not rounded up, and not kept.
+/// Largest size that is rounded up and kept.
 const LARGEST_KEPT_BYTES: usize = 1 << 28;
-/// Unused bytes that are kept at most.
+/// Most unused bytes that are kept.
 const KEPT_BYTES: usize = 1 << 29;
 
-/// Where blocks come from and go back to. Clones share them.
+/// A store of unused blocks. Clones share it.
 #[derive(Clone, Default)]
 pub(crate) struct Scratch(Arc<Mutex<Free>>);
 
 #[derive(Default)]
 struct Free {
-    /// By power of two.
+    /// The blocks by power of two.
     blocks: Vec<Vec<HostBytesMut>>,
     kept_bytes: usize,
 }
 
-/// A block, lent until it is dropped. What it holds first is unspecified.
+/// A block, lent until it is dropped. Its first content is unspecified.
 pub(crate) struct ScratchBlock {
     /// `None` only while it is being dropped.
     block: Option<HostBytesMut>,
@@ -35,7 +35,7 @@ pub(crate) struct ScratchBlock {
 }
 
 impl Scratch {
-    /// A block of `size_bytes`.
+    /// Takes a block of `size_bytes`.
     ///
     /// # Errors
     /// `OutOfMemory`

@@ -1,4 +1,4 @@
-//! Streams for the time of a call, used again and again: making one takes as long as reading a small chunk.
+//! Streams for the time of a call. They are reused, because making a stream takes as long as reading a small chunk.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -6,18 +6,18 @@ use cuzarr_device::{Device, Stream};
 
 use crate::error::Result;
 
-/// Unused streams that are kept at most.
+/// Most unused streams that are kept.
 const KEPT: usize = 32;
 
 /// Batches of one call that decode at once.
 const DECODING: usize = 4;
 
-/// Where streams come from and go back to. Clones share them.
+/// A store of unused streams. Clones share it.
 #[derive(Clone, Default)]
 pub(crate) struct Streams(Arc<Mutex<Vec<Stream>>>);
 
 impl Streams {
-    /// A stream of `device` that nobody else uses.
+    /// Takes a stream of `device` that no other call uses.
     ///
     /// # Errors
     /// Those of [`Stream::new`].
@@ -28,7 +28,7 @@ impl Streams {
         Ok(kept.map_or_else(|| Stream::new(device), Ok)?)
     }
 
-    /// Takes back a stream on which nothing is under way and that its user does not use any more.
+    /// Takes back a stream after all its work has ended and its user does not need it any more.
     pub(crate) fn give_back(&self, stream: &Stream) {
         let mut free = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if free.len() < KEPT {
@@ -37,7 +37,7 @@ impl Streams {
     }
 }
 
-/// The streams that the batches of one call decode on, in turn.
+/// The streams on which the batches of one call decode, in turn.
 pub(crate) struct Decoders {
     device: Device,
     source: Streams,
@@ -59,12 +59,12 @@ impl Decoders {
         Ok(self.streams[self.next].clone())
     }
 
-    /// Waits for all of them.
+    /// Waits for all streams.
     pub(crate) fn synchronize(&self) -> Result<()> {
         self.streams.iter().try_for_each(|stream| Ok(stream.synchronize()?))
     }
 
-    /// Gives the streams back, on which nothing is under way any more.
+    /// Returns the streams after all their work has ended.
     pub(crate) fn give_back(&mut self) {
         self.streams.drain(..).for_each(|stream| self.source.give_back(&stream));
     }

@@ -1,5 +1,5 @@
-//! Reading, working and writing at the same time, each in a thread of its own: the next item is read and the one before is
-//! written while one is worked on.
+//! Reading, working and writing at the same time, in separate threads: while one item is worked on, the next is read and the one
+//! before is written.
 
 use std::collections::VecDeque;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -7,11 +7,11 @@ use std::thread::Builder;
 
 use crate::error::{Error, ErrorKind, Result};
 
-/// Reads items in threads of their own, `ahead` at a time, and hands each value to `work` in the calling thread, in the order
-/// of the items. At most `ahead + 1` values exist at a time: those that are being read and the one that is worked on.
+/// Reads items in separate threads, `ahead` at a time, and hands each value to `work` in the calling thread, in order. At most
+/// `ahead + 1` values exist at a time: those that are being read and the one that is worked on.
 ///
 /// # Errors
-/// The first failure of either; no other read is begun behind it.
+/// The first failure of either. No further read begins after it.
 pub fn relay<I: Send, T: Send>(
     mut items: impl Iterator<Item = Result<I>>,
     ahead: usize,
@@ -26,7 +26,7 @@ pub fn relay<I: Send, T: Send>(
                 let Some(item) = items.next().transpose()? else { break };
                 let (sender, receiver) = sync_channel(1);
                 let reader = move || {
-                    // Nobody takes it when the work failed.
+                    // This fails only when the work failed.
                     let _ = sender.send(read(&item).map(|value| (item, value)));
                 };
                 let builder = Builder::new().name("cuzarr-read".into());
@@ -45,9 +45,9 @@ pub fn relay<I: Send, T: Send>(
     })
 }
 
-/// Works through any number of items: each is read, worked on and written. `ahead` items are read at a time and the former
-/// one is written meanwhile, by threads of their own; `work` runs in the calling thread. At most `ahead + 3` values exist at a
-/// time: those that are being read, the one that is worked on, its result, and the result before it.
+/// Works through any number of items: each is read, worked on and written. Separate threads read `ahead` items at a time and
+/// write the former one; `work` runs in the calling thread. At most `ahead + 3` values exist at a time: those that are being
+/// read, the one that is worked on, its result, and the result before it.
 ///
 /// ```
 /// use cuzarr::plan::{Region, Regions};
@@ -77,7 +77,7 @@ pub fn walk<I: Send, T: Send, U: Send>(
     })
 }
 
-/// Runs `work` with a function that hands items on: each is written in a thread of its own while `work` goes on with the next.
+/// Runs `work` with a function that hands items on. A separate thread writes each item while `work` continues with the next.
 ///
 /// # Errors
 /// The first failure of the two.
@@ -95,7 +95,7 @@ pub fn write_behind<I: Send, U: Send>(
             sender.send((item, made)).map_err(ended)
         });
         drop(sender);
-        // What ended the writer is why the others ended.
+        // The writer's error is the reason why the others ended.
         match writer.join() {
             Ok(written) => written.and(worked),
             Err(panic) => std::panic::resume_unwind(panic),
@@ -104,7 +104,7 @@ pub fn write_behind<I: Send, U: Send>(
 }
 
 pub(crate) fn no_thread(error: &std::io::Error) -> Error {
-    Error::new(ErrorKind::OutOfMemory, format!("the system gives no more threads: {error}"))
+    Error::new(ErrorKind::OutOfMemory, format!("the system refuses another thread: {error}"))
 }
 
 #[cfg(test)]

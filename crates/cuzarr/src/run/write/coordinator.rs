@@ -1,5 +1,5 @@
-//! Writing: objects of the plan are begun while memory lasts; their chunks are gathered, encoded and delivered by the
-//! workers. One call never works on one object twice at a time.
+//! The coordinator of writes. It begins objects of the plan while memory lasts, and workers gather, encode and deliver their
+//! chunks. One call never works on one object twice at the same time.
 
 use std::collections::HashMap;
 use std::sync::atomic::AtomicUsize;
@@ -21,11 +21,11 @@ use crate::run::write::object::{Object, Place, Shard, at_chunk};
 use crate::run::write::route::host::{Leaf, LeafValue, Writing, submit};
 use crate::store::StoreExt;
 
-/// Objects under way at once, for every thread.
+/// Objects in flight for each thread.
 const OBJECTS_A_THREAD: usize = 8;
-/// How long an object is waited for before chunks on the device are hurried, which may be what it waits for.
+/// Longest wait for an object before waiting chunks on the device are flushed, because the object may need them.
 const PATIENCE: Duration = Duration::from_millis(2);
-/// What is written.
+/// The value that is written.
 pub(crate) enum Value {
     /// Elements of one size, of the selection's shape.
     Elements(NdBuffer),
@@ -36,7 +36,7 @@ pub(crate) enum Value {
 /// Writes `value` to the selection.
 ///
 /// # Errors
-/// The first failure, with the others beside it.
+/// The first failure, with the others attached.
 pub(crate) fn write(
     call: &Arc<Context>,
     access: &Access,
@@ -72,7 +72,7 @@ pub(crate) fn write(
     call.outcome()
 }
 
-/// Where chunks get their elements from.
+/// The source of the chunks' elements.
 enum Feeder {
     Host(Reader),
     Variable(Arc<VariableElements>),
@@ -80,7 +80,7 @@ enum Feeder {
 }
 
 impl Feeder {
-    /// Chunks that it takes before it hands the first ones on.
+    /// The number of chunks that it takes before it hands the first ones on.
     fn chunks_wanted(&self) -> usize {
         match self {
             Feeder::Device(source) => source.chunks_wanted(),
@@ -104,7 +104,7 @@ struct Coordinator {
     begun: usize,
 }
 
-/// Says that nobody works on an object any more.
+/// Tells the coordinator, when it is dropped, that all work on an object has ended.
 struct Ticket {
     number: usize,
     sender: Sender<usize>,
@@ -112,7 +112,7 @@ struct Ticket {
 
 impl Drop for Ticket {
     fn drop(&mut self) {
-        // The receiver outlives every object, except when its thread panics, and then nobody waits.
+        // The receiver outlives every object, except when its thread panics, and then no thread waits.
         let _ = self.sender.send(self.number);
     }
 }
@@ -156,7 +156,7 @@ impl Coordinator {
         }
     }
 
-    /// Memory for one more object; `None` when the call failed meanwhile.
+    /// Reserves memory for one more object; `None` when the call failed meanwhile.
     fn reserve(&mut self, bytes: u64) -> Result<Option<Reserved>> {
         let call = Arc::clone(&self.writing.call);
         while !call.is_cancelled() {
@@ -173,7 +173,7 @@ impl Coordinator {
 
     fn wait_for_one(&mut self) -> Result<()> {
         loop {
-            // Chunks that wait for company on their way from the device would be waited for in vain.
+            // The object may need chunks that wait on the device for more chunks.
             let number = match self.receiver.recv_timeout(PATIENCE) {
                 Err(RecvTimeoutError::Timeout) if self.advance()? => continue,
                 Err(RecvTimeoutError::Timeout) => self.receiver.recv().ok(),
@@ -186,7 +186,7 @@ impl Coordinator {
         }
     }
 
-    /// Brings chunks that are on the device one step further; false when there are none.
+    /// Moves chunks on the device one step further; false when there are none.
     fn advance(&mut self) -> Result<bool> {
         match &mut self.feeder {
             Feeder::Device(source) => source.advance(&self.writing),

@@ -1,9 +1,10 @@
-//! Writing from device memory: the elements of many chunks are gathered by one launch, cross the bus in one copy, and are
-//! encoded from pinned memory by all cores; or kernels encode them first (`crate::run::write::route::encode`), and frames cross it.
+//! Writing from device memory. One launch gathers the elements of many chunks, one copy moves them across the bus, and all cores
+//! encode them from pinned memory. Or kernels encode them first (`crate::run::write::route::encode`), and frames cross the bus.
 //!
 //! Where the store keeps values on the device, whole chunks that need no encoding are handed over
-//! (`crate::run::write::route::resident`). Else whole chunks are gathered packed, through the tail, when it loses nothing; parts of chunks, and chunks whose tail rounds
-//! or casts, are gathered as they are, because they must be compared or joined with old elements on the host.
+//! (`crate::run::write::route::resident`). Otherwise whole chunks are gathered in packed form, through the tail, when the tail
+//! loses no information. Parts of chunks, and chunks whose tail rounds or casts, are gathered as plain elements, because the
+//! host must compare them or merge them with old elements.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -24,10 +25,10 @@ use crate::run::write::route::encode::{EncodedBatch, Encoders, FrameAt};
 use crate::run::write::route::host::{Leaf, LeafValue, Writing, submit};
 use crate::run::write::route::resident::Resident;
 
-/// Slabs that may be under way to the host before the oldest is waited for.
+/// Slabs that may be in flight to the host before the oldest is waited for.
 const DOWNLOADS: usize = 2;
 
-/// Brings the chunks' elements of a value on a device to the host.
+/// Brings the chunks of a value on a device to the host.
 pub(crate) struct DeviceSource {
     value: NdBuffer,
     ring: SlabRing,
@@ -36,12 +37,12 @@ pub(crate) struct DeviceSource {
     /// Extents of the largest part of a chunk that is written, per kept dimension.
     part_shape: Vec<usize>,
     parts: Gathering,
-    /// Whole chunks, packed; `None` when the tail loses something.
+    /// Whole chunks that are gathered packed; `None` when the tail loses information.
     chunks: Option<Gathering>,
     /// Chunks that kernels encode; `None` when the host encodes all.
     encoders: Option<Encoders>,
     downloading: VecDeque<Download>,
-    /// How many of them may be under way when no more chunk is taken along.
+    /// The number of slabs that may be in flight when a full one is sent.
     downloads: usize,
     /// Slabs and arenas.
     _held: Held,
@@ -56,7 +57,7 @@ struct Download {
     what: What,
 }
 
-/// What a slab brings.
+/// The content of a slab.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum What {
     /// Elements of parts of chunks.
@@ -80,7 +81,7 @@ impl DeviceSource {
         };
         let device = value.device();
         let limit_bytes = writing.call.limit_bytes;
-        // Kernels may have half of the memory: chunks that are written in part need some, too.
+        // Kernels may use half of the memory, because chunks that are written in part need some too.
         let is_resident = writing.call.store.is_on(device);
         let encoders = if is_resident { None } else { Encoders::new(writing, &value, options, limit_bytes / 2)? };
         let (encoders, encoders_bytes) = encoders.map_or((None, 0), |(encoders, bytes)| (Some(encoders), bytes));
@@ -116,7 +117,7 @@ impl DeviceSource {
         })
     }
 
-    /// Takes a chunk along with the next copy.
+    /// Adds a chunk to the next copy.
     pub(crate) fn add(&mut self, writing: &Arc<Writing>, leaf: Leaf) -> Result<()> {
         if let Some(resident) = self.resident.as_mut().filter(|resident| resident.takes(&leaf)) {
             return resident.add(writing, &self.value, &self.kernels, leaf);
@@ -144,9 +145,9 @@ impl DeviceSource {
         }
     }
 
-    /// Waits for the oldest batch that kernels encode, and lets its frames come; false when there is none.
+    /// Waits for the oldest batch that kernels encode, and downloads its frames; false when there is none.
     fn take_frames(&mut self, writing: &Arc<Writing>) -> Result<bool> {
-        // The memory of the batch before is free then.
+        // Then the memory of the batch before is free.
         while !self.downloading.is_empty() {
             self.hand_over(writing)?;
         }
@@ -167,7 +168,7 @@ impl DeviceSource {
         Ok(true)
     }
 
-    /// Lets bytes of the device come into a slab.
+    /// Downloads bytes of the device into a slab.
     fn bring(&mut self, writing: &Arc<Writing>, bytes: &Buffer, leaves: Vec<FrameAt>, what: What) -> Result<()> {
         // One slab must be free, or on its way back from the workers.
         while self.downloading.len() > self.downloads {
@@ -198,8 +199,7 @@ impl DeviceSource {
         Ok(())
     }
 
-    /// Hands the oldest chunks on: those that are on their way, or else those that wait for company. False when there are
-    /// none.
+    /// Hands the oldest chunks on: those in flight, or else those that wait for more chunks. False when there are none.
     pub(crate) fn advance(&mut self, writing: &Arc<Writing>) -> Result<bool> {
         if !self.downloading.is_empty() {
             self.hand_over(writing)?;
@@ -226,7 +226,7 @@ impl DeviceSource {
         self.encoders.is_some()
     }
 
-    /// Counts what the device did, and gives the streams back, after the last chunk.
+    /// Counts the device's work, and returns the streams, after the last chunk.
     pub(crate) fn finish(&mut self, writing: &Writing) -> Result<()> {
         writing.call.counters.settle()?;
         if let Some(encoders) = &mut self.encoders {
@@ -236,7 +236,7 @@ impl DeviceSource {
         Ok(())
     }
 
-    /// Forgets chunks that were not handed over, after a failure.
+    /// Drops chunks that were not handed over, after a failure.
     pub(crate) fn abandon(&mut self) {
         self.gathering(true).leaves.clear();
         self.gathering(false).leaves.clear();
@@ -252,7 +252,7 @@ impl DeviceSource {
         }
     }
 
-    /// Puts the gathering and the copy of the chunks at hand on the streams.
+    /// Puts the gathering and the copy of the collected chunks on the streams.
     fn download(&mut self, writing: &Arc<Writing>, packed: bool) -> Result<()> {
         // The arenas that are counted.
         while self.downloading.len() > self.downloads {
@@ -279,7 +279,7 @@ impl DeviceSource {
         self.bring(writing, &arena, leaves, what)
     }
 
-    /// Waits for the oldest copy and lets the workers encode and store what came.
+    /// Waits for the oldest copy, and gives its chunks to the workers to encode and store.
     fn hand_over(&mut self, writing: &Arc<Writing>) -> Result<()> {
         let Some(Download { slab, leaves, what }) = self.downloading.pop_front() else { return Ok(()) };
         let dtype = self.value.dtype();
@@ -302,20 +302,20 @@ impl DeviceSource {
     }
 }
 
-/// Pinned memory of the slabs, and device memory of the arenas that they are filled from.
+/// The cost: pinned memory of the slabs, and device memory of the arenas from which they are filled.
 fn cost(slab_bytes: usize, slabs: usize, downloads: usize) -> Cost {
     let bytes = |count: usize| (slab_bytes as u64).saturating_mul(count as u64);
     Cost { host: 0, pinned: bytes(slabs), device: bytes(downloads + 1) }
 }
 
-/// Whether packed bytes are equal exactly when the elements are, bit for bit: then the fill value can be looked for in
-/// packed bytes.
+/// Whether packed bytes are equal exactly when the elements are equal, bit for bit. Then packed bytes can be compared with the
+/// fill value.
 fn loses_nothing(program: &Program) -> bool {
     let steps = program.tail().steps_of_writing();
     steps.iter().all(|step| matches!(step, ElementStep::SwapBytes { .. }))
 }
 
-/// Whether the fill value is a NaN, which other bits are equal to.
+/// Whether the fill value is a NaN. Then elements with other bits count as equal to it.
 fn is_nan(writing: &Writing, value: &NdBuffer) -> Result<bool> {
     let mut other = writing.fill.clone();
     let Some(low) = other.first_mut() else { return Ok(false) };

@@ -1,16 +1,16 @@
-//! Chunks of a value on a device that one launch gathers, behind each other.
+//! Chunks of a value on a device that one launch gathers, one after the other.
 
 use cuzarr_device::{Tail, Transfer, TransferBox};
 
 use crate::run::write::route::host::{Leaf, Writing};
 
-/// Chunks begin at multiples of this in the slab.
+/// Alignment of chunks in the slab.
 const PIECE_ALIGNMENT_BYTES: usize = 256;
 /// Chunks that will be gathered together.
 pub(crate) struct Gathering {
     pub(crate) tail: Tail,
     packed_strides: Vec<isize>,
-    /// Bytes of one chunk, and those it takes in the slab.
+    /// Bytes of one chunk, and its bytes in the slab.
     pub(crate) size_bytes: usize,
     pub(crate) padded_bytes: usize,
     pub(crate) most: usize,

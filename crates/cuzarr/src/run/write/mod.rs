@@ -1,4 +1,4 @@
-//! Writing: objects of the plan are begun while memory lasts; their chunks are encoded by a route and become objects.
+//! Writing: the coordinator begins objects of the plan while memory lasts. A route encodes their chunks, which become objects.
 
 pub(crate) mod coordinator;
 pub(crate) mod device;

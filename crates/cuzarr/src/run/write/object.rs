@@ -1,5 +1,5 @@
-//! Objects in the making: inner chunks are encoded in any order by any thread; the last one of a shard makes the shard,
-//! and the last of an object writes it. What failed is never written, so readers keep the old value.
+//! Objects that are being written. Any thread encodes inner chunks in any order. The last chunk of a shard makes the shard, and
+//! the last chunk of an object writes the object. A failed object is never written, so readers keep the old value.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -17,12 +17,12 @@ use crate::run::read::coordinator::sharding_at;
 use crate::run::report::Stage;
 use crate::store::{ByteRange, StoreExt};
 
-/// Where an encoded chunk goes.
+/// The place of an encoded chunk.
 #[derive(Clone)]
 pub(crate) enum Place {
-    /// It is an object.
+    /// The chunk is an object.
     Object(Arc<Object>),
-    /// It is an inner chunk of a shard, with this C-order number.
+    /// The chunk is an inner chunk of a shard, with this C-order number.
     Inner(Arc<Shard>, usize),
 }
 
@@ -32,9 +32,9 @@ pub(crate) struct Object {
     pub(crate) chain: Arc<Chain>,
     pub(crate) source: Arc<Source>,
     pub(crate) key: Arc<str>,
-    /// Whether all of it is replaced, so that old bytes are of no interest.
+    /// Whether the whole object is replaced, so that its old bytes are not needed.
     pub(crate) covered: bool,
-    /// Dropped with the object: tells the coordinator that nobody works on it any more.
+    /// Dropped with the object: tells the coordinator that all work on it has ended.
     pub(crate) _ticket: Box<dyn Send + Sync>,
 }
 
@@ -48,7 +48,7 @@ pub(crate) struct Shard {
     remaining: AtomicUsize,
 }
 
-/// What the shard was before.
+/// The shard's old bytes.
 enum Base {
     Unknown,
     Missing,
@@ -62,7 +62,7 @@ pub(crate) struct Stored {
     range: Range<usize>,
 }
 
-/// What an inner chunk becomes; slots that stay empty keep what the shard had.
+/// The new bytes of an inner chunk, or `None` when it is not stored. A chunk without a slot keeps its old bytes.
 struct Slot(Option<Vec<u8>>);
 
 impl Stored {
@@ -88,7 +88,7 @@ impl Object {
         Ok(bytes.map(|bytes| Stored { range: 0..bytes.len(), bytes: Arc::new(bytes) }))
     }
 
-    /// Stores the object now or, where that takes long however small it is, by a thread that waits for it: those that encode go on.
+    /// Stores the object now. Where every request takes long, another thread stores it, so that threads that encode can go on.
     fn send(self: &Arc<Self>, encoded: Option<Cow<'_, [u8]>>) -> Result<()> {
         if !self.call.is_far() {
             return self.store(encoded.as_deref());
@@ -115,7 +115,7 @@ impl Object {
 }
 
 impl Object {
-    /// Writes the object as it is in device memory; `None` where nothing is to be stored.
+    /// Writes the object from device memory; `None` deletes it.
     fn store_buffer(&self, encoded: Option<&Buffer>) -> Result<()> {
         self.call.check_cancelled()?;
         let size_bytes = encoded.map_or(0, |bytes| bytes.size_bytes() as u64);
@@ -140,7 +140,7 @@ impl Place {
         }
     }
 
-    /// The object that all of this ends in.
+    /// The object that the chunk belongs to.
     pub(crate) fn object(&self) -> &Arc<Object> {
         match self {
             Place::Object(object) => object,
@@ -148,7 +148,7 @@ impl Place {
         }
     }
 
-    /// The bytes that are there now, when they matter.
+    /// The old bytes, when they are needed.
     pub(crate) fn load(&self) -> Result<Option<Stored>> {
         match self {
             Place::Object(object) => object.load(),
@@ -156,7 +156,7 @@ impl Place {
         }
     }
 
-    /// Puts an encoded chunk in its place; `None` where nothing is to be stored.
+    /// Puts an encoded chunk in its place. `None` means that the chunk is not stored.
     pub(crate) fn deliver(&self, encoded: Option<Vec<u8>>) -> Result<()> {
         match self {
             Place::Object(object) => object.send(encoded.map(Cow::Owned)),
@@ -164,7 +164,7 @@ impl Place {
         }
     }
 
-    /// Like [`Place::deliver`], for bytes that are somebody else's.
+    /// Like [`Place::deliver`], for borrowed bytes.
     pub(crate) fn deliver_bytes(&self, encoded: &[u8]) -> Result<()> {
         match self {
             Place::Object(object) => object.send(Some(Cow::Borrowed(encoded))),
@@ -174,7 +174,7 @@ impl Place {
 }
 
 impl Shard {
-    /// A shard of `level`, of which `touched` inner chunks will be delivered.
+    /// A shard of `level` that gets `touched` inner chunks.
     pub(crate) fn new(place: Place, level: usize, covered: bool, touched: usize) -> Shard {
         let grid = place.object().source.levels[level].shard.as_ref().map_or(&[][..], |layout| &layout.grid);
         let count = grid.iter().product::<u64>() as usize;
@@ -188,7 +188,7 @@ impl Shard {
         }
     }
 
-    /// What the shard was, read once; others that need it wait here.
+    /// The shard's old bytes, read once. Other threads that need them wait here.
     fn base(&self) -> Result<MutexGuard<'_, Base>> {
         let mut base = self.base.lock().unwrap_or_else(PoisonError::into_inner);
         if matches!(*base, Base::Unknown) {
@@ -205,7 +205,7 @@ impl Shard {
         let sharding = sharding_at(&self.place.object().chain, self.level)?;
         let (have, need) = (stored.bytes().len() as u64, sharding.index_size_bytes());
         let short =
-            || Error::new(ErrorKind::ChunkCorrupt, format!("shard has {have} bytes, its index alone has {need}"));
+            || Error::new(ErrorKind::ChunkCorrupt, format!("shard has {have} bytes, but its index alone has {need}"));
         let at = match sharding.index_range() {
             ByteRange::Suffix { .. } => have.checked_sub(need).ok_or_else(short)?,
             _ => 0,
@@ -249,10 +249,10 @@ impl Shard {
     }
 }
 
-/// The bytes of an inner chunk that the shard had.
+/// The old bytes of an inner chunk.
 fn kept(stored: &Stored, index: &ShardIndex, linear: usize) -> Result<Option<Stored>> {
     let Some((offset, size_bytes)) = index.get(linear) else { return Ok(None) };
-    let outside = || Error::new(ErrorKind::ChunkCorrupt, format!("inner chunk {linear} leaves its shard"));
+    let outside = || Error::new(ErrorKind::ChunkCorrupt, format!("inner chunk {linear} lies outside its shard"));
     stored.part(offset, size_bytes).map(Some).ok_or_else(outside)
 }
 

@@ -1,10 +1,10 @@
-//! Memory of reads into device memory: what batches reserve before they are fetched, what decoding reserves beside it, and
-//! how both come back.
+//! Memory of reads into device memory: what batches reserve before they are fetched, what decoding reserves, and how both are
+//! returned.
 //!
-//! A batch reserves its slab, the bytes that come of it and their packed bytes when it is launched, and scratch memory of
-//! its decoder only when it decodes, as many bytes as its headers ask for. So that batches on their way never take what the
-//! first of them needs to go on, a call keeps scratch memory for one batch (`spare`) from its first launch on. A call that
-//! holds something waits for no other call: without scratch memory a batch is decoded in parts within the spare, or by the host.
+//! When a batch is launched, it reserves its slab, its bytes on the device and their packed bytes. It reserves scratch memory of
+//! its decoder only when it decodes, as many bytes as its headers ask for. The first batch must always be able to continue, so a
+//! call keeps scratch memory for one batch (`spare`) from its first launch on. A call that holds memory never waits for another
+//! call: without scratch memory, a batch is decoded in parts within the spare, or by the host.
 
 use std::sync::Arc;
 
@@ -17,14 +17,14 @@ use crate::plan::{PLAIN_COPIES, Route};
 use crate::run::read::in_flight::DeviceRoute;
 use crate::run::schedule::budget::{Cost, Held, Reserved};
 
-/// Scratch memory while a batch decodes.
+/// The scratch memory of a batch that decodes.
 pub(super) struct Scratch {
     reserved: Reserved,
     is_spare: bool,
 }
 
 impl DeviceDestination {
-    /// Gives back the memory of batches whose elements are in their place; with `wait`, of at least one.
+    /// Returns the memory of batches whose elements are in their place. With `wait`, it waits for at least one batch.
     pub(super) fn collect(&mut self, wait: bool) -> Result<()> {
         let mut wait = wait;
         while let Some(placing) = self.decoding.front() {
@@ -40,7 +40,7 @@ impl DeviceDestination {
         Ok(())
     }
 
-    /// Asks what became of the frames of a batch that is done.
+    /// Checks the frames of a batch that is done.
     pub(super) fn check(&mut self, placing: InDecoding) -> Result<()> {
         if let Some(Scratch { reserved, is_spare: true }) = placing.scratch {
             self.spare = Some(reserved);
@@ -49,7 +49,8 @@ impl DeviceDestination {
         if again.is_empty() { Ok(()) } else { self.put(again, Vec::new()) }
     }
 
-    /// Memory for a batch, and `scratch_bytes` to spare where the call has none yet; `None` when there is none now.
+    /// Reserves memory for a batch, and `scratch_bytes` for the spare if the call has none yet. `None` when there is no memory
+    /// now.
     pub(super) fn reserve(&mut self, cost: Cost, scratch_bytes: u64, alone: bool) -> Result<Option<Held>> {
         let call = Arc::clone(&self.target.call);
         let is_lent = |placing: &InDecoding| placing.scratch.as_ref().is_some_and(|scratch| scratch.is_spare);
@@ -60,7 +61,7 @@ impl DeviceDestination {
             let missing = if has_spare { 0 } else { scratch_bytes };
             let held = match call.memory.try_take(with(missing), call.limit_bytes) {
                 None if self.decoding.is_empty() && alone => {
-                    // Others may wait for what this call keeps while it waits for what they keep.
+                    // Other calls may wait for this call's spare while it waits for their memory.
                     self.spare = None;
                     Some((call.memory.take(with(scratch_bytes), call.limit_bytes)?, scratch_bytes))
                 }
@@ -79,9 +80,10 @@ impl DeviceDestination {
         }
     }
 
-    /// What a batch with a slab of so many bytes takes: on the device as much again, and where kernels decode the packed
-    /// bytes beside it; on the host what is stored, where it is decoded there (counted as many as packed bytes). Scratch
-    /// memory of decoders that begin where the host ends is with it; of those that do everything it is reserved apart.
+    /// The memory of a batch with a slab of `slab_bytes`. On the device it takes that much again, and the packed bytes where
+    /// kernels decode. On the host it takes the stored bytes where the host decodes, counted like packed bytes. This includes
+    /// scratch memory of decoders that continue the host's work. Scratch memory of decoders that do everything is reserved
+    /// apart.
     pub(super) fn cost(&self, slab_bytes: usize, packed_bytes: usize) -> Cost {
         let (slab, packed) = (slab_bytes as u64, packed_bytes as u64);
         let chunk_bytes = self.target.program.packed_size_bytes().max(1) as u64;
@@ -98,7 +100,7 @@ impl DeviceDestination {
         Cost { host: if stored_as_is { 0 } else { packed }, pinned: slab, device: slab.saturating_add(decoding) }
     }
 
-    /// Memory for a batch, with a slab.
+    /// Takes memory for a batch, with a slab.
     pub(super) fn acquire(
         &mut self,
         slab_bytes: usize,
@@ -121,7 +123,7 @@ impl DeviceDestination {
         Ok(None)
     }
 
-    /// Scratch memory for the kernels of a batch that came, which is left to the host where there is too little.
+    /// Takes scratch memory for the kernels of a fetched batch. With too little of it, the batch is left to the host.
     pub(super) fn scratch(&mut self, route: &dyn DeviceRoute) -> Result<Option<Scratch>> {
         let call = Arc::clone(&self.target.call);
         let mut is_whole = true;

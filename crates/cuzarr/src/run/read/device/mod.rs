@@ -1,7 +1,6 @@
-//! Reading into device memory: chunks are decoded by all cores into slabs of pinned memory; a full slab crosses the bus in
-//! one copy, and one launch moves its elements to their places. While one slab is filled, the one before crosses the bus
-//! and the one before that is scattered. Where the device has kernels for the codec, chunks cross the bus encoded
-//! (`route/kernels.rs`).
+//! Reading into device memory. All cores decode chunks into slabs of pinned memory. A full slab crosses the bus in one copy,
+//! and one launch moves its elements to their places. While one slab is filled, the one before crosses the bus, and the one
+//! before that is scattered. Where the device has kernels for the codec, chunks cross the bus encoded (`route/kernels.rs`).
 
 mod memory;
 
@@ -30,28 +29,28 @@ use crate::run::report::Stage;
 use crate::run::schedule::budget::{Cost, Reserved};
 use crate::run::schedule::streams::Decoders;
 
-/// One part in so many of the limit is what a batch may take as scratch memory where it needs more than was expected.
+/// Divisor of the limit for scratch memory of a batch that needs more than expected.
 const SCRATCH_SHARE: u64 = 2;
-/// A batch whose stored bytes fit so many slabs has one for all of them.
+/// A batch whose stored bytes fit this many slabs gets one slab for all of them.
 const LEAST_SLABS: usize = 2;
-/// One part in so many of the limit is what the slabs of a batch may take together where there are several: they leave some bytes empty.
+/// Divisor of the limit for several slabs of one batch, which leave some bytes empty.
 const SERIES_SHARE: u64 = 4;
-/// Batches that are fetched at once from a store that brings even one large read at full speed.
+/// Batches that are fetched at once from a store that serves even one large read at full speed.
 const DIVIDED_LOADING: usize = 4;
-/// Units of one batch: their boxes are one launch.
+/// Units of one batch. One launch moves their boxes.
 const BATCH_UNITS: usize = 4096;
 
-/// What every batch of a read into device memory shares.
+/// The state that all batches of a read into device memory share.
 pub(crate) struct Target {
     pub(crate) call: Arc<Context>,
     pub(crate) program: Arc<Program>,
     pub(crate) device: Device,
     pub(crate) read_missing: bool,
-    /// Cleared when kernels knew no frame of a batch: then the host had better decode the others too.
+    /// Cleared when kernels knew no frame of a batch. Then the host decodes the other batches too.
     pub(crate) kernels_help: AtomicBool,
 }
 
-/// A batch of any of the routes into device memory.
+/// A batch of any route into device memory.
 type DeviceFlight = InFlight<dyn DeviceRoute>;
 
 /// Reads into an nd-buffer on a device, or into several in turn.
@@ -68,9 +67,9 @@ pub(crate) struct DeviceDestination {
     batch_bytes: usize,
     copies: Stream,
     kernels: Stream,
-    /// How many batches are on their way from the store.
+    /// The number of batches that are being fetched.
     fetching: usize,
-    /// Batches that came before one that was launched sooner, where order matters; and how many were placed.
+    /// Where order matters: batches that came before an earlier one, and the number of placed batches.
     early: BTreeMap<usize, Arc<DeviceFlight>>,
     placed: usize,
     /// Batches on their way to the result, oldest first.
@@ -80,7 +79,7 @@ pub(crate) struct DeviceDestination {
     spare: Option<Reserved>,
 }
 
-/// A batch on its way to the result: its elements are there at `done`.
+/// A batch on its way to the result. Its elements are there after `done`.
 struct InDecoding {
     done: Event,
     flight: Arc<DeviceFlight>,
@@ -128,7 +127,7 @@ impl DeviceDestination {
         })
     }
 
-    /// Most slabs on their way at once: enough for every thread to have a chunk, and some that cross the bus meanwhile.
+    /// Most slabs in flight: enough for every thread to have a chunk, and some that cross the bus meanwhile.
     fn most_loading(&self) -> usize {
         let call = &self.target.call;
         let fetched_as_stored = matches!(self.route, Route::Kernels(_)) || self.target.program.stored_is_packed();
@@ -145,7 +144,7 @@ impl DeviceDestination {
         let (slab_bytes, limit_bytes) = (kernels::slab_bytes(batch), self.target.call.limit_bytes);
         let scratch_bytes = native.scratch_copies().saturating_mul(packed_bytes as u64);
         let (cost, series_bytes) = (self.cost(slab_bytes, packed_bytes), self.ring.series_bytes(slab_bytes));
-        // A slab that is used again soon is in the host's cache still.
+        // A slab that is reused soon is still in the host's cache.
         let in_series = !native.reads_frames()
             && slab_bytes > LEAST_SLABS * self.ring.slab_bytes()
             && series_bytes as u64 <= limit_bytes / SERIES_SHARE;
@@ -170,7 +169,7 @@ impl DeviceDestination {
         }))
     }
 
-    /// A batch that the host decodes, or begins to; `None` when there is no memory for it now.
+    /// A batch that the host decodes, completely or in part; `None` when there is no memory for it now.
     fn by_host(
         &mut self,
         rest: Option<(usize, Arc<Native>)>,
@@ -202,14 +201,14 @@ impl DeviceDestination {
         Ok(Some(ResidentBatch::new(&self.target, kernels, held)))
     }
 
-    /// Lets the bytes of a slab cross the bus as they come, to memory of the device beside it.
+    /// Makes the bytes of a slab cross the bus as they come, to an arena on the device.
     fn with_arena(&self, mut slab: Slab, size_bytes: usize) -> Result<(Slab, Buffer)> {
         let arena = pool::allocate(size_bytes, &self.copies)?;
         slab.upload_as_filled(&arena, &self.copies)?;
         Ok((slab, arena))
     }
 
-    /// Puts the boxes that landed, and those that have no chunk, to their places.
+    /// Moves boxes that landed to their places, and fills boxes without a chunk.
     fn place(&mut self, flight: Arc<DeviceFlight>) -> Result<()> {
         if self.target.call.is_cancelled() {
             flight.route.give_up();
@@ -217,7 +216,7 @@ impl DeviceDestination {
         }
         let scratch = self.scratch(&flight.route)?;
         let done = self.kernels.record()?;
-        // Kept before anything can fail: what was damaged must be asked in any case.
+        // Kept before anything can fail, because its frames must be checked in any case.
         self.decoding.push_back(InDecoding { done, flight: Arc::clone(&flight), scratch });
         let packed = flight.route.decode(&flight.batch, &self.copies, &self.kernels)?;
         self.put(packed, boxes_without_chunk(&flight))?;
@@ -270,7 +269,7 @@ impl DeviceDestination {
         counters.time_on(Stage::Fill, size_bytes, &self.kernels, fill)
     }
 
-    /// A batch came whose predecessors were placed, where that matters.
+    /// Closes a batch. Where order matters, all earlier batches are placed.
     fn close_now(&mut self, flight: Arc<DeviceFlight>) -> Result<()> {
         self.placed += 1;
         self.fetching = self.fetching.saturating_sub(1);
@@ -338,12 +337,12 @@ impl Destination for DeviceDestination {
     }
 
     fn finish(&mut self) -> Result<()> {
-        // There are some when the call failed: then nothing of them is placed.
+        // Batches are left when the call failed. They are not placed.
         for flight in std::mem::take(&mut self.early).into_values() {
             self.close_now(flight)?;
         }
         let copied = self.copies.synchronize();
-        // What ended is looked at while the last batch decodes, so that little is left behind it.
+        // Ended work is counted while the last batch decodes, so that little is left to do after it.
         let mut looked = self.target.call.counters.settle();
         while looked.is_ok() && !self.decoding.is_empty() {
             looked = self.collect(true);
@@ -353,7 +352,7 @@ impl Destination for DeviceDestination {
         let placing = std::mem::take(&mut self.decoding);
         let checked: Vec<Result<()>> = placing.into_iter().map(|placing| self.check(placing)).collect();
         self.spare = None;
-        // What was decoded on the host after all is on its way only now.
+        // Elements that the host had to decode are on their way only now.
         let placed_again = self.kernels.synchronize();
         copied?;
         looked?;

@@ -1,5 +1,5 @@
-//! Reading into host memory: chunks are decoded straight into the result where they lie in it as they are packed, and
-//! through scratch memory, still warm in a core's cache, where they do not.
+//! Reading into host memory. Chunks that lie in the result as they are packed are decoded directly into it. Others go through
+//! scratch memory that is still in a core's cache.
 
 use std::any::Any;
 use std::collections::HashMap;
@@ -24,11 +24,11 @@ use crate::store::Lease;
 /// Units of one batch: enough to keep many threads busy, few enough that the plan stays small.
 const BATCH_UNITS: usize = 256;
 
-/// Batches on their way at once: the store has the next ones at hand when it ends one, and a plan of millions of chunks
-/// is never in memory as a whole.
+/// Most batches in flight. The store has the next batches when it ends one, and a plan of millions of chunks is never in memory
+/// as a whole.
 const MOST_BATCHES: usize = 4;
 
-/// What every batch of a read into host memory shares.
+/// The state that all batches of a read into host memory share.
 struct Target {
     call: Arc<Context>,
     out: NdBuffer,
@@ -43,7 +43,7 @@ struct Target {
 pub(crate) struct HostDestination {
     target: Arc<Target>,
     writer: Writer,
-    /// A part of the limit, so that stored and packed bytes of a few batches at a time stay below it.
+    /// A part of the limit, so that stored and packed bytes of a few batches together stay below it.
     batch_bytes: usize,
     reserved: HashMap<usize, Reserved>,
 }
@@ -116,7 +116,7 @@ fn parts_of(batch: &Batch) -> Vec<Vec<ElementBox>> {
 }
 
 impl Target {
-    /// Where in the result a unit lies, byte for byte as it is packed.
+    /// The bytes of the result that equal a unit's packed bytes, if there are such.
     fn direct(&self, unit: &Unit) -> Option<Range<usize>> {
         let [place] = &unit.places[..] else { return None };
         let layout = self.out.layout();
@@ -136,8 +136,8 @@ impl Target {
         Some(from..from + unit.packed_size_bytes)
     }
 
-    /// Stored and packed bytes that are outside the result while the unit is under way. Stored bytes are counted as many
-    /// as packed ones; what is more is counted when it comes.
+    /// Stored and packed bytes outside the result while the unit is in flight. Stored bytes are counted like packed bytes; a
+    /// surplus is counted when it comes.
     fn bytes_in_flight(&self, unit: &Unit) -> u64 {
         let packed = unit.packed_size_bytes as u64;
         match (self.program.stored_is_packed(), self.direct(unit).is_some()) {
@@ -183,14 +183,14 @@ impl Lease for InPlace {
     }
 }
 
-/// Scratch memory for stored bytes, and what it takes beyond what the batch reserved.
+/// Scratch memory for stored bytes, and a reservation for bytes beyond the batch's.
 pub(crate) struct Stored {
     block: ScratchBlock,
     _extra: Option<Reserved>,
 }
 
 impl Stored {
-    /// Scratch memory that comes back, or else the other memory that its route lends.
+    /// Scratch memory that comes back, or the other kind of memory that its route lends.
     pub(crate) fn or<L: Any>(lease: Box<dyn Lease>) -> Result<std::result::Result<Box<Stored>, Box<L>>> {
         match lease.into_any().downcast::<Stored>() {
             Ok(stored) => Ok(Ok(stored)),
@@ -198,7 +198,7 @@ impl Stored {
         }
     }
 
-    /// Memory for `size_bytes` stored bytes of which `counted_bytes` are in the batch's reservation.
+    /// Takes memory for `size_bytes` stored bytes. The batch's reservation includes `counted_bytes` of them.
     pub(crate) fn take(call: &Context, size_bytes: usize, counted_bytes: usize) -> Result<Box<Stored>> {
         // Stored blocks and headers: bytes that do not compress grow a little.
         let expected = counted_bytes + counted_bytes / 16 + (1 << 16);
@@ -283,10 +283,10 @@ impl BatchRoute for HostBatch {
 }
 
 pub(crate) fn foreign_memory() -> Error {
-    Error::new(ErrorKind::StoreFailed, "the store handed back memory that it was not lent")
+    Error::new(ErrorKind::StoreFailed, "the store returned memory that was not lent to it")
 }
 
-/// Whether a missing chunk may be filled.
+/// Checks that a missing chunk may be filled.
 ///
 /// # Errors
 /// `ChunkNotFound` when it may not.

@@ -1,6 +1,6 @@
-//! Host, then kernels: all cores decode chunks into pieces of a slab of pinned memory, which cross the bus as they are filled.
-//! Where the host undid the last passes of encoding alone, kernels undo the others behind the bus. Chunks that are stored as
-//! they are packed are fetched into the slab.
+//! The route of host, then kernels. All cores decode chunks into pieces of a slab of pinned memory, which cross the bus when
+//! they are filled. When the host only undoes the last passes of encoding, kernels undo the others on the device. Chunks that
+//! are stored in packed form are fetched directly into the slab.
 
 use std::sync::Arc;
 
@@ -17,17 +17,17 @@ use crate::run::report::Stage;
 use crate::run::schedule::budget::Held;
 use crate::store::Lease;
 
-/// Pieces of a slab begin at multiples of this.
+/// Alignment of pieces of a slab.
 pub(crate) const PIECE_ALIGNMENT_BYTES: usize = 256;
-/// Elements of any type are aligned when packed bytes begin at a multiple of this.
+/// Alignment of packed bytes. It aligns elements of any type.
 pub(crate) const ELEMENT_ALIGNMENT_BYTES: usize = 16;
 
 /// A batch that the host decodes into a slab.
 pub(crate) struct HybridBatch {
     target: Arc<Target>,
-    /// Passes that the host undoes, and what kernels do with the outcome; `None` where the host undoes all.
+    /// The number of passes that the host undoes, and the kernels for the others; `None` when the host undoes all.
     rest: Option<(usize, Arc<Native>)>,
-    /// The piece that each unit is in, and where in the slab its packed bytes begin.
+    /// The piece of each unit, and the offset of its packed bytes in the slab.
     units: Vec<(usize, usize)>,
     life: Life<Fetching, Fetched, Decoding>,
 }
@@ -36,7 +36,7 @@ pub(crate) struct HybridBatch {
 struct Fetching {
     held: Held,
     slab: Option<(Slab, Buffer)>,
-    /// One for each read when stored bytes are packed bytes, else one for each unit.
+    /// A piece for each read when stored bytes are packed bytes, else for each unit.
     pieces: Vec<Option<SlabPiece>>,
 }
 
@@ -53,7 +53,7 @@ struct Decoding {
     _held: Held,
 }
 
-/// Where reads and units lie in a slab, and how large it must be.
+/// The places of reads and units in a slab, and its size.
 pub(crate) struct SlabPlan {
     piece_bytes: Vec<usize>,
     /// Piece and offset in it, for each unit.
@@ -89,7 +89,7 @@ impl SlabPlan {
     }
 }
 
-/// Offsets of a read's units when they can stay where the read brings them: the whole of it, or aligned parts.
+/// Offsets of a read's units when they can stay in the read's memory: the whole read, or aligned parts.
 fn in_place(batch: &Batch, read: &Read) -> Option<Vec<usize>> {
     let offsets: Vec<usize> =
         read.units.clone().map(|unit| batch.unit_span(read, unit).map_or(0, |(from, _)| from)).collect();
@@ -98,7 +98,7 @@ fn in_place(batch: &Batch, read: &Read) -> Option<Vec<usize>> {
 }
 
 impl HybridBatch {
-    /// A batch whose bytes come to pieces of `slab`, or that has none.
+    /// A batch whose bytes come to pieces of `slab`, or that has no bytes.
     pub(crate) fn new(
         target: &Arc<Target>,
         rest: Option<(usize, Arc<Native>)>,
@@ -110,7 +110,7 @@ impl HybridBatch {
         for &size_bytes in &plan.piece_bytes {
             let piece = slab.as_mut().and_then(|(slab, _)| slab.carve(size_bytes));
             if piece.is_none() && slab.is_some() {
-                let message = format!("a slab has no {size_bytes} bytes left for a piece that was planned");
+                let message = format!("a slab has too little room for a planned piece of {size_bytes} bytes");
                 return Err(Error::new(ErrorKind::DeviceFailed, message));
             }
             pieces.push(piece);
@@ -121,7 +121,7 @@ impl HybridBatch {
         Ok(HybridBatch { target: Arc::clone(target), rest, units, life })
     }
 
-    /// Memory that a unit is decoded to, or its read fills.
+    /// Takes the memory that a unit is decoded to, or that its read fills.
     fn piece(&self, unit: usize) -> Result<SlabPiece> {
         let twice = || Error::new(ErrorKind::StoreFailed, "the store asked twice for the memory of one item");
         let (piece, _) = self.units[unit];
@@ -159,7 +159,7 @@ impl BatchRoute for HybridBatch {
     }
 
     fn fill(&self, _number: usize, fill: &Fill) -> Result<()> {
-        // The boxes themselves are filled on the device, when the batch is placed.
+        // The device fills the boxes when the batch is placed.
         check_missing(self.target.read_missing, fill)
     }
 
@@ -168,7 +168,7 @@ impl BatchRoute for HybridBatch {
             if let (Some((slab, _)), true) = (&slab, landed.is_empty()) {
                 slab.stop_upload();
             }
-            // A slab whose upload ends has no other user.
+            // A slab whose upload ends must have no other user.
             drop(pieces);
             Ok(Fetched { held, slab, landed: landed.to_vec() })
         });
@@ -212,7 +212,7 @@ impl DeviceRoute for HybridBatch {
     }
 
     fn give_up(&self) {
-        // Without anything to place, nothing more crosses the bus.
+        // Nothing will be placed, so nothing more crosses the bus.
         let ended = self.life.end();
         if let State::Fetching(Fetching { slab: Some((slab, _)), .. })
         | State::Fetched(Fetched { slab: Some((slab, _)), .. }) = &ended

@@ -1,10 +1,10 @@
-//! Decoding by kernels: encoded chunks are fetched into a slab one behind the other, cross the bus so, and one batch
-//! decodes them beside each other. A batch holds many chunks, because a warp that decodes in order takes milliseconds
-//! however few there are, and several batches decode at once, on streams of their own.
+//! Decoding by kernels. Encoded chunks are fetched into a slab one after the other and cross the bus in this form. Kernels
+//! decode all chunks of a batch in parallel. A batch holds many chunks, because a warp that decodes in order takes milliseconds
+//! for any number of them. Several batches decode at once, on separate streams.
 //!
-//! Each thread reads the headers of the frames that it brings. The one that brings a batch's last bytes lays the decoding out
-//! and, where there is scratch memory at once, launches it: it is awake, where the calling thread may have to wait for a core.
-//! What else is to be done, waiting for memory too, is the calling thread's.
+//! Each thread reads the headers of the frames that it brings. The thread that brings a batch's last bytes lays the decoding
+//! out, and launches it if there is scratch memory at once. (That thread is awake; the calling thread might have to wait for a
+//! core.) The calling thread does all other work, and waits for memory.
 
 use std::any::Any;
 use std::ops::Range;
@@ -27,16 +27,16 @@ use crate::run::schedule::pool::in_threads;
 use crate::run::schedule::scratch::ScratchBlock;
 use crate::store::Lease;
 
-/// Reads in a slab begin at multiples of this.
+/// Alignment of reads in a slab.
 const ALIGNMENT_BYTES: usize = 256;
 
 /// A batch that kernels decode.
 pub(crate) struct KernelsBatch {
     pub(crate) target: Arc<Target>,
     pub(crate) native: Arc<Native>,
-    /// Where the batch decodes.
+    /// The stream on which the batch decodes.
     pub(crate) stream: Stream,
-    /// Scratch memory that the batch may take, about.
+    /// Approximate scratch memory that the batch may use.
     pub(crate) scratch_limit_bytes: usize,
     pub(crate) life: Life<Fetching, Box<Fetched>, Decoding>,
 }
@@ -48,22 +48,22 @@ pub(crate) struct Fetching {
     places: Vec<Option<Place>>,
 }
 
-/// All of it came, and is on its way across the bus. It is sorted by who decodes it.
+/// All bytes came, and are crossing the bus. Units are sorted by how they are decoded.
 pub(crate) struct Fetched {
     held: Held,
     slabs: Option<Slabs>,
-    /// Behind each copy of the slabs.
+    /// Events after each copy of the slabs.
     copied: Vec<Event>,
-    /// What kernels decode, in the order of `batch`.
+    /// Frames that kernels decode, in the order of `batch`.
     frames: Vec<Frame>,
     headers: Vec<Headers>,
     batch: Option<NativeBatch>,
-    /// Behind the kernels, once they are launched, and the scratch memory that they were launched with at once.
+    /// The event after the kernels, once they are launched, and the scratch memory of an immediate launch.
     decoded: Option<Event>,
     scratch: Option<Reserved>,
-    /// What they do not know.
+    /// Frames that kernels cannot decode.
     unknown: Vec<Frame>,
-    /// What was decoded already.
+    /// Units that were decoded already.
     packed: Vec<(usize, ScratchBlock)>,
 }
 
@@ -74,19 +74,19 @@ pub(crate) struct Decoding {
     _scratch: Option<Reserved>,
 }
 
-/// Memory that the stored bytes of one batch come to, and where they cross to.
+/// Memory for the stored bytes of one batch, and their target on the device.
 pub(crate) enum Slabs {
-    /// One slab for all of them, as their frames are looked at once more when they are there.
+    /// One slab for all bytes, because their frames are read once more when all are there.
     Whole(Slab, Buffer),
-    /// Several, one behind the other.
+    /// Several slabs, one after the other.
     Series(SlabSeries, Buffer),
 }
 
-/// Where the bytes of one unit are.
+/// The place of one unit's bytes.
 enum Place {
-    /// As they are stored, among those of the batch, with what the headers say where kernels know them.
+    /// Stored bytes among those of the batch, with their headers when kernels can decode them.
     Stored(Range<usize>, Option<Headers>),
-    /// Decoded already, because the slab had no room for them.
+    /// Decoded bytes, because the slab had no room for the stored ones.
     Packed(ScratchBlock),
 }
 
@@ -100,7 +100,7 @@ struct Frame {
 pub(crate) struct InSlab {
     piece: SlabPiece,
     size_bytes: usize,
-    /// Where its bytes lie among those of the batch.
+    /// The offset of its bytes among those of the batch.
     at_bytes: usize,
 }
 
@@ -125,7 +125,7 @@ impl Lease for InSlab {
 }
 
 impl Slabs {
-    /// Room for so many bytes; `None` when there is none.
+    /// Takes room for `size_bytes`; `None` when there is none.
     fn carve(&mut self, size_bytes: usize) -> Result<Option<InSlab>> {
         Ok(match self {
             Slabs::Whole(slab, _) => slab.carve(size_bytes).map(|piece| InSlab::new(piece.offset_bytes(), piece)),
@@ -140,7 +140,7 @@ impl Slabs {
         })
     }
 
-    /// The bytes on the device, and those that the host has still.
+    /// The bytes on the device, and those that the host still has.
     fn bytes(&self) -> Result<(Buffer, Option<&[u8]>)> {
         Ok(match self {
             Slabs::Whole(slab, arena) => {
@@ -152,8 +152,8 @@ impl Slabs {
     }
 }
 
-/// Bytes that the slabs of a batch must hold: what its reads bring. A frame that is larger than its chunk has no room
-/// planned, and nothing to gain.
+/// Bytes that the slabs of a batch must hold for its reads. Frames that are larger than their chunk get no room, because kernels
+/// would gain nothing.
 pub(crate) fn slab_bytes(batch: &Batch) -> usize {
     let sizes = batch.reads.iter().enumerate().map(|(number, read)| match read.size {
         SizeRule::Exact(size_bytes) => size_bytes as usize,
@@ -170,7 +170,7 @@ impl Fetching {
     /// Sends the rest of the slabs across the bus, and sorts what `landed`.
     fn sort(self, landed: &[usize], call: &Context) -> Result<Box<Fetched>> {
         let Fetching { held, mut slabs, mut places } = self;
-        // The bus first: the rest is done while the last bytes cross.
+        // The upload comes first; the sorting is done while the last bytes cross.
         let copied = slabs.as_mut().map_or(Ok(Vec::new()), Slabs::finish_upload)?;
         let ends = copied.iter().map(|copy| copy.end.clone()).collect();
         call.counters.add_copies(Stage::Upload, copied);
@@ -190,15 +190,15 @@ impl Fetching {
 }
 
 impl Fetched {
-    /// Scratch memory that the decoding needs; 0 when nothing waits for it.
+    /// The scratch memory that the decoding needs; 0 when nothing waits for it.
     fn scratch_bytes(&self) -> u64 {
         let waiting = self.batch.as_ref().filter(|_| self.decoded.is_none());
         waiting.map_or(0, |batch| batch.scratch_bytes() as u64)
     }
 
-    /// Lays the decoding out, once more perhaps, within so many bytes of scratch memory where that can be.
+    /// Lays the decoding out, possibly again, within this scratch memory if possible.
     fn lay_out(&mut self, route: &KernelsBatch, scratch_bytes: usize) -> Result<()> {
-        // Memory for packed bytes is there for one layout at a time.
+        // There is memory for the packed bytes of one layout at a time.
         self.batch = None;
         let (Some(slabs), false) = (&self.slabs, self.frames.is_empty()) else { return Ok(()) };
         let ranges = self.frames.iter().map(|frame| frame.src.clone()).collect();
@@ -208,7 +208,7 @@ impl Fetched {
         Ok(())
     }
 
-    /// Puts the decoding behind what crosses the bus; its scratch memory is reserved.
+    /// Puts the decoding behind the upload. Its scratch memory is reserved already.
     fn launch(&mut self, route: &KernelsBatch) -> Result<()> {
         let (Some(batch), None) = (&mut self.batch, &self.decoded) else { return Ok(()) };
         let (Target { call, program, .. }, stream) = (&*route.target, &route.stream);
@@ -219,8 +219,8 @@ impl Fetched {
         Ok(())
     }
 
-    /// Decodes frames that kernels do not know, which is rare, on as many threads as the call may have. What fails is handed
-    /// to the call.
+    /// Decodes frames that kernels cannot decode, on as many threads as the call may use. Such frames are rare. Failures are
+    /// reported to the call.
     fn decode_unknown(&mut self, target: &Target, plan: &Batch, copies: &Stream) -> Result<()> {
         let (Some(slabs), false) = (&self.slabs, self.unknown.is_empty()) else { return Ok(()) };
         let (arena, host) = slabs.bytes()?;
@@ -260,14 +260,13 @@ impl BatchRoute for KernelsBatch {
         }
     }
 
-    /// A read that lies in the slab: its headers are read here, by many threads side by side, as each look is a miss of their
-    /// caches.
+    /// Reads the headers of a read in the slab. Many threads do this in parallel, because each look misses their caches.
     fn arrived(&self, batch: &Batch, read: usize, lease: Box<dyn Lease>) -> Result<Option<Box<Stored>>> {
         let lease = match Stored::or::<InSlab>(lease)? {
             Ok(stored) => return Ok(Some(stored)),
             Err(in_slab) => in_slab,
         };
-        let held = || Error::new(ErrorKind::StoreFailed, "the store ended a read whose memory it has not given back");
+        let held = || Error::new(ErrorKind::StoreFailed, "the store ended a read without returning its memory");
         let (bytes, read) = (lease.piece.whole().ok_or_else(held)?, &batch.reads[read]);
         for unit in read.units.clone() {
             let (from, size_bytes) = batch.unit_span(read, unit).unwrap_or((0, lease.size_bytes));
@@ -287,7 +286,7 @@ impl BatchRoute for KernelsBatch {
         check_missing(self.target.read_missing, fill)
     }
 
-    /// Lays the decoding out, and launches it where scratch memory is at hand.
+    /// Lays the decoding out, and launches it if there is scratch memory.
     fn complete(&self, landed: &[usize]) {
         let call = &self.target.call;
         let fetched = self.life.fetched(|fetching| {
@@ -355,7 +354,7 @@ impl DeviceRoute for KernelsBatch {
 }
 
 impl KernelsBatch {
-    /// Notes where a unit is.
+    /// Notes the place of a unit.
     fn put(&self, unit: usize, place: Place) -> Result<()> {
         self.life.fetching(|fetching| {
             fetching.places[unit] = Some(place);
@@ -373,7 +372,7 @@ pub(crate) fn decode(target: &Target, stored: &[u8]) -> Result<ScratchBlock> {
     Ok(packed)
 }
 
-/// Brings chunks to the device that the host decoded.
+/// Uploads chunks that the host decoded.
 pub(crate) fn upload(
     target: &Target,
     plan: &Batch,
@@ -389,14 +388,14 @@ pub(crate) fn upload(
     decoded.into_iter().map(upload).collect()
 }
 
-/// A batch that was put on a stream, to be checked when it is done.
+/// A batch that was put on a stream. It is checked when it is done.
 pub(crate) struct Launched {
     batch: NativeBatch,
     names: Vec<String>,
 }
 
 impl Launched {
-    /// With it, where the packed bytes of its units will lie, in the order of the batch.
+    /// Also returns the places of the packed bytes of its units, in the order of the batch.
     pub(crate) fn new<'a>(batch: NativeBatch, units: impl Iterator<Item = &'a Unit>) -> (Packed, Launched) {
         let (packed, offsets) = batch.packed();
         let (mut boxes, mut names) = (Vec::with_capacity(offsets.len()), Vec::with_capacity(offsets.len()));
@@ -407,7 +406,7 @@ impl Launched {
         ((packed.clone(), boxes), Launched { batch, names })
     }
 
-    /// Hands what is damaged to the call. Waits for the batch.
+    /// Waits for the batch, and reports damage to the call.
     pub(crate) fn check(mut self, call: &Context) {
         match self.batch.check() {
             Ok(results) => {

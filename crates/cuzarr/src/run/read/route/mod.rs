@@ -1,4 +1,4 @@
-//! The ways in which a batch of a read becomes elements of the result.
+//! The routes by which a batch of a read becomes elements of the result.
 
 pub(crate) mod host;
 pub(crate) mod hybrid;

@@ -1,7 +1,6 @@
-//! Chunks whose stored bytes are in the device's memory when they come: lent by a store whose values live there, or read
-//! into it by the storage itself. Packed ones are scattered from where they lie. Encoded ones are put beside each other and
-//! decoded by kernels, which read the headers too: the host sees none of the bytes, unless a frame is one that only the
-//! host knows.
+//! The route of chunks whose stored bytes come in device memory: a store on the device lends them, or the storage reads them into
+//! it. Packed chunks are scattered from their memory. Encoded chunks are put together and decoded by kernels, which also read the
+//! headers. The host sees none of the bytes, except frames that only the host can decode.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -22,18 +21,18 @@ use crate::run::schedule::budget::{Held, Reserved};
 use crate::run::schedule::scratch::ScratchBlock;
 use crate::store::Lease;
 
-/// Frames begin at multiples of this.
+/// Alignment of frames.
 const ALIGNMENT_BYTES: usize = 256;
 
-/// A batch whose bytes come in the device's memory.
+/// A batch whose bytes come in device memory.
 pub(crate) struct ResidentBatch {
     target: Arc<Target>,
-    /// What decodes its frames, and where; `None` where they are packed.
+    /// The kernels that decode its frames, and their stream; `None` for packed chunks.
     kernels: Option<(Arc<Native>, Stream)>,
     life: Life<Fetched, Fetched, Decoding>,
 }
 
-/// What came so far, or all of it.
+/// The bytes that came so far, or all bytes.
 struct Fetched {
     memory: Memory,
     reads: Vec<(usize, Buffer)>,
@@ -41,7 +40,7 @@ struct Fetched {
     packed: Vec<(usize, ScratchBlock)>,
 }
 
-/// Memory that the batch reserved, and more for stored bytes beyond it.
+/// The batch's reservation, and further ones for stored bytes beyond it.
 struct Memory {
     _held: Held,
     extra: Vec<Reserved>,
@@ -53,7 +52,7 @@ struct Decoding {
     _memory: Memory,
 }
 
-/// Frames that kernels decode, to be checked when they are done.
+/// Frames that kernels decode. They are checked when they are done.
 struct Frames {
     batch: NativeBatch,
     frames: Vec<Frame>,
@@ -77,7 +76,7 @@ impl ResidentBatch {
 }
 
 impl Memory {
-    /// Reserves bytes beyond the batch's share, for as long as the batch; says whether they were to be had.
+    /// Reserves bytes beyond the batch's reservation until the batch ends; returns whether there was room.
     fn reserve(&mut self, call: &Context, bytes: usize) -> bool {
         if bytes == 0 {
             return true;
@@ -118,7 +117,7 @@ impl BatchRoute for ResidentBatch {
 
     fn arrived_on_device(&self, _batch: &Batch, read: usize, bytes: Buffer) -> Result<()> {
         if bytes.device() != self.device() {
-            let message = format!("the store handed over memory of {}, asked for {}", bytes.device(), self.device());
+            let message = format!("the store returned memory on {}, expected {}", bytes.device(), self.device());
             return Err(Error::new(ErrorKind::StoreFailed, message));
         }
         self.life.fetching(|fetching| {
@@ -172,7 +171,7 @@ impl DeviceRoute for ResidentBatch {
         })
     }
 
-    /// Decodes on the host what only the host knows.
+    /// Checks the frames, and decodes those on the host that only the host can decode.
     fn check(&self) -> Result<Vec<Packed>> {
         let State::Decoding(Decoding { frames: Some(launched), _memory }) = self.life.end() else {
             return Ok(Vec::new());
@@ -198,7 +197,7 @@ impl DeviceRoute for ResidentBatch {
 }
 
 impl ResidentBatch {
-    /// Puts frames beside each other and lets kernels decode them; `None` where memory does not suffice for that.
+    /// Puts frames together and launches the kernels that decode them; `None` when there is too little memory.
     fn launch(
         &self,
         memory: &mut Memory,
@@ -252,7 +251,7 @@ impl ResidentBatch {
         Ok(Some((packed, Frames { batch, frames, arena })))
     }
 
-    /// The way of frames for which the device has no scratch memory left within the limit. What fails is handed to the call.
+    /// Decodes frames on the host when the device has no scratch memory left within the limit. Failures are reported to the call.
     fn decode_on_host(&self, reads: &[(usize, Buffer)], plan: &Batch) -> Result<Vec<Packed>> {
         let mut packed = Vec::new();
         for (read, bytes) in reads {
@@ -269,13 +268,13 @@ impl ResidentBatch {
         Ok(packed)
     }
 
-    /// Decodes a frame that lies on the device by the host, and puts what it gives there again.
+    /// Decodes a frame of device memory on the host, and uploads the result.
     fn decode_one(&self, frame: &Buffer) -> Result<Buffer> {
         Ok(Buffer::from_bytes(frame.device(), &decode(&self.target, &frame.to_vec()?)?)?)
     }
 }
 
-/// The units of a read whose bytes are packed; those that begin at odd addresses are copied to better ones.
+/// The units of a read with packed bytes. Units at unaligned addresses are copied to aligned ones.
 fn in_place(plan: &Batch, read: usize, bytes: &Buffer, scatters: &Stream) -> Result<Vec<Packed>> {
     let read = &plan.reads[read];
     let (mut aligned, mut packed) = (Vec::new(), Vec::new());

@@ -1,5 +1,5 @@
-//! Reading one small chunk to a device: the host decodes it, and its elements go straight to their place in one copy. Putting
-//! work on a device would take longer than all of that.
+//! The route of one small chunk to a device. The host decodes it, and one copy moves its elements to their place. Starting
+//! kernels would take longer.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::run::read::route::host::HostDestination;
 use crate::run::report::Stage;
 use crate::run::{Access, Options};
 
-/// Reads what `plan` wants into `out`, which lies in one piece in C order.
+/// Carries `plan` out into `out`, which is contiguous in C order.
 pub(crate) fn read(call: &Arc<Context>, access: &Access, plan: Plan, out: &NdBuffer, options: &Options) -> Result<()> {
     let on_host = access.on_host()?;
     let plan = plan.rebound(on_host.source())?;

@@ -1,4 +1,4 @@
-//! Elements of variable length: decoded chunk by chunk on the host, then put in the order of the selection.
+//! The route of elements of variable length. The host decodes them chunk by chunk, then puts them in the order of the selection.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -41,26 +41,26 @@ struct Target {
     chain: Arc<crate::codec::Chain>,
     strides: Vec<isize>,
     read_missing: bool,
-    /// Bytes that a chunk may decode to.
+    /// Most decoded bytes of a chunk.
     limit_bytes: u64,
-    /// Held for writing by a chunk that needs more memory than its share, so that no other chunk has any.
+    /// Held for writing by a chunk that needs more memory than its share, so that no other chunk takes any.
     alone: RwLock<()>,
     parts: Mutex<Vec<Part>>,
 }
 
-/// Chunks decode to about so many times their stored bytes. What decodes to more is decoded alone.
+/// Usual ratio of decoded to stored bytes. Chunks that decode to more are decoded alone.
 const USUAL_RATIO: u64 = 16;
 /// Small chunks decode to no more than this, whatever they claim.
 const USUAL_BYTES: u64 = 1 << 20;
-/// Chunks of so few bytes are decoded within any budget.
+/// Chunks of up to this many bytes are decoded within any budget.
 const SMALL_BYTES: u64 = 1 << 16;
-/// A decoded chunk is there twice: as its codec stores it, and as elements.
+/// A decoded chunk exists twice: in the form of its codec, and as elements.
 const COPIES: u64 = 2;
 
 impl Target {
-    /// Decodes a chunk within the budget. Its size is not known before, so it is tried with the memory that such chunks usually take.
-    /// Only where that is not enough it is decoded again, alone and with all that there is: a job cannot wait for memory that
-    /// jobs behind it hold.
+    /// Decodes a chunk within the budget. Its size is not known before, so the first attempt has the memory that such chunks
+    /// usually need. If that is not enough, it is decoded again, alone and with all memory, because a job cannot wait for
+    /// memory that jobs behind it hold.
     fn decode(&self, stored: &[u8]) -> Result<VariableElements> {
         let usual = (stored.len() as u64).saturating_mul(USUAL_RATIO).max(USUAL_BYTES).min(self.limit_bytes);
         {
@@ -112,21 +112,22 @@ impl VariableDestination {
         Ok(VariableDestination { target: Arc::new(target), threads: call.threads, on_their_way: HashMap::new() })
     }
 
-    /// The elements of the whole selection in C order; boxes that no chunk gave hold `fill`.
+    /// The elements of the whole selection in C order. Boxes without a chunk hold `fill`.
     ///
     /// # Errors
     /// `OutOfMemory`
     pub(crate) fn assemble(self, shape: &[u64], fill: &[u8]) -> Result<VariableElements> {
         let parts = std::mem::take(&mut *self.target.parts.lock().unwrap_or_else(PoisonError::into_inner));
         let count = shape.iter().try_fold(1u64, |product, &extent| product.checked_mul(extent));
-        let no_memory = || Error::new(ErrorKind::OutOfMemory, format!("no memory for the elements of shape {shape:?}"));
+        let no_memory =
+            || Error::new(ErrorKind::OutOfMemory, format!("not enough memory for elements of shape {shape:?}"));
         let count = count.and_then(|count| usize::try_from(count).ok()).ok_or_else(no_memory)?;
-        // Some systems promise more memory than they have, and end the process that begins to use it.
+        // Some systems promise more memory than they have, and kill the process that uses it.
         let there = Device::Cpu.memory_info().map_or(u64::MAX, |memory| memory.total_bytes);
         if (count as u64).saturating_mul(LEAST_ELEMENT_BYTES) > there {
             return Err(no_memory());
         }
-        // Which element of which part; parts are counted from 1, 0 is the fill value.
+        // The part and the element in it. Parts are counted from 1; 0 is the fill value.
         let mut places: Vec<(u32, u32)> = Vec::new();
         places.try_reserve_exact(count).map_err(|_| no_memory())?;
         places.resize(count, (0, 0));
@@ -182,7 +183,7 @@ impl Destination for VariableDestination {
     type Route = VariableBatch;
 
     fn room(&self) -> Room {
-        // The size of such chunks is not known before they are decoded, so few are under way at once.
+        // The size of such chunks is not known before they are decoded, so only a few are in flight at once.
         Room { packed_bytes: usize::MAX, units: self.threads * 2, alignment_bytes: 1 }
     }
 
@@ -207,7 +208,7 @@ impl Destination for VariableDestination {
 
 pub(crate) struct VariableBatch(Arc<Target>);
 
-/// What an element of the result takes at least while it is put together: where it comes from, and where it begins.
+/// Least bytes of an element while the result is assembled: its source and its offset.
 const LEAST_ELEMENT_BYTES: u64 = 16;
 
 impl BatchRoute for VariableBatch {

@@ -1,4 +1,4 @@
-//! Encoding by kernels: whole chunks are gathered packed, become frames where they are, and only the frames cross the bus.
+//! Encoding by kernels. Whole chunks are gathered in packed form and encoded on the device, and only the frames cross the bus.
 //!
 //! ```text
 //! gather ─> compare with the fill value ─> filters ─> encode     a few batches   on streams of their own
@@ -6,8 +6,8 @@
 //!                             store                    those before    by the workers
 //! ```
 //!
-//! A batch is as much as a slab takes, and there are several on the device, because the slowest piece of each takes as long as
-//! all of it. What they take is counted before the first one begins, so none waits for memory.
+//! A batch is as large as a slab. Several batches are on the device at a time, because the slowest piece of a batch takes as
+//! long as the whole batch. Their memory is reserved before the first one begins, so no batch waits for memory.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -28,22 +28,22 @@ use crate::run::report::Stage;
 use crate::run::write::gathering::{Gathering, padded};
 use crate::run::write::route::host::{Leaf, Seal, Writing};
 
-/// Batches that are on the device at a time.
+/// Batches on the device at a time.
 const RUNNING: usize = 4;
 
-/// What kernels encode of one write, and with what.
+/// The encoders of one write, and the chunks that kernels encode.
 pub(crate) struct Encoders {
     device: Device,
     encoder: Arc<dyn DeviceEncoder>,
-    /// What comes between packed chunks and frames.
+    /// The filters between packed chunks and frames.
     undo: Undo,
-    /// Chunks as they are gathered.
+    /// The gathering of packed chunks.
     packed: Gathering,
-    /// Their elements as they are, where what is packed cannot be compared with the fill value.
+    /// The gathering of their plain elements, when packed bytes cannot be compared with the fill value.
     plain: Option<Gathering>,
-    /// A packed chunk of nothing but the fill value, for chunks that hang over the array's edge; made with the first of them.
+    /// A packed chunk that only holds the fill value, for chunks beyond the array's edge. It is made with the first of them.
     blank: Option<Buffer>,
-    /// The same as elements; `None` when chunks are stored whatever they hold.
+    /// The fill value as plain elements; `None` when all chunks are stored.
     plain_blank: Option<Buffer>,
     nan: u32,
     /// The codec that follows the frames.
@@ -55,23 +55,23 @@ pub(crate) struct Encoders {
 struct Running {
     batch: EncodeBatch,
     undone: Undone,
-    /// The packed chunks, where some may turn out to be the host's.
+    /// The packed chunks, when the host may have to encode some.
     packed: Option<Buffer>,
     leaves: Vec<Leaf>,
     stream: Stream,
 }
 
-/// Frames that lie behind each other in device memory.
+/// Frames that lie one after the other in device memory.
 pub(crate) struct EncodedBatch {
     pub(crate) buffer: Buffer,
     pub(crate) leaves: Vec<FrameAt>,
-    /// Chunks that hold nothing but the fill value.
+    /// Chunks that only hold the fill value.
     pub(crate) empty: Vec<Leaf>,
-    /// Packed chunks with an element that cannot be encoded, of which the host says what is wrong.
+    /// Packed chunks with an element that cannot be encoded. The host makes their error.
     pub(crate) refused: Vec<(Leaf, Buffer)>,
 }
 
-/// A chunk, where its bytes are, and the checksum that follows them when the device took it.
+/// A chunk, the place of its bytes, and its checksum when the device computed it.
 pub(crate) struct FrameAt {
     pub(crate) leaf: Leaf,
     pub(crate) range: Range<usize>,
@@ -88,7 +88,7 @@ fn nan_code(dtype: DType) -> u32 {
     }
 }
 
-/// What a batch of `count` chunks takes on the device at most.
+/// Most device memory of a batch of `count` chunks.
 fn batch_bytes(
     device: Device,
     (encoder, undo): (&dyn DeviceEncoder, &Undo),
@@ -103,8 +103,7 @@ fn batch_bytes(
 }
 
 impl Encoders {
-    /// What encodes a write within `limit_bytes` of device memory, and how many of them it takes; `None` where the host does
-    /// it.
+    /// The encoders of a write within `limit_bytes` of device memory, and the bytes that they use; `None` when the host encodes.
     pub(crate) fn new(
         writing: &Writing,
         value: &NdBuffer,
@@ -122,7 +121,7 @@ impl Encoders {
         let is_compared = !writing.write_empty;
         let plain = (is_compared && !tail.is_plain()).then(|| gathering(&Tail::plain(tail.dtype), elements_bytes));
         let blanks = packed.size_bytes + if is_compared { elements_bytes } else { 0 };
-        // The frames of a batch before may still be on their way.
+        // The frames of an earlier batch may still be downloading.
         let one = batch_bytes(device, (&*encoder, &undo), &packed, plain.as_ref(), 1);
         let cost = |count: usize| {
             let batches =
@@ -163,18 +162,18 @@ impl Encoders {
         self.encoder.frame_bound_bytes()
     }
 
-    /// Chunks of the batches that are on the device, and of those before and behind.
+    /// The number of chunks in the batches on the device, and in those before and behind.
     pub(crate) fn chunks_wanted(&self) -> usize {
         self.packed.most.saturating_mul(RUNNING + 2)
     }
 
-    /// Takes a chunk along; true when there are enough of them to be begun.
+    /// Adds a chunk; true when there are enough chunks to begin a batch.
     pub(crate) fn add(&mut self, leaf: Leaf) -> bool {
         self.packed.leaves.push(leaf);
         self.packed.leaves.len() >= self.packed.most
     }
 
-    /// Whether a batch has to be taken before another can begin.
+    /// Whether a batch must be taken before another can begin.
     pub(crate) fn is_full(&self) -> bool {
         self.running.len() >= RUNNING
     }
@@ -183,7 +182,7 @@ impl Encoders {
         !self.packed.leaves.is_empty()
     }
 
-    /// Puts gathering and encoding of the chunks at hand on a stream.
+    /// Puts gathering and encoding of the collected chunks on a stream.
     pub(crate) fn begin(&mut self, writing: &Arc<Writing>, value: &NdBuffer) -> Result<()> {
         let leaves = std::mem::take(&mut self.packed.leaves);
         let stream = match self.streams.len() {
@@ -232,10 +231,10 @@ impl Encoders {
         Ok(())
     }
 
-    /// A packed chunk of nothing but the fill value.
+    /// A packed chunk that only holds the fill value.
     fn packed_blank(&self, writing: &Writing) -> Result<Buffer> {
         match (&self.plain, &self.plain_blank, &writing.program) {
-            // What is compared with is packed as it is.
+            // The chunk for the comparison is plain and packed at once.
             (None, Some(blank), _) => Ok(blank.clone()),
             (_, _, Some(program)) => Ok(Buffer::from_bytes(self.device, writing.blank(program)?)?),
             (_, _, None) => Ok(Buffer::zeroed(self.device, self.packed.size_bytes)?),
@@ -272,13 +271,13 @@ impl Encoders {
         Ok(Some(EncodedBatch { buffer: encoded.buffer, leaves: stored, empty, refused }))
     }
 
-    /// Forgets everything, after a failure.
+    /// Drops everything, after a failure.
     pub(crate) fn abandon(&mut self) {
         self.packed.leaves.clear();
         self.running.clear();
     }
 
-    /// Gives the streams back, on which nothing is under way any more.
+    /// Returns the streams after all their work has ended.
     pub(crate) fn give_back(&mut self, writing: &Writing) {
         self.streams.drain(..).for_each(|stream| writing.call.streams.give_back(&stream));
     }

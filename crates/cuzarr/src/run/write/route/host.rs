@@ -1,5 +1,5 @@
-//! Chunks that workers encode: gathered from host memory or brought there packed, joined with old elements where some are kept,
-//! encoded, and delivered to their place.
+//! Encoding by workers. Chunks are gathered from host memory or come packed from a device. They are merged with old elements
+//! where some are kept, encoded, and delivered to their place.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,7 +16,7 @@ use crate::run::report::Stage;
 use crate::run::write::object::{Place, at_chunk};
 use crate::run::write::route::variable::encode_variable;
 
-/// What the chunks of one write share.
+/// The state that all chunks of one write share.
 pub(crate) struct Writing {
     pub(crate) call: Arc<Context>,
     pub(crate) plan: WritePlan,
@@ -24,43 +24,44 @@ pub(crate) struct Writing {
     pub(crate) leaf: Chain,
     pub(crate) program: Option<Arc<Program>>,
     pub(crate) fill: Vec<u8>,
-    /// A packed chunk of nothing but the fill value.
+    /// A packed chunk that only holds the fill value.
     pub(crate) blank: OnceLock<Vec<u8>>,
     pub(crate) write_empty: bool,
-    /// Bytes that a chunk of variable-length elements may have.
+    /// Most bytes of a chunk with elements of variable length.
     pub(crate) variable_limit_bytes: u64,
-    /// Chunks that workers encode or will.
+    /// Chunks that workers encode or will encode.
     pub(crate) submitted: AtomicUsize,
 }
 
-/// A chunk to be encoded.
+/// A chunk to encode.
 pub(crate) struct Leaf {
     pub(crate) chunk: Touched,
     pub(crate) place: Place,
 }
 
-/// A frame's checksum, and where it goes.
+/// A frame's checksum, and its place.
 #[derive(Clone, Copy)]
 pub(crate) struct Seal {
     pub(crate) checksum: u32,
     pub(crate) location: Location,
 }
 
-/// The elements that go into one chunk.
+/// The elements for one chunk.
 pub(crate) enum LeafValue {
-    /// In host memory, of the shape of the chunk's part of the selection.
+    /// Elements in host memory, of the shape of the chunk's part of the selection.
     Elements(Reader),
     /// A whole chunk, packed, in host memory.
     Packed(Buffer),
-    /// A whole chunk that a device encoded, in host memory, and its checksum when that did, too; codecs behind that are left.
+    /// A whole chunk that a device encoded, in host memory, with its checksum if the device computed it. Codecs behind these
+    /// are left.
     Frame(Buffer, Option<Seal>),
-    /// A whole chunk of nothing but the fill value, which is not stored.
+    /// A whole chunk that only holds the fill value and is not stored.
     Blank,
     /// All elements of the call.
     Variable(Arc<VariableElements>),
 }
 
-/// Lets a worker encode a chunk.
+/// Gives a chunk to a worker to encode.
 pub(crate) fn submit(writing: &Arc<Writing>, leaf: Leaf, value: LeafValue) {
     let writing = Arc::clone(writing);
     writing.submitted.fetch_add(1, Ordering::Relaxed);
@@ -91,7 +92,7 @@ impl Writing {
         }
     }
 
-    /// Stores what a device encoded, behind the codecs that are left.
+    /// Runs the codecs that are left on a frame from a device, and stores it.
     fn deliver_frame(&self, leaf: &Leaf, frame: &[u8], sealed: Option<Seal>) -> Result<()> {
         if let Some(Seal { checksum, location }) = sealed {
             return leaf.place.deliver(Some(seal(frame, checksum, location)));
@@ -109,11 +110,11 @@ impl Writing {
     }
 
     fn program(&self) -> Result<&Program> {
-        let no_program = || Error::new(ErrorKind::Unsupported, "elements differ in length");
+        let no_program = || Error::new(ErrorKind::Unsupported, "elements have variable length");
         self.program.as_deref().ok_or_else(no_program)
     }
 
-    /// A whole chunk whose packed bytes tell whether it is empty.
+    /// Encodes a whole chunk whose packed bytes tell whether it is empty.
     fn encode_packed(&self, packed: &[u8]) -> Result<Option<Vec<u8>>> {
         let program = self.program()?;
         if !self.write_empty && packed == self.blank(program)? {
@@ -122,7 +123,7 @@ impl Writing {
         self.encode_whole(program, packed).map(Some)
     }
 
-    /// Runs the codecs, with the threads that other chunks leave idle.
+    /// Runs the codecs, with threads that other chunks leave idle.
     fn encode_whole(&self, program: &Program, packed: &[u8]) -> Result<Vec<u8>> {
         let threads = self.call.threads / self.submitted.load(Ordering::Relaxed).max(1);
         let encode = || with_threads(threads, || program.encode(packed));
@@ -184,7 +185,7 @@ impl Writing {
         (Transfer { tail: program.tail().clone(), packed_strides, boxes: vec![item] }, shape)
     }
 
-    /// A packed chunk of nothing but the fill value.
+    /// A packed chunk that only holds the fill value.
     pub(crate) fn blank(&self, program: &Program) -> Result<&[u8]> {
         if let Some(blank) = self.blank.get() {
             return Ok(blank);

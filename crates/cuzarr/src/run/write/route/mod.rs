@@ -1,4 +1,4 @@
-//! The ways in which elements become encoded chunks.
+//! The routes by which elements become encoded chunks.
 
 pub(crate) mod encode;
 pub(crate) mod host;

@@ -1,5 +1,5 @@
-//! Chunks that the store keeps in the device's memory: each whole chunk is gathered into memory of its own and handed over, without
-//! a way through the host.
+//! The route of chunks that the store keeps in device memory. Each whole chunk is gathered into its own memory and handed over,
+//! without passing through the host.
 
 use std::sync::Arc;
 
@@ -13,20 +13,20 @@ use crate::run::write::gathering::Gathering;
 use crate::run::write::object::at_chunk;
 use crate::run::write::route::host::{Leaf, Writing};
 
-/// Chunks that are gathered before the store gets them: one wait for all.
+/// Chunks that are gathered before the store gets them, so that one wait serves all.
 const GATHERED: usize = 64;
 
 /// Whole chunks on their way to a store on their device.
 pub(crate) struct Resident {
     chunks: Gathering,
-    /// A packed chunk of nothing but the fill value, for chunks that hang over the array's edge.
+    /// A packed chunk that only holds the fill value, for chunks beyond the array's edge.
     blank: Option<Buffer>,
-    /// What the store gets next.
+    /// The chunks that the store gets next.
     gathered: Vec<(Leaf, Buffer)>,
 }
 
 impl Resident {
-    /// For a value on a device where the store keeps values; `None` where chunks are encoded before.
+    /// The route for a value on a device where the store keeps values; `None` when chunks must be encoded.
     pub(crate) fn new(writing: &Writing, value: &NdBuffer, slab_bytes: usize) -> Option<Resident> {
         let program = writing.program.as_ref().filter(|_| writing.call.store.is_on(value.device()))?;
         if !program.stored_is_packed() || program.tail().packing != Packing::Plain {
@@ -37,7 +37,7 @@ impl Resident {
         Some(Resident { chunks, blank: None, gathered: Vec::new() })
     }
 
-    /// Whether a chunk goes this way: one that is an object, and replaced.
+    /// Whether a chunk takes this route: it must be an object, and be replaced as a whole.
     pub(crate) fn takes(&self, leaf: &Leaf) -> bool {
         leaf.chunk.coverage.replaces() && leaf.place.is_object()
     }
@@ -49,7 +49,7 @@ impl Resident {
         if !writing.write_empty && part.all_equal_element(&writing.fill, true)? {
             return at_chunk(leaf.place.deliver_buffer(None), &leaf.chunk.name);
         }
-        // Of no stream: the store's readers come on streams of their own.
+        // The memory belongs to no stream, because the store's readers use their own streams.
         let chunk = Buffer::empty(value.device(), self.chunks.size_bytes)?;
         if let (true, Some(program)) = (leaf.chunk.coverage != Coverage::Full, &writing.program) {
             if self.blank.is_none() {
@@ -66,7 +66,7 @@ impl Resident {
         if self.gathered.len() < GATHERED { Ok(()) } else { self.flush(kernels) }
     }
 
-    /// Gives the store what was gathered, once it is there.
+    /// Waits for the gathered chunks, and gives them to the store.
     pub(crate) fn flush(&mut self, kernels: &Stream) -> Result<()> {
         if self.gathered.is_empty() {
             return Ok(());
@@ -83,7 +83,7 @@ impl Resident {
         !self.gathered.is_empty()
     }
 
-    /// Forgets everything, after a failure.
+    /// Drops everything, after a failure.
     pub(crate) fn abandon(&mut self) {
         self.gathered.clear();
     }

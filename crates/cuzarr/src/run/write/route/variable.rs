@@ -1,4 +1,4 @@
-//! Chunks of elements of variable length: those of the value, in the order of the chunk, among those that were there.
+//! Encoding chunks of elements of variable length: the value's elements are merged with old ones, in the order of the chunk.
 
 use crate::codec::VariableElements;
 use crate::error::{Error, ErrorKind, Result};
@@ -6,7 +6,7 @@ use crate::run::read::route::variable::{box_places, strided_places};
 use crate::run::report::Stage;
 use crate::run::write::route::host::{Leaf, Writing};
 
-/// The encoded chunk; `None` where nothing is to be stored.
+/// The encoded chunk; `None` when the chunk is not stored.
 pub(crate) fn encode_variable(writing: &Writing, leaf: &Leaf, value: &VariableElements) -> Result<Option<Vec<u8>>> {
     let old = if leaf.chunk.coverage.replaces() { None } else { leaf.place.load()? };
     let old = match old {
@@ -18,7 +18,7 @@ pub(crate) fn encode_variable(writing: &Writing, leaf: &Leaf, value: &VariableEl
     };
     let too_large = || Error::new(ErrorKind::OutOfMemory, "the chunk has more elements than memory can hold");
     let count = writing.leaf.spec().elements().and_then(|n| usize::try_from(n).ok()).ok_or_else(too_large)?;
-    // Where each element of the chunk comes from: the value, by number, or what was there.
+    // The source of each element of the chunk: the value, by number, or the old chunk.
     let mut from: Vec<Option<usize>> = Vec::new();
     from.try_reserve_exact(count).map_err(|_| too_large())?;
     from.resize(count, None);
@@ -40,11 +40,12 @@ pub(crate) fn encode_variable(writing: &Writing, leaf: &Leaf, value: &VariableEl
     if !writing.write_empty && elements.iter().all(|element| element == writing.fill) {
         return Ok(None);
     }
-    // As the codec stores them: their number, and each with its length. What readers would refuse is not written.
+    // The codec stores the number of elements, and each with its length. A chunk that readers would refuse is not written.
     let (size_bytes, most) = ((elements.data.len() + 4 * count + 4) as u64, writing.variable_limit_bytes);
     if size_bytes > most {
-        let message =
-            format!("a chunk of {size_bytes} bytes in {count} elements of variable length, at most {most} are read");
+        let message = format!(
+            "a chunk has {size_bytes} bytes in {count} elements of variable length, readers take at most {most}"
+        );
         let hint = "use smaller chunks, or raise array.variable_chunk_max_bytes";
         return Err(Error::new(ErrorKind::BudgetExceeded, message).with_hint(hint));
     }
