@@ -1,4 +1,4 @@
-//! Histograms by NumPy's rules: which bins there are, and in which of them an element is counted.
+//! Histograms by NumPy's rules for bins, and for the bin of each element.
 
 use cuzarr_device::cpu::cast;
 use cuzarr_device::{DType, DTypeKind, Device, NdBuffer, Order};
@@ -10,15 +10,15 @@ use crate::stream::{Job, deliver, for_each_region};
 use cuzarr::plan::Region;
 use cuzarr::{Error, ErrorKind, Result};
 
-/// More bins are refused: their counters are on the device beside everything else.
+/// Most bins. Their counters need device memory.
 const MOST_BINS: u64 = 1 << 24;
 
-/// Which bins there are. Each has its lower edge and not its upper one; the last has both.
+/// The bins. Each includes its lower edge but not its upper one; the last bin includes both.
 #[derive(Clone, Debug)]
 enum Edges {
     /// This many bins of one width. The range defaults to the smallest and the greatest element.
     Even { bins: u64, range: Option<(f64, f64)>, dtype: Option<DType> },
-    /// Between these edges, packed on the host.
+    /// Bins between these edges, which are packed on the host.
     Given(NdBuffer),
 }
 
@@ -36,7 +36,7 @@ enum HistogramPart {
     Edges,
 }
 
-/// A part of a histogram as part of an expression.
+/// A part of a histogram in an expression.
 #[derive(Debug)]
 struct Asked {
     histogram: Histogram,
@@ -75,7 +75,7 @@ impl Histogram {
         Histogram { edges: Edges::Even { bins, range, dtype: None }, density: false }
     }
 
-    /// Bins between edges, in order. Elements and edges are compared in the type that they promote to.
+    /// A histogram with bins between these edges, in order. Elements and edges are compared in the type that they promote to.
     ///
     /// # Errors
     /// `MemorySpace` when they are on a device.
@@ -84,7 +84,7 @@ impl Histogram {
         Ok(Histogram { edges: Edges::Given(edges.copy(Order::C)?), density: false })
     }
 
-    /// The type of the edges of even bins; that of floats, and binary64 for others, unless it is said.
+    /// The type of the edges of even bins. The default is the elements' type for floats, and binary64 for others.
     pub fn with_dtype(mut self, edges: DType) -> Histogram {
         if let Edges::Even { dtype, .. } = &mut self.edges {
             *dtype = Some(edges);
@@ -92,7 +92,7 @@ impl Histogram {
         self
     }
 
-    /// Counts divided by their sum and by the width of their bin, in binary64.
+    /// The density: counts divided by their sum and by the width of their bin, in binary64.
     pub fn density(mut self, density: bool) -> Histogram {
         self.density = density;
         self

@@ -25,7 +25,7 @@ pub struct ComputeOptions<'a> {
     pub cancellation: Option<&'a CancellationToken>,
     /// The view that stores are read and written through.
     pub wrap: Option<Wrap<'a>>,
-    /// Hears of the regions that are read. A reduction inside of an expression tells of its own.
+    /// The function that is called for the regions that are read. A reduction in an expression reports its own regions.
     pub progress: Option<Tell<'a>>,
 }
 

@@ -1,5 +1,5 @@
-//! Expressions from text, as `cuzarr eval` takes them: Python's operators with Python's precedence, NumPy's function names,
-//! numbers, and names that the caller gives a meaning. Nothing else: text can name no file, and run no code.
+//! A parser of expressions, for `cuzarr eval`. It accepts Python's operators with Python's precedence, NumPy's function names,
+//! numbers, and names that the caller defines. Text cannot name files or run code.
 //!
 //! ```text
 //! expression = operand {binary-operator operand}          by precedence, ** from the right
@@ -15,7 +15,7 @@ use cuzarr::{Error, ErrorKind, Result};
 /// Most nested operands: far more than users write, and far less than a thread's stack holds.
 const MOST_DEPTH: usize = 64;
 
-/// Characters, for the same reason.
+/// Most characters, for the same reason.
 const MOST_CHARACTERS: usize = 1 << 16;
 
 /// The precedence of operators; higher binds tighter.
@@ -41,7 +41,7 @@ const OPERATORS: &[(&str, u8, Op)] = &[
 ];
 const SIGN_BINDS: u8 = 8;
 
-/// An expression of text; `names` gives names their meaning. `pi`, `e`, `inf` and `nan` are known.
+/// Parses an expression. `names` defines names; `pi`, `e`, `inf` and `nan` are known.
 ///
 /// ```
 /// use cuzarr_compute::{Expr, parse};

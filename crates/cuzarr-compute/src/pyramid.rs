@@ -1,7 +1,7 @@
-//! Multiscale pyramids, as OME-Zarr 0.5 describes them: <https://ngff.openmicroscopy.org/0.5/#multiscale-md>.
+//! Multiscale pyramids in the form of OME-Zarr 0.5: <https://ngff.openmicroscopy.org/0.5/#multiscale-md>.
 //!
-//! Level 0 is a copy of the array; every other level is made of the one before, region by region, and is resumable as a copy
-//! is. The group's attributes, which make it an image, are written when all levels are there.
+//! Level 0 is a copy of the array. Every other level is made from the one before, region by region, and can be resumed like a
+//! copy. The group's attributes, which make it an image, are written when all levels are there.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use cuzarr::{Error, ErrorKind, Result, ResultExt};
 const MOST_LEVELS: usize = 16;
 const SMALL_EXTENT: u64 = 256;
 
-/// Names of dimensions where the array has none, the last ones first.
+/// Default names of dimensions for arrays without names. The last ones are used first.
 const AXES: [&str; 5] = ["x", "y", "z", "c", "t"];
 
 /// Settings of a pyramid.
@@ -29,13 +29,13 @@ const AXES: [&str; 5] = ["x", "y", "z", "c", "t"];
 pub struct PyramidOptions {
     /// The method that makes one element of several.
     pub method: Downsampling,
-    /// Levels, with the first one; `None`: until no spatial extent is above 256.
+    /// The number of levels, including the first; `None`: until no spatial extent is above 256.
     pub levels: Option<usize>,
-    /// Names of the dimensions, as `t c z y x`; `None`: the array's own, or the last ones of these.
+    /// Names of the dimensions, such as `t c z y x`; `None`: the array's own names, or the last of these.
     pub axes: Option<Vec<String>>,
     /// Size of an element along each dimension; `None` for 1.
     pub scale: Option<Vec<f64>>,
-    /// Unit of each dimension, as in `micrometer`; empty for none.
+    /// Unit of each dimension, such as `micrometer`; empty for none.
     pub units: Option<Vec<String>>,
     /// Chunks, shards and compressors of all levels.
     pub changes: Changes,
@@ -54,7 +54,7 @@ impl Default for PyramidOptions {
     }
 }
 
-/// A pyramid that was planned and checked.
+/// A planned and checked pyramid.
 pub struct Pyramid {
     source: Array,
     store: Arc<dyn Store>,
@@ -129,7 +129,7 @@ impl Pyramid {
         })
     }
 
-    /// Makes all levels. `progress` hears of each level's regions.
+    /// Makes all levels. `progress` is called for each level's regions.
     ///
     /// # Errors
     /// Those of [`Copy::run`].

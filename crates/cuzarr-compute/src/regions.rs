@@ -1,17 +1,17 @@
-//! Cutting an array into regions that fit the memory limit, along the grid of what is stored.
+//! Cutting an array into regions that fit the memory limit, along the grid of stored objects.
 
 use cuzarr::plan::Region;
 use cuzarr::{Error, ErrorKind, Result};
 
 /// Bytes that can be planned with, for limits up to 512 MiB. Memory for higher limits comes from CUDA's pools.
 const PLANNED_WHOLE_BYTES: u64 = 448 << 20;
-/// What is left of higher limits: two of the pools' pieces of 32 MiB.
+/// Bytes to subtract from higher limits: two of the pools' pieces of 32 MiB.
 const GAPS_BYTES: u64 = 64 << 20;
 
-/// A copy of an object takes its elements so many times: read, and while the one before is written, packed and twice as scratch
-/// memory.
+/// Memory of copying an object, in multiples of its elements: once for reading, and while the one before is written, once packed
+/// and twice as scratch memory.
 pub(crate) const OBJECT_SHARE: u64 = 6;
-/// One part in so many of the memory limit is for a region of a copy.
+/// Divisor of the memory limit for a region of a copy.
 pub(crate) const REGION_SHARE: u64 = 4;
 
 /// The part of a memory limit that work out of core plans with. The rest is for gaps between blocks of many sizes on a device.
@@ -20,7 +20,7 @@ pub(crate) fn plannable_bytes(limit_bytes: u64) -> u64 {
     limit_bytes.saturating_sub(GAPS_BYTES).max(limit_bytes.min(PLANNED_WHOLE_BYTES))
 }
 
-/// A memory limit with which so many bytes can be planned.
+/// The memory limit with which this many bytes can be planned.
 pub(crate) fn limit_for(planned_bytes: u64) -> u64 {
     if planned_bytes <= PLANNED_WHOLE_BYTES { planned_bytes } else { planned_bytes.saturating_add(GAPS_BYTES) }
 }
@@ -86,7 +86,7 @@ pub(crate) fn regions(
     Ok((0..total).map(region).collect())
 }
 
-/// The part of a shape that broadcasts which a region of the result needs.
+/// The part of a broadcast shape that a region of the result needs.
 pub(crate) fn operand_region(region: &Region, shape: &[u64]) -> Region {
     let skipped = region.start.len().saturating_sub(shape.len());
     let along = |values: &[u64], single: u64| -> Vec<u64> {

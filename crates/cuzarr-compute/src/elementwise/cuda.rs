@@ -10,21 +10,21 @@ use crate::program::Joint;
 use crate::program::cuda::{MOST_PARAMETER_BYTES, PACK_BYTES, address, most_blocks, threads};
 use cuzarr::{ErrorKind, Result};
 
-/// Elements that a thread takes at once, at most.
+/// Most elements that a thread takes at once.
 const MOST_LANES: usize = 4;
 
 impl ElementwiseKernel {
-    /// Puts the work on a stream; gives the outputs, which are ready when the stream has passed. The kernel is compiled when it
-    /// first meets such operands, and kept on disk.
+    /// Puts the work on a stream and returns the outputs, which are ready after the stream's work. The kernel is compiled for
+    /// the first operands of each kind, and kept on disk.
     ///
     /// # Errors
-    /// `InvalidArgument` for the wrong number of arguments, numbers that do not fit, outputs that overlap; `ShapeMismatch` when
-    /// shapes do not broadcast to one, which outputs have; `DTypeMismatch`; `MemorySpace` for what is on another device;
+    /// `InvalidArgument` for the wrong number of arguments, numbers that do not fit, and outputs that overlap; `ShapeMismatch`
+    /// when shapes do not broadcast to the outputs' shape; `DTypeMismatch`; `MemorySpace` for memory of another device;
     /// `KernelCompileFailed` with the line of the operation that is wrong; `LibraryMissing` without a compiler; `Unsupported`
     /// on `cpu`, which runs no CUDA C++; `OutOfMemory`, `DeviceFailed`.
     ///
     /// # Safety
-    /// The operation stays inside of the elements at hand and of the memory of raw arrays.
+    /// The operation only accesses its own elements and the memory of raw arrays.
     pub unsafe fn run(&self, stream: &Stream, call: &ElementwiseCall<'_>) -> Result<Vec<NdBuffer>> {
         let device = stream.device();
         if device == Device::Cpu {
@@ -42,7 +42,7 @@ impl ElementwiseKernel {
     }
 
     /// # Safety
-    /// Runs a call that was looked at, like [`ElementwiseKernel::run`].
+    /// Runs a checked call, like [`ElementwiseKernel::run`].
     unsafe fn launch(&self, stream: &Stream, bound: &Bound, block_threads: u32) -> Result<()> {
         let device = stream.device();
         let arrays = |raw: bool| {
@@ -76,7 +76,7 @@ impl ElementwiseKernel {
     }
 
     fn function(&self, device: Device, variant: Variant) -> Result<Function> {
-        // Under the lock: who wants the same kernel should wait, not compile it again.
+        // Under the lock: a thread that wants the same kernel should wait, not compile it again.
         let mut functions = self.functions.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(function) = functions.get(&(device, variant.clone())) {
             return Ok(function.clone());

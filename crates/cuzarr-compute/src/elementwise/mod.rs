@@ -1,6 +1,6 @@
-//! One expression of the user's own over whole arrays, in CUDA C++: types, shapes and memory of what is passed are checked, and
-//! a kernel is generated (`source.rs`) and compiled for each kind of operands. The way it is written is that of
-//! `cupy.ElementwiseKernel`.
+//! Element-wise kernels: the user writes one expression in CUDA C++ for whole arrays, like for `cupy.ElementwiseKernel`. Types,
+//! shapes and memory of the arguments are checked. Then a kernel is generated (`source.rs`) and compiled for each kind of
+//! operands.
 
 mod cuda;
 mod parameter;
@@ -19,14 +19,15 @@ use crate::expression::broadcast;
 use crate::program::memory_shape;
 use cuzarr::{Error, ErrorKind, Result};
 
-/// Threads of a block where the caller does not say it.
+/// Default number of threads of a block.
 const THREADS: u32 = 256;
 
-/// One expression over whole arrays, with broadcasting. Clones share what was compiled; any thread may use it.
+/// A kernel that computes one expression over whole arrays, with broadcasting. Clones share compiled code, and any thread may
+/// use it.
 ///
-/// Parameters are written as `float32 x, T y, raw T z`: element types by NumPy's names, or a letter that stands for the type of
-/// what is passed. `raw` gives the array itself, to be indexed at will; all others are the element at hand. The operation is
-/// CUDA C++ for each element; `i` is its number, in C order, and `n` how many there are.
+/// Parameters are written like `float32 x, T y, raw T z`. An element type is NumPy's name, or a letter that stands for the type
+/// of the argument. `raw` gives the whole array, to be indexed freely; other parameters are the current element. The operation
+/// is CUDA C++ for each element; `i` is the element's number in C order, and `n` the number of elements.
 ///
 /// ```no_run
 /// use cuzarr_compute::{ElementwiseCall, ElementwiseKernel};
@@ -58,8 +59,8 @@ pub struct ElementwiseKernel {
 pub enum ElementwiseArgument<'a> {
     /// Elements on the stream's device.
     Array(&'a NdBuffer),
-    /// A number of a type, by its bytes, of which the first count. It becomes what the parameter's type makes of it; one that
-    /// would become another number (a part behind the point, what does not fit into an integer) is refused.
+    /// A number of a type, in the first of these bytes. It is converted to the parameter's type. A number that the type cannot
+    /// hold (a fraction, or one too large for an integer) is refused.
     Value(DType, [u8; 8]),
 }
 
@@ -96,8 +97,8 @@ impl From<bool> for ElementwiseArgument<'_> {
 pub struct ElementwiseCall<'a> {
     /// The value of each input.
     pub inputs: &'a [ElementwiseArgument<'a>],
-    /// Memory of each output, of the shape that all of them and the inputs broadcast to; new memory when there is none. An
-    /// output may be one of the inputs, and overlaps no other.
+    /// Memory for each output; `None` takes new memory. Outputs have the shape to which all inputs broadcast. An output may be
+    /// one of the inputs, but must not overlap other memory.
     pub outputs: Option<&'a [&'a NdBuffer]>,
     /// The number of elements, when every array is raw.
     pub size: Option<usize>,
@@ -106,23 +107,23 @@ pub struct ElementwiseCall<'a> {
 }
 
 impl<'a> ElementwiseCall<'a> {
-    /// With these inputs, into new memory.
+    /// A call with these inputs, into new memory.
     pub fn new(inputs: &'a [ElementwiseArgument<'a>]) -> Self {
         ElementwiseCall { inputs, outputs: None, size: None, block_threads: THREADS }
     }
 }
 
-/// What a call passes for a parameter, once it is known to fit.
+/// A checked argument for a parameter.
 enum Operand {
     Array(NdBuffer),
     Value(Vec<u8>),
 }
 
-/// A call that was looked at.
+/// A checked call.
 struct Bound {
     types: Vec<(char, DType)>,
     shape: Vec<usize>,
-    /// Those of the inputs, then of the outputs.
+    /// The arguments for inputs, then for outputs.
     operands: Vec<Operand>,
     /// Whether an output is an input.
     in_place: bool,
@@ -133,7 +134,7 @@ fn error(kind: ErrorKind, message: impl Into<String>) -> Error {
 }
 
 impl ElementwiseKernel {
-    /// An expression of inputs that makes outputs.
+    /// A kernel from an expression of inputs and outputs.
     ///
     /// # Errors
     /// `InvalidArgument` for parameters that cannot be read, have one name, or are no output; `DTypeMismatch` for elements of a
@@ -161,7 +162,7 @@ impl ElementwiseKernel {
     /// The kernel with a name, for messages and profilers.
     ///
     /// # Errors
-    /// `InvalidArgument` for one that C++ could not have.
+    /// `InvalidArgument` for a name that is not valid in C++.
     pub fn named(self, name: &str) -> Result<ElementwiseKernel> {
         if !is_name(name) {
             return Err(error(ErrorKind::InvalidArgument, format!("'{name}' is not a valid name of a kernel")));
@@ -188,7 +189,7 @@ impl ElementwiseKernel {
         self.inputs.iter().chain(&self.outputs)
     }
 
-    /// Looks at what is passed, and takes memory for outputs where there is none.
+    /// Checks the arguments, and takes memory for outputs without memory.
     fn bind(&self, device: Device, call: &ElementwiseCall<'_>) -> Result<Bound> {
         let given = call.outputs.map_or(self.outputs.len(), <[_]>::len);
         if (call.inputs.len(), given) != (self.inputs.len(), self.outputs.len()) {
@@ -227,7 +228,7 @@ impl ElementwiseKernel {
         Ok(Bound { types, shape, operands, in_place })
     }
 
-    /// What each letter stands for: what arrays say first.
+    /// The type that each letter stands for: the first array decides.
     fn types(&self, passed: &[(&Parameter, ElementwiseArgument<'_>)]) -> Result<Vec<(char, DType)>> {
         let mut types: Vec<(char, DType)> = Vec::new();
         for arrays in [true, false] {
@@ -258,7 +259,7 @@ impl ElementwiseKernel {
         Ok(types)
     }
 
-    /// What arrays that are not raw broadcast to.
+    /// The shape to which arrays that are not raw broadcast.
     fn shape(&self, passed: &[(&Parameter, ElementwiseArgument<'_>)], size: Option<usize>) -> Result<Vec<usize>> {
         let walked = passed.iter().filter_map(|(parameter, argument)| match argument {
             ElementwiseArgument::Array(array) if !parameter.is_raw => {

@@ -1,4 +1,4 @@
-//! Expressions: what is computed, of what, without computing it.
+//! Expressions: descriptions of computations, which compute nothing themselves.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::options::ComputeOptions;
 use cuzarr::node::Array;
 use cuzarr::{Error, ErrorKind, Result};
 
-/// A value to be computed: elements of a shape and a type. Cloning is cheap; what is shared is computed once.
+/// An expression: elements of a shape and a type that can be computed. Cloning is cheap, and shared parts are computed once.
 #[derive(Clone)]
 pub struct Expr(pub(crate) Arc<Node>);
 
@@ -19,19 +19,19 @@ pub(crate) struct Node {
     pub(crate) shape: Vec<u64>,
     pub(crate) dtype: DType,
     pub(crate) kind: Kind,
-    /// Operations one inside the other, at most.
+    /// The depth of nested operations.
     depth: u32,
     /// Whether no elements are in a store.
     is_in_memory: bool,
 }
 
-/// Deeper expressions are refused: they would overflow the stack when they are dropped.
+/// Greatest depth of an expression. A deeper one would overflow the stack when it is dropped.
 const MOST_DEPTH: u32 = 2000;
 
 pub(crate) enum Kind {
     /// Elements in memory.
     Buffer(NdBuffer),
-    /// Elements in a store, and what to call them.
+    /// Elements in a store, and their name.
     Array(Box<Array>),
     /// One number, as the bytes of an element.
     Constant(Vec<u8>),
@@ -74,7 +74,7 @@ pub(crate) fn axes_argument(axes: Option<&[usize]>) -> String {
 pub enum Operand {
     /// Elements.
     Expr(Expr),
-    /// A number that takes the type of what it meets.
+    /// A number that takes the type of the other operand.
     Weak(Weak),
 }
 
@@ -108,7 +108,7 @@ impl Expr {
         Expr(Arc::new(Node { shape, dtype, kind, depth, is_in_memory }))
     }
 
-    /// A summary of the elements, without computing it.
+    /// The expression for a summary of the elements.
     ///
     /// # Errors
     /// Those of [`Summary::result`].
@@ -117,12 +117,12 @@ impl Expr {
         Ok(Expr::new(shape, dtype, Kind::Summary(Arc::new(summary), self.clone())))
     }
 
-    /// Whether all elements that it is made of are in memory, so that computing it reads nothing.
+    /// Whether all inputs are in memory, so that computing it reads nothing.
     pub fn is_in_memory(&self) -> bool {
         self.0.is_in_memory
     }
 
-    /// Elements in memory, of any device.
+    /// The expression for elements in memory, on any device.
     ///
     /// # Errors
     /// `DTypeMismatch` when they have no arithmetic.
@@ -132,7 +132,7 @@ impl Expr {
         Ok(Expr::new(shape, buffer.dtype(), Kind::Buffer(buffer)))
     }
 
-    /// The elements of an array, which are read when they are needed.
+    /// The expression for an array's elements, which are read when they are needed.
     ///
     /// # Errors
     /// `DTypeMismatch` when they have no arithmetic.
@@ -146,7 +146,7 @@ impl Expr {
         Ok(Expr::new(array.shape().to_vec(), dtype, Kind::Array(Box::new(array))))
     }
 
-    /// One number of a type.
+    /// The expression for one number of a type.
     ///
     /// # Errors
     /// `OutOfRange` when a whole number does not fit; `DTypeMismatch` for a complex number in a real type.
@@ -155,7 +155,7 @@ impl Expr {
         Ok(Expr::new(Vec::new(), dtype, Kind::Constant(element(value, dtype)?)))
     }
 
-    /// An operation on elements, with NumPy's promotion of types and broadcasting of shapes.
+    /// Applies an operation to elements, with NumPy's type promotion and broadcasting.
     ///
     /// ```
     /// use cuzarr_compute::{Expr, Op};
@@ -203,7 +203,7 @@ impl Expr {
         Ok(Expr::new(shape, signature.output, Kind::Apply(op, arguments)))
     }
 
-    /// The elements converted to another type, as NumPy's `astype` does it; the expression itself when it has that type.
+    /// Converts the elements to another type, like NumPy's `astype`. Returns the expression itself when it has that type.
     ///
     /// # Errors
     /// `DTypeMismatch` when there is no such conversion.
@@ -220,7 +220,7 @@ impl Expr {
         Ok(Expr::new(self.0.shape.clone(), dtype, Kind::Cast(self.clone())))
     }
 
-    /// Extents.
+    /// The shape.
     pub fn shape(&self) -> &[u64] {
         &self.0.shape
     }

@@ -1,4 +1,4 @@
-//! Expressions: what is computed, of what. Nothing is computed here.
+//! Expressions: descriptions of computations. Nothing is computed here.
 
 mod expr;
 mod op;

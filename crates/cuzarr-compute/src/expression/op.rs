@@ -1,11 +1,11 @@
-//! Operations on elements: their names, and which types they take and give.
+//! Operations on elements: their names, and the types of their operands and results.
 
 use cuzarr_device::{DType, DTypeKind};
 
 use super::promote::{float_of, promote, real_of, without_arithmetic};
 use cuzarr::{Error, ErrorKind, Result};
 
-/// Which types an operation takes. Operands are promoted together first.
+/// The types that an operation takes. Operands are promoted together first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Rule {
     /// Any number; of bools, "or" and "and".

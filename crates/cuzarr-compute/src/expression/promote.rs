@@ -1,10 +1,10 @@
-//! Which type the elements of a result have: NumPy 2's rules (NEP 50), and ml_dtypes' for bfloat16.
+//! Promotion of element types: NumPy 2's rules (NEP 50), and ml_dtypes' rules for bfloat16.
 
 use cuzarr_device::{DType, DTypeKind};
 
 use cuzarr::{Error, ErrorKind, Result};
 
-/// A number without a type of its own: one of Python's. It takes the type of what it meets.
+/// A Python number, which has no type of its own. It takes the type of the other operand.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Weak {
     /// A whole number.
@@ -40,7 +40,7 @@ impl Weak {
     }
 }
 
-/// The smallest type that holds both, as NumPy's `promote_types`.
+/// The smallest type that holds both, like NumPy's `promote_types`.
 ///
 /// # Errors
 /// `DTypeMismatch` for types without arithmetic.

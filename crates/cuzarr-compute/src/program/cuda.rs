@@ -42,7 +42,7 @@ pub(crate) fn function(
     if let Some(function) = known.get(&key) {
         return Ok(function.clone());
     }
-    // Under the lock: who wants the same kernel should wait, not compile it again.
+    // Under the lock: a thread that wants the same kernel should wait, not compile it again.
     let flags = ["--std=c++17", "--fmad=false"].map(String::from);
     let function = Module::compile_with(device, "expression.cu", &text(), &flags, headers)?.function(name)?;
     known.insert(key, function.clone());

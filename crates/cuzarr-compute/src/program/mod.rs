@@ -1,4 +1,4 @@
-//! Programs: expressions as rows of steps, and how blocks of elements in memory go through them, on the CPU and on GPUs.
+//! Programs: expressions as series of steps, which run on blocks of elements in memory, on the CPU and on GPUs.
 
 mod cpu;
 pub(crate) mod cuda;

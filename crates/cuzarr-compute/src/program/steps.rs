@@ -1,4 +1,4 @@
-//! An expression as a straight row of steps, each of which makes one value of those before it.
+//! The steps of a program. Each makes one value from values of earlier steps.
 
 use std::collections::HashMap;
 use std::sync::Arc;

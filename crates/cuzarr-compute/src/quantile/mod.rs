@@ -1,8 +1,10 @@
-//! Quantiles, exactly, of arrays of any size: elements are counted by the highest bits of their keys (`count/`), the bin where
-//! each wanted element lies becomes the next interval, and so on until one key is left. A pass reads everything once; elements
-//! of 1 and 2 bytes take one, of 4 bytes two, of 8 bytes four, where the memory limit leaves room for the tables. What fits the
-//! limit with all elements of a result is read once, and on a GPU sorted in shared memory where few elements make a result, or
-//! searched by a block where many do and there are many results (`cuda.rs`). Nothing depends on the order of the work.
+//! Exact quantiles of arrays of any size. Elements are counted by the highest bits of their keys (`count/`). The bin of each
+//! wanted element becomes the next interval, until one key is left. Each pass reads everything once. Elements of 1 and 2 bytes
+//! take one pass, of 4 bytes two, and of 8 bytes four, if the memory limit leaves room for the tables.
+//!
+//! When all elements of a result fit the limit, they are read only once. On a GPU (`cuda.rs`) they are then sorted in shared
+//! memory when few elements make a result, or searched by a block when many do and there are many results. Results do not
+//! depend on the order of the work.
 
 mod cuda;
 mod method;
@@ -30,11 +32,11 @@ pub struct Quantile {
     pub probabilities: Vec<f64>,
     /// The method for a quantile between two elements.
     pub method: QuantileMethod,
-    /// Dimensions; `None` for all.
+    /// The reduced dimensions; `None` for all.
     pub axes: Option<Vec<usize>>,
     /// Whether reduced dimensions stay, with an extent of 1.
     pub keepdims: bool,
-    /// Whether elements that are NaN are left out; else a result with one of them is NaN.
+    /// Whether NaN elements are left out. Otherwise a result with a NaN element is NaN.
     pub skip_nan: bool,
     /// Whether the only probability has no dimension in the result.
     pub scalar: bool,
@@ -218,7 +220,7 @@ impl Quantile {
 }
 
 impl Expr {
-    /// Quantiles of the elements, without computing them: see [`Quantile`].
+    /// The expression for quantiles of the elements; see [`Quantile`].
     ///
     /// ```
     /// use cuzarr_compute::{Expr, Quantile, QuantileMethod};

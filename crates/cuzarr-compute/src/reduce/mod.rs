@@ -1,12 +1,12 @@
 //! Reductions: sums, means, extremes and their like, over all dimensions or some.
 //!
-//! Elements are cut into segments of fixed numbers of them, by their place alone; each segment gives a state ([`state::State`]),
-//! and states are joined in order, two by two. So results do not depend on threads or blocks, and are the same bits on the CPU
-//! and on a GPU: see `reduce/reduce.cuh`. Out of core, states of regions are joined in the order of the regions, which the
-//! memory limit decides.
+//! Elements are divided into segments of fixed size, by their place. Each segment gives a state ([`state::State`]), and states
+//! are joined in order, two by two. So results do not depend on threads or blocks, and have the same bits on the CPU and on a
+//! GPU: see `reduce/reduce.cuh`. Out of core, states of regions are joined in the order of the regions, which depend on the
+//! memory limit.
 //!
-//! Sums of floats are made in binary64, over at most 256 elements in a row and then two by two, and rounded once; variances
-//! by distances from an element nearby and the formula of Chan, Golub and LeVeque. Whole numbers wrap as NumPy's do.
+//! Sums of floats are made in binary64, over at most 256 elements in a row and then two by two, and rounded once. Variances use
+//! distances from an element nearby and the formula of Chan, Golub and LeVeque. Integers wrap like NumPy's.
 
 mod cpu;
 pub(crate) mod cuda;
@@ -25,10 +25,10 @@ use crate::stream::{Job, deliver, for_each_region};
 use cuzarr::plan::Region;
 use cuzarr::{Error, ErrorKind, Result};
 
-/// One part in so many of the memory limit is for the states of a result that a GPU gathers, at most.
+/// Divisor of the memory limit for the states of a result that a GPU gathers.
 const STATES_SHARE: u64 = 4;
 
-/// A value that is made of many elements.
+/// The operation of a reduction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ReduceOp {
@@ -46,30 +46,30 @@ pub enum ReduceOp {
     Min,
     /// The greatest element; NaN where one is NaN.
     Max,
-    /// Where the least element first is.
+    /// The place of the first least element.
     ArgMin,
-    /// Where the greatest element first is.
+    /// The place of the first greatest element.
     ArgMax,
     /// Whether one element is not 0.
     Any,
     /// Whether no element is 0.
     All,
-    /// How many elements are not 0.
+    /// The number of elements that are not 0.
     CountNonzero,
 }
 
-/// A reduction: what is made, over which dimensions.
+/// A reduction: its operation and its dimensions.
 #[derive(Clone, Debug)]
 pub struct Reduction {
-    /// What is made.
+    /// The operation.
     pub op: ReduceOp,
-    /// Dimensions; `None` for all.
+    /// The reduced dimensions; `None` for all.
     pub axes: Option<Vec<usize>>,
     /// Whether reduced dimensions stay, with an extent of 1.
     pub keepdims: bool,
-    /// What is subtracted from the number of elements that a variance is divided by.
+    /// NumPy's `ddof`: a variance is divided by the number of elements minus this.
     pub ddof: f64,
-    /// Whether elements that are NaN are left out.
+    /// Whether NaN elements are left out.
     pub skip_nan: bool,
 }
 
@@ -89,12 +89,12 @@ impl ReduceOp {
         (ReduceOp::CountNonzero, "count_nonzero"),
     ];
 
-    /// The reduction of NumPy's name.
+    /// The reduction with this NumPy name.
     pub fn named(name: &str) -> Option<ReduceOp> {
         Self::NAMES.iter().find(|(_, own)| *own == name).map(|(op, _)| *op)
     }
 
-    /// NumPy's names of all of them.
+    /// NumPy's names of all reductions.
     pub fn names() -> impl Iterator<Item = &'static str> {
         Self::NAMES.iter().map(|(_, name)| *name)
     }
@@ -288,8 +288,8 @@ pub(crate) fn states_of_regions(axes: &[usize]) -> impl Fn(&[u64]) -> u64 + Send
     move |extent| state_bytes(extent, &axes)
 }
 
-/// The part of a memory limit that is left beside the states of so many results; all of it where these take too much of it for a GPU to
-/// gather them.
+/// The part of a memory limit that is left beside the states of so many results; all of it where these take too much of it for
+/// a GPU to gather them.
 fn beside_states(outputs: usize, limit_bytes: u64) -> u64 {
     let states_bytes = (outputs as u64).saturating_mul(size_of::<State>() as u64);
     if states_bytes <= limit_bytes / STATES_SHARE { limit_bytes - states_bytes } else { limit_bytes }
@@ -338,7 +338,7 @@ pub(super) fn state_of(source: &NdBuffer, accumulator: Accumulator, processor: &
 }
 
 impl Expr {
-    /// A reduction of the elements, without computing it.
+    /// The expression for a reduction of the elements.
     ///
     /// # Errors
     /// `DTypeMismatch` when it has no meaning for them; `InvalidArgument` for dimensions that are not there.
