@@ -1,19 +1,10 @@
 //! An expression of two arrays, computed region by region into a third one.
 
-use std::sync::Arc;
-
 use cuzarr::prelude::*;
 use cuzarr_compute::{ComputeOptions, Expr, ReduceOp, Reduction, parse};
 
 pub(crate) fn main() -> Result<()> {
-    let group = Group::create(
-        Arc::new(MemoryStore::new()),
-        "wind",
-        ZarrFormat::V3,
-        Default::default(),
-        false,
-        ArrayOptions::default(),
-    )?;
+    let group = cuzarr::create_group("memory://wind")?;
     let new = || Array::builder([300, 400], DataType::Float32).chunks([100, 100]).metadata();
     let [u, v, speed] = ["u", "v", "speed"].map(|name| group.create_array(name, new()?, false));
     let (u, v, speed) = (u?, v?, speed?);
