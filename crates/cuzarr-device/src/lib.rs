@@ -84,6 +84,8 @@ pub mod cpu {
 
 /// Where device memory comes from.
 pub mod pool {
-    pub use crate::memory::allocator::{DeviceAllocator, Pool, allocate_on, set_allocator};
+    #[doc(hidden)] // for tests
+    pub use crate::memory::allocator::allocate_on;
+    pub use crate::memory::allocator::{DeviceAllocator, Pool, set_allocator};
     pub use crate::memory::pool::*;
 }

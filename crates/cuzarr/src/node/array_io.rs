@@ -47,6 +47,17 @@ impl Clone for ArrayIo {
 impl Array {
     /// Reads the selected elements into new memory on the array's device.
     ///
+    /// ```
+    /// use cuzarr::prelude::*;
+    ///
+    /// let array = Array::builder([3, 4], DataType::UInt8).fill_value(9_u8).create("memory://rows")?;
+    /// let row = NdBuffer::from_slice(Device::Cpu, &[1_u8, 2, 3, 4], &[4])?;
+    /// array.write_buffer(&Selection::from_slices(&[SliceArg::Index(1)], array.shape())?, &row)?;
+    /// let column = array.read_buffer(&Selection::from_slices(&[SliceArg::Ellipsis, SliceArg::Index(2)], array.shape())?)?;
+    /// assert_eq!(column.host_slice::<u8>()?, [9, 3, 9]);
+    /// # Ok::<(), cuzarr::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// `SelectionInvalid`; `Unsupported` for elements of variable length; `FallbackRefused` under `strict`; what the
     /// store and the codecs report, with the chunk in the trail.

@@ -19,18 +19,9 @@ impl Array {
     /// of a region is used again when `work` returns, so kernels that read it must have ended by then.
     ///
     /// ```
-    /// use std::sync::Arc;
-    /// use cuzarr::meta::ArrayMetadata;
-    /// use cuzarr::node::{Array, ArrayOptions};
-    /// use cuzarr::plan::Regions;
-    /// use cuzarr::store::MemoryStore;
+    /// use cuzarr::prelude::*;
     ///
-    /// let metadata = ArrayMetadata::from_json(br#"{
-    ///     "zarr_format": 3, "node_type": "array", "shape": [10], "data_type": "uint8", "fill_value": 7,
-    ///     "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [2]}},
-    ///     "chunk_key_encoding": {"name": "default"}, "codecs": ["bytes"]
-    /// }"#)?;
-    /// let array = Array::create(Arc::new(MemoryStore::new()), "a", metadata, false, ArrayOptions::default())?;
+    /// let array = Array::builder([10], DataType::UInt8).chunks([2]).fill_value(7_u8).create("memory://sevens")?;
     /// let regions = Regions::new(array.shape(), vec![4])?.from(0).collect::<cuzarr::Result<Vec<_>>>()?;
     /// let mut sum = 0u64;
     /// array.stream(&regions, 1, |_, elements| {

@@ -14,19 +14,9 @@ impl Array {
     /// [`read_buffer`](Array::read_buffer) reads to the array's device.
     ///
     /// ```
-    /// use std::sync::Arc;
-    /// use cuzarr::meta::ArrayMetadata;
-    /// use cuzarr::node::{Array, ArrayOptions};
-    /// use cuzarr::plan::Selection;
-    /// use cuzarr::store::MemoryStore;
+    /// use cuzarr::prelude::*;
     ///
-    /// let metadata = ArrayMetadata::from_json(br#"{
-    ///     "zarr_format": 3, "node_type": "array", "shape": [3, 4], "data_type": "float32", "fill_value": 9,
-    ///     "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [2, 2]}},
-    ///     "chunk_key_encoding": {"name": "default"},
-    ///     "codecs": [{"name": "bytes", "configuration": {"endian": "little"}}]
-    /// }"#)?;
-    /// let array = Array::create(Arc::new(MemoryStore::new()), "a", metadata, false, ArrayOptions::default())?;
+    /// let array = Array::builder([3, 4], DataType::Float32).fill_value(9.0_f32).create("memory://nines")?;
     /// array.write(&Selection::region(&[1, 0], &[1, 4])?, &[1.0_f32, 2.0, 3.0, 4.0])?;
     /// let columns = array.read::<f32>(&Selection::region(&[0, 2], &[3, 2])?)?;
     /// assert_eq!((columns.shape(), &columns[..]), (&[3, 2][..], &[9.0, 9.0, 3.0, 4.0, 9.0, 9.0][..]));

@@ -26,30 +26,20 @@ impl Array {
     /// A thread that holds an update must write to these objects through the update only. Any other write waits for ever.
     ///
     /// ```
-    /// use std::sync::Arc;
-    /// use cuzarr::meta::ArrayMetadata;
-    /// use cuzarr::node::{Array, ArrayOptions};
-    /// use cuzarr::plan::Selection;
-    /// use cuzarr::store::MemoryStore;
-    /// use cuzarr_device::{DType, Device, NdBuffer, Order};
+    /// use cuzarr::prelude::*;
     ///
-    /// let metadata = ArrayMetadata::from_json(br#"{
-    ///     "zarr_format": 3, "node_type": "array", "shape": [4], "data_type": "uint8", "fill_value": 0,
-    ///     "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [4]}},
-    ///     "chunk_key_encoding": {"name": "default"}, "codecs": ["bytes"]
-    /// }"#)?;
-    /// let array = Array::create(Arc::new(MemoryStore::new()), "a", metadata, false, ArrayOptions::default())?;
+    /// let array = Array::builder([4], DataType::UInt8).create("memory://counters")?;
     /// let counter = Selection::region(&[2], &[1])?;
     /// std::thread::scope(|threads| {
     ///     for _ in 0..3 {
     ///         threads.spawn(|| -> cuzarr::Result<()> {
     ///             let update = array.update(&counter)?;
-    ///             let count = array.read_buffer(&counter)?.to_host_bytes(Order::C)?[0] + 1;
-    ///             update.write_buffer(&NdBuffer::from_host(Device::Cpu, DType::UINT8, &[1], Order::C, &[count])?)
+    ///             let count = array.read::<u8>(&counter)?[0];
+    ///             update.write(&[count + 1])
     ///         });
     ///     }
     /// });
-    /// assert_eq!(array.read_buffer(&counter)?.to_host_bytes(Order::C)?, [3]);
+    /// assert_eq!(array.read::<u8>(&counter)?[..], [3]);
     /// # Ok::<(), cuzarr::Error>(())
     /// ```
     ///

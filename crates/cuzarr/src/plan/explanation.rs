@@ -85,7 +85,7 @@ impl Explanation {
     ///
     /// # Errors
     /// `SelectionInvalid` when the selection does not fit the array.
-    pub fn new(
+    pub(crate) fn new(
         source: &Source,
         chain: &Chain,
         placed: Placed,
@@ -128,7 +128,7 @@ impl Explanation {
 
     /// Turns the explanation into one of a write from the device, with these placements.
     #[must_use]
-    pub fn of_writing(self, placements: Vec<Placement>) -> Explanation {
+    pub(crate) fn of_writing(self, placements: Vec<Placement>) -> Explanation {
         Explanation { writing: true, placements, decoding: Vec::new(), ..self }
     }
 

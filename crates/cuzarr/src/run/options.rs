@@ -78,6 +78,7 @@ impl Default for Options {
 
 impl Options {
     /// Packed bytes of one batch of a read into memory of `device`.
+    #[doc(hidden)] // for tests
     pub fn batch_bytes(&self, device: Device) -> u64 {
         let share = (self.memory_limit_bytes / 8).max(256);
         if device == Device::Cpu { share } else { share.min(self.slab_bytes as u64) }
@@ -101,6 +102,7 @@ impl Options {
     }
 
     /// The limits for plans.
+    #[doc(hidden)] // for tests
     pub fn plan(&self) -> PlanOptions {
         PlanOptions {
             coalesce_gap_bytes: self.coalesce_gap_bytes,

@@ -36,6 +36,7 @@ thread_local! {
 }
 
 /// Work that may have so many bytes in flight on a device, until this is dropped.
+#[doc(hidden)] // for the engine
 pub struct Within {
     context: Option<&'static Context>,
     limit_bytes: u64,
