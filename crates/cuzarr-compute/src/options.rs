@@ -17,9 +17,9 @@ pub type Wrap<'a> = &'a (dyn Fn(&Arc<dyn Store>) -> Arc<dyn Store> + Sync);
 pub struct ComputeOptions<'a> {
     /// The device of the work and of results.
     pub device: Device,
-    /// Bytes in flight outside results, per kind of memory.
+    /// Most bytes in flight outside of results, per kind of memory.
     pub memory_limit_bytes: u64,
-    /// Threads.
+    /// How many threads work on the CPU.
     pub threads: usize,
     /// Stops the work. Without it, the tokens of the arrays do that are read or written.
     pub cancellation: Option<&'a CancellationToken>,

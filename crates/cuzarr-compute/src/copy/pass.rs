@@ -21,7 +21,7 @@ const VARIABLE_BYTES: u64 = 64;
 pub struct Pass {
     pub(super) source: Array,
     pub(super) target: Array,
-    /// The regions.
+    /// The regions that the pass goes through.
     pub regions: Regions,
     /// The number of finished regions.
     pub finished: u64,

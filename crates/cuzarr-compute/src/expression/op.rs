@@ -57,7 +57,7 @@ macro_rules! operations {
             /// Every operation.
             pub const ALL: &'static [Op] = &[$(Op::$variant,)*];
 
-            /// NumPy's name.
+            /// NumPy's name of the operation.
             pub const fn name(self) -> &'static str {
                 match self { $(Op::$variant => $name,)* }
             }

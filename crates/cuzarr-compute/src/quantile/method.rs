@@ -55,12 +55,12 @@ impl QuantileMethod {
         (QuantileMethod::Median, "median"),
     ];
 
-    /// The method of NumPy's name, or `median`.
+    /// The method that has a name of NumPy's, or `median`.
     pub fn named(name: &str) -> Option<QuantileMethod> {
         Self::NAMES.iter().find(|(_, own)| *own == name).map(|(method, _)| *method)
     }
 
-    /// The names of all of them.
+    /// The names of all methods.
     pub fn names() -> impl Iterator<Item = &'static str> {
         Self::NAMES.iter().map(|(_, name)| *name)
     }

@@ -40,7 +40,7 @@ pub struct Quantile {
     pub skip_nan: bool,
     /// Whether the only probability has no dimension in the result.
     pub scalar: bool,
-    /// The type of results that lie between elements; `None` for that of floats, and binary64 of others.
+    /// The type of results that lie between elements. `None`: the type of the elements where they are floats, else binary64.
     pub dtype: Option<DType>,
 }
 

@@ -99,7 +99,7 @@ impl ReduceOp {
         Self::NAMES.iter().map(|(_, name)| *name)
     }
 
-    /// NumPy's name.
+    /// NumPy's name of the reduction.
     pub fn name(self) -> &'static str {
         Self::NAMES.iter().find(|(op, _)| *op == self).map_or("", |(_, name)| name)
     }

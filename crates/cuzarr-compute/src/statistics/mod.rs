@@ -30,7 +30,7 @@ pub struct Statistics {
     pub nan: u64,
     /// The number of infinite elements.
     pub infinite: u64,
-    /// The least and the greatest, infinities too; none where all are NaN.
+    /// The least and the greatest number, infinities among them; `None` where all are NaN.
     pub range: Option<(f64, f64)>,
     /// Mean, number and squared distances from the mean, of the finite ones.
     moments: State,
@@ -44,12 +44,12 @@ impl Statistics {
         self.finite + self.nan + self.infinite
     }
 
-    /// The mean of the finite ones; none where there are none.
+    /// The mean of the finite numbers; `None` where there are none.
     pub fn mean(&self) -> Option<f64> {
         (self.finite > 0).then(|| f64::from_bits(self.moments.0[0]))
     }
 
-    /// The standard deviation of the finite ones, none of the numbers being an estimate; none where there are none.
+    /// The standard deviation of the finite numbers, divided by their number; `None` where there are none.
     pub fn std(&self) -> Option<f64> {
         let squares = f64::from_bits(self.moments.0[2]).max(0.0);
         (self.finite > 0).then(|| (squares / self.finite as f64).sqrt())
