@@ -26,6 +26,10 @@ fn lz4() -> Value {
     json!({"name": "numcodecs.lz4", "configuration": {"acceleration": 1}})
 }
 
+fn zstd(checksum: bool) -> Value {
+    json!({"name": "zstd", "configuration": {"level": 3, "checksum": checksum}})
+}
+
 fn blosc(shuffle: &str, type_bytes: usize, block_bytes: usize) -> Value {
     json!({"name": "blosc", "configuration":
         {"cname": "lz4", "clevel": 9, "shuffle": shuffle, "typesize": type_bytes, "blocksize": block_bytes}})
@@ -108,6 +112,20 @@ fn lz4_frames_of_any_size_and_kind_decode() {
 }
 
 #[test]
+fn zstd_frames_of_any_size_and_kind_decode() {
+    for size in [1, 3, 4, 5, 8, 17, 20, 63, 255, 256, 257, 1023, 5000, 9001, 16_400] {
+        check(&zstd(size % 2 == 0), size, size as u64);
+    }
+}
+
+#[test]
+fn zstd_frames_of_several_blocks_decode() {
+    for (size, checksum) in [(32_768, true), (65_537, false)] {
+        check(&zstd(checksum), size, size as u64);
+    }
+}
+
+#[test]
 fn blosc_frames_of_any_size_kind_and_shuffle_decode() {
     for (index, shuffle) in ["noshuffle", "shuffle", "bitshuffle"].into_iter().enumerate() {
         for (size, type_bytes, block_bytes) in [
@@ -133,7 +151,8 @@ fn blosc_frames_of_any_size_kind_and_shuffle_decode() {
 fn frames_decode_by_kernels() {
     let mut dice = Dice(3);
     let chunks: Vec<_> = (0..KINDS).map(|kind| plain(kind, 6000, &mut dice)).collect();
-    for (format, codec) in [(Format::Lz4, lz4()), (Format::Blosc, blosc("shuffle", 4, 2048))] {
+    let codecs = [(Format::Lz4, lz4()), (Format::Blosc, blosc("shuffle", 4, 2048)), (Format::Zstd, zstd(true))];
+    for (format, codec) in codecs {
         for device in devices() {
             let frames = encode(device, program(&codec, 6000).device_encoder().unwrap(), &chunks);
             let frames: Vec<_> = frames.into_iter().map(|encoded| Frame { encoded, decoded_bytes: 6000 }).collect();
@@ -158,6 +177,41 @@ fn frames_are_about_as_small_as_those_of_liblz4() {
             }
         }
     }
+}
+
+#[test]
+fn zstd_frames_of_large_chunks_decode_by_kernels() {
+    let (mut dice, size) = (Dice(5), 150_001);
+    let chunks: Vec<_> = [1, 4, 5].map(|kind| plain(kind, size, &mut dice)).to_vec();
+    for device in devices() {
+        let frames = encode(device, program(&zstd(false), size).device_encoder().unwrap(), &chunks);
+        let frames: Vec<_> = frames.into_iter().map(|encoded| Frame { encoded, decoded_bytes: size }).collect();
+        assert_decodes(Format::Zstd, &frames, &chunks);
+    }
+}
+
+#[test]
+fn zstd_frames_are_about_as_small_as_those_of_libzstd() {
+    let size = 64 << 10;
+    let program = program(&zstd(false), size);
+    for (kind, most) in [(0, 1.0), (1, 1.01), (2, 1.1), (3, 1.8), (4, 1.15), (5, 1.05)] {
+        let chunk = plain(kind, size, &mut Dice(kind as u64));
+        let reference = program.encode(&chunk).unwrap().len();
+        for device in devices() {
+            let got = encode(device, program.device_encoder().unwrap(), std::slice::from_ref(&chunk))[0].len();
+            println!("{device}: kind {kind}: {got}, libzstd {reference}");
+            assert!(got as f64 <= most * reference as f64, "{device}: kind {kind}: {got}, libzstd {reference}");
+        }
+    }
+}
+
+#[test]
+fn zstd_chunks_that_the_host_has_to_encode_are_left_to_it() {
+    for (size, checksum, is_left) in [(0, false, true), (1 << 30, false, false), ((1 << 30) + 1, false, true)] {
+        assert_eq!(program(&zstd(checksum), size).device_encoder().is_err(), is_left, "{size}");
+    }
+    assert!(program(&zstd(true), 4 << 20).device_encoder().is_ok());
+    assert!(program(&zstd(true), (4 << 20) + 1).device_encoder().is_err(), "one warp would hash it");
 }
 
 #[test]

@@ -52,6 +52,14 @@ impl Device {
     pub fn multiprocessors(self) -> Result<u32> {
         Ok(Context::get(self)?.backend.properties().multiprocessors)
     }
+
+    /// A GPU's compute capability: which instructions and how much shared memory it has. (0, 0) in `simt`.
+    ///
+    /// # Errors
+    /// `Unsupported` for `cpu`, `DeviceUnavailable` when the device cannot be used.
+    pub fn compute_capability(self) -> Result<(u32, u32)> {
+        Ok(Context::get(self)?.backend.properties().compute_capability)
+    }
 }
 
 /// Memory of a device.

@@ -241,6 +241,12 @@ pub trait DeviceEncoder: Send + Sync + fmt::Debug {
     /// The speeds of encoding here and on the host.
     fn speeds(&self) -> &'static EncodingSpeeds;
 
+    /// Why the host encodes what a value on `device` becomes; `None` where the device does.
+    fn host_reason(&self, device: Device) -> Option<&'static str> {
+        let _ = device;
+        None
+    }
+
     /// Most device memory that a launch takes beside the chunks, its results included.
     fn memory_bytes(&self, row: &ChunkRow) -> usize;
 

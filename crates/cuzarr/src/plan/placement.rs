@@ -203,17 +203,21 @@ fn batch_bytes(program: &Program, given: &Circumstances) -> u64 {
     wanted.min(several).max(given.slab_bytes.min(most))
 }
 
-/// The kernels that encode a write of `chunks` chunks; else the reason why the host encodes.
+/// The kernels that encode a write of `chunks` chunks from `device`; else the reason why the host encodes.
 ///
 /// # Errors
 /// The reason.
 pub(crate) fn encoding(
     program: &Program,
+    device: Device,
     threads: usize,
     strict: bool,
     chunks: u64,
 ) -> Result<Arc<dyn DeviceEncoder>, &'static str> {
     let encoder = program.device_encoder()?;
+    if let Some(reason) = encoder.host_reason(device) {
+        return Err(reason);
+    }
     let load = EncodingLoad { chunks, chunk_bytes: program.packed_size_bytes(), threads };
     if !strict && !load.prefers_device(encoder.speeds()) {
         return Err("the host's threads encode such a small write faster");

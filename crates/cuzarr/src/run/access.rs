@@ -157,7 +157,7 @@ impl Access {
 
     /// The places of codecs in a write of `chunks` innermost chunks from memory of `device`.
     pub fn encoding_placements(&self, device: Device, options: &Options, chunks: u64) -> Vec<Placement> {
-        let encoding = |program: &Arc<Program>| encoding(program, options.threads, options.strict, chunks);
+        let encoding = |program: &Arc<Program>| encoding(program, device, options.threads, options.strict, chunks);
         let left = self.program.as_ref().and_then(|program| encoding(program).err());
         encoding_placements(&self.chain, device, left)
     }

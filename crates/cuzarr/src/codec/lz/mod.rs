@@ -7,6 +7,7 @@
 //! by side, with 4 bytes of scratch memory for each byte, and then settled segment after segment.
 
 mod cuda;
+pub(crate) mod find;
 
 pub(crate) use cuda::{Engine, HEADERS};
 

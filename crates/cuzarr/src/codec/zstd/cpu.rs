@@ -2,15 +2,17 @@
 
 use std::borrow::Cow;
 use std::cell::RefCell;
+use std::sync::Arc;
 
 use zstd::bulk::{Compressor, Decompressor};
 use zstd::zstd_safe::{CParameter, ResetDirective, compress_bound};
 
 use super::cuda::Decoder;
+use super::encode::Encoder;
 use super::scan::scan;
 use super::table::Tables;
 use crate::codec::damage::{corrupt, expect_size, read_to_limit, unencodable};
-use crate::codec::device::DeviceDecoder;
+use crate::codec::device::{DeviceDecoder, DeviceEncoder};
 use crate::codec::host::BytesToBytes;
 use crate::codec::size::Size;
 use crate::codec::threads::threads;
@@ -145,6 +147,10 @@ impl BytesToBytes for Zstd {
 
     fn device_decoder(&self) -> Option<&'static dyn DeviceDecoder> {
         Some(&Decoder)
+    }
+
+    fn device_encoder(&self, decoded_bytes: usize) -> Option<Arc<dyn DeviceEncoder>> {
+        Some(Arc::new(Encoder::new(decoded_bytes, self.checksum)?))
     }
 
     fn decode_into(&self, encoded: &[u8], decoded: &mut [u8]) -> Result<()> {

@@ -23,6 +23,7 @@ pub(crate) const HEADERS: &[Header] = &[
     DAMAGE,
     header!("codec/zstd/zstd_headers.cuh"),
     header!("codec/zstd/zstd_literals.cuh"),
+    header!("codec/zstd/zstd_predefined.cuh"),
     header!("codec/zstd/zstd_sequences.cuh"),
 ];
 

@@ -5,7 +5,8 @@
 //! - Specification: <https://github.com/zarr-developers/zarr-extensions/tree/main/codecs/zstd>
 //! - Names: v3 `zstd`, `numcodecs.zstd`; v2 `zstd`
 //! - Compatible: zarr-python, numcodecs, zarrs, tensorstore
-//! - Native: cpu (libzstd); GPUs, where chunks are decoded block by block (frames with dictionaries are refused)
+//! - Native: cpu (libzstd); GPUs, where chunks are decoded block by block (frames with dictionaries are refused), and encoded
+//!   in blocks of 32 KiB, whatever the level (from compute capability 8.0 on)
 //!
 //! ```
 //! # use cuzarr::codec::{ChunkSpec, Chain};
@@ -16,13 +17,14 @@
 //! # Ok::<(), cuzarr::Error>(())
 //! ```
 //!
-//! Decoding takes what other writers make: frames without content size, several frames, skippable frames. Encoding
+//! Decoding takes what other writers make: frames without content size, several frames, skippable frames. Encoding on the host
 //! writes one frame with its content size, in small blocks that a GPU decodes at once; chunks of 16 MiB and more by the
 //! threads that other chunks leave idle, to the same bytes however many those are.
 
 mod cost;
 pub(crate) mod cpu;
 pub(crate) mod cuda;
+mod encode;
 mod scan;
 mod table;
 

@@ -5,15 +5,8 @@
 #include "codec/zstd/bit_window.cuh"
 #include "codec/zstd/fse.cuh"
 #include "codec/zstd/zstd.cuh"
+#include "codec/zstd/zstd_predefined.cuh"
 
-CUZARR_CONSTANT(i16, LITERAL_LENGTH_COUNTS, 36) = {4, 3, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 1, 1,  1,  2,  2,
-                                                   2, 2, 2, 2, 2, 2, 2, 3, 2, 1, 1, 1, 1, 1, -1, -1, -1, -1};
-CUZARR_CONSTANT(i16, OFFSET_COUNTS, 29) = {1, 1, 1, 1, 1, 1, 2, 2, 2, 1,  1,  1,  1,  1, 1,
-                                           1, 1, 1, 1, 1, 1, 1, 1, 1, -1, -1, -1, -1, -1};
-CUZARR_CONSTANT(i16, MATCH_LENGTH_COUNTS, 53) = {1, 4, 3, 2, 2, 2, 2, 2, 2, 1, 1, 1, 1, 1, 1, 1,  1,  1,
-                                                 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1,  1,  1,
-                                                 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, -1, -1, -1, -1, -1, -1, -1};
-#define CUZARR_ZSTD_WEIGHT_LOG 6u
 #define CUZARR_ZSTD_SYMBOLS 256u
 
 /// A warp's shared memory.
@@ -43,10 +36,7 @@ CUZARR_DEVICE void build_table(FseSpace& fse, u32* slot, u32 kind, u32 lane) {
 
 CUZARR_DEVICE void predefined_tables(FseSpace& fse, u32* slot, u32 lane) {
     for (u32 kind = 0; kind < 3; ++kind) {
-        u32 symbols = kind == 0 ? 36 : kind == 1 ? 29 : 53;
-        const i16* counts = kind == 0 ? LITERAL_LENGTH_COUNTS : kind == 1 ? OFFSET_COUNTS : MATCH_LENGTH_COUNTS;
-        for (u32 i = lane; i < symbols; i += CUZARR_WARP) fse.counts[i] = counts[i];
-        if (lane == 0) fse.symbols = symbols, fse.log = kind == 1 ? 5 : 6;
+        predefined_counts(fse, kind, lane);
         warp_barrier(CUZARR_ALL_LANES);
         build_table(fse, slot, kind, lane);
     }

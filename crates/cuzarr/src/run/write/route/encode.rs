@@ -112,8 +112,9 @@ impl Encoders {
     ) -> Result<Option<(Encoders, u64)>> {
         let Some(program) = &writing.program else { return Ok(None) };
         let chunks = chunks_touched(&writing.plan.source, &writing.plan.selection);
-        let Ok(encoder) = encoding(program, options.threads, options.strict, chunks) else { return Ok(None) };
-        let (device, tail, undo) = (value.device(), program.tail(), program.device_undo());
+        let device = value.device();
+        let Ok(encoder) = encoding(program, device, options.threads, options.strict, chunks) else { return Ok(None) };
+        let (tail, undo) = (program.tail(), program.device_undo());
         let strides = writing.plan.packed_strides();
         let gathering = |tail: &Tail, size_bytes| Gathering::new(tail.clone(), strides.clone(), size_bytes, usize::MAX);
         let mut packed = gathering(tail, program.packed_size_bytes());

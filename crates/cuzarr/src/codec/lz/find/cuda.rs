@@ -1,0 +1,52 @@
+//! Launches of `lz_find.cu`.
+
+use cuzarr_device::{Buffer, Header, KernelSource, defined, header, pool};
+
+use super::{BLOCK_BYTES, Blocks, ENTRY_BYTES, Found};
+use crate::Result;
+use crate::codec::device::EncodeTask;
+
+/// Headers of this folder that kernels include.
+pub(crate) const HEADERS: &[Header] = &[header!("codec/lz/find/lz_find.cuh")];
+
+const TEXT: &str = include_str!("lz_find.cu");
+static FIND: KernelSource = KernelSource { name: "lz_find", text: TEXT, headers: &[HEADERS] };
+
+const THREADS: u32 = defined(TEXT, "CUZARR_FIND_THREADS");
+const SHARED_BYTES: u32 = defined(TEXT, "CUZARR_FIND_SHARED_BYTES");
+/// Blocks of threads that a multiprocessor has room for.
+const BLOCKS_PER_MULTIPROCESSOR: u32 = 2;
+/// Multiprocessors of the largest GPUs: for each of their blocks of threads there is scratch memory for the candidates of a
+/// block, 4 bytes for each of its bytes.
+const MOST_MULTIPROCESSORS: u32 = 192;
+const CANDIDATE_BYTES: usize = 4;
+
+/// Bytes of an `LzFoundBlock`.
+const COUNT_BYTES: usize = 8;
+
+/// Most device memory that [`find`] takes, its results included.
+pub(crate) fn memory_bytes(blocks: &Blocks) -> usize {
+    let working = blocks.count().min((MOST_MULTIPROCESSORS * BLOCKS_PER_MULTIPROCESSOR) as usize);
+    working * BLOCK_BYTES * CANDIDATE_BYTES + blocks.count() * (blocks.most_sequences() * ENTRY_BYTES + COUNT_BYTES)
+}
+
+/// Finds the sequences of all blocks of the wanted chunks.
+///
+/// # Errors
+/// `OutOfMemory`, `LibraryMissing`, `KernelCompileFailed`, `DeviceFailed`.
+pub(crate) fn find(blocks: &Blocks, task: &EncodeTask<'_>) -> Result<Found> {
+    let EncodeTask { stream, src, wanted } = *task;
+    let kernel = FIND.kernel(stream.device(), "lz_find")?.with_shared(SHARED_BYTES)?;
+    let resident = kernel.multiprocessors().min(MOST_MULTIPROCESSORS) * BLOCKS_PER_MULTIPROCESSOR;
+    let grid = (blocks.count() as u32).min(resident);
+    let candidates = pool::allocate(grid as usize * BLOCK_BYTES * CANDIDATE_BYTES, stream)?;
+    let sequences = pool::allocate(blocks.count() * blocks.most_sequences() * ENTRY_BYTES, stream)?;
+    let counts = pool::allocate(blocks.count() * COUNT_BYTES, stream)?;
+    let buffers = [src, wanted, &candidates, &sequences, &counts];
+    let [from, is_wanted, work, to, made] = buffers.map(Buffer::address);
+    let arguments = (from, *blocks, is_wanted, work, to, made);
+    // SAFETY: the parameters of lz_find. `EncodeBatch` has checked that the chunks lie in `src`, and that there is a word for
+    // each in `wanted`; there is room for the candidates of a block for each block of threads, and for the sequences of all.
+    unsafe { kernel.launch(stream, grid, THREADS, arguments, &buffers) }?;
+    Ok(Found { sequences, counts })
+}

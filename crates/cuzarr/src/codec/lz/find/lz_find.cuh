@@ -1,0 +1,62 @@
+// What the match finder (lz_find.cu) hands to encoders: the sequences of blocks, and how many they are.
+#pragma once
+#include "cuzarr/kernel.cuh"
+
+/// Bytes of a block. Its matches may begin in earlier blocks of its chunk; they end in it.
+#define CUZARR_FIND_BLOCK_BYTES 32768u
+/// No match is shorter.
+#define CUZARR_FIND_LEAST_MATCH 4u
+/// Bytes of an entry below, and of what stands for a block.
+#define CUZARR_FIND_ENTRY_BYTES 8u
+
+/// Literals, then a match.
+struct alignas(8) LzFound {
+    u16 literals;
+    u16 match;   // bytes of the match
+    u16 offset;  // how far back it repeats
+    u16 before;  // literals of the block's sequences before
+};
+
+/// A block: what no sequence covers are literals behind the last one.
+struct alignas(8) LzFoundBlock {
+    u32 sequences, literals;
+};
+static_assert(sizeof(LzFound) == CUZARR_FIND_ENTRY_BYTES && sizeof(LzFoundBlock) == 8, "as the host counts them");
+
+/// Chunks of one size, each cut into blocks. `Blocks` of codec/lz/find/mod.rs.
+struct LzBlocks {
+    u64 stride;          // bytes from one chunk to the next
+    u32 chunk_bytes;
+    u32 chunks;
+    u32 chunk_blocks;    // of one chunk
+    u32 most_sequences;  // of a block: entries that it has room for
+};
+
+CUZARR_DEVICE u32 block_count_of(const LzBlocks& blocks) { return blocks.chunks * blocks.chunk_blocks; }
+/// Where the block begins in its chunk.
+CUZARR_DEVICE u32 block_begin(const LzBlocks& blocks, u32 block) {
+    return block % blocks.chunk_blocks * CUZARR_FIND_BLOCK_BYTES;
+}
+CUZARR_DEVICE u32 block_bytes(const LzBlocks& blocks, u32 block) {
+    u32 rest = blocks.chunk_bytes - block_begin(blocks, block);
+    return rest < CUZARR_FIND_BLOCK_BYTES ? rest : CUZARR_FIND_BLOCK_BYTES;
+}
+
+/// What the threads before have together; `total` gets the sum of all. `sums` has a word for each warp. All threads call.
+CUZARR_DEVICE u32 block_sum_before(u32 value, u32* sums, u32* total) {
+    u32 lane = thread_index() % CUZARR_WARP, warp = thread_index() / CUZARR_WARP, sum = value;
+    for (u32 by = 1; by < CUZARR_WARP; by *= 2) {
+        u32 other = warp_shuffle_up(CUZARR_ALL_LANES, sum, by);
+        if (lane >= by) sum += other;
+    }
+    if (lane == CUZARR_WARP - 1) sums[warp] = sum;
+    block_barrier();
+    u32 before = 0, all = 0;
+    for (u32 i = 0; i < thread_count() / CUZARR_WARP; ++i) {
+        if (i < warp) before += sums[i];
+        all += sums[i];
+    }
+    block_barrier();
+    *total = all;
+    return before + sum - value;
+}

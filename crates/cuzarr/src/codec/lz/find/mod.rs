@@ -1,0 +1,63 @@
+//! The match finder of encoders: what blocks of chunks repeat (`lz_find.cu`). Not a codec.
+//!
+//! An encoder cuts its chunks into [`Blocks`], has [`find`] find their sequences, and writes those in its own format.
+
+mod cuda;
+
+pub(crate) use cuda::{HEADERS, find, memory_bytes};
+
+use cuzarr_device::{Buffer, defined};
+
+use crate::codec::device::ChunkRow;
+
+const FIND: &str = include_str!("lz_find.cuh");
+/// Bytes of a block: matches end in it, and may begin in earlier blocks of its chunk.
+pub(crate) const BLOCK_BYTES: usize = defined(FIND, "CUZARR_FIND_BLOCK_BYTES") as usize;
+/// Bytes of a sequence.
+pub(crate) const ENTRY_BYTES: usize = defined(FIND, "CUZARR_FIND_ENTRY_BYTES") as usize;
+const LEAST_MATCH: usize = defined(FIND, "CUZARR_FIND_LEAST_MATCH") as usize;
+/// Entries are read so many at a time.
+const ENTRIES_TOGETHER: usize = 4;
+
+/// Chunks of one size, each cut into blocks. `LzBlocks` in lz_find.cuh.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Blocks {
+    stride: u64,
+    chunk_bytes: u32,
+    chunks: u32,
+    chunk_blocks: u32,
+    most_sequences: u32,
+}
+
+impl Blocks {
+    /// The blocks of a row of chunks of `chunk_bytes`, fewer than 2 GiB.
+    pub(crate) fn new(chunk_bytes: usize, row: &ChunkRow) -> Blocks {
+        let most = chunk_bytes.min(BLOCK_BYTES) / LEAST_MATCH + 1;
+        Blocks {
+            stride: row.stride_bytes as u64,
+            chunk_bytes: chunk_bytes as u32,
+            chunks: row.count as u32,
+            chunk_blocks: chunk_bytes.div_ceil(BLOCK_BYTES) as u32,
+            most_sequences: most.next_multiple_of(ENTRIES_TOGETHER) as u32,
+        }
+    }
+
+    /// Blocks of all chunks.
+    pub(crate) fn count(&self) -> usize {
+        self.chunks as usize * self.chunk_blocks as usize
+    }
+
+    /// Sequences that each block has room for.
+    pub(crate) fn most_sequences(&self) -> usize {
+        self.most_sequences as usize
+    }
+}
+
+/// What was found.
+pub(crate) struct Found {
+    /// `LzFound`s, [`Blocks::most_sequences`] for each block.
+    pub(crate) sequences: Buffer,
+    /// An `LzFoundBlock` for each block.
+    pub(crate) counts: Buffer,
+}

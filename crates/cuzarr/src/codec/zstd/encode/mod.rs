@@ -1,0 +1,72 @@
+//! Zstandard frames, made on a device from chunks that all have one size.
+//!
+//! `codec/lz/find` finds what blocks of 32 KiB repeat; kernels of this folder code the sequences and literals of all blocks
+//! side by side, and put them together. Any decoder reads the frames, and GPUs decode blocks of that size well.
+//!
+//! The frames are not those of libzstd, and do not depend on the level.
+
+mod cuda;
+
+use cuzarr_device::Device;
+
+use crate::Result;
+use crate::codec::cost::EncodingSpeeds;
+use crate::codec::device::{ChunkRow, DeviceEncoder, Encode};
+use crate::codec::lz::find::BLOCK_BYTES;
+
+/// Chunks of more are left to the host: positions in a frame are counted in 32 bits.
+const MAX_CHUNK_BYTES: usize = 1 << 30;
+/// Chunks of more that want a checksum are left to the host: one warp hashes a chunk, at 2 GB/s.
+const MAX_CHECKED_BYTES: usize = 4 << 20;
+/// GPUs since this one give a block of threads the shared memory that `lz_find.cu` asks for.
+const LEAST_CAPABILITY: (u32, u32) = (8, 0);
+/// Most bytes of a frame's header, of a block's, and of the checksum.
+const FRAME_HEADER_BYTES: usize = 10;
+const BLOCK_HEADER_BYTES: usize = 3;
+const CHECKSUM_BYTES: usize = 4;
+
+/// Makes Zstandard frames of chunks of one size.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Encoder {
+    chunk_bytes: usize,
+    checksum: bool,
+}
+
+impl Encoder {
+    /// An encoder of chunks of `chunk_bytes`. `None` for chunks that the host encodes: empty and very large ones.
+    pub(super) fn new(chunk_bytes: usize, checksum: bool) -> Option<Encoder> {
+        let most = if checksum { MAX_CHECKED_BYTES } else { MAX_CHUNK_BYTES };
+        (1..=most).contains(&chunk_bytes).then_some(Encoder { chunk_bytes, checksum })
+    }
+}
+
+impl DeviceEncoder for Encoder {
+    fn chunk_bytes(&self) -> usize {
+        self.chunk_bytes
+    }
+
+    fn frame_bound_bytes(&self) -> usize {
+        let blocks = self.chunk_bytes.div_ceil(BLOCK_BYTES) * BLOCK_HEADER_BYTES;
+        FRAME_HEADER_BYTES + blocks + self.chunk_bytes + CHECKSUM_BYTES
+    }
+
+    fn speeds(&self) -> &'static EncodingSpeeds {
+        &super::cost::ENCODING_SPEEDS
+    }
+
+    fn host_reason(&self, device: Device) -> Option<&'static str> {
+        let has_room = match device {
+            Device::Cuda(_) => device.compute_capability().is_ok_and(|capability| capability >= LEAST_CAPABILITY),
+            _ => true,
+        };
+        (!has_room).then_some("GPUs before compute capability 8.0 have too little shared memory to encode zstd")
+    }
+
+    fn memory_bytes(&self, row: &ChunkRow) -> usize {
+        cuda::Chunks::new(self, row).memory_bytes()
+    }
+
+    fn prepare(&self, row: &ChunkRow) -> Result<Box<dyn Encode>> {
+        Ok(Box::new(cuda::Chunks::new(self, row)))
+    }
+}
