@@ -1,6 +1,7 @@
 // What the match finder (lz_find.cu) hands to encoders: the sequences of blocks, and how many they are.
 #pragma once
 #include "cuzarr/kernel.cuh"
+#include "cuzarr/warp.cuh"
 
 /// Bytes of a block. Its matches may begin in earlier blocks of its chunk; they end in it.
 #define CUZARR_FIND_BLOCK_BYTES 32768u
@@ -44,11 +45,7 @@ CUZARR_DEVICE u32 block_bytes(const LzBlocks& blocks, u32 block) {
 
 /// What the threads before have together; `total` gets the sum of all. `sums` has a word for each warp. All threads call.
 CUZARR_DEVICE u32 block_sum_before(u32 value, u32* sums, u32* total) {
-    u32 lane = thread_index() % CUZARR_WARP, warp = thread_index() / CUZARR_WARP, sum = value;
-    for (u32 by = 1; by < CUZARR_WARP; by *= 2) {
-        u32 other = warp_shuffle_up(CUZARR_ALL_LANES, sum, by);
-        if (lane >= by) sum += other;
-    }
+    u32 lane = thread_index() % CUZARR_WARP, warp = thread_index() / CUZARR_WARP, sum = inclusive_sum(value, lane);
     if (lane == CUZARR_WARP - 1) sums[warp] = sum;
     block_barrier();
     u32 before = 0, all = 0;

@@ -33,11 +33,7 @@ CUZARR_KERNEL(zstd_encode_sizes, const ZstdEncode task) {
                 made.bytes = made.is_run ? 1 : coded < size ? coded : size;
                 bytes = 3 + made.bytes;
             }
-            u32 sum = bytes;
-            for (u32 by = 1; by < CUZARR_WARP; by *= 2) {
-                u32 other = warp_shuffle_up(CUZARR_ALL_LANES, sum, by);
-                if (lane >= by) sum += other;
-            }
+            u32 sum = inclusive_sum(bytes, lane);
             if (index < blocks) task.made[block].at = at + sum - bytes;
             at += warp_shuffle(CUZARR_ALL_LANES, sum, CUZARR_WARP - 1);
         }

@@ -39,8 +39,6 @@ CUZARR_DEVICE void length_codes(CodesSpace& space) {
     }
 }
 
-CUZARR_DEVICE u32 highest_bit(u32 value) { return 31 - count_leading_zeros(value); }
-
 /// How much a value is above the smallest one of its code, which has `extra` extra bits and begins at a multiple of what those
 /// count to.
 CUZARR_DEVICE u64 above(u32 length, u32 extra) { return length & ((1u << extra) - 1); }
