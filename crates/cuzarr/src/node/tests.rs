@@ -293,6 +293,42 @@ fn one_bad_member_is_named_and_does_not_hide_the_others() {
 }
 
 #[test]
+fn nodes_that_cannot_be_used_are_consolidated_as_they_are_written() {
+    let store = memory();
+    let root = Group::create(Arc::clone(&store), "", ZarrFormat::V3, Map::new(), false, options()).unwrap();
+    root.create_group("g", attributes(json!({"a": 1})), false).unwrap();
+    let odd = br#"{"zarr_format": 3, "node_type": "array", "data_type": "unheard_of", "fill_value": NaN}"#;
+    store.write("g/odd/zarr.json", odd).unwrap();
+    store.write("table/zarr.json", br#"{"zarr_format": 3, "node_type": "table"}"#).unwrap();
+    let consolidated = consolidate_metadata(Arc::clone(&store), "", None, options()).unwrap();
+    let found = consolidated.consolidated().unwrap();
+    assert_eq!(found.paths().collect::<Vec<_>>(), ["g", "g/odd"]);
+    assert_eq!(found.node("g/odd").unwrap_err().kind(), ErrorKind::MetadataInvalid);
+    let stored = String::from_utf8(store.get("zarr.json").unwrap().unwrap()).unwrap();
+    assert!(stored.contains("\"unheard_of\"") && stored.contains("NaN") && !stored.contains("table"), "{stored}");
+}
+
+#[test]
+fn the_first_nodes_of_a_walk_are_found_without_reading_the_others() {
+    let watched = Arc::new(Observed::new(memory()));
+    let store: Arc<dyn Store> = watched.clone();
+    let group = || NodeMetadata::Group(Box::new(GroupMetadata::new(ZarrFormat::V3, Map::new()).unwrap()));
+    let names = |parent: &str| (10..40).map(move |number| format!("{parent}{number}")).collect::<Vec<_>>();
+    let nodes = names("g").into_iter().chain(names("g10/m")).map(|path| (path, group()));
+    create_hierarchy(&*store, nodes.collect(), false).unwrap();
+    let walk = |max_depth, most| {
+        let found = walk_documents(&*store, "", ZarrFormat::V3, max_depth, most, &Lookup::default()).unwrap();
+        found.into_iter().map(|(path, node)| node.map(|_| path).unwrap()).collect::<Vec<_>>()
+    };
+    let all = walk(None, None);
+    assert_eq!((all.len(), all[0].as_str(), all[1].as_str(), all[31].as_str()), (60, "g10", "g10/m10", "g11"));
+    assert_eq!(walk(Some(0), None), names("g"));
+    watched.take_operations();
+    assert_eq!(walk(None, Some(4)), all[..4]);
+    assert_eq!(watched.take_reads().len(), 2 * 4);
+}
+
+#[test]
 fn members_are_opened_required_and_deleted_by_path() {
     let store = memory();
     let mut root = Group::create(Arc::clone(&store), "top", ZarrFormat::V2, Map::new(), false, options()).unwrap();
