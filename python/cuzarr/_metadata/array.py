@@ -41,7 +41,7 @@ def parse_attributes(attributes: Any) -> dict[str, Any]:
     if attributes is None:
         return {}
     if not isinstance(attributes, Mapping):
-        raise TypeError(f"attributes are a dictionary, got {attributes!r}")
+        raise TypeError(f"attributes is {attributes!r}, expected a dictionary")
     return dict(attributes)
 
 
@@ -253,7 +253,7 @@ class ArrayV3Metadata(ArrayMetadata):
         """The codec chain, as stored."""
         codecs = _required(self.document, "codecs")
         if not isinstance(codecs, list | tuple):
-            raise MetadataValidationError(f"codecs are a list, got {codecs!r}")
+            raise MetadataValidationError(f"codecs is {codecs!r}, expected a list")
         return tuple(map(parse_codec, codecs))
 
     @property
@@ -340,7 +340,7 @@ class ArrayV3Metadata(ArrayMetadata):
         """Names of the dimensions, as far as they have any."""
         names = self.document.get("dimension_names")
         if not isinstance(names, list | tuple | None):
-            raise MetadataValidationError(f"dimension_names are a list, got {names!r}")
+            raise MetadataValidationError(f"dimension_names is {names!r}, expected a list")
         return None if names is None else tuple(names)
 
     @property

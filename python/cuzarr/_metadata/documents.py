@@ -129,12 +129,12 @@ def read_group(place: StorePath, zarr_format: ZarrFormat | None, use_consolidate
         An array is there.
     """
     if isinstance(use_consolidated, str) and zarr_format != 2 and find_node(place, 3, False) is not None:
-        raise TypeError("use_consolidated names a key, which only format 2 has")
+        raise TypeError("use_consolidated is a key, which only format 2 supports")
     node = find_node(place, zarr_format, use_consolidated, arrays=False)
     if node is None:
         raise group_not_found(place)
     if not isinstance(node, GroupMetadata):
-        error = ContainsArrayError("the metadata is an array's, expected a group's", hint="open it with open_array or open")
+        error = ContainsArrayError("got metadata of an array, expected a group", hint="open it with open_array or open")
         error.trail = (f"{place.store}", f"metadata '{place.key(ZARR_JSON)}'")
         raise error
     return node

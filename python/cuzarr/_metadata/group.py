@@ -98,7 +98,7 @@ class GroupMetadata(NodeMetadata):
             raise MetadataValidationError(f"zarr_format is {zarr_format!r}, expected 2 or 3")
         node_type = document.pop("node_type", "group" if zarr_format == 2 else None)
         if node_type == "array":
-            raise ContainsArrayError("the metadata is an array's, expected a group's", hint="open it with open_array or open")
+            raise ContainsArrayError("got metadata of an array, expected a group", hint="open it with open_array or open")
         if node_type != "group":
             raise NodeTypeValidationError(f"node_type is {node_type!r}, expected 'group'")
         consolidated = document.pop("consolidated_metadata", None)
@@ -163,7 +163,7 @@ def as_node(node: Any) -> AnyArrayMetadata | GroupMetadata:
     if isinstance(node, Mapping):
         return parse_node(node)
     if not hasattr(node, "to_buffer_dict"):
-        raise TypeError(f"metadata of an array or a group was expected, got {type(node).__name__}")
+        raise TypeError(f"got {type(node).__name__}, expected metadata of an array or a group")
     from zarr.core.buffer.cpu import buffer_prototype
 
     # What zarr-python would write is the one form of its metadata that it promises.

@@ -85,10 +85,10 @@ class Array(Node, Operators, OneElement, Reductions, Stored):
         device: str | None = None,
     ) -> None:
         if not isinstance(store_path, StorePath):
-            hint = "use open_array; or give cuzarr.storage.StorePath(store, path)"
+            hint = "use open_array, or pass cuzarr.storage.StorePath(store, path)"
             raise ArgumentTypeError(f"store_path is {store_path!r}, expected a place in a store", hint=hint)
         if not isinstance(metadata, ArrayMetadata):
-            hint = "use create_array; or give ArrayV3Metadata.from_dict(document)"
+            hint = "use create_array, or pass ArrayV3Metadata.from_dict(document)"
             raise ArgumentTypeError(f"metadata is {metadata!r}, expected an array's metadata", hint=hint)
         self._store_path = store_path
         self._metadata = metadata
@@ -254,7 +254,7 @@ class Array(Node, Operators, OneElement, Reductions, Stored):
         """The compressor of format 2."""
         if isinstance(self._metadata, ArrayV2Metadata):
             return self._metadata.compressor
-        raise TypeError("format 3 has compressors, not a compressor")
+        raise TypeError("format 3 has no compressor; use compressors")
 
     @property
     def info(self) -> Info:
@@ -524,7 +524,7 @@ class Array(Node, Operators, OneElement, Reductions, Stored):
         return plan(self).astype(dtype)  # type: ignore[no-any-return]
 
     def _change(self, name: str, other: Any) -> Any:
-        raise UnsupportedError("an array of a store is not changed in place as a whole", hint=_IN_PLACE)
+        raise UnsupportedError("a stored array cannot be changed in place as a whole", hint=_IN_PLACE)
 
     # Signs make plans (:class:`cuzarr.Expression`), also beside NumPy's arrays, which would read this one at once.
     __array_priority__ = 1000

@@ -264,9 +264,9 @@ class Group(Node):
     ) -> Tree:
         """The hierarchy as text: ``level`` levels deep, at most ``max_nodes`` nodes, ``plain`` without bold names."""
         if expand is not None:
-            raise UnsupportedError("tree has no expand")
+            raise UnsupportedError("tree does not support expand")
         if level is not None:
-            whole(level, "level", 0, hint="give None for all levels")
+            whole(level, "level", 0, hint="pass None for all levels")
         most = min(whole(max_nodes, "max_nodes", 0), 1 << 62)
         return members.tree(self.name, self._walk(level, most=most + 1), most, plain)
 
@@ -329,7 +329,7 @@ class Group(Node):
         del arguments["self"], arguments["compressor"]
         if not new.is_auto(compressor):
             if not new.is_auto(compressors):
-                raise InvalidArgumentError("compressor and compressors are the same, give one")
+                raise InvalidArgumentError("compressor and compressors mean the same; pass only one")
             arguments["compressors"] = () if compressor is None else (compressor,)
 
         zarr_format = self._metadata.zarr_format
@@ -373,7 +373,7 @@ class Group(Node):
             if node.zarr_format != self._metadata.zarr_format:
                 raise InvalidArgumentError(f"'{path}' is of format {node.zarr_format}, the group of {self._metadata.zarr_format}")
             if not normalize_path(path):
-                raise InvalidArgumentError("the nodes name the group itself, which is there already")
+                raise InvalidArgumentError("the nodes include the group itself, which exists already")
         below = {(self._store_path / path).path: node for path, node in nodes.items()}
         skip = len(self.path) + 1 if self.path else 0
         for path, created in create_nodes(StorePath(self.store), below, overwrite):
@@ -436,7 +436,7 @@ class Group(Node):
         self.store.check_writable()
         path = (self._store_path / key).path
         if path == self.path:
-            raise InvalidArgumentError("a group does not delete itself")
+            raise InvalidArgumentError("a group cannot delete itself")
         self.store._handle.delete_node(path)
         self._note(key, None)
 
@@ -490,7 +490,7 @@ class Group(Node):
 
 def _check_depth(max_depth: int | None) -> None:
     if max_depth is not None:
-        whole(max_depth, "max_depth", 0, hint="give None for all members")
+        whole(max_depth, "max_depth", 0, hint="pass None for all members")
 
 
 complete(AsyncGroup, Group)
