@@ -9,8 +9,8 @@ use cuzarr_device::{DType, Device, NdBuffer, Order, pool};
 use super::array::Array;
 use crate::codec::VariableElements;
 use crate::error::{Error, ErrorKind, Result, ResultExt};
-use crate::plan::{Explanation, Selection, check_strict, check_strict_writing, chunks_touched};
-use crate::run::{Access, Arrived, Engine, Report, Turn, in_threads, memory_shape, reads_in_turn};
+use crate::plan::{Explanation, Selection, check_strict, check_strict_writing, chunks_touched, memory_shape};
+use crate::run::{Access, Arrived, Engine, Report, Turn, in_threads, reads_in_turn};
 use crate::store::{Identity, join_key};
 
 /// State that an array keeps between calls: its chain, bound to each device it was used on, and the report of its last call. A

@@ -6,8 +6,7 @@ use super::array::Array;
 use super::update::Update;
 use super::values::{HostData, Values};
 use crate::error::{Error, ErrorKind, Result, ResultExt};
-use crate::plan::Selection;
-use crate::run::memory_shape;
+use crate::plan::{Selection, memory_shape};
 
 impl Array {
     /// Reads the selected elements into host memory, in C order. Chunks are decoded on the host;

@@ -6,8 +6,7 @@ use std::ops::{Deref, DerefMut};
 use cuzarr_device::{HostElement, Layout, NdBuffer, Order};
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::plan::Selection;
-use crate::run::memory_shape;
+use crate::plan::{Selection, memory_shape};
 
 /// Elements that were read: a vector in C order, and its shape.
 ///

@@ -1,6 +1,7 @@
 //! Geometry that plans of reads and writes share: the places of a cell's selected elements in its packed chunk and in memory.
 
-use super::selection::AxisSelection;
+use super::selection::{AxisSelection, Selection};
+use crate::error::{Error, ErrorKind, Result};
 
 /// The strides of a box in elements, per dimension. Its dimensions lie in the order of `axes`, the last one innermost.
 pub(crate) fn strides(axes: impl DoubleEndedIterator<Item = usize>, shape: &[u64]) -> Vec<u64> {
@@ -41,4 +42,15 @@ pub(super) fn whole(axes: &[AxisSelection]) -> Vec<(u64, u64)> {
 /// The C-order number of a cell of a grid.
 pub(super) fn number_in(grid: &[u64], at: &[u64]) -> usize {
     at.iter().zip(grid).fold(0u64, |number, (&at, &extent)| number * extent + at) as usize
+}
+
+/// The selection's shape in memory.
+///
+/// # Errors
+/// `OutOfMemory` when no memory could hold it.
+pub(crate) fn memory_shape(selection: &Selection) -> Result<Vec<usize>> {
+    let extents = selection.shape().into_iter().map(usize::try_from);
+    extents.collect::<std::result::Result<_, _>>().map_err(|_| {
+        Error::new(ErrorKind::OutOfMemory, format!("selection {selection} has more elements than memory can have"))
+    })
 }

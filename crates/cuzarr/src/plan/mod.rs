@@ -41,7 +41,7 @@ pub use source::{KeyOf, Level, PackedLayout, ShardLayout, Source};
 pub use whole::WholeShards;
 
 pub(crate) use explanation::encoding_placements;
-pub(crate) use geometry::strides;
+pub(crate) use geometry::{memory_shape, strides};
 pub(crate) use placement::{
     Circumstances, PLAIN_COPIES, ReadPlacement, Resident, Route, SMALL_BYTES, encoding, placed,
 };

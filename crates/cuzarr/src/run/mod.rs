@@ -14,6 +14,7 @@
 //! others attached. All its memory is free then.
 
 mod access;
+mod calls;
 mod context;
 mod decoder;
 mod engine;
@@ -23,8 +24,8 @@ mod report;
 mod schedule;
 mod write;
 
+pub(crate) use calls::reads_in_turn;
 pub use decoder::{Decoder, DecoderBatch, Frames};
-pub(crate) use engine::{memory_shape, reads_in_turn};
 pub use options::Options;
 pub(crate) use read::out::Arrived;
 

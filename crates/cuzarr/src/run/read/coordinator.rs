@@ -1,5 +1,4 @@
-//! The coordinator of reads. It chooses a route once for each call. Then it launches the plan's batches while memory lasts, and
-//! closes them when they come back.
+//! The coordinator of reads. It launches the batches of a plan while memory lasts, and closes them when they come back.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -7,112 +6,17 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Instant;
 
 use crate::cancellation::POLL_INTERVAL;
-use cuzarr_device::Device;
-
-use crate::codec::{Chain, Sharding, VariableElements};
+use crate::codec::{Chain, Sharding};
 use crate::error::{Error, ErrorKind, Result, ResultExt};
-use crate::plan::{Batch, Circumstances, IndexRead, Plan, ReadPlacement, Room, Route, SizeRule, Step, WholeShards};
+use crate::plan::{Batch, IndexRead, Plan, SizeRule, Step, WholeShards};
 use crate::run::access::Access;
 use crate::run::context::Context;
-use crate::run::engine::Engine;
-use crate::run::options::{INDEXES_SHARE, Options};
-use crate::run::read::device::DeviceDestination;
+use crate::run::options::INDEXES_SHARE;
+use crate::run::read::destination::{Destination, Launch};
 use crate::run::read::fetch::{Fetched, Request, fetch};
-use crate::run::read::in_flight::{BatchRoute, InFlight, shorter};
+use crate::run::read::in_flight::{InFlight, Launcher, shorter};
 use crate::run::read::indexes::VersionedIndex;
-use crate::run::read::out::Out;
-use crate::run::read::route::host::HostDestination;
-use crate::run::read::route::small;
-use crate::run::read::route::variable::VariableDestination;
-use crate::run::report::Report;
-use crate::store::{ByteRange, Store};
-
-/// Carries `plan` out into `out`, by the route of its placement. Returns the elements when they have variable length.
-///
-/// # Errors
-/// The first failure, with the others attached.
-pub(crate) fn read(
-    engine: &Engine,
-    access: &Access,
-    store: &Arc<dyn Store>,
-    plan: Plan,
-    out: Out,
-    options: &Options,
-) -> Result<(Option<VariableElements>, Report)> {
-    let (device, strides) = (access.device(), plan.packed_strides());
-    let program = access.program().ok().map(|program| &**program);
-    let chunks = out.len().div_ceil(access.chunk_elements().max(1)) as u64;
-    let one_chunk = || store.capabilities().divides_reads && plan.is_one_chunk();
-    let given = Circumstances {
-        in_turn: matches!(out, Out::InTurn(_)),
-        is_resident: store.is_on(device),
-        one_chunk_bytes: out.contiguous_bytes().filter(|_| device != Device::Cpu && one_chunk()),
-        ..options.circumstances(device, chunks)
-    };
-    let placement = ReadPlacement::new(program, device, &given);
-    match &placement.route {
-        Route::Host => {
-            let call = engine.call(store, device, options);
-            let mut destination = HostDestination::new(&call, access, out.whole()?, strides, options)?;
-            run(&call, access, plan, &mut destination)?;
-            Ok((None, call.report()))
-        }
-        Route::Small => {
-            let call = engine.call(store, device, options);
-            small::read(&call, access, plan, out.whole()?, options)?;
-            Ok((None, call.report()))
-        }
-        Route::Variable => {
-            let call = engine.call(store, device, options);
-            let mut destination = VariableDestination::new(&call, access, strides, options)?;
-            run(&call, access, plan, &mut destination)?;
-            Ok((Some(destination.assemble(out.elements()?, access.fill())?), call.report()))
-        }
-        Route::Hybrid(_) | Route::Kernels(_) | Route::Resident(_) => {
-            let call = engine.driven_call(store, device, options);
-            let mut destination = DeviceDestination::new(&call, access, out, strides, placement, options)?;
-            run(&call, access, plan, &mut destination)?;
-            Ok((None, call.report()))
-        }
-    }
-}
-
-/// The destination of a read's elements: host memory, a device, or a table of elements of variable length.
-pub(crate) trait Destination {
-    /// The route of one batch.
-    type Route: BatchRoute + ?Sized;
-
-    /// The limits of a batch.
-    fn room(&self) -> Room;
-
-    /// Launches a batch, or gives it back when there is no memory for it now. With `alone`, no other batch of this call is in
-    /// flight; then it may wait for other calls, or fail.
-    fn launch(&mut self, launcher: &Launcher<'_>, batch: Batch, alone: bool) -> Result<Launch<Self::Route>>;
-
-    /// Closes a batch that came back: every unit has landed, is missing, or has failed.
-    fn close(&mut self, flight: Arc<InFlight<Self::Route>>, number: usize) -> Result<()>;
-
-    /// Does work that can wait. It is called before the call waits for the store.
-    fn idle(&mut self) -> Result<()> {
-        Ok(())
-    }
-
-    /// Completes the result, after all batches came back.
-    fn finish(&mut self) -> Result<()>;
-}
-
-/// The outcome of launching a batch.
-pub(crate) enum Launch<R: ?Sized> {
-    Launched(Arc<InFlight<R>>),
-    NoMemory(Batch),
-}
-
-/// The means with which a destination launches batches.
-pub(crate) struct Launcher<'a> {
-    pub(crate) call: &'a Arc<Context>,
-    pub(crate) number: usize,
-    pub(crate) sender: &'a Sender<usize>,
-}
+use crate::store::ByteRange;
 
 /// Carries `plan` out into `destination`. Returns when no batch is in flight any more.
 ///

@@ -18,8 +18,7 @@ use cuzarr_device::{Buffer, Device, Stream, TransferBox, profile};
 use crate::error::{Error, ErrorKind, Result, ResultExt};
 use crate::plan::{Batch, Fill, Read, SMALL_BYTES, SizeRule, Unit};
 use crate::run::context::Context;
-use crate::run::read::coordinator::Launcher;
-use crate::run::read::route::host::{Stored, foreign_memory};
+use crate::run::read::stored::{Stored, foreign_memory};
 use crate::run::report::Stage;
 use crate::run::schedule::pool::{Here, Share, is_worker};
 use crate::store::{ByteRange, Lease, OpenValues, ReadOutcome, ReadRequest, ReadSink, StoreExt, Version, Workers};
@@ -238,6 +237,13 @@ struct Sink<R> {
     ranges: Vec<AtomicU64>,
     /// Whether chunks lie in shards of a known version, which stay open between batches.
     in_shards: bool,
+}
+
+/// The means with which a destination launches batches.
+pub(crate) struct Launcher<'a> {
+    pub(crate) call: &'a Arc<Context>,
+    pub(crate) number: usize,
+    pub(crate) sender: &'a Sender<usize>,
 }
 
 /// Starts reading a batch. Its number comes through `sender` when every unit ended; failures are the call's.

@@ -1,9 +1,12 @@
 //! Reading: a plan's batches are launched, carried out by their route, and closed as they come back.
 
+pub(crate) mod call;
 pub(crate) mod coordinator;
+pub(crate) mod destination;
 pub(crate) mod device;
 pub(crate) mod fetch;
 pub(crate) mod in_flight;
 pub(crate) mod indexes;
 pub(crate) mod out;
 pub(crate) mod route;
+pub(crate) mod stored;

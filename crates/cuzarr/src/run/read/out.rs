@@ -7,8 +7,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use cuzarr_device::{Buffer, DType, Event, Layout, NdBuffer, Order, Stream, pool};
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::plan::Selection;
-use crate::run::memory_shape;
+use crate::plan::{Selection, memory_shape};
 use crate::run::read::in_flight::Packed;
 
 /// A box of the result: its start and its extent.

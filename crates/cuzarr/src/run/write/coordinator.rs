@@ -18,7 +18,8 @@ use crate::run::options::Options;
 use crate::run::schedule::budget::Reserved;
 use crate::run::write::device::DeviceSource;
 use crate::run::write::object::{Object, Place, Shard, at_chunk};
-use crate::run::write::route::host::{Leaf, LeafValue, Writing, submit};
+use crate::run::write::route::host::submit;
+use crate::run::write::writing::{Leaf, LeafValue, Writing};
 use crate::store::StoreExt;
 
 /// Objects in flight for each thread.

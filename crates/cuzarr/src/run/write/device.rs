@@ -22,8 +22,9 @@ use crate::run::report::Stage;
 use crate::run::schedule::budget::{Cost, Held};
 use crate::run::write::gathering::{Gathering, padded};
 use crate::run::write::route::encode::{EncodedBatch, Encoders, FrameAt};
-use crate::run::write::route::host::{Leaf, LeafValue, Writing, submit};
+use crate::run::write::route::host::submit;
 use crate::run::write::route::resident::Resident;
+use crate::run::write::writing::{Leaf, LeafValue, Writing};
 
 /// Slabs that may be in flight to the host before the oldest is waited for.
 const DOWNLOADS: usize = 2;

@@ -2,7 +2,7 @@
 
 use cuzarr_device::{Tail, Transfer, TransferBox};
 
-use crate::run::write::route::host::{Leaf, Writing};
+use crate::run::write::writing::{Leaf, Writing};
 
 /// Alignment of chunks in the slab.
 const PIECE_ALIGNMENT_BYTES: usize = 256;

@@ -5,3 +5,4 @@ pub(crate) mod device;
 pub(crate) mod gathering;
 pub(crate) mod object;
 pub(crate) mod route;
+pub(crate) mod writing;

@@ -10,18 +10,12 @@ use std::sync::Arc;
 
 use cuzarr_device::Slab;
 
-use super::{DeviceDestination, InDecoding};
+use super::{DeviceDestination, InDecoding, Scratch};
 use crate::codec::native::Native;
 use crate::error::Result;
 use crate::plan::{PLAIN_COPIES, Route};
 use crate::run::read::in_flight::DeviceRoute;
-use crate::run::schedule::budget::{Cost, Held, Reserved};
-
-/// The scratch memory of a batch that decodes.
-pub(super) struct Scratch {
-    reserved: Reserved,
-    is_spare: bool,
-}
+use crate::run::schedule::budget::{Cost, Held};
 
 impl DeviceDestination {
     /// Returns the memory of batches whose elements are in their place. With `wait`, it waits for at least one batch.

@@ -3,24 +3,24 @@
 //! before that is scattered. Where the device has kernels for the codec, chunks cross the bus encoded (`route/kernels.rs`).
 
 mod memory;
+pub(crate) mod target;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use cuzarr_device::transfer::{fill_boxes_on, scatter_on};
-use cuzarr_device::{Buffer, Device, Event, NdBuffer, Slab, SlabRing, Stream, Tail, Transfer, pool};
+use cuzarr_device::{Buffer, Event, NdBuffer, Slab, SlabRing, Stream, Tail, Transfer, pool};
 
-use self::memory::Scratch;
-use crate::codec::Program;
+use self::target::Target;
 use crate::codec::native::Native;
 use crate::error::Result;
 use crate::plan::{Batch, ReadPlacement, Resident, Room, Route};
 use crate::run::access::Access;
 use crate::run::context::Context;
 use crate::run::options::Options;
-use crate::run::read::coordinator::{Destination, Launch, Launcher};
-use crate::run::read::in_flight::{DeviceRoute, InFlight, Life, Packed, launch};
+use crate::run::read::destination::{Destination, Launch};
+use crate::run::read::in_flight::{DeviceRoute, InFlight, Launcher, Life, Packed, launch};
 use crate::run::read::out::{Extent, Out, by_number};
 use crate::run::read::route::hybrid::{HybridBatch, PIECE_ALIGNMENT_BYTES, SlabPlan};
 use crate::run::read::route::kernels::{self, KernelsBatch, Slabs};
@@ -39,16 +39,6 @@ const SERIES_SHARE: u64 = 4;
 const DIVIDED_LOADING: usize = 4;
 /// Units of one batch. One launch moves their boxes.
 const BATCH_UNITS: usize = 4096;
-
-/// The state that all batches of a read into device memory share.
-pub(crate) struct Target {
-    pub(crate) call: Arc<Context>,
-    pub(crate) program: Arc<Program>,
-    pub(crate) device: Device,
-    pub(crate) read_missing: bool,
-    /// Cleared when kernels knew no frame of a batch. Then the host decodes the other batches too.
-    pub(crate) kernels_help: AtomicBool,
-}
 
 /// A batch of any route into device memory.
 type DeviceFlight = InFlight<dyn DeviceRoute>;
@@ -84,6 +74,12 @@ struct InDecoding {
     done: Event,
     flight: Arc<DeviceFlight>,
     scratch: Option<Scratch>,
+}
+
+/// The scratch memory of a batch that decodes.
+struct Scratch {
+    reserved: Reserved,
+    is_spare: bool,
 }
 
 impl DeviceDestination {

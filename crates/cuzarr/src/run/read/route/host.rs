@@ -9,16 +9,16 @@ use std::sync::Arc;
 use cuzarr_device::{Device, ElementBox, Lent, NdBuffer, Part, PartBytes, Tail, Transfer, Writer};
 
 use crate::codec::Program;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::Result;
 use crate::plan::{Batch, Fill, Room, Unit};
 use crate::run::access::Access;
 use crate::run::context::Context;
 use crate::run::options::Options;
-use crate::run::read::coordinator::{Destination, Launch, Launcher};
-use crate::run::read::in_flight::{BatchRoute, InFlight, launch};
+use crate::run::read::destination::{Destination, Launch};
+use crate::run::read::in_flight::{BatchRoute, InFlight, Launcher, launch};
+use crate::run::read::stored::{Stored, check_missing};
 use crate::run::report::Stage;
 use crate::run::schedule::budget::Reserved;
-use crate::run::schedule::scratch::ScratchBlock;
 use crate::store::Lease;
 
 /// Units of one batch: enough to keep many threads busy, few enough that the plan stays small.
@@ -183,60 +183,6 @@ impl Lease for InPlace {
     }
 }
 
-/// Scratch memory for stored bytes, and a reservation for bytes beyond the batch's.
-pub(crate) struct Stored {
-    block: ScratchBlock,
-    _extra: Option<Reserved>,
-}
-
-impl Stored {
-    /// Scratch memory that comes back, or the other kind of memory that its route lends.
-    pub(crate) fn or<L: Any>(lease: Box<dyn Lease>) -> Result<std::result::Result<Box<Stored>, Box<L>>> {
-        match lease.into_any().downcast::<Stored>() {
-            Ok(stored) => Ok(Ok(stored)),
-            Err(other) => other.downcast().map(Err).map_err(|_| foreign_memory()),
-        }
-    }
-
-    /// Takes memory for `size_bytes` stored bytes. The batch's reservation includes `counted_bytes` of them.
-    pub(crate) fn take(call: &Context, size_bytes: usize, counted_bytes: usize) -> Result<Box<Stored>> {
-        // Stored blocks and headers: bytes that do not compress grow a little.
-        let expected = counted_bytes + counted_bytes / 16 + (1 << 16);
-        let extra = match size_bytes.saturating_sub(expected) as u64 {
-            0 => None,
-            extra => {
-                Some(call.memory.host.try_take(extra, call.limit_bytes).ok_or_else(|| too_large(call, size_bytes))?)
-            }
-        };
-        Ok(Box::new(Stored { block: call.scratch.take(size_bytes)?, _extra: extra }))
-    }
-}
-
-fn too_large(call: &Context, size_bytes: usize) -> Error {
-    let (used, limit) = (call.memory.host.used_bytes(), call.limit_bytes);
-    let message =
-        format!("a stored chunk has {size_bytes} bytes, {used} bytes are in flight, the memory limit is {limit}");
-    Error::new(ErrorKind::BudgetExceeded, message).with_hint("raise the memory limit")
-}
-
-impl std::ops::Deref for Stored {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
-        &self.block
-    }
-}
-
-impl Lease for Stored {
-    fn bytes(&mut self) -> &mut [u8] {
-        &mut self.block
-    }
-
-    fn into_any(self: Box<Self>) -> Box<dyn Any> {
-        self
-    }
-}
-
 impl BatchRoute for HostBatch {
     fn lease(&self, batch: &Batch, read: usize, size_bytes: usize) -> Result<Box<dyn Lease>> {
         let numbers = batch.reads[read].units.clone();
@@ -280,20 +226,4 @@ impl BatchRoute for HostBatch {
         target.call.counters.time(Stage::Fill, size_bytes, work)?;
         Ok(())
     }
-}
-
-pub(crate) fn foreign_memory() -> Error {
-    Error::new(ErrorKind::StoreFailed, "the store returned memory that was not lent to it")
-}
-
-/// Checks that a missing chunk may be filled.
-///
-/// # Errors
-/// `ChunkNotFound` when it may not.
-pub(crate) fn check_missing(read_missing: bool, fill: &Fill) -> Result<()> {
-    if read_missing {
-        return Ok(());
-    }
-    let error = Error::new(ErrorKind::ChunkNotFound, "the chunk does not exist");
-    Err(error.at(fill.name.to_string()).with_hint("set read_missing_chunks to get the fill value instead"))
 }

@@ -11,9 +11,9 @@ use crate::plan::{Batch, Fill, Place, Room, strides};
 use crate::run::access::Access;
 use crate::run::context::Context;
 use crate::run::options::Options;
-use crate::run::read::coordinator::{Destination, Launch, Launcher};
-use crate::run::read::in_flight::{BatchRoute, InFlight, launch};
-use crate::run::read::route::host::{Stored, check_missing, foreign_memory};
+use crate::run::read::destination::{Destination, Launch};
+use crate::run::read::in_flight::{BatchRoute, InFlight, Launcher, launch};
+use crate::run::read::stored::{Stored, check_missing, foreign_memory};
 use crate::run::report::Stage;
 use crate::store::Lease;
 

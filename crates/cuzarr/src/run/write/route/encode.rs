@@ -26,7 +26,7 @@ use crate::plan::{Coverage, chunks_touched, encoding};
 use crate::run::options::Options;
 use crate::run::report::Stage;
 use crate::run::write::gathering::{Gathering, padded};
-use crate::run::write::route::host::{Leaf, Seal, Writing};
+use crate::run::write::writing::{Leaf, Seal, Writing};
 
 /// Batches on the device at a time.
 const RUNNING: usize = 4;

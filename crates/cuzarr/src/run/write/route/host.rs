@@ -2,64 +2,19 @@
 //! where some are kept, encoded, and delivered to their place.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use cuzarr_device::transfer::{gather_host, scatter_host};
-use cuzarr_device::{Buffer, Device, NdBuffer, Order, Reader, Tail, Transfer, TransferBox};
+use cuzarr_device::{Device, NdBuffer, Order, Reader, Tail, Transfer, TransferBox};
 
-use crate::codec::{Chain, Location, Program, VariableElements, seal, with_threads};
+use crate::codec::{Program, seal, with_threads};
 use crate::error::{Error, ErrorKind, Result};
-use crate::plan::{Coverage, Touched, WritePlan};
-use crate::run::context::Context;
+use crate::plan::{Coverage, Touched};
 use crate::run::report::Stage;
-use crate::run::write::object::{Place, at_chunk};
+use crate::run::write::object::at_chunk;
 use crate::run::write::route::variable::encode_variable;
-
-/// The state that all chunks of one write share.
-pub(crate) struct Writing {
-    pub(crate) call: Arc<Context>,
-    pub(crate) plan: WritePlan,
-    /// The codecs of the innermost chunks.
-    pub(crate) leaf: Chain,
-    pub(crate) program: Option<Arc<Program>>,
-    pub(crate) fill: Vec<u8>,
-    /// A packed chunk that only holds the fill value.
-    pub(crate) blank: OnceLock<Vec<u8>>,
-    pub(crate) write_empty: bool,
-    /// Most bytes of a chunk with elements of variable length.
-    pub(crate) variable_limit_bytes: u64,
-    /// Chunks that workers encode or will encode.
-    pub(crate) submitted: AtomicUsize,
-}
-
-/// A chunk to encode.
-pub(crate) struct Leaf {
-    pub(crate) chunk: Touched,
-    pub(crate) place: Place,
-}
-
-/// A frame's checksum, and its place.
-#[derive(Clone, Copy)]
-pub(crate) struct Seal {
-    pub(crate) checksum: u32,
-    pub(crate) location: Location,
-}
-
-/// The elements for one chunk.
-pub(crate) enum LeafValue {
-    /// Elements in host memory, of the shape of the chunk's part of the selection.
-    Elements(Reader),
-    /// A whole chunk, packed, in host memory.
-    Packed(Buffer),
-    /// A whole chunk that a device encoded, in host memory, with its checksum if the device computed it. Codecs behind these
-    /// are left.
-    Frame(Buffer, Option<Seal>),
-    /// A whole chunk that only holds the fill value and is not stored.
-    Blank,
-    /// All elements of the call.
-    Variable(Arc<VariableElements>),
-}
+use crate::run::write::writing::{Leaf, LeafValue, Seal, Writing};
 
 /// Gives a chunk to a worker to encode.
 pub(crate) fn submit(writing: &Arc<Writing>, leaf: Leaf, value: LeafValue) {

@@ -11,7 +11,7 @@ use crate::plan::Coverage;
 use crate::run::report::Stage;
 use crate::run::write::gathering::Gathering;
 use crate::run::write::object::at_chunk;
-use crate::run::write::route::host::{Leaf, Writing};
+use crate::run::write::writing::{Leaf, Writing};
 
 /// Chunks that are gathered before the store gets them, so that one wait serves all.
 const GATHERED: usize = 64;

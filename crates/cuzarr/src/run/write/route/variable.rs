@@ -4,7 +4,7 @@ use crate::codec::VariableElements;
 use crate::error::{Error, ErrorKind, Result};
 use crate::run::read::route::variable::{box_places, strided_places};
 use crate::run::report::Stage;
-use crate::run::write::route::host::{Leaf, Writing};
+use crate::run::write::writing::{Leaf, Writing};
 
 /// The encoded chunk; `None` when the chunk is not stored.
 pub(crate) fn encode_variable(writing: &Writing, leaf: &Leaf, value: &VariableElements) -> Result<Option<Vec<u8>>> {

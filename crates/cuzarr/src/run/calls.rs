@@ -1,0 +1,208 @@
+//! Calls of the engine: what is asked is checked, planned, and read or written.
+
+use std::sync::Arc;
+use std::sync::mpsc::Sender;
+
+use cuzarr_device::{Device, NdBuffer, profile};
+
+use crate::codec::VariableElements;
+use crate::error::{Error, ErrorKind, Result};
+use crate::plan::{Plan, Selection, memory_shape};
+use crate::run::access::Access;
+use crate::run::engine::Engine;
+use crate::run::options::Options;
+use crate::run::read::call;
+use crate::run::read::out::{Arrived, InTurn, Out};
+use crate::run::read::route::variable;
+use crate::run::report::Report;
+use crate::run::write;
+use crate::store::Store;
+
+impl Engine {
+    /// Reads `selection` into `out`, which is on the device that `access` is bound to. When it returns, `out` is ready on
+    /// every stream.
+    ///
+    /// # Errors
+    /// `ShapeMismatch` and `DTypeMismatch` when `out` does not fit; else the first failure, with the others attached.
+    pub fn read(
+        &self,
+        access: &Access,
+        store: &Arc<dyn Store>,
+        selection: &Selection,
+        out: &NdBuffer,
+        options: &Options,
+    ) -> Result<Report> {
+        let shape = memory_shape(selection)?;
+        check_array(access, &shape, out)?;
+        let plan = Plan::new(Arc::clone(access.source()), selection.clone(), options.plan())?;
+        self.read_plan(access, store, plan, out, options)
+    }
+
+    /// Reads several selections that only differ in their place, with one plan. The first dimension of `out` counts them.
+    ///
+    /// # Errors
+    /// Those of [`Engine::read`]; `ShapeMismatch` also when the selections differ in more than their place.
+    pub fn read_many(
+        &self,
+        access: &Access,
+        store: &Arc<dyn Store>,
+        selections: &[Selection],
+        out: &NdBuffer,
+        options: &Options,
+    ) -> Result<Report> {
+        let one = selections.first().map_or(Ok(Vec::new()), memory_shape)?;
+        let shape = [&[selections.len()], &one[..]].concat();
+        check_array(access, &shape, out)?;
+        let plan = Plan::many(Arc::clone(access.source()), selections.to_vec(), options.plan())?;
+        self.read_plan(access, store, plan, out, options)
+    }
+
+    fn read_plan(
+        &self,
+        access: &Access,
+        store: &Arc<dyn Store>,
+        plan: Plan,
+        out: &NdBuffer,
+        options: &Options,
+    ) -> Result<Report> {
+        if out.device() != access.device() {
+            let message = format!("the array is bound to {}, the result is on {}", access.device(), out.device());
+            let hint = format!("open the array with device '{}', or read without out", out.device());
+            return Err(Error::new(ErrorKind::MemorySpace, message).with_hint(hint));
+        }
+        let _range = profile::range("read", out.size_bytes() as u64);
+        let (_, report) = call::read(self, access, store, plan, Out::Whole(out.clone()), options)?;
+        Ok(report)
+    }
+
+    /// Reads boxes of an array in order to the device that `access` is bound to, in one pipeline, and hands each to `deliver`
+    /// when it is complete.
+    ///
+    /// There is memory for `at_once` boxes, beside the limit. The receiver must return boxes without waiting for memory of
+    /// reads and writes. Damage in a box may be noticed after later boxes were delivered, so boxes only count when this returns
+    /// without an error.
+    ///
+    /// # Errors
+    /// `MemorySpace` on the host, or for a store on the device; else those of [`Engine::read`].
+    pub(crate) fn read_in_turn(
+        &self,
+        access: &Access,
+        store: &Arc<dyn Store>,
+        selections: Vec<Selection>,
+        at_once: usize,
+        deliver: Sender<Arrived>,
+        options: &Options,
+    ) -> Result<Report> {
+        let device = access.device();
+        if !reads_in_turn(&**store, device) {
+            let message = format!("boxes cannot be read in turn from this store to {device}");
+            return Err(Error::new(ErrorKind::MemorySpace, message));
+        }
+        let dtype =
+            access.dtype().ok_or_else(|| Error::new(ErrorKind::Unsupported, "elements have variable length"))?;
+        let _range = profile::range("read", 0);
+        let out = Out::InTurn(InTurn::new(dtype, &selections, at_once, deliver)?);
+        let plan = Plan::in_turn(Arc::clone(access.source()), selections, options.plan())?;
+        let (_, report) = call::read(self, access, store, plan, out, options)?;
+        Ok(report)
+    }
+
+    /// Reads elements of variable length, in C order.
+    ///
+    /// # Errors
+    /// Those of [`Engine::read`].
+    pub fn read_variable(
+        &self,
+        access: &Access,
+        store: &Arc<dyn Store>,
+        selection: &Selection,
+        options: &Options,
+    ) -> Result<(VariableElements, Report)> {
+        variable::require(access)?;
+        let _range = profile::range("read", 0);
+        let plan = Plan::new(Arc::clone(access.source()), selection.clone(), options.plan())?;
+        let out = Out::Elements(selection.shape());
+        let (elements, report) = call::read(self, access, store, plan, out, options)?;
+        Ok((elements.unwrap_or_default(), report))
+    }
+
+    /// Writes `value` from any device. Its shape is broadcast to the selection's.
+    ///
+    /// # Errors
+    /// `ShapeMismatch` and `DTypeMismatch` when the value does not fit; else the first failure, with the others attached.
+    /// Objects that were written before it keep their new bytes. No object is half written.
+    pub fn write(
+        &self,
+        access: &Access,
+        store: &Arc<dyn Store>,
+        selection: &Selection,
+        value: &NdBuffer,
+        options: &Options,
+    ) -> Result<Report> {
+        let shape = memory_shape(selection)?;
+        let value = broadcast(value, &shape)?;
+        check_array(access, &shape, &value)?;
+        let _range = profile::range("write", value.size_bytes() as u64);
+        let call = self.call(store, value.device(), options);
+        write::coordinator::write(&call, access, selection, write::coordinator::Value::Elements(value), options)?;
+        Ok(call.report())
+    }
+
+    /// Writes elements of variable length, in the C order of the selection.
+    ///
+    /// # Errors
+    /// Those of [`Engine::write`].
+    pub fn write_variable(
+        &self,
+        access: &Access,
+        store: &Arc<dyn Store>,
+        selection: &Selection,
+        value: &VariableElements,
+        options: &Options,
+    ) -> Result<Report> {
+        variable::require(access)?;
+        let expected = selection.len();
+        if expected != Some(value.len() as u64) {
+            let message = format!("got {} elements for selection {selection}", value.len());
+            return Err(Error::new(ErrorKind::ShapeMismatch, message));
+        }
+        let _range = profile::range("write", 0);
+        let call = self.call(store, Device::Cpu, options);
+        write::coordinator::write(
+            &call,
+            access,
+            selection,
+            write::coordinator::Value::Variable(Arc::new(value.clone())),
+            options,
+        )?;
+        Ok(call.report())
+    }
+}
+
+/// Whether [`Engine::read_in_turn`] works for this store and device. It does not where frames are checked, and may be placed
+/// again, after all others.
+pub(crate) fn reads_in_turn(store: &dyn Store, device: Device) -> bool {
+    device != Device::Cpu && !store.is_on(device)
+}
+
+fn broadcast(value: &NdBuffer, shape: &[usize]) -> Result<NdBuffer> {
+    value.broadcast_to(shape).map_err(|error| {
+        let message = format!("a value of shape {:?} does not broadcast to shape {shape:?}", value.shape());
+        Error::new(ErrorKind::ShapeMismatch, message).with_source(error)
+    })
+}
+
+fn check_array(access: &Access, shape: &[usize], array: &NdBuffer) -> Result<()> {
+    access.program()?;
+    if array.shape() != shape {
+        let message = format!("got shape {:?}, the selection has {shape:?}", array.shape());
+        return Err(Error::new(ErrorKind::ShapeMismatch, message));
+    }
+    match access.dtype() {
+        Some(dtype) if dtype != array.dtype() => {
+            let message = format!("got elements of {}, the array has {dtype}", array.dtype());
+            Err(Error::new(ErrorKind::DTypeMismatch, message).with_hint("convert them first"))
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,80 @@
+//! Scratch memory that the store fills with stored bytes, and refusals that all routes share.
+
+use std::any::Any;
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::plan::Fill;
+use crate::run::context::Context;
+use crate::run::schedule::budget::Reserved;
+use crate::run::schedule::scratch::ScratchBlock;
+use crate::store::Lease;
+
+/// Scratch memory for stored bytes, and a reservation for bytes beyond the batch's.
+pub(crate) struct Stored {
+    block: ScratchBlock,
+    _extra: Option<Reserved>,
+}
+
+impl Stored {
+    /// Scratch memory that comes back, or the other kind of memory that its route lends.
+    pub(crate) fn or<L: Any>(lease: Box<dyn Lease>) -> Result<std::result::Result<Box<Stored>, Box<L>>> {
+        match lease.into_any().downcast::<Stored>() {
+            Ok(stored) => Ok(Ok(stored)),
+            Err(other) => other.downcast().map(Err).map_err(|_| foreign_memory()),
+        }
+    }
+
+    /// Takes memory for `size_bytes` stored bytes. The batch's reservation includes `counted_bytes` of them.
+    pub(crate) fn take(call: &Context, size_bytes: usize, counted_bytes: usize) -> Result<Box<Stored>> {
+        // Stored blocks and headers: bytes that do not compress grow a little.
+        let expected = counted_bytes + counted_bytes / 16 + (1 << 16);
+        let extra = match size_bytes.saturating_sub(expected) as u64 {
+            0 => None,
+            extra => {
+                Some(call.memory.host.try_take(extra, call.limit_bytes).ok_or_else(|| too_large(call, size_bytes))?)
+            }
+        };
+        Ok(Box::new(Stored { block: call.scratch.take(size_bytes)?, _extra: extra }))
+    }
+}
+
+fn too_large(call: &Context, size_bytes: usize) -> Error {
+    let (used, limit) = (call.memory.host.used_bytes(), call.limit_bytes);
+    let message =
+        format!("a stored chunk has {size_bytes} bytes, {used} bytes are in flight, the memory limit is {limit}");
+    Error::new(ErrorKind::BudgetExceeded, message).with_hint("raise the memory limit")
+}
+
+impl std::ops::Deref for Stored {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.block
+    }
+}
+
+impl Lease for Stored {
+    fn bytes(&mut self) -> &mut [u8] {
+        &mut self.block
+    }
+
+    fn into_any(self: Box<Self>) -> Box<dyn Any> {
+        self
+    }
+}
+
+pub(crate) fn foreign_memory() -> Error {
+    Error::new(ErrorKind::StoreFailed, "the store returned memory that was not lent to it")
+}
+
+/// Checks that a missing chunk may be filled.
+///
+/// # Errors
+/// `ChunkNotFound` when it may not.
+pub(crate) fn check_missing(read_missing: bool, fill: &Fill) -> Result<()> {
+    if read_missing {
+        return Ok(());
+    }
+    let error = Error::new(ErrorKind::ChunkNotFound, "the chunk does not exist");
+    Err(error.at(fill.name.to_string()).with_hint("set read_missing_chunks to get the fill value instead"))
+}

@@ -1,0 +1,56 @@
+//! What the chunks of one write share, and what a worker encodes.
+
+use std::sync::atomic::AtomicUsize;
+use std::sync::{Arc, OnceLock};
+
+use cuzarr_device::{Buffer, Reader};
+
+use crate::codec::{Chain, Location, Program, VariableElements};
+use crate::plan::{Touched, WritePlan};
+use crate::run::context::Context;
+use crate::run::write::object::Place;
+
+/// The state that all chunks of one write share.
+pub(crate) struct Writing {
+    pub(crate) call: Arc<Context>,
+    pub(crate) plan: WritePlan,
+    /// The codecs of the innermost chunks.
+    pub(crate) leaf: Chain,
+    pub(crate) program: Option<Arc<Program>>,
+    pub(crate) fill: Vec<u8>,
+    /// A packed chunk that only holds the fill value.
+    pub(crate) blank: OnceLock<Vec<u8>>,
+    pub(crate) write_empty: bool,
+    /// Most bytes of a chunk with elements of variable length.
+    pub(crate) variable_limit_bytes: u64,
+    /// Chunks that workers encode or will encode.
+    pub(crate) submitted: AtomicUsize,
+}
+
+/// A chunk to encode.
+pub(crate) struct Leaf {
+    pub(crate) chunk: Touched,
+    pub(crate) place: Place,
+}
+
+/// A frame's checksum, and its place.
+#[derive(Clone, Copy)]
+pub(crate) struct Seal {
+    pub(crate) checksum: u32,
+    pub(crate) location: Location,
+}
+
+/// The elements for one chunk.
+pub(crate) enum LeafValue {
+    /// Elements in host memory, of the shape of the chunk's part of the selection.
+    Elements(Reader),
+    /// A whole chunk, packed, in host memory.
+    Packed(Buffer),
+    /// A whole chunk that a device encoded, in host memory, with its checksum if the device computed it. Codecs behind these
+    /// are left.
+    Frame(Buffer, Option<Seal>),
+    /// A whole chunk that only holds the fill value and is not stored.
+    Blank,
+    /// All elements of the call.
+    Variable(Arc<VariableElements>),
+}
