@@ -137,7 +137,7 @@ fn what_does_not_fit_is_refused_before_anything_is_stored() {
         (array().dimension_names(["x"]), ErrorKind::MetadataInvalid, "dimension_names"),
         (array().codecs([]), ErrorKind::MetadataInvalid, "such as 'bytes'"),
         (v2().chunks([4, 4]).shards([8, 8]), ErrorKind::InvalidArgument, "shards"),
-        (v2().dimension_names(["y", "x"]), ErrorKind::InvalidArgument, "dimensions"),
+        (v2().dimension_names(["y", "x"]), ErrorKind::InvalidArgument, "dimension names"),
         (v2().codecs([]), ErrorKind::InvalidArgument, "codecs"),
     ] {
         let store = memory();
