@@ -119,6 +119,17 @@ fn zstd_frames_of_any_size_and_kind_decode() {
 }
 
 #[test]
+fn levels_of_zstd_that_ask_for_small_frames_are_left_to_the_host() {
+    for (level, host) in [(-5, false), (0, false), (9, false), (10, true), (22, true)] {
+        let program = program(&json!({"name": "zstd", "configuration": {"level": level, "checksum": false}}), 4096);
+        for device in devices() {
+            let reason = program.device_encoder().unwrap().host_reason(device);
+            assert_eq!(reason.is_some(), host, "{device}: level {level}: {reason:?}");
+        }
+    }
+}
+
+#[test]
 fn zstd_frames_of_several_blocks_decode() {
     for (size, checksum) in [(32_768, true), (65_537, false)] {
         check(&zstd(checksum), size, size as u64);

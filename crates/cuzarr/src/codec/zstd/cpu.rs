@@ -150,7 +150,7 @@ impl BytesToBytes for Zstd {
     }
 
     fn device_encoder(&self, decoded_bytes: usize) -> Option<Arc<dyn DeviceEncoder>> {
-        Some(Arc::new(Encoder::new(decoded_bytes, self.checksum)?))
+        Some(Arc::new(Encoder::new(decoded_bytes, self.level, self.checksum)?))
     }
 
     fn decode_into(&self, encoded: &[u8], decoded: &mut [u8]) -> Result<()> {

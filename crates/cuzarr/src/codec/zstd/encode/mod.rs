@@ -3,7 +3,8 @@
 //! `codec/lz/find` finds what blocks of 32 KiB repeat; kernels of this folder code the sequences and literals of all blocks
 //! side by side, and put them together. Any decoder reads the frames, and GPUs decode blocks of that size well.
 //!
-//! The frames are not those of libzstd, and do not depend on the level.
+//! The frames are not those of libzstd. Levels up to [`MAX_LEVEL`] give the same frames; higher ones ask for smaller frames, and
+//! are left to libzstd.
 
 mod cuda;
 
@@ -18,6 +19,8 @@ use crate::codec::lz::find::BLOCK_BYTES;
 const MAX_CHUNK_BYTES: usize = 1 << 30;
 /// Chunks of more that want a checksum are left to the host: one warp hashes a chunk, at 2 GB/s.
 const MAX_CHECKED_BYTES: usize = 4 << 20;
+/// Higher levels ask for frames that are smaller than those of libzstd's level 3 by a tenth and more, which these kernels do not make.
+const MAX_LEVEL: i32 = 9;
 /// GPUs since this one give a block of threads the shared memory that `lz_find.cu` asks for.
 const LEAST_CAPABILITY: (u32, u32) = (8, 0);
 /// Most bytes of a frame's header, of a block's, and of the checksum.
@@ -29,14 +32,15 @@ const CHECKSUM_BYTES: usize = 4;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Encoder {
     chunk_bytes: usize,
+    level: i32,
     checksum: bool,
 }
 
 impl Encoder {
     /// An encoder of chunks of `chunk_bytes`. `None` for chunks that the host encodes: empty and very large ones.
-    pub(super) fn new(chunk_bytes: usize, checksum: bool) -> Option<Encoder> {
+    pub(super) fn new(chunk_bytes: usize, level: i32, checksum: bool) -> Option<Encoder> {
         let most = if checksum { MAX_CHECKED_BYTES } else { MAX_CHUNK_BYTES };
-        (1..=most).contains(&chunk_bytes).then_some(Encoder { chunk_bytes, checksum })
+        (1..=most).contains(&chunk_bytes).then_some(Encoder { chunk_bytes, level, checksum })
     }
 }
 
@@ -55,6 +59,9 @@ impl DeviceEncoder for Encoder {
     }
 
     fn host_reason(&self, device: Device) -> Option<&'static str> {
+        if self.level > MAX_LEVEL {
+            return Some("levels of zstd above 9 ask for smaller frames than GPUs make");
+        }
         let has_room = match device {
             Device::Cuda(_) => device.compute_capability().is_ok_and(|capability| capability >= LEAST_CAPABILITY),
             _ => true,
