@@ -63,10 +63,6 @@ const CIRCLES: &[(&[&str], &str)] = &[
         "a chain may hold the sharding codec, which holds chains",
     ),
     (
-        &["meta::array", "meta::consolidated", "meta::group", "meta::node", "meta::v2", "meta::v3"],
-        "groups hold what is consolidated below them, groups again; constructors call the parsers of their format",
-    ),
-    (
         &[
             "node::array",
             "node::array_io",
@@ -78,7 +74,6 @@ const CIRCLES: &[(&[&str], &str)] = &[
         ],
         "groups give their arrays and members; creating a node deletes the one in its way",
     ),
-    (&["store::batch", "store::parts"], "a batch divides large reads into parts, which read the batch's open values"),
 ];
 
 #[derive(Clone, Debug, PartialEq, Eq)]

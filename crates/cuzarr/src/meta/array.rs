@@ -8,8 +8,8 @@ use super::extension::Extension;
 use super::fill::FillValue;
 use super::grid::{RegularGrid, product};
 use super::json::{Json, Object, object_from_map, object_to_map, object_to_text};
-use super::{ZarrFormat, check_shape, invalid, node, v2, v3};
-use crate::{Error, ErrorKind, Result, ResultExt};
+use super::{ZarrFormat, check_shape, invalid, names};
+use crate::{Error, ErrorKind, Result};
 
 /// Order of the elements inside a v2 chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -94,24 +94,6 @@ pub struct ArrayMetadata {
 }
 
 impl ArrayMetadata {
-    /// From the bytes of a v3 `zarr.json`.
-    pub fn from_json(zarr_json: &[u8]) -> Result<Self> {
-        v3::parse_array(Json::parse_object(zarr_json)?)
-    }
-
-    /// Parses the bytes of a v2 `.zarray`, and of `.zattrs` if there is one.
-    pub fn from_json_v2(zarray: &[u8], zattrs: Option<&[u8]>) -> Result<Self> {
-        v2::parse_array(Json::parse_object(zarray)?, parse_zattrs(zattrs)?)
-    }
-
-    /// A new array. Its members are checked as if they had been read.
-    pub fn new(new: NewArray) -> Result<Self> {
-        match &new.codecs {
-            CodecsMetadata::V3(codecs) => v3::parse_array(v3::array_document(&new, codecs)?),
-            CodecsMetadata::V2 { .. } => v2::parse_array(v2::array_document(&new)?, object_from_map(&new.attributes)?),
-        }
-    }
-
     /// The format of the document.
     pub fn zarr_format(&self) -> ZarrFormat {
         self.format
@@ -235,8 +217,8 @@ impl ArrayMetadata {
     /// Every document to store: its name below the array's path, and its bytes.
     pub fn documents(&self) -> Vec<(&'static str, Vec<u8>)> {
         match self.format {
-            ZarrFormat::V2 => vec![(node::ZARRAY, self.to_json()), (node::ZATTRS, to_bytes(&self.zattrs))],
-            ZarrFormat::V3 => vec![(node::ZARR_JSON, self.to_json())],
+            ZarrFormat::V2 => vec![(names::ZARRAY, self.to_json()), (names::ZATTRS, to_bytes(&self.zattrs))],
+            ZarrFormat::V3 => vec![(names::ZARR_JSON, self.to_json())],
         }
     }
 }
@@ -244,11 +226,6 @@ impl ArrayMetadata {
 /// The bytes of a document.
 pub(super) fn to_bytes(document: &Object) -> Vec<u8> {
     object_to_text(document, Some(2)).into_bytes()
-}
-
-/// The members of `.zattrs`; none without one.
-pub(super) fn parse_zattrs(zattrs: Option<&[u8]>) -> Result<Object> {
-    zattrs.map_or_else(|| Ok(Object::new()), |bytes| Json::parse_object(bytes).at(|| node::ZATTRS))
 }
 
 /// The `attributes` of a v3 document, if they are an object.

@@ -6,9 +6,10 @@
 use indexmap::IndexMap;
 use serde_json::Value;
 
+use super::documents::{NodeDocuments, node_type};
 use super::json::{Json, Object};
-use super::node::{NodeDocuments, NodeMetadata, ZARRAY, ZATTRS, ZGROUP};
-use super::{ZarrFormat, invalid, v3};
+use super::names::{ZARRAY, ZATTRS, ZGROUP};
+use super::{ZarrFormat, invalid};
 use crate::{Error, ErrorKind, Result, ResultExt};
 
 /// The most names of a path.
@@ -18,7 +19,7 @@ const MAX_DEPTH: usize = 128;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Consolidated {
     format: ZarrFormat,
-    entries: IndexMap<String, NodeDocuments>,
+    pub(super) entries: IndexMap<String, NodeDocuments>,
 }
 
 impl Consolidated {
@@ -70,7 +71,7 @@ impl Consolidated {
             let Json::Object(document) = document else {
                 return Err(invalid("metadata", &document.to_value(), "an object")).at(place);
             };
-            v3::node_type(&document).at(place)?;
+            node_type(&document).at(place)?;
             entries.insert(normal(&path), NodeDocuments::v3(document));
         }
         Ok(Consolidated { format: ZarrFormat::V3, entries })
@@ -164,23 +165,6 @@ impl Consolidated {
         self.paths().filter_map(move |it| below(it, path)).filter(|name| !name.contains('/'))
     }
 
-    /// The metadata of the node at `path`; `None` if there is none. A group comes with what is consolidated below it.
-    pub fn node(&self, path: &str) -> Result<Option<NodeMetadata>> {
-        let mut node = self.node_alone(path)?;
-        if let Some(NodeMetadata::Group(group)) = &mut node {
-            group.set_consolidated(Some(self.under(path))).at(|| format!("consolidated metadata of '{path}'"))?;
-        }
-        Ok(node)
-    }
-
-    /// Like [`node`](Self::node), but a group comes without what is below it: finding that takes a look at every path.
-    pub fn node_alone(&self, path: &str) -> Result<Option<NodeMetadata>> {
-        let Some(node) = self.entries.get(path) else {
-            return Ok(None);
-        };
-        node.clone().alone().check().map(Some).at(|| format!("consolidated metadata of '{path}'"))
-    }
-
     /// Whether there is a node at or below `path`.
     pub fn has_any(&self, path: &str) -> bool {
         self.paths().any(|other| is_at_or_below(other, path))
@@ -245,6 +229,7 @@ fn normal(path: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::meta::NodeMetadata;
     use serde_json::json;
 
     fn v2(value: Value) -> Result<Consolidated> {

@@ -2,11 +2,11 @@
 
 use serde_json::{Map, Value};
 
-use super::array::{attributes_member, parse_zattrs, to_bytes};
+use super::array::{attributes_member, to_bytes};
 use super::consolidated::Consolidated;
 use super::json::{Json, Object, object_from_map, object_to_map, object_to_text};
-use super::{ZarrFormat, node, v2, v3};
-use crate::{Error, ErrorKind, Result, ResultExt};
+use super::{ZarrFormat, names};
+use crate::{Error, ErrorKind, Result};
 
 /// Checked metadata of one group, with the documents it came from.
 #[derive(Clone, Debug)]
@@ -23,31 +23,6 @@ pub struct GroupMetadata {
 }
 
 impl GroupMetadata {
-    /// A new group.
-    pub fn new(format: ZarrFormat, attributes: Map<String, Value>) -> Result<Self> {
-        let members = object_from_map(&attributes)?;
-        match format {
-            ZarrFormat::V2 => v2::parse_group(v2::group_document(), members),
-            ZarrFormat::V3 => v3::parse_group(v3::group_document(members)),
-        }
-    }
-
-    /// From the bytes of a v3 `zarr.json`.
-    pub fn from_json(zarr_json: &[u8]) -> Result<Self> {
-        v3::parse_group(Json::parse_object(zarr_json)?)
-    }
-
-    /// Parses the bytes of a v2 `.zgroup`, and of `.zattrs` and `.zmetadata` where they exist.
-    pub fn from_json_v2(zgroup: &[u8], zattrs: Option<&[u8]>, zmetadata: Option<&[u8]>) -> Result<Self> {
-        let mut group = v2::parse_group(Json::parse_object(zgroup)?, parse_zattrs(zattrs)?)?;
-        if let Some(bytes) = zmetadata {
-            let document = Json::parse_object(bytes).at(|| node::ZMETADATA)?;
-            group.consolidated = Some(Consolidated::from_v2(&document).at(|| node::ZMETADATA)?);
-            group.zmetadata = Some(document);
-        }
-        Ok(group)
-    }
-
     /// The format of the documents.
     pub fn zarr_format(&self) -> ZarrFormat {
         self.format
@@ -90,7 +65,7 @@ impl GroupMetadata {
                 self.zattrs = attributes;
                 // Consolidated metadata repeats the attributes of its own group.
                 if let Some(Json::Object(entries)) = self.zmetadata.as_mut().and_then(|it| it.get_mut("metadata")) {
-                    entries.insert(node::ZATTRS.into(), Json::Object(self.zattrs.clone()));
+                    entries.insert(names::ZATTRS.into(), Json::Object(self.zattrs.clone()));
                 }
             }
             ZarrFormat::V3 => drop(self.document.insert("attributes".into(), Json::Object(attributes))),
@@ -126,12 +101,12 @@ impl GroupMetadata {
     /// Every document to store: its name below the group's path, and its bytes.
     pub fn documents(&self) -> Vec<(&'static str, Vec<u8>)> {
         match (self.format, &self.zmetadata) {
-            (ZarrFormat::V3, _) => vec![(node::ZARR_JSON, self.to_json())],
+            (ZarrFormat::V3, _) => vec![(names::ZARR_JSON, self.to_json())],
             (ZarrFormat::V2, zmetadata) => {
-                let mut documents = vec![(node::ZGROUP, self.to_json()), (node::ZATTRS, to_bytes(&self.zattrs))];
+                let mut documents = vec![(names::ZGROUP, self.to_json()), (names::ZATTRS, to_bytes(&self.zattrs))];
                 // On one line, as zarr-python writes it: it can be large, and people do not read it.
                 let zmetadata = zmetadata.as_ref().map(|members| object_to_text(members, None));
-                documents.extend(zmetadata.map(|text| (node::ZMETADATA, text.into_bytes())));
+                documents.extend(zmetadata.map(|text| (names::ZMETADATA, text.into_bytes())));
                 documents
             }
         }
@@ -156,7 +131,7 @@ mod tests {
 
         let v2 = GroupMetadata::new(ZarrFormat::V2, attributes(json!({"a": 1}))).unwrap();
         let [(zgroup, group), (zattrs, attrs)] = &v2.documents()[..] else { panic!("two documents") };
-        assert_eq!((*zgroup, *zattrs), (node::ZGROUP, node::ZATTRS));
+        assert_eq!((*zgroup, *zattrs), (names::ZGROUP, names::ZATTRS));
         let read = GroupMetadata::from_json_v2(group, Some(attrs), None).unwrap();
         assert_eq!(read.attributes_json(), r#"{"a": 1}"#);
     }

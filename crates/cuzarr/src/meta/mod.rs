@@ -34,6 +34,7 @@
 mod array;
 mod chunk_key;
 mod consolidated;
+mod documents;
 mod dtype;
 #[doc(hidden)] // `Array::builder` is for users; copies change the metadata of arrays
 pub mod encoding;
@@ -42,8 +43,10 @@ mod fill;
 mod grid;
 mod group;
 mod json;
+mod names;
 #[doc(hidden)] // names of documents: for the Python package and tests
 pub mod node;
+mod parsing;
 mod small_float;
 mod v2;
 mod v3;
@@ -55,6 +58,7 @@ mod golden_tests;
 pub use array::{ArrayMetadata, CodecsMetadata, NewArray, Order};
 pub use chunk_key::{ChunkKeyEncoding, Separator};
 pub use consolidated::Consolidated;
+pub use documents::{Documents, NodeDocuments};
 pub use dtype::{DataType, Endian, Field, SwapUnit, TimeUnit};
 pub use extension::Extension;
 pub use fill::FillValue;
@@ -62,7 +66,7 @@ pub use grid::RegularGrid;
 pub use group::GroupMetadata;
 pub(crate) use json::abbreviate;
 pub use json::{Json, Object};
-pub use node::{Documents, NodeDocuments, NodeMetadata};
+pub use node::NodeMetadata;
 pub use xarray::{Translated, translate};
 
 use serde_json::{Map, Value};

@@ -1,186 +1,18 @@
-//! Which documents describe a node, and what they say together.
+//! Metadata of a node, array or group, from its documents, and back.
 
 use serde_json::{Map, Value};
 
-use super::json::{Json, Object, object_to_text};
-use super::{ArrayMetadata, Consolidated, GroupMetadata, ZarrFormat, v2, v3};
+use super::array::ArrayMetadata;
+use super::consolidated::Consolidated;
+use super::documents::node_type;
+pub use super::documents::{Documents, NodeDocuments};
+use super::group::GroupMetadata;
+use super::json::Json;
+pub use super::names::{DOCUMENT_NAMES, ZARR_JSON, ZARRAY, ZATTRS, ZGROUP, ZMETADATA, document_names, key};
+use super::{ZarrFormat, v2, v3};
 use crate::{Result, ResultExt};
 
-/// The document of a v3 array or group.
-pub const ZARR_JSON: &str = "zarr.json";
-/// The document of a v2 array.
-pub const ZARRAY: &str = ".zarray";
-/// The document of a v2 group.
-pub const ZGROUP: &str = ".zgroup";
-/// The attributes of a v2 array or group.
-pub const ZATTRS: &str = ".zattrs";
-/// The consolidated metadata of a v2 group.
-pub const ZMETADATA: &str = ".zmetadata";
-
-/// Every name that metadata is stored under; no chunk and no child has one of them.
-pub const DOCUMENT_NAMES: [&str; 5] = [ZARR_JSON, ZARRAY, ZGROUP, ZATTRS, ZMETADATA];
-
-/// The names of the documents to read to open a node that may be of one of `formats`.
-///
-/// ```
-/// use cuzarr::meta::{ZarrFormat, node};
-/// assert_eq!(node::document_names(&[ZarrFormat::V3]), ["zarr.json"]);
-/// assert_eq!(node::document_names(&[ZarrFormat::V2]), [".zarray", ".zgroup", ".zattrs", ".zmetadata"]);
-/// ```
-pub fn document_names(formats: &[ZarrFormat]) -> Vec<&'static str> {
-    let names_of = |format: &ZarrFormat| match format {
-        ZarrFormat::V3 => &DOCUMENT_NAMES[..1],
-        ZarrFormat::V2 => &DOCUMENT_NAMES[1..],
-    };
-    formats.iter().flat_map(names_of).copied().collect()
-}
-
-/// The key of a document or chunk of the node at `path`; the root's path is empty.
-///
-/// ```
-/// use cuzarr::meta::node;
-/// assert_eq!(node::key("a/b", node::ZARR_JSON), "a/b/zarr.json");
-/// assert_eq!(node::key("", node::ZARR_JSON), "zarr.json");
-/// ```
-pub fn key(path: &str, name: &str) -> String {
-    if path.is_empty() { name.to_owned() } else { format!("{path}/{name}") }
-}
-
-/// The bytes of the documents that were found at a path.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Documents<'a> {
-    /// `zarr.json`
-    pub zarr_json: Option<&'a [u8]>,
-    /// `.zarray`
-    pub zarray: Option<&'a [u8]>,
-    /// `.zgroup`
-    pub zgroup: Option<&'a [u8]>,
-    /// `.zattrs`
-    pub zattrs: Option<&'a [u8]>,
-    /// `.zmetadata`
-    pub zmetadata: Option<&'a [u8]>,
-}
-
-impl<'a> Documents<'a> {
-    /// Puts a document in its place; other names are ignored.
-    pub fn set(&mut self, name: &str, bytes: &'a [u8]) {
-        match name {
-            ZARR_JSON => self.zarr_json = Some(bytes),
-            ZARRAY => self.zarray = Some(bytes),
-            ZGROUP => self.zgroup = Some(bytes),
-            ZATTRS => self.zattrs = Some(bytes),
-            ZMETADATA => self.zmetadata = Some(bytes),
-            _ => {}
-        }
-    }
-}
-
-/// The documents of one node as JSON, each an object and nothing else checked. So a node that this library cannot use is still
-/// listed and consolidated as its author wrote it; [`NodeDocuments::check`] makes metadata of them.
-///
-/// ```
-/// use cuzarr::meta::{Documents, NodeDocuments};
-/// let zarr_json = br#"{"zarr_format": 3, "node_type": "array", "data_type": "unheard_of"}"#;
-/// let found = NodeDocuments::parse(&Documents { zarr_json: Some(zarr_json), ..Documents::default() })?.unwrap();
-/// assert!(found.is_array() && found.check().is_err());
-/// # Ok::<(), cuzarr::Error>(())
-/// ```
-#[derive(Clone, Debug, PartialEq)]
-pub struct NodeDocuments {
-    pub(super) format: ZarrFormat,
-    pub(super) is_array: bool,
-    /// `zarr.json`, `.zarray` or `.zgroup`.
-    pub(super) document: Object,
-    /// `.zattrs`, if there is one; unused in v3.
-    pub(super) zattrs: Option<Object>,
-    /// `.zmetadata`, if there is one; unused in v3.
-    zmetadata: Option<Object>,
-}
-
 impl NodeDocuments {
-    /// Takes documents apart; `None` if they describe nothing. v3 goes before v2 and arrays before groups, as in zarr-python.
-    ///
-    /// # Errors
-    /// `MetadataInvalid` when a document is no JSON object.
-    pub fn parse(documents: &Documents<'_>) -> Result<Option<NodeDocuments>> {
-        let object = |name: &'static str, bytes: Option<&[u8]>| -> Result<Option<Object>> {
-            bytes.map(|bytes| Json::parse_object(bytes).at(|| name)).transpose()
-        };
-        if let Some(document) = object(ZARR_JSON, documents.zarr_json)? {
-            return Ok(Some(NodeDocuments::v3(document)));
-        }
-        let is_array = documents.zarray.is_some();
-        let (name, bytes) = if is_array { (ZARRAY, documents.zarray) } else { (ZGROUP, documents.zgroup) };
-        let Some(document) = object(name, bytes)? else { return Ok(None) };
-        let zattrs = object(ZATTRS, documents.zattrs).at(|| name)?;
-        let zmetadata = if is_array { None } else { object(ZMETADATA, documents.zmetadata).at(|| name)? };
-        Ok(Some(NodeDocuments { zmetadata, ..NodeDocuments::v2(is_array, document, zattrs) }))
-    }
-
-    /// Puts together documents that were taken apart already, given by their names; `None` if they describe nothing.
-    pub fn from_members(members: impl IntoIterator<Item = (String, Object)>) -> Option<NodeDocuments> {
-        let mut members: std::collections::BTreeMap<String, Object> = members.into_iter().collect();
-        if let Some(document) = members.remove(ZARR_JSON) {
-            return Some(NodeDocuments::v3(document));
-        }
-        let zattrs = members.remove(ZATTRS);
-        match (members.remove(ZARRAY), members.remove(ZGROUP)) {
-            (Some(zarray), _) => Some(NodeDocuments::v2(true, zarray, zattrs)),
-            (None, Some(zgroup)) => {
-                let zmetadata = members.remove(ZMETADATA);
-                Some(NodeDocuments { zmetadata, ..NodeDocuments::v2(false, zgroup, zattrs) })
-            }
-            (None, None) => None,
-        }
-    }
-
-    pub(super) fn v3(document: Object) -> NodeDocuments {
-        let is_array = matches!(document.get("node_type"), Some(Json::String(name)) if name == "array");
-        NodeDocuments { format: ZarrFormat::V3, is_array, document, zattrs: None, zmetadata: None }
-    }
-
-    pub(super) fn v2(is_array: bool, document: Object, zattrs: Option<Object>) -> NodeDocuments {
-        NodeDocuments { format: ZarrFormat::V2, is_array, document, zattrs, zmetadata: None }
-    }
-
-    /// The format of the documents.
-    pub fn zarr_format(&self) -> ZarrFormat {
-        self.format
-    }
-
-    /// Whether they say that they are an array's.
-    pub fn is_array(&self) -> bool {
-        self.is_array
-    }
-
-    /// Whether they say that they are a group's. A v3 document may say that it is something else.
-    pub fn is_group(&self) -> bool {
-        match self.format {
-            ZarrFormat::V2 => !self.is_array,
-            ZarrFormat::V3 => matches!(self.document.get("node_type"), Some(Json::String(name)) if name == "group"),
-        }
-    }
-
-    /// Each document's name and members.
-    pub fn members(&self) -> Vec<(&'static str, &Object)> {
-        let zattrs = self.zattrs.as_ref().map(|members| (ZATTRS, members));
-        let zmetadata = self.zmetadata.as_ref().map(|members| (ZMETADATA, members));
-        [(self.name(), &self.document)].into_iter().chain(zattrs).chain(zmetadata).collect()
-    }
-
-    /// Every document to store: its name below the node's path, and its bytes, with `indent` spaces a level or on one line. The
-    /// first one makes the node.
-    pub fn documents(&self, indent: Option<usize>) -> Vec<(&'static str, Vec<u8>)> {
-        let bytes = |members: &Object, indent| object_to_text(members, indent).into_bytes();
-        let mut documents = vec![(self.name(), bytes(&self.document, indent))];
-        if self.format == ZarrFormat::V2 {
-            documents.push((ZATTRS, self.zattrs.as_ref().map_or_else(|| b"{}".to_vec(), |it| bytes(it, indent))));
-        }
-        // On one line, as zarr-python writes it: it can be large, and people do not read it.
-        documents.extend(self.zmetadata.as_ref().map(|members| (ZMETADATA, bytes(members, None))));
-        documents
-    }
-
     /// The consolidated metadata below a group, taken out of its documents; `None` if there is none.
     ///
     /// # Errors
@@ -195,15 +27,6 @@ impl NodeDocuments {
             (Some(member), _) => Consolidated::from_v3(member).map(Some).at(|| ZARR_JSON),
             (None, Some(zmetadata)) => Consolidated::from_v2(&zmetadata).map(Some).at(|| ZMETADATA),
         }
-    }
-
-    /// The documents without what is consolidated below a group.
-    #[must_use]
-    pub fn alone(mut self) -> NodeDocuments {
-        if !self.is_array {
-            self.document.shift_remove("consolidated_metadata");
-        }
-        NodeDocuments { zmetadata: None, ..self }
     }
 
     /// Puts what is consolidated below a group into its documents.
@@ -224,7 +47,7 @@ impl NodeDocuments {
     pub fn check(self) -> Result<NodeMetadata> {
         let zattrs = self.zattrs.unwrap_or_default();
         Ok(match (self.format, self.is_array) {
-            (ZarrFormat::V3, _) => match v3::node_type(&self.document)? {
+            (ZarrFormat::V3, _) => match node_type(&self.document)? {
                 "array" => NodeMetadata::Array(Box::new(v3::parse_array(self.document)?)),
                 _ => NodeMetadata::Group(Box::new(v3::parse_group(self.document)?)),
             },
@@ -239,14 +62,24 @@ impl NodeDocuments {
             }
         })
     }
+}
 
-    /// The name of the document that makes the node.
-    pub fn name(&self) -> &'static str {
-        match (self.format, self.is_array) {
-            (ZarrFormat::V3, _) => ZARR_JSON,
-            (ZarrFormat::V2, true) => ZARRAY,
-            (ZarrFormat::V2, false) => ZGROUP,
+impl Consolidated {
+    /// The metadata of the node at `path`; `None` if there is none. A group comes with what is consolidated below it.
+    pub fn node(&self, path: &str) -> Result<Option<NodeMetadata>> {
+        let mut node = self.node_alone(path)?;
+        if let Some(NodeMetadata::Group(group)) = &mut node {
+            group.set_consolidated(Some(self.under(path))).at(|| format!("consolidated metadata of '{path}'"))?;
         }
+        Ok(node)
+    }
+
+    /// Like [`node`](Self::node), but a group comes without what is below it: finding that takes a look at every path.
+    pub fn node_alone(&self, path: &str) -> Result<Option<NodeMetadata>> {
+        let Some(node) = self.entries.get(path) else {
+            return Ok(None);
+        };
+        node.clone().alone().check().map(Some).at(|| format!("consolidated metadata of '{path}'"))
     }
 }
 

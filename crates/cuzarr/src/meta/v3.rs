@@ -201,14 +201,5 @@ fn parse_dimension_names(members: &Map<String, Value>, ndim: usize) -> Result<Op
     }
 }
 
-/// Which node a document describes.
-pub(super) fn node_type(document: &Object) -> Result<&str> {
-    match document.get("node_type") {
-        Some(Json::String(name)) if name == "array" || name == "group" => Ok(name),
-        Some(other) => Err(invalid("node_type", &other.to_value(), "\"array\" or \"group\"")),
-        None => Err(Error::new(ErrorKind::MetadataInvalid, "member 'node_type' is missing")),
-    }
-}
-
 #[cfg(test)]
 mod tests;

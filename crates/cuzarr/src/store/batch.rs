@@ -8,8 +8,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use cuzarr_device::{Buffer, Device};
 
+use super::object::Object;
 use super::parts::{PART_BYTES, Parts};
-use super::{ByteRange, Key, Lease, ReadOutcome, ReadRequest, ReadSink, Version, Workers};
+use super::{ByteRange, Key, Lease, ReadOutcome, ReadRequest, ReadSink, Workers};
 use crate::error::{Error, ErrorKind, Result, ResultExt};
 
 /// Most requests of one value that a thread takes at a time. Many small ranges of a large shard spread over the threads, and
@@ -29,38 +30,6 @@ pub(super) trait Source: Send + Sync + 'static {
 
     /// The place that errors name.
     fn name(&self) -> String;
-}
-
-/// An open value.
-pub(super) trait Object: Send + Sync {
-    fn size_bytes(&self) -> u64;
-
-    /// The version of the value; `None` where it is not known.
-    fn version(&self) -> Option<Version> {
-        None
-    }
-
-    /// Fills `bytes` from `offset` on; the range was checked against `size_bytes`.
-    fn read_exact_at(&self, bytes: &mut [u8], offset: u64) -> Result<()>;
-
-    /// The bytes of `range` in memory of `device`: either the value's own memory, or memory from `reserve`, filled. `None` when
-    /// the bytes must go through the host.
-    fn on_device(
-        &self,
-        _device: Device,
-        _range: Range<u64>,
-        _reserve: &dyn Fn() -> Result<Buffer>,
-    ) -> Result<Option<Buffer>> {
-        Ok(None)
-    }
-
-    /// Whether several threads may fill the parts of one large read.
-    fn is_divisible(&self) -> bool {
-        true
-    }
-
-    /// Fails when the value was changed in place since it was opened.
-    fn check_unchanged(&self) -> Result<()>;
 }
 
 /// Reads a batch on the lent threads.

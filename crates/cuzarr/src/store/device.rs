@@ -10,8 +10,9 @@ use std::sync::Arc;
 
 use cuzarr_device::{Buffer, Device, Stream};
 
-use super::batch::{self, Object, Source};
+use super::batch::{self, Source};
 use super::key::is_document;
+use super::object::Object;
 use super::values::Values;
 use super::{
     Capabilities, Condition, Identity, InlineWorkers, Key, Listing, Payload, ReadRequest, ReadSink, Stat, Store,

@@ -18,8 +18,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cuzarr_device::{Buffer, CuFile, Device, DirectFile};
 
-use super::batch::{self, Object, Source};
+use super::batch::{self, Source};
 use super::local::{LocalOptions, LocalStore, OpenFile};
+use super::object::Object;
 use super::{
     Capabilities, Condition, Identity, Key, Listing, Payload, ReadRequest, ReadSink, Stat, Store, Version, Workers,
 };

@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::batch::{self, Object, Source};
+use super::batch::{self, Source};
+use super::object::Object;
 use super::{Key, ReadRequest, ReadSink, Workers};
 use crate::error::Result;
 

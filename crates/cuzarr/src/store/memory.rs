@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use cuzarr_device::Device;
 
-use super::batch::{self, Object, Source};
+use super::batch::{self, Source};
+use super::object::Object;
 use super::values::Values;
 use super::{
     Capabilities, Condition, Identity, Key, Listing, Payload, ReadRequest, ReadSink, Stat, Store, Version, Workers,

@@ -43,6 +43,7 @@ mod key;
 mod layers;
 mod local;
 mod memory;
+mod object;
 mod parts;
 mod registry;
 #[doc(hidden)] // stores that tests of the workspace's crates watch

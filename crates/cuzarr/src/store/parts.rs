@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::batch::Object;
+use super::object::Object;
 use super::{Lease, ReadOutcome, Workers};
 use crate::error::{Error, ErrorKind, Result};
 

@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 use std::time::SystemTime;
 
 use super::super::Version;
-use super::super::batch::Object;
+use super::super::object::Object;
 #[cfg(target_os = "linux")]
 use super::direct;
 use super::{DirectIo, io_error};

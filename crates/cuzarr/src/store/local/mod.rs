@@ -30,9 +30,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use cuzarr_device::Device;
 
-use super::batch::{self, Object, Source};
+use super::batch::{self, Source};
 use super::key::{join_key, validate_key, validate_prefix};
 use super::layers::read_only_error;
+use super::object::Object;
 use super::{Capabilities, Condition, Identity, Key, Listing, Payload, ReadRequest, ReadSink, Stat, Store, Workers};
 use crate::error::{Error, ErrorKind, Result, ResultExt};
 pub(super) use file::OpenFile;

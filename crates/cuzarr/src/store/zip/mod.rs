@@ -20,8 +20,9 @@ use cuzarr_device::Device;
 use flate2::read::DeflateDecoder;
 
 use self::stored::{Item, Stored};
-use super::batch::{self, Object, Source};
+use super::batch::{self, Source};
 use super::key::validate_key;
+use super::object::Object;
 use super::values::Values;
 use super::{
     ByteRange, Capabilities, Condition, Identity, Key, Listing, Payload, ReadRequest, ReadSink, Stat, Store, StoreExt,

@@ -1,0 +1,43 @@
+//! The names that documents are stored under.
+
+use super::ZarrFormat;
+
+/// The document of a v3 array or group.
+pub const ZARR_JSON: &str = "zarr.json";
+/// The document of a v2 array.
+pub const ZARRAY: &str = ".zarray";
+/// The document of a v2 group.
+pub const ZGROUP: &str = ".zgroup";
+/// The attributes of a v2 array or group.
+pub const ZATTRS: &str = ".zattrs";
+/// The consolidated metadata of a v2 group.
+pub const ZMETADATA: &str = ".zmetadata";
+
+/// Every name that metadata is stored under; no chunk and no child has one of them.
+pub const DOCUMENT_NAMES: [&str; 5] = [ZARR_JSON, ZARRAY, ZGROUP, ZATTRS, ZMETADATA];
+
+/// The names of the documents to read to open a node that may be of one of `formats`.
+///
+/// ```
+/// use cuzarr::meta::{ZarrFormat, node};
+/// assert_eq!(node::document_names(&[ZarrFormat::V3]), ["zarr.json"]);
+/// assert_eq!(node::document_names(&[ZarrFormat::V2]), [".zarray", ".zgroup", ".zattrs", ".zmetadata"]);
+/// ```
+pub fn document_names(formats: &[ZarrFormat]) -> Vec<&'static str> {
+    let names_of = |format: &ZarrFormat| match format {
+        ZarrFormat::V3 => &DOCUMENT_NAMES[..1],
+        ZarrFormat::V2 => &DOCUMENT_NAMES[1..],
+    };
+    formats.iter().flat_map(names_of).copied().collect()
+}
+
+/// The key of a document or chunk of the node at `path`; the root's path is empty.
+///
+/// ```
+/// use cuzarr::meta::node;
+/// assert_eq!(node::key("a/b", node::ZARR_JSON), "a/b/zarr.json");
+/// assert_eq!(node::key("", node::ZARR_JSON), "zarr.json");
+/// ```
+pub fn key(path: &str, name: &str) -> String {
+    if path.is_empty() { name.to_owned() } else { format!("{path}/{name}") }
+}

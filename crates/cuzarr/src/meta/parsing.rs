@@ -1,0 +1,62 @@
+//! Metadata from new members and from bytes, in either format.
+
+use serde_json::{Map, Value};
+
+use super::array::{ArrayMetadata, CodecsMetadata, NewArray};
+use super::consolidated::Consolidated;
+use super::group::GroupMetadata;
+use super::json::{Json, Object, object_from_map};
+use super::{ZarrFormat, names, v2, v3};
+use crate::{Result, ResultExt};
+
+impl ArrayMetadata {
+    /// From the bytes of a v3 `zarr.json`.
+    pub fn from_json(zarr_json: &[u8]) -> Result<Self> {
+        v3::parse_array(Json::parse_object(zarr_json)?)
+    }
+
+    /// Parses the bytes of a v2 `.zarray`, and of `.zattrs` if there is one.
+    pub fn from_json_v2(zarray: &[u8], zattrs: Option<&[u8]>) -> Result<Self> {
+        v2::parse_array(Json::parse_object(zarray)?, parse_zattrs(zattrs)?)
+    }
+
+    /// A new array. Its members are checked as if they had been read.
+    pub fn new(new: NewArray) -> Result<Self> {
+        match &new.codecs {
+            CodecsMetadata::V3(codecs) => v3::parse_array(v3::array_document(&new, codecs)?),
+            CodecsMetadata::V2 { .. } => v2::parse_array(v2::array_document(&new)?, object_from_map(&new.attributes)?),
+        }
+    }
+}
+
+impl GroupMetadata {
+    /// A new group.
+    pub fn new(format: ZarrFormat, attributes: Map<String, Value>) -> Result<Self> {
+        let members = object_from_map(&attributes)?;
+        match format {
+            ZarrFormat::V2 => v2::parse_group(v2::group_document(), members),
+            ZarrFormat::V3 => v3::parse_group(v3::group_document(members)),
+        }
+    }
+
+    /// From the bytes of a v3 `zarr.json`.
+    pub fn from_json(zarr_json: &[u8]) -> Result<Self> {
+        v3::parse_group(Json::parse_object(zarr_json)?)
+    }
+
+    /// Parses the bytes of a v2 `.zgroup`, and of `.zattrs` and `.zmetadata` where they exist.
+    pub fn from_json_v2(zgroup: &[u8], zattrs: Option<&[u8]>, zmetadata: Option<&[u8]>) -> Result<Self> {
+        let mut group = v2::parse_group(Json::parse_object(zgroup)?, parse_zattrs(zattrs)?)?;
+        if let Some(bytes) = zmetadata {
+            let document = Json::parse_object(bytes).at(|| names::ZMETADATA)?;
+            group.consolidated = Some(Consolidated::from_v2(&document).at(|| names::ZMETADATA)?);
+            group.zmetadata = Some(document);
+        }
+        Ok(group)
+    }
+}
+
+/// The members of `.zattrs`; none without one.
+fn parse_zattrs(zattrs: Option<&[u8]>) -> Result<Object> {
+    zattrs.map_or_else(|| Ok(Object::new()), |bytes| Json::parse_object(bytes).at(|| names::ZATTRS))
+}

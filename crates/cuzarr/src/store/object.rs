@@ -1,0 +1,40 @@
+//! Values that open like files.
+
+use std::ops::Range;
+
+use cuzarr_device::{Buffer, Device};
+
+use super::Version;
+use crate::error::Result;
+
+/// An open value.
+pub(super) trait Object: Send + Sync {
+    fn size_bytes(&self) -> u64;
+
+    /// The version of the value; `None` where it is not known.
+    fn version(&self) -> Option<Version> {
+        None
+    }
+
+    /// Fills `bytes` from `offset` on; the range was checked against `size_bytes`.
+    fn read_exact_at(&self, bytes: &mut [u8], offset: u64) -> Result<()>;
+
+    /// The bytes of `range` in memory of `device`: either the value's own memory, or memory from `reserve`, filled. `None` when
+    /// the bytes must go through the host.
+    fn on_device(
+        &self,
+        _device: Device,
+        _range: Range<u64>,
+        _reserve: &dyn Fn() -> Result<Buffer>,
+    ) -> Result<Option<Buffer>> {
+        Ok(None)
+    }
+
+    /// Whether several threads may fill the parts of one large read.
+    fn is_divisible(&self) -> bool {
+        true
+    }
+
+    /// Fails when the value was changed in place since it was opened.
+    fn check_unchanged(&self) -> Result<()>;
+}
