@@ -57,24 +57,10 @@ const FORBIDDEN: &[(&str, &[&str], &str)] = &[
 ];
 
 /// Circles of files in `cuzarr` that may stay, and why. A circle inside one of these sets is allowed too.
-const CIRCLES: &[(&[&str], &str)] = &[
-    (
-        &["codec::chain", "codec::program", "codec::sharding_indexed"],
-        "a chain may hold the sharding codec, which holds chains",
-    ),
-    (
-        &[
-            "node::array",
-            "node::array_io",
-            "node::creation",
-            "node::deletion",
-            "node::documents",
-            "node::group",
-            "node::hierarchy",
-        ],
-        "groups give their arrays and members; creating a node deletes the one in its way",
-    ),
-];
+const CIRCLES: &[(&[&str], &str)] = &[(
+    &["codec::chain", "codec::program", "codec::sharding_indexed"],
+    "a chain may hold the sharding codec, which holds chains",
+)];
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Token {

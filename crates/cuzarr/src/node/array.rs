@@ -2,13 +2,12 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use cuzarr_device::Device;
 use serde_json::{Map, Value};
 
 use super::ArrayOptions;
-use super::array_io::ArrayIo;
 use super::creation::{NewNodes, create_node};
 use super::deletion;
 use super::documents;
@@ -17,7 +16,8 @@ use crate::cancellation::CancellationToken;
 use crate::codec::Chain;
 use crate::error::{ErrorKind, Result, ResultExt};
 use crate::meta::{ArrayMetadata, NodeDocuments, NodeMetadata, ZarrFormat};
-use crate::store::{Store, StoreExt, join_key};
+use crate::run::{Access, Report};
+use crate::store::{Identity, Store, StoreExt, join_key};
 
 /// An array in a store. Cloning is cheap: each clone has its own metadata and options.
 #[derive(Clone)]
@@ -29,6 +29,37 @@ pub struct Array {
     warnings: Vec<String>,
     chain: OnceLock<Arc<Chain>>,
     pub(super) io: ArrayIo,
+}
+
+/// State that an array keeps between calls: its chain, bound to each device it was used on, and the report of its last call. A
+/// clone starts with the same bindings, but has its own report.
+#[derive(Default)]
+pub(super) struct ArrayIo {
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Clone, Default)]
+pub(super) struct State {
+    pub(super) accesses: Vec<Arc<Access>>,
+    pub(super) report: Option<Report>,
+    pub(super) identity: Option<Identity>,
+}
+
+impl ArrayIo {
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Shares bindings and report, for an array that only differs in its store.
+    fn share(&self) -> ArrayIo {
+        ArrayIo { state: Arc::clone(&self.state) }
+    }
+}
+
+impl Clone for ArrayIo {
+    fn clone(&self) -> Self {
+        ArrayIo { state: Arc::new(Mutex::new(self.state().clone())) }
+    }
 }
 
 impl Array {

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::Sender;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use cuzarr_device::{DType, Device, NdBuffer, Order, pool};
 
@@ -11,38 +11,7 @@ use crate::codec::VariableElements;
 use crate::error::{Error, ErrorKind, Result, ResultExt};
 use crate::plan::{Explanation, Selection, check_strict, check_strict_writing, chunks_touched, memory_shape};
 use crate::run::{Access, Arrived, Engine, Report, Turn, in_threads, reads_in_turn};
-use crate::store::{Identity, join_key};
-
-/// State that an array keeps between calls: its chain, bound to each device it was used on, and the report of its last call. A
-/// clone starts with the same bindings, but has its own report.
-#[derive(Default)]
-pub(super) struct ArrayIo {
-    state: Arc<Mutex<State>>,
-}
-
-#[derive(Clone, Default)]
-struct State {
-    accesses: Vec<Arc<Access>>,
-    report: Option<Report>,
-    identity: Option<Identity>,
-}
-
-impl ArrayIo {
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Shares bindings and report, for an array that only differs in its store.
-    pub(super) fn share(&self) -> ArrayIo {
-        ArrayIo { state: Arc::clone(&self.state) }
-    }
-}
-
-impl Clone for ArrayIo {
-    fn clone(&self) -> Self {
-        ArrayIo { state: Arc::new(Mutex::new(self.state().clone())) }
-    }
-}
+use crate::store::join_key;
 
 impl Array {
     /// Reads the selected elements into new memory on the array's device.

@@ -3,8 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::deletion;
-use super::documents::{self, FoundNode, Lookup, each};
-use super::group::Consolidation;
+use super::documents::{self, Consolidation, FoundNode, Lookup, each};
 use super::path::{ancestors, normalize_path};
 use crate::error::{Error, ErrorKind, Result, ResultExt};
 use crate::meta::node::{self, NodeDocuments, ZARRAY};

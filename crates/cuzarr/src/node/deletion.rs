@@ -14,8 +14,7 @@
 use std::cmp::{Ordering, Reverse};
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::documents::{self, Found, each};
-use super::group::Consolidation;
+use super::documents::{self, Consolidation, Found, each};
 use super::path::{ancestors, normalize_path};
 use crate::error::{Error, ErrorKind, Result, ResultExt};
 use crate::meta::node::{self, ZARR_JSON, ZARRAY, ZATTRS, ZGROUP, ZMETADATA};

@@ -3,7 +3,6 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-use super::group::Consolidation;
 use crate::cancellation::CancellationToken;
 use crate::config::Config;
 use crate::error::{Error, ErrorKind, Result, ResultExt};
@@ -24,6 +23,31 @@ fn with_limit_hint(error: Error) -> Error {
     match error.kind() {
         ErrorKind::BudgetExceeded => error.with_hint("if you trust the store, raise metadata_max_bytes"),
         _ => error,
+    }
+}
+
+/// Whether a group's consolidated metadata is used.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Consolidation {
+    /// Use it when the group has it.
+    #[default]
+    WhenPresent,
+    /// Use it, and fail when the group does not have it.
+    Required,
+    /// Ignore it, and read every node's own documents.
+    Never,
+    /// Like [`Consolidation::Required`], but in v2 its document has this name instead of `.zmetadata`.
+    Named(String),
+}
+
+impl Consolidation {
+    /// The v2 document to read.
+    fn document(&self) -> Option<&str> {
+        match self {
+            Consolidation::WhenPresent | Consolidation::Required => Some(ZMETADATA),
+            Consolidation::Never => None,
+            Consolidation::Named(name) => Some(name),
+        }
     }
 }
 
@@ -313,6 +337,3 @@ pub(super) fn find_array(
         None => Err(not_found(ErrorKind::ArrayNotFound, store, path)),
     }
 }
-
-/// The name of the document with the consolidated metadata of v2 groups.
-pub(super) const CONSOLIDATED_V2: &str = ZMETADATA;

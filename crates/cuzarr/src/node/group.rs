@@ -1,4 +1,4 @@
-//! Groups: opening, creating, and their members.
+//! Groups: opening, creating and consolidating them, and their members.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,38 +8,13 @@ use serde_json::{Map, Value};
 use super::ArrayOptions;
 use super::array::Array;
 use super::creation::create_node;
-use super::documents::{self, CONSOLIDATED_V2};
-use super::hierarchy;
+use super::documents::{self, Consolidation, Lookup};
+use super::hierarchy::{self, gather_documents};
 use super::path::normalize_path;
 use super::{Node, delete_node};
 use crate::error::{Error, ErrorKind, Result, ResultExt};
-use crate::meta::{ArrayMetadata, Consolidated, GroupMetadata, NodeMetadata, ZarrFormat};
+use crate::meta::{ArrayMetadata, Consolidated, GroupMetadata, NodeDocuments, NodeMetadata, ZarrFormat};
 use crate::store::{Store, join_key};
-
-/// Whether a group's consolidated metadata is used.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Consolidation {
-    /// Use it when the group has it.
-    #[default]
-    WhenPresent,
-    /// Use it, and fail when the group does not have it.
-    Required,
-    /// Ignore it, and read every node's own documents.
-    Never,
-    /// Like [`Consolidation::Required`], but in v2 its document has this name instead of `.zmetadata`.
-    Named(String),
-}
-
-impl Consolidation {
-    /// The v2 document to read.
-    pub(super) fn document(&self) -> Option<&str> {
-        match self {
-            Consolidation::WhenPresent | Consolidation::Required => Some(CONSOLIDATED_V2),
-            Consolidation::Never => None,
-            Consolidation::Named(name) => Some(name),
-        }
-    }
-}
 
 /// A group in a store.
 #[derive(Clone)]
@@ -435,4 +410,30 @@ impl fmt::Debug for Group {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Group({} '{}')", self.store, self.name())
     }
+}
+
+/// Reads the documents of everything below the group at `path`, and stores them with the group.
+///
+/// # Errors
+/// Those of [`gather_documents`]; errors in the group's metadata.
+pub fn consolidate_metadata(
+    store: Arc<dyn Store>,
+    path: &str,
+    format: Option<ZarrFormat>,
+    options: ArrayOptions,
+) -> Result<Group> {
+    let path = normalize_path(path)?;
+    let found = gather_documents(&*store, &path, &Lookup { format, ..Lookup::default() })?;
+    let group = |documents: NodeDocuments| {
+        let name = documents.name();
+        match documents.check().at(|| name).at(|| documents::place(&*store, &path))? {
+            NodeMetadata::Group(metadata) => Ok(*metadata),
+            NodeMetadata::Array(_) => Err(documents::not_found(ErrorKind::GroupNotFound, &*store, &path)),
+        }
+    };
+    let mut metadata = group(found.documents)?;
+    let before = metadata.documents();
+    metadata.set_consolidated(found.consolidated)?;
+    documents::replace(&*store, &path, &documents::changed(&before, metadata.documents()))?;
+    Group::from_metadata(Arc::clone(&store), &path, metadata, options)
 }

@@ -1,11 +1,7 @@
-//! Many nodes at once: walking, consolidating and creating.
+//! Many nodes at once: walking, gathering and creating.
 
-use std::sync::Arc;
-
-use super::ArrayOptions;
 use super::creation::NewNodes;
-use super::documents::{self, FoundNode, Lookup, each};
-use super::group::{Consolidation, Group};
+use super::documents::{self, Consolidation, FoundNode, Lookup, each};
 use super::path::normalize_path;
 use crate::error::{ErrorKind, Result, ResultExt};
 use crate::meta::{Consolidated, NodeDocuments, NodeMetadata, ZarrFormat};
@@ -78,7 +74,7 @@ fn sort<T>(items: &mut [T], path: impl Fn(&T) -> &String) {
     items.sort_by(|a, b| path(a).split('/').cmp(path(b).split('/')));
 }
 
-/// Visits the nodes of `format` below a group; see [`Group::walk`].
+/// Visits the nodes of `format` below a group; see [`Group::walk`](super::Group::walk).
 pub(super) fn walk(
     store: &dyn Store,
     group: &str,
@@ -97,7 +93,7 @@ pub(super) fn walk(
     Ok(())
 }
 
-/// Visits the nodes of consolidated metadata; see [`Group::walk`].
+/// Visits the nodes of consolidated metadata; see [`Group::walk`](super::Group::walk).
 pub(super) fn walk_consolidated(
     consolidated: &Consolidated,
     max_depth: Option<usize>,
@@ -136,32 +132,6 @@ pub fn gather_documents(store: &dyn Store, path: &str, lookup: &Lookup) -> Resul
     }
     group.consolidated = Some(Consolidated::from_nodes(format, below)?);
     Ok(group)
-}
-
-/// Reads the documents of everything below the group at `path`, and stores them with the group.
-///
-/// # Errors
-/// Those of [`gather_documents`]; errors in the group's metadata.
-pub fn consolidate_metadata(
-    store: Arc<dyn Store>,
-    path: &str,
-    format: Option<ZarrFormat>,
-    options: ArrayOptions,
-) -> Result<Group> {
-    let path = normalize_path(path)?;
-    let found = gather_documents(&*store, &path, &Lookup { format, ..Lookup::default() })?;
-    let group = |documents: NodeDocuments| {
-        let name = documents.name();
-        match documents.check().at(|| name).at(|| documents::place(&*store, &path))? {
-            NodeMetadata::Group(metadata) => Ok(*metadata),
-            NodeMetadata::Array(_) => Err(documents::not_found(ErrorKind::GroupNotFound, &*store, &path)),
-        }
-    };
-    let mut metadata = group(found.documents)?;
-    let before = metadata.documents();
-    metadata.set_consolidated(found.consolidated)?;
-    documents::replace(&*store, &path, &documents::changed(&before, metadata.documents()))?;
-    Group::from_metadata(Arc::clone(&store), &path, metadata, options)
 }
 
 /// Creates many nodes by path, and the groups above them. Nothing is stored when one of them cannot be created. Returns the paths
