@@ -1,11 +1,12 @@
-//! A validated chain of codecs.
+//! A validated chain of codecs, and the shards that it may hold, which hold chains themselves.
 
 use std::sync::Arc;
 
 use super::damage::{above_bound, corrupt};
 use super::host::{ArrayToArray, ArrayToBytes, BytesToBytes, VariableToBytes};
+use super::program::Program;
 use super::size::Size;
-use super::{ChunkSpec, Sharding, VariableElements};
+use super::{ChunkSpec, VariableElements};
 use crate::{Error, ErrorKind, Result, ResultExt};
 
 /// The codec chain of one array, validated for one decoded chunk.
@@ -26,6 +27,21 @@ pub(crate) enum Serializer {
     Fixed(Arc<dyn ArrayToBytes>),
     Sharding(Arc<Sharding>),
     Variable(Arc<dyn VariableToBytes>),
+}
+
+/// Shards of one array: how to find, read and write their inner chunks.
+#[derive(Clone, Debug)]
+pub struct Sharding {
+    pub(super) shard_shape: Vec<u64>,
+    pub(super) grid: Vec<u64>,
+    pub(super) inner: Chain,
+    /// The inner chain without a tail; `None` for elements of variable length.
+    pub(super) inner_program: Option<Program>,
+    pub(super) index_program: Program,
+    pub(super) index_size_bytes: u64,
+    pub(super) index_at_start: bool,
+    /// In which order inner chunks are written, by C-order number; `None` for C order.
+    pub(super) write_order: Option<Arc<[u32]>>,
 }
 
 /// A bytes→bytes codec and how many bytes it decodes to.

@@ -48,6 +48,7 @@ mod array;
 mod astype;
 #[doc(hidden)] // as below
 pub mod batch;
+mod binding;
 mod bitround;
 mod blosc;
 mod builder;
@@ -103,15 +104,17 @@ pub use spec::{ChunkSpec, VariableElements};
 
 // How chains of codecs are bound and run: for the Python package, for tests of codecs and for fuzzing.
 #[doc(hidden)]
-pub use chain::Chain;
+pub use binding::{Stage, Support};
+#[doc(hidden)]
+pub use chain::{Chain, Sharding};
 #[doc(hidden)]
 pub use host::{ArrayToArray, ArrayToBytes, BytesToBytes, TailPart, VariableToBytes};
 #[doc(hidden)]
-pub use program::{Leave, Program, Stage, Support, Work};
+pub use program::{Leave, Program, Work};
 #[doc(hidden)]
 pub use registry::{REFUSED, device_decoder};
 #[doc(hidden)]
-pub use sharding_indexed::{ShardIndex, Sharding};
+pub use sharding_indexed::ShardIndex;
 #[doc(hidden)]
 pub use size::Size;
 

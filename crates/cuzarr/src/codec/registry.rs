@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use serde_json::Map;
 
+use super::chain::Sharding;
 use super::device::DeviceDecoder;
 use super::open::{Opened, Request};
-use super::sharding_indexed::{self, BuildChain, Sharding};
+use super::sharding_indexed::{self, BuildChain};
 use super::size::Size;
 use super::{ChunkSpec, external};
 use crate::meta::{DataType, FillValue};

@@ -1,23 +1,17 @@
-//! A chain bound to a device: passes, of which the last may run on the device by themselves, then a tail.
+//! A chain bound to a device: passes, of which the last may run on the device by themselves, then a tail. `binding` makes it.
 
 mod pass;
-mod split;
-mod stages;
 
 use std::sync::Arc;
 
 use cuzarr_device::checksum::Checksum;
-use cuzarr_device::convert::Conversion;
 use cuzarr_device::{DType, Device, ElementStep, Tail};
 
-use self::pass::{Pass, decode_passes, encode_passes};
-use self::split::{TailSplit, no_split, tail_split};
-pub use self::stages::{Stage, Support};
-use super::chain::{Chain, Serializer};
+pub(super) use self::pass::Pass;
+use self::pass::{decode_passes, encode_passes};
 use super::device::{DeviceDecoder, DeviceEncoder, MOST_FRAME_BYTES};
 use super::elements::is_float;
-use super::host::TailPart;
-use super::native::{Native, Step, Undo, array_steps, bytes_steps, header_step, serializer_steps};
+use super::native::{Native, Step, Undo};
 use super::size::Size;
 use super::step::Location;
 use crate::{Error, ErrorKind, Result};
@@ -25,21 +19,21 @@ use crate::{Error, ErrorKind, Result};
 /// A chain bound to a device. Used by many threads at once.
 #[derive(Clone, Debug)]
 pub struct Program {
-    device: Device,
+    pub(super) device: Device,
     /// In order of decoding.
-    passes: Vec<Pass>,
+    pub(super) passes: Vec<Pass>,
     /// For each pass, the steps that a device can do in its place.
-    natives: Vec<PassOnDevice>,
+    pub(super) natives: Vec<PassOnDevice>,
     /// How many bytes are stored.
-    stored: Size,
+    pub(super) stored: Size,
     /// In order of encoding.
-    encoding: Vec<Pass>,
+    pub(super) encoding: Vec<Pass>,
     /// The number of each one's codec, counted in order of encoding; `None` for a pass that is only part of one.
-    numbers: Vec<Option<usize>>,
-    on_device: Result<Encoded, &'static str>,
-    packed_size_bytes: usize,
-    tail: Tail,
-    packed_axes: Vec<usize>,
+    pub(super) numbers: Vec<Option<usize>>,
+    pub(super) on_device: Result<Encoded, &'static str>,
+    pub(super) packed_size_bytes: usize,
+    pub(super) tail: Tail,
+    pub(super) packed_axes: Vec<usize>,
 }
 
 /// Work that a device could do for a chunk, and that the host may do faster.
@@ -61,21 +55,21 @@ pub(crate) fn leave_nothing(_: Work) -> Option<&'static str> {
 
 /// The steps that a device can do in place of one pass.
 #[derive(Clone, Debug)]
-struct PassOnDevice {
+pub(super) struct PassOnDevice {
     /// The pass's codec, counted in order of encoding; `None` for a pass that is only part of one.
-    codec: Option<usize>,
+    pub(super) codec: Option<usize>,
     /// The steps, or why the host does it.
-    steps: Result<Vec<Step>, &'static str>,
+    pub(super) steps: Result<Vec<Step>, &'static str>,
 }
 
 /// The part of encoding that a device does.
 #[derive(Clone, Debug)]
-struct Encoded {
+pub(super) struct Encoded {
     /// The passes before the one that makes frames.
-    undo: Undo,
-    encoder: Arc<dyn DeviceEncoder>,
+    pub(super) undo: Undo,
+    pub(super) encoder: Arc<dyn DeviceEncoder>,
     /// The number of that pass.
-    pass: usize,
+    pub(super) pass: usize,
 }
 
 /// Where the passes of a program run.
@@ -107,164 +101,9 @@ impl Division {
 }
 
 /// Why kernels do not encode.
-const ENCODED_ON_HOST: &str = "encoded by the host's threads";
-
-/// The passes of both directions, as they are found.
-#[derive(Default)]
-struct Passes {
-    decoding: Vec<Pass>,
-    natives: Vec<PassOnDevice>,
-    /// In order of decoding.
-    encoding: Vec<EncodingPass>,
-}
-
-/// A pass as encoding sees it.
-struct EncodingPass {
-    pass: Pass,
-    /// The number of its codec.
-    codec: Option<usize>,
-    /// The device's way to do it, if there is one.
-    native: Option<NativeEncoding>,
-}
-
-/// The device's way to do an encoding pass.
-enum NativeEncoding {
-    /// These steps of decoding, the other way.
-    Undone(Vec<Step>),
-    /// Elements become others, or are reported.
-    Convert(Conversion),
-}
-
-impl Passes {
-    fn push(&mut self, pass: Pass, codec: Option<usize>, steps: Result<Vec<Step>, &'static str>) {
-        let undone = || steps.clone().ok().map(NativeEncoding::Undone);
-        let native = match &pass {
-            Pass::Array { codec, .. } if matches!(codec.tail(), TailPart::Host(_)) && !codec.native_is_undone() => {
-                codec.native_encoding().map(NativeEncoding::Convert)
-            }
-            _ => undone(),
-        };
-        self.encoding.push(EncodingPass { pass: pass.clone(), codec, native });
-        if !matches!(&pass, Pass::Array { codec, .. } if codec.decodes_to_itself()) {
-            self.decoding.push(pass);
-            self.natives.push(PassOnDevice { codec, steps });
-        }
-    }
-}
-
-impl Encoded {
-    /// The pass whose frames kernels make, when they do all that comes before it. `passes` are in order of decoding.
-    fn find(passes: &[EncodingPass], packed_bytes: usize) -> Result<Encoded, &'static str> {
-        let (mut undo, mut size_bytes) = (Undo::default(), packed_bytes);
-        for (number, EncodingPass { pass, native, .. }) in passes.iter().rev().enumerate() {
-            if let Pass::Bytes { codec, .. } = pass
-                && let Some(encoder) = codec.device_encoder(size_bytes)
-            {
-                return Ok(Encoded { undo, encoder, pass: number });
-            }
-            let done = match native {
-                Some(NativeEncoding::Undone(steps)) => undo.add(steps, pass.name(), size_bytes),
-                Some(NativeEncoding::Convert(conversion)) => undo.add_conversion(conversion, pass.name(), size_bytes),
-                None => false,
-            };
-            size_bytes = match pass.encoded_bytes(size_bytes) {
-                Some(encoded_bytes) if done => encoded_bytes,
-                _ => return Err(ENCODED_ON_HOST),
-            };
-        }
-        Err("nothing is encoded: bytes are stored as they are gathered")
-    }
-}
-
-impl Chain {
-    /// The chain's program on a device, made once per array and device.
-    ///
-    /// # Errors
-    /// `Unsupported` for elements of variable length.
-    pub fn bind(&self, device: Device) -> Result<Program> {
-        Program::new(self, device)
-    }
-}
+pub(super) const ENCODED_ON_HOST: &str = "encoded by the host's threads";
 
 impl Program {
-    pub(crate) fn new(chain: &Chain, device: Device) -> Result<Program> {
-        // The tail is the same everywhere.
-        Ok(Program { device, ..Program::build(chain, tail_split(chain))? })
-    }
-
-    /// The chain as passes only: the packed chunk is the decoded chunk, elements in native order, C order.
-    pub(crate) fn whole(chain: &Chain) -> Result<Program> {
-        Program::build(chain, no_split(chain))
-    }
-
-    fn build(chain: &Chain, split: TailSplit) -> Result<Program> {
-        let spec_at = |index: usize| match index {
-            0 => chain.spec(),
-            index => chain.arrays()[index - 1].encoded_spec(),
-        };
-        let mut passes = Passes::default();
-        let last = chain.arrays().len();
-        for (index, step) in chain.bytes().iter().enumerate().skip(split.bytes).rev() {
-            let pass = Pass::Bytes { codec: step.codec.clone(), decoded: step.decoded };
-            passes.push(pass, Some(last + 1 + index), bytes_steps(&*step.codec, step.decoded));
-        }
-        if !split.serializer {
-            let spec = spec_at(last);
-            let decoded = spec.size_bytes()?;
-            let whole_shards = Err("other codecs stand around the shards");
-            match chain.serializer() {
-                // Elements in native order are their own bytes.
-                Serializer::Fixed(codec) if codec.steps().is_some_and(|steps| steps.is_empty()) => {}
-                Serializer::Fixed(codec) => {
-                    let steps = serializer_steps(&**codec, spec);
-                    passes.push(Pass::Serializer { codec: codec.clone(), decoded }, Some(last), steps);
-                }
-                Serializer::Sharding(codec) => {
-                    passes.push(Pass::Serializer { codec: codec.clone(), decoded }, Some(last), whole_shards);
-                }
-                Serializer::Variable(codec) => {
-                    let message = format!("codec '{}' has elements of variable length", codec.name());
-                    return Err(Error::new(ErrorKind::Unsupported, message));
-                }
-            }
-        }
-        for index in (split.arrays..last).rev() {
-            let (decoded, encoded) = (spec_at(index).size_bytes()?, spec_at(index + 1).size_bytes()?);
-            let codec = chain.arrays()[index].clone();
-            let steps = array_steps(&*codec, spec_at(index));
-            passes.push(Pass::Array { codec, decoded, encoded }, Some(index), steps);
-        }
-        let packed_spec = spec_at(split.arrays);
-        let mut packed_size_bytes = packed_spec.size_bytes()?;
-        let mut packed = packed_spec.dtype()?;
-        if let Some(header) = split.bits {
-            packed_size_bytes = header.bits_bytes;
-            packed = cuzarr_device::DType::BOOL;
-            passes.push(Pass::BitsHeader(header), None, Ok(vec![header_step(&header)]));
-        }
-        let dtype = chain.spec().dtype()?;
-        // Most steps of writing are those of reading undone, which a tail knows by itself.
-        let undone = split.read.iter().rev().map(ElementStep::inverse).eq(split.write.iter().copied().map(Some));
-        let write_steps = if undone { None } else { Some(split.write) };
-        let tail = Tail { packing: split.packing, packed, steps: split.read, write_steps, dtype };
-        let Passes { decoding, natives, encoding } = passes;
-        let on_device = Encoded::find(&encoding, packed_size_bytes);
-        let (encoding, numbers) = encoding.into_iter().rev().map(|one| (one.pass, one.codec)).unzip();
-        let (device, stored, packed_axes) = (Device::Cpu, chain.encoded_size(), split.axes);
-        Ok(Program {
-            device,
-            passes: decoding,
-            natives,
-            stored,
-            encoding,
-            numbers,
-            on_device,
-            packed_size_bytes,
-            tail,
-            packed_axes,
-        })
-    }
-
     /// The exact size of one packed chunk, the input of the tail.
     pub fn packed_size_bytes(&self) -> usize {
         self.packed_size_bytes

@@ -12,7 +12,7 @@ use crate::{Result, ResultExt};
 
 /// One codec that runs on the host.
 #[derive(Clone, Debug)]
-pub(super) enum Pass {
+pub(crate) enum Pass {
     Bytes {
         codec: Arc<dyn BytesToBytes>,
         decoded: Size,
@@ -31,7 +31,7 @@ pub(super) enum Pass {
 }
 
 impl Pass {
-    pub(super) fn name(&self) -> &str {
+    pub(crate) fn name(&self) -> &str {
         match self {
             Pass::Bytes { codec, .. } => codec.name(),
             Pass::Serializer { codec, .. } => codec.name(),
@@ -49,7 +49,7 @@ impl Pass {
     }
 
     /// How many bytes so many are encoded to, where that is fixed.
-    pub(super) fn encoded_bytes(&self, decoded_bytes: usize) -> Option<usize> {
+    pub(crate) fn encoded_bytes(&self, decoded_bytes: usize) -> Option<usize> {
         match self {
             Pass::Bytes { codec, .. } => match codec.encoded_size(Size::Exact(decoded_bytes as u64)) {
                 Size::Exact(bytes) => usize::try_from(bytes).ok(),

@@ -36,29 +36,15 @@ use serde_json::{Value, json};
 
 pub use index::ShardIndex;
 
+use super::ChunkSpec;
+use super::chain::{Chain, Sharding};
 use super::configuration::Configuration;
 use super::open::Request;
 use super::program::Program;
 use super::size::Size;
-use super::{Chain, ChunkSpec};
 use crate::meta::{DataType, Extension, FillValue};
 use crate::store::ByteRange;
 use crate::{Error, ErrorKind, Result, ResultExt};
-
-/// Shards of one array: how to find, read and write their inner chunks.
-#[derive(Clone, Debug)]
-pub struct Sharding {
-    shard_shape: Vec<u64>,
-    grid: Vec<u64>,
-    inner: Chain,
-    /// The inner chain without a tail; `None` for elements of variable length.
-    inner_program: Option<Program>,
-    index_program: Program,
-    index_size_bytes: u64,
-    index_at_start: bool,
-    /// In which order inner chunks are written, by C-order number; `None` for C order.
-    write_order: Option<Arc<[u32]>>,
-}
 
 fn default_codecs() -> Value {
     json!([{"name": "bytes", "configuration": {"endian": "little"}}])

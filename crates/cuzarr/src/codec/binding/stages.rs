@@ -3,9 +3,9 @@
 use cuzarr_device::Device;
 
 use super::split::tail_split;
-use super::{Leave, Program, leave_nothing};
 use crate::codec::chain::Chain;
 use crate::codec::host::TailPart;
+use crate::codec::program::{Leave, Program, leave_nothing};
 
 /// Which way codecs run, and what a call leaves to the host.
 #[derive(Clone, Copy)]

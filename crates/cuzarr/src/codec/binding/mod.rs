@@ -1,0 +1,172 @@
+//! Binding a chain to a device: the passes that its codecs become, and the tail that takes over the rest.
+
+mod split;
+mod stages;
+
+use cuzarr_device::convert::Conversion;
+use cuzarr_device::{Device, ElementStep, Tail};
+
+use self::split::{TailSplit, no_split, tail_split};
+pub use self::stages::{Stage, Support};
+use super::chain::{Chain, Serializer};
+use super::host::TailPart;
+use super::native::{Step, Undo, array_steps, bytes_steps, header_step, serializer_steps};
+use super::program::{ENCODED_ON_HOST, Encoded, Pass, PassOnDevice, Program};
+use crate::{Error, ErrorKind, Result};
+
+/// The passes of both directions, as they are found.
+#[derive(Default)]
+struct Passes {
+    decoding: Vec<Pass>,
+    natives: Vec<PassOnDevice>,
+    /// In order of decoding.
+    encoding: Vec<EncodingPass>,
+}
+
+/// A pass as encoding sees it.
+struct EncodingPass {
+    pass: Pass,
+    /// The number of its codec.
+    codec: Option<usize>,
+    /// The device's way to do it, if there is one.
+    native: Option<NativeEncoding>,
+}
+
+/// The device's way to do an encoding pass.
+enum NativeEncoding {
+    /// These steps of decoding, the other way.
+    Undone(Vec<Step>),
+    /// Elements become others, or are reported.
+    Convert(Conversion),
+}
+
+impl Passes {
+    fn push(&mut self, pass: Pass, codec: Option<usize>, steps: Result<Vec<Step>, &'static str>) {
+        let undone = || steps.clone().ok().map(NativeEncoding::Undone);
+        let native = match &pass {
+            Pass::Array { codec, .. } if matches!(codec.tail(), TailPart::Host(_)) && !codec.native_is_undone() => {
+                codec.native_encoding().map(NativeEncoding::Convert)
+            }
+            _ => undone(),
+        };
+        self.encoding.push(EncodingPass { pass: pass.clone(), codec, native });
+        if !matches!(&pass, Pass::Array { codec, .. } if codec.decodes_to_itself()) {
+            self.decoding.push(pass);
+            self.natives.push(PassOnDevice { codec, steps });
+        }
+    }
+}
+
+impl Encoded {
+    /// The pass whose frames kernels make, when they do all that comes before it. `passes` are in order of decoding.
+    fn find(passes: &[EncodingPass], packed_bytes: usize) -> Result<Encoded, &'static str> {
+        let (mut undo, mut size_bytes) = (Undo::default(), packed_bytes);
+        for (number, EncodingPass { pass, native, .. }) in passes.iter().rev().enumerate() {
+            if let Pass::Bytes { codec, .. } = pass
+                && let Some(encoder) = codec.device_encoder(size_bytes)
+            {
+                return Ok(Encoded { undo, encoder, pass: number });
+            }
+            let done = match native {
+                Some(NativeEncoding::Undone(steps)) => undo.add(steps, pass.name(), size_bytes),
+                Some(NativeEncoding::Convert(conversion)) => undo.add_conversion(conversion, pass.name(), size_bytes),
+                None => false,
+            };
+            size_bytes = match pass.encoded_bytes(size_bytes) {
+                Some(encoded_bytes) if done => encoded_bytes,
+                _ => return Err(ENCODED_ON_HOST),
+            };
+        }
+        Err("nothing is encoded: bytes are stored as they are gathered")
+    }
+}
+
+impl Chain {
+    /// The chain's program on a device, made once per array and device.
+    ///
+    /// # Errors
+    /// `Unsupported` for elements of variable length.
+    pub fn bind(&self, device: Device) -> Result<Program> {
+        Program::new(self, device)
+    }
+}
+
+impl Program {
+    pub(crate) fn new(chain: &Chain, device: Device) -> Result<Program> {
+        // The tail is the same everywhere.
+        Ok(Program { device, ..Program::build(chain, tail_split(chain))? })
+    }
+
+    /// The chain as passes only: the packed chunk is the decoded chunk, elements in native order, C order.
+    pub(crate) fn whole(chain: &Chain) -> Result<Program> {
+        Program::build(chain, no_split(chain))
+    }
+
+    fn build(chain: &Chain, split: TailSplit) -> Result<Program> {
+        let spec_at = |index: usize| match index {
+            0 => chain.spec(),
+            index => chain.arrays()[index - 1].encoded_spec(),
+        };
+        let mut passes = Passes::default();
+        let last = chain.arrays().len();
+        for (index, step) in chain.bytes().iter().enumerate().skip(split.bytes).rev() {
+            let pass = Pass::Bytes { codec: step.codec.clone(), decoded: step.decoded };
+            passes.push(pass, Some(last + 1 + index), bytes_steps(&*step.codec, step.decoded));
+        }
+        if !split.serializer {
+            let spec = spec_at(last);
+            let decoded = spec.size_bytes()?;
+            let whole_shards = Err("other codecs stand around the shards");
+            match chain.serializer() {
+                // Elements in native order are their own bytes.
+                Serializer::Fixed(codec) if codec.steps().is_some_and(|steps| steps.is_empty()) => {}
+                Serializer::Fixed(codec) => {
+                    let steps = serializer_steps(&**codec, spec);
+                    passes.push(Pass::Serializer { codec: codec.clone(), decoded }, Some(last), steps);
+                }
+                Serializer::Sharding(codec) => {
+                    passes.push(Pass::Serializer { codec: codec.clone(), decoded }, Some(last), whole_shards);
+                }
+                Serializer::Variable(codec) => {
+                    let message = format!("codec '{}' has elements of variable length", codec.name());
+                    return Err(Error::new(ErrorKind::Unsupported, message));
+                }
+            }
+        }
+        for index in (split.arrays..last).rev() {
+            let (decoded, encoded) = (spec_at(index).size_bytes()?, spec_at(index + 1).size_bytes()?);
+            let codec = chain.arrays()[index].clone();
+            let steps = array_steps(&*codec, spec_at(index));
+            passes.push(Pass::Array { codec, decoded, encoded }, Some(index), steps);
+        }
+        let packed_spec = spec_at(split.arrays);
+        let mut packed_size_bytes = packed_spec.size_bytes()?;
+        let mut packed = packed_spec.dtype()?;
+        if let Some(header) = split.bits {
+            packed_size_bytes = header.bits_bytes;
+            packed = cuzarr_device::DType::BOOL;
+            passes.push(Pass::BitsHeader(header), None, Ok(vec![header_step(&header)]));
+        }
+        let dtype = chain.spec().dtype()?;
+        // Most steps of writing are those of reading undone, which a tail knows by itself.
+        let undone = split.read.iter().rev().map(ElementStep::inverse).eq(split.write.iter().copied().map(Some));
+        let write_steps = if undone { None } else { Some(split.write) };
+        let tail = Tail { packing: split.packing, packed, steps: split.read, write_steps, dtype };
+        let Passes { decoding, natives, encoding } = passes;
+        let on_device = Encoded::find(&encoding, packed_size_bytes);
+        let (encoding, numbers) = encoding.into_iter().rev().map(|one| (one.pass, one.codec)).unzip();
+        let (device, stored, packed_axes) = (Device::Cpu, chain.encoded_size(), split.axes);
+        Ok(Program {
+            device,
+            passes: decoding,
+            natives,
+            stored,
+            encoding,
+            numbers,
+            on_device,
+            packed_size_bytes,
+            tail,
+            packed_axes,
+        })
+    }
+}
