@@ -189,7 +189,7 @@ def test_formats_of_nvcomp_are_read_and_not_written(
     array = cuzarr.open_array(tmp_path, mode="r+", device=device)
     assert is_on(device, array[:]) and to_host(array[:]).tolist() == value.tolist()
     assert to_host(kvikio.open_cupy_array(tmp_path, mode="r")[3:7]).tolist() == [3, 4, 5, 6]
-    with pytest.raises(cuzarr.CuzarrError, match="are read, and not written"):
+    with pytest.raises(cuzarr.CuzarrError, match="can be read, but not written"):
         array[:] = on(device, value)
     (tmp_path / "1").write_bytes(huge + Stand.encode(value)[8:])
     with pytest.raises(cuzarr.CuzarrError, match="says that it holds 1099511627776 bytes"):
@@ -270,7 +270,7 @@ def test_what_the_gpu_compressed_is_read_on_the_cpu(tmp_path: Path, device: str)
 
 def test_nothing_is_overwritten_in_metadata(tmp_path: Path, device: str) -> None:
     for keyword in ("compressor_config_overwrite", "decompressor_config_overwrite"):
-        with pytest.raises(ValueError, match="codecs of one format, lz4 or zstd.*got blosc"):
+        with pytest.raises(ValueError, match="formats blosc, expected one format: lz4 or zstd"):
             kvikio.GDSStore(tmp_path, **{keyword: {"id": "blosc"}})
     both = {"compressor_config_overwrite": {"id": "lz4"}, "decompressor_config_overwrite": {"id": "zstd"}}
     with pytest.raises(ValueError, match="codecs of one format.*got lz4 and zstd"):

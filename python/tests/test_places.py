@@ -11,17 +11,20 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import fsspec
 import numpy as np
-import obstore.store
 import pytest
-import zarr
-from fsspec.implementations.dirfs import DirFileSystem
 
 import cuzarr
 from cuzarr import _core
 from cuzarr.errors import InvalidArgumentError, UnsupportedError
 from cuzarr.storage import FsspecStore, LocalStore, MemoryStore, UrlStore, ZipStore, make_store
+
+zarr = pytest.importorskip("zarr")
+fsspec = pytest.importorskip("fsspec")
+obstore = pytest.importorskip("obstore")
+pytest.importorskip("obstore.store")
+
+from fsspec.implementations.dirfs import DirFileSystem  # noqa: E402
 
 Wrap = Callable[[Any], Any]
 

@@ -293,9 +293,10 @@ fn pack(from: &Path, to: &Path) {
     for key in &keys {
         let value = store.get(key).unwrap().unwrap();
         let header_at = file.len() as u32;
-        // Everything between the version that is needed and the name; no checksum is looked at in stored members.
+        // Everything between the version that is needed and the name.
         let mut common = [0; 26];
         common[0] = 20;
+        common[10..14].copy_from_slice(&crc32fast::hash(&value).to_le_bytes());
         common[14..18].copy_from_slice(&(value.len() as u32).to_le_bytes());
         common[18..22].copy_from_slice(&(value.len() as u32).to_le_bytes());
         common[22..24].copy_from_slice(&(key.len() as u16).to_le_bytes());

@@ -10,6 +10,12 @@ use cuzarr_device::defined;
 const ALLOWED: &[(&str, &str)] = &[
     // How many groups a multiprocessor has, not how many blocks a warp decodes.
     ("codec/zstd/cuda.rs", "GROUPS_BESIDE"),
+    // How many warps a group has, not the kind of a block.
+    ("codec/zstd/cuda.rs", "WARPS_PER_BLOCK"),
+    // An alignment, not how many literals a thread copies by itself.
+    ("codec/zstd/table.rs", "LITERALS_ALIGNMENT_BYTES"),
+    // How zstd's kernels read sequences, not how LZ's copy bytes.
+    ("codec/lz/find/mod.rs", "ENTRIES_TOGETHER"),
     // Room of a list, not an alignment.
     ("codec/batch/headers/cuda.rs", "PIECES_PER_FRAME"),
     // These four are written twice until the encoder reads them as well.

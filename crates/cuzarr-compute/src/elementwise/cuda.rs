@@ -266,7 +266,7 @@ mod tests {
                 (&[(&x).into(), (&floats).into(), w], None, ErrorKind::DTypeMismatch, "'y'"),
                 (&[(&halves).into(), (&halves).into(), w], None, ErrorKind::DTypeMismatch, "float16"),
                 (&[(&x).into(), (&host).into(), w], None, ErrorKind::MemorySpace, "cpu"),
-                (&[(&x).into(), 2.5f64.into(), w], None, ErrorKind::InvalidArgument, "no 2.5"),
+                (&[(&x).into(), 2.5f64.into(), w], None, ErrorKind::InvalidArgument, "cannot hold 2.5"),
                 (&[(&x).into(), (1i64 << 40).into(), w], None, ErrorKind::InvalidArgument, "int32"),
                 (&[(&x).into(), complex, w], None, ErrorKind::DTypeMismatch, "complex128"),
                 (&[(&x).into(), (&y).into(), w], Some(&other), ErrorKind::ShapeMismatch, "[3]"),

@@ -1,6 +1,6 @@
 //! Launches of the kernels that make zstd frames.
 
-use cuzarr_device::{Buffer, Device, Header, Kernel, KernelSource, defined, header, pool};
+use cuzarr_device::{Buffer, Device, Header, Kernel, KernelSource, WARP, defined, header, pool};
 
 use super::Encoder;
 use crate::Result;
@@ -32,7 +32,6 @@ const STATES_BYTES: usize = 2 * 3;
 const READ_BEHIND_BYTES: usize = 32;
 /// CUZARR_ZSTD_CHAIN_BLOCKS in zstd_chains.cu.
 const CHAIN_BLOCKS: u32 = defined(include_str!("zstd_chains.cu"), "CUZARR_ZSTD_CHAIN_BLOCKS");
-const WARP: u32 = 32;
 /// Threads of the kernels that have a block of threads for each block: CUZARR_ZSTD_THREADS; few in `simt`, where each is a fiber.
 const THREADS: u32 = defined(include_str!("zstd_codes.cu"), "CUZARR_ZSTD_THREADS");
 const SIMT_THREADS: u32 = 128;
