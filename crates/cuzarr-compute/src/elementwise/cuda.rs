@@ -299,7 +299,7 @@ mod tests {
             let unknown = of("float32 x", "T z", "z = x");
             let inputs = [ElementwiseArgument::Array(&floats)];
             let call = ElementwiseCall::new(&inputs);
-            assert!(run(&unknown, device, &call).unwrap_err().message().contains("T stands for"));
+            assert!(run(&unknown, device, &call).unwrap_err().message().contains("no argument tells the type T"));
         }
         let error = run(&sum, Device::Cpu, &ElementwiseCall::new(&[])).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Unsupported);
