@@ -481,7 +481,7 @@ fn strings_and_arrays_without_elements_are_copied() {
     assert_eq!(copy.shape(), [0]);
 }
 
-/// An array whose documents somebody else writes.
+/// An array whose documents are not written here.
 fn undocumented(store: Arc<dyn Store>, like: &Array, changes: Value) -> Array {
     let metadata = Changes::from_json(&changes).unwrap().apply(like.metadata()).unwrap();
     Array::from_metadata(store, "t", metadata, like.options().clone()).unwrap()

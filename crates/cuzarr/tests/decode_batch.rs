@@ -468,7 +468,7 @@ fn what_cannot_be_a_batch_is_refused() {
     );
 }
 
-/// The traits of decoders are public: whoever calls them without a batch reaches no memory but what was prepared for.
+/// The traits of decoders are public. Code that calls them without a batch reaches only the memory that was prepared.
 #[test]
 fn decoding_is_launched_only_with_memory_that_has_room_for_it() {
     let plain = vec![7; 5000];

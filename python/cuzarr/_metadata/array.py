@@ -79,7 +79,7 @@ class NodeMetadata:
 
     def same_as(self, other: object) -> bool:
         """Whether both say the same: what ``==`` says of metadata, too."""
-        # As JSON: not-a-number equals itself there, and a tuple the list it is written as.
+        # Compared as JSON text, not-a-number equals itself, and a tuple equals a list.
         return isinstance(other, NodeMetadata) and canonical_json(self.to_dict()) == canonical_json(other.to_dict())
 
     def __eq__(self, other: object) -> bool:

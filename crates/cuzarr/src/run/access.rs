@@ -24,7 +24,7 @@ pub struct Access {
     dtype: Option<DType>,
     fill: Vec<u8>,
     indexes: Indexes,
-    /// The same array bound to the host, when it is bound to another device. Its elements are not converted.
+    /// Access to this array on the host, for an array that is bound to another device. It does not convert elements.
     host: OnceLock<Arc<Access>>,
 }
 
@@ -57,7 +57,7 @@ impl Access {
         })
     }
 
-    /// The same chunks in an array of another shape, under other keys.
+    /// Access to these chunks as part of an array of another shape, under other keys.
     #[must_use]
     pub fn with_chunks(&self, shape: Vec<u64>, key: KeyOf) -> Access {
         let source = Source { shape, key, ..(*self.source).clone() };

@@ -34,7 +34,7 @@ pub struct Engine {
     pool: Pool,
     /// The threads of reads whose calling thread works too.
     driven_pool: Pool,
-    /// Of writes to stores far away: threads that do nothing but wait for them.
+    /// Threads that wait for writes to stores far away, and do nothing else.
     senders: Pool,
     scratch: Scratch,
     streams: Streams,

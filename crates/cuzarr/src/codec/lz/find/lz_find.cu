@@ -90,8 +90,8 @@ CUZARR_DEVICE u32 find_common(const u32* words, u32 a, u32 b, u32 done, u32 most
     return most;
 }
 
-/// The same by all lanes of a warp for each of those that have `is_long`, one after the other: 128 bytes at once, behind the
-/// first `done`.
+/// Like `find_common`, by a whole warp: its lanes compare 128 bytes at once behind the first `done`, for one lane that has
+/// `is_long` after the other.
 CUZARR_DEVICE u32 find_common_long(const u32* words, u32 a, u32 b, u32 done, bool is_long, u32 lane) {
     u32 own = done;
     for (u32 lanes = warp_ballot(CUZARR_ALL_LANES, is_long); lanes; lanes &= lanes - 1) {

@@ -49,7 +49,7 @@ CUZARR_DEVICE u32 encoding_symbol(u32 log, u32 count, u32 first) {
     return limit | most << 11 | (first + CUZARR_FSE_STATES - count) << 15;
 }
 
-/// The first of a symbol's states: whoever begins with it takes no bits.
+/// The first of a symbol's states. A chain that begins with it takes no bits.
 CUZARR_DEVICE u32 first_state(const u16* cells, u32 symbol) {
     return cells[(symbol >> 15) + ((symbol & 0x7ff) >> (symbol >> 11 & 15)) - CUZARR_FSE_STATES];
 }
