@@ -19,7 +19,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// Of what an adapter says: an address as text, an object, or a tuple of either and a path in it.
+    /// The identity that an adapter gives: an address as text, an object, or a tuple of one of them and a path in it.
     pub fn new(what: &Bound<'_, PyAny>) -> PyResult<Place> {
         if let Ok(pair) = what.cast::<PyTuple>() {
             let (what, path): (Bound<'_, PyAny>, String) = pair.extract()?;

@@ -376,7 +376,7 @@ def test_chunks_of_a_store_far_away_are_read_and_written_many_at_a_time(dtype: A
     far, target = Far(), Far()
     source = cuzarr.create_array(far, shape=96, chunks=1, dtype=dtype)
     source[...] = values
-    # Of strings a chunk is read first, to see how long they are.
+    # A chunk of strings is read first, to see how long they are.
     far.reads, target.writes = asyncio.Barrier(1 if dtype == "string" else 96), asyncio.Barrier(48)
     with cuzarr.config.set({"threading.max_workers": 2}):
         made = cuzarr.from_array(target, data=source)

@@ -112,7 +112,7 @@ def test_a_tree_reads_no_more_nodes_than_it_shows(zarr_format: Any) -> None:
     store.reads = 0
     shown = str(root.tree(max_nodes=5, plain=True))
     assert all(name in shown for name in ("g0", "a0", "a1", "a2", "a3", "Only 5 nodes")) and "a4" not in shown, shown
-    # Of two levels the documents of six nodes each.
+    # Two levels, six nodes each: their documents.
     assert store.reads == 2 * 6 * (4 if zarr_format == 2 else 1)
 
 

@@ -103,6 +103,7 @@ def open_handle(array: OpenArray, device: str | None = None) -> _core.Array:
             "coalesce_max_bytes": array._config.sharding_coalesce_max_bytes,
         }
         handle = _core.Array(array.store._handle, array.path, documents, options)
+        # Kept before the warning, which a program may have turned into an error.
         array._handles[device] = Opened(origins, settings, handle)
         if opened is None and device != "cpu" and not options["strict"]:
             looked_at = canonical_json(documents), device

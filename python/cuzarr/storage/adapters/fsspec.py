@@ -56,7 +56,7 @@ class _Folder:
         return keys, sorted(key for key, is_directory in found.items() if is_directory)
 
 
-# What of a file system's settings says where its files are.
+# The settings of a file system that say where its files are.
 _WHERE = ("account_name", "account_url", "base_url", "endpoint_url", "host", "org", "port", "repo", "sha")
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from cuzarr.storage.adapters.asynchronous import Asynchronous
 from cuzarr.storage.adapters.base import Place, file_address, own_identity, without_secrets
 
-# What of a store's settings says where its values are.
+# The settings of a store that say where its values are.
 _WHERE = ("account_name", "bucket", "container_name", "endpoint")
 
 
