@@ -28,6 +28,16 @@ fn bytes_of(array: &PyNdBuffer) -> PyResult<Buffer> {
     array.inner.as_buffer().py()
 }
 
+/// A stream of another library, by its `CUstream` as an integer. `owner` keeps it alive. Only `cuzarr.codecs` calls what calls
+/// this: it passes the handle of a stream of `device` that belongs to `owner`, or of one of CUDA's own streams.
+pub(crate) fn callers_stream(device: Device, stream: usize, owner: Py<PyAny>) -> PyResult<Stream> {
+    match device {
+        // SAFETY: the handle is one of a stream of this device that `owner` keeps alive, as is said above.
+        Device::Cuda(_) => unsafe { Stream::from_raw(device, stream, Some(Box::new(owner))) }.py(),
+        device => Stream::new(device).py(),
+    }
+}
+
 #[pymethods]
 impl PyDecoder {
     /// Makes a decoder. `codecs` is JSON: one codec, or a list of them.
@@ -112,14 +122,7 @@ impl PyDecoderBatch {
         if self.lock().is_empty() {
             return Ok(());
         }
-        let stream = match self.device {
-            Device::Cuda(_) => {
-                // SAFETY: only `cuzarr.codecs` calls this. It passes the handle of a stream of this device that belongs to
-                // `owner`, or of one of CUDA's own streams.
-                unsafe { Stream::from_raw(self.device, stream, Some(Box::new(owner))) }.py()?
-            }
-            device => Stream::new(device).py()?,
-        };
+        let stream = callers_stream(self.device, stream, owner)?;
         py.detach(|| self.lock().run(&stream)).py()
     }
 

@@ -5,6 +5,7 @@ mod array;
 mod codecs;
 mod copy;
 mod decoder;
+mod encoder;
 mod error;
 mod expr;
 mod foreign;
@@ -59,6 +60,8 @@ mod _core {
     use super::copy::{PyCheckpoint, PyCopy, PyPyramid, copy_elements, refuse_overlap, region_shape};
     #[pymodule_export]
     use super::decoder::{PyDecoder, PyDecoderBatch};
+    #[pymodule_export]
+    use super::encoder::{PyEncoder, PyEncoderBatch};
     #[pymodule_export]
     use super::expr::PyExpr;
     #[pymodule_export]

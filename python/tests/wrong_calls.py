@@ -271,6 +271,7 @@ GOOD: dict[str, Good] = {
     "numcodecs.Delta": lambda w: (codecs.numcodecs.Delta, (), {"dtype": "i2"}),
     "numcodecs.Blosc": lambda w: (codecs.numcodecs.Blosc, (), {"cname": "lz4", "clevel": 5, "shuffle": 1}),
     "Decoder": lambda w: (codecs.Decoder, (codecs.ZstdCodec(),), {"device": "cpu"}),
+    "Encoder": lambda w: (codecs.Encoder, (codecs.ZstdCodec(),), {"device": "cpu"}),
     "memory.limit": lambda w: (lambda size: memory.limit(size).__exit__(), ("1 MiB",), {}),
     "memory.info": lambda w: (memory.info, (), {"device": "cpu"}),
     "memory.use_allocator": lambda w: (memory.use_allocator, ("cuzarr",), {}),

@@ -311,11 +311,11 @@ fn descriptions_and_strict_know_what_is_native() {
         assert_eq!(check_strict(&chain, device).is_ok(), native, "{codec}");
         // Kernels encode zstd and LZ4, and LZ4 in Blosc; the host does the rest.
         let encodes = [lz4(), zstd_codec(), blosc("lz4", "shuffle")].contains(&codec);
-        let writing = check_strict_writing(&chain, device);
+        let writing = check_strict_writing(&chain, device, None);
         assert_eq!(
             writing.map_err(|error| error.kind()),
             if encodes { Ok(()) } else { Err(ErrorKind::FallbackRefused) }
         );
-        assert!(check_strict(&chain, Device::Cpu).is_ok() && check_strict_writing(&chain, Device::Cpu).is_ok());
+        assert!(check_strict(&chain, Device::Cpu).is_ok() && check_strict_writing(&chain, Device::Cpu, None).is_ok());
     }
 }

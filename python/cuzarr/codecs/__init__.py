@@ -1,8 +1,8 @@
 """Codecs, as plain values: what an array's metadata says about its encoding.
 
 Names and arguments are zarr-python's. They hold a configuration and do no work; wherever one is expected, a
-dictionary, zarr-python's own codec or one of numcodecs' works as well. :class:`Decoder` does the work of one, or of a
-chain, on frames that a program holds itself.
+dictionary, zarr-python's own codec or one of numcodecs' works as well. :class:`Decoder` and :class:`Encoder` do the work of
+one, or of a chain, on frames and chunks that a program holds itself.
 
 >>> from cuzarr.codecs import BloscCodec
 >>> BloscCodec(cname="lz4", clevel=5, shuffle="shuffle", typesize=4).to_dict()["name"]
@@ -16,6 +16,7 @@ from cuzarr.codecs import numcodecs
 from cuzarr.codecs.chain import ExtensionCodec, ShardingCodec
 from cuzarr.codecs.choices import BloscCname, BloscShuffle, Endian, ShardingCodecIndexLocation, SubchunkWriteOrder
 from cuzarr.codecs.decoder import Batch, Decoder
+from cuzarr.codecs.encoder import Encoder, EncodingBatch
 from cuzarr.codecs.values import (
     BloscCodec,
     BytesCodec,
@@ -40,6 +41,8 @@ __all__ = [
     "Codec",
     "Crc32cCodec",
     "Decoder",
+    "Encoder",
+    "EncodingBatch",
     "Endian",
     "ExtensionCodec",
     "GzipCodec",

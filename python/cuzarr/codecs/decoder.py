@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -13,22 +12,8 @@ from cuzarr import _core
 from cuzarr._config import config
 from cuzarr._memory.foreign import device_buffer, is_on_device, wrap_host
 from cuzarr._memory.streams import stream_handle
-from cuzarr.codecs.chain import parse_codec
-from cuzarr.codecs.values import Codec
+from cuzarr.codecs.direct import as_json, current_stream
 from cuzarr.errors import CuzarrError, InvalidArgumentError
-
-
-def _as_json(codecs: Any) -> str:
-    """One codec, or a list in the order of encoding, as metadata of Zarr format 3 says it."""
-    if isinstance(codecs, Codec | Mapping | str) or not isinstance(codecs, Sequence):
-        codecs = [codecs]
-
-    # What is metadata already may leave out what the outputs tell: a type size, an order of bytes.
-    def as_dict(codec: Any) -> dict[str, Any]:
-        is_metadata = isinstance(codec, Mapping) and "name" in codec
-        return dict(codec) if is_metadata else parse_codec(codec).to_dict()
-
-    return json.dumps([as_dict(codec) for codec in codecs])
 
 
 def _frame(value: Any) -> _core.NdBuffer:
@@ -66,16 +51,6 @@ def _ranges(offsets: Any, sizes: Any) -> list[tuple[int, int]]:
     return ranges
 
 
-def _current_stream(out: Any) -> Any:
-    """The stream that the library of an array puts its work on now."""
-    library = type(out).__module__.partition(".")[0]
-    if library == "cupy":
-        return sys.modules["cupy"].cuda.get_current_stream()
-    if library == "torch":
-        return sys.modules["torch"].cuda.current_stream(out.device)
-    return 0
-
-
 class Batch:
     """Frames that are ready to be decoded, as often as wanted: see :meth:`Decoder.prepare`."""
 
@@ -106,7 +81,7 @@ class Batch:
             Where the work is put; by default the current stream of the library whose arrays the outputs are.
         """
         if stream is None and self._outs and is_on_device(self._outs[0]):
-            stream = _current_stream(self._outs[0])
+            stream = current_stream(self._outs[0])
         self._batch.run(stream_handle(stream) or 0, stream)
 
     def check(self) -> list[CuzarrError | None]:
@@ -144,7 +119,7 @@ class Decoder:
 
     def __init__(self, codecs: Any, *, device: str | None = None) -> None:
         self.device = str(config.get("device")) if device is None else device
-        self._codecs = _as_json(codecs)
+        self._codecs = as_json(codecs)
         self._decoder = _core.Decoder(self._codecs, self.device)
 
     def prepare(self, frames: Any, out: Any, *, scratch_limit: int | None = None) -> Batch:

@@ -5,7 +5,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use cuzarr::codec::VariableElements;
 use cuzarr::meta::{ChunkKeyEncoding, Separator};
-use cuzarr::plan::{AxisSelection, KeyOf, check_strict, check_strict_writing};
+use cuzarr::plan::{AxisSelection, KeyOf, check_strict};
 use cuzarr::run::{Access, Engine, Options};
 use cuzarr::store::Store;
 use cuzarr_device::Device;
@@ -203,10 +203,10 @@ impl PyChunkRequest {
     ) -> PyResult<()> {
         let (options, strict) = self.run_options(options)?;
         self.run(py, store, |store| {
-            if strict && value.inner.device() != Device::Cpu {
-                check_strict_writing(&chunks.chain, value.inner.device())?;
-            }
             let access = self.access(chunks, Device::Cpu)?;
+            if strict {
+                access.check_strict_writing(value.inner.device())?;
+            }
             Engine::get().write(&access, store, &self.grid.selection, &value.inner, &options).map(|_| ())
         })
         .map(|_| ())

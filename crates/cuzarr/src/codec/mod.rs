@@ -121,5 +121,5 @@ pub use size::Size;
 pub(crate) use checksum::seal;
 pub(crate) use damage::above_bound;
 pub(crate) use program::{Division, leave_nothing};
-pub(crate) use step::Location;
+pub(crate) use step::{CHECKSUM_BYTES, Location};
 pub(crate) use threads::with_threads;

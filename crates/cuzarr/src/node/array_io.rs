@@ -9,7 +9,7 @@ use cuzarr_device::{DType, Device, NdBuffer, Order, pool};
 use super::array::Array;
 use crate::codec::VariableElements;
 use crate::error::{Error, ErrorKind, Result, ResultExt};
-use crate::plan::{Explanation, Selection, check_strict, check_strict_writing, chunks_touched, memory_shape};
+use crate::plan::{Explanation, Selection, check_strict, chunks_touched, memory_shape};
 use crate::run::{Access, Arrived, Engine, Report, Turn, in_threads, reads_in_turn};
 use crate::store::join_key;
 
@@ -159,8 +159,8 @@ impl Array {
     pub(super) fn write_alone(&self, selection: &Selection, value: &NdBuffer) -> Result<()> {
         let work = || -> Result<()> {
             let access = self.access(Device::Cpu)?;
-            if self.options().strict && value.device() != Device::Cpu {
-                check_strict_writing(self.chain()?, value.device())?;
+            if self.options().strict {
+                access.check_strict_writing(value.device())?;
             }
             let report = Engine::get().write(&access, self.store(), selection, value, self.options())?;
             self.io.state().report = Some(report);

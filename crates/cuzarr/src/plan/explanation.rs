@@ -193,12 +193,13 @@ pub fn check_strict(chain: &Chain, device: Device) -> Result<()> {
     refuse_fallen(placed(chain.describe(device)))
 }
 
-/// Refuses a chain with codecs that would run on the host although the written elements are on a device.
+/// Refuses a chain with codecs that would run on the host although the written elements are on a device. `left` is the reason
+/// why the host encodes frames.
 ///
 /// # Errors
 /// Those of [`check_strict`].
-pub fn check_strict_writing(chain: &Chain, device: Device) -> Result<()> {
-    refuse_fallen(placed(chain.describe_encoding(device, None)))
+pub fn check_strict_writing(chain: &Chain, device: Device, left: Option<&'static str>) -> Result<()> {
+    refuse_fallen(encoding_placements(chain, device, left))
 }
 
 fn refuse_fallen(placements: Vec<Placement>) -> Result<()> {

@@ -8,7 +8,8 @@ use crate::codec::{Chain, Program};
 use crate::error::{Error, ErrorKind, Result};
 use crate::meta::ArrayMetadata;
 use crate::plan::{
-    KeyOf, Level, PackedLayout, Placed, Placement, ShardLayout, Source, encoding, encoding_placements, placed,
+    KeyOf, Level, PackedLayout, Placed, Placement, ShardLayout, Source, check_strict_writing, encoding,
+    encoding_placements, placed,
 };
 use crate::run::options::Options;
 use crate::run::read::indexes::Indexes;
@@ -160,6 +161,15 @@ impl Access {
         let encoding = |program: &Arc<Program>| encoding(program, device, options.threads, options.strict, chunks);
         let left = self.program.as_ref().and_then(|program| encoding(program).err());
         encoding_placements(&self.chain, device, left)
+    }
+
+    /// Refuses codecs that would run on the host although the written elements are on `device`.
+    ///
+    /// # Errors
+    /// `FallbackRefused`, with each codec and its reason.
+    pub fn check_strict_writing(&self, device: Device) -> Result<()> {
+        let encoder = self.program.as_ref().and_then(|program| program.device_encoder().ok());
+        check_strict_writing(&self.chain, device, encoder.and_then(|encoder| encoder.host_reason(device)))
     }
 
     /// The decoded shard indexes.

@@ -16,7 +16,7 @@
 mod access;
 mod calls;
 mod context;
-mod decoder;
+mod direct;
 mod engine;
 mod options;
 mod read;
@@ -25,7 +25,7 @@ mod schedule;
 mod write;
 
 pub(crate) use calls::reads_in_turn;
-pub use decoder::{Decoder, DecoderBatch, Frames};
+pub use direct::{Decoder, DecoderBatch, Encoder, EncoderBatch, Frames};
 pub use options::Options;
 pub(crate) use read::out::Arrived;
 

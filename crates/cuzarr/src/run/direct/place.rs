@@ -1,9 +1,9 @@
-//! Moving packed chunks to the outputs of a decoder, which may lie anywhere in memory.
+//! Moving packed chunks to the outputs of a decoder, and from the chunks of an encoder, which may lie anywhere in memory.
 //!
 //! A tail moves the elements of many chunks at once when they go to one array. Outputs that follow each other in memory are the
 //! rows of such an array. Other small outputs first go to the rows of an array in between, and from there to their places.
 
-use cuzarr_device::transfer::{copy_pieces_on, scatter_on};
+use cuzarr_device::transfer::{copy_pieces_on, gather_on, scatter_on};
 use cuzarr_device::{Buffer, Layout, NdBuffer, Order, Stream, Transfer, TransferBox, pool};
 
 use crate::codec::Program;
@@ -31,6 +31,19 @@ enum Way {
 /// Whether packed bytes are the elements in order.
 pub(crate) fn is_plain(program: &Program) -> bool {
     program.tail().is_plain() && program.packed_axes().is_sorted()
+}
+
+/// The numbers of the arrays of each shape and type.
+pub(crate) fn kinds(arrays: &[NdBuffer]) -> Vec<Vec<usize>> {
+    let mut kinds: Vec<Vec<usize>> = Vec::new();
+    for (number, array) in arrays.iter().enumerate() {
+        let alike = |other: &NdBuffer| (other.shape(), other.dtype()) == (array.shape(), array.dtype());
+        match kinds.iter_mut().find(|numbers| alike(&arrays[numbers[0]])) {
+            Some(numbers) => numbers.push(number),
+            None => kinds.push(vec![number]),
+        }
+    }
+    kinds
 }
 
 fn way(program: &Program, out: &NdBuffer) -> Way {
@@ -147,6 +160,17 @@ fn scatter_rows(
     (memory, like): (&Buffer, &NdBuffer),
     stream: &Stream,
 ) -> Result<()> {
+    let (array, transfer) = as_rows(program, rows, (memory, like))?;
+    Ok(scatter_on(packed, &transfer, &array, stream)?)
+}
+
+/// The array whose rows are all like `like`, and the transfer between rows and packed chunks, each given by its row and its
+/// offset.
+fn as_rows(
+    program: &Program,
+    rows: impl Iterator<Item = (usize, usize)>,
+    (memory, like): (&Buffer, &NdBuffer),
+) -> Result<(NdBuffer, Transfer)> {
     let (shape, dtype) = (like.shape(), like.dtype());
     let layout = Layout::contiguous(
         &[&[memory.size_bytes() / like.size_bytes()][..], shape].concat(),
@@ -163,5 +187,38 @@ fn scatter_rows(
     });
     let packed_strides = [&[0][..], &packed_strides(program, like)].concat();
     let transfer = Transfer { tail: program.tail().clone(), packed_strides, boxes: boxes.collect() };
-    Ok(scatter_on(packed, &transfer, &array, stream)?)
+    Ok((array, transfer))
+}
+
+/// Packs chunks of one kind into `packed`, each at its offset.
+///
+/// # Errors
+/// `OutOfMemory`, `LibraryMissing`, `KernelCompileFailed`, `DeviceFailed`.
+pub(crate) fn gather(program: &Program, chunks: &[(&NdBuffer, usize)], packed: &Buffer, stream: &Stream) -> Result<()> {
+    let (mut pieces, mut rows) = (Vec::new(), Vec::new());
+    for &(chunk, offset) in chunks {
+        match way(program, chunk) {
+            Way::Copied => {
+                pieces.push((chunk.as_buffer()?, packed.slice(offset..offset + program.packed_size_bytes())?))
+            }
+            Way::Rows => rows.push((chunk, offset)),
+            Way::Scattered => gather_on(chunk, &transfer(program, chunk, offset), packed, stream)?,
+        }
+    }
+    copy_pieces_on(&pieces, stream)?;
+    let places = rows.iter().map(|(chunk, _)| chunk.as_buffer()).collect::<cuzarr_device::Result<Vec<_>>>()?;
+    match Buffer::joined(&places) {
+        Some((memory, offsets)) => {
+            let like = rows[0].0;
+            let rows = offsets.iter().zip(&rows).map(|(at, (_, offset))| (at / like.size_bytes(), *offset));
+            let (array, transfer) = as_rows(program, rows, (&memory, like))?;
+            gather_on(&array, &transfer, packed, stream)?;
+        }
+        None => {
+            for (chunk, offset) in rows {
+                gather_on(chunk, &transfer(program, chunk, offset), packed, stream)?;
+            }
+        }
+    }
+    Ok(())
 }

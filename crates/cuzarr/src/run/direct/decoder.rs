@@ -15,21 +15,20 @@
 //! # Ok::<(), cuzarr::Error>(())
 //! ```
 
-mod place;
-
 use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use cuzarr_device::transfer::{copy_pieces_on, scatter_host, scatter_on};
-use cuzarr_device::{Buffer, DType, Device, Event, NdBuffer, Order, Stream};
+use cuzarr_device::{Buffer, Device, Event, NdBuffer, Order, Stream};
 use serde_json::Value;
 
+use super::codecs::Codecs;
+use super::place;
 use crate::codec::native::{Chunks, NativeBatch, Source};
-use crate::codec::{Chain, ChunkSpec, Program, leave_nothing};
+use crate::codec::{Chain, Program, leave_nothing};
 use crate::config::cores;
 use crate::error::{Error, ErrorKind, Result, ResultExt};
-use crate::meta::{Extension, FillValue};
 use crate::run::schedule::pool::in_threads;
 
 /// Alignment of frames that are put together.
@@ -42,15 +41,6 @@ const OUT_ALIGNMENT_BYTES: usize = 16;
 pub struct Decoder {
     codecs: Codecs,
     device: Device,
-}
-
-/// The codecs that made the frames.
-#[derive(Clone, Debug)]
-enum Codecs {
-    /// Codecs by name, for outputs of any shape and type.
-    Named(Vec<Extension>),
-    /// The codecs of one array, for its chunks.
-    Of(Box<Chain>),
 }
 
 /// The memory of encoded frames.
@@ -102,38 +92,12 @@ impl Decoder {
     /// # Errors
     /// `MetadataInvalid` for JSON that is not a codec. Names and configurations are checked when frames are prepared.
     pub fn new(codecs: &Value, device: Device) -> Result<Decoder> {
-        let one = std::slice::from_ref(codecs);
-        let codecs = codecs.as_array().map_or(one, Vec::as_slice).iter();
-        let codecs: Result<Vec<_>> = codecs.map(|codec| Extension::from_json(codec, "codecs")).collect();
-        Ok(Decoder { codecs: Codecs::Named(codecs?), device })
+        Ok(Decoder { codecs: Codecs::named(codecs)?, device })
     }
 
     /// A decoder for an array's chunks, with metadata of either format. Outputs have the shape and type of a chunk.
     pub fn of_chunks(chain: &Chain, device: Device) -> Decoder {
         Decoder { codecs: Codecs::Of(Box::new(chain.clone())), device }
-    }
-
-    /// The program for chunks of this shape and type.
-    fn program(&self, shape: &[usize], dtype: DType) -> Result<Program> {
-        let shape: Vec<u64> = shape.iter().map(|&extent| extent as u64).collect();
-        match &self.codecs {
-            Codecs::Named(codecs) => {
-                let data_type = crate::meta::DataType::try_from(dtype)?;
-                let fill_value = FillValue::default_of(&data_type);
-                Chain::from_codecs(codecs, ChunkSpec::new(shape, data_type, fill_value))?.bind(self.device)
-            }
-            Codecs::Of(chain) => {
-                let (program, expected) = (chain.bind(self.device)?, &chain.spec().shape);
-                if shape != *expected || dtype != program.tail().dtype {
-                    let message = format!(
-                        "got an output of {dtype} {shape:?}, expected a chunk's {} {expected:?}",
-                        program.tail().dtype
-                    );
-                    return Err(Error::new(ErrorKind::ShapeMismatch, message));
-                }
-                Ok(program)
-            }
-        }
     }
 
     /// Prepares the decoding of each frame into the output of the same number. The output's shape and type describe the frame's
@@ -171,17 +135,10 @@ impl Decoder {
             found: Vec::new(),
             done: None,
         };
-        let mut kinds: Vec<Vec<usize>> = Vec::new();
-        for (number, out) in batch.outs.iter().enumerate() {
-            let alike = |other: &NdBuffer| (other.shape(), other.dtype()) == (out.shape(), out.dtype());
-            match kinds.iter_mut().find(|numbers| alike(&batch.outs[numbers[0]])) {
-                Some(numbers) => numbers.push(number),
-                None => kinds.push(vec![number]),
-            }
-        }
-        for numbers in kinds {
+        for numbers in place::kinds(&batch.outs) {
             let out = &batch.outs[numbers[0]];
-            let group = batch.group(self.program(out.shape(), out.dtype())?, numbers, slab.as_ref())?;
+            let program = self.codecs.chain(out.shape(), out.dtype(), "output")?.bind(self.device)?;
+            let group = batch.group(program, numbers, slab.as_ref())?;
             batch.groups.push(group);
         }
         Ok(batch)

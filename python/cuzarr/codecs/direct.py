@@ -1,0 +1,34 @@
+"""What decoders and encoders for direct use share."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from cuzarr.codecs.chain import parse_codec
+from cuzarr.codecs.values import Codec
+
+
+def as_json(codecs: Any) -> str:
+    """One codec, or a list in the order of encoding, as metadata of Zarr format 3 says it."""
+    if isinstance(codecs, Codec | Mapping | str) or not isinstance(codecs, Sequence):
+        codecs = [codecs]
+
+    # What is metadata already may leave out what the chunks tell: a type size, an order of bytes.
+    def as_dict(codec: Any) -> dict[str, Any]:
+        is_metadata = isinstance(codec, Mapping) and "name" in codec
+        return dict(codec) if is_metadata else parse_codec(codec).to_dict()
+
+    return json.dumps([as_dict(codec) for codec in codecs])
+
+
+def current_stream(array: Any) -> Any:
+    """The stream that the library of an array puts its work on now."""
+    library = type(array).__module__.partition(".")[0]
+    if library == "cupy":
+        return sys.modules["cupy"].cuda.get_current_stream()
+    if library == "torch":
+        return sys.modules["torch"].cuda.current_stream(array.device)
+    return 0

@@ -1,0 +1,167 @@
+"""Codecs used directly: chunks that a program holds, encoded to frames where they are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from cuzarr import _core
+from cuzarr._config import config
+from cuzarr._memory.convert import result_array
+from cuzarr._memory.foreign import device_buffer, is_on_device, wrap_host
+from cuzarr._memory.streams import stream_handle
+from cuzarr.codecs.direct import as_json, current_stream
+from cuzarr.errors import CuzarrError, InvalidArgumentError
+
+
+def _chunk(value: Any) -> _core.NdBuffer:
+    if isinstance(value, _core.NdBuffer):
+        return value
+    if is_on_device(value):
+        return device_buffer(value)
+    if isinstance(value, bytes | bytearray | memoryview):
+        value = np.frombuffer(value, "u1")
+    if not isinstance(value, np.ndarray) or not value.dtype.isnative:
+        raise InvalidArgumentError(f"chunks hold {type(value).__name__}, expected arrays of native elements, or bytes")
+    return wrap_host(value)
+
+
+class EncodingBatch:
+    """Chunks that are ready to be encoded, as often as wanted: see :meth:`Encoder.prepare`."""
+
+    def __init__(self, batch: _core.EncoderBatch, kept: Any, chunks: Sequence[Any]) -> None:
+        self._batch = batch
+        self._kept = kept  # for as long as work may be under way
+        self._chunks = chunks
+
+    def __len__(self) -> int:
+        return len(self._batch)
+
+    @property
+    def scratch_bytes(self) -> int:
+        """Device memory in bytes that a run takes beside chunks and frames."""
+        return self._batch.scratch_bytes
+
+    @property
+    def via_host(self) -> str | None:
+        """Why the host runs a codec; ``None`` when the device runs all."""
+        return self._batch.via_host
+
+    def run(self, stream: Any = None) -> None:
+        """Queues the encoding and returns. Chunks that the host encodes are encoded before this returns.
+
+        The run reads the chunks in the order of the stream, so they may be changed between runs.
+
+        Parameters
+        ----------
+        stream : CuPy or PyTorch stream, object with ``__cuda_stream__``, or int, optional
+            The stream of the work; by default the current stream of the library whose arrays the chunks are.
+        """
+        if stream is None and self._chunks and is_on_device(self._chunks[0]):
+            stream = current_stream(self._chunks[0])
+        self._batch.run(stream_handle(stream) or 0, stream)
+
+    def check(self) -> list[CuzarrError | None]:
+        """Waits for the last run, and tells for each chunk why it could not be encoded: ``None`` for nothing.
+
+        Raises
+        ------
+        InvalidArgumentError
+            Nothing ran since the last check.
+        """
+        return self._batch.check()
+
+    def frames(self) -> list[Any]:
+        """Waits for the last run, and returns its frames in the order of the chunks.
+
+        Returns
+        -------
+        list of arrays
+            One-dimensional arrays of ``uint8`` on the encoder's device: NumPy's on the CPU; on a GPU CuPy's where it is
+            installed, else :class:`~cuzarr.DeviceArray`. They keep the memory of all frames of the run, and stay as they are
+            when the batch runs again.
+
+        Raises
+        ------
+        CuzarrError
+            A chunk could not be encoded: the error of the first of them.
+        InvalidArgumentError
+            Nothing ran.
+        """
+        return [result_array(frame, np.dtype("u1")) for frame in self._batch.frames()]
+
+
+class Encoder:
+    """Encodes chunks with a codec, on a GPU all at once, without an array around them.
+
+    Codecs with kernels run where the chunks are. The host runs the others: chunks are downloaded and frames uploaded then, and
+    :attr:`EncodingBatch.via_host` says why.
+
+    Parameters
+    ----------
+    codecs : dict, Codec, numcodecs codec, or a sequence of them
+        One codec, or a chain in the order of encoding: ``{"name": "zstd", "configuration": {"level": 3}}``.
+    device : str, optional
+        The device of chunks and frames; by default the one that arrays are read to (``cuzarr.config``).
+    strict : bool, optional
+        Whether a codec that the host would run for chunks on a GPU is an error; by default as ``cuzarr.config`` says.
+
+    Examples
+    --------
+    >>> import numpy as np, zlib
+    >>> chunks = np.arange(3000, dtype="i4").reshape(3, 1000)
+    >>> batch = Encoder({"name": "zlib", "configuration": {"level": 1}}, device="cpu").prepare(chunks)
+    >>> batch.run()
+    >>> [np.frombuffer(zlib.decompress(frame), "i4")[-1].item() for frame in batch.frames()]
+    [999, 1999, 2999]
+    """
+
+    def __init__(self, codecs: Any, *, device: str | None = None, strict: bool | None = None) -> None:
+        self.device = str(config.get("device")) if device is None else device
+        self._codecs = as_json(codecs)
+        strict = bool(config.get("strict")) if strict is None else strict
+        self._encoder = _core.Encoder(self._codecs, self.device, strict)
+
+    def prepare(self, chunks: Any, *, scratch_limit: int | None = None) -> EncodingBatch:
+        """Lays out the encoding of chunks. Nothing is put on the device yet.
+
+        Parameters
+        ----------
+        chunks : sequence of arrays, or an array
+            The chunks, of any shapes and types, on the encoder's device: anything with DLPack or the CUDA array interface;
+            NumPy arrays or bytes for ``cpu``. Of a single array, row ``i`` is chunk ``i``. Chunks of one shape that follow each
+            other in memory, from a multiple of 16 bytes on, are encoded from where they lie; others are copied first.
+        scratch_limit : int, optional
+            Device memory in bytes that a run keeps below beside chunks and frames, by encoding in parts, where one chunk does
+            not need more.
+
+        Raises
+        ------
+        MemorySpaceError
+            A chunk is on another device.
+        FallbackRefusedError
+            The host would run a codec, and ``strict`` forbids it.
+        """
+        rows = list(chunks) if isinstance(chunks, list | tuple) else [chunks[row] for row in range(chunks.shape[0])]
+        batch = self._encoder.prepare([_chunk(row) for row in rows], scratch_limit)
+        return EncodingBatch(batch, chunks, rows)
+
+    def encode(self, chunks: Any, *, stream: Any = None) -> list[Any]:
+        """Prepares, runs, and returns the frames.
+
+        Raises
+        ------
+        CuzarrError
+            A chunk could not be encoded: the error of the first of them.
+        """
+        batch = self.prepare(chunks)
+        batch.run(stream)
+        return batch.frames()
+
+    def __repr__(self) -> str:
+        return f"Encoder({self._codecs}, device={self.device!r})"
+
+
+__all__ = ["Encoder", "EncodingBatch"]

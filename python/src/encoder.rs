@@ -1,0 +1,98 @@
+//! Encoders that work directly on chunks of Python.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use cuzarr::run::{Encoder, EncoderBatch};
+use cuzarr_device::{DType, Device, Layout, NdBuffer, Order};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+
+use crate::decoder::callers_stream;
+use crate::error::{IntoPython, PyResult, to_python};
+use crate::ndbuffer::{PyNdBuffer, parse_device};
+
+/// A codec, or a chain of them, on one device.
+#[pyclass(name = "Encoder", module = "cuzarr._core", frozen)]
+pub struct PyEncoder {
+    inner: Encoder,
+    device: Device,
+}
+
+/// A batch of chunks that is ready to be encoded.
+#[pyclass(name = "EncoderBatch", module = "cuzarr._core", frozen)]
+pub struct PyEncoderBatch {
+    inner: Mutex<EncoderBatch>,
+    device: Device,
+}
+
+#[pymethods]
+impl PyEncoder {
+    /// Makes an encoder. `codecs` is JSON: one codec, or a list of them.
+    #[new]
+    fn new(codecs: &str, device: &str, strict: bool) -> PyResult<Self> {
+        let codecs = serde_json::from_str(codecs).map_err(|error| PyValueError::new_err(error.to_string()))?;
+        let device = parse_device(device)?;
+        Ok(PyEncoder { inner: Encoder::new(&codecs, device).py()?.strict(strict), device })
+    }
+
+    /// Prepares chunks, which may have any shapes and types.
+    fn prepare(
+        &self,
+        py: Python<'_>,
+        chunks: Vec<PyRef<'_, PyNdBuffer>>,
+        scratch_limit: Option<usize>,
+    ) -> PyResult<PyEncoderBatch> {
+        let chunks = chunks.iter().map(|chunk| chunk.inner.clone()).collect();
+        let batch = py.detach(|| self.inner.prepare(chunks, scratch_limit)).py()?;
+        Ok(PyEncoderBatch { inner: Mutex::new(batch), device: self.device })
+    }
+}
+
+impl PyEncoderBatch {
+    fn lock(&self) -> MutexGuard<'_, EncoderBatch> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[pymethods]
+impl PyEncoderBatch {
+    fn __len__(&self, py: Python<'_>) -> usize {
+        py.detach(|| self.lock().len())
+    }
+
+    /// The device memory that runs take beside chunks and frames.
+    #[getter]
+    fn scratch_bytes(&self, py: Python<'_>) -> usize {
+        py.detach(|| self.lock().scratch_bytes())
+    }
+
+    /// The reason why the host runs a codec; `None` when the device runs all.
+    #[getter]
+    fn via_host(&self, py: Python<'_>) -> Option<String> {
+        py.detach(|| self.lock().via_host().map(String::from))
+    }
+
+    /// Puts the encoding on a stream. `stream` is a `CUstream` as an integer, and `owner` keeps it alive.
+    fn run(&self, py: Python<'_>, stream: usize, owner: Py<PyAny>) -> PyResult<()> {
+        let stream = callers_stream(self.device, stream, owner)?;
+        py.detach(|| self.lock().run(&stream)).py()
+    }
+
+    /// Waits for the batch, and returns `None` or an exception for each chunk.
+    fn check(&self, py: Python<'_>) -> PyResult<Vec<Option<Py<PyAny>>>> {
+        let results = py.detach(|| self.lock().check()).py()?;
+        let exception =
+            |result: cuzarr::Result<()>| result.err().map(|error| to_python(&error).into_value(py).into_any());
+        Ok(results.into_iter().map(exception).collect())
+    }
+
+    /// Waits for the batch, and returns the frames as arrays of bytes on the device.
+    fn frames(&self, py: Python<'_>) -> PyResult<Vec<PyNdBuffer>> {
+        let frames = py.detach(|| self.lock().frames()).py()?;
+        let array = |frame: cuzarr_device::Buffer| -> PyResult<PyNdBuffer> {
+            let layout = Layout::contiguous(&[frame.size_bytes()], 1, Order::C).py()?;
+            Ok(PyNdBuffer { inner: NdBuffer::from_parts(frame, DType::UINT8, layout).py()? })
+        };
+        frames.into_iter().map(array).collect()
+    }
+}
