@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use cuzarr::store::{
     ByteRange, Capabilities, Condition, Gds, GdsStore, GpuMemoryStore, Identity, Key, Listing, LocalOptions,
-    LocalStore, MemoryStore, Payload, ReadOutcome, ReadRequest, ReadSink, Registry, Split, Stat, Store, StoreExt, Url,
-    Workers,
+    LocalStore, MemoryStore, Payload, ReadOutcome, ReadRequest, ReadSink, Registry, Split, Stat, Store, StoreExt,
+    Unfinished, Url, Workers, no_parts,
 };
 use cuzarr::{Error, ErrorKind};
 use cuzarr_device::{Buffer, DType, Device, Layout, NdBuffer, Order};
@@ -481,6 +481,10 @@ impl Store for PythonStore {
                 })
             }),
         }
+    }
+
+    fn begin(&self, key: &Key, _size_bytes: u64) -> cuzarr::Result<Box<dyn Unfinished>> {
+        no_parts(self, key)
     }
 
     fn delete_many(&self, keys: &[String]) -> cuzarr::Result<()> {

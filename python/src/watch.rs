@@ -9,7 +9,7 @@ use cuzarr::CancellationToken;
 use cuzarr::node::Array;
 use cuzarr::store::{
     Capabilities, Condition, Identity, Key, Lease, Listing, OpenValues, Payload, ReadOutcome, ReadRequest, ReadSink,
-    Stat, Store, Version, Workers,
+    Stat, Store, Unfinished, Version, Workers,
 };
 use cuzarr_device::{Buffer, Device};
 use pyo3::prelude::*;
@@ -234,6 +234,26 @@ impl fmt::Display for Watched {
     }
 }
 
+/// A value that is written in parts, noted when it is finished.
+struct WatchedValue {
+    value: Box<dyn Unfinished>,
+    key: String,
+    watches: Watches,
+}
+
+#[deny(clippy::missing_trait_methods)]
+impl Unfinished for WatchedValue {
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> cuzarr::Result<()> {
+        self.value.write_at(offset, bytes)
+    }
+
+    fn finish(self: Box<Self>) -> cuzarr::Result<()> {
+        self.value.finish()?;
+        self.watches.note_written(&self.key);
+        Ok(())
+    }
+}
+
 #[deny(clippy::missing_trait_methods)]
 impl Store for Watched {
     fn read(&self, batch: Arc<[ReadRequest]>, sink: Arc<dyn ReadSink>, workers: &dyn Workers) {
@@ -248,6 +268,11 @@ impl Store for Watched {
             self.watches.note_written(key);
         }
         Ok(wrote)
+    }
+
+    fn begin(&self, key: &Key, size_bytes: u64) -> cuzarr::Result<Box<dyn Unfinished>> {
+        let value = self.inner.begin(key, size_bytes)?;
+        Ok(Box::new(WatchedValue { value, key: key.to_string(), watches: self.watches.clone() }))
     }
 
     fn delete_many(&self, keys: &[String]) -> cuzarr::Result<()> {

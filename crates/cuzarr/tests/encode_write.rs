@@ -300,6 +300,31 @@ fn frames_come_from_kernels_and_cross_the_bus_compressed() {
 }
 
 #[test]
+fn large_frames_are_written_in_parts() {
+    use cuzarr::store::LocalStore;
+    use cuzarr::store::testing::{Observed, Operation};
+    let mut dice = Dice(3);
+    let value: Vec<u8> = (0..128 * 128).flat_map(|_| (dice.below(1 << 32) as u32).to_ne_bytes()).collect();
+    let all = Selection::all(&[128, 128]);
+    for device in devices() {
+        for checksum in [json!([]), json!([{"name": "crc32c"}]), json!([{"name": "numcodecs.adler32"}])] {
+            let codecs = [&[bytes_codec("little"), lz4()], &checksum.as_array().unwrap()[..]].concat();
+            let mut story = story(&[128, 128], &[64, 64], "uint32", json!(0), json!(codecs));
+            let folder = tempfile::tempdir().unwrap();
+            let store = Arc::new(Observed::new(Arc::new(LocalStore::new(folder.path()).unwrap())));
+            story.store = store.clone();
+            story.options.slab_bytes = 4096;
+            story.write(device, &all, &value);
+            let parts =
+                store.take_operations().into_iter().filter(|operation| matches!(operation, Operation::Part(..)));
+            assert!(parts.count() >= 4 * 16, "{device}: {checksum}");
+            story.check(Device::Cpu, &all, &format!("{checksum}"));
+            story.check(device, &all, &format!("{checksum}"));
+        }
+    }
+}
+
+#[test]
 fn any_nan_is_the_fill_value_that_is_nan() {
     for device in devices() {
         for (data_type, size) in [("float32", 4), ("float64", 8), ("float16", 2), ("complex64", 8)] {

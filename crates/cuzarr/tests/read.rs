@@ -257,6 +257,9 @@ impl Store for Forgetful {
     fn put(&self, key: &str, value: Payload<'_>, condition: &Condition) -> cuzarr::Result<bool> {
         self.0.put(key, value, condition)
     }
+    fn begin(&self, key: &str, _size_bytes: u64) -> cuzarr::Result<Box<dyn cuzarr::store::Unfinished>> {
+        cuzarr::store::no_parts(self, key)
+    }
     fn delete_many(&self, keys: &[String]) -> cuzarr::Result<()> {
         self.0.delete_many(keys)
     }

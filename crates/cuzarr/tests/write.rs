@@ -135,6 +135,91 @@ fn a_failed_write_leaves_old_values_whole() {
     }
 }
 
+/// An array of four chunks of 16 KiB in a local store, whose slabs have room for four parts of a KiB.
+fn large(store: Arc<dyn Store>) -> Story {
+    let metadata = metadata(&[256, 64], &[64, 64], "uint32", json!(7), json!([bytes_codec("big")]));
+    let mut story = Story::new(metadata, store);
+    story.options.slab_bytes = 4096;
+    story
+}
+
+/// The first chunk counts, the second begins with the fill value, the third only has the fill value, the last one ends with it.
+fn large_values() -> Vec<u8> {
+    let element = |at: u32| if (6000..12_288).contains(&at) || at > 16_000 { 7 } else { at };
+    (0..16_384u32)
+        .map(|at| if (4096..6000).contains(&at) { 7 } else { element(at) })
+        .flat_map(u32::to_ne_bytes)
+        .collect()
+}
+
+#[test]
+fn large_objects_come_from_devices_in_parts() {
+    for device in devices() {
+        let folder = tempfile::tempdir().unwrap();
+        let local: Arc<dyn Store> = Arc::new(LocalStore::new(folder.path()).unwrap());
+        let store = Arc::new(Observed::new(Arc::clone(&local)));
+        let mut story = large(store.clone());
+        let all = Selection::all(&[256, 64]);
+        let mut values = large_values();
+        values[5000 * 4..5004 * 4].fill(9);
+        story.write(device, &all, &values);
+        assert_eq!(local.list("").unwrap(), ["a/c/0/0", "a/c/1/0", "a/c/3/0"], "{device}");
+        let parts = store.take_operations().into_iter().filter(|operation| matches!(operation, Operation::Part(..)));
+        assert_eq!(parts.count() > 0, device != Device::Cpu, "{device}");
+        for device in devices() {
+            story.check(device, &all, "in parts");
+        }
+        story.options.write_empty_chunks = true;
+        story.write(device, &all, &values);
+        assert_eq!(local.list("").unwrap().len(), 4);
+        story.check(device, &all, "with empty chunks");
+        story.write(device, &region(&[0, 3], &[200, 40]), &values[..200 * 40 * 4]);
+        story.check(device, &all, "with parts of chunks");
+        for limit in [4 << 10, 20 << 10, 40 << 10, 100 << 10, 200 << 10] {
+            story.options.memory_limit_bytes = limit;
+            if story.try_write(device, &all, &values).is_ok() {
+                story.elements.clone_from(&values);
+                story.options.memory_limit_bytes = 1 << 20;
+                story.check(device, &all, &format!("within {limit}"));
+            } else {
+                assert!(limit < 100 << 10, "{limit} bytes are enough");
+            }
+            assert_eq!(story.engine.memory(device).used_bytes(), 0);
+        }
+        let rests = std::fs::read_dir(folder.path().join("a/c/0")).unwrap().count();
+        assert_eq!(rests, 1, "temporary files are gone");
+    }
+}
+
+#[test]
+fn a_part_that_fails_leaves_the_whole_old_object() {
+    for device in model::kernel_devices() {
+        let folder = tempfile::tempdir().unwrap();
+        let local: Arc<dyn Store> = Arc::new(LocalStore::new(folder.path()).unwrap());
+        let mut story = large(Arc::clone(&local));
+        let all = Selection::all(&[256, 64]);
+        story.write(device, &all, &1u32.to_ne_bytes().repeat(256 * 64));
+        let old = local.get("a/c/1/0").unwrap();
+        let failing = Observed::new(Arc::clone(&local)).with_failure(|operation| match operation {
+            Operation::Part(key, 9216, _) if key == "a/c/1/0" => {
+                Some(Error::new(ErrorKind::StoreFailed, "the disk is full"))
+            }
+            _ => None,
+        });
+        story.store = Arc::new(failing);
+        let error = story.try_write(device, &all, &2u32.to_ne_bytes().repeat(256 * 64)).unwrap_err();
+        assert_eq!((error.kind(), error.trail()[0].as_str()), (ErrorKind::StoreFailed, "chunk 'a/c/1/0'"));
+        assert_eq!(story.engine.memory(device).used_bytes(), 0);
+        assert_eq!(local.get("a/c/1/0").unwrap(), old);
+        for row in 0..4 {
+            let files = std::fs::read_dir(folder.path().join(format!("a/c/{row}"))).unwrap();
+            assert_eq!(files.count(), 1, "no rests");
+            let chunk = local.get(&format!("a/c/{row}/0")).unwrap().unwrap();
+            assert!(chunk.chunks(4).all(|element| element == &chunk[..4]), "chunk {row} is old or new");
+        }
+    }
+}
+
 #[test]
 fn a_cancelled_write_ends_before_its_next_object() {
     let kept: Arc<dyn Store> = Arc::new(MemoryStore::new());

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use cuzarr::store::{
     Capabilities, Condition, Identity, Key, Listing, LocalOptions, LocalStore, Payload, ReadOutcome, ReadRequest,
-    ReadSink, Stat, Store, Symlinks, Workers,
+    ReadSink, Stat, Store, Symlinks, Unfinished, Workers, no_parts,
 };
 use cuzarr::{Error, ErrorKind};
 use cuzarr_device::Device;
@@ -156,6 +156,10 @@ impl Store for PythonChunks {
             })
         })?;
         Ok(true)
+    }
+
+    fn begin(&self, key: &Key, _size_bytes: u64) -> cuzarr::Result<Box<dyn Unfinished>> {
+        no_parts(self, key)
     }
 
     fn delete_many(&self, keys: &[String]) -> cuzarr::Result<()> {

@@ -128,6 +128,22 @@ impl WritePlan {
         coverage
     }
 
+    /// A coverage that every touched chunk has at least.
+    pub(crate) fn least_coverage(&self) -> Coverage {
+        let mut least = Coverage::Full;
+        let extents = self.source.shape.iter().zip(&self.source.leaf().chunk_shape);
+        for (axis, (&extent, &chunk)) in self.selection.axes().iter().zip(extents) {
+            let end = axis.start.saturating_add(axis.count);
+            if axis.step != 1 || !axis.start.is_multiple_of(chunk) || !(end.is_multiple_of(chunk) || end == extent) {
+                return Coverage::Part;
+            }
+            if !end.is_multiple_of(chunk) {
+                least = Coverage::UpToEdge;
+            }
+        }
+        least
+    }
+
     /// The part of the value for a chunk: starts and extents of the kept dimensions.
     pub(crate) fn region(&self, chunk: &Touched) -> (Vec<usize>, Vec<usize>) {
         region(self.selection.axes(), &chunk.cell.inside).unzip()

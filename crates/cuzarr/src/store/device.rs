@@ -16,7 +16,7 @@ use super::object::Object;
 use super::values::Values;
 use super::{
     Capabilities, Condition, Identity, InlineWorkers, Key, Listing, Payload, ReadRequest, ReadSink, Stat, Store,
-    Workers,
+    Unfinished, Workers, no_parts,
 };
 use crate::error::Result;
 
@@ -143,6 +143,10 @@ impl Store for GpuMemoryStore {
         }
         let value = self.take_in(self.place(key), value)?.into_read_only();
         self.values.insert_if(key, value, |old| *condition == Condition::Always || old.is_none())
+    }
+
+    fn begin(&self, key: &Key, _size_bytes: u64) -> Result<Box<dyn Unfinished>> {
+        no_parts(self, key)
     }
 
     fn delete_many(&self, keys: &[String]) -> Result<()> {

@@ -22,7 +22,8 @@ use super::batch::{self, Source};
 use super::local::{LocalOptions, LocalStore, OpenFile};
 use super::object::Object;
 use super::{
-    Capabilities, Condition, Identity, Key, Listing, Payload, ReadRequest, ReadSink, Stat, Store, Version, Workers,
+    Capabilities, Condition, Identity, Key, Listing, Payload, ReadRequest, ReadSink, Stat, Store, Unfinished, Version,
+    Workers,
 };
 use crate::error::{Error, ErrorKind, Result};
 
@@ -248,6 +249,10 @@ impl Store for GdsStore {
             Err(_) if self.gds == Gds::Auto => file.write_all(&buffer.to_vec().map_err(io::Error::other)?),
             Err(error) => Err(io::Error::other(with_hint(error.into()))),
         })
+    }
+
+    fn begin(&self, key: &Key, size_bytes: u64) -> Result<Box<dyn Unfinished>> {
+        self.local.begin(key, size_bytes)
     }
 
     fn delete_many(&self, keys: &[String]) -> Result<()> {

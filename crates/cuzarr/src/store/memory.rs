@@ -10,7 +10,8 @@ use super::batch::{self, Source};
 use super::object::Object;
 use super::values::Values;
 use super::{
-    Capabilities, Condition, Identity, Key, Listing, Payload, ReadRequest, ReadSink, Stat, Store, Version, Workers,
+    Capabilities, Condition, Identity, Key, Listing, Payload, ReadRequest, ReadSink, Stat, Store, Unfinished, Version,
+    Workers, no_parts,
 };
 use crate::error::Result;
 
@@ -101,6 +102,10 @@ impl Store for MemoryStore {
     fn put(&self, key: &Key, value: Payload<'_>, condition: &Condition) -> Result<bool> {
         let value = value.with_bytes(|bytes| Ok(Value::new(bytes)))?;
         self.values.insert_if(key, value, |old| condition.allows(old.map(|old| old.version()).as_ref()))
+    }
+
+    fn begin(&self, key: &Key, _size_bytes: u64) -> Result<Box<dyn Unfinished>> {
+        no_parts(self, key)
     }
 
     fn delete_many(&self, keys: &[String]) -> Result<()> {

@@ -1,7 +1,7 @@
 //! Stores: keys and their bytes. A store knows nothing about codecs, and reads into memory that its caller lends.
 //!
 //! # One small trait
-//! [`Store`] has ten methods and no defaults. A back end writes ten methods. A layer forwards all ten, and the compiler
+//! [`Store`] has eleven methods and no defaults. A back end writes eleven methods. A layer forwards all of them, and the compiler
 //! complains when a new one is missing. Convenient calls (`get`, `write`, `exists`) are in [`StoreExt`], for every store.
 //!
 //! # Completion-based, without async
@@ -13,6 +13,10 @@
 //! A store asks the sink for memory when it knows an item's size, fills it and hands it back ([`Lease`]). So the caller decides
 //! where bytes land (a slab of pinned memory, or the result itself) and how many are in flight. It can also refuse an item
 //! before a byte is moved.
+//!
+//! # Large values
+//! [`Store::put`] takes a whole value. [`Store::begin`] gives an [`Unfinished`] value, to which threads write parts as they get
+//! them. So no thread needs memory for a large value, and the first parts are written while the last ones are still computed.
 //!
 //! # What a store says about itself
 //! - [`Identity`]: which values it holds. Two handles of one directory are equal, however they were opened. Write locks, checks
@@ -316,6 +320,8 @@ pub struct Capabilities {
     pub far: bool,
     /// The store spreads one large read over all lent threads, so a few reads at a time keep them busy.
     pub divides_reads: bool,
+    /// [`Store::begin`] is supported.
+    pub writes_parts: bool,
 }
 
 /// The capabilities of a local store that can write and delete.
@@ -328,8 +334,33 @@ impl Default for Capabilities {
             transactional: false,
             far: false,
             divides_reads: false,
+            writes_parts: false,
         }
     }
+}
+
+/// A value that is written in parts. Readers see it after [`Unfinished::finish`]. Dropping it before that leaves the old value.
+pub trait Unfinished: Send + Sync {
+    /// Writes `bytes` from `offset` on. Parts come in any order and from any threads, and each byte comes once.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for bytes beyond the value's end; what the store reports.
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<()>;
+
+    /// Gives the value its key, atomically, after all its bytes were written.
+    ///
+    /// # Errors
+    /// `InvalidArgument` when bytes are missing; what the store reports. The old value is left then.
+    fn finish(self: Box<Self>) -> Result<()>;
+}
+
+/// The answer of [`Store::begin`] for stores that only write whole values.
+///
+/// # Errors
+/// `Unsupported`, always.
+pub fn no_parts(store: &dyn Store, key: &Key) -> Result<Box<dyn Unfinished>> {
+    let message = format!("{store}: key '{key}': this store only writes whole values");
+    Err(Error::new(ErrorKind::Unsupported, message))
 }
 
 /// A store: keys and their bytes. The [module](self) explains its design.
@@ -344,6 +375,13 @@ pub trait Store: fmt::Debug + fmt::Display + Send + Sync {
     /// # Errors
     /// `ReadOnly`; `Unsupported` for a condition that the store does not support; what the store reports.
     fn put(&self, key: &Key, value: Payload<'_>, condition: &Condition) -> Result<bool>;
+
+    /// Begins a value of `size_bytes` that is written in parts, over any value that the key has. Only for stores with
+    /// [`Capabilities::writes_parts`]; others answer with [`no_parts`].
+    ///
+    /// # Errors
+    /// `ReadOnly`; `Unsupported`; what the store reports.
+    fn begin(&self, key: &Key, size_bytes: u64) -> Result<Box<dyn Unfinished>>;
 
     /// Deletes values in any order, as one batch where the store can. Missing keys are not an error. After a failure, some values
     /// may be gone already.

@@ -10,7 +10,7 @@ use cuzarr_device::{Buffer, Device};
 
 use super::{
     ByteRange, Capabilities, Condition, Identity, InlineWorkers, Key, Lease, Listing, OpenValues, Payload, ReadOutcome,
-    ReadRequest, ReadSink, Stat, Store, Version, Workers,
+    ReadRequest, ReadSink, Stat, Store, Unfinished, Version, Workers,
 };
 use crate::error::{Error, ErrorKind, Result};
 
@@ -19,8 +19,10 @@ use crate::error::{Error, ErrorKind, Result};
 pub enum Operation {
     /// One item of a batch.
     Read(ReadRequest),
-    /// A write, of this many bytes.
+    /// A write, of this many bytes, or the beginning of one in parts.
     Write(String, usize),
+    /// A part of a value: its offset and size.
+    Part(String, u64, usize),
     /// A write unless the key exists.
     WriteIfAbsent(String, usize),
     /// A deletion.
@@ -40,11 +42,11 @@ type Failure = dyn Fn(&Operation) -> Option<Error> + Send + Sync;
 /// A store that watches another one. It records operations, counts the bytes read, and can delay or fail operations.
 pub struct Observed {
     inner: Arc<dyn Store>,
-    operations: Mutex<Vec<Operation>>,
+    operations: Arc<Mutex<Vec<Operation>>>,
     read_bytes: Arc<AtomicU64>,
     in_flight: Arc<InFlight>,
     delayed: Option<Delayed>,
-    failure: Option<Box<Failure>>,
+    failure: Option<Arc<Failure>>,
     refuses_deletes: bool,
     transactional: bool,
 }
@@ -83,7 +85,7 @@ impl Observed {
     pub fn new(inner: Arc<dyn Store>) -> Self {
         Observed {
             inner,
-            operations: Mutex::default(),
+            operations: Arc::default(),
             read_bytes: Arc::default(),
             in_flight: Arc::default(),
             delayed: None,
@@ -116,7 +118,7 @@ impl Observed {
     /// Calls `failure` before each operation. The operation fails with the error that it returns, if any.
     #[must_use]
     pub fn with_failure(mut self, failure: impl Fn(&Operation) -> Option<Error> + Send + Sync + 'static) -> Self {
-        self.failure = Some(Box::new(failure));
+        self.failure = Some(Arc::new(failure));
         self
     }
 
@@ -147,9 +149,34 @@ impl Observed {
     }
 
     fn observe(&self, operation: Operation) -> Result<()> {
-        let failure = self.failure.as_ref().and_then(|failure| failure(&operation));
-        self.operations.lock().unwrap_or_else(PoisonError::into_inner).push(operation);
-        failure.map_or(Ok(()), Err)
+        observe(&self.operations, self.failure.as_deref(), operation)
+    }
+}
+
+fn observe(operations: &Mutex<Vec<Operation>>, failure: Option<&Failure>, operation: Operation) -> Result<()> {
+    let failure = failure.and_then(|failure| failure(&operation));
+    operations.lock().unwrap_or_else(PoisonError::into_inner).push(operation);
+    failure.map_or(Ok(()), Err)
+}
+
+/// A value in parts, which are observed.
+struct ObservedValue {
+    value: Box<dyn Unfinished>,
+    key: String,
+    operations: Arc<Mutex<Vec<Operation>>>,
+    failure: Option<Arc<Failure>>,
+}
+
+#[deny(clippy::missing_trait_methods)]
+impl Unfinished for ObservedValue {
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+        let operation = Operation::Part(self.key.clone(), offset, bytes.len());
+        observe(&self.operations, self.failure.as_deref(), operation)?;
+        self.value.write_at(offset, bytes)
+    }
+
+    fn finish(self: Box<Self>) -> Result<()> {
+        self.value.finish()
     }
 }
 
@@ -250,6 +277,13 @@ impl Store for Observed {
             Condition::Always | Condition::Unchanged(_) => Operation::Write(key_text, size_bytes),
         })?;
         self.inner.put(key, value, condition)
+    }
+
+    fn begin(&self, key: &Key, size_bytes: u64) -> Result<Box<dyn Unfinished>> {
+        self.observe(Operation::Write(key.to_string(), size_bytes as usize))?;
+        let (operations, failure) = (Arc::clone(&self.operations), self.failure.clone());
+        let value = self.inner.begin(key, size_bytes)?;
+        Ok(Box::new(ObservedValue { value, key: key.to_string(), operations, failure }))
     }
 
     fn delete_many(&self, keys: &[String]) -> Result<()> {

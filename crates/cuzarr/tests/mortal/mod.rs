@@ -13,7 +13,7 @@ use cuzarr::node::{self, Array, ArrayOptions, Consolidation, Group, Node, consol
 use cuzarr::plan::Selection;
 use cuzarr::store::{
     Capabilities, Condition, Identity, Key, Listing, MemoryStore, Payload, ReadRequest, ReadSink, Stat, Store,
-    StoreExt, Workers,
+    StoreExt, Unfinished, Workers, no_parts,
 };
 use cuzarr::{Error, ErrorKind, Result};
 use cuzarr_device::{DType, Device, NdBuffer, Order};
@@ -121,6 +121,10 @@ impl Store for Mortal {
         self.values.put(key, value, condition)
     }
 
+    fn begin(&self, key: &Key, _size_bytes: u64) -> Result<Box<dyn Unfinished>> {
+        no_parts(self, key)
+    }
+
     fn delete_many(&self, keys: &[String]) -> Result<()> {
         keys.iter().try_for_each(|key| {
             if self.values.exists(key)? {
@@ -151,7 +155,7 @@ impl Store for Mortal {
     }
 
     fn capabilities(&self) -> Capabilities {
-        self.values.capabilities()
+        Capabilities { writes_parts: false, ..self.values.capabilities() }
     }
 
     fn is_on(&self, device: Device) -> bool {

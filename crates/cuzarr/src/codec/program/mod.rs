@@ -264,6 +264,11 @@ impl Program {
         }
     }
 
+    /// Whether nothing, or only a checksum, follows the frames that a device makes.
+    pub(crate) fn stores_device_frames(&self) -> bool {
+        self.passes_behind_device().is_empty() || self.device_checksum().is_some()
+    }
+
     fn passes_behind_device(&self) -> &[Pass] {
         self.on_device.as_ref().map_or(&[], |encoded| &self.encoding[encoded.pass + 1..])
     }

@@ -2,16 +2,16 @@
 //! chunks. One call never works on one object twice at the same time.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use cuzarr_device::{Device, NdBuffer, Reader};
 
 use crate::codec::{Chain, VariableElements};
 use crate::error::Result;
-use crate::plan::{Selection, Touched, WritePlan};
+use crate::plan::{Coverage, Selection, Touched, WritePlan};
 use crate::run::access::Access;
 use crate::run::context::{Context, FAR_WRITES};
 use crate::run::options::Options;
@@ -19,7 +19,7 @@ use crate::run::schedule::budget::Reserved;
 use crate::run::write::device::DeviceSource;
 use crate::run::write::object::{Object, Place, Shard, at_chunk};
 use crate::run::write::route::host::submit;
-use crate::run::write::writing::{Leaf, LeafValue, Writing};
+use crate::run::write::writing::{Leaf, LeafValue, MadeOnce, Writing};
 use crate::store::StoreExt;
 
 /// Objects in flight for each thread.
@@ -51,7 +51,8 @@ pub(crate) fn write(
         leaf: access.leaf().clone(),
         program: access.program().ok().cloned(),
         fill: access.fill().to_vec(),
-        blank: OnceLock::new(),
+        packed_fill: MadeOnce::default(),
+        blank: MadeOnce::default(),
         write_empty: options.write_empty_chunks,
         variable_limit_bytes: options.variable_limit_bytes,
         submitted: AtomicUsize::new(0),
@@ -87,6 +88,11 @@ impl Feeder {
             Feeder::Device(source) => source.chunks_wanted(),
             _ => 0,
         }
+    }
+
+    /// Whether a chunk takes no memory of the host but slabs.
+    fn passes_by(&self, coverage: Coverage) -> bool {
+        matches!(self, Feeder::Device(source) if source.passes_by(coverage))
     }
 
     /// Whether kernels encode chunks that are replaced as a whole.
@@ -132,7 +138,10 @@ impl Coordinator {
             let old_bytes = if replaces { Ok(None) } else { writing.call.store.size_bytes(&touched.name.key) };
             let old_bytes = at_chunk(old_bytes, &touched.name)?.unwrap_or(0);
             let threads = if by_kernels && replaces { 0 } else { writing.call.threads };
-            let bytes = writing.plan.bytes_in_flight(&touched, old_bytes, threads);
+            let bytes = match self.feeder.passes_by(touched.coverage) {
+                true => 0,
+                false => writing.plan.bytes_in_flight(&touched, old_bytes, threads),
+            };
             let Some(reserved) = self.reserve(bytes)? else { break };
             let ticket = Ticket { number: self.begun, sender: self.sender.clone() };
             self.under_way.insert(self.begun, reserved);

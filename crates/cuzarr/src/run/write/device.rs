@@ -1,12 +1,16 @@
 //! Writing from device memory. One launch gathers the elements of many chunks, one copy moves them across the bus, and all cores
 //! encode them from pinned memory. Or kernels encode them first (`crate::run::write::route::encode`), and frames cross the bus.
 //!
+//! A large object of a store that writes parts comes down part by part, in turn with others (`crate::run::write::parts`), so that no
+//! slab must hold it.
+//!
 //! Where the store keeps values on the device, whole chunks that need no encoding are handed over
 //! (`crate::run::write::route::resident`). Otherwise whole chunks are gathered in packed form, through the tail, when the tail
 //! loses no information. Parts of chunks, and chunks whose tail rounds or casts, are gathered as plain elements, because the
 //! host must compare them or merge them with old elements.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::Arc;
 
 use cuzarr_device::transfer::gather_on;
@@ -16,11 +20,12 @@ use cuzarr_device::{
 
 use crate::codec::Program;
 use crate::error::Result;
-use crate::plan::{Coverage, strides};
+use crate::plan::{Coverage, chunks_touched, strides};
 use crate::run::options::Options;
 use crate::run::report::Stage;
 use crate::run::schedule::budget::{Cost, Held};
 use crate::run::write::gathering::{Gathering, padded};
+use crate::run::write::parts::{Parts, PartsOf};
 use crate::run::write::route::encode::{EncodedBatch, Encoders, FrameAt};
 use crate::run::write::route::host::submit;
 use crate::run::write::route::resident::Resident;
@@ -28,6 +33,8 @@ use crate::run::write::writing::{Leaf, LeafValue, Writing};
 
 /// Slabs that may be in flight to the host before the oldest is waited for.
 const DOWNLOADS: usize = 2;
+/// Parts of large objects that a slab holds. Threads write parts at the same time only when these belong to several objects.
+const PARTS_A_SLAB: usize = 4;
 
 /// Brings the chunks of a value on a device to the host.
 pub(crate) struct DeviceSource {
@@ -45,6 +52,8 @@ pub(crate) struct DeviceSource {
     downloading: VecDeque<Download>,
     /// The number of slabs that may be in flight when a full one is sent.
     downloads: usize,
+    /// Objects of more bytes than this are written in parts of this size; `None` when all are written whole.
+    part_bytes: Option<usize>,
     /// Slabs and arenas.
     _held: Held,
     /// Chunks that the store takes from the device; `None` when it takes none.
@@ -54,11 +63,17 @@ pub(crate) struct DeviceSource {
 /// A slab on its way to the host.
 struct Download {
     slab: Slab,
-    leaves: Vec<FrameAt>,
-    what: What,
+    content: Content,
 }
 
-/// The content of a slab.
+enum Content {
+    /// Chunks, each whole.
+    Chunks(Vec<FrameAt>, What),
+    /// Parts of large objects, in the order in which they are written.
+    Parts(Vec<(Arc<Parts>, Range<usize>)>),
+}
+
+/// What whole chunks in a slab are.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum What {
     /// Elements of parts of chunks.
@@ -75,7 +90,7 @@ impl DeviceSource {
         let strides = strides(0..part_shape.len(), &part_shape).into_iter().map(|stride| stride as isize).collect();
         let part_shape: Vec<usize> = part_shape.into_iter().map(|extent| extent as usize).collect();
         let element_bytes = value.dtype().size_bytes();
-        let part_bytes = part_shape.iter().product::<usize>() * element_bytes;
+        let part_size_bytes = part_shape.iter().product::<usize>() * element_bytes;
         let program = match &writing.program {
             Some(program) if loses_nothing(program) && !is_nan(writing, &value)? => Some(program),
             _ => None,
@@ -86,25 +101,47 @@ impl DeviceSource {
         let is_resident = writing.call.store.is_on(device);
         let encoders = if is_resident { None } else { Encoders::new(writing, &value, options, limit_bytes / 2)? };
         let (encoders, encoders_bytes) = encoders.map_or((None, 0), |(encoders, bytes)| (Some(encoders), bytes));
+        let ordinary_bytes = usize::try_from(options.batch_bytes(device)).unwrap_or(usize::MAX);
+        let part_bytes = ordinary_bytes / PARTS_A_SLAB;
+        let is_large = |bytes: usize| part_bytes > 0 && bytes > part_bytes && takes_parts(writing);
+        // Large chunks that are gathered together, so that their parts can come in turn.
+        let chunk_bytes = program.map_or(0, |program| padded(program.packed_size_bytes()));
+        let large = match program {
+            Some(program) if program.stored_is_packed() && is_large(program.packed_size_bytes()) => {
+                let most = limit_bytes / 2 / chunk_bytes as u64;
+                most.min(writing.call.threads as u64).min(chunks_touched(&writing.plan.source, &writing.plan.selection))
+            }
+            _ => 0,
+        } as usize;
         let frame_bytes = encoders.as_ref().map_or(0, Encoders::frame_bound_bytes);
-        let largest = program.map_or(0, |program| program.packed_size_bytes()).max(part_bytes).max(frame_bytes);
-        let slab_bytes = usize::try_from(options.batch_bytes(device)).unwrap_or(usize::MAX).max(padded(largest));
-        let parts = Gathering::new(Tail::plain(value.dtype()), strides, part_bytes, slab_bytes);
+        let is_in_parts = if encoders.is_some() { is_large(frame_bytes) } else { large > 0 };
+        let least = writing.plan.least_coverage();
+        let whole = if encoders.is_some() { least.replaces() } else { least == Coverage::Full && program.is_some() };
+        let elements_bytes = if whole { 0 } else { part_size_bytes };
+        let packed_bytes = if large > 0 || encoders.is_some() { 0 } else { chunk_bytes };
+        let largest = elements_bytes.max(packed_bytes).max(if is_in_parts { 0 } else { frame_bytes });
+        let slab_bytes = ordinary_bytes.max(padded(largest));
+        let parts = Gathering::new(Tail::plain(value.dtype()), strides, part_size_bytes, slab_bytes);
         let chunks = program.map(|program| {
             let strides = writing.plan.packed_strides();
-            Gathering::new(program.tail().clone(), strides, program.packed_size_bytes(), slab_bytes)
+            let arena_bytes = slab_bytes.max(large * chunk_bytes);
+            Gathering::new(program.tail().clone(), strides, program.packed_size_bytes(), arena_bytes)
         });
         let resident = Resident::new(writing, &value, slab_bytes);
-        // Slabs are waited for while some are downloading and some are being encoded.
-        let slabs = (limit_bytes / slab_bytes as u64).clamp(1, 2 * DOWNLOADS as u64 + 2) as usize;
-        let arenas = (limit_bytes - encoders_bytes) / slab_bytes as u64;
+        // Slabs are waited for while some are downloading and some are being encoded. Each thread writes one part while the
+        // next one comes.
+        let for_parts = if is_in_parts { (2 * writing.call.threads).div_ceil(PARTS_A_SLAB) } else { 0 };
+        let slabs = (limit_bytes / slab_bytes as u64).clamp(1, (2 * DOWNLOADS + 2 + for_parts) as u64) as usize;
+        let gathered_bytes = (large * chunk_bytes) as u64 + encoders_bytes;
+        let arenas = limit_bytes.saturating_sub(gathered_bytes) / slab_bytes as u64;
         let downloads = DOWNLOADS.min(slabs - 1).min((arenas as usize).saturating_sub(1));
         let mut cost = cost(slab_bytes, slabs, downloads);
-        cost.device += encoders_bytes;
+        cost.device += gathered_bytes;
         let held = writing.call.memory.take(cost, limit_bytes)?;
         Ok(DeviceSource {
             ring: SlabRing::new(device, slab_bytes, slab_bytes.saturating_mul(slabs))?,
             downloads,
+            part_bytes: is_in_parts.then_some(part_bytes),
             _held: held,
             copies: writing.call.streams.take(device)?,
             kernels: writing.call.streams.take(device)?,
@@ -156,6 +193,9 @@ impl DeviceSource {
         let Some(EncodedBatch { buffer, leaves, empty, refused }) = encoders.take()? else { return Ok(false) };
         refused.into_iter().for_each(|(leaf, packed)| submit(writing, leaf, LeafValue::Packed(packed)));
         empty.into_iter().for_each(|leaf| submit(writing, leaf, LeafValue::Blank));
+        let is_large = |frame: &FrameAt| self.part_bytes.is_some_and(|part_bytes| frame.range.len() > part_bytes);
+        let (large, leaves): (Vec<_>, Vec<_>) = leaves.into_iter().partition(is_large);
+        self.bring_in_parts(writing, &buffer, large, PartsOf::Frame)?;
         let mut leaves = leaves.into_iter().peekable();
         while let Some(first) = leaves.peek() {
             let (start, slab_bytes) = (first.range.start, self.ring.slab_bytes());
@@ -171,15 +211,59 @@ impl DeviceSource {
 
     /// Downloads bytes of the device into a slab.
     fn bring(&mut self, writing: &Arc<Writing>, bytes: &Buffer, leaves: Vec<FrameAt>, what: What) -> Result<()> {
-        // One slab must be free, or on its way back from the workers.
+        self.make_room(writing)?;
+        let mut slab = self.ring.acquire(bytes.size_bytes())?;
+        self.copy(writing, bytes, &mut slab, 0)?;
+        self.downloading.push_back(Download { slab, content: Content::Chunks(leaves, what) });
+        Ok(())
+    }
+
+    /// Downloads objects part by part, in turn, so that several are written at once.
+    fn bring_in_parts(
+        &mut self,
+        writing: &Arc<Writing>,
+        bytes: &Buffer,
+        leaves: Vec<FrameAt>,
+        of: PartsOf,
+    ) -> Result<()> {
+        let part_bytes = self.part_bytes.unwrap_or(usize::MAX);
+        let object = |FrameAt { leaf, range, seal }| (Arc::new(Parts::new(leaf, of, range.len(), seal)), range);
+        let mut objects: VecDeque<_> = leaves.into_iter().map(object).collect();
+        while !objects.is_empty() {
+            self.make_room(writing)?;
+            let mut slab = self.ring.acquire(0)?;
+            let (mut parts, mut end) = (Vec::new(), 0);
+            while let Some((object, Range { start, end: last })) = objects.pop_front() {
+                let size_bytes = part_bytes.min(last - start);
+                if end + size_bytes > slab.size_bytes() {
+                    objects.push_front((object, start..last));
+                    break;
+                }
+                self.copy(writing, &bytes.slice(start..start + size_bytes)?, &mut slab, end)?;
+                parts.push((Arc::clone(&object), end..end + size_bytes));
+                end += size_bytes;
+                if start + size_bytes < last {
+                    objects.push_back((object, start + size_bytes..last));
+                }
+            }
+            self.downloading.push_back(Download { slab, content: Content::Parts(parts) });
+        }
+        Ok(())
+    }
+
+    /// Waits until one slab is free, or on its way back from the workers.
+    fn make_room(&mut self, writing: &Arc<Writing>) -> Result<()> {
         while self.downloading.len() > self.downloads {
             self.hand_over(writing)?;
         }
-        let mut slab = self.ring.acquire(bytes.size_bytes())?;
-        let (size_bytes, copies) = (bytes.size_bytes() as u64, &self.copies);
-        writing.call.counters.time_on(Stage::Download, size_bytes, copies, || slab.download(bytes, 0, copies))?;
-        self.downloading.push_back(Download { slab, leaves, what });
         Ok(())
+    }
+
+    /// Puts the copy of bytes of the device into a slab on the stream.
+    fn copy(&self, writing: &Writing, bytes: &Buffer, slab: &mut Slab, offset_bytes: usize) -> Result<()> {
+        let (size_bytes, copies) = (bytes.size_bytes() as u64, &self.copies);
+        let copy = || slab.download(bytes, offset_bytes, copies);
+        Ok(writing.call.counters.time_on(Stage::Download, size_bytes, copies, copy)?)
     }
 
     /// Hands every chunk over to the workers.
@@ -227,6 +311,11 @@ impl DeviceSource {
         self.encoders.is_some()
     }
 
+    /// Whether a chunk goes from slabs to the store, without other memory of the host.
+    pub(crate) fn passes_by(&self, coverage: Coverage) -> bool {
+        coverage == Coverage::Full && self.encoders.is_none() && self.part_bytes.is_some()
+    }
+
     /// Counts the device's work, and returns the streams, after the last chunk.
     pub(crate) fn finish(&mut self, writing: &Writing) -> Result<()> {
         writing.call.counters.settle()?;
@@ -255,8 +344,10 @@ impl DeviceSource {
 
     /// Puts the gathering and the copy of the collected chunks on the streams.
     fn download(&mut self, writing: &Arc<Writing>, packed: bool) -> Result<()> {
-        // The arenas that are counted.
-        while self.downloading.len() > self.downloads {
+        // The arenas that are counted: one of large chunks.
+        self.make_room(writing)?;
+        let is_large = packed && self.encoders.is_none() && self.part_bytes.is_some();
+        while is_large && !self.downloading.is_empty() {
             self.hand_over(writing)?;
         }
         let gathering = self.gathering(packed);
@@ -276,15 +367,27 @@ impl DeviceSource {
         let leaves =
             leaves.into_iter().enumerate().map(|(number, leaf)| FrameAt { leaf, range: range(number), seal: None });
         let leaves = leaves.collect();
+        if is_large {
+            return self.bring_in_parts(writing, &arena, leaves, PartsOf::Packed);
+        }
         let what = if packed && self.chunks.is_some() { What::Packed } else { What::Parts };
         self.bring(writing, &arena, leaves, what)
     }
 
     /// Waits for the oldest copy, and gives its chunks to the workers to encode and store.
     fn hand_over(&mut self, writing: &Arc<Writing>) -> Result<()> {
-        let Some(Download { slab, leaves, what }) = self.downloading.pop_front() else { return Ok(()) };
+        let Some(Download { slab, content }) = self.downloading.pop_front() else { return Ok(()) };
         let dtype = self.value.dtype();
         let bytes = slab.into_buffer()?;
+        let (leaves, what) = match content {
+            Content::Chunks(leaves, what) => (leaves, what),
+            Content::Parts(parts) => {
+                return parts.into_iter().try_for_each(|(parts, range)| {
+                    parts.add(writing, bytes.slice(range)?);
+                    Ok(())
+                });
+            }
+        };
         let whole = Layout::contiguous(&self.part_shape, dtype.size_bytes(), Order::C)?;
         for FrameAt { leaf, range, seal } in leaves {
             let part = bytes.slice(range)?;
@@ -307,6 +410,13 @@ impl DeviceSource {
 fn cost(slab_bytes: usize, slabs: usize, downloads: usize) -> Cost {
     let bytes = |count: usize| (slab_bytes as u64).saturating_mul(count as u64);
     Cost { host: 0, pinned: bytes(slabs), device: bytes(downloads + 1) }
+}
+
+/// Whether large objects are written in parts, where the device makes their final bytes.
+fn takes_parts(writing: &Writing) -> bool {
+    let is_final = writing.program.as_ref().is_some_and(|program| program.stores_device_frames());
+    let call = &writing.call;
+    is_final && writing.plan.source.levels.len() == 1 && call.store.capabilities().writes_parts && !call.is_far()
 }
 
 /// Whether packed bytes are equal exactly when the elements are equal, bit for bit. Then packed bytes can be compared with the

@@ -4,5 +4,6 @@ pub(crate) mod coordinator;
 pub(crate) mod device;
 pub(crate) mod gathering;
 pub(crate) mod object;
+pub(crate) mod parts;
 pub(crate) mod route;
 pub(crate) mod writing;

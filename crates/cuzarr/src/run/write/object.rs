@@ -15,7 +15,7 @@ use crate::plan::{ChunkName, Source};
 use crate::run::context::Context;
 use crate::run::read::coordinator::sharding_at;
 use crate::run::report::Stage;
-use crate::store::{ByteRange, StoreExt};
+use crate::store::{ByteRange, Key, Store, StoreExt};
 
 /// The place of an encoded chunk.
 #[derive(Clone)]
@@ -104,25 +104,26 @@ impl Object {
         Ok(())
     }
 
-    fn store(&self, encoded: Option<&[u8]>) -> Result<()> {
-        self.call.check_cancelled()?;
-        let size_bytes = encoded.map_or(0, |bytes| bytes.len() as u64);
-        self.call.counters.time(Stage::Flush, size_bytes, || match encoded {
-            Some(bytes) => self.call.store.write(&self.key, bytes),
-            None => self.call.store.delete(&self.key),
+    /// Writes the object; `None` deletes it.
+    pub(crate) fn store(&self, encoded: Option<&[u8]>) -> Result<()> {
+        self.flush(encoded.map_or(0, <[u8]>::len), |store, key| match encoded {
+            Some(bytes) => store.write(key, bytes),
+            None => store.delete(key),
         })
     }
-}
 
-impl Object {
     /// Writes the object from device memory; `None` deletes it.
     fn store_buffer(&self, encoded: Option<&Buffer>) -> Result<()> {
-        self.call.check_cancelled()?;
-        let size_bytes = encoded.map_or(0, |bytes| bytes.size_bytes() as u64);
-        self.call.counters.time(Stage::Flush, size_bytes, || match encoded {
-            Some(bytes) => self.call.store.write_buffer(&self.key, bytes),
-            None => self.call.store.delete(&self.key),
+        self.flush(encoded.map_or(0, Buffer::size_bytes), |store, key| match encoded {
+            Some(bytes) => store.write_buffer(key, bytes),
+            None => store.delete(key),
         })
+    }
+
+    /// Lets `write` change the object in the store, unless the call was cancelled.
+    pub(crate) fn flush(&self, size_bytes: usize, write: impl FnOnce(&dyn Store, &Key) -> Result<()>) -> Result<()> {
+        self.call.check_cancelled()?;
+        self.call.counters.time(Stage::Flush, size_bytes as u64, || write(&*self.call.store, &self.key))
     }
 }
 

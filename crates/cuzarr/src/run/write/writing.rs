@@ -1,11 +1,12 @@
 //! What the chunks of one write share, and what a worker encodes.
 
 use std::sync::atomic::AtomicUsize;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use cuzarr_device::{Buffer, Reader};
 
 use crate::codec::{Chain, Location, Program, VariableElements};
+use crate::error::Result;
 use crate::plan::{Touched, WritePlan};
 use crate::run::context::Context;
 use crate::run::write::object::Place;
@@ -18,13 +19,33 @@ pub(crate) struct Writing {
     pub(crate) leaf: Chain,
     pub(crate) program: Option<Arc<Program>>,
     pub(crate) fill: Vec<u8>,
-    /// A packed chunk that only holds the fill value.
-    pub(crate) blank: OnceLock<Vec<u8>>,
+    /// A packed element of the fill value, and a packed chunk of it.
+    pub(crate) packed_fill: MadeOnce,
+    pub(crate) blank: MadeOnce,
     pub(crate) write_empty: bool,
     /// Most bytes of a chunk with elements of variable length.
     pub(crate) variable_limit_bytes: u64,
     /// Chunks that workers encode or will encode.
     pub(crate) submitted: AtomicUsize,
+}
+
+/// Bytes that the first thread that needs them makes, while others wait.
+#[derive(Default)]
+pub(crate) struct MadeOnce {
+    bytes: OnceLock<Vec<u8>>,
+    making: Mutex<()>,
+}
+
+impl MadeOnce {
+    pub(crate) fn get(&self, make: impl FnOnce() -> Result<Vec<u8>>) -> Result<&[u8]> {
+        if self.bytes.get().is_none() {
+            let _making = self.making.lock().unwrap_or_else(PoisonError::into_inner);
+            if self.bytes.get().is_none() {
+                return make().map(|bytes| &self.bytes.get_or_init(|| bytes)[..]);
+            }
+        }
+        Ok(self.bytes.get().map_or(&[], Vec::as_slice))
+    }
 }
 
 /// A chunk to encode.

@@ -9,7 +9,7 @@ use super::{ok, request};
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::{
     ByteRange, Capabilities, Condition, Identity, InlineWorkers, Key, Lease, Listing, MemoryStore, OpenValues, Payload,
-    ReadOutcome, ReadRequest, ReadSink, Stat, Store, StoreExt, Version, Workers,
+    ReadOutcome, ReadRequest, ReadSink, Stat, Store, StoreExt, Unfinished, Version, Workers,
 };
 
 /// Runs the checks of a layer: `wrap` gives a store that is a view of the whole of the given one, or of a part. What was asked of
@@ -20,8 +20,16 @@ use crate::store::{
 pub fn forwards(wrap: &dyn Fn(Arc<dyn Store>) -> Arc<dyn Store>) {
     for (far, conditional_writes, divides_reads) in [(true, false, true), (false, true, false), (true, true, false)] {
         for (deletes, transactional) in [(true, false), (false, true)] {
-            let said =
-                Capabilities { read_only: false, deletes, conditional_writes, transactional, far, divides_reads };
+            let writes_parts = deletes;
+            let said = Capabilities {
+                read_only: false,
+                deletes,
+                conditional_writes,
+                transactional,
+                far,
+                divides_reads,
+                writes_parts,
+            };
             let inner = Arc::new(Behind { values: MemoryStore::new(), said, heard: Mutex::default() });
             let layer = wrap(Arc::clone(&inner) as Arc<dyn Store>);
             let read_only = layer.capabilities().read_only;
@@ -48,10 +56,13 @@ pub fn forwards(wrap: &dyn Fn(Arc<dyn Store>) -> Arc<dyn Store>) {
 fn forwards_writes(layer: &Arc<dyn Store>, inner: &Behind) {
     ok(layer.write_buffer("a", &Buffer::from_vec(vec![1])));
     ok(layer.put("a", Payload::Bytes(&[1, 2]), &Condition::Absent));
+    let finished = layer.begin("a", 3).and_then(Unfinished::finish);
+    assert_eq!(finished.expect_err("the store behind was not asked").message(), "told to fail");
     ok(layer.delete_many(&["a".into(), "b".into()]));
     ok(layer.delete_prefix("p"));
-    assert_eq!(inner.heard.lock().unwrap()[..2], ["buffer of 1, Always", "bytes of 2, Absent"]);
-    let deleted: Vec<String> = inner.heard.lock().unwrap()[2..].to_vec();
+    let heard = inner.heard.lock().unwrap().clone();
+    assert_eq!(heard[..3], ["buffer of 1, Always", "bytes of 2, Absent", "begin 3"]);
+    let deleted = &heard[3..];
     assert!(deleted.iter().any(|heard| heard == "delete 2 keys"), "one batch became many: {deleted:?}");
     assert!(deleted.iter().any(|heard| heard == "delete prefix"), "{deleted:?}");
 }
@@ -95,6 +106,11 @@ impl Store for Behind {
         Ok(true)
     }
 
+    fn begin(&self, _key: &Key, size_bytes: u64) -> Result<Box<dyn Unfinished>> {
+        self.hear(format!("begin {size_bytes}"));
+        Ok(Box::new(Refusing))
+    }
+
     fn delete_many(&self, keys: &[String]) -> Result<()> {
         self.hear(format!("delete {} keys", keys.len()));
         Ok(())
@@ -127,6 +143,19 @@ impl Store for Behind {
 
     fn is_on(&self, device: Device) -> bool {
         device == Device::Simt
+    }
+}
+
+/// A value in parts that cannot be finished.
+struct Refusing;
+
+impl Unfinished for Refusing {
+    fn write_at(&self, _offset: u64, _bytes: &[u8]) -> Result<()> {
+        Ok(())
+    }
+
+    fn finish(self: Box<Self>) -> Result<()> {
+        Err(Error::new(ErrorKind::StoreFailed, "told to fail"))
     }
 }
 

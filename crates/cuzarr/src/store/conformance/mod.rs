@@ -11,6 +11,7 @@
 
 mod batches;
 mod forwarding;
+mod parts;
 mod races;
 mod ranges;
 mod values;
@@ -45,6 +46,9 @@ pub const CASES: &[(&str, Case)] = &[
     ("shows readers whole values only", races::shows_whole_values),
     ("keeps values of megabytes", values::keeps_large_values),
     ("lets writers and deleters race", races::lets_writers_and_deleters_race),
+    ("writes parts in any order", parts::writes_parts_in_any_order),
+    ("leaves the old value when parts are missing", parts::leaves_the_old_value_when_parts_are_missing),
+    ("finishes a value whose prefix was deleted", parts::finishes_where_a_prefix_was_deleted),
     ("tells one identity", versions::tells_one_identity),
     ("tells versions apart", versions::tells_versions_apart),
     ("writes over one version alone", versions::writes_over_one_version),

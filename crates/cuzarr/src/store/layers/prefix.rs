@@ -8,7 +8,7 @@ use cuzarr_device::Device;
 use crate::error::Result;
 use crate::store::key::{join_key, validate_key, validate_prefix};
 use crate::store::{
-    Capabilities, Condition, Identity, Key, Listing, Payload, ReadRequest, ReadSink, Stat, Store, Workers,
+    Capabilities, Condition, Identity, Key, Listing, Payload, ReadRequest, ReadSink, Stat, Store, Unfinished, Workers,
 };
 
 /// A store that shows the values below a prefix of another store.
@@ -59,6 +59,10 @@ impl Store for Prefixed {
 
     fn put(&self, key: &Key, value: Payload<'_>, condition: &Condition) -> Result<bool> {
         self.inner.put(&self.key(key)?, value, condition)
+    }
+
+    fn begin(&self, key: &Key, size_bytes: u64) -> Result<Box<dyn Unfinished>> {
+        self.inner.begin(&self.key(key)?, size_bytes)
     }
 
     fn delete_many(&self, keys: &[String]) -> Result<()> {

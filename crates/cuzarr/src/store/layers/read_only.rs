@@ -7,7 +7,7 @@ use cuzarr_device::Device;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::{
-    Capabilities, Condition, Identity, Key, Listing, Payload, ReadRequest, ReadSink, Stat, Store, Workers,
+    Capabilities, Condition, Identity, Key, Listing, Payload, ReadRequest, ReadSink, Stat, Store, Unfinished, Workers,
 };
 
 /// A store that refuses every write.
@@ -40,6 +40,10 @@ impl Store for ReadOnly {
     }
 
     fn put(&self, key: &Key, _value: Payload<'_>, _condition: &Condition) -> Result<bool> {
+        Err(read_only_error(self, key))
+    }
+
+    fn begin(&self, key: &Key, _size_bytes: u64) -> Result<Box<dyn Unfinished>> {
         Err(read_only_error(self, key))
     }
 

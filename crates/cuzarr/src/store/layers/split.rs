@@ -9,7 +9,7 @@ use crate::error::Result;
 use crate::store::key::is_document;
 use crate::store::{
     Capabilities, Condition, Identity, Key, Lease, Listing, OpenValues, Payload, ReadOutcome, ReadRequest, ReadSink,
-    Stat, Store, Version, Workers,
+    Stat, Store, Unfinished, Version, Workers,
 };
 
 /// Two stores as one. The first holds chunks and everything else; the second holds the documents of arrays and groups.
@@ -98,6 +98,10 @@ impl Store for Split {
         self.of(key).put(key, value, condition)
     }
 
+    fn begin(&self, key: &Key, size_bytes: u64) -> Result<Box<dyn Unfinished>> {
+        self.of(key).begin(key, size_bytes)
+    }
+
     fn delete_many(&self, keys: &[String]) -> Result<()> {
         let (documents, others): (Vec<_>, Vec<_>) =
             keys.iter().cloned().partition(|key| Arc::ptr_eq(self.of(key), &self.metadata));
@@ -134,6 +138,7 @@ impl Store for Split {
             read_only: data.read_only || metadata.read_only,
             deletes: data.deletes && metadata.deletes,
             conditional_writes: data.conditional_writes && metadata.conditional_writes,
+            writes_parts: data.writes_parts && metadata.writes_parts,
             transactional: data.transactional || metadata.transactional,
             ..data
         }

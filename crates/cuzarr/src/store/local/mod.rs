@@ -2,7 +2,8 @@
 //!
 //! **Writing is atomic.** A value is written to a file of another name in the same directory, then renamed. Readers see the
 //! old value or the new one. An interrupted write leaves the old value. When the process died, it also leaves a
-//! `.cuzarr-….partial` file, which no listing shows and no key names.
+//! `.cuzarr-….partial` file, which no listing shows and no key names. A value that is written in parts begins as such a file of
+//! its full size.
 //!
 //! **A write waits for the disk only when asked** ([`Durability`], the configuration key `fsync`). By default it does not
 //! wait, like zarr-python.
@@ -22,7 +23,7 @@ mod root;
 
 use std::fmt;
 use std::fs;
-use std::io::{self, Write};
+use std::io::{self, Seek, Write};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
@@ -34,7 +35,9 @@ use super::batch::{self, Source};
 use super::key::{join_key, validate_key, validate_prefix};
 use super::layers::read_only_error;
 use super::object::Object;
-use super::{Capabilities, Condition, Identity, Key, Listing, Payload, ReadRequest, ReadSink, Stat, Store, Workers};
+use super::{
+    Capabilities, Condition, Identity, Key, Listing, Payload, ReadRequest, ReadSink, Stat, Store, Unfinished, Workers,
+};
 use crate::error::{Error, ErrorKind, Result, ResultExt};
 pub(super) use file::OpenFile;
 use root::{Reader, Root};
@@ -216,14 +219,19 @@ impl LocalStore {
         fill: &dyn Fn(&mut fs::File) -> io::Result<()>,
         publish: impl Fn(&Path, &Path) -> io::Result<T>,
     ) -> Result<T> {
+        self.in_directory(key, |directory, name| self.write_in(directory, name, fill, &publish))
+    }
+
+    /// Lets `work` use the directory of a key and the name in it. It works again when the directory vanished meanwhile.
+    fn in_directory<T>(&self, key: &Key, work: impl Fn(&Path, &str) -> io::Result<T>) -> Result<T> {
         validate_value_key(key)?;
         let (parent, name) = key.rsplit_once('/').unwrap_or(("", key));
         let mut attempt = 1;
         loop {
             let failure = match self.root.create_directory(parent).at(|| self.place(key))? {
                 None => io::ErrorKind::NotFound.into(),
-                Some(directory) => match self.write_in(&directory, name, fill, &publish) {
-                    Ok(published) => return Ok(published),
+                Some(directory) => match work(&directory, name) {
+                    Ok(done) => return Ok(done),
                     Err(error) if directory.join(name).is_dir() => {
                         return Err(in_the_way(error)).at(|| self.place(key));
                     }
@@ -246,15 +254,75 @@ impl LocalStore {
     ) -> io::Result<T> {
         let (mut file, partial) = Partial::create(directory)?;
         fill(&mut file)?;
-        if self.options.durability != Durability::Process {
-            file.sync_data()?;
-        }
+        self.sync_bytes(&file)?;
         drop(file);
         let published = publish(&partial.path, &directory.join(name))?;
-        if self.options.durability == Durability::DataAndName {
-            fs::File::open(directory)?.sync_all()?;
-        }
+        self.sync_name(directory)?;
         Ok(published)
+    }
+
+    fn sync_bytes(&self, file: &fs::File) -> io::Result<()> {
+        if self.options.durability == Durability::Process { Ok(()) } else { file.sync_data() }
+    }
+
+    fn sync_name(&self, directory: &Path) -> io::Result<()> {
+        match self.options.durability {
+            Durability::DataAndName => fs::File::open(directory)?.sync_all(),
+            Durability::Process | Durability::Data => Ok(()),
+        }
+    }
+}
+
+/// A value that is written in parts.
+struct Growing {
+    store: LocalStore,
+    key: String,
+    size_bytes: u64,
+    file: fs::File,
+    partial: Partial,
+    written_bytes: AtomicU64,
+}
+
+impl Growing {
+    fn publish(&self, directory: &Path, name: &str) -> io::Result<()> {
+        match fs::rename(&self.partial.path, directory.join(name)) {
+            // Another writer deleted the directory, and the temporary file with it. The open handle still has the bytes.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let copy = |file: &mut fs::File| {
+                    (&self.file).rewind()?;
+                    io::copy(&mut &self.file, file).map(|_| ())
+                };
+                self.store.write_in(directory, name, &copy, |partial, target| fs::rename(partial, target))
+            }
+            renamed => renamed.and_then(|()| self.store.sync_name(directory)),
+        }
+    }
+}
+
+impl Unfinished for Growing {
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+        let size_bytes = bytes.len() as u64;
+        if offset.checked_add(size_bytes).is_none_or(|end| end > self.size_bytes) {
+            let message = format!("got {size_bytes} bytes from byte {offset} on, the value has {}", self.size_bytes);
+            return Err(Error::new(ErrorKind::InvalidArgument, message)).at(|| self.store.place(&self.key));
+        }
+        file::write_all_at(&self.file, bytes, offset)
+            .map_err(|error| io_error("cannot write the value", error))
+            .at(|| self.store.place(&self.key))?;
+        self.written_bytes.fetch_add(size_bytes, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn finish(self: Box<Self>) -> Result<()> {
+        let written = self.written_bytes.load(Ordering::Relaxed);
+        if written != self.size_bytes {
+            let message = format!("got {written} bytes, the value has {}", self.size_bytes);
+            return Err(Error::new(ErrorKind::InvalidArgument, message)).at(|| self.store.place(&self.key));
+        }
+        // A file system on a network sends the bytes when any handle of the file is closed.
+        let sent = self.file.try_clone().map(drop).and_then(|()| self.store.sync_bytes(&self.file));
+        sent.map_err(|error| io_error("cannot write the value", error)).at(|| self.store.place(&self.key))?;
+        self.store.in_directory(&self.key, |directory, name| self.publish(directory, name))
     }
 }
 
@@ -265,6 +333,17 @@ impl Store for LocalStore {
 
     fn put(&self, key: &Key, value: Payload<'_>, condition: &Condition) -> Result<bool> {
         value.with_bytes(|bytes| self.put_by(key, condition, &|file| file.write_all(bytes)))
+    }
+
+    fn begin(&self, key: &Key, size_bytes: u64) -> Result<Box<dyn Unfinished>> {
+        self.check_writable(key)?;
+        let (file, partial) = self.in_directory(key, |directory, _| {
+            let (file, partial) = Partial::create(directory)?;
+            file.set_len(size_bytes)?;
+            Ok((file, partial))
+        })?;
+        let (store, key) = (self.clone(), key.to_string());
+        Ok(Box::new(Growing { store, key, size_bytes, file, partial, written_bytes: AtomicU64::new(0) }))
     }
 
     fn delete_many(&self, keys: &[String]) -> Result<()> {
@@ -318,7 +397,12 @@ impl Store for LocalStore {
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities { read_only: self.options.read_only, divides_reads: true, ..Capabilities::default() }
+        Capabilities {
+            read_only: self.options.read_only,
+            divides_reads: true,
+            writes_parts: true,
+            ..Capabilities::default()
+        }
     }
 
     fn is_on(&self, _device: Device) -> bool {
@@ -354,7 +438,7 @@ impl Partial {
             // The process id tells processes of one machine apart. The random number tells machines apart that share a disk.
             let name = format!("{PARTIAL_START}{:x}-{:x}-{number:x}{PARTIAL_END}", std::process::id(), random_number());
             let path = directory.join(name);
-            match fs::OpenOptions::new().write(true).create_new(true).open(&path) {
+            match fs::OpenOptions::new().read(true).write(true).create_new(true).open(&path) {
                 Ok(file) => return Ok((file, Partial { path })),
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(error),

@@ -26,7 +26,7 @@ use super::object::Object;
 use super::values::Values;
 use super::{
     ByteRange, Capabilities, Condition, Identity, Key, Listing, Payload, ReadRequest, ReadSink, Stat, Store, StoreExt,
-    Version, Workers,
+    Unfinished, Version, Workers,
 };
 use crate::error::{Error, ErrorKind, Result, ResultExt};
 
@@ -429,6 +429,10 @@ impl Store for ZipStore {
     }
 
     fn put(&self, key: &Key, _value: Payload<'_>, _condition: &Condition) -> Result<bool> {
+        Err(self.refuse(key))
+    }
+
+    fn begin(&self, key: &Key, _size_bytes: u64) -> Result<Box<dyn Unfinished>> {
         Err(self.refuse(key))
     }
 

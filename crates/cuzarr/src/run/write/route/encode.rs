@@ -237,7 +237,7 @@ impl Encoders {
         match (&self.plain, &self.plain_blank, &writing.program) {
             // The chunk for the comparison is plain and packed at once.
             (None, Some(blank), _) => Ok(blank.clone()),
-            (_, _, Some(program)) => Ok(Buffer::from_bytes(self.device, writing.blank(program)?)?),
+            (_, _, Some(_)) => Ok(Buffer::from_bytes(self.device, writing.packed_blank()?)?),
             (_, _, None) => Ok(Buffer::zeroed(self.device, self.packed.size_bytes)?),
         }
     }

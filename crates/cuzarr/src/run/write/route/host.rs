@@ -25,8 +25,17 @@ pub(crate) fn submit(writing: &Arc<Writing>, leaf: Leaf, value: LeafValue) {
             return;
         }
         let work = || match value {
+            LeafValue::Elements(value) => writing.write_elements(&leaf, &value),
+            LeafValue::Packed(packed) => {
+                let packed = packed.host_bytes()?;
+                if writing.is_unstored(&packed, 0)? {
+                    return leaf.place.deliver(None);
+                }
+                writing.write_packed(&leaf, &packed)
+            }
             LeafValue::Frame(frame, seal) => writing.deliver_frame(&leaf, &frame.host_bytes()?, seal),
-            value => leaf.place.deliver(writing.encode(&leaf, value)?),
+            LeafValue::Blank => leaf.place.deliver(None),
+            LeafValue::Variable(value) => leaf.place.deliver(encode_variable(&writing, &leaf, &value)?),
         };
         let outcome = catch_unwind(AssertUnwindSafe(work))
             .unwrap_or_else(|_| Err(Error::new(ErrorKind::EncodeFailed, "a codec panicked; please report this")));
@@ -38,15 +47,6 @@ pub(crate) fn submit(writing: &Arc<Writing>, leaf: Leaf, value: LeafValue) {
 }
 
 impl Writing {
-    fn encode(&self, leaf: &Leaf, value: LeafValue) -> Result<Option<Vec<u8>>> {
-        match value {
-            LeafValue::Elements(value) => self.encode_elements(leaf, &value),
-            LeafValue::Packed(value) => self.encode_packed(&value.host_bytes()?),
-            LeafValue::Variable(value) => encode_variable(self, leaf, &value),
-            LeafValue::Frame(..) | LeafValue::Blank => Ok(None),
-        }
-    }
-
     /// Runs the codecs that are left on a frame from a device, and stores it.
     fn deliver_frame(&self, leaf: &Leaf, frame: &[u8], sealed: Option<Seal>) -> Result<()> {
         if let Some(Seal { checksum, location }) = sealed {
@@ -69,27 +69,38 @@ impl Writing {
         self.program.as_deref().ok_or_else(no_program)
     }
 
-    /// Encodes a whole chunk whose packed bytes tell whether it is empty.
-    fn encode_packed(&self, packed: &[u8]) -> Result<Option<Vec<u8>>> {
-        let program = self.program()?;
-        if !self.write_empty && packed == self.blank(program)? {
-            return Ok(None);
+    /// Whether packed bytes from byte `offset` on only hold the fill value, and such chunks are not stored.
+    pub(crate) fn is_unstored(&self, packed: &[u8], offset: usize) -> Result<bool> {
+        if self.write_empty {
+            return Ok(false);
         }
-        self.encode_whole(program, packed).map(Some)
+        let element_bytes = self.plan.source.packed.element_bytes;
+        if !self.plan.source.packed.divisible || !offset.is_multiple_of(element_bytes.max(1)) {
+            return Ok(self.packed_blank()?.get(offset..offset + packed.len()) == Some(packed));
+        }
+        let make = || self.filled(vec![1; self.plan.strides.len()], element_bytes);
+        let fill = self.packed_fill.get(make)?;
+        let end = packed.len().min(element_bytes);
+        // Every element is equal to the one before it.
+        Ok(packed[..end] == fill[..end] && packed[end..] == packed[..packed.len() - end])
     }
 
-    /// Runs the codecs, with threads that other chunks leave idle.
-    fn encode_whole(&self, program: &Program, packed: &[u8]) -> Result<Vec<u8>> {
+    /// Encodes a packed chunk, with threads that other chunks leave idle, and puts it in its place.
+    fn write_packed(&self, leaf: &Leaf, packed: &[u8]) -> Result<()> {
+        let program = self.program()?;
+        if program.stored_is_packed() {
+            return leaf.place.deliver_bytes(packed);
+        }
         let threads = self.call.threads / self.submitted.load(Ordering::Relaxed).max(1);
         let encode = || with_threads(threads, || program.encode(packed));
-        self.call.counters.time(Stage::Encode, packed.len() as u64, encode)
+        leaf.place.deliver(Some(self.call.counters.time(Stage::Encode, packed.len() as u64, encode)?))
     }
 
-    fn encode_elements(&self, leaf: &Leaf, value: &Reader) -> Result<Option<Vec<u8>>> {
+    fn write_elements(&self, leaf: &Leaf, value: &Reader) -> Result<()> {
         let program = self.program()?;
         let is_blank = !self.write_empty && value.all_equal_element(&self.fill, true)?;
         if is_blank && leaf.chunk.coverage.replaces() {
-            return Ok(None);
+            return leaf.place.deliver(None);
         }
         let mut packed = self.call.scratch.take(program.packed_size_bytes())?;
         let mut old = None;
@@ -100,15 +111,15 @@ impl Writing {
                     let (stored, size_bytes) = (old.bytes(), packed.len() as u64);
                     self.call.counters.time(Stage::Decode, size_bytes, || program.decode(stored, &mut packed))?;
                 }
-                None if is_blank => return Ok(None),
-                None => packed.copy_from_slice(self.blank(program)?),
+                None if is_blank => return leaf.place.deliver(None),
+                None => packed.copy_from_slice(self.packed_blank()?),
             }
         }
         self.gather(&leaf.chunk, program.tail(), value, &mut packed)?;
         if is_blank && old.is_some() && self.is_blank(program, &packed)? {
-            return Ok(None);
+            return leaf.place.deliver(None);
         }
-        self.encode_whole(program, &packed).map(Some)
+        self.write_packed(leaf, &packed)
     }
 
     fn gather(&self, chunk: &Touched, tail: &Tail, value: &Reader, packed: &mut [u8]) -> Result<()> {
@@ -126,38 +137,44 @@ impl Writing {
         Ok(())
     }
 
-    /// The transfer of one whole chunk.
-    fn whole_chunk(&self, program: &Program) -> (Transfer, Vec<usize>) {
-        let shape: Vec<usize> = self.plan.source.leaf().chunk_shape.iter().map(|&extent| extent as usize).collect();
-        let item = TransferBox {
-            packed_offset_bytes: 0,
-            packed_size_bytes: program.packed_size_bytes(),
-            packed_first_elem: 0,
-            start: vec![0; shape.len()],
-            extent: shape.clone(),
-        };
-        let packed_strides = self.plan.strides.iter().map(|&stride| stride as isize).collect();
-        (Transfer { tail: program.tail().clone(), packed_strides, boxes: vec![item] }, shape)
+    /// A packed chunk that only holds the fill value.
+    pub(crate) fn packed_blank(&self) -> Result<&[u8]> {
+        let make = || self.filled(self.chunk_shape(), self.program()?.packed_size_bytes());
+        self.blank.get(make)
     }
 
-    /// A packed chunk that only holds the fill value.
-    pub(crate) fn blank(&self, program: &Program) -> Result<&[u8]> {
-        if let Some(blank) = self.blank.get() {
-            return Ok(blank);
-        }
-        let (transfer, shape) = self.whole_chunk(program);
+    /// Packed elements of the fill value, of this shape and size.
+    fn filled(&self, shape: Vec<usize>, size_bytes: usize) -> Result<Vec<u8>> {
+        let program = self.program()?;
         let ones = vec![1; shape.len()];
         let fill = NdBuffer::full(Device::Cpu, program.tail().dtype, &ones, Order::C, &self.fill)?;
-        let mut packed = vec![0; program.packed_size_bytes()];
-        gather_host(&fill.broadcast_to(&shape)?, &transfer, &mut packed)?;
-        Ok(self.blank.get_or_init(|| packed))
+        let mut packed = vec![0; size_bytes];
+        gather_host(&fill.broadcast_to(&shape)?, &self.transfer(program, shape, size_bytes), &mut packed)?;
+        Ok(packed)
+    }
+
+    fn chunk_shape(&self) -> Vec<usize> {
+        self.plan.source.leaf().chunk_shape.iter().map(|&extent| extent as usize).collect()
+    }
+
+    /// The transfer between elements of a shape and packed bytes, from the first element of a chunk on.
+    fn transfer(&self, program: &Program, shape: Vec<usize>, size_bytes: usize) -> Transfer {
+        let item = TransferBox {
+            packed_offset_bytes: 0,
+            packed_size_bytes: size_bytes,
+            packed_first_elem: 0,
+            start: vec![0; shape.len()],
+            extent: shape,
+        };
+        let packed_strides = self.plan.strides.iter().map(|&stride| stride as isize).collect();
+        Transfer { tail: program.tail().clone(), packed_strides, boxes: vec![item] }
     }
 
     /// Whether all elements of a packed chunk are the fill value.
     fn is_blank(&self, program: &Program, packed: &[u8]) -> Result<bool> {
-        let (transfer, shape) = self.whole_chunk(program);
+        let shape = self.chunk_shape();
         let elements = NdBuffer::empty(Device::Cpu, program.tail().dtype, &shape, Order::C)?;
-        scatter_host(packed, &transfer, &elements)?;
+        scatter_host(packed, &self.transfer(program, shape, packed.len()), &elements)?;
         Ok(elements.all_equal_element(&self.fill, true)?)
     }
 }

@@ -51,9 +51,9 @@ impl Resident {
         }
         // The memory belongs to no stream, because the store's readers use their own streams.
         let chunk = Buffer::empty(value.device(), self.chunks.size_bytes)?;
-        if let (true, Some(program)) = (leaf.chunk.coverage != Coverage::Full, &writing.program) {
+        if leaf.chunk.coverage != Coverage::Full {
             if self.blank.is_none() {
-                self.blank = Some(Buffer::from_bytes(value.device(), writing.blank(program)?)?);
+                self.blank = Some(Buffer::from_bytes(value.device(), writing.packed_blank()?)?);
             }
             if let Some(blank) = &self.blank {
                 kernels.d2d(blank, &chunk)?;

@@ -1,0 +1,136 @@
+//! Large objects that are written in parts, while later parts are still on their way from a device.
+//!
+//! Systems let one thread at a time write to a file. So the parts of an object are written in order, by one thread at a time, and
+//! the parts of several objects come in turn.
+
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use cuzarr_device::Buffer;
+
+use crate::codec::{Location, seal};
+use crate::error::{Error, ErrorKind, Result};
+use crate::run::write::object::at_chunk;
+use crate::run::write::writing::{Leaf, Seal, Writing};
+use crate::store::Unfinished;
+
+/// What the parts are.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum PartsOf {
+    /// A packed chunk, which is not stored when it only holds the fill value.
+    Packed,
+    /// A frame.
+    Frame,
+}
+
+/// An object whose bytes come in parts.
+pub(crate) struct Parts {
+    leaf: Leaf,
+    of: PartsOf,
+    size_bytes: usize,
+    /// Bytes in front of the parts and behind them.
+    before: Vec<u8>,
+    after: Vec<u8>,
+    state: Mutex<State>,
+}
+
+struct State {
+    waiting: VecDeque<Buffer>,
+    /// `None` while a thread writes, and after a failure.
+    writer: Option<Writer>,
+    failed: bool,
+}
+
+/// The object in the store.
+#[derive(Default)]
+struct Writer {
+    /// `None` before the first part that does not only hold the fill value.
+    value: Option<Box<dyn Unfinished>>,
+    /// Bytes of the parts that were written or compared.
+    done_bytes: usize,
+}
+
+impl Parts {
+    /// An object of `size_bytes` and its checksum.
+    pub(crate) fn new(leaf: Leaf, of: PartsOf, size_bytes: usize, sealed: Option<Seal>) -> Parts {
+        let checksum = |wanted: Location| match sealed {
+            Some(Seal { checksum, location }) if location == wanted => seal(&[], checksum, location),
+            _ => Vec::new(),
+        };
+        let state = State { waiting: VecDeque::new(), writer: Some(Writer::default()), failed: false };
+        let (before, after) = (checksum(Location::Start), checksum(Location::End));
+        Parts { leaf, of, size_bytes, before, after, state: Mutex::new(state) }
+    }
+
+    /// Gives the next part to the threads.
+    pub(crate) fn add(self: &Arc<Self>, writing: &Arc<Writing>, part: Buffer) {
+        let mut state = self.lock();
+        // Its memory must return: nobody writes it.
+        if state.failed {
+            return;
+        }
+        state.waiting.push_back(part);
+        let Some(writer) = state.writer.take() else { return };
+        drop(state);
+        let (parts, writing) = (Arc::clone(self), Arc::clone(writing));
+        writing.call.pool.clone().submit(Box::new(move || parts.write_waiting(&writing, writer)));
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Writes the parts that wait, and those that come meanwhile.
+    fn write_waiting(&self, writing: &Writing, mut writer: Writer) {
+        loop {
+            let mut state = self.lock();
+            let Some(part) = state.waiting.pop_front() else {
+                state.writer = Some(writer);
+                return;
+            };
+            drop(state);
+            let outcome = catch_unwind(AssertUnwindSafe(|| self.write(writing, &mut writer, &part)));
+            let panicked = |_| Err(Error::new(ErrorKind::StoreFailed, "the store panicked; please report this"));
+            if let Err(error) = at_chunk(outcome.unwrap_or_else(panicked), &self.leaf.chunk.name) {
+                writing.call.fail(error);
+                let mut state = self.lock();
+                state.failed = true;
+                return state.waiting.clear();
+            }
+        }
+    }
+
+    fn write(&self, writing: &Writing, writer: &mut Writer, part: &Buffer) -> Result<()> {
+        let object = self.leaf.place.object();
+        let (offset, bytes) = (writer.done_bytes, part.host_bytes()?);
+        writer.done_bytes += bytes.len();
+        let is_last = writer.done_bytes == self.size_bytes;
+        let is_fill = self.of == PartsOf::Packed && writer.value.is_none() && writing.is_unstored(&bytes, offset)?;
+        match &writer.value {
+            None if is_fill && is_last => return object.store(None),
+            None if is_fill => return Ok(()),
+            _ => {}
+        }
+        let at = |offset: usize| (self.before.len() + offset) as u64;
+        object.flush(bytes.len(), |store, key| {
+            let value = match &mut writer.value {
+                Some(value) => value,
+                None => {
+                    let value = store.begin(key, at(self.size_bytes + self.after.len()))?;
+                    value.write_at(0, &self.before)?;
+                    if offset > 0 {
+                        value.write_at(at(0), &writing.packed_blank()?[..offset])?;
+                    }
+                    writer.value.insert(value)
+                }
+            };
+            value.write_at(at(offset), &bytes)?;
+            if is_last { value.write_at(at(self.size_bytes), &self.after) } else { Ok(()) }
+        })?;
+        match writer.value.take_if(|_| is_last) {
+            Some(value) => object.flush(0, |_, _| value.finish()),
+            None => Ok(()),
+        }
+    }
+}
