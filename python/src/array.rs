@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::Duration;
 
-use cuzarr::codec::VariableElements;
 use cuzarr::meta::NodeMetadata;
 use cuzarr::node::{Array, ArrayOptions};
 use cuzarr::plan::{AxisSelection, Selection};
@@ -12,13 +11,14 @@ use cuzarr::{Error, ErrorKind};
 use pyo3::exceptions::PyValueError;
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyInt, PySlice, PyTuple};
+use pyo3::types::{PyDict, PyInt, PyList, PySlice, PyTuple};
 
 use crate::error::{IntoPython, PyResult};
 use crate::helper::Helper;
 use crate::ndbuffer::{PyNdBuffer, parse_device, parse_dtype};
 use crate::nodes::parse_documents;
 use crate::store::PyStore;
+use crate::strings;
 use crate::update::PyUpdate;
 use crate::watch::{Signals, Watch, Watches};
 
@@ -112,8 +112,7 @@ impl PyArray {
         self.run(py, move |array| array.read_stack_into(&selections, &out))
     }
 
-    /// Reads the selected elements of variable length, in C order. Returns their offsets (native 8-byte integers, one more than
-    /// elements) and their bytes.
+    /// Reads the selected elements of variable length, in C order: strings if they are `text`, else bytes.
     fn read_variable<'py>(
         &self,
         py: Python<'py>,
@@ -121,11 +120,11 @@ impl PyArray {
         count: Vec<u64>,
         step: Vec<u64>,
         dropped: Vec<usize>,
-    ) -> PyResult<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)> {
+        text: bool,
+    ) -> PyResult<Bound<'py, PyList>> {
         let selection = selection(&start, &count, &step, &dropped)?;
         let elements = self.run(py, move |array| array.read_variable(&selection))?;
-        let offsets: Vec<u8> = elements.offsets.iter().flat_map(|offset| offset.to_ne_bytes()).collect();
-        Ok((PyBytes::new(py, &offsets), PyBytes::new(py, &elements.data)))
+        strings::to_list(py, &elements, text)
     }
 
     /// Writes elements. Their shape is broadcast to the selection's.
@@ -143,7 +142,7 @@ impl PyArray {
         self.run(py, move |array| array.write_buffer(&selection, &value))
     }
 
-    /// Writes elements of variable length, in the form that `read_variable` returns.
+    /// Writes elements of variable length, given in C order.
     #[expect(clippy::too_many_arguments, reason = "a selection is four lists")]
     fn write_variable(
         &self,
@@ -152,11 +151,11 @@ impl PyArray {
         count: Vec<u64>,
         step: Vec<u64>,
         dropped: Vec<usize>,
-        offsets: &[u8],
-        data: &[u8],
+        elements: &Bound<'_, PyList>,
+        text: bool,
     ) -> PyResult<()> {
         let selection = selection(&start, &count, &step, &dropped)?;
-        let elements = variable_elements(offsets, data)?;
+        let elements = strings::from_list(elements, text)?;
         self.run(py, move |array| array.write_variable(&selection, &elements))
     }
 
@@ -345,18 +344,6 @@ fn plain_axis(item: &Bound<'_, PyAny>, extent: u64) -> Option<AxisSelection> {
     let index: i64 = item.cast_exact::<PyInt>().ok()?.extract().ok()?;
     let start = if index < 0 { extent.checked_sub(index.unsigned_abs())? } else { index as u64 };
     (start < extent).then_some(AxisSelection { start, count: 1, step: 1, dropped: true })
-}
-
-/// Elements of variable length from Python's packed form.
-pub fn variable_elements(offsets: &[u8], data: &[u8]) -> PyResult<VariableElements> {
-    let (words, rest) = offsets.as_chunks::<8>();
-    let offsets: Vec<u64> = words.iter().map(|word| u64::from_ne_bytes(*word)).collect();
-    let ordered = offsets.windows(2).all(|pair| pair[0] <= pair[1]);
-    let spans = offsets.first() == Some(&0) && offsets.last() == Some(&(data.len() as u64));
-    if !rest.is_empty() || !ordered || !spans {
-        return Err(PyValueError::new_err("offsets must rise from 0 to the number of bytes"));
-    }
-    Ok(VariableElements { offsets, data: data.to_vec() })
 }
 
 /// The default options, replaced by the given ones. A value of `None` keeps the default.

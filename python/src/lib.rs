@@ -19,6 +19,7 @@ mod nodes;
 mod pipeline;
 mod replies;
 mod store;
+mod strings;
 mod update;
 mod watch;
 

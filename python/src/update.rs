@@ -6,10 +6,12 @@ use cuzarr::node::{Array, Update};
 use cuzarr::plan::Selection;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use pyo3::types::PyList;
 
-use crate::array::{interruptible, variable_elements};
+use crate::array::interruptible;
 use crate::error::PyResult;
 use crate::ndbuffer::PyNdBuffer;
+use crate::strings;
 use crate::watch::Watch;
 
 /// An update of a selection. Other writes to its objects wait until its `with` block ends.
@@ -35,9 +37,9 @@ impl PyUpdate {
         interruptible(py, &self.watch, move || update.write_buffer(&value))
     }
 
-    /// Writes elements of variable length, in the form that `Array.read_variable` returns.
-    fn write_variable(&self, py: Python<'_>, offsets: &[u8], data: &[u8]) -> PyResult<()> {
-        let (update, elements) = (self.update()?, variable_elements(offsets, data)?);
+    /// Writes elements of variable length, given in C order.
+    fn write_variable(&self, py: Python<'_>, elements: &Bound<'_, PyList>, text: bool) -> PyResult<()> {
+        let (update, elements) = (self.update()?, strings::from_list(elements, text)?);
         interruptible(py, &self.watch, move || update.write_variable(&elements))
     }
 }

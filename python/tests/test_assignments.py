@@ -9,7 +9,7 @@ import pytest
 from devices import on, to_host
 
 import cuzarr
-from cuzarr.errors import ShapeMismatchError
+from cuzarr.errors import ConversionError, DTypeMismatchError, ShapeMismatchError
 
 
 @pytest.mark.parametrize("value", [np.array([b"ab"]), [b"ab"], np.array([[b"ab"]], "S7")])
@@ -60,3 +60,27 @@ def test_values_are_broadcast_as_in_numpy(device: str, shape: tuple[int, ...]) -
         array = cuzarr.create_array({}, shape=(8, 6), chunks=(2, 3), shards=shards, dtype="i4").with_device(device)
         array[1:7, 2:5] = on(device, values) if device != "cpu" else values
         np.testing.assert_array_equal(to_host(array[...]), expected)
+
+
+@pytest.mark.parametrize(
+    "items", [["a", None], ["a", 2.5, True], [b"x", "y"], ["ä\U0001f600", ""], [np.str_("q"), "z"], ["z"] * 7]
+)
+def test_objects_become_the_strings_that_zarr_python_makes_of_them(items: list[Any]) -> None:
+    zarr = pytest.importorskip("zarr")
+    written = []
+    for library in (cuzarr, zarr):
+        array = library.create_array({}, shape=(len(items),), chunks=(2,), dtype="string")
+        array[...] = np.array(items, dtype=object)
+        written.append(array[...].tolist())
+    assert written[0] == written[1]
+
+
+def test_what_utf_8_cannot_hold_is_refused_and_bytes_take_bytes_alone() -> None:
+    array = cuzarr.create_array({}, shape=(2,), chunks=(2,), dtype="string")
+    with pytest.raises(ConversionError, match="surrogates"):
+        array[...] = np.array(["a", "\udc80"], dtype=object)
+    binary = cuzarr.create_array({}, shape=(5,), chunks=(2,), dtype="variable_length_bytes")
+    binary[...] = np.array([b"a", bytearray(b"b"), memoryview(b"c"), None, "ü"], dtype=object)
+    assert binary[...].tolist() == [b"a", b"b", b"c", b"", "ü".encode()]
+    with pytest.raises(DTypeMismatchError, match="element of type float, the array holds bytes"):
+        binary[1] = np.array(1.5, dtype=object)

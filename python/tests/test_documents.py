@@ -18,7 +18,7 @@ import cuzarr
 from cuzarr import _core
 from cuzarr._memory.element_types import core_dtype
 from cuzarr._memory.foreign import numpy_view
-from cuzarr._memory.strings import decode_variable
+from cuzarr._memory import strings
 from cuzarr._metadata.array import ArrayV2Metadata, ArrayV3Metadata
 from cuzarr._metadata.chunk_grid import grid_shape
 from cuzarr._metadata.group import parse_node
@@ -262,7 +262,7 @@ def first_element(array: _core.Array, metadata: ArrayV2Metadata | ArrayV3Metadat
     selection = [0] * ndim, [1] * ndim, [1] * ndim, list(range(ndim))
     data_type = metadata.data_type
     if data_type.is_variable:
-        return decode_variable(*array.read_variable(*selection), (), data_type)[()]
+        return strings.to_array(array.read_variable(*selection, data_type.is_text), (), data_type.native)[()]
     return numpy_view(array.read(*selection), data_type.native.newbyteorder("="))[()]
 
 

@@ -60,6 +60,11 @@ class DataType:
         return self.name in ("string", "variable_length_bytes")
 
     @property
+    def is_text(self) -> bool:
+        """Whether elements are strings of variable length."""
+        return self.name == "string"
+
+    @property
     def item_bytes(self) -> int:
         """Bytes of one element; 1 for elements of variable length, whose chunks are chosen by count."""
         return 1 if self.is_variable else self.native.itemsize

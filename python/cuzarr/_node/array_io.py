@@ -14,11 +14,10 @@ from cuzarr import _core, _numpy
 from cuzarr._checks import MAX_NDIM
 from cuzarr._compute.sources import StoredArray
 from cuzarr._config import DEFAULTS, config as global_config, resolve_class
-from cuzarr._memory import convert, foreign
+from cuzarr._memory import convert, foreign, strings
 from cuzarr._memory.box import Box
 from cuzarr._memory.device_array import DeviceArray
 from cuzarr._memory.element_types import core_dtype
-from cuzarr._memory.strings import decode_variable, encode_variable
 from cuzarr._metadata.array import AnyArrayMetadata, canonical_json
 from cuzarr._node.array_config import ArrayConfig
 from cuzarr._node.indexing import FancySelection, Fields, check_fields, one_field
@@ -220,8 +219,7 @@ def read_box(array: OpenArray, box: Box, device: str) -> Any:
     handle = array._handle(device)
     selection = box.lists
     if data_type.is_variable:
-        offsets, data = handle.read_variable(*selection)
-        return decode_variable(offsets, data, box.shape, data_type)
+        return strings.to_array(handle.read_variable(*selection, data_type.is_text), box.shape, data_type.native)
     if array.order == "F" and len(box.shape) > 1:
         buffer = _core.NdBuffer.empty(box.shape, core_dtype(data_type.native), device, "F")
         handle.read_into(*selection, buffer)
@@ -269,10 +267,15 @@ def write_box(array: OpenArray, box: Box, value: Any, update: _core.Update | Non
         write(buffer)
         return
     native = _native(data_type.native)
-    elements = _broadcast(foreign.to_native_host(value, native), box.shape)
+    is_ready = data_type.is_text and strings.holds_text(value)
+    elements = _broadcast(value if is_ready else foreign.to_native_host(value, native), box.shape)
     if data_type.is_variable:
         write_variable = partial(handle.write_variable, *selection) if update is None else update.write_variable
-        write_variable(*encode_variable(elements, data_type))
+        try:
+            write_variable(strings.to_list(elements), data_type.is_text)
+        except UnicodeEncodeError:
+            with _numpy.conversion(native):
+                raise
     elif elements.size:
         write(foreign.wrap_host(elements))
 

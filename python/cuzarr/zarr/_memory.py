@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from cuzarr import _core
+from cuzarr._memory import strings
 from cuzarr._memory.convert import wrap_device
 from cuzarr._memory.device_array import DeviceArray
 from cuzarr._memory.foreign import is_on_device, wrap_host
-from cuzarr._memory.strings import decode_variable, encode_variable
 from cuzarr.zarr._chunks import Chunks
 
 
@@ -54,8 +54,8 @@ def read_box(
 ) -> list[int]:
     """Reads a request into the array it is meant for, a view of the request's shape. Gives the missing items."""
     if chunks.is_variable:
-        offsets, data, missing = request.read_variable(chunks.core, store, options)
-        place[...] = decode_variable(offsets, data, tuple(request.out_shape), chunks.data_type)
+        read, missing = request.read_variable(chunks.core, store, options, chunks.data_type.is_text)
+        place[...] = strings.to_array(read, tuple(request.out_shape), chunks.data_type.native)
         return missing
     if (isinstance(place, np.ndarray) or not is_host(place)) and is_native(place, chunks):
         return request.read(chunks.core, store, wrap(place, chunks), options)
@@ -89,7 +89,7 @@ def write_box(request: _core.ChunkRequest, chunks: Chunks, store: _core.ChunkSto
     """Writes elements, whose shape broadcasts to the request's."""
     if chunks.is_variable:
         elements = np.broadcast_to(np.asarray(value), tuple(request.out_shape))
-        request.write_variable(chunks.core, store, *encode_variable(elements, chunks.data_type), options)
+        request.write_variable(chunks.core, store, strings.to_list(elements), options, chunks.data_type.is_text)
         return
     if is_host(value):
         value = np.asarray(value)

@@ -3,7 +3,6 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use cuzarr::codec::VariableElements;
 use cuzarr::meta::{ChunkKeyEncoding, Separator};
 use cuzarr::plan::{AxisSelection, KeyOf, check_strict};
 use cuzarr::run::{Access, Engine, Options};
@@ -11,15 +10,16 @@ use cuzarr::store::Store;
 use cuzarr_device::Device;
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyInt, PyList, PySlice, PySliceMethods, PyTuple};
+use pyo3::types::{PyDict, PyInt, PyList, PySlice, PySliceMethods, PyTuple};
 
 use super::chunks::PyChunks;
 use super::grid::{Grid, Part};
 use super::store::PyChunkStore;
-use crate::array::{parse_options, variable_elements};
+use crate::array::parse_options;
 use crate::error::{IntoPython, PyResult};
 use crate::helper::Helper;
 use crate::ndbuffer::PyNdBuffer;
+use crate::strings;
 use crate::watch::{Watch, Watches};
 
 /// A box of elements and the keys of the chunks that hold them.
@@ -174,22 +174,21 @@ impl PyChunkRequest {
         Ok(PyStartedRead { ending, helper: Mutex::new(Some(helper)), store, _out: out })
     }
 
-    /// Reads elements of variable length, in C order. Returns their offsets, their bytes and the missing items.
+    /// Reads elements of variable length, in C order: strings if they are `text`, else bytes. Returns the missing items, too.
     fn read_variable<'py>(
         &self,
         py: Python<'py>,
         chunks: &PyChunks,
         store: &PyChunkStore,
         options: &Bound<'_, PyDict>,
-    ) -> PyResult<(Bound<'py, PyBytes>, Bound<'py, PyBytes>, Vec<usize>)> {
+        text: bool,
+    ) -> PyResult<(Bound<'py, PyList>, Vec<usize>)> {
         let (options, _) = self.run_options(options)?;
         let (elements, missing) = self.run(py, store, |store| {
             let access = self.access(chunks, Device::Cpu)?;
-            let (elements, _) = Engine::get().read_variable(&access, store, &self.grid.selection, &options)?;
-            let offsets: Vec<u8> = elements.offsets.iter().flat_map(|offset| offset.to_ne_bytes()).collect();
-            Ok((offsets, elements.data))
+            Engine::get().read_variable(&access, store, &self.grid.selection, &options)
         })?;
-        Ok((PyBytes::new(py, &elements.0), PyBytes::new(py, &elements.1), missing))
+        Ok((strings::to_list(py, &elements.0, text)?, missing))
     }
 
     /// Writes elements. Their shape is broadcast to the box's.
@@ -212,18 +211,18 @@ impl PyChunkRequest {
         .map(|_| ())
     }
 
-    /// Writes elements of variable length, in the form that `read_variable` returns.
+    /// Writes elements of variable length, given in C order.
     fn write_variable(
         &self,
         py: Python<'_>,
         chunks: &PyChunks,
         store: &PyChunkStore,
-        offsets: &[u8],
-        data: &[u8],
+        elements: &Bound<'_, PyList>,
         options: &Bound<'_, PyDict>,
+        text: bool,
     ) -> PyResult<()> {
         let (options, _) = self.run_options(options)?;
-        let value: VariableElements = variable_elements(offsets, data)?;
+        let value = strings::from_list(elements, text)?;
         self.run(py, store, |store| {
             let access = self.access(chunks, Device::Cpu)?;
             Engine::get().write_variable(&access, store, &self.grid.selection, &value, &options).map(|_| ())

@@ -7,7 +7,7 @@
 use super::VariableElements;
 use super::damage::{corrupt, unencodable};
 use super::host::VariableToBytes;
-use crate::{Result, ResultExt};
+use crate::Result;
 
 /// A codec of this layout.
 #[derive(Debug)]
@@ -22,11 +22,17 @@ fn word(encoded: &[u8], at: usize) -> Option<usize> {
 }
 
 impl VLen {
-    fn check(&self, element: &[u8]) -> Result<()> {
-        match self.text && std::str::from_utf8(element).is_err() {
-            true => Err(corrupt("not UTF-8")),
-            false => Ok(()),
+    /// Refuses elements that are not text, and names the first. One look at all bytes is quicker than one at each element.
+    fn check(&self, elements: &VariableElements) -> std::result::Result<(), usize> {
+        if !self.text {
+            return Ok(());
         }
+        let is_text = match std::str::from_utf8(&elements.data) {
+            Ok(data) => elements.offsets.iter().all(|&offset| data.is_char_boundary(offset as usize)),
+            Err(_) => false,
+        };
+        let first = || elements.iter().position(|element| std::str::from_utf8(element).is_err());
+        if is_text { Ok(()) } else { first().map_or(Ok(()), Err) }
     }
 }
 
@@ -46,6 +52,7 @@ impl VariableToBytes for VLen {
             return Err(corrupt(format!("{} bytes are too few for {claimed} elements", encoded.len())));
         }
         let mut elements = VariableElements::with_capacity(claimed);
+        elements.data.reserve_exact(encoded.len() - 4 - 4 * claimed);
         let mut at = 4;
         for index in 0..claimed {
             let size = word(encoded, at);
@@ -54,10 +61,13 @@ impl VariableToBytes for VLen {
                 let length = encoded.len();
                 return Err(corrupt(format!("byte {at}: element {index} leaves the chunk of {length} bytes")));
             };
-            self.check(element).at(|| format!("byte {at}: element {index}"))?;
             elements.push(element);
             at += 4 + element.len();
         }
+        self.check(&elements).map_err(|index| {
+            let at = 4 + 4 * index as u64 + elements.offsets[index];
+            corrupt("not UTF-8").at(format!("byte {at}: element {index}"))
+        })?;
         match at == encoded.len() {
             true => Ok(elements),
             false => Err(corrupt(format!("byte {at}: {} bytes follow the last element", encoded.len() - at))),
@@ -73,11 +83,29 @@ impl VariableToBytes for VLen {
         };
         let mut encoded = Vec::with_capacity(4 + 4 * elements.len() + elements.data.len());
         encoded.extend_from_slice(&size(elements.len(), "elements")?);
-        for (index, element) in elements.iter().enumerate() {
-            self.check(element).map_err(|_| unencodable(format!("element {index} is not UTF-8")))?;
+        self.check(elements).map_err(|index| unencodable(format!("element {index} is not UTF-8")))?;
+        for element in elements.iter() {
             encoded.extend_from_slice(&size(element.len(), "bytes in an element")?);
             encoded.extend_from_slice(element);
         }
         Ok(encoded)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_character_split_over_two_elements_is_refused_at_the_first() {
+        let bytes = VLen { name: "vlen-bytes", text: false };
+        let text = VLen { name: "vlen-utf8", text: true };
+        let mut elements = VariableElements::with_capacity(3);
+        ["a".as_bytes(), &"ü".as_bytes()[..1], &"ü".as_bytes()[1..]].iter().for_each(|element| elements.push(element));
+        let encoded = bytes.encode(&elements).unwrap();
+        assert_eq!(bytes.decode(&encoded, 3).unwrap(), elements);
+        let error = text.decode(&encoded, 3).unwrap_err();
+        assert_eq!(error.trail(), ["byte 9: element 1"]);
+        assert!(text.encode(&elements).unwrap_err().message().contains("element 1 is not UTF-8"));
     }
 }

@@ -58,6 +58,11 @@ const SMALL_BYTES: u64 = 1 << 16;
 const COPIES: u64 = 2;
 
 impl Target {
+    fn collect(&self, start: &[usize], extent: &[usize], elements: VariableElements) {
+        let part = Part { start: start.to_vec(), extent: extent.to_vec(), elements };
+        self.parts.lock().unwrap_or_else(PoisonError::into_inner).push(part);
+    }
+
     /// Decodes a chunk within the budget. Its size is not known before, so the first attempt has the memory that such chunks
     /// usually need. If that is not enough, it is decoded again, alone and with all memory, because a job cannot wait for
     /// memory that jobs behind it hold.
@@ -137,6 +142,7 @@ impl VariableDestination {
             }
         }
         let mut elements = VariableElements::try_with_capacity(count).ok_or_else(no_memory)?;
+        elements.data.try_reserve(parts.iter().map(|part| part.elements.data.len()).sum()).map_err(|_| no_memory())?;
         for (part, position) in places {
             let element = match part {
                 0 => Some(fill),
@@ -223,15 +229,21 @@ impl BatchRoute for VariableBatch {
     fn land(&self, batch: &Batch, unit: usize, stored: &[u8]) -> Result<()> {
         let (target, unit) = (&*self.0, &batch.units[unit]);
         let size_bytes = stored.len() as u64;
-        let chunk = target.call.counters.time(Stage::Decode, size_bytes, || target.decode(stored))?;
+        let mut chunk = target.call.counters.time(Stage::Decode, size_bytes, || target.decode(stored))?;
         for Place { first_elem, start, extent } in &unit.places {
+            // The only place takes all elements as they are.
+            let in_order = unit.places.len() == 1
+                && (0..chunk.len()).eq(strided_places(*first_elem, target.strides.clone(), extent));
+            if in_order {
+                target.collect(start, extent, std::mem::take(&mut chunk));
+                break;
+            }
             let mut elements = VariableElements::with_capacity(extent.iter().product());
             for place in strided_places(*first_elem, target.strides.clone(), extent) {
                 let missing = || Error::new(ErrorKind::ChunkCorrupt, format!("the chunk has no element {place}"));
                 elements.push(chunk.get(place).ok_or_else(missing)?);
             }
-            let part = Part { start: start.clone(), extent: extent.clone(), elements };
-            target.parts.lock().unwrap_or_else(PoisonError::into_inner).push(part);
+            target.collect(start, extent, elements);
         }
         Ok(())
     }
