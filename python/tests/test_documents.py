@@ -16,9 +16,9 @@ import pytest
 
 import cuzarr
 from cuzarr import _core
+from cuzarr._memory import strings
 from cuzarr._memory.element_types import core_dtype
 from cuzarr._memory.foreign import numpy_view
-from cuzarr._memory import strings
 from cuzarr._metadata.array import ArrayV2Metadata, ArrayV3Metadata
 from cuzarr._metadata.chunk_grid import grid_shape
 from cuzarr._metadata.group import parse_node
