@@ -133,10 +133,26 @@ pub fn expect_byte_on(expected: u8, data: &Buffer, statuses: &Buffer, spans: &[S
 /// # Errors
 /// Those of [`verify_on`].
 pub fn compute(checksum: Checksum, data: &Buffer, ranges: &[Range<usize>], stream: &Stream) -> Result<Vec<u32>> {
+    let values = compute_on(checksum, data, ranges, stream)?;
+    let mut bytes = vec![0; values.size_bytes()];
+    stream.d2h(&values, &mut bytes)?;
+    Ok(bytes.as_chunks().0.iter().map(|word| u32::from_ne_bytes(*word)).collect())
+}
+
+/// Like [`compute`], but leaves a `u32` for each range in device memory, in stream order.
+///
+/// # Errors
+/// Those of [`verify_on`].
+pub fn compute_on(checksum: Checksum, data: &Buffer, ranges: &[Range<usize>], stream: &Stream) -> Result<Buffer> {
     let span = |bytes: &Range<usize>| Span { bytes: bytes.clone(), stored_offset_bytes: 0, status: 0, at: 0 };
     let spans: Vec<Span> = ranges.iter().map(span).collect();
     check(data, [data, data], &spans, stream)?;
     cuda::compute(checksum, data, &spans, stream)
+}
+
+/// Most device memory that [`compute_on`] takes for `count` ranges, its result included.
+pub fn compute_bytes(count: usize) -> usize {
+    cuda::compute_bytes(count)
 }
 
 fn check_stored(stored: &Buffer, stored_bytes: usize, statuses: &Buffer, spans: &[Span]) -> Result<()> {
