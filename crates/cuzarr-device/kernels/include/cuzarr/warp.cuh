@@ -21,3 +21,9 @@ CUZARR_DEVICE T inclusive_sum(T value, u32 lane) {
     }
     return value;
 }
+
+/// The sum of the values of all lanes. All lanes call.
+CUZARR_DEVICE u32 warp_sum(u32 value) {
+    for (u32 by = CUZARR_WARP / 2; by > 0; by /= 2) value += warp_shuffle_xor(CUZARR_ALL_LANES, value, by);
+    return value;
+}

@@ -8,6 +8,8 @@ use crate::codec::device::Task;
 
 /// Headers of this folder that kernels include.
 pub(crate) const HEADERS: &[Header] = &[
+    header!("codec/lz/bits.cuh"),
+    header!("codec/lz/huffman.cuh"),
     header!("codec/lz/lz.cuh"),
     header!("codec/lz/lz_chains.cuh"),
     header!("codec/lz/lz_copies.cuh"),

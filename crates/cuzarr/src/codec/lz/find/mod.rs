@@ -6,7 +6,7 @@ mod cuda;
 
 pub(crate) use cuda::{HEADERS, find, memory_bytes};
 
-use cuzarr_device::{Buffer, defined};
+use cuzarr_device::{Buffer, Device, defined};
 
 use crate::codec::device::ChunkRow;
 
@@ -18,6 +18,19 @@ pub(crate) const ENTRY_BYTES: usize = defined(FIND, "CUZARR_FIND_ENTRY_BYTES") a
 const LEAST_MATCH: usize = defined(FIND, "CUZARR_FIND_LEAST_MATCH") as usize;
 /// Entries are read so many at a time.
 const ENTRIES_TOGETHER: usize = 4;
+
+/// GPUs since this one give a block of threads the shared memory that `lz_find.cu` asks for.
+const LEAST_CAPABILITY: (u32, u32) = (8, 0);
+
+/// Why the host encodes what a value on `device` becomes; `None` where the finder runs there.
+pub(crate) fn host_reason(device: Device) -> Option<&'static str> {
+    let has_room = match device {
+        Device::Cuda(_) => device.compute_capability().is_ok_and(|capability| capability >= LEAST_CAPABILITY),
+        _ => true,
+    };
+    (!has_room)
+        .then_some("GPUs before compute capability 8.0 have too little shared memory to look for what chunks repeat")
+}
 
 /// Chunks of one size, each cut into blocks. `LzBlocks` in lz_find.cuh.
 #[repr(C)]

@@ -13,7 +13,7 @@ use cuzarr_device::Device;
 use crate::Result;
 use crate::codec::cost::EncodingSpeeds;
 use crate::codec::device::{ChunkRow, DeviceEncoder, Encode};
-use crate::codec::lz::find::BLOCK_BYTES;
+use crate::codec::lz::find::{self, BLOCK_BYTES};
 
 /// Chunks of more are left to the host: positions in a frame are counted in 32 bits.
 const MAX_CHUNK_BYTES: usize = 1 << 30;
@@ -21,8 +21,6 @@ const MAX_CHUNK_BYTES: usize = 1 << 30;
 const MAX_CHECKED_BYTES: usize = 4 << 20;
 /// Higher levels ask for frames that are smaller than those of libzstd's level 3 by a tenth and more, which these kernels do not make.
 const MAX_LEVEL: i32 = 9;
-/// GPUs since this one give a block of threads the shared memory that `lz_find.cu` asks for.
-const LEAST_CAPABILITY: (u32, u32) = (8, 0);
 /// Most bytes of a frame's header, of a block's, and of the checksum.
 const FRAME_HEADER_BYTES: usize = 10;
 const BLOCK_HEADER_BYTES: usize = 3;
@@ -62,11 +60,7 @@ impl DeviceEncoder for Encoder {
         if self.level > MAX_LEVEL {
             return Some("levels of zstd above 9 ask for smaller frames than GPUs make");
         }
-        let has_room = match device {
-            Device::Cuda(_) => device.compute_capability().is_ok_and(|capability| capability >= LEAST_CAPABILITY),
-            _ => true,
-        };
-        (!has_room).then_some("GPUs before compute capability 8.0 have too little shared memory to encode zstd")
+        find::host_reason(device)
     }
 
     fn memory_bytes(&self, row: &ChunkRow) -> usize {

@@ -3,6 +3,7 @@
 // A block is put together in shared memory by a block of threads: headers by one thread; Huffman codes and sequences by all,
 // each from the place that a sum over those behind it gives, since both are written from the last to the first. A block
 // that would not become smaller is raw.
+#include "codec/lz/bits.cuh"
 #include "codec/lz/lz.cuh"
 #include "codec/zstd/encode/zstd_encode.cuh"
 #include "codec/zstd/xxh64.cuh"
@@ -38,19 +39,6 @@ CUZARR_KERNEL(zstd_encode_sizes, const ZstdEncode task) {
             at += warp_shuffle(CUZARR_ALL_LANES, sum, CUZARR_WARP - 1);
         }
         if (lane == 0) task.frames[chunk] = {0, task.wanted[chunk] ? at + (task.checksum ? 4 : 0) : 0, 0};
-    }
-}
-
-/// Bits that many threads put into shared memory, which is 0 before.
-CUZARR_DEVICE void put_bits(u32* words, u32 at, u64 value, u32 count) {
-    if (count == 0) return;
-    u32 word = at / 32, shift = at % 32;
-    u64 low = value << shift;
-    if ((u32)low) atomic_or(words + word, (u32)low);
-    if ((u32)(low >> 32)) atomic_or(words + word + 1, (u32)(low >> 32));
-    if (shift + count > 64) {
-        u32 high = (u32)(value >> (64 - shift));
-        if (high) atomic_or(words + word + 2, high);
     }
 }
 

@@ -1,28 +1,17 @@
 // zstd frames, second pass: what codes a block's literals and sequences, and how large they become, by a warp for each block.
 //
-//     literals: raw when there are few, RLE when all are the same; else a Huffman code of at most 11 bits:
-//         sort the bytes by how often they come; join the two rarest, again and again; cut what is too long
+//     literals: raw when there are few, RLE when all are the same; else a Huffman code of at most 11 bits (codec/lz/huffman.cuh):
 //         describe it by weights, coded by FSE or four bits each
 //     for literal lengths, offsets and match lengths: one symbol alone, the predefined table, or one of the block's own,
 //         whichever takes the fewest bits
-//
-// Prior art: Huffman's two queues of sorted weights; JPEG's annex K.3 for codes that are too long.
+#include "codec/lz/huffman.cuh"
 #include "codec/zstd/encode/zstd_encode.cuh"
 #include "codec/zstd/zstd_predefined.cuh"
 
-/// Depths that a Huffman tree of a block's literals can have, and more: they grow at least as Fibonacci numbers.
-#define CUZARR_ZSTD_DEPTHS 40u
 /// Weights of a code, with 0 for what does not come.
 #define CUZARR_ZSTD_WEIGHTS (CUZARR_ZSTD_TREE_BITS + 1)
 
-struct TreeSpace {
-    u32 counts[CUZARR_ZSTD_BYTES];         // how often each byte comes
-    u32 weights[2 * CUZARR_ZSTD_BYTES];    // of leaves, rarest first, and of the nodes that join
-    u16 parents[2 * CUZARR_ZSTD_BYTES];
-    u8 depths[2 * CUZARR_ZSTD_BYTES];
-    u8 sorted[CUZARR_ZSTD_BYTES];
-    u8 lengths[CUZARR_ZSTD_BYTES];         // of codes, in bits; 0: does not come
-    u32 by_length[CUZARR_ZSTD_DEPTHS];
+struct TreeSpace : HuffmanSpace<CUZARR_ZSTD_BYTES> {
     u8 described[CUZARR_ZSTD_BYTES / 2 + 4];
     u32 described_bytes;
 };
@@ -39,11 +28,6 @@ struct TablesSpace {
     u32 weight_symbols[CUZARR_ZSTD_WEIGHTS + 1];
     i16 weight_counts[CUZARR_ZSTD_CODES];
 };
-
-CUZARR_DEVICE u32 warp_sum(u32 value) {
-    for (u32 by = 16; by > 0; by /= 2) value += warp_shuffle_xor(CUZARR_ALL_LANES, value, by);
-    return value;
-}
 
 /// 256 times the binary logarithm, by chords.
 CUZARR_DEVICE u32 log_256(u32 value) {
@@ -198,43 +182,6 @@ CUZARR_DEVICE bool describe_tree(TablesSpace& space, u32 last, u32 longest, u32 
     return tree.described_bytes != 0;
 }
 
-/// One lane finds how long codes are, from the sorted counts of `used` symbols, two at least; gives the longest.
-CUZARR_DEVICE u32 code_lengths(TreeSpace& tree, u32 used) {
-    // Nodes follow the leaves, and come in order of weight as well.
-    u32 leaf = 0, node = used, made = used, root = 2 * used - 2;
-    for (; made <= root; ++made) {
-        u32 sum = 0;
-        for (u32 i = 0; i < 2; ++i) {
-            bool is_leaf = leaf < used && (node == made || tree.weights[leaf] <= tree.weights[node]);
-            u32 rarest = is_leaf ? leaf++ : node++;
-            sum += tree.weights[rarest];
-            tree.parents[rarest] = (u16)made;
-        }
-        tree.weights[made] = sum;
-    }
-    for (u32 i = 0; i < CUZARR_ZSTD_DEPTHS; ++i) tree.by_length[i] = 0;
-    tree.depths[root] = 0;
-    for (u32 i = root; i-- > 0;) {
-        tree.depths[i] = (u8)(tree.depths[tree.parents[i]] + 1);
-        if (i < used) tree.by_length[tree.depths[i]] += 1;
-    }
-    // Two leaves that are too deep: one takes their parent's place, the other one goes beside a leaf further up.
-    for (u32 depth = CUZARR_ZSTD_DEPTHS - 1; depth > CUZARR_ZSTD_TREE_BITS; --depth) {
-        while (tree.by_length[depth]) {
-            u32 up = depth - 2;
-            while (!tree.by_length[up]) --up;
-            tree.by_length[depth] -= 2, tree.by_length[depth - 1] += 1;
-            tree.by_length[up + 1] += 2, tree.by_length[up] -= 1;
-        }
-    }
-    u32 longest = 0, index = 0;
-    for (u32 length = CUZARR_ZSTD_TREE_BITS; length > 0; --length) {
-        if (tree.by_length[length] && !longest) longest = length;
-        for (u32 i = 0; i < tree.by_length[length]; ++i) tree.lengths[tree.sorted[index++]] = (u8)length;
-    }
-    return longest;
-}
-
 /// One lane gives out the words of the code: the longest ones begin at 0, those of a length follow the order of symbols.
 CUZARR_DEVICE void code_words(TreeSpace& tree, u32 longest, u16* words) {
     u32 next[CUZARR_ZSTD_TREE_BITS + 2], first = 0;
@@ -255,7 +202,7 @@ CUZARR_DEVICE void code_literals(TablesSpace& space, const u16* counters, ZstdCo
     for (u32 i = lane; i < CUZARR_ZSTD_BYTES; i += CUZARR_WARP) {
         u32 count = 0;
         for (u32 k = 0; k < CUZARR_ZSTD_STREAMS; ++k) count += counters[k * CUZARR_ZSTD_BYTES + i];
-        tree.counts[i] = count, tree.lengths[i] = 0;
+        tree.counts[i] = count;
         if (count) used += 1, last = i;
     }
     used = warp_sum(used);
@@ -266,19 +213,10 @@ CUZARR_DEVICE void code_literals(TablesSpace& space, const u16* counters, ZstdCo
     u32 kind = used == 1 && literals > 1 ? CUZARR_ZSTD_RLE : CUZARR_ZSTD_RAW;
     warp_barrier(CUZARR_ALL_LANES);
     if (used > 1 && literals >= CUZARR_ZSTD_LEAST_TREE) {
-        for (u32 i = lane; i < CUZARR_ZSTD_BYTES; i += CUZARR_WARP) {
-            u32 count = tree.counts[i], rank = 0;
-            if (!count) continue;
-            for (u32 k = 0; k < CUZARR_ZSTD_BYTES; ++k) {
-                u32 other = tree.counts[k];
-                rank += other && (other < count || (other == count && k < i)) ? 1 : 0;
-            }
-            tree.sorted[rank] = (u8)i, tree.weights[rank] = count;
-        }
-        warp_barrier(CUZARR_ALL_LANES);
+        huffman_sort(tree, lane);
         u32 longest = 0;
         if (lane == 0) {
-            longest = code_lengths(tree, used);
+            longest = huffman_lengths(tree, used, CUZARR_ZSTD_TREE_BITS);
             code_words(tree, longest, codes.words);
         }
         longest = warp_shuffle(CUZARR_ALL_LANES, longest, 0);
