@@ -1,9 +1,10 @@
 //! Frames that kernels make: decoded by the host's decoders (liblz4 under our containers), by our kernels, and compared in
-//! size with liblz4's.
+//! size with those of liblz4, libzstd and zlib.
 
 mod frames;
 mod model;
 
+use std::io::{Read, Write};
 use std::sync::Arc;
 
 use cuzarr::codec::batch::{EncodeBatch, place_frames};
@@ -19,7 +20,7 @@ fn program(codec: &Value, chunk_bytes: usize) -> Program {
     let codecs = [Extension::new("bytes", Default::default()), Extension::from_json(codec, "codecs").unwrap()];
     let data_type = DataType::from_v3(&Value::from("uint8")).unwrap();
     let spec = ChunkSpec::new(vec![chunk_bytes as u64], data_type.clone(), FillValue::default_of(&data_type));
-    Chain::from_extensions(&codecs, spec).unwrap().bind(Device::Cpu).unwrap()
+    Chain::from_codecs(&codecs, spec).unwrap().bind(Device::Cpu).unwrap()
 }
 
 fn lz4() -> Value {
@@ -29,6 +30,13 @@ fn lz4() -> Value {
 fn zstd(checksum: bool) -> Value {
     json!({"name": "zstd", "configuration": {"level": 3, "checksum": checksum}})
 }
+
+fn deflate(format: Format, level: i32) -> Value {
+    let name = if format == Format::Zlib { "numcodecs.zlib" } else { format.name() };
+    json!({"name": name, "configuration": {"level": level}})
+}
+
+const DEFLATE: [Format; 3] = [Format::Gzip, Format::Zlib, Format::Deflate];
 
 fn blosc(shuffle: &str, type_bytes: usize, block_bytes: usize) -> Value {
     json!({"name": "blosc", "configuration":
@@ -137,6 +145,106 @@ fn zstd_frames_of_several_blocks_decode() {
 }
 
 #[test]
+fn deflate_frames_of_any_size_and_kind_decode() {
+    for size in [1, 2, 3, 4, 5, 17, 63, 127, 128, 129, 255, 1023, 5000, 9001, 16_400] {
+        check(&deflate(DEFLATE[size % 3], 1 + (size % 9) as i32), size, size as u64);
+    }
+}
+
+#[test]
+fn deflate_frames_of_several_blocks_decode() {
+    for (format, size) in [(Format::Gzip, 32_768), (Format::Zlib, 65_537), (Format::Deflate, 32_769)] {
+        check(&deflate(format, 5), size, size as u64);
+    }
+}
+
+/// What zlib-rs decodes a frame to, where libdeflate is the host's decoder.
+fn by_zlib(format: Format, frame: &[u8]) -> Vec<u8> {
+    let mut decoded = Vec::new();
+    let result = match format {
+        Format::Gzip => flate2::read::GzDecoder::new(frame).read_to_end(&mut decoded),
+        Format::Zlib => flate2::read::ZlibDecoder::new(frame).read_to_end(&mut decoded),
+        _ => flate2::read::DeflateDecoder::new(frame).read_to_end(&mut decoded),
+    };
+    result.unwrap_or_else(|error| panic!("{format:?}: {error}"));
+    decoded
+}
+
+#[test]
+fn stored_blocks_of_deflate_lie_between_others_at_any_bit() {
+    let (mut dice, block) = (Dice(11), 32 << 10);
+    // Kinds of blocks of 32 KiB: 1 is stored, for it is noise.
+    let rows = [vec![1, 5, 1, 1, 2], vec![4, 1, 3, 1], vec![0, 0, 1, 0], vec![1; 4], (0..35).map(|i| i % 3).collect()];
+    for (row, kinds) in rows.iter().enumerate() {
+        let mut chunk: Vec<u8> = kinds.iter().flat_map(|&kind| plain(kind, block, &mut dice)).collect();
+        chunk.truncate(chunk.len() - 100 * row);
+        let chunks = [chunk];
+        let format = DEFLATE[row % 3];
+        let program = program(&deflate(format, 5), chunks[0].len());
+        for device in devices() {
+            let encoded = encode(device, program.device_encoder().unwrap(), &chunks).remove(0);
+            assert!(by_zlib(format, &encoded) == chunks[0], "{device}: {format:?}, row {row}");
+            let frame = Frame { encoded, decoded_bytes: chunks[0].len() };
+            assert_decodes(format, &[frame], &chunks);
+        }
+    }
+}
+
+#[test]
+fn levels_of_deflate_that_store_or_try_everything_are_left_to_the_host() {
+    for (format, level, host) in [
+        (Format::Gzip, 0, true),
+        (Format::Gzip, 1, false),
+        (Format::Gzip, -1, false),
+        (Format::Zlib, 9, false),
+        (Format::Deflate, 10, true),
+    ] {
+        let program = program(&deflate(format, level), 4096);
+        for device in devices() {
+            let reason = program.device_encoder().unwrap().host_reason(device);
+            assert_eq!(reason.is_some(), host, "{device}: {format:?} {level}: {reason:?}");
+        }
+    }
+    for (size, is_left) in [(0, true), (1 << 28, false), ((1 << 28) + 1, true)] {
+        assert_eq!(program(&deflate(Format::Gzip, 5), size).device_encoder().is_err(), is_left, "{size}");
+    }
+}
+
+#[test]
+fn deflate_headers_are_those_of_the_host() {
+    let chunk = plain(5, 3000, &mut Dice(1));
+    for (format, bytes) in [(Format::Gzip, 10), (Format::Zlib, 2)] {
+        for level in 1..=9 {
+            let program = program(&deflate(format, level), chunk.len());
+            let host = program.encode(&chunk).unwrap();
+            for device in devices() {
+                let frame = encode(device, program.device_encoder().unwrap(), std::slice::from_ref(&chunk)).remove(0);
+                assert_eq!(frame[..bytes], host[..bytes], "{device}: {format:?} {level}");
+                let trailer = if format == Format::Gzip { 8 } else { 4 };
+                assert_eq!(frame[frame.len() - trailer..], host[host.len() - trailer..], "{device}: {format:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn deflate_frames_are_about_as_small_as_those_of_zlib() {
+    let size = 64 << 10;
+    let program = program(&deflate(Format::Gzip, 5), size);
+    for (kind, most) in [(0, 3.0), (1, 1.01), (2, 1.2), (3, 1.35), (4, 1.15), (5, 1.08)] {
+        let chunk = plain(kind, size, &mut Dice(kind as u64));
+        let mut zlib = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::new(5));
+        zlib.write_all(&chunk).unwrap();
+        let reference = zlib.finish().unwrap().len();
+        for device in devices() {
+            let got = encode(device, program.device_encoder().unwrap(), std::slice::from_ref(&chunk))[0].len();
+            println!("{device}: kind {kind}: {got}, zlib {reference}");
+            assert!(got as f64 <= most * reference as f64, "{device}: kind {kind}: {got}, zlib {reference}");
+        }
+    }
+}
+
+#[test]
 fn blosc_frames_of_any_size_kind_and_shuffle_decode() {
     for (index, shuffle) in ["noshuffle", "shuffle", "bitshuffle"].into_iter().enumerate() {
         for (size, type_bytes, block_bytes) in [
@@ -162,7 +270,8 @@ fn blosc_frames_of_any_size_kind_and_shuffle_decode() {
 fn frames_decode_by_kernels() {
     let mut dice = Dice(3);
     let chunks: Vec<_> = (0..KINDS).map(|kind| plain(kind, 6000, &mut dice)).collect();
-    let codecs = [(Format::Lz4, lz4()), (Format::Blosc, blosc("shuffle", 4, 2048)), (Format::Zstd, zstd(true))];
+    let mut codecs = vec![(Format::Lz4, lz4()), (Format::Blosc, blosc("shuffle", 4, 2048)), (Format::Zstd, zstd(true))];
+    codecs.extend(DEFLATE.map(|format| (format, deflate(format, 6))));
     for (format, codec) in codecs {
         for device in devices() {
             let frames = encode(device, program(&codec, 6000).device_encoder().unwrap(), &chunks);

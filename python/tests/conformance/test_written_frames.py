@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import pathlib
+import zlib
 from typing import Any
 
 import devices
@@ -63,6 +65,25 @@ def test_lz4_of_kernels_is_read_by_zarr_python(tmp_path: pathlib.Path) -> None:
     with cuzarr.config.set({"strict": True}):
         array[:] = devices.on(device, VALUE)
     np.testing.assert_array_equal(zarr.open_array(str(tmp_path / "a"), mode="r")[...], VALUE)
+
+
+@pytest.mark.parametrize(("compressor", "decode"), [("gzip", gzip.decompress), ("zlib", zlib.decompress)])
+def test_deflate_of_kernels_is_read_by_others(tmp_path: pathlib.Path, compressor: str, decode: Any) -> None:
+    device = devices.require()
+    codec = cuzarr.codecs.GzipCodec(level=5) if compressor == "gzip" else cuzarr.codecs.numcodecs.Zlib(level=6)
+    # Whole chunks are larger than the encoder's blocks, and the last block is noise, which is stored.
+    value = np.zeros((2, 130, 80), "f4")
+    value[0], value[1] = np.round(np.arange(80) * 0.31, 1), rng.standard_normal((130, 80))
+    array = cuzarr.create_array(
+        str(tmp_path / "a"), shape=value.shape, chunks=value.shape, dtype="f4", compressors=codec, device=device
+    )
+    with cuzarr.config.set({"strict": True}):
+        array[:] = devices.on(device, value)
+        assert "via host" not in str(array.explain(writing=True))
+        np.testing.assert_array_equal(devices.to_host(array[:]), value)
+    for reader, read in read_by_others(tmp_path / "a", without="" if compressor == "gzip" else "tensorstore").items():
+        np.testing.assert_array_equal(read, value, err_msg=reader)
+    assert decode((tmp_path / "a/c/0/0/0").read_bytes()) == value.tobytes()
 
 
 CNAMES = ("blosclz", "lz4", "lz4hc", "zlib", "zstd")

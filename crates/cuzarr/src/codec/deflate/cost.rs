@@ -1,6 +1,6 @@
 //! Speeds and scratch memory of deflate on a device and on the host, for every container.
 
-use crate::codec::cost::Speeds;
+use crate::codec::cost::{EncodingSpeeds, Speeds};
 
 pub(super) static SPEEDS: Speeds = Speeds {
     thread_alone: 0.66,
@@ -14,3 +14,7 @@ pub(super) const BATCH_FACTOR: u64 = 4;
 
 /// Measured by `scratch_bytes` of `examples/decode_bench.rs`, rounded up.
 pub(super) const SCRATCH_COPIES: u64 = 2;
+
+/// A host thread as at level 5.
+pub(super) static ENCODING_SPEEDS: EncodingSpeeds =
+    EncodingSpeeds { host_thread_gb_s: 0.06, device_gb_s: 18.0, device_s: 1e-3 };

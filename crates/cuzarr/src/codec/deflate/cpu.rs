@@ -1,13 +1,15 @@
 //! libdeflate where the size is known, zlib-rs where it is not.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use flate2::{Decompress, FlushDecompress, Status};
 
+use super::encode::Encoder;
 use super::libdeflate::{with_compressor, with_decompressor};
 use crate::Result;
 use crate::codec::damage::{corrupt, expect_size, read_to_limit, unencodable};
-use crate::codec::device::DeviceDecoder;
+use crate::codec::device::{DeviceDecoder, DeviceEncoder};
 use crate::codec::host::BytesToBytes;
 use crate::codec::size::Size;
 
@@ -42,6 +44,10 @@ impl BytesToBytes for Deflate {
 
     fn device_decoder(&self) -> Option<&'static dyn DeviceDecoder> {
         Some(&super::cuda::RAW)
+    }
+
+    fn device_encoder(&self, decoded_bytes: usize) -> Option<Arc<dyn DeviceEncoder>> {
+        Some(Arc::new(Encoder::raw(decoded_bytes, self.level)?))
     }
 
     fn decode_into(&self, encoded: &[u8], decoded: &mut [u8]) -> Result<()> {

@@ -16,6 +16,8 @@
 //! - `deflate.cu`: a warp a frame, member after member, with all lanes at work on it.
 //! - `split`: before that, large frames by many warps each. What does not come out there is left to `deflate.cu`: streams
 //!   of fixed codes or stored blocks throughout come out, but without gain; frames of several members do not.
+//! - `encode`: the way back, for levels 1 to 9 on GPUs from compute capability 8.0 on. Level 0 and levels above 9 are the host's, and
+//!   so are chunks above 256 MiB.
 //! - `members`: gzip members that say how long they are, as bgzip's do, are frames of their own, side by side, where the host
 //!   has their bytes.
 //!
@@ -27,6 +29,7 @@ mod container;
 mod cost;
 pub(crate) mod cpu;
 pub(crate) mod cuda;
+pub(crate) mod encode;
 pub(crate) mod libdeflate;
 mod members;
 mod split;

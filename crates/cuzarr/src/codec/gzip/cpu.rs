@@ -2,14 +2,16 @@
 
 use std::borrow::Cow;
 use std::io::{BufRead, Read};
+use std::sync::Arc;
 
 use flate2::bufread::GzDecoder;
 
 use crate::codec::damage::{corrupt, expect_size, read_exactly, read_to_limit, unencodable};
 use crate::codec::deflate::cpu::walk;
 use crate::codec::deflate::cuda::GZIP;
+use crate::codec::deflate::encode::Encoder;
 use crate::codec::deflate::libdeflate::{with_compressor, with_decompressor};
-use crate::codec::device::DeviceDecoder;
+use crate::codec::device::{DeviceDecoder, DeviceEncoder};
 use crate::codec::host::BytesToBytes;
 use crate::codec::size::Size;
 use crate::{Error, ErrorKind, Result};
@@ -76,6 +78,10 @@ impl BytesToBytes for Gzip {
 
     fn device_decoder(&self) -> Option<&'static dyn DeviceDecoder> {
         Some(&GZIP)
+    }
+
+    fn device_encoder(&self, decoded_bytes: usize) -> Option<Arc<dyn DeviceEncoder>> {
+        Some(Arc::new(Encoder::gzip(decoded_bytes, self.level)?))
     }
 
     fn decode_into(&self, encoded: &[u8], decoded: &mut [u8]) -> Result<()> {

@@ -5,7 +5,8 @@
 //! - Specification: <https://zarr-specs.readthedocs.io/en/latest/v3/codecs/gzip/index.html>
 //! - Names: v3 `gzip`, `numcodecs.gzip`; v2 `gzip`
 //! - Compatible: zarr-python, numcodecs, zarrs, tensorstore
-//! - Native: cpu (libdeflate; zlib-rs for several members); cuda (`codec/deflate`).
+//! - Native: cpu (libdeflate; zlib-rs for several members); GPUs (`codec/deflate`), which encode
+//!   levels 1 to 9 all alike (from compute capability 8.0 on); level 0 and chunks above 256 MiB are encoded by the host.
 //!
 //! ```
 //! # use cuzarr::codec::{ChunkSpec, Chain};

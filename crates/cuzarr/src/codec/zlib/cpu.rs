@@ -1,11 +1,13 @@
 //! libdeflate where the size is known, zlib-rs where it is not.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use crate::Result;
 use crate::codec::damage::read_to_limit;
 use crate::codec::deflate::cuda::ZLIB;
-use crate::codec::device::DeviceDecoder;
+use crate::codec::deflate::encode::Encoder;
+use crate::codec::device::{DeviceDecoder, DeviceEncoder};
 use crate::codec::gzip::cpu::{zlib_encode, zlib_into};
 use crate::codec::host::BytesToBytes;
 use crate::codec::size::Size;
@@ -26,6 +28,10 @@ impl BytesToBytes for Zlib {
 
     fn device_decoder(&self) -> Option<&'static dyn DeviceDecoder> {
         Some(&ZLIB)
+    }
+
+    fn device_encoder(&self, decoded_bytes: usize) -> Option<Arc<dyn DeviceEncoder>> {
+        Some(Arc::new(Encoder::zlib(decoded_bytes, self.level)?))
     }
 
     fn decode_into(&self, encoded: &[u8], decoded: &mut [u8]) -> Result<()> {

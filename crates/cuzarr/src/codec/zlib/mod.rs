@@ -5,7 +5,8 @@
 //! - Specification: <https://numcodecs.readthedocs.io/en/stable/compression/zlib.html>
 //! - Names: v3 `numcodecs.zlib`, `zlib`; v2 `zlib`
 //! - Compatible: zarr-python, numcodecs, zarrs; tensorstore in v2
-//! - Native: cpu (libdeflate); cuda (`codec/deflate`).
+//! - Native: cpu (libdeflate); GPUs (`codec/deflate`), which encode levels 1 to 9 all alike (from compute capability 8.0
+//!   on); level 0 and chunks above 256 MiB are encoded by the host.
 //!
 //! ```
 //! # use cuzarr::codec::{ChunkSpec, Chain};

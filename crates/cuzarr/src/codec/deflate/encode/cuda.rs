@@ -1,0 +1,158 @@
+//! Launches of the kernels that make deflate streams.
+
+use std::ops::Range;
+
+use cuzarr_device::checksum::{self, Checksum};
+use cuzarr_device::{Buffer, Device, Header, Kernel, KernelSource, WARP, defined, header, pool};
+
+use super::{Encoder, HEADER_BYTES};
+use crate::Result;
+use crate::codec::batch::{self, place_frames};
+use crate::codec::deflate::container::Container;
+use crate::codec::device::{ChunkRow, DeviceEncoder, Encode, EncodeTask, FRAME_ENTRY_BYTES, Launched};
+use crate::codec::lz;
+use crate::codec::lz::find::{self, Blocks, Found};
+
+/// Headers of this folder that kernels include.
+const HEADERS: &[Header] = &[header!("codec/deflate/encode/deflate_encode.cuh")];
+const ALL_HEADERS: &[&[Header]] = &[HEADERS, find::HEADERS, lz::HEADERS, batch::HEADERS];
+
+static COUNT: KernelSource =
+    KernelSource { name: "deflate_count", text: include_str!("deflate_count.cu"), headers: ALL_HEADERS };
+static TREES: KernelSource =
+    KernelSource { name: "deflate_trees", text: include_str!("deflate_trees.cu"), headers: ALL_HEADERS };
+static ASSEMBLE: KernelSource =
+    KernelSource { name: "deflate_assemble", text: include_str!("deflate_assemble.cu"), headers: ALL_HEADERS };
+
+const HEADER: &str = include_str!("deflate_encode.cuh");
+const COUNTERS_BYTES: usize = 2 * defined(HEADER, "CUZARR_DEFLATE_COUNTERS") as usize;
+const CODES_BYTES: usize = defined(HEADER, "CUZARR_DEFLATE_CODES_BYTES") as usize;
+const MADE_BYTES: usize = defined(HEADER, "CUZARR_DEFLATE_MADE_BYTES") as usize;
+/// Threads of the kernels that have a block of threads for each block; few in `simt`, where each is a fiber.
+const THREADS: u32 = defined(HEADER, "CUZARR_DEFLATE_THREADS");
+const SIMT_THREADS: u32 = 64;
+/// Grids are no larger, and stride.
+const MOST_GROUPS: usize = 1 << 20;
+
+/// What kernels work on. `DeflateEncode` in deflate_encode.cuh.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Task {
+    src: usize,
+    wanted: usize,
+    counts: usize,
+    sequences: usize,
+    counters: usize,
+    codes: usize,
+    made: usize,
+    frames: usize,
+    checksums: usize,
+    out: usize,
+    blocks: Blocks,
+    header: [u8; HEADER_BYTES],
+    header_bytes: u32,
+    trailer_bytes: u32,
+}
+
+/// Chunks that become frames.
+pub(super) struct Chunks {
+    blocks: Blocks,
+    output_bound_bytes: usize,
+    chunk_bytes: usize,
+    row: ChunkRow,
+    checksum: Option<Checksum>,
+    header: [u8; HEADER_BYTES],
+    header_bytes: usize,
+    trailer_bytes: usize,
+}
+
+impl Chunks {
+    pub(super) fn new(encoder: &Encoder, row: &ChunkRow) -> Chunks {
+        let bytes = encoder.header();
+        let mut header = [0; HEADER_BYTES];
+        header[..bytes.len()].copy_from_slice(&bytes);
+        Chunks {
+            blocks: Blocks::new(encoder.chunk_bytes, row),
+            output_bound_bytes: encoder.output_bound_bytes(row.count),
+            chunk_bytes: encoder.chunk_bytes,
+            row: *row,
+            checksum: match encoder.container {
+                Container::Raw => None,
+                Container::Zlib => Some(Checksum::Adler32),
+                Container::Gzip => Some(Checksum::Crc32),
+            },
+            header,
+            header_bytes: bytes.len(),
+            trailer_bytes: encoder.trailer_bytes(),
+        }
+    }
+
+    /// Where the chunks lie.
+    fn ranges(&self) -> Vec<Range<usize>> {
+        let begins = (0..self.row.count).map(|index| index * self.row.stride_bytes);
+        begins.map(|begin| begin..begin + self.chunk_bytes).collect()
+    }
+
+    fn scratch_bytes(&self) -> [usize; 3] {
+        [COUNTERS_BYTES, CODES_BYTES, MADE_BYTES].map(|bytes| self.blocks.count() * bytes)
+    }
+
+    /// Most device memory that a launch takes beside the chunks, its results included.
+    pub(super) fn memory_bytes(&self) -> usize {
+        let (scratch, chunks) = (self.scratch_bytes().iter().sum::<usize>(), self.row.count);
+        let checksums = checksum::compute_bytes(chunks);
+        find::memory_bytes(&self.blocks) + scratch + checksums + chunks * FRAME_ENTRY_BYTES + self.output_bound_bytes
+    }
+}
+
+impl Encode for Chunks {
+    fn launch(&self, task: &EncodeTask<'_>) -> Result<Launched> {
+        let EncodeTask { stream, src, wanted } = *task;
+        let Found { sequences, counts } = find::find(&self.blocks, task)?;
+        let allocate = |size_bytes| pool::allocate(size_bytes, stream);
+        let [counters, codes, made] = self.scratch_bytes().map(allocate);
+        let (counters, codes, made) = (counters?, codes?, made?);
+        let (frames, out) = (allocate(self.row.count * FRAME_ENTRY_BYTES)?, allocate(self.output_bound_bytes)?);
+        let checksums = match self.checksum {
+            Some(checksum) => checksum::compute_on(checksum, src, &self.ranges(), stream)?,
+            None => frames.slice(0..0)?,
+        };
+        // Blocks share words, to which they add their bits.
+        stream.memset(&out, 0)?;
+        let buffers = [src, wanted, &counts, &sequences, &counters, &codes, &made, &frames, &checksums, &out];
+        let [src, wanted, counts, sequences, counters, codes, made, frame_table, checksums, to] =
+            buffers.map(Buffer::address);
+        let arguments = Task {
+            src,
+            wanted,
+            counts,
+            sequences,
+            counters,
+            codes,
+            made,
+            frames: frame_table,
+            checksums,
+            out: to,
+            blocks: self.blocks,
+            header: self.header,
+            header_bytes: self.header_bytes as u32,
+            trailer_bytes: self.trailer_bytes as u32,
+        };
+        let wide = if stream.device() == Device::Simt { SIMT_THREADS } else { THREADS };
+        let launch = |kernel: Kernel, groups: usize, threads: u32| {
+            let groups = groups.clamp(1, MOST_GROUPS) as u32;
+            // SAFETY: the parameter of all these kernels. `EncodeBatch` has checked that the chunks lie in `src`; `Blocks`
+            // says how many sequences a block has at most, and scratch memory is for as many blocks; `out` has room for
+            // frames of stored blocks, and a block that would become larger is stored. Grids stride.
+            unsafe { kernel.launch(stream, groups, threads, (arguments,), &buffers) }
+        };
+        let (blocks, chunks) = (self.blocks.count(), self.row.count);
+        launch(COUNT.kernel(stream.device(), "deflate_encode_count")?, blocks, wide)?;
+        launch(TREES.kernel(stream.device(), "deflate_encode_trees")?, blocks, WARP)?;
+        launch(ASSEMBLE.kernel(stream.device(), "deflate_encode_sizes")?, chunks, WARP)?;
+        place_frames(&frames, stream)?;
+        launch(ASSEMBLE.kernel(stream.device(), "deflate_encode_write")?, blocks, wide)?;
+        launch(ASSEMBLE.kernel(stream.device(), "deflate_encode_finish")?, chunks.div_ceil(wide as usize), wide)?;
+        Ok(Launched { out, frames })
+    }
+}

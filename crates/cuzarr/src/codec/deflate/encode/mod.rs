@@ -1,0 +1,123 @@
+//! Deflate streams, made on a device from chunks that all have one size.
+//!
+//! `codec/lz/find` finds what blocks of 32 KiB repeat; kernels of this folder give each block codes of its own and put all
+//! blocks of a chunk together, bit behind bit, into one stream. Any decoder reads it.
+//!
+//! The streams are not those of libdeflate. Levels 1 to [`MAX_LEVEL`] give the same streams; level 0, which stores, and those
+//! above are left to libdeflate.
+
+mod cuda;
+
+use cuzarr_device::{Device, defined};
+
+use super::container::Container;
+use super::cost;
+use crate::Result;
+use crate::codec::cost::EncodingSpeeds;
+use crate::codec::device::{ChunkRow, DeviceEncoder, Encode};
+use crate::codec::lz::find::{self, BLOCK_BYTES};
+
+/// Chunks of more are left to the host: positions in a frame are bits in 32 bits.
+const MAX_CHUNK_BYTES: usize = 1 << 28;
+/// Higher levels look for the smallest stream, which these kernels do not.
+const MAX_LEVEL: i32 = 9;
+/// Most bytes of a block beside its content: a stored one's header, with the bits up to a whole byte.
+const BLOCK_HEADER_BYTES: usize = 6;
+const HEADER_BYTES: usize = defined(include_str!("deflate_encode.cuh"), "CUZARR_DEFLATE_HEADER_BYTES") as usize;
+
+/// Makes deflate streams, in one container, of chunks of one size.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Encoder {
+    container: Container,
+    chunk_bytes: usize,
+    level: i32,
+}
+
+impl Encoder {
+    /// An encoder of gzip members.
+    pub(crate) fn gzip(chunk_bytes: usize, level: i32) -> Option<Encoder> {
+        Encoder::new(Container::Gzip, chunk_bytes, level)
+    }
+
+    /// An encoder of zlib streams.
+    pub(crate) fn zlib(chunk_bytes: usize, level: i32) -> Option<Encoder> {
+        Encoder::new(Container::Zlib, chunk_bytes, level)
+    }
+
+    /// An encoder of bare streams.
+    pub(super) fn raw(chunk_bytes: usize, level: i32) -> Option<Encoder> {
+        Encoder::new(Container::Raw, chunk_bytes, level)
+    }
+
+    /// `None` for chunks that the host encodes: empty and very large ones.
+    fn new(container: Container, chunk_bytes: usize, level: i32) -> Option<Encoder> {
+        (1..=MAX_CHUNK_BYTES).contains(&chunk_bytes).then_some(Encoder { container, chunk_bytes, level })
+    }
+
+    /// The bytes before the stream, those that libdeflate writes.
+    fn header(&self) -> Vec<u8> {
+        match self.container {
+            Container::Raw => Vec::new(),
+            Container::Zlib => {
+                // RFC 1950: deflate with a window of 32 KiB, how much was tried, and what makes a multiple of 31 of both.
+                let tried: u16 = match self.level {
+                    ..2 => 0,
+                    2..6 => 1,
+                    6..8 => 2,
+                    8.. => 3,
+                };
+                let header = 0x7800 | tried << 6;
+                (header + 31 - header % 31).to_be_bytes().to_vec()
+            }
+            Container::Gzip => {
+                // RFC 1952: no name and no time; how much was tried; an unknown system.
+                let tried = match self.level {
+                    ..2 => 4,
+                    2..8 => 0,
+                    8.. => 2,
+                };
+                vec![0x1f, 0x8b, 8, 0, 0, 0, 0, 0, tried, 0xff]
+            }
+        }
+    }
+
+    /// Bytes of the checksum and size behind the stream.
+    fn trailer_bytes(&self) -> usize {
+        match self.container {
+            Container::Raw => 0,
+            Container::Zlib => 4,
+            Container::Gzip => 8,
+        }
+    }
+}
+
+impl DeviceEncoder for Encoder {
+    fn chunk_bytes(&self) -> usize {
+        self.chunk_bytes
+    }
+
+    fn frame_bound_bytes(&self) -> usize {
+        let blocks = self.chunk_bytes.div_ceil(BLOCK_BYTES) * BLOCK_HEADER_BYTES;
+        self.header().len() + blocks + self.chunk_bytes + self.trailer_bytes()
+    }
+
+    fn speeds(&self) -> &'static EncodingSpeeds {
+        &cost::ENCODING_SPEEDS
+    }
+
+    fn host_reason(&self, device: Device) -> Option<&'static str> {
+        match self.level {
+            ..1 => Some("level 0 of deflate stores chunks as they are, and GPUs would compress them"),
+            1..=MAX_LEVEL => find::host_reason(device),
+            _ => Some("levels of deflate above 9 ask for smaller frames than GPUs make"),
+        }
+    }
+
+    fn memory_bytes(&self, row: &ChunkRow) -> usize {
+        cuda::Chunks::new(self, row).memory_bytes()
+    }
+
+    fn prepare(&self, row: &ChunkRow) -> Result<Box<dyn Encode>> {
+        Ok(Box::new(cuda::Chunks::new(self, row)))
+    }
+}
