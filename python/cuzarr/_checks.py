@@ -156,7 +156,7 @@ def parse_shape(shape: object) -> tuple[int, ...]:
     if not isinstance(shape, list | tuple) and isinstance(shape, SupportsIndex) and not hasattr(shape, "__len__"):
         shape = (shape,)
     try:
-        extents = tuple(operator.index(extent) for extent in shape)  # type: ignore[attr-defined]
+        extents = tuple(map(operator.index, shape))  # type: ignore[call-overload]
     except TypeError as error:
         raise TypeError(f"shape is {shape!r}, expected an integer or an iterable of integers") from error
     if len(extents) > MAX_NDIM:
@@ -164,9 +164,9 @@ def parse_shape(shape: object) -> tuple[int, ...]:
             f"got {len(extents)} dimensions, NumPy {np.__version__} has at most {MAX_NDIM}",
             hint="install NumPy 2" if len(extents) <= 64 else None,
         )
-    if any(extent < 0 for extent in extents):
+    if min(extents, default=0) < 0:
         raise InvalidArgumentError(f"shape is {extents}, expected no negative extents")
-    if any(extent > MAX_EXTENT for extent in extents):
+    if max(extents, default=0) > MAX_EXTENT:
         raise InvalidArgumentError("shape has an extent above 2^63 - 1")
     return extents
 

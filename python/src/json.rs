@@ -1,5 +1,7 @@
 //! JSON values between Python and the library.
 
+use std::collections::HashMap;
+
 use cuzarr::meta::{Json, Object};
 use cuzarr::{Error, ErrorKind};
 use pyo3::prelude::*;
@@ -10,26 +12,38 @@ use crate::error::{IntoPython, PyResult};
 /// Containers may lie this deep in each other; documents that are deeper would not be read again.
 const MAX_DEPTH: usize = 128;
 
+/// Python's strings for the names of members, each made once.
+pub type Names<'a, 'py> = HashMap<&'a str, Bound<'py, PyString>>;
+
 /// A JSON object as a dictionary.
-pub fn to_dict<'py>(py: Python<'py>, members: &Object) -> PyResult<Bound<'py, PyDict>> {
+pub fn to_dict<'a, 'py>(
+    py: Python<'py>,
+    members: &'a Object,
+    names: &mut Names<'a, 'py>,
+) -> PyResult<Bound<'py, PyDict>> {
     let dict = PyDict::new(py);
     for (name, member) in members {
-        dict.set_item(name, to_python(py, member)?)?;
+        let value = to_python(py, member, names)?;
+        let name = names.entry(name).or_insert_with(|| PyString::new(py, name));
+        dict.set_item(&*name, value)?;
     }
     Ok(dict)
 }
 
-fn to_python<'py>(py: Python<'py>, value: &Json) -> PyResult<Bound<'py, PyAny>> {
+fn to_python<'a, 'py>(py: Python<'py>, value: &'a Json, names: &mut Names<'a, 'py>) -> PyResult<Bound<'py, PyAny>> {
     Ok(match value {
         Json::Null => py.None().into_bound(py),
         Json::Bool(value) => PyBool::new(py, *value).to_owned().into_any(),
         Json::Number(text) => number(py, text)?,
         Json::String(text) => PyString::new(py, text).into_any(),
         Json::Array(elements) => {
-            let elements = elements.iter().map(|element| to_python(py, element)).collect::<PyResult<Vec<_>>>()?;
-            PyList::new(py, elements)?.into_any()
+            let list = PyList::empty(py);
+            for element in elements {
+                list.append(to_python(py, element, names)?)?;
+            }
+            list.into_any()
         }
-        Json::Object(members) => to_dict(py, members)?.into_any(),
+        Json::Object(members) => to_dict(py, members, names)?.into_any(),
     })
 }
 
@@ -65,7 +79,7 @@ fn object(dict: &Bound<'_, PyDict>, depth: usize) -> PyResult<Object> {
     if depth > MAX_DEPTH {
         return Err(refused(format!("more than {MAX_DEPTH} containers lie in each other")));
     }
-    let mut members = Object::new();
+    let mut members = Object::with_capacity(dict.len());
     for (name, member) in dict {
         members.insert(key(&name)?, from_python(&member, depth + 1)?);
     }

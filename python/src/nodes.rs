@@ -11,7 +11,7 @@ use pyo3::types::{PyBytes, PyDict};
 
 use crate::array::interruptible;
 use crate::error::{IntoPython, PyResult};
-use crate::json;
+use crate::json::{self, Names};
 use crate::store::PyStore;
 use crate::watch::{Watch, Watches};
 
@@ -34,7 +34,7 @@ pub fn find_node<'py>(
     let consolidation = parse_consolidation(use_consolidated)?;
     let lookup = Lookup { format: zarr_format.map(format), arrays, consolidation, max_bytes, ..Lookup::default() };
     let found = py.detach(|| node::find_documents(&*store.inner, path, &lookup)).py()?;
-    found.map(|found| to_python(py, found)).transpose()
+    found.map(|found| to_python(py, &found)).transpose()
 }
 
 /// Paths and documents of the nodes below a group, each group before its members: the first `most` of them, to `max_depth` levels
@@ -58,23 +58,29 @@ pub fn walk_nodes<'py>(
     let store = Arc::clone(&store.inner);
     let walk = move || node::walk_documents(&*store, &path, format(zarr_format), max_depth, most, &lookup);
     let nodes = interruptible(py, &watch, walk)?;
-    nodes.into_iter().map(|(path, found)| Ok((path, to_python(py, found.py()?)?))).collect()
+    nodes.into_iter().map(|(path, found)| Ok((path, to_python(py, &found.py()?)?))).collect()
 }
 
-/// The documents of the group at a path and of everything below it, as they may be consolidated.
+/// The documents of the group at a path and of everything below it, and, by names, what is stored of the group when these are
+/// consolidated.
 #[pyfunction]
 pub fn gather_nodes<'py>(
     py: Python<'py>,
     store: &PyStore,
     path: String,
     zarr_format: u8,
+    indent: Option<usize>,
     max_bytes: u64,
-) -> PyResult<Found<'py>> {
+) -> PyResult<(Found<'py>, Bound<'py, PyDict>)> {
     let watch = Arc::new(Watch::default());
     let cancellation = Watches::current(&watch).token();
     let lookup = Lookup { format: Some(format(zarr_format)), max_bytes, cancellation, ..Lookup::default() };
     let store = Arc::clone(&store.inner);
-    to_python(py, interruptible(py, &watch, move || node::gather_documents(&*store, &path, &lookup))?)
+    let gathered = interruptible(py, &watch, move || node::gather_documents(&*store, &path, &lookup))?;
+    let found = to_python(py, &gathered)?;
+    let mut group = gathered.documents;
+    gathered.consolidated.into_iter().for_each(|below| group.set_consolidated(below));
+    Ok((found, lay_out(py, &group, indent)?))
 }
 
 /// What is stored of a node, by names, of its documents and of those of what is consolidated below it.
@@ -85,8 +91,12 @@ pub fn lay_out_node<'py>(
     consolidated: Option<&Bound<'py, PyDict>>,
     indent: Option<usize>,
 ) -> PyResult<Bound<'py, PyDict>> {
+    lay_out(py, &parse_node(documents, consolidated)?, indent)
+}
+
+fn lay_out<'py>(py: Python<'py>, node: &NodeDocuments, indent: Option<usize>) -> PyResult<Bound<'py, PyDict>> {
     let laid_out = PyDict::new(py);
-    for (name, bytes) in parse_node(documents, consolidated)?.documents(indent) {
+    for (name, bytes) in node.documents(indent) {
         laid_out.set_item(name, PyBytes::new(py, &bytes))?;
     }
     Ok(laid_out)
@@ -143,22 +153,28 @@ fn parse_consolidation(given: &Bound<'_, PyAny>) -> PyResult<Consolidation> {
     Ok(if given.is_truthy().map_err(refused)? { Consolidation::Required } else { Consolidation::Never })
 }
 
-fn to_python<'py>(py: Python<'py>, found: FoundNode) -> PyResult<Found<'py>> {
-    let consolidated = found.consolidated.map(|consolidated| {
+fn to_python<'py>(py: Python<'py>, found: &FoundNode) -> PyResult<Found<'py>> {
+    let mut names = Names::default();
+    let consolidated = found.consolidated.as_ref().map(|consolidated| {
         let below = PyDict::new(py);
         for (path, node) in consolidated.nodes() {
-            below.set_item(path, to_dict(py, node)?)?;
+            below.set_item(path, to_dict(py, node, &mut names)?)?;
         }
         PyResult::Ok(below)
     });
-    Ok((to_dict(py, &found.documents)?, consolidated.transpose()?, found.warnings))
+    let consolidated = consolidated.transpose()?;
+    Ok((to_dict(py, &found.documents, &mut names)?, consolidated, found.warnings.clone()))
 }
 
 /// The documents of a node by their names, without what is consolidated below it.
-fn to_dict<'py>(py: Python<'py>, node: &NodeDocuments) -> PyResult<Bound<'py, PyDict>> {
+fn to_dict<'a, 'py>(
+    py: Python<'py>,
+    node: &'a NodeDocuments,
+    names: &mut Names<'a, 'py>,
+) -> PyResult<Bound<'py, PyDict>> {
     let documents = PyDict::new(py);
     for (name, members) in node.members() {
-        let document = json::to_dict(py, members)?;
+        let document = json::to_dict(py, members, names)?;
         if node.is_group() && document.contains("consolidated_metadata")? {
             document.del_item("consolidated_metadata")?;
         }
@@ -184,7 +200,7 @@ fn parse_node(documents: &Bound<'_, PyDict>, consolidated: Option<&Bound<'_, PyD
         for (path, documents) in consolidated {
             below.push((path.extract()?, parse_documents(documents.cast::<PyDict>()?)?));
         }
-        node.set_consolidated(&Consolidated::from_nodes(node.zarr_format(), below).py()?);
+        node.set_consolidated(Consolidated::from_nodes(node.zarr_format(), below).py()?);
     }
     Ok(node)
 }

@@ -209,6 +209,8 @@ def _real_chunks(stored: tuple[int, ...], shape: tuple[int, ...], inner: tuple[i
     of an inner chunk, since no chunk can have been stored."""
     if len(stored) != len(shape):
         raise MetadataValidationError(f"chunks have {len(stored)} dimensions, the shape {len(shape)}")
+    if 0 not in stored:
+        return stored
     if any(size == 0 < extent for size, extent in zip(stored, shape, strict=True)):
         raise MetadataValidationError(f"chunk sizes are at least 1, got {stored}")
     least = inner if inner is not None and len(inner) == len(shape) else (1,) * len(shape)

@@ -303,9 +303,10 @@ def consolidate_metadata(store: Any, path: str | None = None, zarr_format: ZarrF
     if zarr_format == 3:
         message = "consolidated metadata is not part of the Zarr format 3 specification yet"
         warnings.warn(message, CuzarrUserWarning, stacklevel=2)
-    most = global_config.get("metadata_max_bytes")
-    metadata: Any = value_of(place, _core.gather_nodes(place.store.handle, place.path, zarr_format, most))
-    place.write(metadata.documents())
+    indent, most = global_config.get("json_indent"), global_config.get("metadata_max_bytes")
+    found, documents = _core.gather_nodes(place.store.handle, place.path, zarr_format, indent, most)
+    metadata: Any = value_of(place, found)
+    place.write(documents)
     return Group(place, metadata)
 
 

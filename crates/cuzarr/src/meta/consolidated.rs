@@ -109,9 +109,9 @@ impl Consolidated {
     }
 
     /// The `consolidated_metadata` member of a v3 group.
-    pub(super) fn to_v3(&self) -> Json {
-        let document = |node: &NodeDocuments| Json::Object(node.document.clone());
-        let documents: Object = self.entries.iter().map(|(path, node)| (path.clone(), document(node))).collect();
+    pub(super) fn into_v3(self) -> Json {
+        let documents: Object =
+            self.entries.into_iter().map(|(path, node)| (path, Json::Object(node.document))).collect();
         Json::Object(
             [
                 ("kind", Json::String("inline".into())),
@@ -125,14 +125,14 @@ impl Consolidated {
     }
 
     /// The `.zmetadata` of a v2 group, whose own documents are given.
-    pub(super) fn to_v2(&self, zgroup: &Object, zattrs: &Object) -> Object {
+    pub(super) fn into_v2(self, zgroup: &Object, zattrs: &Object) -> Object {
         let mut documents = Object::new();
         documents.insert(ZGROUP.into(), Json::Object(zgroup.clone()));
         documents.insert(ZATTRS.into(), Json::Object(zattrs.clone()));
-        for (path, node) in &self.entries {
-            let zattrs = node.zattrs.clone().unwrap_or_default();
-            documents.insert(format!("{path}/{ZATTRS}"), Json::Object(zattrs));
-            documents.insert(format!("{path}/{}", node.name()), Json::Object(node.document.clone()));
+        for (path, node) in self.entries {
+            let name = node.name();
+            documents.insert(format!("{path}/{ZATTRS}"), Json::Object(node.zattrs.unwrap_or_default()));
+            documents.insert(format!("{path}/{name}"), Json::Object(node.document));
         }
         [("metadata", Json::Object(documents)), ("zarr_consolidated_format", Json::Number("1".into()))]
             .map(|(name, member)| (name.to_owned(), member))

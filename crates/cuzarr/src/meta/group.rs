@@ -83,11 +83,11 @@ impl GroupMetadata {
                 format!("consolidated metadata: got format {}, expected {}", other.number(), self.format.number()),
             ));
         }
-        match (self.format, &consolidated) {
+        match (self.format, consolidated.clone()) {
             (ZarrFormat::V3, None) => drop(self.document.shift_remove("consolidated_metadata")),
-            (ZarrFormat::V3, Some(new)) => drop(self.document.insert("consolidated_metadata".into(), new.to_v3())),
+            (ZarrFormat::V3, Some(new)) => drop(self.document.insert("consolidated_metadata".into(), new.into_v3())),
             (ZarrFormat::V2, None) => self.zmetadata = None,
-            (ZarrFormat::V2, Some(new)) => self.zmetadata = Some(new.to_v2(&self.document, &self.zattrs)),
+            (ZarrFormat::V2, Some(new)) => self.zmetadata = Some(new.into_v2(&self.document, &self.zattrs)),
         }
         self.consolidated = consolidated;
         Ok(())

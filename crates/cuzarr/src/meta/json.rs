@@ -40,7 +40,7 @@ impl Json {
         let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
         let text = std::str::from_utf8(bytes)
             .map_err(|error| not_json(error.valid_up_to(), "bytes that are not UTF-8", "UTF-8 text"))?;
-        let mut parser = Parser { text, at: 0 };
+        let mut parser = Parser { text, at: 0, members: Vec::new(), elements: Vec::new() };
         let value = parser.value(0)?;
         parser.skip_space();
         match parser.peek() {
@@ -246,6 +246,11 @@ fn not_json(at: usize, got: &str, expected: &str) -> Error {
 struct Parser<'a> {
     text: &'a str,
     at: usize,
+    /// The members that were parsed of objects that are still open. An object is made of its members at its end, in its final
+    /// size: growing many small objects takes most of the time of a large document.
+    members: Vec<(String, Json)>,
+    /// The elements that were parsed of arrays that are still open.
+    elements: Vec<Json>,
 }
 
 impl<'a> Parser<'a> {
@@ -253,10 +258,13 @@ impl<'a> Parser<'a> {
         self.text.as_bytes().get(self.at).copied()
     }
 
+    fn skip_while(&mut self, is_skipped: impl Fn(u8) -> bool) {
+        let rest = &self.text.as_bytes()[self.at..];
+        self.at += rest.iter().position(|byte| !is_skipped(*byte)).unwrap_or(rest.len());
+    }
+
     fn skip_space(&mut self) {
-        while let Some(b' ' | b'\t' | b'\n' | b'\r') = self.peek() {
-            self.at += 1;
-        }
+        self.skip_while(|byte| matches!(byte, b' ' | b'\t' | b'\n' | b'\r'));
     }
 
     fn unexpected(&self, expected: &str) -> Error {
@@ -295,11 +303,11 @@ impl<'a> Parser<'a> {
 
     fn object(&mut self, depth: usize) -> Result<Json> {
         self.at += 1;
-        let mut members = Object::new();
         self.skip_space();
         if self.eat("}") {
-            return Ok(Json::Object(members));
+            return Ok(Json::Object(Object::new()));
         }
+        let first = self.members.len();
         loop {
             self.skip_space();
             if self.peek() != Some(b'"') {
@@ -310,10 +318,11 @@ impl<'a> Parser<'a> {
             if !self.eat(":") {
                 return Err(self.unexpected("':'"));
             }
-            members.insert(name, self.value(depth + 1)?);
+            let member = self.value(depth + 1)?;
+            self.members.push((name, member));
             self.skip_space();
             if self.eat("}") {
-                return Ok(Json::Object(members));
+                return Ok(Json::Object(self.members.drain(first..).collect()));
             }
             if !self.eat(",") {
                 return Err(self.unexpected("',' or '}'"));
@@ -323,16 +332,17 @@ impl<'a> Parser<'a> {
 
     fn array(&mut self, depth: usize) -> Result<Json> {
         self.at += 1;
-        let mut elements = Vec::new();
         self.skip_space();
         if self.eat("]") {
-            return Ok(Json::Array(elements));
+            return Ok(Json::Array(Vec::new()));
         }
+        let first = self.elements.len();
         loop {
-            elements.push(self.value(depth + 1)?);
+            let element = self.value(depth + 1)?;
+            self.elements.push(element);
             self.skip_space();
             if self.eat("]") {
-                return Ok(Json::Array(elements));
+                return Ok(Json::Array(self.elements.drain(first..).collect()));
             }
             if !self.eat(",") {
                 return Err(self.unexpected("',' or ']'"));
@@ -342,9 +352,7 @@ impl<'a> Parser<'a> {
 
     fn digits(&mut self) -> Result<()> {
         let start = self.at;
-        while let Some(b'0'..=b'9') = self.peek() {
-            self.at += 1;
-        }
+        self.skip_while(|byte| byte.is_ascii_digit());
         if self.at == start { Err(self.unexpected("a digit")) } else { Ok(()) }
     }
 
@@ -374,9 +382,7 @@ impl<'a> Parser<'a> {
         let mut out = String::new();
         loop {
             let start = self.at;
-            while self.peek().is_some_and(|byte| byte != b'"' && byte != b'\\' && byte >= b' ') {
-                self.at += 1;
-            }
+            self.skip_while(|byte| byte != b'"' && byte != b'\\' && byte >= b' ');
             // Both ends lie beside ASCII bytes, so they are character boundaries.
             out.push_str(&self.text[start..self.at]);
             if self.eat("\"") {

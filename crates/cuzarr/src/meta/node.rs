@@ -30,12 +30,12 @@ impl NodeDocuments {
     }
 
     /// Puts what is consolidated below a group into its documents.
-    pub fn set_consolidated(&mut self, consolidated: &Consolidated) {
+    pub fn set_consolidated(&mut self, consolidated: Consolidated) {
         match self.format {
-            ZarrFormat::V3 => drop(self.document.insert("consolidated_metadata".into(), consolidated.to_v3())),
+            ZarrFormat::V3 => drop(self.document.insert("consolidated_metadata".into(), consolidated.into_v3())),
             ZarrFormat::V2 => {
                 let zattrs = self.zattrs.get_or_insert_default();
-                self.zmetadata = Some(consolidated.to_v2(&self.document, zattrs));
+                self.zmetadata = Some(consolidated.into_v2(&self.document, zattrs));
             }
         }
     }
