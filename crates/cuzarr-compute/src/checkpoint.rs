@@ -1,12 +1,13 @@
 //! Checkpoints: an object beside an array's chunks notes the progress of unfinished work, so that killed work can continue.
 //!
 //! ```json
-//! {"version": 2, "work": "…", "target": "…",
-//!  "passes": [{"chunk_shape": [96, 16, 16], "region_shape": [96, 64, 16], "finished": 3}]}
+//! {"version": 3, "work": "…", "target": "…",
+//!  "passes": [{"chunk_shape": [96, 16, 16], "region_shape": [96, 64, 16], "finished": 3}], "checksum": "…"}
 //! ```
 //!
 //! `work` is the SHA-256 of a text that describes the work, and `target` that of the target's documents. So the object stays
-//! small and contains no addresses. A pass goes through all elements in regions. Regions are written in order, and each stored
+//! small and contains no addresses. `checksum` is the SHA-256 of the document without it: a damaged number of finished regions would
+//! leave chunks out. A pass goes through all elements in regions. Regions are written in order, and each stored
 //! object is written whole, so one number tells which regions are finished. The chunks of the last pass are the target's.
 //!
 //! A missing chunk may still have to be written, or may only hold the fill value. So existing objects are only looked for in the
@@ -24,7 +25,7 @@ use cuzarr::{Error, ErrorKind, Result};
 /// Most bytes of a checkpoint.
 const LIMIT_BYTES: u64 = 1 << 20;
 
-const VERSION: u64 = 2;
+const VERSION: u64 = 3;
 
 /// The noted progress of one kind of work on one array.
 #[derive(Clone)]
@@ -51,7 +52,7 @@ pub(crate) struct PassNote {
 pub(crate) enum Found {
     /// Nothing, or a checkpoint of version 1, which does not tell enough to be used.
     Nothing,
-    /// An object that this version cannot read.
+    /// An object that is damaged, or of a version that cannot be read.
     Unreadable,
     /// The checkpoint of other work, or of work on another target.
     Other,
@@ -149,10 +150,13 @@ impl Checkpoint {
     /// What the target's store reports.
     pub(crate) fn find(&self) -> Result<Found> {
         let Some(bytes) = self.store.get_at_most(&self.key, LIMIT_BYTES)? else { return Ok(Found::Nothing) };
-        let Ok(document) = serde_json::from_slice::<Value>(&bytes) else { return Ok(Found::Unreadable) };
+        let Ok(mut document) = serde_json::from_slice::<Value>(&bytes) else { return Ok(Found::Unreadable) };
+        let noted = document.as_object_mut().and_then(|members| members.shift_remove("checksum"));
+        let is_whole = noted.is_some_and(|noted| noted == hash(&document.to_string()));
         let text = |member| document.get(member).and_then(Value::as_str);
         Ok(match (document.get("version").and_then(Value::as_u64), text("work"), text("target")) {
             (None, ..) if document.get("of").is_some() => Found::Nothing,
+            _ if !is_whole => Found::Unreadable,
             (Some(VERSION), Some(work), Some(target)) if (work, target) != (&self.work, &self.target) => Found::Other,
             (Some(VERSION), Some(_), Some(_)) => passes(&document).map_or(Found::Unreadable, Found::Same),
             _ => Found::Unreadable,
@@ -183,7 +187,8 @@ impl Checkpoint {
     pub(crate) fn write(&self) -> Result<()> {
         let pass = |pass: &PassNote| json!({"chunk_shape": pass.chunk_shape, "region_shape": pass.region_shape, "finished": pass.finished});
         let passes: Vec<Value> = self.passes.iter().map(pass).collect();
-        let document = json!({"version": VERSION, "work": self.work, "target": self.target, "passes": passes});
+        let mut document = json!({"version": VERSION, "work": self.work, "target": self.target, "passes": passes});
+        document["checksum"] = hash(&document.to_string()).into();
         self.store.write(&self.key, document.to_string().as_bytes())
     }
 }

@@ -3,9 +3,12 @@
 #[path = "../../cuzarr/tests/model/mod.rs"]
 mod model;
 
+mod checkpoints;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use checkpoints::sealed;
 use cuzarr::meta::{ArrayMetadata, FillValue, ZarrFormat};
 use cuzarr::node::{self, Array, ArrayOptions, Consolidation, Group, Node};
 use cuzarr::plan::Selection;
@@ -284,8 +287,8 @@ fn the_checkpoint_of_other_work_is_not_resumed() {
     assert!(kept.get(CHECKPOINT).unwrap().is_some());
     assert_eq!(resume(&source, &kept), Some(ErrorKind::ContainsArray), "half of the array is not computed");
     // And the other way round: the copy was killed after its last region.
-    let document = json!({"version": 2, "work": "0", "target": "0", "passes": []});
-    kept.write(CHECKPOINT, document.to_string().as_bytes()).unwrap();
+    let document = json!({"version": 3, "work": "0", "target": "0", "passes": []});
+    kept.write(CHECKPOINT, &sealed(document)).unwrap();
     expr.store_resumable(&array, &compute).unwrap();
     check(&array);
     assert!(kept.get(CHECKPOINT).unwrap().is_none());
@@ -320,20 +323,23 @@ fn a_checkpoint_that_cannot_be_read_is_named_and_overwritten() {
     let with = |pointer: &str, value: Value| {
         let mut document = good.clone();
         *document.pointer_mut(pointer).unwrap() = value;
-        document.to_string().into_bytes()
+        document
     };
     let damaged = [
         b"{".to_vec(),
         b"[]".to_vec(),
         b"{}".to_vec(),
         vec![0xff; 100],
-        with("/version", json!(1)),
-        with("/version", json!(3)),
-        with("/passes", json!(null)),
-        with("/passes", json!([])),
-        with("/passes/0/finished", json!(-1)),
-        with("/passes/0/finished", json!(1u64 << 40)),
-        with("/passes/0/chunk_shape", json!([1, 1, 1])),
+        sealed(with("/version", json!(1))),
+        sealed(with("/version", json!(4))),
+        sealed(with("/passes", json!(null))),
+        sealed(with("/passes", json!([]))),
+        sealed(with("/passes/0/finished", json!(-1))),
+        sealed(with("/passes/0/finished", json!(1u64 << 40))),
+        sealed(with("/passes/0/chunk_shape", json!([1, 1, 1]))),
+        // It says one region less, or more, than are finished.
+        with("/passes/0/finished", json!(0)).to_string().into_bytes(),
+        with("/passes/0/finished", json!(2)).to_string().into_bytes(),
     ];
     for bytes in &damaged {
         kept.write(CHECKPOINT, bytes).unwrap();

@@ -3,8 +3,11 @@
 #[path = "../../cuzarr/tests/model/mod.rs"]
 mod model;
 
+mod checkpoints;
+
 use std::sync::Arc;
 
+use checkpoints::sealed;
 use cuzarr::node::{Array, ArrayOptions};
 use cuzarr::plan::Selection;
 use cuzarr::store::testing::{Observed, Operation};
@@ -114,20 +117,23 @@ fn what_another_version_or_damage_left_is_not_trusted() {
     negative.store_resumable(&target, &options).unwrap_err();
     store.write("x/c/6/0", &whole).unwrap();
     let good: Value = serde_json::from_slice(&store.get(key).unwrap().unwrap()).unwrap();
-    assert!(good["version"] == 2 && good["passes"][0]["finished"].as_u64() > Some(0), "{good:#}");
+    assert!(good["version"] == 3 && good["passes"][0]["finished"].as_u64() > Some(0), "{good:#}");
     let with = |member: &str, value: Value| {
         let mut document = good.clone();
         document[member] = value;
-        document.to_string().into_bytes()
+        document
     };
     let of_version_1 = json!({"of": {"work": "", "target": [], "region_shape": [5, 50]}, "finished": 7});
     for bytes in [
         of_version_1.to_string().into_bytes(),
         b"damaged".to_vec(),
-        with("version", json!(3)),
-        with("work", json!("another")),
-        with("target", json!("another")),
-        with("passes", json!([{"chunk_shape": [5, 50], "region_shape": [1, 1], "finished": 7}])),
+        sealed(with("version", json!(4))),
+        sealed(with("work", json!("another"))),
+        sealed(with("target", json!("another"))),
+        sealed(with("passes", json!([{"chunk_shape": [5, 50], "region_shape": [1, 1], "finished": 7}]))),
+        with("passes", json!([{"chunk_shape": [5, 50], "region_shape": [5, 50], "finished": 7}]))
+            .to_string()
+            .into_bytes(),
     ] {
         target
             .write_buffer(
