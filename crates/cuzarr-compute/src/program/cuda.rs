@@ -1,8 +1,10 @@
 //! Running programs on a GPU: one kernel each, generated, compiled once and kept.
 
 use std::collections::HashMap;
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::hash::{Hash, Hasher};
 use std::sync::{Mutex, PoisonError};
+
+use sha2::{Digest, Sha256};
 
 use cuzarr_device::{Buffer, DType, Device, Function, Header, LaunchShape, Module, NdBuffer, Order, Stream, header};
 
@@ -49,11 +51,27 @@ pub(crate) fn function(
     Ok(function)
 }
 
-/// The name of a kernel for something: texts that differ have names that differ.
+/// The name of a kernel for something: texts that differ have names that differ. Kernels are kept by their names, and one that ran
+/// in the place of another would give wrong values. So names have 128 bits of a cryptographic hash.
 pub(crate) fn kernel_name(prefix: &str, of: &impl Hash) -> String {
-    let mut hasher = DefaultHasher::new();
+    let mut hasher = NameHasher(Sha256::new());
     of.hash(&mut hasher);
-    format!("cuzarr_{prefix}_{:016x}", hasher.finish())
+    let digest = hasher.0.finalize();
+    digest[..16].iter().fold(format!("cuzarr_{prefix}_"), |name, byte| name + &format!("{byte:02x}"))
+}
+
+/// The SHA-256 of what is hashed.
+struct NameHasher(Sha256);
+
+impl Hasher for NameHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+
+    fn finish(&self) -> u64 {
+        let digest = self.0.clone().finalize();
+        digest[..8].iter().fold(0, |hash, byte| hash << 8 | u64::from(*byte))
+    }
 }
 
 /// Computes a program of operands on a GPU into new memory there, packed in C order; it is ready when this returns.
@@ -195,6 +213,12 @@ mod tests {
             });
         }
         lower(&sum.unwrap()).unwrap().0
+    }
+
+    #[test]
+    fn names_of_kernels_hold_a_cryptographic_hash() {
+        let digest = format!("{:x}", Sha256::digest(7u32.to_ne_bytes()));
+        assert_eq!(kernel_name("answer", &7u32), format!("cuzarr_answer_{}", &digest[..32]));
     }
 
     #[test]
