@@ -1,4 +1,4 @@
-//! An array that is larger than the memory it may take, read region by region.
+//! An array that is larger than the memory it may take, written and read region by region.
 
 use std::sync::Arc;
 
@@ -12,10 +12,13 @@ pub(crate) fn main() -> Result<()> {
         .chunks([64, 256])
         .options(ArrayOptions { memory_limit_bytes: LIMIT_BYTES, ..ArrayOptions::default() })
         .create_in(Arc::new(MemoryStore::new()), "heights")?;
-    for row in (0..SIDE).step_by(64) {
-        let band: Vec<f64> = (row * SIDE..(row + 64) * SIDE).map(|at| at as f64).collect();
-        array.write(&Selection::region(&[row, 0], &[64, SIDE])?, &band)?;
-    }
+    // Bands of whole chunks; while one is made, the one before is written.
+    let bands = Regions::new(array.shape(), vec![64, SIDE])?.from(0).collect::<Result<Vec<_>>>()?;
+    array.write_stream(&bands, |band| {
+        let first = band.start[0] * SIDE;
+        let elements: Vec<u8> = (first..first + band.elems()).flat_map(|at| (at as f64).to_ne_bytes()).collect();
+        Ok(NdBuffer::from_host(Device::Cpu, DType::FLOAT64, &[64, SIDE as usize], Order::C, &elements)?)
+    })?;
 
     // Regions of whole chunks; while one is worked on, the next one is read.
     let regions = Regions::new(array.shape(), vec![64, 256])?.from(0).collect::<Result<Vec<_>>>()?;

@@ -7,7 +7,7 @@
 #![doc = include_str!("../examples/first_array.rs")]
 //! ```
 //!
-//! [`Array::builder`] makes an array, [`open`] finds one. [`Array::read`] and [`Array::write`] move elements of host memory as Rust
+//! [`Array::builder`] makes an array, [`Group::builder`] a group, and [`open`] finds either. [`Array::read`] and [`Array::write`] move elements of host memory as Rust
 //! values; [`Selection`] says which. Results are [`Values`](node::Values), which are used like slices.
 //!
 //! # Where things are
@@ -39,7 +39,7 @@
 //! # Arrays larger than memory
 //!
 //! [`ArrayOptions::memory_limit_bytes`] bounds what calls have in flight beside their results. [`Array::stream`] reads one region after
-//! the other, so that the results are small, too.
+//! the other, so that the results are small, too. [`Array::write_stream`] writes so.
 //!
 //! ```
 #![doc = include_str!("../examples/larger_than_memory.rs")]

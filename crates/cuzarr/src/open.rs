@@ -1,7 +1,6 @@
 //! Opening arrays and groups by a path or URL.
 
 use crate::error::Result;
-use crate::meta::ZarrFormat;
 use crate::node::{self, Array, ArrayOptions, Consolidation, Group, Node};
 use crate::store::Registry;
 
@@ -42,11 +41,10 @@ pub fn open_group(url: &str) -> Result<Group> {
     Group::open(Registry::new().open(url)?, "", None, Consolidation::WhenPresent, ArrayOptions::default())
 }
 
-/// Creates a group of format 3 at a path or URL. [`Group::create`] does it in other stores, with attributes, or in format 2.
+/// Creates a group of format 3 at a path or URL. [`Group::builder`] does it in other stores, with attributes, or in format 2.
 ///
 /// # Errors
 /// `ContainsArray` or `ContainsGroup` when something is there; those of [`Registry::open`].
 pub fn create_group(url: &str) -> Result<Group> {
-    let store = Registry::new().open(url)?;
-    Group::create(store, "", ZarrFormat::V3, Default::default(), false, ArrayOptions::default())
+    Group::builder().create(url)
 }

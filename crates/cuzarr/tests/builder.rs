@@ -183,3 +183,67 @@ fn urls_are_created_and_opened() {
     assert!(!folder.path().join("nothing").exists(), "looking makes no directory");
     assert_eq!(open("nowhere://a").unwrap_err().kind(), ErrorKind::Unsupported);
 }
+
+#[test]
+fn groups_have_the_settings_that_were_said() {
+    let store = memory();
+    let group = Group::builder().create_in(Arc::clone(&store), "plain").unwrap();
+    let document: Value = serde_json::from_slice(&group.metadata().to_json()).unwrap();
+    assert_eq!(document, json!({"attributes": {}, "zarr_format": 3, "node_type": "group"}));
+
+    let options = ArrayOptions { memory_limit_bytes: 1 << 20, ..ArrayOptions::default() };
+    let group = Group::builder()
+        .zarr_format(ZarrFormat::V2)
+        .attribute("title", "winds")
+        .attributes(Map::from_iter([("year".to_string(), json!(2026))]))
+        .options(options);
+    let group = group.create_in(Arc::clone(&store), "deep/er").unwrap();
+    assert_eq!(group.options().memory_limit_bytes, 1 << 20);
+    assert_eq!(store.get("deep/er/.zgroup").unwrap().as_deref(), Some(&b"{\n  \"zarr_format\": 2\n}"[..]));
+    let zattrs: Value = serde_json::from_slice(&store.get("deep/er/.zattrs").unwrap().unwrap()).unwrap();
+    assert_eq!(zattrs, json!({"title": "winds", "year": 2026}));
+    assert!(store.exists("deep/.zgroup").unwrap(), "groups above are created");
+}
+
+#[test]
+fn a_group_is_replaced_only_when_asked() {
+    let store = memory();
+    Array::builder([4], DataType::Int16).create_in(Arc::clone(&store), "a").unwrap();
+    let error = Group::builder().create_in(Arc::clone(&store), "a").unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ContainsArray);
+    Group::builder().overwrite(true).create_in(Arc::clone(&store), "a").unwrap();
+    assert_eq!(Group::builder().create_in(store, "a").unwrap_err().kind(), ErrorKind::ContainsGroup);
+}
+
+#[test]
+fn a_stream_of_regions_is_written_in_order() {
+    let array = Array::builder([10, 4], DataType::Int32).chunks([3, 4]).create_in(memory(), "a").unwrap();
+    let regions = Regions::new(array.shape(), vec![3, 4]).unwrap().from(0).collect::<Result<Vec<_>>>().unwrap();
+    let elements = |region: &cuzarr::plan::Region| {
+        let first = region.start[0] as i32 * 4;
+        let shape: Vec<usize> = region.extent.iter().map(|&extent| extent as usize).collect();
+        let bytes: Vec<u8> = (first..first + region.elems() as i32).flat_map(i32::to_ne_bytes).collect();
+        Ok(NdBuffer::from_host(Device::Cpu, DType::INT32, &shape, Order::C, &bytes)?)
+    };
+    let mut made = Vec::new();
+    array
+        .write_stream(&regions, |region| {
+            made.push(region.start[0]);
+            elements(region)
+        })
+        .unwrap();
+    assert_eq!(made, [0, 3, 6, 9]);
+    assert_eq!(*array.read::<i32>(&Selection::all(array.shape())).unwrap(), (0..40).collect::<Vec<_>>()[..]);
+
+    // What fails is said, whichever side it is on; nothing is made after that.
+    let failed = array.write_stream(&regions, |region| match region.start[0] {
+        3 => Err(Error::new(ErrorKind::Cancelled, "enough")),
+        start => {
+            assert!(start < 3);
+            elements(region)
+        }
+    });
+    assert_eq!(failed.unwrap_err().message(), "enough");
+    let error = array.write_stream(&regions, |_| elements(&regions[0])).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ShapeMismatch);
+}

@@ -68,7 +68,7 @@ impl Group {
         Group { store, path, metadata, options, warnings, uses_consolidated }
     }
 
-    /// Creates a group, and the groups above it.
+    /// Creates a group, and the groups above it. [`Group::builder`] has defaults for all but the place.
     ///
     /// # Errors
     /// `ContainsArray` or `ContainsGroup` when the path is taken and `overwrite` is off.

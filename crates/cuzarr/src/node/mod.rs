@@ -2,12 +2,11 @@
 //!
 //! ```
 //! use std::sync::Arc;
-//! use cuzarr::meta::ZarrFormat;
 //! use cuzarr::node::{self, ArrayOptions, Group, Mode, Node};
 //! use cuzarr::store::{MemoryStore, Store};
 //!
 //! let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
-//! Group::create(Arc::clone(&store), "a/b", ZarrFormat::V3, Default::default(), false, ArrayOptions::default())?;
+//! Group::builder().create_in(Arc::clone(&store), "a/b")?;
 //! let Node::Group(root) = node::open(store, "", Mode::Read, None, ArrayOptions::default())? else { unreachable!() };
 //! let paths: Vec<String> = root.members(None)?.into_iter().map(|(path, _)| path).collect();
 //! assert_eq!(paths, ["a", "a/b"]);
@@ -24,6 +23,7 @@ mod creation;
 mod deletion;
 mod documents;
 mod group;
+mod group_builder;
 mod hierarchy;
 mod mode;
 #[cfg(feature = "ndarray")]
@@ -47,6 +47,7 @@ pub use builder::ArrayBuilder;
 pub use deletion::{delete_node, delete_tree};
 pub use documents::Consolidation;
 pub use group::{Group, consolidate_metadata};
+pub use group_builder::GroupBuilder;
 pub use hierarchy::create_hierarchy;
 pub use mode::Mode;
 pub use path::normalize_path;

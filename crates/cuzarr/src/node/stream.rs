@@ -9,7 +9,7 @@ use cuzarr_device::pool::in_flight;
 use super::array::Array;
 use crate::error::{ErrorKind, Result};
 use crate::plan::{Region, Selection};
-use crate::run::{no_thread, relay};
+use crate::run::{no_thread, relay, write_behind};
 
 impl Array {
     /// Reads regions in order to the array's device, and hands each to `work` in the calling thread, while the next `ahead`
@@ -46,6 +46,33 @@ impl Array {
         }
         let read = |region: &&Region| in_flight(|| self.read_buffer(&region.selection()?));
         relay(regions.iter().map(Ok), ahead.max(1), read, |region, elements| work(region, &elements))
+    }
+
+    /// Makes the elements of regions in order, in the calling thread, and writes each region while `work` makes the next one.
+    ///
+    /// There is memory for two regions at a time: the one that is made and the one that is written. Regions of whole chunks, or
+    /// of whole shards, are written without reading the stored objects first.
+    ///
+    /// ```
+    /// use cuzarr::prelude::*;
+    ///
+    /// let array = Array::builder([6], DataType::UInt8).chunks([2]).create("memory://squares")?;
+    /// let regions = Regions::new(array.shape(), vec![2])?.from(0).collect::<cuzarr::Result<Vec<_>>>()?;
+    /// array.write_stream(&regions, |region| {
+    ///     let at = region.start[0] as u8;
+    ///     Ok(NdBuffer::from_host(Device::Cpu, DType::UINT8, &[2], Order::C, &[at * at, (at + 1) * (at + 1)])?)
+    /// })?;
+    /// assert_eq!(*array.read::<u8>(&Selection::all(array.shape()))?, [0, 1, 4, 9, 16, 25]);
+    /// # Ok::<(), cuzarr::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The first failure of `work`, or of writing, like [`Array::write_buffer`]. Regions that were written before stay.
+    pub fn write_stream(&self, regions: &[Region], mut work: impl FnMut(&Region) -> Result<NdBuffer>) -> Result<()> {
+        let write = |region: &Region, elements: NdBuffer| self.write_buffer(&region.selection()?, &elements);
+        write_behind(write, |hand_on| {
+            regions.iter().try_for_each(|region| hand_on(region, in_flight(|| work(region))?))
+        })
     }
 
     /// Like [`Array::stream`], but in one pipeline: the next regions are fetched and decoded during `work`. So the pipeline
