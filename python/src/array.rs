@@ -9,8 +9,8 @@ use cuzarr::node::{Array, ArrayOptions};
 use cuzarr::plan::{AxisSelection, Selection};
 use cuzarr::{Error, ErrorKind};
 use pyo3::exceptions::PyValueError;
-use pyo3::intern;
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyInt, PyList, PySlice, PyTuple};
 
 use crate::error::{IntoPython, PyResult};
@@ -283,9 +283,11 @@ pub fn interruptible<T: Send + 'static>(
 }
 
 fn is_main_thread(py: Python<'_>) -> PyResult<bool> {
-    let threading = py.import(intern!(py, "threading"))?;
-    let current = threading.call_method0(intern!(py, "current_thread"))?;
-    Ok(current.is(&threading.call_method0(intern!(py, "main_thread"))?))
+    // Importing the module takes as long as the rest of the check, at each small read.
+    static CURRENT: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    static MAIN: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    let current = CURRENT.import(py, "threading", "current_thread")?.call0()?;
+    Ok(current.is(&MAIN.import(py, "threading", "main_thread")?.call0()?))
 }
 
 /// The starts, counts, steps and dropped dimensions of a selection.

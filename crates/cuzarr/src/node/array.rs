@@ -190,8 +190,9 @@ impl Array {
     /// This array with calls that `cancellation` can stop. It shares the array's state, like [`Array::with_store`].
     #[must_use]
     pub fn under(&self, cancellation: CancellationToken) -> Array {
-        let options = ArrayOptions { cancellation, ..self.options.clone() };
-        Array { options, io: self.io.share(), ..self.clone() }
+        let mut array = self.sharing();
+        array.options.cancellation = cancellation;
+        array
     }
 
     /// This array through another view of its store, such as one that counts. It shares the state that the array keeps between
@@ -199,7 +200,20 @@ impl Array {
     #[doc(hidden)] // for other crates of the workspace
     #[must_use]
     pub fn with_store(&self, store: Arc<dyn Store>) -> Array {
-        Array { store, io: self.io.share(), ..self.clone() }
+        Array { store, ..self.sharing() }
+    }
+
+    /// A clone that shares the state between calls. Small reads make two of them each, so the state is not cloned first.
+    fn sharing(&self) -> Array {
+        Array {
+            store: Arc::clone(&self.store),
+            path: self.path.clone(),
+            metadata: Arc::clone(&self.metadata),
+            options: self.options.clone(),
+            warnings: self.warnings.clone(),
+            chain: self.chain.clone(),
+            io: self.io.share(),
+        }
     }
 
     /// Warnings about the metadata documents.
