@@ -49,12 +49,16 @@ fn stated<'a>(line: &'a str, before: &str, between: &str, until: char) -> Option
     Some((name, value.split(until).next()?))
 }
 
-/// The numbers of a kernel's text: definitions, and sizes of structures.
+/// The numbers of a kernel's text: definitions, constants outside of functions, and sizes of structures.
 fn kernel_numbers(text: &str) -> Vec<Number> {
     let definitions = text.lines().filter(|line| line.starts_with("#define CUZARR_"));
     let definitions = definitions.filter_map(|line| {
         let (name, value) = stated(line, "#define ", " ", '\n')?;
         Some(Number { name: name.into(), value: literal(value).filter(|_| !name.contains('('))? })
+    });
+    let constants = text.lines().filter_map(|line| {
+        let (name, value) = line.strip_prefix("const u32 ")?.split_once(" = ")?;
+        Some(Number { name: name.into(), value: literal(value.split([';', ',']).next()?)? })
     });
     let sizes = text.split("sizeof(").skip(1).filter_map(|rest| {
         let (name, value) = rest.split_once(") == ")?;
@@ -63,7 +67,7 @@ fn kernel_numbers(text: &str) -> Vec<Number> {
         let split = |c: char| if c.is_uppercase() { format!("_{c}") } else { c.to_uppercase().to_string() };
         name.chars().all(char::is_alphanumeric).then(|| Number { name: name.chars().map(split).collect(), value })
     });
-    definitions.chain(sizes).collect()
+    definitions.chain(constants).chain(sizes).collect()
 }
 
 /// The constants of a Rust file that are written as numbers.
@@ -99,10 +103,11 @@ fn files(folder: &Path, into: &mut Vec<PathBuf>) {
     }
 }
 
-/// The folder below `codec` or `ops` that a file belongs to; the shared headers' is empty.
+/// The folder below `codec`, `ops` or `cuzarr-compute/src` that a file belongs to; the shared headers' is empty.
 fn room(path: &Path) -> String {
     let names: Vec<_> = path.iter().map(|name| name.to_string_lossy()).collect();
-    let at = names.iter().position(|name| name == "codec" || name == "ops");
+    let compute = names.iter().position(|name| name == "cuzarr-compute").map(|at| at + 1);
+    let at = names.iter().position(|name| name == "codec" || name == "ops").or(compute);
     at.map_or(String::new(), |at| names[at..names.len() - 1].iter().take(2).cloned().collect::<Vec<_>>().join("/"))
 }
 
@@ -136,7 +141,7 @@ fn numbers_are_read_when_the_program_is_compiled() {
 fn no_number_stands_in_a_kernel_and_in_rust() {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
     let mut all = Vec::new();
-    for folder in ["cuzarr/src/codec", "cuzarr-device/src", "cuzarr-device/kernels/include"] {
+    for folder in ["cuzarr/src/codec", "cuzarr-compute/src", "cuzarr-device/src", "cuzarr-device/kernels/include"] {
         files(&crates.join(folder), &mut all);
     }
     let text = |path: &PathBuf| std::fs::read_to_string(path).unwrap();
@@ -167,6 +172,11 @@ fn planted_repetitions_are_found() {
         ["TILE_BYTES = 8192 is CUZARR_LZ_TILE of a kernel"]
     );
     assert_eq!(found("const CHAIN_BYTES: usize = 64;"), ["CHAIN_BYTES = 64 is _LZ_CHAIN of a kernel"]);
+    let constant = kernel_numbers("const u32 TILE_ROWS = 256;\n    const u32 OWN = 4;\n");
+    assert_eq!(
+        repeated(&constant, &host_numbers("const ROWS: usize = 256;\nconst OWN: u32 = 4;")),
+        ["ROWS = 256 is TILE_ROWS of a kernel"]
+    );
     let read = "const TILE_BYTES: usize = defined(TEXT, \"CUZARR_LZ_TILE\") as usize;";
     for other in ["const TILE_BYTES: usize = 4 << 10;", "const SLOT_BYTES: usize = 8 << 10;", read] {
         assert_eq!(found(other), Vec::<String>::new(), "{other}");

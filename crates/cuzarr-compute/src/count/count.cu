@@ -1,12 +1,12 @@
-// Counting elements by the values of their keys: see compute/count/mod.rs of the crate cuzarr, whose host twin gives the same
-// numbers.
+// Counts elements by the values of their keys. `count/mod.rs` explains it, and `count/cpu.rs` gives the same numbers.
 //
-// A thread takes elements that lie a whole grid apart, so that neighbouring threads read neighbouring elements. Every block
-// keeps a small table of the counters that it met first in shared memory, and adds it to memory at the end; what finds its slot
-// taken is added to memory at once. So neither many elements of one value nor many different values are slow.
+// Neighbouring threads read neighbouring elements: the next element of a thread lies a whole grid behind its last one. Every block
+// keeps a small table of counters in shared memory, and adds it to memory at the end. A counter whose slot is taken by another one
+// is added to in memory at once. So neither many elements of one value nor many different values are slow.
 //
-// Bins of one result that are few lie in shared memory with their edges, and so many times that lanes of a warp seldom meet; a bin is
-// guessed from the element's value, as bins are mostly of one width, and looked for where the edges say otherwise.
+// If one result has few bins, the bins lie in shared memory with their edges. There are several copies of each counter, so that lanes
+// of a warp seldom wait for each other. Most bins have one width, so a bin is guessed from the element's value. Where the edges
+// contradict the guess, the bin is searched.
 //
 // Floor: the bytes of the elements / 3.3 TB/s on an H100.
 #include "program/arithmetic.cuh"
@@ -14,17 +14,17 @@
 
 #define CUZARR_COUNT_AXES 8u
 #define CUZARR_COUNT_SLOTS 4096u
-/// Elements that a thread has on their way.
+/// Elements that a thread loads before it counts the first.
 #define CUZARR_COUNT_AT_ONCE 4u
 #define CUZARR_NONE (~0ull)
-/// Bins that are counted in shared memory at most, and counters there.
+/// Most bins that are counted in shared memory, and the counters there.
 #define CUZARR_FEW_BINS 1024u
 #define CUZARR_BIN_COUNTERS 4096u
-/// Bytes that a thread loads at a time, and such loads on their way.
+/// Bytes that a thread loads at a time, and the number of loads before it counts the first element.
 #define CUZARR_COUNT_PACK 16u
 #define CUZARR_COUNT_PACKS 2u
 
-/// Where elements lie and what they are counted by. `Job` in cuda.rs.
+/// Where elements lie, and the edges or intervals that they are counted by. `Job` in cuda.rs.
 struct Job {
     u64 origin;
     u64 first_output;
@@ -35,7 +35,7 @@ struct Job {
     i64 kept_strides[CUZARR_COUNT_AXES];
     i64 over_strides[CUZARR_COUNT_AXES];
     keys::Keys keys;
-    u64* counters;     // of each element of the result in turn; then one for its NaN
+    u64* counters;     // those of each element of the result in turn; then one for its NaN
     const u64* table;  // edges, or the first key of each interval
     u64 edges;         // 0: by digits
     u32 kept_axes;
@@ -44,7 +44,7 @@ struct Job {
     u32 intervals;
     u32 shift;
     u32 bits;
-    double first_edge;  // and how many bins there are to a unit: where elements probably are
+    double first_edge;  // these two guess an element's bin
     double bins_per_unit;
 };
 
@@ -74,14 +74,15 @@ CUZARR_DEVICE void add(const Job& job, u32* tags, u32* counts, u64 counter) {
     }
 }
 
-/// The counter of a key among those of its element of the result; none between the edges or in an interval: CUZARR_NONE.
+/// The counter of a key, among the counters of its element of the result. CUZARR_NONE if the key lies outside of the edges and
+/// intervals.
 CUZARR_DEVICE u64 counter_of(const Job& job, u64 output, u32 interval, u64 key) {
     if (job.edges == 0) {
         u64 first = job.table[output * job.intervals + interval], digit = (key - first) >> job.shift;
         return digit >> job.bits == 0 && first != ~0ull ? ((u64)interval << job.bits) + digit : CUZARR_NONE;
     }
     if (key > job.table[job.edges - 1]) return CUZARR_NONE;
-    // How many edges but the last are not above it.
+    // The number of edges, without the last one, that are not above the key.
     u64 low = 0, high = job.edges - 1;
 #pragma unroll 1
     while (low < high) {
@@ -125,7 +126,7 @@ template <class T> CUZARR_DEVICE void count(const Job& job, u32* tags, u32* coun
     u64 all = job.outputs * job.reduced, step = (u64)block_count() * thread_count();
     u64 number = (u64)block_index() * thread_count() + thread_index();
     if (job.outputs == 1 && job.over_axes == 1) {
-        // A row: all loads before the first count.
+        // The elements are one row.
         const u64 origin = job.origin + (u64)offset(job.first_output, job.kept_axes, job.kept_shape, job.kept_strides);
 #pragma unroll 1
         for (; number + (CUZARR_COUNT_AT_ONCE - 1) * step < all; number += CUZARR_COUNT_AT_ONCE * step) {
@@ -150,13 +151,13 @@ template <class T> CUZARR_DEVICE void count(const Job& job, u32* tags, u32* coun
     }
 }
 
-/// What bins of elements are guessed by: numbers as wide as they need to be.
+/// The type of numbers in which an element's bin is guessed.
 template <class T> struct Guess { typedef float type; };
 template <> struct Guess<u64> { typedef double type; };
 
 CUZARR_DEVICE float float_as(u32 raw, float) { return float_of(raw); }
 CUZARR_DEVICE double float_as(u64 raw, double) { return double_of(raw); }
-/// Halves are guessed by their keys, and looked for.
+/// For half floats the guess is poor, and the bin is searched.
 CUZARR_DEVICE float float_as(u16 raw, float) { return (float)raw; }
 CUZARR_DEVICE float float_as(u8 raw, float) { return (float)raw; }
 
@@ -170,7 +171,7 @@ template <class T> struct Binning {
     typedef typename Guess<T>::type G;
     keys::Keys keys;
     const T* edges;  // their keys
-    u32* counters;   // of every bin `copies`, then one for what lies outside, one for NaN
+    u32* counters;   // `copies` of every bin's counter, of one for elements outside, and of one for NaN
     u32 bins, copies;
     T lowest, highest;
     G first, scale;
@@ -182,7 +183,7 @@ template <class T> struct Binning {
         if (key < lowest || key > highest) return bins;
         G value = keys.kind == keys::FLOAT ? float_as(raw, G(0)) : keys.kind == keys::SIGNED ? (G)signed_of(raw) : (G)raw;
         G place = (value - first) * scale, last = (G)(bins - 1);
-        // Not a number where edges are infinite.
+        // `place` is not a number where edges are infinite.
         u32 bin = place > 0 ? (u32)(place < last ? place : last) : 0;
         if (edges[bin] <= key && key < edges[bin + 1]) return bin;
         u32 low = 0, high = bins;
@@ -237,7 +238,7 @@ template <class T> CUZARR_DEVICE void count_bins(const Job& job, T* edges, u32* 
     block_barrier();
     for (u32 bin = thread_index(); bin < bins + 2; bin += thread_count()) {
         u64 sum = 0;
-        // Each thread begins at another copy: at another bank.
+        // Each thread begins with another copy, so that threads use different banks of shared memory.
         for (u32 at = 0; at < copies; ++at) sum += counters[bin * copies + ((at + bin) & (copies - 1))];
         if (sum && bin != bins) atomic_add(&job.counters[bin < bins ? bin : bins], sum);
     }

@@ -1,5 +1,5 @@
-// Keys: whole numbers that have the order of the elements. Both zeros have one key, and NaN has none. The host's twin is
-// compute/count/key.rs of the crate cuzarr, where the numbers of kinds are, too.
+// Keys: whole numbers that have the order of the elements. Both zeros have one key, and NaN has none. `count/key.rs` makes the same
+// keys on the CPU, and has the numbers of kinds.
 #pragma once
 #include "cuzarr/kernel.cuh"
 
@@ -7,7 +7,7 @@ namespace keys {
 
 enum Kind { UNSIGNED, SIGNED, FLOAT };
 
-/// How elements become keys of as many bits.
+/// How elements become keys of the same number of bits.
 struct Keys {
     u64 infinity;  // the bits of infinity, where there is one
     u32 kind;
@@ -28,7 +28,7 @@ CUZARR_DEVICE bool key_of(const Keys& keys, u64 raw, u64* key) {
     return true;
 }
 
-/// The same in no wider numbers than the element's bits.
+/// Like `key_of`, in numbers of the element's own width.
 template <class Raw> CUZARR_DEVICE bool narrow_key_of(const Keys& keys, Raw raw, Raw* key) {
     const Raw sign = (Raw)((Raw)1 << (8 * sizeof(Raw) - 1)), size = (Raw)(raw & ~sign);
     if (keys.kind == UNSIGNED) {

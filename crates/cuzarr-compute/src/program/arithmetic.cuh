@@ -1,8 +1,7 @@
-// Arithmetic on elements with NumPy's results: what generated kernels are made of. The host's twins are in
-// compute/cpu/apply.rs of the crate cuzarr.
+// Arithmetic on elements with NumPy's results, for generated kernels. `program/cpu/apply.rs` has the same functions for the CPU.
 //
-// Whole numbers wrap, and are divided by 0 to 0. binary32 functions whose CUDA version may be off by more than 2 ulps are
-// computed in binary64 and rounded.
+// Whole numbers wrap, and division by 0 gives 0. A binary32 function whose CUDA version may be off by more than 2 ulps is computed in
+// binary64 and rounded.
 #pragma once
 #include "cuzarr/elements.cuh"
 #ifdef CUZARR_SIMT
@@ -106,7 +105,7 @@ template <bool REAL> struct Division {
 
 template <> struct Division<true> {
     template <class T> CUZARR_DEVICE static T fmod(T a, T b) { return ::fmod(a, b); }
-    /// The quotient rounded down and what it leaves, by NumPy's steps; `b` is not 0.
+    /// The quotient rounded down, and the remainder, by NumPy's steps. `b` is not 0.
     template <class T> CUZARR_DEVICE static T divmod(T a, T b, T* rest) {
         T left = ::fmod(a, b), quotient = (a - left) / b;
         if (left != 0) {
@@ -138,7 +137,7 @@ template <class T> CUZARR_DEVICE T fmod(T a, T b) { return Division<IsReal<T>::v
 template <class T> CUZARR_DEVICE T floor_divide(T a, T b) { return Division<IsReal<T>::value>::floor_divide(a, b); }
 template <class T> CUZARR_DEVICE T remainder(T a, T b) { return Division<IsReal<T>::value>::remainder(a, b); }
 
-/// A whole number to a power; one below 0 is reported.
+/// A whole number to a power. A negative power is reported.
 template <class T> CUZARR_DEVICE T power(T a, T exponent, u32* fault) {
     if (exponent < 0) {
         *fault = 1;
@@ -165,7 +164,7 @@ CUZARR_DEVICE bool equal(u64 a, i64 b) { return equal(b, a); }
 template <class T> CUZARR_DEVICE bool equal(Complex<T> a, Complex<T> b) { return a.re == b.re && a.im == b.im; }
 template <class A, class B> CUZARR_DEVICE bool not_equal(A a, B b) { return !equal(a, b); }
 template <class A, class B> CUZARR_DEVICE bool greater(A a, B b) { return less(b, a); }
-// Not the opposite of "less": neither is true of NaN.
+// This is not the opposite of "less": neither is true of NaN.
 template <class A, class B> CUZARR_DEVICE bool less_equal(A a, B b) { return less(a, b) || equal(a, b); }
 template <class A, class B> CUZARR_DEVICE bool greater_equal(A a, B b) { return less(b, a) || equal(a, b); }
 

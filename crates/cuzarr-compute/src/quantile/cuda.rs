@@ -1,7 +1,7 @@
 //! Quantiles of many rows on a GPU: kernels of the functions in `quantile/rows.cuh` and `quantile/long_rows.cuh`, generated for a type
 //! and a number of dimensions.
 
-use cuzarr_device::{Buffer, DType, Device, Header, LaunchShape, NdBuffer, Order, Stream, header};
+use cuzarr_device::{Buffer, DType, Device, Header, LaunchShape, NdBuffer, Order, Stream, defined, header};
 
 use super::method::QuantileMethod;
 use super::{Keys, Quantile};
@@ -20,10 +20,9 @@ const HEADERS: &[Header] = &[
     header!("quantile/rows.cuh"),
     header!("quantile/long_rows.cuh"),
 ];
-/// `TILE_BYTES` in rows.cuh.
-const TILE_BYTES: usize = 32 << 10;
-/// `TILE_ROWS` there.
-const TILE_ROWS: usize = 256;
+const ROWS_TEXT: &str = include_str!("rows.cuh");
+const TILE_BYTES: usize = defined(ROWS_TEXT, "CUZARR_TILE_BYTES") as usize;
+const TILE_ROWS: usize = defined(ROWS_TEXT, "CUZARR_TILE_ROWS") as usize;
 const THREADS: u32 = 256;
 const MOST_BLOCKS: usize = 1 << 16;
 /// Elements of a row from which on it is searched sooner than sorted, where they lie side by side and where they lie a row apart.
@@ -42,8 +41,8 @@ const MOST_ACROSS: usize = 32;
 /// Elements of a row up to which few threads search it, and blocks from which on half of the most do.
 const FEW_THREADS_ROW: usize = 8192;
 const MANY_BLOCKS: usize = 512;
-/// `MOST_THREADS` in long_rows.cuh.
-const MOST_THREADS: u32 = 1024;
+/// Threads of a block that searches, at most.
+const MOST_THREADS: u32 = defined(include_str!("long_rows.cuh"), "CUZARR_SEARCH_THREADS");
 
 /// What is done with rows.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -117,7 +116,7 @@ pub(super) fn of_rows(
         Way::Search if !view.is_across() => 1,
         Way::Search => (view.outputs / THREADS as usize).clamp(FEWEST_ACROSS, MOST_ACROSS).next_power_of_two(),
     };
-    // `Rows` there.
+    // `Rows` in rows.cuh.
     let mut rows = KeyWords::of(keys).bytes();
     rows.extend([nan, places.address() as u64].iter().flat_map(|word| word.to_ne_bytes()));
     let is_middle = quantile.method == QuantileMethod::Median;
@@ -131,8 +130,8 @@ pub(super) fn of_rows(
             "CUZARR_KERNEL",
             "rows",
             format!(
-                "    CUZARR_SHARED(rows::Key<sizeof({element})>::type, tile, rows::TILE_BYTES / \
-                 sizeof(rows::Key<sizeof({element})>::type));\n    CUZARR_SHARED(u32, nans, rows::TILE_ROWS);\n"
+                "    CUZARR_SHARED(rows::Key<sizeof({element})>::type, tile, CUZARR_TILE_BYTES / \
+                 sizeof(rows::Key<sizeof({element})>::type));\n    CUZARR_SHARED(u32, nans, CUZARR_TILE_ROWS);\n"
             ),
             "select<{T}>(where, rows, out, tile, nans)",
         ),

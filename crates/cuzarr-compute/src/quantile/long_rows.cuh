@@ -1,13 +1,18 @@
-// Quantiles of many rows that are too long to be sorted in shared memory: a block counts the elements of one row, or of some
-// neighbouring ones, by the highest digit of their keys, goes on with those that share it with the wanted element, and so on. A
-// row is read once for each digit, mostly from the cache, and once more where the element behind the wanted one is another.
+// Quantiles of many rows that are too long to be sorted in shared memory. A block searches one row, or some neighbouring rows, digit
+// by digit. It counts the elements by the highest digit of their keys. Then it counts those that share this digit with the wanted
+// element by their next digit, and so on. So a row is read once for each digit, mostly from the cache. It is read once more if the
+// answer lies between the wanted element and a larger one.
 //
-// Every lane of a warp has counters of its own, side by side in shared memory's banks, so that elements of one value do not wait for
-// each other. Where neighbouring rows are neighbours in memory, lanes are rows; else all lanes count for one row and are added up.
+// Every lane of a warp has its own counters, and the lanes' counters lie in different banks of shared memory. So lanes do not wait for
+// each other when many elements have one value. If neighbouring rows are neighbours in memory, each lane counts for a row of its own.
+// Otherwise all lanes count for one row, and their counters are added.
 //
 // Floor: the bytes of the elements / 3.3 TB/s on an H100, for each pass that the cache does not hold.
 #pragma once
 #include "quantile/rows.cuh"
+
+/// Threads of a block at most.
+#define CUZARR_SEARCH_THREADS 1024u
 
 namespace rows {
 
@@ -15,28 +20,26 @@ const u32 DIGIT_BITS = 8, DIGITS = 1u << DIGIT_BITS;
 /// Digits that are added up together on the way to the wanted one.
 const u32 BAND = 32, BANDS = DIGITS / BAND;
 const u32 COUNTERS = DIGITS * CUZARR_WARP;
-/// Threads of a block at most.
-const u32 MOST_THREADS = 1024;
 
 /// What the threads of a block share.
 struct Search {
-    u32* counters;  // COUNTERS: of each digit those of all lanes. Later MOST_THREADS keys
+    u32* counters;  // COUNTERS: for each digit one of each lane. Later the keys of CUZARR_SEARCH_THREADS threads
     u32* bands;     // BANDS for each lane
-    u32* digit;     // of each lane's row: the wanted one
-    u32* before;    // elements of it before the wanted one
-    u32* count;     // elements that have it
+    u32* digit;     // of each lane's row: the digit of the wanted element
+    u32* before;    // elements of this digit before the wanted element
+    u32* count;     // elements of this digit
     u32* nans;
 };
-/// Numbers that it takes: `SEARCH_WORDS` in compute/quantile/cuda.rs.
+/// Words of shared memory that a search takes.
 const u32 SEARCH_WORDS = COUNTERS + (BANDS + 4) * CUZARR_WARP;
 
-/// The sum over the lanes that count for one row, of which there are some `rows` apart.
+/// The sum over the lanes that count for one row. These lanes lie `rows` apart.
 CUZARR_DEVICE u32 sum_of_lanes(u32 own, u32 rows) {
     for (u32 apart = rows; apart < CUZARR_WARP; apart *= 2) own += warp_shuffle_xor(CUZARR_ALL_LANES, own, apart);
     return own;
 }
 
-/// Finds the digit of the element that is number `rank` of those that were counted; of each lane's row.
+/// Finds, for each lane's row, the digit of the element that is number `rank` of the counted ones.
 CUZARR_DEVICE void find_digit(const Search& search, u32 rows, u32 rank) {
     u32 lane = thread_index() % CUZARR_WARP, warp = thread_index() / CUZARR_WARP, warps = thread_count() / CUZARR_WARP;
     for (u32 band = warp; band < BANDS; band += warps) {
@@ -80,7 +83,7 @@ template <class K> CUZARR_DEVICE K least_of_lanes(K* least, K own, u32 rows) {
     return least[thread_index() % rows];
 }
 
-/// What a thread looks at: its share of a row.
+/// A thread's share of a row.
 template <class T, u32 KEPT, u32 REDUCED> struct Row {
     typedef typename Bits<sizeof(T)>::type Raw;
     const reduce::Where<KEPT, REDUCED>& where;
@@ -98,7 +101,7 @@ template <class T, u32 KEPT, u32 REDUCED> struct Row {
     }
 };
 
-/// The answer of the only probability, of all rows.
+/// The answers of all rows, for the only probability.
 template <class T, bool IS_ELEMENT, u32 KEPT, u32 REDUCED>
 CUZARR_DEVICE void search(const reduce::Where<KEPT, REDUCED>& where, const Rows& rows, typename Answer<T, IS_ELEMENT>::type* out,
                           u32* words) {
@@ -114,7 +117,7 @@ CUZARR_DEVICE void search(const reduce::Where<KEPT, REDUCED>& where, const Rows&
         const u64 elems = is_row ? where.reduced : 0;
         const Row<T, KEPT, REDUCED> own = {where, rows, base, elems};
         if (thread_index() < CUZARR_WARP) search.nans[lane] = 0;
-        Raw low = 0, same = 0;  // what is known of the wanted key, and which bits
+        Raw low = 0, same = 0;  // the known bits of the wanted key, and a mask of them
         Place place = {0, 0, 0};
         u32 rank = 0, missing = 0;
 #pragma unroll 1
@@ -140,7 +143,7 @@ CUZARR_DEVICE void search(const reduce::Where<KEPT, REDUCED>& where, const Rows&
             rank = search.before[lane];
             if (shift == 0) break;
         }
-        // Both wanted elements have one key, or the second has the next one.
+        // The second wanted element has the key of the first one, or the next larger key.
         Raw second = low;
         const bool is_last = place.second != place.first && rank + 1 >= search.count[lane];
         if (thread_index() < CUZARR_WARP) search.nans[lane] = warp_ballot(CUZARR_ALL_LANES, is_last);

@@ -1,11 +1,11 @@
-// What reductions know of elements that were taken so far: sums, products, moments, extremes, counts. The host's twins are in
-// compute/reduce/state.rs of the crate cuzarr; both do the same operations in the same order.
+// States of reductions, which summarise the elements so far: sums, products, moments, extremes, counts. `reduce/state.rs` has the same
+// states for the CPU, with the same operations in the same order.
 #pragma once
 #include "program/arithmetic.cuh"
 
 namespace reduce {
 
-/// What elements are while they are reduced.
+/// Elements in the type in which they are reduced.
 CUZARR_DEVICE double widen(float x) { return x; }
 CUZARR_DEVICE double widen(double x) { return x; }
 CUZARR_DEVICE double widen(ops::Half x) { return ops::load(x); }
@@ -29,7 +29,7 @@ CUZARR_DEVICE void unword(u64 word, double& x) { x = double_of(word); }
 CUZARR_DEVICE void unword(u64 word, i64& x) { x = (i64)word; }
 CUZARR_DEVICE void unword(u64 word, u64& x) { x = word; }
 
-/// Three words, whatever they mean.
+/// A state as three words. Each accumulator has its own meaning for them.
 struct State {
     u64 at[3];
 };
@@ -60,7 +60,7 @@ template <class V> struct Product {
     CUZARR_DEVICE void begin(V, u32) {}
     CUZARR_DEVICE void take(V x, u32) { product = ops::multiply(product, x); }
     CUZARR_DEVICE void merge(const Product& other) {
-        // A state that is all zero is one of no elements, too.
+        // A state of zeros also stands for no elements.
         product = count ? ops::multiply(product, other.product) : other.product;
         count += other.count;
     }
@@ -100,7 +100,7 @@ struct Moments {
     CUZARR_DEVICE void set(const State& state) { unword(state.at[0], first); count = state.at[1]; unword(state.at[2], squares); }
 };
 
-/// What elements are while they are compared: no wider than they need to be.
+/// Elements in the narrowest type in which they can be compared.
 template <class T> struct Compared {
     typedef T type;
     CUZARR_DEVICE static T of(T x) { return x; }
@@ -114,8 +114,8 @@ template <> struct Compared<ops::BFloat> {
     CUZARR_DEVICE static float of(ops::BFloat x) { return ops::load(x); }
 };
 
-/// The least or greatest element and where it first is. A NaN wins over all others. While a lane takes elements, `place` is the
-/// number of the step.
+/// The least or greatest element, and the place of its first occurrence. A NaN wins over all others. While a lane takes elements,
+/// `place` is the number of the step.
 template <class V, bool LEAST> struct Extreme {
     V best = 0;
     u64 place = 0, count = 0;
@@ -135,7 +135,7 @@ template <class V, bool LEAST> struct Extreme {
     CUZARR_DEVICE void set(const State& state) { unword(state.at[0], best); count = state.at[1]; place = state.at[2]; }
 };
 
-/// How many are not 0, of how many.
+/// The number of elements that are not 0, and the number of all elements.
 struct Count {
     u64 nonzero = 0, count = 0;
     template <class V> CUZARR_DEVICE void begin(V, u32) {}
@@ -145,7 +145,7 @@ struct Count {
     CUZARR_DEVICE void set(const State& state) { nonzero = state.at[0]; count = state.at[1]; }
 };
 
-/// What a state of type A is while it takes elements of type T, and what these are then.
+/// The type of a state of type A while it takes elements of type T, and the type of these elements then.
 template <class A, class T> struct Lane {
     typedef A State;
     CUZARR_DEVICE static auto element(T x) { return widen(x); }

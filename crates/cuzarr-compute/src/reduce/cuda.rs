@@ -1,9 +1,9 @@
 //! Reductions on a GPU: kernels of the functions in `reduce/reduce.cuh`, generated for a type and a number of dimensions.
 
-use cuzarr_device::{Buffer, DType, Header, LaunchShape, NdBuffer, Order, Stream, header, pool};
+use cuzarr_device::{Buffer, DType, Header, LaunchShape, NdBuffer, Order, Stream, defined, header, pool};
 
 use super::state::{Accumulator, State, Wide};
-use super::view::{BLOCK_THREADS, View};
+use super::view::{BLOCK_THREADS, KERNELS, View};
 use crate::program::cuda::{address, function, kernel_name};
 use crate::program::memory_type;
 use cuzarr::Result;
@@ -16,8 +16,8 @@ const MOST_BLOCKS: usize = 1 << 16;
 const MANY_SEGMENTS: usize = 64;
 /// Elements of the result so few that blocks join any number of segments sooner than so few threads.
 const FEW_OUTPUTS: usize = 64;
-/// Segments that one block joins: `BLOCK_JOINED` in reduce.cuh.
-const JOINED: usize = 16 * BLOCK_THREADS;
+/// Segments that one block joins.
+const JOINED: usize = defined(KERNELS, "CUZARR_REDUCE_JOINED") as usize * BLOCK_THREADS;
 
 /// What kernels make of the state of each element of a result: arguments behind those of the walk.
 struct End<'a> {
@@ -110,7 +110,7 @@ fn reduce(
     let kernel = match accumulator {
         Accumulator::Moments => "CUZARR_KERNEL(",
         _ if !view.by_blocks => "CUZARR_KERNEL(",
-        _ => "CUZARR_KERNEL_SIZED(256, 4, ",
+        _ => "CUZARR_KERNEL_SIZED(CUZARR_REDUCE_THREADS, 4, ",
     };
     let what = ((format!("{state}, {element}"), skip_nan), kernel, stream);
     if view.segments == 1 {
@@ -228,8 +228,8 @@ fn line(threads: usize) -> LaunchShape {
     LaunchShape::line(threads.div_ceil(BLOCK_THREADS).clamp(1, MOST_BLOCKS) as u32, BLOCK_THREADS as u32)
 }
 
-/// Dimensions of a region at most: `MOST_AXES` in reduce.cuh.
-const MOST_AXES: usize = 8;
+/// Dimensions of a region at most.
+const MOST_AXES: usize = defined(KERNELS, "CUZARR_REDUCE_AXES") as usize;
 
 /// One dimension of a region: its extent and start, and the extent of the whole.
 type Axis = [u64; 3];

@@ -1,24 +1,32 @@
-// Reductions: for each element of the result, the states of segments of the elements that it is made of.
+// Reductions. A reduction cuts the elements behind each element of the result into segments, and computes a state for each segment.
 //
-// A segment is walked by LANES lanes, each of which takes every LANES-th of its elements in order: by a block, whose threads are
-// PACK lanes each, neighbours, or by one thread, which is one lane. The lanes' states are merged two by two, the upper half into
-// the lower, those of a thread first. States of segments are joined two by two, neighbours first, by a kernel of their own. Nothing depends on how many blocks run, nor on how many elements are loaded at once, and
-// compute/reduce/cpu.rs of the crate cuzarr does the same in the same order: results are the same bits.
+// The lanes of a block walk through a segment, or one thread does, which is then the only lane. Each lane takes every n-th element
+// of the segment in order, where n is the number of lanes. A thread of a block has CUZARR_REDUCE_PACK neighbouring lanes. At the end
+// the states of lanes are merged two by two, the upper half into the lower, and those of one thread first. Another kernel joins the
+// states of segments two by two, neighbours first.
+//
+// The order of operations does not depend on the number of blocks, nor on how many elements are loaded at once. `reduce/cpu.rs`
+// works in the same order, so the results of CPU and GPU are the same bits.
 #pragma once
 #include "reduce/accumulators.cuh"
 
+/// Elements that a thread takes of a segment.
+#define CUZARR_REDUCE_STEPS 256u
+/// Threads of a block; the host launches as many.
+#define CUZARR_REDUCE_THREADS 256u
+/// Neighbouring lanes of each thread of a block. One load brings their elements where these lie side by side.
+#define CUZARR_REDUCE_PACK 4u
+/// Segments that a thread of a block joins.
+#define CUZARR_REDUCE_JOINED 16u
+/// Dimensions of a region at most: those of the result, and those that are reduced.
+#define CUZARR_REDUCE_AXES 8u
+
 namespace reduce {
 
-/// Elements that a thread takes of a segment.
-const u32 THREAD_STEPS = 256;
-/// Threads of a block; the host launches as many.
-const u32 BLOCK_THREADS = 256;
-/// Lanes of each thread of a block: neighbours, which are one load where they lie side by side.
-const u32 PACK = 4;
 /// Elements that a lane of a block takes of a segment.
-const u32 LANE_STEPS = THREAD_STEPS / PACK;
+const u32 LANE_STEPS = CUZARR_REDUCE_STEPS / CUZARR_REDUCE_PACK;
 
-/// Where elements lie: KEPT dimensions of the result, REDUCED ones of what it is made of.
+/// Where elements lie: KEPT dimensions are the result's, and REDUCED dimensions are reduced.
 template <u32 KEPT, u32 REDUCED> struct Where {
     u64 origin, outputs, reduced, segments;
     u64 kept_shape[KEPT], reduced_shape[REDUCED];
@@ -36,7 +44,7 @@ template <u32 RANK> CUZARR_DEVICE i64 offset(u64 number, const u64* shape, const
     return offset + (i64)number * strides[0];
 }
 
-/// Takes the element that is number `step` of its lane. Where none is left out, lanes are begun and counted by their callers.
+/// Takes the element that is number `step` of its lane. Without SKIP the caller has begun and counted the lane.
 template <bool SKIP, class A, class X> CUZARR_DEVICE void take(A& state, X x, u32 step) {
     if (SKIP) {
         if (ops::is_nan(x)) return;
@@ -46,67 +54,67 @@ template <bool SKIP, class A, class X> CUZARR_DEVICE void take(A& state, X x, u3
     state.take(x, step);
 }
 
-/// The state of what a thread of a block takes of a segment.
+/// The state of the elements that a thread of a block takes of a segment.
 template <class A, class T, bool SKIP, u32 KEPT, u32 REDUCED>
 CUZARR_DEVICE typename Lane<A, T>::State thread_of_block(const Where<KEPT, REDUCED>& where, u64 output, u64 segment) {
     typedef Lane<A, T> Lane;
-    typedef ops::Pack<T, PACK> Packed;
-    const u32 ROW = BLOCK_THREADS * PACK;
-    typename Lane::State states[PACK];
+    typedef ops::Pack<T, CUZARR_REDUCE_PACK> Packed;
+    const u32 ROW = CUZARR_REDUCE_THREADS * CUZARR_REDUCE_PACK;
+    typename Lane::State states[CUZARR_REDUCE_PACK];
     u64 base = where.origin + (u64)offset<KEPT>(output, where.kept_shape, where.kept_strides);
-    u64 first = segment * ROW * LANE_STEPS + thread_index() * PACK;
+    u64 first = segment * ROW * LANE_STEPS + thread_index() * CUZARR_REDUCE_PACK;
     u64 left = first < where.reduced ? where.reduced - first : 0;
     auto element = [&](u64 at) {
         return Lane::element(*(const T*)(base + (u64)offset<REDUCED>(at, where.reduced_shape, where.reduced_strides)));
     };
     // Steps that all lanes of the thread take.
-    u32 steps = left < PACK ? 0 : left / ROW >= LANE_STEPS ? LANE_STEPS : (u32)((left - PACK) / ROW) + 1;
+    u32 steps = left < CUZARR_REDUCE_PACK ? 0 : left / ROW >= LANE_STEPS ? LANE_STEPS : (u32)((left - CUZARR_REDUCE_PACK) / ROW) + 1;
     u64 done = (u64)steps * ROW;
     u32 more = steps < LANE_STEPS && done < left ? (u32)(left - done) : 0;
     if (!SKIP) {
 #pragma unroll
-        for (u32 at = 0; at < PACK; ++at) {
+        for (u32 at = 0; at < CUZARR_REDUCE_PACK; ++at) {
             if (at < left) states[at].begin(element(first + at), 0);
             states[at].count = steps + (at < more);
         }
     }
     if (REDUCED == 1 && where.reduced_strides[0] == (i64)sizeof(T) && base % sizeof(Packed) == 0) {
-        const Packed* packs = (const Packed*)base + first / PACK;
+        const Packed* packs = (const Packed*)base + first / CUZARR_REDUCE_PACK;
 #pragma unroll 4
         for (u32 step = 0; step < steps; ++step) {
-            Packed pack = packs[step * BLOCK_THREADS];
+            Packed pack = packs[step * CUZARR_REDUCE_THREADS];
 #pragma unroll
-            for (u32 at = 0; at < PACK; ++at) take<SKIP>(states[at], Lane::element(pack.at[at]), step);
+            for (u32 at = 0; at < CUZARR_REDUCE_PACK; ++at) take<SKIP>(states[at], Lane::element(pack.at[at]), step);
         }
     } else {
 #pragma unroll 2
         for (u32 step = 0; step < steps; ++step) {
 #pragma unroll
-            for (u32 at = 0; at < PACK; ++at) take<SKIP>(states[at], element(first + (u64)step * ROW + at), step);
+            for (u32 at = 0; at < CUZARR_REDUCE_PACK; ++at) take<SKIP>(states[at], element(first + (u64)step * ROW + at), step);
         }
     }
 #pragma unroll
-    for (u32 at = 0; at < PACK; ++at) {
+    for (u32 at = 0; at < CUZARR_REDUCE_PACK; ++at) {
         if (at < more) take<SKIP>(states[at], element(first + done + at), steps);
         settle(states[at], first + at, ROW);
     }
 #pragma unroll
-    for (u32 half = PACK / 2; half; half /= 2) {
+    for (u32 half = CUZARR_REDUCE_PACK / 2; half; half /= 2) {
 #pragma unroll
         for (u32 at = 0; at < half; ++at) states[at].merge(states[at + half]);
     }
     return states[0];
 }
 
-/// A block for each segment of each element of the result. Where these have several segments, their states are kept for somebody
-/// who joins them; else `end(output, state)` is called once for each, by one thread.
+/// Reduces with a block for each segment of each element of the result. If elements have several segments, the states are stored,
+/// and another kernel joins them. Otherwise one thread calls `end(output, state)` for each element.
 template <class A, class T, bool SKIP, u32 KEPT, u32 REDUCED, class End>
 CUZARR_DEVICE void by_blocks(const Where<KEPT, REDUCED>& where, State* states, typename Lane<A, T>::State* threads, End end) {
     u32 thread = thread_index();
     for (u64 job = block_index(); job < where.outputs * where.segments; job += block_count()) {
         threads[thread] = thread_of_block<A, T, SKIP>(where, job / where.segments, job % where.segments);
         block_barrier();
-        for (u32 half = BLOCK_THREADS / 2; half; half /= 2) {
+        for (u32 half = CUZARR_REDUCE_THREADS / 2; half; half /= 2) {
             if (thread < half) threads[thread].merge(threads[thread + half]);
             block_barrier();
         }
@@ -121,14 +129,14 @@ CUZARR_DEVICE void by_blocks(const Where<KEPT, REDUCED>& where, State* states, t
     }
 }
 
-/// The state of a segment of an element of the result, by one thread.
+/// The state of one segment, computed by one thread.
 template <class A, class T, bool SKIP, u32 KEPT, u32 REDUCED>
 CUZARR_DEVICE State thread_alone(const Where<KEPT, REDUCED>& where, u64 output, u64 segment) {
     typedef Lane<A, T> Lane;
     typename Lane::State state;
     u64 base = where.origin + (u64)offset<KEPT>(output, where.kept_shape, where.kept_strides);
-    u64 first = segment * THREAD_STEPS, left = first < where.reduced ? where.reduced - first : 0;
-    u32 steps = left < THREAD_STEPS ? (u32)left : THREAD_STEPS;
+    u64 first = segment * CUZARR_REDUCE_STEPS, left = first < where.reduced ? where.reduced - first : 0;
+    u32 steps = left < CUZARR_REDUCE_STEPS ? (u32)left : CUZARR_REDUCE_STEPS;
     auto element = [&](u64 at) {
         return Lane::element(*(const T*)(base + (u64)offset<REDUCED>(at, where.reduced_shape, where.reduced_strides)));
     };
@@ -142,7 +150,7 @@ CUZARR_DEVICE State thread_alone(const Where<KEPT, REDUCED>& where, u64 output, 
     return state.state();
 }
 
-/// As by blocks, with a thread for each segment; neighbours take neighbouring elements of the result.
+/// Like `by_blocks`, with a thread for each segment. Neighbouring threads take neighbouring elements of the result.
 template <class A, class T, bool SKIP, u32 KEPT, u32 REDUCED, class End>
 CUZARR_DEVICE void by_threads(const Where<KEPT, REDUCED>& where, State* states, End end) {
     u64 step = (u64)block_count() * thread_count();
@@ -157,7 +165,7 @@ CUZARR_DEVICE void by_threads(const Where<KEPT, REDUCED>& where, State* states, 
     }
 }
 
-/// A thread for each element of the result: joins its segments two by two, in place.
+/// Joins the segments of each element of the result two by two, in place. One thread does all segments of an element.
 template <class A, class End> CUZARR_DEVICE void join(u64 outputs, u64 segments, State* states, End end) {
     u64 step = (u64)block_count() * thread_count();
     for (u64 output = (u64)block_index() * thread_count() + thread_index(); output < outputs; output += step) {
@@ -177,11 +185,10 @@ template <class A, class End> CUZARR_DEVICE void join(u64 outputs, u64 segments,
     }
 }
 
-/// Segments that a thread of a block joins, and that a block does: `JOINED` in compute/reduce/cuda.rs.
-const u32 THREAD_JOINED = 16;
-const u32 BLOCK_JOINED = BLOCK_THREADS * THREAD_JOINED;
+/// Segments that a block joins.
+const u32 BLOCK_JOINED = CUZARR_REDUCE_THREADS * CUZARR_REDUCE_JOINED;
 
-/// Joins COUNT states, a power of two, or as many of them as there are: one at least.
+/// Joins the first COUNT states, or all if there are fewer. There is at least one, and COUNT is a power of two.
 template <class A, u32 COUNT> struct Tree {
     CUZARR_DEVICE static A of(const State* states, u32 count) {
         A own = Tree<A, COUNT / 2>::of(states, count);
@@ -197,20 +204,20 @@ template <class A> struct Tree<A, 1> {
     }
 };
 
-/// The same by blocks, each of which joins BLOCK_JOINED segments: an element has several results where it has more.
+/// Like `join`, but a block joins BLOCK_JOINED segments. An element with more segments gets several results.
 template <class A, class End>
 CUZARR_DEVICE void join_by_blocks(u64 outputs, u64 segments, const State* states, A* threads, End end) {
     u64 rows = (segments + BLOCK_JOINED - 1) / BLOCK_JOINED;
     u32 thread = thread_index();
     for (u64 job = block_index(); job < outputs * rows; job += block_count()) {
         u64 first = job % rows * BLOCK_JOINED, left = segments - first;
-        u32 count = left < BLOCK_JOINED ? (u32)left : BLOCK_JOINED, own = thread * THREAD_JOINED;
+        u32 count = left < BLOCK_JOINED ? (u32)left : BLOCK_JOINED, own = thread * CUZARR_REDUCE_JOINED;
         const State* row = states + job / rows * segments + first;
-        if (own < count) threads[thread] = Tree<A, THREAD_JOINED>::of(row + own, count - own);
+        if (own < count) threads[thread] = Tree<A, CUZARR_REDUCE_JOINED>::of(row + own, count - own);
         block_barrier();
-        for (u32 width = 1; width * THREAD_JOINED < count; width *= 2) {
+        for (u32 width = 1; width * CUZARR_REDUCE_JOINED < count; width *= 2) {
             u32 other = thread + width;
-            if (thread % (2 * width) == 0 && other < BLOCK_THREADS && other * THREAD_JOINED < count) threads[thread].merge(threads[other]);
+            if (thread % (2 * width) == 0 && other < CUZARR_REDUCE_THREADS && other * CUZARR_REDUCE_JOINED < count) threads[thread].merge(threads[other]);
             block_barrier();
         }
         if (thread == 0) end(job, threads[0].state());
@@ -223,16 +230,14 @@ struct Axis {
     u64 extent, start, shape;
 };
 
-const u32 MOST_AXES = 8;
-
-/// A region: dimensions of the result, and those that are reduced. `Part` in compute/reduce/cuda.rs.
+/// A region: the dimensions of the result, and the dimensions that are reduced. `Part` in reduce/cuda.rs.
 struct Part {
     u64 outputs;
-    Axis kept[MOST_AXES], reduced[MOST_AXES];
+    Axis kept[CUZARR_REDUCE_AXES], reduced[CUZARR_REDUCE_AXES];
     u32 kept_axes, reduced_axes;
 };
 
-/// The number in the whole array's C order of what has a number in the region's.
+/// The number of an element in the C order of the whole array, from its number in the C order of the region.
 CUZARR_DEVICE u64 whole_number(u64 number, const Axis* axes, u32 count) {
     u64 whole = 0, scale = 1;
 #pragma unroll 1
@@ -250,8 +255,8 @@ template <class V, bool LEAST> CUZARR_DEVICE void move_place(Extreme<V, LEAST>& 
     state.place = whole_number(state.place, part.reduced, part.reduced_axes);
 }
 
-/// Merges the state of an element of a region's result into those of the whole result, which are all zero where there was none
-/// before.
+/// Merges the state of one element of a region's result into the states of the whole result. A state of the whole result is zero
+/// before its first merge.
 template <class A> CUZARR_DEVICE void merge_part(const Part& part, u64 output, const State& state, State* all) {
     u64 whole = whole_number(output, part.kept, part.kept_axes);
     A own, other;
@@ -262,7 +267,7 @@ template <class A> CUZARR_DEVICE void merge_part(const Part& part, u64 output, c
     all[whole] = own.state();
 }
 
-/// What a result is made of its state: the numbers of `Answer` in compute/reduce/cuda.rs.
+/// How a state becomes the result: the numbers of `Answer` in reduce/cuda.rs.
 enum Answer { VALUE, MEAN, MEAN_OF_BOTH, VARIANCE, DEVIATION, EXTREME, PLACE, ANY, ALL };
 
 CUZARR_DEVICE double variance(const State& state, double ddof) {
@@ -270,7 +275,7 @@ CUZARR_DEVICE double variance(const State& state, double ddof) {
     return (squares < 0 ? 0 : squares) / (count < 0 ? 0 : count);
 }
 
-/// An element in its widest type, of the words that are known of it.
+/// An element in its widest type, made of the words of its state.
 template <class W> CUZARR_DEVICE W answer_of(u64 first, u64) {
     W value;
     unword(first, value);
@@ -280,7 +285,7 @@ template <> CUZARR_DEVICE ops::Complex<double> answer_of(u64 first, u64 second) 
     return {double_of(first), double_of(second)};
 }
 
-/// As it lies in memory, rounded once.
+/// An element as it lies in memory, rounded once.
 template <class T> struct Stored {
     template <class W> CUZARR_DEVICE static T of(W x) { return ops::Cast<T>::of(x); }
 };
@@ -291,7 +296,7 @@ template <> struct Stored<ops::BFloat> {
     template <class W> CUZARR_DEVICE static ops::BFloat of(W x) { return ops::BFloat{ops::bfloat_bits(x)}; }
 };
 
-/// An element of a result, which is W before it is converted to T, from its state.
+/// An element of the result, from its state. Its type is W before it is converted to T.
 template <class W, class T> CUZARR_DEVICE T finished(u32 answer, double ddof, const State& state) {
     double count = (double)state.at[1];
     u64 first = state.at[0], second = state.at[2];
@@ -300,7 +305,7 @@ template <class W, class T> CUZARR_DEVICE T finished(u32 answer, double ddof, co
         case MEAN: first = bits_of(double_of(first) / count); break;
         case VARIANCE: first = bits_of(variance(state, ddof)); break;
         case DEVIATION: first = bits_of(sqrt(variance(state, ddof))); break;
-        // Nothing but NaN was left out.
+        // No element was taken: all of them were NaN.
         case EXTREME: first = state.at[1] ? first : 0x7ff8000000000000ull; break;
         case PLACE: first = second; break;
         case ANY: first = first > 0; break;

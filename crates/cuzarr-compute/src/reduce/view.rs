@@ -1,19 +1,22 @@
 //! Elements as a reduction walks through them: dimensions of the result, and dimensions that are reduced.
 
-use cuzarr_device::{DType, NdBuffer};
+use cuzarr_device::{DType, NdBuffer, defined};
 
 use super::state::{State, Wide};
 use crate::program::Joint;
 use cuzarr::Result;
 
+/// The kernels' text, which has the numbers that the CPU's walk shares.
+pub(super) const KERNELS: &str = include_str!("reduce.cuh");
+
 /// Threads of a block.
-pub(crate) const BLOCK_THREADS: usize = 256;
+pub(crate) const BLOCK_THREADS: usize = defined(KERNELS, "CUZARR_REDUCE_THREADS") as usize;
 /// Lanes of each of them: neighbours.
-pub(crate) const PACK: usize = 4;
+pub(crate) const PACK: usize = defined(KERNELS, "CUZARR_REDUCE_PACK") as usize;
 /// Lanes of a segment that a block walks.
 pub(crate) const BLOCK_LANES: usize = BLOCK_THREADS * PACK;
 /// Elements that a thread takes of a segment, with all of its lanes.
-pub(crate) const THREAD_STEPS: usize = 256;
+pub(crate) const THREAD_STEPS: usize = defined(KERNELS, "CUZARR_REDUCE_STEPS") as usize;
 /// Rows shorter than this are walked by one thread each: a block would mostly wait.
 const SHORT_ROW_ELEMS: usize = 64;
 
