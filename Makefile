@@ -21,7 +21,7 @@ SOURCES := Cargo.toml Cargo.lock python/Cargo.toml python/pyproject.toml \
 PYTHON_FOLDERS := python bench scripts examples
 KERNELS := $(shell find crates -name '*.cu' -o -name '*.cuh')
 
-.PHONY: help demo test test-rust test-python miri lint fmt ruff clippy deny stubs types bench docs cubins wheel gpu-bundle gpu-peers build clean
+.PHONY: help demo test test-rust test-python miri lint fmt ruff clippy deny stubs types bench docs cubins wheel wheels sdist gpu-bundle gpu-peers build clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
@@ -80,6 +80,10 @@ $(VENV)/.nvrtc: $(VENV)/.environment python/requirements-kernels.txt
 	$(PIP) install --requirement python/requirements-kernels.txt
 	touch $@
 
+$(VENV)/.wheel-tools: $(VENV)/.environment python/requirements-wheels.txt
+	$(PIP) install --requirement python/requirements-wheels.txt
+	touch $@
+
 # ----------------------------------------------------------------------------------------------------------- lint
 
 fmt:
@@ -129,10 +133,19 @@ python/cuzarr/cubins/MANIFEST.sha256: $(VENV)/.nvrtc $(KERNELS) scripts/compile_
 
 cubins: python/cuzarr/cubins/MANIFEST.sha256 ## compile every kernel for every shipped GPU, as it travels in the wheel
 
-wheel: $(VENV)/.environment cubins ## the wheel, with compiled kernels, in dist/
+wheel: $(VENV)/.environment cubins ## a wheel for machines like this one, with compiled kernels, in dist/
 	rm -f dist/cuzarr-*.whl
 	$(VENV)/bin/maturin build --release --locked --quiet --manifest-path python/Cargo.toml --out dist
 	ls -l dist/cuzarr-*.whl
+
+# Every architecture that Rust can build for here; the release workflow calls the same script.
+wheels: $(VENV)/.wheel-tools cubins ## the wheels that are published: manylinux_2_28, x86-64 and aarch64, checked, in dist/release
+	scripts/build-wheels dist/release
+
+sdist: $(VENV)/.environment cubins ## the source archive, with compiled kernels: building from it needs Rust alone, in dist/release
+	rm -f dist/release/cuzarr-*.tar.gz
+	$(VENV)/bin/maturin sdist --manifest-path python/Cargo.toml --out dist/release
+	ls -l dist/release/cuzarr-*.tar.gz
 
 gpu-bundle: wheel ## what a GPU machine without network or Rust needs, in dist/gpu
 	scripts/gpu-bundle dist/gpu
