@@ -8,7 +8,7 @@ if sys.platform != "linux":
         "On Windows, install it inside the Windows Subsystem for Linux (WSL 2)."
     )
 
-from maturin import (  # noqa: E402, F401
+from maturin import (  # noqa: F401
     build_editable,
     build_sdist,
     build_wheel,
