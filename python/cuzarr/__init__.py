@@ -15,6 +15,7 @@ Importing initialises no GPU and imports no other array library.
 
 from __future__ import annotations
 
+import builtins
 from typing import TYPE_CHECKING
 
 from cuzarr import (
@@ -74,6 +75,7 @@ from cuzarr.api.synchronous import (
     zeros_like,
 )
 from cuzarr.errors import CuzarrError
+from cuzarr.xp import elementwise as _elementwise, reductions as _reductions, statistics as _statistics
 from cuzarr.xp.elementwise import *  # noqa: F403
 from cuzarr.xp.reductions import *  # noqa: F403
 from cuzarr.xp.statistics import *  # noqa: F403
@@ -97,12 +99,6 @@ else:
         },
     )
 
-    def __dir__() -> list[str]:
-        return sorted({*globals(), *__all__})
-
-
-# Functions and reductions are not listed, because some would hide Python's own (`abs`, `sum`) where everything is imported:
-# their names are in `cuzarr.functions`, `cuzarr.reductions` and `cuzarr.selections`.
 __all__ = [
     "Array",
     "ArrayConfig",
@@ -167,5 +163,12 @@ __all__ = [
     "zeros",
     "zeros_like",
 ]
+__all__ += _elementwise.__all__
+__all__ += _reductions.__all__
+__all__ += _statistics.__all__
 
 _names.publish(globals())
+
+if not TYPE_CHECKING:
+    # Importing everything by `*` does not hide Python's own `abs`, `sum` and the like.
+    __all__ = [name for name in __all__ if name == "open" or not hasattr(builtins, name)]

@@ -59,7 +59,7 @@ def importing(module: str, lazy: Mapping[str, str | None]) -> Callable[[str], An
 def publish(namespace: dict[str, Any]) -> None:
     """Gives the public classes and functions of a module its path, wherever in the package they are defined.
 
-    Error messages, documentation and pickles then name the path that users import from.
+    Error messages, documentation and pickles then name the path that users import from. ``dir`` lists what is public.
     """
     module, package = namespace["__name__"], f"{__package__}."
     for value in map(namespace.get, namespace["__all__"]):
@@ -67,6 +67,13 @@ def publish(namespace: dict[str, Any]) -> None:
         if callable(value) and home is not None and home.startswith(package) and home not in _PUBLIC:
             value.__module__ = module
     _PUBLIC.add(module)
+    list_public(namespace)
+
+
+def list_public(namespace: dict[str, Any]) -> None:
+    """Makes ``dir`` of a module list its public names, without those that it imported for itself."""
+    public = namespace["__all__"]
+    namespace["__dir__"] = lambda: sorted(public)
 
 
 # Modules whose own names are public where they are defined.

@@ -19,12 +19,15 @@ import dask
 import dask.array
 import numpy as np
 
+from cuzarr import _names
 from cuzarr._checks import axis_number
 from cuzarr._compute.operands import dimension_names
 from cuzarr._memory import convert as _convert
 from cuzarr._node.array import Array
 from cuzarr._node.open import array_of
 from cuzarr.errors import ArgumentTypeError, ArrayNotFoundError, InvalidArgumentError, ShapeMismatchError
+
+__all__ = ["from_cuzarr", "meta", "to_cuzarr"]
 
 
 def from_cuzarr(array: Any, chunks: Any = None, *, name: str | None = None, inline_array: bool = True) -> Any:
@@ -126,3 +129,6 @@ def _aligned(blocks: tuple[int, ...], stored: int, extent: int) -> tuple[int, ..
         if whole and (not ends or whole > ends[-1]):
             ends.append(whole)
     return tuple(end - start for start, end in zip([0, *ends], ends, strict=False)) or (0,)
+
+
+_names.list_public(globals())

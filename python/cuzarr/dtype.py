@@ -3,14 +3,17 @@
 >>> import cuzarr
 >>> cuzarr.dtype.DateTime64(unit="ms").to_json(3)
 {'name': 'numpy.datetime64', 'configuration': {'unit': 'ms', 'scale_factor': 1}}
->>> cuzarr.create_array({}, shape=(2,), dtype=cuzarr.dtype.VariableLengthUTF8())[:].tolist()
+>>> array = cuzarr.create_array({}, shape=(2,), dtype=cuzarr.dtype.VariableLengthUTF8())
+>>> array[:].tolist()
 ['', '']
+>>> isinstance(array.metadata.data_type, cuzarr.dtype.VariableLengthUTF8)
+True
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any, Literal
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
@@ -57,72 +60,231 @@ def _native(spec: str, endianness: Endianness = "little") -> DataType:
     return DataType(element_type(spec).newbyteorder("<" if endianness == "little" else ">"))
 
 
-def _length(length: int) -> int:
-    return whole(length, "length", 1)
+# The classes below are called to make data types, and asked by `isinstance` about data types however they were made. What they
+# make is a plain `DataType`, so that equal data types stay equal: type checkers see how a class is called (`__init__`), and
+# `__new__` is what runs.
+class _Kind(type):
+    def __instancecheck__(cls: type[_Elements], instance: object) -> bool:  # type: ignore[misc]
+        return type(instance) is DataType and cls._holds(instance)
 
 
-def _of_one_byte(name: str) -> Callable[[], DataType]:
-    def make() -> DataType:
-        return _native(name)
+class _Elements(DataType, metaclass=_Kind):
+    """Elements that NumPy describes: ``_code`` is ``"f4"``, or a kind alone (``"M"``) for all its sizes and units."""
 
-    make.__doc__ = f"The type ``{name}``."
-    return make
+    _code: ClassVar[str]
 
-
-def _number(name: str) -> Callable[..., DataType]:
-    def make(*, endianness: Endianness = "little") -> DataType:
-        return _native(name, endianness)
-
-    make.__doc__ = f"The type ``{name}``, stored with this byte order."
-    return make
+    @classmethod
+    def _holds(cls, dtype: DataType) -> bool:
+        native = dtype.native
+        codes = (native.kind, f"{native.kind}{native.itemsize}")
+        return dtype.name == "fixed" and native.fields is None and cls._code in codes
 
 
-Bool, Int8, UInt8 = map(_of_one_byte, ("bool", "int8", "uint8"))
-Int16, Int32, Int64 = map(_number, ("int16", "int32", "int64"))
-UInt16, UInt32, UInt64 = map(_number, ("uint16", "uint32", "uint64"))
-Float16, Float32, Float64 = map(_number, ("float16", "float32", "float64"))
-Complex64, Complex128 = map(_number, ("complex64", "complex128"))
+class _OneByte(_Elements):
+    if TYPE_CHECKING:
+
+        def __init__(self) -> None: ...
+    else:
+
+        def __new__(cls) -> DataType:
+            return _native(cls._code)
 
 
-def DateTime64(*, endianness: Endianness = "little", scale_factor: int = 1, unit: str = "generic") -> DataType:  # noqa: N802
+class _Number(_Elements):
+    if TYPE_CHECKING:
+
+        def __init__(self, *, endianness: Endianness = "little") -> None: ...
+    else:
+
+        def __new__(cls, *, endianness: Endianness = "little") -> DataType:
+            return _native(cls._code, endianness)
+
+
+class _Time(_Elements):
+    if TYPE_CHECKING:
+
+        def __init__(self, *, endianness: Endianness = "little", scale_factor: int = 1, unit: str = "generic") -> None: ...
+    else:
+
+        def __new__(cls, *, endianness: Endianness = "little", scale_factor: int = 1, unit: str = "generic") -> DataType:
+            return _native(f"{cls._code}8" if unit == "generic" else f"{cls._code}8[{scale_factor}{unit}]", endianness)
+
+
+class _Bytes(_Elements):
+    if TYPE_CHECKING:
+
+        def __init__(self, *, length: int) -> None: ...
+    else:
+
+        def __new__(cls, *, length: int) -> DataType:
+            return _native(f"{cls._code}{whole(length, 'length', 1)}")
+
+
+class _Variable(_Elements):
+    """Elements without a size of their own: ``_code`` is Zarr's name."""
+
+    if TYPE_CHECKING:
+
+        def __init__(self) -> None: ...
+    else:
+
+        def __new__(cls) -> DataType:
+            return _dtypes.parse_dtype(cls._code, 3)
+
+    @classmethod
+    def _holds(cls, dtype: DataType) -> bool:
+        return dtype.name == cls._code
+
+
+class Bool(_OneByte):
+    """The type ``bool``."""
+
+    _code = "b1"
+
+
+class Int8(_OneByte):
+    """The type ``int8``."""
+
+    _code = "i1"
+
+
+class UInt8(_OneByte):
+    """The type ``uint8``."""
+
+    _code = "u1"
+
+
+class Int16(_Number):
+    """The type ``int16``, stored with this byte order."""
+
+    _code = "i2"
+
+
+class Int32(_Number):
+    """The type ``int32``, stored with this byte order."""
+
+    _code = "i4"
+
+
+class Int64(_Number):
+    """The type ``int64``, stored with this byte order."""
+
+    _code = "i8"
+
+
+class UInt16(_Number):
+    """The type ``uint16``, stored with this byte order."""
+
+    _code = "u2"
+
+
+class UInt32(_Number):
+    """The type ``uint32``, stored with this byte order."""
+
+    _code = "u4"
+
+
+class UInt64(_Number):
+    """The type ``uint64``, stored with this byte order."""
+
+    _code = "u8"
+
+
+class Float16(_Number):
+    """The type ``float16``, stored with this byte order."""
+
+    _code = "f2"
+
+
+class Float32(_Number):
+    """The type ``float32``, stored with this byte order."""
+
+    _code = "f4"
+
+
+class Float64(_Number):
+    """The type ``float64``, stored with this byte order."""
+
+    _code = "f8"
+
+
+class Complex64(_Number):
+    """The type ``complex64``, stored with this byte order."""
+
+    _code = "c8"
+
+
+class Complex128(_Number):
+    """The type ``complex128``, stored with this byte order."""
+
+    _code = "c16"
+
+
+class DateTime64(_Time):
     """Dates, counted in ``scale_factor`` of a unit (``"ns"``, ``"D"``, …)."""
-    return _native("M8" if unit == "generic" else f"M8[{scale_factor}{unit}]", endianness)
+
+    _code = "M"
 
 
-def TimeDelta64(*, endianness: Endianness = "little", scale_factor: int = 1, unit: str = "generic") -> DataType:  # noqa: N802
+class TimeDelta64(_Time):
     """Times between dates, counted in ``scale_factor`` of a unit (``"ns"``, ``"D"``, …)."""
-    return _native("m8" if unit == "generic" else f"m8[{scale_factor}{unit}]", endianness)
+
+    _code = "m"
 
 
-def FixedLengthUTF32(*, length: int, endianness: Endianness = "little") -> DataType:  # noqa: N802
+class FixedLengthUTF32(_Elements):
     """Strings of at most ``length`` characters, each as four bytes."""
-    return _native(f"U{_length(length)}", endianness)
+
+    _code = "U"
+
+    if TYPE_CHECKING:
+
+        def __init__(self, *, length: int, endianness: Endianness = "little") -> None: ...
+    else:
+
+        def __new__(cls, *, length: int, endianness: Endianness = "little") -> DataType:
+            return _native(f"{cls._code}{whole(length, 'length', 1)}", endianness)
 
 
-def NullTerminatedBytes(*, length: int) -> DataType:  # noqa: N802
+class NullTerminatedBytes(_Bytes):
     """At most ``length`` bytes, without zeros at their end."""
-    return _native(f"S{_length(length)}")
+
+    _code = "S"
 
 
-def RawBytes(*, length: int) -> DataType:  # noqa: N802
+class RawBytes(_Bytes):
     """``length`` bytes."""
-    return _native(f"V{_length(length)}")
+
+    _code = "V"
 
 
-def VariableLengthUTF8() -> DataType:  # noqa: N802
+class VariableLengthUTF8(_Variable):
     """Strings of any length."""
-    return _dtypes.parse_dtype("string", 3)
+
+    _code = "string"
 
 
-def VariableLengthBytes() -> DataType:  # noqa: N802
+class VariableLengthBytes(_Variable):
     """Bytes of any length."""
-    return _dtypes.parse_dtype("variable_length_bytes", 3)
+
+    _code = "variable_length_bytes"
 
 
-def Struct(*, fields: Iterable[tuple[str, Any]]) -> DataType:  # noqa: N802
+class Struct(_Elements):
     """Elements of several named fields, each with a type of its own."""
-    with refusing("fields", "pass pairs of a name and a type"):
-        return DataType(np.dtype([(name, _dtypes.parse_dtype(field, 3).native) for name, field in fields]))
+
+    if TYPE_CHECKING:
+
+        def __init__(self, *, fields: Iterable[tuple[str, Any]]) -> None: ...
+    else:
+
+        def __new__(cls, *, fields: Iterable[tuple[str, Any]]) -> DataType:
+            with refusing("fields", "pass pairs of a name and a type"):
+                return DataType(np.dtype([(name, _dtypes.parse_dtype(field, 3).native) for name, field in fields]))
+
+    @classmethod
+    def _holds(cls, dtype: DataType) -> bool:
+        return dtype.native.fields is not None
 
 
 Structured = Struct

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from cuzarr import _names
 from cuzarr._text import printable, printable_lines
 
 __all__ = [
@@ -455,3 +456,6 @@ def from_core(kind: str, message: str, trail: tuple[str, ...], hint: str | None,
     error = KINDS.get(kind, CuzarrError)(message, trail=trail, hint=hint, others=others)
     error.kind = kind
     return error
+
+
+_names.list_public(globals())

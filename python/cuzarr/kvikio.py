@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 
-from cuzarr import storage
+from cuzarr import _names, storage
 from cuzarr._config import config
 from cuzarr._node.array import Array
 from cuzarr._node.open import open_array
@@ -284,3 +284,6 @@ def _check_compressor(array: Array) -> None:
         f"the array at {array.store_path} was written using a non-CUDA compatible compressor: {array.compressor!r}",
         hint="open it with cuzarr.open_array(…, device='cuda'), or write it with CompatCompressor.lz4()",
     )
+
+
+_names.list_public(globals())

@@ -16,10 +16,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from cuzarr import _core
+from cuzarr import _core, _names
 from cuzarr._config import ConfigSet, config, device_name, parse_size
 from cuzarr._text import human_bytes, printable
 from cuzarr.errors import InvalidArgumentError, LibraryMissingError
+
+__all__ = ["MemoryInfo", "PoolInfo", "empty_cache", "info", "limit", "reset_peak", "use_allocator"]
 
 Library = Literal["cuzarr", "cupy", "torch", "rmm"]
 
@@ -240,3 +242,5 @@ _ALLOCATORS: dict[str, Callable[[], Callable[[int, str], tuple[int, Any]]] | Non
     "torch": _of_torch,
     "rmm": _of_rmm,
 }
+
+_names.list_public(globals())

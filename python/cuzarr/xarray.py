@@ -28,6 +28,7 @@ from xarray.backends.zarr import FillValueCoder
 from xarray.coding.variables import CFMaskCoder
 from xarray.core import indexing
 
+from cuzarr import _names
 from cuzarr._compute.sources import place_of
 from cuzarr._metadata.array import ArrayV2Metadata
 from cuzarr._names import did_you_mean
@@ -37,6 +38,8 @@ from cuzarr._node.open import open_group
 from cuzarr._runtime import run
 from cuzarr.errors import GroupNotFoundError, MetadataValidationError
 from cuzarr.storage import Store
+
+__all__ = ["CuzarrBackendEntrypoint", "GroupStore", "LazyArray", "MaskedArray"]
 
 _DIMENSIONS = "_ARRAY_DIMENSIONS"
 # How xarray stores a variable whose name is None.
@@ -48,9 +51,9 @@ class LazyArray(BackendArray):
 
     def __init__(self, array: Array) -> None:
         self._array = array  # not `array`: xarray reads what is called so
-        self.shape = array.shape
+        self.shape: tuple[int, ...] = array.shape
         # Strings of variable length are objects to xarray.
-        self.dtype = np.dtype("O") if array.dtype.kind == "T" else array.dtype
+        self.dtype: np.dtype[Any] = np.dtype("O") if array.dtype.kind == "T" else array.dtype
 
     def __getitem__(self, key: indexing.ExplicitIndexer) -> Any:
         return indexing.explicit_indexing_adapter(key, self.shape, indexing.IndexingSupport.OUTER, self._read)
@@ -105,10 +108,11 @@ class GroupStore(AbstractDataStore):  # type: ignore[misc]
     ) -> None:
         self.group = group
         self.device = device
-        self.mask, self.times = mask, times
+        self.mask: bool | Mapping[str, bool] = mask
+        self.times: bool = times
         # As in xarray's engine: in format 2 the fill value marks what is missing, in format 3 an attribute does.
-        self.fill_is_mask = group.metadata.zarr_format == 2 if fill_is_mask is None else fill_is_mask
-        self.dropped = {dropped} if isinstance(dropped, str) else set(dropped or ())
+        self.fill_is_mask: bool = group.metadata.zarr_format == 2 if fill_is_mask is None else fill_is_mask
+        self.dropped: set[str] = {dropped} if isinstance(dropped, str) else set(dropped or ())
 
     def load(self) -> tuple[Mapping[Any, Any], Mapping[str, Any]]:
         """Variables and attributes; no element is read."""
@@ -354,3 +358,6 @@ class CuzarrBackendEntrypoint(BackendEntrypoint):
     def guess_can_open(self, filename_or_obj: Any) -> bool:
         """No path is claimed unasked: xarray's own engine reads the same files."""
         return isinstance(filename_or_obj, Store | Group) and not isinstance(filename_or_obj, str | os.PathLike)
+
+
+_names.list_public(globals())

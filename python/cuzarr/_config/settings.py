@@ -331,7 +331,7 @@ def _refuse_files(paths: Any) -> None:
         )
 
 
-config = Config()
+config: Config = Config()
 """The configuration of this process."""
 
 ArrayType = Literal["auto", "cupy", "device"]

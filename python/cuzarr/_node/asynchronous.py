@@ -119,7 +119,7 @@ class _AsyncNode:
             raise UnsupportedError(f"cannot compare {type(self).__name__} with elements of {type(other).__name__}", hint=hint)
         return NotImplemented
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__: ClassVar[None] = None  # type: ignore[assignment]
 
     def __dask_tokenize__(self) -> tuple[Any, ...]:
         return type(self).__name__, self._node.__dask_tokenize__()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
-from typing import Any, Self, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 
@@ -468,7 +468,7 @@ class Group(Node):
     def __eq__(self, other: object) -> bool:
         return self.same_as(other) if isinstance(other, Group) else NotImplemented
 
-    __hash__ = None  # type: ignore[assignment]  # attributes may change
+    __hash__: ClassVar[None] = None  # type: ignore[assignment]  # attributes may change
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Group._rebuilt, (self.store, self.path, self._metadata.to_dict(), self._own_device)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, ClassVar
 
 from cuzarr._numpy import check_dtype
 from cuzarr._operators import dispatch
@@ -108,7 +108,7 @@ class Operators(Methods):
     def __ne__(self, other: object) -> Any:
         return self._compare("not_equal", "__ne__", other)
 
-    __hash__ = None  # type: ignore[assignment]  # as of NumPy's arrays
+    __hash__: ClassVar[None] = None  # type: ignore[assignment]  # as of NumPy's arrays
 
     def _compare(self, name: str, reflected: str, other: Any) -> Any:
         """Equality, element by element whatever the other operand is: Python would make identity of what is not implemented."""

@@ -19,6 +19,7 @@ import functools
 from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
+from cuzarr import _names
 from cuzarr._node.asynchronous import AsyncArray, AsyncGroup, run_node, to_async
 from cuzarr._runtime import run
 from cuzarr.api import synchronous
@@ -73,3 +74,5 @@ create_hierarchy.__module__ = __name__
 
 __all__ = ["AsyncArray", "AsyncGroup"]
 __all__ += [name for name in synchronous.__all__ if name != "print_debug_info"]
+
+_names.list_public(globals())

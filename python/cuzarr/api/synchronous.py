@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from cuzarr import _core
+from cuzarr import _core, _names
 from cuzarr._compute.copy import copy
 from cuzarr._node.create import (
     array,
@@ -87,3 +87,5 @@ __all__ = [
     "zeros",
     "zeros_like",
 ]
+
+_names.list_public(globals())

@@ -166,7 +166,7 @@ class Buffer(Memory):
             return NotImplemented
         return bool(np.array_equal(self.as_numpy_array(), other.as_numpy_array()))
 
-    __hash__ = None  # type: ignore[assignment]  # bytes can be written
+    __hash__: ClassVar[None] = None  # type: ignore[assignment]  # bytes can be written
 
     def __repr__(self) -> str:
         return f"<{type(self).__module__}.Buffer of {len(self)} bytes on {self.device}>"

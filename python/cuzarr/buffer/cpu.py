@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 
-from cuzarr import _numpy
+from cuzarr import _names, _numpy
 from cuzarr._checks import element_type, refusing
 from cuzarr._memory import foreign as _foreign
 from cuzarr._memory.foreign import host_view
@@ -145,10 +145,13 @@ def as_numpy_array_wrapper(func: Callable[[np.ndarray[Any, Any]], bytes], buf: A
     return prototype.buffer.from_bytes(func(buf.as_numpy_array()))
 
 
-buffer_prototype = BufferPrototype(buffer=Buffer, nd_buffer=NDBuffer)
+buffer_prototype: BufferPrototype = BufferPrototype(buffer=Buffer, nd_buffer=NDBuffer)
 """Host memory."""
 
 
 def numpy_buffer_prototype() -> BufferPrototype:
     """Host memory, whatever the configuration says."""
     return buffer_prototype
+
+
+_names.list_public(globals())

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 
-from cuzarr import _numpy
+from cuzarr import _names, _numpy
 from cuzarr._config import config
 from cuzarr._memory import convert as _convert, element_types as _element_types, foreign as _foreign
 from cuzarr._memory.device_array import DeviceArray
@@ -114,7 +114,7 @@ class Buffer(DeviceMemory, _classes.Buffer):
             return _device_array(self._data)._buffer.all_equal(_device_array(other._data)._buffer, True)
         return super().__eq__(other)
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__: ClassVar[None] = None  # type: ignore[assignment]
 
 
 class NDBuffer(DeviceMemory, _classes.NDBuffer):
@@ -178,5 +178,7 @@ class NDBuffer(DeviceMemory, _classes.NDBuffer):
         return own._buffer.all_equal(same._buffer, equal_nan)
 
 
-buffer_prototype = BufferPrototype(buffer=Buffer, nd_buffer=NDBuffer)
+buffer_prototype: BufferPrototype = BufferPrototype(buffer=Buffer, nd_buffer=NDBuffer)
 """A GPU's memory."""
+
+_names.list_public(globals())

@@ -118,7 +118,7 @@ class Decoder:
     """
 
     def __init__(self, codecs: Any, *, device: str | None = None) -> None:
-        self.device = str(config.get("device")) if device is None else device
+        self.device: str = str(config.get("device")) if device is None else device
         self._codecs = as_json(codecs)
         self._decoder = _core.Decoder(self._codecs, self.device)
 

@@ -17,6 +17,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
+from cuzarr import _names
 from cuzarr.codecs.values import AnyDataType, Codec, DataType, Role
 from cuzarr.errors import MetadataValidationError
 
@@ -182,7 +183,7 @@ class Shuffle(NumcodecsCodec):
 
     codec_id = "shuffle"
     defaults: ClassVar[dict[str, Any]] = {"elementsize": 4}
-    from_dtype = ("elementsize",)
+    from_dtype: ClassVar[tuple[str, ...]] = ("elementsize",)
 
 
 class CRC32(NumcodecsCodec):
@@ -217,7 +218,7 @@ class JenkinsLookup3(NumcodecsCodec):
 
 class _DtypeCodec(NumcodecsCodec):
     role: ClassVar[Role] = "array_array"
-    from_dtype = ("dtype",)
+    from_dtype: ClassVar[tuple[str, ...]] = ("dtype",)
 
     @property
     def stored_dtype(self) -> np.dtype[Any] | None:
@@ -266,7 +267,7 @@ class AsType(NumcodecsCodec):
 
     codec_id = "astype"
     role: ClassVar[Role] = "array_array"
-    from_dtype = ("decode_dtype",)
+    from_dtype: ClassVar[tuple[str, ...]] = ("decode_dtype",)
 
     @property
     def stored_dtype(self) -> np.dtype[Any] | None:
@@ -333,3 +334,6 @@ def from_numcodecs_config(config: Mapping[str, Any]) -> NumcodecsCodec:
         raise MetadataValidationError(f"a codec of format 2 has an 'id', got {config!r}")
     settings = {key: value for key, value in config.items() if key != "id"}
     return _make(config["id"], settings)
+
+
+_names.list_public(globals())

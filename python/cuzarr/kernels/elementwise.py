@@ -60,7 +60,8 @@ class ElementwiseKernel:
         self._kernel = _core.ElementwiseKernel(
             in_params, out_params, operation, name, preamble, list(items(options, "options", "a list of the compiler's options"))
         )
-        self.operation, self.name = operation, name
+        self.operation: str = operation
+        self.name: str = name
 
     def __call__(self, *args: Any, size: int | None = None, stream: Any = None, block_size: int = 256) -> Any:
         """Runs it over ``args``: the inputs, then, if the caller has them, the outputs.

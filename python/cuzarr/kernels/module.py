@@ -123,7 +123,7 @@ class Module:
     """
 
     def __init__(self, source: str, *, device: str | None = None, options: Iterable[str] = (), name: str = "module.cu") -> None:
-        self.device = _gpu(device)
+        self.device: str = _gpu(device)
         self._source = source
         self._module = _core.Module(
             source, self.device, name, list(items(options, "options", "a list of the compiler's options"))
@@ -153,10 +153,10 @@ class Function:
         self._types = types
         self.name = name
         self.device = device
-        self.max_threads = function.max_threads
-        self.registers = function.registers
-        self.local_bytes = function.local_bytes
-        self.shared_bytes = function.static_shared_bytes
+        self.max_threads: int = function.max_threads
+        self.registers: int = function.registers
+        self.local_bytes: int = function.local_bytes
+        self.shared_bytes: int = function.static_shared_bytes
 
     def __call__(
         self,

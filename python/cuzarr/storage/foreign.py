@@ -27,7 +27,7 @@ class ForeignStore(Store):
     def __init__(self, store: Any, *, read_only: bool = False) -> None:
         self.wrapped = store
         self._adapter = adapt_store(store)
-        self.supports_deletes = self._adapter.supports_deletes
+        self.supports_deletes: bool = self._adapter.supports_deletes
         super().__init__(_core.Store.python(self._adapter), read_only=read_only or bool(getattr(store, "read_only", False)))
 
     def with_read_only(self, read_only: bool = False) -> Self:
@@ -104,7 +104,8 @@ class FsspecStore(ForeignStore):
             from fsspec.mapping import FSMap
         except ImportError as error:
             raise LibraryMissingError("FsspecStore needs fsspec", hint="pip install fsspec") from error
-        self.fs, self.path = fs, path
+        self.fs: Any = fs
+        self.path: str = path
         super().__init__(FSMap(path, fs), read_only=read_only)
 
     @classmethod

@@ -21,7 +21,7 @@ class LocalStore(Store):
     def __init__(self, root: Path | str, *, read_only: bool = False) -> None:
         if not isinstance(root, str | os.PathLike):
             raise TypeError(f"root is {root!r}, expected a path")
-        self.root = Path(root)
+        self.root: Path = Path(root)
         super().__init__(self._open(os.path.abspath(os.fspath(self.root))), read_only=read_only)
 
     def _open(self, root: str) -> _core.Store:

@@ -81,7 +81,7 @@ class GpuMemoryStore(Store):
         read_only: bool = False,
     ) -> None:
         configured = str(config.get("device"))
-        self.device = device or ("cuda:0" if configured == "cpu" else configured)
+        self.device: str = device or ("cuda:0" if configured == "cpu" else configured)
         if store_dict is not None and not isinstance(store_dict, MutableMapping):
             hint = "GpuMemoryStore.from_dict copies the values of any mapping"
             raise ArgumentTypeError(f"store_dict is a {type(store_dict).__name__}, expected a mutable mapping", hint=hint)

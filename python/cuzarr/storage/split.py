@@ -27,7 +27,7 @@ class SplitStore(Store):
                 )
         self.data = data
         self.metadata = metadata
-        self.supports_deletes = data.supports_deletes and metadata.supports_deletes
+        self.supports_deletes: bool = data.supports_deletes and metadata.supports_deletes
         read_only = read_only or data.read_only or metadata.read_only
         super().__init__(_core.Store.split(data.handle, metadata.handle), read_only=read_only)
 

@@ -26,7 +26,8 @@ class UrlStore(Store):
                 f"'{printable(url)}': a scheme is not built in", hint="use make_store, which asks fsspec as well"
             )
         self.url = url
-        self.supports_writes = self.supports_deletes = not handle.is_read_only()
+        self.supports_writes: bool = not handle.is_read_only()
+        self.supports_deletes: bool = self.supports_writes
         super().__init__(handle, read_only=read_only)
 
     @classmethod

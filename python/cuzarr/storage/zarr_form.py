@@ -48,7 +48,7 @@ class NativeStore(ZarrStore):
 
     def __init__(self, store: OwnStore, *, read_only: bool = False) -> None:
         super().__init__(read_only=read_only)
-        self.cuzarr_store = store.with_read_only(read_only)
+        self.cuzarr_store: OwnStore = store.with_read_only(read_only)
 
     def with_read_only(self, read_only: bool = False) -> Self:
         twin = object.__new__(type(self))

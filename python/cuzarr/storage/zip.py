@@ -49,7 +49,7 @@ class ZipStore(Store):
     ) -> None:
         if not isinstance(path, str | os.PathLike):
             raise TypeError(f"path is {path!r}, expected a path")
-        self.path = Path(path)
+        self.path: Path = Path(path)
         self.compression = compression
         self.allowZip64 = allowZip64
         self._members = _Members(self.path, mode, compression, allowZip64)

@@ -23,9 +23,12 @@ import numpy as np
 import torch
 from torch.utils.data import Dataset, IterableDataset, get_worker_info
 
+from cuzarr import _names
 from cuzarr._memory.foreign import wrap_host
 from cuzarr._node.batches import Batches, Columns, Source
 from cuzarr.errors import CuzarrRuntimeWarning, DTypeMismatchError, InvalidArgumentError
+
+__all__ = ["BatchDataset", "RowDataset", "to_tensor"]
 
 
 def to_tensor(elements: Any) -> torch.Tensor:
@@ -60,7 +63,7 @@ class RowDataset(Dataset[Any]):  # type: ignore[misc]
     """
 
     def __init__(self, arrays: Source | Sequence[Source] | Mapping[str, Source]) -> None:
-        self.columns = Columns(arrays)
+        self.columns: Columns = Columns(arrays)
 
     def __len__(self) -> int:
         return self.columns.count
@@ -102,7 +105,7 @@ class BatchDataset(IterableDataset[Any]):  # type: ignore[misc]
             raise InvalidArgumentError("rank and world_size belong together", hint="pass both, or neither")
         if rank is not None and world_size is not None and not 0 <= rank < world_size:
             raise InvalidArgumentError(f"rank is {rank}, expected 0 to {world_size - 1}")
-        self.batches = Batches(arrays, size, **kwargs)
+        self.batches: Batches = Batches(arrays, size, **kwargs)
         self._rank, self._world_size = rank, world_size
         # Workers that live longer than a pass see another epoch in memory that they share alone.
         self._epoch = torch.zeros((), dtype=torch.int64).share_memory_()
@@ -149,3 +152,6 @@ class BatchDataset(IterableDataset[Any]):  # type: ignore[misc]
         columns = self.batches.columns
         for batch in self.batches.iterate(self.epoch, part, parts, rank=rank, world_size=world_size):
             yield columns.form([to_tensor(one) for one in columns.parts(batch)])
+
+
+_names.list_public(globals())

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from cuzarr import _core, _numpy
+from cuzarr import _core, _names, _numpy
 from cuzarr._checks import element_type as _dtype, extents, refusing
 from cuzarr._config import device_name
 from cuzarr._memory.convert import result_array, to_device
@@ -140,3 +140,6 @@ def linspace(start: Any, stop: Any, num: int = 50, dtype: Any = None, *, endpoin
     with refusing("linspace"):
         numbers = np.linspace(start, stop, num, endpoint, dtype=_optional(dtype))
     return asarray(numbers, device=device_name(device))
+
+
+_names.list_public(globals())

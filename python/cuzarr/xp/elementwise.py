@@ -17,13 +17,17 @@ array([1.        , 1.84147098, 1.90929743, 1.14112001])
 from __future__ import annotations
 
 import builtins
-from typing import Any
+import inspect
+from typing import Any, ClassVar, overload
 
 import numpy as np
 
+from cuzarr import _names
 from cuzarr._checks import element_type, whole
 from cuzarr._compute.evaluate import apply, plan
+from cuzarr._compute.expression import Expression
 from cuzarr._memory.foreign import host_array
+from cuzarr._operators.dispatch import Lazy
 from cuzarr.errors import OutOfRangeError
 
 __all__ = [
@@ -40,16 +44,18 @@ __all__ = [
 
 
 class Function:
-    """One function of elements."""
+    """One function of elements. In memory they are computed at once; of arrays in stores, and of plans, it makes a plan."""
 
-    def __init__(self, name: str, operands: int, meaning: str) -> None:
+    _operands: ClassVar[tuple[str, ...]]
+
+    def __init__(self, name: str, meaning: str) -> None:
         self.__name__ = name
         self.__doc__ = meaning
-        self._operands = operands
+        self.__signature__: inspect.Signature = inspect.Signature([inspect.Parameter(one, _POSITIONAL) for one in self._operands])
 
-    def __call__(self, *operands: Any) -> Any:
-        if len(operands) != self._operands:
-            raise TypeError(f"{self.__name__} takes {self._operands} operands, got {len(operands)}")
+    def _apply(self, operands: tuple[Any, ...]) -> Any:
+        if len(operands) != len(self._operands):
+            raise TypeError(f"{self.__name__} takes {len(self._operands)} operands, got {len(operands)}")
         return apply(self.__name__, *operands)
 
     def __reduce__(self) -> str:
@@ -59,84 +65,139 @@ class Function:
         return f"<cuzarr.{self.__name__}>"
 
 
-def _unary(name: str, meaning: str) -> Function:
-    return Function(name, 1, meaning)
+_POSITIONAL = inspect.Parameter.POSITIONAL_ONLY
 
 
-def _binary(name: str, meaning: str) -> Function:
-    return Function(name, 2, meaning)
+class Unary(Function):
+    """A function of one operand."""
+
+    _operands = ("x",)
+
+    @overload
+    def __call__(self, x: Lazy, /) -> Expression: ...
+    @overload
+    def __call__(self, x: Any, /) -> Any: ...
+    def __call__(self, *operands: Any) -> Any:
+        return self._apply(operands)
 
 
-add = _binary("add", "The sum; of bools, whether one is true.")
-subtract = _binary("subtract", "The difference.")
-multiply = _binary("multiply", "The product; of bools, whether both are true.")
-divide = true_divide = _binary("divide", "The quotient; of whole numbers, in float64.")
-floor_divide = _binary("floor_divide", "The quotient, rounded down; 0 where whole numbers are divided by 0.")
-remainder = mod = _binary("remainder", "What the rounded-down quotient leaves: it has the divisor's sign.")
-fmod = _binary("fmod", "What the truncated quotient leaves: it has the dividend's sign.")
-power = pow = _binary("power", "The power; whole numbers to negative ones are refused.")
-minimum = _binary("minimum", "The smaller one; NaN where one is NaN.")
-maximum = _binary("maximum", "The larger one; NaN where one is NaN.")
-fmin = _binary("fmin", "The smaller one that is not NaN.")
-fmax = _binary("fmax", "The larger one that is not NaN.")
-arctan2 = atan2 = _binary("arctan2", "The angle of the point (second, first).")
-hypot = _binary("hypot", "The hypotenuse.")
-copysign = _binary("copysign", "The first with the sign of the second.")
-equal = _binary("equal", "Whether elements are equal.")
-not_equal = _binary("not_equal", "Whether elements differ.")
-less = _binary("less", "Whether the first is below the second.")
-less_equal = _binary("less_equal", "Whether the first is not above the second.")
-greater = _binary("greater", "Whether the first is above the second.")
-greater_equal = _binary("greater_equal", "Whether the first is not below the second.")
-logical_and = _binary("logical_and", "Whether both are true.")
-logical_or = _binary("logical_or", "Whether one is true.")
-logical_xor = _binary("logical_xor", "Whether exactly one is true.")
-bitwise_and = _binary("bitwise_and", "Bits that both have.")
-bitwise_or = _binary("bitwise_or", "Bits that one has.")
-bitwise_xor = _binary("bitwise_xor", "Bits that exactly one has.")
-left_shift = bitwise_left_shift = _binary("left_shift", "Bits moved up; 0 beyond the type's width.")
-right_shift = bitwise_right_shift = _binary("right_shift", "Bits moved down; only the sign beyond the type's width.")
+class Binary(Function):
+    """A function of two operands, which are broadcast."""
 
-negative = _unary("negative", "The number with the other sign.")
-absolute = abs = _unary("absolute", "The magnitude.")
-sign = _unary("sign", "-1, 0 or 1; NaN of NaN.")
-square = _unary("square", "The number times itself.")
-conjugate = conj = _unary("conjugate", "The complex conjugate.")
-real = _unary("real", "The real part.")
-imag = _unary("imag", "The imaginary part.")
-sqrt = _unary("sqrt", "The square root.")
-cbrt = _unary("cbrt", "The cube root.")
-exp = _unary("exp", "e to the power x.")
-exp2 = _unary("exp2", "2 to the power x.")
-expm1 = _unary("expm1", "e to the power x, minus 1.")
-log = _unary("log", "The natural logarithm.")
-log2 = _unary("log2", "The logarithm to the base 2.")
-log10 = _unary("log10", "The logarithm to the base 10.")
-log1p = _unary("log1p", "The natural logarithm of 1 + x.")
-sin = _unary("sin", "The sine.")
-cos = _unary("cos", "The cosine.")
-tan = _unary("tan", "The tangent.")
-arcsin = asin = _unary("arcsin", "The inverse sine.")
-arccos = acos = _unary("arccos", "The inverse cosine.")
-arctan = atan = _unary("arctan", "The inverse tangent.")
-sinh = _unary("sinh", "The hyperbolic sine.")
-cosh = _unary("cosh", "The hyperbolic cosine.")
-tanh = _unary("tanh", "The hyperbolic tangent.")
-arcsinh = asinh = _unary("arcsinh", "The inverse hyperbolic sine.")
-arccosh = acosh = _unary("arccosh", "The inverse hyperbolic cosine.")
-arctanh = atanh = _unary("arctanh", "The inverse hyperbolic tangent.")
-floor = _unary("floor", "Rounded down.")
-ceil = _unary("ceil", "Rounded up.")
-trunc = _unary("trunc", "Rounded towards 0.")
-rint = _unary("rint", "Rounded to the nearest whole number, ties to even.")
-isnan = _unary("isnan", "Whether it is NaN.")
-isinf = _unary("isinf", "Whether it is infinite.")
-isfinite = _unary("isfinite", "Whether it is neither infinite nor NaN.")
-signbit = _unary("signbit", "Whether the sign bit is set.")
-logical_not = _unary("logical_not", "Whether it is not true.")
-invert = bitwise_invert = _unary("invert", "Every bit turned over.")
+    _operands = ("x1", "x2")
 
-where = Function("where", 3, "The second operand where the first is true, else the third.")
+    @overload
+    def __call__(self, x1: Lazy, x2: Any, /) -> Expression: ...
+    @overload
+    def __call__(self, x1: Any, x2: Lazy, /) -> Expression: ...
+    @overload
+    def __call__(self, x1: Any, x2: Any, /) -> Any: ...
+    def __call__(self, *operands: Any) -> Any:
+        return self._apply(operands)
+
+
+class Ternary(Function):
+    """A function of a condition and two operands, which are broadcast."""
+
+    _operands = ("condition", "x", "y")
+
+    @overload
+    def __call__(self, condition: Lazy, x: Any, y: Any, /) -> Expression: ...
+    @overload
+    def __call__(self, condition: Any, x: Lazy, y: Any, /) -> Expression: ...
+    @overload
+    def __call__(self, condition: Any, x: Any, y: Lazy, /) -> Expression: ...
+    @overload
+    def __call__(self, condition: Any, x: Any, y: Any, /) -> Any: ...
+    def __call__(self, *operands: Any) -> Any:
+        return self._apply(operands)
+
+
+add: Binary = Binary("add", "The sum; of bools, whether one is true.")
+subtract: Binary = Binary("subtract", "The difference.")
+multiply: Binary = Binary("multiply", "The product; of bools, whether both are true.")
+divide: Binary = Binary("divide", "The quotient; of whole numbers, in float64.")
+true_divide: Binary = divide
+floor_divide: Binary = Binary("floor_divide", "The quotient, rounded down; 0 where whole numbers are divided by 0.")
+remainder: Binary = Binary("remainder", "What the rounded-down quotient leaves: it has the divisor's sign.")
+mod: Binary = remainder
+fmod: Binary = Binary("fmod", "What the truncated quotient leaves: it has the dividend's sign.")
+power: Binary = Binary("power", "The power; whole numbers to negative ones are refused.")
+pow: Binary = power
+minimum: Binary = Binary("minimum", "The smaller one; NaN where one is NaN.")
+maximum: Binary = Binary("maximum", "The larger one; NaN where one is NaN.")
+fmin: Binary = Binary("fmin", "The smaller one that is not NaN.")
+fmax: Binary = Binary("fmax", "The larger one that is not NaN.")
+arctan2: Binary = Binary("arctan2", "The angle of the point (second, first).")
+atan2: Binary = arctan2
+hypot: Binary = Binary("hypot", "The hypotenuse.")
+copysign: Binary = Binary("copysign", "The first with the sign of the second.")
+equal: Binary = Binary("equal", "Whether elements are equal.")
+not_equal: Binary = Binary("not_equal", "Whether elements differ.")
+less: Binary = Binary("less", "Whether the first is below the second.")
+less_equal: Binary = Binary("less_equal", "Whether the first is not above the second.")
+greater: Binary = Binary("greater", "Whether the first is above the second.")
+greater_equal: Binary = Binary("greater_equal", "Whether the first is not below the second.")
+logical_and: Binary = Binary("logical_and", "Whether both are true.")
+logical_or: Binary = Binary("logical_or", "Whether one is true.")
+logical_xor: Binary = Binary("logical_xor", "Whether exactly one is true.")
+bitwise_and: Binary = Binary("bitwise_and", "Bits that both have.")
+bitwise_or: Binary = Binary("bitwise_or", "Bits that one has.")
+bitwise_xor: Binary = Binary("bitwise_xor", "Bits that exactly one has.")
+left_shift: Binary = Binary("left_shift", "Bits moved up; 0 beyond the type's width.")
+bitwise_left_shift: Binary = left_shift
+right_shift: Binary = Binary("right_shift", "Bits moved down; only the sign beyond the type's width.")
+bitwise_right_shift: Binary = right_shift
+
+negative: Unary = Unary("negative", "The number with the other sign.")
+absolute: Unary = Unary("absolute", "The magnitude.")
+abs: Unary = absolute
+sign: Unary = Unary("sign", "-1, 0 or 1; NaN of NaN.")
+square: Unary = Unary("square", "The number times itself.")
+conjugate: Unary = Unary("conjugate", "The complex conjugate.")
+conj: Unary = conjugate
+real: Unary = Unary("real", "The real part.")
+imag: Unary = Unary("imag", "The imaginary part.")
+sqrt: Unary = Unary("sqrt", "The square root.")
+cbrt: Unary = Unary("cbrt", "The cube root.")
+exp: Unary = Unary("exp", "e to the power x.")
+exp2: Unary = Unary("exp2", "2 to the power x.")
+expm1: Unary = Unary("expm1", "e to the power x, minus 1.")
+log: Unary = Unary("log", "The natural logarithm.")
+log2: Unary = Unary("log2", "The logarithm to the base 2.")
+log10: Unary = Unary("log10", "The logarithm to the base 10.")
+log1p: Unary = Unary("log1p", "The natural logarithm of 1 + x.")
+sin: Unary = Unary("sin", "The sine.")
+cos: Unary = Unary("cos", "The cosine.")
+tan: Unary = Unary("tan", "The tangent.")
+arcsin: Unary = Unary("arcsin", "The inverse sine.")
+asin: Unary = arcsin
+arccos: Unary = Unary("arccos", "The inverse cosine.")
+acos: Unary = arccos
+arctan: Unary = Unary("arctan", "The inverse tangent.")
+atan: Unary = arctan
+sinh: Unary = Unary("sinh", "The hyperbolic sine.")
+cosh: Unary = Unary("cosh", "The hyperbolic cosine.")
+tanh: Unary = Unary("tanh", "The hyperbolic tangent.")
+arcsinh: Unary = Unary("arcsinh", "The inverse hyperbolic sine.")
+asinh: Unary = arcsinh
+arccosh: Unary = Unary("arccosh", "The inverse hyperbolic cosine.")
+acosh: Unary = arccosh
+arctanh: Unary = Unary("arctanh", "The inverse hyperbolic tangent.")
+atanh: Unary = arctanh
+floor: Unary = Unary("floor", "Rounded down.")
+ceil: Unary = Unary("ceil", "Rounded up.")
+trunc: Unary = Unary("trunc", "Rounded towards 0.")
+rint: Unary = Unary("rint", "Rounded to the nearest whole number, ties to even.")
+isnan: Unary = Unary("isnan", "Whether it is NaN.")
+isinf: Unary = Unary("isinf", "Whether it is infinite.")
+isfinite: Unary = Unary("isfinite", "Whether it is neither infinite nor NaN.")
+signbit: Unary = Unary("signbit", "Whether the sign bit is set.")
+logical_not: Unary = Unary("logical_not", "Whether it is not true.")
+invert: Unary = Unary("invert", "Every bit turned over.")
+bitwise_invert: Unary = invert
+
+where: Ternary = Ternary("where", "The second operand where the first is true, else the third.")
 
 
 def clip(x: Any, min: Any = None, max: Any = None) -> Any:
@@ -179,3 +240,6 @@ def astype(x: Any, dtype: Any) -> Any:
     """Elements converted to another type, as NumPy's ``astype`` does it."""
     wanted = element_type(dtype)
     return plan(x).astype(wanted) if hasattr(x, "dtype") else host_array(x, "astype", wanted)
+
+
+_names.list_public(globals())

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from cuzarr import _names
 from cuzarr._checks import Axis
 from cuzarr._compute.evaluate import reduce
 
@@ -127,3 +128,6 @@ def nanargmin(x: Any, axis: int | str | None = None, *, keepdims: bool = False) 
 def nanargmax(x: Any, axis: int | str | None = None, *, keepdims: bool = False) -> Any:
     """As :func:`argmax`, without elements that are NaN; refused where there are no others."""
     return reduce("argmax", x, axis, keepdims, skip_nan=True)
+
+
+_names.list_public(globals())

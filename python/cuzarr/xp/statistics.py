@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from cuzarr import _core
+from cuzarr import _core, _names
 from cuzarr._checks import Axis, axes_of, refusing, whole
 from cuzarr._compute.evaluate import finished
 from cuzarr._compute.operands import (
@@ -184,3 +184,6 @@ def histogram_bin_edges(x: Any, bins: int | Sequence[float] = 10, range: tuple[f
     """The edges that :func:`histogram` has."""
     _, edges, device = _histogram(x, bins, range, False)
     return finished(edges, x, device)
+
+
+_names.list_public(globals())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from zarr.core.buffer import core
@@ -28,7 +28,7 @@ class Buffer(gpu.Buffer, core.Buffer):
     def create_zero_length(cls) -> Self:
         return cls(_Nothing.empty((0,), "B", cls.default_device()))
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__: ClassVar[None] = None  # type: ignore[assignment]
 
 
 class NDBuffer(gpu.NDBuffer, core.NDBuffer):

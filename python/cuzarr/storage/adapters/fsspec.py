@@ -136,16 +136,16 @@ class FsspecAdapter(Asynchronous):
 
     def __init__(self, fs: Any, root: str) -> None:
         super().__init__()
-        self.fs = _waiting(fs)
+        self.fs: Any = _waiting(fs)
         self._folder = _Folder(self.fs, root)
         # Only file systems that are asynchronous below have many requests under way.
         below = getattr(self.fs, "fs", self.fs)  # of a directory's view
-        self.is_asynchronous = (
+        self.is_asynchronous: bool = (
             bool(getattr(self.fs, "async_impl", False) and getattr(below, "async_impl", True)) and self.fs.loop is not None
         )
         self.requests_at_once = AT_ONCE if self.is_asynchronous else 1
         archive = sys.modules.get("fsspec.archive")
-        self.supports_deletes = archive is None or not isinstance(self.fs, archive.AbstractArchiveFileSystem)
+        self.supports_deletes: bool = archive is None or not isinstance(self.fs, archive.AbstractArchiveFileSystem)
         protocols = (self.fs.protocol,) if isinstance(self.fs.protocol, str) else self.fs.protocol
         self._is_local = type(self.fs).__name__ == "LocalFileSystem" and "file" in protocols
 

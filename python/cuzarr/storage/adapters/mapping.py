@@ -45,7 +45,7 @@ class DeviceMappingAdapter(MappingAdapter):
 
     def __init__(self, mapping: MutableMapping[str, Any], device: str) -> None:
         super().__init__(mapping)
-        self.device = device
+        self.device: str | None = device
         self._buffer = cpu.Buffer if device == "cpu" else gpu.Buffer
 
     def get(self, key: str, start: int | None, stop: int | None) -> Any:

@@ -19,7 +19,8 @@ class ObstoreAdapter(Asynchronous):
         import obstore.exceptions
 
         super().__init__()
-        self.store, self._obstore = store, obstore
+        self.store: Any = store
+        self._obstore = obstore
 
     async def _get(self, key: str, start: int | None, stop: int | None) -> bytes | None:
         try:

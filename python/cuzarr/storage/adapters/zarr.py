@@ -26,7 +26,7 @@ class ZarrStoreAdapter(Asynchronous):
         super().__init__()
         self.store = store
         self._local, self._memory, self._zip = LocalStore, MemoryStore, ZipStore
-        self.supports_deletes = bool(getattr(store, "supports_deletes", True))
+        self.supports_deletes: bool = bool(getattr(store, "supports_deletes", True))
         self._buffer = Buffer
         # Values are wanted in host memory, whatever zarr-python is configured to.
         self._prototype = buffer_prototype
