@@ -145,3 +145,86 @@ def test_names_of_functions_beside_those_of_arrays() -> None:
     assert (
         cuzarr.functions.sin is cuzarr.sin and cuzarr.reductions.sum is cuzarr.sum and cuzarr.selections.median is cuzarr.median
     )
+
+
+@pytest.mark.parametrize(
+    "name", [*PUBLIC, "cuzarr.api", "cuzarr.dask", "cuzarr.functions", "cuzarr.reductions", "cuzarr.selections", "cuzarr.xarray"]
+)
+def test_dir_lists_public_names_alone(name: str) -> None:
+    try:
+        module = importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        pytest.skip(f"skipped: {error}")
+    imported = {
+        "Any",
+        "Callable",
+        "ClassVar",
+        "Iterable",
+        "Literal",
+        "Mapping",
+        "Self",
+        "Sequence",
+        "TYPE_CHECKING",
+        "annotations",
+        "np",
+        "os",
+        "sys",
+    }
+    listed = dir(module)
+    assert set(module.__all__) <= set(listed)
+    assert not imported & set(listed)
+    assert [one for one in listed if one.startswith("_") and one != "__version__"] == []
+    assert [one for one in listed if not hasattr(module, one)] == []
+    # What is listed is this package's, or a constant of it.
+    foreign = [
+        one
+        for one in listed
+        if not (getattr(getattr(module, one), "__module__", None) or "cuzarr").startswith(
+            ("cuzarr", "enum", "typing", "types", "builtins", "zarr")
+        )
+    ]
+    assert foreign == []
+
+
+def test_dir_lists_functions_that_hide_those_of_python() -> None:
+    hidden = {"abs", "all", "any", "max", "min", "pow", "round", "sum"}
+    assert hidden <= set(dir(cuzarr)) and not hidden & set(cuzarr.__all__)
+    everything: dict[str, Any] = {}
+    exec("from cuzarr import *", everything)
+    assert everything["sqrt"] is cuzarr.sqrt and everything["mean"] is cuzarr.mean and "sum" not in everything
+
+
+@pytest.mark.parametrize(
+    ("function", "parameters"), [("sin", "(x, /)"), ("add", "(x1, x2, /)"), ("where", "(condition, x, y, /)")]
+)
+def test_functions_of_elements_tell_their_parameters(function: str, parameters: str) -> None:
+    assert str(inspect.signature(getattr(cuzarr, function))) == parameters
+
+
+def test_data_types_are_classes_of_which_equal_ones_are_instances() -> None:
+    made = cuzarr.dtype.Float32()
+    assert (
+        inspect.isclass(cuzarr.dtype.Float32)
+        and isinstance(made, cuzarr.dtype.Float32)
+        and isinstance(made, cuzarr.dtype.DataType)
+    )
+    stored = cuzarr.dtype.parse_dtype(">f4", zarr_format=2)
+    assert isinstance(stored, cuzarr.dtype.Float32) and not isinstance(stored, cuzarr.dtype.Float64)
+    assert cuzarr.dtype.parse_dtype("float32", zarr_format=3) == made
+    with pytest.raises(TypeError):
+        cuzarr.dtype.Float32("big")  # type: ignore[call-arg]
+
+
+EXAMPLES = {
+    "Bool": {}, "Complex64": {}, "Complex128": {}, "DateTime64": {"unit": "ms"}, "FixedLengthUTF32": {"length": 3}, "Float16": {}, "Float32": {},
+    "Float64": {}, "Int8": {}, "Int16": {}, "Int32": {}, "Int64": {}, "NullTerminatedBytes": {"length": 3}, "RawBytes": {"length": 3},
+    "Struct": {"fields": [("a", "int8")]}, "TimeDelta64": {"unit": "s"}, "UInt8": {}, "UInt16": {}, "UInt32": {}, "UInt64": {},
+    "VariableLengthBytes": {}, "VariableLengthUTF8": {},
+}  # fmt: skip
+
+
+def test_each_data_type_is_an_instance_of_one_class() -> None:
+    assert {*EXAMPLES, "DataType", "Structured", "parse_dtype"} == set(cuzarr.dtype.__all__)
+    for name, arguments in EXAMPLES.items():
+        made = getattr(cuzarr.dtype, name)(**arguments)
+        assert [one for one in EXAMPLES if isinstance(made, getattr(cuzarr.dtype, one))] == [name]

@@ -40,7 +40,7 @@ from cuzarr._progress import shown
 from cuzarr._text import printable
 from cuzarr.codecs.values import Codec
 from cuzarr.errors import ArgumentTypeError, CuzarrError, ImplicitHostCopyError, InvalidArgumentError, UnsupportedError
-from cuzarr.storage import Store, StorePath, make_store_path
+from cuzarr.storage import Store, StoreLike, StorePath, make_store_path
 
 _IN_PLACE = "z[...] += 1 changes what memory holds; (z + 1).store(other) computes an array of any size"
 
@@ -112,7 +112,7 @@ class Array(Node, Operators, OneElement, Reductions, Stored):
         return cls(store_path, metadata)
 
     @classmethod
-    def open(cls, store: Any, *, config: ArrayConfigLike | None = None) -> Self:
+    def open(cls, store: StoreLike, *, config: ArrayConfigLike | None = None) -> Self:
         """Opens the array of format 3 at a store or path.
 
         Raises

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self, TypeVar
 
 import numpy as np
 
@@ -13,16 +13,17 @@ from cuzarr._metadata.documents import check_zarr_format, read_array, read_group
 from cuzarr._metadata.group import GroupMetadata
 from cuzarr._node import resize
 from cuzarr._node.array_config import ArrayConfig, ArrayConfigLike
-from cuzarr._node.display import Info
+from cuzarr._node.display import Info, Tree
 from cuzarr._operators.signs import is_operand
 from cuzarr._runtime import run
 from cuzarr.codecs.values import Codec
 from cuzarr.errors import UnsupportedError
-from cuzarr.storage import Store, StorePath, make_store_path
+from cuzarr.storage import Store, StoreLike, StorePath, make_store_path
 
-Awaited = Callable[..., Awaitable[Any]]
-"""A method that is awaited."""
-Listed = Callable[..., AsyncGenerator[Any]]
+T = TypeVar("T")
+Awaited = Callable[..., Awaitable[T]]
+"""A method that is awaited. It takes what the synchronous one takes."""
+Listed = Callable[..., AsyncGenerator[T]]
 """A method that gives one item after the other."""
 
 # Each synchronous class's asynchronous twin, by :func:`complete`.
@@ -180,7 +181,7 @@ class AsyncArray(_AsyncNode):
         return cls.of(cls._blocking.from_dict(store_path, data))
 
     @classmethod
-    async def open(cls, store: Any, zarr_format: Any = 3, *, config: ArrayConfigLike | None = None) -> AsyncArray:
+    async def open(cls, store: StoreLike, zarr_format: Any = 3, *, config: ArrayConfigLike | None = None) -> AsyncArray:
         """Opens the array at a store or path.
 
         Raises
@@ -195,22 +196,22 @@ class AsyncArray(_AsyncNode):
 
         return cls.of(await run(opened))
 
-    getitem: Awaited
-    setitem: Awaited
-    get_basic_selection: Awaited
-    set_basic_selection: Awaited
-    get_orthogonal_selection: Awaited
-    set_orthogonal_selection: Awaited
-    get_coordinate_selection: Awaited
-    set_coordinate_selection: Awaited
-    get_mask_selection: Awaited
-    set_mask_selection: Awaited
-    get_block_selection: Awaited
-    set_block_selection: Awaited
-    append: Awaited
-    update_attributes: Awaited
-    nbytes_stored: Awaited
-    info_complete: Awaited
+    getitem: Awaited[Any]
+    setitem: Awaited[None]
+    get_basic_selection: Awaited[Any]
+    set_basic_selection: Awaited[None]
+    get_orthogonal_selection: Awaited[Any]
+    set_orthogonal_selection: Awaited[None]
+    get_coordinate_selection: Awaited[Any]
+    set_coordinate_selection: Awaited[None]
+    get_mask_selection: Awaited[Any]
+    set_mask_selection: Awaited[None]
+    get_block_selection: Awaited[Any]
+    set_block_selection: Awaited[None]
+    append: Awaited[tuple[int, ...]]
+    update_attributes: Awaited[AsyncArray]
+    nbytes_stored: Awaited[int]
+    info_complete: Awaited[Info]
 
     async def nchunks_initialized(self) -> int:
         """Number of chunks that are stored; a stored shard counts with all its chunks."""
@@ -263,7 +264,7 @@ class AsyncGroup(_AsyncNode):
 
     @classmethod
     async def from_store(
-        cls, store: Any, *, attributes: dict[str, Any] | None = None, overwrite: bool = False, zarr_format: Any = 3
+        cls, store: StoreLike, *, attributes: dict[str, Any] | None = None, overwrite: bool = False, zarr_format: Any = 3
     ) -> AsyncGroup:
         """Creates a group at a store or path."""
         return await run_node(  # type: ignore[no-any-return]
@@ -271,7 +272,7 @@ class AsyncGroup(_AsyncNode):
         )
 
     @classmethod
-    async def open(cls, store: Any, zarr_format: Any = 3, use_consolidated: bool | str | None = None) -> AsyncGroup:
+    async def open(cls, store: StoreLike, zarr_format: Any = 3, use_consolidated: bool | str | None = None) -> AsyncGroup:
         """Opens the group at a store or path.
 
         Raises
@@ -286,35 +287,35 @@ class AsyncGroup(_AsyncNode):
 
         return cls.of(await run(opened))
 
-    setitem: Awaited
-    delitem: Awaited
-    contains: Awaited
-    get_array: Awaited
-    get_group: Awaited
-    create_array: Awaited
-    require_groups: Awaited
-    update_attributes: Awaited
-    nmembers: Awaited
-    info_complete: Awaited
-    tree: Awaited
-    move: Awaited
-    members: Listed
-    keys: Listed
-    arrays: Listed
-    array_keys: Listed
-    array_values: Listed
-    groups: Listed
-    group_keys: Listed
-    group_values: Listed
-    create_hierarchy: Listed
-    empty: Awaited
-    zeros: Awaited
-    ones: Awaited
-    full: Awaited
-    empty_like: Awaited
-    zeros_like: Awaited
-    ones_like: Awaited
-    full_like: Awaited
+    setitem: Awaited[None]
+    delitem: Awaited[None]
+    contains: Awaited[bool]
+    get_array: Awaited[AsyncArray]
+    get_group: Awaited[AsyncGroup]
+    create_array: Awaited[AsyncArray]
+    require_groups: Awaited[tuple[AsyncGroup, ...]]
+    update_attributes: Awaited[AsyncGroup]
+    nmembers: Awaited[int]
+    info_complete: Awaited[Info]
+    tree: Awaited[Tree]
+    move: Awaited[None]
+    members: Listed[tuple[str, AsyncArray | AsyncGroup]]
+    keys: Listed[str]
+    arrays: Listed[tuple[str, AsyncArray]]
+    array_keys: Listed[str]
+    array_values: Listed[AsyncArray]
+    groups: Listed[tuple[str, AsyncGroup]]
+    group_keys: Listed[str]
+    group_values: Listed[AsyncGroup]
+    create_hierarchy: Listed[tuple[str, AsyncArray | AsyncGroup]]
+    empty: Awaited[AsyncArray]
+    zeros: Awaited[AsyncArray]
+    ones: Awaited[AsyncArray]
+    full: Awaited[AsyncArray]
+    empty_like: Awaited[AsyncArray]
+    zeros_like: Awaited[AsyncArray]
+    ones_like: Awaited[AsyncArray]
+    full_like: Awaited[AsyncArray]
 
     async def getitem(self, key: str) -> AsyncArray | AsyncGroup:
         """The array or group at ``key``, below this one.
@@ -354,7 +355,7 @@ class AsyncGroup(_AsyncNode):
         return await run_node(self._node.require_group, name, overwrite=overwrite)  # type: ignore[no-any-return]
 
 
-def _place(store: Any) -> StorePath:
+def _place(store: StoreLike) -> StorePath:
     return make_store_path(store, mode="r" if getattr(store, "read_only", False) is True else "r+")
 
 
@@ -363,8 +364,5 @@ def complete(twin: type[_AsyncNode], blocking: type) -> None:
     twin._blocking, _TWINS[blocking] = blocking, twin
     for name, kind in twin.__annotations__.items():
         method = getattr(blocking, name, None) or getattr(blocking, f"__{name}__")
-        setattr(
-            twin,
-            name,
-            {"Awaited": _awaited, "Listed": _listed}[kind](method) if kind in ("Awaited", "Listed") else _same(blocking, name),
-        )
+        twinned = {"Awaited": _awaited, "Listed": _listed}.get(kind.partition("[")[0])
+        setattr(twin, name, twinned(method) if twinned else _same(blocking, name))

@@ -18,11 +18,11 @@ from cuzarr._node.arguments import check_data, default_format, device_like, dtyp
 from cuzarr._node.array import Array
 from cuzarr._node.array_config import ArrayConfigLike, parse_array_config
 from cuzarr.errors import CuzarrRuntimeWarning, CuzarrUserWarning, DTypeMismatchError, InvalidArgumentError
-from cuzarr.storage import StorePath, make_store_path
+from cuzarr.storage import StoreLike, StorePath, make_store_path
 
 
 def create_array(
-    store: Any,
+    store: StoreLike,
     *,
     name: str | None = None,
     shape: Any = None,
@@ -44,7 +44,7 @@ def create_array(
     config: ArrayConfigLike | None = None,
     write_data: bool = True,
     device: str | None = None,
-    metadata_store: Any = None,
+    metadata_store: StoreLike | None = None,
 ) -> Array:
     """Creates an array.
 
@@ -146,7 +146,7 @@ def create_node(
 
 
 def from_array(
-    store: Any,
+    store: StoreLike,
     *,
     data: Any,
     write_data: bool = True,
@@ -166,7 +166,7 @@ def from_array(
     overwrite: bool = False,
     config: ArrayConfigLike | None = None,
     device: str | None = None,
-    metadata_store: Any = None,
+    metadata_store: StoreLike | None = None,
 ) -> Array:
     """Creates an array with the elements of another: one of a store's, NumPy's, or any on a GPU.
 
@@ -262,11 +262,11 @@ def create(
     compressor: Any = "auto",
     fill_value: Any = DEFAULT_FILL_VALUE,
     order: Any = None,
-    store: Any = None,
+    store: StoreLike | None = None,
     synchronizer: Any = None,
     overwrite: bool = False,
     path: str | None = None,
-    chunk_store: Any = None,
+    chunk_store: StoreLike | None = None,
     filters: Any = None,
     cache_metadata: bool | None = None,
     cache_attrs: bool | None = None,
@@ -286,7 +286,7 @@ def create(
     mode: Any = None,
     data: Any = None,
     device: str | None = None,
-    metadata_store: Any = None,
+    metadata_store: StoreLike | None = None,
 ) -> Array:
     """Creates an array, with the arguments that older versions of zarr-python had; new code uses :func:`create_array`.
 

@@ -13,18 +13,18 @@ from cuzarr._node.arguments import default_format
 from cuzarr._node.array import Array
 from cuzarr._node.group import Group
 from cuzarr._node.hierarchy import create_nodes
-from cuzarr.storage import Store, StorePath, make_store_path, normalize_path
+from cuzarr.storage import Store, StoreLike, StorePath, make_store_path, normalize_path
 
 
 def create_group(
-    store: Any,
+    store: StoreLike,
     *,
     path: str | None = None,
     zarr_format: ZarrFormat | None = None,
     overwrite: bool = False,
     attributes: dict[str, Any] | None = None,
     storage_options: dict[str, Any] | None = None,
-    metadata_store: Any = None,
+    metadata_store: StoreLike | None = None,
 ) -> Group:
     """Creates a group.
 

@@ -33,7 +33,7 @@ from cuzarr._node.save import save_array
 from cuzarr._runtime import run
 from cuzarr._text import printable
 from cuzarr.errors import ContainsArrayError, ContainsGroupError, InvalidArgumentError, UnsupportedError
-from cuzarr.storage import Store, StorePath, make_store_path, normalize_path
+from cuzarr.storage import Store, StoreLike, StorePath, make_store_path, normalize_path
 
 DefaultT = TypeVar("DefaultT")
 
@@ -71,7 +71,7 @@ class Group(Node):
     @classmethod
     def from_store(
         cls,
-        store: Any,
+        store: StoreLike,
         *,
         attributes: dict[str, Any] | None = None,
         zarr_format: Any = 3,
@@ -87,7 +87,7 @@ class Group(Node):
         return cls._new(make_store_path(store), attributes, zarr_format, overwrite=overwrite)
 
     @classmethod
-    def open(cls, store: Any, zarr_format: Any = 3) -> Self:
+    def open(cls, store: StoreLike, zarr_format: Any = 3) -> Self:
         """Opens the group at a store or path.
 
         Raises

@@ -35,14 +35,14 @@ from cuzarr.errors import (
     GroupNotFoundError,
     NodeTypeValidationError,
 )
-from cuzarr.storage import StorePath, make_store_path
+from cuzarr.storage import StoreLike, StorePath, make_store_path
 
 _READ_MODES = ("r", "r+", "a")
 _CREATE_MODES = ("a", "w", "w-")
 
 
 def open(
-    store: Any = None,
+    store: StoreLike | None = None,
     *,
     mode: Any = None,
     zarr_format: ZarrFormat | None = None,
@@ -50,7 +50,7 @@ def open(
     storage_options: dict[str, Any] | None = None,
     config: ArrayConfigLike | None = None,
     device: str | None = None,
-    metadata_store: Any = None,
+    metadata_store: StoreLike | None = None,
     **kwargs: Any,
 ) -> Array | Group:
     """Opens the array or group at a store or path, or creates it.
@@ -118,14 +118,14 @@ def _refuse_config(config: Any, place: StorePath) -> None:
 
 
 def open_array(
-    store: Any = None,
+    store: StoreLike | None = None,
     *,
     zarr_format: ZarrFormat | None = None,
     path: str = "",
     storage_options: dict[str, Any] | None = None,
     config: ArrayConfigLike | None = None,
     device: str | None = None,
-    metadata_store: Any = None,
+    metadata_store: StoreLike | None = None,
     **kwargs: Any,
 ) -> Array:
     """Opens the array at a store or path; ``mode`` and the arguments of :func:`create` are among ``kwargs``.
@@ -170,20 +170,20 @@ def open_like(a: Any, path: str, *, zarr_format: ZarrFormat | None = None, **kwa
 
 
 def open_group(
-    store: Any = None,
+    store: StoreLike | None = None,
     *,
     mode: Any = "a",
     cache_attrs: bool | None = None,
     synchronizer: Any = None,
     path: str | None = None,
-    chunk_store: Any = None,
+    chunk_store: StoreLike | None = None,
     storage_options: dict[str, Any] | None = None,
     zarr_format: ZarrFormat | None = None,
     meta_array: Any = None,
     attributes: dict[str, Any] | None = None,
     use_consolidated: bool | str | None = None,
     device: str | None = None,
-    metadata_store: Any = None,
+    metadata_store: StoreLike | None = None,
 ) -> Group:
     """Opens the group at a store or path, or creates it as ``mode`` says.
 
@@ -213,10 +213,10 @@ def open_group(
 
 
 def group(
-    store: Any = None,
+    store: StoreLike | None = None,
     *,
     overwrite: bool = False,
-    chunk_store: Any = None,
+    chunk_store: StoreLike | None = None,
     cache_attrs: bool | None = None,
     synchronizer: Any = None,
     path: str | None = None,
@@ -267,7 +267,7 @@ def open_consolidated(*args: Any, use_consolidated: Literal[True] = True, **kwar
     return open_group(*args, use_consolidated=use_consolidated, **kwargs)
 
 
-def load(store: Any, path: str | None = None, zarr_format: ZarrFormat | None = None) -> Any:
+def load(store: StoreLike, path: str | None = None, zarr_format: ZarrFormat | None = None) -> Any:
     """All elements of the array at a store or path; of a group, its arrays by name.
 
     >>> import cuzarr, numpy as np
@@ -290,7 +290,7 @@ def tree(grp: Group, expand: bool | None = None, level: int | None = None) -> An
     return grp.tree(expand=expand, level=level)
 
 
-def consolidate_metadata(store: Any, path: str | None = None, zarr_format: ZarrFormat | None = None) -> Group:
+def consolidate_metadata(store: StoreLike, path: str | None = None, zarr_format: ZarrFormat | None = None) -> Group:
     """Keeps the metadata of everything below a group with the group, so that opening it reads one object.
 
     Raises

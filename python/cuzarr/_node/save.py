@@ -11,11 +11,11 @@ from cuzarr._metadata.group import GroupMetadata
 from cuzarr._node.arguments import check_data, default_format, dtype_of, require_array, shape_and_chunks
 from cuzarr._node.create import create
 from cuzarr.errors import InvalidArgumentError
-from cuzarr.storage import make_store_path
+from cuzarr.storage import StoreLike, make_store_path
 
 
 def save(
-    store: Any,
+    store: StoreLike,
     *args: Any,
     zarr_format: ZarrFormat | None = None,
     path: str | None = None,
@@ -32,7 +32,7 @@ def save(
 
 
 def save_array(
-    store: Any,
+    store: StoreLike,
     arr: Any,
     *,
     zarr_format: ZarrFormat | None = None,
@@ -53,7 +53,7 @@ def save_array(
 
 
 def save_group(
-    store: Any,
+    store: StoreLike,
     *args: Any,
     zarr_format: ZarrFormat | None = None,
     path: str | None = None,

@@ -16,16 +16,21 @@ writing at the next object of the store and waits for that.
 from __future__ import annotations
 
 import functools
-from collections.abc import AsyncGenerator, Callable
-from typing import Any
+from collections.abc import AsyncGenerator, Callable, Coroutine
+from typing import Any, ParamSpec, TypeVar
 
 from cuzarr import _names
+from cuzarr._node.array import Array
 from cuzarr._node.asynchronous import AsyncArray, AsyncGroup, run_node, to_async
+from cuzarr._node.group import Group
 from cuzarr._runtime import run
 from cuzarr.api import synchronous
 
+P = ParamSpec("P")
+T = TypeVar("T")
 
-def _awaited(function: Callable[..., Any]) -> Any:
+
+def _twin(function: Callable[..., Any]) -> Any:
     @functools.wraps(function)
     async def call(*args: Any, **kwargs: Any) -> Any:
         return await run_node(function, *args, **kwargs)
@@ -34,38 +39,57 @@ def _awaited(function: Callable[..., Any]) -> Any:
     return call
 
 
-array = _awaited(synchronous.array)
-consolidate_metadata = _awaited(synchronous.consolidate_metadata)
+def _awaited(function: Callable[P, T]) -> Callable[P, Coroutine[Any, Any, T]]:
+    return _twin(function)  # type: ignore[no-any-return]
+
+
+# What gives nodes gives their asynchronous twins.
+def _array(function: Callable[P, Array]) -> Callable[P, Coroutine[Any, Any, AsyncArray]]:
+    return _twin(function)  # type: ignore[no-any-return]
+
+
+def _group(function: Callable[P, Group]) -> Callable[P, Coroutine[Any, Any, AsyncGroup]]:
+    return _twin(function)  # type: ignore[no-any-return]
+
+
+def _node(function: Callable[P, Array | Group]) -> Callable[P, Coroutine[Any, Any, AsyncArray | AsyncGroup]]:
+    return _twin(function)  # type: ignore[no-any-return]
+
+
+array = _array(synchronous.array)
+consolidate_metadata = _group(synchronous.consolidate_metadata)
 copy = _awaited(synchronous.copy)
 copy_all = _awaited(synchronous.copy_all)
 copy_store = _awaited(synchronous.copy_store)
-create = _awaited(synchronous.create)
-create_array = _awaited(synchronous.create_array)
-create_group = _awaited(synchronous.create_group)
-empty = _awaited(synchronous.empty)
-empty_like = _awaited(synchronous.empty_like)
-from_array = _awaited(synchronous.from_array)
-full = _awaited(synchronous.full)
-full_like = _awaited(synchronous.full_like)
-group = _awaited(synchronous.group)
+create = _array(synchronous.create)
+create_array = _array(synchronous.create_array)
+create_group = _group(synchronous.create_group)
+empty = _array(synchronous.empty)
+empty_like = _array(synchronous.empty_like)
+from_array = _array(synchronous.from_array)
+full = _array(synchronous.full)
+full_like = _array(synchronous.full_like)
+group = _group(synchronous.group)
 load = _awaited(synchronous.load)
-ones = _awaited(synchronous.ones)
-ones_like = _awaited(synchronous.ones_like)
-open = _awaited(synchronous.open)
-open_array = _awaited(synchronous.open_array)
-open_consolidated = _awaited(synchronous.open_consolidated)
-open_group = _awaited(synchronous.open_group)
-open_like = _awaited(synchronous.open_like)
+ones = _array(synchronous.ones)
+ones_like = _array(synchronous.ones_like)
+open = _node(synchronous.open)
+open_array = _array(synchronous.open_array)
+open_consolidated = _group(synchronous.open_consolidated)
+open_group = _group(synchronous.open_group)
+open_like = _array(synchronous.open_like)
 save = _awaited(synchronous.save)
 save_array = _awaited(synchronous.save_array)
 save_group = _awaited(synchronous.save_group)
 tree = _awaited(synchronous.tree)
-zeros = _awaited(synchronous.zeros)
-zeros_like = _awaited(synchronous.zeros_like)
+zeros = _array(synchronous.zeros)
+zeros_like = _array(synchronous.zeros_like)
 
 
 @functools.wraps(synchronous.create_hierarchy)
-async def create_hierarchy(*args: Any, **kwargs: Any) -> AsyncGenerator[Any]:  # documented by what it wraps
+async def create_hierarchy(
+    *args: Any, **kwargs: Any
+) -> AsyncGenerator[tuple[str, AsyncArray | AsyncGroup]]:  # documented by what it wraps
     for item in await run(lambda: list(synchronous.create_hierarchy(*args, **kwargs))):
         yield to_async(item)
 
@@ -73,6 +97,7 @@ async def create_hierarchy(*args: Any, **kwargs: Any) -> AsyncGenerator[Any]:  #
 create_hierarchy.__module__ = __name__
 
 __all__ = ["AsyncArray", "AsyncGroup"]
-__all__ += [name for name in synchronous.__all__ if name != "print_debug_info"]
+__all__ += synchronous.__all__
+__all__.remove("print_debug_info")
 
 _names.list_public(globals())

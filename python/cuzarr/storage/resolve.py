@@ -79,11 +79,13 @@ class StorePath:
 # What these refer to is said by storage_options alone.
 _PLACELESS = ("reference", "github", "git")
 
+# `Any` stands for stores of other libraries (zarr-python, fsspec, obstore, Icechunk), whose classes are not imported here.
 StoreLike = Store | StorePath | Path | str | MutableMapping[str, Any] | Any
+"""Whatever says where data is: a path, a URL, a store, a place in one, a mapping; a store of another library."""
 
 
 def make_store(
-    store: Any,
+    store: StoreLike,
     *,
     read_only: bool = False,
     storage_options: Mapping[str, Any] | None = None,
@@ -152,12 +154,12 @@ def _known_of_zarr(store: Any, read_only: bool) -> Store | None:
 
 
 def make_store_path(
-    store: Any,
+    store: StoreLike,
     *,
     path: object = None,
     mode: str | None = None,
     storage_options: Mapping[str, Any] | None = None,
-    metadata_store: Any = None,
+    metadata_store: StoreLike | None = None,
 ) -> StorePath:
     """A place in a store, opened as ``mode`` says; with ``metadata_store`` the documents of its nodes live there.
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 import cuzarr
-from cuzarr import codecs, storage, xp
+from cuzarr import codecs, dtype, storage, xp
 from cuzarr.api import asynchronous
 from cuzarr.buffer import cpu
 from cuzarr.errors import ArrayNotFoundError, ChunkCorruptError, CuzarrError
@@ -74,6 +74,51 @@ def computes(array: cuzarr.Array, out: cuzarr.Array) -> cuzarr.Expression:
     return anomaly
 
 
+def functions(array: cuzarr.Array, values: np.ndarray[Any, Any]) -> cuzarr.Expression:
+    speed: cuzarr.Expression = cuzarr.hypot(array, cuzarr.sin(array)) + cuzarr.abs(array) - cuzarr.mean(array, axis="time")
+    chosen: cuzarr.Expression = cuzarr.where(cuzarr.isfinite(speed), speed, 0)
+    print(cuzarr.sqrt(values), cuzarr.sum(values), cuzarr.max(array), cuzarr.functions.tan(values), cuzarr.reductions.std(values))
+    counts, edges = cuzarr.histogram(array, bins=10)
+    print(counts, edges, cuzarr.quantile(array, 0.5), cuzarr.xp.full(3, 1.0))
+    limited: cuzarr.Expression = cuzarr.clip(chosen, 0, 1)
+    return limited
+
+
+def data_types(array: cuzarr.Array) -> str:
+    made: dtype.DataType = dtype.Float32(endianness="big")
+    stored = dtype.parse_dtype("int16", zarr_format=3)
+    if isinstance(stored, dtype.DateTime64):
+        return "dates"
+    record = dtype.Struct(fields=[("a", dtype.Int8()), ("b", "float64")])
+    print(made.item_bytes, record.native, dtype.FixedLengthUTF32(length=4), dtype.VariableLengthUTF8().is_variable)
+    return str(array.dtype)
+
+
+def stores(folder: Path, url: str) -> list[storage.StoreLike]:
+    place: storage.StoreLike = storage.make_store_path(folder / "a.zarr", path="b")
+    split = storage.SplitStore(storage.MemoryStore(), storage.LocalStore(folder, read_only=True))
+    with storage.ZipStore(folder / "a.zip", mode="w") as archive:
+        cuzarr.save(archive, np.arange(3))
+    return [place, split, url, {}, folder]
+
+
+def writes_everywhere(array: cuzarr.Array, points: list[int]) -> None:
+    array[...] = 1
+    array.oindex[points, :, 0] = np.zeros((len(points), 180))
+    array.vindex[points, points, points] = 2.0
+    array.blocks[0, 0] = 3
+    array.set_mask_selection(np.ones(array.shape, bool), 4)
+    array.update_attributes({"history": ["filled"]})
+    print(array.cdata_shape, array.nchunks_initialized, array.nbytes_stored(), array.info_complete())
+
+
+def kernels(a: cuzarr.DeviceArray) -> None:
+    scale = cuzarr.ElementwiseKernel("T x, T factor", "T y", "y = x * factor", "scale")
+    module = cuzarr.Module('extern "C" __global__ void f(float* x) {}', device="cuda:0")
+    function = module.get_function("f")
+    print(scale(a, 2.0), function.registers, function.max_threads, module.device)
+
+
 def copies(source: cuzarr.Array, folder: Path) -> Any:
     plan = cuzarr.rechunk(source, folder / "a", chunks={"time": -1}, dry_run=True)
     print(plan.to_dict())
@@ -109,6 +154,12 @@ async def awaits(array: cuzarr.Array) -> Any:
     await twin.setitem(0, 5)
     opened = await asynchronous.open_array({}, mode="r")
     print(opened, twin.shape, await twin.nchunks_initialized())
+    length: tuple[int, ...] = await twin.append(np.zeros((1, 180, 360)))
+    created: cuzarr.AsyncArray = await asynchronous.create_array({}, shape=length, dtype=dtype.Int16())
+    group: cuzarr.AsyncGroup = await asynchronous.open_group({}, mode="a")
+    names = [name async for name, _ in group.arrays()]
+    print(names, created.shape, await group.nmembers())
+    await asynchronous.save("a.zarr", np.arange(3))
     return await twin.getitem(...)
 
 
