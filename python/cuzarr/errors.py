@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from cuzarr import _names
 from cuzarr._text import printable, printable_lines
 
 __all__ = [
@@ -458,4 +457,5 @@ def from_core(kind: str, message: str, trail: tuple[str, ...], hint: str | None,
     return error
 
 
-_names.list_public(globals())
+def __dir__() -> list[str]:
+    return sorted(__all__)
