@@ -577,6 +577,7 @@ fn only_the_device_layer_calls_the_driver() {
     }
     for manifest in [
         "crates/cuzarr/Cargo.toml",
+        "crates/cuzarr-remote/Cargo.toml",
         "crates/cuzarr-compute/Cargo.toml",
         "crates/cuzarr-cli/Cargo.toml",
         "python/Cargo.toml",

@@ -200,7 +200,7 @@ impl<S: Source> Shared<S> {
         if let Some(version) = object.version() {
             self.sink.opened(item, version)?;
         }
-        let (offset, size_bytes) = resolve(self.batch[item].range, object.size_bytes())?;
+        let (offset, size_bytes) = self.batch[item].range.resolve(object.size_bytes())?;
         match self.on_device(object, item, offset..offset + size_bytes)? {
             None => Ok(Begun::Lent(offset, reserve(&*self.sink, item, size_bytes)?)),
             Some(buffer) => {
@@ -242,35 +242,6 @@ impl<S: Source> Drop for Shared<S> {
     }
 }
 
-/// Resolves a range of a value of `total_bytes` to its offset and size.
-///
-/// # Errors
-/// `StoreFailed` when the range is not inside the value.
-pub(super) fn resolve(range: ByteRange, total_bytes: u64) -> Result<(u64, u64)> {
-    let inside = match range {
-        ByteRange::Full => Some((0, total_bytes)),
-        ByteRange::Span { offset, size_bytes } => {
-            offset.checked_add(size_bytes).filter(|&end| end <= total_bytes).map(|_| (offset, size_bytes))
-        }
-        ByteRange::From { offset } => total_bytes.checked_sub(offset).map(|size_bytes| (offset, size_bytes)),
-        ByteRange::Suffix { size_bytes } => {
-            let size_bytes = size_bytes.min(total_bytes);
-            Some((total_bytes - size_bytes, size_bytes))
-        }
-    };
-    inside.ok_or_else(|| {
-        let wanted = match range {
-            ByteRange::Span { offset, size_bytes } => format!("{size_bytes} bytes from byte {offset} on"),
-            ByteRange::From { offset } => format!("the bytes from byte {offset} on"),
-            ByteRange::Full | ByteRange::Suffix { .. } => "bytes".to_string(),
-        };
-        Error::new(
-            ErrorKind::StoreFailed,
-            format!("value is too short: asked for {wanted}, it has {total_bytes} bytes"),
-        )
-    })
-}
-
 /// Reserves memory from the sink and checks that it has the requested size.
 pub(super) fn reserve(sink: &dyn ReadSink, item: usize, size_bytes: u64) -> Result<Box<dyn Lease>> {
     let mut lease = sink.reserve(item, size_bytes)?;
@@ -288,25 +259,5 @@ pub(super) fn copy_of(error: &Error) -> Error {
     match error.hint() {
         Some(hint) => copy.with_hint(hint),
         None => copy,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn resolves_ranges_without_overflow() {
-        assert_eq!(resolve(ByteRange::Full, 0).unwrap(), (0, 0));
-        assert_eq!(resolve(ByteRange::Span { offset: 2, size_bytes: 3 }, 5).unwrap(), (2, 3));
-        assert_eq!(resolve(ByteRange::From { offset: 5 }, 5).unwrap(), (5, 0));
-        assert_eq!(resolve(ByteRange::Suffix { size_bytes: u64::MAX }, 5).unwrap(), (0, 5));
-        for range in [
-            ByteRange::Span { offset: 2, size_bytes: 4 },
-            ByteRange::Span { offset: u64::MAX, size_bytes: u64::MAX },
-            ByteRange::From { offset: 6 },
-        ] {
-            assert_eq!(resolve(range, 5).unwrap_err().kind(), ErrorKind::StoreFailed);
-        }
     }
 }

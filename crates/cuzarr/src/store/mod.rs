@@ -105,6 +105,37 @@ pub enum ByteRange {
     },
 }
 
+impl ByteRange {
+    /// Offset and size of this range in a value of `total_bytes`.
+    ///
+    /// # Errors
+    /// `StoreFailed` when the range is not inside the value.
+    pub fn resolve(self, total_bytes: u64) -> Result<(u64, u64)> {
+        let inside = match self {
+            ByteRange::Full => Some((0, total_bytes)),
+            ByteRange::Span { offset, size_bytes } => {
+                offset.checked_add(size_bytes).filter(|&end| end <= total_bytes).map(|_| (offset, size_bytes))
+            }
+            ByteRange::From { offset } => total_bytes.checked_sub(offset).map(|size_bytes| (offset, size_bytes)),
+            ByteRange::Suffix { size_bytes } => {
+                let size_bytes = size_bytes.min(total_bytes);
+                Some((total_bytes - size_bytes, size_bytes))
+            }
+        };
+        inside.ok_or_else(|| {
+            let wanted = match self {
+                ByteRange::Span { offset, size_bytes } => format!("{size_bytes} bytes from byte {offset} on"),
+                ByteRange::From { offset } => format!("the bytes from byte {offset} on"),
+                ByteRange::Full | ByteRange::Suffix { .. } => "bytes".to_string(),
+            };
+            Error::new(
+                ErrorKind::StoreFailed,
+                format!("value is too short: asked for {wanted}, it has {total_bytes} bytes"),
+            )
+        })
+    }
+}
+
 /// One item of a batch.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ReadRequest {
@@ -424,4 +455,24 @@ pub trait Store: fmt::Debug + fmt::Display + Send + Sync {
     /// Whether values move to and from memory of `device` without passing through host memory. Then all reads into a sink of that
     /// device end as [`ReadOutcome::OnDevice`].
     fn is_on(&self, device: Device) -> bool;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn resolves_ranges_without_overflow() {
+        assert_eq!(ByteRange::Full.resolve(0).unwrap(), (0, 0));
+        assert_eq!(ByteRange::Span { offset: 2, size_bytes: 3 }.resolve(5).unwrap(), (2, 3));
+        assert_eq!(ByteRange::From { offset: 5 }.resolve(5).unwrap(), (5, 0));
+        assert_eq!(ByteRange::Suffix { size_bytes: u64::MAX }.resolve(5).unwrap(), (0, 5));
+        for range in [
+            ByteRange::Span { offset: 2, size_bytes: 4 },
+            ByteRange::Span { offset: u64::MAX, size_bytes: u64::MAX },
+            ByteRange::From { offset: 6 },
+        ] {
+            assert_eq!(range.resolve(5).unwrap_err().kind(), ErrorKind::StoreFailed);
+        }
+    }
 }

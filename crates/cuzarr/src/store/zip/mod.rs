@@ -409,7 +409,7 @@ impl Store for ZipStore {
                 others.push(place);
                 continue;
             };
-            match batch::resolve(request.range, member.size_bytes) {
+            match request.range.resolve(member.size_bytes) {
                 Ok((offset, size_bytes)) => {
                     ranges.push(self.archive.request(data_at + offset, size_bytes));
                     let checksum = (size_bytes == member.size_bytes).then_some(member.checksum);

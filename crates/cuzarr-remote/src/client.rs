@@ -1,0 +1,152 @@
+//! The connection of a store to its server.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use cuzarr::store::{Key, Stat, Version, validate_key};
+use cuzarr::{Error, ErrorKind, Result};
+use object_store::path::Path;
+use object_store::{GetOptions, ObjectMeta, ObjectStore, UpdateVersion};
+use tokio::sync::{Semaphore, SemaphorePermit};
+
+use crate::failure::explain;
+use crate::options::MOST_REQUESTS;
+use crate::runtime::Runtime;
+
+/// The kind of a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cloud {
+    S3,
+    Gcs,
+    Azure,
+    Http,
+}
+
+/// Makes the client of a store. A child process makes its own.
+pub(crate) type Make = dyn Fn() -> Result<Arc<dyn ObjectStore>> + Send + Sync;
+
+/// What a store needs to know of its server.
+pub(crate) struct Place {
+    pub(crate) cloud: Cloud,
+    /// The address that messages name: without a query, without credentials.
+    pub(crate) name: String,
+    /// The address of the root of all that the server keeps in this place, also when others name it otherwise.
+    pub(crate) identity: String,
+    /// Most requests in flight to the server.
+    pub(crate) most_requests: usize,
+    /// A value behind a server without ranges is read as a whole where a part is wanted.
+    pub(crate) whole_values: bool,
+    pub(crate) make: Box<Make>,
+    current: Mutex<Option<Arc<Client>>>,
+}
+
+impl Place {
+    pub(crate) fn new(cloud: Cloud, name: String, identity: String, make: Box<Make>) -> Place {
+        Place {
+            cloud,
+            name,
+            identity,
+            most_requests: MOST_REQUESTS,
+            whole_values: false,
+            make,
+            current: Mutex::default(),
+        }
+    }
+
+    /// The client of this process.
+    ///
+    /// # Errors
+    /// When it cannot be made.
+    pub(crate) fn client(&self) -> Result<Arc<Client>> {
+        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(client) = current.as_ref().filter(|client| client.runtime.is_of_this_process()) {
+            return Ok(Arc::clone(client));
+        }
+        let runtime = Runtime::get()?;
+        let client = Arc::new(Client {
+            cloud: self.cloud,
+            objects: (self.make)()?,
+            requests: runtime.limit(&self.identity, self.most_requests),
+            whole_values: self.whole_values,
+            ignores_ranges: AtomicBool::new(false),
+            runtime,
+        });
+        // The connections of a parent cannot be closed from here.
+        std::mem::forget(current.replace(Arc::clone(&client)));
+        Ok(client)
+    }
+}
+
+/// A client, with the limits of its host.
+pub(crate) struct Client {
+    pub(crate) cloud: Cloud,
+    pub(crate) objects: Arc<dyn ObjectStore>,
+    pub(crate) runtime: Arc<Runtime>,
+    pub(crate) whole_values: bool,
+    /// Whether the server has answered a request for a range with a whole value.
+    pub(crate) ignores_ranges: AtomicBool,
+    requests: Arc<Semaphore>,
+}
+
+impl Client {
+    /// Waits until the host may have one more request.
+    pub(crate) async fn admit(&self) -> Result<SemaphorePermit<'_>> {
+        let closed = |_| Error::new(ErrorKind::Cancelled, "the store was closed");
+        self.requests.acquire().await.map_err(closed)
+    }
+
+    /// The size and version of a value; `None` when the key does not exist.
+    pub(crate) async fn head(&self, path: &Path) -> Result<Option<ObjectMeta>> {
+        let _permit = self.admit().await?;
+        let options = GetOptions { head: true, ..GetOptions::default() };
+        match self.objects.get_opts(path, options).await {
+            Ok(found) => Ok(Some(found.meta)),
+            Err(error) if is_missing(&error) => Ok(None),
+            Err(error) => Err(explain(&error)),
+        }
+    }
+
+    pub(crate) fn stat_of(&self, meta: &ObjectMeta) -> Stat {
+        Stat { size_bytes: meta.size, version: self.version_of(meta) }
+    }
+
+    /// The version of a value. Google's conditions compare generations, not entity tags.
+    pub(crate) fn version_of(&self, meta: &ObjectMeta) -> Option<Version> {
+        let tag = if self.cloud == Cloud::Gcs { meta.version.as_deref() } else { meta.e_tag.as_deref() };
+        tag.and_then(Version::of_etag)
+    }
+
+    /// The version as a condition of a write.
+    pub(crate) fn condition(&self, version: &Version) -> UpdateVersion {
+        let tag = version.etag().map(String::from);
+        if self.cloud == Cloud::Gcs {
+            UpdateVersion { e_tag: None, version: tag }
+        } else {
+            UpdateVersion { e_tag: tag, version: None }
+        }
+    }
+
+    pub(crate) fn note_ignored_ranges(&self) {
+        self.ignores_ranges.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Whether an error says that a key does not exist, and not its bucket.
+pub(crate) fn is_missing(error: &object_store::Error) -> bool {
+    let object_store::Error::NotFound { source, .. } = error else { return false };
+    let answer = source.to_string();
+    !["NoSuchBucket", "ContainerNotFound", "The specified bucket does not exist"]
+        .iter()
+        .any(|text| answer.contains(text))
+}
+
+/// The path of a key.
+///
+/// # Errors
+/// `KeyInvalid`
+pub(crate) fn path_of(key: &Key) -> Result<Path> {
+    validate_key(key)?;
+    let invalid =
+        |_| Error::new(ErrorKind::KeyInvalid, format!("{key:?} is not a valid key: it has a control character"));
+    Path::parse(key).map_err(invalid)
+}

@@ -1,0 +1,116 @@
+//! Errors of clients in our words: what failed, where and why, and nothing secret.
+
+use cuzarr::{Error, ErrorKind};
+use object_store::client::{HttpError, HttpErrorKind};
+
+use crate::transport::RangeRefusal;
+
+/// Characters of a server's answer that an error repeats.
+const LONGEST_ANSWER: usize = 300;
+
+/// The error of a request that a client gave up.
+pub(crate) fn explain(error: &object_store::Error) -> Error {
+    let failed = |message: String| Error::new(ErrorKind::StoreFailed, message);
+    match error {
+        object_store::Error::NotFound { source, .. } => {
+            failed(format!("not found{}", answer(&source.to_string()))).with_hint("check the name of the bucket")
+        }
+        object_store::Error::PermissionDenied { source, .. } => failed(format!(
+            "permission denied{}",
+            answer(&source.to_string())
+        ))
+        .with_hint(
+            "check the credentials and their rights; without the right to list, S3 also refuses keys that do not exist",
+        ),
+        object_store::Error::Unauthenticated { source, .. } => {
+            failed(format!("the credentials were refused{}", answer(&source.to_string())))
+                .with_hint("check the credentials; public data may need anon=true")
+        }
+        object_store::Error::Precondition { .. } => failed("the value was changed while it was read".to_string()),
+        _ => match (RangeRefusal::of(error), transport_kind(error)) {
+            (Some(refusal), _) => failed(refusal.to_string()),
+            (None, Some(HttpErrorKind::Timeout)) => failed(format!("timed out{}", attempts(&innermost(error)))),
+            (None, Some(HttpErrorKind::Connect)) => {
+                failed(format!("cannot connect{}: {}", attempts(&innermost(error)), root_cause(error)))
+            }
+            (None, Some(_)) => {
+                failed(format!("connection failed{}: {}", attempts(&innermost(error)), root_cause(error)))
+            }
+            (None, None) => failed(format!("request failed{}", answer(&innermost(error)))),
+        },
+    }
+}
+
+fn causes(error: &object_store::Error) -> impl Iterator<Item = &(dyn std::error::Error + 'static)> {
+    let first: &(dyn std::error::Error + 'static) = error;
+    std::iter::successors(Some(first), |error| error.source())
+}
+
+fn transport_kind(error: &object_store::Error) -> Option<HttpErrorKind> {
+    causes(error).find_map(|cause| cause.downcast_ref::<HttpError>()).map(HttpError::kind)
+}
+
+/// The text of the error below the client's own.
+fn innermost(error: &object_store::Error) -> String {
+    causes(error).nth(1).map_or_else(|| error.to_string(), ToString::to_string)
+}
+
+/// The last cause. The causes before it may name the address with its query.
+fn root_cause(error: &object_store::Error) -> String {
+    shortened(&causes(error).last().map_or_else(String::new, ToString::to_string))
+}
+
+/// The part of a client's message that tells of retries and of the deadline: `(3 retries, deadline 180s)`.
+fn attempts(message: &str) -> String {
+    let between = |from: &str, to: &str| message.split_once(from)?.1.split_once(to).map(|(found, _)| found.trim());
+    match (between("after ", " retries"), between("retry_timeout: ", " ")) {
+        (Some(retries), Some(deadline)) => format!(" ({retries} retries, deadline {deadline})"),
+        _ => String::new(),
+    }
+}
+
+/// What the server answered, from a client's message: its status, and the code and message of an XML document. The address
+/// before them is left out, because its query may hold a signature.
+fn answer(message: &str) -> String {
+    let Some((_, reason)) = message.split_once(" - ") else { return format!(": {}", without_address(message)) };
+    let element = |name: &str| {
+        let (_, rest) = reason.split_once(&format!("<{name}>"))?;
+        rest.split_once(&format!("</{name}>")).map(|(text, _)| text)
+    };
+    let reason = match (element("Code"), element("Message")) {
+        (Some(code), Some(text)) => format!("{code}: {text}"),
+        (Some(code), None) => code.to_string(),
+        _ => reason.replace("Server returned non-2xx status code: ", "").trim().trim_end_matches(':').to_string(),
+    };
+    format!("{}: {}", attempts(message), shortened(&reason))
+}
+
+/// A message whose words that look like addresses are left out.
+fn without_address(message: &str) -> String {
+    let words = message.split_whitespace().map(|word| if word.contains("://") { "…" } else { word });
+    shortened(&words.collect::<Vec<_>>().join(" "))
+}
+
+fn shortened(text: &str) -> String {
+    match text.char_indices().nth(LONGEST_ANSWER) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_tell_the_reason_and_the_deadline_but_no_address() {
+        let message = "Error performing GET https://h/b/k?sig=SECRET in 1.2s, after 3 retries, max_retries: 10, \
+                       retry_timeout: 180s  - Server returned non-2xx status code: 503 Service Unavailable: \
+                       <Error><Code>SlowDown</Code><Message>reduce your rate</Message></Error>";
+        assert_eq!(answer(message), " (3 retries, deadline 180s): SlowDown: reduce your rate");
+        let plain =
+            "Error performing GET https://h/b/k?sig=SECRET in 1.2s - Server returned non-2xx status code: 500 Oops: ";
+        assert_eq!(answer(plain), ": 500 Oops");
+        assert_eq!(answer("cannot reach https://h?sig=SECRET now"), ": cannot reach … now");
+    }
+}

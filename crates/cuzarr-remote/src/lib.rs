@@ -1,0 +1,65 @@
+//! Stores in the cloud and behind HTTP: S3, Google Cloud Storage, Azure and web servers.
+//!
+//! ```no_run
+//! let array = cuzarr_remote::open_array("s3://bucket/era5.zarr/t2m")?;
+//! # Ok::<(), cuzarr::Error>(())
+//! ```
+//!
+//! | URL | store | credentials without options |
+//! |---|---|---|
+//! | `s3://bucket/path`, `s3a://` | Amazon S3 and servers with its interface | variables `AWS_…`, a profile in `~/.aws`, the machine's role |
+//! | `gs://bucket/path`, `gcs://` | Google Cloud Storage | variables `GOOGLE_…`, `gcloud auth application-default login`, the machine's account |
+//! | `az://container/path`, `abfs://`, `abfss://` | Azure Blob Storage | variables `AZURE_…`, the machine's identity |
+//! | `https://host/path`, `http://` | any web server, for reading | none |
+//!
+//! [`registry`] opens these and the schemes of [`cuzarr::store::Registry::new`], also inside each other:
+//! `zip::https://host/archive.zip`. [`StorageOptions`] say what the environment does not.
+//!
+//! # One runtime
+//! Requests run on the threads of one runtime for the process. It starts with the first request, and a forked child starts its
+//! own.
+//!
+//! # Bodies
+//! A body is copied once, from the connection into the memory that the caller lends. Values above 8 MiB come over several
+//! connections. Every request of a read is for one version of a value, by its entity tag.
+
+mod client;
+mod failure;
+mod open;
+mod options;
+mod profile;
+mod read;
+mod runtime;
+mod store;
+mod transport;
+
+use cuzarr::Result;
+use cuzarr::node::{self, Array, ArrayOptions, Consolidation, Group, Node};
+
+pub use open::{SCHEMES, registry, registry_with};
+pub use options::StorageOptions;
+pub use store::RemoteStore;
+
+/// Opens the array or group at a path or URL that [`registry`] knows.
+///
+/// # Errors
+/// `NodeNotFound` when nothing is there; those of [`cuzarr::store::Registry::open`].
+pub fn open(url: &str) -> Result<Node> {
+    node::open_existing(registry().open(url)?, "", None, ArrayOptions::default())
+}
+
+/// Opens the array at a path or URL that [`registry`] knows.
+///
+/// # Errors
+/// `ArrayNotFound` when there is no array; those of [`cuzarr::store::Registry::open`].
+pub fn open_array(url: &str) -> Result<Array> {
+    Array::open(registry().open(url)?, "", ArrayOptions::default())
+}
+
+/// Opens the group at a path or URL that [`registry`] knows.
+///
+/// # Errors
+/// `GroupNotFound` when there is no group; those of [`cuzarr::store::Registry::open`].
+pub fn open_group(url: &str) -> Result<Group> {
+    Group::open(registry().open(url)?, "", None, Consolidation::WhenPresent, ArrayOptions::default())
+}

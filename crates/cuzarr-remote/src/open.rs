@@ -1,0 +1,313 @@
+//! Opening the store of a URL.
+
+use std::sync::Arc;
+
+use cuzarr::store::{Identity, Prefixed, Registry, Store, Url};
+use cuzarr::{Error, ErrorKind, Result};
+use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
+use object_store::azure::{AzureConfigKey, MicrosoftAzureBuilder};
+use object_store::gcp::{GoogleCloudStorageBuilder, GoogleConfigKey};
+use object_store::http::HttpBuilder;
+use object_store::{ClientConfigKey, ClientOptions, ObjectStore, RetryConfig};
+
+use crate::client::{Cloud, Place};
+use crate::failure::explain;
+use crate::options::{MOST_REQUESTS, Settings, StorageOptions, is_true};
+use crate::profile;
+use crate::store::RemoteStore;
+use crate::transport::Connector;
+
+/// The schemes of this crate, and the cloud of each.
+const CLOUDS: [(&str, Cloud); 9] = [
+    ("s3", Cloud::S3),
+    ("s3a", Cloud::S3),
+    ("gs", Cloud::Gcs),
+    ("gcs", Cloud::Gcs),
+    ("az", Cloud::Azure),
+    ("abfs", Cloud::Azure),
+    ("abfss", Cloud::Azure),
+    ("http", Cloud::Http),
+    ("https", Cloud::Http),
+];
+
+/// The schemes of this crate.
+pub const SCHEMES: [&str; 9] = {
+    let mut schemes = [""; 9];
+    let mut at = 0;
+    while at < schemes.len() {
+        schemes[at] = CLOUDS[at].0;
+        at += 1;
+    }
+    schemes
+};
+
+/// A registry with the schemes of [`Registry::new`] and [`SCHEMES`]. Credentials come from the environment.
+pub fn registry() -> Registry {
+    registry_with(StorageOptions::new())
+}
+
+/// Like [`registry`], with options for every remote store that it opens.
+pub fn registry_with(options: StorageOptions) -> Registry {
+    let options = Arc::new(options);
+    CLOUDS.iter().fold(Registry::new(), |registry, &(scheme, cloud)| {
+        let options = Arc::clone(&options);
+        registry.with(scheme, move |_, url| open(cloud, url, &options))
+    })
+}
+
+fn open(cloud: Cloud, url: &Url, options: &StorageOptions) -> Result<Arc<dyn Store>> {
+    if url.wrapped().is_some() {
+        let message = format!("'{}://…': this scheme cannot wrap another store", url.scheme());
+        return Err(Error::new(ErrorKind::InvalidArgument, message));
+    }
+    let (authority, path) = url.path().split_once('/').unwrap_or((url.path(), ""));
+    if authority.is_empty() {
+        let what = if cloud == Cloud::Http { "host" } else { "bucket" };
+        return Err(Error::new(ErrorKind::InvalidArgument, format!("'{url}' names no {what}")));
+    }
+    if authority.contains('@') && cloud != Cloud::Azure {
+        let message = format!("'{}://…@…': credentials do not belong into a URL", url.scheme());
+        return Err(Error::new(ErrorKind::InvalidArgument, message).with_hint("use storage options or the environment"));
+    }
+    let mut settings = Settings::new(cloud, options)?;
+    let most_requests = settings.take_number("max_requests")?.unwrap_or(MOST_REQUESTS);
+    if most_requests == 0 {
+        return Err(Error::new(
+            ErrorKind::InvalidArgument,
+            "storage option 'max_requests': got 0, expected at least 1",
+        ));
+    }
+    let retries = settings.take_retries()?;
+    let mut place = match cloud {
+        Cloud::S3 => s3(authority, settings, retries)?,
+        Cloud::Gcs => gcs(authority, settings, retries)?,
+        Cloud::Azure => azure(url.scheme(), authority, settings, retries)?,
+        Cloud::Http => http(url, settings, retries)?,
+    };
+    place.most_requests = most_requests;
+    let is_bucket = cloud != Cloud::Http;
+    let path = path.split(['?', '#']).next().filter(|_| !is_bucket).unwrap_or(path).trim_matches('/');
+    let identity = Identity::address(&place.identity);
+    if !is_bucket {
+        return Ok(Arc::new(RemoteStore::new(place, identity.below(path))));
+    }
+    let root = Arc::new(RemoteStore::new(place, identity));
+    Ok(if path.is_empty() { root } else { Arc::new(Prefixed::new(root, path)?) })
+}
+
+/// What a client's builder refuses: an option, or a combination of them.
+fn refused(error: object_store::Error) -> Error {
+    let reason = explain(&error);
+    Error::new(ErrorKind::InvalidArgument, format!("storage options: {}", reason.message()))
+}
+
+fn built<S: ObjectStore>(store: object_store::Result<S>) -> Result<Arc<dyn ObjectStore>> {
+    Ok(Arc::new(store.map_err(refused)?))
+}
+
+/// Whether an endpoint is spoken to without TLS. The user who names it so has chosen that.
+fn is_plain(endpoint: Option<&str>) -> bool {
+    endpoint.is_some_and(|endpoint| endpoint.starts_with("http://"))
+}
+
+fn s3(bucket: &str, mut settings: Settings, retries: RetryConfig) -> Result<Place> {
+    let from_environment = AmazonS3Builder::from_env();
+    let knows = |key: AmazonS3ConfigKey| from_environment.get_config_value(&key).is_some();
+    let has_source = settings.has("access_key_id")
+        || settings.is_on("skip_signature")
+        || knows(AmazonS3ConfigKey::AccessKeyId)
+        || knows(AmazonS3ConfigKey::SkipSignature)
+        || knows(AmazonS3ConfigKey::WebIdentityTokenFile)
+        || knows(AmazonS3ConfigKey::ContainerCredentialsRelativeUri)
+        || knows(AmazonS3ConfigKey::ContainerCredentialsFullUri);
+    let named = settings.take("profile");
+    let profile = if named.is_none() && has_source {
+        None
+    } else {
+        profile::read(named.as_deref(), |name| std::env::var(name).ok())?
+    };
+    let mut builder = from_environment;
+    for (name, value) in profile.into_iter().flat_map(|profile| profile.values) {
+        let key = name.parse::<AmazonS3ConfigKey>().map_err(refused)?;
+        builder = builder.with_config(key, value);
+    }
+    if let Some(endpoint) = settings.take("endpoint") {
+        builder = builder.with_config(AmazonS3ConfigKey::S3Endpoint, &endpoint).with_endpoint(endpoint);
+    }
+    let endpoint = [AmazonS3ConfigKey::Endpoint, AmazonS3ConfigKey::S3Endpoint]
+        .iter()
+        .find_map(|key| builder.get_config_value(key));
+    if is_plain(endpoint.as_deref()) {
+        settings.set("allow_http", "true");
+    }
+    for (key, value) in settings.keys::<AmazonS3ConfigKey>()? {
+        builder = builder.with_config(key, value);
+    }
+    let builder = builder.with_bucket_name(bucket).with_retry(retries).with_http_connector(Connector);
+    let identity = format!("s3://{bucket}{}", endpoint.map_or_else(String::new, |endpoint| format!("@{endpoint}")));
+    let make = move || built(builder.clone().build());
+    Ok(Place::new(Cloud::S3, format!("s3://{bucket}"), identity, Box::new(make)))
+}
+
+fn gcs(bucket: &str, mut settings: Settings, retries: RetryConfig) -> Result<Place> {
+    // gcsfs takes all of these by one name.
+    if let Some(token) = settings.take("token") {
+        match token.as_str() {
+            "anon" => settings.set("skip_signature", "true"),
+            "cloud" | "google_default" | "cache" => {}
+            "browser" => {
+                return Err(Error::new(
+                    ErrorKind::InvalidArgument,
+                    "storage option 'token': 'browser' is not supported",
+                )
+                .with_hint("run: gcloud auth application-default login"));
+            }
+            key if key.trim_start().starts_with('{') => settings.set("service_account_key", token),
+            path if path.ends_with(".json") => settings.set("application_credentials", token),
+            _ => settings.set("bearer_token", token),
+        }
+    }
+    let base_url = settings.take("base_url");
+    let mut builder = GoogleCloudStorageBuilder::from_env();
+    if let Some(base_url) = &base_url {
+        builder = builder.with_base_url(base_url);
+    }
+    for (key, value) in settings.keys::<GoogleConfigKey>()? {
+        builder = builder.with_config(key, value);
+    }
+    let builder = builder.with_bucket_name(bucket).with_retry(retries).with_http_connector(Connector);
+    let identity = format!("gs://{bucket}{}", base_url.map_or_else(String::new, |url| format!("@{url}")));
+    let make = move || built(builder.clone().build());
+    Ok(Place::new(Cloud::Gcs, format!("gs://{bucket}"), identity, Box::new(make)))
+}
+
+fn azure(scheme: &str, authority: &str, mut settings: Settings, retries: RetryConfig) -> Result<Place> {
+    if let Some(text) = settings.take("connection_string") {
+        let names = [
+            ("AccountName", "account_name"),
+            ("AccountKey", "account_key"),
+            ("SharedAccessSignature", "sas_token"),
+            ("BlobEndpoint", "endpoint"),
+        ];
+        for (name, value) in text.split(';').filter_map(|part| part.split_once('=')) {
+            if let Some((_, own)) = names.iter().find(|(known, _)| *known == name) {
+                settings.set(own, value);
+            }
+        }
+    }
+    let endpoint = settings.take("endpoint");
+    if is_plain(endpoint.as_deref()) || settings.is_on("use_emulator") {
+        settings.set("allow_http", "true");
+    }
+    let mut builder = MicrosoftAzureBuilder::from_env();
+    if let Some(endpoint) = &endpoint {
+        builder = builder.with_endpoint(endpoint.clone());
+    }
+    for (key, value) in settings.keys::<AzureConfigKey>()? {
+        builder = builder.with_config(key, value);
+    }
+    // `abfss://container@account.dfs.core.windows.net` names the account, too.
+    builder = match authority.split_once('@') {
+        Some(_) => builder.with_url(format!("{scheme}://{authority}")),
+        None => builder.with_container_name(authority),
+    };
+    let (container, host) = authority.split_once('@').unwrap_or((authority, ""));
+    let account = match host.split('.').next().filter(|account| !account.is_empty()) {
+        Some(account) => account.to_string(),
+        None => builder.get_config_value(&AzureConfigKey::AccountName).unwrap_or_default(),
+    };
+    let builder = builder.with_retry(retries).with_http_connector(Connector);
+    let identity = format!("az://{account}/{container}{}", endpoint.map_or_else(String::new, |url| format!("@{url}")));
+    let make = move || built(builder.clone().build());
+    Ok(Place::new(Cloud::Azure, format!("az://{container}"), identity, Box::new(make)))
+}
+
+fn http(url: &Url, mut settings: Settings, retries: RetryConfig) -> Result<Place> {
+    // A slash at the end would be doubled before keys.
+    let text = url.to_string();
+    let (place, query) = text.split_at(text.find(['?', '#']).unwrap_or(text.len()));
+    let address = format!("{}{query}", place.trim_end_matches('/'));
+    let invalid = |error| Error::new(ErrorKind::InvalidArgument, format!("'{}': {error}", url.scheme()));
+    let mut shown = url::Url::parse(&address).map_err(invalid)?;
+    // The query may hold a signature.
+    shown.set_query(None);
+    shown.set_fragment(None);
+    let whole_values = settings.take("whole_values").is_some_and(|value| is_true(&value));
+    settings.set("allow_http", "true");
+    let mut client = ClientOptions::new().with_default_headers(settings.headers.clone());
+    for (key, value) in settings.keys::<ClientConfigKey>()? {
+        client = client.with_config(key, value);
+    }
+    let builder = HttpBuilder::new()
+        .with_url(address)
+        .with_client_options(client)
+        .with_retry(retries)
+        .with_http_connector(Connector);
+    let make = move || built(builder.clone().build());
+    let host = format!("{}://{}", shown.scheme(), &shown[url::Position::BeforeHost..url::Position::AfterPort]);
+    let name = shown.to_string().trim_end_matches('/').to_string();
+    let mut place = Place::new(Cloud::Http, name, host, Box::new(make));
+    place.whole_values = whole_values;
+    Ok(place)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn opened(url: &str, options: &[(&str, &str)]) -> Result<Arc<dyn Store>> {
+        registry_with(StorageOptions::from_iter(options.iter().copied())).open(url)
+    }
+
+    const KEYS: &[(&str, &str)] = &[("key", "k-value"), ("secret", "s-value")];
+
+    #[test]
+    fn one_bucket_has_one_identity_however_it_is_named() {
+        let one = opened("s3://bucket/a", KEYS).unwrap();
+        let other = opened("s3a://bucket/a/", KEYS).unwrap();
+        assert_eq!(one.identity(), other.identity());
+        assert!(opened("s3://bucket", KEYS).unwrap().identity().overlaps(&one.identity()));
+        assert_ne!(one.identity(), opened("s3://bucket/b", KEYS).unwrap().identity());
+        let elsewhere = [KEYS, &[("endpoint_url", "http://localhost:1")]].concat();
+        assert!(!opened("s3://bucket/a", &elsewhere).unwrap().identity().overlaps(&one.identity()));
+        let anonymous: &[(&str, &str)] = &[("token", "anon")];
+        assert_eq!(
+            opened("gs://b/x", anonymous).unwrap().identity(),
+            opened("gcs://b/x", anonymous).unwrap().identity()
+        );
+        let account: &[(&str, &str)] = &[("account_name", "me"), ("account_key", "c2VjcmV0")];
+        let named = opened("abfss://c@me.dfs.core.windows.net/x", &account[1..]).unwrap();
+        assert_eq!(named.identity(), opened("az://c/x", account).unwrap().identity());
+        assert_eq!(
+            opened("https://h/a/b?x=1", &[]).unwrap().identity(),
+            opened("https://h/a", &[]).unwrap().identity().below("b")
+        );
+    }
+
+    #[test]
+    fn names_and_debug_texts_hide_secrets() {
+        let store = opened("https://h/a/b.zarr?sig=SECRET", &[("headers.Authorization", "Bearer SECRET")]).unwrap();
+        assert_eq!(store.to_string(), "https://h/a/b.zarr");
+        let cloud = opened("s3://bucket/a", KEYS).unwrap();
+        assert_eq!(cloud.to_string(), "s3://bucket/a");
+        let shown = format!("{store:?} {cloud:?} {:?}", cloud.identity());
+        assert!(!shown.contains("SECRET") && !shown.contains("-value"), "{shown}");
+        for url in ["https://user:SECRET@h/a", "s3://key:SECRET@bucket/a"] {
+            let error = opened(url, &[]).unwrap_err();
+            assert!(!format!("{error:?}").contains("SECRET"), "{error:?}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_opened_says_why() {
+        let message = |url: &str, options: &[(&str, &str)]| opened(url, options).unwrap_err().message().to_string();
+        assert_eq!(message("s3://", &[]), "'s3://' names no bucket");
+        assert_eq!(
+            message("s3://b", &[("max_requests", "0")]),
+            "storage option 'max_requests': got 0, expected at least 1"
+        );
+        assert_eq!(message("s3://b", &[("anon", "true"), ("colour", "red")]), "unknown storage option 'colour'");
+        assert_eq!(message("gs://b", &[("token", "browser")]), "storage option 'token': 'browser' is not supported");
+        assert_eq!(message("https://h/a", &[("anon", "true")]), "unknown storage option 'anon'");
+    }
+}

@@ -1,0 +1,108 @@
+//! The runtime of the process: the threads that requests run on.
+//!
+//! A thread of a runtime does not survive a fork, and neither do the connections that it serves. So everything that belongs to
+//! a runtime carries the number of its process, and a child starts its own runtime at its first request.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use cuzarr::{Error, ErrorKind, Result};
+use tokio::sync::Semaphore;
+
+/// Most threads of the runtime. They copy bytes from connections; one thread copies some 5 GB/s.
+const MOST_THREADS: usize = 16;
+
+/// The runtime of this process.
+pub(crate) struct Runtime {
+    process: u32,
+    threads: tokio::runtime::Runtime,
+    /// The requests that each host may have in flight, shared by all stores on it.
+    hosts: Mutex<HashMap<(String, usize), Weak<Semaphore>>>,
+}
+
+impl Runtime {
+    /// The runtime of this process, started by the first call.
+    ///
+    /// # Errors
+    /// `StoreFailed` when the system gives no threads.
+    pub(crate) fn get() -> Result<Arc<Runtime>> {
+        static RUNTIME: Mutex<Option<Arc<Runtime>>> = Mutex::new(None);
+        let mut current = RUNTIME.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(runtime) = current.as_ref().filter(|runtime| runtime.is_of_this_process()) {
+            return Ok(Arc::clone(runtime));
+        }
+        let started = Arc::new(Runtime::start()?);
+        // The parent's threads are not here, so its runtime cannot be shut down here.
+        std::mem::forget(current.replace(Arc::clone(&started)));
+        Ok(started)
+    }
+
+    fn start() -> Result<Runtime> {
+        let count = std::thread::available_parallelism().map_or(1, usize::from).clamp(2, MOST_THREADS);
+        let threads = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(count)
+            .thread_name("cuzarr-remote")
+            .enable_all()
+            .build()
+            .map_err(|error| {
+                Error::new(ErrorKind::StoreFailed, "cannot start threads for requests").with_source(error)
+            })?;
+        Ok(Runtime { process: std::process::id(), threads, hosts: Mutex::default() })
+    }
+
+    pub(crate) fn is_of_this_process(&self) -> bool {
+        self.process == std::process::id()
+    }
+
+    /// The requests that a host may have in flight.
+    pub(crate) fn limit(&self, host: &str, most: usize) -> Arc<Semaphore> {
+        let mut hosts = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = (host.to_string(), most);
+        if let Some(limit) = hosts.get(&key).and_then(Weak::upgrade) {
+            return limit;
+        }
+        hosts.retain(|_, limit| limit.strong_count() > 0);
+        let limit = Arc::new(Semaphore::new(most));
+        hosts.insert(key, Arc::downgrade(&limit));
+        limit
+    }
+
+    /// Starts work that nobody waits for here.
+    pub(crate) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
+        self.threads.spawn(work);
+    }
+
+    /// Runs work on the runtime's threads, and waits for it. The calling thread may belong to another runtime, but not to this
+    /// one.
+    ///
+    /// # Errors
+    /// Those of the work.
+    pub(crate) fn wait<T: Send + 'static>(&self, work: impl Future<Output = Result<T>> + Send + 'static) -> Result<T> {
+        let (sender, receiver) = std::sync::mpsc::channel();
+        self.threads.spawn(async move {
+            // The receiver waits below.
+            let _ = sender.send(work.await);
+        });
+        let lost = || Err(Error::new(ErrorKind::StoreFailed, "a request was dropped without an outcome"));
+        receiver.recv().unwrap_or_else(|_| lost())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_has_one_runtime_and_a_host_one_limit() {
+        let runtime = Runtime::get().unwrap();
+        assert!(Arc::ptr_eq(&runtime, &Runtime::get().unwrap()));
+        let limit = runtime.limit("host", 3);
+        assert!(Arc::ptr_eq(&limit, &runtime.limit("host", 3)) && limit.available_permits() == 3);
+        assert!(!Arc::ptr_eq(&limit, &runtime.limit("other", 3)));
+        assert_eq!(runtime.wait(async { Ok(7) }).unwrap(), 7);
+        let other = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let inside = other.block_on(async { runtime.wait(async { Ok(8) }) });
+        assert_eq!(inside.unwrap(), 8, "a thread of another runtime may wait");
+    }
+}

@@ -1,0 +1,240 @@
+//! The store of a bucket, a container or a web server.
+
+use std::fmt;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use cuzarr::store::{
+    Capabilities, Condition, Identity, Key, Listing, Payload, ReadRequest, ReadSink, Stat, Store, Unfinished, Workers,
+    no_parts, validate_key, validate_prefix,
+};
+use cuzarr::{Device, Error, ErrorKind, Result, ResultExt};
+use futures_util::{StreamExt, TryStreamExt, stream};
+use object_store::path::Path;
+use object_store::{ObjectStoreExt, PutMode, PutOptions, PutPayload, WriteMultipart};
+
+use crate::client::{Client, Cloud, Place, is_missing, path_of};
+use crate::failure::explain;
+use crate::read;
+
+/// Values larger than this are written in parts.
+const MULTIPART_BYTES: usize = 64 << 20;
+
+/// Bytes of a part of a large value. S3 takes 10,000 parts, so this allows values of 160 GB.
+const PART_BYTES: usize = 16 << 20;
+
+/// Parts of a large value that are written at once.
+const PARTS_AT_ONCE: usize = 8;
+
+/// A store in the cloud or behind HTTP.
+#[derive(Clone)]
+pub struct RemoteStore {
+    place: Arc<Place>,
+    identity: Identity,
+}
+
+impl RemoteStore {
+    pub(crate) fn new(place: Place, identity: Identity) -> RemoteStore {
+        RemoteStore { place: Arc::new(place), identity }
+    }
+
+    /// Runs requests and waits for them.
+    fn wait<T, F>(&self, work: impl FnOnce(Arc<Client>) -> F) -> Result<T>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T>> + Send + 'static,
+    {
+        let client = self.place.client()?;
+        let runtime = Arc::clone(&client.runtime);
+        runtime.wait(work(client))
+    }
+
+    fn refuse_writes(&self) -> Result<()> {
+        match self.place.cloud {
+            Cloud::Http => Err(Error::new(ErrorKind::ReadOnly, format!("{self}: web servers are only read"))),
+            Cloud::S3 | Cloud::Gcs | Cloud::Azure => Ok(()),
+        }
+    }
+
+    fn refuse_lists(&self) -> Result<()> {
+        match self.place.cloud {
+            Cloud::Http => Err(Error::new(ErrorKind::Unsupported, format!("{self}: a web server lists no keys"))
+                .with_hint("open arrays by their path, or groups with consolidated metadata")),
+            Cloud::S3 | Cloud::Gcs | Cloud::Azure => Ok(()),
+        }
+    }
+}
+
+impl Store for RemoteStore {
+    fn read(&self, batch: Arc<[ReadRequest]>, sink: Arc<dyn ReadSink>, _workers: &dyn Workers) {
+        match self.place.client() {
+            Ok(client) => read::start(client, self.to_string(), batch, sink),
+            Err(error) => {
+                for index in 0..batch.len() {
+                    sink.done(index, Err(Error::new(error.kind(), error.message()).at(self.to_string())));
+                }
+            }
+        }
+    }
+
+    fn put(&self, key: &Key, value: Payload<'_>, condition: &Condition) -> Result<bool> {
+        let path = path_of(key)?;
+        self.refuse_writes()?;
+        if !self.capabilities().conditional_writes {
+            condition.refuse_versions(self, key)?;
+        }
+        let bytes = value.with_bytes(|bytes| Ok(Bytes::copy_from_slice(bytes)))?;
+        let condition = condition.clone();
+        self.wait(|client| async move { put(&client, path, bytes, condition).await })
+            .at(|| format!("{self}: key '{key}'"))
+    }
+
+    fn begin(&self, key: &Key, _size_bytes: u64) -> Result<Box<dyn Unfinished>> {
+        no_parts(self, key)
+    }
+
+    fn delete_many(&self, keys: &[String]) -> Result<()> {
+        keys.iter().try_for_each(|key| validate_key(key))?;
+        self.refuse_writes()?;
+        let paths = keys.iter().map(|key| path_of(key)).collect::<Result<Vec<_>>>()?;
+        self.wait(|client| async move {
+            let paths = stream::iter(paths.into_iter().map(Ok)).boxed();
+            finish_deletes(client.objects.delete_stream(paths)).await
+        })
+        .at(|| self.to_string())
+    }
+
+    fn delete_prefix(&self, prefix: &Key) -> Result<()> {
+        validate_prefix(prefix)?;
+        self.refuse_writes()?;
+        let prefix = path_of_prefix(prefix)?;
+        self.wait(|client| async move {
+            let found = client.objects.list(Some(&prefix)).map_ok(|meta| meta.location).boxed();
+            finish_deletes(client.objects.delete_stream(found)).await
+        })
+        .at(|| self.to_string())
+    }
+
+    fn stat(&self, key: &Key) -> Result<Option<Stat>> {
+        let path = path_of(key)?;
+        self.wait(|client| async move { Ok(client.head(&path).await?.map(|meta| client.stat_of(&meta))) })
+            .at(|| format!("{self}: key '{key}'"))
+    }
+
+    fn list_dir(&self, prefix: &Key) -> Result<Listing> {
+        validate_prefix(prefix)?;
+        self.refuse_lists()?;
+        let path = path_of_prefix(prefix)?;
+        self.wait(|client| async move {
+            let found = client.objects.list_with_delimiter(Some(&path)).await.map_err(|error| explain(&error))?;
+            let names = |paths: Vec<Path>| {
+                let mut names: Vec<String> = paths.into_iter().map(String::from).collect();
+                names.sort_unstable();
+                names
+            };
+            // Consoles mark a folder by an empty object whose name is the prefix itself.
+            let keys = found.objects.into_iter().map(|meta| meta.location).filter(|found| *found != path).collect();
+            Ok(Listing { keys: names(keys), prefixes: names(found.common_prefixes) })
+        })
+        .at(|| format!("{self}: prefix '{prefix}'"))
+    }
+
+    fn list(&self, prefix: &Key) -> Result<Vec<String>> {
+        validate_prefix(prefix)?;
+        self.refuse_lists()?;
+        let path = path_of_prefix(prefix)?;
+        self.wait(|client| async move {
+            let found = client.objects.list(Some(&path)).map_ok(|meta| String::from(meta.location));
+            let mut keys: Vec<String> = found.try_collect().await.map_err(|error| explain(&error))?;
+            keys.sort_unstable();
+            Ok(keys)
+        })
+        .at(|| format!("{self}: prefix '{prefix}'"))
+    }
+
+    fn identity(&self) -> Identity {
+        self.identity.clone()
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        let is_bucket = self.place.cloud != Cloud::Http;
+        Capabilities {
+            read_only: !is_bucket,
+            deletes: is_bucket,
+            conditional_writes: is_bucket,
+            far: true,
+            ..Capabilities::default()
+        }
+    }
+
+    fn is_on(&self, _device: Device) -> bool {
+        false
+    }
+}
+
+impl fmt::Display for RemoteStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.place.name)
+    }
+}
+
+/// The address alone: credentials are never shown.
+impl fmt::Debug for RemoteStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "RemoteStore('{self}')")
+    }
+}
+
+/// The path of a prefix; the empty path for the root.
+fn path_of_prefix(prefix: &Key) -> Result<Path> {
+    if prefix.is_empty() { Ok(Path::default()) } else { path_of(prefix) }
+}
+
+async fn put(client: &Client, path: Path, bytes: Bytes, condition: Condition) -> Result<bool> {
+    let _permit = client.admit().await?;
+    let mode = match &condition {
+        Condition::Always if bytes.len() > MULTIPART_BYTES => return put_in_parts(client, &path, bytes).await,
+        Condition::Always => PutMode::Overwrite,
+        Condition::Absent => PutMode::Create,
+        Condition::Unchanged(version) => PutMode::Update(client.condition(version)),
+    };
+    match client.objects.put_opts(&path, PutPayload::from(bytes), PutOptions::from(mode)).await {
+        Ok(_) => Ok(true),
+        Err(object_store::Error::AlreadyExists { .. } | object_store::Error::Precondition { .. })
+            if condition != Condition::Always =>
+        {
+            Ok(false)
+        }
+        Err(error) if is_missing(&error) && matches!(condition, Condition::Unchanged(_)) => Ok(false),
+        Err(error) => Err(explain(&error)),
+    }
+}
+
+/// Writes a large value in parts. Readers see it once the last part is there.
+async fn put_in_parts(client: &Client, path: &Path, bytes: Bytes) -> Result<bool> {
+    let upload = client.objects.put_multipart(path).await.map_err(|error| explain(&error))?;
+    let mut parts = WriteMultipart::new_with_chunk_size(upload, PART_BYTES);
+    for from in (0..bytes.len()).step_by(PART_BYTES) {
+        if let Err(error) = parts.wait_for_capacity(PARTS_AT_ONCE).await {
+            // The parts that are there would be paid for.
+            let _ = parts.abort().await;
+            return Err(explain(&error));
+        }
+        parts.put(bytes.slice(from..bytes.len().min(from + PART_BYTES)));
+    }
+    // On failure it gives up the upload.
+    parts.finish().await.map_err(|error| explain(&error))?;
+    Ok(true)
+}
+
+/// Waits for deletions. Keys that were not there are deleted, too.
+async fn finish_deletes(mut deleted: stream::BoxStream<'static, object_store::Result<Path>>) -> Result<()> {
+    while let Some(outcome) = deleted.next().await {
+        match outcome {
+            Ok(_) => {}
+            Err(error) if is_missing(&error) => {}
+            Err(error) => return Err(explain(&error)),
+        }
+    }
+    Ok(())
+}
