@@ -43,7 +43,8 @@ pub use whole::WholeShards;
 pub(crate) use explanation::encoding_placements;
 pub(crate) use geometry::{memory_shape, strides};
 pub(crate) use placement::{
-    Circumstances, PLAIN_COPIES, ReadPlacement, Resident, Route, SMALL_BYTES, encoding, placed,
+    Circumstances, DeviceEncoding, PLAIN_COPIES, ReadPlacement, Resident, Route, SMALL_BYTES, WriteCircumstances,
+    encoding, padded, placed,
 };
 pub(crate) use walk::chunks_touched;
 pub(crate) use write::{Coverage, Touched, WritePlan};

@@ -7,8 +7,9 @@ use cuzarr_device::Device;
 
 use super::costs::{Costs, Load};
 use super::explanation::{Decoding, Placed, placements};
+use crate::codec::batch::EncodeBatch;
 use crate::codec::cost::EncodingSpeeds;
-use crate::codec::device::DeviceEncoder;
+use crate::codec::device::{ChunkRow, DeviceEncoder};
 use crate::codec::native::Native;
 use crate::codec::{Chain, Division, Program, leave_nothing};
 
@@ -28,6 +29,12 @@ const DECODING_BATCHES: u64 = 3;
 /// fill them sooner. On an H200, the mean of 8 GiB within 2 GiB took 1.04 times as long as reading them; with three batches
 /// 1.20, with five 1.18 (`docs/notes/engine.md`).
 const DECODING_IN_TURN: u64 = 4;
+
+/// Batches that kernels should encode at once, because the slowest piece of a batch takes as long as the whole batch. A batch of
+/// few large chunks fills the device by itself, so fewer are run when memory is short.
+const ENCODING_BATCHES: usize = 4;
+/// Chunks that are gathered for kernels begin at multiples of this.
+const CHUNK_ALIGNMENT_BYTES: usize = 256;
 
 /// Most bytes of a single chunk that the calling thread reads itself. Waking another thread, or starting work on a device, would
 /// take longer.
@@ -203,26 +210,100 @@ fn batch_bytes(program: &Program, given: &Circumstances) -> u64 {
     wanted.min(several).max(given.slab_bytes.min(most))
 }
 
-/// The kernels that encode a write of `chunks` chunks from `device`; else the reason why the host encodes.
+/// The circumstances of a write that decide where its whole chunks are encoded.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct WriteCircumstances {
+    /// The device of the value.
+    pub(crate) device: Device,
+    /// Host threads.
+    pub(crate) threads: usize,
+    /// Whether the device encodes everything that it can, also where the host would be faster.
+    pub(crate) strict: bool,
+    /// The number of innermost chunks that are written.
+    pub(crate) chunks: u64,
+    /// Elements of one chunk.
+    pub(crate) chunk_elements: usize,
+    /// Whether each chunk is replaced as a whole. Other chunks need memory of the device as well.
+    pub(crate) replaces: bool,
+    /// Whether chunks that only hold the fill value are stored.
+    pub(crate) write_empty: bool,
+    /// Bytes that may be in flight.
+    pub(crate) memory_limit_bytes: u64,
+    /// Packed bytes of one batch.
+    pub(crate) batch_bytes: u64,
+}
+
+/// Kernels that encode the whole chunks of a write.
+#[derive(Clone, Debug)]
+pub(crate) struct DeviceEncoding {
+    pub(crate) encoder: Arc<dyn DeviceEncoder>,
+    /// Chunks of one batch.
+    pub(crate) chunks: usize,
+    /// Batches on the device at a time.
+    pub(crate) batches: usize,
+    /// Most device memory of all batches.
+    pub(crate) memory_bytes: u64,
+}
+
+/// The kernels that encode the whole chunks of a write; else the reason why the host encodes.
 ///
 /// # Errors
 /// The reason.
-pub(crate) fn encoding(
-    program: &Program,
-    device: Device,
-    threads: usize,
-    strict: bool,
-    chunks: u64,
-) -> Result<Arc<dyn DeviceEncoder>, &'static str> {
+pub(crate) fn encoding(program: &Program, given: &WriteCircumstances) -> Result<DeviceEncoding, &'static str> {
     let encoder = program.device_encoder()?;
-    if let Some(reason) = encoder.host_reason(device) {
+    if let Some(reason) = encoder.host_reason(given.device) {
         return Err(reason);
     }
+    let (chunks, threads) = (given.chunks, given.threads);
     let load = EncodingLoad { chunks, chunk_bytes: program.packed_size_bytes(), threads };
-    if !strict && !load.prefers_device(encoder.speeds()) {
+    if !given.strict && !load.prefers_device(encoder.speeds()) {
         return Err("the host's threads encode such a small write faster");
     }
-    Ok(Arc::clone(encoder))
+    DeviceEncoding::within(program, encoder, given)
+        .ok_or("kernels need more memory for such chunks than the limit allows")
+}
+
+impl DeviceEncoding {
+    /// As many batches at a time as the memory allows, and at least one.
+    fn within(
+        program: &Program,
+        encoder: &Arc<dyn DeviceEncoder>,
+        given: &WriteCircumstances,
+    ) -> Option<DeviceEncoding> {
+        let (tail, is_compared) = (program.tail(), !given.write_empty);
+        let elements_bytes = if is_compared { tail.dtype.size_bytes() * given.chunk_elements } else { 0 };
+        let packed_bytes = padded(program.packed_size_bytes());
+        let plain_bytes = if tail.is_plain() || !is_compared { 0 } else { padded(elements_bytes) };
+        let gathered_bytes = packed_bytes + program.device_undo().chunk_bytes() + plain_bytes;
+        let blank_bytes = (program.packed_size_bytes() + elements_bytes) as u64;
+        let memory_bytes = |chunks: usize, batches: usize| {
+            let stride_bytes = padded(encoder.chunk_bytes());
+            let row = ChunkRow { device: given.device, count: chunks, stride_bytes };
+            let encoding = EncodeBatch::memory_bytes(&**encoder, &row);
+            let batch = chunks.saturating_mul(gathered_bytes).saturating_add(encoding);
+            // The frames of an earlier batch may still be downloading.
+            batch.saturating_mul(batches).saturating_add(encoder.output_bound_bytes(chunks)) as u64
+        };
+        let share = given.memory_limit_bytes / 4 * if given.replaces { 3 } else { 2 };
+        let room = share.checked_sub(blank_bytes)?;
+        let wanted = (given.batch_bytes / packed_bytes as u64).max(1).min(given.chunks.max(1));
+        (1..=ENCODING_BATCHES).rev().find_map(|batches| {
+            let chunks = usize::try_from((room / memory_bytes(1, batches).max(1)).min(wanted)).ok()?;
+            let memory_bytes = memory_bytes(chunks, batches);
+            let encoding = DeviceEncoding {
+                encoder: Arc::clone(encoder),
+                chunks,
+                batches,
+                memory_bytes: memory_bytes + blank_bytes,
+            };
+            (chunks > 0 && memory_bytes <= room).then_some(encoding)
+        })
+    }
+}
+
+/// Bytes from one gathered chunk to the next.
+pub(crate) fn padded(size_bytes: usize) -> usize {
+    size_bytes.next_multiple_of(CHUNK_ALIGNMENT_BYTES).max(CHUNK_ALIGNMENT_BYTES)
 }
 
 /// Whole chunks to encode, for the choice between kernels and host threads.
@@ -264,13 +345,18 @@ mod tests {
         assert!(!prefers(8192, 64 << 10, 200), "threads enough");
     }
 
-    /// The route of a read of chunks of `floats` floats with these codecs. `change` adapts the circumstances of a large read.
-    fn route(codecs: &Value, floats: u64, device: Device, change: impl Fn(&mut Circumstances)) -> Route {
+    /// The program of chunks of `floats` floats with these codecs.
+    fn program(codecs: &Value, floats: u64, device: Device) -> Program {
         let codecs = codecs.as_array().unwrap().iter().map(|codec| Extension::from_json(codec, "codecs").unwrap());
         let data_type = DataType::try_from(DType::FLOAT32).unwrap();
         let fill_value = FillValue::default_of(&data_type);
         let spec = ChunkSpec::new(vec![floats], data_type, fill_value);
-        let program = Chain::from_codecs(&codecs.collect::<Vec<_>>(), spec).unwrap().bind(device).unwrap();
+        Chain::from_codecs(&codecs.collect::<Vec<_>>(), spec).unwrap().bind(device).unwrap()
+    }
+
+    /// The route of a read of chunks of `floats` floats with these codecs. `change` adapts the circumstances of a large read.
+    fn route(codecs: &Value, floats: u64, device: Device, change: impl Fn(&mut Circumstances)) -> Route {
+        let program = program(codecs, floats, device);
         let mut given = Circumstances {
             multiprocessors: 132,
             threads: 4,
@@ -285,6 +371,41 @@ mod tests {
         };
         change(&mut given);
         ReadPlacement::new(Some(&program), device, &given).route
+    }
+
+    #[test]
+    fn kernels_encode_fewer_batches_at_a_time_where_memory_is_short() {
+        let codecs = json!([{"name": "numcodecs.lz4", "configuration": {"acceleration": 1}}]);
+        let program = program(&codecs, 1 << 24, Device::Cuda(0));
+        let mut given = WriteCircumstances {
+            device: Device::Cuda(0),
+            threads: 16,
+            strict: true,
+            chunks: 8,
+            chunk_elements: 1 << 24,
+            replaces: true,
+            write_empty: false,
+            memory_limit_bytes: 16 << 30,
+            batch_bytes: 16 << 20,
+        };
+        let roomy = encoding(&program, &given).unwrap();
+        assert_eq!((roomy.chunks, roomy.batches), (1, ENCODING_BATCHES));
+        let mut batches = Vec::new();
+        for limit in (1..200).rev().map(|step| step * roomy.memory_bytes / 100) {
+            given.memory_limit_bytes = limit;
+            match encoding(&program, &given) {
+                Ok(encoding) => {
+                    assert!(encoding.memory_bytes <= limit, "{encoding:?}");
+                    batches.push(encoding.batches);
+                }
+                Err(reason) => assert!(reason.contains("memory"), "{reason}"),
+            }
+        }
+        assert!(batches.is_sorted_by(|before, after| before >= after));
+        batches.dedup();
+        assert_eq!(batches, [4, 3, 2, 1]);
+        given.memory_limit_bytes = 64 << 20;
+        assert!(encoding(&program, &given).is_err(), "not even one");
     }
 
     #[test]

@@ -8,8 +8,8 @@ use crate::codec::{Chain, Program};
 use crate::error::{Error, ErrorKind, Result};
 use crate::meta::ArrayMetadata;
 use crate::plan::{
-    KeyOf, Level, PackedLayout, Placed, Placement, ShardLayout, Source, check_strict_writing, encoding,
-    encoding_placements, placed,
+    KeyOf, Level, PackedLayout, Placed, Placement, ShardLayout, Source, WriteCircumstances, check_strict_writing,
+    encoding, encoding_placements, placed,
 };
 use crate::run::options::Options;
 use crate::run::read::indexes::Indexes;
@@ -158,8 +158,18 @@ impl Access {
 
     /// The places of codecs in a write of `chunks` innermost chunks from memory of `device`.
     pub fn encoding_placements(&self, device: Device, options: &Options, chunks: u64) -> Vec<Placement> {
-        let encoding = |program: &Arc<Program>| encoding(program, device, options.threads, options.strict, chunks);
-        let left = self.program.as_ref().and_then(|program| encoding(program).err());
+        let given = WriteCircumstances {
+            device,
+            threads: options.threads,
+            strict: options.strict,
+            chunks,
+            chunk_elements: self.chunk_elements(),
+            replaces: true,
+            write_empty: options.write_empty_chunks,
+            memory_limit_bytes: options.memory_limit_bytes,
+            batch_bytes: options.slab_bytes as u64,
+        };
+        let left = self.program.as_ref().and_then(|program| encoding(program, &given).err());
         encoding_placements(&self.chain, device, left)
     }
 

@@ -20,11 +20,11 @@ use cuzarr_device::{
 
 use crate::codec::Program;
 use crate::error::Result;
-use crate::plan::{Coverage, chunks_touched, strides};
+use crate::plan::{Coverage, chunks_touched, padded, strides};
 use crate::run::options::Options;
 use crate::run::report::Stage;
 use crate::run::schedule::budget::{Cost, Held};
-use crate::run::write::gathering::{Gathering, padded};
+use crate::run::write::gathering::Gathering;
 use crate::run::write::parts::{Parts, PartsOf};
 use crate::run::write::route::encode::{EncodedBatch, Encoders, FrameAt};
 use crate::run::write::route::host::submit;
@@ -97,9 +97,8 @@ impl DeviceSource {
         };
         let device = value.device();
         let limit_bytes = writing.call.limit_bytes;
-        // Kernels may use half of the memory, because chunks that are written in part need some too.
         let is_resident = writing.call.store.is_on(device);
-        let encoders = if is_resident { None } else { Encoders::new(writing, &value, options, limit_bytes / 2)? };
+        let encoders = if is_resident { None } else { Encoders::new(writing, &value, options)? };
         let (encoders, encoders_bytes) = encoders.map_or((None, 0), |(encoders, bytes)| (Some(encoders), bytes));
         let ordinary_bytes = usize::try_from(options.batch_bytes(device)).unwrap_or(usize::MAX);
         let part_bytes = ordinary_bytes / PARTS_A_SLAB;

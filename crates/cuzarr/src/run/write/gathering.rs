@@ -2,10 +2,9 @@
 
 use cuzarr_device::{Tail, Transfer, TransferBox};
 
+use crate::plan::padded;
 use crate::run::write::writing::{Leaf, Writing};
 
-/// Alignment of chunks in the slab.
-const PIECE_ALIGNMENT_BYTES: usize = 256;
 /// Chunks that will be gathered together.
 pub(crate) struct Gathering {
     pub(crate) tail: Tail,
@@ -37,8 +36,4 @@ impl Gathering {
         });
         Transfer { tail: self.tail.clone(), packed_strides: self.packed_strides.clone(), boxes: boxes.collect() }
     }
-}
-
-pub(crate) fn padded(size_bytes: usize) -> usize {
-    size_bytes.next_multiple_of(PIECE_ALIGNMENT_BYTES).max(PIECE_ALIGNMENT_BYTES)
 }

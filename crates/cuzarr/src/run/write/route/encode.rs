@@ -6,8 +6,8 @@
 //!                             store                    those before    by the workers
 //! ```
 //!
-//! A batch is as large as a slab. Several batches are on the device at a time, because the slowest piece of a batch takes as
-//! long as the whole batch. Their memory is reserved before the first one begins, so no batch waits for memory.
+//! A batch is as large as a slab. Several batches are on the device at a time (`crate::plan::placement` says how many). Their
+//! memory is reserved before the first one begins, so no batch waits for memory.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -19,17 +19,14 @@ use cuzarr_device::{Buffer, DType, DTypeKind, Device, NdBuffer, Order, Stream, T
 
 use crate::codec::Location;
 use crate::codec::batch::{Blank, EncodeBatch};
-use crate::codec::device::{ChunkRow, DeviceEncoder};
+use crate::codec::device::DeviceEncoder;
 use crate::codec::native::{Strided, Undo, Undone};
 use crate::error::Result;
-use crate::plan::{Coverage, chunks_touched, encoding};
+use crate::plan::{Coverage, DeviceEncoding, WriteCircumstances, chunks_touched, encoding};
 use crate::run::options::Options;
 use crate::run::report::Stage;
-use crate::run::write::gathering::{Gathering, padded};
+use crate::run::write::gathering::Gathering;
 use crate::run::write::writing::{Leaf, Seal, Writing};
-
-/// Batches on the device at a time.
-const RUNNING: usize = 4;
 
 /// The encoders of one write, and the chunks that kernels encode.
 pub(crate) struct Encoders {
@@ -39,6 +36,8 @@ pub(crate) struct Encoders {
     undo: Undo,
     /// The gathering of packed chunks.
     packed: Gathering,
+    /// Batches on the device at a time.
+    batches: usize,
     /// The gathering of their plain elements, when packed bytes cannot be compared with the fill value.
     plain: Option<Gathering>,
     /// A packed chunk that only holds the fill value, for chunks beyond the array's edge. It is made with the first of them.
@@ -88,55 +87,32 @@ fn nan_code(dtype: DType) -> u32 {
     }
 }
 
-/// Most device memory of a batch of `count` chunks.
-fn batch_bytes(
-    device: Device,
-    (encoder, undo): (&dyn DeviceEncoder, &Undo),
-    packed: &Gathering,
-    plain: Option<&Gathering>,
-    count: usize,
-) -> usize {
-    let gathered = packed.padded_bytes + undo.chunk_bytes() + plain.map_or(0, |plain| plain.padded_bytes);
-    let encoded =
-        EncodeBatch::memory_bytes(encoder, &ChunkRow { device, count, stride_bytes: padded(encoder.chunk_bytes()) });
-    count.saturating_mul(gathered).saturating_add(encoded)
-}
-
 impl Encoders {
-    /// The encoders of a write within `limit_bytes` of device memory, and the bytes that they use; `None` when the host encodes.
-    pub(crate) fn new(
-        writing: &Writing,
-        value: &NdBuffer,
-        options: &Options,
-        limit_bytes: u64,
-    ) -> Result<Option<(Encoders, u64)>> {
+    /// The encoders of a write, and the device memory that they use; `None` when the host encodes.
+    pub(crate) fn new(writing: &Writing, value: &NdBuffer, options: &Options) -> Result<Option<(Encoders, u64)>> {
         let Some(program) = &writing.program else { return Ok(None) };
-        let chunks = chunks_touched(&writing.plan.source, &writing.plan.selection);
         let device = value.device();
-        let Ok(encoder) = encoding(program, device, options.threads, options.strict, chunks) else { return Ok(None) };
+        let given = WriteCircumstances {
+            device,
+            threads: options.threads,
+            strict: options.strict,
+            chunks: chunks_touched(&writing.plan.source, &writing.plan.selection),
+            chunk_elements: writing.chunk_elements(),
+            replaces: writing.plan.least_coverage().replaces(),
+            write_empty: writing.write_empty,
+            memory_limit_bytes: writing.call.limit_bytes,
+            batch_bytes: options.slab_bytes as u64,
+        };
+        let Ok(encoding) = encoding(program, &given) else { return Ok(None) };
+        let DeviceEncoding { encoder, chunks, batches, memory_bytes } = encoding;
         let (tail, undo) = (program.tail(), program.device_undo());
         let strides = writing.plan.packed_strides();
         let gathering = |tail: &Tail, size_bytes| Gathering::new(tail.clone(), strides.clone(), size_bytes, usize::MAX);
         let mut packed = gathering(tail, program.packed_size_bytes());
+        packed.most = chunks;
         let elements_bytes = tail.dtype.size_bytes() * writing.chunk_elements();
         let is_compared = !writing.write_empty;
         let plain = (is_compared && !tail.is_plain()).then(|| gathering(&Tail::plain(tail.dtype), elements_bytes));
-        let blanks = packed.size_bytes + if is_compared { elements_bytes } else { 0 };
-        // The frames of an earlier batch may still be downloading.
-        let one = batch_bytes(device, (&*encoder, &undo), &packed, plain.as_ref(), 1);
-        let cost = |count: usize| {
-            let batches =
-                batch_bytes(device, (&*encoder, &undo), &packed, plain.as_ref(), count).saturating_mul(RUNNING);
-            batches.saturating_add(encoder.output_bound_bytes(count)).saturating_add(blanks) as u64
-        };
-        let most = limit_bytes.saturating_sub(blanks as u64) / (one * RUNNING + encoder.output_bound_bytes(1)) as u64;
-        let wanted = (options.slab_bytes as u64 / packed.padded_bytes as u64).max(1).min(chunks.max(1));
-        let count = usize::try_from(most.min(wanted)).unwrap_or(usize::MAX);
-        let cost = cost(count);
-        if count == 0 || cost > limit_bytes {
-            return Ok(None);
-        }
-        packed.most = count;
         let elements = [writing.chunk_elements()];
         let full = || NdBuffer::full(device, tail.dtype, &elements, Order::C, &writing.fill);
         let plain_blank = is_compared.then(full).transpose()?.map(|blank| blank.buffer().clone());
@@ -146,6 +122,7 @@ impl Encoders {
                 encoder,
                 undo,
                 packed,
+                batches,
                 plain,
                 blank: None,
                 plain_blank,
@@ -154,7 +131,7 @@ impl Encoders {
                 streams: VecDeque::new(),
                 running: VecDeque::new(),
             },
-            cost,
+            memory_bytes,
         )))
     }
 
@@ -165,7 +142,7 @@ impl Encoders {
 
     /// The number of chunks in the batches on the device, and in those before and behind.
     pub(crate) fn chunks_wanted(&self) -> usize {
-        self.packed.most.saturating_mul(RUNNING + 2)
+        self.packed.most.saturating_mul(self.batches + 2)
     }
 
     /// Adds a chunk; true when there are enough chunks to begin a batch.
@@ -176,7 +153,7 @@ impl Encoders {
 
     /// Whether a batch must be taken before another can begin.
     pub(crate) fn is_full(&self) -> bool {
-        self.running.len() >= RUNNING
+        self.running.len() >= self.batches
     }
 
     pub(crate) fn has_leaves(&self) -> bool {
@@ -186,10 +163,7 @@ impl Encoders {
     /// Puts gathering and encoding of the collected chunks on a stream.
     pub(crate) fn begin(&mut self, writing: &Arc<Writing>, value: &NdBuffer) -> Result<()> {
         let leaves = std::mem::take(&mut self.packed.leaves);
-        let stream = match self.streams.len() {
-            RUNNING.. => self.streams.pop_front(),
-            _ => None,
-        };
+        let stream = if self.streams.len() < self.batches { None } else { self.streams.pop_front() };
         let stream = stream.map_or_else(|| writing.call.streams.take(self.device), Ok)?;
         self.streams.push_back(stream.clone());
         let (stride, counters) = (self.packed.padded_bytes, &writing.call.counters);
