@@ -17,6 +17,7 @@ use crate::error::{IntoPython, PyResult};
 use crate::helper::Helper;
 use crate::ndbuffer::{PyNdBuffer, parse_device, parse_dtype};
 use crate::nodes::parse_documents;
+use crate::selection::{Lists, Selected, selection};
 use crate::store::PyStore;
 use crate::strings;
 use crate::update::PyUpdate;
@@ -62,15 +63,8 @@ impl PyArray {
     }
 
     /// Reads the selected elements, in C order, into new memory of the device.
-    fn read(
-        &self,
-        py: Python<'_>,
-        start: Vec<u64>,
-        count: Vec<u64>,
-        step: Vec<u64>,
-        dropped: Vec<usize>,
-    ) -> PyResult<PyNdBuffer> {
-        let selection = selection(&start, &count, &step, &dropped)?;
+    fn read(&self, py: Python<'_>, selection: Selected<'_>) -> PyResult<PyNdBuffer> {
+        let selection = selection.parse()?;
         Ok(PyNdBuffer { inner: self.run_reading(py, move |array| array.read_buffer(&selection))? })
     }
 
@@ -83,16 +77,8 @@ impl PyArray {
     }
 
     /// Reads the selected elements into memory of the same shape.
-    fn read_into(
-        &self,
-        py: Python<'_>,
-        start: Vec<u64>,
-        count: Vec<u64>,
-        step: Vec<u64>,
-        dropped: Vec<usize>,
-        out: &PyNdBuffer,
-    ) -> PyResult<()> {
-        let selection = selection(&start, &count, &step, &dropped)?;
+    fn read_into(&self, py: Python<'_>, selection: Selected<'_>, out: &PyNdBuffer) -> PyResult<()> {
+        let selection = selection.parse()?;
         let out = out.inner.clone();
         self.run_reading(py, move |array| array.read_into(&selection, &out))
     }
@@ -113,62 +99,35 @@ impl PyArray {
     }
 
     /// Reads the selected elements of variable length, in C order: strings if they are `text`, else bytes.
-    fn read_variable<'py>(
-        &self,
-        py: Python<'py>,
-        start: Vec<u64>,
-        count: Vec<u64>,
-        step: Vec<u64>,
-        dropped: Vec<usize>,
-        text: bool,
-    ) -> PyResult<Bound<'py, PyList>> {
-        let selection = selection(&start, &count, &step, &dropped)?;
+    fn read_variable<'py>(&self, py: Python<'py>, selection: Selected<'_>, text: bool) -> PyResult<Bound<'py, PyList>> {
+        let selection = selection.parse()?;
         let elements = self.run(py, move |array| array.read_variable(&selection))?;
         strings::to_list(py, &elements, text)
     }
 
     /// Writes elements. Their shape is broadcast to the selection's.
-    fn write(
-        &self,
-        py: Python<'_>,
-        start: Vec<u64>,
-        count: Vec<u64>,
-        step: Vec<u64>,
-        dropped: Vec<usize>,
-        value: &PyNdBuffer,
-    ) -> PyResult<()> {
-        let selection = selection(&start, &count, &step, &dropped)?;
+    fn write(&self, py: Python<'_>, selection: Selected<'_>, value: &PyNdBuffer) -> PyResult<()> {
+        let selection = selection.parse()?;
         let value = value.inner.clone();
         self.run(py, move |array| array.write_buffer(&selection, &value))
     }
 
     /// Writes elements of variable length, given in C order.
-    #[expect(clippy::too_many_arguments, reason = "a selection is four lists")]
     fn write_variable(
         &self,
         py: Python<'_>,
-        start: Vec<u64>,
-        count: Vec<u64>,
-        step: Vec<u64>,
-        dropped: Vec<usize>,
+        selection: Selected<'_>,
         elements: &Bound<'_, PyList>,
         text: bool,
     ) -> PyResult<()> {
-        let selection = selection(&start, &count, &step, &dropped)?;
+        let selection = selection.parse()?;
         let elements = strings::from_list(elements, text)?;
         self.run(py, move |array| array.write_variable(&selection, &elements))
     }
 
     /// Begins an update of the selection. Other writes to its objects wait until it ends.
-    fn update(
-        &self,
-        py: Python<'_>,
-        start: Vec<u64>,
-        count: Vec<u64>,
-        step: Vec<u64>,
-        dropped: Vec<usize>,
-    ) -> PyResult<PyUpdate> {
-        let selection = selection(&start, &count, &step, &dropped)?;
+    fn update(&self, py: Python<'_>, selection: Selected<'_>) -> PyResult<PyUpdate> {
+        let selection = selection.parse()?;
         let watch = Arc::new(Watch::default());
         PyUpdate::begin(py, self.watched(&watch), selection, watch)
     }
@@ -290,24 +249,8 @@ fn is_main_thread(py: Python<'_>) -> PyResult<bool> {
     Ok(current.is(&MAIN.import(py, "threading", "main_thread")?.call0()?))
 }
 
-/// The starts, counts, steps and dropped dimensions of a selection.
-type Lists = (Vec<u64>, Vec<u64>, Vec<u64>, Vec<usize>);
-
 fn parse_selections(lists: &[Lists]) -> PyResult<Vec<Selection>> {
     lists.iter().map(|(start, count, step, dropped)| selection(start, count, step, dropped)).collect()
-}
-
-fn selection(start: &[u64], count: &[u64], step: &[u64], dropped: &[usize]) -> PyResult<Selection> {
-    if [count.len(), step.len()] != [start.len(); 2] || dropped.iter().any(|&axis| axis >= start.len()) {
-        return Err(PyValueError::new_err("start, count and step have different lengths, or dropped is out of range"));
-    }
-    let axes = (0..start.len()).map(|axis| AxisSelection {
-        start: start[axis],
-        count: count[axis],
-        step: step[axis],
-        dropped: dropped.contains(&axis),
-    });
-    Selection::new(axes.collect()).py()
 }
 
 /// Brackets of integers and slices that select elements of an array of this shape.

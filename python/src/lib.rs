@@ -18,6 +18,7 @@ mod ndbuffer;
 mod nodes;
 mod pipeline;
 mod replies;
+mod selection;
 mod store;
 mod strings;
 mod update;
@@ -77,6 +78,8 @@ mod _core {
     use super::pipeline::{PyChunkRequest, PyChunkStore, PyChunks, PyStartedRead, has_codec};
     #[pymodule_export]
     use super::replies::PyChunkReply;
+    #[pymodule_export]
+    use super::selection::PySelection;
     #[pymodule_export]
     use super::store::PyStore;
     #[pymodule_export]

@@ -262,8 +262,8 @@ def first_element(array: _core.Array, metadata: ArrayV2Metadata | ArrayV3Metadat
     selection = [0] * ndim, [1] * ndim, [1] * ndim, list(range(ndim))
     data_type = metadata.data_type
     if data_type.is_variable:
-        return strings.to_array(array.read_variable(*selection, data_type.is_text), (), data_type.native)[()]
-    return numpy_view(array.read(*selection), data_type.native.newbyteorder("="))[()]
+        return strings.to_array(array.read_variable(selection, data_type.is_text), (), data_type.native)[()]
+    return numpy_view(array.read(selection), data_type.native.newbyteorder("="))[()]
 
 
 # What Rust reads like a member that is not there, and Python's values of codecs refuse: such arrays open, but do not say their codecs.

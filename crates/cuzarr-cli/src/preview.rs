@@ -143,7 +143,7 @@ impl Preview {
 fn thinned(selection: &Selection, width: u64) -> Result<Selection> {
     let columns = selection.shape()[1];
     let step = columns.div_ceil(width);
-    let axes = selection.axes().iter().map(|axis| match axis.dropped {
+    let axes = selection.axes().unwrap_or_default().iter().map(|axis| match axis.dropped {
         true => *axis,
         false => AxisSelection { count: axis.count.div_ceil(step), step: axis.step.saturating_mul(step), ..*axis },
     });
@@ -155,7 +155,7 @@ const BANDS: u64 = 32;
 
 /// Divides a plane into bands of rows so that no chunk lies in two bands.
 fn bands(plane: &Selection, chunk_shape: &[u64]) -> Result<Vec<Selection>> {
-    let axes = plane.axes();
+    let axes = plane.axes().unwrap_or_default();
     let Some(rows) = axes.iter().position(|axis| !axis.dropped) else { return Ok(vec![plane.clone()]) };
     let (all, chunk) = (axes[rows], chunk_shape[rows]);
     let (mut bands, mut first) = (Vec::new(), 0);
@@ -204,7 +204,7 @@ mod tests {
             let plane = Selection::new(vec![index, rows, columns]).unwrap();
             let bands = bands(&plane, &[1, chunk, 8]).unwrap();
             let of = |band: &Selection| {
-                let rows = band.axes()[1];
+                let rows = band.axes().unwrap()[1];
                 (0..rows.count).map(move |row| rows.start + row * rows.step).collect::<Vec<_>>()
             };
             let all: Vec<u64> = bands.iter().flat_map(of).collect();

@@ -54,6 +54,8 @@ pub use stream::Stream;
 
 // The parts that `cuzarr`, its codecs and `cuzarr-compute` are built from.
 #[doc(hidden)]
+pub use array::lists::{List, Lists};
+#[doc(hidden)]
 pub use array::writer::{ElementBox, Lent, Part, PartBytes, Reader, Writer};
 #[doc(hidden)]
 pub use driver::cufile::CuFile;
@@ -69,7 +71,6 @@ pub use memory::residency::resident_bytes;
 pub use memory::slab::{Copied, DEFAULT_SLAB_BYTES, Slab, SlabPiece, SlabRing, SlabSeries};
 #[doc(hidden)]
 pub use ops::launch::{upload_table, write_table};
-#[doc(hidden)]
 pub use ops::transfer::{Arithmetic, ElementStep, Packing, Tail, Transfer, TransferBox};
 #[doc(hidden)]
 pub use ops::{checksum, convert, delta, shuffle, transfer};

@@ -101,7 +101,14 @@ fn random_case(seed: u64) -> Case {
     }
     let packed = random.bytes(grid.iter().product::<usize>() * (size + gap));
     let packed_skew = random.pick(&[0, 0, 0, 1, 4]);
-    Case { packed, packed_skew, dtype: tail.dtype, transfer: Transfer { tail, packed_strides, boxes }, memory, layout }
+    Case {
+        packed,
+        packed_skew,
+        dtype: tail.dtype,
+        transfer: Transfer { tail, packed_strides, lists: None, boxes },
+        memory,
+        layout,
+    }
 }
 
 fn random_layout(random: &mut Random, shape: &[usize], element: usize) -> Layout {
@@ -276,7 +283,7 @@ fn run_step(device: Device, dtype: DType, len: usize, bytes: &[u8], step: Elemen
         start: vec![0],
         extent: vec![len],
     };
-    let transfer = Transfer { tail, packed_strides: vec![1], boxes: vec![whole] };
+    let transfer = Transfer { tail, packed_strides: vec![1], lists: None, boxes: vec![whole] };
     transfer::scatter(&Buffer::from_bytes(device, bytes).unwrap(), &transfer, &target).unwrap();
     target.to_host_bytes(Order::C).unwrap()
 }
@@ -420,7 +427,7 @@ fn aligned_case(random: &mut Random, tail: Tail, cut: usize) -> Case {
         packed: random.bytes(4 * size),
         packed_skew: 0,
         dtype: tail.dtype,
-        transfer: Transfer { tail, packed_strides: vec![chunk[1] as isize, 1], boxes },
+        transfer: Transfer { tail, packed_strides: vec![chunk[1] as isize, 1], lists: None, boxes },
         memory: random.bytes(layout.span_bytes().unwrap().1),
         layout,
     }

@@ -30,7 +30,12 @@ fn boxes(start: [usize; 2], extent: [usize; 2]) -> Transfer {
         start: start.to_vec(),
         extent: extent.to_vec(),
     };
-    Transfer { tail: Tail::plain(DType::UINT8), packed_strides: vec![extent[1] as isize, 1], boxes: vec![item] }
+    Transfer {
+        tail: Tail::plain(DType::UINT8),
+        packed_strides: vec![extent[1] as isize, 1],
+        lists: None,
+        boxes: vec![item],
+    }
 }
 
 #[test]

@@ -34,7 +34,7 @@ fn encode(codecs: &Value, shape: &[usize], elements: &[u8]) -> Vec<u8> {
         start: vec![0; shape.len()],
         extent: shape.to_vec(),
     };
-    let transfer = Transfer { tail: program.tail().clone(), packed_strides, boxes: vec![item] };
+    let transfer = Transfer { tail: program.tail().clone(), packed_strides, lists: None, boxes: vec![item] };
     let source = NdBuffer::from_host(Device::Cpu, DType::INT32, shape, Order::C, elements).unwrap();
     gather_host(&source, &transfer, &mut packed).unwrap();
     program.encode(&packed).unwrap()

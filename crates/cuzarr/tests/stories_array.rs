@@ -250,7 +250,7 @@ fn elements_of_variable_length_are_written_and_read() {
                 AxisSelection { start, count, step, dropped: count == 1 && dice.chance(2) }
             };
             let selection = Selection::new(vec![axis(&mut dice, 7), axis(&mut dice, 10)]).unwrap();
-            let axes = selection.axes();
+            let axes = selection.axes().unwrap();
             let mut value = VariableElements::with_capacity(0);
             for row in 0..axes[0].count {
                 for column in 0..axes[1].count {

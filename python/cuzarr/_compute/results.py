@@ -108,7 +108,7 @@ class Target:
             return
         where = box(place.start, place.shape)
         if isinstance(result, _core.NdBuffer):
-            self.array._handle().write(where.start, where.count, where.step, where.dropped, result)
+            self.array._handle().write(where.lists, result)
         else:
             self.array._write_box(where, result)
 

@@ -11,16 +11,13 @@ from typing import Any, Literal, NamedTuple, Protocol, Self
 import numpy as np
 
 from cuzarr import _core, _numpy
-from cuzarr._checks import MAX_NDIM
 from cuzarr._compute.sources import StoredArray
 from cuzarr._config import DEFAULTS, config as global_config, resolve_class
 from cuzarr._memory import convert, foreign, strings
-from cuzarr._memory.box import Box
-from cuzarr._memory.device_array import DeviceArray
 from cuzarr._memory.element_types import core_dtype
 from cuzarr._metadata.array import AnyArrayMetadata, canonical_json
 from cuzarr._node.array_config import ArrayConfig
-from cuzarr._node.indexing import FancySelection, Fields, check_fields, one_field
+from cuzarr._node.indexing import Chosen, Fields, check_fields, one_field
 from cuzarr._text import printable
 from cuzarr.buffer import NDBuffer, cpu, gpu
 from cuzarr.buffer._prototype import prototype_device
@@ -29,7 +26,6 @@ from cuzarr.errors import (
     FallbackRefusedError,
     InvalidArgumentError,
     ShapeMismatchError,
-    UnsupportedError,
 )
 from cuzarr.storage import Store
 
@@ -148,7 +144,7 @@ def _look_if_plain(array: OpenArray) -> Plain:
     return Plain(origins, open_handle(array, "cpu") if is_plain else None, native)
 
 
-def get_box(array: OpenArray, box: Box, out: Any, prototype: Any, fields: Fields | None) -> Any:
+def get_box(array: OpenArray, box: Chosen, out: Any, prototype: Any, fields: Fields | None) -> Any:
     """A box, in the memory that a prototype or ``out`` says."""
     device, nd_buffer = placement(array, prototype)
     if out is not None or nd_buffer is None:
@@ -161,14 +157,14 @@ def get_box(array: OpenArray, box: Box, out: Any, prototype: Any, fields: Fields
     return into(memory, _get_box_on(array, device, box, None, fields))  # an array of another library, which only assigns
 
 
-def _get_box_on(array: OpenArray, device: str, box: Box, out: Any, fields: Fields | None) -> Any:
+def _get_box_on(array: OpenArray, device: str, box: Chosen, out: Any, fields: Fields | None) -> Any:
     out_dtype = check_fields(fields, array.dtype)
     if out is not None:
         if not _reads_into(array, out, out_dtype):
             return into(out, _get_box_on(array, device, box, None, fields))
         native = _native(array.dtype)
         handle, selection = array._handle(device), box.lists
-        return convert.read_into(lambda memory: handle.read_into(*selection, memory), out, box.shape, native, device)
+        return convert.read_into(lambda memory: handle.read_into(selection, memory), out, box.shape, native, device)
     if out_dtype == array.dtype:
         return read_box(array, box, device)
     elements = _take_fields(read_box(array, box, "cpu"), fields, out_dtype)
@@ -214,17 +210,17 @@ def _reads_into(array: OpenArray, out: Any, out_dtype: np.dtype[Any]) -> bool:
     return not isinstance(memory, np.ndarray) or _native(memory.dtype) == _native(array.dtype)
 
 
-def read_box(array: OpenArray, box: Box, device: str) -> Any:
+def read_box(array: OpenArray, box: Chosen, device: str) -> Any:
     data_type = array._metadata.data_type
     handle = array._handle(device)
     selection = box.lists
     if data_type.is_variable:
-        return strings.to_array(handle.read_variable(*selection, data_type.is_text), box.shape, data_type.native)
+        return strings.to_array(handle.read_variable(selection, data_type.is_text), box.shape, data_type.native)
     if array.order == "F" and len(box.shape) > 1:
         buffer = _core.NdBuffer.empty(box.shape, core_dtype(data_type.native), device, "F")
-        handle.read_into(*selection, buffer)
+        handle.read_into(selection, buffer)
     else:
-        buffer = handle.read(*selection)
+        buffer = handle.read(selection)
     elements = convert.result_array(buffer, _native(data_type.native))
     if isinstance(elements, np.ndarray) and elements.dtype != data_type.native:
         if data_type.native.names is not None:
@@ -233,7 +229,7 @@ def read_box(array: OpenArray, box: Box, device: str) -> Any:
     return elements
 
 
-def set_box(array: OpenArray, box: Box, value: Any, fields: Fields | None, prototype: Any = None) -> None:
+def set_box(array: OpenArray, box: Chosen, value: Any, fields: Fields | None, prototype: Any = None) -> None:
     array.store.check_writable()
     check_fields(fields, array.dtype)
     field = one_field(fields)
@@ -241,24 +237,24 @@ def set_box(array: OpenArray, box: Box, value: Any, fields: Fields | None, proto
     if field is None:
         write_box(array, box, value)
         return
-    values = _broadcast(foreign.to_native_host(foreign.on_host(value), array.dtype[field]), box.shape)
+    values = broadcast(foreign.to_native_host(foreign.on_host(value), array.dtype[field]), box.shape)
     with turn(array, box) as update:
         elements = read_box(array, box, "cpu")
         elements[field] = values
         write_box(array, box, elements, update)
 
 
-def turn(array: OpenArray, box: Box) -> _core.Update:
+def turn(array: OpenArray, box: Chosen) -> _core.Update:
     """The turn of the objects that a box touches: what other threads write to them comes before it or after it."""
-    return array._handle().update(*box.lists)
+    return array._handle().update(box.lists)
 
 
-def write_box(array: OpenArray, box: Box, value: Any, update: _core.Update | None = None) -> None:
+def write_box(array: OpenArray, box: Chosen, value: Any, update: _core.Update | None = None) -> None:
     if isinstance(value, NDBuffer):
         value = value.as_ndarray_like()
     data_type = array._metadata.data_type
     handle, selection = array._handle(), box.lists
-    write = partial(handle.write, *selection) if update is None else update.write
+    write = partial(handle.write, selection) if update is None else update.write
     if foreign.is_on_device(value):
         buffer = convert.device_elements(value, data_type)
         more = len(buffer.shape) - len(box.shape)
@@ -268,9 +264,9 @@ def write_box(array: OpenArray, box: Box, value: Any, update: _core.Update | Non
         return
     native = _native(data_type.native)
     is_ready = data_type.is_text and strings.holds_text(value)
-    elements = _broadcast(value if is_ready else foreign.to_native_host(value, native), box.shape)
+    elements = broadcast(value if is_ready else foreign.to_native_host(value, native), box.shape)
     if data_type.is_variable:
-        write_variable = partial(handle.write_variable, *selection) if update is None else update.write_variable
+        write_variable = partial(handle.write_variable, selection) if update is None else update.write_variable
         try:
             write_variable(strings.to_list(elements), data_type.is_text)
         except UnicodeEncodeError:
@@ -278,60 +274,6 @@ def write_box(array: OpenArray, box: Box, value: Any, update: _core.Update | Non
                 raise
     elif elements.size:
         write(foreign.wrap_host(elements))
-
-
-def get_fancy(array: OpenArray, chosen: FancySelection, shape: tuple[int, ...], prototype: Any, fields: Fields | None) -> Any:
-    out_dtype = check_fields(fields, array.dtype)
-    device, _ = placement(array, prototype)
-    module = _array_module(device, out_dtype if out_dtype == array.dtype else None)
-    if module is None:
-        elements = get_fancy(array, chosen, shape, cpu.buffer_prototype, fields)
-        return convert.to_device(elements, device)
-    result = module.empty(shape, array.dtype if device == "cpu" else _native(array.dtype))
-    for piece in chosen:
-        block = module.asarray(read_box(array, piece.box, device))
-        result[_indices(module, piece.target)] = block[_indices(module, piece.inside)]
-    if module is not np and global_config.get("array_type") == "device":
-        result = convert.result_array(foreign.device_buffer(result), result.dtype)
-    return result if out_dtype == array.dtype else _take_fields(result, fields, out_dtype)
-
-
-def set_fancy(
-    array: OpenArray,
-    chosen: FancySelection,
-    shape: tuple[int, ...],
-    full_shape: tuple[int, ...],
-    value: Any,
-    fields: Fields | None,
-    flat: bool = False,
-    prototype: Any = None,
-) -> None:
-    """Writes to a selection of ``shape``, which has ``full_shape`` inside. ``flat`` takes one element for each point, too,
-    in one dimension or with dimensions of 1 between."""
-    array.store.check_writable()
-    check_fields(fields, array.dtype)
-    field = one_field(fields)
-    value = _taken(array, value, prototype, array.dtype if field is None else array.dtype[field])
-    device = foreign.device_of(value)
-    module = _array_module(device, array.dtype if field is None else None)
-    if module is None:
-        value, device, module = foreign.on_host(value), "cpu", np
-    if device == "cpu":
-        value = foreign.to_native_host(value, array.dtype if field is None else array.dtype[field])
-    elif field is None:
-        value = module.asarray(DeviceArray(convert.device_elements(value, array._metadata.data_type), _native(array.dtype)))
-    if flat and _without_ones(value.shape) in (_without_ones(shape), _without_ones(full_shape)):
-        value = value.reshape(shape)
-    values = _broadcast(value, shape, module).reshape(full_shape)
-    for piece in chosen:
-        part = values[_indices(module, piece.target)]
-        with turn(array, piece.box) as update:
-            block = module.asarray(read_box(array, piece.box, device))
-            if field is None:
-                block[_indices(module, piece.inside)] = part
-            else:
-                block[field][piece.inside] = part
-            write_box(array, piece.box, block, update)
 
 
 def _warn_of_fallbacks(strict: _core.Array, ndim: int, device: str) -> None:
@@ -356,19 +298,6 @@ def _own_class(prototype: Any) -> Any:
     return None if plain or nd_buffer.__module__ in ("zarr.core.buffer.cpu", "zarr.core.buffer.gpu") else nd_buffer
 
 
-def _array_module(device: str, dtype: np.dtype[Any] | None) -> Any:
-    """NumPy or CuPy; ``None`` where index arrays have to be served in host memory. ``dtype`` is that of the elements,
-    ``None`` for parts of structures."""
-    if device == "cpu":
-        return np
-    if device.startswith("cuda") and dtype is not None and dtype.kind in "biufc" and convert.cupy_holds(dtype):
-        import cupy
-
-        return cupy
-    _tell_of_host("index arrays", device)
-    return None
-
-
 def _tell_of_host(what: str, device: str) -> None:
     """Says once that something was done in host memory although elements go to a device.
 
@@ -383,16 +312,6 @@ def _tell_of_host(what: str, device: str) -> None:
     if (what, reason) not in _told:
         _told.add((what, reason))
         warnings.warn(reason, CuzarrRuntimeWarning, stacklevel=6)
-
-
-def _indices(module: Any, items: Any) -> Any:
-    if isinstance(items, tuple) and (count := sum(not isinstance(item, slice) for item in items)) >= MAX_NDIM:
-        raise UnsupportedError(
-            f"got indices along {count} dimensions, NumPy takes at most {MAX_NDIM - 1}", hint="select a range along one of them"
-        )
-    if module is np:
-        return items
-    return tuple(map(module.asarray, items)) if isinstance(items, tuple) else module.asarray(items)
 
 
 def _take_fields(elements: Any, fields: Fields | None, out_dtype: np.dtype[Any]) -> Any:
@@ -426,7 +345,7 @@ def into(out: Any, result: Any) -> Any:
     return out
 
 
-def _without_ones(shape: tuple[int, ...]) -> tuple[int, ...]:
+def without_ones(shape: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(extent for extent in shape if extent != 1)
 
 
@@ -437,8 +356,8 @@ def _strip(value: Any, shape: tuple[int, ...]) -> Any:
     return value
 
 
-def _broadcast(value: Any, shape: tuple[int, ...], module: Any = np) -> Any:
+def broadcast(value: Any, shape: tuple[int, ...]) -> Any:
     try:
-        return module.broadcast_to(_strip(value, shape), shape)
+        return np.broadcast_to(_strip(value, shape), shape)
     except ValueError as error:
         raise ShapeMismatchError(f"a value of shape {value.shape} does not broadcast to the selection {shape}") from error

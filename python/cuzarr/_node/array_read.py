@@ -59,15 +59,15 @@ def _read_box(array: OpenArray, box: Box, dtype: Any, out: Any = None, prototype
     native = _converted(array, dtype if out is None or dtype is not None else foreign.element_type(out))
     if out is not None:
         handle = array._handle(device)
-        return convert.read_into(lambda memory: handle.read_into(*box.lists, memory), out, box.shape, native, device)
+        return convert.read_into(lambda memory: handle.read_into(box.lists, memory), out, box.shape, native, device)
     order = array.order if len(box.shape) > 1 else "C"
     if nd_buffer is not None:
         memory = new_memory(array, nd_buffer, device, box.shape, native)
         place = foreign.device_of(memory)
         handle = array._handle(place)
-        return convert.read_into(lambda part: handle.read_into(*box.lists, part), memory, box.shape, native, place)
+        return convert.read_into(lambda part: handle.read_into(box.lists, part), memory, box.shape, native, place)
     buffer = _core.NdBuffer.empty(box.shape, element_types.core_dtype(native), device, order)
-    array._handle(device).read_into(*box.lists, buffer)
+    array._handle(device).read_into(box.lists, buffer)
     return convert.result_array(buffer, native)
 
 

@@ -7,14 +7,16 @@ from typing import Any
 import numpy as np
 
 from cuzarr._compute.sources import is_array
+from cuzarr._memory import foreign
 from cuzarr._memory.box import basic_box, ensure_tuple
 from cuzarr._node import array_io
-from cuzarr._node.array_io import into
+from cuzarr._node.array_io import broadcast, into, without_ones
 from cuzarr._node.indexing import (
     CoordinateSelection,
     Fields,
     OrthogonalSelection,
     VIndex,
+    check_fields,
     is_pure_fancy,
     is_pure_orthogonal,
     mask_selection,
@@ -71,41 +73,43 @@ def count_objects(array: Any, selection: Any) -> int | None:
 
 def get_orthogonal(array: Any, selection: Any, out: Any, fields: Fields | None, prototype: Any) -> Any:
     """The outer product of one selector for each dimension."""
-    chosen = OrthogonalSelection(selection, array.shape, array.chunks)
-    result = array_io.get_fancy(array, chosen, chosen.full_shape, prototype, fields).reshape(chosen.shape)
-    return array_io.delivered(array, result, prototype) if out is None else into(out, result)
+    return array_io.get_box(array, OrthogonalSelection(selection, array.shape), out, prototype, fields)
 
 
 def set_orthogonal(array: Any, selection: Any, value: Any, fields: Fields | None, prototype: Any) -> None:
     """Writes the outer product of one selector for each dimension."""
-    chosen = OrthogonalSelection(selection, array.shape, array.chunks)
-    array_io.set_fancy(array, chosen, chosen.shape, chosen.full_shape, value, fields, prototype=prototype)
+    array_io.set_box(array, OrthogonalSelection(selection, array.shape), value, fields, prototype)
 
 
 def get_coordinates(array: Any, selection: Any, out: Any, fields: Fields | None, prototype: Any) -> Any:
     """Points, by one index array for each dimension."""
-    chosen = CoordinateSelection(selection, array.shape, array.chunks)
-    result = array_io.get_fancy(array, chosen, chosen.shape, prototype, fields)
-    if out is None:
-        return array_io.delivered(array, result, prototype).reshape(chosen.selection_shape)
-    is_flat = tuple(getattr(out, "shape", ())) == chosen.shape
-    return into(out, result if is_flat else result.reshape(chosen.selection_shape))
+    chosen = CoordinateSelection(selection, array.shape)
+    if out is not None and tuple(getattr(out, "shape", ())) == chosen.shape:
+        return array_io.get_box(array, chosen, out, prototype, fields)
+    result = array_io.get_box(array, chosen, None, prototype, fields).reshape(chosen.selection_shape)
+    return into(out, result)
 
 
 def set_coordinates(array: Any, selection: Any, value: Any, fields: Fields | None, prototype: Any) -> None:
-    """Writes points, by one index array for each dimension."""
-    chosen = CoordinateSelection(selection, array.shape, array.chunks)
-    array_io.set_fancy(array, chosen, chosen.selection_shape, chosen.shape, value, fields, flat=True, prototype=prototype)
+    """Writes points, by one index array for each dimension: a value of the index arrays' shape, or one element for each point,
+    in one dimension or with dimensions of 1 between."""
+    chosen = CoordinateSelection(selection, array.shape)
+    value = getattr(value, "as_ndarray_like", lambda: value)()
+    is_flat = [without_ones(chosen.selection_shape), without_ones(chosen.shape)].__contains__
+    if not (foreign.is_on_device(value) and is_flat(without_ones(tuple(value.shape)))):
+        value = foreign.to_native_host(foreign.on_host(value), check_fields(fields, array.dtype))
+    if is_flat(without_ones(tuple(value.shape))):
+        value = value.reshape(chosen.shape)
+    elif value.ndim:
+        value = broadcast(value, chosen.selection_shape).reshape(chosen.shape)
+    array_io.set_box(array, chosen, value, fields, prototype)
 
 
 def get_mask(array: Any, mask: Any, out: Any, fields: Fields | None, prototype: Any) -> Any:
     """The elements where a mask is true."""
-    chosen = mask_selection(mask, array.shape, array.chunks)
-    result = array_io.get_fancy(array, chosen, chosen.shape, prototype, fields)
-    return array_io.delivered(array, result, prototype) if out is None else into(out, result)
+    return array_io.get_box(array, mask_selection(mask, array.shape), out, prototype, fields)
 
 
 def set_mask(array: Any, mask: Any, value: Any, fields: Fields | None, prototype: Any) -> None:
     """Writes the elements where a mask is true."""
-    chosen = mask_selection(mask, array.shape, array.chunks)
-    array_io.set_fancy(array, chosen, chosen.shape, chosen.shape, value, fields, prototype=prototype)
+    array_io.set_box(array, mask_selection(mask, array.shape), value, fields, prototype)

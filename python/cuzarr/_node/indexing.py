@@ -1,20 +1,15 @@
-"""Selections: what a caller writes between brackets, as boxes of an array.
-
-Only boxes (per dimension a start, a count and a step) are read and written below; index arrays, masks and coordinates
-are served by one box per chunk they touch.
-"""
+"""Selections: what a caller writes between brackets, in the form that the Rust side takes."""
 
 from __future__ import annotations
 
-import itertools
-import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
-from cuzarr import _numpy
+from cuzarr import _core, _numpy
+from cuzarr._memory import foreign
 from cuzarr._memory.box import (
     Box,
     ensure_tuple,
@@ -74,16 +69,17 @@ def as_arrays(selection: Sequence[Any]) -> tuple[Any, ...]:
 
 
 def _normalize_indices(indices: Any, extent: int) -> np.ndarray[Any, Any]:
-    array = np.asarray(indices)
+    array = np.asarray(foreign.on_host(indices))
     if array.dtype.kind not in "iu":
         raise SelectionInvalidError(f"index arrays hold integers, got {array.dtype}")
-    outside = array >= extent
-    if array.dtype.kind == "i":
-        outside |= array < -extent
-    if np.any(outside):
-        raise BoundsCheckError(f"index {array[outside].flat[0]} is out of bounds for a dimension of {extent}")
-    array = array.astype(np.intp)
-    return np.where(array < 0, array + extent, array)
+    if not array.size:
+        return array.astype(np.intp)
+    low, high = int(array.min()), int(array.max())
+    if high >= extent or low < -extent:
+        outside = array[(array >= extent) | (array < -extent if low < 0 else False)]
+        raise BoundsCheckError(f"index {outside.flat[0]} is out of bounds for a dimension of {extent}")
+    array = array.astype(np.intp, copy=False)
+    return np.where(array < 0, array + extent, array) if low < 0 else array
 
 
 def block_box(selection: Any, shape: tuple[int, ...], chunks: tuple[int, ...]) -> Box:
@@ -112,78 +108,40 @@ def block_box(selection: Any, shape: tuple[int, ...], chunks: tuple[int, ...]) -
     return Box(tuple(start), tuple(count), (1,) * len(shape))
 
 
-@dataclass(frozen=True)
-class Piece:
-    """Part of a fancy selection that one chunk serves: read ``box``, take ``inside`` of it, put it at ``target``."""
-
-    box: Box
-    inside: tuple[Any, ...]
-    target: Any
-
-
-class FancySelection:
-    """A selection by index arrays: its shape, and the pieces that serve it."""
-
-    shape: tuple[int, ...]
-
-    def __iter__(self) -> Iterator[Piece]:
-        raise NotImplementedError  # each kind has its own
-
-
-def _runs(chunk_of: np.ndarray[Any, Any]) -> Iterator[tuple[int, np.ndarray[Any, Any]]]:
-    """Chunk numbers, each with the places (in the given order) of what falls into it."""
-    order = np.argsort(chunk_of, kind="stable")
-    ordered = chunk_of[order]
-    ends = np.flatnonzero(np.diff(ordered)) + 1
-    for places in np.split(order, ends):
-        if places.size:
-            yield int(chunk_of[places[0]]), places
-
-
-class OrthogonalSelection(FancySelection):
-    """One selector for every dimension: an integer, a slice, an index array or a mask; their outer product."""
-
-    def __init__(self, selection: Any, shape: tuple[int, ...], chunks: tuple[int, ...]) -> None:
-        self._axes: list[np.ndarray[Any, Any]] = []
-        dropped = []
-        items = as_arrays(expand_ellipsis(selection, shape))
-        for axis, (item, extent) in enumerate(zip(items, shape, strict=True)):
-            if is_integer(item):
-                dropped.append(axis)
-            self._axes.append(_axis_indices(item, extent))
-        self._chunks = chunks
-        self._full_shape = tuple(len(indices) for indices in self._axes)
-        self.dropped = tuple(dropped)
-        self.shape = tuple(count for axis, count in enumerate(self._full_shape) if axis not in dropped)
-
-    def __iter__(self) -> Iterator[Piece]:
-        if math.prod(self._full_shape) == 0:
-            return
-        runs = [list(_runs(indices // chunk)) for indices, chunk in zip(self._axes, self._chunks, strict=True)]
-        for parts in itertools.product(*runs):
-            chosen = [indices[places] for indices, (_, places) in zip(self._axes, parts, strict=True)]
-            low = tuple(int(indices.min()) for indices in chosen)
-            count = tuple(int(indices.max()) - start + 1 for indices, start in zip(chosen, low, strict=True))
-            inside = np.ix_(*(indices - start for indices, start in zip(chosen, low, strict=True)))
-            target = np.ix_(*(places for _, places in parts))
-            yield Piece(Box(low, count, (1,) * len(low)), inside, target)
+class Chosen(Protocol):
+    """What is selected, and the shape of it."""
 
     @property
-    def full_shape(self) -> tuple[int, ...]:
-        """The shape with the dimensions that single indices drop."""
-        return self._full_shape
+    def shape(self) -> tuple[int, ...]: ...
+    @property
+    def lists(self) -> _core.Lists | _core.Selection: ...
 
 
-def _axis_indices(item: Any, extent: int) -> np.ndarray[Any, Any]:
+class OrthogonalSelection:
+    """One selector for every dimension: an integer, a slice, an index array or a mask; their outer product."""
+
+    def __init__(self, selection: Any, shape: tuple[int, ...]) -> None:
+        items = as_arrays(expand_ellipsis(selection, shape))
+        axes = [_along(item, extent) for item, extent in zip(items, shape, strict=True)]
+        counts = [(len(axis), False) if isinstance(axis, np.ndarray) else (axis[1], axis[3]) for axis in axes]
+        self.shape = tuple(count for count, is_dropped in counts if not is_dropped)
+        self.lists = _core.Selection.orthogonal([_listed(axis) if isinstance(axis, np.ndarray) else axis for axis in axes])
+
+
+def _listed(indices: np.ndarray[Any, Any]) -> _core.NdBuffer:
+    return foreign.wrap_host(np.ascontiguousarray(indices, np.uint64))
+
+
+def _along(item: Any, extent: int) -> tuple[int, int, int, bool] | np.ndarray[Any, Any]:
+    """Start, count, step and whether the dimension is dropped, or a list of indices."""
     if is_integer(item):
-        return np.array([normalize_index(item, extent)], np.intp)
+        return normalize_index(item, extent), 1, 1, True
     if isinstance(item, slice):
-        start, count, step = _slice_bounds(item, extent)
-        return np.arange(count, dtype=np.intp) * step + start
+        return *_slice_bounds(item, extent), False
     if is_mask(item):
         if item.ndim != 1 or item.shape[0] != extent:
             raise SelectionInvalidError(f"mask has shape {item.shape}, expected ({extent},)")
-        return np.flatnonzero(item)
+        return np.flatnonzero(foreign.on_host(item))
     if is_integer_array(item):
         if item.ndim != 1:
             raise SelectionInvalidError(f"index arrays of an orthogonal selection have 1 dimension, got {item.ndim}")
@@ -192,10 +150,10 @@ def _axis_indices(item: Any, extent: int) -> np.ndarray[Any, Any]:
     raise SelectionInvalidError(f"orthogonal selection takes integers, slices, index arrays and masks, got {name}")
 
 
-class CoordinateSelection(FancySelection):
+class CoordinateSelection:
     """One point for every place of the broadcast index arrays."""
 
-    def __init__(self, selection: Any, shape: tuple[int, ...], chunks: tuple[int, ...]) -> None:
+    def __init__(self, selection: Any, shape: tuple[int, ...]) -> None:
         items = as_arrays(ensure_tuple(selection))
         items = tuple(np.asarray([item]) if is_integer(item) else item for item in items)
         if not shape:
@@ -211,31 +169,16 @@ class CoordinateSelection(FancySelection):
         except ValueError as error:
             raise ArrayIndexError(f"the index arrays have no common shape: {error}") from error
         self.selection_shape = points[0].shape or (1,)
-        self._points = [axis.reshape(-1) for axis in points]
-        self._chunks = chunks
-        self._grid = tuple(max(-(-extent // chunk), 1) for extent, chunk in zip(shape, chunks, strict=True))
-        self.shape = self._points[0].shape
-
-    def __iter__(self) -> Iterator[Piece]:
-        if self.shape == (0,):
-            return
-        chunk_of = np.zeros(self.shape, object if math.prod(self._grid) > 2**62 else np.int64)
-        for axis, chunk, extent in zip(self._points, self._chunks, self._grid, strict=True):
-            chunk_of = chunk_of * extent + axis // chunk
-        for _, places in _runs(chunk_of):
-            chosen = [axis[places] for axis in self._points]
-            low = tuple(int(indices.min()) for indices in chosen)
-            count = tuple(int(indices.max()) - start + 1 for indices, start in zip(chosen, low, strict=True))
-            inside = tuple(indices - start for indices, start in zip(chosen, low, strict=True))
-            yield Piece(Box(low, count, (1,) * len(low)), inside, places)
+        self.shape = (points[0].size,)
+        self.lists = _core.Selection.points([_listed(axis.reshape(-1)) for axis in points])
 
 
-def mask_selection(mask: Any, shape: tuple[int, ...], chunks: tuple[int, ...]) -> CoordinateSelection:
+def mask_selection(mask: Any, shape: tuple[int, ...]) -> CoordinateSelection:
     """The points where a mask of the array's shape is true."""
     items = as_arrays(ensure_tuple(mask))
     if len(items) != 1 or not is_mask(items[0]) or items[0].shape != shape:
         raise SelectionInvalidError(f"mask selection takes one boolean array of shape {shape}")
-    return CoordinateSelection(np.nonzero(np.asarray(items[0])) if shape else (), shape, chunks)
+    return CoordinateSelection(np.nonzero(np.asarray(foreign.on_host(items[0]))) if shape else (), shape)
 
 
 def is_pure_fancy(selection: Any, ndim: int) -> bool:

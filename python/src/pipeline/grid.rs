@@ -229,7 +229,7 @@ mod tests {
     }
 
     fn axes(grid: &Grid) -> Vec<(u64, u64, u64)> {
-        grid.selection.axes().iter().map(|axis| (axis.start, axis.count, axis.step)).collect()
+        grid.selection.axes().unwrap().iter().map(|axis| (axis.start, axis.count, axis.step)).collect()
     }
 
     #[test]

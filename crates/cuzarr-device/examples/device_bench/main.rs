@@ -200,7 +200,7 @@ fn scene(bytes: usize, tail: Tail, chunk: [usize; 3], transposed: bool, ragged: 
         });
     }
     let packed_bytes = boxes.len() * chunk_bytes;
-    Scene { shape, transfer: Transfer { tail, packed_strides, boxes }, packed_bytes }
+    Scene { shape, transfer: Transfer { tail, packed_strides, lists: None, boxes }, packed_bytes }
 }
 
 fn scatter_and_gather(bench: &mut Bench, name: &str, scene: &Scene) -> Result<()> {
@@ -326,7 +326,7 @@ fn whole_arrays(bench: &mut Bench) -> Result<()> {
     }
     if bench.wants("fill") {
         let whole = [(vec![0], shape.to_vec())];
-        let time = bench.time(|stream| transfer::fill_boxes_on(&array, &whole, &[1, 2, 3, 4], stream))?;
+        let time = bench.time(|stream| transfer::fill_boxes_on(&array, None, &whole, &[1, 2, 3, 4], stream))?;
         let verified = array.all_equal_element(&[1, 2, 3, 4], false)?;
         bench.record("fill uint32".to_string(), bytes.len(), bytes.len(), time, verified);
     }

@@ -3,5 +3,6 @@
 pub(crate) mod dtype;
 pub(crate) mod elements;
 pub(crate) mod layout;
+pub(crate) mod lists;
 pub(crate) mod ndbuffer;
 pub(crate) mod writer;

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use crate::array::layout::check_box;
+use crate::array::lists::Lists;
 use crate::array::ndbuffer::NdBuffer;
 use crate::error::{Error, ErrorKind, Result};
 use crate::memory::lease::{Access, Lease};
@@ -65,7 +66,16 @@ impl NdBuffer {
     /// # Errors
     /// `MemorySpace` when they are elsewhere; `InvalidArgument` when they are read-only, in use, or overlap.
     pub fn writer(&self) -> Result<Writer> {
-        Writer::new(self)
+        Writer::new(self, None)
+    }
+
+    /// Like [`NdBuffer::writer`], with boxes that count in the positions of index lists.
+    ///
+    /// # Errors
+    /// Those of [`NdBuffer::writer`]; `InvalidArgument` also when the lists are for another shape.
+    pub fn writer_by(&self, lists: Option<Arc<Lists>>) -> Result<Writer> {
+        lists.as_ref().map_or(Ok(()), |lists| lists.require(self.shape()))?;
+        Writer::new(self, lists)
     }
 }
 
@@ -133,6 +143,8 @@ pub struct Writer {
 /// live on, and give no parts.
 struct Grant {
     array: NdBuffer,
+    /// Boxes count in the positions of these lists.
+    lists: Option<Arc<Lists>>,
     lease: Mutex<Option<Lease>>,
     /// The writer, and the parts that threads have.
     users: AtomicUsize,
@@ -171,14 +183,14 @@ struct Parts {
 }
 
 impl Writer {
-    pub(crate) fn new(array: &NdBuffer) -> Result<Writer> {
+    fn new(array: &NdBuffer, lists: Option<Arc<Lists>>) -> Result<Writer> {
         if !array.layout().is_injective() {
             let message = format!("elements of an array with strides {:?} overlap", array.strides());
             return Err(Error::invalid(message).with_hint("copy it first"));
         }
         require_host(array)?;
         let lease = Mutex::new(Some(array.lease(Access::Write)?));
-        let grant = Grant { array: array.clone(), lease, users: AtomicUsize::new(1) };
+        let grant = Grant { array: array.clone(), lists, lease, users: AtomicUsize::new(1) };
         Ok(Writer { grant: Arc::new(grant), lent: Vec::new() })
     }
 
@@ -188,8 +200,9 @@ impl Writer {
     /// `InvalidArgument` when a box leaves the array, or has an element in common with a box of another part or of parts that
     /// were lent before and live.
     pub fn lend(&mut self, boxes: Vec<Vec<ElementBox>>) -> Result<Lent> {
+        let shape = self.grant.lists.as_ref().map_or(self.grant.array.shape(), |lists| lists.positions());
         for one in boxes.iter().flatten() {
-            check_box(&one.start, &one.extent, self.grant.array.shape())?;
+            check_box(&one.start, &one.extent, shape)?;
         }
         self.lent.retain(|parts| parts.strong_count() > 0);
         let living: Vec<Arc<Parts>> = self.lent.iter().filter_map(Weak::upgrade).collect();
@@ -274,13 +287,29 @@ impl Part {
         &self.parts.grant.array
     }
 
+    /// The lists in whose positions the part's boxes count.
+    pub(crate) fn lists(&self) -> Option<&Lists> {
+        self.parts.grant.lists.as_deref()
+    }
+
+    /// Refuses other lists than the writer's.
+    pub(crate) fn require_lists(&self, lists: Option<&Arc<Lists>>) -> Result<()> {
+        match (lists, &self.parts.grant.lists) {
+            (None, None) => Ok(()),
+            (Some(one), Some(other)) if Arc::ptr_eq(one, other) => Ok(()),
+            _ => Err(Error::invalid("the index lists are not those of the writer")),
+        }
+    }
+
     /// The bytes of the part's only box, which are `range` of the nd-buffer's memory without gaps.
     ///
     /// # Errors
     /// `InvalidArgument` when the part has several boxes, gaps, or other bytes.
     pub fn into_bytes(self, range: Range<usize>) -> Result<PartBytes> {
         let own = match self.boxes() {
-            [one] if !one.is_empty() => self.array().layout().box_bytes(&one.start, &one.extent),
+            [one] if !one.is_empty() && self.lists().is_none() => {
+                self.array().layout().box_bytes(&one.start, &one.extent)
+            }
             _ => None,
         };
         if range.is_empty() || own.as_ref() == Some(&range) {

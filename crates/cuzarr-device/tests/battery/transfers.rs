@@ -116,7 +116,7 @@ fn random_transfer(random: &mut Random, tail: Tail, shape: &[usize]) -> (Transfe
         boxes.push(TransferBox { packed_offset_bytes: offset, packed_size_bytes, packed_first_elem, start, extent });
         offset += packed_size_bytes + random.below(3);
     }
-    (Transfer { tail, packed_strides: strides, boxes }, offset)
+    (Transfer { tail, packed_strides: strides, lists: None, boxes }, offset)
 }
 
 fn packed_bytes(random: &mut Random, tail: &Tail, size: usize) -> Vec<u8> {
@@ -207,7 +207,7 @@ fn boxes_longer_than_a_tile_go_through_whole() {
                 start: vec![0, 0],
                 extent: vec![70, 300],
             };
-            let transfer = Transfer { tail, packed_strides: strides.to_vec(), boxes: vec![item] };
+            let transfer = Transfer { tail, packed_strides: strides.to_vec(), lists: None, boxes: vec![item] };
             let packed = random.elements(DType::INT32, 21_000);
             let mut expected = target.bytes.clone();
             naive::scatter(&packed, &transfer, &target.offsets, &mut expected);
@@ -235,7 +235,8 @@ fn thousands_of_boxes_go_through_whole() {
                 start: vec![row, 0],
                 extent: vec![1, if row.is_multiple_of(7) { 40 } else { 64 }],
             };
-            let transfer = Transfer { tail, packed_strides: vec![0, 1], boxes: (0..ROWS).map(item).collect() };
+            let transfer =
+                Transfer { tail, packed_strides: vec![0, 1], lists: None, boxes: (0..ROWS).map(item).collect() };
             let mut random = Random::new(11);
             let bytes: Vec<u8> = match packing {
                 Packing::Bits => random.elements(DType::UINT8, ROWS * packed_bytes),
@@ -284,7 +285,7 @@ fn steps_of_writing_may_differ_from_the_inverse() {
         start: vec![0],
         extent: vec![4],
     };
-    let transfer = Transfer { tail, packed_strides: vec![1], boxes: vec![item] };
+    let transfer = Transfer { tail, packed_strides: vec![1], lists: None, boxes: vec![item] };
     for device in devices() {
         let values: Vec<u8> = [1000.0, 1000.149, 1000.15, 1010.06].iter().flat_map(|&value| double(value)).collect();
         let array = NdBuffer::from_host(device, DType::FLOAT64, &[4], Order::C, &values).unwrap();
@@ -311,7 +312,8 @@ fn boxes_that_leave_either_memory_are_refused_before_anything_moves() {
         };
         let run = |item: TransferBox, strides: [isize; 2]| {
             let boxes = vec![good.clone(), item];
-            let transfer = Transfer { tail: Tail::plain(DType::UINT8), packed_strides: strides.to_vec(), boxes };
+            let transfer =
+                Transfer { tail: Tail::plain(DType::UINT8), packed_strides: strides.to_vec(), lists: None, boxes };
             let refused = scatter(&packed, &transfer, &target).is_err();
             assert_eq!(gather(&target, &transfer, &packed).is_err(), refused);
             refused
@@ -382,7 +384,8 @@ fn memory_that_is_read_only_shared_or_elsewhere_is_refused() {
         start: vec![0],
         extent: vec![4],
     };
-    let transfer = Transfer { tail: Tail::plain(DType::UINT8), packed_strides: vec![1], boxes: vec![item] };
+    let transfer =
+        Transfer { tail: Tail::plain(DType::UINT8), packed_strides: vec![1], lists: None, boxes: vec![item] };
     let locked =
         NdBuffer::from_parts(host.buffer().clone().into_read_only(), DType::UINT8, host.layout().clone()).unwrap();
     assert_eq!(scatter_host(&[0; 4], &transfer, &locked).unwrap_err().kind(), ErrorKind::InvalidArgument);
@@ -441,7 +444,7 @@ fn threads_scatter_into_disjoint_boxes_of_one_array() {
                 let native = i32::from_be_bytes(1_i32.to_ne_bytes()) == 1;
                 let steps = if native { vec![] } else { vec![swap] };
                 let tail = Tail { steps, ..Tail::plain(DType::INT32) };
-                let transfer = Transfer { tail, packed_strides: vec![33, 1], boxes: vec![item] };
+                let transfer = Transfer { tail, packed_strides: vec![33, 1], lists: None, boxes: vec![item] };
                 scatter_host(&packed, &transfer, target).unwrap();
             });
         }

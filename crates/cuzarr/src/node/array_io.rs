@@ -9,7 +9,7 @@ use cuzarr_device::{DType, Device, NdBuffer, Order, pool};
 use super::array::Array;
 use crate::codec::VariableElements;
 use crate::error::{Error, ErrorKind, Result, ResultExt};
-use crate::plan::{Explanation, Selection, check_strict, chunks_touched, memory_shape};
+use crate::plan::{ChunkOrder, Explanation, Selection, check_strict, chunks_touched, memory_shape};
 use crate::run::{Access, Arrived, Engine, Report, Turn, in_threads, reads_in_turn};
 use crate::store::join_key;
 
@@ -221,7 +221,7 @@ impl Array {
         let work = || -> Result<Explanation> {
             let access = self.access(self.device())?;
             let options = self.options();
-            let chunks = chunks_touched(access.source(), selection);
+            let chunks = chunks_touched(access.source(), &ChunkOrder::new(selection, access.source())?);
             let (placed, limit_bytes) = (access.placed(options, chunks), options.memory_limit_bytes);
             let (source, chain) = (access.source(), access.chain());
             Explanation::new(source, chain, placed, self.device(), selection, &options.plan(), limit_bytes)

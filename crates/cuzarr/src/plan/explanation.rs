@@ -5,11 +5,11 @@ use std::fmt;
 use cuzarr_device::Device;
 use serde_json::{Value, json};
 
+use super::chunk_order::ChunkOrder;
 use super::costs::{Estimate, Load};
 use super::options::PlanOptions;
 use super::selection::Selection;
 use super::source::Source;
-use super::walk::touched;
 use crate::codec::{Chain, Leave, Stage, Support};
 use crate::error::{Error, ErrorKind, Result};
 
@@ -94,8 +94,8 @@ impl Explanation {
         options: &PlanOptions,
         memory_limit_bytes: u64,
     ) -> Result<Explanation> {
-        selection.check(&source.shape)?;
-        let touched = |shape: &[u64]| touched(selection, shape);
+        let order = ChunkOrder::new(selection, source)?;
+        let touched = |shape: &[u64]| order.touched(shape);
         let objects = touched(&source.levels[0].chunk_shape);
         let chunks = touched(&source.leaf().chunk_shape);
         let packed_bytes = chunks.saturating_mul(source.packed.size_bytes as u64);

@@ -14,29 +14,27 @@ pub(crate) fn strides(axes: impl DoubleEndedIterator<Item = usize>, shape: &[u64
     strides
 }
 
-/// The strides of selected elements in packed bytes, per kept dimension. `strides` are those of all elements.
-pub(super) fn packed_strides(axes: &[AxisSelection], strides: &[u64]) -> impl Iterator<Item = isize> {
-    let kept = axes.iter().zip(strides).filter(|(axis, _)| !axis.dropped);
+/// The strides of selected elements in packed bytes, from the steps and the strides of all elements of the kept dimensions.
+pub(super) fn packed_strides(kept: impl Iterator<Item = (u64, u64)>) -> impl Iterator<Item = isize> {
     // A dimension with one element in the chunk needs no stride; others have strides inside the chunk.
-    kept.map(|(axis, &stride)| isize::try_from(stride.saturating_mul(axis.step)).unwrap_or(isize::MAX))
+    kept.map(|(step, stride)| isize::try_from(stride.saturating_mul(step)).unwrap_or(isize::MAX))
 }
 
-/// The index of the first selected element in the packed chunk at `origin`. `inside` are the selection's indices in the chunk.
-pub(super) fn first_elem(axes: &[AxisSelection], strides: &[u64], origin: &[u64], inside: &[(u64, u64)]) -> usize {
-    let axes = axes.iter().enumerate();
+/// The index of the first selected element in the packed chunk at `origin`, along dimensions given with their numbers. `inside`
+/// are the selection's indices in the chunk.
+pub(super) fn first_elem<'a>(
+    axes: impl Iterator<Item = (usize, &'a AxisSelection)>,
+    strides: &[u64],
+    origin: &[u64],
+    inside: &[(u64, u64)],
+) -> usize {
     axes.map(|(dim, axis)| (axis.start + inside[dim].0 * axis.step - origin[dim]) * strides[dim]).sum::<u64>() as usize
 }
 
-/// The selection's indices `inside` as a box of memory: start and extent of each kept dimension.
-pub(super) fn region(axes: &[AxisSelection], inside: &[(u64, u64)]) -> impl Iterator<Item = (usize, usize)> {
-    let kept = axes.iter().zip(inside).filter(|(axis, _)| !axis.dropped);
+/// The selection's indices in the kept dimensions as a box of memory: start and extent of each.
+pub(super) fn region<'a>(kept: impl Iterator<Item = &'a (u64, u64)>) -> impl Iterator<Item = (usize, usize)> {
     // The selected elements fit in memory, so their extents fit `usize`.
-    kept.map(|(_, &(from, to))| (from as usize, (to - from) as usize))
-}
-
-/// All indices of a selection, per dimension.
-pub(super) fn whole(axes: &[AxisSelection]) -> Vec<(u64, u64)> {
-    axes.iter().map(|axis| (0, axis.count)).collect()
+    kept.map(|&(from, to)| (from as usize, (to - from) as usize))
 }
 
 /// The C-order number of a cell of a grid.

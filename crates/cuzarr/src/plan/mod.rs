@@ -4,6 +4,7 @@
 //! and fills. Plans do no I/O and use no device, so every decision is tested without either.
 
 mod batch;
+mod chunk_order;
 mod costs;
 mod explanation;
 mod geometry;
@@ -22,7 +23,7 @@ mod write;
 pub use costs::Estimate;
 pub use explanation::{Decoding, Explanation, Placed, Placement};
 pub use regions::{Region, Regions};
-pub use selection::{AxisSelection, Selection, SliceArg};
+pub use selection::{AxisIndex, AxisSelection, Selection, SliceArg};
 
 // The engine's: for the Python package's pipeline, and for tests.
 #[doc(hidden)]
@@ -34,12 +35,15 @@ pub use explanation::{check_strict, check_strict_writing, placements};
 #[doc(hidden)]
 pub use options::PlanOptions;
 #[doc(hidden)]
-pub use read::{Entries, IndexPlace, IndexRead, Plan, Room, Step};
+pub use read::{Entries, IndexPlace, IndexRead, Plan, Room, Spacing, Step};
+#[doc(hidden)]
+pub use selection::Parts;
 #[doc(hidden)]
 pub use source::{KeyOf, Level, PackedLayout, ShardLayout, Source};
 #[doc(hidden)]
 pub use whole::WholeShards;
 
+pub(crate) use chunk_order::ChunkOrder;
 pub(crate) use explanation::encoding_placements;
 pub(crate) use geometry::{memory_shape, strides};
 pub(crate) use placement::{
@@ -47,4 +51,4 @@ pub(crate) use placement::{
     encoding, padded, placed,
 };
 pub(crate) use walk::chunks_touched;
-pub(crate) use write::{Coverage, Touched, WritePlan};
+pub(crate) use write::{Coverage, Touched, WritePlan, object_bounds};

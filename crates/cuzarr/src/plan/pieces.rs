@@ -2,12 +2,37 @@
 //! only gaps that cost less than another request.
 
 /// The wanted elements of one packed dimension.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct PackedAxis {
-    /// The number of elements.
-    pub count: u64,
-    /// The distance of neighbours, in elements.
-    pub distance: u64,
+#[derive(Clone, Debug)]
+pub(crate) enum PackedAxis {
+    /// So many elements, whose neighbours have this distance in elements.
+    Even { count: u64, distance: u64 },
+    /// Where the elements lie, in rising order.
+    Listed(Vec<u64>),
+}
+
+impl PackedAxis {
+    fn count(&self) -> u64 {
+        match self {
+            PackedAxis::Even { count, .. } => *count,
+            PackedAxis::Listed(elems) => elems.len() as u64,
+        }
+    }
+
+    /// The distance of an element from the first one.
+    fn offset(&self, index: u64) -> u64 {
+        match self {
+            PackedAxis::Even { distance, .. } => index.saturating_mul(*distance),
+            PackedAxis::Listed(elems) => elems[index as usize] - elems[0],
+        }
+    }
+
+    /// The largest distance of neighbours.
+    fn widest(&self) -> u64 {
+        match self {
+            PackedAxis::Even { distance, .. } => *distance,
+            PackedAxis::Listed(elems) => elems.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or(0),
+        }
+    }
 }
 
 /// A span of packed bytes and the wanted elements in it.
@@ -32,7 +57,7 @@ pub(crate) struct PieceLimits {
 
 /// Divides the wanted elements of a chunk into pieces, in packed order.
 pub(crate) fn divide(axes: &[PackedAxis], element_bytes: u64, limits: PieceLimits) -> Vec<Piece> {
-    if axes.iter().any(|axis| axis.count == 0) {
+    if axes.iter().any(|axis| axis.count() == 0) {
         return Vec::new();
     }
     // spans[i]: elements from the first to the last wanted one, when only dimensions i.. vary.
@@ -40,9 +65,9 @@ pub(crate) fn divide(axes: &[PackedAxis], element_bytes: u64, limits: PieceLimit
     // dense[i]: dimensions i.. have no gap that is worth skipping.
     let mut dense = vec![true; axes.len() + 1];
     for i in (0..axes.len()).rev() {
-        let gap = axes[i].distance.saturating_sub(spans[i + 1]).saturating_mul(element_bytes);
-        dense[i] = dense[i + 1] && (axes[i].count == 1 || gap <= limits.gap_bytes);
-        spans[i] = (axes[i].count - 1).saturating_mul(axes[i].distance).saturating_add(spans[i + 1]);
+        let gap = axes[i].widest().saturating_sub(spans[i + 1]).saturating_mul(element_bytes);
+        dense[i] = dense[i + 1] && (axes[i].count() == 1 || gap <= limits.gap_bytes);
+        spans[i] = axes[i].offset(axes[i].count() - 1).saturating_add(spans[i + 1]);
     }
     let mut division = Division { axes, element_bytes, limits, spans, dense, pieces: Vec::new() };
     division.divide_axis(0, 0, &mut Vec::with_capacity(axes.len()));
@@ -64,27 +89,43 @@ impl Division<'_> {
         if axis == self.axes.len() {
             return self.emit(base, 1, above.clone());
         }
-        let PackedAxis { count, distance } = self.axes[axis];
+        let (along, count) = (&self.axes[axis], self.axes[axis].count());
         let below = self.spans[axis + 1];
         let max_elems = (self.limits.max_bytes / self.element_bytes.max(1)).max(1);
         if below > max_elems || !self.dense[axis + 1] {
             for index in 0..count {
                 above.push((index, index + 1));
-                self.divide_axis(axis + 1, base + index * distance, above);
+                self.divide_axis(axis + 1, base + along.offset(index), above);
                 above.pop();
             }
             return;
         }
-        let gap = distance.saturating_sub(below).saturating_mul(self.element_bytes);
-        let group = if gap <= self.limits.gap_bytes { (max_elems - below) / distance.max(1) + 1 } else { 1 };
         let mut from = 0;
         while from < count {
-            let to = count.min(from.saturating_add(group));
+            let to = self.group_end(along, from, below, max_elems);
             let mut inside = above.clone();
             inside.push((from, to));
-            inside.extend(self.axes[axis + 1..].iter().map(|deeper| (0, deeper.count)));
-            self.emit(base + from * distance, (to - from - 1) * distance + below, inside);
+            inside.extend(self.axes[axis + 1..].iter().map(|deeper| (0, deeper.count())));
+            let first = along.offset(from);
+            self.emit(base + first, along.offset(to - 1) - first + below, inside);
             from = to;
+        }
+    }
+
+    /// The end of the piece that begins with element `from`. Each element spans `below` elements.
+    fn group_end(&self, along: &PackedAxis, from: u64, below: u64, max_elems: u64) -> u64 {
+        let skips =
+            |distance: u64| distance.saturating_sub(below).saturating_mul(self.element_bytes) > self.limits.gap_bytes;
+        match along {
+            PackedAxis::Even { count, distance } if !skips(*distance) => {
+                (*count).min(from.saturating_add((max_elems - below) / (*distance).max(1) + 1))
+            }
+            PackedAxis::Even { .. } => from + 1,
+            PackedAxis::Listed(elems) => {
+                let (rest, first) = (&elems[from as usize..], elems[from as usize]);
+                let ends = |pair: &[u64]| skips(pair[1] - pair[0]) || pair[1] - first + below > max_elems;
+                from + rest.windows(2).position(ends).map_or(rest.len(), |at| at + 1) as u64
+            }
         }
     }
 
@@ -99,13 +140,13 @@ mod tests {
     use super::*;
 
     fn axis(count: u64, distance: u64) -> PackedAxis {
-        PackedAxis { count, distance }
+        PackedAxis::Even { count, distance }
     }
 
     fn spans(axes: &[PackedAxis], max_bytes: u64, gap_bytes: u64) -> Vec<(u64, u64)> {
         let pieces = divide(axes, 4, PieceLimits { max_bytes, gap_bytes });
         let wanted: u64 = pieces.iter().map(|p| p.inside.iter().map(|(from, to)| to - from).product::<u64>()).sum();
-        assert_eq!(wanted, axes.iter().map(|axis| axis.count).product::<u64>());
+        assert_eq!(wanted, axes.iter().map(PackedAxis::count).product::<u64>());
         pieces.iter().map(|piece| (piece.offset_bytes, piece.size_bytes)).collect()
     }
 
@@ -131,5 +172,14 @@ mod tests {
         assert_eq!(spans(&[axis(3, 10), axis(2, 1)], 1 << 20, 32), [(0, 88)]);
         assert_eq!(spans(&[axis(2, 100), axis(2, 10), axis(3, 1)], 1 << 20, 28), [(0, 52), (400, 52)]);
         assert_eq!(spans(&[axis(2, 100), axis(2, 10), axis(3, 1)], 1 << 20, 4).len(), 4);
+    }
+
+    #[test]
+    fn listed_elements_are_grouped_where_gaps_are_narrow() {
+        let rows = || vec![PackedAxis::Listed(vec![20, 30, 70]), axis(10, 1)];
+        assert_eq!(spans(&rows(), 1 << 20, 0), [(0, 80), (200, 40)]);
+        assert_eq!(spans(&rows(), 1 << 20, 120), [(0, 240)]);
+        assert_eq!(spans(&rows(), 40, 120), [(0, 40), (40, 40), (200, 40)]);
+        assert_eq!(spans(&[PackedAxis::Listed(vec![5, 5, 6, 9])], 1 << 20, 4), [(0, 8), (16, 4)]);
     }
 }

@@ -10,16 +10,18 @@ mod units;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
+use cuzarr_device::Lists;
+
 pub use self::descent::{Entries, IndexPlace, IndexRead};
 use self::descent::{Frame, Shard, find, missing_name};
 use self::units::Filling;
 use super::batch::{Batch, CoalesceLimits, Unit, coalesce};
-use super::geometry::{packed_strides, whole};
+use super::chunk_order::ChunkOrder;
 use super::options::PlanOptions;
-use super::selection::{AxisSelection, Selection};
+use super::selection::Selection;
 use super::source::Source;
 use super::tour::{Tour, Want};
-use super::walk::{cells_touched, chunks_touched};
+use super::walk::chunks_touched;
 use super::whole::{WholeShards, whole_shards};
 use crate::error::{Error, ErrorKind, Result};
 
@@ -65,11 +67,20 @@ enum Stacking {
     InTurn,
 }
 
+/// Where selected elements lie in packed bytes: at these strides, which include steps and transposed axes, or as lists say.
+#[derive(Clone, Debug)]
+pub struct Spacing {
+    /// Elements between neighbours, per dimension of the result.
+    pub strides: Vec<isize>,
+    /// The dimensions that index lists chose.
+    pub lists: Option<Arc<Lists>>,
+}
+
 /// The plan of a read of one or several selections.
 pub struct Plan {
     source: Arc<Source>,
     /// The selections. Results of several are stacked along a first dimension.
-    selections: Vec<Selection>,
+    selections: Vec<ChunkOrder>,
     /// The first selection that has not begun.
     next: usize,
     stacking: Stacking,
@@ -90,7 +101,8 @@ impl Plan {
     /// # Errors
     /// `SelectionInvalid` when the selection does not fit the array.
     pub fn new(source: Arc<Source>, selection: Selection, options: PlanOptions) -> Result<Plan> {
-        Plan::of(source, vec![selection], Stacking::One, options)
+        let order = ChunkOrder::new(&selection, &source)?;
+        Ok(Plan::of(source, vec![order], Stacking::One, options))
     }
 
     /// The plan of a read of several selections that only differ in their place. Their results are stacked along a new first
@@ -104,7 +116,7 @@ impl Plan {
             let message = format!("selections {} and {other} differ in more than their place", selections[0]);
             return Err(Error::new(ErrorKind::ShapeMismatch, message));
         }
-        Plan::of(source, selections, Stacking::Stacked, options)
+        Plan::of_boxes(source, &selections, Stacking::Stacked, options)
     }
 
     /// The plan of a read of several boxes of the array in order. A batch may hold the end of one box and the beginning of the
@@ -113,18 +125,29 @@ impl Plan {
     /// # Errors
     /// `SelectionInvalid` when a selection does not fit the array, or is not a box of all its dimensions.
     pub fn in_turn(source: Arc<Source>, selections: Vec<Selection>, options: PlanOptions) -> Result<Plan> {
-        let is_box = |selection: &&Selection| selection.axes().iter().all(|axis| axis.step == 1 && !axis.dropped);
+        let is_box = |selection: &&Selection| {
+            selection.axes().is_some_and(|axes| axes.iter().all(|axis| axis.step == 1 && !axis.dropped))
+        };
         if let Some(other) = selections.iter().find(|selection| !is_box(selection)) {
             let message = format!("selection {other} is not a box of the array");
             return Err(Error::new(ErrorKind::SelectionInvalid, message));
         }
-        Plan::of(source, selections, Stacking::InTurn, options)
+        Plan::of_boxes(source, &selections, Stacking::InTurn, options)
     }
 
-    fn of(source: Arc<Source>, selections: Vec<Selection>, stacking: Stacking, options: PlanOptions) -> Result<Plan> {
-        selections.iter().try_for_each(|selection| selection.check(&source.shape))?;
+    fn of_boxes(
+        source: Arc<Source>,
+        selections: &[Selection],
+        stacking: Stacking,
+        options: PlanOptions,
+    ) -> Result<Plan> {
+        let orders = selections.iter().map(|selection| ChunkOrder::new(selection, &source)).collect::<Result<_>>()?;
+        Ok(Plan::of(source, orders, stacking, options))
+    }
+
+    fn of(source: Arc<Source>, selections: Vec<ChunkOrder>, stacking: Stacking, options: PlanOptions) -> Plan {
         let strides = source.packed.strides(&source.leaf().chunk_shape);
-        Ok(Plan {
+        Plan {
             source,
             selections,
             next: 0,
@@ -135,14 +158,11 @@ impl Plan {
             known: HashMap::new(),
             known_entries: 0,
             pieces: VecDeque::new(),
-        })
+        }
     }
 
     /// The plan of this read for another binding of the array, whose packed chunks may have another layout.
-    ///
-    /// # Errors
-    /// Those of [`Plan::new`].
-    pub(crate) fn rebound(self, source: &Arc<Source>) -> Result<Plan> {
+    pub(crate) fn rebound(self, source: &Arc<Source>) -> Plan {
         Plan::of(Arc::clone(source), self.selections, self.stacking, self.options)
     }
 
@@ -156,11 +176,6 @@ impl Plan {
         self.stacking != Stacking::One
     }
 
-    /// The dimensions, steps and extents that all selections share.
-    fn axes(&self) -> &[AxisSelection] {
-        self.selections.first().map_or(&[], |selection| selection.axes())
-    }
-
     /// The array's own grid, for the next selections: one, or as many as keep the list of their cells small.
     fn first_frame(&mut self) -> Option<Frame> {
         let from = self.next;
@@ -168,13 +183,12 @@ impl Plan {
         let listed_cells = if self.stacking == Stacking::InTurn { 1 } else { LISTED_CELLS };
         let mut cells = 0;
         while let Some(selection) = self.selections.get(self.next).filter(|_| cells < listed_cells) {
-            let touched = selection.axes().iter().zip(cell).map(|(axis, &cell)| cells_touched(axis, cell.max(1)));
-            cells = touched.fold(1u64, u64::saturating_mul).saturating_add(cells);
+            cells = selection.touched(cell).saturating_add(cells);
             self.next += 1;
         }
         let wants: Vec<Want> = (from..self.next)
             .map(|selection| {
-                let inside = whole(self.selections[selection].axes());
+                let inside = self.selections[selection].whole();
                 Want { selection, inside }
             })
             .collect();
@@ -183,9 +197,19 @@ impl Plan {
         (!wants.is_empty()).then(|| Frame { level: 0, tour: tour(), shard: None })
     }
 
-    /// The strides of selected elements in packed bytes, per dimension of the result. They include steps and transposed axes.
-    pub fn packed_strides(&self) -> Vec<isize> {
-        self.is_stacked().then_some(0).into_iter().chain(packed_strides(self.axes(), &self.strides)).collect()
+    /// Where elements lie in packed bytes and in memory of shape `array`, per dimension of the result.
+    ///
+    /// # Errors
+    /// `InvalidArgument` when `array` is not the result's shape.
+    pub fn spacing(&self, array: &[usize]) -> Result<Spacing> {
+        let order = self.selections.first();
+        let strides = order.map(|order| order.packed_strides(&self.strides)).unwrap_or_default();
+        let strides = self.is_stacked().then_some(0).into_iter().chain(strides).collect();
+        let lists = match order {
+            Some(order) if !self.is_stacked() => order.lists(&self.source, &self.strides, array)?,
+            _ => None,
+        };
+        Ok(Spacing { strides, lists })
     }
 
     /// The shards that hold the whole selection, when reading them whole is faster than reading their indexes first.

@@ -1,6 +1,7 @@
-//! Selections of elements of an array: NumPy's basic indexing with positive steps.
+//! Selections of elements of an array: boxes with positive steps, outer products of index lists, and points.
 
 use std::fmt;
+use std::sync::Arc;
 
 use crate::error::{Error, ErrorKind, Result};
 
@@ -35,7 +36,18 @@ pub enum SliceArg {
     Ellipsis,
 }
 
-/// A selection of elements of an array, dimension by dimension.
+/// The selection along one dimension of an outer product.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum AxisIndex {
+    /// Elements at even distances.
+    Range(AxisSelection),
+    /// The elements with these indices, in any order. An index may be named several times.
+    List(Arc<[u64]>),
+}
+
+/// A selection of elements of an array: a box, the outer product of one selector per dimension, or points.
+///
+/// Where a selection that is written names an element several times, the last value counts.
 ///
 /// ```
 /// use cuzarr::plan::{Selection, SliceArg};
@@ -43,11 +55,24 @@ pub enum SliceArg {
 /// let selection = Selection::from_slices(&[rows, SliceArg::Index(-1)], &[6, 4])?;
 /// assert_eq!(selection.shape(), [3]);
 /// assert_eq!(selection.to_string(), "[1:6:2, 3]");
+/// let points = Selection::points(vec![[5, 0].into(), [1, 1].into()])?;
+/// assert_eq!(points.shape(), [2]);
 /// # Ok::<(), cuzarr::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Selection {
-    axes: Vec<AxisSelection>,
+    parts: Parts,
+}
+
+/// The kinds of selections.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Parts {
+    /// Ranges along each dimension.
+    Box(Vec<AxisSelection>),
+    /// At least one dimension has a list.
+    Product(Vec<AxisIndex>),
+    /// The indices of all points, for each dimension.
+    Points(Vec<Arc<[u64]>>),
 }
 
 impl Selection {
@@ -56,21 +81,42 @@ impl Selection {
     /// # Errors
     /// `SelectionInvalid` when a step is 0, a dropped dimension does not have one element, or the last element overflows.
     pub fn new(axes: Vec<AxisSelection>) -> Result<Selection> {
-        for (axis, select) in axes.iter().enumerate() {
-            let last =
-                select.count.saturating_sub(1).checked_mul(select.step).and_then(|n| n.checked_add(select.start));
-            if select.step == 0 || last.is_none() || (select.dropped && select.count != 1) {
-                let message = format!("selection {select:?} of dimension {axis} is not valid");
-                return Err(Error::new(ErrorKind::SelectionInvalid, message));
-            }
+        axes.iter().enumerate().try_for_each(|(axis, select)| check_range(axis, select))?;
+        Ok(Selection { parts: Parts::Box(axes) })
+    }
+
+    /// The outer product of one selector per dimension.
+    ///
+    /// # Errors
+    /// Those of [`Selection::new`].
+    pub fn orthogonal(axes: Vec<AxisIndex>) -> Result<Selection> {
+        let range = |axis: &AxisIndex| if let AxisIndex::Range(range) = axis { Some(*range) } else { None };
+        if let Some(ranges) = axes.iter().map(range).collect() {
+            return Selection::new(ranges);
         }
-        Ok(Selection { axes })
+        for (axis, select) in axes.iter().enumerate() {
+            range(select).map_or(Ok(()), |select| check_range(axis, &select))?;
+        }
+        Ok(Selection { parts: Parts::Product(axes) })
+    }
+
+    /// Points, by the indices of all of them along each dimension. The result has one dimension.
+    ///
+    /// # Errors
+    /// `SelectionInvalid` when there are no dimensions, or the numbers of indices differ.
+    pub fn points(indices: Vec<Arc<[u64]>>) -> Result<Selection> {
+        let counts: Vec<usize> = indices.iter().map(|one| one.len()).collect();
+        if counts.is_empty() || counts.iter().any(|count| *count != counts[0]) {
+            let message = format!("points with {counts:?} indices along their dimensions, expected equal numbers");
+            return Err(Error::new(ErrorKind::SelectionInvalid, message));
+        }
+        Ok(Selection { parts: Parts::Points(indices) })
     }
 
     /// Every element of an array.
     pub fn all(shape: &[u64]) -> Selection {
         let axis = |&count: &u64| AxisSelection { start: 0, count, step: 1, dropped: false };
-        Selection { axes: shape.iter().map(axis).collect() }
+        Selection { parts: Parts::Box(shape.iter().map(axis).collect()) }
     }
 
     /// The box of `extent` elements that begins at `start`.
@@ -110,28 +156,68 @@ impl Selection {
         }
         expanded.resize(shape.len(), full);
         let axes = expanded.iter().zip(shape).enumerate().map(|(axis, (arg, &len))| resolve(*arg, axis, len));
-        Ok(Selection { axes: axes.collect::<Result<_>>()? })
+        Ok(Selection { parts: Parts::Box(axes.collect::<Result<_>>()?) })
     }
 
-    /// The selection along each dimension of the array.
-    pub fn axes(&self) -> &[AxisSelection] {
-        &self.axes
+    /// The selection along each dimension of the array, for a box; `None` for index lists and points.
+    pub fn axes(&self) -> Option<&[AxisSelection]> {
+        if let Parts::Box(axes) = &self.parts { Some(axes) } else { None }
     }
 
-    /// Whether `other` only differs in its place: it selects as many elements at the same distances.
+    /// What is selected, by its kind.
+    #[doc(hidden)]
+    pub fn parts(&self) -> &Parts {
+        &self.parts
+    }
+
+    /// Whether `other` only differs in its place: both are boxes, with as many elements at the same distances.
     pub fn is_like(&self, other: &Selection) -> bool {
         let shape = |axis: &AxisSelection| (axis.count, axis.step, axis.dropped);
-        self.axes.iter().map(shape).eq(other.axes.iter().map(shape))
+        match (self.axes(), other.axes()) {
+            (Some(one), Some(other)) => one.iter().map(shape).eq(other.iter().map(shape)),
+            _ => false,
+        }
     }
 
     /// The shape of the result, without dropped dimensions.
     pub fn shape(&self) -> Vec<u64> {
-        self.axes.iter().filter(|axis| !axis.dropped).map(|axis| axis.count).collect()
+        let range = |axis: &AxisSelection| (!axis.dropped).then_some(axis.count);
+        match &self.parts {
+            Parts::Box(axes) => axes.iter().filter_map(range).collect(),
+            Parts::Product(axes) => axes
+                .iter()
+                .filter_map(|axis| match axis {
+                    AxisIndex::Range(axis) => range(axis),
+                    AxisIndex::List(list) => Some(list.len() as u64),
+                })
+                .collect(),
+            Parts::Points(indices) => vec![indices[0].len() as u64],
+        }
+    }
+
+    /// The first and last selected index along each dimension; `None` when nothing is selected.
+    pub(super) fn bounds(&self) -> Option<Vec<(u64, u64)>> {
+        if self.is_empty() {
+            return None;
+        }
+        let range = |axis: &AxisSelection| Some((axis.start, axis.start + (axis.count - 1) * axis.step));
+        let list = |list: &Arc<[u64]>| Some((*list.iter().min()?, *list.iter().max()?));
+        match &self.parts {
+            Parts::Box(axes) => axes.iter().map(range).collect(),
+            Parts::Product(axes) => axes
+                .iter()
+                .map(|axis| match axis {
+                    AxisIndex::Range(axis) => range(axis),
+                    AxisIndex::List(indices) => list(indices),
+                })
+                .collect(),
+            Parts::Points(indices) => indices.iter().map(list).collect(),
+        }
     }
 
     /// Whether nothing is selected.
     pub fn is_empty(&self) -> bool {
-        self.axes.iter().any(|axis| axis.count == 0)
+        self.shape().contains(&0)
     }
 
     /// The number of elements, or `None` when it does not fit 64 bits.
@@ -139,7 +225,7 @@ impl Selection {
         if self.is_empty() {
             return Some(0);
         }
-        self.axes.iter().try_fold(1u64, |product, axis| product.checked_mul(axis.count))
+        self.shape().into_iter().try_fold(1u64, u64::checked_mul)
     }
 
     /// Checks that the selection fits an array.
@@ -147,18 +233,44 @@ impl Selection {
     /// # Errors
     /// `SelectionInvalid` when the number of dimensions differs or an element lies outside.
     pub fn check(&self, shape: &[u64]) -> Result<()> {
-        if self.axes.len() != shape.len() {
-            let message = format!("selection has {} dimensions, the array has {}", self.axes.len(), shape.len());
+        let ndim = match &self.parts {
+            Parts::Box(axes) => axes.len(),
+            Parts::Product(axes) => axes.len(),
+            Parts::Points(indices) => indices.len(),
+        };
+        if ndim != shape.len() {
+            let message = format!("selection has {ndim} dimensions, the array has {}", shape.len());
             return Err(Error::new(ErrorKind::SelectionInvalid, message));
         }
-        for (axis, (select, &len)) in self.axes.iter().zip(shape).enumerate() {
-            if select.count > 0 && select.start + (select.count - 1) * select.step >= len {
+        let inside = |select: &AxisSelection, len: u64| {
+            select.count == 0 || select.start + (select.count - 1) * select.step < len
+        };
+        let all_below = |list: &[u64], len: u64| list.iter().fold(true, |below, &index| below & (index < len));
+        for (axis, &len) in shape.iter().enumerate() {
+            let fits = match &self.parts {
+                Parts::Box(axes) => inside(&axes[axis], len),
+                Parts::Product(axes) => match &axes[axis] {
+                    AxisIndex::Range(select) => inside(select, len),
+                    AxisIndex::List(list) => all_below(list, len),
+                },
+                Parts::Points(indices) => all_below(&indices[axis], len),
+            };
+            if !fits {
                 let message = format!("selection {self} leaves dimension {axis} of {len} elements");
                 return Err(Error::new(ErrorKind::SelectionInvalid, message));
             }
         }
         Ok(())
     }
+}
+
+fn check_range(axis: usize, select: &AxisSelection) -> Result<()> {
+    let last = select.count.saturating_sub(1).checked_mul(select.step).and_then(|n| n.checked_add(select.start));
+    if select.step == 0 || last.is_none() || (select.dropped && select.count != 1) {
+        let message = format!("selection {select:?} of dimension {axis} is not valid");
+        return Err(Error::new(ErrorKind::SelectionInvalid, message));
+    }
+    Ok(())
 }
 
 fn resolve(arg: SliceArg, axis: usize, len: u64) -> Result<AxisSelection> {
@@ -194,26 +306,46 @@ fn resolve(arg: SliceArg, axis: usize, len: u64) -> Result<AxisSelection> {
     Ok(AxisSelection { start: if count == 0 { start.min(len) } else { start }, count, step, dropped: false })
 }
 
-impl fmt::Display for Selection {
+impl fmt::Display for AxisSelection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("[")?;
-        for (position, axis) in self.axes.iter().enumerate() {
-            if position > 0 {
-                f.write_str(", ")?;
-            }
-            // The stop is shown one full step behind the last element, as a reader would write it.
-            let stop = axis.count.saturating_mul(axis.step).saturating_add(axis.start);
-            match (axis.dropped, axis.step) {
-                (true, _) => write!(f, "{}", axis.start)?,
-                (false, 1) => write!(f, "{}:{stop}", axis.start)?,
-                (false, step) => {
-                    let last = axis.start.saturating_add(axis.count.saturating_sub(1).saturating_mul(step));
-                    let stop = if axis.count == 0 { axis.start } else { last.saturating_add(1) };
-                    write!(f, "{}:{stop}:{step}", axis.start)?;
-                }
+        // The stop is shown one full step behind the last element, as a reader would write it.
+        let stop = self.count.saturating_mul(self.step).saturating_add(self.start);
+        match (self.dropped, self.step) {
+            (true, _) => write!(f, "{}", self.start),
+            (false, 1) => write!(f, "{}:{stop}", self.start),
+            (false, step) => {
+                let last = self.start.saturating_add(self.count.saturating_sub(1).saturating_mul(step));
+                let stop = if self.count == 0 { self.start } else { last.saturating_add(1) };
+                write!(f, "{}:{stop}:{step}", self.start)
             }
         }
-        f.write_str("]")
+    }
+}
+
+impl fmt::Display for AxisIndex {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            AxisIndex::Range(range) => range.fmt(f),
+            AxisIndex::List(list) => write!(f, "{} indices", list.len()),
+        }
+    }
+}
+
+impl fmt::Display for Selection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fn listed(f: &mut fmt::Formatter<'_>, axes: &[impl fmt::Display]) -> fmt::Result {
+            f.write_str("[")?;
+            for (position, axis) in axes.iter().enumerate() {
+                let comma = if position > 0 { ", " } else { "" };
+                write!(f, "{comma}{axis}")?;
+            }
+            f.write_str("]")
+        }
+        match &self.parts {
+            Parts::Box(axes) => listed(f, axes),
+            Parts::Product(axes) => listed(f, axes),
+            Parts::Points(indices) => write!(f, "[{} points]", indices[0].len()),
+        }
     }
 }
 
@@ -227,7 +359,10 @@ mod tests {
 
     fn axis(arg: SliceArg, len: u64) -> (u64, u64, u64) {
         let selection = Selection::from_slices(&[arg], &[len]).unwrap();
-        (selection.axes()[0].start, selection.axes()[0].count, selection.axes()[0].step)
+        {
+            let axis = selection.axes().unwrap()[0];
+            (axis.start, axis.count, axis.step)
+        }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use super::selection::Selection;
+use super::chunk_order::ChunkOrder;
 use super::walk::{Cell, Walk};
 
 /// The part of a cell that one selection wants.
@@ -11,7 +11,7 @@ use super::walk::{Cell, Walk};
 pub(super) struct Want {
     /// The selection's number.
     pub(super) selection: usize,
-    /// The selection's indices inside the cell, per dimension: `from..to`.
+    /// The selection's positions inside the cell, `from..to`: per dimension, or of points.
     pub(super) inside: Vec<(u64, u64)>,
 }
 
@@ -42,8 +42,8 @@ impl Spot {
 
 impl Tour {
     /// A tour over the wanted cells of shape `cell`, in the part of the array that begins at `origin`.
-    pub(super) fn new(selections: &[Selection], wants: &[Want], origin: &[u64], cell: &[u64]) -> Tour {
-        let walk = |want: &Want| Walk::new(selections[want.selection].axes(), origin, cell, &want.inside);
+    pub(super) fn new(selections: &[ChunkOrder], wants: &[Want], origin: &[u64], cell: &[u64]) -> Tour {
+        let walk = |want: &Want| selections[want.selection].walk(origin, cell, &want.inside);
         if let [want] = wants {
             return Tour::Walk(want.selection, walk(want));
         }

@@ -1,20 +1,24 @@
-//! A walk over the cells of a regular grid that a selection touches, in C order, without a list of them.
+//! A walk over the cells of a regular grid that a selection touches, without a list of them: in C order, or, for points, in their
+//! order.
 
-use super::selection::{AxisSelection, Selection};
+use std::sync::Arc;
+
+use super::chunk_order::{Along, ChunkOrder, Points};
+use super::selection::AxisSelection;
 use super::source::Source;
 
 /// One dimension of a walk.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Axis {
-    select: AxisSelection,
+    along: Along,
     /// The grid's first element in the array.
     origin: u64,
     /// The extent of a cell.
     cell: u64,
-    /// The selection's indices that lie in the grid: `first..end`.
+    /// The selection's positions that lie in the grid: `first..end`.
     first: u64,
     end: u64,
-    /// The current cell `at`, which holds the selection's indices `from..to`.
+    /// The current cell `at`, which holds the positions `from..to`.
     at: u64,
     from: u64,
     to: u64,
@@ -23,24 +27,59 @@ struct Axis {
 impl Axis {
     fn enter(&mut self, from: u64) {
         self.from = from;
-        let element = self.select.start + from * self.select.step;
-        self.at = (element - self.origin) / self.cell;
+        self.at = (self.along.index(from) - self.origin) / self.cell;
         let cell_end = self.origin.saturating_add((self.at + 1).saturating_mul(self.cell));
-        self.to = first_index_from(&self.select, cell_end).min(self.end);
+        self.to = self.along.position_from(from, cell_end).min(self.end);
     }
 }
 
-/// The first index of the selection whose element is not before `element`. It may be above `count`.
-fn first_index_from(select: &AxisSelection, element: u64) -> u64 {
-    element.saturating_sub(select.start).div_ceil(select.step)
+/// The walk over the cells of points, which are grouped by cell.
+#[derive(Clone, Debug)]
+struct PointWalk {
+    points: Arc<Points>,
+    origin: Vec<u64>,
+    cell: Vec<u64>,
+    end: usize,
+    from: usize,
+    to: usize,
+}
+
+impl PointWalk {
+    fn at(&self, point: usize) -> impl Iterator<Item = u64> + '_ {
+        let dims = self.points.indices.iter().zip(&self.origin).zip(&self.cell);
+        dims.map(move |((indices, origin), cell)| (indices[point] - origin) / cell)
+    }
+
+    fn enter(&mut self, from: usize) {
+        self.from = from;
+        // Points of one cell follow each other, so a search by halves finds the last one; near ones are tried first.
+        let is_same = |point: usize| self.at(from).eq(self.at(point));
+        let (mut same, mut step) = (from, 1);
+        while same + step < self.end && is_same(same + step) {
+            same += step;
+            step *= 2;
+        }
+        let (mut low, mut high) = (same, (same + step).min(self.end));
+        while high - low > 1 {
+            let middle = low + (high - low) / 2;
+            if is_same(middle) { low = middle } else { high = middle }
+        }
+        self.to = low + 1;
+    }
 }
 
 /// A walk over the cells of a grid that hold selected elements. It does not visit cells that a step jumps over, so a tiny
 /// selection of a huge array is a short walk.
 #[derive(Clone, Debug)]
 pub(crate) struct Walk {
-    axes: Vec<Axis>,
+    steps: Steps,
     finished: bool,
+}
+
+#[derive(Clone, Debug)]
+enum Steps {
+    Product(Vec<Axis>),
+    Points(PointWalk),
 }
 
 /// The part of a selection in one cell.
@@ -50,35 +89,35 @@ pub(crate) struct Cell {
     pub at: Vec<u64>,
     /// The cell's first element in the array.
     pub origin: Vec<u64>,
-    /// The selection's indices inside the cell, per dimension: `from..to`.
+    /// The selection's positions inside the cell, `from..to`: per dimension, or of points.
     pub inside: Vec<(u64, u64)>,
 }
 
 impl Walk {
-    /// A walk over cells of shape `cell`, in the part of the array that begins at `origin`. `inside` are the selection's indices,
+    /// A walk over cells of shape `cell`, in the part of the array that begins at `origin`. `inside` are the selection's positions,
     /// which must lie in that part. Extents of cells are at least 1.
-    pub(crate) fn new(axes: &[AxisSelection], origin: &[u64], cell: &[u64], inside: &[(u64, u64)]) -> Walk {
-        let mut walk = Walk { axes: Vec::with_capacity(axes.len()), finished: false };
-        for dim in 0..axes.len() {
+    pub(crate) fn new(axes: &[Along], origin: &[u64], cell: &[u64], inside: &[(u64, u64)]) -> Walk {
+        let mut walk = Vec::with_capacity(axes.len());
+        let finished = inside.iter().any(|(first, end)| first >= end);
+        for dim in 0..if finished { 0 } else { axes.len() } {
             let (first, end) = inside[dim];
-            if first >= end {
-                walk.finished = true;
-                return walk;
-            }
-            let mut axis = Axis {
-                select: axes[dim],
-                origin: origin[dim],
-                cell: cell[dim].max(1),
-                first,
-                end,
-                at: 0,
-                from: 0,
-                to: 0,
-            };
+            let (along, cell) = (axes[dim].clone(), cell[dim].max(1));
+            let mut axis = Axis { along, origin: origin[dim], cell, first, end, at: 0, from: 0, to: 0 };
             axis.enter(first);
-            walk.axes.push(axis);
+            walk.push(axis);
         }
-        walk
+        Walk { steps: Steps::Product(walk), finished }
+    }
+
+    /// Like [`Walk::new`], for points, which are grouped by cell.
+    pub(crate) fn of_points(points: &Arc<Points>, origin: &[u64], cell: &[u64], inside: &[(u64, u64)]) -> Walk {
+        let (from, end) = inside.first().map_or((0, 0), |&(from, end)| (from as usize, end as usize));
+        let cell = cell.iter().map(|&extent| extent.max(1)).collect();
+        let mut walk = PointWalk { points: Arc::clone(points), origin: origin.to_vec(), cell, end, from, to: from };
+        if from < end {
+            walk.enter(from);
+        }
+        Walk { steps: Steps::Points(walk), finished: from >= end }
     }
 
     /// The current cell, or `None` at the end.
@@ -86,21 +125,34 @@ impl Walk {
         if self.finished {
             return None;
         }
-        Some(Cell {
-            at: self.axes.iter().map(|axis| axis.at).collect(),
-            origin: self.axes.iter().map(|axis| axis.origin + axis.at * axis.cell).collect(),
-            inside: self.axes.iter().map(|axis| (axis.from, axis.to)).collect(),
+        Some(match &self.steps {
+            Steps::Product(axes) => Cell {
+                at: axes.iter().map(|axis| axis.at).collect(),
+                origin: axes.iter().map(|axis| axis.origin + axis.at * axis.cell).collect(),
+                inside: axes.iter().map(|axis| (axis.from, axis.to)).collect(),
+            },
+            Steps::Points(walk) => {
+                let at: Vec<u64> = walk.at(walk.from).collect();
+                let origin = at.iter().zip(&walk.origin).zip(&walk.cell).map(|((at, origin), cell)| origin + at * cell);
+                Cell { origin: origin.collect(), at, inside: vec![(walk.from as u64, walk.to as u64)] }
+            }
         })
     }
 
     /// Goes to the next cell.
     pub(crate) fn advance(&mut self) {
-        for axis in self.axes.iter_mut().rev() {
-            if axis.to < axis.end {
-                axis.enter(axis.to);
-                return;
+        match &mut self.steps {
+            Steps::Product(axes) => {
+                for axis in axes.iter_mut().rev() {
+                    if axis.to < axis.end {
+                        axis.enter(axis.to);
+                        return;
+                    }
+                    axis.enter(axis.first);
+                }
             }
-            axis.enter(axis.first);
+            Steps::Points(walk) if walk.to < walk.end => return walk.enter(walk.to),
+            Steps::Points(_) => {}
         }
         self.finished = true;
     }
@@ -126,20 +178,9 @@ pub(crate) fn cells_inside(select: &AxisSelection, (from, to): (u64, u64), cell:
     }
 }
 
-/// The number of cells of extent `cell` that the selection touches in one dimension of the array.
-pub(crate) fn cells_touched(select: &AxisSelection, cell: u64) -> u64 {
-    cells_inside(select, (0, select.count), cell)
-}
-
 /// The number of innermost chunks that the selection touches.
-pub(crate) fn chunks_touched(source: &Source, selection: &Selection) -> u64 {
-    touched(selection, &source.leaf().chunk_shape)
-}
-
-/// The number of cells of a grid that the selection touches.
-pub(super) fn touched(selection: &Selection, shape: &[u64]) -> u64 {
-    let axes = selection.axes().iter().zip(shape);
-    axes.map(|(axis, &extent)| cells_touched(axis, extent)).fold(1, u64::saturating_mul)
+pub(crate) fn chunks_touched(source: &Source, order: &ChunkOrder) -> u64 {
+    order.touched(&source.leaf().chunk_shape)
 }
 
 /// Whether the selection's indices `inside` cover every element of `origin..end` in this dimension.
@@ -156,6 +197,10 @@ mod tests {
         AxisSelection { start, count, step, dropped: false }
     }
 
+    fn walk(axes: &[AxisSelection], origin: &[u64], cell: &[u64], inside: &[(u64, u64)]) -> Walk {
+        Walk::new(&axes.iter().copied().map(Along::Range).collect::<Vec<_>>(), origin, cell, inside)
+    }
+
     fn whole(axes: &[AxisSelection]) -> Vec<(u64, u64)> {
         axes.iter().map(|axis| (0, axis.count)).collect()
     }
@@ -167,7 +212,7 @@ mod tests {
         {
             let axes = [axis(start, count, step)];
             let mut met = Vec::new();
-            for found in Walk::new(&axes, &[0], &[cell], &whole(&axes)) {
+            for found in walk(&axes, &[0], &[cell], &whole(&axes)) {
                 for index in found.inside[0].0..found.inside[0].1 {
                     let element = start + index * step;
                     assert_eq!(element / cell, found.at[0]);
@@ -175,35 +220,34 @@ mod tests {
                 }
             }
             assert_eq!(met, (0..count).collect::<Vec<_>>());
-            let walked = Walk::new(&axes, &[0], &[cell], &whole(&axes)).count() as u64;
-            assert_eq!(cells_touched(&axes[0], cell), walked, "{start} {count} {step} {cell}");
+            let walked = walk(&axes, &[0], &[cell], &whole(&axes)).count() as u64;
+            assert_eq!(cells_inside(&axes[0], (0, count), cell), walked, "{start} {count} {step} {cell}");
         }
     }
 
     #[test]
     fn cells_come_in_c_order() {
         let axes = [axis(0, 4, 1), axis(0, 4, 1)];
-        let places: Vec<_> = Walk::new(&axes, &[0, 0], &[2, 3], &whole(&axes)).map(|cell| cell.at).collect();
+        let places: Vec<_> = walk(&axes, &[0, 0], &[2, 3], &whole(&axes)).map(|cell| cell.at).collect();
         assert_eq!(places, [[0, 0], [0, 1], [1, 0], [1, 1]]);
     }
 
     #[test]
     fn no_dimensions_is_one_cell_and_no_elements_is_none() {
-        assert_eq!(Walk::new(&[], &[], &[], &[]).count(), 1);
-        assert_eq!(Walk::new(&[axis(0, 0, 1)], &[0], &[4], &[(0, 0)]).count(), 0);
+        assert_eq!(walk(&[], &[], &[], &[]).count(), 1);
+        assert_eq!(walk(&[axis(0, 0, 1)], &[0], &[4], &[(0, 0)]).count(), 0);
     }
 
     #[test]
     fn a_tiny_selection_of_a_huge_array_is_a_short_walk() {
         let axes = [axis(7, 3, u64::MAX / 4)];
-        assert_eq!(Walk::new(&axes, &[0], &[1000], &[(0, 3)]).count(), 3);
+        assert_eq!(walk(&axes, &[0], &[1000], &[(0, 3)]).count(), 3);
     }
 
     #[test]
     fn an_inner_grid_is_walked_from_its_origin() {
         let axes = [axis(0, 20, 1)];
-        let cells: Vec<_> =
-            Walk::new(&axes, &[8], &[3], &[(8, 16)]).map(|cell| (cell.origin[0], cell.inside[0])).collect();
+        let cells: Vec<_> = walk(&axes, &[8], &[3], &[(8, 16)]).map(|cell| (cell.origin[0], cell.inside[0])).collect();
         assert_eq!(cells, [(8, (8, 11)), (11, (11, 14)), (14, (14, 16))]);
     }
 }

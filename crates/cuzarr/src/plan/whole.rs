@@ -2,11 +2,9 @@
 
 use std::sync::Arc;
 
-use super::geometry::whole;
+use super::chunk_order::ChunkOrder;
 use super::options::PlanOptions;
-use super::selection::Selection;
 use super::source::Source;
-use super::walk::{Walk, touched};
 
 /// Most shards that are read at once: hundreds of requests, like for indexes.
 const MOST_SHARDS: u64 = 256;
@@ -28,26 +26,26 @@ pub struct WholeShards {
 
 /// The shards that hold the selection, when they are small, all fit in memory at once, and at least half of their inner chunks
 /// are wanted. Otherwise reading parts is faster: many at a time, while others are decoded.
-pub(super) fn whole_shards(source: &Source, selection: &Selection, options: &PlanOptions) -> Option<WholeShards> {
+pub(super) fn whole_shards(source: &Source, order: &ChunkOrder, options: &PlanOptions) -> Option<WholeShards> {
     let [outer, inner, ..] = &source.levels[..] else { return None };
     let Sizes { elements_bytes, bound_bytes } = sizes(source)?;
-    let count = touched(selection, &outer.chunk_shape);
+    let count = order.touched(&outer.chunk_shape);
     let is_small = elements_bytes > 0 && elements_bytes <= options.coalesce_max_bytes.min(SMALL_SHARD_BYTES);
     if !is_small || count > MOST_SHARDS || count.checked_mul(elements_bytes)? > options.whole_shards_bytes {
         return None;
     }
     let (mut keys, mut inner_chunks) = (Vec::new(), 0u64);
-    let inside = whole(selection.axes());
-    for shard in Walk::new(selection.axes(), &vec![0; inside.len()], &outer.chunk_shape, &inside) {
+    let ndim = source.shape.len();
+    for shard in order.walk(&vec![0; ndim], &outer.chunk_shape, &order.whole()) {
         // A shard at the array's end has no inner chunks beyond it.
-        let extents = (0..inside.len()).map(|dim| {
+        let extents = (0..ndim).map(|dim| {
             let end = shard.origin[dim].saturating_add(outer.chunk_shape[dim]).min(source.shape[dim]);
             (end - shard.origin[dim]).div_ceil(inner.chunk_shape[dim].max(1))
         });
         inner_chunks = inner_chunks.saturating_add(extents.fold(1, u64::saturating_mul));
         keys.push((source.key)(&shard.at).into());
     }
-    let wanted = touched(selection, &inner.chunk_shape);
+    let wanted = order.touched(&inner.chunk_shape);
     (!keys.is_empty() && wanted >= inner_chunks.div_ceil(2)).then_some(WholeShards { keys, bound_bytes })
 }
 

@@ -8,10 +8,12 @@
 use std::sync::Arc;
 
 use super::batch::ChunkName;
-use super::geometry::{first_elem, number_in, packed_strides, region, whole};
+use super::chunk_order::ChunkOrder;
+use super::geometry::number_in;
+use super::read::Spacing;
 use super::selection::Selection;
 use super::source::Source;
-use super::walk::{Cell, Walk, cells_inside, covers};
+use super::walk::Cell;
 use crate::error::Result;
 
 /// Bytes that the writer of a shard keeps for each inner chunk, written or not: the handle of its new bytes, its part of the new
@@ -61,8 +63,20 @@ pub(crate) struct Touched {
 pub(crate) struct WritePlan {
     pub(crate) source: Arc<Source>,
     pub(crate) selection: Selection,
+    pub(crate) order: ChunkOrder,
     /// The strides of a packed chunk in elements, per dimension of the array.
     pub(crate) strides: Vec<u64>,
+}
+
+/// The first and last object along each dimension that a write touches; `None` when there are none.
+///
+/// # Errors
+/// `SelectionInvalid` when the selection does not fit the array.
+pub(crate) fn object_bounds(source: &Source, selection: &Selection) -> Result<Option<Vec<(u64, u64)>>> {
+    selection.check(&source.shape)?;
+    let Some(bounds) = selection.bounds() else { return Ok(None) };
+    let bounds = bounds.into_iter().zip(&source.levels[0].chunk_shape);
+    Ok(Some(bounds.map(|((first, last), extent)| (first / extent, last / extent)).collect()))
 }
 
 impl WritePlan {
@@ -71,28 +85,18 @@ impl WritePlan {
     /// # Errors
     /// `SelectionInvalid` when the selection does not fit the array.
     pub(crate) fn new(source: Arc<Source>, selection: Selection) -> Result<WritePlan> {
-        selection.check(&source.shape)?;
+        let order = ChunkOrder::of_last(&selection, &source)?;
         let strides = source.packed.strides(&source.leaf().chunk_shape);
-        Ok(WritePlan { source, selection, strides })
+        Ok(WritePlan { source, selection, order, strides })
     }
 
     /// The objects that the write touches.
     pub(crate) fn objects(&self) -> impl Iterator<Item = Touched> + '_ {
-        let (axes, origin) = (self.selection.axes(), vec![0; self.source.shape.len()]);
-        Walk::new(axes, &origin, &self.source.levels[0].chunk_shape, &whole(axes)).map(|cell| {
+        let origin = vec![0; self.source.shape.len()];
+        self.order.walk(&origin, &self.source.levels[0].chunk_shape, &self.order.whole()).map(|cell| {
             let name = ChunkName { key: (self.source.key)(&cell.at).into(), inner: Vec::new() };
             Touched { name, number: 0, level: 0, coverage: self.coverage(0, &cell), cell }
         })
-    }
-
-    /// The first and last touched object along each dimension; `None` when there are none.
-    pub(crate) fn object_bounds(&self) -> Option<Vec<(u64, u64)>> {
-        let axes = self.selection.axes().iter().zip(&self.source.levels[0].chunk_shape);
-        let bounds = axes.map(|(axis, extent)| {
-            let last = axis.start + axis.count.checked_sub(1)? * axis.step;
-            Some((axis.start / extent, last / extent))
-        });
-        bounds.collect()
     }
 
     /// Whether a chunk is a shard, whose inner chunks are written.
@@ -106,7 +110,7 @@ impl WritePlan {
         let grid = self.source.levels[shard.level].shard.as_ref().map_or(&[][..], |layout| &layout.grid);
         let shape = &self.source.levels[level].chunk_shape;
         let Cell { origin, inside, .. } = &shard.cell;
-        Walk::new(self.selection.axes(), origin, shape, inside).map(move |cell| {
+        self.order.walk(origin, shape, inside).map(move |cell| {
             let inner = name.inner.iter().chain(&cell.at).copied().collect();
             let name = ChunkName { key: Arc::clone(&name.key), inner };
             Touched { name, number: number_in(grid, &cell.at), level, coverage: self.coverage(level, &cell), cell }
@@ -115,24 +119,23 @@ impl WritePlan {
 
     fn coverage(&self, level: usize, cell: &Cell) -> Coverage {
         let shape = &self.source.levels[level].chunk_shape;
-        let mut coverage = Coverage::Full;
-        for (dim, axis) in self.selection.axes().iter().enumerate() {
-            let (extent, cell_end) = (self.source.shape[dim], cell.origin[dim].saturating_add(shape[dim]));
-            if !covers(axis, cell.inside[dim], cell.origin[dim], cell_end.min(extent)) {
-                return Coverage::Part;
-            }
-            if cell_end > extent {
-                coverage = Coverage::UpToEdge;
-            }
+        let end: Vec<u64> =
+            cell.origin.iter().zip(shape).map(|(origin, extent)| origin.saturating_add(*extent)).collect();
+        let extents = end.iter().zip(&self.source.shape);
+        let cut: Vec<u64> = extents.map(|(&end, &extent)| end.min(extent)).collect();
+        match self.order.covers(&cell.inside, &cell.origin, &cut) {
+            false => Coverage::Part,
+            true if cut == end => Coverage::Full,
+            true => Coverage::UpToEdge,
         }
-        coverage
     }
 
     /// A coverage that every touched chunk has at least.
     pub(crate) fn least_coverage(&self) -> Coverage {
         let mut least = Coverage::Full;
         let extents = self.source.shape.iter().zip(&self.source.leaf().chunk_shape);
-        for (axis, (&extent, &chunk)) in self.selection.axes().iter().zip(extents) {
+        let Some(axes) = self.selection.axes() else { return Coverage::Part };
+        for (axis, (&extent, &chunk)) in axes.iter().zip(extents) {
             let end = axis.start.saturating_add(axis.count);
             if axis.step != 1 || !axis.start.is_multiple_of(chunk) || !(end.is_multiple_of(chunk) || end == extent) {
                 return Coverage::Part;
@@ -146,23 +149,33 @@ impl WritePlan {
 
     /// The part of the value for a chunk: starts and extents of the kept dimensions.
     pub(crate) fn region(&self, chunk: &Touched) -> (Vec<usize>, Vec<usize>) {
-        region(self.selection.axes(), &chunk.cell.inside).unzip()
+        self.order.region(&chunk.cell.inside).unzip()
     }
 
     /// The index of a chunk's first written element in its packed bytes.
     pub(crate) fn first_elem(&self, chunk: &Touched) -> usize {
-        first_elem(self.selection.axes(), &self.strides, &chunk.cell.origin, &chunk.cell.inside)
+        self.order.first_elem(&self.strides, &chunk.cell.origin, &chunk.cell.inside)
     }
 
-    /// The strides of the value's elements in packed bytes, per kept dimension.
+    /// Where the elements of a value of shape `value` lie in packed bytes and in the value.
+    ///
+    /// # Errors
+    /// `InvalidArgument` when the value has another shape than the selection.
+    pub(crate) fn spacing(&self, value: &[usize]) -> Result<Spacing> {
+        let lists = self.order.lists(&self.source, &self.strides, value)?;
+        Ok(Spacing { strides: self.packed_strides(), lists })
+    }
+
+    /// The strides of the value's elements in packed bytes, per kept dimension, for a box.
     pub(crate) fn packed_strides(&self) -> Vec<isize> {
-        packed_strides(self.selection.axes(), &self.strides).collect()
+        self.order.packed_strides(&self.strides)
     }
 
-    /// The extents of the largest written part of a chunk, per kept dimension.
+    /// The extents of the largest written part of a chunk, per kept dimension, for a box.
     pub(crate) fn largest_part(&self) -> Vec<u64> {
-        let axes = self.selection.axes().iter().zip(&self.source.leaf().chunk_shape).filter(|(axis, _)| !axis.dropped);
-        axes.map(|(axis, &chunk)| chunk.div_ceil(axis.step).min(axis.count)).collect()
+        let axes = self.selection.axes().unwrap_or_default().iter().zip(&self.source.leaf().chunk_shape);
+        let kept = axes.filter(|(axis, _)| !axis.dropped);
+        kept.map(|(axis, &chunk)| chunk.div_ceil(axis.step).min(axis.count)).collect()
     }
 
     /// Host memory for the work on an object of `old_bytes`, while `threads` threads encode chunks: its old bytes, and its
@@ -191,7 +204,6 @@ impl WritePlan {
 
     /// The number of cells of shape `shape` that the write touches in an object.
     fn cells_touched(&self, object: &Touched, shape: &[u64]) -> u64 {
-        let axes = self.selection.axes().iter().zip(&object.cell.inside).zip(shape);
-        axes.map(|((axis, &inside), &cell)| cells_inside(axis, inside, cell)).fold(1, u64::saturating_mul)
+        self.order.cells(&object.cell.inside, shape)
     }
 }

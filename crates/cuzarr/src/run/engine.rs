@@ -9,7 +9,7 @@ use cuzarr_device::pool::within;
 use crate::cancellation::CancellationToken;
 use crate::config::cores;
 use crate::error::Result;
-use crate::plan::{Selection, WritePlan};
+use crate::plan::{Selection, object_bounds};
 use crate::run::access::Access;
 use crate::run::context::{Context, FAR_WRITES, Failures};
 use crate::run::options::Options;
@@ -131,8 +131,7 @@ impl Engine {
         selection: &Selection,
         cancellation: &CancellationToken,
     ) -> Result<Option<Turn>> {
-        let plan = WritePlan::new(Arc::clone(access.source()), selection.clone())?;
-        let Some(bounds) = plan.object_bounds() else { return Ok(None) };
+        let Some(bounds) = object_bounds(access.source(), selection)? else { return Ok(None) };
         self.turns.take(Objects { array, bounds }, cancellation).map(Some)
     }
 }

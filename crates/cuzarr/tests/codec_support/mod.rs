@@ -25,7 +25,7 @@ fn transfer(chain: &Chain) -> Transfer {
         start: vec![0; shape.len()],
         extent: shape,
     };
-    Transfer { tail: program.tail().clone(), packed_strides, boxes: vec![whole] }
+    Transfer { tail: program.tail().clone(), packed_strides, lists: None, boxes: vec![whole] }
 }
 
 /// The elements of one stored chunk, through passes and tail.

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex};
 use cuzarr::Result;
 use cuzarr::codec::Chain;
 use cuzarr::meta::ArrayMetadata;
-use cuzarr::plan::{AxisSelection, Selection};
+use cuzarr::plan::{AxisIndex, AxisSelection, Parts, Selection};
 use cuzarr::run::{Access, Engine, Options};
 use cuzarr::store::Store;
 use cuzarr_device::{DType, Device, NdBuffer, Order};
@@ -140,11 +140,27 @@ impl Story {
 
     /// Numbers of the selected elements, in C order.
     pub fn numbers(&self, selection: &Selection) -> Vec<usize> {
+        let shape = self.metadata.shape();
+        let range = |axis: &AxisSelection| (0..axis.count).map(|at| axis.start + at * axis.step).collect();
+        let axes: Vec<Vec<u64>> = match selection.parts() {
+            Parts::Box(axes) => axes.iter().map(range).collect(),
+            Parts::Product(axes) => axes
+                .iter()
+                .map(|axis| match axis {
+                    AxisIndex::Range(axis) => range(axis),
+                    AxisIndex::List(list) => list.to_vec(),
+                })
+                .collect(),
+            Parts::Points(indices) => {
+                let number = |point: usize| {
+                    indices.iter().zip(shape).fold(0, |number, (indices, len)| number * len + indices[point]) as usize
+                };
+                return (0..indices[0].len()).map(number).collect();
+            }
+        };
         let mut numbers = vec![0];
-        for (axis, &len) in selection.axes().iter().zip(self.metadata.shape()) {
-            let places = |number: usize| {
-                (0..axis.count).map(move |at| number * len as usize + (axis.start + at * axis.step) as usize)
-            };
+        for (indices, &len) in axes.iter().zip(shape) {
+            let places = |number: usize| indices.iter().map(move |&at| number * len as usize + at as usize);
             numbers = numbers.into_iter().flat_map(places).collect();
         }
         numbers
@@ -187,8 +203,11 @@ impl Story {
         }
     }
 
+    /// A box, an outer product of lists, or points.
     pub fn random_selection(&self, dice: &mut Dice) -> Selection {
-        let axis = |&len: &u64| {
+        let (shape, kind) = (self.metadata.shape(), dice.below(4));
+        let counts = (dice.below(24), dice.below(16));
+        let mut axis = |&len: &u64| {
             if len == 0 {
                 return AxisSelection { start: 0, count: 0, step: 1, dropped: false };
             }
@@ -197,7 +216,29 @@ impl Story {
             let count = if dice.chance(12) { 0 } else { 1 + dice.below((len - start).div_ceil(step)) };
             AxisSelection { start, count, step, dropped: count == 1 && dice.chance(2) }
         };
-        Selection::new(self.metadata.shape().iter().map(axis).collect()).unwrap()
+        let ranges: Vec<AxisSelection> = shape.iter().map(&mut axis).collect();
+        let mut list = |len: u64, count: u64| -> Arc<[u64]> {
+            let mut list: Vec<u64> = (0..if len == 0 { 0 } else { count }).map(|_| dice.below(len)).collect();
+            if dice.chance(3) {
+                list.sort_unstable();
+            }
+            list.into()
+        };
+        match kind {
+            0 if !shape.is_empty() => {
+                let count = if shape.contains(&0) { 0 } else { counts.0 };
+                Selection::points(shape.iter().map(|&len| list(len, count)).collect()).unwrap()
+            }
+            1 => {
+                let axes =
+                    ranges.into_iter().zip(shape).enumerate().map(|(dim, (range, &len))| match counts.1 >> dim & 1 {
+                        0 => AxisIndex::Range(range),
+                        _ => AxisIndex::List(list(len, counts.0 % 9)),
+                    });
+                Selection::orthogonal(axes.collect()).unwrap()
+            }
+            _ => Selection::new(ranges).unwrap(),
+        }
     }
 
     /// Elements that any data type can have: small numbers, and sometimes nothing but the fill value.

@@ -206,7 +206,7 @@ fn shuffle_any(
             extent: vec![span.size_bytes],
         }
     });
-    let transfer = Transfer { tail, packed_strides: vec![1], boxes: boxes.collect() };
+    let transfer = Transfer { tail, packed_strides: vec![1], lists: None, boxes: boxes.collect() };
     match forward {
         true => crate::ops::transfer::cuda::gather(&flat, &transfer, packed, stream),
         false => crate::ops::transfer::cuda::scatter(packed, &transfer, &flat, stream),

@@ -1,6 +1,9 @@
 //! Which boxes of elements move, and the check that none of them leaves its memory.
 
+use std::sync::Arc;
+
 use crate::array::layout::check_box;
+use crate::array::lists::Lists;
 use crate::array::ndbuffer::NdBuffer;
 use crate::error::{Error, Result};
 use crate::ops::step::require_dtype;
@@ -13,9 +16,10 @@ pub struct TransferBox {
     pub packed_offset_bytes: usize,
     /// How many packed bytes the chunk has.
     pub packed_size_bytes: usize,
-    /// Index, in the packed chunk, of the box's first element.
+    /// Index, in the packed chunk, of the box's first element. With lists, what is added to their numbers; it may wrap around,
+    /// where packed bytes begin behind the chunk's first element.
     pub packed_first_elem: usize,
-    /// Where the box begins in the nd-buffer, per dimension.
+    /// Where the box begins in the nd-buffer, per dimension; with a list, in the list.
     pub start: Vec<usize>,
     /// Elements per dimension.
     pub extent: Vec<usize>,
@@ -29,6 +33,8 @@ pub struct Transfer {
     /// Elements between neighbours in a packed chunk, per dimension of the nd-buffer (selection steps and transposed
     /// axes included).
     pub packed_strides: Vec<isize>,
+    /// Index lists of the dimensions whose elements do not lie at these strides.
+    pub lists: Option<Arc<Lists>>,
     /// The boxes; those of one transfer do not overlap in the nd-buffer (nor, when gathering, in packed memory).
     pub boxes: Vec<TransferBox>,
 }
@@ -45,8 +51,15 @@ impl Transfer {
             let (got, expected) = (self.packed_strides.len(), array.ndim());
             return Err(Error::invalid(format!("got {got} packed strides for {expected} dimensions")));
         }
+        let shape = match &self.lists {
+            Some(lists) => {
+                lists.require(array.shape())?;
+                lists.positions()
+            }
+            None => array.shape(),
+        };
         for (number, item) in self.boxes.iter().enumerate() {
-            check_box(&item.start, &item.extent, array.shape())
+            check_box(&item.start, &item.extent, shape)
                 .and_then(|()| self.check_packed(item, packed_bytes))
                 .map_err(|error| Error::invalid(format!("box {number}: {}", error.message())))?;
         }
@@ -65,7 +78,7 @@ impl Transfer {
             return Ok(());
         }
         let len = self.tail.packed_len(item.packed_size_bytes);
-        match packed_reach(item.packed_first_elem, &item.extent, &self.packed_strides) {
+        match self.packed_reach(item) {
             Some((_, last)) if last < len => Ok(()),
             _ => {
                 let (first, extent, strides) = (item.packed_first_elem, &item.extent, &self.packed_strides);
@@ -75,14 +88,28 @@ impl Transfer {
             }
         }
     }
-}
 
-/// Lowest and highest element index that a box touches, or `None` when one is negative or does not fit.
-fn packed_reach(first: usize, extent: &[usize], strides: &[isize]) -> Option<(usize, usize)> {
-    let (mut low, mut high) = (isize::try_from(first).ok()?, isize::try_from(first).ok()?);
-    for (&extent, &stride) in extent.iter().zip(strides) {
-        let reach = stride.checked_mul(isize::try_from(extent - 1).ok()?)?;
-        if reach < 0 { low = low.checked_add(reach)? } else { high = high.checked_add(reach)? }
+    /// Lowest and highest element index that a box touches, or `None` when one is negative or does not fit.
+    fn packed_reach(&self, item: &TransferBox) -> Option<(usize, usize)> {
+        let first = match self.lists {
+            Some(_) => item.packed_first_elem as isize,
+            None => isize::try_from(item.packed_first_elem).ok()?,
+        };
+        let (mut low, mut high) = (first, first);
+        for (dim, (&extent, &stride)) in item.extent.iter().zip(&self.packed_strides).enumerate() {
+            let part = self.lists.as_ref().and_then(|lists| lists.part(dim, item.start[dim], extent));
+            let (least, most) = match part {
+                Some((elems, _)) => {
+                    let (least, most) = (elems.iter().min()?, elems.iter().max()?);
+                    (isize::try_from(*least).ok()?, isize::try_from(*most).ok()?)
+                }
+                None => {
+                    let reach = stride.checked_mul(isize::try_from(extent - 1).ok()?)?;
+                    (reach.min(0), reach.max(0))
+                }
+            };
+            (low, high) = (low.checked_add(least)?, high.checked_add(most)?);
+        }
+        Some((usize::try_from(low).ok()?, usize::try_from(high).ok()?))
     }
-    Some((usize::try_from(low).ok()?, usize::try_from(high).ok()?))
 }

@@ -6,6 +6,7 @@
 //! strided copy to or from the array does any transposition.
 
 use crate::array::dtype::DType;
+use crate::array::lists::Lists;
 use crate::array::ndbuffer::NdBuffer;
 use crate::ops::shuffle::cpu as shuffle;
 use crate::ops::step::cpu::Steps;
@@ -110,9 +111,103 @@ unsafe fn move_boxes(direction: Direction, steps: Steps<'_>, packed: *mut u8, tr
             }
             Packing::Bits => (Packed::Bits { chunk, first }, &transfer.packed_strides),
         };
+        if let Some(lists) = &transfer.lists {
+            let lines = lines(lists, item, (side, strides), (packed_bytes, array.strides()));
+            let corner = corner_of(array, &lines, &item.start);
+            // SAFETY: the box was checked against both memories.
+            unsafe { mover.move_listed(&lines, side, corner) };
+            continue;
+        }
         let corner = element_pointer(array, &item.start, &item.extent);
         // SAFETY: the box was checked against both memories.
         unsafe { mover.move_box(&item.extent, (side, strides), (corner, array.strides())) };
+    }
+}
+
+/// Elements of a box without lists that are moved by one strided copy for each choice of the listed dimensions. Fewer go one by
+/// one.
+const WORTH_A_COPY: usize = 32;
+
+/// Where the elements along one dimension of a box lie: on the packed side in its unit, in the array in bytes.
+struct Line<'a> {
+    extent: usize,
+    packed: isize,
+    array: isize,
+    /// Factors of `packed` and `array` for each element; without them, they are the elements' numbers.
+    listed: Option<(&'a [usize], &'a [usize])>,
+}
+
+impl Line<'_> {
+    fn at(&self, index: usize) -> (isize, isize) {
+        let (packed, array) = self.listed.map_or((index, index), |(elems, places)| (elems[index], places[index]));
+        (packed as isize * self.packed, array as isize * self.array)
+    }
+}
+
+/// The lines of a box with lists. Strides of the packed side are in its unit, as those of [`Mover::move_box`].
+fn lines<'a>(
+    lists: &'a Lists,
+    item: &TransferBox,
+    (packed, packed_strides): (Packed, &[isize]),
+    (packed_bytes, array_strides): (usize, &[isize]),
+) -> Vec<Line<'a>> {
+    let unit = if let Packed::Plain(_) = packed { packed_bytes as isize } else { 1 };
+    let line = |(dim, &extent): (usize, &usize)| {
+        let listed = lists.part(dim, item.start[dim], extent);
+        let packed = if listed.is_some() { unit } else { packed_strides[dim] };
+        Line { extent, packed, array: array_strides[dim], listed }
+    };
+    item.extent.iter().enumerate().map(line).collect()
+}
+
+/// The first element of a box along its dimensions without lists.
+fn corner_of(array: &NdBuffer, lines: &[Line<'_>], start: &[usize]) -> *mut u8 {
+    let even = lines.iter().zip(start).filter(|(line, _)| line.listed.is_none() && line.extent > 0);
+    let offset: isize = even.map(|(line, &at)| at as isize * line.array).sum();
+    (array.address() as *mut u8).wrapping_offset(offset)
+}
+
+/// Calls `action` with the offsets of every choice of one element of each line, the last line fastest.
+fn for_each_choice(lines: &[&Line<'_>], mut action: impl FnMut(isize, isize)) {
+    if lines.iter().any(|line| line.extent == 0) {
+        return;
+    }
+    let mut index = vec![0; lines.len()];
+    loop {
+        let offsets = lines.iter().zip(&index).map(|(line, &index)| line.at(index));
+        let (packed, array) = offsets.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
+        action(packed, array);
+        let mut dim = lines.len();
+        loop {
+            let Some(next) = dim.checked_sub(1) else { return };
+            dim = next;
+            index[dim] += 1;
+            if index[dim] < lines[dim].extent {
+                break;
+            }
+            index[dim] = 0;
+        }
+    }
+}
+
+/// Copies the elements of a line, each of `SIZE` bytes, or of `size_bytes` where that is 0.
+///
+/// # Safety
+/// All elements of the line lie in both memories, which do not overlap, and no other thread accesses them.
+unsafe fn copy_line<const SIZE: usize>(
+    line: &Line<'_>,
+    direction: Direction,
+    size_bytes: usize,
+    packed: *mut u8,
+    array: *mut u8,
+) {
+    let size_bytes = if SIZE == 0 { size_bytes } else { SIZE };
+    for index in 0..line.extent {
+        let (packed_offset, array_offset) = line.at(index);
+        let (packed, array) = (packed.wrapping_offset(packed_offset), array.wrapping_offset(array_offset));
+        let (src, dst) = if direction == Direction::Read { (packed, array) } else { (array, packed) };
+        // SAFETY: the caller promises that the element lies there on both sides.
+        unsafe { std::ptr::copy_nonoverlapping(src.cast_const(), dst, size_bytes) };
     }
 }
 
@@ -136,12 +231,33 @@ pub(crate) unsafe fn copy(source: &NdBuffer, target: &NdBuffer) {
     unsafe { mover.move_box(source.shape(), side, (target.address() as *mut u8, target.strides())) }
 }
 
-/// Sets the elements of one box to `element`.
+/// Sets the elements of one box, which counts in the positions of the lists, to `element`.
 ///
 /// # Safety
 /// The box lies inside `target`, which is on the host, `element` has the size of its elements, and no other thread accesses
 /// the box meanwhile.
-pub(crate) unsafe fn fill_box(target: &NdBuffer, start: &[usize], extent: &[usize], element: &[u8]) {
+pub(crate) unsafe fn fill_box(
+    target: &NdBuffer,
+    lists: Option<&Lists>,
+    start: &[usize],
+    extent: &[usize],
+    element: &[u8],
+) {
+    if let Some(lists) = lists {
+        let line = |(dim, &extent): (usize, &usize)| {
+            let listed = lists.part(dim, start[dim], extent);
+            Line { extent, packed: 0, array: target.strides()[dim], listed }
+        };
+        let lines: Vec<Line<'_>> = extent.iter().enumerate().map(line).collect();
+        let corner = corner_of(target, &lines, start);
+        let (listed, even): (Vec<&Line<'_>>, Vec<&Line<'_>>) = lines.iter().partition(|line| line.listed.is_some());
+        let (extent, strides): (Vec<usize>, Vec<isize>) = even.iter().map(|line| (line.extent, line.array)).unzip();
+        for_each_choice(&listed, |_, offset| {
+            // SAFETY: the caller checked the box, and the lists name indices inside the array.
+            unsafe { strided::fill(&extent, element, corner.wrapping_offset(offset), &strides) };
+        });
+        return;
+    }
     let corner = element_pointer(target, start, extent);
     // SAFETY: the caller checked the box, and the constructors that all elements lie in their memory.
     unsafe { strided::fill(extent, element, corner, target.strides()) }
@@ -181,6 +297,88 @@ impl Mover<'_> {
             for_each_tile(&dimensions, &tile, |part, array_offset, packed_offset| {
                 self.move_tile(part, packed.0.advanced(packed_offset), array.0.wrapping_offset(array_offset));
             });
+        }
+    }
+
+    /// Moves one box some of whose dimensions have lists.
+    ///
+    /// # Safety
+    /// The conditions of [`Mover::move_box`].
+    unsafe fn move_listed(&mut self, lines: &[Line<'_>], packed: Packed, array: *mut u8) {
+        let (listed, even): (Vec<&Line<'_>>, Vec<&Line<'_>>) = lines.iter().partition(|line| line.listed.is_some());
+        let Some((last, outer)) = lines.split_last() else { return };
+        let extent: Vec<usize> = even.iter().map(|line| line.extent).collect();
+        if last.listed.is_none() && extent.iter().product::<usize>() >= WORTH_A_COPY {
+            let (packed_strides, array_strides): (Vec<isize>, Vec<isize>) =
+                even.iter().map(|line| (line.packed, line.array)).unzip();
+            for_each_choice(&listed, |packed_offset, array_offset| {
+                let array = (array.wrapping_offset(array_offset), &array_strides[..]);
+                // SAFETY: the caller's promise holds for every part of the box.
+                unsafe { self.move_box(&extent, (packed.advanced(packed_offset), &packed_strides), array) };
+            });
+            return;
+        }
+        let outer: Vec<&Line<'_>> = outer.iter().collect();
+        for_each_choice(&outer, |packed_offset, array_offset| {
+            let (packed, array) = (packed.advanced(packed_offset), array.wrapping_offset(array_offset));
+            // SAFETY: the caller's promise holds for every part of the box.
+            unsafe { self.move_line(last, packed, array) };
+        });
+    }
+
+    /// Moves the elements of one line.
+    ///
+    /// # Safety
+    /// The conditions of [`Mover::move_box`].
+    unsafe fn move_line(&mut self, line: &Line<'_>, packed: Packed, array: *mut u8) {
+        let (direction, array_bytes, packed_bytes) = (self.direction, self.array_bytes, self.packed.size_bytes());
+        if let (Packed::Plain(pointer), true) = (packed, self.steps.is_empty()) {
+            let copy = match array_bytes {
+                1 => copy_line::<1>,
+                2 => copy_line::<2>,
+                4 => copy_line::<4>,
+                8 => copy_line::<8>,
+                16 => copy_line::<16>,
+                _ => copy_line::<0>,
+            };
+            // SAFETY: the caller promises the same conditions.
+            return unsafe { copy(line, direction, array_bytes, pointer, array) };
+        }
+        let most = self.scratch.capacity_elems;
+        for from in (0..line.extent).step_by(most) {
+            let count = most.min(line.extent - from);
+            let places = || (from..from + count).map(|index| line.at(index)).enumerate();
+            let Scratch { first, second, .. } = &mut self.scratch;
+            // SAFETY: scratch holds so many of the widest elements, and the sides are as the caller says.
+            unsafe {
+                match direction {
+                    Direction::Read => {
+                        for (at, (offset, _)) in places() {
+                            load(&[], packed.advanced(offset), packed_bytes, &mut first[at * packed_bytes..]);
+                        }
+                        let result = self.steps.run(first, second, count);
+                        for (at, (_, offset)) in places() {
+                            let element = result[at * array_bytes..].as_ptr();
+                            std::ptr::copy_nonoverlapping(element, array.wrapping_offset(offset), array_bytes);
+                        }
+                    }
+                    Direction::Write => {
+                        for (at, (_, offset)) in places() {
+                            let element = first[at * array_bytes..].as_mut_ptr();
+                            std::ptr::copy_nonoverlapping(
+                                array.wrapping_offset(offset).cast_const(),
+                                element,
+                                array_bytes,
+                            );
+                        }
+                        let result = self.steps.run(first, second, count);
+                        for (at, (offset, _)) in places() {
+                            let element = &result[at * packed_bytes..(at + 1) * packed_bytes];
+                            store(&[], packed.advanced(offset), packed_bytes, element);
+                        }
+                    }
+                }
+            }
         }
     }
 

@@ -5,14 +5,17 @@
 //! `elements.cu`. Arguments were checked by the public functions (`crate::ops::transfer`, `crate::array::ndbuffer`).
 
 use crate::array::dtype::{DType, DTypeKind};
+use crate::array::lists::Lists;
 use crate::array::ndbuffer::NdBuffer;
+use crate::c_layout::c_layout;
 use crate::driver::source::KernelSource;
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::memory::buffer::Buffer;
 use crate::ops::launch::{blocks, for_each_table, sized_kernel, threads, upload};
+use crate::ops::regions::lower::{MAX_NDIM, UNROLL};
 use crate::ops::regions::{Boxes, Item};
 use crate::ops::step::cuda::{Packed, Steps, swap_unit};
-use crate::ops::transfer::{ElementStep, Packing, Transfer};
+use crate::ops::transfer::{ElementStep, Packing, Tail, Transfer, TransferBox};
 use crate::stream::Stream;
 
 pub(crate) static COPY: KernelSource = KernelSource { name: "copy", text: include_str!("copy.cu"), headers: &[] };
@@ -73,6 +76,10 @@ fn move_boxes(
         Packing::Shuffled { unit_bytes: 1 } => Packing::Plain,
         packing => packing,
     };
+    if let Some(lists) = &transfer.lists {
+        let sides = Sides { packing, packed: tail.packed, array: tail.dtype, strides };
+        return listed_boxes(direction, lists, transfer, &sides, steps, ends, stream);
+    }
     let (packed_bytes, array_bytes) = (tail.packed.size_bytes(), tail.dtype.size_bytes());
     let mut boxes = boxes_of(direction, transfer, packing, strides, array_bytes);
     boxes.simplify();
@@ -353,10 +360,14 @@ pub(crate) fn pattern(element: &[u8], stream: &Stream) -> Result<Buffer> {
 /// Sets every element of the boxes, (start, extent), to `element`, in stream order.
 pub(crate) fn fill_boxes(
     target: &NdBuffer,
+    lists: Option<&Lists>,
     boxes: &[(Vec<usize>, Vec<usize>)],
     element: &[u8],
     stream: &Stream,
 ) -> Result<()> {
+    if let Some(lists) = lists {
+        return fill_listed(target, lists, boxes, element, stream);
+    }
     let strides: Vec<i64> = target.strides().iter().map(|&stride| stride as i64).collect();
     let items = boxes.iter().map(|(start, extent)| Item {
         src_offset: 0,
@@ -380,6 +391,284 @@ pub(crate) fn fill_boxes(
         Ends { src: pattern.address(), dst: target.address(), src_buffer: &pattern, dst_buffer: target.buffer() };
     all.cut(element.len(), ends.bases(), 16);
     copy_boxes(all, ends, 1, true, stream)
+}
+
+/// One box of a launch with lists. `ListedBox` in elements.cu.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+struct ListedBox {
+    first_tile: u64,
+    packed: i64,
+    array: i64,
+    chunk_offset: i64,
+    chunk_bytes: u64,
+    elems: u32,
+    reserved: u32,
+    extents: [u32; MAX_NDIM],
+    entries: [u32; MAX_NDIM],
+}
+
+/// What the boxes of such a launch share. `ListedWalk` in elements.cu.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+struct ListedWalk {
+    tiles: u64,
+    box_count: u32,
+    ndim: u32,
+    listed: u32,
+    reserved: u32,
+    packed_strides: [i64; MAX_NDIM],
+    array_strides: [i64; MAX_NDIM],
+}
+
+/// The offsets of an entry of a list. `Entry` in elements.cu.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+struct Entry {
+    packed: i64,
+    array: i64,
+}
+
+// elements.cu states the sizes, too.
+c_layout! {
+    plain ListedBox: 112 bytes {
+        first_tile at 0, packed at 8, array at 16, chunk_offset at 24, chunk_bytes at 32, elems at 40, reserved at 44,
+        extents at 48, entries at 80,
+    }
+}
+c_layout! {
+    ListedWalk: 152 bytes {
+        tiles at 0, box_count at 8, ndim at 12, listed at 16, reserved at 20, packed_strides at 24, array_strides at 88,
+    }
+}
+c_layout! { plain Entry: 16 bytes { packed at 0, array at 8 } }
+
+/// How elements lie on both sides of a launch with lists.
+struct Sides<'a> {
+    packing: Packing,
+    packed: DType,
+    array: DType,
+    /// The nd-buffer's strides, in bytes.
+    strides: &'a [isize],
+}
+
+/// One dimension of a launch with lists.
+struct ListedAxis {
+    /// Its number in the transfer; `None` for the parts of an element.
+    dim: Option<usize>,
+    packed: i64,
+    array: i64,
+    /// The part of the list that the boxes use, and where it begins in the table.
+    listed: Option<(usize, u32)>,
+}
+
+/// Entries of lists in the table of one launch: 16 MiB, a part of the memory for tables.
+const MOST_ENTRIES: usize = 1 << 20;
+
+/// Moves elements that index lists choose.
+fn listed_boxes(
+    direction: Direction,
+    lists: &Lists,
+    transfer: &Transfer,
+    sides: &Sides<'_>,
+    steps: &[ElementStep],
+    ends: Ends<'_>,
+    stream: &Stream,
+) -> Result<()> {
+    let boxes = transfer.boxes.iter().filter(|item| !item.extent.contains(&0)).cloned();
+    let mut rest = vec![boxes.collect::<Vec<_>>()];
+    while let Some(mut boxes) = rest.pop() {
+        let elems = |item: &TransferBox| item.extent.iter().fold(1usize, |elems, &extent| elems.saturating_mul(extent));
+        if entries_of(lists, &boxes) <= MOST_ENTRIES && boxes.iter().all(|item| elems(item) >> 31 == 0) {
+            launch_listed(direction, lists, (transfer, &boxes), sides, steps, ends, stream)?;
+            continue;
+        }
+        let half = match &boxes[..] {
+            [one] => {
+                let (first, second) = halves(one, &transfer.packed_strides, lists);
+                boxes = vec![first];
+                vec![second]
+            }
+            many => boxes.split_off(many.len() / 2),
+        };
+        rest.extend([half, boxes]);
+    }
+    Ok(())
+}
+
+/// The positions of a dimension that boxes use: the first, and how many.
+fn span_of(boxes: &[TransferBox], dim: usize) -> (usize, usize) {
+    let from = boxes.iter().map(|item| item.start[dim]).min().unwrap_or(0);
+    let to = boxes.iter().map(|item| item.start[dim] + item.extent[dim]).max().unwrap_or(0);
+    (from, to - from)
+}
+
+/// The number of entries of lists that boxes use.
+fn entries_of(lists: &Lists, boxes: &[TransferBox]) -> usize {
+    let dims = 0..boxes.first().map_or(0, |item| item.start.len());
+    dims.filter(|&dim| lists.part(dim, 0, 0).is_some()).map(|dim| span_of(boxes, dim).1).sum()
+}
+
+/// A box in two halves along its longest dimension.
+fn halves(item: &TransferBox, packed_strides: &[isize], lists: &Lists) -> (TransferBox, TransferBox) {
+    let dim = (0..item.extent.len()).max_by_key(|&dim| item.extent[dim]).unwrap_or(0);
+    let (mut first, mut second) = (item.clone(), item.clone());
+    let middle = item.extent[dim] / 2;
+    first.extent[dim] = middle;
+    second.start[dim] += middle;
+    second.extent[dim] -= middle;
+    if lists.part(dim, 0, 0).is_none() {
+        let distance = packed_strides[dim].wrapping_mul(middle as isize);
+        second.packed_first_elem = second.packed_first_elem.wrapping_add_signed(distance);
+    }
+    (first, second)
+}
+
+/// Moves boxes whose part of the lists fits one table.
+fn launch_listed(
+    direction: Direction,
+    lists: &Lists,
+    (transfer, boxes): (&Transfer, &[TransferBox]),
+    sides: &Sides<'_>,
+    steps: &[ElementStep],
+    ends: Ends<'_>,
+    stream: &Stream,
+) -> Result<()> {
+    let mut width = sides.packed.size_bytes();
+    if boxes.is_empty() || width == 0 {
+        return Ok(());
+    }
+    let unit = if sides.packing == Packing::Bits { 1 } else { width as i64 };
+    let (mut axes, mut entries) = (Vec::new(), Vec::new());
+    for dim in 0..transfer.packed_strides.len() {
+        let (packed, array) = (transfer.packed_strides[dim] as i64 * unit, sides.strides[dim] as i64);
+        let (from, count) = span_of(boxes, dim);
+        let listed = lists.part(dim, from, count);
+        if listed.is_none() && boxes.iter().all(|item| item.extent[dim] == 1) {
+            continue;
+        }
+        let listed = match listed {
+            Some((elems, places)) => {
+                let first = entries.len() as u32;
+                let pairs = elems.iter().zip(places);
+                entries.extend(
+                    pairs.map(|(&elem, &place)| Entry { packed: elem as i64 * unit, array: place as i64 * array }),
+                );
+                Some((from, first))
+            }
+            None => None,
+        };
+        axes.push(ListedAxis { dim: Some(dim), packed, array, listed });
+    }
+    let mut array_bytes = sides.array.size_bytes();
+    if !matches!(width, 1 | 2 | 4 | 8 | 16) || sides.packed.kind() == DTypeKind::Opaque {
+        // Opaque elements are taken in parts, as `element_boxes` takes them.
+        let part = steps.iter().map(ElementStep::unit_bytes).max().unwrap_or(1).max(1);
+        axes.push(ListedAxis { dim: None, packed: part as i64, array: part as i64, listed: None });
+        (width, array_bytes) = (part, part);
+    }
+    if axes.len() > MAX_NDIM {
+        let message = format!("index lists of {} dimensions, kernels take {MAX_NDIM}", axes.len());
+        return Err(Error::new(ErrorKind::Unsupported, message).with_hint("select a single index along some of them"));
+    }
+    let parts = sides.packed.size_bytes() / width;
+    let mut walk = ListedWalk { ndim: axes.len() as u32, ..ListedWalk::default() };
+    for (at, axis) in axes.iter().enumerate() {
+        (walk.packed_strides[at], walk.array_strides[at]) = (axis.packed, axis.array);
+        walk.listed |= u32::from(axis.listed.is_some()) << at;
+    }
+    let tile_elems = threads(stream.device()) * UNROLL;
+    let mut table = Vec::with_capacity(boxes.len());
+    for item in boxes {
+        let mut one = ListedBox {
+            first_tile: walk.tiles,
+            chunk_offset: item.packed_offset_bytes as i64,
+            chunk_bytes: item.packed_size_bytes as u64,
+            packed: (item.packed_first_elem as i64).wrapping_mul(unit),
+            ..ListedBox::default()
+        };
+        if sides.packing == Packing::Plain {
+            one.packed += item.packed_offset_bytes as i64;
+        }
+        for dim in 0..item.start.len() {
+            if lists.part(dim, 0, 0).is_none() {
+                one.array += item.start[dim] as i64 * sides.strides[dim] as i64;
+            }
+        }
+        let mut elems = 1u64;
+        for (at, axis) in axes.iter().enumerate() {
+            let extent = axis.dim.map_or(parts, |dim| item.extent[dim]);
+            elems = elems.saturating_mul(extent as u64);
+            one.extents[at] = extent as u32;
+            if let (Some((from, first)), Some(dim)) = (axis.listed, axis.dim) {
+                one.entries[at] = first + (item.start[dim] - from) as u32;
+            }
+        }
+        let too_large = || Error::new(ErrorKind::Unsupported, format!("elements of {} bytes in lists", parts * width));
+        one.elems = u32::try_from(elems).map_err(|_| too_large())?;
+        walk.tiles += u64::from(one.elems.div_ceil(tile_elems));
+        table.push(one);
+    }
+    walk.box_count = table.len() as u32;
+    let aligned = |base: usize, offsets: &mut dyn Iterator<Item = i64>, bytes: usize| {
+        bytes.is_power_of_two() && offsets.fold(base as u64, |bits, at| bits | at as u64).is_multiple_of(bytes as u64)
+    };
+    let (packed_base, array_base) = match direction {
+        Direction::Scatter => (ends.src, ends.dst),
+        Direction::Gather => (ends.dst, ends.src),
+    };
+    let packed_offsets = table.iter().map(|one| one.packed).chain(walk.packed_strides);
+    let packed_aligned =
+        aligned(packed_base, &mut packed_offsets.chain(entries.iter().map(|entry| entry.packed)), width);
+    let array_offsets = table.iter().map(|one| one.array).chain(walk.array_strides);
+    let array_aligned =
+        aligned(array_base, &mut array_offsets.chain(entries.iter().map(|entry| entry.array)), array_bytes);
+    let how = Packed::new(sides.packing, packed_aligned, array_aligned);
+    let (src_bytes, dst_bytes, name) = match direction {
+        Direction::Scatter => (width, array_bytes, "listed_scatter"),
+        Direction::Gather => (array_bytes, width, "listed_gather"),
+    };
+    let steps = Steps::new(steps, src_bytes, dst_bytes)?;
+    let kernel = ELEMENTS.kernel(stream.device(), name)?;
+    let (table, entries) = (upload(&table, stream)?, upload(&entries, stream)?);
+    let arguments = (ends.src, ends.dst, table.address(), entries.address(), walk, how, steps);
+    let buffers = [ends.src_buffer, ends.dst_buffer, &table, &entries];
+    let grid = blocks(&kernel, walk.tiles);
+    // SAFETY: the parameters of listed_scatter and listed_gather; the boxes and the entries that they use were checked to lie in
+    // both buffers.
+    unsafe { kernel.launch(stream, grid, threads(stream.device()), arguments, &buffers) }
+}
+
+/// Sets the elements of boxes with lists to `element`: a gather of one element, again and again.
+fn fill_listed(
+    target: &NdBuffer,
+    lists: &Lists,
+    boxes: &[(Vec<usize>, Vec<usize>)],
+    element: &[u8],
+    stream: &Stream,
+) -> Result<()> {
+    if element.is_empty() || boxes.is_empty() {
+        return Ok(());
+    }
+    let pattern = pattern(element, stream)?;
+    let item = |(start, extent): &(Vec<usize>, Vec<usize>)| TransferBox {
+        packed_offset_bytes: 0,
+        packed_size_bytes: element.len(),
+        packed_first_elem: 0,
+        start: start.clone(),
+        extent: extent.clone(),
+    };
+    let transfer = Transfer {
+        tail: Tail::plain(target.dtype()),
+        packed_strides: vec![0; target.ndim()],
+        lists: None,
+        boxes: boxes.iter().map(item).collect(),
+    };
+    let dtype = target.dtype();
+    let sides = Sides { packing: Packing::Plain, packed: dtype, array: dtype, strides: target.strides() };
+    let ends =
+        Ends { src: pattern.address(), dst: target.address(), src_buffer: &pattern, dst_buffer: target.buffer() };
+    listed_boxes(Direction::Scatter, &lists.of_one_element(), &transfer, &sides, &[], ends, stream)
 }
 
 /// Copies many pieces, each from one buffer to another, in stream order. Offsets are whole addresses.

@@ -9,6 +9,11 @@
 // elements_quads takes four elements that lie side by side on both sides at a time, bits_scatter and bits_gather 32 or 8
 // packed bits that fill bytes: their place is computed once, and they are read and stored at once.
 //
+// listed_scatter and listed_gather move the elements that index lists choose:
+//     split the element's number in its box into coordinates
+//     along a dimension with a list, add both offsets of that entry of the table, else coordinate times stride
+//     then go on as elements_scatter and elements_gather do
+//
 // Floor: (packed + target bytes) / 4.3 TB/s on an H200; one cast of 4-byte elements costs some 100 instructions each, about
 // three times that floor.
 #include "cuzarr/elements.cuh"
@@ -31,7 +36,8 @@ CUZARR_DEVICE u64 shuffled_place(u64 at, u64 units, u32 unit) {
     return number < units ? (at - number * unit) * units + number : at;
 }
 
-CUZARR_DEVICE Value load_packed(const u8* packed, const Region& region, const Packed& how, i64 at, u32 bytes) {
+template <class Box>
+CUZARR_DEVICE Value load_packed(const u8* packed, const Box& region, const Packed& how, i64 at, u32 bytes) {
     if (how.packing == PACKING_PLAIN) return load_value(packed + at, bytes, how.aligned);
     const u8* chunk = packed + region.chunk_offset;
     Value value = {0, 0};
@@ -48,7 +54,8 @@ CUZARR_DEVICE Value load_packed(const u8* packed, const Region& region, const Pa
     return value;
 }
 
-CUZARR_DEVICE void store_packed(u8* packed, const Region& region, const Packed& how, i64 at, Value value, u32 bytes) {
+template <class Box>
+CUZARR_DEVICE void store_packed(u8* packed, const Box& region, const Packed& how, i64 at, Value value, u32 bytes) {
     if (how.packing == PACKING_PLAIN) {
         store_value(packed + at, value, bytes, how.aligned);
         return;
@@ -85,6 +92,100 @@ CUZARR_KERNEL(elements_scatter, const u8* src, u8* dst, const Region* regions, W
 
 CUZARR_KERNEL(elements_gather, const u8* src, u8* dst, const Region* regions, Walk walk, Packed how, Steps steps) {
     move_elements<true>(src, dst, regions, walk, how, steps);
+}
+
+/// A box some of whose dimensions have lists. `ListedBox` in transfer/cuda.rs.
+struct ListedBox {
+    u64 first_tile;
+    i64 packed;         // offset of the first element along the dimensions without lists, in bytes or bits
+    i64 array;          // and in the nd-buffer, in bytes
+    i64 chunk_offset;   // as in Region
+    u64 chunk_bytes;
+    u32 elems;          // below 2^31
+    u32 reserved;
+    u32 extents[CUZARR_MAX_NDIM];
+    u32 entries[CUZARR_MAX_NDIM];  // the first entry of the dimension's list
+};
+
+/// What the boxes of one launch share. `ListedWalk` in transfer/cuda.rs.
+struct ListedWalk {
+    u64 tiles;
+    u32 box_count;
+    u32 ndim;
+    u32 listed;         // a bit for each dimension with a list
+    u32 reserved;
+    i64 packed_strides[CUZARR_MAX_NDIM];
+    i64 array_strides[CUZARR_MAX_NDIM];
+};
+
+/// The offsets of an entry of a list. `Entry` in transfer/cuda.rs.
+struct Entry {
+    i64 packed;
+    i64 array;
+};
+static_assert(sizeof(ListedBox) == 112 && sizeof(ListedWalk) == 152 && sizeof(Entry) == 16, "as transfer/cuda.rs has them");
+
+template <bool Gather>
+CUZARR_DEVICE void move_listed(
+    const u8* src, u8* dst, const ListedBox* boxes, const Entry* entries, const ListedWalk& walk, const Packed& how,
+    const Steps& steps
+) {
+    const u32 tile_elems = thread_count() * CUZARR_UNROLL;
+    u64 block = block_index(), blocks = block_count();
+    u64 each = walk.tiles / blocks, rest = walk.tiles % blocks;
+    u64 tile = block * each + (block < rest ? block : rest);
+    u64 end = tile + each + (block < rest ? 1 : 0);
+    // The last box that begins at or before the first tile.
+    u32 low = 0, high = walk.box_count;
+    while (tile < end && high - low > 1) {
+        u32 middle = low + (high - low) / 2;
+        if (boxes[middle].first_tile <= tile) low = middle;
+        else high = middle;
+    }
+    for (; tile < end; ++tile) {
+        while (low + 1 < walk.box_count && tile >= boxes[low + 1].first_tile) ++low;
+        const ListedBox& box = boxes[low];
+        u32 first = (u32)(tile - box.first_tile) * tile_elems + thread_index();
+        for (u32 k = 0; k < CUZARR_UNROLL; ++k) {
+            u32 index = first + k * thread_count();
+            if (index >= box.elems) break;
+            i64 packed = box.packed, array = box.array;
+            for (u32 dimension = walk.ndim; dimension-- > 0;) {
+                u32 quotient = dimension ? index / box.extents[dimension] : 0;
+                u32 at = index - quotient * box.extents[dimension];
+                if (walk.listed >> dimension & 1) {
+                    Entry entry = entries[box.entries[dimension] + at];
+                    packed += entry.packed;
+                    array += entry.array;
+                } else {
+                    packed += (i64)at * walk.packed_strides[dimension];
+                    array += (i64)at * walk.array_strides[dimension];
+                }
+                index = quotient;
+            }
+            if (Gather) {
+                Value value = apply(steps, load_value(src + array, steps.src_bytes, how.strided_aligned));
+                store_packed(dst, box, how, packed, value, steps.dst_bytes);
+            } else {
+                Value value = apply(steps, load_packed(src, box, how, packed, steps.src_bytes));
+                store_value(dst + array, value, steps.dst_bytes, how.strided_aligned);
+            }
+        }
+    }
+}
+
+CUZARR_KERNEL(
+    listed_scatter, const u8* src, u8* dst, const ListedBox* boxes, const Entry* entries, ListedWalk walk, Packed how,
+    Steps steps
+) {
+    move_listed<false>(src, dst, boxes, entries, walk, how, steps);
+}
+
+CUZARR_KERNEL(
+    listed_gather, const u8* src, u8* dst, const ListedBox* boxes, const Entry* entries, ListedWalk walk, Packed how,
+    Steps steps
+) {
+    move_listed<true>(src, dst, boxes, entries, walk, how, steps);
 }
 
 /// Regions count in quads, whose first element is aligned for accesses of up to 16 bytes.

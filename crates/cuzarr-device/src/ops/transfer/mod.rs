@@ -16,6 +16,7 @@ pub(crate) mod tail;
 
 use crate::array::dtype::DType;
 use crate::array::layout::{Order, check_box};
+use crate::array::lists::Lists;
 use crate::array::ndbuffer::NdBuffer;
 use crate::array::writer::{Part, Reader};
 use crate::device::Device;
@@ -27,6 +28,7 @@ use crate::stream::Stream;
 pub use crate::ops::element::arithmetic::Arithmetic;
 pub use crate::ops::step::ElementStep;
 pub use boxes::{Transfer, TransferBox};
+
 pub use tail::{Packing, Tail};
 
 impl NdBuffer {
@@ -74,6 +76,7 @@ impl Part {
     /// `InvalidArgument` when a box leaves the part or the packed bytes, or types do not match.
     pub fn scatter(&mut self, packed: &[u8], transfer: &Transfer) -> Result<()> {
         transfer.check(packed.len(), self.array())?;
+        self.require_lists(transfer.lists.as_ref())?;
         for item in &transfer.boxes {
             self.require(&item.start, &item.extent)?;
         }
@@ -90,7 +93,7 @@ impl Part {
         self.array().check_element(element)?;
         self.require(start, extent)?;
         // SAFETY: a box of this part, which is borrowed alone, and the writer's lease keeps others away.
-        unsafe { cpu::fill_box(self.array(), start, extent, element) };
+        unsafe { cpu::fill_box(self.array(), self.lists(), start, extent, element) };
         Ok(())
     }
 }
@@ -174,7 +177,8 @@ pub fn copy_pieces_on(pieces: &[(Buffer, Buffer)], stream: &Stream) -> Result<()
 pub fn scatter_host(packed: &[u8], transfer: &Transfer, target: &NdBuffer) -> Result<()> {
     require_host(target)?;
     transfer.check(packed.len(), target)?;
-    let _lease = lease_boxes(target, transfer.boxes.iter().map(|item| (&item.start, &item.extent)))?;
+    let _lease =
+        lease_boxes(target, transfer.lists.as_deref(), transfer.boxes.iter().map(|item| (&item.start, &item.extent)))?;
     // SAFETY: the boxes lie in both memories, as was checked, and are leased for writing.
     unsafe { cpu::scatter(packed.as_ptr(), transfer, target) };
     Ok(())
@@ -194,16 +198,18 @@ pub fn gather_host(source: &NdBuffer, transfer: &Transfer, packed: &mut [u8]) ->
 /// `InvalidArgument` when a box is not inside `target`, `element` has the wrong size, or `target` is read-only.
 pub fn fill_boxes(target: &NdBuffer, boxes: &[(Vec<usize>, Vec<usize>)], element: &[u8]) -> Result<()> {
     let stream = Stream::legacy(target.device())?;
-    fill_boxes_on(target, boxes, element, &stream)?;
+    fill_boxes_on(target, None, boxes, element, &stream)?;
     stream.synchronize()
 }
 
-/// [`fill_boxes`] in stream order: on a GPU it returns once the work is on `stream`, on `cpu` when it is done.
+/// [`fill_boxes`] in stream order: on a GPU it returns once the work is on `stream`, on `cpu` when it is done. With lists, boxes
+/// count in their positions.
 ///
 /// # Errors
 /// Those of [`fill_boxes`]; `MemorySpace` when `stream` is another device's.
 pub fn fill_boxes_on(
     target: &NdBuffer,
+    lists: Option<&Lists>,
     boxes: &[(Vec<usize>, Vec<usize>)],
     element: &[u8],
     stream: &Stream,
@@ -211,24 +217,32 @@ pub fn fill_boxes_on(
     require_stream(stream, target)?;
     target.check_element(element)?;
     target.buffer().require_writable()?;
+    lists.map_or(Ok(()), |lists| lists.require(target.shape()))?;
     for (start, extent) in boxes {
-        check_box(start, extent, target.shape())?;
+        check_box(start, extent, lists.map_or(target.shape(), Lists::positions))?;
     }
     match target.device() {
         Device::Cpu => {
-            let _lease = lease_boxes(target, boxes.iter().map(|(start, extent)| (start, extent)))?;
+            let _lease = lease_boxes(target, lists, boxes.iter().map(|(start, extent)| (start, extent)))?;
             for (start, extent) in boxes {
                 // SAFETY: the boxes lie in both memories, as was checked, and are leased for writing.
-                unsafe { cpu::fill_box(target, start, extent, element) };
+                unsafe { cpu::fill_box(target, lists, start, extent, element) };
             }
             Ok(())
         }
-        _ => cuda::fill_boxes(target, boxes, element, stream),
+        _ => cuda::fill_boxes(target, lists, boxes, element, stream),
     }
 }
 
-/// A lease to write boxes of an nd-buffer in host memory.
-fn lease_boxes<'a>(target: &NdBuffer, boxes: impl Iterator<Item = (&'a Vec<usize>, &'a Vec<usize>)>) -> Result<Lease> {
+/// A lease to write boxes of an nd-buffer in host memory: all of it, where lists say where elements lie.
+fn lease_boxes<'a>(
+    target: &NdBuffer,
+    lists: Option<&Lists>,
+    boxes: impl Iterator<Item = (&'a Vec<usize>, &'a Vec<usize>)>,
+) -> Result<Lease> {
+    if lists.is_some() {
+        return target.lease(Access::Write);
+    }
     let ones = vec![1; target.ndim()];
     let footprint = |(start, extent): (&Vec<usize>, &Vec<usize>)| Ok(target.region(start, extent, &ones)?.footprint());
     let footprints: Vec<_> = boxes.map(footprint).collect::<Result<_>>()?;

@@ -166,7 +166,7 @@ impl NativeBatch {
                     extent: [&[1][..], &map.shape].concat(),
                 });
                 let packed_strides = [&[0][..], &map.packed_strides].concat();
-                let transfer = Transfer { tail: map.tail.clone(), packed_strides, boxes: boxes.collect() };
+                let transfer = Transfer { tail: map.tail.clone(), packed_strides, lists: None, boxes: boxes.collect() };
                 Ok(Launch::Map { src, transfer: Box::new(transfer), dst: Box::new(dst) })
             }
         }

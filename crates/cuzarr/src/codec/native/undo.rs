@@ -228,6 +228,6 @@ fn gather_chunks(
         extent: [&[1][..], &map.shape].concat(),
     });
     let packed_strides = [&[0][..], &map.packed_strides].concat();
-    let transfer = Transfer { tail: map.tail.clone(), packed_strides, boxes: boxes.collect() };
+    let transfer = Transfer { tail: map.tail.clone(), packed_strides, lists: None, boxes: boxes.collect() };
     Ok(gather_on(elements, &transfer, &dst.buffer, stream)?)
 }

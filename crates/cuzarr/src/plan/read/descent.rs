@@ -7,11 +7,10 @@ use super::{Plan, Stacking};
 use crate::codec::ShardIndex;
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::batch::ChunkName;
-use crate::plan::geometry::{number_in, whole};
-use crate::plan::selection::Selection;
+use crate::plan::chunk_order::ChunkOrder;
+use crate::plan::geometry::number_in;
 use crate::plan::source::{ShardLayout, Source};
 use crate::plan::tour::Tour;
-use crate::plan::walk::Walk;
 use crate::store::{ByteRange, Version};
 
 /// The places of the inner chunks of one shard: (offset, size) from the shard's first byte, by C-order number.
@@ -135,8 +134,8 @@ impl Plan {
 }
 
 /// The places of the cells of the array's own grid that a selection touches.
-fn cells_of(selection: &Selection, cell: &[u64]) -> impl Iterator<Item = Vec<u64>> {
-    Walk::new(selection.axes(), &vec![0; cell.len()], cell, &whole(selection.axes())).map(|cell| cell.at)
+fn cells_of(order: &ChunkOrder, cell: &[u64]) -> impl Iterator<Item = Vec<u64>> {
+    order.walk(&vec![0; cell.len()], cell, &order.whole()).map(|cell| cell.at)
 }
 
 /// The stored chunk of a cell, or `None` when the shard's index says that there is none.

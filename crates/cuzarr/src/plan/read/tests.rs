@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::*;
+use crate::plan::AxisSelection;
 use crate::plan::batch::SizeRule;
 use crate::plan::source::{Level, PackedLayout, ShardLayout};
 use crate::store::ByteRange;
@@ -130,7 +131,7 @@ impl World {
 
     fn follow(&self, mut plan: Plan, shape: Vec<u64>, room: &Room) -> Vec<u32> {
         let mut result = vec![None; shape.iter().product::<u64>() as usize];
-        let strides = plan.packed_strides();
+        let strides = plan.spacing(&[]).unwrap().strides;
         loop {
             match plan.next(room).unwrap() {
                 Step::Done => break,
@@ -200,9 +201,10 @@ impl World {
     }
 
     fn expected(&self, selection: &Selection) -> Vec<u32> {
-        let counts: Vec<_> = selection.axes().iter().map(|axis| axis.count).collect();
+        let counts: Vec<_> = selection.axes().unwrap().iter().map(|axis| axis.count).collect();
         let element = |at: Vec<u64>| {
-            let place: Vec<_> = at.iter().zip(selection.axes()).map(|(a, axis)| axis.start + a * axis.step).collect();
+            let place: Vec<_> =
+                at.iter().zip(selection.axes().unwrap()).map(|(a, axis)| axis.start + a * axis.step).collect();
             if self.absent.contains(&place) { ABSENT } else { number(&place, &self.source.shape) }
         };
         places(&counts).into_iter().map(element).collect()
@@ -258,7 +260,7 @@ const MOST_SELECTIONS: u64 = 5;
 
 /// Copies of a selection at other places.
 fn moved(dice: &mut Dice, selection: &Selection, shape: &[u64]) -> Selection {
-    let axes = selection.axes().iter().zip(shape).map(|(axis, &len)| {
+    let axes = selection.axes().unwrap().iter().zip(shape).map(|(axis, &len)| {
         let last = len - (axis.count - 1) * axis.step;
         AxisSelection { start: dice.below(last), ..*axis }
     });
@@ -302,7 +304,7 @@ fn boxes_come_in_turn_and_share_batches() {
         let largest = world.source.shape.iter().map(|_| 10).collect::<Vec<u64>>();
         let shape = [&[boxes.len() as u64], &largest[..]].concat();
         let mut result = vec![None; shape.iter().product::<u64>() as usize];
-        let (strides, mut last) = (plan.packed_strides(), 0);
+        let (strides, mut last) = (plan.spacing(&[]).unwrap().strides, 0);
         loop {
             match plan.next(&room).unwrap() {
                 Step::Done => break,

@@ -4,7 +4,6 @@ use super::descent::Found;
 use super::{Plan, Room};
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::batch::{ChunkName, Fill, Place, SizeRule, Unit};
-use crate::plan::geometry::{first_elem, region};
 use crate::plan::pieces::{PackedAxis, PieceLimits, divide};
 use crate::plan::tour::{Spot, Want};
 use crate::store::ByteRange;
@@ -12,7 +11,8 @@ use crate::store::ByteRange;
 impl Plan {
     /// The box of the result that a cell's elements fill: starts and extents of the kept dimensions.
     fn region(&self, selection: usize, inside: &[(u64, u64)]) -> (Vec<usize>, Vec<usize>) {
-        self.is_stacked().then_some((selection, 1)).into_iter().chain(region(self.axes(), inside)).unzip()
+        let stacked = self.is_stacked().then_some((selection, 1));
+        stacked.into_iter().chain(self.selections[selection].region(inside)).unzip()
     }
 
     pub(super) fn fill(&self, name: &ChunkName, spot: &Spot, fills: &mut Vec<Fill>) {
@@ -66,26 +66,31 @@ impl Plan {
 
     /// The index of the first wanted element in the packed chunk at `origin`.
     fn first_elem(&self, origin: &[u64], want: &Want) -> usize {
-        first_elem(self.selections[want.selection].axes(), &self.strides, origin, &want.inside)
+        self.selections[want.selection].first_elem(&self.strides, origin, &want.inside)
     }
 
     fn plan_pieces(&mut self, found: &Found, origin: &[u64], want: &Want) -> Result<()> {
-        let first = self.first_elem(origin, want) as u64;
+        let order = &self.selections[want.selection];
         let packed = &self.source.packed;
         let (element_bytes, whole_bytes) = (packed.element_bytes as u64, packed.size_bytes as u64);
-        let packed_axis = |&dim: &usize| PackedAxis {
-            count: want.inside[dim].1 - want.inside[dim].0,
-            distance: self.axes()[dim].step.saturating_mul(self.strides[dim]),
-        };
-        let axes: Vec<_> = packed.axes.iter().map(packed_axis).collect();
+        let axes = order.packed_axes(&packed.axes, &self.strides, origin, &want.inside);
+        let listed: u64 = axes
+            .iter()
+            .filter_map(|axis| if let PackedAxis::Listed(elems) = axis { Some(elems[0]) } else { None })
+            .sum();
+        let first = self.first_elem(origin, want) as u64 + listed;
         let limits =
             PieceLimits { max_bytes: self.options.piece_max_bytes, gap_bytes: self.options.coalesce_gap_bytes };
         let pieces = divide(&axes, element_bytes, limits);
         for piece in pieces {
             let mut inside = want.inside.clone();
-            for (&dim, &(from, to)) in packed.axes.iter().zip(&piece.inside) {
+            for (at, &(from, to)) in piece.inside.iter().enumerate() {
+                let dim = if inside.len() == packed.axes.len() { packed.axes[at] } else { at };
                 inside[dim] = (want.inside[dim].0 + from, want.inside[dim].0 + to);
             }
+            let begin = (first + piece.offset_bytes / element_bytes) as usize;
+            let first_elem =
+                self.selections[want.selection].first_elem(&self.strides, origin, &inside).wrapping_sub(begin);
             let (start, extent) = self.region(want.selection, &inside);
             let offset = first * element_bytes + piece.offset_bytes;
             let size_bytes = piece.size_bytes;
@@ -109,7 +114,7 @@ impl Plan {
                 size: SizeRule::Exact(size_bytes),
                 packed_size_bytes: size_bytes as usize,
                 whole: size_bytes == whole_bytes,
-                places: vec![Place { first_elem: 0, start, extent }],
+                places: vec![Place { first_elem, start, extent }],
             });
         }
         Ok(())

@@ -80,7 +80,12 @@ pub(crate) fn transfer(program: &Program, out: &NdBuffer, packed_offset_bytes: u
         start: vec![0; out.ndim()],
         extent: out.shape().to_vec(),
     };
-    Transfer { tail: program.tail().clone(), packed_strides: packed_strides(program, out), boxes: vec![item] }
+    Transfer {
+        tail: program.tail().clone(),
+        packed_strides: packed_strides(program, out),
+        lists: None,
+        boxes: vec![item],
+    }
 }
 
 fn packed_strides(program: &Program, out: &NdBuffer) -> Vec<isize> {
@@ -186,7 +191,7 @@ fn as_rows(
         extent: [&[1][..], shape].concat(),
     });
     let packed_strides = [&[0][..], &packed_strides(program, like)].concat();
-    let transfer = Transfer { tail: program.tail().clone(), packed_strides, boxes: boxes.collect() };
+    let transfer = Transfer { tail: program.tail().clone(), packed_strides, lists: None, boxes: boxes.collect() };
     Ok((array, transfer))
 }
 

@@ -31,7 +31,8 @@ pub(crate) fn read(
     out: Out,
     options: &Options,
 ) -> Result<(Option<VariableElements>, Report)> {
-    let (device, strides) = (access.device(), plan.packed_strides());
+    let device = access.device();
+    let spacing = plan.spacing(&out.shape())?;
     let program = access.program().ok().map(|program| &**program);
     let chunks = out.len().div_ceil(access.chunk_elements().max(1)) as u64;
     let one_chunk = || store.capabilities().divides_reads && plan.is_one_chunk();
@@ -45,7 +46,7 @@ pub(crate) fn read(
     match &placement.route {
         Route::Host => {
             let call = engine.call(store, device, options);
-            let mut destination = HostDestination::new(&call, access, out.whole()?, strides, options)?;
+            let mut destination = HostDestination::new(&call, access, out.whole()?, spacing, options)?;
             run(&call, access, plan, &mut destination)?;
             Ok((None, call.report()))
         }
@@ -56,13 +57,13 @@ pub(crate) fn read(
         }
         Route::Variable => {
             let call = engine.call(store, device, options);
-            let mut destination = VariableDestination::new(&call, access, strides, options)?;
+            let mut destination = VariableDestination::new(&call, access, spacing, options)?;
             run(&call, access, plan, &mut destination)?;
             Ok((Some(destination.assemble(out.elements()?, access.fill())?), call.report()))
         }
         Route::Hybrid(_) | Route::Kernels(_) | Route::Resident(_) => {
             let call = engine.driven_call(store, device, options);
-            let mut destination = DeviceDestination::new(&call, access, out, strides, placement, options)?;
+            let mut destination = DeviceDestination::new(&call, access, out, spacing, placement, options)?;
             run(&call, access, plan, &mut destination)?;
             Ok((None, call.report()))
         }

@@ -148,6 +148,16 @@ impl Out {
         }
     }
 
+    /// The shape of one result.
+    pub(crate) fn shape(&self) -> Vec<usize> {
+        match self {
+            Out::Whole(out) => out.shape().to_vec(),
+            Out::InTurn(_) => Vec::new(),
+            // A shape that memory cannot have is refused when elements are put together.
+            Out::Elements(shape) => shape.iter().map(|&extent| usize::try_from(extent).unwrap_or(usize::MAX)).collect(),
+        }
+    }
+
     /// Bytes of one contiguous result in C order.
     pub(crate) fn contiguous_bytes(&self) -> Option<usize> {
         match self {

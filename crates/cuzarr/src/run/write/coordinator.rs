@@ -11,7 +11,7 @@ use cuzarr_device::{Device, NdBuffer, Reader};
 
 use crate::codec::{Chain, VariableElements};
 use crate::error::Result;
-use crate::plan::{Coverage, Selection, Touched, WritePlan};
+use crate::plan::{Coverage, Selection, Touched, WritePlan, memory_shape};
 use crate::run::access::Access;
 use crate::run::context::{Context, FAR_WRITES};
 use crate::run::options::Options;
@@ -45,9 +45,17 @@ pub(crate) fn write(
     value: Value,
     options: &Options,
 ) -> Result<()> {
+    let plan = WritePlan::new(Arc::clone(access.source()), selection.clone())?;
+    let spacing = plan.spacing(&memory_shape(selection)?)?;
+    let value = match value {
+        // Chunks that index lists touch are mostly merged with their old elements, by the host.
+        Value::Elements(value) if spacing.lists.is_some() => Value::Elements(value.to_device(Device::Cpu)?),
+        value => value,
+    };
     let writing = Arc::new(Writing {
         call: Arc::clone(call),
-        plan: WritePlan::new(Arc::clone(access.source()), selection.clone())?,
+        plan,
+        spacing,
         leaf: access.leaf().clone(),
         program: access.program().ok().cloned(),
         fill: access.fill().to_vec(),
@@ -238,6 +246,10 @@ impl Coordinator {
 
     fn feed(&mut self, leaf: Leaf) -> Result<()> {
         match &mut self.feeder {
+            Feeder::Host(value) if self.writing.spacing.lists.is_some() => {
+                submit(&self.writing, leaf, LeafValue::Elements(value.clone()));
+                Ok(())
+            }
             Feeder::Host(value) => {
                 let (start, extent) = self.writing.plan.region(&leaf.chunk);
                 let part = value.region(&start, &extent)?;

@@ -108,7 +108,7 @@ impl DeviceSource {
         let large = match program {
             Some(program) if program.stored_is_packed() && is_large(program.packed_size_bytes()) => {
                 let most = limit_bytes / 2 / chunk_bytes as u64;
-                most.min(writing.call.threads as u64).min(chunks_touched(&writing.plan.source, &writing.plan.selection))
+                most.min(writing.call.threads as u64).min(chunks_touched(&writing.plan.source, &writing.plan.order))
             }
             _ => 0,
         } as usize;

@@ -34,6 +34,11 @@ impl Gathering {
                 extent,
             }
         });
-        Transfer { tail: self.tail.clone(), packed_strides: self.packed_strides.clone(), boxes: boxes.collect() }
+        Transfer {
+            tail: self.tail.clone(),
+            packed_strides: self.packed_strides.clone(),
+            lists: None,
+            boxes: boxes.collect(),
+        }
     }
 }

@@ -7,7 +7,7 @@ use cuzarr_device::{Buffer, Reader};
 
 use crate::codec::{Chain, Location, Program, VariableElements};
 use crate::error::Result;
-use crate::plan::{Touched, WritePlan};
+use crate::plan::{Spacing, Touched, WritePlan};
 use crate::run::context::Context;
 use crate::run::write::object::Place;
 
@@ -15,6 +15,8 @@ use crate::run::write::object::Place;
 pub(crate) struct Writing {
     pub(crate) call: Arc<Context>,
     pub(crate) plan: WritePlan,
+    /// Where the value's elements lie, in the value and in chunks.
+    pub(crate) spacing: Spacing,
     /// The codecs of the innermost chunks.
     pub(crate) leaf: Chain,
     pub(crate) program: Option<Arc<Program>>,
@@ -63,7 +65,7 @@ pub(crate) struct Seal {
 
 /// The elements for one chunk.
 pub(crate) enum LeafValue {
-    /// Elements in host memory, of the shape of the chunk's part of the selection.
+    /// Elements in host memory, of the shape of the chunk's part of the selection; with index lists, all elements of the call.
     Elements(Reader),
     /// A whole chunk, packed, in host memory.
     Packed(Buffer),

@@ -15,7 +15,7 @@ use cuzarr_device::{Buffer, Event, NdBuffer, Slab, SlabRing, Stream, Tail, Trans
 use self::target::Target;
 use crate::codec::native::Native;
 use crate::error::Result;
-use crate::plan::{Batch, ReadPlacement, Resident, Room, Route};
+use crate::plan::{Batch, ReadPlacement, Resident, Room, Route, Spacing};
 use crate::run::access::Access;
 use crate::run::context::Context;
 use crate::run::options::Options;
@@ -48,7 +48,7 @@ pub(crate) struct DeviceDestination {
     target: Arc<Target>,
     out: Out,
     tail: Tail,
-    packed_strides: Vec<isize>,
+    spacing: Spacing,
     fill: Vec<u8>,
     ring: SlabRing,
     /// How the next batch is carried out.
@@ -87,7 +87,7 @@ impl DeviceDestination {
         call: &Arc<Context>,
         access: &Access,
         out: Out,
-        packed_strides: Vec<isize>,
+        spacing: Spacing,
         placement: ReadPlacement,
         options: &Options,
     ) -> Result<DeviceDestination> {
@@ -107,7 +107,7 @@ impl DeviceDestination {
             target: Arc::new(target),
             out,
             tail: program.tail().clone(),
-            packed_strides,
+            spacing,
             fill: access.fill().to_vec(),
             ring: SlabRing::new(device, slab_bytes, limit_bytes)?,
             route,
@@ -248,7 +248,8 @@ impl DeviceDestination {
     /// Moves packed elements to their places.
     fn scatter(&self, (packed, boxes): Packed, out: &NdBuffer) -> Result<()> {
         let size_bytes: usize = boxes.iter().map(|item| item.packed_size_bytes).sum();
-        let transfer = Transfer { tail: self.tail.clone(), packed_strides: self.packed_strides.clone(), boxes };
+        let Spacing { strides: packed_strides, lists } = self.spacing.clone();
+        let transfer = Transfer { tail: self.tail.clone(), packed_strides, lists, boxes };
         let counters = &self.target.call.counters;
         let scatter = || scatter_on(&packed, &transfer, out, &self.kernels);
         counters.time_on(Stage::Scatter, size_bytes as u64, &self.kernels, scatter)
@@ -261,7 +262,7 @@ impl DeviceDestination {
         let elements: usize = boxes.iter().map(|(_, extent)| extent.iter().product::<usize>()).sum();
         let size_bytes = (elements * self.fill.len()) as u64;
         let counters = &self.target.call.counters;
-        let fill = || fill_boxes_on(out, boxes, &self.fill, &self.kernels);
+        let fill = || fill_boxes_on(out, self.spacing.lists.as_deref(), boxes, &self.fill, &self.kernels);
         counters.time_on(Stage::Fill, size_bytes, &self.kernels, fill)
     }
 

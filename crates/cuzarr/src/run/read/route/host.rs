@@ -10,7 +10,7 @@ use cuzarr_device::{Device, ElementBox, Lent, NdBuffer, Part, PartBytes, Tail, T
 
 use crate::codec::Program;
 use crate::error::Result;
-use crate::plan::{Batch, Fill, Room, Unit};
+use crate::plan::{Batch, Fill, Room, Spacing, Unit};
 use crate::run::access::Access;
 use crate::run::context::Context;
 use crate::run::options::Options;
@@ -34,7 +34,7 @@ struct Target {
     out: NdBuffer,
     program: Arc<Program>,
     tail: Tail,
-    packed_strides: Vec<isize>,
+    spacing: Spacing,
     fill: Vec<u8>,
     read_missing: bool,
 }
@@ -53,7 +53,7 @@ impl HostDestination {
         call: &Arc<Context>,
         access: &Access,
         out: &NdBuffer,
-        packed_strides: Vec<isize>,
+        spacing: Spacing,
         options: &Options,
     ) -> Result<HostDestination> {
         let program = access.program()?;
@@ -62,12 +62,12 @@ impl HostDestination {
             out: out.clone(),
             program: Arc::clone(program),
             tail: program.tail().clone(),
-            packed_strides,
+            spacing,
             fill: access.fill().to_vec(),
             read_missing: options.read_missing_chunks,
         };
         let batch_bytes = usize::try_from(options.batch_bytes(Device::Cpu)).unwrap_or(usize::MAX);
-        let writer = out.writer()?;
+        let writer = out.writer_by(target.spacing.lists.clone())?;
         Ok(HostDestination { target: Arc::new(target), writer, batch_bytes, reserved: HashMap::new() })
     }
 }
@@ -118,7 +118,7 @@ fn parts_of(batch: &Batch) -> Vec<Vec<ElementBox>> {
 impl Target {
     /// The bytes of the result that equal a unit's packed bytes, if there are such.
     fn direct(&self, unit: &Unit) -> Option<Range<usize>> {
-        let [place] = &unit.places[..] else { return None };
+        let ([place], None) = (&unit.places[..], &self.spacing.lists) else { return None };
         let layout = self.out.layout();
         let element_bytes = layout.element_bytes();
         let elements: usize = place.extent.iter().product();
@@ -128,7 +128,7 @@ impl Target {
         let mut from = layout.offset_bytes();
         for dim in 0..place.extent.len() {
             let stride = layout.strides()[dim];
-            if place.extent[dim] > 1 && self.packed_strides[dim].checked_mul(element_bytes as isize) != Some(stride) {
+            if place.extent[dim] > 1 && self.spacing.strides[dim].checked_mul(element_bytes as isize) != Some(stride) {
                 return None;
             }
             from = from.checked_add_signed(stride.checked_mul(isize::try_from(place.start[dim]).ok()?)?)?;
@@ -150,7 +150,8 @@ impl Target {
     fn scatter(&self, unit: &Unit, packed: &[u8], mut part: Part) -> Result<()> {
         let transfer = Transfer {
             tail: self.tail.clone(),
-            packed_strides: self.packed_strides.clone(),
+            packed_strides: self.spacing.strides.clone(),
+            lists: self.spacing.lists.clone(),
             boxes: unit.transfer_boxes(0).collect(),
         };
         let size_bytes = packed.len() as u64;

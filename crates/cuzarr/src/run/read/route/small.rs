@@ -16,10 +16,10 @@ use crate::run::{Access, Options};
 /// Carries `plan` out into `out`, which is contiguous in C order.
 pub(crate) fn read(call: &Arc<Context>, access: &Access, plan: Plan, out: &NdBuffer, options: &Options) -> Result<()> {
     let on_host = access.on_host()?;
-    let plan = plan.rebound(on_host.source())?;
+    let plan = plan.rebound(on_host.source());
     let staged = NdBuffer::empty(Device::Cpu, out.dtype(), out.shape(), Order::C)?;
-    let strides = plan.packed_strides();
-    coordinator::run(call, &on_host, plan, &mut HostDestination::new(call, &on_host, &staged, strides, options)?)?;
+    let spacing = plan.spacing(out.shape())?;
+    coordinator::run(call, &on_host, plan, &mut HostDestination::new(call, &on_host, &staged, spacing, options)?)?;
     let (begin, size_bytes) = (out.layout().offset_bytes(), out.size_bytes());
     let target = out.buffer().slice(begin..begin + size_bytes)?;
     let stream = call.streams.take(out.device())?;

@@ -3,11 +3,11 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-use cuzarr_device::Device;
+use cuzarr_device::{Device, Lists};
 
 use crate::codec::VariableElements;
 use crate::error::{Error, ErrorKind, Result};
-use crate::plan::{Batch, Fill, Place, Room, strides};
+use crate::plan::{Batch, Fill, Place, Room, Spacing, strides};
 use crate::run::access::Access;
 use crate::run::context::Context;
 use crate::run::options::Options;
@@ -39,7 +39,7 @@ struct Part {
 struct Target {
     call: Arc<Context>,
     chain: Arc<crate::codec::Chain>,
-    strides: Vec<isize>,
+    spacing: Spacing,
     read_missing: bool,
     /// Most decoded bytes of a chunk.
     limit_bytes: u64,
@@ -102,13 +102,13 @@ impl VariableDestination {
     pub(crate) fn new(
         call: &Arc<Context>,
         access: &Access,
-        strides: Vec<isize>,
+        spacing: Spacing,
         options: &Options,
     ) -> Result<VariableDestination> {
         let target = Target {
             call: Arc::clone(call),
             chain: Arc::new(access.leaf().clone()),
-            strides,
+            spacing,
             read_missing: options.read_missing_chunks,
             limit_bytes: options.variable_limit_bytes,
             alone: RwLock::new(()),
@@ -137,7 +137,8 @@ impl VariableDestination {
         places.try_reserve_exact(count).map_err(|_| no_memory())?;
         places.resize(count, (0, 0));
         for (number, part) in parts.iter().enumerate() {
-            for (position, place) in box_places(shape, &part.start, &part.extent).enumerate() {
+            let lists = self.target.spacing.lists.as_deref();
+            for (position, place) in box_places(shape, lists, &part.start, &part.extent).enumerate() {
                 places[place] = (number as u32 + 1, position as u32);
             }
         }
@@ -154,34 +155,55 @@ impl VariableDestination {
     }
 }
 
-/// C-order numbers, in an array of `shape`, of the elements of a box, in the box's C order.
-pub(crate) fn box_places<'a>(
-    shape: &'a [u64],
-    start: &'a [usize],
-    extent: &'a [usize],
-) -> impl Iterator<Item = usize> + 'a {
+/// C-order numbers, in an array of `shape`, of the elements of a box, in the box's C order. With lists, the box counts in their
+/// positions.
+pub(crate) fn box_places(
+    shape: &[u64],
+    lists: Option<&Lists>,
+    start: &[usize],
+    extent: &[usize],
+) -> impl Iterator<Item = usize> {
     let strides = strides(0..shape.len(), shape);
-    let first = start.iter().zip(&strides).map(|(&at, &stride)| at * stride as usize).sum();
-    strided_places(first, strides.into_iter().map(|stride| stride as isize).collect(), extent)
+    let along = |dim: usize| {
+        let (stride, start, end) = (strides[dim] as usize, start[dim], start[dim] + extent[dim]);
+        match lists.and_then(|lists| lists.part(dim, start, extent[dim])) {
+            Some((_, places)) => places.iter().map(|place| place * stride).collect(),
+            None => (start..end).map(|at| at * stride).collect(),
+        }
+    };
+    sums(0, (0..shape.len()).map(along).collect())
 }
 
-/// Numbers `first + Σ index · stride` of a box, in its C order.
-pub(crate) fn strided_places(first: usize, strides: Vec<isize>, extent: &[usize]) -> impl Iterator<Item = usize> + '_ {
-    let count: usize = extent.iter().product();
-    let mut index = vec![0; extent.len()];
-    let mut place = first;
+impl Spacing {
+    /// Indices in the packed chunk of the elements of a box, in the box's C order.
+    pub(crate) fn packed_places(
+        &self,
+        first_elem: usize,
+        start: &[usize],
+        extent: &[usize],
+    ) -> impl Iterator<Item = usize> + use<> {
+        let along = |dim: usize| match self.lists.as_ref().and_then(|lists| lists.part(dim, start[dim], extent[dim])) {
+            Some((elems, _)) => elems.to_vec(),
+            None => (0..extent[dim]).map(|at| at.wrapping_mul(self.strides[dim] as usize)).collect(),
+        };
+        sums(first_elem, (0..extent.len()).map(along).collect())
+    }
+}
+
+/// `first` plus every choice of one number of each list, the last list fastest.
+fn sums(first: usize, lists: Vec<Vec<usize>>) -> impl Iterator<Item = usize> {
+    let count: usize = lists.iter().map(Vec::len).product();
+    let mut index = vec![0; lists.len()];
     (0..count).map(move |_| {
-        let current = place;
-        for dim in (0..extent.len()).rev() {
+        let sum = index.iter().zip(&lists).fold(first, |sum, (&index, list)| sum.wrapping_add(list[index]));
+        for dim in (0..lists.len()).rev() {
             index[dim] += 1;
-            place = place.wrapping_add_signed(strides[dim]);
-            if index[dim] < extent[dim] {
+            if index[dim] < lists[dim].len() {
                 break;
             }
-            place = place.wrapping_add_signed(-strides[dim] * extent[dim] as isize);
             index[dim] = 0;
         }
-        current
+        sum
     })
 }
 
@@ -232,14 +254,14 @@ impl BatchRoute for VariableBatch {
         let mut chunk = target.call.counters.time(Stage::Decode, size_bytes, || target.decode(stored))?;
         for Place { first_elem, start, extent } in &unit.places {
             // The only place takes all elements as they are.
-            let in_order = unit.places.len() == 1
-                && (0..chunk.len()).eq(strided_places(*first_elem, target.strides.clone(), extent));
+            let in_order =
+                unit.places.len() == 1 && (0..chunk.len()).eq(target.spacing.packed_places(*first_elem, start, extent));
             if in_order {
                 target.collect(start, extent, std::mem::take(&mut chunk));
                 break;
             }
             let mut elements = VariableElements::with_capacity(extent.iter().product());
-            for place in strided_places(*first_elem, target.strides.clone(), extent) {
+            for place in target.spacing.packed_places(*first_elem, start, extent) {
                 let missing = || Error::new(ErrorKind::ChunkCorrupt, format!("the chunk has no element {place}"));
                 elements.push(chunk.get(place).ok_or_else(missing)?);
             }

@@ -96,7 +96,7 @@ impl Encoders {
             device,
             threads: options.threads,
             strict: options.strict,
-            chunks: chunks_touched(&writing.plan.source, &writing.plan.selection),
+            chunks: chunks_touched(&writing.plan.source, &writing.plan.order),
             chunk_elements: writing.chunk_elements(),
             replaces: writing.plan.least_coverage().replaces(),
             write_empty: writing.write_empty,

@@ -10,7 +10,7 @@ use cuzarr_device::{Device, NdBuffer, Order, Reader, Tail, Transfer, TransferBox
 
 use crate::codec::{Program, seal, with_threads};
 use crate::error::{Error, ErrorKind, Result};
-use crate::plan::{Coverage, Touched};
+use crate::plan::{Coverage, Spacing, Touched};
 use crate::run::report::Stage;
 use crate::run::write::object::at_chunk;
 use crate::run::write::route::variable::encode_variable;
@@ -98,7 +98,9 @@ impl Writing {
 
     fn write_elements(&self, leaf: &Leaf, value: &Reader) -> Result<()> {
         let program = self.program()?;
-        let is_blank = !self.write_empty && value.all_equal_element(&self.fill, true)?;
+        let is_listed = self.spacing.lists.is_some();
+        // The chunk's part of a listed value is compared once it is in the chunk.
+        let is_blank = !self.write_empty && !is_listed && value.all_equal_element(&self.fill, true)?;
         if is_blank && leaf.chunk.coverage.replaces() {
             return leaf.place.deliver(None);
         }
@@ -116,23 +118,28 @@ impl Writing {
             }
         }
         self.gather(&leaf.chunk, program.tail(), value, &mut packed)?;
-        if is_blank && old.is_some() && self.is_blank(program, &packed)? {
+        let may_be_blank = !self.write_empty && (is_listed || (is_blank && old.is_some()));
+        if may_be_blank && self.is_blank(program, &packed)? {
             return leaf.place.deliver(None);
         }
         self.write_packed(leaf, &packed)
     }
 
     fn gather(&self, chunk: &Touched, tail: &Tail, value: &Reader, packed: &mut [u8]) -> Result<()> {
-        let (packed_first_elem, packed_strides) = (self.plan.first_elem(chunk), self.plan.packed_strides());
+        let Spacing { strides: packed_strides, lists } = self.spacing.clone();
+        let (start, extent) = match &lists {
+            Some(_) => self.plan.region(chunk),
+            None => (vec![0; value.array().ndim()], value.array().shape().to_vec()),
+        };
+        let size_bytes = (extent.iter().product::<usize>() * value.array().dtype().size_bytes()) as u64;
         let item = TransferBox {
             packed_offset_bytes: 0,
             packed_size_bytes: packed.len(),
-            packed_first_elem,
-            start: vec![0; value.array().ndim()],
-            extent: value.array().shape().to_vec(),
+            packed_first_elem: self.plan.first_elem(chunk),
+            start,
+            extent,
         };
-        let transfer = Transfer { tail: tail.clone(), packed_strides, boxes: vec![item] };
-        let size_bytes = value.array().size_bytes() as u64;
+        let transfer = Transfer { tail: tail.clone(), packed_strides, lists, boxes: vec![item] };
         self.call.counters.time(Stage::Gather, size_bytes, || value.gather(&transfer, packed))?;
         Ok(())
     }
@@ -167,7 +174,7 @@ impl Writing {
             extent: shape,
         };
         let packed_strides = self.plan.strides.iter().map(|&stride| stride as isize).collect();
-        Transfer { tail: program.tail().clone(), packed_strides, boxes: vec![item] }
+        Transfer { tail: program.tail().clone(), packed_strides, lists: None, boxes: vec![item] }
     }
 
     /// Whether all elements of a packed chunk are the fill value.

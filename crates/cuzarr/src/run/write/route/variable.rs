@@ -2,7 +2,7 @@
 
 use crate::codec::VariableElements;
 use crate::error::{Error, ErrorKind, Result};
-use crate::run::read::route::variable::{box_places, strided_places};
+use crate::run::read::route::variable::box_places;
 use crate::run::report::Stage;
 use crate::run::write::writing::{Leaf, Writing};
 
@@ -23,9 +23,9 @@ pub(crate) fn encode_variable(writing: &Writing, leaf: &Leaf, value: &VariableEl
     from.try_reserve_exact(count).map_err(|_| too_large())?;
     from.resize(count, None);
     let (start, extent) = writing.plan.region(&leaf.chunk);
-    let (first, strides) = (writing.plan.first_elem(&leaf.chunk), writing.plan.packed_strides());
-    let shape = writing.plan.selection.shape();
-    for (place, number) in strided_places(first, strides, &extent).zip(box_places(&shape, &start, &extent)) {
+    let (first, shape) = (writing.plan.first_elem(&leaf.chunk), writing.plan.selection.shape());
+    let numbers = box_places(&shape, writing.spacing.lists.as_deref(), &start, &extent);
+    for (place, number) in writing.spacing.packed_places(first, &start, &extent).zip(numbers) {
         from[place] = Some(number);
     }
     let mut elements = VariableElements::try_with_capacity(count).ok_or_else(too_large)?;
