@@ -38,9 +38,13 @@ fn deflate(format: Format, level: i32) -> Value {
 
 const DEFLATE: [Format; 3] = [Format::Gzip, Format::Zlib, Format::Deflate];
 
-fn blosc(shuffle: &str, type_bytes: usize, block_bytes: usize) -> Value {
+fn blosc_of(cname: &str, level: u8, shuffle: &str, type_bytes: usize, block_bytes: usize) -> Value {
     json!({"name": "blosc", "configuration":
-        {"cname": "lz4", "clevel": 9, "shuffle": shuffle, "typesize": type_bytes, "blocksize": block_bytes}})
+        {"cname": cname, "clevel": level, "shuffle": shuffle, "typesize": type_bytes, "blocksize": block_bytes}})
+}
+
+fn blosc(shuffle: &str, type_bytes: usize, block_bytes: usize) -> Value {
+    blosc_of("lz4", 9, shuffle, type_bytes, block_bytes)
 }
 
 /// The frames of chunks of one size, made on `device`.
@@ -267,10 +271,41 @@ fn blosc_frames_of_any_size_kind_and_shuffle_decode() {
 }
 
 #[test]
+fn blosc_frames_of_zstd_and_zlib_decode() {
+    for (index, shuffle) in ["noshuffle", "shuffle", "bitshuffle"].into_iter().enumerate() {
+        for (size, type_bytes, block_bytes) in [(3, 4, 0), (1000, 4, 512), (4100, 4, 1024), (6001, 3, 1500)] {
+            for cname in ["zstd", "zlib"] {
+                let codec = blosc_of(cname, 5, shuffle, type_bytes, block_bytes);
+                check(&codec, size, (index * 100_000 + size) as u64);
+            }
+        }
+    }
+}
+
+#[test]
+fn blosc_streams_that_kernels_do_not_make_are_left_to_the_host() {
+    let cases = [("lz4", 0, false), ("lz4", 9, true), ("lz4hc", 5, false), ("blosclz", 5, false)];
+    let cases = cases.into_iter().chain([("zstd", 5, true), ("zstd", 6, false), ("zlib", 9, true)]);
+    for (cname, level, is_made) in cases {
+        let program = program(&blosc_of(cname, level, "shuffle", 4, 0), 4096);
+        for device in devices() {
+            let got = program.device_encoder().is_ok_and(|encoder| encoder.host_reason(device).is_none());
+            assert_eq!(got, is_made, "{device}: {cname} {level}");
+        }
+    }
+}
+
+#[test]
 fn frames_decode_by_kernels() {
     let mut dice = Dice(3);
     let chunks: Vec<_> = (0..KINDS).map(|kind| plain(kind, 6000, &mut dice)).collect();
-    let mut codecs = vec![(Format::Lz4, lz4()), (Format::Blosc, blosc("shuffle", 4, 2048)), (Format::Zstd, zstd(true))];
+    let mut codecs = vec![
+        (Format::Lz4, lz4()),
+        (Format::Blosc, blosc("shuffle", 4, 2048)),
+        (Format::Blosc, blosc_of("zstd", 5, "bitshuffle", 4, 2048)),
+        (Format::Blosc, blosc_of("zlib", 5, "shuffle", 4, 2048)),
+        (Format::Zstd, zstd(true)),
+    ];
     codecs.extend(DEFLATE.map(|format| (format, deflate(format, 6))));
     for (format, codec) in codecs {
         for device in devices() {

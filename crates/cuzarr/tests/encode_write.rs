@@ -72,10 +72,13 @@ fn every_chain_that_kernels_encode_is_read_back() {
     let shuffle = json!({"name": "numcodecs.shuffle", "configuration": {"elementsize": 4}});
     let transpose = json!({"name": "transpose", "configuration": {"order": [1, 0]}});
     let crc = json!({"name": "crc32c"});
+    let mut blosc_zstd = blosc("shuffle", 4);
+    blosc_zstd["configuration"]["cname"] = json!("zstd");
     let cases = [
         ("uint32", json!([bytes_codec("little"), blosc("shuffle", 4)])),
         ("uint32", json!([bytes_codec("big"), blosc("bitshuffle", 4)])),
         ("float32", json!([bytes_codec("little"), blosc("noshuffle", 4), crc])),
+        ("uint32", json!([bytes_codec("little"), blosc_zstd])),
         ("uint32", json!([transpose, bytes_codec("little"), lz4()])),
         ("uint32", json!([bytes_codec("little"), shuffle, lz4(), crc])),
         (

@@ -12,14 +12,16 @@ use super::container::{
     MIN_SPLIT_BYTES, VERSION, stream,
 };
 use super::cuda::Decoder;
-use super::encode::Encoder;
+use super::encode::{Encoder, Layout};
 use super::{Compressor, Shuffling, blosclz};
 use crate::codec::damage::{above_limit, corrupt, expect_size, unencodable};
+use crate::codec::deflate::encode as deflate_encode;
 use crate::codec::device::{DeviceDecoder, DeviceEncoder};
 use crate::codec::gzip::cpu::{zlib_encode, zlib_into};
 use crate::codec::host::BytesToBytes;
-use crate::codec::lz4::encode::{self as lz4_encode, Framing};
+use crate::codec::lz4::encode as lz4_encode;
 use crate::codec::size::Size;
+use crate::codec::zstd::encode as zstd_encode;
 use crate::codec::{lz4 as lz4_codec, scratch, zstd as zstd_codec};
 use crate::{Result, ResultExt};
 
@@ -158,13 +160,26 @@ impl Blosc {
             Compressor::Lz4Hc => lz4(CompressionMode::HIGHCOMPRESSION(level)),
             Compressor::Zlib => Some(zlib_encode(part, level)?),
             Compressor::Zstd => {
-                // The levels of c-blosc: those to 8 are zstd's 1, 3, 5, …; 9 is its highest.
-                let level = if level < 9 { level * 2 - 1 } else { 22 };
                 let mut stream = Vec::with_capacity(part.len());
-                zstd_codec::cpu::compress(part, level, &mut stream).is_ok().then_some(stream)
+                zstd_codec::cpu::compress(part, self.zstd_level(), &mut stream).is_ok().then_some(stream)
             }
             Compressor::Snappy => return Err(unencodable("'cname' snappy is only decoded")),
         })
+    }
+
+    /// Kernels that make streams of this size; `None` where the host does.
+    fn stream_encoder(&self, decoded_bytes: usize) -> Option<Arc<dyn DeviceEncoder>> {
+        Some(match self.compressor {
+            Compressor::Lz4 => Arc::new(lz4_encode::Encoder::new(decoded_bytes, 0)?),
+            Compressor::Zlib => Arc::new(deflate_encode::Encoder::zlib(decoded_bytes, self.level.into())?),
+            Compressor::Zstd => Arc::new(zstd_encode::Encoder::new(decoded_bytes, self.zstd_level(), false)?),
+            _ => return None,
+        })
+    }
+
+    /// The levels of c-blosc: those to 8 are zstd's 1, 3, 5, …; 9 is its highest.
+    fn zstd_level(&self) -> i32 {
+        if self.level < 9 { i32::from(self.level) * 2 - 1 } else { 22 }
     }
 
     fn header(&self, flags: u8, decoded: usize, block: usize) -> [u8; HEADER_BYTES] {
@@ -232,14 +247,23 @@ impl BytesToBytes for Blosc {
     }
 
     fn device_encoder(&self, decoded_bytes: usize) -> Option<Arc<dyn DeviceEncoder>> {
-        if self.compressor != Compressor::Lz4 || self.level == 0 || decoded_bytes > MAX_DECODED_BYTES {
+        if self.level == 0 || !(1..=MAX_DECODED_BYTES).contains(&decoded_bytes) {
             return None;
         }
-        let (block_bytes, type_bytes) = (self.choose_block_bytes(decoded_bytes), self.type_bytes);
-        let splits = if self.splits(block_bytes) { usize::from(type_bytes) } else { 1 };
-        let framing = Framing::Blosc { block_bytes, type_bytes, splits, flags: self.flags(block_bytes) };
-        let streams = lz4_encode::Encoder::new(decoded_bytes, framing)?;
-        Some(Arc::new(Encoder { streams, shuffling: self.shuffling, type_bytes: usize::from(type_bytes), block_bytes }))
+        let block_bytes = self.choose_block_bytes(decoded_bytes);
+        let layout = Layout {
+            chunk_bytes: decoded_bytes,
+            block_bytes,
+            splits: if self.splits(block_bytes) { self.type_bytes.into() } else { 1 },
+            type_bytes: self.type_bytes,
+            shuffling: self.shuffling,
+            flags: self.flags(block_bytes),
+        };
+        let rest = match layout.rest_bytes() {
+            0 => None,
+            bytes => Some(self.stream_encoder(bytes)?),
+        };
+        Some(Arc::new(Encoder { streams: self.stream_encoder(layout.stream_bytes())?, rest, layout }))
     }
 
     fn decode_into(&self, encoded: &[u8], decoded: &mut [u8]) -> Result<()> {

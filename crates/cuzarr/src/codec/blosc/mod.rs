@@ -8,7 +8,8 @@
 //! - Compatible: zarr-python, numcodecs, zarrs, tensorstore
 //! - Native: cpu; cuda decodes frames of `lz4`, `lz4hc`, `zstd` and `zlib`, with any shuffle: each stream by the kernels of
 //!   its own codec, then unshuffled (`blosc.cu`). `blosclz` and `snappy` are rare in Zarr and go via host. cuda encodes `lz4`,
-//!   with any shuffle (`codec/lz4/encode`); the other compressors encode via host.
+//!   `zlib` and `zstd` (to level 5, which is zstd's 9), with any shuffle: each stream by the encoder of its own codec (`encode`);
+//!   `lz4hc` and `blosclz` encode via host.
 //!
 //! ```
 //! # use cuzarr::codec::{ChunkSpec, Chain};

@@ -24,7 +24,7 @@
 mod cost;
 pub(crate) mod cpu;
 pub(crate) mod cuda;
-mod encode;
+pub(crate) mod encode;
 mod scan;
 mod table;
 

@@ -1,174 +1,145 @@
 //! Launches of `lz4_encode.cu`.
 
-use cuzarr_device::{Buffer, Device, Header, KernelSource, header, pool};
+use cuzarr_device::{Buffer, Device, Header, KernelSource, WARP, defined, header, pool};
 
-use super::{Encoder, Framing};
+use super::Encoder;
 use crate::Result;
 use crate::codec::batch::{self, place_frames};
 use crate::codec::device::{ChunkRow, DeviceEncoder, Encode, EncodeTask, FRAME_ENTRY_BYTES, Launched};
-use crate::codec::lz;
+use crate::codec::lz::{self, find};
 
 /// Headers of this folder that kernels include.
 const HEADERS: &[Header] = &[header!("codec/lz4/encode/lz4_encode.cuh")];
 
-static ENCODE: KernelSource = KernelSource {
-    name: "lz4_encode",
-    text: include_str!("lz4_encode.cu"),
-    headers: &[HEADERS, lz::HEADERS, batch::HEADERS],
-};
+const TEXT: &str = include_str!("lz4_encode.cu");
+static ENCODE: KernelSource =
+    KernelSource { name: "lz4_encode", text: TEXT, headers: &[HEADERS, find::HEADERS, lz::HEADERS, batch::HEADERS] };
 
-/// Bytes of what kernels hand to each other: a piece, a stream.
-const PIECE_ENTRY_BYTES: usize = 32;
-const STREAM_ENTRY_BYTES: usize = 16;
-/// Bytes of a piece, and of what comes before it that its matches may begin in. Larger pieces gain hardly anything, and keep
-/// fewer warps busy. In `simt` small ones, so that small chunks have several.
-const PIECE_BYTES: usize = 8 << 10;
-const HISTORY_BYTES: usize = 4 << 10;
+const HEADER: &str = include_str!("lz4_encode.cuh");
+/// Bytes of what kernels hand to each other: a piece, a chunk's last literals.
+const PIECE_ENTRY_BYTES: usize = defined(HEADER, "CUZARR_LZ4_PIECE_ENTRY_BYTES") as usize;
+const TRAIL_BYTES: usize = defined(TEXT, "CUZARR_LZ4_TRAIL_BYTES") as usize;
+/// Bytes of a piece, and of what comes before it that its matches may begin in. In `simt` small ones, so that small chunks
+/// have several.
+const PIECE_BYTES: usize = defined(HEADER, "CUZARR_LZ4_PIECE_BYTES") as usize;
+const HISTORY_BYTES: usize = defined(HEADER, "CUZARR_LZ4_HISTORY_BYTES") as usize;
 const SIMT_PIECE_BYTES: usize = 1 << 10;
 const SIMT_HISTORY_BYTES: usize = 512;
-/// Warps of a block that encode a piece each, with a table of shared memory each. `CUZARR_ENCODE_WARPS` at most.
-const ENCODING_WARPS: u32 = 4;
-const WARP: u32 = 32;
-/// Blocks of the kernels that move bytes: what a multiprocessor holds at once.
+/// Threads that encode a piece; few in `simt`, where each is a fiber.
+const PIECE_THREADS: u32 = defined(HEADER, "CUZARR_LZ4_THREADS");
+const SIMT_PIECE_THREADS: u32 = 64;
+const SHARED_BYTES: u32 = defined(HEADER, "CUZARR_LZ4_SHARED_BYTES");
+/// Blocks of threads that a multiprocessor has room for.
+const PIECES_PER_MULTIPROCESSOR: u32 = 3;
+/// Multiprocessors of the largest GPUs: for each of their blocks of threads there is scratch memory for the candidates of a
+/// piece, 4 bytes for each of its bytes.
+const MOST_MULTIPROCESSORS: u32 = 192;
+const CANDIDATE_BYTES: usize = 4;
+/// Threads of the other kernels, and how many blocks of them move bytes: what a multiprocessor holds at once.
+const THREADS: u32 = 128;
 const BLOCKS_PER_MULTIPROCESSOR: u32 = 8;
 
 /// How chunks become frames. `Shape` in lz4_encode.cu.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 struct Shape {
-    plain_stride: u64,
-    work_stride: u64,
+    stride: u64,
     slot_stride: u64,
     chunks: u32,
     chunk_bytes: u32,
-    block_bytes: u32,
-    splits: u32,
     piece_bytes: u32,
     history_bytes: u32,
-    stream_pieces: u32,
-    streams: u32,
     pieces: u32,
-    flags: u32,
-    type_bytes: u32,
-    reserved: u32,
+    header_bytes: u32,
 }
 
 /// Chunks that become frames.
-pub(crate) struct Chunks {
+pub(super) struct Chunks {
     shape: Shape,
     output_bound_bytes: usize,
 }
 
-fn pieces_of(bytes: usize, piece_bytes: usize) -> usize {
-    bytes.div_ceil(piece_bytes)
-}
-
-impl Shape {
-    fn new(encoder: &Encoder, row: &ChunkRow) -> Shape {
-        let ChunkRow { device, count, stride_bytes } = *row;
-        let (piece_bytes, history_bytes) =
-            if device == Device::Simt { (SIMT_PIECE_BYTES, SIMT_HISTORY_BYTES) } else { (PIECE_BYTES, HISTORY_BYTES) };
-        let chunk_bytes = encoder.chunk_bytes;
-        let (block_bytes, splits, flags, type_bytes) = match encoder.framing {
-            Framing::Sized => (chunk_bytes, 1, 0, 0),
-            Framing::Blosc { block_bytes, splits, flags, type_bytes } => (block_bytes, splits, flags, type_bytes),
+impl Chunks {
+    pub(super) fn new(encoder: &Encoder, row: &ChunkRow) -> Chunks {
+        let (piece_bytes, history_bytes) = match row.device {
+            Device::Simt => (SIMT_PIECE_BYTES, SIMT_HISTORY_BYTES),
+            _ => (PIECE_BYTES, HISTORY_BYTES),
         };
-        let (whole, rest) = (chunk_bytes / block_bytes * splits, chunk_bytes % block_bytes);
-        let stream_pieces = pieces_of(block_bytes / splits, piece_bytes);
-        Shape {
-            plain_stride: stride_bytes as u64,
-            work_stride: stride_bytes as u64,
+        let shape = Shape {
+            stride: row.stride_bytes as u64,
             // Lengths of literals may take a byte in 255 more than the piece.
             slot_stride: (piece_bytes + piece_bytes / 128 + 64).next_multiple_of(16) as u64,
-            chunks: count as u32,
-            chunk_bytes: chunk_bytes as u32,
-            block_bytes: block_bytes as u32,
-            splits: splits as u32,
+            chunks: row.count as u32,
+            chunk_bytes: encoder.chunk_bytes as u32,
             piece_bytes: piece_bytes as u32,
             history_bytes: history_bytes as u32,
-            stream_pieces: stream_pieces as u32,
-            streams: (whole + usize::from(rest > 0)) as u32,
-            pieces: (whole * stream_pieces + pieces_of(rest, piece_bytes)) as u32,
-            flags: u32::from(flags),
-            type_bytes: u32::from(type_bytes),
-            reserved: 0,
-        }
+            pieces: encoder.chunk_bytes.div_ceil(piece_bytes) as u32,
+            header_bytes: encoder.header_bytes as u32,
+        };
+        Chunks { shape, output_bound_bytes: encoder.output_bound_bytes(row.count) }
     }
 
-    fn all_pieces(&self) -> usize {
-        self.chunks as usize * self.pieces as usize
+    fn pieces(&self) -> usize {
+        self.shape.chunks as usize * self.shape.pieces as usize
     }
 
-    fn all_streams(&self) -> usize {
-        self.chunks as usize * self.streams as usize
+    /// Blocks of threads that encode pieces, on so many multiprocessors.
+    fn working(&self, multiprocessors: u32) -> usize {
+        let resident = multiprocessors.min(MOST_MULTIPROCESSORS) * PIECES_PER_MULTIPROCESSOR;
+        self.pieces().clamp(1, resident as usize)
     }
 
-    fn slots_bytes(&self) -> usize {
-        self.all_pieces().saturating_mul(self.slot_stride as usize)
-    }
-}
-
-impl Chunks {
-    pub(crate) fn new(encoder: &Encoder, row: &ChunkRow) -> Chunks {
-        Chunks { shape: Shape::new(encoder, row), output_bound_bytes: encoder.output_bound_bytes(row.count) }
+    /// Bytes of slots, candidates, pieces, trails, entries of frames, and frames.
+    fn sizes_bytes(&self, multiprocessors: u32) -> [usize; 6] {
+        let Shape { slot_stride, piece_bytes, chunks, .. } = self.shape;
+        [
+            self.pieces().saturating_mul(slot_stride as usize),
+            self.working(multiprocessors) * piece_bytes as usize * CANDIDATE_BYTES,
+            self.pieces().saturating_mul(PIECE_ENTRY_BYTES),
+            chunks as usize * TRAIL_BYTES,
+            chunks as usize * FRAME_ENTRY_BYTES,
+            self.output_bound_bytes,
+        ]
     }
 
     /// Most device memory that a launch takes beside the chunks, its results included.
-    pub(super) fn memory_bytes(encoder: &Encoder, row: &ChunkRow) -> usize {
-        let shape = Shape::new(encoder, row);
-        let entries = [
-            shape.slots_bytes(),
-            shape.all_pieces().saturating_mul(PIECE_ENTRY_BYTES),
-            shape.all_streams().saturating_mul(STREAM_ENTRY_BYTES),
-            row.count.saturating_mul(FRAME_ENTRY_BYTES),
-            encoder.output_bound_bytes(row.count),
-        ];
-        entries.into_iter().fold(0, usize::saturating_add)
-    }
-
-    /// Like [`Encode::launch`], from chunks whose blocks are shuffled in `work`, which has the layout of `task.src`.
-    ///
-    /// # Errors
-    /// The errors of [`Encode::launch`].
-    pub(crate) fn launch_shuffled(&self, task: &EncodeTask<'_>, work: &Buffer) -> Result<Launched> {
-        let EncodeTask { stream, src, wanted } = *task;
-        let shape = self.shape;
-        let kernel = |name| ENCODE.kernel(stream.device(), name);
-        let slots = pool::allocate(shape.slots_bytes(), stream)?;
-        let pieces = pool::allocate(shape.all_pieces() * PIECE_ENTRY_BYTES, stream)?;
-        let streams = pool::allocate(shape.all_streams() * STREAM_ENTRY_BYTES, stream)?;
-        let frames = pool::allocate(shape.chunks as usize * FRAME_ENTRY_BYTES, stream)?;
-        let out = pool::allocate(self.output_bound_bytes, stream)?;
-        let buffers = [src, work, &slots, &pieces, &streams, &frames, &out, wanted];
-        let [src, work, slots, pieces, streams, frame_table, to, wanted] = buffers.map(Buffer::address);
-        let simt = stream.device() == Device::Simt;
-        let (warps, threads) = if simt { (1, 32) } else { (ENCODING_WARPS, 128) };
-        let grid = |items: usize, each: u32| items.div_ceil(each as usize).clamp(1, i32::MAX as usize) as u32;
-        // SAFETY: the parameters of each kernel. `EncodeBatch` has checked that the chunks lie in `src`, `stride_bytes` from one
-        // to the next; `work` has the same layout. There is a slot and an entry for each piece, an entry for each stream and
-        // frame, and room for every frame that does not compress. Grids stride.
-        unsafe {
-            let arguments = (work, slots, pieces, shape, wanted);
-            let blocks = grid(shape.all_pieces(), warps);
-            kernel("encode_pieces")?.launch(stream, blocks, warps * WARP, arguments, &buffers)?;
-            let arguments = (pieces, streams, shape, wanted);
-            let blocks = grid(shape.all_streams(), threads);
-            kernel("encode_streams")?.launch(stream, blocks, threads, arguments, &buffers)?;
-            let arguments = (streams, frame_table, shape, wanted);
-            kernel("encode_frames")?.launch(stream, grid(shape.chunks as usize, WARP), WARP, arguments, &buffers)?;
-            place_frames(&frames, stream)?;
-            let assemble = kernel("encode_assemble")?;
-            let resident = assemble.multiprocessors() * BLOCKS_PER_MULTIPROCESSOR;
-            let blocks = grid(shape.all_pieces(), warps).clamp(1, resident);
-            let arguments = (src, work, slots, pieces, streams, frame_table, to, shape);
-            assemble.launch(stream, blocks, warps * WARP, arguments, &buffers)?;
-        }
-        Ok(Launched { out, frames })
+    pub(super) fn memory_bytes(&self) -> usize {
+        self.sizes_bytes(MOST_MULTIPROCESSORS).into_iter().fold(0, usize::saturating_add)
     }
 }
 
 impl Encode for Chunks {
     fn launch(&self, task: &EncodeTask<'_>) -> Result<Launched> {
-        self.launch_shuffled(task, task.src)
+        let EncodeTask { stream, src, wanted } = *task;
+        let kernel = |name| ENCODE.kernel(stream.device(), name);
+        let encode_pieces = kernel("encode_pieces")?.with_shared(SHARED_BYTES)?;
+        let multiprocessors = encode_pieces.multiprocessors();
+        let allocated = self.sizes_bytes(multiprocessors).map(|size_bytes| pool::allocate(size_bytes, stream));
+        let [slots, candidates, pieces, trails, frames, out] = allocated;
+        let (slots, candidates, pieces) = (slots?, candidates?, pieces?);
+        let (trails, frames, out) = (trails?, frames?, out?);
+        let buffers = [src, &slots, &candidates, &pieces, &trails, &frames, &out, wanted];
+        let [from, slots, candidates, pieces, trails, frame_table, to, wanted] = buffers.map(Buffer::address);
+        let is_simt = stream.device() == Device::Simt;
+        let (piece_threads, threads) = if is_simt { (SIMT_PIECE_THREADS, WARP) } else { (PIECE_THREADS, THREADS) };
+        let (shape, warps) = (self.shape, (threads / WARP) as usize);
+        // SAFETY: the parameters of each kernel. `EncodeBatch`, or the encoder of a container, has checked that the chunks lie in `src`, `stride` from
+        // one to the next, and that `wanted` has a word for each. There is a slot and an entry for each piece, an entry for each
+        // chunk, room for a piece's candidates for each block of threads that encodes pieces, and room for every frame that
+        // does not compress. Grids stride.
+        unsafe {
+            let arguments = (from, slots, pieces, candidates, shape, wanted);
+            let blocks = self.working(multiprocessors) as u32;
+            encode_pieces.launch(stream, blocks, piece_threads, arguments, &buffers)?;
+            let arguments = (pieces, trails, frame_table, shape, wanted);
+            let blocks = (shape.chunks as usize).div_ceil(warps).clamp(1, i32::MAX as usize) as u32;
+            kernel("encode_joins")?.launch(stream, blocks, threads, arguments, &buffers)?;
+            place_frames(&frames, stream)?;
+            let arguments = (from, slots, pieces, trails, frame_table, to, shape);
+            let resident = (multiprocessors * BLOCKS_PER_MULTIPROCESSOR) as usize;
+            let blocks = self.pieces().div_ceil(warps).clamp(1, resident) as u32;
+            kernel("encode_assemble")?.launch(stream, blocks, threads, arguments, &buffers)?;
+        }
+        Ok(Launched { out, frames })
     }
 }

@@ -1,8 +1,9 @@
-// One piece of an LZ4 block, encoded by one warp: greedy matching through a hash table in shared memory.
+// One piece of an LZ4 block, encoded by a block of threads.
 //
-// A block is cut into pieces, so that many warps work on it. Matches end in their piece, and begin there or in so much of
-// what comes before it, its history, that positions fit 16 bits; literals do not care about pieces: those behind a piece's
-// last match are joined with those before the first match of a later piece when the block is put together. So a piece gives
+// A block is cut into pieces, so that many multiprocessors work on it. Matches end in their piece, and begin there or in so
+// much of what comes before it, its history, that positions fit 16 bits; literals do not care about pieces: those behind a
+// piece's last match are joined with those before the first match of a later piece when the block is put together. So a piece
+// gives
 //
 //     lead     how many literals stand before its first match
 //     tail     encoded bytes from that match's offset on, to the end of its last match
@@ -10,32 +11,56 @@
 //
 // and the first token, whose number of literals is not known yet, is written by whoever joins the pieces.
 //
-//     a window of 32 positions, one a lane:
-//         hash of 4 bytes -> the nearest lane before with the same 4 bytes, or else the table's position, if the bytes there
-//         are the same; then the positions go into the table
-//         for each match of the window, in order, that begins behind the one before: lengthen it, all lanes 4 bytes each;
-//         write the sequence
-//         no match: go on; after some windows with gaps between the positions, which grow, as in liblz4
+//     bring the piece and its history to shared memory, and the history's positions to the table
+//     for each step of positions, one a thread:
+//         hash of 4 bytes -> the first position of this step that had it, and of the last step before that had it; inside of a
+//         run of elements of up to 8 bytes, that run; the longest match, up to the end of the segment, is the position's
+//         candidate. Positions inside of a run do not go into the table: its beginning is the better place
+//         after some steps without a match, steps are left out
+//     for each segment of 128 positions, one a thread:
+//         take the candidates from its beginning on, but leave one out that a longer one follows by a byte or two
+//     where matches follow each other, try the offset of the one before; join those that now have the same
+//     write the sequences where the sums of their sizes say
 //
-// A table is emptied first and the first lane of a hash wins, so the same bytes give the same frame on every run, and what
-// repeats a run of one byte finds its beginning, from where the repeat is longest.
+// Tables change by atomic maxima between barriers, so the same bytes give the same frame on every run.
 //
-// Prior art: liblz4's LZ4_compress_fast (BSD-2-Clause) for hash and skipping, nvCOMP for a window of a warp.
+// Prior art: liblz4 (BSD-2-Clause) for the hash, zlib for leaving out a match that a longer one follows.
 #pragma once
 #include "codec/batch/frames.cuh"
+#include "codec/lz/find/lz_find.cuh"
 #include "codec/lz/lz.cuh"
 
-/// Entries of a piece's table, of 2 bytes.
-#ifndef CUZARR_LZ4_TABLE_BITS
-#define CUZARR_LZ4_TABLE_BITS 11u
-#endif
+/// Threads of a block, and positions of a step: a power of 2.
+#define CUZARR_LZ4_THREADS 512u
+/// Bytes of a piece, and of what comes before it that its matches may begin in: multiples of a step. In `simt` they are smaller.
+#define CUZARR_LZ4_PIECE_BYTES 16384u
+#define CUZARR_LZ4_HISTORY_BYTES 8192u
+/// A match ends with its segment, unless it is joined with the next one.
+#define CUZARR_LZ4_SEGMENT_BYTES 128u
+#define CUZARR_LZ4_TABLE_BITS 13u
 #define CUZARR_LZ4_TABLE (1u << CUZARR_LZ4_TABLE_BITS)
+/// Words of the piece, its history, and what is read behind them.
+#define CUZARR_LZ4_WINDOW_WORDS ((CUZARR_LZ4_PIECE_BYTES + CUZARR_LZ4_HISTORY_BYTES) / 4 + 4)
+/// Shared memory of a block of threads: the window and the table. 64 KiB are what all GPUs since compute capability 7.5 have.
+#define CUZARR_LZ4_SHARED_BYTES 57360u
+static_assert(4 * (CUZARR_LZ4_WINDOW_WORDS + CUZARR_LZ4_TABLE) == CUZARR_LZ4_SHARED_BYTES, "the window and the table");
 /// liblz4's rules for the end of a block: no match begins in the last 12 bytes, or reaches into the last 5.
 #define CUZARR_LZ4_NO_BEGIN 12u
 #define CUZARR_LZ4_NO_MATCH 5u
 #define CUZARR_LZ4_LEAST_MATCH 4u
 /// A token's half that says that bytes of length follow.
 #define CUZARR_LZ4_MORE 15u
+/// Only the first positions of runs of elements of up to so many bytes are remembered.
+#define CUZARR_LZ4_RUN 8u
+/// After so many steps without a match, steps are left out.
+#define CUZARR_LZ4_MISSES 4u
+/// Literals of a sequence up to which its thread copies them alone.
+#define CUZARR_LZ4_FEW_LITERALS 16u
+
+/// Matches of a segment, and of a piece: they take the table's place, with their offsets.
+#define CUZARR_LZ4_SEGMENT_MATCHES (CUZARR_LZ4_SEGMENT_BYTES / CUZARR_LZ4_LEAST_MATCH)
+#define CUZARR_LZ4_MATCHES (CUZARR_LZ4_PIECE_BYTES / CUZARR_LZ4_LEAST_MATCH)
+static_assert(2 * CUZARR_LZ4_MATCHES <= CUZARR_LZ4_TABLE, "matches by segment and one behind the other");
 
 /// What a piece came to: 32 bytes.
 struct Lz4Piece {
@@ -45,6 +70,8 @@ struct Lz4Piece {
     u32 at;     // where the first token goes, in the encoded block
     u32 reserved[2];
 };
+#define CUZARR_LZ4_PIECE_ENTRY_BYTES 32u
+static_assert(sizeof(Lz4Piece) == CUZARR_LZ4_PIECE_ENTRY_BYTES, "as the host counts them");
 
 #define CUZARR_LZ4_NO_SEQUENCE 16u
 
@@ -55,146 +82,259 @@ CUZARR_DEVICE u32 lz4_more_bytes(u32 length) {
 
 CUZARR_DEVICE u32 lz4_nibble(u32 length) { return length < CUZARR_LZ4_MORE ? length : CUZARR_LZ4_MORE; }
 
-/// Writes them, and returns how many they are.
-CUZARR_DEVICE u32 lz4_write_more(u8* to, u32 length, u32 lane) {
+/// Writes them, each `step`th from the `first` on, and returns how many they are.
+CUZARR_DEVICE u32 lz4_write_more(u8* to, u32 length, u32 first, u32 step) {
     u32 count = lz4_more_bytes(length);
-    for (u32 i = lane; i < count; i += CUZARR_WARP) to[i] = i + 1 < count ? 255 : (u8)((length - CUZARR_LZ4_MORE) % 255);
+    for (u32 i = first; i < count; i += step) to[i] = i + 1 < count ? 255 : (u8)((length - CUZARR_LZ4_MORE) % 255);
     return count;
 }
 
 CUZARR_DEVICE u32 lz4_hash(u32 word) { return word * 2654435761u >> (32 - CUZARR_LZ4_TABLE_BITS); }
 
-/// How many bytes from `a` and `b` on are the same, up to `most`. Up to 3 bytes behind `most` are read.
-CUZARR_DEVICE u32 lz4_common(const u8* a, const u8* b, u32 most, u32 lane) {
-    for (u32 done = 0;; done += 4 * CUZARR_WARP) {
-        u32 at = done + 4 * lane, left = at < most ? most - at : 0, same = 0;
-        if (left) {
-            u32 differ = load_4<false>(a + at) ^ load_4<false>(b + at);
-            same = count_trailing_zeros(differ) / 8;
-            same = same < left ? same : left;
+/// 4 bytes from any place of the window.
+CUZARR_DEVICE u32 lz4_word(const u32* words, u32 at) {
+    return funnel_shift_right(words[at / 4], words[at / 4 + 1], at % 4 * 8);
+}
+
+/// How many bytes from `a` and `b` on are the same, up to `most`. The first 4 are known to be.
+CUZARR_DEVICE u32 lz4_common(const u32* words, u32 a, u32 b, u32 most) {
+    u32 shift_a = a % 4 * 8, shift_b = b % 4 * 8, word_a = a / 4 + 1, word_b = b / 4 + 1;
+    u32 low_a = words[word_a], low_b = words[word_b], done = CUZARR_LZ4_LEAST_MATCH;
+    for (; done < most; done += 4) {
+        u32 high_a = words[++word_a], high_b = words[++word_b];
+        u32 differ = funnel_shift_right(low_a, high_a, shift_a) ^ funnel_shift_right(low_b, high_b, shift_b);
+        if (differ) {
+            done += count_trailing_zeros(differ) / 8;
+            break;
         }
-        u32 ends = warp_ballot(CUZARR_ALL_LANES, same < 4);
-        if (ends) {
-            u32 last = count_trailing_zeros(ends);
-            return done + 4 * last + warp_shuffle(CUZARR_ALL_LANES, same, last);
-        }
+        low_a = high_a, low_b = high_b;
     }
+    return done < most ? done : most;
 }
 
-/// How many bytes before `a` and `b` are the same, up to `most` and a warp's lanes.
-CUZARR_DEVICE u32 lz4_common_before(const u8* a, const u8* b, u32 most, u32 lane) {
-    bool same = lane < most && *(a - 1 - lane) == *(b - 1 - lane);
-    return count_trailing_zeros(~warp_ballot(CUZARR_ALL_LANES, same));
+/// What positions are compared by: a later step's are larger, but of one step the first one is the largest. It is the better
+/// place to repeat: where rows repeat, as a whole from the beginning of a run only. The same turns back.
+CUZARR_DEVICE u32 lz4_rank(u32 at) { return at ^ (thread_count() - 1); }
+
+/// Whether the 4 bytes at a position are those a run's length before it.
+CUZARR_DEVICE bool lz4_in_run(const u32* words, u32 at, u32 word) {
+    return at >= CUZARR_LZ4_RUN && lz4_word(words, at - CUZARR_LZ4_RUN) == word;
 }
 
-/// Writes a sequence behind the piece's first: returns its bytes. Short ones, which are most, by one store.
-CUZARR_DEVICE u32 lz4_write_sequence(u8* to, const u8* literals, u32 count, u32 offset, u32 match, u32 lane) {
-    if (count < CUZARR_LZ4_MORE && match < CUZARR_LZ4_MORE) {
-        u32 byte = lane == 0 ? count << 4 | match : lane == count + 1 ? offset & 255 : offset >> 8;
-        if (lane > 0 && lane <= count) byte = literals[lane - 1];
-        if (lane < count + 3) to[lane] = (u8)byte;
-        return count + 3;
+/// How long the run goes on that a position is inside of. All lanes of a warp call, with positions that follow each other.
+CUZARR_DEVICE u32 lz4_run(const u32* words, u32 at, bool in_run, u32 most) {
+    u32 runs = warp_ballot(CUZARR_ALL_LANES, in_run), lane = at % CUZARR_WARP, behind = 0;
+    if (!runs) return 0;
+    u32 inside = count_trailing_zeros(~(runs >> lane));
+    inside = inside < CUZARR_WARP - lane ? inside : CUZARR_WARP - lane;
+    // The run that the warp's last position is in.
+    for (u32 votes = runs >> (CUZARR_WARP - 1) ? ~0u : 0; votes == ~0u && behind < CUZARR_LZ4_SEGMENT_BYTES; behind += count_trailing_zeros(~votes)) {
+        u32 place = at + CUZARR_WARP + behind, last = 4 * (CUZARR_LZ4_WINDOW_WORDS - 2);
+        place = place < last ? place : last;
+        votes = warp_ballot(CUZARR_ALL_LANES, lz4_in_run(words, place, lz4_word(words, place)));
     }
-    u8* at = to;
-    if (lane == 0) *at = (u8)(lz4_nibble(count) << 4 | lz4_nibble(match));
-    at += 1;
-    at += lz4_write_more(at, count, lane);
-    copy_far(literals, at, count, lane);
-    at += count;
-    if (lane < 2) at[lane] = (u8)(offset >> 8 * lane);
-    at += 2;
-    at += lz4_write_more(at, match, lane);
-    return (u32)(at - to);
+    u32 length = inside + (inside == CUZARR_WARP - lane ? behind : 0) + CUZARR_LZ4_LEAST_MATCH - 1;
+    return in_run ? (length < most ? length : most) : 0;
 }
 
-/// Places of 4 bytes from `from` on, before `end`, go into the table; not those inside of a run of equal elements of up to 8
-/// bytes, whose beginning is the better place.
-CUZARR_DEVICE void lz4_enter(const u8* from, u32 end, u16* table, u32 lane) {
-    u32 before = 0;
-    for (u32 at = 0; at < end; at += CUZARR_WARP) {
-        u32 place = at + lane;
-        u32 word = place < end ? load_4<false>(from + place) : 0, hash = lz4_hash(word);
-        u32 near = warp_shuffle(CUZARR_ALL_LANES, word, (lane + 24) % CUZARR_WARP);
-        u32 far = warp_shuffle(CUZARR_ALL_LANES, before, (lane + 24) % CUZARR_WARP);
-        bool inside = place < end && (place < 8 || (lane < 8 ? far : near) != word);
-        before = word;
-        u32 peers = warp_match(CUZARR_ALL_LANES, inside ? hash : ~lane);
-        if (inside && !(peers & ((1u << lane) - 1))) table[hash] = (u16)place;
-        warp_barrier(CUZARR_ALL_LANES);
-    }
-}
+/// Where a piece lies in its window.
+struct Lz4Bounds {
+    u32 begin;      // of the piece: its history's bytes
+    u32 size;
+    u32 stop;       // no match begins there, or behind
+    u32 match_end;  // no match ends behind
+};
 
-/// Encodes bytes [begin, begin + size) of a block of `block_bytes` to `tail`. `table` is the warp's own. `history` and `size`
-/// are 64 KiB at most together.
-CUZARR_DEVICE Lz4Piece lz4_encode_piece(
-    const u8* block, u32 block_bytes, u32 begin, u32 history, u32 size, u16* table, u8* tail, u32 lane
-) {
-    Lz4Piece piece = {size, 0, size, CUZARR_LZ4_NO_SEQUENCE, 0, 0, {0, 0}};
+CUZARR_DEVICE Lz4Bounds lz4_bounds(u32 block_bytes, u32 begin, u32 history, u32 size) {
     u32 rest = block_bytes - begin;
-    if (rest <= CUZARR_LZ4_NO_BEGIN) return piece;
-    // Where no match may begin any more, and where it has to end.
-    u32 match_end = rest - CUZARR_LZ4_NO_MATCH < size ? rest - CUZARR_LZ4_NO_MATCH : size;
-    u32 last = rest - CUZARR_LZ4_NO_BEGIN + 1;
-    if (match_end < CUZARR_LZ4_LEAST_MATCH) return piece;
-    u32 stop = match_end - CUZARR_LZ4_LEAST_MATCH + 1;
-    stop = stop < last ? stop : last;
-    // From here on, places count from the history's beginning.
-    match_end += history, stop += history;
-    for (u32 i = lane; i < CUZARR_LZ4_TABLE / 2; i += CUZARR_WARP) ((u32*)table)[i] = 0;
-    warp_barrier(CUZARR_ALL_LANES);
-    const u8* from = block + begin - history;
-    lz4_enter(from, history, table, lane);
-    u32 at = history, anchor = history, written = 0, step = 1, misses = 0;
-    while (at < stop) {
-        u32 place = at + lane * step;
-        bool inside = place < stop;
-        u32 word = inside ? load_4<false>(from + place) : 0;
-        u32 hash = lz4_hash(word);
-        u32 peers = warp_match(CUZARR_ALL_LANES, inside ? hash : ~lane);
-        u32 below = peers & ((1u << lane) - 1), nearest = below ? 31 - count_leading_zeros(below) : lane;
-        bool near = warp_shuffle(CUZARR_ALL_LANES, word, nearest) == word && below;
-        u32 candidate = near ? at + nearest * step : table[hash];
-        // An empty entry is the first place, which is looked at like any other.
-        bool hit = inside && (near || (candidate < place && load_4<false>(from + candidate) == word));
-        warp_barrier(CUZARR_ALL_LANES);
-        if (inside && !below) table[hash] = (u16)place;
-        u32 hits = warp_ballot(CUZARR_ALL_LANES, hit);
-        warp_barrier(CUZARR_ALL_LANES);
-        if (!hits) {
-            at += step * CUZARR_WARP;
-            misses += 1;
-            step = 1 + misses / 2;
+    Lz4Bounds bounds = {history, size, 0, 0};
+    if (rest <= CUZARR_LZ4_NO_BEGIN) return bounds;
+    u32 end = rest - CUZARR_LZ4_NO_MATCH < size ? rest - CUZARR_LZ4_NO_MATCH : size;
+    if (end < CUZARR_LZ4_LEAST_MATCH) return bounds;
+    u32 stop = end - CUZARR_LZ4_LEAST_MATCH + 1, last = rest - CUZARR_LZ4_NO_BEGIN + 1;
+    bounds.stop = history + (stop < last ? stop : last), bounds.match_end = history + end;
+    return bounds;
+}
+
+/// Brings `bytes` bytes to the window, and zeros behind.
+CUZARR_DEVICE void lz4_bring(u32* words, const u8* from, u32 bytes) {
+    u32 units = (u64)from % 16 ? 0 : bytes / 16, whole = bytes / 4;
+    for (u32 i = thread_index(); i < units; i += thread_count()) ((uint4*)words)[i] = ((const uint4*)from)[i];
+    for (u32 i = 4 * units + thread_index(); i < whole + 4; i += thread_count()) {
+        u32 word = 0;
+        if (i < whole) {
+            word = load_4<false>(from + 4 * i);
+        } else if (i == whole) {
+            for (u32 k = 0; k < bytes % 4; ++k) word |= (u32)from[4 * i + k] << 8 * k;
+        }
+        words[i] = word;
+    }
+}
+
+/// The candidates of a piece's positions, offset | length << 16, or 0. `found` are two words.
+CUZARR_DEVICE void lz4_candidates(const u32* words, u32* table, const Lz4Bounds& bounds, u32* found, u32* candidates) {
+    // Whether the steps with even and odd numbers had a match, and how many in a row had none.
+    if (thread_index() < 2) found[thread_index()] = 1;
+    u32 number = 0, misses = 0;
+    for (u32 at = thread_index(); at < bounds.begin; at += thread_count()) {
+        u32 word = lz4_word(words, at);
+        if (!lz4_in_run(words, at, word)) atomic_max(table + lz4_hash(word), lz4_rank(at));
+    }
+    block_barrier();
+    for (u32 step = 0, next; step < bounds.size; step = next, ++number) {
+        u32 place = step + thread_index(), at = bounds.begin + place;
+        bool is_known = at < bounds.stop;
+        u32 word = is_known ? lz4_word(words, at) : 0, hash = lz4_hash(word), before = table[hash];
+        bool in_run = is_known && lz4_in_run(words, at, word), is_looked_up = is_known && !in_run;
+        block_barrier();
+        misses = found[(number + 1) % 2] ? 0 : misses + 1;
+        if (thread_index() == 0) found[number % 2] = 0;
+        if (is_looked_up) atomic_max(table + hash, lz4_rank(at));
+        block_barrier();
+        u32 segment_end = (place | (CUZARR_LZ4_SEGMENT_BYTES - 1)) + 1 + bounds.begin;
+        u32 most = (segment_end < bounds.match_end ? segment_end : bounds.match_end) - at, candidate = 0;
+        // An empty entry is some position of the first step, which is looked at like any other.
+        const u32 places[2] = {lz4_rank(before), lz4_rank(table[hash])};
+        for (u32 i = 0; i < 2; ++i) {
+            u32 from = places[i];
+            if (!is_looked_up || from >= at || most < CUZARR_LZ4_LEAST_MATCH || lz4_word(words, from) != word) continue;
+            u32 length = lz4_common(words, from, at, most);
+            if (length > candidate >> 16) candidate = (at - from) | length << 16;
+        }
+        u32 run = lz4_run(words, at, in_run, most);
+        if (run >= CUZARR_LZ4_LEAST_MATCH) candidate = CUZARR_LZ4_RUN | run << 16;
+        if (place < bounds.size) candidates[place] = candidate;
+        if (warp_ballot(CUZARR_ALL_LANES, candidate != 0) && place % CUZARR_WARP == 0) found[number % 2] = 1;
+        // Nothing for a while: steps are left out, as in liblz4.
+        next = step + (1 + misses / CUZARR_LZ4_MISSES) * thread_count();
+        for (place += thread_count(); place < next && place < bounds.size; place += thread_count()) candidates[place] = 0;
+    }
+    block_barrier();
+}
+
+/// Chooses matches of a segment: each is begin << 16 | length. Those of all segments take turns in memory. Gives how many.
+CUZARR_DEVICE u32 lz4_choose(const u32* candidates, u32 begin, u32 size, u32* matches, u32 segments) {
+    u32 made = 0, end = begin + CUZARR_LZ4_SEGMENT_BYTES < size ? begin + CUZARR_LZ4_SEGMENT_BYTES : size;
+    for (u32 at = begin; at < end;) {
+        u32 length = candidates[at] >> 16;
+        if (length == 0 && at % 4 == 0) {
+            const uint4 four = *(const uint4*)(candidates + at);
+            if (!(four.x | four.y | four.z | four.w)) {
+                at += 4;
+                continue;
+            }
+        }
+        u32 next = at + 1 < end ? candidates[at + 1] >> 16 : 0, second = at + 2 < end ? candidates[at + 2] >> 16 : 0;
+        if (length == 0 || next > length || second > length + 1) {
+            ++at;
             continue;
         }
-        for (; hits; hits &= warp_ballot(CUZARR_ALL_LANES, place >= anchor)) {
-            u32 first = count_trailing_zeros(hits);
-            u32 match = warp_shuffle(CUZARR_ALL_LANES, place, first);
-            u32 source = warp_shuffle(CUZARR_ALL_LANES, candidate, first);
-            u32 length = lz4_common(
-                from + match + CUZARR_LZ4_LEAST_MATCH, from + source + CUZARR_LZ4_LEAST_MATCH,
-                match_end - match - CUZARR_LZ4_LEAST_MATCH, lane
-            );
-            if (step > 1) {
-                u32 most = match - anchor < source ? match - anchor : source;
-                u32 before = lz4_common_before(from + match, from + source, most, lane);
-                match -= before, source -= before, length += before;
-            }
-            u32 offset = match - source;
-            if (piece.match == CUZARR_LZ4_NO_SEQUENCE) {
-                piece.lead = match - history;
-                piece.match = lz4_nibble(length);
-                if (lane < 2) tail[lane] = (u8)(offset >> 8 * lane);
-                written = 2 + lz4_write_more(tail + 2, length, lane);
-            } else {
-                written += lz4_write_sequence(tail + written, from + anchor, match - anchor, offset, length, lane);
-            }
-            anchor = match + length + CUZARR_LZ4_LEAST_MATCH;
+        matches[made++ * segments] = at << 16 | length;
+        at += length;
+    }
+    return made;
+}
+
+/// The matches of a piece.
+struct Lz4Matches {
+    const u32* list;     // begin << 16 | length, one behind the other
+    const u16* offsets;
+    u32 count;
+};
+
+CUZARR_DEVICE u32 match_begin(const Lz4Matches& matches, u32 index) { return matches.list[index] >> 16; }
+CUZARR_DEVICE u32 match_length(const Lz4Matches& matches, u32 index) { return matches.list[index] & 0xffff; }
+/// Whether a match begins where the one before ends.
+CUZARR_DEVICE bool match_follows(const Lz4Matches& matches, u32 index) {
+    return index && match_begin(matches, index - 1) + match_length(matches, index - 1) == match_begin(matches, index);
+}
+/// Whether it goes on with the match before, too.
+CUZARR_DEVICE bool match_goes_on(const Lz4Matches& matches, u32 index) {
+    return match_follows(matches, index) && matches.offsets[index - 1] == matches.offsets[index];
+}
+
+/// Matches that would do as well with the offset of the one that their row of equal offsets follows get it: a run, or a row that
+/// is repeated, becomes one match. `words` is the window, in which the piece begins at `begin`.
+CUZARR_DEVICE void lz4_unite(const Lz4Matches& matches, const u32* words, u32 begin, u16* offsets) {
+    for (u32 index = thread_index(); index < matches.count; index += thread_count()) {
+        u32 first = index, offset = matches.offsets[index], at = begin + match_begin(matches, index);
+        while (match_goes_on(matches, first)) --first;
+        if (match_follows(matches, first)) {
+            u32 other = matches.offsets[first - 1], length = match_length(matches, index);
+            bool is_same = lz4_word(words, at - other) == lz4_word(words, at);
+            if (is_same && lz4_common(words, at - other, at, length) == length) offset = other;
         }
-        at += step * CUZARR_WARP;
-        at = at > anchor ? at : anchor;
-        step = 1, misses = 0;
+        offsets[index] = (u16)offset;
+    }
+}
+
+/// Writes the sequences of a piece, whose window is `bytes` and lies at `from`, to `tail`. All threads call.
+CUZARR_DEVICE Lz4Piece lz4_write(const Lz4Matches& matches, const u8* bytes, const u8* from, u32 size, u8* tail, u32* sums) {
+    u32 thread = thread_index(), lane = thread % CUZARR_WARP, written = 0;
+    Lz4Piece piece = {size, 0, size, CUZARR_LZ4_NO_SEQUENCE, 0, 0, {0, 0}};
+    for (u32 first = 0; first < matches.count; first += thread_count()) {
+        u32 index = first + thread, begin = 0, length = 0, end = 0, offset = 0;
+        bool is_new = index < matches.count && !match_goes_on(matches, index);
+        if (is_new) {
+            begin = match_begin(matches, index), length = match_length(matches, index), offset = matches.offsets[index];
+            if (index) end = match_begin(matches, index - 1) + match_length(matches, index - 1);
+            for (u32 i = index + 1; i < matches.count && match_goes_on(matches, i); ++i) length += match_length(matches, i);
+        }
+        // The literals and the token before a piece's first match are left to whoever joins the pieces.
+        u32 literals = is_new && index ? begin - end : 0, more = length - CUZARR_LZ4_LEAST_MATCH, total;
+        u32 own = is_new ? 2 + lz4_more_bytes(more) + (index ? 1 + lz4_more_bytes(literals) + literals : 0) : 0;
+        u8* to = tail + written + block_sum_before(own, sums, &total);
+        written += total;
+        if (is_new && index) {
+            *to++ = (u8)(lz4_nibble(literals) << 4 | lz4_nibble(more));
+            to += lz4_write_more(to, literals, 0, 1);
+        }
+        for (u32 many = warp_ballot(CUZARR_ALL_LANES, literals > CUZARR_LZ4_FEW_LITERALS); many; many &= many - 1) {
+            u32 one = count_trailing_zeros(many);
+            u8* place = (u8*)warp_shuffle(CUZARR_ALL_LANES, (u64)to, one);
+            copy_far(
+                from + warp_shuffle(CUZARR_ALL_LANES, end, one), place, warp_shuffle(CUZARR_ALL_LANES, literals, one), lane
+            );
+        }
+        if (literals <= CUZARR_LZ4_FEW_LITERALS) {
+            for (u32 i = 0; i < literals; ++i) to[i] = bytes[end + i];
+        }
+        if (is_new) {
+            to += literals;
+            to[0] = (u8)offset, to[1] = (u8)(offset >> 8);
+            lz4_write_more(to + 2, more, 0, 1);
+            if (index == 0) piece.match = lz4_nibble(more), piece.lead = begin;
+        }
     }
     piece.tail = written;
-    piece.trail = history + size - anchor;
+    if (matches.count) piece.trail = size - match_begin(matches, matches.count - 1) - match_length(matches, matches.count - 1);
+    return piece;
+}
+
+/// Encodes bytes [begin, begin + size) of a block of `block_bytes` to `tail`. `memory` are the CUZARR_LZ4_SHARED_BYTES, `sums` a
+/// word for each warp, `candidates` a word for each byte of a piece. All threads call; the first one's result counts.
+CUZARR_DEVICE Lz4Piece lz4_encode_piece(
+    const u8* block, u32 block_bytes, u32 begin, u32 history, u32 size, u32* memory, u32* sums, u32* candidates, u8* tail
+) {
+    u32 thread = thread_index(), threads = thread_count(), *table = memory + CUZARR_LZ4_WINDOW_WORDS;
+    const u8* from = block + begin - history;
+    lz4_bring(memory, from, history + size);
+    for (u32 i = thread; i < CUZARR_LZ4_TABLE; i += threads) table[i] = 0;
+    block_barrier();
+    lz4_candidates(memory, table, lz4_bounds(block_bytes, begin, history, size), sums, candidates);
+    // In place of the table: matches by segment, then their offsets; matches one behind the other.
+    u32 *by_segment = table, *list = table + CUZARR_LZ4_MATCHES, total;
+    u32 segments = (size + CUZARR_LZ4_SEGMENT_BYTES - 1) / CUZARR_LZ4_SEGMENT_BYTES, own = 0;
+    if (thread < segments) own = lz4_choose(candidates, thread * CUZARR_LZ4_SEGMENT_BYTES, size, by_segment + thread, segments);
+    u32 before = block_sum_before(own, sums, &total);
+    for (u32 i = 0; i < own; ++i) list[before + i] = by_segment[thread + i * segments];
+    block_barrier();
+    u16 *offsets = (u16*)by_segment, *united = offsets + CUZARR_LZ4_MATCHES;
+    for (u32 i = thread; i < total; i += threads) offsets[i] = (u16)candidates[list[i] >> 16];
+    block_barrier();
+    lz4_unite({list, offsets, total}, memory, history, united);
+    block_barrier();
+    Lz4Piece piece = lz4_write({list, united, total}, (const u8*)memory + history, block + begin, size, tail, sums);
+    block_barrier();
     return piece;
 }

@@ -28,7 +28,7 @@ const CHECKSUM_BYTES: usize = 4;
 
 /// Makes Zstandard frames of chunks of one size.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Encoder {
+pub(crate) struct Encoder {
     chunk_bytes: usize,
     level: i32,
     checksum: bool,
@@ -36,7 +36,7 @@ pub(super) struct Encoder {
 
 impl Encoder {
     /// An encoder of chunks of `chunk_bytes`. `None` for chunks that the host encodes: empty and very large ones.
-    pub(super) fn new(chunk_bytes: usize, level: i32, checksum: bool) -> Option<Encoder> {
+    pub(crate) fn new(chunk_bytes: usize, level: i32, checksum: bool) -> Option<Encoder> {
         let most = if checksum { MAX_CHECKED_BYTES } else { MAX_CHUNK_BYTES };
         (1..=most).contains(&chunk_bytes).then_some(Encoder { chunk_bytes, level, checksum })
     }

@@ -1,0 +1,251 @@
+//! Launches of `blosc_encode.cu`, around those of the encoder of the streams.
+
+use cuzarr_device::shuffle::{self, Shuffle, Span};
+use cuzarr_device::transfer::copy_pieces_on;
+use cuzarr_device::{Buffer, Device, Header, KernelSource, Stream, WARP, defined, header, pool};
+
+use super::{Encoder, Layout};
+use crate::Result;
+use crate::codec::batch::{self, place_frames};
+use crate::codec::blosc::Shuffling;
+use crate::codec::blosc::container::VERSION;
+use crate::codec::device::{ChunkRow, DeviceEncoder, Encode, EncodeTask, FRAME_ENTRY_BYTES, Launched};
+use crate::codec::lz;
+
+/// Headers of Blosc's folder that kernels include.
+const HEADERS: &[Header] = &[header!("codec/blosc/blosc.cuh")];
+const TEXT: &str = include_str!("blosc_encode.cu");
+static ENCODE: KernelSource =
+    KernelSource { name: "blosc_encode", text: TEXT, headers: &[HEADERS, lz::HEADERS, batch::HEADERS] };
+
+/// Bytes of a stream that a warp copies.
+const PART_BYTES: usize = defined(TEXT, "CUZARR_BLOSC_PART_BYTES") as usize;
+/// Threads of a block; few in `simt`, where each is a fiber.
+const THREADS: u32 = 128;
+/// Blocks that move bytes: what a multiprocessor holds at once.
+const BLOCKS_PER_MULTIPROCESSOR: u32 = 8;
+/// A word of the device.
+const WORD_BYTES: usize = 4;
+
+/// What kernels work on. `BloscEncode` in blosc_encode.cu.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Task {
+    src: usize,
+    wanted: usize,
+    streams: [Streams; 2],
+    places: usize,
+    frames: usize,
+    out: usize,
+    stride: u64,
+    chunks: u32,
+    chunk_bytes: u32,
+    block_bytes: u32,
+    splits: u32,
+    header: u32,
+    reserved: u32,
+}
+
+/// Streams of one size. `BloscStreams` in blosc_encode.cu.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct Streams {
+    plain: usize,
+    coded: usize,
+    entries: usize,
+    count: u32,
+    size_bytes: u32,
+    stride_bytes: u32,
+    parts: u32,
+}
+
+impl Streams {
+    /// Streams of `size_bytes`, `count` of each chunk: what they are made of lies in `plain`, as `row` says.
+    fn new(row: &ChunkRow, count: usize, size_bytes: usize, plain: &Buffer, made: &Launched) -> Streams {
+        Streams {
+            plain: plain.address(),
+            coded: made.out.address(),
+            entries: made.frames.address(),
+            count: count as u32,
+            size_bytes: size_bytes as u32,
+            stride_bytes: row.stride_bytes as u32,
+            parts: size_bytes.div_ceil(PART_BYTES) as u32,
+        }
+    }
+}
+
+/// Chunks that become containers.
+pub(super) struct Chunks {
+    layout: Layout,
+    row: ChunkRow,
+    rows: [ChunkRow; 2],
+    streams: Box<dyn Encode>,
+    rest: Option<Box<dyn Encode>>,
+    output_bound_bytes: usize,
+}
+
+/// Most device memory that a launch takes for itself, beside what the streams' encoders take.
+pub(super) fn memory_bytes(encoder: &Encoder, row: &ChunkRow) -> usize {
+    let [streams, rests] = encoder.layout.rows(row);
+    // Blocks that are shuffled, and their streams, where those do not lie one behind the other.
+    let work = [streams, rests].map(|row| row.count.saturating_mul(row.stride_bytes)).into_iter();
+    let work = work.fold(0, usize::saturating_add).saturating_mul(2);
+    let words = streams.count.saturating_mul(2).saturating_add(row.count).saturating_mul(WORD_BYTES);
+    let frames = row.count.saturating_mul(FRAME_ENTRY_BYTES);
+    [work, words, frames, encoder.output_bound_bytes(row.count)].into_iter().fold(0, usize::saturating_add)
+}
+
+impl Chunks {
+    pub(super) fn new(encoder: &Encoder, row: &ChunkRow) -> Result<Chunks> {
+        let rows = encoder.layout.rows(row);
+        Ok(Chunks {
+            layout: encoder.layout,
+            row: *row,
+            rows,
+            streams: encoder.streams.prepare(&rows[0])?,
+            rest: encoder.rest.as_ref().map(|rest| rest.prepare(&rows[1])).transpose()?,
+            output_bound_bytes: encoder.output_bound_bytes(row.count),
+        })
+    }
+
+    /// The shuffle of blocks of `size_bytes`; `None` for blocks that Blosc leaves alone.
+    fn shuffle_of(&self, size_bytes: usize) -> Option<Shuffle> {
+        let unit = usize::from(self.layout.type_bytes);
+        match self.layout.shuffling {
+            Shuffling::Bytes if unit > 1 => Some(Shuffle::Bytes),
+            // Elements that do not fill groups of 8 are left alone.
+            Shuffling::Bits if (size_bytes / unit).is_multiple_of(8) => Some(Shuffle::Bits),
+            _ => None,
+        }
+    }
+
+    /// Where each block of `size_bytes` begins in the chunks: `each` of a chunk, from byte `first` on.
+    fn blocks(&self, first: usize, each: usize, size_bytes: usize) -> impl Iterator<Item = usize> {
+        let stride = self.row.stride_bytes;
+        (0..self.row.count * each).map(move |index| index / each * stride + first + index % each * size_bytes)
+    }
+
+    /// Blocks of one size, shuffled, `stride_bytes` from one to the next.
+    fn shuffled(
+        &self,
+        src: &Buffer,
+        begins: impl Iterator<Item = usize>,
+        size_bytes: usize,
+        stride_bytes: usize,
+        stream: &Stream,
+    ) -> Result<Buffer> {
+        let places = begins.enumerate().map(|(index, begin)| (begin, index * stride_bytes));
+        let places: Vec<(usize, usize)> = places.collect();
+        let work = pool::allocate(places.len() * stride_bytes, stream)?;
+        if let Some(kind) = self.shuffle_of(size_bytes) {
+            let span = |&(src_offset_bytes, dst_offset_bytes): &(usize, usize)| Span {
+                src_offset_bytes,
+                dst_offset_bytes,
+                size_bytes,
+            };
+            let spans: Vec<Span> = places.iter().map(span).collect();
+            shuffle::shuffle(kind, src, &work, &spans, self.layout.type_bytes.into(), stream)?;
+        } else {
+            copy_each(src, &work, places.into_iter(), size_bytes, stream)?;
+        }
+        Ok(work)
+    }
+
+    /// The streams of whole blocks, as a row of chunks.
+    fn whole(&self, src: &Buffer, stream: &Stream) -> Result<Buffer> {
+        let Layout { block_bytes: block, chunk_bytes, .. } = self.layout;
+        let (bytes, stride) = (self.layout.stream_bytes(), self.rows[0].stride_bytes);
+        let is_row = self.row.stride_bytes == chunk_bytes && chunk_bytes.is_multiple_of(block);
+        let blocks = if is_row && self.shuffle_of(block).is_none() {
+            src.clone()
+        } else {
+            let begins = self.blocks(0, chunk_bytes / block, block);
+            self.shuffled(src, begins, block, block, stream)?
+        };
+        if bytes == stride {
+            return Ok(blocks);
+        }
+        let work = pool::allocate(self.rows[0].count * stride, stream)?;
+        let places = (0..self.rows[0].count).map(|index| (index * bytes, index * stride));
+        copy_each(&blocks, &work, places, bytes, stream)?;
+        Ok(work)
+    }
+}
+
+/// Copies pieces of one size, each from the first of two places to the second.
+fn copy_each(
+    src: &Buffer,
+    dst: &Buffer,
+    places: impl Iterator<Item = (usize, usize)>,
+    size_bytes: usize,
+    stream: &Stream,
+) -> Result<()> {
+    let piece = |(from, to): (usize, usize)| Ok((src.slice(from..from + size_bytes)?, dst.slice(to..to + size_bytes)?));
+    Ok(copy_pieces_on(&places.map(piece).collect::<Result<Vec<_>>>()?, stream)?)
+}
+
+impl Encode for Chunks {
+    fn launch(&self, task: &EncodeTask<'_>) -> Result<Launched> {
+        let EncodeTask { stream, src, wanted } = *task;
+        let Layout { chunk_bytes, block_bytes, splits, type_bytes, flags, .. } = self.layout;
+        let (count, per_chunk, rest_bytes) = (self.row.count, self.layout.whole_streams(), self.layout.rest_bytes());
+        let is_simt = stream.device() == Device::Simt;
+        let threads = if is_simt { WARP } else { THREADS };
+        let kernel = |name| ENCODE.kernel(stream.device(), name);
+        let write = kernel("blosc_encode_write")?;
+        let resident = (write.multiprocessors() * BLOCKS_PER_MULTIPROCESSOR) as usize;
+        let grid = |warps: usize| warps.div_ceil((threads / WARP) as usize).clamp(1, resident) as u32;
+
+        let whole = self.whole(src, stream)?;
+        let words = pool::allocate(count * per_chunk * WORD_BYTES, stream)?;
+        let buffers = [wanted, &words];
+        let arguments = (wanted.address(), words.address(), (count * per_chunk) as u32, per_chunk as u32);
+        let blocks = grid((count * per_chunk).div_ceil(WARP as usize));
+        // SAFETY: the parameters of blosc_encode_wanted. `EncodeBatch` has made a word for each chunk; there is one for each of
+        // its streams in `words`.
+        unsafe { kernel("blosc_encode_wanted")?.launch(stream, blocks, threads, arguments, &buffers) }?;
+        let made = self.streams.launch(&EncodeTask { stream, src: &whole, wanted: &words })?;
+        let rest = self.rest.as_ref().map(|rest| {
+            let begins = self.blocks(chunk_bytes - rest_bytes, 1, rest_bytes);
+            let work = self.shuffled(src, begins, rest_bytes, self.rows[1].stride_bytes, stream)?;
+            Ok::<_, crate::Error>((rest.launch(&EncodeTask { stream, src: &work, wanted })?, work))
+        });
+        let rest = rest.transpose()?;
+
+        let streams = Streams::new(&self.rows[0], per_chunk, self.layout.stream_bytes(), &whole, &made);
+        let rests = rest.as_ref().map(|(made, work)| Streams::new(&self.rows[1], 1, rest_bytes, work, made));
+        let rests = rests.unwrap_or_default();
+        let places = pool::allocate(count * (per_chunk + 1) * WORD_BYTES, stream)?;
+        let frames = pool::allocate(count * FRAME_ENTRY_BYTES, stream)?;
+        let out = pool::allocate(self.output_bound_bytes, stream)?;
+        let mut buffers = vec![src, wanted, &whole, &made.out, &made.frames, &places, &frames, &out];
+        buffers.extend(rest.iter().flat_map(|(made, work)| [work, &made.out, &made.frames]));
+        let arguments = Task {
+            src: src.address(),
+            wanted: wanted.address(),
+            streams: [streams, rests],
+            places: places.address(),
+            frames: frames.address(),
+            out: out.address(),
+            stride: self.row.stride_bytes as u64,
+            chunks: count as u32,
+            chunk_bytes: chunk_bytes as u32,
+            block_bytes: block_bytes as u32,
+            splits: splits as u32,
+            // The second byte is the version of the streams' format: 1 for all of them.
+            header: u32::from_le_bytes([VERSION, 1, flags, type_bytes]),
+            reserved: 0,
+        };
+        let parts = count * (streams.count * streams.parts + rests.count * rests.parts) as usize;
+        // SAFETY: the parameter of both kernels. `EncodeBatch` has checked that the chunks lie in `src`. The streams' encoders have
+        // made an entry for each stream, and those of all streams lie in their memory; streams that are not smaller are read
+        // from `whole` and the rests' memory. There is a place for each stream, an entry for each chunk, and room for every
+        // chunk as it is; a container that would become larger is a copy. Grids stride.
+        unsafe {
+            kernel("blosc_encode_sizes")?.launch(stream, grid(count), threads, (arguments,), &buffers)?;
+            place_frames(&frames, stream)?;
+            write.launch(stream, grid(parts), threads, (arguments,), &buffers)?;
+        }
+        Ok(Launched { out, frames })
+    }
+}

@@ -1,0 +1,91 @@
+//! Blosc-1 containers, made on a device: chunks are shuffled block by block, another codec's encoder makes the streams, and
+//! `blosc_encode.cu` puts the containers around them.
+
+mod cuda;
+
+use std::sync::Arc;
+
+use cuzarr_device::Device;
+
+use super::Shuffling;
+use super::container::HEADER_BYTES;
+use crate::Result;
+use crate::codec::cost::EncodingSpeeds;
+use crate::codec::device::{ChunkRow, DeviceEncoder, Encode};
+
+/// Streams begin at multiples of this, as encoders want chunks to.
+const STREAM_ALIGNMENT_BYTES: usize = 16;
+
+/// What chunks are cut into, and what the header says.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Layout {
+    pub(super) chunk_bytes: usize,
+    pub(super) block_bytes: usize,
+    /// Streams of a block. The last block of a chunk is one stream, where it is shorter than the others.
+    pub(super) splits: usize,
+    pub(super) type_bytes: u8,
+    pub(super) shuffling: Shuffling,
+    pub(super) flags: u8,
+}
+
+impl Layout {
+    pub(super) fn stream_bytes(&self) -> usize {
+        self.block_bytes / self.splits
+    }
+
+    /// Streams of a chunk's whole blocks.
+    fn whole_streams(&self) -> usize {
+        self.chunk_bytes / self.block_bytes * self.splits
+    }
+
+    /// Bytes of the short last block; 0 where there is none.
+    pub(super) fn rest_bytes(&self) -> usize {
+        self.chunk_bytes % self.block_bytes
+    }
+
+    /// The streams of whole blocks of so many chunks, and those of the short last blocks, as rows of chunks for encoders.
+    fn rows(&self, row: &ChunkRow) -> [ChunkRow; 2] {
+        let stride = |bytes: usize| bytes.next_multiple_of(STREAM_ALIGNMENT_BYTES);
+        let of = |count, bytes| ChunkRow { device: row.device, count, stride_bytes: stride(bytes) };
+        [of(row.count.saturating_mul(self.whole_streams()), self.stream_bytes()), of(row.count, self.rest_bytes())]
+    }
+}
+
+/// Makes Blosc-1 containers of chunks of one size.
+#[derive(Clone, Debug)]
+pub(super) struct Encoder {
+    pub(super) layout: Layout,
+    /// Makes the streams of whole blocks.
+    pub(super) streams: Arc<dyn DeviceEncoder>,
+    /// Makes the stream of the short last block, where there is one.
+    pub(super) rest: Option<Arc<dyn DeviceEncoder>>,
+}
+
+impl DeviceEncoder for Encoder {
+    fn chunk_bytes(&self) -> usize {
+        self.layout.chunk_bytes
+    }
+
+    fn frame_bound_bytes(&self) -> usize {
+        HEADER_BYTES + self.layout.chunk_bytes
+    }
+
+    fn speeds(&self) -> &'static EncodingSpeeds {
+        self.streams.speeds()
+    }
+
+    fn host_reason(&self, device: Device) -> Option<&'static str> {
+        self.streams.host_reason(device)
+    }
+
+    fn memory_bytes(&self, row: &ChunkRow) -> usize {
+        let [streams, rests] = self.layout.rows(row);
+        let rest = self.rest.as_ref().map_or(0, |rest| rest.memory_bytes(&rests));
+        let own = cuda::memory_bytes(self, row);
+        self.streams.memory_bytes(&streams).saturating_add(rest).saturating_add(own)
+    }
+
+    fn prepare(&self, row: &ChunkRow) -> Result<Box<dyn Encode>> {
+        Ok(Box::new(cuda::Chunks::new(self, row)?))
+    }
+}
