@@ -11,6 +11,7 @@ use cuzarr::store::{
 };
 use cuzarr::{Error, ErrorKind};
 use cuzarr_device::{Buffer, DType, Device, Layout, NdBuffer, Order};
+use cuzarr_remote::StorageOptions;
 use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -43,10 +44,12 @@ impl PyStore {
     }
 
     /// The store of a URL, or of a chain of them, whose schemes are all built in; `None` when one is not. A store of that name in
-    /// memory is the same for the whole process.
+    /// memory is the same for the whole process. `options` are those of remote stores.
     #[staticmethod]
-    fn open_url(py: Python<'_>, url: &str) -> PyResult<Option<Self>> {
-        let (registry, url) = (Registry::new(), Url::parse(url).py()?);
+    #[pyo3(signature = (url, options=Vec::new()))]
+    fn open_url(py: Python<'_>, url: &str, options: Vec<(String, String)>) -> PyResult<Option<Self>> {
+        let registry = cuzarr_remote::registry_with(StorageOptions::from_iter(options));
+        let url = Url::parse(url).py()?;
         if !PyStore::knows(&registry, &url) {
             return Ok(None);
         }
@@ -57,7 +60,13 @@ impl PyStore {
     /// Whether all schemes of a URL are built in.
     #[staticmethod]
     fn knows_url(url: &str) -> PyResult<bool> {
-        Ok(PyStore::knows(&Registry::new(), &Url::parse(url).py()?))
+        Ok(PyStore::knows(&cuzarr_remote::registry(), &Url::parse(url).py()?))
+    }
+
+    /// Whether the value of an option of remote stores is secret.
+    #[staticmethod]
+    fn is_secret_option(name: &str) -> bool {
+        StorageOptions::is_secret(name)
     }
 
     /// Whether every write is refused.

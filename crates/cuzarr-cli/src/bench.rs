@@ -26,7 +26,7 @@ pub enum Bench {
 
 #[derive(Args)]
 pub struct Read {
-    /// Path of the array
+    /// Path or URL of the array
     path: String,
     /// Where to decode to: cpu, or cuda:N
     #[arg(long, default_value = "cpu")]
@@ -59,7 +59,7 @@ impl Bench {
 impl Read {
     fn run(self, output: &mut Output) -> Result<Verdict> {
         let drawing = self.plot.as_deref().map(Drawing::new).transpose()?;
-        let array = nodes::open_array(&self.path, Some(self.device))?;
+        let array = nodes::open_array(output.registry(), &self.path, Some(self.device))?;
         let shape = array.metadata().shape().to_vec();
         if self.dry_run {
             return self.show_plan(&array, output);

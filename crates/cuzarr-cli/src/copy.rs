@@ -9,7 +9,7 @@ use cuzarr::Result;
 use cuzarr::config::parse_bytes;
 use cuzarr::meta::ZarrFormat;
 use cuzarr::node::{self, Node};
-use cuzarr::store::Store;
+use cuzarr::store::Registry;
 use cuzarr_compute::{Changes, Copied, Existing, codecs_from_json, compressor_named, copy_node};
 use cuzarr_device::Device;
 use serde_json::{Value, json};
@@ -21,9 +21,9 @@ use crate::output::{self, Output};
 /// From where to where, and what all commands that write arrays have in common.
 #[derive(Args)]
 pub struct Place {
-    /// Path of what is read
+    /// Path or URL of what is read
     pub source: String,
-    /// Path of what is written
+    /// Path or URL of what is written
     pub target: String,
     /// Where elements are decoded and moved: cpu, or cuda:N
     #[arg(long)]
@@ -123,8 +123,8 @@ impl Copy {
 
     fn run_with(self, mut changes: Changes, output: &mut Output) -> Result<Verdict> {
         changes.zarr_format = self.zarr_format.map(|format| if format == 2 { ZarrFormat::V2 } else { ZarrFormat::V3 });
-        let source = self.place.open_source()?;
-        let store: Arc<dyn Store> = Arc::new(nodes::target_directory(&self.place.target)?);
+        let source = self.place.open_source(output.registry())?;
+        let store = nodes::target(output.registry(), &self.place.target)?;
         let copied = copy_node(source, store, "", &changes, self.place.existing())?;
         let plan = copied.to_json();
         if self.place.dry_run {
@@ -186,8 +186,8 @@ impl Place {
     }
 
     /// Opens the source, with the device and the memory limit that the user asked for.
-    pub fn open_source(&self) -> Result<Node> {
-        let mut node = nodes::open(&self.source, self.device)?;
+    pub fn open_source(&self, registry: &Registry) -> Result<Node> {
+        let mut node = nodes::open(registry, &self.source, self.device)?;
         if let Some(limit) = &self.memory_limit {
             let limit_bytes = parse_bytes(limit)?;
             node = match node {

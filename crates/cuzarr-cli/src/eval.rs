@@ -8,7 +8,7 @@ use clap::Args;
 use cuzarr::config::{Config, parse_bytes};
 use cuzarr::meta::{ArrayMetadata, DataType};
 use cuzarr::node::{Array, ArrayOptions};
-use cuzarr::store::Store;
+use cuzarr::store::{Registry, Store};
 use cuzarr::{Error, ErrorKind, Result};
 use cuzarr_compute::{ComputeOptions, Expr, Progress, parse};
 use cuzarr_device::{DType, Device, NdBuffer, Order};
@@ -61,7 +61,7 @@ impl Eval {
         let device = self.device.unwrap_or_else(|| config.device());
         let limit = self.memory_limit.as_deref().map(parse_bytes).transpose()?;
         let limit_bytes = limit.unwrap_or_else(|| config.memory_limit_bytes());
-        let arrays = self.open()?;
+        let arrays = self.open(output.registry())?;
         let mut names = BTreeMap::new();
         for (name, array) in &arrays {
             names.insert(name.clone(), Expr::array(array.clone()).map_err(|error| error.at(name.clone()))?);
@@ -77,7 +77,7 @@ impl Eval {
         document["output"] = json!(path);
         document["chunk_shape"] = json!(metadata.chunk_grid().chunk_shape());
         let what = format!("{} of shape {:?}", expr.dtype(), expr.shape());
-        let store: Arc<dyn Store> = Arc::new(nodes::target_directory(&path)?);
+        let store = nodes::target(output.registry(), &path)?;
         // Before the old output is deleted: it may be one of the sources.
         expr.refuse_overlap(&store, "")?;
         if self.dry_run {
@@ -125,7 +125,7 @@ impl Eval {
         }
     }
 
-    fn open(&self) -> Result<Vec<(String, Array)>> {
+    fn open(&self, registry: &Registry) -> Result<Vec<(String, Array)>> {
         let open = |given: &String| {
             let Some((name, path)) = given.split_once('=') else {
                 let message = format!("'{given}' does not name an array");
@@ -133,7 +133,7 @@ impl Eval {
                     Error::new(ErrorKind::InvalidArgument, message).with_hint("write NAME=PATH, as in u=u.zarr")
                 );
             };
-            Ok((name.to_string(), nodes::open_array(path, Some(Device::Cpu))?))
+            Ok((name.to_string(), nodes::open_array(registry, path, Some(Device::Cpu))?))
         };
         let mut arrays: Vec<(String, Array)> = Vec::new();
         for given in &self.names {

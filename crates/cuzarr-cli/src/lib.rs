@@ -21,6 +21,7 @@ mod validate;
 use std::ffi::OsString;
 
 use clap::{Parser, Subcommand};
+use cuzarr_remote::StorageOptions;
 
 use crate::output::Output;
 
@@ -35,6 +36,9 @@ struct Arguments {
     /// Print one JSON document instead of text
     #[arg(long, global = true)]
     json: bool,
+    /// An option of remote stores, by its name in fsspec, obstore or object_store: anon=true; several are possible
+    #[arg(long = "storage-option", global = true, value_name = "NAME=VALUE", value_parser = storage_option)]
+    storage_options: Vec<(String, String)>,
     #[command(subcommand)]
     command: Command,
 }
@@ -75,6 +79,11 @@ enum Verdict {
     Failed,
 }
 
+fn storage_option(text: &str) -> Result<(String, String), String> {
+    let pair = text.split_once('=').filter(|(name, _)| !name.is_empty());
+    pair.map(|(name, value)| (name.to_string(), value.to_string())).ok_or_else(|| "expected NAME=VALUE".to_string())
+}
+
 /// Runs the command with these arguments (the first is the program's name) and returns its exit status.
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> i32 {
     let arguments = match Arguments::try_parse_from(arguments) {
@@ -85,7 +94,8 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> i32 {
             return error.exit_code();
         }
     };
-    let mut output = Output::new(arguments.json);
+    let options = StorageOptions::from_iter(arguments.storage_options);
+    let mut output = Output::new(arguments.json, cuzarr_remote::registry_with(options));
     let result = match arguments.command {
         Command::Demo(demo) => demo.run(&mut output),
         Command::Info(info) => info.run(&mut output),

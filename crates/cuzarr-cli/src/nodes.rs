@@ -18,7 +18,7 @@ use crate::output::Output;
 
 #[derive(Args)]
 pub struct Info {
-    /// Path of an array or group
+    /// Path or URL of an array or group
     path: String,
     /// Also look at everything that is stored: how many chunks, how many bytes, how many members
     #[arg(long)]
@@ -27,7 +27,7 @@ pub struct Info {
 
 #[derive(Args)]
 pub struct Tree {
-    /// Path of a group
+    /// Path or URL of a group
     path: String,
     /// How many levels to show
     #[arg(long)]
@@ -36,7 +36,7 @@ pub struct Tree {
 
 impl Info {
     pub fn run(self, output: &mut Output) -> Result<Verdict> {
-        let info = match open(&self.path, None)? {
+        let info = match open(output.registry(), &self.path, None)? {
             Node::Array(array) => display::array_info(&array, self.complete)?,
             Node::Group(group) => display::group_info(&group, self.complete)?,
         };
@@ -47,7 +47,7 @@ impl Info {
 
 impl Tree {
     pub fn run(self, output: &mut Output) -> Result<Verdict> {
-        let Node::Group(group) = open(&self.path, None)? else {
+        let Node::Group(group) = open(output.registry(), &self.path, None)? else {
             let message = format!("'{}' is an array, but only groups have a tree", self.path);
             return Err(Error::new(ErrorKind::GroupNotFound, message).with_hint("use cuzarr info"));
         };
@@ -57,19 +57,19 @@ impl Tree {
     }
 }
 
-/// Opens the array or group in the directory or ZIP file `path`. Without a device it uses the configured one.
-pub fn open(path: &str, device: Option<Device>) -> Result<Node> {
+/// Opens the array or group at a path or URL. Without a device it uses the configured one.
+pub fn open(registry: &Registry, path: &str, device: Option<Device>) -> Result<Node> {
     let mut options = ArrayOptions::from(&Config::from_environment()?);
     options.device = device.unwrap_or(options.device);
-    let store = ReadOnly::new(source(path)?);
+    let store = ReadOnly::new(source(registry, path)?);
     node::open_existing(Arc::new(store), "", None, options)
 }
 
-/// Opens the store at a path or URL for reading: a directory or a ZIP file.
+/// Opens the store at a path or URL for reading.
 ///
 /// # Errors
-/// `InvalidArgument` for other files; `Unsupported` for other URLs.
-fn source(path: &str) -> Result<Arc<dyn Store>> {
+/// `InvalidArgument` for a file that is not a ZIP file; those of [`Registry::open_url`].
+fn source(registry: &Registry, path: &str) -> Result<Arc<dyn Store>> {
     let url = Url::parse(path)?;
     if url.scheme() == "file" && url.wrapped().is_none() {
         let place = Path::new(url.path());
@@ -77,14 +77,7 @@ fn source(path: &str) -> Result<Arc<dyn Store>> {
             return Err(not_a_directory(path, place));
         }
     }
-    Registry::new().open_url(&url).map_err(|error| match error.kind() {
-        ErrorKind::Unsupported if error.trail().is_empty() => {
-            let message = format!("'{path}' is a URL, but the command line only reads directories and ZIP files");
-            let hint = "use Python, where cuzarr.open takes URLs and stores";
-            Error::new(ErrorKind::Unsupported, message).with_hint(hint).with_source(error)
-        }
-        _ => error,
-    })
+    registry.open_url(&url)
 }
 
 fn not_a_directory(path: &str, place: &Path) -> Error {
@@ -99,6 +92,23 @@ fn not_a_directory(path: &str, place: &Path) -> Error {
     }
 }
 
+/// Opens the store at a path or URL for writing.
+///
+/// # Errors
+/// Those of [`target_directory`]; when the store of a URL is read-only.
+pub fn target(registry: &Registry, path: &str) -> Result<Arc<dyn Store>> {
+    let url = Url::parse(path)?;
+    if url.scheme() == "file" && url.wrapped().is_none() {
+        return Ok(Arc::new(target_directory(path)?));
+    }
+    let store = registry.open_url(&url)?;
+    if store.capabilities().read_only {
+        return Err(Error::new(ErrorKind::ReadOnly, format!("cannot write to '{store}': it is read-only"))
+            .with_hint("write to a directory or a bucket"));
+    }
+    Ok(store)
+}
+
 /// Opens the store in a directory for writing.
 ///
 /// # Errors
@@ -106,14 +116,12 @@ fn not_a_directory(path: &str, place: &Path) -> Error {
 pub fn target_directory(path: &str) -> Result<LocalStore> {
     let url = Url::parse(path)?;
     if url.scheme() != "file" || url.wrapped().is_some() {
-        let message = format!("cannot write to '{path}': the command line only writes to directories");
-        return Err(Error::new(ErrorKind::Unsupported, message)
-            .with_hint("use Python, where cuzarr.open takes URLs and stores"));
+        return Err(Error::new(ErrorKind::Unsupported, format!("'{url}' is not a directory")));
     }
     let place = Path::new(url.path());
     let has_zip_name = place.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("zip"));
     if !place.is_dir() && (has_zip_name || (place.is_file() && is_zip(place))) {
-        let message = format!("cannot write the ZIP file '{path}': the command line only writes to directories");
+        let message = format!("cannot write the ZIP file '{path}': the command line does not write ZIP files");
         return Err(Error::new(ErrorKind::Unsupported, message)
             .with_hint("write to a directory, then pack it: cd DIRECTORY && zip -0 -r ../NAME.zip ."));
     }
@@ -153,9 +161,9 @@ pub fn name_below(path: &str, array: &Array) -> String {
     }
 }
 
-/// Opens the array in the directory or ZIP file `path`.
-pub fn open_array(path: &str, device: Option<Device>) -> Result<Array> {
-    match open(path, device)? {
+/// Opens the array at a path or URL.
+pub fn open_array(registry: &Registry, path: &str, device: Option<Device>) -> Result<Array> {
+    match open(registry, path, device)? {
         Node::Array(array) => Ok(array),
         Node::Group(_) => {
             let message = format!("'{path}' is a group, expected an array");

@@ -3,6 +3,7 @@
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
 
+use cuzarr::store::Registry;
 use cuzarr::{is_printable, printable, printable_lines};
 use cuzarr_device::{DType, DTypeKind};
 use serde_json::{Value, json};
@@ -10,13 +11,20 @@ use serde_json::{Value, json};
 /// Writes text or JSON to standard output. Progress goes to standard error, but only when that is a terminal.
 pub struct Output {
     json: bool,
+    registry: Registry,
     progress: bool,
     last_progress: Option<Instant>,
 }
 
 impl Output {
-    pub fn new(json: bool) -> Self {
-        Output { json, progress: std::io::stderr().is_terminal(), last_progress: None }
+    /// `registry` opens the paths and URLs of this command.
+    pub fn new(json: bool, registry: Registry) -> Self {
+        Output { json, registry, progress: std::io::stderr().is_terminal(), last_progress: None }
+    }
+
+    /// The registry that opens the paths and URLs of this command.
+    pub fn registry(&self) -> &Registry {
+        &self.registry
     }
 
     /// Prints the command's answer: `document` with `--json`, else `text`.

@@ -18,7 +18,7 @@ use crate::picture::{self, Picture};
 
 #[derive(Args)]
 pub struct Preview {
-    /// Path of an array
+    /// Path or URL of an array
     path: String,
     /// Which plane, as in NumPy: '0,:,:' or '...,10:20,::2' [default: the last two dimensions, at 0 of the others]
     #[arg(long, value_name = "SLICE", allow_hyphen_values = true)]
@@ -45,7 +45,7 @@ pub struct Preview {
 
 impl Preview {
     pub fn run(self, output: &mut Output) -> Result<Verdict> {
-        let array = nodes::open_array(&self.path, self.device)?;
+        let array = nodes::open_array(output.registry(), &self.path, self.device)?;
         let dtype = array.metadata().data_type().device_dtype();
         if dtype.is_none_or(|dtype| matches!(dtype.kind(), DTypeKind::Complex | DTypeKind::Opaque)) {
             let message = format!("cannot draw elements of type {}", array.metadata().data_type());

@@ -1,6 +1,6 @@
 //! `cuzarr pyramid`: makes an OME-Zarr 0.5 image with several scales from an array.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use clap::Args;
@@ -50,7 +50,7 @@ impl Pyramid {
             let message = format!("unknown method '{}'", self.method);
             Error::new(ErrorKind::InvalidArgument, message).with_hint("use mean, max, nearest or mode")
         })?;
-        let Node::Array(source) = self.place.open_source()? else {
+        let Node::Array(source) = self.place.open_source(output.registry())? else {
             let message = format!("'{}' is a group, expected an array", self.place.source);
             return Err(Error::new(ErrorKind::ArrayNotFound, message));
         };
@@ -61,7 +61,7 @@ impl Pyramid {
         };
         let (levels, axes, scale, units) = (self.levels, self.axes, self.scale, self.units);
         let options = PyramidOptions { method, levels, axes, scale, units, changes };
-        let store = Arc::new(nodes::target_directory(&self.place.target)?);
+        let store = nodes::target(output.registry(), &self.place.target)?;
         let plan = Plan::new(&source, store, "", self.place.existing(), options)?;
         let (mut document, shapes) = (plan.to_json(), plan.shapes());
         let rows: Vec<Vec<String>> =

@@ -21,7 +21,7 @@ const BAR: usize = 48;
 
 #[derive(Args)]
 pub struct Stats {
-    /// Path of an array, or of a group: every array below it
+    /// Path or URL of an array, or of a group: every array below it
     path: String,
     /// Where to decode and to count: cpu, or cuda:N
     #[arg(long)]
@@ -36,7 +36,7 @@ pub struct Stats {
 
 impl Stats {
     pub fn run(self, output: &mut Output) -> Result<Verdict> {
-        let arrays = match nodes::open(&self.path, self.device)? {
+        let arrays = match nodes::open(output.registry(), &self.path, self.device)? {
             Node::Array(array) => vec![array],
             Node::Group(group) => {
                 let (arrays, unreadable) = nodes::arrays_below(&group)?;

@@ -14,7 +14,7 @@ use crate::output::Output;
 
 #[derive(Args)]
 pub struct Validate {
-    /// Path of an array, or of a group: every array below it
+    /// Path or URL of an array, or of a group: every array below it
     path: String,
 }
 
@@ -28,7 +28,7 @@ struct Finding {
 
 impl Validate {
     pub fn run(self, output: &mut Output) -> Result<Verdict> {
-        let (arrays, unreadable) = match nodes::open(&self.path, Some(Device::Cpu))? {
+        let (arrays, unreadable) = match nodes::open(output.registry(), &self.path, Some(Device::Cpu))? {
             Node::Array(array) => (vec![array], Vec::new()),
             Node::Group(group) => nodes::arrays_below(&group)?,
         };

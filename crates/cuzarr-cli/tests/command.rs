@@ -203,7 +203,7 @@ fn missing_paths_are_errors_with_kind_and_status() {
     assert_eq!(cuzarr(&["no-such-command"]).status.code(), Some(2));
     let url = format!("file://{}", text(&path));
     assert_eq!(json(&cuzarr(&["info", "--json", &url]))["error"]["kind"], "NodeNotFound");
-    assert_eq!(json(&cuzarr(&["info", "--json", "s3://bucket/x"]))["error"]["kind"], "Unsupported");
+    assert_eq!(json(&cuzarr(&["info", "--json", "ftp://bucket/x"]))["error"]["kind"], "Unsupported");
 }
 
 #[test]

@@ -103,10 +103,12 @@ def make_store(
     scheme, mark, rest = str(store).partition("://") if isinstance(store, str) else ("", "", "")
     # URLs of files inside others are chains: zip://inner::https://…
     is_remote = bool(mark) and (scheme not in ("file", "memory", "zip") or (scheme == "zip" and "::" in rest))
-    if is_remote and storage_options is None and (known := UrlStore.known(str(store), read_only=read_only)) is not None:
-        return known
     if mark and not rest and not (storage_options and scheme.rpartition("::")[2] in _PLACELESS):
         raise InvalidArgumentError(f"'{store}' is a URL without a place", hint=_place_hint(scheme))
+    if is_remote:
+        known = UrlStore.known(str(store), storage_options=storage_options, read_only=read_only)
+        if known is not None:
+            return known
     if storage_options is not None and not is_remote:
         raise TypeError("storage_options only serve URLs of remote stores")
     if is_remote:

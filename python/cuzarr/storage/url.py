@@ -2,28 +2,44 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from cuzarr import _core
 from cuzarr._text import printable
-from cuzarr.errors import UnsupportedError
+from cuzarr.errors import ArgumentTypeError, UnsupportedError
+from cuzarr.storage.adapters.base import without_secrets
 from cuzarr.storage.store import Store
 
 
 class UrlStore(Store):
-    """What a URL or a chain of URLs names, opened without another library: ``zip://inner::file:///data/a.zip``.
+    """What a URL or a chain of URLs names, opened without another library: ``s3://bucket/data.zarr``,
+    ``zip://inner::https://host/a.zip``.
+
+    Parameters
+    ----------
+    url
+        The URL.
+    storage_options
+        Credentials, endpoints and timeouts of remote stores, by their names in fsspec, obstore or object_store.
+    read_only
+        Whether writing is refused.
 
     Raises
     ------
     UnsupportedError
         A scheme of the URL is not built in.
+    InvalidArgumentError
+        An option is not known.
     """
 
-    def __init__(self, url: str, *, read_only: bool = False) -> None:
-        handle = _core.Store.open_url(url)
+    def __init__(self, url: str, *, storage_options: Mapping[str, Any] | None = None, read_only: bool = False) -> None:
+        self._options = flat_options(storage_options or {})
+        handle = _core.Store.open_url(url, self._options)
         if handle is None:
             raise UnsupportedError(
-                f"'{printable(url)}': a scheme is not built in", hint="use make_store, which asks fsspec as well"
+                f"'{printable(without_secrets(url))}': a scheme is not built in",
+                hint="use make_store, which asks fsspec as well",
             )
         self.url = url
         self.supports_writes: bool = not handle.is_read_only()
@@ -31,12 +47,15 @@ class UrlStore(Store):
         super().__init__(handle, read_only=read_only)
 
     @classmethod
-    def known(cls, url: str, *, read_only: bool) -> UrlStore | None:
-        """The store at a URL; ``None`` when one of its schemes is not built in."""
-        return cls(url, read_only=read_only) if _core.Store.knows_url(url) else None
+    def known(cls, url: str, *, storage_options: Mapping[str, Any] | None = None, read_only: bool) -> UrlStore | None:
+        """The store at a URL; ``None`` when one of its schemes is not built in, or when an option is an object of another
+        library."""
+        if not _core.Store.knows_url(url) or not all(map(_is_plain, (storage_options or {}).values())):
+            return None
+        return cls(url, storage_options=storage_options, read_only=read_only)
 
     def __str__(self) -> str:
-        return self.url
+        return without_secrets(self.url)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, UrlStore) and self._handle == other._handle
@@ -45,8 +64,43 @@ class UrlStore(Store):
         return hash(self._handle)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self)._rebuilt, (self.url, self._read_only)
+        secrets = [name for name, _ in self._options if _core.Store.is_secret_option(name)]
+        if secrets:
+            raise ArgumentTypeError(
+                f"{self} cannot be pickled: its storage_options hold secrets ({', '.join(secrets)})",
+                hint="put the credentials into the environment of each process, and leave them out of storage_options",
+            )
+        return type(self)._rebuilt, (self.url, self._read_only, dict(self._options))
 
     @classmethod
-    def _rebuilt(cls, url: str, read_only: bool) -> UrlStore:
-        return cls(url, read_only=read_only)
+    def _rebuilt(cls, url: str, read_only: bool, options: Mapping[str, str] | None = None) -> UrlStore:
+        return cls(url, storage_options=options, read_only=read_only)
+
+
+def _is_plain(value: Any) -> bool:
+    if isinstance(value, Mapping):
+        return all(map(_is_plain, value.values()))
+    return value is None or isinstance(value, str | int | float)
+
+
+def flat_options(options: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Options as text. Options inside others are joined by dots: ``client_kwargs.endpoint_url``.
+
+    Raises
+    ------
+    ArgumentTypeError
+        A value is an object of another library.
+    """
+    return list(_flat(options, ""))
+
+
+def _flat(options: Mapping[str, Any], above: str) -> Iterator[tuple[str, str]]:
+    for name, value in options.items():
+        path = f"{above}{name}"
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{path}.")
+        elif not _is_plain(value):
+            hint = "pass text, numbers and mappings, or use cuzarr.storage.FsspecStore.from_url"
+            raise ArgumentTypeError(f"storage option '{path}' is a {type(value).__name__}", hint=hint)
+        elif value is not None:
+            yield path, str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,182 @@
+"""Stores in the cloud and behind HTTP, through the Rust side: against servers on this machine."""
+
+from __future__ import annotations
+
+import http.server
+import os
+import pathlib
+import pickle
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+import cuzarr
+from cuzarr.errors import ArgumentTypeError, CuzarrError, InvalidArgumentError, ReadOnlyError, UnsupportedError
+from cuzarr.storage import UrlStore, make_store
+
+
+class Files(http.server.BaseHTTPRequestHandler):
+    """Files of a folder, with entity tags and ranges."""
+
+    protocol_version = "HTTP/1.1"
+    folder: pathlib.Path
+    requests: list[str]
+
+    def do_GET(self) -> None:
+        self.requests.append(self.headers.get("Authorization", ""))
+        path = self.folder / self.path.split("?")[0].lstrip("/")
+        if not path.is_file():
+            self.send_response(404)
+            self.send_header("Content-Length", "0")
+            return self.end_headers()
+        value, status, extent = path.read_bytes(), 200, ""
+        size = len(value)
+        if wanted := self.headers.get("Range"):
+            first, last = wanted.removeprefix("bytes=").split("-")
+            start = int(first) if first else max(size - int(last), 0)
+            stop = min(int(last) + 1, size) if first and last else size
+            value, status, extent = value[start:stop], 206, f"bytes {start}-{stop - 1}/{size}"
+        self.send_response(status)
+        self.send_header("Content-Length", str(size if self.command == "HEAD" else len(value)))
+        self.send_header("ETag", f'"{path.stat().st_mtime_ns}"')
+        if extent:
+            self.send_header("Content-Range", extent)
+        self.end_headers()
+        if self.command == "GET":
+            self.wfile.write(value)
+
+    do_HEAD = do_GET  # noqa: N815
+
+    def log_message(self, *_: object) -> None:
+        """Says nothing."""
+
+
+@pytest.fixture
+def server(tmp_path: pathlib.Path) -> Iterator[tuple[str, type[Files]]]:
+    handler = type("Handler", (Files,), {"folder": tmp_path, "requests": []})
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as served:
+        threading.Thread(target=served.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{served.server_port}", handler
+        served.shutdown()
+
+
+TRUTH = np.arange(600, dtype="int32").reshape(20, 30)
+
+
+def test_arrays_and_groups_open_without_another_library(
+    server: tuple[str, type[Files]], tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "fsspec", None)
+    url, handler = server
+    root = cuzarr.create_group(tmp_path / "g")
+    root.create_array("plain", shape=TRUTH.shape, dtype="int32", chunks=(7, 8))[...] = TRUTH
+    root.create_array("sharded", shape=TRUTH.shape, dtype="int32", chunks=(5, 5), shards=(10, 15))[...] = TRUTH
+    cuzarr.consolidate_metadata(tmp_path / "g")
+    group = cuzarr.open_group(f"{url}/g", mode="r", storage_options={"headers": {"Authorization": "hush"}})
+    assert isinstance(group.store, UrlStore) and set(handler.requests) == {"hush"}
+    for name in ("plain", "sharded"):
+        np.testing.assert_array_equal(group[name][...], TRUTH)
+        np.testing.assert_array_equal(cuzarr.open_array(f"{url}/g/{name}", mode="r")[3:9, 11], TRUTH[3:9, 11])
+    with pytest.raises(CuzarrError):
+        cuzarr.open_array(f"{url}/g/missing", mode="r")
+    with pytest.raises((ReadOnlyError, UnsupportedError)):
+        cuzarr.create_array(f"{url}/new", shape=(2,), dtype="int32")
+
+
+def test_options_are_checked_and_secrets_are_neither_shown_nor_pickled(server: tuple[str, type[Files]]) -> None:
+    url, _ = server
+    with pytest.raises(InvalidArgumentError, match=r"(?s)unknown storage option 'timout'.*did you mean 'timeout'"):
+        make_store(f"{url}/g", storage_options={"timout": 3})
+    store = make_store(f"{url}/g?sig=hush", storage_options={"timeout": 3, "headers": {"Authorization": "hush"}})
+    assert "hush" not in f"{store} {store!r} {store.handle!r}"
+    with pytest.raises(ArgumentTypeError, match="headers.Authorization") as caught:
+        pickle.dumps(store)
+    assert "hush" not in str(caught.value)
+    plain = make_store(f"{url}/g", storage_options={"timeout": 3})
+    assert pickle.loads(pickle.dumps(plain)) == plain
+    with pytest.raises(InvalidArgumentError) as caught_too:
+        make_store("s3://name:hush@bucket/a")
+    assert "hush" not in str(caught_too.value)
+
+
+FORKED = """
+import os, sys
+import cuzarr
+
+array = cuzarr.open_array(sys.argv[1], mode="r")
+assert array[...].sum() == 179700
+child = os.fork()
+if child == 0:
+    assert array[...].sum() == 179700
+    os._exit(0)
+assert os.waitpid(child, 0)[1] == 0
+assert array[...].sum() == 179700
+"""
+
+
+def test_a_forked_child_has_its_own_connections(server: tuple[str, type[Files]], tmp_path: pathlib.Path) -> None:
+    cuzarr.create_array(tmp_path / "a", data=TRUTH, chunks=(7, 8))
+    command = [sys.executable, "-W", "ignore", "-c", FORKED, f"{server[0]}/a"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_command_line_takes_urls(server: tuple[str, type[Files]], tmp_path: pathlib.Path) -> None:
+    cuzarr.create_array(tmp_path / "a", data=TRUTH, chunks=(7, 8))
+    url = f"{server[0]}/a"
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "cuzarr", *arguments]
+        return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+    assert "[20, 30]" in run("--json", "info", url).stdout.replace("\n", "").replace(" ", "").replace(",", ", ")
+    assert run("copy", "--storage-option", "timeout=5", url, str(tmp_path / "copied")).returncode == 0
+    np.testing.assert_array_equal(cuzarr.open_array(tmp_path / "copied", mode="r")[...], TRUTH)
+    refused = run("copy", str(tmp_path / "copied"), f"{server[0]}/b")
+    assert refused.returncode == 1 and "it is read-only" in refused.stderr
+
+
+@pytest.fixture
+def bucket() -> Iterator[dict[str, str]]:
+    """A bucket of moto's server."""
+    moto = pytest.importorskip("moto.server", reason="moto[server] is not installed")
+    boto3 = pytest.importorskip("boto3")
+    served = moto.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    served.start()
+    host, port = served.get_host_and_port()
+    options = {"key": "k", "secret": "s", "endpoint_url": f"http://{host}:{port}", "region": "us-east-1"}
+    client = boto3.client(
+        "s3", aws_access_key_id="k", aws_secret_access_key="s", endpoint_url=options["endpoint_url"], region_name="us-east-1"
+    )
+    client.create_bucket(Bucket="bucket")
+    yield options
+    served.stop()
+
+
+def test_arrays_in_a_bucket_are_written_changed_and_deleted(bucket: dict[str, str]) -> None:
+    group = cuzarr.open_group("s3://bucket/root", mode="w", storage_options=bucket)
+    array = group.create_array("a", shape=TRUTH.shape, dtype="int32", chunks=(7, 8))
+    array[...] = TRUTH
+    array[3:5, 2:9] = 1
+    expected = TRUTH.copy()
+    expected[3:5, 2:9] = 1
+    again = cuzarr.open_group("s3a://bucket/root", mode="a", storage_options=bucket)
+    np.testing.assert_array_equal(again["a"][...], expected)
+    assert sorted(name for name, _ in again.members()) == ["a"]
+    again["a"].resize((10, 30))
+    np.testing.assert_array_equal(again["a"][...], expected[:10])
+    del again["a"]
+    assert list(again.members()) == []
+
+
+def test_credentials_come_from_the_environment(bucket: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "k")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "s")
+    monkeypatch.setenv("AWS_ENDPOINT_URL", bucket["endpoint_url"])
+    array = cuzarr.create_array("s3://bucket/b", data=TRUTH, chunks=(7, 8))
+    assert os.environ["AWS_ENDPOINT_URL"] and pickle.loads(pickle.dumps(array.store)) == array.store
+    np.testing.assert_array_equal(cuzarr.open_array("s3://bucket/b", mode="r")[...], TRUTH)
