@@ -76,6 +76,35 @@ fn uncompressed_chunks_never_touch_the_host() {
 }
 
 #[test]
+fn frames_stay_where_kernels_make_them() {
+    let crc32c = json!({"name": "crc32c"});
+    let adler32 = json!({"name": "numcodecs.adler32"});
+    for device in kernel_devices() {
+        for codecs in [
+            json!([bytes_codec("little"), lz4()]),
+            json!([bytes_codec("little"), blosc("lz4"), crc32c]),
+            json!([bytes_codec("little"), lz4(), adler32]),
+        ] {
+            let all = Selection::all(&[150, 140]);
+            let array = metadata(&[150, 140], &[40, 50], "int32", json!(-7), codecs.clone());
+            let mut story = Story::new(array, Arc::new(GpuMemoryStore::new(device)));
+            story.options.strict = true;
+            let value: Vec<u8> = (0..150 * 140).flat_map(|at: i32| (at / 9).to_le_bytes()).collect();
+            let array = NdBuffer::from_host(device, story.dtype, &[150, 140], Order::C, &value).unwrap();
+            let report = story.engine.write(&story.access(device), &story.store, &all, &array, &story.options).unwrap();
+            assert_eq!(report.stage(Stage::Download).size_bytes, 0, "{report}");
+            let stored: u64 =
+                story.store.list("a").unwrap().iter().map(|key| story.store.size_bytes(key).unwrap().unwrap()).sum();
+            assert_eq!(report.stage(Stage::Flush).size_bytes, stored);
+            assert!(stored < value.len() as u64 / 2);
+            story.elements = value;
+            story.check(device, &all, &codecs.to_string());
+            story.check(Device::Cpu, &all, &codecs.to_string());
+        }
+    }
+}
+
+#[test]
 fn frames_are_decoded_where_they_are() {
     for device in kernel_devices() {
         for codecs in [

@@ -192,6 +192,26 @@ fn large_objects_come_from_devices_in_parts() {
 }
 
 #[test]
+fn shards_of_large_chunks_are_written_without_being_put_together() {
+    for (location, rows) in [("start", 128), ("end", 128), ("end", 4)] {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Arc::new(Observed::new(Arc::new(LocalStore::new(folder.path()).unwrap())));
+        let codecs = model::sharding(&[rows, 128], json!([bytes_codec("little")]), location);
+        let metadata = metadata(&[500, 128], &[256, 128], "uint32", json!(0), codecs);
+        let mut story = Story::new(metadata, store.clone());
+        let values: Vec<u8> = (1..=500 * 128u32).flat_map(u32::to_ne_bytes).collect();
+        story.write(Device::Cpu, &Selection::all(&[500, 128]), &values);
+        let parts = store.take_operations().into_iter().filter(|operation| matches!(operation, Operation::Part(..)));
+        assert_eq!(parts.count(), if rows == 128 { 6 } else { 0 }, "two shards of an index and two chunks");
+        story.check(Device::Cpu, &Selection::all(&[500, 128]), location);
+        story.write(Device::Cpu, &region(&[100, 3], &[1, 1]), &[9, 0, 0, 0]);
+        for device in devices() {
+            story.check(device, &Selection::all(&[500, 128]), location);
+        }
+    }
+}
+
+#[test]
 fn a_part_that_fails_leaves_the_whole_old_object() {
     for device in model::kernel_devices() {
         let folder = tempfile::tempdir().unwrap();

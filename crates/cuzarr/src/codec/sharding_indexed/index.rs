@@ -78,39 +78,41 @@ impl Sharding {
     /// # Errors
     /// `InvalidArgument` when the number of chunks is not the shard's.
     pub fn encode(&self, chunks: Vec<Option<Vec<u8>>>) -> Result<Option<Vec<u8>>> {
+        Ok(self.encode_pieces(chunks)?.map(|pieces| pieces.concat()))
+    }
+
+    /// Like [`Sharding::encode`], in pieces that follow each other: the index and the inner chunks.
+    pub(crate) fn encode_pieces(&self, chunks: Vec<Option<Vec<u8>>>) -> Result<Option<Vec<Vec<u8>>>> {
         match chunks.iter().all(Option::is_none) {
             true => Ok(None),
-            false => self.encode_object(chunks).map(Some),
+            false => self.pieces(chunks).map(Some),
         }
     }
 
     /// Like [`Sharding::encode`], with an object even for no chunks at all.
     pub(super) fn encode_object(&self, chunks: Vec<Option<Vec<u8>>>) -> Result<Vec<u8>> {
+        Ok(self.pieces(chunks)?.concat())
+    }
+
+    fn pieces(&self, mut chunks: Vec<Option<Vec<u8>>>) -> Result<Vec<Vec<u8>>> {
         if chunks.len() != self.len() {
             let message = format!("got {} inner chunks for a shard of {}", chunks.len(), self.len());
             return Err(Error::new(ErrorKind::InvalidArgument, message));
         }
-        let first = if self.index_at_start { self.index_size_bytes } else { 0 };
-        let mut end = first;
+        let mut end = if self.index_at_start { self.index_size_bytes } else { 0 };
         let mut entries = vec![[EMPTY, EMPTY]; chunks.len()];
+        let mut pieces = Vec::with_capacity(chunks.len() + 1);
         for linear in self.order() {
-            if let Some(chunk) = &chunks[linear] {
+            if let Some(chunk) = chunks[linear].take() {
                 entries[linear] = [end, chunk.len() as u64];
                 end = end.saturating_add(chunk.len() as u64);
+                pieces.push(chunk);
             }
         }
-        let index = self.encode_index(&entries)?;
-        let size =
-            usize::try_from(end - first).map_err(|_| unencodable(format!("a shard of {end} bytes is too large")))?;
-        let mut object = Vec::with_capacity(size.saturating_add(index.len()));
-        if self.index_at_start {
-            object.extend_from_slice(&index);
-        }
-        self.order().filter_map(|linear| chunks[linear].as_ref()).for_each(|chunk| object.extend_from_slice(chunk));
-        if !self.index_at_start {
-            object.extend_from_slice(&index);
-        }
-        Ok(object)
+        usize::try_from(end).map_err(|_| unencodable(format!("a shard of {end} bytes is too large")))?;
+        let at = if self.index_at_start { 0 } else { pieces.len() };
+        pieces.insert(at, self.encode_index(&entries)?);
+        Ok(pieces)
     }
 
     /// The C-order numbers of the inner chunks, in the order in which they are written.

@@ -4,7 +4,7 @@
 //! A large object of a store that writes parts comes down part by part, in turn with others (`crate::run::write::parts`), so that no
 //! slab must hold it.
 //!
-//! Where the store keeps values on the device, whole chunks that need no encoding are handed over
+//! Where the store keeps values on the device, whole chunks that need no encoding, and frames, are handed over
 //! (`crate::run::write::route::resident`). Otherwise whole chunks are gathered in packed form, through the tail, when the tail
 //! loses no information. Parts of chunks, and chunks whose tail rounds or casts, are gathered as plain elements, because the
 //! host must compare them or merge them with old elements.
@@ -28,7 +28,7 @@ use crate::run::write::gathering::Gathering;
 use crate::run::write::parts::{Parts, PartsOf};
 use crate::run::write::route::encode::{EncodedBatch, Encoders, FrameAt};
 use crate::run::write::route::host::submit;
-use crate::run::write::route::resident::Resident;
+use crate::run::write::route::resident::{self, Resident};
 use crate::run::write::writing::{Leaf, LeafValue, Writing};
 
 /// Slabs that may be in flight to the host before the oldest is waited for.
@@ -97,8 +97,7 @@ impl DeviceSource {
         };
         let device = value.device();
         let limit_bytes = writing.call.limit_bytes;
-        let is_resident = writing.call.store.is_on(device);
-        let encoders = if is_resident { None } else { Encoders::new(writing, &value, options)? };
+        let encoders = Encoders::new(writing, &value, options)?;
         let (encoders, encoders_bytes) = encoders.map_or((None, 0), |(encoders, bytes)| (Some(encoders), bytes));
         let ordinary_bytes = usize::try_from(options.batch_bytes(device)).unwrap_or(usize::MAX);
         let part_bytes = ordinary_bytes / PARTS_A_SLAB;
@@ -192,6 +191,9 @@ impl DeviceSource {
         let Some(EncodedBatch { buffer, leaves, empty, refused }) = encoders.take()? else { return Ok(false) };
         refused.into_iter().for_each(|(leaf, packed)| submit(writing, leaf, LeafValue::Packed(packed)));
         empty.into_iter().for_each(|leaf| submit(writing, leaf, LeafValue::Blank));
+        let stays = |frame: &FrameAt| frame.leaf.place.is_object() && keeps_frames(writing, buffer.device());
+        let (resident, leaves): (Vec<_>, Vec<_>) = leaves.into_iter().partition(stays);
+        resident::keep(&buffer, resident, &self.copies)?;
         let is_large = |frame: &FrameAt| self.part_bytes.is_some_and(|part_bytes| frame.range.len() > part_bytes);
         let (large, leaves): (Vec<_>, Vec<_>) = leaves.into_iter().partition(is_large);
         self.bring_in_parts(writing, &buffer, large, PartsOf::Frame)?;
@@ -409,6 +411,12 @@ impl DeviceSource {
 fn cost(slab_bytes: usize, slabs: usize, downloads: usize) -> Cost {
     let bytes = |count: usize| (slab_bytes as u64).saturating_mul(count as u64);
     Cost { host: 0, pinned: bytes(slabs), device: bytes(downloads + 1) }
+}
+
+/// Whether the store takes frames in memory of the device where kernels made them.
+fn keeps_frames(writing: &Writing, device: Device) -> bool {
+    let is_final = writing.program.as_ref().is_some_and(|program| program.stores_device_frames());
+    is_final && writing.call.store.is_on(device)
 }
 
 /// Whether large objects are written in parts, where the device makes their final bytes.

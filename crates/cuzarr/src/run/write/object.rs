@@ -17,6 +17,9 @@ use crate::run::read::coordinator::sharding_at;
 use crate::run::report::Stage;
 use crate::store::{ByteRange, Key, Store, StoreExt};
 
+/// Pieces of a shard are copied into one object for the store when they have fewer bytes than this on average.
+const LEAST_PIECE_BYTES: usize = 32 << 10;
+
 /// The place of an encoded chunk.
 #[derive(Clone)]
 pub(crate) enum Place {
@@ -117,6 +120,28 @@ impl Object {
         self.flush(encoded.map_or(0, Buffer::size_bytes), |store, key| match encoded {
             Some(bytes) => store.write_buffer(key, bytes),
             None => store.delete(key),
+        })
+    }
+
+    /// Whether the store writes pieces, of which each is so large that it is not worth copying.
+    fn takes_pieces(&self, pieces: &[Vec<u8>]) -> bool {
+        let size_bytes: usize = pieces.iter().map(Vec::len).sum();
+        size_bytes >= LEAST_PIECE_BYTES * pieces.len()
+            && self.call.store.capabilities().writes_parts
+            && !self.call.is_far()
+    }
+
+    /// Writes the object from pieces that follow each other.
+    fn store_pieces(&self, pieces: &[Vec<u8>]) -> Result<()> {
+        let size_bytes: usize = pieces.iter().map(Vec::len).sum();
+        self.flush(size_bytes, |store, key| {
+            let value = store.begin(key, size_bytes as u64)?;
+            let mut offset = 0;
+            for piece in pieces {
+                value.write_at(offset, piece)?;
+                offset += piece.len() as u64;
+            }
+            value.finish()
         })
     }
 
@@ -230,10 +255,14 @@ impl Shard {
         if self.remaining.fetch_sub(1, Ordering::AcqRel) > 1 {
             return Ok(());
         }
-        self.place.deliver(self.assemble()?)
+        match (self.assemble()?, &self.place) {
+            (Some(pieces), Place::Object(object)) if object.takes_pieces(&pieces) => object.store_pieces(&pieces),
+            (pieces, place) => place.deliver(pieces.map(|pieces| pieces.concat())),
+        }
     }
 
-    fn assemble(&self) -> Result<Option<Vec<u8>>> {
+    /// The pieces of the shard's object.
+    fn assemble(&self) -> Result<Option<Vec<Vec<u8>>>> {
         let slots = std::mem::take(&mut *self.slots.lock().unwrap_or_else(PoisonError::into_inner));
         let base = self.base()?;
         let mut chunks = Vec::with_capacity(slots.len());
@@ -246,7 +275,7 @@ impl Shard {
                 (None, _) => None,
             });
         }
-        sharding_at(&self.place.object().chain, self.level)?.encode(chunks)
+        sharding_at(&self.place.object().chain, self.level)?.encode_pieces(chunks)
     }
 }
 

@@ -1,17 +1,19 @@
 //! The route of chunks that the store keeps in device memory. Each whole chunk is gathered into its own memory and handed over,
-//! without passing through the host.
+//! without passing through the host. So are frames that kernels made.
 
 use std::sync::Arc;
 
 use cuzarr_device::transfer::gather_on;
 use cuzarr_device::{Buffer, NdBuffer, Packing, Stream};
 
+use crate::codec::{Location, seal};
 use crate::error::Result;
 use crate::plan::Coverage;
 use crate::run::report::Stage;
 use crate::run::write::gathering::Gathering;
 use crate::run::write::object::at_chunk;
-use crate::run::write::writing::{Leaf, Writing};
+use crate::run::write::route::encode::FrameAt;
+use crate::run::write::writing::{Leaf, Seal, Writing};
 
 /// Chunks that are gathered before the store gets them, so that one wait serves all.
 const GATHERED: usize = 64;
@@ -87,4 +89,27 @@ impl Resident {
     pub(crate) fn abandon(&mut self) {
         self.gathered.clear();
     }
+}
+
+/// Gives frames to a store on their device, each in its own memory, with its checksum.
+pub(crate) fn keep(frames: &Buffer, leaves: Vec<FrameAt>, stream: &Stream) -> Result<()> {
+    if leaves.is_empty() {
+        return Ok(());
+    }
+    let copy = |FrameAt { leaf, range, seal: sealed }: FrameAt| -> Result<(Leaf, Buffer)> {
+        let checksum = sealed.map_or(Vec::new(), |Seal { checksum, location }| seal(&[], checksum, location));
+        let at_start = sealed.is_some_and(|sealed| sealed.location == Location::Start);
+        let (frame_bytes, first) = (range.len(), if at_start { checksum.len() } else { 0 });
+        // The memory belongs to no stream, because the store's readers use their own streams.
+        let value = Buffer::empty(frames.device(), frame_bytes + checksum.len())?;
+        stream.d2d(&frames.slice(range)?, &value.slice(first..first + frame_bytes)?)?;
+        if !checksum.is_empty() {
+            let start = if at_start { 0 } else { frame_bytes };
+            stream.h2d(&checksum, &value.slice(start..start + checksum.len())?)?;
+        }
+        Ok((leaf, value))
+    };
+    let kept = leaves.into_iter().map(copy).collect::<Result<Vec<_>>>()?;
+    stream.synchronize()?;
+    kept.iter().try_for_each(|(leaf, value)| at_chunk(leaf.place.deliver_buffer(Some(value)), &leaf.chunk.name))
 }
