@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from devices import to_host
 
 import cuzarr
 from cuzarr.codecs import Decoder, Encoder
@@ -29,10 +30,6 @@ def on(device: str, array: np.ndarray[Any, Any]) -> Any:
     return array if device == "cpu" else cuzarr.DeviceArray.from_host(array, device)
 
 
-def values(array: Any) -> np.ndarray[Any, Any]:
-    return array if isinstance(array, np.ndarray) else array.cpu()
-
-
 @pytest.mark.parametrize("chain", CHAINS)
 @pytest.mark.parametrize("layout", ["rows", "apart", "columns"])
 def test_frames_of_any_chunks_decode(device: str, chain: str, layout: str) -> None:
@@ -47,7 +44,7 @@ def test_frames_of_any_chunks_decode(device: str, chain: str, layout: str) -> No
     for _ in range(2):
         batch.run()
         assert batch.check() == [None] * len(ROWS)
-    frames = [values(frame) for frame in batch.frames()]
+    frames = [to_host(frame) for frame in batch.frames()]
     assert all(frame.dtype == np.uint8 and frame.ndim == 1 for frame in frames)
     out = np.zeros_like(ROWS)
     Decoder(CHAINS[chain], device="cpu").decode(frames, out)
@@ -58,7 +55,7 @@ def test_frames_are_those_of_the_formats(device: str) -> None:
     for codec, decode in (("zlib", zlib.decompress), ("gzip", gzip.decompress)):
         frames = Encoder({"name": codec, "configuration": {"level": 1}}, device=device).encode(on(device, ROWS))
         for frame, row in zip(frames, ROWS, strict=True):
-            np.testing.assert_array_equal(np.frombuffer(decode(values(frame).tobytes()), "i4"), row)
+            np.testing.assert_array_equal(np.frombuffer(decode(to_host(frame).tobytes()), "i4"), row)
 
 
 def test_frames_are_where_the_chunks_are(device: str) -> None:
@@ -67,7 +64,7 @@ def test_frames_are_where_the_chunks_are(device: str) -> None:
     assert kinds == {np.ndarray} if device == "cpu" else np.ndarray not in kinds
     out = on(device, np.zeros_like(ROWS))
     Decoder(ZSTD, device=device).decode(frames, out)
-    np.testing.assert_array_equal(values(out), ROWS)
+    np.testing.assert_array_equal(to_host(out), ROWS)
 
 
 def test_strict_refuses_what_the_host_would_encode(device: str) -> None:

@@ -153,13 +153,12 @@ def test_memory_in_the_wrong_place_is_named_with_what_to_do(gpu: str) -> None:
     stored = cuzarr.create_array({}, data=VALUES, chunks=(1, 2))
     here, there = VALUES, cuzarr.DeviceArray.from_host(VALUES, gpu)
     on_cpu, on_gpu = stored.with_device("cpu"), stored.with_device(gpu)
-    index = cuzarr.DeviceArray.from_host(np.array([0, 2]), gpu)
     wrong: list[Any] = [
         lambda: there + here, lambda: here + there, lambda: there > here, lambda: there == here, lambda: there + [1, 2, 3, 4],
         lambda: cuzarr.where(here > 1, there, 0), lambda: cuzarr.clip(there, here), lambda: there.clip(here), lambda: divmod(there, here),
         lambda: operator.iadd(there, here), lambda: np.where(there > 1, here, there), lambda: np.copyto(here.copy(), there),
         lambda: np.asarray(there), lambda: np.asarray(on_gpu), lambda: np.array_equal(there, here),
-        lambda: cuzarr.quantile(there, there[0]), lambda: cuzarr.histogram(there, there[0]), lambda: on_cpu[index], lambda: on_gpu.oindex[index],
+        lambda: cuzarr.quantile(there, there[0]), lambda: cuzarr.histogram(there, there[0]),
         lambda: on_cpu + there, lambda: (on_cpu * 2) / there, lambda: cuzarr.where(on_cpu > 1, there, 0),
         lambda: on_gpu.read(slice(None), out=here.copy()), lambda: on_gpu.get_basic_selection(..., out=here.copy()),
         lambda: on_gpu.read_many([0, 1], out=np.empty((2, 4))),

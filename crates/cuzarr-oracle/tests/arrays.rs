@@ -19,8 +19,11 @@ use zarrs::filesystem::FilesystemStore;
 fn begin(seed: u64, folder: &std::path::Path) -> (Story, Array<FilesystemStore>) {
     let mut dice = Dice(seed);
     let unknown = |metadata: &ArrayMetadata| {
-        let text = String::from_utf8_lossy(&metadata.to_json()).into_owned();
-        text.contains("numcodecs.packbits") || text.contains("numcodecs.fixedscaleoffset")
+        let text: String = String::from_utf8_lossy(&metadata.to_json()).split_whitespace().collect();
+        // zarrs refuses a Blosc frame of fewer bytes than one of the items that its header tells of.
+        let item_bytes = metadata.data_type().size_bytes().unwrap_or(1);
+        let has_wider_items = (item_bytes + 1..=4).any(|bytes| text.contains(&format!("\"typesize\":{bytes}")));
+        text.contains("numcodecs.packbits") || text.contains("numcodecs.fixedscaleoffset") || has_wider_items
     };
     let metadata = std::iter::repeat_with(|| random_metadata(&mut dice)).find(|metadata| !unknown(metadata)).unwrap();
     let store: Arc<dyn Store> = Arc::new(LocalStore::new(folder).unwrap());

@@ -52,7 +52,7 @@ impl VariableToBytes for VLen {
             return Err(corrupt(format!("{} bytes are too few for {claimed} elements", encoded.len())));
         }
         let mut elements = VariableElements::with_capacity(claimed);
-        elements.data.reserve_exact(encoded.len() - 4 - 4 * claimed);
+        elements.data.reserve_exact(encoded.len().saturating_sub(4 + 4 * claimed));
         let mut at = 4;
         for index in 0..claimed {
             let size = word(encoded, at);

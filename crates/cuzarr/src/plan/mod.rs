@@ -16,7 +16,6 @@ mod regions;
 mod selection;
 mod source;
 mod tour;
-mod walk;
 mod whole;
 mod write;
 
@@ -43,12 +42,11 @@ pub use source::{KeyOf, Level, PackedLayout, ShardLayout, Source};
 #[doc(hidden)]
 pub use whole::WholeShards;
 
-pub(crate) use chunk_order::ChunkOrder;
+pub(crate) use chunk_order::{ChunkOrder, chunks_touched};
 pub(crate) use explanation::encoding_placements;
 pub(crate) use geometry::{memory_shape, strides};
 pub(crate) use placement::{
     Circumstances, DeviceEncoding, PLAIN_COPIES, ReadPlacement, Resident, Route, SMALL_BYTES, WriteCircumstances,
     encoding, padded, placed,
 };
-pub(crate) use walk::chunks_touched;
 pub(crate) use write::{Coverage, Touched, WritePlan, object_bounds};

@@ -16,12 +16,12 @@ pub use self::descent::{Entries, IndexPlace, IndexRead};
 use self::descent::{Frame, Shard, find, missing_name};
 use self::units::Filling;
 use super::batch::{Batch, CoalesceLimits, Unit, coalesce};
-use super::chunk_order::ChunkOrder;
+use super::chunk_order::{ChunkOrder, chunks_touched};
 use super::options::PlanOptions;
 use super::selection::Selection;
 use super::source::Source;
 use super::tour::{Tour, Want};
-use super::walk::chunks_touched;
+
 use super::whole::{WholeShards, whole_shards};
 use crate::error::{Error, ErrorKind, Result};
 

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::chunk_order::ChunkOrder;
-use super::walk::{Cell, Walk};
+use super::chunk_order::{Cell, Walk};
 
 /// The part of a cell that one selection wants.
 #[derive(Clone, Debug)]

@@ -8,12 +8,12 @@
 use std::sync::Arc;
 
 use super::batch::ChunkName;
+use super::chunk_order::Cell;
 use super::chunk_order::ChunkOrder;
 use super::geometry::number_in;
 use super::read::Spacing;
 use super::selection::Selection;
 use super::source::Source;
-use super::walk::Cell;
 use crate::error::Result;
 
 /// Bytes that the writer of a shard keeps for each inner chunk, written or not: the handle of its new bytes, its part of the new

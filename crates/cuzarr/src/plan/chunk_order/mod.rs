@@ -4,6 +4,8 @@
 //! positions of this order: one range of positions per dimension, or one for all points. [`ChunkOrder::lists`] says where the
 //! element of each position belongs.
 
+mod walk;
+
 use std::ops::{Add, Mul};
 use std::sync::Arc;
 
@@ -13,8 +15,9 @@ use super::geometry::{first_elem, packed_strides, region};
 use super::pieces::PackedAxis;
 use super::selection::{AxisIndex, AxisSelection, Parts, Selection};
 use super::source::Source;
-use super::walk::{Walk, cells_inside, covers};
 use crate::error::{Error, ErrorKind, Result};
+pub(crate) use walk::{Cell, Walk, chunks_touched};
+use walk::{cells_inside, covers};
 
 /// Points are grouped by counting while there are at most this many cells for each point, else by sorting.
 const CELLS_A_POINT: u128 = 4;

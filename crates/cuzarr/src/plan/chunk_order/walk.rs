@@ -3,9 +3,9 @@
 
 use std::sync::Arc;
 
-use super::chunk_order::{Along, ChunkOrder, Points};
-use super::selection::AxisSelection;
-use super::source::Source;
+use super::{Along, ChunkOrder, Points};
+use crate::plan::selection::AxisSelection;
+use crate::plan::source::Source;
 
 /// One dimension of a walk.
 #[derive(Clone, Debug)]
