@@ -120,7 +120,7 @@ stubs: build
 
 types: build ## the package by mypy, users' code by mypy and pyright, both strict, and the share of exports with known types
 	cd python && ../$(PYTHON_RUN) -m mypy cuzarr
-	cd python && ../$(PYTHON_RUN) -m mypy tests/typing
+	cd python && ../$(PYTHON_RUN) -m mypy --strict tests/typing
 	cd python && ../$(VENV)/bin/basedpyright --pythonpath ../$(PYTHON_RUN)
 	$(PYTHON_RUN) scripts/check_types.py
 

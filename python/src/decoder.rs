@@ -8,7 +8,7 @@ use cuzarr_device::{Buffer, Device, Stream};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-use crate::error::{IntoPython, PyResult, to_python};
+use crate::error::{IntoPython, PyResult, exceptions};
 use crate::ndbuffer::{PyNdBuffer, parse_device};
 
 /// A codec, or a chain of them, on one device.
@@ -28,11 +28,13 @@ fn bytes_of(array: &PyNdBuffer) -> PyResult<Buffer> {
     array.inner.as_buffer().py()
 }
 
-/// A stream of another library, by its `CUstream` as an integer. `owner` keeps it alive. Only `cuzarr.codecs` calls what calls
-/// this: it passes the handle of a stream of `device` that belongs to `owner`, or of one of CUDA's own streams.
-pub(crate) fn callers_stream(device: Device, stream: usize, owner: Py<PyAny>) -> PyResult<Stream> {
+/// A stream of another library, by its `CUstream` as an integer.
+///
+/// # Safety
+/// The handle is one of a stream of `device` that `owner` keeps alive, or of one of CUDA's own streams.
+pub(crate) unsafe fn callers_stream(device: Device, stream: usize, owner: Py<PyAny>) -> PyResult<Stream> {
     match device {
-        // SAFETY: the handle is one of a stream of this device that `owner` keeps alive, as is said above.
+        // SAFETY: the caller's promise is the one that is asked for here.
         Device::Cuda(_) => unsafe { Stream::from_raw(device, stream, Some(Box::new(owner))) }.py(),
         device => Stream::new(device).py(),
     }
@@ -119,18 +121,17 @@ impl PyDecoderBatch {
 
     /// Puts the decoding on a stream. `stream` is a `CUstream` as an integer, and `owner` keeps it alive.
     fn run(&self, py: Python<'_>, stream: usize, owner: Py<PyAny>) -> PyResult<()> {
-        if self.lock().is_empty() {
+        if py.detach(|| self.lock().is_empty()) {
             return Ok(());
         }
-        let stream = callers_stream(self.device, stream, owner)?;
+        // SAFETY: only `cuzarr.codecs` calls this. It passes the handle of a stream of this device that belongs to `owner`,
+        // or of one of CUDA's own streams.
+        let stream = unsafe { callers_stream(self.device, stream, owner) }?;
         py.detach(|| self.lock().run(&stream)).py()
     }
 
     /// Waits for the batch, and returns `None` or an exception for each frame.
     fn check(&self, py: Python<'_>) -> PyResult<Vec<Option<Py<PyAny>>>> {
-        let results = py.detach(|| self.lock().check()).py()?;
-        let exception =
-            |result: cuzarr::Result<()>| result.err().map(|error| to_python(&error).into_value(py).into_any());
-        Ok(results.into_iter().map(exception).collect())
+        py.detach(|| self.lock().check()).py().map(exceptions)
     }
 }

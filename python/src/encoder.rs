@@ -8,7 +8,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use crate::decoder::callers_stream;
-use crate::error::{IntoPython, PyResult, to_python};
+use crate::error::{IntoPython, PyResult, exceptions};
 use crate::ndbuffer::{PyNdBuffer, parse_device};
 
 /// A codec, or a chain of them, on one device.
@@ -74,16 +74,15 @@ impl PyEncoderBatch {
 
     /// Puts the encoding on a stream. `stream` is a `CUstream` as an integer, and `owner` keeps it alive.
     fn run(&self, py: Python<'_>, stream: usize, owner: Py<PyAny>) -> PyResult<()> {
-        let stream = callers_stream(self.device, stream, owner)?;
+        // SAFETY: only `cuzarr.codecs` calls this. It passes the handle of a stream of this device that belongs to `owner`,
+        // or of one of CUDA's own streams.
+        let stream = unsafe { callers_stream(self.device, stream, owner) }?;
         py.detach(|| self.lock().run(&stream)).py()
     }
 
     /// Waits for the batch, and returns `None` or an exception for each chunk.
     fn check(&self, py: Python<'_>) -> PyResult<Vec<Option<Py<PyAny>>>> {
-        let results = py.detach(|| self.lock().check()).py()?;
-        let exception =
-            |result: cuzarr::Result<()>| result.err().map(|error| to_python(&error).into_value(py).into_any());
-        Ok(results.into_iter().map(exception).collect())
+        py.detach(|| self.lock().check()).py().map(exceptions)
     }
 
     /// Waits for the batch, and returns the frames as arrays of bytes on the device.

@@ -51,6 +51,12 @@ pub fn from_python(py: Python<'_>, kind: ErrorKind, what: &str, exception: PyErr
     Error::new(kind, message).with_source(exception)
 }
 
+/// `None`, or the exception, for each part of a batch.
+pub fn exceptions(results: Vec<cuzarr::Result<()>>) -> Vec<Option<Py<PyAny>>> {
+    let exception = |error| Python::attach(|py| to_python(&error).into_value(py).into_any());
+    results.into_iter().map(|result| result.err().map(exception)).collect()
+}
+
 /// Converts errors of the library for Python: `result.py()?`.
 pub trait IntoPython<T> {
     /// The result, with the error as Python's exception.

@@ -521,6 +521,7 @@ const UNSAFE_FILES: &[&str] = &[
     "crates/cuzarr-device/src/stream.rs",
     "crates/cuzarr/tests/run_length/cuda.rs",
     "python/src/decoder.rs",
+    "python/src/encoder.rs",
     "python/src/foreign.rs",
     "python/src/memory.rs",
     "python/src/module.rs",

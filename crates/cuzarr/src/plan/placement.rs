@@ -264,7 +264,7 @@ pub(crate) fn encoding(program: &Program, given: &WriteCircumstances) -> Result<
 }
 
 impl DeviceEncoding {
-    /// As many batches at a time as the memory allows, and at least one.
+    /// Chooses the most batches at a time for which the memory suffices; `None` when it does not suffice for one.
     fn within(
         program: &Program,
         encoder: &Arc<dyn DeviceEncoder>,

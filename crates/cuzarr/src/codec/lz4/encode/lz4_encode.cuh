@@ -9,7 +9,7 @@
 //     tail     encoded bytes from that match's offset on, to the end of its last match
 //     trail    how many literals follow
 //
-// and the first token, whose number of literals is not known yet, is written by whoever joins the pieces.
+// and the first token, whose number of literals is not known yet, is written by `encode_assemble`.
 //
 //     bring the piece and its history to shared memory, and the history's positions to the table
 //     for each step of positions, one a thread:
@@ -280,7 +280,7 @@ CUZARR_DEVICE Lz4Piece lz4_write(const Lz4Matches& matches, const u8* bytes, con
             if (index) end = match_begin(matches, index - 1) + match_length(matches, index - 1);
             for (u32 i = index + 1; i < matches.count && match_goes_on(matches, i); ++i) length += match_length(matches, i);
         }
-        // The literals and the token before a piece's first match are left to whoever joins the pieces.
+        // `encode_assemble` writes the token and the literals before the first match of a piece.
         u32 literals = is_new && index ? begin - end : 0, more = length - CUZARR_LZ4_LEAST_MATCH, total;
         u32 own = is_new ? 2 + lz4_more_bytes(more) + (index ? 1 + lz4_more_bytes(literals) + literals : 0) : 0;
         u8* to = tail + written + block_sum_before(own, sums, &total);
