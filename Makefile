@@ -136,6 +136,7 @@ packaging: $(VENV)/.packaging ## the GitHub workflows by schema and actionlint, 
 
 bench: build ## cuzarr beside zarrs and tensorstore on this machine, answers checked, recorded in bench/record
 	$(PYTHON_RUN) bench/read.py --record bench/record
+	$(PYTHON_RUN) bench/gather.py
 
 docs: build ## the Rust documentation, warnings denied, and Python's reference and support matrix from docstrings and tests
 	RUSTDOCFLAGS='-D warnings' cargo doc --workspace --all-features --no-deps --locked

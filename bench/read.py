@@ -162,10 +162,10 @@ def write_record(
         "rows": rows,
     }
     slug = re.sub(r"[^a-z0-9]+", "-", machine(place).lower()).strip("-")
-    path = pathlib.Path(folder) / f"{slug}-{now:%Y-%m-%d-%H%M%S}.json"
+    path = pathlib.Path(folder) / f"{slug}-{now:%Y-%m-%d}-{scenario}-{now:%H%M%S}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(record, indent=1) + "\n")
-    print(f"recorded in {path}")
+    print(f"recorded in {path}; bench/gather.py puts it into the file of its bench")
 
 
 def print_table(rows, names):

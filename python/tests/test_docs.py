@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import json
 import pathlib
 import re
 import sys
@@ -14,7 +15,8 @@ import pytest
 ROOT = pathlib.Path(__file__).parents[2]
 if not (ROOT / "scripts" / "write_docs.py").exists():
     pytest.skip("skipped: the pages are made where the sources are", allow_module_level=True)
-sys.path.insert(0, str(ROOT / "scripts"))
+sys.path[:0] = [str(ROOT / "scripts"), str(ROOT / "bench")]
+import gather  # noqa: E402
 import write_docs  # noqa: E402
 
 
@@ -56,13 +58,22 @@ def test_errors_of_the_troubleshooting_page_are_raised_somewhere() -> None:
 
 
 def test_every_record_says_its_commit() -> None:
-    """Or has a line in the table of those that do not."""
-    folder = ROOT / "bench" / "record"
-    table = (folder / "README.md").read_text()
-    for record in sorted(folder.glob("*.*")):
-        said = "commit" in (text := record.read_text()) or re.search(r"\b(?=[a-f]*\d)[0-9a-f]{7}\b", text[:2000])
-        hint = f"{record.name} does not say at which commit it was made: add a line to bench/record/README.md"
-        assert said or record.name == "README.md" or f"| `{record.name}` |" in table, hint
+    files = sorted(gather.FOLDER.glob("*/*.json"))
+    said = {path.name: text for path in gather.loose() if (text := path.read_text()[:2500])}
+    for path in files:
+        said.update(
+            {
+                f"{path.parent.name}/{path.name}: {name}": str(record)[:2500]
+                for name, record in json.loads(path.read_text()).items()
+            }
+        )
+    assert len(files) >= 10 and len(said) >= 90
+    silent = [name for name, text in said.items() if "commit" not in text and not re.search(r"\b(?=[a-f]*\d)[0-9a-f]{7}\b", text)]
+    assert not silent, "say the commit at which these were made"
+
+
+def test_the_index_of_records_is_current() -> None:
+    assert (gather.FOLDER / "README.md").read_text() == gather.index(), "run python bench/gather.py"
 
 
 def test_every_path_that_contributing_names_is_there() -> None:

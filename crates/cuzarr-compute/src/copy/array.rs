@@ -20,7 +20,7 @@ use cuzarr::{Error, ErrorKind, Result};
 const BETWEEN: &str = ".cuzarr-between";
 
 /// Cost of writing all elements once more, in reads of them. On an H200 with 16 cores a second pass over 4 GiB took 0.8 to 1.8 s,
-/// and 1.8 s on the cores alone; reading took 0.2 and 0.4 s (`bench/record/nvidia-h200-2026-11-22-rechunk.json`).
+/// and 1.8 s on the cores alone; reading took 0.2 and 0.4 s (`bench/record/nvidia-h200/rechunk.json`, `22-rechunk`).
 const WRITING_AGAIN: f64 = 4.0;
 
 /// Cost of an object between two passes beside its elements, in bytes that are read in the same time.
