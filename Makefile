@@ -18,10 +18,10 @@ ARCHITECTURES := sm_75 sm_80 sm_90 sm_100 sm_120
 # What the extension module and the command are built from. Python files are not: the package is installed in place.
 SOURCES := Cargo.toml Cargo.lock python/Cargo.toml python/pyproject.toml \
 	$(shell find crates python/src -type f -not -name '*.md' -not -path '*/tests/*' -not -path '*/target/*')
-PYTHON_FOLDERS := python bench scripts examples
+PYTHON_FOLDERS := python bench scripts examples docs/gallery
 KERNELS := $(shell find crates -name '*.cu' -o -name '*.cuh')
 
-.PHONY: help demo test test-rust test-python miri lint fmt ruff clippy deny stubs types bench docs cubins wheel wheels sdist crates packaging release-check gpu-bundle gpu-peers build clean
+.PHONY: help demo test test-rust test-python miri lint fmt ruff clippy deny stubs types bench docs docs-serve cubins wheel wheels sdist crates packaging release-check gpu-bundle gpu-peers build clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
@@ -84,6 +84,10 @@ $(VENV)/.packaging: $(VENV)/.environment python/requirements-packaging.txt
 	$(PIP) install --requirement python/requirements-packaging.txt
 	touch $@
 
+$(VENV)/.docs: $(VENV)/.environment python/requirements-docs.txt
+	$(PIP) install --requirement python/requirements-docs.txt
+	touch $@
+
 $(VENV)/.wheel-tools: $(VENV)/.environment python/requirements-wheels.txt
 	$(PIP) install --requirement python/requirements-wheels.txt
 	touch $@
@@ -138,9 +142,16 @@ bench: build ## cuzarr beside zarrs and tensorstore on this machine, answers che
 	$(PYTHON_RUN) bench/read.py --record bench/record
 	$(PYTHON_RUN) bench/gather.py
 
-docs: build ## the Rust documentation, warnings denied, and Python's reference and support matrix from docstrings and tests
+SITE := PYTHONPATH=python NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs
+docs: build $(VENV)/.docs ## the site, strictly, and the Rust documentation beside it, warnings denied, in target/site
 	RUSTDOCFLAGS='-D warnings' cargo doc --workspace --all-features --no-deps --locked
-	$(PYTHON_RUN) scripts/write_docs.py target/doc/python
+	$(PYTHON_RUN) scripts/write_docs.py
+	$(SITE) build --quiet
+	cp -al target/doc target/site/rust
+	$(PYTHON_RUN) scripts/check_site.py
+
+docs-serve: build $(VENV)/.docs ## show the site on http://127.0.0.1:8000 while its pages are written
+	$(SITE) serve --no-strict
 
 python/cuzarr/cubins/MANIFEST.sha256: $(VENV)/.nvrtc $(KERNELS) scripts/compile_kernels.py
 	$(PYTHON_RUN) scripts/compile_kernels.py --arch $(ARCHITECTURES) --out python/cuzarr/cubins

@@ -1,125 +1,17 @@
-"""Writes the reference from docstrings and signatures, and docs/support.md from the cases that the conformance matrix runs:
+"""Writes docs/support.md from the cases that the conformance matrix runs, and from what the library says of its codecs:
 
-    .venv/bin/python scripts/write_docs.py [DIRECTORY]
-
-The reference goes to DIRECTORY (target/doc/python unless given), a page for each public module.
+.venv/bin/python scripts/write_docs.py
 """
 
 from __future__ import annotations
 
-import argparse
-import importlib
-import inspect
 import pathlib
 import sys
 import warnings
 from typing import Any
 
 ROOT = pathlib.Path(__file__).parents[1]
-# The public modules, each a page; those that need another library are left as they are where it is missing.
-MODULES = (
-    "cuzarr", "cuzarr.api.asynchronous", "cuzarr.buffer", "cuzarr.buffer.cpu", "cuzarr.buffer.gpu", "cuzarr.codecs",
-    "cuzarr.codecs.numcodecs", "cuzarr.dask", "cuzarr.dtype", "cuzarr.errors", "cuzarr.kernels", "cuzarr.kvikio",
-    "cuzarr.storage", "cuzarr.torch", "cuzarr.xarray", "cuzarr.zarr",
-)  # fmt: skip
-NEEDS = {"cuzarr.dask": "dask", "cuzarr.torch": "torch", "cuzarr.xarray": "xarray", "cuzarr.zarr": "zarr"}
-NOTE = "<!-- Written by scripts/write_docs.py: change the docstrings instead. -->\n"
-
-
-def names_of(module: Any) -> list[str]:
-    """The public names of a module, in its own order."""
-    listed = getattr(module, "__all__", None)
-    if listed is None:
-        own = [name for name, value in vars(module).items() if getattr(value, "__module__", None) == module.__name__]
-        listed = [name for name in own if not name.startswith("_")]
-    return [name for name in listed if name != "__version__" and not inspect.ismodule(getattr(module, name))]
-
-
-def signature_of(value: Any) -> str:
-    try:
-        found = inspect.signature(value)
-    except (TypeError, ValueError):
-        return "(…)"
-    parameters = [one.replace(annotation=inspect.Parameter.empty) for one in found.parameters.values()]
-    text = str(found.replace(parameters=parameters, return_annotation=inspect.Signature.empty))
-    return "(…)" if " at 0x" in text else text
-
-
-def text_of(value: Any) -> str:
-    return (inspect.getdoc(value) or "").strip()
-
-
-def fenced(text: str) -> str:
-    """A docstring as Markdown: NumPy's headings in bold, examples in blocks."""
-    out: list[str] = []
-    lines = text.splitlines()
-    at, in_block = 0, False
-    while at < len(lines):
-        line = lines[at]
-        is_heading = at + 1 < len(lines) and lines[at + 1].strip() and set(lines[at + 1].strip()) == {"-"}
-        if line.startswith(">>>") and not in_block:
-            out.append("```pycon")
-            in_block = True
-        elif in_block and not line.strip():
-            out.append("```")
-            in_block = False
-        if is_heading:
-            out += [f"**{line.strip()}**", ""]
-            at += 2
-            continue
-        out.append(line if in_block else parameter(line, lines, at))
-        at += 1
-    if in_block:
-        out.append("```")
-    return "\n".join(out)
-
-
-def parameter(line: str, lines: list[str], at: int) -> str:
-    """A name of NumPy's lists of parameters, which has what it says indented below."""
-    below = lines[at + 1] if at + 1 < len(lines) else ""
-    if line and not line.startswith(" ") and below.startswith("    "):
-        return f"- `{line.strip()}`"
-    return f"  {line.strip()}" if line.startswith("    ") else line
-
-
-def members_of(cls: type) -> list[tuple[str, Any]]:
-    """What a class defines itself or takes from cuzarr's own bases, and says something of."""
-    found = {}
-    for base in reversed(cls.__mro__):
-        if base.__module__.startswith("cuzarr"):
-            found.update({name: value for name, value in vars(base).items() if not name.startswith("_")})
-    return [(name, value) for name, value in sorted(found.items()) if text_of(getattr(value, "__func__", value))]
-
-
-def describe_class(name: str, cls: type) -> list[str]:
-    bases = ", ".join(f"`{base.__name__}`" for base in cls.__bases__ if base is not object)
-    out = [f"## `{name}`", ""] if issubclass(cls, BaseException) else [f"## `{name}{signature_of(cls)}`", ""]
-    out += [f"Bases: {bases}", ""] if bases else []
-    out += [fenced(text_of(cls)), ""]
-    if issubclass(cls, BaseException):
-        return out
-    for member, value in members_of(cls):
-        plain = getattr(value, "__func__", value)
-        if isinstance(value, property) or not callable(plain):
-            out += [f"### `{name}.{member}`", "", fenced(text_of(value)), ""]
-        else:
-            out += [f"### `{name}.{member}{signature_of(plain)}`", "", fenced(text_of(plain)), ""]
-    return out
-
-
-def reference(module_name: str) -> str:
-    """A module's page."""
-    module = importlib.import_module(module_name)
-    out = [NOTE, f"# `{module_name}`", "", fenced(text_of(module)), ""]
-    for name in names_of(module):
-        value = getattr(module, name)
-        if inspect.isclass(value):
-            out += describe_class(name, value)
-        elif inspect.isroutine(value):
-            out += [f"## `{name}{signature_of(value)}`", "", fenced(text_of(value)), ""]
-        else:
-            out += [f"## `{name}`", "", f"A `{type(value).__name__}`. " + fenced(text_of(type(value))), ""]
-    return "\n".join(out).rstrip() + "\n"
+NOTE = "<!-- Written by scripts/write_docs.py from the tests. -->\n"
 
 
 def support() -> str:
@@ -203,21 +95,6 @@ def where(places: set[str]) -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("directory", nargs="?", type=pathlib.Path, default=ROOT / "target" / "doc" / "python")
-    directory = parser.parse_args().directory
-    directory.mkdir(parents=True, exist_ok=True)
-    made = []
-    for name in MODULES:
-        try:
-            importlib.import_module(NEEDS.get(name, "cuzarr"))
-        except ImportError:
-            print(f"{name} is left out: {NEEDS[name]} is not installed")
-            continue
-        (directory / f"{name}.md").write_text(reference(name))
-        made.append(name)
-    listed = "".join(f"- [`{name}`]({name}.md)\n" for name in made)
-    (directory / "README.md").write_text(f"{NOTE}\n# Reference\n\n{listed}")
     (ROOT / "docs" / "support.md").write_text(support())
     return 0
 

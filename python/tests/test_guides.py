@@ -13,7 +13,13 @@ import cuzarr
 
 ROOT = pathlib.Path(__file__).parents[2]
 GUIDES = sorted(ROOT.glob("docs/guide/*.md"))
-PAGES = [ROOT / "README.md", *GUIDES]
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "docs" / "index.md",
+    ROOT / "docs" / "start.md",
+    *sorted(ROOT.glob("docs/concepts/*.md")),
+    *GUIDES,
+]
 BLOCK = re.compile(r"^```python( gpu)?\n(.*?)^```", re.M | re.S)
 
 
@@ -46,7 +52,8 @@ def test_the_blocks_of(page: pathlib.Path, tmp_path: pathlib.Path, monkeypatch: 
 
 def test_there_are_guides() -> None:
     assert len(GUIDES) >= 4
-    assert all(page.name in (ROOT / "README.md").read_text() for page in GUIDES), "the README names every guide"
+    navigation = (ROOT / "mkdocs.yml").read_text()
+    assert all(f"guide/{page.name}" in navigation for page in GUIDES), "the navigation in mkdocs.yml names every guide"
 
 
 def test_every_block_of_a_gpu_compiles() -> None:

@@ -1,0 +1,51 @@
+"""The pages of the Python interface: every public name is on one of them, and each program of the gallery runs."""
+
+from __future__ import annotations
+
+import inspect
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+import cuzarr
+
+ROOT = pathlib.Path(__file__).parents[2]
+WEBSITE = ROOT / "scripts" / "website"
+if not WEBSITE.exists():
+    pytest.skip("skipped: the site is made where the sources are", allow_module_level=True)
+pytest.importorskip("griffe", reason="skipped: `make docs` installs what makes the site")
+sys.path.insert(0, str(WEBSITE))
+import api  # noqa: E402
+import gallery  # noqa: E402
+
+
+def test_every_public_name_is_on_a_page() -> None:
+    listed = api.listed()
+    assert len(listed) > 350
+    modules = {page.module for page in api.PAGES} | {"cuzarr"}
+    assert [f"cuzarr.{name}" for name in api.exports("cuzarr") if f"cuzarr.{name}" not in listed] == []
+    public = [name for name in dir(cuzarr) if inspect.ismodule(getattr(cuzarr, name))]
+    covered = [name for name in public if any(module.startswith(f"cuzarr.{name}") for module in modules)]
+    # These list names of other pages by the paths that they had before, or gather other modules.
+    assert sorted(set(public) - set(covered)) == ["functions", "reductions", "selections"]
+
+
+def test_every_page_has_its_place_in_the_navigation() -> None:
+    navigation = (ROOT / "mkdocs.yml").read_text()
+    assert [page.slug for page in api.PAGES if f"reference/python/{page.slug}.md" not in navigation] == []
+
+
+def test_every_program_of_the_gallery_has_a_page() -> None:
+    programs = {path.stem for path in gallery.FOLDER.glob("*.py")}
+    assert programs == set(gallery.PROGRAMS)
+
+
+@pytest.mark.parametrize("name", gallery.PROGRAMS)
+def test_a_program_of_the_gallery_makes_its_picture(name: str, tmp_path: pathlib.Path) -> None:
+    pytest.importorskip("matplotlib", reason="skipped: `make docs` installs what draws the pictures")
+    picture = tmp_path / f"picture.{gallery.PROGRAMS[name][1]}"
+    done = subprocess.run(gallery.arguments(name, picture), capture_output=True, text=True, timeout=300, cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.strip() and picture.stat().st_size > 5_000

@@ -1,0 +1,272 @@
+"""The pages of the Python interface: which names stand on which page, and what mkdocstrings is told of names it cannot read.
+
+`pages()` gives the text of every page; each public callable is on one of them. `Interface` is an extension of griffe, which
+mkdocstrings reads the sources with. It adds what only the running package knows: functions that are made by calls (`cuzarr.sin`, the
+twins of `cuzarr.api.asynchronous`), and turns the references of docstrings into links.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import griffe
+
+OPTIONAL = {"cuzarr.dask": "dask", "cuzarr.torch": "torch", "cuzarr.xarray": "xarray", "cuzarr.zarr": "zarr"}
+ROLE = re.compile(r":(?:class|func|meth|attr|mod|data|exc|obj):`~?([\w.]+)`")
+
+
+@dataclass(frozen=True)
+class Page:
+    """A page of the reference: `names` are those of `module`; where none are given, all that it lists, and `more`."""
+
+    slug: str
+    title: str
+    about: str
+    module: str
+    names: tuple[str, ...] = ()
+    more: tuple[str, ...] = ()
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(text.split())
+
+
+PAGES = (
+    Page("open", "Open, create, save", "Functions that open arrays and groups, create them, and save arrays of memory.", "cuzarr",
+         _names("open open_array open_group open_consolidated open_like create create_array create_group create_hierarchy array "
+                "from_array group empty empty_like full full_like ones ones_like zeros zeros_like save save_array save_group load "
+                "consolidate_metadata tree print_debug_info")),
+    Page("array", "Array", "An array in a store: select, assign, explain, resize.", "cuzarr", _names("Array ArrayConfig")),
+    Page("group", "Group", "A group of arrays and groups.", "cuzarr", _names("Group")),
+    Page("asynchronous", "Asynchronous arrays and groups", "The twins of arrays and groups whose calls are awaited.", "cuzarr",
+         _names("AsyncArray AsyncGroup")),
+    Page("api-asynchronous", "Asynchronous functions", "The functions of `cuzarr`, to be awaited.", "cuzarr.api.asynchronous"),
+    Page("metadata", "Metadata", "The documents that describe arrays and groups.", "cuzarr",
+         _names("ArrayV2Metadata ArrayV3Metadata GroupMetadata ConsolidatedMetadata")),
+    Page("config", "Configuration", "Every setting, its origin, and the ways to change it.", "cuzarr", _names("config")),
+    Page("compute", "Compute at any size", "Plans of arrays, copies, and functions of yours, block by block.", "cuzarr",
+         _names("Expression map_blocks reduce rechunk copy copy_all copy_store pyramid")),
+    Page("elementwise", "Functions of elements", "NumPy's element-wise functions, for arrays in stores and in memory.",
+         "cuzarr.xp.elementwise"),
+    Page("reductions", "Reductions", "Sums, means, extremes and their like, over dimensions or everything.", "cuzarr.xp.reductions"),
+    Page("statistics", "Quantiles and histograms", "Exact quantiles, medians and histograms of arrays of any size.",
+         "cuzarr.xp.statistics"),
+    Page("xp", "Arrays in memory", "Functions that make and move arrays in memory.", "cuzarr.xp.creation"),
+    Page("device-array", "DeviceArray", "An array in GPU memory, for every library with DLPack.", "cuzarr", _names("DeviceArray")),
+    Page("kernels", "Kernels", "CUDA C++ of your own.", "cuzarr.kernels"),
+    Page("memory", "Memory", "What memory is in use, and how to bound it.", "cuzarr.memory"),
+    Page("storage", "Stores", "Where keys and values are.", "cuzarr.storage"),
+    Page("codecs", "Codecs", "Codecs as values, and decoders and encoders of frames.", "cuzarr.codecs"),
+    Page("numcodecs", "Codecs of numcodecs", "The codecs of numcodecs, as values.", "cuzarr.codecs.numcodecs"),
+    Page("dtype", "Data types", "Element types, by zarr-python's names.", "cuzarr.dtype"),
+    Page("buffer", "Buffers", "Flat and typed memory, and the prototypes that choose it.", "cuzarr.buffer"),
+    Page("buffer-cpu", "Buffers on the host", "The buffer classes of host memory.", "cuzarr.buffer.cpu"),
+    Page("buffer-gpu", "Buffers on a GPU", "The buffer classes of GPU memory.", "cuzarr.buffer.gpu"),
+    Page("errors", "Errors", "Every error, and what it means.", "cuzarr.errors", more=("CuzarrError",)),
+    Page("torch", "PyTorch", "Datasets and tensors.", "cuzarr.torch"),
+    Page("xarray", "xarray", "The engine for `xarray.open_dataset`.", "cuzarr.xarray"),
+    Page("dask", "dask", "Arrays of dask, from and to arrays in stores.", "cuzarr.dask"),
+    Page("zarr", "Inside zarr-python", "cuzarr as the pipeline, the buffers and the stores of zarr-python.", "cuzarr.zarr"),
+    Page("kvikio", "KvikIO's helpers", "The helpers for Zarr that KvikIO had.", "cuzarr.kvikio"),
+)  # fmt: skip
+# Where users import the names of a page from, if neither from `cuzarr` nor from its module.
+SHOWN = {"cuzarr.xp.creation": "cuzarr.xp"}
+
+
+def load(module: str) -> Any:
+    """A public module; `None` where the library that it serves is not installed."""
+    try:
+        importlib.import_module(OPTIONAL.get(module, "cuzarr"))
+    except ImportError:
+        return None
+    return importlib.import_module(module)
+
+
+def exports(module: str) -> list[str]:
+    """The public names of a module that are no modules, in its own order."""
+    found = load(module)
+    if found is None:
+        return [str(name) for name in _parsed(module).exports or ()]
+    listed = getattr(found, "__all__", None)
+    if listed is None:
+        own = [name for name, value in vars(found).items() if getattr(value, "__module__", None) == module]
+        listed = [name for name in own if not name.startswith("_")]
+    return [name for name in listed if name != "__version__" and not inspect.ismodule(getattr(found, name))]
+
+
+def names_of(page: Page) -> list[str]:
+    """The names on a page."""
+    if page.names:
+        return list(page.names)
+    elsewhere = {name for other in PAGES if other.module == "cuzarr" for name in other.names if _is_cuzarrs(page.module, name)}
+    return [*page.more, *(name for name in exports(page.module) if name not in page.more and name not in elsewhere)]
+
+
+def _is_cuzarrs(module: str, name: str) -> bool:
+    found = load(module)
+    return found is not None and getattr(found, name, None) is getattr(load("cuzarr"), name)
+
+
+def path_of(page: Page, name: str) -> str:
+    """Where users import a name from: `cuzarr.sin`, not `cuzarr.xp.elementwise.sin`."""
+    module = load(page.module)
+    if module is not None and getattr(load("cuzarr"), name, None) is getattr(module, name):
+        return f"cuzarr.{name}"
+    return f"{SHOWN.get(page.module, page.module)}.{name}"
+
+
+def canonical(page: Page) -> dict[str, list[str]]:
+    """The names on a page with their other names: `{"arccos": ["acos"]}`."""
+    module = load(page.module)
+    if module is None:
+        return {name: [] for name in names_of(page)}
+    groups: dict[int, list[str]] = {}
+    for name in names_of(page):
+        groups.setdefault(id(getattr(module, name)), []).append(name)
+    out = {}
+    for names in groups.values():
+        own = getattr(getattr(module, names[0]), "__name__", names[0])
+        first = own if own in names else names[0]
+        out[first] = [name for name in names if name != first]
+    return dict(sorted(out.items(), key=lambda item: names_of(page).index(item[0])))
+
+
+def _parsed(module: str) -> Any:
+    loader = griffe.GriffeLoader(search_paths=["python"])
+    return loader.load(module.split(".")[0])[module.removeprefix("cuzarr.")]
+
+
+def summary(value: Any) -> str:
+    """The first sentence of a docstring."""
+    first = " ".join((inspect.getdoc(value) or "").split("\n\n")[0].split())
+    return (
+        ROLE.sub(lambda role: f"`{role[1].removeprefix('cuzarr.')}`", re.split(r"(?<=[.;:])\s", first)[0])
+        .replace("|", "\\|")
+        .replace("``", "`")
+    )
+
+
+def text(page: Page) -> str:
+    """A page of the reference as Markdown for mkdocstrings."""
+    out = [f"# {page.title}", "", page.about, ""]
+    module = load(page.module)
+    names = canonical(page)
+    if module is not None and len(names) > 3:
+        out += ["| name | meaning |", "|---|---|"]
+        for name in names:
+            out.append(f"| [`{name}`][{path_of(page, name)}] | {summary(getattr(module, name))} |")
+        out.append("")
+    for name, others in names.items():
+        out += [f"::: {path_of(page, name)}", ""]
+        if others:
+            out += ["Also as " + ", ".join(f"`{path_of(page, other)}`" for other in others) + ".", ""]
+    return "\n".join(out)
+
+
+def index() -> str:
+    """The page that lists the others."""
+    out = ["# Python API", "", "Import `cuzarr`; the groups below are its public names. Everything else is private.", ""]
+    out += ["| page | what it has |", "|---|---|"]
+    for page in PAGES:
+        out.append(f"| [{page.title}]({page.slug}.md) | {page.about} |")
+    return "\n".join(out) + "\n"
+
+
+def pages() -> dict[str, str]:
+    """Every page of the reference by its file name."""
+    return {"index.md": index(), **{f"{page.slug}.md": text(page) for page in PAGES}}
+
+
+def listed() -> set[str]:
+    """The dotted names of everything on a page, other names included."""
+    return {path_of(page, name) for page in PAGES for name in names_of(page)}
+
+
+class Interface(griffe.Extension):
+    """What the running package adds to what griffe reads in its sources."""
+
+    def on_package(self, *, pkg: griffe.Module, **kwargs: Any) -> None:
+        public = listed()
+        for page in PAGES:
+            module = load(page.module)
+            for name in names_of(page) if module is not None else ():
+                home = path_of(page, name).rpartition(".")[0].partition(".")[2]
+                self._complete(pkg[home] if home else pkg, name, getattr(module, name))
+        _link(pkg, public, set())
+
+    def _complete(self, home: Any, name: str, value: Any) -> None:
+        """Makes a function of what griffe takes for a variable."""
+        member = home.members.get(name)
+        try:
+            known = member.final_target if member is not None and member.is_alias else member
+        except griffe.GriffeError:
+            known = None
+        if known is not None and not known.is_attribute:
+            return
+        if not callable(value) or inspect.isclass(value):
+            if known is not None and known.docstring is None:
+                known.docstring = griffe.Docstring(inspect.getdoc(value) or "", parent=known)
+                known.docstring.parser = "numpy"
+                if not inspect.isclass(value):
+                    home.set_member(name, known)
+            return
+        function = griffe.Function(name, parameters=_parameters(value), parent=home)
+        function.docstring = griffe.Docstring(inspect.getdoc(value) or "", parent=function)
+        home.set_member(name, function)
+
+
+def _parameters(value: Any) -> griffe.Parameters:
+    kinds = {
+        inspect.Parameter.POSITIONAL_ONLY: griffe.ParameterKind.positional_only,
+        inspect.Parameter.POSITIONAL_OR_KEYWORD: griffe.ParameterKind.positional_or_keyword,
+        inspect.Parameter.VAR_POSITIONAL: griffe.ParameterKind.var_positional,
+        inspect.Parameter.KEYWORD_ONLY: griffe.ParameterKind.keyword_only,
+        inspect.Parameter.VAR_KEYWORD: griffe.ParameterKind.var_keyword,
+    }
+    out = []
+    for one in inspect.signature(value).parameters.values():
+        annotation = one.annotation if isinstance(one.annotation, str) else None
+        default = None if one.default is inspect.Parameter.empty else repr(one.default)
+        out.append(griffe.Parameter(one.name, kind=kinds[one.kind], annotation=annotation, default=default))
+    return griffe.Parameters(*out)
+
+
+def _link(thing: Any, public: set[str], seen: set[int]) -> None:
+    """Turns the roles of docstrings into links to public names, or into code."""
+    if thing.is_alias or id(thing) in seen:
+        return
+    seen.add(id(thing))
+    if thing.docstring is not None:
+        thing.docstring.value = fenced(ROLE.sub(lambda role: _reference(role[1], public), thing.docstring.value))
+    for member in list(thing.members.values()):
+        _link(member, public, seen)
+
+
+def fenced(text: str) -> str:
+    """A docstring whose examples outside of a section of their own stand between fences, as Markdown wants them."""
+    out: list[str] = []
+    in_block = in_section = False
+    lines = text.splitlines()
+    for number, line in enumerate(lines):
+        if number + 1 < len(lines) and lines[number + 1].strip() and set(lines[number + 1].strip()) == {"-"}:
+            in_section = line.strip() == "Examples"
+        if not in_section and not in_block and line.startswith(">>>"):
+            out.append("```pycon")
+            in_block = True
+        elif in_block and not line.strip():
+            out.append("```")
+            in_block = False
+        out.append(line)
+    return "\n".join([*out, *(["```"] if in_block else [])])
+
+
+def _reference(name: str, public: set[str]) -> str:
+    full = name if name.startswith("cuzarr.") else f"cuzarr.{name}"
+    for known in (full, full.rsplit(".", 1)[0]):
+        if known in public:
+            return f"[`{name.removeprefix('cuzarr.')}`][{known}]"
+    return f"`{name}`"
