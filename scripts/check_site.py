@@ -75,7 +75,7 @@ def missing(pages: dict[pathlib.Path, Page]) -> list[str]:
 
 
 def main() -> int:
-    files = [path for path in SITE.rglob("*.html") if "rust" not in path.relative_to(SITE).parts]
+    files = [path for path in SITE.rglob("*.html") if path.relative_to(SITE).parts[0] != "rust"]
     pages = {path: Page(path.read_text()) for path in files}
     problems = broken(pages) + [f"{name} is on no page" for name in missing(pages)]
     print(*problems, sep="\n", end="\n" if problems else "")

@@ -43,6 +43,23 @@ def from_cuzarr(array: Any, chunks: Any = None, *, name: str | None = None, inli
         Name of the dask array; by default one that equal arrays share.
     inline_array : bool
         Whether each task carries the array, which is small: its store, path and metadata.
+
+    Returns
+    -------
+    dask.array.Array
+        Lazy; its blocks are of the type that the device of ``array`` gives.
+
+    Raises
+    ------
+    ArrayNotFoundError
+        There is no array at the path.
+
+    Examples
+    --------
+    >>> import cuzarr, cuzarr.dask, numpy as np
+    >>> array = cuzarr.create_array({}, data=np.arange(6), chunks=(2,))
+    >>> int(cuzarr.dask.from_cuzarr(array).sum().compute())
+    15
     """
     array = array_of(array)
     chosen = array.shards or array.chunks if chunks is None else _named(chunks, array)
@@ -67,7 +84,29 @@ def _named(chunks: Any, array: Array) -> Any:
 
 
 def meta(array: Array) -> Any:
-    """An array without elements, of the type that reading gives."""
+    """An array without elements, of the type that reading gives.
+
+    Parameters
+    ----------
+    array : Array
+        An array in a store.
+
+    Returns
+    -------
+    array
+        Extents of 0, on the device of ``array``.
+
+    Raises
+    ------
+    DeviceUnavailableError
+        There is no such device, or it cannot be used.
+
+    Examples
+    --------
+    >>> import cuzarr, cuzarr.dask
+    >>> cuzarr.dask.meta(cuzarr.zeros((4, 4), store={})).shape
+    (0, 0)
+    """
     empty = np.empty((0,) * array.ndim, array.dtype)
     if array.device == "cpu" or array.metadata.data_type.is_variable:
         return empty
@@ -97,12 +136,25 @@ def to_cuzarr(lazy: Any, array: Any, *, compute: bool = True, **kwargs: Any) -> 
     **kwargs
         For ``dask.array.store``: ``scheduler``, for example.
 
+    Returns
+    -------
+    None or dask.delayed.Delayed
+        Without ``compute``, what writes when it is computed.
+
     Raises
     ------
     ShapeMismatchError
         The shapes differ.
     ArrayNotFoundError
         There is no array at the path.
+
+    Examples
+    --------
+    >>> import cuzarr, cuzarr.dask, dask.array, numpy as np
+    >>> target = cuzarr.zeros((4,), chunks=(2,), dtype="int64", store={})
+    >>> cuzarr.dask.to_cuzarr(dask.array.arange(4, chunks=2), target)
+    >>> target[:].tolist()
+    [0, 1, 2, 3]
     """
     if not isinstance(lazy, dask.array.Array):
         raise ArgumentTypeError(f"got {type(lazy).__name__} to write, expected a dask array", hint="use array[...] = x")

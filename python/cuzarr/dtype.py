@@ -137,103 +137,387 @@ class _Variable(_Elements):
 
 
 class Bool(_OneByte):
-    """The type ``bool``."""
+    """The type ``bool``.
+
+    Raises
+    ------
+    None
+        There are no settings.
+
+    Examples
+    --------
+    >>> import cuzarr
+    >>> cuzarr.zeros((2,), dtype=cuzarr.dtype.Bool(), store={}).dtype
+    dtype('bool')
+    """
 
     _code = "b1"
 
 
 class Int8(_OneByte):
-    """The type ``int8``."""
+    """The type ``int8``.
+
+    Raises
+    ------
+    None
+        There are no settings.
+
+    Examples
+    --------
+    >>> import cuzarr
+    >>> cuzarr.zeros((2,), dtype=cuzarr.dtype.Int8(), store={}).dtype
+    dtype('int8')
+    """
 
     _code = "i1"
 
 
 class UInt8(_OneByte):
-    """The type ``uint8``."""
+    """The type ``uint8``.
+
+    Raises
+    ------
+    None
+        There are no settings.
+
+    Examples
+    --------
+    >>> import cuzarr
+    >>> cuzarr.zeros((2,), dtype=cuzarr.dtype.UInt8(), store={}).dtype
+    dtype('uint8')
+    """
 
     _code = "u1"
 
 
 class Int16(_Number):
-    """The type ``int16``, stored with this byte order."""
+    """The type ``int16``, stored with this byte order.
+
+    Parameters
+    ----------
+    endianness : {"little", "big"}
+        Byte order of the stored elements.
+
+    Raises
+    ------
+    DataTypeValidationError
+        A setting is not allowed.
+
+    Examples
+    --------
+    >>> import cuzarr
+    >>> cuzarr.zeros((2,), dtype=cuzarr.dtype.Int16(), store={}).dtype
+    dtype('int16')
+    """
 
     _code = "i2"
 
 
 class Int32(_Number):
-    """The type ``int32``, stored with this byte order."""
+    """The type ``int32``, stored with this byte order.
+
+    Parameters
+    ----------
+    endianness : {"little", "big"}
+        Byte order of the stored elements.
+
+    Raises
+    ------
+    DataTypeValidationError
+        A setting is not allowed.
+
+    Examples
+    --------
+    >>> import cuzarr
+    >>> cuzarr.zeros((2,), dtype=cuzarr.dtype.Int32(), store={}).dtype
+    dtype('int32')
+    """
 
     _code = "i4"
 
 
 class Int64(_Number):
-    """The type ``int64``, stored with this byte order."""
+    """The type ``int64``, stored with this byte order.
+
+    Parameters
+    ----------
+    endianness : {"little", "big"}
+        Byte order of the stored elements.
+
+    Raises
+    ------
+    DataTypeValidationError
+        A setting is not allowed.
+
+    Examples
+    --------
+    >>> import cuzarr
+    >>> cuzarr.zeros((2,), dtype=cuzarr.dtype.Int64(), store={}).dtype
+    dtype('int64')
+    """
 
     _code = "i8"
 
 
 class UInt16(_Number):
-    """The type ``uint16``, stored with this byte order."""
+    """The type ``uint16``, stored with this byte order.
+
+    Parameters
+    ----------
+    endianness : {"little", "big"}
+        Byte order of the stored elements.
+
+    Raises
+    ------
+    DataTypeValidationError
+        A setting is not allowed.
+
+    Examples
+    --------
+    >>> import cuzarr
+    >>> cuzarr.zeros((2,), dtype=cuzarr.dtype.UInt16(), store={}).dtype
+    dtype('uint16')
+    """
 
     _code = "u2"
 
 
 class UInt32(_Number):
-    """The type ``uint32``, stored with this byte order."""
+    """The type ``uint32``, stored with this byte order.
+
+    Parameters
+    ----------
+    endianness : {"little", "big"}
+        Byte order of the stored elements.
+
+    Raises
+    ------
+    DataTypeValidationError
+        A setting is not allowed.
+
+    Examples
+    --------
+    >>> import cuzarr
+    >>> cuzarr.zeros((2,), dtype=cuzarr.dtype.UInt32(), store={}).dtype
+    dtype('uint32')
+    """
 
     _code = "u4"
 
 
 class UInt64(_Number):
-    """The type ``uint64``, stored with this byte order."""
+    """The type ``uint64``, stored with this byte order.
+
+    Parameters
+    ----------
+    endianness : {"little", "big"}
+        Byte order of the stored elements.
+
+    Raises
+    ------
+    DataTypeValidationError
+        A setting is not allowed.
+
+    Examples
+    --------
+    >>> import cuzarr
+    >>> cuzarr.zeros((2,), dtype=cuzarr.dtype.UInt64(), store={}).dtype
+    dtype('uint64')
+    """
 
     _code = "u8"
 
 
 class Float16(_Number):
-    """The type ``float16``, stored with this byte order."""
+    """The type ``float16``, stored with this byte order.
+
+    Parameters
+    ----------
+    endianness : {"little", "big"}
+        Byte order of the stored elements.
+
+    Raises
+    ------
+    DataTypeValidationError
+        A setting is not allowed.
+
+    Examples
+    --------
+    >>> import cuzarr
+    >>> cuzarr.zeros((2,), dtype=cuzarr.dtype.Float16(), store={}).dtype
+    dtype('float16')
+    """
 
     _code = "f2"
 
 
 class Float32(_Number):
-    """The type ``float32``, stored with this byte order."""
+    """The type ``float32``, stored with this byte order.
+
+    Parameters
+    ----------
+    endianness : {"little", "big"}
+        Byte order of the stored elements.
+
+    Raises
+    ------
+    DataTypeValidationError
+        A setting is not allowed.
+
+    Examples
+    --------
+    >>> import cuzarr
+    >>> cuzarr.zeros((2,), dtype=cuzarr.dtype.Float32(), store={}).dtype
+    dtype('float32')
+    """
 
     _code = "f4"
 
 
 class Float64(_Number):
-    """The type ``float64``, stored with this byte order."""
+    """The type ``float64``, stored with this byte order.
+
+    Parameters
+    ----------
+    endianness : {"little", "big"}
+        Byte order of the stored elements.
+
+    Raises
+    ------
+    DataTypeValidationError
+        A setting is not allowed.
+
+    Examples
+    --------
+    >>> import cuzarr
+    >>> cuzarr.zeros((2,), dtype=cuzarr.dtype.Float64(), store={}).dtype
+    dtype('float64')
+    """
 
     _code = "f8"
 
 
 class Complex64(_Number):
-    """The type ``complex64``, stored with this byte order."""
+    """The type ``complex64``, stored with this byte order.
+
+    Parameters
+    ----------
+    endianness : {"little", "big"}
+        Byte order of the stored elements.
+
+    Raises
+    ------
+    DataTypeValidationError
+        A setting is not allowed.
+
+    Examples
+    --------
+    >>> import cuzarr
+    >>> cuzarr.zeros((2,), dtype=cuzarr.dtype.Complex64(), store={}).dtype
+    dtype('complex64')
+    """
 
     _code = "c8"
 
 
 class Complex128(_Number):
-    """The type ``complex128``, stored with this byte order."""
+    """The type ``complex128``, stored with this byte order.
+
+    Parameters
+    ----------
+    endianness : {"little", "big"}
+        Byte order of the stored elements.
+
+    Raises
+    ------
+    DataTypeValidationError
+        A setting is not allowed.
+
+    Examples
+    --------
+    >>> import cuzarr
+    >>> cuzarr.zeros((2,), dtype=cuzarr.dtype.Complex128(), store={}).dtype
+    dtype('complex128')
+    """
 
     _code = "c16"
 
 
 class DateTime64(_Time):
-    """Dates, counted in ``scale_factor`` of a unit (``"ns"``, ``"D"``, …)."""
+    """Dates, counted in ``scale_factor`` of a unit (``"ns"``, ``"D"``, …).
+
+    Parameters
+    ----------
+    endianness : {"little", "big"}
+        Byte order of the stored elements.
+    scale_factor : int
+        Units of one step.
+    unit : str
+        NumPy's: ``"ns"``, ``"s"``, ``"D"``, ….
+
+    Raises
+    ------
+    DataTypeValidationError
+        A setting is not allowed.
+
+    Examples
+    --------
+    >>> import cuzarr
+    >>> cuzarr.zeros((2,), dtype=cuzarr.dtype.DateTime64(unit="D"), store={}, fill_value=0).dtype
+    dtype('<M8[D]')
+    """
 
     _code = "M"
 
 
 class TimeDelta64(_Time):
-    """Times between dates, counted in ``scale_factor`` of a unit (``"ns"``, ``"D"``, …)."""
+    """Times between dates, counted in ``scale_factor`` of a unit (``"ns"``, ``"D"``, …).
+
+    Parameters
+    ----------
+    endianness : {"little", "big"}
+        Byte order of the stored elements.
+    scale_factor : int
+        Units of one step.
+    unit : str
+        NumPy's: ``"ns"``, ``"s"``, ``"D"``, ….
+
+    Raises
+    ------
+    DataTypeValidationError
+        A setting is not allowed.
+
+    Examples
+    --------
+    >>> import cuzarr
+    >>> cuzarr.zeros((2,), dtype=cuzarr.dtype.TimeDelta64(unit="s"), store={}, fill_value=0).dtype
+    dtype('<m8[s]')
+    """
 
     _code = "m"
 
 
 class FixedLengthUTF32(_Elements):
-    """Strings of at most ``length`` characters, each as four bytes."""
+    """Strings of at most ``length`` characters, each as four bytes.
+
+    Parameters
+    ----------
+    length : int
+        Most characters.
+    endianness : {"little", "big"}
+        Byte order of the stored elements.
+
+    Raises
+    ------
+    DataTypeValidationError
+        A setting is not allowed.
+
+    Examples
+    --------
+    >>> import cuzarr
+    >>> cuzarr.dtype.FixedLengthUTF32(length=5).native
+    dtype('<U5')
+    """
 
     _code = "U"
 
@@ -247,31 +531,106 @@ class FixedLengthUTF32(_Elements):
 
 
 class NullTerminatedBytes(_Bytes):
-    """At most ``length`` bytes, without zeros at their end."""
+    """At most ``length`` bytes, without zeros at their end.
+
+    Parameters
+    ----------
+    length : int
+        Most bytes.
+
+    Raises
+    ------
+    DataTypeValidationError
+        A setting is not allowed.
+
+    Examples
+    --------
+    >>> import cuzarr
+    >>> cuzarr.dtype.NullTerminatedBytes(length=5).native
+    dtype('S5')
+    """
 
     _code = "S"
 
 
 class RawBytes(_Bytes):
-    """``length`` bytes."""
+    """``length`` bytes.
+
+    Parameters
+    ----------
+    length : int
+        Bytes of an element.
+
+    Raises
+    ------
+    DataTypeValidationError
+        A setting is not allowed.
+
+    Examples
+    --------
+    >>> import cuzarr
+    >>> cuzarr.dtype.RawBytes(length=5).native
+    dtype('V5')
+    """
 
     _code = "V"
 
 
 class VariableLengthUTF8(_Variable):
-    """Strings of any length."""
+    """Strings of any length.
+
+    Raises
+    ------
+    None
+        There are no settings.
+
+    Examples
+    --------
+    >>> import cuzarr
+    >>> cuzarr.dtype.VariableLengthUTF8().name
+    'string'
+    """
 
     _code = "string"
 
 
 class VariableLengthBytes(_Variable):
-    """Bytes of any length."""
+    """Bytes of any length.
+
+    Raises
+    ------
+    None
+        There are no settings.
+
+    Examples
+    --------
+    >>> import cuzarr
+    >>> cuzarr.dtype.VariableLengthBytes().name
+    'variable_length_bytes'
+    """
 
     _code = "variable_length_bytes"
 
 
 class Struct(_Elements):
-    """Elements of several named fields, each with a type of its own."""
+    """Elements of several named fields, each with a type of its own.
+
+    Parameters
+    ----------
+    fields : iterable of (str, dtype-like)
+        Names and types of the fields.
+
+    Raises
+    ------
+    DataTypeValidationError
+        A setting is not allowed.
+
+    Examples
+    --------
+    >>> import cuzarr
+    >>> cuzarr.dtype.Struct(fields=[("a", "int32"), ("b", "float32")]).native.names
+    ('a', 'b')
+    """
 
     if TYPE_CHECKING:
 
@@ -293,10 +652,28 @@ Structured = Struct
 def parse_dtype(dtype_spec: Any, *, zarr_format: ZarrFormat) -> DataType:
     """The data type that ``dtype=`` would take this for: a type or name of NumPy's, Zarr's name or document, zarr-python's object.
 
+    Parameters
+    ----------
+    dtype_spec : dtype-like
+        NumPy's types and their names, Zarr's names and documents, zarr-python's objects, Python's types.
+    zarr_format : {2, 3}
+        Whose names are meant.
+
+    Returns
+    -------
+    DataType
+        The type.
+
     Raises
     ------
     DataTypeValidationError
         Zarr cannot store it, or the name is not known.
+
+    Examples
+    --------
+    >>> import cuzarr
+    >>> cuzarr.dtype.parse_dtype("float32", zarr_format=3) == cuzarr.dtype.Float32()
+    True
     """
     return _dtypes.parse_dtype(dtype_spec, zarr_format)
 

@@ -46,6 +46,17 @@ class CompatCompressor:
         What other readers are to find: a codec of numcodecs, or cuzarr's value for one.
     gpu
         What is used here. It must write what ``cpu`` reads.
+
+    Raises
+    ------
+    ValueError
+        The codecs write different formats.
+
+    Examples
+    --------
+    >>> from cuzarr.kvikio import CompatCompressor
+    >>> CompatCompressor.lz4().cpu.codec_id
+    'lz4'
     """
 
     def __init__(self, cpu: Any, gpu: Any) -> None:
@@ -165,6 +176,19 @@ def _zarr_store() -> type[Any]:
             Whether writing is refused.
         gds
             When cuFile is used; see :class:`cuzarr.storage.GDSStore`.
+
+        Raises
+        ------
+        ValueError
+            From writing to a store that is read-only.
+
+        Examples
+        --------
+        >>> from cuzarr.kvikio import GDSStore
+        >>> store = GDSStore("values")
+        >>> store["a"] = b"bytes"
+        >>> bytes(store["a"])
+        b'bytes'
         """
 
         def __init__(
@@ -243,11 +267,21 @@ def open_cupy_array(
     **kwargs
         As for :func:`cuzarr.open_array`: ``shape``, ``dtype``, ``chunks``, …
 
+    Returns
+    -------
+    Array
+        The array, opened.
+
     Raises
     ------
     ValueError
         ``store`` is no path, ``meta_array`` is no array of a GPU, the mode is unknown, or the array was compressed by
         a codec that KvikIO's helpers do not read; :func:`cuzarr.open_array` does.
+
+    Examples
+    --------
+    >>> import cuzarr.kvikio
+    >>> array = cuzarr.kvikio.open_cupy_array("a.zarr", mode="w", shape=4, dtype="int32")  # doctest: +SKIP
     """
     if not isinstance(store, str | os.PathLike):
         raise InvalidArgumentError(f"store must be a path, got {type(store).__name__}")

@@ -34,7 +34,26 @@ _MOST_NAMED = 8
 
 @dataclass(frozen=True)
 class PoolInfo:
-    """One library's pool on a device: bytes that it has given, and bytes that it holds (``None``: it does not say)."""
+    """Bytes of one library's pool on a device.
+
+    Parameters
+    ----------
+    used : int
+        Bytes that the pool has given.
+    held : int or None
+        Bytes that it holds; ``None`` if it does not say.
+
+    Raises
+    ------
+    None
+        It is a plain value.
+
+    Examples
+    --------
+    >>> import cuzarr
+    >>> cuzarr.memory.PoolInfo(used=1, held=2).held
+    2
+    """
 
     used: int
     held: int | None
@@ -43,6 +62,11 @@ class PoolInfo:
 @dataclass(frozen=True)
 class MemoryInfo:
     """Bytes on one device.
+
+    Parameters
+    ----------
+    device, free, total, used, peak, pinned, in_flight, limit, allocator, pools, arrays
+        The attributes below.
 
     Attributes
     ----------
@@ -66,6 +90,17 @@ class MemoryInfo:
         The ``memory_limit``; ``None`` lets cuzarr choose.
     allocator : str
         Whose pool results come from.
+
+    Raises
+    ------
+    DeviceUnavailableError
+        From :func:`info`: there is no such device.
+
+    Examples
+    --------
+    >>> import cuzarr
+    >>> cuzarr.memory.info("cpu").used >= 0
+    True
     """
 
     device: str
@@ -102,12 +137,28 @@ class MemoryInfo:
 
 
 def info(device: str | None = None) -> MemoryInfo:
-    """What memory is in use on a device; the configuration's unless given. Starts CUDA for a GPU.
+    """The memory that is in use on a device. For a GPU, the call starts CUDA.
+
+    Parameters
+    ----------
+    device : str, optional
+        Which device; that of the configuration unless given.
+
+    Returns
+    -------
+    MemoryInfo
+        Bytes by who holds them.
 
     Raises
     ------
     DeviceUnavailableError
         There is no such device, or it cannot be used.
+
+    Examples
+    --------
+    >>> import cuzarr
+    >>> cuzarr.memory.info("cpu").device
+    'cpu'
     """
     chosen = device_name(device)
     numbers = _core.memory_info(chosen)
@@ -142,17 +193,81 @@ def limit(size: int | str | None) -> ConfigSet:
 
     It is the configuration's ``memory_limit``: of reads and writes in flight, per kind of memory (host, pinned, device), and
     of the regions that :func:`cuzarr.copy`, :func:`cuzarr.rechunk` and :func:`cuzarr.map_blocks` work in.
+
+    Parameters
+    ----------
+    size : int, str or None
+        Bytes, or text such as ``"8 GiB"``; ``None`` lets cuzarr choose.
+
+    Returns
+    -------
+    ConfigSet
+        The change, already made; leaving its ``with`` block undoes it.
+
+    Raises
+    ------
+    ConfigInvalidError
+        The text is no size.
+
+    Examples
+    --------
+    >>> import cuzarr
+    >>> with cuzarr.memory.limit("512 MiB"):
+    ...     cuzarr.memory.info("cpu").limit
+    536870912
     """
     return config.set({"memory_limit": parse_size(size)})
 
 
 def empty_cache(device: str | None = None) -> None:
-    """Gives memory that cuzarr's pool keeps unused, and pinned memory, back to the system. Waits for the device."""
+    """Gives memory that cuzarr's pool keeps unused, and pinned memory, back to the system. Waits for the device.
+
+    Parameters
+    ----------
+    device : str, optional
+        Which device; that of the configuration unless given.
+
+    Returns
+    -------
+    None
+        The memory is free when the call returns.
+
+    Raises
+    ------
+    DeviceUnavailableError
+        There is no such device, or it cannot be used.
+
+    Examples
+    --------
+    >>> import cuzarr
+    >>> cuzarr.memory.empty_cache("cpu")
+    """
     _core.trim_memory(device_name(device))
 
 
 def reset_peak(device: str | None = None) -> None:
-    """Lets :attr:`MemoryInfo.peak` begin again at what is in use now."""
+    """Lets :attr:`MemoryInfo.peak` begin again at what is in use now.
+
+    Parameters
+    ----------
+    device : str, optional
+        Which device; that of the configuration unless given.
+
+    Returns
+    -------
+    None
+        The peak begins again.
+
+    Raises
+    ------
+    DeviceUnavailableError
+        There is no such device, or it cannot be used.
+
+    Examples
+    --------
+    >>> import cuzarr
+    >>> cuzarr.memory.reset_peak("cpu")
+    """
     _core.reset_memory_peak(device_name(device))
 
 
@@ -166,10 +281,20 @@ def use_allocator(library: Library) -> None:
     library : {"cupy", "torch", "rmm", "cuzarr"}
         Whose pool. Memory goes back there when the last array over it is gone.
 
+    Returns
+    -------
+    None
+        Later results come from that pool.
+
     Raises
     ------
     LibraryMissingError
         It is not installed.
+
+    Examples
+    --------
+    >>> import cuzarr
+    >>> cuzarr.memory.use_allocator("cuzarr")
     """
     global _chosen
     if not isinstance(library, str) or library not in _ALLOCATORS:

@@ -47,7 +47,24 @@ _NAMELESS = "__values__"
 
 
 class LazyArray(BackendArray):
-    """An array of a store that xarray reads from when it needs elements."""
+    """An array of a store that xarray reads from when it needs elements.
+
+    Parameters
+    ----------
+    array : Array
+        What is read from.
+
+    Raises
+    ------
+    IndexError
+        From indexing outside of the array.
+
+    Examples
+    --------
+    >>> import cuzarr, cuzarr.xarray
+    >>> cuzarr.xarray.LazyArray(cuzarr.zeros((4,), store={})).shape
+    (4,)
+    """
 
     def __init__(self, array: Array) -> None:
         self._array = array  # not `array`: xarray reads what is called so
@@ -73,7 +90,28 @@ class LazyArray(BackendArray):
 
 
 class MaskedArray(LazyArray):
-    """Elements as floats, those of one value as NaN: what xarray does by NumPy, on any device."""
+    """Elements as floats, those of one value as NaN: what xarray does by NumPy, on any device.
+
+    Parameters
+    ----------
+    array : Array
+        What is read from.
+    fill_value : scalar
+        The value that becomes NaN.
+    dtype : numpy.dtype
+        The float type of the results.
+
+    Raises
+    ------
+    IndexError
+        From indexing outside of the array.
+
+    Examples
+    --------
+    >>> import cuzarr, cuzarr.xarray, numpy as np
+    >>> cuzarr.xarray.MaskedArray(cuzarr.zeros((4,), store={}), 0, np.dtype("float32")).dtype
+    dtype('float32')
+    """
 
     def __init__(self, array: Array, fill_value: Any, dtype: np.dtype[Any]) -> None:
         super().__init__(array)
@@ -95,7 +133,23 @@ def _as_indices(item: Any, extent: int) -> Any:
 
 
 class GroupStore(AbstractDataStore):  # type: ignore[misc]
-    """The arrays directly in a group, as variables."""
+    """The arrays directly in a group, as variables.
+
+    Parameters
+    ----------
+    group, device, …
+        Internal; use ``xarray.open_dataset(…, engine="cuzarr")``.
+
+    Raises
+    ------
+    GroupNotFoundError
+        There is no group.
+
+    Examples
+    --------
+    >>> import cuzarr, xarray
+    >>> dataset = xarray.open_dataset(cuzarr.create_group({}), engine="cuzarr")
+    """
 
     def __init__(
         self,
@@ -260,11 +314,16 @@ def _group_below(root: Group, path: str) -> Group:
 
 
 class CuzarrBackendEntrypoint(BackendEntrypoint):
-    """What ``xarray.open_dataset(…, engine="cuzarr")`` calls.
+    """The engine behind ``xarray.open_dataset(…, engine="cuzarr")``.
 
     It takes what ``engine="zarr"`` takes: a path, a URL, a store, or a :class:`cuzarr.Group` (zarr-python's as well), and the
     same options. ``device`` is cuzarr's own: where data variables are read to, the group's or the configuration's unless given.
     ``cache_members`` has no effect: members are looked up once, when the dataset is opened.
+
+    Raises
+    ------
+    GroupNotFoundError
+        There is no group at the place.
 
     Examples
     --------

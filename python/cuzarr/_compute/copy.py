@@ -259,6 +259,20 @@ def rechunk(
     shards : int, tuple of int, dict or None, optional
         The same of a shard, ``None`` for none, ``"keep"`` for the source's.
 
+    Returns
+    -------
+    Array or Group
+        The copy, opened; with ``dry_run`` a :class:`CopyPlan`.
+
+    Raises
+    ------
+    InvalidArgumentError
+        Source and target overlap, or the chunks do not fit the array.
+    ContainsArrayError, ContainsGroupError
+        Something is at the target.
+    BudgetExceededError
+        One object of the target takes more than a sixth of the memory limit.
+
     Examples
     --------
     >>> import cuzarr, numpy as np
@@ -323,6 +337,18 @@ def pyramid(
         As for :func:`copy`.
     dry_run : bool
         Gives the plan as a dictionary, and does nothing.
+
+    Returns
+    -------
+    Group
+        The group of the levels, opened; with ``dry_run`` the plan as a dictionary.
+
+    Raises
+    ------
+    InvalidArgumentError
+        The array has fewer than 2 or more than 5 dimensions, or the names of its axes do not fit.
+    ContainsArrayError, ContainsGroupError
+        Something is at the target.
 
     Examples
     --------

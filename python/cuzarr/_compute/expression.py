@@ -25,7 +25,12 @@ __all__ = ["Expression"]
 
 
 class Expression(Lazy, NumpyProtocol, OneElement, Operators, Reductions, Shaped):
-    """What is computed, of what, without computing it: made by operators and functions of arrays.
+    """A plan of a computation: operators and functions of arrays make it, and nothing is computed before :meth:`compute` or :meth:`store`.
+
+    Parameters
+    ----------
+    expr, device, names
+        Internal; expressions are made by operators and functions of arrays.
 
     Attributes
     ----------
@@ -33,6 +38,19 @@ class Expression(Lazy, NumpyProtocol, OneElement, Operators, Reductions, Shaped)
         Extents of the result.
     dtype : numpy.dtype
         Element type of the result.
+
+    Raises
+    ------
+    ShapeMismatchError
+        From :meth:`store`: the target has another shape.
+
+    Examples
+    --------
+    >>> import cuzarr, numpy as np
+    >>> z = cuzarr.create_array({}, data=np.arange(4.0), chunks=(2,))
+    >>> plan = (z + 1) * 2
+    >>> plan.shape, plan.compute().tolist()
+    ((4,), [2.0, 4.0, 6.0, 8.0])
     """
 
     _in_memory = _on_host = ".compute()"

@@ -43,6 +43,11 @@ class DeviceArray(OnDevice, NumpyProtocol, OneElement, Operators, Reductions, Sh
     It speaks DLPack (with streams) and the CUDA array interface (version 3), both without copying. It is never copied
     to the host implicitly; :meth:`cpu` does so when asked. Slicing, reshaping and transposing give views, as in NumPy.
 
+    Parameters
+    ----------
+    buffer, dtype
+        Internal; use :meth:`empty`, :meth:`from_host` or :func:`cuzarr.xp.asarray`.
+
     Attributes
     ----------
     shape : tuple of int
@@ -53,6 +58,18 @@ class DeviceArray(OnDevice, NumpyProtocol, OneElement, Operators, Reductions, Sh
         Element type.
     device : str
         Where it is: ``"cuda:0"``.
+
+    Raises
+    ------
+    ImplicitHostCopyError
+        From ``numpy.asarray(array)`` of an array on a GPU: use :meth:`cpu`.
+
+    Examples
+    --------
+    >>> import cuzarr, numpy as np
+    >>> x = cuzarr.DeviceArray.from_host(np.arange(3.0), "cpu")
+    >>> x.device, x.shape, x.cpu().tolist()
+    ('cpu', (3,), [0.0, 1.0, 2.0])
     """
 
     _in_memory, _on_host = "", ".cpu()"

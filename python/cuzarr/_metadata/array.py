@@ -219,7 +219,27 @@ def _real_chunks(stored: tuple[int, ...], shape: tuple[int, ...], inner: tuple[i
 
 @dataclass(frozen=True, eq=False)
 class ArrayV3Metadata(ArrayMetadata):
-    """Metadata of an array of Zarr format 3."""
+    """Metadata of an array of Zarr format 3.
+
+    Parameters
+    ----------
+    document : dict
+        The metadata document, as JSON.
+    attributes : dict
+        The attributes, as JSON.
+
+    Raises
+    ------
+    MetadataValidationError
+        The document is no metadata of such an array.
+
+    Examples
+    --------
+    >>> import cuzarr
+    >>> array = cuzarr.create_array({}, shape=(4,), chunks=(2,), dtype="int16", zarr_format=3)
+    >>> array.metadata.shape, array.metadata.zarr_format
+    ((4,), 3)
+    """
 
     zarr_format: ClassVar[ZarrFormat] = 3
     node_type: ClassVar[Literal["array"]] = "array"
@@ -363,7 +383,27 @@ def _named_document(spec: Any) -> dict[str, Any]:
 
 @dataclass(frozen=True, eq=False)
 class ArrayV2Metadata(ArrayMetadata):
-    """Metadata of an array of Zarr format 2."""
+    """Metadata of an array of Zarr format 2.
+
+    Parameters
+    ----------
+    document : dict
+        The metadata document, as JSON.
+    attributes : dict
+        The attributes, as JSON.
+
+    Raises
+    ------
+    MetadataValidationError
+        The document is no metadata of such an array.
+
+    Examples
+    --------
+    >>> import cuzarr
+    >>> array = cuzarr.create_array({}, shape=(4,), chunks=(2,), dtype="int16", zarr_format=2)
+    >>> array.metadata.shape, array.metadata.zarr_format
+    ((4,), 2)
+    """
 
     zarr_format: ClassVar[ZarrFormat] = 2
 

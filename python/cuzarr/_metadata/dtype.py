@@ -48,6 +48,26 @@ class DataType:
 
     ``name`` is ``"string"`` or ``"variable_length_bytes"`` for elements of variable length, ``"bfloat16"``, or
     ``"fixed"`` for everything that a NumPy dtype says by itself. ``json_v3`` keeps the words the metadata used.
+
+    Parameters
+    ----------
+    native : numpy.dtype
+        The type of the elements in memory.
+    name : str
+        ``"fixed"``, ``"string"``, ``"variable_length_bytes"`` or ``"bfloat16"``.
+    json_v3
+        The words that the metadata used.
+
+    Raises
+    ------
+    DataTypeValidationError
+        A setting is not allowed.
+
+    Examples
+    --------
+    >>> import cuzarr
+    >>> cuzarr.dtype.Int16().native
+    dtype('<i2')
     """
 
     native: np.dtype[Any]

@@ -26,7 +26,24 @@ from cuzarr.errors import ContainsArrayError, MetadataValidationError, NodeTypeV
 
 @dataclass(frozen=True, eq=False)
 class ConsolidatedMetadata:
-    """Metadata of everything below a group, kept with the group."""
+    """Metadata of everything below a group, kept with the group.
+
+    Parameters
+    ----------
+    flattened_metadata : dict of str to metadata
+        The metadata of each node, by its path below the group.
+
+    Raises
+    ------
+    MetadataValidationError
+        A value is no metadata.
+
+    Examples
+    --------
+    >>> import cuzarr
+    >>> cuzarr.ConsolidatedMetadata({"a": cuzarr.GroupMetadata()}).metadata["a"].zarr_format
+    3
+    """
 
     flattened_metadata: dict[str, AnyArrayMetadata | GroupMetadata] = field(default_factory=dict)
     kind: ClassVar[Literal["inline"]] = "inline"
@@ -72,7 +89,30 @@ class ConsolidatedMetadata:
 
 @dataclass(frozen=True, eq=False)
 class GroupMetadata(NodeMetadata):
-    """Metadata of a group."""
+    """Metadata of a group.
+
+    Parameters
+    ----------
+    attributes : dict
+        The attributes, as JSON.
+    zarr_format : {2, 3}
+        The format of the group.
+    consolidated_metadata : ConsolidatedMetadata, optional
+        Metadata of everything below the group.
+    extra : dict
+        Further members of the document.
+
+    Raises
+    ------
+    MetadataValidationError
+        A value is not allowed.
+
+    Examples
+    --------
+    >>> import cuzarr
+    >>> cuzarr.GroupMetadata(attributes={"a": 1}).to_dict()["attributes"]
+    {'a': 1}
+    """
 
     attributes: dict[str, Any] = field(default_factory=dict)
     zarr_format: ZarrFormat = 3

@@ -60,6 +60,11 @@ class Array(Node, Operators, OneElement, Reductions, Stored):
         Where results go: ``"cpu"``, ``"cuda"``, ``"cuda:1"``. What the configuration says when elements are read, unless
         given.
 
+    Raises
+    ------
+    MetadataValidationError
+        The metadata cannot be used.
+
     Examples
     --------
     >>> import cuzarr, numpy as np

@@ -21,6 +21,31 @@ class ArrayConfig:
     values too, ``read_missing_chunks`` turns missing chunks into fill values, else they are an error. Ranges of a shard
     that are at most ``sharding_coalesce_max_gap_bytes`` apart are read at once, up to
     ``sharding_coalesce_max_bytes``; what is 1 MiB or more is not joined to what follows.
+
+    Parameters
+    ----------
+    order : {"C", "F"}
+        Memory order of results, for arrays of format 3.
+    write_empty_chunks : bool
+        Whether chunks that hold the fill value only are stored.
+    read_missing_chunks : bool
+        Whether missing chunks are read as the fill value; otherwise they are an error.
+    sharding_coalesce_max_gap_bytes : int
+        Ranges of a shard that are at most this many bytes apart are read at once.
+    sharding_coalesce_max_bytes : int
+        Most bytes of such a read.
+
+    Raises
+    ------
+    ConfigInvalidError
+        A value is not allowed.
+
+    Examples
+    --------
+    >>> import cuzarr
+    >>> array = cuzarr.zeros((2,), store={}, config=cuzarr.ArrayConfig(write_empty_chunks=True))
+    >>> array.config.write_empty_chunks
+    True
     """
 
     order: Literal["C", "F"] = "C"

@@ -135,6 +135,22 @@ class _AsyncNode:
 class AsyncArray(_AsyncNode):
     """An array whose elements are awaited. Properties are those of :class:`cuzarr.Array`.
 
+    Parameters
+    ----------
+    metadata : ArrayV2Metadata or ArrayV3Metadata
+        What the array is.
+    store_path : StorePath
+        Where it is.
+    config : ArrayConfig or dict, optional
+        How it behaves while open.
+
+    Raises
+    ------
+    MetadataValidationError
+        The metadata cannot be used.
+
+    Examples
+    --------
     >>> import asyncio, cuzarr
     >>> async def main():
     ...     array = await cuzarr.api.asynchronous.ones((2, 3), store={}, chunks=(1, 3))
@@ -241,7 +257,31 @@ class AsyncArray(_AsyncNode):
 
 
 class AsyncGroup(_AsyncNode):
-    """A group whose members are awaited. Properties are those of :class:`cuzarr.Group`."""
+    """A group whose members are awaited. Properties are those of :class:`cuzarr.Group`.
+
+    Parameters
+    ----------
+    metadata : GroupMetadata
+        What the group is.
+    store_path : StorePath
+        Where it is.
+
+    Raises
+    ------
+    KeyError
+        From ``await group.getitem(name)``: there is no such member.
+
+    Examples
+    --------
+    >>> import asyncio
+    >>> from cuzarr.api import asynchronous
+    >>> async def main():
+    ...     group = await asynchronous.create_group({})
+    ...     await group.create_array("a", shape=(4,), dtype="int8")
+    ...     return (await group.getitem("a")).shape
+    >>> asyncio.run(main())
+    (4,)
+    """
 
     basename: str
     device: str

@@ -93,6 +93,11 @@ def create_array(
     metadata_store : StoreLike, optional
         Another store, in which the metadata document lives; chunks stay in ``store``.
 
+    Returns
+    -------
+    Array
+        The new array, opened for reading and writing.
+
     Raises
     ------
     ContainsArrayError, ContainsGroupError
@@ -173,6 +178,35 @@ def from_array(
     ``"keep"`` takes over what an array of a store has; for other data it means ``"auto"`` (``shards``: none). Arrays of a
     store are copied region by region, many chunks at a time within the memory limit. The other arguments are :func:`create_array`'s.
 
+    Parameters
+    ----------
+    store : StoreLike
+        Where the new array is created.
+    data : array
+        Elements, in memory of any device, or an array in a store.
+    write_data : bool
+        Whether elements are copied, or only the shape and type.
+    name : str, optional
+        Path in the store.
+    chunks, shards, filters, compressors, serializer : optional
+        As for :func:`create_array`; ``"keep"`` takes them over from ``data``.
+    fill_value, order, zarr_format, attributes, chunk_key_encoding, dimension_names : optional
+        As for :func:`create_array`; those of ``data`` unless given.
+    **kwargs
+        As for :func:`create_array`.
+
+    Returns
+    -------
+    Array
+        The new array, opened for reading and writing.
+
+    Raises
+    ------
+    ContainsArrayError, ContainsGroupError
+        A node is there, and ``overwrite`` is off.
+
+    Examples
+    --------
     >>> import cuzarr, numpy as np
     >>> source = cuzarr.create_array({}, data=np.arange(6), chunks=(2,))
     >>> copy = cuzarr.from_array({}, data=source)
@@ -293,6 +327,51 @@ def create(
     ``compressor``, ``filters`` and ``dimension_separator`` are format 2's: where one is given, and no ``zarr_format``, the array
     is of format 2. Results go where ``meta_array`` is, unless ``device`` says where. ``synchronizer``, ``chunk_store``, ``cache_metadata``,
     ``cache_attrs``, ``read_only`` and ``object_codec`` have no effect.
+
+    Parameters
+    ----------
+    shape : int or tuple of int
+        Extents, in elements.
+    chunks : int, tuple of int, bool, optional
+        Shape of a chunk, in elements; chosen unless given, one chunk for ``False``.
+    dtype : dtype-like, optional
+        Element type; float64 unless given.
+    compressor, filters : codec, optional
+        Codecs of format 2.
+    fill_value : scalar, optional
+        Value of elements that were never written.
+    order : {"C", "F"}, optional
+        Order of elements inside a chunk, of format 2.
+    store : StoreLike, optional
+        A path, a URL, a store, a dictionary; ``None`` is new memory.
+    overwrite : bool
+        Replace whatever is there.
+    path : str, optional
+        Path in the store.
+    zarr_format : {2, 3}, optional
+        Format of the array.
+    meta_array, device : array; str, optional
+        Where the array is read to.
+    **kwargs
+        Further arguments of :func:`create_array`, by the names that they had before.
+
+    Returns
+    -------
+    Array
+        The new array, opened for reading and writing.
+
+    Raises
+    ------
+    ContainsArrayError, ContainsGroupError
+        A node is there, and ``overwrite`` is off.
+    InvalidArgumentError
+        An argument has no meaning, or contradicts another.
+
+    Examples
+    --------
+    >>> import cuzarr
+    >>> cuzarr.create((4, 4), chunks=(2, 2), dtype="int32", store={}).nchunks
+    4
     """
     if zarr_format is None and (codecs, chunk_key_encoding, dimension_names) == (None, None, None):
         is_of_2 = not is_auto(compressor) or filters is not None or dimension_separator is not None
@@ -336,6 +415,25 @@ def create(
 def array(data: Any, **kwargs: Any) -> Array:
     """Creates an array with the given elements; ``kwargs`` are :func:`create`'s (for arrays of a store, :func:`from_array`'s).
 
+    Parameters
+    ----------
+    data : array
+        Elements, in memory of any device, nested lists, or an array in a store.
+    **kwargs
+        As for :func:`create`; for arrays in stores as for :func:`from_array`.
+
+    Returns
+    -------
+    Array
+        The new array, opened for reading and writing.
+
+    Raises
+    ------
+    ContainsArrayError, ContainsGroupError
+        A node is there, and ``overwrite`` is off.
+
+    Examples
+    --------
     >>> import cuzarr
     >>> cuzarr.array([[1, 2], [3, 4]])[1].tolist()
     [3, 4]
@@ -355,22 +453,120 @@ def array(data: Any, **kwargs: Any) -> Array:
 
 
 def empty(shape: tuple[int, ...], **kwargs: Any) -> Array:
-    """Creates an array without writing elements; they have the fill value."""
+    """Creates an array without writing elements; they have the fill value.
+
+    Parameters
+    ----------
+    shape : int or tuple of int
+        Extents, in elements.
+    **kwargs
+        As for :func:`create`.
+
+    Returns
+    -------
+    Array
+        The new array, opened for reading and writing.
+
+    Raises
+    ------
+    ContainsArrayError, ContainsGroupError
+        A node is there, and ``overwrite`` is off.
+
+    Examples
+    --------
+    >>> import cuzarr
+    >>> cuzarr.empty((2, 2), store={}, fill_value=7)[0].tolist()
+    [7.0, 7.0]
+    """
     return create(shape, **kwargs)
 
 
 def zeros(shape: tuple[int, ...], **kwargs: Any) -> Array:
-    """Creates an array of zeros; nothing is written, zero is the fill value."""
+    """Creates an array of zeros; nothing is written, zero is the fill value.
+
+    Parameters
+    ----------
+    shape : int or tuple of int
+        Extents, in elements.
+    **kwargs
+        As for :func:`create`.
+
+    Returns
+    -------
+    Array
+        The new array, opened for reading and writing.
+
+    Raises
+    ------
+    ContainsArrayError, ContainsGroupError
+        A node is there, and ``overwrite`` is off.
+
+    Examples
+    --------
+    >>> import cuzarr
+    >>> cuzarr.zeros((2,), store={}, dtype='int8')[:].tolist()
+    [0, 0]
+    """
     return create(shape, **{"fill_value": 0} | kwargs)
 
 
 def ones(shape: tuple[int, ...], **kwargs: Any) -> Array:
-    """Creates an array of ones; nothing is written, one is the fill value."""
+    """Creates an array of ones; nothing is written, one is the fill value.
+
+    Parameters
+    ----------
+    shape : int or tuple of int
+        Extents, in elements.
+    **kwargs
+        As for :func:`create`.
+
+    Returns
+    -------
+    Array
+        The new array, opened for reading and writing.
+
+    Raises
+    ------
+    ContainsArrayError, ContainsGroupError
+        A node is there, and ``overwrite`` is off.
+
+    Examples
+    --------
+    >>> import cuzarr
+    >>> cuzarr.ones((2,), store={}, dtype='int8')[:].tolist()
+    [1, 1]
+    """
     return create(shape, **{"fill_value": 1} | kwargs)
 
 
 def full(shape: tuple[int, ...], fill_value: Any, **kwargs: Any) -> Array:
-    """Creates an array of one value; nothing is written, it is the fill value."""
+    """Creates an array of one value; nothing is written, it is the fill value.
+
+    Parameters
+    ----------
+    shape : int or tuple of int
+        Extents, in elements.
+    fill_value : scalar
+        Value of every element.
+    **kwargs
+        As for :func:`create`.
+
+    Returns
+    -------
+    Array
+        The new array, opened for reading and writing.
+
+    Raises
+    ------
+    ContainsArrayError, ContainsGroupError
+        A node is there, and ``overwrite`` is off.
+
+    Examples
+    --------
+    >>> import cuzarr
+    >>> cuzarr.full((2,), 7, store={}, dtype="int8")[:].tolist()
+    [7, 7]
+    """
     return create(shape, fill_value=fill_value, **kwargs)
 
 
@@ -404,20 +600,128 @@ def like_arguments(a: Any, zarr_format: ZarrFormat | None, *, fill: bool = True)
 
 
 def empty_like(a: Any, *, zarr_format: ZarrFormat | None = None, **kwargs: Any) -> Array:
-    """Creates an array like ``a``, without elements."""
+    """Creates an array like ``a``, without elements.
+
+    Parameters
+    ----------
+    a : Array or array
+        Its shape, chunks, element type and codecs are taken over.
+    zarr_format : {2, 3}, optional
+        Format of the new array; that of ``a`` unless given.
+    **kwargs
+        As for :func:`create`; they replace what is taken over.
+
+    Returns
+    -------
+    Array
+        The new array, opened for reading and writing.
+
+    Raises
+    ------
+    ContainsArrayError, ContainsGroupError
+        A node is there, and ``overwrite`` is off.
+
+    Examples
+    --------
+    >>> import cuzarr
+    >>> a = cuzarr.zeros((3,), chunks=(2,), dtype="int8", store={})
+    >>> cuzarr.empty_like(a, store={}).chunks
+    (2,)
+    """
     return empty(**like_arguments(a, zarr_format) | kwargs)
 
 
 def zeros_like(a: Any, *, zarr_format: ZarrFormat | None = None, **kwargs: Any) -> Array:
-    """Creates an array of zeros like ``a``."""
+    """Creates an array of zeros like ``a``.
+
+    Parameters
+    ----------
+    a : Array or array
+        Its shape, chunks, element type and codecs are taken over.
+    zarr_format : {2, 3}, optional
+        Format of the new array; that of ``a`` unless given.
+    **kwargs
+        As for :func:`create`; they replace what is taken over.
+
+    Returns
+    -------
+    Array
+        The new array, opened for reading and writing.
+
+    Raises
+    ------
+    ContainsArrayError, ContainsGroupError
+        A node is there, and ``overwrite`` is off.
+
+    Examples
+    --------
+    >>> import cuzarr
+    >>> a = cuzarr.zeros((3,), chunks=(2,), dtype="int8", store={})
+    >>> cuzarr.zeros_like(a, store={})[:].tolist()
+    [0, 0, 0]
+    """
     return zeros(**like_arguments(a, zarr_format, fill=False) | kwargs)
 
 
 def ones_like(a: Any, *, zarr_format: ZarrFormat | None = None, **kwargs: Any) -> Array:
-    """Creates an array of ones like ``a``."""
+    """Creates an array of ones like ``a``.
+
+    Parameters
+    ----------
+    a : Array or array
+        Its shape, chunks, element type and codecs are taken over.
+    zarr_format : {2, 3}, optional
+        Format of the new array; that of ``a`` unless given.
+    **kwargs
+        As for :func:`create`; they replace what is taken over.
+
+    Returns
+    -------
+    Array
+        The new array, opened for reading and writing.
+
+    Raises
+    ------
+    ContainsArrayError, ContainsGroupError
+        A node is there, and ``overwrite`` is off.
+
+    Examples
+    --------
+    >>> import cuzarr
+    >>> a = cuzarr.zeros((3,), chunks=(2,), dtype="int8", store={})
+    >>> cuzarr.ones_like(a, store={})[:].tolist()
+    [1, 1, 1]
+    """
     return ones(**like_arguments(a, zarr_format, fill=False) | kwargs)
 
 
 def full_like(a: Any, *, zarr_format: ZarrFormat | None = None, **kwargs: Any) -> Array:
-    """Creates an array of one value like ``a``: ``fill_value``, or the fill value of ``a``."""
+    """Creates an array of one value like ``a``: ``fill_value``, or the fill value of ``a``.
+
+    Parameters
+    ----------
+    a : Array or array
+        Its shape, chunks, element type and codecs are taken over.
+    zarr_format : {2, 3}, optional
+        Format of the new array; that of ``a`` unless given.
+    **kwargs
+        As for :func:`create`; they replace what is taken over.
+
+    Returns
+    -------
+    Array
+        The new array, opened for reading and writing.
+
+    Raises
+    ------
+    ContainsArrayError, ContainsGroupError
+        A node is there, and ``overwrite`` is off.
+
+    Examples
+    --------
+    >>> import cuzarr
+    >>> a = cuzarr.zeros((3,), chunks=(2,), dtype="int8", store={})
+    >>> cuzarr.full_like(a, fill_value=7, store={})[:].tolist()
+    [7, 7, 7]
+    """
     return full(**like_arguments(a, zarr_format) | kwargs)

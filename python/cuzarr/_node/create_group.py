@@ -28,10 +28,39 @@ def create_group(
 ) -> Group:
     """Creates a group.
 
+    Parameters
+    ----------
+    store : StoreLike
+        A path, a URL, a store, a dictionary.
+    path : str, optional
+        Path in the store; the groups above it are created.
+    zarr_format : {2, 3}, optional
+        Format of the group.
+    overwrite : bool
+        Replace whatever is there.
+    attributes : dict, optional
+        Attributes, as JSON.
+    storage_options : dict, optional
+        Options for URLs of remote stores.
+    metadata_store : StoreLike, optional
+        Another store, in which the metadata document lives.
+
+    Returns
+    -------
+    Group
+        The group, opened.
+
     Raises
     ------
     ContainsArrayError, ContainsGroupError
         A node is there, and ``overwrite`` is off.
+
+    Examples
+    --------
+    >>> import cuzarr
+    >>> group = cuzarr.create_group({}, path="run/1", attributes={"model": "toy"})
+    >>> group.path, group.attrs["model"]
+    ('run/1', 'toy')
     """
     place = make_store_path(store, path=path, mode="a", storage_options=storage_options, metadata_store=metadata_store)
     return Group._new(place, attributes, default_format(zarr_format), overwrite=overwrite)
@@ -40,13 +69,34 @@ def create_group(
 def create_hierarchy(
     *, store: Store, nodes: dict[str, GroupMetadata | AnyArrayMetadata], overwrite: bool = False
 ) -> Iterator[tuple[str, Group | Array]]:
-    """Creates many nodes from their metadata by path, and the groups they are in; yields each with its path. Metadata may
-    be zarr-python's own objects.
+    """Creates many nodes from their metadata by path, and the groups they are in.
+
+    Parameters
+    ----------
+    store : Store
+        Where the nodes are created.
+    nodes : dict of str to metadata
+        Metadata of each node by its path; zarr-python's objects are taken, too.
+    overwrite : bool
+        Replace what is at these paths.
+
+    Returns
+    -------
+    iterator of (str, Array or Group)
+        Each node with its path.
 
     Raises
     ------
     ContainsArrayError, ContainsGroupError
         A node is there, and ``overwrite`` is off; nothing was written.
+
+    Examples
+    --------
+    >>> import cuzarr
+    >>> store = cuzarr.storage.MemoryStore()
+    >>> nodes = {"": cuzarr.GroupMetadata(), "a/b": cuzarr.GroupMetadata()}
+    >>> sorted(path for path, node in cuzarr.create_hierarchy(store=store, nodes=nodes))
+    ['', 'a', 'a/b']
     """
     given = {normalize_path(path): as_node(node) for path, node in dictionary(nodes, "nodes").items()}
     place = make_store_path(store)

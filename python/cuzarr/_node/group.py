@@ -50,6 +50,11 @@ class Group(Node):
     device : str, optional
         Where its arrays are read to; the configuration's ``device`` unless given.
 
+    Raises
+    ------
+    KeyError
+        From ``group[name]``: there is no such member.
+
     Examples
     --------
     >>> import cuzarr

@@ -76,6 +76,11 @@ def open(
     **kwargs
         For :func:`open_array` or :func:`open_group`, when something is created.
 
+    Returns
+    -------
+    Array or Group
+        What is there, opened.
+
     Raises
     ------
     ArrayNotFoundError, GroupNotFoundError
@@ -128,7 +133,31 @@ def open_array(
     metadata_store: StoreLike | None = None,
     **kwargs: Any,
 ) -> Array:
-    """Opens the array at a store or path; ``mode`` and the arguments of :func:`create` are among ``kwargs``.
+    """Opens the array at a store or path, or creates it as ``mode`` says.
+
+    Parameters
+    ----------
+    store : StoreLike, optional
+        A path, a URL, a store, a dictionary; ``None`` is new memory.
+    zarr_format : {2, 3}, optional
+        Only this format; either unless given.
+    path : str
+        Path in the store.
+    storage_options : dict, optional
+        Options for URLs of remote stores.
+    config : ArrayConfig or dict, optional
+        How the array behaves while it is open.
+    device : str, optional
+        Where the array is read to: ``"cpu"``, ``"cuda"``, ``"cuda:1"``.
+    metadata_store : StoreLike, optional
+        Another store, in which the metadata document lives; chunks stay in ``store``.
+    **kwargs
+        ``mode`` (``"r"``, ``"r+"``, ``"a"``, ``"w"`` or ``"w-"``), and the arguments of :func:`create` for an array that is created.
+
+    Returns
+    -------
+    Array
+        The array, opened.
 
     Raises
     ------
@@ -136,6 +165,14 @@ def open_array(
         There is none, and ``mode`` does not create.
     MetadataValidationError, UnknownCodecError, UnknownDataTypeError
         Its metadata cannot be used.
+
+    Examples
+    --------
+    >>> import cuzarr
+    >>> store = {}
+    >>> array = cuzarr.open_array(store, mode="w", shape=(4,), chunks=(2,), dtype="int32")
+    >>> cuzarr.open_array(store, mode="r").chunks
+    (2,)
     """
     mode, device = kwargs.pop("mode", None), device_like(kwargs.pop("meta_array", None), device)
     place = make_store_path(store, path=path, mode=mode, storage_options=storage_options, metadata_store=metadata_store)
@@ -160,7 +197,36 @@ def open_array(
 
 
 def open_like(a: Any, path: str, *, zarr_format: ZarrFormat | None = None, **kwargs: Any) -> Array:
-    """Opens the array at ``path``, created like ``a`` when it is missing."""
+    """Opens the array at ``path``, created like ``a`` when it is missing.
+
+    Parameters
+    ----------
+    a : Array or array
+        Its shape, chunks and element type are those of an array that is created.
+    path : str
+        Path of the array in the store.
+    zarr_format : {2, 3}, optional
+        Format of an array that is created.
+    **kwargs
+        As for :func:`open_array`; ``store`` says where.
+
+    Returns
+    -------
+    Array
+        The array, opened.
+
+    Raises
+    ------
+    ContainsGroupError
+        A group is there.
+
+    Examples
+    --------
+    >>> import cuzarr
+    >>> a = cuzarr.zeros((4,), chunks=(2,), dtype="int16", store={})
+    >>> cuzarr.open_like(a, "copy", store={}).dtype
+    dtype('int16')
+    """
     arguments = like_arguments(a, zarr_format or default_format(None))
     arguments.pop("zarr_format")
     arguments |= kwargs
@@ -191,12 +257,47 @@ def open_group(
     in format 2 a string names its key. Arrays are read to where ``meta_array`` is, unless ``device`` says where.
     ``cache_attrs``, ``synchronizer`` and ``chunk_store`` have no effect.
 
+    Parameters
+    ----------
+    store : StoreLike, optional
+        A path, a URL, a store, a dictionary; ``None`` is new memory.
+    mode : {"r", "r+", "a", "w", "w-"}
+        Read only; read and write; create when missing; replace; create only.
+    path : str, optional
+        Path in the store.
+    storage_options : dict, optional
+        Options for URLs of remote stores.
+    zarr_format : {2, 3}, optional
+        Only this format; the configuration's default for a new group.
+    attributes : dict, optional
+        Attributes of a group that is created, as JSON.
+    use_consolidated : bool or str, optional
+        Whether consolidated metadata must (``True``), may (``None``) or must not (``False``) serve; in format 2, its key.
+    device, meta_array : str; array, optional
+        Where arrays of the group are read to: a device, or the device of an array.
+    metadata_store : StoreLike, optional
+        Another store, in which the metadata documents live.
+    cache_attrs, synchronizer, chunk_store : optional
+        Accepted for older programs, without effect.
+
+    Returns
+    -------
+    Group
+        The group, opened.
+
     Raises
     ------
     GroupNotFoundError
         There is none, and ``mode`` does not create.
     ContainsArrayError
         An array is there.
+
+    Examples
+    --------
+    >>> import cuzarr
+    >>> root = cuzarr.open_group({}, mode="a", attributes={"title": "run 1"})
+    >>> root.attrs["title"]
+    'run 1'
     """
     warn_ignored(cache_attrs=cache_attrs, synchronizer=synchronizer, chunk_store=chunk_store)
     device = device_like(meta_array, device)
@@ -225,7 +326,43 @@ def group(
     attributes: dict[str, Any] | None = None,
     storage_options: dict[str, Any] | None = None,
 ) -> Group:
-    """Opens a group, created when it is missing; ``overwrite=True`` creates it anyway."""
+    """Opens a group, created when it is missing; ``overwrite=True`` creates it anyway.
+
+    Parameters
+    ----------
+    store : StoreLike, optional
+        A path, a URL, a store, a dictionary; ``None`` is new memory.
+    overwrite : bool
+        Replace whatever is there by an empty group.
+    path : str, optional
+        Path in the store.
+    zarr_format : {2, 3}, optional
+        Format of a group that is created.
+    meta_array : array, optional
+        Arrays of the group are read to the device of this one.
+    attributes : dict, optional
+        Attributes of a group that is created, as JSON.
+    storage_options : dict, optional
+        Options for URLs of remote stores.
+    chunk_store, cache_attrs, synchronizer : optional
+        Accepted for older programs, without effect.
+
+    Returns
+    -------
+    Group
+        The group, opened.
+
+    Raises
+    ------
+    ContainsArrayError
+        An array is there.
+
+    Examples
+    --------
+    >>> import cuzarr
+    >>> cuzarr.group({}, attributes={"a": 1}).attrs["a"]
+    1
+    """
     return open_group(
         store,
         mode="w" if overwrite else "a",
@@ -261,7 +398,34 @@ def array_of(value: Any, mode: str = "r", device: str | None = None) -> Array:
 
 
 def open_consolidated(*args: Any, use_consolidated: Literal[True] = True, **kwargs: Any) -> Group:
-    """Opens a group by its consolidated metadata."""
+    """Opens a group by its consolidated metadata.
+
+    Parameters
+    ----------
+    *args, **kwargs
+        As for :func:`open_group`.
+    use_consolidated : True
+        Consolidated metadata must be there.
+
+    Returns
+    -------
+    Group
+        The group, opened.
+
+    Raises
+    ------
+    GroupNotFoundError
+        There is no group, or it has no consolidated metadata.
+
+    Examples
+    --------
+    >>> import cuzarr
+    >>> store = {}
+    >>> array = cuzarr.create_array(store, name="a", shape=(4,), dtype="int8")
+    >>> root = cuzarr.consolidate_metadata(store)
+    >>> list(cuzarr.open_consolidated(store, mode="r"))
+    ['a']
+    """
     if use_consolidated is not True:
         raise TypeError("open_consolidated uses consolidated metadata; open_group can do without")
     return open_group(*args, use_consolidated=use_consolidated, **kwargs)
@@ -270,6 +434,27 @@ def open_consolidated(*args: Any, use_consolidated: Literal[True] = True, **kwar
 def load(store: StoreLike, path: str | None = None, zarr_format: ZarrFormat | None = None) -> Any:
     """All elements of the array at a store or path; of a group, its arrays by name.
 
+    Parameters
+    ----------
+    store : StoreLike
+        A path, a URL, a store, a dictionary.
+    path : str, optional
+        Path in the store.
+    zarr_format : {2, 3}, optional
+        Only this format; either unless given.
+
+    Returns
+    -------
+    array or dict of str to array
+        On the device of the configuration.
+
+    Raises
+    ------
+    NodeNotFoundError
+        Nothing is there.
+
+    Examples
+    --------
     >>> import cuzarr, numpy as np
     >>> store = {}
     >>> cuzarr.save(store, np.arange(3))
@@ -283,7 +468,36 @@ def load(store: StoreLike, path: str | None = None, zarr_format: ZarrFormat | No
 
 
 def tree(grp: Group, expand: bool | None = None, level: int | None = None) -> Any:
-    """The hierarchy below a group as text; :meth:`Group.tree` has more options."""
+    """The hierarchy below a group as text; :meth:`Group.tree` has more options.
+
+    Parameters
+    ----------
+    grp : Group
+        Where the hierarchy begins.
+    expand : bool, optional
+        Accepted for older programs, without effect.
+    level : int, optional
+        How many levels are shown; all unless given.
+
+    Returns
+    -------
+    object
+        Text when printed, and HTML in a notebook.
+
+    Raises
+    ------
+    ArgumentTypeError
+        ``grp`` is no group.
+
+    Examples
+    --------
+    >>> import cuzarr
+    >>> root = cuzarr.create_group({})
+    >>> array = root.create_array("a", shape=(4,), dtype="int8")
+    >>> print(str(cuzarr.tree(root)).strip())
+    /
+    └── a (4,) int8
+    """
     warnings.warn("cuzarr.tree is deprecated, use Group.tree", CuzarrDeprecationWarning, stacklevel=2)
     if not isinstance(grp, Group):
         raise ArgumentTypeError(f"got {type(grp).__name__}, expected a group", hint="open it with open_group")
@@ -293,10 +507,32 @@ def tree(grp: Group, expand: bool | None = None, level: int | None = None) -> An
 def consolidate_metadata(store: StoreLike, path: str | None = None, zarr_format: ZarrFormat | None = None) -> Group:
     """Keeps the metadata of everything below a group with the group, so that opening it reads one object.
 
+    Parameters
+    ----------
+    store : StoreLike
+        A path, a URL, a store, a dictionary.
+    path : str, optional
+        Path of the group in the store.
+    zarr_format : {2, 3}, optional
+        Only this format; either unless given.
+
+    Returns
+    -------
+    Group
+        The group, with its consolidated metadata.
+
     Raises
     ------
     GroupNotFoundError
         There is no group.
+
+    Examples
+    --------
+    >>> import cuzarr
+    >>> store = {}
+    >>> array = cuzarr.create_array(store, name="a/b", shape=(4,), dtype="int8")
+    >>> sorted(cuzarr.consolidate_metadata(store).metadata.consolidated_metadata.metadata)
+    ['a']
     """
     place = make_store_path(store, path=path)
     zarr_format = read_group(place, check_zarr_format(zarr_format), use_consolidated=False).zarr_format

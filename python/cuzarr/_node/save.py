@@ -22,7 +22,41 @@ def save(
     storage_options: dict[str, Any] | None = None,
     **kwargs: Any,
 ) -> None:
-    """Stores one array, or several as a group: ``arr_0``, ``arr_1``, … and by keyword names."""
+    """Stores one array, or several as a group: ``arr_0``, ``arr_1``, … and by keyword names.
+
+    Parameters
+    ----------
+    store : StoreLike
+        A path, a URL, a store, a dictionary.
+    *args : array
+        Elements, in memory of any device: one array, or several, which become members of a group.
+    zarr_format : {2, 3}, optional
+        Format of what is created.
+    path : str, optional
+        Path in the store.
+    storage_options : dict, optional
+        Options for URLs of remote stores.
+    **kwargs : array
+        Further arrays by name.
+
+    Returns
+    -------
+    None
+        The elements are stored when the call returns.
+
+    Raises
+    ------
+    InvalidArgumentError
+        No array was given.
+
+    Examples
+    --------
+    >>> import cuzarr, numpy as np
+    >>> store = {}
+    >>> cuzarr.save(store, a=np.arange(3), b=np.zeros(2))
+    >>> sorted(cuzarr.load(store))
+    ['a', 'b']
+    """
     if not args and not kwargs:
         raise InvalidArgumentError("there is no array to save")
     if len(args) == 1 and not kwargs:
@@ -40,7 +74,41 @@ def save_array(
     storage_options: dict[str, Any] | None = None,
     **kwargs: Any,
 ) -> None:
-    """Stores one array, from any device; ``kwargs`` are :func:`create`'s."""
+    """Stores one array, from any device; ``kwargs`` are :func:`create`'s.
+
+    Parameters
+    ----------
+    store : StoreLike
+        A path, a URL, a store, a dictionary.
+    arr : array
+        Elements, in memory of any device.
+    zarr_format : {2, 3}, optional
+        Format of what is created.
+    path : str, optional
+        Path in the store.
+    storage_options : dict, optional
+        Options for URLs of remote stores.
+    **kwargs
+        As for :func:`create`.
+
+    Returns
+    -------
+    None
+        The elements are stored when the call returns.
+
+    Raises
+    ------
+    InvalidArgumentError
+        ``arr`` is no array.
+
+    Examples
+    --------
+    >>> import cuzarr, numpy as np
+    >>> store = {}
+    >>> cuzarr.save_array(store, np.arange(3))
+    >>> cuzarr.open_array(store, mode="r")[1:].tolist()
+    [1, 2]
+    """
     require_array(arr)
     mode = kwargs.pop("mode", "a")
     place = make_store_path(store, path=path, mode=mode, storage_options=storage_options)
@@ -60,7 +128,41 @@ def save_group(
     storage_options: dict[str, Any] | None = None,
     **kwargs: Any,
 ) -> None:
-    """Stores several arrays as a group, which replaces what is there: ``arr_0``, ``arr_1``, … and by keyword names."""
+    """Stores several arrays as a group, which replaces what is there: ``arr_0``, ``arr_1``, … and by keyword names.
+
+    Parameters
+    ----------
+    store : StoreLike
+        A path, a URL, a store, a dictionary.
+    *args : array
+        Elements, in memory of any device.
+    zarr_format : {2, 3}, optional
+        Format of what is created.
+    path : str, optional
+        Path in the store.
+    storage_options : dict, optional
+        Options for URLs of remote stores.
+    **kwargs : array
+        Further arrays by name.
+
+    Returns
+    -------
+    None
+        The elements are stored when the call returns.
+
+    Raises
+    ------
+    InvalidArgumentError
+        No array was given.
+
+    Examples
+    --------
+    >>> import cuzarr, numpy as np
+    >>> store = {}
+    >>> cuzarr.save_group(store, np.arange(3), b=np.zeros(2))
+    >>> sorted(cuzarr.open_group(store, mode="r"))
+    ['arr_0', 'b']
+    """
     named = {f"arr_{place}": value for place, value in enumerate(args)} | kwargs
     if not named:
         raise InvalidArgumentError("there is no array to save")

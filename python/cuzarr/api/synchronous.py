@@ -40,17 +40,81 @@ from cuzarr.errors import UnsupportedError
 
 
 def copy_all(*args: Any, **kwargs: Any) -> tuple[int, int, int]:
-    """Refuses, as zarr-python does: :func:`cuzarr.copy` copies whole groups."""
+    """Refuses, as zarr-python does: :func:`cuzarr.copy` copies whole groups.
+
+    Parameters
+    ----------
+    *args, **kwargs
+        Not looked at.
+
+    Returns
+    -------
+    tuple of int
+        Never.
+
+    Raises
+    ------
+    UnsupportedError
+        Always.
+
+    Examples
+    --------
+    >>> import cuzarr
+    >>> cuzarr.copy_all()  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+        ...
+    cuzarr.errors.UnsupportedError: ...
+    """
     raise UnsupportedError("copy_all is not available", hint="use cuzarr.copy(group, target)")
 
 
 def copy_store(*args: Any, **kwargs: Any) -> tuple[int, int, int]:
-    """Refuses, as zarr-python does: :func:`cuzarr.copy` copies whole hierarchies."""
+    """Refuses, as zarr-python does: :func:`cuzarr.copy` copies whole hierarchies.
+
+    Parameters
+    ----------
+    *args, **kwargs
+        Not looked at.
+
+    Returns
+    -------
+    tuple of int
+        Never.
+
+    Raises
+    ------
+    UnsupportedError
+        Always.
+
+    Examples
+    --------
+    >>> import cuzarr
+    >>> cuzarr.copy_store()  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+        ...
+    cuzarr.errors.UnsupportedError: ...
+    """
     raise UnsupportedError("copy_store is not available", hint="use cuzarr.copy(source, target)")
 
 
 def print_debug_info() -> None:
-    """Prints versions, devices and what is missing, for a bug report."""
+    """Prints versions, devices and what is missing, for a bug report.
+
+    Returns
+    -------
+    None
+        The text goes to standard output.
+
+    Raises
+    ------
+    None
+        What cannot be found is printed as missing.
+
+    Examples
+    --------
+    >>> import cuzarr
+    >>> cuzarr.print_debug_info()  # doctest: +SKIP
+    """
     print(f"cuzarr {_core.__version__}, numpy {np.__version__}")
     _core.cli(["cuzarr", "doctor"])
 

@@ -95,6 +95,12 @@ class Buffer(Memory):
     ------
     InvalidArgumentError
         It has other dimensions or other elements.
+
+    Examples
+    --------
+    >>> from cuzarr.buffer import cpu
+    >>> cpu.Buffer.from_bytes(b"zarr")[1:].to_bytes()
+    b'arr'
     """
 
     def __init__(self, array_like: ArrayLike) -> None:
@@ -187,6 +193,17 @@ class NDBuffer(Memory):
     ----------
     array : NDArrayLike
         An array in this class's kind of memory. It is kept, not copied.
+
+    Raises
+    ------
+    InvalidArgumentError
+        The array is in another kind of memory.
+
+    Examples
+    --------
+    >>> from cuzarr.buffer import cpu
+    >>> cpu.NDBuffer.create(shape=(2,), dtype="int16", fill_value=7).as_numpy_array()
+    array([7, 7], dtype=int16)
     """
 
     def __init__(self, array: NDArrayLike) -> None:
@@ -286,7 +303,26 @@ class NDBuffer(Memory):
 
 
 class BufferPrototype(NamedTuple):
-    """The pair of classes that an operation uses. It can be pickled when they can."""
+    """The pair of classes that an operation uses. It can be pickled when they can.
+
+    Parameters
+    ----------
+    buffer : type[Buffer]
+        The class of flat memory.
+    nd_buffer : type[NDBuffer]
+        The class of typed memory.
+
+    Raises
+    ------
+    None
+        The classes are checked when they are used.
+
+    Examples
+    --------
+    >>> from cuzarr.buffer import BufferPrototype, cpu
+    >>> BufferPrototype(cpu.Buffer, cpu.NDBuffer) == cpu.buffer_prototype
+    True
+    """
 
     buffer: type[Buffer]
     nd_buffer: type[NDBuffer]

@@ -11,6 +11,18 @@ from cuzarr.buffer._classes import BufferPrototype
 def default_buffer_prototype() -> BufferPrototype:
     """The pair of classes that the configuration's ``buffer`` and ``ndbuffer`` name.
 
+    Returns
+    -------
+    BufferPrototype
+        The pair.
+
+    Raises
+    ------
+    ConfigInvalidError
+        A name leads to no class of buffers.
+
+    Examples
+    --------
     >>> import cuzarr
     >>> with cuzarr.config.set({"buffer": "cuzarr.buffer.gpu.Buffer"}):
     ...     cuzarr.buffer.default_buffer_prototype().nd_buffer

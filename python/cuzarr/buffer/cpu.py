@@ -41,6 +41,18 @@ class HostMemory(_classes.Memory):
 class Buffer(HostMemory, _classes.Buffer):
     """Bytes in host memory.
 
+    Parameters
+    ----------
+    array_like : ArrayLike
+        A flat array of unsigned bytes in this memory. It is kept, not copied.
+
+    Raises
+    ------
+    InvalidArgumentError
+        The array is in other memory, or has other dimensions or elements.
+
+    Examples
+    --------
     >>> from cuzarr.buffer import cpu
     >>> buffer = cpu.Buffer.from_bytes(b"zarr") + cpu.Buffer.from_bytes(b"!")
     >>> buffer[1:].to_bytes(), len(buffer)
@@ -71,6 +83,18 @@ class Buffer(HostMemory, _classes.Buffer):
 class NDBuffer(HostMemory, _classes.NDBuffer):
     """Elements in host memory.
 
+    Parameters
+    ----------
+    array : NDArrayLike
+        An array in this memory. It is kept, not copied.
+
+    Raises
+    ------
+    InvalidArgumentError
+        The array is in other memory, or has other dimensions or elements.
+
+    Examples
+    --------
     >>> from cuzarr.buffer import cpu
     >>> buffer = cpu.NDBuffer.create(shape=(2, 2), dtype="int16", fill_value=7)
     >>> buffer[0, 1] = 3
@@ -141,7 +165,34 @@ _COMPARED = frozenset(
 
 
 def as_numpy_array_wrapper(func: Callable[[np.ndarray[Any, Any]], bytes], buf: Any, prototype: BufferPrototype) -> Any:
-    """Calls a function of host memory with the bytes of a buffer on any device; its result goes where ``prototype`` says."""
+    """Calls a function of host memory with the bytes of a buffer on any device; its result goes where ``prototype`` says.
+
+    Parameters
+    ----------
+    func : callable
+        Gets a NumPy array and returns bytes.
+    buf : Buffer
+        Bytes on any device.
+    prototype : BufferPrototype
+        Where the result goes.
+
+    Returns
+    -------
+    Buffer
+        The result of ``func``.
+
+    Raises
+    ------
+    None
+        What ``func`` raises comes as it is.
+
+    Examples
+    --------
+    >>> from cuzarr.buffer import cpu
+    >>> buffer = cpu.Buffer.from_bytes(b"ab")
+    >>> cpu.as_numpy_array_wrapper(lambda array: bytes(array[::-1]), buffer, cpu.buffer_prototype).to_bytes()
+    b'ba'
+    """
     return prototype.buffer.from_bytes(func(buf.as_numpy_array()))
 
 
@@ -150,7 +201,24 @@ buffer_prototype: BufferPrototype = BufferPrototype(buffer=Buffer, nd_buffer=NDB
 
 
 def numpy_buffer_prototype() -> BufferPrototype:
-    """Host memory, whatever the configuration says."""
+    """Host memory, whatever the configuration says.
+
+    Returns
+    -------
+    BufferPrototype
+        The pair.
+
+    Raises
+    ------
+    None
+        It cannot fail.
+
+    Examples
+    --------
+    >>> from cuzarr.buffer import cpu
+    >>> cpu.numpy_buffer_prototype() == cpu.buffer_prototype
+    True
+    """
     return buffer_prototype
 
 

@@ -73,7 +73,24 @@ class DeviceMemory(_classes.Memory):
 
 
 class Buffer(DeviceMemory, _classes.Buffer):
-    """Bytes in a GPU's memory: the configuration's ``device``, the first GPU while that is the CPU."""
+    """Bytes in a GPU's memory: the configuration's ``device``, the first GPU while that is the CPU.
+
+    Parameters
+    ----------
+    array_like : ArrayLike
+        A flat array of unsigned bytes in this memory. It is kept, not copied.
+
+    Raises
+    ------
+    InvalidArgumentError
+        The array is in other memory, or has other dimensions or elements.
+
+    Examples
+    --------
+    >>> from cuzarr.buffer import gpu
+    >>> gpu.Buffer.from_bytes(b"zarr").to_bytes()  # doctest: +SKIP
+    b'zarr'
+    """
 
     def __init__(self, array_like: ArrayLike) -> None:
         super().__init__(array_like)
@@ -118,7 +135,24 @@ class Buffer(DeviceMemory, _classes.Buffer):
 
 
 class NDBuffer(DeviceMemory, _classes.NDBuffer):
-    """Elements in a GPU's memory; not Python objects."""
+    """Elements in a GPU's memory; not Python objects.
+
+    Parameters
+    ----------
+    array : NDArrayLike
+        An array in this memory. It is kept, not copied.
+
+    Raises
+    ------
+    InvalidArgumentError
+        The array is in other memory, or has other dimensions or elements.
+
+    Examples
+    --------
+    >>> from cuzarr.buffer import gpu
+    >>> gpu.NDBuffer.create(shape=(2,), dtype="int16").shape  # doctest: +SKIP
+    (2,)
+    """
 
     def __init__(self, array: NDArrayLike) -> None:
         if array.dtype == np.dtype("O"):

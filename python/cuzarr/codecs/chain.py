@@ -33,6 +33,30 @@ class ShardingCodec(Codec):
     """Many chunks in one stored object, with an index at its start or end.
 
     ``chunk_shape`` is the shape of the chunks inside, which ``codecs`` encode; ``index_codecs`` encode the index.
+
+    Parameters
+    ----------
+    chunk_shape : tuple of int
+        Shape of the chunks inside, in elements.
+    codecs : iterable of codec
+        What encodes these chunks.
+    index_codecs : iterable of codec
+        What encodes the index.
+    index_location : {"start", "end"}
+        Where the index is.
+    subchunk_write_order : str
+        The order in which chunks are written.
+
+    Raises
+    ------
+    MetadataValidationError
+        A setting is not allowed.
+
+    Examples
+    --------
+    >>> import cuzarr
+    >>> cuzarr.codecs.ShardingCodec(chunk_shape=(2, 2)).to_dict()["configuration"]["chunk_shape"]
+    [2, 2]
     """
 
     name: ClassVar[str] = "sharding_indexed"
@@ -75,7 +99,26 @@ class ShardingCodec(Codec):
 
 @dataclass(frozen=True, init=False)
 class ExtensionCodec(Codec):
-    """A codec that is neither Zarr's nor numcodecs' own, by its metadata: found in Python's codec registries when used."""
+    """A codec that is neither Zarr's nor numcodecs' own, by its metadata: found in Python's codec registries when used.
+
+    Parameters
+    ----------
+    document : dict or str
+        The codec's metadata, or its name.
+    role : {"array_array", "array_bytes", "bytes_bytes"}
+        What it makes of what.
+
+    Raises
+    ------
+    UnknownCodecError
+        From reading: no registry has a codec of that name.
+
+    Examples
+    --------
+    >>> import cuzarr
+    >>> cuzarr.codecs.ExtensionCodec({"name": "mine", "configuration": {}}).to_dict()["name"]
+    'mine'
+    """
 
     name: str  # type: ignore[misc]
     role: Role  # type: ignore[misc]

@@ -52,7 +52,28 @@ def _ranges(offsets: Any, sizes: Any) -> list[tuple[int, int]]:
 
 
 class Batch:
-    """Frames that are ready to be decoded, as often as wanted: see :meth:`Decoder.prepare`."""
+    """Frames that are ready to be decoded, as often as wanted: see :meth:`Decoder.prepare`.
+
+    Parameters
+    ----------
+    batch, kept, outs
+        Internal; use :meth:`Decoder.prepare`.
+
+    Raises
+    ------
+    ChunkCorruptError
+        From the list that :meth:`check` returns: one error for each damaged frame.
+
+    Examples
+    --------
+    >>> import numpy as np, zlib
+    >>> from cuzarr.codecs import Decoder
+    >>> out = np.empty((1, 4), "u1")
+    >>> batch = Decoder({"name": "zlib", "configuration": {"level": 1}}, device="cpu").prepare([zlib.compress(b"abcd")], out)
+    >>> batch.run()
+    >>> batch.check(), bytes(out[0])
+    ([None], b'abcd')
+    """
 
     def __init__(self, batch: _core.DecoderBatch, kept: tuple[Any, Any], outs: Sequence[Any]) -> None:
         self._batch = batch
@@ -106,6 +127,13 @@ class Decoder:
         size in front.
     device : str, optional
         Where the frames are decoded; by default where arrays are read to (``cuzarr.config``).
+
+    Raises
+    ------
+    UnknownCodecError
+        There is no such codec.
+    DeviceUnavailableError
+        There is no such device, or it cannot be used.
 
     Examples
     --------

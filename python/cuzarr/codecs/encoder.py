@@ -29,7 +29,27 @@ def _chunk(value: Any) -> _core.NdBuffer:
 
 
 class EncodingBatch:
-    """Chunks that are ready to be encoded, as often as wanted: see :meth:`Encoder.prepare`."""
+    """Chunks that are ready to be encoded, as often as wanted: see :meth:`Encoder.prepare`.
+
+    Parameters
+    ----------
+    batch, kept, chunks
+        Internal; use :meth:`Encoder.prepare`.
+
+    Raises
+    ------
+    EncodeFailedError
+        From :meth:`frames`: a chunk could not be encoded.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from cuzarr.codecs import Encoder
+    >>> batch = Encoder({"name": "gzip", "configuration": {"level": 1}}, device="cpu").prepare(np.zeros((2, 100), "u1"))
+    >>> batch.run()
+    >>> len(batch.frames())
+    2
+    """
 
     def __init__(self, batch: _core.EncoderBatch, kept: Any, chunks: Sequence[Any]) -> None:
         self._batch = batch
@@ -107,6 +127,13 @@ class Encoder:
         The device of chunks and frames; by default the one that arrays are read to (``cuzarr.config``).
     strict : bool, optional
         Whether a codec that the host would run for chunks on a GPU is an error; by default as ``cuzarr.config`` says.
+
+    Raises
+    ------
+    UnknownCodecError
+        There is no such codec.
+    FallbackRefusedError
+        The host would encode, and ``strict`` forbids it.
 
     Examples
     --------

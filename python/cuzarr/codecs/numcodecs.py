@@ -50,7 +50,27 @@ PREFIX = "numcodecs."
 
 
 class NumcodecsCodec(Codec):
-    """A codec of numcodecs by its settings. ``codec_id`` is its name there."""
+    """A codec of numcodecs by its settings. ``codec_id`` is its name there.
+
+    Parameters
+    ----------
+    id : str
+        Name of the codec.
+    **codec_config
+        Its settings.
+
+    Raises
+    ------
+    MetadataValidationError
+        A setting is not allowed.
+
+    Examples
+    --------
+    >>> import cuzarr
+    >>> codec = cuzarr.codecs.numcodecs.NumcodecsCodec(id="zlib", level=1)
+    >>> codec.name
+    'numcodecs.zlib'
+    """
 
     codec_id: ClassVar[str] = ""
     role: ClassVar[Role] = "bytes_bytes"
@@ -130,56 +150,208 @@ def _plain(value: Any) -> Any:
 
 
 class BZ2(NumcodecsCodec):
-    """bzip2; ``level`` 1 to 9."""
+    """bzip2; ``level`` 1 to 9.
+
+    Parameters
+    ----------
+    level : int
+        1 to 9.
+
+    Raises
+    ------
+    MetadataValidationError
+        A setting is not allowed.
+
+    Examples
+    --------
+    >>> import cuzarr
+    >>> codec = cuzarr.codecs.numcodecs.BZ2(level=1)
+    >>> codec.name
+    'numcodecs.bz2'
+    """
 
     codec_id = "bz2"
     defaults: ClassVar[dict[str, Any]] = {"level": 1}
 
 
 class LZ4(NumcodecsCodec):
-    """LZ4, its size in front; ``acceleration`` from 1."""
+    """LZ4, its size in front; ``acceleration`` from 1.
+
+    Parameters
+    ----------
+    acceleration : int
+        From 1; larger is faster and compresses less.
+
+    Raises
+    ------
+    MetadataValidationError
+        A setting is not allowed.
+
+    Examples
+    --------
+    >>> import cuzarr
+    >>> codec = cuzarr.codecs.numcodecs.LZ4(acceleration=2)
+    >>> codec.name
+    'numcodecs.lz4'
+    """
 
     codec_id = "lz4"
     defaults: ClassVar[dict[str, Any]] = {"acceleration": 1}
 
 
 class LZMA(NumcodecsCodec):
-    """LZMA, through numcodecs."""
+    """LZMA, through numcodecs.
+
+    Parameters
+    ----------
+    preset : int
+        Level, 0 to 9. ``format``, ``check`` and ``filters`` are those of :mod:`lzma`.
+
+    Raises
+    ------
+    MetadataValidationError
+        A setting is not allowed.
+
+    Examples
+    --------
+    >>> import cuzarr
+    >>> codec = cuzarr.codecs.numcodecs.LZMA(preset=1)
+    >>> codec.name
+    'numcodecs.lzma'
+    """
 
     codec_id = "lzma"
     defaults: ClassVar[dict[str, Any]] = {"format": 1, "check": -1, "preset": None, "filters": None}
 
 
 class Blosc(NumcodecsCodec):
-    """Blosc; ``shuffle`` 0 none, 1 bytes, 2 bits, -1 by the element's size."""
+    """Blosc; ``shuffle`` 0 none, 1 bytes, 2 bits, -1 by the element's size.
+
+    Parameters
+    ----------
+    cname : str
+        The compressor inside.
+    clevel : int
+        Level, 0 to 9.
+    shuffle : int
+        0 none, 1 bytes, 2 bits, -1 by the size of the elements.
+    blocksize : int
+        Bytes of a block; 0 lets Blosc choose.
+
+    Raises
+    ------
+    MetadataValidationError
+        A setting is not allowed.
+
+    Examples
+    --------
+    >>> import cuzarr
+    >>> codec = cuzarr.codecs.numcodecs.Blosc(cname="lz4")
+    >>> codec.name
+    'numcodecs.blosc'
+    """
 
     codec_id = "blosc"
     defaults: ClassVar[dict[str, Any]] = {"cname": "lz4", "clevel": 5, "shuffle": 1, "blocksize": 0}
 
 
 class GZip(NumcodecsCodec):
-    """gzip; ``level`` 0 to 9."""
+    """gzip; ``level`` 0 to 9.
+
+    Parameters
+    ----------
+    level : int
+        0 to 9.
+
+    Raises
+    ------
+    MetadataValidationError
+        A setting is not allowed.
+
+    Examples
+    --------
+    >>> import cuzarr
+    >>> codec = cuzarr.codecs.numcodecs.GZip(level=1)
+    >>> codec.name
+    'numcodecs.gzip'
+    """
 
     codec_id = "gzip"
     defaults: ClassVar[dict[str, Any]] = {"level": 1}
 
 
 class Zlib(NumcodecsCodec):
-    """zlib; ``level`` 0 to 9."""
+    """zlib; ``level`` 0 to 9.
+
+    Parameters
+    ----------
+    level : int
+        0 to 9.
+
+    Raises
+    ------
+    MetadataValidationError
+        A setting is not allowed.
+
+    Examples
+    --------
+    >>> import cuzarr
+    >>> codec = cuzarr.codecs.numcodecs.Zlib(level=1)
+    >>> codec.name
+    'numcodecs.zlib'
+    """
 
     codec_id = "zlib"
     defaults: ClassVar[dict[str, Any]] = {"level": 1}
 
 
 class Zstd(NumcodecsCodec):
-    """Zstandard; ``level`` up to 22."""
+    """Zstandard; ``level`` up to 22.
+
+    Parameters
+    ----------
+    level : int
+        Up to 22.
+    checksum : bool
+        Whether each frame carries a checksum.
+
+    Raises
+    ------
+    MetadataValidationError
+        A setting is not allowed.
+
+    Examples
+    --------
+    >>> import cuzarr
+    >>> codec = cuzarr.codecs.numcodecs.Zstd(level=3)
+    >>> codec.name
+    'numcodecs.zstd'
+    """
 
     codec_id = "zstd"
     defaults: ClassVar[dict[str, Any]] = {"level": 0}
 
 
 class Shuffle(NumcodecsCodec):
-    """Bytes of equal weight together; ``elementsize`` in bytes."""
+    """Bytes of equal weight together; ``elementsize`` in bytes.
+
+    Parameters
+    ----------
+    elementsize : int
+        Bytes of an element.
+
+    Raises
+    ------
+    MetadataValidationError
+        A setting is not allowed.
+
+    Examples
+    --------
+    >>> import cuzarr
+    >>> codec = cuzarr.codecs.numcodecs.Shuffle(elementsize=4)
+    >>> codec.name
+    'numcodecs.shuffle'
+    """
 
     codec_id = "shuffle"
     defaults: ClassVar[dict[str, Any]] = {"elementsize": 4}
@@ -187,31 +359,121 @@ class Shuffle(NumcodecsCodec):
 
 
 class CRC32(NumcodecsCodec):
-    """A CRC-32 checksum, in front unless ``location="end"``."""
+    """A CRC-32 checksum, in front unless ``location="end"``.
+
+    Parameters
+    ----------
+    location : {"start", "end"}
+        Where the checksum is.
+
+    Raises
+    ------
+    MetadataValidationError
+        A setting is not allowed.
+
+    Examples
+    --------
+    >>> import cuzarr
+    >>> codec = cuzarr.codecs.numcodecs.CRC32()
+    >>> codec.name
+    'numcodecs.crc32'
+    """
 
     codec_id = "crc32"
 
 
 class CRC32C(NumcodecsCodec):
-    """A CRC-32C checksum, behind unless ``location="start"``."""
+    """A CRC-32C checksum, behind unless ``location="start"``.
+
+    Parameters
+    ----------
+    location : {"start", "end"}
+        Where the checksum is.
+
+    Raises
+    ------
+    MetadataValidationError
+        A setting is not allowed.
+
+    Examples
+    --------
+    >>> import cuzarr
+    >>> codec = cuzarr.codecs.numcodecs.CRC32C()
+    >>> codec.name
+    'numcodecs.crc32c'
+    """
 
     codec_id = "crc32c"
 
 
 class Adler32(NumcodecsCodec):
-    """An Adler-32 checksum, in front."""
+    """An Adler-32 checksum, in front.
+
+    Parameters
+    ----------
+    location : {"start", "end"}
+        Where the checksum is.
+
+    Raises
+    ------
+    MetadataValidationError
+        A setting is not allowed.
+
+    Examples
+    --------
+    >>> import cuzarr
+    >>> codec = cuzarr.codecs.numcodecs.Adler32()
+    >>> codec.name
+    'numcodecs.adler32'
+    """
 
     codec_id = "adler32"
 
 
 class Fletcher32(NumcodecsCodec):
-    """A Fletcher-32 checksum as HDF5 has it, behind."""
+    """A Fletcher-32 checksum as HDF5 has it, behind.
+
+    Parameters
+    ----------
+    **codec_config
+        None.
+
+    Raises
+    ------
+    MetadataValidationError
+        A setting is not allowed.
+
+    Examples
+    --------
+    >>> import cuzarr
+    >>> codec = cuzarr.codecs.numcodecs.Fletcher32()
+    >>> codec.name
+    'numcodecs.fletcher32'
+    """
 
     codec_id = "fletcher32"
 
 
 class JenkinsLookup3(NumcodecsCodec):
-    """A Jenkins lookup3 checksum, through numcodecs."""
+    """A Jenkins lookup3 checksum, through numcodecs.
+
+    Parameters
+    ----------
+    initval, prefix
+        Settings of the checksum.
+
+    Raises
+    ------
+    MetadataValidationError
+        A setting is not allowed.
+
+    Examples
+    --------
+    >>> import cuzarr
+    >>> codec = cuzarr.codecs.numcodecs.JenkinsLookup3()
+    >>> codec.name
+    'numcodecs.jenkins_lookup3'
+    """
 
     codec_id = "jenkins_lookup3"
 
@@ -227,32 +489,128 @@ class _DtypeCodec(NumcodecsCodec):
 
 
 class Delta(_DtypeCodec):
-    """Differences of neighbours; ``astype`` is the stored type."""
+    """Differences of neighbours; ``astype`` is the stored type.
+
+    Parameters
+    ----------
+    dtype : dtype-like
+        The type of the elements.
+    astype : dtype-like
+        The stored type.
+
+    Raises
+    ------
+    MetadataValidationError
+        A setting is not allowed.
+
+    Examples
+    --------
+    >>> import cuzarr
+    >>> codec = cuzarr.codecs.numcodecs.Delta(dtype="<i4")
+    >>> codec.name
+    'numcodecs.delta'
+    """
 
     codec_id = "delta"
 
 
 class FixedScaleOffset(_DtypeCodec):
-    """``round((x - offset) * scale)``, stored as ``astype``."""
+    """``round((x - offset) * scale)``, stored as ``astype``.
+
+    Parameters
+    ----------
+    offset, scale : float
+        ``round((x - offset) * scale)`` is stored.
+    dtype, astype : dtype-like
+        The type of the elements, and the stored type.
+
+    Raises
+    ------
+    MetadataValidationError
+        A setting is not allowed.
+
+    Examples
+    --------
+    >>> import cuzarr
+    >>> codec = cuzarr.codecs.numcodecs.FixedScaleOffset(offset=0, scale=10, dtype="<f4", astype="<i2")
+    >>> codec.name
+    'numcodecs.fixedscaleoffset'
+    """
 
     codec_id = "fixedscaleoffset"
 
 
 class Quantize(_DtypeCodec):
-    """Floats with ``digits`` decimal digits kept."""
+    """Floats with ``digits`` decimal digits kept.
+
+    Parameters
+    ----------
+    digits : int
+        Decimal digits that are kept.
+    dtype, astype : dtype-like
+        The type of the elements, and the stored type.
+
+    Raises
+    ------
+    MetadataValidationError
+        A setting is not allowed.
+
+    Examples
+    --------
+    >>> import cuzarr
+    >>> codec = cuzarr.codecs.numcodecs.Quantize(digits=2, dtype="<f4")
+    >>> codec.name
+    'numcodecs.quantize'
+    """
 
     codec_id = "quantize"
 
 
 class BitRound(NumcodecsCodec):
-    """Floats with ``keepbits`` bits of mantissa kept."""
+    """Floats with ``keepbits`` bits of mantissa kept.
+
+    Parameters
+    ----------
+    keepbits : int
+        Bits of the mantissa that are kept.
+
+    Raises
+    ------
+    MetadataValidationError
+        A setting is not allowed.
+
+    Examples
+    --------
+    >>> import cuzarr
+    >>> codec = cuzarr.codecs.numcodecs.BitRound(keepbits=8)
+    >>> codec.name
+    'numcodecs.bitround'
+    """
 
     codec_id = "bitround"
     role: ClassVar[Role] = "array_array"
 
 
 class PackBits(NumcodecsCodec):
-    """Booleans as single bits."""
+    """Booleans as single bits.
+
+    Parameters
+    ----------
+    **codec_config
+        None.
+
+    Raises
+    ------
+    MetadataValidationError
+        A setting is not allowed.
+
+    Examples
+    --------
+    >>> import cuzarr
+    >>> codec = cuzarr.codecs.numcodecs.PackBits()
+    >>> codec.name
+    'numcodecs.packbits'
+    """
 
     codec_id = "packbits"
     role: ClassVar[Role] = "array_array"
@@ -263,7 +621,27 @@ class PackBits(NumcodecsCodec):
 
 
 class AsType(NumcodecsCodec):
-    """Elements stored as ``encode_dtype``."""
+    """Elements stored as ``encode_dtype``.
+
+    Parameters
+    ----------
+    encode_dtype : dtype-like
+        The stored type.
+    decode_dtype : dtype-like
+        The type of the elements.
+
+    Raises
+    ------
+    MetadataValidationError
+        A setting is not allowed.
+
+    Examples
+    --------
+    >>> import cuzarr
+    >>> codec = cuzarr.codecs.numcodecs.AsType(encode_dtype="<i2", decode_dtype="<f4")
+    >>> codec.name
+    'numcodecs.astype'
+    """
 
     codec_id = "astype"
     role: ClassVar[Role] = "array_array"
@@ -276,14 +654,50 @@ class AsType(NumcodecsCodec):
 
 
 class PCodec(NumcodecsCodec):
-    """pcodec, through numcodecs."""
+    """pcodec, through numcodecs.
+
+    Parameters
+    ----------
+    level, mode_spec, delta_spec, …
+        Settings of pcodec.
+
+    Raises
+    ------
+    MetadataValidationError
+        A setting is not allowed.
+
+    Examples
+    --------
+    >>> import cuzarr
+    >>> codec = cuzarr.codecs.numcodecs.PCodec(level=8)
+    >>> codec.name
+    'numcodecs.pcodec'
+    """
 
     codec_id = "pcodec"
     role: ClassVar[Role] = "array_bytes"
 
 
 class ZFPY(NumcodecsCodec):
-    """zfp, through numcodecs."""
+    """zfp, through numcodecs.
+
+    Parameters
+    ----------
+    mode, tolerance, rate, precision
+        Settings of zfp.
+
+    Raises
+    ------
+    MetadataValidationError
+        A setting is not allowed.
+
+    Examples
+    --------
+    >>> import cuzarr
+    >>> codec = cuzarr.codecs.numcodecs.ZFPY(mode=4, tolerance=0.01)
+    >>> codec.name
+    'numcodecs.zfpy'
+    """
 
     codec_id = "zfpy"
     role: ClassVar[Role] = "array_bytes"

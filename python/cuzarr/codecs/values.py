@@ -37,7 +37,19 @@ AnyDataType = TypeVar("AnyDataType", bound=DataType)
 
 
 class Codec:
-    """One step of a codec chain: a name and its configuration."""
+    """One step of a codec chain: a name and its configuration.
+
+    Raises
+    ------
+    MetadataValidationError
+        A setting is not allowed.
+
+    Examples
+    --------
+    >>> import cuzarr
+    >>> isinstance(cuzarr.codecs.GzipCodec(), cuzarr.codecs.Codec)
+    True
+    """
 
     name: ClassVar[str]
     role: ClassVar[Role]
@@ -95,7 +107,24 @@ def _number(what: str, value: Any, low: int, high: int | None = None) -> int:
 
 @dataclass(frozen=True, init=False)
 class BytesCodec(Codec):
-    """Elements as their bytes, little or big end first; ``None`` for elements of single bytes."""
+    """Elements as their bytes, little or big end first; ``None`` for elements of single bytes.
+
+    Parameters
+    ----------
+    endian : {"little", "big"} or None
+        Byte order; ``None`` for elements of one byte.
+
+    Raises
+    ------
+    MetadataValidationError
+        A setting is not allowed.
+
+    Examples
+    --------
+    >>> import cuzarr
+    >>> cuzarr.codecs.BytesCodec(endian="big").to_dict()
+    {'name': 'bytes', 'configuration': {'endian': 'big'}}
+    """
 
     name: ClassVar[str] = "bytes"
     role: ClassVar[Role] = "array_bytes"
@@ -127,6 +156,30 @@ class BloscCodec(Codec):
 
     ``typesize`` is the size of the elements in bytes and ``shuffle`` ``"shuffle"`` (``"bitshuffle"`` for single bytes)
     unless given. ``blocksize`` 0 lets Blosc choose.
+
+    Parameters
+    ----------
+    typesize : int, optional
+        Bytes of an element; the array's unless given.
+    cname : {"zstd", "lz4", "lz4hc", "zlib", "blosclz", "snappy"}
+        The compressor inside.
+    clevel : int
+        Level, 0 to 9.
+    shuffle : {"noshuffle", "shuffle", "bitshuffle"}, optional
+        What happens to bytes or bits before; by the size of the elements unless given.
+    blocksize : int
+        Bytes of a block; 0 lets Blosc choose.
+
+    Raises
+    ------
+    MetadataValidationError
+        A setting is not allowed.
+
+    Examples
+    --------
+    >>> import cuzarr
+    >>> cuzarr.codecs.BloscCodec(cname="lz4", typesize=4).to_dict()["configuration"]["cname"]
+    'lz4'
     """
 
     name: ClassVar[str] = "blosc"
@@ -171,7 +224,26 @@ class BloscCodec(Codec):
 
 @dataclass(frozen=True, init=False)
 class ZstdCodec(Codec):
-    """Zstandard; ``level`` -131072 to 22, 0 is zstd's own default."""
+    """Zstandard; ``level`` -131072 to 22, 0 is zstd's own default.
+
+    Parameters
+    ----------
+    level : int
+        -131072 to 22; 0 is zstd's own default.
+    checksum : bool
+        Whether each frame carries a checksum.
+
+    Raises
+    ------
+    MetadataValidationError
+        A setting is not allowed.
+
+    Examples
+    --------
+    >>> import cuzarr
+    >>> cuzarr.codecs.ZstdCodec(level=3).to_dict()
+    {'name': 'zstd', 'configuration': {'level': 3, 'checksum': False}}
+    """
 
     name: ClassVar[str] = "zstd"
     role: ClassVar[Role] = "bytes_bytes"
@@ -190,7 +262,24 @@ class ZstdCodec(Codec):
 
 @dataclass(frozen=True, init=False)
 class GzipCodec(Codec):
-    """gzip; ``level`` 0 to 9."""
+    """gzip; ``level`` 0 to 9.
+
+    Parameters
+    ----------
+    level : int
+        0 to 9.
+
+    Raises
+    ------
+    MetadataValidationError
+        A setting is not allowed.
+
+    Examples
+    --------
+    >>> import cuzarr
+    >>> cuzarr.codecs.GzipCodec(level=1).to_dict()
+    {'name': 'gzip', 'configuration': {'level': 1}}
+    """
 
     name: ClassVar[str] = "gzip"
     role: ClassVar[Role] = "bytes_bytes"
@@ -205,7 +294,19 @@ class GzipCodec(Codec):
 
 @dataclass(frozen=True)
 class Crc32cCodec(Codec):
-    """A CRC-32C checksum behind the bytes, checked on reading."""
+    """A CRC-32C checksum behind the bytes, checked on reading.
+
+    Raises
+    ------
+    ChecksumMismatchError
+        From reading a chunk whose checksum is wrong.
+
+    Examples
+    --------
+    >>> import cuzarr
+    >>> cuzarr.codecs.Crc32cCodec().to_dict()["name"]
+    'crc32c'
+    """
 
     name: ClassVar[str] = "crc32c"
     role: ClassVar[Role] = "bytes_bytes"
@@ -213,7 +314,24 @@ class Crc32cCodec(Codec):
 
 @dataclass(frozen=True, init=False)
 class TransposeCodec(Codec):
-    """Dimensions in another order: ``order[i]`` is the array's dimension that is stored as dimension ``i``."""
+    """Dimensions in another order: ``order[i]`` is the array's dimension that is stored as dimension ``i``.
+
+    Parameters
+    ----------
+    order : sequence of int
+        Dimension ``order[i]`` of the array is stored as dimension ``i``.
+
+    Raises
+    ------
+    MetadataValidationError
+        A setting is not allowed.
+
+    Examples
+    --------
+    >>> import cuzarr
+    >>> cuzarr.codecs.TransposeCodec(order=(1, 0)).to_dict()
+    {'name': 'transpose', 'configuration': {'order': [1, 0]}}
+    """
 
     name: ClassVar[str] = "transpose"
     role: ClassVar[Role] = "array_array"
@@ -231,7 +349,19 @@ class TransposeCodec(Codec):
 
 @dataclass(frozen=True)
 class VLenUTF8Codec(Codec):
-    """Strings of variable length."""
+    """Strings of variable length.
+
+    Raises
+    ------
+    ChunkCorruptError
+        From reading a damaged chunk.
+
+    Examples
+    --------
+    >>> import cuzarr
+    >>> cuzarr.codecs.VLenUTF8Codec().to_dict()["name"]
+    'vlen-utf8'
+    """
 
     name: ClassVar[str] = "vlen-utf8"
     role: ClassVar[Role] = "array_bytes"
@@ -242,7 +372,19 @@ class VLenUTF8Codec(Codec):
 
 @dataclass(frozen=True)
 class VLenBytesCodec(Codec):
-    """Bytes of variable length."""
+    """Bytes of variable length.
+
+    Raises
+    ------
+    ChunkCorruptError
+        From reading a damaged chunk.
+
+    Examples
+    --------
+    >>> import cuzarr
+    >>> cuzarr.codecs.VLenBytesCodec().to_dict()["name"]
+    'vlen-bytes'
+    """
 
     name: ClassVar[str] = "vlen-bytes"
     role: ClassVar[Role] = "array_bytes"
@@ -253,7 +395,26 @@ class VLenBytesCodec(Codec):
 
 @dataclass(frozen=True, init=False)
 class ScaleOffset(Codec):
-    """Stores ``(x - offset) * scale``, in the element's own type."""
+    """Stores ``(x - offset) * scale``, in the element's own type.
+
+    Parameters
+    ----------
+    offset : number
+        What is taken away first.
+    scale : number
+        What the difference is multiplied by.
+
+    Raises
+    ------
+    MetadataValidationError
+        A setting is not allowed.
+
+    Examples
+    --------
+    >>> import cuzarr
+    >>> cuzarr.codecs.ScaleOffset(offset=10, scale=2).to_dict()["name"]
+    'scale_offset'
+    """
 
     name: ClassVar[str] = "scale_offset"
     role: ClassVar[Role] = "array_array"
@@ -273,7 +434,30 @@ class ScaleOffset(Codec):
 
 @dataclass(frozen=True, init=False)
 class CastValue(Codec):
-    """Stores elements as another integer or float type; ``data_type`` is the stored one."""
+    """Stores elements as another integer or float type; ``data_type`` is the stored one.
+
+    Parameters
+    ----------
+    data_type : dtype-like
+        The stored type.
+    rounding : str
+        How floats are rounded: ``"nearest-even"``, ``"towards-zero"``, ….
+    out_of_range : {"clamp", "wrap"} or None
+        What happens to values that do not fit; ``None`` is an error.
+    scalar_map : dict, optional
+        Values that become others: ``{"encode": [["NaN", 0]]}``.
+
+    Raises
+    ------
+    MetadataValidationError
+        A setting is not allowed.
+
+    Examples
+    --------
+    >>> import cuzarr
+    >>> cuzarr.codecs.CastValue(data_type="int16").to_dict()["name"]
+    'cast_value'
+    """
 
     name: ClassVar[str] = "cast_value"
     role: ClassVar[Role] = "array_array"

@@ -45,6 +45,19 @@ class ElementwiseKernel:
     >>> import cuzarr
     >>> hypot = cuzarr.ElementwiseKernel("T x, T y", "T z", "z = sqrt(x * x + y * y)", "hypot")
     >>> z = hypot(u, v)    # doctest: +SKIP
+
+    Raises
+    ------
+    KernelCompileFailedError
+        The text does not compile; the message has the compiler's lines.
+    LibraryMissingError
+        There is no NVRTC.
+
+    Examples
+    --------
+    >>> import cuzarr
+    >>> hypot = cuzarr.ElementwiseKernel("T x, T y", "T z", "z = sqrt(x * x + y * y)", "hypot")
+    >>> z = hypot(u, v)  # doctest: +SKIP
     """
 
     def __init__(

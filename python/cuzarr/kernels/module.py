@@ -120,6 +120,12 @@ class Module:
         With the compiler's messages and the lines they are about.
     LibraryMissingError
         There is no NVRTC.
+
+    Examples
+    --------
+    >>> import cuzarr
+    >>> module = cuzarr.Module(source, device="cuda:0")  # doctest: +SKIP
+    >>> scale = module.get_function("scale")  # doctest: +SKIP
     """
 
     def __init__(self, source: str, *, device: str | None = None, options: Iterable[str] = (), name: str = "module.cu") -> None:
@@ -140,12 +146,28 @@ class Module:
 class Function:
     """One kernel of a :class:`Module`.
 
+    Parameters
+    ----------
+    function, name, device, types
+        Internal; use :meth:`Module.get_function`.
+
     Attributes
     ----------
     max_threads : int
         Most threads of a block, with the registers it takes.
     registers, local_bytes, shared_bytes : int
         What a thread takes of registers and local memory, and a block of shared memory.
+
+    Raises
+    ------
+    InvalidArgumentError
+        The arguments are not those that the kernel declares.
+    DeviceFailedError
+        The kernel faulted.
+
+    Examples
+    --------
+    >>> scale(x, 2.0, x.size, grid=(x.size + 255) // 256, block=256)  # doctest: +SKIP
     """
 
     def __init__(self, function: _core.Function, name: str, device: str, types: list[np.dtype[Any] | None] | None = None) -> None:

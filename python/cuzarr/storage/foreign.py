@@ -22,7 +22,28 @@ SCHEMES = ("file", "memory", "zip", "s3", "gs", "gcs", "az", "abfs", "http", "ht
 
 class ForeignStore(Store):
     """A store written in Python: zarr-python's, obstore's, fsspec's, or any object with ``get``, ``set``, ``delete`` and
-    ``list``."""
+    ``list``.
+
+    Parameters
+    ----------
+    store : object
+        The store, with ``get``, ``set``, ``delete`` and ``list``.
+    read_only : bool
+        Whether writing is refused.
+
+    Raises
+    ------
+    TypeError
+        The object is no store.
+
+    Examples
+    --------
+    >>> import cuzarr
+    >>> import zarr
+    >>> store = cuzarr.storage.ForeignStore(zarr.storage.MemoryStore())
+    >>> cuzarr.zeros((2,), store=store)[:].tolist()
+    [0.0, 0.0]
+    """
 
     def __init__(self, store: Any, *, read_only: bool = False) -> None:
         self.wrapped = store
@@ -91,6 +112,13 @@ class FsspecStore(ForeignStore):
     path
         The directory, without a scheme.
 
+    Raises
+    ------
+    ReadOnlyError
+        From writing to a store that is read-only.
+
+    Examples
+    --------
     >>> import cuzarr, fsspec
     >>> store = cuzarr.storage.FsspecStore(fsspec.filesystem("memory"), path="/field")
     >>> cuzarr.zeros((2,), store=store)[:].tolist()
@@ -134,7 +162,28 @@ class FsspecStore(ForeignStore):
 
 
 class ObjectStore(ForeignStore):
-    """A store of obstore's."""
+    """A store of obstore's.
+
+    Parameters
+    ----------
+    store : obstore store
+        The store.
+    read_only : bool
+        Whether writing is refused.
+
+    Raises
+    ------
+    TypeError
+        The object is no store of obstore.
+
+    Examples
+    --------
+    >>> import cuzarr
+    >>> import obstore.store  # doctest: +SKIP
+    >>> store = cuzarr.storage.ObjectStore(obstore.store.MemoryStore())  # doctest: +SKIP
+    >>> cuzarr.zeros((2,), store=store)[:].tolist()  # doctest: +SKIP
+    [0.0, 0.0]
+    """
 
     def __init__(self, store: Any, *, read_only: bool = False) -> None:
         super().__init__(store, read_only=read_only)

@@ -25,6 +25,19 @@ class GDSStore(LocalStore):
         host memory, which is faster than cuFile's own compatibility mode, everywhere else. ``"on"`` always uses cuFile, and
         reading to a GPU fails where it is not installed. ``"off"`` never does. ``None``: what the configuration key ``gds``
         says.
+
+    Raises
+    ------
+    LibraryMissingError
+        ``gds`` is ``"on"``, and cuFile is not installed or does not start.
+
+    Examples
+    --------
+    >>> import cuzarr
+    >>> store = cuzarr.storage.GDSStore("values", gds="off")
+    >>> store.set("a", b"bytes")
+    >>> store.get("a")
+    b'bytes'
     """
 
     def __init__(self, root: Path | str, *, read_only: bool = False, gds: Literal["auto", "on", "off"] | None = None) -> None:

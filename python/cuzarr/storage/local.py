@@ -16,6 +16,26 @@ class LocalStore(Store):
 
     What a write waits for is the configuration key ``fsync`` when the store is made: ``"none"``, as zarr-python; ``"data"``,
     so that a power cut leaves the old value or the new one; ``"full"``, so that it leaves the new one.
+
+    Parameters
+    ----------
+    root : path
+        The directory; it is created when something is written.
+    read_only : bool
+        Whether writing is refused.
+
+    Raises
+    ------
+    ReadOnlyError
+        From writing to a store that is read-only.
+
+    Examples
+    --------
+    >>> import cuzarr
+    >>> store = cuzarr.storage.LocalStore("values")
+    >>> store.set("a/b", b"bytes")
+    >>> store.get("a/b"), store.list()
+    (b'bytes', ['a/b'])
     """
 
     def __init__(self, root: Path | str, *, read_only: bool = False) -> None:

@@ -14,7 +14,28 @@ from cuzarr.storage.store import Store
 
 
 class MemoryStore(Store):
-    """This process's memory; with ``store_dict`` a mapping of the caller's, from keys to bytes."""
+    """This process's memory; with ``store_dict`` a mapping of the caller's, from keys to bytes.
+
+    Parameters
+    ----------
+    store_dict : mutable mapping of str to bytes, optional
+        A mapping of the caller, which the store uses; a new one unless given.
+    read_only : bool
+        Whether writing is refused.
+
+    Raises
+    ------
+    ReadOnlyError
+        From writing to a store that is read-only.
+
+    Examples
+    --------
+    >>> import cuzarr
+    >>> store = cuzarr.storage.MemoryStore()
+    >>> store.set("a", b"bytes")
+    >>> store.list()
+    ['a']
+    """
 
     _url: str | None = None
 
@@ -71,6 +92,19 @@ class GpuMemoryStore(Store):
     device
         ``"cuda:N"``; ``None``: the configured device if that is a GPU, else ``"cuda:0"``. On ``"cpu"`` it is a
         :class:`MemoryStore`.
+
+    Raises
+    ------
+    DeviceUnavailableError
+        There is no such GPU, or it cannot be used.
+
+    Examples
+    --------
+    >>> import cuzarr
+    >>> store = cuzarr.storage.GpuMemoryStore(device="cpu")  # "cuda:0" on a GPU
+    >>> store.set("a", b"bytes")
+    >>> store.list()
+    ['a']
     """
 
     def __init__(

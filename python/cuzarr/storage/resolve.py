@@ -24,7 +24,29 @@ MODES: tuple[AccessMode, ...] = ("r", "r+", "a", "w", "w-")
 
 
 def normalize_path(path: object) -> str:
-    """A path inside a store: no empty segments, no ``.`` or ``..``."""
+    """A path inside a store: no empty segments, no ``.`` or ``..``.
+
+    Parameters
+    ----------
+    path : str, bytes, path or None
+        A path as a caller wrote it; ``None`` is the root.
+
+    Returns
+    -------
+    str
+        The path without a leading or closing ``/``.
+
+    Raises
+    ------
+    InvalidArgumentError
+        The path has ``.`` or ``..``.
+
+    Examples
+    --------
+    >>> import cuzarr
+    >>> cuzarr.storage.normalize_path("/a//b/")
+    'a/b'
+    """
     if path is None:
         return ""
     if isinstance(path, bytes):
@@ -36,7 +58,27 @@ def normalize_path(path: object) -> str:
 
 
 class StorePath:
-    """A place in a store."""
+    """A place in a store.
+
+    Parameters
+    ----------
+    store : Store
+        The store.
+    path : str
+        The path in it; ``""`` is its root.
+
+    Raises
+    ------
+    InvalidArgumentError
+        The path leaves the store.
+
+    Examples
+    --------
+    >>> import cuzarr
+    >>> place = cuzarr.storage.StorePath(cuzarr.storage.MemoryStore(), "a")
+    >>> (place / "b").path
+    'a/b'
+    """
 
     def __init__(self, store: Store, path: str = "") -> None:
         self.store = store
@@ -91,7 +133,23 @@ def make_store(
     storage_options: Mapping[str, Any] | None = None,
     mode: str | None = None,
 ) -> Store:
-    """A store from whatever a caller may write; ``mode`` is only of interest to ZIP files.
+    """A store from everything that is taken where a store is expected.
+
+    Parameters
+    ----------
+    store : StoreLike
+        A path, a URL, a store of any library, a dictionary; ``None`` is new memory.
+    read_only : bool
+        Whether writing is refused.
+    storage_options : dict, optional
+        Options for URLs of remote stores.
+    mode : str, optional
+        How a ZIP file is opened; others have no modes.
+
+    Returns
+    -------
+    Store
+        The store.
 
     Raises
     ------
@@ -99,6 +157,12 @@ def make_store(
         A URL whose scheme has no store here, or that says nothing else.
     TypeError
         The object is no store.
+
+    Examples
+    --------
+    >>> import cuzarr
+    >>> type(cuzarr.storage.make_store({})).__name__, type(cuzarr.storage.make_store("a.zarr")).__name__
+    ('MemoryStore', 'LocalStore')
     """
     scheme, mark, rest = str(store).partition("://") if isinstance(store, str) else ("", "", "")
     # URLs of files inside others are chains: zip://inner::https://…
@@ -165,10 +229,34 @@ def make_store_path(
 ) -> StorePath:
     """A place in a store, opened as ``mode`` says; with ``metadata_store`` the documents of its nodes live there.
 
+    Parameters
+    ----------
+    store : StoreLike
+        A path, a URL, a store of any library, a dictionary, or a :class:`StorePath`.
+    path : str, optional
+        A path in the store.
+    mode : {"r", "r+", "a", "w", "w-"}, optional
+        ``"w"`` removes what is there.
+    storage_options : dict, optional
+        Options for URLs of remote stores.
+    metadata_store : StoreLike, optional
+        Another store, in which metadata documents live.
+
+    Returns
+    -------
+    StorePath
+        The place.
+
     Raises
     ------
     FileExistsError
         The mode is ``"w-"`` and something is there.
+
+    Examples
+    --------
+    >>> import cuzarr
+    >>> cuzarr.storage.make_store_path({}, path="a/b").path
+    'a/b'
     """
     if mode is not None and (not isinstance(mode, str) or mode not in MODES):
         raise InvalidArgumentError(f"mode is {mode!r}, expected one of {', '.join(MODES)}")
@@ -189,7 +277,29 @@ def make_store_path(
 
 
 def iterate_parents(path: str) -> Iterator[str]:
-    """The paths of all groups that a node at ``path`` is in, the root first."""
+    """The paths of all groups that a node at ``path`` is in, the root first.
+
+    Parameters
+    ----------
+    path : str
+        A path inside a store.
+
+    Returns
+    -------
+    iterator of str
+        Paths, from the root ``""`` on.
+
+    Raises
+    ------
+    InvalidArgumentError
+        The path leaves the store.
+
+    Examples
+    --------
+    >>> import cuzarr
+    >>> list(cuzarr.storage.iterate_parents("a/b"))
+    ['', 'a']
+    """
     if path:
         yield ""
         segments = path.split("/")[:-1]

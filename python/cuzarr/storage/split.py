@@ -12,6 +12,22 @@ from cuzarr.storage.store import Store
 class SplitStore(Store):
     """Two stores as one: the metadata documents of arrays and groups live in the second, chunks in the first.
 
+    Parameters
+    ----------
+    data : Store
+        Where chunks live.
+    metadata : Store
+        Where the metadata documents live.
+    read_only : bool
+        Whether writing is refused.
+
+    Raises
+    ------
+    ReadOnlyError
+        From writing to a store that is read-only.
+
+    Examples
+    --------
     >>> import cuzarr
     >>> chunks, documents = cuzarr.storage.MemoryStore(), cuzarr.storage.MemoryStore()
     >>> array = cuzarr.create_array(chunks, metadata_store=documents, data=cuzarr.ones((2,), store={})[:])

@@ -61,7 +61,32 @@ def _bytes_of(value: Any) -> bytes:
 
 
 class Store:
-    """Keys and their bytes. Keys are ``/``-separated, without a leading ``/`` and without ``..``."""
+    """Keys and their bytes. Keys are ``/``-separated, without a leading ``/`` and without ``..``.
+
+    Parameters
+    ----------
+    handle
+        Internal; use a class of a kind of store.
+    read_only : bool
+        Whether writing is refused.
+
+    Raises
+    ------
+    KeyInvalidError
+        A key begins with ``/`` or leaves the store.
+    ReadOnlyError
+        The store is read-only.
+    StoreFailedError
+        The system or the server failed.
+
+    Examples
+    --------
+    >>> import cuzarr
+    >>> store = cuzarr.storage.MemoryStore()
+    >>> store.set("a/b", b"bytes")
+    >>> store.get("a/b"), store.exists("c")
+    (b'bytes', False)
+    """
 
     supports_writes = True
     supports_deletes = True

@@ -13,8 +13,7 @@ from cuzarr.storage.store import Store
 
 
 class UrlStore(Store):
-    """What a URL or a chain of URLs names, opened without another library: ``s3://bucket/data.zarr``,
-    ``zip://inner::https://host/a.zip``.
+    """The store that a URL, or a chain of URLs, names: ``s3://bucket/data.zarr``, ``zip://inner::https://host/a.zip``. It needs no other library.
 
     Parameters
     ----------
@@ -31,6 +30,14 @@ class UrlStore(Store):
         A scheme of the URL is not built in.
     InvalidArgumentError
         An option is not known.
+
+    Examples
+    --------
+    >>> import cuzarr
+    >>> store = cuzarr.storage.UrlStore("memory://notes")
+    >>> store.set("a", b"bytes")
+    >>> cuzarr.storage.UrlStore("memory://notes").get("a")
+    b'bytes'
     """
 
     def __init__(self, url: str, *, storage_options: Mapping[str, Any] | None = None, read_only: bool = False) -> None:

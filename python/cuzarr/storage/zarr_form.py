@@ -199,7 +199,27 @@ class NativeStore(ZarrStore):
 
 
 class LocalStore(NativeStore):
-    """A directory; see :class:`cuzarr.storage.LocalStore`."""
+    """A directory; see :class:`cuzarr.storage.LocalStore`.
+
+    Parameters
+    ----------
+    root : path
+        The directory.
+    read_only : bool
+        Whether writing is refused.
+
+    Raises
+    ------
+    ValueError
+        From writing to a store that is read-only.
+
+    Examples
+    --------
+    >>> import cuzarr.zarr, zarr
+    >>> store = cuzarr.zarr.LocalStore("values.zarr")
+    >>> zarr.zeros(store=store, shape=(2,))[:].tolist()
+    [0.0, 0.0]
+    """
 
     cuzarr_store: OwnLocalStore
 
@@ -226,7 +246,27 @@ class LocalStore(NativeStore):
 
 
 class GDSStore(LocalStore):
-    """A directory read into GPU memory, and written from it, by cuFile; see :class:`cuzarr.storage.GDSStore`."""
+    """A directory read into GPU memory, and written from it, by cuFile; see :class:`cuzarr.storage.GDSStore`.
+
+    Parameters
+    ----------
+    root : path
+        The directory.
+    read_only : bool
+        Whether writing is refused.
+    gds : {"auto", "on", "off"}, optional
+        When cuFile is used.
+
+    Raises
+    ------
+    ValueError
+        From writing to a store that is read-only.
+
+    Examples
+    --------
+    >>> import cuzarr.zarr
+    >>> store = cuzarr.zarr.GDSStore("values.zarr", gds="off")
+    """
 
     cuzarr_store: OwnGDSStore
 
@@ -251,7 +291,26 @@ class _InMemory(NativeStore):
 
 
 class MemoryStore(_InMemory):
-    """This process's memory; with ``store_dict`` a mapping of the caller's, from keys to zarr-python's buffers."""
+    """This process's memory; with ``store_dict`` a mapping of the caller's, from keys to zarr-python's buffers.
+
+    Parameters
+    ----------
+    store_dict : mutable mapping of str to Buffer, optional
+        A mapping of the caller; a new one unless given.
+    read_only : bool
+        Whether writing is refused.
+
+    Raises
+    ------
+    ValueError
+        From writing to a store that is read-only.
+
+    Examples
+    --------
+    >>> import cuzarr.zarr, zarr
+    >>> zarr.zeros(store=cuzarr.zarr.MemoryStore(), shape=(2,))[:].tolist()
+    [0.0, 0.0]
+    """
 
     cuzarr_store: OwnMemoryStore
 
@@ -294,7 +353,27 @@ class _GpuBuffers(_Buffers):
 
 class GpuMemoryStore(_InMemory):
     """Memory of a GPU; see :class:`cuzarr.storage.GpuMemoryStore`. With ``store_dict`` a mapping of the caller's, from keys to
-    zarr-python's buffers."""
+    zarr-python's buffers.
+
+    Parameters
+    ----------
+    store_dict : mutable mapping of str to Buffer, optional
+        A mapping of the caller; a new one unless given.
+    device : str, optional
+        The GPU; that of the configuration, or the first one.
+    read_only : bool
+        Whether writing is refused.
+
+    Raises
+    ------
+    ValueError
+        From writing to a store that is read-only.
+
+    Examples
+    --------
+    >>> import cuzarr.zarr
+    >>> store = cuzarr.zarr.GpuMemoryStore()  # doctest: +SKIP
+    """
 
     cuzarr_store: OwnGpuMemoryStore
 
@@ -319,7 +398,32 @@ class GpuMemoryStore(_InMemory):
 
 
 class ZipStore(NativeStore):
-    """A ZIP file; see :class:`cuzarr.storage.ZipStore`."""
+    """A ZIP file; see :class:`cuzarr.storage.ZipStore`.
+
+    Parameters
+    ----------
+    path : path
+        The file.
+    mode : {"r", "w", "a", "x"}
+        Read; begin anew; add; create.
+    read_only : bool
+        Whether writing is refused.
+    compression : int
+        How new members are stored, as :mod:`zipfile` has it.
+    allowZip64 : bool
+        Whether the file may become larger than 2 GiB.
+
+    Raises
+    ------
+    ValueError
+        From writing to a store that is read-only.
+
+    Examples
+    --------
+    >>> import cuzarr.zarr, zarr
+    >>> with cuzarr.zarr.ZipStore("values.zip", mode="w") as store:
+    ...     array = zarr.zeros(store=store, shape=(2,))
+    """
 
     cuzarr_store: OwnZipStore
     supports_deletes: bool = False

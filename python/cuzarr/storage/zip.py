@@ -34,6 +34,21 @@ class ZipStore(Store):
         How new members are stored, as :mod:`zipfile` has it. Chunks are best stored as they are.
     allowZip64
         Whether the file may become larger than 2 GiB.
+
+    Raises
+    ------
+    FileNotFoundError
+        The mode is ``"r"``, and there is no such file.
+    UnsupportedError
+        From deleting a member.
+
+    Examples
+    --------
+    >>> import cuzarr
+    >>> with cuzarr.storage.ZipStore("values.zip", mode="w") as store:
+    ...     store.set("a", b"bytes")
+    >>> cuzarr.storage.ZipStore("values.zip").get("a")
+    b'bytes'
     """
 
     supports_deletes = False

@@ -24,6 +24,31 @@ def asarray(x: Any, dtype: Any = None, *, device: str | None = None) -> Any:
     """An array in the memory of a device: copied there when it is elsewhere, converted when its type is another.
 
     Without ``device``, what is on a GPU stays there.
+
+    Parameters
+    ----------
+    x : array, number or nested list
+        Elements, in memory of any device.
+    dtype : dtype-like, optional
+        Element type; that of ``x`` unless given.
+    device : str, optional
+        Where the memory is; the device of the configuration unless given.
+
+    Returns
+    -------
+    array
+        NumPy's on the host; on a GPU CuPy's where it is installed, else a :class:`cuzarr.DeviceArray`.
+
+    Raises
+    ------
+    DeviceUnavailableError
+        There is no such device, or it cannot be used.
+
+    Examples
+    --------
+    >>> import cuzarr, numpy as np
+    >>> cuzarr.xp.asarray([1, 2], "float32", device="cpu")
+    array([1., 2.], dtype=float32)
     """
 
     if isinstance(x, Lazy):
@@ -48,7 +73,29 @@ def asarray(x: Any, dtype: Any = None, *, device: str | None = None) -> Any:
 
 
 def asnumpy(x: Any) -> np.ndarray[Any, Any]:
-    """A NumPy array of any array, copied from the GPU when it is there."""
+    """A NumPy array of any array, copied from the GPU when it is there.
+
+    Parameters
+    ----------
+    x : array
+        Elements, in memory of any device.
+
+    Returns
+    -------
+    numpy.ndarray
+        The elements, in host memory.
+
+    Raises
+    ------
+    ArgumentTypeError
+        ``x`` is no array.
+
+    Examples
+    --------
+    >>> import cuzarr, numpy as np
+    >>> cuzarr.xp.asnumpy(cuzarr.xp.ones(2, device="cpu"))
+    array([1., 1.])
+    """
 
     if isinstance(x, Lazy):
         x = x._elements_on("cpu" if isinstance(x, Stored) else None)
@@ -56,7 +103,33 @@ def asnumpy(x: Any) -> np.ndarray[Any, Any]:
 
 
 def empty(shape: Any, dtype: Any = float, *, device: str | None = None) -> Any:
-    """New memory, whose elements have no meaning yet."""
+    """New memory, whose elements have no meaning yet.
+
+    Parameters
+    ----------
+    shape : int or tuple of int
+        Extents, in elements.
+    dtype : dtype-like
+        Element type.
+    device : str, optional
+        Where the memory is; the device of the configuration unless given.
+
+    Returns
+    -------
+    array
+        NumPy's on the host; on a GPU CuPy's where it is installed, else a :class:`cuzarr.DeviceArray`.
+
+    Raises
+    ------
+    DeviceUnavailableError
+        There is no such device, or it cannot be used.
+
+    Examples
+    --------
+    >>> import cuzarr, numpy as np
+    >>> cuzarr.xp.empty((2, 3), device="cpu").shape
+    (2, 3)
+    """
     where, native = device_name(device), _dtype(dtype)
     if where == "cpu":
         with refusing("empty"):
@@ -67,10 +140,32 @@ def empty(shape: Any, dtype: Any = float, *, device: str | None = None) -> Any:
 def full(shape: Any, fill_value: Any, dtype: Any = None, *, device: str | None = None) -> Any:
     """New memory, every element the same; or ``fill_value`` broadcast, as ``numpy.full`` does it.
 
+    Parameters
+    ----------
+    shape : int or tuple of int
+        Extents, in elements.
+    fill_value : scalar or array
+        Value of every element; an array is broadcast.
+    dtype : dtype-like, optional
+        Element type.
+    device : str, optional
+        Where the memory is; the device of the configuration unless given.
+
+    Returns
+    -------
+    array
+        NumPy's on the host; on a GPU CuPy's where it is installed, else a :class:`cuzarr.DeviceArray`.
+
     Raises
     ------
     ConversionError
         ``numpy.full`` refuses the value.
+
+    Examples
+    --------
+    >>> import cuzarr, numpy as np
+    >>> cuzarr.xp.full(2, 7, device="cpu")
+    array([7, 7])
     """
     value = host_array(fill_value, "fill_value")
     native = _dtype(value.dtype if dtype is None else dtype)
@@ -86,12 +181,64 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, *, device: str | None =
 
 
 def zeros(shape: Any, dtype: Any = float, *, device: str | None = None) -> Any:
-    """New memory of zeros."""
+    """New memory whose elements are 0.
+
+    Parameters
+    ----------
+    shape : int or tuple of int
+        Extents, in elements.
+    dtype : dtype-like
+        Element type.
+    device : str, optional
+        Where the memory is; the device of the configuration unless given.
+
+    Returns
+    -------
+    array
+        NumPy's on the host; on a GPU CuPy's where it is installed, else a :class:`cuzarr.DeviceArray`.
+
+    Raises
+    ------
+    DeviceUnavailableError
+        There is no such device, or it cannot be used.
+
+    Examples
+    --------
+    >>> import cuzarr, numpy as np
+    >>> cuzarr.xp.zeros(2, device="cpu")
+    array([0., 0.])
+    """
     return full(shape, 0, dtype, device=device)
 
 
 def ones(shape: Any, dtype: Any = float, *, device: str | None = None) -> Any:
-    """New memory of ones."""
+    """New memory whose elements are 1.
+
+    Parameters
+    ----------
+    shape : int or tuple of int
+        Extents, in elements.
+    dtype : dtype-like
+        Element type.
+    device : str, optional
+        Where the memory is; the device of the configuration unless given.
+
+    Returns
+    -------
+    array
+        NumPy's on the host; on a GPU CuPy's where it is installed, else a :class:`cuzarr.DeviceArray`.
+
+    Raises
+    ------
+    DeviceUnavailableError
+        There is no such device, or it cannot be used.
+
+    Examples
+    --------
+    >>> import cuzarr, numpy as np
+    >>> cuzarr.xp.ones(2, device="cpu")
+    array([1., 1.])
+    """
     return full(shape, 1, dtype, device=device)
 
 
@@ -102,24 +249,130 @@ def _like(x: Any, dtype: Any, device: str | None) -> tuple[tuple[int, ...], Any,
 
 
 def empty_like(x: Any, dtype: Any = None, *, device: str | None = None) -> Any:
-    """As :func:`empty`, with the shape, type and device of an array."""
+    """New memory with the shape, type and device of an array; its elements have no meaning yet.
+
+    Parameters
+    ----------
+    x : array
+        An array whose shape, type and device are taken over.
+    dtype : dtype-like, optional
+        Another element type.
+    device : str, optional
+        Another device.
+
+    Returns
+    -------
+    array
+        NumPy's on the host; on a GPU CuPy's where it is installed, else a :class:`cuzarr.DeviceArray`.
+
+    Raises
+    ------
+    DeviceUnavailableError
+        There is no such device, or it cannot be used.
+
+    Examples
+    --------
+    >>> import cuzarr, numpy as np
+    >>> cuzarr.xp.empty_like(np.ones((2, 3))).shape
+    (2, 3)
+    """
     shape, dtype, device = _like(x, dtype, device)
     return empty(shape, dtype, device=device)
 
 
 def full_like(x: Any, fill_value: Any, dtype: Any = None, *, device: str | None = None) -> Any:
-    """As :func:`full`, with the shape, type and device of an array."""
+    """New memory of one value with the shape, type and device of an array.
+
+    Parameters
+    ----------
+    x : array
+        An array whose shape, type and device are taken over.
+    fill_value : scalar
+        Value of every element.
+    dtype : dtype-like, optional
+        Another element type.
+    device : str, optional
+        Another device.
+
+    Returns
+    -------
+    array
+        NumPy's on the host; on a GPU CuPy's where it is installed, else a :class:`cuzarr.DeviceArray`.
+
+    Raises
+    ------
+    DeviceUnavailableError
+        There is no such device, or it cannot be used.
+
+    Examples
+    --------
+    >>> import cuzarr, numpy as np
+    >>> cuzarr.xp.full_like(np.zeros(2), 7)
+    array([7., 7.])
+    """
     shape, dtype, device = _like(x, dtype, device)
     return full(shape, fill_value, dtype, device=device)
 
 
 def zeros_like(x: Any, dtype: Any = None, *, device: str | None = None) -> Any:
-    """As :func:`zeros`, with the shape, type and device of an array."""
+    """New memory of zeros with the shape, type and device of an array.
+
+    Parameters
+    ----------
+    x : array
+        An array whose shape, type and device are taken over.
+    dtype : dtype-like, optional
+        Another element type.
+    device : str, optional
+        Another device.
+
+    Returns
+    -------
+    array
+        NumPy's on the host; on a GPU CuPy's where it is installed, else a :class:`cuzarr.DeviceArray`.
+
+    Raises
+    ------
+    DeviceUnavailableError
+        There is no such device, or it cannot be used.
+
+    Examples
+    --------
+    >>> import cuzarr, numpy as np
+    >>> cuzarr.xp.zeros_like(np.ones(2))
+    array([0., 0.])
+    """
     return full_like(x, 0, dtype, device=device)
 
 
 def ones_like(x: Any, dtype: Any = None, *, device: str | None = None) -> Any:
-    """As :func:`ones`, with the shape, type and device of an array."""
+    """New memory of ones with the shape, type and device of an array.
+
+    Parameters
+    ----------
+    x : array
+        An array whose shape, type and device are taken over.
+    dtype : dtype-like, optional
+        Another element type.
+    device : str, optional
+        Another device.
+
+    Returns
+    -------
+    array
+        NumPy's on the host; on a GPU CuPy's where it is installed, else a :class:`cuzarr.DeviceArray`.
+
+    Raises
+    ------
+    DeviceUnavailableError
+        There is no such device, or it cannot be used.
+
+    Examples
+    --------
+    >>> import cuzarr, numpy as np
+    >>> cuzarr.xp.ones_like(np.zeros(2))
+    array([1., 1.])
+    """
     return full_like(x, 1, dtype, device=device)
 
 
@@ -128,7 +381,33 @@ def _optional(dtype: Any) -> np.dtype[Any] | None:
 
 
 def arange(start: Any, stop: Any = None, step: Any = 1, dtype: Any = None, *, device: str | None = None) -> Any:
-    """Numbers at one distance, as ``numpy.arange``."""
+    """Numbers at one distance from each other, as ``numpy.arange`` makes them.
+
+    Parameters
+    ----------
+    start, stop, step : number
+        The first number, the end, which is left out, and the distance. One number alone is ``stop``.
+    dtype : dtype-like, optional
+        Element type.
+    device : str, optional
+        Where the memory is; the device of the configuration unless given.
+
+    Returns
+    -------
+    array
+        NumPy's on the host; on a GPU CuPy's where it is installed, else a :class:`cuzarr.DeviceArray`.
+
+    Raises
+    ------
+    DeviceUnavailableError
+        There is no such device, or it cannot be used.
+
+    Examples
+    --------
+    >>> import cuzarr, numpy as np
+    >>> cuzarr.xp.arange(1, 4, device="cpu")
+    array([1, 2, 3])
+    """
     begin, end = (0, start) if stop is None else (start, stop)
     with refusing("arange"):
         numbers: np.ndarray[Any, Any] = np.arange(begin, end, step, dtype=_optional(dtype))
@@ -136,7 +415,37 @@ def arange(start: Any, stop: Any = None, step: Any = 1, dtype: Any = None, *, de
 
 
 def linspace(start: Any, stop: Any, num: int = 50, dtype: Any = None, *, endpoint: bool = True, device: str | None = None) -> Any:
-    """``num`` numbers at one distance from ``start`` to ``stop``, as ``numpy.linspace``."""
+    """``num`` numbers at one distance from ``start`` to ``stop``, as ``numpy.linspace``.
+
+    Parameters
+    ----------
+    start, stop : number
+        The first number, and the last one or the end.
+    num : int
+        How many numbers.
+    dtype : dtype-like, optional
+        Element type.
+    endpoint : bool
+        Whether ``stop`` is the last number.
+    device : str, optional
+        Where the memory is; the device of the configuration unless given.
+
+    Returns
+    -------
+    array
+        NumPy's on the host; on a GPU CuPy's where it is installed, else a :class:`cuzarr.DeviceArray`.
+
+    Raises
+    ------
+    DeviceUnavailableError
+        There is no such device, or it cannot be used.
+
+    Examples
+    --------
+    >>> import cuzarr, numpy as np
+    >>> cuzarr.xp.linspace(0, 1, 3, device="cpu")
+    array([0. , 0.5, 1. ])
+    """
     with refusing("linspace"):
         numbers = np.linspace(start, stop, num, endpoint, dtype=_optional(dtype))
     return asarray(numbers, device=device_name(device))

@@ -44,13 +44,13 @@ __all__ = [
 
 
 class Function:
-    """One function of elements. In memory they are computed at once; of arrays in stores, and of plans, it makes a plan."""
+    """A function of elements. Arrays in memory are computed at once; for arrays in stores, and for plans, it makes a plan."""
 
     _operands: ClassVar[tuple[str, ...]]
 
-    def __init__(self, name: str, meaning: str) -> None:
+    def __init__(self, name: str, meaning: str, example: str, result: str) -> None:
         self.__name__ = name
-        self.__doc__ = meaning
+        self.__doc__ = _documentation(name, meaning, self._operands, example, result)
         self.__signature__: inspect.Signature = inspect.Signature([inspect.Parameter(one, _POSITIONAL) for one in self._operands])
 
     def _apply(self, operands: tuple[Any, ...]) -> Any:
@@ -66,6 +66,36 @@ class Function:
 
 
 _POSITIONAL = inspect.Parameter.POSITIONAL_ONLY
+
+
+def _documentation(name: str, meaning: str, operands: tuple[str, ...], example: str, result: str) -> str:
+    """The docstring of a function: its meaning, then what is the same for all of them."""
+    broadcast = " Shapes are broadcast." if len(operands) > 1 else ""
+    return f"""{meaning}
+
+Parameters
+----------
+{", ".join(operands)} : array or number
+    Elements in memory of any device, an array in a store, or a plan.{broadcast}
+
+Returns
+-------
+array or Expression
+    An array on the device of the operands; a plan where one of them is an array in a store, or a plan.
+
+Raises
+------
+DTypeMismatchError
+    The elements have a type that the function is not defined for.
+MemorySpaceError
+    Operands in memory are on different devices.
+
+Examples
+--------
+>>> import cuzarr, numpy as np
+>>> cuzarr.{name}({example})
+{result}
+"""
 
 
 class Unary(Function):
@@ -113,95 +143,225 @@ class Ternary(Function):
         return self._apply(operands)
 
 
-add: Binary = Binary("add", "The sum; of bools, whether one is true.")
-subtract: Binary = Binary("subtract", "The difference.")
-multiply: Binary = Binary("multiply", "The product; of bools, whether both are true.")
-divide: Binary = Binary("divide", "The quotient; of whole numbers, in float64.")
+add: Binary = Binary(
+    "add",
+    "The sum of each pair of elements; of bools, whether one of them is true.",
+    "np.array([1, 2]), np.array([10, 20])",
+    "array([11, 22])",
+)
+subtract: Binary = Binary(
+    "subtract", "The difference of each pair of elements.", "np.array([10, 20]), np.array([1, 2])", "array([ 9, 18])"
+)
+multiply: Binary = Binary(
+    "multiply",
+    "The product of each pair of elements; of bools, whether both are true.",
+    "np.array([1, 2]), np.array([10, 20])",
+    "array([10, 40])",
+)
+divide: Binary = Binary(
+    "divide",
+    "The quotient of each pair of elements; whole numbers are divided in float64.",
+    "np.array([1, 3]), 2",
+    "array([0.5, 1.5])",
+)
 true_divide: Binary = divide
-floor_divide: Binary = Binary("floor_divide", "The quotient, rounded down; 0 where whole numbers are divided by 0.")
-remainder: Binary = Binary("remainder", "What the rounded-down quotient leaves: it has the divisor's sign.")
+floor_divide: Binary = Binary(
+    "floor_divide",
+    "The quotient of each pair, rounded down; 0 where whole numbers are divided by 0.",
+    "np.array([7, -7]), 2",
+    "array([ 3, -4])",
+)
+remainder: Binary = Binary(
+    "remainder",
+    "The remainder of the quotient rounded down; it has the sign of the divisor.",
+    "np.array([7, -7]), 3",
+    "array([1, 2])",
+)
 mod: Binary = remainder
-fmod: Binary = Binary("fmod", "What the truncated quotient leaves: it has the dividend's sign.")
-power: Binary = Binary("power", "The power; whole numbers to negative ones are refused.")
+fmod: Binary = Binary(
+    "fmod", "The remainder of the truncated quotient; it has the sign of the dividend.", "np.array([7, -7]), 3", "array([ 1, -1])"
+)
+power: Binary = Binary(
+    "power",
+    "The first element to the power of the second; whole numbers to negative powers are refused.",
+    "np.array([2, 3]), 2",
+    "array([4, 9])",
+)
 pow: Binary = power
-minimum: Binary = Binary("minimum", "The smaller one; NaN where one is NaN.")
-maximum: Binary = Binary("maximum", "The larger one; NaN where one is NaN.")
-fmin: Binary = Binary("fmin", "The smaller one that is not NaN.")
-fmax: Binary = Binary("fmax", "The larger one that is not NaN.")
-arctan2: Binary = Binary("arctan2", "The angle of the point (second, first).")
+minimum: Binary = Binary(
+    "minimum", "The smaller element of each pair; NaN where one of them is NaN.", "np.array([1, 5]), 3", "array([1, 3])"
+)
+maximum: Binary = Binary(
+    "maximum", "The larger element of each pair; NaN where one of them is NaN.", "np.array([1, 5]), 3", "array([3, 5])"
+)
+fmin: Binary = Binary(
+    "fmin", "The smaller element of each pair, not counting NaN.", "np.array([1, np.nan]), 3.0", "array([1., 3.])"
+)
+fmax: Binary = Binary(
+    "fmax", "The larger element of each pair, not counting NaN.", "np.array([1, np.nan]), 3.0", "array([3., 3.])"
+)
+arctan2: Binary = Binary(
+    "arctan2",
+    "The angle, in radians, of the point whose ordinate is `x1` and whose abscissa is `x2`.",
+    "np.array([0.0, 1.0]), 1.0",
+    "array([0.        , 0.78539816])",
+)
 atan2: Binary = arctan2
-hypot: Binary = Binary("hypot", "The hypotenuse.")
-copysign: Binary = Binary("copysign", "The first with the sign of the second.")
-equal: Binary = Binary("equal", "Whether elements are equal.")
-not_equal: Binary = Binary("not_equal", "Whether elements differ.")
-less: Binary = Binary("less", "Whether the first is below the second.")
-less_equal: Binary = Binary("less_equal", "Whether the first is not above the second.")
-greater: Binary = Binary("greater", "Whether the first is above the second.")
-greater_equal: Binary = Binary("greater_equal", "Whether the first is not below the second.")
-logical_and: Binary = Binary("logical_and", "Whether both are true.")
-logical_or: Binary = Binary("logical_or", "Whether one is true.")
-logical_xor: Binary = Binary("logical_xor", "Whether exactly one is true.")
-bitwise_and: Binary = Binary("bitwise_and", "Bits that both have.")
-bitwise_or: Binary = Binary("bitwise_or", "Bits that one has.")
-bitwise_xor: Binary = Binary("bitwise_xor", "Bits that exactly one has.")
-left_shift: Binary = Binary("left_shift", "Bits moved up; 0 beyond the type's width.")
+hypot: Binary = Binary(
+    "hypot", "The length of the hypotenuse over two sides.", "np.array([3.0, 5.0]), np.array([4.0, 12.0])", "array([ 5., 13.])"
+)
+copysign: Binary = Binary(
+    "copysign", "The first element with the sign of the second.", "np.array([1.0, 2.0]), -1.0", "array([-1., -2.])"
+)
+equal: Binary = Binary("equal", "Whether the elements of each pair are equal.", "np.array([1, 2]), 2", "array([False,  True])")
+not_equal: Binary = Binary(
+    "not_equal", "Whether the elements of each pair differ.", "np.array([1, 2]), 2", "array([ True, False])"
+)
+less: Binary = Binary("less", "Whether the first element is below the second.", "np.array([1, 2]), 2", "array([ True, False])")
+less_equal: Binary = Binary(
+    "less_equal", "Whether the first element is not above the second.", "np.array([1, 3]), 2", "array([ True, False])"
+)
+greater: Binary = Binary(
+    "greater", "Whether the first element is above the second.", "np.array([1, 3]), 2", "array([False,  True])"
+)
+greater_equal: Binary = Binary(
+    "greater_equal", "Whether the first element is not below the second.", "np.array([1, 2]), 2", "array([False,  True])"
+)
+logical_and: Binary = Binary("logical_and", "Whether both elements are true.", "np.array([0, 2]), 1", "array([False,  True])")
+logical_or: Binary = Binary("logical_or", "Whether one of the elements is true.", "np.array([0, 2]), 0", "array([False,  True])")
+logical_xor: Binary = Binary(
+    "logical_xor", "Whether exactly one of the elements is true.", "np.array([0, 2]), 1", "array([ True, False])"
+)
+bitwise_and: Binary = Binary("bitwise_and", "The bits that both elements have.", "np.array([6, 7]), 3", "array([2, 3])")
+bitwise_or: Binary = Binary("bitwise_or", "The bits that one of the elements has.", "np.array([6, 8]), 3", "array([ 7, 11])")
+bitwise_xor: Binary = Binary(
+    "bitwise_xor", "The bits that exactly one of the elements has.", "np.array([6, 7]), 3", "array([5, 4])"
+)
+left_shift: Binary = Binary(
+    "left_shift",
+    "The bits of the first element, moved up by the second; 0 beyond the width of the type.",
+    "np.array([1, 2]), 3",
+    "array([ 8, 16])",
+)
 bitwise_left_shift: Binary = left_shift
-right_shift: Binary = Binary("right_shift", "Bits moved down; only the sign beyond the type's width.")
+right_shift: Binary = Binary(
+    "right_shift",
+    "The bits of the first element, moved down by the second; only the sign beyond the width of the type.",
+    "np.array([16, 9]), 3",
+    "array([2, 1])",
+)
 bitwise_right_shift: Binary = right_shift
 
-negative: Unary = Unary("negative", "The number with the other sign.")
-absolute: Unary = Unary("absolute", "The magnitude.")
+negative: Unary = Unary("negative", "Each element with the other sign.", "np.array([1, -2])", "array([-1,  2])")
+absolute: Unary = Unary("absolute", "The magnitude of each element.", "np.array([1, -2])", "array([1, 2])")
 abs: Unary = absolute
-sign: Unary = Unary("sign", "-1, 0 or 1; NaN of NaN.")
-square: Unary = Unary("square", "The number times itself.")
-conjugate: Unary = Unary("conjugate", "The complex conjugate.")
+sign: Unary = Unary("sign", "-1, 0 or 1 by the sign of each element; NaN of NaN.", "np.array([3, 0, -2])", "array([ 1,  0, -1])")
+square: Unary = Unary("square", "Each element times itself.", "np.array([3, -2])", "array([9, 4])")
+conjugate: Unary = Unary("conjugate", "The complex conjugate of each element.", "np.array([1 + 2j])", "array([1.-2.j])")
 conj: Unary = conjugate
-real: Unary = Unary("real", "The real part.")
-imag: Unary = Unary("imag", "The imaginary part.")
-sqrt: Unary = Unary("sqrt", "The square root.")
-cbrt: Unary = Unary("cbrt", "The cube root.")
-exp: Unary = Unary("exp", "e to the power x.")
-exp2: Unary = Unary("exp2", "2 to the power x.")
-expm1: Unary = Unary("expm1", "e to the power x, minus 1.")
-log: Unary = Unary("log", "The natural logarithm.")
-log2: Unary = Unary("log2", "The logarithm to the base 2.")
-log10: Unary = Unary("log10", "The logarithm to the base 10.")
-log1p: Unary = Unary("log1p", "The natural logarithm of 1 + x.")
-sin: Unary = Unary("sin", "The sine.")
-cos: Unary = Unary("cos", "The cosine.")
-tan: Unary = Unary("tan", "The tangent.")
-arcsin: Unary = Unary("arcsin", "The inverse sine.")
+real: Unary = Unary("real", "The real part of each element.", "np.array([1 + 2j])", "array([1.])")
+imag: Unary = Unary("imag", "The imaginary part of each element.", "np.array([1 + 2j])", "array([2.])")
+sqrt: Unary = Unary("sqrt", "The square root of each element.", "np.array([1.0, 4.0])", "array([1., 2.])")
+cbrt: Unary = Unary("cbrt", "The cube root of each element.", "np.array([1.0, 8.0])", "array([1., 2.])")
+exp: Unary = Unary("exp", "e to the power of each element.", "np.array([0.0, 1.0])", "array([1.        , 2.71828183])")
+exp2: Unary = Unary("exp2", "2 to the power of each element.", "np.array([0.0, 3.0])", "array([1., 8.])")
+expm1: Unary = Unary(
+    "expm1",
+    "e to the power of each element, minus 1; exact digits near 0.",
+    "np.array([0.0, 1.0])",
+    "array([0.        , 1.71828183])",
+)
+log: Unary = Unary("log", "The natural logarithm of each element.", "np.array([1.0, 10.0])", "array([0.        , 2.30258509])")
+log2: Unary = Unary("log2", "The logarithm to the base 2 of each element.", "np.array([1.0, 8.0])", "array([0., 3.])")
+log10: Unary = Unary("log10", "The logarithm to the base 10 of each element.", "np.array([1.0, 100.0])", "array([0., 2.])")
+log1p: Unary = Unary(
+    "log1p",
+    "The natural logarithm of 1 + each element; exact digits near 0.",
+    "np.array([0.0, 1.0])",
+    "array([0.        , 0.69314718])",
+)
+sin: Unary = Unary("sin", "The sine of each element, in radians.", "np.array([0.0, 1.0])", "array([0.        , 0.84147098])")
+cos: Unary = Unary("cos", "The cosine of each element, in radians.", "np.array([0.0, 1.0])", "array([1.        , 0.54030231])")
+tan: Unary = Unary("tan", "The tangent of each element, in radians.", "np.array([0.0, 1.0])", "array([0.        , 1.55740772])")
+arcsin: Unary = Unary(
+    "arcsin", "The inverse sine of each element, in radians.", "np.array([0.0, 1.0])", "array([0.        , 1.57079633])"
+)
 asin: Unary = arcsin
-arccos: Unary = Unary("arccos", "The inverse cosine.")
+arccos: Unary = Unary(
+    "arccos", "The inverse cosine of each element, in radians.", "np.array([0.0, 1.0])", "array([1.57079633, 0.        ])"
+)
 acos: Unary = arccos
-arctan: Unary = Unary("arctan", "The inverse tangent.")
+arctan: Unary = Unary(
+    "arctan", "The inverse tangent of each element, in radians.", "np.array([0.0, 1.0])", "array([0.        , 0.78539816])"
+)
 atan: Unary = arctan
-sinh: Unary = Unary("sinh", "The hyperbolic sine.")
-cosh: Unary = Unary("cosh", "The hyperbolic cosine.")
-tanh: Unary = Unary("tanh", "The hyperbolic tangent.")
-arcsinh: Unary = Unary("arcsinh", "The inverse hyperbolic sine.")
+sinh: Unary = Unary("sinh", "The hyperbolic sine of each element.", "np.array([0.0, 1.0])", "array([0.        , 1.17520119])")
+cosh: Unary = Unary("cosh", "The hyperbolic cosine of each element.", "np.array([0.0, 1.0])", "array([1.        , 1.54308063])")
+tanh: Unary = Unary("tanh", "The hyperbolic tangent of each element.", "np.array([0.0, 1.0])", "array([0.        , 0.76159416])")
+arcsinh: Unary = Unary(
+    "arcsinh", "The inverse hyperbolic sine of each element.", "np.array([0.0, 1.0])", "array([0.        , 0.88137359])"
+)
 asinh: Unary = arcsinh
-arccosh: Unary = Unary("arccosh", "The inverse hyperbolic cosine.")
+arccosh: Unary = Unary(
+    "arccosh", "The inverse hyperbolic cosine of each element.", "np.array([1.0, 2.0])", "array([0.       , 1.3169579])"
+)
 acosh: Unary = arccosh
-arctanh: Unary = Unary("arctanh", "The inverse hyperbolic tangent.")
+arctanh: Unary = Unary(
+    "arctanh", "The inverse hyperbolic tangent of each element.", "np.array([0.0, 0.5])", "array([0.        , 0.54930614])"
+)
 atanh: Unary = arctanh
-floor: Unary = Unary("floor", "Rounded down.")
-ceil: Unary = Unary("ceil", "Rounded up.")
-trunc: Unary = Unary("trunc", "Rounded towards 0.")
-rint: Unary = Unary("rint", "Rounded to the nearest whole number, ties to even.")
-isnan: Unary = Unary("isnan", "Whether it is NaN.")
-isinf: Unary = Unary("isinf", "Whether it is infinite.")
-isfinite: Unary = Unary("isfinite", "Whether it is neither infinite nor NaN.")
-signbit: Unary = Unary("signbit", "Whether the sign bit is set.")
-logical_not: Unary = Unary("logical_not", "Whether it is not true.")
-invert: Unary = Unary("invert", "Every bit turned over.")
+floor: Unary = Unary("floor", "Each element, rounded down.", "np.array([1.5, -1.5])", "array([ 1., -2.])")
+ceil: Unary = Unary("ceil", "Each element, rounded up.", "np.array([1.5, -1.5])", "array([ 2., -1.])")
+trunc: Unary = Unary("trunc", "Each element, rounded towards 0.", "np.array([1.5, -1.5])", "array([ 1., -1.])")
+rint: Unary = Unary(
+    "rint", "Each element, rounded to the nearest whole number, ties to even.", "np.array([1.5, 2.5])", "array([2., 2.])"
+)
+isnan: Unary = Unary("isnan", "Whether each element is NaN.", "np.array([1.0, np.nan])", "array([False,  True])")
+isinf: Unary = Unary("isinf", "Whether each element is infinite.", "np.array([1.0, np.inf])", "array([False,  True])")
+isfinite: Unary = Unary(
+    "isfinite", "Whether each element is neither infinite nor NaN.", "np.array([1.0, np.nan])", "array([ True, False])"
+)
+signbit: Unary = Unary(
+    "signbit", "Whether the sign bit of each element is set.", "np.array([1.0, -0.0])", "array([False,  True])"
+)
+logical_not: Unary = Unary("logical_not", "Whether each element is not true.", "np.array([0, 2])", "array([ True, False])")
+invert: Unary = Unary("invert", "Each element with every bit turned over.", "np.array([0, 1])", "array([-1, -2])")
 bitwise_invert: Unary = invert
 
-where: Ternary = Ternary("where", "The second operand where the first is true, else the third.")
+where: Ternary = Ternary(
+    "where",
+    "The element of `x` where the condition is true, else the element of `y`.",
+    "np.array([True, False]), np.array([1, 2]), 0",
+    "array([1, 0])",
+)
 
 
 def clip(x: Any, min: Any = None, max: Any = None) -> Any:
-    """Limited to ``min`` and ``max``, each of which may be ``None``. Python's numbers beyond the element type limit nothing."""
+    """Limited to ``min`` and ``max``, each of which may be ``None``. Python's numbers beyond the element type limit nothing.
+
+    Parameters
+    ----------
+    x : array or number
+        Elements in memory of any device, an array in a store, or a plan.
+    min, max : array, number or None
+        The limits; ``None`` is no limit.
+
+    Returns
+    -------
+    array or Expression
+        An array on the device of ``x``; a plan where ``x`` is an array in a store, or a plan.
+
+    Raises
+    ------
+    DTypeMismatchError
+        The elements have a type that the function is not defined for.
+
+    Examples
+    --------
+    >>> import cuzarr, numpy as np
+    >>> cuzarr.clip(np.array([1, 5, 9]), 2, 6)
+    array([2, 5, 6])
+    """
     min, max = _within(x, min, max)
     if min is None and max is None:
         return x.copy() if hasattr(x, "copy") else x  # a plan is none, an array in memory is not to be shared
@@ -223,6 +383,29 @@ def round(x: Any, decimals: int = 0) -> Any:
     """Rounded to so many decimals, ties to even, as ``numpy.round`` does it.
 
     Whole numbers are themselves; to tens and hundreds (negative ``decimals``) only floats are rounded.
+
+    Parameters
+    ----------
+    x : array or number
+        Elements in memory of any device, an array in a store, or a plan.
+    decimals : int
+        Digits behind the point that are kept.
+
+    Returns
+    -------
+    array or Expression
+        An array on the device of ``x``; a plan where ``x`` is an array in a store, or a plan.
+
+    Raises
+    ------
+    DTypeMismatchError
+        The elements have a type that the function is not defined for.
+
+    Examples
+    --------
+    >>> import cuzarr, numpy as np
+    >>> cuzarr.round(np.array([1.234, 5.678]), 1)
+    array([1.2, 5.7])
     """
     decimals = whole(decimals, "decimals")
     if not -308 <= decimals <= 308:
@@ -237,7 +420,31 @@ def round(x: Any, decimals: int = 0) -> Any:
 
 
 def astype(x: Any, dtype: Any) -> Any:
-    """Elements converted to another type, as NumPy's ``astype`` does it."""
+    """Elements converted to another type, as NumPy's ``astype`` does it.
+
+    Parameters
+    ----------
+    x : array or number
+        Elements in memory of any device, an array in a store, or a plan.
+    dtype : dtype-like
+        The type of the result.
+
+    Returns
+    -------
+    array or Expression
+        An array on the device of ``x``; a plan where ``x`` is an array in a store, or a plan.
+
+    Raises
+    ------
+    DTypeMismatchError
+        There is no conversion between the types.
+
+    Examples
+    --------
+    >>> import cuzarr, numpy as np
+    >>> cuzarr.astype(np.array([1.5, 2.5]), "int32")
+    array([1, 2], dtype=int32)
+    """
     wanted = element_type(dtype)
     return plan(x).astype(wanted) if hasattr(x, "dtype") else host_array(x, "astype", wanted)
 

@@ -26,107 +26,739 @@ __all__ = [
 
 
 def sum(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:
-    """The sum; of bools and whole numbers in 64 bits, of floats made in float64 and rounded once."""
+    """The sum of the elements. Bools and whole numbers are summed in 64 bits; sums of floats are made in float64 and rounded once.
+
+    Parameters
+    ----------
+    x : array
+        Elements in memory of any device, an array in a store, or a plan.
+    axis : int, tuple of int or str, optional
+        Dimensions to reduce, by number or name; all unless given.
+    keepdims : bool
+        Whether reduced dimensions stay, with the extent 1.
+
+    Returns
+    -------
+    array or Expression
+        An array on the device of ``x``; a plan where ``x`` is an array in a store, or a plan.
+
+    Raises
+    ------
+    DTypeMismatchError
+        The elements have a type that the reduction is not defined for.
+    InvalidArgumentError
+        There is no such dimension, or there are no elements to reduce.
+
+    Examples
+    --------
+    >>> import cuzarr, numpy as np
+    >>> int(cuzarr.sum(np.array([1, 2, 3])))
+    6
+    >>> z = cuzarr.array(np.array([1, 2, 3]), store={})
+    >>> int(cuzarr.sum(z))
+    6
+    """
     return reduce("sum", x, axis, keepdims)
 
 
 def prod(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:
-    """The product; of bools and whole numbers in 64 bits."""
+    """The product of the elements; bools and whole numbers are multiplied in 64 bits.
+
+    Parameters
+    ----------
+    x : array
+        Elements in memory of any device, an array in a store, or a plan.
+    axis : int, tuple of int or str, optional
+        Dimensions to reduce, by number or name; all unless given.
+    keepdims : bool
+        Whether reduced dimensions stay, with the extent 1.
+
+    Returns
+    -------
+    array or Expression
+        An array on the device of ``x``; a plan where ``x`` is an array in a store, or a plan.
+
+    Raises
+    ------
+    DTypeMismatchError
+        The elements have a type that the reduction is not defined for.
+    InvalidArgumentError
+        There is no such dimension, or there are no elements to reduce.
+
+    Examples
+    --------
+    >>> import cuzarr, numpy as np
+    >>> int(cuzarr.prod(np.array([1, 2, 3])))
+    6
+    >>> z = cuzarr.array(np.array([1, 2, 3]), store={})
+    >>> int(cuzarr.prod(z))
+    6
+    """
     return reduce("prod", x, axis, keepdims)
 
 
 def mean(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:
-    """The mean; of whole numbers in float64."""
+    """The mean of the elements; the mean of whole numbers is in float64.
+
+    Parameters
+    ----------
+    x : array
+        Elements in memory of any device, an array in a store, or a plan.
+    axis : int, tuple of int or str, optional
+        Dimensions to reduce, by number or name; all unless given.
+    keepdims : bool
+        Whether reduced dimensions stay, with the extent 1.
+
+    Returns
+    -------
+    array or Expression
+        An array on the device of ``x``; a plan where ``x`` is an array in a store, or a plan.
+
+    Raises
+    ------
+    DTypeMismatchError
+        The elements have a type that the reduction is not defined for.
+    InvalidArgumentError
+        There is no such dimension, or there are no elements to reduce.
+
+    Examples
+    --------
+    >>> import cuzarr, numpy as np
+    >>> float(cuzarr.mean(np.array([1.0, 2.0, 6.0])))
+    3.0
+    >>> z = cuzarr.array(np.array([1.0, 2.0, 6.0]), store={})
+    >>> float(cuzarr.mean(z))
+    3.0
+    """
     return reduce("mean", x, axis, keepdims)
 
 
 def std(x: Any, axis: Axis = None, *, ddof: float = 0, keepdims: bool = False) -> Any:
-    """The standard deviation, by squared distances that are divided by their number less ``ddof``."""
+    """The standard deviation of the elements: the root of the sum of squared distances over their number less ``ddof``.
+
+    Parameters
+    ----------
+    x : array
+        Elements in memory of any device, an array in a store, or a plan.
+    axis : int, tuple of int or str, optional
+        Dimensions to reduce, by number or name; all unless given.
+    ddof : float
+        What is taken from the number of elements before the division.
+    keepdims : bool
+        Whether reduced dimensions stay, with the extent 1.
+
+    Returns
+    -------
+    array or Expression
+        An array on the device of ``x``; a plan where ``x`` is an array in a store, or a plan.
+
+    Raises
+    ------
+    DTypeMismatchError
+        The elements have a type that the reduction is not defined for.
+    InvalidArgumentError
+        There is no such dimension, or there are no elements to reduce.
+
+    Examples
+    --------
+    >>> import cuzarr, numpy as np
+    >>> float(cuzarr.std(np.array([1.0, 3.0])))
+    1.0
+    >>> z = cuzarr.array(np.array([1.0, 3.0]), store={})
+    >>> float(cuzarr.std(z))
+    1.0
+    """
     return reduce("std", x, axis, keepdims, ddof)
 
 
 def var(x: Any, axis: Axis = None, *, ddof: float = 0, keepdims: bool = False) -> Any:
-    """The variance, by squared distances that are divided by their number less ``ddof``."""
+    """The variance of the elements: the sum of squared distances over their number less ``ddof``.
+
+    Parameters
+    ----------
+    x : array
+        Elements in memory of any device, an array in a store, or a plan.
+    axis : int, tuple of int or str, optional
+        Dimensions to reduce, by number or name; all unless given.
+    ddof : float
+        What is taken from the number of elements before the division.
+    keepdims : bool
+        Whether reduced dimensions stay, with the extent 1.
+
+    Returns
+    -------
+    array or Expression
+        An array on the device of ``x``; a plan where ``x`` is an array in a store, or a plan.
+
+    Raises
+    ------
+    DTypeMismatchError
+        The elements have a type that the reduction is not defined for.
+    InvalidArgumentError
+        There is no such dimension, or there are no elements to reduce.
+
+    Examples
+    --------
+    >>> import cuzarr, numpy as np
+    >>> float(cuzarr.var(np.array([1.0, 5.0])))
+    4.0
+    >>> z = cuzarr.array(np.array([1.0, 5.0]), store={})
+    >>> float(cuzarr.var(z))
+    4.0
+    """
     return reduce("var", x, axis, keepdims, ddof)
 
 
 def min(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:
-    """The least element; NaN where one is NaN."""
+    """The least element; NaN where one is NaN.
+
+    Parameters
+    ----------
+    x : array
+        Elements in memory of any device, an array in a store, or a plan.
+    axis : int, tuple of int or str, optional
+        Dimensions to reduce, by number or name; all unless given.
+    keepdims : bool
+        Whether reduced dimensions stay, with the extent 1.
+
+    Returns
+    -------
+    array or Expression
+        An array on the device of ``x``; a plan where ``x`` is an array in a store, or a plan.
+
+    Raises
+    ------
+    DTypeMismatchError
+        The elements have a type that the reduction is not defined for.
+    InvalidArgumentError
+        There is no such dimension, or there are no elements to reduce.
+
+    Examples
+    --------
+    >>> import cuzarr, numpy as np
+    >>> int(cuzarr.min(np.array([3, 1, 2])))
+    1
+    >>> z = cuzarr.array(np.array([3, 1, 2]), store={})
+    >>> int(cuzarr.min(z))
+    1
+    """
     return reduce("min", x, axis, keepdims)
 
 
 def max(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:
-    """The greatest element; NaN where one is NaN."""
+    """The greatest element; NaN where one is NaN.
+
+    Parameters
+    ----------
+    x : array
+        Elements in memory of any device, an array in a store, or a plan.
+    axis : int, tuple of int or str, optional
+        Dimensions to reduce, by number or name; all unless given.
+    keepdims : bool
+        Whether reduced dimensions stay, with the extent 1.
+
+    Returns
+    -------
+    array or Expression
+        An array on the device of ``x``; a plan where ``x`` is an array in a store, or a plan.
+
+    Raises
+    ------
+    DTypeMismatchError
+        The elements have a type that the reduction is not defined for.
+    InvalidArgumentError
+        There is no such dimension, or there are no elements to reduce.
+
+    Examples
+    --------
+    >>> import cuzarr, numpy as np
+    >>> int(cuzarr.max(np.array([3, 1, 2])))
+    3
+    >>> z = cuzarr.array(np.array([3, 1, 2]), store={})
+    >>> int(cuzarr.max(z))
+    3
+    """
     return reduce("max", x, axis, keepdims)
 
 
 def argmin(x: Any, axis: int | str | None = None, *, keepdims: bool = False) -> Any:
-    """Where the least element first is, or the first NaN; without ``axis`` in the array as one row."""
+    """The place of the first least element, or of the first NaN. Without ``axis``, the array counts as one row.
+
+    Parameters
+    ----------
+    x : array
+        Elements in memory of any device, an array in a store, or a plan.
+    axis : int or str, optional
+        Dimensions to reduce, by number or name; all unless given.
+    keepdims : bool
+        Whether reduced dimensions stay, with the extent 1.
+
+    Returns
+    -------
+    array or Expression
+        An array on the device of ``x``; a plan where ``x`` is an array in a store, or a plan.
+
+    Raises
+    ------
+    DTypeMismatchError
+        The elements have a type that the reduction is not defined for.
+    InvalidArgumentError
+        There is no such dimension, or there are no elements to reduce.
+
+    Examples
+    --------
+    >>> import cuzarr, numpy as np
+    >>> int(cuzarr.argmin(np.array([3, 1, 2])))
+    1
+    >>> z = cuzarr.array(np.array([3, 1, 2]), store={})
+    >>> int(cuzarr.argmin(z))
+    1
+    """
     return reduce("argmin", x, axis, keepdims)
 
 
 def argmax(x: Any, axis: int | str | None = None, *, keepdims: bool = False) -> Any:
-    """Where the greatest element first is, or the first NaN; without ``axis`` in the array as one row."""
+    """The place of the first greatest element, or of the first NaN. Without ``axis``, the array counts as one row.
+
+    Parameters
+    ----------
+    x : array
+        Elements in memory of any device, an array in a store, or a plan.
+    axis : int or str, optional
+        Dimensions to reduce, by number or name; all unless given.
+    keepdims : bool
+        Whether reduced dimensions stay, with the extent 1.
+
+    Returns
+    -------
+    array or Expression
+        An array on the device of ``x``; a plan where ``x`` is an array in a store, or a plan.
+
+    Raises
+    ------
+    DTypeMismatchError
+        The elements have a type that the reduction is not defined for.
+    InvalidArgumentError
+        There is no such dimension, or there are no elements to reduce.
+
+    Examples
+    --------
+    >>> import cuzarr, numpy as np
+    >>> int(cuzarr.argmax(np.array([3, 1, 2])))
+    0
+    >>> z = cuzarr.array(np.array([3, 1, 2]), store={})
+    >>> int(cuzarr.argmax(z))
+    0
+    """
     return reduce("argmax", x, axis, keepdims)
 
 
 def any(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:
-    """Whether one element is not 0."""
+    """Whether at least one element is not 0.
+
+    Parameters
+    ----------
+    x : array
+        Elements in memory of any device, an array in a store, or a plan.
+    axis : int, tuple of int or str, optional
+        Dimensions to reduce, by number or name; all unless given.
+    keepdims : bool
+        Whether reduced dimensions stay, with the extent 1.
+
+    Returns
+    -------
+    array or Expression
+        An array on the device of ``x``; a plan where ``x`` is an array in a store, or a plan.
+
+    Raises
+    ------
+    DTypeMismatchError
+        The elements have a type that the reduction is not defined for.
+    InvalidArgumentError
+        There is no such dimension, or there are no elements to reduce.
+
+    Examples
+    --------
+    >>> import cuzarr, numpy as np
+    >>> bool(cuzarr.any(np.array([0, 2])))
+    True
+    >>> z = cuzarr.array(np.array([0, 2]), store={})
+    >>> bool(cuzarr.any(z))
+    True
+    """
     return reduce("any", x, axis, keepdims)
 
 
 def all(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:
-    """Whether no element is 0."""
+    """Whether no element is 0.
+
+    Parameters
+    ----------
+    x : array
+        Elements in memory of any device, an array in a store, or a plan.
+    axis : int, tuple of int or str, optional
+        Dimensions to reduce, by number or name; all unless given.
+    keepdims : bool
+        Whether reduced dimensions stay, with the extent 1.
+
+    Returns
+    -------
+    array or Expression
+        An array on the device of ``x``; a plan where ``x`` is an array in a store, or a plan.
+
+    Raises
+    ------
+    DTypeMismatchError
+        The elements have a type that the reduction is not defined for.
+    InvalidArgumentError
+        There is no such dimension, or there are no elements to reduce.
+
+    Examples
+    --------
+    >>> import cuzarr, numpy as np
+    >>> bool(cuzarr.all(np.array([0, 2])))
+    False
+    >>> z = cuzarr.array(np.array([0, 2]), store={})
+    >>> bool(cuzarr.all(z))
+    False
+    """
     return reduce("all", x, axis, keepdims)
 
 
 def count_nonzero(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:
-    """How many elements are not 0."""
+    """The number of elements that are not 0.
+
+    Parameters
+    ----------
+    x : array
+        Elements in memory of any device, an array in a store, or a plan.
+    axis : int, tuple of int or str, optional
+        Dimensions to reduce, by number or name; all unless given.
+    keepdims : bool
+        Whether reduced dimensions stay, with the extent 1.
+
+    Returns
+    -------
+    array or Expression
+        An array on the device of ``x``; a plan where ``x`` is an array in a store, or a plan.
+
+    Raises
+    ------
+    DTypeMismatchError
+        The elements have a type that the reduction is not defined for.
+    InvalidArgumentError
+        There is no such dimension, or there are no elements to reduce.
+
+    Examples
+    --------
+    >>> import cuzarr, numpy as np
+    >>> int(cuzarr.count_nonzero(np.array([0, 2, 3])))
+    2
+    >>> z = cuzarr.array(np.array([0, 2, 3]), store={})
+    >>> int(cuzarr.count_nonzero(z))
+    2
+    """
     return reduce("count_nonzero", x, axis, keepdims)
 
 
 def nansum(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:
-    """As :func:`sum`, without elements that are NaN."""
+    """The sum of the elements that are not NaN. Otherwise it is :func:`sum`.
+
+    Parameters
+    ----------
+    x : array
+        Elements in memory of any device, an array in a store, or a plan.
+    axis : int, tuple of int or str, optional
+        Dimensions to reduce, by number or name; all unless given.
+    keepdims : bool
+        Whether reduced dimensions stay, with the extent 1.
+
+    Returns
+    -------
+    array or Expression
+        An array on the device of ``x``; a plan where ``x`` is an array in a store, or a plan.
+
+    Raises
+    ------
+    DTypeMismatchError
+        The elements have a type that the reduction is not defined for.
+    InvalidArgumentError
+        There is no such dimension, or there are no elements to reduce.
+
+    Examples
+    --------
+    >>> import cuzarr, numpy as np
+    >>> float(cuzarr.nansum(np.array([1.0, np.nan, 3.0])))
+    4.0
+    """
     return reduce("sum", x, axis, keepdims, skip_nan=True)
 
 
 def nanprod(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:
-    """As :func:`prod`, without elements that are NaN."""
+    """The product of the elements that are not NaN. Otherwise it is :func:`prod`.
+
+    Parameters
+    ----------
+    x : array
+        Elements in memory of any device, an array in a store, or a plan.
+    axis : int, tuple of int or str, optional
+        Dimensions to reduce, by number or name; all unless given.
+    keepdims : bool
+        Whether reduced dimensions stay, with the extent 1.
+
+    Returns
+    -------
+    array or Expression
+        An array on the device of ``x``; a plan where ``x`` is an array in a store, or a plan.
+
+    Raises
+    ------
+    DTypeMismatchError
+        The elements have a type that the reduction is not defined for.
+    InvalidArgumentError
+        There is no such dimension, or there are no elements to reduce.
+
+    Examples
+    --------
+    >>> import cuzarr, numpy as np
+    >>> float(cuzarr.nanprod(np.array([1.0, np.nan, 3.0])))
+    3.0
+    """
     return reduce("prod", x, axis, keepdims, skip_nan=True)
 
 
 def nanmean(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:
-    """As :func:`mean`, without elements that are NaN; NaN where there are no others."""
+    """The mean of the elements that are not NaN. NaN where there are no others. Otherwise it is :func:`mean`.
+
+    Parameters
+    ----------
+    x : array
+        Elements in memory of any device, an array in a store, or a plan.
+    axis : int, tuple of int or str, optional
+        Dimensions to reduce, by number or name; all unless given.
+    keepdims : bool
+        Whether reduced dimensions stay, with the extent 1.
+
+    Returns
+    -------
+    array or Expression
+        An array on the device of ``x``; a plan where ``x`` is an array in a store, or a plan.
+
+    Raises
+    ------
+    DTypeMismatchError
+        The elements have a type that the reduction is not defined for.
+    InvalidArgumentError
+        There is no such dimension, or there are no elements to reduce.
+
+    Examples
+    --------
+    >>> import cuzarr, numpy as np
+    >>> float(cuzarr.nanmean(np.array([1.0, np.nan, 3.0])))
+    2.0
+    """
     return reduce("mean", x, axis, keepdims, skip_nan=True)
 
 
 def nanstd(x: Any, axis: Axis = None, *, ddof: float = 0, keepdims: bool = False) -> Any:
-    """As :func:`std`, without elements that are NaN."""
+    """The standard deviation of the elements that are not NaN. NaN where there are no others. Otherwise it is :func:`std`.
+
+    Parameters
+    ----------
+    x : array
+        Elements in memory of any device, an array in a store, or a plan.
+    axis : int, tuple of int or str, optional
+        Dimensions to reduce, by number or name; all unless given.
+    ddof : float
+        What is taken from the number of elements before the division.
+    keepdims : bool
+        Whether reduced dimensions stay, with the extent 1.
+
+    Returns
+    -------
+    array or Expression
+        An array on the device of ``x``; a plan where ``x`` is an array in a store, or a plan.
+
+    Raises
+    ------
+    DTypeMismatchError
+        The elements have a type that the reduction is not defined for.
+    InvalidArgumentError
+        There is no such dimension, or there are no elements to reduce.
+
+    Examples
+    --------
+    >>> import cuzarr, numpy as np
+    >>> float(cuzarr.nanstd(np.array([1.0, np.nan, 3.0])))
+    1.0
+    """
     return reduce("std", x, axis, keepdims, ddof, True)
 
 
 def nanvar(x: Any, axis: Axis = None, *, ddof: float = 0, keepdims: bool = False) -> Any:
-    """As :func:`var`, without elements that are NaN."""
+    """The variance of the elements that are not NaN. NaN where there are no others. Otherwise it is :func:`var`.
+
+    Parameters
+    ----------
+    x : array
+        Elements in memory of any device, an array in a store, or a plan.
+    axis : int, tuple of int or str, optional
+        Dimensions to reduce, by number or name; all unless given.
+    ddof : float
+        What is taken from the number of elements before the division.
+    keepdims : bool
+        Whether reduced dimensions stay, with the extent 1.
+
+    Returns
+    -------
+    array or Expression
+        An array on the device of ``x``; a plan where ``x`` is an array in a store, or a plan.
+
+    Raises
+    ------
+    DTypeMismatchError
+        The elements have a type that the reduction is not defined for.
+    InvalidArgumentError
+        There is no such dimension, or there are no elements to reduce.
+
+    Examples
+    --------
+    >>> import cuzarr, numpy as np
+    >>> float(cuzarr.nanvar(np.array([1.0, np.nan, 3.0])))
+    1.0
+    """
     return reduce("var", x, axis, keepdims, ddof, True)
 
 
 def nanmin(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:
-    """As :func:`min`, without elements that are NaN; NaN where there are no others."""
+    """The least element that is not NaN. NaN where there are no others. Otherwise it is :func:`min`.
+
+    Parameters
+    ----------
+    x : array
+        Elements in memory of any device, an array in a store, or a plan.
+    axis : int, tuple of int or str, optional
+        Dimensions to reduce, by number or name; all unless given.
+    keepdims : bool
+        Whether reduced dimensions stay, with the extent 1.
+
+    Returns
+    -------
+    array or Expression
+        An array on the device of ``x``; a plan where ``x`` is an array in a store, or a plan.
+
+    Raises
+    ------
+    DTypeMismatchError
+        The elements have a type that the reduction is not defined for.
+    InvalidArgumentError
+        There is no such dimension, or there are no elements to reduce.
+
+    Examples
+    --------
+    >>> import cuzarr, numpy as np
+    >>> float(cuzarr.nanmin(np.array([1.0, np.nan, 3.0])))
+    1.0
+    """
     return reduce("min", x, axis, keepdims, skip_nan=True)
 
 
 def nanmax(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:
-    """As :func:`max`, without elements that are NaN; NaN where there are no others."""
+    """The greatest element that is not NaN. NaN where there are no others. Otherwise it is :func:`max`.
+
+    Parameters
+    ----------
+    x : array
+        Elements in memory of any device, an array in a store, or a plan.
+    axis : int, tuple of int or str, optional
+        Dimensions to reduce, by number or name; all unless given.
+    keepdims : bool
+        Whether reduced dimensions stay, with the extent 1.
+
+    Returns
+    -------
+    array or Expression
+        An array on the device of ``x``; a plan where ``x`` is an array in a store, or a plan.
+
+    Raises
+    ------
+    DTypeMismatchError
+        The elements have a type that the reduction is not defined for.
+    InvalidArgumentError
+        There is no such dimension, or there are no elements to reduce.
+
+    Examples
+    --------
+    >>> import cuzarr, numpy as np
+    >>> float(cuzarr.nanmax(np.array([1.0, np.nan, 3.0])))
+    3.0
+    """
     return reduce("max", x, axis, keepdims, skip_nan=True)
 
 
 def nanargmin(x: Any, axis: int | str | None = None, *, keepdims: bool = False) -> Any:
-    """As :func:`argmin`, without elements that are NaN; refused where there are no others."""
+    """The place of the least element that is not NaN. Refused where there are no others. Otherwise it is :func:`argmin`.
+
+    Parameters
+    ----------
+    x : array
+        Elements in memory of any device, an array in a store, or a plan.
+    axis : int or str, optional
+        Dimensions to reduce, by number or name; all unless given.
+    keepdims : bool
+        Whether reduced dimensions stay, with the extent 1.
+
+    Returns
+    -------
+    array or Expression
+        An array on the device of ``x``; a plan where ``x`` is an array in a store, or a plan.
+
+    Raises
+    ------
+    DTypeMismatchError
+        The elements have a type that the reduction is not defined for.
+    InvalidArgumentError
+        There is no such dimension, or there are no elements to reduce.
+
+    Examples
+    --------
+    >>> import cuzarr, numpy as np
+    >>> int(cuzarr.nanargmin(np.array([1.0, np.nan, 3.0])))
+    0
+    """
     return reduce("argmin", x, axis, keepdims, skip_nan=True)
 
 
 def nanargmax(x: Any, axis: int | str | None = None, *, keepdims: bool = False) -> Any:
-    """As :func:`argmax`, without elements that are NaN; refused where there are no others."""
+    """The place of the greatest element that is not NaN. Refused where there are no others. Otherwise it is :func:`argmax`.
+
+    Parameters
+    ----------
+    x : array
+        Elements in memory of any device, an array in a store, or a plan.
+    axis : int or str, optional
+        Dimensions to reduce, by number or name; all unless given.
+    keepdims : bool
+        Whether reduced dimensions stay, with the extent 1.
+
+    Returns
+    -------
+    array or Expression
+        An array on the device of ``x``; a plan where ``x`` is an array in a store, or a plan.
+
+    Raises
+    ------
+    DTypeMismatchError
+        The elements have a type that the reduction is not defined for.
+    InvalidArgumentError
+        There is no such dimension, or there are no elements to reduce.
+
+    Examples
+    --------
+    >>> import cuzarr, numpy as np
+    >>> int(cuzarr.nanargmax(np.array([1.0, np.nan, 3.0])))
+    2
+    """
     return reduce("argmax", x, axis, keepdims, skip_nan=True)
 
 

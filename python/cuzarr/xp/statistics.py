@@ -89,40 +89,203 @@ def quantile(x: Any, q: float | Sequence[float], axis: Axis = None, *, method: s
     keepdims : bool
         Whether reduced dimensions stay, with an extent of 1.
 
+    Returns
+    -------
+    array or Expression
+        An array on the device of ``x``; a plan where ``x`` is an array in a store, or a plan.
+
     Raises
     ------
     InvalidArgumentError
         Quantiles of no elements, or outside of 0 to 1; a method that there is not.
     DTypeMismatchError
         Complex numbers.
+
+    Examples
+    --------
+    >>> import cuzarr, numpy as np
+    >>> cuzarr.quantile(np.array([1.0, 2.0, 3.0]), [0.0, 0.5])
+    array([1., 2.])
     """
     return _quantile("quantile", x, q, axis, method, keepdims, False)
 
 
 def percentile(x: Any, q: float | Sequence[float], axis: Axis = None, *, method: str = "linear", keepdims: bool = False) -> Any:
-    """As :func:`quantile`, with ``q`` from 0 to 100."""
+    """The elements below which ``q`` percent of all lie. Otherwise it is :func:`quantile`.
+
+    Parameters
+    ----------
+    x : array
+        Real numbers in memory of any device, an array in a store, or a plan.
+    q : float or sequence of float
+        From 0 to 100.
+    axis : int, tuple of int or str, optional
+        Dimensions, by number or name; all unless given.
+    method : str
+        As for :func:`quantile`.
+    keepdims : bool
+        Whether reduced dimensions stay, with the extent 1.
+
+    Returns
+    -------
+    array or Expression
+        An array on the device of ``x``; a plan where ``x`` is an array in a store, or a plan.
+
+    Raises
+    ------
+    InvalidArgumentError
+        There are no elements, ``q`` is out of range, or there is no such method.
+    DTypeMismatchError
+        The elements are complex numbers.
+
+    Examples
+    --------
+    >>> import cuzarr, numpy as np
+    >>> float(cuzarr.percentile(np.array([1.0, 2.0, 3.0]), 50))
+    2.0
+    """
     return _quantile("percentile", x, q, axis, method, keepdims, False, 100)
 
 
 def median(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:
-    """The element in the middle, or the mean of the two: exact as :func:`quantile`. NaN where one is NaN."""
+    """The element in the middle, or the mean of the two in the middle; exact. NaN where one element is NaN.
+
+    Parameters
+    ----------
+    x : array
+        Real numbers in memory of any device, an array in a store, or a plan.
+    axis : int, tuple of int or str, optional
+        Dimensions, by number or name; all unless given.
+    keepdims : bool
+        Whether reduced dimensions stay, with the extent 1.
+
+    Returns
+    -------
+    array or Expression
+        An array on the device of ``x``; a plan where ``x`` is an array in a store, or a plan.
+
+    Raises
+    ------
+    InvalidArgumentError
+        There are no elements, ``q`` is out of range, or there is no such method.
+    DTypeMismatchError
+        The elements are complex numbers.
+
+    Examples
+    --------
+    >>> import cuzarr, numpy as np
+    >>> float(cuzarr.median(np.array([1.0, 5.0, 3.0])))
+    3.0
+    """
     return _quantile("median", x, 0.5, axis, "median", keepdims, False)
 
 
 def nanquantile(x: Any, q: float | Sequence[float], axis: Axis = None, *, method: str = "linear", keepdims: bool = False) -> Any:
-    """As :func:`quantile`, without elements that are NaN; NaN where there are no others."""
+    """The elements below which shares ``q`` of all that are not NaN lie; NaN where there are none. Otherwise it is :func:`quantile`.
+
+    Parameters
+    ----------
+    x : array
+        Real numbers in memory of any device, an array in a store, or a plan.
+    q : float or sequence of float
+        From 0 to 1.
+    axis : int, tuple of int or str, optional
+        Dimensions, by number or name; all unless given.
+    method : str
+        As for :func:`quantile`.
+    keepdims : bool
+        Whether reduced dimensions stay, with the extent 1.
+
+    Returns
+    -------
+    array or Expression
+        An array on the device of ``x``; a plan where ``x`` is an array in a store, or a plan.
+
+    Raises
+    ------
+    InvalidArgumentError
+        There are no elements, ``q`` is out of range, or there is no such method.
+    DTypeMismatchError
+        The elements are complex numbers.
+
+    Examples
+    --------
+    >>> import cuzarr, numpy as np
+    >>> float(cuzarr.nanquantile(np.array([1.0, np.nan, 3.0]), 0.5))
+    2.0
+    """
     return _quantile("nanquantile", x, q, axis, method, keepdims, True)
 
 
 def nanpercentile(
     x: Any, q: float | Sequence[float], axis: Axis = None, *, method: str = "linear", keepdims: bool = False
 ) -> Any:
-    """As :func:`percentile`, without elements that are NaN; NaN where there are no others."""
+    """The elements below which ``q`` percent of all that are not NaN lie; NaN where there are none. Otherwise it is :func:`percentile`.
+
+    Parameters
+    ----------
+    x : array
+        Real numbers in memory of any device, an array in a store, or a plan.
+    q : float or sequence of float
+        From 0 to 100.
+    axis : int, tuple of int or str, optional
+        Dimensions, by number or name; all unless given.
+    method : str
+        As for :func:`quantile`.
+    keepdims : bool
+        Whether reduced dimensions stay, with the extent 1.
+
+    Returns
+    -------
+    array or Expression
+        An array on the device of ``x``; a plan where ``x`` is an array in a store, or a plan.
+
+    Raises
+    ------
+    InvalidArgumentError
+        There are no elements, ``q`` is out of range, or there is no such method.
+    DTypeMismatchError
+        The elements are complex numbers.
+
+    Examples
+    --------
+    >>> import cuzarr, numpy as np
+    >>> float(cuzarr.nanpercentile(np.array([1.0, np.nan, 3.0]), 50))
+    2.0
+    """
     return _quantile("nanpercentile", x, q, axis, method, keepdims, True, 100)
 
 
 def nanmedian(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:
-    """As :func:`median`, without elements that are NaN; NaN where there are no others."""
+    """The median of the elements that are not NaN; NaN where there are none.
+
+    Parameters
+    ----------
+    x : array
+        Real numbers in memory of any device, an array in a store, or a plan.
+    axis : int, tuple of int or str, optional
+        Dimensions, by number or name; all unless given.
+    keepdims : bool
+        Whether reduced dimensions stay, with the extent 1.
+
+    Returns
+    -------
+    array or Expression
+        An array on the device of ``x``; a plan where ``x`` is an array in a store, or a plan.
+
+    Raises
+    ------
+    InvalidArgumentError
+        There are no elements, ``q`` is out of range, or there is no such method.
+    DTypeMismatchError
+        The elements are complex numbers.
+
+    Examples
+    --------
+    >>> import cuzarr, numpy as np
+    >>> float(cuzarr.nanmedian(np.array([1.0, np.nan, 3.0])))
+    2.0
+    """
     return _quantile("nanmedian", x, 0.5, axis, "median", keepdims, True)
 
 
@@ -169,19 +332,59 @@ def histogram(
     density : bool
         Whether counts are divided by their sum and by the width of their bin.
 
+    Returns
+    -------
+    tuple of (array or Expression)
+        The number of elements in each bin (a density with ``density``), and the edges of the bins. Two plans for arrays in stores.
+
     Raises
     ------
     InvalidArgumentError
         Edges or a range that do not increase; elements that are not finite without a range.
     UnsupportedError
         Names of rules that find bins.
+
+    Examples
+    --------
+    >>> import cuzarr, numpy as np
+    >>> counts, edges = cuzarr.histogram(np.array([1, 2, 2, 4]), bins=[0, 2, 4])
+    >>> counts, edges
+    (array([1, 3]), array([0, 2, 4]))
     """
     counts, edges, device = _histogram(x, bins, range, density)
     return finished(counts, x, device), finished(edges, x, device)
 
 
 def histogram_bin_edges(x: Any, bins: int | Sequence[float] = 10, range: tuple[float, float] | None = None) -> Any:
-    """The edges that :func:`histogram` has."""
+    """The edges of the bins that :func:`histogram` counts in.
+
+    Parameters
+    ----------
+    x : array
+        Real numbers in memory of any device, an array in a store, or a plan.
+    bins : int or sequence of float
+        The number of bins of one width, or their edges.
+    range : tuple of float, optional
+        Where even bins begin and end.
+
+    Returns
+    -------
+    array or Expression
+        An array on the device of ``x``; a plan where ``x`` is an array in a store, or a plan.
+
+    Raises
+    ------
+    InvalidArgumentError
+        The edges or the range do not increase, or elements are not finite without a range.
+    UnsupportedError
+        ``bins`` is the name of a rule.
+
+    Examples
+    --------
+    >>> import cuzarr, numpy as np
+    >>> cuzarr.histogram_bin_edges(np.array([0.0, 1.0]), bins=2)
+    array([0. , 0.5, 1. ])
+    """
     _, edges, device = _histogram(x, bins, range, False)
     return finished(edges, x, device)
 

@@ -22,7 +22,23 @@ class _Nothing(DeviceArray):
 
 
 class Buffer(gpu.Buffer, core.Buffer):
-    """Bytes in a GPU's memory, for zarr-python: ``zarr.config.set({"buffer": "cuzarr.zarr.Buffer"})``."""
+    """Bytes in a GPU's memory, for zarr-python: ``zarr.config.set({"buffer": "cuzarr.zarr.Buffer"})``.
+
+    Parameters
+    ----------
+    array_like : ArrayLike
+        Flat bytes in a GPU's memory.
+
+    Raises
+    ------
+    InvalidArgumentError
+        The array is in other memory, or has other dimensions or elements.
+
+    Examples
+    --------
+    >>> import cuzarr.zarr, zarr
+    >>> zarr.config.set({"buffer": "cuzarr.zarr.Buffer"})  # doctest: +SKIP
+    """
 
     @classmethod
     def create_zero_length(cls) -> Self:
@@ -32,7 +48,23 @@ class Buffer(gpu.Buffer, core.Buffer):
 
 
 class NDBuffer(gpu.NDBuffer, core.NDBuffer):
-    """Elements in a GPU's memory, for zarr-python: ``zarr.config.set({"ndbuffer": "cuzarr.zarr.NDBuffer"})``."""
+    """Elements in a GPU's memory, for zarr-python: ``zarr.config.set({"ndbuffer": "cuzarr.zarr.NDBuffer"})``.
+
+    Parameters
+    ----------
+    array : NDArrayLike
+        Elements in a GPU's memory.
+
+    Raises
+    ------
+    InvalidArgumentError
+        The array is in other memory, or has other dimensions or elements.
+
+    Examples
+    --------
+    >>> import cuzarr.zarr, zarr
+    >>> zarr.config.set({"ndbuffer": "cuzarr.zarr.NDBuffer"})  # doctest: +SKIP
+    """
 
 
 # zarr-python looks classes up by module and name.

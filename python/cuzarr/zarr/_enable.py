@@ -14,12 +14,29 @@ PIPELINE = "cuzarr.zarr.CodecPipeline"
 
 
 class Enabled:
-    """What :func:`enable` returns: the change is already made. Leaving the ``with`` block, or :meth:`disable`, undoes it.
+    """The change that :func:`enable` made. Leaving the ``with`` block, or :meth:`disable`, undoes it.
+
+    Parameters
+    ----------
+    settings, patches, patched
+        Internal; use :func:`enable`.
 
     Attributes
     ----------
     patches : tuple of str
         The repairs inside zarr-python that are in force.
+
+    Raises
+    ------
+    None
+        Undoing cannot fail.
+
+    Examples
+    --------
+    >>> import cuzarr.zarr
+    >>> with cuzarr.zarr.enable(patch=False) as enabled:
+    ...     enabled.patches
+    ()
     """
 
     def __init__(self, settings: Any, patches: tuple[str, ...], *, patched: bool) -> None:
@@ -63,6 +80,18 @@ def enable(*, gpu: bool = False, patch: bool = True) -> Enabled:
     While it is in force, Python's monitoring (``sys.monitoring``, as an optimizer) tells when zarr-python begins to list the
     chunks of a read, so that the read begins meanwhile; before, nothing is monitored.
 
+    Returns
+    -------
+    Enabled
+        The change, already made; leaving its ``with`` block undoes it.
+
+    Raises
+    ------
+    LibraryMissingError
+        zarr-python is not installed.
+
+    Examples
+    --------
     >>> import cuzarr.zarr, zarr
     >>> with cuzarr.zarr.enable(patch=False) as enabled:
     ...     zarr.config.get("codec_pipeline.path")

@@ -72,8 +72,25 @@ def _is_new(reason: str, on_device: bool, told: set[tuple[str, bool]]) -> bool:
 
 
 def fallbacks(*, reset: bool = False) -> dict[str, int]:
-    """How many reads and writes were left to zarr-python's own code, or to the host, since the process began, by reason.
+    """The number of reads and writes that were left to zarr-python's own code, or to the host, by reason.
 
+    Parameters
+    ----------
+    reset : bool
+        Whether counting begins again at 0.
+
+    Returns
+    -------
+    dict of str to int
+        Counts by reason.
+
+    Raises
+    ------
+    None
+        Counting cannot fail.
+
+    Examples
+    --------
     >>> import cuzarr.zarr
     >>> isinstance(cuzarr.zarr.fallbacks(), dict)
     True
@@ -87,6 +104,23 @@ def fallbacks(*, reset: bool = False) -> dict[str, int]:
 
 
 def calls() -> dict[str, int]:
-    """How many reads, writes, decodings and encodings were carried out here since the process began."""
+    """The number of reads, writes, decodings and encodings that cuzarr carried out for zarr-python in this process.
+
+    Returns
+    -------
+    dict of str to int
+        Counts by kind: ``"read"``, ``"write"``.
+
+    Raises
+    ------
+    None
+        Counting cannot fail.
+
+    Examples
+    --------
+    >>> import cuzarr.zarr
+    >>> sorted(cuzarr.zarr.calls())
+    ['read', 'write']
+    """
     with _lock:
         return dict(_native)

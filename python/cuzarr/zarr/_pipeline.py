@@ -42,6 +42,23 @@ class CodecPipeline(ZarrCodecPipeline):
 
     Chosen by ``cuzarr.zarr.enable()``, or by the configuration
     ``zarr.config.set({"codec_pipeline.path": "cuzarr.zarr.CodecPipeline"})``.
+
+    Parameters
+    ----------
+    base : BatchedCodecPipeline
+        The pipeline of zarr-python that serves what cuzarr leaves to it.
+
+    Raises
+    ------
+    FallbackRefusedError
+        cuzarr leaves an array to zarr-python, and ``strict`` forbids it.
+
+    Examples
+    --------
+    >>> import cuzarr.zarr, zarr
+    >>> with zarr.config.set({"codec_pipeline.path": "cuzarr.zarr.CodecPipeline"}):
+    ...     zarr.zeros(store={}, shape=(2,))[:].tolist()
+    [0.0, 0.0]
     """
 
     def __init__(self, base: BatchedCodecPipeline) -> None:

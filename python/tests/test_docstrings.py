@@ -1,0 +1,80 @@
+"""Every public callable documents its parameters, its result, its errors and an example. Examples are run by `test_examples.py`, and
+those of functions that are made by calls here."""
+
+from __future__ import annotations
+
+import doctest
+import enum
+import inspect
+import pathlib
+import sys
+import typing
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import cuzarr
+
+WEBSITE = pathlib.Path(__file__).parents[2] / "scripts" / "website"
+if not WEBSITE.exists():
+    pytest.skip("skipped: the lists of public names lie where the sources are", allow_module_level=True)
+pytest.importorskip("griffe", reason="skipped: `make docs` installs what reads the sources")
+sys.path.insert(0, str(WEBSITE))
+import api  # noqa: E402
+
+SECTIONS = ("Parameters", "Returns", "Raises", "Examples")
+
+
+def is_called(value: Any) -> bool:
+    """Whether users call it: not errors, which they catch, nor choices, protocols and aliases of types, which they name."""
+    if not inspect.isclass(value):
+        return inspect.isroutine(value) or isinstance(value, cuzarr.xp.elementwise.Function)
+    return not issubclass(value, BaseException | enum.Enum) and not typing.is_protocol(value)
+
+
+def public() -> Iterator[tuple[str, Any]]:
+    """Public callables by their path, each once."""
+    for page in api.PAGES:
+        module = api.load(page.module)
+        for name in api.canonical(page) if module is not None else ():
+            if is_called(value := getattr(module, name)):
+                yield api.path_of(page, name), value
+
+
+def needed(value: Any) -> list[str]:
+    """The sections that a docstring must have."""
+    parameters = list(inspect.signature(value).parameters)
+    wanted = set(SECTIONS)
+    if not parameters:
+        wanted.discard("Parameters")
+    if inspect.isclass(value):
+        wanted.discard("Returns")
+    return [section for section in SECTIONS if section in wanted]
+
+
+def missing(value: Any) -> list[str]:
+    text = inspect.getdoc(value) or ""
+    return [section for section in needed(value) if f"{section}\n{'-' * len(section)}\n" not in text + "\n"]
+
+
+def test_every_public_callable_documents_itself() -> None:
+    found = dict(public())
+    assert len(found) > 250
+    assert {path: lacks for path, value in found.items() if (lacks := missing(value))} == {}
+
+
+def test_first_sentences_name_their_subject() -> None:
+    stacked = ("The same", "As ", "What of", "Of ", "As:", "What ")
+    assert [path for path, value in public() if (inspect.getdoc(value) or "").startswith(stacked)] == []
+
+
+def test_examples_of_functions_of_elements_run() -> None:
+    runner, parser = doctest.DocTestRunner(), doctest.DocTestParser()
+    functions = {
+        id(value): value for value in vars(cuzarr.xp.elementwise).values() if isinstance(value, cuzarr.xp.elementwise.Function)
+    }
+    for function in functions.values():
+        runner.run(parser.get_doctest(function.__doc__ or "", {}, function.__name__, None, 0))
+    assert len(functions) > 60
+    assert runner.summarize(verbose=False).failed == 0
