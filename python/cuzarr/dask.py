@@ -23,6 +23,7 @@ from cuzarr import _names
 from cuzarr._checks import axis_number
 from cuzarr._compute.operands import dimension_names
 from cuzarr._memory import convert as _convert
+from cuzarr._metadata.chunk_grid import AxisGrid
 from cuzarr._node.array import Array
 from cuzarr._node.open import array_of
 from cuzarr.errors import ArgumentTypeError, ArrayNotFoundError, InvalidArgumentError, ShapeMismatchError
@@ -62,7 +63,7 @@ def from_cuzarr(array: Any, chunks: Any = None, *, name: str | None = None, inli
     15
     """
     array = array_of(array)
-    chosen = array.shards or array.chunks if chunks is None else _named(chunks, array)
+    chosen = _stored(array) if chunks is None else _named(chunks, array)
     return dask.array.from_array(  # type: ignore[no-untyped-call]
         array,
         chunks=chosen,
@@ -74,13 +75,19 @@ def from_cuzarr(array: Any, chunks: Any = None, *, name: str | None = None, inli
     )
 
 
+def _stored(array: Array) -> tuple[Any, ...]:
+    """The extents of stored objects as dask wants them: one number for each dimension, or all of them."""
+    grid = array.metadata._grid
+    return grid.largest if grid.is_regular else grid.sizes(array.shape)
+
+
 def _named(chunks: Any, array: Array) -> Any:
     """Chunks as dask wants them, of a dictionary of dimensions; others have the stored objects'."""
     if not isinstance(chunks, dict):
         return chunks
     names = dimension_names(array)
     named = {axis_number(axis, array.ndim, names): extents for axis, extents in chunks.items()}
-    return tuple(named.get(axis, extent) for axis, extent in enumerate(array.shards or array.chunks))
+    return tuple(named.get(axis, extent) for axis, extent in enumerate(_stored(array)))
 
 
 def meta(array: Array) -> Any:
@@ -165,19 +172,19 @@ def to_cuzarr(lazy: Any, array: Any, *, compute: bool = True, **kwargs: Any) -> 
         raise
     if tuple(lazy.shape) != array.shape:
         raise ShapeMismatchError(f"a dask array of shape {tuple(lazy.shape)} does not fit an array of {array.shape}")
-    stored = array.shards or array.chunks
+    stored = array.metadata._grid.axes
     aligned = tuple(_aligned(*axis) for axis in zip(lazy.chunks, stored, array.shape, strict=True))
     lazy = lazy.rechunk(aligned)  # type: ignore[no-untyped-call]
     return dask.array.store(lazy, array, lock=False, compute=compute, **kwargs)
 
 
-def _aligned(blocks: tuple[int, ...], stored: int, extent: int) -> tuple[int, ...]:
+def _aligned(blocks: tuple[int, ...], stored: AxisGrid, extent: int) -> tuple[int, ...]:
     """Extents of blocks that end where stored objects end, as near to the given ones as that allows."""
     if any(math.isnan(block) for block in blocks):
         raise InvalidArgumentError("blocks of unknown extents cannot be written", hint="call compute_chunk_sizes() first")
     ends: list[int] = []
     for end in np.cumsum(blocks).tolist():
-        whole = min(-(-end // stored) * stored, extent)
+        whole = min(stored.start(stored.count(end)), extent)
         if whole and (not ends or whole > ends[-1]):
             ends.append(whole)
     return tuple(end - start for start, end in zip([0, *ends], ends, strict=False)) or (0,)

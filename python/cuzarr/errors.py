@@ -57,6 +57,7 @@ __all__ = [
     "MetadataValidationError",
     "NegativeStepError",
     "NodeNotFoundError",
+    "NoChunkShapeError",
     "NodeTypeValidationError",
     "OutOfMemoryError",
     "OutOfRangeError",
@@ -330,6 +331,10 @@ class UnsupportedError(CuzarrError, NotImplementedError):
     """The operation has no implementation for this data type or device."""
 
     _kind = "Unsupported"
+
+
+class NoChunkShapeError(UnsupportedError, AttributeError):
+    """An array with a rectilinear chunk grid has no single shape of chunks or shards: use ``read_chunk_sizes`` or ``write_chunk_sizes``."""
 
 
 class ExportError(UnsupportedError, BufferError):

@@ -248,10 +248,12 @@ def _variable(array: Array, name: str, fill_is_mask: bool) -> xarray.Variable:
     attributes = dict(array.metadata.attributes)
     dimensions = _dimensions(array, name)
     attributes.pop(_DIMENSIONS, None)
+    metadata, grid = array.metadata, array.metadata._grid
+    is_sharded = getattr(metadata, "sharding_codec", None) is not None
     encoding: dict[str, Any] = {
-        "chunks": array.chunks,
-        "shards": array.shards,
-        "preferred_chunks": dict(zip(dimensions, array.shards or array.chunks, strict=True)),
+        "chunks": metadata._inner_chunks if is_sharded or grid.is_regular else grid.sizes(array.shape),
+        "shards": (metadata._stored_chunks if grid.is_regular else grid.sizes(array.shape)) if is_sharded else None,
+        "preferred_chunks": dict(zip(dimensions, grid.largest if grid.is_regular else grid.sizes(array.shape), strict=True)),
         **_codecs(array),
     }
     if fill_is_mask:

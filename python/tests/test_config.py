@@ -163,13 +163,7 @@ def test_every_other_key_is_looked_up_by_the_package() -> None:
     named = {key for key in DEFAULTS if f'"{key}"' in code}
     settings = {f"array.{name}" for name in ArrayConfig.__dataclass_fields__}
     without_effect = {key for key in DEFAULTS if key.split(".")[0] in ("codecs", "codec_pipeline")} | {"async.timeout"}
-    refused = {"array.rectilinear_chunks"}
-    assert set(DEFAULTS) == named | settings | without_effect | refused
-
-
-def test_rectilinear_chunks_are_refused_by_name() -> None:
-    with pytest.raises(ConfigInvalidError, match=r"array\.rectilinear_chunks.*not supported"):
-        Config({}).set({"array.rectilinear_chunks": True})
+    assert set(DEFAULTS) == named | settings | without_effect
 
 
 def test_pprint_writes_to_a_stream_in_the_width_that_was_asked_for() -> None:

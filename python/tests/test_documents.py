@@ -20,7 +20,7 @@ from cuzarr._memory import strings
 from cuzarr._memory.element_types import core_dtype
 from cuzarr._memory.foreign import numpy_view
 from cuzarr._metadata.array import ArrayV2Metadata, ArrayV3Metadata
-from cuzarr._metadata.chunk_grid import grid_shape
+from cuzarr._metadata.chunk_grid import ChunkGrid
 from cuzarr._metadata.group import parse_node
 from cuzarr.errors import CuzarrError
 from cuzarr.storage import MemoryStore
@@ -243,7 +243,9 @@ def by_python(document: Document) -> tuple[ArrayV2Metadata | ArrayV3Metadata, Sa
     if isinstance(metadata, ArrayV3Metadata):
         outer = (metadata.sharding_codec,) if metadata.sharding_codec else ()
         codecs = tuple(codec.name for codec in (*outer, *metadata.inner_codecs))
-    objects, chunks = (math.prod(grid_shape(metadata.shape, size)) for size in (metadata._stored_chunks, metadata.chunks))
+    objects, chunks = (
+        math.prod(ChunkGrid.regular(size).counts(metadata.shape)) for size in (metadata._stored_chunks, metadata.chunks)
+    )
     dtype = None if data_type.is_variable else core_dtype(data_type.native.newbyteorder("="))
     return metadata, Said(metadata.shape, dtype, codecs, objects, chunks)
 

@@ -26,6 +26,11 @@ from cuzarr.errors import InvalidArgumentError, MemorySpaceError, ShapeMismatchE
 _DEFAULT_LIMIT = 1 << 30
 
 
+def regular_shards(array: Any) -> tuple[int, ...] | None:
+    """The shards that new arrays like this one get; none where shards have lengths of their own."""
+    return array.shards if array.metadata._grid.is_regular else None
+
+
 @dataclass(frozen=True)
 class BlockInfo:
     """Which block a function was given.
@@ -146,14 +151,14 @@ class Sources:
 
     def chunks(self) -> tuple[int, ...]:
         """Extents of stored objects of the first array, in the shape that all broadcast to."""
-        own = self.stored.shards or self.stored.chunks
+        own = self.stored.metadata._stored_chunks
         return own if self.stored.shape == self.shape else (1,) * (len(self.shape) - len(own)) + tuple(own)
 
     def region(self, unit: Sequence[int], result_bytes: int, limit: int) -> list[int]:
         """The shape of blocks: whole ``unit`` s, as many as fit the limit, cut so that chunks are read as few times as possible."""
         # Blocks of each array are read and worked on at once, results made and written.
         item_bytes = sum(array.dtype.itemsize for array in self._in_stores) + result_bytes
-        grids = [array.chunks for array in self._in_stores if array.shape == self.shape]
+        grids = [array.metadata._inner_chunks for array in self._in_stores if array.shape == self.shape]
         with refusing("chunks"):
             return _core.region_shape(self.shape, 2 * item_bytes, list(unit), grids, limit)
 

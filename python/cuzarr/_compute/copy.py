@@ -66,7 +66,7 @@ def _extents(extents: Any, source: Any, what: str) -> list[int | None]:
     if isinstance(extents, Mapping):
         if not is_stored(source):
             raise InvalidArgumentError(f"{what} is {extents!r}, expected a tuple, because the source is a group")
-        own = (source.shards or source.chunks) if what == "shards" else source.chunks
+        own = source.metadata._stored_chunks if what == "shards" else source.metadata._inner_chunks
         names = dimension_names(source)
         named = {axis_number(axis, source.ndim, names): extent for axis, extent in extents.items()}
         extents = [named.get(axis, extent) for axis, extent in enumerate(own)]

@@ -9,7 +9,7 @@ import numpy as np
 
 from cuzarr import _core
 from cuzarr._checks import element_type, function, items, whole
-from cuzarr._compute.blocks import BlockInfo, ReadAhead, Sources, call, cut, memory_limit_bytes, naming
+from cuzarr._compute.blocks import BlockInfo, ReadAhead, Sources, call, cut, memory_limit_bytes, naming, regular_shards
 from cuzarr._compute.results import Results, Target
 from cuzarr._progress import listener
 from cuzarr.errors import InvalidArgumentError, ShapeMismatchError
@@ -101,7 +101,7 @@ def map_blocks(
     shape = sources.shape
     halo = _halo(overlap, len(shape))
     if chunks is None and sources.stored.shape == shape and out is not None:
-        chunks, shards = sources.stored.chunks, shards or sources.stored.shards
+        chunks, shards = sources.stored.metadata._inner_chunks, shards or regular_shards(sources.stored)
     target = Target(out, shape, dtype, sources, (chunks, shards), resume, kwargs)
     limit = memory_limit_bytes(memory_limit)
     region = sources.region(target.unit or sources.chunks(), target.item_bytes, limit // 2)

@@ -12,7 +12,7 @@ import numpy as np
 
 from cuzarr import _core
 from cuzarr._checks import Axis, axes_of, function
-from cuzarr._compute.blocks import BlockInfo, ReadAhead, Sources, call, cut, memory_limit_bytes, naming
+from cuzarr._compute.blocks import BlockInfo, ReadAhead, Sources, call, cut, memory_limit_bytes, naming, regular_shards
 from cuzarr._compute.operands import dimension_names
 from cuzarr._compute.results import Results, Target
 from cuzarr._progress import listener
@@ -121,8 +121,8 @@ def reduce(
             return fold.result(blocks, reader)
     stays = _Stays(axes, keepdims)
     if chunks is None and sources.stored.shape == sources.shape and out is not None:
-        own = sources.stored.shards
-        chunks, shards = stays.of(sources.stored.chunks), shards or (own and stays.of(own))
+        own = regular_shards(sources.stored)
+        chunks, shards = stays.of(sources.stored.metadata._inner_chunks), shards or (own and stays.of(own))
     shape = stays.of(sources.shape)
     target = Target(out, shape, dtype, sources, (chunks, shards), resume, kwargs)
     region = sources.region(stays.spread(target.unit, sources.chunks()), target.item_bytes, limit)

@@ -71,7 +71,7 @@ class Target:
 
     def _choose_grid(self, chunks: Any, shards: Any) -> tuple[int, ...] | None:
         if self.array is not None:
-            return self.array.shards or self.array.chunks  # type: ignore[no-any-return]
+            return self.array.metadata._stored_chunks  # type: ignore[no-any-return]
         if chunks is None and self._place is None:
             return None
         inner, outer, index_location = resolve_chunks(self._shape, "auto" if chunks is None else chunks, shards, self.item_bytes)

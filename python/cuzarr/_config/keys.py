@@ -141,8 +141,6 @@ def check_value(key: str, value: Any, origin: str) -> Any:
     elif key == "async.timeout":
         valid = value is None or (isinstance(value, int | float) and not isinstance(value, bool) and value >= 0)
         expected = "seconds or None"
-    elif key == "array.rectilinear_chunks":
-        valid, expected = value is False, "False: chunk grids other than regular ones are not supported"
     elif isinstance(default, bool):
         valid, expected = isinstance(value, bool), "True or False"
     elif key == "device":

@@ -17,12 +17,12 @@ import numpy as np
 from cuzarr import _core
 from cuzarr._checks import parse_shape
 from cuzarr._config import config
-from cuzarr._metadata.chunk_grid import grid_shape
+from cuzarr._metadata.chunk_grid import ChunkGrid, require_rectilinear
 from cuzarr._metadata.dtype import DataType, ZarrFormat, from_json_v2, from_json_v3
 from cuzarr.codecs.chain import ShardingCodec, parse_codec
 from cuzarr.codecs.numcodecs import NumcodecsCodec, from_numcodecs_config
 from cuzarr.codecs.values import Codec
-from cuzarr.errors import MetadataValidationError, NodeTypeValidationError, UnsupportedFeatureError
+from cuzarr.errors import MetadataValidationError, NoChunkShapeError, NodeTypeValidationError, UnsupportedFeatureError
 
 ZARR_JSON = "zarr.json"
 ZARRAY = ".zarray"
@@ -120,9 +120,19 @@ class ArrayMetadata(NodeMetadata):
         return None
 
     @property
+    def _inner_chunks(self) -> tuple[int, ...]:
+        """Shape of a chunk, the unit that is decoded; in a rectilinear grid of the largest one."""
+        return self.chunks
+
+    @property
     def _stored_chunks(self) -> tuple[int, ...]:
-        """Shape of what one stored object holds: of a shard, or of a chunk."""
+        """Shape of what one stored object holds: of a shard, or of a chunk; in a rectilinear grid of the largest one."""
         return self.shards or self.chunks
+
+    @property
+    def _grid(self) -> ChunkGrid:
+        """The stored objects."""
+        return ChunkGrid.regular(self._stored_chunks)
 
     def encode_chunk_key(self, chunk_coords: Iterable[int]) -> str:
         """The key of a stored object, by its place in the grid, relative to the array."""
@@ -138,7 +148,7 @@ class ArrayMetadata(NodeMetadata):
         numbers = re.escape(separator).join([r"(\d+)"] * self.ndim)
         lead = "" if name == "v2" else "c" + (re.escape(separator) if self.ndim else "")
         pattern = re.compile(lead + (numbers or ("0" if name == "v2" else "")))
-        grid = grid_shape(self.shape, self._stored_chunks)
+        grid = self._grid.counts(self.shape)
         for key in keys:
             if match := pattern.fullmatch(key):
                 coords = tuple(map(int, match.groups()))
@@ -168,7 +178,12 @@ class ArrayMetadata(NodeMetadata):
 
     def update_shape(self, shape: Iterable[int]) -> Self:
         """The same with another shape."""
-        return type(self)({**self._whole_document(), "shape": list(shape)}, self.attributes)  # type: ignore[call-arg]
+        extents = tuple(shape)
+        return type(self)({**self._resized_document(extents), "shape": list(extents)}, self.attributes)  # type: ignore[call-arg]
+
+    def _resized_document(self, shape: tuple[int, ...]) -> dict[str, Any]:
+        """The document, with a chunk grid for another shape."""
+        return self._whole_document()
 
     def _whole_document(self) -> dict[str, Any]:
         """The document, with the chunk sizes that are used in the place of zeros."""
@@ -254,10 +269,14 @@ class ArrayV3Metadata(ArrayMetadata):
             hint = "open it with open_group or open" if got == "group" else None
             raise NodeTypeValidationError(f"node_type is {got!r}, expected 'array'", hint=hint)
         grid = _required(self.document, "chunk_grid")
-        if not isinstance(grid, Mapping) or grid.get("name") != "regular":
-            name = grid.get("name") if isinstance(grid, Mapping) else grid
-            raise UnsupportedFeatureError(f"chunk grid {name!r} is not supported, only 'regular'")
-        _real_chunks(self._stored_grid_shape, self.shape)
+        name = grid.get("name") if isinstance(grid, Mapping) else grid
+        if not isinstance(grid, Mapping) or name not in ("regular", "rectilinear"):
+            raise UnsupportedFeatureError(f"chunk grid {name!r} is not supported, only 'regular' and 'rectilinear'")
+        if name == "rectilinear":
+            require_rectilinear()
+            _ = self._grid  # checked
+        else:
+            _real_chunks(self._stored_grid_shape, self.shape)
         names = self.dimension_names
         if names is not None and len(names) != len(self.shape):
             raise MetadataValidationError(f"got {len(names)} dimension names for {len(self.shape)} dimensions")
@@ -312,13 +331,34 @@ class ArrayV3Metadata(ArrayMetadata):
     def _stored_grid_shape(self) -> tuple[int, ...]:
         return _parse_shape(as_mapping(self.document["chunk_grid"].get("configuration") or {}, "chunk_grid"), "chunk_shape")
 
+    @property
+    def is_rectilinear(self) -> bool:
+        """Whether chunks, or shards, have lengths of their own along each dimension."""
+        return self.document["chunk_grid"]["name"] == "rectilinear"  # type: ignore[no-any-return]
+
+    @cached_property
+    def _grid(self) -> ChunkGrid:
+        if not self.is_rectilinear:
+            return ChunkGrid.regular(self._grid_shape)
+        configuration = as_mapping(self.document["chunk_grid"].get("configuration") or {}, "chunk_grid")
+        return ChunkGrid.from_json(configuration, self.shape)
+
+    def _resized_document(self, shape: tuple[int, ...]) -> dict[str, Any]:
+        if not self.is_rectilinear or len(shape) != len(self.shape):
+            return self._whole_document()
+        sharding = self.sharding_codec
+        grown = self._grid.grown(shape, None if sharding is None else sharding.chunk_shape)
+        return self.document if grown == self._grid else {**self.document, "chunk_grid": grown.to_json()}
+
     @cached_property
     def _grid_shape(self) -> tuple[int, ...]:
+        if self.is_rectilinear:
+            return self._grid.largest
         sharding = self.sharding_codec
         return _real_chunks(self._stored_grid_shape, self.shape, None if sharding is None else sharding.chunk_shape)
 
     def _whole_document(self) -> dict[str, Any]:
-        if self._grid_shape == self._stored_grid_shape:
+        if self.is_rectilinear or self._grid_shape == self._stored_grid_shape:
             return self.document
         grid = self.document["chunk_grid"]
         configuration = {**grid["configuration"], "chunk_shape": list(self._grid_shape)}
@@ -329,14 +369,30 @@ class ArrayV3Metadata(ArrayMetadata):
         """The chunk grid, as stored."""
         return dict(self.document["chunk_grid"])
 
+    def _require_regular(self, what: str, instead: str) -> None:
+        if self.is_rectilinear:
+            raise NoChunkShapeError(f"an array with a rectilinear chunk grid has no '{what}'", hint=f"use {instead}")
+
     @property
     def chunks(self) -> tuple[int, ...]:
+        self._require_regular("chunks", "read_chunk_sizes")
+        return self._inner_chunks
+
+    @property
+    def shards(self) -> tuple[int, ...] | None:
+        if self.sharding_codec is None:
+            return None
+        self._require_regular("shards", "write_chunk_sizes")
+        return self._grid_shape
+
+    @property
+    def _inner_chunks(self) -> tuple[int, ...]:
         sharding = self.sharding_codec
         return self._grid_shape if sharding is None else sharding.chunk_shape
 
     @property
-    def shards(self) -> tuple[int, ...] | None:
-        return None if self.sharding_codec is None else self._grid_shape
+    def _stored_chunks(self) -> tuple[int, ...]:
+        return self._grid_shape
 
     @property
     def chunk_key_encoding(self) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Any
 from cuzarr._checks import items, parse_shape, refusing
 from cuzarr._config import config
 from cuzarr._metadata.array import AnyArrayMetadata, ArrayV2Metadata, ArrayV3Metadata, parse_attributes
-from cuzarr._metadata.chunk_grid import guess_chunks, parse_chunks, resolve_chunks
+from cuzarr._metadata.chunk_grid import ChunkGrid, guess_chunks, parse_chunks, parse_edges, resolve_chunks
 from cuzarr._metadata.dtype import OBJECT_CODECS, DataType, ZarrFormat, parse_dtype
 from cuzarr.codecs.chain import ExtensionCodec, ShardingCodec, chain_for_dtype, parse_codec
 from cuzarr.codecs.numcodecs import NumcodecsCodec
@@ -115,7 +115,7 @@ def document_v3(
     *,
     shape: tuple[int, ...],
     data_type: DataType,
-    grid: tuple[int, ...],
+    grid: ChunkGrid,
     chunk_key_encoding: Any,
     fill_value: Any,
     codecs: Iterable[Codec],
@@ -125,7 +125,7 @@ def document_v3(
     document: dict[str, Any] = {
         "shape": list(shape),
         "data_type": data_type.to_json(3),
-        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": list(grid)}},
+        "chunk_grid": grid.to_json(),
         "chunk_key_encoding": parse_chunk_key_encoding(chunk_key_encoding, 3),
         "fill_value": parse_fill_value(fill_value, data_type, 3),
         "codecs": [codec.to_dict() for codec in codecs],
@@ -230,7 +230,11 @@ def new_metadata(
     data_type = parse_dtype(dtype, zarr_format)
     extents = parse_shape(shape)
     inner, outer, index_location = resolve_chunks(extents, chunks, shards, data_type.item_bytes)
+    listed = chunks if shards is None else shards["shape"] if isinstance(shards, Mapping) else shards
+    edges = parse_edges(listed, extents, None if outer is None else inner)
     if zarr_format == 2:
+        if edges is not None and not edges.is_regular:
+            raise InvalidArgumentError("format 2 has no rectilinear chunk grid")
         for argument, given in (("shards", outer), ("dimension_names", dimension_names)):
             if given is not None:
                 raise InvalidArgumentError(f"format 2 has no {argument}")
@@ -257,7 +261,7 @@ def new_metadata(
     document = document_v3(
         shape=extents,
         data_type=data_type,
-        grid=outer or inner,
+        grid=edges or ChunkGrid.regular(outer or inner),
         chunk_key_encoding=chunk_key_encoding,
         fill_value=fill_value,
         codecs=codecs,
@@ -286,11 +290,14 @@ def legacy_metadata(
     """Metadata for ``create``, whose arguments are those of both formats."""
     data_type = parse_dtype(dtype, zarr_format)
     extents = parse_shape(shape)
-    chosen_chunks = (
-        guess_chunks(extents, data_type.item_bytes)
-        if chunks is None or (zarr_format == 2 and chunks is True)
-        else parse_chunks(chunks, extents)
-    )
+    if (edges := parse_edges(chunks, extents)) is not None:
+        if zarr_format == 2 and not edges.is_regular:
+            raise InvalidArgumentError("format 2 has no rectilinear chunk grid")
+        chosen_chunks = edges.largest
+    elif chunks is None or (zarr_format == 2 and chunks is True):
+        chosen_chunks = guess_chunks(extents, data_type.item_bytes)
+    else:
+        chosen_chunks = parse_chunks(chunks, extents)
     if zarr_format == 3:
         _refuse(3, dimension_separator=dimension_separator, filters=filters)
         if not is_auto(compressor):
@@ -301,7 +308,7 @@ def legacy_metadata(
         document = document_v3(
             shape=extents,
             data_type=data_type,
-            grid=chosen_chunks,
+            grid=edges or ChunkGrid.regular(chosen_chunks),
             chunk_key_encoding=chunk_key_encoding,
             fill_value=fill_value,
             codecs=chain_for_dtype(chain, data_type),

@@ -16,7 +16,7 @@ from cuzarr._compute.expression import Expression
 from cuzarr._memory.box import Box, basic_box
 from cuzarr._memory.convert import result_array
 from cuzarr._metadata.array import AnyArrayMetadata, ArrayMetadata, ArrayV2Metadata, ArrayV3Metadata, canonical_json
-from cuzarr._metadata.chunk_grid import axis_extents, grid_shape, regions
+from cuzarr._metadata.chunk_grid import ChunkGrid
 from cuzarr._metadata.documents import read_array
 from cuzarr._metadata.group import parse_node
 from cuzarr._node import array_io, array_read, array_selections, resize
@@ -211,17 +211,23 @@ class Array(Node, Operators, OneElement, Reductions, Stored):
     @property
     def read_chunk_sizes(self) -> tuple[tuple[int, ...], ...]:
         """Per dimension the extents of the chunks; the last may be smaller. Lists of tens of millions are refused."""
-        return axis_extents(self.shape, self.chunks)
+        return self._chunk_grid.sizes(self.shape)
 
     @property
     def write_chunk_sizes(self) -> tuple[tuple[int, ...], ...]:
         """Per dimension the extents of the stored objects."""
-        return axis_extents(self.shape, self._metadata._stored_chunks)
+        return self._metadata._grid.sizes(self.shape)
+
+    @property
+    def _chunk_grid(self) -> ChunkGrid:
+        """The chunks that are decoded, those inside of shards."""
+        is_sharded = isinstance(self._metadata, ArrayV3Metadata) and self._metadata.sharding_codec is not None
+        return ChunkGrid.regular(self._metadata._inner_chunks) if is_sharded else self._metadata._grid
 
     @property
     def cdata_shape(self) -> tuple[int, ...]:
         """Number of chunks per dimension."""
-        return grid_shape(self.shape, self.chunks)
+        return self._chunk_grid.counts(self.shape)
 
     @property
     def nchunks(self) -> int:
@@ -231,9 +237,13 @@ class Array(Node, Operators, OneElement, Reductions, Stored):
     @property
     def nchunks_initialized(self) -> int:
         """Number of chunks that are stored; a stored shard counts with all its chunks."""
-        stored = sum(1 for _ in self._iterate_stored())
-        per_shard = math.prod(a // b for a, b in zip(self._metadata._stored_chunks, self.chunks, strict=True))
-        return stored * per_shard
+        inner, grid = self._metadata._inner_chunks, self._metadata._grid
+        if grid.is_regular:
+            return sum(1 for _ in self._iterate_stored()) * math.prod(a // b for a, b in zip(grid.largest, inner, strict=True))
+        if self._chunk_grid is grid:
+            return sum(1 for _ in self._iterate_stored())
+        coords = self._metadata._decode_chunk_keys(self._iterate_stored())
+        return sum(math.prod(a // b for a, b in zip(grid.chunk_shape(chunk), inner, strict=True)) for _, chunk in coords)
 
     def nbytes_stored(self) -> int:
         """Bytes in the store, metadata included."""
@@ -447,11 +457,11 @@ class Array(Node, Operators, OneElement, Reductions, Stored):
 
     def get_block_selection(self, selection: Any, *, out: Any = None, fields: Fields | None = None, prototype: Any = None) -> Any:
         """Whole stored chunks, selected by their places in the grid, by integers and slices."""
-        return array_io.get_box(self, block_box(selection, self.shape, self._metadata._stored_chunks), out, prototype, fields)
+        return array_io.get_box(self, block_box(selection, self.shape, self._metadata._grid), out, prototype, fields)
 
     def set_block_selection(self, selection: Any, value: Any, *, fields: Fields | None = None, prototype: Any = None) -> None:
         """Writes whole stored chunks, selected by their places in the grid."""
-        array_io.set_box(self, block_box(selection, self.shape, self._metadata._stored_chunks), value, fields, prototype)
+        array_io.set_box(self, block_box(selection, self.shape, self._metadata._grid), value, fields, prototype)
 
     def get_orthogonal_selection(
         self, selection: Any, *, out: Any = None, fields: Fields | None = None, prototype: Any = None
@@ -565,14 +575,14 @@ class Array(Node, Operators, OneElement, Reductions, Stored):
         """Elements along the first dimension, one stored row of chunks read at a time."""
         if not self.shape:
             raise TypeError("an array of 0 dimensions cannot be iterated")
-        rows = self._metadata._stored_chunks[0]
-        for start in range(0, self.shape[0], rows):
-            yield from self[start : start + rows]
+        rows = self._metadata._grid.axes[0]
+        for chunk in range(rows.count(self.shape[0])):
+            yield from self[rows.start(chunk) : rows.start(chunk) + rows.size(chunk)]
 
     def __contains__(self, value: Any) -> bool:
         if is_computable(self.dtype):
             return super().__contains__(value)
-        return any(bool(np.any(self[region] == value)) for region in regions(self.shape, self._metadata._stored_chunks))
+        return any(bool(np.any(self[region] == value)) for region in self._metadata._grid.regions(self.shape))
 
     def __bool__(self) -> bool:
         # As of a sequence, by its length; without dimensions it has none.

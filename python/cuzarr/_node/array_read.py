@@ -12,6 +12,7 @@ from cuzarr import _core
 from cuzarr._checks import element_type, items
 from cuzarr._memory import convert, element_types, foreign
 from cuzarr._memory.box import Box, basic_box
+from cuzarr._metadata.chunk_grid import ChunkGrid
 from cuzarr._node.array_io import OpenArray, delivered, get_box, new_memory, placement
 from cuzarr.errors import (
     DTypeMismatchError,
@@ -78,13 +79,13 @@ def read_to(array: OpenArray, selection: Any, out: Any, dtype: Any, prototype: A
     device = items(device, "device", "the name of one, or of several")
     if out is not None or prototype is not None or not device:
         raise InvalidArgumentError("device is a list, which must not be empty and allows neither out nor prototype")
-    parts = split(basic_box(selection, array.shape), array._metadata._stored_chunks, len(device))
+    parts = split(basic_box(selection, array.shape), array._metadata._grid, len(device))
     with ThreadPoolExecutor(len(device), thread_name_prefix="cuzarr-split") as pool:
         reads = [pool.submit(_read_box, array.with_device(one), part, dtype) for one, part in zip(device, parts, strict=True)]
         return [one.result() for one in reads]
 
 
-def split(box: Box, chunks: tuple[int, ...], count: int) -> list[Box]:
+def split(box: Box, chunks: ChunkGrid, count: int) -> list[Box]:
     """``count`` parts of a box, one behind the other along its first dimension, that begin where stored chunks do.
 
     Parts are as even as that allows; where there are fewer chunks than parts, some have no elements.
@@ -97,7 +98,9 @@ def split(box: Box, chunks: tuple[int, ...], count: int) -> list[Box]:
     cuts = [0]
     for number in range(1, count):
         element = start + total * number // count * step
-        border = max(round(element / chunks[axis]) * chunks[axis] - start, 0)
+        chunk = chunks.axes[axis].chunk_of(element)
+        borders = (chunks.axes[axis].start(chunk), chunks.axes[axis].start(chunk + 1))
+        border = max(min(borders, key=lambda border: abs(border - element)) - start, 0)
         cuts.append(min(max(-(-border // step), cuts[-1]), total))
     parts = []
     for low, high in zip(cuts, [*cuts[1:], total], strict=True):

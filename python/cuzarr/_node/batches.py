@@ -156,11 +156,12 @@ class Batches:
         """The rows of each window, in the order of an epoch."""
         random = np.random.default_rng((self.seed, epoch))
         array = self.columns.arrays[0]
-        rows = (array.shards or array.chunks)[0]
-        order = random.permutation(-(-self.count // rows))
+        rows = array.metadata._grid.axes[0]
+        order = random.permutation(rows.count(self.count))
         for start in range(0, len(order), self.window):
             chosen = [
-                np.arange(chunk * rows, min((chunk + 1) * rows, self.count)) for chunk in order[start : start + self.window]
+                np.arange(rows.start(chunk), min(rows.start(chunk) + rows.size(chunk), self.count))
+                for chunk in order[start : start + self.window].tolist()
             ]
             yield random.permutation(np.concatenate(chosen))
 

@@ -9,8 +9,7 @@ from typing import Any
 from cuzarr import _core
 from cuzarr._compute.sources import is_array, metadata_of, place_of
 from cuzarr._memory.foreign import host_array
-from cuzarr._metadata.array import AnyArrayMetadata, ArrayV2Metadata
-from cuzarr._metadata.chunk_grid import regions
+from cuzarr._metadata.array import AnyArrayMetadata, ArrayV2Metadata, ArrayV3Metadata
 from cuzarr._metadata.create import DEFAULT_FILL_VALUE, is_auto, legacy_metadata, new_metadata
 from cuzarr._metadata.documents import check_zarr_format, new_node
 from cuzarr._metadata.dtype import ZarrFormat
@@ -248,9 +247,10 @@ def _keep(source: AnyArrayMetadata, given: dict[str, Any]) -> dict[str, Any]:
     """The arguments with ``"keep"`` replaced by what the source has."""
     zarr_format = given["zarr_format"] or source.zarr_format
     same = zarr_format == source.zarr_format
+    is_sharded = isinstance(source, ArrayV3Metadata) and source.sharding_codec is not None
     kept: dict[str, Any] = {
-        "chunks": source.chunks,
-        "shards": source.shards,
+        "chunks": source._inner_chunks if is_sharded or source._grid.is_regular else source._grid,
+        "shards": (source.shards if source._grid.is_regular else source._grid) if is_sharded else None,
         "filters": (source.filters or None) if same else "auto",
         "compressors": (source.compressors or None) if same else "auto",
         "serializer": source.serializer if same and zarr_format == 3 else "auto",
@@ -284,7 +284,7 @@ def fill(array: Array, data: Any) -> None:
     try:
         _core.copy_elements(source._handle(), array._handle())
     except DTypeMismatchError:  # of elements that are not numbers, NumPy alone knows what becomes of them
-        for region in regions(array.shape, array.metadata._stored_chunks):
+        for region in array.metadata._grid.regions(array.shape):
             array[region] = source[region]
 
 
@@ -593,7 +593,7 @@ def like_arguments(a: Any, zarr_format: ZarrFormat | None, *, fill: bool = True)
                 }
             else:
                 arguments["codecs"] = metadata.codecs
-                arguments["chunks"] = metadata.shards or metadata.chunks
+                arguments["chunks"] = metadata._stored_chunks if metadata._grid.is_regular else metadata._grid
     if zarr_format is not None:
         arguments["zarr_format"] = zarr_format
     return arguments

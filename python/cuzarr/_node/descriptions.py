@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 from cuzarr._metadata.documents import AnyNodeMetadata
 from cuzarr._metadata.group import GroupMetadata
@@ -21,8 +21,8 @@ def array_info(array: Any, stored_count: int | None = None, stored_bytes: int | 
             ("Data type", metadata.data_type),
             ("Fill value", brief_repr(array.fill_value)),
             ("Shape", array.shape),
-            ("Shard shape", array.shards),
-            ("Chunk shape", array.chunks),
+            ("Shard shape", _shape_text(array, "shards")),
+            ("Chunk shape", _shape_text(array, "chunks")),
             ("Order", array.order),
             ("Read-only", array.read_only),
             ("Store type", array._store_kind),
@@ -33,9 +33,21 @@ def array_info(array: Any, stored_count: int | None = None, stored_bytes: int | 
             ("No. bytes", human_bytes(array.nbytes)),
             ("No. bytes stored", None if stored_bytes is None else human_bytes(stored_bytes)),
             ("Storage ratio", human_ratio(array.nbytes, stored_bytes) if stored_bytes else None),
-            ("Shards Initialized" if array.shards else "Chunks Initialized", stored_count),
+            ("Shards Initialized" if _shape_text(array, "shards") else "Chunks Initialized", stored_count),
         ]
     )
+
+
+def _shape_text(array: Any, what: Literal["chunks", "shards"]) -> object:
+    """The shape of chunks or shards; of a rectilinear grid the lengths along each dimension, as metadata writes them."""
+    metadata = array.metadata
+    if metadata._grid.is_regular:
+        return getattr(array, what)
+    if what == "chunks" and metadata.sharding_codec is not None:
+        return metadata._inner_chunks
+    if what == "shards" and metadata.sharding_codec is None:
+        return None
+    return brief_repr(metadata._grid.to_json()["configuration"]["chunk_shapes"])
 
 
 def group_info(group: Any, members: Sequence[AnyNodeMetadata] | None) -> Info:
@@ -61,11 +73,13 @@ def array_html(array: Any) -> str:
         ("Store", array.store_path),
         ("Data type", array.metadata.data_type),
         ("Shape", array.shape),
-        ("Chunks", array.chunks),
-        ("Shards", array.shards),
+        ("Chunks", _shape_text(array, "chunks")),
+        ("Shards", _shape_text(array, "shards")),
         ("Bytes", human_bytes(array.nbytes)),
         ("Device", array.device),
     ]
     lines += [(f"Codec {name}", place) for name, place in array.placements()]
-    drawing = chunk_grid_svg(array.shape, array.chunks, array.shards)
+    metadata = array.metadata
+    shards = metadata._stored_chunks if _shape_text(array, "shards") else None
+    drawing = chunk_grid_svg(array.shape, metadata._inner_chunks, shards) if metadata._grid.is_regular else ""
     return f"<table><tr><td>{Info.of(lines)._repr_html_()}</td><td>{drawing}</td></tr></table>"

@@ -19,6 +19,7 @@ from cuzarr._memory.box import (
     slice_bounds as _slice_bounds,
     slice_indices as _slice_indices,
 )
+from cuzarr._metadata.chunk_grid import ChunkGrid
 from cuzarr.errors import (
     ArrayIndexError,
     BoundsCheckError,
@@ -82,11 +83,11 @@ def _normalize_indices(indices: Any, extent: int) -> np.ndarray[Any, Any]:
     return np.where(array < 0, array + extent, array) if low < 0 else array
 
 
-def block_box(selection: Any, shape: tuple[int, ...], chunks: tuple[int, ...]) -> Box:
+def block_box(selection: Any, shape: tuple[int, ...], chunks: ChunkGrid) -> Box:
     """The box of whole chunks, chosen by their places in the grid."""
     start, count = [], []
-    for item, extent, chunk in zip(expand_ellipsis(selection, shape), shape, chunks, strict=True):
-        grid = -(-extent // chunk)
+    for item, extent, axis in zip(expand_ellipsis(selection, shape), shape, chunks.axes, strict=True):
+        grid = axis.count(extent)
         if is_integer(item):
             index = int(item) + grid if item < 0 else int(item)
             if not 0 <= index < grid:
@@ -102,9 +103,9 @@ def block_box(selection: Any, shape: tuple[int, ...], chunks: tuple[int, ...]) -
                 raise BoundsCheckError(f"block slice {item} starts outside a dimension of {grid} chunks")
         else:
             raise SelectionInvalidError(f"block selection takes integers and slices, got {type(item).__name__}")
-        low = min(first * chunk, extent)
+        low = min(axis.start(first), extent)
         start.append(low)
-        count.append(max(min(last * chunk, extent) - low, 0))
+        count.append(max(min(axis.start(last), extent) - low, 0))
     return Box(tuple(start), tuple(count), (1,) * len(shape))
 
 

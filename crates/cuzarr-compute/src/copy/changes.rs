@@ -108,6 +108,10 @@ impl Changes {
             dimension_names: translated.dimension_names,
         })?;
         target.set_attributes_json(&translated.attributes)?;
+        let keeps_grid = self.shards.is_none() && (self.chunks.is_none() || stored.shard.is_some());
+        if let Some(grid) = source.chunk_grid().rectilinear().filter(|_| keeps_grid && format == ZarrFormat::V3) {
+            target.set_rectilinear_grid(grid.clone())?;
+        }
         Ok(target)
     }
 

@@ -151,9 +151,13 @@ impl Pass {
         Ok(parts.chain(whole.map(|next| next.map(|(finished, region)| (region, Some(finished))))))
     }
 
-    /// The objects of a region that are not stored, or the region itself when none of them is.
+    /// The objects of a region that are not stored, or the region itself when none of them is. In a rectilinear grid, objects may
+    /// lie in several regions, so one that is stored may not be complete: the whole region is copied again.
     fn missing(&self, region: &Region, stored: &HashSet<String>) -> Result<Vec<Region>> {
         let metadata = self.target.metadata();
+        if metadata.chunk_grid().rectilinear().is_some() {
+            return Ok(vec![region.clone()]);
+        }
         let unit = metadata.chunk_grid().chunk_shape();
         let first: Vec<u64> = region.start.iter().zip(unit).map(|(start, unit)| start / unit).collect();
         let objects = Regions::new(&region.extent, unit.to_vec())?;

@@ -6,12 +6,20 @@ use crate::Result;
 use crate::meta::{ArrayMetadata, CodecsMetadata};
 
 impl Chain {
-    /// The chain of an array: v3 codecs, or v2's order, filters, byte order and compressor as the same chain.
+    /// The chain of an array: v3 codecs, or v2's order, filters, byte order and compressor as the same chain. In a rectilinear grid
+    /// it is that of the largest chunk.
     ///
     /// # Errors
     /// `UnknownCodec`, or `MetadataInvalid` and `UnsupportedFeature` naming the codec.
     pub fn new(metadata: &ArrayMetadata) -> Result<Chain> {
-        let shape = metadata.chunk_grid().chunk_shape().to_vec();
+        Chain::for_chunks(metadata, metadata.chunk_grid().chunk_shape().to_vec())
+    }
+
+    /// Like [`Chain::new`], for chunks of this shape.
+    ///
+    /// # Errors
+    /// Those of [`Chain::new`].
+    pub(crate) fn for_chunks(metadata: &ArrayMetadata, shape: Vec<u64>) -> Result<Chain> {
         let spec = ChunkSpec::new(shape, metadata.data_type().clone(), metadata.fill_value().clone());
         match metadata.codecs() {
             CodecsMetadata::V3(codecs) => Chain::from_extensions(codecs, spec),

@@ -6,8 +6,9 @@ use super::chunk_key::ChunkKeyEncoding;
 use super::dtype::{DataType, Endian};
 use super::extension::Extension;
 use super::fill::FillValue;
-use super::grid::{RegularGrid, product};
+use super::grid::{ChunkGrid, RegularGrid, product};
 use super::json::{Json, Object, object_from_map, object_to_map, object_to_text};
+use super::rectilinear::RectilinearGrid;
 use super::{ZarrFormat, check_shape, invalid, names};
 use crate::{Error, ErrorKind, Result};
 
@@ -81,7 +82,7 @@ pub struct ArrayMetadata {
     pub(super) format: ZarrFormat,
     pub(super) shape: Vec<u64>,
     pub(super) data_type: DataType,
-    pub(super) chunk_grid: RegularGrid,
+    pub(super) chunk_grid: ChunkGrid,
     pub(super) chunk_key_encoding: ChunkKeyEncoding,
     pub(super) fill_value: FillValue,
     pub(super) codecs: CodecsMetadata,
@@ -121,7 +122,7 @@ impl ArrayMetadata {
     }
 
     /// The grid of chunks (of shards, if the array has them).
-    pub fn chunk_grid(&self) -> &RegularGrid {
+    pub fn chunk_grid(&self) -> &ChunkGrid {
         &self.chunk_grid
     }
 
@@ -164,7 +165,7 @@ impl ArrayMetadata {
         self.dimension_names.as_deref()
     }
 
-    /// Changes the shape, keeping the number of dimensions.
+    /// Changes the shape, keeping the number of dimensions. A rectilinear grid that ends before the shape gets one more chunk.
     pub fn set_shape(&mut self, shape: Vec<u64>) -> Result<()> {
         if shape.len() != self.ndim() {
             return Err(Error::new(
@@ -173,9 +174,40 @@ impl ArrayMetadata {
             ));
         }
         check_shape(&shape, "shape")?;
+        if let Some(grid) = self.chunk_grid.rectilinear() {
+            let inner = match &self.codecs {
+                CodecsMetadata::V3(codecs) => Extension::inner_chunk_shape(codecs),
+                CodecsMetadata::V2 { .. } => None,
+            };
+            let grid = check_rectilinear(grid.grown(&shape, inner.as_deref()), &shape, inner.as_deref())?;
+            grid.chunk_size_bytes(self.data_type.size_bytes().unwrap_or(1))?;
+            if grid != self.chunk_grid {
+                self.set_chunk_grid(grid)?;
+            }
+        }
         self.document.insert("shape".into(), Json::from_value(&json!(shape))?);
         self.shape = shape;
         Ok(())
+    }
+
+    fn set_chunk_grid(&mut self, grid: ChunkGrid) -> Result<()> {
+        self.document.insert("chunk_grid".into(), Json::from_value(&grid.to_json())?);
+        self.chunk_grid = grid;
+        Ok(())
+    }
+
+    /// Replaces the chunk grid of a v3 array by a rectilinear one.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for a v2 array; `MetadataInvalid` when the grid does not cover the shape, or its chunks are no multiples of
+    /// the chunks inside shards.
+    pub fn set_rectilinear_grid(&mut self, grid: RectilinearGrid) -> Result<()> {
+        let CodecsMetadata::V3(codecs) = &self.codecs else {
+            return Err(Error::new(ErrorKind::InvalidArgument, "Zarr v2 arrays have no rectilinear chunk grid"));
+        };
+        let grid = check_rectilinear(grid, &self.shape, Extension::inner_chunk_shape(codecs).as_deref())?;
+        grid.chunk_size_bytes(self.data_type.size_bytes().unwrap_or(1))?;
+        self.set_chunk_grid(grid)
     }
 
     /// Replaces the names of the dimensions, of a v3 array.
@@ -243,7 +275,7 @@ pub(super) fn check_chunk_shape(
     shape: &[u64],
     inner: Option<&[u64]>,
     member: &str,
-) -> Result<(RegularGrid, bool)> {
+) -> Result<(ChunkGrid, bool)> {
     if stored.len() != shape.len() {
         return Err(invalid(member, &json!(stored), &format!("{} sizes, as in 'shape'", shape.len())));
     }
@@ -254,5 +286,15 @@ pub(super) fn check_chunk_shape(
     };
     let sizes = stored.iter().zip(shape).enumerate().map(size_of).collect::<Result<Vec<_>>>()?;
     let changed = sizes != stored;
-    Ok((RegularGrid::new(sizes)?, changed))
+    Ok((ChunkGrid::Regular(RegularGrid::new(sizes)?), changed))
+}
+
+/// A rectilinear grid that fits the shape, and the chunks inside its shards.
+pub(super) fn check_rectilinear(grid: RectilinearGrid, shape: &[u64], inner: Option<&[u64]>) -> Result<ChunkGrid> {
+    let member = "chunk_grid.configuration.chunk_shapes";
+    grid.check_covers(shape, member)?;
+    if let Some(inner) = inner {
+        grid.check_multiples(inner, member)?;
+    }
+    Ok(ChunkGrid::Rectilinear(grid))
 }

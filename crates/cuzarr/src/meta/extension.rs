@@ -61,6 +61,12 @@ impl Extension {
         Value::Object(members)
     }
 
+    /// The shape of the chunks inside a shard, if these codecs have shards.
+    pub(crate) fn inner_chunk_shape(codecs: &[Extension]) -> Option<Vec<u64>> {
+        let sharding = codecs.iter().find(|codec| codec.name == "sharding_indexed")?;
+        super::parse_shape(sharding.configuration.get("chunk_shape")?, "chunk_shape").ok()
+    }
+
     /// Refuses members of the configuration other than `allowed`.
     pub(crate) fn check_members(&self, member: &str, allowed: &[&str]) -> Result<()> {
         for (key, value) in &self.configuration {

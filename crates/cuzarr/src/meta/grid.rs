@@ -1,13 +1,154 @@
-//! The regular chunk grid: which chunk holds an element, and which region of the array a chunk covers. Counts and
-//! products are checked; nothing here wraps or panics, whatever the document says.
+//! Chunk grids: which chunk holds an element, and which region of the array a chunk covers. Counts and products are checked;
+//! nothing here wraps or panics, whatever the document says.
 
 use std::ops::Range;
 
 use serde_json::{Value, json};
 
 use super::extension::Extension;
+use super::rectilinear::RectilinearGrid;
 use super::{invalid, parse_shape};
 use crate::{Error, ErrorKind, Result};
+
+/// The `chunk_grid` member of a v3 document. The sizes of a regular grid are as stored, zeros too.
+pub(crate) enum StoredGrid {
+    Regular(Vec<u64>),
+    Rectilinear(RectilinearGrid),
+}
+
+impl StoredGrid {
+    pub(crate) fn from_v3(value: &Value) -> Result<StoredGrid> {
+        let extension = Extension::from_json(value, "chunk_grid")?;
+        match &*extension.name {
+            "regular" => {
+                extension.check_members("chunk_grid", &["chunk_shape"])?;
+                match extension.configuration.get("chunk_shape") {
+                    Some(shape) => parse_shape(shape, "chunk_grid.configuration.chunk_shape").map(StoredGrid::Regular),
+                    None => Err(invalid("chunk_grid", value, "a configuration with chunk_shape")),
+                }
+            }
+            "rectilinear" => {
+                extension.check_members("chunk_grid", &["kind", "chunk_shapes"])?;
+                RectilinearGrid::from_configuration(&extension.configuration).map(StoredGrid::Rectilinear)
+            }
+            other => {
+                let message = format!("member 'chunk_grid': got '{other}', expected 'regular' or 'rectilinear'");
+                Err(Error::new(ErrorKind::UnsupportedFeature, message))
+            }
+        }
+    }
+}
+
+/// The chunk grid of an array.
+///
+/// ```
+/// use cuzarr::meta::{ChunkGrid, RegularGrid};
+/// let grid = ChunkGrid::Regular(RegularGrid::new(vec![4, 3])?);
+/// assert_eq!(grid.chunk_counts(&[10, 3])?, [3, 1]);
+/// assert_eq!(grid.chunk_shape(), [4, 3]);
+/// # Ok::<(), cuzarr::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum ChunkGrid {
+    /// Chunks of one shape.
+    Regular(RegularGrid),
+    /// Chunks with lengths of their own along each dimension.
+    Rectilinear(RectilinearGrid),
+}
+
+impl ChunkGrid {
+    /// The rectilinear grid, if it is one.
+    pub fn rectilinear(&self) -> Option<&RectilinearGrid> {
+        match self {
+            ChunkGrid::Regular(_) => None,
+            ChunkGrid::Rectilinear(grid) => Some(grid),
+        }
+    }
+
+    /// The shape of every chunk, in elements. In a rectilinear grid: the longest chunk along each dimension.
+    pub fn chunk_shape(&self) -> &[u64] {
+        match self {
+            ChunkGrid::Regular(grid) => grid.chunk_shape(),
+            ChunkGrid::Rectilinear(grid) => grid.largest_chunk(),
+        }
+    }
+
+    /// Number of dimensions.
+    pub fn ndim(&self) -> usize {
+        self.chunk_shape().len()
+    }
+
+    /// Number of chunks along each dimension of an array of `shape`. A dimension of length 0 has none.
+    ///
+    /// # Errors
+    /// `InvalidArgument` when the number of dimensions differs.
+    pub fn chunk_counts(&self, shape: &[u64]) -> Result<Vec<u64>> {
+        match self {
+            ChunkGrid::Regular(grid) => grid.chunk_counts(shape),
+            ChunkGrid::Rectilinear(grid) => grid.chunk_counts(shape),
+        }
+    }
+
+    /// Number of chunks of an array of `shape`.
+    ///
+    /// # Errors
+    /// Those of [`ChunkGrid::chunk_counts`]; `MetadataInvalid` beyond `u64`.
+    pub fn chunk_count(&self, shape: &[u64]) -> Result<u64> {
+        product(&self.chunk_counts(shape)?).ok_or_else(|| too_large("number of chunks", shape))
+    }
+
+    /// The chunk that holds the element at `index`.
+    ///
+    /// # Errors
+    /// `InvalidArgument` when the number of dimensions differs.
+    pub fn chunk_of(&self, index: &[u64]) -> Result<Vec<u64>> {
+        match self {
+            ChunkGrid::Regular(grid) => grid.chunk_of(index),
+            ChunkGrid::Rectilinear(grid) => grid.chunk_of(index),
+        }
+    }
+
+    /// The region of the array that a chunk covers, cut off at the array's `shape`.
+    ///
+    /// # Errors
+    /// `InvalidArgument` when the number of dimensions differs, or there is no such chunk.
+    pub fn chunk_region(&self, chunk: &[u64], shape: &[u64]) -> Result<Vec<Range<u64>>> {
+        match self {
+            ChunkGrid::Regular(grid) => grid.chunk_region(chunk, shape),
+            ChunkGrid::Rectilinear(grid) => grid.chunk_region(chunk, shape),
+        }
+    }
+
+    /// Bytes of the largest whole chunk whose elements take `elem_size_bytes`.
+    ///
+    /// # Errors
+    /// `MetadataInvalid` beyond what memory can be asked for.
+    pub fn chunk_size_bytes(&self, elem_size_bytes: usize) -> Result<usize> {
+        chunk_size_bytes(self.chunk_shape(), elem_size_bytes)
+    }
+
+    /// The `chunk_grid` member of a v3 document.
+    pub(crate) fn to_json(&self) -> Value {
+        match self {
+            ChunkGrid::Regular(grid) => {
+                json!({"name": "regular", "configuration": {"chunk_shape": grid.chunk_shape()}})
+            }
+            ChunkGrid::Rectilinear(grid) => grid.to_json(),
+        }
+    }
+}
+
+fn chunk_elems(shape: &[u64]) -> Result<usize> {
+    let elems = product(shape).and_then(|elems| usize::try_from(elems).ok());
+    elems.ok_or_else(|| too_large("elements of a chunk", shape))
+}
+
+fn chunk_size_bytes(shape: &[u64], elem_size_bytes: usize) -> Result<usize> {
+    chunk_elems(shape)?
+        .checked_mul(elem_size_bytes)
+        .filter(|&bytes| isize::try_from(bytes).is_ok())
+        .ok_or_else(|| too_large("bytes of a chunk", shape))
+}
 
 /// A grid of chunks of one shape, starting at the array's origin. Chunks at the far edges hang over.
 ///
@@ -30,22 +171,6 @@ impl RegularGrid {
             return Err(invalid("chunk_shape", &json!(chunk_shape), "chunk sizes of at least 1"));
         }
         Ok(RegularGrid { chunk_shape })
-    }
-
-    /// From the `chunk_grid` member of a v3 document.
-    pub(crate) fn from_v3(value: &Value) -> Result<Vec<u64>> {
-        let extension = Extension::from_json(value, "chunk_grid")?;
-        if extension.name != "regular" {
-            return Err(Error::new(
-                ErrorKind::UnsupportedFeature,
-                format!("member 'chunk_grid': got '{}', expected 'regular'", extension.name),
-            ));
-        }
-        extension.check_members("chunk_grid", &["chunk_shape"])?;
-        match extension.configuration.get("chunk_shape") {
-            Some(shape) => parse_shape(shape, "chunk_grid.configuration.chunk_shape"),
-            None => Err(invalid("chunk_grid", value, "a configuration with chunk_shape")),
-        }
     }
 
     /// The shape of every chunk, in elements.
@@ -95,17 +220,12 @@ impl RegularGrid {
 
     /// Number of elements of a whole chunk; an error beyond what memory can be asked for.
     pub fn chunk_elems(&self) -> Result<usize> {
-        product(&self.chunk_shape)
-            .and_then(|elems| usize::try_from(elems).ok())
-            .ok_or_else(|| too_large("elements of a chunk", &self.chunk_shape))
+        chunk_elems(&self.chunk_shape)
     }
 
     /// Bytes of a whole chunk whose elements take `elem_size_bytes`; an error beyond what memory can be asked for.
     pub fn chunk_size_bytes(&self, elem_size_bytes: usize) -> Result<usize> {
-        self.chunk_elems()?
-            .checked_mul(elem_size_bytes)
-            .filter(|&bytes| isize::try_from(bytes).is_ok())
-            .ok_or_else(|| too_large("bytes of a chunk", &self.chunk_shape))
+        chunk_size_bytes(&self.chunk_shape, elem_size_bytes)
     }
 
     fn check_ndim(&self, got: usize, what: &str) -> Result<()> {
@@ -189,10 +309,10 @@ mod tests {
 
     #[test]
     fn other_grids_are_refused_by_name() {
-        let value = json!({"name": "rectilinear", "configuration": {"kind": "inline", "chunk_shapes": [[1, 2]]}});
-        let error = RegularGrid::from_v3(&value).unwrap_err();
+        let value = json!({"name": "hexagonal", "configuration": {"chunk_shape": [1, 2]}});
+        let error = StoredGrid::from_v3(&value).err().unwrap();
         assert_eq!(error.kind(), ErrorKind::UnsupportedFeature);
-        assert_eq!(error.message(), "member 'chunk_grid': got 'rectilinear', expected 'regular'");
+        assert_eq!(error.message(), "member 'chunk_grid': got 'hexagonal', expected 'regular' or 'rectilinear'");
     }
 
     #[test]
@@ -200,7 +320,7 @@ mod tests {
         assert_eq!(RegularGrid::new(vec![3, 0]).unwrap_err().kind(), ErrorKind::MetadataInvalid);
         for shape in [json!([-1]), json!([1.0]), json!(["1"]), json!(3), json!([1e30])] {
             let value = json!({"name": "regular", "configuration": {"chunk_shape": shape}});
-            assert_eq!(RegularGrid::from_v3(&value).unwrap_err().kind(), ErrorKind::MetadataInvalid);
+            assert_eq!(StoredGrid::from_v3(&value).err().unwrap().kind(), ErrorKind::MetadataInvalid);
         }
     }
 }

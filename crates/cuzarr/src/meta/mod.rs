@@ -47,6 +47,7 @@ mod names;
 #[doc(hidden)] // names of documents: for the Python package and tests
 pub mod node;
 mod parsing;
+mod rectilinear;
 mod small_float;
 mod v2;
 mod v3;
@@ -62,11 +63,12 @@ pub use documents::{Documents, NodeDocuments};
 pub use dtype::{DataType, Endian, Field, SwapUnit, TimeUnit};
 pub use extension::Extension;
 pub use fill::FillValue;
-pub use grid::RegularGrid;
+pub use grid::{ChunkGrid, RegularGrid};
 pub use group::GroupMetadata;
 pub(crate) use json::abbreviate;
 pub use json::{Json, Object};
 pub use node::NodeMetadata;
+pub use rectilinear::{Edges, RectilinearGrid, Run};
 pub use xarray::{Translated, translate};
 
 use serde_json::{Map, Value};

@@ -3,13 +3,13 @@
 
 use serde_json::{Map, Value, json};
 
-use super::array::{ArrayMetadata, CodecsMetadata, NewArray, check_chunk_shape};
+use super::array::{ArrayMetadata, CodecsMetadata, NewArray, check_chunk_shape, check_rectilinear};
 use super::chunk_key::{ChunkKeyEncoding, Separator};
 use super::consolidated::Consolidated;
 use super::dtype::DataType;
 use super::extension::Extension;
 use super::fill::FillValue;
-use super::grid::RegularGrid;
+use super::grid::StoredGrid;
 use super::group::GroupMetadata;
 use super::json::{Json, Object, object_to_map};
 use super::{ZarrFormat, check_format, invalid, parse_shape, required};
@@ -43,13 +43,16 @@ pub(super) fn parse_array(mut document: Object) -> Result<ArrayMetadata> {
     let fill_value = FillValue::from_json(required(&members, "fill_value")?, &data_type, ZarrFormat::V3)?;
     let codecs = parse_codecs(required(&members, "codecs")?)?;
 
-    let stored_chunks = RegularGrid::from_v3(required(&members, "chunk_grid")?)?;
-    let inner = inner_chunk_shape(&codecs);
-    let member = "chunk_grid.configuration.chunk_shape";
-    let (chunk_grid, repaired) = check_chunk_shape(&stored_chunks, &shape, inner.as_deref(), member)?;
+    let inner = Extension::inner_chunk_shape(&codecs);
+    let (chunk_grid, repaired) = match StoredGrid::from_v3(required(&members, "chunk_grid")?)? {
+        StoredGrid::Regular(sizes) => {
+            check_chunk_shape(&sizes, &shape, inner.as_deref(), "chunk_grid.configuration.chunk_shape")?
+        }
+        StoredGrid::Rectilinear(grid) => (check_rectilinear(grid, &shape, inner.as_deref())?, false),
+    };
     chunk_grid.chunk_size_bytes(data_type.size_bytes().unwrap_or(1))?;
     if repaired {
-        document.insert("chunk_grid".into(), Json::from_value(&grid_json(chunk_grid.chunk_shape()))?);
+        document.insert("chunk_grid".into(), Json::from_value(&chunk_grid.to_json())?);
     }
     Ok(ArrayMetadata {
         format: ZarrFormat::V3,
@@ -168,12 +171,6 @@ fn parse_codecs(value: &Value) -> Result<Vec<Extension>> {
         return Err(invalid("codecs", value, "an array"));
     };
     entries.iter().enumerate().map(|(index, entry)| Extension::from_json(entry, &format!("codecs[{index}]"))).collect()
-}
-
-/// The shape of the chunks inside a shard, if the array is sharded.
-fn inner_chunk_shape(codecs: &[Extension]) -> Option<Vec<u64>> {
-    let sharding = codecs.iter().find(|codec| codec.name == "sharding_indexed")?;
-    parse_shape(sharding.configuration.get("chunk_shape")?, "chunk_shape").ok()
 }
 
 fn parse_attributes(members: &Map<String, Value>) -> Result<Map<String, Value>> {

@@ -9,7 +9,7 @@ use cuzarr_device::{DType, Device, NdBuffer, Order, pool};
 use super::array::Array;
 use crate::codec::VariableElements;
 use crate::error::{Error, ErrorKind, Result, ResultExt};
-use crate::plan::{ChunkOrder, Explanation, Selection, check_strict, chunks_touched, memory_shape};
+use crate::plan::{ChunkOrder, Explanation, Selection, check_strict, chunk_bounds, chunks_touched, memory_shape};
 use crate::run::{Access, Arrived, Engine, Report, Turn, in_threads, reads_in_turn};
 use crate::store::join_key;
 
@@ -95,6 +95,10 @@ impl Array {
     }
 
     fn read_many_to(&self, selections: &[Selection], out: &NdBuffer) -> Result<()> {
+        if self.rectilinear().is_some() {
+            let each = selections.iter().enumerate();
+            return each.into_iter().try_for_each(|(at, selection)| self.read_to(selection, &out.index_axis(0, at)?));
+        }
         let access = self.access_as(out)?;
         self.check_strict(out.device())?;
         let report = Engine::get().read_many(&access, self.store(), selections, out, self.options())?;
@@ -104,7 +108,7 @@ impl Array {
 
     /// Whether [`Array::read_in_turn`] can read to the array's device.
     pub(crate) fn reads_in_turn(&self) -> bool {
-        reads_in_turn(&**self.store(), self.device())
+        self.rectilinear().is_none() && reads_in_turn(&**self.store(), self.device())
     }
 
     /// Reads boxes to the array's device in one pipeline, and hands each to `deliver` when it is complete, in order. There is
@@ -140,7 +144,14 @@ impl Array {
 
     fn read_to(&self, selection: &Selection, out: &NdBuffer) -> Result<()> {
         self.check_strict(out.device())?;
-        let report = Engine::get().read(&*self.access_as(out)?, self.store(), selection, out, self.options())?;
+        let (engine, options) = (Engine::get(), self.options());
+        let report = match self.rectilinear() {
+            None => engine.read(&*self.access_as(out)?, self.store(), selection, out, options)?,
+            Some(grid) => {
+                let parts = self.parts(grid, selection, out.device(), Some(out.dtype()), false)?;
+                engine.read_parts(&parts, self.store(), selection, out, options)?
+            }
+        };
         self.io.state().report = Some(report);
         Ok(())
     }
@@ -162,7 +173,14 @@ impl Array {
             if self.options().strict {
                 access.check_strict_writing(value.device())?;
             }
-            let report = Engine::get().write(&access, self.store(), selection, value, self.options())?;
+            let (engine, options) = (Engine::get(), self.options());
+            let report = match self.rectilinear() {
+                None => engine.write(&access, self.store(), selection, value, options)?,
+                Some(grid) => {
+                    let parts = self.parts(grid, selection, Device::Cpu, None, true)?;
+                    engine.write_parts(&parts, self.store(), selection, value, options)?
+                }
+            };
             self.io.state().report = Some(report);
             Ok(())
         };
@@ -176,8 +194,14 @@ impl Array {
     pub fn read_variable(&self, selection: &Selection) -> Result<VariableElements> {
         let work = || -> Result<VariableElements> {
             let access = self.access(Device::Cpu)?;
-            let engine = Engine::get();
-            let (elements, report) = engine.read_variable(&access, self.store(), selection, self.options())?;
+            let (engine, options) = (Engine::get(), self.options());
+            let (elements, report) = match self.rectilinear() {
+                None => engine.read_variable(&access, self.store(), selection, options)?,
+                Some(grid) => {
+                    let parts = self.parts(grid, selection, Device::Cpu, None, false)?;
+                    engine.read_variable_parts(&parts, self.store(), selection, access.fill(), options)?
+                }
+            };
             self.io.state().report = Some(report);
             Ok(elements)
         };
@@ -196,9 +220,17 @@ impl Array {
     /// Like [`Array::write_variable`], for a caller that holds the lock on the selection's objects.
     pub(super) fn write_variable_alone(&self, selection: &Selection, value: &VariableElements) -> Result<()> {
         let work = || -> Result<()> {
-            let access = self.access(Device::Cpu)?;
-            let engine = Engine::get();
-            let report = engine.write_variable(&access, self.store(), selection, value, self.options())?;
+            let (engine, options) = (Engine::get(), self.options());
+            let report = match self.rectilinear() {
+                None => {
+                    let access = self.access(Device::Cpu)?;
+                    engine.write_variable(&access, self.store(), selection, value, options)?
+                }
+                Some(grid) => {
+                    let parts = self.parts(grid, selection, Device::Cpu, None, true)?;
+                    engine.write_variable_parts(&parts, self.store(), selection, value, options)?
+                }
+            };
             self.io.state().report = Some(report);
             Ok(())
         };
@@ -207,10 +239,12 @@ impl Array {
 
     /// Waits for the lock on the selection's objects among all writes of this process; `None` when there are no objects.
     pub(super) fn turn(&self, selection: &Selection) -> Result<Option<Turn>> {
-        let access = self.access(Device::Cpu)?;
+        let Some(bounds) = chunk_bounds(self.metadata().chunk_grid(), self.shape(), selection)? else {
+            return Ok(None);
+        };
         let identity = || self.store().identity().below(self.path());
         let identity = self.io.state().identity.get_or_insert_with(identity).clone();
-        Engine::get().turn(&access, identity, selection, &self.options().cancellation)
+        Engine::get().turn(identity, bounds, &self.options().cancellation).map(Some)
     }
 
     /// Explains what reading the selection would do, and why. Nothing is read.
@@ -219,6 +253,9 @@ impl Array {
     /// `SelectionInvalid`; what the codecs report.
     pub fn explain(&self, selection: &Selection) -> Result<Explanation> {
         let work = || -> Result<Explanation> {
+            if let Some(grid) = self.rectilinear() {
+                return self.explain_parts(grid, selection);
+            }
             let access = self.access(self.device())?;
             let options = self.options();
             let chunks = chunks_touched(access.source(), &ChunkOrder::new(selection, access.source())?);
@@ -251,12 +288,12 @@ impl Array {
     /// # Errors
     /// When the store cannot list its keys, or a codec is unknown. Damaged chunks are not an error here.
     pub fn verify(&self, on_chunk: &(dyn Fn(&str, Option<&Error>) + Sync)) -> Result<Vec<(String, Error)>> {
-        let access = self.access(Device::Cpu).at(|| self.place())?;
+        self.access(Device::Cpu).at(|| self.place())?;
         let keys = self.stored_chunks()?;
         let (next, damaged) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
         let check = || {
             while let Some(key) = keys.get(next.fetch_add(1, Ordering::Relaxed)) {
-                let outcome = self.verify_object(&access, key);
+                let outcome = self.verify_object(key);
                 on_chunk(key, outcome.as_ref().err());
                 if let Err(error) = outcome {
                     damaged.lock().unwrap_or_else(PoisonError::into_inner).push((key.clone(), error));
@@ -269,7 +306,7 @@ impl Array {
         Ok(damaged)
     }
 
-    fn verify_object(&self, access: &Access, key: &str) -> Result<()> {
+    fn verify_object(&self, key: &str) -> Result<()> {
         let unknown = || Error::new(ErrorKind::KeyInvalid, format!("'{}' is not a chunk", join_key(self.path(), key)));
         let encoding = self.metadata().chunk_key_encoding();
         let chunk = encoding.parse_key(key, self.metadata().ndim()).ok_or_else(unknown)?;
@@ -277,13 +314,11 @@ impl Array {
         let (start, extent): (Vec<u64>, Vec<u64>) =
             region.into_iter().map(|one| (one.start, one.end - one.start)).unzip();
         let selection = Selection::region(&start, &extent)?;
-        let (engine, options) = (Engine::get(), self.options());
         match self.metadata().data_type().device_dtype() {
-            None => engine.read_variable(access, self.store(), &selection, options).map(|_| ()),
+            None => self.read_variable(&selection).map(|_| ()),
             Some(dtype) => {
                 let shape: Vec<usize> = extent.iter().map(|&extent| extent as usize).collect();
-                let out = NdBuffer::empty(Device::Cpu, dtype, &shape, Order::C)?;
-                engine.read(access, self.store(), &selection, &out, options).map(|_| ())
+                self.read_to(&selection, &NdBuffer::empty(Device::Cpu, dtype, &shape, Order::C)?)
             }
         }
     }
@@ -298,7 +333,7 @@ impl Array {
     }
 
     /// The chain bound to a device. It is bound again when the metadata changed.
-    fn access(&self, device: Device) -> Result<Arc<Access>> {
+    pub(super) fn access(&self, device: Device) -> Result<Arc<Access>> {
         let chain = self.chain()?;
         let mut state = self.io.state();
         let current = |access: &Arc<Access>| Arc::ptr_eq(access.chain(), chain);

@@ -11,7 +11,9 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::meta::encoding::{
     completed, compressor_named, default_compressor, guess_chunks, serializer, sharding, to_v2,
 };
-use crate::meta::{ArrayMetadata, CodecsMetadata, DataType, Endian, Extension, FillValue, NewArray, Order, ZarrFormat};
+use crate::meta::{
+    ArrayMetadata, CodecsMetadata, DataType, Endian, Extension, FillValue, NewArray, Order, RectilinearGrid, ZarrFormat,
+};
 use crate::store::{Registry, Store};
 
 /// A builder of a new array; see [`Array::builder`].
@@ -25,6 +27,7 @@ pub struct ArrayBuilder {
     data_type: DataType,
     chunks: Option<Vec<u64>>,
     shards: Option<Vec<u64>>,
+    edges: Option<Vec<Vec<u64>>>,
     codecs: Codecs,
     fill_value: Option<Fill>,
     zarr_format: ZarrFormat,
@@ -73,6 +76,7 @@ impl Array {
             data_type,
             chunks: None,
             shards: None,
+            edges: None,
             codecs: Codecs::Default,
             fill_value: None,
             zarr_format: ZarrFormat::V3,
@@ -94,6 +98,21 @@ impl ArrayBuilder {
     /// Sets the shape of a shard, the stored object that holds many chunks. Its extents are multiples of a chunk's.
     pub fn shards(mut self, shape: impl Into<Vec<u64>>) -> ArrayBuilder {
         self.shards = Some(shape.into());
+        self
+    }
+
+    /// Sets a rectilinear grid: the length of every chunk along each dimension, or of every shard when
+    /// [`ArrayBuilder::chunks`] is set too.
+    ///
+    /// ```
+    /// use cuzarr::prelude::*;
+    ///
+    /// let months = Array::builder([59, 4], DataType::UInt8).edges([vec![31, 28], vec![4]]).create("memory://months")?;
+    /// assert_eq!(months.metadata().chunk_grid().chunk_of(&[58, 0])?, [1, 0]);
+    /// # Ok::<(), cuzarr::Error>(())
+    /// ```
+    pub fn edges(mut self, edges: impl Into<Vec<Vec<u64>>>) -> ArrayBuilder {
+        self.edges = Some(edges.into());
         self
     }
 
@@ -181,9 +200,21 @@ impl ArrayBuilder {
     /// # Errors
     /// `InvalidArgument` for shards that are not multiples of chunks, an unknown compressor, and settings that format 2 lacks;
     /// `DTypeMismatch` for a fill value of another type; `MetadataInvalid` for metadata that breaks the specification.
-    pub fn metadata(self) -> Result<ArrayMetadata> {
+    pub fn metadata(mut self) -> Result<ArrayMetadata> {
         if self.zarr_format == ZarrFormat::V2 {
             self.check_v2()?;
+        }
+        if let Some(edges) = self.edges.take() {
+            let grid = RectilinearGrid::new(&edges)?;
+            let largest = grid.largest_chunk().to_vec();
+            if self.chunks.is_some() {
+                self.shards = Some(largest);
+            } else {
+                self.chunks = Some(largest);
+            }
+            let mut metadata = self.metadata()?;
+            metadata.set_rectilinear_grid(grid)?;
+            return Ok(metadata);
         }
         let element_bytes = self.data_type.size_bytes().unwrap_or(0);
         let chunks =
@@ -211,6 +242,7 @@ impl ArrayBuilder {
     fn check_v2(&self) -> Result<()> {
         let wrong = match self {
             _ if self.shards.is_some() => "shards",
+            _ if self.edges.is_some() => "rectilinear chunk grid",
             _ if self.dimension_names.is_some() => "dimension names",
             _ if matches!(self.codecs, Codecs::All(_)) => "list of codecs",
             _ => return Ok(()),

@@ -28,6 +28,7 @@ mod hierarchy;
 mod mode;
 #[cfg(feature = "ndarray")]
 mod ndarray;
+mod parts;
 mod path;
 mod place;
 mod stream;

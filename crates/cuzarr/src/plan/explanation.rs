@@ -94,9 +94,43 @@ impl Explanation {
         options: &PlanOptions,
         memory_limit_bytes: u64,
     ) -> Result<Explanation> {
-        let order = ChunkOrder::new(selection, source)?;
+        let batch_bytes = placed.batch_bytes;
+        let mut explanation = Explanation::of_nothing(chain, placed, device, selection, options, memory_limit_bytes);
+        explanation.add(source, &ChunkOrder::new(selection, source)?, batch_bytes);
+        Ok(explanation)
+    }
+
+    /// An explanation of a read of `selection` whose chunks are not counted yet.
+    pub(crate) fn of_nothing(
+        chain: &Chain,
+        placed: Placed,
+        device: Device,
+        selection: &Selection,
+        options: &PlanOptions,
+        memory_limit_bytes: u64,
+    ) -> Explanation {
+        let element_bytes = chain.spec().data_type.size_bytes().unwrap_or(0) as u64;
+        Explanation {
+            writing: false,
+            device: device.to_string(),
+            selection: selection.to_string(),
+            placements: placed.codecs,
+            decoding: placed.decoding,
+            objects: 0,
+            chunks: 0,
+            result_bytes: selection.len().unwrap_or(u64::MAX).saturating_mul(element_bytes),
+            packed_bytes: 0,
+            stored_bytes_at_most: Some(0),
+            batches: 0,
+            memory_limit_bytes,
+            coalesce_gap_bytes: options.coalesce_gap_bytes,
+            coalesce_max_bytes: options.coalesce_max_bytes,
+        }
+    }
+
+    /// Counts the chunks that hold the elements of `order`.
+    pub(crate) fn add(&mut self, source: &Source, order: &ChunkOrder, batch_bytes: u64) {
         let touched = |shape: &[u64]| order.touched(shape);
-        let objects = touched(&source.levels[0].chunk_shape);
         let chunks = touched(&source.leaf().chunk_shape);
         let packed_bytes = chunks.saturating_mul(source.packed.size_bytes as u64);
         let indexes = source.levels.iter().filter_map(|level| {
@@ -107,23 +141,13 @@ impl Explanation {
             true => Some(source.packed.size_bytes as u64),
             false => source.leaf().bound_bytes,
         };
-        let element_bytes = chain.spec().data_type.size_bytes().unwrap_or(0) as u64;
-        Ok(Explanation {
-            writing: false,
-            device: device.to_string(),
-            selection: selection.to_string(),
-            placements: placed.codecs,
-            decoding: placed.decoding,
-            objects,
-            chunks,
-            result_bytes: selection.len().unwrap_or(u64::MAX).saturating_mul(element_bytes),
-            packed_bytes,
-            stored_bytes_at_most: chunk_bytes.map(|bytes| chunks.saturating_mul(bytes).saturating_add(indexes)),
-            batches: packed_bytes.div_ceil(placed.batch_bytes.max(1)).max(u64::from(chunks > 0)),
-            memory_limit_bytes,
-            coalesce_gap_bytes: options.coalesce_gap_bytes,
-            coalesce_max_bytes: options.coalesce_max_bytes,
-        })
+        let stored = chunk_bytes.map(|bytes| chunks.saturating_mul(bytes).saturating_add(indexes));
+        self.objects = self.objects.saturating_add(touched(&source.levels[0].chunk_shape));
+        self.chunks = self.chunks.saturating_add(chunks);
+        self.packed_bytes = self.packed_bytes.saturating_add(packed_bytes);
+        self.stored_bytes_at_most =
+            self.stored_bytes_at_most.zip(stored).map(|(all, stored)| all.saturating_add(stored));
+        self.batches += packed_bytes.div_ceil(batch_bytes.max(1)).max(u64::from(chunks > 0));
     }
 
     /// Turns the explanation into one of a write from the device, with these placements.

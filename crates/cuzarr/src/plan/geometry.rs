@@ -20,21 +20,20 @@ pub(super) fn packed_strides(kept: impl Iterator<Item = (u64, u64)>) -> impl Ite
     kept.map(|(step, stride)| isize::try_from(stride.saturating_mul(step)).unwrap_or(isize::MAX))
 }
 
-/// The index of the first selected element in the packed chunk at `origin`, along dimensions given with their numbers. `inside`
-/// are the selection's indices in the chunk.
-pub(super) fn first_elem<'a>(
-    axes: impl Iterator<Item = (usize, &'a AxisSelection)>,
-    strides: &[u64],
-    origin: &[u64],
-    inside: &[(u64, u64)],
-) -> usize {
-    axes.map(|(dim, axis)| (axis.start + inside[dim].0 * axis.step - origin[dim]) * strides[dim]).sum::<u64>() as usize
+/// The selection's indices in the kept dimensions as a box of memory: start and extent of each.
+pub(super) fn region(kept: impl Iterator<Item = (u64, u64)>) -> impl Iterator<Item = (usize, usize)> {
+    // The selected elements fit in memory, so their extents fit `usize`.
+    kept.map(|(from, to)| (from as usize, (to - from) as usize))
 }
 
-/// The selection's indices in the kept dimensions as a box of memory: start and extent of each.
-pub(super) fn region<'a>(kept: impl Iterator<Item = &'a (u64, u64)>) -> impl Iterator<Item = (usize, usize)> {
-    // The selected elements fit in memory, so their extents fit `usize`.
-    kept.map(|&(from, to)| (from as usize, (to - from) as usize))
+/// The number of cells of extent `cell` that the selection's indices `from..to` touch in one dimension of the array.
+pub(crate) fn cells_inside(select: &AxisSelection, (from, to): (u64, u64), cell: u64) -> u64 {
+    let element = |index: u64| select.start + index * select.step;
+    match to - from {
+        0 => 0,
+        count if select.step >= cell => count,
+        _ => element(to - 1) / cell - element(from) / cell + 1,
+    }
 }
 
 /// The C-order number of a cell of a grid.

@@ -9,12 +9,14 @@ mod costs;
 mod explanation;
 mod geometry;
 mod options;
+mod parts;
 mod pieces;
 mod placement;
 mod read;
 mod regions;
 mod selection;
 mod source;
+mod stretches;
 mod tour;
 mod whole;
 mod write;
@@ -45,8 +47,9 @@ pub use whole::WholeShards;
 pub(crate) use chunk_order::{ChunkOrder, chunks_touched};
 pub(crate) use explanation::encoding_placements;
 pub(crate) use geometry::{memory_shape, strides};
+pub(crate) use parts::{GridPart, chunk_bounds, parts_touched};
 pub(crate) use placement::{
     Circumstances, DeviceEncoding, PLAIN_COPIES, ReadPlacement, Resident, Route, SMALL_BYTES, WriteCircumstances,
     encoding, padded, placed,
 };
-pub(crate) use write::{Coverage, Touched, WritePlan, object_bounds};
+pub(crate) use write::{Coverage, Touched, WritePlan};

@@ -61,6 +61,8 @@ pub enum Step {
 enum Stacking {
     /// There is one selection, and its result is the whole result.
     One,
+    /// There is one selection, and its result is a part of the whole result.
+    Part,
     /// Results are stacked along a new first dimension.
     Stacked,
     /// Like `Stacked`, and each selection is complete before the next one begins.
@@ -103,6 +105,11 @@ impl Plan {
     pub fn new(source: Arc<Source>, selection: Selection, options: PlanOptions) -> Result<Plan> {
         let order = ChunkOrder::new(&selection, &source)?;
         Ok(Plan::of(source, vec![order], Stacking::One, options))
+    }
+
+    /// The plan of a read of those elements of a result that `order` names.
+    pub(crate) fn of_order(source: Arc<Source>, order: ChunkOrder, options: PlanOptions) -> Plan {
+        Plan::of(source, vec![order], Stacking::Part, options)
     }
 
     /// The plan of a read of several selections that only differ in their place. Their results are stacked along a new first
@@ -173,7 +180,7 @@ impl Plan {
 
     /// Whether results are stacked along a first dimension.
     fn is_stacked(&self) -> bool {
-        self.stacking != Stacking::One
+        matches!(self.stacking, Stacking::Stacked | Stacking::InTurn)
     }
 
     /// The array's own grid, for the next selections: one, or as many as keep the list of their cells small.

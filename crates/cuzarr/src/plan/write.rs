@@ -68,17 +68,6 @@ pub(crate) struct WritePlan {
     pub(crate) strides: Vec<u64>,
 }
 
-/// The first and last object along each dimension that a write touches; `None` when there are none.
-///
-/// # Errors
-/// `SelectionInvalid` when the selection does not fit the array.
-pub(crate) fn object_bounds(source: &Source, selection: &Selection) -> Result<Option<Vec<(u64, u64)>>> {
-    selection.check(&source.shape)?;
-    let Some(bounds) = selection.bounds() else { return Ok(None) };
-    let bounds = bounds.into_iter().zip(&source.levels[0].chunk_shape);
-    Ok(Some(bounds.map(|((first, last), extent)| (first / extent, last / extent)).collect()))
-}
-
 impl WritePlan {
     /// The plan of a write to `selection`.
     ///
@@ -86,8 +75,13 @@ impl WritePlan {
     /// `SelectionInvalid` when the selection does not fit the array.
     pub(crate) fn new(source: Arc<Source>, selection: Selection) -> Result<WritePlan> {
         let order = ChunkOrder::of_last(&selection, &source)?;
+        Ok(WritePlan::of_order(source, selection, order))
+    }
+
+    /// The plan of a write to those elements of `selection` that `order` names.
+    pub(crate) fn of_order(source: Arc<Source>, selection: Selection, order: ChunkOrder) -> WritePlan {
         let strides = source.packed.strides(&source.leaf().chunk_shape);
-        Ok(WritePlan { source, selection, order, strides })
+        WritePlan { source, selection, order, strides }
     }
 
     /// The objects that the write touches.
@@ -134,7 +128,7 @@ impl WritePlan {
     pub(crate) fn least_coverage(&self) -> Coverage {
         let mut least = Coverage::Full;
         let extents = self.source.shape.iter().zip(&self.source.leaf().chunk_shape);
-        let Some(axes) = self.selection.axes() else { return Coverage::Part };
+        let Some(axes) = self.order.ranges() else { return Coverage::Part };
         for (axis, (&extent, &chunk)) in axes.iter().zip(extents) {
             let end = axis.start.saturating_add(axis.count);
             if axis.step != 1 || !axis.start.is_multiple_of(chunk) || !(end.is_multiple_of(chunk) || end == extent) {

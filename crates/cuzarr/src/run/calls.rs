@@ -7,7 +7,7 @@ use cuzarr_device::{Device, NdBuffer, profile};
 
 use crate::codec::VariableElements;
 use crate::error::{Error, ErrorKind, Result};
-use crate::plan::{Plan, Selection, memory_shape};
+use crate::plan::{Plan, Selection, WritePlan, memory_shape};
 use crate::run::access::Access;
 use crate::run::engine::Engine;
 use crate::run::options::Options;
@@ -144,7 +144,8 @@ impl Engine {
         check_array(access, &shape, &value)?;
         let _range = profile::range("write", value.size_bytes() as u64);
         let call = self.call(store, value.device(), options);
-        write::coordinator::write(&call, access, selection, write::coordinator::Value::Elements(value), options)?;
+        let plan = WritePlan::new(Arc::clone(access.source()), selection.clone())?;
+        write::coordinator::write(&call, access, plan, write::coordinator::Value::Elements(value), options)?;
         Ok(call.report())
     }
 
@@ -161,20 +162,12 @@ impl Engine {
         options: &Options,
     ) -> Result<Report> {
         variable::require(access)?;
-        let expected = selection.len();
-        if expected != Some(value.len() as u64) {
-            let message = format!("got {} elements for selection {selection}", value.len());
-            return Err(Error::new(ErrorKind::ShapeMismatch, message));
-        }
+        check_variable(selection, value)?;
         let _range = profile::range("write", 0);
         let call = self.call(store, Device::Cpu, options);
-        write::coordinator::write(
-            &call,
-            access,
-            selection,
-            write::coordinator::Value::Variable(Arc::new(value.clone())),
-            options,
-        )?;
+        let plan = WritePlan::new(Arc::clone(access.source()), selection.clone())?;
+        let value = write::coordinator::Value::Variable(Arc::new(value.clone()));
+        write::coordinator::write(&call, access, plan, value, options)?;
         Ok(call.report())
     }
 }
@@ -185,14 +178,26 @@ pub(crate) fn reads_in_turn(store: &dyn Store, device: Device) -> bool {
     device != Device::Cpu && !store.is_on(device)
 }
 
-fn broadcast(value: &NdBuffer, shape: &[usize]) -> Result<NdBuffer> {
+/// Refuses elements of variable length that are more or fewer than selected ones.
+///
+/// # Errors
+/// `ShapeMismatch`
+pub(super) fn check_variable(selection: &Selection, value: &VariableElements) -> Result<()> {
+    if selection.len() == Some(value.len() as u64) {
+        return Ok(());
+    }
+    let message = format!("got {} elements for selection {selection}", value.len());
+    Err(Error::new(ErrorKind::ShapeMismatch, message))
+}
+
+pub(super) fn broadcast(value: &NdBuffer, shape: &[usize]) -> Result<NdBuffer> {
     value.broadcast_to(shape).map_err(|error| {
         let message = format!("a value of shape {:?} does not broadcast to shape {shape:?}", value.shape());
         Error::new(ErrorKind::ShapeMismatch, message).with_source(error)
     })
 }
 
-fn check_array(access: &Access, shape: &[usize], array: &NdBuffer) -> Result<()> {
+pub(super) fn check_array(access: &Access, shape: &[usize], array: &NdBuffer) -> Result<()> {
     access.program()?;
     if array.shape() != shape {
         let message = format!("got shape {:?}, the selection has {shape:?}", array.shape());

@@ -9,8 +9,6 @@ use cuzarr_device::pool::within;
 use crate::cancellation::CancellationToken;
 use crate::config::cores;
 use crate::error::Result;
-use crate::plan::{Selection, object_bounds};
-use crate::run::access::Access;
 use crate::run::context::{Context, FAR_WRITES, Failures};
 use crate::run::options::Options;
 use crate::run::report::Counters;
@@ -120,18 +118,16 @@ impl Engine {
         })
     }
 
-    /// Waits for the lock of a write to an array; `None` when the write touches no object.
+    /// Waits for the lock of a write to an array's objects between the first and the last along each dimension.
     ///
     /// # Errors
-    /// `SelectionInvalid` when the selection does not fit the array; `Cancelled`.
+    /// `Cancelled`
     pub(crate) fn turn(
         &self,
-        access: &Access,
         array: Identity,
-        selection: &Selection,
+        bounds: Vec<(u64, u64)>,
         cancellation: &CancellationToken,
-    ) -> Result<Option<Turn>> {
-        let Some(bounds) = object_bounds(access.source(), selection)? else { return Ok(None) };
-        self.turns.take(Objects { array, bounds }, cancellation).map(Some)
+    ) -> Result<Turn> {
+        self.turns.take(Objects { array, bounds }, cancellation)
     }
 }

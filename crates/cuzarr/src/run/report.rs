@@ -108,6 +108,18 @@ impl Report {
         Stage::ALL.into_iter().map(|stage| (stage, self.stage(stage))).filter(|(_, report)| report.count > 0)
     }
 
+    /// Adds the report of another part of the same work, which took `wall_seconds` in all.
+    pub(crate) fn add(&mut self, other: &Report, wall_seconds: f64) {
+        for (stage, other) in self.stages.iter_mut().zip(&other.stages) {
+            stage.size_bytes += other.size_bytes;
+            stage.seconds += other.seconds;
+            stage.count += other.count;
+            stage.busy_seconds = (stage.busy_seconds + other.busy_seconds).min(wall_seconds);
+        }
+        self.spans.extend_from_slice(&other.spans);
+        self.wall_seconds = wall_seconds;
+    }
+
     /// The report of a traced call with these pieces of work.
     #[cfg(test)]
     pub(crate) fn of(spans: &[Span]) -> Report {

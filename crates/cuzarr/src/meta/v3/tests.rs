@@ -61,7 +61,8 @@ fn broken_members_are_refused() {
     refused("attributes", json!([]), invalid);
     refused("dimension_names", json!(["x"]), invalid);
     refused("dimension_names", json!([1, 2]), invalid);
-    refused("chunk_grid", json!({"name": "rectilinear", "configuration": {}}), ErrorKind::UnsupportedFeature);
+    refused("chunk_grid", json!({"name": "hexagonal", "configuration": {}}), ErrorKind::UnsupportedFeature);
+    refused("chunk_grid", json!({"name": "rectilinear", "configuration": {}}), invalid);
     refused("chunk_key_encoding", json!("other"), ErrorKind::UnsupportedFeature);
     refused("storage_transformers", json!([{"name": "indirect"}]), ErrorKind::UnsupportedFeature);
     for chunk_shape in [json!([5]), json!([0, 8]), json!([u64::MAX, 2]), json!([1u64 << 61, 1])] {

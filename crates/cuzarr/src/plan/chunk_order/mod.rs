@@ -11,13 +11,15 @@ use std::sync::Arc;
 
 use cuzarr_device::{List, Lists};
 
-use super::geometry::{first_elem, packed_strides, region};
+use super::geometry::{cells_inside, packed_strides, region};
+use super::parts::GridPart;
 use super::pieces::PackedAxis;
 use super::selection::{AxisIndex, AxisSelection, Parts, Selection};
 use super::source::Source;
+use super::stretches::Stretches;
 use crate::error::{Error, ErrorKind, Result};
+use walk::covers;
 pub(crate) use walk::{Cell, Walk, chunks_touched};
-use walk::{cells_inside, covers};
 
 /// Points are grouped by counting while there are at most this many cells for each point, else by sorting.
 const CELLS_A_POINT: u128 = 4;
@@ -41,6 +43,8 @@ pub(crate) enum Along {
     Range(AxisSelection),
     /// Rising indices, and the place of each in the caller's list.
     List { indices: Arc<[u64]>, places: Arc<[usize]> },
+    /// Elements of a range that lie in one part of a rectilinear grid.
+    Stretches(Arc<Stretches>),
 }
 
 /// Points, those of one chunk behind each other.
@@ -69,16 +73,7 @@ impl ChunkOrder {
     /// # Errors
     /// Those of [`ChunkOrder::new`].
     pub(crate) fn of_last(selection: &Selection, source: &Source) -> Result<ChunkOrder> {
-        ChunkOrder::of(selection, source, true, |same| {
-            // Equal indices are in the caller's order.
-            same.dedup_by(|next, kept| {
-                let is_same = next.0 == kept.0;
-                if is_same {
-                    *kept = *next;
-                }
-                is_same
-            });
-        })
+        ChunkOrder::of(selection, source, true, keep_last)
     }
 
     fn of(selection: &Selection, source: &Source, by_elem: bool, once: impl Fn(&mut Numbered)) -> Result<ChunkOrder> {
@@ -88,6 +83,71 @@ impl ChunkOrder {
             Parts::Product(axes) => ChunkOrder::Product(axes.iter().map(|axis| along(axis, &once)).collect()),
             Parts::Points(indices) => ChunkOrder::Points(Arc::new(Points::new(indices, source, by_elem, &once)?)),
         })
+    }
+
+    /// The order of the selected elements in one part of a rectilinear grid, whose own indices are counted; `None` when there are
+    /// none. Of elements that a write names several times, the last one counts.
+    ///
+    /// # Errors
+    /// Those of [`ChunkOrder::new`].
+    pub(crate) fn of_part(
+        selection: &Selection,
+        part: &GridPart,
+        source: &Source,
+        is_write: bool,
+    ) -> Result<Option<ChunkOrder>> {
+        let once = |same: &mut Numbered| {
+            if is_write {
+                keep_last(same)
+            }
+        };
+        let order = match selection.parts() {
+            Parts::Box(axes) => {
+                let axes = axes.iter().enumerate().map(|(dim, range)| range_in(part, dim, range));
+                ChunkOrder::Product(axes.collect())
+            }
+            Parts::Product(axes) => {
+                let axes = axes.iter().enumerate().map(|(dim, axis)| match axis {
+                    AxisIndex::Range(range) => range_in(part, dim, range),
+                    AxisIndex::List(_) => along(axis, &once).in_part(part, dim),
+                });
+                ChunkOrder::Product(axes.collect())
+            }
+            Parts::Points(indices) => {
+                let (mut own, mut places) = (vec![Vec::new(); indices.len()], Vec::new());
+                for place in 0..indices.first().map_or(0, |one| one.len()) {
+                    let dims = indices.iter().enumerate();
+                    let point = dims.map(|(dim, one)| part.own(dim, one[place])).collect::<Option<Vec<u64>>>();
+                    if let Some(point) = point {
+                        own.iter_mut().zip(point).for_each(|(own, index)| own.push(index));
+                        places.push(place);
+                    }
+                }
+                let own: Vec<Arc<[u64]>> = own.into_iter().map(Arc::from).collect();
+                let by_elem = is_write || source.packed.stored_is_packed;
+                let mut points = Points::new(&own, source, by_elem, &once)?;
+                points.places.iter_mut().for_each(|place| *place = places[*place]);
+                ChunkOrder::Points(Arc::new(points))
+            }
+        };
+        let is_empty = order.whole().iter().any(|(from, to)| from == to);
+        Ok((!is_empty).then_some(order))
+    }
+
+    /// Whether index lists say where elements lie.
+    pub(crate) fn has_lists(&self) -> bool {
+        match self {
+            ChunkOrder::Product(axes) => axes.iter().any(|axis| axis.step().is_none()),
+            ChunkOrder::Points(_) => true,
+        }
+    }
+
+    /// The range along each dimension, where elements are a product of ranges in the source.
+    pub(crate) fn ranges(&self) -> Option<Vec<AxisSelection>> {
+        match self {
+            ChunkOrder::Product(axes) => axes.iter().map(|axis| axis.range().copied()).collect(),
+            ChunkOrder::Points(_) => None,
+        }
     }
 
     /// All positions.
@@ -122,21 +182,21 @@ impl ChunkOrder {
         self.cells(&self.whole(), cell)
     }
 
-    /// The box of the result for these positions: start and extent of each of its dimensions.
+    /// The box of the result for these positions, which lie in one cell: start and extent of each of its dimensions.
     pub(crate) fn region<'a>(&'a self, inside: &'a [(u64, u64)]) -> impl Iterator<Item = (usize, usize)> + 'a {
-        let is_kept = |dim: usize| match self {
-            ChunkOrder::Product(axes) => !axes[dim].is_dropped(),
-            ChunkOrder::Points(_) => true,
+        let places = move |(dim, &(from, to)): (usize, &(u64, u64))| match self {
+            ChunkOrder::Product(axes) => axes[dim].places((from, to)),
+            ChunkOrder::Points(_) => Some((from, to)),
         };
-        region(inside.iter().enumerate().filter(move |(dim, _)| is_kept(*dim)).map(|(_, inside)| inside))
+        region(inside.iter().enumerate().filter_map(places))
     }
 
     /// The index of the first selected element in the packed chunk at `origin`; dimensions with lists do not count.
     pub(crate) fn first_elem(&self, strides: &[u64], origin: &[u64], inside: &[(u64, u64)]) -> usize {
         match self {
             ChunkOrder::Product(axes) => {
-                let ranges = axes.iter().enumerate().filter_map(|(dim, axis)| Some((dim, axis.range()?)));
-                first_elem(ranges, strides, origin, inside)
+                let ranges = axes.iter().enumerate().filter(|(_, axis)| axis.step().is_some());
+                ranges.map(|(dim, axis)| (axis.index(inside[dim].0) - origin[dim]) * strides[dim]).sum::<u64>() as usize
             }
             ChunkOrder::Points(_) => 0,
         }
@@ -147,8 +207,7 @@ impl ChunkOrder {
         match self {
             ChunkOrder::Product(axes) => {
                 let kept = axes.iter().zip(strides).filter(|(axis, _)| !axis.is_dropped());
-                packed_strides(kept.map(|(axis, &stride)| (axis.range().map_or(0, |range| range.step), stride)))
-                    .collect()
+                packed_strides(kept.map(|(axis, &stride)| (axis.step().unwrap_or(0), stride))).collect()
             }
             ChunkOrder::Points(_) => vec![0],
         }
@@ -168,7 +227,7 @@ impl ChunkOrder {
             ChunkOrder::Product(axes) => {
                 let kept = axes.iter().enumerate().filter(|(_, axis)| !axis.is_dropped());
                 let list = |(dim, axis): (usize, &Along)| match axis {
-                    Along::Range(_) => None,
+                    Along::Range(_) | Along::Stretches(_) => None,
                     Along::List { indices, places } => {
                         let levels = levels(dim);
                         let elem = |&index: &u64| (in_chunk(&levels, index) * strides[dim]) as usize;
@@ -205,14 +264,14 @@ impl ChunkOrder {
         match self {
             ChunkOrder::Product(axes) => {
                 let along = |&dim: &usize| match &axes[dim] {
-                    Along::Range(range) => {
-                        let (count, distance) =
-                            (inside[dim].1 - inside[dim].0, range.step.saturating_mul(strides[dim]));
-                        PackedAxis::Even { count, distance }
-                    }
                     Along::List { indices, .. } => {
                         let indices = &indices[inside[dim].0 as usize..inside[dim].1 as usize];
                         PackedAxis::Listed(indices.iter().map(|index| (index - origin[dim]) * strides[dim]).collect())
+                    }
+                    even => {
+                        let step = even.step().unwrap_or(1);
+                        let (count, distance) = (inside[dim].1 - inside[dim].0, step.saturating_mul(strides[dim]));
+                        PackedAxis::Even { count, distance }
                     }
                 };
                 dims.iter().map(along).collect()
@@ -233,9 +292,9 @@ impl ChunkOrder {
         match self {
             ChunkOrder::Product(axes) => axes.iter().zip(inside).zip(dims).all(|((axis, &inside), (&origin, &end))| {
                 match axis {
-                    Along::Range(range) => covers(range, inside, origin, end),
                     // The indices differ.
                     Along::List { .. } => inside.1 - inside.0 == end - origin,
+                    even => covers(even.step().unwrap_or(1), inside, origin, end),
                 }
             }),
             ChunkOrder::Points(_) => {
@@ -251,6 +310,7 @@ impl Along {
         match self {
             Along::Range(range) => range.count,
             Along::List { indices, .. } => indices.len() as u64,
+            Along::Stretches(stretches) => stretches.count,
         }
     }
 
@@ -259,7 +319,29 @@ impl Along {
         match self {
             Along::Range(range) => range.start + position * range.step,
             Along::List { indices, .. } => indices[position as usize],
+            Along::Stretches(stretches) => stretches.index(position),
         }
+    }
+
+    /// Start and end in the result of positions in one cell; `None` for a dimension that the result lacks. For lists, positions are
+    /// their own places.
+    fn places(&self, (from, to): (u64, u64)) -> Option<(u64, u64)> {
+        match self {
+            _ if self.is_dropped() => None,
+            Along::Stretches(stretches) => {
+                let start = stretches.place(from);
+                Some((start, start + (to - from)))
+            }
+            _ => Some((from, to)),
+        }
+    }
+
+    /// A list's elements in one part of a rectilinear grid.
+    fn in_part(self, part: &GridPart, dim: usize) -> Along {
+        let Along::List { indices, places } = self else { return self };
+        let own = indices.iter().zip(places.iter()).filter_map(|(&index, &place)| Some((part.own(dim, index)?, place)));
+        let (indices, places): (Vec<u64>, Vec<usize>) = own.unzip();
+        Along::List { indices: indices.into(), places: places.into() }
     }
 
     /// The first position from `from` on whose index is not below `index`; it may be behind the last.
@@ -267,28 +349,58 @@ impl Along {
         match self {
             Along::Range(range) => index.saturating_sub(range.start).div_ceil(range.step),
             Along::List { indices, .. } => from + indices[from as usize..].partition_point(|&one| one < index) as u64,
+            Along::Stretches(stretches) => stretches.position_from(index).max(from),
         }
     }
 
     fn range(&self) -> Option<&AxisSelection> {
         match self {
             Along::Range(range) => Some(range),
+            Along::List { .. } | Along::Stretches(_) => None,
+        }
+    }
+
+    /// Distance of neighbours; `None` for lists.
+    fn step(&self) -> Option<u64> {
+        match self {
+            Along::Range(range) => Some(range.step),
+            Along::Stretches(stretches) => Some(stretches.step),
             Along::List { .. } => None,
         }
     }
 
     fn is_dropped(&self) -> bool {
-        self.range().is_some_and(|range| range.dropped)
+        match self {
+            Along::Range(range) => range.dropped,
+            Along::Stretches(stretches) => stretches.dropped,
+            Along::List { .. } => false,
+        }
     }
 
     fn cells(&self, (from, to): (u64, u64), cell: u64) -> u64 {
         match self {
             Along::Range(range) => cells_inside(range, (from, to), cell),
+            Along::Stretches(stretches) => stretches.cells((from, to), cell),
             Along::List { indices, .. } => {
                 indices[from as usize..to as usize].chunk_by(|one, next| one / cell == next / cell).count() as u64
             }
         }
     }
+}
+
+/// Keeps the last of elements that are named several times. Equal ones are in the caller's order.
+fn keep_last(same: &mut Numbered) {
+    same.dedup_by(|next, kept| {
+        let is_same = next.0 == kept.0;
+        if is_same {
+            *kept = *next;
+        }
+        is_same
+    });
+}
+
+fn range_in(part: &GridPart, dim: usize, range: &AxisSelection) -> Along {
+    part.stretches(dim, range).map_or(Along::Range(*range), |stretches| Along::Stretches(Arc::new(stretches)))
 }
 
 fn along(axis: &AxisIndex, once: &impl Fn(&mut Numbered)) -> Along {

@@ -4,7 +4,6 @@
 use std::sync::Arc;
 
 use super::{Along, ChunkOrder, Points};
-use crate::plan::selection::AxisSelection;
 use crate::plan::source::Source;
 
 /// One dimension of a walk.
@@ -168,30 +167,22 @@ impl Iterator for Walk {
     }
 }
 
-/// The number of cells of extent `cell` that the selection's indices `from..to` touch in one dimension of the array.
-pub(crate) fn cells_inside(select: &AxisSelection, (from, to): (u64, u64), cell: u64) -> u64 {
-    let element = |index: u64| select.start + index * select.step;
-    match to - from {
-        0 => 0,
-        count if select.step >= cell => count,
-        _ => element(to - 1) / cell - element(from) / cell + 1,
-    }
-}
-
 /// The number of innermost chunks that the selection touches.
 pub(crate) fn chunks_touched(source: &Source, order: &ChunkOrder) -> u64 {
     order.touched(&source.leaf().chunk_shape)
 }
 
-/// Whether the selection's indices `inside` cover every element of `origin..end` in this dimension.
-pub(crate) fn covers(select: &AxisSelection, inside: (u64, u64), origin: u64, end: u64) -> bool {
+/// Whether indices `inside` of a selection with this step cover every element of `origin..end` in this dimension.
+pub(crate) fn covers(step: u64, inside: (u64, u64), origin: u64, end: u64) -> bool {
     let count = inside.1 - inside.0;
-    count == end - origin && (select.step == 1 || count <= 1)
+    count == end - origin && (step == 1 || count <= 1)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plan::geometry::cells_inside;
+    use crate::plan::selection::AxisSelection;
 
     fn axis(start: u64, count: u64, step: u64) -> AxisSelection {
         AxisSelection { start, count, step, dropped: false }

@@ -15,7 +15,7 @@ use crate::run::read::device::DeviceDestination;
 use crate::run::read::out::Out;
 use crate::run::read::route::host::HostDestination;
 use crate::run::read::route::small;
-use crate::run::read::route::variable::VariableDestination;
+use crate::run::read::route::variable::{VariableDestination, assemble};
 use crate::run::report::Report;
 use crate::store::Store;
 
@@ -46,7 +46,7 @@ pub(crate) fn read(
     match &placement.route {
         Route::Host => {
             let call = engine.call(store, device, options);
-            let mut destination = HostDestination::new(&call, access, out.whole()?, spacing, options)?;
+            let mut destination = HostDestination::new(&call, access, &out, spacing, options)?;
             run(&call, access, plan, &mut destination)?;
             Ok((None, call.report()))
         }
@@ -59,7 +59,7 @@ pub(crate) fn read(
             let call = engine.call(store, device, options);
             let mut destination = VariableDestination::new(&call, access, spacing, options)?;
             run(&call, access, plan, &mut destination)?;
-            Ok((Some(destination.assemble(out.elements()?, access.fill())?), call.report()))
+            Ok((Some(assemble(&[destination.collected()], out.elements()?, access.fill())?), call.report()))
         }
         Route::Hybrid(_) | Route::Kernels(_) | Route::Resident(_) => {
             let call = engine.driven_call(store, device, options);

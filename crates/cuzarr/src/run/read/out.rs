@@ -3,8 +3,9 @@
 
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
 
-use cuzarr_device::{Buffer, DType, Event, Layout, NdBuffer, Order, Stream, pool};
+use cuzarr_device::{Buffer, DType, Event, Layout, Lists, NdBuffer, Order, Stream, Writer, pool};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::{Selection, memory_shape};
@@ -16,6 +17,8 @@ pub(crate) type Extent = (Vec<usize>, Vec<usize>);
 /// The output of a read.
 pub(crate) enum Out {
     Whole(NdBuffer),
+    /// A part of a result in host memory. The calls for its other parts share the writer.
+    Shared(NdBuffer, Arc<Mutex<Writer>>),
     InTurn(InTurn),
     /// A new table of elements of variable length, of this shape.
     Elements(Vec<u64>),
@@ -142,7 +145,7 @@ impl Out {
     /// The number of elements.
     pub(crate) fn len(&self) -> usize {
         match self {
-            Out::Whole(out) => out.len(),
+            Out::Whole(out) | Out::Shared(out, _) => out.len(),
             Out::InTurn(in_turn) => in_turn.len(),
             Out::Elements(shape) => usize::try_from(shape.iter().product::<u64>()).unwrap_or(usize::MAX),
         }
@@ -151,7 +154,7 @@ impl Out {
     /// The shape of one result.
     pub(crate) fn shape(&self) -> Vec<usize> {
         match self {
-            Out::Whole(out) => out.shape().to_vec(),
+            Out::Whole(out) | Out::Shared(out, _) => out.shape().to_vec(),
             Out::InTurn(_) => Vec::new(),
             // A shape that memory cannot have is refused when elements are put together.
             Out::Elements(shape) => shape.iter().map(|&extent| usize::try_from(extent).unwrap_or(usize::MAX)).collect(),
@@ -172,8 +175,19 @@ impl Out {
     /// `Unsupported` where there is none.
     pub(crate) fn whole(&self) -> Result<&NdBuffer> {
         match self {
-            Out::Whole(out) => Ok(out),
+            Out::Whole(out) | Out::Shared(out, _) => Ok(out),
             _ => Err(Error::new(ErrorKind::Unsupported, "this route needs one result in its own memory")),
+        }
+    }
+
+    /// The writer of a result in host memory, whose boxes count in the positions of `lists`.
+    ///
+    /// # Errors
+    /// Those of [`Out::whole`] and [`NdBuffer::writer_by`].
+    pub(crate) fn writer(&self, lists: Option<Arc<Lists>>) -> Result<Arc<Mutex<Writer>>> {
+        match self {
+            Out::Shared(_, writer) => Ok(Arc::clone(writer)),
+            _ => Ok(Arc::new(Mutex::new(self.whole()?.writer_by(lists)?))),
         }
     }
 

@@ -11,7 +11,7 @@ use cuzarr_device::{Device, NdBuffer, Reader};
 
 use crate::codec::{Chain, VariableElements};
 use crate::error::Result;
-use crate::plan::{Coverage, Selection, Touched, WritePlan, memory_shape};
+use crate::plan::{Coverage, Touched, WritePlan, memory_shape};
 use crate::run::access::Access;
 use crate::run::context::{Context, FAR_WRITES};
 use crate::run::options::Options;
@@ -34,19 +34,18 @@ pub(crate) enum Value {
     Variable(Arc<VariableElements>),
 }
 
-/// Writes `value` to the selection.
+/// Carries `plan` out: writes the elements of `value` that it names.
 ///
 /// # Errors
 /// The first failure, with the others attached.
 pub(crate) fn write(
     call: &Arc<Context>,
     access: &Access,
-    selection: &Selection,
+    plan: WritePlan,
     value: Value,
     options: &Options,
 ) -> Result<()> {
-    let plan = WritePlan::new(Arc::clone(access.source()), selection.clone())?;
-    let spacing = plan.spacing(&memory_shape(selection)?)?;
+    let spacing = plan.spacing(&memory_shape(&plan.selection)?)?;
     let value = match value {
         // Chunks that index lists touch are mostly merged with their old elements, by the host.
         Value::Elements(value) if spacing.lists.is_some() => Value::Elements(value.to_device(Device::Cpu)?),

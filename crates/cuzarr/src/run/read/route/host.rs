@@ -4,7 +4,7 @@
 use std::any::Any;
 use std::collections::HashMap;
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use cuzarr_device::{Device, ElementBox, Lent, NdBuffer, Part, PartBytes, Tail, Transfer, Writer};
 
@@ -16,6 +16,7 @@ use crate::run::context::Context;
 use crate::run::options::Options;
 use crate::run::read::destination::{Destination, Launch};
 use crate::run::read::in_flight::{BatchRoute, InFlight, Launcher, launch};
+use crate::run::read::out::Out;
 use crate::run::read::stored::{Stored, check_missing};
 use crate::run::report::Stage;
 use crate::run::schedule::budget::Reserved;
@@ -42,7 +43,7 @@ struct Target {
 /// Reads into an nd-buffer in host memory.
 pub(crate) struct HostDestination {
     target: Arc<Target>,
-    writer: Writer,
+    writer: Arc<Mutex<Writer>>,
     /// A part of the limit, so that stored and packed bytes of a few batches together stay below it.
     batch_bytes: usize,
     reserved: HashMap<usize, Reserved>,
@@ -52,14 +53,15 @@ impl HostDestination {
     pub(crate) fn new(
         call: &Arc<Context>,
         access: &Access,
-        out: &NdBuffer,
+        out: &Out,
         spacing: Spacing,
         options: &Options,
     ) -> Result<HostDestination> {
         let program = access.program()?;
+        let writer = out.writer(spacing.lists.clone())?;
         let target = Target {
             call: Arc::clone(call),
-            out: out.clone(),
+            out: out.whole()?.clone(),
             program: Arc::clone(program),
             tail: program.tail().clone(),
             spacing,
@@ -67,7 +69,6 @@ impl HostDestination {
             read_missing: options.read_missing_chunks,
         };
         let batch_bytes = usize::try_from(options.batch_bytes(Device::Cpu)).unwrap_or(usize::MAX);
-        let writer = out.writer_by(target.spacing.lists.clone())?;
         Ok(HostDestination { target: Arc::new(target), writer, batch_bytes, reserved: HashMap::new() })
     }
 }
@@ -90,7 +91,7 @@ impl Destination for HostDestination {
             None if alone => call.memory.host.take(bytes, call.limit_bytes)?,
             None => return Ok(Launch::NoMemory(batch)),
         };
-        let lent = self.writer.lend(parts_of(&batch))?;
+        let lent = self.writer.lock().unwrap_or_else(PoisonError::into_inner).lend(parts_of(&batch))?;
         self.reserved.insert(launcher.number, reserved);
         let route = HostBatch { target: Arc::clone(&self.target), lent };
         Ok(Launch::Launched(launch(launcher, batch, route)))

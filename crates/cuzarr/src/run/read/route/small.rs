@@ -9,6 +9,7 @@ use crate::error::Result;
 use crate::plan::Plan;
 use crate::run::context::Context;
 use crate::run::read::coordinator;
+use crate::run::read::out::Out;
 use crate::run::read::route::host::HostDestination;
 use crate::run::report::Stage;
 use crate::run::{Access, Options};
@@ -19,7 +20,8 @@ pub(crate) fn read(call: &Arc<Context>, access: &Access, plan: Plan, out: &NdBuf
     let plan = plan.rebound(on_host.source());
     let staged = NdBuffer::empty(Device::Cpu, out.dtype(), out.shape(), Order::C)?;
     let spacing = plan.spacing(out.shape())?;
-    coordinator::run(call, &on_host, plan, &mut HostDestination::new(call, &on_host, &staged, spacing, options)?)?;
+    let result = Out::Whole(staged.clone());
+    coordinator::run(call, &on_host, plan, &mut HostDestination::new(call, &on_host, &result, spacing, options)?)?;
     let (begin, size_bytes) = (out.layout().offset_bytes(), out.size_bytes());
     let target = out.buffer().slice(begin..begin + size_bytes)?;
     let stream = call.streams.take(out.device())?;

@@ -117,42 +117,53 @@ impl VariableDestination {
         Ok(VariableDestination { target: Arc::new(target), threads: call.threads, on_their_way: HashMap::new() })
     }
 
-    /// The elements of the whole selection in C order. Boxes without a chunk hold `fill`.
-    ///
-    /// # Errors
-    /// `OutOfMemory`
-    pub(crate) fn assemble(self, shape: &[u64], fill: &[u8]) -> Result<VariableElements> {
+    /// What was read.
+    pub(crate) fn collected(self) -> Collected {
         let parts = std::mem::take(&mut *self.target.parts.lock().unwrap_or_else(PoisonError::into_inner));
-        let count = shape.iter().try_fold(1u64, |product, &extent| product.checked_mul(extent));
-        let no_memory =
-            || Error::new(ErrorKind::OutOfMemory, format!("not enough memory for elements of shape {shape:?}"));
-        let count = count.and_then(|count| usize::try_from(count).ok()).ok_or_else(no_memory)?;
-        // Some systems promise more memory than they have, and kill the process that uses it.
-        let there = Device::Cpu.memory_info().map_or(u64::MAX, |memory| memory.total_bytes);
-        if (count as u64).saturating_mul(LEAST_ELEMENT_BYTES) > there {
-            return Err(no_memory());
-        }
-        // The part and the element in it. Parts are counted from 1; 0 is the fill value.
-        let mut places: Vec<(u32, u32)> = Vec::new();
-        places.try_reserve_exact(count).map_err(|_| no_memory())?;
-        places.resize(count, (0, 0));
-        for (number, part) in parts.iter().enumerate() {
-            let lists = self.target.spacing.lists.as_deref();
-            for (position, place) in box_places(shape, lists, &part.start, &part.extent).enumerate() {
-                places[place] = (number as u32 + 1, position as u32);
-            }
-        }
-        let mut elements = VariableElements::try_with_capacity(count).ok_or_else(no_memory)?;
-        elements.data.try_reserve(parts.iter().map(|part| part.elements.data.len()).sum()).map_err(|_| no_memory())?;
-        for (part, position) in places {
-            let element = match part {
-                0 => Some(fill),
-                part => parts[part as usize - 1].elements.get(position as usize),
-            };
-            elements.push(element.unwrap_or(fill));
-        }
-        Ok(elements)
+        Collected { parts, lists: self.target.spacing.lists.clone() }
     }
+}
+
+/// The elements that one call read, and where they belong.
+pub(crate) struct Collected {
+    parts: Vec<Part>,
+    lists: Option<Arc<Lists>>,
+}
+
+/// The elements of a whole selection in C order. Boxes without a chunk hold `fill`.
+///
+/// # Errors
+/// `OutOfMemory`
+pub(crate) fn assemble(collected: &[Collected], shape: &[u64], fill: &[u8]) -> Result<VariableElements> {
+    let count = shape.iter().try_fold(1u64, |product, &extent| product.checked_mul(extent));
+    let no_memory = || Error::new(ErrorKind::OutOfMemory, format!("not enough memory for elements of shape {shape:?}"));
+    let count = count.and_then(|count| usize::try_from(count).ok()).ok_or_else(no_memory)?;
+    // Some systems promise more memory than they have, and kill the process that uses it.
+    let there = Device::Cpu.memory_info().map_or(u64::MAX, |memory| memory.total_bytes);
+    if (count as u64).saturating_mul(LEAST_ELEMENT_BYTES) > there {
+        return Err(no_memory());
+    }
+    let parts: Vec<(&Part, Option<&Lists>)> =
+        collected.iter().flat_map(|one| one.parts.iter().map(|part| (part, one.lists.as_deref()))).collect();
+    // The part and the element in it. Parts are counted from 1; 0 is the fill value.
+    let mut places: Vec<(u32, u32)> = Vec::new();
+    places.try_reserve_exact(count).map_err(|_| no_memory())?;
+    places.resize(count, (0, 0));
+    for (number, (part, lists)) in parts.iter().enumerate() {
+        for (position, place) in box_places(shape, *lists, &part.start, &part.extent).enumerate() {
+            places[place] = (number as u32 + 1, position as u32);
+        }
+    }
+    let mut elements = VariableElements::try_with_capacity(count).ok_or_else(no_memory)?;
+    elements.data.try_reserve(parts.iter().map(|(part, _)| part.elements.data.len()).sum()).map_err(|_| no_memory())?;
+    for (part, position) in places {
+        let element = match part {
+            0 => Some(fill),
+            part => parts[part as usize - 1].0.elements.get(position as usize),
+        };
+        elements.push(element.unwrap_or(fill));
+    }
+    Ok(elements)
 }
 
 /// C-order numbers, in an array of `shape`, of the elements of a box, in the box's C order. With lists, the box counts in their

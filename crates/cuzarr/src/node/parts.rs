@@ -1,0 +1,102 @@
+//! Arrays with a rectilinear grid: their chunks of one shape are read and written like an array with a regular grid.
+
+use std::sync::Arc;
+
+use cuzarr_device::{DType, Device};
+
+use super::array::{Array, PartAccess};
+use crate::codec::Chain;
+use crate::error::Result;
+use crate::meta::RectilinearGrid;
+use crate::plan::{ChunkOrder, Explanation, GridPart, KeyOf, Selection, parts_touched};
+use crate::run::{Access, ArrayPart};
+
+/// Most bound chains that an array keeps.
+const KEPT_PARTS: usize = 64;
+
+impl Array {
+    /// The rectilinear grid, if the array has one.
+    pub(super) fn rectilinear(&self) -> Option<&RectilinearGrid> {
+        self.metadata().chunk_grid().rectilinear()
+    }
+
+    /// The parts of a selection, each bound to a device, with elements converted to `dtype`.
+    ///
+    /// # Errors
+    /// `SelectionInvalid`; what the codecs report.
+    pub(super) fn parts(
+        &self,
+        grid: &RectilinearGrid,
+        selection: &Selection,
+        device: Device,
+        dtype: Option<DType>,
+        is_write: bool,
+    ) -> Result<Vec<ArrayPart>> {
+        let mut parts = Vec::new();
+        for part in parts_touched(grid, self.shape(), selection)? {
+            let access = self.part_access(&part, device)?;
+            let Some(order) = ChunkOrder::of_part(selection, &part, access.source(), is_write)? else { continue };
+            let access = match dtype {
+                Some(dtype) if access.dtype().is_some_and(|own| own != dtype) => access.reading_as(dtype)?,
+                _ => access,
+            };
+            parts.push(ArrayPart { access: Arc::new(access), order });
+        }
+        Ok(parts)
+    }
+
+    /// Access to the chunks of one shape.
+    fn part_access(&self, part: &GridPart, device: Device) -> Result<Access> {
+        let bound = self.bound_to(&part.chunk_shape, device)?;
+        let (array, part) = (Arc::clone(bound.source()), part.clone());
+        let shape = part.shape();
+        let key: KeyOf = Arc::new(move |own| (array.key)(&part.chunk(own)));
+        Ok(bound.with_chunks(shape, key))
+    }
+
+    /// The chain for chunks of one shape, bound to a device.
+    fn bound_to(&self, chunk_shape: &[u64], device: Device) -> Result<Arc<Access>> {
+        let chain = self.chain()?;
+        let is_ours = |part: &PartAccess| Arc::ptr_eq(&part.of, chain);
+        let state = self.io.state();
+        let is_wanted =
+            |part: &&PartAccess| is_ours(part) && part.access.device() == device && part.chunk_shape == chunk_shape;
+        if let Some(part) = state.parts.iter().find(is_wanted) {
+            return Ok(Arc::clone(&part.access));
+        }
+        drop(state);
+        let own = Arc::new(Chain::for_chunks(self.metadata(), chunk_shape.to_vec())?);
+        let access = Arc::new(Access::new(self.metadata(), self.path(), own, device)?);
+        let part = PartAccess { of: Arc::clone(chain), chunk_shape: chunk_shape.to_vec(), access: Arc::clone(&access) };
+        let mut state = self.io.state();
+        state.parts.retain(is_ours);
+        if state.parts.len() >= KEPT_PARTS {
+            state.parts.remove(0);
+        }
+        state.parts.push(part);
+        Ok(access)
+    }
+
+    /// Explains a read of a rectilinear array: codecs are placed like those of its largest chunk, and counts are added.
+    ///
+    /// # Errors
+    /// Those of [`Array::explain`].
+    pub(super) fn explain_parts(&self, grid: &RectilinearGrid, selection: &Selection) -> Result<Explanation> {
+        let (device, options) = (self.device(), self.options());
+        let parts = self.parts(grid, selection, device, None, false)?;
+        let chunks = parts.iter().map(ArrayPart::chunks).fold(0, u64::saturating_add);
+        let access = self.access(device)?;
+        let mut whole = Explanation::of_nothing(
+            access.chain(),
+            access.placed(options, chunks),
+            device,
+            selection,
+            &options.plan(),
+            options.memory_limit_bytes,
+        );
+        for ArrayPart { access, order } in &parts {
+            whole.add(access.source(), order, access.placed(options, chunks).batch_bytes);
+        }
+        Ok(whole)
+    }
+}
