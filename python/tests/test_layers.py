@@ -29,6 +29,7 @@ LAYERS = (
     ("dtype",),
     ("_compute",),
     ("_node",),
+    ("_samples",),
     ("api",),
     ("xp",),
     # Paths that public things had before.

@@ -8,49 +8,29 @@ are picklable for ``spawn``, the start method that GPUs need.
     for batch in DataLoader(cuzarr.torch.BatchDataset(array, 256, shuffle=True), batch_size=None):
         ...
 
-Where ``torch.distributed`` is initialised, the ranks share the batches of a :class:`BatchDataset`; a :class:`RowDataset` is
-divided by PyTorch's ``DistributedSampler``.
+Samples that are boxes of arrays come from :class:`WindowDataset` (windows along time, say) and :class:`CropDataset` (crops at
+random positions). Both read each stored chunk once an epoch, within a limit of memory.
+
+Where ``torch.distributed`` is initialised, the ranks share the batches; a :class:`RowDataset` is divided by PyTorch's
+``DistributedSampler``.
 """
 
 from __future__ import annotations
 
-import os
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import torch
-from torch.utils.data import Dataset, IterableDataset, get_worker_info
+from torch.utils.data import Dataset, get_worker_info
 
 from cuzarr import _names
-from cuzarr._memory.foreign import wrap_host
 from cuzarr._node.batches import Batches, Columns, Source
-from cuzarr.errors import CuzarrRuntimeWarning, DTypeMismatchError, InvalidArgumentError
+from cuzarr._samples.variables import Variable
+from cuzarr.torch._epochs import EpochDataset
+from cuzarr.torch._samples import CropDataset, WindowDataset
+from cuzarr.torch._tensors import to_tensor
 
-__all__ = ["BatchDataset", "RowDataset", "to_tensor"]
-
-
-def to_tensor(elements: Any) -> torch.Tensor:
-    """A tensor over the memory of elements that were read, on the device they are on; a copy in host memory where PyTorch has no
-    such byte order or strides.
-
-    Raises
-    ------
-    DTypeMismatchError
-        PyTorch has no such elements: strings, dates, structures.
-    """
-    if not isinstance(elements, np.ndarray | np.generic):
-        return torch.from_dlpack(elements)
-    array = np.asarray(elements)
-    if not isinstance(getattr(torch, array.dtype.name, None), torch.dtype):
-        hint = "read dates as numbers: x.view('int64')" if array.dtype.kind in "mM" else "convert them first"
-        raise DTypeMismatchError(f"PyTorch has no elements of {array.dtype}", hint=hint)
-    if not array.dtype.isnative or any(stride < 0 for stride in array.strides):
-        array = array.astype(array.dtype.newbyteorder("="), order="C")
-    if array.dtype.name == "bfloat16":
-        return torch.from_dlpack(wrap_host(array if array.flags.writeable else array.copy()))
-    return torch.from_numpy(array)
+__all__ = ["BatchDataset", "CropDataset", "RowDataset", "Variable", "WindowDataset", "to_tensor"]
 
 
 class RowDataset(Dataset[Any]):  # type: ignore[misc]
@@ -78,7 +58,7 @@ class RowDataset(Dataset[Any]):  # type: ignore[misc]
         return [self.columns.form(parts) for parts in zip(*read, strict=True)]
 
 
-class BatchDataset(IterableDataset[Any]):  # type: ignore[misc]
+class BatchDataset(EpochDataset):
     """Batches along the first dimension of one or several arrays, read ahead; see :class:`cuzarr._batches.Batches`.
 
     ``set_epoch`` chooses another order for the next pass when rows are shuffled.
@@ -101,46 +81,8 @@ class BatchDataset(IterableDataset[Any]):  # type: ignore[misc]
         world_size: int | None = None,
         **kwargs: Any,
     ) -> None:
-        if (rank is None) != (world_size is None):
-            raise InvalidArgumentError("rank and world_size belong together", hint="pass both, or neither")
-        if rank is not None and world_size is not None and not 0 <= rank < world_size:
-            raise InvalidArgumentError(f"rank is {rank}, expected 0 to {world_size - 1}")
+        super().__init__(rank, world_size)
         self.batches: Batches = Batches(arrays, size, **kwargs)
-        self._rank, self._world_size = rank, world_size
-        # Workers that live longer than a pass see another epoch in memory that they share alone.
-        self._epoch = torch.zeros((), dtype=torch.int64).share_memory_()
-
-    @property
-    def epoch(self) -> int:
-        """The epoch whose order the next pass has."""
-        return int(self._epoch)
-
-    def set_epoch(self, epoch: int) -> None:
-        """Chooses the order of the next pass, in worker processes, too."""
-        self._epoch.fill_(epoch)
-
-    def _place(self) -> tuple[int, int]:
-        """Rank and number of ranks."""
-        if self._rank is not None and self._world_size is not None:
-            return self._rank, self._world_size
-        distributed = torch.distributed
-        if distributed.is_available() and distributed.is_initialized():
-            return distributed.get_rank(), distributed.get_world_size()
-        if get_worker_info() is None and int(os.environ.get("WORLD_SIZE") or 1) > 1:
-            message = "WORLD_SIZE is set, but torch.distributed is not initialised: every process reads all batches"
-            hint = "call init_process_group first, or pass rank= and world_size="
-            warnings.warn(f"{message}\nhint: {hint}", CuzarrRuntimeWarning, stacklevel=4)
-        return 0, 1
-
-    def __getstate__(self) -> dict[str, Any]:
-        # Worker processes do not know torch.distributed; they belong to the rank that starts them.
-        rank, world_size = self._place()
-        own = {"_rank": rank, "_world_size": world_size} if world_size > 1 else {}
-        return {**self.__dict__, **own}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._epoch.share_memory_()
 
     def __len__(self) -> int:
         return self.batches.length(*self._place())
@@ -154,4 +96,4 @@ class BatchDataset(IterableDataset[Any]):  # type: ignore[misc]
             yield columns.form([to_tensor(one) for one in columns.parts(batch)])
 
 
-_names.list_public(globals())
+_names.publish(globals())

@@ -1,0 +1,209 @@
+"""The order of an epoch: which cells are read when, and which samples are cut out of them when.
+
+A sample is a box that touches at most two cells along each axis. Samples that touch the same cells are a *group*. A group is
+ready once its last cell was read. Each of its samples then comes at a random time within the next ``mixed_bytes`` that are read,
+so samples of all cells of that stretch are mixed. A cell is held until its last sample came.
+
+Cells are read in random order. Cells with groups that wait for a neighbour have to be held, however; they are the *frontier*.
+While the frontier is at its limit, cells are read beside it instead of anywhere: along one axis it then never grows, so each cell
+is read once whatever the limit. Along several axes it can grow; then the oldest cell of the frontier is dropped, and read again
+when its last neighbour is there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+Ints = np.ndarray[tuple[int, ...], np.dtype[np.int64]]
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Bytes that an epoch may hold, for mixing samples and for cells that wait for a neighbour."""
+
+    mixed_bytes: int
+    frontier_bytes: int
+
+
+@dataclass(frozen=True)
+class EpochPlan:
+    """The order of an epoch.
+
+    Attributes
+    ----------
+    order : array of int
+        Numbers of samples, in the order in which they come.
+    cells : array of int
+        Flat numbers of cells, in the order in which they are read.
+    first, last : array of int
+        For each entry of ``cells``, the place in ``order`` at which it must have been read, and that of the last sample that
+        needs it.
+    """
+
+    order: Ints
+    cells: Ints
+    first: Ints
+    last: Ints
+
+
+def plan_epoch(
+    lowest: Ints,
+    highest: Ints,
+    grid: tuple[int, ...],
+    cell_bytes: Ints,
+    limits: Limits,
+    random: np.random.Generator | None,
+) -> EpochPlan:
+    """Plans an epoch.
+
+    Parameters
+    ----------
+    lowest, highest : array of int, shape (samples, axes)
+        The first and the last cell that each sample touches along each axis; they differ by 0 or 1.
+    grid : tuple of int
+        Number of cells along each axis.
+    cell_bytes : array of int
+        Bytes of each cell, by its flat number.
+    limits : Limits
+        What may be held.
+    random : numpy.random.Generator, optional
+        Where the order comes from. Without it, cells and samples come in C order.
+    """
+    if not len(lowest):
+        empty = np.empty(0, np.int64)
+        return EpochPlan(empty, empty, empty, empty)
+    groups, group_of_sample = _groups(lowest, highest, grid)
+    growth = _Growth(groups, cell_bytes, limits, random)
+    growth.run()
+    times = np.asarray(growth.ready, np.float64)[group_of_sample]
+    if random is not None:
+        times += random.random(len(times)) * limits.mixed_bytes
+    order = np.argsort(times, kind="stable").astype(np.int64)
+    places = np.empty(len(order), np.int64)
+    places[order] = np.arange(len(order))
+    group_first = np.full(len(groups), len(order), np.int64)
+    group_last = np.zeros(len(groups), np.int64)
+    np.minimum.at(group_first, group_of_sample, places)
+    np.maximum.at(group_last, group_of_sample, places)
+    first = np.full(len(growth.entries), len(order), np.int64)
+    last = np.zeros(len(growth.entries), np.int64)
+    for group, entries in enumerate(growth.entries_of):
+        for entry in entries:
+            first[entry] = min(first[entry], group_first[group])
+            last[entry] = max(last[entry], group_last[group])
+    # Cells are read in their order, so each must be there before those behind it are.
+    first = np.minimum.accumulate(first[::-1])[::-1]
+    return EpochPlan(order, np.asarray(growth.entries, np.int64), first, last)
+
+
+def _groups(lowest: Ints, highest: Ints, grid: tuple[int, ...]) -> tuple[list[list[int]], Ints]:
+    """The cells of each group, and the group of each sample."""
+    axes = len(grid)
+    flat = np.ravel_multi_index(tuple(lowest.T), grid).astype(np.int64)
+    spans = (highest - lowest) @ (1 << np.arange(axes, dtype=np.int64))
+    codes, group_of_sample = np.unique(flat * (1 << axes) + spans, return_inverse=True)
+    strides = [int(np.prod(grid[axis + 1 :])) for axis in range(axes)]
+    groups = []
+    for code in codes.tolist():
+        cells = [code >> axes]
+        for axis in range(axes):
+            if code >> axis & 1:
+                cells += [cell + strides[axis] for cell in cells]
+        groups.append(cells)
+    return groups, group_of_sample.reshape(-1)
+
+
+class _Growth:
+    """Chooses the cells one after the other. Times are bytes that were read so far."""
+
+    def __init__(self, groups: list[list[int]], cell_bytes: Ints, limits: Limits, random: np.random.Generator | None) -> None:
+        self.groups, self.cell_bytes, self.limits, self.random = groups, cell_bytes, limits, random
+        self.groups_of: dict[int, list[int]] = {}
+        for group, cells in enumerate(groups):
+            for cell in cells:
+                self.groups_of.setdefault(cell, []).append(group)
+        self.unread = [len(cells) for cells in groups]
+        self.ready = [0] * len(groups)
+        self.entries: list[int] = []
+        self.entries_of: list[list[int]] = [[] for _ in groups]
+        self.entry_of_cell: dict[int, int] = {}
+        self.time = 0
+        self.was_read: set[int] = set()
+        # Cells of the frontier, oldest first, with the number of their groups that wait.
+        self.frontier: dict[int, int] = {}
+        self.frontier_size = 0
+        self.dropped: set[int] = set()
+        self.largest = int(max(cell_bytes[cell] for cell in self.groups_of))
+
+    def run(self) -> None:
+        """Reads every cell that a sample touches."""
+        cells = sorted(self.groups_of)
+        if self.random is not None:
+            cells = self.random.permutation(cells).tolist()
+        at = 0
+        while len(self.was_read) < len(cells):
+            beside = self._beside_frontier()
+            if beside is None:
+                while cells[at] in self.was_read:
+                    at += 1
+                beside = cells[at]
+            self._read(beside)
+
+    def _beside_frontier(self) -> int | None:
+        """A cell that a cell of the frontier waits for; ``None`` while the frontier may grow, or where there is no choice."""
+        if self.random is None or not self.frontier:
+            return None
+        # A new cell waits for both its neighbours, and becomes two ends of a run.
+        if (sum(self.frontier.values()) + 2) * self.largest <= self.limits.frontier_bytes:
+            return None
+        held = list(self.frontier)
+        cell = held[int(self.random.integers(len(held)))]
+        waiting = [group for group in self.groups_of[cell] if self.unread[group]]
+        group = min(waiting, key=self.unread.__getitem__)
+        missing = [one for one in self.groups[group] if one not in self.was_read]
+        return missing[int(self.random.integers(len(missing)))]
+
+    def _read(self, cell: int) -> None:
+        self._enter(cell)
+        self.was_read.add(cell)
+        own = self.groups_of[cell]
+        for group in own:
+            self.unread[group] -= 1
+        for group in own:
+            if not self.unread[group]:
+                self._finish(group)
+        waiting = sum(self.unread[group] > 0 for group in own)
+        if waiting:
+            self.frontier[cell] = waiting
+            self.frontier_size += int(self.cell_bytes[cell])
+        most = self.limits.frontier_bytes + 2 * self.largest
+        while self.frontier_size > most and len(self.frontier) > 1:
+            self._drop(next(iter(self.frontier)))
+
+    def _enter(self, cell: int) -> None:
+        self.entry_of_cell[cell] = len(self.entries)
+        self.entries.append(cell)
+        self.time += int(self.cell_bytes[cell])
+
+    def _finish(self, group: int) -> None:
+        """All cells of a group were read; those that were dropped since are read again."""
+        for cell in self.groups[group]:
+            if cell in self.dropped:
+                self._enter(cell)
+        self.ready[group] = self.time
+        self.entries_of[group] = [self.entry_of_cell[cell] for cell in self.groups[group]]
+        for cell in self.groups[group]:
+            if cell in self.frontier:
+                self.frontier[cell] -= 1
+                if not self.frontier[cell]:
+                    self._leave(cell)
+
+    def _leave(self, cell: int) -> None:
+        del self.frontier[cell]
+        self.frontier_size -= int(self.cell_bytes[cell])
+
+    def _drop(self, cell: int) -> None:
+        self._leave(cell)
+        self.dropped.add(cell)

@@ -1,0 +1,282 @@
+"""Cells in memory, and the samples that are cut out of them."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
+
+from cuzarr import _core
+from cuzarr._samples.cells import Cells
+from cuzarr._samples.plan import EpochPlan, Ints
+from cuzarr._samples.variables import Part, Parts
+
+
+@dataclass
+class Counts:
+    """What a pass did. Chunks are counted as they are read and decoded.
+
+    Attributes
+    ----------
+    samples, batches : int
+        How many were given.
+    chunks : int
+        How many different chunks were read.
+    chunk_reads : int
+        How many times a chunk was read; as many as ``chunks`` where each was read once.
+    read_bytes : int
+        Bytes of elements that were read.
+    peak_bytes : int
+        The most bytes of elements that were held or being read at once, without batches.
+    waited_seconds : float
+        How long the caller waited for batches.
+    """
+
+    samples: int = 0
+    batches: int = 0
+    chunks: int = 0
+    chunk_reads: int = 0
+    read_bytes: int = 0
+    peak_bytes: int = 0
+    waited_seconds: float = 0.0
+    seconds: float = 0.0
+    seen: set[tuple[int, tuple[int, ...]]] = field(default_factory=set, repr=False)
+
+    def to_dict(self, limit_bytes: int) -> dict[str, Any]:
+        """The counts by name, with ``reads_per_chunk`` and the limit of memory."""
+        per_chunk = self.chunk_reads / self.chunks if self.chunks else 0.0
+        counts = {name: value for name, value in vars(self).items() if name != "seen"}
+        return {**counts, "reads_per_chunk": per_chunk, "memory_limit": limit_bytes}
+
+
+Key = tuple[int, tuple[int, ...]]
+"""An array by its number, and the begin of a piece of it along the sample axes it has."""
+
+
+@dataclass
+class _Piece:
+    """Elements of one array, ``None`` while they are being read, with the number of cells that hold them."""
+
+    size: int
+    elements: Any = None
+    holders: int = 0
+
+
+class Held:
+    """The cells of a pass that are in memory, or about to be.
+
+    Parameters
+    ----------
+    parts, cells, plan
+        What is read, and when.
+    counts : Counts
+        Where reads are counted.
+    to_tensor : function
+        Makes of elements what samples are cut out of.
+    """
+
+    def __init__(self, parts: Parts, cells: Cells, plan: EpochPlan, counts: Counts, to_tensor: Callable[[Any], Any]) -> None:
+        self.parts, self.cells, self.plan, self.counts, self.to_tensor = parts, cells, plan, counts, to_tensor
+        self.pieces: dict[Key, _Piece] = {}
+        self.until: dict[int, int] = {}
+        self.bytes = 0
+
+    def keys(self, cell: int) -> list[tuple[Key, Part]]:
+        """The pieces of the arrays that a cell consists of."""
+        starts, _ = self.cells.box(cell)
+        found = []
+        for number, part in enumerate(self.parts.parts):
+            if self.parts.sources[number] != number:
+                continue
+            own = tuple(start for start, axis in zip(starts, part.axes, strict=True) if axis is not None)
+            found.append(((number, own), part))
+        return found
+
+    def reserve(self, entries: Sequence[int]) -> dict[Key, tuple[slice, ...]]:
+        """Holds the cells of these entries of the plan until their last sample. Returns the regions that have to be read."""
+        wanted: dict[Key, tuple[slice, ...]] = {}
+        for entry in entries:
+            cell = int(self.plan.cells[entry])
+            if cell not in self.until:
+                for key, part in self.keys(cell):
+                    if key not in self.pieces:
+                        wanted[key] = part.region(*self.cells.box(cell))
+                        self.pieces[key] = _Piece(part.region_bytes(wanted[key]))
+                        self.bytes += self.pieces[key].size
+                    self.pieces[key].holders += 1
+            self.until[cell] = max(self.until.get(cell, 0), int(self.plan.last[entry]))
+        self.counts.peak_bytes = max(self.counts.peak_bytes, self.bytes)
+        return wanted
+
+    def read(self, wanted: dict[Key, tuple[slice, ...]]) -> None:
+        """Reads reserved regions, those of one array by one call."""
+        for number, group in itertools.groupby(sorted(wanted.items(), key=lambda item: item[0]), key=lambda item: item[0][0]):
+            part, regions = self.parts.parts[number], list(group)
+            elements = part.array.read_many([region for _, region in regions], dtype=part.held)
+            for (key, region), one in zip(regions, elements, strict=True):
+                piece, chunks = self.pieces[key], part.chunk_count(region)
+                piece.elements = self.to_tensor(one)
+                self.counts.chunk_reads += chunks
+                self.counts.read_bytes += piece.size
+                if key not in self.counts.seen:
+                    self.counts.seen.add(key)
+                    self.counts.chunks += chunks
+
+    def expired(self, place: int) -> list[int]:
+        """Cells that no sample from ``place`` on needs."""
+        return [cell for cell, last in self.until.items() if last < place]
+
+    def release(self, cells: Sequence[int]) -> None:
+        """Lets go of cells."""
+        for cell in cells:
+            del self.until[cell]
+            for key, _ in self.keys(cell):
+                piece = self.pieces[key]
+                piece.holders -= 1
+                if not piece.holders:
+                    self.bytes -= piece.size
+                    del self.pieces[key]
+
+    def cut(
+        self, number: int, start: Sequence[int], lowest: Sequence[int], highest: Sequence[int]
+    ) -> Iterator[tuple[Any, Any, Any]]:
+        """The parts of a sample of an array: where each lies in the sample, and the elements it is copied from."""
+        part = self.parts.parts[number]
+        axes = [axis for axis in range(len(start)) if part.axes[axis] is not None]
+        spans = [range(lowest[axis], highest[axis] + 1) for axis in axes]
+        for places in itertools.product(*spans):
+            target = [slice(None)] * part.array.ndim
+            source = [slice(None)] * part.array.ndim
+            begins = tuple(int(self.cells.edges[axis][place]) for axis, place in zip(axes, places, strict=True))
+            is_empty = False
+            for axis, place, begin in zip(axes, places, begins, strict=True):
+                first, stop = (start[axis] + offset for offset in part.window[axis])
+                low, high = max(first, begin), min(stop, int(self.cells.edges[axis][place + 1]))
+                is_empty = is_empty or low >= high
+                own = part.axes[axis]
+                assert own is not None
+                target[own], source[own] = slice(low - first, high - first), slice(low - begin, high - begin)
+            if not is_empty:
+                yield tuple(target), tuple(source), self.pieces[self.parts.sources[number], begins].elements
+
+
+class Pass:
+    """One pass over the samples of a plan, with the next cells read by a thread.
+
+    Parameters
+    ----------
+    held : Held
+        What is in memory.
+    starts : array of int, shape (samples, axes)
+        Positions of the samples.
+    touched : (array, array)
+        The first and the last cell that each of them touches.
+    limit_bytes, group_bytes : int
+        How much may be held, and how much is read at once.
+    before_release : function
+        Called before memory is let go of, which copies may still read.
+    """
+
+    def __init__(
+        self,
+        held: Held,
+        starts: Ints,
+        touched: tuple[Ints, Ints],
+        limit_bytes: int,
+        group_bytes: int,
+        before_release: Callable[[], None],
+    ) -> None:
+        self.held, self.starts, self.touched = held, starts, touched
+        self.limit_bytes, self.group_bytes, self.before_release = limit_bytes, group_bytes, before_release
+        self.watch = _core.Watch()
+        self.next_entry = 0
+        self.reading: tuple[list[int], Future[None]] | None = None
+
+    def fill(self, batch: Batch, pool: ThreadPoolExecutor, first: int) -> None:
+        """Cuts the samples of one batch, those from place ``first`` of the order on."""
+        plan, place, row, stop = self.held.plan, first, 0, first + batch.size
+        while place < stop:
+            while self.next_entry < len(plan.cells) and int(plan.first[self.next_entry]) <= place:
+                self._take(pool)
+            upcoming = int(plan.first[self.next_entry]) if self.next_entry < len(plan.cells) else stop
+            end = min(stop, upcoming)
+            for number in range(place, end):
+                self._cut(batch, row, int(plan.order[number]))
+                row += 1
+            place = end
+            expired = self.held.expired(place)
+            if expired:
+                self.before_release()
+                self.held.release(expired)
+            self._read_ahead(pool)
+
+    def _cut(self, batch: Batch, row: int, sample: int) -> None:
+        start = self.starts[sample].tolist()
+        lowest, highest = (cells[sample].tolist() for cells in self.touched)
+        for number, out in enumerate(batch.raw):
+            for target, source, elements in self.held.cut(number, start, lowest, highest):
+                out[row][target].copy_(elements[source], non_blocking=True)
+
+    def _group(self) -> list[int]:
+        """The next entries of the plan that are read at once."""
+        plan, sizes = self.held.plan, self.held.cells.sizes
+        entries: list[int] = []
+        total = 0
+        for entry in range(self.next_entry, len(plan.cells)):
+            total += int(sizes[plan.cells[entry]])
+            if entries and total > self.group_bytes:
+                break
+            entries.append(entry)
+        return entries
+
+    def _start(self, pool: ThreadPoolExecutor) -> None:
+        entries = self._group()
+        wanted = self.held.reserve(entries)
+        self.reading = entries, pool.submit(self._read, wanted)
+
+    def _read(self, wanted: dict[Key, tuple[slice, ...]]) -> None:
+        with self.watch:
+            self.held.read(wanted)
+
+    def _take(self, pool: ThreadPoolExecutor) -> None:
+        """Waits for the next cells."""
+        if self.reading is None:
+            self._start(pool)
+        assert self.reading is not None
+        entries, future = self.reading
+        future.result()
+        self.next_entry, self.reading = entries[-1] + 1, None
+        self._read_ahead(pool)
+
+    def _read_ahead(self, pool: ThreadPoolExecutor) -> None:
+        """Begins to read the next cells if there is room for them."""
+        if self.reading is not None or self.next_entry >= len(self.held.plan.cells):
+            return
+        size = sum(int(self.held.cells.sizes[self.held.plan.cells[entry]]) for entry in self._group())
+        if self.held.bytes + size <= self.limit_bytes:
+            self._start(pool)
+
+
+@dataclass
+class Batch:
+    """Memory that samples are copied to, one tensor for each array."""
+
+    size: int
+    raw: list[Any]
+
+
+class Clock:
+    """Measures how long somebody waits."""
+
+    def __init__(self, counts: Counts) -> None:
+        self.counts = counts
+
+    def __enter__(self) -> Clock:
+        self.begun = time.perf_counter()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.counts.waited_seconds += time.perf_counter() - self.begun

@@ -1,0 +1,316 @@
+"""What a sample has of each array."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from cuzarr._checks import axis_number, element_type, items, whole
+from cuzarr._compute.operands import dimension_names
+from cuzarr._compute.sources import is_array
+from cuzarr._node.array import Array
+from cuzarr._node.open import array_of
+from cuzarr.errors import ArgumentTypeError, InvalidArgumentError, ShapeMismatchError, UnsupportedError
+from cuzarr.storage import StorePath
+
+Window = Mapping[int | str, int | tuple[int, int]]
+"""For each sample axis, by name or number, the number of elements of a sample, or the offsets ``(start, stop)`` of its elements
+from the sample's position."""
+
+
+def parse_window(window: Any, what: str) -> dict[int | str, tuple[int, int]]:
+    """Offsets ``(start, stop)`` for each sample axis.
+
+    Raises
+    ------
+    ArgumentTypeError, InvalidArgumentError
+    """
+    if not isinstance(window, Mapping) or not window:
+        raise ArgumentTypeError(f"{what} is {window!r}, expected a dictionary of dimensions", hint="as in {'time': 4}")
+    return {axis: _offsets(extent, f"{what}[{axis!r}]") for axis, extent in window.items()}
+
+
+def _offsets(extent: Any, what: str) -> tuple[int, int]:
+    if isinstance(extent, Sequence) and not isinstance(extent, str):
+        given = items(extent, what, "a number of elements, or their offsets (start, stop)")
+        if len(given) != 2:
+            raise InvalidArgumentError(f"{what} is {extent!r}, expected a number of elements, or offsets (start, stop)")
+        start, stop = (whole(one, what) for one in given)
+        if stop <= start:
+            raise InvalidArgumentError(f"{what} is {extent!r}, which has no elements", hint="the second offset is the larger one")
+        return start, stop
+    return 0, whole(extent, what, 1)
+
+
+@dataclass(frozen=True)
+class Variable:
+    """An array of a sample, with what differs from the other arrays.
+
+    Parameters
+    ----------
+    source : array or StoreLike
+        The array, or its path, URL or store.
+    window : dict, optional
+        For some sample axes another extent than the data set's: a number of elements, or offsets ``(start, stop)`` from the
+        sample's position, as in ``{"time": (1, 3)}`` for the next two time steps.
+    at : dict, optional
+        For some sample axes one offset, as in ``{"time": 0}``. The sample then does not have this dimension: a label.
+    dims : sequence of str, optional
+        Names of the array's dimensions, where it has none of its own.
+    dtype : dtype, optional
+        Element type of samples: PyTorch's or NumPy's. The array's unless given, or float32 where elements are scaled.
+    mean, std : float or array, optional
+        Samples are ``(x - mean) / std``. Arrays broadcast to a sample: shape ``(channels, 1, 1)`` for samples of channels, y, x.
+    scale, offset : float or array, optional
+        Samples are ``x * scale + offset``, before ``mean`` and ``std``.
+    decode : bool
+        Whether ``scale_factor``, ``add_offset`` and ``_FillValue`` among the array's attributes are applied first, as CF
+        describes them. Missing elements become NaN.
+
+    Examples
+    --------
+    >>> import cuzarr
+    >>> from cuzarr._samples.variables import Variable
+    >>> target = Variable("t2m.zarr", window={"time": (1, 3)}, mean=280.0, std=20.0)
+    """
+
+    source: Any
+    window: Window | None = None
+    at: Mapping[int | str, int] | None = None
+    dims: Sequence[str] | None = None
+    dtype: Any = None
+    mean: Any = None
+    std: Any = None
+    scale: Any = None
+    offset: Any = None
+    decode: bool = False
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """How elements become those of samples: ``x * factor + shift`` in floats; ``missing`` becomes NaN."""
+
+    factor: Any = 1.0
+    shift: Any = 0.0
+    missing: Any = None
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether elements stay what they are."""
+        return self.missing is None and np.ndim(self.factor) == np.ndim(self.shift) == 0 and self.factor == 1 and self.shift == 0
+
+
+@dataclass(frozen=True)
+class Part:
+    """One array of samples, opened and checked.
+
+    Attributes
+    ----------
+    array : Array
+        The array.
+    axes : tuple of (int or None)
+        For each sample axis its dimension of the array; ``None`` where the array does not have it.
+    window : tuple of (int, int)
+        For each sample axis the offsets of a sample's elements.
+    dropped : tuple of int
+        Dimensions that samples do not have.
+    held : numpy.dtype
+        Element type in which cells are held.
+    dtype : numpy.dtype
+        Element type of samples.
+    scaling : Scaling
+        How elements become those of samples.
+    """
+
+    array: Array
+    axes: tuple[int | None, ...]
+    window: tuple[tuple[int, int], ...]
+    dropped: tuple[int, ...]
+    held: np.dtype[Any]
+    dtype: np.dtype[Any]
+    scaling: Scaling = field(default_factory=Scaling)
+
+    @property
+    def sample_shape(self) -> tuple[int, ...]:
+        """Shape of a sample, with its dropped dimensions of one element."""
+        shape = list(self.array.shape)
+        for axis, (start, stop) in zip(self.axes, self.window, strict=True):
+            if axis is not None:
+                shape[axis] = stop - start
+        return tuple(shape)
+
+    def region(self, starts: Sequence[int], stops: Sequence[int]) -> tuple[slice, ...]:
+        """The part of the array that belongs to a box along the sample axes."""
+        region = [slice(0, extent) for extent in self.array.shape]
+        for axis, start, stop in zip(self.axes, starts, stops, strict=True):
+            if axis is not None:
+                region[axis] = slice(start, stop)
+        return tuple(region)
+
+    def region_bytes(self, region: Sequence[slice]) -> int:
+        """Bytes of a part of the array in memory."""
+        elems: int = math.prod(one.stop - one.start for one in region)
+        return elems * self.held.itemsize
+
+    def chunk_count(self, region: Sequence[slice]) -> int:
+        """How many chunks a part of the array touches."""
+        pairs = zip(region, self.array.chunks, strict=True)
+        return math.prod(-(-one.stop // chunk) - one.start // chunk for one, chunk in pairs)
+
+
+class Parts:
+    """The arrays of samples: one, several, or several by name.
+
+    Attributes
+    ----------
+    parts : tuple of Part
+        The arrays.
+    sample_axes : tuple of (int or str)
+        The axes along which samples are chosen.
+    extents : tuple of int
+        The arrays' extent along each of them.
+    sources : tuple of int
+        For each part the first one that cuts its samples out of the same elements: arrays that are given twice are read once.
+    names : tuple of str, optional
+        Names, where the arrays were given by name.
+
+    Raises
+    ------
+    ShapeMismatchError
+        The arrays' extents along a sample axis differ.
+    InvalidArgumentError
+        No array has a sample axis.
+    """
+
+    def __init__(self, variables: Any, window: dict[int | str, tuple[int, int]]) -> None:
+        self.names: tuple[str, ...] | None = None
+        if _is_named(variables):
+            self.names, variables = tuple(variables), list(variables.values())
+        self.is_single = not isinstance(variables, list | tuple)
+        given = [variables] if self.is_single else list(variables)
+        if not given:
+            raise InvalidArgumentError("got no variables, expected at least one array")
+        self.sample_axes = tuple(window)
+        wanted = [one if isinstance(one, Variable) else Variable(one) for one in given]
+        self.parts = tuple(_opened(one, window) for one in wanted)
+        self.extents = tuple(self._extent(number, axis) for number, axis in enumerate(window))
+        self.parts, self.sources = _shared(self.parts)
+        devices = {part.array.device for part in self.parts}
+        if len(devices) > 1:
+            hint = "open all arrays with one device="
+            raise InvalidArgumentError(f"the arrays read to {', '.join(sorted(devices))}, expected one device", hint=hint)
+        self.device = devices.pop()
+
+    def _extent(self, number: int, axis: int | str) -> int:
+        found = {part.array.shape[own] for part in self.parts if (own := part.axes[number]) is not None}
+        if not found:
+            raise InvalidArgumentError(
+                f"no array has the dimension {axis!r}", hint="pass dims= to Variable for arrays without names"
+            )
+        if len(found) > 1:
+            raise ShapeMismatchError(f"got extents {sorted(found)} along {axis!r}, expected equal ones")
+        return found.pop()
+
+    @property
+    def window(self) -> tuple[tuple[int, int], ...]:
+        """The smallest offsets along each sample axis that hold those of all arrays."""
+        own = [
+            [part.window[number] for part in self.parts if part.axes[number] is not None] for number in range(len(self.extents))
+        ]
+        return tuple((min(start for start, _ in axis), max(stop for _, stop in axis)) for axis in own)
+
+    def form(self, values: Sequence[Any]) -> Any:
+        """One value of each array, in the form that the arrays were given in."""
+        if self.names is not None:
+            return dict(zip(self.names, values, strict=True))
+        return values[0] if self.is_single else tuple(values)
+
+
+def _is_named(variables: Any) -> bool:
+    """Whether these are arrays by name; other dictionaries are stores."""
+    values = variables.values() if isinstance(variables, Mapping) else ()
+    return bool(values) and all(is_array(one) or isinstance(one, Variable | str | os.PathLike | StorePath) for one in values)
+
+
+def _shared(parts: tuple[Part, ...]) -> tuple[tuple[Part, ...], tuple[int, ...]]:
+    """Parts of which those of one array are held alike, and for each the first part of its array."""
+    firsts = [
+        next(number for number, one in enumerate(parts) if one.axes == part.axes and one.array.same_as(part.array))
+        for part in parts
+    ]
+    alike = [len({one.held for one, other in zip(parts, firsts, strict=True) if other == first}) == 1 for first in firsts]
+    held = [part.held if same else part.array.dtype.newbyteorder("=") for part, same in zip(parts, alike, strict=True)]
+    return tuple(replace(part, held=own) for part, own in zip(parts, held, strict=True)), tuple(firsts)
+
+
+def _opened(variable: Variable, window: dict[int | str, tuple[int, int]]) -> Part:
+    array = array_of(variable.source)
+    names = dimension_names(array) if variable.dims is None else items(variable.dims, "dims", "names of dimensions")
+    if variable.dims is not None and names is not None and len(names) != array.ndim:
+        raise InvalidArgumentError(f"dims is {tuple(names)}, the array has {array.ndim} dimensions")
+    if array.metadata.data_type.is_variable or array.dtype.kind not in "biufc" and array.dtype.name != "bfloat16":
+        raise UnsupportedError(f"cannot make samples of elements of {array.dtype}", hint="use arrays of numbers")
+    own = parse_window(variable.window, "window") if variable.window else {}
+    dropped = {axis: whole(offset, f"at[{axis!r}]") for axis, offset in (variable.at or {}).items()}
+    for axis in (*own, *dropped):
+        if axis not in window:
+            known = ", ".join(map(repr, window))
+            raise InvalidArgumentError(f"{axis!r} is no sample axis", hint=f"the sample axes are {known}")
+    axes, offsets = [], []
+    for axis, common in window.items():
+        has_axis = not isinstance(axis, str) or axis in (names or ())
+        axes.append(axis_number(axis, array.ndim, names) if has_axis else None)
+        offsets.append((dropped[axis], dropped[axis] + 1) if axis in dropped else own.get(axis, common))
+    scaling = _scaling(variable, array)
+    native = array.dtype.newbyteorder("=")
+    if variable.dtype is not None:
+        dtype = element_type(variable.dtype)
+    else:
+        dtype = native if scaling.is_plain else np.dtype(np.float32)
+    if not scaling.is_plain and (dtype.kind not in "fV" or native.kind not in "biuf" and native.name != "bfloat16"):
+        raise UnsupportedError(f"cannot scale elements of {native} to {dtype}", hint="scale real numbers, to floats")
+    # Held as they are stored while they have to be scaled, else as they are wanted where that is smaller.
+    held = dtype if scaling.is_plain and dtype.itemsize <= native.itemsize else native
+    lost = tuple(own for axis, own in zip(window, axes, strict=True) if axis in dropped and own is not None)
+    return Part(array, tuple(axes), tuple(offsets), lost, held, dtype, scaling)
+
+
+def _scaling(variable: Variable, array: Array) -> Scaling:
+    factor: Any = 1.0
+    shift: Any = 0.0
+    missing = None
+    if variable.decode:
+        attributes = array.metadata.attributes
+        factor, shift = float(attributes.get("scale_factor", 1.0)), float(attributes.get("add_offset", 0.0))
+        missing = attributes.get("_FillValue", attributes.get("missing_value"))
+        if missing is None and array.metadata.zarr_format == 2 and "_ARRAY_DIMENSIONS" in attributes:
+            missing = array.fill_value
+        if missing is not None and (not np.isscalar(missing) or isinstance(missing, str)):
+            hint = "pass scale= and offset=, and replace missing elements in transform="
+            raise UnsupportedError(f"cannot decode _FillValue {missing!r}", hint=hint)
+    for value, what in ((variable.scale, "scale"), (variable.offset, "offset"), (variable.mean, "mean"), (variable.std, "std")):
+        if value is not None and np.asarray(value).dtype.kind not in "iuf":
+            raise ArgumentTypeError(f"{what} is {value!r}, expected a number or an array of numbers")
+    if variable.scale is not None:
+        factor, shift = _product(factor, variable.scale), _product(shift, variable.scale)
+    if variable.offset is not None:
+        shift = shift + np.asarray(variable.offset, np.float64)
+    if variable.mean is not None:
+        shift = shift - np.asarray(variable.mean, np.float64)
+    if variable.std is not None:
+        if not np.all(np.asarray(variable.std) != 0):
+            raise InvalidArgumentError("std is 0, expected numbers above 0")
+        factor, shift = (
+            _product(factor, 1 / np.asarray(variable.std, np.float64)),
+            _product(shift, 1 / np.asarray(variable.std, np.float64)),
+        )
+    return Scaling(factor, shift, missing)
+
+
+def _product(left: Any, right: Any) -> Any:
+    return np.asarray(left, np.float64) * np.asarray(right, np.float64)

@@ -1,0 +1,46 @@
+"""Elements as tensors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from cuzarr._memory.foreign import wrap_host
+from cuzarr.errors import DTypeMismatchError
+
+
+def to_tensor(elements: Any) -> torch.Tensor:
+    """A tensor over the memory of elements that were read, on the device they are on; a copy in host memory where PyTorch has no
+    such byte order or strides.
+
+    Raises
+    ------
+    DTypeMismatchError
+        PyTorch has no such elements: strings, dates, structures.
+    """
+    if not isinstance(elements, np.ndarray | np.generic):
+        return torch.from_dlpack(elements)
+    array = np.asarray(elements)
+    torch_type(array.dtype)
+    if not array.dtype.isnative or any(stride < 0 for stride in array.strides):
+        array = array.astype(array.dtype.newbyteorder("="), order="C")
+    if array.dtype.name == "bfloat16":
+        return torch.from_dlpack(wrap_host(array if array.flags.writeable else array.copy()))
+    return torch.from_numpy(array)
+
+
+def torch_type(dtype: np.dtype[Any]) -> torch.dtype:
+    """PyTorch's type of these elements.
+
+    Raises
+    ------
+    DTypeMismatchError
+        It has none.
+    """
+    found = getattr(torch, dtype.name, None)
+    if not isinstance(found, torch.dtype):
+        hint = "read dates as numbers: x.view('int64')" if dtype.kind in "mM" else "convert them first"
+        raise DTypeMismatchError(f"PyTorch has no elements of {dtype}", hint=hint)
+    return found
