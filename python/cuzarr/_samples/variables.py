@@ -72,11 +72,15 @@ class Variable:
         Whether ``scale_factor``, ``add_offset`` and ``_FillValue`` among the array's attributes are applied first, as CF
         describes them. Missing elements become NaN.
 
+    Raises
+    ------
+    InvalidArgumentError, UnsupportedError
+        The array has no such dimensions, or its elements are no numbers. Raised by the data set.
+
     Examples
     --------
-    >>> import cuzarr
-    >>> from cuzarr._samples.variables import Variable
-    >>> target = Variable("t2m.zarr", window={"time": (1, 3)}, mean=280.0, std=20.0)
+    >>> import cuzarr.torch  # doctest: +SKIP
+    >>> target = cuzarr.torch.Variable("t2m.zarr", window={"time": (1, 3)}, mean=280.0, std=20.0)  # doctest: +SKIP
     """
 
     source: Any

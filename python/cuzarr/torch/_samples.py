@@ -441,6 +441,13 @@ class CropDataset(SampleDataset):
     block : dict, optional
         Elements of a block along some sample axes, rounded up to whole chunks; two crops and two chunks unless given.
 
+    Raises
+    ------
+    BudgetExceededError
+        Four blocks do not fit in the limit. Raised when a pass begins.
+    InvalidArgumentError, ShapeMismatchError
+        A crop does not fit the arrays, or the arrays not each other.
+
     Examples
     --------
     >>> import cuzarr, numpy as np
