@@ -1,8 +1,6 @@
 //! Arrays for Python: an array of the library with the options of one device. Python handles metadata, modes and hierarchies.
 
 use std::sync::Arc;
-use std::sync::mpsc::RecvTimeoutError;
-use std::time::Duration;
 
 use cuzarr::meta::NodeMetadata;
 use cuzarr::node::{Array, ArrayOptions};
@@ -10,21 +8,18 @@ use cuzarr::plan::{AxisSelection, Selection};
 use cuzarr::{Error, ErrorKind};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyInt, PyList, PySlice, PyTuple};
 
 use crate::error::{IntoPython, PyResult};
-use crate::helper::Helper;
-use crate::ndbuffer::{PyNdBuffer, parse_device, parse_dtype};
+use crate::interrupt::{interruptible, is_main_thread};
+use crate::names::{parse_device, parse_dtype};
+use crate::ndbuffer::PyNdBuffer;
 use crate::nodes::parse_documents;
 use crate::selection::{Lists, Selected, selection};
 use crate::store::PyStore;
 use crate::strings;
 use crate::update::PyUpdate;
 use crate::watch::{Signals, Watch, Watches};
-
-/// Time between two checks for signals while a call waits.
-const SIGNAL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// An array, bound to the device of its options.
 #[pyclass(name = "Array", module = "cuzarr._core", frozen)]
@@ -203,50 +198,6 @@ impl PyArray {
             None => result.py(),
         }
     }
-}
-
-/// Does work without the interpreter's lock. Work for Python's main thread runs on another thread, and an interrupt cancels it
-/// through `watch`. Then the work ends at its next object, and the call raises Python's own exception.
-pub fn interruptible<T: Send + 'static>(
-    py: Python<'_>,
-    watch: &Watch,
-    work: impl FnOnce() -> cuzarr::Result<T> + Send + 'static,
-) -> PyResult<T> {
-    let helper = if is_main_thread(py)? { Helper::take() } else { None };
-    let Some(helper) = helper else { return py.detach(work).py() };
-    let mut signal = None;
-    let wait = || {
-        let results = helper.begin(work);
-        loop {
-            match results.recv_timeout(SIGNAL_INTERVAL) {
-                Ok(result) => return result,
-                Err(RecvTimeoutError::Timeout) if signal.is_none() => {
-                    if let Err(exception) = Python::attach(|py| py.check_signals()) {
-                        watch.cancel();
-                        signal = Some(exception);
-                    }
-                }
-                Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => {
-                    return Err(Error::new(ErrorKind::Cancelled, "the call ended without a result"));
-                }
-            }
-        }
-    };
-    let result = py.detach(wait);
-    helper.keep();
-    match signal {
-        Some(exception) => Err(exception),
-        None => result.py(),
-    }
-}
-
-fn is_main_thread(py: Python<'_>) -> PyResult<bool> {
-    // Importing the module takes as long as the rest of the check, at each small read.
-    static CURRENT: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-    static MAIN: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-    let current = CURRENT.import(py, "threading", "current_thread")?.call0()?;
-    Ok(current.is(&MAIN.import(py, "threading", "main_thread")?.call0()?))
 }
 
 fn parse_selections(lists: &[Lists]) -> PyResult<Vec<Selection>> {

@@ -13,8 +13,9 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use crate::array::{PyArray, interruptible, parse_options};
+use crate::array::{PyArray, parse_options};
 use crate::error::{IntoPython, PyResult};
+use crate::interrupt::interruptible;
 use crate::store::PyStore;
 use crate::watch::{Watch, Watches};
 

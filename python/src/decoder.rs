@@ -9,7 +9,8 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use crate::error::{IntoPython, PyResult, exceptions};
-use crate::ndbuffer::{PyNdBuffer, parse_device};
+use crate::names::parse_device;
+use crate::ndbuffer::PyNdBuffer;
 
 /// A codec, or a chain of them, on one device.
 #[pyclass(name = "Decoder", module = "cuzarr._core", frozen)]

@@ -9,7 +9,8 @@ use pyo3::prelude::*;
 
 use crate::decoder::callers_stream;
 use crate::error::{IntoPython, PyResult, exceptions};
-use crate::ndbuffer::{PyNdBuffer, parse_device};
+use crate::names::parse_device;
+use crate::ndbuffer::PyNdBuffer;
 
 /// A codec, or a chain of them, on one device.
 #[pyclass(name = "Encoder", module = "cuzarr._core", frozen)]

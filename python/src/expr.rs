@@ -10,9 +10,11 @@ use cuzarr_compute::{
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyComplex, PyFloat, PyInt};
 
-use crate::array::{PyArray, interruptible};
+use crate::array::PyArray;
 use crate::error::{IntoPython, PyResult};
-use crate::ndbuffer::{PyNdBuffer, parse_device, parse_dtype};
+use crate::interrupt::interruptible;
+use crate::names::{parse_device, parse_dtype};
+use crate::ndbuffer::PyNdBuffer;
 use crate::watch::{Watch, Watches};
 
 /// An expression: an operation and its operands.

@@ -14,7 +14,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict, PyTuple};
 
 use crate::error::{IntoPython, PyResult, to_python};
-use crate::ndbuffer::parse_device;
+use crate::names::parse_device;
 
 /// CUDA's number of the legacy default stream. Producers make their memory ready on it.
 const LEGACY_STREAM: usize = 1;

@@ -11,7 +11,7 @@ use pyo3::types::PyDict;
 
 use crate::error::{IntoPython, PyResult};
 use crate::foreign::python_owner;
-use crate::ndbuffer::parse_device;
+use crate::names::parse_device;
 
 /// The bytes in use on a device: by the driver, our pool, pinned slabs and calls in flight.
 #[pyfunction]

@@ -5,7 +5,8 @@ use cuzarr_device::{Device, Function, LaunchShape, Module, NdBuffer, Stream};
 use pyo3::prelude::*;
 
 use crate::error::{IntoPython, PyResult};
-use crate::ndbuffer::{PyNdBuffer, parse_device, parse_dtype};
+use crate::names::{parse_device, parse_dtype};
+use crate::ndbuffer::PyNdBuffer;
 
 /// A module: CUDA C++ compiled for one device.
 #[pyclass(name = "Module", module = "cuzarr._core", frozen)]

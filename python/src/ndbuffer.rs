@@ -3,33 +3,20 @@
 use std::ffi::{c_int, c_void};
 
 use cuzarr::{Error, ErrorKind};
-use cuzarr_device::{DType, Device, NdBuffer, Order, dlpack, pool};
+use cuzarr_device::{Device, NdBuffer, Order, dlpack, pool};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
 use crate::error::{IntoPython, PyResult};
 use crate::foreign::{self, export_error, python_owner};
+use crate::names::{parse_device, parse_dtype};
 
 /// N-d memory on a device.
 #[pyclass(name = "NdBuffer", module = "cuzarr._core", frozen)]
 pub struct PyNdBuffer {
     /// The memory.
     pub inner: NdBuffer,
-}
-
-/// Parses the name of an element type: `float32`, `opaque12`.
-pub fn parse_dtype(name: &str) -> PyResult<DType> {
-    if let Some(size_bytes) = name.strip_prefix("opaque").and_then(|size| size.parse().ok()) {
-        return Ok(DType::opaque(size_bytes));
-    }
-    let unknown = || Error::new(ErrorKind::InvalidArgument, format!("unknown element type '{name}'"));
-    DType::NUMBERS.into_iter().find(|dtype| dtype.to_string() == name).ok_or_else(unknown).py()
-}
-
-/// Parses the name of a device.
-pub fn parse_device(name: &str) -> PyResult<Device> {
-    name.parse::<Device>().py()
 }
 
 fn parse_order(name: &str) -> Order {

@@ -9,8 +9,8 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
-use crate::array::interruptible;
 use crate::error::{IntoPython, PyResult};
+use crate::interrupt::interruptible;
 use crate::json::{self, Names};
 use crate::store::PyStore;
 use crate::watch::{Watch, Watches};

@@ -18,7 +18,8 @@ use pyo3::types::PyBytes;
 
 use crate::error::{IntoPython, PyResult, from_python};
 use crate::identity::Place;
-use crate::ndbuffer::{PyNdBuffer, parse_device};
+use crate::names::parse_device;
+use crate::ndbuffer::PyNdBuffer;
 use crate::replies::{Pending, PyChunkReply, bounds};
 
 /// A store that Python and the arrays opened in it share.

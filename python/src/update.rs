@@ -8,8 +8,8 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyList;
 
-use crate::array::interruptible;
 use crate::error::PyResult;
+use crate::interrupt::interruptible;
 use crate::ndbuffer::PyNdBuffer;
 use crate::strings;
 use crate::watch::Watch;
