@@ -9,19 +9,17 @@ use crate::codec::lz;
 
 const TEXT: &str = include_str!("lz4.cu");
 const TOKENS: &str = include_str!("lz4_tokens.cuh");
-/// Bytes of a block that a thread owns.
+/// Bytes of a span whose tokens a thread owns, and most threads.
 const THREAD_BYTES: usize = defined(TOKENS, "CUZARR_LZ4_OWN") as usize;
 const MOST_THREADS: u32 = defined(TOKENS, "CUZARR_LZ4_THREADS");
 /// Bytes of a block's entry.
 pub(super) const ENTRY_BYTES: usize = stated_size(TEXT, "Lz4Unit");
+/// Bytes of a span's exit, and of its sums.
+const EXIT_BYTES: usize = stated_size(include_str!("lz4_guess.cuh"), "Lz4Exit");
+const TOTAL_BYTES: usize = stated_size(TOKENS, "Lz4Total");
 /// A block walks when it has less than this share of all bytes. One block of threads finds tokens at 1/32 to 1/128 of the
-/// speed of all; shorter sequences are found more slowly.
-const WALK_COST: usize = 48;
-/// Spans that the path is followed over at a time.
-pub(super) const GROUP_SPANS: u32 = defined(TEXT, "CUZARR_LZ4_GROUP");
-/// Spans that all units together have in their windows, and the most of one; few in `simt`, so that there are several windows.
-const WINDOW_SPANS: usize = (defined(TEXT, "CUZARR_LZ4_GROUPS") * GROUP_SPANS) as usize;
-const WINDOW_SIMT_SPANS: usize = 64;
+/// speed of all.
+const WALK_COST: usize = 96;
 /// Encoded bytes for which the launches of the other way take as long as a walk.
 const WALK_FREE_BYTES: usize = 64 << 10;
 
@@ -40,35 +38,20 @@ pub(crate) struct Block {
 /// Blocks that are decoded together.
 pub(crate) struct Blocks {
     pub(super) table: Vec<u8>,
-    /// Blocks for a block of threads each; behind them in the table, those whose spans are looked at side by side.
+    /// Blocks that walk, a block of threads each; behind them in the table, those whose spans are looked at side by side.
     pub(super) walkers: u32,
     pub(super) large: u32,
     pub(super) engine: lz::Engine,
     pub(super) sequences: usize,
-    pub(super) windows: Windows,
-    pub(super) span_bytes: usize,
+    /// Spans of the large blocks.
+    pub(super) spans: u32,
     pub(super) threads: u32,
 }
 
-/// How the spans of large blocks are looked at side by side.
-#[derive(Clone, Copy)]
-pub(super) struct Windows {
-    /// Spans of all blocks.
-    pub(super) spans: u32,
-    /// Spans of one block's window: whole groups.
-    pub(super) window_spans: u32,
-    /// One after the other.
-    pub(super) count: u32,
-}
-
-impl Windows {
-    fn new(device: Device, blocks: &[&Block], spans: u32, span_bytes: usize) -> Windows {
-        let most = if device == Device::Simt { WINDOW_SIMT_SPANS } else { WINDOW_SPANS };
-        let largest = blocks.iter().map(|block| block.src.len().div_ceil(span_bytes)).max().unwrap_or(0);
-        let window =
-            (most / blocks.len().max(1)).min(largest).next_multiple_of(GROUP_SPANS as usize).max(GROUP_SPANS as usize);
-        Windows { spans, window_spans: window as u32, count: largest.div_ceil(window) as u32 }
-    }
+/// Whether so many encoded bytes of so many have short sequences, as far as the ratio tells: 5 to 10 bytes each in arrays as they are, whose
+/// ratio is below 1.5, and 50 and more in shuffled ones, most of which are smaller. A wrong answer costs time alone.
+pub(super) fn has_short_sequences(encoded_bytes: usize, decoded_bytes: usize) -> bool {
+    encoded_bytes * 8 > decoded_bytes * 5
 }
 
 /// The most sequences of a block, with the sentinel: a token takes 3 bytes and makes 4, but for the last.
@@ -85,8 +68,13 @@ impl Blocks {
         let free_bytes = if device == Device::Simt { 4 << 10 } else { WALK_FREE_BYTES };
         let (limit, largest) =
             (free_bytes.max(total / WALK_COST), blocks.iter().map(|block| block.src.len()).max().unwrap_or(0));
+        // Guessed tokens of short sequences are found sooner than a walk finds them.
+        let decoded: usize = blocks.iter().map(|block| block.dst.len()).sum();
+        let guesses = has_short_sequences(total, decoded);
         // Blocks of about one size go the same way: the two ways run one after the other.
-        let walks = |block: &&Block| block.src.len() <= limit && (largest <= limit || block.src.len() < largest / 2);
+        let walks = |block: &&Block| {
+            !guesses && block.src.len() <= limit && (largest <= limit || block.src.len() < largest / 2)
+        };
         let (walkers, large): (Vec<&Block>, Vec<&Block>) = blocks.iter().partition(walks);
         let (mut table, mut units) = (Vec::with_capacity(blocks.len() * ENTRY_BYTES), Vec::with_capacity(blocks.len()));
         let (mut sequences, mut spans) = (0, 0u32);
@@ -114,18 +102,20 @@ impl Blocks {
             large: large.len() as u32,
             engine: lz::Engine::new(device, &units, false),
             sequences,
-            windows: Windows::new(device, &large, spans, span_bytes),
-            span_bytes,
+            spans,
             threads,
         }
     }
 
-    /// The memory for finding tokens: two words for each byte of the windows, a cursor for each block, and for each span an
-    /// entry, its leading bytes and its sums.
-    pub(super) fn map_bytes(&self) -> [usize; 6] {
-        let (large, spans) = (self.large as usize, self.windows.spans as usize);
-        let words = large * self.windows.window_spans as usize * self.span_bytes * 4;
-        [words, words, large * 4, spans * 4, spans * 4, spans * 16]
+    /// Bytes of a lane's part of a span.
+    pub(super) fn part_bytes(&self) -> u32 {
+        self.threads * THREAD_BYTES as u32 / WARP
+    }
+
+    /// The memory for finding tokens: for each span, a bit for each byte, where it is left, its entry, and its sums.
+    pub(super) fn map_bytes(&self) -> [usize; 4] {
+        let spans = self.spans as usize;
+        [spans * self.threads as usize * 4, spans * EXIT_BYTES, spans * 4, spans * TOTAL_BYTES]
     }
 
     /// How many blocks there are.
@@ -147,7 +137,7 @@ mod tests {
 
     /// How many of blocks of these encoded sizes walk on a GPU, and how many go by windows.
     fn ways(sizes: impl IntoIterator<Item = usize>) -> (u32, u32) {
-        let block = |bytes| Block { src: 0..bytes, dst: 0..2 * bytes, status: 0, place: 0, header: 0 };
+        let block = |bytes| Block { src: 0..bytes, dst: 0..4 * bytes, status: 0, place: 0, header: 0 };
         let blocks: Vec<Block> = sizes.into_iter().map(block).collect();
         let blocks = Blocks::new(Device::Cuda(0), &blocks);
         (blocks.walkers, blocks.large)
@@ -155,12 +145,19 @@ mod tests {
 
     #[test]
     fn blocks_of_about_one_size_go_the_same_way() {
-        for count in [1, 32, 40, 47, 48, 49, 56, 64, 512] {
+        for count in [1, 32, 64, 80, 95, 96, 97, 104, 128, 512] {
             let (walkers, large) = ways((0..count).map(|number| 4_000_000 + number % 7 * 200_000));
             assert!(walkers == 0 || large == 0, "{count} blocks: {walkers} walk, {large} do not");
         }
         assert_eq!(ways([4_000_000; 32]), (0, 32));
-        assert_eq!(ways([4_000_000; 64]), (64, 0));
+        assert_eq!(ways([4_000_000; 128]), (128, 0));
         assert_eq!(ways([vec![4_000_000; 2], vec![1000; 300]].concat()), (300, 2));
+    }
+
+    #[test]
+    fn blocks_of_short_sequences_do_not_walk() {
+        let block = Block { src: 0..1_000_000, dst: 0..1_400_000, status: 0, place: 0, header: 0 };
+        let blocks = Blocks::new(Device::Cuda(0), &vec![block; 512]);
+        assert_eq!((blocks.walkers, blocks.large, blocks.spans), (0, 512, 512 * 123));
     }
 }

@@ -8,12 +8,12 @@ const LARGE_FRAME_BYTES: usize = 1 << 20;
 pub(super) static SPEEDS: Speeds = Speeds {
     thread_alone: 2.6,
     thread_busy: 1.8,
-    one_frame: [0.23, 0.8, 2.8, 13.0, 33.0],
-    many_frames: [150.0, 180.0, 160.0, 70.0, 55.0],
+    one_frame: [0.23, 0.8, 2.8, 15.0, 45.0],
+    many_frames: [130.0, 150.0, 160.0, 110.0, 100.0],
 };
 
 /// Measured by `scratch_bytes` of `examples/decode_bench.rs`. Sequences take 3 times the decoded bytes and more where most
-/// bytes are copied in short runs; large frames take 4 bytes more for each byte, and maps of their tokens.
+/// bytes are copied in short runs; large frames take 4 bytes more for each byte.
 pub(super) fn scratch_copies(decoded_bytes: usize) -> u64 {
     if decoded_bytes > LARGE_FRAME_BYTES { 9 } else { 4 }
 }

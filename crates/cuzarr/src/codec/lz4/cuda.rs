@@ -1,9 +1,9 @@
 //! Launches of `lz4.cu`: a warp a frame for many small ones, and all threads for every frame that is larger.
 
-use cuzarr_device::{Buffer, Device, Header, KernelSource, header, pool, upload_table};
+use cuzarr_device::{Buffer, Device, Header, KernelSource, WARP, header, pool, upload_table};
 
 use super::HEADER_BYTES;
-use super::blocks::{Block, Blocks, ENTRY_BYTES, GROUP_SPANS, Windows};
+use super::blocks::{Block, Blocks, ENTRY_BYTES, has_short_sequences};
 use super::cost;
 use crate::Result;
 use crate::codec::batch::frames::{FrameEntry, table};
@@ -12,18 +12,17 @@ use crate::codec::device::{Decode, DeviceDecoder, Headers, Prepared, Request, Ta
 use crate::codec::{batch, lz};
 
 /// Headers of this folder that kernels include.
-pub(crate) const HEADERS: &[Header] = &[header!("codec/lz4/lz4.cuh"), header!("codec/lz4/lz4_tokens.cuh")];
+pub(crate) const HEADERS: &[Header] =
+    &[header!("codec/lz4/lz4.cuh"), header!("codec/lz4/lz4_guess.cuh"), header!("codec/lz4/lz4_tokens.cuh")];
 
 static LZ4: KernelSource =
     KernelSource { name: "lz4", text: include_str!("lz4.cu"), headers: &[HEADERS, lz::HEADERS, batch::HEADERS] };
 
 /// Few warps a block, so that a block's place is free as soon as its slowest frame is done.
 const WARPS_PER_BLOCK: u32 = 2;
-/// Threads that join a group's spans one after the other; fewer in `simt`, where each is a fiber.
-const JOIN_THREADS: u32 = 1024;
-/// Threads that follow the path through a window's groups.
-const CHASE_THREADS: u32 = 64;
-/// Frames of up to this size are decoded by a warp each, in order, when there are enough of them.
+/// Threads of a block that mend guesses, each those of a span.
+const MEND_THREADS: u32 = 64;
+/// Frames of up to this size are decoded by a warp each, in order, when there are enough of them and their sequences are not short.
 const IN_ORDER_BYTES: usize = 64 << 10;
 const ENOUGH_IN_ORDER: usize = 4096;
 /// And always those which have hardly anything to be done side by side; in `simt`, fewer, so that both ways are tested.
@@ -77,7 +76,12 @@ impl DeviceDecoder for Decoder {
 /// Nothing is read before kernels run: they compare the sizes.
 fn prepare(header_bytes: usize, request: &Request<'_>) -> Result<Prepared> {
     let small = |unit: &&Unit| unit.dst.len() <= IN_ORDER_BYTES;
-    let enough = request.units.iter().filter(small).count() >= ENOUGH_IN_ORDER;
+    let sums = request
+        .units
+        .iter()
+        .filter(small)
+        .fold([0, 0, 0], |[count, src, dst], unit| [count + 1, src + unit.src.len(), dst + unit.dst.len()]);
+    let enough = sums[0] >= ENOUGH_IN_ORDER && !has_short_sequences(sums[1], sums[2]);
     let small_bytes = if request.device == Device::Simt { SMALL_SIMT_BYTES } else { SMALL_BYTES };
     let in_order_bytes = if enough { IN_ORDER_BYTES } else { small_bytes };
     let (mut entries, mut blocks) = (Vec::new(), Vec::new());
@@ -154,49 +158,52 @@ impl Blocks {
             unsafe { kernel.launch(stream, self.walkers, self.threads, arguments, &buffers) }?;
         }
         if self.large > 0 {
-            self.launch_windows(task, &table, &sequences, &counts)?;
+            self.launch_guesses(task, &table, &sequences, &counts)?;
         }
         self.engine.launch(task, &self.engine.bring(task.stream)?, (&sequences, &counts), src)
     }
 
-    /// Finds the sequences of few blocks, window after window of their spans.
-    fn launch_windows(&self, task: &Task<'_>, table: &Buffer, sequences: &Buffer, counts: &Buffer) -> Result<()> {
+    /// Finds the sequences of large blocks, and of those with short ones, all spans side by side.
+    fn launch_guesses(&self, task: &Task<'_>, table: &Buffer, sequences: &Buffer, counts: &Buffer) -> Result<()> {
         let Task { stream, src, statuses, .. } = *task;
-        let maps = self.map_bytes().map(|bytes| pool::allocate(bytes, stream));
-        let [exits, joined, cursors, entries, leads, totals] = maps;
-        let (exits, joined, cursors) = (exits?, joined?, cursors?);
-        let (entries, leads, totals) = (entries?, leads?, totals?);
+        let [tokens, exits, entries, totals] = self.map_bytes().map(|bytes| pool::allocate(bytes.max(1), stream));
+        let (tokens, exits, entries, totals) = (tokens?, exits?, entries?, totals?);
         stream.memset(&entries, 0xff)?;
-        stream.memset(&cursors, 0)?;
-        let maps = [src, table, sequences, counts, statuses, &exits, &joined, &cursors, &entries, &leads, &totals];
+        let buffers = [src, table, sequences, counts, statuses, &tokens, &exits, &entries, &totals];
         let walkers = self.walkers as usize;
         let (frames, units, count) = (src.address(), table.address() + walkers * ENTRY_BYTES, self.large);
         let counts = counts.address() + walkers * 4;
-        let (exits, joined, cursors) = (exits.address(), joined.address(), cursors.address());
-        let (entries, leads, totals) = (entries.address(), leads.address(), totals.address());
-        let (span_bytes, threads) = (self.span_bytes as u32, self.threads);
-        let Windows { spans, window_spans: window, count: windows } = self.windows;
+        let (tokens, exits) = (tokens.address(), exits.address());
+        let (entries, totals) = (entries.address(), totals.address());
+        let (spans, threads, part_bytes) = (self.spans, self.threads, self.part_bytes());
+        let (part_log, span_bytes) = (part_bytes.ilog2(), part_bytes * WARP);
         let kernel = |name| LZ4.kernel(stream.device(), name);
-        let join_threads = if stream.device() == Device::Simt { threads } else { JOIN_THREADS };
-        // SAFETY: the parameters of each kernel; a block of threads for each span or unit, or span or group of a window, as
-        // they are written. `Prepared` has checked that the entries' ranges lie in the source. `Blocks::new` and `Windows`
-        // have counted room for every byte of every window, and for as many sequences as an LZ4 block can hold.
+        // SAFETY: the parameters of each kernel; a thread, a warp or a block of threads for each span or unit, as they are
+        // written. `Prepared` has checked that the entries' ranges lie in the source. `Blocks::new` has counted the spans, and
+        // room for as many sequences as an LZ4 block can hold.
         unsafe {
-            kernel("lz4_leads")?.launch(stream, spans, threads, (frames, units, count, leads), &maps)?;
-            for _ in 0..windows {
-                let arguments = (frames, units, cursors, window, leads, exits);
-                kernel("lz4_map")?.launch(stream, count * window, threads, arguments, &maps)?;
-                let (groups, arguments) = (window / GROUP_SPANS, (units, cursors, window, span_bytes, exits, joined));
-                kernel("lz4_join")?.launch(stream, count * groups, join_threads, arguments, &maps)?;
-                let found = (exits, joined, entries, statuses.address());
-                let arguments = (frames, units, cursors, window, span_bytes, found.0, found.1, found.2, found.3);
-                kernel("lz4_chase")?.launch(stream, count, CHASE_THREADS, arguments, &maps)?;
+            if spans > 0 {
+                let guess = kernel("lz4_guess")?;
+                let arguments = |mend: u32| (frames, units, count, part_log, mend, tokens, exits);
+                guess.launch(stream, spans, WARP, arguments(0), &buffers)?;
+                let mends = (frames, units, count, spans, part_log, tokens, exits);
+                kernel("lz4_mend")?.launch(stream, spans.div_ceil(MEND_THREADS), MEND_THREADS, mends, &buffers)?;
+                guess.launch(stream, spans, WARP, arguments(1), &buffers)?;
             }
-            kernel("lz4_totals")?.launch(stream, spans, threads, (frames, units, count, entries, totals), &maps)?;
+            let arguments = (frames, units, tokens, exits, entries, statuses.address());
+            kernel("lz4_chase")?.launch(stream, count, threads, arguments, &buffers)?;
+            if spans > 0 {
+                let arguments = (frames, units, count, entries, tokens, exits, totals);
+                kernel("lz4_totals")?.launch(stream, spans, threads, arguments, &buffers)?;
+            }
             let arguments = (units, span_bytes, totals, counts);
-            kernel("lz4_place")?.launch(stream, count, threads, arguments, &maps)?;
-            let arguments = (frames, units, count, entries, totals, sequences.address(), statuses.address());
-            kernel("lz4_spans")?.launch(stream, spans, threads, arguments, &maps)?;
+            kernel("lz4_place")?.launch(stream, count, threads, arguments, &buffers)?;
+            if spans > 0 {
+                let found = (entries, tokens, exits, totals);
+                let to = (sequences.address(), statuses.address());
+                let arguments = (frames, units, count, found.0, found.1, found.2, found.3, to.0, to.1);
+                kernel("lz4_spans")?.launch(stream, spans, threads, arguments, &buffers)?;
+            }
         }
         Ok(())
     }

@@ -6,6 +6,7 @@
 // 8192 frames of 64 KiB should give 150-250 GB/s, 512 of 1 MiB 40-60, 64 of 8 MiB 5-8: few large frames need another
 // engine. Issue: about 110 instructions a sequence, 132 x 4 x 1.9 GHz / 110 x 7 bytes = 64 GB/s for data that is hard throughout.
 #include "codec/lz4/lz4.cuh"
+#include "codec/lz4/lz4_guess.cuh"
 #include "codec/lz4/lz4_tokens.cuh"
 
 #define CUZARR_LZ4_HEADER 4u
@@ -84,168 +85,117 @@ CUZARR_KERNEL(lz4_walk, const u8* src, const Lz4Unit* units, LzSequence* sequenc
     if (thread == 0) counts[block_index()] = start.sequences;
 }
 
-// Few units: a window of each one's spans at once, from where its path has come so far. First where each byte of a span leads,
-// then along the real path, which may leave the window far behind; so again, until no unit can have spans left. Then what the
-// spans on the path hold.
+// Few units, or short sequences: the tokens of all spans at once, from guesses that are put right; then what the spans on the path hold.
+
+/// Spans whose entries a warp looks at together, for each lane.
+#define CUZARR_LZ4_AHEAD 4u
 
 CUZARR_DEVICE u32 lz4_unit_of_span(const Lz4Unit* units, u32 count, u32 span) {
     return last_from(count, span, [=](u32 unit) { return (u64)units[unit].first_span; });
 }
 
-/// leads[span] = how many bytes of 255 it begins with.
-CUZARR_KERNEL(lz4_leads, const u8* src, const Lz4Unit* units, u32 count, u32* leads) {
-    CUZARR_SHARED(u32, found, 1);
-    Lz4Unit unit = units[lz4_unit_of_span(units, count, block_index())];
-    u32 bytes = thread_count() * CUZARR_LZ4_OWN, begin = (block_index() - unit.first_span) * bytes;
-    u32 end = unit.src_bytes - begin < bytes ? unit.src_bytes : begin + bytes;
-    u32 run_end = lz4_far_run_end(src + unit.src_offset, end, begin, found);
-    if (thread_index() == 0) leads[block_index()] = run_end - begin;
-}
-
-/// The first byte from `at` on that is not 255, by one thread: to the end of its span by looking, then by what spans lead with.
-CUZARR_DEVICE u32 lz4_lone_run_end(const Lz4Block& block, const u32* leads, u32 at) {
-    u32 bytes = thread_count() * CUZARR_LZ4_OWN, end = (at + bytes - 1) / bytes * bytes;
-    end = end < block.size ? end : block.size;
-    while (at < end && block.src[at] == 255) ++at;
-    if (at < end) return at;
-    for (u32 span = at / bytes; at < block.size; ++span) {
-        at += leads[span];
-        if (leads[span] < bytes) break;
+/// Finds the tokens of each span from a guess of where it is entered; then, as `mend`, from where the span before leads to if no token was
+/// found there. A span for each warp.
+CUZARR_KERNEL_SIZED(
+    CUZARR_WARP, 20, lz4_guess, const u8* src, const Lz4Unit* units, u32 count, u32 part_log, u32 mend, u32* tokens, Lz4Exit* exits
+) {
+    CUZARR_LZ4_GUESS_SHARED(span, part_log);
+    u32 number = block_index(), span_bytes = CUZARR_WARP << part_log;
+    Lz4Unit unit = units[lz4_unit_of_span(units, count, number)];
+    u32 begin = (number - unit.first_span) * span_bytes, entry = begin ? CUZARR_LZ4_NOWHERE : 0;
+    tokens += (u64)number * (span_bytes / 32);
+    if (mend) {
+        if (begin == 0) return;
+        // It may be changed meanwhile: the path is followed behind this kernel.
+        entry = volatile_load(&exits[number - 1].next);
+        if (entry < begin || entry - begin >= span_bytes || entry >= unit.src_bytes || lz4_is_noted(tokens, entry - begin)) return;
     }
-    return at;
+    lz4_find(span, lz4_block_of(unit, src, (LzSequence*)0), begin, entry, tokens, exits + number, thread_index());
 }
 
-/// A length whose further bytes begin at `at`, in the span from `begin` on or behind it; moves `at` as lz4_far_length.
-CUZARR_DEVICE u32 lz4_lone_length(const Lz4Block& block, const Lz4Span& span, u32 begin, const u32* leads, u32& at) {
-    u32 end = at < block.size ? at : block.size;
-    if (end - begin < span.size) end = begin + lz4_run_end(span, end - begin);
-    if (end - begin >= span.size && end < block.size) end = lz4_lone_run_end(block, leads, end);
-    u64 length = 15 + 255ull * (end - (at < block.size ? at : block.size)) + (end < block.size ? block.src[end] : 0);
-    at = end + 1;
-    return length < CUZARR_LZ4_LONGEST - 4 ? (u32)length : CUZARR_LZ4_LONGEST - 4;
+/// Where the path of the span before leads to no token that was found, it mostly leads to one soon. A thread for each span.
+CUZARR_KERNEL(lz4_mend, const u8* src, const Lz4Unit* units, u32 count, u32 spans, u32 part_log, u32* tokens, const Lz4Exit* exits) {
+    u32 number = block_index() * thread_count() + thread_index(), span_bytes = CUZARR_WARP << part_log;
+    if (number >= spans) return;
+    Lz4Unit unit = units[lz4_unit_of_span(units, count, number)];
+    if (number == unit.first_span) return;
+    u32 begin = (number - unit.first_span) * span_bytes, left = unit.src_bytes - begin, size = left < span_bytes ? left : span_bytes;
+    u32 entry = exits[number - 1].next - begin;
+    tokens += (u64)number * (span_bytes / 32);
+    if (entry >= size) return;
+    src += unit.src_offset + begin;
+    u32 meeting = lz4_meeting(src, size, entry, tokens);
+    if (meeting > entry && meeting < size) lz4_note_path(src, size, entry, meeting, tokens);
 }
 
-/// Where the token behind the one at `at` begins; the block's end when there is none.
-CUZARR_DEVICE u32 lz4_lone_next(const Lz4Block& block, const Lz4Span& span, u32 begin, const u32* leads, u32 at) {
-    u32 byte = lz4_byte(span, at - begin), literals = byte >> 4;
-    ++at;
-    if (literals == 15) literals = lz4_lone_length(block, span, begin, leads, at);
-    if (at > block.size || literals > block.size - at) return block.size;
-    at += literals;
-    if (block.size - at < 2) return block.size;
-    at += 2;
-    if ((byte & 15) == 15) lz4_lone_length(block, span, begin, leads, at);
-    return at < block.size ? at : block.size;
-}
-
-/// Spans that are joined to a group, so that the path is followed group by group first.
-#define CUZARR_LZ4_GROUP 16u
-/// Most groups of a window.
-#define CUZARR_LZ4_GROUPS 128u
-/// Loads of a thread that are on their way at the same time.
-#define CUZARR_LZ4_TOGETHER 8u
-
-/// The part of a unit that is looked at.
-struct Lz4Window {
-    u32 begin, end;    // in the block; empty behind its end
-    u64 first;         // of its bytes in exits and joined
-};
-
-CUZARR_DEVICE Lz4Window lz4_window(const Lz4Unit& unit, u32 index, u32 cursor, u32 spans, u32 span_bytes) {
-    u32 begin = cursor / span_bytes * span_bytes, most = spans * span_bytes;
-    if (cursor >= unit.src_bytes) return {unit.src_bytes, unit.src_bytes, 0};
-    return {begin, unit.src_bytes - begin < most ? unit.src_bytes : begin + most, (u64)index * most};
-}
-
-/// exits[byte] = the first token behind its span when one begins at the byte. A span of a window for each block of threads.
-CUZARR_KERNEL(lz4_map, const u8* src, const Lz4Unit* units, const u32* cursors, u32 spans, const u32* leads, u32* exits) {
-    CUZARR_LZ4_SPAN_SHARED(span);
-    u32 index = block_index() / spans, bytes = thread_count() * CUZARR_LZ4_OWN, offset = block_index() % spans * bytes;
-    Lz4Unit unit = units[index];
-    Lz4Block block = lz4_block_of(unit, src, (LzSequence*)0);
-    Lz4Window window = lz4_window(unit, index, cursors[index], spans, bytes);
-    if (offset >= window.end - window.begin) return;
-    u32 begin = window.begin + offset;
-    leads += unit.first_span, exits += window.first + offset;
+/// Goes through a span from `entry` on without guessing, by all threads of a block: notes its tokens.
+CUZARR_DEVICE void lz4_pass(Lz4Span& span, const Lz4Block& block, u32 begin, u32 entry, u32* tokens, Lz4Exit* exit) {
     lz4_load(span, block.src + begin, block.size - begin);
     lz4_connect(span);
-    for (u32 at = thread_index(); at < span.size; at += thread_count()) {
-        if (lz4_step(span, at) == at) exits[at] = lz4_lone_next(block, span, begin, leads, begin + at);
+    u32 own, leaving = lz4_enter(span, entry, own), thread = thread_index(), bits = 0;
+    for (u32 at = own; at < span.size && at / CUZARR_LZ4_OWN == thread; at = at == leaving ? span.size : lz4_next(span, at)) {
+        bits |= 1u << at % CUZARR_LZ4_OWN;
     }
-    block_barrier();
-    for (u32 at = thread_index(); at < span.size; at += thread_count()) {
-        if (lz4_step(span, at) == at) continue;
-        u32 root = lz4_joined(span, at);
-        for (u32 warp_end = (at / CUZARR_LZ4_WARP_BYTES + 1) * CUZARR_LZ4_WARP_BYTES; root >= warp_end;) {
-            warp_end = (root / CUZARR_LZ4_WARP_BYTES + 1) * CUZARR_LZ4_WARP_BYTES;
-            root = lz4_joined(span, root);
-        }
-        exits[at] = exits[root];
-    }
+    tokens[thread] = bits;
+    if (thread >= CUZARR_WARP) return;
+    Lz4Exit found = lz4_exit(block, begin + leaving, thread);
+    if (thread == 0) *exit = found;
 }
 
-/// exits, by groups: joined[byte] = the first token behind its group when one begins at the byte. A group of a window for each
-/// block of threads, from its last span to its first.
-CUZARR_WIDE_KERNEL(lz4_join, const Lz4Unit* units, const u32* cursors, u32 spans, u32 span_bytes, const u32* exits, u32* joined) {
-    u32 groups = spans / CUZARR_LZ4_GROUP, index = block_index() / groups, most = CUZARR_LZ4_GROUP * span_bytes;
-    Lz4Window window = lz4_window(units[index], index, cursors[index], spans, span_bytes);
-    u32 begin = block_index() % groups * most, size = window.end - window.begin;
-    if (begin >= size) return;
-    u32 end = size - begin < most ? size : begin + most;
-    exits += window.first, joined += window.first;
-    for (u32 span_end = end; span_end > begin;) {
-        u32 first = (span_end - 1) / span_bytes * span_bytes;
-        for (u32 own = first + thread_index(); own < span_end; own += thread_count() * CUZARR_LZ4_TOGETHER) {
-            u32 exit[CUZARR_LZ4_TOGETHER];
-#pragma unroll
-            for (u32 i = 0; i < CUZARR_LZ4_TOGETHER; ++i) {
-                u32 at = own + i * thread_count();
-                exit[i] = at < span_end ? exits[at] : 0xffffffffu;
-            }
-#pragma unroll
-            for (u32 i = 0; i < CUZARR_LZ4_TOGETHER; ++i) {
-                if (exit[i] - window.begin < end) exit[i] = joined[exit[i] - window.begin];
-            }
-#pragma unroll
-            for (u32 i = 0; i < CUZARR_LZ4_TOGETHER; ++i) {
-                u32 at = own + i * thread_count();
-                if (at < span_end) joined[at] = exit[i];
-            }
-        }
-        span_end = first;
-        block_barrier();
-    }
-}
-
-/// entries[span] = where the path enters it, CUZARR_LZ4_NOWHERE before; cursors[unit] = where it leaves the window. A unit for
-/// each block of threads: one follows the path group by group, then each follows it through groups of its own.
+/// entries[span] = where the path enters it, CUZARR_LZ4_NOWHERE before. A unit for each block of threads, whose first warp follows the path
+/// over many spans at once where each leads to a token that was found in the next one.
 CUZARR_KERNEL(
-    lz4_chase, const u8* src, const Lz4Unit* units, u32* cursors, u32 spans, u32 span_bytes, const u32* exits, const u32* joined,
-    u32* entries, u64* statuses
+    lz4_chase, const u8* src, const Lz4Unit* units, u32* tokens, Lz4Exit* exits, u32* entries, u64* statuses
 ) {
-    CUZARR_SHARED(u32, group_entries, CUZARR_LZ4_GROUPS);
-    u32 index = block_index(), cursor = cursors[index], groups = spans / CUZARR_LZ4_GROUP, most = CUZARR_LZ4_GROUP * span_bytes;
-    Lz4Unit unit = units[index];
-    Lz4Window window = lz4_window(unit, index, cursor, spans, span_bytes);
-    exits += window.first, joined += window.first, entries += unit.first_span;
-    for (u32 group = thread_index(); group < groups; group += thread_count()) group_entries[group] = CUZARR_LZ4_NOWHERE;
-    block_barrier();
-    if (thread_index() == 0) {
-        u32 at = cursor, damage = cursor == 0 ? lz4_header(unit, lz4_block_of(unit, src, (LzSequence*)0)) : CUZARR_INTACT;
-        if (damage) {
-            report(statuses, unit.status, damage, damage == CUZARR_OTHER_SIZE ? unit.place - CUZARR_LZ4_HEADER : unit.place);
-            at = unit.src_bytes;
-        }
-        for (; at < window.end; at = joined[at - window.begin]) group_entries[(at - window.begin) / most] = at;
-        cursors[index] = at;
+    CUZARR_LZ4_SPAN_SHARED(span);
+    // Where the path has come to, and how many spans it leads through from there on.
+    CUZARR_SHARED(u32, way, 2);
+    u32 thread = thread_index(), lane = thread % CUZARR_WARP, room = thread_count() * CUZARR_LZ4_OWN;
+    Lz4Unit unit = units[block_index()];
+    Lz4Block block = lz4_block_of(unit, src, (LzSequence*)0);
+    u32 damage = lz4_header(unit, block);
+    if (damage) {
+        if (thread == 0) report(statuses, unit.status, damage, damage == CUZARR_OTHER_SIZE ? unit.place - CUZARR_LZ4_HEADER : unit.place);
+        return;
     }
-    block_barrier();
-    for (u32 group = thread_index(); group < groups; group += thread_count()) {
-        u32 begin = window.begin + group * most, at = group_entries[group];
-        while (at < window.end && at - begin < most) {
-            entries[at / span_bytes] = at;
-            at = exits[at - window.begin];
+    u32 spans = (block.size - 1) / room + 1, at = 0;
+    tokens += (u64)unit.first_span * thread_count(), exits += unit.first_span, entries += unit.first_span;
+    while (at < block.size) {
+        u32 first = at / room, begin = first * room, known = 0, entered[CUZARR_LZ4_AHEAD];
+        if (thread < CUZARR_WARP) {
+#pragma unroll
+            for (u32 k = 0; k < CUZARR_LZ4_AHEAD; ++k) {
+                u32 number = first + k * CUZARR_WARP + lane;
+                entered[k] = number == first ? at : number < spans ? exits[number - 1].next : CUZARR_LZ4_NOWHERE;
+            }
+#pragma unroll
+            for (u32 k = 0; k < CUZARR_LZ4_AHEAD; ++k) {
+                u32 number = first + k * CUZARR_WARP + lane, entry = entered[k];
+                bool is_token = entry < block.size && entry / room == number && lz4_is_noted(tokens, entry);
+                u32 others = warp_ballot(CUZARR_ALL_LANES, !is_token);
+                if (known == k * CUZARR_WARP) known += others ? lowest_bit(others) : CUZARR_WARP;
+                if (number - first < known) entries[number] = entry;
+            }
+            if (known == 0) {
+                u32 left = block.size - begin, size = left < room ? left : room;
+                u32* its = tokens + begin / 32;
+                u32 meeting = lz4_meeting(block.src + begin, size, at - begin, its);
+                warp_barrier(CUZARR_ALL_LANES);
+                if (meeting < size && lane == 0) lz4_note_path(block.src + begin, size, at - begin, meeting, its);
+                if (meeting < size) known = 1;
+                if (lane == 0) entries[first] = at;
+            }
+            if (lane == 0) way[0] = known ? exits[first + known - 1].next : at, way[1] = known;
         }
+        block_barrier();
+        known = way[1];
+        if (known == 0) {
+            lz4_pass(span, block, begin, at - begin, tokens + begin / 32, exits + first);
+            if (thread == 0) way[0] = exits[first].next;
+            block_barrier();
+        }
+        at = way[0];
+        block_barrier();
     }
 }
 
@@ -256,39 +206,82 @@ CUZARR_DEVICE Lz4Total lz4_bounded(const Lz4Total& total) {
     return {total.bytes < CUZARR_LZ4_MOST_BYTES ? total.bytes : CUZARR_LZ4_MOST_BYTES, total.sequences, 0};
 }
 
-/// The sequences of the spans on the path: first their numbers, then, from the sums before each span, the sequences themselves.
+/// The sequences of the spans on the path: first their numbers, then, from the sums before each span, the sequences themselves. A span
+/// for each block of threads. Its tokens are listed, and a warp takes a share of them, a lane one.
 template <bool Emit>
 CUZARR_DEVICE void lz4_span(
-    const u8* src, const Lz4Unit* units, u32 count, const u32* entries, Lz4Total* totals, LzSequence* sequences, u64* statuses
+    const u8* src, const Lz4Unit* units, u32 count, const u32* entries, const u32* tokens, const Lz4Exit* exits, Lz4Total* totals,
+    LzSequence* sequences, u64* statuses
 ) {
-    CUZARR_LZ4_SPAN_SHARED(span);
-    CUZARR_SHARED(Lz4Total, sums, CUZARR_LZ4_THREADS / CUZARR_WARP);
-    CUZARR_SHARED(u32, found, 1);
-    u32 thread = thread_index(), entry = entries[block_index()];
+    CUZARR_SHARED(u8, bytes, CUZARR_LZ4_SPAN + 16);
+    CUZARR_SHARED(u16, others, CUZARR_LZ4_THREADS);
+    CUZARR_SHARED(u16, list, CUZARR_LZ4_SPAN / 3 + 1);
+    CUZARR_SHARED(u32, listed, CUZARR_LZ4_THREADS / CUZARR_WARP);
+    CUZARR_SHARED(u32, made, CUZARR_LZ4_THREADS / CUZARR_WARP);
+    u32 thread = thread_index(), lane = thread % CUZARR_WARP, warp = thread / CUZARR_WARP, warps = thread_count() / CUZARR_WARP;
+    u32 own = thread * CUZARR_LZ4_OWN, entry = entries[block_index()];
     if (entry == CUZARR_LZ4_NOWHERE) {
         if (!Emit && thread == 0) totals[block_index()] = {0, 0, 0};
         return;
     }
     Lz4Unit unit = units[lz4_unit_of_span(units, count, block_index())];
     Lz4Block block = lz4_block_of(unit, src, sequences);
-    u32 begin = (block_index() - unit.first_span) * thread_count() * CUZARR_LZ4_OWN;
-    lz4_load(span, block.src + begin, block.size - begin);
-    lz4_connect(span);
-    u32 own, leaving = lz4_enter(span, entry - begin, own), next;
-    Lz4Total start = {0, 0, 0}, all, before = lz4_scan(lz4_count(span, own, leaving), sums, all);
-    if (Emit) start = totals[block_index()];
-    Lz4Total end = lz4_sum(start, all);
-    Lz4Placed token = lz4_far_token(block, begin + leaving, end.bytes, found, next);
-    if (Emit) {
-        lz4_emit(block, span, begin, own, leaving, lz4_sum(start, before), statuses, unit.status, unit.place);
-        if (thread == 0) lz4_emit_leaving(block, token, begin + leaving, next, end.sequences, statuses, unit.status, unit.place);
-    } else if (thread == 0) {
-        totals[block_index()] = lz4_bounded(lz4_sum(end, {(u64)token.literals + token.match, 1, 0}));
+    u32 span_bytes = thread_count() * CUZARR_LZ4_OWN, begin = (block_index() - unit.first_span) * span_bytes, left = block.size - begin;
+    Lz4Staged staged = {bytes, others, left < span_bytes ? left : span_bytes, highest_bit(CUZARR_LZ4_OWN)};
+    lz4_stage(bytes, block.src + begin, staged.size, left, thread, thread_count());
+    u32 bits = tokens[(u64)block_index() * thread_count() + thread];
+    // What was found before the entry is not on the path.
+    if (entry - begin > own) bits &= entry - begin - own < 32 ? 0xffffffffu << (entry - begin - own) : 0;
+    u32 place = inclusive_sum(count_ones(bits), lane);
+    if (lane == CUZARR_WARP - 1) listed[warp] = place;
+    block_barrier();
+    lz4_note_others(staged, thread, thread_count());
+    u32 all = 0;
+    place -= count_ones(bits);
+    for (u32 i = 0; i < warps; ++i) {
+        if (i < warp) place += listed[i];
+        all += listed[i];
+    }
+    for (; bits; bits &= bits - 1, ++place) list[place] = (u16)(own + lowest_bit(bits));
+    block_barrier();
+    // The last one leaves the span.
+    u32 inside = all - 1, share = (inside + thread_count() - 1) / thread_count() * CUZARR_WARP, first = warp * share, sum = 0;
+    u32 end = first + share < inside ? first + share : inside;
+    for (u32 i = first + lane; i < end; i += CUZARR_WARP) {
+        Lz4Token token = lz4_token(staged, list[i]);
+        sum += token.literals + token.match;
+    }
+    sum = warp_sum(sum);
+    if (lane == 0) made[warp] = sum;
+    block_barrier();
+    u64 out = Emit ? totals[block_index()].bytes : 0;
+    if (!Emit && thread > 0) return;
+    for (u32 i = 0; i < (Emit ? warp : warps); ++i) out += made[i];
+    if (!Emit) {
+        Lz4Exit exit = exits[block_index()];
+        totals[block_index()] = lz4_bounded({out + exit.literals + exit.match, all, 0});
+        return;
+    }
+    u32 number = totals[block_index()].sequences;
+    for (u32 i = first; i < end; i += CUZARR_WARP) {
+        bool is_one = i + lane < end;
+        u32 at = is_one ? list[i + lane] : 0;
+        Lz4Token token = {0, 0, 0, 0, 0};
+        if (is_one) token = lz4_token(staged, at);
+        u32 length = token.literals + token.match, up_to = inclusive_sum(length, lane);
+        if (is_one) lz4_emit_token(block, staged, begin, at, token, out + (up_to - length), number + i + lane, statuses, unit.status, unit.place);
+        out += warp_shuffle(CUZARR_ALL_LANES, up_to, CUZARR_WARP - 1);
+    }
+    // The last of the warps has come to the end of all.
+    if (warp == warps - 1 && lane == 0) {
+        lz4_emit_exit(block, exits[block_index()], out, number + inside, statuses, unit.status, unit.place);
     }
 }
 
-CUZARR_KERNEL(lz4_totals, const u8* src, const Lz4Unit* units, u32 count, const u32* entries, Lz4Total* totals) {
-    lz4_span<false>(src, units, count, entries, totals, (LzSequence*)0, (u64*)0);
+CUZARR_KERNEL(
+    lz4_totals, const u8* src, const Lz4Unit* units, u32 count, const u32* entries, const u32* tokens, const Lz4Exit* exits, Lz4Total* totals
+) {
+    lz4_span<false>(src, units, count, entries, tokens, exits, totals, (LzSequence*)0, (u64*)0);
 }
 
 /// totals[span] becomes what stands before it in its unit. A unit for each block of threads.
@@ -310,7 +303,8 @@ CUZARR_KERNEL(lz4_place, const Lz4Unit* units, u32 span_bytes, Lz4Total* totals,
 }
 
 CUZARR_KERNEL(
-    lz4_spans, const u8* src, const Lz4Unit* units, u32 count, const u32* entries, Lz4Total* totals, LzSequence* sequences, u64* statuses
+    lz4_spans, const u8* src, const Lz4Unit* units, u32 count, const u32* entries, const u32* tokens, const Lz4Exit* exits, Lz4Total* totals,
+    LzSequence* sequences, u64* statuses
 ) {
-    lz4_span<true>(src, units, count, entries, totals, sequences, statuses);
+    lz4_span<true>(src, units, count, entries, tokens, exits, totals, sequences, statuses);
 }

@@ -190,6 +190,7 @@ struct Lz4Total {
     u64 bytes;
     u32 sequences, reserved;
 };
+static_assert(sizeof(Lz4Total) == 16, "as blocks.rs counts them");
 
 CUZARR_DEVICE Lz4Total lz4_sum(const Lz4Total& a, const Lz4Total& b) { return {a.bytes + b.bytes, a.sequences + b.sequences, 0}; }
 
