@@ -121,6 +121,14 @@ def test_labels_static_fields_scaling_and_types() -> None:
         assert ones.shape[1:] == (4, 6) and bool(ones.all())
 
 
+def test_samples_in_other_types() -> None:
+    pytest.importorskip("ml_dtypes")
+    for dtype in (torch.bfloat16, torch.float64, torch.int16):
+        for batch, places in WindowDataset(Variable(field(), dtype=dtype), {"time": 2}, 16, positions=True):
+            expected = torch.stack([torch.from_numpy(FIELD[time : time + 2]) for time in places[:, 0].tolist()]).to(dtype)
+            assert batch.dtype == dtype and torch.equal(batch, expected)
+
+
 def test_crops_lie_inside_and_chunks_are_read_once_an_epoch() -> None:
     store = Counting()
     crops = CropDataset(image(store), {"y": 6, "x": 7}, 5, samples=90, memory_limit="16 KiB", positions=True)

@@ -9,6 +9,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from cuzarr import _core
 from cuzarr._samples.cells import Cells
 from cuzarr._samples.plan import EpochPlan, Ints
@@ -74,12 +76,12 @@ class Held:
         What is read, and when.
     counts : Counts
         Where reads are counted.
-    to_tensor : function
-        Makes of elements what samples are cut out of.
+    held_as : function
+        Makes of elements what samples are cut out of: NumPy's arrays, or tensors on a GPU.
     """
 
-    def __init__(self, parts: Parts, cells: Cells, plan: EpochPlan, counts: Counts, to_tensor: Callable[[Any], Any]) -> None:
-        self.parts, self.cells, self.plan, self.counts, self.to_tensor = parts, cells, plan, counts, to_tensor
+    def __init__(self, parts: Parts, cells: Cells, plan: EpochPlan, counts: Counts, held_as: Callable[[Any], Any]) -> None:
+        self.parts, self.cells, self.plan, self.counts, self.held_as = parts, cells, plan, counts, held_as
         self.pieces: dict[Key, _Piece] = {}
         self.until: dict[int, int] = {}
         self.bytes = 0
@@ -118,7 +120,7 @@ class Held:
             elements = part.array.read_many([region for _, region in regions], dtype=part.held)
             for (key, region), one in zip(regions, elements, strict=True):
                 piece, chunks = self.pieces[key], part.chunk_count(region)
-                piece.elements = self.to_tensor(one)
+                piece.elements = self.held_as(one)
                 self.counts.chunk_reads += chunks
                 self.counts.read_bytes += piece.size
                 if key not in self.counts.seen:
@@ -218,7 +220,11 @@ class Pass:
         lowest, highest = (cells[sample].tolist() for cells in self.touched)
         for number, out in enumerate(batch.raw):
             for target, source, elements in self.held.cut(number, start, lowest, highest):
-                out[row][target].copy_(elements[source], non_blocking=True)
+                if isinstance(elements, np.ndarray):
+                    # By one thread: PyTorch's copy starts several, which costs more than so small a copy.
+                    np.copyto(out[row][target], elements[source], casting="unsafe")
+                else:
+                    out[row][target].copy_(elements[source], non_blocking=True)
 
     def _group(self) -> list[int]:
         """The next entries of the plan that are read at once."""
@@ -262,9 +268,20 @@ class Pass:
 
 @dataclass
 class Batch:
-    """Memory that samples are copied to, one tensor for each array."""
+    """Memory that samples are copied to.
+
+    Attributes
+    ----------
+    size : int
+        Number of samples.
+    tensors : list of Tensor
+        One tensor for each array.
+    raw : list of array
+        What elements are copied to: NumPy's views of tensors in host memory, the tensors themselves on a GPU.
+    """
 
     size: int
+    tensors: list[Any]
     raw: list[Any]
 
 

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch.utils.data import get_worker_info
 
-from cuzarr._checks import whole
+from cuzarr._checks import element_type, whole
 from cuzarr._compute.blocks import memory_limit_bytes
 from cuzarr._samples.cells import Cells, cells_of, check_limit, chunk_extents
 from cuzarr._samples.plan import Ints, Limits, plan_epoch
@@ -181,22 +181,22 @@ class SampleDataset(EpochDataset):
         mixed = max(limit - frontier - 2 * group - 2 * largest, largest if limit < whole_size else whole_size)
         limits = Limits(mixed, frontier)
         plan = plan_epoch(*touched, found.cells.grid, found.cells.sizes, limits, self._random(epoch, 1 + part))
-        held = Held(self.parts, found.cells, plan, counts, to_tensor)
+        held = Held(self.parts, found.cells, plan, counts, np.asarray if stream is None else to_tensor)
         settle = (lambda: None) if stream is None else stream.synchronize
         return Pass(held, starts, touched, limit, group, settle), plan, starts
 
     def _batch(self, size: int, device: torch.device) -> Batch:
         pinned = self.pin_memory and device.type == "cpu"
         shapes = [(size, *part.sample_shape) for part in self.parts.parts]
-        raw = [
+        tensors = [
             torch.empty(shape, dtype=_gathered(part), device=device, pin_memory=pinned)
             for shape, part in zip(shapes, self.parts.parts, strict=True)
         ]
-        return Batch(size, raw)
+        return Batch(size, tensors, tensors if device.type == "cuda" else list(map(_as_array, tensors)))
 
     def _formed(self, batch: Batch, rows: Ints | None) -> Any:
         """A batch as the caller gets it."""
-        values = [_finished(raw, part) for raw, part in zip(batch.raw, self.parts.parts, strict=True)]
+        values = [_finished(raw, part) for raw, part in zip(batch.tensors, self.parts.parts, strict=True)]
         formed = self.parts.form(values)
         if self.transform is not None:
             formed = self.transform(formed)
@@ -253,6 +253,14 @@ class SampleDataset(EpochDataset):
 def _gathered(part: Part) -> torch.dtype:
     """The type in which samples are put together: what has to be scaled, as it is stored."""
     return torch_type(part.dtype if part.scaling.is_plain else part.held)
+
+
+def _as_array(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
+    """NumPy's view of a tensor in host memory."""
+    if tensor.dtype == torch.bfloat16:
+        array: np.ndarray[Any, Any] = tensor.view(torch.int16).numpy().view(element_type(torch.bfloat16))
+        return array
+    return tensor.numpy()  # type: ignore[no-any-return]
 
 
 def _finished(raw: torch.Tensor, part: Part) -> torch.Tensor:
