@@ -25,7 +25,7 @@ from cuzarr._compute.operands import dimension_names
 from cuzarr._memory import convert as _convert
 from cuzarr._metadata.chunk_grid import AxisGrid
 from cuzarr._node.array import Array
-from cuzarr._node.open import array_of
+from cuzarr._node.open import array_of, open_array
 from cuzarr.errors import ArgumentTypeError, ArrayNotFoundError, InvalidArgumentError, ShapeMismatchError
 
 __all__ = ["from_cuzarr", "meta", "to_cuzarr"]
@@ -137,7 +137,8 @@ def to_cuzarr(lazy: Any, array: Any, *, compute: bool = True, **kwargs: Any) -> 
     lazy : dask.array.Array
         What is written, from blocks on any device.
     array : Array or StoreLike
-        Where it goes, of the same shape: an array that is there, or its path.
+        Where it goes: an array of the same shape, or the path, URL or store of one. Where there is none, it is created with the
+        dask array's shape, element type and largest blocks as chunks.
     compute : bool
         Whether to write now; else what is returned writes when it is computed.
     **kwargs
@@ -152,12 +153,15 @@ def to_cuzarr(lazy: Any, array: Any, *, compute: bool = True, **kwargs: Any) -> 
     ------
     ShapeMismatchError
         The shapes differ.
-    ArrayNotFoundError
-        There is no array at the path.
+    InvalidArgumentError
+        The extents of blocks are unknown.
 
     Examples
     --------
     >>> import cuzarr, cuzarr.dask, dask.array, numpy as np
+    >>> cuzarr.dask.to_cuzarr(dask.array.arange(4, chunks=2), "numbers.zarr")
+    >>> cuzarr.open_array("numbers.zarr").chunks
+    (2,)
     >>> target = cuzarr.zeros((4,), chunks=(2,), dtype="int64", store={})
     >>> cuzarr.dask.to_cuzarr(dask.array.arange(4, chunks=2), target)
     >>> target[:].tolist()
@@ -165,11 +169,13 @@ def to_cuzarr(lazy: Any, array: Any, *, compute: bool = True, **kwargs: Any) -> 
     """
     if not isinstance(lazy, dask.array.Array):
         raise ArgumentTypeError(f"got {type(lazy).__name__} to write, expected a dask array", hint="use array[...] = x")
+    if any(math.isnan(extent) for extent in lazy.shape):
+        raise InvalidArgumentError("blocks of unknown extents cannot be written", hint="call compute_chunk_sizes() first")
     try:
         array = array_of(array, "r+")
-    except ArrayNotFoundError as error:
-        error.hint = "create it first: cuzarr.create_array(store, shape=x.shape, chunks=x.chunksize, dtype=x.dtype)"
-        raise
+    except ArrayNotFoundError:
+        chunks = tuple(max(extent, 1) for extent in lazy.chunksize)
+        array = open_array(array, mode="a", shape=lazy.shape, chunks=chunks, dtype=lazy.dtype)
     if tuple(lazy.shape) != array.shape:
         raise ShapeMismatchError(f"a dask array of shape {tuple(lazy.shape)} does not fit an array of {array.shape}")
     stored = array.metadata._grid.axes
@@ -180,8 +186,6 @@ def to_cuzarr(lazy: Any, array: Any, *, compute: bool = True, **kwargs: Any) -> 
 
 def _aligned(blocks: tuple[int, ...], stored: AxisGrid, extent: int) -> tuple[int, ...]:
     """Extents of blocks that end where stored objects end, as near to the given ones as that allows."""
-    if any(math.isnan(block) for block in blocks):
-        raise InvalidArgumentError("blocks of unknown extents cannot be written", hint="call compute_chunk_sizes() first")
     ends: list[int] = []
     for end in np.cumsum(blocks).tolist():
         whole = min(stored.start(stored.count(end)), extent)

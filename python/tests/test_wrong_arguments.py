@@ -123,13 +123,18 @@ def test_dask_takes_paths_and_names(named: cuzarr.Array, tmp_path: Path) -> None
     cuzarr.dask.to_cuzarr(lazy, tmp_path / "b")
     np.testing.assert_array_equal(cuzarr.open_array(tmp_path / "b")[...], FIELD)
     for call, error in [
-        (lambda: cuzarr.dask.to_cuzarr(lazy, tmp_path / "c"), ArrayNotFoundError), (lambda: cuzarr.dask.from_cuzarr(tmp_path / "c"), ArrayNotFoundError),
+        (lambda: cuzarr.dask.to_cuzarr(lazy[lazy[:, 0, 0] > 0], tmp_path / "c"), InvalidArgumentError),
+        (lambda: cuzarr.dask.from_cuzarr(tmp_path / "c"), ArrayNotFoundError),
         (lambda: cuzarr.dask.from_cuzarr(FIELD), ArgumentTypeError), (lambda: cuzarr.dask.to_cuzarr(FIELD, named), ArgumentTypeError),
         (lambda: cuzarr.dask.from_cuzarr(named, chunks={"z": 1}), InvalidArgumentError), (lambda: cuzarr.dask.to_cuzarr(lazy[:1], named), ShapeMismatchError),
     ]:  # fmt: skip
         with pytest.raises(error):
             call()
     assert not (tmp_path / "c").exists()
+    cuzarr.dask.to_cuzarr(lazy, str(tmp_path / "c"))
+    created = cuzarr.open_array(tmp_path / "c")
+    np.testing.assert_array_equal(created[...], FIELD)
+    assert created.chunks == lazy.chunksize and created.dtype == lazy.dtype
 
 
 def test_errors_of_arguments_are_of_the_classes_that_python_has_for_them() -> None:
