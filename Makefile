@@ -26,7 +26,7 @@ KERNELS := $(shell find crates -name '*.cu' -o -name '*.cuh')
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
 
-demo: build ## write a compressed array, read it back through the whole data path, check every element
+demo: build ## write compressed arrays, read them back through the whole data path, check every element
 	$(VENV)/bin/cuzarr demo
 
 test: test-rust test-python ## run every test

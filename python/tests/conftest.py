@@ -14,6 +14,25 @@ import pytest
 import cuzarr
 
 
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Says in a line for each file what was tested, and how long it took."""
+    files: dict[str, dict[str, float]] = {}
+    for outcome in ("passed", "failed", "error", "skipped", "xfailed"):
+        for report in terminalreporter.stats.get(outcome, ()):
+            if isinstance(report, pytest.TestReport):
+                line = files.setdefault(report.nodeid.partition("::")[0], {})
+                line[outcome] = line.get(outcome, 0) + 1
+    for report in (one for reports in terminalreporter.stats.values() for one in reports if isinstance(one, pytest.TestReport)):
+        line = files.setdefault(report.nodeid.partition("::")[0], {})
+        line["seconds"] = line.get("seconds", 0) + report.duration
+    terminalreporter.section("what was tested")
+    for name, line in sorted(files.items()):
+        said = ", ".join(
+            f"{line[outcome]:.0f} {outcome}" for outcome in ("passed", "failed", "error", "skipped", "xfailed") if outcome in line
+        )
+        terminalreporter.write_line(f"{name:40} {line.get('seconds', 0):7.1f} s  {said}")
+
+
 @cache
 def gpu_device() -> tuple[str | None, str]:
     """A device other than the CPU, or why there is none."""

@@ -11,6 +11,7 @@ import importlib
 import inspect
 import re
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import griffe
@@ -77,6 +78,7 @@ PAGES = (
 SHOWN = {"cuzarr.xp.creation": "cuzarr.xp"}
 
 
+@cache
 def load(module: str) -> Any:
     """A public module; `None` where the library that it serves is not installed."""
     try:
@@ -86,6 +88,7 @@ def load(module: str) -> Any:
     return importlib.import_module(module)
 
 
+@cache
 def exports(module: str) -> list[str]:
     """The public names of a module that are no modules, in its own order."""
     found = load(module)
@@ -98,6 +101,7 @@ def exports(module: str) -> list[str]:
     return [name for name in listed if name != "__version__" and not inspect.ismodule(getattr(found, name))]
 
 
+@cache
 def names_of(page: Page) -> list[str]:
     """The names on a page."""
     if page.names:
@@ -119,6 +123,7 @@ def path_of(page: Page, name: str) -> str:
     return f"{SHOWN.get(page.module, page.module)}.{name}"
 
 
+@cache
 def canonical(page: Page) -> dict[str, list[str]]:
     """The names on a page with their other names: `{"arccos": ["acos"]}`."""
     module = load(page.module)
