@@ -97,7 +97,7 @@ CUZARR_DEVICE u32 lz4_unit_of_span(const Lz4Unit* units, u32 count, u32 span) {
 /// Finds the tokens of each span from a guess of where it is entered; then, as `mend`, from where the span before leads to if no token was
 /// found there. A span for each warp.
 CUZARR_KERNEL_SIZED(
-    CUZARR_WARP, 20, lz4_guess, const u8* src, const Lz4Unit* units, u32 count, u32 part_log, u32 mend, u32* tokens, Lz4Exit* exits
+    CUZARR_WARP, 16, lz4_guess, const u8* src, const Lz4Unit* units, u32 count, u32 part_log, u32 mend, u32* tokens, Lz4Exit* exits
 ) {
     CUZARR_LZ4_GUESS_SHARED(span, part_log);
     u32 number = block_index(), span_bytes = CUZARR_WARP << part_log;
