@@ -44,7 +44,9 @@ def test_the_readme_names_every_extra() -> None:
 
 
 def test_addresses_are_those_of_the_repository() -> None:
-    assert PROJECT["urls"] and all(url.startswith(REPOSITORY) for url in PROJECT["urls"].values())
+    site = re.search(r"^site_url: (\S+)$", (ROOT / "mkdocs.yml").read_text(), re.M)
+    assert site is not None and PROJECT["urls"]["Documentation"] == site[1]
+    assert all(url.startswith((REPOSITORY, site[1])) for url in PROJECT["urls"].values())
 
 
 def test_building_on_another_system_says_that_there_is_nothing_to_build() -> None:
