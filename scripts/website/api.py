@@ -105,9 +105,21 @@ def exports(module: str) -> list[str]:
 def names_of(page: Page) -> list[str]:
     """The names on a page."""
     if page.names:
-        return list(page.names)
+        return [*page.names, *(_unlisted() if page.slug == "array" else ())]
     elsewhere = {name for other in PAGES if other.module == "cuzarr" for name in other.names if _is_cuzarrs(page.module, name)}
     return [*page.more, *(name for name in exports(page.module) if name not in page.more and name not in elsewhere)]
+
+
+@cache
+def _unlisted() -> list[str]:
+    """The names of `cuzarr` that no page has: new ones, until they get their place. They are shown with arrays."""
+    package = load("cuzarr")
+    others = [
+        page for page in PAGES if page.module not in ("cuzarr", "cuzarr.api.asynchronous") and load(page.module) is not None
+    ]
+    elsewhere = {id(getattr(load(page.module), name)) for page in others for name in (*exports(page.module), *page.more)}
+    own = {name for page in PAGES if page.module == "cuzarr" for name in page.names}
+    return [name for name in exports("cuzarr") if name not in own and id(getattr(package, name)) not in elsewhere]
 
 
 def _is_cuzarrs(module: str, name: str) -> bool:
