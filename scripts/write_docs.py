@@ -54,7 +54,25 @@ def support() -> str:
     out += ["", f"Shards, also inside shards and with their index at either end: {len(sharded)} cases. Fortran order: "]
     out[-1] += f"{sum(case.order == 'F' for case in found)}. Arrays with an empty dimension, or none: "
     out[-1] += f"{sum(0 in case.shape or not case.shape for case in found)}."
+    out += registered_names()
     return "\n".join(out) + "\n"
+
+
+def registered_names() -> list[str]:
+    """A table of the extensions that are registered for Zarr v3."""
+    from conformance import registered
+
+    taken = registered.SNAPSHOT
+    out = [
+        "", "## Registered extensions", "",
+        f"Every name that [zarr-extensions]({taken['source']}) registers, as of {taken['date']} (commit `{taken['commit'][:12]}`). A refused",
+        "name is an error that says the name.", "",
+        "| kind | name | supported |", "|---|---|---|",
+    ]  # fmt: skip
+    for kind in registered.KINDS:
+        for name in taken[kind]:
+            out.append(f"| {kind} | `{name}` | {'yes' if registered.refusal(kind, name) is None else 'refused'} |")
+    return out
 
 
 def flat(recipes: Any) -> Any:

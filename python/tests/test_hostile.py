@@ -282,7 +282,7 @@ def test_codecs_of_python_decode_to_no_more_than_a_chunk_can_have() -> None:
         for array in (text, numbers):
             tracemalloc.start()
             try:
-                with pytest.raises(CuzarrError, match=r"decodes to more than"):
+                with pytest.raises(CuzarrError, match=r"decodes to more|got more than|expected"):
                     array[...]
                 assert tracemalloc.get_traced_memory()[1] < 16 << 20
             finally:

@@ -218,6 +218,8 @@ battery! {
     gzip: Checked, {"name": "gzip", "configuration": {"level": 5}};
     zlib: Checked, {"name": "numcodecs.zlib", "configuration": {"level": 1}};
     bz2: Checked, {"name": "numcodecs.bz2", "configuration": {"level": 1}};
+    lzma: Checked, {"name": "numcodecs.lzma", "configuration": {"preset": 1}};
+    lzma_alone: Unchecked, {"name": "numcodecs.lzma", "configuration": {"format": 2, "preset": 0}};
     lz4: Unchecked, {"name": "numcodecs.lz4", "configuration": {"acceleration": 1}};
     crc32c: Checked, {"name": "crc32c"};
     crc32c_start: Checked, {"name": "numcodecs.crc32c", "configuration": {"location": "start"}};
@@ -269,6 +271,8 @@ fn filters_round_trip() {
         ("uint32", named("scale_offset", json!({}))),
         ("float32", named("bitround", json!({"keepbits": 23}))),
         ("bool", named("numcodecs.packbits", json!({}))),
+        ("complex64", named("reshape", json!({"shape": [-1]}))),
+        ("r24", named("reshape", json!({"shape": [1, -1, 1]}))),
     ] {
         let shapes: &[&[u64]] = &[&[], &[0], &[1], &[7], &[8], &[2, 0], &[3, 5], &[9, 4, 7], &[1025, 3]];
         for (shape, compressed) in shapes.iter().flat_map(|shape| [(shape, false), (shape, true)]) {
@@ -293,6 +297,78 @@ fn filters_round_trip() {
                 }
             }
         }
+    }
+}
+
+#[test]
+fn pcodec_round_trips_and_survives_damage() {
+    for configuration in [
+        json!({}),
+        json!({"level": 0, "mode_spec": "classic", "delta_spec": "no_op", "equal_pages_up_to": 100}),
+        json!({"level": 3, "delta_spec": "try_consecutive", "delta_encoding_order": 2, "paging_spec": "equal_pages_up_to"}),
+        json!({"delta_spec": "try_lookback", "delta_encoding_order": null}),
+    ] {
+        let codecs = json!([{"name": "numcodecs.pcodec", "configuration": configuration}]);
+        round_trips(
+            &codecs,
+            &["int16", "int32", "int64", "uint16", "uint32", "uint64", "float16", "float32", "float64"],
+        );
+        survives_damage(&codecs, Guard::Unchecked, &[&[40], &[300], &[1, 1]]);
+        survives_lies(&codecs);
+        survives_mutations(&codecs);
+    }
+    let refused = |codec: Value, data_type: &str| chain(&json!([codec]), data_type, &[4]).unwrap_err();
+    let named = |configuration: Value| json!({"name": "numcodecs.pcodec", "configuration": configuration});
+    assert_eq!(refused(named(json!({"delta_spec": "try_consecutive"})), "int32").kind(), ErrorKind::MetadataInvalid);
+    assert_eq!(refused(named(json!({"level": 13})), "int32").kind(), ErrorKind::MetadataInvalid);
+    assert_eq!(refused(named(json!({})), "complex64").kind(), ErrorKind::MetadataInvalid);
+}
+
+#[test]
+fn packed_bits_are_those_of_the_specification() {
+    let pack = |configuration: Value, data_type: &str, elements: &[u8], shape: &[u64]| {
+        let codec = json!([{"name": "packbits", "configuration": configuration}]);
+        let chain = chain(&codec, data_type, shape).unwrap();
+        let stored = codec_support::encode(&chain, elements).unwrap();
+        (codec_support::decode(&chain, &stored).unwrap(), stored)
+    };
+    let bools = [1, 0, 1, 1, 0, 0, 0, 0, 1, 1];
+    assert_eq!(pack(json!({}), "bool", &bools, &[10]), (bools.to_vec(), vec![0b0000_1101, 0b11]));
+    let first = json!({"padding_encoding": "first_byte"});
+    assert_eq!(pack(first, "bool", &bools, &[10]).1, [6, 0b0000_1101, 0b11]);
+    let last = json!({"padding_encoding": "last_byte"});
+    assert_eq!(pack(last, "bool", &bools, &[10]).1, [0b0000_1101, 0b11, 6]);
+    // Three bits of each, of which the highest is the sign.
+    let signed = [3u8, 0xff, 0xfc, 2];
+    let three = || json!({"first_bit": 0, "last_bit": 2});
+    assert_eq!(pack(three(), "int8", &signed, &[4]), (signed.to_vec(), vec![0b0011_1011, 0b0101]));
+    // What lies below the first bit is lost, and so is what lies above the last.
+    let wide = [0x1234_u16, 0xffff].map(u16::to_le_bytes).concat();
+    let kept = [0x0230_u16, 0x0ff0].map(u16::to_le_bytes).concat();
+    assert_eq!(pack(json!({"first_bit": 4, "last_bit": 11}), "uint16", &wide, &[2]), (kept, vec![0x23, 0xff]));
+    for (data_type, configuration) in
+        [("float64", json!({})), ("complex64", json!({"last_bit": 31})), ("uint64", three())]
+    {
+        let mut elements = field(8 * 13, 3);
+        if data_type == "uint64" {
+            elements.chunks_exact_mut(8).for_each(|one| one.copy_from_slice(&u64::from(one[0] & 7).to_le_bytes()));
+        }
+        assert_eq!(pack(configuration, data_type, &elements, &[13]).0, elements, "{data_type}");
+    }
+    let codecs = json!([{"name": "packbits", "configuration": {"padding_encoding": "first_byte", "last_bit": 20}}]);
+    let program = chain(&codecs, "int32", &[40]).unwrap().bind(Device::Cpu).unwrap();
+    let stored = program.encode(&field(program.packed_size_bytes(), 3)).unwrap();
+    for length in 0..stored.len() {
+        assert_corrupt(&decode(&program, &stored[..length]).unwrap_err(), "cut off");
+    }
+    let mut padded = stored.clone();
+    padded[0] ^= 1;
+    assert_corrupt(&decode(&program, &padded).unwrap_err(), "other padding");
+    assert_corrupt(&decode(&program, &[&stored[..], &[0]].concat()).unwrap_err(), "over-long");
+    for wrong in [json!({"last_bit": 32}), json!({"first_bit": 5, "last_bit": 4}), json!({"padding_encoding": "both"})]
+    {
+        let codec = json!([{"name": "packbits", "configuration": wrong}]);
+        assert_eq!(chain(&codec, "int32", &[4]).unwrap_err().kind(), ErrorKind::MetadataInvalid, "{codec}");
     }
 }
 

@@ -21,6 +21,8 @@ ZarrFormat = Literal[2, 3]
 _PLAIN_NAMES = frozenset(
     "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 complex64 complex128".split()
 )
+# Other registered names of the same types.
+_ALIASES = {"complex_float32": "complex64", "complex_float64": "complex128"}
 _STRING_NAMES = ("string", "str")
 _BYTES_NAMES = ("variable_length_bytes", "bytes")
 _STRING_CODECS = ("vlen-utf8",)
@@ -333,6 +335,8 @@ def from_json_v3(spec: Any) -> DataType:
     name, configuration = _named(spec)
     if name in _PLAIN_NAMES:
         return DataType(np.dtype(name), json_v3=spec)
+    if name in _ALIASES:
+        return DataType(np.dtype(_ALIASES[name]), json_v3=spec)
     if name == "bfloat16":
         return DataType(_bfloat16_dtype(), "bfloat16", spec)
     if name == "string":

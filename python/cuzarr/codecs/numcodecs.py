@@ -200,7 +200,7 @@ class LZ4(NumcodecsCodec):
 
 
 class LZMA(NumcodecsCodec):
-    """LZMA, through numcodecs.
+    """LZMA; a list of ``filters`` and the format without a header go through numcodecs.
 
     Parameters
     ----------
@@ -654,7 +654,7 @@ class AsType(NumcodecsCodec):
 
 
 class PCodec(NumcodecsCodec):
-    """pcodec, through numcodecs.
+    """pcodec, for numbers of 16 to 64 bits.
 
     Parameters
     ----------

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 import zarr
-from numcodecs import LZ4, LZMA, Blosc, Delta, GZip, Shuffle, Zlib, Zstd
+from numcodecs import LZ4, Blosc, Delta, GZip, Shuffle, Zlib, Zstd
+from numcodecs.checksum32 import JenkinsLookup3
 from zarr.codecs import BloscCodec, BytesCodec, Crc32cCodec, GzipCodec, TransposeCodec, ZstdCodec, numcodecs as own
 from zarr.storage import GpuMemoryStore, LocalStore, MemoryStore, ZipStore
 
@@ -53,10 +54,10 @@ CODECS: dict[str, dict[str, Any]] = {
     "numcodecs.fletcher32": {"compressors": [own.Fletcher32()]},
     "numcodecs.delta": {"filters": [own.Delta(dtype="<f4")]},
     "numcodecs.bitround": {"filters": [own.BitRound(keepbits=23)]},
-    "numcodecs.lzma": {"compressors": own.LZMA()},
+    "numcodecs.jenkins_lookup3": {"compressors": own.JenkinsLookup3()},
     "shards": {"shards": (28, 36), "compressors": ZstdCodec(level=1)},
     "shards none": {"shards": (28, 36), "compressors": None},
-    "shards lzma": {"shards": (28, 36), "compressors": own.LZMA()},
+    "shards jenkins": {"shards": (28, 36), "compressors": own.JenkinsLookup3()},
     "shards blosc": {"shards": (28, 36), "compressors": BloscCodec(cname="lz4")},
     "F": {"config": {"order": "F"}},
     "v2 default": {"zarr_format": 2},
@@ -67,7 +68,7 @@ CODECS: dict[str, dict[str, Any]] = {
     "v2 gzip": {"zarr_format": 2, "compressors": GZip(level=1)},
     "v2 zlib": {"zarr_format": 2, "compressors": Zlib(level=1)},
     "v2 zstd": {"zarr_format": 2, "compressors": Zstd(level=1)},
-    "v2 lzma": {"zarr_format": 2, "compressors": LZMA()},
+    "v2 jenkins": {"zarr_format": 2, "compressors": JenkinsLookup3()},
     "v2 delta": {"zarr_format": 2, "filters": FILTERS_V2, "compressors": Zstd(level=1)},
     "v2 shuffle": {"zarr_format": 2, "filters": [Shuffle(elementsize=4)], "compressors": Zstd(level=1)},
 }
@@ -137,7 +138,9 @@ def test_writes_every_selection(codecs: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["memory", "gpu memory", "local", "zip"])
-@pytest.mark.parametrize("codecs", ["none", "zstd", "numcodecs.lzma", "shards", "shards lzma", "v2 default", "v2 lzma"])
+@pytest.mark.parametrize(
+    "codecs", ["none", "zstd", "numcodecs.jenkins_lookup3", "shards", "shards jenkins", "v2 default", "v2 jenkins"]
+)
 def test_works_on_every_kind_of_store_with_gpu_buffers_everywhere(kind: str, codecs: str, tmp_path: Path) -> None:
     import cupy
 
@@ -205,9 +208,9 @@ def test_a_write_follows_what_the_current_stream_computes() -> None:
 
 
 def test_says_once_an_array_what_the_host_does() -> None:
-    array = create(MemoryStore(), "numcodecs.lzma", "a")
+    array = create(MemoryStore(), "numcodecs.jenkins_lookup3", "a")
     array[:] = TRUTH
-    with pytest.warns(cuzarr.zarr.FallbackWarning, match="lzma") as told:
+    with pytest.warns(cuzarr.zarr.FallbackWarning, match="jenkins") as told:
         warnings.simplefilter("always", cuzarr.zarr.FallbackWarning)
         for _ in range(3):
             again = array.get_basic_selection(..., prototype=prototype())

@@ -156,7 +156,7 @@ impl RectilinearGrid {
     }
 
     /// Number of chunks along each dimension of an array of `shape`. Where the listed chunks end before the array, one more chunk
-    /// is counted: the one that [`RectilinearGrid::grown`] adds.
+    /// is counted: the one that an array gets when it grows there.
     ///
     /// # Errors
     /// `InvalidArgument` when the number of dimensions differs.

@@ -3,7 +3,8 @@
 //! Booleans as bits, most significant first, behind a byte that says how many bits of the last byte are padding.
 //!
 //! - Specification: <https://numcodecs.readthedocs.io/en/stable/filter/packbits.html>
-//! - Names: v3 `numcodecs.packbits`; v2 `packbits`. (zarr-extensions' `packbits` is another codec, and is refused.)
+//! - Names: v3 `numcodecs.packbits`; v2 `packbits`. zarr-extensions' `packbits`, which packs numbers of any width from arrays to
+//!   bytes, is another codec: `registered.rs` has it.
 //! - Compatible: zarr-python, numcodecs
 //! - Native: everywhere, as the packing of the tail, when no other codec of whole chunks stands before it; the first
 //!   byte is checked on the host.
@@ -18,6 +19,7 @@
 //! ```
 
 mod cpu;
+pub(crate) mod registered;
 
 use super::ChunkSpec;
 use super::configuration::Configuration;

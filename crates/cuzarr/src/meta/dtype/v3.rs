@@ -3,6 +3,7 @@
 //! | type | written as | also read |
 //! |---|---|---|
 //! | plain types | `"bool"`, `"int8"` … `"complex128"`, `"bfloat16"` | |
+//! | complex numbers | `"complex64"`, `"complex128"` | `"complex_float32"`, `"complex_float64"` |
 //! | raw bytes | `{"name": "raw_bytes", "configuration": {"length_bytes": 8}}` | `"r64"` (the specification's) |
 //! | `null_terminated_bytes`, `fixed_length_utf32` | configuration `length_bytes` | |
 //! | `numpy.datetime64`, `numpy.timedelta64` | configuration `unit`, `scale_factor` | |
@@ -75,6 +76,8 @@ fn from_extension(extension: &Extension, data_type: &Value) -> Result<DataType> 
         _ if plain.is_some() => plain,
         "string" => Some(DataType::VariableString),
         "variable_length_bytes" | "bytes" => Some(DataType::VariableBytes),
+        "complex_float32" => Some(DataType::Complex64),
+        "complex_float64" => Some(DataType::Complex128),
         _ => raw_bits(name),
     };
     if let Some(parsed) = parsed {
@@ -200,6 +203,8 @@ mod tests {
         let parse = |value: Value| DataType::from_v3(&value).unwrap();
         assert_eq!(parse(json!("r24")), DataType::RawBytes { size: 3 });
         assert_eq!(parse(json!("bytes")), DataType::VariableBytes);
+        assert_eq!(parse(json!("complex_float32")), DataType::Complex64);
+        assert_eq!(parse(json!("complex_float64")), DataType::Complex128);
         assert_eq!(parse(json!({"name": "int32"})), DataType::Int32);
         assert_eq!(parse(json!({"name": "int32", "configuration": {}})), DataType::Int32);
         let micro = json!({"name": "numpy.datetime64", "configuration": {"unit": "μs", "scale_factor": 1}});

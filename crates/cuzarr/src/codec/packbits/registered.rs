@@ -1,0 +1,147 @@
+//! The `packbits` of zarr-extensions: of each number only the bits from `first_bit` to `last_bit`, one after the other.
+
+use std::borrow::Cow;
+
+use cuzarr_device::{DType, DTypeKind};
+use serde_json::Value;
+
+use crate::Result;
+use crate::codec::configuration::Configuration;
+use crate::codec::damage::{corrupt, expect_encoded_size};
+use crate::codec::host::ArrayToBytes;
+use crate::codec::open::{Opened, Request};
+use crate::codec::size::Size;
+
+/// The byte that says how many bits of the last byte are padding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Padding {
+    None,
+    First,
+    Last,
+}
+
+/// Opens the codec from its configuration.
+pub(crate) fn open(request: &Request<'_>) -> Result<Opened> {
+    let members = ["padding_encoding", "first_bit", "last_bit"];
+    let configuration = Configuration::new(request.name, request.configuration, &members)?;
+    let choices = [("none", Padding::None), ("first_byte", Padding::First), ("last_byte", Padding::Last)];
+    let padding = configuration.choice("padding_encoding", &choices)?.unwrap_or(Padding::None);
+    let dtype = request.spec.dtype()?;
+    let components = match dtype.kind() {
+        DTypeKind::Opaque => return Err(configuration.invalid(format!("takes numbers, got {dtype}"))),
+        DTypeKind::Complex => 2,
+        _ => 1,
+    };
+    let component_bytes = dtype.size_bytes() / components;
+    let bits = if dtype == DType::BOOL { 1 } else { 8 * component_bytes as u32 };
+    let bit = |key: &str, default: u32| match configuration.get(key) {
+        None | Some(Value::Null) => Ok(default),
+        Some(_) => configuration.integer(key, 0..=i64::from(bits) - 1, 0).map(|bit| bit as u32),
+    };
+    let (first, last) = (bit("first_bit", 0)?, bit("last_bit", bits - 1)?);
+    if last < first {
+        return Err(
+            configuration.invalid(format!("'last_bit' is {last}, expected at least 'first_bit', which is {first}"))
+        );
+    }
+    let size_bytes = request.spec.size_bytes()?;
+    let numbers = (size_bytes / component_bytes.max(1)) as u64;
+    let is_signed = dtype.kind() == DTypeKind::Int;
+    Ok(Opened::serializer(PackBits { padding, component_bytes, numbers, first, count: last - first + 1, is_signed }))
+}
+
+#[derive(Debug)]
+struct PackBits {
+    padding: Padding,
+    component_bytes: usize,
+    /// Numbers of a chunk; a complex number is two.
+    numbers: u64,
+    first: u32,
+    /// Bits that are kept of a number.
+    count: u32,
+    /// Whether the highest kept bit is the sign, which the bits above it repeat.
+    is_signed: bool,
+}
+
+impl PackBits {
+    fn bits(&self) -> u64 {
+        self.numbers.saturating_mul(u64::from(self.count))
+    }
+
+    fn packed_bytes(&self) -> usize {
+        usize::try_from(self.bits().div_ceil(8)).unwrap_or(usize::MAX)
+    }
+
+    fn padding_bits(&self) -> u8 {
+        (self.bits().next_multiple_of(8) - self.bits()) as u8
+    }
+
+    fn mask(&self) -> u64 {
+        u64::MAX >> (64 - self.count)
+    }
+
+    fn number(&self, kept: u64) -> u64 {
+        let extended = match self.is_signed {
+            // The sign moves to the highest bit and is repeated on the way back.
+            true => ((kept << (64 - self.count)) as i64 >> (64 - self.count)) as u64,
+            false => kept,
+        };
+        extended << self.first
+    }
+}
+
+impl ArrayToBytes for PackBits {
+    fn name(&self) -> &str {
+        "packbits"
+    }
+
+    fn encoded_size(&self) -> Size {
+        Size::Exact(self.packed_bytes() as u64 + u64::from(self.padding != Padding::None))
+    }
+
+    fn decode_into(&self, encoded: &[u8], decoded: &mut [u8]) -> Result<()> {
+        let packed_bytes = self.packed_bytes();
+        expect_encoded_size(encoded.len(), packed_bytes + usize::from(self.padding != Padding::None))?;
+        let (packed, padding) = match self.padding {
+            Padding::None => (encoded, None),
+            Padding::First => (&encoded[1..], Some(encoded[0])),
+            Padding::Last => (&encoded[..packed_bytes], Some(encoded[packed_bytes])),
+        };
+        if let Some(got) = padding.filter(|&got| got != self.padding_bits()) {
+            return Err(corrupt(format!("got {got} bits of padding, expected {}", self.padding_bits())));
+        }
+        // At most 7 bits are left over from the byte before, so 64 more fit.
+        let (mut bytes, mut held, mut held_bits) = (packed.iter(), 0u128, 0u32);
+        for number in decoded.chunks_exact_mut(self.component_bytes) {
+            while held_bits < self.count {
+                held |= u128::from(bytes.next().copied().unwrap_or(0)) << held_bits;
+                held_bits += 8;
+            }
+            let value = self.number(held as u64 & self.mask());
+            held >>= self.count;
+            held_bits -= self.count;
+            number.copy_from_slice(&value.to_le_bytes()[..self.component_bytes]);
+        }
+        Ok(())
+    }
+
+    fn encode(&self, decoded: Cow<'_, [u8]>) -> Result<Vec<u8>> {
+        let mut encoded = Vec::with_capacity(self.packed_bytes() + 1);
+        encoded.extend((self.padding == Padding::First).then(|| self.padding_bits()));
+        let (mut held, mut held_bits) = (0u128, 0u32);
+        for number in decoded.chunks_exact(self.component_bytes) {
+            let mut value = [0; 8];
+            value[..self.component_bytes].copy_from_slice(number);
+            held |= u128::from(u64::from_le_bytes(value) >> self.first & self.mask()) << held_bits;
+            held_bits += self.count;
+            while held_bits >= 8 {
+                encoded.push(held as u8);
+                held >>= 8;
+                held_bits -= 8;
+            }
+        }
+        encoded.extend((held_bits > 0).then_some(held as u8));
+        encoded.extend((self.padding == Padding::Last).then(|| self.padding_bits()));
+        Ok(encoded)
+    }
+}

@@ -1,0 +1,129 @@
+//! # `reshape`
+//!
+//! The elements of a chunk in another shape, in the same order.
+//!
+//! - Specification: <https://github.com/zarr-developers/zarr-extensions/tree/main/codecs/reshape>
+//! - Names: v3 `reshape`
+//! - Configuration: `shape`, per dimension of the encoded array a size, a list of dimensions whose sizes are multiplied, or -1
+//! - Compatible: zarrs, tensorstore
+//! - Native: cpu. On GPUs: via host, with the codecs before it.
+//!
+//! ```
+//! # use cuzarr::codec::{ChunkSpec, Chain};
+//! # use cuzarr::meta::{DataType, Extension, FillValue};
+//! let codec = serde_json::json!({"name": "reshape", "configuration": {"shape": [[0, 1], 3, -1]}});
+//! # let spec = ChunkSpec::new(vec![4, 2, 6], DataType::UInt8, FillValue::Element(vec![0]));
+//! # Chain::from_extensions(&[Extension::from_json(&codec, "codecs")?, Extension::new("bytes", Default::default())], spec)?;
+//! # Ok::<(), cuzarr::Error>(())
+//! ```
+
+mod cpu;
+
+use serde_json::Value;
+
+use super::ChunkSpec;
+use super::configuration::Configuration;
+use super::open::{Opened, Request};
+use crate::Result;
+use crate::meta::MAX_NDIM;
+
+/// A size of the encoded array, as the configuration gives it.
+enum Extent {
+    Size(u64),
+    /// These dimensions of the decoded array together.
+    Of(Vec<usize>),
+    Rest,
+}
+
+/// Opens the codec from its configuration.
+pub(crate) fn open(request: &Request<'_>) -> Result<Opened> {
+    let configuration = Configuration::new(request.name, request.configuration, &["shape"])?;
+    let from = &request.spec.shape;
+    let extents = match configuration.get("shape") {
+        Some(Value::Array(extents)) if extents.len() <= MAX_NDIM => extents,
+        _ => return Err(configuration.invalid(format!("'shape' is no list of at most {MAX_NDIM} sizes"))),
+    };
+    let extents: Option<Vec<Extent>> = extents.iter().map(|extent| parse(extent, from.len())).collect();
+    let shape = extents.and_then(|extents| shape(&extents, from)).ok_or_else(|| {
+        let given = configuration.get("shape").map(Value::to_string).unwrap_or_default();
+        configuration.invalid(format!("'shape' is {given}, which a chunk of shape {from:?} does not fit"))
+    })?;
+    let encoded = ChunkSpec { shape, ..request.spec.clone() };
+    Ok(Opened::array(cpu::Reshape { encoded }))
+}
+
+fn parse(extent: &Value, ndim: usize) -> Option<Extent> {
+    match extent {
+        Value::Array(dims) => {
+            let dim = |dim: &Value| dim.as_u64().and_then(|dim| usize::try_from(dim).ok()).filter(|&dim| dim < ndim);
+            dims.iter().map(dim).collect::<Option<Vec<usize>>>().map(Extent::Of)
+        }
+        size if size.as_i64() == Some(-1) => Some(Extent::Rest),
+        size => size.as_u64().filter(|&size| size > 0).map(Extent::Size),
+    }
+}
+
+fn product(extents: &[u64]) -> Option<u64> {
+    extents.iter().try_fold(1u64, |product, &extent| product.checked_mul(extent))
+}
+
+/// The encoded shape; `None` where it has another number of elements, or lists dimensions that it does not keep together.
+fn shape(extents: &[Extent], from: &[u64]) -> Option<Vec<u64>> {
+    let listed = || extents.iter().flat_map(|extent| if let Extent::Of(dims) = extent { &dims[..] } else { &[] });
+    let mut rising = listed().zip(listed().skip(1));
+    if !rising.all(|(dim, next)| dim < next)
+        || extents.iter().filter(|extent| matches!(extent, Extent::Rest)).count() > 1
+    {
+        return None;
+    }
+    let known = |extent: &Extent| match extent {
+        Extent::Size(size) => Some(*size),
+        Extent::Of(dims) => product(&dims.iter().map(|&dim| from[dim]).collect::<Vec<u64>>()),
+        Extent::Rest => Some(1),
+    };
+    let mut to: Vec<u64> = extents.iter().map(known).collect::<Option<_>>()?;
+    let all = product(from)?;
+    if let Some(rest) = extents.iter().position(|extent| matches!(extent, Extent::Rest)) {
+        let others = product(&to)?;
+        to[rest] = all.checked_div(others).filter(|rest| rest * others == all)?;
+    }
+    let keeps_together = |(at, extent): (usize, &Extent)| match extent {
+        Extent::Of(dims) if !dims.is_empty() => {
+            let (first, last) = (dims[0], dims[dims.len() - 1]);
+            product(&to[..at]) == product(&from[..first]) && product(&to[at + 1..]) == product(&from[last + 1..])
+        }
+        _ => true,
+    };
+    (product(&to)? == all && extents.iter().enumerate().all(keeps_together)).then_some(to)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn shapes_are_those_of_the_specification() {
+        let found = |given: Value, from: &[u64]| {
+            let extents: Option<Vec<_>> = given.as_array()?.iter().map(|extent| parse(extent, from.len())).collect();
+            shape(&extents?, from)
+        };
+        assert_eq!(found(json!([[0, 1], [2], 3]), &[100, 50, 64, 3]), Some(vec![5000, 64, 3]));
+        assert_eq!(found(json!([-1]), &[2, 3]), Some(vec![6]));
+        assert_eq!(found(json!([3, -1, 2]), &[2, 6]), Some(vec![3, 2, 2]));
+        assert_eq!(found(json!([[], 2, [1]]), &[2, 6]), Some(vec![1, 2, 6]));
+        for given in [
+            json!([[1], [0]]),
+            json!([[1, 0]]),
+            json!([5]),
+            json!([-1, -1]),
+            json!([0, 6]),
+            json!([[2]]),
+            json!([[0], 2, 3, [0]]),
+        ] {
+            assert_eq!(found(given.clone(), &[2, 3]), None, "{given}");
+        }
+        assert_eq!(found(json!([[1], -1]), &[2, 2]), None, "dimension 1 is not the first");
+    }
+}
