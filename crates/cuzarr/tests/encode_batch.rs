@@ -123,6 +123,54 @@ fn lz4_frames_of_any_size_and_kind_decode() {
     }
 }
 
+/// Rows that repeat, over many pieces of an encoder, with a byte changed here and there: `every` bytes on average.
+fn rows(row_bytes: usize, every: u64, size: usize, dice: &mut Dice) -> Vec<u8> {
+    let mut bytes = plain(3, row_bytes, dice);
+    while bytes.len() < size {
+        let at = bytes.len() - row_bytes;
+        bytes.extend_from_within(at..at + row_bytes);
+    }
+    bytes.truncate(size);
+    // Nowhere so often as where pieces of a KiB meet.
+    for _ in 0..size as u64 / every {
+        let at = if dice.chance(2) { dice.below(size as u64) } else { dice.below(size as u64 >> 10) << 10 };
+        let at = (at + dice.below(5)).saturating_sub(2) as usize;
+        bytes[at.min(size - 1)] ^= 1 + dice.below(255) as u8;
+    }
+    bytes
+}
+
+#[test]
+fn lz4_matches_go_on_over_pieces() {
+    let mut dice = Dice(21);
+    for size in [3 << 10, (4 << 10) + 7, 9 << 10, 33 << 10, (40 << 10) - 3] {
+        let program = program(&lz4(), size);
+        let chunks: Vec<_> = [1, 3, 4, 8, 116, 128, 384, 500, 512]
+            .into_iter()
+            .flat_map(|row| [(row, 20_000), (row, 900), (row, 120)])
+            .map(|(row, every)| rows(row, every, size, &mut dice))
+            .collect();
+        for device in devices() {
+            let frames = encode(device, program.device_encoder().unwrap(), &chunks);
+            for (index, (frame, chunk)) in frames.iter().zip(&chunks).enumerate() {
+                let mut decoded = vec![0; size];
+                let context = format!("{device}: {size} bytes, chunk {index}");
+                program.decode(frame, &mut decoded).unwrap_or_else(|error| panic!("{context}: {error}"));
+                assert!(decoded == *chunk, "{context}");
+            }
+            let frames: Vec<_> = frames.into_iter().map(|encoded| Frame { encoded, decoded_bytes: size }).collect();
+            assert_decodes(Format::Lz4, &frames, &chunks);
+        }
+    }
+    // One match, whose length has a byte in 255.
+    let (size, chunk) = (100 << 10, vec![7; 100 << 10]);
+    let program = program(&lz4(), size);
+    for device in devices() {
+        let frame = encode(device, program.device_encoder().unwrap(), std::slice::from_ref(&chunk)).remove(0);
+        assert!(frame.len() < size / 255 + 40, "{device}: {} bytes", frame.len());
+    }
+}
+
 #[test]
 fn zstd_frames_of_any_size_and_kind_decode() {
     for size in [1, 3, 4, 5, 8, 17, 20, 63, 255, 256, 257, 1023, 5000, 9001, 16_400] {
@@ -271,11 +319,13 @@ fn blosc_frames_of_any_size_kind_and_shuffle_decode() {
 }
 
 #[test]
-fn blosc_frames_of_zstd_decode() {
+fn blosc_frames_of_zstd_and_zlib_decode() {
     for (index, shuffle) in ["noshuffle", "shuffle", "bitshuffle"].into_iter().enumerate() {
         for (size, type_bytes, block_bytes) in [(3, 4, 0), (1000, 4, 512), (4100, 4, 1024), (6001, 3, 1500)] {
-            let codec = blosc_of("zstd", 5, shuffle, type_bytes, block_bytes);
-            check(&codec, size, (index * 100_000 + size) as u64);
+            for (cname, level) in [("zstd", 5), ("zlib", 1 + 4 * index as u8)] {
+                let codec = blosc_of(cname, level, shuffle, type_bytes, block_bytes);
+                check(&codec, size, (index * 100_000 + size) as u64);
+            }
         }
     }
 }
@@ -283,7 +333,7 @@ fn blosc_frames_of_zstd_decode() {
 #[test]
 fn blosc_streams_that_kernels_do_not_make_are_left_to_the_host() {
     let cases = [("lz4", 0, false), ("lz4", 9, true), ("lz4hc", 5, false), ("blosclz", 5, false)];
-    let cases = cases.into_iter().chain([("zstd", 5, true), ("zstd", 6, false), ("zlib", 9, false)]);
+    let cases = cases.into_iter().chain([("zstd", 5, true), ("zstd", 6, false), ("zlib", 9, true)]);
     for (cname, level, is_made) in cases {
         let program = program(&blosc_of(cname, level, "shuffle", 4, 0), 4096);
         for device in devices() {
@@ -301,6 +351,7 @@ fn frames_decode_by_kernels() {
         (Format::Lz4, lz4()),
         (Format::Blosc, blosc("shuffle", 4, 2048)),
         (Format::Blosc, blosc_of("zstd", 5, "bitshuffle", 4, 2048)),
+        (Format::Blosc, blosc_of("zlib", 5, "shuffle", 4, 2048)),
         (Format::Zstd, zstd(true)),
     ];
     codecs.extend(DEFLATE.map(|format| (format, deflate(format, 6))));

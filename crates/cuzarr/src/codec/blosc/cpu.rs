@@ -15,6 +15,7 @@ use super::cuda::Decoder;
 use super::encode::{Encoder, Layout};
 use super::{Compressor, Shuffling, blosclz};
 use crate::codec::damage::{above_limit, corrupt, expect_size, unencodable};
+use crate::codec::deflate::encode as deflate_encode;
 use crate::codec::device::{DeviceDecoder, DeviceEncoder};
 use crate::codec::gzip::cpu::{zlib_encode, zlib_into};
 use crate::codec::host::BytesToBytes;
@@ -171,6 +172,7 @@ impl Blosc {
         Some(match self.compressor {
             Compressor::Lz4 => Arc::new(lz4_encode::Encoder::new(decoded_bytes, 0)?),
             Compressor::Zstd => Arc::new(zstd_encode::Encoder::new(decoded_bytes, self.zstd_level(), false)?),
+            Compressor::Zlib => Arc::new(deflate_encode::Encoder::zlib(decoded_bytes, self.level.into())?),
             _ => return None,
         })
     }

@@ -7,9 +7,9 @@
 //! - Names: v3 `blosc`, `numcodecs.blosc`; v2 `blosc`
 //! - Compatible: zarr-python, numcodecs, zarrs, tensorstore
 //! - Native: cpu; cuda decodes frames of `lz4`, `lz4hc`, `zstd` and `zlib`, with any shuffle: each stream by the kernels of
-//!   its own codec, then unshuffled (`blosc.cu`). `blosclz` and `snappy` are rare in Zarr and go via host. cuda encodes `lz4`
-//!   and `zstd` (to level 5, which is zstd's 9), with any shuffle: each stream by the encoder of its own codec (`encode`);
-//!   `zlib`, `lz4hc` and `blosclz` encode via host.
+//!   its own codec, then unshuffled (`blosc.cu`). `blosclz` and `snappy` are rare in Zarr and go via host. cuda encodes `lz4`,
+//!   `zlib` and `zstd` (to level 5, which is zstd's 9), with any shuffle: each stream by the encoder of its own codec
+//!   (`encode`); `lz4hc` and `blosclz` encode via host.
 //!
 //! ```
 //! # use cuzarr::codec::{ChunkSpec, Chain};

@@ -27,9 +27,11 @@ struct Shape {
 /// A chunk's literals behind its last match.
 struct Lz4Trail {
     u32 literals;
-    u32 at;  // where their token goes, in the frame
+    u32 at;      // where they go, in the frame, or what is before them
+    u32 length;  // of a match that ends before them, whose length was not written; 0 for none
+    u32 reserved;
 };
-#define CUZARR_LZ4_TRAIL_BYTES 8u
+#define CUZARR_LZ4_TRAIL_BYTES 16u
 static_assert(sizeof(Lz4Trail) == CUZARR_LZ4_TRAIL_BYTES, "as the host counts them");
 
 CUZARR_DEVICE u32 piece_size(const Shape& shape, u32 begin) {
@@ -43,52 +45,94 @@ CUZARR_KERNEL_SIZED(
 ) {
     CUZARR_SHARED_ASKED(u32, memory, CUZARR_LZ4_SHARED_BYTES / 4);
     CUZARR_SHARED(u32, sums, CUZARR_LZ4_THREADS / CUZARR_WARP);
+    CUZARR_SHARED(u32, starts, CUZARR_LZ4_MATCHES / CUZARR_WARP);
     candidates += (u64)block_index() * shape.piece_bytes;
     u64 count = (u64)shape.chunks * shape.pieces;
     for (u64 index = block_index(); index < count; index += block_count()) {
-        u32 chunk = (u32)(index / shape.pieces), begin = (u32)(index % shape.pieces) * shape.piece_bytes;
+        // All chunks' first pieces first: they may take longer, and each block of threads shall have some.
+        u32 chunk = (u32)(index % shape.chunks), begin = (u32)(index / shape.chunks) * shape.piece_bytes;
         if (!wanted[chunk]) continue;
         u32 history = begin < shape.history_bytes ? begin : shape.history_bytes;
+        u64 place = (u64)chunk * shape.pieces + index / shape.chunks;
         Lz4Piece piece = lz4_encode_piece(
-            src + chunk * shape.stride, shape.chunk_bytes, begin, history, piece_size(shape, begin), memory, sums, candidates,
-            slots + index * shape.slot_stride
+            src + chunk * shape.stride, shape.chunk_bytes, begin, history, piece_size(shape, begin), memory, sums, starts,
+            candidates, slots + place * shape.slot_stride
         );
-        if (thread_index() == 0) pieces[index] = piece;
+        if (thread_index() == 0) pieces[place] = piece;
     }
 }
 
-/// Literals that are carried from the pieces up to each lane's to the next one: a piece with a match lets go of all before.
-CUZARR_DEVICE u32 carried(u32 literals, bool lets_go, u32 carry, u32 lane) {
-    u32 is_known = lets_go;
+/// The sum of `value`s of the pieces up to each lane's, from the last one on that `is_first`; `carry` is that of the pieces before.
+CUZARR_DEVICE u32 carried(u32 value, bool is_first, u32 carry, u32 lane) {
+    u32 is_known = is_first;
     for (u32 by = 1; by < CUZARR_WARP; by *= 2) {
-        u32 more = warp_shuffle_up(CUZARR_ALL_LANES, literals, by), is_more_known = warp_shuffle_up(CUZARR_ALL_LANES, is_known, by);
-        if (lane >= by && !is_known) literals += more, is_known = is_more_known;
+        u32 more = warp_shuffle_up(CUZARR_ALL_LANES, value, by), is_more_known = warp_shuffle_up(CUZARR_ALL_LANES, is_known, by);
+        if (lane >= by && !is_known) value += more, is_known = is_more_known;
     }
-    return is_known ? literals : literals + carry;
+    return is_known ? value : value + carry;
+}
+
+/// The value of the lane below; `first` for the first one.
+CUZARR_DEVICE u32 from_below(u32 value, u32 first, u32 lane) {
+    u32 below = warp_shuffle_up(CUZARR_ALL_LANES, value, 1);
+    return lane ? below : first;
+}
+
+/// Bytes of a match's offset, and of what its length adds to its token.
+CUZARR_DEVICE u32 match_bytes(u32 length) { return 2 + lz4_more_bytes(length - CUZARR_LZ4_LEAST_MATCH); }
+
+/// What is left of a piece's tail when its head belongs to a match before.
+CUZARR_DEVICE u32 tail_behind_head(const Lz4Piece& piece) { return piece.is_one ? 0 : piece.tail - match_bytes(piece.head); }
+
+/// Bytes that the length of a match of pieces before adds to its token, where it ends in this piece or before: it does not when
+/// the whole piece is a part of it, or has nothing but literals, which stand behind.
+CUZARR_DEVICE u32 open_length(const Lz4Piece& piece) {
+    bool ends = piece.length && piece.match != CUZARR_LZ4_NO_SEQUENCE && !(piece.goes_on && piece.is_one && piece.last);
+    return ends ? piece.length + (piece.goes_on ? piece.head : 0) : 0;
+}
+
+/// Bytes of a piece in its block.
+CUZARR_DEVICE u32 piece_bytes(const Lz4Piece& piece) {
+    if (piece.match == CUZARR_LZ4_NO_SEQUENCE) return 0;
+    u32 open = open_length(piece), bytes = open ? lz4_more_bytes(open - CUZARR_LZ4_LEAST_MATCH) : 0;
+    if (piece.goes_on) return bytes + tail_behind_head(piece);
+    u32 literals = piece.carry + piece.lead;
+    return bytes + 1 + lz4_more_bytes(literals) + literals + piece.tail;
 }
 
 CUZARR_KERNEL(encode_joins, Lz4Piece* pieces, Lz4Trail* trails, EncodedFrame* frames, Shape shape, const u32* wanted) {
     u32 warps = thread_count() / CUZARR_WARP, lane = thread_index() % CUZARR_WARP;
     for (u32 chunk = block_index() * warps + thread_index() / CUZARR_WARP; chunk < shape.chunks; chunk += block_count() * warps) {
-        u32 at = shape.header_bytes, carry = 0;
+        // Of the pieces before: literals behind their last match, the length of one that is open, the last piece's match.
+        u32 at = shape.header_bytes, carry = 0, open = 0, last = 0, offset = 0;
         Lz4Piece* own = pieces + (u64)chunk * shape.pieces;
         for (u32 first = 0; first < shape.pieces && wanted[chunk]; first += CUZARR_WARP) {
             u32 index = first + lane;
             bool is_one = index < shape.pieces;
-            Lz4Piece piece = is_one ? own[index] : Lz4Piece{0, 0, 0, CUZARR_LZ4_NO_SEQUENCE, 0, 0, {0, 0}};
+            Lz4Piece piece = is_one ? own[index] : Lz4Piece{0, 0, 0, CUZARR_LZ4_NO_SEQUENCE, 0, 0, 0, 0, 0, 0, 0, 0};
             bool has_match = piece.match != CUZARR_LZ4_NO_SEQUENCE;
-            u32 next = carried(has_match ? piece.trail : piece.lead, has_match, carry, lane);
-            u32 before = warp_shuffle_up(CUZARR_ALL_LANES, next, 1);
-            before = lane ? before : carry;
-            u32 literals = before + piece.lead, bytes = has_match ? 1 + lz4_more_bytes(literals) + literals + piece.tail : 0;
-            u32 end = at + inclusive_sum(bytes, lane);
-            if (is_one) own[index].carry = before, own[index].at = end - bytes;
+            u32 literals = carried(has_match ? piece.trail : piece.lead, has_match, carry, lane);
+            piece.carry = from_below(literals, carry, lane);
+            // Shuffles are for all lanes.
+            u32 last_before = from_below(piece.last, last, lane), offset_before = from_below(piece.offsets >> 16, offset, lane);
+            piece.goes_on = piece.head && last_before && offset_before == (piece.offsets & 0xffff);
+            bool passes = piece.goes_on && piece.is_one && piece.last;
+            u32 length = carried(passes ? piece.head : piece.last, has_match && !passes, open, lane);
+            piece.length = from_below(length, open, lane);
+            u32 bytes = piece_bytes(piece), end = at + inclusive_sum(bytes, lane);
+            piece.at = end - bytes;
+            if (is_one) own[index].carry = piece.carry, own[index].at = piece.at, own[index].length = piece.length, own[index].goes_on = piece.goes_on;
             at = warp_shuffle(CUZARR_ALL_LANES, end, CUZARR_WARP - 1);
-            carry = warp_shuffle(CUZARR_ALL_LANES, next, CUZARR_WARP - 1);
+            carry = warp_shuffle(CUZARR_ALL_LANES, literals, CUZARR_WARP - 1);
+            open = warp_shuffle(CUZARR_ALL_LANES, length, CUZARR_WARP - 1);
+            last = warp_shuffle(CUZARR_ALL_LANES, piece.last, CUZARR_WARP - 1);
+            offset = warp_shuffle(CUZARR_ALL_LANES, piece.offsets >> 16, CUZARR_WARP - 1);
         }
         if (lane == 0) {
-            trails[chunk] = {carry, at};
-            frames[chunk] = {0, wanted[chunk] ? at + 1 + lz4_more_bytes(carry) + carry : 0, 0};
+            // Where literals stand behind an open match alone, what its length adds comes first.
+            u32 more = open ? lz4_more_bytes(open - CUZARR_LZ4_LEAST_MATCH) : 0;
+            trails[chunk] = {carry, at, open, 0};
+            frames[chunk] = {0, wanted[chunk] ? at + more + 1 + lz4_more_bytes(carry) + carry : 0, 0};
         }
     }
 }
@@ -102,8 +146,13 @@ CUZARR_DEVICE u8* write_literals(u8* to, const u8* from, u32 literals, u32 match
     return to + literals;
 }
 
-/// Puts each piece in its place: the literals in front of its first match, and its slot. The last one of a chunk writes the
-/// literals at the end.
+/// Writes what a match's length adds to its token, and gives where that ends.
+CUZARR_DEVICE u8* write_length(u8* to, u32 length, u32 lane) {
+    return length ? to + lz4_write_more(to, length - CUZARR_LZ4_LEAST_MATCH, lane, CUZARR_WARP) : to;
+}
+
+/// Puts each piece in its place: the length of a match before it, the literals in front of its first match, and its slot. The
+/// last one of a chunk writes the literals at the end.
 CUZARR_KERNEL(
     encode_assemble, const u8* src, const u8* slots, const Lz4Piece* pieces, const Lz4Trail* trails, const EncodedFrame* frames,
     u8* out, Shape shape
@@ -119,11 +168,14 @@ CUZARR_KERNEL(
         const u8* from = src + chunk * shape.stride + begin;
         const Lz4Piece piece = pieces[index];
         if (piece.match != CUZARR_LZ4_NO_SEQUENCE) {
-            u8* at = write_literals(to + piece.at, from - piece.carry, piece.carry + piece.lead, piece.match, lane);
-            copy_far(slots + index * shape.slot_stride, at, piece.tail, lane);
+            u32 tail = piece.goes_on ? tail_behind_head(piece) : piece.tail;
+            u8* at = write_length(to + piece.at, open_length(piece), lane);
+            if (!piece.goes_on) at = write_literals(at, from - piece.carry, piece.carry + piece.lead, piece.match, lane);
+            copy_far(slots + index * shape.slot_stride + (piece.tail - tail), at, tail, lane);
         }
         if (number + 1 < shape.pieces) continue;
         const Lz4Trail trail = trails[chunk];
-        write_literals(to + trail.at, from + piece_size(shape, begin) - trail.literals, trail.literals, 0, lane);
+        u8* at = write_length(to + trail.at, trail.length, lane);
+        write_literals(at, from + piece_size(shape, begin) - trail.literals, trail.literals, 0, lane);
     }
 }

@@ -1,25 +1,31 @@
 // One piece of an LZ4 block, encoded by a block of threads.
 //
-// A block is cut into pieces, so that many multiprocessors work on it. Matches end in their piece, and begin there or in so
-// much of what comes before it, its history, that positions fit 16 bits; literals do not care about pieces: those behind a
-// piece's last match are joined with those before the first match of a later piece when the block is put together. So a piece
-// gives
+// A block is cut into pieces, so that many multiprocessors work on it. Matches begin in their piece or in so much of what comes
+// before it, its history, that positions fit 16 bits. What a piece cannot know is left to `encode_assemble`:
+//
+//     literals   those behind a piece's last match go to the first match of a later piece
+//     lengths    a match that ends with its piece may go on in the next one, at the same offset, and in more behind that
+//
+// So a piece gives
 //
 //     lead     how many literals stand before its first match
-//     tail     encoded bytes from that match's offset on, to the end of its last match
+//     tail     encoded bytes from that match's offset on, to the end of its last match; not what its length adds to the token,
+//              when that match ends with the piece
 //     trail    how many literals follow
-//
-// and the first token, whose number of literals is not known yet, is written by `encode_assemble`.
+//     head     what its first match is, when the piece begins with it
+//     last     what its last match is, when the piece ends with it
 //
 //     bring the piece and its history to shared memory, and the history's positions to the table
 //     for each step of positions, one a thread:
+//         when a match fills the segment before: how far it goes on is seen at once, and those steps need nothing else
 //         hash of 4 bytes -> the first position of this step that had it, and of the last step before that had it; inside of a
 //         run of elements of up to 8 bytes, that run; the longest match, up to the end of the segment, is the position's
 //         candidate. Positions inside of a run do not go into the table: its beginning is the better place
 //         after some steps without a match, steps are left out
 //     for each segment of 128 positions, one a thread:
 //         take the candidates from its beginning on, but leave one out that a longer one follows by a byte or two
-//     where matches follow each other, try the offset of the one before; join those that now have the same
+//     where matches follow each other, perhaps after a few literals, try the offset of the one before; join those that now have
+//     the same
 //     write the sequences where the sums of their sizes say
 //
 // Tables change by atomic maxima between barriers, so the same bytes give the same frame on every run.
@@ -54,23 +60,36 @@ static_assert(4 * (CUZARR_LZ4_WINDOW_WORDS + CUZARR_LZ4_TABLE) == CUZARR_LZ4_SHA
 #define CUZARR_LZ4_RUN 8u
 /// After so many steps without a match, steps are left out.
 #define CUZARR_LZ4_MISSES 4u
+/// Words that threads tell each other of steps by.
+#define CUZARR_LZ4_FOUND 5u
+static_assert(CUZARR_LZ4_FOUND <= CUZARR_LZ4_THREADS / CUZARR_WARP, "they are where sums are later");
 /// Literals of a sequence up to which its thread copies them alone.
 #define CUZARR_LZ4_FEW_LITERALS 16u
+/// Literals up to which a match that was cut at a segment's end is tried on the next one.
+#define CUZARR_LZ4_MOST_GAP 8u
+/// Matches that reach the end of their piece from this length on may go on: their token is the same then.
+#define CUZARR_LZ4_LEAST_LAST (CUZARR_LZ4_LEAST_MATCH + CUZARR_LZ4_MORE)
 
 /// Matches of a segment, and of a piece: they take the table's place, with their offsets.
 #define CUZARR_LZ4_SEGMENT_MATCHES (CUZARR_LZ4_SEGMENT_BYTES / CUZARR_LZ4_LEAST_MATCH)
 #define CUZARR_LZ4_MATCHES (CUZARR_LZ4_PIECE_BYTES / CUZARR_LZ4_LEAST_MATCH)
 static_assert(2 * CUZARR_LZ4_MATCHES <= CUZARR_LZ4_TABLE, "matches by segment and one behind the other");
 
-/// What a piece came to: 32 bytes.
+/// What a piece came to: 48 bytes.
 struct Lz4Piece {
     u32 lead, tail, trail;
-    u32 match;  // what the first token says of its match; CUZARR_LZ4_NO_SEQUENCE when the piece is all literals
-    u32 carry;  // literals of pieces before that belong to the first token
-    u32 at;     // where the first token goes, in the encoded block
-    u32 reserved[2];
+    u32 match;    // what the first token says of its match; CUZARR_LZ4_NO_SEQUENCE when the piece is all literals
+    u32 head;     // bytes of the match that the piece begins with; 0 for none
+    u32 last;     // bytes of the match that the piece ends with, whose length the tail does not tell; 0 for none
+    u32 offsets;  // of its first match, and << 16 that of its last one
+    u32 is_one;   // whether those are the same match
+    // By `encode_joins`:
+    u32 carry;    // literals of pieces before that belong to the first token
+    u32 at;       // where the piece's bytes go, in the encoded block
+    u32 length;   // of a match of pieces before, without the head: what it adds to its token stands first; 0 for none
+    u32 goes_on;  // whether the head is a part of that match
 };
-#define CUZARR_LZ4_PIECE_ENTRY_BYTES 32u
+#define CUZARR_LZ4_PIECE_ENTRY_BYTES 48u
 static_assert(sizeof(Lz4Piece) == CUZARR_LZ4_PIECE_ENTRY_BYTES, "as the host counts them");
 
 #define CUZARR_LZ4_NO_SEQUENCE 16u
@@ -171,11 +190,61 @@ CUZARR_DEVICE void lz4_bring(u32* words, const u8* from, u32 bytes) {
     }
 }
 
-/// The candidates of a piece's positions, offset | length << 16, or 0. `found` are two words.
+/// Where what repeats at `offset` from position `at` on ends: at `end`, or before. `limit` is a word of shared memory. All threads
+/// call; `at` is a multiple of 16.
+CUZARR_DEVICE u32 lz4_repeats_to(const u32* words, u32 at, u32 offset, u32 end, u32* limit) {
+    u32 shift = (at - offset) % 4 * 8;
+    if (thread_index() == 0) *limit = end;
+    block_barrier();
+    for (u32 first = at; first < end; first += 16 * thread_count()) {
+        u32 place = first + 16 * thread_index(), word = (place - offset) / 4, same = 16;
+        if (place < end) {
+            const uint4 here = *(const uint4*)(words + place / 4);
+            const u32 own[4] = {here.x, here.y, here.z, here.w};
+            for (u32 k = 4; k-- > 0;) {
+                u32 differ = own[k] ^ funnel_shift_right(words[word + k], words[word + k + 1], shift);
+                if (differ) same = 4 * k + count_trailing_zeros(differ) / 8;
+            }
+            if (same < 16 && place + same < end) atomic_min(limit, place + same);
+        }
+        block_barrier();
+        u32 to = *limit;
+        block_barrier();
+        if (to < end) return to;
+    }
+    return end;
+}
+
+/// Writes the candidates of steps that repeat at `offset` from `step` on, up to position `end`, and gives the first step behind
+/// them: `step` when not one repeats as a whole. Of a segment only the beginning is looked at, for its match is as long.
+CUZARR_DEVICE u32 lz4_repeated(const Lz4Bounds& bounds, u32 step, u32 offset, u32 end, u32* candidates) {
+    bool is_last = end == bounds.match_end;
+    u32 to = end - bounds.begin, next = is_last ? bounds.size : to - (to - step) % thread_count();
+    if (next == step) return step;
+    u32 first = (step + CUZARR_LZ4_SEGMENT_BYTES - 1) / CUZARR_LZ4_SEGMENT_BYTES * CUZARR_LZ4_SEGMENT_BYTES;
+    for (u32 place = first + thread_index() * CUZARR_LZ4_SEGMENT_BYTES; place < next; place += thread_count() * CUZARR_LZ4_SEGMENT_BYTES) {
+        u32 length = to > place ? to - place : 0;
+        length = length < CUZARR_LZ4_SEGMENT_BYTES ? length : CUZARR_LZ4_SEGMENT_BYTES;
+        bool is_one = length >= CUZARR_LZ4_LEAST_MATCH && bounds.begin + place < bounds.stop;
+        *(uint4*)(candidates + place) = uint4{is_one ? offset | length << 16 : 0, 0, 0, 0};
+    }
+    // What is behind the last match of a block.
+    u32 rest = to / CUZARR_LZ4_SEGMENT_BYTES * CUZARR_LZ4_SEGMENT_BYTES;
+    rest = rest < first ? step : rest + 4;
+    for (u32 place = rest + thread_index(); is_last && place < next; place += thread_count()) candidates[place] = 0;
+    return next;
+}
+
+/// The candidates of a piece's positions, offset | length << 16, or 0. `found` are CUZARR_LZ4_FOUND words.
 CUZARR_DEVICE void lz4_candidates(const u32* words, u32* table, const Lz4Bounds& bounds, u32* found, u32* candidates) {
-    // Whether the steps with even and odd numbers had a match, and how many in a row had none.
-    if (thread_index() < 2) found[thread_index()] = 1;
+    // Whether the steps with even and odd numbers had a match; the offset of one that fills the last segment; the number of the
+    // last step that does not go on with it, and 1; where it ends.
+    u32 *follows = found + 2, *differs = found + 3, *limit = found + 4;
+    if (thread_index() < CUZARR_LZ4_FOUND) found[thread_index()] = thread_index() < 2;
+    // How many steps in a row had none.
     u32 number = 0, misses = 0;
+    // The thread of the last segment of a step.
+    u32 last = thread_count() > CUZARR_LZ4_SEGMENT_BYTES ? thread_count() - CUZARR_LZ4_SEGMENT_BYTES : 0;
     for (u32 at = thread_index(); at < bounds.begin; at += thread_count()) {
         u32 word = lz4_word(words, at);
         if (!lz4_in_run(words, at, word)) atomic_max(table + lz4_hash(word), lz4_rank(at));
@@ -188,9 +257,20 @@ CUZARR_DEVICE void lz4_candidates(const u32* words, u32* table, const Lz4Bounds&
         bool in_run = is_known && lz4_in_run(words, at, word), is_looked_up = is_known && !in_run;
         block_barrier();
         misses = found[(number + 1) % 2] ? 0 : misses + 1;
+        // Whether the step repeats what a match before repeats: no thread says that it does not.
+        u32 offset = *follows;
+        if (offset && is_known && word != lz4_word(words, at - offset)) *differs = number + 1;
         if (thread_index() == 0) found[number % 2] = 0;
         if (is_looked_up) atomic_max(table + hash, lz4_rank(at));
         block_barrier();
+        if (offset && *differs != number + 1) {
+            u32 end = lz4_repeats_to(words, bounds.begin + step, offset, bounds.match_end, limit);
+            next = lz4_repeated(bounds, step, offset, end, candidates);
+            if (next > step) {
+                if (thread_index() == 0) found[number % 2] = 1;
+                continue;
+            }
+        }
         u32 segment_end = (place | (CUZARR_LZ4_SEGMENT_BYTES - 1)) + 1 + bounds.begin;
         u32 most = (segment_end < bounds.match_end ? segment_end : bounds.match_end) - at, candidate = 0;
         // An empty entry is some position of the first step, which is looked at like any other.
@@ -204,6 +284,10 @@ CUZARR_DEVICE void lz4_candidates(const u32* words, u32* table, const Lz4Bounds&
         u32 run = lz4_run(words, at, in_run, most);
         if (run >= CUZARR_LZ4_LEAST_MATCH) candidate = CUZARR_LZ4_RUN | run << 16;
         if (place < bounds.size) candidates[place] = candidate;
+        if (thread_index() == last) {
+            bool is_full = place % CUZARR_LZ4_SEGMENT_BYTES == 0 && candidate >> 16 == CUZARR_LZ4_SEGMENT_BYTES;
+            *follows = is_full ? candidate & 0xffff : 0;
+        }
         if (warp_ballot(CUZARR_ALL_LANES, candidate != 0) && place % CUZARR_WARP == 0) found[number % 2] = 1;
         // Nothing for a while: steps are left out, as in liblz4.
         next = step + (1 + misses / CUZARR_LZ4_MISSES) * thread_count();
@@ -239,30 +323,66 @@ CUZARR_DEVICE u32 lz4_choose(const u32* candidates, u32 begin, u32 size, u32* ma
 struct Lz4Matches {
     const u32* list;     // begin << 16 | length, one behind the other
     const u16* offsets;
+    u32* starts;         // a bit for each: whether it does not go on with the one before
     u32 count;
 };
 
 CUZARR_DEVICE u32 match_begin(const Lz4Matches& matches, u32 index) { return matches.list[index] >> 16; }
-CUZARR_DEVICE u32 match_length(const Lz4Matches& matches, u32 index) { return matches.list[index] & 0xffff; }
-/// Whether a match begins where the one before ends.
-CUZARR_DEVICE bool match_follows(const Lz4Matches& matches, u32 index) {
-    return index && match_begin(matches, index - 1) + match_length(matches, index - 1) == match_begin(matches, index);
+CUZARR_DEVICE u32 match_end(const Lz4Matches& matches, u32 index) {
+    return (matches.list[index] >> 16) + (matches.list[index] & 0xffff);
 }
-/// Whether it goes on with the match before, too.
+/// Whether a match begins where the one before ends, at the same offset.
 CUZARR_DEVICE bool match_goes_on(const Lz4Matches& matches, u32 index) {
-    return match_follows(matches, index) && matches.offsets[index - 1] == matches.offsets[index];
+    return index && match_end(matches, index - 1) == match_begin(matches, index) && matches.offsets[index - 1] == matches.offsets[index];
 }
 
-/// Matches that would do as well with the offset of the one that their row of equal offsets follows get it: a run, or a row that
-/// is repeated, becomes one match. `words` is the window, in which the piece begins at `begin`.
-CUZARR_DEVICE void lz4_unite(const Lz4Matches& matches, const u32* words, u32 begin, u16* offsets) {
+/// Sets the bits of `starts`. All threads call.
+CUZARR_DEVICE void lz4_mark(const Lz4Matches& matches) {
+    for (u32 first = 0; first < matches.count; first += thread_count()) {
+        u32 index = first + thread_index(), starts = warp_ballot(CUZARR_ALL_LANES, index < matches.count && !match_goes_on(matches, index));
+        if (index % CUZARR_WARP == 0 && index < matches.count) matches.starts[index / CUZARR_WARP] = starts;
+    }
+    block_barrier();
+}
+/// The match with which a row begins that goes on to this one.
+CUZARR_DEVICE u32 match_first(const Lz4Matches& matches, u32 index) {
+    u32 word = index / CUZARR_WARP, starts = matches.starts[word] & (lanes_below(index % CUZARR_WARP) | 1u << index % CUZARR_WARP);
+    while (!starts) starts = matches.starts[--word];
+    return word * CUZARR_WARP + highest_bit(starts);
+}
+/// The match behind the row of this one.
+CUZARR_DEVICE u32 match_next(const Lz4Matches& matches, u32 index) {
+    u32 word = ++index / CUZARR_WARP, words = (matches.count + CUZARR_WARP - 1) / CUZARR_WARP;
+    if (index >= matches.count) return matches.count;
+    u32 starts = matches.starts[word] & ~lanes_below(index % CUZARR_WARP);
+    while (!starts && ++word < words) starts = matches.starts[word];
+    return starts ? word * CUZARR_WARP + lowest_bit(starts) : matches.count;
+}
+
+/// Matches that would do as well with the offset of the one that their row of equal offsets follows get it, with the few literals
+/// behind a segment's end: a run, or a row that is repeated, becomes one match. What a piece begins with tries the offset of the
+/// next one, which may be that of the piece before. `words` is the window, in which the piece begins at `begin`; `offsets` get
+/// what the matches have then.
+///
+/// `list` changes while others read it. They see where a match ends, which stays, and whether few literals are before it.
+CUZARR_DEVICE void lz4_unite(const Lz4Matches& matches, const u32* words, u32 begin, u32* list, u16* offsets) {
     for (u32 index = thread_index(); index < matches.count; index += thread_count()) {
-        u32 first = index, offset = matches.offsets[index], at = begin + match_begin(matches, index);
-        while (match_goes_on(matches, first)) --first;
-        if (match_follows(matches, first)) {
-            u32 other = matches.offsets[first - 1], length = match_length(matches, index);
-            bool is_same = lz4_word(words, at - other) == lz4_word(words, at);
-            if (is_same && lz4_common(words, at - other, at, length) == length) offset = other;
+        u32 first = match_first(matches, index), offset = matches.offsets[index];
+        u32 from = match_begin(matches, index), end = match_end(matches, index), other = 0, place = from;
+        if (first) {
+            u32 before = match_end(matches, first - 1), gap = match_begin(matches, first) - before;
+            bool is_near = gap <= (before % CUZARR_LZ4_SEGMENT_BYTES ? 0 : CUZARR_LZ4_MOST_GAP);
+            if (is_near) other = matches.offsets[first - 1], place = index == first ? before : from;
+        } else {
+            u32 next = match_next(matches, index);
+            bool is_near = next < matches.count && match_end(matches, next - 1) == match_begin(matches, next);
+            if (is_near && matches.offsets[next] <= begin + from) other = matches.offsets[next];
+        }
+        u32 at = begin + place;
+        bool is_same = other && lz4_word(words, at - other) == lz4_word(words, at);
+        if (is_same && lz4_common(words, at - other, at, end - place) == end - place) {
+            offset = other;
+            if (place != from) list[index] = place << 16 | (end - place);
         }
         offsets[index] = (u16)offset;
     }
@@ -270,19 +390,21 @@ CUZARR_DEVICE void lz4_unite(const Lz4Matches& matches, const u32* words, u32 be
 
 /// Writes the sequences of a piece, whose window is `bytes` and lies at `from`, to `tail`. All threads call.
 CUZARR_DEVICE Lz4Piece lz4_write(const Lz4Matches& matches, const u8* bytes, const u8* from, u32 size, u8* tail, u32* sums) {
-    u32 thread = thread_index(), lane = thread % CUZARR_WARP, written = 0;
-    Lz4Piece piece = {size, 0, size, CUZARR_LZ4_NO_SEQUENCE, 0, 0, {0, 0}};
+    u32 thread = thread_index(), lane = thread % CUZARR_WARP, written = 0, count = matches.count;
+    Lz4Piece piece = {size, 0, size, CUZARR_LZ4_NO_SEQUENCE, 0, 0, 0, 0, 0, 0, 0, 0};
     for (u32 first = 0; first < matches.count; first += thread_count()) {
         u32 index = first + thread, begin = 0, length = 0, end = 0, offset = 0;
-        bool is_new = index < matches.count && !match_goes_on(matches, index);
+        bool is_new = index < count && match_first(matches, index) == index;
         if (is_new) {
-            begin = match_begin(matches, index), length = match_length(matches, index), offset = matches.offsets[index];
-            if (index) end = match_begin(matches, index - 1) + match_length(matches, index - 1);
-            for (u32 i = index + 1; i < matches.count && match_goes_on(matches, i); ++i) length += match_length(matches, i);
+            begin = match_begin(matches, index), offset = matches.offsets[index];
+            length = match_end(matches, match_next(matches, index) - 1) - begin;
+            if (index) end = match_end(matches, index - 1);
         }
-        // `encode_assemble` writes the token and the literals before the first match of a piece.
+        // `encode_assemble` writes the token and the literals before the first match of a piece, and the length of one that ends it.
         u32 literals = is_new && index ? begin - end : 0, more = length - CUZARR_LZ4_LEAST_MATCH, total;
-        u32 own = is_new ? 2 + lz4_more_bytes(more) + (index ? 1 + lz4_more_bytes(literals) + literals : 0) : 0;
+        bool is_open = begin + length == size && length >= CUZARR_LZ4_LEAST_LAST;
+        u32 more_bytes = is_open ? 0 : lz4_more_bytes(more);
+        u32 own = is_new ? 2 + more_bytes + (index ? 1 + lz4_more_bytes(literals) + literals : 0) : 0;
         u8* to = tail + written + block_sum_before(own, sums, &total);
         written += total;
         if (is_new && index) {
@@ -302,19 +424,25 @@ CUZARR_DEVICE Lz4Piece lz4_write(const Lz4Matches& matches, const u8* bytes, con
         if (is_new) {
             to += literals;
             to[0] = (u8)offset, to[1] = (u8)(offset >> 8);
-            lz4_write_more(to + 2, more, 0, 1);
-            if (index == 0) piece.match = lz4_nibble(more), piece.lead = begin;
+            if (!is_open) lz4_write_more(to + 2, more, 0, 1);
+            if (index == 0) piece.match = lz4_nibble(more), piece.lead = begin, piece.head = begin == 0 ? length : 0;
         }
     }
     piece.tail = written;
-    if (matches.count) piece.trail = size - match_begin(matches, matches.count - 1) - match_length(matches, matches.count - 1);
+    if (count == 0) return piece;
+    u32 last = match_first(matches, count - 1), end = match_end(matches, count - 1), length = end - match_begin(matches, last);
+    piece.trail = size - end;
+    piece.offsets = matches.offsets[0] | (u32)matches.offsets[count - 1] << 16;
+    piece.last = piece.trail == 0 && length >= CUZARR_LZ4_LEAST_LAST ? length : 0;
+    piece.is_one = last == 0;
     return piece;
 }
 
 /// Encodes bytes [begin, begin + size) of a block of `block_bytes` to `tail`. `memory` are the CUZARR_LZ4_SHARED_BYTES, `sums` a
-/// word for each warp, `candidates` a word for each byte of a piece. All threads call; the first one's result counts.
+/// word for each warp, CUZARR_LZ4_FOUND at least, `starts` a bit for each match, `candidates` a word for each byte of a piece. All threads
+/// call; the first one's result counts.
 CUZARR_DEVICE Lz4Piece lz4_encode_piece(
-    const u8* block, u32 block_bytes, u32 begin, u32 history, u32 size, u32* memory, u32* sums, u32* candidates, u8* tail
+    const u8* block, u32 block_bytes, u32 begin, u32 history, u32 size, u32* memory, u32* sums, u32* starts, u32* candidates, u8* tail
 ) {
     u32 thread = thread_index(), threads = thread_count(), *table = memory + CUZARR_LZ4_WINDOW_WORDS;
     const u8* from = block + begin - history;
@@ -332,9 +460,13 @@ CUZARR_DEVICE Lz4Piece lz4_encode_piece(
     u16 *offsets = (u16*)by_segment, *united = offsets + CUZARR_LZ4_MATCHES;
     for (u32 i = thread; i < total; i += threads) offsets[i] = (u16)candidates[list[i] >> 16];
     block_barrier();
-    lz4_unite({list, offsets, total}, memory, history, united);
+    Lz4Matches matches = {list, offsets, starts, total};
+    lz4_mark(matches);
+    lz4_unite(matches, memory, history, list, united);
     block_barrier();
-    Lz4Piece piece = lz4_write({list, united, total}, (const u8*)memory + history, block + begin, size, tail, sums);
+    matches.offsets = united;
+    lz4_mark(matches);
+    Lz4Piece piece = lz4_write(matches, (const u8*)memory + history, block + begin, size, tail, sums);
     block_barrier();
     return piece;
 }
