@@ -11,6 +11,8 @@
 //! | `gs://bucket/path`, `gcs://` | Google Cloud Storage | variables `GOOGLE_…`, `gcloud auth application-default login`, the machine's account |
 //! | `az://container/path`, `abfs://`, `abfss://` | Azure Blob Storage | variables `AZURE_…`, the machine's identity |
 //! | `https://host/path`, `http://` | any web server, for reading | none |
+//! | `reference::URL` | a table of references, such as kerchunk's: parts of other files | those of the files |
+//! | `icechunk::URL` | a snapshot of an Icechunk repository, for reading | those of the repository |
 //!
 //! [`registry`] opens these and the schemes of [`cuzarr::store::Registry::new`], also inside each other:
 //! `zip::https://host/archive.zip`. [`StorageOptions`] say what the environment does not.
@@ -25,10 +27,12 @@
 
 mod client;
 mod failure;
+mod icechunk;
 mod open;
 mod options;
 mod profile;
 mod read;
+pub mod reference;
 mod runtime;
 mod store;
 mod transport;

@@ -14,6 +14,7 @@ use crate::client::{Cloud, Place};
 use crate::failure::explain;
 use crate::options::{MOST_REQUESTS, Settings, StorageOptions, is_true};
 use crate::profile;
+use crate::reference::{icechunk_scheme, reference_scheme};
 use crate::store::RemoteStore;
 use crate::transport::Connector;
 
@@ -41,7 +42,7 @@ pub const SCHEMES: [&str; 9] = {
     schemes
 };
 
-/// A registry with the schemes of [`Registry::new`] and [`SCHEMES`]. Credentials come from the environment.
+/// A registry with the schemes of [`Registry::new`] and [`SCHEMES`], `reference` and `icechunk`. Credentials come from the environment.
 pub fn registry() -> Registry {
     registry_with(StorageOptions::new())
 }
@@ -49,8 +50,16 @@ pub fn registry() -> Registry {
 /// Like [`registry`], with options for every remote store that it opens.
 pub fn registry_with(options: StorageOptions) -> Registry {
     let options = Arc::new(options);
-    CLOUDS.iter().fold(Registry::new(), |registry, &(scheme, cloud)| {
-        let options = Arc::clone(&options);
+    let (of_tables, of_repositories) = (Arc::clone(&options), Arc::clone(&options));
+    with_clouds(&Registry::new(), &options)
+        .with("reference", move |registry, url| reference_scheme(registry, url, &of_tables))
+        .with("icechunk", move |registry, url| icechunk_scheme(registry, url, &of_repositories))
+}
+
+/// A registry that opens clouds and web servers with these options, and other schemes like `registry`.
+pub(crate) fn with_clouds(registry: &Registry, options: &Arc<StorageOptions>) -> Registry {
+    CLOUDS.iter().fold(registry.clone(), |registry, &(scheme, cloud)| {
+        let options = Arc::clone(options);
         registry.with(scheme, move |_, url| open(cloud, url, &options))
     })
 }

@@ -37,6 +37,18 @@ impl StorageOptions {
         self.0.insert(name.into(), value.into());
     }
 
+    /// Names and values.
+    pub(crate) fn pairs(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()))
+    }
+
+    /// These options without some of them.
+    pub(crate) fn without(&self, is_left_out: impl Fn(&str) -> bool) -> StorageOptions {
+        let mut rest = self.clone();
+        rest.0.retain(|name, _| !is_left_out(name));
+        rest
+    }
+
     /// Whether an option's value is secret: it is never shown, and it never travels with a store.
     pub fn is_secret(name: &str) -> bool {
         const SECRETS: [&str; 8] =

@@ -143,6 +143,17 @@ impl Error {
         self
     }
 
+    /// A copy for another item that failed for the same reason. The error that caused this one is left out.
+    #[must_use]
+    pub fn copied(&self) -> Self {
+        let copy = Error::new(self.kind(), self.message());
+        let copy = self.trail().iter().rev().fold(copy, |copy, place| copy.at(place));
+        match self.hint() {
+            Some(hint) => copy.with_hint(hint),
+            None => copy,
+        }
+    }
+
     /// Adds what the reader can do, as an imperative.
     #[must_use]
     pub fn with_hint(mut self, hint: impl Into<String>) -> Self {

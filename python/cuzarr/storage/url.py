@@ -57,7 +57,10 @@ class UrlStore(Store):
     def known(cls, url: str, *, storage_options: Mapping[str, Any] | None = None, read_only: bool) -> UrlStore | None:
         """The store at a URL; ``None`` when one of its schemes is not built in, or when an option is an object of another
         library."""
-        if not _core.Store.knows_url(url) or not all(map(_is_plain, (storage_options or {}).values())):
+        # With "fo", and for a URL without a place, such as "reference://", fsspec's options say where the data is.
+        if url.endswith("://") or "fo" in (storage_options or {}) or not _core.Store.knows_url(url):
+            return None
+        if not all(map(_is_plain, (storage_options or {}).values())):
             return None
         return cls(url, storage_options=storage_options, read_only=read_only)
 

@@ -128,7 +128,7 @@ impl<S: Source> Shared<S> {
                 match &object {
                     Ok(Some(object)) => self.read(object, item),
                     Ok(None) => self.done(item, Ok(ReadOutcome::Missing)),
-                    Err(error) => self.done(item, Err(copy_of(error))),
+                    Err(error) => self.done(item, Err(error.copied())),
                 }
             }
             drop(object);
@@ -151,7 +151,7 @@ impl<S: Source> Shared<S> {
         match &*opening {
             Opening::Open(object) => Ok(Some(Arc::clone(object))),
             Opening::Missing => Ok(None),
-            Opening::Failed(error) => Err(copy_of(error)),
+            Opening::Failed(error) => Err(error.copied()),
             Opening::Untried | Opening::Closed => Err(Error::new(ErrorKind::StoreFailed, "value was closed too early")),
         }
     }
@@ -250,14 +250,4 @@ pub(super) fn reserve(sink: &dyn ReadSink, item: usize, size_bytes: u64) -> Resu
         return Ok(lease);
     }
     Err(Error::new(ErrorKind::InvalidArgument, format!("lent memory has {lent_bytes} bytes, expected {size_bytes}")))
-}
-
-/// A copy of an error, for another item that failed for the same reason.
-pub(super) fn copy_of(error: &Error) -> Error {
-    let copy = Error::new(error.kind(), error.message());
-    let copy = error.trail().iter().rev().fold(copy, |copy, place| copy.at(place));
-    match error.hint() {
-        Some(hint) => copy.with_hint(hint),
-        None => copy,
-    }
 }

@@ -78,6 +78,8 @@ pub use memory::MemoryStore;
 pub use registry::is_zip;
 pub use registry::{Opener, Registry};
 pub use url::Url;
+#[doc(hidden)] // for stores of other crates that hold all their keys
+pub use values::Values as KeyTable;
 pub use version::{OpenLimit, OpenValues, Version};
 pub use zip::ZipStore;
 

@@ -1,4 +1,4 @@
-//! A table of keys and values, with listing and deleting. The stores that keep values in memory share it.
+//! A table of keys and values, with listing and deleting. Stores that hold all their keys in memory share it, `cuzarr-remote`'s too.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -9,7 +9,7 @@ use super::{Key, Listing};
 use crate::error::Result;
 
 /// A table of keys and values, sorted by key. Clones share it.
-pub(super) struct Values<V>(Arc<RwLock<BTreeMap<String, V>>>);
+pub struct Values<V>(Arc<RwLock<BTreeMap<String, V>>>);
 
 impl<V> Clone for Values<V> {
     fn clone(&self) -> Self {
@@ -32,13 +32,30 @@ impl<V: Clone> Values<V> {
         self.0.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn get(&self, key: &Key) -> Result<Option<V>> {
+    /// How many keys there are.
+    pub fn len(&self) -> usize {
+        self.read().len()
+    }
+
+    /// Whether there are no keys.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The value of a key.
+    ///
+    /// # Errors
+    /// `KeyInvalid`
+    pub fn get(&self, key: &Key) -> Result<Option<V>> {
         validate_key(key)?;
         Ok(self.read().get(key).cloned())
     }
 
     /// Inserts a value if `may_replace` allows it; returns whether it did. `may_replace` gets the old value, if any.
-    pub(super) fn insert_if(&self, key: &Key, value: V, may_replace: impl FnOnce(Option<&V>) -> bool) -> Result<bool> {
+    ///
+    /// # Errors
+    /// `KeyInvalid`
+    pub fn insert_if(&self, key: &Key, value: V, may_replace: impl FnOnce(Option<&V>) -> bool) -> Result<bool> {
         validate_key(key)?;
         let mut values = self.write();
         if !may_replace(values.get(key)) {
@@ -51,7 +68,11 @@ impl<V: Clone> Values<V> {
         Ok(true)
     }
 
-    pub(super) fn remove(&self, keys: &[String]) -> Result<()> {
+    /// Removes keys. Missing keys are not an error.
+    ///
+    /// # Errors
+    /// `KeyInvalid`
+    pub fn remove(&self, keys: &[String]) -> Result<()> {
         keys.iter().try_for_each(|key| {
             validate_key(key)?;
             let old = self.write().remove(key);
@@ -60,7 +81,11 @@ impl<V: Clone> Values<V> {
         })
     }
 
-    pub(super) fn remove_prefix(&self, prefix: &Key) -> Result<()> {
+    /// Removes every key below a prefix.
+    ///
+    /// # Errors
+    /// `KeyInvalid`
+    pub fn remove_prefix(&self, prefix: &Key) -> Result<()> {
         validate_prefix(prefix)?;
         let mut values = self.write();
         let removed = if prefix.is_empty() {
@@ -77,7 +102,11 @@ impl<V: Clone> Values<V> {
         Ok(())
     }
 
-    pub(super) fn list_dir(&self, prefix: &Key) -> Result<Listing> {
+    /// The keys and prefixes directly below a prefix, sorted.
+    ///
+    /// # Errors
+    /// `KeyInvalid`
+    pub fn list_dir(&self, prefix: &Key) -> Result<Listing> {
         validate_prefix(prefix)?;
         let (values, start) = (self.read(), join_key(prefix, ""));
         let (mut listing, mut from) = (Listing::default(), start.clone());
@@ -100,7 +129,11 @@ impl<V: Clone> Values<V> {
         Ok(listing)
     }
 
-    pub(super) fn list(&self, prefix: &Key) -> Result<Vec<String>> {
+    /// Every key below a prefix, sorted.
+    ///
+    /// # Errors
+    /// `KeyInvalid`
+    pub fn list(&self, prefix: &Key) -> Result<Vec<String>> {
         validate_prefix(prefix)?;
         let (values, start) = (self.read(), join_key(prefix, ""));
         let below = values.range::<str, _>((Bound::Included(start.as_str()), Bound::Unbounded));

@@ -58,6 +58,14 @@ impl Version {
         }
     }
 
+    /// The time a file's bytes changed, in whole seconds since 1970; `None` for other versions.
+    pub fn modified_seconds(&self) -> Option<u64> {
+        match self.0 {
+            Kind::File { identity: [.., modified_ns], .. } => Some(modified_ns / 1_000_000_000),
+            _ => None,
+        }
+    }
+
     /// Whether both versions have the same bytes. Names and attributes may have changed.
     pub fn has_same_bytes(&self, other: &Version) -> bool {
         match (&self.0, &other.0) {

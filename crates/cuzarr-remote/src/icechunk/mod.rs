@@ -1,0 +1,256 @@
+//! Snapshots of Icechunk repositories, read-only, from the repository's own files.
+//!
+//! A snapshot is a table of references: the documents of its nodes, and for each chunk its bytes, or a part of a chunk's file, or a
+//! part of a file elsewhere (a virtual chunk). A snapshot takes two rounds of requests to open; the manifests of an array, which
+//! say where its chunks are, are read when its first chunk is.
+//!
+//! This reader follows the specification instead of using the crate `icechunk`, which brings the SDKs of the clouds, and would
+//! more than double the size of a wheel. What is written goes through Icechunk's own package.
+
+mod flatbuffer;
+mod format;
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::str::FromStr;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use cuzarr::store::{ByteRange, Key, KeyTable, ReadRequest, Store, StoreExt, join_key, validate_key};
+use cuzarr::{Error, ErrorKind, Result, ResultExt};
+
+use self::format::{ChunkEntry, ChunkPlace, FileKind, NodeEntry, NodeId, ObjectId, RepositoryFile};
+use crate::reference::{Location, Part, Pending, Place, Reference, ReferenceTable};
+
+/// The largest metadata file that is read.
+const FILE_MOST_BYTES: u64 = 1 << 30;
+
+/// Which state of a repository is wanted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Revision {
+    Branch(String),
+    Tag(String),
+    Snapshot(ObjectId),
+}
+
+/// `branch.NAME`, `tag.NAME` or `snapshot.ID`, as Icechunk spells its references; nothing is the branch `main`.
+impl FromStr for Revision {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Revision> {
+        let invalid = || {
+            let message = format!("'{}' is no state of a repository", cuzarr::printable(text));
+            Error::new(ErrorKind::InvalidArgument, message).with_hint("use branch.NAME, tag.NAME or snapshot.ID")
+        };
+        match text.split_once('.') {
+            None if text.is_empty() => Ok(Revision::Branch("main".into())),
+            Some(("branch", name)) => Ok(Revision::Branch(name.into())),
+            Some(("tag", name)) => Ok(Revision::Tag(name.into())),
+            Some(("snapshot", id)) => format::decoded(id).map(Revision::Snapshot).ok_or_else(invalid),
+            _ => Err(invalid()),
+        }
+    }
+}
+
+/// The key of a chunk's file in its repository.
+pub(crate) fn chunk_key(id: &ObjectId) -> String {
+    format!("chunks/{}", format::encoded(id))
+}
+
+/// The identifier and the table of a snapshot. `containers` are the URLs that names in `vcc://name/…` stand for.
+///
+/// # Errors
+/// `InvalidArgument` when there is no such branch or tag; `StoreFailed` when there is no repository, or a damaged one.
+pub(crate) fn open(
+    repository: &Arc<dyn Store>,
+    revision: &Revision,
+    containers: HashMap<String, String>,
+) -> Result<(String, ReferenceTable)> {
+    let id = format::encoded(&snapshot_of(&**repository, revision)?);
+    let content = metadata_file(&**repository, &format!("snapshots/{id}"), FileKind::Snapshot)?;
+    let nodes = content.ok_or_else(|| flatbuffer::damaged(&format!("snapshot {id} is missing")))?;
+    let nodes = format::nodes(&nodes).at(|| format!("snapshot {id}"))?;
+    let table = ReferenceTable::new();
+    let mut arrays = BTreeMap::new();
+    for NodeEntry { id, path, document, manifests } in nodes {
+        table.insert_inline(&join_key(&path, "zarr.json"), document)?;
+        if !manifests.is_empty() {
+            arrays.insert(path, (id, manifests));
+        }
+    }
+    let chunks = Chunks { repository: Arc::clone(repository), arrays, containers, loaded: Mutex::default() };
+    Ok((id, table.with_pending(Arc::new(chunks))))
+}
+
+fn metadata_file(repository: &dyn Store, key: &Key, kind: FileKind) -> Result<Option<Vec<u8>>> {
+    let file = repository.get_at_most(key, FILE_MOST_BYTES)?;
+    file.map(|file| format::content(&file, kind).at(|| key.to_string())).transpose()
+}
+
+/// The snapshot of a branch or a tag.
+fn snapshot_of(repository: &dyn Store, revision: &Revision) -> Result<ObjectId> {
+    let (what, name) = match revision {
+        Revision::Snapshot(id) => return Ok(*id),
+        Revision::Branch(name) => ("branch", name),
+        Revision::Tag(name) => ("tag", name),
+    };
+    let Some(content) = metadata_file(repository, "repo", FileKind::Repository)? else {
+        return snapshot_of_version_1(repository, what, name);
+    };
+    let file = RepositoryFile::parse(&content).at(|| "repo")?;
+    let known = if what == "branch" { &file.branches } else { &file.tags };
+    let found = known.iter().find(|(known, _)| known == name).map(|(_, id)| *id);
+    found.ok_or_else(|| {
+        let mut names: Vec<_> = known.iter().map(|(name, _)| name.as_str()).collect();
+        names.truncate(20);
+        let message = format!("the repository has no {what} '{}'", cuzarr::printable(name));
+        Error::new(ErrorKind::InvalidArgument, message).with_hint(format!("use one of these: {}", names.join(", ")))
+    })
+}
+
+/// Version 1 of the format has a file for each branch and tag.
+fn snapshot_of_version_1(repository: &dyn Store, what: &str, name: &str) -> Result<ObjectId> {
+    let key = format!("refs/{what}.{name}/ref.json");
+    validate_key(&key)?;
+    let none = || {
+        let message = format!("there is no Icechunk repository with a {what} '{}'", cuzarr::printable(name));
+        Error::new(ErrorKind::InvalidArgument, message)
+    };
+    if what == "tag" && repository.exists(&format!("{key}.deleted"))? {
+        return Err(none());
+    }
+    let file = repository.get_at_most(&key, 1 << 16)?.ok_or_else(none)?;
+    let document: serde_json::Value =
+        serde_json::from_slice(&file).map_err(|_| flatbuffer::damaged("it is no JSON")).at(|| key.clone())?;
+    let id = document.get("snapshot").and_then(serde_json::Value::as_str).and_then(format::decoded);
+    id.ok_or_else(|| flatbuffer::damaged("it names no snapshot")).at(|| key)
+}
+
+/// The chunks of a snapshot's arrays, by the manifests that tell of them.
+struct Chunks {
+    repository: Arc<dyn Store>,
+    arrays: BTreeMap<String, (NodeId, Vec<ObjectId>)>,
+    containers: HashMap<String, String>,
+    /// Arrays whose manifests were read. Held while others are, so that each is read once.
+    loaded: Mutex<HashSet<String>>,
+}
+
+impl Chunks {
+    /// Reads the manifests of arrays by one batch, each once.
+    fn load_arrays(&self, paths: HashSet<&str>, entries: &KeyTable<Reference>) -> Result<()> {
+        let mut loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut by_manifest: BTreeMap<ObjectId, Vec<(&str, NodeId)>> = BTreeMap::new();
+        for path in paths.iter().copied().filter(|&path| !loaded.contains(path)) {
+            let Some((node, manifests)) = self.arrays.get(path) else { continue };
+            manifests.iter().for_each(|id| by_manifest.entry(*id).or_default().push((path, *node)));
+        }
+        let key = |id: &ObjectId| format!("manifests/{}", format::encoded(id));
+        let requests = by_manifest.keys().map(|id| ReadRequest { key: key(id), range: ByteRange::Full }).collect();
+        let files = self.repository.get_many_at_most(requests, FILE_MOST_BYTES);
+        let mut locations = HashMap::new();
+        for ((id, nodes), file) in by_manifest.iter().zip(files) {
+            let read = || -> Result<()> {
+                let file = file?.ok_or_else(|| flatbuffer::damaged("it is missing"))?;
+                let content = format::content(&file, FileKind::Manifest)?;
+                nodes.iter().try_for_each(|(path, node)| {
+                    format::chunks(&content, node, |chunk| self.insert(path, chunk, &mut locations, entries))
+                })
+            };
+            read().at(|| key(id))?;
+        }
+        loaded.extend(paths.into_iter().filter(|path| self.arrays.contains_key(*path)).map(String::from));
+        Ok(())
+    }
+
+    fn insert(
+        &self,
+        path: &str,
+        chunk: ChunkEntry<'_>,
+        locations: &mut HashMap<String, Arc<Location>>,
+        entries: &KeyTable<Reference>,
+    ) -> Result<()> {
+        let mut key = join_key(path, "c");
+        for part in &chunk.index {
+            key.push('/');
+            key.push_str(&part.to_string());
+        }
+        let place = match chunk.place {
+            ChunkPlace::Inline(bytes) => {
+                let inline = Reference::Inline(bytes.to_vec().into());
+                return entries.insert_if(&key, inline, |_| true).map(|_| ());
+            }
+            ChunkPlace::Native(id) => Place::Chunk(id),
+            ChunkPlace::Virtual(url) => {
+                let url = self.resolved(url);
+                let location = locations.entry(url).or_insert_with_key(|url| Arc::new(Location::new(url)));
+                Place::Location(Arc::clone(location))
+            }
+        };
+        let mut part = Part::new(place, chunk.offset, Some(chunk.size_bytes))?;
+        part.etag = chunk.etag.map(Into::into);
+        part.changed_until = Some(chunk.changed_until).filter(|&seconds| seconds > 0);
+        entries.insert_if(&key, Reference::Part(part), |_| true).map(|_| ())
+    }
+
+    /// A URL in which the name of a container is replaced by the container's URL.
+    fn resolved(&self, url: String) -> String {
+        let named = url.strip_prefix("vcc://").and_then(|rest| rest.split_once('/'));
+        let found = named.and_then(|(name, rest)| Some((self.containers.get(name)?, rest)));
+        found.map(|(container, rest)| format!("{}/{rest}", container.trim_end_matches('/'))).unwrap_or(url)
+    }
+}
+
+/// The path of the array that a chunk's key belongs to.
+fn array_of(key: &str) -> Option<&str> {
+    let name = key.rsplit('/').next().unwrap_or(key);
+    if name == "c" {
+        return Some(key.strip_suffix('c').unwrap_or("").trim_end_matches('/'));
+    }
+    if !name.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    key.rfind("/c/").map(|end| &key[..end]).or_else(|| key.starts_with("c/").then_some(""))
+}
+
+impl Pending for Chunks {
+    fn load(&self, keys: &mut dyn Iterator<Item = &Key>, entries: &KeyTable<Reference>) -> Result<()> {
+        let paths: HashSet<&str> = keys.filter_map(array_of).filter(|path| self.arrays.contains_key(*path)).collect();
+        if paths.is_empty() { Ok(()) } else { self.load_arrays(paths, entries) }
+    }
+
+    fn load_below(&self, prefix: &Key, all: bool, entries: &KeyTable<Reference>) -> Result<()> {
+        let is_in = |inner: &str, outer: &str| {
+            outer.is_empty() || inner.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        };
+        let shows = |path: &&String| is_in(prefix, path) || (all && is_in(path, prefix));
+        let paths: HashSet<&str> = self.arrays.keys().filter(shows).map(String::as_str).collect();
+        if paths.is_empty() { Ok(()) } else { self.load_arrays(paths, entries) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn revisions_are_spelled_as_icechunk_spells_them() {
+        let parse = |text: &str| text.parse::<Revision>();
+        assert_eq!(parse("").unwrap(), Revision::Branch("main".into()));
+        assert_eq!(parse("branch.a.b").unwrap(), Revision::Branch("a.b".into()));
+        assert_eq!(parse("tag.v1").unwrap(), Revision::Tag("v1".into()));
+        assert!(matches!(parse("snapshot.1CECHNKREP0F1RSTCMT0").unwrap(), Revision::Snapshot(_)));
+        for text in ["main", "snapshot.x", "commit.1"] {
+            assert_eq!(parse(text).unwrap_err().kind(), ErrorKind::InvalidArgument, "{text}");
+        }
+    }
+
+    #[test]
+    fn keys_of_chunks_tell_their_array() {
+        assert_eq!(array_of("a/b/c/0/1"), Some("a/b"));
+        assert_eq!(array_of("a/c/c/0"), Some("a/c"));
+        assert_eq!(array_of("c/0"), Some(""));
+        assert_eq!(array_of("a/c"), Some("a"));
+        assert_eq!(array_of("c"), Some(""));
+        for key in ["a/zarr.json", "zarr.json", "a/b", "0"] {
+            assert_eq!(array_of(key), None, "{key}");
+        }
+    }
+}

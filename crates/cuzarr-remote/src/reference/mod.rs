@@ -1,0 +1,45 @@
+//! References: a table that says for each key where its bytes really are: inline, or a part of a file at some URL.
+//!
+//! | producer | reads |
+//! |---|---|
+//! | [`ReferenceTable::from_json`] | JSON tables of kerchunk and VirtualiZarr |
+//! | the scheme `icechunk` | snapshots of an Icechunk repository |
+//! | [`ReferenceTable::insert_columns`] | columns, such as those of kerchunk's Parquet tables, which Python reads |
+//!
+//! A table is data, so it is not trusted. It may name files in its own folder or bucket, and those that the user allowed
+//! ([`Rules`]). It cannot name another table, so tables form no loops.
+//!
+//! Parts that lie close together in one remote file come by one request.
+
+mod kerchunk;
+mod location;
+mod open;
+mod read;
+mod store;
+mod table;
+
+pub(crate) use location::Location;
+pub use location::Rules;
+pub(crate) use open::{icechunk_scheme, of_table, reference_scheme};
+pub use store::ReferenceStore;
+pub use table::{Columns, ReferenceTable};
+
+use cuzarr::Result;
+use cuzarr::store::Registry;
+
+use crate::options::StorageOptions;
+pub(crate) use table::{Part, Pending, Place, Reference};
+
+/// The store of a table that a program holds. The options are those of the scheme `reference`. With `place`, the URL of the table,
+/// the table may name files in its own folder or bucket.
+///
+/// # Errors
+/// `InvalidArgument` when an option or `place` has no meaning.
+pub fn open_table(
+    table: ReferenceTable,
+    place: Option<&str>,
+    registry: &Registry,
+    options: &StorageOptions,
+) -> Result<ReferenceStore> {
+    of_table(&format!("reference::{}", place.unwrap_or("(a table in memory)")), place, table, registry, options)
+}

@@ -1,0 +1,145 @@
+//! Opening tables by URL: the schemes `reference` and `icechunk`.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use cuzarr::store::{Identity, LocalOptions, LocalStore, Prefixed, Registry, Store, StoreExt, Symlinks, Url};
+use cuzarr::{Error, ErrorKind, Result, ResultExt};
+
+use super::location::{FileOptions, Files, Rules};
+use super::store::ReferenceStore;
+use super::table::ReferenceTable;
+use crate::icechunk;
+use crate::open::with_clouds;
+use crate::options::StorageOptions;
+
+/// The largest table that is read.
+const TABLE_MOST_BYTES: u64 = 1 << 30;
+
+/// Options of tables, by the names that fsspec has for them where it has any.
+pub(crate) struct TableOptions {
+    /// For the store that the table is in.
+    table: StorageOptions,
+    files: FileOptions,
+    rules: Rules,
+    /// Names of places that an Icechunk repository uses in URLs (`vcc://name/…`), and the URLs that they stand for.
+    containers: HashMap<String, String>,
+}
+
+impl TableOptions {
+    /// Sorts options by what they are for. `remote_options.…` are for files, `target_options.…` for the table, and others for
+    /// both.
+    ///
+    /// # Errors
+    /// `InvalidArgument` when a prefix to allow has no meaning.
+    pub(crate) fn new(options: &StorageOptions) -> Result<TableOptions> {
+        const OWN: [&str; 5] = ["allow", "remote_protocol", "target_protocol", "lazy", "fo"];
+        let is_own = |name: &str| {
+            OWN.contains(&name)
+                || ["remote_options.", "target_options.", "container."].iter().any(|own| name.starts_with(own))
+        };
+        let plain = options.without(is_own);
+        let (mut table, mut remote) = (plain.clone(), StorageOptions::new());
+        let (mut rules, mut containers) = (Rules::new(), HashMap::new());
+        for (name, value) in options.pairs() {
+            match name.split_once('.') {
+                Some(("target_options", name)) => table.set(name, value),
+                Some(("remote_options", name)) => remote.set(name, value),
+                Some(("container", name)) => drop(containers.insert(name.to_string(), value.to_string())),
+                _ if name == "remote_protocol" => rules = rules.with_protocol(value),
+                _ if name == "allow" => {
+                    for prefix in value.split([',', ' ', '\n']).filter(|prefix| !prefix.is_empty()) {
+                        rules = rules.allow(prefix)?;
+                    }
+                }
+                _ => {}
+            }
+        }
+        Ok(TableOptions { table, files: FileOptions { plain, remote }, rules, containers })
+    }
+}
+
+/// The store of a table that a program holds.
+///
+/// # Errors
+/// Those of the options; `InvalidArgument` when `place` has no meaning.
+pub(crate) fn of_table(
+    name: &str,
+    place: Option<&str>,
+    table: ReferenceTable,
+    registry: &Registry,
+    options: &StorageOptions,
+) -> Result<ReferenceStore> {
+    let options = TableOptions::new(options)?;
+    let rules = match place {
+        Some(place) => options.rules.with_table(place)?,
+        None => options.rules,
+    };
+    let identity = place.map_or_else(Identity::unique, |place| Identity::address(&format!("reference+{place}")));
+    Ok(ReferenceStore::with_parts(name, identity, table, Files::new(registry, rules, options.files), None))
+}
+
+/// `reference::URL` and `reference:///path`: the table at that URL. `reference://inside::URL` is a part of it.
+pub(crate) fn reference_scheme(registry: &Registry, url: &Url, options: &StorageOptions) -> Result<Arc<dyn Store>> {
+    let sorted = TableOptions::new(options)?;
+    let (inside, target) = inside_and_target(url)?;
+    let place = target.to_string();
+    let place = place.split('?').next().unwrap_or(&place);
+    let (folder, name) = folder_and_name(&with_clouds(registry, &Arc::new(sorted.table.clone())), &target)?;
+    let document = folder.get_at_most(&name, TABLE_MOST_BYTES).at(|| place.to_string())?;
+    let missing = || {
+        let message = format!("'{place}': there is no such file");
+        Error::new(ErrorKind::StoreFailed, message).with_hint("tables in Parquet are opened from Python alone")
+    };
+    let table = ReferenceTable::from_json(&document.ok_or_else(missing)?).at(|| place.to_string())?;
+    let store = of_table(&format!("reference::{place}"), Some(place), table, registry, options)?;
+    below(Arc::new(store), inside)
+}
+
+/// `icechunk::URL` and `icechunk:///path`: the branch `main` of the repository at that URL. `icechunk://branch.NAME::URL`,
+/// `icechunk://tag.NAME::URL` and `icechunk://snapshot.ID::URL` are others.
+pub(crate) fn icechunk_scheme(registry: &Registry, url: &Url, options: &StorageOptions) -> Result<Arc<dyn Store>> {
+    let sorted = TableOptions::new(options)?;
+    let (revision, target) = inside_and_target(url)?;
+    let place = target.to_string();
+    let place = place.split('?').next().unwrap_or(&place).trim_end_matches('/').to_string();
+    let repository: Arc<dyn Store> = if target.scheme() == "file" {
+        let options = LocalOptions { read_only: true, ..LocalOptions::default() };
+        Arc::new(LocalStore::with_options(Path::new(target.path()), options)?)
+    } else {
+        with_clouds(registry, &Arc::new(sorted.table)).open_url(&target)?
+    };
+    let (snapshot, table) =
+        icechunk::open(&repository, &revision.parse()?, sorted.containers).at(|| format!("icechunk::{place}"))?;
+    // Chunks of the repository itself need no rule.
+    let files = Files::new(registry, sorted.rules, sorted.files);
+    let name = format!("icechunk://snapshot.{snapshot}::{place}");
+    let identity = repository.identity().below("snapshots").below(&snapshot);
+    Ok(Arc::new(ReferenceStore::with_parts(&name, identity, table, files, Some(repository))))
+}
+
+/// The text inside the scheme, and the URL of the table. Without a URL behind it, the scheme's own path is one.
+fn inside_and_target(url: &Url) -> Result<(&str, Url)> {
+    match url.wrapped() {
+        Some(target) => Ok((url.path(), target.clone())),
+        None => Ok(("", Url::parse(url.path())?)),
+    }
+}
+
+fn folder_and_name(registry: &Registry, target: &Url) -> Result<(Arc<dyn Store>, String)> {
+    let (folder, name) = target.split_name()?;
+    if target.scheme() != "file" {
+        return Ok((registry.open_url(&folder)?, name));
+    }
+    let folder = if folder.path().is_empty() && !target.path().starts_with('/') { "." } else { folder.path() };
+    let folder = if folder.is_empty() { "/" } else { folder };
+    // The user named this file, so it may be a link to anywhere.
+    let options = LocalOptions { symlinks: Symlinks::Everywhere, read_only: true, ..LocalOptions::default() };
+    Ok((Arc::new(LocalStore::with_options(Path::new(folder), options)?), name))
+}
+
+fn below(store: Arc<dyn Store>, prefix: &str) -> Result<Arc<dyn Store>> {
+    let prefix = prefix.trim_matches('/');
+    Ok(if prefix.is_empty() { store } else { Arc::new(Prefixed::new(store, prefix)?) })
+}

@@ -1,0 +1,187 @@
+//! Tables of references.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use bytes::Bytes;
+use cuzarr::store::{Key, KeyTable};
+use cuzarr::{Error, ErrorKind, Result, ResultExt};
+
+use super::location::Location;
+
+/// Where the bytes of a key are.
+#[derive(Clone)]
+pub(crate) enum Reference {
+    Inline(Bytes),
+    Part(Part),
+}
+
+/// A part of a file, or all of it.
+#[derive(Clone)]
+pub(crate) struct Part {
+    pub(crate) place: Place,
+    pub(crate) offset: u64,
+    /// `None`: up to the end of the file.
+    pub(crate) size_bytes: Option<u64>,
+    /// The entity tag that the file must have.
+    pub(crate) etag: Option<Arc<str>>,
+    /// Seconds since 1970, after which the file must not have changed.
+    pub(crate) changed_until: Option<u32>,
+}
+
+#[derive(Clone)]
+pub(crate) enum Place {
+    /// A file that the table names.
+    Location(Arc<Location>),
+    /// A chunk of the repository that the table belongs to.
+    Chunk([u8; 12]),
+}
+
+impl Part {
+    /// A part of a file. `size_bytes` is `None` for all of a file.
+    ///
+    /// # Errors
+    /// `MetadataInvalid` when no file can have such a part.
+    pub(crate) fn new(place: Place, offset: u64, size_bytes: Option<u64>) -> Result<Part> {
+        if offset.checked_add(size_bytes.unwrap_or(0)).is_none_or(|end| end > i64::MAX as u64) {
+            let message = format!("no file has {} bytes from byte {offset} on", size_bytes.unwrap_or(0));
+            return Err(Error::new(ErrorKind::MetadataInvalid, message));
+        }
+        Ok(Part { place, offset, size_bytes, etag: None, changed_until: None })
+    }
+}
+
+/// References that are read when they are first needed.
+pub(crate) trait Pending: Send + Sync {
+    /// Adds the references of these keys to the table, if they are not there yet.
+    fn load(&self, keys: &mut dyn Iterator<Item = &Key>, entries: &KeyTable<Reference>) -> Result<()>;
+
+    /// Adds the references that a listing of a prefix shows: of all keys below it, or of those that tell its names.
+    fn load_below(&self, prefix: &Key, all: bool, entries: &KeyTable<Reference>) -> Result<()>;
+}
+
+/// A table of references: for each key its bytes, or where they are.
+///
+/// ```
+/// use cuzarr_remote::reference::ReferenceTable;
+/// let table = ReferenceTable::from_json(br#"{"refs": {"a": "text", "b": ["s3://bucket/file.nc", 10, 20]}}"#)?;
+/// assert_eq!(table.len(), 2);
+/// # Ok::<(), cuzarr::Error>(())
+/// ```
+#[derive(Clone, Default)]
+pub struct ReferenceTable {
+    pub(super) entries: KeyTable<Reference>,
+    pub(super) pending: Option<Arc<dyn Pending>>,
+    /// Whether a location has the scheme of a server.
+    has_servers: Arc<AtomicBool>,
+}
+
+/// References as columns of equal length; row `i` is the reference of `keys[i]`.
+#[derive(Clone, Copy, Debug)]
+pub struct Columns<'a> {
+    /// Keys.
+    pub keys: &'a [String],
+    /// URLs of files.
+    pub urls: &'a [String],
+    /// For each key its file, as a position in `urls`.
+    pub files: &'a [u32],
+    /// For each key the first byte in its file.
+    pub offsets: &'a [u64],
+    /// For each key how many bytes it has; 0: all of the file.
+    pub sizes_bytes: &'a [u64],
+}
+
+impl ReferenceTable {
+    /// An empty table.
+    pub fn new() -> ReferenceTable {
+        ReferenceTable::default()
+    }
+
+    /// Reads kerchunk's JSON format, version 0 or 1.
+    ///
+    /// # Errors
+    /// `MetadataInvalid` with the place in the document; `Unsupported` for templates with expressions and for `gen`.
+    pub fn from_json(document: &[u8]) -> Result<ReferenceTable> {
+        super::kerchunk::parse(document)
+    }
+
+    /// The references that the table holds now.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether the table holds no references.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Adds a value that the table holds itself.
+    ///
+    /// # Errors
+    /// `KeyInvalid`
+    pub fn insert_inline(&self, key: &Key, value: Vec<u8>) -> Result<()> {
+        self.insert(key, Reference::Inline(value.into()))
+    }
+
+    /// Adds references.
+    ///
+    /// # Errors
+    /// `InvalidArgument` when the columns do not fit each other; `KeyInvalid`; `MetadataInvalid` for a part that no file can have.
+    pub fn insert_columns(&self, columns: Columns<'_>) -> Result<()> {
+        let Columns { keys, urls, files, offsets, sizes_bytes } = columns;
+        let count = keys.len();
+        if [files.len(), offsets.len(), sizes_bytes.len()].iter().any(|&len| len != count) {
+            let message = format!(
+                "columns of references: got {count} keys, {} files, {} offsets and {} sizes",
+                files.len(),
+                offsets.len(),
+                sizes_bytes.len()
+            );
+            return Err(Error::new(ErrorKind::InvalidArgument, message));
+        }
+        let locations: Vec<_> = urls.iter().map(|url| Arc::new(Location::new(url))).collect();
+        for (row, key) in keys.iter().enumerate() {
+            let location = locations.get(files[row] as usize).ok_or_else(|| {
+                let message = format!("file {} of key '{key}': there are {} files", files[row], urls.len());
+                Error::new(ErrorKind::InvalidArgument, message)
+            })?;
+            let size_bytes = Some(sizes_bytes[row]).filter(|&size| size > 0 || offsets[row] > 0);
+            let part = Part::new(Place::Location(Arc::clone(location)), offsets[row], size_bytes);
+            self.insert(key, Reference::Part(part.at(|| format!("key '{key}'"))?))?;
+        }
+        Ok(())
+    }
+
+    /// A table whose other references are read when they are first needed.
+    pub(crate) fn with_pending(mut self, pending: Arc<dyn Pending>) -> ReferenceTable {
+        self.pending = Some(pending);
+        self
+    }
+
+    /// Whether a location has the scheme of a server.
+    pub(super) fn has_servers(&self) -> bool {
+        self.has_servers.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn insert(&self, key: &Key, reference: Reference) -> Result<()> {
+        if let Reference::Part(Part { place: Place::Location(location), .. }) = &reference
+            && location.is_on_a_server()
+        {
+            self.has_servers.store(true, Ordering::Relaxed);
+        }
+        self.entries.insert_if(key, reference, |_| true).map(|_| ())
+    }
+
+    /// The references of a batch of keys.
+    pub(super) fn find(&self, keys: &[&Key]) -> Result<Vec<Result<Option<Reference>>>> {
+        if let Some(pending) = &self.pending {
+            pending.load(&mut keys.iter().copied(), &self.entries)?;
+        }
+        Ok(keys.iter().map(|key| self.entries.get(key)).collect())
+    }
+
+    /// Makes sure that the table holds what a listing of a prefix shows: all keys below it, or those that tell its names.
+    pub(super) fn complete(&self, prefix: &Key, all: bool) -> Result<()> {
+        self.pending.as_ref().map_or(Ok(()), |pending| pending.load_below(prefix, all, &self.entries))
+    }
+}
