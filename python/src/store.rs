@@ -1,8 +1,10 @@
 //! Stores for Python, and stores that are written in Python.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 use cuzarr::store::{
     ByteRange, Capabilities, Condition, Gds, GdsStore, GpuMemoryStore, Identity, Key, Listing, LocalOptions,
@@ -11,7 +13,7 @@ use cuzarr::store::{
 };
 use cuzarr::{Error, ErrorKind};
 use cuzarr_device::{Buffer, DType, Device, Layout, NdBuffer, Order};
-use cuzarr_remote::StorageOptions;
+use cuzarr_remote::{CredentialSource, Credentials, StorageOptions};
 use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -45,11 +47,21 @@ impl PyStore {
     }
 
     /// The store of a URL, or of a chain of them, whose schemes are all built in; `None` when one is not. A store of that name in
-    /// memory is the same for the whole process. `options` are those of remote stores.
+    /// memory is the same for the whole process. `options` are those of remote stores. `credentials` is called for new credentials
+    /// when the last ones are about to expire, and returns their parts and the end of their validity in seconds since 1970.
     #[staticmethod]
-    #[pyo3(signature = (url, options=Vec::new()))]
-    fn open_url(py: Python<'_>, url: &str, options: Vec<(String, String)>) -> PyResult<Option<Self>> {
-        let registry = cuzarr_remote::registry_with(StorageOptions::from_iter(options));
+    #[pyo3(signature = (url, options=Vec::new(), credentials=None))]
+    fn open_url(
+        py: Python<'_>,
+        url: &str,
+        options: Vec<(String, String)>,
+        credentials: Option<Py<PyAny>>,
+    ) -> PyResult<Option<Self>> {
+        let mut options = StorageOptions::from_iter(options);
+        if let Some(callable) = credentials {
+            options.set_credentials(Arc::new(PythonCredentials(callable)));
+        }
+        let registry = cuzarr_remote::registry_with(options);
         let url = Url::parse(url).py()?;
         if !PyStore::knows(&registry, &url) {
             return Ok(None);
@@ -246,6 +258,21 @@ impl PyStore {
     fn knows(registry: &Registry, url: &Url) -> bool {
         let mut links = std::iter::successors(Some(url), |url| url.wrapped());
         links.all(|link| registry.schemes().any(|scheme| scheme == link.scheme()))
+    }
+}
+
+/// A callable of the user's that gives credentials.
+struct PythonCredentials(Py<PyAny>);
+
+impl CredentialSource for PythonCredentials {
+    fn credentials(&self) -> cuzarr::Result<Credentials> {
+        Python::attach(|py| {
+            let given = self.0.call0(py).and_then(|given| given.extract::<(BTreeMap<String, String>, Option<f64>)>(py));
+            let (values, expires_at) =
+                given.map_err(|error| from_python(py, ErrorKind::StoreFailed, "credential_provider", error))?;
+            let seconds = expires_at.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+            Ok(Credentials { values, expires_at: seconds.map(|seconds| SystemTime::UNIX_EPOCH + seconds) })
+        })
     }
 }
 

@@ -349,3 +349,18 @@ def test_a_limit_counts_for_an_array_that_was_read_before() -> None:
     with cuzarr.config.set({"memory_limit": "1 MiB"}):
         assert array._handle() is not before
         array[:]
+
+
+def test_options_of_remote_stores_have_a_section_and_their_secrets_are_not_shown() -> None:
+    values = {"storage": {"timeout": 5, "s3": {"anon": True}}, "storage.key": "hidden-value"}
+    with cuzarr.config.set(values):
+        section = cuzarr.config.get("storage")
+        assert section["timeout"] == 5 and section["s3"] == {"anon": True} and section["key"] == "hidden-value"
+        assert "hidden-value" not in repr(cuzarr.config)
+        assert "hidden-value" not in str(Config({}).collect(env={"CUZARR_INTERNAL_INHERIT_CONFIG": cuzarr.config.serialize()}))
+    assert cuzarr.config.get("storage", {}) == {}
+
+
+def test_a_store_takes_the_options_of_the_configuration() -> None:
+    with cuzarr.config.set({"storage.http.no_such_option": 1}), pytest.raises(cuzarr.errors.CuzarrError, match="no_such_option"):
+        cuzarr.open_array("http://127.0.0.1:9/a.zarr", mode="r")

@@ -1,9 +1,10 @@
-//! The `cuzarr` command: `demo info tree validate stats preview eval copy rechunk pyramid bench doctor`.
+//! The `cuzarr` command: `demo info tree validate stats preview eval copy rechunk pyramid bench cache doctor`.
 //!
 //! Results go to standard output, as text or with `--json` as one JSON document; progress, warnings and errors go to
 //! standard error. The exit status is 0 for success, 1 for a failure (wrong data, an error), 2 for wrong arguments.
 
 mod bench;
+mod cache;
 mod copy;
 mod demo;
 mod doctor;
@@ -68,6 +69,9 @@ enum Command {
     /// Measure
     #[command(subcommand)]
     Bench(bench::Bench),
+    /// Show or clear what the storage option cache keeps of remote stores
+    #[command(subcommand)]
+    Cache(cache::Cache),
     /// Show what was found on this machine, what is missing, and what that costs
     Doctor(doctor::Doctor),
 }
@@ -94,7 +98,8 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> i32 {
             return error.exit_code();
         }
     };
-    let options = StorageOptions::from_iter(arguments.storage_options);
+    let mut options = StorageOptions::from_environment();
+    arguments.storage_options.into_iter().for_each(|(name, value)| options.set(name, value));
     let mut output = Output::new(arguments.json, cuzarr_remote::registry_with(options));
     let result = match arguments.command {
         Command::Demo(demo) => demo.run(&mut output),
@@ -108,6 +113,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> i32 {
         Command::Rechunk(rechunk) => rechunk.run(&mut output),
         Command::Pyramid(pyramid) => pyramid.run(&mut output),
         Command::Bench(bench) => bench.run(&mut output),
+        Command::Cache(cache) => cache.run(&mut output),
         Command::Doctor(doctor) => doctor.run(&mut output),
     };
     match result {

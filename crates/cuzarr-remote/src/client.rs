@@ -1,5 +1,6 @@
 //! The connection of a store to its server.
 
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -7,10 +8,11 @@ use cuzarr::store::{Key, Stat, Version, validate_key};
 use cuzarr::{Error, ErrorKind, Result};
 use object_store::path::Path;
 use object_store::{GetOptions, ObjectMeta, ObjectStore, UpdateVersion};
-use tokio::sync::{Semaphore, SemaphorePermit};
 
+use crate::cache::Cache;
 use crate::failure::explain;
-use crate::options::MOST_REQUESTS;
+use crate::limit::{Limit, Permit};
+use crate::options::{MOST_BYTES, MOST_REQUESTS};
 use crate::runtime::Runtime;
 
 /// The kind of a server.
@@ -34,8 +36,14 @@ pub(crate) struct Place {
     pub(crate) identity: String,
     /// Most requests in flight to the server.
     pub(crate) most_requests: usize,
+    /// Most bytes that requests in flight ask for.
+    pub(crate) most_bytes: u64,
+    /// Whether the server compares versions when it writes.
+    pub(crate) compares_versions: bool,
     /// A value behind a server without ranges is read as a whole where a part is wanted.
     pub(crate) whole_values: bool,
+    /// Where bytes are kept that came.
+    pub(crate) cache: Option<Arc<Cache>>,
     pub(crate) make: Box<Make>,
     current: Mutex<Option<Arc<Client>>>,
 }
@@ -47,7 +55,10 @@ impl Place {
             name,
             identity,
             most_requests: MOST_REQUESTS,
+            most_bytes: MOST_BYTES,
+            compares_versions: cloud != Cloud::Http,
             whole_values: false,
+            cache: None,
             make,
             current: Mutex::default(),
         }
@@ -66,8 +77,10 @@ impl Place {
         let client = Arc::new(Client {
             cloud: self.cloud,
             objects: (self.make)()?,
-            requests: runtime.limit(&self.identity, self.most_requests),
+            limit: runtime.limit(&self.identity, self.most_requests, self.most_bytes),
+            known: Mutex::default(),
             whole_values: self.whole_values,
+            cache: self.cache.clone(),
             ignores_ranges: AtomicBool::new(false),
             runtime,
         });
@@ -83,21 +96,40 @@ pub(crate) struct Client {
     pub(crate) objects: Arc<dyn ObjectStore>,
     pub(crate) runtime: Arc<Runtime>,
     pub(crate) whole_values: bool,
+    pub(crate) cache: Option<Arc<Cache>>,
     /// Whether the server has answered a request for a range with a whole value.
     pub(crate) ignores_ranges: AtomicBool,
-    requests: Arc<Semaphore>,
+    pub(crate) limit: Arc<Limit>,
+    /// What the server said of values that are read from their end, where it takes no such ranges.
+    known: Mutex<HashMap<Path, ObjectMeta>>,
 }
 
+/// Most values whose size and version a client remembers.
+const MOST_KNOWN: usize = 1 << 16;
+
 impl Client {
-    /// Waits until the host may have one more request.
-    pub(crate) async fn admit(&self) -> Result<SemaphorePermit<'_>> {
-        let closed = |_| Error::new(ErrorKind::Cancelled, "the store was closed");
-        self.requests.acquire().await.map_err(closed)
+    /// Waits until the host may have one more request, for this many bytes.
+    pub(crate) async fn admit(&self, size_bytes: u64) -> Result<Permit<'_>> {
+        self.limit.admit(size_bytes).await
+    }
+
+    /// The size and version that a value had when the server was asked last.
+    pub(crate) fn known(&self, path: &Path) -> Option<ObjectMeta> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner).get(path).cloned()
+    }
+
+    /// Remembers the size and version of a value, or forgets them.
+    pub(crate) fn remember(&self, path: &Path, meta: Option<&ObjectMeta>) {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        match meta {
+            Some(meta) if known.len() < MOST_KNOWN => drop(known.insert(path.clone(), meta.clone())),
+            _ => drop(known.remove(path)),
+        }
     }
 
     /// The size and version of a value; `None` when the key does not exist.
     pub(crate) async fn head(&self, path: &Path) -> Result<Option<ObjectMeta>> {
-        let _permit = self.admit().await?;
+        let _permit = self.admit(0).await?;
         let options = GetOptions { head: true, ..GetOptions::default() };
         match self.objects.get_opts(path, options).await {
             Ok(found) => Ok(Some(found.meta)),

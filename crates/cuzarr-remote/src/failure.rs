@@ -3,6 +3,7 @@
 use cuzarr::{Error, ErrorKind};
 use object_store::client::{HttpError, HttpErrorKind};
 
+use crate::credentials::CredentialsFailed;
 use crate::transport::RangeRefusal;
 
 /// Characters of a server's answer that an error repeats.
@@ -11,6 +12,9 @@ const LONGEST_ANSWER: usize = 300;
 /// The error of a request that a client gave up.
 pub(crate) fn explain(error: &object_store::Error) -> Error {
     let failed = |message: String| Error::new(ErrorKind::StoreFailed, message);
+    if let Some(cause) = causes(error).find_map(|cause| cause.downcast_ref::<CredentialsFailed>()) {
+        return Error::new(cause.0.kind(), cause.to_string());
+    }
     match error {
         object_store::Error::NotFound { source, .. } => {
             failed(format!("not found{}", answer(&source.to_string()))).with_hint("check the name of the bucket")
@@ -26,7 +30,9 @@ pub(crate) fn explain(error: &object_store::Error) -> Error {
             failed(format!("the credentials were refused{}", answer(&source.to_string())))
                 .with_hint("check the credentials; public data may need anon=true")
         }
-        object_store::Error::Precondition { .. } => failed("the value was changed while it was read".to_string()),
+        object_store::Error::Precondition { .. } => {
+            failed("the value was changed while it was read".to_string()).with_hint("read again")
+        }
         _ => match (RangeRefusal::of(error), transport_kind(error)) {
             (Some(refusal), _) => failed(refusal.to_string()),
             (None, Some(HttpErrorKind::Timeout)) => failed(format!("timed out{}", attempts(&innermost(error)))),

@@ -24,10 +24,17 @@
 //! # Bodies
 //! A body is copied once, from the connection into the memory that the caller lends. Values above 8 MiB come over several
 //! connections. Every request of a read is for one version of a value, by its entity tag.
+//!
+//! # Cache
+//! With the option `cache`, bytes that came are kept in a folder. The server is still asked whether a value has changed, and only
+//! sends it again when it has.
 
+mod cache;
 mod client;
+mod credentials;
 mod failure;
 mod icechunk;
+mod limit;
 mod open;
 mod options;
 mod profile;
@@ -40,6 +47,8 @@ mod transport;
 use cuzarr::Result;
 use cuzarr::node::{self, Array, ArrayOptions, Consolidation, Group, Node};
 
+pub use cache::{CacheInfo, cache_info, clear_cache, default_folder as default_cache_folder};
+pub use credentials::{CredentialSource, Credentials};
 pub use open::{SCHEMES, registry, registry_with};
 pub use options::StorageOptions;
 pub use store::RemoteStore;

@@ -1,6 +1,7 @@
 //! Opening the store of a URL.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use cuzarr::store::{Identity, Prefixed, Registry, Store, Url};
 use cuzarr::{Error, ErrorKind, Result};
@@ -8,15 +9,17 @@ use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
 use object_store::azure::{AzureConfigKey, MicrosoftAzureBuilder};
 use object_store::gcp::{GoogleCloudStorageBuilder, GoogleConfigKey};
 use object_store::http::HttpBuilder;
-use object_store::{ClientConfigKey, ClientOptions, ObjectStore, RetryConfig};
+use object_store::{ClientOptions, ObjectStore, RetryConfig};
 
+use crate::cache::{self, Cache};
 use crate::client::{Cloud, Place};
+use crate::credentials::{CredentialSource, Provider};
 use crate::failure::explain;
-use crate::options::{MOST_REQUESTS, Settings, StorageOptions, is_true};
+use crate::options::{CONNECT_TIMEOUT, MOST_BYTES, MOST_REQUESTS, Settings, StorageOptions, is_true};
 use crate::profile;
 use crate::reference::{icechunk_scheme, reference_scheme};
 use crate::store::RemoteStore;
-use crate::transport::Connector;
+use crate::transport::{Connector, Web};
 
 /// The schemes of this crate, and the cloud of each.
 const CLOUDS: [(&str, Cloud); 9] = [
@@ -42,9 +45,10 @@ pub const SCHEMES: [&str; 9] = {
     schemes
 };
 
-/// A registry with the schemes of [`Registry::new`] and [`SCHEMES`], `reference` and `icechunk`. Credentials come from the environment.
+/// A registry with the schemes of [`Registry::new`] and [`SCHEMES`], `reference` and `icechunk`. Options and credentials come from the
+/// environment.
 pub fn registry() -> Registry {
-    registry_with(StorageOptions::new())
+    registry_with(StorageOptions::from_environment())
 }
 
 /// Like [`registry`], with options for every remote store that it opens.
@@ -86,14 +90,26 @@ fn open(cloud: Cloud, url: &Url, options: &StorageOptions) -> Result<Arc<dyn Sto
             "storage option 'max_requests': got 0, expected at least 1",
         ));
     }
-    let retries = settings.take_retries()?;
+    let most_bytes = settings.take_bytes("max_bytes")?.unwrap_or(MOST_BYTES);
+    let cache_folder = settings.take_cache_folder()?;
+    let cache_bytes = settings.take_bytes("cache_max_bytes")?.unwrap_or(cache::MOST_BYTES);
+    let credentials = options.credentials().cloned();
+    if credentials.is_some() && cloud == Cloud::Http {
+        let message = "a web server has no source of credentials";
+        return Err(Error::new(ErrorKind::InvalidArgument, message).with_hint("pass headers"));
+    }
+    let requests = Requests { retries: settings.take_retries()?, timeout: settings.timeout()?, credentials };
     let mut place = match cloud {
-        Cloud::S3 => s3(authority, settings, retries)?,
-        Cloud::Gcs => gcs(authority, settings, retries)?,
-        Cloud::Azure => azure(url.scheme(), authority, settings, retries)?,
-        Cloud::Http => http(url, settings, retries)?,
+        Cloud::S3 => s3(authority, settings, requests)?,
+        Cloud::Gcs => gcs(authority, settings, requests)?,
+        Cloud::Azure => azure(url.scheme(), authority, settings, requests)?,
+        Cloud::Http => http(url, settings, requests)?,
     };
     place.most_requests = most_requests;
+    place.most_bytes = most_bytes;
+    if let Some(folder) = cache_folder {
+        place.cache = Some(Arc::new(Cache::new(folder, &place.identity, cache_bytes)?));
+    }
     let is_bucket = cloud != Cloud::Http;
     let path = path.split(['?', '#']).next().filter(|_| !is_bucket).unwrap_or(path).trim_matches('/');
     let identity = Identity::address(&place.identity);
@@ -102,6 +118,19 @@ fn open(cloud: Cloud, url: &Url, options: &StorageOptions) -> Result<Arc<dyn Sto
     }
     let root = Arc::new(RemoteStore::new(place, identity));
     Ok(if path.is_empty() { root } else { Arc::new(Prefixed::new(root, path)?) })
+}
+
+/// How requests are made, on every cloud.
+struct Requests {
+    retries: RetryConfig,
+    timeout: Duration,
+    credentials: Option<Arc<dyn CredentialSource>>,
+}
+
+impl Requests {
+    fn connector(&self) -> Connector {
+        Connector { timeout: self.timeout, web: None }
+    }
 }
 
 /// What a client's builder refuses: an option, or a combination of them.
@@ -119,10 +148,11 @@ fn is_plain(endpoint: Option<&str>) -> bool {
     endpoint.is_some_and(|endpoint| endpoint.starts_with("http://"))
 }
 
-fn s3(bucket: &str, mut settings: Settings, retries: RetryConfig) -> Result<Place> {
+fn s3(bucket: &str, mut settings: Settings, requests: Requests) -> Result<Place> {
     let from_environment = AmazonS3Builder::from_env();
     let knows = |key: AmazonS3ConfigKey| from_environment.get_config_value(&key).is_some();
-    let has_source = settings.has("access_key_id")
+    let has_source = requests.credentials.is_some()
+        || settings.has("access_key_id")
         || settings.is_on("skip_signature")
         || knows(AmazonS3ConfigKey::AccessKeyId)
         || knows(AmazonS3ConfigKey::SkipSignature)
@@ -152,13 +182,22 @@ fn s3(bucket: &str, mut settings: Settings, retries: RetryConfig) -> Result<Plac
     for (key, value) in settings.keys::<AmazonS3ConfigKey>()? {
         builder = builder.with_config(key, value);
     }
-    let builder = builder.with_bucket_name(bucket).with_retry(retries).with_http_connector(Connector);
+    let connector = requests.connector();
+    let mut builder = builder.with_bucket_name(bucket).with_retry(requests.retries).with_http_connector(connector);
+    if let Some(source) = requests.credentials {
+        builder = builder.with_credentials(Arc::new(Provider::new(source)));
+    }
+    let compares_versions = builder
+        .get_config_value(&AmazonS3ConfigKey::ConditionalPut)
+        .is_none_or(|value| !value.eq_ignore_ascii_case("disabled"));
     let identity = format!("s3://{bucket}{}", endpoint.map_or_else(String::new, |endpoint| format!("@{endpoint}")));
     let make = move || built(builder.clone().build());
-    Ok(Place::new(Cloud::S3, format!("s3://{bucket}"), identity, Box::new(make)))
+    let mut place = Place::new(Cloud::S3, format!("s3://{bucket}"), identity, Box::new(make));
+    place.compares_versions = compares_versions;
+    Ok(place)
 }
 
-fn gcs(bucket: &str, mut settings: Settings, retries: RetryConfig) -> Result<Place> {
+fn gcs(bucket: &str, mut settings: Settings, requests: Requests) -> Result<Place> {
     // gcsfs takes all of these by one name.
     if let Some(token) = settings.take("token") {
         match token.as_str() {
@@ -184,13 +223,17 @@ fn gcs(bucket: &str, mut settings: Settings, retries: RetryConfig) -> Result<Pla
     for (key, value) in settings.keys::<GoogleConfigKey>()? {
         builder = builder.with_config(key, value);
     }
-    let builder = builder.with_bucket_name(bucket).with_retry(retries).with_http_connector(Connector);
+    let connector = requests.connector();
+    let mut builder = builder.with_bucket_name(bucket).with_retry(requests.retries).with_http_connector(connector);
+    if let Some(source) = requests.credentials {
+        builder = builder.with_credentials(Arc::new(Provider::new(source)));
+    }
     let identity = format!("gs://{bucket}{}", base_url.map_or_else(String::new, |url| format!("@{url}")));
     let make = move || built(builder.clone().build());
     Ok(Place::new(Cloud::Gcs, format!("gs://{bucket}"), identity, Box::new(make)))
 }
 
-fn azure(scheme: &str, authority: &str, mut settings: Settings, retries: RetryConfig) -> Result<Place> {
+fn azure(scheme: &str, authority: &str, mut settings: Settings, requests: Requests) -> Result<Place> {
     if let Some(text) = settings.take("connection_string") {
         let names = [
             ("AccountName", "account_name"),
@@ -225,13 +268,17 @@ fn azure(scheme: &str, authority: &str, mut settings: Settings, retries: RetryCo
         Some(account) => account.to_string(),
         None => builder.get_config_value(&AzureConfigKey::AccountName).unwrap_or_default(),
     };
-    let builder = builder.with_retry(retries).with_http_connector(Connector);
+    let connector = requests.connector();
+    let mut builder = builder.with_retry(requests.retries).with_http_connector(connector);
+    if let Some(source) = requests.credentials {
+        builder = builder.with_credentials(Arc::new(Provider::new(source)));
+    }
     let identity = format!("az://{account}/{container}{}", endpoint.map_or_else(String::new, |url| format!("@{url}")));
     let make = move || built(builder.clone().build());
     Ok(Place::new(Cloud::Azure, format!("az://{container}"), identity, Box::new(make)))
 }
 
-fn http(url: &Url, mut settings: Settings, retries: RetryConfig) -> Result<Place> {
+fn http(url: &Url, mut settings: Settings, requests: Requests) -> Result<Place> {
     // A slash at the end would be doubled before keys.
     let text = url.to_string();
     let (place, query) = text.split_at(text.find(['?', '#']).unwrap_or(text.len()));
@@ -242,16 +289,20 @@ fn http(url: &Url, mut settings: Settings, retries: RetryConfig) -> Result<Place
     shown.set_query(None);
     shown.set_fragment(None);
     let whole_values = settings.take("whole_values").is_some_and(|value| is_true(&value));
-    settings.set("allow_http", "true");
-    let mut client = ClientOptions::new().with_default_headers(settings.headers.clone());
-    for (key, value) in settings.keys::<ClientConfigKey>()? {
-        client = client.with_config(key, value);
-    }
+    let web = Web {
+        headers: std::mem::take(&mut settings.headers),
+        connect_timeout: settings.take_seconds("connect_timeout")?.unwrap_or(CONNECT_TIMEOUT),
+        proxy: settings.take("proxy_url"),
+        allow_invalid_certificates: settings.take("allow_invalid_certificates").is_some_and(|value| is_true(&value)),
+    };
+    settings.take("timeout");
+    settings.take("allow_http");
+    settings.refuse_the_rest()?;
     let builder = HttpBuilder::new()
         .with_url(address)
-        .with_client_options(client)
-        .with_retry(retries)
-        .with_http_connector(Connector);
+        .with_client_options(ClientOptions::new().with_allow_http(true))
+        .with_retry(requests.retries)
+        .with_http_connector(Connector { timeout: requests.timeout, web: Some(web) });
     let make = move || built(builder.clone().build());
     let host = format!("{}://{}", shown.scheme(), &shown[url::Position::BeforeHost..url::Position::AfterPort]);
     let name = shown.to_string().trim_end_matches('/').to_string();

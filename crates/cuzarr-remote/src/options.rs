@@ -2,18 +2,32 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::path::PathBuf;
 use std::str::FromStr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use cuzarr::{Error, ErrorKind, Result, nearest};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use object_store::RetryConfig;
 
+use crate::cache::default_folder;
 use crate::client::Cloud;
+use crate::credentials::CredentialSource;
 
-/// Requests in flight to a host, unless `max_requests` says another number. With parts of 8 MiB at most, this is also a bound of
-/// 512 MiB on bytes in flight.
-pub(crate) const MOST_REQUESTS: usize = 64;
+/// Most requests in flight to a host, unless `max_requests` says another number.
+pub(crate) const MOST_REQUESTS: usize = 256;
+
+/// Most bytes that requests in flight to a host ask for, unless `max_bytes` says another number.
+pub(crate) const MOST_BYTES: u64 = 512 << 20;
+
+/// The time for a request, to the end of its answer, and for its connection.
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(30);
+pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The pause before a request is made again the first time. Later pauses are longer, and random. A random part of it is added by
+/// the transport, so that requests that failed together do not come back together.
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
 
 /// Options of remote stores: credentials, endpoints, timeouts. Values are text.
 ///
@@ -22,8 +36,17 @@ pub(crate) const MOST_REQUESTS: usize = 64;
 /// let options = StorageOptions::from_iter([("anon", "true"), ("endpoint_url", "http://localhost:9000")]);
 /// assert!(!format!("{options:?}").contains("localhost"), "values are not shown");
 /// ```
-#[derive(Clone, Default, PartialEq, Eq, Hash)]
-pub struct StorageOptions(BTreeMap<String, String>);
+///
+/// A name may begin with a cloud: `s3.anon` is for S3 alone. The clouds are `s3`, `gs`, `az` and `http`. A name without one counts
+/// more.
+#[derive(Clone, Default)]
+pub struct StorageOptions {
+    values: BTreeMap<String, String>,
+    credentials: Option<Arc<dyn CredentialSource>>,
+}
+
+/// The prefix of variables that are options.
+const VARIABLE_PREFIX: &str = "CUZARR_STORAGE__";
 
 impl StorageOptions {
     /// No options: credentials come from the environment.
@@ -31,21 +54,47 @@ impl StorageOptions {
         StorageOptions::default()
     }
 
+    /// The options that environment variables name: `CUZARR_STORAGE__TIMEOUT=5` is `timeout`, and `CUZARR_STORAGE__S3__ANON=true`
+    /// is `s3.anon`. Variables of the clouds themselves, such as `AWS_PROFILE`, are read when a store is opened.
+    pub fn from_environment() -> StorageOptions {
+        StorageOptions::from_variables(std::env::vars_os().filter_map(|(name, value)| {
+            // Others are not for us.
+            Some((name.into_string().ok()?, value.into_string().ok()?))
+        }))
+    }
+
+    fn from_variables(variables: impl Iterator<Item = (String, String)>) -> StorageOptions {
+        let option = |(name, value): (String, String)| {
+            let name = name.strip_prefix(VARIABLE_PREFIX)?.to_ascii_lowercase().replace("__", ".");
+            (!name.is_empty()).then_some((name, value))
+        };
+        StorageOptions::from_iter(variables.filter_map(option))
+    }
+
     /// Sets an option; a later value replaces an earlier one. Names inside other options are joined by dots:
     /// `client_kwargs.endpoint_url`.
     pub fn set(&mut self, name: impl Into<String>, value: impl Into<String>) {
-        self.0.insert(name.into(), value.into());
+        self.values.insert(name.into(), value.into());
+    }
+
+    /// Asks `source` for credentials, whenever those at hand are about to expire.
+    pub fn set_credentials(&mut self, source: Arc<dyn CredentialSource>) {
+        self.credentials = Some(source);
+    }
+
+    pub(crate) fn credentials(&self) -> Option<&Arc<dyn CredentialSource>> {
+        self.credentials.as_ref()
     }
 
     /// Names and values.
     pub(crate) fn pairs(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()))
+        self.values.iter().map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
     /// These options without some of them.
     pub(crate) fn without(&self, is_left_out: impl Fn(&str) -> bool) -> StorageOptions {
         let mut rest = self.clone();
-        rest.0.retain(|name, _| !is_left_out(name));
+        rest.values.retain(|name, _| !is_left_out(name));
         rest
     }
 
@@ -60,14 +109,15 @@ impl StorageOptions {
 
 impl<K: Into<String>, V: Into<String>> FromIterator<(K, V)> for StorageOptions {
     fn from_iter<I: IntoIterator<Item = (K, V)>>(pairs: I) -> Self {
-        StorageOptions(pairs.into_iter().map(|(name, value)| (name.into(), value.into())).collect())
+        let values = pairs.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
+        StorageOptions { values, credentials: None }
     }
 }
 
 /// The names alone.
 impl fmt::Debug for StorageOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_set().entries(self.0.keys()).finish()
+        f.debug_set().entries(self.values.keys()).finish()
     }
 }
 
@@ -115,10 +165,17 @@ const AZURE_NAMES: &[(&str, &str)] = &[
     ("use_emulator", "use_emulator"),
 ];
 
-const HTTP_NAMES: &[(&str, &str)] = &[("headers", "headers"), ("whole_values", "whole_values")];
+const HTTP_NAMES: &[(&str, &str)] = &[
+    ("headers", "headers"),
+    ("whole_values", "whole_values"),
+    ("allow_invalid_certificates", "allow_invalid_certificates"),
+];
 
 const COMMON_NAMES: &[(&str, &str)] = &[
     ("max_requests", "max_requests"),
+    ("max_bytes", "max_bytes"),
+    ("cache", "cache"),
+    ("cache_max_bytes", "cache_max_bytes"),
     ("max_retries", "max_retries"),
     ("retry_timeout", "retry_timeout"),
     ("timeout", "timeout"),
@@ -136,6 +193,17 @@ const COMMON_NAMES: &[(&str, &str)] = &[
 ];
 
 impl Cloud {
+    /// The cloud that an option is for, by the first part of its name.
+    fn of_scope(name: &str) -> Option<Cloud> {
+        match name {
+            "s3" => Some(Cloud::S3),
+            "gs" => Some(Cloud::Gcs),
+            "az" => Some(Cloud::Azure),
+            "http" => Some(Cloud::Http),
+            _ => None,
+        }
+    }
+
     fn names(self) -> &'static [(&'static str, &'static str)] {
         match self {
             Cloud::S3 => S3_NAMES,
@@ -160,14 +228,18 @@ impl Settings {
     /// `InvalidArgument` when a header has no meaning.
     pub(crate) fn new(cloud: Cloud, options: &StorageOptions) -> Result<Settings> {
         let mut settings = Settings { cloud, values: BTreeMap::new(), headers: HeaderMap::new() };
-        for (name, value) in &options.0 {
+        let scope = |name: &'_ str| name.split_once('.').and_then(|(scope, _)| Cloud::of_scope(scope));
+        let scoped = options.values.iter().filter(|(name, _)| scope(name) == Some(cloud));
+        let scoped = scoped.filter_map(|(name, value)| Some((name.split_once('.')?.1, value)));
+        let plain = options.values.iter().filter(|(name, _)| scope(name).is_none());
+        for (name, value) in scoped.chain(plain.map(|(name, value)| (name.as_str(), value))) {
             let header = name.strip_prefix("client_kwargs.").unwrap_or(name).strip_prefix("headers.");
             if let Some(header) = header.filter(|_| cloud == Cloud::Http) {
                 settings.add_header(header, value)?;
                 continue;
             }
-            let known = cloud.names().iter().chain(COMMON_NAMES).find(|(known, _)| known == name);
-            match known.map_or(name.as_str(), |(_, own)| own) {
+            let known = cloud.names().iter().chain(COMMON_NAMES).find(|(known, _)| *known == name);
+            match known.map_or(name, |(_, own)| own) {
                 "" => {}
                 own => drop(settings.values.insert(own.to_string(), with_unit(own, value))),
             }
@@ -216,25 +288,81 @@ impl Settings {
         self.take(name).map(number).transpose()
     }
 
+    /// Takes a number of bytes, such as `64 MiB`.
+    ///
+    /// # Errors
+    /// `InvalidArgument` when the value is another thing.
+    pub(crate) fn take_bytes(&mut self, name: &str) -> Result<Option<u64>> {
+        let bytes = |value: String| {
+            cuzarr::config::parse_bytes(&value).map_err(|error| {
+                Error::new(ErrorKind::InvalidArgument, format!("storage option '{name}': {}", error.message()))
+            })
+        };
+        self.take(name).map(bytes).transpose()
+    }
+
+    /// Takes the folder of the cache; `None` when there shall be none.
+    ///
+    /// # Errors
+    /// `InvalidArgument` when the folder is not said, and there is no usual one.
+    pub(crate) fn take_cache_folder(&mut self) -> Result<Option<PathBuf>> {
+        match self.take("cache").as_deref() {
+            None | Some("" | "false" | "0" | "off" | "no") => Ok(None),
+            Some(yes) if is_true(yes) => default_folder().map(Some).ok_or_else(|| {
+                let message = "storage option 'cache': there is no usual folder, because HOME is not set";
+                Error::new(ErrorKind::InvalidArgument, message).with_hint("name a folder: cache=/path")
+            }),
+            Some(folder) => Ok(Some(PathBuf::from(folder))),
+        }
+    }
+
     /// Takes the options of retries.
     ///
     /// # Errors
     /// `InvalidArgument` when a value has no meaning.
     pub(crate) fn take_retries(&mut self) -> Result<RetryConfig> {
         let mut retries = RetryConfig::default();
+        retries.backoff.init_backoff = FIRST_PAUSE;
         if let Some(most) = self.take_number("max_retries")? {
             retries.max_retries = most;
         }
-        if let Some(text) = self.take("retry_timeout") {
-            let seconds =
-                text.strip_suffix('s').and_then(|text| text.parse::<f64>().ok()).filter(|&number| number >= 0.0);
-            let deadline = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-            retries.retry_timeout = deadline.ok_or_else(|| {
-                let message = format!("storage option 'retry_timeout': got '{text}', expected seconds");
-                Error::new(ErrorKind::InvalidArgument, message)
-            })?;
+        if let Some(deadline) = self.take_seconds("retry_timeout")? {
+            retries.retry_timeout = deadline;
         }
         Ok(retries)
+    }
+
+    /// Takes a time in seconds.
+    ///
+    /// # Errors
+    /// `InvalidArgument` when the value is another thing.
+    pub(crate) fn take_seconds(&mut self, name: &str) -> Result<Option<Duration>> {
+        let Some(text) = self.take(name) else { return Ok(None) };
+        let seconds = text.strip_suffix('s').and_then(|text| text.parse::<f64>().ok()).filter(|&number| number >= 0.0);
+        let time = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+        time.map(Some).ok_or_else(|| {
+            let message = format!("storage option '{name}': got '{text}', expected seconds");
+            Error::new(ErrorKind::InvalidArgument, message)
+        })
+    }
+
+    /// The time for a request. It stays among the options, because object_store's clients take it as well.
+    ///
+    /// # Errors
+    /// `InvalidArgument` when the value is no time in seconds.
+    pub(crate) fn timeout(&mut self) -> Result<Duration> {
+        let text = self.values.get("timeout").cloned();
+        let timeout = self.take_seconds("timeout")?.unwrap_or(TIMEOUT);
+        text.into_iter().for_each(|text| self.set("timeout", text));
+        Ok(timeout)
+    }
+
+    /// Refuses options that nothing took.
+    ///
+    /// # Errors
+    /// `InvalidArgument`; the error lists the known options.
+    pub(crate) fn refuse_the_rest(&self) -> Result<()> {
+        self.values.keys().next().map_or(Ok(()), |name| Err(self.unknown(name)))
     }
 
     /// The remaining options, as keys of a builder.
@@ -246,15 +374,18 @@ impl Settings {
     }
 
     fn key<K: FromStr>(&self, name: &str) -> Result<K> {
-        name.parse().map_err(|_| {
-            let message = format!("unknown storage option '{name}'");
-            let known = self.cloud.names().iter().chain(COMMON_NAMES).filter(|(_, own)| !own.is_empty());
-            let known: Vec<_> = known.map(|(name, _)| *name).collect();
-            let near = nearest(name, known.iter().copied())
-                .map_or_else(String::new, |near| format!("did you mean '{near}'? "));
-            Error::new(ErrorKind::InvalidArgument, message)
-                .with_hint(format!("{near}known options: {}, and the other names of object_store", known.join(", ")))
-        })
+        name.parse().map_err(|_| self.unknown(name))
+    }
+
+    fn unknown(&self, name: &str) -> Error {
+        let message = format!("unknown storage option '{name}'");
+        let known = self.cloud.names().iter().chain(COMMON_NAMES).filter(|(_, own)| !own.is_empty());
+        let known: Vec<_> = known.map(|(name, _)| *name).collect();
+        let near =
+            nearest(name, known.iter().copied()).map_or_else(String::new, |near| format!("did you mean '{near}'? "));
+        let more = if self.cloud == Cloud::Http { "" } else { ", and the other names of object_store" };
+        Error::new(ErrorKind::InvalidArgument, message)
+            .with_hint(format!("{near}known options: {}{more}", known.join(", ")))
     }
 }
 
@@ -297,6 +428,20 @@ mod tests {
         assert_eq!(error.message(), "unknown storage option 'secrt'");
         assert!(error.hint().unwrap().starts_with("did you mean 'secret'? known options: key, secret, token"));
         assert!(!format!("{error:?} {options:?}").contains("hidden-value"));
+    }
+
+    #[test]
+    fn options_of_one_cloud_and_of_the_environment_count_less_than_plain_ones() {
+        let variables =
+            [("CUZARR_STORAGE__S3__REGION", "eu"), ("CUZARR_STORAGE__TIMEOUT", "5"), ("CUZARR_DEVICE", "cpu")];
+        let variables = variables.map(|(name, value)| (name.to_string(), value.to_string()));
+        let mut options = StorageOptions::from_variables(variables.into_iter());
+        let region = |options: &StorageOptions| Settings::new(Cloud::S3, options).unwrap().take("region");
+        assert_eq!(region(&options).as_deref(), Some("eu"));
+        options.set("region", "us");
+        assert_eq!(region(&options).as_deref(), Some("us"));
+        let mut elsewhere = Settings::new(Cloud::Gcs, &StorageOptions::from_iter([("s3.anon", "true")])).unwrap();
+        assert_eq!((elsewhere.take("s3.anon"), elsewhere.take("anon")), (None, None));
     }
 
     #[test]

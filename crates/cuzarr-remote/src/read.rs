@@ -9,17 +9,18 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use cuzarr::store::{ByteRange, Lease, ReadOutcome, ReadRequest, ReadSink};
+use cuzarr::store::{ByteRange, Lease, ReadOutcome, ReadRequest, ReadSink, Version};
 use cuzarr::{Error, ErrorKind, Result};
-use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
+use futures_util::{StreamExt, TryStreamExt};
 use object_store::path::Path;
 use object_store::{GetOptions, GetRange, GetResult, ObjectMeta};
 use tokio::task::JoinSet;
 
+use crate::cache::{Entry, Name, Tags, on_disk};
 use crate::client::{Client, Cloud, is_missing, path_of};
 use crate::failure::explain;
-use crate::transport::RangeRefusal;
+use crate::transport::{Call, RangeRefusal};
 
 /// Largest part of a value that one request brings. A connection to an object store brings some 80 MB/s.
 const PART_BYTES: u64 = 8 << 20;
@@ -37,11 +38,12 @@ const UNTAGGED_TRIES: u32 = 4;
 pub(crate) fn start(client: Arc<Client>, store: String, batch: Arc<[ReadRequest]>, sink: Arc<dyn ReadSink>) {
     let runtime = Arc::clone(&client.runtime);
     let store: Arc<str> = store.into();
+    let call = Call::of(&client);
     runtime.spawn(async move {
         let mut items = JoinSet::new();
         for index in 0..batch.len() {
             let item = Item { store: Arc::clone(&store), batch: Arc::clone(&batch), sink: Arc::clone(&sink), index };
-            items.spawn(run(Arc::clone(&client), Ending { item, ended: false }));
+            items.spawn(call.clone().run(run(Arc::clone(&client), Ending { item, ended: false })));
         }
         let mut poll = tokio::time::interval(POLL_INTERVAL);
         loop {
@@ -101,20 +103,87 @@ enum First {
     Body(Box<GetResult>),
     /// No bytes are wanted.
     Nothing(ObjectMeta),
+    /// The value has the entity tag that was asked about.
+    Unchanged,
 }
 
 async fn fetch(client: &Client, item: &Item) -> Result<ReadOutcome> {
     let request = &item.batch[item.index];
     let path = path_of(&request.key)?;
-    let permit = client.admit().await?;
+    let (mut cached, name) = find(client, request).await;
+    let permit = client.admit(expected_bytes(request.range)).await?;
     item.sink.check()?;
-    let (meta, body) = match first(client, &path, request.range).await? {
-        First::Missing => return Ok(ReadOutcome::Missing),
-        First::Body(body) => (body.meta.clone(), Some(body)),
-        First::Nothing(meta) => (meta, None),
+    // Memory is asked for once, also when the cache's bytes turn out to be damaged.
+    let mut lent = None;
+    let (meta, body) = loop {
+        let etag = cached.as_ref().map(|entry| entry.etag.clone());
+        match first(client, &path, request.range, etag).await? {
+            First::Missing => return Ok(ReadOutcome::Missing),
+            First::Body(body) => break (body.meta.clone(), Some(body)),
+            First::Nothing(meta) => break (meta, None),
+            First::Unchanged => {
+                let (Some(entry), Some(name)) = (cached.take(), &name) else {
+                    let message = "the server says that the value did not change, but was not asked that";
+                    return Err(Error::new(ErrorKind::StoreFailed, message));
+                };
+                match fill_from_cache(client, item, name.clone(), entry).await? {
+                    Cached::Filled(lease) => return Ok(ReadOutcome::Filled(lease)),
+                    // The entry is gone, and the server is asked for the bytes.
+                    Cached::Damaged(lease) => lent = lease,
+                }
+            }
+        }
     };
     let (offset, size_bytes) = request.range.resolve(meta.size)?;
-    if let Some(version) = client.version_of(&meta) {
+    let version = client.version_of(&meta);
+    let mut lease = match lent {
+        None => reserve(item, version, size_bytes)?,
+        Some(mut lease) => match lease.bytes().len() as u64 == size_bytes {
+            true => lease,
+            false => return Err(changed()),
+        },
+    };
+    let Some(body) = body else { return Ok(ReadOutcome::Filled(lease)) };
+    let source = Source { client, path: &path, meta: &meta };
+    let Some(etag) = meta.e_tag.clone() else {
+        // Two requests could meet two versions, so that one brings everything.
+        source.fill_untagged(offset..offset + size_bytes, lease.bytes(), *body).await?;
+        return Ok(ReadOutcome::Filled(lease));
+    };
+    {
+        let step = usize::try_from(PART_BYTES).unwrap_or(usize::MAX);
+        let mut parts = lease.bytes().chunks_mut(step);
+        let own = parts.next().unwrap_or_default();
+        let others: FuturesUnordered<_> =
+            parts.enumerate().map(|(at, part)| source.fill(offset + ((at + 1) * step) as u64, part)).collect();
+        let begun = async {
+            let filled = copy(*body, offset, own).await?;
+            // Other requests of this item may wait for the permit.
+            drop(permit);
+            source.fill(offset + filled as u64, &mut own[filled..]).await
+        };
+        let others = others.try_for_each(|()| std::future::ready(Ok(())));
+        tokio::try_join!(begun, others)?;
+    }
+    let is_strong = Version::of_etag(&etag).is_some();
+    if let (Some(cache), Some(name), true) = (client.cache.clone(), name, is_strong) {
+        let tags = Tags { etag, version: meta.version };
+        (lease, ()) = on_disk(lease, move |bytes| cache.keep(&name, &tags, bytes)).await?;
+    }
+    Ok(ReadOutcome::Filled(lease))
+}
+
+/// The bytes that the first request for a range brings, as far as that is known.
+fn expected_bytes(range: ByteRange) -> u64 {
+    match range {
+        ByteRange::Span { size_bytes, .. } | ByteRange::Suffix { size_bytes } => size_bytes.min(PART_BYTES),
+        ByteRange::Full | ByteRange::From { .. } => 0,
+    }
+}
+
+/// Asks for memory, after the version was told.
+fn reserve(item: &Item, version: Option<Version>, size_bytes: u64) -> Result<Box<dyn Lease>> {
+    if let Some(version) = version {
         item.sink.opened(item.index, version)?;
     }
     let mut lease = item.sink.reserve(item.index, size_bytes)?;
@@ -123,45 +192,44 @@ async fn fetch(client: &Client, item: &Item) -> Result<ReadOutcome> {
         let message = format!("lent memory has {lent_bytes} bytes, expected {size_bytes}");
         return Err(Error::new(ErrorKind::InvalidArgument, message));
     }
-    let Some(body) = body else { return Ok(ReadOutcome::Filled(lease)) };
-    let source = Source { client, path: &path, meta: &meta };
-    if meta.e_tag.is_none() {
-        // Two requests could meet two versions, so that one brings everything.
-        source.fill_untagged(offset..offset + size_bytes, lease.bytes(), *body).await?;
-        return Ok(ReadOutcome::Filled(lease));
+    Ok(lease)
+}
+
+/// The entry of the cache for a request, and its name; no name where there is no cache.
+async fn find(client: &Client, request: &ReadRequest) -> (Option<Entry>, Option<Name>) {
+    let Some(cache) = client.cache.clone() else { return (None, None) };
+    let name = cache.name(&request.key, request.range);
+    let wanted = name.clone();
+    let found = tokio::task::spawn_blocking(move || cache.find(&wanted)).await;
+    (found.ok().flatten(), Some(name))
+}
+
+/// What became of an entry of the cache.
+enum Cached {
+    Filled(Box<dyn Lease>),
+    /// The bytes are damaged. The memory was lent already, unless the size was wrong.
+    Damaged(Option<Box<dyn Lease>>),
+}
+
+/// Fills an item from the cache.
+async fn fill_from_cache(client: &Client, item: &Item, name: Name, entry: Entry) -> Result<Cached> {
+    let Some(cache) = client.cache.clone() else { return Ok(Cached::Damaged(None)) };
+    let tag = if client.cloud == Cloud::Gcs { entry.version.as_deref() } else { Some(entry.etag.as_str()) };
+    let is_expected = match item.batch[item.index].range {
+        ByteRange::Span { size_bytes, .. } => size_bytes == entry.size_bytes,
+        ByteRange::Suffix { size_bytes } => size_bytes >= entry.size_bytes,
+        ByteRange::Full | ByteRange::From { .. } => true,
+    };
+    if !is_expected {
+        return Ok(Cached::Damaged(None));
     }
-    let mut parts: Vec<(u64, Box<dyn Lease>)> = Vec::new();
-    let step = usize::try_from(PART_BYTES).unwrap_or(usize::MAX);
-    for at in (step..lease.bytes().len()).step_by(step).rev() {
-        // Memory that cannot be divided here stays with the part before it.
-        if let Some(part) = lease.split_off(at) {
-            parts.push((offset + at as u64, part));
-        }
-    }
-    {
-        let others: FuturesUnordered<_> = parts.iter_mut().map(|(at, part)| source.fill(*at, part.bytes())).collect();
-        let begun = async {
-            let filled = copy(*body, offset, lease.bytes()).await?;
-            // Other requests of this item may wait for the permit.
-            drop(permit);
-            source.fill(offset + filled as u64, &mut lease.bytes()[filled..]).await
-        };
-        let others = async {
-            let mut others = others;
-            while let Some(filled) = others.next().await {
-                filled?;
-            }
-            Ok(())
-        };
-        tokio::try_join!(begun, others)?;
-    }
-    // The first part stands for the item once the others are dropped.
-    drop(parts);
-    Ok(ReadOutcome::Filled(lease))
+    let lease = reserve(item, tag.and_then(Version::of_etag), entry.size_bytes)?;
+    let (lease, is_sound) = on_disk(lease, move |bytes| cache.fill(&name, entry, bytes)).await?;
+    Ok(if is_sound { Cached::Filled(lease) } else { Cached::Damaged(Some(lease)) })
 }
 
 /// Makes the first request of an item: for its bytes, up to the size of a part.
-async fn first(client: &Client, path: &Path, range: ByteRange) -> Result<First> {
+async fn first(client: &Client, path: &Path, range: ByteRange, unless: Option<String>) -> Result<First> {
     let up_to = |offset: u64, size_bytes: u64| {
         let is_plain = size_bytes > 0 && offset <= MOST_OFFSET;
         is_plain.then(|| GetRange::Bounded(offset..offset + size_bytes.min(PART_BYTES)))
@@ -182,9 +250,10 @@ async fn first(client: &Client, path: &Path, range: ByteRange) -> Result<First> 
     let refusal = match wanted {
         None => None,
         Some(wanted) => {
-            let options = GetOptions { range: Some(wanted), ..GetOptions::default() };
+            let options = GetOptions { range: Some(wanted), if_none_match: unless.clone(), ..GetOptions::default() };
             match client.objects.get_opts(path, options).await {
                 Ok(body) => return Ok(First::Body(Box::new(body))),
+                Err(object_store::Error::NotModified { .. }) => return Ok(First::Unchanged),
                 Err(error) if is_missing(&error) => return Ok(First::Missing),
                 Err(error) => Some(RangeRefusal::of(&error).ok_or_else(|| explain(&error))?),
             }
@@ -196,26 +265,56 @@ async fn first(client: &Client, path: &Path, range: ByteRange) -> Result<First> 
             whole(client, path, range).await
         }
         // The value is shorter than the range, or its end is not known yet.
-        Some(RangeRefusal::Unsatisfiable) | None => by_size(client, path, range).await,
+        Some(RangeRefusal::Unsatisfiable) | None => by_size(client, path, range, unless.as_deref()).await,
     }
 }
 
-/// Asks for the size of the value before its bytes.
-async fn by_size(client: &Client, path: &Path, range: ByteRange) -> Result<First> {
+/// Asks for the size of the value before its bytes, unless it is known.
+async fn by_size(client: &Client, path: &Path, range: ByteRange, unless: Option<&str>) -> Result<First> {
+    let is_from_end = matches!(range, ByteRange::Suffix { .. });
+    if let Some(meta) = client.known(path).filter(|_| is_from_end)
+        && let Some(first) = part_of(client, path, range, meta, unless).await?
+    {
+        return Ok(first);
+    }
     let options = GetOptions { head: true, ..GetOptions::default() };
     let meta = match client.objects.get_opts(path, options).await {
         Ok(found) => found.meta,
         Err(error) if is_missing(&error) => return Ok(First::Missing),
         Err(error) => return Err(explain(&error)),
     };
+    if is_from_end && meta.e_tag.is_some() {
+        client.remember(path, Some(&meta));
+    }
+    part_of(client, path, range, meta, unless).await?.ok_or_else(changed)
+}
+
+/// Asks for a range of a value of which the size and the version are known; `None` when it has another version now.
+async fn part_of(
+    client: &Client,
+    path: &Path,
+    range: ByteRange,
+    meta: ObjectMeta,
+    unless: Option<&str>,
+) -> Result<Option<First>> {
     let (offset, size_bytes) = range.resolve(meta.size)?;
     if size_bytes == 0 {
-        return Ok(First::Nothing(meta));
+        return Ok(Some(First::Nothing(meta)));
     }
-    let part = GetRange::Bounded(offset..offset + size_bytes.min(PART_BYTES));
-    let options = GetOptions { range: Some(part), if_match: meta.e_tag.clone(), ..GetOptions::default() };
-    let body = client.objects.get_opts(path, options).await.map_err(|error| explain(&error))?;
-    Ok(First::Body(Box::new(body)))
+    let range = Some(GetRange::Bounded(offset..offset + size_bytes.min(PART_BYTES)));
+    let options = match unless.filter(|_| meta.e_tag.as_deref() == unless) {
+        Some(etag) => GetOptions { range, if_none_match: Some(etag.to_string()), ..GetOptions::default() },
+        None => GetOptions { range, if_match: meta.e_tag.clone(), ..GetOptions::default() },
+    };
+    match client.objects.get_opts(path, options).await {
+        Err(object_store::Error::NotModified { .. }) => Ok(Some(First::Unchanged)),
+        Ok(body) if body.meta.e_tag == meta.e_tag => Ok(Some(First::Body(Box::new(body)))),
+        Ok(_) | Err(object_store::Error::Precondition { .. } | object_store::Error::NotFound { .. }) => {
+            client.remember(path, None);
+            Ok(None)
+        }
+        Err(error) => Err(explain(&error)),
+    }
 }
 
 /// Asks a server that ignores ranges for the whole value.
@@ -243,12 +342,12 @@ impl Source<'_> {
     async fn fill(&self, offset: u64, bytes: &mut [u8]) -> Result<()> {
         let mut filled = 0;
         while filled < bytes.len() {
-            let _permit = self.client.admit().await?;
             let start = offset + filled as u64;
             let end = (offset + bytes.len() as u64).min(start + PART_BYTES);
+            let _permit = self.client.admit(end - start).await?;
             let body = self.request(start..end).await?;
             if body.meta.e_tag != self.meta.e_tag {
-                return Err(Error::new(ErrorKind::StoreFailed, "the value was changed while it was read"));
+                return Err(changed());
             }
             filled += copy(body, start, &mut bytes[filled..]).await?;
         }
@@ -281,6 +380,10 @@ impl Source<'_> {
     }
 }
 
+fn changed() -> Error {
+    Error::new(ErrorKind::StoreFailed, "the value was changed while it was read").with_hint("read again")
+}
+
 fn broke_off(got: usize, expected: usize) -> Error {
     Error::new(ErrorKind::StoreFailed, format!("the body ended after {got} of {expected} bytes"))
 }
@@ -296,6 +399,7 @@ async fn copy(body: GetResult, offset: u64, bytes: &mut [u8]) -> Result<usize> {
     while at < said.end.min(wanted_end) {
         let Some(piece) = stream.next().await else { break };
         let piece = piece.map_err(|error| explain(&error))?;
+        Call::received(piece.len());
         let piece_end = at + piece.len() as u64;
         if piece_end > said.end {
             return Err(Error::new(ErrorKind::StoreFailed, "the body is longer than its answer said"));

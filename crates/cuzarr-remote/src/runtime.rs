@@ -7,8 +7,8 @@ use std::collections::HashMap;
 use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
+use crate::limit::Limit;
 use cuzarr::{Error, ErrorKind, Result};
-use tokio::sync::Semaphore;
 
 /// Most threads of the runtime. They copy bytes from connections; one thread copies some 5 GB/s.
 const MOST_THREADS: usize = 16;
@@ -18,7 +18,7 @@ pub(crate) struct Runtime {
     process: u32,
     threads: tokio::runtime::Runtime,
     /// The requests that each host may have in flight, shared by all stores on it.
-    hosts: Mutex<HashMap<(String, usize), Weak<Semaphore>>>,
+    hosts: Mutex<HashMap<(String, usize, u64), Weak<Limit>>>,
 }
 
 impl Runtime {
@@ -56,14 +56,14 @@ impl Runtime {
     }
 
     /// The requests that a host may have in flight.
-    pub(crate) fn limit(&self, host: &str, most: usize) -> Arc<Semaphore> {
+    pub(crate) fn limit(&self, host: &str, most_requests: usize, most_bytes: u64) -> Arc<Limit> {
         let mut hosts = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
-        let key = (host.to_string(), most);
+        let key = (host.to_string(), most_requests, most_bytes);
         if let Some(limit) = hosts.get(&key).and_then(Weak::upgrade) {
             return limit;
         }
         hosts.retain(|_, limit| limit.strong_count() > 0);
-        let limit = Arc::new(Semaphore::new(most));
+        let limit = Arc::new(Limit::new(most_requests, most_bytes));
         hosts.insert(key, Arc::downgrade(&limit));
         limit
     }
@@ -97,9 +97,9 @@ mod tests {
     fn a_process_has_one_runtime_and_a_host_one_limit() {
         let runtime = Runtime::get().unwrap();
         assert!(Arc::ptr_eq(&runtime, &Runtime::get().unwrap()));
-        let limit = runtime.limit("host", 3);
-        assert!(Arc::ptr_eq(&limit, &runtime.limit("host", 3)) && limit.available_permits() == 3);
-        assert!(!Arc::ptr_eq(&limit, &runtime.limit("other", 3)));
+        let limit = runtime.limit("host", 3, 9);
+        assert!(Arc::ptr_eq(&limit, &runtime.limit("host", 3, 9)) && limit.now() == 3);
+        assert!(!Arc::ptr_eq(&limit, &runtime.limit("other", 3, 9)));
         assert_eq!(runtime.wait(async { Ok(7) }).unwrap(), 7);
         let other = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let inside = other.block_on(async { runtime.wait(async { Ok(8) }) });

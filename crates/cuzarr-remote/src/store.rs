@@ -16,6 +16,7 @@ use object_store::{ObjectStoreExt, PutMode, PutOptions, PutPayload, WriteMultipa
 use crate::client::{Client, Cloud, Place, is_missing, path_of};
 use crate::failure::explain;
 use crate::read;
+use crate::transport::Call;
 
 /// Values larger than this are written in parts.
 const MULTIPART_BYTES: usize = 64 << 20;
@@ -45,8 +46,8 @@ impl RemoteStore {
         F: Future<Output = Result<T>> + Send + 'static,
     {
         let client = self.place.client()?;
-        let runtime = Arc::clone(&client.runtime);
-        runtime.wait(work(client))
+        let (runtime, call) = (Arc::clone(&client.runtime), Call::of(&client));
+        runtime.wait(call.run(work(client)))
     }
 
     fn refuse_writes(&self) -> Result<()> {
@@ -161,7 +162,7 @@ impl Store for RemoteStore {
         Capabilities {
             read_only: !is_bucket,
             deletes: is_bucket,
-            conditional_writes: is_bucket,
+            conditional_writes: self.place.compares_versions,
             far: true,
             ..Capabilities::default()
         }
@@ -191,7 +192,7 @@ fn path_of_prefix(prefix: &Key) -> Result<Path> {
 }
 
 async fn put(client: &Client, path: Path, bytes: Bytes, condition: Condition) -> Result<bool> {
-    let _permit = client.admit().await?;
+    let _permit = client.admit(bytes.len() as u64).await?;
     let mode = match &condition {
         Condition::Always if bytes.len() > MULTIPART_BYTES => return put_in_parts(client, &path, bytes).await,
         Condition::Always => PutMode::Overwrite,

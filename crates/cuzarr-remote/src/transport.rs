@@ -1,19 +1,88 @@
 //! The transport below the clients: reqwest, watched for what the clients do not tell.
 
 use std::fmt;
-use std::sync::Once;
-use std::time::Duration;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::{Arc, Once};
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use http::header::{RANGE, RETRY_AFTER};
-use http::{Method, StatusCode};
+use cuzarr::store::Traffic;
+use http::header::{LOCATION, RANGE, RETRY_AFTER};
+use http::{HeaderMap, Method, StatusCode, Uri};
 use object_store::ClientOptions;
 use object_store::client::{
     HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse, HttpService, ReqwestConnector,
 };
 
+use crate::client::Client;
+use crate::limit::Limit;
+
 /// The longest time that a server may ask for before a retry.
 const LONGEST_PAUSE: Duration = Duration::from_secs(20);
+
+/// The longest pause that is added at random before a refused request is made again.
+const JITTER: Duration = Duration::from_millis(50);
+
+/// The slowest upload that is waited for, beside the time of any request.
+const SLOWEST_UPLOAD_BYTES_PER_SECOND: u64 = 64 << 10;
+
+/// Redirections that are followed for one request.
+const MOST_REDIRECTIONS: usize = 10;
+
+/// The counters of the requests that a task makes, wherever in the clients it makes them.
+#[derive(Clone)]
+pub(crate) struct Call {
+    limit: Arc<Limit>,
+    traffic: Option<Traffic>,
+}
+
+tokio::task_local! {
+    static CALL: Call;
+}
+
+impl Call {
+    /// The counters of the calling thread's work with a client.
+    pub(crate) fn of(client: &Client) -> Call {
+        Call { limit: Arc::clone(&client.limit), traffic: Traffic::current() }
+    }
+
+    /// Runs work whose requests count here.
+    pub(crate) async fn run<F: Future>(self, work: F) -> F::Output {
+        CALL.scope(self, work).await
+    }
+
+    /// Counts bytes of a body that came.
+    pub(crate) fn received(size_bytes: usize) {
+        let _ = CALL.try_with(|call| call.traffic.as_ref().map(|traffic| traffic.received(size_bytes as u64)));
+    }
+
+    fn answered(begun: Instant, sent_bytes: usize, outcome: &Result<HttpResponse, HttpError>) {
+        use HttpErrorKind::{Connect, Interrupted, Request, Timeout};
+        let (is_refusal, is_retried) = match outcome {
+            Ok(response) => (is_refusal(response.status()), is_temporary(response.status())),
+            Err(error) => (false, matches!(error.kind(), Connect | Request | Timeout | Interrupted)),
+        };
+        // Requests for credentials may come from other tasks.
+        let _ = CALL.try_with(|call| {
+            let first_byte = begun.elapsed();
+            call.limit.answered(first_byte, is_refusal);
+            if let Some(traffic) = &call.traffic {
+                traffic.answered(first_byte, is_retried);
+                traffic.sent(sent_bytes as u64);
+            }
+        });
+    }
+}
+
+/// Whether the server has too many requests now.
+fn is_refusal(status: StatusCode) -> bool {
+    matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE)
+}
+
+/// Whether the clients make a request again after this answer.
+fn is_temporary(status: StatusCode) -> bool {
+    status.is_server_error() || matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::REQUEST_TIMEOUT)
+}
 
 /// An answer to a request for a range that the clients would report as some failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,34 +119,150 @@ impl RangeRefusal {
 }
 
 /// Makes clients with TLS by `ring`, and watches their requests.
-#[derive(Debug)]
-pub(crate) struct Connector;
+#[derive(Clone, Debug)]
+pub(crate) struct Connector {
+    /// The time for a request, to the end of its answer.
+    pub(crate) timeout: Duration,
+    /// Headers for the host of a web server, whose redirections are followed; `None` for clouds, which do not redirect.
+    pub(crate) web: Option<Web>,
+}
+
+/// What requests to a web server need beside what object_store's clients do.
+#[derive(Clone, Debug)]
+pub(crate) struct Web {
+    /// Headers that only the server that the user named gets.
+    pub(crate) headers: HeaderMap,
+    pub(crate) connect_timeout: Duration,
+    pub(crate) proxy: Option<String>,
+    pub(crate) allow_invalid_certificates: bool,
+}
+
+/// Chooses the implementation of TLS, once for the process.
+fn choose_tls() {
+    static TLS: Once = Once::new();
+    TLS.call_once(|| {
+        // Fails when the program has chosen another one, which serves as well.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+    });
+}
 
 impl HttpConnector for Connector {
     fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
-        static TLS: Once = Once::new();
-        TLS.call_once(|| {
-            // Fails when the program has chosen another one, which serves as well.
-            let _ = rustls::crypto::ring::default_provider().install_default();
-        });
-        Ok(HttpClient::new(Watched(ReqwestConnector::default().connect(options)?)))
+        choose_tls();
+        let (reads, writes) = match &self.web {
+            Some(web) => {
+                let client = web.client(self.timeout).map_err(|error| object_store::Error::Generic {
+                    store: "HTTP",
+                    source: Box::new(error.without_url()),
+                })?;
+                (HttpClient::new(client.clone()), HttpClient::new(client))
+            }
+            None => {
+                let reads = ReqwestConnector::default().connect(options)?;
+                // The time for a request with a body depends on its size, which only a request knows.
+                (reads, ReqwestConnector::default().connect(&options.clone().with_timeout_disabled())?)
+            }
+        };
+        Ok(HttpClient::new(Watched { reads, writes, settings: self.clone() }))
     }
 }
 
+impl Web {
+    fn client(&self, timeout: Duration) -> reqwest::Result<reqwest::Client> {
+        let mut builder = reqwest::Client::builder()
+            .user_agent(concat!("cuzarr/", env!("CARGO_PKG_VERSION")))
+            .timeout(timeout)
+            .connect_timeout(self.connect_timeout)
+            // They are followed below: reqwest would send most headers, and the old address, to any other host.
+            .redirect(reqwest::redirect::Policy::none())
+            .danger_accept_invalid_certs(self.allow_invalid_certificates);
+        if let Some(proxy) = &self.proxy {
+            builder = builder.proxy(reqwest::Proxy::all(proxy)?);
+        }
+        builder.build()
+    }
+
+    /// Makes a request, and follows redirections. The headers that the user set are for the server that the user named.
+    async fn execute(&self, client: &HttpClient, mut request: HttpRequest) -> Result<HttpResponse, HttpError> {
+        let named = origin(request.uri());
+        let plain = request.clone();
+        request.headers_mut().extend(self.headers.clone());
+        for _ in 0..MOST_REDIRECTIONS {
+            let from = request.uri().clone();
+            let response = client.execute(request).await?;
+            let target = response.headers().get(LOCATION).filter(|_| response.status().is_redirection());
+            let Some(target) = target.and_then(|target| resolve(&from, target.to_str().ok()?)) else {
+                return Ok(response);
+            };
+            request = plain.clone();
+            if origin(&target) == named {
+                request.headers_mut().extend(self.headers.clone());
+            }
+            *request.uri_mut() = target;
+        }
+        let error = std::io::Error::other(format!("the server redirects more than {MOST_REDIRECTIONS} times"));
+        Err(HttpError::new(HttpErrorKind::Unknown, error))
+    }
+}
+
+/// Scheme, host and port of an address.
+fn origin(address: &Uri) -> (Option<String>, Option<String>, u16) {
+    let default = if address.scheme_str() == Some("https") { 443 } else { 80 };
+    let text = |part: Option<&str>| part.map(str::to_ascii_lowercase);
+    (text(address.scheme_str()), text(address.host()), address.port_u16().unwrap_or(default))
+}
+
+/// The address that a redirection from another address names.
+fn resolve(from: &Uri, target: &str) -> Option<Uri> {
+    let target = url::Url::parse(&from.to_string()).ok()?.join(target).ok()?;
+    let is_downgrade = from.scheme_str() == Some("https") && target.scheme() != "https";
+    if is_downgrade || !["http", "https"].contains(&target.scheme()) {
+        return None;
+    }
+    target.as_str().split('#').next()?.parse().ok()
+}
+
+/// The transport of a store.
 #[derive(Debug)]
-struct Watched(HttpClient);
+struct Watched {
+    reads: HttpClient,
+    writes: HttpClient,
+    settings: Connector,
+}
+
+impl Watched {
+    async fn execute(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
+        let sent_bytes = request.body().content_length();
+        let begun = Instant::now();
+        let outcome = match (&self.settings.web, sent_bytes) {
+            (Some(web), _) => web.execute(&self.reads, request).await,
+            (None, 0) => self.reads.execute(request).await,
+            (None, _) => {
+                let upload = Duration::from_secs(sent_bytes as u64 / SLOWEST_UPLOAD_BYTES_PER_SECOND);
+                let timeout = self.settings.timeout + upload;
+                let late = |elapsed| HttpError::new(HttpErrorKind::Timeout, elapsed);
+                match tokio::time::timeout(timeout, self.writes.execute(request)).await {
+                    Ok(outcome) => outcome,
+                    Err(elapsed) => Err(late(elapsed)),
+                }
+            }
+        };
+        Call::answered(begun, sent_bytes, &outcome);
+        outcome
+    }
+}
 
 #[async_trait]
 impl HttpService for Watched {
     async fn call(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
         let wants_range = request.method() == Method::GET && request.headers().contains_key(RANGE);
-        let response = self.0.execute(request).await?;
+        let response = self.execute(request).await?;
         let refusal = match response.status() {
             StatusCode::OK => RangeRefusal::Ignored,
             StatusCode::RANGE_NOT_SATISFIABLE => RangeRefusal::Unsatisfiable,
-            StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {
+            status if is_refusal(status) => {
                 // The client waits for its own back-off after this.
-                tokio::time::sleep(pause(&response)).await;
+                tokio::time::sleep(pause(&response) + jitter()).await;
                 return Ok(response);
             }
             _ => return Ok(response),
@@ -90,4 +275,28 @@ impl HttpService for Watched {
 fn pause(response: &HttpResponse) -> Duration {
     let seconds = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.trim().parse().ok());
     Duration::from_secs(seconds.unwrap_or(0)).min(LONGEST_PAUSE)
+}
+
+/// A random pause, so that requests that were refused together do not come back together.
+fn jitter() -> Duration {
+    Duration::from_nanos(RandomState::new().hash_one(()) % JITTER.as_nanos() as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn redirections_keep_to_the_web_and_to_tls() {
+        let from: Uri = "https://h/a/b?x=1".parse().unwrap();
+        let to = |target: &str| resolve(&from, target).map(|address| address.to_string());
+        assert_eq!(to("c?y#z").as_deref(), Some("https://h/a/c?y"));
+        assert_eq!(to("//other:8443/d").as_deref(), Some("https://other:8443/d"));
+        assert_eq!((to("http://h/a"), to("file:///etc/passwd")), (None, None));
+        let origin_of = |address: &str| origin(&address.parse().unwrap());
+        assert_eq!(origin_of("https://H/a"), origin_of("https://h:443/b"));
+        assert!(
+            origin_of("http://h/a") != origin_of("https://h/a") && origin_of("http://h") != origin_of("http://h:8")
+        );
+    }
 }

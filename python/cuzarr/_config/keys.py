@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from typing import Any
 
+from cuzarr import _core
 from cuzarr._config.classes import CLASSES, check_class, dotted_name
 from cuzarr._names import did_you_mean
 from cuzarr.errors import ConfigInvalidError, CuzarrRuntimeWarning
@@ -88,7 +89,13 @@ _WITHOUT_EFFECT = {
 }
 
 # Sections to which any key may be added.
-OPEN_SECTIONS = ("async", "codec_pipeline", "codecs")
+OPEN_SECTIONS = ("async", "codec_pipeline", "codecs", "storage")
+
+
+def is_secret(key: str) -> bool:
+    """Whether a key is an option of remote stores whose value is never shown and never leaves the process."""
+    return key.startswith("storage.") and _core.Store.is_secret_option(key)
+
 
 # Keys whose values may be written as ``"512 MiB"``.
 _SIZES = ("memory_limit", "metadata_max_bytes", "array.variable_chunk_max_bytes")

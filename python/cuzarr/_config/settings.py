@@ -20,7 +20,7 @@ from typing import Any, Literal, TextIO
 from cuzarr._checks import dictionary
 from cuzarr._config.classes import complete_places, dotted_name
 from cuzarr._config.environment import read_environment
-from cuzarr._config.keys import DEFAULTS, check_value, flatten, nest, normalize_key, tell_of_no_effect, unknown_key
+from cuzarr._config.keys import DEFAULTS, check_value, flatten, is_secret, nest, normalize_key, tell_of_no_effect, unknown_key
 from cuzarr.errors import ConfigInvalidError
 
 
@@ -80,6 +80,8 @@ class Config:
     ``gds``               ``"auto"`` cuFile for a :class:`cuzarr.storage.GDSStore`: where it pays, ``"on"`` or ``"off"``
     ``direct_io``         ``"auto"`` files that are not in the page cache are read around it: once more was read than it can
                                      hold, always (``"on"``) or never (``"off"``)
+    ``storage``           ``{}``     options of remote stores, for all URLs: ``storage.timeout``; for one kind of server
+                                     ``storage.s3.anon`` (``s3``, ``gs``, ``az``, ``http``)
     ====================  =========  ================================================================
 
     >>> import cuzarr
@@ -260,8 +262,9 @@ class Config:
 
     def serialize(self) -> str:
         """Every value that is not a default, as one line of text. In the variable ``CUZARR_INTERNAL_INHERIT_CONFIG`` it
-        gives a child process the same configuration; classes travel by their dotted names."""
-        values = {key: dotted_name(self.get(key)) for key in self if self.origin(key) != "default"}
+        gives a child process the same configuration; classes travel by their dotted names. Credentials in ``storage`` are
+        left out."""
+        values = {key: dotted_name(self.get(key)) for key in self if self.origin(key) != "default" and not is_secret(key)}
         return base64.urlsafe_b64encode(json.dumps(nest(values)).encode()).decode()
 
     def enable_gpu(self, device: int | str = 0) -> ConfigSet:
@@ -296,7 +299,8 @@ class Config:
         names = max(map(len, self))
         lines = []
         for key in self:
-            value = pprint.pformat(self.get(key), width=max((width or sys.maxsize) - names - 3, 1), **(options or {}))
+            shown = "(secret)" if is_secret(key) else self.get(key)
+            value = pprint.pformat(shown, width=max((width or sys.maxsize) - names - 3, 1), **(options or {}))
             value = value.replace("\n", "\n" + " " * (names + 3))
             lines.append(f"{key:<{names}} = {value}  ({self.origin(key)})")
         return "\n".join(lines)

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import asyncio
+import datetime
+import inspect
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from cuzarr import _core
+from cuzarr._config import config
 from cuzarr._text import printable
 from cuzarr.errors import ArgumentTypeError, UnsupportedError
 from cuzarr.storage.adapters.base import without_secrets
 from cuzarr.storage.store import Store
+
+CREDENTIALS = "credential_provider"
 
 
 class UrlStore(Store):
@@ -20,7 +26,9 @@ class UrlStore(Store):
     url
         The URL.
     storage_options
-        Credentials, endpoints and timeouts of remote stores, by their names in fsspec, obstore or object_store.
+        Credentials, endpoints and timeouts of remote stores, by their names in fsspec, obstore or object_store. They count more
+        than the section ``storage`` of the configuration. ``credential_provider`` is a function that returns new credentials
+        as a dictionary, with the end of their validity as ``expires_at``.
     read_only
         Whether writing is refused.
 
@@ -41,8 +49,11 @@ class UrlStore(Store):
     """
 
     def __init__(self, url: str, *, storage_options: Mapping[str, Any] | None = None, read_only: bool = False) -> None:
-        self._options = flat_options(storage_options or {})
-        handle = _core.Store.open_url(url, self._options)
+        given = dict(storage_options or {})
+        self._credentials: Callable[[], Any] | None = given.pop(CREDENTIALS, None)
+        self._options = flat_options(given)
+        provider = None if self._credentials is None else Credentials(self._credentials)
+        handle = _core.Store.open_url(url, [*flat_options(config.get("storage", {})), *self._options], provider)
         if handle is None:
             raise UnsupportedError(
                 f"'{printable(without_secrets(url))}': a scheme is not built in",
@@ -57,10 +68,11 @@ class UrlStore(Store):
     def known(cls, url: str, *, storage_options: Mapping[str, Any] | None = None, read_only: bool) -> UrlStore | None:
         """The store at a URL; ``None`` when one of its schemes is not built in, or when an option is an object of another
         library."""
+        options = {name: value for name, value in (storage_options or {}).items() if name != CREDENTIALS}
         # With "fo", and for a URL without a place, such as "reference://", fsspec's options say where the data is.
-        if url.endswith("://") or "fo" in (storage_options or {}) or not _core.Store.knows_url(url):
+        if url.endswith("://") or "fo" in options or not _core.Store.knows_url(url):
             return None
-        if not all(map(_is_plain, (storage_options or {}).values())):
+        if not all(map(_is_plain, options.values())):
             return None
         return cls(url, storage_options=storage_options, read_only=read_only)
 
@@ -80,11 +92,47 @@ class UrlStore(Store):
                 f"{self} cannot be pickled: its storage_options hold secrets ({', '.join(secrets)})",
                 hint="put the credentials into the environment of each process, and leave them out of storage_options",
             )
-        return type(self)._rebuilt, (self.url, self._read_only, dict(self._options))
+        provider = {} if self._credentials is None else {CREDENTIALS: self._credentials}
+        return type(self)._rebuilt, (self.url, self._read_only, dict(self._options) | provider)
 
     @classmethod
-    def _rebuilt(cls, url: str, read_only: bool, options: Mapping[str, str] | None = None) -> UrlStore:
+    def _rebuilt(cls, url: str, read_only: bool, options: Mapping[str, Any] | None = None) -> UrlStore:
         return cls(url, storage_options=options, read_only=read_only)
+
+
+class Credentials:
+    """A user's function for credentials, as the Rust side calls it."""
+
+    def __init__(self, provider: Callable[[], Any]) -> None:
+        if not callable(provider):
+            raise ArgumentTypeError(
+                f"storage option '{CREDENTIALS}' is a {type(provider).__name__}",
+                hint="pass a function that returns a dictionary",
+            )
+        self._provider = provider
+
+    def __call__(self) -> tuple[dict[str, str], float | None]:
+        given = self._provider()
+        if inspect.isawaitable(given):
+            given = asyncio.run(_awaited(given))
+        if not isinstance(given, Mapping):
+            raise ArgumentTypeError(f"{CREDENTIALS} returned a {type(given).__name__}, expected a dictionary")
+        values = {str(name): str(value) for name, value in given.items() if name != "expires_at" and value is not None}
+        return values, _seconds(given.get("expires_at"))
+
+
+async def _awaited(given: Any) -> Any:
+    return await given
+
+
+def _seconds(end: Any) -> float | None:
+    """Seconds since 1970 from a time, an ISO text or a number."""
+    if isinstance(end, str):
+        end = datetime.datetime.fromisoformat(end)
+    if isinstance(end, datetime.datetime):
+        # A time without a zone is in UTC, as clouds give it.
+        return (end if end.tzinfo else end.replace(tzinfo=datetime.UTC)).timestamp()
+    return None if end is None else float(end)
 
 
 def _is_plain(value: Any) -> bool:

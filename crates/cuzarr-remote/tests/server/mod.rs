@@ -199,7 +199,9 @@ fn serve(shared: &Shared, connection: TcpStream) -> std::io::Result<()> {
             state.in_flight += 1;
             state.most_in_flight = state.most_in_flight.max(state.in_flight);
         }
-        std::thread::sleep(*lock(&shared.latency));
+        // Not under the lock: requests wait at the same time.
+        let latency = *lock(&shared.latency);
+        std::thread::sleep(latency);
         let fault = lock(&shared.faults)(&request);
         let answer = match &fault {
             Some(Fault::Status(status, after)) => {
@@ -286,7 +288,7 @@ fn write_answer(
     };
     let has_length = answer.headers.iter().any(|(name, _)| name == "Content-Length");
     let mut head = format!("HTTP/1.1 {} Status\r\n", answer.status);
-    if !has_length && answer.status != 204 {
+    if !has_length && ![204, 304].contains(&answer.status) {
         head += &format!("Content-Length: {said}\r\n");
     }
     for (name, value) in &answer.headers {
@@ -354,6 +356,9 @@ fn get(kind: Kind, state: &State, request: &Request) -> Answer {
     let Some(value) = state.values.get(&request.path) else { return Answer::error(404, "NoSuchKey") };
     if request.headers.get("if-match").is_some_and(|tag| *tag != value.tag) {
         return Answer::error(412, "PreconditionFailed");
+    }
+    if request.headers.get("if-none-match").is_some_and(|tag| *tag == value.tag) {
+        return Answer::new(304).with("ETag", value.tag.clone());
     }
     let size = value.bytes.len();
     let range = request.headers.get("range").filter(|_| kind != Kind::BareFiles).map(|range| {

@@ -61,7 +61,7 @@ impl Context {
             return held.read(batch, sink, workers);
         }
         if !self.cancellation.is_cancelled() {
-            return self.store.read(batch, sink, workers);
+            return self.counters.watch(|| self.store.read(batch, sink, workers));
         }
         for index in 0..batch.len() {
             sink.done(index, self.cancellation.check().map(|()| ReadOutcome::Missing));

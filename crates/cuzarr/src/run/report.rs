@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use cuzarr_device::{Copied, Event, Stream, profile};
 
 use crate::error::{Error, Result};
+use crate::store::{Traffic, TrafficCounts};
 
 /// A stage of a read or write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -93,6 +94,8 @@ pub struct Report {
     stages: [StageReport; Stage::ALL.len()],
     /// Seconds from the call to its return.
     pub wall_seconds: f64,
+    /// Requests to a server, for stores that have one.
+    pub traffic: TrafficCounts,
     /// Every piece of work, in the order of their ends; empty unless the call was traced.
     pub spans: Vec<Span>,
 }
@@ -145,7 +148,18 @@ impl Report {
                 "idle_seconds": self.idle_seconds(stage),
             })
         });
-        serde_json::json!({ "wall_seconds": self.wall_seconds, "stages": stages.collect::<Vec<_>>() })
+        let mut json = serde_json::json!({ "wall_seconds": self.wall_seconds, "stages": stages.collect::<Vec<_>>() });
+        if self.traffic.requests > 0 {
+            let TrafficCounts { requests, retries, received_bytes, sent_bytes, first_byte_seconds } = self.traffic;
+            json["traffic"] = serde_json::json!({
+                "requests": requests,
+                "retries": retries,
+                "received_bytes": received_bytes,
+                "sent_bytes": sent_bytes,
+                "first_byte_seconds": first_byte_seconds,
+            });
+        }
+        json
     }
 }
 
@@ -157,13 +171,24 @@ impl fmt::Display for Report {
             let idle = self.idle_seconds(stage);
             writeln!(f, "{:<9} {:>9} {mib:>11.1} {:>10.4} {idle:>10.4}", stage.name(), report.count, report.seconds)?;
         }
-        write!(f, "{:<9} {:>9} {:>11} {:>10.4}", "wall", "", "", self.wall_seconds)
+        write!(f, "{:<9} {:>9} {:>11} {:>10.4}", "wall", "", "", self.wall_seconds)?;
+        let TrafficCounts { requests, retries, received_bytes, sent_bytes, first_byte_seconds } = self.traffic;
+        if requests == 0 {
+            return Ok(());
+        }
+        let mib = (received_bytes + sent_bytes) as f64 / f64::from(1 << 20);
+        write!(
+            f,
+            "\n{requests} requests, {retries} of them made again, {mib:.1} MiB, {:.1} ms to the first byte",
+            first_byte_seconds * 1e3
+        )
     }
 }
 
 /// Counters of a running call, for all threads.
 pub(crate) struct Counters {
     begun: Instant,
+    traffic: Traffic,
     stages: [Mutex<StageCounter>; Stage::ALL.len()],
     /// Work on a device whose end has not been seen yet.
     under_way: Mutex<Timeline>,
@@ -243,6 +268,7 @@ impl Counters {
     pub(crate) fn new(traced: bool) -> Counters {
         Counters {
             begun: Instant::now(),
+            traffic: Traffic::default(),
             stages: Default::default(),
             under_way: Mutex::default(),
             spans: traced.then(Mutex::default),
@@ -276,9 +302,14 @@ impl Counters {
     pub(crate) fn time<T>(&self, stage: Stage, size_bytes: u64, work: impl FnOnce() -> T) -> T {
         let start = Instant::now();
         let _range = profile::range(stage.name(), size_bytes);
-        let result = work();
+        let result = if matches!(stage, Stage::Fetch | Stage::Flush) { self.traffic.watch(work) } else { work() };
         self.add(stage, size_bytes, start.elapsed());
         result
+    }
+
+    /// Counts the requests that a store makes in `work`, or begins there.
+    pub(crate) fn watch<T>(&self, work: impl FnOnce() -> T) -> T {
+        self.traffic.watch(work)
     }
 
     /// Marks the beginning of all work on a device. `stream` must be idle.
@@ -353,7 +384,7 @@ impl Counters {
             }
         });
         let spans = self.spans.as_ref().map_or(Vec::new(), |spans| lock(spans).clone());
-        Report { stages, wall_seconds: self.begun.elapsed().as_secs_f64(), spans }
+        Report { stages, wall_seconds: self.begun.elapsed().as_secs_f64(), traffic: self.traffic.counts(), spans }
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use cuzarr_device::{Buffer, Device};
 
-use super::{ByteRange, Condition, Key, Lease, Payload, ReadOutcome, ReadRequest, ReadSink, Store, Workers};
+use super::{ByteRange, Condition, Key, Lease, Payload, ReadOutcome, ReadRequest, ReadSink, Store, Version, Workers};
 use crate::error::{Error, ErrorKind, Result};
 
 /// [`Workers`] that run each job at once, on the calling thread.
@@ -38,6 +38,17 @@ pub trait StoreExt: Store {
     fn get_at_most(&self, key: &Key, limit_bytes: u64) -> Result<Option<Vec<u8>>> {
         let request = ReadRequest { key: key.to_string(), range: ByteRange::Full };
         only(collect(self, vec![request], limit_bytes))
+    }
+
+    /// Reads a whole value that must not be larger than `limit_bytes`, and its version; `None` when the key does not exist. The
+    /// version is `None` when the store does not tell versions.
+    ///
+    /// # Errors
+    /// Those of [`StoreExt::get_at_most`].
+    fn get_versioned(&self, key: &Key, limit_bytes: u64) -> Result<Option<(Vec<u8>, Option<Version>)>> {
+        let request = ReadRequest { key: key.to_string(), range: ByteRange::Full };
+        let (items, versions) = collect_versioned(self, vec![request], limit_bytes);
+        Ok(only(items)?.map(|bytes| (bytes, versions.into_iter().next().flatten())))
     }
 
     /// Reads part of a value; `None` when the key does not exist.
@@ -124,14 +135,23 @@ impl<S: Store + ?Sized> StoreExt for S {}
 type Item = Result<Option<Vec<u8>>>;
 
 fn collect<S: Store + ?Sized>(store: &S, requests: Vec<ReadRequest>, limit_bytes: u64) -> Vec<Item> {
+    collect_versioned(store, requests, limit_bytes).0
+}
+
+fn collect_versioned<S: Store + ?Sized>(
+    store: &S,
+    requests: Vec<ReadRequest>,
+    limit_bytes: u64,
+) -> (Vec<Item>, Vec<Option<Version>>) {
     let count = requests.len();
     let sink = Arc::new(Collector {
         limit_bytes,
         items: Mutex::new((0..count).map(|_| None).collect()),
+        versions: Mutex::new(vec![None; count]),
         done: Condvar::new(),
     });
     store.read(requests.into(), Arc::clone(&sink) as Arc<dyn ReadSink>, &InlineWorkers);
-    sink.wait()
+    (sink.wait(), std::mem::take(&mut *sink.versions.lock().unwrap_or_else(PoisonError::into_inner)))
 }
 
 fn only(mut items: Vec<Item>) -> Item {
@@ -141,6 +161,7 @@ fn only(mut items: Vec<Item>) -> Item {
 struct Collector {
     limit_bytes: u64,
     items: Mutex<Vec<Option<Item>>>,
+    versions: Mutex<Vec<Option<Version>>>,
     done: Condvar,
 }
 
@@ -155,6 +176,13 @@ impl Collector {
 }
 
 impl ReadSink for Collector {
+    fn opened(&self, index: usize, version: Version) -> Result<()> {
+        if let Some(slot) = self.versions.lock().unwrap_or_else(PoisonError::into_inner).get_mut(index) {
+            *slot = Some(version);
+        }
+        Ok(())
+    }
+
     fn reserve(&self, _index: usize, size_bytes: u64) -> Result<Box<dyn Lease>> {
         if size_bytes > self.limit_bytes {
             let message = format!("value has {size_bytes} bytes, expected at most {}", self.limit_bytes);

@@ -52,6 +52,7 @@ mod parts;
 mod registry;
 #[doc(hidden)] // stores that tests of the workspace's crates watch
 pub mod testing;
+mod traffic;
 mod url;
 mod values;
 mod version;
@@ -77,6 +78,7 @@ pub use memory::MemoryStore;
 #[doc(hidden)] // for the command line
 pub use registry::is_zip;
 pub use registry::{Opener, Registry};
+pub use traffic::{Traffic, TrafficCounts};
 pub use url::Url;
 #[doc(hidden)] // for stores of other crates that hold all their keys
 pub use values::Values as KeyTable;

@@ -94,7 +94,8 @@ impl Sharding {
         Ok(self.pieces(chunks)?.concat())
     }
 
-    fn pieces(&self, mut chunks: Vec<Option<Vec<u8>>>) -> Result<Vec<Vec<u8>>> {
+    /// Like [`Sharding::encode_pieces`], with an object even for no chunks at all.
+    pub(crate) fn pieces(&self, mut chunks: Vec<Option<Vec<u8>>>) -> Result<Vec<Vec<u8>>> {
         if chunks.len() != self.len() {
             let message = format!("got {} inner chunks for a shard of {}", chunks.len(), self.len());
             return Err(Error::new(ErrorKind::InvalidArgument, message));

@@ -2,22 +2,24 @@
 //! chunks. One call never works on one object twice at the same time.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::AtomicUsize;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::time::Duration;
+use std::sync::{Arc, PoisonError};
+use std::time::{Duration, Instant};
 
 use cuzarr_device::{Device, NdBuffer, Reader};
 
+use crate::cancellation::POLL_INTERVAL;
 use crate::codec::{Chain, VariableElements};
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::plan::{Coverage, Touched, WritePlan, memory_shape};
 use crate::run::access::Access;
 use crate::run::context::{Context, FAR_WRITES};
 use crate::run::options::Options;
 use crate::run::schedule::budget::Reserved;
 use crate::run::write::device::DeviceSource;
-use crate::run::write::object::{Object, Place, Shard, at_chunk};
+use crate::run::write::object::{Guard, Object, Place, Shard, at_chunk};
 use crate::run::write::route::host::submit;
 use crate::run::write::writing::{Leaf, LeafValue, MadeOnce, Writing};
 use crate::store::StoreExt;
@@ -26,6 +28,13 @@ use crate::store::StoreExt;
 const OBJECTS_A_THREAD: usize = 8;
 /// Longest wait for an object before waiting chunks on the device are flushed, because the object may need them.
 const PATIENCE: Duration = Duration::from_millis(2);
+/// Attempts to write an object that other writers change meanwhile. Of several writers one succeeds each time.
+const MOST_ATTEMPTS: u32 = 24;
+/// Longest pause before the second attempt. It doubles from attempt to attempt.
+const FIRST_PAUSE: Duration = Duration::from_millis(10);
+const MOST_DOUBLINGS: u32 = 6;
+/// Where the largest possible size of an object is at most this part of the memory, it is reserved instead of its real size.
+const AFFORDABLE_SHARE: u64 = 16;
 /// The value that is written.
 pub(crate) enum Value {
     /// Elements of one size, of the selection's shape.
@@ -63,6 +72,7 @@ pub(crate) fn write(
         write_empty: options.write_empty_chunks,
         variable_limit_bytes: options.variable_limit_bytes,
         submitted: AtomicUsize::new(0),
+        lost: Arc::default(),
     });
     let feeder = match value {
         Value::Elements(value) if value.device() != Device::Cpu => {
@@ -134,15 +144,59 @@ impl Drop for Ticket {
 impl Coordinator {
     fn run(&mut self) -> Result<()> {
         let writing = Arc::clone(&self.writing);
+        self.write_all(writing.plan.objects())?;
+        for attempt in 1.. {
+            while !self.under_way.is_empty() && !writing.call.is_cancelled() {
+                self.wait_for_one()?;
+            }
+            let lost = std::mem::take(&mut *writing.lost.lock().unwrap_or_else(PoisonError::into_inner));
+            let Some(first) = lost.first().filter(|_| !writing.call.is_cancelled()) else { break };
+            if attempt > MOST_ATTEMPTS {
+                let message = format!("other writers changed the object before each of {MOST_ATTEMPTS} attempts");
+                let error = Error::new(ErrorKind::StoreFailed, message).at(first.name.to_string());
+                return Err(error.with_hint("write whole chunks, or let one program write at a time"));
+            }
+            self.pause(attempt)?;
+            self.write_all(lost.into_iter())?;
+        }
+        match &mut self.feeder {
+            Feeder::Device(source) => source.finish(&writing),
+            _ => Ok(()),
+        }
+    }
+
+    /// Waits before objects are written again, a random part of a time that grows, so that writers get out of each other's way.
+    fn pause(&self, attempt: u32) -> Result<()> {
+        let most_ns = (FIRST_PAUSE * 2_u32.pow(attempt.min(MOST_DOUBLINGS))).as_nanos() as u64;
+        let end = Instant::now() + Duration::from_nanos(RandomState::new().hash_one(attempt) % most_ns);
+        while let Some(left) = end.checked_duration_since(Instant::now()) {
+            self.writing.call.check_cancelled()?;
+            std::thread::sleep(left.min(POLL_INTERVAL));
+        }
+        Ok(())
+    }
+
+    /// Begins all of these objects, and gives their chunks to the threads.
+    fn write_all(&mut self, objects: impl Iterator<Item = Touched>) -> Result<()> {
+        let writing = Arc::clone(&self.writing);
+        let is_guarded = writing.call.is_far() && writing.call.store.capabilities().conditional_writes;
+        let is_affordable =
+            |bound: &u64| writing.call.is_far() && *bound <= writing.call.limit_bytes / AFFORDABLE_SHARE;
+        let bound = writing.plan.source.levels[0].bound_bytes.filter(is_affordable);
         let far = if writing.call.is_far() { 2 * FAR_WRITES } else { 0 };
         let most = (OBJECTS_A_THREAD * writing.call.threads).max(self.feeder.chunks_wanted()).max(far);
         let by_kernels = self.feeder.encodes();
-        for touched in writing.plan.objects() {
+        for touched in objects {
             while self.under_way.len() >= most && !writing.call.is_cancelled() {
                 self.wait_for_one()?;
             }
             let replaces = touched.coverage.replaces();
-            let old_bytes = if replaces { Ok(None) } else { writing.call.store.size_bytes(&touched.name.key) };
+            let old_bytes = match bound {
+                _ if replaces => Ok(None),
+                // A question to a store that is far away takes longer than the answer is worth.
+                Some(bound) => Ok(Some(bound)),
+                None => writing.call.store.size_bytes(&touched.name.key),
+            };
             let old_bytes = at_chunk(old_bytes, &touched.name)?.unwrap_or(0);
             let threads = if by_kernels && replaces { 0 } else { writing.call.threads };
             let bytes = match self.feeder.passes_by(touched.coverage) {
@@ -159,6 +213,7 @@ impl Coordinator {
                 source: Arc::clone(&writing.plan.source),
                 key: Arc::clone(&touched.name.key),
                 covered: replaces,
+                guard: (is_guarded && !replaces).then(|| Guard::new(touched.clone(), Arc::clone(&writing.lost))),
                 _ticket: Box::new(ticket),
             });
             self.begin(touched, Place::Object(object))?;
@@ -166,11 +221,7 @@ impl Coordinator {
                 self.under_way.remove(&number);
             }
         }
-        self.flush()?;
-        match &mut self.feeder {
-            Feeder::Device(source) => source.finish(&writing),
-            _ => Ok(()),
-        }
+        self.flush()
     }
 
     /// Reserves memory for one more object; `None` when the call failed meanwhile.

@@ -5,17 +5,17 @@ use std::borrow::Cow;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use cuzarr_device::Buffer;
 
 use crate::codec::{Chain, ShardIndex, above_bound};
 use crate::error::{Error, ErrorKind, Result, ResultExt};
-use crate::plan::{ChunkName, Source};
+use crate::plan::{ChunkName, Source, Touched};
 use crate::run::context::Context;
 use crate::run::read::coordinator::sharding_at;
 use crate::run::report::Stage;
-use crate::store::{ByteRange, Key, Store, StoreExt};
+use crate::store::{ByteRange, Condition, Key, Payload, Store, StoreExt};
 
 /// Pieces of a shard are copied into one object for the store when they have fewer bytes than this on average.
 const LEAST_PIECE_BYTES: usize = 32 << 10;
@@ -37,8 +37,25 @@ pub(crate) struct Object {
     pub(crate) key: Arc<str>,
     /// Whether the whole object is replaced, so that its old bytes are not needed.
     pub(crate) covered: bool,
+    /// Keeps what others write to the object meanwhile; `None` where the old bytes are not needed, or the store cannot help.
+    pub(crate) guard: Option<Guard>,
     /// Dropped with the object: tells the coordinator that all work on it has ended.
     pub(crate) _ticket: Box<dyn Send + Sync>,
+}
+
+/// Keeps what other writers put into an object between the reading of its old bytes and its writing: the object is only written
+/// over the version that was read. Otherwise it is noted as lost, and the write begins again with it.
+pub(crate) struct Guard {
+    pub(crate) touched: Touched,
+    pub(crate) lost: Arc<Mutex<Vec<Touched>>>,
+    /// What must hold in the store when the object is written. It is set when the old bytes are read.
+    pub(crate) condition: OnceLock<Condition>,
+}
+
+impl Guard {
+    pub(crate) fn new(touched: Touched, lost: Arc<Mutex<Vec<Touched>>>) -> Guard {
+        Guard { touched, lost, condition: OnceLock::new() }
+    }
 }
 
 /// A shard that is being written.
@@ -86,9 +103,29 @@ impl Object {
             return Ok(None);
         }
         let bound = self.source.levels[0].bound_bytes.unwrap_or(u64::MAX);
-        let read = || self.call.store.get_at_most(&self.key, bound);
-        let bytes = self.call.counters.time(Stage::Fetch, 0, read).map_err(above_bound)?;
-        Ok(bytes.map(|bytes| Stored { range: 0..bytes.len(), bytes: Arc::new(bytes) }))
+        let read = || self.call.store.get_versioned(&self.key, bound);
+        let found = self.call.counters.time(Stage::Fetch, 0, read).map_err(above_bound)?;
+        if let Some(guard) = &self.guard {
+            let condition = match &found {
+                None => Condition::Absent,
+                Some((_, Some(version))) => Condition::Unchanged(version.clone()),
+                Some((_, None)) => Condition::Always,
+            };
+            // An object's old bytes are read once: a chunk is one leaf, and a shard reads them under a lock.
+            let _ = guard.condition.set(condition);
+        }
+        Ok(found.map(|(bytes, _)| Stored { range: 0..bytes.len(), bytes: Arc::new(bytes) }))
+    }
+
+    /// What must hold in the store when the object is written.
+    fn condition(&self) -> &Condition {
+        self.guard.as_ref().and_then(|guard| guard.condition.get()).unwrap_or(&Condition::Always)
+    }
+
+    /// Whether the object must stay, even when it only holds the fill value. Stores cannot delete an object under a condition, and
+    /// another writer may just have put elements into it.
+    pub(crate) fn must_stay(&self) -> bool {
+        matches!(self.condition(), Condition::Unchanged(_))
     }
 
     /// Stores the object now. Where every request takes long, another thread stores it, so that threads that encode can go on.
@@ -109,16 +146,26 @@ impl Object {
 
     /// Writes the object; `None` deletes it.
     pub(crate) fn store(&self, encoded: Option<&[u8]>) -> Result<()> {
-        self.flush(encoded.map_or(0, <[u8]>::len), |store, key| match encoded {
-            Some(bytes) => store.write(key, bytes),
-            None => store.delete(key),
-        })
+        self.replace(encoded.map(Payload::Bytes))
     }
 
     /// Writes the object from device memory; `None` deletes it.
     fn store_buffer(&self, encoded: Option<&Buffer>) -> Result<()> {
-        self.flush(encoded.map_or(0, Buffer::size_bytes), |store, key| match encoded {
-            Some(bytes) => store.write_buffer(key, bytes),
+        self.replace(encoded.map(Payload::Buffer))
+    }
+
+    fn replace(&self, value: Option<Payload<'_>>) -> Result<()> {
+        let condition = self.condition();
+        self.flush(value.map_or(0, |value| value.size_bytes()), |store, key| match value {
+            Some(value) => {
+                let written = store.put(key, value, condition)?;
+                if let Some(guard) = self.guard.as_ref().filter(|_| !written) {
+                    guard.lost.lock().unwrap_or_else(PoisonError::into_inner).push(guard.touched.clone());
+                }
+                Ok(())
+            }
+            // The object was not there, and what is there now is another writer's.
+            None if *condition == Condition::Absent => Ok(()),
             None => store.delete(key),
         })
     }
@@ -164,6 +211,11 @@ impl Place {
             Place::Object(object) => object.store_buffer(encoded),
             Place::Inner(..) => self.deliver(encoded.map(Buffer::to_vec).transpose()?),
         }
+    }
+
+    /// Whether the chunk must be stored, even when it only holds the fill value.
+    pub(crate) fn must_stay(&self) -> bool {
+        matches!(self, Place::Object(object) if object.must_stay())
     }
 
     /// The object that the chunk belongs to.
@@ -275,7 +327,9 @@ impl Shard {
                 (None, _) => None,
             });
         }
-        sharding_at(&self.place.object().chain, self.level)?.encode_pieces(chunks)
+        drop(base);
+        let sharding = sharding_at(&self.place.object().chain, self.level)?;
+        if self.place.must_stay() { sharding.pieces(chunks).map(Some) } else { sharding.encode_pieces(chunks) }
     }
 }
 

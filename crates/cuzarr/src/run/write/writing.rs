@@ -29,6 +29,8 @@ pub(crate) struct Writing {
     pub(crate) variable_limit_bytes: u64,
     /// Chunks that workers encode or will encode.
     pub(crate) submitted: AtomicUsize,
+    /// Objects that another writer changed between the reading of their old bytes and their writing.
+    pub(crate) lost: Arc<Mutex<Vec<Touched>>>,
 }
 
 /// Bytes that the first thread that needs them makes, while others wait.

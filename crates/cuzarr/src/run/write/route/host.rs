@@ -20,7 +20,10 @@ use crate::run::write::writing::{Leaf, LeafValue, Seal, Writing};
 pub(crate) fn submit(writing: &Arc<Writing>, leaf: Leaf, value: LeafValue) {
     let writing = Arc::clone(writing);
     writing.submitted.fetch_add(1, Ordering::Relaxed);
-    writing.call.pool.clone().submit(Box::new(move || {
+    // Old bytes that come from far away keep a thread waiting, and no other thread from its work.
+    let waits = writing.call.is_far() && !leaf.chunk.coverage.replaces();
+    let pool = if waits { &writing.call.senders } else { &writing.call.pool };
+    pool.clone().submit(Box::new(move || {
         if writing.call.is_cancelled() {
             return;
         }
@@ -119,7 +122,7 @@ impl Writing {
         }
         self.gather(&leaf.chunk, program.tail(), value, &mut packed)?;
         let may_be_blank = !self.write_empty && (is_listed || (is_blank && old.is_some()));
-        if may_be_blank && self.is_blank(program, &packed)? {
+        if may_be_blank && !leaf.place.must_stay() && self.is_blank(program, &packed)? {
             return leaf.place.deliver(None);
         }
         self.write_packed(leaf, &packed)

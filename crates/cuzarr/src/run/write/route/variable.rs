@@ -37,7 +37,7 @@ pub(crate) fn encode_variable(writing: &Writing, leaf: &Leaf, value: &VariableEl
         };
         elements.push(element.unwrap_or(&writing.fill));
     }
-    if !writing.write_empty && elements.iter().all(|element| element == writing.fill) {
+    if !writing.write_empty && !leaf.place.must_stay() && elements.iter().all(|element| element == writing.fill) {
         return Ok(None);
     }
     // The codec stores the number of elements, and each with its length. A chunk that readers would refuse is not written.
