@@ -39,7 +39,7 @@ def read_by_others(path: pathlib.Path, zarr_format: int = 3, *, without: str = "
 
 @pytest.mark.parametrize("shards", [None, (2, 50, 140)])
 @pytest.mark.parametrize("shuffle", ["noshuffle", "shuffle", "bitshuffle"])
-@pytest.mark.parametrize("cname", ["lz4", "zstd"])
+@pytest.mark.parametrize("cname", ["lz4", "zlib", "zstd"])
 def test_frames_of_kernels_are_read_by_others(tmp_path: pathlib.Path, cname: Any, shuffle: Any, shards: Any) -> None:
     device = devices.require()
     codec = cuzarr.codecs.BloscCodec(cname=cname, clevel=5, shuffle=shuffle, typesize=4, blocksize=4096)
