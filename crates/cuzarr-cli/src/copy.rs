@@ -57,8 +57,8 @@ pub struct Copy {
 /// How chunks are encoded.
 #[derive(Args)]
 pub struct Codecs {
-    /// Compressor of what is written: none, zstd, gzip or blosc, with a level as in zstd:5, or a codec's JSON [default: the
-    /// source's]
+    /// Compressor of what is written: none, zstd, gzip, lz4, blosc or blosc:zstd, with a level as in zstd:5, or a codec's JSON
+    /// [default: the source's]
     #[arg(long)]
     compressor: Option<String>,
     /// All codecs of format 3 from elements to bytes, as a zarr.json lists them: '["bytes", {"name": "zstd", …}]'

@@ -50,6 +50,9 @@ pub struct Eval {
     /// Go on where it was interrupted, with the same memory limit
     #[arg(long)]
     resume: bool,
+    /// Take numbers as they are stored: without _FillValue, scale_factor and add_offset
+    #[arg(long)]
+    raw: bool,
     /// Show what would be made, and do nothing
     #[arg(long)]
     dry_run: bool,
@@ -64,7 +67,8 @@ impl Eval {
         let arrays = self.open(output.registry())?;
         let mut names = BTreeMap::new();
         for (name, array) in &arrays {
-            names.insert(name.clone(), Expr::array(array.clone()).map_err(|error| error.at(name.clone()))?);
+            let expr = if self.raw { Expr::array(array.clone()) } else { Expr::decoded(array.clone()) };
+            names.insert(name.clone(), expr.map_err(|error| error.at(name.clone()))?);
         }
         let expr = parse(&self.expression, &|name| names.get(name).cloned())?;
         let options =

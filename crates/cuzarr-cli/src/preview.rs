@@ -38,6 +38,9 @@ pub struct Preview {
     /// Where to decode: cpu, or cuda:N
     #[arg(long)]
     device: Option<Device>,
+    /// Take numbers as they are stored: without _FillValue, scale_factor and add_offset
+    #[arg(long)]
+    raw: bool,
     /// Show what would be read and drawn, and do nothing
     #[arg(long)]
     dry_run: bool,
@@ -60,7 +63,15 @@ impl Preview {
             return self.show_plan(&selection, output);
         }
         let (rows, columns) = (selection.shape()[0] as usize, selection.shape()[1] as usize);
-        let values = self.read(&array, &selection, output)?;
+        let mut values = self.read(&array, &selection, output)?;
+        let decoding = array.metadata().decoding();
+        let is_decoded = !self.raw && !decoding.is_plain();
+        if is_decoded {
+            let bits = dtype.map_or(64, |dtype| dtype.size_bytes() as u32 * 8);
+            values.iter_mut().for_each(|value| *value = decoding.decode(*value, bits));
+        }
+        let dtype = if is_decoded { Some(DType::FLOAT64) } else { dtype };
+        let units = decoding.units.filter(|_| !self.raw);
         let finite = || values.iter().copied().filter(|value| value.is_finite());
         let low = self.min.unwrap_or_else(|| finite().fold(f64::INFINITY, f64::min));
         let high = self.max.unwrap_or_else(|| finite().fold(f64::NEG_INFINITY, f64::max));
@@ -71,10 +82,11 @@ impl Preview {
         let picture = Picture::of(columns, rows, &values, (low, high));
         let mut document = json!({
             "path": self.path, "selection": selection.to_string(), "rows": rows, "columns": columns,
-            "min": low.is_finite().then_some(low), "max": high.is_finite().then_some(high),
+            "min": low.is_finite().then_some(low), "max": high.is_finite().then_some(high), "units": units,
         });
         let range = if low <= high {
-            format!("{} to {}", output::element(low, dtype), output::element(high, dtype))
+            let units = units.as_ref().map_or_else(String::new, |units| format!(" {units}"));
+            format!("{} to {}{units}", output::element(low, dtype), output::element(high, dtype))
         } else {
             "no finite element".into()
         };

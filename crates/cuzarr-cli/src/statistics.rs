@@ -29,6 +29,9 @@ pub struct Stats {
     /// Draw the histogram of one array as a PNG file
     #[arg(long, value_name = "FILE.png")]
     png: Option<PathBuf>,
+    /// Take numbers as they are stored: without _FillValue, scale_factor and add_offset
+    #[arg(long)]
+    raw: bool,
     /// Show what would be read and drawn, and do nothing
     #[arg(long)]
     dry_run: bool,
@@ -69,7 +72,7 @@ impl Stats {
                     ));
                     continue;
                 }
-                Some(dtype) => Known::of(array, name, dtype, output)?,
+                Some(_) => Known::of(array, name, self.raw, output)?,
                 None if arrays.len() > 1 => continue,
                 None => {
                     let message = format!("{name}: cannot compute statistics of {}", array.metadata().data_type());
@@ -110,11 +113,13 @@ fn number(array: &Array) -> Option<DType> {
 struct Known {
     name: String,
     dtype: DType,
+    decoding: Option<String>,
+    units: Option<String>,
     statistics: Statistics,
 }
 
 impl Known {
-    fn of(array: &Array, name: String, dtype: DType, output: &mut Output) -> Result<Known> {
+    fn of(array: &Array, name: String, raw: bool, output: &mut Output) -> Result<Known> {
         let (own, label) = (array.options().clone(), format!("stats {name}"));
         let shown = Mutex::new(output);
         let tell = |now: &Progress| {
@@ -128,9 +133,17 @@ impl Known {
             progress: Some(&tell),
             ..Default::default()
         };
-        let expr = Expr::array(array.clone()).and_then(|expr| expr.statistics(&options));
-        let statistics = expr.map_err(|error| error.at(name.clone()))?;
-        Ok(Known { name, dtype, statistics })
+        let expr = if raw { Expr::array(array.clone()) } else { Expr::decoded(array.clone()) };
+        let expr = expr.map_err(|error| error.at(name.clone()))?;
+        let statistics = expr.statistics(&options).map_err(|error| error.at(name.clone()))?;
+        let decoding = array.metadata().decoding();
+        Ok(Known {
+            name,
+            dtype: expr.dtype(),
+            decoding: decoding.describe().filter(|_| !raw),
+            units: decoding.units.filter(|_| !raw),
+            statistics,
+        })
     }
 
     fn to_json(&self) -> Value {
@@ -138,7 +151,7 @@ impl Known {
         let (width, bins) = known.histogram(64);
         let finite = |value: f64| value.is_finite().then_some(value);
         json!({
-            "array": self.name, "count": known.count(), "nan": known.nan, "infinite": known.infinite,
+            "array": self.name, "decoded": self.decoding, "units": self.units, "count": known.count(), "nan": known.nan, "infinite": known.infinite,
             "min": known.range.and_then(|range| finite(range.0)), "max": known.range.and_then(|range| finite(range.1)),
             "mean": known.mean().and_then(finite), "std": known.std().and_then(finite), "histogram": {
                 "start": bins.first().map(|bin| bin.0), "width": width,
@@ -149,6 +162,10 @@ impl Known {
 
     fn text(&self, title: &str) -> String {
         let known = &self.statistics;
+        let units = self.units.as_ref().map_or_else(String::new, |units| format!(", {units}"));
+        let decoded =
+            self.decoding.as_ref().map_or_else(String::new, |what| format!("\n  decoded: {what} (--raw: as stored)"));
+        let title = format!("{title}{units}{decoded}");
         let mut text = format!("{title}\n  count {}  nan {}  infinite {}\n", known.count(), known.nan, known.infinite);
         let Some((min, max)) = known.range else { return text + "  nothing to look at\n" };
         let [min, max] = [min, max].map(|value| output::element(value, Some(self.dtype)));

@@ -263,3 +263,62 @@ fn unreadable_members_are_listed_and_do_not_hide_the_others() {
     let info = json(&cuzarr(&["info", "--complete", "--json", root]));
     assert_eq!((&info["arrays"], &info["unreadable"]), (&Value::from(2), &Value::from(1)));
 }
+
+/// A plane of packed numbers, as netCDF's tools write them: 0, 1, missing, 3.
+fn packed(directory: &Path) {
+    let document = r#"{"zarr_format": 3, "node_type": "array", "shape": [2, 2], "data_type": "int16", "fill_value": 0,
+        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [2, 2]}},
+        "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
+        "codecs": [{"name": "bytes", "configuration": {"endian": "little"}}], "dimension_names": ["y", "x"],
+        "attributes": {"scale_factor": 0.5, "add_offset": 10.0, "_FillValue": -32767, "units": "K"}}"#;
+    std::fs::create_dir_all(directory.join("c/0")).unwrap();
+    std::fs::write(directory.join("zarr.json"), document).unwrap();
+    let bytes: Vec<u8> = [0i16, 1, -32767, 3].into_iter().flat_map(i16::to_le_bytes).collect();
+    std::fs::write(directory.join("c/0/0"), bytes).unwrap();
+}
+
+#[test]
+fn packed_numbers_are_decoded_unless_raw_ones_are_wanted() {
+    let directory = tempfile::tempdir().unwrap();
+    packed(directory.path());
+    let path = text(directory.path());
+    let stats = |more: &[&str]| json(&cuzarr(&[&["stats", "--json", path], more].concat()))["arrays"][0].clone();
+    let (decoded, raw) = (stats(&[]), stats(&["--raw"]));
+    assert_eq!((&decoded["min"], &decoded["max"], &decoded["nan"]), (&10.0.into(), &11.5.into(), &1.into()));
+    assert_eq!((&decoded["units"], &decoded["mean"]), (&"K".into(), &((10.0 + 10.5 + 11.5) / 3.0).into()));
+    assert_eq!(
+        (&raw["min"], &raw["max"], &raw["nan"], &raw["units"]),
+        (&(-32767.0).into(), &3.0.into(), &0.into(), &Value::Null)
+    );
+    let shown = String::from_utf8(cuzarr(&["stats", path]).stdout).unwrap();
+    assert!(shown.contains("decoded: -32767.0 as missing, times 0.5, plus 10.0 (--raw: as stored)"), "{shown}");
+    let preview = |more: &[&str]| json(&cuzarr(&[&["preview", "--json", path], more].concat()));
+    assert_eq!((&preview(&[])["min"], &preview(&[])["units"]), (&10.0.into(), &"K".into()));
+    assert_eq!(preview(&["--raw"])["min"], -32767.0);
+    let eval =
+        |more: &[&str]| json(&cuzarr(&[&["eval", "--json", "nanmax(t) + 1", &format!("t={path}")], more].concat()));
+    assert_eq!((&eval(&[])["values"], &eval(&["--raw"])["values"]), (&12.5.into(), &4.0.into()));
+}
+
+#[test]
+fn short_names_of_compressors_say_their_inner_ones() {
+    let directory = tempfile::tempdir().unwrap();
+    let (source, target) = (directory.path().join("a"), directory.path().join("b"));
+    packed(&source);
+    for (name, expected) in [
+        ("blosc:zstd:3", r#""cname": "zstd""#),
+        ("blosc:lz4", r#""cname": "lz4""#),
+        ("blosc:7", r#""clevel": 7"#),
+        ("lz4", r#""numcodecs.lz4""#),
+    ] {
+        let output = cuzarr(&["copy", text(&source), text(&target), "--compressor", name, "--overwrite"]);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let document: Value = serde_json::from_slice(&std::fs::read(target.join("zarr.json")).unwrap()).unwrap();
+        let codecs = document["codecs"].to_string().replace("\":", "\": ");
+        assert!(codecs.contains(expected), "{name}: {codecs}");
+    }
+    for wrong in ["blosc:brotli", "blosc:zstd:x", "zip"] {
+        let output = cuzarr(&["copy", text(&source), text(&target), "--compressor", wrong, "--overwrite"]);
+        assert!(String::from_utf8_lossy(&output.stderr).contains("use none, zstd, gzip, lz4"), "{wrong}");
+    }
+}

@@ -1,5 +1,6 @@
 //! Expressions: descriptions of computations. Nothing is computed here.
 
+mod decoded;
 mod expr;
 mod op;
 mod promote;

@@ -11,8 +11,11 @@ pub fn default_compressor() -> Extension {
     Extension::new("zstd", Map::from_iter(members))
 }
 
+/// Blosc's compressors, as its metadata names them.
+const BLOSC_COMPRESSORS: [&str; 6] = ["lz4", "lz4hc", "blosclz", "zstd", "zlib", "snappy"];
+
 /// The compressors that a short name means, with a level behind a colon where it has one (`none`, `zstd`, `zstd:5`, `gzip:1`,
-/// `blosc`), or a codec's JSON.
+/// `lz4`, `blosc`), for Blosc with its compressor (`blosc:lz4`, `blosc:zstd:3`), or a codec's JSON.
 ///
 /// # Errors
 /// `InvalidArgument` for other names.
@@ -20,21 +23,32 @@ pub fn compressor_named(text: &str) -> Result<Vec<Extension>> {
     let (name, level) = text.split_once(':').unwrap_or((text, ""));
     let unknown = || {
         let message = format!("unknown compressor '{text}'");
-        Error::new(ErrorKind::InvalidArgument, message)
-            .with_hint("use none, zstd, gzip or blosc, with a level as in 'zstd:5', or the codec's JSON")
+        Error::new(ErrorKind::InvalidArgument, message).with_hint(
+            "use none, zstd, gzip, lz4, blosc or blosc:lz4, with a level as in 'zstd:5', or the codec's JSON",
+        )
     };
     if text.trim_start().starts_with('{') {
         let value: Value = serde_json::from_str(text).map_err(|error| unknown().with_source(error))?;
         return Ok(vec![Extension::from_json(&value, "compressors")?]);
+    }
+    let (cname, level) = match level.split_once(':') {
+        Some((cname, level)) if name == "blosc" => (cname, level),
+        None if name == "blosc" && BLOSC_COMPRESSORS.contains(&level) => (level, ""),
+        _ => ("lz4", level),
+    };
+    if !BLOSC_COMPRESSORS.contains(&cname) {
+        return Err(unknown());
     }
     let level = |default: i64| if level.is_empty() { Ok(default) } else { level.parse().map_err(|_| unknown()) };
     let configuration = match name {
         "none" => return Ok(Vec::new()),
         "zstd" => json!({"level": level(3)?, "checksum": false}),
         "gzip" => json!({"level": level(5)?}),
-        "blosc" => json!({"cname": "lz4", "clevel": level(5)?, "shuffle": "shuffle", "blocksize": 0}),
+        "lz4" => json!({"acceleration": level(1)?}),
+        "blosc" => json!({"cname": cname, "clevel": level(5)?, "shuffle": "shuffle", "blocksize": 0}),
         _ => return Err(unknown()),
     };
+    let name = if name == "lz4" { "numcodecs.lz4" } else { name };
     let codec = json!({"name": name, "configuration": configuration});
     Ok(vec![Extension::from_json(&codec, "compressors")?])
 }

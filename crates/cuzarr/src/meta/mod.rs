@@ -32,6 +32,7 @@
 //! <https://zarr-specs.readthedocs.io/en/latest/v2/v2.0.html>. Where they are silent, zarr-python 3.4 is followed.
 
 mod array;
+mod cf;
 mod chunk_key;
 mod consolidated;
 mod documents;
@@ -57,6 +58,7 @@ mod xarray;
 mod golden_tests;
 
 pub use array::{ArrayMetadata, CodecsMetadata, NewArray, Order};
+pub use cf::{Decoding, Mark};
 pub use chunk_key::{ChunkKeyEncoding, Separator};
 pub use consolidated::Consolidated;
 pub use documents::{Documents, NodeDocuments};

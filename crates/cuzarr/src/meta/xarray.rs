@@ -106,16 +106,22 @@ impl ArrayMetadata {
         self.replace_attributes(attributes);
     }
 
-    /// The stored number that marks missing elements, as text; `None` where there is none, or NaN, which arithmetic minds
-    /// itself. A `fill_value` of 0 in format 2 is no mark here: images have it, whose zeros are zeros.
+    /// The stored number that marks missing elements, as text: the first of [`missing_numbers`](Self::missing_numbers).
     pub fn missing_number(&self) -> Option<String> {
+        self.missing_numbers().into_iter().next()
+    }
+
+    /// The stored numbers that mark missing elements, as text, each once. NaN is not among them, because arithmetic minds it
+    /// itself. A `fill_value` of 0 in format 2 is no mark here: images have it, whose zeros are zeros.
+    pub fn missing_numbers(&self) -> Vec<String> {
         let noted = |name: &str| {
             self.attributes.get(name).map(|value| match value {
                 Value::Array(values) => values.clone(),
                 value => vec![value.clone()],
             })
         };
-        let mut values = noted(MISSING).or_else(|| noted(ALSO_MISSING)).unwrap_or_default();
+        let mut values = noted(MISSING).unwrap_or_default();
+        values.extend(noted(ALSO_MISSING).unwrap_or_default());
         if values.is_empty() && self.format == ZarrFormat::V2 && self.xarray_dimensions().is_some() {
             values.extend(self.fill_value.to_json(&self.data_type, ZarrFormat::V2).ok());
             values.retain(|value| !value.is_null() && value.as_f64() != Some(0.0));
@@ -125,10 +131,14 @@ impl ArrayMetadata {
             None => is_integer(&self.data_type),
         };
         let marks = values.iter().filter_map(|value| decode(value, &self.data_type)).filter(is_mark);
-        marks
-            .filter_map(|value| value.to_json(&self.data_type, ZarrFormat::V3).ok())
-            .map(|value| value.to_string())
-            .next()
+        let mut texts = Vec::new();
+        for text in marks.filter_map(|value| value.to_json(&self.data_type, ZarrFormat::V3).ok()) {
+            let text = text.to_string();
+            if !texts.contains(&text) {
+                texts.push(text);
+            }
+        }
+        texts
     }
 }
 
