@@ -114,7 +114,7 @@ mod tests {
             "chunk_key_encoding": {{"name": "default"}}, "codecs": [{{"name": "bytes", "configuration": {{"endian": "little"}}}}],
             "dimension_names": ["x"], "attributes": {attributes}}}"#
         );
-        ArrayMetadata::from_json_v3(document.as_bytes()).unwrap()
+        ArrayMetadata::from_json(document.as_bytes()).unwrap()
     }
 
     #[test]
