@@ -43,6 +43,7 @@ from cuzarr._node.array import Array
 from cuzarr._node.array_config import ArrayConfig
 from cuzarr._node.asynchronous import AsyncArray, AsyncGroup
 from cuzarr._node.group import Group
+from cuzarr._node.lazy import LazyArray
 from cuzarr.api.synchronous import (
     array,
     consolidate_metadata,
@@ -113,6 +114,7 @@ __all__ = [
     "Expression",
     "Group",
     "GroupMetadata",
+    "LazyArray",
     "Module",
     "__version__",
     "api",

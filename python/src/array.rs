@@ -128,16 +128,8 @@ impl PyArray {
     }
 
     /// Explains what reading or writing would do, as text and as JSON.
-    fn explain(
-        &self,
-        py: Python<'_>,
-        start: Vec<u64>,
-        count: Vec<u64>,
-        step: Vec<u64>,
-        dropped: Vec<usize>,
-        writing: bool,
-    ) -> PyResult<(String, String)> {
-        let selection = selection(&start, &count, &step, &dropped)?;
+    fn explain(&self, py: Python<'_>, selection: Selected<'_>, writing: bool) -> PyResult<(String, String)> {
+        let selection = selection.parse()?;
         let explain = if writing { Array::explain_write } else { Array::explain };
         let explanation = py.detach(|| explain(&self.array, &selection)).py()?;
         Ok((explanation.to_string(), explanation.to_json().to_string()))

@@ -4,7 +4,14 @@
 //! ```text
 //! expression = operand {binary-operator operand}          by precedence, ** from the right
 //! operand    = ("-" | "+" | "~") operand | atom
-//! atom       = number | name | name "(" expression {"," expression} ["," "axis" "=" integer] ")" | "(" expression ")"
+//! atom       = number | name | name "(" expression {"," expression} ["," "axis" "=" axes] ")" | "(" expression ")"
+//! axes       = integer | "(" integer {"," [integer]} ")"
+//! ```
+//!
+//! Quantiles take the probabilities behind the array: a number, or several in brackets.
+//!
+//! ```text
+//! quantile(t, 0.9)      percentile(t, [10, 90], axis=(1, 2))
 //! ```
 
 use crate::expression::{Expr, Op, Operand, Weak};
@@ -195,16 +202,22 @@ impl Parser<'_> {
     }
 
     fn call(&mut self, name: &str, begin: usize) -> Result<Operand> {
-        let (mut arguments, mut axis) = (Vec::new(), None);
+        let (mut arguments, mut probabilities, mut axes) = (Vec::new(), None, None);
+        let quantile = quantile_named(name);
         loop {
             let before = self.at;
             if self.word() == "axis" && self.take("=") && !self.text[self.at..].starts_with('=') {
-                axis = Some(self.integer()?);
+                axes = Some(self.axes()?);
                 self.expect(")")?;
                 break;
             }
             self.at = before;
-            arguments.push(self.expression(0)?);
+            match quantile {
+                Some((Some(_), _)) if arguments.len() == 1 && probabilities.is_none() => {
+                    probabilities = Some(self.probabilities()?);
+                }
+                _ => arguments.push(self.expression(0)?),
+            }
             if !self.take(",") {
                 self.expect(")")?;
                 break;
@@ -212,28 +225,89 @@ impl Parser<'_> {
         }
         let unknown = |parser: &mut Self| {
             parser.at = begin;
-            let known = Op::ALL.iter().map(|op| op.name()).chain(ReduceOp::names());
+            let known =
+                Op::ALL.iter().map(|op| op.name()).chain(ReduceOp::names()).chain(QUANTILES.map(|(name, _)| name));
             parser.wrong(&format!("unknown function '{name}'")).with_nearest(name, known)
         };
-        match (Op::named(name), reduction_named(name)) {
-            (Some(op), _) if axis.is_none() => apply(op, arguments),
-            (_, Some((op, skip_nan))) if arguments.len() == 1 => {
+        match (Op::named(name), reduction_named(name), quantile) {
+            (Some(op), ..) if axes.is_none() => apply(op, arguments),
+            (_, Some((op, skip_nan)), _) if arguments.len() == 1 => {
                 let of = strong(arguments.swap_remove(0))?;
-                let axes = axis.map(|axis| self.axis(axis, of.ndim())).transpose()?;
-                let reduction = Reduction { skip_nan, ..Reduction::new(op, axes.map(|axis| vec![axis])) };
+                let axes = self.counted(axes, of.ndim())?;
+                let reduction = Reduction { skip_nan, ..Reduction::new(op, axes) };
                 Ok(Operand::Expr(of.reduced(reduction)?))
             }
-            _ if matches!(name, "median" | "nanmedian") && arguments.len() == 1 => {
+            (.., Some((scale, skip_nan))) if arguments.len() == 1 && scale.is_some() == probabilities.is_some() => {
                 let of = strong(arguments.swap_remove(0))?;
-                let axes = axis.map(|axis| self.axis(axis, of.ndim())).transpose()?.map(|axis| vec![axis]);
-                let median = Quantile::new(vec![0.5], QuantileMethod::Median);
-                let median = Quantile { axes, scalar: true, skip_nan: name == "nanmedian", ..median };
-                Ok(Operand::Expr(of.quantile(median)?))
+                let axes = self.counted(axes, of.ndim())?;
+                let method = if scale.is_some() { QuantileMethod::Linear } else { QuantileMethod::Median };
+                let (given, scalar) = probabilities.unwrap_or((vec![0.5], true));
+                let given = given.into_iter().map(|one| one / scale.unwrap_or(1.0)).collect();
+                let quantile = Quantile { axes, scalar, skip_nan, ..Quantile::new(given, method) };
+                Ok(Operand::Expr(of.quantile(quantile)?))
             }
-            (None, None) => Err(unknown(self)),
+            (None, None, None) => Err(unknown(self)),
             _ => {
                 self.at = begin;
                 Err(self.wrong(&format!("'{name}' does not take these arguments")))
+            }
+        }
+    }
+
+    /// A number, or several in brackets; and whether it is one alone.
+    fn probabilities(&mut self) -> Result<(Vec<f64>, bool)> {
+        if !self.take("[") {
+            return Ok((vec![self.probability()?], true));
+        }
+        let mut given = Vec::new();
+        while !self.take("]") {
+            given.push(self.probability()?);
+            if !self.take(",") {
+                self.expect("]")?;
+                break;
+            }
+        }
+        Ok((given, false))
+    }
+
+    fn probability(&mut self) -> Result<f64> {
+        let before = self.at;
+        match self.expression(0)? {
+            Operand::Weak(Weak::Int(value)) => Ok(value as f64),
+            Operand::Weak(Weak::Float(value)) => Ok(value),
+            _ => {
+                self.at = before;
+                Err(self.wrong("expected a number, or several in brackets"))
+            }
+        }
+    }
+
+    /// The number of a dimension, or several in parentheses.
+    fn axes(&mut self) -> Result<Vec<i64>> {
+        if !self.take("(") {
+            return Ok(vec![self.integer()?]);
+        }
+        let mut axes = vec![self.integer()?];
+        while self.take(",") {
+            if self.take(")") {
+                return Ok(axes);
+            }
+            axes.push(self.integer()?);
+        }
+        self.expect(")")?;
+        Ok(axes)
+    }
+
+    /// Dimensions counted from the first, in order.
+    fn counted(&self, axes: Option<Vec<i64>>, ndim: usize) -> Result<Option<Vec<usize>>> {
+        let Some(axes) = axes else { return Ok(None) };
+        let mut counted: Vec<usize> = axes.iter().map(|&axis| self.axis(axis, ndim)).collect::<Result<_>>()?;
+        counted.sort_unstable();
+        match counted.windows(2).find(|pair| pair[0] == pair[1]) {
+            None => Ok(Some(counted)),
+            Some(pair) => {
+                let message = format!("expression: dimension {} is named twice", pair[0]);
+                Err(Error::new(ErrorKind::InvalidArgument, message))
             }
         }
     }
@@ -253,6 +327,22 @@ impl Parser<'_> {
             Error::new(ErrorKind::InvalidArgument, message)
         })
     }
+}
+
+/// Functions that take quantiles: what probabilities are divided by, where the caller gives them, and whether NaN is left out.
+type QuantileFunction = (Option<f64>, bool);
+
+const QUANTILES: [(&str, QuantileFunction); 6] = [
+    ("median", (None, false)),
+    ("nanmedian", (None, true)),
+    ("quantile", (Some(1.0), false)),
+    ("nanquantile", (Some(1.0), true)),
+    ("percentile", (Some(100.0), false)),
+    ("nanpercentile", (Some(100.0), true)),
+];
+
+fn quantile_named(name: &str) -> Option<QuantileFunction> {
+    QUANTILES.iter().find(|(known, _)| *known == name).map(|(_, function)| *function)
 }
 
 /// A reduction by NumPy's name, and whether it leaves NaN out.
@@ -362,6 +452,10 @@ mod tests {
         assert_eq!(values("median(u, axis=1) - nanmedian(u)"), [-1.0, 1.0]);
         assert_eq!(values("u - max(u, axis=-1)").len(), 4);
         assert_eq!(values("nansum(u * nan)"), [0.0]);
+        assert_eq!(values("sum(u, axis=(0, 1))"), [10.0]);
+        assert_eq!(values("sum(u, axis=(-1,))"), [3.0, 7.0]);
+        assert_eq!(values("quantile(u, 0.5) + percentile(u, [0, 100])"), [3.5, 6.5]);
+        assert_eq!(values("nanquantile(where(u > 3, nan, u), [0, 1], axis=(1, 0))"), [1.0, 3.0]);
     }
 
     #[test]
@@ -376,6 +470,10 @@ mod tests {
             ("u.real", "expected an operator"),
             ("sin(u", "expected ')'"),
             ("mean(u, axis=7)", "dimension 7 of 2"),
+            ("mean(u, axis=(1, -1))", "dimension 1 is named twice"),
+            ("quantile(u)", "does not take these arguments"),
+            ("quantile(u, v)", "expected a number, or several in brackets"),
+            ("median(u, 0.5)", "does not take these arguments"),
             (deep.as_str(), "too deep"),
         ] {
             let error = parse(text, &names).unwrap_err();

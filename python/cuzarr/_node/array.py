@@ -31,6 +31,7 @@ from cuzarr._node.indexing import (
     VIndex,
     block_box,
 )
+from cuzarr._node.lazy import LazyArray
 from cuzarr._node.node import Node
 from cuzarr._numpy import is_computable
 from cuzarr._operators.dispatch import Stored
@@ -289,7 +290,7 @@ class Array(Node, Operators, OneElement, Reductions, Stored):
         """What reading a box would do, stage by stage, and why: where each codec runs, and if on the host, for which reason.
         ``writing`` asks the same of writing elements that are on the array's device. Reads and writes no elements."""
         box = basic_box(selection, self.shape)
-        return Explanation(*self._handle().explain(box.start, box.count, box.step, box.dropped, writing))
+        return self._explain(box.lists, writing)
 
     def last_report(self) -> dict[str, Any] | None:
         """Bytes, seconds and counts of each stage of the last read or write, or ``None`` before the first."""
@@ -303,8 +304,8 @@ class Array(Node, Operators, OneElement, Reductions, Stored):
         >>> cuzarr.zeros((4,), store={}).placements()
         [('bytes', 'native'), ('zstd', 'native')]
         """
-        axes = [0] * self.ndim
-        _, document = self._handle().explain(axes, axes, [1] * self.ndim, [], False)
+        nowhere, ones = (0,) * self.ndim, (1,) * self.ndim
+        _, document = self._handle().explain((nowhere, nowhere, ones, ()), False)
         codecs = json.loads(document)["codecs"]
         return [(item["codec"], item["placement"] + (f": {item['reason']}" if "reason" in item else "")) for item in codecs]
 
@@ -506,6 +507,11 @@ class Array(Node, Operators, OneElement, Reductions, Stored):
         return VIndex(self)
 
     @property
+    def lazy(self) -> LazyArray:
+        """A view of all elements, which reads nothing: ``array.lazy[1:].T[::2].result()``. See :class:`cuzarr.LazyArray`."""
+        return LazyArray(self)
+
+    @property
     def blocks(self) -> BlockIndex:
         """Selection of whole chunks by brackets: ``array.blocks[0, 1:3]``."""
         return BlockIndex(self)
@@ -545,7 +551,8 @@ class Array(Node, Operators, OneElement, Reductions, Stored):
     __array_priority__ = 1000
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
-        """NumPy's functions read it, as they read arrays of zarr-python; signs beside an array of NumPy's make plans."""
+        """NumPy's functions of elements make plans where this library has them, as signs do; all others read the elements, as they read
+        arrays of zarr-python."""
         return stored_ufunc(ufunc, method, inputs, options)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
@@ -633,6 +640,10 @@ class Array(Node, Operators, OneElement, Reductions, Stored):
 
     def _handle(self, device: str | None = None) -> _core.Array:
         return array_io.open_handle(self, device)
+
+    def _explain(self, selection: Any, writing: bool) -> Explanation:
+        """What reading or writing a selection would do; the selection as the Rust side takes it."""
+        return Explanation(*self._handle().explain(selection, writing))
 
     def _reopened(self, metadata: AnyArrayMetadata) -> Self:
         """The array with other metadata, which are not written."""

@@ -278,7 +278,7 @@ def write_box(array: OpenArray, box: Chosen, value: Any, update: _core.Update | 
 
 def _warn_of_fallbacks(strict: _core.Array, ndim: int, device: str) -> None:
     # Once a process for each codec: what `strict` would refuse. What the host merely does faster is no fall-back.
-    _, explanation = strict.explain([0] * ndim, [0] * ndim, [1] * ndim, [], False)
+    _, explanation = strict.explain(((0,) * ndim, (0,) * ndim, (1,) * ndim, ()), False)
     fallen = {(item["codec"], item["reason"]) for item in json.loads(explanation)["codecs"] if "reason" in item}
     for codec, reason in sorted(fallen - _told):
         message = f"codec '{codec}' runs via host although arrays are read to {device}: {reason}"

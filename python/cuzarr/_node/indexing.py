@@ -69,7 +69,8 @@ def as_arrays(selection: Sequence[Any]) -> tuple[Any, ...]:
         raise SelectionInvalidError(f"cannot make an index array of a list: {error}") from error
 
 
-def _normalize_indices(indices: Any, extent: int) -> np.ndarray[Any, Any]:
+def normalize_indices(indices: Any, extent: int) -> np.ndarray[Any, Any]:
+    """An index array in host memory that counts from the start, checked."""
     array = np.asarray(foreign.on_host(indices))
     if array.dtype.kind not in "iu":
         raise SelectionInvalidError(f"index arrays hold integers, got {array.dtype}")
@@ -123,17 +124,18 @@ class OrthogonalSelection:
 
     def __init__(self, selection: Any, shape: tuple[int, ...]) -> None:
         items = as_arrays(expand_ellipsis(selection, shape))
-        axes = [_along(item, extent) for item, extent in zip(items, shape, strict=True)]
+        axes = [axis_selector(item, extent) for item, extent in zip(items, shape, strict=True)]
         counts = [(len(axis), False) if isinstance(axis, np.ndarray) else (axis[1], axis[3]) for axis in axes]
         self.shape = tuple(count for count, is_dropped in counts if not is_dropped)
-        self.lists = _core.Selection.orthogonal([_listed(axis) if isinstance(axis, np.ndarray) else axis for axis in axes])
+        self.lists = _core.Selection.orthogonal([index_list(axis) if isinstance(axis, np.ndarray) else axis for axis in axes])
 
 
-def _listed(indices: np.ndarray[Any, Any]) -> _core.NdBuffer:
+def index_list(indices: np.ndarray[Any, Any]) -> _core.NdBuffer:
+    """Indices that count from the start, as the Rust side takes them."""
     return foreign.wrap_host(np.ascontiguousarray(indices, np.uint64))
 
 
-def _along(item: Any, extent: int) -> tuple[int, int, int, bool] | np.ndarray[Any, Any]:
+def axis_selector(item: Any, extent: int) -> tuple[int, int, int, bool] | np.ndarray[Any, Any]:
     """Start, count, step and whether the dimension is dropped, or a list of indices."""
     if is_integer(item):
         return normalize_index(item, extent), 1, 1, True
@@ -146,7 +148,7 @@ def _along(item: Any, extent: int) -> tuple[int, int, int, bool] | np.ndarray[An
     if is_integer_array(item):
         if item.ndim != 1:
             raise SelectionInvalidError(f"index arrays of an orthogonal selection have 1 dimension, got {item.ndim}")
-        return _normalize_indices(item, extent)
+        return normalize_indices(item, extent)
     name = type(item).__name__
     raise SelectionInvalidError(f"orthogonal selection takes integers, slices, index arrays and masks, got {name}")
 
@@ -164,14 +166,14 @@ class CoordinateSelection:
                 f"coordinate selection takes one integer array for each of {len(shape)} dimensions, "
                 f"got {', '.join(map(_described, items))}"
             )
-        normalized = [_normalize_indices(item, extent) for item, extent in zip(items, shape, strict=True)]
+        normalized = [normalize_indices(item, extent) for item, extent in zip(items, shape, strict=True)]
         try:
             points = np.broadcast_arrays(*normalized)
         except ValueError as error:
             raise ArrayIndexError(f"the index arrays have no common shape: {error}") from error
         self.selection_shape = points[0].shape or (1,)
         self.shape = (points[0].size,)
-        self.lists = _core.Selection.points([_listed(axis.reshape(-1)) for axis in points])
+        self.lists = _core.Selection.points([index_list(axis.reshape(-1)) for axis in points])
 
 
 def mask_selection(mask: Any, shape: tuple[int, ...]) -> CoordinateSelection:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from cuzarr._numpy import is_computable
 from cuzarr._operators import dispatch
 from cuzarr._operators.dispatch import Lazy, Stored
 from cuzarr.errors import (
@@ -228,17 +229,22 @@ SIGN_FUNCTIONS = {
 
 
 def stored_ufunc(ufunc: Any, method: str, inputs: tuple[Any, ...], options: dict[str, Any]) -> Any:
-    """What a function of NumPy's makes of arrays in stores: a plan where it may be a sign between an array of NumPy's and one of
-    a store (NumPy does not tell which it was), else NumPy's own result of the elements.
+    """What a function of NumPy's makes of arrays in stores: a plan where this library has the function, else NumPy's own result of the
+    elements. Results that go into an array of NumPy's (``out=``) are computed.
 
     Raises
     ------
     UnsupportedError
         The result is to go into an array of a store.
     """
-    # A sign with an array of a store on its left never comes here.
-    may_be_sign = method == "__call__" and not options and len(inputs) == 2 and isinstance(inputs[0], np.ndarray | np.generic)
-    if not may_be_sign or ufunc.__name__ not in SIGN_FUNCTIONS:
+    is_plain = method == "__call__" and not options
+    # Python's signs beside an array of NumPy's come here, too: NumPy does not tell which it was. They make plans or are refused.
+    may_be_sign = (
+        is_plain and len(inputs) == 2 and isinstance(inputs[0], np.ndarray | np.generic) and ufunc.__name__ in SIGN_FUNCTIONS
+    )
+    is_here = is_plain and (ufunc is np.divmod or ufunc.__name__ in dispatch.functions)
+    has_arithmetic = all(is_computable(value.dtype) for value in inputs if isinstance(value, Stored))
+    if not may_be_sign and not (is_here and has_arithmetic):
         return call_with_elements(ufunc, method, inputs, options)
     if ufunc is np.divmod:
         return dispatch.apply("floor_divide", *inputs), dispatch.apply("remainder", *inputs)

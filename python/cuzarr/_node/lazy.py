@@ -1,0 +1,504 @@
+"""Lazy views: selections of selections that read nothing until they are asked for elements."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+import numpy as np
+
+from cuzarr import _checks, _core
+from cuzarr._memory import foreign
+from cuzarr._memory.box import Box, ensure_tuple, expand_ellipsis, is_integer, normalize_index, slice_indices
+from cuzarr._memory.device_array import DeviceArray
+from cuzarr._node import array_io
+from cuzarr._node.indexing import (
+    Chosen,
+    CoordinateSelection,
+    as_arrays,
+    axis_selector,
+    index_list,
+    is_integer_array,
+    is_mask,
+    is_pure_fancy,
+    is_pure_orthogonal,
+    normalize_indices,
+)
+from cuzarr._text import printable
+from cuzarr.errors import (
+    ArrayIndexError,
+    ImplicitHostCopyError,
+    InvalidArgumentError,
+    SelectionInvalidError,
+    VindexInvalidSelectionError,
+)
+
+__all__ = ["LazyArray"]
+
+Indices = np.ndarray[Any, np.dtype[np.intp]]
+
+
+@dataclass(frozen=True)
+class _Product:
+    """One selector for each dimension of an array: one index, a range of them, or a list. ``order`` are the array's dimensions in the
+    order of the view's; those of one index are not among them."""
+
+    along: tuple[int | range | Indices, ...]
+    order: tuple[int, ...]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(len(self.along[axis]) for axis in self.order)  # type: ignore[arg-type]
+
+    def select(self, items: tuple[Any, ...]) -> _Product:
+        """One selector for each dimension of the view: an integer, a slice or a list of indices."""
+        along, order = list(self.along), []
+        for axis, item in zip(self.order, items, strict=True):
+            own = along[axis]
+            assert not isinstance(own, int)
+            along[axis] = int(own[item]) if isinstance(item, int) else _part(own, item)
+            if not isinstance(item, int):
+                order.append(axis)
+        return _Product(tuple(along), tuple(order))
+
+    def points(self, indices: list[Indices], shape: tuple[int, ...]) -> _Points:
+        """Points of the view; as points of the array."""
+        found: list[Any] = list(self.along)
+        for axis, chosen in zip(self.order, indices, strict=True):
+            found[axis] = _part(found[axis], chosen)
+        return _Points(tuple(np.broadcast_to(np.asarray(one, np.intp), shape) for one in found))
+
+    def transpose(self, axes: tuple[int, ...]) -> _Product:
+        return _Product(self.along, tuple(self.order[axis] for axis in axes))
+
+    def chosen(self, shape: tuple[int, ...]) -> Chosen:
+        """What is read of the array, its dimensions in the array's order."""
+        kept = tuple(len(one) for one in self.along if not isinstance(one, int))
+        if all(isinstance(one, int) or _is_even(one) for one in self.along):
+            start, count, step, dropped = [], [], [], []
+            for axis, one in enumerate(self.along):
+                if isinstance(one, int):
+                    dropped.append(axis)
+                first, length, stride = (one, 1, 1) if isinstance(one, int) else _even(one)
+                start.append(first)
+                count.append(length)
+                step.append(stride)
+            return Box(tuple(start), tuple(count), tuple(step), tuple(dropped))
+        axes: list[Any] = []
+        for one in self.along:
+            if isinstance(one, int):
+                axes.append((one, 1, 1, True))
+            else:
+                axes.append((*_even(one), False) if _is_even(one) else index_list(np.asarray(one)))
+        return _Listed(kept, _core.Selection.orthogonal(axes))
+
+    def read_order(self) -> tuple[int, ...]:
+        """The view's dimensions among those that are read."""
+        kept = sorted(self.order)
+        return tuple(kept.index(axis) for axis in self.order)
+
+    def __str__(self) -> str:
+        def shown(one: int | range | Indices) -> str:
+            if isinstance(one, int):
+                return str(one)
+            if isinstance(one, range):
+                return f"{one.start}:{one.stop if one.stop >= 0 else ''}" + ("" if one.step == 1 else f":{one.step}")
+            return f"{len(one)} indices"
+
+        text = f"[{', '.join(map(shown, self.along))}]"
+        return text if self.order == tuple(sorted(self.order)) else f"{text}.transpose{self.read_order()}"
+
+
+@dataclass(frozen=True)
+class _Points:
+    """Points of an array: their indices along each of its dimensions, each of the view's shape."""
+
+    along: tuple[Indices, ...]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(self.along[0].shape)
+
+    def select(self, items: tuple[Any, ...]) -> _Points:
+        grid = [item if isinstance(item, int | slice) else np.asarray(item) for item in items]
+        found = []
+        for own in self.along:
+            # Lists one after the other: NumPy would take several for points.
+            for axis, item in enumerate(grid):
+                if isinstance(item, np.ndarray):
+                    own = own.take(item, axis)
+            found.append(own[tuple(slice(None) if isinstance(item, np.ndarray) else item for item in grid)])
+        return _Points(tuple(np.asarray(one) for one in found))
+
+    def points(self, indices: list[Indices], shape: tuple[int, ...]) -> _Points:
+        return _Points(tuple(np.broadcast_to(own[tuple(indices)], shape) for own in self.along))
+
+    def transpose(self, axes: tuple[int, ...]) -> _Points:
+        return _Points(tuple(own.transpose(axes) for own in self.along))
+
+    def chosen(self, shape: tuple[int, ...]) -> Chosen:
+        return CoordinateSelection(self.along, shape)
+
+    def __str__(self) -> str:
+        return f"[{math.prod(self.shape)} points]"
+
+
+@dataclass(frozen=True)
+class _Listed:
+    shape: tuple[int, ...]
+    lists: _core.Selection
+
+
+def _part(own: Any, item: Any) -> range | Indices:
+    """What a slice or a list of places chooses of a range or of a list."""
+    if isinstance(item, slice):
+        return own[item]  # type: ignore[no-any-return]
+    places = np.asarray(item, np.intp)
+    return own.start + own.step * places if isinstance(own, range) else own[places]
+
+
+def _is_even(one: range | Indices) -> bool:
+    """Whether this is a range that the engine takes: a rising one."""
+    return isinstance(one, range) and (one.step > 0 or len(one) <= 1)
+
+
+def _even(one: Any) -> tuple[int, int, int]:
+    count = len(one)
+    return (one.start, count, one.step) if count > 1 else (one[0] if count else 0, count, 1)
+
+
+class LazyArray:
+    """A view of an array in a store. Selections of it are views, too; elements are read by :meth:`result`.
+
+    ``view[...]``, ``view.oindex[...]``, ``view.vindex[...]`` and :meth:`transpose` compose without reading. Indices are NumPy's:
+    negative ones count from the end, and slices have steps of either sign. ``view[...] = value`` writes through to the array.
+    Names and behaviour are those of ``zarr-indexing``, the library of zarr-python's project for lazy views.
+
+    Parameters
+    ----------
+    array : Array
+        The array whose elements these are.
+
+    Raises
+    ------
+    SelectionInvalidError
+        A selection does not fit the view.
+
+    Examples
+    --------
+    >>> import cuzarr, numpy as np
+    >>> array = cuzarr.array(np.arange(12).reshape(3, 4), store={}, chunks=(1, 4))
+    >>> view = array.lazy[1:].T[::-1]
+    >>> view.shape
+    (4, 2)
+    >>> view[:2].result()
+    array([[ 7, 11],
+           [ 6, 10]])
+    >>> view[0] = 0
+    >>> array[1:, 3]
+    array([0, 0])
+    """
+
+    _what: _Product | _Points
+
+    def __init__(self, array: Any) -> None:
+        self._array = array
+        self._what = _Product(tuple(map(range, array.shape)), tuple(range(array.ndim)))
+
+    def _of(self, what: _Product | _Points) -> LazyArray:
+        view = LazyArray.__new__(LazyArray)
+        view._array, view._what = self._array, what
+        return view
+
+    @property
+    def array(self) -> Any:
+        """The array whose elements these are."""
+        return self._array
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Extents, in elements."""
+        return self._what.shape
+
+    @property
+    def ndim(self) -> int:
+        """Number of dimensions."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return math.prod(self.shape)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of the elements as NumPy holds them."""
+        return self._array.dtype  # type: ignore[no-any-return]
+
+    @property
+    def device(self) -> str:
+        """Where elements go: where those of the array go."""
+        return self._array.device  # type: ignore[no-any-return]
+
+    @property
+    def lazy(self) -> LazyArray:
+        """This view itself, so that ``view.lazy[...]`` is ``view[...]``."""
+        return self
+
+    @property
+    def oindex(self) -> LazyIndex:
+        """Views by one selector for each dimension: ``view.oindex[[0, 3], ::2]``."""
+        return LazyIndex(self, False)
+
+    @property
+    def vindex(self) -> LazyIndex:
+        """Views of points, by coordinates or by a mask: ``view.vindex[[0, 3], [1, 1]]``."""
+        return LazyIndex(self, True)
+
+    @property
+    def T(self) -> LazyArray:  # noqa: N802, NumPy's name
+        """The view with all dimensions reversed."""
+        return self.transpose()
+
+    def transpose(self, *axes: Any) -> LazyArray:
+        """The view with its dimensions in another order.
+
+        Parameters
+        ----------
+        *axes : int
+            Which dimension comes where; all reversed, unless given.
+
+        Returns
+        -------
+        LazyArray
+
+        Raises
+        ------
+        InvalidArgumentError
+            The dimensions are not all named once.
+
+        Examples
+        --------
+        >>> import cuzarr
+        >>> cuzarr.zeros((2, 3, 4), store={}).lazy.transpose(1, 2, 0).shape
+        (3, 4, 2)
+        """
+        given = axes[0] if len(axes) == 1 and not hasattr(axes[0], "__index__") else axes
+        wanted = () if given is None else _checks.items(given, "axes", "whole numbers")
+        chosen = tuple(_checks.axis_number(axis, self.ndim) for axis in wanted) if wanted else tuple(range(self.ndim)[::-1])
+        if sorted(chosen) != list(range(self.ndim)):
+            raise InvalidArgumentError(f"axes {chosen} do not name each of {self.ndim} dimensions once")
+        return self._of(self._what.transpose(chosen))
+
+    def __getitem__(self, selection: Any) -> LazyArray:
+        """A view of what brackets select, as those of an array do; slices may have negative steps."""
+        if is_pure_fancy(selection, self.ndim):
+            return self.vindex[selection]
+        if is_pure_orthogonal(selection, self.ndim):
+            return self.oindex[selection]
+        items: list[int | slice] = []
+        for item, extent in zip(expand_ellipsis(selection, self.shape), self.shape, strict=True):
+            if isinstance(item, slice):
+                items.append(_checked_slice(item, extent))
+            elif is_integer(item):
+                items.append(normalize_index(item, extent))
+            else:
+                _refuse(item)
+        return self._of(self._what.select(tuple(items)))
+
+    def __setitem__(self, selection: Any, value: Any) -> None:
+        """Writes what brackets select, in the array."""
+        self[selection].write(value)
+
+    def __iter__(self) -> Iterator[LazyArray]:
+        """Views along the first dimension."""
+        return (self[place] for place in range(len(self)))
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("a view of 0 dimensions has no length")
+        return self.shape[0]
+
+    def result(self) -> Any:
+        """The elements, read by one plan that meets each chunk once.
+
+        Returns
+        -------
+        array
+            NumPy's on the CPU, and what reads give on a GPU. A single element is a scalar on the CPU.
+
+        Raises
+        ------
+        ChunkCorruptError, ChecksumMismatchError
+            A chunk cannot be decoded.
+
+        Examples
+        --------
+        >>> import cuzarr, numpy as np
+        >>> array = cuzarr.array(np.arange(10), store={}, chunks=4)
+        >>> array.lazy[2:].oindex[[0, -1]].result()
+        array([2, 9])
+        """
+        elements = array_io.get_box(self._array, self._what.chosen(self._array.shape), None, None, None)
+        if isinstance(self._what, _Points):
+            elements = elements.reshape(self.shape)
+        elif (order := self._what.read_order()) != tuple(range(self.ndim)):
+            elements = elements.transpose(order)
+        is_scalar = isinstance(elements, np.ndarray) and not elements.ndim
+        return elements[()] if is_scalar else elements
+
+    def write(self, value: Any) -> None:
+        """Writes elements of the array through the view. Where the view has an element several times, the last one counts.
+
+        Parameters
+        ----------
+        value : array or number
+            Broadcast to the view's shape; on any device.
+
+        Raises
+        ------
+        ShapeMismatchError, ConversionError
+            The value does not fit.
+        ReadOnlyError
+            The store, or the array, is read-only.
+
+        Examples
+        --------
+        >>> import cuzarr
+        >>> array = cuzarr.zeros((2, 3), store={}, dtype="int8")
+        >>> array.lazy.T[0].write([1, 2])
+        >>> array[...]
+        array([[1, 0, 0],
+               [2, 0, 0]], dtype=int8)
+        """
+        chosen = self._what.chosen(self._array.shape)
+        value = getattr(value, "as_ndarray_like", lambda: value)()
+        array_io.set_box(self._array, chosen, self._as_read(value, chosen.shape), None)
+
+    def _as_read(self, value: Any, shape: tuple[int, ...]) -> Any:
+        """A value for the view as one for what is read."""
+        order = None if isinstance(self._what, _Points) else self._what.read_order()
+        if order == tuple(range(self.ndim)) or not getattr(value, "shape", np.shape(value)):
+            return value
+        if foreign.is_on_device(value) and tuple(value.shape) == self.shape:
+            moved = DeviceArray(foreign.device_buffer(value), foreign.element_type(value))
+            return moved.reshape(shape) if order is None else moved.transpose(np.argsort(order).tolist())
+        native = foreign.to_native_host(foreign.on_host(value), self.dtype)
+        whole = array_io.broadcast(native, self.shape)
+        return whole.reshape(shape) if order is None else whole.transpose(np.argsort(order))
+
+    def explain(self, *, writing: bool = False) -> Any:
+        """What reading the view would do, stage by stage, and why. Reads no elements.
+
+        Parameters
+        ----------
+        writing : bool
+            Explain writing elements that are on the array's device.
+
+        Returns
+        -------
+        Explanation
+
+        Raises
+        ------
+        UnsupportedError
+            A codec is not supported.
+
+        Examples
+        --------
+        >>> import cuzarr
+        >>> array = cuzarr.zeros((8, 8), chunks=(4, 8), store={})
+        >>> array.lazy[::2].oindex[[0, 1]].explain().to_dict()["chunks"]
+        1
+        """
+        return self._array._explain(self._what.chosen(self._array.shape).lists, writing)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        """The elements as a NumPy array.
+
+        Raises
+        ------
+        ImplicitHostCopyError
+            The array reads to a GPU, and a copy to the host has to be asked for.
+        """
+        if copy is False:
+            raise ValueError("copy=False is not possible: the elements are in a store")
+        if self.device != "cpu":
+            raise ImplicitHostCopyError(
+                f"this view reads to {self.device}, and a copy to the host has to be asked for",
+                hint="use array.with_device('cpu').lazy[...], or .result() and copy that",
+            )
+        return np.asarray(self.result(), dtype)
+
+    def __dlpack__(self, **options: Any) -> Any:
+        """Reads the elements, and hands their memory to another library."""
+        elements: Any = self.result()
+        whole: Any = np.asarray(elements) if isinstance(elements, np.generic) else elements
+        return whole.__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        """DLPack's device type and number."""
+        name, _, number = self.device.partition(":")
+        return (1, 0) if name == "cpu" else (2, int(number or 0))
+
+    def __repr__(self) -> str:
+        place = "" if self.device == "cpu" else f" device={self.device}"
+        where = printable(str(self._array.store_path))
+        return f"<LazyArray {where} {self._what} shape={self.shape} dtype={self.dtype}{place}>"
+
+
+@dataclass(frozen=True)
+class LazyIndex:
+    """``view.oindex`` and ``view.vindex``."""
+
+    view: LazyArray
+    is_points: bool
+
+    def __getitem__(self, selection: Any) -> LazyArray:
+        return self._points(selection) if self.is_points else self._product(selection)
+
+    def __setitem__(self, selection: Any, value: Any) -> None:
+        self[selection].write(value)
+
+    def _product(self, selection: Any) -> LazyArray:
+        items: list[Any] = []
+        shape = self.view.shape
+        for item, extent in zip(as_arrays(expand_ellipsis(selection, shape)), shape, strict=True):
+            if isinstance(item, slice):
+                items.append(_checked_slice(item, extent))
+            elif is_integer(item):
+                items.append(normalize_index(item, extent))
+            elif is_mask(item) or is_integer_array(item):
+                items.append(axis_selector(item, extent))
+            else:
+                _refuse(item)
+        return self.view._of(self.view._what.select(tuple(items)))
+
+    def _points(self, selection: Any) -> LazyArray:
+        view, items = self.view, as_arrays(ensure_tuple(selection))
+        if len(items) == 1 and is_mask(items[0]) and tuple(items[0].shape) == view.shape:
+            places = list(np.nonzero(foreign.as_numpy(foreign.on_host(items[0]))))
+            return view._of(view._what.points(places, places[0].shape))
+        if len(items) != view.ndim or not all(is_integer(item) or is_integer_array(item) for item in items) or not items:
+            raise VindexInvalidSelectionError(
+                f"vectorized selection takes one integer array for each of {view.ndim} dimensions, or one mask of shape {view.shape}"
+            )
+        arrays = [np.asarray([item]) if is_integer(item) else item for item in items]
+        counted = [normalize_indices(item, extent) for item, extent in zip(arrays, view.shape, strict=True)]
+        try:
+            shape = np.broadcast_shapes(*(array.shape for array in counted)) or (1,)
+        except ValueError as error:
+            raise ArrayIndexError(f"the index arrays have no common shape: {error}") from error
+        return view._of(view._what.points(counted, shape))
+
+
+def _checked_slice(item: slice, extent: int) -> slice:
+    slice_indices(item, extent)  # raises where a bound is no integer, or the step 0
+    return item
+
+
+def _refuse(item: Any) -> NoReturn:
+    hint = "index the result: view.result()[None]" if item is None else "use .oindex[...] or .vindex[...]"
+    raise SelectionInvalidError(f"a view takes integers and slices between brackets, got {type(item).__name__}", hint=hint)
