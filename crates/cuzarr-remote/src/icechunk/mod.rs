@@ -4,8 +4,7 @@
 //! part of a file elsewhere (a virtual chunk). A snapshot takes two rounds of requests to open; the manifests of an array, which
 //! say where its chunks are, are read when its first chunk is.
 //!
-//! This reader follows the specification instead of using the crate `icechunk`, which brings the SDKs of the clouds, and would
-//! more than double the size of a wheel. What is written goes through Icechunk's own package.
+//! This reader follows the specification instead of using the crate `icechunk`, which brings the SDKs of the clouds. What is written goes through Icechunk's own package.
 
 mod flatbuffer;
 mod format;
