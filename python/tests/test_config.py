@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import io
 import re
 from collections.abc import Iterator
@@ -359,6 +360,10 @@ def test_options_of_remote_stores_have_a_section_and_their_secrets_are_not_shown
         assert "hidden-value" not in repr(cuzarr.config)
         assert "hidden-value" not in str(Config({}).collect(env={"CUZARR_INTERNAL_INHERIT_CONFIG": cuzarr.config.serialize()}))
     assert cuzarr.config.get("storage", {}) == {}
+    with cuzarr.config.set({"storage": {"s3": {"secret": "hidden-value"}, "http": {"headers": {"A-B": "hidden-value"}}}}):
+        assert cuzarr.config.get("storage")["s3"] == {"secret": "hidden-value"}
+        assert "hidden-value" not in repr(cuzarr.config)
+        assert b"hidden-value" not in base64.urlsafe_b64decode(cuzarr.config.serialize())
 
 
 def test_a_store_takes_the_options_of_the_configuration() -> None:

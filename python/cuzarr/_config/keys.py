@@ -169,7 +169,8 @@ def check_value(key: str, value: Any, origin: str) -> Any:
 def flatten(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     for name, value in values.items():
         key = f"{prefix}{name}"
-        is_section = any(known.startswith(f"{key}.") for known in DEFAULTS)
+        # Options of stores are single keys however they were nested, so that a secret one is known by its name.
+        is_section = key.startswith("storage.") or any(known.startswith(f"{key}.") for known in DEFAULTS)
         if isinstance(value, Mapping) and (is_section or key in OPEN_SECTIONS):
             yield from flatten(value, f"{key}.")
         else:
