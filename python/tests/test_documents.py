@@ -232,7 +232,7 @@ def by_rust(document: Document) -> tuple[_core.Array, Said]:
     array = _core.Array(MemoryStore().handle, "a", {name: described}, OPTIONS)
     text = repr(array)
     shape = tuple(json.loads(text[text.index("shape=") + 6 : text.index("]", text.index("shape=")) + 1]))
-    plan = json.loads(array.explain([0] * len(shape), list(shape), [1] * len(shape), [], False)[1])
+    plan = json.loads(array.explain(((0,) * len(shape), tuple(shape), (1,) * len(shape), ()), False)[1])
     return array, Said(shape, array.dtype, tuple(one["codec"] for one in plan["codecs"]), plan["objects"], plan["chunks"])
 
 

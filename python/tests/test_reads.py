@@ -149,7 +149,7 @@ def test_a_box_is_divided_among_devices_where_chunks_begin(numbers):
             parts = numbers.read(selection, device=["cpu"] * count)
             assert len(parts) == count
             np.testing.assert_array_equal(np.concatenate(parts), everything[selection])
-    starts = [part.start[0] for part in split(basic_box(Ellipsis, numbers.shape), (10, 8), 2)]
+    starts = [part.start[0] for part in split(basic_box(Ellipsis, numbers.shape), numbers._metadata._grid, 2)]
     assert starts == [0, 10]
     assert numbers.read(slice(0, 4), device="cpu", dtype="f4").dtype == np.float32
     with pytest.raises(InvalidArgumentError):

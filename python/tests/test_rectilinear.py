@@ -14,8 +14,6 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 from zarr.testing import strategies
 
 import cuzarr
-import cuzarr.dask
-import cuzarr.xarray
 from cuzarr.errors import InvalidArgumentError, MetadataValidationError, UnsupportedFeatureError
 
 SHAPE = (26, 38)
@@ -159,12 +157,13 @@ def test_text_and_fields_are_elements_too(tmp_path: Path) -> None:
 
 def test_dask_and_xarray_have_the_chunks(tmp_path: Path) -> None:
     dask_array = pytest.importorskip("dask.array")
+    cuzarr_dask = pytest.importorskip("cuzarr.dask")
     array = create(tmp_path / "a", dimension_names=("y", "x"))
-    lazy = cuzarr.dask.from_cuzarr(array)
+    lazy = cuzarr_dask.from_cuzarr(array)
     assert lazy.chunks == ((16, 10), (24, 9, 5))
     assert same(lazy.compute(scheduler="threads"), elements())
     other = cuzarr.create_array(tmp_path / "b", shape=SHAPE, chunks=EDGES, dtype="int32")
-    cuzarr.dask.to_cuzarr(dask_array.from_array(elements(), chunks=(5, 7)), other, scheduler="threads")
+    cuzarr_dask.to_cuzarr(dask_array.from_array(elements(), chunks=(5, 7)), other, scheduler="threads")
     assert same(other[...], elements())
     xarray = pytest.importorskip("xarray")
     group = cuzarr.create_group(tmp_path / "group")

@@ -147,7 +147,7 @@ def test_crops_lie_inside_and_chunks_are_read_once_an_epoch() -> None:
 
 
 def test_transform_gets_batches_and_makes_other_ones() -> None:
-    flipped = CropDataset({"a": image()}, {"y": 4, "x": 4}, 8, transform=lambda batch: batch["a"].flip(-1).float())
+    flipped = CropDataset({"a": image()}, {"y": 4, "x": 4}, 8, transform=lambda batch: batch["a"].float().flip(-1))
     assert next(iter(flipped)).dtype == torch.float32
 
 

@@ -124,8 +124,10 @@ class SampleDataset(EpochDataset):
             return False
 
         def work() -> None:
+            # PyTorch sets CUDA up for a missing stream, too, which a forked worker cannot do.
+            on_stream = contextlib.nullcontext() if stream is None else torch.cuda.stream(stream)
             try:
-                with ThreadPoolExecutor(1, thread_name_prefix="cuzarr-cells") as pool, torch.cuda.stream(stream):
+                with ThreadPoolExecutor(1, thread_name_prefix="cuzarr-cells") as pool, on_stream:
                     reading, plan, starts = self._prepared(epoch, share, limit, part, counts, stream)
                     opened.append(reading)
                     place = 0
