@@ -286,6 +286,8 @@ CUZARR_DEVICE void lz4_candidates(const u32* words, u32* table, const Lz4Bounds&
         if (place < bounds.size) candidates[place] = candidate;
         if (thread_index() == last) {
             bool is_full = place % CUZARR_LZ4_SEGMENT_BYTES == 0 && candidate >> 16 == CUZARR_LZ4_SEGMENT_BYTES;
+            // Where steps are left out, the next one does not follow this segment.
+            is_full = is_full && misses < CUZARR_LZ4_MISSES;
             *follows = is_full ? candidate & 0xffff : 0;
         }
         if (warp_ballot(CUZARR_ALL_LANES, candidate != 0) && place % CUZARR_WARP == 0) found[number % 2] = 1;
