@@ -171,6 +171,29 @@ fn lz4_matches_go_on_over_pieces() {
     }
 }
 
+/// Steps are left out after some without a match. A match at their end must not count as one that the next step goes on with.
+#[test]
+fn lz4_matches_behind_noise_do_not_reach_over_steps_left_out() {
+    let mut dice = Dice(22);
+    let size = 4000;
+    let program = program(&lz4(), size);
+    let chunks: Vec<Vec<u8>> = (4..15)
+        .flat_map(|steps| [0, 1, 17].map(|more| 64 * steps + more))
+        .map(|noise| {
+            let start: Vec<u8> = (0..noise).map(|_| dice.below(256) as u8).collect();
+            start.iter().copied().cycle().take(size).collect()
+        })
+        .collect();
+    for device in devices() {
+        let frames = encode(device, program.device_encoder().unwrap(), &chunks);
+        for (index, (frame, chunk)) in frames.iter().zip(&chunks).enumerate() {
+            let mut decoded = vec![0; size];
+            program.decode(frame, &mut decoded).unwrap_or_else(|error| panic!("{device}, chunk {index}: {error}"));
+            assert!(decoded == *chunk, "{device}, chunk {index}");
+        }
+    }
+}
+
 #[test]
 fn zstd_frames_of_any_size_and_kind_decode() {
     for size in [1, 3, 4, 5, 8, 17, 20, 63, 255, 256, 257, 1023, 5000, 9001, 16_400] {

@@ -286,7 +286,7 @@ class Batch:
 
 
 class Clock:
-    """Measures how long somebody waits."""
+    """Measures how long the training loop waits for batches."""
 
     def __init__(self, counts: Counts) -> None:
         self.counts = counts
