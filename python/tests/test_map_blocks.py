@@ -224,3 +224,19 @@ def test_arrays_of_zarr_python_are_read_by_blocks_and_not_written_over(source: c
     with pytest.raises(InvalidArgumentError, match="overlaps the source"):
         cuzarr.map_blocks(np.negative, theirs, out=source.store_path, overwrite=True)
     np.testing.assert_array_equal(source[...], VALUES)
+
+
+def test_new_arrays_have_the_names_of_the_dimensions(tmp_path: Path) -> None:
+    named = cuzarr.create_array({}, data=VALUES[0], chunks=(3, 8), dimension_names=("time", "x"))
+    row = cuzarr.create_array({}, data=VALUES[0, 0], chunks=(8,), dimension_names=("other",))
+    assert cuzarr.map_blocks(np.add, row, named, out={}).metadata.dimension_names == ("time", "x")
+    assert cuzarr.map_blocks(np.negative, named, out={}, dimension_names=("a", "b")).metadata.dimension_names == ("a", "b")
+    renamed = cuzarr.create_array({}, data=VALUES[0], chunks=(3, 8), dimension_names=("time", "y"))
+    assert cuzarr.map_blocks(np.add, named, renamed, out={}).metadata.dimension_names is None
+    for keepdims, names in [(True, ("time", "x")), (False, ("x",))]:
+        sums = cuzarr.reduce(lambda block: block.sum(axis=0), np.add, named, axis="time", keepdims=keepdims, out={})
+        assert sums.metadata.dimension_names == names
+    older = cuzarr.map_blocks(np.negative, named, out={}, zarr_format=2, attributes={"units": "K"})
+    assert older.attrs.asdict() == {"_ARRAY_DIMENSIONS": ["time", "x"], "units": "K"}
+    cuzarr.save(tmp_path / "saved", named)
+    assert cuzarr.open_array(tmp_path / "saved").metadata.dimension_names == ("time", "x")

@@ -15,7 +15,7 @@ import numpy as np
 from cuzarr import _core
 from cuzarr._checks import refusing
 from cuzarr._compute import sources as _sources
-from cuzarr._compute.operands import is_lazy
+from cuzarr._compute.operands import is_lazy, joint_names
 from cuzarr._compute.sources import is_array, is_stored, place_of
 from cuzarr._config import config, parse_size
 from cuzarr._memory import convert, foreign
@@ -153,6 +153,11 @@ class Sources:
         """Extents of stored objects of the first array, in the shape that all broadcast to."""
         own = self.stored.metadata._stored_chunks
         return own if self.stored.shape == self.shape else (1,) * (len(self.shape) - len(own)) + tuple(own)
+
+    @property
+    def names(self) -> tuple[str | None, ...] | None:
+        """Names of the dimensions of what all broadcast to, where the arrays that have as many dimensions agree."""
+        return joint_names(tuple(self._in_stores), len(self.shape))
 
     def region(self, unit: Sequence[int], result_bytes: int, limit: int) -> list[int]:
         """The shape of blocks: whole ``unit`` s, as many as fit the limit, cut so that chunks are read as few times as possible."""

@@ -65,7 +65,7 @@ def map_blocks(
         Notes how far it came beside the chunks of ``out``, and goes on where another such call ended, or was killed, if arrays,
         memory limit and the function's name are the same; that elements and function are is trusted.
     **kwargs
-        For :func:`create_array`, when ``out`` is created.
+        For :func:`create_array`, when ``out`` is created. Its ``dimension_names`` are those of the arrays unless given.
 
     Returns
     -------
@@ -102,7 +102,7 @@ def map_blocks(
     halo = _halo(overlap, len(shape))
     if chunks is None and sources.stored.shape == shape and out is not None:
         chunks, shards = sources.stored.metadata._inner_chunks, shards or regular_shards(sources.stored)
-    target = Target(out, shape, dtype, sources, (chunks, shards), resume, kwargs)
+    target = Target(out, shape, dtype, sources, (chunks, shards), resume, kwargs, sources.names)
     limit = memory_limit_bytes(memory_limit)
     region = sources.region(target.unit or sources.chunks(), target.item_bytes, limit // 2)
     blocks = cut(shape, region, halo)

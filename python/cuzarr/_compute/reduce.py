@@ -13,7 +13,7 @@ import numpy as np
 from cuzarr import _core
 from cuzarr._checks import Axis, axes_of, function
 from cuzarr._compute.blocks import BlockInfo, ReadAhead, Sources, call, cut, memory_limit_bytes, naming, regular_shards
-from cuzarr._compute.operands import dimension_names
+from cuzarr._compute.operands import dimension_names, names_left
 from cuzarr._compute.results import Results, Target
 from cuzarr._progress import listener
 from cuzarr.errors import InvalidArgumentError, ShapeMismatchError
@@ -101,7 +101,9 @@ def reduce(
     sources = Sources("reduce", arrays, device)
     fold = _Fold(map_block, combine, finish, initial, progress)
     limit, watch = memory_limit_bytes(memory_limit) // 2, _core.Watch()
-    axes = axes_of(axis, len(sources.shape), dimension_names(sources.stored) if sources.stored.shape == sources.shape else None)
+    axes = axes_of(
+        axis, len(sources.shape), dimension_names(sources.stored) if sources.stored.shape == sources.shape else sources.names
+    )
     if axes is None:
         given = {
             "out": out,
@@ -124,7 +126,7 @@ def reduce(
         own = regular_shards(sources.stored)
         chunks, shards = stays.of(sources.stored.metadata._inner_chunks), shards or (own and stays.of(own))
     shape = stays.of(sources.shape)
-    target = Target(out, shape, dtype, sources, (chunks, shards), resume, kwargs)
+    target = Target(out, shape, dtype, sources, (chunks, shards), resume, kwargs, names_left(sources.names, axes, keepdims))
     region = sources.region(stays.spread(target.unit, sources.chunks()), target.item_bytes, limit)
     blocks = cut(sources.shape, region, inner=axes)
     if not blocks:

@@ -19,6 +19,17 @@ from cuzarr.errors import ArrayNotFoundError, InvalidArgumentError, MemorySpaceE
 from cuzarr.storage import make_store_path
 
 
+def named(settings: dict[str, Any], names: tuple[str | None, ...] | None) -> dict[str, Any]:
+    """Arguments for a new array with these names of dimensions, unless the caller chose names; format 2 keeps them as xarray does."""
+    if names is None or settings.get("dimension_names") is not None:
+        return settings
+    if settings.get("zarr_format", 3) == 3:
+        return {**settings, "dimension_names": names}
+    if None in names:
+        return settings
+    return {**settings, "attributes": {"_ARRAY_DIMENSIONS": list(names), **(settings.get("attributes") or {})}}
+
+
 class Target:
     """Where results go: an array that is there, or is made when the first result tells its type.
 
@@ -28,6 +39,8 @@ class Target:
         It, once it is there.
     unit : tuple of int, optional
         Extents of its stored objects; ``None`` in memory, unless the caller says chunks.
+
+    ``names`` are those of the dimensions, for an array that is made in a store.
 
     Raises
     ------
@@ -44,6 +57,7 @@ class Target:
         grid: tuple[Any, Any],
         resume: bool,
         settings: dict[str, Any],
+        names: tuple[str | None, ...] | None = None,
     ) -> None:
         if settings and (out is None or is_stored(out)):
             raise TypeError(f"these arguments are for a new array, so pass its place as out= too: {', '.join(settings)}")
@@ -66,7 +80,7 @@ class Target:
             raise ShapeMismatchError(f"out has shape {out.shape}, the result has {shape}")
         self._place, self._shape = out, shape
         self._dtype = None if dtype is None else likely
-        self._settings = settings
+        self._settings = settings if self._place is None else named(settings, names)
         self.unit = self._choose_grid(*grid)
 
     def _choose_grid(self, chunks: Any, shards: Any) -> tuple[int, ...] | None:

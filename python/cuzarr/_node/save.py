@@ -116,6 +116,8 @@ def save_array(
     check_data(arr, place, overwrite)
     shape, chunks = shape_and_chunks(arr)
     kwargs.setdefault("chunks", chunks)
+    if is_array(arr) and default_format(zarr_format) == 3:
+        kwargs.setdefault("dimension_names", getattr(metadata_of(arr), "dimension_names", None))
     dtype = metadata_of(arr).data_type if is_array(arr) else dtype_of(arr)
     create(shape, store=place, zarr_format=zarr_format, dtype=dtype, overwrite=overwrite, data=arr, **kwargs)
 
