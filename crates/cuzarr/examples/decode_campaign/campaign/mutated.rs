@@ -13,7 +13,7 @@ const BASES: usize = 256;
 /// A round of few large frames at a time has so many batches.
 const SMALL_BATCHES: usize = 48;
 
-/// What the formats call damage, and libraries on the host take: CORRECTNESS says so.
+/// What the formats call damage, and libraries on the host take: `docs/notes/promises.md` lists it.
 const STRICTER: [&str; 6] = [
     "offset 0",
     "does not end where",
