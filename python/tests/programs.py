@@ -53,14 +53,26 @@ def a_slice(choose: random.Random, extent: int) -> slice:
 # ------------------------------------------------------------------------------------------------ arrays
 
 
-def an_array(choose: random.Random) -> dict[str, Any]:
-    """Arguments of ``create_array``, shape and element type among them."""
+def edges(choose: random.Random, extent: int, unit: int = 1) -> list[int]:
+    """Lengths of chunks of a rectilinear grid, multiples of a unit: of this many elements, or some more."""
+    lengths = [unit * choose.randint(1, 4) for _ in range(3)]
+    found = [choose.choice(lengths)]
+    while sum(found) < extent:
+        found.append(choose.choice(lengths))
+    return found
+
+
+def an_array(choose: random.Random, rectilinear: bool) -> dict[str, Any]:
+    """Arguments of ``create_array``, shape and element type among them; with a rectilinear grid where the array can have one."""
     ndim, zarr_format = choose.choice([0, 1, 1, 2, 2, 3]), choose.choice([2, 3, 3])
     chunks = tuple(choose.randint(1, 4) for _ in range(ndim))
     shape = tuple(choose.choice([0, 1, choose.randint(2, 7), choose.randint(2, 7), choose.randint(2, 7)]) for _ in chunks)
     dtypes = DTYPES if zarr_format == 3 else [*DTYPES, ">i2", ">U2"]
     options = {"shape": shape, "chunks": chunks, "dtype": choose.choice(dtypes), "zarr_format": zarr_format, "compressors": None}
-    if zarr_format == 3 and choose.random() < 0.4 and ndim:
+    if zarr_format == 3 and ndim and 0 not in shape and rectilinear:
+        options["chunks"] = [edges(choose, extent) for extent in shape]
+        options["shape"] = tuple(map(sum, options["chunks"]))
+    elif zarr_format == 3 and choose.random() < 0.4 and ndim:
         options["shards"] = tuple(choose.randint(1, 3) * chunk for chunk in chunks)
     elif zarr_format == 2:
         options["order"] = choose.choice("CF")
@@ -129,16 +141,17 @@ def an_item(choose: random.Random, extent: int) -> Any:
     return a_mask(choose, (extent,)) if kind < 0.9 else choose.choice(odd)
 
 
-def a_block_item(choose: random.Random, extent: int, chunk: int) -> Any:
+def a_block_item(choose: random.Random, blocks: int, rectilinear: bool) -> Any:
     """What selects stored chunks along one dimension."""
-    blocks = -(-extent // chunk)
     if choose.random() < 0.1:
         return an_item(choose, blocks)
     ends = [choose.choice([None, choose.randint(-blocks - 1, blocks + 2)]) for _ in range(2)]
+    if rectilinear and ends[0] is not None:
+        ends[0] = max(ends[0], -blocks)  # zarr-python refuses such starts of regular grids only
     return choose.choice([slice(*ends), slice(*ends), an_index(choose, blocks), slice(*ends, choose.choice([1, 2, -1]))])
 
 
-def a_selection(choose: random.Random, way: str, shape: tuple[int, ...], stored: tuple[int, ...]) -> Any:
+def a_selection(choose: random.Random, way: str, shape: tuple[int, ...], blocks: tuple[int, ...], rectilinear: bool) -> Any:
     """A selection for one of the ways to select; sometimes one that another way takes."""
     kind = way if choose.random() < 0.85 else choose.choice(BRACKETS)
     if "mask" in kind or (kind in ("brackets", "vindex") and choose.random() < 0.2):
@@ -149,7 +162,7 @@ def a_selection(choose: random.Random, way: str, shape: tuple[int, ...], stored:
             count = choose.choice([0, 1, 2, 3, 40])
             items = [np.array([choose.randrange(extent) for _ in range(count)], "i8") if extent else [] for extent in shape]
     elif "block" in kind:
-        items = [a_block_item(choose, extent, chunk) for extent, chunk in zip(shape, stored, strict=True)]
+        items = [a_block_item(choose, count, rectilinear) for count in blocks]
     elif "basic" in kind and choose.random() < 0.8:
         items = [choose.choice([an_index, a_slice, a_slice])(choose, extent) for extent in shape]
     else:
@@ -261,9 +274,8 @@ class Step:
 
 def a_step(choose: random.Random, rng: np.random.Generator, array: Any) -> Step:
     """A step for an array of zarr-python's."""
-    stored = array.shards or array.chunks
     way = choose.choice([*METHODS, *BRACKETS])
-    step = Step(way, a_selection(choose, way, array.shape, stored), choose.random() < 0.5)
+    step = Step(way, a_selection(choose, way, array.shape, grid(array), is_rectilinear(array)), choose.random() < 0.5)
     shape, dtype = array.shape, array.dtype
     got = outcome(lambda: Step(way, step.selection, False).run(array))
     if not isinstance(got, Refusal):
@@ -321,7 +333,7 @@ def program(seed: int, count: int = 6) -> Iterator[tuple[Step, Any, Callable[[],
     """The steps of a random program, each with the array of zarr-python's on which it is about to run, and a function that
     copies the store, as it is before the step."""
     choose, rng = random.Random(seed), np.random.default_rng(seed)
-    array = zarr.create_array(zarr.storage.MemoryStore(), **an_array(choose))
+    array = zarr.create_array(zarr.storage.MemoryStore(), **an_array(choose, rectilinear=seed % 4 == 3))
     if choose.random() < 0.8:
         array[...] = values(rng, array.dtype, array.shape)
     for _ in range(count):
@@ -349,7 +361,8 @@ def same(one: Any, other: Any) -> bool:
 def positions(array: Any) -> Any:
     """An array of zarr-python's like this one, whose elements are their own places."""
     count = int(np.prod(array.shape))
-    places = zarr.create_array({}, shape=array.shape, chunks=array.chunks, shards=array.shards, dtype="i8", compressors=None)
+    chunks, shards = (list(map(list, array.write_chunk_sizes)), None) if is_rectilinear(array) else (array.chunks, array.shards)
+    places = zarr.create_array({}, shape=array.shape, chunks=chunks, shards=shards, dtype="i8", compressors=None)
     if count:
         places[...] = np.arange(count).reshape(array.shape)
     return places
@@ -381,8 +394,12 @@ def ends_below(item: Any, blocks: int) -> bool:
 
 def grid(array: Any) -> tuple[int, ...]:
     """How many stored chunks there are along each dimension."""
-    stored = array.shards or array.chunks
-    return tuple(-(-extent // chunk) for extent, chunk in zip(array.shape, stored, strict=True))
+    return tuple(map(len, array.write_chunk_sizes))
+
+
+def is_rectilinear(array: Any) -> bool:
+    """Whether chunks have lengths of their own."""
+    return array.metadata.zarr_format == 3 and array.metadata.chunk_grid.to_dict()["name"] == "rectilinear"
 
 
 def expanded(items: tuple[Any, ...], ndim: int) -> tuple[Any, ...]:

@@ -5,10 +5,11 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import random
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ from programs import (  # noqa: E402
     Step,
     a_slice,
     after,
+    edges,
     ends_below,
     grid,
     is_array,
@@ -45,6 +47,12 @@ from programs import (  # noqa: E402
 DEVICES = ["cpu", *filter(None, [gpu_device()[0]])]
 
 
+@pytest.fixture(autouse=True)
+def rectilinear() -> Iterator[None]:
+    with cuzarr.config.set({"array.rectilinear_chunks": True}), zarr.config.set({"array.rectilinear_chunks": True}):
+        yield
+
+
 def created(choose: random.Random, store: Any, device: str) -> cuzarr.Array:
     ndim, zarr_format = choose.choice([1, 2, 2, 3]), choose.choice([2, 3, 3])
     chunks = tuple(choose.randint(1, 5) for _ in range(ndim))
@@ -58,7 +66,15 @@ def created(choose: random.Random, store: Any, device: str) -> cuzarr.Array:
     else:
         options["order"] = choose.choice("CF")
     shape = tuple(choose.randint(0 if choose.random() < 0.1 else 2, 9) for _ in range(ndim))
-    return cuzarr.create_array(store, shape=shape, chunks=chunks, dtype=dtype, zarr_format=zarr_format, device=device, **options)
+    grid: Any = chunks
+    if zarr_format == 3 and choose.random() < 0.4:
+        lengths = [edges(choose, extent, chunk if options["shards"] else 1) for extent, chunk in zip(shape, chunks, strict=True)]
+        shape = tuple(map(sum, lengths))
+        if options["shards"]:
+            options["shards"] = lengths
+        else:
+            grid = lengths
+    return cuzarr.create_array(store, shape=shape, chunks=grid, dtype=dtype, zarr_format=zarr_format, device=device, **options)
 
 
 def selected(choose: random.Random, shape: tuple[int, ...]) -> tuple[str, Any, Any]:
@@ -105,8 +121,11 @@ def test_program_does_what_numpy_does(seed: int, device: str) -> None:
                 expected = np.concatenate([expected, value], axis=axis)
             case "resize":
                 # To whole objects: of others a part would stay stored, and come back.
-                unit = array.shards or array.chunks
-                resized = np.full([choose.randint(0, 4) * extent for extent in unit], array.fill_value, array.dtype)
+                shape = tuple(
+                    choose.choice([*itertools.accumulate(sizes, initial=0), extent + choose.randint(0, 9)])
+                    for sizes, extent in zip(array.write_chunk_sizes, array.shape, strict=True)
+                )
+                resized = np.full(shape, array.fill_value, array.dtype)
                 kept = tuple(slice(min(pair)) for pair in zip(resized.shape, expected.shape, strict=True))
                 resized[kept] = expected[kept]
                 array.resize(resized.shape)
