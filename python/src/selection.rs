@@ -1,10 +1,15 @@
 //! Selections for Python: four lists for a box, or an object for index lists and points.
 
-use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use cuzarr::plan::{AxisIndex, AxisSelection, Selection};
+use cuzarr::run::in_threads;
+use cuzarr::{DType, Error, ErrorKind, NdBuffer};
+use cuzarr_device::nonzero;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use pyo3::types::PyTuple;
 
 use crate::error::{IntoPython, PyResult};
 use crate::ndbuffer::PyNdBuffer;
@@ -40,16 +45,103 @@ impl PySelection {
         Ok(PySelection { inner })
     }
 
-    /// Points, by the indices of all of them along each dimension.
+    /// Points, by the indices of all of them along each dimension of an array with these extents: packed whole numbers of any
+    /// type, where negative ones count from the end. If one lies outside there is no selection, but its dimension and it.
     #[staticmethod]
-    fn points(lists: Vec<PyRef<'_, PyNdBuffer>>) -> PyResult<PySelection> {
-        let inner = Selection::points(lists.iter().map(|list| indices(list)).collect::<PyResult<_>>()?).py()?;
+    fn points(
+        py: Python<'_>,
+        lists: Vec<PyRef<'_, PyNdBuffer>>,
+        extents: Vec<u64>,
+    ) -> PyResult<(Option<PySelection>, usize, i128)> {
+        let buffers: Vec<&NdBuffer> = lists.iter().map(|list| &list.inner).collect();
+        let counted = py.detach(|| counted(&buffers, &extents)).py()?;
+        let mut indices = Vec::with_capacity(counted.len());
+        for (dim, one) in counted.into_iter().enumerate() {
+            match one {
+                Ok(list) => indices.push(list),
+                Err(outside) => return Ok((None, dim, outside)),
+            }
+        }
+        Ok((Some(PySelection { inner: Selection::points(indices).py()? }), 0, 0))
+    }
+
+    /// The points where a mask is true, in C order. A mask on a GPU is looked through there.
+    #[staticmethod]
+    fn mask(py: Python<'_>, mask: &PyNdBuffer) -> PyResult<PySelection> {
+        let shape: Vec<u64> = mask.inner.shape().iter().map(|&extent| extent as u64).collect();
+        let inner = py.detach(|| Selection::numbered(&nonzero(&mask.inner)?, &shape)).py()?;
         Ok(PySelection { inner })
+    }
+
+    /// The shape of what is selected.
+    #[getter]
+    fn shape<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        PyTuple::new(py, self.inner.shape())
     }
 }
 
 fn indices(list: &PyNdBuffer) -> PyResult<Arc<[u64]>> {
     Ok(list.inner.host_slice::<u64>().py()?.to_vec().into())
+}
+
+/// Indices counted from the start, or one that lies outside.
+type Counted = Result<Arc<[u64]>, i128>;
+
+/// Indices of this many points are worth a thread for each dimension.
+const WORTH_THREADS: usize = 1 << 15;
+
+/// The indices along each dimension.
+fn counted(lists: &[&NdBuffer], extents: &[u64]) -> cuzarr::Result<Vec<Counted>> {
+    let work = lists.iter().zip(extents);
+    if lists.len() < 2 || lists[0].len() < WORTH_THREADS {
+        return work.map(|(list, &extent)| counted_along(list, extent)).collect();
+    }
+    let results: Vec<Mutex<Option<cuzarr::Result<Counted>>>> = lists.iter().map(|_| Mutex::default()).collect();
+    let next = AtomicUsize::new(0);
+    in_threads(lists.len(), || {
+        loop {
+            let dim = next.fetch_add(1, Ordering::Relaxed);
+            let (Some(list), Some(&extent)) = (lists.get(dim), extents.get(dim)) else { return };
+            let result = counted_along(list, extent);
+            *results[dim].lock().unwrap_or_else(PoisonError::into_inner) = Some(result);
+        }
+    });
+    results.into_iter().filter_map(|result| result.into_inner().unwrap_or_else(PoisonError::into_inner)).collect()
+}
+
+fn counted_along(list: &NdBuffer, extent: u64) -> cuzarr::Result<Counted> {
+    macro_rules! of {
+        ($($dtype:ident: $name:ty,)*) => {
+            match list.dtype() {
+                $(DType::$dtype => Ok(counted_as(&*list.host_slice::<$name>()?, extent)),)*
+                other => {
+                    let message = format!("index arrays hold integers, got {other}");
+                    Err(Error::new(ErrorKind::SelectionInvalid, message))
+                }
+            }
+        };
+    }
+    of! { INT64: i64, INT32: i32, INT16: i16, INT8: i8, UINT64: u64, UINT32: u32, UINT16: u16, UINT8: u8, }
+}
+
+fn counted_as<T: Copy + Into<i128>>(list: &[T], extent: u64) -> Counted {
+    let mut is_outside = false;
+    let count = |&index: &T| {
+        let index: i128 = index.into();
+        // Wraps around to a large number where it lies too far in front.
+        let at = (index as u64).wrapping_add(if index < 0 { extent } else { 0 });
+        is_outside |= at >= extent;
+        at
+    };
+    let counted: Arc<[u64]> = list.iter().map(count).collect();
+    match is_outside {
+        false => Ok(counted),
+        true => {
+            let extent = i128::from(extent);
+            let outside = list.iter().map(|&index| index.into()).find(|index| !(-extent..extent).contains(index));
+            Err(outside.unwrap_or_default())
+        }
+    }
 }
 
 /// A selection as calls of Python give it.

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from devices import to_host as host
 
 import cuzarr
 from cuzarr.errors import BoundsCheckError
@@ -26,10 +27,6 @@ def array(request: pytest.FixtureRequest, device: str) -> Any:
     array = cuzarr.create_array({}, shape=SHAPE, chunks=CHUNKS, dtype="i4", fill_value=-1, **request.param)
     array[...] = TRUTH
     return array.with_device(device)
-
-
-def host(value: Any) -> np.ndarray[Any, Any]:
-    return np.asarray(value.get() if hasattr(value, "get") else value)
 
 
 def random_lists(seed: int) -> Iterator[tuple[Any, Any]]:

@@ -49,12 +49,15 @@ pub use memory::buffer::Buffer;
 pub use memory::host_bytes::{HostBytes, HostBytesMut, HostSlice};
 pub use memory::lease::Owner;
 pub use ops::downsample;
+pub use ops::nonzero::nonzero;
 pub use probe::{GpuReport, LibraryReport, Probe, probe};
 pub use stream::Stream;
 
 // The parts that `cuzarr`, its codecs and `cuzarr-compute` are built from.
 #[doc(hidden)]
-pub use array::lists::{List, Lists};
+pub use array::grouped::{Grouped, Numbering, Within, grouped};
+#[doc(hidden)]
+pub use array::lists::{List, ListPart, Lists};
 #[doc(hidden)]
 pub use array::writer::{ElementBox, Lent, Part, PartBytes, Reader, Writer};
 #[doc(hidden)]

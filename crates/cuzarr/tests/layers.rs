@@ -516,6 +516,7 @@ const UNSAFE_FILES: &[&str] = &[
     "crates/cuzarr-device/src/ops/shuffle/cuda.rs",
     "crates/cuzarr-device/src/ops/strided/mod.rs",
     "crates/cuzarr-device/src/ops/transfer/cpu.rs",
+    "crates/cuzarr-device/src/ops/nonzero/cuda.rs",
     "crates/cuzarr-device/src/ops/transfer/cuda.rs",
     "crates/cuzarr-device/src/ops/transfer/mod.rs",
     "crates/cuzarr-device/src/stream.rs",

@@ -14,12 +14,12 @@ from cuzarr._node.array_io import broadcast, into, without_ones
 from cuzarr._node.indexing import (
     CoordinateSelection,
     Fields,
+    MaskSelection,
     OrthogonalSelection,
     VIndex,
     check_fields,
     is_pure_fancy,
     is_pure_orthogonal,
-    mask_selection,
     pop_fields,
 )
 
@@ -107,9 +107,9 @@ def set_coordinates(array: Any, selection: Any, value: Any, fields: Fields | Non
 
 def get_mask(array: Any, mask: Any, out: Any, fields: Fields | None, prototype: Any) -> Any:
     """The elements where a mask is true."""
-    return array_io.get_box(array, mask_selection(mask, array.shape), out, prototype, fields)
+    return array_io.get_box(array, MaskSelection(mask, array.shape), out, prototype, fields)
 
 
 def set_mask(array: Any, mask: Any, value: Any, fields: Fields | None, prototype: Any) -> None:
     """Writes the elements where a mask is true."""
-    array_io.set_box(array, mask_selection(mask, array.shape), value, fields, prototype)
+    array_io.set_box(array, MaskSelection(mask, array.shape), value, fields, prototype)

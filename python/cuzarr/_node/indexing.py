@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -69,11 +70,17 @@ def as_arrays(selection: Sequence[Any]) -> tuple[Any, ...]:
         raise SelectionInvalidError(f"cannot make an index array of a list: {error}") from error
 
 
-def normalize_indices(indices: Any, extent: int) -> np.ndarray[Any, Any]:
-    """An index array in host memory that counts from the start, checked."""
-    array = np.asarray(foreign.on_host(indices))
+def _index_array(indices: Any) -> np.ndarray[Any, Any]:
+    """An index array in host memory, in the machine's byte order."""
+    array = foreign.as_numpy(foreign.on_host(indices))
     if array.dtype.kind not in "iu":
         raise SelectionInvalidError(f"index arrays hold integers, got {array.dtype}")
+    return array.astype(array.dtype.newbyteorder("="), copy=False)
+
+
+def normalize_indices(indices: Any, extent: int) -> np.ndarray[Any, Any]:
+    """An index array in host memory that counts from the start, checked."""
+    array = _index_array(indices)
     if not array.size:
         return array.astype(np.intp)
     low, high = int(array.min()), int(array.max())
@@ -166,22 +173,33 @@ class CoordinateSelection:
                 f"coordinate selection takes one integer array for each of {len(shape)} dimensions, "
                 f"got {', '.join(map(_described, items))}"
             )
-        normalized = [normalize_indices(item, extent) for item, extent in zip(items, shape, strict=True)]
+        arrays = [_index_array(item) for item in items]
         try:
-            points = np.broadcast_arrays(*normalized)
+            self.selection_shape = np.broadcast_shapes(*(array.shape for array in arrays)) or (1,)
+            points = [np.broadcast_to(array, self.selection_shape) for array in arrays]
         except ValueError as error:
             raise ArrayIndexError(f"the index arrays have no common shape: {error}") from error
-        self.selection_shape = points[0].shape or (1,)
-        self.shape = (points[0].size,)
-        self.lists = _core.Selection.points([index_list(axis.reshape(-1)) for axis in points])
+        self.shape = (math.prod(self.selection_shape),)
+        lists = [foreign.wrap_host(np.ascontiguousarray(axis).reshape(-1)) for axis in points]
+        chosen, axis, outside = _core.Selection.points(lists, shape)
+        if chosen is None:
+            raise BoundsCheckError(f"index {outside} is out of bounds for a dimension of {shape[axis]}")
+        self.lists = chosen
 
 
-def mask_selection(mask: Any, shape: tuple[int, ...]) -> CoordinateSelection:
-    """The points where a mask of the array's shape is true."""
-    items = as_arrays(ensure_tuple(mask))
-    if len(items) != 1 or not is_mask(items[0]) or items[0].shape != shape:
-        raise SelectionInvalidError(f"mask selection takes one boolean array of shape {shape}")
-    return CoordinateSelection(np.nonzero(np.asarray(foreign.on_host(items[0]))) if shape else (), shape)
+class MaskSelection:
+    """The points where a mask of the array's shape is true, in C order."""
+
+    def __init__(self, mask: Any, shape: tuple[int, ...]) -> None:
+        items = as_arrays(ensure_tuple(mask))
+        if len(items) != 1 or not is_mask(items[0]) or tuple(items[0].shape) != shape:
+            raise SelectionInvalidError(f"mask selection takes one boolean array of shape {shape}")
+        if not shape:
+            raise SelectionInvalidError("an array of 0 dimensions has no coordinates", hint="select its element by [()]")
+        item = items[0]
+        buffer = foreign.device_buffer(item) if foreign.is_on_device(item) else foreign.wrap_host(foreign.as_numpy(item))
+        self.lists = _core.Selection.mask(buffer)
+        self.shape = self.lists.shape
 
 
 def is_pure_fancy(selection: Any, ndim: int) -> bool:

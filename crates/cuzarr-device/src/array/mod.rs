@@ -2,6 +2,7 @@
 
 pub(crate) mod dtype;
 pub(crate) mod elements;
+pub(crate) mod grouped;
 pub(crate) mod layout;
 pub(crate) mod lists;
 pub(crate) mod ndbuffer;

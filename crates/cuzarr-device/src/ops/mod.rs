@@ -12,6 +12,7 @@ pub(crate) mod element;
 pub(crate) mod lanes;
 pub(crate) mod launch;
 pub mod math;
+pub mod nonzero;
 pub(crate) mod regions;
 pub mod shuffle;
 pub mod step;

@@ -35,11 +35,11 @@ impl Array {
         let mut parts = Vec::new();
         for part in parts_touched(grid, self.shape(), selection)? {
             let access = self.part_access(&part, device)?;
-            let Some(order) = ChunkOrder::of_part(selection, &part, access.source(), is_write)? else { continue };
             let access = match dtype {
                 Some(dtype) if access.dtype().is_some_and(|own| own != dtype) => access.reading_as(dtype)?,
                 _ => access,
             };
+            let Some(order) = ChunkOrder::of_part(selection, &part, access.source(), is_write)? else { continue };
             parts.push(ArrayPart { access: Arc::new(access), order });
         }
         Ok(parts)

@@ -6,6 +6,7 @@
 mod batch;
 mod chunk_order;
 mod costs;
+mod divisor;
 mod explanation;
 mod geometry;
 mod options;

@@ -169,8 +169,12 @@ impl Plan {
     }
 
     /// The plan of this read for another binding of the array, whose packed chunks may have another layout.
-    pub(crate) fn rebound(self, source: &Arc<Source>) -> Plan {
-        Plan::of(Arc::clone(source), self.selections, self.stacking, self.options)
+    ///
+    /// # Errors
+    /// Those of [`Plan::new`].
+    pub(crate) fn rebound(self, source: &Arc<Source>) -> Result<Plan> {
+        let orders = self.selections.into_iter().map(|order| order.rebound(source)).collect::<Result<_>>()?;
+        Ok(Plan::of(Arc::clone(source), orders, self.stacking, self.options))
     }
 
     /// Whether the plan has one selection, which lies in one chunk.

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use super::divisor::Divisor;
 use crate::error::{Error, ErrorKind, Result};
 
 /// The selection along one dimension: `count` elements `start`, `start + step`, …
@@ -111,6 +112,31 @@ impl Selection {
             return Err(Error::new(ErrorKind::SelectionInvalid, message));
         }
         Ok(Selection { parts: Parts::Points(indices) })
+    }
+
+    /// Points by their C-order numbers in an array of this shape, as [`nonzero`](cuzarr_device::nonzero) finds them in a mask.
+    ///
+    /// ```
+    /// use cuzarr::device::{DType, Device, NdBuffer, Order, nonzero};
+    /// use cuzarr::plan::Selection;
+    /// let mask = NdBuffer::from_host(Device::Cpu, DType::BOOL, &[2, 3], Order::C, &[0, 1, 0, 0, 1, 1])?;
+    /// let points = Selection::numbered(&nonzero(&mask)?, &[2, 3])?;
+    /// assert_eq!(points, Selection::points(vec![[0, 1, 1].into(), [1, 1, 2].into()])?);
+    /// # Ok::<(), cuzarr::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `SelectionInvalid` when there are no dimensions.
+    pub fn numbered(numbers: &[u64], shape: &[u64]) -> Result<Selection> {
+        let mut indices = Vec::with_capacity(shape.len());
+        let mut inner = 1u64;
+        for &extent in shape.iter().rev() {
+            let (outer, extent) = (Divisor::new(inner), Divisor::new(extent));
+            indices.push(numbers.iter().map(|&number| extent.rest(outer.times(number))).collect());
+            inner = inner.saturating_mul(extent.extent());
+        }
+        indices.reverse();
+        Selection::points(indices)
     }
 
     /// Every element of an array.

@@ -99,9 +99,9 @@ impl Transfer {
         for (dim, (&extent, &stride)) in item.extent.iter().zip(&self.packed_strides).enumerate() {
             let part = self.lists.as_ref().and_then(|lists| lists.part(dim, item.start[dim], extent));
             let (least, most) = match part {
-                Some((elems, _)) => {
-                    let (least, most) = (elems.iter().min()?, elems.iter().max()?);
-                    (isize::try_from(*least).ok()?, isize::try_from(*most).ok()?)
+                Some(part) => {
+                    let (least, most) = part.packed_reach()?;
+                    (isize::try_from(least).ok()?, isize::try_from(most).ok()?)
                 }
                 None => {
                     let reach = stride.checked_mul(isize::try_from(extent - 1).ok()?)?;

@@ -6,7 +6,7 @@
 //! strided copy to or from the array does any transposition.
 
 use crate::array::dtype::DType;
-use crate::array::lists::Lists;
+use crate::array::lists::{ListPart, Lists};
 use crate::array::ndbuffer::NdBuffer;
 use crate::ops::shuffle::cpu as shuffle;
 use crate::ops::step::cpu::Steps;
@@ -134,12 +134,12 @@ struct Line<'a> {
     packed: isize,
     array: isize,
     /// Factors of `packed` and `array` for each element; without them, they are the elements' numbers.
-    listed: Option<(&'a [usize], &'a [usize])>,
+    listed: Option<ListPart<'a>>,
 }
 
 impl Line<'_> {
     fn at(&self, index: usize) -> (isize, isize) {
-        let (packed, array) = self.listed.map_or((index, index), |(elems, places)| (elems[index], places[index]));
+        let (packed, array) = self.listed.map_or((index, index), |list| list.get(index));
         (packed as isize * self.packed, array as isize * self.array)
     }
 }

@@ -5,13 +5,13 @@
 //! `elements.cu`. Arguments were checked by the public functions (`crate::ops::transfer`, `crate::array::ndbuffer`).
 
 use crate::array::dtype::{DType, DTypeKind};
-use crate::array::lists::Lists;
+use crate::array::lists::{ListPart, Lists};
 use crate::array::ndbuffer::NdBuffer;
 use crate::c_layout::c_layout;
 use crate::driver::source::KernelSource;
 use crate::error::{Error, ErrorKind, Result};
 use crate::memory::buffer::Buffer;
-use crate::ops::launch::{blocks, for_each_table, sized_kernel, threads, upload};
+use crate::ops::launch::{blocks, for_each_table, sized_kernel, threads, upload, write_table};
 use crate::ops::regions::lower::{MAX_NDIM, UNROLL};
 use crate::ops::regions::{Boxes, Item};
 use crate::ops::step::cuda::{Packed, Steps, swap_unit};
@@ -77,7 +77,7 @@ fn move_boxes(
         packing => packing,
     };
     if let Some(lists) = &transfer.lists {
-        let sides = Sides { packing, packed: tail.packed, array: tail.dtype, strides };
+        let sides = Sides { packing, packed: tail.packed, array: tail.dtype, strides, repeats: false };
         return listed_boxes(direction, lists, transfer, &sides, steps, ends, stream);
     }
     let (packed_bytes, array_bytes) = (tail.packed.size_bytes(), tail.dtype.size_bytes());
@@ -416,17 +416,9 @@ struct ListedWalk {
     box_count: u32,
     ndim: u32,
     listed: u32,
-    reserved: u32,
+    wide: u32,
     packed_strides: [i64; MAX_NDIM],
     array_strides: [i64; MAX_NDIM],
-}
-
-/// The offsets of an entry of a list. `Entry` in elements.cu.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default)]
-struct Entry {
-    packed: i64,
-    array: i64,
 }
 
 // elements.cu states the sizes, too.
@@ -438,10 +430,9 @@ c_layout! {
 }
 c_layout! {
     ListedWalk: 152 bytes {
-        tiles at 0, box_count at 8, ndim at 12, listed at 16, reserved at 20, packed_strides at 24, array_strides at 88,
+        tiles at 0, box_count at 8, ndim at 12, listed at 16, wide at 20, packed_strides at 24, array_strides at 88,
     }
 }
-c_layout! { plain Entry: 16 bytes { packed at 0, array at 8 } }
 
 /// How elements lie on both sides of a launch with lists.
 struct Sides<'a> {
@@ -450,6 +441,8 @@ struct Sides<'a> {
     array: DType,
     /// The nd-buffer's strides, in bytes.
     strides: &'a [isize],
+    /// Whether all elements are the first packed one.
+    repeats: bool,
 }
 
 /// One dimension of a launch with lists.
@@ -462,7 +455,7 @@ struct ListedAxis {
     listed: Option<(usize, u32)>,
 }
 
-/// Entries of lists in the table of one launch: 16 MiB, a part of the memory for tables.
+/// Entries of lists in the table of one launch: 8 MiB, or 16 of wide ones, a part of the memory for tables.
 const MOST_ENTRIES: usize = 1 << 20;
 
 /// Moves elements that index lists choose.
@@ -539,7 +532,7 @@ fn launch_listed(
         return Ok(());
     }
     let unit = if sides.packing == Packing::Bits { 1 } else { width as i64 };
-    let (mut axes, mut entries) = (Vec::new(), Vec::new());
+    let (mut axes, mut parts_of_lists, mut entries) = (Vec::new(), Vec::new(), 0usize);
     for dim in 0..transfer.packed_strides.len() {
         let (packed, array) = (transfer.packed_strides[dim] as i64 * unit, sides.strides[dim] as i64);
         let (from, count) = span_of(boxes, dim);
@@ -547,16 +540,16 @@ fn launch_listed(
         if listed.is_none() && boxes.iter().all(|item| item.extent[dim] == 1) {
             continue;
         }
-        let listed = match listed {
-            Some((elems, places)) => {
-                let first = entries.len() as u32;
-                let pairs = elems.iter().zip(places);
-                entries.extend(
-                    pairs.map(|(&elem, &place)| Entry { packed: elem as i64 * unit, array: place as i64 * array }),
-                );
-                Some((from, first))
-            }
-            None => None,
+        let listed = listed.map(|part| {
+            let first = entries as u32;
+            entries += part.len();
+            parts_of_lists.push(part);
+            (from, first)
+        });
+        let packed = match listed {
+            Some(_) if sides.repeats => 0,
+            Some(_) => unit,
+            None => packed,
         };
         axes.push(ListedAxis { dim: Some(dim), packed, array, listed });
     }
@@ -617,12 +610,11 @@ fn launch_listed(
         Direction::Scatter => (ends.src, ends.dst),
         Direction::Gather => (ends.dst, ends.src),
     };
-    let packed_offsets = table.iter().map(|one| one.packed).chain(walk.packed_strides);
+    // Entries count in the strides of their dimensions.
     let packed_aligned =
-        aligned(packed_base, &mut packed_offsets.chain(entries.iter().map(|entry| entry.packed)), width);
-    let array_offsets = table.iter().map(|one| one.array).chain(walk.array_strides);
+        aligned(packed_base, &mut table.iter().map(|one| one.packed).chain(walk.packed_strides), width);
     let array_aligned =
-        aligned(array_base, &mut array_offsets.chain(entries.iter().map(|entry| entry.array)), array_bytes);
+        aligned(array_base, &mut table.iter().map(|one| one.array).chain(walk.array_strides), array_bytes);
     let how = Packed::new(sides.packing, packed_aligned, array_aligned);
     let (src_bytes, dst_bytes, name) = match direction {
         Direction::Scatter => (width, array_bytes, "listed_scatter"),
@@ -630,13 +622,41 @@ fn launch_listed(
     };
     let steps = Steps::new(steps, src_bytes, dst_bytes)?;
     let kernel = ELEMENTS.kernel(stream.device(), name)?;
-    let (table, entries) = (upload(&table, stream)?, upload(&entries, stream)?);
+    walk.wide = u32::from(parts_of_lists.iter().any(|part| matches!(part, ListPart::Wide(_))));
+    let entry_bytes = if walk.wide == 1 { 16 } else { 8 };
+    let entries =
+        write_table(entries * entry_bytes, stream, |table| write_entries(&parts_of_lists, walk.wide == 1, table))?;
+    let table = upload(&table, stream)?;
     let arguments = (ends.src, ends.dst, table.address(), entries.address(), walk, how, steps);
     let buffers = [ends.src_buffer, ends.dst_buffer, &table, &entries];
     let grid = blocks(&kernel, walk.tiles);
     // SAFETY: the parameters of listed_scatter and listed_gather; the boxes and the entries that they use were checked to lie in
     // both buffers.
     unsafe { kernel.launch(stream, grid, threads(stream.device()), arguments, &buffers) }
+}
+
+/// The entries of parts of lists behind each other, as kernels take them: pairs of 4 or of 8 bytes.
+fn write_entries(parts: &[ListPart<'_>], wide: bool, table: &mut [u8]) {
+    let mut rest = table;
+    for part in parts {
+        let (own, others) = rest.split_at_mut(part.len() * if wide { 16 } else { 8 });
+        rest = others;
+        match part {
+            ListPart::Narrow(pairs) if !wide => {
+                for (entry, pair) in own.chunks_exact_mut(8).zip(*pairs) {
+                    entry[..4].copy_from_slice(&pair[0].to_ne_bytes());
+                    entry[4..].copy_from_slice(&pair[1].to_ne_bytes());
+                }
+            }
+            part => {
+                for (at, entry) in own.chunks_exact_mut(16).enumerate() {
+                    let (packed, array) = part.get(at);
+                    entry[..8].copy_from_slice(&(packed as u64).to_ne_bytes());
+                    entry[8..].copy_from_slice(&(array as u64).to_ne_bytes());
+                }
+            }
+        }
+    }
 }
 
 /// Sets the elements of boxes with lists to `element`: a gather of one element, again and again.
@@ -665,10 +685,11 @@ fn fill_listed(
         boxes: boxes.iter().map(item).collect(),
     };
     let dtype = target.dtype();
-    let sides = Sides { packing: Packing::Plain, packed: dtype, array: dtype, strides: target.strides() };
+    let strides = target.strides();
+    let sides = Sides { packing: Packing::Plain, packed: dtype, array: dtype, strides, repeats: true };
     let ends =
         Ends { src: pattern.address(), dst: target.address(), src_buffer: &pattern, dst_buffer: target.buffer() };
-    listed_boxes(Direction::Scatter, &lists.of_one_element(), &transfer, &sides, &[], ends, stream)
+    listed_boxes(Direction::Scatter, lists, &transfer, &sides, &[], ends, stream)
 }
 
 /// Copies many pieces, each from one buffer to another, in stream order. Offsets are whole addresses.

@@ -11,7 +11,8 @@
 //
 // listed_scatter and listed_gather move the elements that index lists choose:
 //     split the element's number in its box into coordinates
-//     along a dimension with a list, add both offsets of that entry of the table, else coordinate times stride
+//     along a dimension with a list, take both numbers from that entry of the table instead of the coordinate
+//     add numbers times strides
 //     then go on as elements_scatter and elements_gather do
 //
 // Floor: (packed + target bytes) / 4.3 TB/s on an H200; one cast of 4-byte elements costs some 100 instructions each, about
@@ -113,21 +114,31 @@ struct ListedWalk {
     u32 box_count;
     u32 ndim;
     u32 listed;         // a bit for each dimension with a list
-    u32 reserved;
+    u32 wide;           // whether numbers of entries have 8 bytes instead of 4
     i64 packed_strides[CUZARR_MAX_NDIM];
     i64 array_strides[CUZARR_MAX_NDIM];
 };
 
-/// The offsets of an entry of a list. `Entry` in transfer/cuda.rs.
+static_assert(sizeof(ListedBox) == 112 && sizeof(ListedWalk) == 152, "as transfer/cuda.rs has them");
+
+/// An entry of a list: the element's number in its packed chunk, and its index in the nd-buffer.
 struct Entry {
     i64 packed;
     i64 array;
 };
-static_assert(sizeof(ListedBox) == 112 && sizeof(ListedWalk) == 152 && sizeof(Entry) == 16, "as transfer/cuda.rs has them");
+
+CUZARR_DEVICE Entry load_entry(const u8* entries, u32 wide, u32 number) {
+    if (wide) {
+        const u64* pair = (const u64*)entries + 2 * (u64)number;
+        return {(i64)pair[0], (i64)pair[1]};
+    }
+    u64 pair = ((const u64*)entries)[number];
+    return {(i64)(pair & 0xffffffffu), (i64)(pair >> 32)};
+}
 
 template <bool Gather>
 CUZARR_DEVICE void move_listed(
-    const u8* src, u8* dst, const ListedBox* boxes, const Entry* entries, const ListedWalk& walk, const Packed& how,
+    const u8* src, u8* dst, const ListedBox* boxes, const u8* entries, const ListedWalk& walk, const Packed& how,
     const Steps& steps
 ) {
     const u32 tile_elems = thread_count() * CUZARR_UNROLL;
@@ -153,14 +164,10 @@ CUZARR_DEVICE void move_listed(
             for (u32 dimension = walk.ndim; dimension-- > 0;) {
                 u32 quotient = dimension ? index / box.extents[dimension] : 0;
                 u32 at = index - quotient * box.extents[dimension];
-                if (walk.listed >> dimension & 1) {
-                    Entry entry = entries[box.entries[dimension] + at];
-                    packed += entry.packed;
-                    array += entry.array;
-                } else {
-                    packed += (i64)at * walk.packed_strides[dimension];
-                    array += (i64)at * walk.array_strides[dimension];
-                }
+                Entry entry = {(i64)at, (i64)at};
+                if (walk.listed >> dimension & 1) entry = load_entry(entries, walk.wide, box.entries[dimension] + at);
+                packed += entry.packed * walk.packed_strides[dimension];
+                array += entry.array * walk.array_strides[dimension];
                 index = quotient;
             }
             if (Gather) {
@@ -175,14 +182,14 @@ CUZARR_DEVICE void move_listed(
 }
 
 CUZARR_KERNEL(
-    listed_scatter, const u8* src, u8* dst, const ListedBox* boxes, const Entry* entries, ListedWalk walk, Packed how,
+    listed_scatter, const u8* src, u8* dst, const ListedBox* boxes, const u8* entries, ListedWalk walk, Packed how,
     Steps steps
 ) {
     move_listed<false>(src, dst, boxes, entries, walk, how, steps);
 }
 
 CUZARR_KERNEL(
-    listed_gather, const u8* src, u8* dst, const ListedBox* boxes, const Entry* entries, ListedWalk walk, Packed how,
+    listed_gather, const u8* src, u8* dst, const ListedBox* boxes, const u8* entries, ListedWalk walk, Packed how,
     Steps steps
 ) {
     move_listed<true>(src, dst, boxes, entries, walk, how, steps);

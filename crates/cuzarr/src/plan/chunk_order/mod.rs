@@ -4,28 +4,27 @@
 //! positions of this order: one range of positions per dimension, or one for all points. [`ChunkOrder::lists`] says where the
 //! element of each position belongs.
 
+mod points;
 mod walk;
 
-use std::ops::{Add, Mul};
 use std::sync::Arc;
 
-use cuzarr_device::{List, Lists};
+use cuzarr_device::{List, Lists, Within};
 
+use super::divisor::Divisor;
 use super::geometry::{cells_inside, packed_strides, region};
 use super::parts::GridPart;
 use super::pieces::PackedAxis;
 use super::selection::{AxisIndex, AxisSelection, Parts, Selection};
 use super::source::Source;
 use super::stretches::Stretches;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::Result;
+pub(crate) use points::Points;
 use walk::covers;
 pub(crate) use walk::{Cell, Walk, chunks_touched};
 
-/// Points are grouped by counting while there are at most this many cells for each point, else by sorting.
-const CELLS_A_POINT: u128 = 4;
-
-/// Numbers of elements or chunks, each with its place in the caller's list.
-type Numbered = Vec<(u128, usize)>;
+/// Indices, each with its place in the caller's list.
+type Numbered = Vec<(u64, usize)>;
 
 /// A selection in the order of the array's chunks.
 #[derive(Clone, Debug)]
@@ -47,15 +46,6 @@ pub(crate) enum Along {
     Stretches(Arc<Stretches>),
 }
 
-/// Points, those of one chunk behind each other.
-#[derive(Debug)]
-pub(crate) struct Points {
-    /// The indices along each dimension.
-    pub(crate) indices: Vec<Vec<u64>>,
-    /// The place of each point in the caller's list.
-    places: Vec<usize>,
-}
-
 impl ChunkOrder {
     /// The order for reading.
     ///
@@ -63,9 +53,7 @@ impl ChunkOrder {
     /// `SelectionInvalid` when the selection does not fit the array; `Unsupported` for points of an array with more elements than
     /// 128 bits count.
     pub(crate) fn new(selection: &Selection, source: &Source) -> Result<ChunkOrder> {
-        // Of an uncompressed chunk only the part that holds its points is read.
-        let by_elem = source.packed.stored_is_packed;
-        ChunkOrder::of(selection, source, by_elem, |_| ())
+        ChunkOrder::of(selection, source, of_read(source))
     }
 
     /// The order for writing: of elements that are named several times, the last one counts.
@@ -73,15 +61,18 @@ impl ChunkOrder {
     /// # Errors
     /// Those of [`ChunkOrder::new`].
     pub(crate) fn of_last(selection: &Selection, source: &Source) -> Result<ChunkOrder> {
-        ChunkOrder::of(selection, source, true, keep_last)
+        ChunkOrder::of(selection, source, Within::LastOfElem)
     }
 
-    fn of(selection: &Selection, source: &Source, by_elem: bool, once: impl Fn(&mut Numbered)) -> Result<ChunkOrder> {
+    fn of(selection: &Selection, source: &Source, within: Within) -> Result<ChunkOrder> {
+        if let Parts::Points(indices) = selection.parts() {
+            return Ok(ChunkOrder::Points(Arc::new(Points::new(indices, None, source, within)?)));
+        }
         selection.check(&source.shape)?;
         Ok(match selection.parts() {
             Parts::Box(axes) => ChunkOrder::Product(axes.iter().copied().map(Along::Range).collect()),
-            Parts::Product(axes) => ChunkOrder::Product(axes.iter().map(|axis| along(axis, &once)).collect()),
-            Parts::Points(indices) => ChunkOrder::Points(Arc::new(Points::new(indices, source, by_elem, &once)?)),
+            Parts::Product(axes) => ChunkOrder::Product(axes.iter().map(|axis| along(axis, within)).collect()),
+            Parts::Points(_) => ChunkOrder::Product(Vec::new()),
         })
     }
 
@@ -96,11 +87,7 @@ impl ChunkOrder {
         source: &Source,
         is_write: bool,
     ) -> Result<Option<ChunkOrder>> {
-        let once = |same: &mut Numbered| {
-            if is_write {
-                keep_last(same)
-            }
-        };
+        let within = if is_write { Within::LastOfElem } else { of_read(source) };
         let order = match selection.parts() {
             Parts::Box(axes) => {
                 let axes = axes.iter().enumerate().map(|(dim, range)| range_in(part, dim, range));
@@ -109,7 +96,7 @@ impl ChunkOrder {
             Parts::Product(axes) => {
                 let axes = axes.iter().enumerate().map(|(dim, axis)| match axis {
                     AxisIndex::Range(range) => range_in(part, dim, range),
-                    AxisIndex::List(_) => along(axis, &once).in_part(part, dim),
+                    AxisIndex::List(_) => along(axis, within).in_part(part, dim),
                 });
                 ChunkOrder::Product(axes.collect())
             }
@@ -124,14 +111,24 @@ impl ChunkOrder {
                     }
                 }
                 let own: Vec<Arc<[u64]>> = own.into_iter().map(Arc::from).collect();
-                let by_elem = is_write || source.packed.stored_is_packed;
-                let mut points = Points::new(&own, source, by_elem, &once)?;
-                points.places.iter_mut().for_each(|place| *place = places[*place]);
-                ChunkOrder::Points(Arc::new(points))
+                ChunkOrder::Points(Arc::new(Points::new(&own, Some(places.into()), source, within)?))
             }
         };
         let is_empty = order.whole().iter().any(|(from, to)| from == to);
         Ok((!is_empty).then_some(order))
+    }
+
+    /// The order for another binding of the array, whose packed chunks may have another layout.
+    ///
+    /// # Errors
+    /// Those of [`ChunkOrder::new`].
+    pub(crate) fn rebound(self, source: &Source) -> Result<ChunkOrder> {
+        match self {
+            ChunkOrder::Points(points) if !points.suits(source) => {
+                Ok(ChunkOrder::Points(Arc::new(points.rebound(source)?)))
+            }
+            order => Ok(order),
+        }
     }
 
     /// Whether index lists say where elements lie.
@@ -154,7 +151,7 @@ impl ChunkOrder {
     pub(crate) fn whole(&self) -> Vec<(u64, u64)> {
         match self {
             ChunkOrder::Product(axes) => axes.iter().map(|axis| (0, axis.count())).collect(),
-            ChunkOrder::Points(points) => vec![(0, points.places.len() as u64)],
+            ChunkOrder::Points(points) => vec![(0, points.len() as u64)],
         }
     }
 
@@ -173,7 +170,9 @@ impl ChunkOrder {
                 let axes = axes.iter().zip(inside).zip(cell);
                 axes.map(|((axis, &inside), &cell)| axis.cells(inside, cell.max(1))).fold(1, u64::saturating_mul)
             }
-            ChunkOrder::Points(_) => self.walk(&vec![0; cell.len()], cell, inside).count() as u64,
+            ChunkOrder::Points(points) => points
+                .chunks_of(inside, cell)
+                .unwrap_or_else(|| self.walk(&vec![0; cell.len()], cell, inside).count() as u64),
         }
     }
 
@@ -219,33 +218,20 @@ impl ChunkOrder {
     /// # Errors
     /// `InvalidArgument` when `array` is not the selection's shape.
     pub(crate) fn lists(&self, source: &Source, strides: &[u64], array: &[usize]) -> Result<Option<Arc<Lists>>> {
-        let levels = |dim: usize| -> Vec<Divisor> {
-            source.levels.iter().map(|level| Divisor::new(level.chunk_shape[dim])).collect()
-        };
-        let in_chunk = |levels: &[Divisor], index: u64| levels.iter().fold(index, |index, level| level.rest(index));
-        let lists: Vec<Option<List>> = match self {
+        let lists: Vec<Option<Arc<List>>> = match self {
             ChunkOrder::Product(axes) => {
                 let kept = axes.iter().enumerate().filter(|(_, axis)| !axis.is_dropped());
                 let list = |(dim, axis): (usize, &Along)| match axis {
                     Along::Range(_) | Along::Stretches(_) => None,
                     Along::List { indices, places } => {
-                        let levels = levels(dim);
-                        let elem = |&index: &u64| (in_chunk(&levels, index) * strides[dim]) as usize;
-                        Some(List { packed_elems: indices.iter().map(elem).collect(), places: places.to_vec() })
+                        let in_chunk = InChunk::new(source, dim);
+                        let pair = |(&index, &place): (&u64, &usize)| [in_chunk.of(index) * strides[dim], place as u64];
+                        Some(Arc::new(List::new(indices.iter().zip(&**places).map(pair).collect())))
                     }
                 };
                 kept.map(list).collect()
             }
-            ChunkOrder::Points(points) => {
-                let mut packed_elems = vec![0; points.places.len()];
-                for (dim, indices) in points.indices.iter().enumerate() {
-                    let levels = levels(dim);
-                    for (elem, &index) in packed_elems.iter_mut().zip(indices) {
-                        *elem += (in_chunk(&levels, index) * strides[dim]) as usize;
-                    }
-                }
-                vec![Some(List { packed_elems, places: points.places.clone() })]
-            }
+            ChunkOrder::Points(points) => vec![Some(points.list(strides))],
         };
         match lists.iter().any(Option::is_some) {
             true => Ok(Some(Arc::new(Lists::new(lists, array)?))),
@@ -277,11 +263,7 @@ impl ChunkOrder {
                 dims.iter().map(along).collect()
             }
             ChunkOrder::Points(points) => {
-                let elem = |point: u64| {
-                    let dims = points.indices.iter().zip(origin).zip(strides);
-                    dims.map(|((indices, origin), stride)| (indices[point as usize] - origin) * stride).sum()
-                };
-                vec![PackedAxis::Listed((inside[0].0..inside[0].1).map(elem).collect())]
+                vec![PackedAxis::Listed((inside[0].0..inside[0].1).map(|point| points.elem(point as usize)).collect())]
             }
         }
     }
@@ -388,22 +370,16 @@ impl Along {
     }
 }
 
-/// Keeps the last of elements that are named several times. Equal ones are in the caller's order.
-fn keep_last(same: &mut Numbered) {
-    same.dedup_by(|next, kept| {
-        let is_same = next.0 == kept.0;
-        if is_same {
-            *kept = *next;
-        }
-        is_same
-    });
+/// The order of a read's points in one chunk. Of an uncompressed chunk only the part that holds its points is read.
+fn of_read(source: &Source) -> Within {
+    if source.packed.stored_is_packed { Within::ByElem } else { Within::Rising }
 }
 
 fn range_in(part: &GridPart, dim: usize, range: &AxisSelection) -> Along {
     part.stretches(dim, range).map_or(Along::Range(*range), |stretches| Along::Stretches(Arc::new(stretches)))
 }
 
-fn along(axis: &AxisIndex, once: &impl Fn(&mut Numbered)) -> Along {
+fn along(axis: &AxisIndex, within: Within) -> Along {
     let list = match axis {
         AxisIndex::Range(range) => return Along::Range(*range),
         AxisIndex::List(list) => list,
@@ -411,125 +387,32 @@ fn along(axis: &AxisIndex, once: &impl Fn(&mut Numbered)) -> Along {
     if list.is_sorted_by(|one, next| one < next) {
         return Along::List { indices: Arc::clone(list), places: (0..list.len()).collect() };
     }
-    let mut pairs: Numbered = list.iter().map(|&index| u128::from(index)).zip(0..).collect();
+    let mut pairs: Numbered = list.iter().copied().zip(0..).collect();
     pairs.sort_unstable();
-    once(&mut pairs);
-    let (indices, places): (Vec<u64>, Vec<usize>) = pairs.into_iter().map(|(_, at)| (list[at], at)).unzip();
+    if within == Within::LastOfElem {
+        // Equal indices are in the caller's order.
+        pairs.dedup_by(|next, kept| {
+            let is_same = next.0 == kept.0;
+            if is_same {
+                *kept = *next;
+            }
+            is_same
+        });
+    }
+    let (indices, places): (Vec<u64>, Vec<usize>) = pairs.into_iter().unzip();
     Along::List { indices: indices.into(), places: places.into() }
 }
 
-impl Points {
-    /// Groups points by chunk; with `by_elem`, those of a chunk come in the order of its elements.
-    fn new(indices: &[Arc<[u64]>], source: &Source, by_elem: bool, once: &impl Fn(&mut Numbered)) -> Result<Points> {
-        let places = Keys::new(source, by_elem)?.order(indices, once);
-        let indices = indices.iter().map(|one| places.iter().map(|&place| one[place]).collect()).collect();
-        Ok(Points { indices, places })
-    }
-}
+/// Where an index lies in the chunks around it, along one dimension.
+struct InChunk(Vec<Divisor>);
 
-/// The numbers of points: of their chunk, or of their element, counted shard by shard and chunk by chunk.
-struct Keys {
-    /// The grids, outermost first: cells in the cell around them, and elements of a cell, along each dimension.
-    grids: Vec<Vec<(u64, u64)>>,
-    /// The dimensions in the order of packed elements.
-    packed_axes: Vec<usize>,
-    /// Numbers in all.
-    count: u128,
-    by_elem: bool,
-}
-
-impl Keys {
-    fn new(source: &Source, by_elem: bool) -> Result<Keys> {
-        let mut extents = source.shape.clone();
-        let ones = by_elem.then(|| vec![1; extents.len()]);
-        let (mut grids, mut count) = (Vec::new(), Some(1u128));
-        for shape in source.levels.iter().map(|level| &level.chunk_shape).chain(&ones) {
-            let cells =
-                extents.iter().zip(shape).map(|(extent, &cell)| (extent.div_ceil(cell.max(1)).max(1), cell.max(1)));
-            let grid: Vec<(u64, u64)> = cells.collect();
-            count =
-                grid.iter().try_fold(count.unwrap_or(u128::MAX), |count, &(cells, _)| count.checked_mul(cells.into()));
-            if count.is_none() {
-                let message = format!("points of an array of shape {:?}: its elements cannot be counted", source.shape);
-                return Err(Error::new(ErrorKind::Unsupported, message));
-            }
-            grids.push(grid);
-            extents.clone_from(shape);
-        }
-        Ok(Keys { grids, packed_axes: source.packed.axes.clone(), count: count.unwrap_or(u128::MAX), by_elem })
+impl InChunk {
+    fn new(source: &Source, dim: usize) -> InChunk {
+        InChunk(source.levels.iter().map(|level| Divisor::new(level.chunk_shape[dim])).collect())
     }
 
-    /// The numbers of all points.
-    fn keys<N>(&self, indices: &[Arc<[u64]>]) -> Vec<N>
-    where
-        N: Copy + Default + From<u64> + Add<Output = N> + Mul<Output = N>,
-    {
-        let mut keys = vec![N::default(); indices.first().map_or(0, |one| one.len())];
-        for (level, grid) in self.grids.iter().enumerate() {
-            let elements = self.by_elem && level + 1 == self.grids.len();
-            for at in 0..grid.len() {
-                let dim = if elements { self.packed_axes[at] } else { at };
-                let (cells, cell) = (N::from(grid[dim].0), Divisor::new(grid[dim].1));
-                let around: Vec<Divisor> = self.grids[..level].iter().map(|outer| Divisor::new(outer[dim].1)).collect();
-                for (key, &index) in keys.iter_mut().zip(&*indices[dim]) {
-                    let inside = around.iter().fold(index, |index, outer| outer.rest(index));
-                    *key = *key * cells + N::from(cell.times(inside));
-                }
-            }
-        }
-        keys
+    /// The index in its innermost chunk.
+    fn of(&self, index: u64) -> u64 {
+        self.0.iter().fold(index, |index, level| level.rest(index))
     }
-
-    /// The places of the points in the order of their numbers, equal ones in the caller's order.
-    fn order(&self, indices: &[Arc<[u64]>], once: &impl Fn(&mut Numbered)) -> Vec<usize> {
-        let count = indices.first().map_or(0, |one| one.len());
-        if !self.by_elem && self.count <= (count as u128).saturating_mul(CELLS_A_POINT) {
-            return counted(&self.keys::<u64>(indices), self.count as usize);
-        }
-        let mut pairs: Numbered = self.keys::<u128>(indices).into_iter().zip(0..).collect();
-        pairs.sort_unstable();
-        if self.by_elem {
-            once(&mut pairs);
-        }
-        pairs.into_iter().map(|(_, place)| place).collect()
-    }
-}
-
-/// Divides by an extent: extents of chunks are often powers of two, and a division takes ten times as long as a shift.
-struct Divisor {
-    extent: u64,
-    shift: Option<u32>,
-}
-
-impl Divisor {
-    fn new(extent: u64) -> Divisor {
-        let extent = extent.max(1);
-        Divisor { extent, shift: extent.is_power_of_two().then(|| extent.trailing_zeros()) }
-    }
-
-    fn times(&self, index: u64) -> u64 {
-        self.shift.map_or_else(|| index / self.extent, |shift| index >> shift)
-    }
-
-    fn rest(&self, index: u64) -> u64 {
-        self.shift.map_or_else(|| index % self.extent, |_| index & (self.extent - 1))
-    }
-}
-
-/// A counting sort.
-fn counted(keys: &[u64], cells: usize) -> Vec<usize> {
-    let mut next = vec![0usize; cells + 1];
-    for &key in keys {
-        next[key as usize + 1] += 1;
-    }
-    for cell in 0..cells {
-        next[cell + 1] += next[cell];
-    }
-    let mut order = vec![0; keys.len()];
-    for (place, &key) in keys.iter().enumerate() {
-        let at = &mut next[key as usize];
-        order[*at] = place;
-        *at += 1;
-    }
-    order
 }

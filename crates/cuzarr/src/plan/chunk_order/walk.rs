@@ -39,31 +39,39 @@ struct PointWalk {
     origin: Vec<u64>,
     cell: Vec<u64>,
     end: usize,
+    /// The current cell, which holds the points `from..to`. The first of them lies in `chunk`.
     from: usize,
     to: usize,
+    chunk: usize,
 }
 
 impl PointWalk {
-    fn at(&self, point: usize) -> impl Iterator<Item = u64> + '_ {
-        let dims = self.points.indices.iter().zip(&self.origin).zip(&self.cell);
-        dims.map(move |((indices, origin), cell)| (indices[point] - origin) / cell)
+    /// The cell that holds a chunk.
+    fn cell_of(&self, chunk: usize) -> impl Iterator<Item = u64> + '_ {
+        let dims = self.points.first(chunk).zip(&self.origin).zip(&self.cell);
+        dims.map(|((index, origin), cell)| (index - origin) / cell)
     }
 
     fn enter(&mut self, from: usize) {
         self.from = from;
-        // Points of one cell follow each other, so a search by halves finds the last one; near ones are tried first.
-        let is_same = |point: usize| self.at(from).eq(self.at(point));
-        let (mut same, mut step) = (from, 1);
-        while same + step < self.end && is_same(same + step) {
+        // A cell holds whole chunks, whose points follow each other: a search by halves finds the last one. Near ones are tried
+        // first.
+        let starts = self.points.starts();
+        let chunks = starts.len() - 1;
+        let first = starts.partition_point(|&start| start <= from) - 1;
+        let is_same = |chunk: usize| starts[chunk] < self.end && self.cell_of(first).eq(self.cell_of(chunk));
+        let (mut same, mut step) = (first, 1);
+        while same + step < chunks && is_same(same + step) {
             same += step;
             step *= 2;
         }
-        let (mut low, mut high) = (same, (same + step).min(self.end));
+        let (mut low, mut high) = (same, (same + step).min(chunks));
         while high - low > 1 {
             let middle = low + (high - low) / 2;
             if is_same(middle) { low = middle } else { high = middle }
         }
-        self.to = low + 1;
+        let to = starts[low + 1].min(self.end);
+        (self.chunk, self.to) = (first, to);
     }
 }
 
@@ -112,7 +120,8 @@ impl Walk {
     pub(crate) fn of_points(points: &Arc<Points>, origin: &[u64], cell: &[u64], inside: &[(u64, u64)]) -> Walk {
         let (from, end) = inside.first().map_or((0, 0), |&(from, end)| (from as usize, end as usize));
         let cell = cell.iter().map(|&extent| extent.max(1)).collect();
-        let mut walk = PointWalk { points: Arc::clone(points), origin: origin.to_vec(), cell, end, from, to: from };
+        let mut walk =
+            PointWalk { points: Arc::clone(points), origin: origin.to_vec(), cell, end, from, to: from, chunk: 0 };
         if from < end {
             walk.enter(from);
         }
@@ -131,7 +140,7 @@ impl Walk {
                 inside: axes.iter().map(|axis| (axis.from, axis.to)).collect(),
             },
             Steps::Points(walk) => {
-                let at: Vec<u64> = walk.at(walk.from).collect();
+                let at: Vec<u64> = walk.cell_of(walk.chunk).collect();
                 let origin = at.iter().zip(&walk.origin).zip(&walk.cell).map(|((at, origin), cell)| origin + at * cell);
                 Cell { origin: origin.collect(), at, inside: vec![(walk.from as u64, walk.to as u64)] }
             }

@@ -17,7 +17,7 @@ use crate::run::{Access, Options};
 /// Carries `plan` out into `out`, which is contiguous in C order.
 pub(crate) fn read(call: &Arc<Context>, access: &Access, plan: Plan, out: &NdBuffer, options: &Options) -> Result<()> {
     let on_host = access.on_host()?;
-    let plan = plan.rebound(on_host.source());
+    let plan = plan.rebound(on_host.source())?;
     let staged = NdBuffer::empty(Device::Cpu, out.dtype(), out.shape(), Order::C)?;
     let spacing = plan.spacing(out.shape())?;
     let result = Out::Whole(staged.clone());

@@ -178,7 +178,7 @@ pub(crate) fn box_places(
     let along = |dim: usize| {
         let (stride, start, end) = (strides[dim] as usize, start[dim], start[dim] + extent[dim]);
         match lists.and_then(|lists| lists.part(dim, start, extent[dim])) {
-            Some((_, places)) => places.iter().map(|place| place * stride).collect(),
+            Some(part) => (0..part.len()).map(|at| part.get(at).1 * stride).collect(),
             None => (start..end).map(|at| at * stride).collect(),
         }
     };
@@ -194,7 +194,7 @@ impl Spacing {
         extent: &[usize],
     ) -> impl Iterator<Item = usize> + use<> {
         let along = |dim: usize| match self.lists.as_ref().and_then(|lists| lists.part(dim, start[dim], extent[dim])) {
-            Some((elems, _)) => elems.to_vec(),
+            Some(part) => (0..part.len()).map(|at| part.get(at).0).collect(),
             None => (0..extent[dim]).map(|at| at.wrapping_mul(self.strides[dim] as usize)).collect(),
         };
         sums(first_elem, (0..extent.len()).map(along).collect())

@@ -1,0 +1,30 @@
+//! Divisions by extents of chunks.
+
+/// Divides by an extent: extents of chunks are often powers of two, and a division takes ten times as long as a shift.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Divisor {
+    extent: u64,
+    shift: Option<u32>,
+}
+
+impl Divisor {
+    pub(super) fn new(extent: u64) -> Divisor {
+        let extent = extent.max(1);
+        Divisor { extent, shift: extent.is_power_of_two().then(|| extent.trailing_zeros()) }
+    }
+
+    /// How often the extent fits an index.
+    pub(super) fn times(&self, index: u64) -> u64 {
+        self.shift.map_or_else(|| index / self.extent, |shift| index >> shift)
+    }
+
+    /// What is left of an index.
+    pub(super) fn rest(&self, index: u64) -> u64 {
+        self.shift.map_or_else(|| index % self.extent, |_| index & (self.extent - 1))
+    }
+
+    /// The extent, at least 1.
+    pub(super) fn extent(&self) -> u64 {
+        self.extent
+    }
+}
