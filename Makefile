@@ -31,10 +31,9 @@ demo: build ## write compressed arrays, read them back through the whole data pa
 
 test: test-rust test-python ## run every test
 
-# Every test program runs with the kernels built for the CPU, so that launching them is tested without a GPU.
+# Every test program runs with the kernels built for the CPU, so that launching them is tested without a GPU. Programs run side by side.
 test-rust: $(VENV)/.environment
-	runner=CARGO_TARGET_$$(rustc -vV | sed -n 's/^host: //p' | tr 'a-z-' 'A-Z_')_RUNNER; \
-	env "$$runner=$(CURDIR)/scripts/with-simt" cargo test --workspace --all-features --locked --no-fail-fast
+	$(PYTHON_RUN) scripts/test_rust.py --workspace --all-features --locked
 
 # Looks for undefined behaviour in what holds and lends host memory. Needs a toolchain with Miri, such as
 # `rustup toolchain install nightly --component miri`; MIRI_TOOLCHAIN names it. Takes minutes, and is no part of the other targets.
@@ -48,9 +47,11 @@ DEVICE_TESTS := tests/test_buffer.py tests/test_async.py tests/test_neighbours.p
 	tests/test_zarr_stores.py tests/test_compute.py tests/test_selections.py tests/test_kvikio.py tests/test_copying.py tests/test_map_blocks.py \
 	tests/test_memory.py tests/test_encoder.py tests/test_programs.py tests/test_pyramid.py tests/plugin/test_device.py tests/plugin/test_ahead.py
 
-test-python: build $(VENV)/.zarr-python
-	cd python && ../$(PYTHON_RUN) -m pytest
-	cd python && ../scripts/with-simt ../$(PYTHON_RUN) -m pytest $(DEVICE_TESTS)
+# Tests of the documentation need what builds the site. Several processes share the tests; a worker that is done takes over some of another's.
+PYTEST := ../$(PYTHON_RUN) -m pytest --numprocesses auto --maxprocesses 8 --dist worksteal
+test-python: build $(VENV)/.zarr-python $(VENV)/.docs
+	cd python && $(PYTEST)
+	cd python && ../scripts/with-simt $(PYTEST) $(DEVICE_TESTS)
 
 lint: fmt ruff clippy deny cubins stubs types packaging ## formatting, ruff, clippy, licences and advisories, kernels, stubs, types, workflows
 

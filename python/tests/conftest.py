@@ -4,7 +4,7 @@ for it (``scripts/with-simt`` provides them); without those the test says why it
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import Any
 
@@ -15,7 +15,7 @@ import cuzarr
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """Says in a line for each file what was tested, and how long it took."""
+    """Says in a line for each file what was tested, and how long it took; then what was skipped, and why."""
     files: dict[str, dict[str, float]] = {}
     for outcome in ("passed", "failed", "error", "skipped", "xfailed"):
         for report in terminalreporter.stats.get(outcome, ()):
@@ -31,6 +31,22 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
             f"{line[outcome]:.0f} {outcome}" for outcome in ("passed", "failed", "error", "skipped", "xfailed") if outcome in line
         )
         terminalreporter.write_line(f"{name:40} {line.get('seconds', 0):7.1f} s  {said}")
+    reasons = skip_reasons(terminalreporter.stats.get("skipped", ()))
+    if reasons:
+        terminalreporter.section("what was skipped, and why")
+    for (name, reason), count in sorted(reasons.items()):
+        terminalreporter.write_line(f"{name:40} {'whole file' if count == 0 else f'{count} tests':>10}  {reason}")
+
+
+def skip_reasons(reports: Iterable[Any]) -> dict[tuple[str, str], int]:
+    """How many tests of each file were skipped for each reason. A file that was skipped as a whole counts 0."""
+    reasons: dict[tuple[str, str], int] = {}
+    for report in reports:
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+        reason = " ".join(reason.removeprefix("Skipped: ").removeprefix("skipped: ").partition("hint:")[0].split())
+        line = report.nodeid.partition("::")[0], reason
+        reasons[line] = reasons.get(line, 0) + isinstance(report, pytest.TestReport)
+    return reasons
 
 
 @cache
