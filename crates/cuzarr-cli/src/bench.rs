@@ -20,7 +20,7 @@ use crate::roofline::Roofline;
 
 #[derive(Subcommand)]
 pub enum Bench {
-    /// Read a whole array into a device's memory
+    /// Read a whole array into host or GPU memory
     Read(Read),
 }
 
@@ -28,22 +28,22 @@ pub enum Bench {
 pub struct Read {
     /// Path or URL of the array
     path: String,
-    /// Where to decode to: cpu, or cuda:N
+    /// Device to read into: cpu or cuda:N
     #[arg(long, default_value = "cpu")]
     device: Device,
-    /// How often to read; the first read is a warm-up when there is more than one
+    /// Number of reads. With more than one, the first is a warm-up and does not count
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u64).range(1..))]
     repeat: u64,
-    /// Compare every element with what a read into host memory, chunk by chunk, gives
+    /// Read again into host memory, chunk by chunk, and compare every element
     #[arg(long)]
     verify: bool,
-    /// Draw what the stages of the last read did, and when, beside what --roofline measures
+    /// Draw the stages of the last read over time, beside the limits that --roofline measures
     #[arg(long, value_name = "FILE.svg|FILE.png")]
     plot: Option<PathBuf>,
-    /// Measure what storage, bus and decoders could do at best, each alone, and compare [default: with --plot]
+    /// Measure storage, bus and decoders each alone, and compare the read with them [default: with --plot]
     #[arg(long)]
     roofline: bool,
-    /// Show what would be read and drawn, and do nothing
+    /// Show what would be read and drawn, then stop
     #[arg(long)]
     dry_run: bool,
 }

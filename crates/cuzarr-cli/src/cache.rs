@@ -12,7 +12,7 @@ use crate::output::{self, Output};
 
 #[derive(Subcommand)]
 pub enum Cache {
-    /// Show where the cache is, and what it holds by bucket or host
+    /// Show where the cache is, and how much it holds for each bucket or host
     Info(Place),
     /// Remove everything in the cache
     Clear(Place),
@@ -20,7 +20,7 @@ pub enum Cache {
 
 #[derive(Args)]
 pub struct Place {
-    /// The folder that the storage option cache named [default: the one of cache=true]
+    /// Folder of the cache, as given to the storage option cache [default: the folder that cache=true uses]
     #[arg(value_name = "FOLDER")]
     folder: Option<PathBuf>,
 }

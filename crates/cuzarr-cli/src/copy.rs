@@ -21,23 +21,23 @@ use crate::output::{self, Output};
 /// From where to where, and what all commands that write arrays have in common.
 #[derive(Args)]
 pub struct Place {
-    /// Path or URL of what is read
+    /// Path or URL to read from
     pub source: String,
-    /// Path or URL of what is written
+    /// Path or URL to write to
     pub target: String,
-    /// Where elements are decoded and moved: cpu, or cuda:N
+    /// Device that does the work: cpu or cuda:N
     #[arg(long)]
     device: Option<Device>,
-    /// Most memory to use, as in '8 GiB'
+    /// Largest amount of memory to use, such as '8 GiB'
     #[arg(long)]
     memory_limit: Option<String>,
-    /// Replace what is at the target
+    /// Replace an existing target
     #[arg(long, conflicts_with = "resume")]
     overwrite: bool,
-    /// Go on where it was interrupted
+    /// Continue an interrupted call
     #[arg(long)]
     resume: bool,
-    /// Show what would be done, and do nothing
+    /// Show what would be done, then stop
     #[arg(long)]
     pub dry_run: bool,
 }
@@ -47,7 +47,7 @@ pub struct Place {
 pub struct Copy {
     #[command(flatten)]
     place: Place,
-    /// Format of the copy: 2 or 3 [default: the source's]
+    /// Zarr format of the copy: 2 or 3 [default: the source's]
     #[arg(long, value_parser = clap::value_parser!(u8).range(2..=3))]
     zarr_format: Option<u8>,
     #[command(flatten)]
@@ -57,11 +57,11 @@ pub struct Copy {
 /// How chunks are encoded.
 #[derive(Args)]
 pub struct Codecs {
-    /// Compressor of what is written: none, zstd, gzip, lz4, blosc or blosc:zstd, with a level as in zstd:5, or a codec's JSON
-    /// [default: the source's]
+    /// Compressor: none, zstd, gzip, lz4, blosc or blosc:zstd, with a level if you like (zstd:5), or a codec as JSON [default: the
+    /// source's]
     #[arg(long)]
     compressor: Option<String>,
-    /// All codecs of format 3 from elements to bytes, as a zarr.json lists them: '["bytes", {"name": "zstd", …}]'
+    /// The whole chain of codecs for format 3, as JSON like in zarr.json: '["bytes", {"name": "zstd", …}]'
     #[arg(long, value_name = "JSON", conflicts_with = "compressor")]
     codecs: Option<String>,
 }
@@ -79,10 +79,10 @@ impl Codecs {
 
 #[derive(Args)]
 pub struct Rechunk {
-    /// Elements of a chunk along each dimension, -1 for a whole dimension: 1,-1,512
+    /// Shape of a chunk, such as 1,-1,512; -1 is the whole dimension
     #[arg(long, value_name = "EXTENTS", allow_hyphen_values = true, value_parser = extents)]
     chunks: Extents,
-    /// The same of a shard, or 'none'
+    /// Shape of a shard, such as 1,-1,1024, or none
     #[arg(long, value_name = "EXTENTS", allow_hyphen_values = true, value_parser = extents)]
     shards: Option<Extents>,
     #[command(flatten)]

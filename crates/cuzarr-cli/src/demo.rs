@@ -27,7 +27,7 @@ const PLANE: [u64; 2] = [512, 1024];
 
 #[derive(Args)]
 pub struct Demo {
-    /// Where to decode to: cpu, or cuda:N (default: a GPU where there is one)
+    /// Device to read into: cpu or cuda:N [default: a GPU if there is one]
     #[arg(long)]
     device: Option<Device>,
     /// Size of each array in MiB, rounded up to whole shards
@@ -42,7 +42,7 @@ pub struct Demo {
     /// Change one stored byte before reading, to see the demo fail
     #[arg(long)]
     flip_a_byte: bool,
-    /// Show which arrays would be written, and do nothing
+    /// Show which arrays would be written, then stop
     #[arg(long)]
     dry_run: bool,
 }

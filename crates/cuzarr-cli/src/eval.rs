@@ -24,36 +24,36 @@ const MOST_PRINTED: u64 = 1000;
 
 #[derive(Args)]
 pub struct Eval {
-    /// Python's operators and NumPy's functions of names and numbers: 'sqrt(u**2 + v**2)', 'mean(u, axis=0)'
+    /// Expression of names and numbers, with Python's operators and NumPy's functions: 'sqrt(u**2 + v**2)', 'mean(u, axis=0)'
     expression: String,
-    /// What the names mean: u=PATH
+    /// Array that each name stands for, such as u=PATH
     #[arg(value_name = "NAME=PATH")]
     names: Vec<String>,
-    /// Where the result is stored; small ones are printed without it
+    /// Path or URL of the result; without it, a small result is printed
     #[arg(short, long)]
     output: Option<String>,
-    /// Elements of a chunk of the result, -1 for a whole dimension [default: those of the first array of its shape]
+    /// Shape of a chunk of the result, such as 1,-1,512; -1 is the whole dimension [default: as in the first array of the same shape]
     #[arg(long, value_name = "EXTENTS", allow_hyphen_values = true, value_parser = extents)]
     chunks: Option<Extents>,
-    /// Compressor of the result, as for 'cuzarr copy'
+    /// Compressor of the result; see cuzarr copy --help
     #[arg(long, default_value = "zstd:1")]
     compressor: String,
-    /// Where to compute: cpu, or cuda:N
+    /// Device that computes: cpu or cuda:N
     #[arg(long)]
     device: Option<Device>,
-    /// Most memory to use, as in '8 GiB'
+    /// Largest amount of memory to use, such as '8 GiB'
     #[arg(long)]
     memory_limit: Option<String>,
-    /// Replace what is at the output
+    /// Replace an existing output
     #[arg(long, conflicts_with = "resume")]
     overwrite: bool,
-    /// Go on where it was interrupted, with the same memory limit
+    /// Continue an interrupted call; give the same memory limit
     #[arg(long)]
     resume: bool,
-    /// Take numbers as they are stored: without _FillValue, scale_factor and add_offset
+    /// Take numbers as they are stored; do not apply _FillValue, scale_factor and add_offset
     #[arg(long)]
     raw: bool,
-    /// Show what would be made, and do nothing
+    /// Show what would be written, then stop
     #[arg(long)]
     dry_run: bool,
 }

@@ -35,10 +35,11 @@ use crate::output::Output;
 )]
 struct Arguments {
     /// Print one JSON document instead of text
-    #[arg(long, global = true)]
+    #[arg(long, global = true, display_order = 100)]
     json: bool,
-    /// An option of remote stores, by its name in fsspec, obstore or object_store: anon=true; several are possible
-    #[arg(long = "storage-option", global = true, value_name = "NAME=VALUE", value_parser = storage_option)]
+    /// An option for buckets and web servers, such as anon=true or region=eu-west-1. Give it once for each option. Names of fsspec, obstore
+    /// and object_store are accepted
+    #[arg(long = "storage-option", global = true, display_order = 101, value_name = "NAME=VALUE", value_parser = storage_option)]
     storage_options: Vec<(String, String)>,
     #[command(subcommand)]
     command: Command,
@@ -46,33 +47,33 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Write compressed arrays, read them back through the whole data path, check every element
+    /// Write compressed arrays, read them back, and check every element
     Demo(demo::Demo),
-    /// Show what an array or group is
+    /// Show the shape, type, chunks, codecs and attributes of an array, or a group
     Info(nodes::Info),
-    /// Show the hierarchy below a group
+    /// List the groups and arrays below a group
     Tree(nodes::Tree),
-    /// Decode every chunk, check every checksum, list the bad ones
+    /// Decode every chunk, check every checksum, and list the bad ones
     Validate(validate::Validate),
-    /// Show smallest, largest, mean, deviation and histogram
+    /// Compute minimum, maximum, mean, standard deviation and a histogram
     Stats(statistics::Stats),
-    /// Draw a plane of an array
+    /// Draw a plane of an array, on the terminal or as a PNG file
     Preview(preview::Preview),
-    /// Compute an expression of arrays
+    /// Compute an expression of arrays and store or print the result
     Eval(eval::Eval),
-    /// Copy an array or a hierarchy, to the other format or another compressor if wanted
+    /// Copy an array or a hierarchy; optionally change the Zarr format or the compressor
     Copy(copy::Copy),
-    /// Copy an array or a hierarchy to chunks of another shape
+    /// Copy an array or a hierarchy and change the shape of its chunks
     Rechunk(copy::Rechunk),
-    /// Make an OME-Zarr image of several scales of an array
+    /// Make an OME-Zarr image pyramid from an array
     Pyramid(pyramid::Pyramid),
-    /// Measure
+    /// Measure how fast an array is read on this machine
     #[command(subcommand)]
     Bench(bench::Bench),
-    /// Show or clear what the storage option cache keeps of remote stores
+    /// Show or clear the local cache of remote chunks (storage option cache)
     #[command(subcommand)]
     Cache(cache::Cache),
-    /// Show what was found on this machine, what is missing, and what that costs
+    /// Show what this machine has, what is missing, and the command that adds it
     Doctor(doctor::Doctor),
 }
 

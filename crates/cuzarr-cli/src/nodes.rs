@@ -20,7 +20,7 @@ use crate::output::Output;
 pub struct Info {
     /// Path or URL of an array or group
     path: String,
-    /// Also look at everything that is stored: how many chunks, how many bytes, how many members
+    /// Also count stored chunks, bytes and members; this lists the whole store
     #[arg(long)]
     complete: bool,
 }
@@ -29,7 +29,7 @@ pub struct Info {
 pub struct Tree {
     /// Path or URL of a group
     path: String,
-    /// How many levels to show
+    /// Number of levels to show [default: all]
     #[arg(long)]
     level: Option<usize>,
 }

@@ -20,28 +20,28 @@ use crate::picture::{self, Picture};
 pub struct Preview {
     /// Path or URL of an array
     path: String,
-    /// Which plane, as in NumPy: '0,:,:' or '...,10:20,::2' [default: the last two dimensions, at 0 of the others]
+    /// Plane to draw, as a NumPy index: '0,:,:' or '...,10:20,::2' [default: the last two dimensions, at index 0 of the others]
     #[arg(long, value_name = "SLICE", allow_hyphen_values = true)]
     slice: Option<String>,
-    /// Write a PNG file instead of drawing on the terminal
+    /// Write a PNG file; without it, draw on the terminal
     #[arg(long, value_name = "FILE.png")]
     png: Option<PathBuf>,
-    /// Columns of the picture at most [default: 100 on a terminal, 1024 in a file]
+    /// Largest width of the picture, in columns or pixels [default: 100 on a terminal, 1024 in a file]
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..=65536))]
     width: Option<u64>,
-    /// The number that is darkest [default: the smallest]
+    /// Number drawn darkest [default: the minimum]
     #[arg(long, allow_hyphen_values = true)]
     min: Option<f64>,
-    /// The number that is lightest [default: the largest]
+    /// Number drawn lightest [default: the maximum]
     #[arg(long, allow_hyphen_values = true)]
     max: Option<f64>,
-    /// Where to decode: cpu, or cuda:N
+    /// Device that decodes: cpu or cuda:N
     #[arg(long)]
     device: Option<Device>,
-    /// Take numbers as they are stored: without _FillValue, scale_factor and add_offset
+    /// Take numbers as they are stored; do not apply _FillValue, scale_factor and add_offset
     #[arg(long)]
     raw: bool,
-    /// Show what would be read and drawn, and do nothing
+    /// Show what would be read and drawn, then stop
     #[arg(long)]
     dry_run: bool,
 }

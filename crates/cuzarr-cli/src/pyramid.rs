@@ -19,25 +19,25 @@ use cuzarr::node::Node;
 pub struct Pyramid {
     #[command(flatten)]
     place: Place,
-    /// How elements become one: mean, max, nearest, or mode for labels
+    /// How several elements become one: mean, max, nearest, or mode (for labels)
     #[arg(long, default_value = "mean")]
     method: String,
-    /// Levels, with the first one [default: until no spatial extent is above 256]
+    /// Number of levels, the original included [default: until no spatial dimension is longer than 256]
     #[arg(long)]
     levels: Option<usize>,
-    /// Names of the dimensions: t,c,z,y,x without those that the array has not [default: the array's own, or the last ones]
+    /// Names of the dimensions, such as z,y,x (from t,c,z,y,x) [default: the array's own names, or the last ones of t,c,z,y,x]
     #[arg(long, value_delimiter = ',')]
     axes: Option<Vec<String>>,
-    /// Size of an element along each dimension: 1,0.5,0.1,0.1
+    /// Size of an element along each dimension, such as 1,0.5,0.1,0.1
     #[arg(long, value_delimiter = ',')]
     scale: Option<Vec<f64>>,
-    /// Unit of each dimension, as in ,micrometer,micrometer
+    /// Unit of each dimension, such as ,micrometer,micrometer; empty for none
     #[arg(long, value_delimiter = ',')]
     units: Option<Vec<String>>,
-    /// Elements of a chunk along each dimension, -1 for a whole one [default: the array's]
+    /// Shape of a chunk, such as 1,-1,512; -1 is the whole dimension [default: the array's]
     #[arg(long, value_name = "EXTENTS", allow_hyphen_values = true, value_parser = extents)]
     chunks: Option<Extents>,
-    /// The same of a shard, or 'none'
+    /// Shape of a shard, such as 1,-1,1024, or none
     #[arg(long, value_name = "EXTENTS", allow_hyphen_values = true, value_parser = extents)]
     shards: Option<Extents>,
     #[command(flatten)]

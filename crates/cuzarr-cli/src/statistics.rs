@@ -21,18 +21,18 @@ const BAR: usize = 48;
 
 #[derive(Args)]
 pub struct Stats {
-    /// Path or URL of an array, or of a group: every array below it
+    /// Path or URL of an array, or of a group with all its arrays
     path: String,
-    /// Where to decode and to count: cpu, or cuda:N
+    /// Device that decodes and counts: cpu or cuda:N
     #[arg(long)]
     device: Option<Device>,
-    /// Draw the histogram of one array as a PNG file
+    /// Draw the histogram as a PNG file; for one array only
     #[arg(long, value_name = "FILE.png")]
     png: Option<PathBuf>,
-    /// Take numbers as they are stored: without _FillValue, scale_factor and add_offset
+    /// Take numbers as they are stored; do not apply _FillValue, scale_factor and add_offset
     #[arg(long)]
     raw: bool,
-    /// Show what would be read and drawn, and do nothing
+    /// Show what would be read and drawn, then stop
     #[arg(long)]
     dry_run: bool,
 }

@@ -14,7 +14,7 @@ use crate::output::Output;
 
 #[derive(Args)]
 pub struct Validate {
-    /// Path or URL of an array, or of a group: every array below it
+    /// Path or URL of an array, or of a group with all its arrays
     path: String,
 }
 
