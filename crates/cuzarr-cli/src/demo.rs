@@ -1,7 +1,8 @@
 //! `cuzarr demo`: writes and reads arrays whose values come from a formula.
 //!
-//! The arrays are larger than the memory budget. They are written with several codecs, sharded and unsharded, and read back into
-//! device memory through the whole data path. Then every element is compared with the formula.
+//! The arrays are written with several codecs, sharded and unsharded, and read back into device memory through the whole data path:
+//! once as fast as the machine goes, and once within a memory budget that is smaller than the array. Every element of both is
+//! compared with the formula.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -24,16 +25,18 @@ use crate::output::{self, Output};
 const CHUNK: [u64; 3] = [4, 256, 512];
 const SHARD: [u64; 3] = [8, 512, 512];
 const PLANE: [u64; 2] = [512, 1024];
+/// Reads into a GPU take milliseconds, so the first of several, which also loads the kernels, is not the one to show.
+const GPU_READS: usize = 4;
 
 #[derive(Args)]
 pub struct Demo {
     /// Device to read into: cpu or cuda:N [default: a GPU if there is one]
     #[arg(long)]
     device: Option<Device>,
-    /// Size of each array in MiB, rounded up to whole shards
-    #[arg(long, default_value_t = 128, value_parser = clap::value_parser!(u64).range(1..=65536))]
-    size_mib: u64,
-    /// Most memory in flight, in MiB; smaller than the array, so that it has to stream
+    /// Size of each array in MiB, rounded up to whole shards (default: 1024 on a GPU, 128 on the CPU)
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=65536))]
+    size_mib: Option<u64>,
+    /// Most memory in flight in the second read, in MiB; smaller than the array, so that it has to stream
     #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u64).range(1..=65536))]
     budget_mib: u64,
     /// Keep the arrays in this directory instead of a temporary one
@@ -61,6 +64,8 @@ struct Outcome {
     stored_bytes: u64,
     write_seconds: f64,
     read_seconds: f64,
+    /// Seconds of the read within the budget; absent when the first read failed.
+    budget_seconds: Option<f64>,
     verified: bool,
     failure: Option<Error>,
     report: Option<Report>,
@@ -97,49 +102,56 @@ impl Demo {
     /// Writes, reads and checks one array. Corrupt data is an outcome; only failures before the comparison are errors.
     fn play(&self, root: &Path, device: Device, case: &Case) -> Result<Outcome> {
         let store: Arc<dyn Store> = Arc::new(LocalStore::new(root)?);
-        let options = ArrayOptions { device, memory_limit_bytes: self.budget_mib << 20, ..ArrayOptions::default() };
-        let array = Array::create(store, case.name, case.metadata(self.planes())?, true, options)?;
+        let options = ArrayOptions { device, ..ArrayOptions::default() };
+        let array = Array::create(store.clone(), case.name, case.metadata(self.planes(device))?, true, options)?;
         let write_seconds = write(&array, device)?;
         let stored_bytes = array.nbytes_stored()?;
         if self.flip_a_byte {
             flip_a_byte(&root.join(case.name))?;
         }
-        let started = Instant::now();
-        let result = array.read_buffer(&Selection::all(array.metadata().shape()));
-        let read_seconds = started.elapsed().as_secs_f64();
-        let (verified, failure) = match result {
-            Ok(values) => (is_true(&values)?, None),
-            Err(error) => (false, Some(error)),
-        };
-        let array_bytes = self.array_bytes();
-        let report = array.last_report();
-        Ok(Outcome {
+        let mut outcome = Outcome {
             case: case.name,
-            array_bytes,
+            array_bytes: self.array_bytes(device),
             stored_bytes,
             write_seconds,
-            read_seconds,
-            verified,
-            failure,
-            report,
-        })
+            read_seconds: f64::INFINITY,
+            budget_seconds: None,
+            verified: true,
+            failure: None,
+            report: None,
+        };
+        let times = if device == Device::Cpu { 1 } else { GPU_READS };
+        for turn in 0..times {
+            // The first read finds what is wrong with the data; later ones are checked all the same, but for their sake alone.
+            let seconds = outcome.read(&array, turn == 0 || turn + 1 == times)?;
+            outcome.read_seconds = outcome.read_seconds.min(seconds);
+            if !outcome.verified {
+                return Ok(outcome);
+            }
+        }
+        outcome.report = array.last_report();
+        let within = ArrayOptions { device, memory_limit_bytes: self.budget_mib << 20, ..ArrayOptions::default() };
+        let streamed = Array::open(store, case.name, within)?;
+        outcome.budget_seconds = Some(outcome.read(&streamed, true)?);
+        Ok(outcome)
     }
 
     /// Extent of the first dimension.
-    fn planes(&self) -> u64 {
+    fn planes(&self, device: Device) -> u64 {
         let plane_bytes = PLANE[0] * PLANE[1] * 4;
-        (self.size_mib << 20).div_ceil(plane_bytes).next_multiple_of(SHARD[0])
+        let size_mib = self.size_mib.unwrap_or(if device == Device::Cpu { 128 } else { 1024 });
+        (size_mib << 20).div_ceil(plane_bytes).next_multiple_of(SHARD[0])
     }
 
-    fn array_bytes(&self) -> u64 {
-        self.planes() * PLANE[0] * PLANE[1] * 4
+    fn array_bytes(&self, device: Device) -> u64 {
+        self.planes(device) * PLANE[0] * PLANE[1] * 4
     }
 
     fn show_plan(&self, output: &mut Output) -> Result<Verdict> {
         let device = self.device.unwrap_or_else(best_device);
         let names: Vec<&str> = cases().iter().map(|case| case.name).collect();
         let document = json!({
-            "dry_run": true, "device": device.to_string(), "directory": self.keep, "array_bytes": self.array_bytes(),
+            "dry_run": true, "device": device.to_string(), "directory": self.keep, "array_bytes": self.array_bytes(device),
             "budget_bytes": self.budget_mib << 20, "arrays": names,
         });
         let place = self.keep.as_ref().map_or("a temporary directory".into(), |keep| keep.display().to_string());
@@ -149,17 +161,17 @@ impl Demo {
 
     fn title(&self, device: Device) -> String {
         format!(
-            "float32 arrays of {} in chunks of {}, read into {device} with a budget of {}\n\n",
-            output::bytes(self.array_bytes()),
+            "float32 arrays of {} in chunks of {}, read into {device} and compared element by element\n\n",
+            output::bytes(self.array_bytes(device)),
             output::bytes(CHUNK.iter().product::<u64>() * 4),
-            output::bytes(self.budget_mib << 20),
         )
     }
 
     fn text(&self, device: Device, outcomes: &[Outcome]) -> String {
         let mut text = self.title(device);
         let rows: Vec<Vec<String>> = outcomes.iter().map(Outcome::row).collect();
-        text += &output::table(&["array", "ratio", "write GB/s", "read GB/s", "every element"], &rows);
+        let within = format!("within {}", output::bytes(self.budget_mib << 20));
+        text += &output::table(&["array", "ratio", "write GB/s", "read GB/s", &within, "every element"], &rows);
         for outcome in outcomes {
             if let Some(report) = &outcome.report {
                 text += &format!("\n\nstages of reading {}\n{report}", outcome.case);
@@ -168,8 +180,19 @@ impl Demo {
                 text += &format!("\n\n{}: {failure}", outcome.case);
             }
         }
-        text
+        text + &next_steps(device)
     }
+}
+
+/// What to do after the demo, each with its command.
+fn next_steps(device: Device) -> String {
+    let rows = [
+        ("see what this machine has and lacks", "cuzarr doctor".to_string()),
+        ("measure an array of yours", format!("cuzarr bench read PATH --device {device} --roofline")),
+        ("read it in Python", format!("cuzarr.open_array(\"PATH\", mode=\"r\", device=\"{device}\")[:]")),
+    ];
+    let width = rows.iter().map(|(what, _)| what.len()).max().unwrap_or(0);
+    rows.iter().fold("\n\nnext".to_string(), |text, (what, command)| format!("{text}\n  {what:width$}  {command}"))
 }
 
 impl Case {
@@ -186,6 +209,21 @@ impl Case {
 }
 
 impl Outcome {
+    /// Reads the array once and returns the seconds. With `check`, wrong elements and damaged data are noted.
+    fn read(&mut self, array: &Array, check: bool) -> Result<f64> {
+        let started = Instant::now();
+        let result = array.read_buffer(&Selection::all(array.metadata().shape()));
+        let seconds = started.elapsed().as_secs_f64();
+        match result {
+            Ok(values) => self.verified &= !check || is_true(&values)?,
+            Err(error) => {
+                self.verified = false;
+                self.failure = Some(error);
+            }
+        }
+        Ok(seconds)
+    }
+
     fn to_json(&self) -> Value {
         json!({
             "array": self.case,
@@ -194,6 +232,7 @@ impl Outcome {
             "stored_bytes": self.stored_bytes,
             "write_seconds": self.write_seconds,
             "read_seconds": self.read_seconds,
+            "read_within_budget_seconds": self.budget_seconds,
             "error": self.failure.as_ref().map(ToString::to_string),
             "stages": self.report.as_ref().map(Report::to_json),
         })
@@ -205,6 +244,9 @@ impl Outcome {
             format!("{:.2}", self.array_bytes as f64 / self.stored_bytes.max(1) as f64),
             format!("{:.2}", output::gigabytes_per_second(self.array_bytes, self.write_seconds)),
             format!("{:.2}", output::gigabytes_per_second(self.array_bytes, self.read_seconds)),
+            self.budget_seconds.map_or("-".to_string(), |seconds| {
+                format!("{:.2}", output::gigabytes_per_second(self.array_bytes, seconds))
+            }),
             if self.verified { "right" } else { "WRONG" }.to_string(),
         ]
     }
@@ -241,7 +283,19 @@ fn truth(index: u64) -> f32 {
 
 /// Elements `start..start + count` of the array, as bytes.
 fn truth_bytes(start: u64, count: u64) -> Vec<u8> {
-    (start..start + count).flat_map(|index| truth(index).to_ne_bytes()).collect()
+    let mut bytes = vec![0; count as usize * 4];
+    let part = (count as usize).div_ceil(cuzarr::config::cores()).max(1);
+    std::thread::scope(|scope| {
+        for (number, part_bytes) in bytes.chunks_mut(part * 4).enumerate() {
+            let first = start + (number * part) as u64;
+            scope.spawn(move || {
+                for (index, element) in (first..).zip(part_bytes.chunks_exact_mut(4)) {
+                    element.copy_from_slice(&truth(index).to_ne_bytes());
+                }
+            });
+        }
+    });
+    bytes
 }
 
 /// Writes the array from device memory, one row of shards at a time. Returns the seconds that the writes took, without the
@@ -265,10 +319,11 @@ fn write(array: &Array, device: Device) -> Result<f64> {
 /// Compares every element with the formula.
 fn is_true(values: &NdBuffer) -> Result<bool> {
     let plane = values.shape()[1] * values.shape()[2];
-    for first in 0..values.shape()[0] {
-        let extent = [1, values.shape()[1], values.shape()[2]];
+    let step = SHARD[0] as usize;
+    for first in (0..values.shape()[0]).step_by(step) {
+        let extent = [step.min(values.shape()[0] - first), values.shape()[1], values.shape()[2]];
         let got = values.region(&[first, 0, 0], &extent, &[1, 1, 1])?.to_host_bytes(Order::C)?;
-        if got != truth_bytes((first * plane) as u64, plane as u64) {
+        if got != truth_bytes((first * plane) as u64, (extent[0] * plane) as u64) {
             return Ok(false);
         }
     }

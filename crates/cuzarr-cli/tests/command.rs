@@ -38,9 +38,19 @@ fn demo_verifies_every_element_and_reports_stages() {
     assert!(arrays.len() >= 4);
     for array in arrays {
         assert!(array["array_bytes"].as_u64().unwrap() > document["budget_bytes"].as_u64().unwrap());
+        assert!(array["read_within_budget_seconds"].as_f64() > Some(0.0), "{array:#}");
         let stages = array["stages"]["stages"].as_array().unwrap();
         assert!(stages.iter().any(|stage| stage["stage"] == "fetch" && stage["size_bytes"].as_u64() > Some(0)));
     }
+}
+
+#[test]
+fn demo_ends_with_three_next_steps() {
+    let output = cuzarr(&["demo", "--device", "cpu", "--size-mib", "4", "--budget-mib", "48"]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    let (_, next) = text.split_once("\nnext\n").expect("the demo says what to do next");
+    assert_eq!(next.trim_end().lines().count(), 3, "{text}");
+    assert!(next.contains("cuzarr doctor") && text.contains("within 48.00 MiB"), "{text}");
 }
 
 #[test]
