@@ -25,7 +25,7 @@ use crate::output::{self, Output};
 const CHUNK: [u64; 3] = [4, 256, 512];
 const SHARD: [u64; 3] = [8, 512, 512];
 const PLANE: [u64; 2] = [512, 1024];
-/// Reads into a GPU take milliseconds, so the first of several, which also loads the kernels, is not the one to show.
+/// Reads into a GPU take milliseconds, and the first one also loads the kernels. So the fastest of several is shown.
 const GPU_READS: usize = 4;
 
 #[derive(Args)]
@@ -36,7 +36,7 @@ pub struct Demo {
     /// Size of each array in MiB, rounded up to whole shards (default: 1024 on a GPU, 128 on the CPU)
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..=65536))]
     size_mib: Option<u64>,
-    /// Most memory in flight in the second read, in MiB; smaller than the array, so that it has to stream
+    /// Memory limit of the second read, in MiB; smaller than the array, so that the read has to stream
     #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u64).range(1..=65536))]
     budget_mib: u64,
     /// Keep the arrays in this directory instead of a temporary one
@@ -122,7 +122,7 @@ impl Demo {
         };
         let times = if device == Device::Cpu { 1 } else { GPU_READS };
         for turn in 0..times {
-            // The first read finds what is wrong with the data; later ones are checked all the same, but for their sake alone.
+            // Making the true elements takes longer than a read, so only the first and the last read are compared with them.
             let seconds = outcome.read(&array, turn == 0 || turn + 1 == times)?;
             outcome.read_seconds = outcome.read_seconds.min(seconds);
             if !outcome.verified {
@@ -160,8 +160,9 @@ impl Demo {
     }
 
     fn title(&self, device: Device) -> String {
+        let fastest = if device == Device::Cpu { String::new() } else { format!("; read GB/s is the fastest of {GPU_READS} reads") };
         format!(
-            "float32 arrays of {} in chunks of {}, read into {device} and compared element by element\n\n",
+            "float32 arrays of {} in chunks of {}, read into {device} and compared element by element{fastest}\n\n",
             output::bytes(self.array_bytes(device)),
             output::bytes(CHUNK.iter().product::<u64>() * 4),
         )
@@ -188,7 +189,7 @@ impl Demo {
 fn next_steps(device: Device) -> String {
     let rows = [
         ("see what this machine has and lacks", "cuzarr doctor".to_string()),
-        ("measure an array of yours", format!("cuzarr bench read PATH --device {device} --roofline")),
+        ("measure your own array", format!("cuzarr bench read PATH --device {device} --roofline")),
         ("read it in Python", format!("cuzarr.open_array(\"PATH\", mode=\"r\", device=\"{device}\")[:]")),
     ];
     let width = rows.iter().map(|(what, _)| what.len()).max().unwrap_or(0);
