@@ -160,7 +160,11 @@ impl Demo {
     }
 
     fn title(&self, device: Device) -> String {
-        let fastest = if device == Device::Cpu { String::new() } else { format!("; read GB/s is the fastest of {GPU_READS} reads") };
+        let fastest = if device == Device::Cpu {
+            String::new()
+        } else {
+            format!("; read GB/s is the fastest of {GPU_READS} reads")
+        };
         format!(
             "float32 arrays of {} in chunks of {}, read into {device} and compared element by element{fastest}\n\n",
             output::bytes(self.array_bytes(device)),
