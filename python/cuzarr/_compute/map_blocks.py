@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 
 from cuzarr import _core
 from cuzarr._checks import element_type, function, items, whole
+from cuzarr._compute import cluster
 from cuzarr._compute.blocks import BlockInfo, ReadAhead, Sources, call, cut, memory_limit_bytes, naming, regular_shards
 from cuzarr._compute.results import Results, Target
 from cuzarr._progress import listener
@@ -27,6 +29,7 @@ def map_blocks(
     memory_limit: int | str | None = None,
     progress: Any = None,
     resume: bool = False,
+    client: Any = None,
     **kwargs: Any,
 ) -> Any:
     """Computes ``f(block, …)`` for every block of arrays of any size, the next blocks being read and the former result being
@@ -64,6 +67,10 @@ def map_blocks(
     resume : bool
         Notes how far it came beside the chunks of ``out``, and goes on where another such call ended, or was killed, if arrays,
         memory limit and the function's name are the same; that elements and function are is trusted.
+    client : distributed.Client, optional
+        Makes each block a task of a dask cluster. Workers read the arrays and write whole objects of ``out`` themselves, so all must
+        be able to reach them. ``memory_limit`` is that of one task. The result is the same as on one machine with the same limit; a
+        task whose worker dies runs again. Arrays in host memory are sent to every worker.
     **kwargs
         For :func:`create_array`, when ``out`` is created. Its ``dimension_names`` are those of the arrays unless given.
 
@@ -100,6 +107,8 @@ def map_blocks(
     sources = Sources("map_blocks", arrays, device)
     shape = sources.shape
     halo = _halo(overlap, len(shape))
+    if client is not None:
+        cluster.check("map_blocks", client, sources, out, resume)
     if chunks is None and sources.stored.shape == shape and out is not None:
         chunks, shards = sources.stored.metadata._inner_chunks, shards or regular_shards(sources.stored)
     target = Target(out, shape, dtype, sources, (chunks, shards), resume, kwargs, sources.names)
@@ -110,14 +119,25 @@ def map_blocks(
         target.open(np.empty(shape, element_type(sources.stored.dtype if dtype is None else dtype)))
         return target.array
     tell = listener(progress, "computing", "blocks") if progress else None
-    watch, origin = _core.Watch(), sources.origin([f, halo]) if resume else None
     written = (lambda count: tell(count, len(blocks))) if tell else lambda count: None
+    if client is not None:
+        workers = cluster.Cluster(client, functools.partial(_block, f, sources), limit // 2)
+        if target.array is None:
+            target.open(np.empty((), workers.type_of(blocks[0]) if dtype is None else element_type(dtype)))
+        workers.write(target.array, blocks, written)
+        return target.array
+    watch, origin = _core.Watch(), sources.origin([f, halo]) if resume else None
     with Results(target, blocks[0].shape, origin, limit // 2, watch, written) as results:
         left = blocks[results.finished :]
         with ReadAhead(sources, left, limit // 2, watch) as reader:
             for block in left:
                 results.put(block, _computed(f, block, reader.take()))
     return target.array
+
+
+def _block(f: Callable[..., Any], sources: Sources, block: BlockInfo) -> Any:
+    """What the function makes of a block that this process reads."""
+    return _computed(f, block, sources.read(block))
 
 
 def _computed(f: Callable[..., Any], block: BlockInfo, given: list[Any]) -> Any:

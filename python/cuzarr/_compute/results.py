@@ -83,6 +83,13 @@ class Target:
         self._settings = settings if self._place is None else named(settings, names)
         self.unit = self._choose_grid(*grid)
 
+    @classmethod
+    def opened(cls, array: Any) -> Self:
+        """An array that is there, for results whose blocks were cut elsewhere."""
+        target = cls.__new__(cls)
+        target.array = array
+        return target
+
     def _choose_grid(self, chunks: Any, shards: Any) -> tuple[int, ...] | None:
         if self.array is not None:
             return self.array.metadata._stored_chunks  # type: ignore[no-any-return]

@@ -1,0 +1,97 @@
+"""Work on a cluster of dask: the same elements as on one machine, also where a worker dies."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import cuzarr
+from cuzarr.errors import ArgumentTypeError, InvalidArgumentError, UnsupportedError
+
+distributed = pytest.importorskip("distributed")
+
+VALUES = np.random.default_rng(8).normal(size=(24, 30, 8)).astype("float32")
+LIMIT = "32 KiB"
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[Any]:
+    cluster = distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0", processes=True)
+    with cluster, distributed.Client(cluster) as made:
+        yield made
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> cuzarr.Array:
+    return cuzarr.create_array(tmp_path / "source", data=VALUES, chunks=(3, 10, 4), dimension_names=("t", "y", "x"))
+
+
+def smoothed(block: Any, row: Any, block_info: Any) -> Any:
+    return np.cumsum(block, axis=0) * row + block_info.number
+
+
+def test_blocks_of_a_cluster_are_those_of_one_machine(client: Any, source: cuzarr.Array, tmp_path: Path) -> None:
+    row = np.arange(8, dtype="float32")
+    options: dict[str, Any] = {"memory_limit": LIMIT, "overlap": (1, 0, 0)}
+    expected = cuzarr.map_blocks(smoothed, source, row, out=tmp_path / "one", **options)
+    heard: list[tuple[int, int | None]] = []
+    got = cuzarr.map_blocks(
+        smoothed, source, row, out=tmp_path / "many", client=client, progress=lambda *now: heard.append(now), **options
+    )
+    np.testing.assert_array_equal(got[...], expected[...])
+    assert got.metadata == expected.metadata and got.metadata.dimension_names == ("t", "y", "x")
+    count = len(heard)
+    assert count > 4 and heard == [(number, count) for number in range(1, count + 1)]
+    # An array that is there, and a type that the caller chose.
+    again = cuzarr.create_array(tmp_path / "there", shape=VALUES.shape, dtype="float64", chunks=(5, 30, 8))
+    cuzarr.map_blocks(np.negative, source, out=again, client=client, memory_limit="128 KiB")
+    np.testing.assert_array_equal(again[...], -VALUES)
+    bools = cuzarr.map_blocks(lambda block: block > 0, source, out=tmp_path / "bools", dtype="uint8", client=client)
+    np.testing.assert_array_equal(bools[...], VALUES > 0)
+
+
+def test_a_worker_that_dies_costs_nothing_but_time(client: Any, source: cuzarr.Array, tmp_path: Path) -> None:
+    mark = tmp_path / "died"
+
+    def dies_once(block: Any, block_info: Any) -> Any:
+        if block_info.number == 3:
+            try:
+                mark.touch(exist_ok=False)
+            except FileExistsError:
+                pass
+            else:
+                os._exit(1)
+        return block * 2
+
+    got = cuzarr.map_blocks(dies_once, source, out=tmp_path / "out", dtype="float32", client=client, memory_limit=LIMIT)
+    assert mark.exists()
+    np.testing.assert_array_equal(got[...], VALUES * 2)
+
+
+def test_an_error_of_a_task_comes_as_it_is(client: Any, source: cuzarr.Array, tmp_path: Path) -> None:
+    def fails(block: Any, block_info: Any) -> Any:
+        if block_info.number == 2:
+            raise RuntimeError("broken block")
+        return block
+
+    with pytest.raises(RuntimeError, match="broken block"):
+        cuzarr.map_blocks(fails, source, out=tmp_path / "out", client=client, memory_limit=LIMIT)
+
+
+def test_what_workers_cannot_reach_is_refused(client: Any, source: cuzarr.Array, tmp_path: Path) -> None:
+    for options, error, message in [
+        ({"client": client}, InvalidArgumentError, "needs a store"),
+        ({"client": client, "out": {}}, InvalidArgumentError, "memory of this process"),
+        ({"client": client, "out": cuzarr.zeros(VALUES.shape, store={})}, InvalidArgumentError, "memory of this process"),
+        ({"client": client, "out": cuzarr.storage.MemoryStore()}, InvalidArgumentError, "memory of this process"),
+        ({"client": client, "out": tmp_path / "out", "resume": True}, UnsupportedError, "cannot be resumed"),
+        ({"client": 3, "out": tmp_path / "out"}, ArgumentTypeError, "client is int"),
+    ]:
+        with pytest.raises(error, match=message):
+            cuzarr.map_blocks(np.negative, source, **options)
+    assert not (tmp_path / "out").exists()
