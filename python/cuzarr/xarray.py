@@ -76,7 +76,7 @@ class LazyArray(BackendArray):
         return indexing.explicit_indexing_adapter(key, self.shape, indexing.IndexingSupport.OUTER, self._read)
 
     async def async_getitem(self, key: indexing.ExplicitIndexer) -> Any:
-        """As indexing, awaited: what ``load_async`` calls."""
+        """Awaitable form of indexing, which ``load_async`` calls."""
         return await indexing.async_explicit_indexing_adapter(key, self.shape, indexing.IndexingSupport.OUTER, self._read_async)
 
     async def _read_async(self, key: tuple[Any, ...]) -> Any:

@@ -78,3 +78,27 @@ def test_examples_of_functions_of_elements_run() -> None:
         runner.run(parser.get_doctest(function.__doc__ or "", {}, function.__name__, None, 0))
     assert len(functions) > 60
     assert runner.summarize(verbose=False).failed == 0
+
+
+def public_methods() -> Iterator[tuple[str, str]]:
+    """Methods and properties of public classes by name, and what their docstrings say. Inherited ones count once."""
+    seen = set()
+    for _, value in public():
+        for name in dir(value) if inspect.isclass(value) else ():
+            member = inspect.getattr_static(value, name)
+            function = member.fget if isinstance(member, property) else getattr(member, "__func__", member)
+            if name.startswith("_") or not inspect.isfunction(function) or function in seen:
+                continue
+            if function.__module__.startswith("cuzarr"):
+                seen.add(function)
+                yield (
+                    f"{value.__name__}.{name}",
+                    inspect.getdoc(member if isinstance(member, property) else getattr(value, name)) or "",
+                )
+
+
+def test_methods_begin_with_what_they_do() -> None:
+    documented = dict(public_methods())
+    assert len(documented) > 400
+    stacked = ("The same", "As ", "What of", "Of ", "As:", "What ")
+    assert [name for name, text in documented.items() if not text or text.startswith(stacked)] == []

@@ -62,6 +62,7 @@ class Expression(Lazy, NumpyProtocol, OneElement, Operators, Reductions, Shaped)
 
     @property
     def shape(self) -> tuple[int, ...]:
+        """Extent of the result along each dimension."""
         return tuple(self._expr.shape)
 
     @property
@@ -71,6 +72,7 @@ class Expression(Lazy, NumpyProtocol, OneElement, Operators, Reductions, Shaped)
 
     @property
     def dtype(self) -> np.dtype[Any]:
+        """Element type of the result."""
         return dtype_of(self._expr.dtype)
 
     def astype(self, dtype: Any) -> Expression:

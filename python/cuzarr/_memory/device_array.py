@@ -92,14 +92,17 @@ class DeviceArray(OnDevice, NumpyProtocol, OneElement, Operators, Reductions, Sh
 
     @property
     def shape(self) -> tuple[int, ...]:
+        """Extent along each dimension."""
         return self._buffer.shape
 
     @property
     def strides(self) -> tuple[int, ...]:
+        """Bytes from one element to the next along each dimension."""
         return self._buffer.strides
 
     @property
     def device(self) -> str:
+        """Device that holds the memory, such as ``"cuda:0"``."""
         return self._buffer.device
 
     def cpu(self) -> np.ndarray[Any, Any]:
@@ -205,7 +208,7 @@ class DeviceArray(OnDevice, NumpyProtocol, OneElement, Operators, Reductions, Sh
         return self.transpose()
 
     def view(self, dtype: Any) -> DeviceArray:
-        """The same bits as elements of another type; where its size is another, the last dimension has more or fewer of them."""
+        """This memory as elements of another type. If their size differs, the last dimension becomes longer or shorter."""
         dtype = _checks.element_type(dtype)
         return DeviceArray(self._buffer.reinterpret(memory_type(dtype)), dtype)
 

@@ -70,7 +70,7 @@ class NodeMetadata:
         raise NotImplementedError  # each kind has its own
 
     def stored(self) -> tuple[Documents, dict[str, Documents] | None]:
-        """What is stored: of the node alone, and by their paths of what is consolidated below it."""
+        """The stored document of this node alone, and those of the nodes consolidated below it, by their paths."""
         raise NotImplementedError  # each kind has its own
 
     def documents(self) -> dict[str, bytes]:
@@ -172,12 +172,12 @@ class ArrayMetadata(NodeMetadata):
         return {**self.document, "attributes": self.attributes}
 
     def described(self) -> Documents:
-        """What describes the elements: what is stored, without attributes."""
+        """The part of the document that describes the elements: all of it but the attributes."""
         name = ZARR_JSON if self.zarr_format == 3 else ZARRAY
         return {name: {key: value for key, value in self.document.items() if key != "attributes"}}
 
     def update_shape(self, shape: Iterable[int]) -> Self:
-        """The same with another shape."""
+        """This metadata with another shape."""
         extents = tuple(shape)
         return type(self)({**self._resized_document(extents), "shape": list(extents)}, self.attributes)  # type: ignore[call-arg]
 
@@ -190,7 +190,7 @@ class ArrayMetadata(NodeMetadata):
         raise NotImplementedError  # each format has its own
 
     def update_attributes(self, attributes: Mapping[str, Any]) -> Self:
-        """The same with other attributes."""
+        """This metadata with other attributes."""
         return type(self)(self.document, dict(attributes))  # type: ignore[call-arg]
 
 
@@ -519,7 +519,7 @@ class ArrayV2Metadata(ArrayMetadata):
 
     @property
     def dimension_separator(self) -> Literal[".", "/"]:
-        """What stands between the numbers of a chunk's key."""
+        """The separator between the numbers of a chunk's key."""
         return self.document.get("dimension_separator") or "."
 
     @property

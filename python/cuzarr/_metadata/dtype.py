@@ -110,7 +110,7 @@ class DataType:
         return {"string": "vlen-utf8", "variable_length_bytes": "vlen-bytes"}.get(self.name)
 
     def to_json(self, zarr_format: ZarrFormat) -> Any:
-        """What metadata says."""
+        """The name or description of this type in metadata."""
         if zarr_format == 2:
             if self.is_variable:
                 return "|O"
@@ -186,7 +186,7 @@ class DataType:
         return _scalar_to_json(np.asarray(value), self.native, zarr_format, self._structure_is_bytes)
 
     def fill_from_json(self, value: Any, zarr_format: ZarrFormat) -> Any:
-        """What metadata writes, as a scalar of this type.
+        """Convert a fill value from metadata to a scalar of this type.
 
         Raises
         ------

@@ -76,13 +76,13 @@ class ConsolidatedMetadata:
         return replace(node, consolidated_metadata=ConsolidatedMetadata(inside))
 
     def without(self, name: str) -> ConsolidatedMetadata:
-        """The same without a node and what is below it."""
+        """This metadata without one node and everything below it."""
         return ConsolidatedMetadata(
             {key: node for key, node in self.flattened_metadata.items() if key != name and not key.startswith(f"{name}/")}
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """As format 3 stores it, inside the group's metadata."""
+        """The document that format 3 stores inside the group's metadata."""
         nodes = {key: node.to_dict() for key, node in sorted(self.flattened_metadata.items())}
         return {"kind": self.kind, "must_understand": self.must_understand, "metadata": nodes}
 
@@ -146,7 +146,7 @@ class GroupMetadata(NodeMetadata):
         return cls(attributes, zarr_format, _parse_consolidated(consolidated), document)
 
     def update_attributes(self, attributes: Mapping[str, Any]) -> GroupMetadata:
-        """The same with other attributes."""
+        """This metadata with other attributes."""
         return replace(self, attributes=dict(attributes))
 
     def stored(self) -> tuple[Documents, dict[str, Documents] | None]:

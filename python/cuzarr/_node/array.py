@@ -130,12 +130,12 @@ class Array(Node, Operators, OneElement, Reductions, Stored):
         return cls(place, read_array(place, 3), config)
 
     def with_config(self, config: ArrayConfigLike) -> Self:
-        """The same array with other settings; those not named stay."""
+        """This array with other settings. Settings that are not named stay."""
         chosen = config if isinstance(config, ArrayConfig) else replace(self._config, **parse_changes(config))
         return type(self)(self._store_path, self._metadata, chosen, self._own_device)
 
     def with_device(self, device: str) -> Self:
-        """The same array, reading to another device.
+        """This array, reading to another device.
 
         >>> import cuzarr
         >>> cuzarr.zeros((2,), store={}).with_device("cpu").device
@@ -145,7 +145,7 @@ class Array(Node, Operators, OneElement, Reductions, Stored):
 
     @property
     def async_array(self) -> AsyncArray:
-        """The same array, with elements that are awaited."""
+        """This array as an :class:`AsyncArray`, whose reads and writes are awaited."""
         return AsyncArray.of(self)
 
     # ----------------------------------------------------------------------------------------------------- what it is
@@ -274,11 +274,11 @@ class Array(Node, Operators, OneElement, Reductions, Stored):
 
     @property
     def info(self) -> Info:
-        """What the array is, at a glance."""
+        """A summary of the array: its type, shape, chunks and codecs."""
         return array_info(self)
 
     def info_complete(self) -> Info:
-        """The same with what is stored, for which the store is listed."""
+        """A summary like :attr:`info`, with the number and size of stored chunks. It lists the store."""
         return array_info(self, sum(1 for _ in self._iterate_stored()), self.nbytes_stored())
 
     @property
@@ -287,7 +287,7 @@ class Array(Node, Operators, OneElement, Reductions, Stored):
         return result_array(_core.NdBuffer.empty((), "float64", self.device, "C"), np.dtype("f8"))
 
     def explain(self, selection: Any = Ellipsis, *, writing: bool = False) -> Explanation:
-        """What reading a box would do, stage by stage, and why: where each codec runs, and if on the host, for which reason.
+        """Explain what reading a box would do, stage by stage, and why: where each codec runs, and if on the host, for which reason.
         ``writing`` asks the same of writing elements that are on the array's device. Reads and writes no elements."""
         box = basic_box(selection, self.shape)
         return self._explain(box.lists, writing)
@@ -320,7 +320,7 @@ class Array(Node, Operators, OneElement, Reductions, Stored):
         self.setitem(selection, value)
 
     def getitem(self, selection: Any, *, prototype: Any = None, progress: Any = None) -> Any:
-        """As brackets, with buffers of one's own choice: the prototype decides where the elements go.
+        """Read a selection as brackets do, into buffers of your choice: the prototype decides where the elements go.
 
         Parameters
         ----------
@@ -347,7 +347,7 @@ class Array(Node, Operators, OneElement, Reductions, Stored):
         return array_selections.get(self, selection, prototype)
 
     def setitem(self, selection: Any, value: Any, prototype: Any = None, *, progress: Any = None) -> None:
-        """As assigning to brackets. Values are taken from wherever they are; a buffer class of the caller's own is given them first.
+        """Write a selection as brackets do. Values may be on any device; a buffer class of your own is given them first.
         ``progress`` is as in :meth:`getitem`."""
         if progress:
             with shown(progress, "writing", array_selections.count_objects(self, selection)):

@@ -238,11 +238,11 @@ class AsyncArray(_AsyncNode):
         await run(resize.resize, self._node, new_shape, delete_outside_chunks=delete_outside_chunks)
 
     def with_config(self, config: ArrayConfigLike) -> Self:
-        """The same array with other settings; those not named stay."""
+        """This array with other settings. Settings that are not named stay."""
         return self.of(self._node.with_config(config))
 
     def with_device(self, device: str) -> Self:
-        """The same array, reading to another device."""
+        """This array, reading to another device."""
         return self.of(self._node.with_device(device))
 
     @property

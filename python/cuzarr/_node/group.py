@@ -129,12 +129,12 @@ class Group(Node):
 
     @property
     def info(self) -> Info:
-        """What the group is, at a glance; members are counted where that needs no listing."""
+        """A summary of the group. Members are counted if that needs no listing of the store."""
         consolidated = self._metadata.consolidated_metadata
         return group_info(self, None if consolidated is None else list(consolidated.flattened_metadata.values()))
 
     def info_complete(self) -> Info:
-        """The same with every member counted, for which the store is listed."""
+        """A summary like :attr:`info`, with every member counted. It lists the store."""
         return group_info(self, [metadata for _, metadata in self._walk(None)])
 
     # ---------------------------------------------------------------------------------------------------- its members
@@ -200,6 +200,7 @@ class Group(Node):
         return node
 
     def __contains__(self, member: str) -> bool:
+        """Whether the group has a member of this name."""
         return self._find(member) is not None
 
     def __iter__(self) -> Iterator[str]:
@@ -456,13 +457,13 @@ class Group(Node):
     # ----------------------------------------------------------------------------------------- as an object of Python
 
     async def update_attributes_async(self, new_attributes: dict[str, Any]) -> Group:
-        """As :meth:`update_attributes`, awaited."""
+        """Awaitable form of :meth:`update_attributes`."""
 
         return await run(self.update_attributes, new_attributes)
 
     @property
     def async_group(self) -> AsyncGroup:
-        """The same group, with members that are awaited."""
+        """This group as an :class:`AsyncGroup`, whose members are awaited."""
 
         return AsyncGroup.of(self)
 

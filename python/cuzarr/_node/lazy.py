@@ -390,7 +390,7 @@ class LazyArray:
         return whole.reshape(shape) if order is None else whole.transpose(np.argsort(order))
 
     def explain(self, *, writing: bool = False) -> Any:
-        """What reading the view would do, stage by stage, and why. Reads no elements.
+        """Explain what reading the view would do, stage by stage, and why. Reads no elements.
 
         Parameters
         ----------

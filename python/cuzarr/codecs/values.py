@@ -59,7 +59,7 @@ class Codec:
         return {}
 
     def to_dict(self) -> dict[str, Any]:
-        """What metadata says of this codec."""
+        """The description of this codec in metadata."""
         configuration = self.configuration()
         return {"name": self.name, "configuration": configuration} if configuration else {"name": self.name}
 

@@ -52,7 +52,7 @@ class ForeignStore(Store):
         super().__init__(_core.Store.python(self._adapter), read_only=read_only or bool(getattr(store, "read_only", False)))
 
     def with_read_only(self, read_only: bool = False) -> Self:
-        """The same store, with writing refused or allowed."""
+        """This store, with writing refused or allowed."""
         twin = super().with_read_only(read_only)
         if not read_only and getattr(self.wrapped, "read_only", False) and hasattr(self.wrapped, "with_read_only"):
             # zarr-python's stores refuse writes themselves.

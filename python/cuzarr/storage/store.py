@@ -106,7 +106,7 @@ class Store:
         return self._read_only
 
     def with_read_only(self, read_only: bool = False) -> Self:
-        """The same store, with writing refused or allowed."""
+        """This store, with writing refused or allowed."""
         twin = object.__new__(type(self))
         twin.__dict__.update(self.__dict__)
         twin._read_only = read_only

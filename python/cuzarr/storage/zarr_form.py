@@ -93,6 +93,7 @@ class NativeStore(ZarrStore):
         prototype: BufferPrototype | None = None,
         byte_range: ByteRequest | None = None,
     ) -> Buffer | None:
+        """Read a value, or a range of its bytes, without an event loop; ``None`` if there is none."""
         wanted: Any = prototype or default_buffer_prototype()
         return self.cuzarr_store.get(key, wanted, byte_range)  # type: ignore[no-any-return]
 
@@ -152,6 +153,7 @@ class NativeStore(ZarrStore):
         return value
 
     def set_sync(self, key: str, value: Buffer) -> None:
+        """Store a value without an event loop."""
         self._check_writable()
         self.cuzarr_store.set(key, self._value(value))
 
@@ -163,6 +165,7 @@ class NativeStore(ZarrStore):
         await self._run(lambda: self.cuzarr_store.set_if_not_exists(key, self._value(value)))
 
     def delete_sync(self, key: str) -> None:
+        """Delete a value without an event loop."""
         self._check_writable()
         self.cuzarr_store.delete(key)
 

@@ -95,7 +95,7 @@ class CodecPipeline(ZarrCodecPipeline):
         return cls.from_codecs(codecs).evolve_from_array_spec(spec)
 
     def evolve_from_array_spec(self, array_spec: Any) -> Self:
-        """The same codecs, with what they leave open filled in."""
+        """These codecs, with open settings filled in from the array."""
         evolved: list[Any] = []
         for codec in self._codecs:
             evolved.append(codec.evolve_from_array_spec(array_spec))
