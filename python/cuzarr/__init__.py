@@ -30,9 +30,10 @@ from cuzarr import (
     storage,
     xp,
 )
-from cuzarr._compute.copy import copy, pyramid, rechunk
+from cuzarr._compute.copy import copy, rechunk
 from cuzarr._compute.expression import Expression
 from cuzarr._compute.map_blocks import map_blocks
+from cuzarr._compute.pyramid import pyramid
 from cuzarr._compute.reduce import reduce
 from cuzarr._config import config
 from cuzarr._core import __version__

@@ -300,11 +300,7 @@ class Pyramid:
         target: tuple[Store, str],
         changes: str,
         existing: str,
-        method: str,
-        levels: int | None,
-        axes: Sequence[str] | None,
-        scale: Sequence[float] | None,
-        units: Sequence[str] | None,
+        settings: str,
         options: dict[str, Any],
     ) -> Pyramid: ...
     def plan(self) -> str: ...

@@ -6,9 +6,7 @@ use cuzarr::meta::ZarrFormat;
 use cuzarr::node::{self, ArrayOptions, Consolidation, Group, Node};
 use cuzarr::plan::Regions;
 use cuzarr::store::Store;
-use cuzarr::{Error, ErrorKind};
 use cuzarr_compute::{Changes, Checkpoint, Copied, Existing, Pyramid, PyramidOptions, copy_node};
-use cuzarr_device::downsample::Downsampling;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -69,34 +67,25 @@ pub struct PyPyramid {
 
 #[pymethods]
 impl PyPyramid {
-    /// Plans a pyramid of the array at a path and writes nothing.
+    /// Plans a pyramid of the array or image at a path and writes nothing. `changes` and `settings` are JSON.
     #[new]
-    #[expect(clippy::too_many_arguments, reason = "Python hands over what it has, by position")]
     fn new(
         py: Python<'_>,
         source: Opened<'_>,
         target: (PyRef<'_, PyStore>, String),
         changes: &str,
         existing: &str,
-        method: &str,
-        levels: Option<usize>,
-        axes: Option<Vec<String>>,
-        scale: Option<Vec<f64>>,
-        units: Option<Vec<String>>,
+        settings: &str,
         options: &Bound<'_, PyDict>,
     ) -> PyResult<Self> {
         let (changes, existing) = (parse_changes(changes)?, parse_existing(existing)?);
-        let unknown = || {
-            let error = Error::new(ErrorKind::InvalidArgument, format!("unknown method '{method}'"));
-            error.with_hint("use method='mean', 'max', 'nearest' or 'mode'")
-        };
-        let method = Downsampling::named(method).ok_or_else(unknown).py()?;
-        let settings = PyramidOptions { method, levels, axes, scale, units, changes };
+        let settings = serde_json::from_str(settings).map_err(|error| PyValueError::new_err(error.to_string()))?;
+        let settings = PyramidOptions::from_json(&settings, changes).py()?;
         let places = Places::new(source, target, parse_options(options)?);
         let pyramid = py.detach(|| match places.open_source()? {
             Node::Array(array) => Pyramid::new(&array, Arc::clone(&places.to), &places.to_path, existing, settings),
-            Node::Group(_) => {
-                Err(Error::new(ErrorKind::ArrayNotFound, "expected an array to make a pyramid of, got a group"))
+            Node::Group(image) => {
+                Pyramid::of_image(&image, Arc::clone(&places.to), &places.to_path, existing, settings)
             }
         });
         Ok(PyPyramid { pyramid: Some(pyramid.py()?), watch: places.watch })

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +11,7 @@ import numpy as np
 import pytest
 
 import cuzarr
-from cuzarr.errors import ContainsGroupError, InvalidArgumentError, UnsupportedError
+from cuzarr.errors import ContainsGroupError, GroupNotFoundError, InvalidArgumentError, UnsupportedError
 
 VALUES = np.random.default_rng(5).integers(0, 40, (2, 12, 50, 36)).astype("uint16")
 
@@ -35,7 +37,7 @@ def test_levels_are_reductions_and_an_ome_zarr_reader_opens_them(method: Any, de
         tmp_path / "image.ome.zarr",
         method=method,
         levels=2,
-        scale=(1, 0.5, 0.2, 0.2),
+        scale=(1, 0.3, 0.2, 0.2),
         units=(None, "micrometer", "micrometer", "micrometer"),
         device=device,
         memory_limit="512 KiB",
@@ -48,7 +50,7 @@ def test_levels_are_reductions_and_an_ome_zarr_reader_opens_them(method: Any, de
     (multiscale,) = image.ome_attributes.multiscales
     assert [axis.name for axis in multiscale.axes] == ["c", "z", "y", "x"]
     assert [dataset.path for dataset in multiscale.datasets] == ["0", "1"]
-    assert multiscale.datasets[1].coordinateTransformations[0].scale == [1, 1.0, 0.4, 0.4]
+    assert multiscale.datasets[1].coordinateTransformations[0].scale == [1, 0.6, 0.4, 0.4]
 
 
 def test_a_pyramid_is_planned_refused_and_resumed(tmp_path: Path) -> None:
@@ -69,3 +71,168 @@ def test_a_pyramid_is_planned_refused_and_resumed(tmp_path: Path) -> None:
     with pytest.raises(UnsupportedError, match="nearest"):
         cuzarr.pyramid(complex_array, {})
     assert cuzarr.pyramid(complex_array, {}, method="nearest", levels=2)["1"].dtype == np.complex64
+
+
+SPACE = (None, "micrometer", "micrometer", "micrometer")
+
+
+def named(place: Any) -> cuzarr.Array:
+    return cuzarr.create_array(place, data=VALUES, chunks=(1, 4, 16, 16), dimension_names=["c", "z", "y", "x"])
+
+
+def command(*arguments: str) -> str:
+    """What the command prints."""
+    return subprocess.run([sys.executable, "-m", "cuzarr", *arguments], check=True, capture_output=True, text=True).stdout
+
+
+def validated(place: Path, version: str) -> Any:
+    """The image and its labels as OME-Zarr's own models read them."""
+    zarr = pytest.importorskip("zarr", minversion="3")
+    models = pytest.importorskip("ome_zarr_models")
+    models = models.v04 if version == "0.4" else models.v05
+    image = models.image.Image.from_zarr(zarr.open_group(place, mode="r"))
+    if (place / "labels").exists():
+        group = zarr.open_group(place, mode="r")["labels"]
+        labels = models.labels.Labels.from_zarr(group)
+        for name in labels.attributes.labels if version == "0.4" else labels.attributes.ome.labels:
+            models.image_label.ImageLabel.from_zarr(group[name])
+    return image
+
+
+@pytest.mark.parametrize("version", ["0.4", "0.5"])
+def test_images_with_channels_and_labels_are_valid_ome_zarr(version: Any, tmp_path: Path) -> None:
+    place = tmp_path / "image.zarr"
+    image = cuzarr.pyramid(
+        named({}),
+        place,
+        version=version,
+        levels=3,
+        scale=(1, 2, 0.5, 0.5),
+        units=SPACE,
+        channels=["DAPI", {"label": "GFP", "color": "FF00FF"}],
+    )
+    # z is left alone until x and y are as coarse.
+    assert [image[str(level)].shape for level in range(3)] == [(2, 12, 50, 36), (2, 12, 25, 18), (2, 12, 13, 9)]
+    attributes = image.attrs["ome"] if version == "0.5" else image.attrs
+    assert image.metadata.zarr_format == (3 if version == "0.5" else 2)
+    smallest = image["2"][...]
+    for number, channel in enumerate(attributes["omero"]["channels"]):
+        assert channel["label"] == ["DAPI", "GFP"][number]
+        window = {"min": 0, "max": 65535, "start": smallest[number].min(), "end": smallest[number].max()}
+        assert channel["window"] == window
+    cells = (VALUES[0] > 20).astype("uint8") * 7
+    colors = [{"label-value": 7, "rgba": [255, 0, 0, 255]}]
+    labels = cuzarr.pyramid(cells, place, labels="cells", label_metadata={"colors": colors})
+    assert labels.path == "labels/cells" and [labels[str(level)].shape for level in range(3)] == [
+        (12, 50, 36),
+        (12, 25, 18),
+        (12, 13, 9),
+    ]
+    assert set(np.unique(labels["2"][...])) <= {0, 7}, "no label appears that was not there"
+    own = (labels.attrs["ome"] if version == "0.5" else labels.attrs)["image-label"]
+    assert own == {"source": {"image": "../../"}, "colors": colors, "version": version}
+    cuzarr.pyramid(cells, place, labels="nuclei")
+    listed = cuzarr.open_group(place, path="labels").attrs
+    assert (listed["ome"] if version == "0.5" else listed)["labels"] == ["cells", "nuclei"]
+    read = validated(place, version)
+    multiscale = (read.attributes.multiscales if version == "0.4" else read.ome_attributes.multiscales)[0]
+    assert [axis.unit for axis in multiscale.axes] == list(SPACE)
+    text = command("info", str(place))
+    for part in (f"OME-Zarr {version}", "c, z (micrometer)", "1 (2, 12, 25, 18)", "DAPI, GFP", "cells, nuclei"):
+        assert part in text, (part, text)
+    assert "9 x 13 pixels" in command("preview", str(place), "--dry-run", "--level", "2")
+    assert '"array": "/2"' in command("preview", str(place), "--json", "--width", "9")
+    assert '"array": "/0"' in command("preview", str(place), "--json", "--width", "9", "--slice", "0,0")
+
+
+def test_an_image_is_made_anew_in_the_other_version_with_all_that_belongs_to_it(tmp_path: Path) -> None:
+    old, new = tmp_path / "old", tmp_path / "new"
+    image = cuzarr.pyramid(
+        named({}), old, version="0.4", levels=2, scale=(1, 2, 0.5, 0.5), units=SPACE, channels=["a", "b"], name="cells"
+    )
+    image.attrs["microscope"] = "A1"
+    cuzarr.pyramid((VALUES[0] > 20).astype("uint16"), old, labels="nuclei")
+    halved = cuzarr.pyramid(old, {}, levels=2, factors=(1, 1, 2, 1))
+    assert halved["1"].shape == (2, 12, 25, 36) and halved["labels/nuclei/1"].shape == (12, 25, 36)
+    made = cuzarr.pyramid(old, new, levels=3)
+    ome = made.attrs["ome"]
+    assert made.attrs["microscope"] == "A1" and "multiscales" not in made.attrs
+    assert [channel["label"] for channel in ome["omero"]["channels"]] == ["a", "b"]
+    assert ome["multiscales"][0]["name"] == "cells"
+    assert ome["multiscales"][0]["datasets"][0]["coordinateTransformations"] == [{"type": "scale", "scale": [1, 2, 0.5, 0.5]}]
+    np.testing.assert_array_equal(made["0"][...], VALUES)
+    np.testing.assert_array_equal(made["labels/nuclei/0"][...], VALUES[0] > 20)
+    validated(new, "0.5")
+
+
+def test_geozarrs_images_are_read(tmp_path: Path) -> None:
+    group = cuzarr.open_group(tmp_path / "geo", mode="w")
+    layout = [
+        {"asset": "r10m", "transform": {"scale": [10.0, 10.0]}},
+        {"asset": "r20m", "derived_from": "r10m", "transform": {"scale": [2.0, 2.0]}},
+    ]
+    group.attrs.update(
+        {
+            "multiscales": {"layout": layout},
+            "proj:code": "EPSG:32631",
+            "zarr_conventions": [{"name": "multiscales"}, {"name": "proj:"}],
+        }
+    )
+    group.create_array("r10m", data=VALUES[0, 0], chunks=(16, 16))
+    group.create_array("r20m", data=VALUES[0, 0, ::2, ::2], chunks=(16, 16))
+    made = cuzarr.pyramid(group, tmp_path / "image", levels=2)
+    datasets = made.attrs["ome"]["multiscales"][0]["datasets"]
+    assert datasets[1]["coordinateTransformations"][0]["scale"] == [20, 20] and made.attrs["proj:code"] == "EPSG:32631"
+    assert made.attrs["zarr_conventions"] == [{"name": "proj:"}]
+    copied = cuzarr.copy(group, tmp_path / "copied")
+    assert copied.attrs["multiscales"] == {"layout": layout}
+
+
+def test_factors_of_dimensions_are_chosen(tmp_path: Path) -> None:
+    factors = {"y": 2, "x": 3}
+    made = cuzarr.pyramid(named({}), {}, levels=2, factors=factors, method="max")
+    assert made["1"].shape == (2, 12, 25, 12)
+    expected = VALUES.reshape(2, 12, 25, 2, 12, 3).max(axis=(3, 5))
+    np.testing.assert_array_equal(made["1"][...], expected)
+    assert cuzarr.pyramid(named({}), {}, levels=2, factors=(1, 4, 1, 1), dry_run=True)["levels"][1]["shape"] == [2, 3, 50, 36]
+    with pytest.raises(InvalidArgumentError, match="product of 2"):
+        cuzarr.pyramid(named({}), {}, factors=(1, 1, 1, 1))
+    with pytest.raises(InvalidArgumentError, match="4, one for each dimension"):
+        cuzarr.pyramid(named({}), {}, factors=(2, 2))
+
+
+def test_arrays_in_memory_are_made_into_images(device: str, tmp_path: Path) -> None:
+    pixels = VALUES[0, 0] if device == "cpu" else cuzarr.xp.asarray(VALUES[0, 0], device=device)
+    made = cuzarr.pyramid(pixels, tmp_path / "image", levels=2, chunks=(16, 16), axes="yx")
+    np.testing.assert_array_equal(cuzarr.open_array(tmp_path / "image", path="0", device="cpu")[...], VALUES[0, 0])
+    assert (
+        made["1"].chunks == (16, 16)
+        and made["1"].compressors == cuzarr.create_array({}, shape=(9, 9), dtype="uint16").compressors
+    )
+    with pytest.raises(InvalidArgumentError, match="cannot be resumed"):
+        cuzarr.pyramid(VALUES[0, 0], {}, resume=True)
+
+
+def test_groups_that_are_no_image_and_labels_without_one_are_refused(tmp_path: Path) -> None:
+    plate = cuzarr.open_group(tmp_path / "plate", mode="w", attributes={"ome": {"version": "0.5", "plate": {}}})
+    with pytest.raises(InvalidArgumentError, match="holds several images"):
+        cuzarr.pyramid(plate, {})
+    with pytest.raises(InvalidArgumentError, match="or a group that is an image"):
+        cuzarr.pyramid(cuzarr.open_group({}, mode="w"), {})
+    cells = np.ones((8, 8), "uint8")
+    with pytest.raises(GroupNotFoundError, match="no image"):
+        cuzarr.pyramid(cells, tmp_path / "nothing", labels="cells")
+    cuzarr.pyramid(cells, tmp_path / "image", path="a/0")
+    for labels, error, message in [
+        (np.ones((4, 8), "uint8"), InvalidArgumentError, "labels have shape"),
+        (np.ones((2, 8, 8), "uint8"), InvalidArgumentError, "3 dimensions"),
+        (cells.astype("float32"), UnsupportedError, "mode|integers"),
+    ]:
+        with pytest.raises(error, match=message):
+            cuzarr.pyramid(labels, tmp_path / "image", path="a/0", labels="cells")
+    with pytest.raises(InvalidArgumentError, match="of version 0.5"):
+        cuzarr.pyramid(cells, tmp_path / "image", path="a/0", labels="cells", version="0.4")
+    with pytest.raises(InvalidArgumentError, match="got 1 channels"):
+        cuzarr.pyramid(named({}), {}, channels=["one"])
+    with pytest.raises(InvalidArgumentError, match="hexadecimal"):
+        cuzarr.pyramid(cells, {}, channels=[{"label": "one", "color": "red"}])

@@ -128,7 +128,7 @@ GOOD: dict[str, Good] = {
     "rechunk": lambda w: (cuzarr.rechunk, (w.array, {}), {"chunks": (4, 2), "shards": None, **_COPY}),
     "rechunk of shards": lambda w: (cuzarr.rechunk, (w.sharded, {}), {"chunks": (1, 2), "shards": (4, 2)}),
     "rechunk of a group": lambda w: (cuzarr.rechunk, (w.group, {}), {"chunks": (4, 2), "shards": None}),
-    "pyramid": lambda w: (cuzarr.pyramid, (w.array, {}), {"method": "mean", "levels": 2, "axes": "yx", "scale": (1, 1), "units": ("meter", None), "chunks": (2, 2), "shards": None, "compressors": None, "path": "p", "overwrite": False, "memory_limit": "1 MiB", "device": "cpu"}),
+    "pyramid": lambda w: (cuzarr.pyramid, (w.array, {}), {"method": "mean", "levels": 2, "axes": "yx", "scale": (1, 1), "units": ("meter", None), "factors": (2, 2), "channels": ["one"], "name": "n", "version": "0.5", "chunks": (2, 2), "shards": None, "compressors": None, "path": "p", "overwrite": False, "memory_limit": "1 MiB", "device": "cpu"}),
     "map_blocks": lambda w: (cuzarr.map_blocks, (_double, w.array), {"out": {}, "dtype": "i2", "chunks": (2, 2), "shards": None, "overlap": 0, "device": "cpu", "memory_limit": "1 MiB", "progress": None, "resume": False}),
     "map_blocks in memory": lambda w: (cuzarr.map_blocks, (_double, w.array), {"dtype": "i2", "chunks": None, "overlap": (0, 0)}),
     "reduce": lambda w: (cuzarr.reduce, (lambda block: block.sum(0), np.add, w.array), {"axis": 0, "keepdims": False, "finish": None, "initial": None, "out": {}, "dtype": "i8", "chunks": (3,), "shards": None, "device": "cpu", "memory_limit": "1 MiB", "resume": False}),

@@ -65,7 +65,7 @@ enum Command {
     Copy(copy::Copy),
     /// Copy an array or a hierarchy and change the shape of its chunks
     Rechunk(copy::Rechunk),
-    /// Make an OME-Zarr image pyramid from an array
+    /// Make an OME-Zarr image pyramid from an array or another image
     Pyramid(pyramid::Pyramid),
     /// Measure how fast an array is read on this machine
     #[command(subcommand)]

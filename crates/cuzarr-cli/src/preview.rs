@@ -5,9 +5,11 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use clap::Args;
-use cuzarr::node::Array;
+use cuzarr::meta::Multiscales;
+use cuzarr::node::{Array, Node};
 use cuzarr::plan::{AxisSelection, Selection, SliceArg};
-use cuzarr::{Error, ErrorKind, Result};
+use cuzarr::store::Registry;
+use cuzarr::{Error, ErrorKind, Result, ResultExt};
 use cuzarr_device::{DType, DTypeKind, Device, Order};
 use serde_json::json;
 
@@ -18,8 +20,11 @@ use crate::picture::{self, Picture};
 
 #[derive(Args)]
 pub struct Preview {
-    /// Path or URL of an array
+    /// Path or URL of an array, or of a group that is an image of several scales
     path: String,
+    /// Level of an image, 0 is the largest [default: the smallest that fills the picture; with --slice the largest]
+    #[arg(long)]
+    level: Option<usize>,
     /// Plane to draw, as a NumPy index: '0,:,:' or '...,10:20,::2' [default: the last two dimensions, at index 0 of the others]
     #[arg(long, value_name = "SLICE", allow_hyphen_values = true)]
     slice: Option<String>,
@@ -48,14 +53,13 @@ pub struct Preview {
 
 impl Preview {
     pub fn run(self, output: &mut Output) -> Result<Verdict> {
-        let array = nodes::open_array(output.registry(), &self.path, self.device)?;
+        let array = self.open(output.registry())?;
         let dtype = array.metadata().data_type().device_dtype();
         if dtype.is_none_or(|dtype| matches!(dtype.kind(), DTypeKind::Complex | DTypeKind::Opaque)) {
             let message = format!("cannot draw elements of type {}", array.metadata().data_type());
             return Err(Error::new(ErrorKind::Unsupported, message));
         }
-        let width = self.width.unwrap_or(if self.png.is_some() { 1024 } else { 100 });
-        let selection = thinned(&self.plane(&array)?, width)?;
+        let selection = thinned(&self.plane(&array)?, self.columns())?;
         if let Some(path) = &self.png {
             picture::check_place(path)?;
         }
@@ -81,7 +85,7 @@ impl Preview {
         }
         let picture = Picture::of(columns, rows, &values, (low, high));
         let mut document = json!({
-            "path": self.path, "selection": selection.to_string(), "rows": rows, "columns": columns,
+            "path": self.path, "array": array.name(), "selection": selection.to_string(), "rows": rows, "columns": columns,
             "min": low.is_finite().then_some(low), "max": high.is_finite().then_some(high), "units": units,
         });
         let range = if low <= high {
@@ -101,6 +105,43 @@ impl Preview {
         let drawn = if colour { picture.in_colour() } else { picture.in_characters() };
         output.answer_with_picture(&document, &format!("{title}\n"), &drawn);
         Ok(Verdict::Passed)
+    }
+
+    /// Columns of the picture at most.
+    fn columns(&self) -> u64 {
+        self.width.unwrap_or(if self.png.is_some() { 1024 } else { 100 })
+    }
+
+    /// Opens the array, or the level of an image that is drawn.
+    fn open(&self, registry: &Registry) -> Result<Array> {
+        let invalid = |message: String| Error::new(ErrorKind::InvalidArgument, message);
+        let group = match nodes::open(registry, &self.path, self.device)? {
+            Node::Array(_) if self.level.is_some() => {
+                let error = invalid(format!("'{}' is an array, which has no levels", self.path));
+                return Err(error.with_hint("leave out --level"));
+            }
+            Node::Array(array) => return Ok(array),
+            Node::Group(group) => group,
+        };
+        let Some(image) = Multiscales::of(group.metadata().attributes())? else {
+            let message = format!("'{}' is a group, expected an array or an image of several scales", self.path);
+            return Err(Error::new(ErrorKind::ArrayNotFound, message).with_hint("use cuzarr tree to see what is in it"));
+        };
+        let count = image.levels.len();
+        let level = |number: usize| group.array(&image.levels[number].path).at(|| format!("level {number}"));
+        if let Some(number) = self.level {
+            let message = || invalid(format!("--level is {number}, the image has the levels 0 to {}", count - 1));
+            return if number < count { level(number) } else { Err(message()) };
+        }
+        if self.slice.is_none() {
+            for number in (1..count).rev() {
+                let array = level(number)?;
+                if array.shape().last().is_some_and(|columns| *columns >= self.columns()) {
+                    return Ok(array);
+                }
+            }
+        }
+        level(0)
     }
 
     /// Reads the elements of a plane, a few rows of chunks at a time.

@@ -1,12 +1,11 @@
-//! `cuzarr pyramid`: makes an OME-Zarr 0.5 image with several scales from an array.
+//! `cuzarr pyramid`: makes an OME-Zarr image with several scales from an array, or from another image.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use clap::Args;
-use cuzarr::{Error, ErrorKind, Result};
+use cuzarr::Result;
 use cuzarr_compute::{Changes, Pyramid as Plan, PyramidOptions};
-use cuzarr_device::downsample::Downsampling;
 use serde_json::json;
 
 use crate::Verdict;
@@ -19,9 +18,9 @@ use cuzarr::node::Node;
 pub struct Pyramid {
     #[command(flatten)]
     place: Place,
-    /// How several elements become one: mean, max, nearest, or mode (for labels)
-    #[arg(long, default_value = "mean")]
-    method: String,
+    /// How several elements become one: mean, max, nearest, or mode [default: mean; for labels mode]
+    #[arg(long)]
+    method: Option<String>,
     /// Number of levels, the original included [default: until no spatial dimension is longer than 256]
     #[arg(long)]
     levels: Option<usize>,
@@ -34,6 +33,19 @@ pub struct Pyramid {
     /// Unit of each dimension, such as ,micrometer,micrometer; empty for none
     #[arg(long, value_delimiter = ',')]
     units: Option<Vec<String>>,
+    /// How many elements become one along each dimension, from level to level: 1,1,2,2 [default: 2 along x, y and z, but a
+    /// dimension whose elements are at least twice as large as another one's waits]
+    #[arg(long, value_delimiter = ',')]
+    factors: Option<Vec<u64>>,
+    /// Labels of the channels
+    #[arg(long, value_delimiter = ',')]
+    channels: Option<Vec<String>>,
+    /// Makes labels of this name of the image at the target
+    #[arg(long, value_name = "NAME")]
+    labels: Option<String>,
+    /// Version of OME-Zarr: 0.4 or 0.5 [default: 0.5; of labels, their image's]
+    #[arg(long = "ome-version", value_name = "VERSION")]
+    version: Option<String>,
     /// Shape of a chunk, such as 1,-1,512; -1 is the whole dimension [default: the array's]
     #[arg(long, value_name = "EXTENTS", allow_hyphen_values = true, value_parser = extents)]
     chunks: Option<Extents>,
@@ -46,23 +58,23 @@ pub struct Pyramid {
 
 impl Pyramid {
     pub fn run(self, output: &mut Output) -> Result<Verdict> {
-        let method = Downsampling::named(&self.method).ok_or_else(|| {
-            let message = format!("unknown method '{}'", self.method);
-            Error::new(ErrorKind::InvalidArgument, message).with_hint("use mean, max, nearest or mode")
-        })?;
-        let Node::Array(source) = self.place.open_source(output.registry())? else {
-            let message = format!("'{}' is a group, expected an array", self.place.source);
-            return Err(Error::new(ErrorKind::ArrayNotFound, message));
-        };
         let changes = Changes {
             chunks: self.chunks.and_then(|chunks| chunks.0),
             shards: self.shards.map(|shards| shards.0),
             ..self.codecs.changes()?
         };
-        let (levels, axes, scale, units) = (self.levels, self.axes, self.scale, self.units);
-        let options = PyramidOptions { method, levels, axes, scale, units, changes };
+        let settings = json!({
+            "method": self.method, "levels": self.levels, "axes": self.axes, "scale": self.scale, "units": self.units,
+            "factors": self.factors, "channels": self.channels, "version": self.version,
+            "labels": self.labels.as_ref().map(|name| json!({ "name": name })),
+        });
+        let options = PyramidOptions::from_json(&settings, changes)?;
         let store = nodes::target(output.registry(), &self.place.target)?;
-        let plan = Plan::new(&source, store, "", self.place.existing(), options)?;
+        let existing = self.place.existing();
+        let plan = match self.place.open_source(output.registry())? {
+            Node::Array(source) => Plan::new(&source, store, "", existing, options)?,
+            Node::Group(image) => Plan::of_image(&image, store, "", existing, options)?,
+        };
         let (mut document, shapes) = (plan.to_json(), plan.shapes());
         let rows: Vec<Vec<String>> =
             shapes.iter().enumerate().map(|(number, shape)| vec![number.to_string(), format!("{shape:?}")]).collect();

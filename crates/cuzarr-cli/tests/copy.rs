@@ -400,11 +400,32 @@ fn a_pyramid_is_made_and_named() {
     let (from, to) = (directory.path().join("from"), directory.path().join("to"));
     source(&from);
     let arguments =
-        ["pyramid", text(&from), text(&to), "--levels", "3", "--method", "max", "--scale", "1,0.5,0.5", "--json"];
+        ["pyramid", text(&from), text(&to), "--levels", "3", "--method", "max", "--scale", "1,0.7,0.7", "--json"];
     let plan = json(&cuzarr(&[&arguments[..], &["--dry-run"]].concat()));
     assert_eq!(plan["levels"][2]["shape"], json!([24, 32, 32]), "{plan:#}");
+    let coarse = json(&cuzarr(&[
+        "pyramid",
+        text(&from),
+        text(&to),
+        "--scale",
+        "1,0.5,0.5",
+        "--levels",
+        "2",
+        "--dry-run",
+        "--json",
+    ]));
+    assert_eq!(coarse["levels"][1]["shape"][0], coarse["levels"][0]["shape"][0], "z is as coarse as y and x later");
+    let wrong = json(&cuzarr(&["pyramid", text(&from), text(&to), "--ome-version", "0.3", "--json"]));
+    assert_eq!(wrong["error"]["kind"], "InvalidArgument");
     assert!(!to.exists());
     assert_eq!(cuzarr(&arguments).status.code(), Some(0));
+    let image = json(&cuzarr(&["info", text(&to), "--json"]));
+    assert_eq!((&image["image"], &image["levels"][2]["path"]), (&json!("OME-Zarr 0.5"), &json!("2")));
+    let again = directory.path().join("again");
+    let made = cuzarr(&["pyramid", text(&to), text(&again), "--ome-version", "0.4", "--levels", "2"]);
+    assert_eq!(made.status.code(), Some(0));
+    let old = json(&cuzarr(&["info", text(&again), "--json"]));
+    assert_eq!((&old["image"], &old["zarr_format"]), (&json!("OME-Zarr 0.4"), &json!(2)));
     let level = open(&to.join("1"));
     let whole = open(&from).read_buffer(&Selection::region(&[0, 0, 0], &[2, 2, 2]).unwrap()).unwrap();
     let first = level.read_buffer(&Selection::region(&[0, 0, 0], &[1, 1, 1]).unwrap()).unwrap();

@@ -300,7 +300,7 @@ fn a_pyramid_goes_on_by_the_same_method_alone() {
     let kept = memory();
     let plan = |store: Arc<dyn Store>, method, existing| {
         let changes = changes(json!({"chunks": [5, 11, 13]}));
-        let options = PyramidOptions { method, levels: Some(2), changes, ..PyramidOptions::default() };
+        let options = PyramidOptions { method: Some(method), levels: Some(2), changes, ..PyramidOptions::default() };
         let axes = Some(["z", "y", "x"].map(String::from).to_vec());
         Pyramid::new(&source, store, "t", existing, PyramidOptions { axes, ..options }).unwrap()
     };

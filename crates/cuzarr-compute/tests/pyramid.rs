@@ -36,7 +36,13 @@ fn options(device: Device) -> ArrayOptions {
 }
 
 fn pyramid(method: Downsampling) -> PyramidOptions {
-    PyramidOptions { method, levels: Some(3), scale: Some(vec![1.0, 0.5, 0.1, 0.1]), ..PyramidOptions::default() }
+    PyramidOptions {
+        method: Some(method),
+        levels: Some(3),
+        factors: Some(vec![1, 2, 2, 2]),
+        scale: Some(vec![1.0, 0.5, 0.1, 0.1]),
+        ..PyramidOptions::default()
+    }
 }
 
 fn check_levels(group: &Group, value: &NdBuffer, method: Downsampling) {
@@ -156,7 +162,7 @@ fn a_number_that_marks_missing_elements_does_not_count() {
             Arc::clone(&store),
             "p",
             Existing::Refuse,
-            PyramidOptions { method, ..PyramidOptions::default() },
+            PyramidOptions { method: Some(method), ..PyramidOptions::default() },
         );
         assert!(store.list("").unwrap().is_empty(), "planning writes nothing");
         made.map(|_| ()).map_err(|error| error.kind())
@@ -175,4 +181,38 @@ fn a_number_that_marks_missing_elements_does_not_count() {
     for unmarked in [array("int16", json!({})), array("float64", json!({"_FillValue": "AAAAAAAA+H8="}))] {
         assert_eq!(plan(&unmarked, Downsampling::Mean), Ok(()));
     }
+}
+
+#[test]
+fn an_image_is_made_anew_with_its_labels_and_what_else_its_attributes_say() {
+    let (array, _) = image(options(Device::Cpu));
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    let settings = json!({"version": "0.4", "levels": 2, "channels": ["a", {"label": "b", "color": "00FF00"}], "scale": [1, 2, 1, 1]});
+    let settings = PyramidOptions::from_json(&settings, Changes::default()).unwrap();
+    let made = Pyramid::new(&array, Arc::clone(&store), "old", Existing::Refuse, settings).unwrap();
+    assert_eq!(made.shapes()[1], [2, 21, 35, 33], "z is left alone");
+    let mut old = made.run(&|_, _| ()).unwrap();
+    let mut attributes = old.metadata().attributes().clone();
+    attributes.insert("microscope".into(), json!("A1"));
+    attributes.insert("zarr_conventions".into(), json!([{"name": "multiscales"}, {"name": "proj:"}]));
+    old.set_attributes(attributes).unwrap();
+    let labels = json!({"labels": {"name": "cells"}, "axes": ["c", "z", "y", "x"]});
+    let labels = PyramidOptions::from_json(&labels, Changes::default()).unwrap();
+    let labelled = Pyramid::new(&array, Arc::clone(&store), "old", Existing::Refuse, labels).unwrap();
+    assert_eq!(labelled.shapes(), [SHAPE, [2, 21, 35, 33]]);
+    labelled.run(&|_, _| ()).unwrap();
+
+    let settings = PyramidOptions::from_json(&json!({"levels": 3}), Changes::default()).unwrap();
+    let new = Pyramid::of_image(&old, Arc::clone(&store), "new", Existing::Refuse, settings).unwrap();
+    let new = new.run(&|_, _| ()).unwrap();
+    let attributes = new.metadata().attributes();
+    assert_eq!(attributes["ome"]["version"], "0.5");
+    assert_eq!(attributes["ome"]["omero"]["channels"][1]["color"], "00FF00");
+    assert_eq!(
+        (&attributes["microscope"], &attributes["zarr_conventions"]),
+        (&json!("A1"), &json!([{"name": "proj:"}]))
+    );
+    assert_eq!(new.array("labels/cells/2").unwrap().shape(), new.array("2").unwrap().shape());
+    let listed = new.group("labels").unwrap();
+    assert_eq!(listed.metadata().attributes()["ome"]["labels"], json!(["cells"]));
 }

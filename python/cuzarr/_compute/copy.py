@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from collections.abc import Mapping
+from typing import Any
 
 from cuzarr import _core
-from cuzarr._checks import axis_number, items, refusing, whole
+from cuzarr._checks import axis_number, items, whole
 from cuzarr._compute import sources as _sources
 from cuzarr._compute.operands import dimension_names
 from cuzarr._compute.sources import StoreNode, is_stored, place_of
@@ -79,7 +79,7 @@ def _extents(extents: Any, source: Any, what: str) -> list[int | None]:
     return [None if size == -1 else size for size in sizes]
 
 
-def _changes(source: Any, zarr_format: Any, chunks: Any, shards: Any, compressors: Any, codecs: Any) -> str:
+def changes_of(source: Any, zarr_format: Any, chunks: Any, shards: Any, compressors: Any, codecs: Any) -> str:
     changes: dict[str, Any] = {"zarr_format": check_zarr_format(zarr_format)}
     if chunks is not None:
         changes["chunks"] = _extents(chunks, source, "chunks")
@@ -92,7 +92,7 @@ def _changes(source: Any, zarr_format: Any, chunks: Any, shards: Any, compressor
     return json.dumps(changes)
 
 
-class _Job:
+class Job:
     """From where to where, and how: what copies and pyramids have in common."""
 
     def __init__(
@@ -136,7 +136,7 @@ class _Job:
         return _sources.nodes.open(self.place, mode="r+", device=self.device)
 
 
-def _copy(job: _Job, changes: str, progress: Any, dry_run: bool) -> Any:
+def _copy(job: Job, changes: str, progress: Any, dry_run: bool) -> Any:
     with _core.Watch(counts=bool(progress)) as watch:
         plan = _core.Copy(*job.ends, changes, job.existing, job.options)
     document = json.loads(plan.plan())
@@ -221,8 +221,8 @@ def copy(
     (3, [0, 1, 2, 3, 4, 5])
     """
     changes = (zarr_format, None, "keep", compressors, codecs)
-    job = _Job(source, target, path, (overwrite, resume), storage_options, device, memory_limit)
-    return _copy(job, _changes(job.node, *changes), progress, dry_run)
+    job = Job(source, target, path, (overwrite, resume), storage_options, device, memory_limit)
+    return _copy(job, changes_of(job.node, *changes), progress, dry_run)
 
 
 def rechunk(
@@ -287,89 +287,5 @@ def rechunk(
     1.0
     """
     changes = (zarr_format, chunks, shards, compressors, codecs)
-    job = _Job(source, target, path, (overwrite, resume), storage_options, device, memory_limit)
-    return _copy(job, _changes(job.node, *changes), progress, dry_run)
-
-
-def pyramid(
-    source: Any,
-    target: Any,
-    *,
-    method: Literal["mean", "max", "nearest", "mode"] = "mean",
-    levels: int | None = None,
-    axes: Sequence[str] | str | None = None,
-    scale: Sequence[float] | None = None,
-    units: Sequence[str | None] | None = None,
-    chunks: Any = None,
-    shards: Any = "keep",
-    compressors: Any = "keep",
-    codecs: Any = None,
-    path: str | None = None,
-    overwrite: bool = False,
-    resume: bool = False,
-    storage_options: dict[str, Any] | None = None,
-    device: str | None = None,
-    memory_limit: int | str | None = None,
-    progress: Any = None,
-    dry_run: bool = False,
-) -> Any:
-    """Makes an image of several scales of an array of any size, as OME-Zarr 0.5 describes them.
-
-    Level ``0`` is a copy of the array; every other one is half as large as the one before along x, y and z.
-
-    Parameters
-    ----------
-    source : Array or StoreLike
-        An array of 2 to 5 dimensions.
-    target : StoreLike
-        Where the group of the levels is made.
-    method : {"mean", "max", "nearest", "mode"}
-        How elements become one: their mean, the largest, the first, or the most frequent one, for labels.
-    levels : int, optional
-        How many, with the first one; until no spatial extent is above 256 unless given.
-    axes : str or sequence of str, optional
-        Names of the dimensions, as in ``"tczyx"``; the array's own, or the last ones of these.
-    scale, units : sequence, optional
-        Size of an element along each dimension, and in which unit (``"micrometer"``, ``None`` for none).
-    chunks, shards, compressors, codecs
-        Of all levels, as for :func:`rechunk`.
-    path, overwrite, resume, storage_options, device, memory_limit, progress
-        As for :func:`copy`.
-    dry_run : bool
-        Gives the plan as a dictionary, and does nothing.
-
-    Returns
-    -------
-    Group
-        The group of the levels, opened; with ``dry_run`` the plan as a dictionary.
-
-    Raises
-    ------
-    InvalidArgumentError
-        The array has fewer than 2 or more than 5 dimensions, or the names of its axes do not fit.
-    ContainsArrayError, ContainsGroupError
-        Something is at the target.
-
-    Examples
-    --------
-    >>> import cuzarr, numpy as np
-    >>> image = cuzarr.create_array({}, data=np.arange(16, dtype="uint8").reshape(4, 4), chunks=(2, 2))
-    >>> scales = cuzarr.pyramid(image, {}, levels=2, axes="yx", scale=(0.5, 0.5), units=("micrometer",) * 2)
-    >>> scales["1"][...].tolist()
-    [[2, 4], [10, 12]]
-    >>> scales.attrs["ome"]["multiscales"][0]["datasets"][1]["coordinateTransformations"][0]
-    {'type': 'scale', 'scale': [1.0, 1.0]}
-    """
-    job = _Job(source, target, path, (overwrite, resume), storage_options, device, memory_limit)
-    names = None if axes is None else [str(axis) for axis in (axes if isinstance(axes, str) else items(axes, "axes", "names"))]
-    named_units = None if units is None else [str(unit or "") for unit in items(units, "units", "names of units, or None")]
-    changes = _changes(job.node, None, chunks, shards, compressors, codecs)
-    with refusing("scale", "pass one number for each dimension"):
-        steps = None if scale is None else list(map(float, scale))
-    levels = None if levels is None else whole(levels, "levels", 1)
-    method = str(method)  # type: ignore[assignment]
-    with _core.Watch(counts=bool(progress)) as watch:
-        plan = _core.Pyramid(*job.ends, changes, job.existing, method, levels, names, steps, named_units, job.options)
-    if dry_run:
-        return json.loads(plan.plan())
-    return job.run(plan, progress, None, watch)
+    job = Job(source, target, path, (overwrite, resume), storage_options, device, memory_limit)
+    return _copy(job, changes_of(job.node, *changes), progress, dry_run)

@@ -2,12 +2,12 @@
 
 use std::borrow::Cow;
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::{Description, shape_text};
 use crate::error::Result;
-use crate::meta::{CodecsMetadata, Extension, NodeMetadata, Order};
-use crate::node::{Array, Group};
+use crate::meta::{CodecsMetadata, Extension, IMAGE_LABELS, Multiscales, NodeMetadata, Order, label_names};
+use crate::node::{Array, Group, Node};
 use crate::store::Store;
 
 /// Most characters of a value that are shown, because a fill value may have megabytes.
@@ -81,6 +81,7 @@ pub fn group_info(group: &Group, complete: bool) -> Result<Description> {
     let format = group.metadata().zarr_format().number();
     info.add("zarr_format", "Zarr format", format, format.to_string());
     add_store(&mut info, &**group.store());
+    add_image(&mut info, group);
     if complete {
         let (mut arrays, mut groups, mut unreadable) = (0u64, 0u64, 0u64);
         group.walk(None, &mut |_, metadata| {
@@ -99,6 +100,50 @@ pub fn group_info(group: &Group, complete: bool) -> Result<Description> {
         }
     }
     Ok(info)
+}
+
+/// Adds rows for a group that is an image of several scales. Attributes that do not fit their convention are named, not refused:
+/// the group is one all the same.
+fn add_image(info: &mut Description, group: &Group) {
+    let image = match Multiscales::of(group.metadata().attributes()) {
+        Ok(Some(image)) => image,
+        Ok(None) => return,
+        Err(error) => return info.add("image", "Image", Value::Null, format!("unreadable: {}", error.message())),
+    };
+    info.add_text("image", "Image", image.title());
+    if !image.axes.is_empty() {
+        let axes: Vec<String> = image
+            .axes
+            .iter()
+            .map(|axis| axis.unit.as_ref().map_or_else(|| axis.name.clone(), |unit| format!("{} ({unit})", axis.name)))
+            .collect();
+        let names: Vec<&str> = image.axes.iter().map(|axis| axis.name.as_str()).collect();
+        info.add("axes", "Axes", names, axes.join(", "));
+    }
+    let (mut texts, mut levels) = (Vec::new(), Vec::new());
+    for level in &image.levels {
+        let shape = match group.get(&level.path) {
+            Ok(Node::Array(array)) => Some(array.shape().to_vec()),
+            _ => None,
+        };
+        let text = shape.as_ref().map_or_else(|| "no array".to_string(), |shape| shape_text(shape));
+        texts.push(format!("{} {text}", level.path));
+        levels.push(json!({
+            "path": level.path, "shape": shape, "scale": level.scale, "translation": level.translation,
+        }));
+    }
+    info.add("levels", "Levels", levels, texts.join(", "));
+    let channels = image.channels();
+    if !channels.is_empty() {
+        info.add("channels", "Channels", channels.clone(), channels.join(", "));
+    }
+    let labels = match group.get(IMAGE_LABELS) {
+        Ok(Node::Group(labels)) => label_names(labels.metadata().attributes()),
+        _ => Vec::new(),
+    };
+    if !labels.is_empty() {
+        info.add("labels", "Labels", labels.clone(), labels.join(", "));
+    }
 }
 
 fn add_shape(info: &mut Description, key: &'static str, label: &'static str, shape: &[u64]) {

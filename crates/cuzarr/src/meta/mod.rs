@@ -44,6 +44,7 @@ mod fill;
 mod grid;
 mod group;
 mod json;
+mod multiscales;
 mod names;
 #[doc(hidden)] // names of documents: for the Python package and tests
 pub mod node;
@@ -69,6 +70,7 @@ pub use grid::{ChunkGrid, RegularGrid};
 pub use group::GroupMetadata;
 pub(crate) use json::abbreviate;
 pub use json::{Json, Object};
+pub use multiscales::{IMAGE_LABELS, ImageAxis, ImageLevel, MultiscaleConvention, Multiscales, label_names};
 pub use node::NodeMetadata;
 pub use rectilinear::{Edges, RectilinearGrid, Run};
 pub use xarray::{Translated, translate};

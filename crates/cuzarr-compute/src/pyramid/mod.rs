@@ -1,0 +1,364 @@
+//! Multiscale pyramids as OME-Zarr 0.4 and 0.5 have them: <https://ngff.openmicroscopy.org/0.5/#multiscale-md>.
+//!
+//! Level 0 is a copy of the array. Every other level is made from the one before, region by region, and can be resumed like a
+//! copy. The group's attributes, which make it an image, are written when all levels are there.
+
+mod attributes;
+mod axes;
+mod options;
+mod source;
+
+use std::sync::Arc;
+
+use cuzarr_device::downsample::Downsampling;
+use serde_json::{Map, Value, json};
+
+use self::attributes::{Described, check_channels, omero, placed};
+use self::axes::{axis_names, check_lists, factors_of_levels};
+pub use self::options::{Labels, OmeVersion, PyramidOptions};
+use self::source::{for_labels, labels_of, of_image};
+use crate::checkpoint::Checkpoint;
+use crate::copy::{Changes, Copy, Existing, Shrink};
+use crate::progress::Progress;
+use cuzarr::meta::{
+    ArrayMetadata, ChunkKeyEncoding, DataType, IMAGE_LABELS, NewArray, Separator, ZarrFormat, label_names,
+};
+use cuzarr::node::refuse_overlap;
+use cuzarr::node::{self, Array, Consolidation, Group, Node, normalize_path};
+use cuzarr::store::{Store, join_key};
+use cuzarr::{Error, ErrorKind, Result, ResultExt};
+
+/// A planned and checked pyramid.
+pub struct Pyramid {
+    source: Array,
+    store: Arc<dyn Store>,
+    path: String,
+    existing: Existing,
+    options: PyramidOptions,
+    version: OmeVersion,
+    method: Downsampling,
+    axes: Vec<String>,
+    /// Factors from level to level.
+    factors: Vec<Vec<u64>>,
+    levels: Vec<ArrayMetadata>,
+    /// Attributes of the source's image that are none of OME-Zarr's.
+    kept: Map<String, Value>,
+    /// Labels of the source's image.
+    labels: Vec<Pyramid>,
+}
+
+impl Pyramid {
+    /// Plans a pyramid of `source` in the group at `path`: levels `0`, `1`, …, each half as large as the one before along
+    /// spatial dimensions. With `options.labels`, the group at `path` is an image, and the pyramid one of its labels. Writes nothing.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for names and numbers that do not fit; `Unsupported` for elements that the method has no meaning for,
+    /// or of which some are missing and would count; `ContainsArray`, `ContainsGroup`; `BudgetExceeded` as of [`Copy::new`],
+    /// for any level; for labels `GroupNotFound` when there is no image.
+    pub fn new(
+        source: &Array,
+        store: Arc<dyn Store>,
+        path: &str,
+        existing: Existing,
+        options: PyramidOptions,
+    ) -> Result<Pyramid> {
+        let path = normalize_path(path)?;
+        let options = match options.labels {
+            Some(_) => for_labels(source, &store, &path, options)?,
+            None => options,
+        };
+        Pyramid::plan(source, store, &path, existing, options)
+    }
+
+    /// Plans a pyramid of an image: of its largest level, with its axes, scale, units, channels and other attributes, and of all its
+    /// labels. What the options say goes before.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for a group that is no image; those of [`Pyramid::new`].
+    pub fn of_image(
+        image: &Group,
+        store: Arc<dyn Store>,
+        path: &str,
+        existing: Existing,
+        options: PyramidOptions,
+    ) -> Result<Pyramid> {
+        if options.labels.is_some() {
+            let error = Error::new(
+                ErrorKind::InvalidArgument,
+                format!("'{}' is an image, expected an array of labels", image.name()),
+            );
+            return Err(error.with_hint("choose the array of one of its levels"));
+        }
+        let path = normalize_path(path)?;
+        let own = of_image(image)?;
+        let version = options.version;
+        let mut pyramid = Pyramid::plan(&own.array, Arc::clone(&store), &path, existing, own.options_for(options))?;
+        pyramid.kept = own.kept;
+        for (array, mut options) in labels_of(image, version)? {
+            // Labels have as many levels as their image.
+            options.levels = Some(pyramid.levels.len());
+            options.factors = pyramid.factors_along(options.axes.as_deref().unwrap_or_default());
+            let labels = Pyramid::plan(&array, Arc::clone(&store), &path, existing, options);
+            pyramid.labels.push(labels.at(|| format!("labels of {}", image.name()))?);
+        }
+        Ok(pyramid)
+    }
+
+    fn plan(
+        source: &Array,
+        store: Arc<dyn Store>,
+        image: &str,
+        existing: Existing,
+        options: PyramidOptions,
+    ) -> Result<Pyramid> {
+        let path = match &options.labels {
+            Some(labels) => join(&join(image, IMAGE_LABELS), &normalize_path(&labels.name)?),
+            None => image.to_string(),
+        };
+        let dtype =
+            source.metadata().data_type().device_dtype().ok_or_else(|| {
+                Error::new(ErrorKind::Unsupported, "pyramids do not support elements of variable length")
+            })?;
+        let usual = if options.labels.is_some() { Downsampling::Mode } else { Downsampling::Mean };
+        let method = options.method.unwrap_or(usual);
+        method.check(dtype)?;
+        check_missing(source, method)?;
+        if options.labels.is_some() && !is_label_type(source.metadata().data_type()) {
+            let message = format!("labels are integers, the array has elements of {}", source.metadata().data_type());
+            return Err(Error::new(ErrorKind::Unsupported, message).with_hint("convert the array to an integer type"));
+        }
+        let axes = axis_names(source, &options)?;
+        check_lists(axes.len(), &options)?;
+        if let Some(channels) = &options.channels {
+            let axis = axes.iter().position(|name| name == "c");
+            check_channels(channels, axis.map_or(1, |axis| source.shape()[axis]))?;
+        }
+        let version = options.version.unwrap_or(OmeVersion::V05);
+        let factors = factors_of_levels(source.shape(), &axes, &options)?;
+        let mut levels = vec![largest(source, &axes, &options.changes, version)?];
+        for factors in &factors {
+            let mut next = levels[levels.len() - 1].clone();
+            let shrunk = next.shape().iter().zip(factors).map(|(extent, factor)| extent.div_ceil(*factor)).collect();
+            next.set_shape(shrunk)?;
+            next.retain_decoding_attributes();
+            if version == OmeVersion::V04 {
+                name_dimensions(&mut next, &axes)?;
+            }
+            levels.push(next);
+        }
+        let (source, kept, labels) = (source.clone(), Map::new(), Vec::new());
+        let pyramid =
+            Pyramid { source, store, path, existing, options, version, method, axes, factors, levels, kept, labels };
+        pyramid.check_target()?;
+        pyramid.check_levels()?;
+        Ok(pyramid)
+    }
+
+    /// The shapes of all levels.
+    pub fn shapes(&self) -> Vec<Vec<u64>> {
+        self.levels.iter().map(|level| level.shape().to_vec()).collect()
+    }
+
+    /// The plan as JSON: the levels, the attributes that the group will have (but for limits of channels, which are not known
+    /// before), and the plans of labels.
+    pub fn to_json(&self) -> Value {
+        let level = |(number, level): (usize, &ArrayMetadata)| json!({"path": number.to_string(), "shape": level.shape(), "chunk_shape": level.chunk_grid().chunk_shape()});
+        let channels = self.options.channels.as_ref().map(|channels| json!({ "channels": channels }));
+        json!({
+            "target": format!("{}/{}", self.store, self.path), "method": self.method.name(),
+            "levels": self.levels.iter().enumerate().map(level).collect::<Vec<_>>(), "attributes": self.attributes(channels),
+            "labels": self.labels.iter().map(Pyramid::to_json).collect::<Vec<_>>(),
+        })
+    }
+
+    /// Makes all levels. `progress` is called for each level's regions.
+    ///
+    /// # Errors
+    /// Those of [`Copy::run`].
+    pub fn run(self, progress: &(dyn Fn(&str, &Progress) + Sync)) -> Result<Group> {
+        let options = self.source.options().clone();
+        options.cancellation.check()?;
+        options.device.initialize()?;
+        if self.existing == Existing::Overwrite {
+            node::delete_node(&*self.store, &self.path)?;
+        }
+        let level_exists = if self.existing == Existing::Resume { Existing::Resume } else { Existing::Refuse };
+        let format = self.version.zarr_format();
+        match Group::create(Arc::clone(&self.store), &self.path, format, Map::new(), false, options.clone()) {
+            Err(error) if error.kind() == ErrorKind::ContainsGroup && self.existing == Existing::Resume => {}
+            created => drop(created?),
+        }
+        let mut above = self.source.clone();
+        for number in 0..self.levels.len() {
+            let name = match &self.options.labels {
+                Some(labels) => format!("labels {}, level {number}", labels.name),
+                None => format!("level {number}"),
+            };
+            let copy = self.level_copy(&above, number, level_exists);
+            above = copy.and_then(|copy| copy.run(&|now| progress(&name, now))).at(|| name.clone())?;
+        }
+        let channels = self.options.channels.as_ref().map(|channels| omero(channels, &above, &self.axes));
+        let mut group = self.open_group(&self.path, options.clone())?;
+        group.set_attributes(self.attributes(channels.transpose()?))?;
+        if let Some(labels) = &self.options.labels {
+            self.list_labels(&labels.name)?;
+        }
+        for mut labels in self.labels {
+            // What was to be replaced is gone, with the image.
+            labels.existing = level_exists;
+            labels.run(progress)?;
+        }
+        Ok(group)
+    }
+
+    fn open_group(&self, path: &str, options: node::ArrayOptions) -> Result<Group> {
+        let format = Some(self.version.zarr_format());
+        Group::open(Arc::clone(&self.store), path, format, Consolidation::Never, options)
+    }
+
+    /// Adds the labels to those that the image's group of labels lists.
+    fn list_labels(&self, name: &str) -> Result<()> {
+        let parent = self.path.rsplit_once('/').map_or("", |(parent, _)| parent);
+        let mut group = self.open_group(parent, self.source.options().clone())?;
+        let mut names = label_names(group.metadata().attributes());
+        if !names.iter().any(|other| other == name) {
+            names.push(name.to_string());
+        }
+        let mut attributes = group.metadata().attributes().clone();
+        let listed = placed(self.version, Map::from_iter([("labels".to_string(), json!(names))]));
+        attributes.extend(listed);
+        group.set_attributes(attributes)
+    }
+
+    /// The factors that the caller chose, along these axes; others stay.
+    fn factors_along(&self, axes: &[String]) -> Option<Vec<u64>> {
+        let own = self.options.factors.as_ref()?;
+        let factor = |name: &String| self.axes.iter().position(|axis| axis == name).map_or(1, |at| own[at]);
+        Some(axes.iter().map(factor).collect())
+    }
+
+    /// Plans the copy that makes a level of the one above.
+    fn level_copy(&self, above: &Array, number: usize, existing: Existing) -> Result<Copy> {
+        let shrink =
+            number.checked_sub(1).map(|step| Shrink { factors: self.factors[step].clone(), method: self.method });
+        let metadata = self.levels[number].clone();
+        Copy::shrinking(
+            above,
+            Arc::clone(&self.store),
+            &join(&self.path, &number.to_string()),
+            metadata,
+            existing,
+            shrink,
+        )
+    }
+
+    /// Refuses what a level would be refused for, before there is any.
+    fn check_levels(&self) -> Result<()> {
+        let mut above = self.source.clone();
+        for (number, level) in self.levels.iter().enumerate() {
+            self.level_copy(&above, number, Existing::Overwrite).at(|| format!("level {number}"))?;
+            let (store, options) = (Arc::clone(&self.store), self.source.options().clone());
+            above = Array::from_metadata(store, &join(&self.path, &number.to_string()), level.clone(), options)?;
+        }
+        Ok(())
+    }
+
+    fn check_target(&self) -> Result<()> {
+        refuse_overlap((self.source.store(), self.source.path()), (&self.store, &self.path))?;
+        Checkpoint::check_place(&*self.store, &self.path)?;
+        if self.existing != Existing::Refuse {
+            return Ok(());
+        }
+        let options = self.source.options().clone();
+        let (kind, what) = match node::open_existing(Arc::clone(&self.store), &self.path, None, options) {
+            Err(error) if error.kind() == ErrorKind::NodeNotFound => return Ok(()),
+            Err(error) => return Err(error),
+            Ok(Node::Array(_)) => (ErrorKind::ContainsArray, "an array"),
+            Ok(Node::Group(_)) => (ErrorKind::ContainsGroup, "a group"),
+        };
+        let message = format!("{}: there is {what} at '/{}' already", self.store, self.path);
+        Err(Error::new(kind, message).with_hint("resume what was begun, overwrite it, or choose another place"))
+    }
+
+    /// The attributes that make the group an image.
+    fn attributes(&self, omero: Option<Value>) -> Map<String, Value> {
+        let own = self.path.rsplit('/').next().filter(|name| !name.is_empty()).unwrap_or("image");
+        let described = Described {
+            version: self.version,
+            name: self.options.name.clone().unwrap_or_else(|| own.to_string()),
+            method: self.method,
+            axes: &self.axes,
+            units: self.options.units.as_deref(),
+            scale: self.options.scale.clone().unwrap_or_else(|| vec![1.0; self.axes.len()]),
+            translation: self.options.translation.as_deref(),
+            factors: &self.factors,
+        };
+        let mut members = Map::from_iter([("multiscales".to_string(), described.multiscales())]);
+        members.extend(omero.map(|omero| ("omero".to_string(), omero)));
+        if let Some(labels) = &self.options.labels {
+            let mut label = Map::from_iter([("source".to_string(), json!({"image": "../../"}))]);
+            label.extend(labels.metadata.clone());
+            label.insert("version".into(), json!(self.version.name()));
+            members.insert("image-label".into(), Value::Object(label));
+        }
+        let mut attributes = placed(self.version, members);
+        attributes.extend(self.kept.clone());
+        attributes
+    }
+}
+
+fn join(path: &str, name: &str) -> String {
+    if path.is_empty() { name.to_string() } else { join_key(path, name) }
+}
+
+/// The metadata of the largest level.
+fn largest(source: &Array, axes: &[String], changes: &Changes, version: OmeVersion) -> Result<ArrayMetadata> {
+    let format = version.zarr_format();
+    let mut named = source.metadata().clone();
+    name_dimensions(&mut named, axes)?;
+    let changes = Changes { zarr_format: Some(format), ..changes.clone() };
+    let level = changes.apply(&named)?;
+    if format == ZarrFormat::V3 {
+        return Ok(level);
+    }
+    // Version 0.4 has a folder for each dimension.
+    let chunk_key_encoding = Some(ChunkKeyEncoding::V2 { separator: Separator::Slash });
+    let mut level_of_folders = ArrayMetadata::new(NewArray {
+        fill_value: level.fill_value().clone(),
+        chunk_key_encoding,
+        ..NewArray::plain(
+            level.shape(),
+            level.data_type().clone(),
+            level.chunk_grid().chunk_shape(),
+            level.codecs().clone(),
+        )
+    })?;
+    level_of_folders.set_attributes_json(&level.attributes_json())?;
+    Ok(level_of_folders)
+}
+
+/// Names the dimensions where the array's format has their names.
+fn name_dimensions(metadata: &mut ArrayMetadata, axes: &[String]) -> Result<()> {
+    if metadata.zarr_format() == ZarrFormat::V3 {
+        return metadata.set_dimension_names(axes.iter().cloned().map(Some).collect());
+    }
+    let mut attributes = metadata.attributes().clone();
+    attributes.insert("_ARRAY_DIMENSIONS".into(), json!(axes));
+    metadata.set_attributes(attributes)
+}
+
+/// Whether labels may have elements of this type.
+fn is_label_type(data_type: &DataType) -> bool {
+    use cuzarr_device::DTypeKind::{Int, UInt};
+    data_type.device_dtype().is_some_and(|dtype| matches!(dtype.kind(), Int | UInt))
+}
+
+/// Refuses methods that would let the number that marks missing elements take part in what is made of the others.
+fn check_missing(source: &Array, method: Downsampling) -> Result<()> {
+    let counts = matches!(method, Downsampling::Mean | Downsampling::Max);
+    let Some(mark) = source.metadata().missing_number().filter(|_| counts) else { return Ok(()) };
+    let message =
+        format!("{mark} marks missing elements of {}, and would count in their {}", source.name(), method.name());
+    Err(Error::new(ErrorKind::Unsupported, message)
+        .with_hint("use the method nearest or mode, or write NaN for missing elements"))
+}

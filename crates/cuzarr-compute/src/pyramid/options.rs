@@ -1,0 +1,157 @@
+//! Settings of pyramids.
+
+use cuzarr_device::downsample::Downsampling;
+use serde_json::{Map, Value};
+
+use crate::copy::Changes;
+use cuzarr::meta::ZarrFormat;
+use cuzarr::{Error, ErrorKind, Result};
+
+/// The version of OME-Zarr that a pyramid is written as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OmeVersion {
+    /// 0.4, in Zarr format 2.
+    V04,
+    /// 0.5, in Zarr format 3.
+    V05,
+}
+
+impl OmeVersion {
+    /// `0.4` or `0.5`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            OmeVersion::V04 => "0.4",
+            OmeVersion::V05 => "0.5",
+        }
+    }
+
+    /// The version of that name.
+    pub fn named(name: &str) -> Option<OmeVersion> {
+        [OmeVersion::V04, OmeVersion::V05].into_iter().find(|version| version.name() == name)
+    }
+
+    /// The Zarr format of its arrays.
+    pub const fn zarr_format(self) -> ZarrFormat {
+        match self {
+            OmeVersion::V04 => ZarrFormat::V2,
+            OmeVersion::V05 => ZarrFormat::V3,
+        }
+    }
+}
+
+/// Labels: the array says for each element of an image which object it belongs to.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Labels {
+    /// Their name below the image's group `labels`.
+    pub name: String,
+    /// Members of the attribute `image-label`, such as `colors` and `properties`.
+    pub metadata: Map<String, Value>,
+}
+
+/// Settings of a pyramid. What is `None` is taken from the source, or of labels from their image.
+#[derive(Clone, Debug, Default)]
+pub struct PyramidOptions {
+    /// The version of OME-Zarr; `None` for 0.5.
+    pub version: Option<OmeVersion>,
+    /// The method that makes one element of several; `None` for the mean, and for labels the most frequent one.
+    pub method: Option<Downsampling>,
+    /// The number of levels, including the first; `None`: until no spatial extent is above 256.
+    pub levels: Option<usize>,
+    /// Names of the dimensions, such as `t c z y x`; `None`: the array's own names, or the last of these.
+    pub axes: Option<Vec<String>>,
+    /// Size of an element along each dimension; `None` for 1.
+    pub scale: Option<Vec<f64>>,
+    /// Place of the first element along each dimension; `None` for 0.
+    pub translation: Option<Vec<f64>>,
+    /// Unit of each dimension, such as `micrometer`; empty for none.
+    pub units: Option<Vec<String>>,
+    /// The number of elements that become one, along each dimension, from level to level. `None`: 2 along spatial dimensions, but 1
+    /// where elements are still at least twice as large as along another one.
+    pub factors: Option<Vec<u64>>,
+    /// The image's name; `None` for the last part of its path.
+    pub name: Option<String>,
+    /// Channels as in the member `omero`: objects with `label`, `color` and `window`, of which what is missing is chosen.
+    pub channels: Option<Vec<Map<String, Value>>>,
+    /// Makes labels of the image at the target.
+    pub labels: Option<Labels>,
+    /// Chunks, shards and compressors of all levels.
+    pub changes: Changes,
+}
+
+impl PyramidOptions {
+    /// Reads settings from JSON: `version`, `method`, `levels`, `axes`, `scale`, `translation`, `units`, `factors`, `name`, `channels` and
+    /// `labels` (with `name` and `metadata`).
+    ///
+    /// # Errors
+    /// `InvalidArgument` for other members or values.
+    pub fn from_json(document: &Value, changes: Changes) -> Result<PyramidOptions> {
+        let mut options = PyramidOptions { changes, ..PyramidOptions::default() };
+        for (member, value) in document.as_object().into_iter().flatten() {
+            let wrong = || Error::new(ErrorKind::InvalidArgument, format!("'{member}' cannot be {value}"));
+            match member.as_str() {
+                _ if value.is_null() => {}
+                "version" => options.version = Some(version(value.as_str().ok_or_else(wrong)?)?),
+                "method" => options.method = Some(method(value.as_str().ok_or_else(wrong)?)?),
+                "levels" => options.levels = Some(value.as_u64().ok_or_else(wrong)? as usize),
+                "axes" => options.axes = Some(list(value, Value::as_str).ok_or_else(wrong)?),
+                "units" => options.units = Some(list(value, Value::as_str).ok_or_else(wrong)?),
+                "scale" => options.scale = Some(list(value, Value::as_f64).ok_or_else(wrong)?),
+                "translation" => options.translation = Some(list(value, Value::as_f64).ok_or_else(wrong)?),
+                "factors" => options.factors = Some(list(value, Value::as_u64).ok_or_else(wrong)?),
+                "name" => options.name = Some(value.as_str().ok_or_else(wrong)?.to_string()),
+                "channels" => options.channels = Some(channels(value)?),
+                "labels" => options.labels = Some(labels(value).ok_or_else(wrong)?),
+                _ => return Err(wrong()),
+            }
+        }
+        Ok(options)
+    }
+}
+
+fn list<'a, T, U: From<T>>(value: &'a Value, read: impl Fn(&'a Value) -> Option<T>) -> Option<Vec<U>> {
+    value.as_array()?.iter().map(|one| read(one).map(U::from)).collect()
+}
+
+/// The method of that name.
+///
+/// # Errors
+/// `InvalidArgument`
+fn method(name: &str) -> Result<Downsampling> {
+    Downsampling::named(name).ok_or_else(|| {
+        let error = Error::new(ErrorKind::InvalidArgument, format!("unknown method '{name}'"));
+        error.with_hint("use mean, max, nearest or mode")
+    })
+}
+
+/// The version of that name.
+///
+/// # Errors
+/// `InvalidArgument`
+fn version(name: &str) -> Result<OmeVersion> {
+    OmeVersion::named(name).ok_or_else(|| {
+        let error = Error::new(ErrorKind::InvalidArgument, format!("unknown version '{name}' of OME-Zarr"));
+        error.with_hint("use 0.4 or 0.5")
+    })
+}
+
+/// Channels, each an object or only its label.
+fn channels(value: &Value) -> Result<Vec<Map<String, Value>>> {
+    let wrong = |got: &Value| {
+        let error = Error::new(ErrorKind::InvalidArgument, format!("a channel cannot be {got}"));
+        error.with_hint("use its label, or an object with label, color and window")
+    };
+    let channel = |one: &Value| match one {
+        Value::String(label) => Ok(Map::from_iter([("label".to_string(), Value::from(label.as_str()))])),
+        Value::Object(members) => Ok(members.clone()),
+        other => Err(wrong(other)),
+    };
+    value.as_array().ok_or_else(|| wrong(value))?.iter().map(channel).collect()
+}
+
+fn labels(value: &Value) -> Option<Labels> {
+    let metadata = match value.get("metadata") {
+        None | Some(Value::Null) => Map::new(),
+        Some(members) => members.as_object()?.clone(),
+    };
+    Some(Labels { name: value.get("name")?.as_str()?.to_string(), metadata })
+}

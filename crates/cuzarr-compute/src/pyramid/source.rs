@@ -1,0 +1,175 @@
+//! What a pyramid takes over from an image: from the one that it is made of, or labels from the one that they belong to.
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+
+use super::options::{Labels, OmeVersion, PyramidOptions};
+use cuzarr::meta::{IMAGE_LABELS, ImageLevel, MultiscaleConvention, Multiscales, label_names};
+use cuzarr::node::{self, Array, Group, Node};
+use cuzarr::store::Store;
+use cuzarr::{Error, ErrorKind, Result, ResultExt};
+
+/// Attributes that say what a group is for OME-Zarr, or how its levels are laid out: those of the new image say it anew.
+const REPLACED: [&str; 6] = ["ome", "multiscales", "omero", "image-label", "labels", "_creator"];
+
+/// Attributes of groups that hold several images.
+const COLLECTIONS: [&str; 3] = ["plate", "well", "bioformats2raw.layout"];
+
+fn invalid(message: impl Into<String>) -> Error {
+    Error::new(ErrorKind::InvalidArgument, message)
+}
+
+/// An image that is made anew.
+pub(super) struct Image {
+    pub(super) array: Array,
+    description: Multiscales,
+    pub(super) kept: Map<String, Value>,
+}
+
+impl Image {
+    /// The options, with what they do not say taken from the image.
+    pub(super) fn options_for(&self, mut options: PyramidOptions) -> PyramidOptions {
+        let ndim = self.array.metadata().ndim();
+        let level = &self.description.levels[0];
+        let fits = |numbers: &Vec<f64>| numbers.len() == ndim;
+        options.scale = options.scale.or_else(|| Some(level.scale.clone()).filter(fits));
+        options.translation = options.translation.or_else(|| Some(level.translation.clone()).filter(fits));
+        if self.description.axes.len() == ndim {
+            let axes = || self.description.axes.iter();
+            options.axes = options.axes.or_else(|| Some(axes().map(|axis| axis.name.clone()).collect()));
+            let units = || axes().map(|axis| axis.unit.clone().unwrap_or_default()).collect();
+            options.units = options.units.or_else(|| Some(units()));
+        }
+        options.name = options.name.or_else(|| self.description.name.clone());
+        let channels = self.description.omero.as_ref().and_then(|omero| omero.get("channels")?.as_array());
+        let channels = channels.map(|all| all.iter().filter_map(|one| one.as_object().cloned()).collect());
+        options.channels = options.channels.or(channels);
+        options
+    }
+}
+
+/// The largest level of an image, and what its attributes say.
+///
+/// # Errors
+/// `InvalidArgument` for a group that is no image.
+pub(super) fn of_image(group: &Group) -> Result<Image> {
+    let attributes = group.metadata().attributes();
+    let Some(description) = Multiscales::of(attributes).at(|| group.name())? else {
+        let ome = attributes.get("ome").and_then(Value::as_object);
+        let is_collection =
+            |name: &&str| attributes.contains_key(*name) || ome.is_some_and(|ome| ome.contains_key(*name));
+        let collection = COLLECTIONS.iter().any(is_collection);
+        let message = match collection {
+            true => format!("'{}' holds several images", group.name()),
+            false => format!("'{}' is a group, expected an array, or a group that is an image", group.name()),
+        };
+        return Err(invalid(message).with_hint("choose one of the images or arrays below it"));
+    };
+    let array = group.array(&description.levels[0].path).at(|| format!("image {}", group.name()))?;
+    let mut kept = attributes.clone();
+    kept.retain(|name, _| !REPLACED.contains(&name.as_str()));
+    // GeoZarr's list of conventions no longer names the one whose attribute is gone.
+    if let Some(Value::Array(conventions)) = kept.get_mut("zarr_conventions") {
+        conventions.retain(|one| one.get("name").and_then(Value::as_str) != Some("multiscales"));
+    }
+    Ok(Image { array, description, kept })
+}
+
+/// The labels of an image, each with the options of its pyramid.
+///
+/// # Errors
+/// Those of opening them.
+pub(super) fn labels_of(image: &Group, version: Option<OmeVersion>) -> Result<Vec<(Array, PyramidOptions)>> {
+    let Ok(Node::Group(list)) = image.get(IMAGE_LABELS) else { return Ok(Vec::new()) };
+    let mut labels = Vec::new();
+    for name in label_names(list.metadata().attributes()) {
+        let group = list.group(&name).at(|| format!("labels '{name}'"))?;
+        let attributes = group.metadata().attributes();
+        let ome = attributes.get("ome").and_then(Value::as_object).unwrap_or(attributes);
+        let metadata = ome.get("image-label").and_then(Value::as_object).cloned().unwrap_or_default();
+        let own = of_image(&group).at(|| format!("labels '{name}'"))?;
+        let given = PyramidOptions { version, labels: Some(Labels { name, metadata }), ..PyramidOptions::default() };
+        labels.push((own.array.clone(), own.options_for(given)));
+    }
+    Ok(labels)
+}
+
+/// The options of labels, with what they do not say taken from the image at the target.
+///
+/// # Errors
+/// `GroupNotFound`, and `InvalidArgument` for a group that is no image, or an image of another version or shape.
+pub(super) fn for_labels(
+    source: &Array,
+    store: &Arc<dyn Store>,
+    path: &str,
+    mut options: PyramidOptions,
+) -> Result<PyramidOptions> {
+    let hint = "make the image's pyramid first, then that of its labels";
+    let opened = node::open_existing(Arc::clone(store), path, None, source.options().clone());
+    let group = match opened {
+        Ok(Node::Group(group)) => group,
+        Ok(Node::Array(_)) => return Err(invalid(format!("'/{path}' is an array, expected an image")).with_hint(hint)),
+        Err(error) if error.kind() == ErrorKind::NodeNotFound => {
+            let message = format!("{store}: there is no image at '/{path}' that labels could belong to");
+            return Err(Error::new(ErrorKind::GroupNotFound, message).with_hint(hint));
+        }
+        Err(error) => return Err(error),
+    };
+    let Some(image) = Multiscales::of(group.metadata().attributes())? else {
+        return Err(invalid(format!("the group '/{path}' is no image")).with_hint(hint));
+    };
+    let version = match image.convention {
+        MultiscaleConvention::OmeAttributes => OmeVersion::V04,
+        MultiscaleConvention::OmeMember => OmeVersion::V05,
+        MultiscaleConvention::Layout => {
+            return Err(invalid(format!("'/{path}' is no image of OME-Zarr, which alone has labels")));
+        }
+    };
+    if options.version.is_some_and(|other| other != version) {
+        return Err(invalid(format!("the image '/{path}' is of version {}, and so are its labels", version.name())));
+    }
+    options.version = Some(version);
+    let largest = group.array(&image.levels[0].path)?;
+    take_over(source, largest.shape(), &image, options).at(|| format!("labels of '/{path}'"))
+}
+
+/// Axes, scale, units and the number of levels of labels, as their image has them. Labels may lack dimensions, such as that of
+/// channels.
+fn take_over(
+    source: &Array,
+    shape: &[u64],
+    image: &Multiscales,
+    mut options: PyramidOptions,
+) -> Result<PyramidOptions> {
+    let ndim = source.metadata().ndim();
+    let names: Vec<&str> = image.axes.iter().map(|axis| axis.name.as_str()).collect();
+    let own = options.axes.take().unwrap_or_else(|| {
+        let left = names.iter().filter(|name| names.len() == ndim || **name != "c");
+        left.map(|name| (*name).to_string()).collect()
+    });
+    let places: Option<Vec<usize>> = own.iter().map(|name| names.iter().position(|other| other == name)).collect();
+    let Some(places) = places.filter(|places| places.len() == ndim && names.len() == shape.len()) else {
+        let message = format!("the labels have {ndim} dimensions, the image has the axes {names:?}");
+        return Err(invalid(message).with_hint("name the axes of the labels, which are some of the image's"));
+    };
+    let expected: Vec<u64> = places.iter().map(|&place| shape[place]).collect();
+    let level: &ImageLevel = &image.levels[0];
+    if options.scale.is_none() && source.shape() != expected {
+        let message =
+            format!("the labels have shape {:?}, the image has {expected:?} along their axes", source.shape());
+        return Err(invalid(message).with_hint("pass the scale of the labels"));
+    }
+    let taken = |numbers: &[f64], none: f64| {
+        places.iter().map(|&place| numbers.get(place).copied().unwrap_or(none)).collect::<Vec<_>>()
+    };
+    if options.scale.is_none() {
+        options.scale = Some(taken(&level.scale, 1.0));
+        options.translation = options.translation.or_else(|| Some(taken(&level.translation, 0.0)));
+        options.levels = options.levels.or(Some(image.levels.len()).filter(|count| *count <= super::axes::MOST_LEVELS));
+    }
+    let units = || places.iter().map(|&place| image.axes[place].unit.clone().unwrap_or_default()).collect();
+    options.units = options.units.or_else(|| Some(units()));
+    options.axes = Some(own);
+    Ok(options)
+}

@@ -1,0 +1,315 @@
+//! Images of several scales, as the attributes of their group describe them: OME-Zarr
+//! (<https://ngff.openmicroscopy.org/0.5/#multiscale-md>) and the convention `multiscales` of GeoZarr
+//! (<https://github.com/zarr-conventions/multiscales>). Both are read here; `cuzarr-compute` writes OME-Zarr.
+
+use serde_json::{Map, Value};
+
+use super::invalid;
+use crate::Result;
+
+/// The convention that describes an image.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MultiscaleConvention {
+    /// OME-Zarr up to 0.4: the attributes `multiscales` and `omero`.
+    OmeAttributes,
+    /// OME-Zarr from 0.5: these are members of the attribute `ome`.
+    OmeMember,
+    /// The attribute `multiscales` with a `layout`, of GeoZarr.
+    Layout,
+}
+
+/// A dimension of an image.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ImageAxis {
+    /// The name, such as `z`.
+    pub name: String,
+    /// What it is, such as `space`, `time` or `channel`.
+    pub kind: Option<String>,
+    /// The unit of its coordinates, such as `micrometer`.
+    pub unit: Option<String>,
+}
+
+/// One of an image's arrays.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ImageLevel {
+    /// The path below the image's group.
+    pub path: String,
+    /// Size of an element along each dimension; empty when the attributes do not say it.
+    pub scale: Vec<f64>,
+    /// Place of the first element along each dimension; empty when the attributes do not say it.
+    pub translation: Vec<f64>,
+}
+
+/// An image of several scales.
+///
+/// ```
+/// use cuzarr::meta::Multiscales;
+/// let attributes = serde_json::json!({"ome": {"version": "0.5", "multiscales": [{
+///     "axes": [{"name": "y", "type": "space"}, {"name": "x", "type": "space"}],
+///     "datasets": [{"path": "0", "coordinateTransformations": [{"type": "scale", "scale": [0.5, 0.5]}]}],
+/// }]}});
+/// let image = Multiscales::of(attributes.as_object().unwrap())?.expect("these attributes describe an image");
+/// assert_eq!((image.levels[0].path.as_str(), image.levels[0].scale[1]), ("0", 0.5));
+/// # Ok::<(), cuzarr::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct Multiscales {
+    /// The convention.
+    pub convention: MultiscaleConvention,
+    /// The convention's version, as the attributes state it.
+    pub version: Option<String>,
+    /// The image's name.
+    pub name: Option<String>,
+    /// The dimensions; empty when the attributes do not name them.
+    pub axes: Vec<ImageAxis>,
+    /// The arrays, the largest first.
+    pub levels: Vec<ImageLevel>,
+    /// The `omero` member: channels with their colours and limits.
+    pub omero: Option<Map<String, Value>>,
+}
+
+impl Multiscales {
+    /// The image that a group with these attributes is; `None` when it is none. Of several images in one group, the first.
+    ///
+    /// # Errors
+    /// `MetadataInvalid`
+    pub fn of(attributes: &Map<String, Value>) -> Result<Option<Multiscales>> {
+        match (attributes.get("ome"), attributes.get("multiscales")) {
+            (Some(Value::Object(ome)), _) if ome.contains_key("multiscales") => {
+                let version = ome.get("version").and_then(Value::as_str);
+                Multiscales::of_ome(ome, MultiscaleConvention::OmeMember, version).map(Some)
+            }
+            (_, Some(Value::Array(_))) => {
+                Multiscales::of_ome(attributes, MultiscaleConvention::OmeAttributes, None).map(Some)
+            }
+            (_, Some(Value::Object(members))) if members.contains_key("layout") => {
+                Multiscales::of_layout(members).map(Some)
+            }
+            _ => Ok(None),
+        }
+    }
+
+    fn of_ome(
+        members: &Map<String, Value>,
+        convention: MultiscaleConvention,
+        version: Option<&str>,
+    ) -> Result<Multiscales> {
+        let list = members.get("multiscales").unwrap_or(&Value::Null);
+        let first = list.get(0).and_then(Value::as_object);
+        let Some(first) = first else { return Err(invalid("multiscales", list, "a list with an object")) };
+        let axes = match first.get("axes") {
+            None => Vec::new(),
+            Some(Value::Array(axes)) => axes.iter().map(axis).collect::<Result<_>>()?,
+            Some(other) => return Err(invalid("axes", other, "a list")),
+        };
+        let datasets = first.get("datasets").unwrap_or(&Value::Null);
+        let Some(datasets) = datasets.as_array().filter(|all| !all.is_empty()) else {
+            return Err(invalid("datasets", datasets, "a list of objects"));
+        };
+        let common = Transformation::of(first.get("coordinateTransformations"), axes.len())?;
+        let level = |dataset: &Value| {
+            let path = dataset.get("path").unwrap_or(&Value::Null);
+            let Some(path) = path.as_str() else { return Err(invalid("path", path, "a text")) };
+            let own = Transformation::of(dataset.get("coordinateTransformations"), axes.len())?;
+            let Transformation { scale, translation } = own.then(&common);
+            Ok(ImageLevel { path: path.to_string(), scale, translation })
+        };
+        let text = |name: &str| first.get(name).and_then(Value::as_str).map(str::to_string);
+        Ok(Multiscales {
+            convention,
+            version: version.map(str::to_string).or_else(|| text("version")),
+            name: text("name"),
+            levels: datasets.iter().map(level).collect::<Result<_>>()?,
+            axes,
+            omero: members.get("omero").and_then(Value::as_object).cloned(),
+        })
+    }
+
+    fn of_layout(members: &Map<String, Value>) -> Result<Multiscales> {
+        let layout = members.get("layout").unwrap_or(&Value::Null);
+        let Some(entries) = layout.as_array().filter(|all| !all.is_empty()) else {
+            return Err(invalid("layout", layout, "a list of objects"));
+        };
+        let mut levels: Vec<ImageLevel> = Vec::new();
+        for entry in entries {
+            let asset = entry.get("asset").unwrap_or(&Value::Null);
+            let Some(path) = asset.as_str() else { return Err(invalid("asset", asset, "a text")) };
+            let transform = entry.get("transform").unwrap_or(&Value::Null);
+            let own = Transformation {
+                scale: numbers(transform.get("scale"), "scale")?,
+                translation: numbers(transform.get("translation"), "translation")?,
+            };
+            // A level's transformation is one from the level that it is derived from, where that came before.
+            let above = entry.get("derived_from").and_then(Value::as_str);
+            let above = above.and_then(|above| levels.iter().find(|level| level.path == above));
+            let made = above.map_or_else(
+                || own.clone(),
+                |above| {
+                    own.then(&Transformation { scale: above.scale.clone(), translation: above.translation.clone() })
+                },
+            );
+            levels.push(ImageLevel { path: path.to_string(), scale: made.scale, translation: made.translation });
+        }
+        let version = members.get("version").and_then(Value::as_str).map(str::to_string);
+        let convention = MultiscaleConvention::Layout;
+        Ok(Multiscales { convention, version, name: None, axes: Vec::new(), levels, omero: None })
+    }
+
+    /// The convention's name and version, for people.
+    pub fn title(&self) -> String {
+        let name = match self.convention {
+            MultiscaleConvention::Layout => "multiscales",
+            _ => "OME-Zarr",
+        };
+        self.version.as_ref().map_or_else(|| name.to_string(), |version| format!("{name} {version}"))
+    }
+
+    /// The labels of the channels, where the attributes have them.
+    pub fn channels(&self) -> Vec<String> {
+        let channels = self.omero.as_ref().and_then(|omero| omero.get("channels")?.as_array());
+        let label = |channel: &Value| channel.get("label").and_then(Value::as_str).unwrap_or("-").to_string();
+        channels.into_iter().flatten().map(label).collect()
+    }
+}
+
+/// The group below an image in which its labels are.
+pub const IMAGE_LABELS: &str = "labels";
+
+/// The names of labels in the attributes of an image's group of labels.
+pub fn label_names(attributes: &Map<String, Value>) -> Vec<String> {
+    let names = attributes.get("ome").map_or_else(|| attributes.get("labels"), |ome| ome.get("labels"));
+    let names = names.and_then(Value::as_array).into_iter().flatten();
+    names.filter_map(Value::as_str).map(str::to_string).collect()
+}
+
+/// A scale and a translation after it. Empty vectors change nothing.
+#[derive(Clone, Debug, Default)]
+struct Transformation {
+    scale: Vec<f64>,
+    translation: Vec<f64>,
+}
+
+impl Transformation {
+    /// From a list of `scale` and `translation`. Others, which only later versions have, are left out.
+    fn of(list: Option<&Value>, ndim: usize) -> Result<Transformation> {
+        let mut all = Transformation::default();
+        let Some(list) = list else { return Ok(all) };
+        let Some(steps) = list.as_array() else { return Err(invalid("coordinateTransformations", list, "a list")) };
+        for step in steps {
+            let next = match step.get("type").and_then(Value::as_str) {
+                Some("scale") => {
+                    Transformation { scale: numbers(step.get("scale"), "scale")?, ..Transformation::default() }
+                }
+                Some("translation") => Transformation {
+                    translation: numbers(step.get("translation"), "translation")?,
+                    ..Transformation::default()
+                },
+                _ => continue,
+            };
+            for (what, given) in [("scale", &next.scale), ("translation", &next.translation)] {
+                if ndim > 0 && !given.is_empty() && given.len() != ndim {
+                    return Err(invalid(what, step, &format!("{ndim} numbers, one for each axis")));
+                }
+            }
+            all = all.then(&next);
+        }
+        Ok(all)
+    }
+
+    /// This one, and the other one after it.
+    fn then(&self, other: &Transformation) -> Transformation {
+        let len = [&self.scale, &self.translation, &other.scale, &other.translation].map(Vec::len);
+        let len = len.into_iter().max().unwrap_or(0);
+        let at = |numbers: &[f64], at: usize, none: f64| numbers.get(at).copied().unwrap_or(none);
+        let mut made = Transformation::default();
+        for axis in 0..len {
+            let outer = at(&other.scale, axis, 1.0);
+            made.scale.push(at(&self.scale, axis, 1.0) * outer);
+            made.translation.push(at(&self.translation, axis, 0.0) * outer + at(&other.translation, axis, 0.0));
+        }
+        made
+    }
+}
+
+fn axis(value: &Value) -> Result<ImageAxis> {
+    if let Some(name) = value.as_str() {
+        return Ok(ImageAxis { name: name.to_string(), ..ImageAxis::default() }); // as in version 0.3
+    }
+    let text = |member: &str| value.get(member).and_then(Value::as_str).map(str::to_string);
+    let Some(name) = text("name") else { return Err(invalid("axes", value, "a name, or an object with one")) };
+    Ok(ImageAxis { name, kind: text("type"), unit: text("unit") })
+}
+
+fn numbers(list: Option<&Value>, member: &str) -> Result<Vec<f64>> {
+    let Some(list) = list else { return Ok(Vec::new()) };
+    let read = list.as_array().and_then(|all| all.iter().map(Value::as_f64).collect::<Option<Vec<f64>>>());
+    read.ok_or_else(|| invalid(member, list, "a list of numbers"))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn image(attributes: &Value) -> Result<Option<Multiscales>> {
+        Multiscales::of(attributes.as_object().unwrap())
+    }
+
+    #[test]
+    fn transformations_of_levels_and_of_the_image_follow_each_other() {
+        let read = image(&json!({"multiscales": [{
+            "version": "0.4", "name": "cells", "axes": ["y", {"name": "x", "type": "space", "unit": "micrometer"}],
+            "datasets": [{"path": "s0", "coordinateTransformations": [
+                {"type": "scale", "scale": [2, 3]}, {"type": "translation", "translation": [1, 1]}]}],
+            "coordinateTransformations": [{"type": "scale", "scale": [10, 10]}],
+        }], "omero": {"channels": [{"label": "DAPI"}, {}]}}))
+        .unwrap()
+        .unwrap();
+        assert_eq!(read.title(), "OME-Zarr 0.4");
+        assert_eq!(read.axes[1].unit.as_deref(), Some("micrometer"));
+        assert_eq!(
+            (&read.levels[0].scale[..], &read.levels[0].translation[..]),
+            (&[20.0, 30.0][..], &[10.0, 10.0][..])
+        );
+        assert_eq!(read.channels(), ["DAPI", "-"]);
+    }
+
+    #[test]
+    fn scales_of_a_layout_are_those_of_the_levels_above_times_their_own() {
+        let read = image(&json!({"multiscales": {"layout": [
+            {"asset": "r10m", "transform": {"scale": [10.0, 10.0]}},
+            {"asset": "r20m", "derived_from": "r10m", "transform": {"scale": [2.0, 2.0], "translation": [0.5, 0.5]}},
+            {"asset": "r60m", "derived_from": "r20m", "transform": {"scale": [3.0, 3.0]}},
+        ]}}))
+        .unwrap()
+        .unwrap();
+        assert_eq!((read.convention, read.title().as_str()), (MultiscaleConvention::Layout, "multiscales"));
+        assert_eq!((read.levels[1].path.as_str(), read.levels[1].scale[0]), ("r20m", 20.0));
+        assert_eq!((read.levels[1].translation[0], read.levels[2].scale[0]), (5.0, 60.0));
+    }
+
+    #[test]
+    fn attributes_of_other_groups_are_no_image_and_broken_ones_are_named() {
+        for other in [json!({}), json!({"ome": {"labels": ["a"]}}), json!({"multiscales": {"tiles": 1}})] {
+            assert_eq!(image(&other).unwrap(), None);
+        }
+        for (broken, member) in [
+            (json!({"multiscales": []}), "multiscales"),
+            (json!({"multiscales": [{"axes": 3, "datasets": []}]}), "axes"),
+            (json!({"ome": {"multiscales": [{"datasets": []}]}}), "datasets"),
+            (json!({"ome": {"multiscales": [{"datasets": [{"path": 1}]}]}}), "path"),
+            (json!({"multiscales": {"layout": [{"asset": 1}]}}), "asset"),
+            (json!({"multiscales": {"layout": [{"asset": "a", "transform": {"scale": ["x"]}}]}}), "scale"),
+            (
+                json!({"multiscales": [{"axes": ["y", "x"], "datasets": [
+                    {"path": "0", "coordinateTransformations": [{"type": "scale", "scale": [1]}]}]}]}),
+                "scale",
+            ),
+        ] {
+            let error = image(&broken).unwrap_err();
+            assert_eq!(error.kind(), crate::ErrorKind::MetadataInvalid);
+            assert!(error.to_string().contains(member), "{error}");
+        }
+    }
+}

@@ -1,0 +1,183 @@
+"""Images of several scales: pyramids of arrays, as OME-Zarr has them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from cuzarr import _core
+from cuzarr._checks import axis_number, dictionary, items, refusing, whole
+from cuzarr._compute import sources as _sources
+from cuzarr._compute.copy import Job, changes_of
+from cuzarr._compute.operands import dimension_names
+from cuzarr._compute.sources import is_array, is_stored
+from cuzarr._memory.foreign import device_of, element_type
+from cuzarr.errors import InvalidArgumentError
+from cuzarr.storage import MemoryStore
+
+
+def pyramid(
+    source: Any,
+    target: Any,
+    *,
+    method: Literal["mean", "max", "nearest", "mode"] | None = None,
+    levels: int | None = None,
+    axes: Sequence[str] | str | None = None,
+    scale: Sequence[float] | Mapping[str, float] | None = None,
+    units: Sequence[str | None] | Mapping[str, str | None] | None = None,
+    factors: Sequence[int] | Mapping[str, int] | None = None,
+    channels: Sequence[str | Mapping[str, Any]] | None = None,
+    labels: str | None = None,
+    label_metadata: Mapping[str, Any] | None = None,
+    name: str | None = None,
+    version: Literal["0.4", "0.5"] | None = None,
+    chunks: Any = None,
+    shards: Any = "keep",
+    compressors: Any = "keep",
+    codecs: Any = None,
+    path: str | None = None,
+    overwrite: bool = False,
+    resume: bool = False,
+    storage_options: dict[str, Any] | None = None,
+    device: str | None = None,
+    memory_limit: int | str | None = None,
+    progress: Any = None,
+    dry_run: bool = False,
+) -> Any:
+    """Makes an OME-Zarr image of several scales, of an array of any size.
+
+    Level ``0`` is a copy of the array. Every other level is smaller than the one before, along x, y and z. With ``labels=`` the
+    array becomes labels of the image at the target.
+
+    Parameters
+    ----------
+    source : Array, Group, StoreLike, or an array in memory
+        An array of 2 to 5 dimensions, or an image: OME-Zarr 0.1 to 0.5, or GeoZarr's ``multiscales``. Of an image the largest level is
+        taken, with its axes, scale, units, channels, other attributes and all labels. An array in memory (NumPy's, or one on a
+        GPU) is copied to host memory first.
+    target : StoreLike
+        Where the group of the levels is made; for labels, the group of their image.
+    method : {"mean", "max", "nearest", "mode"}, optional
+        How elements become one: their mean, the largest, the first, or the most frequent one. The mean unless given; for labels
+        the most frequent one, so that no label appears that was not there.
+    levels : int, optional
+        How many, with the first one; until no spatial extent is above 256 unless given.
+    axes : str or sequence of str, optional
+        Names of the dimensions, as in ``"tczyx"``; the source's own, or the last ones of these.
+    scale, units : sequence or dict, optional
+        Size of an element along each dimension, and in which unit (``"micrometer"``, ``None`` for none). A dictionary has dimensions
+        by name.
+    factors : sequence or dict, optional
+        How many elements become one along each dimension, from level to level; in a dictionary, dimensions without a factor stay.
+        2 along x, y and z unless given, but a dimension whose elements are at least twice as large as another one's waits.
+    channels : sequence of str or dict, optional
+        The channels' labels, or objects with ``label``, ``color`` (``"00FF00"``) and ``window`` for the attribute ``omero``. Colours are
+        chosen where they are missing. Limits of contrast are those of the smallest level.
+    labels : str, optional
+        Name of labels: integers that say which object each element of the image belongs to. They are made in the group
+        ``labels`` of the image at the target.
+    label_metadata : dict, optional
+        Members for the attribute ``image-label``, such as ``colors`` and ``properties``.
+    name : str, optional
+        The image's name in the attributes.
+    version : {"0.4", "0.5"}, optional
+        Version of OME-Zarr: 0.5 in Zarr format 3, or 0.4 in format 2. 0.5 unless given; for labels their image's.
+    chunks, shards, compressors, codecs
+        Of all levels, as for :func:`rechunk`.
+    path, overwrite, resume, storage_options, device, memory_limit, progress
+        As for :func:`copy`.
+    dry_run : bool
+        Gives the plan as a dictionary, and does nothing.
+
+    Returns
+    -------
+    Group
+        The group of the levels, opened; with ``dry_run`` the plan as a dictionary.
+
+    Raises
+    ------
+    InvalidArgumentError
+        The array has fewer than 2 or more than 5 dimensions, or the names of its axes do not fit; the source is a group that is no
+        image.
+    GroupNotFoundError
+        There is no image at the target that labels could belong to.
+    ContainsArrayError, ContainsGroupError
+        Something is at the target.
+    UnsupportedError
+        The method has no meaning for the elements; labels are not integers.
+
+    Examples
+    --------
+    >>> import cuzarr, numpy as np
+    >>> pixels = np.arange(16, dtype="uint8").reshape(4, 4)
+    >>> store = cuzarr.storage.MemoryStore()
+    >>> scales = cuzarr.pyramid(pixels, store, levels=2, axes="yx", scale=(0.5, 0.5), units=("micrometer",) * 2)
+    >>> scales["1"][...].tolist()
+    [[2, 4], [10, 12]]
+    >>> scales.attrs["ome"]["multiscales"][0]["datasets"][1]["coordinateTransformations"][0]
+    {'type': 'scale', 'scale': [1.0, 1.0]}
+    >>> cells = cuzarr.pyramid((pixels > 7).astype("uint8"), store, labels="cells")
+    >>> cells.path, cells["1"][...].tolist()
+    ('labels/cells', [[0, 0], [1, 1]])
+    """
+    resumed = (overwrite, resume)
+    if not isinstance(source, str) and hasattr(source, "shape") and not is_array(source):
+        if resume:
+            raise InvalidArgumentError("work on an array in memory cannot be resumed", hint="write it to a store first")
+        device = device or device_of(source)
+        source, compressors = _stored(source, chunks, compressors, codecs)
+    job = Job(source, target, path, resumed, storage_options, device, memory_limit)
+    names = None if axes is None else [str(axis) for axis in (axes if isinstance(axes, str) else items(axes, "axes", "names"))]
+    settings: dict[str, Any] = {
+        "method": None if method is None else str(method),
+        "levels": None if levels is None else whole(levels, "levels", 1),
+        "axes": names,
+        "name": None if name is None else str(name),
+        "version": None if version is None else str(version),
+    }
+    own = names or (dimension_names(job.node) if is_stored(job.node) else None)
+    with refusing("scale", "pass one number for each dimension"):
+        sizes = _by_axis(scale, "scale", own, 1.0)
+        settings["scale"] = None if sizes is None else list(map(float, sizes))
+    named_units = _by_axis(units, "units", own, None)
+    settings["units"] = None if named_units is None else [str(unit or "") for unit in named_units]
+    steps = _by_axis(factors, "factors", own, 1)
+    settings["factors"] = None if steps is None else [whole(step, "factors", 1) for step in steps]
+    if channels is not None:
+        given = items(channels, "channels", "labels or dictionaries")
+        settings["channels"] = [one if isinstance(one, str) else dictionary(one, "channels") for one in given]
+    if labels is not None:
+        metadata = {} if label_metadata is None else dictionary(label_metadata, "label_metadata")
+        settings["labels"] = {"name": str(labels), "metadata": metadata}
+    elif label_metadata is not None:
+        raise InvalidArgumentError("label_metadata is for labels", hint="pass their name as labels= too")
+    changes = changes_of(job.node, None, chunks, shards, compressors, codecs)
+    with refusing("channels and label_metadata", "pass values that JSON has"):
+        text = json.dumps(settings)
+    with _core.Watch(counts=bool(progress)) as watch:
+        plan = _core.Pyramid(*job.ends, changes, job.existing, text, job.options)
+    document = json.loads(plan.plan())
+    if dry_run:
+        return document
+    made = job.run(plan, progress, None, watch)
+    return made if labels is None else made[f"labels/{labels}"]
+
+
+def _stored(array: Any, chunks: Any, compressors: Any, codecs: Any) -> tuple[Any, Any]:
+    """An array in memory as one of a store in memory, and the compressors of its copies."""
+    asked = "auto" if chunks is None or isinstance(chunks, Mapping) else chunks
+    if isinstance(compressors, str) and compressors == "keep":
+        likely = _sources.nodes.create_array({}, shape=(1,) * array.ndim, dtype=element_type(array))
+        compressors = list(likely.compressors) if codecs is None else "keep"
+    return _sources.nodes.create_array(MemoryStore(), data=array, chunks=asked, compressors=None), compressors
+
+
+def _by_axis(values: Any, what: str, names: Sequence[str | None] | None, missing: Any) -> Any:
+    """Values of dimensions, in their order: of a dictionary by name, with ``missing`` for the others."""
+    if not isinstance(values, Mapping):
+        return None if values is None else items(values, what, "one value for each dimension")
+    if names is None:
+        raise InvalidArgumentError(f"{what} names dimensions, but the array has no names", hint="pass axes= too, as in 'zyx'")
+    given = {axis_number(axis, len(names), names): value for axis, value in values.items()}
+    return [given.get(axis, missing) for axis in range(len(names))]
