@@ -15,6 +15,7 @@ use crate::error::{IntoPython, PyResult};
 use crate::interrupt::interruptible;
 use crate::names::{parse_device, parse_dtype};
 use crate::ndbuffer::PyNdBuffer;
+use crate::selection::Selected;
 use crate::watch::{Watch, Watches};
 
 /// An expression: an operation and its operands.
@@ -56,6 +57,12 @@ impl PyExpr {
     #[staticmethod]
     fn array(array: &PyArray) -> PyResult<PyExpr> {
         Expr::array(array.array().clone()).map(PyExpr).py()
+    }
+
+    /// The expression for the elements that a box of an array holds.
+    #[staticmethod]
+    fn view(array: &PyArray, selection: Selected<'_>) -> PyResult<PyExpr> {
+        Expr::view(array.array().clone(), &selection.parse()?).map(PyExpr).py()
     }
 
     /// Applies an operation, by NumPy's name.

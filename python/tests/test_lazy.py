@@ -9,7 +9,15 @@ import numpy as np
 import pytest
 
 import cuzarr
-from cuzarr.errors import BoundsCheckError, CuzarrError, ImplicitHostCopyError, InvalidArgumentError, SelectionInvalidError
+from cuzarr.errors import (
+    BoundsCheckError,
+    CuzarrError,
+    DTypeMismatchError,
+    ImplicitHostCopyError,
+    InvalidArgumentError,
+    SelectionInvalidError,
+    UnsupportedError,
+)
 
 LAYOUTS: list[dict[str, Any]] = [{}, {"compressors": None}, {"shards": (8, 6, 4)}]
 
@@ -115,7 +123,7 @@ def test_views_are_arrays_for_other_libraries(device: str) -> None:
         return
     assert np.asarray(view).tolist() == [[4, 6], [8, 10]]
     assert np.from_dlpack(view).tolist() == [[4, 6], [8, 10]]
-    assert np.sqrt(view).tolist() == np.sqrt([[4, 6], [8, 10]]).tolist()
+    assert np.sqrt(view).compute().tolist() == np.sqrt([[4, 6], [8, 10]]).tolist()
     assert view[0, 0].result() == 4 and isinstance(view[0, 0].result(), np.float64)
     assert view.lazy[0].T is not None and array.lazy.array is array
 
@@ -172,3 +180,61 @@ def test_many_points_are_read_and_written_in_order(device: str) -> None:
         expected[rows, columns] = value  # NumPy's last value counts, too
         array.vindex[rows, columns] = value
         assert np.array_equal(host(array[...]), expected)
+
+
+def test_views_are_operands_of_expressions(device: str) -> None:
+    truth = np.random.default_rng(5).integers(-99, 99, (26, 18, 5)).astype("f4")
+    for layout in LAYOUTS:
+        array = cuzarr.create_array({}, shape=truth.shape, chunks=(4, 3, 2), dtype="f4", **layout)
+        array[...] = truth
+        u = array.with_device(device).lazy
+        for plan, expected in [
+            (u[1:] - u[:-1], truth[1:] - truth[:-1]),
+            (u[:, 2:] - 2 * u[:, 1:-1] + u[:, :-2], truth[:, 2:] - 2 * truth[:, 1:-1] + truth[:, :-2]),
+            (u[::3, 1::2, 4] + u[1::3, ::2, 0], truth[::3, 1::2, 4] + truth[1::3, ::2, 0]),
+            (u - u[7], truth - truth[7]),
+            (np.sqrt(abs(u[3:, 2])), np.sqrt(abs(truth[3:, 2]))),
+            (u[5:5] + 1, truth[5:5] + 1),
+            ((u[1:] - u[:-1]).max(axis=0), (truth[1:] - truth[:-1]).max(axis=0)),
+            (u[2:9].sum(axis=(1, 2)), truth[2:9].sum(axis=(1, 2))),
+        ]:
+            assert isinstance(plan, cuzarr.Expression) and plan.shape == expected.shape
+            for memory_limit in ("256 KiB", None):
+                np.testing.assert_array_equal(host(plan.compute(memory_limit=memory_limit)), expected)
+
+
+def test_plans_of_views_can_be_stored_and_keep_names() -> None:
+    truth = np.arange(60.0).reshape(6, 10) ** 2
+    array = cuzarr.create_array({}, data=truth, chunks=(2, 3), dimension_names=("time", "x"))
+    steps = array.lazy[1:] - array.lazy[:-1]
+    target = cuzarr.create_array({}, shape=steps.shape, chunks=(2, 10), dtype="f8")
+    steps.store(target)
+    np.testing.assert_array_equal(target[...], np.diff(truth, axis=0))
+    np.testing.assert_array_equal(steps.mean(axis="time").compute(), np.diff(truth, axis=0).mean(axis=0))
+    np.testing.assert_array_equal(array.lazy[3].max(axis="x").compute(), truth[3].max())
+    with pytest.raises(InvalidArgumentError):
+        (array.lazy[::-1][::-1] * 2).store(array)
+
+
+def test_numpy_s_functions_take_views_as_they_take_arrays() -> None:
+    truth = np.arange(24.0).reshape(4, 6)
+    array = cuzarr.create_array({}, data=truth, chunks=(2, 2))
+    view = array.lazy[1:, ::2]
+    part = truth[1:, ::2]
+    assert isinstance(np.exp(view), cuzarr.Expression) and isinstance(1 + view, cuzarr.Expression)
+    assert np.mean(view) == part.mean() and isinstance(np.mean(view), np.floating)
+    np.testing.assert_array_equal(np.concatenate([view, view]), np.concatenate([part, part]))
+    np.testing.assert_array_equal((part + view).compute(), part + part)
+    np.testing.assert_array_equal(cuzarr.array(view, store={}, chunks=(2, 2))[...], part)
+    assert float(view[1, 1]) == part[1, 1]
+    assert (view == part).all().compute()
+
+
+def test_views_that_are_no_boxes_are_refused_as_operands() -> None:
+    view = cuzarr.zeros((4, 5), chunks=(2, 2), store={}).lazy
+    for operand in (view.T, view[::-1], view.oindex[[0, 1], :], view.vindex[[0, 1], [1, 2]]):
+        with pytest.raises(UnsupportedError, match="got the view"):
+            operand + 1
+        assert not host(operand.result()).any()
+    with pytest.raises(DTypeMismatchError):
+        cuzarr.create_array({}, shape=(3,), dtype="<M8[s]").lazy[1:] + 1

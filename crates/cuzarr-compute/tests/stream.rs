@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use checkpoints::sealed;
 use cuzarr::node::{Array, ArrayOptions};
-use cuzarr::plan::Selection;
+use cuzarr::plan::{AxisSelection, Selection};
 use cuzarr::store::testing::{Observed, Operation};
 use cuzarr::store::{MemoryStore, Store, StoreExt};
 use cuzarr::{Error, ErrorKind};
@@ -321,4 +321,109 @@ fn progress_tells_of_every_region() {
     let (last, size_bytes) = (told.last().unwrap(), 40 * 40 * 4);
     assert!(told.len() > 1 && told.len() as u64 == last.regions, "{told:?}");
     assert_eq!((last.regions_done, last.bytes_done, last.bytes), (last.regions, size_bytes, size_bytes));
+}
+
+/// A box of an array, from a start, a count and a step of each dimension; dimensions in `dropped` are left out.
+fn view(array: &Array, axes: &[(u64, u64, u64)], dropped: &[usize]) -> Operand {
+    let axis = |(dim, &(start, count, step)): (usize, &(u64, u64, u64))| AxisSelection {
+        start,
+        count,
+        step,
+        dropped: dropped.contains(&dim),
+    };
+    let selection = Selection::new(axes.iter().enumerate().map(axis).collect()).unwrap();
+    Expr::view(array.clone(), &selection).unwrap().into()
+}
+
+#[test]
+fn views_of_an_array_give_what_its_elements_give_whatever_the_limit() {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    let (x, values) = counting(&store, "x", &[37, 50], &[5, 8]);
+    let at = |row: usize, column: usize| values[row * 50 + column].wrapping_mul(values[row * 50 + column]);
+    let squares = Expr::apply(Op::Multiply, &[of(&x), of(&x)]).unwrap();
+    squares.store(&x, &ComputeOptions::default()).unwrap_err();
+    let y = create(&store, "y", &[37, 50], &[5, 8], plain());
+    squares.store(&y, &ComputeOptions::default()).unwrap();
+    let difference = |one: Operand, other: Operand| Expr::apply(Op::Subtract, &[one, other]).unwrap();
+    let all = |rows: usize, columns: usize, element: &dyn Fn(usize, usize) -> i32| {
+        bytes((0..rows * columns).map(|number| element(number / columns, number % columns)))
+    };
+    // Neighbours, elements between others, one row beside all, and views that lie far apart.
+    let cases = [
+        (
+            difference(view(&y, &[(1, 36, 1), (0, 50, 1)], &[]), view(&y, &[(0, 36, 1), (0, 50, 1)], &[])),
+            all(36, 50, &|row, column| at(row + 1, column) - at(row, column)),
+        ),
+        (
+            difference(view(&y, &[(0, 37, 1), (1, 25, 2)], &[]), view(&y, &[(0, 37, 1), (0, 25, 2)], &[])),
+            all(37, 25, &|row, column| at(row, 2 * column + 1) - at(row, 2 * column)),
+        ),
+        (
+            difference(of(&y), view(&y, &[(36, 1, 1), (0, 50, 1)], &[0])),
+            all(37, 50, &|row, column| at(row, column) - at(36, column)),
+        ),
+        (
+            difference(view(&y, &[(30, 7, 1), (3, 9, 5)], &[]), view(&y, &[(0, 7, 1), (0, 9, 1)], &[])),
+            all(7, 9, &|row, column| at(row + 30, 3 + 5 * column) - at(row, column)),
+        ),
+    ];
+    for device in devices() {
+        for memory_limit_bytes in LIMITS {
+            let options = ComputeOptions { device, memory_limit_bytes, threads: 2, ..ComputeOptions::default() };
+            for (number, (expr, expected)) in cases.iter().enumerate() {
+                let out = expr.compute(&options).unwrap();
+                let what = format!("case {number}, {device}, {memory_limit_bytes}");
+                assert_eq!(&out.to_host_bytes(Order::C).unwrap(), expected, "{what}");
+                let sum = Reduction::new(ReduceOp::Max, Some(vec![0]));
+                let most = expr.reduced(sum.clone()).unwrap().compute(&options).unwrap();
+                let whole = Expr::buffer(out).unwrap().reduced(sum).unwrap().compute(&options).unwrap();
+                let [most, whole] = [most, whole].map(|one| one.to_host_bytes(Order::C).unwrap());
+                assert_eq!(most, whole, "{what}");
+            }
+            if memory_limit_bytes < 64 << 10 {
+                continue; // an object of the target does not fit
+            }
+            let apart: Arc<dyn Store> = Arc::new(MemoryStore::new());
+            let target = create(&apart, "z", &[36, 50], &[7, 50], plain());
+            cases[0].0.store(&target, &options).unwrap();
+            let stored = target.read_buffer(&Selection::all(target.shape())).unwrap();
+            assert_eq!(stored.to_host_bytes(Order::C).unwrap(), cases[0].1);
+        }
+        // One view alone, which is read in turn.
+        let rows = view(&y, &[(4, 33, 1), (0, 50, 1)], &[]);
+        let negative = Expr::apply(Op::Negative, &[rows]).unwrap();
+        let options = ComputeOptions { device, memory_limit_bytes: 8 << 10, threads: 2, ..ComputeOptions::default() };
+        let out = negative.compute(&options).unwrap().to_host_bytes(Order::C).unwrap();
+        assert_eq!(out, all(33, 50, &|row, column| -at(row + 4, column)));
+    }
+}
+
+#[test]
+fn views_that_overlap_read_each_chunk_once() {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    counting(&store, "x", &[40, 50], &[5, 50]);
+    let observed = Arc::new(Observed::new(store));
+    let x = Array::open(Arc::clone(&observed) as Arc<dyn Store>, "x", ArrayOptions::default()).unwrap();
+    observed.take_reads();
+    let steps = Expr::apply(
+        Op::Subtract,
+        &[view(&x, &[(1, 39, 1), (0, 50, 1)], &[]), view(&x, &[(0, 39, 1), (0, 50, 1)], &[])],
+    );
+    let out = steps.unwrap().compute(&ComputeOptions::default()).unwrap();
+    assert_eq!(out.to_host_bytes(Order::C).unwrap(), bytes(std::iter::repeat_n(50, 39 * 50)));
+    let mut keys: Vec<String> = observed.take_reads().into_iter().map(|(key, _)| key).collect();
+    keys.sort();
+    assert_eq!(keys, (0..8).map(|row| format!("x/c/{row}/0")).collect::<Vec<_>>());
+}
+
+#[test]
+fn index_lists_and_boxes_outside_make_no_views() {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    let (x, _) = counting(&store, "x", &[40, 50], &[5, 50]);
+    let kind = |selection| Expr::view(x.clone(), &selection).unwrap_err().kind();
+    assert_eq!(kind(Selection::points(vec![[1].into(), [2].into()]).unwrap()), ErrorKind::Unsupported);
+    assert_eq!(kind(Selection::region(&[39, 0], &[2, 50]).unwrap()), ErrorKind::SelectionInvalid);
+    let text = Expr::view(x.clone(), &Selection::region(&[1, 0], &[39, 50]).unwrap()).unwrap().to_string();
+    assert_eq!(text, "x[1:40, 0:50]");
+    assert_eq!(Expr::view(x.clone(), &Selection::all(&[40, 50])).unwrap().to_string(), "x");
 }

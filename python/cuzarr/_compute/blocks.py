@@ -127,8 +127,8 @@ class Sources:
             for one in arrays
         ]
         if any(is_lazy(one) and not is_array(one) for one in arrays):
-            hint = "pass its arrays and compute it inside the function, or store it first"
-            raise UnsupportedError(f"{what}: got an expression, expected arrays and numbers", hint=hint)
+            hint = "pass its arrays and compute it inside the function, or store it first; of a view pass view.result()"
+            raise UnsupportedError(f"{what}: got an expression or a view, expected arrays and numbers", hint=hint)
         own = [array for array in arrays if _has_elements(array)]
         in_stores = [array for array in own if is_stored(array)]
         if not in_stores:

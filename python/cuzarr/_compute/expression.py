@@ -54,6 +54,7 @@ class Expression(Lazy, NumpyProtocol, OneElement, Operators, Reductions, Shaped)
     """
 
     _in_memory = _on_host = ".compute()"
+    _is_plan = True
 
     def __init__(self, expr: _core.Expr, device: str | None = None, names: tuple[str | None, ...] | None = None) -> None:
         self._expr = expr

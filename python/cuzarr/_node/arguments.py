@@ -54,7 +54,7 @@ def refuse_plan(data: Any) -> None:
     ------
     InvalidArgumentError
     """
-    if is_lazy(data) and not is_array(data):
+    if is_lazy(data) and data._is_plan:
         hint = "create an array with shape=x.shape and dtype=x.dtype, and call x.store(array)"
         raise InvalidArgumentError("an expression has no elements yet to make an array of", hint=hint)
 

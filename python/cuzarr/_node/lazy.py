@@ -26,12 +26,17 @@ from cuzarr._node.indexing import (
     is_pure_orthogonal,
     normalize_indices,
 )
+from cuzarr._numpy import check_dtype
+from cuzarr._operators.dispatch import Lazy
+from cuzarr._operators.numpy_protocol import stored_ufunc
+from cuzarr._operators.signs import OneElement, Operators, Reductions
 from cuzarr._text import printable
 from cuzarr.errors import (
     ArrayIndexError,
     ImplicitHostCopyError,
     InvalidArgumentError,
     SelectionInvalidError,
+    UnsupportedError,
     VindexInvalidSelectionError,
 )
 
@@ -93,6 +98,10 @@ class _Product:
             else:
                 axes.append((*_even(one), False) if _is_even(one) else index_list(np.asarray(one)))
         return _Listed(kept, _core.Selection.orthogonal(axes))
+
+    def is_box(self) -> bool:
+        """Whether these are elements at even distances, in the array's order."""
+        return self.order == tuple(sorted(self.order)) and all(isinstance(one, int) or _is_even(one) for one in self.along)
 
     def read_order(self) -> tuple[int, ...]:
         """The view's dimensions among those that are read."""
@@ -169,11 +178,13 @@ def _even(one: Any) -> tuple[int, int, int]:
     return (one.start, count, one.step) if count > 1 else (one[0] if count else 0, count, 1)
 
 
-class LazyArray:
+class LazyArray(Lazy, OneElement, Operators, Reductions):
     """A view of an array in a store. Selections of it are views, too; elements are read by :meth:`result`.
 
     ``view[...]``, ``view.oindex[...]``, ``view.vindex[...]`` and :meth:`transpose` compose without reading. Indices are NumPy's:
     negative ones count from the end, and slices have steps of either sign. ``view[...] = value`` writes through to the array.
+    Views by integers and rising slices are operands of expressions: ``array.lazy[1:] - array.lazy[:-1]`` is an
+    :class:`Expression` of an array of any size, which reads boxes that lie side by side together.
     Names and behaviour are those of ``zarr-indexing``, the library of zarr-python's project for lazy views.
 
     Parameters
@@ -185,6 +196,8 @@ class LazyArray:
     ------
     SelectionInvalidError
         A selection does not fit the view.
+    UnsupportedError
+        A view by indices, points or negative steps, or one that is transposed, is an operand of an expression.
 
     Examples
     --------
@@ -199,8 +212,12 @@ class LazyArray:
     >>> view[0] = 0
     >>> array[1:, 3]
     array([0, 0])
+    >>> steps = array.lazy[:, 1:] - array.lazy[:, :-1]
+    >>> steps.max().compute()
+    np.int64(1)
     """
 
+    _in_memory = _on_host = ".result()"
     _what: _Product | _Points
 
     def __init__(self, array: Any) -> None:
@@ -442,6 +459,38 @@ class LazyArray:
         """DLPack's device type and number."""
         name, _, number = self.device.partition(":")
         return (1, 0) if name == "cpu" else (2, int(number or 0))
+
+    # Signs make plans, as those of the array do, also beside NumPy's arrays.
+    __array_priority__ = 1000
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+        """NumPy's functions of elements make plans where this library has them, as signs do; all others read the elements."""
+        return stored_ufunc(ufunc, method, inputs, options)
+
+    @property
+    def _own_device(self) -> str | None:  # type: ignore[override]
+        return self._array._own_device  # type: ignore[no-any-return]
+
+    @property
+    def _dimension_names(self) -> tuple[str | None, ...] | None:
+        names = self._array._dimension_names
+        return None if names is None or isinstance(self._what, _Points) else tuple(names[axis] for axis in self._what.order)
+
+    def _as_expression(self, what: str) -> _core.Expr:
+        check_dtype(self.dtype, what)
+        if isinstance(self._what, _Points) or not self._what.is_box():
+            message = f"{what}: got the view {self._what}, expected one by integers and slices with steps above 0"
+            raise UnsupportedError(message, hint="read its elements: view.result()")
+        return _core.Expr.view(self._array._handle(), self._what.chosen(self._array.shape).lists)
+
+    def _elements(self) -> Any:
+        return self.result()
+
+    def _elements_on(self, device: str | None) -> Any:
+        if device is None:
+            return self.result()
+        there = LazyArray(self._array.with_device(device))
+        return there._of(self._what).result()
 
     def __repr__(self) -> str:
         place = "" if self.device == "cpu" else f" device={self.device}"

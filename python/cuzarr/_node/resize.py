@@ -58,7 +58,7 @@ def append(array: ResizableArray, data: Any, axis: int | str) -> tuple[int, ...]
     if others[0] != others[1]:
         raise ShapeMismatchError(f"data of shape {tuple(data.shape)} does not fit shape {array.shape} along axis {axis}")
     if is_lazy(data):
-        data = data[...]  # while it has the shape that was looked at, should it be this array
+        data = data._elements_on(None)  # while it has the shape that was looked at, should it be this array
     before = array.shape
     after = tuple(extent + (data.shape[axis] if place == axis else 0) for place, extent in enumerate(before))
     array.store.check_writable()

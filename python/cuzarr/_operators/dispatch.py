@@ -24,10 +24,15 @@ def register(named: Iterable[tuple[str, Callable[..., Any]]]) -> None:
 
 
 class Lazy:
-    """An array whose elements are read or computed when they are asked for: one of a store, or a plan."""
+    """An array whose elements are read or computed when they are asked for: one of a store, a view of one, or a plan."""
+
+    _is_plan = False
+    """Whether elements are computed, and not merely read: NumPy's own functions do not get them."""
 
     _own_device: str | None
     """Where elements go, when that was said of this array and not of the process."""
+
+    dtype: Any
 
     @property
     def device(self) -> str:
@@ -57,7 +62,6 @@ class Lazy:
 class Stored(Lazy):
     """An array of a store."""
 
-    dtype: Any
     write_chunk_sizes: Any
 
     def _as_expression(self, what: str) -> _core.Expr:

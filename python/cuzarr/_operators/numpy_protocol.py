@@ -11,7 +11,7 @@ import numpy as np
 
 from cuzarr._numpy import is_computable
 from cuzarr._operators import dispatch
-from cuzarr._operators.dispatch import Lazy, Stored
+from cuzarr._operators.dispatch import Lazy
 from cuzarr.errors import (
     DTypeMismatchError,
     ImplicitHostCopyError,
@@ -96,7 +96,7 @@ def as_numpy_wants(x: Any, result: Any, name: str, numpys: dict[str, Any]) -> An
             raise DTypeMismatchError(f"{name}: out has elements of {out.dtype}, the result of {elements.dtype}")
         out[...] = elements
         return out
-    return result.compute() if numpys and isinstance(x, Stored) else result
+    return result.compute() if numpys and isinstance(x, Lazy) and not x._is_plan else result
 
 
 def host_elements(value: Any) -> Any:
@@ -107,7 +107,7 @@ def host_elements(value: Any) -> Any:
     ImplicitHostCopyError
         Its elements are, or would be, on a GPU.
     """
-    if isinstance(value, Lazy) and not isinstance(value, Stored):
+    if isinstance(value, Lazy) and value._is_plan:
         if value.device != "cpu":
             message = f"this plan is computed on {value.device}, and a copy to the host has to be asked for"
             raise ImplicitHostCopyError(message, hint="call .compute(device='cpu')")
@@ -229,7 +229,7 @@ SIGN_FUNCTIONS = {
 
 
 def stored_ufunc(ufunc: Any, method: str, inputs: tuple[Any, ...], options: dict[str, Any]) -> Any:
-    """What a function of NumPy's makes of arrays in stores: a plan where this library has the function, else NumPy's own result of the
+    """What a function of NumPy's makes of arrays in stores and views of them: a plan where this library has the function, else NumPy's own result of the
     elements. Results that go into an array of NumPy's (``out=``) are computed.
 
     Raises
@@ -243,7 +243,7 @@ def stored_ufunc(ufunc: Any, method: str, inputs: tuple[Any, ...], options: dict
         is_plain and len(inputs) == 2 and isinstance(inputs[0], np.ndarray | np.generic) and ufunc.__name__ in SIGN_FUNCTIONS
     )
     is_here = is_plain and (ufunc is np.divmod or ufunc.__name__ in dispatch.functions)
-    has_arithmetic = all(is_computable(value.dtype) for value in inputs if isinstance(value, Stored))
+    has_arithmetic = all(is_computable(value.dtype) for value in inputs if isinstance(value, Lazy))
     if not may_be_sign and not (is_here and has_arithmetic):
         return call_with_elements(ufunc, method, inputs, options)
     if ufunc is np.divmod:

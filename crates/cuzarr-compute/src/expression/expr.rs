@@ -7,8 +7,10 @@ use cuzarr_device::{DType, DTypeKind, NdBuffer, cpu::cast};
 
 use super::op::{Op, promote_all};
 use super::promote::{Weak, without_arithmetic};
+use super::view::View;
 use crate::options::ComputeOptions;
 use cuzarr::node::Array;
+use cuzarr::plan::Selection;
 use cuzarr::{Error, ErrorKind, Result};
 
 /// An expression: elements of a shape and a type that can be computed. Cloning is cheap, and shared parts are computed once.
@@ -31,8 +33,8 @@ const MOST_DEPTH: u32 = 2000;
 pub(crate) enum Kind {
     /// Elements in memory.
     Buffer(NdBuffer),
-    /// Elements in a store, and their name.
-    Array(Box<Array>),
+    /// Elements in a store.
+    Array(Box<View>),
     /// One number, as the bytes of an element.
     Constant(Vec<u8>),
     /// An operation; its operands have the types that it computes in.
@@ -137,13 +139,41 @@ impl Expr {
     /// # Errors
     /// `DTypeMismatch` when they have no arithmetic.
     pub fn array(array: Array) -> Result<Expr> {
+        Expr::of_view(View::whole(array))
+    }
+
+    /// The expression for the elements of an array that a box chooses: nothing else is read. Boxes of one array that lie side by
+    /// side are read together.
+    ///
+    /// ```
+    /// use cuzarr::meta::DataType;
+    /// use cuzarr::node::Array;
+    /// use cuzarr::plan::Selection;
+    /// use cuzarr_compute::{ComputeOptions, Expr, Op};
+    /// let array = Array::builder([5], DataType::Int32).chunks([2]).create("memory://differences")?;
+    /// array.write(&Selection::all(&[5]), &[0i32, 1, 4, 9, 16])?;
+    /// let later = Expr::view(array.clone(), &Selection::region(&[1], &[4])?)?;
+    /// let earlier = Expr::view(array, &Selection::region(&[0], &[4])?)?;
+    /// let steps = Expr::apply(Op::Subtract, &[later.into(), earlier.into()])?;
+    /// assert_eq!(steps.compute(&ComputeOptions::default())?.host_slice::<i32>()?, [1, 3, 5, 7]);
+    /// # Ok::<(), cuzarr::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`Expr::array`]; `SelectionInvalid` when the box does not fit; `Unsupported` for index lists and points.
+    pub fn view(array: Array, selection: &Selection) -> Result<Expr> {
+        Expr::of_view(View::new(array, selection)?)
+    }
+
+    fn of_view(view: View) -> Result<Expr> {
+        let array = &view.array;
         let data_type = array.metadata().data_type();
         let dtype = data_type.device_dtype().ok_or_else(|| {
             let message = "expressions do not support elements of variable length";
             Error::new(ErrorKind::DTypeMismatch, message)
         })?;
         check_dtype(dtype)?;
-        Ok(Expr::new(array.shape().to_vec(), dtype, Kind::Array(Box::new(array))))
+        Ok(Expr::new(view.shape(), dtype, Kind::Array(Box::new(view))))
     }
 
     /// The expression for one number of a type.
@@ -412,8 +442,7 @@ impl Expr {
         }
         match &self.0.kind {
             Kind::Buffer(buffer) => write!(f, "<{} {:?} on {}>", buffer.dtype(), buffer.shape(), buffer.device()),
-            Kind::Array(array) if array.path().is_empty() => f.write_str("/"),
-            Kind::Array(array) => f.write_str(array.path()),
+            Kind::Array(view) => write!(f, "{view}"),
             Kind::Constant(bytes) => write_number(f, self.dtype(), bytes),
             Kind::Cast(inner) => {
                 inner.write(f, depth + 1)?;

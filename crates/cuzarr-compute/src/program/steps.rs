@@ -5,8 +5,7 @@ use std::sync::Arc;
 
 use cuzarr_device::{DType, NdBuffer};
 
-use crate::expression::{Expr, Kind, Node, Op, Summary, is_half, lane};
-use cuzarr::node::Array;
+use crate::expression::{Expr, Kind, Node, Op, Summary, View, is_half, lane};
 use cuzarr::{Error, ErrorKind, Result};
 
 /// Steps that compute an expression from elements of its inputs. Steps of one program differ.
@@ -49,7 +48,7 @@ pub(crate) enum Action {
 #[derive(Clone)]
 pub(crate) enum Input {
     Buffer(NdBuffer),
-    Array(Box<Array>),
+    Array(Box<View>),
     /// What is made of all of another expression's elements, before any other is computed.
     Reduced(Expr, Arc<dyn Summary>),
 }
@@ -62,18 +61,23 @@ impl Input {
                 (a.device(), a.address(), a.dtype(), a.layout()) == (b.device(), b.address(), b.dtype(), b.layout())
                     && a.buffer().shares_memory_with(b.buffer())
             }
-            (Input::Array(a), Input::Array(b)) => {
-                Arc::ptr_eq(a.store(), b.store()) && a.path() == b.path() && a.shape() == b.shape()
-            }
+            (Input::Array(a), Input::Array(b)) => self.is_of_array(other) && a.is_like(b),
             _ => false,
         }
+    }
+
+    /// Whether these are elements of the same array in a store.
+    pub(crate) fn is_of_array(&self, other: &Input) -> bool {
+        let (Input::Array(a), Input::Array(b)) = (self, other) else { return false };
+        let (a, b) = (&a.array, &b.array);
+        Arc::ptr_eq(a.store(), b.store()) && a.path() == b.path() && a.shape() == b.shape()
     }
 
     /// Extents.
     pub(crate) fn shape(&self) -> Vec<u64> {
         match self {
             Input::Buffer(buffer) => buffer.shape().iter().map(|&extent| extent as u64).collect(),
-            Input::Array(array) => array.shape().to_vec(),
+            Input::Array(view) => view.shape(),
             // Replaced by its elements before anybody asks.
             Input::Reduced(expr, summary) => {
                 summary.result(expr.dtype(), expr.shape()).map(|(_, shape)| shape).unwrap_or_default()
@@ -139,7 +143,7 @@ impl Lowering {
         let dtype = expr.dtype();
         match &expr.0.kind {
             Kind::Buffer(buffer) => self.input(dtype, Input::Buffer(buffer.clone())),
-            Kind::Array(array) => self.input(dtype, Input::Array(array.clone())),
+            Kind::Array(view) => self.input(dtype, Input::Array(view.clone())),
             Kind::Summary(summary, of) => self.input(dtype, Input::Reduced(of.clone(), Arc::clone(summary))),
             Kind::Constant(bytes) => {
                 let mut wide = vec![0; lane(dtype).size_bytes()];

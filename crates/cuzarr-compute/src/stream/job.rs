@@ -3,12 +3,13 @@
 use cuzarr_device::NdBuffer;
 use cuzarr_device::pool::{Within, in_flight, within};
 
-use crate::expression::Expr;
+use super::together::Together;
+use crate::expression::{Expr, View};
 use crate::options::ComputeOptions;
 use crate::program::{Input, Processor, Program, lower, memory_shape};
 use crate::progress::Meter;
 use crate::regions::{operand_region, plannable_bytes, regions};
-use cuzarr::node::{Array, ArrayOptions};
+use cuzarr::node::ArrayOptions;
 use cuzarr::plan::Region;
 use cuzarr::run::{walk, write_behind};
 use cuzarr::{Error, ErrorKind, Result};
@@ -37,6 +38,8 @@ type BesideRegion = dyn Fn(&[u64]) -> u64 + Send + Sync;
 pub(crate) struct Job<'a> {
     pub(crate) program: Program,
     inputs: Vec<Input>,
+    /// For each input, the first one of the same array.
+    same: Vec<usize>,
     /// The part of the expression that is computed.
     pub(crate) part: Region,
     /// Whether inputs that are the result as they are need no copy.
@@ -62,13 +65,15 @@ impl<'a> Job<'a> {
     /// What the device reports; `Unsupported` for expressions of thousands of operations.
     pub(crate) fn new(expr: &Expr, part: Region, options: &ComputeOptions<'a>) -> Result<Job<'a>> {
         let (program, inputs) = lower(expr)?;
+        let first = |input: &Input| inputs.iter().position(|one| one.is_of_array(input));
+        let same = inputs.iter().enumerate().map(|(at, input)| first(input).unwrap_or(at)).collect();
         let bind = |input: Input| -> Result<Input> {
             Ok(match input {
                 Input::Buffer(buffer) => Input::Buffer(buffer.to_device(options.device)?),
                 Input::Reduced(of, summary) => Input::Buffer(summary.compute(&of, options)?),
-                Input::Array(array) => {
-                    let own = array.options().clone();
-                    let array = array.with_options(ArrayOptions {
+                Input::Array(mut view) => {
+                    let own = view.array.options().clone();
+                    let array = view.array.with_options(ArrayOptions {
                         device: options.device,
                         threads: options.threads,
                         memory_limit_bytes: options.memory_limit_bytes,
@@ -77,7 +82,8 @@ impl<'a> Job<'a> {
                         ..own
                     });
                     let store = options.wrap.map(|wrap| wrap(array.store()));
-                    Input::Array(Box::new(store.map_or(array.clone(), |store| array.with_store(store))))
+                    view.array = store.map_or(array.clone(), |store| array.with_store(store));
+                    Input::Array(view)
                 }
             })
         };
@@ -91,6 +97,7 @@ impl<'a> Job<'a> {
         Ok(Job {
             program,
             inputs,
+            same,
             part,
             keeps: false,
             beside: None,
@@ -170,8 +177,8 @@ impl<'a> Job<'a> {
     fn bytes_read(&self, extent: &[u64]) -> u64 {
         let region = Region { number: 0, start: vec![0; extent.len()], extent: extent.to_vec() };
         let read = self.inputs.iter().zip(&self.program.inputs).filter_map(|(input, dtype)| match input {
-            Input::Array(array) => {
-                Some(operand_region(&region, array.shape()).elems().saturating_mul(dtype.size_bytes() as u64))
+            Input::Array(view) => {
+                Some(operand_region(&region, &view.shape()).elems().saturating_mul(dtype.size_bytes() as u64))
             }
             _ => None,
         });
@@ -196,41 +203,41 @@ impl<'a> Job<'a> {
     fn leave_for_reading(&mut self, memory_limit_bytes: u64) {
         self.reading_bytes = memory_limit_bytes;
         for input in &mut self.inputs {
-            if let Input::Array(array) = input {
-                let options = ArrayOptions { memory_limit_bytes, ..array.options().clone() };
-                **array = array.with_options(options);
+            if let Input::Array(view) = input {
+                let options = ArrayOptions { memory_limit_bytes, ..view.array.options().clone() };
+                view.array = view.array.with_options(options);
             }
         }
     }
 
     /// The chunk of the largest array, under the shape of the result.
     pub(crate) fn unit(&self) -> Result<Vec<u64>> {
-        let arrays = self.inputs.iter().filter_map(|input| match input {
-            Input::Array(array) => Some(array),
+        let views = self.inputs.iter().filter_map(|input| match input {
+            Input::Array(view) => Some((view, view.shape())),
             _ => None,
         });
-        let size = |array: &Array| array.shape().iter().fold(1u64, |all, &one| all.saturating_mul(one));
+        let size = |own: &[u64]| own.iter().fold(1u64, |all, &one| all.saturating_mul(one));
         let shape = &self.part.extent;
         let mut unit = vec![1; shape.len()];
-        let Some(array) = arrays.max_by_key(|array| size(array)) else {
+        let Some((view, own_shape)) = views.max_by_key(|(_, own)| size(own)) else {
             return Ok(shape.iter().map(|&extent| extent.max(1)).collect());
         };
-        let chunk = array.chunk_shape()?;
+        let chunk = view.chunk_shape()?;
         for (axis, (unit, &whole)) in unit.iter_mut().zip(shape).enumerate().rev() {
             let own = (axis + chunk.len()).checked_sub(shape.len());
             // Along dimensions that the array lacks, everything is as good.
-            *unit = own.filter(|&own| array.shape()[own] > 1).map_or(whole, |own| chunk[own]).clamp(1, whole.max(1));
+            *unit = own.filter(|&own| own_shape[own] > 1).map_or(whole, |own| chunk[own]).clamp(1, whole.max(1));
         }
         Ok(unit)
     }
 
-    /// The only array that is read, unless the caller takes memory of reads and writes meanwhile.
-    fn only_array(&self) -> Option<&Array> {
+    /// The only array that is read, in boxes, unless the caller takes memory of reads and writes meanwhile.
+    fn only_array(&self) -> Option<&View> {
         let mut arrays = self.inputs.iter().filter_map(|input| match input {
-            Input::Array(array) => Some(&**array),
+            Input::Array(view) => Some(&**view),
             _ => None,
         });
-        let first = arrays.next().filter(|_| !self.writes)?;
+        let first = arrays.next().filter(|view| !self.writes && view.is_dense())?;
         arrays.next().is_none().then_some(first)
     }
 
@@ -245,24 +252,45 @@ impl<'a> Job<'a> {
     /// # Errors
     /// What reading reports.
     pub(crate) fn read(&self, region: &Region) -> Result<Vec<NdBuffer>> {
-        let elements = self.operands(region, |array, part| array.read_buffer(&part.selection()?))?;
+        let together = self.together(region)?;
+        let elements = self.operands(region, |input, view, part| match &together[self.same[input]] {
+            Some(together) => together.part(view, part),
+            None => view.read(part),
+        })?;
         self.note_read(region);
         Ok(elements)
     }
 
-    /// Like [`Job::read`], the elements of arrays being got by `of_array`.
+    /// For the first input of each array that several inputs view: the box around what a region of the part needs of them.
+    fn together(&self, region: &Region) -> Result<Vec<Option<Together>>> {
+        let views = |first: usize| -> Vec<(&View, Region)> {
+            let own = self.inputs.iter().zip(&self.same).filter(|(_, same)| **same == first);
+            let views = own.filter_map(|(input, _)| match input {
+                Input::Array(view) => Some((&**view, self.part_of(region, &view.shape()))),
+                _ => None,
+            });
+            views.collect()
+        };
+        let read = |first: usize| match views(first) {
+            views if views.len() > 1 => Together::read(&views),
+            _ => Ok(None),
+        };
+        (0..self.inputs.len()).map(read).collect()
+    }
+
+    /// Like [`Job::read`], the elements of arrays being got by `of_array`, which is told the number of the input.
     ///
     /// # Errors
     /// What that reports.
     pub(crate) fn operands(
         &self,
         region: &Region,
-        of_array: impl Fn(&Array, &Region) -> Result<NdBuffer>,
+        of_array: impl Fn(usize, &View, &Region) -> Result<NdBuffer>,
     ) -> Result<Vec<NdBuffer>> {
-        let one = |input: &Input| -> Result<NdBuffer> {
+        let one = |(number, input): (usize, &Input)| -> Result<NdBuffer> {
             let part = self.part_of(region, &input.shape());
             match input {
-                Input::Array(array) => of_array(array, &part),
+                Input::Array(view) => of_array(number, view, &part),
                 Input::Buffer(buffer) => {
                     let (start, extent) = (memory_shape(&part.start)?, memory_shape(&part.extent)?);
                     Ok(buffer.region(&start, &extent, &vec![1; extent.len()])?)
@@ -270,7 +298,7 @@ impl<'a> Job<'a> {
                 Input::Reduced(..) => Err(Error::new(ErrorKind::Unsupported, "an operand is yet to be computed")),
             }
         };
-        self.inputs.iter().map(one).collect()
+        self.inputs.iter().enumerate().map(one).collect()
     }
 
     /// Tells that a region was read.
@@ -312,13 +340,15 @@ pub(crate) fn for_each_region<U: Send>(
     if let [only] = regions {
         return write(only, work(only, job.read(only)?)?);
     }
-    if let Some(array) = job.only_array() {
-        let parts: Vec<Region> = regions.iter().map(|region| job.part_of(region, array.shape())).collect();
+    if let Some(view) = job.only_array() {
+        let shape = view.shape();
+        let parts: Vec<Region> =
+            regions.iter().filter_map(|region| view.region(&job.part_of(region, &shape))).collect();
         let mut each = regions.iter();
         return write_behind(write, |hand_on| {
-            array.stream(&parts, job.ahead, |_, elements| {
+            view.array.stream(&parts, job.ahead, |_, elements| {
                 let Some(region) = each.next() else { return Ok(()) };
-                let inputs = job.operands(region, |_, _| Ok(elements.clone()))?;
+                let inputs = job.operands(region, |_, _, _| Ok(elements.clone()))?;
                 hand_on(region, in_flight(|| work(region, inputs))?)?;
                 job.note_read(region);
                 job.processor.finish()

@@ -3,5 +3,6 @@
 mod compute;
 mod job;
 mod store;
+mod together;
 
 pub(crate) use self::job::{Job, REGIONS_SHARE, deliver, for_each_region};

@@ -74,10 +74,11 @@ impl Expr {
     fn origin(&self) -> Result<String> {
         let (program, inputs) = lower(self)?;
         let origins = inputs.iter().map(|input| match input {
-            Input::Array(array) => {
+            Input::Array(view) => {
+                let array = &view.array;
                 let documents = array.metadata().documents();
                 let texts = documents.iter().map(|(_, bytes)| String::from_utf8_lossy(bytes));
-                Ok(format!("{}/{}: {}", array.store(), array.path(), texts.collect::<String>()))
+                Ok(format!("{}/{view}: {}", array.store(), texts.collect::<String>()))
             }
             Input::Reduced(of, summary) => Ok(format!("{summary:?} of {}", of.origin()?)),
             Input::Buffer(buffer) => Ok(format!("{} {:?}", buffer.dtype(), buffer.shape())),
@@ -93,7 +94,7 @@ impl Expr {
     pub fn refuse_overlap(&self, store: &Arc<dyn Store>, path: &str) -> Result<()> {
         let (_, inputs) = lower(self)?;
         inputs.iter().try_for_each(|input| match input {
-            Input::Array(array) => refuse_overlap((array.store(), array.path()), (store, path)),
+            Input::Array(view) => refuse_overlap((view.array.store(), view.array.path()), (store, path)),
             Input::Reduced(of, _) => of.refuse_overlap(store, path),
             Input::Buffer(_) => Ok(()),
         })

@@ -1,0 +1,55 @@
+//! Views of one array, read together.
+
+use crate::expression::View;
+use crate::program::memory_shape;
+use cuzarr::Result;
+use cuzarr::plan::{AxisSelection, Region, Selection};
+use cuzarr_device::NdBuffer;
+
+/// A box of an array that holds the parts of several views, read at once: a chunk that several of them touch is read once.
+pub(crate) struct Together {
+    start: Vec<u64>,
+    elements: NdBuffer,
+}
+
+impl Together {
+    /// Reads the box around parts of views of one array. `None` when it has more elements than the parts together.
+    ///
+    /// # Errors
+    /// Those of [`Array::read_buffer`].
+    pub(crate) fn read(views: &[(&View, Region)]) -> Result<Option<Together>> {
+        let [(first, _), ..] = views else { return Ok(None) };
+        let parts: Vec<Vec<AxisSelection>> = views.iter().map(|(view, part)| view.selected(part)).collect();
+        if parts.iter().flatten().any(|axis| axis.count == 0) {
+            return Ok(None);
+        }
+        let end = |axis: &AxisSelection| axis.start + (axis.count - 1) * axis.step + 1;
+        let along = |dim: usize| {
+            let axes = || parts.iter().map(|part| &part[dim]);
+            let start = axes().map(|axis| axis.start).min().unwrap_or(0);
+            (start, axes().map(end).max().unwrap_or(0) - start)
+        };
+        let (start, extent): (Vec<u64>, Vec<u64>) = (0..first.array.shape().len()).map(along).unzip();
+        let elems = |extents: &mut dyn Iterator<Item = u64>| extents.fold(1, u64::saturating_mul);
+        let apart = parts.iter().map(|part| elems(&mut part.iter().map(|axis| axis.count)));
+        if elems(&mut extent.iter().copied()) > apart.fold(0, u64::saturating_add) {
+            return Ok(None);
+        }
+        let elements = first.array.read_buffer(&Selection::region(&start, &extent)?)?;
+        Ok(Some(Together { start, elements }))
+    }
+
+    /// The elements of a part of one of the views.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for a part that was not read.
+    pub(crate) fn part(&self, view: &View, part: &Region) -> Result<NdBuffer> {
+        let axes = view.selected(part);
+        let start: Vec<u64> = axes.iter().zip(&self.start).map(|(axis, start)| axis.start - start).collect();
+        let all = |of: fn(&AxisSelection) -> u64| memory_shape(&axes.iter().map(of).collect::<Vec<_>>());
+        let elements =
+            self.elements.region(&memory_shape(&start)?, &all(|axis| axis.count)?, &all(|axis| axis.step)?)?;
+        let dropped: Vec<usize> = (0..axes.len()).filter(|&dim| axes[dim].dropped).collect();
+        Ok(elements.squeeze(&dropped)?)
+    }
+}
