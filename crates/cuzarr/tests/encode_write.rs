@@ -53,7 +53,7 @@ fn check_all(story: &mut Story, context: &str) {
         story.write(device, &all, &value);
         story.check(Device::Cpu, &all, context);
         story.check(device, &all, context);
-        // Parts of chunks go by the host, beside those that kernels encode.
+        // Parts of chunks are merged with their old elements.
         for _ in 0..3 {
             let selection = story.random_selection(&mut dice);
             let value = values(story, &selection, &mut dice);

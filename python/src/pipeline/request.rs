@@ -204,7 +204,8 @@ impl PyChunkRequest {
         self.run(py, store, |store| {
             let access = self.access(chunks, Device::Cpu)?;
             if strict {
-                access.check_strict_writing(value.inner.device())?;
+                let keeps_elements = access.keeps_elements_beside(&self.grid.selection)?;
+                access.check_strict_writing(value.inner.device(), keeps_elements)?;
             }
             Engine::get().write(&access, store, &self.grid.selection, &value.inner, &options).map(|_| ())
         })

@@ -9,7 +9,9 @@ use cuzarr_device::{DType, Device, NdBuffer, Order, pool};
 use super::array::Array;
 use crate::codec::VariableElements;
 use crate::error::{Error, ErrorKind, Result, ResultExt};
-use crate::plan::{ChunkOrder, Explanation, Selection, check_strict, chunk_bounds, chunks_touched, memory_shape};
+use crate::plan::{
+    ChunkOrder, Explanation, Merging, Selection, check_strict, chunk_bounds, chunks_touched, memory_shape,
+};
 use crate::run::{Access, Arrived, Engine, Report, Turn, in_threads, reads_in_turn};
 use crate::store::join_key;
 
@@ -171,7 +173,7 @@ impl Array {
         let work = || -> Result<()> {
             let access = self.access(Device::Cpu)?;
             if self.options().strict {
-                access.check_strict_writing(value.device())?;
+                access.check_strict_writing(value.device(), self.keeps_elements(&access, selection)?)?;
             }
             let (engine, options) = (Engine::get(), self.options());
             let report = match self.rectilinear() {
@@ -273,8 +275,23 @@ impl Array {
     pub fn explain_write(&self, selection: &Selection) -> Result<Explanation> {
         let explanation = self.explain(selection)?;
         let access = self.access(self.device()).at(|| self.place())?;
-        let placements = access.encoding_placements(self.device(), self.options(), explanation.chunks);
-        Ok(explanation.of_writing(placements))
+        let (device, options, chunks) = (self.device(), self.options(), explanation.chunks);
+        let placements = access.encoding_placements(device, options, chunks);
+        let merging = || -> Result<Option<Merging>> {
+            if let Some(grid) = self.rectilinear() {
+                let parts = self.parts(grid, selection, device, None, true)?;
+                return Ok(parts.iter().find_map(|part| part.access.merging(device, options, (&part.order, chunks))));
+            }
+            Ok(access.merging(device, options, (&ChunkOrder::of_last(selection, access.source())?, chunks)))
+        };
+        Ok(explanation.of_writing(placements, merging().at(|| self.place())?))
+    }
+
+    /// Whether a write to `selection` keeps old elements of some chunk.
+    fn keeps_elements(&self, access: &Access, selection: &Selection) -> Result<bool> {
+        let Some(grid) = self.rectilinear() else { return access.keeps_elements_beside(selection) };
+        let parts = self.parts(grid, selection, Device::Cpu, None, true)?;
+        Ok(parts.iter().any(|part| part.access.keeps_elements(&part.order)))
     }
 
     /// The report of the last read or write through this array.

@@ -46,6 +46,13 @@ pub struct Placed {
     pub batch_bytes: u64,
 }
 
+/// The place where a write merges parts of chunks with their old elements.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Merging {
+    /// The reason why the host does it; `None` when the chunks are decoded, merged and encoded on the device.
+    pub via_host: Option<String>,
+}
+
 /// What a read or write of a selection would do.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Explanation {
@@ -57,6 +64,9 @@ pub struct Explanation {
     pub selection: String,
     /// The array's codecs in order of encoding.
     pub placements: Vec<Placement>,
+    /// The place where parts of chunks are merged with old elements; `None` for a read, and for a write that replaces each chunk
+    /// as a whole.
+    pub merging: Option<Merging>,
     /// The estimates that placed the decoders of frames.
     pub decoding: Vec<Decoding>,
     /// Objects of the store that hold the selection, including missing ones.
@@ -115,6 +125,7 @@ impl Explanation {
             device: device.to_string(),
             selection: selection.to_string(),
             placements: placed.codecs,
+            merging: None,
             decoding: placed.decoding,
             objects: 0,
             chunks: 0,
@@ -152,8 +163,8 @@ impl Explanation {
 
     /// Turns the explanation into one of a write from the device, with these placements.
     #[must_use]
-    pub(crate) fn of_writing(self, placements: Vec<Placement>) -> Explanation {
-        Explanation { writing: true, placements, decoding: Vec::new(), ..self }
+    pub(crate) fn of_writing(self, placements: Vec<Placement>, merging: Option<Merging>) -> Explanation {
+        Explanation { writing: true, placements, merging, decoding: Vec::new(), ..self }
     }
 
     /// The explanation as JSON.
@@ -174,6 +185,10 @@ impl Explanation {
             "device": self.device,
             "selection": self.selection,
             "codecs": placements.collect::<Vec<_>>(),
+            "parts_of_chunks": self.merging.as_ref().map(|merging| match &merging.via_host {
+                None => json!({ "placement": "native" }),
+                Some(reason) => json!({ "placement": "via host", "reason": reason }),
+            }),
             "decoding": decoding.collect::<Vec<_>>(),
             "objects": self.objects,
             "chunks": self.chunks,
@@ -260,6 +275,11 @@ impl fmt::Display for Explanation {
                 None => writeln!(f, "  {:<20} native", placement.codec)?,
                 Some(reason) => writeln!(f, "  {:<20} via host: {reason}", placement.codec)?,
             }
+        }
+        match &self.merging {
+            None => {}
+            Some(Merging { via_host: None }) => writeln!(f, "  parts of chunks      native: decoded and merged there")?,
+            Some(Merging { via_host: Some(reason) }) => writeln!(f, "  parts of chunks      via host: {reason}")?,
         }
         for Decoding { format, frame_bytes, load, estimate } in &self.decoding {
             let (size, Load { threads, frames }) = (readable(*frame_bytes as u64), load);

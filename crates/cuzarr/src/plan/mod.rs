@@ -23,7 +23,7 @@ mod whole;
 mod write;
 
 pub use costs::Estimate;
-pub use explanation::{Decoding, Explanation, Placed, Placement};
+pub use explanation::{Decoding, Explanation, Merging, Placed, Placement};
 pub use regions::{Region, Regions};
 pub use selection::{AxisIndex, AxisSelection, Selection, SliceArg};
 
@@ -51,6 +51,6 @@ pub(crate) use geometry::{memory_shape, strides};
 pub(crate) use parts::{GridPart, chunk_bounds, parts_touched};
 pub(crate) use placement::{
     Circumstances, DeviceEncoding, PLAIN_COPIES, ReadPlacement, Resident, Route, SMALL_BYTES, WriteCircumstances,
-    encoding, padded, placed,
+    encoding, merging_reason, old_bound_bytes, padded, placed,
 };
-pub(crate) use write::{Coverage, Touched, WritePlan};
+pub(crate) use write::{Coverage, Touched, WritePlan, least_coverage};

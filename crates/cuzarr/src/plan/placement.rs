@@ -223,7 +223,7 @@ pub(crate) struct WriteCircumstances {
     pub(crate) chunks: u64,
     /// Elements of one chunk.
     pub(crate) chunk_elements: usize,
-    /// Whether each chunk is replaced as a whole. Other chunks need memory of the device as well.
+    /// Whether each chunk is replaced as a whole. Others are merged with their old elements.
     pub(crate) replaces: bool,
     /// Whether chunks that only hold the fill value are stored.
     pub(crate) write_empty: bool,
@@ -237,6 +237,8 @@ pub(crate) struct WriteCircumstances {
 #[derive(Clone, Debug)]
 pub(crate) struct DeviceEncoding {
     pub(crate) encoder: Arc<dyn DeviceEncoder>,
+    /// The kernels that decode chunks of which a part is written; `None` when there are none, or the host merges them.
+    pub(crate) merging: Option<Arc<Native>>,
     /// Chunks of one batch.
     pub(crate) chunks: usize,
     /// Batches on the device at a time.
@@ -259,8 +261,49 @@ pub(crate) fn encoding(program: &Program, given: &WriteCircumstances) -> Result<
     if !given.strict && !load.prefers_device(encoder.speeds()) {
         return Err("the host's threads encode such a small write faster");
     }
-    DeviceEncoding::within(program, encoder, given)
+    let merging = if given.replaces { None } else { merging(program, given.device).ok().map(Arc::new) };
+    let merged = merging.and_then(|native| DeviceEncoding::within(program, encoder, given, Some(native)));
+    merged
+        .or_else(|| DeviceEncoding::within(program, encoder, given, None))
         .ok_or("kernels need more memory for such chunks than the limit allows")
+}
+
+/// The kernels that decode old chunks, of which a write changes a part; else the reason why the host merges them.
+///
+/// # Errors
+/// The reason.
+fn merging(program: &Program, device: Device) -> Result<Native, &'static str> {
+    let program = program.on(device);
+    let division = program.divide(&leave_nothing);
+    let reason = division.first_reason();
+    division.whole().ok_or(reason.unwrap_or("kernels do not decode the old chunks"))
+}
+
+/// The reason why the host merges parts of chunks with their old elements; `None` when kernels do.
+pub(crate) fn merging_reason(program: &Program, given: &WriteCircumstances) -> Option<&'static str> {
+    match encoding(program, &WriteCircumstances { replaces: false, ..*given }) {
+        Err(reason) => Some(reason),
+        Ok(DeviceEncoding { merging: Some(_), .. }) => None,
+        Ok(_) => {
+            let memory = "kernels need more memory to merge such chunks than the limit allows";
+            Some(merging(program, given.device).err().unwrap_or(memory))
+        }
+    }
+}
+
+/// Device memory for decoding one old chunk, beside the memory for encoding it again: stored and packed bytes, and the
+/// decoder's scratch memory.
+fn merging_bytes(native: &Native, encoder: &dyn DeviceEncoder, packed_bytes: usize) -> usize {
+    let copies = usize::try_from(native.scratch_copies()).unwrap_or(usize::MAX).saturating_add(1);
+    padded(old_bound_bytes(encoder, packed_bytes))
+        .saturating_add(copies.saturating_mul(padded(packed_bytes)))
+        .saturating_add(native.extra_bytes())
+}
+
+/// Most stored bytes of an old chunk that kernels decode for merging. Frames of other writers may be larger; the host decodes
+/// those.
+pub(crate) fn old_bound_bytes(encoder: &dyn DeviceEncoder, packed_bytes: usize) -> usize {
+    encoder.frame_bound_bytes().max(packed_bytes)
 }
 
 impl DeviceEncoding {
@@ -269,12 +312,16 @@ impl DeviceEncoding {
         program: &Program,
         encoder: &Arc<dyn DeviceEncoder>,
         given: &WriteCircumstances,
+        merging: Option<Arc<Native>>,
     ) -> Option<DeviceEncoding> {
         let (tail, is_compared) = (program.tail(), !given.write_empty);
         let elements_bytes = if is_compared { tail.dtype.size_bytes() * given.chunk_elements } else { 0 };
         let packed_bytes = padded(program.packed_size_bytes());
         let plain_bytes = if tail.is_plain() || !is_compared { 0 } else { padded(elements_bytes) };
-        let gathered_bytes = packed_bytes + program.device_undo().chunk_bytes() + plain_bytes;
+        let merging_bytes =
+            merging.as_ref().map_or(0, |native| merging_bytes(native, &**encoder, program.packed_size_bytes()));
+        let gathered_bytes =
+            (packed_bytes + program.device_undo().chunk_bytes() + plain_bytes).saturating_add(merging_bytes);
         let blank_bytes = (program.packed_size_bytes() + elements_bytes) as u64;
         let memory_bytes = |chunks: usize, batches: usize| {
             let stride_bytes = padded(encoder.chunk_bytes());
@@ -284,7 +331,8 @@ impl DeviceEncoding {
             // The frames of an earlier batch may still be downloading.
             batch.saturating_mul(batches).saturating_add(encoder.output_bound_bytes(chunks)) as u64
         };
-        let share = given.memory_limit_bytes / 4 * if given.replaces { 3 } else { 2 };
+        // Parts that the host merges need memory of the device as well.
+        let share = given.memory_limit_bytes / 4 * if given.replaces || merging.is_some() { 3 } else { 2 };
         let room = share.checked_sub(blank_bytes)?;
         let wanted = (given.batch_bytes / packed_bytes as u64).max(1).min(given.chunks.max(1));
         (1..=ENCODING_BATCHES).rev().find_map(|batches| {
@@ -292,6 +340,7 @@ impl DeviceEncoding {
             let memory_bytes = memory_bytes(chunks, batches);
             let encoding = DeviceEncoding {
                 encoder: Arc::clone(encoder),
+                merging: merging.clone(),
                 chunks,
                 batches,
                 memory_bytes: memory_bytes + blank_bytes,

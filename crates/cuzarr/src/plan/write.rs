@@ -44,6 +44,23 @@ impl Coverage {
     }
 }
 
+/// A coverage that every chunk has at least that a write of these elements touches.
+pub(crate) fn least_coverage(source: &Source, order: &ChunkOrder) -> Coverage {
+    let mut least = Coverage::Full;
+    let extents = source.shape.iter().zip(&source.leaf().chunk_shape);
+    let Some(axes) = order.ranges() else { return Coverage::Part };
+    for (axis, (&extent, &chunk)) in axes.iter().zip(extents) {
+        let end = axis.start.saturating_add(axis.count);
+        if axis.step != 1 || !axis.start.is_multiple_of(chunk) || !(end.is_multiple_of(chunk) || end == extent) {
+            return Coverage::Part;
+        }
+        if !end.is_multiple_of(chunk) {
+            least = Coverage::UpToEdge;
+        }
+    }
+    least
+}
+
 /// A chunk, shard or inner chunk that a write touches.
 #[derive(Clone, Debug)]
 pub(crate) struct Touched {
@@ -126,19 +143,7 @@ impl WritePlan {
 
     /// A coverage that every touched chunk has at least.
     pub(crate) fn least_coverage(&self) -> Coverage {
-        let mut least = Coverage::Full;
-        let extents = self.source.shape.iter().zip(&self.source.leaf().chunk_shape);
-        let Some(axes) = self.order.ranges() else { return Coverage::Part };
-        for (axis, (&extent, &chunk)) in axes.iter().zip(extents) {
-            let end = axis.start.saturating_add(axis.count);
-            if axis.step != 1 || !axis.start.is_multiple_of(chunk) || !(end.is_multiple_of(chunk) || end == extent) {
-                return Coverage::Part;
-            }
-            if !end.is_multiple_of(chunk) {
-                least = Coverage::UpToEdge;
-            }
-        }
-        least
+        least_coverage(&self.source, &self.order)
     }
 
     /// The part of the value for a chunk: starts and extents of the kept dimensions.

@@ -8,8 +8,9 @@ use crate::codec::{Chain, Program};
 use crate::error::{Error, ErrorKind, Result};
 use crate::meta::ArrayMetadata;
 use crate::plan::{
-    KeyOf, Level, PackedLayout, Placed, Placement, ShardLayout, Source, WriteCircumstances, check_strict_writing,
-    encoding, encoding_placements, placed,
+    ChunkOrder, KeyOf, Level, Merging, PackedLayout, Placed, Placement, Selection, ShardLayout, Source,
+    WriteCircumstances, check_strict, check_strict_writing, encoding, encoding_placements, least_coverage,
+    merging_reason, placed,
 };
 use crate::run::options::Options;
 use crate::run::read::indexes::Indexes;
@@ -158,7 +159,30 @@ impl Access {
 
     /// The places of codecs in a write of `chunks` innermost chunks from memory of `device`.
     pub fn encoding_placements(&self, device: Device, options: &Options, chunks: u64) -> Vec<Placement> {
-        let given = WriteCircumstances {
+        let given = self.write_circumstances(device, options, chunks);
+        let left = self.program.as_ref().and_then(|program| encoding(program, &given).err());
+        encoding_placements(&self.chain, device, left)
+    }
+
+    /// The place where parts of chunks are merged with old elements, in a write of these elements of `chunks` innermost chunks
+    /// from memory of `device`; `None` when each chunk is replaced as a whole.
+    pub(crate) fn merging(
+        &self,
+        device: Device,
+        options: &Options,
+        (order, chunks): (&ChunkOrder, u64),
+    ) -> Option<Merging> {
+        let program = self.program.as_ref()?;
+        if !self.keeps_elements(order) {
+            return None;
+        }
+        let given = self.write_circumstances(device, options, chunks);
+        let on_host = if device == Device::Cpu { None } else { merging_reason(program, &given) };
+        Some(Merging { via_host: on_host.map(String::from) })
+    }
+
+    fn write_circumstances(&self, device: Device, options: &Options, chunks: u64) -> WriteCircumstances {
+        WriteCircumstances {
             device,
             threads: options.threads,
             strict: options.strict,
@@ -168,18 +192,31 @@ impl Access {
             write_empty: options.write_empty_chunks,
             memory_limit_bytes: options.memory_limit_bytes,
             batch_bytes: options.slab_bytes as u64,
-        };
-        let left = self.program.as_ref().and_then(|program| encoding(program, &given).err());
-        encoding_placements(&self.chain, device, left)
+        }
     }
 
-    /// Refuses codecs that would run on the host although the written elements are on `device`.
+    /// Whether a write of these elements keeps old elements of some chunk.
+    pub(crate) fn keeps_elements(&self, order: &ChunkOrder) -> bool {
+        !least_coverage(&self.source, order).replaces()
+    }
+
+    /// Whether a write to `selection` keeps old elements of some chunk.
+    ///
+    /// # Errors
+    /// `SelectionInvalid`
+    pub fn keeps_elements_beside(&self, selection: &Selection) -> Result<bool> {
+        Ok(self.keeps_elements(&ChunkOrder::of_last(selection, &self.source)?))
+    }
+
+    /// Refuses codecs that would run on the host although the written elements are on `device`: where they encode, and, if the
+    /// write keeps old elements of some chunk, also where they decode.
     ///
     /// # Errors
     /// `FallbackRefused`, with each codec and its reason.
-    pub fn check_strict_writing(&self, device: Device) -> Result<()> {
+    pub fn check_strict_writing(&self, device: Device, keeps_elements: bool) -> Result<()> {
         let encoder = self.program.as_ref().and_then(|program| program.device_encoder().ok());
-        check_strict_writing(&self.chain, device, encoder.and_then(|encoder| encoder.host_reason(device)))
+        check_strict_writing(&self.chain, device, encoder.and_then(|encoder| encoder.host_reason(device)))?;
+        if keeps_elements { check_strict(&self.chain, device) } else { Ok(()) }
     }
 
     /// The decoded shard indexes.

@@ -104,6 +104,11 @@ impl Division {
 pub(super) const ENCODED_ON_HOST: &str = "encoded by the host's threads";
 
 impl Program {
+    /// The program of another device: packed chunks are the same everywhere.
+    pub(crate) fn on(&self, device: Device) -> Program {
+        Program { device, ..self.clone() }
+    }
+
     /// The exact size of one packed chunk, the input of the tail.
     pub fn packed_size_bytes(&self) -> usize {
         self.packed_size_bytes

@@ -55,11 +55,6 @@ pub(crate) fn write(
     options: &Options,
 ) -> Result<()> {
     let spacing = plan.spacing(&memory_shape(&plan.selection)?)?;
-    let value = match value {
-        // Chunks that index lists touch are mostly merged with their old elements, by the host.
-        Value::Elements(value) if spacing.lists.is_some() => Value::Elements(value.to_device(Device::Cpu)?),
-        value => value,
-    };
     let writing = Arc::new(Writing {
         call: Arc::clone(call),
         plan,
@@ -76,7 +71,14 @@ pub(crate) fn write(
     });
     let feeder = match value {
         Value::Elements(value) if value.device() != Device::Cpu => {
-            Feeder::Device(Box::new(DeviceSource::new(&writing, value, options)?))
+            match DeviceSource::new(&writing, value.clone(), options)? {
+                // Chunks that index lists touch are mostly merged with their old elements.
+                source if writing.spacing.lists.is_some() && !source.merges() => {
+                    source.give_back(&writing);
+                    Feeder::Host(value.to_device(Device::Cpu)?.reader()?)
+                }
+                source => Feeder::Device(Box::new(source)),
+            }
         }
         Value::Elements(value) => Feeder::Host(value.reader()?),
         Value::Variable(value) => Feeder::Variable(value),
@@ -112,9 +114,9 @@ impl Feeder {
         matches!(self, Feeder::Device(source) if source.passes_by(coverage))
     }
 
-    /// Whether kernels encode chunks that are replaced as a whole.
-    fn encodes(&self) -> bool {
-        matches!(self, Feeder::Device(source) if source.encodes())
+    /// Whether kernels encode such chunks.
+    fn encodes(&self, coverage: Coverage) -> bool {
+        matches!(self, Feeder::Device(source) if source.encodes(coverage))
     }
 }
 
@@ -185,7 +187,6 @@ impl Coordinator {
         let bound = writing.plan.source.levels[0].bound_bytes.filter(is_affordable);
         let far = if writing.call.is_far() { 2 * FAR_WRITES } else { 0 };
         let most = (OBJECTS_A_THREAD * writing.call.threads).max(self.feeder.chunks_wanted()).max(far);
-        let by_kernels = self.feeder.encodes();
         for touched in objects {
             while self.under_way.len() >= most && !writing.call.is_cancelled() {
                 self.wait_for_one()?;
@@ -198,7 +199,7 @@ impl Coordinator {
                 None => writing.call.store.size_bytes(&touched.name.key),
             };
             let old_bytes = at_chunk(old_bytes, &touched.name)?.unwrap_or(0);
-            let threads = if by_kernels && replaces { 0 } else { writing.call.threads };
+            let threads = if self.feeder.encodes(touched.coverage) { 0 } else { writing.call.threads };
             let bytes = match self.feeder.passes_by(touched.coverage) {
                 true => 0,
                 false => writing.plan.bytes_in_flight(&touched, old_bytes, threads),

@@ -1,5 +1,6 @@
 //! Writing from device memory. One launch gathers the elements of many chunks, one copy moves them across the bus, and all cores
 //! encode them from pinned memory. Or kernels encode them first (`crate::run::write::route::encode`), and frames cross the bus.
+//! Kernels also decode and merge chunks of which a part is written, where they can do both.
 //!
 //! A large object of a store that writes parts comes down part by part, in turn with others (`crate::run::write::parts`), so that no
 //! slab must hold it.
@@ -19,15 +20,17 @@ use cuzarr_device::{
 };
 
 use crate::codec::Program;
-use crate::error::Result;
+use crate::error::{ErrorKind, Result};
 use crate::plan::{Coverage, chunks_touched, padded, strides};
 use crate::run::options::Options;
 use crate::run::report::Stage;
 use crate::run::schedule::budget::{Cost, Held};
-use crate::run::write::gathering::Gathering;
+use crate::run::write::gathering::{GatherTo, Gathering};
+use crate::run::write::object::at_chunk;
 use crate::run::write::parts::{Parts, PartsOf};
 use crate::run::write::route::encode::{EncodedBatch, Encoders, FrameAt};
 use crate::run::write::route::host::submit;
+use crate::run::write::route::merge::OldChunks;
 use crate::run::write::route::resident::{self, Resident};
 use crate::run::write::writing::{Leaf, LeafValue, Writing};
 
@@ -49,6 +52,8 @@ pub(crate) struct DeviceSource {
     chunks: Option<Gathering>,
     /// Chunks that kernels encode; `None` when the host encodes all.
     encoders: Option<Encoders>,
+    /// Chunks that kernels merge with their old elements; `None` when the host merges them.
+    old_chunks: Option<OldChunks>,
     downloading: VecDeque<Download>,
     /// The number of slabs that may be in flight when a full one is sent.
     downloads: usize,
@@ -99,6 +104,7 @@ impl DeviceSource {
         let limit_bytes = writing.call.limit_bytes;
         let encoders = Encoders::new(writing, &value, options)?;
         let (encoders, encoders_bytes) = encoders.map_or((None, 0), |(encoders, bytes)| (Some(encoders), bytes));
+        let old_chunks = encoders.as_ref().and_then(Encoders::old_chunks);
         let ordinary_bytes = usize::try_from(options.batch_bytes(device)).unwrap_or(usize::MAX);
         let part_bytes = ordinary_bytes / PARTS_A_SLAB;
         let is_large = |bytes: usize| part_bytes > 0 && bytes > part_bytes && takes_parts(writing);
@@ -114,16 +120,20 @@ impl DeviceSource {
         let frame_bytes = encoders.as_ref().map_or(0, Encoders::frame_bound_bytes);
         let is_in_parts = if encoders.is_some() { is_large(frame_bytes) } else { large > 0 };
         let least = writing.plan.least_coverage();
-        let whole = if encoders.is_some() { least.replaces() } else { least == Coverage::Full && program.is_some() };
+        let whole = if encoders.is_some() {
+            least.replaces() || old_chunks.is_some()
+        } else {
+            least == Coverage::Full && program.is_some()
+        };
         let elements_bytes = if whole { 0 } else { part_size_bytes };
         let packed_bytes = if large > 0 || encoders.is_some() { 0 } else { chunk_bytes };
         let largest = elements_bytes.max(packed_bytes).max(if is_in_parts { 0 } else { frame_bytes });
         let slab_bytes = ordinary_bytes.max(padded(largest));
-        let parts = Gathering::new(Tail::plain(value.dtype()), strides, part_size_bytes, slab_bytes);
+        let parts = GatherTo::Parts(strides);
+        let parts = Gathering::new(Tail::plain(value.dtype()), parts, part_size_bytes, slab_bytes);
         let chunks = program.map(|program| {
-            let strides = writing.plan.packed_strides();
             let arena_bytes = slab_bytes.max(large * chunk_bytes);
-            Gathering::new(program.tail().clone(), strides, program.packed_size_bytes(), arena_bytes)
+            Gathering::new(program.tail().clone(), GatherTo::Chunks, program.packed_size_bytes(), arena_bytes)
         });
         let resident = Resident::new(writing, &value, slab_bytes);
         // Slabs are waited for while some are downloading and some are being encoded. Each thread writes one part while the
@@ -148,6 +158,7 @@ impl DeviceSource {
             parts,
             chunks,
             encoders,
+            old_chunks,
             downloading: VecDeque::new(),
             resident,
         })
@@ -159,7 +170,11 @@ impl DeviceSource {
             return resident.add(writing, &self.value, &self.kernels, leaf);
         }
         if let Some(encoders) = self.encoders.as_mut().filter(|_| leaf.chunk.coverage.replaces()) {
-            return if encoders.add(leaf) { self.encode(writing) } else { Ok(()) };
+            return if encoders.add((leaf, None)) { self.encode(writing) } else { Ok(()) };
+        }
+        if let Some(old_chunks) = &mut self.old_chunks {
+            old_chunks.fetch(writing, leaf);
+            return self.add_fetched(writing);
         }
         let packed = (leaf.chunk.coverage == Coverage::Full) && self.chunks.is_some();
         let gathering = self.gathering(packed);
@@ -168,6 +183,26 @@ impl DeviceSource {
             return Ok(());
         }
         self.download(writing, packed)
+    }
+
+    /// Adds the chunks whose old elements have come.
+    fn add_fetched(&mut self, writing: &Arc<Writing>) -> Result<()> {
+        while let Some(changed) = self.old_chunks.as_mut().and_then(OldChunks::try_next) {
+            if self.encoders.as_mut().is_some_and(|encoders| encoders.add(changed)) {
+                self.encode(writing)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits for the next chunk whose old elements come, and adds it; false when none will.
+    fn wait_for_old(&mut self, writing: &Arc<Writing>) -> Result<bool> {
+        let Some(old_chunks) = &mut self.old_chunks else { return Ok(false) };
+        let Some(changed) = old_chunks.next(writing)? else { return Ok(false) };
+        if self.encoders.as_mut().is_some_and(|encoders| encoders.add(changed)) {
+            self.encode(writing)?;
+        }
+        Ok(true)
     }
 
     /// Begins a batch of the chunks that kernels encode, once there is room for it.
@@ -188,7 +223,17 @@ impl DeviceSource {
             self.hand_over(writing)?;
         }
         let Some(encoders) = &mut self.encoders else { return Ok(false) };
-        let Some(EncodedBatch { buffer, leaves, empty, refused }) = encoders.take()? else { return Ok(false) };
+        let Some(EncodedBatch { buffer, leaves, empty, refused, undecoded }) = encoders.take()? else {
+            return Ok(false);
+        };
+        for (leaf, stored, error) in undecoded {
+            match &mut self.old_chunks {
+                Some(old_chunks) if error.kind() == ErrorKind::Unsupported => {
+                    old_chunks.decode_on_host(writing, leaf, stored);
+                }
+                _ => at_chunk(Err(error), &leaf.chunk.name)?,
+            }
+        }
         refused.into_iter().for_each(|(leaf, packed)| submit(writing, leaf, LeafValue::Packed(packed)));
         empty.into_iter().for_each(|leaf| submit(writing, leaf, LeafValue::Blank));
         let stays = |frame: &FrameAt| frame.leaf.place.is_object() && keeps_frames(writing, buffer.device());
@@ -270,10 +315,17 @@ impl DeviceSource {
     /// Hands every chunk over to the workers.
     pub(crate) fn flush(&mut self, writing: &Arc<Writing>) -> Result<()> {
         self.resident.as_mut().map_or(Ok(()), |resident| resident.flush(&self.kernels))?;
-        if self.encoders.as_ref().is_some_and(Encoders::has_leaves) {
-            self.encode(writing)?;
+        loop {
+            while self.wait_for_old(writing)? {}
+            if self.encoders.as_ref().is_some_and(Encoders::has_leaves) {
+                self.encode(writing)?;
+            }
+            while self.take_frames(writing)? {}
+            // Chunks that kernels did not decode come once more.
+            if !self.old_chunks.as_ref().is_some_and(OldChunks::is_waiting) {
+                break;
+            }
         }
-        while self.take_frames(writing)? {}
         for packed in [true, false] {
             if !self.gathering(packed).leaves.is_empty() {
                 self.download(writing, packed)?;
@@ -291,7 +343,7 @@ impl DeviceSource {
             self.hand_over(writing)?;
             return Ok(true);
         }
-        if self.take_frames(writing)? {
+        if self.take_frames(writing)? || self.wait_for_old(writing)? {
             return Ok(true);
         }
         let waiting = self.encoders.as_ref().is_some_and(Encoders::has_leaves)
@@ -307,9 +359,14 @@ impl DeviceSource {
         self.encoders.as_ref().map_or(0, Encoders::chunks_wanted)
     }
 
-    /// Whether kernels encode.
-    pub(crate) fn encodes(&self) -> bool {
-        self.encoders.is_some()
+    /// Whether kernels encode such chunks.
+    pub(crate) fn encodes(&self, coverage: Coverage) -> bool {
+        self.encoders.is_some() && (coverage.replaces() || self.merges())
+    }
+
+    /// Whether kernels merge chunks with their old elements.
+    pub(crate) fn merges(&self) -> bool {
+        self.old_chunks.is_some()
     }
 
     /// Whether a chunk goes from slabs to the store, without other memory of the host.
@@ -323,8 +380,13 @@ impl DeviceSource {
         if let Some(encoders) = &mut self.encoders {
             encoders.give_back(writing);
         }
-        [&self.copies, &self.kernels].into_iter().for_each(|stream| writing.call.streams.give_back(stream));
+        self.give_back(writing);
         Ok(())
+    }
+
+    /// Returns the streams. Nothing is on them any more.
+    pub(crate) fn give_back(&self, writing: &Writing) {
+        [&self.copies, &self.kernels].into_iter().for_each(|stream| writing.call.streams.give_back(stream));
     }
 
     /// Drops chunks that were not handed over, after a failure.
@@ -334,6 +396,7 @@ impl DeviceSource {
         self.downloading.clear();
         self.resident.iter_mut().for_each(Resident::abandon);
         self.encoders.iter_mut().for_each(Encoders::abandon);
+        self.old_chunks = None;
     }
 
     fn gathering(&mut self, packed: bool) -> &mut Gathering {

@@ -37,6 +37,7 @@ pub(crate) fn submit(writing: &Arc<Writing>, leaf: Leaf, value: LeafValue) {
                 writing.write_packed(&leaf, &packed)
             }
             LeafValue::Frame(frame, seal) => writing.deliver_frame(&leaf, &frame.host_bytes()?, seal),
+            LeafValue::Blank if leaf.place.must_stay() => writing.write_packed(&leaf, writing.packed_blank()?),
             LeafValue::Blank => leaf.place.deliver(None),
             LeafValue::Variable(value) => leaf.place.deliver(encode_variable(&writing, &leaf, &value)?),
         };
@@ -67,7 +68,8 @@ impl Writing {
         self.plan.source.leaf().chunk_shape.iter().product::<u64>() as usize
     }
 
-    fn program(&self) -> Result<&Program> {
+    /// The program of the innermost chunks.
+    pub(crate) fn program(&self) -> Result<&Program> {
         let no_program = || Error::new(ErrorKind::Unsupported, "elements have variable length");
         self.program.as_deref().ok_or_else(no_program)
     }

@@ -2,5 +2,6 @@
 
 pub(crate) mod encode;
 pub(crate) mod host;
+pub(crate) mod merge;
 pub(crate) mod resident;
 pub(crate) mod variable;

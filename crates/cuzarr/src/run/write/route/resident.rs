@@ -10,7 +10,7 @@ use crate::codec::{Location, seal};
 use crate::error::Result;
 use crate::plan::Coverage;
 use crate::run::report::Stage;
-use crate::run::write::gathering::Gathering;
+use crate::run::write::gathering::{GatherTo, Gathering};
 use crate::run::write::object::at_chunk;
 use crate::run::write::route::encode::FrameAt;
 use crate::run::write::writing::{Leaf, Seal, Writing};
@@ -34,8 +34,7 @@ impl Resident {
         if !program.stored_is_packed() || program.tail().packing != Packing::Plain {
             return None;
         }
-        let strides = writing.plan.packed_strides();
-        let chunks = Gathering::new(program.tail().clone(), strides, program.packed_size_bytes(), slab_bytes);
+        let chunks = Gathering::new(program.tail().clone(), GatherTo::Chunks, program.packed_size_bytes(), slab_bytes);
         Some(Resident { chunks, blank: None, gathered: Vec::new() })
     }
 

@@ -1,0 +1,278 @@
+//! Merging by kernels. A write that changes a part of a chunk needs the chunk's other elements: workers fetch the stored bytes,
+//! kernels decode them where the new elements are then put, and the chunk is encoded like one that is replaced as a whole.
+//!
+//! ```text
+//! fetch (workers) ─> upload ─> decode ─> new elements over it ─> encode (`crate::run::write::route::encode`)
+//! ```
+//!
+//! Frames that kernels do not take are decoded by the worker that fetched them.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+
+use cuzarr_device::transfer::{copy_pieces_on, scatter_on};
+use cuzarr_device::{Buffer, Layout, NdBuffer, Stream, Tail, Transfer, TransferBox, pool};
+
+use crate::cancellation::POLL_INTERVAL;
+use crate::codec::device::Headers;
+use crate::codec::native::{Native, NativeBatch, Source};
+use crate::error::{Error, ErrorKind, Result};
+use crate::run::report::Stage;
+use crate::run::schedule::scratch::ScratchBlock;
+use crate::run::write::object::{Stored, at_chunk};
+use crate::run::write::writing::{Leaf, Writing};
+
+/// Stored chunks begin at multiples of this.
+const ALIGNMENT_BYTES: usize = 256;
+
+/// The old elements of a chunk.
+pub(crate) enum Old {
+    /// Its stored bytes, and what their headers say.
+    Frame(Stored, Headers),
+    /// A packed chunk that the host decoded.
+    Packed(ScratchBlock),
+}
+
+/// A chunk that a write changes in part, and its old elements; `None` when it was not stored.
+pub(crate) type Changed = (Leaf, Option<Old>);
+
+/// Chunks whose old elements are being fetched.
+pub(crate) struct OldChunks {
+    native: Arc<Native>,
+    /// Most stored bytes of a chunk that kernels decode.
+    bound_bytes: usize,
+    sender: Sender<Option<Changed>>,
+    receiver: Receiver<Option<Changed>>,
+    /// Chunks that workers have not answered.
+    waiting: usize,
+}
+
+/// A worker's answer. It is sent in any case, so that nobody waits for a worker that failed.
+struct Answer {
+    sender: Sender<Option<Changed>>,
+    changed: Option<Changed>,
+}
+
+impl Drop for Answer {
+    fn drop(&mut self) {
+        // After a failure of the call there is no receiver.
+        let _ = self.sender.send(self.changed.take());
+    }
+}
+
+impl OldChunks {
+    pub(crate) fn new(native: Arc<Native>, bound_bytes: usize) -> OldChunks {
+        let (sender, receiver) = channel();
+        OldChunks { native, bound_bytes, sender, receiver, waiting: 0 }
+    }
+
+    /// Lets a worker fetch the old elements of a chunk.
+    pub(crate) fn fetch(&mut self, writing: &Arc<Writing>, leaf: Leaf) {
+        let (native, bound_bytes) = (Arc::clone(&self.native), self.bound_bytes);
+        self.submit(writing, leaf, move |writing, leaf| {
+            let Some(stored) = leaf.place.load()? else { return Ok(None) };
+            let bytes = stored.bytes();
+            let known = if bytes.len() > bound_bytes { None } else { native.headers(bytes) };
+            match known {
+                Some(headers) => Ok(Some(Old::Frame(stored, headers))),
+                None => decode(writing, &stored).map(Some),
+            }
+        });
+    }
+
+    /// Lets a worker decode a chunk that kernels turned out not to decode.
+    pub(crate) fn decode_on_host(&mut self, writing: &Arc<Writing>, leaf: Leaf, stored: Stored) {
+        self.submit(writing, leaf, move |writing, _| decode(writing, &stored).map(Some));
+    }
+
+    fn submit(
+        &mut self,
+        writing: &Arc<Writing>,
+        leaf: Leaf,
+        work: impl FnOnce(&Writing, &Leaf) -> Result<Option<Old>> + Send + 'static,
+    ) {
+        self.waiting += 1;
+        let (writing, sender) = (Arc::clone(writing), self.sender.clone());
+        let pool = if writing.call.is_far() { &writing.call.senders } else { &writing.call.pool };
+        pool.clone().submit(Box::new(move || {
+            let mut answer = Answer { sender, changed: None };
+            if writing.call.is_cancelled() {
+                return;
+            }
+            let outcome = catch_unwind(AssertUnwindSafe(|| work(&writing, &leaf)));
+            let panicked = |_| Err(Error::new(ErrorKind::EncodeFailed, "a codec panicked; please report this"));
+            match at_chunk(outcome.unwrap_or_else(panicked), &leaf.chunk.name) {
+                Ok(old) => answer.changed = Some((leaf, old)),
+                Err(error) => writing.call.fail(error),
+            }
+        }));
+    }
+
+    /// Whether workers have not answered yet.
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.waiting > 0
+    }
+
+    /// The next chunk whose old elements were fetched; `None` when there is none now.
+    pub(crate) fn try_next(&mut self) -> Option<Changed> {
+        while let Ok(answer) = self.receiver.try_recv() {
+            self.waiting -= 1;
+            if answer.is_some() {
+                return answer;
+            }
+        }
+        None
+    }
+
+    /// Waits for the next chunk; `None` when no more will come.
+    ///
+    /// # Errors
+    /// `Cancelled`
+    pub(crate) fn next(&mut self, writing: &Writing) -> Result<Option<Changed>> {
+        while self.is_waiting() {
+            writing.call.check_cancelled()?;
+            match self.receiver.recv_timeout(POLL_INTERVAL) {
+                Ok(answer) => {
+                    self.waiting -= 1;
+                    if answer.is_some() {
+                        return Ok(answer);
+                    }
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                // This is a sender itself.
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// Decodes a stored chunk on the host.
+fn decode(writing: &Writing, stored: &Stored) -> Result<Old> {
+    let program = writing.program()?;
+    let mut packed = writing.call.scratch.take(program.packed_size_bytes())?;
+    let size_bytes = packed.len() as u64;
+    writing.call.counters.time(Stage::Decode, size_bytes, || program.decode(stored.bytes(), &mut packed))?;
+    Ok(Old::Packed(packed))
+}
+
+/// The packed chunks of a batch in device memory.
+pub(crate) struct Packed<'a> {
+    pub(crate) buffer: &'a Buffer,
+    pub(crate) stride_bytes: usize,
+    pub(crate) size_bytes: usize,
+}
+
+impl Packed<'_> {
+    fn chunk(&self, index: usize) -> Result<Buffer> {
+        let start = index * self.stride_bytes;
+        Ok(self.buffer.slice(start..start + self.size_bytes)?)
+    }
+}
+
+/// Old chunks that kernels decode for one batch.
+pub(crate) struct Decoding {
+    batch: NativeBatch,
+    /// The number of each chunk in the batch, and its stored bytes.
+    frames: Vec<(usize, Stored)>,
+}
+
+/// An old chunk that kernels did not decode.
+pub(crate) struct Undecoded {
+    pub(crate) index: usize,
+    pub(crate) stored: Stored,
+    pub(crate) error: Error,
+}
+
+impl Decoding {
+    /// Puts old chunks to their places in a batch, in the order of `stream`; `None` when kernels need not decode any.
+    ///
+    /// # Errors
+    /// `OutOfMemory`, `LibraryMissing`, `KernelCompileFailed`, `DeviceFailed`.
+    pub(crate) fn begin(
+        writing: &Writing,
+        native: &Native,
+        olds: Vec<Option<Old>>,
+        chunks: &Packed<'_>,
+        stream: &Stream,
+    ) -> Result<Option<Decoding>> {
+        let (mut frames, mut headers, mut ranges, mut bytes) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        for (index, old) in olds.into_iter().enumerate() {
+            match old {
+                None => {}
+                Some(Old::Packed(packed)) => {
+                    let chunk = chunks.chunk(index)?;
+                    writing.call.counters.time(Stage::Upload, packed.len() as u64, || stream.h2d(&packed, &chunk))?;
+                }
+                Some(Old::Frame(stored, read)) => {
+                    bytes.resize(bytes.len().next_multiple_of(ALIGNMENT_BYTES), 0);
+                    ranges.push(bytes.len()..bytes.len() + stored.bytes().len());
+                    bytes.extend_from_slice(stored.bytes());
+                    frames.push((index, stored));
+                    headers.push(read);
+                }
+            }
+        }
+        if frames.is_empty() {
+            return Ok(None);
+        }
+        let (counters, count) = (&writing.call.counters, frames.len());
+        let arena = pool::allocate(bytes.len().max(1), stream)?;
+        if !bytes.is_empty() {
+            counters.time(Stage::Upload, bytes.len() as u64, || stream.h2d(&bytes, &arena))?;
+        }
+        let decoded_bytes = count * chunks.size_bytes;
+        let most = usize::try_from(native.scratch_copies()).unwrap_or(usize::MAX).saturating_mul(decoded_bytes);
+        let source = Source { buffer: &arena, ranges, host: Some(&bytes), headers: &headers };
+        let mut batch = native.prepare(source, most, stream)?;
+        counters.time_on(Stage::Decode, decoded_bytes as u64, stream, || batch.run(stream))?;
+        let (packed, offsets) = batch.packed();
+        let pieces = frames
+            .iter()
+            .zip(offsets)
+            .map(|((index, _), offset)| Ok((packed.slice(offset..offset + chunks.size_bytes)?, chunks.chunk(*index)?)));
+        copy_pieces_on(&pieces.collect::<Result<Vec<_>>>()?, stream)?;
+        Ok(Some(Decoding { batch, frames }))
+    }
+
+    /// Waits for the kernels, and gives the chunks that they did not decode.
+    ///
+    /// # Errors
+    /// `DeviceFailed`
+    pub(crate) fn check(mut self) -> Result<Vec<Undecoded>> {
+        let results = self.batch.check()?.into_iter().zip(self.frames);
+        let undecoded = results.filter_map(|(result, (index, stored))| {
+            let error = result.err()?;
+            Some(Undecoded { index, stored, error })
+        });
+        Ok(undecoded.collect())
+    }
+}
+
+/// Puts the plain elements of some packed chunks into `plain`, which begin at multiples of `stride_bytes`.
+///
+/// # Errors
+/// `OutOfMemory`, `LibraryMissing`, `KernelCompileFailed`, `DeviceFailed`.
+pub(crate) fn unpack(
+    chunks: &Packed<'_>,
+    indexes: &[usize],
+    tail: &Tail,
+    elements: usize,
+    (plain, stride_bytes): (&Buffer, usize),
+    stream: &Stream,
+) -> Result<()> {
+    let (width, count) = (tail.dtype.size_bytes(), plain.size_bytes() / stride_bytes.max(1));
+    let layout =
+        Layout::strided(&[count, elements], &[stride_bytes as isize, width as isize], 0, width, plain.size_bytes())?;
+    let target = NdBuffer::from_parts(plain.clone(), tail.dtype, layout)?;
+    let boxes = indexes.iter().map(|&index| TransferBox {
+        packed_offset_bytes: index * chunks.stride_bytes,
+        packed_size_bytes: chunks.size_bytes,
+        packed_first_elem: 0,
+        start: vec![index, 0],
+        extent: vec![1, elements],
+    });
+    let transfer = Transfer { tail: tail.clone(), packed_strides: vec![0, 1], lists: None, boxes: boxes.collect() };
+    Ok(scatter_on(chunks.buffer, &transfer, &target, stream)?)
+}
