@@ -30,9 +30,17 @@ const DECODING_BATCHES: u64 = 3;
 /// 1.20, with five 1.18 (`docs/notes/engine.md`).
 const DECODING_IN_TURN: u64 = 4;
 
-/// Batches that kernels should encode at once, because the slowest piece of a batch takes as long as the whole batch. A batch of
-/// few large chunks fills the device by itself, so fewer are run when memory is short.
+/// Batches that kernels should encode at once, because the slowest piece of a batch takes as long as the whole batch. Fewer are
+/// run when memory is short.
 const ENCODING_BATCHES: usize = 4;
+/// Batches of one large chunk that kernels should encode at once. Each fills the device by itself, and the sooner the first one is
+/// done, the sooner its frame is on its way.
+const ENCODING_LARGE_CHUNKS: usize = 2;
+/// Batches into which a write is divided. Kernels encode larger batches faster, because their ends weigh less; but the first frames
+/// come later, and the last ones have nothing to overlap with.
+const BATCHES_OF_A_WRITE: u64 = 16;
+/// Size of the largest batch, in usual batches.
+const LARGEST_ENCODING_BATCH: u64 = 4;
 /// Chunks that are gathered for kernels begin at multiples of this.
 const CHUNK_ALIGNMENT_BYTES: usize = 256;
 
@@ -334,8 +342,13 @@ impl DeviceEncoding {
         // Parts that the host merges need memory of the device as well.
         let share = given.memory_limit_bytes / 4 * if given.replaces || merging.is_some() { 3 } else { 2 };
         let room = share.checked_sub(blank_bytes)?;
-        let wanted = (given.batch_bytes / packed_bytes as u64).max(1).min(given.chunks.max(1));
-        (1..=ENCODING_BATCHES).rev().find_map(|batches| {
+        let (usual, packed) = (given.batch_bytes, packed_bytes as u64);
+        let share = given.chunks.saturating_mul(packed) / BATCHES_OF_A_WRITE;
+        let batch_bytes = share.clamp(usual, usual.saturating_mul(LARGEST_ENCODING_BATCH));
+        let wanted = (batch_bytes / packed).max(1).min(given.chunks.max(1));
+        let is_large = packed >= usual.saturating_mul(LARGEST_ENCODING_BATCH);
+        let most = if is_large { ENCODING_LARGE_CHUNKS } else { ENCODING_BATCHES };
+        (1..=most).rev().find_map(|batches| {
             let chunks = usize::try_from((room / memory_bytes(1, batches).max(1)).min(wanted)).ok()?;
             let memory_bytes = memory_bytes(chunks, batches);
             let encoding = DeviceEncoding {
@@ -425,13 +438,13 @@ mod tests {
     #[test]
     fn kernels_encode_fewer_batches_at_a_time_where_memory_is_short() {
         let codecs = json!([{"name": "numcodecs.lz4", "configuration": {"acceleration": 1}}]);
-        let program = program(&codecs, 1 << 24, Device::Cuda(0));
+        let program = program(&codecs, 1 << 22, Device::Cuda(0));
         let mut given = WriteCircumstances {
             device: Device::Cuda(0),
             threads: 16,
             strict: true,
             chunks: 8,
-            chunk_elements: 1 << 24,
+            chunk_elements: 1 << 22,
             replaces: true,
             write_empty: false,
             memory_limit_bytes: 16 << 30,
@@ -453,8 +466,33 @@ mod tests {
         assert!(batches.is_sorted_by(|before, after| before >= after));
         batches.dedup();
         assert_eq!(batches, [4, 3, 2, 1]);
-        given.memory_limit_bytes = 64 << 20;
+        given.memory_limit_bytes = 16 << 20;
         assert!(encoding(&program, &given).is_err(), "not even one");
+    }
+
+    #[test]
+    fn batches_grow_with_the_write_and_few_large_chunks_are_encoded_at_a_time() {
+        let codecs = json!([{"name": "numcodecs.lz4", "configuration": {"acceleration": 1}}]);
+        let batches = |floats: u64, chunks: u64| {
+            let given = WriteCircumstances {
+                device: Device::Cuda(0),
+                threads: 16,
+                strict: true,
+                chunks,
+                chunk_elements: floats as usize,
+                replaces: true,
+                write_empty: false,
+                memory_limit_bytes: 16 << 30,
+                batch_bytes: 16 << 20,
+            };
+            let encoding = encoding(&program(&codecs, floats, Device::Cuda(0)), &given).unwrap();
+            (encoding.chunks, encoding.batches)
+        };
+        let mib = 1 << 18;
+        assert_eq!(batches(mib, 128), (16, 4), "a usual batch");
+        assert_eq!(batches(mib, 512), (32, 4), "512 MiB in 16 batches");
+        assert_eq!(batches(mib, 1 << 20), (64, 4), "the largest batch");
+        assert_eq!(batches(64 * mib, 64), (1, 2), "large chunks");
     }
 
     #[test]

@@ -137,8 +137,9 @@ impl DeviceSource {
         });
         let resident = Resident::new(writing, &value, slab_bytes);
         // Slabs are waited for while some are downloading and some are being encoded. Each thread writes one part while the
-        // next one comes.
-        let for_parts = if is_in_parts { (2 * writing.call.threads).div_ceil(PARTS_A_SLAB) } else { 0 };
+        // next ones come. Frames come one after the other, and one thread at a time writes each, so more of them wait.
+        let parts_a_thread = if encoders.is_some() { 4 } else { 2 };
+        let for_parts = if is_in_parts { (parts_a_thread * writing.call.threads).div_ceil(PARTS_A_SLAB) } else { 0 };
         let slabs = (limit_bytes / slab_bytes as u64).clamp(1, (2 * DOWNLOADS + 2 + for_parts) as u64) as usize;
         let gathered_bytes = (large * chunk_bytes) as u64 + encoders_bytes;
         let arenas = limit_bytes.saturating_sub(gathered_bytes) / slab_bytes as u64;
