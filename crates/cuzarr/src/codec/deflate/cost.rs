@@ -12,8 +12,14 @@ pub(super) static SPEEDS: Speeds = Speeds {
 /// A warp takes milliseconds for a frame, so that only many frames fill the device.
 pub(super) const BATCH_FACTOR: u64 = 4;
 
-/// Measured by `scratch_bytes` of `examples/decode_bench.rs`, rounded up.
-pub(super) const SCRATCH_COPIES: u64 = 2;
+/// A larger frame is large beside a batch of 64 MiB.
+const LARGE_FRAME_BYTES: usize = 1 << 20;
+
+/// Measured by `scratch_bytes` of `examples/decode_bench.rs`, rounded up. Sequences have room for 4 times the decoded bytes; large
+/// frames take 4 bytes more for each byte.
+pub(super) fn scratch_copies(decoded_bytes: usize) -> u64 {
+    if decoded_bytes > LARGE_FRAME_BYTES { 9 } else { 5 }
+}
 
 /// A host thread as at level 5.
 pub(super) static ENCODING_SPEEDS: EncodingSpeeds =

@@ -12,10 +12,11 @@ use crate::codec::batch::frames::{FrameEntry, table};
 use crate::codec::batch::{self, STATUS_BYTES};
 use crate::codec::cost::Speeds;
 use crate::codec::device::{Decode, DeviceDecoder, Headers, Prepared, Request, Task, Unit};
+use crate::codec::lz;
 use crate::{Error, ErrorKind, Result};
 
 static DEFLATE: KernelSource =
-    KernelSource { name: "deflate", text: include_str!("deflate.cu"), headers: &[HEADERS, batch::HEADERS] };
+    KernelSource { name: "deflate", text: include_str!("deflate.cu"), headers: &[HEADERS, lz::HEADERS, batch::HEADERS] };
 
 /// Frames from so many bytes on are left to the host.
 const MOST_BYTES: usize = defined(container::TEXT, "CUZARR_DEFLATE_MOST_BYTES") as usize;
@@ -58,8 +59,8 @@ impl DeviceDecoder for Decoder {
         cost::BATCH_FACTOR
     }
 
-    fn scratch_copies(&self, _: usize) -> u64 {
-        cost::SCRATCH_COPIES
+    fn scratch_copies(&self, decoded_bytes: usize) -> u64 {
+        cost::scratch_copies(decoded_bytes)
     }
 
     fn headers(&self, frame: &[u8], _: usize) -> Option<Headers> {
@@ -98,16 +99,15 @@ struct Frames {
     members: Option<Members>,
 }
 
-/// How to split, when the largest frame would keep a warp busy for longer than all frames keep the device.
-fn split(device: Device, units: &[Unit]) -> Option<Split> {
+/// Whether the largest frame would keep a warp busy for longer than many warps for each frame take for all of them.
+fn splits(device: Device, units: &[Unit]) -> bool {
     let largest = units.iter().map(|unit| unit.dst.len()).max().unwrap_or(0);
     let total: usize = units.iter().map(|unit| unit.dst.len()).sum();
-    let worth = match device {
+    match device {
         // So that tests take both ways.
         Device::Simt => largest > 25_000,
         _ => largest / WARP_BYTES_PER_US > total / SPLIT_BYTES_PER_US + SPLIT_US,
-    };
-    worth.then(|| Split::new(device, largest))
+    }
 }
 
 /// Nothing is read before kernels run: they parse the headers. Where the host has the bytes, it looks for members.
@@ -164,7 +164,6 @@ impl Members {
 impl Frames {
     fn new(container: Container, device: Device, units: &[Unit]) -> Result<Frames> {
         let mut tiles = 0u32;
-        let mut split = split(device, units);
         let mut entries = Vec::with_capacity(units.len());
         for (index, unit) in units.iter().enumerate() {
             entries.push(FrameEntry {
@@ -173,15 +172,13 @@ impl Frames {
                 first_tile: tiles,
                 ..FrameEntry::new(unit.src.len(), unit.dst.len())
             });
-            if let (Some(split), Some(entry)) = (&mut split, entries.last_mut()) {
-                split.add(entry);
-            }
             let more = u32::try_from(unit.dst.len().div_ceil(TILE_BYTES)).ok();
             tiles = more.and_then(|more| tiles.checked_add(more)).ok_or_else(|| {
                 Error::new(ErrorKind::InvalidArgument, format!("unit {index}: the batch decodes to too many bytes"))
             })?;
         }
         let count = entries.len() as u32;
+        let split = splits(device, units).then(|| Split::new(device, units, &mut entries));
         Ok(Frames { container, table: table(&entries, count.into()), count, tiles, split, members: None })
     }
 
@@ -229,7 +226,7 @@ impl Decode for Frames {
         let table = upload_table(&self.table, stream)?;
         let trailers = pool::allocate(self.count as usize * TRAILER_BYTES, stream)?;
         let split = match (&self.split, &self.members) {
-            (Some(split), _) => Some(split.launch(self.container, task, &table, &trailers, self.tiles)?),
+            (Some(split), _) => Some(split.launch(self.container, task, &table, &trailers)?),
             (None, Some(members)) => {
                 let states = pool::allocate(self.count as usize * STATE_BYTES, stream)?;
                 stream.memset(&states, 0)?;

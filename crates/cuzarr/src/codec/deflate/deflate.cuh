@@ -39,16 +39,23 @@
 /// No place, nothing.
 #define CUZARR_DEFLATE_NONE 0xffffffffu
 
-/// A warp's shared memory.
-struct DeflateShared {
-    u64 matches[CUZARR_DEFLATE_MATCHES];  // while a block's tables are made: DeflateBuilding
+/// The tables of a block's codes, in shared memory.
+struct DeflateCodes {
     u32 literals[CUZARR_DEFLATE_LITERAL_ENTRIES];
     u32 distances[CUZARR_DEFLATE_DISTANCE_ENTRIES];
+};
+
+/// A warp's shared memory.
+struct DeflateShared : DeflateCodes {
+    u64 matches[CUZARR_DEFLATE_MATCHES];
     u32 words[CUZARR_DEFLATE_ROUND_WORDS];  // of the stream: the round's
+    /// The queue of matches is empty while a block's tables are made.
+    CUZARR_DEVICE DeflateBuilding& building() { return *(DeflateBuilding*)matches; }
 };
 
 /// Brings the words from bit `origin` on, a multiple of 32, into shared memory.
-CUZARR_DEVICE void deflate_stage(DeflateShared& shared, const DeflateInput& input, u32 origin, u32 lane) {
+template <class Shared>
+CUZARR_DEVICE void deflate_stage(Shared& shared, const DeflateInput& input, u32 origin, u32 lane) {
     // All on their way at once.
 #pragma unroll
     for (u32 i = 0; i < CUZARR_DEFLATE_ROUND_WORDS; i += CUZARR_WARP) {
@@ -58,7 +65,8 @@ CUZARR_DEVICE void deflate_stage(DeflateShared& shared, const DeflateInput& inpu
 }
 
 /// The 32 bits that begin `at` bits behind the first that was brought.
-CUZARR_DEVICE u32 deflate_staged(const DeflateShared& shared, u32 at) {
+template <class Shared>
+CUZARR_DEVICE u32 deflate_staged(const Shared& shared, u32 at) {
     const u32* words = shared.words + at / 32;
     return funnel_shift_right(words[0], words[1], at % 32);
 }
@@ -257,15 +265,16 @@ CUZARR_DEVICE void deflate_symbols(
 }
 
 /// The tables of the fixed codes.
-CUZARR_DEVICE void deflate_fixed(DeflateShared& shared, u32 lane) {
+CUZARR_DEVICE void deflate_fixed(DeflateCodes& shared, u32 lane) {
     for (u32 i = lane; i < 1u << CUZARR_DEFLATE_LITERAL_BITS; i += CUZARR_WARP) shared.literals[i] = deflate_fixed_literal(i);
     for (u32 i = lane; i < 1u << CUZARR_DEFLATE_DISTANCE_BITS; i += CUZARR_WARP) shared.distances[i] = deflate_fixed_distance(i);
     warp_barrier(CUZARR_ALL_LANES);
 }
 
 /// Makes both tables of a block from the lengths of its codes. False when those are no codes.
-CUZARR_DEVICE bool deflate_tables(DeflateShared& shared, u32 lane) {
-    DeflateBuilding& building = *(DeflateBuilding*)shared.matches;
+template <class Shared>
+CUZARR_DEVICE bool deflate_tables(Shared& shared, u32 lane) {
+    DeflateBuilding& building = shared.building();
     bool codes = true;
 #pragma unroll 1
     for (u32 distances = 0; distances < 2 && codes; ++distances) {
@@ -289,10 +298,11 @@ CUZARR_DEVICE bool deflate_tables(DeflateShared& shared, u32 lane) {
 ///
 /// How long a symbol at each bit would be is looked up side by side; so to go from one to the next takes one look, and what
 /// they stand for is found side by side again.
+template <class Shared>
 CUZARR_DEVICE bool deflate_lengths(
-    DeflateShared& shared, const DeflateInput& input, u32 origin, u32 count, DeflateProgress& progress, u32 lane
+    Shared& shared, const DeflateInput& input, u32 origin, u32 count, DeflateProgress& progress, u32 lane
 ) {
-    DeflateBuilding& building = *(DeflateBuilding*)shared.matches;
+    DeflateBuilding& building = shared.building();
     u8* steps = (u8*)shared.literals;
     u32 place = progress.position - origin, last = 0;
     for (u32 i = lane; i < CUZARR_DEFLATE_LITERALS + CUZARR_DEFLATE_DISTANCES; i += CUZARR_WARP) building.sequence[i] = 0;
@@ -339,10 +349,11 @@ CUZARR_DEVICE bool deflate_lengths(
 }
 
 /// Reads the lengths of a dynamic block's codes, behind its three first bits.
+template <class Shared>
 CUZARR_DEVICE void deflate_dynamic(
-    DeflateShared& shared, const DeflateInput& input, DeflateProgress& progress, u32 lane
+    Shared& shared, const DeflateInput& input, DeflateProgress& progress, u32 lane
 ) {
-    DeflateBuilding& building = *(DeflateBuilding*)shared.matches;
+    DeflateBuilding& building = shared.building();
     // A header has at most 14 + 19 * 3 + 316 * 14 bits.
     u32 origin = progress.position / 32 * 32, place = progress.position - origin;
     deflate_stage(shared, input, origin, lane);
@@ -406,8 +417,9 @@ struct DeflateBlock {
 };
 
 /// Reads the header at the position, and makes the tables.
+template <class Shared>
 CUZARR_DEVICE DeflateBlock deflate_open(
-    DeflateShared& shared, const DeflateInput& input, DeflateProgress& progress, u32 lane
+    Shared& shared, const DeflateInput& input, DeflateProgress& progress, u32 lane
 ) {
     DeflateBlock block = {0, true};
     if (progress.position + 3 > input.end) {

@@ -54,49 +54,6 @@ struct DeflateBytes {
     }
 };
 
-/// Elements of 16 bits from `begin` on, up to `size`: a byte, or, with the highest bit, the place of an unknown byte in the
-/// 32 KiB before `begin`.
-struct DeflateMarkers {
-    typedef u16 Element;
-    typedef DeflateEight<4> Eight;
-    u16* elements;
-    u32 size;
-    u32 begin;
-    CUZARR_DEVICE Element load(u32 at) const {
-        return at >= begin ? elements[at] : (Element)(2 * CUZARR_DEFLATE_WINDOW + at - begin);
-    }
-    CUZARR_DEVICE void store(u32 at, Element element) const { elements[at] = element; }
-    CUZARR_DEVICE bool joined(u32 from) const { return from >= begin ? from + 12 <= size : from + 8 <= begin; }
-    CUZARR_DEVICE Eight load_eight(u32 from) const {
-        if (from >= begin) return deflate_load<4>((const u8*)(elements + from));
-        Eight eight;
-        u32 first = 2 * CUZARR_DEFLATE_WINDOW + from - begin;
-#pragma unroll
-        for (u32 i = 0; i < 4; ++i) eight.words[i] = ((first + 2 * i) & 0xffffu) | (first + 2 * i + 1) << 16;
-        return eight;
-    }
-    CUZARR_DEVICE void store_eight(u32 at, const Eight& eight, u32 count) const {
-#pragma unroll
-        for (u32 i = 0; i < 8; ++i) {
-            if (i < count) elements[at + i] = (u16)(eight.words[i / 2] >> i % 2 * 16);
-        }
-    }
-    CUZARR_DEVICE static Eight repeat(const Eight& eight, u32 period) {
-        Eight all;
-        u32 place = 0;
-#pragma unroll
-        for (u32 i = 0; i < 8; ++i) {
-            // No indices that are not constants: words stay in registers.
-            u32 element = 0;
-#pragma unroll
-            for (u32 k = 0; k < 8; ++k) element = place == k ? eight.words[k / 2] >> k % 2 * 16 & 0xffff : element;
-            all.words[i / 2] = i % 2 ? all.words[i / 2] | element << 16 : element;
-            place = place + 1 == period ? 0 : place + 1;
-        }
-        return all;
-    }
-};
-
 /// One match of the queue: none when its length is 0.
 struct DeflateMatch {
     u32 at, length, distance;

@@ -1,7 +1,7 @@
 // The input of the engine that copies (lz.cu), from entropy decoders: the sequences of a unit, with the places they write to.
 //
 // Sorted by `out`, without gaps: the first begins at 0, each ends where the next begins, and behind the last stands a
-// sentinel that begins where the unit's output ends. Each covers at least one byte. Who writes them checks them, and reports
+// sentinel that begins where the unit's output ends. A sequence may cover no byte. Who writes them checks them, and reports
 // a unit whose sequences cannot be; the engine leaves such a unit alone.
 #pragma once
 #include "cuzarr/kernel.cuh"

@@ -3,13 +3,14 @@
 use cuzarr_device::{Buffer, Device, Kernel, KernelSource, WARP, defined, pool, stated_size};
 
 use crate::Result;
-use crate::codec::batch;
 use crate::codec::batch::frames::FrameEntry;
+use crate::codec::batch::{self, STATUS_BYTES};
 use crate::codec::deflate::container::{Container, HEADERS, STATE_BYTES};
-use crate::codec::device::Task;
+use crate::codec::device::{Task, Unit};
+use crate::codec::lz;
 
 static SPLIT: KernelSource =
-    KernelSource { name: "deflate_split", text: include_str!("deflate_split.cu"), headers: &[HEADERS, batch::HEADERS] };
+    KernelSource { name: "deflate_split", text: include_str!("deflate_split.cu"), headers: &[HEADERS, lz::HEADERS, batch::HEADERS] };
 
 const HEADER: &str = include_str!("deflate_split.cuh");
 const SLOT_BYTES: usize = defined(HEADER, "CUZARR_DEFLATE_SLOT_BITS") as usize / 8;
@@ -21,14 +22,6 @@ const INSIDE_SLOTS_SIMT: u32 = 2;
 /// Decoded bytes below which there is little to do; fewer in `simt`, so that tests take both ways.
 const LITTLE_BYTES: usize = 32 << 20;
 const LITTLE_SIMT_BYTES: usize = 60_000;
-/// How far back a match reaches.
-const WINDOW_BYTES: usize = defined(include_str!("../deflate_matches.cuh"), "CUZARR_DEFLATE_WINDOW") as usize;
-/// Threads of a block that together have a window.
-const WINDOW_THREADS: u32 = WINDOW_BYTES as u32 / defined(SPLIT.text, "CUZARR_DEFLATE_MANY");
-/// How much longer 32 KiB of a group take than the last ones of a group.
-const WINDOWS_PER_STEP: usize = 2;
-/// Least decoded bytes of a group.
-const SMALLEST_GROUP_BYTES: usize = 128 << 10;
 /// Encoded bytes for one place in the list. About one place in 180 bytes passes the first look; places that do not fit are
 /// left out, which costs time only.
 const BYTES_PER_PLACE: usize = 64;
@@ -38,18 +31,21 @@ const BYTES_PER_ENTRY: usize = 256;
 const BYTES_PER_ROUND: usize = 512;
 /// Encoded bytes of a block whose tables are kept; those of further ones are made twice.
 const BYTES_PER_TABLE: usize = 16 << 10;
-/// Blocks of one warp that a multiprocessor holds at once, of 256 threads and of 1024; warps that measure.
-const WARP_BLOCKS: u32 = 16;
+/// Decoded bytes of a sequence: frames with shorter ones are decoded in order. A match has three bytes at least, and literals in
+/// front, so that on average even short ones have more than six.
+const BYTES_PER_SEQUENCE: usize = 4;
+/// Blocks of one warp that a multiprocessor holds at once, and of 256 threads; warps that measure.
+const WARP_BLOCKS: u32 = 28;
 const THREAD_BLOCKS: u32 = 8;
-const WIDE_BLOCKS: u32 = 2;
 const MEASURING_WARPS: u32 = 32;
-/// The number of parts that scratch memory is divided into.
-const LISTS: usize = 10;
+/// The number of parts that scratch memory is divided into, and how many of them, from the first on, a launch sets: to zero, and to ones.
+const LISTS: usize = 11;
+const ZEROED: usize = 2;
+const FILLED: usize = 4;
 
 /// Bytes of what lists hold.
 const COUNTS_BYTES: usize = stated_size(HEADER, "DeflateCounts");
 const REGION_BYTES: usize = stated_size(HEADER, "DeflateRegion");
-const GROUP_ENTRY_BYTES: usize = stated_size(HEADER, "DeflateGroup");
 const PLACE_BYTES: usize = stated_size(HEADER, "DeflatePlaceFound");
 const ENTRY_BYTES: usize = stated_size(HEADER, "DeflateEntry");
 const ROUND_BYTES: usize = stated_size(HEADER, "DeflateRound");
@@ -58,7 +54,7 @@ const TABLE_BYTES: usize = 4 * defined(
     "CUZARR_DEFLATE_KEPT_WORDS",
 ) as usize;
 const LISTED_BYTES: usize = size_of::<u32>();
-const ELEMENT_BYTES: usize = size_of::<u16>();
+const COUNT_BYTES: usize = size_of::<u32>();
 const ALIGNMENT_BYTES: usize = 256;
 
 /// `DeflateSplit` in deflate_split.cuh.
@@ -73,15 +69,14 @@ struct Tables {
     entries: usize,
     rounds: usize,
     tables: usize,
-    groups: usize,
-    elements: usize,
+    skipped: usize,
+    sequences: usize,
+    sequence_counts: usize,
     most_places: u32,
     most_entries: u32,
     most_rounds: u32,
     most_tables: u32,
     entry_rounds: u32,
-    group_count: u32,
-    group_bytes: u32,
     inside_slots: u32,
 }
 
@@ -94,44 +89,54 @@ struct Measuring {
     kernel: &'static str,
 }
 
-/// Sizes of the lists that the frames of a batch need.
-#[derive(Debug, Default)]
+/// Sizes of the lists that the frames of a batch need, and the copies behind.
 pub(in crate::codec::deflate) struct Split {
     frames: u32,
     slots: usize,
-    groups: usize,
-    elements: usize,
+    sequences: usize,
     src_bytes: usize,
-    group_bytes: usize,
+    dst_bytes: usize,
+    engine: lz::Engine,
+}
+
+/// The most sequences of a frame that goes this way.
+fn most_sequences(unit: &Unit) -> usize {
+    unit.dst.len() / BYTES_PER_SEQUENCE + unit.src.len() / BYTES_PER_ENTRY + 64
 }
 
 impl Split {
-    /// A split of frames that decode to at most `largest_bytes`.
-    ///
-    /// A block of threads goes through a group in steps of 32 KiB. Then one block goes through the last 32 KiB of all groups
-    /// of a frame, which is faster. Both take equally long where a group has as many windows as a frame has groups, times
-    /// that difference in speed.
-    pub(in crate::codec::deflate) fn new(device: Device, largest_bytes: usize) -> Split {
-        // Small in `simt`, so that small frames have several.
-        let least_bytes = if device == Device::Simt { 1 } else { SMALLEST_GROUP_BYTES };
-        let group_bytes = (largest_bytes * WINDOW_BYTES / WINDOWS_PER_STEP).isqrt().max(least_bytes);
-        Split { group_bytes, ..Split::default() }
-    }
-
-    /// Completes a frame's entry.
-    pub(in crate::codec::deflate) fn add(&mut self, entry: &mut FrameEntry) {
-        let (src_bytes, dst_bytes) = (entry.src_bytes as usize, entry.dst_bytes as usize);
-        // Slots are counted from an aligned word; behind them the frame's first region.
-        let slots = (src_bytes + 3).div_ceil(SLOT_BYTES) + 1;
-        entry.first_stream = self.slots as u64;
-        entry.streams = slots as u32;
-        entry.block_bytes = self.groups as u32;
-        entry.work_offset = self.elements as u64;
-        self.frames += 1;
-        self.slots += slots;
-        self.groups += dst_bytes / self.group_bytes + 1;
-        self.elements += dst_bytes;
-        self.src_bytes += src_bytes;
+    /// A split of frames, whose entries it completes.
+    pub(in crate::codec::deflate) fn new(device: Device, units: &[Unit], entries: &mut [FrameEntry]) -> Split {
+        let (mut slots, mut sequences) = (0, 0);
+        let mut copied = Vec::with_capacity(units.len());
+        for (index, (unit, entry)) in units.iter().zip(entries).enumerate() {
+            // Slots are counted from an aligned word; behind them the frame's first region.
+            let own_slots = (unit.src.len() + 3).div_ceil(SLOT_BYTES) + 1;
+            let own_sequences = most_sequences(unit);
+            entry.first_stream = slots as u64;
+            entry.streams = own_slots as u32;
+            entry.work_offset = sequences as u64;
+            entry.block_bytes = own_sequences as u32;
+            copied.push(lz::Unit {
+                dst: unit.dst.clone(),
+                // Literals lie where they go.
+                literals: unit.dst.start as u64,
+                scratch_literals: 0,
+                first_sequence: sequences as u64,
+                status: index as u32,
+            });
+            slots += own_slots;
+            // And the sentinel.
+            sequences += own_sequences + 1;
+        }
+        Split {
+            frames: units.len() as u32,
+            slots,
+            sequences,
+            src_bytes: units.iter().map(|unit| unit.src.len()).sum(),
+            dst_bytes: units.iter().map(|unit| unit.dst.len()).sum(),
+            engine: lz::Engine::new(device, &copied, false),
+        }
     }
 
     fn most_places(&self) -> usize {
@@ -153,28 +158,29 @@ impl Split {
 
     fn measuring(&self, device: Device) -> &'static Measuring {
         let little_bytes = if device == Device::Simt { LITTLE_SIMT_BYTES } else { LITTLE_BYTES };
-        if self.elements < little_bytes { &FEW } else { &MANY }
+        if self.dst_bytes < little_bytes { &FEW } else { &MANY }
     }
 
-    /// Sizes of the lists, one behind the other. The first two must be zero before a launch, the next two all ones.
+    /// Sizes of the lists, one behind the other.
     fn sizes(&self) -> [usize; LISTS] {
         [
             COUNTS_BYTES,
             self.frames as usize * STATE_BYTES,
             self.slots * REGION_BYTES,
-            self.groups * GROUP_ENTRY_BYTES,
+            self.frames as usize * STATUS_BYTES,
             self.slots * LISTED_BYTES,
             self.most_places() * PLACE_BYTES,
             self.most_entries() * ENTRY_BYTES,
             self.most_rounds() * ROUND_BYTES,
             self.most_tables() * TABLE_BYTES,
-            self.elements * ELEMENT_BYTES,
+            self.sequences * lz::SEQUENCE_BYTES,
+            self.frames as usize * COUNT_BYTES,
         ]
         .map(|size| size.next_multiple_of(ALIGNMENT_BYTES))
     }
 
     pub(in crate::codec::deflate) fn scratch_bytes(&self) -> usize {
-        self.sizes().iter().sum()
+        self.sizes().iter().sum::<usize>() + self.engine.scratch_bytes()
     }
 
     /// Decodes the regions that can be decoded side by side. Gives the scratch memory, and the address in it of the states
@@ -185,15 +191,14 @@ impl Split {
         task: &Task<'_>,
         table: &Buffer,
         trailers: &Buffer,
-        tiles: u32,
     ) -> Result<(Buffer, usize)> {
         let Task { stream, src, dst, .. } = *task;
-        let scratch = pool::allocate(self.scratch_bytes(), stream)?;
         let sizes = self.sizes();
         let mut at = [0; LISTS + 1];
         (0..LISTS).for_each(|index| at[index + 1] = at[index] + sizes[index]);
-        stream.memset(&scratch.slice(..at[2])?, 0)?;
-        stream.memset(&scratch.slice(at[2]..at[4])?, 0xff)?;
+        let scratch = pool::allocate(at[LISTS], stream)?;
+        stream.memset(&scratch.slice(..at[ZEROED])?, 0)?;
+        stream.memset(&scratch.slice(at[ZEROED]..at[FILLED])?, 0xff)?;
         let device = stream.device();
         let measuring = self.measuring(device);
         let place = |index: usize| scratch.address() + at[index];
@@ -201,34 +206,32 @@ impl Split {
             counts: place(0),
             states: place(1),
             regions: place(2),
-            groups: place(3),
+            skipped: place(3),
             listed: place(4),
             places: place(5),
             entries: place(6),
             rounds: place(7),
             tables: place(8),
-            elements: place(9),
+            sequences: place(9),
+            sequence_counts: place(10),
             most_places: self.most_places() as u32,
             most_entries: self.most_entries() as u32,
             most_rounds: self.most_rounds() as u32,
             most_tables: self.most_tables() as u32,
             entry_rounds: measuring.rounds,
-            group_count: self.groups as u32,
-            group_bytes: self.group_bytes as u32,
             inside_slots: if device == Device::Simt { INSIDE_SLOTS_SIMT } else { measuring.inside_slots },
         };
         let kernel = |name| SPLIT.kernel(device, name);
         // Few threads in `simt`, where each is a fiber.
         let threads = if device == Device::Simt { WARP } else { 256 };
-        let wide_threads = if device == Device::Simt { WARP } else { WINDOW_THREADS };
         let blocks = |kernel: &Kernel, wanted: u64, each: u32| {
             wanted.clamp(1, u64::from(kernel.multiprocessors() * each)) as u32
         };
         let (count, from, to, lines) = (self.frames, src.address(), dst.address(), table.address());
         let buffers = [src, dst, table, trailers, &scratch];
         // SAFETY, for all launches: the parameters of the kernels in deflate_split.cu. `Prepared` has checked that source and
-        // target have room for every frame. `sizes` has given every list the room that `tables` says: regions, groups
-        // and an element for each byte of a target, as many as `add` counted. Kernels stop at the end of a list.
+        // target have room for every frame. `sizes` has given every list the room that `tables` and the frames' entries say:
+        // regions and sequences, as many as `new` counted. Kernels stop at the end of a list.
         let find = kernel("deflate_find")?;
         let grid = blocks(&find, (self.slots as u64).div_ceil(u64::from(threads / WARP)), THREAD_BLOCKS);
         // SAFETY: as above.
@@ -250,19 +253,10 @@ impl Split {
         let emit = kernel("deflate_emit")?;
         let grid = blocks(&emit, self.most_entries() as u64, WARP_BLOCKS);
         // SAFETY: as above.
-        unsafe { emit.launch(stream, grid, WARP, (from, lines, count, tables), &buffers) }?;
-        let group = kernel("deflate_group")?;
-        let grid = blocks(&group, self.groups as u64, WIDE_BLOCKS);
-        // SAFETY: as above.
-        unsafe { group.launch(stream, grid, wide_threads, (lines, count, tables), &buffers) }?;
-        // SAFETY: as above.
-        unsafe { kernel("deflate_window")?.launch(stream, count, wide_threads, (to, lines, count, tables), &buffers) }?;
-        if tiles > 0 {
-            let finish = kernel("deflate_finish")?;
-            let grid = blocks(&finish, u64::from(tiles), THREAD_BLOCKS);
-            // SAFETY: as above; tiles are numbered through over all targets.
-            unsafe { finish.launch(stream, grid, threads, (to, lines, count, tiles, tables), &buffers) }?;
-        }
+        unsafe { emit.launch(stream, grid, WARP, (from, to, lines, count, tables), &buffers) }?;
+        let part = |index: usize| scratch.slice(at[index]..at[index + 1]);
+        let copies = Task { stream, src: dst, dst, statuses: &part(3)? };
+        self.engine.launch(&copies, &self.engine.bring(stream)?, (&part(9)?, &part(10)?), dst)?;
         let states = tables.states;
         Ok((scratch, states))
     }

@@ -1,20 +1,12 @@
 // Large deflate streams, decoded by many warps: see deflate_split.cuh.
 //
 // Floor on an H200 for one frame of 8 MiB (160 blocks of 50 KB): finding 30 Mbit in 0.1 ms, measuring 21 rounds by 8 warps in
-// 0.15 ms, chaining 160 regions in 0.06 ms, emitting in 0.1 ms, 16 groups and 16 windows in 0.1 ms each: 12 GB/s.
+// 0.15 ms, chaining 160 regions in 0.06 ms, emitting in 0.05 ms, and copying in 0.3 ms: 12 GB/s.
 #include "codec/deflate/split/deflate_split.cuh"
 
-/// Elements that a thread has on their way at a time: of the window, where a block has all of it, and elsewhere. The host reads
-/// the first of two definitions.
-#ifndef CUZARR_SIMT
-#define CUZARR_DEFLATE_MANY 32u
-#else
-// 32 threads instead of 1024, as each is a fiber.
-#define CUZARR_DEFLATE_MANY 1024u
-#endif
-#define CUZARR_DEFLATE_FEW 8u
-/// Slots ahead of where a frame's regions are followed that are brought near, by four: a line of the cache has five.
+/// Slots ahead of where a frame's regions are followed that are brought near, by three: a line of the cache has them.
 #define CUZARR_DEFLATE_ASKED 512u
+#define CUZARR_DEFLATE_ASKED_TOGETHER 3u
 /// Attempts to fall into step after which a row is what is true of it. Three or four do, but where symbols repeat with a period
 /// it may never come to that.
 #define CUZARR_DEFLATE_ATTEMPTS 24u
@@ -31,7 +23,7 @@ CUZARR_DEVICE void deflate_keep_fixed(const DeflateSplit& split) {
 
 /// Brings the tables that were kept of a block; all threads.
 template <u32 kThreads>
-CUZARR_DEVICE void deflate_bring_kept(DeflateShared& shared, const DeflateSplit& split, u32 table) {
+CUZARR_DEVICE void deflate_bring_kept(DeflateCodes& shared, const DeflateSplit& split, u32 table) {
     const u32* kept = split.tables + (u64)table * CUZARR_DEFLATE_KEPT_WORDS;
 #pragma unroll 14
     for (u32 i = thread_index(); i < CUZARR_DEFLATE_LITERAL_ENTRIES; i += kThreads) shared.literals[i] = kept[i];
@@ -119,12 +111,18 @@ CUZARR_KERNEL(deflate_begin, const u8* src, const FrameTable* table, u32 count, 
     }
 }
 
+/// Shared memory of a block of threads that only reads symbols: codes, and what their tables are made in.
+struct DeflateReading : DeflateCodes {
+    DeflateBuilding made;
+    CUZARR_DEVICE DeflateBuilding& building() { return made; }
+};
+
 /// The shared memory of a block of threads that measures; the words of a row of rounds come on top.
 template <u32 kWarps>
-struct DeflateMeasuring : DeflateShared {
+struct DeflateMeasuring : DeflateReading {
     u32 words[CUZARR_DEFLATE_SEGMENT_WORDS * CUZARR_WARP * kWarps + 4];
-    // For each warp: how its last lane ends, lanes that are wrong or ended, the last lane whose matches the queue holds, sums.
-    u32 exits[kWarps], states[kWarps], wrong[kWarps], ended[kWarps], queued[kWarps], bytes[kWarps];
+    // For each warp: how its last lane ends, lanes that are wrong or ended, sums.
+    u32 exits[kWarps], states[kWarps], wrong[kWarps], ended[kWarps], bytes[kWarps], matches[kWarps];
     u32 numbers[2];  // of entries and rounds that were taken
     u32 table;
     u32 counted;     // bytes of the region that were counted
@@ -219,32 +217,26 @@ CUZARR_DEVICE DeflateRow deflate_measure_row(
         }
         if (wanted) row.segment.start = exit;
     }
-    // The queue of a warp holds only so many.
-    u32 matches = inclusive_sum(thread <= row.last ? row.segment.matches : 0, lane);
-    u32 too_many = warp_ballot(CUZARR_ALL_LANES, matches > CUZARR_DEFLATE_MATCHES);
-    if (lane == 0) {
-        shared.queued[warp] = too_many ? warp * CUZARR_WARP + count_trailing_zeros(too_many) - 1 : CUZARR_DEFLATE_NONE;
-    }
-    block_barrier();
-#pragma unroll
-    for (u32 i = 0; i < kWarps; ++i) row.last = min_of(row.last, shared.queued[i]);
     if (thread > row.last) row.segment.bytes = row.segment.matches = 0;
-    u32 bytes = warp_shuffle(CUZARR_ALL_LANES, inclusive_sum(row.segment.bytes, lane), CUZARR_WARP - 1);
-    if (lane == 0) shared.bytes[warp] = bytes;
+    u32 bytes = inclusive_sum(row.segment.bytes, lane), matches = inclusive_sum(row.segment.matches, lane);
+    if (lane == CUZARR_WARP - 1) shared.bytes[warp] = bytes, shared.matches[warp] = matches;
     if (thread == row.last) shared.progress.position = row.segment.exit, shared.progress.damage = row.segment.state;
     block_barrier();
     return row;
 }
 
-/// Writes down `rounds` of a row, and entries for them behind `last`; without a row, one entry. Gives the last entry, none when
-/// there is no room.
+/// The number of entries for so many rounds; one for a stored block, which has none.
+CUZARR_DEVICE u32 deflate_entries(const DeflateSplit& split, u32 rounds) {
+    return max_of(1, (rounds + split.entry_rounds - 1) / split.entry_rounds);
+}
+
+/// Writes down `rounds` of a row, and entries for them; without a row, one entry. False when there is no room.
 template <u32 kWarps>
-CUZARR_DEVICE u32 deflate_append(
+CUZARR_DEVICE bool deflate_append(
     DeflateMeasuring<kWarps>& shared, const DeflateSplit& split, DeflateEntry entry, const DeflateRow& row, u32 rounds,
-    u32 position, u32 stop, u32 last
+    u32 position, u32 stop
 ) {
-    u32 thread = thread_index(), lane = thread % CUZARR_WARP, warp = thread / CUZARR_WARP;
-    u32 count = max_of(1, (rounds + split.entry_rounds - 1) / split.entry_rounds);
+    u32 thread = thread_index(), lane = thread % CUZARR_WARP, warp = thread / CUZARR_WARP, count = deflate_entries(split, rounds);
     if (thread == 0) {
         shared.numbers[0] = atomic_add(&split.counts->entries, count);
         shared.numbers[1] = rounds ? atomic_add(&split.counts->rounds, rounds) : 0;
@@ -254,25 +246,20 @@ CUZARR_DEVICE u32 deflate_append(
     bool room = first_entry + count <= split.most_entries && first_round + rounds <= split.most_rounds;
     if (thread < count && first_entry + thread < split.most_entries) {
         u32 begin = thread * split.entry_rounds;
-        for (u32 i = 0; i < begin; ++i) entry.at += shared.bytes[i];
+        entry.sequences += thread;
+        for (u32 i = 0; i < begin; ++i) entry.at += shared.bytes[i], entry.sequences += shared.matches[i];
         entry.first_round = rounds ? first_round + begin : CUZARR_DEFLATE_NONE;
         entry.rounds = room ? min_of(split.entry_rounds, rounds - begin) : 0;
-        entry.next = thread + 1 < count ? first_entry + thread + 1 : CUZARR_DEFLATE_NONE;
         split.entries[first_entry + thread] = entry;
     }
-    if (!room) return CUZARR_DEFLATE_NONE;
-    if (thread == 0) {
-        if (last == CUZARR_DEFLATE_NONE) split.regions[entry.region].first_entry = first_entry;
-        else split.entries[last].next = first_entry;
-    }
-    if (warp < rounds) {
+    if (room && warp < rounds) {
         u32 begin = position + thread * CUZARR_DEFLATE_SEGMENT_BITS;
         const DeflateSegment& segment = row.segment;
         u32 packed = (segment.start - begin) | segment.bytes << 6 | segment.matches << 22 | 0x80000000u;
         split.rounds[first_round + warp].segments[lane] = thread <= row.last ? packed : 0;
         if (lane == 0) split.rounds[first_round + warp].position = begin, split.rounds[first_round + warp].stop = stop;
     }
-    return first_entry + count - 1;
+    return room;
 }
 
 /// Counts what was measured of a region, `at` bytes so far. False when that is too much: false regions must not cost more than the true ones.
@@ -296,31 +283,33 @@ CUZARR_DEVICE void deflate_measure_region(
     DeflateInput input = deflate_input(src + frame.src_offset, frame.src_bytes);
     const u32 none = CUZARR_DEFLATE_NONE;
     DeflateRegion& measured = split.regions[region];
-    u32 start = measured.start, last_entry = none, result = CUZARR_DEFLATE_BROKEN;
+    u32 start = measured.start, sequences = 0, result = CUZARR_DEFLATE_BROKEN;
     DeflateProgress progress = {start & ~CUZARR_DEFLATE_INSIDE, 0, 0};
     DeflateBytes nothing = {0, 0};
     u32 thread = thread_index(), link = 0;
+    bool room = true;
     if (thread == 0) shared.counted = 0;
     for (bool inside = start != progress.position;; inside = false) {
         u32 table;
-        DeflateEntry entry = {region, progress.position, none, none, 0, progress.at, none};
+        DeflateEntry entry = {region, progress.position, none, none, 0, progress.at, sequences};
         DeflateBlock block = deflate_open_shared(shared, input, split, inside, progress, table);
         if (progress.damage) break;
         if (block.kind == 0) {
             deflate_stored(input, nothing, false, frame.dst_bytes, progress, thread % CUZARR_WARP);
             DeflateRow row = {{0, 0, 0, 0, 0}, 0};
-            if (progress.damage == 0) last_entry = deflate_append(shared, split, entry, row, 0, 0, none, last_entry);
+            if (progress.damage == 0) room = deflate_append(shared, split, entry, row, 0, 0, none), sequences += 1;
         }
         while (block.kind > 0 && progress.damage == 0 && link == 0) {
             u32 stop = block.kind == 1 ? deflate_next_inside(split, frame, progress.position) : none, bytes = 0;
             DeflateRow row = deflate_measure_row(shared, input, progress.position, stop);
-            entry.table = table, entry.at = progress.at;
+            entry.table = table, entry.at = progress.at, entry.sequences = sequences;
             u32 rounds = row.last / CUZARR_WARP + 1;
-            last_entry = deflate_append(shared, split, entry, row, rounds, progress.position, stop, last_entry);
+            room = deflate_append(shared, split, entry, row, rounds, progress.position, stop);
+            sequences += deflate_entries(split, rounds);
 #pragma unroll
-            for (u32 i = 0; i < kWarps; ++i) bytes += shared.bytes[i];
+            for (u32 i = 0; i < kWarps; ++i) bytes += shared.bytes[i], sequences += shared.matches[i];
             progress.position = shared.progress.position, progress.damage = shared.progress.damage;
-            if (last_entry == none || bytes > frame.dst_bytes - progress.at) progress.damage = CUZARR_TOO_LONG;
+            if (!room || bytes > frame.dst_bytes - progress.at) progress.damage = CUZARR_TOO_LONG;
             else progress.at += bytes;
             // The row's shared memory has been read.
             block_barrier();
@@ -330,8 +319,10 @@ CUZARR_DEVICE void deflate_measure_region(
             if (!deflate_spend(shared, frame, state, progress.at)) progress.damage = CUZARR_TOO_LONG;
         }
         if (progress.damage == CUZARR_DEFLATE_ENDED) progress.damage = 0;
-        if (progress.damage || last_entry == none) break;
-        if (inside && link == 0 && thread == 0) measured.block_end = progress.position, measured.block_bytes = progress.at;
+        if (progress.damage || !room) break;
+        if (inside && link == 0 && thread == 0) {
+            measured.block_end = progress.position, measured.block_bytes = progress.at, measured.block_sequences = sequences;
+        }
         if (!deflate_spend(shared, frame, state, progress.at)) break;
         if (link) result = CUZARR_DEFLATE_LINKED | (block.last ? CUZARR_DEFLATE_LAST : 0);
         else if (block.last) result = CUZARR_DEFLATE_FINAL;
@@ -339,7 +330,8 @@ CUZARR_DEVICE void deflate_measure_region(
         if (result != CUZARR_DEFLATE_BROKEN) break;
     }
     if (thread == 0) {
-        measured.end = progress.position | link, measured.bytes = progress.at, measured.state = result;
+        measured.end = progress.position | link, measured.bytes = progress.at, measured.sequences = sequences;
+        measured.state = result;
     }
 }
 
@@ -375,34 +367,30 @@ CUZARR_KERNEL(
     u32 lane = thread_index();
     for (u32 index = block_index(); index < count; index += block_count()) {
         const Frame& frame = frames[index];
-        u32 region = (u32)frame.first_stream + frame.streams - 1, at = 0, groups = 0, group_at = 0, end = 0, asked = 0;
+        u32 region = (u32)frame.first_stream + frame.streams - 1, at = 0, sequences = 0, end = 0, asked = 0;
         bool final = false, last = false;
         for (; region != CUZARR_DEFLATE_NONE && !final; region = deflate_region_at(split, frame, end)) {
             // Who comes next is not known yet, but about where.
-            for (; asked < deflate_slot(end) + CUZARR_DEFLATE_ASKED && asked < frame.streams; asked += 4 * CUZARR_WARP) {
-                u32 slot = asked + 4 * lane;
+            const u32 together = CUZARR_DEFLATE_ASKED_TOGETHER;
+            for (; asked < deflate_slot(end) + CUZARR_DEFLATE_ASKED && asked < frame.streams; asked += together * CUZARR_WARP) {
+                u32 slot = asked + together * lane;
                 if (slot < frame.streams) prefetch(split.regions + frame.first_stream + slot);
             }
             DeflateRegion measured = split.regions[region];
             // It began inside a block, which only those before it know to be the stream's last.
             bool inside = measured.start & CUZARR_DEFLATE_INSIDE, ends = measured.block_end != CUZARR_DEFLATE_NONE;
             if (inside && ends && last) {
-                measured.end = measured.block_end, measured.bytes = measured.block_bytes, measured.state = CUZARR_DEFLATE_FINAL;
+                measured.end = measured.block_end, measured.bytes = measured.block_bytes;
+                measured.sequences = measured.block_sequences, measured.state = CUZARR_DEFLATE_FINAL;
                 if (lane == 0) split.regions[region] = measured;
             }
             end = measured.end;
             u32 how = measured.state & CUZARR_DEFLATE_HOW;
             if (how != CUZARR_DEFLATE_LINKED && how != CUZARR_DEFLATE_FINAL) break;
             if (!inside || ends) last = measured.state & CUZARR_DEFLATE_LAST;
-            if (measured.bytes > frame.dst_bytes - at) break;
-            if (groups == 0 || at - group_at >= split.group_bytes) {
-                group_at = at;
-                DeflateGroup group = {region, at};
-                if (lane == 0) split.groups[frame.block_bytes + groups] = group;
-                ++groups;
-            }
-            if (lane == 0) split.regions[region].at = at;
-            at += measured.bytes;
+            if (measured.bytes > frame.dst_bytes - at || measured.sequences > frame.block_bytes - sequences) break;
+            if (lane == 0) split.regions[region].at = at, split.regions[region].first_sequence = sequences;
+            at += measured.bytes, sequences += measured.sequences;
             final = how == CUZARR_DEFLATE_FINAL;
             if (final) break;
         }
@@ -416,15 +404,21 @@ CUZARR_KERNEL(
         if (container == CUZARR_DEFLATE_GZIP && rest != frame.src_bytes) continue;
         if (lane == 0) {
             trailers[index] = trailer;
-            split.states[index].groups = groups;
-            split.states[index].split = 1;
+            split.sequences[frame.work_offset + sequences] = lz_sentinel(frame.dst_bytes);
+            split.sequence_counts[index] = sequences;
+            split.states[index].split = 1, split.skipped[index] = 0;
         }
     }
 }
 
+/// Shared memory of a warp that emits.
+struct DeflateEmitting : DeflateReading {
+    u32 words[CUZARR_DEFLATE_ROUND_WORDS];
+};
+
 /// Brings the tables that were kept of a block, or makes them again. False when that does not succeed.
 CUZARR_DEVICE bool deflate_bring(
-    DeflateShared& shared, const DeflateInput& input, const DeflateSplit& split, const DeflateEntry& entry, u32 lane
+    DeflateEmitting& shared, const DeflateInput& input, const DeflateSplit& split, const DeflateEntry& entry, u32 lane
 ) {
     if (entry.table == CUZARR_DEFLATE_NONE) {
         DeflateProgress progress = {entry.header, 0, 0};
@@ -436,30 +430,68 @@ CUZARR_DEVICE bool deflate_bring(
     return true;
 }
 
-/// The elements of an entry's rounds, from `at` on. False for a match before the stream's first byte.
+/// A sequence whose literals lie where they go already.
+CUZARR_DEVICE LzSequence deflate_sequence(u32 out, u32 match, u32 offset) { return {out, out, match, offset}; }
+
+/// Puts a lane's literals to their places, and writes down its matches. Where the first one's literals begin is known to lanes before.
+struct DeflateLister {
+    u8* bytes;
+    LzSequence* to;
+    u32 at, behind;  // where the next byte goes; behind the lane's last match, none without
+    u32 first_match, first_offset;
+
+    CUZARR_DEVICE bool take(bool literal, bool repeats, u32 byte, u32 length, u32 distance) {
+        if (literal) bytes[at++] = (u8)byte;
+        return !repeats || match(length, distance);
+    }
+    CUZARR_DEVICE bool match(u32 length, u32 distance) {
+        if (distance > at) return false;
+        if (behind == CUZARR_DEFLATE_NONE) first_match = at, first_offset = distance;
+        else *to = deflate_sequence(behind, at, distance);
+        ++to, at += length, behind = at;
+        return true;
+    }
+};
+
+/// The literals and sequences of an entry's rounds: of a frame's bytes from `at` on, and from `to` on. False for a match before the
+/// stream's first byte.
 CUZARR_DEVICE bool deflate_emit_rounds(
-    DeflateShared& shared, const DeflateInput& input, const DeflateSplit& split, const DeflateEntry& entry,
-    const DeflateMarkers& target, u32 at, u32 lane
+    DeflateEmitting& shared, const DeflateInput& input, const DeflateSplit& split, const DeflateEntry& entry, u8* bytes, u32 at,
+    LzSequence* to, u32 lane
 ) {
     if (!deflate_bring(shared, input, split, entry, lane)) return false;
+    // Behind the last match.
+    u32 behind = at;
     for (u32 i = 0; i < entry.rounds; ++i) {
         const DeflateRound& round = split.rounds[entry.first_round + i];
         u32 position = round.position, stop = round.stop, packed = round.segments[lane], origin = position / 32 * 32;
-        u32 begin = position + lane * CUZARR_DEFLATE_SEGMENT_BITS;
-        DeflateSegment segment = {begin + (packed & 63), 0, 0, packed >> 6 & 0xffff, packed >> 22 & 0xff};
-        u32 bytes = warp_shuffle(CUZARR_ALL_LANES, inclusive_sum(segment.bytes, lane), CUZARR_WARP - 1);
+        u32 begin = position + lane * CUZARR_DEFLATE_SEGMENT_BITS, own_bytes = packed >> 6 & 0xffff, own_matches = packed >> 22 & 0xff;
+        u32 end_bytes = inclusive_sum(own_bytes, lane), end_matches = inclusive_sum(own_matches, lane);
+        LzSequence* own = to + (end_matches - own_matches);
+        DeflateLister lister = {bytes, own, at + end_bytes - own_bytes, CUZARR_DEFLATE_NONE, 0, 0};
         deflate_stage(shared, input, origin, lane);
-        u32 end = min_of(begin + CUZARR_DEFLATE_SEGMENT_BITS, stop);
-        if (deflate_write(shared, target, origin, end, packed >> 31, at, 0, segment, lane)) return false;
-        at += bytes;
-        // The words and the queue have been read.
+        u32 damage = 0, from = begin + (packed & 63), end = min_of(begin + CUZARR_DEFLATE_SEGMENT_BITS, stop);
+        // A lane that found the stream cut off before its first symbol has no bytes, and no place for any.
+        deflate_run(shared, origin, from, end, packed >> 31 && own_bytes > 0, damage, lister);
+        if (warp_ballot(CUZARR_ALL_LANES, damage == CUZARR_BEFORE_START)) return false;
+        // The literals in front of a lane's first match begin behind the last one of lanes before.
+        u32 with = warp_ballot(CUZARR_ALL_LANES, own_matches > 0), before = with & lanes_below(lane);
+        u32 told = warp_shuffle(CUZARR_ALL_LANES, lister.behind, highest_bit(before | 1));
+        if (own_matches > 0) *own = deflate_sequence(before ? told : behind, lister.first_match, lister.first_offset);
+        u32 last = warp_shuffle(CUZARR_ALL_LANES, lister.behind, highest_bit(with | 1));
+        behind = with ? last : behind;
+        at += warp_shuffle(CUZARR_ALL_LANES, end_bytes, CUZARR_WARP - 1);
+        to += warp_shuffle(CUZARR_ALL_LANES, end_matches, CUZARR_WARP - 1);
+        // The words have been read.
         warp_barrier(CUZARR_ALL_LANES);
     }
+    // What is behind the last match.
+    if (lane == 0) *to = deflate_sequence(behind, at, 1);
     return true;
 }
 
-CUZARR_KERNEL(deflate_emit, const u8* src, const FrameTable* table, u32 count, DeflateSplit split) {
-    CUZARR_SHARED(DeflateShared, shared, 1);
+CUZARR_KERNEL(deflate_emit, const u8* src, u8* dst, const FrameTable* table, u32 count, DeflateSplit split) {
+    CUZARR_SHARED(DeflateEmitting, shared, 1);
     u32 lane = thread_index();
     const Frame* frames = frames_of(table);
     for (;;) {
@@ -470,188 +502,22 @@ CUZARR_KERNEL(deflate_emit, const u8* src, const FrameTable* table, u32 count, D
         DeflateRegion region = split.regions[entry.region];
         const Frame& frame = frames[index];
         // Not reached, or behind the stream's end.
-        if (split.states[index].split == 0 || region.at == CUZARR_DEFLATE_NONE || entry.at >= region.bytes) continue;
+        if (split.states[index].split == 0 || region.at == CUZARR_DEFLATE_NONE || entry.sequences >= region.sequences) continue;
         u32 at = region.at + entry.at;
+        LzSequence* to = split.sequences + frame.work_offset + region.first_sequence + entry.sequences;
         DeflateInput input = deflate_input(src + frame.src_offset, frame.src_bytes);
-        DeflateMarkers target = {split.elements + frame.work_offset, frame.dst_bytes, at};
+        u8* bytes = dst + frame.dst_offset;
         bool intact = true;
         if (entry.first_round == CUZARR_DEFLATE_NONE) {
             DeflateProgress progress = {entry.header + 3, at, 0};
+            DeflateBytes target = {bytes, frame.dst_bytes};
             deflate_stored(input, target, true, frame.dst_bytes, progress, lane);
+            if (lane == 0) *to = deflate_sequence(at, progress.at, 1);
         } else {
-            intact = deflate_emit_rounds(*shared, input, split, entry, target, at, lane);
+            intact = deflate_emit_rounds(*shared, input, split, entry, bytes, at, to, lane);
         }
         // A match before the stream's first byte: decoding in order will say where.
-        if (!intact && lane == 0) volatile_store(&split.states[index].split, 0);
+        if (!intact && lane == 0) volatile_store(&split.states[index].split, 0), volatile_store((u32*)&split.skipped[index], 1);
         warp_barrier(CUZARR_ALL_LANES);
-    }
-}
-
-/// Where in its frame a marker's byte comes from.
-CUZARR_DEVICE u32 deflate_origin(u32 element, u32 begin) {
-    return begin + (element & (CUZARR_DEFLATE_WINDOW - 1)) - CUZARR_DEFLATE_WINDOW;
-}
-CUZARR_DEVICE bool deflate_unknown(u32 element) { return element & CUZARR_DEFLATE_WINDOW; }
-
-CUZARR_DEVICE u32 deflate_group_end(const DeflateSplit& split, const Frame& frame, const DeflateState& state, u32 group) {
-    return group + 1 < state.groups ? split.groups[frame.block_bytes + group + 1].at : frame.dst_bytes;
-}
-
-/// Loads the thread's elements of [first, end), one in as many as there are threads; zeros behind the end.
-template <u32 kCount>
-CUZARR_DEVICE void deflate_elements(const u16* elements, u32 first, u32 end, u32* found) {
-#pragma unroll
-    for (u32 k = 0; k < kCount; ++k) {
-        u32 i = first + k * thread_count();
-        found[k] = i < end ? elements[i] : 0;
-    }
-}
-
-/// Makes markers of elements [begin, end) that refer to what is before them refer to what is before their group. `found` holds
-/// the first ones already.
-CUZARR_DEVICE void deflate_rebase(u16* elements, u32 group_at, u32 begin, u32 end, u32* found) {
-    for (u32 first = begin + thread_index(); first < end; first += thread_count() * CUZARR_DEFLATE_FEW) {
-        if (first >= begin + thread_count()) deflate_elements<CUZARR_DEFLATE_FEW>(elements, first, end, found);
-        // Loads without branches, so that all are on their way at once.
-#pragma unroll
-        for (u32 k = 0; k < CUZARR_DEFLATE_FEW; ++k) {
-            u32 origin = deflate_origin(found[k], begin);
-            // Elements behind the end are others', and count from elsewhere.
-            bool inside = first + k * thread_count() < end && deflate_unknown(found[k]) && origin >= group_at;
-            u32 element = elements[inside ? origin : first];
-            u32 outside = origin + 2 * CUZARR_DEFLATE_WINDOW - group_at;
-            found[k] = inside ? element : deflate_unknown(found[k]) ? outside : found[k];
-        }
-#pragma unroll
-        for (u32 k = 0; k < CUZARR_DEFLATE_FEW; ++k) {
-            u32 i = first + k * thread_count();
-            if (i < end) elements[i] = (u16)found[k];
-        }
-    }
-}
-
-CUZARR_WIDE_KERNEL(deflate_group, const FrameTable* table, u32 count, DeflateSplit split) {
-    const Frame* frames = frames_of(table);
-    for (u32 number = block_index(); number < split.group_count; number += block_count()) {
-        DeflateGroup group = split.groups[number];
-        if (group.first_region == CUZARR_DEFLATE_NONE) continue;
-        u32 index = frame_of_stream(frames, count, group.first_region);
-        const Frame& frame = frames[index];
-        if (split.states[index].split == 0) continue;
-        u16* elements = split.elements + frame.work_offset;
-        u32 group_end = deflate_group_end(split, frame, split.states[index], number - frame.block_bytes);
-        u32 region = group.first_region, found[CUZARR_DEFLATE_FEW];
-        deflate_elements<CUZARR_DEFLATE_FEW>(elements, group.at + thread_index(), group_end, found);
-        while (region != CUZARR_DEFLATE_NONE) {
-            DeflateRegion measured = split.regions[region];
-            if (measured.at >= group_end) break;
-            DeflateEntry entry = split.entries[measured.first_entry], next = entry, after;
-            if (entry.next != CUZARR_DEFLATE_NONE) next = split.entries[entry.next];
-            for (bool more = true; more; entry = next, next = after) {
-                more = entry.next != CUZARR_DEFLATE_NONE && next.at < measured.bytes;
-                after = next;
-                if (more && next.next != CUZARR_DEFLATE_NONE) after = split.entries[next.next];
-                u32 begin = measured.at + entry.at, end = measured.at + (more ? next.at : measured.bytes);
-                deflate_rebase(elements, group.at, begin, end, found);
-                // The next ones are on their way while others finish.
-                deflate_elements<CUZARR_DEFLATE_FEW>(elements, end + thread_index(), group_end, found);
-                block_barrier();
-            }
-            region = measured.state == CUZARR_DEFLATE_FINAL ? CUZARR_DEFLATE_NONE
-                                                            : deflate_region_at(split, frame, measured.end);
-        }
-    }
-}
-
-/// Where the part of a group begins that later ones may refer to.
-CUZARR_DEVICE u32 deflate_window_begin(u32 group_at, u32 group_end) {
-    return group_end - min_of(group_end - group_at, CUZARR_DEFLATE_WINDOW);
-}
-
-/// The last 32 KiB of every group but the last, in order: what one refers to is in shared memory, a byte at its place modulo
-/// 32 KiB. A block for each frame, whose threads have a window together.
-CUZARR_WIDE_KERNEL(deflate_window, u8* dst, const FrameTable* table, u32 count, DeflateSplit split) {
-    CUZARR_SHARED(u8, window, CUZARR_DEFLATE_WINDOW);
-    const u32 mask = CUZARR_DEFLATE_WINDOW - 1;
-    const Frame* frames = frames_of(table);
-    for (u32 index = block_index(); index < count; index += block_count()) {
-        const Frame& frame = frames[index];
-        DeflateState state = split.states[index];
-        if (state.split == 0) continue;
-        const u16* elements = split.elements + frame.work_offset;
-        u8* bytes = dst + frame.dst_offset;
-        u32 at = 0, end = deflate_group_end(split, frame, state, 0), found[CUZARR_DEFLATE_FEW];
-        deflate_elements<CUZARR_DEFLATE_FEW>(elements, deflate_window_begin(at, end) + thread_index(), end, found);
-        for (u32 group = 0; group + 1 < state.groups; ++group) {
-            u32 next_end = deflate_group_end(split, frame, state, group + 1);
-            u32 first = deflate_window_begin(at, end) + thread_index(), packed[CUZARR_DEFLATE_MANY / 4];
-#pragma unroll
-            for (u32 done = 0; done < CUZARR_DEFLATE_MANY; done += CUZARR_DEFLATE_FEW) {
-                u32 from = first + done * thread_count(), next[CUZARR_DEFLATE_FEW];
-                // The next elements are on their way: the last ones are the first of the next group.
-                bool last = done + CUZARR_DEFLATE_FEW == CUZARR_DEFLATE_MANY;
-                u32 next_first = last ? deflate_window_begin(end, next_end) + thread_index() : from + CUZARR_DEFLATE_FEW * thread_count();
-                deflate_elements<CUZARR_DEFLATE_FEW>(elements, next_first, last ? next_end : end, next);
-#pragma unroll
-                for (u32 k = 0; k < CUZARR_DEFLATE_FEW; ++k) {
-                    u32 i = from + k * thread_count(), known = window[deflate_origin(found[k], at) & mask];
-                    u32 byte = (deflate_unknown(found[k]) ? known : found[k]) & 255, shift = k % 4 * 8;
-                    u32& four = packed[(done + k) / 4];
-                    four = k % 4 ? four | byte << shift : byte;
-                    if (i < end) bytes[i] = (u8)byte;
-                    found[k] = next[k];
-                }
-            }
-            // All have been looked up.
-            block_barrier();
-#pragma unroll
-            for (u32 k = 0; k < CUZARR_DEFLATE_MANY; ++k) {
-                u32 i = first + k * thread_count();
-                if (i < end) window[i & mask] = (u8)(packed[k / 4] >> k % 4 * 8);
-            }
-            block_barrier();
-            at = end, end = next_end;
-        }
-        block_barrier();
-    }
-}
-
-/// Elements [begin, end) of a group to bytes.
-CUZARR_DEVICE void deflate_resolve(const u16* elements, u8* bytes, u32 group_at, u32 begin, u32 end) {
-    for (u32 first = begin + thread_index(); first < end; first += thread_count() * CUZARR_DEFLATE_FEW) {
-        u32 found[CUZARR_DEFLATE_FEW];
-        deflate_elements<CUZARR_DEFLATE_FEW>(elements, first, end, found);
-#pragma unroll
-        for (u32 k = 0; k < CUZARR_DEFLATE_FEW; ++k) {
-            bool unknown = deflate_unknown(found[k]);
-            u32 byte = bytes[unknown ? deflate_origin(found[k], group_at) : first];
-            found[k] = unknown ? byte : found[k];
-        }
-#pragma unroll
-        for (u32 k = 0; k < CUZARR_DEFLATE_FEW; ++k) {
-            u32 i = first + k * thread_count();
-            if (i < end) bytes[i] = (u8)found[k];
-        }
-    }
-}
-
-CUZARR_KERNEL(deflate_finish, u8* dst, const FrameTable* table, u32 count, u32 tiles, DeflateSplit split) {
-    const Frame* frames = frames_of(table);
-    for (u32 tile = block_index(); tile < tiles; tile += block_count()) {
-        u32 index = frame_of_tile(frames, count, tile);
-        const Frame& frame = frames[index];
-        DeflateState state = split.states[index];
-        if (state.split == 0) continue;
-        u32 begin = (tile - frame.first_tile) * CUZARR_DEFLATE_TILE, end = min_of(begin + CUZARR_DEFLATE_TILE, frame.dst_bytes);
-        // The last group that begins at or before the tile.
-        u32 first = last_from(state.groups, begin, [&](u32 group) { return split.groups[frame.block_bytes + group].at; });
-        for (u32 group = first; group < state.groups && begin < end; ++group) {
-            u32 at = split.groups[frame.block_bytes + group].at, group_end = deflate_group_end(split, frame, state, group);
-            u32 stop = min_of(end, group_end);
-            // No other group refers to the last one.
-            u32 window = group + 1 < state.groups ? deflate_window_begin(at, group_end) : group_end;
-            deflate_resolve(split.elements + frame.work_offset, dst + frame.dst_offset, at, begin, min_of(stop, window));
-            begin = max_of(begin, stop);
-        }
     }
 }

@@ -9,21 +9,18 @@
 //     verify    those whose codes are codes: the first one of each slot; and, in one slot of some, where the fixed codes
 //               have symbols throughout                                 (a thread a place)
 //     begin     the first block of each stream                          (a warp a frame)
-//     measure   from each to the next, through blocks of other kinds: where each lane's symbols begin and how many bytes they
-//               make, and places to enter it (some warps a region)
-//     chain     from region to region: where each one's bytes go        (a warp a frame)
-//     emit      bytes, or where in the 32 KiB before them they come from (a warp an entry)
-//     group     the same for groups of regions: from before the group   (a block a group)
-//     window    the last 32 KiB of each group, in order                 (a block a frame)
-//     finish    everything else                                         (a block a tile)
+//     measure   from each to the next, through blocks of other kinds: where each lane's symbols begin, how many bytes and
+//               matches they make, and places to enter it (some warps a region)
+//     chain     from region to region: where each one's bytes and sequences go   (a warp a frame)
+//     emit      literals to their places, matches as sequences                   (a warp an entry)
 //
-// A frame for which that does not work out, be it damaged or of several members, is decoded in order by deflate_frames,
-// which also says what is wrong.
+// The engine of `codec/lz` copies then what the sequences repeat. A frame for which all that does not work out, be it damaged or
+// of several members, is decoded in order by deflate_frames, which also says what is wrong.
 //
-// Prior art: block finding and 16-bit markers of rapidgzip (Knespel and Brunst, HPDC 2023) and pugz (Kerbiriou and Chikhi,
-// 2019).
+// Prior art: block finding of rapidgzip (Knespel and Brunst, HPDC 2023) and pugz (Kerbiriou and Chikhi, 2019).
 #pragma once
 #include "codec/deflate/deflate_container.cuh"
+#include "codec/lz/lz_sequences.cuh"
 
 /// Encoded bytes that have at most one beginning of a region.
 #define CUZARR_DEFLATE_SLOT_BITS 8192u
@@ -41,16 +38,17 @@
 /// Beside CUZARR_DEFLATE_LINKED: inside the stream's last block.
 #define CUZARR_DEFLATE_LAST 4u
 
-/// From one beginning to the next: 32 bytes, all bits set before. One a slot, and one a frame for its first block.
+/// From one beginning to the next: 40 bytes, all bits set before. One a slot, and one a frame for its first block.
 struct DeflateRegion {
     u32 start, end;  // bits; with CUZARR_DEFLATE_INSIDE or without
     u32 bytes;       // decoded
+    u32 sequences;   // one for each match, and one for each entry
     u32 state;
     u32 at;          // where the bytes go; none when it is not reached
-    u32 first_entry;
-    /// Where the block ends that it begins inside of, and its bytes until there: should that be the stream's last, so does the
-    /// stream. None: the block does not end in it.
-    u32 block_end, block_bytes;
+    u32 first_sequence;
+    /// Where the block ends that it begins inside of, and its bytes and sequences until there: should that be the stream's last, so
+    /// does the stream. None: the block does not end in it.
+    u32 block_end, block_bytes, block_sequences;
 };
 
 /// A place to begin at inside a region: 28 bytes.
@@ -61,7 +59,7 @@ struct DeflateEntry {
     u32 first_round;  // none: a stored block
     u32 rounds;
     u32 at;           // bytes of the region before it
-    u32 next;         // entry of the region
+    u32 sequences;    // and sequences
 };
 
 /// 32 segments of a block: 136 bytes.
@@ -79,18 +77,10 @@ struct DeflateRound {
 #define CUZARR_DEFLATE_KEPT_DISTANCES (CUZARR_DEFLATE_LITERAL_ENTRIES + 2)
 #define CUZARR_DEFLATE_KEPT_WORDS (CUZARR_DEFLATE_KEPT_DISTANCES + CUZARR_DEFLATE_DISTANCE_ENTRIES + 2)
 
-/// Regions that follow each other: 8 bytes, all bits set before.
-struct DeflateGroup {
-    u32 first_region;
-    u32 at;
-};
-
-/// The outcome of a frame: 16 bytes, zero before.
+/// The outcome of a frame: 8 bytes, zero before.
 struct DeflateState {
     u32 split;     // 1: goes this way
-    u32 groups;
     u32 measured;  // KiB, of true and false regions
-    u32 reserved;
 };
 
 /// Lists that kernels fill, and how far others are with them; zero before.
@@ -103,9 +93,9 @@ struct DeflatePlaceFound {
     u32 frame, position;
 };
 
-static_assert(sizeof(DeflateRegion) == 32 && sizeof(DeflateEntry) == 28 && sizeof(DeflateRound) == 136 &&
-              sizeof(DeflateGroup) == 8 && sizeof(DeflateState) == 16 && sizeof(DeflateCounts) == 64 &&
-              sizeof(DeflatePlaceFound) == 8, "as cuda.rs counts them");
+static_assert(sizeof(DeflateRegion) == 40 && sizeof(DeflateEntry) == 28 && sizeof(DeflateRound) == 136 &&
+              sizeof(DeflateState) == 8 && sizeof(DeflateCounts) == 64 && sizeof(DeflatePlaceFound) == 8,
+              "as cuda.rs counts them");
 
 /// All of it, in scratch memory. `Tables` in codec/deflate/split/cuda.rs.
 struct DeflateSplit {
@@ -117,16 +107,16 @@ struct DeflateSplit {
     DeflateEntry* entries;
     DeflateRound* rounds;
     u32* tables;
-    DeflateGroup* groups;
-    u16* elements;
+    u64* skipped;      // what the engine that copies takes for a frame's status: not zero unless the frame goes this way
+    LzSequence* sequences;
+    u32* sequence_counts;  // of each frame
     u32 most_places, most_entries, most_rounds, most_tables;
     u32 entry_rounds;  // of an entry, at most
-    u32 group_count, group_bytes;  // decoded bytes that a group has at least, but for the last of a frame
     u32 inside_slots;  // one slot of so many may have a beginning inside a block
 };
 
 // A frame's entry in the table: first_stream and streams number its slots and, behind them, its first region;
-// block_bytes is the number of its first group, work_offset that of its first element.
+// work_offset is the number of its first sequence, block_bytes how many it has room for.
 
 CUZARR_DEVICE u32 deflate_slot(u32 position) { return (position & ~CUZARR_DEFLATE_INSIDE) / CUZARR_DEFLATE_SLOT_BITS; }
 
