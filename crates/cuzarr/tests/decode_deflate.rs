@@ -324,6 +324,22 @@ fn streams_that_no_compressor_makes_decode() {
 }
 
 #[test]
+fn more_matches_than_many_warps_have_room_for_decode_in_order() {
+    // One for three bytes, where there is room for one for four.
+    let (mut stream, mut plain) = (Bits::default(), vec![7; 1]);
+    stream.dynamic(&lengths(258, &[(257, 1), (7, 2), (256, 2)]), &[1]);
+    // Words: 257 is 0, 7 is 10, 256 is 11.
+    stream.code(2, 2);
+    for _ in 0..14_000 {
+        stream.put(0, 2);
+        plain.extend([7; 3]);
+    }
+    stream.code(3, 2);
+    let shortest = stream.zlib(&plain);
+    assert_decodes(Format::Zlib, &[shortest], &[plain]);
+}
+
+#[test]
 fn blocks_of_the_fixed_codes_follow_each_other_bit_by_bit_and_end_with_the_last() {
     let mut random = Dice(17);
     let plain: Vec<_> = (0..30_000).map(|_| random.below(256) as u8).collect();
