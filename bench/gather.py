@@ -19,8 +19,8 @@ FOLDER = pathlib.Path(__file__).parent / "record"
 LOOSE = re.compile(r"(?P<machine>.+?)-(?P<name>\d{4}-\d\d-\d\d(?:-.*)?)")
 # Which bench a record is of, by its name without date and number; a name that is not here is a bench of its own.
 BENCHES = {
-    "decode": "decode deflate-fixed filters frames frames-written gzip gzip-frames lz-links lz4 lz4-frames lz4-guesses one-frame zstd zstd-frames "
-    "zstd-segments",
+    "decode": "decode deflate-fixed filters frames frames-written gzip gzip-frames gzip-sequences lz-links lz4 lz4-frames lz4-guesses one-frame "
+    "zstd zstd-frames zstd-segments",
     "read": "direct engine in-turn large peers peers-shards peers-2-shards peers-zstd placement read-engine read-turns rooms roofline shards "
     "slab-series turns zstd-batches zstd-reads",
     "zarr-python": "enabled zarr-python",

@@ -15,8 +15,11 @@ use crate::codec::device::{Decode, DeviceDecoder, Headers, Prepared, Request, Ta
 use crate::codec::lz;
 use crate::{Error, ErrorKind, Result};
 
-static DEFLATE: KernelSource =
-    KernelSource { name: "deflate", text: include_str!("deflate.cu"), headers: &[HEADERS, lz::HEADERS, batch::HEADERS] };
+static DEFLATE: KernelSource = KernelSource {
+    name: "deflate",
+    text: include_str!("deflate.cu"),
+    headers: &[HEADERS, lz::HEADERS, batch::HEADERS],
+};
 
 /// Frames from so many bytes on are left to the host.
 const MOST_BYTES: usize = defined(container::TEXT, "CUZARR_DEFLATE_MOST_BYTES") as usize;

@@ -9,8 +9,11 @@ use crate::codec::deflate::container::{Container, HEADERS, STATE_BYTES};
 use crate::codec::device::{Task, Unit};
 use crate::codec::lz;
 
-static SPLIT: KernelSource =
-    KernelSource { name: "deflate_split", text: include_str!("deflate_split.cu"), headers: &[HEADERS, lz::HEADERS, batch::HEADERS] };
+static SPLIT: KernelSource = KernelSource {
+    name: "deflate_split",
+    text: include_str!("deflate_split.cu"),
+    headers: &[HEADERS, lz::HEADERS, batch::HEADERS],
+};
 
 const HEADER: &str = include_str!("deflate_split.cuh");
 const SLOT_BYTES: usize = defined(HEADER, "CUZARR_DEFLATE_SLOT_BITS") as usize / 8;
