@@ -314,13 +314,18 @@ fn join(path: &str, name: &str) -> String {
 /// The metadata of the largest level.
 fn largest(source: &Array, axes: &[String], changes: &Changes, version: OmeVersion) -> Result<ArrayMetadata> {
     let format = version.zarr_format();
-    let mut named = source.metadata().clone();
-    name_dimensions(&mut named, axes)?;
     let changes = Changes { zarr_format: Some(format), ..changes.clone() };
-    let level = changes.apply(&named)?;
     if format == ZarrFormat::V3 {
+        // Named afterwards: xarray takes the fill value of an array of format 2 that has names for the mark of missing elements,
+        // and the array that is copied has none.
+        let mut level = changes.apply(source.metadata())?;
+        name_dimensions(&mut level, axes)?;
         return Ok(level);
     }
+    // Named before, so that the fill value does not become such a mark.
+    let mut named = source.metadata().clone();
+    name_dimensions(&mut named, axes)?;
+    let level = changes.apply(&named)?;
     // Version 0.4 has a folder for each dimension.
     let chunk_key_encoding = Some(ChunkKeyEncoding::V2 { separator: Separator::Slash });
     let mut level_of_folders = ArrayMetadata::new(NewArray {
