@@ -226,6 +226,19 @@ def test_arrays_of_zarr_python_are_read_by_blocks_and_not_written_over(source: c
     np.testing.assert_array_equal(source[...], VALUES)
 
 
+def test_xarray_misses_no_zero_of_a_new_array_of_format_2(tmp_path: Path) -> None:
+    xarray = pytest.importorskip("xarray")
+    values = np.arange(-8, 24).reshape(4, 8)
+    named = cuzarr.create_array({}, data=values, chunks=(2, 4), dimension_names=("y", "x"))
+    cuzarr.create_group(tmp_path, zarr_format=2)
+    cuzarr.map_blocks(np.negative, named, out=tmp_path / "a", zarr_format=2)
+    found = xarray.open_zarr(tmp_path, consolidated=False)["a"]
+    assert found.dtype == values.dtype
+    np.testing.assert_array_equal(found, -values)
+    chosen = cuzarr.map_blocks(np.negative, named, out={}, zarr_format=2, fill_value=7)
+    assert chosen.fill_value == 7
+
+
 def test_new_arrays_have_the_names_of_the_dimensions(tmp_path: Path) -> None:
     named = cuzarr.create_array({}, data=VALUES[0], chunks=(3, 8), dimension_names=("time", "x"))
     row = cuzarr.create_array({}, data=VALUES[0, 0], chunks=(8,), dimension_names=("other",))
@@ -238,5 +251,7 @@ def test_new_arrays_have_the_names_of_the_dimensions(tmp_path: Path) -> None:
         assert sums.metadata.dimension_names == names
     older = cuzarr.map_blocks(np.negative, named, out={}, zarr_format=2, attributes={"units": "K"})
     assert older.attrs.asdict() == {"_ARRAY_DIMENSIONS": ["time", "x"], "units": "K"}
+    with cuzarr.config.set({"default_zarr_format": 2}):
+        assert cuzarr.map_blocks(np.negative, named, out={}).attrs.asdict() == {"_ARRAY_DIMENSIONS": ["time", "x"]}
     cuzarr.save(tmp_path / "saved", named)
     assert cuzarr.open_array(tmp_path / "saved").metadata.dimension_names == ("time", "x")

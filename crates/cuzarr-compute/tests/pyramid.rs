@@ -5,6 +5,7 @@ mod model;
 
 use std::sync::Arc;
 
+use cuzarr::meta::ArrayMetadata;
 use cuzarr::node::{Array, ArrayOptions, Group};
 use cuzarr::plan::Selection;
 use cuzarr::store::testing::{Observed, Operation};
@@ -14,7 +15,7 @@ use cuzarr_compute::{Changes, Existing, Pyramid, PyramidOptions};
 use cuzarr_device::downsample::{Downsampling, downsample};
 use cuzarr_device::{DType, Device, NdBuffer, Order};
 use model::{Dice, bytes_codec, devices, metadata, zstd_codec};
-use serde_json::json;
+use serde_json::{Value, json};
 
 const SHAPE: [u64; 4] = [2, 21, 70, 65];
 
@@ -215,4 +216,42 @@ fn an_image_is_made_anew_with_its_labels_and_what_else_its_attributes_say() {
     assert_eq!(new.array("labels/cells/2").unwrap().shape(), new.array("2").unwrap().shape());
     let listed = new.group("labels").unwrap();
     assert_eq!(listed.metadata().attributes()["ome"]["labels"], json!(["cells"]));
+}
+
+/// Where an array of format 2 names its dimensions, xarray takes its fill value for the mark of missing elements.
+#[test]
+fn no_element_becomes_a_missing_one_when_its_dimensions_are_named() {
+    for (attributes, source_format, version, fill_value) in [
+        (json!({}), 2, "0.4", Some(json!(null))),
+        (json!({"_ARRAY_DIMENSIONS": ["y", "x"]}), 2, "0.4", Some(json!(0))),
+        (json!({}), 3, "0.4", Some(json!(null))),
+        (json!({}), 2, "0.5", None),
+        (json!({}), 3, "0.5", None),
+    ] {
+        let mut metadata = match source_format {
+            2 => {
+                let document = json!({"zarr_format": 2, "shape": [8, 8], "chunks": [4, 4], "dtype": "<u2", "fill_value": 0,
+                    "order": "C", "filters": null, "compressor": null});
+                ArrayMetadata::from_json_v2(document.to_string().as_bytes(), None).unwrap()
+            }
+            _ => metadata(&[8, 8], &[4, 4], "uint16", json!(0), json!([bytes_codec("little")])),
+        };
+        metadata.set_attributes(attributes.as_object().unwrap().clone()).unwrap();
+        let source = Array::create(Arc::new(MemoryStore::new()), "a", metadata, false, options(Device::Cpu)).unwrap();
+        let settings = json!({"version": version, "levels": 2, "axes": ["y", "x"], "method": "nearest"});
+        let settings = PyramidOptions::from_json(&settings, Changes::default()).unwrap();
+        let made = Pyramid::new(&source, Arc::new(MemoryStore::new()), "p", Existing::Refuse, settings).unwrap();
+        let group = made.run(&|_, _| ()).unwrap();
+        for level in ["0", "1"] {
+            let metadata = group.array(level).unwrap().metadata().clone();
+            let case = format!("{attributes} {source_format} {version} {level}");
+            match &fill_value {
+                Some(fill_value) => {
+                    let document: Value = serde_json::from_slice(&metadata.to_json()).unwrap();
+                    assert_eq!(document["fill_value"], *fill_value, "{case}");
+                }
+                None => assert!(metadata.attributes().is_empty(), "{case}: {:?}", metadata.attributes()),
+            }
+        }
+    }
 }

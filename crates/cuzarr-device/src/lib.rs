@@ -29,6 +29,7 @@ mod memory;
 mod ops;
 mod probe;
 mod stream;
+mod threads;
 
 pub use array::dtype::{DType, DTypeKind};
 pub use array::elements::{HostElement, bytes_of};

@@ -515,6 +515,7 @@ fn a_ring_blocks_at_its_limit_until_a_slab_returns() {
 
 #[test]
 fn slabs_above_the_ordinary_size_come_up_to_the_limit() {
+    let _alone = alone();
     for device in all_devices() {
         let ring = SlabRing::new(device, 1 << 16, 5 << 20).unwrap();
         let large = ring.acquire(3 << 20).unwrap();

@@ -86,7 +86,7 @@ fn keys(store: &Arc<dyn Store>) -> Vec<String> {
     keys
 }
 
-/// As many programs as `CUZARR_DAMAGE_ROUNDS` says for a campaign.
+/// Runs 40 random programs on each device. `CUZARR_DAMAGE_ROUNDS` sets another number, for campaigns.
 #[test]
 fn random_writes_from_a_device_store_what_the_host_stores() {
     let rounds = std::env::var("CUZARR_DAMAGE_ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(40);

@@ -22,7 +22,7 @@ const LEVELS: &[&[&str]] = &[
 
 /// The rooms of `cuzarr-device`, lowest first.
 const DEVICE_LEVELS: &[&[&str]] = &[
-    &["c_layout", "error", "lock"],
+    &["c_layout", "error", "lock", "threads"],
     &["device"],
     &["driver"],
     &["event"],

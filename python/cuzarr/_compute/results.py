@@ -20,14 +20,19 @@ from cuzarr.storage import make_store_path
 
 
 def named(settings: dict[str, Any], names: tuple[str | None, ...] | None) -> dict[str, Any]:
-    """Arguments for a new array with these names of dimensions, unless the caller chose names; format 2 keeps them as xarray does."""
+    """Arguments for a new array with these names of dimensions, unless the caller chose names.
+
+    Format 2 keeps names as xarray does, for which the fill value of such an array marks missing elements. So it has none unless the
+    caller chose one.
+    """
     if names is None or settings.get("dimension_names") is not None:
         return settings
-    if settings.get("zarr_format", 3) == 3:
+    if (settings.get("zarr_format") or config.get("default_zarr_format")) == 3:
         return {**settings, "dimension_names": names}
     if None in names:
         return settings
-    return {**settings, "attributes": {"_ARRAY_DIMENSIONS": list(names), **(settings.get("attributes") or {})}}
+    attributes = {"_ARRAY_DIMENSIONS": list(names), **(settings.get("attributes") or {})}
+    return {"fill_value": None, **settings, "attributes": attributes}
 
 
 class Target:

@@ -21,7 +21,7 @@ use crate::checkpoint::Checkpoint;
 use crate::copy::{Changes, Copy, Existing, Shrink};
 use crate::progress::Progress;
 use cuzarr::meta::{
-    ArrayMetadata, ChunkKeyEncoding, DataType, IMAGE_LABELS, NewArray, Separator, ZarrFormat, label_names,
+    ArrayMetadata, ChunkKeyEncoding, DataType, FillValue, IMAGE_LABELS, NewArray, Separator, ZarrFormat, label_names,
 };
 use cuzarr::node::refuse_overlap;
 use cuzarr::node::{self, Array, Consolidation, Group, Node, normalize_path};
@@ -316,20 +316,20 @@ fn largest(source: &Array, axes: &[String], changes: &Changes, version: OmeVersi
     let format = version.zarr_format();
     let changes = Changes { zarr_format: Some(format), ..changes.clone() };
     if format == ZarrFormat::V3 {
-        // Named afterwards: xarray takes the fill value of an array of format 2 that has names for the mark of missing elements,
-        // and the array that is copied has none.
+        // Named afterwards: where an array of format 2 has names, its fill value marks missing elements for xarray.
         let mut level = changes.apply(source.metadata())?;
         name_dimensions(&mut level, axes)?;
         return Ok(level);
     }
-    // Named before, so that the fill value does not become such a mark.
     let mut named = source.metadata().clone();
     name_dimensions(&mut named, axes)?;
     let level = changes.apply(&named)?;
+    let is_mark = named.zarr_format() == ZarrFormat::V3 || source.metadata().xarray_dimensions().is_some();
+    let fill_value = if is_mark { level.fill_value().clone() } else { FillValue::Undefined };
     // Version 0.4 has a folder for each dimension.
     let chunk_key_encoding = Some(ChunkKeyEncoding::V2 { separator: Separator::Slash });
     let mut level_of_folders = ArrayMetadata::new(NewArray {
-        fill_value: level.fill_value().clone(),
+        fill_value,
         chunk_key_encoding,
         ..NewArray::plain(
             level.shape(),

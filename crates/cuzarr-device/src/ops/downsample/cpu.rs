@@ -7,6 +7,7 @@ use crate::array::ndbuffer::NdBuffer;
 use crate::device::Device;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ops::downsample::Downsampling;
+use crate::threads::{cores, in_threads};
 
 /// Elements of the result that are worth a thread.
 const ELEMS_A_THREAD: usize = 1 << 15;
@@ -92,19 +93,14 @@ impl Boxes<'_> {
             }
         };
         let count: usize = self.dst.iter().product();
-        let threads = std::thread::available_parallelism().map_or(1, usize::from).min(count.div_ceil(ELEMS_A_THREAD));
-        let share = count.div_ceil(threads.max(1));
-        let part = |number: usize| self.part(&elements, number * share..((number + 1) * share).min(count), method);
+        let threads = cores().min(count.div_ceil(ELEMS_A_THREAD));
         if threads <= 1 {
-            return Ok(part(0));
+            return Ok(self.part(&elements, 0..count, method));
         }
-        std::thread::scope(|scope| {
-            let part = &part;
-            let parts: Vec<_> = (0..threads).map(|number| scope.spawn(move || part(number))).collect();
-            let joined =
-                parts.into_iter().map(|part| part.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
-            Ok(joined.collect::<Vec<_>>().concat())
-        })
+        let share = count.div_ceil(threads);
+        let ranges =
+            (0..threads).map(|number| (number * share).min(count)..((number + 1) * share).min(count)).collect();
+        Ok(in_threads(threads, ranges, |range| self.part(&elements, range, method)).concat())
     }
 
     /// The bytes of some elements of the result.

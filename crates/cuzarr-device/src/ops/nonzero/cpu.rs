@@ -1,6 +1,6 @@
 //! Masks in host memory, looked through by several threads.
 
-use crate::array::grouped::{cores, in_threads};
+use crate::threads::{cores, in_threads};
 
 /// Bytes that are skipped at a time when none is set.
 const BLOCK: usize = 64;
