@@ -75,10 +75,3 @@ class Chart:
             figure.savefig(out, format="svg", transparent=True, bbox_inches="tight", metadata={"Date": None})
             pyplot.close(figure)
         return out.getvalue()
-
-
-def pictures() -> dict[str, str]:
-    """Every chart of the site, by its path in `docs/`."""
-    import performance
-
-    return {f"charts/{chart.slug}-{theme}.svg": chart.draw(theme) for chart in performance.charts() for theme in INK}

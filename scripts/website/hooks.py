@@ -16,7 +16,6 @@ from mkdocs.structure.files import File, Files
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 import api
-import charts
 import commands
 import gallery
 import performance
@@ -39,7 +38,7 @@ def on_files(files: Files, config: Any) -> Files:
         made[page] = (ROOT / source).read_text()
     for uri, text in made.items():
         files.append(File.generated(config, uri, content=text))
-    for uri, picture in (charts.pictures() | gallery.pictures()).items():
+    for uri, picture in (performance.pictures() | gallery.pictures()).items():
         files.append(File.generated(config, uri, content=picture))
     return files
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
-from charts import Chart
+from charts import INK, Chart
 
 ROOT = pathlib.Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "bench"))
@@ -270,8 +270,10 @@ def sections() -> tuple[Section, ...]:
     return (reading(), host(), writing(), encoding(), decoding(), selections(), rechunking(), computing())
 
 
-def charts() -> list[Chart]:
-    return [section.chart for section in sections() if section.chart is not None]
+def pictures() -> dict[str, str]:
+    """Every chart of the page, in each theme, by its path in `docs/`."""
+    charts = [section.chart for section in sections() if section.chart is not None]
+    return {f"charts/{chart.slug}-{theme}.svg": chart.draw(theme) for chart in charts for theme in INK}
 
 
 def page() -> str:

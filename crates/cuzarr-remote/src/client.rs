@@ -10,19 +10,10 @@ use object_store::path::Path;
 use object_store::{GetOptions, ObjectMeta, ObjectStore, UpdateVersion};
 
 use crate::cache::Cache;
+use crate::cloud::Cloud;
 use crate::failure::explain;
-use crate::limit::{Limit, Permit};
-use crate::options::{MOST_BYTES, MOST_REQUESTS};
+use crate::limit::{Limit, MOST_BYTES, MOST_REQUESTS, Permit};
 use crate::runtime::Runtime;
-
-/// The kind of a server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Cloud {
-    S3,
-    Gcs,
-    Azure,
-    Http,
-}
 
 /// Makes the client of a store. A child process makes its own.
 pub(crate) type Make = dyn Fn() -> Result<Arc<dyn ObjectStore>> + Send + Sync;

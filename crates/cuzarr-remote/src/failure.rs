@@ -1,13 +1,41 @@
 //! Errors of clients in our words: what failed, where and why, and nothing secret.
 
+use std::fmt;
+
 use cuzarr::{Error, ErrorKind};
 use object_store::client::{HttpError, HttpErrorKind};
 
 use crate::credentials::CredentialsFailed;
-use crate::transport::RangeRefusal;
 
 /// Characters of a server's answer that an error repeats.
 const LONGEST_ANSWER: usize = 300;
+
+/// An answer to a request for a range that the clients would report as some failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RangeRefusal {
+    /// The server sends the whole value instead.
+    Ignored,
+    /// The range does not begin inside the value.
+    Unsatisfiable,
+}
+
+impl fmt::Display for RangeRefusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            RangeRefusal::Ignored => "the server ignores range requests",
+            RangeRefusal::Unsatisfiable => "the range does not begin inside the value",
+        })
+    }
+}
+
+impl std::error::Error for RangeRefusal {}
+
+impl RangeRefusal {
+    /// The refusal behind an error of a client, if there is one.
+    pub(crate) fn of(error: &object_store::Error) -> Option<RangeRefusal> {
+        causes(error).find_map(|cause| cause.downcast_ref()).copied()
+    }
+}
 
 /// The error of a request that a client gave up.
 pub(crate) fn explain(error: &object_store::Error) -> Error {

@@ -31,6 +31,7 @@
 
 mod cache;
 mod client;
+mod cloud;
 mod credentials;
 mod failure;
 mod icechunk;

@@ -14,6 +14,10 @@ use std::time::Duration;
 use cuzarr::{Error, ErrorKind, Result};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
+/// Most requests in flight to a host, unless `max_requests` says another number.
+pub(crate) const MOST_REQUESTS: usize = 256;
+/// Most bytes that requests in flight to a host ask for, unless `max_bytes` says another number.
+pub(crate) const MOST_BYTES: u64 = 512 << 20;
 /// Requests in flight to a host at the beginning.
 pub(crate) const FIRST_REQUESTS: usize = 64;
 /// Requests in flight that a host keeps however often it refuses.

@@ -12,10 +12,12 @@ use object_store::http::HttpBuilder;
 use object_store::{ClientOptions, ObjectStore, RetryConfig};
 
 use crate::cache::{self, Cache};
-use crate::client::{Cloud, Place};
+use crate::client::Place;
+use crate::cloud::Cloud;
 use crate::credentials::{CredentialSource, Provider};
 use crate::failure::explain;
-use crate::options::{CONNECT_TIMEOUT, MOST_BYTES, MOST_REQUESTS, Settings, StorageOptions, is_true};
+use crate::limit::{MOST_BYTES, MOST_REQUESTS};
+use crate::options::{CONNECT_TIMEOUT, Settings, StorageOptions, is_true};
 use crate::profile;
 use crate::reference::{icechunk_scheme, reference_scheme};
 use crate::store::RemoteStore;

@@ -12,14 +12,8 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use object_store::RetryConfig;
 
 use crate::cache::default_folder;
-use crate::client::Cloud;
+use crate::cloud::Cloud;
 use crate::credentials::CredentialSource;
-
-/// Most requests in flight to a host, unless `max_requests` says another number.
-pub(crate) const MOST_REQUESTS: usize = 256;
-
-/// Most bytes that requests in flight to a host ask for, unless `max_bytes` says another number.
-pub(crate) const MOST_BYTES: u64 = 512 << 20;
 
 /// The time for a request, to the end of its answer, and for its connection.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(30);
@@ -192,25 +186,13 @@ const COMMON_NAMES: &[(&str, &str)] = &[
     ("cache_type", ""),
 ];
 
-impl Cloud {
-    /// The cloud that an option is for, by the first part of its name.
-    fn of_scope(name: &str) -> Option<Cloud> {
-        match name {
-            "s3" => Some(Cloud::S3),
-            "gs" => Some(Cloud::Gcs),
-            "az" => Some(Cloud::Azure),
-            "http" => Some(Cloud::Http),
-            _ => None,
-        }
-    }
-
-    fn names(self) -> &'static [(&'static str, &'static str)] {
-        match self {
-            Cloud::S3 => S3_NAMES,
-            Cloud::Gcs => GCS_NAMES,
-            Cloud::Azure => AZURE_NAMES,
-            Cloud::Http => HTTP_NAMES,
-        }
+/// The names of the options of one cloud alone.
+fn names(cloud: Cloud) -> &'static [(&'static str, &'static str)] {
+    match cloud {
+        Cloud::S3 => S3_NAMES,
+        Cloud::Gcs => GCS_NAMES,
+        Cloud::Azure => AZURE_NAMES,
+        Cloud::Http => HTTP_NAMES,
     }
 }
 
@@ -238,7 +220,7 @@ impl Settings {
                 settings.add_header(header, value)?;
                 continue;
             }
-            let known = cloud.names().iter().chain(COMMON_NAMES).find(|(known, _)| *known == name);
+            let known = names(cloud).iter().chain(COMMON_NAMES).find(|(known, _)| *known == name);
             match known.map_or(name, |(_, own)| own) {
                 "" => {}
                 own => drop(settings.values.insert(own.to_string(), with_unit(own, value))),
@@ -379,7 +361,7 @@ impl Settings {
 
     fn unknown(&self, name: &str) -> Error {
         let message = format!("unknown storage option '{name}'");
-        let known = self.cloud.names().iter().chain(COMMON_NAMES).filter(|(_, own)| !own.is_empty());
+        let known = names(self.cloud).iter().chain(COMMON_NAMES).filter(|(_, own)| !own.is_empty());
         let known: Vec<_> = known.map(|(name, _)| *name).collect();
         let near =
             nearest(name, known.iter().copied()).map_or_else(String::new, |near| format!("did you mean '{near}'? "));

@@ -18,9 +18,10 @@ use object_store::{GetOptions, GetRange, GetResult, ObjectMeta};
 use tokio::task::JoinSet;
 
 use crate::cache::{Entry, Name, Tags, on_disk};
-use crate::client::{Client, Cloud, is_missing, path_of};
-use crate::failure::explain;
-use crate::transport::{Call, RangeRefusal};
+use crate::client::{Client, is_missing, path_of};
+use crate::cloud::Cloud;
+use crate::failure::{RangeRefusal, explain};
+use crate::transport::Call;
 
 /// Largest part of a value that one request brings. A connection to an object store brings some 80 MB/s.
 const PART_BYTES: u64 = 8 << 20;

@@ -13,7 +13,8 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use object_store::path::Path;
 use object_store::{ObjectStoreExt, PutMode, PutOptions, PutPayload, WriteMultipart};
 
-use crate::client::{Client, Cloud, Place, is_missing, path_of};
+use crate::client::{Client, Place, is_missing, path_of};
+use crate::cloud::Cloud;
 use crate::failure::explain;
 use crate::read;
 use crate::transport::Call;

@@ -1,6 +1,5 @@
 //! The transport below the clients: reqwest, watched for what the clients do not tell.
 
-use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Once};
 use std::time::{Duration, Instant};
@@ -15,6 +14,7 @@ use object_store::client::{
 };
 
 use crate::client::Client;
+use crate::failure::RangeRefusal;
 use crate::limit::Limit;
 
 /// The longest time that a server may ask for before a retry.
@@ -82,40 +82,6 @@ fn is_refusal(status: StatusCode) -> bool {
 /// Whether the clients make a request again after this answer.
 fn is_temporary(status: StatusCode) -> bool {
     status.is_server_error() || matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::REQUEST_TIMEOUT)
-}
-
-/// An answer to a request for a range that the clients would report as some failure.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum RangeRefusal {
-    /// The server sends the whole value instead.
-    Ignored,
-    /// The range does not begin inside the value.
-    Unsatisfiable,
-}
-
-impl fmt::Display for RangeRefusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            RangeRefusal::Ignored => "the server ignores range requests",
-            RangeRefusal::Unsatisfiable => "the range does not begin inside the value",
-        })
-    }
-}
-
-impl std::error::Error for RangeRefusal {}
-
-impl RangeRefusal {
-    /// The refusal behind an error of a client, if there is one.
-    pub(crate) fn of(error: &object_store::Error) -> Option<RangeRefusal> {
-        let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
-        while let Some(error) = cause {
-            if let Some(refusal) = error.downcast_ref::<RangeRefusal>() {
-                return Some(*refusal);
-            }
-            cause = error.source();
-        }
-        None
-    }
 }
 
 /// Makes clients with TLS by `ring`, and watches their requests.

@@ -25,33 +25,38 @@ fn unsupported(what: &str) -> Error {
         .with_hint("write the table without them: open it with fsspec's ReferenceFileSystem and save its references")
 }
 
-/// Reads a table.
-pub(super) fn parse(document: &[u8]) -> Result<ReferenceTable> {
-    let document: Value = serde_json::from_slice(document)
-        .map_err(|error| invalid(format!("the table of references is no JSON: {error}")))?;
-    let Value::Object(mut document) = document else {
-        return Err(invalid("the table of references is no JSON object"));
-    };
-    let version = document.get("version").and_then(Value::as_f64);
-    if !matches!(version, None | Some(0.0 | 1.0)) {
-        let message = format!("the table of references has version {}, expected 0 or 1", version.unwrap_or(0.0));
-        return Err(Error::new(ErrorKind::UnsupportedFeature, message));
-    }
-    let is_wrapped = version == Some(1.0) || matches!(document.get("refs"), Some(Value::Object(_)));
-    if !is_wrapped {
-        return read(document, &Templates::default());
-    }
-    if document.get("gen").and_then(Value::as_array).is_some_and(|made| !made.is_empty()) {
-        return Err(unsupported("references made by 'gen'"));
-    }
-    let templates = match document.remove("templates") {
-        Some(Value::Object(templates)) => Templates::new(templates)?,
-        None | Some(Value::Null) => Templates::default(),
-        Some(_) => return Err(invalid("'templates' is no JSON object")),
-    };
-    match document.remove("refs") {
-        Some(Value::Object(refs)) => read(refs, &templates),
-        _ => Err(invalid("'refs' is no JSON object")),
+impl ReferenceTable {
+    /// Reads kerchunk's JSON format, version 0 or 1.
+    ///
+    /// # Errors
+    /// `MetadataInvalid` with the place in the document; `Unsupported` for templates with expressions and for `gen`.
+    pub fn from_json(document: &[u8]) -> Result<ReferenceTable> {
+        let document: Value = serde_json::from_slice(document)
+            .map_err(|error| invalid(format!("the table of references is no JSON: {error}")))?;
+        let Value::Object(mut document) = document else {
+            return Err(invalid("the table of references is no JSON object"));
+        };
+        let version = document.get("version").and_then(Value::as_f64);
+        if !matches!(version, None | Some(0.0 | 1.0)) {
+            let message = format!("the table of references has version {}, expected 0 or 1", version.unwrap_or(0.0));
+            return Err(Error::new(ErrorKind::UnsupportedFeature, message));
+        }
+        let is_wrapped = version == Some(1.0) || matches!(document.get("refs"), Some(Value::Object(_)));
+        if !is_wrapped {
+            return read(document, &Templates::default());
+        }
+        if document.get("gen").and_then(Value::as_array).is_some_and(|made| !made.is_empty()) {
+            return Err(unsupported("references made by 'gen'"));
+        }
+        let templates = match document.remove("templates") {
+            Some(Value::Object(templates)) => Templates::new(templates)?,
+            None | Some(Value::Null) => Templates::default(),
+            Some(_) => return Err(invalid("'templates' is no JSON object")),
+        };
+        match document.remove("refs") {
+            Some(Value::Object(refs)) => read(refs, &templates),
+            _ => Err(invalid("'refs' is no JSON object")),
+        }
     }
 }
 
@@ -165,20 +170,20 @@ mod tests {
         let version_1 = br#"{"version": 1, "templates": {"u": "s3://bucket/a"}, "refs": {
             ".zgroup": "{\"zarr_format\": 2}", "a/.zattrs": {"units": "K"}, "a/0": ["{{u}}/x.nc", 10, 20],
             "a/1": ["{{ u }}/x.nc"], "a/2": "base64:AQID", "a/3": "base64:AQI"}}"#;
-        let table = parse(version_1).unwrap();
+        let table = ReferenceTable::from_json(version_1).unwrap();
         assert_eq!(table.len(), 6);
         assert_eq!(part(&table, "a/0"), ("s3://bucket/a/x.nc".into(), 10, Some(20)));
         assert_eq!(part(&table, "a/1"), ("s3://bucket/a/x.nc".into(), 0, None));
         assert_eq!(text(&table, "a/2"), [1, 2, 3]);
         assert_eq!(text(&table, "a/3"), [1, 2]);
         assert_eq!(text(&table, "a/.zattrs"), br#"{"units":"K"}"#);
-        let version_0 = parse(br#"{"x": ["/data/a", 0, 4], "y": "text"}"#).unwrap();
+        let version_0 = ReferenceTable::from_json(br#"{"x": ["/data/a", 0, 4], "y": "text"}"#).unwrap();
         assert_eq!(part(&version_0, "x"), ("/data/a".into(), 0, Some(4)));
     }
 
     #[test]
     fn hostile_tables_are_refused() {
-        let kind = |text: &str| parse(text.as_bytes()).map(|_| ()).unwrap_err().kind();
+        let kind = |text: &str| ReferenceTable::from_json(text.as_bytes()).map(|_| ()).unwrap_err().kind();
         for (text, expected) in [
             ("", ErrorKind::MetadataInvalid),
             ("[]", ErrorKind::MetadataInvalid),

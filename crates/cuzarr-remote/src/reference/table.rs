@@ -97,14 +97,6 @@ impl ReferenceTable {
         ReferenceTable::default()
     }
 
-    /// Reads kerchunk's JSON format, version 0 or 1.
-    ///
-    /// # Errors
-    /// `MetadataInvalid` with the place in the document; `Unsupported` for templates with expressions and for `gen`.
-    pub fn from_json(document: &[u8]) -> Result<ReferenceTable> {
-        super::kerchunk::parse(document)
-    }
-
     /// The references that the table holds now.
     pub fn len(&self) -> usize {
         self.entries.len()

@@ -1,0 +1,23 @@
+//! The kinds of servers.
+
+/// The kind of a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cloud {
+    S3,
+    Gcs,
+    Azure,
+    Http,
+}
+
+impl Cloud {
+    /// The cloud that an option is for, by the first part of its name.
+    pub(crate) fn of_scope(name: &str) -> Option<Cloud> {
+        match name {
+            "s3" => Some(Cloud::S3),
+            "gs" => Some(Cloud::Gcs),
+            "az" => Some(Cloud::Azure),
+            "http" => Some(Cloud::Http),
+            _ => None,
+        }
+    }
+}
