@@ -3,6 +3,7 @@
 mod model;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use cuzarr::plan::Selection;
 use cuzarr::store::testing::{Observed, Operation};
@@ -249,6 +250,8 @@ fn a_cancelled_write_ends_before_its_next_object() {
     story.options.threads = 1;
     story.store = Arc::new(Observed::new(Arc::clone(&kept)).with_failure(move |operation| {
         if matches!(operation, Operation::Write(..)) {
+            // The engine has more threads, and they have time to begin another object.
+            std::thread::sleep(Duration::from_millis(20));
             token.cancel();
         }
         None

@@ -9,7 +9,7 @@ use crate::cancellation::CancellationToken;
 use crate::error::{Error, ErrorKind, Result};
 use crate::run::report::{Counters, Report};
 use crate::run::schedule::budget::Memory;
-use crate::run::schedule::pool::{Pool, Share};
+use crate::run::schedule::pool::{Jobs, Pool, Share};
 use crate::run::schedule::scratch::Scratch;
 use crate::run::schedule::streams::Streams;
 use crate::store::{HeldValues, OpenValues, ReadOutcome, ReadRequest, ReadSink, Store, Version, Workers};
@@ -25,6 +25,8 @@ pub(crate) struct Context {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) cancellation: CancellationToken,
     pub(crate) pool: Pool,
+    /// The call's own jobs in that pool.
+    pub(crate) jobs: Jobs,
     /// Threads that wait for writes to stores far away.
     pub(crate) senders: Pool,
     pub(crate) threads: usize,
@@ -53,6 +55,11 @@ impl Context {
     /// The threads that the call lends to stores, with their own turn.
     pub(crate) fn workers(&self) -> Share {
         Share { pool: self.pool.clone(), threads: self.threads, turn: self.pool.next_turn() }
+    }
+
+    /// Gives a job to the call's threads, or to threads that wait for stores far away and keep no other from its work.
+    pub(crate) fn submit(&self, waits: bool, job: impl FnOnce() + Send + 'static) {
+        if waits { self.senders.submit(Box::new(job)) } else { self.jobs.submit(Box::new(job)) }
     }
 
     /// Reads a batch from held objects if they have all of it, else from the store.

@@ -13,7 +13,7 @@ use crate::run::context::{Context, FAR_WRITES, Failures};
 use crate::run::options::Options;
 use crate::run::report::Counters;
 use crate::run::schedule::budget::Memory;
-use crate::run::schedule::pool::Pool;
+use crate::run::schedule::pool::{Jobs, Pool};
 use crate::run::schedule::range_lock::{Objects, Turn, Turns};
 use crate::run::schedule::scratch::Scratch;
 use crate::run::schedule::streams::Streams;
@@ -99,13 +99,15 @@ impl Engine {
         options: &Options,
     ) -> Arc<Context> {
         pool.grow(threads.min(MOST_THREADS));
+        let threads = threads.clamp(1, pool.count());
         let within = within(device, options.memory_limit_bytes);
         Arc::new(Context {
             store: Arc::clone(store),
             cancellation: options.cancellation.clone(),
             pool: pool.clone(),
+            jobs: Jobs::new(pool.clone(), threads),
             senders: self.senders.clone(),
-            threads: threads.clamp(1, pool.count()),
+            threads,
             scratch: self.scratch.clone(),
             streams: self.streams.clone(),
             memory: self.memory(device),

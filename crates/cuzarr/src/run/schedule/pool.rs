@@ -147,6 +147,50 @@ impl Workers for Pool {
     }
 }
 
+/// The jobs of one call. At most `threads` of them run at once, in a pool that has more for other calls.
+#[derive(Clone)]
+pub(crate) struct Jobs(Arc<Queue>);
+
+struct Queue {
+    pool: Pool,
+    threads: usize,
+    /// The jobs that wait, and how many are in the pool.
+    state: Mutex<(VecDeque<Job>, usize)>,
+}
+
+impl Jobs {
+    pub(crate) fn new(pool: Pool, threads: usize) -> Jobs {
+        Jobs(Arc::new(Queue { pool, threads: threads.max(1), state: Mutex::default() }))
+    }
+
+    /// Runs `job` soon, behind the call's waiting jobs.
+    pub(crate) fn submit(&self, job: Job) {
+        let mut state = self.0.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if state.1 == self.0.threads {
+            state.0.push_back(job);
+            return;
+        }
+        state.1 += 1;
+        drop(state);
+        self.begin(job);
+    }
+
+    /// Runs `job` in the pool. The job behind it gets a turn of its own, so calls take turns.
+    fn begin(&self, job: Job) {
+        let jobs = self.clone();
+        self.0.pool.submit(Box::new(move || {
+            run(job);
+            let mut state = jobs.0.state.lock().unwrap_or_else(PoisonError::into_inner);
+            let Some(next) = state.0.pop_front() else {
+                state.1 -= 1;
+                return;
+            };
+            drop(state);
+            jobs.begin(next);
+        }));
+    }
+}
+
 /// A share of the pool for one batch of a call, with a part of the process's threads.
 #[derive(Clone)]
 pub(crate) struct Share {
@@ -230,6 +274,33 @@ mod tests {
         }
         drop((hold, sender));
         assert_eq!(order.into_iter().collect::<Vec<_>>(), ["first", "second", "third", "fourth"]);
+    }
+
+    #[test]
+    fn calls_keep_to_their_threads_and_take_turns() {
+        let (pool, now, most) = (Pool::new(4), Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        let (sender, order) = mpsc::channel();
+        for (threads, name) in [(1, "one"), (2, "two")] {
+            let jobs = Jobs::new(pool.clone(), threads);
+            for number in 0..50 {
+                let (now, most, sender) = (Arc::clone(&now), Arc::clone(&most), sender.clone());
+                jobs.submit(Box::new(move || {
+                    most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                    std::thread::yield_now();
+                    now.fetch_sub(1, Ordering::SeqCst);
+                    sender.send((name, number)).unwrap();
+                    if number % 20 == 0 {
+                        std::panic::resume_unwind(Box::new("on purpose"));
+                    }
+                }));
+            }
+        }
+        drop(sender);
+        let order: Vec<_> = order.into_iter().collect();
+        let of_one: Vec<_> = order.iter().filter(|(name, _)| *name == "one").map(|(_, number)| *number).collect();
+        assert_eq!(of_one, (0..50).collect::<Vec<_>>(), "one thread keeps their order");
+        assert_eq!(order.len(), 100, "a panic loses no job behind it");
+        assert!(most.load(Ordering::SeqCst) <= 3);
     }
 
     #[test]

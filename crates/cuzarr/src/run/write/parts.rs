@@ -74,7 +74,8 @@ impl Parts {
         let Some(writer) = state.writer.take() else { return };
         drop(state);
         let (parts, writing) = (Arc::clone(self), Arc::clone(writing));
-        writing.call.pool.clone().submit(Box::new(move || parts.write_waiting(&writing, writer)));
+        let call = Arc::clone(&writing.call);
+        call.submit(false, move || parts.write_waiting(&writing, writer));
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

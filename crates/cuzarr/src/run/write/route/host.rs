@@ -22,8 +22,8 @@ pub(crate) fn submit(writing: &Arc<Writing>, leaf: Leaf, value: LeafValue) {
     writing.submitted.fetch_add(1, Ordering::Relaxed);
     // Old bytes that come from far away keep a thread waiting, and no other thread from its work.
     let waits = writing.call.is_far() && !leaf.chunk.coverage.replaces();
-    let pool = if waits { &writing.call.senders } else { &writing.call.pool };
-    pool.clone().submit(Box::new(move || {
+    let call = Arc::clone(&writing.call);
+    call.submit(waits, move || {
         if writing.call.is_cancelled() {
             return;
         }
@@ -47,7 +47,7 @@ pub(crate) fn submit(writing: &Arc<Writing>, leaf: Leaf, value: LeafValue) {
         if let Err(error) = at_chunk(outcome, &leaf.chunk.name) {
             writing.call.fail(error);
         }
-    }));
+    });
 }
 
 impl Writing {

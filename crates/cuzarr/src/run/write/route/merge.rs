@@ -94,8 +94,8 @@ impl OldChunks {
     ) {
         self.waiting += 1;
         let (writing, sender) = (Arc::clone(writing), self.sender.clone());
-        let pool = if writing.call.is_far() { &writing.call.senders } else { &writing.call.pool };
-        pool.clone().submit(Box::new(move || {
+        let call = Arc::clone(&writing.call);
+        call.submit(call.is_far(), move || {
             let mut answer = Answer { sender, changed: None };
             if writing.call.is_cancelled() {
                 return;
@@ -106,7 +106,7 @@ impl OldChunks {
                 Ok(old) => answer.changed = Some((leaf, old)),
                 Err(error) => writing.call.fail(error),
             }
-        }));
+        });
     }
 
     /// Whether workers have not answered yet.
