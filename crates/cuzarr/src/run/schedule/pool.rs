@@ -119,6 +119,11 @@ impl Pool {
         self.0.ready.notify_one();
     }
 
+    /// Whether jobs wait for a thread.
+    fn is_wanted(&self) -> bool {
+        self.0.lock().waiting > 0
+    }
+
     /// Does the work on the caller's thread when the system refused a thread and there is no other one.
     fn run_here_if_alone(&self) {
         loop {
@@ -175,19 +180,26 @@ impl Jobs {
         self.begin(job);
     }
 
-    /// Runs `job` in the pool. The job behind it gets a turn of its own, so calls take turns.
+    /// Runs `job` in the pool, and the jobs behind it. Jobs of other calls that wait come between.
     fn begin(&self, job: Job) {
         let jobs = self.clone();
         self.0.pool.submit(Box::new(move || {
             run(job);
-            let mut state = jobs.0.state.lock().unwrap_or_else(PoisonError::into_inner);
-            let Some(next) = state.0.pop_front() else {
-                state.1 -= 1;
-                return;
-            };
-            drop(state);
-            jobs.begin(next);
+            while let Some(next) = jobs.next() {
+                if jobs.0.pool.is_wanted() {
+                    return jobs.begin(next);
+                }
+                run(next);
+            }
         }));
+    }
+
+    /// The job that goes on after one has ended; `None` where one thread fewer is needed now.
+    fn next(&self) -> Option<Job> {
+        let mut state = self.0.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let next = state.0.pop_front();
+        state.1 -= usize::from(next.is_none());
+        next
     }
 }
 
@@ -277,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_keep_to_their_threads_and_take_turns() {
+    fn calls_keep_to_their_threads_and_lose_no_job() {
         let (pool, now, most) = (Pool::new(4), Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
         let (sender, order) = mpsc::channel();
         for (threads, name) in [(1, "one"), (2, "two")] {
