@@ -10,7 +10,7 @@ use cuzarr::config::parse_bytes;
 use cuzarr::meta::ZarrFormat;
 use cuzarr::node::{self, Node};
 use cuzarr::store::Registry;
-use cuzarr_compute::{Changes, Copied, Existing, codecs_from_json, compressor_named, copy_node};
+use cuzarr_compute::{Changes, Copied, Existing, NamedExtents, codecs_from_json, compressor_named, copy_node};
 use cuzarr_device::Device;
 use serde_json::{Value, json};
 
@@ -79,14 +79,60 @@ impl Codecs {
 
 #[derive(Args)]
 pub struct Rechunk {
-    /// Shape of a chunk, such as 1,-1,512; -1 is the whole dimension
-    #[arg(long, value_name = "EXTENTS", allow_hyphen_values = true, value_parser = extents)]
-    chunks: Extents,
-    /// Shape of a shard, such as 1,-1,1024, or none
-    #[arg(long, value_name = "EXTENTS", allow_hyphen_values = true, value_parser = extents)]
-    shards: Option<Extents>,
+    /// Shape of a chunk, such as 1,-1,512, or dimensions by name, such as time=-1,lat=10; -1 is the whole dimension. Other
+    /// dimensions keep their extents
+    #[arg(long, value_name = "EXTENTS", allow_hyphen_values = true, value_parser = grid)]
+    chunks: Grid,
+    /// Shape of a shard, such as 1,-1,1024 or time=-1, or none
+    #[arg(long, value_name = "EXTENTS", allow_hyphen_values = true, value_parser = grid)]
+    shards: Option<Grid>,
+    /// Arrays of a group whose chunks change, such as t2m,surface/msl; the others are copied as they are [default: every array with
+    /// these dimensions]
+    #[arg(long, value_name = "ARRAYS", value_delimiter = ',')]
+    only: Vec<String>,
     #[command(flatten)]
     copy: Copy,
+}
+
+/// Extents of chunks or shards: along each dimension, or along dimensions by name.
+#[derive(Clone)]
+pub enum Grid {
+    Listed(Extents),
+    Named(NamedExtents),
+}
+
+pub fn grid(text: &str) -> Result<Grid, String> {
+    if !text.contains('=') {
+        return extents(text).map(Grid::Listed);
+    }
+    let mut named = NamedExtents::new();
+    for one in text.split(',') {
+        let Some((name, size)) = one.split_once('=') else {
+            return Err(format!("'{one}' has no name, expected NAME=EXTENT for each dimension that changes"));
+        };
+        let Extents(Some(parsed)) = extents(size)? else {
+            return Err(format!("'{size}' is not an extent, expected a number above 0, or -1 for a whole dimension"));
+        };
+        if named.insert(name.trim().to_string(), parsed.into_iter().next().flatten()).is_some() {
+            return Err(format!("'{name}' is given twice"));
+        }
+    }
+    Ok(Grid::Named(named))
+}
+
+/// Adds chunks and shards to the changes of a copy.
+pub fn with_grids(mut changes: Changes, chunks: Option<Grid>, shards: Option<Grid>) -> Changes {
+    match chunks {
+        Some(Grid::Listed(extents)) => changes.chunks = extents.0,
+        Some(Grid::Named(named)) => changes.named_chunks = named,
+        None => {}
+    }
+    match shards {
+        Some(Grid::Listed(extents)) => changes.shards = Some(extents.0),
+        Some(Grid::Named(named)) => changes.named_shards = named,
+        None => {}
+    }
+    changes
 }
 
 /// Extents along each dimension, `None` for a whole dimension. The outer `None` is the word `none`.
@@ -109,9 +155,15 @@ pub fn extents(text: &str) -> Result<Extents, String> {
 
 impl Rechunk {
     pub fn run(self, output: &mut Output) -> Result<Verdict> {
-        let changes = self.copy.codecs.changes()?;
-        let shards = self.shards.map(|shards| shards.0);
-        self.copy.run_with(Changes { chunks: self.chunks.0, shards, ..changes }, output)
+        let mut changes = self.copy.codecs.changes()?;
+        let grids = with_grids(Changes::default(), Some(self.chunks), self.shards);
+        if self.only.is_empty() {
+            let Changes { chunks, shards, named_chunks, named_shards, .. } = grids;
+            changes = Changes { chunks, shards, named_chunks, named_shards, ..changes };
+        } else {
+            changes.members = self.only.into_iter().map(|path| (path, grids.clone())).collect();
+        }
+        self.copy.run_with(changes, output)
     }
 }
 
@@ -153,12 +205,13 @@ impl Copy {
         let seconds = started.elapsed().as_secs_f64();
         // Neither chunks of an earlier attempt nor bytes between two passes count: only what this run wrote to the target.
         let made_bytes = written.values().sum::<u64>().min(array_bytes);
-        let rate = output::gigabytes_per_second(made_bytes, seconds);
+        let gigabytes_per_second = output::gigabytes_per_second(made_bytes, seconds);
         let document = json!({
-            "target": self.place.target, "array_bytes": array_bytes, "seconds": seconds, "gigabytes_per_second": rate,
+            "target": self.place.target, "array_bytes": array_bytes, "seconds": seconds, "gigabytes_per_second": gigabytes_per_second,
             "copies": carried_out(plan),
         });
-        let text = format!("{} to {}: {seconds:.2} s, {rate:.2} GB/s", output::bytes(made_bytes), self.place.target);
+        let (made, rate) = (output::bytes(made_bytes), output::rate(made_bytes, seconds));
+        let text = format!("{made} to {}: {seconds:.2} s, {rate}", self.place.target);
         output.answer(&document, &text);
         Ok(Verdict::Passed)
     }

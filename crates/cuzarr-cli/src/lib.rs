@@ -1,4 +1,5 @@
-//! The `cuzarr` command: `demo info tree validate stats preview eval copy rechunk pyramid bench cache doctor`.
+//! The `cuzarr` command: `demo info tree validate stats preview eval copy rechunk pyramid bench cache doctor
+//! completions man`.
 //!
 //! Results go to standard output, as text or with `--json` as one JSON document; progress, warnings and errors go to
 //! standard error. The exit status is 0 for success, 1 for a failure (wrong data, an error), 2 for wrong arguments.
@@ -10,6 +11,7 @@ mod demo;
 mod doctor;
 mod eval;
 mod letters;
+mod manual;
 mod nodes;
 mod output;
 mod picture;
@@ -21,7 +23,7 @@ mod validate;
 
 use std::ffi::OsString;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use cuzarr_remote::StorageOptions;
 
 use crate::output::Output;
@@ -41,6 +43,9 @@ struct Arguments {
     /// and object_store are accepted
     #[arg(long = "storage-option", global = true, display_order = 101, value_name = "NAME=VALUE", value_parser = storage_option)]
     storage_options: Vec<(String, String)>,
+    /// Write a line of progress to standard error every 10 seconds, also when that is not a terminal
+    #[arg(long, global = true, display_order = 102)]
+    progress: bool,
     #[command(subcommand)]
     command: Command,
 }
@@ -75,6 +80,10 @@ enum Command {
     Cache(cache::Cache),
     /// Show what this machine has, what is missing, and the command that adds it
     Doctor(doctor::Doctor),
+    /// Print a script that completes commands and options in a shell
+    Completions(manual::Completions),
+    /// Print the man page, or write the pages of all commands to a directory
+    Man(manual::Man),
 }
 
 /// The outcome of a command without an error. `Failed` is an answer too: bad chunks or wrong data.
@@ -101,7 +110,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> i32 {
     };
     let mut options = StorageOptions::from_environment();
     arguments.storage_options.into_iter().for_each(|(name, value)| options.set(name, value));
-    let mut output = Output::new(arguments.json, cuzarr_remote::registry_with(options));
+    let mut output = Output::new(arguments.json, arguments.progress, cuzarr_remote::registry_with(options));
     let result = match arguments.command {
         Command::Demo(demo) => demo.run(&mut output),
         Command::Info(info) => info.run(&mut output),
@@ -116,6 +125,8 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> i32 {
         Command::Bench(bench) => bench.run(&mut output),
         Command::Cache(cache) => cache.run(&mut output),
         Command::Doctor(doctor) => doctor.run(&mut output),
+        Command::Completions(completions) => completions.run(Arguments::command()),
+        Command::Man(man) => man.run(Arguments::command(), &mut output),
     };
     match result {
         Ok(Verdict::Passed) => 0,

@@ -8,7 +8,7 @@ use cuzarr::config::Config;
 use cuzarr::display::{self, Display};
 use cuzarr::meta::NodeMetadata;
 use cuzarr::meta::node::DOCUMENT_NAMES;
-use cuzarr::node::{self, Array, ArrayOptions, Group, Node};
+use cuzarr::node::{self, Array, ArrayOptions, CHECKPOINT, Group, Node, OLD_COPY_CHECKPOINT};
 use cuzarr::store::{LocalStore, ReadOnly, Registry, Store, Url, is_zip, join_key};
 use cuzarr::{Error, ErrorKind, Result};
 use cuzarr_device::Device;
@@ -62,7 +62,33 @@ pub fn open(registry: &Registry, path: &str, device: Option<Device>) -> Result<N
     let mut options = ArrayOptions::from(&Config::from_environment()?);
     options.device = device.unwrap_or(options.device);
     let store = ReadOnly::new(source(registry, path)?);
-    node::open_existing(Arc::new(store), "", None, options)
+    node::open_existing(Arc::new(store), "", None, options).map_err(|error| match error.kind() {
+        ErrorKind::NodeNotFound => with_neighbour(error, path),
+        _ => error,
+    })
+}
+
+/// Adds as a hint how to resume unfinished work at a local path, or the name beside it that the path may have meant.
+fn with_neighbour(error: Error, path: &str) -> Error {
+    let Ok(url) = Url::parse(path) else { return error };
+    if url.scheme() != "file" || url.wrapped().is_some() {
+        return error;
+    }
+    let place = Path::new(url.path());
+    if [CHECKPOINT, OLD_COPY_CHECKPOINT].iter().any(|name| place.join(name).is_file()) {
+        return error.with_hint("an unfinished copy is here: repeat the call that began it with --resume");
+    }
+    let (Some(name), Some(parent)) = (place.file_name().and_then(|name| name.to_str()), place.parent()) else {
+        return error;
+    };
+    let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
+    let entries =
+        std::fs::read_dir(parent).into_iter().flatten().filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    let names: Vec<String> = entries.filter(|other| other != name).collect();
+    match cuzarr::nearest(name, names.iter().map(String::as_str)) {
+        Some(near) => error.with_hint(format!("did you mean '{}'?", parent.join(near).display())),
+        None => error,
+    }
 }
 
 /// Opens the store at a path or URL for reading.

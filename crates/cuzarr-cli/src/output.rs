@@ -8,18 +8,37 @@ use cuzarr::{is_printable, printable, printable_lines};
 use cuzarr_device::{DType, DTypeKind};
 use serde_json::{Value, json};
 
-/// Writes text or JSON to standard output. Progress goes to standard error, but only when that is a terminal.
+/// Time between two lines of progress where they are not written over each other.
+const BETWEEN_LINES: Duration = Duration::from_secs(10);
+
+/// How progress is shown on standard error.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Shown {
+    /// One line of a terminal, written over itself.
+    Terminal,
+    /// A line now and then, for logs.
+    Lines,
+    Nothing,
+}
+
+/// Writes text or JSON to standard output, and progress to standard error.
 pub struct Output {
     json: bool,
     registry: Registry,
-    progress: bool,
+    shown: Shown,
     last_progress: Option<Instant>,
 }
 
 impl Output {
-    /// `registry` opens the paths and URLs of this command.
-    pub fn new(json: bool, registry: Registry) -> Self {
-        Output { json, registry, progress: std::io::stderr().is_terminal(), last_progress: None }
+    /// `registry` opens the paths and URLs of this command. Where standard error is not a terminal, progress is only shown if
+    /// `progress` is set.
+    pub fn new(json: bool, progress: bool, registry: Registry) -> Self {
+        let shown = match (std::io::stderr().is_terminal(), progress) {
+            (true, _) => Shown::Terminal,
+            (false, true) => Shown::Lines,
+            (false, false) => Shown::Nothing,
+        };
+        Output { json, registry, shown, last_progress: None }
     }
 
     /// The registry that opens the paths and URLs of this command.
@@ -55,32 +74,37 @@ impl Output {
         }
     }
 
-    /// Shows the progress of long work, at most ten times a second.
+    /// Shows the progress of long work.
     pub fn progress(&mut self, what: &str, done: u64, total: u64) {
-        let due = self.last_progress.is_none_or(|last| last.elapsed() >= Duration::from_millis(100));
-        if self.progress && due {
-            self.last_progress = Some(Instant::now());
-            let percent = (100 * done).checked_div(total).unwrap_or(100);
-            let _ = write!(std::io::stderr(), "\r\x1b[K{}: {done} of {total} ({percent} %)", printable(what));
-        }
+        let percent = (100 * done).checked_div(total).unwrap_or(100);
+        self.show(|| format!("{}: {done} of {total} ({percent} %)", printable(what)));
     }
 
     /// Shows the progress of work on bytes, its speed, and the time left.
     pub fn throughput(&mut self, what: &str, done: u64, total: u64, seconds: f64) {
-        let due = self.last_progress.is_none_or(|last| last.elapsed() >= Duration::from_millis(100));
-        if self.progress && due {
-            self.last_progress = Some(Instant::now());
+        self.show(|| {
             let percent = (100.0 * done as f64 / total.max(1) as f64).min(100.0);
             let left = if done > 0 { seconds * total.saturating_sub(done) as f64 / done as f64 } else { 0.0 };
-            let (shown, all, rate) = (bytes(done), bytes(total), gigabytes_per_second(done, seconds));
-            let what = printable(what);
-            let line = format!("{what}: {shown} of {all} ({percent:.0} %), {rate:.2} GB/s, {left:.0} s left");
-            let _ = write!(std::io::stderr(), "\r\x1b[K{line}");
+            let (what, shown, all) = (printable(what), bytes(done), bytes(total));
+            format!("{what}: {shown} of {all} ({percent:.0} %), {}, {} left", rate(done, seconds), duration(left))
+        });
+    }
+
+    /// Shows a line of progress: on a terminal at most ten times a second, else every ten seconds.
+    fn show(&mut self, line: impl FnOnce() -> String) {
+        let between = if self.shown == Shown::Terminal { Duration::from_millis(100) } else { BETWEEN_LINES };
+        if self.shown == Shown::Nothing || self.last_progress.is_some_and(|last| last.elapsed() < between) {
+            return;
         }
+        self.last_progress = Some(Instant::now());
+        let _ = match self.shown {
+            Shown::Terminal => write!(std::io::stderr(), "\r\x1b[K{}", line()),
+            _ => writeln!(std::io::stderr(), "{}", line()),
+        };
     }
 
     fn clear_progress(&mut self) {
-        if self.last_progress.take().is_some() {
+        if self.last_progress.take().is_some() && self.shown == Shown::Terminal {
             let _ = write!(std::io::stderr(), "\r\x1b[K");
         }
     }
@@ -156,6 +180,27 @@ pub fn gigabytes_per_second(bytes: u64, seconds: f64) -> f64 {
     if seconds > 0.0 { bytes as f64 / seconds / 1e9 } else { 0.0 }
 }
 
+/// The rate of `bytes` in `seconds` for people, in the unit that suits it: `1.25 GB/s`.
+pub fn rate(bytes: u64, seconds: f64) -> String {
+    const UNITS: [&str; 4] = ["B/s", "kB/s", "MB/s", "GB/s"];
+    let (mut value, mut unit) = (if seconds > 0.0 { bytes as f64 / seconds } else { 0.0 }, 0);
+    while value >= 1000.0 && unit + 1 < UNITS.len() {
+        value /= 1000.0;
+        unit += 1;
+    }
+    if unit == 0 { format!("{value:.0} B/s") } else { format!("{value:.2} {}", UNITS[unit]) }
+}
+
+/// A duration for people: `42 s`, `3 min 5 s`, `2 h 10 min`.
+fn duration(seconds: f64) -> String {
+    let whole = seconds.round() as u64;
+    match whole {
+        0..60 => format!("{whole} s"),
+        60..3600 => format!("{} min {} s", whole / 60, whole % 60),
+        _ => format!("{} h {} min", whole / 3600, whole % 3600 / 60),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -186,6 +231,14 @@ mod tests {
         let texts = [DType::FLOAT32, DType::FLOAT64, DType::INT8].map(|dtype| element(value, Some(dtype)));
         assert_eq!(texts, ["180.2", "180.1999969482422", "180.1999969482422"]);
         assert_eq!([element(3.0, Some(DType::INT64)), element(3.0, None)], ["3", "3.0"]);
+    }
+
+    #[test]
+    fn rates_and_durations_choose_their_units() {
+        let rates = [(0, 0.0), (999, 1.0), (1500, 1.0), (45_000_000, 2.0), (8_000_000_000_000, 2.0)];
+        let texts = rates.map(|(bytes, seconds)| rate(bytes, seconds));
+        assert_eq!(texts, ["0 B/s", "999 B/s", "1.50 kB/s", "22.50 MB/s", "4000.00 GB/s"]);
+        assert_eq!([0.4, 59.0, 185.0, 7800.0].map(duration), ["0 s", "59 s", "3 min 5 s", "2 h 10 min"]);
     }
 
     #[test]

@@ -5,11 +5,11 @@ use std::time::Instant;
 
 use clap::Args;
 use cuzarr::Result;
-use cuzarr_compute::{Changes, Pyramid as Plan, PyramidOptions};
+use cuzarr_compute::{Pyramid as Plan, PyramidOptions};
 use serde_json::json;
 
 use crate::Verdict;
-use crate::copy::{Codecs, Extents, Place, extents};
+use crate::copy::{Codecs, Grid, Place, grid, with_grids};
 use crate::nodes;
 use crate::output::{self, Output};
 use cuzarr::node::Node;
@@ -46,23 +46,20 @@ pub struct Pyramid {
     /// Version of OME-Zarr: 0.4 or 0.5 [default: 0.5; of labels, their image's]
     #[arg(long = "ome-version", value_name = "VERSION")]
     version: Option<String>,
-    /// Shape of a chunk, such as 1,-1,512; -1 is the whole dimension [default: the array's]
-    #[arg(long, value_name = "EXTENTS", allow_hyphen_values = true, value_parser = extents)]
-    chunks: Option<Extents>,
-    /// Shape of a shard, such as 1,-1,1024, or none
-    #[arg(long, value_name = "EXTENTS", allow_hyphen_values = true, value_parser = extents)]
-    shards: Option<Extents>,
+    /// Shape of a chunk, such as 1,-1,512, or dimensions by name, such as y=512,x=512; -1 is the whole dimension [default: the
+    /// array's]
+    #[arg(long, value_name = "EXTENTS", allow_hyphen_values = true, value_parser = grid)]
+    chunks: Option<Grid>,
+    /// Shape of a shard, such as 1,-1,1024 or y=1024, or none
+    #[arg(long, value_name = "EXTENTS", allow_hyphen_values = true, value_parser = grid)]
+    shards: Option<Grid>,
     #[command(flatten)]
     codecs: Codecs,
 }
 
 impl Pyramid {
     pub fn run(self, output: &mut Output) -> Result<Verdict> {
-        let changes = Changes {
-            chunks: self.chunks.and_then(|chunks| chunks.0),
-            shards: self.shards.map(|shards| shards.0),
-            ..self.codecs.changes()?
-        };
+        let changes = with_grids(self.codecs.changes()?, self.chunks, self.shards);
         let settings = json!({
             "method": self.method, "levels": self.levels, "axes": self.axes, "scale": self.scale, "units": self.units,
             "factors": self.factors, "channels": self.channels, "version": self.version,

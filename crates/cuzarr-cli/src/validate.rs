@@ -1,12 +1,17 @@
-//! `cuzarr validate`: decodes every chunk, checks every checksum and lists the bad chunks.
+//! `cuzarr validate`: decodes every chunk, checks every checksum and lists the bad chunks, keys that belong to nothing, and arrays
+//! in which some damage cannot be detected.
 
-use std::sync::{Mutex, PoisonError};
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use clap::Args;
 use cuzarr::Result;
-use cuzarr::node::{Array, Node};
+use cuzarr::meta::node::{DOCUMENT_NAMES, ZMETADATA};
+use cuzarr::meta::{CodecsMetadata, Extension};
+use cuzarr::node::{Array, CHECKPOINT, Node, OLD_COPY_CHECKPOINT};
+use cuzarr::store::{Store, join_key};
 use cuzarr_device::Device;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::Verdict;
 use crate::nodes;
@@ -24,11 +29,24 @@ struct Finding {
     chunks: u64,
     /// Keys relative to the node, or `metadata`.
     bad: Vec<(String, cuzarr::Error)>,
+    /// Whether a codec of its chunks checks a checksum. `None` where its metadata cannot be read.
+    checksums: Option<bool>,
 }
+
+/// Names of codecs whose formats carry a checksum of all bytes.
+const CHECKED: [&str; 8] = ["crc32c", "crc32", "adler32", "fletcher32", "gzip", "zlib", "bz2", "lzma"];
+
+/// Most stray keys that are printed as text.
+const MOST_STRAYS: usize = 20;
 
 impl Validate {
     pub fn run(self, output: &mut Output) -> Result<Verdict> {
-        let (arrays, unreadable) = match nodes::open(output.registry(), &self.path, Some(Device::Cpu))? {
+        let node = nodes::open(output.registry(), &self.path, Some(Device::Cpu))?;
+        let store = match &node {
+            Node::Array(array) => Arc::clone(array.store()),
+            Node::Group(group) => Arc::clone(group.store()),
+        };
+        let (arrays, unreadable) = match node {
             Node::Array(array) => (vec![array], Vec::new()),
             Node::Group(group) => nodes::arrays_below(&group)?,
         };
@@ -36,13 +54,93 @@ impl Validate {
         findings.extend(unreadable.into_iter().map(|(node, error)| Finding::unreadable(node, error)));
         findings.sort_by(|left, right| left.node.cmp(&right.node));
         let good = findings.iter().all(|finding| finding.bad.is_empty());
+        let found = Strays::find(&*store, &arrays)?;
         let document = json!({
-            "valid": good,
+            "valid": good, "stray_keys": found.strays, "unfinished": found.unfinished,
             "arrays": findings.iter().map(Finding::to_json).collect::<Vec<_>>(),
         });
-        let text: Vec<String> = findings.iter().map(Finding::text).collect();
+        let mut text: Vec<String> = findings.iter().map(Finding::text).collect();
+        text.extend(found.text());
         output.answer(&document, &text.join("\n"));
         Ok(if good { Verdict::Passed } else { Verdict::Failed })
+    }
+}
+
+/// Keys that no reader asks for, and unfinished work.
+struct Strays {
+    /// Neither documents nor chunks. Chunks outside their array's shape count.
+    strays: Vec<String>,
+    /// Paths of arrays that a call began to write and did not finish.
+    unfinished: Vec<String>,
+}
+
+impl Strays {
+    fn find(store: &dyn Store, arrays: &[Array]) -> Result<Strays> {
+        let mut chunks = HashSet::new();
+        for array in arrays {
+            chunks.extend(array.stored_chunks()?.into_iter().map(|key| join_key(array.path(), &key)));
+        }
+        let mut found = Strays { strays: Vec::new(), unfinished: Vec::new() };
+        for key in store.list("")? {
+            let (parent, name) = key.rsplit_once('/').unwrap_or(("", &key));
+            match name {
+                CHECKPOINT | OLD_COPY_CHECKPOINT => found.unfinished.push(format!("/{parent}")),
+                ZMETADATA => {}
+                _ if DOCUMENT_NAMES.contains(&name) || chunks.contains(&key) => {}
+                _ => found.strays.push(key),
+            }
+        }
+        // Chunks of unfinished work belong to it.
+        let unfinished: Vec<String> = found.unfinished.iter().map(|path| path[1..].to_string()).collect();
+        let belongs = |key: &String| {
+            unfinished
+                .iter()
+                .any(|path| path.is_empty() || key.strip_prefix(path).is_some_and(|rest| rest.starts_with('/')))
+        };
+        found.strays.retain(|key| !belongs(key));
+        found.strays.sort();
+        found.unfinished.sort();
+        Ok(found)
+    }
+
+    fn text(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        for path in &self.unfinished {
+            lines.push(format!("{}: unfinished; repeat the call that began it with --resume", cuzarr::printable(path)));
+        }
+        if !self.strays.is_empty() {
+            lines.push(format!("{} stray keys, which belong to no array:", self.strays.len()));
+            lines.extend(self.strays.iter().take(MOST_STRAYS).map(|key| format!("  {}", cuzarr::printable(key))));
+            if self.strays.len() > MOST_STRAYS {
+                lines.push(format!("  and {} more; --json lists all", self.strays.len() - MOST_STRAYS));
+            }
+        }
+        lines
+    }
+}
+
+/// Whether a checksum covers all encoded bytes of the array's chunks.
+fn has_checksum(array: &Array) -> bool {
+    let is_checked = |name: Option<&str>, configuration: &Map<String, Value>| {
+        let name = name.unwrap_or("").trim_start_matches("numcodecs.");
+        CHECKED.contains(&name) || (name == "zstd" && configuration.get("checksum") == Some(&Value::Bool(true)))
+    };
+    match array.metadata().codecs() {
+        CodecsMetadata::V2 { filters, compressor, .. } => filters
+            .iter()
+            .chain(compressor.as_slice())
+            .any(|codec| is_checked(codec.get("id").and_then(Value::as_str), codec)),
+        CodecsMetadata::V3(codecs) => {
+            let mut codecs: Vec<Value> = codecs.iter().map(Extension::to_json).collect();
+            while let Some(inner) = codecs.iter().find_map(|codec| codec.pointer("/configuration/codecs")).cloned() {
+                codecs = inner.as_array().cloned().unwrap_or_default();
+            }
+            codecs.iter().any(|codec| {
+                let empty = Map::new();
+                let configuration = codec.get("configuration").and_then(Value::as_object).unwrap_or(&empty);
+                is_checked(codec.get("name").or(Some(codec)).and_then(Value::as_str), configuration)
+            })
+        }
     }
 }
 
@@ -59,12 +157,12 @@ fn check(array: &Array, output: &mut Output) -> Result<Finding> {
         let done = progress.0;
         progress.1.progress(&what, done, chunks);
     })?;
-    Ok(Finding { node: array.name(), chunks, bad })
+    Ok(Finding { node: array.name(), chunks, bad, checksums: Some(has_checksum(array)) })
 }
 
 impl Finding {
     fn unreadable(node: String, error: cuzarr::Error) -> Self {
-        Finding { node, chunks: 0, bad: vec![("metadata".to_string(), error)] }
+        Finding { node, chunks: 0, bad: vec![("metadata".to_string(), error)], checksums: None }
     }
 
     fn to_json(&self) -> Value {
@@ -73,12 +171,15 @@ impl Finding {
             .iter()
             .map(|(key, error)| json!({"key": key, "kind": error.kind().name(), "error": error.to_string()}))
             .collect();
-        json!({"array": self.node, "stored_chunks": self.chunks, "bad": bad})
+        json!({"array": self.node, "stored_chunks": self.chunks, "bad": bad, "checksums": self.checksums})
     }
 
     fn text(&self) -> String {
         let mut lines =
             vec![format!("{}: {} stored chunks, {} bad", cuzarr::printable(&self.node), self.chunks, self.bad.len())];
+        if self.checksums == Some(false) && self.chunks > 0 {
+            lines.push("  no checksums: changed bytes that can still be decoded are not detected".into());
+        }
         lines.extend(self.bad.iter().map(|(key, error)| format!("  {key}: {error}")));
         lines.join("\n")
     }

@@ -332,3 +332,72 @@ fn short_names_of_compressors_say_their_inner_ones() {
         assert!(String::from_utf8_lossy(&output.stderr).contains("use none, zstd, gzip, lz4"), "{wrong}");
     }
 }
+
+#[test]
+fn validate_lists_stray_keys_and_says_where_damage_is_not_detected() {
+    let directory = tempfile::tempdir().unwrap();
+    demo(directory.path(), &[]);
+    let before = json(&cuzarr(&["validate", "--json", text(directory.path())]));
+    assert_eq!((&before["valid"], &before["stray_keys"]), (&true.into(), &serde_json::json!([])), "{before}");
+    let path = directory.path().join("zstd-sharded");
+    std::fs::write(path.join("notes.txt"), "mine").unwrap();
+    std::fs::create_dir_all(path.join("c/99/0")).unwrap();
+    std::fs::write(path.join("c/99/0/0"), "outside the grid").unwrap();
+    let output = cuzarr(&["validate", "--json", text(directory.path())]);
+    let document = json(&output);
+    assert_eq!(output.status.code(), Some(0), "stray keys are no damage");
+    assert_eq!(document["stray_keys"], serde_json::json!(["zstd-sharded/c/99/0/0", "zstd-sharded/notes.txt"]));
+    let readable = String::from_utf8(cuzarr(&["validate", text(directory.path())]).stdout).unwrap();
+    assert!(readable.contains("2 stray keys") && readable.contains("zstd-sharded/notes.txt"), "{readable}");
+    // The demo's chunks have checksums. zstd writes none by itself.
+    assert!(document["arrays"].as_array().unwrap().iter().all(|array| array["checksums"] == true), "{document}");
+    let (checked, plain) = (directory.path().join("none"), directory.path().join("plain"));
+    assert!(cuzarr(&["copy", text(&checked), text(&plain), "--compressor", "zstd"]).status.success());
+    assert_eq!(json(&cuzarr(&["validate", "--json", text(&plain)]))["arrays"][0]["checksums"], false);
+    let readable = String::from_utf8(cuzarr(&["validate", text(&plain)]).stdout).unwrap();
+    assert!(readable.contains("no checksums: changed bytes"), "{readable}");
+}
+
+#[test]
+fn info_shows_attributes_members_and_consolidation() {
+    let directory = tempfile::tempdir().unwrap();
+    demo(directory.path(), &[]);
+    let document = json(&cuzarr(&["info", "--json", text(directory.path())]));
+    assert!(document["consolidated"].is_boolean(), "{document}");
+    assert_eq!(document["direct_members"]["zstd-sharded"]["type"], "array");
+    let readable = String::from_utf8(cuzarr(&["info", text(directory.path())]).stdout).unwrap();
+    assert!(readable.contains("Members") && readable.contains("zstd-sharded ("), "{readable}");
+}
+
+#[test]
+fn misspelt_paths_and_compressors_are_answered_with_the_nearest_name() {
+    let directory = tempfile::tempdir().unwrap();
+    demo(directory.path(), &[]);
+    let hint = |arguments: &[&str]| json(&cuzarr(arguments))["error"]["hint"].as_str().unwrap_or("").to_string();
+    let right = directory.path().join("zstd-sharded");
+    let wrong = directory.path().join("zstd-shraded");
+    assert_eq!(hint(&["info", "--json", text(&wrong)]), format!("did you mean '{}'?", right.display()));
+    let target = directory.path().join("target");
+    let compressor = hint(&["copy", "--json", text(&right), text(&target), "--compressor", "ztsd:3"]);
+    assert!(compressor.starts_with("did you mean 'zstd'? "), "{compressor}");
+}
+
+#[test]
+fn shells_and_man_are_served_from_the_declarations_of_the_help() {
+    for shell in ["bash", "zsh", "fish"] {
+        let output = cuzarr(&["completions", shell]);
+        let script = String::from_utf8(output.stdout).unwrap();
+        assert!(output.status.success() && script.contains("rechunk") && script.contains("memory-limit"), "{shell}");
+    }
+    let page = String::from_utf8(cuzarr(&["man"]).stdout).unwrap();
+    assert!(page.contains(".TH cuzarr 1") && page.contains("rechunk"), "{page}");
+    let directory = tempfile::tempdir().unwrap();
+    let document = json(&cuzarr(&["man", "--json", text(directory.path())]));
+    let pages: Vec<&str> = document["pages"].as_array().unwrap().iter().filter_map(|page| page.as_str()).collect();
+    for page in ["cuzarr.1", "cuzarr-rechunk.1", "cuzarr-bench-read.1"] {
+        assert!(pages.contains(&page), "{pages:?}");
+        let name = page.trim_end_matches(".1");
+        let text = std::fs::read_to_string(directory.path().join(page)).unwrap();
+        assert!(text.contains(&format!(".TH {name} 1")), "{text}");
+    }
+}

@@ -469,3 +469,95 @@ fn an_expression_of_arrays_is_stored_or_printed() {
     let kept = open(&from).read_buffer(&Selection::all(&SHAPE)).unwrap();
     assert!(kept.all_equal(&value, false).unwrap(), "a refused target is not deleted before");
 }
+
+/// A group with two fields over time and place, and a line of times.
+fn fields(path: &Path) {
+    let store: Arc<dyn Store> = Arc::new(LocalStore::new(path).unwrap());
+    cuzarr::node::Group::create(
+        Arc::clone(&store),
+        "",
+        cuzarr::meta::ZarrFormat::V3,
+        serde_json::Map::new(),
+        false,
+        ArrayOptions::default(),
+    )
+    .unwrap();
+    for (name, shape, names) in [
+        ("t2m", vec![6u64, 4], vec!["time", "lat"]),
+        ("msl", vec![6, 4], vec!["time", "lat"]),
+        ("lat", vec![4], vec!["lat"]),
+    ] {
+        let chunks: Vec<u64> = shape.iter().map(|_| 2).collect();
+        let document = json!({
+            "zarr_format": 3, "node_type": "array", "shape": shape, "data_type": "uint8", "fill_value": 0,
+            "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": chunks}},
+            "chunk_key_encoding": {"name": "default"}, "codecs": ["bytes"], "dimension_names": names,
+        });
+        let metadata = ArrayMetadata::from_json(document.to_string().as_bytes()).unwrap();
+        let array = Array::create(Arc::clone(&store), name, metadata, false, ArrayOptions::default()).unwrap();
+        let extents: Vec<usize> = shape.iter().map(|&extent| extent as usize).collect();
+        let bytes: Vec<u8> = (1..=extents.iter().product::<usize>() as u8).collect();
+        let value = NdBuffer::from_host(Device::Cpu, DType::UINT8, &extents, Order::C, &bytes).unwrap();
+        array.write_buffer(&Selection::all(&shape), &value).unwrap();
+    }
+}
+
+#[test]
+fn rechunking_by_names_changes_the_named_dimensions_and_copies_the_rest() {
+    let directory = tempfile::tempdir().unwrap();
+    let (from, by_name, only) = ["from", "by_name", "only"].map(|name| directory.path().join(name)).into();
+    fields(&from);
+    let chunks = |path: &Path| ["t2m", "msl", "lat"].map(|name| open(&path.join(name)).chunk_shape().unwrap());
+    let output = cuzarr(&["rechunk", text(&from), text(&by_name), "--chunks", "time=-1"]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert_eq!(chunks(&by_name), [vec![6, 2], vec![6, 2], vec![2]]);
+    let output = cuzarr(&["rechunk", text(&from), text(&only), "--chunks", "time=3,lat=-1", "--only", "t2m"]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert_eq!(chunks(&only), [vec![3, 4], vec![2, 2], vec![2]]);
+    for copy in [&by_name, &only] {
+        for (name, shape) in [("t2m", vec![6, 4]), ("msl", vec![6, 4]), ("lat", vec![4])] {
+            let everything = Selection::all(&shape);
+            let [one, other] = [&from, copy].map(|path| open(&path.join(name)).read_buffer(&everything).unwrap());
+            assert!(one.all_equal(&other, false).unwrap(), "{name}");
+        }
+    }
+}
+
+#[test]
+fn names_that_no_array_has_are_refused_with_the_nearest_one() {
+    let directory = tempfile::tempdir().unwrap();
+    let (from, to) = (directory.path().join("from"), directory.path().join("to"));
+    fields(&from);
+    let refused = |more: &[&str], hint: &str| {
+        let output = cuzarr(&[&["rechunk", text(&from), text(&to), "--json"], more].concat());
+        let error = &json(&output)["error"];
+        assert_eq!((output.status.code(), &error["kind"]), (Some(1), &"InvalidArgument".into()), "{more:?}");
+        assert_eq!(error["hint"], hint, "{more:?}");
+        assert!(!to.exists(), "{more:?}");
+    };
+    refused(&["--chunks", "tiem=-1"], "did you mean 'time'?");
+    refused(&["--chunks", "time=-1", "--only", "t2n"], "did you mean 't2m'?");
+    for wrong in ["time", "time=0", "time=none", "time=1,time=2", "time=-1,3"] {
+        let output = cuzarr(&["rechunk", text(&from), text(&to), "--chunks", wrong]);
+        assert_eq!(output.status.code(), Some(2), "{wrong}");
+    }
+    let output = cuzarr(&["rechunk", text(&from.join("t2m")), text(&to), "--chunks", "time=2", "--only", "t2m"]);
+    assert_eq!(output.status.code(), Some(1), "an array has no arrays: {output:?}");
+}
+
+#[test]
+fn progress_is_written_as_lines_where_there_is_no_terminal() {
+    let directory = tempfile::tempdir().unwrap();
+    let from = directory.path().join("from");
+    source(&from);
+    let run = |name: &str, more: &[&str]| {
+        let output = cuzarr(&[&["copy", text(&from), text(&directory.path().join(name))], more].concat());
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    assert_eq!(run("quiet", &[]), "");
+    let lines = run("told", &["--progress"]);
+    let first = lines.lines().next().unwrap();
+    assert!(first.contains(" of 6.00 MiB (") && first.contains("B/s, ") && first.ends_with(" left"), "{lines}");
+    assert!(!lines.contains('\r') && lines.ends_with('\n'), "{lines:?}");
+}

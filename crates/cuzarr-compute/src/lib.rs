@@ -68,7 +68,9 @@ pub use statistics::Statistics;
 pub use elementwise::{ElementwiseArgument, ElementwiseCall, ElementwiseKernel};
 
 // Copies and pyramids of whole arrays.
-pub use copy::{Changes, Copied, Copy, Existing, Pass, codecs_from_json, compressor_named, copy_elements, copy_node};
+pub use copy::{
+    Changes, Copied, Copy, Existing, NamedExtents, Pass, codecs_from_json, compressor_named, copy_elements, copy_node,
+};
 pub use pyramid::{Labels, OmeVersion, Pyramid, PyramidOptions};
 
 // Progress, and resuming of interrupted work.

@@ -1,5 +1,7 @@
 //! Changes of a copy: its metadata with other chunks, other codecs or the other format.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Map, Value, json};
 
 use cuzarr::meta::encoding::{self, completed, serializer, to_v2};
@@ -13,6 +15,9 @@ pub use cuzarr::meta::encoding::compressor_named;
 /// Codecs from elements to bytes. Codecs before them are filters, and codecs behind them are compressors.
 const SERIALIZERS: &[&str] = &["bytes", "endian", "vlen-utf8", "vlen-bytes", "packbits"];
 
+/// Extents along dimensions by name; `None` for a whole dimension.
+pub type NamedExtents = BTreeMap<String, Option<u64>>;
+
 /// The changes that a copy makes. A field that is `None` keeps the source's setting.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Changes {
@@ -22,6 +27,13 @@ pub struct Changes {
     pub chunks: Option<Vec<Option<u64>>>,
     /// Elements of a shard along each dimension; `Some(None)` for no shards.
     pub shards: Option<Option<Vec<Option<u64>>>>,
+    /// Elements of a chunk along dimensions by name, instead of `chunks`; other dimensions keep their extents.
+    pub named_chunks: NamedExtents,
+    /// Elements of a shard along dimensions by name, instead of `shards`; other dimensions keep their extents.
+    pub named_shards: NamedExtents,
+    /// Changes of single arrays of a copied group, by their paths below the group. Codecs and the format that they do not set are as
+    /// for the other arrays, whose chunks and shards stay as they are.
+    pub members: BTreeMap<String, Changes>,
     /// The compressors by their v3 names. An empty list means no compressor.
     pub compressors: Option<Vec<Extension>>,
     /// All codecs of a chunk by their v3 names, from elements to bytes, instead of compressors. Only for copies of format 3.
@@ -30,7 +42,8 @@ pub struct Changes {
 
 impl Changes {
     /// Reads changes from JSON: `zarr_format`, `chunks`, `shards` (`false`: none), and the lists `compressors` and `codecs`. In
-    /// lists of extents, `null` means a whole dimension.
+    /// lists of extents, `null` means a whole dimension. `chunks` and `shards` may be objects that have dimensions by name, and
+    /// `members` is an object of changes by path.
     ///
     /// # Errors
     /// `InvalidArgument` for other members or values.
@@ -48,6 +61,13 @@ impl Changes {
                 ("shards", Value::Bool(false)) => changes.shards = Some(None),
                 ("chunks", Value::Array(extents)) => changes.chunks = Some(parse_extents(extents)?),
                 ("shards", Value::Array(extents)) => changes.shards = Some(Some(parse_extents(extents)?)),
+                ("chunks", Value::Object(extents)) => changes.named_chunks = parse_named(extents)?,
+                ("shards", Value::Object(extents)) => changes.named_shards = parse_named(extents)?,
+                ("members", Value::Object(members)) => {
+                    for (path, own) in members {
+                        changes.members.insert(path.clone(), Changes::from_json(own)?);
+                    }
+                }
                 ("compressors", Value::Array(codecs)) => changes.compressors = Some(parse_codecs(codecs, member)?),
                 ("codecs", Value::Array(codecs)) => changes.codecs = Some(parse_codecs(codecs, member)?),
                 _ => return wrong(member, value),
@@ -56,12 +76,61 @@ impl Changes {
         Ok(changes)
     }
 
-    /// The changes for an array inside a group. Chunks and shards only apply to arrays with the same number of dimensions.
-    pub(super) fn of_member(&self, ndim: usize) -> Changes {
-        let mut changes = self.clone();
+    /// The changes for the array at a path inside a group. Lists of extents only apply to arrays with the same number of dimensions,
+    /// named extents to arrays that have such a dimension.
+    pub(super) fn of_member(&self, path: &str, metadata: &ArrayMetadata) -> Changes {
+        let mut changes = Changes { members: BTreeMap::new(), ..self.clone() };
+        if let Some(own) = self.members.get(path) {
+            let own = own.clone();
+            return Changes {
+                zarr_format: self.zarr_format,
+                compressors: own.compressors.or(changes.compressors.filter(|_| own.codecs.is_none())),
+                codecs: own.codecs.or(changes.codecs),
+                members: BTreeMap::new(),
+                ..own
+            };
+        }
+        if !self.members.is_empty() {
+            return Changes {
+                chunks: None,
+                shards: None,
+                named_chunks: BTreeMap::new(),
+                named_shards: BTreeMap::new(),
+                ..changes
+            };
+        }
+        let ndim = metadata.ndim();
         changes.chunks = changes.chunks.filter(|chunks| chunks.len() == ndim);
         changes.shards = changes.shards.filter(|shards| shards.as_ref().is_none_or(|shards| shards.len() == ndim));
+        let names = metadata.xarray_dimensions().unwrap_or_default();
+        let is_known = |name: &String, _: &mut Option<u64>| names.iter().flatten().any(|known| known == name);
+        changes.named_chunks.retain(is_known);
+        changes.named_shards.retain(is_known);
         changes
+    }
+
+    /// Refuses paths of members that are not among `arrays`, and names of dimensions that none of them has.
+    ///
+    /// # Errors
+    /// `InvalidArgument`, with the nearest name.
+    pub(super) fn check_names(&self, arrays: &[(String, Vec<String>)]) -> Result<()> {
+        for path in self.members.keys() {
+            if !arrays.iter().any(|(known, _)| known == path) {
+                return Err(Error::new(ErrorKind::InvalidArgument, format!("the group has no array '{path}'"))
+                    .with_nearest(path, arrays.iter().map(|(known, _)| known.as_str())));
+            }
+        }
+        let dimensions = || arrays.iter().flat_map(|(_, names)| names.iter().map(String::as_str));
+        for name in self.named_chunks.keys().chain(self.named_shards.keys()) {
+            if !dimensions().any(|known| known == name) {
+                return Err(Error::new(
+                    ErrorKind::InvalidArgument,
+                    format!("no array of the group has a dimension '{name}'"),
+                )
+                .with_nearest(name, dimensions()));
+            }
+        }
+        Ok(())
     }
 
     /// Makes the metadata of a copy. Within a format, unchanged codecs are kept.
@@ -91,7 +160,7 @@ impl Changes {
         let format = self.zarr_format.unwrap_or(source.zarr_format());
         let same = format == source.zarr_format();
         let stored = Stored::of(source);
-        let (chunk, shard) = self.shapes(source.shape(), &stored, format)?;
+        let (chunk, shard) = self.shapes(source, &stored, format)?;
         let codecs = match format {
             ZarrFormat::V3 => self.codecs_v3(source, &stored, &chunk, shard.is_some())?,
             ZarrFormat::V2 => self.codecs_v2(source, &stored)?,
@@ -108,7 +177,9 @@ impl Changes {
             dimension_names: translated.dimension_names,
         })?;
         target.set_attributes_json(&translated.attributes)?;
-        let keeps_grid = self.shards.is_none() && (self.chunks.is_none() || stored.shard.is_some());
+        let keeps_shards = self.shards.is_none() && self.named_shards.is_empty();
+        let keeps_chunks = self.chunks.is_none() && self.named_chunks.is_empty();
+        let keeps_grid = keeps_shards && (keeps_chunks || stored.shard.is_some());
         if let Some(grid) = source.chunk_grid().rectilinear().filter(|_| keeps_grid && format == ZarrFormat::V3) {
             target.set_rectilinear_grid(grid.clone())?;
         }
@@ -116,12 +187,27 @@ impl Changes {
     }
 
     /// Elements of a chunk and of a shard.
-    fn shapes(&self, shape: &[u64], stored: &Stored, format: ZarrFormat) -> Result<(Vec<u64>, Option<Vec<u64>>)> {
+    fn shapes(
+        &self,
+        source: &ArrayMetadata,
+        stored: &Stored,
+        format: ZarrFormat,
+    ) -> Result<(Vec<u64>, Option<Vec<u64>>)> {
+        let shape = source.shape();
         let chunk = match &self.chunks {
+            _ if !self.named_chunks.is_empty() => {
+                let extents = with_named(&stored.chunk, &self.named_chunks, source)?;
+                whole_where_open(&extents, shape, &vec![1; shape.len()], "chunks")?
+            }
             Some(extents) => whole_where_open(extents, shape, &vec![1; shape.len()], "chunks")?,
             None => stored.chunk.clone(),
         };
         let shard = match &self.shards {
+            _ if !self.named_shards.is_empty() => {
+                let own = stored.shard.as_ref().unwrap_or(&chunk);
+                let extents = with_named(own, &self.named_shards, source)?;
+                Some(whole_where_open(&extents, shape, &chunk, "shards")?)
+            }
             Some(Some(extents)) => Some(whole_where_open(extents, shape, &chunk, "shards")?),
             Some(None) => None,
             None if format == ZarrFormat::V2 => None,
@@ -271,6 +357,37 @@ impl Stored {
 
 fn parse_codecs(codecs: &[Value], member: &str) -> Result<Vec<Extension>> {
     codecs.iter().map(|codec| Extension::from_json(codec, member)).collect()
+}
+
+fn parse_named(extents: &Map<String, Value>) -> Result<NamedExtents> {
+    let named = extents.iter().map(|(name, extent)| {
+        let extent = parse_extents(std::slice::from_ref(extent))?;
+        Ok((name.clone(), extent.into_iter().next().flatten()))
+    });
+    named.collect()
+}
+
+/// Extents of all dimensions: those with a name in `named` are taken from there.
+///
+/// # Errors
+/// `InvalidArgument` for a name that no dimension or several dimensions have.
+fn with_named(own: &[u64], named: &NamedExtents, source: &ArrayMetadata) -> Result<Vec<Option<u64>>> {
+    let names = source.xarray_dimensions().unwrap_or_default();
+    let mut extents: Vec<Option<u64>> = own.iter().copied().map(Some).collect();
+    for (name, extent) in named {
+        let mut axes = (0..names.len()).filter(|&axis| names[axis].as_ref() == Some(name));
+        let (Some(axis), None) = (axes.next(), axes.next()) else {
+            let known: Vec<&str> = names.iter().flatten().map(String::as_str).collect();
+            let message = match known.contains(&name.as_str()) {
+                true => format!("several dimensions are named '{name}'"),
+                false if known.is_empty() => format!("there is no dimension '{name}': the dimensions have no names"),
+                false => format!("there is no dimension '{name}' among {known:?}"),
+            };
+            return Err(Error::new(ErrorKind::InvalidArgument, message).with_nearest(name, known));
+        };
+        extents[axis] = *extent;
+    }
+    Ok(extents)
 }
 
 fn parse_extents(extents: &[Value]) -> Result<Vec<Option<u64>>> {

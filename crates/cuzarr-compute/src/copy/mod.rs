@@ -15,7 +15,7 @@ mod node;
 mod pass;
 
 pub use self::array::{Copy, Existing};
-pub use self::changes::{Changes, codecs_from_json, compressor_named};
+pub use self::changes::{Changes, NamedExtents, codecs_from_json, compressor_named};
 pub use self::elements::copy_elements;
 pub use self::node::{Copied, copy_node};
 pub use self::pass::Pass;

@@ -25,7 +25,7 @@ pub struct Copied {
 }
 
 /// Plans a copy of a node, with everything below a group. Changes of chunks and shards apply to arrays with the same number of
-/// dimensions, other changes to all arrays.
+/// dimensions or, where dimensions are named, to arrays that have them; other changes apply to all arrays.
 ///
 /// # Errors
 /// Those of [`Copy::new`]; the first node whose metadata cannot be read.
@@ -40,6 +40,10 @@ pub fn copy_node(
     let mut copied = Copied { source, store, path, existing, groups: Vec::new(), copies: Vec::new() };
     match copied.source.clone() {
         Node::Array(array) => {
+            if let Some(path) = changes.members.keys().next() {
+                let message = format!("the source is an array, expected a group with an array '{path}'");
+                return Err(Error::new(ErrorKind::InvalidArgument, message));
+            }
             let metadata = changes.apply(array.metadata())?;
             let copy = Copy::new(&array, Arc::clone(&copied.store), &copied.path, metadata, existing)?;
             copied.copies.push((array.name(), copy));
@@ -58,13 +62,22 @@ impl Copied {
         }
         let format = changes.zarr_format.unwrap_or(group.metadata().zarr_format());
         self.groups.push((self.path.clone(), group_metadata(group.metadata(), format)?));
-        for (name, member) in group.members(None)? {
+        let members = group.members(None)?;
+        let arrays = members.iter().filter_map(|(name, member)| match member {
+            Node::Array(array) => {
+                let names = array.metadata().xarray_dimensions().unwrap_or_default();
+                Some((name.clone(), names.into_iter().flatten().collect()))
+            }
+            Node::Group(_) => None,
+        });
+        changes.check_names(&arrays.collect::<Vec<_>>())?;
+        for (name, member) in members {
             let path = if self.path.is_empty() { name.clone() } else { join_key(&self.path, &name) };
             match member {
                 Node::Group(member) => self.groups.push((path, group_metadata(member.metadata(), format)?)),
                 Node::Array(array) => {
                     let metadata =
-                        changes.of_member(array.metadata().ndim()).apply(array.metadata()).at(|| array.name())?;
+                        changes.of_member(&name, array.metadata()).apply(array.metadata()).at(|| array.name())?;
                     let copy = Copy::new(&array, Arc::clone(&self.store), &path, metadata, self.existing)
                         .at(|| array.name())?;
                     self.copies.push((array.name(), copy));

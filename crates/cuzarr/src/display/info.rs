@@ -13,6 +13,9 @@ use crate::store::Store;
 /// Most characters of a value that are shown, because a fill value may have megabytes.
 const LONGEST_VALUE: usize = 200;
 
+/// Most attributes and members that are shown to people.
+const MOST_LISTED: usize = 12;
+
 /// Describes an array; `complete` also looks at every stored chunk.
 ///
 /// # Errors
@@ -56,6 +59,7 @@ pub fn array_info(array: &Array, complete: bool) -> Result<Description> {
         None if element_bytes.is_some() => info.add("nbytes", "No. bytes", Value::Null, "more than 2^64"),
         None => {}
     }
+    add_attributes(&mut info, metadata.attributes());
     if complete {
         let stored = array.nbytes_stored()?;
         info.add("nbytes_stored", "No. bytes stored", stored, readable(stored));
@@ -81,7 +85,11 @@ pub fn group_info(group: &Group, complete: bool) -> Result<Description> {
     let format = group.metadata().zarr_format().number();
     info.add("zarr_format", "Zarr format", format, format.to_string());
     add_store(&mut info, &**group.store());
+    let consolidated = group.consolidated().is_some();
+    info.add("consolidated", "Consolidated", consolidated, if consolidated { "True" } else { "False" });
     add_image(&mut info, group);
+    add_attributes(&mut info, group.metadata().attributes());
+    add_members(&mut info, group)?;
     if complete {
         let (mut arrays, mut groups, mut unreadable) = (0u64, 0u64, 0u64);
         group.walk(None, &mut |_, metadata| {
@@ -100,6 +108,44 @@ pub fn group_info(group: &Group, complete: bool) -> Result<Description> {
         }
     }
     Ok(info)
+}
+
+/// Adds a row for the attributes: their names and values to people, the object to programs.
+fn add_attributes(info: &mut Description, attributes: &Map<String, Value>) {
+    if attributes.is_empty() {
+        return;
+    }
+    let texts: Vec<String> =
+        attributes.iter().take(MOST_LISTED).map(|(name, value)| format!("{name}: {}", plain(value))).collect();
+    info.add("attributes", "Attributes", attributes.clone(), listed(texts, attributes.len()));
+}
+
+/// Adds a row for the direct members: names and shapes.
+fn add_members(info: &mut Description, group: &Group) -> Result<()> {
+    let (mut texts, mut members) = (Vec::new(), Map::new());
+    group.walk(Some(0), &mut |name, metadata| {
+        let (text, value) = match metadata {
+            Ok(NodeMetadata::Array(array)) => {
+                (format!("{name} {}", shape_text(array.shape())), json!({"type": "array", "shape": array.shape()}))
+            }
+            Ok(NodeMetadata::Group(_)) => (format!("{name}/"), json!({"type": "group"})),
+            Err(error) => (format!("{name} (unreadable)"), json!({"type": "unreadable", "error": error.message()})),
+        };
+        texts.push(text);
+        members.insert(name.to_string(), value);
+        Ok(())
+    })?;
+    let count = texts.len();
+    texts.truncate(MOST_LISTED);
+    info.add("direct_members", "Members", members, if count == 0 { "none".into() } else { listed(texts, count) });
+    Ok(())
+}
+
+/// The texts, and how many of `count` they leave out.
+fn listed(texts: Vec<String>, count: usize) -> String {
+    let more = count - texts.len();
+    let text = texts.join(", ");
+    if more > 0 { format!("{text}, and {more} more") } else { text }
 }
 
 /// Adds rows for a group that is an image of several scales. Attributes that do not fit their convention are named, not refused:

@@ -23,9 +23,11 @@ pub fn compressor_named(text: &str) -> Result<Vec<Extension>> {
     let (name, level) = text.split_once(':').unwrap_or((text, ""));
     let unknown = || {
         let message = format!("unknown compressor '{text}'");
-        Error::new(ErrorKind::InvalidArgument, message).with_hint(
-            "use none, zstd, gzip, lz4, blosc or blosc:lz4, with a level as in 'zstd:5', or the codec's JSON",
-        )
+        let near = crate::error::nearest(name, ["none", "zstd", "gzip", "lz4", "blosc"]).filter(|near| *near != name);
+        let near = near.map_or_else(String::new, |near| format!("did you mean '{near}'? "));
+        Error::new(ErrorKind::InvalidArgument, message).with_hint(format!(
+            "{near}use none, zstd, gzip, lz4, blosc or blosc:lz4, with a level as in 'zstd:5', or the codec's JSON"
+        ))
     };
     if text.trim_start().starts_with('{') {
         let value: Value = serde_json::from_str(text).map_err(|error| unknown().with_source(error))?;
