@@ -1,11 +1,15 @@
-"""Every block of Python in the guides and the README runs. Blocks of one page share their names, and run in a folder of
-their own; those marked `python gpu` run where there is a GPU."""
+"""Every block of Python in the guides and the README runs, and every line of shell that calls `cuzarr` without a server or a GPU.
+Blocks of one page run in their order, share their names, and run in a folder of their own. Those marked `python gpu` run where there
+is a GPU."""
 
 from __future__ import annotations
 
 import os
 import pathlib
 import re
+import shlex
+import subprocess
+import sys
 
 import pytest
 
@@ -21,6 +25,9 @@ PAGES = [
     *GUIDES,
 ]
 BLOCK = re.compile(r"^```python( gpu)?\n(.*?)^```", re.M | re.S)
+PYTHON_OR_SHELL = re.compile(r"^```(?:(?P<shell>sh)|python(?P<gpu> gpu)?)\n(?P<text>.*?)^```", re.M | re.S)
+# Lines of shell that need a server, a GPU, or files that the page does not make.
+ELSEWHERE = re.compile(r"(s3|gs|az|https?)://|icechunk|cuda:|…")
 
 
 def has_gpu() -> bool:
@@ -33,21 +40,31 @@ def has_gpu() -> bool:
     return True
 
 
+def commands(text: str) -> list[list[str]]:
+    """The calls of `cuzarr` in a block of shell that this machine can carry out."""
+    return [shlex.split(line) for line in text.splitlines() if line.startswith("cuzarr ") and not ELSEWHERE.search(line)]
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_the_blocks_of(page: pathlib.Path, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    blocks = list(BLOCK.finditer(page.read_text()))
-    if any(block[1] for block in blocks) and not has_gpu():
-        blocks = [block for block in blocks if not block[1]]
-        if not blocks:
+    blocks = list(PYTHON_OR_SHELL.finditer(page.read_text()))
+    if any(block["gpu"] for block in blocks) and not has_gpu():
+        blocks = [block for block in blocks if not block["gpu"]]
+        if not any(commands(block["text"]) if block["shell"] else True for block in blocks):
             pytest.skip("every block of this page needs a GPU")
     for library in ("zarr", "xarray", "dask", "distributed", "torch"):
-        if any(re.search(rf"(import|from) (cuzarr\.)?{library}\b", block[2]) for block in blocks):
+        if any(re.search(rf"(import|from) (cuzarr\.)?{library}\b", block["text"]) for block in blocks):
             pytest.importorskip(library)
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {"__name__": "__main__"}
     for block in blocks:
-        line = page.read_text()[: block.start(2)].count("\n")
-        exec(compile("\n" * line + block[2], str(page), "exec"), names)
+        if block["shell"]:
+            for _, *arguments in commands(block["text"]):
+                done = subprocess.run([sys.executable, "-m", "cuzarr", *arguments], capture_output=True, text=True, check=False)
+                assert done.returncode == 0, f"cuzarr {shlex.join(arguments)}: {done.stderr}"
+            continue
+        line = page.read_text()[: block.start("text")].count("\n")
+        exec(compile("\n" * line + block["text"], str(page), "exec"), names)
 
 
 def test_there_are_guides() -> None:
