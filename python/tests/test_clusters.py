@@ -17,6 +17,7 @@ distributed = pytest.importorskip("distributed")
 
 VALUES = np.random.default_rng(8).normal(size=(24, 30, 8)).astype("float32")
 LIMIT = "32 KiB"
+SMALL = "8 KiB"
 
 
 @pytest.fixture(scope="module")
@@ -94,4 +95,61 @@ def test_what_workers_cannot_reach_is_refused(client: Any, source: cuzarr.Array,
     ]:
         with pytest.raises(error, match=message):
             cuzarr.map_blocks(np.negative, source, **options)
+    assert not (tmp_path / "out").exists()
+
+
+def spread(block: Any) -> tuple[Any, Any]:
+    return block.sum(dtype="float32"), block.max()
+
+
+def added(one: tuple[Any, Any], other: tuple[Any, Any]) -> tuple[Any, Any]:
+    return one[0] + other[0], max(one[1], other[1])
+
+
+def test_reductions_of_a_cluster_have_the_bits_of_one_machine(client: Any, source: cuzarr.Array, tmp_path: Path) -> None:
+    # Sums of float32 tell in which order they were added.
+    one = cuzarr.reduce(spread, added, source, memory_limit=SMALL)
+    heard: list[tuple[int, int | None]] = []
+    many = cuzarr.reduce(spread, added, source, memory_limit=SMALL, client=client, progress=lambda *now: heard.append(now))
+    assert many == one and one[1] == VALUES.max()
+    assert len(heard) > 8 and heard[-1] == (len(heard), len(heard))
+    options: dict[str, Any] = {"axis": "t", "finish": np.sqrt, "initial": np.float32(1), "chunks": (10, 4), "memory_limit": SMALL}
+
+    def squares(block: Any) -> Any:
+        return np.sum(block**2, axis=0, dtype="float32")
+
+    expected = cuzarr.reduce(squares, np.add, source, out=tmp_path / "one", **options)
+    got = cuzarr.reduce(squares, np.add, source, out=tmp_path / "many", client=client, **options)
+    np.testing.assert_array_equal(got[...], expected[...])
+    assert got.metadata == expected.metadata and got.metadata.dimension_names == ("y", "x")
+    np.testing.assert_allclose(got[...], np.sqrt(1 + np.sum(VALUES.astype("float64") ** 2, axis=0)), rtol=1e-5)
+
+
+def test_a_reduction_survives_a_worker_that_dies(client: Any, source: cuzarr.Array, tmp_path: Path) -> None:
+    mark = tmp_path / "died"
+
+    def dies_once(block: Any, block_info: Any) -> Any:
+        if block_info.number == 5:
+            try:
+                mark.touch(exist_ok=False)
+            except FileExistsError:
+                pass
+            else:
+                os._exit(1)
+        return block.sum(dtype="float32")
+
+    expected = cuzarr.reduce(lambda block: block.sum(dtype="float32"), np.add, source, memory_limit=SMALL)
+    assert cuzarr.reduce(dies_once, np.add, source, memory_limit=SMALL, client=client) == expected
+    assert mark.exists()
+
+
+def test_reductions_refuse_what_workers_cannot_reach(client: Any, source: cuzarr.Array, tmp_path: Path) -> None:
+    for options, error, message in [
+        ({"client": client, "axis": 0}, InvalidArgumentError, "needs a store"),
+        ({"client": client, "axis": 0, "out": {}}, InvalidArgumentError, "memory of this process"),
+        ({"client": client, "axis": 0, "out": tmp_path / "out", "resume": True}, UnsupportedError, "cannot be resumed"),
+        ({"client": 3}, ArgumentTypeError, "client is int"),
+    ]:
+        with pytest.raises(error, match=message):
+            cuzarr.reduce(np.sum, np.add, source, **options)
     assert not (tmp_path / "out").exists()

@@ -390,3 +390,44 @@ def test_a_new_array_is_made_of_a_stored_one_within_the_memory_limit(source: cuz
             cuzarr.from_array({}, data=source, chunks=VALUES.shape)
     np.testing.assert_array_equal(made[...], VALUES)
     assert made.attrs["units"] == "m" and made.fill_value == 3
+
+
+def fields() -> cuzarr.Group:
+    group = cuzarr.create_group({})
+    for path in ("t2m", "surface/msl"):
+        group.create_array(path, data=np.arange(24).reshape(6, 4), chunks=(2, 2), dimension_names=("time", "lat"))
+    group.create_array("lat", data=np.arange(4.0), chunks=(2,), dimension_names=("lat",))
+    return group
+
+
+@pytest.mark.parametrize(
+    ("chunks", "shards", "expected"),
+    [
+        ({"time": -1}, "keep", [((6, 2), None), ((6, 2), None), ((2,), None)]),
+        ({"time": 3, "lat": 4}, "keep", [((3, 4), None), ((3, 4), None), ((4,), None)]),
+        ({"t2m": {"time": -1}}, "keep", [((6, 2), None), ((2, 2), None), ((2,), None)]),
+        ({"t2m": {0: 3}, "surface/msl": (1, -1)}, "keep", [((3, 2), None), ((1, 4), None), ((2,), None)]),
+        ({"t2m": (3, 2)}, {"t2m": {"time": 6, "lat": 4}, "lat": (4,)}, [((3, 2), (6, 4)), ((2, 2), None), ((2,), (4,))]),
+    ],
+)
+def test_groups_are_rechunked_by_names_and_the_rest_is_copied(chunks: Any, shards: Any, expected: Any) -> None:
+    group = fields()
+    copied = cuzarr.rechunk(group, {}, chunks=chunks, shards=shards)
+    arrays = [copied[path] for path in ("t2m", "surface/msl", "lat")]
+    assert [(array.chunks, array.shards) for array in arrays] == expected
+    for array in arrays:
+        np.testing.assert_array_equal(array[...], group[array.path][...])
+
+
+def test_names_that_a_group_does_not_have_are_refused() -> None:
+    target: dict[str, Any] = {}
+    for chunks, message in [
+        ({"tiem": -1}, "(?s)no array of the group has a dimension 'tiem'.*did you mean 'time'"),
+        ({"t2n": {"time": -1}}, "(?s)the group has no array 't2n'.*did you mean 't2m'"),
+        ({"surface": (1, 1)}, "the group has no array 'surface'"),
+        ({"t2m": {"tiem": -1}}, "tiem"),
+        ({"t2m": (0, 1)}, "an extent of chunks cannot be 0"),
+    ]:
+        with pytest.raises(cuzarr.errors.CuzarrError, match=message):
+            cuzarr.rechunk(fields(), target, chunks=chunks)
+    assert not target

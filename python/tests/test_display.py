@@ -7,6 +7,7 @@ import sys
 import threading
 import xml.etree.ElementTree as ElementTree
 from html.parser import HTMLParser
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -85,6 +86,23 @@ def test_markup_of_names_is_escaped() -> None:
     array = group.create_array("<b>", shape=(1,), dtype="u1")
     assert "<b>" not in array._repr_html_() and "&lt;b&gt;" in array._repr_html_()
     assert "Group" in texts(group._repr_html_())
+
+
+def test_notebooks_show_names_of_dimensions_attributes_and_the_place(tmp_path: Path) -> None:
+    group = cuzarr.create_group(tmp_path / "group", attributes={"title": "<i>a year</i>"})
+    array = group.create_array(
+        "t2m", shape=(2, 3, 4), dtype="u1", dimension_names=("time", None, "lon"), attributes={"units": "K"}
+    )
+    shown = texts(array._repr_html_())
+    for part in ("time, -, lon", "Attribute units", "'K'", str(array.store_path)):
+        assert part in shown, part
+    assert "Attribute units" not in texts(cuzarr.zeros((1,), store={})._repr_html_())
+    shown = texts(group._repr_html_())
+    for part in ("Attribute title", "'<i>a year</i>'", str(group.store_path), "Consolidated"):
+        assert part in shown, part
+    assert "<i>" not in group._repr_html_()
+    many = cuzarr.create_group({}, attributes={str(number): "x" * 10_000 for number in range(300)})
+    assert "and 280 more" in texts(many._repr_html_()) and len(many._repr_html_()) < 20_000
 
 
 def test_complete_info_says_what_is_stored() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,27 +20,36 @@ Compute = Callable[[BlockInfo], Any]
 """What is made of a block, by the process that calls it."""
 
 
-def check(what: str, client: Any, sources: Sources, out: Any, resume: bool) -> None:
-    """Refuses what other processes cannot work on.
+def check(what: str, client: Any, sources: Sources, resume: bool) -> None:
+    """Refuses clients and sources that other processes cannot work with.
 
     Raises
     ------
-    ArgumentTypeError, InvalidArgumentError, UnsupportedError
+    ArgumentTypeError, UnsupportedError
     """
     if not all(hasattr(client, name) for name in ("submit", "cancel", "scheduler_info")):
         message = f"client is {type(client).__name__}, expected one of dask.distributed"
         raise ArgumentTypeError(message, hint="pass distributed.Client(…)")
     if resume:
         raise UnsupportedError(f"{what} on a cluster cannot be resumed", hint="leave out resume=True, or client=")
+    in_memory = [array for array in sources.arrays if hasattr(array, "shape") and not is_stored(array)]
+    if any(map(foreign.is_on_device, in_memory)):
+        raise UnsupportedError(f"{what} on a cluster takes no arrays in a GPU's memory", hint="write them to a store first")
+
+
+def check_out(what: str, out: Any) -> None:
+    """Refuses a place for results that other processes cannot write to.
+
+    Raises
+    ------
+    InvalidArgumentError
+    """
     hint = "pass out= with a path or URL that every worker reaches"
     if out is None:
         raise InvalidArgumentError(f"{what} on a cluster needs a store for its result", hint=hint)
     store = out.store_path.store if is_stored(out) else getattr(out, "store", out)
     if isinstance(store, dict | MemoryStore | GpuMemoryStore):
         raise InvalidArgumentError(f"{what} on a cluster cannot write to memory of this process", hint=hint)
-    in_memory = [array for array in sources.arrays if hasattr(array, "shape") and not is_stored(array)]
-    if any(map(foreign.is_on_device, in_memory)):
-        raise UnsupportedError(f"{what} on a cluster takes no arrays in a GPU's memory", hint="write them to a store first")
 
 
 class Cluster:
@@ -65,13 +74,25 @@ class Cluster:
 
     def write(self, array: Any, blocks: Sequence[BlockInfo], tell: Callable[[int], None]) -> None:
         """Writes all blocks, each by one task. After a failure, those that wait are not begun."""
+        for number, _ in enumerate(self._run(_write, blocks, array), 1):
+            tell(number)
+
+    def results(self, blocks: Sequence[BlockInfo]) -> Iterator[Any]:
+        """What is made of each block, in their order. At most a few tasks for each thread of the cluster wait or hold results."""
+        threads = sum(worker["nthreads"] for worker in self._client.scheduler_info(n_workers=-1)["workers"].values())
+        step = max(1, 4 * threads)
+        for first in range(0, len(blocks), step):
+            yield from self._run(_compute, blocks[first : first + step])
+
+    def _run(self, work: Callable[..., Any], blocks: Sequence[BlockInfo], *more: Any) -> Iterator[Any]:
+        """The results of one task a block, in the order of blocks."""
         submit = self._client.submit
-        tasks = [submit(_write, self._compute, self._limit, array, block, pure=False) for block in blocks]
+        tasks = [submit(work, self._compute, self._limit, block, *more, pure=False) for block in blocks]
         try:
             for number in range(len(tasks)):
-                tasks[number].result()
+                result = tasks[number].result()
                 tasks[number] = None  # which lets the cluster forget it
-                tell(number + 1)
+                yield result
         except BaseException:
             self._client.cancel([task for task in tasks if task is not None])
             raise
@@ -86,7 +107,12 @@ def _type_of(compute: Compute, limit: int, block: BlockInfo) -> np.dtype[Any]:
         return foreign.element_type(compute(block))
 
 
-def _write(compute: Compute, limit: int, array: Any, block: BlockInfo) -> None:
+def _compute(compute: Compute, limit: int, block: BlockInfo) -> Any:
+    with config.local({"memory_limit": limit}), _core.Watch():
+        return compute(block)
+
+
+def _write(compute: Compute, limit: int, block: BlockInfo, array: Any) -> None:
     with config.local({"memory_limit": limit}), _core.Watch():
         target = Target.opened(array)
         target.write(block, target.take(block, compute(block)))

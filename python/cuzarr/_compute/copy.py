@@ -62,10 +62,17 @@ def _opened(source: Any, device: str | None) -> Any:
     return _sources.nodes.open_group(place, mode="r", zarr_format=zarr_format, use_consolidated=use_consolidated, device=device)
 
 
-def _extents(extents: Any, source: Any, what: str) -> list[int | None]:
+def _sizes(extents: Any, what: str) -> list[int | None]:
+    given = items(extents, what, "whole numbers, one for each dimension, or a dictionary of dimensions")
+    sizes = [None if extent is None else whole(extent, what, -1) for extent in given]
+    return [None if size == -1 else size for size in sizes]
+
+
+def _extents(extents: Any, source: Any, what: str) -> list[int | None] | dict[str, int | None]:
+    """Extents along each dimension; along named ones for the arrays of a group."""
     if isinstance(extents, Mapping):
         if not is_stored(source):
-            raise InvalidArgumentError(f"{what} is {extents!r}, expected a tuple, because the source is a group")
+            return dict(zip(map(str, extents), _sizes(extents.values(), what), strict=True))
         own = source.metadata._stored_chunks if what == "shards" else source.metadata._inner_chunks
         names = dimension_names(source)
         named = {axis_number(axis, source.ndim, names): extent for axis, extent in extents.items()}
@@ -74,17 +81,46 @@ def _extents(extents: Any, source: Any, what: str) -> list[int | None]:
         if not is_stored(source):
             raise InvalidArgumentError(f"{what} is {extents!r}, expected a tuple, because the source is a group")
         extents = (extents,) * source.ndim
-    given = items(extents, what, "whole numbers, one for each dimension, or a dictionary of dimensions")
-    sizes = [None if extent is None else whole(extent, what, -1) for extent in given]
-    return [None if size == -1 else size for size in sizes]
+    return _sizes(extents, what)
+
+
+def _is_by_array(extents: Any, source: Any) -> bool:
+    """Whether a dictionary has arrays of a group, each with its own extents."""
+    return not is_stored(source) and isinstance(extents, Mapping) and not all(map(_is_extent, extents.values()))
+
+
+def _is_extent(value: Any) -> bool:
+    return value is None or hasattr(value, "__index__")
+
+
+def _by_array(group: Any, chunks: Any, shards: Any) -> dict[str, dict[str, Any]]:
+    """Changes of single arrays of a group, by path."""
+    members: dict[str, dict[str, Any]] = {}
+    for what, given in (("chunks", chunks), ("shards", shards)):
+        if given is None or isinstance(given, str):
+            continue
+        if not _is_by_array(given, group):
+            hint = "pass a dictionary of arrays for both chunks and shards"
+            raise InvalidArgumentError(f"{what} is {given!r}, expected a dictionary of arrays", hint=hint)
+        for path, extents in given.items():
+            array = group.get(path)
+            change = members.setdefault(str(path), {})
+            if what == "shards" and extents is None:
+                change[what] = False
+            elif is_stored(array):
+                change[what] = _extents(extents, array, what)
+    return members
 
 
 def changes_of(source: Any, zarr_format: Any, chunks: Any, shards: Any, compressors: Any, codecs: Any) -> str:
     changes: dict[str, Any] = {"zarr_format": check_zarr_format(zarr_format)}
-    if chunks is not None:
-        changes["chunks"] = _extents(chunks, source, "chunks")
-    if not isinstance(shards, str):
-        changes["shards"] = False if shards is None else _extents(shards, source, "shards")
+    if _is_by_array(chunks, source) or _is_by_array(shards, source):
+        changes["members"] = _by_array(source, chunks, shards)
+    else:
+        if chunks is not None:
+            changes["chunks"] = _extents(chunks, source, "chunks")
+        if not isinstance(shards, str):
+            changes["shards"] = False if shards is None else _extents(shards, source, "shards")
     if not (isinstance(compressors, str) and compressors == "keep"):
         changes["compressors"] = [codec.to_dict() for codec in _create.as_codecs(compressors)]
     if codecs is not None:
@@ -243,8 +279,8 @@ def rechunk(
     progress: Any = None,
     dry_run: bool = False,
 ) -> Any:
-    """Copies an array to chunks of another shape; of a group, the arrays that have as many dimensions, and the others as
-    they are.
+    """Copies an array or a group to chunks of another shape. Of a group, the arrays change that have as many dimensions, or the
+    named ones; the others are copied as they are.
 
     The source is read as few times as the memory limit allows: in regions that suit both grids or, where that is cheaper, in
     two passes by way of an array between them, which needs room beside the target until it is done.
@@ -254,10 +290,11 @@ def rechunk(
     source, target, path, zarr_format, compressors, codecs, overwrite, resume, storage_options, device, memory_limit, progress, dry_run
         As for :func:`copy`.
     chunks : int, tuple of int or dict
-        Elements of a chunk along each dimension; -1 for a whole dimension. A dictionary has dimensions of an array by name or number,
-        ``{"time": -1}``; others keep their chunks.
+        Elements of a chunk along each dimension; -1 for a whole dimension. A dictionary has dimensions by name (of an array also by
+        number), ``{"time": -1}``; others keep their chunks. For a group, a dictionary may also have arrays by path, each with a tuple
+        or a dictionary of dimensions: ``{"t2m": {"time": -1}, "surface/msl": (10, 10)}``.
     shards : int, tuple of int, dict or None, optional
-        The same of a shard, ``None`` for none, ``"keep"`` for the source's.
+        Elements of a shard, like ``chunks``. ``None`` stands for no shards, ``"keep"`` for the source's.
 
     Returns
     -------
@@ -267,7 +304,7 @@ def rechunk(
     Raises
     ------
     InvalidArgumentError
-        Source and target overlap, or the chunks do not fit the array.
+        Source and target overlap, or the chunks do not fit the array; no array has a name that ``chunks`` or ``shards`` has.
     ContainsArrayError, ContainsGroupError
         Something is at the target.
     BudgetExceededError
@@ -283,6 +320,12 @@ def rechunk(
     >>> named = cuzarr.create_array({}, data=rows, chunks=(1, 4), dimension_names=("time", "place"))
     >>> cuzarr.rechunk(named, {}, chunks={"time": -1, "place": 2}).chunks
     (3, 2)
+    >>> group = cuzarr.create_group({})
+    >>> for name in ("t2m", "msl"):
+    ...     _ = group.create_array(name, data=rows, chunks=(1, 4), dimension_names=("time", "place"))
+    >>> copied = cuzarr.rechunk(group, {}, chunks={"t2m": {"time": -1}})
+    >>> copied["t2m"].chunks, copied["msl"].chunks
+    ((3, 4), (1, 4))
     >>> cuzarr.rechunk(rows, {}, chunks=(3, 1), dry_run=True).to_dict()[0]["passes"][0]["source_reads"]
     1.0
     """

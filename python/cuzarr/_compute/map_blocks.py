@@ -108,7 +108,8 @@ def map_blocks(
     shape = sources.shape
     halo = _halo(overlap, len(shape))
     if client is not None:
-        cluster.check("map_blocks", client, sources, out, resume)
+        cluster.check("map_blocks", client, sources, resume)
+        cluster.check_out("map_blocks", out)
     if chunks is None and sources.stored.shape == shape and out is not None:
         chunks, shards = sources.stored.metadata._inner_chunks, shards or regular_shards(sources.stored)
     target = Target(out, shape, dtype, sources, (chunks, shards), resume, kwargs, sources.names)

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import copy
+import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
 from typing import Any
 
 import numpy as np
 
 from cuzarr import _core
-from cuzarr._checks import Axis, axes_of, function
+from cuzarr._checks import Axis, axes_of, element_type, function
+from cuzarr._compute import cluster
 from cuzarr._compute.blocks import BlockInfo, ReadAhead, Sources, call, cut, memory_limit_bytes, naming, regular_shards
 from cuzarr._compute.operands import dimension_names, names_left
 from cuzarr._compute.results import Results, Target
@@ -35,6 +37,7 @@ def reduce(
     memory_limit: int | str | None = None,
     progress: Any = None,
     resume: bool = False,
+    client: Any = None,
     **kwargs: Any,
 ) -> Any:
     """Computes ``map_block(block, …)`` for every block of arrays of any size, and merges these partial results by ``combine``,
@@ -66,6 +69,10 @@ def reduce(
         As for :func:`map_blocks`, for the result along ``axis``: an array of the extents that stay.
     device, memory_limit, progress
         As for :func:`map_blocks`.
+    client : distributed.Client, optional
+        Makes tasks of a dask cluster. Without ``axis``, ``map_block`` of each block is a task, and this process merges their results.
+        Along an axis, each object of ``out`` is a task, which merges its blocks. The result is the same as on one machine with the
+        same memory limit; a task whose worker dies runs again. Workers must be able to reach arrays and ``out``.
 
     Returns
     -------
@@ -101,6 +108,8 @@ def reduce(
     sources = Sources("reduce", arrays, device)
     fold = _Fold(map_block, combine, finish, initial, progress)
     limit, watch = memory_limit_bytes(memory_limit) // 2, _core.Watch()
+    if client is not None:
+        cluster.check("reduce", client, sources, resume)
     axes = axes_of(
         axis, len(sources.shape), dimension_names(sources.stored) if sources.stored.shape == sources.shape else sources.names
     )
@@ -119,9 +128,14 @@ def reduce(
         blocks = cut(sources.shape, sources.region(sources.chunks(), 0, limit))
         if not blocks:
             return fold.of_nothing()
+        if client is not None:
+            workers = cluster.Cluster(client, functools.partial(_partial, map_block, sources), limit)
+            return fold.merged(blocks, workers.results(blocks))
         with ReadAhead(sources, blocks, limit, watch) as reader:
             return fold.result(blocks, reader)
     stays = _Stays(axes, keepdims)
+    if client is not None:
+        cluster.check_out("reduce", out)
     if chunks is None and sources.stored.shape == sources.shape and out is not None:
         own = regular_shards(sources.stored)
         chunks, shards = stays.of(sources.stored.metadata._inner_chunks), shards or (own and stays.of(own))
@@ -132,6 +146,15 @@ def reduce(
     if not blocks:
         return _of_nothing(fold, target, shape)
     groups = [list(group) for _, group in groupby(blocks, lambda block: stays.of(block.start))]
+    if client is not None:
+        places = [stays.place(group[0], number, len(groups), shape) for number, group in enumerate(groups)]
+        quiet = _Fold(map_block, combine, finish, initial, None)
+        workers = cluster.Cluster(client, functools.partial(_along, quiet, sources, stays, groups), limit)
+        if target.array is None:
+            target.open(np.empty((), workers.type_of(places[0]) if dtype is None else element_type(dtype)))
+        tell = listener(progress, "computing", "blocks") if progress else None
+        workers.write(target.array, places, (lambda count: tell(count, len(places))) if tell else lambda count: None)
+        return target.array
     origin = sources.origin([map_block, combine, finish, axes, keepdims]) if resume else None
     with Results(target, stays.of(region), origin, limit, watch) as results:
         left = groups[results.finished :]
@@ -152,6 +175,26 @@ def _of_nothing(fold: _Fold, target: Target, shape: tuple[int, ...]) -> Any:
     return target.array
 
 
+def _computed(map_block: Callable[..., Any], block: BlockInfo, given: list[Any]) -> Any:
+    """The partial result of a block."""
+    with naming(block, "reduce"):
+        partial = call(map_block, block, given)
+        if partial is None:
+            raise InvalidArgumentError("map_block returned nothing")
+        return partial
+
+
+def _partial(map_block: Callable[..., Any], sources: Sources, block: BlockInfo) -> Any:
+    """The partial result of a block that this process reads."""
+    return _computed(map_block, block, sources.read(block))
+
+
+def _along(fold: _Fold, sources: Sources, stays: _Stays, groups: Sequence[Sequence[BlockInfo]], place: BlockInfo) -> Any:
+    """The result at a place, of all blocks along the reduced axes."""
+    blocks = groups[place.number]
+    return stays.fitted(fold.of_sources(blocks, sources), blocks[0], place)
+
+
 class _Fold:
     """The functions of one reduction."""
 
@@ -168,20 +211,24 @@ class _Fold:
 
     def result(self, blocks: Sequence[BlockInfo], reader: ReadAhead) -> Any:
         """What becomes of the next blocks."""
+        return self.merged(blocks, (_computed(self._map_block, block, reader.take()) for block in blocks))
+
+    def merged(self, blocks: Sequence[BlockInfo], partials: Iterable[Any]) -> Any:
+        """What becomes of the partial results of blocks."""
         total = copy.deepcopy(self._initial)
-        for block in blocks:
-            total = self._merged(total, block, reader.take())
+        for block, partial in zip(blocks, partials, strict=True):
+            with naming(block, "reduce"):
+                merged = partial if total is None else self._combine(total, partial)
+                if merged is None:
+                    raise InvalidArgumentError("combine returned nothing")
+                total = merged
             if self._tell is not None:
                 self._tell(block.number + 1, block.count)
         return self._finished(total)
 
-    def _merged(self, total: Any, block: BlockInfo, given: list[Any]) -> Any:
-        with naming(block, "reduce"):
-            partial = call(self._map_block, block, given)
-            merged = partial if total is None else self._combine(total, partial)
-            if partial is None or merged is None:
-                raise InvalidArgumentError(f"{'map_block' if partial is None else 'combine'} returned nothing")
-            return merged
+    def of_sources(self, blocks: Sequence[BlockInfo], sources: Sources) -> Any:
+        """What becomes of blocks that this process reads one after the other."""
+        return self.merged(blocks, (_partial(self._map_block, sources, block) for block in blocks))
 
     def of_nothing(self) -> Any:
         """What becomes of no blocks."""

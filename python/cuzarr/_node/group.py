@@ -25,7 +25,7 @@ from cuzarr._node import create, members
 from cuzarr._node.array import Array
 from cuzarr._node.array_config import ArrayConfigLike
 from cuzarr._node.asynchronous import AsyncGroup, complete
-from cuzarr._node.descriptions import group_info
+from cuzarr._node.descriptions import group_html, group_info
 from cuzarr._node.display import Info, Tree
 from cuzarr._node.hierarchy import create_nodes
 from cuzarr._node.node import Node
@@ -488,7 +488,7 @@ class Group(Node):
         return type(self).__name__, str(self.store), self.path, canonical_json(self._metadata.to_dict()), self._own_device
 
     def _repr_html_(self) -> str:
-        return self.info._repr_html_()
+        return group_html(self)
 
     def __repr__(self) -> str:
         return f"<Group {printable(str(self._store_path))}>"
