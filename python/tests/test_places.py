@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import json
 import pickle
 import sys
 import threading
@@ -160,6 +161,44 @@ def test_a_name_in_memory_is_one_store_for_python_and_rust() -> None:
     assert store == make_store("memory://both-sides") != make_store("memory://other-side")
     copied = pickle.loads(pickle.dumps(store))
     assert copied.list() == ["in/a"] and copied != store
+
+
+def test_chains_take_relative_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    values = np.arange(4, dtype="int32")
+    cuzarr.save_array("data.zarr", values, chunks=(2,))
+    files = {file.relative_to("data.zarr").as_posix(): file for file in Path("data.zarr").rglob("*") if file.is_file()}
+    references = {
+        key: file.read_text() if file.suffix == ".json" else [str(file.resolve()), 0, file.stat().st_size]
+        for key, file in files.items()
+    }
+    Path("refs.json").write_text(json.dumps({"version": 1, "refs": references}))
+    with zipfile.ZipFile("a.zip", "w") as archive:
+        for key, file in files.items():
+            archive.write(file, f"in/{key}")
+    (tmp_path / "below").mkdir()
+    for number, url in enumerate(("reference::refs.json", "reference::./below/../refs.json", "zip://in::a.zip", "zip::a.zip")):
+        path = "in" if url == "zip::a.zip" else ""
+        for opened in (cuzarr.open_array(url, path=path, mode="r"), cuzarr.open(url, path=path, mode="r")):
+            assert isinstance(opened, cuzarr.Array)
+            np.testing.assert_array_equal(opened[...], values)
+        cuzarr.copy(opened, f"copy-{number}.zarr")
+        np.testing.assert_array_equal(cuzarr.open_array(f"copy-{number}.zarr", mode="r")[...], values)
+    cuzarr.copy("reference::refs.json", "copy.zarr")
+    np.testing.assert_array_equal(cuzarr.open_array("copy.zarr", mode="r")[...], values)
+    store = make_store("zip::a.zip")
+    assert store.handle == make_store(f"zip::file://{tmp_path}/a.zip").handle
+    stored = pickle.dumps(store)
+    monkeypatch.chdir(tmp_path / "below")
+    assert pickle.loads(stored).list() == store.list()
+
+
+def test_text_with_colons_that_is_no_chain_is_a_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("a::b", "of::mine", "in/zip::a", "zip::"):
+        assert isinstance(make_store(name), LocalStore), name
+    with pytest.raises(FileNotFoundError, match=f"write 'of::file://{tmp_path}/mine.json'"):
+        cuzarr.open_array("of::mine.json", mode="r")
 
 
 def test_chains_of_known_schemes_need_no_other_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

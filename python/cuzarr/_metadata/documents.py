@@ -93,6 +93,8 @@ def _hint_of_absence(place: StorePath) -> str | None:
     absent = f"there is no '{root}' in {os.getcwd()}"
     if root.startswith("~"):
         return f"{absent}; '~' is not expanded, use os.path.expanduser"
+    if chain := re.fullmatch(r"([a-z][a-z0-9]+)::(.+)", root):
+        return f"{absent}; if it is a chain of URLs, write '{chain[1]}::file://{os.path.abspath(chain[2])}'"
     if likely := re.fullmatch(r"([a-z][a-z0-9]+):/*(.+)", root):
         return f"{absent}; if it is a URL, write '{likely[1]}://{likely[2]}'"
     return absent

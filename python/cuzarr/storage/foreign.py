@@ -94,7 +94,7 @@ def open_url(url: str, storage_options: Mapping[str, Any] | None, read_only: boo
     try:
         mapping = fsspec.get_mapper(url, **(storage_options or {}))
     except (ImportError, ValueError) as error:
-        scheme = url.partition("://")[0]
+        scheme = url.partition("://")[0].partition("::")[0]
         near = None if scheme in SCHEMES else did_you_mean(scheme, SCHEMES)
         raise UnsupportedError(f"fsspec has no store for '{without_secrets(url)}': {error}", hint=near) from error
     return ForeignStore(mapping, read_only=read_only)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Iterator, Mapping, MutableMapping
 from pathlib import Path
@@ -167,6 +168,8 @@ def make_store(
     scheme, mark, rest = str(store).partition("://") if isinstance(store, str) else ("", "", "")
     # URLs of files inside others are chains: zip://inner::https://…
     is_remote = bool(mark) and (scheme not in ("file", "memory", "zip") or (scheme == "zip" and "::" in rest))
+    if isinstance(store, str) and not is_remote:
+        is_remote = _is_chain_of_known(store)
     if mark and not rest and not (storage_options and scheme.rpartition("::")[2] in _PLACELESS):
         raise InvalidArgumentError(f"'{store}' is a URL without a place", hint=_place_hint(scheme))
     if is_remote:
@@ -195,6 +198,12 @@ def make_store(
     if isinstance(store, dict):
         return MemoryStore(store, read_only=read_only)
     return _known_of_zarr(store, read_only) or ForeignStore(store, read_only=read_only)
+
+
+def _is_chain_of_known(text: str) -> bool:
+    """Whether text is a chain of built-in schemes, such as ``zip::a.zip``. Other text with ``::`` is a path."""
+    # A single letter is a drive.
+    return re.match(r"[A-Za-z][A-Za-z0-9+.-]+::.", text) is not None and UrlStore.knows(text)
 
 
 def _place_hint(scheme: str) -> str | None:

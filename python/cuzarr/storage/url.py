@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import datetime
 import inspect
+import os
+import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -49,6 +51,7 @@ class UrlStore(Store):
     """
 
     def __init__(self, url: str, *, storage_options: Mapping[str, Any] | None = None, read_only: bool = False) -> None:
+        url = _with_whole_path(url)
         given = dict(storage_options or {})
         self._credentials: Callable[[], Any] | None = given.pop(CREDENTIALS, None)
         self._options = flat_options(given)
@@ -64,13 +67,18 @@ class UrlStore(Store):
         self.supports_deletes: bool = self.supports_writes
         super().__init__(handle, read_only=read_only)
 
+    @staticmethod
+    def knows(url: str) -> bool:
+        """Whether all schemes of a URL, or of a chain of URLs, are built in."""
+        return bool(_core.Store.knows_url(url))
+
     @classmethod
     def known(cls, url: str, *, storage_options: Mapping[str, Any] | None = None, read_only: bool) -> UrlStore | None:
         """The store at a URL; ``None`` when one of its schemes is not built in, or when an option is an object of another
         library."""
         options = {name: value for name, value in (storage_options or {}).items() if name != CREDENTIALS}
         # With "fo", and for a URL without a place, such as "reference://", fsspec's options say where the data is.
-        if url.endswith("://") or "fo" in options or not _core.Store.knows_url(url):
+        if url.endswith("://") or "fo" in options or not cls.knows(url):
             return None
         if not all(map(_is_plain, options.values())):
             return None
@@ -133,6 +141,14 @@ def _seconds(end: Any) -> float | None:
         # A time without a zone is in UTC, as clouds give it.
         return (end if end.tzinfo else end.replace(tzinfo=datetime.UTC)).timestamp()
     return None if end is None else float(end)
+
+
+def _with_whole_path(url: str) -> str:
+    """A chain that ends in a path, such as ``zip::a.zip``, with the absolute path. It then names one file in every folder."""
+    chain = re.fullmatch(r"((?:[A-Za-z][A-Za-z0-9+.-]+(?:://(?:(?!::).)*)?::)+)(.+)", url, re.DOTALL)
+    if chain is None or "://" in chain[2]:
+        return url
+    return f"{chain[1]}file://{os.path.abspath(chain[2])}"
 
 
 def _is_plain(value: Any) -> bool:
