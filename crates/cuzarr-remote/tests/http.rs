@@ -5,6 +5,7 @@ mod server;
 use std::sync::Arc;
 use std::time::Duration;
 
+use cuzarr::display::{Display, group_info};
 use cuzarr::meta::DataType;
 use cuzarr::node::{Array, ArrayOptions, Consolidation, Group, consolidate_metadata};
 use cuzarr::store::{ByteRange, Condition, MemoryStore, Payload, Store, StoreExt};
@@ -138,4 +139,15 @@ fn a_consolidated_group_of_50_arrays_opens_in_three_rounds() {
     assert!(rounds <= Some(3), "{rounds:?} rounds");
     let array = group.array("a7").unwrap();
     assert_eq!(array.read::<u8>(&Selection::all(&[4])).unwrap()[..], [7; 4]);
+}
+
+#[test]
+fn a_group_whose_members_cannot_be_listed_is_described_all_the_same() {
+    let server = Server::start(Kind::Files);
+    server.put("data/zarr.json", br#"{"zarr_format": 3, "node_type": "group", "attributes": {"title": "maps"}}"#);
+    let store = registry().open(&format!("{}/data", server.url())).unwrap();
+    let group = Group::open(store, "", None, Consolidation::WhenPresent, ArrayOptions::default()).unwrap();
+    let info = group_info(&group, false).unwrap();
+    assert!(info.to_text().contains("title: maps"), "{}", info.to_text());
+    assert!(info.to_text().contains("the store cannot list them") && info.to_json()["direct_members"].is_null());
 }

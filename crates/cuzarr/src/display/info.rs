@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use serde_json::{Map, Value, json};
 
 use super::{Description, shape_text};
-use crate::error::Result;
+use crate::error::{ErrorKind, Result};
 use crate::meta::{CodecsMetadata, Extension, IMAGE_LABELS, Multiscales, NodeMetadata, Order, label_names};
 use crate::node::{Array, Group, Node};
 use crate::store::Store;
@@ -123,7 +123,7 @@ fn add_attributes(info: &mut Description, attributes: &Map<String, Value>) {
 /// Adds a row for the direct members: names and shapes.
 fn add_members(info: &mut Description, group: &Group) -> Result<()> {
     let (mut texts, mut members) = (Vec::new(), Map::new());
-    group.walk(Some(0), &mut |name, metadata| {
+    let walked = group.walk(Some(0), &mut |name, metadata| {
         let (text, value) = match metadata {
             Ok(NodeMetadata::Array(array)) => {
                 (format!("{name} {}", shape_text(array.shape())), json!({"type": "array", "shape": array.shape()}))
@@ -134,7 +134,15 @@ fn add_members(info: &mut Description, group: &Group) -> Result<()> {
         texts.push(text);
         members.insert(name.to_string(), value);
         Ok(())
-    })?;
+    });
+    match walked {
+        // Web servers list nothing.
+        Err(error) if error.kind() == ErrorKind::Unsupported => {
+            info.add("direct_members", "Members", Value::Null, "unknown: the store cannot list them");
+            return Ok(());
+        }
+        walked => walked?,
+    }
     let count = texts.len();
     texts.truncate(MOST_LISTED);
     info.add("direct_members", "Members", members, if count == 0 { "none".into() } else { listed(texts, count) });
