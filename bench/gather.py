@@ -29,7 +29,7 @@ BENCHES = {
     "write": "encode write write-parts",
 }
 ABOUT = {
-    "campaign": "damaged frames by the million: nothing but errors comes of them",
+    "campaign": "frames by the million: damaged ones give nothing but errors, encoded ones their chunks",
     "compute": "functions, reductions, kernels of users",
     "decode": "decoders alone, frames in GPU memory",
     "device": "kernels that move elements, and the bus",
