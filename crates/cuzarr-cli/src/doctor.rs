@@ -65,9 +65,7 @@ fn text(probe: &Probe, threads: usize) -> String {
             gpu.ordinal, gpu.name
         ));
     }
-    if let Some(problem) = &probe.unusable {
-        lines.push(format!("[missing] GPU: {}; arrays are read into host memory", problem.replace('\n', "; ")));
-    }
+    lines.extend(probe.unusable.as_deref().map(|problem| gpu_line(probe, problem)));
     lines.extend(probe.libraries.iter().map(library_line));
     lines.push(cubin_line(probe));
     match &probe.cache_directory {
@@ -80,6 +78,16 @@ fn text(probe: &Probe, threads: usize) -> String {
         }
     }
     lines.join("\n")
+}
+
+/// Why no GPU can be used. A driver that is not there is told by its own line, so this one repeats the remedy alone.
+fn gpu_line(probe: &Probe, problem: &str) -> String {
+    let (problem, remedy) = match &probe.driver.problem {
+        Some(_) => ("none without the CUDA driver", probe.driver.remedy.as_str()),
+        None => problem.split_once("\nhint: ").unwrap_or((problem, "check it: nvidia-smi")),
+    };
+    let problem = problem.replace('\n', "; ");
+    format!("[missing] GPU: {problem}; arrays are read into host memory\n          add it: {remedy}")
 }
 
 fn library_line(library: &LibraryReport) -> String {
