@@ -51,10 +51,11 @@ impl Validate {
             Node::Group(group) => nodes::arrays_below(&group)?,
         };
         let mut findings = arrays.iter().map(|array| check(array, output)).collect::<Result<Vec<_>>>()?;
+        let unread: Vec<String> = unreadable.iter().map(|(node, _)| node[1..].to_string()).collect();
         findings.extend(unreadable.into_iter().map(|(node, error)| Finding::unreadable(node, error)));
         findings.sort_by(|left, right| left.node.cmp(&right.node));
         let good = findings.iter().all(|finding| finding.bad.is_empty());
-        let found = Strays::find(&*store, &arrays)?;
+        let found = Strays::find(&*store, &arrays, unread)?;
         let document = json!({
             "valid": good, "stray_keys": found.strays, "unfinished": found.unfinished,
             "arrays": findings.iter().map(Finding::to_json).collect::<Vec<_>>(),
@@ -75,7 +76,8 @@ struct Strays {
 }
 
 impl Strays {
-    fn find(store: &dyn Store, arrays: &[Array]) -> Result<Strays> {
+    /// `unread`: the paths of nodes whose metadata cannot be read.
+    fn find(store: &dyn Store, arrays: &[Array], unread: Vec<String>) -> Result<Strays> {
         let mut chunks = HashSet::new();
         for array in arrays {
             chunks.extend(array.stored_chunks()?.into_iter().map(|key| join_key(array.path(), &key)));
@@ -90,10 +92,11 @@ impl Strays {
                 _ => found.strays.push(key),
             }
         }
-        // Chunks of unfinished work belong to it.
-        let unfinished: Vec<String> = found.unfinished.iter().map(|path| path[1..].to_string()).collect();
+        // Chunks of unfinished work, or of a node that cannot be read, belong to it.
+        let mut owners = unread;
+        owners.extend(found.unfinished.iter().map(|path| path[1..].to_string()));
         let belongs = |key: &String| {
-            unfinished
+            owners
                 .iter()
                 .any(|path| path.is_empty() || key.strip_prefix(path).is_some_and(|rest| rest.starts_with('/')))
         };

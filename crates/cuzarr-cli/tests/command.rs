@@ -356,6 +356,13 @@ fn validate_lists_stray_keys_and_says_where_damage_is_not_detected() {
     assert_eq!(json(&cuzarr(&["validate", "--json", text(&plain)]))["arrays"][0]["checksums"], false);
     let readable = String::from_utf8(cuzarr(&["validate", text(&plain)]).stdout).unwrap();
     assert!(readable.contains("no checksums: changed bytes"), "{readable}");
+    std::fs::write(path.join("zarr.json"), "{").unwrap();
+    let document = json(&cuzarr(&["validate", "--json", text(directory.path())]));
+    assert_eq!(
+        (&document["valid"], &document["stray_keys"]),
+        (&false.into(), &serde_json::json!([])),
+        "its chunks are its own"
+    );
 }
 
 #[test]
