@@ -102,3 +102,48 @@ def test_methods_begin_with_what_they_do() -> None:
     assert len(documented) > 400
     stacked = ("The same", "As ", "What of", "Of ", "As:", "What ")
     assert [name for name, text in documented.items() if not text or text.startswith(stacked)] == []
+
+
+# Classes whose methods are documented in full, each with an example.
+WHOLE = (
+    cuzarr.Array,
+    cuzarr.Group,
+    cuzarr.Expression,
+    cuzarr.LazyArray,
+    cuzarr.ArrayConfig,
+    cuzarr.codecs.Decoder,
+    cuzarr.codecs.Batch,
+    cuzarr.codecs.Encoder,
+)
+
+
+def methods(owner: type) -> Iterator[tuple[str, Any]]:
+    """Public methods of this package; properties are named by one sentence."""
+    for name, method in inspect.getmembers(owner, inspect.isroutine):
+        if not name.startswith("_") and method.__module__.startswith("cuzarr"):
+            yield f"{owner.__name__}.{name}", method
+
+
+def test_methods_of_the_classes_that_users_meet_first_are_documented_in_full() -> None:
+    found = dict(pair for owner in WHOLE for pair in methods(owner))
+    assert len(found) > 120
+    lacking = []
+    for path, method in found.items():
+        text = inspect.getdoc(method) or ""
+        takes_arguments = any(name != "self" for name in inspect.signature(method).parameters)
+        if takes_arguments and "Parameters\n----------\n" not in text:
+            lacking.append(f"{path}: Parameters")
+        if ">>>" not in text:
+            lacking.append(f"{path}: an example")
+    assert lacking == []
+
+
+def test_examples_of_their_methods_run() -> None:
+    runner, parser, count = doctest.DocTestRunner(), doctest.DocTestParser(), 0
+    for owner in WHOLE:
+        for path, method in methods(owner):
+            examples = parser.get_doctest(inspect.getdoc(method) or "", {}, path, None, 0)
+            count += len(examples.examples)
+            runner.run(examples)
+    assert count > 250
+    assert runner.summarize(verbose=False).failed == 0

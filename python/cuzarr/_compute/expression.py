@@ -77,7 +77,25 @@ class Expression(Lazy, NumpyProtocol, OneElement, Operators, Reductions, Shaped)
         return dtype_of(self._expr.dtype)
 
     def astype(self, dtype: Any) -> Expression:
-        """Elements of another type, converted as NumPy converts them."""
+        """Elements of another type, converted as NumPy converts them.
+
+        Parameters
+        ----------
+        dtype : dtype
+            The new type.
+
+        Raises
+        ------
+        UnsupportedError
+            There is no such conversion: strings, structures, dates.
+
+        Examples
+        --------
+        >>> import cuzarr, numpy as np
+        >>> array = cuzarr.create_array({}, data=np.array([0.5, 1.5]))
+        >>> (array * 3).astype("int32").compute()
+        array([1, 4], dtype=int32)
+        """
         dtype = element_type(dtype)
         check_dtype(dtype, "astype")
         return Expression(self._expr.astype(core_dtype(dtype)), self._own_device, self._names)
@@ -102,6 +120,13 @@ class Expression(Lazy, NumpyProtocol, OneElement, Operators, Reductions, Shaped)
         ------
         BudgetExceededError
             Work on one chunk does not fit the limit.
+
+        Examples
+        --------
+        >>> import cuzarr, numpy as np
+        >>> array = cuzarr.create_array({}, data=np.arange(4), chunks=(2,))
+        >>> (array * 2 + 1).compute(memory_limit="64 MiB")
+        array([1, 3, 5, 7])
         """
         return self._compute((0,) * self.ndim, self.shape, device, memory_limit, progress)
 
@@ -155,6 +180,16 @@ class Expression(Lazy, NumpyProtocol, OneElement, Operators, Reductions, Shaped)
         BudgetExceededError
             Work on one stored object does not fit the limit.
         ReadOnlyError
+            The target was opened for reading.
+
+        Examples
+        --------
+        >>> import cuzarr, numpy as np
+        >>> array = cuzarr.create_array({}, data=np.arange(4), chunks=(2,))
+        >>> target = cuzarr.zeros((4,), chunks=(2,), store={})
+        >>> (array + 0.5).store(target)
+        >>> target[:]
+        array([0.5, 1.5, 2.5, 3.5])
         """
         if not isinstance(target, Stored):
             raise InvalidArgumentError(

@@ -111,7 +111,29 @@ class Array(Node, Operators, OneElement, Reductions, Stored):
 
     @classmethod
     def from_dict(cls, store_path: StorePath, data: dict[str, Any]) -> Self:
-        """The array that a metadata document (attributes inside) describes; reads nothing."""
+        """The array that a metadata document describes. Nothing is read.
+
+        Parameters
+        ----------
+        store_path : StorePath
+            Where the array is.
+        data : dict
+            The document, with attributes inside.
+
+        Raises
+        ------
+        InvalidArgumentError
+            The document describes a group.
+        MetadataValidationError
+            The document cannot be used.
+
+        Examples
+        --------
+        >>> import cuzarr
+        >>> array = cuzarr.ones((4,), store={})
+        >>> cuzarr.Array.from_dict(array.store_path, array.metadata.to_dict()).same_as(array)
+        True
+        """
         metadata = parse_node(data)
         if not isinstance(metadata, ArrayV2Metadata | ArrayV3Metadata):
             raise InvalidArgumentError("the document describes a group, expected an array")
@@ -119,24 +141,63 @@ class Array(Node, Operators, OneElement, Reductions, Stored):
 
     @classmethod
     def open(cls, store: StoreLike, *, config: ArrayConfigLike | None = None) -> Self:
-        """Opens the array of format 3 at a store or path.
+        """Opens the array of format 3 at a store or path. :func:`cuzarr.open_array` opens both formats.
+
+        Parameters
+        ----------
+        store : store, path or URL
+            Where the array is.
+        config : ArrayConfig or dict, optional
+            How it behaves while open.
 
         Raises
         ------
         ArrayNotFoundError
-            There is none.
+            No array of format 3 is there.
+
+        Examples
+        --------
+        >>> import cuzarr
+        >>> store = {}
+        >>> _ = cuzarr.ones((4,), store=store)
+        >>> cuzarr.Array.open(store).shape
+        (4,)
         """
         place = make_store_path(store)
         return cls(place, read_array(place, 3), config)
 
     def with_config(self, config: ArrayConfigLike) -> Self:
-        """This array with other settings. Settings that are not named stay."""
+        """This array with other settings. Settings that are not named stay.
+
+        Parameters
+        ----------
+        config : ArrayConfig or dict
+            The settings, such as ``{"write_empty_chunks": True}``.
+
+        Raises
+        ------
+        InvalidArgumentError
+            There is no such setting, or it cannot have this value.
+
+        Examples
+        --------
+        >>> import cuzarr
+        >>> cuzarr.zeros((2,), store={}).with_config({"write_empty_chunks": True}).config.write_empty_chunks
+        True
+        """
         chosen = config if isinstance(config, ArrayConfig) else replace(self._config, **parse_changes(config))
         return type(self)(self._store_path, self._metadata, chosen, self._own_device)
 
     def with_device(self, device: str) -> Self:
         """This array, reading to another device.
 
+        Parameters
+        ----------
+        device : str
+            ``"cpu"``, ``"cuda"`` or, to choose among GPUs, ``"cuda:1"``.
+
+        Examples
+        --------
         >>> import cuzarr
         >>> cuzarr.zeros((2,), store={}).with_device("cpu").device
         'cpu'
@@ -247,7 +308,15 @@ class Array(Node, Operators, OneElement, Reductions, Stored):
         return sum(math.prod(a // b for a, b in zip(grid.chunk_shape(chunk), inner, strict=True)) for _, chunk in coords)
 
     def nbytes_stored(self) -> int:
-        """Bytes in the store, metadata included."""
+        """Bytes in the store, metadata included.
+
+        Examples
+        --------
+        >>> import cuzarr, numpy as np
+        >>> array = cuzarr.create_array({}, data=np.arange(4), compressors=None)
+        >>> array.nbytes_stored() > array.nbytes
+        True
+        """
         return self.store.getsize_prefix(self.path)
 
     @property
@@ -278,7 +347,15 @@ class Array(Node, Operators, OneElement, Reductions, Stored):
         return array_info(self)
 
     def info_complete(self) -> Info:
-        """A summary like :attr:`info`, with the number and size of stored chunks. It lists the store."""
+        """A summary like :attr:`info`, with the number and size of stored chunks. It lists the store.
+
+        Examples
+        --------
+        >>> import cuzarr, numpy as np
+        >>> array = cuzarr.create_array({}, data=np.arange(4), compressors=None)
+        >>> "Chunks Initialized : 1" in str(array.info_complete())
+        True
+        """
         return array_info(self, sum(1 for _ in self._iterate_stored()), self.nbytes_stored())
 
     @property
@@ -287,13 +364,43 @@ class Array(Node, Operators, OneElement, Reductions, Stored):
         return result_array(_core.NdBuffer.empty((), "float64", self.device, "C"), np.dtype("f8"))
 
     def explain(self, selection: Any = Ellipsis, *, writing: bool = False) -> Explanation:
-        """Explain what reading a box would do, stage by stage, and why: where each codec runs, and if on the host, for which reason.
-        ``writing`` asks the same of writing elements that are on the array's device. Reads and writes no elements."""
+        """Explains what reading a box would do, stage by stage, and why. No elements are read or written.
+
+        Parameters
+        ----------
+        selection : int, slice, Ellipsis or tuple of them
+            The box.
+        writing : bool
+            Explain how elements that are on the array's device would be written to the box.
+
+        Returns
+        -------
+        Explanation
+            Where each codec runs, and the reason where that is the host. ``print`` shows it as text.
+
+        Examples
+        --------
+        >>> import cuzarr
+        >>> print(cuzarr.zeros((4, 4), chunks=(2, 2), store={}).explain((slice(0, 2), slice(0, 4))))  # doctest: +ELLIPSIS
+        read [0:2, 0:4] into cpu
+        ...
+          chunks               2 (64 B packed)
+        ...
+        """
         box = basic_box(selection, self.shape)
         return self._explain(box.lists, writing)
 
     def last_report(self) -> dict[str, Any] | None:
-        """Bytes, seconds and counts of each stage of the last read or write, or ``None`` before the first."""
+        """Bytes, seconds and counts of each stage of the last read or write, or ``None`` before the first.
+
+        Examples
+        --------
+        >>> import cuzarr, numpy as np
+        >>> array = cuzarr.create_array({}, data=np.arange(4))
+        >>> _ = array[:]
+        >>> [stage["stage"] for stage in array.last_report()["stages"]]
+        ['fetch', 'decode']
+        """
         report = self._handle().last_report()
         return None if report is None else json.loads(report)
 
@@ -347,8 +454,27 @@ class Array(Node, Operators, OneElement, Reductions, Stored):
         return array_selections.get(self, selection, prototype)
 
     def setitem(self, selection: Any, value: Any, prototype: Any = None, *, progress: Any = None) -> None:
-        """Write a selection as brackets do. Values may be on any device; a buffer class of your own is given them first.
-        ``progress`` is as in :meth:`getitem`."""
+        """Writes a selection as brackets do.
+
+        Parameters
+        ----------
+        selection : optional
+            What brackets take.
+        value : array or scalar
+            Broadcasts to the selection, and may be on any device.
+        prototype : BufferPrototype, optional
+            A buffer class of your own, which is given the values first.
+        progress : bool, callable or object, optional
+            As in :meth:`getitem`.
+
+        Examples
+        --------
+        >>> import cuzarr
+        >>> array = cuzarr.zeros((4,), store={})
+        >>> array.setitem(slice(1, 3), [5, 6])
+        >>> array[:]
+        array([0., 5., 6., 0.])
+        """
         if progress:
             with shown(progress, "writing", array_selections.count_objects(self, selection)):
                 return self.setitem(selection, value, prototype)
@@ -365,10 +491,26 @@ class Array(Node, Operators, OneElement, Reductions, Stored):
     ) -> Any:
         """A box, as brackets of integers and slices, in another element type, into memory of the caller, or to other devices.
 
-        Elements are converted on the way, as NumPy's ``astype`` does it: to ``dtype``, or to what ``out`` holds. Of several
-        devices each gets a part of the first dimension, and all read at once; the result is a list of arrays, whose parts
-        begin where chunks do. Reads to devices named here are not in this array's :meth:`last_report`.
+        Parameters
+        ----------
+        selection : int, slice, Ellipsis or tuple of them
+            The box.
+        out : array, optional
+            Where the elements go, of the box's shape. They are converted to its type, as NumPy's ``astype`` does it.
+        dtype : dtype, optional
+            Element type of the result, if not the array's.
+        prototype : BufferPrototype, optional
+            zarr-python's; decides the device.
+        device : str or sequence of str, optional
+            Where the elements go. Of several devices each gets a part of the first dimension that begins where a chunk does, and
+            all read at once. Such reads are not in this array's :meth:`last_report`.
 
+        Returns
+        -------
+        array, or list of arrays for several devices
+
+        Examples
+        --------
         >>> import cuzarr
         >>> cuzarr.full((4,), fill_value=7, dtype="int16", store={}).read(slice(1, 3), dtype="float32")
         array([7., 7.], dtype=float32)
@@ -440,6 +582,14 @@ class Array(Node, Operators, OneElement, Reductions, Stored):
             The selection does not fit.
         ChunkCorruptError, ChecksumMismatchError
             A chunk cannot be decoded.
+
+        Examples
+        --------
+        >>> import cuzarr, numpy as np
+        >>> array = cuzarr.create_array({}, data=np.arange(12).reshape(3, 4), chunks=(2, 2))
+        >>> array.get_basic_selection((slice(1, 3), slice(None, None, 2)))
+        array([[ 4,  6],
+               [ 8, 10]])
         """
         elements = array_io.get_box(self, basic_box(selection, self.shape), out, prototype, fields)
         is_scalar = out is None and isinstance(elements, np.ndarray) and not elements.ndim
@@ -453,57 +603,293 @@ class Array(Node, Operators, OneElement, Reductions, Stored):
         fields: Fields | None = None,
         prototype: Any = None,
     ) -> None:
-        """Writes elements of a box; ``value`` broadcasts to it and may be on any device."""
+        """Writes elements of a box.
+
+        Parameters
+        ----------
+        selection : int, slice, Ellipsis or tuple of them
+            Per dimension; steps of slices are positive.
+        value : array or scalar
+            Broadcasts to the box, and may be on any device.
+        fields : str or list of str, optional
+            Only these fields of a structured dtype.
+        prototype : BufferPrototype, optional
+            A buffer class of your own, which is given the values first.
+
+        Raises
+        ------
+        BoundsCheckError, NegativeStepError, SelectionInvalidError
+            The selection does not fit.
+
+        Examples
+        --------
+        >>> import cuzarr
+        >>> array = cuzarr.zeros((4,), store={})
+        >>> array.set_basic_selection(slice(None, None, 2), 7)
+        >>> array[:]
+        array([7., 0., 7., 0.])
+        """
         array_io.set_box(self, basic_box(selection, self.shape), value, fields, prototype)
 
     def get_block_selection(self, selection: Any, *, out: Any = None, fields: Fields | None = None, prototype: Any = None) -> Any:
-        """Whole stored chunks, selected by their places in the grid, by integers and slices."""
+        """Whole chunks, selected by their places in the grid.
+
+        Parameters
+        ----------
+        selection : int, slice or tuple of them
+            Places of chunks in the grid; steps of slices are 1.
+        out : array, optional
+            Where the elements go, of the result's shape, on the device that reads.
+        fields : str or list of str, optional
+            Only these fields of a structured dtype.
+        prototype : BufferPrototype, optional
+            zarr-python's; decides the device.
+
+        Raises
+        ------
+        BoundsCheckError, SelectionInvalidError
+            The selection does not fit.
+
+        Examples
+        --------
+        >>> import cuzarr, numpy as np
+        >>> array = cuzarr.create_array({}, data=np.arange(12).reshape(3, 4), chunks=(2, 2))
+        >>> array.get_block_selection((0, 1))
+        array([[2, 3],
+               [6, 7]])
+        """
         return array_io.get_box(self, block_box(selection, self.shape, self._metadata._grid), out, prototype, fields)
 
     def set_block_selection(self, selection: Any, value: Any, *, fields: Fields | None = None, prototype: Any = None) -> None:
-        """Writes whole stored chunks, selected by their places in the grid."""
+        """Writes whole chunks, selected by their places in the grid.
+
+        Parameters
+        ----------
+        selection : int, slice or tuple of them
+            Places of chunks in the grid; steps of slices are 1.
+        value : array or scalar
+            Broadcasts to the chunks, and may be on any device.
+        fields : str or list of str, optional
+            Only these fields of a structured dtype.
+        prototype : BufferPrototype, optional
+            A buffer class of your own, which is given the values first.
+
+        Raises
+        ------
+        BoundsCheckError, SelectionInvalidError
+            The selection does not fit.
+
+        Examples
+        --------
+        >>> import cuzarr, numpy as np
+        >>> array = cuzarr.create_array({}, data=np.arange(12).reshape(3, 4), chunks=(2, 2))
+        >>> array.set_block_selection((0, 0), -1)
+        >>> array[0]
+        array([-1, -1,  2,  3])
+        """
         array_io.set_box(self, block_box(selection, self.shape, self._metadata._grid), value, fields, prototype)
 
     def get_orthogonal_selection(
         self, selection: Any, *, out: Any = None, fields: Fields | None = None, prototype: Any = None
     ) -> Any:
-        """The outer product of one selector for each dimension: integers, slices, index arrays, masks."""
+        """The outer product of one selector for each dimension.
+
+        Parameters
+        ----------
+        selection : tuple
+            A selector for each dimension: an integer, a slice, an index array or a mask of that dimension.
+        out : array, optional
+            Where the elements go, of the result's shape, on the device that reads.
+        fields : str or list of str, optional
+            Only these fields of a structured dtype.
+        prototype : BufferPrototype, optional
+            zarr-python's; decides the device.
+
+        Raises
+        ------
+        BoundsCheckError, SelectionInvalidError
+            The selection does not fit.
+
+        Examples
+        --------
+        >>> import cuzarr, numpy as np
+        >>> array = cuzarr.create_array({}, data=np.arange(12).reshape(3, 4), chunks=(2, 2))
+        >>> array.get_orthogonal_selection(([2, 0], slice(1, 3)))
+        array([[ 9, 10],
+               [ 1,  2]])
+        """
         return array_selections.get_orthogonal(self, selection, out, fields, prototype)
 
     def set_orthogonal_selection(
         self, selection: Any, value: Any, *, fields: Fields | None = None, prototype: Any = None
     ) -> None:
-        """Writes the outer product of one selector for each dimension."""
+        """Writes the outer product of one selector for each dimension.
+
+        Parameters
+        ----------
+        selection : tuple
+            A selector for each dimension: an integer, a slice, an index array or a mask of that dimension.
+        value : array or scalar
+            Broadcasts to the selection, and may be on any device.
+        fields : str or list of str, optional
+            Only these fields of a structured dtype.
+        prototype : BufferPrototype, optional
+            A buffer class of your own, which is given the values first.
+
+        Raises
+        ------
+        BoundsCheckError, SelectionInvalidError
+            The selection does not fit.
+
+        Examples
+        --------
+        >>> import cuzarr, numpy as np
+        >>> array = cuzarr.create_array({}, data=np.arange(12).reshape(3, 4), chunks=(2, 2))
+        >>> array.set_orthogonal_selection(([2, 0], [1]), 0)
+        >>> array[:, 1]
+        array([0, 5, 0])
+        """
         array_selections.set_orthogonal(self, selection, value, fields, prototype)
 
     def get_coordinate_selection(
         self, selection: Any, *, out: Any = None, fields: Fields | None = None, prototype: Any = None
     ) -> Any:
-        """Points, by one index array for each dimension; they broadcast together. ``out`` may have their shape, or be flat."""
+        """Points, by one index array for each dimension. ``out`` may have their shape, or be flat.
+
+        Parameters
+        ----------
+        selection : tuple of index arrays
+            One for each dimension; they broadcast together.
+        out : array, optional
+            Where the elements go, of the result's shape, on the device that reads.
+        fields : str or list of str, optional
+            Only these fields of a structured dtype.
+        prototype : BufferPrototype, optional
+            zarr-python's; decides the device.
+
+        Raises
+        ------
+        BoundsCheckError, SelectionInvalidError
+            The selection does not fit.
+
+        Examples
+        --------
+        >>> import cuzarr, numpy as np
+        >>> array = cuzarr.create_array({}, data=np.arange(12).reshape(3, 4), chunks=(2, 2))
+        >>> array.get_coordinate_selection(([2, 0, 2], [3, 1, 3]))
+        array([11,  1, 11])
+        """
         return array_selections.get_coordinates(self, selection, out, fields, prototype)
 
     def set_coordinate_selection(
         self, selection: Any, value: Any, *, fields: Fields | None = None, prototype: Any = None
     ) -> None:
-        """Writes points, by one index array for each dimension. ``value`` broadcasts to them, or has one element for each."""
+        """Writes points, by one index array for each dimension.
+
+        Parameters
+        ----------
+        selection : tuple of index arrays
+            One for each dimension; they broadcast together.
+        value : array or scalar
+            Broadcasts to the points, or has one element for each. It may be on any device.
+        fields : str or list of str, optional
+            Only these fields of a structured dtype.
+        prototype : BufferPrototype, optional
+            A buffer class of your own, which is given the values first.
+
+        Raises
+        ------
+        BoundsCheckError, SelectionInvalidError
+            The selection does not fit.
+
+        Examples
+        --------
+        >>> import cuzarr, numpy as np
+        >>> array = cuzarr.create_array({}, data=np.arange(12).reshape(3, 4), chunks=(2, 2))
+        >>> array.set_coordinate_selection(([2, 0], [3, 1]), [-1, -2])
+        >>> int(array[2, 3]), int(array[0, 1])
+        (-1, -2)
+        """
         array_selections.set_coordinates(self, selection, value, fields, prototype)
 
     def get_mask_selection(self, mask: Any, *, out: Any = None, fields: Fields | None = None, prototype: Any = None) -> Any:
-        """The elements where a mask of the array's shape is true, in C order."""
+        """The elements where a mask is true, in C order.
+
+        Parameters
+        ----------
+        mask : array of bool
+            Of the array's shape.
+        out : array, optional
+            Where the elements go, of the result's shape, on the device that reads.
+        fields : str or list of str, optional
+            Only these fields of a structured dtype.
+        prototype : BufferPrototype, optional
+            zarr-python's; decides the device.
+
+        Raises
+        ------
+        BoundsCheckError, SelectionInvalidError
+            The selection does not fit.
+
+        Examples
+        --------
+        >>> import cuzarr, numpy as np
+        >>> array = cuzarr.create_array({}, data=np.arange(12).reshape(3, 4), chunks=(2, 2))
+        >>> array.get_mask_selection(np.arange(12).reshape(3, 4) % 5 == 0)
+        array([ 0,  5, 10])
+        """
         return array_selections.get_mask(self, mask, out, fields, prototype)
 
     def set_mask_selection(self, mask: Any, value: Any, *, fields: Fields | None = None, prototype: Any = None) -> None:
-        """Writes the elements where a mask of the array's shape is true."""
+        """Writes the elements where a mask is true.
+
+        Parameters
+        ----------
+        mask : array of bool
+            Of the array's shape.
+        value : array or scalar
+            Broadcasts to the elements, in C order, and may be on any device.
+        fields : str or list of str, optional
+            Only these fields of a structured dtype.
+        prototype : BufferPrototype, optional
+            A buffer class of your own, which is given the values first.
+
+        Raises
+        ------
+        BoundsCheckError, SelectionInvalidError
+            The selection does not fit.
+
+        Examples
+        --------
+        >>> import cuzarr, numpy as np
+        >>> array = cuzarr.create_array({}, data=np.arange(12).reshape(3, 4), chunks=(2, 2))
+        >>> array.set_mask_selection(np.arange(12).reshape(3, 4) > 9, 0)
+        >>> array[2]
+        array([8, 9, 0, 0])
+        """
         array_selections.set_mask(self, mask, value, fields, prototype)
 
     @property
     def oindex(self) -> OIndex:
-        """Orthogonal selection by brackets: ``array.oindex[[0, 3], :]``."""
+        """Orthogonal selection by brackets: ``array.oindex[[0, 3], :]``.
+
+        >>> import cuzarr, numpy as np
+        >>> array = cuzarr.create_array({}, data=np.arange(12).reshape(3, 4), chunks=(2, 2))
+        >>> array.oindex[[2, 0], 1:3]
+        array([[ 9, 10],
+               [ 1,  2]])
+        """
         return OIndex(self)
 
     @property
     def vindex(self) -> VIndex:
-        """Selection of points by brackets: ``array.vindex[[0, 3], [1, 1]]``, or by a mask."""
+        """Selection of points by brackets: ``array.vindex[[0, 3], [1, 1]]``, or by a mask.
+
+        >>> import cuzarr, numpy as np
+        >>> array = cuzarr.create_array({}, data=np.arange(12).reshape(3, 4), chunks=(2, 2))
+        >>> array.vindex[[2, 0], [3, 1]]
+        array([11,  1])
+        """
         return VIndex(self)
 
     @property
@@ -513,16 +899,35 @@ class Array(Node, Operators, OneElement, Reductions, Stored):
 
     @property
     def blocks(self) -> BlockIndex:
-        """Selection of whole chunks by brackets: ``array.blocks[0, 1:3]``."""
+        """Selection of whole chunks by brackets: ``array.blocks[0, 1:3]``.
+
+        >>> import cuzarr, numpy as np
+        >>> array = cuzarr.create_array({}, data=np.arange(12).reshape(3, 4), chunks=(2, 2))
+        >>> array.blocks[0, 1]
+        array([[2, 3],
+               [6, 7]])
+        """
         return BlockIndex(self)
 
     # ------------------------------------------------------------------------------------------- changes of its shape
 
     def resize(self, new_shape: Any) -> None:
         """Changes the shape. Chunks that fall outside are deleted, and come in again as the fill value. What a chunk at the edge
-        holds beyond the shape stays stored, and is there again when the array grows over it. Whoever is killed meanwhile leaves the
-        old array or the new one.
+        holds beyond the shape stays stored, and is there again when the array grows over it. A process that is killed meanwhile leaves
+        the old array or the new one.
 
+        Parameters
+        ----------
+        new_shape : tuple of int
+            As many extents as before.
+
+        Raises
+        ------
+        InvalidArgumentError
+            The number of dimensions differs, or an extent is negative.
+
+        Examples
+        --------
         >>> import cuzarr
         >>> array = cuzarr.zeros((4, 4), chunks=(2, 2), store={})
         >>> array.resize((2, 6))
@@ -532,16 +937,50 @@ class Array(Node, Operators, OneElement, Reductions, Stored):
         resize.resize(self, new_shape)
 
     def append(self, data: Any, axis: int | str = 0) -> tuple[int, ...]:
-        """Adds elements behind the last ones along ``axis``; the other extents must agree. Returns the new shape.
+        """Adds elements behind the last ones along an axis. They are written before the shape: others see none of them or all.
 
-        The elements are written before the shape: others see none of them or all.
+        Parameters
+        ----------
+        data : array
+            Its other extents are the array's. It may be on any device.
+        axis : int or str
+            A number, or the name of a dimension.
+
+        Returns
+        -------
+        tuple of int
+            The new shape.
+
+        Raises
+        ------
+        InvalidArgumentError
+            The extents differ, or there is no such axis.
+
+        Examples
+        --------
+        >>> import cuzarr
+        >>> array = cuzarr.zeros((2, 3), store={})
+        >>> array.append([[1, 2, 3]])
+        (3, 3)
         """
         return resize.append(self, data, axis)
 
     # ---------------------------------------------------------------------------- as an object of Python and of NumPy
 
     def astype(self, dtype: Any) -> Expression:
-        """A plan of the elements converted to another type, as NumPy converts them."""
+        """A plan of the elements converted to another type, as NumPy converts them. Nothing is read.
+
+        Parameters
+        ----------
+        dtype : dtype
+            The new type.
+
+        Examples
+        --------
+        >>> import cuzarr
+        >>> cuzarr.full((2,), fill_value=1.7, store={}).astype("int8").compute()
+        array([1, 1], dtype=int8)
+        """
         return plan(self).astype(dtype)  # type: ignore[no-any-return]
 
     def _change(self, name: str, other: Any) -> Any:
@@ -598,6 +1037,13 @@ class Array(Node, Operators, OneElement, Reductions, Stored):
     def same_as(self, other: object) -> bool:
         """Whether both are the same array of the same store, with the same metadata, settings and device. ``==`` compares elements.
 
+        Parameters
+        ----------
+        other : object
+            What to compare with.
+
+        Examples
+        --------
         >>> import cuzarr
         >>> store = {}
         >>> array = cuzarr.create_array(store, shape=(2,), dtype="int8")

@@ -65,7 +65,24 @@ class ArrayConfig:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> ArrayConfig:
-        """From some of the settings; the others are the global configuration's."""
+        """Settings from a dictionary; those that it lacks are the global configuration's.
+
+        Parameters
+        ----------
+        data : dict
+            Some settings by name.
+
+        Raises
+        ------
+        InvalidArgumentError
+            There is no such setting, or it cannot have this value.
+
+        Examples
+        --------
+        >>> from cuzarr import ArrayConfig
+        >>> ArrayConfig.from_dict({"order": "F"}).order
+        'F'
+        """
         names = cls.__dataclass_fields__
         data = dictionary(data, "config")
         if unknown := data.keys() - names:
@@ -73,7 +90,14 @@ class ArrayConfig:
         return cls(**{name: data.get(name, global_config.get(f"array.{name}")) for name in names})
 
     def to_dict(self) -> dict[str, Any]:
-        """Every setting by its name."""
+        """Every setting by its name.
+
+        Examples
+        --------
+        >>> from cuzarr import ArrayConfig
+        >>> ArrayConfig.from_dict({"order": "F"}).to_dict()["order"]
+        'F'
+        """
         return asdict(self)
 
 

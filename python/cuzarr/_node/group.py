@@ -84,10 +84,27 @@ class Group(Node):
     ) -> Self:
         """Creates a group at a store or path.
 
+        Parameters
+        ----------
+        store : store, path or URL
+            Where the group will be.
+        attributes : dict, optional
+            Its attributes.
+        zarr_format : {2, 3}
+            The format.
+        overwrite : bool
+            Replace what is there, with all that is below it.
+
         Raises
         ------
         ContainsArrayError, ContainsGroupError
             A node is there, and ``overwrite`` is off.
+
+        Examples
+        --------
+        >>> import cuzarr
+        >>> dict(cuzarr.Group.from_store({}, attributes={"title": "maps"}).attrs)
+        {'title': 'maps'}
         """
         return cls._new(make_store_path(store), attributes, zarr_format, overwrite=overwrite)
 
@@ -95,10 +112,25 @@ class Group(Node):
     def open(cls, store: StoreLike, zarr_format: Any = 3) -> Self:
         """Opens the group at a store or path.
 
+        Parameters
+        ----------
+        store : store, path or URL
+            Where the group is.
+        zarr_format : {2, 3, None}
+            The format; ``None`` for either.
+
         Raises
         ------
         GroupNotFoundError
-            There is none.
+            No group of this format is there.
+
+        Examples
+        --------
+        >>> import cuzarr
+        >>> store = {}
+        >>> _ = cuzarr.create_group(store)
+        >>> cuzarr.Group.open(store).nmembers()
+        0
         """
         place = make_store_path(store)
         return cls(place, read_group(place, check_zarr_format(zarr_format)))
@@ -134,7 +166,16 @@ class Group(Node):
         return group_info(self, None if consolidated is None else list(consolidated.flattened_metadata.values()))
 
     def info_complete(self) -> Info:
-        """A summary like :attr:`info`, with every member counted. It lists the store."""
+        """A summary like :attr:`info`, with every member counted. It lists the store.
+
+        Examples
+        --------
+        >>> import cuzarr
+        >>> group = cuzarr.create_group({})
+        >>> _ = group.create_array("maps/t2m", shape=(4,), dtype="float32")
+        >>> "No. arrays  : 1" in str(group.info_complete())
+        True
+        """
         return group_info(self, [metadata for _, metadata in self._walk(None)])
 
     # ---------------------------------------------------------------------------------------------------- its members
@@ -165,17 +206,46 @@ class Group(Node):
         return self._node(path, metadata)
 
     def get(self, path: str, default: DefaultT | None = None) -> Array | Self | DefaultT | None:
-        """The array or group at ``path``, or ``default``."""
+        """The array or group at a path, or a default value.
+
+        Parameters
+        ----------
+        path : str
+            Below this group, such as ``"maps/t2m"``.
+        default : optional
+            What to return where nothing is.
+
+        Examples
+        --------
+        >>> import cuzarr
+        >>> group = cuzarr.create_group({})
+        >>> _ = group.create_array("maps/t2m", shape=(4,), dtype="float32")
+        >>> group.get("maps/t2m").shape, group.get("maps/msl", "none")
+        ((4,), 'none')
+        """
         metadata = self._find(path)
         return default if metadata is None else self._node(path, metadata)
 
     def get_array(self, path: str) -> Array:
-        """The array at ``path``.
+        """The array at a path.
+
+        Parameters
+        ----------
+        path : str
+            Below this group, such as ``"maps/t2m"``.
 
         Raises
         ------
         ArrayNotFoundError, ContainsGroupError
             Nothing is there, or a group is.
+
+        Examples
+        --------
+        >>> import cuzarr
+        >>> group = cuzarr.create_group({})
+        >>> _ = group.create_array("maps/t2m", shape=(4,), dtype="float32")
+        >>> group.get_array("maps/t2m").dtype
+        dtype('float32')
         """
         node = self.get(path)
         if node is None:
@@ -185,12 +255,25 @@ class Group(Node):
         return node
 
     def get_group(self, path: str) -> Self:
-        """The group at ``path``.
+        """The group at a path.
+
+        Parameters
+        ----------
+        path : str
+            Below this group, such as ``"maps/t2m"``.
 
         Raises
         ------
         GroupNotFoundError, ContainsArrayError
             Nothing is there, or an array is.
+
+        Examples
+        --------
+        >>> import cuzarr
+        >>> group = cuzarr.create_group({})
+        >>> _ = group.create_array("maps/t2m", shape=(4,), dtype="float32")
+        >>> list(group.get_group("maps"))
+        ['t2m']
         """
         node = self.get(path)
         if node is None:
@@ -215,49 +298,143 @@ class Group(Node):
     def members(
         self, max_depth: int | None = 0, *, use_consolidated_for_children: bool = True
     ) -> tuple[tuple[str, Array | Self], ...]:
-        """Paths and nodes below this group: directly below it, deeper by ``max_depth``, or all (``None``).
+        """Paths and nodes below this group.
 
-        ``use_consolidated_for_children=False`` lists groups among them whose own consolidated metadata would serve.
+        Parameters
+        ----------
+        max_depth : int or None
+            Levels of groups that are looked into; 0 for what lies directly below, ``None`` for all.
+        use_consolidated_for_children : bool
+            Take what groups among them say in their consolidated metadata, instead of listing them.
+
+        Returns
+        -------
+        tuple of (str, Array or Group)
+
+        Examples
+        --------
+        >>> import cuzarr
+        >>> group = cuzarr.create_group({})
+        >>> _ = group.create_array("maps/t2m", shape=(4,), dtype="float32")
+        >>> [path for path, node in group.members(max_depth=None)]
+        ['maps', 'maps/t2m']
         """
         _check_depth(max_depth)
         found = self._walk(max_depth, use_consolidated_for_children=use_consolidated_for_children)
         return tuple((path, self._node(path, metadata)) for path, metadata in found)
 
     def nmembers(self, max_depth: int | None = 0) -> int:
-        """Number of nodes below this group."""
+        """The number of nodes below this group.
+
+        Parameters
+        ----------
+        max_depth : int or None
+            As in :meth:`members`.
+
+        Examples
+        --------
+        >>> import cuzarr
+        >>> group = cuzarr.create_group({})
+        >>> _ = group.create_array("maps/t2m", shape=(4,), dtype="float32")
+        >>> group.nmembers(), group.nmembers(max_depth=None)
+        (1, 2)
+        """
         _check_depth(max_depth)
         return sum(1 for _ in self._walk(max_depth))
 
     def keys(self) -> Generator[str]:
-        """Names of the arrays and groups directly below."""
+        """Names of the arrays and groups directly below.
+
+        Examples
+        --------
+        >>> import cuzarr
+        >>> group = cuzarr.create_group({})
+        >>> _ = group.create_array("maps/t2m", shape=(4,), dtype="float32")
+        >>> list(group.keys())
+        ['maps']
+        """
         yield from (name for name, _ in self._walk(0))
 
     def arrays(self) -> Generator[tuple[str, Array], None]:
-        """Names and arrays directly below."""
+        """Names and arrays directly below.
+
+        Examples
+        --------
+        >>> import cuzarr
+        >>> group = cuzarr.create_group({})
+        >>> _ = group.create_array("maps/t2m", shape=(4,), dtype="float32")
+        >>> [(name, array.shape) for name, array in group["maps"].arrays()]
+        [('t2m', (4,))]
+        """
         for name, node in self.members():
             if isinstance(node, Array):
                 yield name, node
 
     def array_keys(self) -> Generator[str, None]:
-        """Names of the arrays directly below."""
+        """Names of the arrays directly below.
+
+        Examples
+        --------
+        >>> import cuzarr
+        >>> group = cuzarr.create_group({})
+        >>> _ = group.create_array("maps/t2m", shape=(4,), dtype="float32")
+        >>> list(group["maps"].array_keys())
+        ['t2m']
+        """
         yield from (name for name, _ in self.arrays())
 
     def array_values(self) -> Generator[Array, None]:
-        """The arrays directly below."""
+        """The arrays directly below.
+
+        Examples
+        --------
+        >>> import cuzarr
+        >>> group = cuzarr.create_group({})
+        >>> _ = group.create_array("maps/t2m", shape=(4,), dtype="float32")
+        >>> [array.shape for array in group["maps"].array_values()]
+        [(4,)]
+        """
         yield from (array for _, array in self.arrays())
 
     def groups(self) -> Generator[tuple[str, Self], None]:
-        """Names and groups directly below."""
+        """Names and groups directly below.
+
+        Examples
+        --------
+        >>> import cuzarr
+        >>> group = cuzarr.create_group({})
+        >>> _ = group.create_array("maps/t2m", shape=(4,), dtype="float32")
+        >>> [(name, below.path) for name, below in group.groups()]
+        [('maps', 'maps')]
+        """
         for name, node in self.members():
             if not isinstance(node, Array):
                 yield name, node
 
     def group_keys(self) -> Generator[str, None]:
-        """Names of the groups directly below."""
+        """Names of the groups directly below.
+
+        Examples
+        --------
+        >>> import cuzarr
+        >>> group = cuzarr.create_group({})
+        >>> _ = group.create_array("maps/t2m", shape=(4,), dtype="float32")
+        >>> list(group.group_keys())
+        ['maps']
+        """
         yield from (name for name, _ in self.groups())
 
     def group_values(self) -> Generator[Self, None]:
-        """The groups directly below."""
+        """The groups directly below.
+
+        Examples
+        --------
+        >>> import cuzarr
+        >>> group = cuzarr.create_group({})
+        >>> _ = group.create_array("maps/t2m", shape=(4,), dtype="float32")
+        >>> [below.path for below in group.group_values()]
+        ['maps']
+        """
         yield from (group for _, group in self.groups())
 
     def tree(
@@ -268,7 +445,34 @@ class Group(Node):
         max_nodes: int = 500,
         plain: bool = False,
     ) -> Tree:
-        """The hierarchy as text: ``level`` levels deep, at most ``max_nodes`` nodes, ``plain`` without bold names."""
+        """The hierarchy below this group, as text.
+
+        Parameters
+        ----------
+        expand : None
+            Not supported; zarr-python has it.
+        level : int, optional
+            Levels that are shown; all unless given.
+        max_nodes : int
+            Nodes that are shown at most.
+        plain : bool
+            Without bold names.
+
+        Raises
+        ------
+        UnsupportedError
+            ``expand`` is given.
+
+        Examples
+        --------
+        >>> import cuzarr
+        >>> group = cuzarr.create_group({})
+        >>> _ = group.create_array("maps/t2m", shape=(4,), dtype="float32")
+        >>> print(group.tree(plain=True), end="")
+        /
+        └── maps
+            └── t2m (4,) float32
+        """
         if expand is not None:
             raise UnsupportedError("tree does not support expand")
         if level is not None:
@@ -279,7 +483,26 @@ class Group(Node):
     # -------------------------------------------------------------------------------------------- making and deleting
 
     def create_group(self, name: str, **kwargs: Any) -> Self:
-        """Creates a group below this one; ``overwrite`` and ``attributes`` as in :func:`cuzarr.create_group`."""
+        """Creates a group below this one.
+
+        Parameters
+        ----------
+        name : str
+            Its path below this group.
+        **kwargs
+            ``overwrite`` and ``attributes``, as in :func:`cuzarr.create_group`.
+
+        Raises
+        ------
+        ContainsArrayError, ContainsGroupError
+            A node is there, and ``overwrite`` is off.
+
+        Examples
+        --------
+        >>> import cuzarr
+        >>> cuzarr.create_group({}).create_group("maps").path
+        'maps'
+        """
         overwrite, attributes = kwargs.pop("overwrite", False), kwargs.pop("attributes", None)
         if kwargs:
             raise TypeError(f"create_group has no {', '.join(kwargs)}")
@@ -289,12 +512,27 @@ class Group(Node):
         return group
 
     def require_group(self, name: str, **kwargs: Any) -> Self:
-        """The group at ``name``, created when it is missing; ``overwrite=True`` creates it anyway.
+        """The group at a path, created when it is missing.
+
+        Parameters
+        ----------
+        name : str
+            Its path below this group.
+        **kwargs
+            As in :meth:`create_group`; ``overwrite=True`` creates it also where one is.
 
         Raises
         ------
         TypeError
             An array is there.
+
+        Examples
+        --------
+        >>> import cuzarr
+        >>> group = cuzarr.create_group({})
+        >>> _ = group.create_array("maps/t2m", shape=(4,), dtype="float32")
+        >>> group.require_group("maps").nmembers(), group.require_group("more").nmembers()
+        (1, 0)
         """
         if kwargs.pop("overwrite", False):
             return self.create_group(name, overwrite=True, **kwargs)
@@ -304,7 +542,24 @@ class Group(Node):
         return self.create_group(name, **kwargs) if node is None else node
 
     def require_groups(self, *names: str) -> tuple[Self, ...]:
-        """Several groups, created where they are missing."""
+        """Several groups, created where they are missing.
+
+        Parameters
+        ----------
+        *names : str
+            Their paths below this group.
+
+        Raises
+        ------
+        TypeError
+            An array is at one of the paths.
+
+        Examples
+        --------
+        >>> import cuzarr
+        >>> [below.path for below in cuzarr.create_group({}).require_groups("a", "b/c")]
+        ['a', 'b/c']
+        """
         return tuple(self.require_group(name) for name in names)
 
     def create_array(
@@ -330,7 +585,29 @@ class Group(Node):
         config: ArrayConfigLike | None = None,
         write_data: bool = True,
     ) -> Array:
-        """Creates an array below this group; see :func:`cuzarr.create_array`."""
+        """Creates an array below this group, by the arguments of :func:`cuzarr.create_array`.
+
+        Parameters
+        ----------
+        name : str
+            Its path below this group. Groups on the way are created.
+        compressor : codec or None, optional
+            The only compressor; what ``compressors`` says unless given.
+
+        Raises
+        ------
+        ContainsArrayError, ContainsGroupError
+            A node is there, and ``overwrite`` is off.
+        InvalidArgumentError
+            The arguments do not fit each other.
+
+        Examples
+        --------
+        >>> import cuzarr
+        >>> group = cuzarr.create_group({})
+        >>> group.create_array("maps/t2m", shape=(8, 8), chunks=(4, 4), dtype="float32").nchunks
+        4
+        """
         arguments = dict(locals())
         del arguments["self"], arguments["compressor"]
         if not new.is_auto(compressor):
@@ -346,14 +623,32 @@ class Group(Node):
     create = create_array  # zarr-python has both names
 
     def require_array(self, name: str, *, shape: Any, config: ArrayConfigLike | None = None, **kwargs: Any) -> Array:
-        """The array at ``name``, created when it is missing.
+        """The array at a path, created when it is missing.
 
-        ``dtype`` has to be one whose values the array can hold, or with ``exact=True`` its own.
+        Parameters
+        ----------
+        name : str
+            Its path below this group.
+        shape : tuple of int
+            The shape that it must have.
+        config : ArrayConfig or dict, optional
+            How it behaves while open.
+        **kwargs
+            ``dtype``, to which the values of the array can be cast, or with ``exact=True`` its own; and for a new array
+            what :meth:`create_array` takes.
 
         Raises
         ------
         TypeError
             Something else is there, or shape or dtype differ.
+
+        Examples
+        --------
+        >>> import cuzarr
+        >>> group = cuzarr.create_group({})
+        >>> _ = group.create_array("maps/t2m", shape=(4,), dtype="float32")
+        >>> group.require_array("maps/t2m", shape=(4,), dtype="float64").dtype
+        dtype('float32')
         """
         exact, dtype = kwargs.pop("exact", False), kwargs.pop("dtype", None)
         node = self.get(name)
@@ -372,7 +667,31 @@ class Group(Node):
     def create_hierarchy(
         self, nodes: dict[str, AnyArrayMetadata | GroupMetadata], *, overwrite: bool = False
     ) -> Iterator[tuple[str, Self | Array]]:
-        """Creates many nodes below this group, from their metadata by path; yields each with its path."""
+        """Creates many nodes below this group, and yields each with its path.
+
+        Parameters
+        ----------
+        nodes : dict
+            Metadata of arrays and groups, by path below this group.
+        overwrite : bool
+            Replace nodes that are there.
+
+        Raises
+        ------
+        InvalidArgumentError
+            A node has another format than this group, or is the group itself.
+        ContainsArrayError, ContainsGroupError
+            A node is there, and ``overwrite`` is off.
+
+        Examples
+        --------
+        >>> import cuzarr
+        >>> group = cuzarr.create_group({})
+        >>> _ = group.create_array("maps/t2m", shape=(4,), dtype="float32")
+        >>> metadata = group["maps/t2m"].metadata
+        >>> sorted(path for path, node in group.create_hierarchy({"a": metadata, "b": metadata}))
+        ['a', 'b']
+        """
 
         nodes = {path: as_node(node) for path, node in dictionary(nodes, "nodes").items()}
         for path, node in nodes.items():
@@ -399,35 +718,173 @@ class Group(Node):
         return array  # type: ignore[no-any-return]
 
     def empty(self, *, name: str, shape: tuple[int, ...], **kwargs: Any) -> Array:
-        """Creates an array without writing elements."""
+        """Creates an array without writing elements.
+
+        Parameters
+        ----------
+        name : str
+            Its path below this group.
+        shape : tuple of int
+            Its shape.
+        **kwargs
+            As in :func:`cuzarr.empty`.
+
+        Examples
+        --------
+        >>> import cuzarr
+        >>> cuzarr.create_group({}).empty(name="a", shape=(2,)).shape
+        (2,)
+        """
         return self._like("empty", name, shape=shape, **kwargs)
 
     def zeros(self, *, name: str, shape: tuple[int, ...], **kwargs: Any) -> Array:
-        """Creates an array of zeros."""
+        """Creates an array of zeros.
+
+        Parameters
+        ----------
+        name : str
+            Its path below this group.
+        shape : tuple of int
+            Its shape.
+        **kwargs
+            As in :func:`cuzarr.zeros`.
+
+        Examples
+        --------
+        >>> import cuzarr
+        >>> cuzarr.create_group({}).zeros(name="a", shape=(2,))[:]
+        array([0., 0.])
+        """
         return self._like("zeros", name, shape=shape, **kwargs)
 
     def ones(self, *, name: str, shape: tuple[int, ...], **kwargs: Any) -> Array:
-        """Creates an array of ones."""
+        """Creates an array of ones.
+
+        Parameters
+        ----------
+        name : str
+            Its path below this group.
+        shape : tuple of int
+            Its shape.
+        **kwargs
+            As in :func:`cuzarr.ones`.
+
+        Examples
+        --------
+        >>> import cuzarr
+        >>> cuzarr.create_group({}).ones(name="a", shape=(2,))[:]
+        array([1., 1.])
+        """
         return self._like("ones", name, shape=shape, **kwargs)
 
     def full(self, *, name: str, shape: tuple[int, ...], fill_value: Any, **kwargs: Any) -> Array:
-        """Creates an array of one value."""
+        """Creates an array of one value.
+
+        Parameters
+        ----------
+        name : str
+            Its path below this group.
+        shape : tuple of int
+            Its shape.
+        fill_value : scalar
+            The value.
+        **kwargs
+            As in :func:`cuzarr.full`.
+
+        Examples
+        --------
+        >>> import cuzarr
+        >>> cuzarr.create_group({}).full(name="a", shape=(2,), fill_value=7.0)[:]
+        array([7., 7.])
+        """
         return self._like("full", name, shape=shape, fill_value=fill_value, **kwargs)
 
     def empty_like(self, *, name: str, data: Any, **kwargs: Any) -> Array:
-        """Creates an array like another one, without elements."""
+        """Creates an array like another one, without elements.
+
+        Parameters
+        ----------
+        name : str
+            Its path below this group.
+        data : array
+            The other one, stored or in memory: shape, dtype and chunks are its own.
+        **kwargs
+            As in :func:`cuzarr.empty_like`.
+
+        Examples
+        --------
+        >>> import cuzarr
+        >>> group = cuzarr.create_group({})
+        >>> _ = group.create_array("maps/t2m", shape=(4,), dtype="float32")
+        >>> group.empty_like(name="copy", data=group["maps/t2m"]).dtype
+        dtype('float32')
+        """
         return self._like("empty_like", name, a=data, **kwargs)
 
     def zeros_like(self, *, name: str, data: Any, **kwargs: Any) -> Array:
-        """Creates an array of zeros like another one."""
+        """Creates an array of zeros like another one.
+
+        Parameters
+        ----------
+        name : str
+            Its path below this group.
+        data : array
+            The other one, stored or in memory: shape, dtype and chunks are its own.
+        **kwargs
+            As in :func:`cuzarr.zeros_like`.
+
+        Examples
+        --------
+        >>> import cuzarr
+        >>> group = cuzarr.create_group({})
+        >>> _ = group.create_array("maps/t2m", shape=(4,), dtype="float32")
+        >>> group.zeros_like(name="copy", data=group["maps/t2m"]).dtype
+        dtype('float32')
+        """
         return self._like("zeros_like", name, a=data, **kwargs)
 
     def ones_like(self, *, name: str, data: Any, **kwargs: Any) -> Array:
-        """Creates an array of ones like another one."""
+        """Creates an array of ones like another one.
+
+        Parameters
+        ----------
+        name : str
+            Its path below this group.
+        data : array
+            The other one, stored or in memory: shape, dtype and chunks are its own.
+        **kwargs
+            As in :func:`cuzarr.ones_like`.
+
+        Examples
+        --------
+        >>> import cuzarr
+        >>> group = cuzarr.create_group({})
+        >>> _ = group.create_array("maps/t2m", shape=(4,), dtype="float32")
+        >>> group.ones_like(name="copy", data=group["maps/t2m"]).dtype
+        dtype('float32')
+        """
         return self._like("ones_like", name, a=data, **kwargs)
 
     def full_like(self, *, name: str, data: Any, **kwargs: Any) -> Array:
-        """Creates an array of one value like another one."""
+        """Creates an array of one value like another one.
+
+        Parameters
+        ----------
+        name : str
+            Its path below this group.
+        data : array
+            The other one, stored or in memory: shape, dtype and chunks are its own.
+        **kwargs
+            As in :func:`cuzarr.full_like`.
+
+        Examples
+        --------
+        >>> import cuzarr
+        >>> group = cuzarr.create_group({})
+        >>> _ = group.create_array("maps/t2m", shape=(4,), dtype="float32")
+        >>> group.full_like(name="copy", data=group["maps/t2m"], fill_value=7).dtype
+        dtype('float32')
+        """
         return self._like("full_like", name, a=data, **kwargs)
 
     def __setitem__(self, key: str, value: Any) -> None:
@@ -451,13 +908,45 @@ class Group(Node):
         self._metadata = members.noted(self._metadata, name, node)
 
     def move(self, source: str, dest: str) -> None:
-        """Refuses: stores cannot rename."""
+        """Refuses: stores cannot rename.
+
+        Parameters
+        ----------
+        source, dest : str
+            Paths, which zarr-python takes here.
+
+        Raises
+        ------
+        UnsupportedError
+            Always.
+
+        Examples
+        --------
+        >>> import cuzarr
+        >>> cuzarr.create_group({}).move("a", "b")
+        Traceback (most recent call last):
+        cuzarr.errors.UnsupportedError: stores cannot rename
+        hint: copy the array, then delete the source
+        """
         raise UnsupportedError("stores cannot rename", hint="copy the array, then delete the source")
 
     # ----------------------------------------------------------------------------------------- as an object of Python
 
     async def update_attributes_async(self, new_attributes: dict[str, Any]) -> Group:
-        """Awaitable form of :meth:`update_attributes`."""
+        """Awaitable form of :meth:`update_attributes`.
+
+        Parameters
+        ----------
+        new_attributes : dict
+            Values that JSON can hold.
+
+        Examples
+        --------
+        >>> import asyncio, cuzarr
+        >>> group = cuzarr.create_group({})
+        >>> dict(asyncio.run(group.update_attributes_async({"units": "K"})).attrs)
+        {'units': 'K'}
+        """
 
         return await run(self.update_attributes, new_attributes)
 
@@ -468,7 +957,20 @@ class Group(Node):
         return AsyncGroup.of(self)
 
     def same_as(self, other: object) -> bool:
-        """Whether both are the same group of the same store, with the same metadata: what ``==`` says of groups, too."""
+        """Whether both are the same group of the same store, with the same metadata: what ``==`` says of groups, too.
+
+        Parameters
+        ----------
+        other : object
+            What to compare with.
+
+        Examples
+        --------
+        >>> import cuzarr
+        >>> store = {}
+        >>> cuzarr.create_group(store).same_as(cuzarr.open_group(store))
+        True
+        """
         return isinstance(other, Group) and self._store_path == other._store_path and self._metadata == other._metadata
 
     def __eq__(self, other: object) -> bool:

@@ -61,7 +61,29 @@ class Node(StoreNode):
         return Attributes(self)
 
     def update_attributes(self, new_attributes: Mapping[str, Any]) -> Self:
-        """Adds and replaces attributes, in one write."""
+        """Adds and replaces attributes, in one write.
+
+        Parameters
+        ----------
+        new_attributes : dict
+            Values that JSON can hold.
+
+        Returns
+        -------
+        Array or Group
+            This node.
+
+        Raises
+        ------
+        ReadOnlyError
+            The store was opened for reading.
+
+        Examples
+        --------
+        >>> import cuzarr
+        >>> dict(cuzarr.create_group({}).update_attributes({"units": "K"}).attrs)
+        {'units': 'K'}
+        """
         self._replace_attributes({**self._metadata.attributes, **dictionary(new_attributes, "attributes")})
         return self
 

@@ -39,15 +39,52 @@ class Methods:
     """The same, in memory of the host."""
 
     def clip(self, min: Any = None, max: Any = None, **numpys: Any) -> Any:
-        """Limited to ``min`` and ``max``, each of which may be ``None``."""
+        """The elements, held between two bounds.
+
+        Parameters
+        ----------
+        min, max : scalar or array, optional
+            The bounds; none where it is ``None``. They broadcast.
+        **numpys
+            What NumPy's function passes, which must be ``None``.
+
+        Examples
+        --------
+        >>> import cuzarr, numpy as np
+        >>> array = cuzarr.create_array({}, data=np.array([0.25, 1.75]))
+        >>> array.clip(0.5, 1).compute()
+        array([0.5, 1. ])
+        """
         return as_numpy_wants(self, dispatch.functions["clip"](self, min, max), "clip", numpys)
 
     def round(self, decimals: int = 0, **numpys: Any) -> Any:
-        """Rounded to so many decimals, ties to even."""
+        """The elements, rounded to the nearest, and to the even one of two.
+
+        Parameters
+        ----------
+        decimals : int
+            Digits behind the point that are kept.
+        **numpys
+            What NumPy's function passes, which must be ``None``.
+
+        Examples
+        --------
+        >>> import cuzarr, numpy as np
+        >>> array = cuzarr.create_array({}, data=np.array([0.25, 1.75]))
+        >>> array.round().compute()
+        array([0., 2.])
+        """
         return as_numpy_wants(self, dispatch.functions["round"](self, decimals), "round", numpys)
 
     def conj(self) -> Any:
-        """The complex conjugate."""
+        """The complex conjugate of each element.
+
+        Examples
+        --------
+        >>> import cuzarr, numpy as np
+        >>> cuzarr.create_array({}, data=np.array([1 + 2j])).conj().compute()
+        array([1.-2.j])
+        """
         return dispatch.functions["conj"](self)
 
     conjugate = conj

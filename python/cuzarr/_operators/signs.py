@@ -213,47 +213,348 @@ class Reductions:
     ``dtype``, which must be ``None``; of an array in a store they want elements, as all functions of NumPy's do."""
 
     def sum(self, axis: Any = None, *, keepdims: bool = False, **numpys: Any) -> Any:
-        """The sum."""
+        """The sum of the elements.
+
+        Parameters
+        ----------
+        axis : int, str or tuple of them, optional
+            Numbers or names of dimensions; all unless given.
+        keepdims : bool
+            Keep reduced dimensions, with one element.
+        **numpys
+            What NumPy's functions pass, which must be ``None``.
+
+        Returns
+        -------
+        Expression or array
+            A plan for elements in a store, the result for elements in memory.
+
+        Raises
+        ------
+        InvalidArgumentError
+            There is no such axis.
+
+        Examples
+        --------
+        >>> import cuzarr, numpy as np
+        >>> array = cuzarr.create_array({}, data=np.arange(6).reshape(2, 3))
+        >>> array.sum(axis=0).compute()
+        array([3, 5, 7])
+        """
         return _reduce("sum", self, axis, keepdims, numpys)
 
     def prod(self, axis: Any = None, *, keepdims: bool = False, **numpys: Any) -> Any:
-        """The product."""
+        """The product of the elements.
+
+        Parameters
+        ----------
+        axis : int, str or tuple of them, optional
+            Numbers or names of dimensions; all unless given.
+        keepdims : bool
+            Keep reduced dimensions, with one element.
+        **numpys
+            What NumPy's functions pass, which must be ``None``.
+
+        Returns
+        -------
+        Expression or array
+            A plan for elements in a store, the result for elements in memory.
+
+        Raises
+        ------
+        InvalidArgumentError
+            There is no such axis.
+
+        Examples
+        --------
+        >>> import cuzarr, numpy as np
+        >>> array = cuzarr.create_array({}, data=np.arange(6).reshape(2, 3))
+        >>> array.prod(axis=0).compute()
+        array([ 0,  4, 10])
+        """
         return _reduce("prod", self, axis, keepdims, numpys)
 
     def mean(self, axis: Any = None, *, keepdims: bool = False, **numpys: Any) -> Any:
-        """The mean."""
+        """The mean of the elements.
+
+        Parameters
+        ----------
+        axis : int, str or tuple of them, optional
+            Numbers or names of dimensions; all unless given.
+        keepdims : bool
+            Keep reduced dimensions, with one element.
+        **numpys
+            What NumPy's functions pass, which must be ``None``.
+
+        Returns
+        -------
+        Expression or array
+            A plan for elements in a store, the result for elements in memory.
+
+        Raises
+        ------
+        InvalidArgumentError
+            There is no such axis.
+
+        Examples
+        --------
+        >>> import cuzarr, numpy as np
+        >>> array = cuzarr.create_array({}, data=np.arange(6).reshape(2, 3))
+        >>> array.mean(axis=0).compute()
+        array([1.5, 2.5, 3.5])
+        """
         return _reduce("mean", self, axis, keepdims, numpys)
 
     def std(self, axis: Any = None, *, ddof: float = 0, keepdims: bool = False, **numpys: Any) -> Any:
-        """The standard deviation."""
+        """The standard deviation of the elements.
+
+        Parameters
+        ----------
+        axis : int, str or tuple of them, optional
+            Numbers or names of dimensions; all unless given.
+        ddof : float
+            Subtracted from the number of elements in the divisor.
+        keepdims : bool
+            Keep reduced dimensions, with one element.
+        **numpys
+            What NumPy's functions pass, which must be ``None``.
+
+        Returns
+        -------
+        Expression or array
+            A plan for elements in a store, the result for elements in memory.
+
+        Raises
+        ------
+        InvalidArgumentError
+            There is no such axis.
+
+        Examples
+        --------
+        >>> import cuzarr, numpy as np
+        >>> array = cuzarr.create_array({}, data=np.arange(6).reshape(2, 3))
+        >>> array.std(axis=0).compute()
+        array([1.5, 1.5, 1.5])
+        """
         return _reduce("std", self, axis, keepdims, numpys, ddof)
 
     def var(self, axis: Any = None, *, ddof: float = 0, keepdims: bool = False, **numpys: Any) -> Any:
-        """The variance."""
+        """The variance of the elements.
+
+        Parameters
+        ----------
+        axis : int, str or tuple of them, optional
+            Numbers or names of dimensions; all unless given.
+        ddof : float
+            Subtracted from the number of elements in the divisor.
+        keepdims : bool
+            Keep reduced dimensions, with one element.
+        **numpys
+            What NumPy's functions pass, which must be ``None``.
+
+        Returns
+        -------
+        Expression or array
+            A plan for elements in a store, the result for elements in memory.
+
+        Raises
+        ------
+        InvalidArgumentError
+            There is no such axis.
+
+        Examples
+        --------
+        >>> import cuzarr, numpy as np
+        >>> array = cuzarr.create_array({}, data=np.arange(6).reshape(2, 3))
+        >>> array.var(axis=0).compute()
+        array([2.25, 2.25, 2.25])
+        """
         return _reduce("var", self, axis, keepdims, numpys, ddof)
 
     def min(self, axis: Any = None, *, keepdims: bool = False, **numpys: Any) -> Any:
-        """The least element; NaN where one is NaN."""
+        """The least element; NaN where one is NaN.
+
+        Parameters
+        ----------
+        axis : int, str or tuple of them, optional
+            Numbers or names of dimensions; all unless given.
+        keepdims : bool
+            Keep reduced dimensions, with one element.
+        **numpys
+            What NumPy's functions pass, which must be ``None``.
+
+        Returns
+        -------
+        Expression or array
+            A plan for elements in a store, the result for elements in memory.
+
+        Raises
+        ------
+        InvalidArgumentError
+            There is no such axis.
+
+        Examples
+        --------
+        >>> import cuzarr, numpy as np
+        >>> array = cuzarr.create_array({}, data=np.arange(6).reshape(2, 3))
+        >>> array.min(axis=0).compute()
+        array([0, 1, 2])
+        """
         return _reduce("min", self, axis, keepdims, numpys)
 
     def max(self, axis: Any = None, *, keepdims: bool = False, **numpys: Any) -> Any:
-        """The greatest element; NaN where one is NaN."""
+        """The greatest element; NaN where one is NaN.
+
+        Parameters
+        ----------
+        axis : int, str or tuple of them, optional
+            Numbers or names of dimensions; all unless given.
+        keepdims : bool
+            Keep reduced dimensions, with one element.
+        **numpys
+            What NumPy's functions pass, which must be ``None``.
+
+        Returns
+        -------
+        Expression or array
+            A plan for elements in a store, the result for elements in memory.
+
+        Raises
+        ------
+        InvalidArgumentError
+            There is no such axis.
+
+        Examples
+        --------
+        >>> import cuzarr, numpy as np
+        >>> array = cuzarr.create_array({}, data=np.arange(6).reshape(2, 3))
+        >>> array.max(axis=0).compute()
+        array([3, 4, 5])
+        """
         return _reduce("max", self, axis, keepdims, numpys)
 
     def argmin(self, axis: Any = None, *, keepdims: bool = False, **numpys: Any) -> Any:
-        """Where the least element first is."""
+        """Where the least element first is.
+
+        Parameters
+        ----------
+        axis : int, str or tuple of them, optional
+            Numbers or names of dimensions; all unless given.
+        keepdims : bool
+            Keep reduced dimensions, with one element.
+        **numpys
+            What NumPy's functions pass, which must be ``None``.
+
+        Returns
+        -------
+        Expression or array
+            A plan for elements in a store, the result for elements in memory.
+
+        Raises
+        ------
+        InvalidArgumentError
+            There is no such axis.
+
+        Examples
+        --------
+        >>> import cuzarr, numpy as np
+        >>> array = cuzarr.create_array({}, data=np.arange(6).reshape(2, 3))
+        >>> array.argmin(axis=0).compute()
+        array([0, 0, 0])
+        """
         return _reduce("argmin", self, axis, keepdims, numpys)
 
     def argmax(self, axis: Any = None, *, keepdims: bool = False, **numpys: Any) -> Any:
-        """Where the greatest element first is."""
+        """Where the greatest element first is.
+
+        Parameters
+        ----------
+        axis : int, str or tuple of them, optional
+            Numbers or names of dimensions; all unless given.
+        keepdims : bool
+            Keep reduced dimensions, with one element.
+        **numpys
+            What NumPy's functions pass, which must be ``None``.
+
+        Returns
+        -------
+        Expression or array
+            A plan for elements in a store, the result for elements in memory.
+
+        Raises
+        ------
+        InvalidArgumentError
+            There is no such axis.
+
+        Examples
+        --------
+        >>> import cuzarr, numpy as np
+        >>> array = cuzarr.create_array({}, data=np.arange(6).reshape(2, 3))
+        >>> array.argmax(axis=0).compute()
+        array([1, 1, 1])
+        """
         return _reduce("argmax", self, axis, keepdims, numpys)
 
     def any(self, axis: Any = None, *, keepdims: bool = False, **numpys: Any) -> Any:
-        """Whether one element is not 0."""
+        """Whether one element is not 0.
+
+        Parameters
+        ----------
+        axis : int, str or tuple of them, optional
+            Numbers or names of dimensions; all unless given.
+        keepdims : bool
+            Keep reduced dimensions, with one element.
+        **numpys
+            What NumPy's functions pass, which must be ``None``.
+
+        Returns
+        -------
+        Expression or array
+            A plan for elements in a store, the result for elements in memory.
+
+        Raises
+        ------
+        InvalidArgumentError
+            There is no such axis.
+
+        Examples
+        --------
+        >>> import cuzarr, numpy as np
+        >>> array = cuzarr.create_array({}, data=np.arange(6).reshape(2, 3))
+        >>> array.any(axis=0).compute()
+        array([ True,  True,  True])
+        """
         return _reduce("any", self, axis, keepdims, numpys)
 
     def all(self, axis: Any = None, *, keepdims: bool = False, **numpys: Any) -> Any:
-        """Whether no element is 0."""
+        """Whether no element is 0.
+
+        Parameters
+        ----------
+        axis : int, str or tuple of them, optional
+            Numbers or names of dimensions; all unless given.
+        keepdims : bool
+            Keep reduced dimensions, with one element.
+        **numpys
+            What NumPy's functions pass, which must be ``None``.
+
+        Returns
+        -------
+        Expression or array
+            A plan for elements in a store, the result for elements in memory.
+
+        Raises
+        ------
+        InvalidArgumentError
+            There is no such axis.
+
+        Examples
+        --------
+        >>> import cuzarr, numpy as np
+        >>> array = cuzarr.create_array({}, data=np.arange(6).reshape(2, 3))
+        >>> array.all(axis=0).compute()
+        array([False,  True,  True])
+        """
         return _reduce("all", self, axis, keepdims, numpys)
 
 
@@ -298,6 +599,12 @@ class OneElement:
 
     def item(self) -> Any:
         """The only element, as a number of Python's.
+
+        Examples
+        --------
+        >>> import cuzarr, numpy as np
+        >>> cuzarr.create_array({}, data=np.array([[7]])).item()
+        7
 
         Raises
         ------

@@ -100,6 +100,16 @@ class Batch:
         ----------
         stream : CuPy or PyTorch stream, object with ``__cuda_stream__``, or int, optional
             Where the work is put; by default the current stream of the library whose arrays the outputs are.
+
+        Examples
+        --------
+        >>> import cuzarr, numpy as np
+        >>> codec = {"name": "zstd", "configuration": {"level": 3, "checksum": False}}
+        >>> chunks = np.arange(8, dtype="uint8").reshape(2, 4)
+        >>> out, frames = np.empty_like(chunks), cuzarr.codecs.Encoder(codec, device="cpu").encode(chunks)
+        >>> cuzarr.codecs.Decoder(codec, device="cpu").prepare(frames, out).run()
+        >>> out[1]
+        array([4, 5, 6, 7], dtype=uint8)
         """
         if stream is None and self._outs and is_on_device(self._outs[0]):
             stream = current_stream(self._outs[0])
@@ -112,6 +122,14 @@ class Batch:
         ------
         InvalidArgumentError
             Nothing ran since the last check.
+
+        Examples
+        --------
+        >>> import cuzarr, numpy as np
+        >>> batch = cuzarr.codecs.Decoder("zstd", device="cpu").prepare([b"damage"], np.empty((1, 4), "uint8"))
+        >>> batch.run()
+        >>> [error.kind for error in batch.check()]
+        ['ChunkCorrupt']
         """
         return self._batch.check()
 
@@ -170,6 +188,17 @@ class Decoder:
         ------
         InvalidArgumentError, MemorySpaceError
             Frames and outputs do not belong together, or not to the device.
+
+        Examples
+        --------
+        >>> import cuzarr, numpy as np
+        >>> codec = {"name": "zstd", "configuration": {"level": 3, "checksum": False}}
+        >>> chunks = np.arange(8, dtype="uint8").reshape(2, 4)
+        >>> frames = cuzarr.codecs.Encoder(codec, device="cpu").encode(chunks)
+        >>> batch = cuzarr.codecs.Decoder(codec, device="cpu").prepare(frames, np.empty_like(chunks))
+        >>> batch.run()
+        >>> batch.check()
+        [None, None]
         """
         outs = list(out) if isinstance(out, list | tuple) else [out[row] for row in range(out.shape[0])]
         targets = [_output(target) for target in outs]
@@ -181,12 +210,30 @@ class Decoder:
         return Batch(batch, (frames, out), outs)
 
     def decode(self, frames: Any, out: Any, *, stream: Any = None) -> None:
-        """Prepares, runs and checks.
+        """Decodes frames and waits: :meth:`prepare`, :meth:`Batch.run` and :meth:`Batch.check` in one call.
+
+        Parameters
+        ----------
+        frames, out
+            As for :meth:`prepare`.
+        stream : optional
+            As for :meth:`Batch.run`.
 
         Raises
         ------
         CuzarrError
-            Of the first frame that could not be decoded; the others are.
+            The error of the first frame that could not be decoded. The others are decoded.
+
+        Examples
+        --------
+        >>> import cuzarr, numpy as np
+        >>> codec = {"name": "zstd", "configuration": {"level": 3, "checksum": False}}
+        >>> chunks = np.arange(8, dtype="uint8").reshape(2, 4)
+        >>> frames = cuzarr.codecs.Encoder(codec, device="cpu").encode(chunks)
+        >>> out = np.empty_like(chunks)
+        >>> cuzarr.codecs.Decoder(codec, device="cpu").decode(frames, out)
+        >>> bool((out == chunks).all())
+        True
         """
         batch = self.prepare(frames, out)
         batch.run(stream)

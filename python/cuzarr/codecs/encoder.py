@@ -170,18 +170,48 @@ class Encoder:
             A chunk is on another device.
         FallbackRefusedError
             The host would run a codec, and ``strict`` forbids it.
+
+        Examples
+        --------
+        >>> import cuzarr, numpy as np
+        >>> codec = {"name": "zstd", "configuration": {"level": 3, "checksum": False}}
+        >>> chunks = np.arange(8, dtype="uint8").reshape(2, 4)
+        >>> batch = cuzarr.codecs.Encoder(codec, device="cpu").prepare(chunks)
+        >>> batch.run()
+        >>> len(batch.frames())
+        2
         """
         rows = list(chunks) if isinstance(chunks, list | tuple) else [chunks[row] for row in range(chunks.shape[0])]
         batch = self._encoder.prepare([_chunk(row) for row in rows], scratch_limit)
         return EncodingBatch(batch, chunks, rows)
 
     def encode(self, chunks: Any, *, stream: Any = None) -> list[Any]:
-        """Prepares, runs, and returns the frames.
+        """Encodes chunks and waits: :meth:`prepare`, :meth:`EncodingBatch.run` and :meth:`EncodingBatch.frames` in one call.
+
+        Parameters
+        ----------
+        chunks
+            As for :meth:`prepare`.
+        stream : optional
+            As for :meth:`EncodingBatch.run`.
+
+        Returns
+        -------
+        list of arrays
+            The frames, in the order of the chunks.
 
         Raises
         ------
         CuzarrError
-            A chunk could not be encoded: the error of the first of them.
+            The error of the first chunk that could not be encoded.
+
+        Examples
+        --------
+        >>> import cuzarr, numpy as np
+        >>> codec = {"name": "zstd", "configuration": {"level": 3, "checksum": False}}
+        >>> frames = cuzarr.codecs.Encoder(codec, device="cpu").encode(np.zeros((2, 1000), "uint8"))
+        >>> len(frames), frames[0].dtype, frames[0].nbytes < 100
+        (2, dtype('uint8'), True)
         """
         batch = self.prepare(chunks)
         batch.run(stream)
