@@ -77,8 +77,9 @@ def test_arrays_and_stores_leave_nothing_open(way: Callable[[Path, int], None], 
     for number in range(10, 100):
         way(tmp_path, number)
     after = held()
-    # Threads are pooled: there are as many as work needed at once, which differs a little from time to time.
-    assert after["files"] <= before["files"] + 2 and after["threads"] <= before["threads"] + 8, (before, after)
+    # Threads are pooled: there are as many as work needed at once, which differs from time to time, the more the more cores there
+    # are. Lost would be one a use, which makes 90.
+    assert after["files"] <= before["files"] + 2 and after["threads"] <= before["threads"] + 30, (before, after)
     assert after["processes"] == before["processes"]
 
 
