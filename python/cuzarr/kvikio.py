@@ -65,7 +65,19 @@ class CompatCompressor:
 
     @classmethod
     def lz4(cls) -> Self:
-        """LZ4: numcodecs' own, where it is installed, and cuzarr's, which a GPU decodes."""
+        """LZ4 for both: numcodecs' codec for readers on the CPU, where numcodecs is installed, and cuzarr's for the GPU.
+
+        Returns
+        -------
+        CompatCompressor
+            The pair.
+
+        Examples
+        --------
+        >>> from cuzarr.kvikio import CompatCompressor
+        >>> CompatCompressor.lz4().gpu.codec_id
+        'lz4'
+        """
         gpu = _codecs.LZ4()
         try:
             from numcodecs import LZ4
@@ -128,7 +140,28 @@ class _Items:
         return True
 
     def getitems(self, keys: Sequence[str], *, contexts: Mapping[str, Mapping[str, Any]] | None = None) -> dict[str, Any]:
-        """Values as arrays of ``uint8``, each where its ``contexts[key]["meta_array"]`` is; missing ones are left out."""
+        """Read several values, each to the device of an array. Missing values are left out.
+
+        Parameters
+        ----------
+        keys : sequence of str
+            The keys.
+        contexts : mapping of str to mapping, optional
+            For a key, ``{"meta_array": array}``: its value goes to the device of that array; without it to host memory.
+
+        Returns
+        -------
+        dict of str to array of uint8
+            The values that exist, by their keys.
+
+        Examples
+        --------
+        >>> from cuzarr.kvikio import GDSStore
+        >>> store = GDSStore("values")
+        >>> store["a"] = b"ab"
+        >>> store.getitems(["a", "b"])
+        {'a': array([97, 98], dtype=uint8)}
+        """
         found: dict[str, Any] = {}
         for key in keys:
             meta_array = (contexts or {}).get(key, {}).get("meta_array", self.default_meta_array)

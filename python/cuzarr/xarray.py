@@ -76,7 +76,31 @@ class LazyArray(BackendArray):
         return indexing.explicit_indexing_adapter(key, self.shape, indexing.IndexingSupport.OUTER, self._read)
 
     async def async_getitem(self, key: indexing.ExplicitIndexer) -> Any:
-        """Awaitable form of indexing, which ``load_async`` calls."""
+        """Read elements, awaited. xarray calls it for ``load_async``.
+
+        Parameters
+        ----------
+        key : xarray.core.indexing.ExplicitIndexer
+            The selection, as xarray has it.
+
+        Returns
+        -------
+        array
+            The elements, on the array's device.
+
+        Raises
+        ------
+        IndexError
+            The selection lies outside of the array.
+
+        Examples
+        --------
+        >>> import asyncio, cuzarr, cuzarr.xarray
+        >>> from xarray.core.indexing import BasicIndexer
+        >>> lazy = cuzarr.xarray.LazyArray(cuzarr.ones((4,), store={}))
+        >>> asyncio.run(lazy.async_getitem(BasicIndexer((slice(0, 2),)))).tolist()
+        [1.0, 1.0]
+        """
         return await indexing.async_explicit_indexing_adapter(key, self.shape, indexing.IndexingSupport.OUTER, self._read_async)
 
     async def _read_async(self, key: tuple[Any, ...]) -> Any:
@@ -169,7 +193,24 @@ class GroupStore(AbstractDataStore):  # type: ignore[misc]
         self.dropped: set[str] = {dropped} if isinstance(dropped, str) else set(dropped or ())
 
     def load(self) -> tuple[Mapping[Any, Any], Mapping[str, Any]]:
-        """Variables and attributes; no element is read."""
+        """The variables and attributes of the group. No element is read.
+
+        Returns
+        -------
+        variables : dict of str to xarray.Variable
+            The arrays of the group, which xarray reads when it needs them.
+        attributes : dict
+            The attributes of the group.
+
+        Examples
+        --------
+        >>> import cuzarr, cuzarr.xarray
+        >>> group = cuzarr.create_group({}, attributes={"title": "maps"})
+        >>> _ = group.create_array("t", data=[1.0, 2.0], dimension_names=("x",))
+        >>> variables, attributes = cuzarr.xarray.GroupStore(group).load()
+        >>> variables["t"].dims, attributes
+        (('x',), {'title': 'maps'})
+        """
         arrays = {name: array for name, array in self.group.arrays() if name not in self.dropped}
         on_host = _coordinates(arrays, self.group.attrs)
         variables = {
@@ -361,6 +402,53 @@ class CuzarrBackendEntrypoint(BackendEntrypoint):
         cache_members: bool = True,
         device: str | None = None,
     ) -> xarray.Dataset:
+        """Open a group as a dataset. ``xarray.open_dataset(…, engine="cuzarr")`` calls it.
+
+        Parameters
+        ----------
+        filename_or_obj : path, URL, store, or Group
+            Where the group is.
+        mask_and_scale, decode_times, concat_characters, decode_coords, use_cftime, decode_timedelta
+            How variables are decoded, as in :func:`xarray.open_dataset`.
+        drop_variables : str or iterable of str, optional
+            Variables to leave out.
+        group : str, optional
+            The path of the group below the place.
+        mode : {"r", "r+", "a", "w", "w-"}
+            How the place is opened.
+        consolidated : bool, optional
+            Whether to read consolidated metadata; ``None`` uses it if it is there.
+        storage_options : dict, optional
+            Options for URLs of remote stores.
+        zarr_format : {2, 3}, optional
+            The format; found out unless given.
+        store : AbstractDataStore, optional
+            What to read instead of ``filename_or_obj``.
+        engine, cache_members
+            Not used.
+        use_zarr_fill_value_as_mask : bool, optional
+            Whether elements with the array's fill value are missing; by default in format 2 only.
+        device : str, optional
+            Where data variables are read to: ``"cpu"`` or ``"cuda:N"``. By default where the group's arrays are.
+
+        Returns
+        -------
+        xarray.Dataset
+            The dataset. Elements are read when they are needed.
+
+        Raises
+        ------
+        GroupNotFoundError
+            No group is there.
+
+        Examples
+        --------
+        >>> import cuzarr, xarray
+        >>> group = cuzarr.create_group({})
+        >>> _ = group.create_array("t", data=[1.0, 2.0], dimension_names=("x",))
+        >>> dict(xarray.open_dataset(group, engine="cuzarr").sizes)
+        {'x': 2}
+        """
         if store is None:
             opened = _opened_group(
                 filename_or_obj,
@@ -400,7 +488,35 @@ class CuzarrBackendEntrypoint(BackendEntrypoint):
         zarr_format: Any = None,
         **kwargs: Any,
     ) -> Any:
-        """Every group below one, each as a dataset."""
+        """Open a group and every group below it, each as a dataset. ``xarray.open_groups(…, engine="cuzarr")`` calls it.
+
+        Parameters
+        ----------
+        filename_or_obj : path, URL, store, or Group
+            Where the group is.
+        group, mode, consolidated, storage_options, zarr_format
+            As for :meth:`open_dataset`.
+        **kwargs
+            Further options of :meth:`open_dataset`, used for every group.
+
+        Returns
+        -------
+        dict of str to xarray.Dataset
+            The datasets by path: ``"/"``, ``"/maps"``.
+
+        Raises
+        ------
+        GroupNotFoundError
+            No group is there.
+
+        Examples
+        --------
+        >>> import cuzarr, xarray
+        >>> group = cuzarr.create_group({})
+        >>> _ = group.create_array("maps/t", data=[1.0, 2.0], dimension_names=("x",))
+        >>> list(xarray.open_groups(group, engine="cuzarr"))
+        ['/', '/maps']
+        """
         root = _opened_group(
             filename_or_obj,
             group,
@@ -413,11 +529,55 @@ class CuzarrBackendEntrypoint(BackendEntrypoint):
         return {path: self.open_dataset(node, **kwargs) for path, node in ({"/": root} | members).items()}
 
     def open_datatree(self, filename_or_obj: Any, **kwargs: Any) -> xarray.DataTree:  # type: ignore[override]
-        """The group and all below it."""
+        """Open a group and every group below it as a tree. ``xarray.open_datatree(…, engine="cuzarr")`` calls it.
+
+        Parameters
+        ----------
+        filename_or_obj : path, URL, store, or Group
+            Where the group is.
+        **kwargs
+            Options of :meth:`open_groups_as_dict`.
+
+        Returns
+        -------
+        xarray.DataTree
+            The tree.
+
+        Raises
+        ------
+        GroupNotFoundError
+            No group is there.
+
+        Examples
+        --------
+        >>> import cuzarr, xarray
+        >>> group = cuzarr.create_group({})
+        >>> _ = group.create_array("maps/t", data=[1.0, 2.0], dimension_names=("x",))
+        >>> xarray.open_datatree(group, engine="cuzarr")["maps/t"].dims
+        ('x',)
+        """
         return xarray.DataTree.from_dict(self.open_groups_as_dict(filename_or_obj, **kwargs))
 
     def guess_can_open(self, filename_or_obj: Any) -> bool:
-        """No path is claimed unasked: xarray's own engine reads the same files."""
+        """Whether xarray should use this engine when none is named: for stores and groups of cuzarr, not for paths.
+
+        Parameters
+        ----------
+        filename_or_obj : object
+            What is opened.
+
+        Returns
+        -------
+        bool
+            ``False`` for paths and URLs: xarray's own engine reads the same files.
+
+        Examples
+        --------
+        >>> import cuzarr, cuzarr.xarray
+        >>> engine = cuzarr.xarray.CuzarrBackendEntrypoint()
+        >>> engine.guess_can_open(cuzarr.create_group({})), engine.guess_can_open("values.zarr")
+        (True, False)
+        """
         return isinstance(filename_or_obj, Store | Group) and not isinstance(filename_or_obj, str | os.PathLike)
 
 

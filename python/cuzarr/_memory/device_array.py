@@ -80,13 +80,65 @@ class DeviceArray(OnDevice, NumpyProtocol, OneElement, Operators, Reductions, Sh
 
     @classmethod
     def empty(cls, shape: tuple[int, ...], dtype: Any, device: str, order: Literal["C", "F"] = "C") -> DeviceArray:
-        """New memory, whose elements have no meaning yet."""
+        """New memory whose elements are not set: they hold whatever the memory held.
+
+        Parameters
+        ----------
+        shape : tuple of int
+            Extents, in elements.
+        dtype : dtype-like
+            Type of the elements.
+        device : str
+            ``"cuda:N"``, or ``"cpu"``.
+        order : {"C", "F"}
+            Which dimension changes fastest in memory: the last (``"C"``) or the first.
+
+        Returns
+        -------
+        DeviceArray
+            The array.
+
+        Raises
+        ------
+        DeviceUnavailableError
+            There is no such GPU.
+
+        Examples
+        --------
+        >>> import cuzarr
+        >>> cuzarr.DeviceArray.empty((2, 3), "float32", "cpu").strides  # "cuda:0" on a GPU
+        (12, 4)
+        """
         dtype = _checks.element_type(dtype)
         return cls(_core.NdBuffer.empty(_checks.extents(shape), memory_type(dtype), str(device), order), dtype)
 
     @classmethod
     def from_host(cls, array: Any, device: str) -> DeviceArray:
-        """A copy of a NumPy array in a device's memory; packed in F order when only that is how it is packed."""
+        """A copy of a NumPy array in a device's memory.
+
+        Parameters
+        ----------
+        array : array_like
+            The array. A copy is in F order if the array is contiguous in F order alone; else in C order.
+        device : str
+            ``"cuda:N"``, or ``"cpu"``.
+
+        Returns
+        -------
+        DeviceArray
+            The copy.
+
+        Raises
+        ------
+        DeviceUnavailableError
+            There is no such GPU.
+
+        Examples
+        --------
+        >>> import cuzarr, numpy as np
+        >>> cuzarr.DeviceArray.from_host(np.arange(3), "cpu").cpu().tolist()  # "cuda:0" on a GPU
+        [0, 1, 2]
+        """
         array = foreign.host_array(array, "array")
         return cls(host_view(array).to(str(device)), array.dtype)
 
@@ -106,11 +158,45 @@ class DeviceArray(OnDevice, NumpyProtocol, OneElement, Operators, Reductions, Sh
         return self._buffer.device
 
     def cpu(self) -> np.ndarray[Any, Any]:
-        """A copy in host memory, as a NumPy array."""
+        """A copy in host memory.
+
+        Returns
+        -------
+        numpy.ndarray
+            The copy.
+
+        Examples
+        --------
+        >>> import cuzarr, numpy as np
+        >>> cuzarr.DeviceArray.from_host(np.arange(3), "cpu").cpu().sum().item()
+        3
+        """
         return numpy_view(self._buffer.to("cpu"), self.dtype)
 
     def to(self, device: str) -> DeviceArray | np.ndarray[Any, Any]:
-        """This array on another device: itself when it is there already, a NumPy array on ``"cpu"``."""
+        """This array on another device; the array itself if it is there already.
+
+        Parameters
+        ----------
+        device : str
+            ``"cuda:N"``, or ``"cpu"``.
+
+        Returns
+        -------
+        DeviceArray or numpy.ndarray
+            A NumPy array for ``"cpu"``.
+
+        Raises
+        ------
+        DeviceUnavailableError
+            There is no such GPU.
+
+        Examples
+        --------
+        >>> import cuzarr, numpy as np
+        >>> cuzarr.DeviceArray.from_host(np.arange(3.0), "cpu").to("cpu")
+        array([0., 1., 2.])
+        """
         if device == "cpu":
             return self.cpu()
         moved = self._buffer.to(device)
@@ -177,7 +263,33 @@ class DeviceArray(OnDevice, NumpyProtocol, OneElement, Operators, Reductions, Sh
         return DeviceArray(self._buffer.region(box.start, box.count, box.step, box.dropped), self.dtype)
 
     def reshape(self, *shape: Any, order: Literal["A", "C", "F"] | None = "C", copy: bool | None = None) -> DeviceArray:
-        """The elements under another shape, a view where that is possible; one extent may be -1."""
+        """The elements in another shape: a view where that is possible, else a copy.
+
+        Parameters
+        ----------
+        *shape : int, or one tuple of int
+            The new extents; one of them may be -1, to be worked out.
+        order : {"C", "F", "A"}
+            In which order elements are counted, as in NumPy.
+        copy : bool, optional
+            ``True`` always copies; ``False`` never does.
+
+        Returns
+        -------
+        DeviceArray
+            The view or copy.
+
+        Raises
+        ------
+        InvalidArgumentError
+            The shape has another number of elements, or needs a copy that ``copy=False`` forbids.
+
+        Examples
+        --------
+        >>> import cuzarr, numpy as np
+        >>> cuzarr.DeviceArray.from_host(np.arange(6), "cpu").reshape(2, -1).shape
+        (2, 3)
+        """
         extents = shape[0] if len(shape) == 1 and not hasattr(shape[0], "__index__") else shape
         wanted = _resolve(
             tuple(_checks.whole(extent, "shape", -1) for extent in _checks.items(extents, "shape", "whole numbers")), self.size
@@ -192,11 +304,50 @@ class DeviceArray(OnDevice, NumpyProtocol, OneElement, Operators, Reductions, Sh
         return reshaped.copy() if copy and reshaped._buffer.address == self._buffer.address else reshaped
 
     def ravel(self, order: Order = "C") -> DeviceArray:
-        """The elements in one dimension."""
+        """The elements in one dimension: a view where that is possible, else a copy.
+
+        Parameters
+        ----------
+        order : {"C", "F", "A", "K"}
+            In which order elements are counted, as in NumPy; ``"K"`` counts as ``"C"``.
+
+        Returns
+        -------
+        DeviceArray
+            An array of one dimension.
+
+        Examples
+        --------
+        >>> import cuzarr, numpy as np
+        >>> cuzarr.DeviceArray.from_host(np.arange(6).reshape(2, 3), "cpu").ravel("F").cpu().tolist()
+        [0, 3, 1, 4, 2, 5]
+        """
         return self.reshape((-1,), order="C" if order == "K" else order)
 
     def transpose(self, *axes: Any) -> DeviceArray:
-        """A view with its dimensions in another order: reversed, unless ``axes`` says which comes where."""
+        """A view with its dimensions in another order.
+
+        Parameters
+        ----------
+        *axes : int, or one tuple of int
+            Dimension ``axes[i]`` becomes dimension ``i``. Without them all dimensions are reversed.
+
+        Returns
+        -------
+        DeviceArray
+            A view.
+
+        Raises
+        ------
+        InvalidArgumentError
+            ``axes`` does not name each dimension once.
+
+        Examples
+        --------
+        >>> import cuzarr
+        >>> cuzarr.DeviceArray.empty((2, 3, 4), "int16", "cpu").transpose(2, 0, 1).shape
+        (4, 2, 3)
+        """
         given = axes[0] if len(axes) == 1 and not hasattr(axes[0], "__index__") else axes
         wanted = () if given is None else _checks.items(given, "axes", "whole numbers")
         chosen = [_checks.axis_number(axis, self.ndim) for axis in wanted] if wanted else range(self.ndim)[::-1]
@@ -208,23 +359,82 @@ class DeviceArray(OnDevice, NumpyProtocol, OneElement, Operators, Reductions, Sh
         return self.transpose()
 
     def view(self, dtype: Any) -> DeviceArray:
-        """This memory as elements of another type. If their size differs, the last dimension becomes longer or shorter."""
+        """This memory as elements of another type. If their size differs, the last dimension becomes longer or shorter.
+
+        Parameters
+        ----------
+        dtype : dtype-like
+            The other type.
+
+        Returns
+        -------
+        DeviceArray
+            A view.
+
+        Raises
+        ------
+        InvalidArgumentError
+            The last dimension cannot be divided into such elements.
+
+        Examples
+        --------
+        >>> import cuzarr
+        >>> cuzarr.DeviceArray.empty((2, 3), "float32", "cpu").view("uint8").shape
+        (2, 12)
+        """
         dtype = _checks.element_type(dtype)
         return DeviceArray(self._buffer.reinterpret(memory_type(dtype)), dtype)
 
     # ---------------------------------------------------------------------------------------------- copies and changes
 
     def copy(self, order: Order = "C") -> DeviceArray:
-        """A packed copy on the same device."""
+        """A contiguous copy on the same device.
+
+        Parameters
+        ----------
+        order : {"C", "F", "A", "K"}
+            Order of the copy in memory, as in NumPy.
+
+        Returns
+        -------
+        DeviceArray
+            The copy.
+
+        Examples
+        --------
+        >>> import cuzarr
+        >>> cuzarr.DeviceArray.empty((2, 3), "float32", "cpu").copy("F").strides
+        (4, 8)
+        """
         return DeviceArray(self._buffer.copy(self._order(order)), self.dtype)
 
     def astype(self, dtype: Any, order: Order = "K", *, copy: bool = True) -> DeviceArray:
-        """A packed copy with elements converted on the device, as NumPy converts them.
+        """A contiguous copy whose elements are converted on the device, as NumPy converts them.
+
+        Parameters
+        ----------
+        dtype : dtype-like
+            The new type of the elements.
+        order : {"K", "A", "C", "F"}
+            Order of the copy in memory, as in NumPy.
+        copy : bool
+            With ``False``, the array itself is returned if it has that type.
+
+        Returns
+        -------
+        DeviceArray
+            The copy.
 
         Raises
         ------
         UnsupportedError
-            There is no such conversion on devices: strings, structures, dates.
+            Devices have no such conversion: strings, structures, some dates. Convert on the host.
+
+        Examples
+        --------
+        >>> import cuzarr, numpy as np
+        >>> cuzarr.DeviceArray.from_host(np.array([1.5, 2.5]), "cpu").astype("int16").cpu()
+        array([1, 2], dtype=int16)
         """
         dtype = _checks.element_type(dtype)
         if dtype == self.dtype:
@@ -256,12 +466,25 @@ class DeviceArray(OnDevice, NumpyProtocol, OneElement, Operators, Reductions, Sh
         return result
 
     def fill(self, value: Any) -> None:
-        """Sets every element, as NumPy's ``fill`` does it.
+        """Set every element to one value, as NumPy's ``fill`` does.
+
+        Parameters
+        ----------
+        value : scalar
+            The value. It must fit the type of the elements.
 
         Raises
         ------
         ConversionError
-            ``value`` makes no such element.
+            The type of the elements cannot hold it.
+
+        Examples
+        --------
+        >>> import cuzarr
+        >>> x = cuzarr.DeviceArray.empty((2,), "int16", "cpu")
+        >>> x.fill(7)
+        >>> x.cpu()
+        array([7, 7], dtype=int16)
         """
         self._buffer.fill(_numpy.element(value, self.dtype).tobytes())
 

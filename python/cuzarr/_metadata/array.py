@@ -66,19 +66,75 @@ class NodeMetadata:
     """What metadata of arrays and of groups have."""
 
     def to_dict(self) -> dict[str, Any]:
-        """The document, attributes inside."""
+        """The metadata document as a dictionary, with the attributes inside.
+
+        Returns
+        -------
+        dict
+            What JSON can hold.
+
+        Examples
+        --------
+        >>> import cuzarr
+        >>> cuzarr.GroupMetadata(attributes={"title": "maps"}).to_dict()
+        {'attributes': {'title': 'maps'}, 'zarr_format': 3, 'node_type': 'group'}
+        """
         raise NotImplementedError  # each kind has its own
 
     def stored(self) -> tuple[Documents, dict[str, Documents] | None]:
-        """The stored document of this node alone, and those of the nodes consolidated below it, by their paths."""
+        """The stored documents, as dictionaries: of this node, and of the nodes that are consolidated below it.
+
+        Returns
+        -------
+        documents : dict of str to dict
+            The documents of this node, by file name: ``"zarr.json"``, or ``".zarray"``, ``".zgroup"`` and ``".zattrs"``.
+        consolidated : dict of str to documents, or None
+            The documents of each node below a group, by its path; ``None`` without consolidated metadata.
+
+        Examples
+        --------
+        >>> import cuzarr
+        >>> documents, below = cuzarr.GroupMetadata(attributes={"title": "maps"}, zarr_format=2).stored()
+        >>> documents, below
+        ({'.zgroup': {'zarr_format': 2}, '.zattrs': {'title': 'maps'}}, None)
+        """
         raise NotImplementedError  # each kind has its own
 
     def documents(self) -> dict[str, bytes]:
-        """The bytes of what is stored, by the key relative to the node."""
+        """The stored documents as bytes of JSON, by file name.
+
+        Returns
+        -------
+        dict of str to bytes
+            What a store holds under each name: ``"zarr.json"``, or ``".zarray"``, ``".zgroup"`` and ``".zattrs"``.
+
+        Examples
+        --------
+        >>> import cuzarr
+        >>> list(cuzarr.GroupMetadata().documents()), list(cuzarr.GroupMetadata(zarr_format=2).documents())
+        (['zarr.json'], ['.zgroup', '.zattrs'])
+        """
         return _core.lay_out_node(*self.stored(), config.get("json_indent"))
 
     def same_as(self, other: object) -> bool:
-        """Whether both say the same: what ``==`` says of metadata, too."""
+        """Whether two metadata say the same. ``==`` does the same.
+
+        Parameters
+        ----------
+        other : object
+            What to compare with.
+
+        Returns
+        -------
+        bool
+            ``True`` if ``other`` is metadata with an equal document. NaN equals NaN here.
+
+        Examples
+        --------
+        >>> import cuzarr
+        >>> cuzarr.GroupMetadata().same_as(cuzarr.GroupMetadata(attributes={"title": "maps"}))
+        False
+        """
         # Compared as JSON text, not-a-number equals itself, and a tuple equals a list.
         return isinstance(other, NodeMetadata) and canonical_json(self.to_dict()) == canonical_json(other.to_dict())
 
@@ -135,7 +191,25 @@ class ArrayMetadata(NodeMetadata):
         return ChunkGrid.regular(self._stored_chunks)
 
     def encode_chunk_key(self, chunk_coords: Iterable[int]) -> str:
-        """The key of a stored object, by its place in the grid, relative to the array."""
+        """The key, relative to the array, of the stored object at a place of the chunk grid.
+
+        Parameters
+        ----------
+        chunk_coords : iterable of int
+            The place, one number per dimension. With sharding it counts shards, else chunks.
+
+        Returns
+        -------
+        str
+            The key.
+
+        Examples
+        --------
+        >>> import cuzarr
+        >>> array = cuzarr.create_array({}, shape=(4, 4), chunks=(2, 2), dtype="int16")
+        >>> array.metadata.encode_chunk_key((0, 1))
+        'c/0/1'
+        """
         name, separator = self.chunk_key
         text = separator.join(map(str, chunk_coords))
         if name == "v2":
@@ -162,22 +236,91 @@ class ArrayMetadata(NodeMetadata):
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """The value of a document, attributes inside."""
+        """The metadata that a document describes.
+
+        Parameters
+        ----------
+        data : mapping
+            The document, with the attributes inside.
+
+        Returns
+        -------
+        ArrayV2Metadata or ArrayV3Metadata
+            A value of this class.
+
+        Raises
+        ------
+        MetadataValidationError
+            The document is no metadata of an array of this format.
+
+        Examples
+        --------
+        >>> import cuzarr
+        >>> document = cuzarr.create_array({}, shape=(4,), chunks=(2,), dtype="int16").metadata.to_dict()
+        >>> cuzarr.ArrayV3Metadata.from_dict(document).shape
+        (4,)
+        """
         document = dict(as_mapping(data, "an array"))
         attributes = dict(as_mapping(document.pop("attributes", None) or {}, "attributes"))
         return cls(document, attributes)  # type: ignore[call-arg]
 
     def to_dict(self) -> dict[str, Any]:
+        """The metadata document as a dictionary, with the attributes inside.
+
+        Returns
+        -------
+        dict
+            What JSON can hold.
+
+        Examples
+        --------
+        >>> import cuzarr
+        >>> document = cuzarr.create_array({}, shape=(4,), chunks=(2,), dtype="int16").metadata.to_dict()
+        >>> document["shape"], document["data_type"], document["attributes"]
+        ([4], 'int16', {})
+        """
         # Attributes keep their place among the members.
         return {**self.document, "attributes": self.attributes}
 
     def described(self) -> Documents:
-        """The part of the document that describes the elements: all of it but the attributes."""
+        """The stored document without the attributes.
+
+        Returns
+        -------
+        dict of str to dict
+            The document, by its file name: ``"zarr.json"`` or ``".zarray"``.
+
+        Examples
+        --------
+        >>> import cuzarr
+        >>> array = cuzarr.create_array({}, shape=(4,), chunks=(2,), dtype="int16", attributes={"units": "K"})
+        >>> documents = array.metadata.described()
+        >>> list(documents), "attributes" in documents["zarr.json"]
+        (['zarr.json'], False)
+        """
         name = ZARR_JSON if self.zarr_format == 3 else ZARRAY
         return {name: {key: value for key, value in self.document.items() if key != "attributes"}}
 
     def update_shape(self, shape: Iterable[int]) -> Self:
-        """This metadata with another shape."""
+        """This metadata with another shape. The array itself is not changed; :meth:`cuzarr.Array.resize` does that.
+
+        Parameters
+        ----------
+        shape : iterable of int
+            The new extents, in elements.
+
+        Returns
+        -------
+        ArrayV2Metadata or ArrayV3Metadata
+            New metadata of the same format.
+
+        Examples
+        --------
+        >>> import cuzarr
+        >>> metadata = cuzarr.create_array({}, shape=(4,), chunks=(2,), dtype="int16").metadata
+        >>> metadata.update_shape((8,)).shape, metadata.shape
+        ((8,), (4,))
+        """
         extents = tuple(shape)
         return type(self)({**self._resized_document(extents), "shape": list(extents)}, self.attributes)  # type: ignore[call-arg]
 
@@ -190,7 +333,25 @@ class ArrayMetadata(NodeMetadata):
         raise NotImplementedError  # each format has its own
 
     def update_attributes(self, attributes: Mapping[str, Any]) -> Self:
-        """This metadata with other attributes."""
+        """This metadata with other attributes. The array itself is not changed; :meth:`cuzarr.Array.update_attributes` does that.
+
+        Parameters
+        ----------
+        attributes : mapping
+            All new attributes, as JSON can hold them. The old ones are dropped.
+
+        Returns
+        -------
+        ArrayV2Metadata or ArrayV3Metadata
+            New metadata of the same format.
+
+        Examples
+        --------
+        >>> import cuzarr
+        >>> metadata = cuzarr.create_array({}, shape=(4,), chunks=(2,), dtype="int16").metadata
+        >>> metadata.update_attributes({"units": "K"}).attributes
+        {'units': 'K'}
+        """
         return type(self)(self.document, dict(attributes))  # type: ignore[call-arg]
 
 

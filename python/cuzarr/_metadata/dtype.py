@@ -110,7 +110,30 @@ class DataType:
         return {"string": "vlen-utf8", "variable_length_bytes": "vlen-bytes"}.get(self.name)
 
     def to_json(self, zarr_format: ZarrFormat) -> Any:
-        """The name or description of this type in metadata."""
+        """The name or description of this type in metadata.
+
+        Parameters
+        ----------
+        zarr_format : {2, 3}
+            The format of the metadata.
+
+        Returns
+        -------
+        str, list or dict
+            What JSON can hold.
+
+        Raises
+        ------
+        DataTypeValidationError
+            The type has no name in format 2.
+
+        Examples
+        --------
+        >>> import cuzarr
+        >>> dtype = cuzarr.dtype.Int16()
+        >>> dtype.to_json(3), dtype.to_json(2)
+        ('int16', '<i2')
+        """
         if zarr_format == 2:
             if self.is_variable:
                 return "|O"
@@ -120,7 +143,19 @@ class DataType:
         return self.json_v3 if self.json_v3 is not None else _json_v3(self)
 
     def default_fill(self) -> Any:
-        """The fill value of arrays for which none was chosen: zero, empty, or not-a-time."""
+        """The fill value of arrays for which none was chosen: zero, an empty string, or not-a-time.
+
+        Returns
+        -------
+        scalar
+            A scalar of this type.
+
+        Examples
+        --------
+        >>> import cuzarr
+        >>> cuzarr.dtype.Int16().default_fill().item(), cuzarr.dtype.VariableLengthUTF8().default_fill()
+        (0, '')
+        """
         if self.is_variable:
             return "" if self.name == "string" else b""
         if self.native.kind in "mM":
@@ -128,12 +163,30 @@ class DataType:
         return np.zeros((), self.native.newbyteorder("="))[()]
 
     def cast_fill(self, value: Any) -> Any:
-        """``value`` as a scalar of this type.
+        """A value as a scalar of this type.
+
+        Parameters
+        ----------
+        value : scalar
+            A number, text, bytes or date, as the type wants it.
+
+        Returns
+        -------
+        scalar
+            The value as this type holds it.
 
         Raises
         ------
+        OutOfRangeError
+            The value is too large for the type.
         InvalidArgumentError
-            The type cannot hold it: an ``OutOfRangeError`` where that is its size.
+            The type cannot hold such a value.
+
+        Examples
+        --------
+        >>> import cuzarr
+        >>> cuzarr.dtype.Int16().cast_fill(7.0).item()
+        7
         """
         try:
             cast = self._cast_fill(value)
@@ -176,7 +229,26 @@ class DataType:
         return np.array(value, native)[()]
 
     def fill_to_json(self, value: Any, zarr_format: ZarrFormat) -> Any:
-        """A scalar of this type, as metadata writes it."""
+        """A scalar of this type, as metadata writes a fill value.
+
+        Parameters
+        ----------
+        value : scalar or None
+            The fill value.
+        zarr_format : {2, 3}
+            The format of the metadata.
+
+        Returns
+        -------
+        str, number, list or None
+            What JSON can hold. ``None`` stays ``None``.
+
+        Examples
+        --------
+        >>> import cuzarr
+        >>> cuzarr.dtype.Float32().fill_to_json(float("nan"), 3)
+        'NaN'
+        """
         if value is None:
             return None
         if self.name == "string":
@@ -186,12 +258,30 @@ class DataType:
         return _scalar_to_json(np.asarray(value), self.native, zarr_format, self._structure_is_bytes)
 
     def fill_from_json(self, value: Any, zarr_format: ZarrFormat) -> Any:
-        """Convert a fill value from metadata to a scalar of this type.
+        """A fill value from metadata, as a scalar of this type.
+
+        Parameters
+        ----------
+        value : str, number, list or None
+            What the metadata says.
+        zarr_format : {2, 3}
+            The format of the metadata.
+
+        Returns
+        -------
+        scalar or None
+            The fill value. ``None`` stays ``None``.
 
         Raises
         ------
         DataTypeValidationError
-            It is not one.
+            The metadata does not say a value of this type.
+
+        Examples
+        --------
+        >>> import cuzarr
+        >>> cuzarr.dtype.Float32().fill_from_json("Infinity", 3).item()
+        inf
         """
         if value is None:
             return None

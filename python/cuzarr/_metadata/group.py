@@ -55,7 +55,25 @@ class ConsolidatedMetadata:
         return dict(self.nodes(0))
 
     def nodes(self, max_depth: int | None) -> Iterator[tuple[str, AnyArrayMetadata | GroupMetadata]]:
-        """Paths and nodes, to so many levels below the direct children, each group before its members; groups know theirs."""
+        """Paths and metadata of the nodes below the group. A group comes before its members.
+
+        Parameters
+        ----------
+        max_depth : int or None
+            How many levels to go below the direct children: 0 gives the children alone, ``None`` gives all nodes.
+
+        Returns
+        -------
+        iterator of (str, metadata)
+            Paths below the group, and metadata. Groups carry the consolidated metadata of their own members.
+
+        Examples
+        --------
+        >>> import cuzarr
+        >>> below = cuzarr.ConsolidatedMetadata({"a": cuzarr.GroupMetadata(), "a/b": cuzarr.GroupMetadata()})
+        >>> [path for path, _ in below.nodes(None)], [path for path, _ in below.nodes(0)]
+        (['a', 'a/b'], ['a'])
+        """
         # By one look at every path, however many groups there are.
         inside: dict[str, dict[str, AnyArrayMetadata | GroupMetadata]] = {}
         for key, child in self.flattened_metadata.items():
@@ -68,7 +86,30 @@ class ConsolidatedMetadata:
                 yield key, node
 
     def below(self, name: str) -> AnyArrayMetadata | GroupMetadata:
-        """The node called ``name``, a group with all that is below it."""
+        """The metadata of one node. A group carries the consolidated metadata of its own members.
+
+        Parameters
+        ----------
+        name : str
+            The path of the node, below the group.
+
+        Returns
+        -------
+        ArrayV2Metadata, ArrayV3Metadata or GroupMetadata
+            The metadata.
+
+        Raises
+        ------
+        KeyError
+            There is no such node.
+
+        Examples
+        --------
+        >>> import cuzarr
+        >>> below = cuzarr.ConsolidatedMetadata({"a": cuzarr.GroupMetadata(), "a/b": cuzarr.GroupMetadata()})
+        >>> list(below.below("a").consolidated_metadata.metadata)
+        ['b']
+        """
         node = self.flattened_metadata[name]
         if not isinstance(node, GroupMetadata):
             return node
@@ -76,13 +117,44 @@ class ConsolidatedMetadata:
         return replace(node, consolidated_metadata=ConsolidatedMetadata(inside))
 
     def without(self, name: str) -> ConsolidatedMetadata:
-        """This metadata without one node and everything below it."""
+        """This metadata without one node and all nodes below it.
+
+        Parameters
+        ----------
+        name : str
+            The path of the node, below the group.
+
+        Returns
+        -------
+        ConsolidatedMetadata
+            New metadata.
+
+        Examples
+        --------
+        >>> import cuzarr
+        >>> below = cuzarr.ConsolidatedMetadata({"a": cuzarr.GroupMetadata(), "a/b": cuzarr.GroupMetadata()})
+        >>> below.without("a").metadata
+        {}
+        """
         return ConsolidatedMetadata(
             {key: node for key, node in self.flattened_metadata.items() if key != name and not key.startswith(f"{name}/")}
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """The document that format 3 stores inside the group's metadata."""
+        """The member ``consolidated_metadata`` of a format 3 group document.
+
+        Returns
+        -------
+        dict
+            What JSON can hold.
+
+        Examples
+        --------
+        >>> import cuzarr
+        >>> document = cuzarr.ConsolidatedMetadata({"a": cuzarr.GroupMetadata()}).to_dict()
+        >>> document["kind"], list(document["metadata"])
+        ('inline', ['a'])
+        """
         nodes = {key: node.to_dict() for key, node in sorted(self.flattened_metadata.items())}
         return {"kind": self.kind, "must_understand": self.must_understand, "metadata": nodes}
 
@@ -121,7 +193,19 @@ class GroupMetadata(NodeMetadata):
     node_type: ClassVar[Literal["group"]] = "group"
 
     def to_dict(self) -> dict[str, Any]:
-        """The document of format 3; of format 2 with attributes (and consolidated metadata) inside."""
+        """The metadata document as a dictionary, with attributes and consolidated metadata inside, in either format.
+
+        Returns
+        -------
+        dict
+            What JSON can hold.
+
+        Examples
+        --------
+        >>> import cuzarr
+        >>> cuzarr.GroupMetadata(attributes={"title": "maps"}).to_dict()
+        {'attributes': {'title': 'maps'}, 'zarr_format': 3, 'node_type': 'group'}
+        """
         document: dict[str, Any] = {"attributes": self.attributes, "zarr_format": self.zarr_format}
         if self.zarr_format == 3:
             document["node_type"] = "group"
@@ -131,7 +215,32 @@ class GroupMetadata(NodeMetadata):
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> GroupMetadata:
-        """The value of a document, attributes inside."""
+        """The metadata that a document describes.
+
+        Parameters
+        ----------
+        data : mapping
+            The document, with attributes and consolidated metadata inside.
+
+        Returns
+        -------
+        GroupMetadata
+            The metadata.
+
+        Raises
+        ------
+        ContainsArrayError
+            The document describes an array.
+        MetadataValidationError
+            The document is no metadata of a group.
+
+        Examples
+        --------
+        >>> import cuzarr
+        >>> document = {"zarr_format": 3, "node_type": "group", "attributes": {"title": "maps"}}
+        >>> cuzarr.GroupMetadata.from_dict(document).attributes
+        {'title': 'maps'}
+        """
         document = dict(as_mapping(data, "a group"))
         zarr_format = document.pop("zarr_format", None)
         if zarr_format not in (2, 3):
@@ -146,7 +255,24 @@ class GroupMetadata(NodeMetadata):
         return cls(attributes, zarr_format, _parse_consolidated(consolidated), document)
 
     def update_attributes(self, attributes: Mapping[str, Any]) -> GroupMetadata:
-        """This metadata with other attributes."""
+        """This metadata with other attributes. The group itself is not changed; :meth:`cuzarr.Group.update_attributes` does that.
+
+        Parameters
+        ----------
+        attributes : mapping
+            All new attributes, as JSON can hold them. The old ones are dropped.
+
+        Returns
+        -------
+        GroupMetadata
+            New metadata.
+
+        Examples
+        --------
+        >>> import cuzarr
+        >>> cuzarr.GroupMetadata(attributes={"a": 1}).update_attributes({"b": 2}).attributes
+        {'b': 2}
+        """
         return replace(self, attributes=dict(attributes))
 
     def stored(self) -> tuple[Documents, dict[str, Documents] | None]:

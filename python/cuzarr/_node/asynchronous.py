@@ -83,11 +83,30 @@ class _Selector:
         self._selector = selector
 
     async def getitem(self, selection: Any) -> Any:
-        """The selected elements."""
+        """Read the selected elements.
+
+        Parameters
+        ----------
+        selection : tuple
+            As for ``Array.oindex`` and ``Array.vindex``.
+
+        Returns
+        -------
+        array
+            The elements, on the array's device.
+        """
         return await run(self._selector.__getitem__, selection)
 
     async def setitem(self, selection: Any, value: Any) -> None:
-        """Writes the selected elements."""
+        """Write the selected elements.
+
+        Parameters
+        ----------
+        selection : tuple
+            As for ``Array.oindex`` and ``Array.vindex``.
+        value : array or scalar
+            The elements. They are broadcast and converted.
+        """
         await run(self._selector.__setitem__, selection, value)
 
 
@@ -98,7 +117,24 @@ class _AsyncNode:
 
     @classmethod
     def of(cls, node: Any) -> Self:
-        """The asynchronous twin of a node, over the same state."""
+        """The asynchronous form of an array or group. The two share all state.
+
+        Parameters
+        ----------
+        node : Array or Group
+            An array for :class:`AsyncArray`, a group for :class:`AsyncGroup`.
+
+        Returns
+        -------
+        AsyncArray or AsyncGroup
+            The asynchronous form.
+
+        Examples
+        --------
+        >>> import cuzarr
+        >>> cuzarr.AsyncArray.of(cuzarr.zeros((2, 3), store={})).shape
+        (2, 3)
+        """
         twin = object.__new__(cls)
         twin._node = node
         return twin
@@ -109,7 +145,25 @@ class _AsyncNode:
         return dict(self._node.metadata.attributes)
 
     def same_as(self, other: object) -> bool:
-        """Whether both are the same node of the same store, with the same metadata and settings: what ``==`` says of them, too."""
+        """Whether two objects are one node of one store, with equal metadata and settings. ``==`` does the same.
+
+        Parameters
+        ----------
+        other : object
+            What to compare with.
+
+        Returns
+        -------
+        bool
+            ``True`` if they are the same.
+
+        Examples
+        --------
+        >>> import cuzarr
+        >>> array = cuzarr.AsyncArray.of(cuzarr.zeros((2, 3), store={}))
+        >>> array.same_as(array), array.same_as(cuzarr.AsyncArray.of(cuzarr.zeros((2, 3), store={})))
+        (True, False)
+        """
         return isinstance(other, type(self)) and bool(self._node.same_as(other._node))
 
     def __eq__(self, other: object) -> bool:
@@ -193,17 +247,64 @@ class AsyncArray(_AsyncNode):
 
     @classmethod
     def from_dict(cls, store_path: StorePath, data: dict[str, Any]) -> AsyncArray:
-        """The array that a metadata document describes; reads nothing."""
+        """The array that a metadata document describes. Nothing is read or written.
+
+        Parameters
+        ----------
+        store_path : StorePath
+            Where the array is.
+        data : dict
+            The document, with the attributes inside.
+
+        Returns
+        -------
+        AsyncArray
+            The array.
+
+        Raises
+        ------
+        MetadataValidationError
+            The document is no metadata of an array.
+
+        Examples
+        --------
+        >>> import cuzarr
+        >>> array = cuzarr.zeros((2, 3), store={})
+        >>> cuzarr.AsyncArray.from_dict(array.store_path, array.metadata.to_dict()).shape
+        (2, 3)
+        """
         return cls.of(cls._blocking.from_dict(store_path, data))
 
     @classmethod
     async def open(cls, store: StoreLike, zarr_format: Any = 3, *, config: ArrayConfigLike | None = None) -> AsyncArray:
-        """Opens the array at a store or path.
+        """Open the array at a store or path.
+
+        Parameters
+        ----------
+        store : store, path or URL
+            Where the array is.
+        zarr_format : {2, 3, None}
+            The format; ``None`` for either.
+        config : ArrayConfig or dict, optional
+            How the array behaves while it is open.
+
+        Returns
+        -------
+        AsyncArray
+            The array.
 
         Raises
         ------
         ArrayNotFoundError
-            There is none.
+            No array of this format is there.
+
+        Examples
+        --------
+        >>> import asyncio, cuzarr
+        >>> store = cuzarr.storage.MemoryStore()
+        >>> _ = cuzarr.zeros((2, 3), store=store)
+        >>> asyncio.run(cuzarr.AsyncArray.open(store)).shape
+        (2, 3)
         """
 
         def opened() -> Any:
@@ -230,19 +331,89 @@ class AsyncArray(_AsyncNode):
     info_complete: Awaited[Info]
 
     async def nchunks_initialized(self) -> int:
-        """Number of chunks that are stored; a stored shard counts with all its chunks."""
+        """Number of chunks that are stored. A stored shard counts with all its chunks.
+
+        Returns
+        -------
+        int
+            At most ``array.nchunks``.
+
+        Examples
+        --------
+        >>> import asyncio, cuzarr
+        >>> array = cuzarr.zeros((4,), chunks=(2,), store={})
+        >>> array[:2] = 7
+        >>> asyncio.run(cuzarr.AsyncArray.of(array).nchunks_initialized())
+        1
+        """
         return await run(lambda: self._node.nchunks_initialized)  # type: ignore[no-any-return]
 
     async def resize(self, new_shape: Any, delete_outside_chunks: bool = True) -> None:
-        """Changes the shape; chunks that fall outside are deleted, unless they are to be left behind."""
+        """Change the shape. New elements have the fill value.
+
+        Parameters
+        ----------
+        new_shape : tuple of int
+            The new extents, in elements.
+        delete_outside_chunks : bool
+            Whether stored chunks that lie outside of the new shape are deleted.
+
+        Raises
+        ------
+        ReadOnlyError
+            The array was opened for reading only.
+
+        Examples
+        --------
+        >>> import asyncio, cuzarr
+        >>> array = cuzarr.AsyncArray.of(cuzarr.zeros((4,), store={}))
+        >>> asyncio.run(array.resize((6,)))
+        >>> array.shape
+        (6,)
+        """
         await run(resize.resize, self._node, new_shape, delete_outside_chunks=delete_outside_chunks)
 
     def with_config(self, config: ArrayConfigLike) -> Self:
-        """This array with other settings. Settings that are not named stay."""
+        """This array with other settings. Settings that are not named stay as they are.
+
+        Parameters
+        ----------
+        config : ArrayConfig or dict
+            The settings to change.
+
+        Returns
+        -------
+        AsyncArray
+            The same array, opened with these settings.
+
+        Examples
+        --------
+        >>> import cuzarr
+        >>> array = cuzarr.AsyncArray.of(cuzarr.zeros((4,), store={}))
+        >>> array.with_config({"write_empty_chunks": True}).config.write_empty_chunks
+        True
+        """
         return self.of(self._node.with_config(config))
 
     def with_device(self, device: str) -> Self:
-        """This array, reading to another device."""
+        """This array, read to another device.
+
+        Parameters
+        ----------
+        device : str
+            ``"cpu"`` or ``"cuda:N"``.
+
+        Returns
+        -------
+        AsyncArray
+            The same array, opened for this device.
+
+        Examples
+        --------
+        >>> import cuzarr
+        >>> cuzarr.AsyncArray.of(cuzarr.zeros((4,), store={})).with_device("cuda:0").device
+        'cuda:0'
+        """
         return self.of(self._node.with_device(device))
 
     @property
@@ -299,26 +470,102 @@ class AsyncGroup(_AsyncNode):
 
     @classmethod
     def from_dict(cls, store_path: StorePath, data: dict[str, Any]) -> AsyncGroup:
-        """The group that a metadata document describes; reads nothing."""
+        """The group that a metadata document describes. Nothing is read or written.
+
+        Parameters
+        ----------
+        store_path : StorePath
+            Where the group is.
+        data : dict
+            The document, with the attributes inside.
+
+        Returns
+        -------
+        AsyncGroup
+            The group.
+
+        Raises
+        ------
+        MetadataValidationError
+            The document is no metadata of a group.
+
+        Examples
+        --------
+        >>> import cuzarr
+        >>> group = cuzarr.create_group({}, attributes={"title": "maps"})
+        >>> cuzarr.AsyncGroup.from_dict(group.store_path, group.metadata.to_dict()).attrs
+        {'title': 'maps'}
+        """
         return cls(GroupMetadata.from_dict(data), store_path)
 
     @classmethod
     async def from_store(
         cls, store: StoreLike, *, attributes: dict[str, Any] | None = None, overwrite: bool = False, zarr_format: Any = 3
     ) -> AsyncGroup:
-        """Creates a group at a store or path."""
+        """Create a group at a store or path.
+
+        Parameters
+        ----------
+        store : store, path or URL
+            Where the group will be.
+        attributes : dict, optional
+            Its attributes.
+        overwrite : bool
+            Replace what is there, with all that is below it.
+        zarr_format : {2, 3}
+            The format.
+
+        Returns
+        -------
+        AsyncGroup
+            The group.
+
+        Raises
+        ------
+        ContainsArrayError, ContainsGroupError
+            A node is there, and ``overwrite`` is off.
+
+        Examples
+        --------
+        >>> import asyncio, cuzarr
+        >>> asyncio.run(cuzarr.AsyncGroup.from_store({}, attributes={"title": "maps"})).attrs
+        {'title': 'maps'}
+        """
         return await run_node(  # type: ignore[no-any-return]
             cls._blocking.from_store, store, attributes=attributes, overwrite=overwrite, zarr_format=zarr_format
         )
 
     @classmethod
     async def open(cls, store: StoreLike, zarr_format: Any = 3, use_consolidated: bool | str | None = None) -> AsyncGroup:
-        """Opens the group at a store or path.
+        """Open the group at a store or path.
+
+        Parameters
+        ----------
+        store : store, path or URL
+            Where the group is.
+        zarr_format : {2, 3, None}
+            The format; ``None`` for either.
+        use_consolidated : bool or str, optional
+            Whether to read consolidated metadata: ``True`` requires it, ``False`` ignores it, ``None`` uses it if it is there.
+            Text is the name of its key in format 2.
+
+        Returns
+        -------
+        AsyncGroup
+            The group.
 
         Raises
         ------
         GroupNotFoundError
-            There is none.
+            No group of this format is there.
+
+        Examples
+        --------
+        >>> import asyncio, cuzarr
+        >>> store = cuzarr.storage.MemoryStore()
+        >>> _ = cuzarr.create_group(store, attributes={"title": "maps"})
+        >>> asyncio.run(cuzarr.AsyncGroup.open(store)).attrs
+        {'title': 'maps'}
         """
 
         def opened() -> Any:
@@ -358,12 +605,30 @@ class AsyncGroup(_AsyncNode):
     full_like: Awaited[AsyncArray]
 
     async def getitem(self, key: str) -> AsyncArray | AsyncGroup:
-        """The array or group at ``key``, below this one.
+        """The array or group at a path below this group.
+
+        Parameters
+        ----------
+        key : str
+            The path, such as ``"maps/t2m"``.
+
+        Returns
+        -------
+        AsyncArray or AsyncGroup
+            The member.
 
         Raises
         ------
         KeyError
             Nothing is there.
+
+        Examples
+        --------
+        >>> import asyncio, cuzarr
+        >>> group = cuzarr.create_group({})
+        >>> _ = group.create_array("maps/t2m", shape=(4,), dtype="float32")
+        >>> asyncio.run(cuzarr.AsyncGroup.of(group).getitem("maps/t2m")).shape
+        (4,)
         """
         return await run_node(self._node.__getitem__, key)  # type: ignore[no-any-return]
 
@@ -377,21 +642,126 @@ class AsyncGroup(_AsyncNode):
         config: ArrayConfigLike | None = None,
         **kwargs: Any,
     ) -> AsyncArray:
-        """The array at ``name``, created when it is missing; see :meth:`cuzarr.Group.require_array`."""
+        """The array at a path below this group. It is created if it is missing.
+
+        Parameters
+        ----------
+        name : str
+            The path below this group.
+        shape : tuple of int
+            Extents, in elements.
+        dtype : dtype-like, optional
+            Type of the elements.
+        exact : bool
+            Whether an array that exists must have exactly this type; else it suffices that its type can be cast to this one.
+        config : ArrayConfig or dict, optional
+            How the array behaves while it is open.
+        **kwargs
+            As for :meth:`cuzarr.Group.create_array`, if the array is created.
+
+        Returns
+        -------
+        AsyncArray
+            The array.
+
+        Raises
+        ------
+        TypeError
+            An array is there, with another shape or type.
+
+        Examples
+        --------
+        >>> import asyncio, cuzarr
+        >>> group = cuzarr.AsyncGroup.of(cuzarr.create_group({}))
+        >>> asyncio.run(group.require_array("t2m", shape=(4,), dtype="float32")).shape
+        (4,)
+        """
         given: dict[str, Any] = {"shape": shape, "dtype": dtype, "exact": exact, "config": config} | kwargs
         return await run_node(self._node.require_array, name, **given)  # type: ignore[no-any-return]
 
     async def get(self, key: str, default: Any = None) -> Any:
-        """The array or group at ``key``, or ``default``."""
+        """The array or group at a path below this group, or a default if nothing is there.
+
+        Parameters
+        ----------
+        key : str
+            The path, such as ``"maps/t2m"``.
+        default : object
+            The result if nothing is there.
+
+        Returns
+        -------
+        AsyncArray, AsyncGroup or the default
+            The member.
+
+        Examples
+        --------
+        >>> import asyncio, cuzarr
+        >>> group = cuzarr.AsyncGroup.of(cuzarr.create_group({}))
+        >>> asyncio.run(group.get("t2m", "nothing"))
+        'nothing'
+        """
         return await run_node(self._node.get, key, default)
 
     async def create_group(self, name: str, *, overwrite: bool = False, attributes: dict[str, Any] | None = None) -> AsyncGroup:
-        """Creates a group below this one."""
+        """Create a group below this one.
+
+        Parameters
+        ----------
+        name : str
+            The path below this group.
+        overwrite : bool
+            Replace what is there, with all that is below it.
+        attributes : dict, optional
+            The attributes of the new group.
+
+        Returns
+        -------
+        AsyncGroup
+            The new group.
+
+        Raises
+        ------
+        ContainsArrayError, ContainsGroupError
+            A node is there, and ``overwrite`` is off.
+
+        Examples
+        --------
+        >>> import asyncio, cuzarr
+        >>> group = cuzarr.AsyncGroup.of(cuzarr.create_group({}))
+        >>> asyncio.run(group.create_group("maps/daily")).path
+        'maps/daily'
+        """
         created = run_node(self._node.create_group, name, overwrite=overwrite, attributes=attributes)
         return await created  # type: ignore[no-any-return]
 
     async def require_group(self, name: str, overwrite: bool = False) -> AsyncGroup:
-        """The group at ``name``, created when it is missing; ``overwrite=True`` creates it anyway."""
+        """The group at a path below this group. It is created if it is missing.
+
+        Parameters
+        ----------
+        name : str
+            The path below this group.
+        overwrite : bool
+            Create it anew in any case.
+
+        Returns
+        -------
+        AsyncGroup
+            The group.
+
+        Raises
+        ------
+        ContainsArrayError
+            An array is there, and ``overwrite`` is off.
+
+        Examples
+        --------
+        >>> import asyncio, cuzarr
+        >>> group = cuzarr.AsyncGroup.of(cuzarr.create_group({}))
+        >>> asyncio.run(group.require_group("maps")).path
+        'maps'
+        """
         return await run_node(self._node.require_group, name, overwrite=overwrite)  # type: ignore[no-any-return]
 
 

@@ -190,7 +190,7 @@ class Group(Node):
         return members.find(self._store_path, self._metadata, path)
 
     def __getitem__(self, path: str) -> Array | Self:
-        """The array or group at ``path``, below this one.
+        """The array or group at ``path``, below this group.
 
         Raises
         ------
@@ -283,7 +283,28 @@ class Group(Node):
         return node
 
     def __contains__(self, member: str) -> bool:
-        """Whether the group has a member of this name."""
+        """Whether an array or group is at a path below this group: ``"maps/t2m" in group``.
+
+        Parameters
+        ----------
+        member : str
+            The path, such as ``"maps/t2m"``.
+
+        Returns
+        -------
+        bool
+            ``True`` if a node is there.
+
+        Examples
+        --------
+        >>> import asyncio, cuzarr
+        >>> group = cuzarr.create_group({})
+        >>> _ = group.create_array("maps/t2m", shape=(4,), dtype="float32")
+        >>> "maps/t2m" in group, "maps/msl" in group
+        (True, False)
+        >>> asyncio.run(cuzarr.AsyncGroup.of(group).contains("maps"))
+        True
+        """
         return self._find(member) is not None
 
     def __iter__(self) -> Iterator[str]:
@@ -888,14 +909,59 @@ class Group(Node):
         return self._like("full_like", name, a=data, **kwargs)
 
     def __setitem__(self, key: str, value: Any) -> None:
-        """Stores an array under a name, whatever was there."""
+        """Store an array at a path below this group, in place of what is there: ``group["t2m"] = array``.
+
+        Parameters
+        ----------
+        key : str
+            The path, such as ``"maps/t2m"``.
+        value : array_like
+            The elements; an array of any library, on any device.
+
+        Raises
+        ------
+        ReadOnlyError
+            The store is read-only.
+
+        Examples
+        --------
+        >>> import asyncio, cuzarr, numpy as np
+        >>> group = cuzarr.create_group({})
+        >>> group["a"] = np.arange(3)
+        >>> asyncio.run(cuzarr.AsyncGroup.of(group).setitem("b", np.arange(4)))
+        >>> group["a"].shape, group["b"].shape
+        ((3,), (4,))
+        """
 
         save_array(self._store_path / key, value, zarr_format=self._metadata.zarr_format, overwrite=True)
         if self._metadata.consolidated_metadata is not None:
             self._note(key, find_node(self._store_path / key, self._metadata.zarr_format))
 
     def __delitem__(self, key: str) -> None:
-        """Deletes the array or group at a path, with all that is below it."""
+        """Delete the array or group at a path below this group, with all that is below it: ``del group["t2m"]``.
+
+        Parameters
+        ----------
+        key : str
+            The path, such as ``"maps/t2m"``. Nothing happens if nothing is there.
+
+        Raises
+        ------
+        ReadOnlyError
+            The store is read-only.
+        InvalidArgumentError
+            The path is that of this group.
+
+        Examples
+        --------
+        >>> import asyncio, cuzarr, numpy as np
+        >>> group = cuzarr.create_group({})
+        >>> group["a"] = group["b"] = np.arange(3)
+        >>> del group["a"]
+        >>> asyncio.run(cuzarr.AsyncGroup.of(group).delitem("b"))
+        >>> list(group)
+        []
+        """
         self.store.check_writable()
         path = (self._store_path / key).path
         if path == self.path:

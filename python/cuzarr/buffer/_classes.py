@@ -71,7 +71,19 @@ class Memory(ABC):
     @classmethod
     @abstractmethod
     def default_device(cls) -> str:
-        """Where new memory of this class is."""
+        """The device on which this class makes new memory.
+
+        Returns
+        -------
+        str
+            ``"cpu"`` or ``"cuda:N"``.
+
+        Examples
+        --------
+        >>> from cuzarr.buffer import cpu
+        >>> cpu.Buffer.default_device()
+        'cpu'
+        """
 
     @property
     def device(self) -> str:
@@ -80,7 +92,19 @@ class Memory(ABC):
 
     @abstractmethod
     def as_numpy_array(self) -> np.ndarray[Any, Any]:
-        """A NumPy array of it in host memory; copied there when it is elsewhere."""
+        """The memory as a NumPy array. Memory of a GPU is copied to the host; memory of the host is shared.
+
+        Returns
+        -------
+        numpy.ndarray
+            An array of this shape and type.
+
+        Examples
+        --------
+        >>> from cuzarr.buffer import cpu
+        >>> cpu.Buffer.from_bytes(b"ab").as_numpy_array()
+        array([97, 98], dtype=uint8)
+        """
 
 
 class Buffer(Memory):
@@ -117,33 +141,146 @@ class Buffer(Memory):
     @classmethod
     @abstractmethod
     def create_zero_length(cls) -> Self:
-        """A buffer of no bytes."""
+        """A buffer without bytes.
+
+        Returns
+        -------
+        Buffer
+            A buffer of this class, of length 0.
+
+        Examples
+        --------
+        >>> from cuzarr.buffer import cpu
+        >>> len(cpu.Buffer.create_zero_length())
+        0
+        """
 
     @classmethod
     def from_array_like(cls, array_like: ArrayLike) -> Self:
-        """A buffer over an array's own memory."""
+        """A buffer over an array. The buffer and the array share memory.
+
+        Parameters
+        ----------
+        array_like : ArrayLike
+            An array of ``uint8`` with one dimension, in this class's kind of memory.
+
+        Returns
+        -------
+        Buffer
+            A buffer of this class.
+
+        Raises
+        ------
+        InvalidArgumentError
+            The array has another number of dimensions or another type.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from cuzarr.buffer import cpu
+        >>> array = np.zeros(2, "uint8")
+        >>> buffer = cpu.Buffer.from_array_like(array)
+        >>> array[0] = 97
+        >>> buffer[:1].to_bytes()
+        b'a'
+        """
         return cls(array_like)
 
     @classmethod
     @abstractmethod
     def from_buffer(cls, buffer: Any) -> Self:
-        """A buffer of this class with another's bytes, which are copied only when they are in another kind of memory."""
+        """A buffer of this class with the bytes of another. They are copied only if the other is in another kind of memory.
+
+        Parameters
+        ----------
+        buffer : Buffer
+            A buffer of any device.
+
+        Returns
+        -------
+        Buffer
+            A buffer of this class.
+
+        Examples
+        --------
+        >>> from cuzarr.buffer import cpu
+        >>> cpu.Buffer.from_buffer(cpu.Buffer.from_bytes(b"ab")).to_bytes()
+        b'ab'
+        """
 
     @classmethod
     @abstractmethod
     def from_bytes(cls, bytes_like: BytesLike) -> Self:
-        """A buffer with bytes of the host; shares memory when it is host memory itself."""
+        """A buffer with bytes of the host. A buffer of host memory shares them; others hold a copy.
+
+        Parameters
+        ----------
+        bytes_like : bytes, bytearray or memoryview
+            The bytes.
+
+        Returns
+        -------
+        Buffer
+            A buffer of this class.
+
+        Raises
+        ------
+        TypeError
+            The value is not bytes.
+
+        Examples
+        --------
+        >>> from cuzarr.buffer import cpu
+        >>> len(cpu.Buffer.from_bytes(b"bytes"))
+        5
+        """
 
     def as_array_like(self) -> Any:
-        """The array below, without copying."""
+        """The array that holds the bytes, not a copy.
+
+        Returns
+        -------
+        array of uint8
+            NumPy's array on the CPU; CuPy's or a :class:`cuzarr.DeviceArray` on a GPU.
+
+        Examples
+        --------
+        >>> from cuzarr.buffer import cpu
+        >>> cpu.Buffer.from_bytes(b"ab").as_array_like()
+        array([97, 98], dtype=uint8)
+        """
         return self._data
 
     def as_buffer_like(self) -> memoryview:
-        """The bytes under Python's buffer protocol; copied to the host when they are elsewhere."""
+        """The bytes as a ``memoryview``. Bytes of a GPU are copied to the host.
+
+        Returns
+        -------
+        memoryview
+            Bytes in host memory.
+
+        Examples
+        --------
+        >>> from cuzarr.buffer import cpu
+        >>> cpu.Buffer.from_bytes(b"ab").as_buffer_like().nbytes
+        2
+        """
         return memoryview(self.as_numpy_array())  # type: ignore[arg-type]
 
     def to_bytes(self) -> bytes:
-        """A copy of the bytes."""
+        """A copy of the bytes in host memory.
+
+        Returns
+        -------
+        bytes
+            The bytes.
+
+        Examples
+        --------
+        >>> from cuzarr.buffer import cpu
+        >>> cpu.Buffer.from_bytes(b"bytes")[1:].to_bytes()
+        b'ytes'
+        """
         return self.as_numpy_array().tobytes()
 
     def __getitem__(self, key: slice) -> Self:
@@ -162,7 +299,25 @@ class Buffer(Memory):
 
     @abstractmethod
     def combine(self, others: Iterable[Any]) -> Self:
-        """New memory with this buffer's bytes and those of the others, one behind the other."""
+        """A new buffer with these bytes, followed by those of other buffers.
+
+        Parameters
+        ----------
+        others : iterable of Buffer
+            Buffers of any device.
+
+        Returns
+        -------
+        Buffer
+            A buffer of this class. Its length is the sum of all lengths.
+
+        Examples
+        --------
+        >>> from cuzarr.buffer import cpu
+        >>> a, b, c = map(cpu.Buffer.from_bytes, (b"a", b"b", b"c"))
+        >>> a.combine([b, c]).to_bytes()
+        b'abc'
+        """
 
     def __add__(self, other: Any) -> Self:
         return self.combine([other])
@@ -212,34 +367,147 @@ class NDBuffer(Memory):
     @classmethod
     @abstractmethod
     def create(cls, *, shape: Iterable[int], dtype: Any, order: Literal["C", "F"] = "C", fill_value: Any | None = None) -> Self:
-        """New memory, every element ``fill_value``, or zero."""
+        """New memory in which every element has one value.
+
+        Parameters
+        ----------
+        shape : iterable of int
+            Extents, in elements.
+        dtype : dtype-like
+            Type of the elements.
+        order : {"C", "F"}
+            Which dimension changes fastest in memory: the last (``"C"``) or the first.
+        fill_value : scalar, optional
+            The value; 0 unless given.
+
+        Returns
+        -------
+        NDBuffer
+            A buffer of this class.
+
+        Raises
+        ------
+        ConversionError
+            ``dtype`` cannot hold ``fill_value``.
+
+        Examples
+        --------
+        >>> from cuzarr.buffer import cpu
+        >>> cpu.NDBuffer.create(shape=(2,), dtype="int16", fill_value=7).as_numpy_array()
+        array([7, 7], dtype=int16)
+        """
 
     @classmethod
     def empty(cls, shape: tuple[int, ...], dtype: Any, order: Literal["C", "F"] = "C") -> Self:
-        """New memory whose elements have no meaning yet: what :meth:`create` makes, unless a class has a faster way."""
+        """New memory whose elements are not set: they hold whatever the memory held.
+
+        Parameters
+        ----------
+        shape : tuple of int
+            Extents, in elements.
+        dtype : dtype-like
+            Type of the elements.
+        order : {"C", "F"}
+            Which dimension changes fastest in memory: the last (``"C"``) or the first.
+
+        Returns
+        -------
+        NDBuffer
+            A buffer of this class.
+
+        Examples
+        --------
+        >>> from cuzarr.buffer import cpu
+        >>> cpu.NDBuffer.empty((2, 3), "int16").shape
+        (2, 3)
+        """
         return cls.create(shape=shape, dtype=dtype, order=order)
 
     @classmethod
     def from_ndarray_like(cls, ndarray_like: NDArrayLike) -> Self:
-        """A buffer over an array's own memory."""
+        """A buffer over an array. The buffer and the array share memory.
+
+        Parameters
+        ----------
+        ndarray_like : NDArrayLike
+            An array in this class's kind of memory.
+
+        Returns
+        -------
+        NDBuffer
+            A buffer of this class.
+
+        Raises
+        ------
+        ImplicitHostCopyError
+            The array is on a GPU, and the class is one of host memory.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from cuzarr.buffer import cpu
+        >>> cpu.NDBuffer.from_ndarray_like(np.zeros((2, 3), "int16")).dtype
+        dtype('int16')
+        """
         return cls(ndarray_like)
 
     @classmethod
     @abstractmethod
     def from_numpy_array(cls, array_like: Any) -> Self:
-        """A buffer with a NumPy array's elements; shares memory when it is host memory itself."""
+        """A buffer with the elements of a NumPy array. A buffer of host memory shares them; others hold a copy.
+
+        Parameters
+        ----------
+        array_like : numpy.ndarray
+            The array.
+
+        Returns
+        -------
+        NDBuffer
+            A buffer of this class.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from cuzarr.buffer import cpu
+        >>> cpu.NDBuffer.from_numpy_array(np.arange(3)).as_numpy_array().tolist()
+        [0, 1, 2]
+        """
 
     def as_ndarray_like(self) -> Any:
-        """The array below, without copying."""
+        """The array that holds the elements, not a copy.
+
+        Returns
+        -------
+        array
+            NumPy's array on the CPU; CuPy's or a :class:`cuzarr.DeviceArray` on a GPU.
+
+        Examples
+        --------
+        >>> from cuzarr.buffer import cpu
+        >>> cpu.NDBuffer.create(shape=(2,), dtype="int16").as_ndarray_like()
+        array([0, 0], dtype=int16)
+        """
         return self._data
 
     def as_scalar(self) -> Any:
-        """The single element, as a scalar of NumPy's.
+        """The only element of a buffer of one element, as a NumPy scalar.
+
+        Returns
+        -------
+        numpy scalar
+            The element, in host memory.
 
         Raises
         ------
         InvalidArgumentError
-            There are none or several.
+            The buffer has no element, or more than one.
+
+        Examples
+        --------
+        >>> from cuzarr.buffer import cpu
+        >>> cpu.NDBuffer.create(shape=(1, 1), dtype="int16", fill_value=7).as_scalar().item()
+        7
         """
         if self._data.size != 1:
             raise InvalidArgumentError(f"a scalar is one element, got {self._data.size}")
@@ -261,15 +529,83 @@ class NDBuffer(Memory):
         return {"<": "little", ">": "big"}.get(self.dtype.byteorder, sys.byteorder)  # type: ignore[return-value]
 
     def reshape(self, newshape: tuple[int, ...] | Literal[-1]) -> Self:
-        """The elements under another shape; shares memory where that is possible."""
+        """The elements in another shape. The result shares memory where that is possible; else it is a copy.
+
+        Parameters
+        ----------
+        newshape : tuple of int, or -1
+            The new extents; one of them may be -1, to be worked out. -1 alone makes one dimension.
+
+        Returns
+        -------
+        NDBuffer
+            A buffer of this class.
+
+        Raises
+        ------
+        ValueError
+            The shape has another number of elements.
+
+        Examples
+        --------
+        >>> from cuzarr.buffer import cpu
+        >>> cpu.NDBuffer.create(shape=(2, 3), dtype="int16").reshape((3, 2)).shape
+        (3, 2)
+        """
         return self.__class__(self._data.reshape((newshape,) if isinstance(newshape, int) else tuple(newshape)))
 
     def squeeze(self, axis: tuple[int, ...]) -> Self:
-        """A view without these dimensions, of extent 1."""
+        """A view without some dimensions of extent 1.
+
+        Parameters
+        ----------
+        axis : tuple of int
+            The dimensions to drop.
+
+        Returns
+        -------
+        NDBuffer
+            A buffer of this class that shares the memory.
+
+        Raises
+        ------
+        ValueError
+            A dimension to drop has another extent than 1.
+
+        Examples
+        --------
+        >>> from cuzarr.buffer import cpu
+        >>> cpu.NDBuffer.create(shape=(1, 3, 1), dtype="int16").squeeze((0,)).shape
+        (3, 1)
+        """
         return self.__class__(self._data.reshape(tuple(extent for place, extent in enumerate(self.shape) if place not in axis)))
 
     def astype(self, dtype: Any, order: Order = "K") -> Self:
-        """A copy with converted elements."""
+        """A copy whose elements are converted, as NumPy converts them.
+
+        Parameters
+        ----------
+        dtype : dtype-like
+            The new type of the elements.
+        order : {"K", "A", "C", "F"}
+            Order of the copy in memory, as in NumPy; ``"K"`` keeps it.
+
+        Returns
+        -------
+        NDBuffer
+            A buffer of this class.
+
+        Raises
+        ------
+        UnsupportedError
+            The elements are on a GPU, which has no such conversion: strings, structures, dates.
+
+        Examples
+        --------
+        >>> from cuzarr.buffer import cpu
+        >>> cpu.NDBuffer.create(shape=(2,), dtype="int16").astype("float32").dtype
+        dtype('float32')
+        """
         return self.__class__(self._data.astype(_numpy.parse_type(dtype), order=order))
 
     def __getitem__(self, key: Any) -> Self:
@@ -286,19 +622,94 @@ class NDBuffer(Memory):
 
     @abstractmethod
     def all_equal(self, other: Any, equal_nan: bool = True) -> bool:
-        """Whether every element equals ``other``, which broadcasts. A zero is told from a negative zero, so that an
-        element of either kind is never taken for the other; ``None`` equals nothing."""
+        """Whether all elements equal a value. ``0.0`` and ``-0.0`` are told apart.
+
+        Parameters
+        ----------
+        other : scalar or array
+            The value; an array is broadcast. ``None`` equals nothing.
+        equal_nan : bool
+            Whether NaN equals NaN.
+
+        Returns
+        -------
+        bool
+            ``True`` if all elements equal it; also for a buffer without elements.
+
+        Examples
+        --------
+        >>> from cuzarr.buffer import cpu
+        >>> buffer = cpu.NDBuffer.create(shape=(2,), dtype="float32")
+        >>> buffer.all_equal(0.0), buffer.all_equal(-0.0)
+        (True, False)
+        """
 
     def fill(self, value: Any) -> None:
-        """Sets every element."""
+        """Set every element to one value.
+
+        Parameters
+        ----------
+        value : scalar
+            The value. It must fit the type of the elements.
+
+        Raises
+        ------
+        ConversionError
+            The type of the elements cannot hold it.
+
+        Examples
+        --------
+        >>> from cuzarr.buffer import cpu
+        >>> buffer = cpu.NDBuffer.empty((2,), "int16")
+        >>> buffer.fill(7)
+        >>> buffer.as_numpy_array()
+        array([7, 7], dtype=int16)
+        """
         self._data.fill(_numpy.element(value, self.dtype)[()])
 
     def copy(self) -> Self:
-        """New memory with the same elements."""
+        """New memory on the same device with these elements.
+
+        Returns
+        -------
+        NDBuffer
+            A buffer of this class.
+
+        Examples
+        --------
+        >>> from cuzarr.buffer import cpu
+        >>> buffer = cpu.NDBuffer.create(shape=(2,), dtype="int16")
+        >>> other = buffer.copy()
+        >>> other.fill(7)
+        >>> buffer.as_numpy_array()
+        array([0, 0], dtype=int16)
+        """
         return self.__class__(self._data.copy())
 
     def transpose(self, axes: SupportsIndex | Sequence[SupportsIndex] | None) -> Self:
-        """A view with its dimensions in another order."""
+        """A view with its dimensions in another order.
+
+        Parameters
+        ----------
+        axes : sequence of int, or None
+            Dimension ``axes[i]`` becomes dimension ``i``; ``None`` reverses all.
+
+        Returns
+        -------
+        NDBuffer
+            A buffer of this class that shares the memory.
+
+        Raises
+        ------
+        ValueError
+            ``axes`` does not name each dimension once.
+
+        Examples
+        --------
+        >>> from cuzarr.buffer import cpu
+        >>> cpu.NDBuffer.create(shape=(2, 3, 4), dtype="int16").transpose((2, 0, 1)).shape
+        (4, 2, 3)
+        """
         return self.__class__(self._data.transpose(axes))
 
 

@@ -70,7 +70,7 @@ class EncodingBatch:
         return self._batch.via_host
 
     def run(self, stream: Any = None) -> None:
-        """Queues the encoding and returns. Chunks that the host encodes are encoded before this returns.
+        """Start encoding and return. Chunks that the host encodes are done when this returns.
 
         The run reads the chunks in the order of the stream, so they may be changed between runs.
 
@@ -78,30 +78,54 @@ class EncodingBatch:
         ----------
         stream : CuPy or PyTorch stream, object with ``__cuda_stream__``, or int, optional
             The stream of the work; by default the current stream of the library whose arrays the chunks are.
+
+        Examples
+        --------
+        >>> import cuzarr, numpy as np
+        >>> chunks = np.zeros((2, 1000), "uint8")
+        >>> batch = cuzarr.codecs.Encoder("zstd", device="cpu").prepare(chunks)
+        >>> batch.run()
+        >>> chunks[:] = 7  # the next frames
+        >>> batch.run()
+        >>> len(batch.frames())
+        2
         """
         if stream is None and self._chunks and is_on_device(self._chunks[0]):
             stream = current_stream(self._chunks[0])
         self._batch.run(stream_handle(stream) or 0, stream)
 
     def check(self) -> list[CuzarrError | None]:
-        """Waits for the last run, and tells for each chunk why it could not be encoded: ``None`` for nothing.
+        """Wait for the last run, and report for each chunk why it could not be encoded.
+
+        Returns
+        -------
+        list of CuzarrError or None
+            An error for each chunk, in their order; ``None`` where nothing was wrong.
 
         Raises
         ------
         InvalidArgumentError
             Nothing ran since the last check.
+
+        Examples
+        --------
+        >>> import cuzarr, numpy as np
+        >>> batch = cuzarr.codecs.Encoder("zstd", device="cpu").prepare(np.zeros((2, 1000), "uint8"))
+        >>> batch.run()
+        >>> batch.check()
+        [None, None]
         """
         return self._batch.check()
 
     def frames(self) -> list[Any]:
-        """Waits for the last run, and returns its frames in the order of the chunks.
+        """Wait for the last run, and return its frames in the order of the chunks.
 
         Returns
         -------
         list of arrays
             One-dimensional arrays of ``uint8`` on the encoder's device: NumPy's on the CPU; on a GPU CuPy's where it is
-            installed, else :class:`~cuzarr.DeviceArray`. They keep the memory of all frames of the run, and stay as they are
-            when the batch runs again.
+            installed, else :class:`~cuzarr.DeviceArray`. They keep the memory of all frames of the run. A later run does not
+            change them.
 
         Raises
         ------
@@ -109,6 +133,14 @@ class EncodingBatch:
             A chunk could not be encoded: the error of the first of them.
         InvalidArgumentError
             Nothing ran.
+
+        Examples
+        --------
+        >>> import cuzarr, numpy as np
+        >>> batch = cuzarr.codecs.Encoder("zstd", device="cpu").prepare(np.zeros((2, 1000), "uint8"))
+        >>> batch.run()
+        >>> [frame.size < 100 for frame in batch.frames()]
+        [True, True]
         """
         return [result_array(frame, np.dtype("u1")) for frame in self._batch.frames()]
 

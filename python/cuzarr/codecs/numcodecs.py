@@ -95,20 +95,94 @@ class NumcodecsCodec(Codec):
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """The codec that format 3 metadata describes.
+
+        Parameters
+        ----------
+        data : mapping
+            ``name`` and ``configuration``, as :meth:`to_dict` gives them.
+
+        Returns
+        -------
+        NumcodecsCodec
+            A codec of the class of that name.
+
+        Examples
+        --------
+        >>> from cuzarr.codecs.numcodecs import NumcodecsCodec
+        >>> NumcodecsCodec.from_dict({"name": "numcodecs.lz4", "configuration": {"acceleration": 2}})
+        LZ4(acceleration=2)
+        """
         identifier = str(data["name"]).removeprefix(PREFIX)
         return _make(identifier, dict(data.get("configuration") or {}))  # type: ignore[return-value]
 
     def configuration(self) -> dict[str, Any]:
+        """The settings of this codec, as ``configuration`` in format 3 metadata has them.
+
+        Returns
+        -------
+        dict
+            Names and values. Settings that were not given are left out.
+
+        Examples
+        --------
+        >>> from cuzarr.codecs.numcodecs import LZ4
+        >>> LZ4(acceleration=2).configuration()
+        {'acceleration': 2}
+        """
         return {key: value for key, value in self.codec_config.items() if key != "id"}
 
     def to_dict(self) -> dict[str, Any]:
+        """The description of this codec in format 3 metadata.
+
+        Returns
+        -------
+        dict
+            ``name``, which is ``numcodecs.`` and the codec's own name, and ``configuration``.
+
+        Examples
+        --------
+        >>> from cuzarr.codecs.numcodecs import LZ4
+        >>> LZ4(acceleration=2).to_dict()
+        {'name': 'numcodecs.lz4', 'configuration': {'acceleration': 2}}
+        """
         return {"name": self.name, "configuration": self.configuration()}
 
     def get_config(self) -> dict[str, Any]:
-        """The settings as format 2 metadata (and numcodecs) has them."""
+        """The settings of this codec, as format 2 metadata and the library numcodecs have them.
+
+        Returns
+        -------
+        dict
+            ``id``, which is the name of the codec, and all settings, with their defaults.
+
+        Examples
+        --------
+        >>> from cuzarr.codecs.numcodecs import LZ4
+        >>> LZ4().get_config()
+        {'id': 'lz4', 'acceleration': 1}
+        """
         return {"id": self._id, **self.defaults, **self.codec_config}
 
     def for_dtype(self, data_type: DataType) -> Codec:
+        """This codec for elements of one type: settings that were left open are filled in.
+
+        Parameters
+        ----------
+        data_type : DataType
+            The type of the elements, such as ``cuzarr.dtype.Float32()``.
+
+        Returns
+        -------
+        Codec
+            A codec of this class; the codec itself if nothing was left open.
+
+        Examples
+        --------
+        >>> import cuzarr
+        >>> cuzarr.codecs.numcodecs.Shuffle().for_dtype(cuzarr.dtype.Float32())
+        Shuffle(elementsize=4)
+        """
         missing = [key for key in self.from_dtype if self.codec_config.get(key) is None]
         if not missing:
             return self

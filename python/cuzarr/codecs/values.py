@@ -55,22 +55,62 @@ class Codec:
     role: ClassVar[Role]
 
     def configuration(self) -> dict[str, Any]:
-        """The members of ``configuration`` in the metadata."""
+        """The settings of this codec, as ``configuration`` in format 3 metadata has them.
+
+        Returns
+        -------
+        dict
+            Names and values; empty if the codec has no settings.
+
+        Examples
+        --------
+        >>> import cuzarr
+        >>> cuzarr.codecs.GzipCodec(level=1).configuration()
+        {'level': 1}
+        """
         return {}
 
     def to_dict(self) -> dict[str, Any]:
-        """The description of this codec in metadata."""
+        """The description of this codec in format 3 metadata.
+
+        Returns
+        -------
+        dict
+            ``name`` and, if there are settings, ``configuration``.
+
+        Examples
+        --------
+        >>> import cuzarr
+        >>> cuzarr.codecs.GzipCodec(level=1).to_dict()
+        {'name': 'gzip', 'configuration': {'level': 1}}
+        """
         configuration = self.configuration()
         return {"name": self.name, "configuration": configuration} if configuration else {"name": self.name}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """The inverse of :meth:`to_dict`.
+        """The codec that format 3 metadata describes.
+
+        Parameters
+        ----------
+        data : mapping
+            ``name`` and ``configuration``, as :meth:`to_dict` gives them.
+
+        Returns
+        -------
+        Codec
+            A codec of this class.
 
         Raises
         ------
         MetadataValidationError
-            The name is another codec's, or a member has no meaning.
+            The name is that of another codec, or there is no such setting.
+
+        Examples
+        --------
+        >>> import cuzarr
+        >>> cuzarr.codecs.GzipCodec.from_dict({"name": "gzip", "configuration": {"level": 1}})
+        GzipCodec(level=1)
         """
         if data.get("name") != cls.name:
             raise MetadataValidationError(f"expected codec '{cls.name}', got {data.get('name')!r}")
@@ -80,7 +120,29 @@ class Codec:
             raise MetadataValidationError(f"codec '{cls.name}' has no such configuration: {error}") from error
 
     def for_dtype(self, data_type: DataType) -> Codec:
-        """This codec with what it left open decided for elements of ``data_type``."""
+        """This codec for elements of one type: settings that were left open are filled in.
+
+        Parameters
+        ----------
+        data_type : DataType
+            The type of the elements, such as ``cuzarr.dtype.Float32()``.
+
+        Returns
+        -------
+        Codec
+            A codec of this class; the codec itself if nothing was left open.
+
+        Raises
+        ------
+        InvalidArgumentError
+            The codec needs a setting for such elements.
+
+        Examples
+        --------
+        >>> import cuzarr
+        >>> cuzarr.codecs.BloscCodec(cname="lz4").for_dtype(cuzarr.dtype.Float32()).typesize
+        4
+        """
         return self
 
     def _handed_on(self, data_type: AnyDataType) -> AnyDataType:

@@ -136,7 +136,31 @@ class Module:
         )
 
     def get_function(self, name: str) -> Function:
-        """The kernel ``name``."""
+        """The kernel with this name.
+
+        Parameters
+        ----------
+        name : str
+            The name of an ``extern "C"`` kernel, or the C++ name of another: ``"scale<float>"``.
+
+        Returns
+        -------
+        Function
+            The kernel, ready to be launched.
+
+        Raises
+        ------
+        InvalidArgumentError
+            The text has no such kernel.
+
+        Examples
+        --------
+        >>> import cuzarr
+        >>> source = 'extern "C" __global__ void twice(float* x) { x[threadIdx.x] *= 2; }'
+        >>> module = cuzarr.Module(source, device="cuda:0")  # doctest: +SKIP
+        >>> module.get_function("twice").name  # doctest: +SKIP
+        'twice'
+        """
         return Function(self._module.function(name), name, self.device, _signature(self._source, name))
 
     def __repr__(self) -> str:

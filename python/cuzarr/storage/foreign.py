@@ -52,7 +52,25 @@ class ForeignStore(Store):
         super().__init__(_core.Store.python(self._adapter), read_only=read_only or bool(getattr(store, "read_only", False)))
 
     def with_read_only(self, read_only: bool = False) -> Self:
-        """This store, with writing refused or allowed."""
+        """This store, with writing refused or allowed. The two share their values.
+
+        Parameters
+        ----------
+        read_only : bool
+            Whether the result refuses writing. With ``False``, a store of zarr-python that refuses writing is replaced by its writable form.
+
+        Returns
+        -------
+        ForeignStore
+            A store of this class over the same values.
+
+        Examples
+        --------
+        >>> import cuzarr, zarr
+        >>> store = cuzarr.storage.ForeignStore(zarr.storage.MemoryStore(read_only=True))
+        >>> store.read_only, store.with_read_only(False).read_only
+        (True, False)
+        """
         twin = super().with_read_only(read_only)
         if not read_only and getattr(self.wrapped, "read_only", False) and hasattr(self.wrapped, "with_read_only"):
             # zarr-python's stores refuse writes themselves.
@@ -138,22 +156,84 @@ class FsspecStore(ForeignStore):
 
     @classmethod
     def from_mapper(cls, fs_map: Any, read_only: bool = False) -> Self:
-        """The store of a mapping of fsspec's."""
+        """The store of a mapping that ``fsspec.get_mapper`` or ``fs.get_mapper`` made.
+
+        Parameters
+        ----------
+        fs_map : fsspec.mapping.FSMap
+            The mapping. Its file system and directory are used.
+        read_only : bool
+            Whether writing is refused.
+
+        Returns
+        -------
+        FsspecStore
+            The store.
+
+        Examples
+        --------
+        >>> import cuzarr, fsspec
+        >>> store = cuzarr.storage.FsspecStore.from_mapper(fsspec.get_mapper("memory://mapped"))
+        >>> store.set("a", b"bytes")
+        >>> store.path, store.list()
+        ('/mapped', ['a'])
+        """
         return cls(fs_map.fs, read_only, fs_map.root)
 
     @classmethod
     def from_upath(cls, upath: Any, read_only: bool = False) -> Self:
-        """The store at a path of universal-pathlib's."""
+        """The store at a path of the package ``universal_pathlib``.
+
+        Parameters
+        ----------
+        upath : upath.UPath
+            The directory. Its file system is used.
+        read_only : bool
+            Whether writing is refused.
+
+        Returns
+        -------
+        FsspecStore
+            The store.
+
+        Examples
+        --------
+        >>> import cuzarr
+        >>> from upath import UPath  # doctest: +SKIP
+        >>> store = cuzarr.storage.FsspecStore.from_upath(UPath("memory://values"))  # doctest: +SKIP
+        """
         return cls(upath.fs, read_only, upath.path.rstrip("/") or "/")
 
     @classmethod
     def from_url(cls, url: str, storage_options: Mapping[str, Any] | None = None, read_only: bool = False) -> Self:
-        """The store at a URL, whose settings are those of its file system.
+        """The store at a URL that fsspec knows.
+
+        Parameters
+        ----------
+        url : str
+            The URL, with its scheme: ``"memory://values"``, ``"s3://bucket/data.zarr"``.
+        storage_options : dict, optional
+            Settings of the file system, by fsspec's names.
+        read_only : bool
+            Whether writing is refused.
+
+        Returns
+        -------
+        FsspecStore
+            The store.
 
         Raises
         ------
         UnsupportedError
             fsspec is not installed, or the package for this scheme is not.
+
+        Examples
+        --------
+        >>> import cuzarr
+        >>> store = cuzarr.storage.FsspecStore.from_url("memory://from-url")
+        >>> store.set("a", b"bytes")
+        >>> store.list()
+        ['a']
         """
         return cls.from_mapper(open_url(url, storage_options, read_only).wrapped, read_only)
 

@@ -46,7 +46,32 @@ class MemoryStore(Store):
 
     @classmethod
     def at(cls, url: str, *, read_only: bool = False) -> Self:
-        """The store that ``memory://name`` names, the same for the whole process; ``memory://name/path`` is a part of it."""
+        """The store that a ``memory://`` URL names. A name means one store in the whole process.
+
+        Parameters
+        ----------
+        url : str
+            ``"memory://name"``; ``"memory://name/path"`` is a part of that store.
+        read_only : bool
+            Whether writing is refused.
+
+        Returns
+        -------
+        MemoryStore
+            The store.
+
+        Raises
+        ------
+        InvalidArgumentError
+            The URL does not begin with ``memory://``.
+
+        Examples
+        --------
+        >>> import cuzarr
+        >>> cuzarr.storage.MemoryStore.at("memory://shared").set("maps/a", b"bytes")
+        >>> cuzarr.storage.MemoryStore.at("memory://shared/maps").list()
+        ['a']
+        """
         store = object.__new__(cls)
         store._store_dict, store._url = None, url
         handle = _core.Store.open_url(url)
@@ -129,7 +154,32 @@ class GpuMemoryStore(Store):
 
     @classmethod
     def from_dict(cls, store_dict: Mapping[str, Any], *, device: str | None = None) -> Self:
-        """A store with copies of these values, which may be anywhere."""
+        """A new store with copies of values, which may be in host or GPU memory.
+
+        Parameters
+        ----------
+        store_dict : mapping of str to bytes, array or buffer
+            The values by their keys.
+        device : str, optional
+            The GPU that holds the copies; by default as for :class:`GpuMemoryStore`.
+
+        Returns
+        -------
+        GpuMemoryStore
+            The store.
+
+        Raises
+        ------
+        DeviceUnavailableError
+            There is no such GPU.
+
+        Examples
+        --------
+        >>> import cuzarr
+        >>> store = cuzarr.storage.GpuMemoryStore.from_dict({"a": b"bytes"}, device="cpu")  # "cuda:0" on a GPU
+        >>> store.get("a")
+        b'bytes'
+        """
         store = cls(device=device)
         for key, value in store_dict.items():
             store.set(key, value)

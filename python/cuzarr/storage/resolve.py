@@ -91,15 +91,69 @@ class StorePath:
         return self.store.read_only
 
     def key(self, name: str) -> str:
-        """The key of ``name`` below this place."""
+        """The key, from the root of the store, of a name below this place.
+
+        Parameters
+        ----------
+        name : str
+            A name, or a path with ``/``.
+
+        Returns
+        -------
+        str
+            The key.
+
+        Examples
+        --------
+        >>> import cuzarr
+        >>> cuzarr.storage.StorePath(cuzarr.storage.MemoryStore(), "maps").key("zarr.json")
+        'maps/zarr.json'
+        """
         return f"{self.path}/{name}" if self.path else name
 
     def get(self, name: str) -> bytes | None:
-        """The bytes of ``name`` below this place."""
+        """The bytes of a value below this place; ``None`` if it is missing.
+
+        Parameters
+        ----------
+        name : str
+            A name, or a path with ``/``.
+
+        Returns
+        -------
+        bytes or None
+            The value.
+
+        Examples
+        --------
+        >>> import cuzarr
+        >>> place = cuzarr.storage.StorePath(cuzarr.storage.MemoryStore({"maps/a": b"bytes"}), "maps")
+        >>> place.get("a"), place.get("b")
+        (b'bytes', None)
+        """
         return self.store.get(self.key(name))
 
     def write(self, documents: Mapping[str, bytes]) -> None:
-        """Writes values below this place."""
+        """Write values below this place.
+
+        Parameters
+        ----------
+        documents : mapping of str to bytes
+            The values by their names below this place.
+
+        Raises
+        ------
+        ReadOnlyError
+            The store is read-only.
+
+        Examples
+        --------
+        >>> import cuzarr
+        >>> place = cuzarr.storage.StorePath(cuzarr.storage.MemoryStore(), "maps")
+        >>> place.write({"a": b"bytes"})
+        >>> place.store.list()
+        ['maps/a']
+        """
         for name, value in documents.items():
             self.store.set(self.key(name), value)
 

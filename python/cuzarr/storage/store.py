@@ -106,14 +106,50 @@ class Store:
         return self._read_only
 
     def with_read_only(self, read_only: bool = False) -> Self:
-        """This store, with writing refused or allowed."""
+        """This store, with writing refused or allowed. The two share their values.
+
+        Parameters
+        ----------
+        read_only : bool
+            Whether the result refuses writing.
+
+        Returns
+        -------
+        Store
+            A store of this class over the same values.
+
+        Examples
+        --------
+        >>> import cuzarr
+        >>> store = cuzarr.storage.MemoryStore()
+        >>> shown = store.with_read_only(True)
+        >>> store.set("a", b"bytes")
+        >>> shown.read_only, shown.get("a")
+        (True, b'bytes')
+        """
         twin = object.__new__(type(self))
         twin.__dict__.update(self.__dict__)
         twin._read_only = read_only
         return twin
 
     def check_writable(self) -> None:
-        """Raises ``ReadOnlyError`` when writing is refused."""
+        """Raise ``ReadOnlyError`` if the store refuses writing; else do nothing.
+
+        Raises
+        ------
+        ReadOnlyError
+            The store is read-only.
+
+        Examples
+        --------
+        >>> import cuzarr
+        >>> cuzarr.storage.MemoryStore().check_writable()
+        >>> try:
+        ...     cuzarr.storage.MemoryStore(read_only=True).check_writable()
+        ... except cuzarr.errors.ReadOnlyError as error:
+        ...     print(error.hint)
+        open it with mode 'r+', 'a' or 'w'
+        """
         if self._read_only:
             raise ReadOnlyError(f"{self} was opened for reading only", hint="open it with mode 'r+', 'a' or 'w'")
 
@@ -151,25 +187,40 @@ class Store:
     def get(
         self, key: str, prototype: Any = None, byte_range: Any = None, *, start: int | None = None, stop: int | None = None
     ) -> Any:
-        """The bytes of ``key``, or of part of it; ``None`` when missing.
+        """The bytes of ``key``, or a part of them; ``None`` if the key is missing.
 
         Parameters
         ----------
-        key
-            Which value.
-        prototype
-            Gives a buffer of this prototype's class, in its kind of memory, instead of bytes.
-        byte_range
-            Which part, as zarr-python says it: ``RangeByteRequest``, ``OffsetByteRequest`` or ``SuffixByteRequest``. It is cut off
-            at the end of the value.
-        start, stop
-            Which part, from where (negative: the last bytes) and up to where. A value that is shorter than ``stop`` is an error.
+        key : str
+            The key of the value.
+        prototype : BufferPrototype, optional
+            Its buffer class, and so the memory, of the result. By default the result is ``bytes``.
+        byte_range : RangeByteRequest, OffsetByteRequest or SuffixByteRequest, optional
+            The part to read, as zarr-python describes it. It is cut off at the end of the value.
+        start, stop : int, optional
+            The part to read, in bytes: from ``start`` (negative: counted from the end) up to, but not including, ``stop``.
 
+        Returns
+        -------
+        bytes, Buffer or None
+            The bytes; a buffer if ``prototype`` is given; ``None`` if the key is missing.
+
+        Raises
+        ------
+        StoreFailedError
+            The value is shorter than ``stop``, or the store failed.
+        ArgumentTypeError
+            ``byte_range`` is no such request.
+
+        Examples
+        --------
         >>> import cuzarr
         >>> store = cuzarr.storage.MemoryStore()
         >>> store.set("a", b"bytes")
-        >>> store.get("a", stop=2), store.get("a", prototype=cuzarr.buffer.cpu.buffer_prototype).to_bytes()
-        (b'by', b'bytes')
+        >>> store.get("a", stop=2), store.get("a", start=-3), store.get("b")
+        (b'by', b'tes', None)
+        >>> store.get("a", prototype=cuzarr.buffer.cpu.buffer_prototype).to_bytes()
+        b'bytes'
         """
         if byte_range is None:
             return self._get(key, prototype, start, stop)
@@ -193,37 +244,146 @@ class Store:
         return None if value is None else prototype.buffer.from_bytes(value)
 
     def get_partial_values(self, prototype: BufferPrototype, key_ranges: Iterable[tuple[str, Any]]) -> list[Buffer | None]:
-        """Parts of values, each as :meth:`get` gives it."""
-        return [self.get(key, prototype, byte_range) for key, byte_range in key_ranges]
-
-    def get_parts(self, key: str, parts: Sequence[ByteBounds]) -> Parts:
-        """Several parts of one value, which is opened once."""
-        return self._handle.get_parts(key, parts)
-
-    def get_on(self, key: str, device: str, *, start: int | None = None, stop: int | None = None) -> Any:
-        """The bytes of ``key`` as a new array of ``uint8`` on a device: NumPy's, CuPy's or a :class:`cuzarr.DeviceArray`."""
-        buffer = self._handle.get_on(key, device, start, stop)
-        return None if buffer is None else _convert.result_array(buffer, np.dtype("u1"))
-
-    def is_on(self, device: str) -> bool:
-        """Whether values go to and come from memory of this device without a way through the host's."""
-        return self._handle.is_on(device)
-
-    def set(self, key: str, value: Any) -> None:
-        """Writes a value, whole: readers see the old one or the new one.
+        """Read parts of several values, each as :meth:`get` reads it.
 
         Parameters
         ----------
-        key
-            Which value.
-        value
-            Bytes, or an array or buffer (of :mod:`cuzarr.buffer`, or zarr-python's) on any device. It is copied, elements in the order
-            of rows.
+        prototype : BufferPrototype
+            Its buffer class is the class of the results.
+        key_ranges : iterable of (str, byte request)
+            For each part its key, and its ``byte_range`` as in :meth:`get`; ``None`` for the whole value.
+
+        Returns
+        -------
+        list of Buffer or None
+            The parts in the order given; ``None`` for a missing key.
 
         Raises
         ------
         ArgumentTypeError
-            It is none of these, or an array of Python's objects.
+            A ``byte_range`` is no request of zarr-python.
+
+        Examples
+        --------
+        >>> import cuzarr
+        >>> store = cuzarr.storage.MemoryStore()
+        >>> store.set("a", b"bytes")
+        >>> found = store.get_partial_values(cuzarr.buffer.cpu.buffer_prototype, [("a", None), ("b", None)])
+        >>> found[0].to_bytes(), found[1]
+        (b'bytes', None)
+        """
+        return [self.get(key, prototype, byte_range) for key, byte_range in key_ranges]
+
+    def get_parts(self, key: str, parts: Sequence[ByteBounds]) -> Parts:
+        """Read several parts of one value, which is opened once.
+
+        Parameters
+        ----------
+        key : str
+            The key of the value.
+        parts : sequence of (int or None, int or None)
+            Start and stop of each part, in bytes, as for :meth:`get`. ``(None, None)`` is the whole value.
+
+        Returns
+        -------
+        list of bytes or None
+            The parts in the order given; every one is ``None`` if the key is missing.
+
+        Raises
+        ------
+        StoreFailedError
+            A part ends behind the end of the value, or the store failed.
+
+        Examples
+        --------
+        >>> import cuzarr
+        >>> store = cuzarr.storage.MemoryStore()
+        >>> store.set("a", b"bytes")
+        >>> store.get_parts("a", [(0, 2), (-1, None)])
+        [b'by', b's']
+        """
+        return self._handle.get_parts(key, parts)
+
+    def get_on(self, key: str, device: str, *, start: int | None = None, stop: int | None = None) -> Any:
+        """Read a value, or a part of it, into a new array on a device.
+
+        Parameters
+        ----------
+        key : str
+            The key of the value.
+        device : str
+            ``"cpu"`` or ``"cuda:N"``.
+        start, stop : int, optional
+            The part to read, in bytes, as for :meth:`get`.
+
+        Returns
+        -------
+        array of uint8, or None
+            One dimension: NumPy's array on the CPU; CuPy's or a :class:`cuzarr.DeviceArray` on a GPU. ``None`` if the key is missing.
+
+        Raises
+        ------
+        StoreFailedError
+            The value is shorter than ``stop``, or the store failed.
+        DeviceUnavailableError
+            There is no such GPU.
+
+        Examples
+        --------
+        >>> import cuzarr
+        >>> store = cuzarr.storage.MemoryStore()
+        >>> store.set("a", b"abc")
+        >>> store.get_on("a", "cpu")
+        array([97, 98, 99], dtype=uint8)
+        """
+        buffer = self._handle.get_on(key, device, start, stop)
+        return None if buffer is None else _convert.result_array(buffer, np.dtype("u1"))
+
+    def is_on(self, device: str) -> bool:
+        """Whether values travel between the store and this device without passing through host memory.
+
+        Parameters
+        ----------
+        device : str
+            ``"cpu"`` or ``"cuda:N"``.
+
+        Returns
+        -------
+        bool
+            ``True`` for a :class:`GpuMemoryStore` and its GPU, and for a :class:`GDSStore` where cuFile works.
+
+        Examples
+        --------
+        >>> import cuzarr
+        >>> cuzarr.storage.LocalStore("values").is_on("cuda:0")
+        False
+        """
+        return self._handle.is_on(device)
+
+    def set(self, key: str, value: Any) -> None:
+        """Write a whole value. Readers see the old value or the new one, never a mixture.
+
+        Parameters
+        ----------
+        key : str
+            The key of the value.
+        value : bytes, array or buffer
+            The bytes; or an array or buffer on any device, whose elements are copied in C order.
+
+        Raises
+        ------
+        ReadOnlyError
+            The store is read-only.
+        ArgumentTypeError
+            The value is none of these, or an array of Python objects.
+
+        Examples
+        --------
+        >>> import cuzarr, numpy as np
+        >>> store = cuzarr.storage.MemoryStore()
+        >>> store.set("a", np.array([97, 98], "uint8"))
+        >>> store.get("a")
+        b'ab'
         """
         self.check_writable()
         stored = _stored(value)
@@ -233,20 +393,62 @@ class Store:
             self._handle.set_from(key, stored)
 
     def set_if_not_exists(self, key: str, value: Any) -> bool:
-        """Writes a value, as :meth:`set` takes it, unless the key exists; says whether it wrote."""
+        """Write a value, unless the key exists already.
+
+        Parameters
+        ----------
+        key : str
+            The key of the value.
+        value : bytes, array or buffer
+            The value, as for :meth:`set`.
+
+        Returns
+        -------
+        bool
+            ``True`` if the value was written, ``False`` if the key existed.
+
+        Raises
+        ------
+        ReadOnlyError
+            The store is read-only.
+
+        Examples
+        --------
+        >>> import cuzarr
+        >>> store = cuzarr.storage.MemoryStore()
+        >>> store.set_if_not_exists("a", b"first"), store.set_if_not_exists("a", b"second")
+        (True, False)
+        >>> store.get("a")
+        b'first'
+        """
         self.check_writable()
         return self._handle.set_if_not_exists(key, _bytes_of(value))
 
     def set_partial_values(self, key_start_values: Iterable[tuple[str, int, Any]]) -> None:
-        """Replaces bytes of values from where each one says; a value grows where they reach beyond its end. Each value is read,
-        changed and written whole.
+        """Replace bytes inside values. Each value is read, changed and written whole; bytes that reach beyond its end make it longer.
+
+        Parameters
+        ----------
+        key_start_values : iterable of (str, int, bytes)
+            For each change the key, the first byte to replace, and the new bytes.
 
         Raises
         ------
+        ReadOnlyError
+            The store is read-only.
         FileNotFoundError
             A key does not exist.
         InvalidArgumentError
-            Bytes would begin behind the end of their value.
+            The first byte lies behind the end of the value.
+
+        Examples
+        --------
+        >>> import cuzarr
+        >>> store = cuzarr.storage.MemoryStore()
+        >>> store.set("a", b"bytes")
+        >>> store.set_partial_values([("a", 1, b"it")])
+        >>> store.get("a")
+        b'bites'
         """
         self.check_writable()
         for key, start, value in key_start_values:
@@ -258,54 +460,260 @@ class Store:
             self._handle.set(key, old[:start] + new + old[start + len(new) :])
 
     def delete(self, key: str) -> None:
-        """Deletes a value; a missing key is no error."""
+        """Delete a value. Nothing happens if the key is missing.
+
+        Parameters
+        ----------
+        key : str
+            The key of the value.
+
+        Raises
+        ------
+        ReadOnlyError
+            The store is read-only.
+        UnsupportedError
+            The store is a ZIP file.
+
+        Examples
+        --------
+        >>> import cuzarr
+        >>> store = cuzarr.storage.MemoryStore()
+        >>> store.set("a", b"bytes")
+        >>> store.delete("a")
+        >>> store.list()
+        []
+        """
         self.check_writable()
         self._handle.delete(key)
 
     def delete_dir(self, prefix: str) -> None:
-        """Deletes everything below a prefix."""
+        """Delete every value below a prefix.
+
+        Parameters
+        ----------
+        prefix : str
+            A path such as ``"maps/t2m"``; ``""`` is the whole store.
+
+        Raises
+        ------
+        ReadOnlyError
+            The store is read-only.
+        UnsupportedError
+            The store is a ZIP file.
+
+        Examples
+        --------
+        >>> import cuzarr
+        >>> store = cuzarr.storage.MemoryStore()
+        >>> for key in ("a/b", "a/c", "d"):
+        ...     store.set(key, b"bytes")
+        >>> store.delete_dir("a")
+        >>> store.list()
+        ['d']
+        """
         self.check_writable()
         self._handle.delete_dir(prefix)
 
     def clear(self) -> None:
-        """Deletes everything."""
+        """Delete every value of the store.
+
+        Raises
+        ------
+        ReadOnlyError
+            The store is read-only.
+
+        Examples
+        --------
+        >>> import cuzarr
+        >>> store = cuzarr.storage.MemoryStore()
+        >>> store.set("a", b"bytes")
+        >>> store.clear()
+        >>> store.list()
+        []
+        """
         self.delete_dir("")
 
     def exists(self, key: str) -> bool:
-        """Whether the key exists."""
+        """Whether a key exists.
+
+        Parameters
+        ----------
+        key : str
+            The key of a value, not a prefix.
+
+        Returns
+        -------
+        bool
+            ``True`` if there is such a value.
+
+        Examples
+        --------
+        >>> import cuzarr
+        >>> store = cuzarr.storage.MemoryStore()
+        >>> store.set("a/b", b"bytes")
+        >>> store.exists("a/b"), store.exists("a")
+        (True, False)
+        """
         return self._handle.getsize(key) is not None
 
     def getsize(self, key: str) -> int:
-        """Size of a value in bytes."""
+        """Size of a value in bytes.
+
+        Parameters
+        ----------
+        key : str
+            The key of the value.
+
+        Returns
+        -------
+        int
+            Its size in bytes.
+
+        Raises
+        ------
+        FileNotFoundError
+            The key does not exist.
+
+        Examples
+        --------
+        >>> import cuzarr
+        >>> store = cuzarr.storage.MemoryStore()
+        >>> store.set("a", b"bytes")
+        >>> store.getsize("a")
+        5
+        """
         size = self._handle.getsize(key)
         if size is None:
             raise FileNotFoundError(key)
         return size
 
     def getsize_prefix(self, prefix: str) -> int:
-        """Size of everything below a prefix in bytes."""
+        """Size in bytes of all values below a prefix.
+
+        Parameters
+        ----------
+        prefix : str
+            A path such as ``"maps/t2m"``; ``""`` is the whole store.
+
+        Returns
+        -------
+        int
+            The sum of the sizes in bytes; 0 if nothing is there.
+
+        Examples
+        --------
+        >>> import cuzarr
+        >>> store = cuzarr.storage.MemoryStore()
+        >>> store.set("a/b", b"bytes")
+        >>> store.set("a/c", b"more")
+        >>> store.getsize_prefix("a")
+        9
+        """
         return sum(self._handle.getsize(key) or 0 for key in self._handle.list_prefix(prefix))
 
     def list(self) -> Keys:
-        """Every key, sorted."""
+        """Every key of the store, sorted.
+
+        Returns
+        -------
+        list of str
+            The keys.
+
+        Examples
+        --------
+        >>> import cuzarr
+        >>> store = cuzarr.storage.MemoryStore()
+        >>> store.set("b", b"bytes")
+        >>> store.set("a/b", b"bytes")
+        >>> store.list()
+        ['a/b', 'b']
+        """
         return self._handle.list_prefix("")
 
     def list_prefix(self, prefix: str) -> Keys:
-        """Every key below a prefix, sorted."""
+        """Every key below a prefix, sorted.
+
+        Parameters
+        ----------
+        prefix : str
+            A path such as ``"maps/t2m"``; ``""`` is the whole store.
+
+        Returns
+        -------
+        list of str
+            The keys, each from the root of the store.
+
+        Examples
+        --------
+        >>> import cuzarr
+        >>> store = cuzarr.storage.MemoryStore()
+        >>> for key in ("a/b", "a/c/d", "e"):
+        ...     store.set(key, b"bytes")
+        >>> store.list_prefix("a")
+        ['a/b', 'a/c/d']
+        """
         return self._handle.list_prefix(prefix)
 
     def list_dir(self, prefix: str) -> Keys:
-        """Names of what is directly below a prefix, sorted."""
+        """Names of the values and folders directly below a prefix, sorted.
+
+        Parameters
+        ----------
+        prefix : str
+            A path such as ``"maps/t2m"``; ``""`` is the root of the store.
+
+        Returns
+        -------
+        list of str
+            The names, without the prefix.
+
+        Examples
+        --------
+        >>> import cuzarr
+        >>> store = cuzarr.storage.MemoryStore()
+        >>> for key in ("a/b", "a/c/d", "e"):
+        ...     store.set(key, b"bytes")
+        >>> store.list_dir("a"), store.list_dir("")
+        (['b', 'c'], ['a', 'e'])
+        """
         keys, prefixes = self._handle.list_dir(prefix)
         return sorted(name.rpartition("/")[2] for name in (*keys, *prefixes))
 
     def is_empty(self, prefix: str) -> bool:
-        """Whether nothing is below a prefix."""
+        """Whether the store has no value below a prefix.
+
+        Parameters
+        ----------
+        prefix : str
+            A path such as ``"maps/t2m"``; ``""`` is the whole store.
+
+        Returns
+        -------
+        bool
+            ``True`` if nothing is there.
+
+        Examples
+        --------
+        >>> import cuzarr
+        >>> store = cuzarr.storage.MemoryStore()
+        >>> store.set("a/b", b"bytes")
+        >>> store.is_empty("a"), store.is_empty("c")
+        (False, True)
+        """
         keys, prefixes = self._handle.list_dir(prefix)
         return not keys and not prefixes
 
     def close(self) -> None:
-        """Does nothing; stores of cuzarr hold nothing open."""
+        """Close the store. Only a :class:`ZipStore` has something to close; the others do nothing.
+
+        Examples
+        --------
+        >>> import cuzarr
+        >>> store = cuzarr.storage.MemoryStore()
+        >>> store.close()
+        >>> store.list()
+        []
+        """
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}('{printable(str(self))}')"

@@ -69,13 +69,58 @@ class UrlStore(Store):
 
     @staticmethod
     def knows(url: str) -> bool:
-        """Whether all schemes of a URL, or of a chain of URLs, are built in."""
+        """Whether all schemes of a URL, or of a chain of URLs, are built in.
+
+        Parameters
+        ----------
+        url : str
+            The URL. Nothing is opened.
+
+        Returns
+        -------
+        bool
+            ``True`` if :class:`UrlStore` opens such URLs.
+
+        Examples
+        --------
+        >>> import cuzarr
+        >>> knows = cuzarr.storage.UrlStore.knows
+        >>> knows("s3://bucket/data.zarr"), knows("zip::https://host/a.zip"), knows("ftp://host/a")
+        (True, True, False)
+        """
         return bool(_core.Store.knows_url(url))
 
     @classmethod
     def known(cls, url: str, *, storage_options: Mapping[str, Any] | None = None, read_only: bool) -> UrlStore | None:
-        """The store at a URL; ``None`` when one of its schemes is not built in, or when an option is an object of another
-        library."""
+        """The store at a URL, or ``None`` where :class:`UrlStore` cannot open it and fsspec may.
+
+        Parameters
+        ----------
+        url : str
+            The URL.
+        storage_options : dict, optional
+            Options as for :class:`UrlStore`.
+        read_only : bool
+            Whether writing is refused.
+
+        Returns
+        -------
+        UrlStore or None
+            ``None`` if a scheme is not built in, or an option is an object of another library.
+
+        Raises
+        ------
+        InvalidArgumentError
+            An option is not known.
+
+        Examples
+        --------
+        >>> import cuzarr
+        >>> cuzarr.storage.UrlStore.known("memory://notes", read_only=True)
+        UrlStore('memory://notes')
+        >>> cuzarr.storage.UrlStore.known("ftp://host/a", read_only=True) is None
+        True
+        """
         options = {name: value for name, value in (storage_options or {}).items() if name != CREDENTIALS}
         # With "fo", and for a URL without a place, such as "reference://", fsspec's options say where the data is.
         if url.endswith("://") or "fo" in options or not cls.knows(url):

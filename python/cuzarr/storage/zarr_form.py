@@ -37,7 +37,7 @@ T = TypeVar("T")
 
 
 class NativeStore(ZarrStore):
-    """A store of zarr-python that is one of ours."""
+    """A store of cuzarr in zarr-python's form: its methods are awaited, and give zarr-python's buffers. ``cuzarr_store`` is the store inside."""
 
     supports_writes: bool = True
     supports_deletes: bool = True
@@ -51,6 +51,29 @@ class NativeStore(ZarrStore):
         self.cuzarr_store: OwnStore = store.with_read_only(read_only)
 
     def with_read_only(self, read_only: bool = False) -> Self:
+        """This store, with writing refused or allowed. The two share their values.
+
+        Parameters
+        ----------
+        read_only : bool
+            Whether the result refuses writing.
+
+        Returns
+        -------
+        Store
+            A store of this class over the same values.
+
+        Raises
+        ------
+        NotImplementedError
+            The store is a ZIP file.
+
+        Examples
+        --------
+        >>> import cuzarr.zarr
+        >>> cuzarr.zarr.MemoryStore().with_read_only(True).read_only
+        True
+        """
         twin = object.__new__(type(self))
         twin.__dict__.update(self.__dict__)
         twin._is_open, twin._read_only = False, read_only
@@ -93,7 +116,36 @@ class NativeStore(ZarrStore):
         prototype: BufferPrototype | None = None,
         byte_range: ByteRequest | None = None,
     ) -> Buffer | None:
-        """Read a value, or a range of its bytes, without an event loop; ``None`` if there is none."""
+        """Read a value, or a range of its bytes, without an event loop; ``None`` if the key is missing.
+
+        Parameters
+        ----------
+        key : str
+            The key of the value.
+        prototype : BufferPrototype, optional
+            Its buffer class, and so the memory, of the result; by default zarr-python's.
+        byte_range : ByteRequest, optional
+            The part to read, as zarr-python describes it.
+
+        Returns
+        -------
+        Buffer or None
+            The bytes.
+
+        Raises
+        ------
+        StoreFailedError
+            The store failed.
+
+        Examples
+        --------
+        >>> import cuzarr.zarr
+        >>> from zarr.core.buffer import cpu
+        >>> store = cuzarr.zarr.MemoryStore()
+        >>> store.set_sync("a", cpu.Buffer.from_bytes(b"bytes"))
+        >>> store.get_sync("a").to_bytes()
+        b'bytes'
+        """
         wanted: Any = prototype or default_buffer_prototype()
         return self.cuzarr_store.get(key, wanted, byte_range)  # type: ignore[no-any-return]
 
@@ -103,18 +155,105 @@ class NativeStore(ZarrStore):
         prototype: BufferPrototype | None = None,
         byte_range: ByteRequest | None = None,
     ) -> Buffer | None:
+        """Read a value, or a range of its bytes; ``None`` if the key is missing.
+
+        Parameters
+        ----------
+        key : str
+            The key of the value.
+        prototype : BufferPrototype, optional
+            Its buffer class, and so the memory, of the result; by default zarr-python's.
+        byte_range : ByteRequest, optional
+            The part to read, as zarr-python describes it.
+
+        Returns
+        -------
+        Buffer or None
+            The bytes.
+
+        Raises
+        ------
+        StoreFailedError
+            The store failed.
+
+        Examples
+        --------
+        >>> import asyncio, cuzarr.zarr
+        >>> from zarr.core.buffer import cpu
+        >>> store = cuzarr.zarr.MemoryStore()
+        >>> asyncio.run(store.set("a", cpu.Buffer.from_bytes(b"bytes")))
+        >>> asyncio.run(store.get("a", cpu.buffer_prototype)).to_bytes()
+        b'bytes'
+        """
         return await self._run(lambda: self.get_sync(key, prototype=prototype, byte_range=byte_range))
 
     async def get_partial_values(
         self, prototype: BufferPrototype, key_ranges: Iterable[tuple[str, ByteRequest | None]]
     ) -> list[Buffer | None]:
+        """Read parts of several values.
+
+        Parameters
+        ----------
+        prototype : BufferPrototype
+            Its buffer class, and so the memory, of the results.
+        key_ranges : iterable of (str, ByteRequest or None)
+            For each part its key and its range; ``None`` for the whole value.
+
+        Returns
+        -------
+        list of Buffer or None
+            The parts in the order given; ``None`` for a missing key.
+
+        Examples
+        --------
+        >>> import asyncio, cuzarr.zarr
+        >>> from zarr.core.buffer import cpu
+        >>> store = cuzarr.zarr.MemoryStore()
+        >>> asyncio.run(store.set("a", cpu.Buffer.from_bytes(b"bytes")))
+        >>> found = asyncio.run(store.get_partial_values(cpu.buffer_prototype, [("a", None), ("b", None)]))
+        >>> found[0].to_bytes(), found[1]
+        (b'bytes', None)
+        """
         wanted = list(key_ranges)
         return await self._run(lambda: [self.get_sync(key, prototype=prototype, byte_range=part) for key, part in wanted])
 
     def get_ranges_sync(
         self, key: str, byte_ranges: Sequence[ByteRequest | None], *, prototype: BufferPrototype, **limits: int
     ) -> Sequence[tuple[int, Buffer | None]]:
-        """Parts of one value, which is opened once; neighbours need no joining."""
+        """Read several parts of one value, without an event loop. The value is opened once.
+
+        Parameters
+        ----------
+        key : str
+            The key of the value.
+        byte_ranges : sequence of ByteRequest or None
+            The parts; ``None`` for the whole value.
+        prototype : BufferPrototype
+            Its buffer class, and so the memory, of the results.
+        **limits
+            zarr-python's limits for joining neighbouring parts. They are not used.
+
+        Returns
+        -------
+        sequence of (int, Buffer)
+            The number of each part, and its bytes.
+
+        Raises
+        ------
+        BaseExceptionGroup
+            The key is missing; it holds a ``FileNotFoundError``.
+
+        Examples
+        --------
+        >>> import cuzarr.zarr
+        >>> from zarr.abc.store import RangeByteRequest
+        >>> from zarr.core.buffer import cpu
+        >>> store = cuzarr.zarr.MemoryStore()
+        >>> store.set_sync("a", cpu.Buffer.from_bytes(b"bytes"))
+        >>> parts = store.get_ranges_sync("a", [RangeByteRequest(0, 2), None], prototype=cpu.buffer_prototype)
+        >>> [part.to_bytes() for _, part in parts]
+        [b'by', b'bytes']
+        """
         if prototype_device(prototype.buffer, config.get("device")) != "cpu":
             found = [self.get_sync(key, prototype=prototype, byte_range=part) for part in byte_ranges]
         else:
@@ -132,16 +271,117 @@ class NativeStore(ZarrStore):
     async def get_ranges(
         self, key: str, byte_ranges: Sequence[ByteRequest | None], *, prototype: BufferPrototype, **limits: int
     ) -> AsyncIterator[Sequence[tuple[int, Buffer | None]]]:
+        """Read several parts of one value. The value is opened once.
+
+        Parameters
+        ----------
+        key : str
+            The key of the value.
+        byte_ranges : sequence of ByteRequest or None
+            The parts; ``None`` for the whole value.
+        prototype : BufferPrototype
+            Its buffer class, and so the memory, of the results.
+        **limits
+            zarr-python's limits for joining neighbouring parts. They are not used.
+
+        Returns
+        -------
+        asynchronous iterator of sequences of (int, Buffer)
+            The number of each part, and its bytes.
+
+        Raises
+        ------
+        BaseExceptionGroup
+            The key is missing; it holds a ``FileNotFoundError``.
+
+        Examples
+        --------
+        >>> import asyncio, cuzarr.zarr
+        >>> from zarr.abc.store import RangeByteRequest
+        >>> from zarr.core.buffer import cpu
+        >>> async def main():
+        ...     store = cuzarr.zarr.MemoryStore()
+        ...     await store.set("a", cpu.Buffer.from_bytes(b"bytes"))
+        ...     async for parts in store.get_ranges("a", [RangeByteRequest(0, 2)], prototype=cpu.buffer_prototype):
+        ...         return [part.to_bytes() for _, part in parts]
+        >>> asyncio.run(main())
+        [b'by']
+        """
         if byte_ranges:
             yield await self._run(lambda: self.get_ranges_sync(key, byte_ranges, prototype=prototype, **limits))
 
     async def exists(self, key: str) -> bool:
+        """Whether a key exists.
+
+        Parameters
+        ----------
+        key : str
+            The key of a value, not a prefix.
+
+        Returns
+        -------
+        bool
+            ``True`` if there is such a value.
+
+        Examples
+        --------
+        >>> import asyncio, cuzarr.zarr
+        >>> asyncio.run(cuzarr.zarr.MemoryStore().exists("a"))
+        False
+        """
         return await self._run(lambda: self.cuzarr_store.exists(key))
 
     async def getsize(self, key: str) -> int:
+        """Size of a value in bytes.
+
+        Parameters
+        ----------
+        key : str
+            The key of the value.
+
+        Returns
+        -------
+        int
+            Its size in bytes.
+
+        Raises
+        ------
+        FileNotFoundError
+            The key does not exist.
+
+        Examples
+        --------
+        >>> import asyncio, cuzarr.zarr
+        >>> from zarr.core.buffer import cpu
+        >>> store = cuzarr.zarr.MemoryStore()
+        >>> asyncio.run(store.set("a", cpu.Buffer.from_bytes(b"bytes")))
+        >>> asyncio.run(store.getsize("a"))
+        5
+        """
         return await self._run(lambda: self.cuzarr_store.getsize(key))
 
     async def getsize_prefix(self, prefix: str) -> int:
+        """Size in bytes of all values below a prefix.
+
+        Parameters
+        ----------
+        prefix : str
+            A path such as ``"maps/t2m"``; ``""`` is the whole store.
+
+        Returns
+        -------
+        int
+            The sum of the sizes in bytes; 0 if nothing is there.
+
+        Examples
+        --------
+        >>> import asyncio, cuzarr.zarr
+        >>> from zarr.core.buffer import cpu
+        >>> store = cuzarr.zarr.MemoryStore()
+        >>> asyncio.run(store.set("a/b", cpu.Buffer.from_bytes(b"bytes")))
+        >>> asyncio.run(store.getsize_prefix("a"))
+        5
+        """
         return await self._run(lambda: self.cuzarr_store.getsize_prefix(prefix.rstrip("/")))
 
     # writing
@@ -153,43 +393,260 @@ class NativeStore(ZarrStore):
         return value
 
     def set_sync(self, key: str, value: Buffer) -> None:
-        """Store a value without an event loop."""
+        """Write a whole value, without an event loop.
+
+        Parameters
+        ----------
+        key : str
+            The key of the value.
+        value : Buffer
+            The bytes: a buffer of zarr-python or of :mod:`cuzarr.buffer`, on any device.
+
+        Raises
+        ------
+        ValueError
+            The store is read-only.
+        TypeError
+            The value is not a buffer.
+
+        Examples
+        --------
+        >>> import cuzarr.zarr
+        >>> from zarr.core.buffer import cpu
+        >>> store = cuzarr.zarr.MemoryStore()
+        >>> store.set_sync("a", cpu.Buffer.from_bytes(b"bytes"))
+        >>> store.cuzarr_store.list()
+        ['a']
+        """
         self._check_writable()
         self.cuzarr_store.set(key, self._value(value))
 
     async def set(self, key: str, value: Buffer) -> None:
+        """Write a whole value. Readers see the old value or the new one, never a mixture.
+
+        Parameters
+        ----------
+        key : str
+            The key of the value.
+        value : Buffer
+            The bytes: a buffer of zarr-python or of :mod:`cuzarr.buffer`, on any device.
+
+        Raises
+        ------
+        ValueError
+            The store is read-only.
+        TypeError
+            The value is not a buffer.
+
+        Examples
+        --------
+        >>> import asyncio, cuzarr.zarr
+        >>> from zarr.core.buffer import cpu
+        >>> store = cuzarr.zarr.MemoryStore()
+        >>> asyncio.run(store.set("a", cpu.Buffer.from_bytes(b"bytes")))
+        >>> store.cuzarr_store.list()
+        ['a']
+        """
         await self._run(lambda: self.set_sync(key, value))
 
     async def set_if_not_exists(self, key: str, value: Buffer) -> None:
+        """Write a value, unless the key exists already.
+
+        Parameters
+        ----------
+        key : str
+            The key of the value.
+        value : Buffer
+            The bytes, as for :meth:`set`.
+
+        Raises
+        ------
+        ValueError
+            The store is read-only.
+        TypeError
+            The value is not a buffer.
+
+        Examples
+        --------
+        >>> import asyncio, cuzarr.zarr
+        >>> from zarr.core.buffer import cpu
+        >>> store = cuzarr.zarr.MemoryStore()
+        >>> for value in (b"first", b"second"):
+        ...     asyncio.run(store.set_if_not_exists("a", cpu.Buffer.from_bytes(value)))
+        >>> store.cuzarr_store.get("a")
+        b'first'
+        """
         self._check_writable()
         await self._run(lambda: self.cuzarr_store.set_if_not_exists(key, self._value(value)))
 
     def delete_sync(self, key: str) -> None:
-        """Delete a value without an event loop."""
+        """Delete a value, without an event loop. Nothing happens if the key is missing.
+
+        Parameters
+        ----------
+        key : str
+            The key of the value.
+
+        Raises
+        ------
+        ValueError
+            The store is read-only.
+        UnsupportedError
+            The store is a ZIP file.
+
+        Examples
+        --------
+        >>> import cuzarr.zarr
+        >>> store = cuzarr.zarr.MemoryStore()
+        >>> store.cuzarr_store.set("a", b"bytes")
+        >>> store.delete_sync("a")
+        >>> store.cuzarr_store.list()
+        []
+        """
         self._check_writable()
         self.cuzarr_store.delete(key)
 
     async def delete(self, key: str) -> None:
+        """Delete a value. Nothing happens if the key is missing.
+
+        Parameters
+        ----------
+        key : str
+            The key of the value.
+
+        Raises
+        ------
+        ValueError
+            The store is read-only.
+        UnsupportedError
+            The store is a ZIP file.
+
+        Examples
+        --------
+        >>> import asyncio, cuzarr.zarr
+        >>> store = cuzarr.zarr.MemoryStore()
+        >>> store.cuzarr_store.set("a", b"bytes")
+        >>> asyncio.run(store.delete("a"))
+        >>> store.cuzarr_store.list()
+        []
+        """
         await self._run(lambda: self.delete_sync(key))
 
     async def delete_dir(self, prefix: str) -> None:
+        """Delete every value below a prefix.
+
+        Parameters
+        ----------
+        prefix : str
+            A path such as ``"maps/t2m"``; ``""`` is the whole store.
+
+        Raises
+        ------
+        ValueError
+            The store is read-only.
+        UnsupportedError
+            The store is a ZIP file.
+
+        Examples
+        --------
+        >>> import asyncio, cuzarr.zarr
+        >>> store = cuzarr.zarr.MemoryStore()
+        >>> store.cuzarr_store.set("a/b", b"bytes")
+        >>> asyncio.run(store.delete_dir("a"))
+        >>> store.cuzarr_store.list()
+        []
+        """
         self._check_writable()
         await self._run(lambda: self.cuzarr_store.delete_dir(prefix.rstrip("/")))
 
     async def clear(self) -> None:
+        """Delete every value of the store.
+
+        Raises
+        ------
+        ValueError
+            The store is read-only.
+
+        Examples
+        --------
+        >>> import asyncio, cuzarr.zarr
+        >>> store = cuzarr.zarr.MemoryStore()
+        >>> store.cuzarr_store.set("a", b"bytes")
+        >>> asyncio.run(store.clear())
+        >>> store.cuzarr_store.list()
+        []
+        """
         self._check_writable()
         await self._run(lambda: self.cuzarr_store.clear())
 
     # listing
 
     async def is_empty(self, prefix: str) -> bool:
+        """Whether the store has no value below a prefix.
+
+        Parameters
+        ----------
+        prefix : str
+            A path such as ``"maps/t2m"``; ``""`` is the whole store.
+
+        Returns
+        -------
+        bool
+            ``True`` if nothing is there.
+
+        Examples
+        --------
+        >>> import asyncio, cuzarr.zarr
+        >>> asyncio.run(cuzarr.zarr.MemoryStore().is_empty(""))
+        True
+        """
         return await self._run(lambda: self.cuzarr_store.is_empty(prefix.rstrip("/")))
 
     async def list(self) -> AsyncIterator[str]:
+        """Every key of the store, sorted.
+
+        Returns
+        -------
+        asynchronous iterator of str
+            The keys.
+
+        Examples
+        --------
+        >>> import asyncio, cuzarr.zarr
+        >>> async def main():
+        ...     store = cuzarr.zarr.MemoryStore()
+        ...     store.cuzarr_store.set("a/b", b"bytes")
+        ...     return [key async for key in store.list()]
+        >>> asyncio.run(main())
+        ['a/b']
+        """
         for key in await self._run(self.cuzarr_store.list):
             yield key
 
     async def list_prefix(self, prefix: str) -> AsyncIterator[str]:
+        """Every key that begins with a prefix, sorted.
+
+        Parameters
+        ----------
+        prefix : str
+            Any beginning of keys, as zarr-python has it; it need not end at a ``/``.
+
+        Returns
+        -------
+        asynchronous iterator of str
+            The keys, each from the root of the store.
+
+        Examples
+        --------
+        >>> import asyncio, cuzarr.zarr
+        >>> async def main():
+        ...     store = cuzarr.zarr.MemoryStore()
+        ...     for key in ("maps/a", "mass/b", "other"):
+        ...         store.cuzarr_store.set(key, b"bytes")
+        ...     return [key async for key in store.list_prefix("ma")]
+        >>> asyncio.run(main())
+        ['maps/a', 'mass/b']
+        """
         # A prefix is any beginning of keys here, not only whole segments.
         folder = prefix.rpartition("/")[0]
         for key in await self._run(lambda: self.cuzarr_store.list_prefix(folder)):
@@ -197,6 +654,29 @@ class NativeStore(ZarrStore):
                 yield key
 
     async def list_dir(self, prefix: str) -> AsyncIterator[str]:
+        """Names of the values and folders directly below a prefix, sorted.
+
+        Parameters
+        ----------
+        prefix : str
+            A path such as ``"maps/t2m"``; ``""`` is the root of the store.
+
+        Returns
+        -------
+        asynchronous iterator of str
+            The names, without the prefix.
+
+        Examples
+        --------
+        >>> import asyncio, cuzarr.zarr
+        >>> async def main():
+        ...     store = cuzarr.zarr.MemoryStore()
+        ...     for key in ("a/b", "a/c/d", "e"):
+        ...         store.cuzarr_store.set(key, b"bytes")
+        ...     return [name async for name in store.list_dir("a")]
+        >>> asyncio.run(main())
+        ['b', 'c']
+        """
         for name in await self._run(lambda: self.cuzarr_store.list_dir(prefix.rstrip("/"))):
             yield name
 
@@ -236,7 +716,37 @@ class LocalStore(NativeStore):
 
     @classmethod
     async def open(cls, root: Path | str, *, read_only: bool = False, mode: str | None = None, **kwargs: Any) -> Self:
-        """Opens the directory, and makes it where it may be written; with a ``mode`` that only opens, it must be there."""
+        """Open a directory.
+
+        Parameters
+        ----------
+        root : path
+            The directory.
+        read_only : bool
+            Whether writing is refused.
+        mode : {"r", "r+", "a", "w", "w-"}, optional
+            With ``"r"`` and ``"r+"`` the directory must exist; with the others it is made if it is missing. Without a mode it is
+            made unless the store is read-only.
+        **kwargs
+            As for the class.
+
+        Returns
+        -------
+        LocalStore
+            The store, opened.
+
+        Raises
+        ------
+        FileNotFoundError
+            The directory does not exist, and is not made.
+
+        Examples
+        --------
+        >>> import asyncio, cuzarr.zarr, os
+        >>> store = asyncio.run(cuzarr.zarr.LocalStore.open("opened.zarr"))
+        >>> os.path.isdir("opened.zarr")
+        True
+        """
         makes = not read_only if mode is None else mode not in ("r", "r+")
         folder = Path(root)
         if makes:
@@ -393,7 +903,34 @@ class GpuMemoryStore(_InMemory):
 
     @classmethod
     def from_dict(cls, store_dict: Mapping[str, Buffer], *, device: str | None = None) -> Self:
-        """A store with copies of these values, which may be anywhere."""
+        """A new store with copies of values, which may be in host or GPU memory.
+
+        Parameters
+        ----------
+        store_dict : mapping of str to Buffer
+            The values by their keys.
+        device : str, optional
+            The GPU that holds the copies; by default as for the class.
+
+        Returns
+        -------
+        GpuMemoryStore
+            The store.
+
+        Raises
+        ------
+        DeviceUnavailableError
+            There is no such GPU.
+
+        Examples
+        --------
+        >>> import cuzarr.zarr
+        >>> from zarr.core.buffer import cpu
+        >>> values = {"a": cpu.Buffer.from_bytes(b"bytes")}
+        >>> store = cuzarr.zarr.GpuMemoryStore.from_dict(values, device="cpu")  # "cuda:0" on a GPU
+        >>> store.cuzarr_store.list()
+        ['a']
+        """
         store = cls(device=device)
         for key, value in store_dict.items():
             store.set_sync(key, value)
@@ -444,6 +981,28 @@ class ZipStore(NativeStore):
         super().__init__(store, read_only=mode == "r" if read_only is None else read_only)
 
     def with_read_only(self, read_only: bool = False) -> Self:
+        """Not possible for a ZIP file: a file that is open for reading cannot be written, and the other way round.
+
+        Parameters
+        ----------
+        read_only : bool
+            Not used.
+
+        Raises
+        ------
+        NotImplementedError
+            Always. Open the file again with another ``mode``.
+
+        Examples
+        --------
+        >>> import cuzarr.zarr
+        >>> store = cuzarr.zarr.ZipStore("kept.zip", mode="w")
+        >>> try:
+        ...     store.with_read_only(True)
+        ... except NotImplementedError:
+        ...     print("open the file again")
+        open the file again
+        """
         # A file that is open for reading cannot be written, nor the other way round.
         raise NotImplementedError(f"with_read_only is not implemented for the {type(self)} store type.")
 
@@ -453,6 +1012,17 @@ class ZipStore(NativeStore):
         return self.cuzarr_store.path
 
     def close(self) -> None:
+        """Write the list of members and close the file.
+
+        Examples
+        --------
+        >>> import cuzarr.zarr, zarr
+        >>> store = cuzarr.zarr.ZipStore("closed.zip", mode="w")
+        >>> array = zarr.zeros(store=store, shape=(2,))
+        >>> store.close()
+        >>> zarr.open_array(store=cuzarr.zarr.ZipStore("closed.zip"))[:].tolist()
+        [0.0, 0.0]
+        """
         self.cuzarr_store.close()
         super().close()
 

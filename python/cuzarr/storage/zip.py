@@ -71,11 +71,36 @@ class ZipStore(Store):
         super().__init__(_core.Store.python(self._members), read_only=mode == "r" if read_only is None else read_only)
 
     def close(self) -> None:
-        """Writes the list of members. Using the store again opens the file again."""
+        """Write the list of members and close the file. Using the store again opens the file again.
+
+        Examples
+        --------
+        >>> import cuzarr, zipfile
+        >>> store = cuzarr.storage.ZipStore("closed.zip", mode="w")
+        >>> store.set("a", b"bytes")
+        >>> store.close()
+        >>> zipfile.ZipFile("closed.zip").namelist()
+        ['a']
+        """
         self._members.close()
 
     def clear(self) -> None:
-        """Begins the file anew."""
+        """Delete every member: the file is created anew.
+
+        Raises
+        ------
+        ReadOnlyError
+            The store is read-only.
+
+        Examples
+        --------
+        >>> import cuzarr
+        >>> with cuzarr.storage.ZipStore("cleared.zip", mode="w") as store:
+        ...     store.set("a", b"bytes")
+        ...     store.clear()
+        ...     store.list()
+        []
+        """
         self.check_writable()
         self._members.clear()
 

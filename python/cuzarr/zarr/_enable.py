@@ -46,7 +46,16 @@ class Enabled:
         self._is_on = True
 
     def disable(self) -> None:
-        """Undoes the change; doing so twice has no effect."""
+        """Undo the change. A second call does nothing.
+
+        Examples
+        --------
+        >>> import cuzarr.zarr, zarr
+        >>> enabled = cuzarr.zarr.enable(patch=False)
+        >>> enabled.disable()
+        >>> zarr.config.get("codec_pipeline.path") == "cuzarr.zarr.CodecPipeline"
+        False
+        """
         if self._is_on:
             self._is_on = False
             self._settings.__exit__(None, None, None)

@@ -71,12 +71,51 @@ class CodecPipeline(ZarrCodecPipeline):
 
     @classmethod
     def from_codecs(cls, codecs: Iterable[Any], **kwargs: Any) -> Self:
-        """A pipeline of these codecs."""
+        """A pipeline of codecs. zarr-python calls it for each array.
+
+        Parameters
+        ----------
+        codecs : iterable of zarr.abc.codec.Codec
+            The codecs in the order of encoding.
+        **kwargs
+            Settings of zarr-python's own pipeline.
+
+        Returns
+        -------
+        CodecPipeline
+            The pipeline.
+
+        Examples
+        --------
+        >>> import cuzarr.zarr, zarr
+        >>> cuzarr.zarr.CodecPipeline.from_codecs([zarr.codecs.BytesCodec(), zarr.codecs.ZstdCodec()])
+        CodecPipeline(BytesCodec, ZstdCodec)
+        """
         return cls(BatchedCodecPipeline.from_codecs(codecs, **kwargs))
 
     @classmethod
     def from_array_metadata_and_store(cls, array_metadata: Any, store: Any) -> Self:
-        """The pipeline of an array."""
+        """The pipeline of an array.
+
+        Parameters
+        ----------
+        array_metadata : zarr.core.metadata.ArrayMetadata
+            The metadata of the array.
+        store : zarr.abc.store.Store
+            Its store. It is not used.
+
+        Returns
+        -------
+        CodecPipeline
+            The pipeline, with settings that the codecs left open filled in.
+
+        Examples
+        --------
+        >>> import cuzarr.zarr, zarr
+        >>> array = zarr.zeros(store={}, shape=(4,), dtype="int16")
+        >>> cuzarr.zarr.CodecPipeline.from_array_metadata_and_store(array.metadata, array.store)
+        CodecPipeline(BytesCodec, ZstdCodec)
+        """
         if array_metadata.zarr_format == 2:
             codecs: Any = [V2Codec(filters=array_metadata.filters, compressor=array_metadata.compressor)]
             shape, settings = array_metadata.chunks, {"order": array_metadata.order}
@@ -95,7 +134,29 @@ class CodecPipeline(ZarrCodecPipeline):
         return cls.from_codecs(codecs).evolve_from_array_spec(spec)
 
     def evolve_from_array_spec(self, array_spec: Any) -> Self:
-        """These codecs, with open settings filled in from the array."""
+        """This pipeline for one array: settings that the codecs left open are filled in.
+
+        Parameters
+        ----------
+        array_spec : zarr.core.array_spec.ArraySpec
+            Shape, type and fill value of the chunks.
+
+        Returns
+        -------
+        CodecPipeline
+            A new pipeline.
+
+        Examples
+        --------
+        >>> import cuzarr.zarr, zarr
+        >>> from zarr.core.array_spec import ArrayConfig, ArraySpec
+        >>> from zarr.core.buffer import cpu
+        >>> array = zarr.zeros(store={}, shape=(4,), dtype="float32")
+        >>> spec = ArraySpec((4,), array.metadata.data_type, 0.0, ArrayConfig.from_dict({}), cpu.buffer_prototype)
+        >>> pipeline = cuzarr.zarr.CodecPipeline.from_codecs([zarr.codecs.BytesCodec(), zarr.codecs.BloscCodec()])
+        >>> pipeline.evolve_from_array_spec(spec).codecs[1].typesize
+        4
+        """
         evolved: list[Any] = []
         for codec in self._codecs:
             evolved.append(codec.evolve_from_array_spec(array_spec))
@@ -148,11 +209,57 @@ class CodecPipeline(ZarrCodecPipeline):
         return self._base.supports_partial_encode
 
     def validate(self, **kwargs: Any) -> None:
-        """Raises when a codec does not fit the array's metadata."""
+        """Check that the codecs fit an array. zarr-python calls it when an array is created.
+
+        Parameters
+        ----------
+        **kwargs
+            ``shape``, ``dtype`` and ``chunk_grid`` of the array, as zarr-python has them.
+
+        Raises
+        ------
+        ValueError, TypeError
+            A codec does not fit; the codec says why.
+
+        Examples
+        --------
+        >>> import cuzarr.zarr, zarr
+        >>> metadata = zarr.zeros(store={}, shape=(4,), dtype="int16").metadata
+        >>> pipeline = cuzarr.zarr.CodecPipeline.from_codecs([zarr.codecs.BytesCodec()])
+        >>> pipeline.validate(shape=(4,), dtype=metadata.data_type, chunk_grid=metadata.chunk_grid)
+        """
         self._base.validate(**kwargs)
 
     def compute_encoded_size(self, byte_length: int, array_spec: Any) -> int:
-        """Bytes of an encoded chunk; ``NotImplementedError`` when they depend on the data."""
+        """Bytes of an encoded chunk, where all codecs have a fixed size.
+
+        Parameters
+        ----------
+        byte_length : int
+            Bytes of the decoded chunk.
+        array_spec : zarr.core.array_spec.ArraySpec
+            Shape and type of the chunk.
+
+        Returns
+        -------
+        int
+            Bytes of the encoded chunk.
+
+        Raises
+        ------
+        NotImplementedError
+            The size depends on the data, as with every compressor.
+
+        Examples
+        --------
+        >>> import cuzarr.zarr, zarr
+        >>> from zarr.core.array_spec import ArrayConfig, ArraySpec
+        >>> from zarr.core.buffer import cpu
+        >>> array = zarr.zeros(store={}, shape=(4,), dtype="float32")
+        >>> spec = ArraySpec((4,), array.metadata.data_type, 0.0, ArrayConfig.from_dict({}), cpu.buffer_prototype)
+        >>> cuzarr.zarr.CodecPipeline.from_codecs([zarr.codecs.BytesCodec()]).compute_encoded_size(16, spec)
+        16
+        """
         return self._base.compute_encoded_size(byte_length, array_spec)
 
     def __eq__(self, other: object) -> bool:
@@ -176,7 +283,37 @@ class CodecPipeline(ZarrCodecPipeline):
     async def read(
         self, batch_info: Iterable[tuple[Any, Any, Any, Any, bool]], out: NDBuffer, drop_axes: tuple[int, ...] = ()
     ) -> tuple[Any, ...]:
-        """Reads chunks into ``out``. Says of each whether it is stored."""
+        """Read parts of chunks into an array. zarr-python calls it for every read.
+
+        Parameters
+        ----------
+        batch_info : iterable of tuple
+            For each chunk: where its bytes are, its ``ArraySpec``, the part of the chunk, the part of the result, and whether
+            the whole chunk is read.
+        out : zarr.core.buffer.NDBuffer
+            The result. It is filled in.
+        drop_axes : tuple of int
+            Dimensions of the chunks that the result does not have.
+
+        Returns
+        -------
+        tuple of dict
+            ``{"status": "present"}`` or ``{"status": "missing"}`` for each chunk; empty for a read that began before its chunks
+            were listed.
+
+        Raises
+        ------
+        ChunkCorruptError
+            A chunk could not be decoded.
+
+        Examples
+        --------
+        >>> import cuzarr.zarr, zarr
+        >>> with cuzarr.zarr.enable():
+        ...     array = zarr.ones(store={}, shape=(4,), chunks=(2,))
+        ...     array[1:3].tolist()
+        [1.0, 1.0]
+        """
         batch = list(batch_info)
         if not batch:
             return ()
@@ -192,7 +329,32 @@ class CodecPipeline(ZarrCodecPipeline):
         drop_axes: tuple[int, ...] = (),
         max_workers: int = 1,
     ) -> tuple[Any, ...]:
-        """:meth:`read` for a thread without an event loop."""
+        """Read parts of chunks into an array, from a thread without an event loop; else like :meth:`read`.
+
+        Parameters
+        ----------
+        batch_info, out, drop_axes
+            As for :meth:`read`.
+        max_workers : int
+            Not used: cuzarr's own threads do the work.
+
+        Returns
+        -------
+        tuple of dict
+            As for :meth:`read`.
+
+        Raises
+        ------
+        ChunkCorruptError
+            A chunk could not be decoded.
+
+        Examples
+        --------
+        >>> import cuzarr.zarr, zarr
+        >>> with cuzarr.zarr.enable():
+        ...     zarr.ones(store={}, shape=(4,), chunks=(2,))[1:3].tolist()
+        [1.0, 1.0]
+        """
         batch = list(batch_info)
         if not batch:
             return ()
@@ -204,7 +366,32 @@ class CodecPipeline(ZarrCodecPipeline):
     async def write(
         self, batch_info: Iterable[tuple[Any, Any, Any, Any, bool]], value: NDBuffer, drop_axes: tuple[int, ...] = ()
     ) -> None:
-        """Writes elements into chunks, keeping what a chunk holds beside them."""
+        """Write elements into chunks. zarr-python calls it for every write. Other elements of the chunks are kept.
+
+        Parameters
+        ----------
+        batch_info : iterable of tuple
+            For each chunk: where its bytes go, its ``ArraySpec``, the part of the chunk, the part of ``value``, and whether the
+            whole chunk is written.
+        value : zarr.core.buffer.NDBuffer
+            The elements.
+        drop_axes : tuple of int
+            Dimensions of the chunks that ``value`` does not have.
+
+        Raises
+        ------
+        EncodeFailedError
+            A chunk could not be encoded.
+
+        Examples
+        --------
+        >>> import cuzarr.zarr, zarr
+        >>> with cuzarr.zarr.enable():
+        ...     array = zarr.zeros(store={}, shape=(4,), chunks=(2,))
+        ...     array[1:3] = 7
+        ...     array[:].tolist()
+        [0.0, 7.0, 7.0, 0.0]
+        """
         if batch := list(batch_info):
             work = self._plan(_writing, batch, value, drop_axes)
             await (write_by_zarr(self._base, batch, value, drop_axes) if work is None else work.run())
@@ -216,7 +403,29 @@ class CodecPipeline(ZarrCodecPipeline):
         drop_axes: tuple[int, ...] = (),
         max_workers: int = 1,
     ) -> None:
-        """:meth:`write` for a thread without an event loop."""
+        """Write elements into chunks, from a thread without an event loop; else like :meth:`write`.
+
+        Parameters
+        ----------
+        batch_info, value, drop_axes
+            As for :meth:`write`.
+        max_workers : int
+            Not used: cuzarr's own threads do the work.
+
+        Raises
+        ------
+        EncodeFailedError
+            A chunk could not be encoded.
+
+        Examples
+        --------
+        >>> import cuzarr.zarr, zarr
+        >>> with cuzarr.zarr.enable():
+        ...     array = zarr.zeros(store={}, shape=(4,), chunks=(2,))
+        ...     array[:] = 7
+        ...     array[:].tolist()
+        [7.0, 7.0, 7.0, 7.0]
+        """
         if batch := list(batch_info):
             work = self._plan(_writing, batch, value, drop_axes)
             if work is None:
@@ -239,7 +448,38 @@ class CodecPipeline(ZarrCodecPipeline):
     # ---------------------------------------------------------------------------------------------- decoding, encoding
 
     async def decode(self, chunk_bytes_and_specs: Iterable[tuple[Any, Any]]) -> Iterable[Any]:
-        """Decodes chunks that are at hand; ``None`` stays ``None``."""
+        """Decode chunks whose bytes are in memory.
+
+        Parameters
+        ----------
+        chunk_bytes_and_specs : iterable of (Buffer or None, ArraySpec)
+            Bytes and specification of each chunk, as zarr-python has them.
+
+        Returns
+        -------
+        iterable of NDBuffer or None
+            The decoded chunks, in the order given. ``None`` stays ``None``.
+
+        Raises
+        ------
+        ChunkCorruptError
+            A chunk could not be decoded.
+
+        Examples
+        --------
+        >>> import asyncio, cuzarr.zarr, numpy as np, zarr
+        >>> from zarr.core.array_spec import ArrayConfig, ArraySpec
+        >>> from zarr.core.buffer import cpu
+        >>> array = zarr.zeros(store={}, shape=(4,), dtype="float32")
+        >>> spec = ArraySpec((4,), array.metadata.data_type, 0.0, ArrayConfig.from_dict({}), cpu.buffer_prototype)
+        >>> pipeline = cuzarr.zarr.CodecPipeline.from_codecs([zarr.codecs.BytesCodec(), zarr.codecs.ZstdCodec()])
+        >>> chunk = cpu.NDBuffer.from_numpy_array(np.arange(4, dtype="float32"))
+        >>> async def through():
+        ...     frames = await pipeline.encode([(chunk, spec)])
+        ...     return list(await pipeline.decode([(frame, spec) for frame in frames]))
+        >>> asyncio.run(through())[0].as_numpy_array().tolist()
+        [0.0, 1.0, 2.0, 3.0]
+        """
         given = list(chunk_bytes_and_specs)
         values = [value for value, _ in given]
         try:
@@ -268,7 +508,35 @@ class CodecPipeline(ZarrCodecPipeline):
         return decoded
 
     async def encode(self, chunk_arrays_and_specs: Iterable[tuple[Any, Any]]) -> Iterable[Any]:
-        """Encodes chunks; ``None`` stays ``None``."""
+        """Encode chunks that are in memory.
+
+        Parameters
+        ----------
+        chunk_arrays_and_specs : iterable of (NDBuffer or None, ArraySpec)
+            Elements and specification of each chunk, as zarr-python has them.
+
+        Returns
+        -------
+        iterable of Buffer or None
+            The encoded chunks, in the order given. ``None`` stays ``None``.
+
+        Raises
+        ------
+        EncodeFailedError
+            A chunk could not be encoded.
+
+        Examples
+        --------
+        >>> import asyncio, cuzarr.zarr, numpy as np, zarr
+        >>> from zarr.core.array_spec import ArrayConfig, ArraySpec
+        >>> from zarr.core.buffer import cpu
+        >>> array = zarr.zeros(store={}, shape=(4,), dtype="float32")
+        >>> spec = ArraySpec((4,), array.metadata.data_type, 0.0, ArrayConfig.from_dict({}), cpu.buffer_prototype)
+        >>> pipeline = cuzarr.zarr.CodecPipeline.from_codecs([zarr.codecs.BytesCodec()])
+        >>> chunk = cpu.NDBuffer.from_numpy_array(np.arange(4, dtype="float32"))
+        >>> [len(frame) for frame in asyncio.run(pipeline.encode([(chunk, spec)]))]
+        [16]
+        """
         given = list(chunk_arrays_and_specs)
         arrays = [value for value, _ in given]
         try:
