@@ -118,7 +118,7 @@ def methods() -> Iterator[tuple[str, Any]]:
                 yield f"{owner.__module__}.{owner.__name__}.{name}", getattr(owner, name)
 
 
-def test_methods_document_their_parameters_and_show_an_example() -> None:
+def test_methods_document_parameters_and_results_and_show_an_example() -> None:
     found = dict(methods())
     assert len(found) > 320
     lacking = []
@@ -127,6 +127,8 @@ def test_methods_document_their_parameters_and_show_an_example() -> None:
         takes_arguments = any(name != "self" for name in inspect.signature(method).parameters)
         if takes_arguments and "Parameters\n----------\n" not in text:
             lacking.append(f"{path}: Parameters")
+        if inspect.signature(method).return_annotation not in ("None", None) and "Returns\n-------\n" not in text:
+            lacking.append(f"{path}: Returns")
         if ">>>" not in text:
             lacking.append(f"{path}: an example")
     assert lacking == []

@@ -84,6 +84,11 @@ class Expression(Lazy, NumpyProtocol, OneElement, Operators, Reductions, Shaped)
         dtype : dtype
             The new type.
 
+        Returns
+        -------
+        Expression
+            A plan. Nothing is read.
+
         Raises
         ------
         UnsupportedError
@@ -101,20 +106,23 @@ class Expression(Lazy, NumpyProtocol, OneElement, Operators, Reductions, Shaped)
         return Expression(self._expr.astype(core_dtype(dtype)), self._own_device, self._names)
 
     def compute(self, *, device: str | None = None, memory_limit: int | str | None = None, progress: Any = None) -> Any:
-        """The result: NumPy on ``"cpu"``, what reads give on a GPU.
-
-        Chunks are read while others are computed with, and what is in flight stays below the memory limit; the result's own
-        memory comes on top.
+        """Compute the elements. Chunks are read while others are computed with.
 
         Parameters
         ----------
         device : str, optional
-            Where is computed; by default where an array among the inputs was opened for, else where the configuration
-            reads to.
+            Where to compute: ``"cpu"`` or ``"cuda:N"``. By default the device of the first stored array among the inputs, else the
+            configured one.
         memory_limit : int or str, optional
-            Bytes in flight, ``"512 MiB"``; by default the configuration's.
+            Memory for chunks in flight, in bytes or as ``"512 MiB"``; by default the configured limit. The result's own memory
+            comes on top.
         progress : bool, callable or object with ``update``, optional
-            Hears of the objects that were read.
+            ``True`` shows a line on the terminal. A function is called with the number of objects read and the number in all.
+
+        Returns
+        -------
+        array
+            NumPy's array on the CPU; CuPy's or a :class:`cuzarr.DeviceArray` on a GPU.
 
         Raises
         ------

@@ -120,6 +120,11 @@ class Array(Node, Operators, OneElement, Reductions, Stored):
         data : dict
             The document, with attributes inside.
 
+        Returns
+        -------
+        Array
+            The array.
+
         Raises
         ------
         InvalidArgumentError
@@ -150,6 +155,11 @@ class Array(Node, Operators, OneElement, Reductions, Stored):
         config : ArrayConfig or dict, optional
             How it behaves while open.
 
+        Returns
+        -------
+        Array
+            The array.
+
         Raises
         ------
         ArrayNotFoundError
@@ -174,6 +184,11 @@ class Array(Node, Operators, OneElement, Reductions, Stored):
         config : ArrayConfig or dict
             The settings, such as ``{"write_empty_chunks": True}``.
 
+        Returns
+        -------
+        Array
+            The same array, opened with these settings.
+
         Raises
         ------
         InvalidArgumentError
@@ -195,6 +210,11 @@ class Array(Node, Operators, OneElement, Reductions, Stored):
         ----------
         device : str
             ``"cpu"``, ``"cuda"`` or, to choose among GPUs, ``"cuda:1"``.
+
+        Returns
+        -------
+        Array
+            The same array, opened for this device.
 
         Examples
         --------
@@ -310,6 +330,11 @@ class Array(Node, Operators, OneElement, Reductions, Stored):
     def nbytes_stored(self) -> int:
         """Bytes in the store, metadata included.
 
+        Returns
+        -------
+        int
+            The size in bytes.
+
         Examples
         --------
         >>> import cuzarr, numpy as np
@@ -348,6 +373,11 @@ class Array(Node, Operators, OneElement, Reductions, Stored):
 
     def info_complete(self) -> Info:
         """A summary like :attr:`info`, with the number and size of stored chunks. It lists the store.
+
+        Returns
+        -------
+        Info
+            The summary; ``print`` shows it.
 
         Examples
         --------
@@ -393,6 +423,11 @@ class Array(Node, Operators, OneElement, Reductions, Stored):
     def last_report(self) -> dict[str, Any] | None:
         """Bytes, seconds and counts of each stage of the last read or write, or ``None`` before the first.
 
+        Returns
+        -------
+        dict or None
+            ``stages``, with bytes, seconds and counts of each, and totals.
+
         Examples
         --------
         >>> import cuzarr, numpy as np
@@ -405,8 +440,15 @@ class Array(Node, Operators, OneElement, Reductions, Stored):
         return None if report is None else json.loads(report)
 
     def placements(self) -> list[tuple[str, str]]:
-        """Each codec, in order of encoding, and where reading runs it: ``"native"``, or ``"via host: <reason>"``.
+        """Each codec, in the order of encoding, and where reading runs it.
 
+        Returns
+        -------
+        list of (str, str)
+            The codec's name, and ``"native"`` if the array's device decodes it, or ``"via host: <reason>"``.
+
+        Examples
+        --------
         >>> import cuzarr
         >>> cuzarr.zeros((4,), store={}).placements()
         [('bytes', 'native'), ('zstd', 'native')]
@@ -427,17 +469,22 @@ class Array(Node, Operators, OneElement, Reductions, Stored):
         self.setitem(selection, value)
 
     def getitem(self, selection: Any, *, prototype: Any = None, progress: Any = None) -> Any:
-        """Read a selection as brackets do, into buffers of your choice: the prototype decides where the elements go.
+        """Read a selection as brackets do, with a choice of memory and a report of progress.
 
         Parameters
         ----------
         selection : optional
             What brackets take.
         prototype : BufferPrototype, optional
-            Ours or zarr-python's.
-        progress : bool, callable or object, optional
-            ``True`` shows a line on the terminal; a function hears of objects read and objects in all (``None`` when that is
-            not known); anything with ``update`` is used as tqdm is.
+            The kind of memory of the result: cuzarr's or zarr-python's prototype.
+        progress : bool, callable or object with ``update``, optional
+            ``True`` shows a line on the terminal. A function is called with the number of objects read, and the number in all
+            (``None`` if that is not known). An object with ``update``, such as tqdm's, is updated.
+
+        Returns
+        -------
+        array
+            The elements; a buffer's array where ``prototype`` is given.
 
         Examples
         --------
@@ -645,6 +692,11 @@ class Array(Node, Operators, OneElement, Reductions, Stored):
         prototype : BufferPrototype, optional
             zarr-python's; decides the device.
 
+        Returns
+        -------
+        array
+            The elements, on the array's device.
+
         Raises
         ------
         BoundsCheckError, SelectionInvalidError
@@ -704,6 +756,11 @@ class Array(Node, Operators, OneElement, Reductions, Stored):
             Only these fields of a structured dtype.
         prototype : BufferPrototype, optional
             zarr-python's; decides the device.
+
+        Returns
+        -------
+        array
+            The elements, on the array's device.
 
         Raises
         ------
@@ -767,6 +824,11 @@ class Array(Node, Operators, OneElement, Reductions, Stored):
         prototype : BufferPrototype, optional
             zarr-python's; decides the device.
 
+        Returns
+        -------
+        array
+            The elements, on the array's device, in the shape of the index arrays.
+
         Raises
         ------
         BoundsCheckError, SelectionInvalidError
@@ -825,6 +887,11 @@ class Array(Node, Operators, OneElement, Reductions, Stored):
             Only these fields of a structured dtype.
         prototype : BufferPrototype, optional
             zarr-python's; decides the device.
+
+        Returns
+        -------
+        array
+            The elements, on the array's device, in one dimension.
 
         Raises
         ------
@@ -975,6 +1042,11 @@ class Array(Node, Operators, OneElement, Reductions, Stored):
         dtype : dtype
             The new type.
 
+        Returns
+        -------
+        Expression
+                A plan. ``compute()`` gives its elements, ``store()`` writes them.
+
         Examples
         --------
         >>> import cuzarr
@@ -1041,6 +1113,11 @@ class Array(Node, Operators, OneElement, Reductions, Stored):
         ----------
         other : object
             What to compare with.
+
+        Returns
+        -------
+        bool
+            ``True`` if they are the same.
 
         Examples
         --------

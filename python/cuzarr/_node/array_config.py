@@ -72,6 +72,11 @@ class ArrayConfig:
         data : dict
             Some settings by name.
 
+        Returns
+        -------
+        ArrayConfig
+            The settings.
+
         Raises
         ------
         InvalidArgumentError
@@ -91,6 +96,11 @@ class ArrayConfig:
 
     def to_dict(self) -> dict[str, Any]:
         """Every setting by its name.
+
+        Returns
+        -------
+        dict
+            Names and values.
 
         Examples
         --------

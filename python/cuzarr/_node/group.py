@@ -95,6 +95,11 @@ class Group(Node):
         overwrite : bool
             Replace what is there, with all that is below it.
 
+        Returns
+        -------
+        Group
+            The new group.
+
         Raises
         ------
         ContainsArrayError, ContainsGroupError
@@ -118,6 +123,11 @@ class Group(Node):
             Where the group is.
         zarr_format : {2, 3, None}
             The format; ``None`` for either.
+
+        Returns
+        -------
+        Group
+            The group.
 
         Raises
         ------
@@ -168,6 +178,11 @@ class Group(Node):
     def info_complete(self) -> Info:
         """A summary like :attr:`info`, with every member counted. It lists the store.
 
+        Returns
+        -------
+        Info
+            The summary; ``print`` shows it.
+
         Examples
         --------
         >>> import cuzarr
@@ -215,6 +230,11 @@ class Group(Node):
         default : optional
             What to return where nothing is.
 
+        Returns
+        -------
+        Array, Group or the default
+            The member.
+
         Examples
         --------
         >>> import cuzarr
@@ -233,6 +253,11 @@ class Group(Node):
         ----------
         path : str
             Below this group, such as ``"maps/t2m"``.
+
+        Returns
+        -------
+        Array
+            The array.
 
         Raises
         ------
@@ -261,6 +286,11 @@ class Group(Node):
         ----------
         path : str
             Below this group, such as ``"maps/t2m"``.
+
+        Returns
+        -------
+        Group
+            The group.
 
         Raises
         ------
@@ -352,6 +382,11 @@ class Group(Node):
         max_depth : int or None
             As in :meth:`members`.
 
+        Returns
+        -------
+        int
+            The number of arrays and groups.
+
         Examples
         --------
         >>> import cuzarr
@@ -366,6 +401,11 @@ class Group(Node):
     def keys(self) -> Generator[str]:
         """Names of the arrays and groups directly below.
 
+        Returns
+        -------
+        iterator of str
+            The names.
+
         Examples
         --------
         >>> import cuzarr
@@ -378,6 +418,11 @@ class Group(Node):
 
     def arrays(self) -> Generator[tuple[str, Array], None]:
         """Names and arrays directly below.
+
+        Returns
+        -------
+        iterator of (str, Array)
+            Names and arrays.
 
         Examples
         --------
@@ -394,6 +439,11 @@ class Group(Node):
     def array_keys(self) -> Generator[str, None]:
         """Names of the arrays directly below.
 
+        Returns
+        -------
+        iterator of str
+            The names.
+
         Examples
         --------
         >>> import cuzarr
@@ -407,6 +457,11 @@ class Group(Node):
     def array_values(self) -> Generator[Array, None]:
         """The arrays directly below.
 
+        Returns
+        -------
+        iterator of Array
+            The arrays.
+
         Examples
         --------
         >>> import cuzarr
@@ -419,6 +474,11 @@ class Group(Node):
 
     def groups(self) -> Generator[tuple[str, Self], None]:
         """Names and groups directly below.
+
+        Returns
+        -------
+        iterator of (str, Group)
+            Names and groups.
 
         Examples
         --------
@@ -435,6 +495,11 @@ class Group(Node):
     def group_keys(self) -> Generator[str, None]:
         """Names of the groups directly below.
 
+        Returns
+        -------
+        iterator of str
+            The names.
+
         Examples
         --------
         >>> import cuzarr
@@ -447,6 +512,11 @@ class Group(Node):
 
     def group_values(self) -> Generator[Self, None]:
         """The groups directly below.
+
+        Returns
+        -------
+        iterator of Group
+            The groups.
 
         Examples
         --------
@@ -478,6 +548,11 @@ class Group(Node):
             Nodes that are shown at most.
         plain : bool
             Without bold names.
+
+        Returns
+        -------
+        Tree
+            The hierarchy; ``print`` shows it.
 
         Raises
         ------
@@ -513,6 +588,11 @@ class Group(Node):
         **kwargs
             ``overwrite`` and ``attributes``, as in :func:`cuzarr.create_group`.
 
+        Returns
+        -------
+        Group
+            The new group.
+
         Raises
         ------
         ContainsArrayError, ContainsGroupError
@@ -542,6 +622,11 @@ class Group(Node):
         **kwargs
             As in :meth:`create_group`; ``overwrite=True`` creates it also where one is.
 
+        Returns
+        -------
+        Group
+            The group.
+
         Raises
         ------
         TypeError
@@ -569,6 +654,11 @@ class Group(Node):
         ----------
         *names : str
             Their paths below this group.
+
+        Returns
+        -------
+        tuple of Group
+            The groups, in the order of ``names``.
 
         Raises
         ------
@@ -615,6 +705,11 @@ class Group(Node):
         compressor : codec or None, optional
             The only compressor; what ``compressors`` says unless given.
 
+        Returns
+        -------
+        Array
+            The new array.
+
         Raises
         ------
         ContainsArrayError, ContainsGroupError
@@ -658,6 +753,11 @@ class Group(Node):
             ``dtype``, to which the values of the array can be cast, or with ``exact=True`` its own; and for a new array
             what :meth:`create_array` takes.
 
+        Returns
+        -------
+        Array
+            The array.
+
         Raises
         ------
         TypeError
@@ -696,6 +796,11 @@ class Group(Node):
             Metadata of arrays and groups, by path below this group.
         overwrite : bool
             Replace nodes that are there.
+
+        Returns
+        -------
+        iterator of (str, Array or Group)
+            Paths and new nodes. A node is created by the time it is yielded.
 
         Raises
         ------
@@ -750,6 +855,11 @@ class Group(Node):
         **kwargs
             As in :func:`cuzarr.empty`.
 
+        Returns
+        -------
+        Array
+            The new array. Its elements are the fill value.
+
         Examples
         --------
         >>> import cuzarr
@@ -770,6 +880,11 @@ class Group(Node):
         **kwargs
             As in :func:`cuzarr.zeros`.
 
+        Returns
+        -------
+        Array
+            The new array.
+
         Examples
         --------
         >>> import cuzarr
@@ -789,6 +904,11 @@ class Group(Node):
             Its shape.
         **kwargs
             As in :func:`cuzarr.ones`.
+
+        Returns
+        -------
+        Array
+            The new array.
 
         Examples
         --------
@@ -812,6 +932,11 @@ class Group(Node):
         **kwargs
             As in :func:`cuzarr.full`.
 
+        Returns
+        -------
+        Array
+            The new array.
+
         Examples
         --------
         >>> import cuzarr
@@ -831,6 +956,11 @@ class Group(Node):
             The other one, stored or in memory: shape, dtype and chunks are its own.
         **kwargs
             As in :func:`cuzarr.empty_like`.
+
+        Returns
+        -------
+        Array
+            The new array. Its elements are the fill value.
 
         Examples
         --------
@@ -854,6 +984,11 @@ class Group(Node):
         **kwargs
             As in :func:`cuzarr.zeros_like`.
 
+        Returns
+        -------
+        Array
+            The new array.
+
         Examples
         --------
         >>> import cuzarr
@@ -876,6 +1011,11 @@ class Group(Node):
         **kwargs
             As in :func:`cuzarr.ones_like`.
 
+        Returns
+        -------
+        Array
+            The new array.
+
         Examples
         --------
         >>> import cuzarr
@@ -897,6 +1037,11 @@ class Group(Node):
             The other one, stored or in memory: shape, dtype and chunks are its own.
         **kwargs
             As in :func:`cuzarr.full_like`.
+
+        Returns
+        -------
+        Array
+            The new array.
 
         Examples
         --------
@@ -1006,6 +1151,11 @@ class Group(Node):
         new_attributes : dict
             Values that JSON can hold.
 
+        Returns
+        -------
+        Group
+            This group.
+
         Examples
         --------
         >>> import asyncio, cuzarr
@@ -1029,6 +1179,11 @@ class Group(Node):
         ----------
         other : object
             What to compare with.
+
+        Returns
+        -------
+        bool
+            ``True`` if they are the same.
 
         Examples
         --------

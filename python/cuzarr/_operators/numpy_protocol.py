@@ -39,14 +39,19 @@ class Methods:
     """The same, in memory of the host."""
 
     def clip(self, min: Any = None, max: Any = None, **numpys: Any) -> Any:
-        """The elements, held between two bounds.
+        """The elements, limited to a range.
 
         Parameters
         ----------
         min, max : scalar or array, optional
-            The bounds; none where it is ``None``. They broadcast.
+            The smallest and the largest value; ``None`` for no bound. Arrays are broadcast.
         **numpys
-            What NumPy's function passes, which must be ``None``.
+            ``out`` and ``dtype``, as ``np.clip(x, 0, 1, out=result)`` passes them: a NumPy array, and ``None``.
+
+        Returns
+        -------
+        Expression or array
+            A plan for stored arrays; for arrays in memory the elements.
 
         Examples
         --------
@@ -58,14 +63,19 @@ class Methods:
         return as_numpy_wants(self, dispatch.functions["clip"](self, min, max), "clip", numpys)
 
     def round(self, decimals: int = 0, **numpys: Any) -> Any:
-        """The elements, rounded to the nearest, and to the even one of two.
+        """The elements, rounded to the nearest number; halves go to the even one.
 
         Parameters
         ----------
         decimals : int
-            Digits behind the point that are kept.
+            How many digits to keep behind the point.
         **numpys
-            What NumPy's function passes, which must be ``None``.
+            ``out`` and ``dtype``, as ``np.clip(x, 0, 1, out=result)`` passes them: a NumPy array, and ``None``.
+
+        Returns
+        -------
+        Expression or array
+            A plan for stored arrays; for arrays in memory the elements.
 
         Examples
         --------
@@ -78,6 +88,11 @@ class Methods:
 
     def conj(self) -> Any:
         """The complex conjugate of each element.
+
+        Returns
+        -------
+        Expression or array
+            A plan for stored arrays; for arrays in memory the elements.
 
         Examples
         --------

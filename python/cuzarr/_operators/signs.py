@@ -222,7 +222,7 @@ class Reductions:
         keepdims : bool
             Keep reduced dimensions, with one element.
         **numpys
-            What NumPy's functions pass, which must be ``None``.
+            ``out`` and ``dtype``, as ``np.sum(x, out=result)`` passes them: a NumPy array, and ``None``.
 
         Returns
         -------
@@ -253,7 +253,7 @@ class Reductions:
         keepdims : bool
             Keep reduced dimensions, with one element.
         **numpys
-            What NumPy's functions pass, which must be ``None``.
+            ``out`` and ``dtype``, as ``np.sum(x, out=result)`` passes them: a NumPy array, and ``None``.
 
         Returns
         -------
@@ -284,7 +284,7 @@ class Reductions:
         keepdims : bool
             Keep reduced dimensions, with one element.
         **numpys
-            What NumPy's functions pass, which must be ``None``.
+            ``out`` and ``dtype``, as ``np.sum(x, out=result)`` passes them: a NumPy array, and ``None``.
 
         Returns
         -------
@@ -317,7 +317,7 @@ class Reductions:
         keepdims : bool
             Keep reduced dimensions, with one element.
         **numpys
-            What NumPy's functions pass, which must be ``None``.
+            ``out`` and ``dtype``, as ``np.sum(x, out=result)`` passes them: a NumPy array, and ``None``.
 
         Returns
         -------
@@ -350,7 +350,7 @@ class Reductions:
         keepdims : bool
             Keep reduced dimensions, with one element.
         **numpys
-            What NumPy's functions pass, which must be ``None``.
+            ``out`` and ``dtype``, as ``np.sum(x, out=result)`` passes them: a NumPy array, and ``None``.
 
         Returns
         -------
@@ -381,7 +381,7 @@ class Reductions:
         keepdims : bool
             Keep reduced dimensions, with one element.
         **numpys
-            What NumPy's functions pass, which must be ``None``.
+            ``out`` and ``dtype``, as ``np.sum(x, out=result)`` passes them: a NumPy array, and ``None``.
 
         Returns
         -------
@@ -412,7 +412,7 @@ class Reductions:
         keepdims : bool
             Keep reduced dimensions, with one element.
         **numpys
-            What NumPy's functions pass, which must be ``None``.
+            ``out`` and ``dtype``, as ``np.sum(x, out=result)`` passes them: a NumPy array, and ``None``.
 
         Returns
         -------
@@ -443,7 +443,7 @@ class Reductions:
         keepdims : bool
             Keep reduced dimensions, with one element.
         **numpys
-            What NumPy's functions pass, which must be ``None``.
+            ``out`` and ``dtype``, as ``np.sum(x, out=result)`` passes them: a NumPy array, and ``None``.
 
         Returns
         -------
@@ -474,7 +474,7 @@ class Reductions:
         keepdims : bool
             Keep reduced dimensions, with one element.
         **numpys
-            What NumPy's functions pass, which must be ``None``.
+            ``out`` and ``dtype``, as ``np.sum(x, out=result)`` passes them: a NumPy array, and ``None``.
 
         Returns
         -------
@@ -505,7 +505,7 @@ class Reductions:
         keepdims : bool
             Keep reduced dimensions, with one element.
         **numpys
-            What NumPy's functions pass, which must be ``None``.
+            ``out`` and ``dtype``, as ``np.sum(x, out=result)`` passes them: a NumPy array, and ``None``.
 
         Returns
         -------
@@ -536,7 +536,7 @@ class Reductions:
         keepdims : bool
             Keep reduced dimensions, with one element.
         **numpys
-            What NumPy's functions pass, which must be ``None``.
+            ``out`` and ``dtype``, as ``np.sum(x, out=result)`` passes them: a NumPy array, and ``None``.
 
         Returns
         -------
@@ -598,18 +598,23 @@ class OneElement:
         raise NotImplementedError  # each kind has its own
 
     def item(self) -> Any:
-        """The only element, as a number of Python's.
+        """The only element, as a Python number.
+
+        Returns
+        -------
+        scalar
+            The element.
+
+        Raises
+        ------
+        InvalidArgumentError
+            There is no element, or more than one.
 
         Examples
         --------
         >>> import cuzarr, numpy as np
         >>> cuzarr.create_array({}, data=np.array([[7]])).item()
         7
-
-        Raises
-        ------
-        InvalidArgumentError
-            There is not exactly one.
         """
         if self.size != 1:
             message = f"{type(self).__name__} of shape {tuple(self.shape)} has {self.size} elements, expected 1"

@@ -118,6 +118,11 @@ class Batch:
     def check(self) -> list[CuzarrError | None]:
         """Waits for the last run, and tells for each frame what was wrong with it: ``None`` for nothing.
 
+        Returns
+        -------
+        list of CuzarrError or None
+            An error for each frame, in their order; ``None`` where nothing was wrong.
+
         Raises
         ------
         InvalidArgumentError
@@ -183,6 +188,11 @@ class Decoder:
             decoded where they lie; others are copied there, from memory that the batch holds.
         scratch_limit : int, optional
             Device memory in bytes that decoders keep below, by decoding in parts, where one frame does not need more.
+
+        Returns
+        -------
+        Batch
+            The frames, ready to be decoded.
 
         Raises
         ------

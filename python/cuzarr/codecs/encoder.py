@@ -196,6 +196,11 @@ class Encoder:
             Device memory in bytes that a run keeps below beside chunks and frames, by encoding in parts, where one chunk does
             not need more.
 
+        Returns
+        -------
+        EncodingBatch
+            The chunks, ready to be encoded.
+
         Raises
         ------
         MemorySpaceError

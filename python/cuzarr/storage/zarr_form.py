@@ -988,6 +988,11 @@ class ZipStore(NativeStore):
         read_only : bool
             Not used.
 
+        Returns
+        -------
+        Never
+            It always raises.
+
         Raises
         ------
         NotImplementedError
