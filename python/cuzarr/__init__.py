@@ -77,7 +77,8 @@ from cuzarr.api.synchronous import (
     zeros_like,
 )
 from cuzarr.errors import CuzarrError
-from cuzarr.xp import elementwise as _elementwise, reductions as _reductions, statistics as _statistics
+from cuzarr.xp import combined as _combined, elementwise as _elementwise, reductions as _reductions, statistics as _statistics
+from cuzarr.xp.combined import *  # noqa: F403
 from cuzarr.xp.elementwise import *  # noqa: F403
 from cuzarr.xp.reductions import *  # noqa: F403
 from cuzarr.xp.statistics import *  # noqa: F403
@@ -169,6 +170,7 @@ __all__ = [
 __all__ += _elementwise.__all__
 __all__ += _reductions.__all__
 __all__ += _statistics.__all__
+__all__ += _combined.__all__
 
 _names.publish(globals())
 

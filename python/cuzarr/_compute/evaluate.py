@@ -21,12 +21,12 @@ from cuzarr._compute.operands import (
 )
 from cuzarr._memory.foreign import host_array
 from cuzarr._operators import dispatch
-from cuzarr._operators.dispatch import Stored
+from cuzarr._operators.dispatch import Lazy
 
 
 def plan(value: Any) -> Any:
-    """A plan of an array in a store; anything else as it is."""
-    if not isinstance(value, Stored):
+    """A plan of an array in a store, or of a view of one; anything else as it is."""
+    if not isinstance(value, Lazy) or value._is_plan:
         return value
     return Expression(operand(value, "cpu", "an array"), plan_device((value,)), dimension_names(value))  # type: ignore[arg-type]
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from cuzarr import _core
 from cuzarr._config import config, parse_size
+from cuzarr._config.keys import DEFAULT_MEMORY_LIMIT_BYTES
 from cuzarr._memory.convert import result_array
 from cuzarr._memory.device_array import DeviceArray
 from cuzarr._memory.element_types import dtype_of
@@ -108,16 +109,12 @@ def deliver(buffer: _core.NdBuffer, like: tuple[Any, ...]) -> Any:
     return result_array(buffer, dtype)
 
 
-# What is in flight where the configuration leaves the limit to the library.
-_DEFAULT_LIMIT_BYTES = 4 << 30
-
-
 def settings(device: str | None, memory_limit: int | str | None) -> tuple[str, int, int]:
     """Device, bytes in flight and threads of a plan: as asked for, else as configured."""
     where = str(config.get("device")) if device is None else str(device)
     asked = config.get("memory_limit") if memory_limit is None else parse_size(memory_limit)
     threads = config.get("threading.max_workers") or _cpu_count() or 1
-    return where, _DEFAULT_LIMIT_BYTES if asked is None else int(asked), int(threads)
+    return where, DEFAULT_MEMORY_LIMIT_BYTES if asked is None else int(asked), int(threads)
 
 
 def plan_device(values: tuple[Any, ...]) -> str | None:

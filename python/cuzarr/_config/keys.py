@@ -13,6 +13,9 @@ from cuzarr._config.classes import CLASSES, check_class, dotted_name
 from cuzarr._names import did_you_mean
 from cuzarr.errors import ConfigInvalidError, CuzarrRuntimeWarning
 
+DEFAULT_MEMORY_LIMIT_BYTES = 4 << 30
+"""Bytes in flight where the configuration leaves the limit to the library."""
+
 DEFAULTS: dict[str, Any] = {
     # zarr-python's keys, with zarr-python's defaults
     "default_zarr_format": 3,

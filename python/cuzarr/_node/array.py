@@ -35,7 +35,7 @@ from cuzarr._node.lazy import LazyArray
 from cuzarr._node.node import Node
 from cuzarr._numpy import is_computable
 from cuzarr._operators.dispatch import Stored
-from cuzarr._operators.numpy_protocol import stored_ufunc
+from cuzarr._operators.numpy_stored import StoredProtocol
 from cuzarr._operators.signs import OneElement, Operators, Reductions
 from cuzarr._progress import shown
 from cuzarr._text import printable
@@ -46,7 +46,7 @@ from cuzarr.storage import Store, StoreLike, StorePath, make_store_path
 _IN_PLACE = "z[...] += 1 changes what memory holds; (z + 1).store(other) computes an array of any size"
 
 
-class Array(Node, Operators, OneElement, Reductions, Stored):
+class Array(Node, StoredProtocol, Operators, OneElement, Reductions, Stored):
     """An array of a store. Elements are read and written by indexing; nothing is read before.
 
     Parameters
@@ -1057,14 +1057,6 @@ class Array(Node, Operators, OneElement, Reductions, Stored):
 
     def _change(self, name: str, other: Any) -> Any:
         raise UnsupportedError("a stored array cannot be changed in place as a whole", hint=_IN_PLACE)
-
-    # Signs make plans (:class:`cuzarr.Expression`), also beside NumPy's arrays, which would read this one at once.
-    __array_priority__ = 1000
-
-    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
-        """NumPy's functions of elements make plans where this library has them, as signs do; all others read the elements, as they read
-        arrays of zarr-python."""
-        return stored_ufunc(ufunc, method, inputs, options)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         """All elements, as a NumPy array.

@@ -10,6 +10,8 @@ from typing import Any, NoReturn
 import numpy as np
 
 from cuzarr import _checks, _core
+from cuzarr._compute.evaluate import plan
+from cuzarr._compute.expression import Expression
 from cuzarr._memory import foreign
 from cuzarr._memory.box import Box, ensure_tuple, expand_ellipsis, is_integer, normalize_index, slice_indices
 from cuzarr._memory.device_array import DeviceArray
@@ -28,7 +30,7 @@ from cuzarr._node.indexing import (
 )
 from cuzarr._numpy import check_dtype
 from cuzarr._operators.dispatch import Lazy
-from cuzarr._operators.numpy_protocol import stored_ufunc
+from cuzarr._operators.numpy_stored import StoredProtocol
 from cuzarr._operators.signs import OneElement, Operators, Reductions
 from cuzarr._text import printable
 from cuzarr.errors import (
@@ -178,7 +180,7 @@ def _even(one: Any) -> tuple[int, int, int]:
     return (one.start, count, one.step) if count > 1 else (one[0] if count else 0, count, 1)
 
 
-class LazyArray(Lazy, OneElement, Operators, Reductions):
+class LazyArray(Lazy, StoredProtocol, OneElement, Operators, Reductions):
     """A view of an array in a store. Selections of it are views, too; elements are read by :meth:`result`.
 
     ``view[...]``, ``view.oindex[...]``, ``view.vindex[...]`` and :meth:`transpose` compose without reading. Indices are NumPy's:
@@ -406,6 +408,31 @@ class LazyArray(Lazy, OneElement, Operators, Reductions):
         whole = array_io.broadcast(native, self.shape)
         return whole.reshape(shape) if order is None else whole.transpose(np.argsort(order))
 
+    def astype(self, dtype: Any) -> Expression:
+        """A plan of the view's elements converted to another type, as NumPy converts them. Nothing is read.
+
+        Parameters
+        ----------
+        dtype : dtype
+            The new type.
+
+        Returns
+        -------
+        Expression
+
+        Raises
+        ------
+        DTypeMismatchError
+            There is no conversion between the types.
+
+        Examples
+        --------
+        >>> import cuzarr
+        >>> cuzarr.full((3,), fill_value=1.7, store={}).lazy[1:].astype("int8").compute()
+        array([1, 1], dtype=int8)
+        """
+        return plan(self).astype(dtype)  # type: ignore[no-any-return]
+
     def explain(self, *, writing: bool = False) -> Any:
         """Explain what reading the view would do, stage by stage, and why. Reads no elements.
 
@@ -459,13 +486,6 @@ class LazyArray(Lazy, OneElement, Operators, Reductions):
         """DLPack's device type and number."""
         name, _, number = self.device.partition(":")
         return (1, 0) if name == "cpu" else (2, int(number or 0))
-
-    # Signs make plans, as those of the array do, also beside NumPy's arrays.
-    __array_priority__ = 1000
-
-    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
-        """NumPy's functions of elements make plans where this library has them, as signs do; all others read the elements."""
-        return stored_ufunc(ufunc, method, inputs, options)
 
     @property
     def _own_device(self) -> str | None:  # type: ignore[override]

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cuzarr._numpy import is_computable
 from cuzarr._operators import dispatch
 from cuzarr._operators.dispatch import Lazy
 from cuzarr.errors import (
     DTypeMismatchError,
     ImplicitHostCopyError,
     InvalidArgumentError,
+    SelectionInvalidError,
     ShapeMismatchError,
     UnsupportedError,
 )
@@ -25,6 +25,13 @@ METHODS = {
     "sum", "prod", "mean", "std", "var", "min", "max", "amin", "amax", "argmin", "argmax", "any", "all", "reshape", "transpose",
     "ravel",
 }  # fmt: skip
+
+# Functions of NumPy's that write into their first argument.
+WRITING = frozenset({np.copyto, np.put, np.place, np.putmask, np.fill_diagonal, np.put_along_axis})
+# Functions that ask whether memory is in two arrays: elements that are yet to be read or computed are in none.
+SHARING = frozenset({np.shares_memory, np.may_share_memory})
+# Functions that would take elements one by one, each of them computed.
+_OF_ITEMS = frozenset({np.lexsort, np.histogramdd})
 
 
 class Methods:
@@ -172,6 +179,12 @@ def targets(method: str, inputs: tuple[Any, ...], options: dict[str, Any]) -> tu
     return inputs[:1] if method == "at" else tuple(options.get("out") or ())
 
 
+def cannot_write(name: str, target: Any) -> UnsupportedError:
+    """The error for a function of NumPy's that would write into one of ours."""
+    message = f"numpy.{name} does not write into {type(target).__name__}"
+    return UnsupportedError(message, hint="assign the result: z[...] = x + y; or for any size: (x + y).store(z)")
+
+
 def call_with_elements(ufunc: Any, method: str, inputs: tuple[Any, ...], options: dict[str, Any]) -> Any:
     """Calls a ufunc of NumPy's with the elements of arrays of ours.
 
@@ -183,8 +196,7 @@ def call_with_elements(ufunc: Any, method: str, inputs: tuple[Any, ...], options
         Elements are on a GPU.
     """
     if into := [target for target in targets(method, inputs, options) if isinstance(target, Methods)]:
-        message = f"numpy.{ufunc.__name__} does not write into {type(into[0]).__name__}"
-        raise UnsupportedError(message, hint="assign the result: z[...] = x + y; or for any size: (x + y).store(z)")
+        raise cannot_write(ufunc.__name__, into[0])
     given = {name: value if name == "out" else host_elements(value) for name, value in options.items()}
     return getattr(ufunc, method)(*map(host_elements, inputs), **given)
 
@@ -199,6 +211,11 @@ def where_it_is(name: str, x: Any) -> str:
 def missing(name: str, x: Any, beside: str = "") -> UnsupportedError:
     """The error for a function of NumPy's that is not here, or not with what is said beside its operands."""
     return UnsupportedError(f"there is no numpy.{name} here{beside}", hint=where_it_is(name, x))
+
+
+def function_name(function: Callable[..., Any]) -> str:
+    """The name of a function of NumPy's, as it stands behind ``numpy.``."""
+    return f"{function.__module__}.{function.__name__}".removeprefix("numpy.")
 
 
 @functools.cache
@@ -220,7 +237,7 @@ def array_function(x: Any, function: Callable[..., Any], arguments: tuple[Any, .
     InvalidArgumentError, ImplicitHostCopyError
         It wants elements.
     """
-    name = f"{function.__module__}.{function.__name__}".removeprefix("numpy.")
+    name = function_name(function)
     own = own_function(function)
     if own is not None:
         said = {option: value for option, value in options.items() if value is not None and value is not np._NoValue}
@@ -230,14 +247,26 @@ def array_function(x: Any, function: Callable[..., Any], arguments: tuple[Any, .
         except TypeError as error:
             raise missing(name, x, f" with such arguments: {error}") from None
         return as_numpy_wants(x, own(*arguments, **said), name, out)
-    if function in (np.array_equal, np.array_equiv):
-        x.__array__()  # whose refusal they would take for a difference
+    if function in WRITING and isinstance(arguments[0] if arguments else None, Methods):
+        raise cannot_write(name, arguments[0])
+    if function in SHARING and isinstance(x, Lazy):
+        return False
+    if function in _OF_ITEMS:
+        raise missing(name, x)
+    method = {"amin": "min", "amax": "max"}.get(name, name)
+    has_method = method in METHODS and hasattr(type(x), method)
     try:
+        if function is np.array_equiv:
+            x.__array__()  # whose refusal it would take for a difference
         return getattr(function, "_implementation", function)(*arguments, **options)
     except (InvalidArgumentError, ImplicitHostCopyError) as error:
-        if name not in METHODS:
+        if not has_method:
             error.hint = where_it_is(name, x)
         raise
+    except (AttributeError, SelectionInvalidError, UnsupportedError) as error:
+        if has_method:
+            raise
+        raise missing(name, x) from error
 
 
 class NumpyProtocol:
@@ -278,26 +307,3 @@ SIGN_FUNCTIONS = {
     "add", "subtract", "multiply", "divide", "floor_divide", "remainder", "power", "divmod", "bitwise_and", "bitwise_or",
     "bitwise_xor", "left_shift", "right_shift", "equal", "not_equal", "less", "less_equal", "greater", "greater_equal",
 }  # fmt: skip
-
-
-def stored_ufunc(ufunc: Any, method: str, inputs: tuple[Any, ...], options: dict[str, Any]) -> Any:
-    """What a function of NumPy's makes of arrays in stores and views of them: a plan where this library has the function, else NumPy's own result of the
-    elements. Results that go into an array of NumPy's (``out=``) are computed.
-
-    Raises
-    ------
-    UnsupportedError
-        The result is to go into an array of a store.
-    """
-    is_plain = method == "__call__" and not options
-    # Python's signs beside an array of NumPy's come here, too: NumPy does not tell which it was. They make plans or are refused.
-    may_be_sign = (
-        is_plain and len(inputs) == 2 and isinstance(inputs[0], np.ndarray | np.generic) and ufunc.__name__ in SIGN_FUNCTIONS
-    )
-    is_here = is_plain and (ufunc is np.divmod or ufunc.__name__ in dispatch.functions)
-    has_arithmetic = all(is_computable(value.dtype) for value in inputs if isinstance(value, Lazy))
-    if not may_be_sign and not (is_here and has_arithmetic):
-        return call_with_elements(ufunc, method, inputs, options)
-    if ufunc is np.divmod:
-        return dispatch.apply("floor_divide", *inputs), dispatch.apply("remainder", *inputs)
-    return dispatch.apply(ufunc.__name__, *inputs)

@@ -1,0 +1,211 @@
+"""NumPy's functions of arrays in stores and of their views: streamed by this library's functions, or by NumPy's own of all elements."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable, Iterator
+from typing import Any, ClassVar
+
+import numpy as np
+
+from cuzarr._config import config
+from cuzarr._config.keys import DEFAULT_MEMORY_LIMIT_BYTES
+from cuzarr._numpy import is_computable
+from cuzarr._operators import dispatch
+from cuzarr._operators.dispatch import Lazy
+from cuzarr._operators.numpy_protocol import (
+    SHARING,
+    SIGN_FUNCTIONS,
+    WRITING,
+    Methods,
+    as_numpy_wants,
+    call_with_elements,
+    cannot_write,
+    function_name,
+    host_elements,
+)
+from cuzarr.errors import BudgetExceededError, DTypeMismatchError, UnsupportedError
+
+# Functions that look at shape and type alone.
+_ABOUT = frozenset(
+    {
+        np.shape,
+        np.ndim,
+        np.size,
+        np.result_type,
+        np.iscomplexobj,
+        np.isrealobj,
+        np.common_type,
+        np.diag_indices_from,
+        np.tril_indices_from,
+        np.triu_indices_from,
+    }
+)
+# Functions that NumPy makes of slices and ``transpose``: of a view they are views.
+_VIEWING = frozenset({np.transpose, np.permute_dims, np.moveaxis, np.flip, np.fliplr, np.flipud})
+# Names that NumPy has for functions that are here by another one.
+_OTHER_NAMES = {"around": "round", "amin": "min", "amax": "max"}
+# Functions whose answer is a bool of Python's.
+_PREDICATES = frozenset({"allclose", "array_equal"})
+
+
+def stored_ufunc(ufunc: Any, method: str, inputs: tuple[Any, ...], options: dict[str, Any]) -> Any:
+    """What a function of NumPy's makes of arrays in stores and views of them: a plan where this library has the function, else NumPy's own result of the
+    elements. Results that go into an array of NumPy's (``out=``) are computed.
+
+    Raises
+    ------
+    UnsupportedError
+        The result is to go into an array of a store.
+    BudgetExceededError
+        NumPy's function needs all elements, and they take more than the memory limit.
+    """
+    is_plain = method == "__call__" and not options
+    # Python's signs beside an array of NumPy's come here, too: NumPy does not tell which it was. They make plans or are refused.
+    may_be_sign = (
+        is_plain and len(inputs) == 2 and isinstance(inputs[0], np.ndarray | np.generic) and ufunc.__name__ in SIGN_FUNCTIONS
+    )
+    is_here = is_plain and (ufunc is np.divmod or ufunc.__name__ in dispatch.functions)
+    has_arithmetic = all(is_computable(value.dtype) for value in inputs if isinstance(value, Lazy))
+    if not may_be_sign and not (is_here and has_arithmetic):
+        name = ufunc.__name__ if method == "__call__" else f"{ufunc.__name__}.{method}"
+        check_limit(name, [*inputs, *options.values()])
+        return call_with_elements(ufunc, method, inputs, options)
+    if ufunc is np.divmod:
+        return dispatch.apply("floor_divide", *inputs), dispatch.apply("remainder", *inputs)
+    return dispatch.apply(ufunc.__name__, *inputs)
+
+
+def is_stored(value: Any) -> bool:
+    """Whether this is an array in a store, or a view of one."""
+    return isinstance(value, Lazy) and not value._is_plan
+
+
+def stored_inside(value: Any) -> Iterator[Any]:
+    """The arrays in stores, and their views, among arguments and in lists of them."""
+    if is_stored(value):
+        yield value
+    elif isinstance(value, list | tuple):
+        for one in value:
+            yield from stored_inside(one)
+
+
+def check_limit(name: str, values: Any) -> None:
+    """Refuses to read all elements of arrays for a function of NumPy's when they take more than the memory limit.
+
+    Raises
+    ------
+    BudgetExceededError
+    """
+    found = list(stored_inside(list(values)))
+    needed = sum(math.prod(value.shape) * value.dtype.itemsize for value in found)
+    limit = config.get("memory_limit")
+    limit = DEFAULT_MEMORY_LIMIT_BYTES if limit is None else int(limit)
+    if needed > limit:
+        raise BudgetExceededError(
+            f"numpy.{name} reads all elements of its arrays: {needed} bytes, the memory limit is {limit}",
+            hint=f"read them first: numpy.{name} of x{found[0]._on_host}; or raise the limit: cuzarr.config.set(memory_limit=...)",
+        )
+
+
+def _in_memory(value: Any, is_among_others: bool) -> Any:
+    """An argument with elements in the place of arrays in stores."""
+    if is_stored(value):
+        # Arrays of other libraries take part: theirs may be on the GPU that this one reads to.
+        return value._elements_on(None) if is_among_others and value.device != "cpu" else host_elements(value)
+    if isinstance(value, list | tuple):
+        inside = [_in_memory(one, is_among_others) for one in value]
+        return inside if isinstance(value, list) else tuple(inside)
+    return value
+
+
+def _value(result: Any) -> Any:
+    """The elements of a plan, and of plans in a tuple."""
+    if isinstance(result, tuple):
+        return tuple(map(_value, result))
+    return result._elements_on(None) if isinstance(result, Lazy) and result._is_plan else result
+
+
+def _streamed(function: Callable[..., Any], name: str, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
+    """The value that this library's function of the name gives, region by region; ``NotImplemented`` where it has none for such arguments."""
+    own = dispatch.functions.get(_OTHER_NAMES.get(name, name))
+    if own is None or getattr(np, name, None) is not function:
+        return NotImplemented
+    said = {option: value for option, value in options.items() if value is not None and value is not np._NoValue}
+    out = said.pop("out") if isinstance(said.get("out"), np.ndarray) else None
+    try:
+        inspect.signature(own).bind(*arguments, **said)
+    except TypeError:
+        return NotImplemented
+    try:
+        result = _value(own(*arguments, **said))
+    except (UnsupportedError, DTypeMismatchError):
+        return NotImplemented  # strings, rules that find bins: NumPy's function may have them
+    if name in _PREDICATES:
+        return bool(result)
+    return result if out is None else as_numpy_wants(None, result, name, {"out": out})
+
+
+def stored_function(x: Any, function: Any, types: Any, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
+    """What NumPy's function makes of arrays in stores: a value, as of arrays of zarr-python.
+
+    Reductions, predicates and others that this library has go through the arrays region by region. All else gets the elements
+    of whole arrays, within the memory limit.
+
+    Raises
+    ------
+    BudgetExceededError
+        NumPy's function needs all elements, and they take more than the memory limit.
+    UnsupportedError
+        The function writes into one of the arrays.
+    ImplicitHostCopyError
+        Elements are on a GPU.
+    """
+    if any(issubclass(kind, Lazy) and kind._is_plan for kind in types):
+        return NotImplemented  # functions of plans and arrays are plans
+    if function in SHARING:
+        return False
+    if function in _ABOUT:
+        return function._implementation(*arguments, **options)
+    name = function_name(function)
+    targets = [options.get("out"), *(arguments[:1] if function in WRITING else ())]
+    if any(True for _ in stored_inside(targets)):
+        raise cannot_write(name, x)
+    if function in _VIEWING and arguments and hasattr(type(arguments[0]), "transpose"):
+        return function._implementation(*arguments, **options)
+    result = _streamed(function, name, arguments, options)
+    if result is not NotImplemented:
+        return result
+    values = [*arguments, *options.values()]
+    check_limit(name, values)
+    is_among_others = any(not issubclass(kind, Methods) and kind is not np.ndarray for kind in types)
+    read = [_in_memory(value, is_among_others) for value in values]
+    return function(*read[: len(arguments)], **dict(zip(options, read[len(arguments) :], strict=True)))
+
+
+class _OfClass:
+    """``__array_function__``, which the class has and its objects have not.
+
+    NumPy asks the class. xarray and dask ask the object whether its functions are those of an array in memory, which it is not:
+    they read its elements, as they read those of zarr-python's arrays.
+    """
+
+    def __get__(self, instance: object, owner: type) -> Any:
+        if instance is not None:
+            raise AttributeError("__array_function__")
+        return stored_function
+
+
+class StoredProtocol:
+    """How NumPy's functions treat arrays in stores and their views."""
+
+    # Signs make plans, also beside NumPy's arrays, which would read this one at once.
+    __array_priority__ = 1000
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+        """NumPy's functions of elements make plans where this library has them, as signs do; all others read the elements, as they read
+        arrays of zarr-python."""
+        return stored_ufunc(ufunc, method, inputs, options)
+
+    __array_function__: ClassVar[_OfClass] = _OfClass()

@@ -1,0 +1,250 @@
+"""Functions that are made of others: closeness and equality of arrays, replacements of NaN, weighted means.
+
+They take arrays of any library where they are and compute at once; given an array in a store, or a plan, they give a plan.
+
+>>> import cuzarr, numpy as np
+>>> z = cuzarr.array(np.array([1.0, np.nan, 3.0]), store={}, chunks=2)
+>>> cuzarr.nan_to_num(z).compute()
+array([1., 0., 3.])
+>>> bool(cuzarr.allclose(z, [1, np.nan, 3], equal_nan=True))
+True
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from cuzarr import _core, _names
+from cuzarr._checks import Axis, axes_of
+from cuzarr._compute.evaluate import apply
+from cuzarr._compute.expression import Expression
+from cuzarr._compute.operands import dimension_names, is_lazy
+from cuzarr._memory.foreign import element_type, host_array, wrap_host
+from cuzarr.errors import DTypeMismatchError, ShapeMismatchError
+from cuzarr.xp import elementwise, reductions
+
+__all__ = ["allclose", "array_equal", "average", "isclose", "nan_to_num"]
+
+_LARGEST_BFLOAT16 = (2 - 2**-7) * 2.0**127
+
+
+def _is_array(x: Any) -> bool:
+    return hasattr(x, "shape") and hasattr(x, "dtype")
+
+
+def _array(x: Any, name: str) -> Any:
+    return x if _is_array(x) else host_array(x, name)
+
+
+def isclose(x1: Any, x2: Any, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> Any:
+    """Whether elements differ by at most ``atol + rtol * abs(x2)``. Infinities are close to themselves.
+
+    Parameters
+    ----------
+    x1, x2 : array or number
+        Elements that broadcast: in memory of any device, an array in a store, or a plan.
+    rtol, atol : float
+        What is tolerated, relative to ``x2`` and beside it.
+    equal_nan : bool
+        Whether NaN is close to NaN.
+
+    Returns
+    -------
+    array or Expression
+        Bools; a plan where an operand is an array in a store, or a plan.
+
+    Raises
+    ------
+    ShapeMismatchError
+        Shapes do not broadcast.
+    DTypeMismatchError
+        Complex numbers, or elements without arithmetic.
+
+    Examples
+    --------
+    >>> import cuzarr, numpy as np
+    >>> z = cuzarr.array(np.array([1.0, 2.0]), store={})
+    >>> cuzarr.isclose(z, [1 + 1e-9, 2.1]).compute()
+    array([ True, False])
+    """
+    x1, x2 = _array(x1, "isclose"), _array(x2, "isclose")
+    # As NumPy: x2 has a type of inexact numbers, whose abs does not overflow.
+    inexact = np.result_type(element_type(x2), 1.0)
+    x2 = x2 if element_type(x2) == inexact else elementwise.astype(x2, inexact)
+    difference = elementwise.abs(apply("subtract", x1, x2))
+    tolerated = apply("add", apply("multiply", elementwise.abs(x2), float(rtol)), float(atol))
+    is_near = apply("logical_and", apply("less_equal", difference, tolerated), apply("isfinite", x2))
+    near = apply("logical_or", is_near, apply("equal", x1, x2))
+    return apply("logical_or", near, _both_nan(x1, x2)) if equal_nan else near
+
+
+def _both_nan(x1: Any, x2: Any) -> Any:
+    return apply("logical_and", apply("not_equal", x1, x1), apply("not_equal", x2, x2))
+
+
+def allclose(x1: Any, x2: Any, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> Any:
+    """Whether all elements are close, as :func:`isclose` says it.
+
+    Parameters
+    ----------
+    x1, x2, rtol, atol, equal_nan
+        As for :func:`isclose`.
+
+    Returns
+    -------
+    bool or Expression
+        A plan of one bool where an operand is an array in a store, or a plan. ``bool(…)`` and ``if`` compute it.
+
+    Raises
+    ------
+    ShapeMismatchError, DTypeMismatchError
+        As for :func:`isclose`.
+
+    Examples
+    --------
+    >>> import cuzarr, numpy as np
+    >>> z = cuzarr.array(np.array([1.0, 2.0]), store={})
+    >>> bool(cuzarr.allclose(z, z + 1e-12))
+    True
+    """
+    return reductions.all(isclose(x1, x2, rtol, atol, equal_nan))
+
+
+def array_equal(x1: Any, x2: Any, equal_nan: bool = False) -> Any:
+    """Whether two arrays have the same shape and the same elements.
+
+    Parameters
+    ----------
+    x1, x2 : array
+        In memory of any device, in a store, or plans.
+    equal_nan : bool
+        Whether NaN equals NaN.
+
+    Returns
+    -------
+    bool or Expression
+        A plan of one bool where an operand is an array in a store, or a plan. ``bool(…)`` and ``if`` compute it.
+
+    Raises
+    ------
+    DTypeMismatchError
+        Elements have no arithmetic.
+
+    Examples
+    --------
+    >>> import cuzarr, numpy as np
+    >>> z = cuzarr.array(np.array([1.0, np.nan]), store={})
+    >>> bool(cuzarr.array_equal(z, z)), bool(cuzarr.array_equal(z, z, equal_nan=True))
+    (False, True)
+    """
+    x1, x2 = _array(x1, "array_equal"), _array(x2, "array_equal")
+    if tuple(x1.shape) != tuple(x2.shape):
+        no = np.array(False)
+        return Expression(_core.Expr.buffer(wrap_host(no))) if is_lazy(x1) or is_lazy(x2) else no[()]
+    same = apply("equal", x1, x2)
+    return reductions.all(apply("logical_or", same, _both_nan(x1, x2)) if equal_nan else same)
+
+
+def nan_to_num(x: Any, *, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None) -> Any:
+    """The elements with numbers in the place of NaN and infinities.
+
+    Parameters
+    ----------
+    x : array or number
+        Elements in memory of any device, an array in a store, or a plan.
+    nan : float
+        What NaN becomes.
+    posinf, neginf : float, optional
+        What infinities become; the greatest and the least number of the type, unless given.
+
+    Returns
+    -------
+    array or Expression
+        Elements of the type of ``x``, always new ones; a plan where ``x`` is an array in a store, or a plan.
+
+    Raises
+    ------
+    DTypeMismatchError
+        Complex numbers, or elements without arithmetic.
+
+    Examples
+    --------
+    >>> import cuzarr, numpy as np
+    >>> cuzarr.nan_to_num(np.array([np.nan, np.inf]), posinf=9)
+    array([0., 9.])
+    """
+    x = _array(x, "nan_to_num")
+    dtype = element_type(x)
+    if dtype.kind in "biu":
+        return apply("logical_or", x, False) if dtype.kind == "b" else apply("add", x, 0)
+    if dtype.kind == "c":
+        message = "nan_to_num takes real numbers, got complex ones"
+        raise DTypeMismatchError(message, hint="convert x.real and x.imag")
+    largest = _LARGEST_BFLOAT16 if dtype.name == "bfloat16" else float(np.finfo(dtype).max)
+    made = apply("where", apply("isnan", x), float(nan), x)
+    made = apply("where", apply("equal", x, math.inf), largest if posinf is None else float(posinf), made)
+    return apply("where", apply("equal", x, -math.inf), -largest if neginf is None else float(neginf), made)
+
+
+def average(x: Any, axis: Axis = None, weights: Any = None, *, keepdims: bool = False) -> Any:
+    """The weighted mean of the elements: their sum with weights, divided by the sum of the weights.
+
+    Parameters
+    ----------
+    x : array
+        Elements in memory of any device, an array in a store, or a plan.
+    axis : int, str or tuple of them, optional
+        Dimensions to reduce; all unless given.
+    weights : array, optional
+        Of the shape of ``x``, or of the extents along ``axis``. Without them all elements weigh as much.
+    keepdims : bool
+        Whether reduced dimensions stay, with the extent 1.
+
+    Returns
+    -------
+    array or Expression
+        A plan where ``x`` or ``weights`` are an array in a store, or a plan. Weights whose sum is 0 give NaN or infinity.
+
+    Raises
+    ------
+    ShapeMismatchError
+        Weights have another shape.
+    InvalidArgumentError
+        There is no such dimension.
+
+    Examples
+    --------
+    >>> import cuzarr, numpy as np
+    >>> z = cuzarr.array(np.array([[1.0, 2.0], [5.0, 6.0]]), store={})
+    >>> cuzarr.average(z, axis=0, weights=[3, 1]).compute()
+    array([2., 3.])
+    """
+    x = _array(x, "average")
+    if weights is None:
+        return reductions.mean(x, axis, keepdims=keepdims)
+    weights = _array(weights, "average")
+    axes = axes_of(axis, len(x.shape), dimension_names(x))
+    kind = np.result_type(element_type(x), element_type(weights))
+    if element_type(x).kind in "biu":
+        kind = np.result_type(kind, "f8")
+    if tuple(weights.shape) != tuple(x.shape):
+        along = axes or []
+        expected = tuple(x.shape[one] for one in along)
+        if axis is None or tuple(weights.shape) != expected:
+            message = f"average: weights have shape {tuple(weights.shape)}, expected {tuple(x.shape)}"
+            raise ShapeMismatchError(message + (f" or {expected}" if axis is not None else ""))
+        if is_lazy(weights):
+            weights = weights._elements_on(None)  # as few as a row
+        order = sorted(range(len(along)), key=along.__getitem__)
+        shape = [x.shape[one] if one in along else 1 for one in range(len(x.shape))]
+        weights = weights.transpose(order).reshape(shape)
+    weights = weights if element_type(weights) == kind else elementwise.astype(weights, kind)
+    numbers = None if axes is None else tuple(axes)
+    total = reductions.sum(apply("multiply", x, weights), numbers, keepdims=keepdims)
+    return apply("divide", total, reductions.sum(weights, numbers, keepdims=keepdims))
+
+
+_names.list_public(globals())
