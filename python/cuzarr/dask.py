@@ -32,7 +32,7 @@ __all__ = ["from_cuzarr", "meta", "to_cuzarr"]
 
 
 def from_cuzarr(array: Any, chunks: Any = None, *, name: str | None = None, inline_array: bool = True) -> Any:
-    """A dask array that reads from an array of a store.
+    """A dask array that reads from a stored array.
 
     Parameters
     ----------
@@ -128,9 +128,9 @@ def meta(array: Array) -> Any:
 
 
 def to_cuzarr(lazy: Any, array: Any, *, compute: bool = True, **kwargs: Any) -> Any:
-    """Writes a dask array to an array of a store, every stored object by one task.
+    """Write a dask array to a stored array. One task writes each stored object.
 
-    Blocks that do not end where stored objects end are put together first, so that no two tasks write the same object.
+    Blocks that do not end where stored objects end are merged first, so that no two tasks write one object.
 
     Parameters
     ----------

@@ -191,7 +191,7 @@ class UInt8(_OneByte):
 
 
 class Int16(_Number):
-    """The type ``int16``, stored with this byte order.
+    """The type ``int16``, stored in the given byte order.
 
     Parameters
     ----------
@@ -214,7 +214,7 @@ class Int16(_Number):
 
 
 class Int32(_Number):
-    """The type ``int32``, stored with this byte order.
+    """The type ``int32``, stored in the given byte order.
 
     Parameters
     ----------
@@ -237,7 +237,7 @@ class Int32(_Number):
 
 
 class Int64(_Number):
-    """The type ``int64``, stored with this byte order.
+    """The type ``int64``, stored in the given byte order.
 
     Parameters
     ----------
@@ -260,7 +260,7 @@ class Int64(_Number):
 
 
 class UInt16(_Number):
-    """The type ``uint16``, stored with this byte order.
+    """The type ``uint16``, stored in the given byte order.
 
     Parameters
     ----------
@@ -283,7 +283,7 @@ class UInt16(_Number):
 
 
 class UInt32(_Number):
-    """The type ``uint32``, stored with this byte order.
+    """The type ``uint32``, stored in the given byte order.
 
     Parameters
     ----------
@@ -306,7 +306,7 @@ class UInt32(_Number):
 
 
 class UInt64(_Number):
-    """The type ``uint64``, stored with this byte order.
+    """The type ``uint64``, stored in the given byte order.
 
     Parameters
     ----------
@@ -329,7 +329,7 @@ class UInt64(_Number):
 
 
 class Float16(_Number):
-    """The type ``float16``, stored with this byte order.
+    """The type ``float16``, stored in the given byte order.
 
     Parameters
     ----------
@@ -352,7 +352,7 @@ class Float16(_Number):
 
 
 class Float32(_Number):
-    """The type ``float32``, stored with this byte order.
+    """The type ``float32``, stored in the given byte order.
 
     Parameters
     ----------
@@ -375,7 +375,7 @@ class Float32(_Number):
 
 
 class Float64(_Number):
-    """The type ``float64``, stored with this byte order.
+    """The type ``float64``, stored in the given byte order.
 
     Parameters
     ----------
@@ -398,7 +398,7 @@ class Float64(_Number):
 
 
 class Complex64(_Number):
-    """The type ``complex64``, stored with this byte order.
+    """The type ``complex64``, stored in the given byte order.
 
     Parameters
     ----------
@@ -421,7 +421,7 @@ class Complex64(_Number):
 
 
 class Complex128(_Number):
-    """The type ``complex128``, stored with this byte order.
+    """The type ``complex128``, stored in the given byte order.
 
     Parameters
     ----------
@@ -650,7 +650,7 @@ Structured = Struct
 
 
 def parse_dtype(dtype_spec: Any, *, zarr_format: ZarrFormat) -> DataType:
-    """The data type that ``dtype=`` would take this for: a type or name of NumPy's, Zarr's name or document, zarr-python's object.
+    """The data type that a value of ``dtype=`` means: NumPy's type or its name, Zarr's name or document, or an object of zarr-python.
 
     Parameters
     ----------

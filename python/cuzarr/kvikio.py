@@ -1,15 +1,15 @@
-"""What KvikIO's Zarr helpers were: ``GDSStore``, ``open_cupy_array``, ``CompatCompressor``, without KvikIO.
+"""A replacement for KvikIO's Zarr helpers: ``GDSStore``, ``open_cupy_array`` and ``CompatCompressor``, without KvikIO.
 
 Change ``from kvikio.zarr import …`` to ``from cuzarr.kvikio import …``, or ``import kvikio`` to ``from cuzarr import kvikio``:
-``kvikio.zarr`` is this module, too. Arrays are of Zarr format 2, as they were, and
-what the helpers of KvikIO 25.08 and zarr-python wrote, uncompressed or with LZ4, is read. Differences:
+``kvikio.zarr`` is this module, too. New arrays are of Zarr format 2. Arrays that the helpers of KvikIO 25.08 and zarr-python
+wrote, uncompressed or with LZ4, are read. Differences:
 
 - The default compressor is LZ4, which every Zarr reader knows, instead of nvCOMP's Snappy, which none did.
-- One codec serves the CPU and the GPU, so nothing is overwritten in metadata on its way. ``GDSStore`` takes
-  ``compressor_config_overwrite`` and ``decompressor_config_overwrite`` where both sides are LZ4, or zstd, for which nothing is left
-  to do; it refuses others.
-- Arrays of nvCOMP's own formats (``nvcomp_Snappy``, …) are read where NVIDIA's package ``nvidia-nvcomp-cu12`` or ``-cu13``
-  is installed, else refused by name. They are not written.
+- One codec serves the CPU and the GPU, so nothing is overwritten in metadata. ``GDSStore`` takes
+  ``compressor_config_overwrite`` and ``decompressor_config_overwrite`` if both are LZ4, or both zstd, and ignores them; it
+  refuses others.
+- Arrays of nvCOMP's own formats (``nvcomp_Snappy``, …) are read if NVIDIA's package ``nvidia-nvcomp-cu12`` or ``-cu13`` is
+  installed; else they are refused by name. They are not written.
 
 >>> from cuzarr.kvikio import CompatCompressor
 >>> CompatCompressor.lz4().gpu.get_config()
@@ -199,7 +199,7 @@ def _zarr_store() -> type[Any]:
     from cuzarr.storage import zarr_form as _zarr_stores
 
     class GDSStore(_Items, _zarr_stores.GDSStore):
-        """A directory read into GPU memory, and written from it, by cuFile: a store of zarr-python's, and a mapping.
+        """A directory that is read into GPU memory, and written from there, by cuFile. It is a store of zarr-python, and a mapping.
 
         Parameters
         ----------
@@ -285,7 +285,7 @@ def open_cupy_array(
     meta_array: Any = None,
     **kwargs: Any,
 ) -> Array:
-    """Opens, or creates, an array in a directory whose elements are read into GPU memory and written from it.
+    """Open or create an array in a directory. Its elements are read into GPU memory, and written from there.
 
     Parameters
     ----------

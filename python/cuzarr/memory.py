@@ -189,10 +189,11 @@ def _pools_of_others(device: str) -> dict[str, PoolInfo]:
 
 
 def limit(size: int | str | None) -> ConfigSet:
-    """Bounds the memory that work takes beside its results: bytes, or as in ``"8 GiB"``; for a ``with`` block, or from now on.
+    """Limit the memory that reads, writes and computations take beside their results.
 
-    It is the configuration's ``memory_limit``: of reads and writes in flight, per kind of memory (host, pinned, device), and
-    of the regions that :func:`cuzarr.copy`, :func:`cuzarr.rechunk` and :func:`cuzarr.map_blocks` work in.
+    The limit holds for a ``with`` block, or from now on. It is the configuration's ``memory_limit``: of reads and writes in
+    flight, per kind of memory (host, pinned, device), and of the regions that :func:`cuzarr.copy`, :func:`cuzarr.rechunk` and
+    :func:`cuzarr.map_blocks` work in.
 
     Parameters
     ----------
@@ -220,7 +221,7 @@ def limit(size: int | str | None) -> ConfigSet:
 
 
 def empty_cache(device: str | None = None) -> None:
-    """Gives memory that cuzarr's pool keeps unused, and pinned memory, back to the system. Waits for the device.
+    """Give unused memory of cuzarr's pool, and pinned memory, back to the system. The call waits for the device.
 
     Parameters
     ----------
@@ -246,7 +247,7 @@ def empty_cache(device: str | None = None) -> None:
 
 
 def reset_peak(device: str | None = None) -> None:
-    """Lets :attr:`MemoryInfo.peak` begin again at what is in use now.
+    """Start :attr:`MemoryInfo.peak` again, at what is in use now.
 
     Parameters
     ----------
@@ -272,7 +273,7 @@ def reset_peak(device: str | None = None) -> None:
 
 
 def use_allocator(library: Library) -> None:
-    """Takes memory for results on GPUs from another library's pool from now on, so that two pools do not fight over one GPU.
+    """Take memory for results on GPUs from another library's pool, from now on. Two pools then need not share one GPU.
 
     Scratch memory, which is bounded by ``memory_limit``, still comes from cuzarr's own pool.
 

@@ -47,7 +47,7 @@ _NAMELESS = "__values__"
 
 
 class LazyArray(BackendArray):
-    """An array of a store that xarray reads from when it needs elements.
+    """A stored array that xarray reads from when it needs elements.
 
     Parameters
     ----------
@@ -114,7 +114,7 @@ class LazyArray(BackendArray):
 
 
 class MaskedArray(LazyArray):
-    """Elements as floats, those of one value as NaN: what xarray does by NumPy, on any device.
+    """Elements as floats, with NaN in place of one value. xarray does this with NumPy; this class does it on any device.
 
     Parameters
     ----------

@@ -198,7 +198,7 @@ def copy(
     progress: Any = None,
     dry_run: bool = False,
 ) -> Any:
-    """Copies an array, or a group with all that is below it, to another place, whatever its size.
+    """Copy an array, or a group with all that is below it, to another place. It may be larger than memory.
 
     Elements stream through the engine within the memory limit. Every object of the target is written once, and atomically.
     Until an array is complete it has no metadata, so that nobody reads half of it; what was interrupted, also by a crash,
@@ -279,11 +279,11 @@ def rechunk(
     progress: Any = None,
     dry_run: bool = False,
 ) -> Any:
-    """Copies an array or a group to chunks of another shape. Of a group, the arrays change that have as many dimensions, or the
-    named ones; the others are copied as they are.
+    """Copy an array or a group, with chunks of another shape.
 
-    The source is read as few times as the memory limit allows: in regions that suit both grids or, where that is cheaper, in
-    two passes by way of an array between them, which needs room beside the target until it is done.
+    In a group, ``chunks`` applies to the arrays that it names, or to those that have as many dimensions as it has. Other arrays
+    are copied as they are. The source is read as few times as the memory limit allows: in regions that suit both grids or, where
+    that is cheaper, in two passes through a temporary array beside the target.
 
     Parameters
     ----------

@@ -25,7 +25,9 @@ __all__ = ["Expression"]
 
 
 class Expression(Lazy, NumpyProtocol, OneElement, Operators, Reductions, Shaped):
-    """A plan of a computation: operators and functions of arrays make it, and nothing is computed before :meth:`compute` or :meth:`store`.
+    """A plan of a computation on stored arrays. :meth:`compute` or :meth:`store` carries it out.
+
+    Operators and functions of arrays make plans: ``(a - b) / 2``, ``cuzarr.sqrt(a)``.
 
     Parameters
     ----------
@@ -68,7 +70,7 @@ class Expression(Lazy, NumpyProtocol, OneElement, Operators, Reductions, Shaped)
 
     @property
     def device(self) -> str:
-        """Where it is computed unless :meth:`compute` is told: on the GPU of memory that takes part, else as its arrays say."""
+        """The device that computes unless :meth:`compute` is given one: the GPU of memory that takes part, else that of the arrays."""
         return config.get("device") if self._own_device is None else self._own_device  # type: ignore[no-any-return]
 
     @property
@@ -167,9 +169,9 @@ class Expression(Lazy, NumpyProtocol, OneElement, Operators, Reductions, Shaped)
         progress: Any = None,
         resume: bool = False,
     ) -> None:
-        """Computes the result into an array of the same shape, converted to its element type as by an assignment.
+        """Compute the result and write it to an array of the same shape. Elements are converted as in an assignment.
 
-        Every stored object of the target is written once, whole, while the next are read and computed.
+        Each stored object of the target is written once, whole, while the next are read and computed.
 
         Parameters
         ----------

@@ -32,47 +32,49 @@ def map_blocks(
     client: Any = None,
     **kwargs: Any,
 ) -> Any:
-    """Computes ``f(block, …)`` for every block of arrays of any size, the next blocks being read and the former result being
-    written meanwhile.
+    """Compute ``f(block, …)`` for each block of arrays of any size, and put the results together.
 
-    Blocks are whole stored objects of the result, as many as the memory limit allows; ``f`` must not depend on where they
-    are cut, but by ``block_info`` and ``overlap``.
+    The arrays are cut into blocks. While ``f`` works on one block, the next blocks are read and the former result is written.
+    A block is made of whole stored objects of the result, as many as the memory limit allows. The result of ``f`` must not depend
+    on where the blocks begin, except through ``block_info`` and ``overlap``.
 
     Parameters
     ----------
     f : callable
-        Gets one block of each array: NumPy's on the CPU; on a GPU CuPy's where it is installed, else a
-        :class:`DeviceArray`, which Numba's ``cuda.jit`` functions, CuPy's kernels and :class:`cuzarr.Module` take. Returns a
-        new array of the block's shape, on any device, which it must not change later: it is written while ``f`` works on the
-        next block. A parameter called ``block_info`` gets a :class:`BlockInfo`.
+        Called with one block of each array. Blocks are NumPy's arrays on the CPU. On a GPU they are CuPy's where CuPy is
+        installed, else :class:`DeviceArray`; Numba's ``cuda.jit`` functions, CuPy's kernels and :class:`cuzarr.Module` take both.
+        ``f`` returns a new array of the block's shape, on any device. It must not change that array later, because the array is
+        written while ``f`` works on the next block. If ``f`` has a parameter ``block_info``, it gets a :class:`BlockInfo`.
     *arrays
-        Arrays of stores or in memory, whose shapes broadcast, and numbers, which are handed over as they are. At least one is an
-        :class:`Array`, or one of zarr-python's. Blocks of arrays in host memory are moved to where the others are.
+        Stored arrays, arrays in memory, and numbers. Shapes are broadcast; numbers are passed on as they are. At least one is an
+        :class:`Array`, of cuzarr or zarr-python. Blocks of arrays in host memory are moved to the device of the others.
     out : Array or StoreLike, optional
-        Where results go: an array of the right shape, or where to create one. In memory unless given, where ``f`` computes.
+        Where results go: a stored array of the right shape, or a place at which one is created. Without it the result is in
+        memory, on the device of the blocks.
     dtype : optional
-        Type of the results; that of the first block's unless given.
+        Type of the results; by default that of the first block's result.
     chunks, shards : optional
-        Of a new array ``out``; those of the first array, or chosen where its shape is not the result's, unless given.
+        Of the array that ``out`` creates. By default those of the first array, if its shape is that of the result; else they are
+        chosen.
     overlap : int or tuple of int
-        So many elements of the neighbouring blocks are added on each side, fewer at the array's edges. ``f`` returns them too,
-        and they are cut off.
+        How many elements of the neighbouring blocks to add on each side, per dimension; fewer at the array's edges. ``f`` returns
+        them, too, and they are cut off.
     device : str, optional
-        Where blocks are; the first array's device unless given.
+        Where the blocks are; by default the device of the first array.
     memory_limit : int or str, optional
-        Bytes, or as in ``"8 GiB"``; the configuration's unless given. What ``f`` allocates itself is on top.
-    progress : bool, callable or object, optional
-        ``True`` shows a line on the terminal; a function hears of blocks done and blocks in all; anything with ``update`` is used
-        as tqdm is.
+        Memory for blocks, in bytes or as ``"8 GiB"``; by default the configured limit. What ``f`` allocates comes on top.
+    progress : bool, callable or object with ``update``, optional
+        ``True`` shows a line on the terminal. A function is called with the number of blocks done and the number in all. An object
+        with ``update``, such as tqdm's, is updated.
     resume : bool
-        Notes how far it came beside the chunks of ``out``, and goes on where another such call ended, or was killed, if arrays,
-        memory limit and the function's name are the same; that elements and function are is trusted.
+        Keep a note of progress beside the chunks of ``out``, and go on where an earlier call with the same arrays, memory limit and
+        function name ended or was killed. The elements of the arrays, and what the function does, are not compared.
     client : distributed.Client, optional
-        Makes each block a task of a dask cluster. Workers read the arrays and write whole objects of ``out`` themselves, so all must
-        be able to reach them. ``memory_limit`` is that of one task. The result is the same as on one machine with the same limit; a
-        task whose worker dies runs again. Arrays in host memory are sent to every worker.
+        Make each block a task of a dask cluster. The workers read the arrays and write ``out`` themselves, so they must be able to
+        reach both. ``memory_limit`` is then that of one task. The result is the same as on one machine with that limit. A task whose
+        worker dies runs again. Arrays in host memory are sent to every worker.
     **kwargs
-        For :func:`create_array`, when ``out`` is created. Its ``dimension_names`` are those of the arrays unless given.
+        For :func:`create_array`, if ``out`` is created. ``dimension_names`` are by default those of the arrays.
 
     Returns
     -------
@@ -82,14 +84,14 @@ def map_blocks(
     Raises
     ------
     ShapeMismatchError
-        Shapes do not broadcast, or ``f`` returned another shape than its block's.
+        Shapes cannot be broadcast, or ``f`` returned another shape than that of its block.
     MemorySpaceError
-        Of a result in memory, ``f`` returned some blocks on the host and others on a GPU; blocks are on the CPU, and an array is in
-        a GPU's memory.
+        The result is in memory, and ``f`` returned some blocks on the host and others on a GPU; or blocks are on the CPU, and an
+        array is in GPU memory.
     BudgetExceededError
         One object of the result takes more than the memory limit allows.
 
-    What ``f`` raises comes as it is, with a note that names the block.
+    An error that ``f`` raises is passed on, with a note that names the block.
 
     Examples
     --------

@@ -45,7 +45,7 @@ def pyramid(
     progress: Any = None,
     dry_run: bool = False,
 ) -> Any:
-    """Makes an OME-Zarr image of several scales, of an array of any size.
+    """Make an OME-Zarr image of several scales from an array of any size.
 
     Level ``0`` is a copy of the array. Every other level is smaller than the one before, along x, y and z. With ``labels=`` the
     array becomes labels of the image at the target.

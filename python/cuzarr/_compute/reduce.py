@@ -40,37 +40,37 @@ def reduce(
     client: Any = None,
     **kwargs: Any,
 ) -> Any:
-    """Computes ``map_block(block, …)`` for every block of arrays of any size, and merges these partial results by ``combine``,
-    the next block being read meanwhile.
+    """Compute ``map_block(block, …)`` for each block of arrays of any size, and merge the partial results with ``combine``.
 
-    Blocks are merged one after the other in C order, so that the result is the same at every run with the same memory limit;
-    what ``combine`` cannot merge by and by, such as a median, is no such reduction. Those with NumPy's names
-    (:mod:`cuzarr.reductions`, :mod:`cuzarr.selections`) are there already, and faster.
+    While one block is worked on, the next is read. Blocks are merged one after the other in C order, so every run with the same
+    memory limit gives the same result. ``combine`` must be able to merge results one by one: a median cannot be computed so.
+    Reductions that have a name in NumPy (:mod:`cuzarr.reductions`, :mod:`cuzarr.selections`) are built in, and faster.
 
     Parameters
     ----------
     map_block : callable
-        Gets one block of each array, as the function of :func:`map_blocks` does, and returns what is to be known of it: a
-        number, an array on any device, a tuple of them, a dictionary.
+        Called with one block of each array, like the function of :func:`map_blocks`. It returns a partial result: a number, an
+        array on any device, a tuple of them, a dictionary.
     combine : callable
-        Makes one of two partial results, those of earlier blocks and that of the next one. It may change the first.
+        Called with two partial results, that of all earlier blocks and that of the next block. It returns the merged one, and may
+        change the first.
     *arrays
         As for :func:`map_blocks`.
     axis : int or tuple of int, optional
-        Dimensions to reduce. All others stay: blocks that differ along them are not merged. Without it all blocks become one
-        result, whatever that is.
+        Dimensions to reduce. The others stay: blocks that differ along them are not merged. Without ``axis``, all blocks are merged
+        into one result of any kind.
     keepdims : bool
         Whether dimensions of ``axis`` stay, with the extent 1.
     finish : callable, optional
-        Makes the result of the last partial result: a mean of a sum and a count.
+        Called with the last partial result; it returns the final one. It may divide a sum by a count, for a mean.
     initial : optional
-        A partial result that comes before those of blocks, copied; needed where there are no elements.
+        A partial result to begin with. It is copied. It is needed if the arrays have no elements.
     out, dtype, chunks, shards, resume, **kwargs
-        As for :func:`map_blocks`, for the result along ``axis``: an array of the extents that stay.
+        As for :func:`map_blocks`, with ``axis`` given: the result has the extents that stay.
     device, memory_limit, progress
         As for :func:`map_blocks`.
     client : distributed.Client, optional
-        Makes tasks of a dask cluster. Without ``axis``, ``map_block`` of each block is a task, and this process merges their results.
+        Use a dask cluster. Without ``axis``, ``map_block`` of each block is a task, and this process merges their results.
         Along an axis, each object of ``out`` is a task, which merges its blocks. The result is the same as on one machine with the
         same memory limit; a task whose worker dies runs again. Workers must be able to reach arrays and ``out``.
 
@@ -82,13 +82,13 @@ def reduce(
     Raises
     ------
     ShapeMismatchError
-        Shapes do not broadcast; the result of blocks along ``axis`` has another shape than what stays of them.
+        Shapes cannot be broadcast, or the result along ``axis`` has another shape than the extents that stay.
     InvalidArgumentError
         There are no elements, and no ``initial``.
     BudgetExceededError
         One chunk, or one object of ``out``, takes more than the memory limit allows.
 
-    What the functions raise comes as it is, with a note that names the block.
+    An error that a function raises is passed on, with a note that names the block.
 
     Examples
     --------

@@ -37,11 +37,10 @@ def _warn_of_lost_parts(own: np.dtype[Any], wanted: np.dtype[Any]) -> None:
 
 
 class DeviceArray(OnDevice, NumpyProtocol, OneElement, Operators, Reductions, Shaped):
-    """N-dimensional elements in device memory, with arithmetic (see :mod:`cuzarr.functions`); or hand it to CuPy, PyTorch,
-    JAX or Numba.
+    """An N-dimensional array in GPU memory, with NumPy's arithmetic (see :mod:`cuzarr.functions`).
 
-    It speaks DLPack (with streams) and the CUDA array interface (version 3), both without copying. It is never copied
-    to the host implicitly; :meth:`cpu` does so when asked. Slicing, reshaping and transposing give views, as in NumPy.
+    CuPy, PyTorch, JAX and Numba take it without copying, by DLPack (with streams) or the CUDA array interface (version 3). It is
+    never copied to the host unless :meth:`cpu` asks for it. Slicing, reshaping and transposing give views, as in NumPy.
 
     Parameters
     ----------

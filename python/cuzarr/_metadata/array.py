@@ -172,7 +172,7 @@ class ArrayMetadata(NodeMetadata):
 
     @property
     def shards(self) -> tuple[int, ...] | None:
-        """Shape of a shard: the stored object, when it holds many chunks."""
+        """Shape of a shard, the stored object that holds many chunks; ``None`` without sharding."""
         return None
 
     @property
@@ -665,7 +665,7 @@ class ArrayV2Metadata(ArrayMetadata):
 
     @property
     def serializer(self) -> None:
-        """Nothing: format 2 does not say how elements become bytes otherwise than by their data type."""
+        """Always ``None``: in format 2 the data type alone says how elements become bytes."""
         return None
 
     @property

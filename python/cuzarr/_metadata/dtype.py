@@ -78,7 +78,7 @@ class DataType:
 
     @property
     def is_variable(self) -> bool:
-        """Whether elements have no size of their own."""
+        """Whether elements are of variable length."""
         return self.name in ("string", "variable_length_bytes")
 
     @property

@@ -51,7 +51,7 @@ class ConsolidatedMetadata:
 
     @property
     def metadata(self) -> dict[str, AnyArrayMetadata | GroupMetadata]:
-        """The direct children; groups among them know theirs."""
+        """Metadata of the direct children, by name. Groups carry that of their own members."""
         return dict(self.nodes(0))
 
     def nodes(self, max_depth: int | None) -> Iterator[tuple[str, AnyArrayMetadata | GroupMetadata]]:

@@ -47,7 +47,7 @@ _IN_PLACE = "z[...] += 1 changes what memory holds; (z + 1).store(other) compute
 
 
 class Array(Node, StoredProtocol, Operators, OneElement, Reductions, Stored):
-    """An array of a store. Elements are read and written by indexing; nothing is read before.
+    """A stored array. Indexing reads and writes elements; opening reads none.
 
     Parameters
     ----------
@@ -146,7 +146,7 @@ class Array(Node, StoredProtocol, Operators, OneElement, Reductions, Stored):
 
     @classmethod
     def open(cls, store: StoreLike, *, config: ArrayConfigLike | None = None) -> Self:
-        """Opens the array of format 3 at a store or path. :func:`cuzarr.open_array` opens both formats.
+        """Open the array of format 3 at a store or path. :func:`cuzarr.open_array` opens both formats.
 
         Parameters
         ----------
@@ -177,7 +177,7 @@ class Array(Node, StoredProtocol, Operators, OneElement, Reductions, Stored):
         return cls(place, read_array(place, 3), config)
 
     def with_config(self, config: ArrayConfigLike) -> Self:
-        """This array with other settings. Settings that are not named stay.
+        """This array with other settings. Settings that are not named stay as they are.
 
         Parameters
         ----------
@@ -204,7 +204,7 @@ class Array(Node, StoredProtocol, Operators, OneElement, Reductions, Stored):
         return type(self)(self._store_path, self._metadata, chosen, self._own_device)
 
     def with_device(self, device: str) -> Self:
-        """This array, reading to another device.
+        """This array, read to another device.
 
         Parameters
         ----------
@@ -238,7 +238,7 @@ class Array(Node, StoredProtocol, Operators, OneElement, Reductions, Stored):
 
     @property
     def config(self) -> ArrayConfig:
-        """How it behaves while it is open."""
+        """How the array behaves while it is open."""
         return self._config
 
     @property
@@ -267,7 +267,7 @@ class Array(Node, StoredProtocol, Operators, OneElement, Reductions, Stored):
 
     @property
     def nbytes(self) -> int:
-        """Bytes that the elements would fill, undecoded chunks and all."""
+        """Size in bytes of all elements, decoded."""
         return self.size * self.dtype.itemsize
 
     @property
@@ -287,17 +287,17 @@ class Array(Node, StoredProtocol, Operators, OneElement, Reductions, Stored):
 
     @property
     def shards(self) -> tuple[int, ...] | None:
-        """Shape of a shard, the stored object, when it holds many chunks."""
+        """Shape of a shard, the stored object that holds many chunks; ``None`` without sharding."""
         return self._metadata.shards
 
     @property
     def read_chunk_sizes(self) -> tuple[tuple[int, ...], ...]:
-        """Per dimension the extents of the chunks; the last may be smaller. Lists of tens of millions are refused."""
+        """Extents of the chunks along each dimension. Lists of tens of millions of chunks are refused."""
         return self._chunk_grid.sizes(self.shape)
 
     @property
     def write_chunk_sizes(self) -> tuple[tuple[int, ...], ...]:
-        """Per dimension the extents of the stored objects."""
+        """Extents of the stored objects (shards, or chunks) along each dimension."""
         return self._metadata._grid.sizes(self.shape)
 
     @property
@@ -328,7 +328,7 @@ class Array(Node, StoredProtocol, Operators, OneElement, Reductions, Stored):
         return sum(math.prod(a // b for a, b in zip(grid.chunk_shape(chunk), inner, strict=True)) for _, chunk in coords)
 
     def nbytes_stored(self) -> int:
-        """Bytes in the store, metadata included.
+        """Size of the stored array in bytes, metadata included.
 
         Returns
         -------
@@ -390,11 +390,11 @@ class Array(Node, StoredProtocol, Operators, OneElement, Reductions, Stored):
 
     @property
     def meta_array(self) -> Any:
-        """An empty array where results go, as zarr-python 2 had it: NumPy's, CuPy's or a :class:`cuzarr.DeviceArray`."""
+        """An empty array of the kind that reads give, as in zarr-python 2: NumPy's, CuPy's or a :class:`cuzarr.DeviceArray`."""
         return result_array(_core.NdBuffer.empty((), "float64", self.device, "C"), np.dtype("f8"))
 
     def explain(self, selection: Any = Ellipsis, *, writing: bool = False) -> Explanation:
-        """Explains what reading a box would do, stage by stage, and why. No elements are read or written.
+        """Explain what reading a box would do, stage by stage, and why. No elements are read or written.
 
         Parameters
         ----------
@@ -421,7 +421,7 @@ class Array(Node, StoredProtocol, Operators, OneElement, Reductions, Stored):
         return self._explain(box.lists, writing)
 
     def last_report(self) -> dict[str, Any] | None:
-        """Bytes, seconds and counts of each stage of the last read or write, or ``None`` before the first.
+        """A report of the last read or write: bytes, seconds and counts of each stage. ``None`` before the first.
 
         Returns
         -------
@@ -501,7 +501,7 @@ class Array(Node, StoredProtocol, Operators, OneElement, Reductions, Stored):
         return array_selections.get(self, selection, prototype)
 
     def setitem(self, selection: Any, value: Any, prototype: Any = None, *, progress: Any = None) -> None:
-        """Writes a selection as brackets do.
+        """Write a selection as brackets do.
 
         Parameters
         ----------
@@ -536,7 +536,7 @@ class Array(Node, StoredProtocol, Operators, OneElement, Reductions, Stored):
         prototype: Any = None,
         device: str | Sequence[str] | None = None,
     ) -> Any:
-        """A box, as brackets of integers and slices, in another element type, into memory of the caller, or to other devices.
+        """Read a box into memory of your choice, converted to a type of your choice.
 
         Parameters
         ----------
@@ -570,7 +570,7 @@ class Array(Node, StoredProtocol, Operators, OneElement, Reductions, Stored):
         return array_read.read_to(self, selection, out, dtype, prototype, device)
 
     def read_many(self, selections: Sequence[Any], *, out: Any = None, dtype: Any = None, prototype: Any = None) -> Any:
-        """Many boxes by one plan and one pipeline, as random crops for training want it.
+        """Read many boxes in one call, such as random crops for training. Each chunk is read once.
 
         Parameters
         ----------
@@ -603,7 +603,7 @@ class Array(Node, StoredProtocol, Operators, OneElement, Reductions, Stored):
         prototype: Any = None,
         fields: Fields | None = None,
     ) -> Any:
-        """Elements of a box.
+        """Read a box of elements.
 
         Parameters
         ----------
@@ -650,7 +650,7 @@ class Array(Node, StoredProtocol, Operators, OneElement, Reductions, Stored):
         fields: Fields | None = None,
         prototype: Any = None,
     ) -> None:
-        """Writes elements of a box.
+        """Write a box of elements.
 
         Parameters
         ----------
@@ -679,7 +679,7 @@ class Array(Node, StoredProtocol, Operators, OneElement, Reductions, Stored):
         array_io.set_box(self, basic_box(selection, self.shape), value, fields, prototype)
 
     def get_block_selection(self, selection: Any, *, out: Any = None, fields: Fields | None = None, prototype: Any = None) -> Any:
-        """Whole chunks, selected by their places in the grid.
+        """Read whole chunks, selected by their places in the grid.
 
         Parameters
         ----------
@@ -713,7 +713,7 @@ class Array(Node, StoredProtocol, Operators, OneElement, Reductions, Stored):
         return array_io.get_box(self, block_box(selection, self.shape, self._metadata._grid), out, prototype, fields)
 
     def set_block_selection(self, selection: Any, value: Any, *, fields: Fields | None = None, prototype: Any = None) -> None:
-        """Writes whole chunks, selected by their places in the grid.
+        """Write whole chunks, selected by their places in the grid.
 
         Parameters
         ----------
@@ -744,7 +744,7 @@ class Array(Node, StoredProtocol, Operators, OneElement, Reductions, Stored):
     def get_orthogonal_selection(
         self, selection: Any, *, out: Any = None, fields: Fields | None = None, prototype: Any = None
     ) -> Any:
-        """The outer product of one selector for each dimension.
+        """Read the outer product of one selector for each dimension.
 
         Parameters
         ----------
@@ -780,7 +780,7 @@ class Array(Node, StoredProtocol, Operators, OneElement, Reductions, Stored):
     def set_orthogonal_selection(
         self, selection: Any, value: Any, *, fields: Fields | None = None, prototype: Any = None
     ) -> None:
-        """Writes the outer product of one selector for each dimension.
+        """Write the outer product of one selector for each dimension.
 
         Parameters
         ----------
@@ -811,7 +811,9 @@ class Array(Node, StoredProtocol, Operators, OneElement, Reductions, Stored):
     def get_coordinate_selection(
         self, selection: Any, *, out: Any = None, fields: Fields | None = None, prototype: Any = None
     ) -> Any:
-        """Points, by one index array for each dimension. ``out`` may have their shape, or be flat.
+        """Read points, given by one index array for each dimension.
+
+        ``out`` may have the shape of the index arrays, or one dimension.
 
         Parameters
         ----------
@@ -846,7 +848,7 @@ class Array(Node, StoredProtocol, Operators, OneElement, Reductions, Stored):
     def set_coordinate_selection(
         self, selection: Any, value: Any, *, fields: Fields | None = None, prototype: Any = None
     ) -> None:
-        """Writes points, by one index array for each dimension.
+        """Write points, by one index array for each dimension.
 
         Parameters
         ----------
@@ -875,7 +877,7 @@ class Array(Node, StoredProtocol, Operators, OneElement, Reductions, Stored):
         array_selections.set_coordinates(self, selection, value, fields, prototype)
 
     def get_mask_selection(self, mask: Any, *, out: Any = None, fields: Fields | None = None, prototype: Any = None) -> Any:
-        """The elements where a mask is true, in C order.
+        """Read the elements where a mask is true, in C order.
 
         Parameters
         ----------
@@ -908,7 +910,7 @@ class Array(Node, StoredProtocol, Operators, OneElement, Reductions, Stored):
         return array_selections.get_mask(self, mask, out, fields, prototype)
 
     def set_mask_selection(self, mask: Any, value: Any, *, fields: Fields | None = None, prototype: Any = None) -> None:
-        """Writes the elements where a mask is true.
+        """Write the elements where a mask is true.
 
         Parameters
         ----------
@@ -979,9 +981,10 @@ class Array(Node, StoredProtocol, Operators, OneElement, Reductions, Stored):
     # ------------------------------------------------------------------------------------------- changes of its shape
 
     def resize(self, new_shape: Any) -> None:
-        """Changes the shape. Chunks that fall outside are deleted, and come in again as the fill value. What a chunk at the edge
-        holds beyond the shape stays stored, and is there again when the array grows over it. A process that is killed meanwhile leaves
-        the old array or the new one.
+        """Change the shape. New elements have the fill value.
+
+        Chunks that fall outside of the new shape are deleted. A chunk at the edge keeps what it holds beyond the shape; those elements
+        are there again when the array grows over them. If the process is killed meanwhile, readers find the old array or the new one.
 
         Parameters
         ----------
@@ -1004,7 +1007,7 @@ class Array(Node, StoredProtocol, Operators, OneElement, Reductions, Stored):
         resize.resize(self, new_shape)
 
     def append(self, data: Any, axis: int | str = 0) -> tuple[int, ...]:
-        """Adds elements behind the last ones along an axis. They are written before the shape: others see none of them or all.
+        """Append elements along an axis. Other readers see none of them or all, since the shape is written last.
 
         Parameters
         ----------
@@ -1099,7 +1102,7 @@ class Array(Node, StoredProtocol, Operators, OneElement, Reductions, Stored):
         return len(self) > 0 if self.shape else super().__bool__()
 
     def same_as(self, other: object) -> bool:
-        """Whether both are the same array of the same store, with the same metadata, settings and device. ``==`` compares elements.
+        """Whether two objects are one array of one store, with equal metadata, settings and device. ``==`` compares elements.
 
         Parameters
         ----------

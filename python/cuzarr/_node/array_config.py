@@ -15,7 +15,7 @@ from cuzarr.errors import ArgumentTypeError, InvalidArgumentError
 
 @dataclass(frozen=True)
 class ArrayConfig:
-    """How an array behaves while it is open; nothing of it is stored.
+    """How an array behaves while it is open. None of it is stored.
 
     ``order`` is the memory order of results (of format 3), ``write_empty_chunks`` stores chunks of nothing but fill
     values too, ``read_missing_chunks`` turns missing chunks into fill values, else they are an error. Ranges of a shard
@@ -65,7 +65,7 @@ class ArrayConfig:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> ArrayConfig:
-        """Settings from a dictionary; those that it lacks are the global configuration's.
+        """Settings from a dictionary. Missing ones come from the global configuration.
 
         Parameters
         ----------

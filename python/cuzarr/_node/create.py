@@ -45,7 +45,7 @@ def create_array(
     device: str | None = None,
     metadata_store: StoreLike | None = None,
 ) -> Array:
-    """Creates an array.
+    """Create an array.
 
     Parameters
     ----------
@@ -172,7 +172,7 @@ def from_array(
     device: str | None = None,
     metadata_store: StoreLike | None = None,
 ) -> Array:
-    """Creates an array with the elements of another: one of a store's, NumPy's, or any on a GPU.
+    """Create an array with the elements of another array: a stored one, NumPy's, or one on a GPU.
 
     ``"keep"`` takes over what an array of a store has; for other data it means ``"auto"`` (``shards``: none). Arrays of a
     store are copied region by region, many chunks at a time within the memory limit. The other arguments are :func:`create_array`'s.
@@ -322,7 +322,7 @@ def create(
     device: str | None = None,
     metadata_store: StoreLike | None = None,
 ) -> Array:
-    """Creates an array, with the arguments that older versions of zarr-python had; new code uses :func:`create_array`.
+    """Create an array, with the arguments that older versions of zarr-python had; new code uses :func:`create_array`.
 
     ``compressor``, ``filters`` and ``dimension_separator`` are format 2's: where one is given, and no ``zarr_format``, the array
     is of format 2. Results go where ``meta_array`` is, unless ``device`` says where. ``synchronizer``, ``chunk_store``, ``cache_metadata``,
@@ -413,7 +413,7 @@ def create(
 
 
 def array(data: Any, **kwargs: Any) -> Array:
-    """Creates an array with the given elements; ``kwargs`` are :func:`create`'s (for arrays of a store, :func:`from_array`'s).
+    """Create an array with the given elements.
 
     Parameters
     ----------
@@ -453,7 +453,7 @@ def array(data: Any, **kwargs: Any) -> Array:
 
 
 def empty(shape: tuple[int, ...], **kwargs: Any) -> Array:
-    """Creates an array without writing elements; they have the fill value.
+    """Create an array without writing elements. They have the fill value.
 
     Parameters
     ----------
@@ -482,7 +482,7 @@ def empty(shape: tuple[int, ...], **kwargs: Any) -> Array:
 
 
 def zeros(shape: tuple[int, ...], **kwargs: Any) -> Array:
-    """Creates an array of zeros; nothing is written, zero is the fill value.
+    """Create an array of zeros. Zero is the fill value, and no element is written.
 
     Parameters
     ----------
@@ -511,7 +511,7 @@ def zeros(shape: tuple[int, ...], **kwargs: Any) -> Array:
 
 
 def ones(shape: tuple[int, ...], **kwargs: Any) -> Array:
-    """Creates an array of ones; nothing is written, one is the fill value.
+    """Create an array of ones. One is the fill value, and no element is written.
 
     Parameters
     ----------
@@ -540,7 +540,7 @@ def ones(shape: tuple[int, ...], **kwargs: Any) -> Array:
 
 
 def full(shape: tuple[int, ...], fill_value: Any, **kwargs: Any) -> Array:
-    """Creates an array of one value; nothing is written, it is the fill value.
+    """Create an array of one value. The value becomes the fill value, and no element is written.
 
     Parameters
     ----------
@@ -600,7 +600,7 @@ def like_arguments(a: Any, zarr_format: ZarrFormat | None, *, fill: bool = True)
 
 
 def empty_like(a: Any, *, zarr_format: ZarrFormat | None = None, **kwargs: Any) -> Array:
-    """Creates an array like ``a``, without elements.
+    """Create an array like ``a``, without elements.
 
     Parameters
     ----------
@@ -632,7 +632,7 @@ def empty_like(a: Any, *, zarr_format: ZarrFormat | None = None, **kwargs: Any) 
 
 
 def zeros_like(a: Any, *, zarr_format: ZarrFormat | None = None, **kwargs: Any) -> Array:
-    """Creates an array of zeros like ``a``.
+    """Create an array of zeros like ``a``.
 
     Parameters
     ----------
@@ -664,7 +664,7 @@ def zeros_like(a: Any, *, zarr_format: ZarrFormat | None = None, **kwargs: Any) 
 
 
 def ones_like(a: Any, *, zarr_format: ZarrFormat | None = None, **kwargs: Any) -> Array:
-    """Creates an array of ones like ``a``.
+    """Create an array of ones like ``a``.
 
     Parameters
     ----------
@@ -696,7 +696,7 @@ def ones_like(a: Any, *, zarr_format: ZarrFormat | None = None, **kwargs: Any) -
 
 
 def full_like(a: Any, *, zarr_format: ZarrFormat | None = None, **kwargs: Any) -> Array:
-    """Creates an array of one value like ``a``: ``fill_value``, or the fill value of ``a``.
+    """Create an array like ``a`` with one value: ``fill_value``, or the fill value of ``a``.
 
     Parameters
     ----------

@@ -26,7 +26,7 @@ def create_group(
     storage_options: dict[str, Any] | None = None,
     metadata_store: StoreLike | None = None,
 ) -> Group:
-    """Creates a group.
+    """Create a group.
 
     Parameters
     ----------
@@ -69,7 +69,7 @@ def create_group(
 def create_hierarchy(
     *, store: Store, nodes: dict[str, GroupMetadata | AnyArrayMetadata], overwrite: bool = False
 ) -> Iterator[tuple[str, Group | Array]]:
-    """Creates many nodes from their metadata by path, and the groups they are in.
+    """Create many arrays and groups at once, from their metadata. Missing parent groups are created, too.
 
     Parameters
     ----------

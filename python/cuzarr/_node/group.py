@@ -39,7 +39,7 @@ DefaultT = TypeVar("DefaultT")
 
 
 class Group(Node):
-    """A group of a store: arrays and groups by their names.
+    """A group in a store: arrays and groups by their names.
 
     Parameters
     ----------
@@ -82,7 +82,7 @@ class Group(Node):
         zarr_format: Any = 3,
         overwrite: bool = False,
     ) -> Self:
-        """Creates a group at a store or path.
+        """Create a group at a store or path.
 
         Parameters
         ----------
@@ -115,7 +115,7 @@ class Group(Node):
 
     @classmethod
     def open(cls, store: StoreLike, zarr_format: Any = 3) -> Self:
-        """Opens the group at a store or path.
+        """Open the group at a store or path.
 
         Parameters
         ----------
@@ -166,7 +166,7 @@ class Group(Node):
 
     @property
     def synchronizer(self) -> None:
-        """Nothing; kept for zarr-python's sake."""
+        """Always ``None``; zarr-python has this property."""
         return None
 
     @property
@@ -579,7 +579,7 @@ class Group(Node):
     # -------------------------------------------------------------------------------------------- making and deleting
 
     def create_group(self, name: str, **kwargs: Any) -> Self:
-        """Creates a group below this one.
+        """Create a group below this one.
 
         Parameters
         ----------
@@ -613,7 +613,7 @@ class Group(Node):
         return group
 
     def require_group(self, name: str, **kwargs: Any) -> Self:
-        """The group at a path, created when it is missing.
+        """The group at a path below this group. It is created if it is missing.
 
         Parameters
         ----------
@@ -648,7 +648,7 @@ class Group(Node):
         return self.create_group(name, **kwargs) if node is None else node
 
     def require_groups(self, *names: str) -> tuple[Self, ...]:
-        """Several groups, created where they are missing.
+        """Several groups below this group. Those that are missing are created.
 
         Parameters
         ----------
@@ -696,7 +696,7 @@ class Group(Node):
         config: ArrayConfigLike | None = None,
         write_data: bool = True,
     ) -> Array:
-        """Creates an array below this group, by the arguments of :func:`cuzarr.create_array`.
+        """Create an array below this group, by the arguments of :func:`cuzarr.create_array`.
 
         Parameters
         ----------
@@ -739,7 +739,7 @@ class Group(Node):
     create = create_array  # zarr-python has both names
 
     def require_array(self, name: str, *, shape: Any, config: ArrayConfigLike | None = None, **kwargs: Any) -> Array:
-        """The array at a path, created when it is missing.
+        """The array at a path below this group. It is created if it is missing.
 
         Parameters
         ----------
@@ -788,7 +788,7 @@ class Group(Node):
     def create_hierarchy(
         self, nodes: dict[str, AnyArrayMetadata | GroupMetadata], *, overwrite: bool = False
     ) -> Iterator[tuple[str, Self | Array]]:
-        """Creates many nodes below this group, and yields each with its path.
+        """Create many nodes below this group, and yields each with its path.
 
         Parameters
         ----------
@@ -844,7 +844,7 @@ class Group(Node):
         return array  # type: ignore[no-any-return]
 
     def empty(self, *, name: str, shape: tuple[int, ...], **kwargs: Any) -> Array:
-        """Creates an array without writing elements.
+        """Create an array without writing elements.
 
         Parameters
         ----------
@@ -869,7 +869,7 @@ class Group(Node):
         return self._like("empty", name, shape=shape, **kwargs)
 
     def zeros(self, *, name: str, shape: tuple[int, ...], **kwargs: Any) -> Array:
-        """Creates an array of zeros.
+        """Create an array of zeros.
 
         Parameters
         ----------
@@ -894,7 +894,7 @@ class Group(Node):
         return self._like("zeros", name, shape=shape, **kwargs)
 
     def ones(self, *, name: str, shape: tuple[int, ...], **kwargs: Any) -> Array:
-        """Creates an array of ones.
+        """Create an array of ones.
 
         Parameters
         ----------
@@ -919,7 +919,7 @@ class Group(Node):
         return self._like("ones", name, shape=shape, **kwargs)
 
     def full(self, *, name: str, shape: tuple[int, ...], fill_value: Any, **kwargs: Any) -> Array:
-        """Creates an array of one value.
+        """Create an array of one value.
 
         Parameters
         ----------
@@ -946,7 +946,7 @@ class Group(Node):
         return self._like("full", name, shape=shape, fill_value=fill_value, **kwargs)
 
     def empty_like(self, *, name: str, data: Any, **kwargs: Any) -> Array:
-        """Creates an array like another one, without elements.
+        """Create an array like another one, without elements.
 
         Parameters
         ----------
@@ -973,7 +973,7 @@ class Group(Node):
         return self._like("empty_like", name, a=data, **kwargs)
 
     def zeros_like(self, *, name: str, data: Any, **kwargs: Any) -> Array:
-        """Creates an array of zeros like another one.
+        """Create an array of zeros like another one.
 
         Parameters
         ----------
@@ -1000,7 +1000,7 @@ class Group(Node):
         return self._like("zeros_like", name, a=data, **kwargs)
 
     def ones_like(self, *, name: str, data: Any, **kwargs: Any) -> Array:
-        """Creates an array of ones like another one.
+        """Create an array of ones like another one.
 
         Parameters
         ----------
@@ -1027,7 +1027,7 @@ class Group(Node):
         return self._like("ones_like", name, a=data, **kwargs)
 
     def full_like(self, *, name: str, data: Any, **kwargs: Any) -> Array:
-        """Creates an array of one value like another one.
+        """Create an array of one value like another one.
 
         Parameters
         ----------
@@ -1119,7 +1119,7 @@ class Group(Node):
         self._metadata = members.noted(self._metadata, name, node)
 
     def move(self, source: str, dest: str) -> None:
-        """Refuses: stores cannot rename.
+        """Not supported: stores cannot rename.
 
         Parameters
         ----------
@@ -1173,7 +1173,7 @@ class Group(Node):
         return AsyncGroup.of(self)
 
     def same_as(self, other: object) -> bool:
-        """Whether both are the same group of the same store, with the same metadata: what ``==`` says of groups, too.
+        """Whether two objects are one group of one store, with equal metadata. ``==`` does the same.
 
         Parameters
         ----------

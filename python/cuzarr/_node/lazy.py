@@ -181,7 +181,7 @@ def _even(one: Any) -> tuple[int, int, int]:
 
 
 class LazyArray(Lazy, StoredProtocol, OneElement, Operators, Reductions):
-    """A view of an array in a store. Selections of it are views, too; elements are read by :meth:`result`.
+    """A view of a stored array that reads nothing. Selecting gives further views; :meth:`result` reads.
 
     ``view[...]``, ``view.oindex[...]``, ``view.vindex[...]`` and :meth:`transpose` compose without reading. Indices are NumPy's:
     negative ones count from the end, and slices have steps of either sign. ``view[...] = value`` writes through to the array.
@@ -192,7 +192,7 @@ class LazyArray(Lazy, StoredProtocol, OneElement, Operators, Reductions):
     Parameters
     ----------
     array : Array
-        The array whose elements these are.
+        The array that the view shows.
 
     Raises
     ------
@@ -233,7 +233,7 @@ class LazyArray(Lazy, StoredProtocol, OneElement, Operators, Reductions):
 
     @property
     def array(self) -> Any:
-        """The array whose elements these are."""
+        """The array that the view shows."""
         return self._array
 
     @property
@@ -258,7 +258,7 @@ class LazyArray(Lazy, StoredProtocol, OneElement, Operators, Reductions):
 
     @property
     def device(self) -> str:
-        """Where elements go: where those of the array go."""
+        """The device that elements are read to: the array's."""
         return self._array.device  # type: ignore[no-any-return]
 
     @property
@@ -369,7 +369,7 @@ class LazyArray(Lazy, StoredProtocol, OneElement, Operators, Reductions):
         return elements[()] if is_scalar else elements
 
     def write(self, value: Any) -> None:
-        """Writes elements of the array through the view. Where the view has an element several times, the last one counts.
+        """Write elements of the array through the view. Where the view has an element several times, the last one counts.
 
         Parameters
         ----------

@@ -22,12 +22,12 @@ class Node(StoreNode):
 
     @property
     def store(self) -> Store:
-        """The store it is in."""
+        """The store that holds the node."""
         return self._store_path.store
 
     @property
     def store_path(self) -> StorePath:
-        """The store and the path in it."""
+        """The store, and the path of the node in it."""
         return self._store_path
 
     @property
@@ -52,16 +52,16 @@ class Node(StoreNode):
 
     @property
     def device(self) -> str:
-        """Where elements are read to: what was given when it was opened, else what the configuration says now."""
+        """The device that elements are read to: the one given on opening, else the configured one."""
         return global_config.get("device") if self._own_device is None else self._own_device  # type: ignore[no-any-return]
 
     @property
     def attrs(self) -> Attributes:
-        """The attributes; changes are written."""
+        """The attributes. Changes to this dictionary are written to the store."""
         return Attributes(self)
 
     def update_attributes(self, new_attributes: Mapping[str, Any]) -> Self:
-        """Adds and replaces attributes, in one write.
+        """Add and replaces attributes, in one write.
 
         Parameters
         ----------

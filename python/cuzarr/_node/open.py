@@ -53,7 +53,7 @@ def open(
     metadata_store: StoreLike | None = None,
     **kwargs: Any,
 ) -> Array | Group:
-    """Opens the array or group at a store or path, or creates it.
+    """Open the array or group at a store or path, or creates it.
 
     Parameters
     ----------
@@ -133,7 +133,7 @@ def open_array(
     metadata_store: StoreLike | None = None,
     **kwargs: Any,
 ) -> Array:
-    """Opens the array at a store or path, or creates it as ``mode`` says.
+    """Open the array at a store or path, or creates it as ``mode`` says.
 
     Parameters
     ----------
@@ -197,7 +197,7 @@ def open_array(
 
 
 def open_like(a: Any, path: str, *, zarr_format: ZarrFormat | None = None, **kwargs: Any) -> Array:
-    """Opens the array at ``path``, created like ``a`` when it is missing.
+    """Open the array at ``path``. It is created like ``a`` if it is missing.
 
     Parameters
     ----------
@@ -251,7 +251,7 @@ def open_group(
     device: str | None = None,
     metadata_store: StoreLike | None = None,
 ) -> Group:
-    """Opens the group at a store or path, or creates it as ``mode`` says.
+    """Open the group at a store or path, or creates it as ``mode`` says.
 
     ``use_consolidated`` says whether consolidated metadata must (``True``), may (``None``) or must not (``False``) serve;
     in format 2 a string names its key. Arrays are read to where ``meta_array`` is, unless ``device`` says where.
@@ -326,7 +326,7 @@ def group(
     attributes: dict[str, Any] | None = None,
     storage_options: dict[str, Any] | None = None,
 ) -> Group:
-    """Opens a group, created when it is missing; ``overwrite=True`` creates it anyway.
+    """Open a group. It is created if it is missing, and created anew with ``overwrite=True``.
 
     Parameters
     ----------
@@ -398,7 +398,7 @@ def array_of(value: Any, mode: str = "r", device: str | None = None) -> Array:
 
 
 def open_consolidated(*args: Any, use_consolidated: Literal[True] = True, **kwargs: Any) -> Group:
-    """Opens a group by its consolidated metadata.
+    """Open a group by its consolidated metadata.
 
     Parameters
     ----------
@@ -432,7 +432,7 @@ def open_consolidated(*args: Any, use_consolidated: Literal[True] = True, **kwar
 
 
 def load(store: StoreLike, path: str | None = None, zarr_format: ZarrFormat | None = None) -> Any:
-    """All elements of the array at a store or path; of a group, its arrays by name.
+    """Read all elements of an array, or of the arrays of a group.
 
     Parameters
     ----------
@@ -505,7 +505,7 @@ def tree(grp: Group, expand: bool | None = None, level: int | None = None) -> An
 
 
 def consolidate_metadata(store: StoreLike, path: str | None = None, zarr_format: ZarrFormat | None = None) -> Group:
-    """Keeps the metadata of everything below a group with the group, so that opening it reads one object.
+    """Store the metadata of all nodes below a group in the group's own document. Opening the group then reads one object.
 
     Parameters
     ----------

@@ -22,7 +22,7 @@ def save(
     storage_options: dict[str, Any] | None = None,
     **kwargs: Any,
 ) -> None:
-    """Stores one array, or several as a group: ``arr_0``, ``arr_1``, … and by keyword names.
+    """Store one array, or several as a group: ``arr_0``, ``arr_1``, … and by keyword names.
 
     Parameters
     ----------
@@ -74,7 +74,7 @@ def save_array(
     storage_options: dict[str, Any] | None = None,
     **kwargs: Any,
 ) -> None:
-    """Stores one array, from any device; ``kwargs`` are :func:`create`'s.
+    """Store one array, which may be on any device.
 
     Parameters
     ----------
@@ -130,7 +130,7 @@ def save_group(
     storage_options: dict[str, Any] | None = None,
     **kwargs: Any,
 ) -> None:
-    """Stores several arrays as a group, which replaces what is there: ``arr_0``, ``arr_1``, … and by keyword names.
+    """Store several arrays as a group, which replaces what is there: ``arr_0``, ``arr_1``, … and by keyword names.
 
     Parameters
     ----------

@@ -372,7 +372,7 @@ class Reductions:
         return _reduce("var", self, axis, keepdims, numpys, ddof)
 
     def min(self, axis: Any = None, *, keepdims: bool = False, **numpys: Any) -> Any:
-        """The least element; NaN where one is NaN.
+        """The smallest element; NaN if an element is NaN.
 
         Parameters
         ----------
@@ -403,7 +403,7 @@ class Reductions:
         return _reduce("min", self, axis, keepdims, numpys)
 
     def max(self, axis: Any = None, *, keepdims: bool = False, **numpys: Any) -> Any:
-        """The greatest element; NaN where one is NaN.
+        """The largest element; NaN if an element is NaN.
 
         Parameters
         ----------
@@ -434,7 +434,7 @@ class Reductions:
         return _reduce("max", self, axis, keepdims, numpys)
 
     def argmin(self, axis: Any = None, *, keepdims: bool = False, **numpys: Any) -> Any:
-        """Where the least element first is.
+        """The index of the first smallest element.
 
         Parameters
         ----------
@@ -465,7 +465,7 @@ class Reductions:
         return _reduce("argmin", self, axis, keepdims, numpys)
 
     def argmax(self, axis: Any = None, *, keepdims: bool = False, **numpys: Any) -> Any:
-        """Where the greatest element first is.
+        """The index of the first largest element.
 
         Parameters
         ----------
@@ -496,7 +496,7 @@ class Reductions:
         return _reduce("argmax", self, axis, keepdims, numpys)
 
     def any(self, axis: Any = None, *, keepdims: bool = False, **numpys: Any) -> Any:
-        """Whether one element is not 0.
+        """Whether an element is not 0.
 
         Parameters
         ----------

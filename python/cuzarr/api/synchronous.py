@@ -40,7 +40,7 @@ from cuzarr.errors import UnsupportedError
 
 
 def copy_all(*args: Any, **kwargs: Any) -> tuple[int, int, int]:
-    """Refuses, as zarr-python does: :func:`cuzarr.copy` copies whole groups.
+    """Not supported, as in zarr-python. Use :func:`cuzarr.copy`, which copies whole groups.
 
     Parameters
     ----------
@@ -69,7 +69,7 @@ def copy_all(*args: Any, **kwargs: Any) -> tuple[int, int, int]:
 
 
 def copy_store(*args: Any, **kwargs: Any) -> tuple[int, int, int]:
-    """Refuses, as zarr-python does: :func:`cuzarr.copy` copies whole hierarchies.
+    """Not supported, as in zarr-python. Use :func:`cuzarr.copy`, which copies whole hierarchies.
 
     Parameters
     ----------
@@ -98,7 +98,7 @@ def copy_store(*args: Any, **kwargs: Any) -> tuple[int, int, int]:
 
 
 def print_debug_info() -> None:
-    """Prints versions, devices and what is missing, for a bug report.
+    """Print versions, devices and what is missing, for a bug report.
 
     Returns
     -------

@@ -165,7 +165,7 @@ _COMPARED = frozenset(
 
 
 def as_numpy_array_wrapper(func: Callable[[np.ndarray[Any, Any]], bytes], buf: Any, prototype: BufferPrototype) -> Any:
-    """Calls a function of host memory with the bytes of a buffer on any device; its result goes where ``prototype`` says.
+    """Call a function of host memory with the bytes of a buffer on any device. ``prototype`` decides where its result goes.
 
     Parameters
     ----------

@@ -52,7 +52,7 @@ def _ranges(offsets: Any, sizes: Any) -> list[tuple[int, int]]:
 
 
 class Batch:
-    """Frames that are ready to be decoded, as often as wanted: see :meth:`Decoder.prepare`.
+    """Frames that are ready to be decoded, once or many times: see :meth:`Decoder.prepare`.
 
     Parameters
     ----------
@@ -85,7 +85,7 @@ class Batch:
 
     @property
     def scratch_bytes(self) -> int:
-        """Device memory that the batch holds and its runs take, beside frames and outputs."""
+        """Device memory in bytes that the batch and its runs take beside frames and outputs."""
         return self._batch.scratch_bytes
 
     @property
@@ -94,7 +94,7 @@ class Batch:
         return self._batch.via_host
 
     def run(self, stream: Any = None) -> None:
-        """Queues the decoding and returns; what the host decodes is decoded before.
+        """Start decoding and return. Frames that the host decodes are done when this returns.
 
         Parameters
         ----------
@@ -116,7 +116,7 @@ class Batch:
         self._batch.run(stream_handle(stream) or 0, stream)
 
     def check(self) -> list[CuzarrError | None]:
-        """Waits for the last run, and tells for each frame what was wrong with it: ``None`` for nothing.
+        """Wait for the last run, and report for each frame what was wrong with it.
 
         Returns
         -------
@@ -174,7 +174,7 @@ class Decoder:
         self._decoder = _core.Decoder(self._codecs, self.device)
 
     def prepare(self, frames: Any, out: Any, *, scratch_limit: int | None = None) -> Batch:
-        """Reads the frames' headers, and lays out what decoding them takes.
+        """Read the headers of frames, and lay out how to decode them.
 
         Parameters
         ----------
@@ -220,7 +220,7 @@ class Decoder:
         return Batch(batch, (frames, out), outs)
 
     def decode(self, frames: Any, out: Any, *, stream: Any = None) -> None:
-        """Decodes frames and waits: :meth:`prepare`, :meth:`Batch.run` and :meth:`Batch.check` in one call.
+        """Decode frames and waits: :meth:`prepare`, :meth:`Batch.run` and :meth:`Batch.check` in one call.
 
         Parameters
         ----------

@@ -29,7 +29,7 @@ def _chunk(value: Any) -> _core.NdBuffer:
 
 
 class EncodingBatch:
-    """Chunks that are ready to be encoded, as often as wanted: see :meth:`Encoder.prepare`.
+    """Chunks that are ready to be encoded, once or many times: see :meth:`Encoder.prepare`.
 
     Parameters
     ----------
@@ -184,7 +184,7 @@ class Encoder:
         self._encoder = _core.Encoder(self._codecs, self.device, strict)
 
     def prepare(self, chunks: Any, *, scratch_limit: int | None = None) -> EncodingBatch:
-        """Lays out the encoding of chunks. Nothing is put on the device yet.
+        """Lay out the encoding of chunks. Nothing is put on the device yet.
 
         Parameters
         ----------
@@ -223,7 +223,7 @@ class Encoder:
         return EncodingBatch(batch, chunks, rows)
 
     def encode(self, chunks: Any, *, stream: Any = None) -> list[Any]:
-        """Encodes chunks and waits: :meth:`prepare`, :meth:`EncodingBatch.run` and :meth:`EncodingBatch.frames` in one call.
+        """Encode chunks and waits: :meth:`prepare`, :meth:`EncodingBatch.run` and :meth:`EncodingBatch.frames` in one call.
 
         Parameters
         ----------

@@ -249,7 +249,7 @@ class BZ2(NumcodecsCodec):
 
 
 class LZ4(NumcodecsCodec):
-    """LZ4, its size in front; ``acceleration`` from 1.
+    """LZ4, with the decoded size in front of the data.
 
     Parameters
     ----------
@@ -274,7 +274,7 @@ class LZ4(NumcodecsCodec):
 
 
 class LZMA(NumcodecsCodec):
-    """LZMA; a list of ``filters`` and the format without a header go through numcodecs.
+    """LZMA. A list of ``filters``, and the format without a header, need the library numcodecs.
 
     Parameters
     ----------
@@ -407,7 +407,7 @@ class Zstd(NumcodecsCodec):
 
 
 class Shuffle(NumcodecsCodec):
-    """Bytes of equal weight together; ``elementsize`` in bytes.
+    """Bytes rearranged: first the first byte of every element, then the second, and so on.
 
     Parameters
     ----------
@@ -433,7 +433,7 @@ class Shuffle(NumcodecsCodec):
 
 
 class CRC32(NumcodecsCodec):
-    """A CRC-32 checksum, in front unless ``location="end"``.
+    """A CRC-32 checksum in front of the bytes, or behind them with ``location="end"``.
 
     Parameters
     ----------
@@ -457,7 +457,7 @@ class CRC32(NumcodecsCodec):
 
 
 class CRC32C(NumcodecsCodec):
-    """A CRC-32C checksum, behind unless ``location="start"``.
+    """A CRC-32C checksum behind the bytes, or in front of them with ``location="start"``.
 
     Parameters
     ----------
@@ -481,7 +481,7 @@ class CRC32C(NumcodecsCodec):
 
 
 class Adler32(NumcodecsCodec):
-    """An Adler-32 checksum, in front.
+    """An Adler-32 checksum in front of the bytes.
 
     Parameters
     ----------
@@ -505,7 +505,7 @@ class Adler32(NumcodecsCodec):
 
 
 class Fletcher32(NumcodecsCodec):
-    """A Fletcher-32 checksum as HDF5 has it, behind.
+    """A Fletcher-32 checksum behind the bytes, as HDF5 writes it.
 
     Parameters
     ----------

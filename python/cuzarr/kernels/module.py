@@ -100,7 +100,7 @@ def _extents(value: int | Sequence[int], what: str) -> tuple[int, int, int]:
 
 
 class Module:
-    """A text of CUDA C++, compiled for one GPU.
+    """CUDA C++ source text, compiled for one GPU.
 
     Parameters
     ----------

@@ -21,8 +21,7 @@ SCHEMES = ("file", "memory", "zip", "s3", "gs", "gcs", "az", "abfs", "http", "ht
 
 
 class ForeignStore(Store):
-    """A store written in Python: zarr-python's, obstore's, fsspec's, or any object with ``get``, ``set``, ``delete`` and
-    ``list``.
+    """A store of another library: of zarr-python, obstore or fsspec, or any object with ``get``, ``set``, ``delete`` and ``list``.
 
     Parameters
     ----------
@@ -119,7 +118,7 @@ def open_url(url: str, storage_options: Mapping[str, Any] | None, read_only: boo
 
 
 class FsspecStore(ForeignStore):
-    """A directory of a file system of fsspec's, which may be asynchronous or not.
+    """A directory of an fsspec file system, asynchronous or not.
 
     Parameters
     ----------

@@ -14,7 +14,7 @@ from cuzarr.storage.store import Store
 
 
 class MemoryStore(Store):
-    """This process's memory; with ``store_dict`` a mapping of the caller's, from keys to bytes.
+    """Memory of this process as a store. With ``store_dict``, the values are in a mapping of the caller.
 
     Parameters
     ----------
@@ -103,11 +103,10 @@ class MemoryStore(Store):
 
 
 class GpuMemoryStore(Store):
-    """Memory of a GPU: chunks stay where they were computed. Keys, listings and metadata documents are the host's.
+    """Memory of a GPU as a store. Values stay on the GPU; keys, listings and metadata documents are in host memory.
 
-    What an array on that GPU writes uncompressed is handed over, and what it reads is taken from where it lies, neither by
-    way of the host; compressed chunks are decoded there where the GPU has a decoder for them. :meth:`set` copies to the GPU, or on
-    it; :meth:`get` copies to the host.
+    An array on that GPU writes uncompressed chunks and reads them without a way through the host. Compressed chunks are decoded
+    on the GPU where it has a decoder. :meth:`set` copies to the GPU, or on it; :meth:`get` copies to the host.
 
     Parameters
     ----------

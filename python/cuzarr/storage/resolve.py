@@ -59,7 +59,7 @@ def normalize_path(path: object) -> str:
 
 
 class StorePath:
-    """A place in a store.
+    """A path inside a store.
 
     Parameters
     ----------
@@ -188,7 +188,7 @@ def make_store(
     storage_options: Mapping[str, Any] | None = None,
     mode: str | None = None,
 ) -> Store:
-    """A store from everything that is taken where a store is expected.
+    """A store from anything that names one: a path, a URL, a mapping, a store of another library.
 
     Parameters
     ----------

@@ -160,7 +160,7 @@ class Store:
 
     @property
     def zarr_store(self) -> Any:
-        """This store in zarr-python's form, over the same values: one of the classes of :mod:`cuzarr.zarr`.
+        """This store as a store of zarr-python, over the same values: an object of a class of :mod:`cuzarr.zarr`.
 
         Raises
         ------

@@ -21,7 +21,9 @@ CREDENTIALS = "credential_provider"
 
 
 class UrlStore(Store):
-    """The store that a URL, or a chain of URLs, names: ``s3://bucket/data.zarr``, ``zip://inner::https://host/a.zip``. It needs no other library.
+    """The store that a URL names: ``s3://bucket/data.zarr``. It needs no other library.
+
+    A chain of URLs names a store inside another: ``zip://inner::https://host/a.zip``.
 
     Parameters
     ----------

@@ -759,7 +759,7 @@ class LocalStore(NativeStore):
 
 
 class GDSStore(LocalStore):
-    """A directory read into GPU memory, and written from it, by cuFile; see :class:`cuzarr.storage.GDSStore`.
+    """A directory that is read into GPU memory, and written from there, by cuFile; see :class:`cuzarr.storage.GDSStore`.
 
     Parameters
     ----------
@@ -804,7 +804,7 @@ class _InMemory(NativeStore):
 
 
 class MemoryStore(_InMemory):
-    """This process's memory; with ``store_dict`` a mapping of the caller's, from keys to zarr-python's buffers.
+    """Memory of this process as a store. With ``store_dict``, the values are in a mapping of the caller, as zarr-python's buffers.
 
     Parameters
     ----------
@@ -865,8 +865,8 @@ class _GpuBuffers(_Buffers):
 
 
 class GpuMemoryStore(_InMemory):
-    """Memory of a GPU; see :class:`cuzarr.storage.GpuMemoryStore`. With ``store_dict`` a mapping of the caller's, from keys to
-    zarr-python's buffers.
+    """Memory of a GPU as a store; see :class:`cuzarr.storage.GpuMemoryStore`. With ``store_dict``, the values are in a mapping
+    of the caller, as zarr-python's buffers.
 
     Parameters
     ----------

@@ -19,8 +19,9 @@ ZipMode = Literal["r", "w", "a", "x"]
 
 
 class ZipStore(Store):
-    """The members of a ZIP file. A value that is written again is a second member of its name, and the last one counts;
-    members cannot be deleted. What was written is complete once the store is closed.
+    """A ZIP file as a store. Call :meth:`close`, or use it in a ``with`` block: only then is the file complete.
+
+    Members cannot be deleted. Writing a key again adds a second member with that name, and the last one counts.
 
     Parameters
     ----------

@@ -21,7 +21,7 @@ __all__ = [
 
 
 def asarray(x: Any, dtype: Any = None, *, device: str | None = None) -> Any:
-    """An array in the memory of a device: copied there when it is elsewhere, converted when its type is another.
+    """An array in the memory of a device. It is copied only if it is elsewhere, and converted only if it has another type.
 
     Without ``device``, what is on a GPU stays there.
 
@@ -73,7 +73,7 @@ def asarray(x: Any, dtype: Any = None, *, device: str | None = None) -> Any:
 
 
 def asnumpy(x: Any) -> np.ndarray[Any, Any]:
-    """A NumPy array of any array, copied from the GPU when it is there.
+    """A NumPy array with the elements of any array. Those on a GPU are copied.
 
     Parameters
     ----------
@@ -103,7 +103,7 @@ def asnumpy(x: Any) -> np.ndarray[Any, Any]:
 
 
 def empty(shape: Any, dtype: Any = float, *, device: str | None = None) -> Any:
-    """New memory, whose elements have no meaning yet.
+    """New memory. Its elements are not set.
 
     Parameters
     ----------
@@ -138,7 +138,7 @@ def empty(shape: Any, dtype: Any = float, *, device: str | None = None) -> Any:
 
 
 def full(shape: Any, fill_value: Any, dtype: Any = None, *, device: str | None = None) -> Any:
-    """New memory, every element the same; or ``fill_value`` broadcast, as ``numpy.full`` does it.
+    """New memory filled with one value, or with an array that is broadcast, as ``numpy.full`` does.
 
     Parameters
     ----------
@@ -249,7 +249,7 @@ def _like(x: Any, dtype: Any, device: str | None) -> tuple[tuple[int, ...], Any,
 
 
 def empty_like(x: Any, dtype: Any = None, *, device: str | None = None) -> Any:
-    """New memory with the shape, type and device of an array; its elements have no meaning yet.
+    """New memory with the shape, type and device of an array. Its elements are not set.
 
     Parameters
     ----------
@@ -281,7 +281,7 @@ def empty_like(x: Any, dtype: Any = None, *, device: str | None = None) -> Any:
 
 
 def full_like(x: Any, fill_value: Any, dtype: Any = None, *, device: str | None = None) -> Any:
-    """New memory of one value with the shape, type and device of an array.
+    """New memory with the shape, type and device of an array, filled with one value.
 
     Parameters
     ----------
@@ -315,7 +315,7 @@ def full_like(x: Any, fill_value: Any, dtype: Any = None, *, device: str | None 
 
 
 def zeros_like(x: Any, dtype: Any = None, *, device: str | None = None) -> Any:
-    """New memory of zeros with the shape, type and device of an array.
+    """New memory with the shape, type and device of an array. Its elements are 0.
 
     Parameters
     ----------
@@ -346,7 +346,7 @@ def zeros_like(x: Any, dtype: Any = None, *, device: str | None = None) -> Any:
 
 
 def ones_like(x: Any, dtype: Any = None, *, device: str | None = None) -> Any:
-    """New memory of ones with the shape, type and device of an array.
+    """New memory with the shape, type and device of an array. Its elements are 1.
 
     Parameters
     ----------
@@ -381,7 +381,7 @@ def _optional(dtype: Any) -> np.dtype[Any] | None:
 
 
 def arange(start: Any, stop: Any = None, step: Any = 1, dtype: Any = None, *, device: str | None = None) -> Any:
-    """Numbers at one distance from each other, as ``numpy.arange`` makes them.
+    """Evenly spaced numbers in memory of a device, as ``numpy.arange`` makes them.
 
     Parameters
     ----------
@@ -415,7 +415,7 @@ def arange(start: Any, stop: Any = None, step: Any = 1, dtype: Any = None, *, de
 
 
 def linspace(start: Any, stop: Any, num: int = 50, dtype: Any = None, *, endpoint: bool = True, device: str | None = None) -> Any:
-    """``num`` numbers at one distance from ``start`` to ``stop``, as ``numpy.linspace``.
+    """Evenly spaced numbers from ``start`` to ``stop``, as ``numpy.linspace`` makes them.
 
     Parameters
     ----------

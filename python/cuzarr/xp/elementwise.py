@@ -310,9 +310,9 @@ arctanh: Unary = Unary(
     "arctanh", "The inverse hyperbolic tangent of each element.", "np.array([0.0, 0.5])", "array([0.        , 0.54930614])"
 )
 atanh: Unary = arctanh
-floor: Unary = Unary("floor", "Each element, rounded down.", "np.array([1.5, -1.5])", "array([ 1., -2.])")
-ceil: Unary = Unary("ceil", "Each element, rounded up.", "np.array([1.5, -1.5])", "array([ 2., -1.])")
-trunc: Unary = Unary("trunc", "Each element, rounded towards 0.", "np.array([1.5, -1.5])", "array([ 1., -1.])")
+floor: Unary = Unary("floor", "Each element, rounded down to a whole number.", "np.array([1.5, -1.5])", "array([ 1., -2.])")
+ceil: Unary = Unary("ceil", "Each element, rounded up to a whole number.", "np.array([1.5, -1.5])", "array([ 2., -1.])")
+trunc: Unary = Unary("trunc", "Each element, rounded towards 0 to a whole number.", "np.array([1.5, -1.5])", "array([ 1., -1.])")
 rint: Unary = Unary(
     "rint", "Each element, rounded to the nearest whole number, ties to even.", "np.array([1.5, 2.5])", "array([2., 2.])"
 )
@@ -337,7 +337,7 @@ where: Ternary = Ternary(
 
 
 def clip(x: Any, min: Any = None, max: Any = None) -> Any:
-    """Limited to ``min`` and ``max``, each of which may be ``None``. Python's numbers beyond the element type limit nothing.
+    """Each element, limited to the range from ``min`` to ``max``. ``None`` is no limit, nor is a Python number beyond the element type.
 
     Parameters
     ----------
@@ -380,7 +380,7 @@ def _within(x: Any, min: Any, max: Any) -> tuple[Any, Any]:
 
 
 def round(x: Any, decimals: int = 0) -> Any:
-    """Rounded to so many decimals, ties to even, as ``numpy.round`` does it.
+    """Each element, rounded to ``decimals`` digits. Halves go to the even digit, as in ``numpy.round``.
 
     Whole numbers are themselves; to tens and hundreds (negative ``decimals``) only floats are rounded.
 
@@ -420,7 +420,7 @@ def round(x: Any, decimals: int = 0) -> Any:
 
 
 def astype(x: Any, dtype: Any) -> Any:
-    """Elements converted to another type, as NumPy's ``astype`` does it.
+    """Each element, converted to another type as NumPy's ``astype`` converts it.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Reductions with NumPy's names and types: over all dimensions or some, of what is in memory (at once) or in stores (a plan).
+"""Reductions with NumPy's names and types, over all dimensions or some. Arrays in memory give a result at once, stored arrays a plan.
 
 >>> import cuzarr, numpy as np
 >>> z = cuzarr.array(np.arange(6.0).reshape(2, 3), store={}, chunks=(1, 3))
@@ -210,7 +210,7 @@ def var(x: Any, axis: Axis = None, *, ddof: float = 0, keepdims: bool = False) -
 
 
 def min(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:
-    """The least element; NaN where one is NaN.
+    """The smallest element; NaN if an element is NaN.
 
     Parameters
     ----------
@@ -246,7 +246,7 @@ def min(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:
 
 
 def max(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:
-    """The greatest element; NaN where one is NaN.
+    """The largest element; NaN if an element is NaN.
 
     Parameters
     ----------
@@ -282,7 +282,7 @@ def max(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:
 
 
 def argmin(x: Any, axis: int | str | None = None, *, keepdims: bool = False) -> Any:
-    """The place of the first least element, or of the first NaN. Without ``axis``, the array counts as one row.
+    """The index of the first smallest element, or of the first NaN. Without ``axis``, elements are counted in C order.
 
     Parameters
     ----------
@@ -318,7 +318,7 @@ def argmin(x: Any, axis: int | str | None = None, *, keepdims: bool = False) -> 
 
 
 def argmax(x: Any, axis: int | str | None = None, *, keepdims: bool = False) -> Any:
-    """The place of the first greatest element, or of the first NaN. Without ``axis``, the array counts as one row.
+    """The index of the first largest element, or of the first NaN. Without ``axis``, elements are counted in C order.
 
     Parameters
     ----------
@@ -462,7 +462,7 @@ def count_nonzero(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:
 
 
 def nansum(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:
-    """The sum of the elements that are not NaN. Otherwise it is :func:`sum`.
+    """The sum of the elements that are not NaN. Else like :func:`sum`.
 
     Parameters
     ----------
@@ -495,7 +495,7 @@ def nansum(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:
 
 
 def nanprod(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:
-    """The product of the elements that are not NaN. Otherwise it is :func:`prod`.
+    """The product of the elements that are not NaN. Else like :func:`prod`.
 
     Parameters
     ----------
@@ -528,7 +528,7 @@ def nanprod(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:
 
 
 def nanmean(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:
-    """The mean of the elements that are not NaN. NaN where there are no others. Otherwise it is :func:`mean`.
+    """The mean of the elements that are not NaN; NaN if all are NaN. Else like :func:`mean`.
 
     Parameters
     ----------
@@ -561,7 +561,7 @@ def nanmean(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:
 
 
 def nanstd(x: Any, axis: Axis = None, *, ddof: float = 0, keepdims: bool = False) -> Any:
-    """The standard deviation of the elements that are not NaN. NaN where there are no others. Otherwise it is :func:`std`.
+    """The standard deviation of the elements that are not NaN; NaN if all are NaN. Else like :func:`std`.
 
     Parameters
     ----------
@@ -596,7 +596,7 @@ def nanstd(x: Any, axis: Axis = None, *, ddof: float = 0, keepdims: bool = False
 
 
 def nanvar(x: Any, axis: Axis = None, *, ddof: float = 0, keepdims: bool = False) -> Any:
-    """The variance of the elements that are not NaN. NaN where there are no others. Otherwise it is :func:`var`.
+    """The variance of the elements that are not NaN; NaN if all are NaN. Else like :func:`var`.
 
     Parameters
     ----------
@@ -631,7 +631,7 @@ def nanvar(x: Any, axis: Axis = None, *, ddof: float = 0, keepdims: bool = False
 
 
 def nanmin(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:
-    """The least element that is not NaN. NaN where there are no others. Otherwise it is :func:`min`.
+    """The smallest element that is not NaN; NaN if all are NaN. Else like :func:`min`.
 
     Parameters
     ----------
@@ -664,7 +664,7 @@ def nanmin(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:
 
 
 def nanmax(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:
-    """The greatest element that is not NaN. NaN where there are no others. Otherwise it is :func:`max`.
+    """The largest element that is not NaN; NaN if all are NaN. Else like :func:`max`.
 
     Parameters
     ----------
@@ -697,7 +697,7 @@ def nanmax(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:
 
 
 def nanargmin(x: Any, axis: int | str | None = None, *, keepdims: bool = False) -> Any:
-    """The place of the least element that is not NaN. Refused where there are no others. Otherwise it is :func:`argmin`.
+    """The index of the smallest element that is not NaN. All elements being NaN is an error. Else like :func:`argmin`.
 
     Parameters
     ----------
@@ -730,7 +730,7 @@ def nanargmin(x: Any, axis: int | str | None = None, *, keepdims: bool = False) 
 
 
 def nanargmax(x: Any, axis: int | str | None = None, *, keepdims: bool = False) -> Any:
-    """The place of the greatest element that is not NaN. Refused where there are no others. Otherwise it is :func:`argmax`.
+    """The index of the largest element that is not NaN. All elements being NaN is an error. Else like :func:`argmax`.
 
     Parameters
     ----------

@@ -1,5 +1,6 @@
-"""Quantiles and histograms with NumPy's names, types and edges: of what is in memory (at once) or in stores (a plan). Both are
-exact for arrays of any size: elements are counted by their values, nothing is sorted or sampled.
+"""Quantiles and histograms with NumPy's names, types and edges, exact for arrays of any size.
+
+Arrays in memory give a result at once, stored arrays a plan. Elements are counted by their values; nothing is sorted or sampled.
 
 >>> import cuzarr, numpy as np
 >>> z = cuzarr.array(np.arange(12.0).reshape(3, 4), store={}, chunks=(1, 4))
@@ -70,11 +71,11 @@ def _quantile(name: str, x: Any, q: Any, axis: Axis, method: str, keepdims: bool
 
 
 def quantile(x: Any, q: float | Sequence[float], axis: Axis = None, *, method: str = "linear", keepdims: bool = False) -> Any:
-    """The elements below which shares ``q`` of all lie, each from 0 to 1; along a first dimension where several are asked for.
+    """Quantiles of the elements, exact for arrays of any size.
 
-    Exact, and the same on every device and under every memory limit: what lies between two elements is computed in float64
-    and rounded once. Elements of 1 and 2 bytes are read once, of 4 bytes twice, of 8 bytes four times; once, where the memory
-    limit holds all elements that a result is made of.
+    ``q`` is a share from 0 to 1; several shares add a first dimension to the result. Values between two elements are computed in
+    float64 and rounded once, so every device and memory limit gives the same result. Elements of 1 and 2 bytes are read once, of 4
+    bytes twice, of 8 bytes four times. They are read once, too, if the memory limit holds all elements of one result.
 
     Parameters
     ----------
@@ -111,7 +112,7 @@ def quantile(x: Any, q: float | Sequence[float], axis: Axis = None, *, method: s
 
 
 def percentile(x: Any, q: float | Sequence[float], axis: Axis = None, *, method: str = "linear", keepdims: bool = False) -> Any:
-    """The elements below which ``q`` percent of all lie. Otherwise it is :func:`quantile`.
+    """Percentiles of the elements: :func:`quantile` with ``q`` from 0 to 100.
 
     Parameters
     ----------
@@ -181,7 +182,7 @@ def median(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:
 
 
 def nanquantile(x: Any, q: float | Sequence[float], axis: Axis = None, *, method: str = "linear", keepdims: bool = False) -> Any:
-    """The elements below which shares ``q`` of all that are not NaN lie; NaN where there are none. Otherwise it is :func:`quantile`.
+    """Quantiles of the elements that are not NaN; NaN where there are none. Else like :func:`quantile`.
 
     Parameters
     ----------
@@ -220,7 +221,7 @@ def nanquantile(x: Any, q: float | Sequence[float], axis: Axis = None, *, method
 def nanpercentile(
     x: Any, q: float | Sequence[float], axis: Axis = None, *, method: str = "linear", keepdims: bool = False
 ) -> Any:
-    """The elements below which ``q`` percent of all that are not NaN lie; NaN where there are none. Otherwise it is :func:`percentile`.
+    """Percentiles of the elements that are not NaN; NaN where there are none. Else like :func:`percentile`.
 
     Parameters
     ----------
@@ -316,10 +317,10 @@ def _histogram(x: Any, bins: Any, range: tuple[Any, Any] | None, density: bool) 
 def histogram(
     x: Any, bins: int | Sequence[float] = 10, range: tuple[float, float] | None = None, density: bool = False
 ) -> tuple[Any, Any]:
-    """How many of all elements lie in each bin, and the edges of the bins; of what is in stores two plans.
+    """The number of elements in each bin, and the edges of the bins.
 
-    Bins have their lower edge and not their upper one, the last has both, as NumPy's; NaN lies in none. Without ``range``
-    bins go from the least to the greatest element, which takes a pass of its own.
+    A bin contains its lower edge and not its upper one; the last bin contains both, as in NumPy. NaN is in no bin. Without
+    ``range``, bins reach from the smallest to the largest element, which takes a pass of its own.
 
     Parameters
     ----------

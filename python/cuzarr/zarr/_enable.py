@@ -74,7 +74,7 @@ class Enabled:
 
 
 def enable(*, gpu: bool = False, patch: bool = True) -> Enabled:
-    """Lets zarr-python read and write through cuzarr, for good or for a ``with`` block.
+    """Make zarr-python read and write through cuzarr, from now on or for a ``with`` block.
 
     Parameters
     ----------
