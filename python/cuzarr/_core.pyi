@@ -1,6 +1,6 @@
 """The Rust side. What programs use is written in Python on top of it."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from os import PathLike
 from typing import Any, final
 
@@ -31,6 +31,7 @@ __all__ = [
     "__version__",
     "cli",
     "copy_elements",
+    "copy_region",
     "error_kinds",
     "find_node",
     "gather_nodes",
@@ -280,7 +281,7 @@ class Copy:
         options: dict[str, Any],
     ) -> Copy: ...
     def plan(self) -> str: ...
-    def run(self) -> None: ...
+    def run(self, carry: Callable[..., Iterator[None]] | None = None) -> None: ...
 
 @final
 class Checkpoint:
@@ -306,7 +307,7 @@ class Pyramid:
         options: dict[str, Any],
     ) -> Pyramid: ...
     def plan(self) -> str: ...
-    def run(self) -> None: ...
+    def run(self, carry: Callable[..., Iterator[None]] | None = None) -> None: ...
 
 @final
 class Watch:
@@ -352,6 +353,14 @@ def trim_memory(device: str) -> None: ...
 def reset_memory_peak(device: str) -> None: ...
 def set_allocator(function: Callable[[int, str], tuple[int, Any]] | None) -> None: ...
 def copy_elements(source: Array, target: Array) -> None: ...
+def copy_region(
+    source: Array,
+    target: Array,
+    start: Sequence[int],
+    extent: Sequence[int],
+    shrink: tuple[Sequence[int], str] | None,
+    memory_limit_bytes: int,
+) -> None: ...
 def refuse_overlap(source: tuple[Store, str], target: tuple[Store, str]) -> None: ...
 def region_shape(
     shape: Sequence[int],

@@ -4,14 +4,17 @@ use std::sync::Arc;
 
 use cuzarr::meta::ZarrFormat;
 use cuzarr::node::{self, ArrayOptions, Consolidation, Group, Node};
-use cuzarr::plan::Regions;
+use cuzarr::plan::{Region, Regions};
 use cuzarr::store::Store;
-use cuzarr_compute::{Changes, Checkpoint, Copied, Existing, Pyramid, PyramidOptions, copy_node};
+use cuzarr::{Error, ErrorKind};
+use cuzarr_compute::{Changes, Checkpoint, Copied, Existing, Pyramid, PyramidOptions, Shrink, copy_node};
+use cuzarr_device::downsample::Downsampling;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::array::{PyArray, parse_options};
+use crate::carrier::Elsewhere;
 use crate::error::{IntoPython, PyResult};
 use crate::interrupt::interruptible;
 use crate::store::PyStore;
@@ -51,9 +54,13 @@ impl PyCopy {
         self.copied.as_ref().map_or_else(|| "[]".into(), |copied| copied.to_json().to_string())
     }
 
-    /// Carries the plan out, once.
-    fn run(&mut self, py: Python<'_>) -> PyResult<()> {
+    /// Carries the plan out, once. With `carry`, that function gives regions to other processes.
+    #[pyo3(signature = (carry=None))]
+    fn run(&mut self, py: Python<'_>, carry: Option<Py<PyAny>>) -> PyResult<()> {
         let copied = self.copied.take().ok_or_else(|| PyValueError::new_err("a copy runs once"))?;
+        if let Some(carry) = carry {
+            return Elsewhere::run(py, carry, |carrier| copied.run_by(carrier, &|_, _| ()).map(|_| ()));
+        }
         interruptible(py, &self.watch, move || copied.run(&|_, _| ()).map(|_| ()))
     }
 }
@@ -96,9 +103,13 @@ impl PyPyramid {
         self.pyramid.as_ref().map_or_else(|| "{}".into(), |pyramid| pyramid.to_json().to_string())
     }
 
-    /// Carries the plan out, once.
-    fn run(&mut self, py: Python<'_>) -> PyResult<()> {
+    /// Carries the plan out, once. With `carry`, that function gives regions to other processes.
+    #[pyo3(signature = (carry=None))]
+    fn run(&mut self, py: Python<'_>, carry: Option<Py<PyAny>>) -> PyResult<()> {
         let pyramid = self.pyramid.take().ok_or_else(|| PyValueError::new_err("a pyramid is made once"))?;
+        if let Some(carry) = carry {
+            return Elsewhere::run(py, carry, |carrier| pyramid.run_by(carrier, &|_, _| ()).map(|_| ()));
+        }
         interruptible(py, &self.watch, move || pyramid.run(&|_, _| ()).map(|_| ()))
     }
 }
@@ -160,6 +171,30 @@ pub fn copy_elements(py: Python<'_>, source: &PyArray, target: &PyArray) -> PyRe
     let watch = Arc::new(Watch::default());
     let (source, target) = (source.watched(&watch), target.watched(&watch));
     interruptible(py, &watch, move || cuzarr_compute::copy_elements(&source, &target, &|_| ()))
+}
+
+/// Copies a box of one pass of a copy, whose regions another process distributes. `shrink` are the factors and the method of a
+/// pyramid's level.
+#[pyfunction]
+pub fn copy_region(
+    py: Python<'_>,
+    source: &PyArray,
+    target: &PyArray,
+    start: Vec<u64>,
+    extent: Vec<u64>,
+    shrink: Option<(Vec<u64>, String)>,
+    memory_limit_bytes: u64,
+) -> PyResult<()> {
+    let watch = Arc::new(Watch::default());
+    let (source, target) = (source.watched(&watch), target.watched(&watch));
+    let shrink = shrink.map(|(factors, name)| {
+        let unknown = || Error::new(ErrorKind::InvalidArgument, format!("unknown method '{name}'"));
+        Downsampling::named(&name).map(|method| Shrink { factors, method }).ok_or_else(unknown)
+    });
+    let (shrink, region) = (shrink.transpose().py()?, Region { number: 0, start, extent });
+    interruptible(py, &watch, move || {
+        cuzarr_compute::copy_region(&source, &target, &region, shrink, memory_limit_bytes)
+    })
 }
 
 /// Refuses a target that is the source, lies inside it, or contains it.

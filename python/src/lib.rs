@@ -2,6 +2,7 @@
 //! programs see is written in Python on top of it.
 
 mod array;
+mod carrier;
 mod codecs;
 mod copy;
 mod decoder;
@@ -61,7 +62,7 @@ mod _core {
     #[pymodule_export]
     use super::array::PyArray;
     #[pymodule_export]
-    use super::copy::{PyCheckpoint, PyCopy, PyPyramid, copy_elements, refuse_overlap, region_shape};
+    use super::copy::{PyCheckpoint, PyCopy, PyPyramid, copy_elements, copy_region, refuse_overlap, region_shape};
     #[pymodule_export]
     use super::decoder::{PyDecoder, PyDecoderBatch};
     #[pymodule_export]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -152,4 +153,112 @@ def test_reductions_refuse_what_workers_cannot_reach(client: Any, source: cuzarr
     ]:
         with pytest.raises(error, match=message):
             cuzarr.reduce(np.sum, np.add, source, **options)
+    assert not (tmp_path / "out").exists()
+
+
+def tree(folder: Path) -> dict[str, bytes]:
+    """All files below a folder, by their paths."""
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_a_copy_by_a_cluster_has_the_files_of_one_machine(client: Any, source: cuzarr.Array, tmp_path: Path) -> None:
+    # Rows and columns so different that there are two passes.
+    rows = cuzarr.create_array(
+        tmp_path / "rows",
+        data=np.arange(1 << 20, dtype="uint32").astype("uint16").reshape(1024, 1024),
+        chunks=(1, 1024),
+        compressors=None,
+    )
+    options: dict[str, Any] = {"chunks": (1024, 1), "memory_limit": "512 KiB", "compressors": None}
+    plan = cuzarr.rechunk(rows, tmp_path / "none", dry_run=True, **options).to_dict()[0]
+    assert len(plan["passes"]) == 2
+    heard: list[tuple[int, int | None]] = []
+    cuzarr.rechunk(rows, tmp_path / "one", **options)
+    got = cuzarr.rechunk(rows, tmp_path / "many", client=client, progress=lambda *now: heard.append(now), **options)
+    np.testing.assert_array_equal(got[...], rows[...])
+    count = sum(step["regions"] for step in plan["passes"])
+    assert count > 8 and heard == [(number, count) for number in range(1, count + 1)]
+    assert tree(tmp_path / "many") == tree(tmp_path / "one")
+
+    group = cuzarr.create_group(tmp_path / "group", attributes={"title": "two"})
+    group.create_array("a", data=VALUES, chunks=(3, 10, 4), shards=(6, 30, 8), dimension_names=("t", "y", "x"))
+    group.create_array("deep/b", data=np.array(["x", "yy", ""] * 5), chunks=(4,))
+    group.create_array("empty", shape=(0, 3), dtype="int8")
+    cuzarr.copy(group, tmp_path / "group-one", memory_limit="64 KiB", zarr_format=3)
+    copied = cuzarr.copy(group, tmp_path / "group-many", memory_limit="64 KiB", zarr_format=3, client=client)
+    assert copied["deep/b"][...].tolist() == ["x", "yy", ""] * 5
+    assert tree(tmp_path / "group-many") == tree(tmp_path / "group-one")
+
+
+def test_a_pyramid_by_a_cluster_has_the_files_of_one_machine(client: Any, tmp_path: Path) -> None:
+    pixels = np.random.default_rng(3).integers(0, 4096, (2, 90, 130), dtype="uint16")
+    image = cuzarr.create_array(tmp_path / "image", data=pixels, chunks=(1, 16, 16), dimension_names=("c", "y", "x"))
+    options: dict[str, Any] = {"levels": 3, "channels": ["one", "two"], "name": "image", "memory_limit": "64 KiB"}
+    cuzarr.pyramid(image, tmp_path / "one", **options)
+    got = cuzarr.pyramid(image, tmp_path / "many", client=client, **options)
+    assert got["2"].shape == (2, 23, 33)
+    assert tree(tmp_path / "many") == tree(tmp_path / "one")
+
+
+def test_a_copy_loses_only_time_when_workers_are_killed(client: Any, tmp_path: Path) -> None:
+    values = np.arange(400 * 200, dtype="int32").reshape(400, 200)
+    source = cuzarr.create_array(tmp_path / "source", data=values, chunks=(4, 200))
+    killed: list[int] = []
+
+    def kill_twice(done: int, of: int | None) -> None:
+        if done in (3, 9):
+            pids = client.run(os.getpid)
+            killed.append(min(pids.values()))
+            os.kill(killed[-1], signal.SIGKILL)
+
+    got = cuzarr.rechunk(
+        source, tmp_path / "out", chunks=(200, 2), memory_limit="64 KiB", client=client, progress=kill_twice, compressors=None
+    )
+    assert len(killed) == 2 and killed[0] != killed[1]
+    np.testing.assert_array_equal(got[...], values)
+    assert not (tmp_path / "out" / ".cuzarr-between").exists()
+
+
+def test_a_copy_that_a_cluster_began_goes_on_here(client: Any, tmp_path: Path) -> None:
+    values = np.arange(64 * 64, dtype="int32").reshape(64, 64)
+    source = cuzarr.create_array(tmp_path / "source", data=values, chunks=(1, 64))
+    options: dict[str, Any] = {"chunks": (4, 64), "memory_limit": "6 KiB"}
+
+    def stops(done: int, of: int | None) -> None:
+        if done == 5:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        cuzarr.rechunk(source, tmp_path / "out", client=client, progress=stops, **options)
+    with pytest.raises(cuzarr.errors.ArrayNotFoundError):
+        cuzarr.open_array(tmp_path / "out")
+    plan = cuzarr.rechunk(source, tmp_path / "out", resume=True, dry_run=True, **options).to_dict()[0]
+    assert (plan["passes"][0]["finished"], plan["passes"][0]["regions"]) == (4, 16)
+    heard: list[int] = []
+    again = cuzarr.rechunk(
+        source, tmp_path / "out", resume=True, client=client, progress=lambda done, of: heard.append(done), **options
+    )
+    assert 8 <= len(heard) <= 12
+    np.testing.assert_array_equal(again[...], values)
+
+
+def test_an_error_of_a_copied_region_names_it(client: Any, tmp_path: Path) -> None:
+    source = cuzarr.create_array(tmp_path / "source", data=VALUES, chunks=(3, 10, 4))
+    broken = tmp_path / "source" / "c" / "3" / "1" / "1"
+    broken.write_bytes(broken.read_bytes()[:-9])
+    with pytest.raises(cuzarr.errors.CuzarrError, match="c/3/1/1") as raised:
+        cuzarr.copy(source, tmp_path / "out", client=client, memory_limit="64 KiB")
+    assert "copy" in " ".join(raised.value.__notes__)
+
+
+def test_copies_refuse_what_workers_cannot_reach(client: Any, source: cuzarr.Array, tmp_path: Path) -> None:
+    for target, error, message in [
+        ({}, InvalidArgumentError, "copy on a cluster cannot write to memory"),
+        (cuzarr.storage.MemoryStore(), InvalidArgumentError, "memory of this process"),
+        (tmp_path / "out.zip", UnsupportedError, "ZIP"),
+    ]:
+        with pytest.raises(error, match=message):
+            cuzarr.copy(source, target, client=client)
+    with pytest.raises(ArgumentTypeError, match="client is int"):
+        cuzarr.copy(source, tmp_path / "out", client=3)
     assert not (tmp_path / "out").exists()

@@ -69,7 +69,8 @@ pub use elementwise::{ElementwiseArgument, ElementwiseCall, ElementwiseKernel};
 
 // Copies and pyramids of whole arrays.
 pub use copy::{
-    Changes, Copied, Copy, Existing, NamedExtents, Pass, codecs_from_json, compressor_named, copy_elements, copy_node,
+    Carrier, Changes, Copied, Copy, Existing, Here, NamedExtents, Pass, Rest, Shrink, codecs_from_json,
+    compressor_named, copy_elements, copy_node, copy_region,
 };
 pub use pyramid::{Labels, OmeVersion, Pyramid, PyramidOptions};
 

@@ -1,7 +1,10 @@
-"""Blocks as tasks of a dask cluster. Knows no dask: the client that the caller passes submits the tasks."""
+"""Blocks and regions as tasks of a dask cluster. Knows no dask: the client that the caller passes submits the tasks."""
 
 from __future__ import annotations
 
+import itertools
+import uuid
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -14,10 +17,22 @@ from cuzarr._compute.sources import is_stored
 from cuzarr._config import config
 from cuzarr._memory import foreign
 from cuzarr.errors import ArgumentTypeError, InvalidArgumentError, UnsupportedError
-from cuzarr.storage import GpuMemoryStore, MemoryStore
+from cuzarr.storage import GpuMemoryStore, MemoryStore, Store, ZipStore
 
 Compute = Callable[[BlockInfo], Any]
 """What is made of a block, by the process that calls it."""
+
+
+def check_client(client: Any) -> None:
+    """Refuses what is no client.
+
+    Raises
+    ------
+    ArgumentTypeError
+    """
+    if not all(hasattr(client, name) for name in ("submit", "cancel", "scheduler_info")):
+        message = f"client is {type(client).__name__}, expected one of dask.distributed"
+        raise ArgumentTypeError(message, hint="pass distributed.Client(…)")
 
 
 def check(what: str, client: Any, sources: Sources, resume: bool) -> None:
@@ -27,9 +42,7 @@ def check(what: str, client: Any, sources: Sources, resume: bool) -> None:
     ------
     ArgumentTypeError, UnsupportedError
     """
-    if not all(hasattr(client, name) for name in ("submit", "cancel", "scheduler_info")):
-        message = f"client is {type(client).__name__}, expected one of dask.distributed"
-        raise ArgumentTypeError(message, hint="pass distributed.Client(…)")
+    check_client(client)
     if resume:
         raise UnsupportedError(f"{what} on a cluster cannot be resumed", hint="leave out resume=True, or client=")
     in_memory = [array for array in sources.arrays if hasattr(array, "shape") and not is_stored(array)]
@@ -37,19 +50,23 @@ def check(what: str, client: Any, sources: Sources, resume: bool) -> None:
         raise UnsupportedError(f"{what} on a cluster takes no arrays in a GPU's memory", hint="write them to a store first")
 
 
-def check_out(what: str, out: Any) -> None:
+def check_out(what: str, out: Any, hint: str = "pass out= with a path or URL that every worker reaches") -> None:
     """Refuses a place for results that other processes cannot write to.
 
     Raises
     ------
-    InvalidArgumentError
+    InvalidArgumentError, UnsupportedError
     """
-    hint = "pass out= with a path or URL that every worker reaches"
     if out is None:
         raise InvalidArgumentError(f"{what} on a cluster needs a store for its result", hint=hint)
     store = out.store_path.store if is_stored(out) else getattr(out, "store", out)
     if isinstance(store, dict | MemoryStore | GpuMemoryStore):
         raise InvalidArgumentError(f"{what} on a cluster cannot write to memory of this process", hint=hint)
+    if isinstance(store, ZipStore):
+        raise UnsupportedError(f"{what} on a cluster cannot write to a ZIP file, which one process writes", hint=hint)
+    if isinstance(store, Store) and store._handle.is_transactional():
+        message = f"{what} on a cluster cannot write to {store}, which commits all writes of one process at once"
+        raise UnsupportedError(message, hint="leave out client=, or write to another store")
 
 
 class Cluster:
@@ -58,15 +75,18 @@ class Cluster:
     Parameters
     ----------
     client : distributed.Client
+    what : str
+        What is done, which the dashboard shows.
     compute : callable
         What every task calls. It is sent to workers as the result of a task, which can be run again where it is lost.
     limit : int
         Bytes that a task may have in flight.
     """
 
-    def __init__(self, client: Any, compute: Compute, limit: int) -> None:
+    def __init__(self, client: Any, what: str, compute: Callable[[Any], Any], limit: int) -> None:
         self._client, self._limit = client, limit
-        self._compute = client.submit(_same, compute, pure=False)
+        self._name = f"cuzarr.{what}-{uuid.uuid4().hex}"
+        self._compute = client.submit(_same, compute, key=f"{self._name}-work")
 
     def type_of(self, block: BlockInfo) -> np.dtype[Any]:
         """The element type of a block's result."""
@@ -77,28 +97,37 @@ class Cluster:
         for number, _ in enumerate(self._run(_write, blocks, array), 1):
             tell(number)
 
-    def results(self, blocks: Sequence[BlockInfo]) -> Iterator[Any]:
-        """What is made of each block, in their order. At most a few tasks for each thread of the cluster wait or hold results."""
+    def results(self, items: Sequence[Any]) -> Iterator[Any]:
+        """What is made of each item, in their order."""
+        return self._run(_compute, items)
+
+    def _run(self, work: Callable[..., Any], items: Sequence[Any], *more: Any) -> Iterator[Any]:
+        """The results of one task an item, in the order of items. At most a few tasks for each thread of the cluster wait or hold
+        results."""
         threads = sum(worker["nthreads"] for worker in self._client.scheduler_info(n_workers=-1)["workers"].values())
-        step = max(1, 4 * threads)
-        for first in range(0, len(blocks), step):
-            yield from self._run(_compute, blocks[first : first + step])
-
-    def _run(self, work: Callable[..., Any], blocks: Sequence[BlockInfo], *more: Any) -> Iterator[Any]:
-        """The results of one task a block, in the order of blocks."""
-        submit = self._client.submit
-        tasks = [submit(work, self._compute, self._limit, block, *more, pure=False) for block in blocks]
+        most = max(_LEAST_TASKS, 4 * threads)
+        tasks: deque[Any] = deque()
+        left = enumerate(items)
         try:
-            for number in range(len(tasks)):
-                result = tasks[number].result()
-                tasks[number] = None  # which lets the cluster forget it
+            while True:
+                for number, item in itertools.islice(left, most - len(tasks)):
+                    key = f"{self._name}-{number}"
+                    tasks.append(self._client.submit(work, self._compute, self._limit, item, *more, key=key))
+                if not tasks:
+                    return
+                result = tasks[0].result()
+                tasks.popleft()  # which lets the cluster forget it
                 yield result
-        except BaseException:
-            self._client.cancel([task for task in tasks if task is not None])
-            raise
+        finally:
+            if tasks:
+                self._client.cancel(list(tasks))
 
 
-def _same(compute: Compute) -> Compute:
+# Tasks that are given to a cluster at a time, also to one that has no workers yet.
+_LEAST_TASKS = 64
+
+
+def _same(compute: Any) -> Any:
     return compute
 
 
@@ -107,9 +136,9 @@ def _type_of(compute: Compute, limit: int, block: BlockInfo) -> np.dtype[Any]:
         return foreign.element_type(compute(block))
 
 
-def _compute(compute: Compute, limit: int, block: BlockInfo) -> Any:
+def _compute(compute: Callable[[Any], Any], limit: int, item: Any) -> Any:
     with config.local({"memory_limit": limit}), _core.Watch():
-        return compute(block)
+        return compute(item)
 
 
 def _write(compute: Compute, limit: int, block: BlockInfo, array: Any) -> None:

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import itertools
 import json
-from collections.abc import Mapping
+import pickle
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from cuzarr import _core
 from cuzarr._checks import axis_number, items, whole
-from cuzarr._compute import sources as _sources
+from cuzarr._compute import cluster, sources as _sources
+from cuzarr._compute.blocks import naming
 from cuzarr._compute.operands import dimension_names
 from cuzarr._compute.sources import StoreNode, is_stored, place_of
 from cuzarr._config import config, device_name, parse_size
 from cuzarr._metadata import create as _create
 from cuzarr._metadata.documents import check_zarr_format
 from cuzarr._metadata.dtype import ZarrFormat
-from cuzarr._progress import shown
+from cuzarr._progress import listener, shown
 from cuzarr._text import printable
 from cuzarr.errors import InvalidArgumentError
-from cuzarr.storage import make_store_path
+from cuzarr.storage import Store, make_store_path
 
 
 class CopyPlan:
@@ -140,6 +144,8 @@ class Job:
         storage_options: dict[str, Any] | None,
         device: str | None,
         memory_limit: int | str | None,
+        client: Any,
+        what: str,
     ) -> None:
         overwrite, resume = existing
         if overwrite and resume:
@@ -147,6 +153,13 @@ class Job:
         self.node = node = _opened(source, device)
         self.place = place = make_store_path(target, path=path, mode="a", storage_options=storage_options)
         self.device = device
+        self._client, self._what = client, what
+        if client is not None:
+            cluster.check_client(client)
+            cluster.check_out(what, place, "choose a path or URL that every worker reaches")
+            pickle.dumps(
+                (node.store_path.store, place.store)
+            )  # which says what no other process can have, before anything is deleted
         if node.store_path.store == place.store:
             mine, theirs = f"{node.path}/".lstrip("/"), f"{place.path}/".lstrip("/")
             if mine.startswith(theirs) or theirs.startswith(mine):
@@ -164,12 +177,63 @@ class Job:
             "threads": config.get("threading.max_workers"),
         }
 
-    def run(self, plan: Any, progress: Any, objects: int | None, watch: _core.Watch) -> Any:
-        """Carries a plan out that was made under ``watch``, and opens what came of it."""
+    @property
+    def is_on_cluster(self) -> bool:
+        """Whether workers of a cluster copy."""
+        return self._client is not None
+
+    def run(self, plan: Any, progress: Any, steps: int | None, watch: _core.Watch) -> Any:
+        """Carries a plan out that was made under ``watch``, and opens what came of it. ``steps`` are the objects that it writes,
+        or the regions that tasks of a cluster copy."""
         self.place.store.check_writable()
-        with shown(progress, "writing", objects, watch):
-            plan.run()
+        if self._client is None:
+            with shown(progress, "writing", steps, watch):
+                plan.run()
+        else:
+            tell = listener(progress, "copying", "regions") if progress else lambda done, of: None
+            plan.run(self._carrier(lambda done: tell(done, steps)))
         return _sources.nodes.open(self.place, mode="r+", device=self.device)
+
+    def _carrier(self, tell: Callable[[int], None]) -> Callable[..., Iterator[None]]:
+        """What gives boxes of each pass to workers: a step for every box that is copied, in their order."""
+        count = itertools.count(1)
+
+        def carry(
+            ends: tuple[_End, bool, _End], options: dict[str, Any], limit: int, shrink: Any, boxes: Sequence[Any]
+        ) -> Iterator[None]:
+            source, is_own, target = ends
+            stores = self.place.store if is_own else self.node.store_path.store, self.place.store
+            work = _CopyBox(stores, (source, target), {**self.options, **options}, shrink, limit)
+            with naming(target[0] or "the root", self._what):
+                for _ in cluster.Cluster(self._client, self._what, work, limit).results(boxes):
+                    tell(next(count))
+                    yield
+
+        return carry
+
+
+_End = tuple[str, str, bytes]
+"""An array of a copy: its path, and the name and the bytes of the document that describes its elements."""
+
+
+@dataclass(frozen=True)
+class _CopyBox:
+    """The work of a task: one box of a pass, by the process that calls it."""
+
+    stores: tuple[Store, Store]
+    ends: tuple[_End, _End]
+    options: dict[str, Any]
+    shrink: tuple[list[int], str] | None
+    limit: int
+
+    def __call__(self, box: tuple[list[int], list[int]]) -> None:
+        options = {**self.options, "threads": config.get("threading.max_workers")}
+        arrays = []
+        for store, (path, name, text) in zip(self.stores, self.ends, strict=True):
+            document = json.loads(text)
+            document.pop("attributes", None)
+            arrays.append(_core.Array(store._handle, path, {name: document}, options))
+        _core.copy_region(arrays[0], arrays[1], *box, self.shrink, self.limit)
 
 
 def _copy(job: Job, changes: str, progress: Any, dry_run: bool) -> Any:
@@ -178,8 +242,12 @@ def _copy(job: Job, changes: str, progress: Any, dry_run: bool) -> Any:
     document = json.loads(plan.plan())
     if dry_run:
         return CopyPlan(document)
-    objects = sum(step["objects"] for array in document for step in array["passes"] if not step["finished"])
-    return job.run(plan, progress, objects or None, watch)
+    passes = [step for array in document for step in array["passes"]]
+    if job.is_on_cluster:
+        steps = sum(step["regions"] - step["finished"] for step in passes)
+    else:
+        steps = sum(step["objects"] for step in passes if not step["finished"])
+    return job.run(plan, progress, steps or None, watch)
 
 
 def copy(
@@ -197,6 +265,7 @@ def copy(
     memory_limit: int | str | None = None,
     progress: Any = None,
     dry_run: bool = False,
+    client: Any = None,
 ) -> Any:
     """Copy an array, or a group with all that is below it, to another place. It may be larger than memory.
 
@@ -233,6 +302,10 @@ def copy(
         As for :meth:`Array.getitem`, in objects written.
     dry_run : bool
         Gives the plan, and does nothing.
+    client : distributed.Client, optional
+        Makes tasks of a dask cluster of the regions, each of whole objects. ``memory_limit`` bounds one task, ``progress`` hears of
+        regions. A task whose worker dies runs again, and an interrupted copy goes on with ``resume=True``, here or on a cluster.
+        Workers must be able to reach source and target.
 
     Returns
     -------
@@ -244,7 +317,9 @@ def copy(
     ContainsArrayError, ContainsGroupError
         Something is at the target.
     InvalidArgumentError
-        Source and target overlap, or chunks and codecs do not fit.
+        Source and target overlap, or chunks and codecs do not fit; workers of a cluster cannot write to the target.
+    UnsupportedError
+        The target is a ZIP file, or a store that commits all writes at once, and there is a ``client``.
     BudgetExceededError
         One object of the target takes more than a sixth of the memory limit.
 
@@ -257,7 +332,7 @@ def copy(
     (3, [0, 1, 2, 3, 4, 5])
     """
     changes = (zarr_format, None, "keep", compressors, codecs)
-    job = Job(source, target, path, (overwrite, resume), storage_options, device, memory_limit)
+    job = Job(source, target, path, (overwrite, resume), storage_options, device, memory_limit, client, "copy")
     return _copy(job, changes_of(job.node, *changes), progress, dry_run)
 
 
@@ -278,6 +353,7 @@ def rechunk(
     memory_limit: int | str | None = None,
     progress: Any = None,
     dry_run: bool = False,
+    client: Any = None,
 ) -> Any:
     """Copy an array or a group, with chunks of another shape.
 
@@ -287,7 +363,7 @@ def rechunk(
 
     Parameters
     ----------
-    source, target, path, zarr_format, compressors, codecs, overwrite, resume, storage_options, device, memory_limit, progress, dry_run
+    source, target, path, zarr_format, compressors, codecs, overwrite, resume, storage_options, device, memory_limit, progress
         As for :func:`copy`.
     chunks : int, tuple of int or dict
         Elements of a chunk along each dimension; -1 for a whole dimension. A dictionary has dimensions by name (of an array also by
@@ -295,6 +371,8 @@ def rechunk(
         or a dictionary of dimensions: ``{"t2m": {"time": -1}, "surface/msl": (10, 10)}``.
     shards : int, tuple of int, dict or None, optional
         Elements of a shard, like ``chunks``. ``None`` stands for no shards, ``"keep"`` for the source's.
+    dry_run, client
+        As for :func:`copy`.
 
     Returns
     -------
@@ -330,5 +408,5 @@ def rechunk(
     1.0
     """
     changes = (zarr_format, chunks, shards, compressors, codecs)
-    job = Job(source, target, path, (overwrite, resume), storage_options, device, memory_limit)
+    job = Job(source, target, path, (overwrite, resume), storage_options, device, memory_limit, client, "rechunk")
     return _copy(job, changes_of(job.node, *changes), progress, dry_run)

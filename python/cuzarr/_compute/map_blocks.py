@@ -124,7 +124,7 @@ def map_blocks(
     tell = listener(progress, "computing", "blocks") if progress else None
     written = (lambda count: tell(count, len(blocks))) if tell else lambda count: None
     if client is not None:
-        workers = cluster.Cluster(client, functools.partial(_block, f, sources), limit // 2)
+        workers = cluster.Cluster(client, "map_blocks", functools.partial(_block, f, sources), limit // 2)
         if target.array is None:
             target.open(np.empty((), workers.type_of(blocks[0]) if dtype is None else element_type(dtype)))
         workers.write(target.array, blocks, written)

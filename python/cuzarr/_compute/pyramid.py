@@ -44,6 +44,7 @@ def pyramid(
     memory_limit: int | str | None = None,
     progress: Any = None,
     dry_run: bool = False,
+    client: Any = None,
 ) -> Any:
     """Make an OME-Zarr image of several scales from an array of any size.
 
@@ -85,7 +86,7 @@ def pyramid(
         Version of OME-Zarr: 0.5 in Zarr format 3, or 0.4 in format 2. 0.5 unless given; for labels their image's.
     chunks, shards, compressors, codecs
         Of all levels, as for :func:`rechunk`.
-    path, overwrite, resume, storage_options, device, memory_limit, progress
+    path, overwrite, resume, storage_options, device, memory_limit, progress, client
         As for :func:`copy`.
     dry_run : bool
         Gives the plan as a dictionary, and does nothing.
@@ -127,7 +128,7 @@ def pyramid(
             raise InvalidArgumentError("work on an array in memory cannot be resumed", hint="write it to a store first")
         device = device or device_of(source)
         source, compressors = _stored(source, chunks, compressors, codecs)
-    job = Job(source, target, path, resumed, storage_options, device, memory_limit)
+    job = Job(source, target, path, resumed, storage_options, device, memory_limit, client, "pyramid")
     names = None if axes is None else [str(axis) for axis in (axes if isinstance(axes, str) else items(axes, "axes", "names"))]
     settings: dict[str, Any] = {
         "method": None if method is None else str(method),

@@ -129,7 +129,7 @@ def reduce(
         if not blocks:
             return fold.of_nothing()
         if client is not None:
-            workers = cluster.Cluster(client, functools.partial(_partial, map_block, sources), limit)
+            workers = cluster.Cluster(client, "reduce", functools.partial(_partial, map_block, sources), limit)
             return fold.merged(blocks, workers.results(blocks))
         with ReadAhead(sources, blocks, limit, watch) as reader:
             return fold.result(blocks, reader)
@@ -149,7 +149,7 @@ def reduce(
     if client is not None:
         places = [stays.place(group[0], number, len(groups), shape) for number, group in enumerate(groups)]
         quiet = _Fold(map_block, combine, finish, initial, None)
-        workers = cluster.Cluster(client, functools.partial(_along, quiet, sources, stays, groups), limit)
+        workers = cluster.Cluster(client, "reduce", functools.partial(_along, quiet, sources, stays, groups), limit)
         if target.array is None:
             target.open(np.empty((), workers.type_of(places[0]) if dtype is None else element_type(dtype)))
         tell = listener(progress, "computing", "blocks") if progress else None

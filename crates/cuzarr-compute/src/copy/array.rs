@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use cuzarr_device::pool::within;
 use serde_json::{Map, Value, json};
 
+use super::carrier::{Carrier, Here};
 use super::pass::{Pass, Shrink, element_bytes, refuse_other_shape};
 use crate::checkpoint::{Checkpoint, Found, PassNote, refuse_resuming};
 use crate::progress::{Meter, Tell};
@@ -171,10 +171,18 @@ impl Copy {
     ///
     /// # Errors
     /// Errors of reading and writing, with the region in the trail. Written chunks stay, and the copy can be resumed.
-    pub fn run(mut self, progress: Tell<'_>) -> Result<Array> {
+    pub fn run(self, progress: Tell<'_>) -> Result<Array> {
+        self.run_by(&Here, progress)
+    }
+
+    /// Like [`Copy::run`], but `carrier` copies the regions, such as workers of a cluster.
+    ///
+    /// # Errors
+    /// Those of [`Copy::run`] and of the carrier; `Unsupported` for another carrier than [`Here`] and a store that commits all
+    /// writes at once.
+    pub fn run_by(mut self, carrier: &dyn Carrier, progress: Tell<'_>) -> Result<Array> {
         self.options.cancellation.check()?;
-        self.options.device.initialize()?; // fails before anything is deleted
-        let _within = within(self.options.device, self.options.memory_limit_bytes);
+        carrier.prepare(&self.options, self.target.store())?; // fails before anything is deleted
         let (store, path) = (Arc::clone(self.target.store()), self.target.path().to_string());
         let was_consolidated = self.begin == Begin::Delete && node::delete_node(&*store, &path)?;
         if matches!(self.begin, Begin::Fresh | Begin::Delete) {
@@ -189,7 +197,7 @@ impl Copy {
         let meter = Meter::new(progress);
         self.passes.iter().for_each(|pass| pass.announce(&meter));
         for number in 0..self.passes.len() {
-            self.run_pass(number, &meter)?;
+            self.run_pass(number, carrier, &meter)?;
         }
         let metadata = self.target.metadata().clone();
         let array = match Array::open(Arc::clone(&store), &path, self.options.clone()) {
@@ -215,10 +223,10 @@ impl Copy {
         self.target.store().capabilities().transactional
     }
 
-    fn run_pass(&mut self, number: usize, meter: &Meter<'_>) -> Result<()> {
+    fn run_pass(&mut self, number: usize, carrier: &dyn Carrier, meter: &Meter<'_>) -> Result<()> {
         let pass = self.passes[number].clone();
-        let rest = pass.unfinished(self.begin == Begin::GoOn)?;
-        pass.run(rest, |region, finished| {
+        let mut rest = pass.unfinished(self.begin == Begin::GoOn)?;
+        carrier.carry(&pass, self.options.memory_limit_bytes, &mut rest, &mut |region, finished| {
             if let Some(finished) = finished.filter(|_| !self.is_committed_by_caller()) {
                 self.checkpoint.note_pass(number, finished)?;
             }

@@ -9,14 +9,15 @@
 //! are only whole objects, and a `Checkpoint` from which a killed copy continues.
 
 mod array;
+mod carrier;
 mod changes;
 mod elements;
 mod node;
 mod pass;
 
 pub use self::array::{Copy, Existing};
+pub use self::carrier::{Carrier, Here, Rest};
 pub use self::changes::{Changes, NamedExtents, codecs_from_json, compressor_named};
 pub use self::elements::copy_elements;
 pub use self::node::{Copied, copy_node};
-pub use self::pass::Pass;
-pub(crate) use self::pass::Shrink;
+pub use self::pass::{Pass, Shrink, copy_region};

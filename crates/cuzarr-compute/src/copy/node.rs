@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::array::{Copy, Existing};
+use super::carrier::{Carrier, Here};
 use super::changes::Changes;
 use crate::checkpoint::Checkpoint;
 use crate::progress::Progress;
@@ -113,10 +114,18 @@ impl Copied {
     /// # Errors
     /// Those of [`Copy::run`].
     pub fn run(self, progress: &(dyn Fn(&str, &Progress) + Sync)) -> Result<Node> {
+        self.run_by(&Here, progress)
+    }
+
+    /// Like [`Copied::run`], but `carrier` copies the regions, such as workers of a cluster.
+    ///
+    /// # Errors
+    /// Those of [`Copy::run_by`].
+    pub fn run_by(self, carrier: &dyn Carrier, progress: &(dyn Fn(&str, &Progress) + Sync)) -> Result<Node> {
         let Copied { source, store, path, existing, groups, copies } = self;
         let options = options_of(&source);
         options.cancellation.check()?;
-        options.device.initialize()?;
+        carrier.prepare(&options, &store)?;
         if existing == Existing::Overwrite && !groups.is_empty() {
             node::delete_node(&*store, &path)?;
         }
@@ -129,7 +138,7 @@ impl Copied {
         }
         let mut last: Option<Array> = None;
         for (name, copy) in copies {
-            last = Some(copy.run(&|now| progress(&name, now)).at(|| name.clone())?);
+            last = Some(copy.run_by(carrier, &|now| progress(&name, now)).at(|| name.clone())?);
         }
         let Node::Group(group) = source else {
             let missing = || Error::new(ErrorKind::ArrayNotFound, "the copy has no array");

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use cuzarr_device::downsample::{Downsampling, downsample};
-use cuzarr_device::pool::in_flight;
+use cuzarr_device::pool::{in_flight, within};
 use cuzarr_device::{DType, NdBuffer, Order};
 
 use crate::progress::Meter;
@@ -32,11 +32,13 @@ pub struct Pass {
     pub(super) cast: Option<DType>,
 }
 
-/// The number of the source's elements along each dimension that become one element of the target, and the method.
+/// How several elements of the source become one element of the target.
 #[derive(Clone, Debug)]
-pub(crate) struct Shrink {
-    pub(crate) factors: Vec<u64>,
-    pub(crate) method: Downsampling,
+pub struct Shrink {
+    /// The number of the source's elements along each dimension that become one.
+    pub factors: Vec<u64>,
+    /// The method.
+    pub method: Downsampling,
 }
 
 impl Shrink {
@@ -56,6 +58,21 @@ impl Pass {
     /// A pass that changes no element.
     pub(super) fn new(source: &Array, target: &Array, regions: Regions, finished: u64, reads: f64) -> Pass {
         Pass { source: source.clone(), target: target.clone(), regions, finished, reads, shrink: None, cast: None }
+    }
+
+    /// The array that is read.
+    pub fn source(&self) -> &Array {
+        &self.source
+    }
+
+    /// The array that is written.
+    pub fn target(&self) -> &Array {
+        &self.target
+    }
+
+    /// How elements become one, where they do.
+    pub fn shrink(&self) -> Option<&Shrink> {
+        self.shrink.as_ref()
     }
 
     /// Tells the meter how much there is to do.
@@ -175,6 +192,25 @@ impl Pass {
         }
         Ok(if found { missing } else { vec![region.clone()] })
     }
+}
+
+/// Copies one region of a [`Pass`] from `source` to `target`, which have the options of the pass's arrays. For a [`Carrier`]
+/// whose regions are copied by other processes.
+///
+/// # Errors
+/// Errors of reading and writing, with the region in the trail.
+///
+/// [`Carrier`]: super::Carrier
+pub fn copy_region(
+    source: &Array,
+    target: &Array,
+    region: &Region,
+    shrink: Option<Shrink>,
+    memory_limit_bytes: u64,
+) -> Result<()> {
+    let _within = within(source.device(), memory_limit_bytes);
+    let regions = Regions::new(target.shape(), target.metadata().chunk_grid().chunk_shape().to_vec())?;
+    Pass { shrink, ..Pass::new(source, target, regions, 0, 1.0) }.copy(region)
 }
 
 fn read(source: &Array, region: &Region) -> Result<Elements> {

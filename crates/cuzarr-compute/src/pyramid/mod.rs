@@ -18,7 +18,7 @@ use self::axes::{axis_names, check_lists, factors_of_levels};
 pub use self::options::{Labels, OmeVersion, PyramidOptions};
 use self::source::{for_labels, labels_of, of_image};
 use crate::checkpoint::Checkpoint;
-use crate::copy::{Changes, Copy, Existing, Shrink};
+use crate::copy::{Carrier, Changes, Copy, Existing, Here, Shrink};
 use crate::progress::Progress;
 use cuzarr::meta::{
     ArrayMetadata, ChunkKeyEncoding, DataType, FillValue, IMAGE_LABELS, NewArray, Separator, ZarrFormat, label_names,
@@ -176,9 +176,17 @@ impl Pyramid {
     /// # Errors
     /// Those of [`Copy::run`].
     pub fn run(self, progress: &(dyn Fn(&str, &Progress) + Sync)) -> Result<Group> {
+        self.run_by(&Here, progress)
+    }
+
+    /// Like [`Pyramid::run`], but `carrier` makes the regions of levels, such as workers of a cluster.
+    ///
+    /// # Errors
+    /// Those of [`Copy::run_by`].
+    pub fn run_by(self, carrier: &dyn Carrier, progress: &(dyn Fn(&str, &Progress) + Sync)) -> Result<Group> {
         let options = self.source.options().clone();
         options.cancellation.check()?;
-        options.device.initialize()?;
+        carrier.prepare(&options, &self.store)?;
         if self.existing == Existing::Overwrite {
             node::delete_node(&*self.store, &self.path)?;
         }
@@ -195,7 +203,7 @@ impl Pyramid {
                 None => format!("level {number}"),
             };
             let copy = self.level_copy(&above, number, level_exists);
-            above = copy.and_then(|copy| copy.run(&|now| progress(&name, now))).at(|| name.clone())?;
+            above = copy.and_then(|copy| copy.run_by(carrier, &|now| progress(&name, now))).at(|| name.clone())?;
         }
         let channels = self.options.channels.as_ref().map(|channels| omero(channels, &above, &self.axes));
         let mut group = self.open_group(&self.path, options.clone())?;
@@ -206,7 +214,7 @@ impl Pyramid {
         for mut labels in self.labels {
             // What was to be replaced is gone, with the image.
             labels.existing = level_exists;
-            labels.run(progress)?;
+            labels.run_by(carrier, progress)?;
         }
         Ok(group)
     }
