@@ -1,18 +1,18 @@
-"""Arrays of a store as PyTorch's datasets.
+"""Stored arrays as data sets for PyTorch.
 
-Elements come as tensors on the array's device, over DLPack and without a copy. Reading ahead is done by a thread of the same
-process, so GPU memory needs no worker processes (``num_workers=0``); with workers, each reads its share, and the datasets
-are picklable for ``spawn``, the start method that GPUs need.
+Elements come as tensors on the array's device, without a copy (by DLPack). A thread of the same process reads ahead, so GPU
+memory needs no worker processes: use ``num_workers=0``. With workers, each reads its share. The data sets can be pickled for
+``spawn``, the start method that GPUs need.
 
     array = cuzarr.open_array("data.zarr", path="images", device="cuda")
     for batch in DataLoader(cuzarr.torch.BatchDataset(array, 256, shuffle=True), batch_size=None):
         ...
 
-Samples that are boxes of arrays come from :class:`WindowDataset` (windows along time, say) and :class:`CropDataset` (crops at
-random positions). Both read each stored chunk once an epoch, within a limit of memory.
+:class:`WindowDataset` gives windows, for example along time, and :class:`CropDataset` crops at random positions. Both read each
+stored chunk once an epoch, within a limit of memory.
 
-Where ``torch.distributed`` is initialised, the ranks share the batches; a :class:`RowDataset` is divided by PyTorch's
-``DistributedSampler``.
+If ``torch.distributed`` is initialised, the ranks share the batches. Use PyTorch's ``DistributedSampler`` to divide a
+:class:`RowDataset`.
 """
 
 from __future__ import annotations
@@ -34,12 +34,27 @@ __all__ = ["BatchDataset", "CropDataset", "RowDataset", "Variable", "WindowDatas
 
 
 class RowDataset(Dataset[Any]):  # type: ignore[misc]
-    """One item for each place along the first dimension; lists of places are read at once.
+    """A data set of rows: item ``i`` is place ``i`` along the first dimension. Lists of places are read in one call.
 
     Parameters
     ----------
     arrays : array, or list, tuple or dictionary of them
-        Equally long; several give tuples, and by name dictionaries. Instead of an array, where it is: a path, a URL, a store.
+        Arrays of equal length, or their paths, URLs or stores. Several give tuples; a dictionary gives dictionaries.
+
+    Raises
+    ------
+    InvalidArgumentError
+        The arrays are not equally long.
+    DTypeMismatchError
+        PyTorch has no such elements: strings, dates, structures. Raised when an item is read.
+
+    Examples
+    --------
+    >>> import cuzarr, numpy as np
+    >>> array = cuzarr.create_array({}, data=np.arange(6.0).reshape(3, 2))
+    >>> rows = cuzarr.torch.RowDataset(array)
+    >>> len(rows), rows[1].tolist()
+    (3, [2.0, 3.0])
     """
 
     def __init__(self, arrays: Source | Sequence[Source] | Mapping[str, Source]) -> None:
@@ -59,17 +74,38 @@ class RowDataset(Dataset[Any]):  # type: ignore[misc]
 
 
 class BatchDataset(EpochDataset):
-    """Batches along the first dimension of one or several arrays, read ahead; see :class:`cuzarr._batches.Batches`.
-
-    ``set_epoch`` chooses another order for the next pass when rows are shuffled.
+    """Batches of rows along the first dimension of one or several arrays. A thread reads them ahead.
 
     The ranks of ``torch.distributed`` share the batches: each row comes once, and every rank gets equally many batches, as far as
-    there are rows. The last ones are smaller for that.
+    there are rows. The last batches may be smaller. With ``shuffle``, :meth:`set_epoch` chooses another order for the next pass.
 
     Parameters
     ----------
+    arrays : array, or list, tuple or dictionary of them
+        Arrays of equal length, or their paths, URLs or stores. Several give tuples; a dictionary gives dictionaries.
+    size : int
+        Rows of a batch.
     rank, world_size : int, optional
-        Which of how many ranks this is; by default as ``torch.distributed`` says when a pass begins, where it is initialised.
+        The number of this rank, and how many there are. By default as ``torch.distributed`` says when a pass begins, if it is
+        initialised.
+    **kwargs
+        ``prefetch=2``, batches to read ahead at most; ``shuffle=False``, whether to mix the rows; ``window=8``, how many chunks to
+        mix at a time; ``seed=0``, of the order; ``drop_last=False``, whether to leave out rows that do not fill a batch of every
+        rank.
+
+    Raises
+    ------
+    InvalidArgumentError
+        The arrays are not equally long, or a number is not allowed.
+    DTypeMismatchError
+        PyTorch has no such elements: strings, dates, structures. Raised when a batch is read.
+
+    Examples
+    --------
+    >>> import cuzarr, numpy as np
+    >>> array = cuzarr.create_array({}, data=np.arange(6.0).reshape(3, 2))
+    >>> [batch.shape for batch in cuzarr.torch.BatchDataset(array, 2)]
+    [torch.Size([2, 2]), torch.Size([1, 2])]
     """
 
     def __init__(

@@ -37,7 +37,23 @@ class EpochDataset(IterableDataset[Any]):  # type: ignore[misc]
         return int(self._shared[0])
 
     def set_epoch(self, epoch: int) -> None:
-        """Chooses the order of the next pass, in worker processes, too."""
+        """Choose the order of the next pass. Worker processes follow.
+
+        Parameters
+        ----------
+        epoch : int
+            The number of the epoch, from 0 on. An epoch of one seed always has one order.
+
+        Examples
+        --------
+        >>> import cuzarr, numpy as np
+        >>> from cuzarr.torch import WindowDataset
+        >>> array = cuzarr.create_array({}, data=np.arange(8.0), chunks=(4,))
+        >>> dataset = WindowDataset(array, {0: 2}, 4)
+        >>> dataset.set_epoch(3)
+        >>> dataset.epoch
+        3
+        """
         self._shared[0] = epoch
 
     def _place(self) -> tuple[int, int]:

@@ -207,32 +207,85 @@ class SampleDataset(EpochDataset):
     # Where a program was.
 
     def report(self) -> dict[str, Any] | None:
-        """What the last pass in this process did: ``samples``, ``batches``, ``chunks``, ``chunk_reads``, ``reads_per_chunk``,
-        ``read_bytes``, ``peak_bytes`` (elements that were held, without batches), ``memory_limit``, ``waited_seconds`` and
-        ``seconds``. ``None`` before the first pass, and where worker processes read."""
+        """A report of the last pass in this process.
+
+        Returns
+        -------
+        dict or None
+            ``samples``, ``batches``, ``chunks``, ``chunk_reads``, ``reads_per_chunk``, ``read_bytes``, ``peak_bytes`` (elements
+            that were held, without batches), ``memory_limit``, ``waited_seconds`` and ``seconds``. ``None`` before the first pass,
+            and where worker processes read.
+
+        Examples
+        --------
+        >>> import cuzarr, numpy as np
+        >>> from cuzarr.torch import WindowDataset
+        >>> array = cuzarr.create_array({}, data=np.arange(8.0), chunks=(4,))
+        >>> dataset = WindowDataset(array, {0: 1}, 4)
+        >>> batches = list(dataset)
+        >>> dataset.report()["samples"]
+        8
+        """
         return None if self._counts is None else self._counts.to_dict(self.memory_limit)
 
     def state_dict(self, batches: int | None = None) -> dict[str, int]:
-        """Where this rank is: the epoch, and how many of its batches were taken.
+        """The place where this rank is: the epoch, and how many of its batches were taken.
 
         Parameters
         ----------
         batches : int, optional
             Batches of this epoch that the program took. Pass it where worker processes read, because the data set of the main
             process does not see their batches.
+
+        Returns
+        -------
+        dict of str to int
+            The state, for :meth:`load_state_dict`.
+
+        Raises
+        ------
+        InvalidArgumentError
+            ``batches`` is negative.
+
+        Examples
+        --------
+        >>> import cuzarr, numpy as np
+        >>> from cuzarr.torch import WindowDataset
+        >>> array = cuzarr.create_array({}, data=np.arange(8.0), chunks=(4,))
+        >>> dataset = WindowDataset(array, {0: 1}, 4)
+        >>> batch = next(iter(dataset))
+        >>> dataset.state_dict()["batches"]
+        1
         """
         taken = self._taken if batches is None else whole(batches, "batches", 0)
         return {"epoch": self.epoch, "batches": taken, **self._identity()}
 
     def load_state_dict(self, state: Mapping[str, int]) -> None:
-        """Goes on where a program was: the next pass of that epoch gives the batches that were not taken, in their order.
+        """Go on where a program was: the next pass of that epoch gives the batches that were not taken, in their order.
 
-        Ranks and worker processes must be as many as they were.
+        The number of ranks and worker processes must be the same.
+
+        Parameters
+        ----------
+        state : mapping
+            What :meth:`state_dict` returned.
 
         Raises
         ------
         InvalidArgumentError
-            The state is of another data set.
+            The state is that of another data set.
+
+        Examples
+        --------
+        >>> import cuzarr, numpy as np
+        >>> from cuzarr.torch import WindowDataset
+        >>> array = cuzarr.create_array({}, data=np.arange(8.0), chunks=(4,))
+        >>> dataset = WindowDataset(array, {0: 1}, 4)
+        >>> state = dataset.state_dict(batches=1)
+        >>> again = WindowDataset(array, {0: 1}, 4)
+        >>> again.load_state_dict(state)
+        >>> len(again)
+        1
         """
         own = self._identity()
         if missing := {"epoch", "batches", *own} - set(state):
@@ -296,7 +349,7 @@ def _record(value: Any, stream: Any) -> None:
 
 
 class WindowDataset(SampleDataset):
-    """Batches of windows of arrays: each position of a window along the sample axes is one sample, once an epoch.
+    """A data set of windows. Each position of the window along the sample axes is a sample, and comes once an epoch.
 
     Reads are shuffled in blocks. Cells of whole chunks are read in random order, and samples of many cells are mixed within
     ``memory_limit``. Along one sample axis each stored chunk is read and decoded once an epoch, whatever the limit. Along several
@@ -322,9 +375,9 @@ class WindowDataset(SampleDataset):
     shuffle : bool
         Whether positions come in random order. Without it, they come cell by cell, in C order.
     seed : int
-        Where the order comes from, together with the epoch of :meth:`set_epoch`.
+        Determines the order, together with the epoch of :meth:`set_epoch`.
     memory_limit : int or str, optional
-        Bytes of elements that are held, as in ``"4 GiB"``; the configuration's, or 1 GiB. Batches come on top.
+        Memory for elements, in bytes or as ``"4 GiB"``; by default the configured limit, else 1 GiB. Batches come on top.
     drop_last : bool
         Whether samples that do not fill a batch of every rank are left out. Otherwise each sample comes once over all ranks, and
         the last batches are smaller.
@@ -337,7 +390,8 @@ class WindowDataset(SampleDataset):
     pin_memory : bool
         Whether batches in host memory are pinned, so that ``tensor.to("cuda", non_blocking=True)`` does not wait.
     rank, world_size : int, optional
-        Which of how many ranks this is; by default as ``torch.distributed`` says when a pass begins, where it is initialised.
+        The number of this rank, and how many there are. By default as ``torch.distributed`` says when a pass begins, if it is
+        initialised.
 
     Raises
     ------
@@ -432,7 +486,7 @@ class WindowDataset(SampleDataset):
 
 
 class CropDataset(SampleDataset):
-    """Batches of crops of arrays at random positions, other ones each epoch.
+    """A data set of crops at random positions. Every epoch has other crops.
 
     Each epoch the arrays are divided into blocks of whole chunks, at a random shift, and crops are taken within blocks. So each
     stored chunk is read and decoded once an epoch at most, and over the epochs crops come from everywhere. Blocks are read in
@@ -447,9 +501,9 @@ class CropDataset(SampleDataset):
     crop : dict
         For each sample axis the number of elements of a crop: ``{"z": 32, "y": 64, "x": 64}``. Other dimensions are whole.
     samples : int, optional
-        Crops of an epoch; as many as cover the arrays once unless given.
+        Crops of an epoch; by default as many as cover the arrays once.
     block : dict, optional
-        Elements of a block along some sample axes, rounded up to whole chunks; two crops and two chunks unless given.
+        Elements of a block along some sample axes, rounded up to whole chunks; by default two crops and two chunks.
 
     Raises
     ------

@@ -12,13 +12,28 @@ from cuzarr.errors import DTypeMismatchError
 
 
 def to_tensor(elements: Any) -> torch.Tensor:
-    """A tensor over the memory of elements that were read, on the device they are on; a copy in host memory where PyTorch has no
-    such byte order or strides.
+    """A tensor with these elements, on their device. It shares their memory, unless PyTorch has no such byte order or strides.
+
+    Parameters
+    ----------
+    elements : array
+        NumPy's, CuPy's or a :class:`cuzarr.DeviceArray`.
+
+    Returns
+    -------
+    torch.Tensor
+        The tensor.
 
     Raises
     ------
     DTypeMismatchError
         PyTorch has no such elements: strings, dates, structures.
+
+    Examples
+    --------
+    >>> import cuzarr, numpy as np
+    >>> cuzarr.torch.to_tensor(np.array([1, 2], "int16"))
+    tensor([1, 2], dtype=torch.int16)
     """
     if not isinstance(elements, np.ndarray | np.generic):
         return torch.from_dlpack(elements)
