@@ -30,7 +30,8 @@ from cuzarr import (
     storage,
     xp,
 )
-from cuzarr._compute.copy import copy, rechunk
+from cuzarr._compute.blocks import BlockInfo
+from cuzarr._compute.copy import CopyPlan, copy, rechunk
 from cuzarr._compute.expression import Expression
 from cuzarr._compute.map_blocks import map_blocks
 from cuzarr._compute.pyramid import pyramid
@@ -109,7 +110,9 @@ __all__ = [
     "ArrayV3Metadata",
     "AsyncArray",
     "AsyncGroup",
+    "BlockInfo",
     "ConsolidatedMetadata",
+    "CopyPlan",
     "CuzarrError",
     "DeviceArray",
     "ElementwiseKernel",

@@ -16,6 +16,8 @@ sys.path[:0] = [str(ROOT / "scripts"), str(ROOT / "bench")]
 import gather  # noqa: E402
 import write_docs  # noqa: E402
 
+from cuzarr._config.keys import DEFAULTS  # noqa: E402
+
 
 def test_the_support_matrix_is_what_the_tests_run() -> None:
     for library in ("cast_value_rs", "pcodec", "zfpy"):
@@ -60,3 +62,11 @@ def test_every_path_that_contributing_names_is_there() -> None:
     paths = re.findall(r"`((?:crates|python|docs|scripts|bench|fuzz)/[^` ]+)`", page)
     assert len(paths) > 20
     assert [path for path in paths if not (ROOT / path).exists()] == []
+
+
+def test_the_guide_to_settings_lists_every_setting() -> None:
+    page = (ROOT / "docs" / "guide" / "configuration.md").read_text()
+    without_effect = ("async.timeout", "codec_pipeline.", "codecs.")
+    named = set(re.findall(r"`([\w.]+)`", "\n".join(line.split("|")[1] for line in page.splitlines() if line.startswith("| `"))))
+    wanted = {key for key in DEFAULTS if not key.startswith(without_effect)}
+    assert named == wanted

@@ -107,7 +107,7 @@ def test_methods_begin_with_what_they_do() -> None:
 def methods() -> Iterator[tuple[str, Any]]:
     """Public methods of this package's public classes, each once; properties are named by one sentence."""
     seen = set()
-    for _, owner in public():
+    for owner in (*(value for _, value in public()), type(cuzarr.config)):
         for name in dir(owner) if inspect.isclass(owner) else ():
             member = inspect.getattr_static(owner, name)
             function = getattr(member, "__func__", member)

@@ -48,9 +48,9 @@ PAGES = (
     Page("api-asynchronous", "Asynchronous functions", "The functions of `cuzarr`, to be awaited.", "cuzarr.api.asynchronous"),
     Page("metadata", "Metadata", "The documents that describe arrays and groups.", "cuzarr",
          _names("ArrayV2Metadata ArrayV3Metadata GroupMetadata ConsolidatedMetadata")),
-    Page("config", "Configuration", "Every setting, its origin, and the ways to change it.", "cuzarr", _names("config")),
+    Page("config", "Configuration", "The methods of `cuzarr.config`. [Change settings](../../guide/configuration.md) lists every setting.", "cuzarr", _names("config")),
     Page("compute", "Compute at any size", "Plans of arrays, copies, and functions of yours, block by block.", "cuzarr",
-         _names("Expression map_blocks reduce rechunk copy copy_all copy_store pyramid")),
+         _names("Expression map_blocks reduce BlockInfo rechunk copy CopyPlan copy_all copy_store pyramid")),
     Page("elementwise", "Functions of elements", "NumPy's element-wise functions, for arrays in stores and in memory.",
          "cuzarr.xp.elementwise"),
     Page("reductions", "Reductions", "Sums, means, extremes and their like, over dimensions or everything.", "cuzarr.xp.reductions"),
@@ -75,6 +75,8 @@ PAGES = (
     Page("zarr", "Inside zarr-python", "cuzarr as the pipeline, the buffers and the stores of zarr-python.", "cuzarr.zarr"),
     Page("kvikio", "KvikIO's helpers", "The helpers for Zarr that KvikIO had.", "cuzarr.kvikio"),
 )  # fmt: skip
+# Objects whose class has no public name, and is shown below them.
+CLASSES = {"cuzarr.config": "cuzarr._config.settings.Config"}
 # Where users import the names of a page from, if neither from `cuzarr` nor from its module.
 SHOWN = {"cuzarr.xp.creation": "cuzarr.xp"}
 
@@ -180,6 +182,8 @@ def text(page: Page) -> str:
         out.append("")
     for name, others in names.items():
         out += [f"::: {path_of(page, name)}", ""]
+        if (path := path_of(page, name)) in CLASSES:
+            out += [f"::: {CLASSES[path]}", f"    options: {{heading: Methods of {path}, show_root_full_path: false}}", ""]
         if others:
             out += ["Also as " + ", ".join(f"`{path_of(page, other)}`" for other in others) + ".", ""]
     return "\n".join(out)

@@ -33,18 +33,32 @@ def regular_shards(array: Any) -> tuple[int, ...] | None:
 
 @dataclass(frozen=True)
 class BlockInfo:
-    """Which block a function was given.
+    """The block that a function of :func:`cuzarr.map_blocks` or :func:`cuzarr.reduce` was given.
 
-    Attributes
+    Parameters
     ----------
     number, count : int
-        Its place among the blocks, in the order in which they are worked on, and how many there are.
+        The number of the block, in the order of work, and how many blocks there are.
     start, shape : tuple of int
-        Where it begins in the shape that the arrays broadcast to, and its extents there, without what ``overlap`` adds.
+        Where the block begins in the broadcast arrays, and its extents, in elements. Elements that ``overlap`` adds do not count.
     overlap : tuple of (int, int)
-        How many elements were added before and behind it, per dimension; fewer at the array's edges.
+        How many elements were added before and behind the block, per dimension; fewer at the array's edges.
     array_shape : tuple of int
-        The shape that the arrays broadcast to.
+        The shape to which the arrays are broadcast.
+
+    Raises
+    ------
+    None
+        cuzarr makes these objects.
+
+    Examples
+    --------
+    >>> import cuzarr, numpy as np
+    >>> array = cuzarr.create_array({}, data=np.arange(6.0), chunks=(2,))
+    >>> def shifted(block: np.ndarray, block_info: cuzarr.BlockInfo) -> np.ndarray:
+    ...     return block + block_info.start[0]
+    >>> cuzarr.map_blocks(shifted, array)
+    array([0., 1., 2., 3., 4., 5.])
     """
 
     number: int

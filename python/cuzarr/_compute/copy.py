@@ -26,16 +26,48 @@ from cuzarr.storage import Store, make_store_path
 
 
 class CopyPlan:
-    """What a copy would do: for each array its passes, their regions, and how often the source is read.
+    """The plan of a copy: for each array the passes, their regions, and how often the source is read.
 
-    ``str()`` tells a person, ``to_dict()`` a program.
+    ``print`` shows it; :meth:`to_dict` gives it to a program. :func:`cuzarr.copy` and :func:`cuzarr.rechunk` return it with
+    ``dry_run=True``.
+
+    Parameters
+    ----------
+    document
+        Internal; use ``dry_run=True``.
+
+    Raises
+    ------
+    None
+        cuzarr makes these objects.
+
+    Examples
+    --------
+    >>> import cuzarr, numpy as np
+    >>> rows = cuzarr.create_array({}, data=np.arange(12).reshape(3, 4), chunks=(1, 4))
+    >>> plan = cuzarr.rechunk(rows, {}, chunks=(3, 1), dry_run=True)
+    >>> plan.to_dict()[0]["passes"][0]["objects"]
+    4
     """
 
     def __init__(self, document: list[dict[str, Any]]) -> None:
         self._document = document
 
     def to_dict(self) -> list[dict[str, Any]]:
-        """The plan as plain values, one per array."""
+        """The plan as plain values.
+
+        Returns
+        -------
+        list of dict
+            One dictionary for each array: ``source``, ``target``, ``array_bytes``, ``complete`` and ``passes``.
+
+        Examples
+        --------
+        >>> import cuzarr, numpy as np
+        >>> rows = cuzarr.create_array({}, data=np.arange(12).reshape(3, 4), chunks=(1, 4))
+        >>> cuzarr.copy(rows, {}, dry_run=True).to_dict()[0]["array_bytes"]
+        96
+        """
         return self._document
 
     def __repr__(self) -> str:

@@ -56,34 +56,24 @@ class LocalSet:
 
 
 class Config:
-    """Every setting of cuzarr, with its origin. There is one, ``cuzarr.config``.
+    """All settings of cuzarr, with the origin of each. There is one object of this class: ``cuzarr.config``.
 
-    Keys are zarr-python's (``array.order``, ``array.write_empty_chunks``, ``threading.max_workers``, …) and:
+    Print it to see every setting. A value comes from the first of: :meth:`local`, :meth:`set`, an environment variable, the
+    default. The setting ``array.order`` is ``CUZARR_ARRAY__ORDER`` in the environment; zarr-python's ``ZARR_ARRAY__ORDER`` counts
+    if the former is not set. The guide "Change settings" lists all settings.
 
-    ====================  =========  ================================================================
-    key                   default    meaning
-    ====================  =========  ================================================================
-    ``device``            ``"cpu"``  where arrays are read to: ``"cpu"``, ``"cuda"``, ``"cuda:1"``
-    ``buffer``            CPU's      the same by zarr-python's word: a class of memory, or its dotted name; ``ndbuffer``
-                                     follows it
-    ``array_type``        ``"auto"`` type of results on a GPU: ``"cupy"``, ``"device"``, or whichever is there
-    ``async.concurrency`` ``10``     calls that are awaited at once; ``async.timeout``, ``codec_pipeline`` and ``codecs``
-                                     are zarr-python's and change nothing here, which a warning says when they are set
-    ``strict``            ``False``  raise instead of falling back to a slower way
-    ``allow_pickle``      ``False``  decode pickled objects, which can run any code
-    ``memory_limit``      ``None``   bytes in flight, on the device and in pinned memory each: a number, or ``"512 MiB"``;
-                                     ``None`` lets cuzarr choose
-    ``metadata_max_bytes``  256 MiB  metadata documents larger than this are refused
-    ``array.variable_chunk_max_bytes``
-                          512 MiB    chunks of elements of variable length (strings, bytes) decode to at most this, and
-                                     larger ones are not written
-    ``gds``               ``"auto"`` cuFile for a :class:`cuzarr.storage.GDSStore`: where it pays, ``"on"`` or ``"off"``
-    ``direct_io``         ``"auto"`` files that are not in the page cache are read around it: once more was read than it can
-                                     hold, always (``"on"``) or never (``"off"``)
-    ``storage``           ``{}``     options of remote stores, for all URLs: ``storage.timeout``; for one kind of server
-                                     ``storage.s3.anon`` (``s3``, ``gs``, ``az``, ``http``)
-    ====================  =========  ================================================================
+    Parameters
+    ----------
+    environ : mapping of str to str, optional
+        Environment variables; by default those of the process.
 
+    Raises
+    ------
+    ConfigInvalidError
+        A setting is unknown, or cannot have a value.
+
+    Examples
+    --------
     >>> import cuzarr
     >>> with cuzarr.config.set({"array.order": "F"}):
     ...     cuzarr.config.get("array.order")
@@ -106,16 +96,48 @@ class Config:
         return self._environment
 
     def origins(self) -> tuple[object, ...]:
-        """What all values come from. As long as it is the same, every value is: none of these objects is ever changed."""
+        """The objects that all values come from. While they are the same objects, no value has changed.
+
+        Returns
+        -------
+        tuple of object
+            For comparison by identity alone.
+
+        Examples
+        --------
+        >>> import cuzarr
+        >>> before = cuzarr.config.origins()
+        >>> with cuzarr.config.set({"array.order": "F"}):
+        ...     all(a is b for a, b in zip(before, cuzarr.config.origins()))
+        False
+        """
         return self._local.get(), self._set, self._environment
 
     def get(self, key: str, default: Any = ...) -> Any:
-        """The value of ``key``; for a section such as ``"array"`` a dictionary of its values.
+        """The value of a setting, or of a section.
+
+        Parameters
+        ----------
+        key : str
+            The name, such as ``"memory_limit"`` or ``"array.order"``; or a section, such as ``"array"``.
+        default : object, optional
+            The result if there is no such setting. Without it, that is an error.
+
+        Returns
+        -------
+        object
+            The value; a dictionary for a section.
 
         Raises
         ------
         ConfigInvalidError
-            The key is unknown and no default was given.
+            There is no such setting, and no default was given.
+
+        Examples
+        --------
+        >>> import cuzarr
+        >>> cuzarr.config.get("array.order"), cuzarr.config.get("nothing", "none")
+        ('C', 'none')
         """
         if not isinstance(key, str):
             raise ConfigInvalidError(f"configuration key is {key!r}, expected a string")
@@ -138,24 +160,53 @@ class Config:
         raise unknown_key(key, "asked for")
 
     def set(self, arg: Mapping[str, Any] | None = None, **kwargs: Any) -> ConfigSet:
-        """Changes values of the whole process, its other threads included: for good, or until a ``with`` block ends.
+        """Change settings for the whole process and all its threads: from now on, or until a ``with`` block ends.
 
-        ``arg`` maps keys to values, nested or with dots; in keyword names ``__`` stands for the dot.
+        Parameters
+        ----------
+        arg : mapping, optional
+            Values by name: ``{"array.order": "F"}``, or nested: ``{"array": {"order": "F"}}``.
+        **kwargs
+            Values by keyword. ``__`` stands for the dot: ``array__order="F"``.
+
+        Returns
+        -------
+        ConfigSet
+            The change, already made; leaving its ``with`` block undoes it.
 
         Raises
         ------
         ConfigInvalidError
-            A key is unknown, or a value has no meaning for it; nothing was changed.
+            There is no such setting, or it cannot have this value. Nothing was changed.
+
+        Examples
+        --------
+        >>> import cuzarr
+        >>> with cuzarr.config.set({"array.order": "F"}, strict=True):
+        ...     cuzarr.config.get("array.order"), cuzarr.config.get("strict")
+        ('F', True)
         """
         return ConfigSet(self, self._parse(arg, kwargs, "config.set"))
 
     def local(self, arg: Mapping[str, Any] | None = None, **kwargs: Any) -> LocalSet:
-        """Changes values for a ``with`` block, as this thread or asynchronous task sees them; others see nothing of it.
+        """Change settings for a ``with`` block, in this thread or asynchronous task only.
+
+        Parameters
+        ----------
+        arg : mapping, optional
+            Values by name, as for :meth:`set`.
+        **kwargs
+            Values by keyword, as for :meth:`set`.
+
+        Returns
+        -------
+        LocalSet
+            A context manager. The change holds inside its ``with`` block.
 
         Raises
         ------
         ConfigInvalidError
-            As :meth:`set`.
+            There is no such setting, or it cannot have this value.
 
         Examples
         --------
@@ -187,13 +238,19 @@ class Config:
             self._set = kept | {key: value for key, (was_set, value) in before.items() if was_set}
 
     def update(self, new: Mapping[str, Any], priority: Literal["new", "old", "new-defaults"] = "new") -> None:
-        """Changes values for good, as :meth:`set` does. ``priority`` says which values: all of them (``"new"``), those of
-        keys that do not exist yet (``"old"``), or those of keys that have their default (``"new-defaults"``).
+        """Change settings from now on, with a choice of which values to replace.
+
+        Parameters
+        ----------
+        new : mapping
+            Values by name, as for :meth:`set`.
+        priority : {"new", "old", "new-defaults"}
+            Replace all of them; add only settings that do not exist yet; or replace only settings that have their default.
 
         Raises
         ------
         ConfigInvalidError
-            As :meth:`set`, or ``priority`` is another word.
+            There is no such setting, or it cannot have this value; or ``priority`` is another word.
 
         Examples
         --------
@@ -216,39 +273,109 @@ class Config:
         self._replace(self._parse(chosen, {}, "config.update"))
 
     def merge(self, *dicts: Mapping[str, Any]) -> None:
-        """Changes values for good by several dictionaries; of a key that is in several the last one counts."""
+        """Change settings from now on, from several mappings. Later ones replace values of earlier ones.
+
+        Parameters
+        ----------
+        *dicts : mapping
+            Values by name, as for :meth:`set`.
+
+        Raises
+        ------
+        ConfigInvalidError
+            There is no such setting, or it cannot have this value.
+
+        Examples
+        --------
+        >>> import cuzarr
+        >>> cuzarr.config.merge({"array.order": "F"}, {"json_indent": 4})
+        >>> cuzarr.config["array.order"], cuzarr.config["json_indent"]
+        ('F', 4)
+        >>> cuzarr.config.reset()
+        """
         merged: dict[str, Any] = {}
         for values in dicts:
             merged |= dict(flatten(values))
         self.update(merged)
 
     def clear(self) -> None:
-        """Forgets everything that was set and what the environment says: every value is its default.
-        :meth:`refresh` reads the environment again."""
+        """Give every setting its default. Environment variables do not count any more, until :meth:`refresh`.
+
+        Examples
+        --------
+        >>> import cuzarr
+        >>> _ = cuzarr.config.set({"array.order": "F"})
+        >>> cuzarr.config.clear()
+        >>> cuzarr.config.get("array.order")
+        'C'
+        >>> cuzarr.config.refresh()
+        """
         with self._lock:
             self._set = {}
             self._environment = {}
 
     def reset(self) -> None:
-        """Forgets everything that was set, and reads the environment again."""
+        """Undo all calls of :meth:`set` and :meth:`update`, and read the environment variables again.
+
+        Examples
+        --------
+        >>> import cuzarr
+        >>> _ = cuzarr.config.set({"array.order": "F"})
+        >>> cuzarr.config.reset()
+        >>> cuzarr.config.get("array.order")
+        'C'
+        """
         with self._lock:
             self._set = {}
             self._environment = read_environment(self._environ)
 
     def refresh(self, paths: Any = None, env: Mapping[str, str] | None = None) -> None:
-        """Like :meth:`reset`; ``env`` takes the place of the environment."""
+        """Like :meth:`reset`, with a choice of environment variables.
+
+        Parameters
+        ----------
+        paths : None
+            Not supported: cuzarr reads no configuration files.
+        env : mapping of str to str, optional
+            Variables to use instead of those of the process.
+
+        Raises
+        ------
+        ConfigInvalidError
+            ``paths`` is given, or a variable has a value that its setting cannot have.
+
+        Examples
+        --------
+        >>> import os, cuzarr
+        >>> cuzarr.config.refresh(env={"CUZARR_ARRAY__ORDER": "F"})
+        >>> cuzarr.config.get("array.order")
+        'F'
+        >>> cuzarr.config.refresh(env=os.environ)
+        """
         _refuse_files(paths)
         if env is not None:
             self._environ = env
         self.reset()
 
     def collect(self, paths: Any = None, env: Mapping[str, str] | None = None) -> dict[str, Any]:
-        """What the environment says, or ``env`` in its place, in nested dictionaries; changes nothing.
+        """The settings that environment variables give. Nothing is changed.
+
+        Parameters
+        ----------
+        paths : None
+            Not supported: cuzarr reads no configuration files.
+        env : mapping of str to str, optional
+            Variables to use instead of those of the process.
+
+        Returns
+        -------
+        dict
+            Values in nested dictionaries, by section.
 
         Raises
         ------
         ConfigInvalidError
-            ``paths`` names configuration files, which cuzarr does not read; or a variable has no meaning.
+            ``paths`` is given, or a variable has a value that its setting cannot have.
 
         Examples
         --------
@@ -261,15 +388,46 @@ class Config:
         return nest({key: value for key, (value, _) in found.items()})
 
     def serialize(self) -> str:
-        """Every value that is not a default, as one line of text. In the variable ``CUZARR_INTERNAL_INHERIT_CONFIG`` it
-        gives a child process the same configuration; classes travel by their dotted names. Credentials in ``storage`` are
-        left out."""
+        """Every setting that does not have its default, as one line of text. Credentials in ``storage`` are left out.
+
+        A process that is started with this text in the variable ``CUZARR_INTERNAL_INHERIT_CONFIG`` has the same settings.
+
+        Returns
+        -------
+        str
+            The text.
+
+        Examples
+        --------
+        >>> import cuzarr
+        >>> with cuzarr.config.set({"array.order": "F"}):
+        ...     text = cuzarr.config.serialize()
+        >>> cuzarr.config.collect(env={"CUZARR_INTERNAL_INHERIT_CONFIG": text})["array"]["order"]
+        'F'
+        """
         values = {key: dotted_name(self.get(key)) for key in self if self.origin(key) != "default" and not is_secret(key)}
         return base64.urlsafe_b64encode(json.dumps(nest(values)).encode()).decode()
 
     def enable_gpu(self, device: int | str = 0) -> ConfigSet:
-        """Reads arrays into GPU memory from now on; also a context manager. Does not touch the GPU yet.
+        """Read arrays into GPU memory, from now on or for a ``with`` block. The GPU is not touched yet.
 
+        Parameters
+        ----------
+        device : int or str
+            The number of the GPU, or its name: ``"cuda:1"``.
+
+        Returns
+        -------
+        ConfigSet
+            The change, already made; leaving its ``with`` block undoes it.
+
+        Raises
+        ------
+        ConfigInvalidError
+            The text is no device.
+
+        Examples
+        --------
         >>> import cuzarr
         >>> with cuzarr.config.enable_gpu():
         ...     cuzarr.config.get("device")
@@ -280,8 +438,25 @@ class Config:
         return self.set({"device": f"cuda:{device}" if isinstance(device, int) else device})
 
     def origin(self, key: str) -> str:
-        """Where the value of ``key`` comes from: ``"config.local"``, ``"config.set"``, ``"environment CUZARR_…"`` or
-        ``"default"``."""
+        """The place where the value of a setting comes from.
+
+        Parameters
+        ----------
+        key : str
+            The name of the setting.
+
+        Returns
+        -------
+        str
+            ``"config.local"``, ``"config.set"``, ``"environment CUZARR_…"`` or ``"default"``.
+
+        Examples
+        --------
+        >>> import cuzarr
+        >>> with cuzarr.config.set({"array.order": "F"}):
+        ...     cuzarr.config.origin("array.order"), cuzarr.config.origin("json_indent")
+        ('config.set', 'default')
+        """
         key = normalize_key(key)
         if key in self._local.get():
             return "config.local"
@@ -291,8 +466,25 @@ class Config:
         return environment[key][1] if key in environment else "default"
 
     def pprint(self, stream: TextIO | None = None, *, width: int | None = None, **options: Any) -> None:
-        """Prints every value with its origin to ``stream``, the standard output unless given. ``width`` and the other
-        options of Python's ``pprint`` say how long values are broken."""
+        """Print every setting with its value and its origin.
+
+        Parameters
+        ----------
+        stream : file, optional
+            Where to print; by default the standard output.
+        width : int, optional
+            The longest line, in characters; by default lines are not broken.
+        **options
+            Options of Python's ``pprint.pformat``.
+
+        Examples
+        --------
+        >>> import io, cuzarr
+        >>> text = io.StringIO()
+        >>> cuzarr.config.pprint(text)
+        >>> "memory_limit" in text.getvalue()
+        True
+        """
         print(self._text(width, options), file=stream or sys.stdout)
 
     def _text(self, width: int | None = None, options: Mapping[str, Any] | None = None) -> str:
@@ -306,8 +498,15 @@ class Config:
         return "\n".join(lines)
 
     def to_dict(self) -> dict[str, Any]:
-        """Every value, in nested dictionaries by section.
+        """Every setting, in nested dictionaries by section.
 
+        Returns
+        -------
+        dict
+            Values by name.
+
+        Examples
+        --------
         >>> import cuzarr
         >>> cuzarr.config.to_dict()["array"]["order"]
         'C'
