@@ -26,7 +26,11 @@ def support() -> str:
         f"{len(found)} cases, of which tensorstore reads {sum(engines.tensorstore_reader(case) is not None for case in found)} and zarrs "
         f"{sum(engines.zarrs_reader(case) is not None for case in found)} as well. What is refused, and why, is in\n"
         "[CORRECTNESS.md](../CORRECTNESS.md).", "",
-        "## Data types", "", "| data type | Zarr v2 | Zarr v3 | chains of codecs |", "|---|---|---|---|",
+        "## Data types", "",
+        "A name that ends in `be` is stored big-endian. `datetime` and `timedelta` have one unit for all elements, such as seconds or 10 ms.",
+        "`unicode5` is text of at most 5 characters, `ascii7` of at most 7 bytes, and `raw6` is 6 bytes. `struct` has named fields, and",
+        "`struct_mixed` fields of both byte orders. The last column counts the chains of codecs that the tests combine with the type.", "",
+        "| data type | Zarr v2 | Zarr v3 | chains of codecs |", "|---|---|---|---|",
     ]  # fmt: skip
     for name in dict.fromkeys(case.data_type.name for case in found):
         own = [case for case in found if case.data_type.name == name]
@@ -36,7 +40,8 @@ def support() -> str:
         "",
         "## Codecs",
         "",
-        "On a GPU *native* codecs are decoded by kernels, where that is faster or `strict` asks for it.",
+        "On a GPU, kernels decode *native* codecs where that is faster, or where `strict` asks for it. The host decodes the others. The last",
+        "column counts the data types that the tests combine with the codec.",
         "",
     ]
     out += ["| codec | Zarr v2 | Zarr v3 | reading on a GPU | data types |", "|---|---|---|---|---|"]
@@ -86,30 +91,40 @@ def mark(has: bool) -> str:
     return "yes" if has else "–"
 
 
-def placements(found: list[Any]) -> dict[str, set[str]]:
-    """By codec, where reading to a GPU runs it under `strict` in the cases, as the library says without one."""
+ON_HOST = "decoded on the host in this version"
+
+
+def placements(found: list[Any]) -> dict[str, set[tuple[str, str]]]:
+    """By codec, where reading to a GPU runs it under `strict` in the cases, as the library says without one, with the data type."""
     from conformance import engines
 
     import cuzarr
 
-    places: dict[str, set[str]] = {}
+    places: dict[str, set[tuple[str, str]]] = {}
     with warnings.catch_warnings(), cuzarr.config.set({"strict": True}):
         warnings.simplefilter("ignore")
         for case in found:
             if not case.data_type.is_variable:
                 array = cuzarr.create_array({}, **engines.arguments(case, cuzarr.codecs))
                 for name, place in array.with_device("cuda:0").placements():
-                    places.setdefault(name.removeprefix("numcodecs."), set()).add(place)
+                    places.setdefault(name.removeprefix("numcodecs."), set()).add((place, case.data_type.name))
     return places
 
 
-def where(places: set[str]) -> str:
+def where(places: set[tuple[str, str]]) -> str:
     """Those places in words; that a neighbour in the chain runs on the host says nothing of a codec."""
-    reasons = sorted(place.removeprefix("via host: ") for place in places if place.startswith("via host"))
-    reasons = [reason for reason in reasons if not reason.startswith("feeds ")]
-    if "native" not in places:
-        return f"via host: {'; '.join(reasons)}" if reasons else "via host"
-    return f"native; via host where: {'; '.join(reasons)}" if reasons else "native"
+    found = {place.removeprefix("via host: ") for place, _ in places if place.startswith("via host")}
+    reasons = sorted(reason for reason in found if reason != ON_HOST and not reason.startswith("feeds "))
+    is_native = any(place == "native" for place, _ in places)
+    if is_native and ON_HOST in found:
+        reasons.append("for " + ", ".join(sorted(f"`{name}`" for place, name in places if place.endswith(ON_HOST))))
+    if is_native:
+        return f"native; via host {'; '.join(_condition(reason) for reason in reasons)}" if reasons else "native"
+    return f"via host: {'; '.join(reasons)}" if reasons else "via host"
+
+
+def _condition(reason: str) -> str:
+    return reason if reason.startswith("for ") else f"where {reason}"
 
 
 def main() -> int:

@@ -40,7 +40,7 @@ pub struct Pyramid {
     /// Labels of the channels
     #[arg(long, value_delimiter = ',')]
     channels: Option<Vec<String>>,
-    /// Makes labels of this name of the image at the target
+    /// Make a label image of this name inside the image at the target
     #[arg(long, value_name = "NAME")]
     labels: Option<String>,
     /// Version of OME-Zarr: 0.4 or 0.5 [default: 0.5; of labels, their image's]
