@@ -37,9 +37,9 @@ def from_cuzarr(array: Any, chunks: Any = None, *, name: str | None = None, inli
     Parameters
     ----------
     array : Array or StoreLike
-        What is read, or its path; its ``device`` says where to, and with it the type of dask's blocks.
+        The array, or its path. Its ``device`` decides where dask's blocks are.
     chunks : optional
-        Extents of dask's chunks, also as a dictionary of dimensions by number or name. The stored objects' unless given, so that each is read once.
+        Extents of dask's chunks, also as a dictionary of dimensions by number or name. By default those of the stored objects, so that each is read once.
     name : str, optional
         Name of the dask array; by default one that equal arrays share.
     inline_array : bool
@@ -140,14 +140,14 @@ def to_cuzarr(lazy: Any, array: Any, *, compute: bool = True, **kwargs: Any) -> 
         Where it goes: an array of the same shape, or the path, URL or store of one. Where there is none, it is created with the
         dask array's shape, element type and largest blocks as chunks.
     compute : bool
-        Whether to write now; else what is returned writes when it is computed.
+        Whether to write now; else the result writes when it is computed.
     **kwargs
         For ``dask.array.store``: ``scheduler``, for example.
 
     Returns
     -------
     None or dask.delayed.Delayed
-        Without ``compute``, what writes when it is computed.
+        Without ``compute``, an object that writes when it is computed.
 
     Raises
     ------

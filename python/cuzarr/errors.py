@@ -78,7 +78,7 @@ _LONGEST_MESSAGE = 2000
 
 
 class CuzarrError(Exception):
-    """What every error of cuzarr is.
+    """The base class of all errors of cuzarr.
 
     ``str(error)`` reads ``place: place: message`` and, on a second line, the hint.
 
@@ -91,7 +91,7 @@ class CuzarrError(Exception):
     trail : tuple of str
         Where, outermost place first: array, chunk, codec, device.
     hint : str or None
-        What can be done about it.
+        What to do about it.
     others : tuple of CuzarrError
         What else failed in the same call.
     """
@@ -156,7 +156,7 @@ class ConfigInvalidError(CuzarrError, ValueError):
 
 
 class BaseZarrError(CuzarrError, ValueError):
-    """What the errors named by zarr-python are."""
+    """The base class of the errors that have zarr-python's names."""
 
 
 class NodeNotFoundError(BaseZarrError, FileNotFoundError):
@@ -190,7 +190,7 @@ class ContainsGroupError(BaseZarrError):
 
 
 class ContainsArrayAndGroupError(BaseZarrError):
-    """Both ``.zarray`` and ``.zgroup`` are at this path, so it cannot be told what it is."""
+    """Both ``.zarray`` and ``.zgroup`` are at this path, so it may be an array or a group."""
 
     _kind = "MetadataInvalid"
 
@@ -254,13 +254,13 @@ class ArrayIndexError(SelectionInvalidError):
 
 
 class ShapeMismatchError(CuzarrError, ValueError):
-    """Shapes that must agree do not."""
+    """Shapes that must agree differ."""
 
     _kind = "ShapeMismatch"
 
 
 class DTypeMismatchError(CuzarrError, TypeError):
-    """Data types that must agree do not."""
+    """Data types that must agree differ."""
 
     _kind = "DTypeMismatch"
 
@@ -294,7 +294,7 @@ class ChunkNotFoundError(BaseZarrError):
 
 
 class EncodeFailedError(CuzarrError, ValueError):
-    """A value cannot be encoded as the codec or data type demands."""
+    """A value cannot be encoded by the codec, or has no form in the data type."""
 
     _kind = "EncodeFailed"
 
@@ -342,7 +342,7 @@ class ExportError(UnsupportedError, BufferError):
 
 
 class DeviceUnavailableError(CuzarrError, RuntimeError):
-    """No such device here, or its driver cannot be used."""
+    """There is no such device, or its driver cannot be used."""
 
     _kind = "DeviceUnavailable"
 
@@ -394,7 +394,7 @@ class CuzarrUserWarning(UserWarning):
 
 
 class CuzarrFutureWarning(FutureWarning):
-    """A behaviour will change."""
+    """A behaviour will change in a later version."""
 
 
 class UnstableSpecificationWarning(CuzarrFutureWarning):
@@ -402,7 +402,7 @@ class UnstableSpecificationWarning(CuzarrFutureWarning):
 
 
 class CuzarrDeprecationWarning(DeprecationWarning):
-    """A name or argument will go."""
+    """A name or argument will be removed in a later version."""
 
 
 class CuzarrRuntimeWarning(RuntimeWarning):

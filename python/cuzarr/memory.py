@@ -73,23 +73,23 @@ class MemoryInfo:
     device : str
         Which device.
     free, total : int
-        What nobody uses, and what there is, as the driver counts it, other programs' memory too.
+        Free memory, and all memory of the device, as the driver counts them for all programs.
     used, peak : int
-        What cuzarr's own pool has given, now and at most since :func:`reset_peak`. Results that come from another library's
-        pool are counted there.
+        Memory taken from cuzarr's own pool: now, and at most since :func:`reset_peak`. Results from another library's pool count
+        there.
     pools : mapping of str to PoolInfo
         The pools of cuzarr and of those among CuPy, PyTorch and RMM that this program has imported.
     arrays : mapping of str to int
-        Bytes of results on the device that are still alive, by the address of the array that was read; whoever holds them,
-        and whoever's pool they are from. What expressions made is not known by name.
+        Bytes of results on the device that are still alive, by the address of the array that was read. They count in any
+        library's hands and from any pool. Results of expressions have no address.
     pinned : int
         Pinned host memory kept for transfers to and from the device.
     in_flight : int
-        What reads and writes under way have taken of their ``memory_limit``.
+        Memory that reads and writes under way have taken of their ``memory_limit``.
     limit : int or None
         The ``memory_limit``; ``None`` lets cuzarr choose.
     allocator : str
-        Whose pool results come from.
+        The library whose pool results come from.
 
     Raises
     ------
@@ -142,7 +142,7 @@ def info(device: str | None = None) -> MemoryInfo:
     Parameters
     ----------
     device : str, optional
-        Which device; that of the configuration unless given.
+        Which device; by default that of the configuration.
 
     Returns
     -------
@@ -226,7 +226,7 @@ def empty_cache(device: str | None = None) -> None:
     Parameters
     ----------
     device : str, optional
-        Which device; that of the configuration unless given.
+        Which device; by default that of the configuration.
 
     Returns
     -------
@@ -252,7 +252,7 @@ def reset_peak(device: str | None = None) -> None:
     Parameters
     ----------
     device : str, optional
-        Which device; that of the configuration unless given.
+        Which device; by default that of the configuration.
 
     Returns
     -------

@@ -360,7 +360,7 @@ class CuzarrBackendEntrypoint(BackendEntrypoint):
     """The engine behind ``xarray.open_dataset(…, engine="cuzarr")``.
 
     It takes what ``engine="zarr"`` takes: a path, a URL, a store, or a :class:`cuzarr.Group` (zarr-python's as well), and the
-    same options. ``device`` is cuzarr's own: where data variables are read to, the group's or the configuration's unless given.
+    same options. ``device`` is cuzarr's own: where data variables are read to; by default the device of the group, else the configured one.
     ``cache_members`` has no effect: members are looked up once, when the dataset is opened.
 
     Raises
@@ -421,7 +421,7 @@ class CuzarrBackendEntrypoint(BackendEntrypoint):
         storage_options : dict, optional
             Options for URLs of remote stores.
         zarr_format : {2, 3}, optional
-            The format; found out unless given.
+            The format; by default found out.
         store : AbstractDataStore, optional
             What to read instead of ``filename_or_obj``.
         engine, cache_members

@@ -80,7 +80,7 @@ impl Roofline {
         let parts = [part("fetch", Some(self.fetch)), part("bus", self.bus), part("decode", self.decode)];
         let parts: Vec<String> = parts.into_iter().flatten().collect();
         let share = 100.0 * rate / self.bound();
-        format!("at best, GB/s of array: {}; this read reached {share:.0} % of the slowest", parts.join(", "))
+        format!("at best, GB/s of array: {}; this read reached {share:.0} % of the slowest stage", parts.join(", "))
     }
 }
 

@@ -301,9 +301,9 @@ def copy(
 ) -> Any:
     """Copy an array, or a group with all that is below it, to another place. It may be larger than memory.
 
-    Elements stream through the engine within the memory limit. Every object of the target is written once, and atomically.
-    Until an array is complete it has no metadata, so that nobody reads half of it; what was interrupted, also by a crash,
-    goes on with ``resume=True``, without writing finished objects again. The source must not change meanwhile.
+    Elements stream through the engine within the memory limit. Each object of the target is written once, and atomically. Until an
+    array is complete it has no metadata, so that nobody reads half of it. After an interruption or a crash, the same call with
+    ``resume=True`` goes on, and writes no finished object again. The source must not change meanwhile.
 
     Parameters
     ----------
@@ -314,7 +314,7 @@ def copy(
     path : str, optional
         Path in the target's store.
     zarr_format : {2, 3}, optional
-        Format of the copy; the source's unless given. Between formats, zstd, gzip and Blosc keep their settings, zstd takes the
+        Format of the copy; by default the source's. Between formats, zstd, gzip and Blosc keep their settings, zstd takes the
         place of other compressors, and filters are left out. xarray opens the copy as it opens the source: names of
         dimensions and ``_FillValue`` move to where the other format has them.
     compressors : optional
@@ -327,16 +327,16 @@ def copy(
     storage_options : dict, optional
         For URLs of remote stores.
     device : str, optional
-        Where elements are decoded and moved; the source's device unless given.
+        Where elements are decoded and moved; by default the source's device.
     memory_limit : int or str, optional
-        Bytes, or as in ``"8 GiB"``; the configuration's unless given.
+        In bytes or as ``"8 GiB"``; by default the configured limit.
     progress : bool, callable or object, optional
         As for :meth:`Array.getitem`, in objects written.
     dry_run : bool
-        Gives the plan, and does nothing.
+        Return the plan, and do nothing.
     client : distributed.Client, optional
-        Makes tasks of a dask cluster of the regions, each of whole objects. ``memory_limit`` bounds one task, ``progress`` hears of
-        regions. A task whose worker dies runs again, and an interrupted copy goes on with ``resume=True``, here or on a cluster.
+        Make each region, which consists of whole objects, a task of a dask cluster. ``memory_limit`` bounds one task, and ``progress``
+        counts regions. A task whose worker dies runs again, and an interrupted copy goes on with ``resume=True``, here or on a cluster.
         Workers must be able to reach source and target.
 
     Returns

@@ -54,16 +54,16 @@ def pyramid(
     Parameters
     ----------
     source : Array, Group, StoreLike, or an array in memory
-        An array of 2 to 5 dimensions, or an image: OME-Zarr 0.1 to 0.5, or GeoZarr's ``multiscales``. Of an image the largest level is
-        taken, with its axes, scale, units, channels, other attributes and all labels. An array in memory (NumPy's, or one on a
+        An array of 2 to 5 dimensions, or an image: OME-Zarr 0.1 to 0.5, or GeoZarr's ``multiscales``. From an image the largest
+        level is taken, with its axes, scale, units, channels, other attributes and all labels. An array in memory (NumPy's, or one on a
         GPU) is copied to host memory first.
     target : StoreLike
         Where the group of the levels is made; for labels, the group of their image.
     method : {"mean", "max", "nearest", "mode"}, optional
-        How elements become one: their mean, the largest, the first, or the most frequent one. The mean unless given; for labels
+        How elements become one: their mean, the largest, the first, or the most frequent one. By default the mean; for labels
         the most frequent one, so that no label appears that was not there.
     levels : int, optional
-        How many, with the first one; until no spatial extent is above 256 unless given.
+        How many levels, the first one included; by default until no spatial extent is above 256.
     axes : str or sequence of str, optional
         Names of the dimensions, as in ``"tczyx"``; the source's own, or the last ones of these.
     scale, units : sequence or dict, optional
@@ -71,7 +71,7 @@ def pyramid(
         by name.
     factors : sequence or dict, optional
         How many elements become one along each dimension, from level to level; in a dictionary, dimensions without a factor stay.
-        2 along x, y and z unless given, but a dimension whose elements are at least twice as large as another one's waits.
+        By default 2 along x, y and z; a dimension waits while its elements are at least twice as large as those of another one.
     channels : sequence of str or dict, optional
         The channels' labels, or objects with ``label``, ``color`` (``"00FF00"``) and ``window`` for the attribute ``omero``. Colours are
         chosen where they are missing. Limits of contrast are those of the smallest level.
@@ -83,13 +83,13 @@ def pyramid(
     name : str, optional
         The image's name in the attributes.
     version : {"0.4", "0.5"}, optional
-        Version of OME-Zarr: 0.5 in Zarr format 3, or 0.4 in format 2. 0.5 unless given; for labels their image's.
+        Version of OME-Zarr: 0.5 in Zarr format 3, or 0.4 in format 2. By default 0.5; for labels that of their image.
     chunks, shards, compressors, codecs
         Of all levels, as for :func:`rechunk`.
     path, overwrite, resume, storage_options, device, memory_limit, progress, client
         As for :func:`copy`.
     dry_run : bool
-        Gives the plan as a dictionary, and does nothing.
+        Return the plan as a dictionary, and do nothing.
 
     Returns
     -------

@@ -547,10 +547,10 @@ class Array(Node, StoredProtocol, Operators, OneElement, Reductions, Stored):
         dtype : dtype, optional
             Element type of the result, if not the array's.
         prototype : BufferPrototype, optional
-            zarr-python's; decides the device.
+            The kind of memory of the result: a prototype of cuzarr or zarr-python.
         device : str or sequence of str, optional
-            Where the elements go. Of several devices each gets a part of the first dimension that begins where a chunk does, and
-            all read at once. Such reads are not in this array's :meth:`last_report`.
+            Where the elements go. Several devices get a part of the first dimension each, cut where chunks begin, and read at the same
+            time. Such reads are not in this array's :meth:`last_report`.
 
         Returns
         -------
@@ -581,7 +581,7 @@ class Array(Node, StoredProtocol, Operators, OneElement, Reductions, Stored):
         dtype : dtype, optional
             Element type of the results; elements are converted on the way.
         prototype : BufferPrototype, optional
-            zarr-python's; decides the device.
+            The kind of memory of the result: a prototype of cuzarr or zarr-python.
 
         Returns
         -------
@@ -613,7 +613,7 @@ class Array(Node, StoredProtocol, Operators, OneElement, Reductions, Stored):
             Where the elements go, of the selection's shape, on the device that reads. NumPy's arrays may hold another type, to which
             the elements are converted.
         prototype : BufferPrototype, optional
-            zarr-python's; decides the device.
+            The kind of memory of the result: a prototype of cuzarr or zarr-python.
         fields : str or list of str, optional
             Only these fields of a structured dtype.
 
@@ -690,7 +690,7 @@ class Array(Node, StoredProtocol, Operators, OneElement, Reductions, Stored):
         fields : str or list of str, optional
             Only these fields of a structured dtype.
         prototype : BufferPrototype, optional
-            zarr-python's; decides the device.
+            The kind of memory of the result: a prototype of cuzarr or zarr-python.
 
         Returns
         -------
@@ -755,7 +755,7 @@ class Array(Node, StoredProtocol, Operators, OneElement, Reductions, Stored):
         fields : str or list of str, optional
             Only these fields of a structured dtype.
         prototype : BufferPrototype, optional
-            zarr-python's; decides the device.
+            The kind of memory of the result: a prototype of cuzarr or zarr-python.
 
         Returns
         -------
@@ -824,7 +824,7 @@ class Array(Node, StoredProtocol, Operators, OneElement, Reductions, Stored):
         fields : str or list of str, optional
             Only these fields of a structured dtype.
         prototype : BufferPrototype, optional
-            zarr-python's; decides the device.
+            The kind of memory of the result: a prototype of cuzarr or zarr-python.
 
         Returns
         -------
@@ -888,7 +888,7 @@ class Array(Node, StoredProtocol, Operators, OneElement, Reductions, Stored):
         fields : str or list of str, optional
             Only these fields of a structured dtype.
         prototype : BufferPrototype, optional
-            zarr-python's; decides the device.
+            The kind of memory of the result: a prototype of cuzarr or zarr-python.
 
         Returns
         -------

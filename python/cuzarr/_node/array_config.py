@@ -17,10 +17,7 @@ from cuzarr.errors import ArgumentTypeError, InvalidArgumentError
 class ArrayConfig:
     """How an array behaves while it is open. None of it is stored.
 
-    ``order`` is the memory order of results (of format 3), ``write_empty_chunks`` stores chunks of nothing but fill
-    values too, ``read_missing_chunks`` turns missing chunks into fill values, else they are an error. Ranges of a shard
-    that are at most ``sharding_coalesce_max_gap_bytes`` apart are read at once, up to
-    ``sharding_coalesce_max_bytes``; what is 1 MiB or more is not joined to what follows.
+    Settings that are not given come from the configuration. Ranges of a shard of 1 MiB and more are not joined to what follows.
 
     Parameters
     ----------

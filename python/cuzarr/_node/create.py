@@ -68,11 +68,11 @@ def create_array(
     serializer : codec or "auto"
         Codec from elements to bytes.
     fill_value : scalar, optional
-        Value of elements that were never written; zero unless given.
+        Value of elements that were never written; by default zero.
     order : {"C", "F"}, optional
         Order of elements inside a chunk, of format 2.
     zarr_format : {2, 3}, optional
-        3 unless given.
+        The format, by default 3; ``None`` is the configured one.
     attributes : dict, optional
         Attributes, as JSON.
     chunk_key_encoding : dict, optional
@@ -174,8 +174,8 @@ def from_array(
 ) -> Array:
     """Create an array with the elements of another array: a stored one, NumPy's, or one on a GPU.
 
-    ``"keep"`` takes over what an array of a store has; for other data it means ``"auto"`` (``shards``: none). Arrays of a
-    store are copied region by region, many chunks at a time within the memory limit. The other arguments are :func:`create_array`'s.
+    ``"keep"`` takes a setting over from a stored array; for other data it means ``"auto"``, and no shards. Stored arrays are copied
+    region by region, within the memory limit.
 
     Parameters
     ----------
@@ -190,7 +190,7 @@ def from_array(
     chunks, shards, filters, compressors, serializer : optional
         As for :func:`create_array`; ``"keep"`` takes them over from ``data``.
     fill_value, order, zarr_format, attributes, chunk_key_encoding, dimension_names : optional
-        As for :func:`create_array`; those of ``data`` unless given.
+        As for :func:`create_array`; by default those of ``data``.
     **kwargs
         As for :func:`create_array`.
 
@@ -324,8 +324,8 @@ def create(
 ) -> Array:
     """Create an array, with the arguments that older versions of zarr-python had; new code uses :func:`create_array`.
 
-    ``compressor``, ``filters`` and ``dimension_separator`` are format 2's: where one is given, and no ``zarr_format``, the array
-    is of format 2. Results go where ``meta_array`` is, unless ``device`` says where. ``synchronizer``, ``chunk_store``, ``cache_metadata``,
+    ``compressor``, ``filters`` and ``dimension_separator`` belong to format 2: if one of them is given without ``zarr_format``, the
+    array is of format 2. Results go where ``meta_array`` is, unless ``device`` is given. ``synchronizer``, ``chunk_store``, ``cache_metadata``,
     ``cache_attrs``, ``read_only`` and ``object_codec`` have no effect.
 
     Parameters
@@ -333,9 +333,9 @@ def create(
     shape : int or tuple of int
         Extents, in elements.
     chunks : int, tuple of int, bool, optional
-        Shape of a chunk, in elements; chosen unless given, one chunk for ``False``.
+        Shape of a chunk, in elements. By default cuzarr chooses it; ``False`` makes one chunk.
     dtype : dtype-like, optional
-        Element type; float64 unless given.
+        Element type; by default float64.
     compressor, filters : codec, optional
         Codecs of format 2.
     fill_value : scalar, optional
@@ -607,7 +607,7 @@ def empty_like(a: Any, *, zarr_format: ZarrFormat | None = None, **kwargs: Any) 
     a : Array or array
         Its shape, chunks, element type and codecs are taken over.
     zarr_format : {2, 3}, optional
-        Format of the new array; that of ``a`` unless given.
+        Format of the new array; by default that of ``a``.
     **kwargs
         As for :func:`create`; they replace what is taken over.
 
@@ -639,7 +639,7 @@ def zeros_like(a: Any, *, zarr_format: ZarrFormat | None = None, **kwargs: Any) 
     a : Array or array
         Its shape, chunks, element type and codecs are taken over.
     zarr_format : {2, 3}, optional
-        Format of the new array; that of ``a`` unless given.
+        Format of the new array; by default that of ``a``.
     **kwargs
         As for :func:`create`; they replace what is taken over.
 
@@ -671,7 +671,7 @@ def ones_like(a: Any, *, zarr_format: ZarrFormat | None = None, **kwargs: Any) -
     a : Array or array
         Its shape, chunks, element type and codecs are taken over.
     zarr_format : {2, 3}, optional
-        Format of the new array; that of ``a`` unless given.
+        Format of the new array; by default that of ``a``.
     **kwargs
         As for :func:`create`; they replace what is taken over.
 
@@ -703,7 +703,7 @@ def full_like(a: Any, *, zarr_format: ZarrFormat | None = None, **kwargs: Any) -
     a : Array or array
         Its shape, chunks, element type and codecs are taken over.
     zarr_format : {2, 3}, optional
-        Format of the new array; that of ``a`` unless given.
+        Format of the new array; by default that of ``a``.
     **kwargs
         As for :func:`create`; they replace what is taken over.
 

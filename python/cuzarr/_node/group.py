@@ -48,7 +48,7 @@ class Group(Node):
     metadata : GroupMetadata
         Its attributes, format and, where there is any, consolidated metadata.
     device : str, optional
-        Where its arrays are read to; the configuration's ``device`` unless given.
+        Where its arrays are read to; by default the configuration's ``device``.
 
     Raises
     ------
@@ -354,9 +354,9 @@ class Group(Node):
         Parameters
         ----------
         max_depth : int or None
-            Levels of groups that are looked into; 0 for what lies directly below, ``None`` for all.
+            How many levels to go below the direct members: 0 for these alone, ``None`` for all.
         use_consolidated_for_children : bool
-            Take what groups among them say in their consolidated metadata, instead of listing them.
+            Use the consolidated metadata of groups among them, instead of listing these groups.
 
         Returns
         -------
@@ -543,7 +543,7 @@ class Group(Node):
         expand : None
             Not supported; zarr-python has it.
         level : int, optional
-            Levels that are shown; all unless given.
+            Levels that are shown; by default all.
         max_nodes : int
             Nodes that are shown at most.
         plain : bool
@@ -703,7 +703,7 @@ class Group(Node):
         name : str
             Its path below this group. Groups on the way are created.
         compressor : codec or None, optional
-            The only compressor; what ``compressors`` says unless given.
+            The only compressor; by default what ``compressors`` says.
 
         Returns
         -------
@@ -750,7 +750,7 @@ class Group(Node):
         config : ArrayConfig or dict, optional
             How it behaves while open.
         **kwargs
-            ``dtype``, to which the values of the array can be cast, or with ``exact=True`` its own; and for a new array
+            ``dtype``: a type to which the array's values can be cast, or with ``exact=True`` the array's own type. For a new array also
             what :meth:`create_array` takes.
 
         Returns
@@ -788,7 +788,7 @@ class Group(Node):
     def create_hierarchy(
         self, nodes: dict[str, AnyArrayMetadata | GroupMetadata], *, overwrite: bool = False
     ) -> Iterator[tuple[str, Self | Array]]:
-        """Create many nodes below this group, and yields each with its path.
+        """Create many arrays and groups below this group, and yield each with its path.
 
         Parameters
         ----------

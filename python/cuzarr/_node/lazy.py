@@ -287,7 +287,7 @@ class LazyArray(Lazy, StoredProtocol, OneElement, Operators, Reductions):
         Parameters
         ----------
         *axes : int
-            Which dimension comes where; all reversed, unless given.
+            Which dimension comes where; by default all reversed.
 
         Returns
         -------

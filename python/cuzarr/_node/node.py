@@ -61,7 +61,7 @@ class Node(StoreNode):
         return Attributes(self)
 
     def update_attributes(self, new_attributes: Mapping[str, Any]) -> Self:
-        """Add and replaces attributes, in one write.
+        """Add and replace attributes, in one write.
 
         Parameters
         ----------

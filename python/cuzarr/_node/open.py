@@ -53,16 +53,16 @@ def open(
     metadata_store: StoreLike | None = None,
     **kwargs: Any,
 ) -> Array | Group:
-    """Open the array or group at a store or path, or creates it.
+    """Open the array or group at a store or path, or create it.
 
     Parameters
     ----------
     store : StoreLike, optional
         A path, a store, a dictionary; ``None`` is new memory.
     mode : {"r", "r+", "a", "w", "w-"}, optional
-        Read only; read and write; create when missing; replace; create only. ``"a"``, or ``"r"`` for read-only stores.
+        Read only; read and write; create if missing; replace; create only. By default ``"a"``, or ``"r"`` for read-only stores.
     zarr_format : {2, 3}, optional
-        Only this format; what is there, or the configuration's default for a new node.
+        The format; by default that of what is there, and for a new node the configured one.
     path : str, optional
         Path in the store.
     storage_options : dict, optional
@@ -133,14 +133,14 @@ def open_array(
     metadata_store: StoreLike | None = None,
     **kwargs: Any,
 ) -> Array:
-    """Open the array at a store or path, or creates it as ``mode`` says.
+    """Open the array at a store or path, or create it as ``mode`` says.
 
     Parameters
     ----------
     store : StoreLike, optional
         A path, a URL, a store, a dictionary; ``None`` is new memory.
     zarr_format : {2, 3}, optional
-        Only this format; either unless given.
+        The format; by default either.
     path : str
         Path in the store.
     storage_options : dict, optional
@@ -251,7 +251,7 @@ def open_group(
     device: str | None = None,
     metadata_store: StoreLike | None = None,
 ) -> Group:
-    """Open the group at a store or path, or creates it as ``mode`` says.
+    """Open the group at a store or path, or create it as ``mode`` says.
 
     ``use_consolidated`` says whether consolidated metadata must (``True``), may (``None``) or must not (``False``) serve;
     in format 2 a string names its key. Arrays are read to where ``meta_array`` is, unless ``device`` says where.
@@ -268,7 +268,7 @@ def open_group(
     storage_options : dict, optional
         Options for URLs of remote stores.
     zarr_format : {2, 3}, optional
-        Only this format; the configuration's default for a new group.
+        The format; by default either, and for a new group the configured one.
     attributes : dict, optional
         Attributes of a group that is created, as JSON.
     use_consolidated : bool or str, optional
@@ -441,7 +441,7 @@ def load(store: StoreLike, path: str | None = None, zarr_format: ZarrFormat | No
     path : str, optional
         Path in the store.
     zarr_format : {2, 3}, optional
-        Only this format; either unless given.
+        The format; by default either.
 
     Returns
     -------
@@ -477,7 +477,7 @@ def tree(grp: Group, expand: bool | None = None, level: int | None = None) -> An
     expand : bool, optional
         Accepted for older programs, without effect.
     level : int, optional
-        How many levels are shown; all unless given.
+        How many levels are shown; by default all.
 
     Returns
     -------
@@ -514,7 +514,7 @@ def consolidate_metadata(store: StoreLike, path: str | None = None, zarr_format:
     path : str, optional
         Path of the group in the store.
     zarr_format : {2, 3}, optional
-        Only this format; either unless given.
+        The format; by default either.
 
     Returns
     -------

@@ -218,7 +218,7 @@ class Reductions:
         Parameters
         ----------
         axis : int, str or tuple of them, optional
-            Numbers or names of dimensions; all unless given.
+            Numbers or names of dimensions; by default all.
         keepdims : bool
             Keep reduced dimensions, with one element.
         **numpys
@@ -249,7 +249,7 @@ class Reductions:
         Parameters
         ----------
         axis : int, str or tuple of them, optional
-            Numbers or names of dimensions; all unless given.
+            Numbers or names of dimensions; by default all.
         keepdims : bool
             Keep reduced dimensions, with one element.
         **numpys
@@ -280,7 +280,7 @@ class Reductions:
         Parameters
         ----------
         axis : int, str or tuple of them, optional
-            Numbers or names of dimensions; all unless given.
+            Numbers or names of dimensions; by default all.
         keepdims : bool
             Keep reduced dimensions, with one element.
         **numpys
@@ -311,7 +311,7 @@ class Reductions:
         Parameters
         ----------
         axis : int, str or tuple of them, optional
-            Numbers or names of dimensions; all unless given.
+            Numbers or names of dimensions; by default all.
         ddof : float
             Subtracted from the number of elements in the divisor.
         keepdims : bool
@@ -344,7 +344,7 @@ class Reductions:
         Parameters
         ----------
         axis : int, str or tuple of them, optional
-            Numbers or names of dimensions; all unless given.
+            Numbers or names of dimensions; by default all.
         ddof : float
             Subtracted from the number of elements in the divisor.
         keepdims : bool
@@ -377,7 +377,7 @@ class Reductions:
         Parameters
         ----------
         axis : int, str or tuple of them, optional
-            Numbers or names of dimensions; all unless given.
+            Numbers or names of dimensions; by default all.
         keepdims : bool
             Keep reduced dimensions, with one element.
         **numpys
@@ -408,7 +408,7 @@ class Reductions:
         Parameters
         ----------
         axis : int, str or tuple of them, optional
-            Numbers or names of dimensions; all unless given.
+            Numbers or names of dimensions; by default all.
         keepdims : bool
             Keep reduced dimensions, with one element.
         **numpys
@@ -439,7 +439,7 @@ class Reductions:
         Parameters
         ----------
         axis : int, str or tuple of them, optional
-            Numbers or names of dimensions; all unless given.
+            Numbers or names of dimensions; by default all.
         keepdims : bool
             Keep reduced dimensions, with one element.
         **numpys
@@ -470,7 +470,7 @@ class Reductions:
         Parameters
         ----------
         axis : int, str or tuple of them, optional
-            Numbers or names of dimensions; all unless given.
+            Numbers or names of dimensions; by default all.
         keepdims : bool
             Keep reduced dimensions, with one element.
         **numpys
@@ -501,7 +501,7 @@ class Reductions:
         Parameters
         ----------
         axis : int, str or tuple of them, optional
-            Numbers or names of dimensions; all unless given.
+            Numbers or names of dimensions; by default all.
         keepdims : bool
             Keep reduced dimensions, with one element.
         **numpys
@@ -532,7 +532,7 @@ class Reductions:
         Parameters
         ----------
         axis : int, str or tuple of them, optional
-            Numbers or names of dimensions; all unless given.
+            Numbers or names of dimensions; by default all.
         keepdims : bool
             Keep reduced dimensions, with one element.
         **numpys

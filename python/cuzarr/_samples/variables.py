@@ -63,7 +63,7 @@ class Variable:
     dims : sequence of str, optional
         Names of the array's dimensions, where it has none of its own.
     dtype : dtype, optional
-        Element type of samples: PyTorch's or NumPy's. The array's unless given, or float32 where elements are scaled.
+        Element type of samples: PyTorch's or NumPy's. By default the array's, or float32 where elements are scaled.
     mean, std : float or array, optional
         Samples are ``(x - mean) / std``. Arrays broadcast to a sample: shape ``(channels, 1, 1)`` for samples of channels, y, x.
     scale, offset : float or array, optional

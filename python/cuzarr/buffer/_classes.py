@@ -378,7 +378,7 @@ class NDBuffer(Memory):
         order : {"C", "F"}
             Which dimension changes fastest in memory: the last (``"C"``) or the first.
         fill_value : scalar, optional
-            The value; 0 unless given.
+            The value; by default 0.
 
         Returns
         -------

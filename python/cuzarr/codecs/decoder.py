@@ -220,7 +220,7 @@ class Decoder:
         return Batch(batch, (frames, out), outs)
 
     def decode(self, frames: Any, out: Any, *, stream: Any = None) -> None:
-        """Decode frames and waits: :meth:`prepare`, :meth:`Batch.run` and :meth:`Batch.check` in one call.
+        """Decode frames and wait: :meth:`prepare`, :meth:`Batch.run` and :meth:`Batch.check` in one call.
 
         Parameters
         ----------

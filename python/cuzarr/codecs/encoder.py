@@ -223,7 +223,7 @@ class Encoder:
         return EncodingBatch(batch, chunks, rows)
 
     def encode(self, chunks: Any, *, stream: Any = None) -> list[Any]:
-        """Encode chunks and waits: :meth:`prepare`, :meth:`EncodingBatch.run` and :meth:`EncodingBatch.frames` in one call.
+        """Encode chunks and wait: :meth:`prepare`, :meth:`EncodingBatch.run` and :meth:`EncodingBatch.frames` in one call.
 
         Parameters
         ----------

@@ -222,13 +222,13 @@ class BloscCodec(Codec):
     Parameters
     ----------
     typesize : int, optional
-        Bytes of an element; the array's unless given.
+        Bytes of an element; by default the array's.
     cname : {"zstd", "lz4", "lz4hc", "zlib", "blosclz", "snappy"}
         The compressor inside.
     clevel : int
         Level, 0 to 9.
     shuffle : {"noshuffle", "shuffle", "bitshuffle"}, optional
-        What happens to bytes or bits before; by the size of the elements unless given.
+        What happens to bytes or bits before; by default by the size of the elements.
     blocksize : int
         Bytes of a block; 0 lets Blosc choose.
 

@@ -32,7 +32,7 @@ class ElementwiseKernel:
     ----------
     in_params, out_params : str
         ``"float32 x, T y"``: element types by NumPy's names, or a letter that stands for the type of what is passed. ``raw``
-        before a parameter gives the array itself, indexed at will; all others are the element at hand.
+        before a parameter passes the whole array, for your own indexing; other parameters are the element that is computed.
     operation : str
         CUDA C++, run for each element: ``"z = x * y + 1"``. ``i`` is the number of the element, ``n`` how many there are.
     name : str

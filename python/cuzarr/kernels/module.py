@@ -218,16 +218,15 @@ class Function:
         ----------
         *args
             Arrays in this GPU's memory (a pointer to the first element), numbers, NumPy scalars, ``None`` (a null pointer),
-            structures as ``bytes`` or ctypes. Python's numbers become what the kernel's declaration says; where it does
-            not say it in C's own names, a NumPy scalar is asked for, so that no number is ever read as another.
+            structures as ``bytes`` or ctypes. Python's numbers are converted to the types that the kernel declares. If a declared
+            type is not one of C's own, pass a NumPy scalar.
         grid, block : int or sequence of int
             Blocks of the grid, and threads of a block, by x, y and z.
         shared_bytes : int
             Dynamic shared memory of a block.
         stream : optional
-            A stream of CuPy, PyTorch or Numba, or a handle. The call then returns at once, and whoever gave the stream sees
-            to it that the arrays are ready there. By default the kernel is waited for, so that its result, or its fault,
-            is there.
+            A stream of CuPy, PyTorch or Numba, or a handle. The call then returns at once, and the arrays must
+            be ready on that stream. By default the call waits for the kernel, and raises its fault.
 
         Raises
         ------

@@ -19,7 +19,7 @@ class MemoryStore(Store):
     Parameters
     ----------
     store_dict : mutable mapping of str to bytes, optional
-        A mapping of the caller, which the store uses; a new one unless given.
+        A mapping of the caller, which the store uses; by default a new one.
     read_only : bool
         Whether writing is refused.
 

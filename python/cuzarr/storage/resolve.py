@@ -209,7 +209,7 @@ def make_store(
     Raises
     ------
     UnsupportedError, InvalidArgumentError
-        A URL whose scheme has no store here, or that says nothing else.
+        There is no store for the URL's scheme, or the URL names no place.
     TypeError
         The object is no store.
 

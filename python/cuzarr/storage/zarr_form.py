@@ -809,7 +809,7 @@ class MemoryStore(_InMemory):
     Parameters
     ----------
     store_dict : mutable mapping of str to Buffer, optional
-        A mapping of the caller; a new one unless given.
+        A mapping of the caller; by default a new one.
     read_only : bool
         Whether writing is refused.
 
@@ -871,7 +871,7 @@ class GpuMemoryStore(_InMemory):
     Parameters
     ----------
     store_dict : mutable mapping of str to Buffer, optional
-        A mapping of the caller; a new one unless given.
+        A mapping of the caller; by default a new one.
     device : str, optional
         The GPU; that of the configuration, or the first one.
     read_only : bool

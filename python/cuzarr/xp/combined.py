@@ -158,7 +158,7 @@ def nan_to_num(x: Any, *, nan: float = 0.0, posinf: float | None = None, neginf:
     nan : float
         What NaN becomes.
     posinf, neginf : float, optional
-        What infinities become; the greatest and the least number of the type, unless given.
+        What infinities become; by default the greatest and the least number of the type.
 
     Returns
     -------
@@ -197,7 +197,7 @@ def average(x: Any, axis: Axis = None, weights: Any = None, *, keepdims: bool = 
     x : array
         Elements in memory of any device, an array in a store, or a plan.
     axis : int, str or tuple of them, optional
-        Dimensions to reduce; all unless given.
+        Dimensions to reduce; by default all.
     weights : array, optional
         Of the shape of ``x``, or of the extents along ``axis``. Without them all elements weigh as much.
     keepdims : bool

@@ -30,9 +30,9 @@ def asarray(x: Any, dtype: Any = None, *, device: str | None = None) -> Any:
     x : array, number or nested list
         Elements, in memory of any device.
     dtype : dtype-like, optional
-        Element type; that of ``x`` unless given.
+        Element type; by default that of ``x``.
     device : str, optional
-        Where the memory is; the device of the configuration unless given.
+        Where the memory is; by default the device of the configuration.
 
     Returns
     -------
@@ -112,7 +112,7 @@ def empty(shape: Any, dtype: Any = float, *, device: str | None = None) -> Any:
     dtype : dtype-like
         Element type.
     device : str, optional
-        Where the memory is; the device of the configuration unless given.
+        Where the memory is; by default the device of the configuration.
 
     Returns
     -------
@@ -149,7 +149,7 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, *, device: str | None =
     dtype : dtype-like, optional
         Element type.
     device : str, optional
-        Where the memory is; the device of the configuration unless given.
+        Where the memory is; by default the device of the configuration.
 
     Returns
     -------
@@ -190,7 +190,7 @@ def zeros(shape: Any, dtype: Any = float, *, device: str | None = None) -> Any:
     dtype : dtype-like
         Element type.
     device : str, optional
-        Where the memory is; the device of the configuration unless given.
+        Where the memory is; by default the device of the configuration.
 
     Returns
     -------
@@ -221,7 +221,7 @@ def ones(shape: Any, dtype: Any = float, *, device: str | None = None) -> Any:
     dtype : dtype-like
         Element type.
     device : str, optional
-        Where the memory is; the device of the configuration unless given.
+        Where the memory is; by default the device of the configuration.
 
     Returns
     -------
@@ -390,7 +390,7 @@ def arange(start: Any, stop: Any = None, step: Any = 1, dtype: Any = None, *, de
     dtype : dtype-like, optional
         Element type.
     device : str, optional
-        Where the memory is; the device of the configuration unless given.
+        Where the memory is; by default the device of the configuration.
 
     Returns
     -------
@@ -428,7 +428,7 @@ def linspace(start: Any, stop: Any, num: int = 50, dtype: Any = None, *, endpoin
     endpoint : bool
         Whether ``stop`` is the last number.
     device : str, optional
-        Where the memory is; the device of the configuration unless given.
+        Where the memory is; by default the device of the configuration.
 
     Returns
     -------

@@ -33,7 +33,7 @@ def sum(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:
     x : array
         Elements in memory of any device, an array in a store, or a plan.
     axis : int, tuple of int or str, optional
-        Dimensions to reduce, by number or name; all unless given.
+        Dimensions to reduce, by number or name; by default all.
     keepdims : bool
         Whether reduced dimensions stay, with the extent 1.
 
@@ -69,7 +69,7 @@ def prod(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:
     x : array
         Elements in memory of any device, an array in a store, or a plan.
     axis : int, tuple of int or str, optional
-        Dimensions to reduce, by number or name; all unless given.
+        Dimensions to reduce, by number or name; by default all.
     keepdims : bool
         Whether reduced dimensions stay, with the extent 1.
 
@@ -105,7 +105,7 @@ def mean(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:
     x : array
         Elements in memory of any device, an array in a store, or a plan.
     axis : int, tuple of int or str, optional
-        Dimensions to reduce, by number or name; all unless given.
+        Dimensions to reduce, by number or name; by default all.
     keepdims : bool
         Whether reduced dimensions stay, with the extent 1.
 
@@ -141,9 +141,9 @@ def std(x: Any, axis: Axis = None, *, ddof: float = 0, keepdims: bool = False) -
     x : array
         Elements in memory of any device, an array in a store, or a plan.
     axis : int, tuple of int or str, optional
-        Dimensions to reduce, by number or name; all unless given.
+        Dimensions to reduce, by number or name; by default all.
     ddof : float
-        What is taken from the number of elements before the division.
+        The number that is subtracted from the number of elements before the division.
     keepdims : bool
         Whether reduced dimensions stay, with the extent 1.
 
@@ -179,9 +179,9 @@ def var(x: Any, axis: Axis = None, *, ddof: float = 0, keepdims: bool = False) -
     x : array
         Elements in memory of any device, an array in a store, or a plan.
     axis : int, tuple of int or str, optional
-        Dimensions to reduce, by number or name; all unless given.
+        Dimensions to reduce, by number or name; by default all.
     ddof : float
-        What is taken from the number of elements before the division.
+        The number that is subtracted from the number of elements before the division.
     keepdims : bool
         Whether reduced dimensions stay, with the extent 1.
 
@@ -217,7 +217,7 @@ def min(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:
     x : array
         Elements in memory of any device, an array in a store, or a plan.
     axis : int, tuple of int or str, optional
-        Dimensions to reduce, by number or name; all unless given.
+        Dimensions to reduce, by number or name; by default all.
     keepdims : bool
         Whether reduced dimensions stay, with the extent 1.
 
@@ -253,7 +253,7 @@ def max(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:
     x : array
         Elements in memory of any device, an array in a store, or a plan.
     axis : int, tuple of int or str, optional
-        Dimensions to reduce, by number or name; all unless given.
+        Dimensions to reduce, by number or name; by default all.
     keepdims : bool
         Whether reduced dimensions stay, with the extent 1.
 
@@ -289,7 +289,7 @@ def argmin(x: Any, axis: int | str | None = None, *, keepdims: bool = False) -> 
     x : array
         Elements in memory of any device, an array in a store, or a plan.
     axis : int or str, optional
-        Dimensions to reduce, by number or name; all unless given.
+        Dimensions to reduce, by number or name; by default all.
     keepdims : bool
         Whether reduced dimensions stay, with the extent 1.
 
@@ -325,7 +325,7 @@ def argmax(x: Any, axis: int | str | None = None, *, keepdims: bool = False) -> 
     x : array
         Elements in memory of any device, an array in a store, or a plan.
     axis : int or str, optional
-        Dimensions to reduce, by number or name; all unless given.
+        Dimensions to reduce, by number or name; by default all.
     keepdims : bool
         Whether reduced dimensions stay, with the extent 1.
 
@@ -361,7 +361,7 @@ def any(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:
     x : array
         Elements in memory of any device, an array in a store, or a plan.
     axis : int, tuple of int or str, optional
-        Dimensions to reduce, by number or name; all unless given.
+        Dimensions to reduce, by number or name; by default all.
     keepdims : bool
         Whether reduced dimensions stay, with the extent 1.
 
@@ -397,7 +397,7 @@ def all(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:
     x : array
         Elements in memory of any device, an array in a store, or a plan.
     axis : int, tuple of int or str, optional
-        Dimensions to reduce, by number or name; all unless given.
+        Dimensions to reduce, by number or name; by default all.
     keepdims : bool
         Whether reduced dimensions stay, with the extent 1.
 
@@ -433,7 +433,7 @@ def count_nonzero(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:
     x : array
         Elements in memory of any device, an array in a store, or a plan.
     axis : int, tuple of int or str, optional
-        Dimensions to reduce, by number or name; all unless given.
+        Dimensions to reduce, by number or name; by default all.
     keepdims : bool
         Whether reduced dimensions stay, with the extent 1.
 
@@ -469,7 +469,7 @@ def nansum(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:
     x : array
         Elements in memory of any device, an array in a store, or a plan.
     axis : int, tuple of int or str, optional
-        Dimensions to reduce, by number or name; all unless given.
+        Dimensions to reduce, by number or name; by default all.
     keepdims : bool
         Whether reduced dimensions stay, with the extent 1.
 
@@ -502,7 +502,7 @@ def nanprod(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:
     x : array
         Elements in memory of any device, an array in a store, or a plan.
     axis : int, tuple of int or str, optional
-        Dimensions to reduce, by number or name; all unless given.
+        Dimensions to reduce, by number or name; by default all.
     keepdims : bool
         Whether reduced dimensions stay, with the extent 1.
 
@@ -535,7 +535,7 @@ def nanmean(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:
     x : array
         Elements in memory of any device, an array in a store, or a plan.
     axis : int, tuple of int or str, optional
-        Dimensions to reduce, by number or name; all unless given.
+        Dimensions to reduce, by number or name; by default all.
     keepdims : bool
         Whether reduced dimensions stay, with the extent 1.
 
@@ -568,9 +568,9 @@ def nanstd(x: Any, axis: Axis = None, *, ddof: float = 0, keepdims: bool = False
     x : array
         Elements in memory of any device, an array in a store, or a plan.
     axis : int, tuple of int or str, optional
-        Dimensions to reduce, by number or name; all unless given.
+        Dimensions to reduce, by number or name; by default all.
     ddof : float
-        What is taken from the number of elements before the division.
+        The number that is subtracted from the number of elements before the division.
     keepdims : bool
         Whether reduced dimensions stay, with the extent 1.
 
@@ -603,9 +603,9 @@ def nanvar(x: Any, axis: Axis = None, *, ddof: float = 0, keepdims: bool = False
     x : array
         Elements in memory of any device, an array in a store, or a plan.
     axis : int, tuple of int or str, optional
-        Dimensions to reduce, by number or name; all unless given.
+        Dimensions to reduce, by number or name; by default all.
     ddof : float
-        What is taken from the number of elements before the division.
+        The number that is subtracted from the number of elements before the division.
     keepdims : bool
         Whether reduced dimensions stay, with the extent 1.
 
@@ -638,7 +638,7 @@ def nanmin(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:
     x : array
         Elements in memory of any device, an array in a store, or a plan.
     axis : int, tuple of int or str, optional
-        Dimensions to reduce, by number or name; all unless given.
+        Dimensions to reduce, by number or name; by default all.
     keepdims : bool
         Whether reduced dimensions stay, with the extent 1.
 
@@ -671,7 +671,7 @@ def nanmax(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:
     x : array
         Elements in memory of any device, an array in a store, or a plan.
     axis : int, tuple of int or str, optional
-        Dimensions to reduce, by number or name; all unless given.
+        Dimensions to reduce, by number or name; by default all.
     keepdims : bool
         Whether reduced dimensions stay, with the extent 1.
 
@@ -704,7 +704,7 @@ def nanargmin(x: Any, axis: int | str | None = None, *, keepdims: bool = False) 
     x : array
         Elements in memory of any device, an array in a store, or a plan.
     axis : int or str, optional
-        Dimensions to reduce, by number or name; all unless given.
+        Dimensions to reduce, by number or name; by default all.
     keepdims : bool
         Whether reduced dimensions stay, with the extent 1.
 
@@ -737,7 +737,7 @@ def nanargmax(x: Any, axis: int | str | None = None, *, keepdims: bool = False) 
     x : array
         Elements in memory of any device, an array in a store, or a plan.
     axis : int or str, optional
-        Dimensions to reduce, by number or name; all unless given.
+        Dimensions to reduce, by number or name; by default all.
     keepdims : bool
         Whether reduced dimensions stay, with the extent 1.
 

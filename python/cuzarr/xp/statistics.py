@@ -121,7 +121,7 @@ def percentile(x: Any, q: float | Sequence[float], axis: Axis = None, *, method:
     q : float or sequence of float
         From 0 to 100.
     axis : int, tuple of int or str, optional
-        Dimensions, by number or name; all unless given.
+        Dimensions, by number or name; by default all.
     method : str
         As for :func:`quantile`.
     keepdims : bool
@@ -156,7 +156,7 @@ def median(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:
     x : array
         Real numbers in memory of any device, an array in a store, or a plan.
     axis : int, tuple of int or str, optional
-        Dimensions, by number or name; all unless given.
+        Dimensions, by number or name; by default all.
     keepdims : bool
         Whether reduced dimensions stay, with the extent 1.
 
@@ -191,7 +191,7 @@ def nanquantile(x: Any, q: float | Sequence[float], axis: Axis = None, *, method
     q : float or sequence of float
         From 0 to 1.
     axis : int, tuple of int or str, optional
-        Dimensions, by number or name; all unless given.
+        Dimensions, by number or name; by default all.
     method : str
         As for :func:`quantile`.
     keepdims : bool
@@ -230,7 +230,7 @@ def nanpercentile(
     q : float or sequence of float
         From 0 to 100.
     axis : int, tuple of int or str, optional
-        Dimensions, by number or name; all unless given.
+        Dimensions, by number or name; by default all.
     method : str
         As for :func:`quantile`.
     keepdims : bool
@@ -265,7 +265,7 @@ def nanmedian(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:
     x : array
         Real numbers in memory of any device, an array in a store, or a plan.
     axis : int, tuple of int or str, optional
-        Dimensions, by number or name; all unless given.
+        Dimensions, by number or name; by default all.
     keepdims : bool
         Whether reduced dimensions stay, with the extent 1.
 
