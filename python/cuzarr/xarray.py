@@ -36,8 +36,8 @@ from cuzarr._node.array import Array
 from cuzarr._node.group import Group
 from cuzarr._node.open import open_group
 from cuzarr._runtime import run
-from cuzarr.errors import GroupNotFoundError, MetadataValidationError
-from cuzarr.storage import Store
+from cuzarr.errors import GroupNotFoundError, InvalidArgumentError, MetadataValidationError, UnsupportedError
+from cuzarr.storage import Store, make_store_path
 
 __all__ = ["CuzarrBackendEntrypoint", "GroupStore", "LazyArray", "MaskedArray"]
 
@@ -347,6 +347,32 @@ def _opened_group(
     return _group_below(root, path)
 
 
+def _format(zarr_format: Any, zarr_version: Any, synchronizer: Any) -> Any:
+    """The format, by its name or its former one, of a call that has no locks of zarr-python 2."""
+    if synchronizer is not None:
+        raise UnsupportedError(
+            f"synchronizer is {type(synchronizer).__name__}, expected None: locks are those of zarr-python 2",
+            hint="leave it out: writes to one object wait for each other within a process, and readers see whole objects",
+        )
+    if None not in (zarr_format, zarr_version) and zarr_format != zarr_version:
+        message = f"zarr_format is {zarr_format!r}, and zarr_version, its former name, is {zarr_version!r}"
+        raise InvalidArgumentError(message, hint="pass zarr_format alone")
+    return zarr_version if zarr_format is None else zarr_format
+
+
+def _with_chunks(source: Any, chunk_store: Any, storage_options: Any) -> Any:
+    """The place of a group whose chunks are in another store."""
+    if chunk_store is None:
+        return source
+    if hasattr(source, "store_path"):
+        place = place_of(source)
+    else:
+        place = make_store_path(
+            os.path.expanduser(source) if isinstance(source, str) else source, storage_options=storage_options
+        )
+    return make_store_path(chunk_store, path=place.path, storage_options=storage_options, metadata_store=place.store)
+
+
 def _group_below(root: Group, path: str) -> Group:
     if not path:
         return root
@@ -401,6 +427,9 @@ class CuzarrBackendEntrypoint(BackendEntrypoint):
         use_zarr_fill_value_as_mask: bool | None = None,
         cache_members: bool = True,
         device: str | None = None,
+        zarr_version: Any = None,
+        chunk_store: Any = None,
+        synchronizer: Any = None,
     ) -> xarray.Dataset:
         """Open a group as a dataset. ``xarray.open_dataset(…, engine="cuzarr")`` calls it.
 
@@ -430,6 +459,12 @@ class CuzarrBackendEntrypoint(BackendEntrypoint):
             Whether elements with the array's fill value are missing; by default in format 2 only.
         device : str, optional
             Where data variables are read to: ``"cpu"`` or ``"cuda:N"``. By default where the group's arrays are.
+        zarr_version : {2, 3}, optional
+            Former name of ``zarr_format``.
+        chunk_store : path, URL or store, optional
+            Where chunks are, if not beside the metadata. It is opened with the same ``storage_options``.
+        synchronizer : None
+            Refused unless ``None``: locks of zarr-python 2.
 
         Returns
         -------
@@ -440,6 +475,10 @@ class CuzarrBackendEntrypoint(BackendEntrypoint):
         ------
         GroupNotFoundError
             No group is there.
+        InvalidArgumentError
+            ``zarr_format`` and ``zarr_version`` differ.
+        UnsupportedError
+            There is a ``synchronizer``.
 
         Examples
         --------
@@ -451,12 +490,12 @@ class CuzarrBackendEntrypoint(BackendEntrypoint):
         """
         if store is None:
             opened = _opened_group(
-                filename_or_obj,
+                _with_chunks(filename_or_obj, chunk_store, storage_options),
                 group,
                 mode=mode,
                 consolidated=consolidated,
-                storage_options=storage_options,
-                zarr_format=zarr_format,
+                storage_options=None if chunk_store is not None else storage_options,
+                zarr_format=_format(zarr_format, zarr_version, synchronizer),
             )
             store = GroupStore(
                 opened,
@@ -486,6 +525,9 @@ class CuzarrBackendEntrypoint(BackendEntrypoint):
         consolidated: bool | None = None,
         storage_options: dict[str, Any] | None = None,
         zarr_format: Any = None,
+        zarr_version: Any = None,
+        chunk_store: Any = None,
+        synchronizer: Any = None,
         **kwargs: Any,
     ) -> Any:
         """Open a group and every group below it, each as a dataset. ``xarray.open_groups(…, engine="cuzarr")`` calls it.
@@ -494,7 +536,7 @@ class CuzarrBackendEntrypoint(BackendEntrypoint):
         ----------
         filename_or_obj : path, URL, store, or Group
             Where the group is.
-        group, mode, consolidated, storage_options, zarr_format
+        group, mode, consolidated, storage_options, zarr_format, zarr_version, chunk_store, synchronizer
             As for :meth:`open_dataset`.
         **kwargs
             Further options of :meth:`open_dataset`, used for every group.
@@ -518,12 +560,12 @@ class CuzarrBackendEntrypoint(BackendEntrypoint):
         ['/', '/maps']
         """
         root = _opened_group(
-            filename_or_obj,
+            _with_chunks(filename_or_obj, chunk_store, storage_options),
             group,
             mode=mode,
             consolidated=consolidated,
-            storage_options=storage_options,
-            zarr_format=zarr_format,
+            storage_options=None if chunk_store is not None else storage_options,
+            zarr_format=_format(zarr_format, zarr_version, synchronizer),
         )
         members = {f"/{path}": node for path, node in root.members(max_depth=None) if isinstance(node, Group)}
         return {path: self.open_dataset(node, **kwargs) for path, node in ({"/": root} | members).items()}

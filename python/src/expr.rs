@@ -2,13 +2,15 @@
 
 use std::sync::Arc;
 
+use cuzarr::plan::Region;
 use cuzarr::store::Store;
 use cuzarr::{Error, ErrorKind};
 use cuzarr_compute::{
     ComputeOptions, Expr, Histogram, Op, Operand, Quantile, QuantileMethod, ReduceOp, Reduction, Weak,
 };
+use cuzarr_device::Device;
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyComplex, PyFloat, PyInt};
+use pyo3::types::{PyBool, PyBytes, PyComplex, PyFloat, PyInt};
 
 use crate::array::PyArray;
 use crate::error::{IntoPython, PyResult};
@@ -169,20 +171,15 @@ impl PyExpr {
         memory_limit_bytes: u64,
         threads: usize,
     ) -> PyResult<PyNdBuffer> {
-        let device = parse_device(device)?;
-        let expr = self.0.clone();
+        let (device, expr) = (parse_device(device)?, self.0.clone());
         if expr.is_in_memory() {
             // This cannot be cancelled, so it needs no other thread. Starting one takes as long as a small kernel.
             let options = ComputeOptions { device, memory_limit_bytes, threads, ..ComputeOptions::default() };
             let inner = py.detach(|| expr.compute_region(&start, &extent, &options)).py()?;
             return Ok(PyNdBuffer { inner });
         }
-        let inner = run_watched(py, move |watches| {
-            let (token, wrap) = (watches.token(), |store: &Arc<dyn Store>| watches.store(store));
-            let cancellation = Some(&token);
-            let options =
-                ComputeOptions { device, memory_limit_bytes, threads, cancellation, wrap: Some(&wrap), progress: None };
-            expr.compute_region(&start, &extent, &options)
+        let inner = run(py, (device, memory_limit_bytes, threads), move |options| {
+            expr.compute_region(&start, &extent, options)
         })?;
         Ok(PyNdBuffer { inner })
     }
@@ -197,15 +194,84 @@ impl PyExpr {
         threads: usize,
         resume: bool,
     ) -> PyResult<()> {
-        let device = parse_device(device)?;
         let (expr, target) = (self.0.clone(), target.array().clone());
-        run_watched(py, move |watches| {
-            let (token, wrap) = (watches.token(), |store: &Arc<dyn Store>| watches.store(store));
-            let cancellation = Some(&token);
-            let options =
-                ComputeOptions { device, memory_limit_bytes, threads, cancellation, wrap: Some(&wrap), progress: None };
-            if resume { expr.store_resumable(&target, &options) } else { expr.store(&target, &options) }
+        run(py, (parse_device(device)?, memory_limit_bytes, threads), move |options| {
+            if resume { expr.store_resumable(&target, options) } else { expr.store(&target, options) }
         })
+    }
+
+    /// Computes one of the regions of [`PyExpr::regions`] into an array.
+    fn store_region(
+        &self,
+        py: Python<'_>,
+        target: &PyArray,
+        number: u64,
+        device: &str,
+        memory_limit_bytes: u64,
+        threads: usize,
+    ) -> PyResult<()> {
+        let (expr, target) = (self.0.clone(), target.array().clone());
+        run(py, (parse_device(device)?, memory_limit_bytes, threads), move |options| {
+            expr.store_region(&target, number, options)
+        })
+    }
+
+    /// Where the regions begin, and their extents, in which the elements are computed or, with a target, stored. They do not depend
+    /// on the device.
+    #[pyo3(signature = (memory_limit_bytes, target=None))]
+    fn regions(&self, py: Python<'_>, memory_limit_bytes: u64, target: Option<&PyArray>) -> PyResult<Vec<Box>> {
+        let (expr, target) = (self.0.clone(), target.map(|target| target.array().clone()));
+        let regions = run(py, (Device::Cpu, memory_limit_bytes, 1), move |options| match target {
+            Some(target) => expr.store_regions(&target, options),
+            None => expr.compute_regions(options),
+        })?;
+        Ok(boxes(regions))
+    }
+
+    /// Whether this is a reduction, a quantile or a histogram, whose operands are elements.
+    #[getter]
+    fn is_summary(&self) -> bool {
+        self.0.is_summary()
+    }
+
+    /// The regions of a reduction; `None` for everything else.
+    fn summary_regions(&self, py: Python<'_>, memory_limit_bytes: u64) -> PyResult<Option<Vec<Box>>> {
+        let expr = self.0.clone();
+        let regions = run(py, (Device::Cpu, memory_limit_bytes, 1), move |options| expr.summary_regions(options))?;
+        Ok(regions.map(boxes))
+    }
+
+    /// What is known of one region of a reduction.
+    fn summary_part<'py>(
+        &self,
+        py: Python<'py>,
+        number: u64,
+        device: &str,
+        memory_limit_bytes: u64,
+        threads: usize,
+    ) -> PyResult<Bound<'py, PyBytes>> {
+        let expr = self.0.clone();
+        let settings = (parse_device(device)?, memory_limit_bytes, threads);
+        let part = run(py, settings, move |options| expr.summary_part(number, options))?;
+        Ok(PyBytes::new(py, &part))
+    }
+
+    /// The result of a reduction in host memory, of an iterator of the parts of all its regions.
+    fn join_summary(&self, parts: &Bound<'_, PyAny>, memory_limit_bytes: u64) -> PyResult<PyNdBuffer> {
+        let options = ComputeOptions { device: Device::Cpu, memory_limit_bytes, ..ComputeOptions::default() };
+        let mut raised = None;
+        let mut parts = parts.try_iter()?.map(|part| {
+            let bytes = part.and_then(|part| Ok(part.cast::<PyBytes>()?.as_bytes().to_vec()));
+            bytes.map_err(|exception| {
+                raised = Some(exception);
+                Error::new(ErrorKind::Cancelled, "a part was not computed")
+            })
+        });
+        let result = self.0.join_summary(&mut parts, &options);
+        match raised {
+            Some(exception) => Err(exception),
+            None => Ok(PyNdBuffer { inner: result.py()? }),
+        }
     }
 
     fn __repr__(&self) -> String {
@@ -213,12 +279,24 @@ impl PyExpr {
     }
 }
 
-/// Runs a call under the watches of this thread. The call must put the stores that it uses under them.
-fn run_watched<T: Send + 'static>(
+/// A box: where it begins, and its extent.
+type Box = (Vec<u64>, Vec<u64>);
+
+fn boxes(regions: Vec<Region>) -> Vec<Box> {
+    regions.into_iter().map(|region| (region.start, region.extent)).collect()
+}
+
+/// Runs a computation under the watches of this thread, on a device, within a number of bytes, by a number of threads.
+fn run<T: Send + 'static>(
     py: Python<'_>,
-    call: impl FnOnce(&Watches) -> cuzarr::Result<T> + Send + 'static,
+    (device, memory_limit_bytes, threads): (Device, u64, usize),
+    call: impl FnOnce(&ComputeOptions<'_>) -> cuzarr::Result<T> + Send + 'static,
 ) -> PyResult<T> {
     let watch = Arc::new(Watch::default());
     let watches = Watches::current(&watch);
-    interruptible(py, &watch, move || call(&watches))
+    interruptible(py, &watch, move || {
+        let (token, wrap) = (watches.token(), |store: &Arc<dyn Store>| watches.store(store));
+        let (cancellation, wrap) = (Some(&token), Some(&wrap as &(dyn Fn(&Arc<dyn Store>) -> Arc<dyn Store> + Sync)));
+        call(&ComputeOptions { device, memory_limit_bytes, threads, cancellation, wrap, progress: None })
+    })
 }

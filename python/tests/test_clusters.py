@@ -262,3 +262,63 @@ def test_copies_refuse_what_workers_cannot_reach(client: Any, source: cuzarr.Arr
     with pytest.raises(ArgumentTypeError, match="client is int"):
         cuzarr.copy(source, tmp_path / "out", client=3)
     assert not (tmp_path / "out").exists()
+
+
+def test_plans_that_a_cluster_computes_have_the_bits_of_one_machine(client: Any, source: cuzarr.Array) -> None:
+    row = np.arange(8, dtype="float32")
+    deviation = source - source.mean("t", keepdims=True)
+    heard: list[tuple[int, int | None]] = []
+    for plan in (
+        (source + 1) * row,
+        deviation / cuzarr.xp.std(source, axis=0),
+        source.lazy[2:20, :, 1] - 1,
+        source.sum(),
+        cuzarr.xp.var(deviation * 2, axis=("y", "x")),
+        cuzarr.xp.argmax(source, axis=1),
+        cuzarr.xp.quantile(source, [0.1, 0.5], axis=0) + source.mean(),
+        cuzarr.xp.histogram(source, 7)[0],
+        source.mean() - source.max(),
+        (source > 0).astype("uint8"),
+    ):
+        expected = plan.compute(memory_limit=LIMIT)
+        heard.clear()
+        got = plan.compute(memory_limit=LIMIT, client=client, progress=lambda *now: heard.append(now))
+        assert type(got) is type(expected) and got.dtype == expected.dtype and got.shape == expected.shape, plan
+        assert got.tobytes() == expected.tobytes(), plan
+        assert heard and heard[-1][0] == heard[-1][1] == len(heard), plan
+    assert len(source.sum()._expr.summary_regions(32 << 10)) > 2, "several tasks"
+
+
+def test_plans_are_stored_by_a_cluster(client: Any, source: cuzarr.Array, tmp_path: Path) -> None:
+    plan = (source - source.mean("t", keepdims=True)) * 3
+    options: dict[str, Any] = {"shape": VALUES.shape, "dtype": "float64", "chunks": (4, 10, 8), "compressors": None}
+    one, many = (cuzarr.create_array(tmp_path / name, **options) for name in ("one", "many"))
+    plan.store(one, memory_limit="128 KiB")
+    heard: list[tuple[int, int | None]] = []
+    plan.store(many, memory_limit="128 KiB", client=client, progress=lambda *now: heard.append(now))
+    assert len(heard) > 4
+    np.testing.assert_array_equal(many[...], one[...])
+    assert tree(tmp_path / "many") == tree(tmp_path / "one")
+    for target, options, error, message in [
+        (cuzarr.zeros(VALUES.shape, store={}), {}, InvalidArgumentError, "memory of this process"),
+        (many, {"resume": True}, UnsupportedError, "cannot be resumed"),
+        (cuzarr.open_array(tmp_path / "many", mode="r"), {}, cuzarr.errors.ReadOnlyError, "read"),
+        (source, {}, InvalidArgumentError, "overlap"),
+    ]:
+        with pytest.raises(error, match=message):
+            plan.store(target, client=client, **options)
+    with pytest.raises(ArgumentTypeError, match="client is int"):
+        plan.compute(client=3)
+
+
+def test_a_plan_survives_workers_that_are_killed(client: Any, source: cuzarr.Array) -> None:
+    killed: list[int] = []
+
+    def kill_once(done: int, of: int | None) -> None:
+        if not killed:
+            killed.append(min(client.run(os.getpid).values()))
+            os.kill(killed[0], signal.SIGKILL)
+
+    plan = cuzarr.xp.std(source * 2, axis=1)
+    got = plan.compute(memory_limit=LIMIT, client=client, progress=kill_once)
+    assert killed and got.tobytes() == plan.compute(memory_limit=LIMIT).tobytes()

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import cuzarr
-from cuzarr.errors import BudgetExceededError, CuzarrError, InvalidArgumentError, ShapeMismatchError
+from cuzarr.errors import BudgetExceededError, CuzarrError, InvalidArgumentError, ReadOnlyError, ShapeMismatchError
 
 VALUES = np.random.default_rng(3).normal(size=(40, 30, 8)).astype("float32")
 
@@ -255,3 +255,19 @@ def test_new_arrays_have_the_names_of_the_dimensions(tmp_path: Path) -> None:
         assert cuzarr.map_blocks(np.negative, named, out={}).attrs.asdict() == {"_ARRAY_DIMENSIONS": ["time", "x"]}
     cuzarr.save(tmp_path / "saved", named)
     assert cuzarr.open_array(tmp_path / "saved").metadata.dimension_names == ("time", "x")
+
+
+def test_an_array_that_was_opened_for_reading_is_not_written(tmp_path: Path) -> None:
+    source = cuzarr.create_array(tmp_path / "source", data=np.arange(4.0), chunks=(2,))
+    cuzarr.create_array(tmp_path / "out", data=np.zeros(4), chunks=(2,))
+    cuzarr.create_array(tmp_path / "sum", data=np.zeros(()))
+    out, total = (cuzarr.open_array(tmp_path / name, mode="r") for name in ("out", "sum"))
+    for write in (
+        lambda: (source + 1).store(out),
+        lambda: cuzarr.map_blocks(np.negative, source, out=out),
+        lambda: cuzarr.reduce(np.sum, np.add, source, axis=0, out=total),
+        lambda: cuzarr.map_blocks(np.negative, source, out=out, resume=True),
+    ):
+        with pytest.raises(ReadOnlyError, match="reading only"):
+            write()
+    assert out[...].tolist() == [0, 0, 0, 0] and total[()] == 0

@@ -506,6 +506,28 @@ def test_xarray_finds_the_home_directory_and_says_which_group_is_missing(
         xarray.open_dataset("~/d", engine="cuzarr", group="ocaen")
 
 
+def test_xarray_takes_the_former_arguments_of_its_zarr_engine(tmp_path: pathlib.Path) -> None:
+    xarray = pytest.importorskip("xarray")
+    chunks, documents = cuzarr.storage.LocalStore(tmp_path / "chunks"), tmp_path / "documents"
+    root = cuzarr.open_group(cuzarr.storage.SplitStore(chunks, cuzarr.storage.LocalStore(documents)), mode="w", zarr_format=2)
+    root.create_array("sub/t", data=[1.0, 2.0], fill_value=None, attributes={"_ARRAY_DIMENSIONS": ["x"]})
+    for place in (documents, cuzarr.storage.LocalStore(documents)):
+        for given in ({"zarr_version": 2}, {"zarr_format": 2, "zarr_version": 2}, {"synchronizer": None}):
+            options: dict[str, Any] = {"engine": "cuzarr", "chunk_store": tmp_path / "chunks", **given}
+            assert xarray.open_dataset(place, group="sub", **options).t.values.tolist() == [1, 2]
+            assert xarray.open_datatree(place, **options)["sub/t"].values.tolist() == [1, 2]
+    group = cuzarr.open_group(documents, mode="r", path="sub")
+    assert xarray.open_dataset(group, engine="cuzarr", chunk_store=str(chunks.root)).t.values.tolist() == [1, 2]
+    for given, error, message in [
+        ({"synchronizer": object()}, cuzarr.errors.UnsupportedError, "(?s)synchronizer is object.*leave it out"),
+        ({"zarr_version": 2, "zarr_format": 3}, cuzarr.errors.InvalidArgumentError, "zarr_format is 3, and zarr_version"),
+        ({"zarr_version": 3}, cuzarr.errors.GroupNotFoundError, "group"),
+    ]:
+        for call in (xarray.open_dataset, xarray.open_groups):
+            with pytest.raises(error, match=message):
+                call(documents, engine="cuzarr", **given)
+
+
 # ------------------------------------------------------------------------------------------------------ batches, PyTorch
 
 

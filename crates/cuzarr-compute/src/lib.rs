@@ -56,7 +56,7 @@ mod statistics;
 mod stream;
 
 // Expressions and their computation.
-pub use expression::{Expr, Op, Operand, Weak};
+pub use expression::{Expr, Op, Operand, Parts, Weak};
 pub use histogram::Histogram;
 pub use options::{ComputeOptions, Wrap};
 pub use parse::parse;

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import pickle
 import uuid
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from cuzarr._compute.results import Target
 from cuzarr._compute.sources import is_stored
 from cuzarr._config import config
 from cuzarr._memory import foreign
+from cuzarr._operators.dispatch import Lazy
 from cuzarr.errors import ArgumentTypeError, InvalidArgumentError, UnsupportedError
 from cuzarr.storage import GpuMemoryStore, MemoryStore, Store, ZipStore
 
@@ -45,9 +47,30 @@ def check(what: str, client: Any, sources: Sources, resume: bool) -> None:
     check_client(client)
     if resume:
         raise UnsupportedError(f"{what} on a cluster cannot be resumed", hint="leave out resume=True, or client=")
-    in_memory = [array for array in sources.arrays if hasattr(array, "shape") and not is_stored(array)]
+    check_memory(what, sources.arrays)
+    check_sent([array.store_path.store for array in sources.arrays if is_stored(array)])
+
+
+def check_memory(what: str, operands: Iterable[Any]) -> None:
+    """Refuses operands in the memory of a GPU of this process.
+
+    Raises
+    ------
+    UnsupportedError
+    """
+    in_memory = [array for array in operands if hasattr(array, "shape") and not isinstance(array, Lazy)]
     if any(map(foreign.is_on_device, in_memory)):
         raise UnsupportedError(f"{what} on a cluster takes no arrays in a GPU's memory", hint="write them to a store first")
+
+
+def check_sent(value: Any) -> None:
+    """Refuses what no other process can have, such as stores with secrets, before anything is written or deleted.
+
+    Raises
+    ------
+    ArgumentTypeError
+    """
+    pickle.dumps(value)
 
 
 def check_out(what: str, out: Any, hint: str = "pass out= with a path or URL that every worker reaches") -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import pickle
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -189,9 +188,7 @@ class Job:
         if client is not None:
             cluster.check_client(client)
             cluster.check_out(what, place, "choose a path or URL that every worker reaches")
-            pickle.dumps(
-                (node.store_path.store, place.store)
-            )  # which says what no other process can have, before anything is deleted
+            cluster.check_sent((node.store_path.store, place.store))
         if node.store_path.store == place.store:
             mine, theirs = f"{node.path}/".lstrip("/"), f"{place.path}/".lstrip("/")
             if mine.startswith(theirs) or theirs.startswith(mine):

@@ -13,7 +13,8 @@ from cuzarr._compute.operands import (
     dimension_names,
     is_lazy,
     joint_names,
-    lazy_device,
+    made,
+    made_of,
     names_left,
     operand,
     plan_device,
@@ -28,15 +29,15 @@ def plan(value: Any) -> Any:
     """A plan of an array in a store, or of a view of one; anything else as it is."""
     if not isinstance(value, Lazy) or value._is_plan:
         return value
-    return Expression(operand(value, "cpu", "an array"), plan_device((value,)), dimension_names(value))  # type: ignore[arg-type]
+    return Expression(operand(value, "cpu", "an array"), plan_device((value,)), dimension_names(value), ("", (value,), ()))  # type: ignore[arg-type]
 
 
 def apply(name: str, *values: Any) -> Any:
     """A function by NumPy's name: computed at once, unless an operand is in a store or a plan itself."""
     if any(is_lazy(value) for value in values):
         # Memory that takes part is moved when the plan runs.
-        expr = _core.Expr.apply(name, [operand(value, lazy_device(value), name) for value in values])
-        return Expression(expr, plan_device(values), joint_names(values, len(expr.shape)))
+        expr = made("apply", values, (name,))
+        return Expression(expr, plan_device(values), joint_names(values, len(expr.shape)), ("apply", values, (name,)))
     device = device_among(values)
     expr = _core.Expr.apply(name, [operand(value, device, name) for value in values])
     return deliver(expr.evaluate(device), values)
@@ -51,14 +52,17 @@ def reduce(name: str, x: Any, axis: Axis, keepdims: bool = False, ddof: float = 
     axes = axes_of(axis, len(own.shape), names)
     with refusing("ddof"):
         freedom = float(ddof)
-    reduced = own.reduced(name, axes, bool(keepdims), freedom, skip_nan)
-    return finished(reduced, x, device, names_left(names, axes, keepdims))
+    arguments = name, axes, bool(keepdims), freedom, skip_nan
+    return finished("reduced", arguments, own, (x, device), names_left(names, axes, keepdims))
 
 
-def finished(expr: _core.Expr, x: Any, device: str, names: tuple[str | None, ...] | None = None) -> Any:
-    """A plan, or its elements at once."""
+def finished(
+    how: str, arguments: tuple[Any, ...], own: _core.Expr, source: tuple[Any, str], names: tuple[str | None, ...] | None = None
+) -> Any:
+    """What a method of expressions makes of the elements of an array on a device: a plan, or its elements at once."""
+    (x, device), expr = source, made_of(how, own, arguments)
     if is_lazy(x):
-        return Expression(expr, plan_device((x,)), names)
+        return Expression(expr, plan_device((x,)), names, (how, (x,), arguments))
     _, limit, threads = settings(device, None)
     return deliver(expr.compute((0,) * len(expr.shape), expr.shape, device, limit, threads), (x,))
 

@@ -9,7 +9,8 @@ import numpy as np
 
 from cuzarr import _core
 from cuzarr._checks import element_type
-from cuzarr._compute.operands import deliver, settings
+from cuzarr._compute import parts
+from cuzarr._compute.operands import deliver, made, settings
 from cuzarr._config import config
 from cuzarr._memory.box import basic_box
 from cuzarr._memory.element_types import core_dtype, dtype_of
@@ -19,7 +20,7 @@ from cuzarr._operators.numpy_protocol import NumpyProtocol
 from cuzarr._operators.signs import OneElement, Operators, Reductions, Shaped
 from cuzarr._progress import shown
 from cuzarr._text import printable
-from cuzarr.errors import InvalidArgumentError, SelectionInvalidError, UnsupportedError
+from cuzarr.errors import InvalidArgumentError, SelectionInvalidError
 
 __all__ = ["Expression"]
 
@@ -31,7 +32,7 @@ class Expression(Lazy, NumpyProtocol, OneElement, Operators, Reductions, Shaped)
 
     Parameters
     ----------
-    expr, device, names
+    expr, device, names, made_of
         Internal; expressions are made by operators and functions of arrays.
 
     Attributes
@@ -58,10 +59,14 @@ class Expression(Lazy, NumpyProtocol, OneElement, Operators, Reductions, Shaped)
     _in_memory = _on_host = ".compute()"
     _is_plan = True
 
-    def __init__(self, expr: _core.Expr, device: str | None = None, names: tuple[str | None, ...] | None = None) -> None:
+    def __init__(
+        self, expr: _core.Expr, device: str | None, names: tuple[str | None, ...] | None, made_of: tuple[str, Any, Any]
+    ) -> None:
         self._expr = expr
         self._own_device = device
         self._names = names
+        # By which method, of which operands, and with which arguments: other processes make it again.
+        self._made_of = made_of
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -105,9 +110,12 @@ class Expression(Lazy, NumpyProtocol, OneElement, Operators, Reductions, Shaped)
         """
         dtype = element_type(dtype)
         check_dtype(dtype, "astype")
-        return Expression(self._expr.astype(core_dtype(dtype)), self._own_device, self._names)
+        name = core_dtype(dtype)
+        return Expression(self._expr.astype(name), self._own_device, self._names, ("astype", (self,), (name,)))
 
-    def compute(self, *, device: str | None = None, memory_limit: int | str | None = None, progress: Any = None) -> Any:
+    def compute(
+        self, *, device: str | None = None, memory_limit: int | str | None = None, progress: Any = None, client: Any = None
+    ) -> Any:
         """Compute the elements. Chunks are read while others are computed with.
 
         Parameters
@@ -120,11 +128,15 @@ class Expression(Lazy, NumpyProtocol, OneElement, Operators, Reductions, Shaped)
             comes on top.
         progress : bool, callable or object with ``update``, optional
             ``True`` shows a line on the terminal. A function is called with the number of objects read and the number in all.
+        client : distributed.Client, optional
+            Makes tasks of a dask cluster: regions are computed by workers, and this process gathers them, or merges what reductions know
+            of them. The elements are those of one machine with the same ``memory_limit``, which bounds one task. Quantiles and histograms
+            are one task each. ``progress`` counts tasks.
 
         Returns
         -------
         array
-            NumPy's array on the CPU; CuPy's or a :class:`cuzarr.DeviceArray` on a GPU.
+            NumPy's array on the CPU, and from a cluster; CuPy's or a :class:`cuzarr.DeviceArray` on a GPU.
 
         Raises
         ------
@@ -138,6 +150,8 @@ class Expression(Lazy, NumpyProtocol, OneElement, Operators, Reductions, Shaped)
         >>> (array * 2 + 1).compute(memory_limit="64 MiB")
         array([1, 3, 5, 7])
         """
+        if client is not None:
+            return parts.compute(self, client, settings(device or self._own_device, memory_limit), progress)
         return self._compute((0,) * self.ndim, self.shape, device, memory_limit, progress)
 
     def __getitem__(self, selection: Any) -> Any:
@@ -168,6 +182,7 @@ class Expression(Lazy, NumpyProtocol, OneElement, Operators, Reductions, Shaped)
         memory_limit: int | str | None = None,
         progress: Any = None,
         resume: bool = False,
+        client: Any = None,
     ) -> None:
         """Compute the result and write it to an array of the same shape. Elements are converted as in an assignment.
 
@@ -207,7 +222,11 @@ class Expression(Lazy, NumpyProtocol, OneElement, Operators, Reductions, Shaped)
                 hint="create one: cuzarr.create_array(store, shape=expression.shape, dtype=expression.dtype)",
             )
         check_dtype(target.dtype, "store")
+        target._check_writable()
         where, limit, threads = settings(device or self._own_device, memory_limit)
+        if client is not None:
+            parts.store(self, target, client, (where, limit, threads), progress, resume)
+            return
         objects = math.prod(len(sizes) for sizes in target.write_chunk_sizes)
         with shown(progress, "writing", objects):
             self._expr.store(target._handle(), where, limit, threads, bool(resume))
@@ -235,10 +254,17 @@ class Expression(Lazy, NumpyProtocol, OneElement, Operators, Reductions, Shaped)
     def __deepcopy__(self, memo: Any) -> Expression:
         return self
 
-    def __reduce__(self) -> Any:
-        raise UnsupportedError(
-            "an expression cannot be pickled", hint="pickle the arrays it is made of, and compute there; or .compute() it first"
-        )
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Expression._rebuilt, (self._made_of, self._own_device, self._names)
+
+    @classmethod
+    def _rebuilt(cls, made_of: tuple[str, Any, Any], device: str | None, names: tuple[str | None, ...] | None) -> Expression:
+        return cls(made(*made_of), device, names, made_of)
+
+    def _with_operands(self, operands: tuple[Any, ...]) -> Expression:
+        """The same of other operands, which have the shapes and types of its own."""
+        how, _, arguments = self._made_of
+        return Expression._rebuilt((how, operands, arguments), self._own_device, self._names)
 
     def __len__(self) -> int:
         if not self.shape:

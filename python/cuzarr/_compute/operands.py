@@ -90,6 +90,28 @@ def operand(value: Any, device: str, what: str) -> _core.Expr | Number:
     return _host_expr(host_array(value, what), device, what)
 
 
+def made(how: str, operands: tuple[Any, ...], arguments: tuple[Any, ...]) -> _core.Expr:
+    """The expression that a method of expressions makes, of operands of any kind: ``"apply"`` of all of them, others of one. Of a pair of
+    results, a number says which: ``"histogram:1"``."""
+    if how == "apply":
+        (name,) = arguments
+        return _core.Expr.apply(name, [operand(value, lazy_device(value), name) for value in operands])
+    (value,) = operands
+    own = operand(value, lazy_device(value), how)
+    assert isinstance(own, _core.Expr)
+    return made_of(how, own, arguments)
+
+
+def made_of(how: str, own: _core.Expr, arguments: tuple[Any, ...]) -> _core.Expr:
+    """The expression that a method makes of one expression."""
+    method, _, place = how.partition(":")
+    if not method:
+        return own
+    given = (wrap_host(one) if isinstance(one, np.ndarray) else one for one in arguments)
+    result = getattr(own, method)(*given)
+    return result[int(place)] if place else result  # type: ignore[no-any-return]
+
+
 def device_among(values: tuple[Any, ...]) -> str:
     """Where elements in memory are: the first GPU's name, else ``"cpu"``."""
     for value in values:

@@ -78,6 +78,8 @@ class Target:
                     out = _sources.nodes.open_array(out, mode="r+")
         if resume and out is None:
             raise InvalidArgumentError("resume=True needs an array to continue", hint="pass it as out=")
+        if is_stored(out):
+            out._check_writable()
         if out is not None:
             sources.refuse_overlap(out)
         self.array: Any = out if is_stored(out) else None

@@ -1156,6 +1156,9 @@ class Array(Node, StoredProtocol, Operators, OneElement, Reductions, Stored):
         names = self._metadata.attributes.get("_ARRAY_DIMENSIONS")
         return tuple(names) if isinstance(names, list | tuple) and len(names) == self.ndim else None
 
+    def _check_writable(self) -> None:
+        self.store.check_writable()
+
     def _handle(self, device: str | None = None) -> _core.Array:
         return array_io.open_handle(self, device)
 

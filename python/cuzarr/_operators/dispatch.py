@@ -68,6 +68,15 @@ class Stored(Lazy):
         check_dtype(self.dtype, what)
         return _core.Expr.array(self._handle())
 
+    def _check_writable(self) -> None:
+        """Refuses to write where the array was opened for reading.
+
+        Raises
+        ------
+        ReadOnlyError
+        """
+        raise NotImplementedError  # arrays have it
+
     def _handle(self, device: str | None = None) -> _core.Array:
         """The array as the Rust side has it, reading to a device."""
         raise NotImplementedError  # arrays have it

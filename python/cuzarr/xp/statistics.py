@@ -15,7 +15,7 @@ array([2.75, 5.5 ])
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -30,7 +30,7 @@ from cuzarr._compute.operands import (
     operand,
 )
 from cuzarr._memory.element_types import core_dtype, dtype_of
-from cuzarr._memory.foreign import host_array, wrap_host
+from cuzarr._memory.foreign import host_array
 from cuzarr._numpy import check_dtype
 from cuzarr.errors import InvalidArgumentError, UnsupportedError
 
@@ -65,9 +65,9 @@ def _quantile(name: str, x: Any, q: Any, axis: Axis, method: str, keepdims: bool
     probabilities = (asked.astype("f8") / divisor).reshape(-1).tolist()
     names = dimension_names(x)
     axes = axes_of(axis, len(expr.shape), names)
-    quantile = expr.quantile(probabilities, str(method), axes, bool(keepdims), skip_nan, asked.ndim == 0, core_dtype(between))
+    arguments = probabilities, str(method), axes, bool(keepdims), skip_nan, asked.ndim == 0, core_dtype(between)
     left = names_left(names, axes, keepdims)
-    return finished(quantile, x, device, left if left is None or asked.ndim == 0 else (None, *left))
+    return finished("quantile", arguments, expr, (x, device), left if left is None or asked.ndim == 0 else (None, *left))
 
 
 def quantile(x: Any, q: float | Sequence[float], axis: Axis = None, *, method: str = "linear", keepdims: bool = False) -> Any:
@@ -290,28 +290,33 @@ def nanmedian(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:
     return _quantile("nanmedian", x, 0.5, axis, "median", keepdims, True)
 
 
-def _histogram(x: Any, bins: Any, range: tuple[Any, Any] | None, density: bool) -> tuple[_core.Expr, _core.Expr, str]:
+def _histogram(x: Any, bins: Any, range: tuple[Any, Any] | None, density: bool) -> Callable[[int], Any]:
+    """What gives the counts (0) and the edges (1)."""
     expr, device = _source(x, "histogram")
     if isinstance(bins, str):
         raise UnsupportedError(
             f"histogram: the rule {bins!r} for bins is not supported",
             hint="pass the number of bins, or numpy.histogram_bin_edges of a part",
         )
+
+    def both(how: str, *arguments: Any) -> Callable[[int], Any]:
+        return lambda place: finished(f"{how}:{place}", arguments, expr, (x, device))
+
     density = bool(density)
     edges = np.ascontiguousarray(host_array(bins, "bins"))
     if np.ndim(bins):
         check_dtype(edges.dtype, "histogram")
-        return *expr.histogram_between(wrap_host(edges), density), device
+        return both("histogram_between", edges, density)
     count = whole(bins, "bins", 1, "give their number, or the edges between them")
     if range is None:
-        return *expr.histogram(count, None, None, density), device
+        return both("histogram", count, None, None, density)
     with refusing("range", "pass two numbers: range=(0, 1)"):
         first, last = range
         # As NumPy: numbers of Python's take the elements' type.
         joint = np.result_type(first, last, dtype_of(expr.dtype))
         dtype = np.result_type(joint, float) if joint.kind in "biu" else joint
         ends = float(first), float(last)
-    return *expr.histogram(count, ends, core_dtype(dtype), density), device
+    return both("histogram", count, ends, core_dtype(dtype), density)
 
 
 def histogram(
@@ -352,8 +357,8 @@ def histogram(
     >>> counts, edges
     (array([1, 3]), array([0, 2, 4]))
     """
-    counts, edges, device = _histogram(x, bins, range, density)
-    return finished(counts, x, device), finished(edges, x, device)
+    given = _histogram(x, bins, range, density)
+    return given(0), given(1)
 
 
 def histogram_bin_edges(x: Any, bins: int | Sequence[float] = 10, range: tuple[float, float] | None = None) -> Any:
@@ -386,8 +391,7 @@ def histogram_bin_edges(x: Any, bins: int | Sequence[float] = 10, range: tuple[f
     >>> cuzarr.histogram_bin_edges(np.array([0.0, 1.0]), bins=2)
     array([0. , 0.5, 1. ])
     """
-    _, edges, device = _histogram(x, bins, range, False)
-    return finished(edges, x, device)
+    return _histogram(x, bins, range, False)(1)
 
 
 _names.list_public(globals())

@@ -10,7 +10,7 @@ use super::promote::{Weak, without_arithmetic};
 use super::view::View;
 use crate::options::ComputeOptions;
 use cuzarr::node::Array;
-use cuzarr::plan::Selection;
+use cuzarr::plan::{Region, Selection};
 use cuzarr::{Error, ErrorKind, Result};
 
 /// An expression: elements of a shape and a type that can be computed. Cloning is cheap, and shared parts are computed once.
@@ -45,6 +45,9 @@ pub(crate) enum Kind {
     Summary(Arc<dyn Summary>, Expr),
 }
 
+/// Parts of a summary, in the order of their regions.
+pub type Parts<'a> = dyn Iterator<Item = Result<Vec<u8>>> + 'a;
+
 /// A result made of many elements, such as a sum or quantiles. In an expression it is computed before everything else.
 pub(crate) trait Summary: fmt::Debug + Send + Sync {
     /// Type and shape of the result, for elements of such a type and shape.
@@ -58,6 +61,35 @@ pub(crate) trait Summary: fmt::Debug + Send + Sync {
     /// # Errors
     /// Those of [`Expr::compute`].
     fn compute(&self, of: &Expr, options: &ComputeOptions<'_>) -> Result<NdBuffer>;
+
+    /// The regions of which parts can be made by other processes; `None` where there is no such way.
+    ///
+    /// # Errors
+    /// Those of [`Expr::compute`] that appear before anything is read.
+    fn part_regions(&self, _of: &Expr, _options: &ComputeOptions<'_>) -> Result<Option<Vec<Region>>> {
+        Ok(None)
+    }
+
+    /// What is known of the region with this number, as bytes.
+    ///
+    /// # Errors
+    /// Those of [`Expr::compute`]; `Unsupported` where there are no parts.
+    fn part(&self, _of: &Expr, _number: u64, _options: &ComputeOptions<'_>) -> Result<Vec<u8>> {
+        Err(self.without_parts())
+    }
+
+    /// The result, of the parts of all regions in their order, in host memory.
+    ///
+    /// # Errors
+    /// Those of the parts; `InvalidArgument` for bytes that are no such part; `Unsupported` where there are no parts.
+    fn joined(&self, _of: &Expr, _parts: &mut Parts<'_>, _options: &ComputeOptions<'_>) -> Result<NdBuffer> {
+        Err(self.without_parts())
+    }
+
+    /// The error where there are no parts.
+    fn without_parts(&self) -> Error {
+        Error::new(ErrorKind::Unsupported, format!("{} is not made of parts", self.name()))
+    }
 
     /// NumPy's name of the function.
     fn name(&self) -> &'static str;
@@ -148,7 +180,7 @@ impl Expr {
     /// ```
     /// use cuzarr::meta::DataType;
     /// use cuzarr::node::Array;
-    /// use cuzarr::plan::Selection;
+    /// use cuzarr::plan::{Region, Selection};
     /// use cuzarr_compute::{ComputeOptions, Expr, Op};
     /// let array = Array::builder([5], DataType::Int32).chunks([2]).create("memory://differences")?;
     /// array.write(&Selection::all(&[5]), &[0i32, 1, 4, 9, 16])?;

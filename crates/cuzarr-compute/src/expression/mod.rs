@@ -6,7 +6,7 @@ mod op;
 mod promote;
 mod view;
 
-pub use self::expr::{Expr, Operand};
+pub use self::expr::{Expr, Operand, Parts};
 pub(crate) use self::expr::{Kind, Node, Summary, axes_argument, broadcast, negative_power};
 pub use self::op::Op;
 pub use self::promote::Weak;

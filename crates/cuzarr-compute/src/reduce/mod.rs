@@ -18,10 +18,10 @@ use cuzarr_device::{DType, DTypeKind, Device, NdBuffer, Order};
 
 pub(crate) use self::state::{Accumulator, State, Wide};
 use self::view::{View, state_bytes, wide_type};
-use crate::expression::{Expr, Summary, axes_argument, without_arithmetic};
+use crate::expression::{Expr, Parts, Summary, axes_argument, without_arithmetic};
 use crate::options::ComputeOptions;
 use crate::program::{Processor, memory_shape};
-use crate::stream::{Job, deliver, for_each_region};
+use crate::stream::{Job, deliver, for_each_region, numbered};
 use cuzarr::plan::Region;
 use cuzarr::{Error, ErrorKind, Result};
 
@@ -185,6 +185,40 @@ impl Summary for Reduction {
         of.reduce(self, options)
     }
 
+    fn part_regions(&self, of: &Expr, options: &ComputeOptions<'_>) -> Result<Option<Vec<Region>>> {
+        let axes = self.axes(of.ndim())?;
+        Ok(Some(of.astype(self.op.dtypes(of.dtype())?.0)?.gathering(&axes, options)?.1))
+    }
+
+    fn part(&self, of: &Expr, number: u64, options: &ComputeOptions<'_>) -> Result<Vec<u8>> {
+        let axes = self.axes(of.ndim())?;
+        let (job, regions) = of.astype(self.op.dtypes(of.dtype())?.0)?.gathering(&axes, options)?;
+        let region = numbered(&regions, number)?;
+        let elements = job.work(region, &job.read(region)?)?;
+        let states = states_of(&elements, &axes, (self.op.accumulator(), self.skip_nan), &job.processor)?;
+        Ok(states.iter().flat_map(|state| state.0).flat_map(u64::to_le_bytes).collect())
+    }
+
+    fn joined(&self, of: &Expr, parts: &mut Parts<'_>, options: &ComputeOptions<'_>) -> Result<NdBuffer> {
+        let axes = self.axes(of.ndim())?;
+        let (dtype, shape) = self.result(of.dtype(), of.shape())?;
+        let source = of.astype(self.op.dtypes(of.dtype())?.0)?;
+        let mut gathered = Gathered::new(source.shape(), &axes, self.op.accumulator(), Wide::of(source.dtype()))?;
+        for region in source.gathering(&axes, options)?.1 {
+            let part = parts.next().transpose()?.unwrap_or_default();
+            let words: Vec<u64> = part.as_chunks::<8>().0.iter().map(|&word| u64::from_le_bytes(word)).collect();
+            let states: Vec<State> = words.as_chunks::<3>().0.iter().map(|&words| State(words)).collect();
+            let expected = kept_shape(&region.extent, &axes, false).iter().product::<u64>() * size_of::<State>() as u64;
+            if part.len() as u64 != expected {
+                let message = format!("the part of {region} has {} bytes, expected {expected}", part.len());
+                return Err(Error::new(ErrorKind::InvalidArgument, message));
+            }
+            gathered.take(&region, &states);
+        }
+        let bytes = finish(self, &gathered, dtype)?;
+        Ok(NdBuffer::from_host(Device::Cpu, dtype, &memory_shape(&shape)?, Order::C, &bytes)?)
+    }
+
     fn name(&self) -> &'static str {
         self.op.name()
     }
@@ -228,6 +262,13 @@ struct Gathered {
 }
 
 impl Gathered {
+    /// States of no elements yet.
+    fn new(shape: &[u64], axes: &[usize], accumulator: Accumulator, wide: Wide) -> Result<Gathered> {
+        let outputs: usize = memory_shape(&kept_shape(shape, axes, false))?.iter().product();
+        let states = vec![accumulator.empty(wide); outputs];
+        Ok(Gathered { shape: shape.to_vec(), axes: axes.to_vec(), accumulator, wide, states })
+    }
+
     fn is_reduced(&self, axis: usize) -> bool {
         self.axes.contains(&axis)
     }
@@ -434,18 +475,12 @@ impl Expr {
         skip_nan: bool,
         options: &ComputeOptions<'_>,
     ) -> Result<[Gathered; N]> {
-        let whole = Region { number: 0, start: vec![0; self.ndim()], extent: self.shape().to_vec() };
-        let mut job = Job::new(self, whole, options)?.looked_at().beside(states_of_regions(axes));
-        let outputs: usize = memory_shape(&kept_shape(self.shape(), axes, false))?.iter().product();
-        // As where a GPU gathers: the same regions, and results.
-        let left_bytes = beside_states(outputs, options.memory_limit_bytes);
-        let limit_bytes = if job.is_in_memory() { u64::MAX } else { left_bytes };
-        let regions = job.regions(None, limit_bytes)?;
+        let (job, regions) = self.gathering(axes, options)?;
         let wide = Wide::of(self.dtype());
-        let mut gathered = accumulators.map(|accumulator| {
-            let states = vec![accumulator.empty(wide); outputs];
-            Gathered { shape: self.shape().to_vec(), axes: axes.to_vec(), accumulator, wide, states }
-        });
+        let mut all = Vec::with_capacity(N);
+        for accumulator in accumulators {
+            all.push(Gathered::new(self.shape(), axes, accumulator, wide)?);
+        }
         for_each_region(
             &job,
             &regions,
@@ -456,11 +491,24 @@ impl Expr {
                 states.collect::<Result<Vec<_>>>()
             },
             |region, states| {
-                gathered.iter_mut().zip(&states).for_each(|(gathered, states)| gathered.take(region, states));
+                all.iter_mut().zip(&states).for_each(|(gathered, states)| gathered.take(region, states));
                 Ok(())
             },
         )?;
-        Ok(gathered)
+        let missing = || Error::new(ErrorKind::InvalidArgument, "a reduction lacks its states");
+        all.try_into().map_err(|_| missing())
+    }
+
+    /// A job that looks at all elements, and its regions, which are the same on every device.
+    fn gathering<'a>(&self, axes: &[usize], options: &ComputeOptions<'a>) -> Result<(Job<'a>, Vec<Region>)> {
+        let whole = Region { number: 0, start: vec![0; self.ndim()], extent: self.shape().to_vec() };
+        let mut job = Job::new(self, whole, options)?.looked_at().beside(states_of_regions(axes));
+        let outputs: usize = memory_shape(&kept_shape(self.shape(), axes, false))?.iter().product();
+        // As where a GPU gathers: the same regions, and results.
+        let left_bytes = beside_states(outputs, options.memory_limit_bytes);
+        let limit_bytes = if job.is_in_memory() { u64::MAX } else { left_bytes };
+        let regions = job.regions(None, limit_bytes)?;
+        Ok((job, regions))
     }
 }
 

@@ -3,11 +3,12 @@
 use cuzarr_device::{NdBuffer, Order};
 
 use super::job::{Job, for_each_region};
-use crate::expression::{Expr, Kind};
+use crate::expression::{Expr, Kind, Parts, Summary};
 use crate::options::ComputeOptions;
 use crate::program::memory_shape;
-use cuzarr::Result;
+
 use cuzarr::plan::Region;
+use cuzarr::{Error, ErrorKind, Result};
 
 impl Expr {
     /// Computes the whole expression into new memory of the device: region by region while others are read, with what is in
@@ -17,6 +18,70 @@ impl Expr {
     /// `BudgetExceeded` when work on one chunk does not fit the limit; `OutOfMemory` for the result; what reading reports.
     pub fn compute(&self, options: &ComputeOptions<'_>) -> Result<NdBuffer> {
         self.compute_region(&vec![0; self.ndim()], self.shape(), options)
+    }
+
+    /// The regions in which [`Expr::compute`] works through the expression. They depend on the memory limit, but not on the device.
+    ///
+    /// # Errors
+    /// `BudgetExceeded` when work on one chunk does not fit the limit.
+    pub fn compute_regions(&self, options: &ComputeOptions<'_>) -> Result<Vec<Region>> {
+        let whole = Region { number: 0, start: vec![0; self.ndim()], extent: self.shape().to_vec() };
+        Job::new(self, whole, options)?.regions(None, options.memory_limit_bytes)
+    }
+
+    /// Whether the expression is a summary: a reduction, quantiles or a histogram of another one.
+    pub fn is_summary(&self) -> bool {
+        matches!(self.0.kind, Kind::Summary(..))
+    }
+
+    /// The regions of a summary (a reduction) that other processes make parts of with [`Expr::summary_part`]; `None` for other
+    /// expressions, and summaries that have no parts.
+    ///
+    /// # Errors
+    /// Those of [`Expr::compute`] that appear before anything is read.
+    pub fn summary_regions(&self, options: &ComputeOptions<'_>) -> Result<Option<Vec<Region>>> {
+        match &self.0.kind {
+            Kind::Summary(summary, of) => summary.part_regions(of, options),
+            _ => Ok(None),
+        }
+    }
+
+    /// What is known of the region of a summary that has this number, as bytes for [`Expr::join_summary`].
+    ///
+    /// # Errors
+    /// Those of [`Expr::compute`]; `Unsupported` for other expressions.
+    pub fn summary_part(&self, number: u64, options: &ComputeOptions<'_>) -> Result<Vec<u8>> {
+        let (summary, of) = self.as_summary()?;
+        summary.part(of, number, options)
+    }
+
+    /// The result of a summary in host memory, of the parts of all its regions, in their order. It has the bits of [`Expr::compute`]
+    /// with the same memory limit.
+    ///
+    /// ```
+    /// use cuzarr_compute::{ComputeOptions, Expr, ReduceOp, Reduction};
+    /// use cuzarr_device::{DType, Device, NdBuffer, Order};
+    /// let buffer = NdBuffer::from_host(Device::Cpu, DType::UINT8, &[4], Order::C, &[1, 2, 3, 4])?;
+    /// let sum = Expr::buffer(buffer)?.reduced(Reduction::new(ReduceOp::Sum, None))?;
+    /// let options = ComputeOptions::default();
+    /// let regions = sum.summary_regions(&options)?.unwrap_or_default();
+    /// let mut parts = regions.iter().map(|region| sum.summary_part(region.number, &options));
+    /// assert_eq!(sum.join_summary(&mut parts, &options)?.host_slice::<u64>()?, [10]);
+    /// # Ok::<(), cuzarr::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of the parts; `InvalidArgument` for bytes that are no such part; `Unsupported` for other expressions.
+    pub fn join_summary(&self, parts: &mut Parts<'_>, options: &ComputeOptions<'_>) -> Result<NdBuffer> {
+        let (summary, of) = self.as_summary()?;
+        summary.joined(of, parts, options)
+    }
+
+    fn as_summary(&self) -> Result<(&dyn Summary, &Expr)> {
+        match &self.0.kind {
+            Kind::Summary(summary, of) => Ok((&**summary, of)),
+            _ => Err(Error::new(ErrorKind::Unsupported, "the expression is no summary, and is not made of parts")),
+        }
     }
 
     /// Like [`Expr::compute`], but only for the box of `extent` elements that begins at `start`.

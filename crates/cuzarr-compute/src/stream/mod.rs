@@ -6,3 +6,4 @@ mod store;
 mod together;
 
 pub(crate) use self::job::{Job, REGIONS_SHARE, deliver, for_each_region};
+pub(crate) use self::store::numbered;

@@ -12,6 +12,42 @@ use cuzarr::plan::Region;
 use cuzarr::store::Store;
 use cuzarr::{Error, ErrorKind, Result};
 
+/// A planned computation into an array.
+struct Storing<'a> {
+    job: Job<'a>,
+    regions: Vec<Region>,
+    target: Array,
+}
+
+impl Storing<'_> {
+    /// Computes and writes some regions. `done` is called for each one that is written.
+    fn run(&self, regions: &[Region], mut done: impl FnMut(&Region) -> Result<()> + Send) -> Result<()> {
+        if regions.is_empty() {
+            return Ok(());
+        }
+        for_each_region(
+            &self.job,
+            regions,
+            |region, inputs| self.job.work(region, &inputs),
+            |region, part| {
+                self.target.write_buffer(&region.selection()?, &part)?;
+                done(region)
+            },
+        )
+    }
+}
+
+/// The region with this number.
+///
+/// # Errors
+/// `InvalidArgument` beyond the last region.
+pub(crate) fn numbered(regions: &[Region], number: u64) -> Result<&Region> {
+    regions.iter().find(|region| region.number == number).ok_or_else(|| {
+        let message = format!("got region number {number}, expected a number below {}", regions.len());
+        Error::new(ErrorKind::InvalidArgument, message)
+    })
+}
+
 impl Expr {
     /// Computes the expression into an array of the same shape, whose elements are converted to as in an assignment: each
     /// stored object is written once, whole, while the next are computed and read.
@@ -33,7 +69,42 @@ impl Expr {
         self.store_noting(target, options, true)
     }
 
+    /// The regions in which [`Expr::store`] works through a target, each of whole stored objects. They depend on the memory limit,
+    /// but not on the device.
+    ///
+    /// # Errors
+    /// Those of [`Expr::store`] that appear before anything is read.
+    pub fn store_regions(&self, target: &Array, options: &ComputeOptions<'_>) -> Result<Vec<Region>> {
+        Ok(self.storing(target, options)?.regions)
+    }
+
+    /// Like [`Expr::store`], but only for the region with this number, as one task of many.
+    ///
+    /// # Errors
+    /// Those of [`Expr::store`]; `InvalidArgument` beyond the last region.
+    pub fn store_region(&self, target: &Array, number: u64, options: &ComputeOptions<'_>) -> Result<()> {
+        let storing = self.storing(target, options)?;
+        let region = numbered(&storing.regions, number)?;
+        storing.run(std::slice::from_ref(region), |_| Ok(()))
+    }
+
     fn store_noting(&self, target: &Array, options: &ComputeOptions<'_>, is_noted: bool) -> Result<()> {
+        let storing = self.storing(target, options)?;
+        let shape = storing.regions.first().map_or(&[][..], |region| &region.extent);
+        let mut noted = match is_noted {
+            true => Some(Checkpoint::resume(&storing.target, &self.origin()?, shape)?),
+            false => Checkpoint::forget(&storing.target).map(|()| None)?,
+        };
+        let finished = noted.as_ref().map_or(0, Checkpoint::finished);
+        let first = storing.regions.partition_point(|region| region.number < finished);
+        storing.run(&storing.regions[first..], |region| {
+            noted.as_mut().map_or(Ok(()), |noted| noted.note(region.number + 1))
+        })?;
+        noted.map_or(Ok(()), |noted| noted.end())
+    }
+
+    /// Checks and plans a computation into an array.
+    fn storing<'a>(&self, target: &Array, options: &ComputeOptions<'a>) -> Result<Storing<'a>> {
         if target.shape() != self.shape() {
             let message = format!("the expression has shape {:?}, the target {:?}", self.shape(), target.shape());
             return Err(Error::new(ErrorKind::ShapeMismatch, message));
@@ -49,25 +120,7 @@ impl Expr {
         let (memory_limit_bytes, threads) = (job.reading_bytes, options.threads);
         let target = target.with_options(ArrayOptions { memory_limit_bytes, threads, cancellation, ..own });
         let target = options.wrap.map_or(target.clone(), |wrap| target.with_store(wrap(target.store())));
-        let shape = regions.first().map_or(&[][..], |region| &region.extent);
-        let mut noted = match is_noted {
-            true => Some(Checkpoint::resume(&target, &self.origin()?, shape)?),
-            false => Checkpoint::forget(&target).map(|()| None)?,
-        };
-        let finished = noted.as_ref().map_or(0, Checkpoint::finished);
-        let rest: Vec<Region> = regions.into_iter().filter(|region| region.number >= finished).collect();
-        if !rest.is_empty() {
-            for_each_region(
-                &job,
-                &rest,
-                |region, inputs| job.work(region, &inputs),
-                |region, part| {
-                    target.write_buffer(&region.selection()?, &part)?;
-                    noted.as_mut().map_or(Ok(()), |noted| noted.note(region.number + 1))
-                },
-            )?;
-        }
-        noted.map_or(Ok(()), |noted| noted.end())
+        Ok(Storing { job, regions, target })
     }
 
     /// A text that describes this computation and no other work.

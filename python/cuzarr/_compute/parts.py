@@ -1,0 +1,147 @@
+"""Plans as tasks of a dask cluster: regions of elements, and what reductions know of regions."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from cuzarr import _core
+from cuzarr._compute import cluster
+from cuzarr._compute.operands import deliver, settings
+from cuzarr._memory.element_types import dtype_of
+from cuzarr._memory.foreign import numpy_view
+from cuzarr._operators.dispatch import Lazy
+from cuzarr._progress import listener
+from cuzarr.errors import UnsupportedError
+
+Settings = tuple[str, int, int]
+"""The device of workers, bytes in flight of a task, and threads."""
+
+
+def compute(expression: Any, client: Any, where: Settings, progress: Any) -> Any:
+    """The elements of a plan, in host memory.
+
+    Raises
+    ------
+    ArgumentTypeError, UnsupportedError
+    """
+    work = _Work("compute", expression, client, where, progress)
+    final = work.without_summaries(expression)
+    return work.summary(final) if final._expr.is_summary else work.elements(final)
+
+
+def store(expression: Any, target: Any, client: Any, where: Settings, progress: Any, resume: bool) -> None:
+    """Writes the elements of a plan into an array, each stored object by one task.
+
+    Raises
+    ------
+    ArgumentTypeError, InvalidArgumentError, UnsupportedError
+    """
+    work = _Work("store", expression, client, where, progress)
+    if resume:
+        raise UnsupportedError("store on a cluster cannot be resumed", hint="leave out resume=True, or client=")
+    cluster.check_out("store", target, "create the target at a path or URL that every worker reaches")
+    cluster.check_sent(target)
+    final = work.without_summaries(expression)
+    handle = target._handle("cpu")
+    regions = final._expr.regions(work.limit, handle)
+    _core.Checkpoint.forget(handle)
+    for _ in work.tasks(functools.partial(_store, final, target, work.device), range(len(regions))):
+        pass
+
+
+class _Work:
+    """One call on a cluster: its tasks, and their progress."""
+
+    def __init__(self, what: str, expression: Any, client: Any, where: Settings, progress: Any) -> None:
+        cluster.check_client(client)
+        cluster.check_memory(what, _sources(expression))
+        cluster.check_sent(expression)
+        self.device, self.limit, _ = where
+        self._what, self._client = what, client
+        self._tell: Callable[[int, int], None] = listener(progress, "computing", "tasks") if progress else lambda done, of: None
+        self._done = self._total = 0
+        # By the identity of a plan: it without summaries, and its result where it is one.
+        self._known: dict[int, Any] = {}
+        self._results: dict[int, Any] = {}
+
+    def tasks(self, compute: Callable[[Any], Any], items: Sequence[Any]) -> Iterator[Any]:
+        """What workers make of items, in their order."""
+        self._total += len(items)
+        for result in cluster.Cluster(self._client, self._what, compute, self.limit).results(items):
+            self._done += 1
+            self._tell(self._done, self._total)
+            yield result
+
+    def without_summaries(self, expression: Any) -> Any:
+        """The plan with the results of all reductions inside it in their place, so that no task computes one again."""
+        if id(expression) not in self._known:
+            _, operands, _ = expression._made_of
+            found = tuple(self._operand(value) for value in operands)
+            is_same = all(one is other for one, other in zip(operands, found, strict=True))
+            self._known[id(expression)] = expression if is_same else expression._with_operands(found)
+        return self._known[id(expression)]
+
+    def _operand(self, value: Any) -> Any:
+        if not _is_plan(value):
+            return value
+        inner = self.without_summaries(value)
+        if not inner._expr.is_summary:
+            return inner
+        if id(value) not in self._results:
+            self._results[id(value)] = self.summary(inner)
+        return self._results[id(value)]
+
+    def summary(self, expression: Any) -> Any:
+        """The result of a reduction, of parts that tasks make; of another summary by one task."""
+        regions = expression._expr.summary_regions(self.limit)
+        if regions is None:
+            whole = (0,) * len(expression.shape), expression.shape
+            (result,) = self.tasks(functools.partial(_elements, expression, self.device), [whole])
+            return result if result.ndim else result[()]
+        tasks = self.tasks(functools.partial(_part, expression, self.device), range(len(regions)))
+        return deliver(expression._expr.join_summary(tasks, self.limit), ())
+
+    def elements(self, expression: Any) -> Any:
+        """The elements of a plan, region by region."""
+        result = np.empty(expression.shape, expression.dtype)
+        regions = expression._expr.regions(self.limit)
+        tasks = self.tasks(functools.partial(_elements, expression, self.device), regions)
+        for (start, extent), part in zip(regions, tasks, strict=True):
+            result[tuple(slice(first, first + count) for first, count in zip(start, extent, strict=True))] = part
+        return result if result.ndim else result[()]
+
+
+def _is_plan(value: Any) -> bool:
+    return isinstance(value, Lazy) and value._is_plan
+
+
+def _sources(expression: Any) -> Iterator[Any]:
+    """The operands of a plan that are no plans."""
+    seen, left = set(), [expression]
+    while left:
+        value = left.pop()
+        if not _is_plan(value):
+            yield value
+        elif id(value) not in seen:
+            seen.add(id(value))
+            left.extend(value._made_of[1])
+
+
+# The work of tasks, by the process that calls it. What is in flight there is configured by `cluster`.
+
+
+def _elements(expression: Any, device: str, box: tuple[Sequence[int], Sequence[int]]) -> np.ndarray[Any, Any]:
+    buffer = expression._expr.compute(*box, *settings(device, None)).to("cpu")
+    return numpy_view(buffer, dtype_of(buffer.dtype))
+
+
+def _part(expression: Any, device: str, number: int) -> bytes:
+    return expression._expr.summary_part(number, *settings(device, None))  # type: ignore[no-any-return]
+
+
+def _store(expression: Any, target: Any, device: str, number: int) -> None:
+    expression._expr.store_region(target._handle(device), number, *settings(device, None))
