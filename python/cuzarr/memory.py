@@ -71,7 +71,7 @@ class MemoryInfo:
     Attributes
     ----------
     device : str
-        Which device.
+        The device.
     free, total : int
         Free memory, and all memory of the device, as the driver counts them for all programs.
     used, peak : int
@@ -142,7 +142,7 @@ def info(device: str | None = None) -> MemoryInfo:
     Parameters
     ----------
     device : str, optional
-        Which device; by default that of the configuration.
+        The device; by default the configured one.
 
     Returns
     -------
@@ -226,7 +226,7 @@ def empty_cache(device: str | None = None) -> None:
     Parameters
     ----------
     device : str, optional
-        Which device; by default that of the configuration.
+        The device; by default the configured one.
 
     Returns
     -------
@@ -252,7 +252,7 @@ def reset_peak(device: str | None = None) -> None:
     Parameters
     ----------
     device : str, optional
-        Which device; by default that of the configuration.
+        The device; by default the configured one.
 
     Returns
     -------

@@ -305,9 +305,9 @@ def copy(
     Parameters
     ----------
     source : Array, Group or StoreLike
-        What is copied.
+        The array or group to copy.
     target : StoreLike
-        Where to: a path, a store, a dictionary.
+        The place of the copy: a path, a store, a dictionary.
     path : str, optional
         Path in the target's store.
     zarr_format : {2, 3}, optional

@@ -52,14 +52,14 @@ class Array(Node, StoredProtocol, Operators, OneElement, Reductions, Stored):
     Parameters
     ----------
     store_path : StorePath
-        Where it is.
+        The store, and the path of the array in it.
     metadata : ArrayV2Metadata or ArrayV3Metadata
-        What it is.
+        The metadata of the array.
     config : ArrayConfig or dict, optional
-        How it behaves while open.
+        How the array behaves while it is open.
     device : str, optional
-        Where results go: ``"cpu"``, ``"cuda"``, ``"cuda:1"``. What the configuration says when elements are read, unless
-        given.
+        Where results go: ``"cpu"``, ``"cuda"``, ``"cuda:1"``. By default the device that is configured when
+        elements are read.
 
     Raises
     ------
@@ -153,7 +153,7 @@ class Array(Node, StoredProtocol, Operators, OneElement, Reductions, Stored):
         store : store, path or URL
             Where the array is.
         config : ArrayConfig or dict, optional
-            How it behaves while open.
+            How the array behaves while it is open.
 
         Returns
         -------

@@ -192,11 +192,11 @@ class AsyncArray(_AsyncNode):
     Parameters
     ----------
     metadata : ArrayV2Metadata or ArrayV3Metadata
-        What the array is.
+        The metadata of the array.
     store_path : StorePath
-        Where it is.
+        The store, and the path in it.
     config : ArrayConfig or dict, optional
-        How it behaves while open.
+        How the array behaves while it is open.
 
     Raises
     ------
@@ -433,9 +433,9 @@ class AsyncGroup(_AsyncNode):
     Parameters
     ----------
     metadata : GroupMetadata
-        What the group is.
+        The metadata of the group.
     store_path : StorePath
-        Where it is.
+        The store, and the path in it.
 
     Raises
     ------

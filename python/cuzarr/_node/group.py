@@ -44,7 +44,7 @@ class Group(Node):
     Parameters
     ----------
     store_path : StorePath
-        Where it is.
+        The store, and the path of the group in it.
     metadata : GroupMetadata
         Its attributes, format and, where there is any, consolidated metadata.
     device : str, optional
@@ -748,7 +748,7 @@ class Group(Node):
         shape : tuple of int
             The shape that it must have.
         config : ArrayConfig or dict, optional
-            How it behaves while open.
+            How the array behaves while it is open.
         **kwargs
             ``dtype``: a type to which the array's values can be cast, or with ``exact=True`` the array's own type. For a new array also
             what :meth:`create_array` takes.
