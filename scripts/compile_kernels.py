@@ -5,7 +5,8 @@ cubins that travel in the wheel.
     python scripts/compile_kernels.py [FILE.cu ...] --keys
 
 A cubin's name carries the key under which `cuzarr-device` looks for it (`src/driver/cubin.rs` computes the same), and
-`MANIFEST.sha256` lists all of them as `sha256sum` writes it. `--keys` prints the keys and needs no compiler.
+`MANIFEST.sha256` lists all of them as `sha256sum` writes it. Those that lie in DIR as its list says are not compiled again.
+`--keys` prints the keys and needs no compiler.
 
 NVRTC comes from its wheel (`nvidia-cuda-nvrtc-cu12`) in the running Python, or from the system's loader path. It has no
 CUDA or standard headers, and neither have the kernels: they include headers of `crates/cuzarr-device/kernels/include`, and
@@ -120,6 +121,18 @@ def key(path):
     return digest.hexdigest()[:32]
 
 
+def known(folder):
+    """The cubins that lie in a folder as its list says, by their names."""
+    manifest = folder / "MANIFEST.sha256"
+    found = {}
+    for line in manifest.read_text().splitlines() if manifest.is_file() else ():
+        digest, name = line.split(maxsplit=1)
+        data = (folder / name).read_bytes() if (folder / name).is_file() else b""
+        if hashlib.sha256(data).hexdigest() == digest:
+            found[name] = data
+    return found
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     wanted = parser.add_mutually_exclusive_group(required=True)
@@ -143,6 +156,7 @@ def main():
             print(path.stem, key(path))
         return 0
     nvrtc = Nvrtc(find_nvrtc())
+    kept = known(args.out) if args.out else {}
     if args.out:
         shutil.rmtree(args.out, ignore_errors=True)
         args.out.mkdir(parents=True)
@@ -150,13 +164,16 @@ def main():
     def build(job):
         path, arch = job
         start = time.perf_counter()
-        cubin, log = nvrtc.compile(path.read_bytes(), path.name, options(path, arch))
-        return path, arch, cubin, log, time.perf_counter() - start
+        file = f"{path.stem}-{key(path)}.{arch}.cubin"
+        cubin, log = kept.get(file), ""
+        if cubin is None:
+            cubin, log = nvrtc.compile(path.read_bytes(), path.name, options(path, arch))
+        return path, arch, file, cubin, log, time.perf_counter() - start
 
     start, failed, manifest = time.perf_counter(), 0, []
     jobs = [(path, arch) for path in kernels for arch in args.arch]
     with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
-        for path, arch, cubin, log, seconds in pool.map(build, jobs):
+        for path, arch, file, cubin, log, seconds in pool.map(build, jobs):
             name = path.relative_to(ROOT) if path.is_relative_to(ROOT) else path
             failed += cubin is None
             size = "FAILED" if cubin is None else f"{len(cubin):>8} bytes"
@@ -164,7 +181,6 @@ def main():
             if log:
                 print(log)
             if args.out and cubin is not None:
-                file = f"{path.stem}-{key(path)}.{arch}.cubin"
                 (args.out / file).write_bytes(cubin)
                 manifest.append(f"{hashlib.sha256(cubin).hexdigest()}  {file}\n")
     if args.out and not failed:

@@ -432,6 +432,34 @@ fn zstd_frames_are_about_as_small_as_those_of_libzstd() {
 }
 
 #[test]
+fn rows_that_repeat_are_found_as_a_whole() {
+    // Labels 29 elements wide in rows of 2000: neither is a multiple of a step of the match finder.
+    let (mut dice, size) = (Dice(29), 96 << 10);
+    let row: Vec<u8> = (0..2000_usize.div_ceil(29))
+        .flat_map(|_| [dice.below(1 << 20) as u32; 29])
+        .take(2000)
+        .flat_map(u32::to_le_bytes)
+        .collect();
+    let mut chunk: Vec<u8> = row.iter().copied().cycle().take(size).collect();
+    // One that is unlike the others, and a place where the repetition is off by a byte.
+    chunk[40_001] ^= 1;
+    chunk.remove(60_000);
+    chunk.push(0);
+    for (codec, most) in [(zstd(false), 1.5), (deflate(Format::Gzip, 5), 0.6)] {
+        let program = program(&codec, size);
+        let reference = program.encode(&chunk).unwrap().len();
+        for device in devices() {
+            let frame = &encode(device, program.device_encoder().unwrap(), std::slice::from_ref(&chunk))[0];
+            let mut decoded = vec![0; size];
+            program.decode(frame, &mut decoded).unwrap();
+            assert!(decoded == chunk, "{device}: other bytes");
+            println!("{device}: {}, the host {reference}", frame.len());
+            assert!(frame.len() as f64 <= most * reference as f64, "{device}: {}, the host {reference}", frame.len());
+        }
+    }
+}
+
+#[test]
 fn zstd_chunks_that_the_host_has_to_encode_are_left_to_it() {
     for (size, checksum, is_left) in [(0, false, true), (1 << 30, false, false), ((1 << 30) + 1, false, true)] {
         assert_eq!(program(&zstd(checksum), size).device_encoder().is_err(), is_left, "{size}");

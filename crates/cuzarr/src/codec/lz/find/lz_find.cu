@@ -7,7 +7,8 @@
 //             the longest match of those three, or the nearest of equally long ones, is the position's candidate;
 //             inside of a run, which repeats elements of up to 8 bytes, that run
 //             the step's positions go into the table; not those inside of a run, whose beginning is the better place
-//     for each segment of 256 positions, one a thread:
+//         where a match reaches the end of a step: as many whole steps as it goes on for are covered by it, and not looked up
+//     for each segment of 256 positions that no match covers, one a thread:
 //         from its end to its beginning: the cheapest way to the end, by a literal or by the candidate, or that cut by
 //         up to 3 bytes
 //     follow the cheapest ways; join matches that go on where one of the same offset ended
@@ -36,6 +37,8 @@
 #define CUZARR_FIND_RUN 8u
 #define CUZARR_FIND_SEGMENT_BYTES 256u
 #define CUZARR_FIND_SEGMENTS (CUZARR_FIND_BLOCK_BYTES / CUZARR_FIND_SEGMENT_BYTES)
+/// Steps that are compared at once to tell how far a match goes on.
+#define CUZARR_FIND_STEPS_AHEAD 32u
 /// Shared memory of a block of threads: the window, the tables; later the costs and choices of all segments. 99 KiB are what
 /// all GPUs since compute capability 8.6 have.
 #define CUZARR_FIND_SHARED_BYTES 100352u
@@ -47,6 +50,7 @@ static_assert(
     4 * (CUZARR_FIND_WINDOW_WORDS + (1u << CUZARR_FIND_TABLE_BITS) + (1u << CUZARR_FIND_NEAR_BITS)) == CUZARR_FIND_SHARED_BYTES,
     "the window and the tables");
 static_assert((3 * CUZARR_FIND_SEGMENT_BYTES + 2) * CUZARR_FIND_SEGMENTS <= CUZARR_FIND_SHARED_BYTES, "costs and choices");
+static_assert(CUZARR_FIND_SEGMENT_BYTES == CUZARR_FIND_THREADS && 2 * CUZARR_FIND_MOST_MATCH == CUZARR_FIND_THREADS, "a step is a segment");
 
 /// Costs in eighths of a bit.
 #define CUZARR_FIND_LITERAL_COST 56u
@@ -104,6 +108,10 @@ CUZARR_DEVICE u32 find_common_long(const u32* words, u32 a, u32 b, u32 done, boo
     return own;
 }
 
+/// How a match covers a segment: it begins there, or it is that of the segment before if one covers that, too.
+#define CUZARR_FIND_COVERED 1u
+#define CUZARR_FIND_GOES_ON 2u
+
 /// A match's cost, without what its length adds.
 CUZARR_DEVICE u32 find_cost(u32 offset) {
     u32 log = 31 - count_leading_zeros(offset);
@@ -119,6 +127,8 @@ struct FindSpace {
     u32* words;  // the window
     u32* table;  // of a hash: its first position in the last step that had it, and the one that was it before, in the lower half
     u32* near;   // of a hash's upper bits: the step, counted down, and its first position in it
+    u32* halves; // the candidates where the two halves of a step begin
+    u32* ahead;  // of each warp: the first of its steps that a match does not go on for
 };
 
 /// Brings positions [begin, end) to the window, 16 bytes a thread where the memory's place allows, and zeros behind. Position 0
@@ -140,11 +150,16 @@ CUZARR_DEVICE bool find_in_run(const u32* words, u32 at, u32 word) {
     return at >= CUZARR_FIND_RUN && find_word(words, at - CUZARR_FIND_RUN) == word;
 }
 
-/// Positions before `end` go into the table; of those with the same hash the first one of the last step that has some.
-CUZARR_DEVICE void find_enter(const FindSpace& space, u32 end) {
-    for (u32 at = thread_index(); at < end; at += thread_count()) {
-        u32 word = find_word(space.words, at);
-        if (!find_in_run(space.words, at, word)) atomic_max(space.table + find_hash(word), find_rank(at) << 16);
+/// Positions [begin, end) go into the table; of those with the same hash the first one of the last step that has some.
+CUZARR_DEVICE void find_enter(const FindSpace& space, u32 begin, u32 end) {
+    for (u32 word = begin / 4 + thread_index(); 4 * word < end; word += thread_count()) {
+        u32 own = window_word(space.words, word), behind = window_word(space.words, word + 1);
+        u32 before = window_word(space.words, word - CUZARR_FIND_RUN / 4), between = window_word(space.words, word - CUZARR_FIND_RUN / 4 + 1);
+        for (u32 i = 0; i < 4; ++i) {
+            u32 at = 4 * word + i, bytes = funnel_shift_right(own, behind, 8 * i);
+            bool in_run = at >= CUZARR_FIND_RUN && funnel_shift_right(before, between, 8 * i) == bytes;
+            if (at >= begin && at < end && !in_run) atomic_max(space.table + find_hash(bytes), find_rank(at) << 16);
+        }
     }
 }
 
@@ -191,11 +206,45 @@ CUZARR_DEVICE u32 find_longest(const u32* words, u32 at, u32 word, const u32* fr
     return find_candidate(offset, best);
 }
 
-/// Candidates of positions [begin, size): offset | length << 16 for each.
-CUZARR_DEVICE void find_candidates(const FindSpace& space, u32 begin, u32 size, u32* candidates) {
+/// For how many whole steps from `step` on, before `size`, bytes are those `offset` before them, as far as steps are compared at
+/// once. All threads call.
+CUZARR_DEVICE u32 find_steps_ahead(const FindSpace& space, u32 step, u32 offset, u32 size) {
+    u32 lane = thread_index() % CUZARR_WARP, warp = thread_index() / CUZARR_WARP, warps = thread_count() / CUZARR_WARP;
+    u32 left = (size - step) / thread_count(), steps = left < CUZARR_FIND_STEPS_AHEAD ? left : CUZARR_FIND_STEPS_AHEAD, own = warp;
+    for (bool is_same = true; is_same && own < steps; own += is_same ? warps : 0) {
+        u32 at = step + own * thread_count() + 4 * lane, differ = 0;
+        for (u32 i = 0; i < thread_count(); i += 4 * CUZARR_WARP) {
+            differ |= window_word(space.words, (at + i) / 4) ^ find_word(space.words, at + i - offset);
+        }
+        is_same = !warp_ballot(CUZARR_ALL_LANES, differ != 0);
+    }
+    if (lane == 0) space.ahead[warp] = own;
+    block_barrier();
+    for (u32 i = 0; i < warps; ++i) steps = space.ahead[i] < steps ? space.ahead[i] : steps;
+    return steps;
+}
+
+/// Candidates of positions [begin, size): offset | length << 16 for each; of segments that one match covers, of their first one.
+/// `going` is the offset of the match that reaches `begin`, or 0; gives that of the one that reaches `size`.
+CUZARR_DEVICE u32 find_candidates(const FindSpace& space, u32 begin, u32 size, u32 going, u32* candidates, u8* covered) {
     // What was before has made place, and what is read behind the end.
     u32 round = size + 4 * (CUZARR_FIND_WORDS_BEHIND + 1), oldest = round < CUZARR_FIND_WINDOW_BYTES ? 0 : round - CUZARR_FIND_WINDOW_BYTES;
     for (u32 step = begin; step < size; step += thread_count()) {
+        if (going) {
+            u32 first = step;
+            for (u32 steps = ~0u; steps && step < size; step += steps * thread_count()) {
+                steps = step >= oldest + going ? find_steps_ahead(space, step, going, size) : 0;
+                if (thread_index() < steps) {
+                    u32 segment = step + thread_index() * CUZARR_FIND_SEGMENT_BYTES;
+                    candidates[segment] = find_candidate(going, CUZARR_FIND_MOST_MATCH), covered[segment / CUZARR_FIND_SEGMENT_BYTES] = CUZARR_FIND_GOES_ON;
+                }
+                block_barrier();
+            }
+            // What was covered repeats its last `going` bytes.
+            find_enter(space, step - first > going ? step - going : first, step);
+            block_barrier();
+            if (step >= size) break;
+        }
         u32 at = step + thread_index(), word = find_word(space.words, at), hash = find_hash(word), entry = space.table[hash];
         u32* near = space.near + (hash >> (CUZARR_FIND_TABLE_BITS - CUZARR_FIND_NEAR_BITS));
         bool known = at + CUZARR_FIND_LEAST_MATCH <= size, in_run = known && find_in_run(space.words, at, word);
@@ -208,8 +257,16 @@ CUZARR_DEVICE void find_candidates(const FindSpace& space, u32 begin, u32 size, 
         u32 candidate = find_longest(space.words, at, word, from, wanted, oldest, size);
         candidate |= find_run(space.words, at, in_run, size);
         if (at < size) candidates[at] = candidate;
+        if (thread_index() % CUZARR_FIND_MOST_MATCH == 0) space.halves[thread_index() / CUZARR_FIND_MOST_MATCH] = candidate;
         block_barrier();
+        u32 half = space.halves[1];
+        going = 0;
+        if (half >> 16 == CUZARR_FIND_MOST_MATCH) {
+            going = half & 0xffff;
+            if (thread_index() == 0) covered[step / CUZARR_FIND_SEGMENT_BYTES] = space.halves[0] == half ? CUZARR_FIND_COVERED : 0;
+        }
     }
+    return going;
 }
 
 /// Choices above this are literals: how many, less this.
@@ -254,6 +311,21 @@ CUZARR_DEVICE void find_choose(const u32* candidates, u32 count, u16* costs, u8*
             choices[i * stride] = (u8)(is_literal ? CUZARR_FIND_LITERALS + literals : CUZARR_FIND_MOST_MATCH - (best & 255));
         }
     }
+}
+
+CUZARR_DEVICE u32 find_segment_bytes(u32 first, u32 size) {
+    return size - first < CUZARR_FIND_SEGMENT_BYTES ? size - first : CUZARR_FIND_SEGMENT_BYTES;
+}
+
+/// How many segments behind one go on with its match: the ones behind a bit.
+CUZARR_DEVICE u32 find_ones_behind(const u32* bits, u32 bit) {
+    u32 at = bit + 1;
+    while (at < CUZARR_FIND_SEGMENTS) {
+        u32 ones = count_trailing_zeros(~(bits[at / CUZARR_WARP] >> at % CUZARR_WARP));
+        at += ones;
+        if (ones == 0 || at % CUZARR_WARP) break;
+    }
+    return at - bit - 1;
 }
 
 /// The matches of a segment's cheapest way: `each(position, length)`; gives how many.
@@ -307,7 +379,12 @@ CUZARR_KERNEL_SIZED(
 ) {
     CUZARR_SHARED_ASKED(u32, memory, CUZARR_FIND_SHARED_BYTES / 4);
     CUZARR_SHARED(u32, sums, CUZARR_FIND_THREADS / CUZARR_WARP);
-    FindSpace space = {memory, memory + CUZARR_FIND_WINDOW_WORDS, memory + CUZARR_FIND_WINDOW_WORDS + (1u << CUZARR_FIND_TABLE_BITS)};
+    CUZARR_SHARED(u32, halves, 2);
+    CUZARR_SHARED(u8, covered, CUZARR_FIND_SEGMENTS);
+    CUZARR_SHARED(u32, joined, CUZARR_FIND_SEGMENTS / CUZARR_WARP);
+    // Of segments that no match covers, one behind the other: which they are.
+    CUZARR_SHARED(u8, open, CUZARR_FIND_SEGMENTS);
+    FindSpace space = {memory, memory + CUZARR_FIND_WINDOW_WORDS, memory + CUZARR_FIND_WINDOW_WORDS + (1u << CUZARR_FIND_TABLE_BITS), halves, sums};
     u16* costs = (u16*)memory;
     u8* choices = (u8*)(costs + (CUZARR_FIND_SEGMENT_BYTES + 1) * CUZARR_FIND_SEGMENTS);
     // In place of the costs, when the choices are made.
@@ -315,35 +392,52 @@ CUZARR_KERNEL_SIZED(
     u16* offsets = (u16*)(memory + CUZARR_FIND_BLOCK_BYTES / CUZARR_FIND_LEAST_MATCH);
     candidates += (u64)block_index() * CUZARR_FIND_BLOCK_BYTES;
     u32 thread = thread_index();
-    for (u32 block = block_index(); block < block_count_of(blocks); block += block_count()) {
+    for (u32 first = 0; first < block_count_of(blocks); first += block_count()) {
+        // Turned by one each time: where blocks of a chunk differ, as shuffled bytes do, everyone gets some of each kind.
+        u32 block = first + (block_index() + first / block_count()) % block_count();
+        if (block >= block_count_of(blocks)) continue;
         u32 chunk = block / blocks.chunk_blocks;
         if (!wanted[chunk]) continue;
         u32 begin = block_begin(blocks, block), size = block_bytes(blocks, block);
         u32 before = begin < CUZARR_FIND_TILE_BYTES ? begin : CUZARR_FIND_TILE_BYTES;
         const u8* from = src + chunk * blocks.stride + begin - before;
-        for (u32 i = thread; i < 1u << CUZARR_FIND_TABLE_BITS; i += thread_count()) space.table[i] = 0;
+        for (u32 i = thread; i < (1u << CUZARR_FIND_TABLE_BITS) / 4; i += thread_count()) ((uint4*)space.table)[i] = uint4{0, 0, 0, 0};
         for (u32 i = thread; i < 1u << CUZARR_FIND_NEAR_BITS; i += thread_count()) space.near[i] = ~0u;
         find_bring(space.words, from, 0, before);
+        if (thread < CUZARR_FIND_SEGMENTS) covered[thread] = 0;
+        u32 going = 0;
         for (u32 tile = 0; tile < size; tile += CUZARR_FIND_TILE_BYTES) {
             u32 own = before + tile, end = size - tile < CUZARR_FIND_TILE_BYTES ? before + size : own + CUZARR_FIND_TILE_BYTES;
             block_barrier();
             find_bring(space.words, from, own, end);
             block_barrier();
             if (tile == 0) {
-                find_enter(space, before);
+                find_enter(space, 0, before);
                 block_barrier();
             }
-            find_candidates(space, own, end, candidates - before);
+            going = find_candidates(space, own, end, going, candidates - before, covered - before / CUZARR_FIND_SEGMENT_BYTES);
         }
-        u32 segment = thread * CUZARR_FIND_SEGMENT_BYTES, count = 0;
-        if (thread < CUZARR_FIND_SEGMENTS && segment < size) {
-            count = size - segment < CUZARR_FIND_SEGMENT_BYTES ? size - segment : CUZARR_FIND_SEGMENT_BYTES;
-            find_choose(candidates + segment, count, costs + thread, choices + thread);
+        block_barrier();
+        u32 segment = thread * CUZARR_FIND_SEGMENT_BYTES, opened, total;
+        bool exists = thread < CUZARR_FIND_SEGMENTS && segment < size, is_open = exists && !covered[thread];
+        // Segments whose match is that of the one before.
+        u32 goes_on = warp_ballot(CUZARR_ALL_LANES, thread < CUZARR_FIND_SEGMENTS && thread && covered[thread] == CUZARR_FIND_GOES_ON && covered[thread - 1]);
+        if (thread % CUZARR_WARP == 0 && thread < CUZARR_FIND_SEGMENTS) joined[thread / CUZARR_WARP] = goes_on;
+        u32 place = block_sum_before(is_open, sums, &opened);
+        if (is_open) open[place] = (u8)thread;
+        block_barrier();
+        if (thread < opened) {
+            u32 first = open[thread] * CUZARR_FIND_SEGMENT_BYTES;
+            find_choose(candidates + first, find_segment_bytes(first, size), costs + thread, choices + thread);
         }
-        u32 total, own = find_follow(choices + thread, count, [](u32, u32, u32) {});
+        block_barrier();
+        u32 count = is_open ? find_segment_bytes(segment, size) : 0;
+        bool begins = exists && !is_open && !(goes_on >> thread % CUZARR_WARP & 1);
+        u32 own = begins ? 1 : find_follow(choices + place, count, [](u32, u32, u32) {});
         // Its barriers let go of the costs.
         u32 index = block_sum_before(own, sums, &total);
-        find_follow(choices + thread, count, [&](u32 i, u32 length, u32 number) {
+        if (begins) matches[index] = segment << 16 | (1 + find_ones_behind(joined, thread)) * CUZARR_FIND_SEGMENT_BYTES;
+        find_follow(choices + place, count, [&](u32 i, u32 length, u32 number) {
             matches[index + number] = (segment + i) << 16 | length;
         });
         block_barrier();

@@ -157,9 +157,11 @@ CUZARR_KERNEL(zstd_encode_codes, const ZstdEncode task) {
         }
         u32 tail = size - covered;
         for (u32 i = thread; i < tail; i += threads) bring_literal(literals, src + covered + i, found.literals - tail + i);
-        for (u32 i = thread; i < size && !volatile_load(&space.differs); i += threads) {
-            if (src[i] != src[0]) volatile_store(&space.differs, 1);
+        // Chunks begin at multiples of 16, and so do blocks.
+        for (u32 i = thread; i < size / 4 && !volatile_load(&space.differs); i += threads) {
+            if (((const u32*)src)[i] != src[0] * 0x01010101u) volatile_store(&space.differs, 1);
         }
+        if (thread < size % 4 && src[size - 1 - thread] != src[0]) volatile_store(&space.differs, 1);
         atomic_add(&space.extra_bits, extra_bits);
         block_barrier();
         u16* counters = task.counters + (u64)block * CUZARR_ZSTD_COUNTERS;
