@@ -195,8 +195,8 @@ class Expression(Lazy, NumpyProtocol, OneElement, Operators, Reductions, Shaped)
         device, memory_limit, progress
             As of :meth:`compute`; progress hears of the objects that were written.
         resume : bool
-            Notes how far it came beside the target's chunks, and goes on where another such call ended, or was killed, if arrays
-            and memory limit are the same; that their elements are is trusted.
+            Keep a note of progress beside the target's chunks, and go on where an earlier call with the same arrays and memory
+            limit ended or was killed. The elements of the arrays are not compared.
 
         Raises
         ------

@@ -179,8 +179,8 @@ class Decoder:
         Parameters
         ----------
         frames : sequence of arrays or bytes, or tuple (slab, offsets, sizes)
-            The encoded frames: arrays on the decoder's device (anything with DLPack or the CUDA array interface) or bytes
-            on the host, or ranges of bytes of one of either. They must be there when this is called, and stay as they are
+            The encoded frames. Arrays are on the decoder's device, and have DLPack or the CUDA array interface; bytes are on the
+            host. A tuple means ranges of bytes in one array or in one ``bytes``. They must be there when this is called, and stay as they are
             until they are decoded.
         out : sequence of arrays, or an array
             What each frame decodes to: its shape and type say what the frame holds. Of a single array, row ``i`` is the

@@ -14,8 +14,8 @@ from cuzarr.storage.store import Store
 class LocalStore(Store):
     """A directory. Values are replaced atomically, and no key leaves the directory.
 
-    What a write waits for is the configuration key ``fsync`` when the store is made: ``"none"``, as zarr-python; ``"data"``,
-    so that a power cut leaves the old value or the new one; ``"full"``, so that it leaves the new one.
+    The setting ``fsync``, when the store is made, says what a write waits for. ``"none"`` waits for nothing, as zarr-python. After
+    ``"data"``, a power cut leaves the old value or the new one. After ``"full"``, it leaves the new one.
 
     Parameters
     ----------

@@ -82,12 +82,12 @@ def enable(*, gpu: bool = False, patch: bool = True) -> Enabled:
         Also let arrays be read into GPU memory: with zarr-python's buffers, as ``zarr.config.enable_gpu()`` does, or
         where CuPy is missing with cuzarr's, as ``cuzarr.DeviceArray``.
     patch
-        Repair what zarr-python does with GPU memory outside of its pipelines: coordinate (``vindex``) reads and writes,
-        ``numpy.asarray(array)``, and metadata that travels through the GPU; read and write boxes without the objects
-        that zarr-python makes for each of their chunks; and take stores of ``cuzarr.storage``. Results are the same.
+        Change zarr-python in three ways. Coordinate (``vindex``) reads and writes, ``numpy.asarray(array)`` and metadata
+        work with GPU memory. Boxes are read and written without zarr-python's object for each chunk. Stores of
+        ``cuzarr.storage`` are accepted. Results are the same.
 
-    While it is in force, Python's monitoring (``sys.monitoring``, as an optimizer) tells when zarr-python begins to list the
-    chunks of a read, so that the read begins meanwhile; before, nothing is monitored.
+    While it is in force, Python's monitoring (``sys.monitoring``) tells cuzarr that zarr-python begins to list the chunks of a
+    read. cuzarr then begins the read at once.
 
     Returns
     -------
