@@ -104,6 +104,10 @@ def test_methods_begin_with_what_they_do() -> None:
     assert [name for name, text in documented.items() if not text or text.startswith(stacked)] == []
 
 
+# Methods that users call by brackets and parentheses. The site shows those that are documented.
+BY_SIGNS = ("__call__", "__getitem__", "__setitem__", "__delitem__", "__contains__")
+
+
 def methods() -> Iterator[tuple[str, Any]]:
     """Public methods of this package's public classes, each once; properties are named by one sentence."""
     seen = set()
@@ -111,7 +115,8 @@ def methods() -> Iterator[tuple[str, Any]]:
         for name in dir(owner) if inspect.isclass(owner) else ():
             member = inspect.getattr_static(owner, name)
             function = getattr(member, "__func__", member)
-            if name.startswith("_") or not inspect.isfunction(function) or function in seen:
+            is_shown = not name.startswith("_") or (name in BY_SIGNS and member.__doc__)
+            if not is_shown or not inspect.isfunction(function) or function in seen:
                 continue
             if function.__module__.startswith("cuzarr"):
                 seen.add(function)

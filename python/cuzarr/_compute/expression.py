@@ -155,7 +155,30 @@ class Expression(Lazy, NumpyProtocol, OneElement, Operators, Reductions, Shaped)
         return self._compute((0,) * self.ndim, self.shape, device, memory_limit, progress)
 
     def __getitem__(self, selection: Any) -> Any:
-        """The result's elements in a box, computed; the rest is not read."""
+        """Compute a part of the result. The rest is neither read nor computed.
+
+        Parameters
+        ----------
+        selection : int, slice, Ellipsis or tuple of them
+            A box; slices have positive steps.
+
+        Returns
+        -------
+        array
+            The elements, as :meth:`compute` gives them.
+
+        Raises
+        ------
+        SelectionInvalidError
+            The selection does not fit, or is no box.
+
+        Examples
+        --------
+        >>> import cuzarr, numpy as np
+        >>> array = cuzarr.create_array({}, data=np.arange(12).reshape(3, 4))
+        >>> (array * 2)[1:, 0]
+        array([ 8, 16])
+        """
         try:
             box = basic_box(selection, self.shape)
         except SelectionInvalidError as error:

@@ -247,12 +247,29 @@ class DeviceArray(OnDevice, NumpyProtocol, OneElement, Operators, Reductions, Sh
     # --------------------------------------------------------------------------------------------------------- views
 
     def __getitem__(self, key: Any) -> DeviceArray:
-        """A view of a box: integers, slices of positive steps, an ellipsis.
+        """A view of a box. It shares memory with the array.
+
+        Parameters
+        ----------
+        key : int, slice, Ellipsis or tuple of them
+            Slices have positive steps.
+
+        Returns
+        -------
+        DeviceArray
+            The view; an array of no dimensions for a single element.
 
         Raises
         ------
-        IndexError
-            It lies outside, or is more than a box; index arrays are CuPy's and PyTorch's business.
+        SelectionInvalidError
+            The box lies outside, or the key is an index array or a mask: use CuPy or PyTorch for these.
+
+        Examples
+        --------
+        >>> import cuzarr, numpy as np
+        >>> x = cuzarr.DeviceArray.from_host(np.arange(12).reshape(3, 4), "cpu")
+        >>> x[1:, ::2].shape
+        (2, 2)
         """
         try:
             box = basic_box(key, self.shape)
@@ -488,7 +505,32 @@ class DeviceArray(OnDevice, NumpyProtocol, OneElement, Operators, Reductions, Sh
         self._buffer.fill(_numpy.element(value, self.dtype).tobytes())
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        """Writes elements from any device; they broadcast, and are converted where their type is another."""
+        """Write elements into a box. They may be on any device.
+
+        Parameters
+        ----------
+        key : int, slice, Ellipsis or tuple of them
+            Slices have positive steps.
+        value : array or scalar
+            The elements. They are broadcast to the box and converted to the array's type.
+
+        Raises
+        ------
+        SelectionInvalidError
+            The box lies outside.
+        ShapeMismatchError
+            The value cannot be broadcast to the box.
+        OutOfRangeError, ConversionError
+            The array's type cannot hold the value.
+
+        Examples
+        --------
+        >>> import cuzarr, numpy as np
+        >>> x = cuzarr.DeviceArray.from_host(np.zeros(3), "cpu")
+        >>> x[1:] = 7
+        >>> x.cpu()
+        array([0., 7., 7.])
+        """
         target = self[key]
         if isinstance(value, Lazy):
             value = value._elements_on(self.device)

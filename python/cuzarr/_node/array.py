@@ -461,11 +461,67 @@ class Array(Node, StoredProtocol, Operators, OneElement, Reductions, Stored):
     # --------------------------------------------------------------------------------------------------- its elements
 
     def __getitem__(self, selection: Any) -> Any:
-        """Elements, selected as NumPy does: integers, slices, an ellipsis, index arrays and masks, field names."""
+        """Read elements, selected as in NumPy: ``array[3, ::2, 100:200]``.
+
+        Parameters
+        ----------
+        selection : int, slice, Ellipsis, index array, mask, field name, or tuple of them
+            Slices have positive steps; :attr:`lazy` takes negative ones. An index array for each dimension selects points, as
+            :attr:`vindex`. One index array beside slices selects rows, as :attr:`oindex`. For other lists of indices use these two.
+
+        Returns
+        -------
+        array
+            NumPy's on the CPU; CuPy's or a :class:`cuzarr.DeviceArray` on a GPU. A single element is a scalar on the CPU.
+
+        Raises
+        ------
+        BoundsCheckError, NegativeStepError, SelectionInvalidError
+            The selection does not fit.
+        ChunkCorruptError, ChecksumMismatchError
+            A chunk cannot be decoded.
+
+        Examples
+        --------
+        >>> import cuzarr, numpy as np
+        >>> array = cuzarr.create_array({}, data=np.arange(12).reshape(3, 4), chunks=(2, 2))
+        >>> array[1:, ::2]
+        array([[ 4,  6],
+               [ 8, 10]])
+        >>> array[[0, 2], [3, 1]]
+        array([3, 9])
+        """
         return self.getitem(selection)
 
     def __setitem__(self, selection: Any, value: Any) -> None:
-        """Writes elements; ``value`` broadcasts to what is selected, and may be on any device."""
+        """Write elements, selected as in NumPy: ``array[3, 100:200] = value``.
+
+        Parameters
+        ----------
+        selection : int, slice, Ellipsis, index array, mask, field name, or tuple of them
+            What reading takes.
+        value : array or scalar
+            The elements, on any device. They are broadcast to the selection and converted to the array's type.
+
+        Raises
+        ------
+        BoundsCheckError, NegativeStepError, SelectionInvalidError
+            The selection does not fit.
+        ShapeMismatchError
+            The value cannot be broadcast to the selection.
+        OutOfRangeError, ConversionError
+            The array's type cannot hold the value.
+        ReadOnlyError
+            The array was opened for reading only.
+
+        Examples
+        --------
+        >>> import cuzarr
+        >>> array = cuzarr.zeros((2, 3), dtype="int8", store={})
+        >>> array[:, 1] = [7, 8]
+        >>> array[:].tolist()
+        [[0, 7, 0], [0, 8, 0]]
+        """
         self.setitem(selection, value)
 
     def getitem(self, selection: Any, *, prototype: Any = None, progress: Any = None) -> Any:

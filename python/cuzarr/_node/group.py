@@ -205,12 +205,30 @@ class Group(Node):
         return members.find(self._store_path, self._metadata, path)
 
     def __getitem__(self, path: str) -> Array | Self:
-        """The array or group at ``path``, below this group.
+        """The array or group at a path below this group: ``group["maps/t2m"]``.
+
+        Parameters
+        ----------
+        path : str
+            The path, such as ``"maps/t2m"``.
+
+        Returns
+        -------
+        Array or Group
+            The member. :meth:`get_array` and :meth:`get_group` tell a type checker which it is.
 
         Raises
         ------
         KeyError
             Nothing is there.
+
+        Examples
+        --------
+        >>> import cuzarr
+        >>> group = cuzarr.create_group({})
+        >>> _ = group.create_array("maps/t2m", shape=(4,), dtype="float32")
+        >>> group["maps/t2m"].shape, group["maps"]["t2m"].shape
+        ((4,), (4,))
         """
         metadata = self._find(path)
         if metadata is None:

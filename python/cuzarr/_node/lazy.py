@@ -312,7 +312,30 @@ class LazyArray(Lazy, StoredProtocol, OneElement, Operators, Reductions):
         return self._of(self._what.transpose(chosen))
 
     def __getitem__(self, selection: Any) -> LazyArray:
-        """A view of what brackets select, as those of an array do; slices may have negative steps."""
+        """A view of what brackets select. Nothing is read.
+
+        Parameters
+        ----------
+        selection : int, slice, Ellipsis, index array, mask, or tuple of them
+            What brackets of an array take. Slices may have negative steps.
+
+        Returns
+        -------
+        LazyArray
+            The view.
+
+        Raises
+        ------
+        SelectionInvalidError
+            The selection does not fit.
+
+        Examples
+        --------
+        >>> import cuzarr, numpy as np
+        >>> array = cuzarr.create_array({}, data=np.arange(12).reshape(3, 4))
+        >>> array.lazy[1:][::-1, 0].result()
+        array([8, 4])
+        """
         if is_pure_fancy(selection, self.ndim):
             return self.vindex[selection]
         if is_pure_orthogonal(selection, self.ndim):
@@ -328,7 +351,30 @@ class LazyArray(Lazy, StoredProtocol, OneElement, Operators, Reductions):
         return self._of(self._what.select(tuple(items)))
 
     def __setitem__(self, selection: Any, value: Any) -> None:
-        """Writes what brackets select, in the array."""
+        """Write elements of the array through the view.
+
+        Parameters
+        ----------
+        selection : int, slice, Ellipsis, index array, mask, or tuple of them
+            What brackets of the view take.
+        value : array or scalar
+            The elements, on any device. They are broadcast to the selection and converted to the array's type.
+
+        Raises
+        ------
+        SelectionInvalidError
+            The selection does not fit.
+        ReadOnlyError
+            The array was opened for reading only.
+
+        Examples
+        --------
+        >>> import cuzarr
+        >>> array = cuzarr.zeros((4,), dtype="int8", store={})
+        >>> array.lazy[::-1][:2] = [7, 8]
+        >>> array[:].tolist()
+        [0, 0, 8, 7]
+        """
         self[selection].write(value)
 
     def __iter__(self) -> Iterator[LazyArray]:

@@ -284,7 +284,31 @@ class Buffer(Memory):
         return self.as_numpy_array().tobytes()
 
     def __getitem__(self, key: slice) -> Self:
-        """A view of consecutive bytes."""
+        """A view of consecutive bytes. It shares memory with the buffer.
+
+        Parameters
+        ----------
+        key : slice
+            The bytes, with a step of 1.
+
+        Returns
+        -------
+        Buffer
+            A buffer of this class.
+
+        Raises
+        ------
+        TypeError
+            The key is no slice.
+        InvalidArgumentError
+            The step is not 1.
+
+        Examples
+        --------
+        >>> from cuzarr.buffer import cpu
+        >>> cpu.Buffer.from_bytes(b"bytes")[1:3].to_bytes()
+        b'yt'
+        """
         return self.__class__(self._data[_contiguous(key)])
 
     def __setitem__(self, key: slice, value: Any) -> None:

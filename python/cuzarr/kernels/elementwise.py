@@ -77,22 +77,37 @@ class ElementwiseKernel:
         self.name: str = name
 
     def __call__(self, *args: Any, size: int | None = None, stream: Any = None, block_size: int = 256) -> Any:
-        """Runs it over ``args``: the inputs, then, if the caller has them, the outputs.
+        """Launch the kernel and wait for it.
 
         Parameters
         ----------
         *args
-            Arrays in one GPU's memory, whose shapes broadcast; numbers for inputs that are not raw, which become what the
-            parameter's type makes of them. One that would become another number is refused.
+            The inputs; behind them the outputs, if the caller has memory for them. Arrays are in one GPU's memory, and are broadcast.
+            Numbers are converted to the type of their parameter; a number that would change is refused.
         size : int, optional
-            Number of elements, where every array is raw.
-        stream, block_size
-            As :meth:`Function.__call__` takes them.
+            Number of elements; needed if every array is ``raw``.
+        stream : optional
+            A stream of CuPy, PyTorch or Numba, or a handle. The call then returns at once.
+        block_size : int
+            Threads of a block.
 
         Returns
         -------
         array or tuple of arrays
-            The outputs: CuPy's arrays or :class:`cuzarr.DeviceArray`, as ``array_type`` says.
+            The outputs: CuPy's arrays or :class:`cuzarr.DeviceArray`, as the setting ``array_type`` says.
+
+        Raises
+        ------
+        InvalidArgumentError
+            The number of arguments, or a number, does not fit the parameters.
+        MemorySpaceError
+            No argument, or not every one, is in the GPU's memory.
+
+        Examples
+        --------
+        >>> import cuzarr
+        >>> twice = cuzarr.ElementwiseKernel("T x", "T y", "y = x * 2", "twice")
+        >>> y = twice(x)  # doctest: +SKIP
         """
         inputs, outputs = self._kernel.counts
         if len(args) not in (inputs, inputs + outputs):

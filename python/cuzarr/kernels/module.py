@@ -212,21 +212,21 @@ class Function:
         shared_bytes: int = 0,
         stream: Any = None,
     ) -> None:
-        """Launches the kernel.
+        """Launch the kernel. Without ``stream`` the call waits for it.
 
         Parameters
         ----------
         *args
-            Arrays in this GPU's memory (a pointer to the first element), numbers, NumPy scalars, ``None`` (a null pointer),
-            structures as ``bytes`` or ctypes. Python's numbers are converted to the types that the kernel declares. If a declared
-            type is not one of C's own, pass a NumPy scalar.
+            One argument for each parameter: arrays in this GPU's memory (passed as a pointer to the first element), numbers, NumPy
+            scalars, ``None`` (a null pointer), structures as ``bytes`` or ctypes. Python's numbers are converted to the types that the
+            kernel declares. If a declared type is not one of C's own, pass a NumPy scalar.
         grid, block : int or sequence of int
             Blocks of the grid, and threads of a block, by x, y and z.
         shared_bytes : int
-            Dynamic shared memory of a block.
+            Dynamic shared memory of a block, in bytes.
         stream : optional
-            A stream of CuPy, PyTorch or Numba, or a handle. The call then returns at once, and the arrays must
-            be ready on that stream. By default the call waits for the kernel, and raises its fault.
+            A stream of CuPy, PyTorch or Numba, or a handle. The call then returns at once, and the arrays must be ready on that
+            stream. By default the call waits for the kernel, and raises its fault.
 
         Raises
         ------
@@ -235,7 +235,11 @@ class Function:
         MemorySpaceError
             An array is not in this GPU's memory.
         DeviceFailedError
-            The kernel faulted: this process then has lost the GPU.
+            The kernel faulted: this process has lost the GPU.
+
+        Examples
+        --------
+        >>> scale(x, 2.0, x.size, grid=(x.size + 255) // 256, block=256)  # doctest: +SKIP
         """
         sizes = self._function.parameter_bytes
         if sizes is not None and len(sizes) != len(args):
