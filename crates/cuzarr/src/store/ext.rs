@@ -138,7 +138,8 @@ fn collect<S: Store + ?Sized>(store: &S, requests: Vec<ReadRequest>, limit_bytes
     collect_versioned(store, requests, limit_bytes).0
 }
 
-fn collect_versioned<S: Store + ?Sized>(
+/// Reads a batch, and tells the version of each item's value where the store does.
+pub(super) fn collect_versioned<S: Store + ?Sized>(
     store: &S,
     requests: Vec<ReadRequest>,
     limit_bytes: u64,
@@ -257,7 +258,7 @@ impl ReadSink for OneBuffer {
 }
 
 /// Allocates zeroed memory; an error when there is not enough.
-fn zeroed(size_bytes: u64) -> Result<Vec<u8>> {
+pub(super) fn zeroed(size_bytes: u64) -> Result<Vec<u8>> {
     let no_memory =
         || Error::new(ErrorKind::OutOfMemory, format!("not enough memory for a value of {size_bytes} bytes"));
     let size = usize::try_from(size_bytes).map_err(|_| no_memory())?;

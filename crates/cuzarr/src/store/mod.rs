@@ -75,15 +75,15 @@ pub use key::{Key, join_key, validate_key, validate_prefix};
 pub use layers::{Prefixed, ReadOnly, Split};
 pub use local::{DirectIo, Durability, LocalOptions, LocalStore, Symlinks};
 pub use memory::MemoryStore;
-#[doc(hidden)] // for the command line
-pub use registry::is_zip;
 pub use registry::{Opener, Registry};
+#[doc(hidden)] // for the command line
+pub use registry::{has_zip_name, is_zip};
 pub use traffic::{Traffic, TrafficCounts};
 pub use url::Url;
 #[doc(hidden)] // for stores of other crates that hold all their keys
 pub use values::Values as KeyTable;
 pub use version::{OpenLimit, OpenValues, Version};
-pub use zip::ZipStore;
+pub use zip::{ZipArchive, ZipMode, ZipOptions, ZipStore};
 
 /// The bytes of a value that a request wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -343,12 +343,12 @@ pub struct Stat {
 pub struct Capabilities {
     /// Every write is refused.
     pub read_only: bool,
-    /// Values can be deleted. (Values of a ZIP file cannot.) A caller that needs to delete checks this before it writes anything.
+    /// Values can be deleted. A caller that needs to delete checks this before it writes anything.
     pub deletes: bool,
     /// [`Condition::Unchanged`] is supported.
     pub conditional_writes: bool,
-    /// Writes become visible when the caller commits them, as in an Icechunk session. Such a store only accepts keys of Zarr's
-    /// documents and of chunks, and chunks only for arrays whose metadata exists.
+    /// Writes become visible when the caller commits them, as in an Icechunk session or a local ZIP file. Such a store may only
+    /// accept keys of Zarr's documents and of chunks, and chunks only for arrays whose metadata exists.
     pub transactional: bool,
     /// Each request takes long, even for few bytes, as over a network. Then one request for more bytes is better than two in a
     /// row.

@@ -7,7 +7,8 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::url::Url;
-use super::{LocalOptions, LocalStore, MemoryStore, Prefixed, Store, Symlinks, ZipStore};
+use super::zip::open_zip_file;
+use super::{LocalStore, MemoryStore, Prefixed, Store, ZipStore};
 use crate::error::{Error, ErrorKind, Result};
 
 /// A function that opens the store of a URL. A scheme that wraps another store opens that one with the registry it is given.
@@ -102,7 +103,17 @@ fn refuse_wrapping(url: &Url) -> Result<()> {
 fn open_file(_registry: &Registry, url: &Url) -> Result<Arc<dyn Store>> {
     refuse_wrapping(url)?;
     let place = Path::new(url.path());
-    if place.is_file() && is_zip(place) { open_zip_file(place) } else { Ok(Arc::new(LocalStore::new(place)?)) }
+    if place.is_file() && is_zip(place) {
+        Ok(Arc::new(open_zip_file(place)?))
+    } else {
+        Ok(Arc::new(LocalStore::new(place)?))
+    }
+}
+
+/// Whether a path ends like that of a ZIP file: `.zip`, or `.ozx` of OME-Zarr.
+pub fn has_zip_name(place: &Path) -> bool {
+    let is = |ending: &str| place.extension().is_some_and(|extension| extension.eq_ignore_ascii_case(ending));
+    is("zip") || is("ozx")
 }
 
 /// Whether a file is a ZIP file, by its name or its first bytes.
@@ -112,17 +123,7 @@ pub fn is_zip(place: &Path) -> bool {
         File::open(place)?.read_exact(&mut begin)?;
         Ok(begin)
     };
-    let is_named = place.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("zip"));
-    is_named || begin().is_ok_and(|begin| begin == *b"PK\x03\x04" || begin == *b"PK\x05\x06")
-}
-
-fn open_zip_file(place: &Path) -> Result<Arc<dyn Store>> {
-    let name = place.file_name().and_then(|name| name.to_str()).unwrap_or("");
-    let folder = place.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    // The user named this file, so it may be a link to anywhere.
-    let options = LocalOptions { symlinks: Symlinks::Everywhere, read_only: true, ..LocalOptions::default() };
-    let folder = LocalStore::with_options(folder, options)?;
-    Ok(Arc::new(ZipStore::open(Arc::new(folder), name)?))
+    has_zip_name(place) || begin().is_ok_and(|begin| begin == *b"PK\x03\x04" || begin == *b"PK\x05\x06")
 }
 
 fn open_memory(_registry: &Registry, url: &Url) -> Result<Arc<dyn Store>> {
@@ -142,14 +143,14 @@ fn below(store: Arc<dyn Store>, prefix: &str) -> Result<Arc<dyn Store>> {
 }
 
 fn open_zip(registry: &Registry, url: &Url) -> Result<Arc<dyn Store>> {
-    let Some(wrapped) = url.wrapped() else { return open_zip_file(Path::new(url.path())) };
+    let Some(wrapped) = url.wrapped() else { return Ok(Arc::new(open_zip_file(Path::new(url.path()))?)) };
     let zip = if wrapped.scheme() == "file" && wrapped.wrapped().is_none() {
         open_zip_file(Path::new(wrapped.path()))?
     } else {
         let (folder, name) = wrapped.split_name()?;
-        Arc::new(ZipStore::open(registry.open_url(&folder)?, &name)?)
+        ZipStore::open(registry.open_url(&folder)?, &name)?
     };
-    below(zip, url.path())
+    below(Arc::new(zip), url.path())
 }
 
 #[cfg(test)]

@@ -85,7 +85,7 @@ impl OpenFile {
 }
 
 #[cfg(unix)]
-fn version_of(metadata: &Metadata) -> Option<Version> {
+pub(in super::super) fn version_of(metadata: &Metadata) -> Option<Version> {
     use std::os::unix::fs::MetadataExt;
     let ns = |seconds: i64, ns: i64| seconds.wrapping_mul(1_000_000_000).wrapping_add(ns) as u64;
     let modified_ns = ns(metadata.mtime(), metadata.mtime_nsec());
@@ -94,7 +94,7 @@ fn version_of(metadata: &Metadata) -> Option<Version> {
 }
 
 #[cfg(not(unix))]
-fn version_of(_metadata: &Metadata) -> Option<Version> {
+pub(in super::super) fn version_of(_metadata: &Metadata) -> Option<Version> {
     None
 }
 
@@ -131,12 +131,12 @@ fn changed(how: &str) -> Error {
 }
 
 #[cfg(unix)]
-fn read_exact_at(file: &File, bytes: &mut [u8], offset: u64) -> io::Result<()> {
+pub(in super::super) fn read_exact_at(file: &File, bytes: &mut [u8], offset: u64) -> io::Result<()> {
     std::os::unix::fs::FileExt::read_exact_at(file, bytes, offset)
 }
 
 #[cfg(windows)]
-fn read_exact_at(file: &File, mut bytes: &mut [u8], mut offset: u64) -> io::Result<()> {
+pub(in super::super) fn read_exact_at(file: &File, mut bytes: &mut [u8], mut offset: u64) -> io::Result<()> {
     while !bytes.is_empty() {
         match std::os::windows::fs::FileExt::seek_read(file, bytes, offset) {
             Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
@@ -152,12 +152,12 @@ fn read_exact_at(file: &File, mut bytes: &mut [u8], mut offset: u64) -> io::Resu
 }
 
 #[cfg(unix)]
-pub(super) fn write_all_at(file: &File, bytes: &[u8], offset: u64) -> io::Result<()> {
+pub(in super::super) fn write_all_at(file: &File, bytes: &[u8], offset: u64) -> io::Result<()> {
     std::os::unix::fs::FileExt::write_all_at(file, bytes, offset)
 }
 
 #[cfg(windows)]
-pub(super) fn write_all_at(file: &File, mut bytes: &[u8], mut offset: u64) -> io::Result<()> {
+pub(in super::super) fn write_all_at(file: &File, mut bytes: &[u8], mut offset: u64) -> io::Result<()> {
     while !bytes.is_empty() {
         match std::os::windows::fs::FileExt::seek_write(file, bytes, offset) {
             Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
@@ -173,7 +173,7 @@ pub(super) fn write_all_at(file: &File, mut bytes: &[u8], mut offset: u64) -> io
 }
 
 /// Gives a file its final name, unless that name is taken; returns whether it did.
-pub(super) fn rename_if_absent(partial: &Path, target: &Path) -> io::Result<bool> {
+pub(in super::super) fn rename_if_absent(partial: &Path, target: &Path) -> io::Result<bool> {
     #[cfg(target_os = "linux")]
     {
         use rustix::fs::{CWD, RenameFlags, renameat_with};

@@ -39,7 +39,7 @@ use super::{
     Capabilities, Condition, Identity, Key, Listing, Payload, ReadRequest, ReadSink, Stat, Store, Unfinished, Workers,
 };
 use crate::error::{Error, ErrorKind, Result, ResultExt};
-pub(super) use file::OpenFile;
+pub(super) use file::{OpenFile, read_exact_at, rename_if_absent, version_of as file_version, write_all_at};
 use root::{Reader, Root};
 
 /// What a write waits for before it returns: the setting `fsync`.
@@ -422,16 +422,23 @@ impl fmt::Debug for LocalStore {
     }
 }
 
-/// The file of an unfinished value, under a name that no key can have. Dropping it removes the file.
-struct Partial {
+/// The file of an unfinished value, under a name that no key can have. Dropping it removes the file, except in a forked process,
+/// which has a copy of this value.
+pub(super) struct Partial {
     path: PathBuf,
+    process: u32,
 }
 
 const PARTIAL_START: &str = ".cuzarr-";
 const PARTIAL_END: &str = ".partial";
 
 impl Partial {
-    fn create(directory: &Path) -> io::Result<(fs::File, Partial)> {
+    /// The path of the file.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(super) fn create(directory: &Path) -> io::Result<(fs::File, Partial)> {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         loop {
             let number = NUMBER.fetch_add(1, Ordering::Relaxed);
@@ -439,7 +446,7 @@ impl Partial {
             let name = format!("{PARTIAL_START}{:x}-{:x}-{number:x}{PARTIAL_END}", std::process::id(), random_number());
             let path = directory.join(name);
             match fs::OpenOptions::new().read(true).write(true).create_new(true).open(&path) {
-                Ok(file) => return Ok((file, Partial { path })),
+                Ok(file) => return Ok((file, Partial { path, process: std::process::id() })),
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(error),
             }
@@ -449,8 +456,10 @@ impl Partial {
 
 impl Drop for Partial {
     fn drop(&mut self) {
-        // After a rename there is no file to remove. After another failure, that failure is the one to report.
-        let _ = fs::remove_file(&self.path);
+        if self.process == std::process::id() {
+            // After a rename there is no file to remove. After another failure, that failure is the one to report.
+            let _ = fs::remove_file(&self.path);
+        }
     }
 }
 
@@ -478,7 +487,7 @@ fn in_the_way(error: io::Error) -> Error {
     Error::new(ErrorKind::StoreFailed, message).with_source(error)
 }
 
-fn io_error(what: &str, error: io::Error) -> Error {
+pub(super) fn io_error(what: &str, error: io::Error) -> Error {
     Error::new(ErrorKind::StoreFailed, format!("{what}: {error}")).with_source(error)
 }
 

@@ -1,8 +1,10 @@
-//! A ZIP file as a store, for reading, over any store that reads ranges.
+//! ZIP files as stores: for reading, over any store that reads ranges ([`ZipStore`]), and local ones for writing, too
+//! ([`ZipArchive`]).
 //!
 //! The directory at the end of the file is read once, when the store is opened. A member that is stored as it is is a range of the
 //! file, so reads of it are passed on as reads of the file: the store behind serves them with its own threads. A deflated member is
-//! decompressed for each read, in bounded memory.
+//! decompressed for each read, in bounded memory. All of a member comes by one request, because its place in the file can be guessed
+//! and its checksum tells whether the guess was right. For the first part of a member its header is read, too.
 //!
 //! Checksums are verified where all of a member is read. A range of a member is read without: its checksum is of the whole.
 //!
@@ -10,44 +12,38 @@
 //! other members; names that are no keys are left out; a deflated member may be as large as deflate can make it, and no larger.
 //! Format: APPNOTE.TXT 6.3.10, sections 4.3 (records) and 4.5.3 (ZIP64).
 
-mod stored;
+mod archive;
+mod deflated;
+mod directory;
+mod draft;
+mod passed;
+mod record;
 
 use std::fmt;
-use std::io::{self, Read};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use cuzarr_device::Device;
-use flate2::read::DeflateDecoder;
 
-use self::stored::{Item, Stored};
-use super::batch::{self, Source};
-use super::key::validate_key;
-use super::object::Object;
+pub(super) use self::archive::open_zip_file;
+pub use self::archive::{ZipArchive, ZipMode, ZipOptions};
+use self::deflated::{Deflated, WINDOW_BYTES};
+use self::directory::{Directory, LOCAL_BYTES, Member, damaged};
+use self::passed::{Item, Passed, What};
+use super::batch;
+use super::ext::collect_versioned;
 use super::values::Values;
 use super::{
-    ByteRange, Capabilities, Condition, Identity, Key, Listing, Payload, ReadRequest, ReadSink, Stat, Store, StoreExt,
+    ByteRange, Capabilities, Condition, Identity, Key, Listing, Payload, ReadRequest, ReadSink, Stat, Store,
     Unfinished, Version, Workers,
 };
 use crate::error::{Error, ErrorKind, Result, ResultExt};
 
-/// Sizes of records, without what follows them.
-const END_BYTES: usize = 22;
-const END64_BYTES: usize = 56;
-const LOCATOR64_BYTES: usize = 20;
-const ENTRY_BYTES: usize = 46;
-const LOCAL_BYTES: u64 = 30;
+/// Bytes of a member from which on several threads of a near store may read it.
+const LARGE_BYTES: u64 = 1 << 20;
 
-/// The end record has a comment behind it, of at most so many bytes.
-const COMMENT_BYTES: usize = u16::MAX as usize;
-
-/// The largest directory that is read: more than two million members with names of a usual length.
-const DIRECTORY_MAX_BYTES: u64 = 256 << 20;
-
-/// Deflate makes no more than so many bytes of one (zlib's technical details).
-const DEFLATE_MOST: u64 = 1032;
-
-/// Compressed bytes that are read at a time.
-const WINDOW_BYTES: u64 = 1 << 20;
+/// Bytes that a deflated member's header and its surroundings may have where it is read by one request.
+const SLACK_BYTES: u64 = 1 << 10;
 
 /// A ZIP file in another store, for reading. Cloning shares its directory.
 #[derive(Clone)]
@@ -59,20 +55,12 @@ pub struct ZipStore {
 struct Archive {
     inner: Arc<dyn Store>,
     key: String,
+    size_bytes: u64,
     /// Of the file whose directory was read.
     version: Option<Version>,
-    /// Where members end: the directory begins here.
-    directory_at: u64,
-}
-
-struct Member {
-    is_deflated: bool,
-    header_at: u64,
-    packed_bytes: u64,
-    size_bytes: u64,
-    checksum: u32,
-    /// Where its bytes begin, once its own header was read.
-    data_at: OnceLock<u64>,
+    is_far: bool,
+    /// Whether a member was not where a file without gaps has it.
+    has_gaps: AtomicBool,
 }
 
 impl ZipStore {
@@ -88,48 +76,73 @@ impl ZipStore {
 
     fn open_at(inner: Arc<dyn Store>, key: &Key) -> Result<ZipStore> {
         let stat = inner.stat(key)?.ok_or_else(|| damaged("there is no such file"))?;
-        let archive = Archive { inner, key: key.to_string(), version: stat.version, directory_at: 0 };
-        let tail_bytes = (END_BYTES + COMMENT_BYTES + END64_BYTES + LOCATOR64_BYTES) as u64;
-        let tail_at = stat.size_bytes.saturating_sub(tail_bytes);
-        let tail = archive.bytes(tail_at, stat.size_bytes - tail_at)?;
-        let end = End::find(&tail, tail_at)?;
-        if end.size_bytes > DIRECTORY_MAX_BYTES {
-            let message = format!("its directory has {} bytes, at most {DIRECTORY_MAX_BYTES} are read", end.size_bytes);
-            return Err(Error::new(ErrorKind::BudgetExceeded, message));
+        let is_far = inner.capabilities().far;
+        let archive = Archive {
+            inner,
+            key: key.to_string(),
+            size_bytes: stat.size_bytes,
+            version: stat.version,
+            is_far,
+            has_gaps: AtomicBool::new(false),
+        };
+        let directory = Directory::read(&archive)?;
+        let members = Values::default();
+        for entry in directory.entries()? {
+            // Of several members of one name the last counts, which is the newest.
+            if let Some(key) = entry.key {
+                members.insert_if(key, entry.member, |_| true)?;
+            }
         }
-        // What lies before the archive, such as a program that unpacks it, moves all offsets.
-        let directory_at = end.at.checked_sub(end.size_bytes).ok_or_else(|| damaged("its directory is cut off"))?;
-        let moved =
-            directory_at.checked_sub(end.offset).ok_or_else(|| damaged("its directory is not where it says"))?;
-        let archive = Archive { directory_at, ..archive };
-        let directory = archive.bytes(directory_at, end.size_bytes)?;
-        let members = parse_directory(&directory, &end, moved, directory_at)?;
         Ok(ZipStore { archive: Arc::new(archive), members })
     }
 
     /// Learns where the bytes of members begin, for all that are asked for, by one batch.
+    ///
+    /// # Errors
+    /// Of the first member that cannot be located. The others are.
     fn locate(&self, members: &[Arc<Member>]) -> Result<()> {
         let unknown: Vec<_> = members.iter().filter(|member| member.data_at.get().is_none()).collect();
         let header = |member: &&Arc<Member>| self.archive.request(member.header_at, LOCAL_BYTES);
-        let headers = self.archive.inner.get_many(unknown.iter().map(header).collect());
-        for (member, bytes) in unknown.iter().zip(headers) {
-            let bytes = bytes?.ok_or_else(|| damaged("the file is gone"))?;
-            let names_bytes = u64::from(u16_at(&bytes, 26)?) + u64::from(u16_at(&bytes, 28)?);
-            let data_at = member.header_at + LOCAL_BYTES + names_bytes;
-            let fits = data_at.checked_add(member.packed_bytes).is_some_and(|end| end <= self.archive.directory_at);
-            if !bytes.starts_with(b"PK\x03\x04") || !fits {
-                return Err(damaged("a member's header contradicts the directory"));
+        let headers = self.archive.many(unknown.iter().map(header).collect());
+        let mut outcome = Ok(());
+        for (member, header) in unknown.iter().zip(headers) {
+            match header.and_then(|header| member.data_begin(&header)) {
+                // Others may have been quicker, and found the same.
+                Ok(begin) => drop(member.data_at.set(member.header_at + begin)),
+                Err(error) => outcome = outcome.and(Err(error)),
             }
-            // Others may have been quicker, and found the same.
-            let _ = member.data_at.set(data_at);
         }
-        Ok(())
+        outcome
+    }
+
+    /// Where the bytes of a member probably begin, if its header need not be read first.
+    fn expected_at(&self, member: &Member) -> Option<u64> {
+        // Threads share the work of a large member whose place is certain. Near stores tell it quickly.
+        let is_worth_it = self.archive.is_far || member.size_bytes < LARGE_BYTES;
+        let is_likely = !self.archive.has_gaps.load(Ordering::Relaxed);
+        if is_worth_it && is_likely { member.expected_at() } else { None }
+    }
+
+    /// The one request that brings what is wanted of a member; `None` where its bytes must be looked for first, or where it is
+    /// decompressed a window at a time.
+    fn request_for(&self, member: &Arc<Member>, offset: u64, size_bytes: u64) -> Option<(ReadRequest, What)> {
+        let is_whole = size_bytes == member.size_bytes;
+        if member.is_deflated {
+            let least_bytes = member.packed_bytes + LOCAL_BYTES + SLACK_BYTES;
+            let is_small = is_whole && member.packed_bytes <= WINDOW_BYTES;
+            let request = || self.archive.request(member.header_at, member.span_bytes().min(least_bytes));
+            return is_small.then(|| (request(), What::Packed { member: Arc::clone(member) }));
+        }
+        let known = member.data_at.get().copied();
+        let at = known.or_else(|| self.expected_at(member).filter(|_| is_whole))?;
+        let whole =
+            || What::Whole { member: Arc::clone(member), at, is_certain: known.is_some(), sums: Default::default() };
+        Some((self.archive.request(at + offset, size_bytes), if is_whole { whole() } else { What::Part }))
     }
 
     fn refuse(&self, key: &Key) -> Error {
         let message = format!("{self}: key '{key}': ZIP files are only read here");
-        Error::new(ErrorKind::ReadOnly, message)
-            .with_hint("write to a directory, then pack it: zip -0 -r ../NAME.zip .")
+        Error::new(ErrorKind::ReadOnly, message).with_hint("write to a local ZIP file or to a directory")
     }
 }
 
@@ -139,8 +152,23 @@ impl Archive {
     }
 
     fn bytes(&self, offset: u64, size_bytes: u64) -> Result<Vec<u8>> {
-        let bytes = self.inner.get_range(&self.key, ByteRange::Span { offset, size_bytes })?;
-        bytes.ok_or_else(|| damaged("the file is gone"))
+        self.many(vec![self.request(offset, size_bytes)]).pop().unwrap_or_else(|| Err(damaged("the file is gone")))
+    }
+
+    /// Ranges of the file, all of the version that the directory is of.
+    fn many(&self, requests: Vec<ReadRequest>) -> Vec<Result<Vec<u8>>> {
+        let (items, versions) = collect_versioned(&*self.inner, requests, u64::MAX);
+        let checked = |(item, version): (Result<Option<Vec<u8>>>, Option<Version>)| {
+            let bytes = item?.ok_or_else(|| damaged("the ZIP file is gone"))?;
+            version.map_or(Ok(()), |version| self.check_version(&version))?;
+            Ok(bytes)
+        };
+        items.into_iter().zip(versions).map(checked).collect()
+    }
+
+    /// Notes that members may lie elsewhere than a file without gaps has them.
+    fn expect_gaps(&self) {
+        self.has_gaps.store(true, Ordering::Relaxed);
     }
 
     /// Refuses a file that took the place of the one whose directory is known.
@@ -152,275 +180,37 @@ impl Archive {
     }
 }
 
-fn damaged(message: impl Into<String>) -> Error {
-    Error::new(ErrorKind::StoreFailed, message)
-}
-
-fn field<const N: usize>(bytes: &[u8], at: usize) -> Result<[u8; N]> {
-    let field = bytes.get(at..).and_then(|rest| rest.first_chunk::<N>());
-    field.copied().ok_or_else(|| damaged("a record of the ZIP file is cut off"))
-}
-
-fn u16_at(bytes: &[u8], at: usize) -> Result<u16> {
-    field(bytes, at).map(u16::from_le_bytes)
-}
-
-fn u32_at(bytes: &[u8], at: usize) -> Result<u32> {
-    field(bytes, at).map(u32::from_le_bytes)
-}
-
-fn u64_at(bytes: &[u8], at: usize) -> Result<u64> {
-    field(bytes, at).map(u64::from_le_bytes)
-}
-
-/// What the end of a ZIP file says of its directory.
-struct End {
-    /// Where the directory ends.
-    at: u64,
-    offset: u64,
-    size_bytes: u64,
-    count: u64,
-}
-
-impl End {
-    /// Looks for the end record from the back of `tail`, which begins at byte `tail_at` of the file.
-    fn find(tail: &[u8], tail_at: u64) -> Result<End> {
-        let starts = (0..=tail.len().saturating_sub(END_BYTES)).rev();
-        let is_end = |&at: &usize| {
-            let comment_bytes = u16_at(tail, at + 20).map(usize::from);
-            tail[at..].starts_with(b"PK\x05\x06")
-                && comment_bytes.is_ok_and(|bytes| at + END_BYTES + bytes == tail.len())
-        };
-        let at =
-            starts.into_iter().find(is_end).ok_or_else(|| damaged("this is no ZIP file, or its end is missing"))?;
-        let (disk, count) = (u16_at(tail, at + 4)?, u16_at(tail, at + 10)?);
-        let (size_bytes, offset) = (u32_at(tail, at + 12)?, u32_at(tail, at + 16)?);
-        let is_large = count == u16::MAX || size_bytes == u32::MAX || offset == u32::MAX;
-        let locator = at.checked_sub(LOCATOR64_BYTES).filter(|&locator| tail[locator..].starts_with(b"PK\x06\x07"));
-        if let Some(locator) = locator.filter(|_| is_large) {
-            let at = locator.checked_sub(END64_BYTES).filter(|&at| tail[at..].starts_with(b"PK\x06\x06"));
-            let at = at.ok_or_else(|| damaged("its ZIP64 record is not before its locator"))?;
-            return Ok(End {
-                at: tail_at + at as u64,
-                count: u64_at(tail, at + 32)?,
-                size_bytes: u64_at(tail, at + 40)?,
-                offset: u64_at(tail, at + 48)?,
-            });
-        }
-        if disk != 0 && disk != u16::MAX {
-            return Err(Error::new(ErrorKind::Unsupported, "the ZIP file is divided into several files"));
-        }
-        let (offset, size_bytes, count) = (u64::from(offset), u64::from(size_bytes), u64::from(count));
-        Ok(End { at: tail_at + at as u64, offset, size_bytes, count })
-    }
-}
-
-/// The members by their names; of several of one name the last, which is the newest.
-fn parse_directory(directory: &[u8], end: &End, moved: u64, directory_at: u64) -> Result<Values<Arc<Member>>> {
-    if end.count > (directory.len() / ENTRY_BYTES) as u64 {
-        return Err(damaged(format!("it claims {} members, more than its directory has room for", end.count)));
-    }
-    let members = Values::default();
-    let mut spans = Vec::with_capacity(end.count as usize);
-    let mut rest = directory;
-    for _ in 0..end.count {
-        let (name, member, entry_bytes) = parse_entry(rest, moved)?;
-        rest = &rest[entry_bytes..];
-        // At least its header, its name and its bytes lie in the file.
-        let least_bytes = LOCAL_BYTES + name.len() as u64;
-        let span_end = member.header_at.checked_add(least_bytes).and_then(|at| at.checked_add(member.packed_bytes));
-        let span_end = span_end.filter(|&end| end <= directory_at);
-        let span_end = span_end.ok_or_else(|| damaged(format!("member '{}' lies outside of it", shown(name))))?;
-        spans.push((member.header_at, span_end));
-        if name.ends_with(b"/") {
-            continue; // a folder
-        }
-        // Other names cannot be asked for.
-        if let Some(key) = std::str::from_utf8(name).ok().filter(|key| validate_key(key).is_ok()) {
-            members.insert_if(key, Arc::new(member), |_| true)?;
-        }
-    }
-    spans.sort_unstable();
-    if spans.windows(2).any(|pair| pair[1].0 < pair[0].1) {
-        return Err(damaged("two of its members overlap"));
-    }
-    Ok(members)
-}
-
-fn shown(name: &[u8]) -> String {
-    crate::error::printable(&String::from_utf8_lossy(&name[..name.len().min(100)])).to_string()
-}
-
-/// Name and place of the member that `bytes` begins with, and how long its entry is.
-fn parse_entry(bytes: &[u8], moved: u64) -> Result<(&[u8], Member, usize)> {
-    if !bytes.starts_with(b"PK\x01\x02") {
-        return Err(damaged("its directory is damaged"));
-    }
-    let (flags, method) = (u16_at(bytes, 8)?, u16_at(bytes, 10)?);
-    let (checksum, packed, size) = (u32_at(bytes, 16)?, u32_at(bytes, 20)?, u32_at(bytes, 24)?);
-    let [name_bytes, extra_bytes, comment_bytes] = [28, 30, 32].map(|at| u16_at(bytes, at));
-    let (name_end, header_at) = (ENTRY_BYTES + usize::from(name_bytes?), u32_at(bytes, 42)?);
-    let extra_end = name_end + usize::from(extra_bytes?);
-    let entry_bytes = extra_end + usize::from(comment_bytes?);
-    let (Some(name), Some(extra)) = (bytes.get(ENTRY_BYTES..name_end), bytes.get(name_end..extra_end)) else {
-        return Err(damaged("its directory is cut off"));
-    };
-    if bytes.len() < entry_bytes {
-        return Err(damaged("its directory is cut off"));
-    }
-    let [size_bytes, packed_bytes, header_at] = zip64([size, packed, header_at], extra)?;
-    let header_at = header_at.checked_add(moved).ok_or_else(|| damaged("a member lies outside of it"))?;
-    if flags & 1 != 0 || !matches!(method, 0 | 8) {
-        let what = if flags & 1 != 0 { "encrypted".into() } else { format!("compressed by method {method}") };
-        let message = format!("member '{}' is {what}; stored and deflated members are read", shown(name));
-        return Err(Error::new(ErrorKind::Unsupported, message));
-    }
-    let is_deflated = method == 8;
-    let possible = if is_deflated { size_bytes / DEFLATE_MOST <= packed_bytes } else { size_bytes == packed_bytes };
-    if !possible {
-        let message = format!("member '{}' cannot have {size_bytes} bytes in {packed_bytes}", shown(name));
-        return Err(damaged(message));
-    }
-    let member = Member { is_deflated, header_at, packed_bytes, size_bytes, checksum, data_at: OnceLock::new() };
-    Ok((name, member, entry_bytes))
-}
-
-/// Fields of 32 bits that are all ones stand in the ZIP64 field of `extra`, in their order.
-fn zip64(fields: [u32; 3], extra: &[u8]) -> Result<[u64; 3]> {
-    let mut rest = extra;
-    let mut large: &[u8] = &[];
-    while rest.len() >= 4 {
-        let (id, size_bytes) = (u16_at(rest, 0)?, usize::from(u16_at(rest, 2)?));
-        let Some(body) = rest.get(4..4 + size_bytes) else { break };
-        if id == 1 {
-            large = body;
-            break;
-        }
-        rest = &rest[4 + size_bytes..];
-    }
-    let mut found = [0; 3];
-    for (found, field) in found.iter_mut().zip(fields) {
-        *found = u64::from(field);
-        if field == u32::MAX {
-            *found = u64_at(large, 0)?;
-            large = &large[8..];
-        }
-    }
-    Ok(found)
-}
-
-/// Serves deflated members, and says which keys are missing.
-struct Deflated(ZipStore);
-
-struct DeflatedMember {
-    archive: Arc<Archive>,
-    member: Arc<Member>,
-}
-
-impl Source for Deflated {
-    type Object = DeflatedMember;
-
-    fn open(&self, key: &Key) -> Result<Option<DeflatedMember>> {
-        let Some(member) = self.0.members.get(key)? else { return Ok(None) };
-        self.0.locate(std::slice::from_ref(&member))?;
-        Ok(Some(DeflatedMember { archive: Arc::clone(&self.0.archive), member }))
-    }
-
-    fn name(&self) -> String {
-        self.0.to_string()
-    }
-}
-
-impl Object for DeflatedMember {
-    fn size_bytes(&self) -> u64 {
-        self.member.size_bytes
-    }
-
-    fn version(&self) -> Option<Version> {
-        self.archive.version.clone()
-    }
-
-    // Every part would decompress all that lies before it.
-    fn is_divisible(&self) -> bool {
-        false
-    }
-
-    fn read_exact_at(&self, bytes: &mut [u8], offset: u64) -> Result<()> {
-        let at = self.member.data_at.get().copied().unwrap_or(0);
-        let packed =
-            Packed { archive: &self.archive, at, end: at + self.member.packed_bytes, window: Vec::new(), used: 0 };
-        let mut decoder = DeflateDecoder::new(packed);
-        let failed = |error: io::Error| damaged(format!("the member cannot be decompressed: {error}"));
-        let skipped = io::copy(&mut decoder.by_ref().take(offset), &mut io::sink()).map_err(failed)?;
-        if skipped < offset {
-            return Err(damaged("the member is shorter than the directory says"));
-        }
-        decoder.read_exact(bytes).map_err(failed)?;
-        let is_whole = bytes.len() as u64 == self.member.size_bytes;
-        if is_whole && crc32fast::hash(bytes) != self.member.checksum {
-            return Err(damaged("the member's checksum is wrong"));
-        }
-        Ok(())
-    }
-
-    fn check_unchanged(&self) -> Result<()> {
-        match self.archive.inner.stat(&self.archive.key)? {
-            Some(Stat { version: Some(version), .. }) => self.archive.check_version(&version),
-            Some(_) => Ok(()),
-            None => Err(damaged("the ZIP file is gone")),
-        }
-    }
-}
-
-/// Compressed bytes of a member, a window at a time.
-struct Packed<'a> {
-    archive: &'a Archive,
-    at: u64,
-    end: u64,
-    window: Vec<u8>,
-    used: usize,
-}
-
-impl Read for Packed<'_> {
-    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
-        if self.used == self.window.len() {
-            let size_bytes = (self.end - self.at).min(WINDOW_BYTES);
-            self.window =
-                self.archive.bytes(self.at, size_bytes).map_err(|error| io::Error::other(error.to_string()))?;
-            (self.used, self.at) = (0, self.at + size_bytes);
-        }
-        let count = bytes.len().min(self.window.len() - self.used);
-        bytes[..count].copy_from_slice(&self.window[self.used..self.used + count]);
-        self.used += count;
-        Ok(count)
-    }
-}
-
 impl Store for ZipStore {
     fn read(&self, requests: Arc<[ReadRequest]>, sink: Arc<dyn ReadSink>, workers: &dyn Workers) {
         let found: Vec<_> = requests.iter().map(|request| self.members.get(&request.key).ok().flatten()).collect();
-        let stored: Vec<_> = found.iter().flatten().filter(|member| !member.is_deflated).cloned().collect();
+        let range = |request: &ReadRequest, member: &Member| request.range.resolve(member.size_bytes);
+        let is_unknown = |request: &ReadRequest, member: &Arc<Member>| {
+            let resolved = range(request, member);
+            resolved.is_ok_and(|(offset, size_bytes)| self.request_for(member, offset, size_bytes).is_none())
+        };
+        let pairs = || requests.iter().zip(&found).filter_map(|(request, member)| Some((request, member.as_ref()?)));
+        let unknown = pairs().filter(|(request, member)| !member.is_deflated && is_unknown(request, member));
+        let unknown: Vec<_> = unknown.map(|(_, member)| Arc::clone(member)).collect();
         // A member that cannot be located fails by itself, below.
-        let _ = self.locate(&stored);
+        let _ = self.locate(&unknown);
         let (mut ranges, mut items, mut others) = (Vec::new(), Vec::new(), Vec::new());
         for (place, (request, member)) in requests.iter().zip(&found).enumerate() {
-            let located = member.as_ref().filter(|member| !member.is_deflated);
-            let Some((member, &data_at)) = located.and_then(|member| Some((member, member.data_at.get()?))) else {
-                others.push(place);
-                continue;
-            };
-            match request.range.resolve(member.size_bytes) {
-                Ok((offset, size_bytes)) => {
-                    ranges.push(self.archive.request(data_at + offset, size_bytes));
-                    let checksum = (size_bytes == member.size_bytes).then_some(member.checksum);
-                    items.push(Item::new(place, format!("{self}: key '{}'", request.key), checksum));
-                }
-                Err(error) => sink.done(place, Err(error.at(format!("{self}: key '{}'", request.key)))),
+            let resolved = member.as_ref().map(|member| (member, range(request, member)));
+            match resolved {
+                Some((_, Err(error))) => sink.done(place, Err(error.at(format!("{self}: key '{}'", request.key)))),
+                Some((member, Ok((offset, size_bytes)))) => match self.request_for(member, offset, size_bytes) {
+                    Some((range, what)) => {
+                        ranges.push(range);
+                        items.push(Item { place, key: request.key.clone(), what, lent: Default::default() });
+                    }
+                    None => others.push(place),
+                },
+                None => others.push(place),
             }
         }
         if !ranges.is_empty() {
-            let stored = Stored { archive: Arc::clone(&self.archive), sink: Arc::clone(&sink), items };
-            self.archive.inner.read(ranges.into(), Arc::new(stored), workers);
+            let passed = Passed::new(self.clone(), Arc::clone(&sink), items, workers);
+            self.archive.inner.read(ranges.into(), Arc::new(passed), workers);
         }
         if !others.is_empty() {
             let rest = others.iter().map(|&place| requests[place].clone()).collect();

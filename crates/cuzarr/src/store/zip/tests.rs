@@ -2,10 +2,11 @@ use std::any::Any;
 use std::sync::Mutex;
 use std::sync::mpsc::{Sender, channel};
 
+use super::directory::{END_BYTES, ENTRY_BYTES};
 use super::*;
 use crate::run::Pool;
 use crate::store::testing::Observed;
-use crate::store::{Lease, LocalStore, MemoryStore, Prefixed, ReadOutcome};
+use crate::store::{Lease, LocalStore, MemoryStore, Prefixed, ReadOutcome, StoreExt};
 
 /// Made by `tests/data/zip/make.py`, by Python's zipfile and by Info-ZIP's zip.
 const GOLDEN: [(&str, &[u8]); 5] = [
@@ -62,19 +63,107 @@ fn reads_what_others_pack() {
 }
 
 #[test]
-fn reads_a_mixed_batch_by_as_few_requests_as_there_are_items() {
-    let seen = Arc::new(Observed::new(holding(GOLDEN[0].1)));
-    let store = ZipStore::open(Arc::clone(&seen) as Arc<dyn Store>, "in/x.zip").unwrap();
-    seen.take_operations();
-    let request = |key: &str| ReadRequest { key: key.into(), range: ByteRange::Full };
-    let keys = ["zarr.json", "a/long", "no", "a/empty", "a/c/0/1"];
-    let items = store.get_many(keys.iter().map(|key| request(key)).collect());
-    let sizes: Vec<_> = items.into_iter().map(|item| item.unwrap().map(|value| value.len())).collect();
-    assert_eq!(sizes, [Some(75), Some(12_000), None, Some(0), Some(1024)]);
-    store.get("zarr.json").unwrap();
-    let reads = seen.take_reads();
-    assert!(reads.len() <= 9, "headers once, and one read of each member: {reads:?}");
-    assert!(reads.iter().all(|(key, _)| key == "in/x.zip"));
+fn a_whole_member_is_one_request() {
+    for (name, bytes) in GOLDEN {
+        let seen = Arc::new(Observed::new(holding(bytes)));
+        let store = ZipStore::open(Arc::clone(&seen) as Arc<dyn Store>, "in/x.zip").unwrap();
+        seen.take_operations();
+        let request = |key: &str| ReadRequest { key: key.into(), range: ByteRange::Full };
+        let keys = ["zarr.json", "a/long", "no", "a/empty", "a/c/0/1"];
+        let items = store.get_many(keys.iter().map(|key| request(key)).collect());
+        let sizes: Vec<_> = items.into_iter().map(|item| item.unwrap().map(|value| value.len())).collect();
+        assert_eq!(sizes, [Some(75), Some(12_000), None, Some(0), Some(1024)], "{name}");
+        let operations = seen.take_operations();
+        assert_eq!(operations.len(), 4, "{name}: {operations:?}");
+        let part = ByteRange::Span { offset: 10, size_bytes: 20 };
+        store.get_range("a/c/0/1", part).unwrap();
+        assert_eq!(seen.take_reads().len(), 1, "{name}: the header was not needed any more");
+    }
+}
+
+#[test]
+fn a_directory_at_the_end_of_a_far_file_takes_one_read() {
+    let seen = Arc::new(Observed::new(holding(GOLDEN[2].1)).with_read_delay(std::time::Duration::from_millis(1)));
+    ZipStore::open(Arc::clone(&seen) as Arc<dyn Store>, "in/x.zip").unwrap();
+    assert_eq!(seen.take_operations().len(), 2, "its size, and its end");
+}
+
+/// A file of many members, with bytes between some of them that belong to none.
+fn with_gaps(count: usize) -> Vec<u8> {
+    let (mut file, mut directory) = (Vec::new(), Vec::new());
+    for number in 0..count {
+        let (name, value) = (format!("c/{number}"), format!("value {number}"));
+        let (local, entry) = records(&name, value.as_bytes(), file.len() as u32);
+        file.extend(local);
+        directory.extend(entry);
+        let gap = if number == 50 { 70_000 } else { number % 3 * (number % 90) };
+        file.extend(vec![b'x'; gap]);
+    }
+    [file.clone(), directory.clone(), ending(count as u64, directory.len() as u64, file.len() as u64)].concat()
+}
+
+#[test]
+fn members_are_found_behind_gaps() {
+    let bytes = with_gaps(200);
+    let inner = holding(&bytes);
+    for is_pooled in [false, true] {
+        let store = ZipStore::open(Arc::clone(&inner), "in/x.zip").unwrap();
+        let keys: Vec<_> = (0..200).map(|number| format!("c/{number}")).collect();
+        let batch: Vec<_> = keys.iter().map(|key| ReadRequest { key: key.clone(), range: ByteRange::Full }).collect();
+        let read = |store: &ZipStore| match is_pooled {
+            false => store.get_many(batch.clone()).into_iter().map(|item| item.unwrap().unwrap()).collect::<Vec<_>>(),
+            true => {
+                let (sender, ended) = channel();
+                store.read(batch.clone().into(), Arc::new(Many(sender)), &Pool::new(3));
+                let mut found: Vec<_> = (0..batch.len()).map(|_| ended.recv().unwrap()).collect();
+                found.sort_unstable_by_key(|(index, _)| *index);
+                found.into_iter().map(|(_, bytes)| bytes).collect()
+            }
+        };
+        for round in 0..2 {
+            for (number, value) in read(&store).into_iter().enumerate() {
+                assert_eq!(value, format!("value {number}").into_bytes(), "round {round}");
+            }
+        }
+    }
+}
+
+/// A sink that passes on the bytes of items.
+struct Many(Sender<(usize, Vec<u8>)>);
+
+impl ReadSink for Many {
+    fn reserve(&self, _index: usize, size_bytes: u64) -> Result<Box<dyn Lease>> {
+        Ok(Box::new(vec![0; size_bytes as usize]))
+    }
+
+    fn done(&self, index: usize, outcome: Result<ReadOutcome>) {
+        let Ok(ReadOutcome::Filled(mut lease)) = outcome else { panic!("{index}: {:?}", outcome.err()) };
+        self.0.send((index, lease.bytes().to_vec())).unwrap();
+    }
+}
+
+#[test]
+fn reads_more_members_than_a_small_directory_can_count() {
+    let bytes = with_gaps(100_000);
+    let store = open(&bytes).unwrap();
+    assert_eq!(store.list("").unwrap().len(), 100_000);
+    for number in [0, 1, 65_535, 65_536, 99_999] {
+        assert_eq!(store.get(&format!("c/{number}")).unwrap().unwrap(), format!("value {number}").into_bytes());
+    }
+}
+
+#[test]
+fn a_damaged_header_of_one_member_leaves_the_others_readable() {
+    let mut bytes = GOLDEN[2].1.to_vec();
+    let long = bytes.windows(6).position(|window| window == b"a/long").unwrap();
+    bytes[long - 30] = b'X';
+    let store = open(&bytes).unwrap();
+    let part = ByteRange::Span { offset: 0, size_bytes: 5 };
+    let keys = ["a/long", "zarr.json", "a/c/0/1"];
+    let items = store.get_many(keys.iter().map(|key| ReadRequest { key: (*key).into(), range: part }).collect());
+    let (first, others) = items.split_first().unwrap();
+    assert!(first.as_ref().unwrap_err().message().contains("contradicts"));
+    assert!(others.iter().all(|item| item.as_ref().unwrap().as_ref().unwrap().len() == 5));
 }
 
 #[test]
@@ -220,13 +309,29 @@ impl ReadSink for One {
     }
 }
 
-/// A ZIP file with one stored member of this name.
-fn packed(name: &str, value: &[u8]) -> Vec<u8> {
+/// The header with the data of a stored member, and its entry.
+fn records(name: &str, value: &[u8], at: u32) -> (Vec<u8>, Vec<u8>) {
     let (crc, size, length) = (crc32fast::hash(value), value.len() as u32, name.len() as u16);
     let sizes = [crc.to_le_bytes(), size.to_le_bytes(), size.to_le_bytes()].concat();
     let names = [length.to_le_bytes(), [0; 2]].concat();
     let local = [b"PK\x03\x04", &[20, 0][..], &[0; 8], &sizes, &names, name.as_bytes(), value].concat();
-    let entry = [b"PK\x01\x02", &[20, 0, 20, 0][..], &[0; 8], &sizes, &names, &[0; 14], name.as_bytes()].concat();
+    let at = at.to_le_bytes();
+    let entry = [b"PK\x01\x02", &[20, 0, 20, 0][..], &[0; 8], &sizes, &names, &[0; 10], &at, name.as_bytes()].concat();
+    (local, entry)
+}
+
+/// What follows the directory: the ZIP64 records, and the record that points to them.
+fn ending(count: u64, directory_bytes: u64, directory_at: u64) -> Vec<u8> {
+    let fields: Vec<u8> = [count, count, directory_bytes, directory_at].iter().flat_map(|n| n.to_le_bytes()).collect();
+    let end64 = [b"PK\x06\x06", &44u64.to_le_bytes()[..], &[45, 0, 45, 0], &[0; 8], &fields].concat();
+    let locator =
+        [b"PK\x06\x07", &[0; 4][..], &(directory_at + directory_bytes).to_le_bytes(), &1u32.to_le_bytes()].concat();
+    [&end64[..], &locator, b"PK\x05\x06", &[0; 4], &[0xff; 12], &[0; 2]].concat()
+}
+
+/// A ZIP file with one stored member of this name.
+fn packed(name: &str, value: &[u8]) -> Vec<u8> {
+    let (local, entry) = records(name, value, 0);
     let (entry_bytes, at) = ((entry.len() as u32).to_le_bytes(), (local.len() as u32).to_le_bytes());
     let end = [b"PK\x05\x06", &[0; 4][..], &[1, 0, 1, 0], &entry_bytes, &at, &[0; 2]].concat();
     [local, entry, end].concat()

@@ -1,0 +1,319 @@
+//! The records at the end of a ZIP file: where its directory is, and what the directory says of each member.
+
+use std::sync::{Arc, OnceLock};
+
+use super::super::key::validate_key;
+use super::Archive;
+use crate::error::{Error, ErrorKind, Result};
+
+/// Sizes of records, without what follows them.
+pub(super) const END_BYTES: usize = 22;
+pub(super) const END64_BYTES: usize = 56;
+pub(super) const LOCATOR64_BYTES: usize = 20;
+pub(super) const ENTRY_BYTES: usize = 46;
+pub(super) const LOCAL_BYTES: u64 = 30;
+
+/// The end record has a comment behind it, of at most so many bytes.
+const COMMENT_BYTES: usize = u16::MAX as usize;
+
+/// Bytes at the end of a file in a far store that are read first. They hold the directories of most files, so that those are
+/// known after one read.
+const FAR_TAIL_BYTES: u64 = 256 << 10;
+
+/// The largest directory that is read: more than two million members with names of a usual length.
+const DIRECTORY_MAX_BYTES: u64 = 256 << 20;
+
+/// Flags of a member: encrypted; sizes and checksum in a record behind its bytes.
+const ENCRYPTED: u16 = 1;
+const DESCRIBED_BEHIND: u16 = 1 << 3;
+
+/// Sizes of the record behind a member's bytes, of 32 and of 64 bits, with its signature.
+const DESCRIPTOR_BYTES: u64 = 16;
+const DESCRIPTOR64_BYTES: u64 = 24;
+
+/// Deflate makes no more than so many bytes of one (zlib's technical details).
+const DEFLATE_MOST: u64 = 1032;
+
+/// A member, as the directory has it.
+#[derive(Debug)]
+pub(super) struct Member {
+    pub(super) is_deflated: bool,
+    /// Where its header begins.
+    pub(super) header_at: u64,
+    /// Where the next member or the directory begins.
+    pub(super) limit: u64,
+    pub(super) packed_bytes: u64,
+    pub(super) size_bytes: u64,
+    pub(super) checksum: u32,
+    /// Where its bytes begin, once its own header was read.
+    pub(super) data_at: OnceLock<u64>,
+    /// Bytes of the name, which the header repeats.
+    name_bytes: u64,
+    is_described_behind: bool,
+}
+
+impl Member {
+    /// Where its bytes begin in a file that has nothing between its members. Only the header or the checksum tells whether that
+    /// is true.
+    pub(super) fn expected_at(&self) -> Option<u64> {
+        let gap = self.gap()?;
+        let behind = match gap {
+            _ if !self.is_described_behind => 0,
+            // Alone, or with the ZIP64 field of a header.
+            24 | 44 => DESCRIPTOR64_BYTES,
+            _ => gap.min(DESCRIPTOR_BYTES),
+        };
+        let at = self.header_at + LOCAL_BYTES + self.name_bytes + gap - behind;
+        (gap - behind <= u64::from(u16::MAX)).then_some(at)
+    }
+
+    /// The bytes of header and data together, and what lies behind them, up to the next member.
+    pub(super) fn span_bytes(&self) -> u64 {
+        self.limit - self.header_at
+    }
+
+    /// Bytes between this member and the next one that are not accounted for by its name and its data.
+    fn gap(&self) -> Option<u64> {
+        self.span_bytes().checked_sub(LOCAL_BYTES + self.name_bytes)?.checked_sub(self.packed_bytes)
+    }
+
+    /// Where the data begins in `bytes`, which begin with the member's header.
+    ///
+    /// # Errors
+    /// When they are no header, or the data does not end before the next member.
+    pub(super) fn data_begin(&self, header: &[u8]) -> Result<u64> {
+        let names_bytes = u64::from(u16_at(header, 26)?) + u64::from(u16_at(header, 28)?);
+        let begin = LOCAL_BYTES + names_bytes;
+        let fits = begin.checked_add(self.packed_bytes).is_some_and(|end| end <= self.span_bytes());
+        if !header.starts_with(b"PK\x03\x04") || !fits {
+            return Err(damaged("a member's header contradicts the directory"));
+        }
+        Ok(begin)
+    }
+}
+
+pub(super) fn damaged(message: impl Into<String>) -> Error {
+    Error::new(ErrorKind::StoreFailed, message)
+}
+
+fn field<const N: usize>(bytes: &[u8], at: usize) -> Result<[u8; N]> {
+    let field = bytes.get(at..).and_then(|rest| rest.first_chunk::<N>());
+    field.copied().ok_or_else(|| damaged("a record of the ZIP file is cut off"))
+}
+
+fn u16_at(bytes: &[u8], at: usize) -> Result<u16> {
+    field(bytes, at).map(u16::from_le_bytes)
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> Result<u32> {
+    field(bytes, at).map(u32::from_le_bytes)
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> Result<u64> {
+    field(bytes, at).map(u64::from_le_bytes)
+}
+
+/// What the end of a ZIP file says of its directory.
+pub(super) struct End {
+    /// Where the directory ends.
+    pub(super) at: u64,
+    pub(super) offset: u64,
+    pub(super) size_bytes: u64,
+    pub(super) count: u64,
+    /// The comment of the file.
+    pub(super) comment: Vec<u8>,
+}
+
+impl End {
+    /// Looks for the end record from the back of `tail`, which begins at byte `tail_at` of the file.
+    pub(super) fn find(tail: &[u8], tail_at: u64) -> Result<End> {
+        let starts = (0..=tail.len().saturating_sub(END_BYTES)).rev();
+        let is_end = |&at: &usize| {
+            let comment_bytes = u16_at(tail, at + 20).map(usize::from);
+            tail[at..].starts_with(b"PK\x05\x06")
+                && comment_bytes.is_ok_and(|bytes| at + END_BYTES + bytes == tail.len())
+        };
+        let at =
+            starts.into_iter().find(is_end).ok_or_else(|| damaged("this is no ZIP file, or its end is missing"))?;
+        let comment = tail[at + END_BYTES..].to_vec();
+        let (disk, count) = (u16_at(tail, at + 4)?, u16_at(tail, at + 10)?);
+        let (size_bytes, offset) = (u32_at(tail, at + 12)?, u32_at(tail, at + 16)?);
+        let is_large = count == u16::MAX || size_bytes == u32::MAX || offset == u32::MAX;
+        let locator = at.checked_sub(LOCATOR64_BYTES).filter(|&locator| tail[locator..].starts_with(b"PK\x06\x07"));
+        if let Some(locator) = locator.filter(|_| is_large) {
+            let at = locator.checked_sub(END64_BYTES).filter(|&at| tail[at..].starts_with(b"PK\x06\x06"));
+            let at = at.ok_or_else(|| damaged("its ZIP64 record is not before its locator"))?;
+            return Ok(End {
+                at: tail_at + at as u64,
+                count: u64_at(tail, at + 32)?,
+                size_bytes: u64_at(tail, at + 40)?,
+                offset: u64_at(tail, at + 48)?,
+                comment,
+            });
+        }
+        if disk != 0 && disk != u16::MAX {
+            return Err(Error::new(ErrorKind::Unsupported, "the ZIP file is divided into several files"));
+        }
+        let (offset, size_bytes, count) = (u64::from(offset), u64::from(size_bytes), u64::from(count));
+        Ok(End { at: tail_at + at as u64, offset, size_bytes, count, comment })
+    }
+}
+
+/// The directory of a file.
+pub(super) struct Directory {
+    bytes: Vec<u8>,
+    /// Where it begins. Members end here.
+    pub(super) at: u64,
+    /// Bytes before the archive, such as a program that unpacks it. Offsets do not count them.
+    pub(super) moved: u64,
+    pub(super) end: End,
+}
+
+impl Directory {
+    /// Reads the end of the file, and the directory where it does not lie there.
+    ///
+    /// # Errors
+    /// `StoreFailed` when this is no ZIP file, or a damaged one; `BudgetExceeded` for a directory that is too large.
+    pub(super) fn read(archive: &Archive) -> Result<Directory> {
+        let near_bytes = (END_BYTES + COMMENT_BYTES + END64_BYTES + LOCATOR64_BYTES) as u64;
+        let tail_at = archive.size_bytes.saturating_sub(if archive.is_far { FAR_TAIL_BYTES } else { near_bytes });
+        let mut tail = archive.bytes(tail_at, archive.size_bytes - tail_at)?;
+        let end = End::find(&tail, tail_at)?;
+        if end.size_bytes > DIRECTORY_MAX_BYTES {
+            let message = format!("its directory has {} bytes, at most {DIRECTORY_MAX_BYTES} are read", end.size_bytes);
+            return Err(Error::new(ErrorKind::BudgetExceeded, message));
+        }
+        let at = end.at.checked_sub(end.size_bytes).ok_or_else(|| damaged("its directory is cut off"))?;
+        let moved = at.checked_sub(end.offset).ok_or_else(|| damaged("its directory is not where it says"))?;
+        let bytes = match at.checked_sub(tail_at) {
+            Some(begin) => tail.drain(begin as usize..(end.at - tail_at) as usize).collect(),
+            None => archive.bytes(at, end.size_bytes)?,
+        };
+        Ok(Directory { bytes, at, moved, end })
+    }
+
+    /// The entries in their order.
+    ///
+    /// # Errors
+    /// `StoreFailed` for a damaged directory; `Unsupported` for members that cannot be read.
+    pub(super) fn entries(&self) -> Result<Vec<Entry<'_>>> {
+        parse_directory(&self.bytes, &self.end, self.moved, self.at)
+    }
+}
+
+/// An entry of the directory.
+pub(super) struct Entry<'a> {
+    /// The key; `None` for folders, and for names that are no keys.
+    pub(super) key: Option<&'a str>,
+    pub(super) member: Arc<Member>,
+    /// The entry as it stands in the directory.
+    pub(super) record: &'a [u8],
+}
+
+/// The entries in their order. Members lie in the file, before the directory, and do not overlap.
+fn parse_directory<'a>(directory: &'a [u8], end: &End, moved: u64, directory_at: u64) -> Result<Vec<Entry<'a>>> {
+    if end.count > (directory.len() / ENTRY_BYTES) as u64 {
+        return Err(damaged(format!("it claims {} members, more than its directory has room for", end.count)));
+    }
+    let mut members = Vec::with_capacity(end.count as usize);
+    let mut rest = directory;
+    for _ in 0..end.count {
+        let (name, member, entry_bytes) = parse_entry(rest, moved)?;
+        let record;
+        (record, rest) = rest.split_at(entry_bytes);
+        // At least its header, its name and its bytes lie in the file.
+        let least_bytes = LOCAL_BYTES + name.len() as u64;
+        let span_end = member.header_at.checked_add(least_bytes).and_then(|at| at.checked_add(member.packed_bytes));
+        let span_end = span_end.filter(|&end| end <= directory_at);
+        let span_end = span_end.ok_or_else(|| damaged(format!("member '{}' lies outside of it", shown(name))))?;
+        // Other names cannot be asked for.
+        let key = std::str::from_utf8(name).ok().filter(|key| validate_key(key).is_ok());
+        members.push((key, member, span_end, record));
+    }
+    let mut order: Vec<usize> = (0..members.len()).collect();
+    order.sort_unstable_by_key(|&place| (members[place].1.header_at, members[place].2));
+    let mut limit = directory_at;
+    for &place in order.iter().rev() {
+        let (_, member, span_end, _) = &mut members[place];
+        if *span_end > limit {
+            return Err(damaged("two of its members overlap"));
+        }
+        member.limit = limit;
+        limit = member.header_at;
+    }
+    let entry = |(key, member, _, record)| Entry { key, member: Arc::new(member), record };
+    Ok(members.into_iter().map(entry).collect())
+}
+
+fn shown(name: &[u8]) -> String {
+    crate::error::printable(&String::from_utf8_lossy(&name[..name.len().min(100)])).to_string()
+}
+
+/// Name and place of the member that `bytes` begins with, and how long its entry is.
+fn parse_entry(bytes: &[u8], moved: u64) -> Result<(&[u8], Member, usize)> {
+    if !bytes.starts_with(b"PK\x01\x02") {
+        return Err(damaged("its directory is damaged"));
+    }
+    let (flags, method) = (u16_at(bytes, 8)?, u16_at(bytes, 10)?);
+    let (checksum, packed, size) = (u32_at(bytes, 16)?, u32_at(bytes, 20)?, u32_at(bytes, 24)?);
+    let [name_bytes, extra_bytes, comment_bytes] = [28, 30, 32].map(|at| u16_at(bytes, at));
+    let (name_end, header_at) = (ENTRY_BYTES + usize::from(name_bytes?), u32_at(bytes, 42)?);
+    let extra_end = name_end + usize::from(extra_bytes?);
+    let entry_bytes = extra_end + usize::from(comment_bytes?);
+    let (Some(name), Some(extra)) = (bytes.get(ENTRY_BYTES..name_end), bytes.get(name_end..extra_end)) else {
+        return Err(damaged("its directory is cut off"));
+    };
+    if bytes.len() < entry_bytes {
+        return Err(damaged("its directory is cut off"));
+    }
+    let [size_bytes, packed_bytes, header_at] = zip64([size, packed, header_at], extra)?;
+    let header_at = header_at.checked_add(moved).ok_or_else(|| damaged("a member lies outside of it"))?;
+    let is_encrypted = flags & ENCRYPTED != 0;
+    if is_encrypted || !matches!(method, 0 | 8) {
+        let what = if is_encrypted { "encrypted".into() } else { format!("compressed by method {method}") };
+        let message = format!("member '{}' is {what}; stored and deflated members are read", shown(name));
+        return Err(Error::new(ErrorKind::Unsupported, message));
+    }
+    let is_deflated = method == 8;
+    let possible = if is_deflated { size_bytes / DEFLATE_MOST <= packed_bytes } else { size_bytes == packed_bytes };
+    if !possible {
+        let message = format!("member '{}' cannot have {size_bytes} bytes in {packed_bytes}", shown(name));
+        return Err(damaged(message));
+    }
+    let member = Member {
+        is_deflated,
+        header_at,
+        limit: header_at,
+        packed_bytes,
+        size_bytes,
+        checksum,
+        data_at: OnceLock::new(),
+        name_bytes: name.len() as u64,
+        is_described_behind: flags & DESCRIBED_BEHIND != 0,
+    };
+    Ok((name, member, entry_bytes))
+}
+
+/// Fields of 32 bits that are all ones stand in the ZIP64 field of `extra`, in their order.
+fn zip64(fields: [u32; 3], extra: &[u8]) -> Result<[u64; 3]> {
+    let mut rest = extra;
+    let mut large: &[u8] = &[];
+    while rest.len() >= 4 {
+        let (id, size_bytes) = (u16_at(rest, 0)?, usize::from(u16_at(rest, 2)?));
+        let Some(body) = rest.get(4..4 + size_bytes) else { break };
+        if id == 1 {
+            large = body;
+            break;
+        }
+        rest = &rest[4 + size_bytes..];
+    }
+    let mut found = [0; 3];
+    for (found, field) in found.iter_mut().zip(fields) {
+        *found = u64::from(field);
+        if field == u32::MAX {
+            *found = u64_at(large, 0)?;
+            large = &large[8..];
+        }
+    }
+    Ok(found)
+}

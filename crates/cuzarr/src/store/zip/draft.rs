@@ -1,0 +1,598 @@
+//! A ZIP file that is being written, under a temporary name. It becomes the file at its real name at the end.
+//!
+//! Members are written one behind the other, by any number of threads: each takes its place in the file and fills it. A member
+//! that is written again or deleted stays in the file as bytes that the directory does not name.
+
+use std::fs;
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
+
+use crc32fast::Hasher;
+use flate2::Compression;
+use flate2::write::DeflateEncoder;
+
+use super::super::batch::Source;
+use super::super::key::is_document;
+use super::super::local::{Partial, file_version, io_error, read_exact_at, rename_if_absent, write_all_at};
+use super::super::object::Object;
+use super::super::values::Values;
+use super::super::{Condition, Durability, Key, Listing, Payload, Stat, Unfinished, Version};
+use super::Archive;
+use super::deflated::inflate;
+use super::directory::{Directory, LOCAL_BYTES, Member, damaged};
+use super::record::{Described, end};
+use crate::error::{Error, ErrorKind, Result, ResultExt};
+
+/// How members are written, and when the file is on the disk.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Writing {
+    pub(super) deflate: Option<u32>,
+    pub(super) zip64: bool,
+    pub(super) durability: Durability,
+}
+
+/// The largest file, and the most members, that are written without ZIP64.
+const PLAIN_BYTES: u64 = (1 << 31) - 1;
+const PLAIN_MEMBERS: u64 = u16::MAX as u64 - 1;
+
+/// What must be at the real name when the file gets it.
+#[derive(Clone, Debug)]
+pub(super) enum Expected {
+    /// Anything, which is replaced.
+    Anything,
+    /// Nothing.
+    Nothing,
+    /// The file that the new one is made of.
+    File(Version),
+}
+
+/// A ZIP file that is being written.
+pub(super) struct Draft {
+    path: PathBuf,
+    file: fs::File,
+    partial: Partial,
+    writing: Writing,
+    expected: Expected,
+    /// Where the next member begins.
+    end: AtomicU64,
+    members: Values<Arc<Written>>,
+    base: Option<Base>,
+    /// Whether the bytes of the base, if they are needed, were copied. Nothing is written before.
+    is_prepared: Mutex<bool>,
+    /// Whether there is anything that the file at the real name does not have.
+    is_changed: AtomicBool,
+    /// Whether the file got its name. Writers hold this while they write.
+    is_published: RwLock<bool>,
+}
+
+/// The file that the new one is made of. Its bytes are copied before the first new member is written, unless all its members were
+/// deleted by then.
+struct Base {
+    file: fs::File,
+    version: Version,
+    /// Where its directory begins.
+    at: u64,
+    kept: Kept,
+    is_kept: AtomicBool,
+}
+
+/// What a file has besides its members.
+#[derive(Default)]
+struct Kept {
+    /// Entries of what is no key, such as folders.
+    others: Vec<Vec<u8>>,
+    comment: Vec<u8>,
+    /// Bytes before the archive, which offsets do not count.
+    moved: u64,
+}
+
+/// A member of the draft.
+struct Written {
+    member: Place,
+    version: Version,
+    /// Its entry, if it is copied from another file.
+    record: Option<Vec<u8>>,
+}
+
+/// Where a member is.
+enum Place {
+    Copied(Arc<Member>),
+    New { is_deflated: bool, header_at: u64, data_at: u64, packed_bytes: u64, size_bytes: u64, checksum: u32 },
+}
+
+impl Written {
+    fn new(member: Place) -> Written {
+        // Lower numbers are those of values in memory.
+        static NUMBER: AtomicU64 = AtomicU64::new(1 << 63);
+        let version = Version::numbered(NUMBER.fetch_add(1, Ordering::Relaxed));
+        Written { member, version, record: None }
+    }
+
+    fn size_bytes(&self) -> u64 {
+        match &self.member {
+            Place::Copied(member) => member.size_bytes,
+            Place::New { size_bytes, .. } => *size_bytes,
+        }
+    }
+
+    fn header_at(&self) -> u64 {
+        match &self.member {
+            Place::Copied(member) => member.header_at,
+            Place::New { header_at, .. } => *header_at,
+        }
+    }
+}
+
+impl Draft {
+    /// An empty file, which will be at `path`.
+    pub(super) fn create(path: &Path, writing: Writing, expected: Expected) -> Result<Draft> {
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let (file, partial) =
+            Partial::create(folder).map_err(|error| io_error("cannot create the temporary file", error))?;
+        Ok(Draft {
+            path: path.to_path_buf(),
+            file,
+            partial,
+            writing,
+            end: AtomicU64::new(0),
+            members: Values::default(),
+            base: None,
+            is_prepared: Mutex::new(false),
+            is_changed: AtomicBool::new(matches!(expected, Expected::Anything)),
+            expected,
+            is_published: RwLock::new(false),
+        })
+    }
+
+    /// A file with the members of the ZIP file at `path`, to which others are added.
+    pub(super) fn copy(path: &Path, archive: &Archive, writing: Writing) -> Result<Draft> {
+        let version = archive.version.clone().ok_or_else(|| damaged("the file has no version"))?;
+        let mut draft = Draft::create(path, writing, Expected::File(version.clone()))?;
+        let directory = Directory::read(archive)?;
+        let file = fs::File::open(path).map_err(|error| io_error("cannot open the ZIP file", error))?;
+        let mut others = Vec::new();
+        for entry in directory.entries()? {
+            match entry.key {
+                Some(key) => {
+                    let record = Some(entry.record.to_vec());
+                    let member = Place::Copied(entry.member);
+                    let written = Written { member, version: version.clone(), record };
+                    draft.members.insert_if(key, Arc::new(written), |_| true)?;
+                }
+                None => others.push(entry.record.to_vec()),
+            }
+        }
+        let kept = Kept { others, comment: directory.end.comment.clone(), moved: directory.moved };
+        let base = Base { file, version, at: directory.at, kept, is_kept: AtomicBool::new(false) };
+        base.check_unchanged()?;
+        draft.base = Some(base);
+        Ok(draft)
+    }
+
+    /// Copies the bytes of the base before anything else is written. When none of its members are left, nothing is copied.
+    fn prepare(&self) -> Result<()> {
+        let Some(base) = &self.base else { return Ok(()) };
+        let mut is_prepared = self.is_prepared.lock().unwrap_or_else(PoisonError::into_inner);
+        if *is_prepared {
+            return Ok(());
+        }
+        let mut is_kept = false;
+        for key in self.members.list("")? {
+            is_kept |= matches!(self.members.get(&key)?.as_deref(), Some(Written { member: Place::Copied(_), .. }));
+        }
+        if is_kept {
+            let failed = |error| io_error("cannot copy the ZIP file", error);
+            (&base.file).seek(SeekFrom::Start(0)).map_err(failed)?;
+            let copied = io::copy(&mut (&base.file).take(base.at), &mut &self.file).map_err(failed)?;
+            base.check_unchanged()?;
+            if copied != base.at {
+                return Err(damaged("the ZIP file became shorter while it was copied"));
+            }
+            self.end.store(base.at, Ordering::Relaxed);
+            base.is_kept.store(true, Ordering::Relaxed);
+        }
+        *is_prepared = true;
+        Ok(())
+    }
+
+    /// What is kept of the base besides its members.
+    fn kept(&self) -> Option<&Kept> {
+        self.base.as_ref().filter(|base| base.is_kept.load(Ordering::Relaxed)).map(|base| &base.kept)
+    }
+
+    /// Takes `size_bytes` of the file for a new member, and returns where they begin.
+    fn take_room(&self, size_bytes: u64) -> Result<u64> {
+        self.prepare()?;
+        self.is_changed.store(true, Ordering::Relaxed);
+        let at = self.end.fetch_add(size_bytes, Ordering::Relaxed);
+        self.check_size(at + size_bytes)?;
+        Ok(at)
+    }
+
+    fn check_size(&self, end: u64) -> Result<()> {
+        if self.writing.zip64 || end <= PLAIN_BYTES {
+            return Ok(());
+        }
+        let message = format!("the ZIP file would have {end} bytes, expected at most {PLAIN_BYTES} without ZIP64");
+        Err(Error::new(ErrorKind::StoreFailed, message).with_hint("allow ZIP64"))
+    }
+
+    /// Keeps the file from getting its name, until the guard is gone; `None` when it has it already.
+    fn unpublished(&self) -> Option<RwLockReadGuard<'_, bool>> {
+        let is_published = self.is_published.read().unwrap_or_else(PoisonError::into_inner);
+        if *is_published { None } else { Some(is_published) }
+    }
+
+    fn write_at(&self, bytes: &[u8], offset: u64) -> Result<()> {
+        write_all_at(&self.file, bytes, offset).map_err(|error| io_error("cannot write the value", error))
+    }
+
+    /// Writes a value; `None` when the file has its name already, and another draft must be begun.
+    pub(super) fn put(&self, key: &Key, value: Payload<'_>, condition: &Condition) -> Result<Option<bool>> {
+        let Some(_unpublished) = self.unpublished() else { return Ok(None) };
+        if !condition.allows(self.members.get(key)?.map(|old| old.version.clone()).as_ref()) {
+            return Ok(Some(false));
+        }
+        let written = value.with_bytes(|bytes| self.append(key, bytes))?;
+        let allows = |old: Option<&Arc<Written>>| condition.allows(old.map(|old| &old.version));
+        self.members.insert_if(key, Arc::new(written), allows).map(Some)
+    }
+
+    fn append(&self, key: &Key, bytes: &[u8]) -> Result<Written> {
+        let deflated = self.writing.deflate.map(|level| {
+            let mut encoder = DeflateEncoder::new(Vec::new(), Compression::new(level));
+            encoder.write_all(bytes).and_then(|()| encoder.finish())
+        });
+        let deflated = deflated.transpose().map_err(|error| io_error("cannot compress the value", error))?;
+        let packed = deflated.as_deref().unwrap_or(bytes);
+        let described = Described {
+            name: key,
+            is_deflated: deflated.is_some(),
+            checksum: crc32fast::hash(bytes),
+            packed_bytes: packed.len() as u64,
+            size_bytes: bytes.len() as u64,
+        };
+        let header = described.header()?;
+        let header_at = self.take_room(header.len() as u64 + described.packed_bytes)?;
+        let data_at = header_at + header.len() as u64;
+        self.write_at(&header, header_at)?;
+        self.write_at(packed, data_at)?;
+        let Described { is_deflated, checksum, packed_bytes, size_bytes, .. } = described;
+        Ok(Written::new(Place::New { is_deflated, header_at, data_at, packed_bytes, size_bytes, checksum }))
+    }
+
+    /// Begins a value that is written in parts; `None` when the file has its name already.
+    pub(super) fn begin(self: &Arc<Self>, key: &Key, size_bytes: u64) -> Result<Option<Box<dyn Unfinished>>> {
+        let Some(_unpublished) = self.unpublished() else { return Ok(None) };
+        let described = Described { name: key, is_deflated: false, checksum: 0, packed_bytes: size_bytes, size_bytes };
+        let header_bytes = described.header()?.len() as u64;
+        let header_at = self.take_room(header_bytes + size_bytes)?;
+        let (draft, key, sums) = (Arc::clone(self), key.to_string(), Mutex::default());
+        Ok(Some(Box::new(Growing { draft, key, size_bytes, header_at, data_at: header_at + header_bytes, sums })))
+    }
+
+    /// Takes members out of the directory; returns whether the file does not have its name yet.
+    pub(super) fn remove(&self, remove: impl FnOnce(&Names) -> Result<()>) -> Result<bool> {
+        let Some(_unpublished) = self.unpublished() else { return Ok(false) };
+        self.is_changed.store(true, Ordering::Relaxed);
+        remove(&Names(&self.members)).map(|()| true)
+    }
+
+    pub(super) fn stat(&self, key: &Key) -> Result<Option<Stat>> {
+        let stat =
+            |written: Arc<Written>| Stat { size_bytes: written.size_bytes(), version: Some(written.version.clone()) };
+        Ok(self.members.get(key)?.map(stat))
+    }
+
+    pub(super) fn list_dir(&self, prefix: &Key) -> Result<Listing> {
+        self.members.list_dir(prefix)
+    }
+
+    pub(super) fn list(&self, prefix: &Key) -> Result<Vec<String>> {
+        self.members.list(prefix)
+    }
+
+    /// Whether there is anything that the file at the real name does not have.
+    pub(super) fn is_changed(&self) -> bool {
+        self.is_changed.load(Ordering::Relaxed)
+    }
+
+    /// Writes the directory, and gives the file its real name.
+    pub(super) fn publish(&self) -> Result<()> {
+        let mut is_published = self.is_published.write().unwrap_or_else(PoisonError::into_inner);
+        if *is_published {
+            return Ok(());
+        }
+        self.prepare()?;
+        let directory_at = self.end.load(Ordering::Relaxed);
+        let keys = self.ordered()?;
+        let mut directory = Vec::new();
+        let others = self.kept().map_or(&[][..], |kept| &kept.others);
+        let mut count = others.len() as u64;
+        for key in keys {
+            let Some(written) = self.members.get(&key)? else { continue };
+            directory.extend(self.entry(&key, &written)?);
+            count += 1;
+        }
+        others.iter().for_each(|record| directory.extend(record));
+        let size_bytes = directory.len() as u64;
+        if !self.writing.zip64 && count > PLAIN_MEMBERS {
+            let message = format!("the ZIP file has {count} members, expected at most {PLAIN_MEMBERS} without ZIP64");
+            return Err(Error::new(ErrorKind::StoreFailed, message).with_hint("allow ZIP64"));
+        }
+        directory.extend(end(count, size_bytes, directory_at - self.moved(), &self.comment()?));
+        self.check_size(directory_at + directory.len() as u64)?;
+        self.write_at(&directory, directory_at)?;
+        let failed = |error| io_error("cannot finish the ZIP file", error);
+        self.file.set_len(directory_at + directory.len() as u64).map_err(failed)?;
+        if self.writing.durability != Durability::Process {
+            self.file.sync_data().map_err(failed)?;
+        }
+        self.rename().at(|| format!("zip://{}", self.path.display()))?;
+        *is_published = true;
+        Ok(())
+    }
+
+    fn rename(&self) -> Result<()> {
+        let failed = |error| io_error("cannot finish the ZIP file", error);
+        let old = fs::metadata(&self.path).ok();
+        if let Some(old) = &old {
+            fs::set_permissions(self.partial.path(), old.permissions()).map_err(failed)?;
+        }
+        match &self.expected {
+            Expected::Nothing => {
+                if !rename_if_absent(self.partial.path(), &self.path).map_err(failed)? {
+                    return Err(replaced("another program has made a file of this name since"));
+                }
+            }
+            Expected::File(version) => {
+                let found = old.as_ref().and_then(file_version);
+                if found.is_none_or(|found| !found.has_same_bytes(version)) {
+                    return Err(replaced("the ZIP file was changed by another program since it was opened"));
+                }
+                fs::rename(self.partial.path(), &self.path).map_err(failed)?;
+            }
+            Expected::Anything => fs::rename(self.partial.path(), &self.path).map_err(failed)?,
+        }
+        if self.writing.durability == Durability::DataAndName {
+            let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty());
+            fs::File::open(folder.unwrap_or(Path::new("."))).and_then(|folder| folder.sync_all()).map_err(failed)?;
+        }
+        Ok(())
+    }
+
+    /// The keys in the order of the directory: documents first, those of the upper levels before others, so that a reader of a
+    /// hierarchy finds them together (OME-Zarr's RFC 9); then chunks, as they lie in the file.
+    fn ordered(&self) -> Result<Vec<String>> {
+        let mut keys = Vec::new();
+        for key in self.members.list("")? {
+            let place = self.members.get(&key)?.map_or(0, |written| written.header_at());
+            let order = if is_document(&key) { (0, key.matches('/').count() as u64) } else { (1, place) };
+            keys.push((order, key));
+        }
+        keys.sort_unstable();
+        Ok(keys.into_iter().map(|(_, key)| key).collect())
+    }
+
+    fn entry(&self, key: &Key, written: &Written) -> Result<Vec<u8>> {
+        match (&written.record, &written.member) {
+            (Some(record), _) => Ok(record.clone()),
+            (None, Place::New { is_deflated, header_at, packed_bytes, size_bytes, checksum, .. }) => Described {
+                name: key,
+                is_deflated: *is_deflated,
+                checksum: *checksum,
+                packed_bytes: *packed_bytes,
+                size_bytes: *size_bytes,
+            }
+            .entry(header_at - self.moved()),
+            (None, Place::Copied(_)) => Err(damaged("a copied member has no entry")),
+        }
+    }
+
+    /// Bytes before the archive, which offsets do not count.
+    fn moved(&self) -> u64 {
+        self.kept().map_or(0, |kept| kept.moved)
+    }
+
+    /// The comment of the file: the one that it had, or for OME-Zarr's own ending what OME-Zarr's RFC 9 wants.
+    fn comment(&self) -> Result<Vec<u8>> {
+        let is_ome = self.path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("ozx"));
+        let own = self.kept().map_or_else(Vec::new, |kept| kept.comment.clone());
+        let Some(root) = self.members.get("zarr.json")?.filter(|_| is_ome) else { return Ok(own) };
+        let mut bytes = vec![0; usize::try_from(root.size_bytes()).unwrap_or(0)];
+        self.read(&root, &mut bytes, 0)?;
+        let document: serde_json::Value = serde_json::from_slice(&bytes).unwrap_or_default();
+        Ok(match document.pointer("/attributes/ome/version").and_then(serde_json::Value::as_str) {
+            Some(version) => {
+                let order = serde_json::json!({"centralDirectory": {"jsonFirst": true}});
+                serde_json::json!({"ome": {"version": version, "zipFile": order}}).to_string().into_bytes()
+            }
+            None => own,
+        })
+    }
+
+    /// The file that has a member's bytes.
+    fn file_of(&self, written: &Written) -> &fs::File {
+        match (&written.member, &self.base) {
+            (Place::Copied(_), Some(base)) => &base.file,
+            _ => &self.file,
+        }
+    }
+
+    /// Reads bytes of a member from `offset` on. All of a member is compared with its checksum.
+    fn read(&self, written: &Written, bytes: &mut [u8], offset: u64) -> Result<()> {
+        let file = self.file_of(written);
+        let read_at = |bytes: &mut [u8], offset: u64| {
+            read_exact_at(file, bytes, offset).map_err(|error| io_error("cannot read the value", error))
+        };
+        let (is_deflated, data_at, packed_bytes, checksum) = match &written.member {
+            Place::New { is_deflated, data_at, packed_bytes, checksum, .. } => {
+                (*is_deflated, *data_at, *packed_bytes, *checksum)
+            }
+            Place::Copied(member) => {
+                let mut header = [0; LOCAL_BYTES as usize];
+                read_at(&mut header, member.header_at)?;
+                let data_at = member.header_at + member.data_begin(&header)?;
+                (member.is_deflated, data_at, member.packed_bytes, member.checksum)
+            }
+        };
+        let size_bytes = written.size_bytes();
+        if is_deflated {
+            let packed = Packed { file, at: data_at, end: data_at + packed_bytes };
+            return inflate(io::BufReader::new(packed), (size_bytes, checksum), offset, bytes);
+        }
+        read_at(bytes, data_at + offset)?;
+        if bytes.len() as u64 == size_bytes && crc32fast::hash(bytes) != checksum {
+            return Err(damaged("the member's checksum is wrong"));
+        }
+        Ok(())
+    }
+}
+
+impl Base {
+    /// Refuses a file that another program changed since its directory was read.
+    fn check_unchanged(&self) -> Result<()> {
+        let metadata = self.file.metadata().map_err(|error| io_error("cannot read the ZIP file", error))?;
+        let is_same = file_version(&metadata).is_none_or(|found| found.has_same_bytes(&self.version));
+        if is_same { Ok(()) } else { Err(replaced("the ZIP file was changed by another program since it was opened")) }
+    }
+}
+
+fn replaced(message: &str) -> Error {
+    Error::new(ErrorKind::StoreFailed, message).with_hint("open it again")
+}
+
+/// The members whose names are taken out of the directory.
+pub(super) struct Names<'a>(&'a Values<Arc<Written>>);
+
+impl Names<'_> {
+    pub(super) fn remove(&self, keys: &[String]) -> Result<()> {
+        self.0.remove(keys)
+    }
+
+    pub(super) fn remove_prefix(&self, prefix: &Key) -> Result<()> {
+        self.0.remove_prefix(prefix)
+    }
+}
+
+/// Compressed bytes of a member in the file.
+struct Packed<'a> {
+    file: &'a fs::File,
+    at: u64,
+    end: u64,
+}
+
+impl Read for Packed<'_> {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        let count = usize::try_from(self.end - self.at).unwrap_or(usize::MAX).min(bytes.len());
+        read_exact_at(self.file, &mut bytes[..count], self.at)?;
+        self.at += count as u64;
+        Ok(count)
+    }
+}
+
+/// The members of a draft, for reading.
+pub(super) struct Members(pub(super) Arc<Draft>);
+
+/// A member that is being read.
+pub(super) struct OpenMember {
+    draft: Arc<Draft>,
+    written: Arc<Written>,
+}
+
+impl Source for Members {
+    type Object = OpenMember;
+
+    fn open(&self, key: &Key) -> Result<Option<OpenMember>> {
+        let open = |written| OpenMember { draft: Arc::clone(&self.0), written };
+        Ok(self.0.members.get(key)?.map(open))
+    }
+
+    fn name(&self) -> String {
+        format!("zip://{}", self.0.path.display())
+    }
+}
+
+impl Object for OpenMember {
+    fn size_bytes(&self) -> u64 {
+        self.written.size_bytes()
+    }
+
+    fn version(&self) -> Option<Version> {
+        Some(self.written.version.clone())
+    }
+
+    // Checksums are of the whole.
+    fn is_divisible(&self) -> bool {
+        false
+    }
+
+    fn read_exact_at(&self, bytes: &mut [u8], offset: u64) -> Result<()> {
+        self.draft.read(&self.written, bytes, offset)
+    }
+
+    // Bytes in the file are never written again.
+    fn check_unchanged(&self) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// A value that is written in parts.
+struct Growing {
+    draft: Arc<Draft>,
+    key: String,
+    size_bytes: u64,
+    header_at: u64,
+    data_at: u64,
+    /// Checksums of the parts, by where they begin, and how many bytes they have.
+    sums: Mutex<Vec<(u64, Hasher, u64)>>,
+}
+
+impl Growing {
+    fn place(&self) -> String {
+        format!("zip://{}: key '{}'", self.draft.path.display(), self.key)
+    }
+}
+
+impl Unfinished for Growing {
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+        let size_bytes = bytes.len() as u64;
+        if offset.checked_add(size_bytes).is_none_or(|end| end > self.size_bytes) {
+            let message = format!("got {size_bytes} bytes from byte {offset} on, the value has {}", self.size_bytes);
+            return Err(Error::new(ErrorKind::InvalidArgument, message)).at(|| self.place());
+        }
+        let Some(_unpublished) = self.draft.unpublished() else { return Err(too_late()).at(|| self.place()) };
+        self.draft.write_at(bytes, self.data_at + offset).at(|| self.place())?;
+        let mut hasher = Hasher::new();
+        hasher.update(bytes);
+        self.sums.lock().unwrap_or_else(PoisonError::into_inner).push((offset, hasher, size_bytes));
+        Ok(())
+    }
+
+    fn finish(self: Box<Self>) -> Result<()> {
+        let Some(_unpublished) = self.draft.unpublished() else { return Err(too_late()).at(|| self.place()) };
+        let mut sums = std::mem::take(&mut *self.sums.lock().unwrap_or_else(PoisonError::into_inner));
+        sums.sort_unstable_by_key(|&(offset, _, size_bytes)| (offset, size_bytes));
+        let next = |at: u64, part: &(u64, Hasher, u64)| (part.0 == at).then_some(at + part.2);
+        if sums.iter().try_fold(0, next) != Some(self.size_bytes) {
+            let message = format!("the parts do not cover the value's {} bytes once", self.size_bytes);
+            return Err(Error::new(ErrorKind::InvalidArgument, message)).at(|| self.place());
+        }
+        let mut whole = Hasher::new();
+        sums.iter().for_each(|(_, part, _)| whole.combine(part));
+        let (checksum, size_bytes) = (whole.finalize(), self.size_bytes);
+        let described =
+            Described { name: &self.key, is_deflated: false, checksum, packed_bytes: size_bytes, size_bytes };
+        self.draft.write_at(&described.header()?, self.header_at).at(|| self.place())?;
+        let (header_at, data_at) = (self.header_at, self.data_at);
+        let member =
+            Place::New { is_deflated: false, header_at, data_at, packed_bytes: size_bytes, size_bytes, checksum };
+        self.draft.members.insert_if(&self.key, Arc::new(Written::new(member)), |_| true).map(|_| ())
+    }
+}
+
+fn too_late() -> Error {
+    Error::new(ErrorKind::StoreFailed, "the ZIP file was closed before the value was complete")
+}

@@ -1,0 +1,376 @@
+//! Reads that are passed on as reads of the file, one request for each member.
+//!
+//! The bytes of a stored member go from the file into the caller's memory. Where all of a member is read, the threads that fill the
+//! memory compute its checksum while the bytes are warm. A member whose own header was not read yet is expected where a file without
+//! gaps has it; the checksum tells whether it is there. A deflated member comes with its header in one request, and is decompressed
+//! on the lent threads.
+
+use std::any::Any;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crc32fast::Hasher;
+use cuzarr_device::{Buffer, Device};
+
+use super::super::batch;
+use super::super::ext::zeroed;
+use super::ZipStore;
+use super::deflated::inflate;
+use super::directory::{Member, damaged};
+use crate::error::{Error, ErrorKind, Result, ResultExt};
+use crate::store::{Lease, OpenValues, ReadOutcome, ReadSink, Version, Workers};
+
+/// Bytes of members that are fetched again at a time.
+const AGAIN_BYTES: u64 = 64 << 20;
+
+/// Passes reads of the file on under their places in the whole batch.
+pub(super) struct Passed(Arc<Shared>);
+
+struct Shared {
+    zip: ZipStore,
+    sink: Arc<dyn ReadSink>,
+    items: Vec<Item>,
+    /// Threads for work that should not keep a connection waiting.
+    workers: Option<Arc<dyn Workers>>,
+    remaining: AtomicUsize,
+    /// Members that were not where they were expected.
+    misplaced: Mutex<Vec<usize>>,
+}
+
+/// A read of one member.
+pub(super) struct Item {
+    /// Its place in the whole batch.
+    pub(super) place: usize,
+    pub(super) key: String,
+    pub(super) what: What,
+    /// The caller's memory, while it waits here.
+    pub(super) lent: Lent,
+}
+
+/// Memory that waits for a member's bytes.
+type Lent = Mutex<Option<Box<dyn Lease>>>;
+
+/// What a request brings.
+pub(super) enum What {
+    /// A part of a stored member.
+    Part,
+    /// All of a stored member, from this place of the file, which may turn out to be another member's.
+    Whole { member: Arc<Member>, at: u64, is_certain: bool, sums: Sums },
+    /// The header and the data of a deflated member.
+    Packed { member: Arc<Member> },
+}
+
+/// Checksums of parts, by where they begin.
+pub(super) type Sums = Arc<Mutex<Vec<(usize, Hasher)>>>;
+
+impl Passed {
+    pub(super) fn new(zip: ZipStore, sink: Arc<dyn ReadSink>, items: Vec<Item>, workers: &dyn Workers) -> Passed {
+        let (remaining, workers) = (AtomicUsize::new(items.len()), workers.handle());
+        Passed(Arc::new(Shared { zip, sink, items, workers, remaining, misplaced: Mutex::default() }))
+    }
+}
+
+impl Shared {
+    /// Ends an item that holds the caller's memory or none.
+    fn end(&self, index: usize, outcome: Result<ReadOutcome>) {
+        let item = &self.items[index];
+        self.sink.done(item.place, outcome.at(|| format!("{}: key '{}'", self.zip, item.key)));
+    }
+
+    fn take_lent(&self, index: usize) -> Option<Box<dyn Lease>> {
+        self.items[index].lent.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    fn keep_lent(&self, index: usize, lease: Box<dyn Lease>) {
+        *self.items[index].lent.lock().unwrap_or_else(PoisonError::into_inner) = Some(lease);
+    }
+
+    /// Keeps an item for a second look, with its memory.
+    fn misplace(&self, index: usize, lease: Box<dyn Lease>) {
+        self.zip.archive.expect_gaps();
+        self.keep_lent(index, lease);
+        self.misplaced.lock().unwrap_or_else(PoisonError::into_inner).push(index);
+    }
+
+    /// Notes that the request of an item is over. After the last one, members that were misplaced are looked for.
+    fn over(self: &Arc<Self>) {
+        if self.remaining.fetch_sub(1, Ordering::AcqRel) > 1 {
+            return;
+        }
+        let misplaced = std::mem::take(&mut *self.misplaced.lock().unwrap_or_else(PoisonError::into_inner));
+        if misplaced.is_empty() {
+            return;
+        }
+        let search = Search { shared: Arc::clone(self), misplaced };
+        match &self.workers {
+            Some(workers) => workers.spawn(Box::new(move || search.run())),
+            // The store may have called from a thread that must not wait.
+            None => drop(std::thread::spawn(move || search.run())),
+        }
+    }
+
+    /// Ends an item with all bytes of its stored member, or keeps it for a second look.
+    fn whole(&self, index: usize, lease: Box<dyn Lease>) {
+        let What::Whole { member, at, is_certain, sums } = &self.items[index].what else { return };
+        let (at, is_certain) = (*at, *is_certain);
+        let foreign = |_| damaged("the store handed back memory that it was not lent");
+        let lease = match lease.into_any().downcast::<Hashed>().map_err(foreign) {
+            Ok(lease) => lease.take(),
+            Err(error) => return self.end(index, Err(error)),
+        };
+        let mut sums = std::mem::take(&mut *sums.lock().unwrap_or_else(PoisonError::into_inner));
+        sums.sort_unstable_by_key(|(at, _)| *at);
+        let mut whole = Hasher::new();
+        sums.iter().for_each(|(_, part)| whole.combine(part));
+        let is_right = whole.finalize() == member.checksum;
+        if is_right {
+            // Others may have been quicker, and found the same.
+            let _ = member.data_at.set(at);
+            self.end(index, Ok(ReadOutcome::Filled(lease)));
+        } else if is_certain {
+            self.end(index, Err(wrong_checksum()));
+        } else {
+            self.misplace(index, lease);
+        }
+    }
+
+    /// Decompresses a member that came with its header.
+    fn unpack(&self, index: usize, member: &Member, bytes: &[u8]) {
+        let Some(mut lease) = self.take_lent(index) else { return self.end(index, Err(lost())) };
+        let begin = match member.data_begin(bytes) {
+            Ok(begin) => begin,
+            Err(error) => return self.end(index, Err(error)),
+        };
+        let _ = member.data_at.set(member.header_at + begin);
+        let data = usize::try_from(begin).ok().and_then(|begin| bytes.get(begin..));
+        let Some(data) = data.filter(|data| data.len() as u64 >= member.packed_bytes) else {
+            return self.misplace(index, lease); // the header is longer than others are
+        };
+        let inflated =
+            inflate(&data[..member.packed_bytes as usize], (member.size_bytes, member.checksum), 0, lease.bytes());
+        self.end(index, inflated.map(|()| ReadOutcome::Filled(lease)));
+    }
+}
+
+fn wrong_checksum() -> Error {
+    damaged("the member's checksum is wrong")
+}
+
+fn lost() -> Error {
+    Error::new(ErrorKind::Cancelled, "the read was dropped before it ended")
+}
+
+/// Looks for members that were not where they were expected. Items that it does not reach end with it.
+struct Search {
+    shared: Arc<Shared>,
+    misplaced: Vec<usize>,
+}
+
+impl Search {
+    fn run(mut self) {
+        let shared = Arc::clone(&self.shared);
+        let member = |index: usize| match &shared.items[index].what {
+            What::Whole { member, .. } | What::Packed { member } => Some(member),
+            What::Part => None,
+        };
+        let members: Vec<_> = self.misplaced.iter().filter_map(|&index| member(index).cloned()).collect();
+        // A member that cannot be located fails by itself, below.
+        let _ = shared.zip.locate(&members);
+        while !self.misplaced.is_empty() {
+            let mut size_bytes = 0;
+            let packed = |&index: &usize| member(index).map_or(0, |member| member.packed_bytes);
+            let mut is_next = |index: &usize| {
+                size_bytes += packed(index);
+                size_bytes <= AGAIN_BYTES
+            };
+            let count = self.misplaced.iter().take_while(|&index| is_next(index)).count().max(1);
+            let group: Vec<_> = self.misplaced.drain(..count).collect();
+            self.fetch(&group);
+        }
+    }
+
+    fn fetch(&self, group: &[usize]) {
+        let shared = &self.shared;
+        let (mut requests, mut found) = (Vec::new(), Vec::new());
+        for &index in group {
+            match &shared.items[index].what {
+                What::Whole { member, .. } | What::Packed { member } => match member.data_at.get() {
+                    Some(&at) => {
+                        requests.push(shared.zip.archive.request(at, member.packed_bytes));
+                        found.push((index, member));
+                    }
+                    None => {
+                        let located = shared.zip.locate(std::slice::from_ref(member));
+                        drop(shared.take_lent(index));
+                        shared.end(index, Err(located.err().unwrap_or_else(lost)));
+                    }
+                },
+                What::Part => {}
+            }
+        }
+        for ((index, member), bytes) in found.into_iter().zip(shared.zip.archive.many(requests)) {
+            let Some(mut lease) = shared.take_lent(index) else { continue };
+            let filled = bytes.and_then(|bytes| {
+                if member.is_deflated {
+                    return inflate(&bytes[..], (member.size_bytes, member.checksum), 0, lease.bytes());
+                }
+                lease.bytes().copy_from_slice(&bytes);
+                if crc32fast::hash(&bytes) == member.checksum { Ok(()) } else { Err(wrong_checksum()) }
+            });
+            shared.end(index, filled.map(|()| ReadOutcome::Filled(lease)));
+        }
+    }
+}
+
+impl Drop for Search {
+    fn drop(&mut self) {
+        for index in self.misplaced.drain(..) {
+            drop(self.shared.take_lent(index));
+            self.shared.end(index, Err(lost()));
+        }
+    }
+}
+
+/// The decompression of a member. An item whose thread drops it ends with it.
+struct Unpacking {
+    shared: Arc<Shared>,
+    index: usize,
+    bytes: Option<Vec<u8>>,
+}
+
+impl Unpacking {
+    fn run(mut self) {
+        if let (Some(bytes), What::Packed { member }) = (self.bytes.take(), &self.shared.items[self.index].what) {
+            self.shared.unpack(self.index, member, &bytes);
+        }
+        self.shared.over();
+    }
+}
+
+impl Drop for Unpacking {
+    fn drop(&mut self) {
+        if self.bytes.take().is_some() {
+            drop(self.shared.take_lent(self.index));
+            self.shared.end(self.index, Err(lost()));
+            self.shared.over();
+        }
+    }
+}
+
+/// Lent memory of which a checksum is taken when it comes back.
+struct Hashed {
+    /// `None` once it went back.
+    lease: Option<Box<dyn Lease>>,
+    at: usize,
+    /// Memory for bytes that may be the wrong ones stays whole, so that it can be filled again.
+    is_divisible: bool,
+    sums: Sums,
+}
+
+impl Hashed {
+    /// Gives the memory back, with what is in it.
+    fn take(mut self) -> Box<dyn Lease> {
+        self.hash().unwrap_or_else(|| Box::new(Vec::new()))
+    }
+
+    fn hash(&mut self) -> Option<Box<dyn Lease>> {
+        let mut lease = self.lease.take()?;
+        let mut hasher = Hasher::new();
+        hasher.update(lease.bytes());
+        self.sums.lock().unwrap_or_else(PoisonError::into_inner).push((self.at, hasher));
+        Some(lease)
+    }
+}
+
+impl Drop for Hashed {
+    fn drop(&mut self) {
+        self.hash();
+    }
+}
+
+#[deny(clippy::missing_trait_methods)]
+impl Lease for Hashed {
+    fn bytes(&mut self) -> &mut [u8] {
+        self.lease.as_mut().map_or(&mut [], |lease| lease.bytes())
+    }
+
+    fn into_any(self: Box<Self>) -> Box<dyn Any> {
+        self
+    }
+
+    fn split_off(&mut self, at: usize) -> Option<Box<dyn Lease>> {
+        let lease = self.lease.as_mut().filter(|_| self.is_divisible)?.split_off(at)?;
+        Some(Box::new(Hashed {
+            lease: Some(lease),
+            at: self.at + at,
+            is_divisible: true,
+            sums: Arc::clone(&self.sums),
+        }))
+    }
+}
+
+#[deny(clippy::missing_trait_methods)]
+impl ReadSink for Passed {
+    fn check(&self) -> Result<()> {
+        self.0.sink.check()
+    }
+
+    fn reserve(&self, index: usize, size_bytes: u64) -> Result<Box<dyn Lease>> {
+        let item = &self.0.items[index];
+        match &item.what {
+            What::Part => self.0.sink.reserve(item.place, size_bytes),
+            What::Whole { sums, is_certain, .. } => {
+                let lease = self.0.sink.reserve(item.place, size_bytes)?;
+                Ok(Box::new(Hashed { lease: Some(lease), at: 0, is_divisible: *is_certain, sums: Arc::clone(sums) }))
+            }
+            What::Packed { member } => {
+                self.0.keep_lent(index, batch::reserve(&*self.0.sink, item.place, member.size_bytes)?);
+                Ok(Box::new(zeroed(size_bytes)?))
+            }
+        }
+    }
+
+    fn open_values(&self) -> Option<&OpenValues> {
+        self.0.sink.open_values()
+    }
+
+    fn opened(&self, index: usize, version: Version) -> Result<()> {
+        self.0.zip.archive.check_version(&version)?;
+        self.0.sink.opened(self.0.items[index].place, version)
+    }
+
+    // Not all members can come in memory of a device.
+    fn device(&self) -> Device {
+        Device::Cpu
+    }
+
+    fn reserve_on_device(&self, _index: usize, _size_bytes: u64) -> Result<Buffer> {
+        Err(Error::new(ErrorKind::MemorySpace, "the bytes are wanted on the host"))
+    }
+
+    fn done(&self, index: usize, outcome: Result<ReadOutcome>) {
+        let shared = &self.0;
+        let failed = |error| {
+            drop(shared.take_lent(index));
+            shared.end(index, Err(error));
+        };
+        match (outcome, &shared.items[index].what) {
+            (Err(error), _) => failed(error),
+            (Ok(ReadOutcome::Missing), _) => failed(damaged("the ZIP file is gone")),
+            (Ok(ReadOutcome::Filled(lease)), What::Whole { .. }) => shared.whole(index, lease),
+            (Ok(ReadOutcome::Filled(lease)), What::Packed { .. }) => {
+                let Ok(bytes) = lease.into_any().downcast::<Vec<u8>>() else {
+                    failed(damaged("the store handed back memory that it was not lent"));
+                    return shared.over();
+                };
+                let job = Unpacking { shared: Arc::clone(shared), index, bytes: Some(*bytes) };
+                return match &shared.workers {
+                    Some(workers) => workers.spawn(Box::new(move || job.run())),
+                    None => job.run(),
+                };
+            }
+            (Ok(outcome), _) => shared.end(index, Ok(outcome)),
+        }
+        shared.over();
+    }
+}
