@@ -2,12 +2,12 @@
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Once};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use async_trait::async_trait;
 use cuzarr::store::Traffic;
-use http::header::{LOCATION, RANGE, RETRY_AFTER};
-use http::{HeaderMap, Method, StatusCode, Uri};
+use http::header::{DATE, LOCATION, RANGE, RETRY_AFTER};
+use http::{HeaderMap, HeaderName, Method, StatusCode, Uri};
 use object_store::ClientOptions;
 use object_store::client::{
     HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse, HttpService, ReqwestConnector,
@@ -228,7 +228,7 @@ impl HttpService for Watched {
             StatusCode::RANGE_NOT_SATISFIABLE => RangeRefusal::Unsatisfiable,
             status if is_refusal(status) => {
                 // The client waits for its own back-off after this.
-                tokio::time::sleep(pause(&response) + jitter()).await;
+                tokio::time::sleep(pause(response.headers()) + jitter()).await;
                 return Ok(response);
             }
             _ => return Ok(response),
@@ -237,10 +237,17 @@ impl HttpService for Watched {
     }
 }
 
-/// The pause that a server asks for, in seconds; no pause for a date.
-fn pause(response: &HttpResponse) -> Duration {
-    let seconds = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.trim().parse().ok());
-    Duration::from_secs(seconds.unwrap_or(0)).min(LONGEST_PAUSE)
+/// The pause that a server asks for: seconds, or a date by the server's own clock (RFC 9110, section 10.2.3).
+fn pause(headers: &HeaderMap) -> Duration {
+    let text = |name: HeaderName| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
+    let date = |text: &str| httpdate::parse_http_date(text).ok();
+    let Some(asked) = text(RETRY_AFTER) else { return Duration::ZERO };
+    let until = || {
+        let now = text(DATE).and_then(date).unwrap_or_else(SystemTime::now);
+        date(asked)?.duration_since(now).ok()
+    };
+    let asked = asked.parse().ok().map(Duration::from_secs).or_else(until);
+    asked.unwrap_or_default().min(LONGEST_PAUSE)
 }
 
 /// A random pause, so that requests that were refused together do not come back together.
@@ -251,6 +258,30 @@ fn jitter() -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_server_asks_for_a_pause_in_seconds_or_by_a_date() {
+        let asked = |headers: &[(HeaderName, &str)]| {
+            pause(&headers.iter().map(|(name, value)| (name.clone(), value.parse().unwrap())).collect())
+        };
+        let server_time = (DATE, "Sun, 06 Nov 1994 08:49:37 GMT");
+        for (text, seconds) in [
+            ("7", 7),
+            ("100000", 20),
+            ("Sun, 06 Nov 1994 08:49:42 GMT", 5),
+            ("Sunday, 06-Nov-94 08:49:43 GMT", 6),
+            ("Sun Nov  6 08:49:44 1994", 7),
+            ("Mon, 07 Nov 1994 08:49:37 GMT", 20),
+            ("Sun, 06 Nov 1994 08:49:30 GMT", 0),
+            ("-1", 0),
+            ("soon", 0),
+        ] {
+            assert_eq!(asked(&[server_time.clone(), (RETRY_AFTER, text)]), Duration::from_secs(seconds), "{text}");
+        }
+        assert_eq!(asked(&[server_time]), Duration::ZERO);
+        let soon = httpdate::fmt_http_date(SystemTime::now() + Duration::from_secs(9));
+        assert!(asked(&[(RETRY_AFTER, &soon)]) > Duration::from_secs(5), "without a date of the server's");
+    }
 
     #[test]
     fn redirections_keep_to_the_web_and_to_tls() {
