@@ -84,7 +84,7 @@ mod _core {
     #[pymodule_export]
     use super::selection::PySelection;
     #[pymodule_export]
-    use super::store::PyStore;
+    use super::store::{PyStore, PyZipArchive};
     #[pymodule_export]
     use super::update::PyUpdate;
     #[pymodule_export]

@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use cuzarr::store::{
-    ByteRange, Capabilities, Condition, Gds, GdsStore, GpuMemoryStore, Identity, Key, Listing, LocalOptions,
-    LocalStore, MemoryStore, Payload, ReadOutcome, ReadRequest, ReadSink, Registry, Split, Stat, Store, StoreExt,
-    Unfinished, Url, Workers, no_parts,
+    ByteRange, Capabilities, Condition, Durability, Gds, GdsStore, GpuMemoryStore, Identity, Key, Listing,
+    LocalOptions, LocalStore, MemoryStore, Payload, ReadOutcome, ReadRequest, ReadSink, Registry, Split, Stat, Store,
+    StoreExt, Unfinished, Url, Workers, ZipArchive, ZipMode, ZipOptions, has_zip_name, is_zip, no_parts,
 };
 use cuzarr::{Error, ErrorKind};
 use cuzarr_device::{Buffer, DType, Device, Layout, NdBuffer, Order};
@@ -41,7 +42,7 @@ fn local_options(fsync: &str, direct_io: &str) -> cuzarr::Result<LocalOptions> {
 impl PyStore {
     /// A store in a directory.
     #[staticmethod]
-    fn local(py: Python<'_>, root: std::path::PathBuf, fsync: &str, direct_io: &str) -> PyResult<Self> {
+    fn local(py: Python<'_>, root: PathBuf, fsync: &str, direct_io: &str) -> PyResult<Self> {
         let store = py.detach(|| LocalStore::with_options(root, local_options(fsync, direct_io)?)).py()?;
         Ok(PyStore { inner: Arc::new(store) })
     }
@@ -101,7 +102,7 @@ impl PyStore {
 
     /// A store in a directory that cuFile reads into and writes from GPU memory, if `gds` (`auto`, `on`, `off`) allows it.
     #[staticmethod]
-    fn gds(py: Python<'_>, root: std::path::PathBuf, gds: &str, fsync: &str, direct_io: &str) -> PyResult<Self> {
+    fn gds(py: Python<'_>, root: PathBuf, gds: &str, fsync: &str, direct_io: &str) -> PyResult<Self> {
         let gds = gds.parse::<Gds>().py()?;
         let store = py.detach(|| GdsStore::new(root, gds, local_options(fsync, direct_io)?)).py()?;
         Ok(PyStore { inner: Arc::new(store) })
@@ -251,6 +252,58 @@ impl PyStore {
 
     fn __repr__(&self) -> String {
         format!("<cuzarr._core.Store {}>", self.inner)
+    }
+}
+
+/// A local ZIP file, for reading and writing.
+#[pyclass(name = "ZipArchive", module = "cuzarr._core", frozen)]
+pub struct PyZipArchive {
+    inner: ZipArchive,
+}
+
+#[pymethods]
+impl PyZipArchive {
+    /// An archive at `path`. `mode` is `r`, `a`, `w` or `x`; `deflate` the level of compression of new members, `None` for none.
+    #[new]
+    fn new(path: PathBuf, mode: &str, deflate: Option<u32>, zip64: bool, fsync: &str) -> PyResult<Self> {
+        let mode = match mode {
+            "r" => ZipMode::Read,
+            "a" => ZipMode::Append,
+            "w" => ZipMode::Replace,
+            "x" => ZipMode::Create,
+            _ => {
+                let message = format!("got mode '{mode}', expected 'r', 'a', 'w' or 'x'");
+                return Err(Error::new(ErrorKind::InvalidArgument, message)).py();
+            }
+        };
+        let options = ZipOptions { mode, deflate, zip64, durability: fsync.parse::<Durability>().py()? };
+        Ok(PyZipArchive { inner: ZipArchive::new(path, options).py()? })
+    }
+
+    /// Whether a path is that of a ZIP file, or of one that can be made there.
+    #[staticmethod]
+    fn is_at(path: PathBuf) -> bool {
+        if path.is_file() { is_zip(&path) } else { !path.is_dir() && has_zip_name(&path) }
+    }
+
+    /// The store of the archive's members.
+    fn store(&self) -> PyStore {
+        PyStore { inner: Arc::new(self.inner.clone()) }
+    }
+
+    /// Whether something was written that `finish` has not given the file's name yet.
+    fn is_unfinished(&self) -> bool {
+        self.inner.is_unfinished()
+    }
+
+    /// Gives the file its name, if anything was written.
+    fn finish(&self, py: Python<'_>) -> PyResult<()> {
+        py.detach(|| self.inner.finish()).py()
+    }
+
+    /// Forgets what was written since the file was opened or finished.
+    fn discard(&self, py: Python<'_>) {
+        py.detach(|| self.inner.discard());
     }
 }
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import pickle
+import subprocess
+import sys
 import types
 import zipfile
 from collections.abc import Callable
@@ -462,15 +465,65 @@ def test_every_store_gives_buffers_of_a_prototype(kind: str, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("zarr_format", [2, 3])
-def test_an_array_in_an_archive_shrinks_only_where_no_chunk_is_stored(tmp_path: Path, zarr_format: Any) -> None:
+def test_an_array_in_an_archive_shrinks(tmp_path: Path, zarr_format: Any) -> None:
     with storage.ZipStore(tmp_path / "a.zip", mode="w") as store:
         array = cuzarr.create_array(store, shape=8, chunks=2, dtype="u1", zarr_format=zarr_format)
-        array[:4] = 1
-        array.resize(5)
-        with pytest.raises(UnsupportedError, match="would have to be deleted, but this store cannot delete"):
-            array.resize(2)
-        assert array.shape == cuzarr.open_array(store, mode="r").shape == (5,)
-        np.testing.assert_array_equal(array[...], [1, 1, 1, 1, 0])
+        array[:] = 1
+        array.resize(3)
+        array.resize(8)
+        np.testing.assert_array_equal(array[...], [1, 1, 1, 1, 0, 0, 0, 0])
+        array.append(np.full(2, 7, "u1"))
+    with zipfile.ZipFile(tmp_path / "a.zip") as file:
+        assert len(file.namelist()) == len(set(file.namelist()))
+    np.testing.assert_array_equal(cuzarr.open_array(tmp_path / "a.zip")[...], [1, 1, 1, 1, 0, 0, 0, 0, 7, 7])
+
+
+def test_an_archive_has_its_name_when_it_is_closed(tmp_path: Path) -> None:
+    path = tmp_path / "a.zip"
+    with pytest.raises(FileNotFoundError):
+        storage.ZipStore(path)
+    store = storage.ZipStore(path, mode="x", compression=zipfile.ZIP_DEFLATED)
+    store.set("a", bytes(1000))
+    twin = store.with_read_only(True)
+    assert twin.get("a") == bytes(1000) and not path.exists()
+    with pytest.raises(UnsupportedError, match="not in the file yet") as raised:
+        pickle.dumps(store)
+    assert raised.value.hint == "close the store first"
+    del raised  # it holds the store
+    store.close()
+    with pytest.raises(FileExistsError):
+        storage.ZipStore(path, mode="x")
+    with zipfile.ZipFile(path) as file:
+        assert file.read("a") == bytes(1000) and file.getinfo("a").compress_size < 100
+    # A store goes on where it was closed, and its twins keep it.
+    store.set("b", b"2")
+    store.delete("a")
+    del store
+    gc.collect()
+    assert twin.list() == ["b"] and storage.ZipStore(path).list() == ["a"]
+    del twin
+    gc.collect()
+    assert storage.ZipStore(path).list() == ["b"]
+    dropped = storage.ZipStore(path, mode="w")
+    dropped.set("c", b"3")
+    dropped.discard()
+    dropped.close()
+    assert storage.ZipStore(path).list() == ["b"] and [file.name for file in tmp_path.iterdir()] == ["a.zip"]
+    with pytest.raises(UnsupportedError, match="compression 14"):
+        storage.ZipStore(path, mode="a", compression=zipfile.ZIP_LZMA)
+    with pytest.raises(cuzarr.errors.InvalidArgumentError, match="mode is 'q'"):
+        storage.ZipStore(path, mode="q")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("end", ["", "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"])
+def test_a_program_that_ends_finishes_its_archives_and_one_that_is_killed_does_not(tmp_path: Path, end: str) -> None:
+    cuzarr.save_array(tmp_path / "a.zip", np.zeros(3))
+    program = f"import cuzarr; z = cuzarr.open_array('a.zip', mode='r+'); z[:] = 5; y = cuzarr.ones(3, store='b.ozx'); {end}"
+    subprocess.run([sys.executable, "-c", program], cwd=tmp_path, check=not end)
+    assert cuzarr.open_array(tmp_path / "a.zip")[:].tolist() == ([0.0] * 3 if end else [5.0] * 3)
+    assert (tmp_path / "b.ozx").exists() == (not end)
+    if not end:
+        assert cuzarr.open_array(tmp_path / "b.ozx")[:].tolist() == [1.0] * 3
 
 
 @pytest.mark.parametrize("name", DEVICES)

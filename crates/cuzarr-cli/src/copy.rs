@@ -176,8 +176,8 @@ impl Copy {
     fn run_with(self, mut changes: Changes, output: &mut Output) -> Result<Verdict> {
         changes.zarr_format = self.zarr_format.map(|format| if format == 2 { ZarrFormat::V2 } else { ZarrFormat::V3 });
         let source = self.place.open_source(output.registry())?;
-        let store = nodes::target(output.registry(), &self.place.target)?;
-        let copied = copy_node(source, store, "", &changes, self.place.existing())?;
+        let target = nodes::target(output.registry(), &self.place.target)?;
+        let copied = copy_node(source, Arc::clone(&target.store), "", &changes, self.place.existing())?;
         let plan = copied.to_json();
         if self.place.dry_run {
             output.answer(&json!({"dry_run": true, "copies": plan}), &plan_text(&copied));
@@ -202,6 +202,7 @@ impl Copy {
                 shown.1.insert(name.to_string(), now.bytes_done);
             })?;
         }
+        target.finish()?;
         let seconds = started.elapsed().as_secs_f64();
         // Neither chunks of an earlier attempt nor bytes between two passes count: only what this run wrote to the target.
         let made_bytes = written.values().sum::<u64>().min(array_bytes);

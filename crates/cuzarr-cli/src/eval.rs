@@ -81,9 +81,9 @@ impl Eval {
         document["output"] = json!(path);
         document["chunk_shape"] = json!(metadata.chunk_grid().chunk_shape());
         let what = format!("{} of shape {:?}", expr.dtype(), expr.shape());
-        let store = nodes::target(output.registry(), &path)?;
+        let place = nodes::target(output.registry(), &path)?;
         // Before the old output is deleted: it may be one of the sources.
-        expr.refuse_overlap(&store, "")?;
+        expr.refuse_overlap(&place.store, "")?;
         if self.dry_run {
             document["dry_run"] = json!(true);
             let text = format!("{}: {what}, chunks {:?}", self.expression, metadata.chunk_grid().chunk_shape());
@@ -93,16 +93,22 @@ impl Eval {
         let bytes = metadata.elems()?.saturating_mul(expr.dtype().size_bytes() as u64);
         let started = Instant::now();
         let settings = ArrayOptions { memory_limit_bytes: limit_bytes, ..ArrayOptions::from(&config) };
-        let target = self.target(store, metadata, settings)?;
+        let target = self.target(Arc::clone(&place.store), metadata, settings)?;
         {
             let (shown, name) = (Mutex::new(&mut *output), format!("eval {path}"));
             let tell = |now: &Progress| {
                 let mut output = shown.lock().unwrap_or_else(PoisonError::into_inner);
                 output.throughput(&name, now.bytes_done, now.bytes, now.seconds);
             };
-            // Always resumable: users ask for --resume only after an interruption.
-            expr.store_resumable(&target, &ComputeOptions { progress: Some(&tell), ..options })?;
+            let options = ComputeOptions { progress: Some(&tell), ..options };
+            // Resumable without being asked: users ask for --resume only after an interruption. A store that commits all writes at
+            // once has nothing to resume then.
+            match place.store.capabilities().transactional && !self.resume {
+                true => expr.store(&target, &options)?,
+                false => expr.store_resumable(&target, &options)?,
+            }
         }
+        place.finish()?;
         let seconds = started.elapsed().as_secs_f64();
         let rate = output::gigabytes_per_second(bytes, seconds);
         document["seconds"] = json!(seconds);

@@ -9,7 +9,10 @@ use cuzarr::display::{self, Display};
 use cuzarr::meta::NodeMetadata;
 use cuzarr::meta::node::DOCUMENT_NAMES;
 use cuzarr::node::{self, Array, ArrayOptions, CHECKPOINT, Group, Node, OLD_COPY_CHECKPOINT};
-use cuzarr::store::{LocalStore, ReadOnly, Registry, Store, Url, is_zip, join_key};
+use cuzarr::store::{
+    LocalStore, Prefixed, ReadOnly, Registry, Store, Url, ZipArchive, ZipMode, ZipOptions, has_zip_name, is_zip,
+    join_key,
+};
 use cuzarr::{Error, ErrorKind, Result};
 use cuzarr_device::Device;
 
@@ -118,21 +121,64 @@ fn not_a_directory(path: &str, place: &Path) -> Error {
     }
 }
 
+/// A store that a command writes to.
+pub struct Target {
+    /// The store.
+    pub store: Arc<dyn Store>,
+    archive: Option<ZipArchive>,
+}
+
+impl Target {
+    /// Makes what was written visible, when all of it was. A ZIP file gets its name now; without this call, it leaves nothing.
+    ///
+    /// # Errors
+    /// Those of [`ZipArchive::close`].
+    pub fn finish(&self) -> Result<()> {
+        self.archive.as_ref().map_or(Ok(()), ZipArchive::close)
+    }
+}
+
 /// Opens the store at a path or URL for writing.
 ///
 /// # Errors
 /// Those of [`target_directory`]; when the store of a URL is read-only.
-pub fn target(registry: &Registry, path: &str) -> Result<Arc<dyn Store>> {
+pub fn target(registry: &Registry, path: &str) -> Result<Target> {
     let url = Url::parse(path)?;
+    if let Some((place, inside)) = zip_place(&url) {
+        let archive = ZipArchive::new(place, ZipOptions { mode: ZipMode::Append, ..ZipOptions::default() })?;
+        let store: Arc<dyn Store> = match inside {
+            "" => Arc::new(archive.clone()),
+            inside => Arc::new(Prefixed::new(Arc::new(archive.clone()), inside)?),
+        };
+        return Ok(Target { store, archive: Some(archive) });
+    }
     if url.scheme() == "file" && url.wrapped().is_none() {
-        return Ok(Arc::new(target_directory(path)?));
+        return Ok(Target { store: Arc::new(target_directory(path)?), archive: None });
     }
     let store = registry.open_url(&url)?;
     if store.capabilities().read_only {
         return Err(Error::new(ErrorKind::ReadOnly, format!("cannot write to '{store}': it is read-only"))
-            .with_hint("write to a directory or a bucket"));
+            .with_hint("write to a directory, a local ZIP file or a bucket"));
     }
-    Ok(store)
+    Ok(Target { store, archive: None })
+}
+
+/// The local ZIP file that a URL names, which need not exist, and the path inside it.
+fn zip_place(url: &Url) -> Option<(&Path, &str)> {
+    let place = Path::new(url.path());
+    match (url.scheme(), url.wrapped()) {
+        ("zip", None) => Some((place, "")),
+        ("zip", Some(wrapped)) if wrapped.scheme() == "file" && wrapped.wrapped().is_none() => {
+            Some((Path::new(wrapped.path()), url.path().trim_matches('/')))
+        }
+        ("file", None) if is_zip_place(place) => Some((place, "")),
+        _ => None,
+    }
+}
+
+/// Whether a path is that of a ZIP file, or of one that can be made there.
+fn is_zip_place(place: &Path) -> bool {
+    if place.is_file() { is_zip(place) } else { !place.is_dir() && has_zip_name(place) }
 }
 
 /// Opens the store in a directory for writing.
@@ -141,15 +187,10 @@ pub fn target(registry: &Registry, path: &str) -> Result<Arc<dyn Store>> {
 /// When `path` is a file or a URL of another scheme, or when its name ends like that of a ZIP file.
 pub fn target_directory(path: &str) -> Result<LocalStore> {
     let url = Url::parse(path)?;
-    if url.scheme() != "file" || url.wrapped().is_some() {
-        return Err(Error::new(ErrorKind::Unsupported, format!("'{url}' is not a directory")));
-    }
     let place = Path::new(url.path());
-    let has_zip_name = place.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("zip"));
-    if !place.is_dir() && (has_zip_name || (place.is_file() && is_zip(place))) {
-        let message = format!("cannot write the ZIP file '{path}': the command line does not write ZIP files");
-        return Err(Error::new(ErrorKind::Unsupported, message)
-            .with_hint("write to a directory, then pack it: cd DIRECTORY && zip -0 -r ../NAME.zip ."));
+    if url.scheme() != "file" || url.wrapped().is_some() || is_zip_place(place) {
+        return Err(Error::new(ErrorKind::Unsupported, format!("'{path}' is not a directory"))
+            .with_hint("write to a directory"));
     }
     if place.is_file() { Err(not_a_directory(path, place)) } else { LocalStore::new(place) }
 }

@@ -1,6 +1,6 @@
 //! `cuzarr pyramid`: makes an OME-Zarr image with several scales from an array, or from another image.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use clap::Args;
@@ -24,7 +24,7 @@ pub struct Pyramid {
     /// Number of levels, the original included [default: until no spatial dimension is longer than 256]
     #[arg(long)]
     levels: Option<usize>,
-    /// Names of the dimensions, such as z,y,x (from t,c,z,y,x) [default: the array's own names, or the last ones of t,c,z,y,x]
+    /// Names of the dimensions, such as z,y,x or zyx (from t,c,z,y,x) [default: the array's own names, or the last ones of t,c,z,y,x]
     #[arg(long, value_delimiter = ',')]
     axes: Option<Vec<String>>,
     /// Size of an element along each dimension, such as 1,0.5,0.1,0.1
@@ -60,13 +60,19 @@ pub struct Pyramid {
 impl Pyramid {
     pub fn run(self, output: &mut Output) -> Result<Verdict> {
         let changes = with_grids(self.codecs.changes()?, self.chunks, self.shards);
+        // An image has several dimensions, so one text has a letter for each.
+        let axes = self.axes.map(|axes| match &axes[..] {
+            [letters] => letters.chars().map(String::from).collect(),
+            _ => axes,
+        });
         let settings = json!({
-            "method": self.method, "levels": self.levels, "axes": self.axes, "scale": self.scale, "units": self.units,
+            "method": self.method, "levels": self.levels, "axes": axes, "scale": self.scale, "units": self.units,
             "factors": self.factors, "channels": self.channels, "version": self.version,
             "labels": self.labels.as_ref().map(|name| json!({ "name": name })),
         });
         let options = PyramidOptions::from_json(&settings, changes)?;
-        let store = nodes::target(output.registry(), &self.place.target)?;
+        let target = nodes::target(output.registry(), &self.place.target)?;
+        let store = Arc::clone(&target.store);
         let existing = self.place.existing();
         let plan = match self.place.open_source(output.registry())? {
             Node::Array(source) => Plan::new(&source, store, "", existing, options)?,
@@ -89,6 +95,7 @@ impl Pyramid {
                 output.throughput(name, now.bytes_done, now.bytes, now.seconds);
             })?;
         }
+        target.finish()?;
         let seconds = started.elapsed().as_secs_f64();
         document["seconds"] = json!(seconds);
         output.answer(&document, &format!("{text}\n{} levels in {}: {seconds:.2} s", shapes.len(), self.place.target));

@@ -198,7 +198,7 @@ fn a_copy_that_an_older_version_began_is_only_overwritten() {
 }
 
 #[test]
-fn zip_files_are_no_targets_and_other_files_are_refused_by_every_command() {
+fn files_that_are_no_stores_are_refused_by_every_command() {
     let directory = tempfile::tempdir().unwrap();
     let from = directory.path().join("from");
     source(&from);
@@ -213,7 +213,7 @@ fn zip_files_are_no_targets_and_other_files_are_refused_by_every_command() {
         let error = &json(&output)["error"];
         assert_eq!((output.status.code(), &error["kind"]), (Some(1), &kind.into()), "{arguments:?} {output:?}");
         assert!(error["message"].as_str().unwrap().contains(message), "{arguments:?} {error:#}");
-        assert!(error["hint"].as_str().unwrap().contains(hint), "{arguments:?} {error:#}");
+        assert!(error["hint"].as_str().unwrap_or("").contains(hint), "{arguments:?} {error:#}");
         assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), before, "{arguments:?} wrote something");
     };
     let document = from.join("zarr.json");
@@ -237,18 +237,11 @@ fn zip_files_are_no_targets_and_other_files_are_refused_by_every_command() {
         check(&["copy", name, target], kind, message, hint);
         check(&["eval", "u + 1", &format!("u={name}"), "-o", target], kind, message, hint);
     }
-    for name in ["new.zip", "real.zip", "new.ZIP"] {
-        let target = place(name);
-        let of = |command: &str| vec![command.to_string(), text(&from).to_string(), text(&target).to_string()];
-        let named = format!("u={}", text(&from));
-        let eval = ["eval", "u + 1", &named, "-o", text(&target)].map(String::from).to_vec();
-        let demo = ["demo", "--keep", text(&target)].map(String::from).to_vec();
-        let rechunk = [of("rechunk"), ["--chunks", "-1,16,16"].map(String::from).to_vec()].concat();
-        for arguments in [of("copy"), rechunk, of("pyramid"), eval, demo] {
-            let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-            check(&arguments, "Unsupported", "cannot write the ZIP file", "write to a directory, then pack it");
-            check(&[&arguments[..], &["--dry-run"]].concat(), "Unsupported", "cannot write", "pack it");
-        }
+    for name in ["new.zip", "real.zip", "new.ZIP", "new.ozx"] {
+        check(&["demo", "--keep", text(&place(name))], "Unsupported", "is not a directory", "write to a directory");
+    }
+    for name in ["real.zip", "unnamed"] {
+        check(&["copy", text(&from), text(&place(name))], "StoreFailed", "no ZIP file", "");
     }
     for (name, message) in [("real.zip", "no ZIP file"), ("unnamed", "no ZIP file"), ("none.zip", "nothing")] {
         let output = cuzarr(&["info", text(&place(name)), "--json"]);

@@ -22,6 +22,7 @@ from cuzarr._progress import listener, shown
 from cuzarr._text import printable
 from cuzarr.errors import InvalidArgumentError
 from cuzarr.storage import Store, make_store_path
+from cuzarr.storage.zip import finishing
 
 
 class CopyPlan:
@@ -183,7 +184,7 @@ class Job:
             raise InvalidArgumentError("overwrite and resume cannot both be set")
         self.node = node = _opened(source, device)
         self.place = place = make_store_path(target, path=path, mode="a", storage_options=storage_options)
-        self.device = device
+        self.device, self.target = device, target
         self._client, self._what = client, what
         if client is not None:
             cluster.check_client(client)
@@ -216,7 +217,7 @@ class Job:
         or the regions that tasks of a cluster copy."""
         self.place.store.check_writable()
         if self._client is None:
-            with shown(progress, "writing", steps, watch):
+            with finishing(self.place.store, self.target), shown(progress, "writing", steps, watch):
                 plan.run()
         else:
             tell = listener(progress, "copying", "regions") if progress else lambda done, of: None

@@ -130,7 +130,7 @@ def map_blocks(
         workers.write(target.array, blocks, written)
         return target.array
     watch, origin = _core.Watch(), sources.origin([f, halo]) if resume else None
-    with Results(target, blocks[0].shape, origin, limit // 2, watch, written) as results:
+    with target.finishing(), Results(target, blocks[0].shape, origin, limit // 2, watch, written) as results:
         left = blocks[results.finished :]
         with ReadAhead(sources, left, limit // 2, watch) as reader:
             for block in left:

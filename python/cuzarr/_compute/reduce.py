@@ -156,7 +156,7 @@ def reduce(
         workers.write(target.array, places, (lambda count: tell(count, len(places))) if tell else lambda count: None)
         return target.array
     origin = sources.origin([map_block, combine, finish, axes, keepdims]) if resume else None
-    with Results(target, stays.of(region), origin, limit, watch) as results:
+    with target.finishing(), Results(target, stays.of(region), origin, limit, watch) as results:
         left = groups[results.finished :]
         with ReadAhead(sources, [block for group in left for block in group], limit, watch) as reader:
             for number, group in enumerate(left, results.finished):

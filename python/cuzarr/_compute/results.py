@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from typing import Any, Self
 
 from cuzarr import _core
@@ -17,6 +18,7 @@ from cuzarr._memory import convert, foreign
 from cuzarr._metadata.chunk_grid import resolve_chunks
 from cuzarr.errors import ArrayNotFoundError, InvalidArgumentError, MemorySpaceError, ShapeMismatchError
 from cuzarr.storage import make_store_path
+from cuzarr.storage.zip import finishing
 
 
 def named(settings: dict[str, Any], names: tuple[str | None, ...] | None) -> dict[str, Any]:
@@ -69,6 +71,7 @@ class Target:
         # What says the size of blocks must be the same when work is resumed, whose results have a type by then.
         likely = (out if is_stored(out) else sources.stored).dtype if dtype is None else element_type(dtype)
         self.item_bytes = likely.itemsize
+        self._given = out
         if out is not None and not is_stored(out):
             place = {name: settings.pop(name, None) for name in ("storage_options", "metadata_store")}
             out = make_store_path(out, path=settings.pop("name", None), mode="a", **place)
@@ -106,6 +109,10 @@ class Target:
         self._settings["chunks"] = inner
         self._settings["shards"] = outer and {"shape": outer, "index_location": index_location}
         return outer or inner
+
+    def finishing(self) -> AbstractContextManager[None]:
+        """What happens to a ZIP file when all results are written, or one failed."""
+        return finishing(getattr(self._place, "store", None), self._given)
 
     def open(self, like: Any) -> None:
         """Makes the array for results like this one."""

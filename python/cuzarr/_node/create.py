@@ -18,6 +18,7 @@ from cuzarr._node.array import Array
 from cuzarr._node.array_config import ArrayConfigLike, parse_array_config
 from cuzarr.errors import CuzarrRuntimeWarning, CuzarrUserWarning, DTypeMismatchError, InvalidArgumentError
 from cuzarr.storage import StoreLike, StorePath, make_store_path
+from cuzarr.storage.zip import finishing
 
 
 def create_array(
@@ -240,7 +241,8 @@ def from_array(
         kept = {key: "auto" for key, value in arguments.items() if isinstance(value, str) and value == "keep"}
         arguments |= kept | {key: value for key, value in defaults.items() if key != "shards" or shards == "keep"}
     metadata = new_metadata(shape=tuple(data.shape), dtype=dtype, **arguments)
-    return create_node(place, metadata, overwrite, config, device, data if write_data else None)
+    with finishing(place.store, store if write_data else None):
+        return create_node(place, metadata, overwrite, config, device, data if write_data else None)
 
 
 def _keep(source: AnyArrayMetadata, given: dict[str, Any]) -> dict[str, Any]:
@@ -409,7 +411,8 @@ def create(
         attributes=attributes,
         zarr_format=default_format(zarr_format),
     )
-    return create_node(place, metadata, overwrite or mode == "w", settings, device_like(meta_array, device), data)
+    with finishing(place.store, None if data is None else store):
+        return create_node(place, metadata, overwrite or mode == "w", settings, device_like(meta_array, device), data)
 
 
 def array(data: Any, **kwargs: Any) -> Array:

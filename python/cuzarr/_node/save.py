@@ -12,6 +12,7 @@ from cuzarr._node.arguments import check_data, default_format, dtype_of, require
 from cuzarr._node.create import create
 from cuzarr.errors import InvalidArgumentError
 from cuzarr.storage import StoreLike, make_store_path
+from cuzarr.storage.zip import finishing
 
 
 def save(
@@ -119,7 +120,8 @@ def save_array(
     if is_array(arr) and default_format(zarr_format) == 3:
         kwargs.setdefault("dimension_names", getattr(metadata_of(arr), "dimension_names", None))
     dtype = metadata_of(arr).data_type if is_array(arr) else dtype_of(arr)
-    create(shape, store=place, zarr_format=zarr_format, dtype=dtype, overwrite=overwrite, data=arr, **kwargs)
+    with finishing(place.store, store):
+        create(shape, store=place, zarr_format=zarr_format, dtype=dtype, overwrite=overwrite, data=arr, **kwargs)
 
 
 def save_group(
@@ -175,6 +177,7 @@ def save_group(
     place = make_store_path(store, path=path, mode="w", storage_options=storage_options)
     for value in named.values():
         check_data(value, place, True)
-    write_new(place, GroupMetadata(zarr_format=chosen), overwrite=True)
-    for name, value in named.items():
-        save_array(place / name, value, zarr_format=chosen)
+    with finishing(place.store, store):
+        write_new(place, GroupMetadata(zarr_format=chosen), overwrite=True)
+        for name, value in named.items():
+            save_array(place / name, value, zarr_format=chosen)

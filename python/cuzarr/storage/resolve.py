@@ -18,7 +18,7 @@ from cuzarr.storage.memory import MemoryStore
 from cuzarr.storage.split import SplitStore
 from cuzarr.storage.store import Store
 from cuzarr.storage.url import UrlStore
-from cuzarr.storage.zip import ZipStore
+from cuzarr.storage.zip import ZipStore, is_zip_file
 
 AccessMode = Literal["r", "r+", "a", "w", "w-"]
 MODES: tuple[AccessMode, ...] = ("r", "r+", "a", "w", "w-")
@@ -246,7 +246,7 @@ def make_store(
         return MemoryStore.at(store, read_only=read_only)
     if isinstance(store, str | os.PathLike):
         path = rest if scheme in ("file", "zip") and rest else os.fspath(store)
-        if scheme == "zip" or (path.endswith(".zip") and not os.path.isdir(path)):
+        if scheme == "zip" or is_zip_file(path):
             return ZipStore(path, mode=_zip_mode(path, mode, read_only))
         return LocalStore(path, read_only=read_only)
     if isinstance(store, dict):

@@ -966,7 +966,6 @@ class ZipStore(NativeStore):
     """
 
     cuzarr_store: OwnZipStore
-    supports_deletes: bool = False
 
     def __init__(
         self,
@@ -981,35 +980,33 @@ class ZipStore(NativeStore):
         super().__init__(store, read_only=mode == "r" if read_only is None else read_only)
 
     def with_read_only(self, read_only: bool = False) -> Self:
-        """Not possible for a ZIP file: a file that is open for reading cannot be written, and the other way round.
+        """Return this store, with writing refused or allowed.
 
         Parameters
         ----------
         read_only : bool
-            Not used.
+            Whether writing is refused.
 
         Returns
         -------
-        Never
-            It always raises.
+        ZipStore
+            The same file, which both write and close.
 
         Raises
         ------
         NotImplementedError
-            Always. Open the file again with another ``mode``.
+            The file was opened for reading. Open it again with another ``mode``.
 
         Examples
         --------
         >>> import cuzarr.zarr
         >>> store = cuzarr.zarr.ZipStore("kept.zip", mode="w")
-        >>> try:
-        ...     store.with_read_only(True)
-        ... except NotImplementedError:
-        ...     print("open the file again")
-        open the file again
+        >>> store.with_read_only(True).read_only
+        True
         """
-        # A file that is open for reading cannot be written, nor the other way round.
-        raise NotImplementedError(f"with_read_only is not implemented for the {type(self)} store type.")
+        if not read_only and not self.cuzarr_store.supports_writes:
+            raise NotImplementedError(f"with_read_only is not implemented for the {type(self)} store type.")
+        return super().with_read_only(read_only)
 
     @property
     def path(self) -> Path:

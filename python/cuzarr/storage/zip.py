@@ -3,45 +3,54 @@
 from __future__ import annotations
 
 import os
-import threading
-import time
+import weakref
 import zipfile
-from collections.abc import Iterable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
 from cuzarr import _core
-from cuzarr.errors import UnsupportedError
-from cuzarr.storage.adapters.base import ListingAdapter, Place, file_address
+from cuzarr._checks import whole
+from cuzarr._config import config
+from cuzarr.errors import InvalidArgumentError, UnsupportedError
 from cuzarr.storage.store import Store
 
 ZipMode = Literal["r", "w", "a", "x"]
 
 
 class ZipStore(Store):
-    """A ZIP file as a store. Call :meth:`close`, or use it in a ``with`` block: only then is the file complete.
+    """A ZIP file as a store. Call :meth:`close`, or use it in a ``with`` block: only then does the file change.
 
-    Members cannot be deleted. Writing a key again adds a second member with that name, and the last one counts.
+    New members are written to a temporary file beside it. :meth:`close` gives that file the real name. Until then other readers
+    find the old file, or none, and a process that is killed leaves it so. A store that nobody uses any more closes itself, as do
+    all stores when the interpreter ends.
+
+    A value that is written again or deleted leaves its bytes in the file, where no reader sees them.
 
     Parameters
     ----------
     path
         The file.
     mode
-        ``"r"`` reads, ``"w"`` begins anew, ``"a"`` adds to what is there, ``"x"`` creates.
+        ``"r"`` reads, ``"w"`` begins anew, ``"a"`` adds to what is there, ``"x"`` creates. With ``"a"``, the first write copies the file.
     read_only
         ``None``: exactly with mode ``"r"``.
     compression
-        How new members are stored, as :mod:`zipfile` has it. Chunks are best stored as they are.
+        How new members are stored: ``zipfile.ZIP_STORED`` or ``zipfile.ZIP_DEFLATED``. Chunks are best stored as they are.
     allowZip64
-        Whether the file may become larger than 2 GiB.
+        Whether the file may become larger than 2 GiB, or have more than 65,534 members.
 
     Raises
     ------
     FileNotFoundError
         The mode is ``"r"``, and there is no such file.
+    FileExistsError
+        The mode is ``"x"``, and the file exists.
     UnsupportedError
-        From deleting a member.
+        Another compression.
+    StoreFailedError
+        From :meth:`close`: another program changed the file meanwhile. The file is left as it is.
 
     Examples
     --------
@@ -51,8 +60,6 @@ class ZipStore(Store):
     >>> cuzarr.storage.ZipStore("values.zip").get("a")
     b'bytes'
     """
-
-    supports_deletes = False
 
     def __init__(
         self,
@@ -68,11 +75,17 @@ class ZipStore(Store):
         self.path: Path = Path(path)
         self.compression = compression
         self.allowZip64 = allowZip64
-        self._members = _Members(self.path, mode, compression, allowZip64)
-        super().__init__(_core.Store.python(self._members), read_only=mode == "r" if read_only is None else read_only)
+        self._archive = _Archive(self.path, mode, compression, allowZip64)
+        self.supports_writes = self.supports_deletes = mode != "r"
+        super().__init__(self._archive.core.store(), read_only=mode == "r" if read_only is None else read_only)
 
     def close(self) -> None:
-        """Write the list of members and close the file. Using the store again opens the file again.
+        """Give the file its name, with all that was written. Using the store again opens the file again, to add to it.
+
+        Raises
+        ------
+        StoreFailedError
+            Another program changed the file meanwhile. It is left as it is.
 
         Examples
         --------
@@ -83,27 +96,21 @@ class ZipStore(Store):
         >>> zipfile.ZipFile("closed.zip").namelist()
         ['a']
         """
-        self._members.close()
+        self._archive.finish()
 
-    def clear(self) -> None:
-        """Delete every member: the file is created anew.
-
-        Raises
-        ------
-        ReadOnlyError
-            The store is read-only.
+    def discard(self) -> None:
+        """Forget what was written since the store was opened or closed.
 
         Examples
         --------
         >>> import cuzarr
-        >>> with cuzarr.storage.ZipStore("cleared.zip", mode="w") as store:
-        ...     store.set("a", b"bytes")
-        ...     store.clear()
-        ...     store.list()
+        >>> store = cuzarr.storage.ZipStore("discarded.zip", mode="a")
+        >>> store.set("a", b"bytes")
+        >>> store.discard()
+        >>> store.list()
         []
         """
-        self.check_writable()
-        self._members.clear()
+        self._archive.core.discard()
 
     def __enter__(self) -> ZipStore:
         return self
@@ -121,94 +128,64 @@ class ZipStore(Store):
         return hash(self.path)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        mode = self._members.mode_of_reopening()
-        return ZipStore._rebuilt, (str(self.path), mode, self._read_only, self.compression, self.allowZip64)
+        if self._archive.core.is_unfinished():
+            raise UnsupportedError(
+                f"{self} cannot be pickled: it has values that are not in the file yet", hint="close the store first"
+            )
+        return ZipStore._rebuilt, (str(self.path), self._archive.mode, self._read_only, self.compression, self.allowZip64)
 
     @classmethod
     def _rebuilt(cls, path: str, mode: ZipMode, read_only: bool, compression: int, zip64: bool) -> ZipStore:
         return cls(path, mode=mode, read_only=read_only, compression=compression, allowZip64=zip64)
 
 
-class _Members(ListingAdapter):
-    """The file, opened at first use; one operation at a time."""
+def is_zip_file(path: str | os.PathLike[str]) -> bool:
+    """Whether a path is that of a ZIP file: by its first bytes, or by its name, which ends in ``.zip`` or ``.ozx``."""
+    return _core.ZipArchive.is_at(path)
 
-    supports_deletes = False
-    # The file's directory has the sizes; members are decompressed, to no more than they are said to have.
-    has_sizes = True
+
+@contextmanager
+def finishing(store: Store | None, given: object) -> Iterator[None]:
+    """Writes all of what one call makes, or nothing, to a ZIP file that the call was given by its path. An archive that the caller
+    opened is the caller's to close."""
+    if not (isinstance(store, ZipStore) and isinstance(given, str | os.PathLike)):
+        yield
+        return
+    try:
+        yield
+    except BaseException:
+        store.discard()
+        raise
+    store.close()
+
+
+class _Archive:
+    """The file of a store and of its twins, finished when the last of them is gone."""
 
     def __init__(self, path: Path, mode: ZipMode, compression: int, zip64: bool) -> None:
-        self.path, self.mode, self.compression, self.zip64 = path, mode, compression, zip64
-        self._file: zipfile.ZipFile | None = None
-        self._lock = threading.RLock()
+        if not isinstance(mode, str) or mode not in ("r", "w", "a", "x"):
+            raise InvalidArgumentError(f"mode is {mode!r}, expected 'r', 'w', 'a' or 'x'")
+        if mode == "r" and not path.exists():
+            raise FileNotFoundError(f"zip://{path}: there is no such file")
+        if mode == "x" and path.exists():
+            raise FileExistsError(f"zip://{path}: the file exists already")
+        self.core = _core.ZipArchive(path, mode, _deflate_level(compression), bool(zip64), config.get("fsync"))
+        self.mode: ZipMode = mode
+        weakref.finalize(self, self.core.finish)
 
-    def mode_of_reopening(self) -> ZipMode:
-        """As opened now, what was written is kept."""
-        with self._lock:
-            return self.mode
+    def finish(self) -> None:
+        if self.core.is_unfinished():
+            self.core.finish()
+            # Opened again, what was written is kept.
+            self.mode = "a"
 
-    def _open(self) -> zipfile.ZipFile:
-        if self._file is None:
-            self._file = zipfile.ZipFile(self.path, self.mode, self.compression, self.zip64)
-            if self.mode in ("w", "x"):
-                self.mode = "a"
-        return self._file
 
-    def close(self) -> None:
-        with self._lock:
-            if self._file is not None:
-                file, self._file = self._file, None
-                file.close()
-
-    def clear(self) -> None:
-        with self._lock:
-            self.close()
-            self.path.unlink(missing_ok=True)
-            self.mode = "w"
-            self._open()
-
-    def keys(self) -> Iterable[str]:
-        with self._lock:
-            return list(dict.fromkeys(name for name in self._open().namelist() if not name.endswith("/")))
-
-    def get(self, key: str, start: int | None, stop: int | None) -> bytes | None:
-        with self._lock:
-            try:
-                size = self._open().getinfo(key).file_size
-                first, end, _ = slice(start, stop).indices(size)
-                with self._open().open(key) as member:
-                    # Behind the end there are no bytes, and zipfile may raise.
-                    member.seek(first)
-                    return member.read(max(0, end - first))
-            except KeyError:
-                return None
-
-    def set(self, key: str, value: bytes) -> None:
-        member = zipfile.ZipInfo(key, time.localtime()[:6])
-        member.compress_type = self.compression
-        member.external_attr = 0o644 << 16
-        with self._lock:
-            self._open().writestr(member, value)
-
-    def getsize(self, key: str) -> int | None:
-        with self._lock:
-            try:
-                return self._open().getinfo(key).file_size
-            except KeyError:
-                return None
-
-    def delete(self, key: str) -> None:
-        if self.getsize(key) is not None:
-            raise UnsupportedError(
-                f"members of a ZIP file cannot be deleted: '{key}'",
-                hint="to store chunks of fill values, use config={'write_empty_chunks': True}; else write a new file",
-            )
-
-    def delete_dir(self, prefix: str) -> None:
-        for key in self.list_prefix(prefix):
-            self.delete(key)
-
-    def identity(self) -> Place:
-        return file_address(self.path)
-
-    def describe(self) -> str:
-        return f"zip://{self.path}"
+def _deflate_level(compression: int) -> int | None:
+    method = whole(compression, "compression", 0)
+    if method == zipfile.ZIP_STORED:
+        return None
+    if method == zipfile.ZIP_DEFLATED:
+        return 6
+    raise UnsupportedError(
+        f"compression {compression} of ZIP files cannot be written", hint="use zipfile.ZIP_STORED or zipfile.ZIP_DEFLATED"
+    )
