@@ -218,6 +218,14 @@ class Store:
         credentials: Callable[[], tuple[dict[str, str], float | None]] | None = None,
     ) -> Store | None: ...
     @staticmethod
+    def references(
+        columns: tuple[list[str], list[str], list[int], list[int], list[int]],
+        inline: list[tuple[str, bytes]],
+        options: list[tuple[str, str]],
+        like: Store,
+        inside: str,
+    ) -> Store: ...
+    @staticmethod
     def knows_url(url: str) -> bool: ...
     @staticmethod
     def is_secret_option(name: str) -> bool: ...

@@ -9,11 +9,12 @@ use std::time::{Duration, SystemTime};
 
 use cuzarr::store::{
     ByteRange, Capabilities, Condition, Durability, Gds, GdsStore, GpuMemoryStore, Identity, Key, Listing,
-    LocalOptions, LocalStore, MemoryStore, Payload, ReadOutcome, ReadRequest, ReadSink, Registry, Split, Stat, Store,
-    StoreExt, Unfinished, Url, Workers, ZipArchive, ZipMode, ZipOptions, has_zip_name, is_zip, no_parts,
+    LocalOptions, LocalStore, MemoryStore, Payload, Prefixed, ReadOutcome, ReadRequest, ReadSink, Registry, Split,
+    Stat, Store, StoreExt, Unfinished, Url, Workers, ZipArchive, ZipMode, ZipOptions, has_zip_name, is_zip, no_parts,
 };
 use cuzarr::{Error, ErrorKind};
 use cuzarr_device::{Buffer, DType, Device, Layout, NdBuffer, Order};
+use cuzarr_remote::reference::{self, Columns, ReferenceTable};
 use cuzarr_remote::{CredentialSource, Credentials, StorageOptions};
 use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
@@ -69,6 +70,31 @@ impl PyStore {
         }
         let inner = py.detach(|| registry.open_url(&url)).py()?;
         Ok(Some(PyStore { inner }))
+    }
+
+    /// The values that references say. `columns` are keys, URLs of files, and for each key its file as a position in the URLs, the
+    /// first byte and the number of bytes (0: the whole file). `inline` are values that the table holds itself. The name and the
+    /// identity are those of `like`, and `inside` is the part of the table to open.
+    #[staticmethod]
+    fn references(
+        py: Python<'_>,
+        columns: ReferenceColumns,
+        inline: Vec<(String, Vec<u8>)>,
+        options: Vec<(String, String)>,
+        like: &PyStore,
+        inside: &str,
+    ) -> PyResult<Self> {
+        let (keys, urls, files, offsets, sizes_bytes) = &columns;
+        let open = || -> cuzarr::Result<Arc<dyn Store>> {
+            let table = ReferenceTable::new();
+            table.insert_columns(Columns { keys, urls, files, offsets, sizes_bytes })?;
+            inline.into_iter().try_for_each(|(key, value)| table.insert_inline(&key, value))?;
+            let options = StorageOptions::from_iter(options);
+            let name = (like.inner.to_string(), like.inner.identity());
+            let store = reference::open_table_as(table, name, &cuzarr_remote::registry(), &options)?;
+            Ok(if inside.is_empty() { Arc::new(store) } else { Arc::new(Prefixed::new(Arc::new(store), inside)?) })
+        };
+        Ok(PyStore { inner: py.detach(open).py()? })
     }
 
     /// Whether all schemes of a URL are built in.
@@ -313,6 +339,9 @@ impl PyStore {
         links.all(|link| registry.schemes().any(|scheme| scheme == link.scheme()))
     }
 }
+
+/// Keys, URLs of files, and for each key its file, its first byte there and how many it has.
+type ReferenceColumns = (Vec<String>, Vec<String>, Vec<u32>, Vec<u64>, Vec<u64>);
 
 /// A callable of the user's that gives credentials.
 struct PythonCredentials(Py<PyAny>);

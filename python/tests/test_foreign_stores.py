@@ -412,6 +412,60 @@ def test_a_reference_that_cannot_be_reached_is_an_error_and_no_fill_value(tmp_pa
         cuzarr.open_array(FsspecStore(references_again(tmp_path), path=""), path="t", mode="r")[:]
 
 
+@pytest.mark.parametrize("how", ["mapper", "zarr", "URL", "mapper of a part"])
+def test_references_that_are_only_read_do_not_pass_through_python(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    from fsspec.implementations.reference import ReferenceFileSystem
+
+    fs = references(tmp_path)
+    given: Any = {
+        "mapper": lambda: fs.get_mapper(""),
+        "zarr": lambda: FsspecStore(references_again(tmp_path), path="", read_only=True),
+        "URL": lambda: "reference://",
+        "mapper of a part": lambda: fs.get_mapper("t"),
+    }[how]()
+    options = {"fo": str(tmp_path / "refs.json"), "remote_protocol": "file"} if how == "URL" else None
+
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise AssertionError("bytes pass through Python")
+
+    monkeypatch.setattr(ReferenceFileSystem, "cat_file", refuse)
+    monkeypatch.setattr(ReferenceFileSystem, "_cat_file", refuse)
+    store = storage.make_store(given, read_only=True, storage_options=options)
+    if how == "mapper":
+        assert store == storage.make_store(given, read_only=True)
+    expected = zarr.open_group(tmp_path / "root", mode="r")
+    if how == "mapper of a part":
+        np.testing.assert_array_equal(cuzarr.open_array(store, mode="r")[...], expected["t"][...])
+        return
+    group = cuzarr.open_group(store, mode="r")
+    assert sorted(name for name, _ in group.members(max_depth=None)) == sorted(
+        name for name, _ in expected.members(max_depth=None)
+    )
+    np.testing.assert_array_equal(group["t"][...], expected["t"][...])
+    assert "t" in str(group.tree())
+    copied = cuzarr.copy(group, {})
+    np.testing.assert_array_equal(copied["t"][...], expected["t"][...])
+    with pytest.raises(ReadOnlyError):
+        store.set("new", b"1")
+
+
+def test_references_that_may_be_written_are_those_of_fsspec(tmp_path: Path) -> None:
+    store = storage.make_store(references(tmp_path).get_mapper(""), read_only=True)
+    writable = store.with_read_only(False)
+    writable.set("new", b"1")
+    assert writable.get("new") == b"1" and store == writable
+
+
+def test_references_to_what_only_fsspec_opens_are_read_by_it(tmp_path: Path) -> None:
+    memory = fsspec.filesystem("memory")
+    memory.pipe_file("/far", b"0123456789")
+    fs = fsspec.filesystem("reference", fo={"a": ["memory://far", 2, 3], "b": "base64:Yg=="}, remote_protocol="memory")
+    store = storage.make_store(fs.get_mapper(""), read_only=True)
+    assert (store.get("a"), store.get("b")) == (b"234", b"b")
+
+
 def references_again(folder: Path) -> Any:
     return fsspec.filesystem("reference", fo=str(folder / "refs.json"), remote_protocol="file", asynchronous=True)
 

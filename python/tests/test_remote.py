@@ -180,3 +180,50 @@ def test_credentials_come_from_the_environment(bucket: dict[str, str], monkeypat
     array = cuzarr.create_array("s3://bucket/b", data=TRUTH, chunks=(7, 8))
     assert os.environ["AWS_ENDPOINT_URL"] and pickle.loads(pickle.dumps(array.store)) == array.store
     np.testing.assert_array_equal(cuzarr.open_array("s3://bucket/b", mode="r")[...], TRUTH)
+
+
+def test_stores_of_obstore_are_opened_by_their_settings(bucket: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    obstore = pytest.importorskip("obstore")
+    config = {
+        "access_key_id": "k", "secret_access_key": "s", "endpoint": bucket["endpoint_url"], "region": "us-east-1",
+    }  # fmt: skip
+    client = {"allow_http": True, "timeout": "20s"}
+    store = obstore.store.S3Store("bucket", prefix="in/side", config=config, client_options=client)
+
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("bytes pass through Python")
+
+    for name in ("get", "get_async", "get_range", "get_range_async", "get_ranges", "get_ranges_async", "put", "put_async"):
+        monkeypatch.setattr(obstore, name, refuse)
+    array = cuzarr.create_array(store, name="a", data=TRUTH, chunks=(7, 8))
+    np.testing.assert_array_equal(cuzarr.open_array(store, path="a", mode="r")[...], TRUTH)
+    same = cuzarr.open_array("s3://bucket/in/side/a", mode="r", storage_options=bucket)
+    np.testing.assert_array_equal(same[...], TRUTH)
+    # The user's store travels with its own settings.
+    again = pickle.loads(pickle.dumps(array))
+    np.testing.assert_array_equal(again[3:5], TRUTH[3:5])
+    assert again.store == array.store
+    calls = []
+
+    def renewed() -> dict[str, str]:
+        calls.append(1)
+        return {"access_key_id": "k", "secret_access_key": "s"}
+
+    plain = {"endpoint": bucket["endpoint_url"], "region": "us-east-1"}
+    own = obstore.store.S3Store("bucket", config=plain, client_options=client, credential_provider=renewed)
+    np.testing.assert_array_equal(cuzarr.open_array(own, path="in/side/a", mode="r")[...], TRUTH)
+    assert calls
+    # Settings that have no name here leave the store as it is.
+    kept = obstore.store.S3Store("bucket", config=config, client_options=client, retry_config={"max_retries": 1})
+    with pytest.raises(CuzarrError, match="bytes pass through Python"):
+        cuzarr.open_array(kept, path="in/side/a", mode="r")
+
+
+def test_web_servers_of_obstore_are_opened_by_their_settings(server: tuple[str, type[Files]], tmp_path: pathlib.Path) -> None:
+    obstore = pytest.importorskip("obstore")
+    cuzarr.create_array(tmp_path / "a", data=TRUTH, chunks=(7, 8))
+    client = {"allow_http": True, "default_headers": {"Authorization": "hush"}}
+    store = obstore.store.HTTPStore.from_url(f"{server[0]}/a", client_options=client)
+    array = cuzarr.open_array(store, mode="r")
+    np.testing.assert_array_equal(array[...], TRUTH)
+    assert set(server[1].requests) == {"hush"} and "hush" not in repr(array.store)

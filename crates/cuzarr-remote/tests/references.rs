@@ -71,6 +71,28 @@ fn a_table_in_a_directory_reads_its_own_files() {
 }
 
 #[test]
+fn a_table_is_named_by_any_path() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let file = bytes(5000);
+    std::fs::write(path("a.nc"), &file).unwrap();
+    std::fs::write(path("refs.json"), table_of(&path("a.nc"), 40, 100)).unwrap();
+    let plain = registry().open(&format!("reference::{}", path("refs.json"))).unwrap();
+    for name in ["./refs.json", "below/../refs.json"] {
+        let store = registry().open(&format!("reference::{}", path(name))).unwrap();
+        assert!(read(Arc::clone(&store), "t").unwrap() == elements(&file, 40, 100), "{name}");
+        assert_eq!(store.identity(), plain.identity());
+    }
+    let hint = |name: &str| {
+        let error = registry().open(&format!("reference::{}", path(name))).map(|_| ()).unwrap_err();
+        assert!(error.message().contains("there is no such file"), "{error}");
+        error.hint().map(str::to_string)
+    };
+    assert_eq!(hint("none.json"), None);
+    assert!(hint("none.parq").unwrap().contains("Parquet"));
+}
+
+#[test]
 fn a_table_cannot_read_what_the_user_did_not_name() {
     let (folder, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let secret = other.path().join("secret").display().to_string();

@@ -14,6 +14,7 @@ from cuzarr.errors import (
 )
 from cuzarr.storage.adapters.base import without_secrets
 from cuzarr.storage.adapters.choice import adapt_store
+from cuzarr.storage.apart import taken_apart
 from cuzarr.storage.store import Store
 
 # What URLs begin with most often; others are known to fsspec.
@@ -48,7 +49,9 @@ class ForeignStore(Store):
         self.wrapped = store
         self._adapter = adapt_store(store)
         self.supports_deletes: bool = self._adapter.supports_deletes
-        super().__init__(_core.Store.python(self._adapter), read_only=read_only or bool(getattr(store, "read_only", False)))
+        read_only = read_only or bool(getattr(store, "read_only", False))
+        self._through_python = _core.Store.python(self._adapter)
+        super().__init__(taken_apart(store, self._through_python, read_only) or self._through_python, read_only=read_only)
 
     def with_read_only(self, read_only: bool = False) -> Self:
         """This store, with writing refused or allowed. The two share their values.
@@ -75,7 +78,9 @@ class ForeignStore(Store):
             # zarr-python's stores refuse writes themselves.
             twin.wrapped = self.wrapped.with_read_only(False)
             twin._adapter = adapt_store(twin.wrapped)
-            twin._handle = _core.Store.python(twin._adapter)
+            twin._handle = twin._through_python = _core.Store.python(twin._adapter)
+        if not read_only and twin._handle.is_read_only():
+            twin._handle = twin._through_python
         return twin
 
     def __str__(self) -> str:

@@ -20,12 +20,12 @@ mod table;
 
 pub(crate) use location::Location;
 pub use location::Rules;
-pub(crate) use open::{icechunk_scheme, of_table, reference_scheme};
+pub(crate) use open::{icechunk_scheme, of_table, of_table_as, reference_scheme};
 pub use store::ReferenceStore;
 pub use table::{Columns, ReferenceTable};
 
 use cuzarr::Result;
-use cuzarr::store::Registry;
+use cuzarr::store::{Identity, Registry};
 
 use crate::options::StorageOptions;
 pub(crate) use table::{Part, Pending, Place, Reference};
@@ -42,4 +42,17 @@ pub fn open_table(
     options: &StorageOptions,
 ) -> Result<ReferenceStore> {
     of_table(&format!("reference::{}", place.unwrap_or("(a table in memory)")), place, table, registry, options)
+}
+
+/// Like [`open_table`], for a table that another store stands for, whose name and identity the result gets.
+///
+/// # Errors
+/// Those of [`open_table`].
+pub fn open_table_as(
+    table: ReferenceTable,
+    (name, identity): (String, Identity),
+    registry: &Registry,
+    options: &StorageOptions,
+) -> Result<ReferenceStore> {
+    of_table_as(&name, identity, None, table, registry, options)
 }

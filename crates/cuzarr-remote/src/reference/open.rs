@@ -1,7 +1,7 @@
 //! Opening tables by URL: the schemes `reference` and `icechunk`.
 
 use std::collections::HashMap;
-use std::path::Path;
+use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use cuzarr::store::{Identity, LocalOptions, LocalStore, Prefixed, Registry, Store, StoreExt, Symlinks, Url};
@@ -71,26 +71,42 @@ pub(crate) fn of_table(
     registry: &Registry,
     options: &StorageOptions,
 ) -> Result<ReferenceStore> {
+    let identity = place.map_or_else(Identity::unique, |place| Identity::address(&format!("reference+{place}")));
+    of_table_as(name, identity, place, table, registry, options)
+}
+
+/// Like [`of_table`], for a table whose identity is known.
+pub(crate) fn of_table_as(
+    name: &str,
+    identity: Identity,
+    place: Option<&str>,
+    table: ReferenceTable,
+    registry: &Registry,
+    options: &StorageOptions,
+) -> Result<ReferenceStore> {
     let options = TableOptions::new(options)?;
     let rules = match place {
         Some(place) => options.rules.with_table(place)?,
         None => options.rules,
     };
-    let identity = place.map_or_else(Identity::unique, |place| Identity::address(&format!("reference+{place}")));
     Ok(ReferenceStore::with_parts(name, identity, table, Files::new(registry, rules, options.files), None))
 }
 
 /// `reference::URL` and `reference:///path`: the table at that URL. `reference://inside::URL` is a part of it.
 pub(crate) fn reference_scheme(registry: &Registry, url: &Url, options: &StorageOptions) -> Result<Arc<dyn Store>> {
     let sorted = TableOptions::new(options)?;
-    let (inside, target) = inside_and_target(url)?;
+    let (inside, mut target) = inside_and_target(url)?;
+    if target.scheme() == "file" {
+        target = Url::parse(&format!("file://{}", plain_path(target.path())?))?;
+    }
     let place = target.to_string();
     let place = place.split('?').next().unwrap_or(&place);
     let (folder, name) = folder_and_name(&with_clouds(registry, &Arc::new(sorted.table.clone())), &target)?;
     let document = folder.get_at_most(&name, TABLE_MOST_BYTES).at(|| place.to_string())?;
     let missing = || {
-        let message = format!("'{place}': there is no such file");
-        Error::new(ErrorKind::StoreFailed, message).with_hint("tables in Parquet are opened from Python alone")
+        let error = Error::new(ErrorKind::StoreFailed, format!("'{place}': there is no such file"));
+        let is_parquet = [".parq", ".parquet"].iter().any(|ending| name.ends_with(ending));
+        if is_parquet { error.with_hint("tables in Parquet are opened from Python alone") } else { error }
     };
     let table = ReferenceTable::from_json(&document.ok_or_else(missing)?).at(|| place.to_string())?;
     let store = of_table(&format!("reference::{place}"), Some(place), table, registry, options)?;
@@ -127,13 +143,28 @@ fn inside_and_target(url: &Url) -> Result<(&str, Url)> {
     }
 }
 
+/// A path of the local file system, absolute, without `.` and `..`. Links are not followed, because a table names its files by
+/// the path that the user knows.
+fn plain_path(path: &str) -> Result<String> {
+    let invalid = || Error::new(ErrorKind::InvalidArgument, format!("'{path}' is no path of a table"));
+    let absolute = std::path::absolute(path).map_err(|_| invalid())?;
+    let mut plain = PathBuf::new();
+    for component in absolute.components() {
+        match component {
+            Component::ParentDir => drop(plain.pop()),
+            Component::CurDir => {}
+            other => plain.push(other),
+        }
+    }
+    plain.to_str().map(str::to_string).ok_or_else(invalid)
+}
+
 fn folder_and_name(registry: &Registry, target: &Url) -> Result<(Arc<dyn Store>, String)> {
     let (folder, name) = target.split_name()?;
     if target.scheme() != "file" {
         return Ok((registry.open_url(&folder)?, name));
     }
-    let folder = if folder.path().is_empty() && !target.path().starts_with('/') { "." } else { folder.path() };
-    let folder = if folder.is_empty() { "/" } else { folder };
+    let folder = if folder.path().is_empty() { "/" } else { folder.path() };
     // The user named this file, so it may be a link to anywhere.
     let options = LocalOptions { symlinks: Symlinks::Everywhere, read_only: true, ..LocalOptions::default() };
     Ok((Arc::new(LocalStore::with_options(Path::new(folder), options)?), name))

@@ -1,0 +1,156 @@
+"""Stores of other libraries whose settings can be read. The Rust side opens what they are about, so that no byte passes through
+Python."""
+
+from __future__ import annotations
+
+import base64
+import inspect
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from cuzarr import _core
+from cuzarr.errors import CuzarrError
+from cuzarr.storage.url import Credentials, flat_options
+
+
+def taken_apart(store: Any, through_python: _core.Store, read_only: bool) -> _core.Store | None:
+    """What a store is about, opened by the Rust side; ``None`` when its settings cannot be read.
+
+    Parameters
+    ----------
+    store : object
+        A store of another library.
+    through_python : _core.Store
+        The same store, behind its adapter. References take its identity.
+    read_only : bool
+        Whether it is only read. References are only taken apart then, because fsspec's can be written.
+    """
+    zarr_storage = sys.modules.get("zarr.storage")
+    if zarr_storage is not None and type(store) is zarr_storage.ObjectStore:
+        store = store.store
+    try:
+        if (of_objects := _of_obstore(store)) is not None:
+            return _core.Store.open_url(*of_objects)
+        return _of_references(store, through_python) if read_only else None
+    except CuzarrError:
+        # An option or a key that only the other library knows.
+        return None
+
+
+Opened = tuple[str, list[tuple[str, str]], Callable[[], tuple[dict[str, str], float | None]] | None]
+"""A URL, its options, and what renews credentials."""
+
+
+def _of_obstore(store: Any) -> Opened | None:
+    library = sys.modules.get("obstore.store")
+    kinds = {
+        "S3Store": ("s3", "bucket"),
+        "GCSStore": ("gs", "bucket"),
+        "AzureStore": ("az", "container_name"),
+        "HTTPStore": ("", ""),
+    }
+    kind = type(store).__name__
+    if library is None or kind not in kinds or type(store) is not getattr(library, kind, None) or store.retry_config is not None:
+        return None
+    client = dict(store.client_options or {})
+    headers = client.pop("default_headers", None) or {}
+    if kind == "HTTPStore":
+        options = {f"headers.{name}": value.decode() if isinstance(value, bytes) else value for name, value in headers.items()}
+        return store.url, flat_options(client | options), None
+    scheme, container = kinds[kind]
+    provider, config = store.credential_provider, dict(store.config)
+    if headers or (provider is not None and (scheme != "s3" or _is_asynchronous(provider))):
+        return None
+    url = f"{scheme}://{config.pop(container)}/{store.prefix or ''}".rstrip("/")
+    return url, flat_options(config | client), None if provider is None else Credentials(provider)
+
+
+def _is_asynchronous(provider: Any) -> bool:
+    return inspect.iscoroutinefunction(provider) or inspect.iscoroutinefunction(type(provider).__call__)
+
+
+def _of_references(store: Any, through_python: _core.Store) -> _core.Store | None:
+    fs: Any = getattr(store, "fs", None)
+    root = getattr(store, "root", getattr(store, "path", None))
+    fs = getattr(fs, "sync_fs", fs)  # of the wrapper that zarr-python wants around others
+    library = sys.modules.get("fsspec.implementations.reference")
+    # Tables in Parquet are read lazily, by fsspec.
+    if (
+        library is None
+        or type(fs) is not library.ReferenceFileSystem
+        or type(fs.references) is not dict
+        or not isinstance(root, str)
+    ):
+        return None
+    table = _Table(fs)
+    options = table.options()
+    if options is None:
+        return None
+    columns = table.keys, list(table.urls), table.files, table.offsets, table.sizes
+    return _core.Store.references(columns, table.inline, options, through_python, root.strip("/"))
+
+
+class _Table:
+    """References of a file system of fsspec's, as columns."""
+
+    def __init__(self, fs: Any) -> None:
+        self._fs = fs
+        self.inline: list[tuple[str, bytes]] = []
+        self.keys: list[str] = []
+        self.urls: dict[str, int] = {}
+        self.files: list[int] = []
+        self.offsets: list[int] = []
+        self.sizes: list[int] = []
+        for key, value in fs.references.items():
+            self._add(key, value)
+
+    def _add(self, key: str, value: Any) -> None:
+        if isinstance(value, str):
+            value = value.encode()
+        if isinstance(value, bytes):
+            self.inline.append((key, base64.b64decode(value[7:]) if value.startswith(b"base64:") else value))
+            return
+        url, offset, size = value if len(value) == 3 else (value[0], 0, 0)
+        if len(value) == 3 and not size:
+            self.inline.append((key, b""))
+            return
+        self.keys.append(key)
+        self.files.append(self.urls.setdefault(str(self._fs.target if url is None else url), len(self.urls)))
+        self.offsets.append(offset)
+        self.sizes.append(size)
+
+    def options(self) -> list[tuple[str, str]] | None:
+        """Options for the files of the table; ``None`` when only fsspec can open them."""
+        default = _protocol(self._fs.fss[None])
+        hosts = dict(_hosts(self.urls, default))
+        chosen: list[list[tuple[str, str]]] = []
+        for protocol, host in hosts.items():
+            fs = self._fs.fss.get(protocol, self._fs.fss[None])
+            fs = getattr(fs, "sync_fs", fs)
+            if protocol in ("file", "local"):
+                continue
+            if protocol == "memory" or fs.storage_args or not _core.Store.knows_url(f"{protocol}://{host}"):
+                return None
+            given = {name: value for name, value in fs.storage_options.items() if name not in ("asynchronous", "loop")}
+            chosen.append(flat_options(given))
+            _core.Store.open_url(f"{protocol}://{host}", chosen[-1])
+        if any(options != chosen[0] for options in chosen):
+            return None
+        # What fsspec would read is what the user's file system names.
+        allowed = [("allow", " ".join(f"{protocol}://" for protocol in hosts)), ("remote_protocol", default)]
+        return [*allowed, *((f"remote_options.{name}", value) for name, value in (chosen[0] if chosen else []))]
+
+
+def _protocol(fs: Any) -> str:
+    fs = getattr(fs, "sync_fs", fs)
+    return fs.protocol if isinstance(fs.protocol, str) else str(fs.protocol[0])
+
+
+def _hosts(urls: Mapping[str, int], default: str) -> Iterator[tuple[str, str]]:
+    """The protocols of URLs, each with a host."""
+    for url in urls:
+        protocol, mark, rest = url.partition("://")
+        if not mark:
+            protocol, rest = default, url
+        yield protocol, rest.partition("/")[0]
