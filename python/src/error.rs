@@ -51,6 +51,23 @@ pub fn from_python(py: Python<'_>, kind: ErrorKind, what: &str, exception: PyErr
     Error::new(kind, message).with_source(exception)
 }
 
+/// The error for an exception that a command ends with.
+pub fn of_command(py: Python<'_>, exception: &PyErr) -> Error {
+    let value = exception.value(py);
+    let text = |name: &str| value.getattr(name).ok()?.extract::<String>().ok();
+    let kind = text("kind").and_then(|name| ErrorKind::ALL.iter().copied().find(|kind| kind.name() == name));
+    let message = text("message").unwrap_or_else(|| value.to_string());
+    let mut error = Error::new(kind.unwrap_or(ErrorKind::StoreFailed), message);
+    let trail = value.getattr("trail").and_then(|trail| trail.extract::<Vec<String>>()).unwrap_or_default();
+    for place in trail.into_iter().rev() {
+        error = error.at(place);
+    }
+    match text("hint") {
+        Some(hint) => error.with_hint(hint),
+        None => error,
+    }
+}
+
 /// `None`, or the exception, for each part of a batch.
 pub fn exceptions(results: Vec<cuzarr::Result<()>>) -> Vec<Option<Py<PyAny>>> {
     let exception = |error| Python::attach(|py| to_python(&error).into_value(py).into_any());

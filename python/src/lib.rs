@@ -51,10 +51,19 @@ fn nearest(name: &str, known: Vec<String>) -> Option<String> {
     cuzarr::nearest(name, known.iter().map(String::as_str)).map(str::to_string)
 }
 
-/// Runs the `cuzarr` command with these arguments (the first is its name) and returns its exit status.
+/// Runs the `cuzarr` command with these arguments (the first is its name) and returns its exit status. `make_references` gives a
+/// table of references to files as JSON.
 #[pyfunction]
-fn cli(py: Python<'_>, arguments: Vec<std::ffi::OsString>) -> i32 {
-    py.detach(|| cuzarr_cli::main(arguments))
+#[pyo3(signature = (arguments, make_references=None))]
+fn cli(py: Python<'_>, arguments: Vec<std::ffi::OsString>, make_references: Option<Py<PyAny>>) -> i32 {
+    let Some(callable) = make_references else { return py.detach(|| cuzarr_cli::main(arguments)) };
+    let make_references = |files: &[PathBuf]| {
+        Python::attach(|py| {
+            let table = callable.call1(py, (files.to_vec(),)).and_then(|table| table.extract(py));
+            table.map_err(|exception| error::of_command(py, &exception))
+        })
+    };
+    py.detach(|| cuzarr_cli::main_in_python(arguments, &cuzarr_cli::Python { make_references: &make_references }))
 }
 
 #[pymodule]

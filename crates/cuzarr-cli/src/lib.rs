@@ -1,4 +1,4 @@
-//! The `cuzarr` command: `demo info tree validate stats preview eval copy rechunk pyramid bench cache doctor
+//! The `cuzarr` command: `demo info tree validate stats preview eval copy rechunk pyramid references bench cache doctor
 //! completions man`.
 //!
 //! Results go to standard output, as text or with `--json` as one JSON document; progress, warnings and errors go to
@@ -17,11 +17,13 @@ mod output;
 mod picture;
 mod preview;
 mod pyramid;
+mod references;
 mod roofline;
 mod statistics;
 mod validate;
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use cuzarr_remote::StorageOptions;
@@ -72,6 +74,9 @@ enum Command {
     Rechunk(copy::Rechunk),
     /// Make an OME-Zarr image pyramid from an array or another image
     Pyramid(pyramid::Pyramid),
+    /// Write tables of references to the chunks of other files
+    #[command(subcommand)]
+    References(references::References),
     /// Measure how fast an array is read on this machine
     #[command(subcommand)]
     Bench(bench::Bench),
@@ -98,8 +103,23 @@ fn storage_option(text: &str) -> Result<(String, String), String> {
     pair.map(|(name, value)| (name.to_string(), value.to_string())).ok_or_else(|| "expected NAME=VALUE".to_string())
 }
 
+/// What the command of the Python package can do beyond this crate.
+pub struct Python<'a> {
+    /// Makes a table of references to the chunks of HDF5 files, as JSON.
+    pub make_references: &'a dyn Fn(&[PathBuf]) -> cuzarr::Result<String>,
+}
+
 /// Runs the command with these arguments (the first is the program's name) and returns its exit status.
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> i32 {
+    run(arguments, None)
+}
+
+/// Like [`main`], with what only Python can do.
+pub fn main_in_python(arguments: impl IntoIterator<Item = OsString>, python: &Python<'_>) -> i32 {
+    run(arguments, Some(python))
+}
+
+fn run(arguments: impl IntoIterator<Item = OsString>, python: Option<&Python<'_>>) -> i32 {
     let arguments = match Arguments::try_parse_from(arguments) {
         Ok(arguments) => arguments,
         Err(error) => {
@@ -122,6 +142,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> i32 {
         Command::Copy(copy) => copy.run(&mut output),
         Command::Rechunk(rechunk) => rechunk.run(&mut output),
         Command::Pyramid(pyramid) => pyramid.run(&mut output),
+        Command::References(references) => references.run(python, &mut output),
         Command::Bench(bench) => bench.run(&mut output),
         Command::Cache(cache) => cache.run(&mut output),
         Command::Doctor(doctor) => doctor.run(&mut output),
