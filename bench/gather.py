@@ -38,6 +38,7 @@ ABOUT = {
     "rechunk": "chunks of another shape",
     "selections": "index lists, points and masks",
     "storage": "small files, first reads, cold files, crops",
+    "train": "samples for training into GPU memory, beside other readers",
     "two-gpus": "copies from one GPU to another",
     "write": "arrays written, and encoders alone",
     "zarr-python": "reads through zarr-python",
