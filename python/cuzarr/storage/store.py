@@ -472,7 +472,7 @@ class Store:
         ReadOnlyError
             The store is read-only.
         UnsupportedError
-            The store is a ZIP file.
+            The store cannot delete, such as a ZIP file of zarr-python.
 
         Examples
         --------
@@ -499,7 +499,7 @@ class Store:
         ReadOnlyError
             The store is read-only.
         UnsupportedError
-            The store is a ZIP file.
+            The store cannot delete, such as a ZIP file of zarr-python.
 
         Examples
         --------

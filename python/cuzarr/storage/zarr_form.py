@@ -492,7 +492,7 @@ class NativeStore(ZarrStore):
         ValueError
             The store is read-only.
         UnsupportedError
-            The store is a ZIP file.
+            The store cannot delete.
 
         Examples
         --------
@@ -519,7 +519,7 @@ class NativeStore(ZarrStore):
         ValueError
             The store is read-only.
         UnsupportedError
-            The store is a ZIP file.
+            The store cannot delete.
 
         Examples
         --------
@@ -545,7 +545,7 @@ class NativeStore(ZarrStore):
         ValueError
             The store is read-only.
         UnsupportedError
-            The store is a ZIP file.
+            The store cannot delete.
 
         Examples
         --------
