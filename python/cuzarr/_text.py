@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import html
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 
 
@@ -20,6 +23,16 @@ def printable(text: str) -> str:
 def printable_lines(text: str) -> str:
     """Like :func:`printable`, but line feeds stay: for text that is made of several lines."""
     return "\n".join(map(printable, text.split("\n")))
+
+
+def shortened(text: str) -> str:
+    """The beginning of a long text."""
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+
+
+def names_text(names: Sequence[str | None] | None) -> str | None:
+    """Names of dimensions; ``-`` for one without a name."""
+    return shortened(", ".join(name or "-" for name in names)) if names else None
 
 
 def human_bytes(size: int) -> str:
@@ -42,3 +55,28 @@ def human_ratio(size: int, stored: int) -> str:
 
 
 _MOST = 10**15
+_LONGEST = 200
+
+
+@dataclass(frozen=True)
+class Info:
+    """Lines of a name and a value, as text and as HTML."""
+
+    lines: tuple[tuple[str, str], ...]
+
+    @classmethod
+    def of(cls, items: Iterable[tuple[str, object]]) -> Info:
+        """From names and values; what is ``None`` is left out."""
+        return cls(tuple((name, printable(str(value))) for name, value in items if value is not None))
+
+    def __repr__(self) -> str:
+        width = max(len(name) for name, _ in self.lines)
+        return "\n".join(f"{name:<{width}} : {value}" for name, value in self.lines)
+
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            f"<tr><th style='text-align: left'>{html.escape(name)}</th>"
+            f"<td style='text-align: left'>{html.escape(value)}</td></tr>"
+            for name, value in self.lines
+        )
+        return f"<table>{rows}</table>"

@@ -101,6 +101,14 @@ def test_notebooks_show_names_of_dimensions_attributes_and_the_place(tmp_path: P
     for part in ("Attribute title", "'<i>a year</i>'", str(group.store_path), "Consolidated"):
         assert part in shown, part
     assert "<i>" not in group._repr_html_()
+    plan = (array + 1) / array.max() - cuzarr.zeros((4,), store=tmp_path / "other<")
+    shown = "\n".join(texts(plan._repr_html_()))
+    for part in ("Expression", "max(", "time, -, lon", "float64", "(2, 3, 4)", "192", str(array.store_path), "other<"):
+        assert part in shown, part
+    assert shown.count(str(array.store_path)) == 1 and "other<" not in plan._repr_html_()
+    for number in range(14):
+        plan = plan + cuzarr.ones((4,), store={}) * number
+    assert "and 6 more" in texts(plan._repr_html_()) and len(plan._repr_html_()) < 20_000
     many = cuzarr.create_group({}, attributes={str(number): "x" * 10_000 for number in range(300)})
     assert "and 280 more" in texts(many._repr_html_()) and len(many._repr_html_()) < 20_000
 

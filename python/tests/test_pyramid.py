@@ -53,6 +53,35 @@ def test_levels_are_reductions_and_an_ome_zarr_reader_opens_them(method: Any, de
     assert multiscale.datasets[1].coordinateTransformations[0].scale == [1, 0.6, 0.4, 0.4]
 
 
+def blurred(values: np.ndarray[Any, Any], axis: int, factor: int) -> np.ndarray[Any, Any]:
+    """Means along one dimension with the weights of a Gaussian around the middle of each box."""
+    places = np.arange(values.shape[axis])
+    middles = np.arange(-(-values.shape[axis] // factor)) * factor + (factor - 1) / 2
+    distances = places[None] - middles[:, None]
+    weights = np.exp(-((distances * 3 / factor) ** 2) / 2) * (abs(distances) <= 4 / 3 * factor)
+    weights /= weights.sum(axis=1, keepdims=True)
+    return np.moveaxis(np.tensordot(weights, values, (1, axis)), 0, axis)
+
+
+@pytest.mark.parametrize("dtype", ["uint16", "float32"])
+def test_a_gaussian_takes_in_neighbours_of_other_regions(dtype: str, device: str, tmp_path: Path) -> None:
+    values = np.random.default_rng(6).integers(0, 4000, (5, 61, 70)).astype(dtype)
+    source = cuzarr.create_array(tmp_path / "source", data=values, chunks=(2, 16, 16), dimension_names=["z", "y", "x"])
+    options: dict[str, Any] = {"method": "gaussian", "levels": 3, "factors": {"y": 2, "x": 3}, "device": device}
+    small = cuzarr.pyramid(source, tmp_path / "small", memory_limit="128 KiB", **options)
+    large = cuzarr.pyramid(source, tmp_path / "large", **options)
+    above = values
+    for level in ("1", "2"):
+        got = cuzarr.open_array(large.store, path=level, device="cpu")[...]
+        np.testing.assert_array_equal(cuzarr.open_array(small.store, path=level, device="cpu")[...], got)
+        expected = blurred(blurred(above.astype("f8"), 1, 2), 2, 3)
+        np.testing.assert_allclose(got, expected, rtol=1e-6, atol=0.5 + 1e-9 if dtype == "uint16" else 1e-3)
+        above = got
+    assert small.attrs["ome"]["multiscales"][0]["type"] == "gaussian"
+    with pytest.raises(UnsupportedError, match="gaussian does not take int64"):
+        cuzarr.pyramid(values.astype("int64"), {}, method="gaussian")
+
+
 def test_a_pyramid_is_planned_refused_and_resumed(tmp_path: Path) -> None:
     source = cuzarr.create_array({}, data=VALUES[0, 0], chunks=(16, 16))
     plan = cuzarr.pyramid(source, tmp_path / "p", levels=3, dry_run=True)

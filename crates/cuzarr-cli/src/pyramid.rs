@@ -18,7 +18,7 @@ use cuzarr::node::Node;
 pub struct Pyramid {
     #[command(flatten)]
     place: Place,
-    /// How several elements become one: mean, max, nearest, or mode [default: mean; for labels mode]
+    /// How several elements become one: mean, gaussian, max, nearest, or mode [default: mean; for labels mode]
     #[arg(long)]
     method: Option<String>,
     /// Number of levels, the original included [default: until no spatial dimension is longer than 256]

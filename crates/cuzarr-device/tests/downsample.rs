@@ -2,7 +2,7 @@
 
 mod device;
 
-use cuzarr_device::downsample::{Downsampling, downsample, downsampled_shape};
+use cuzarr_device::downsample::{Boxes, Downsampling, downsample, downsample_part, downsampled_shape};
 use cuzarr_device::{DType, Device, ErrorKind, NdBuffer, Order};
 use device::Random;
 
@@ -33,7 +33,7 @@ fn reduce(method: Downsampling, values: &[i128], round: impl Fn(i128, i128) -> i
     match method {
         Downsampling::Mean => round(values.iter().sum(), values.len() as i128),
         Downsampling::Max => *values.iter().max().unwrap(),
-        Downsampling::Nearest => values[0],
+        Downsampling::Nearest | Downsampling::Gaussian => values[0],
         Downsampling::Mode => {
             let times = |value: &i128| values.iter().filter(|other| *other == value).count();
             *values.iter().max_by_key(|value| (times(value), std::cmp::Reverse(**value))).unwrap()
@@ -163,5 +163,105 @@ fn short_floats_views_and_arrays_without_elements_work_and_nonsense_is_refused()
         ] {
             assert_eq!(downsample(&half, factors, method).unwrap_err().kind(), kind, "{factors:?} {method:?}");
         }
+    }
+}
+
+/// The mean of all elements of an array with the weights of a Gaussian around the middle of each box.
+fn gaussian(values: &[f64], shape: &[usize], factors: &[usize]) -> Vec<f64> {
+    let small = downsampled_shape(shape, factors);
+    let place = |index: usize, extents: &[usize]| {
+        let mut rest = index;
+        let mut place = vec![0; extents.len()];
+        for dim in (0..extents.len()).rev() {
+            (place[dim], rest) = (rest % extents[dim], rest / extents[dim]);
+        }
+        place
+    };
+    let weight = |from: &[usize], to: &[usize]| {
+        let along = |dim: usize| {
+            let factor = factors[dim] as f64;
+            let distance = to[dim] as f64 - (from[dim] as f64 * factor + (factor - 1.0) / 2.0);
+            match factors[dim] {
+                1 => f64::from(u8::from(distance == 0.0)),
+                _ if distance.abs() > 4.0 / 3.0 * factor => 0.0,
+                _ => (-(distance * 3.0 / factor).powi(2) / 2.0).exp(),
+            }
+        };
+        (0..shape.len()).map(along).product::<f64>()
+    };
+    let one = |index: usize| {
+        let from = place(index, &small);
+        let weights: Vec<f64> = (0..values.len()).map(|element| weight(&from, &place(element, shape))).collect();
+        let sum: f64 = weights.iter().zip(values).map(|(weight, value)| weight * value).sum();
+        sum / weights.iter().sum::<f64>()
+    };
+    (0..small.iter().product()).map(one).collect()
+}
+
+#[test]
+fn a_gaussian_weighs_a_box_and_its_neighbours_with_the_same_bits_on_every_device() {
+    let mut random = Random::new(11);
+    let shapes: [(&[usize], &[usize]); 4] = [(&[23], &[2]), (&[9, 14], &[2, 3]), (&[3, 8, 11], &[1, 2, 4]), (&[], &[])];
+    for (shape, factors) in shapes {
+        let bytes = random.bytes(shape.iter().product::<usize>() * 2);
+        let whole = NdBuffer::from_host(Device::Cpu, DType::INT16, shape, Order::C, &bytes).unwrap();
+        for dtype in [DType::INT16, DType::UINT8, DType::INT32, DType::FLOAT16, DType::FLOAT32, DType::FLOAT64] {
+            let array = whole.astype(dtype, Order::C).unwrap();
+            let values = array.astype(DType::FLOAT64, Order::C).unwrap();
+            let values = values.host_slice::<f64>().unwrap().to_vec();
+            let expected = gaussian(&values, shape, factors);
+            let host = downsample(&array, factors, Downsampling::Gaussian).unwrap();
+            assert_eq!(host.shape(), downsampled_shape(shape, factors));
+            let got = host.astype(DType::FLOAT64, Order::C).unwrap();
+            let tolerance = match dtype {
+                DType::FLOAT64 => 1e-9,
+                DType::FLOAT32 => 0.01,
+                DType::FLOAT16 => 16.0,
+                _ => 0.5 + 1e-9,
+            };
+            for (got, expected) in got.host_slice::<f64>().unwrap().iter().zip(&expected) {
+                assert!((got - expected).abs() <= tolerance, "{dtype} {shape:?}: {got} {expected}");
+            }
+            for device in device::devices() {
+                let there = array.to_device(device).unwrap();
+                let got = downsample(&there, factors, Downsampling::Gaussian).unwrap();
+                assert_eq!(
+                    got.to_host_bytes(Order::C).unwrap(),
+                    host.to_host_bytes(Order::C).unwrap(),
+                    "{device} {dtype}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn parts_with_what_a_method_reaches_give_the_elements_of_the_whole() {
+    let bytes = Random::new(12).bytes(20 * 21 * 4);
+    let whole = NdBuffer::from_host(Device::Cpu, DType::INT32, &[20, 21], Order::C, &bytes).unwrap();
+    for device in devices() {
+        let whole = whole.to_device(device).unwrap();
+        for method in [Downsampling::Gaussian, Downsampling::Mean, Downsampling::Nearest] {
+            let all = downsample(&whole, &[2, 3], method).unwrap();
+            let (start, shape) = ([4usize, 3], [3usize, 4]); // boxes
+            let reach = [method.reach(2) as usize, method.reach(3) as usize];
+            let begin = [start[0] * 2 - reach[0], start[1] * 3 - reach[1]];
+            let end = [(start[0] + shape[0]) * 2 + reach[0], ((start[1] + shape[1]) * 3 + reach[1]).min(21)];
+            let part = whole.region(&begin, &[end[0] - begin[0], end[1] - begin[1]], &[1, 1]).unwrap();
+            let boxes = Boxes { before: &reach, shape: shape.to_vec() };
+            let got = downsample_part(&part, boxes, &[2, 3], method).unwrap();
+            let expected = all.region(&start, &shape, &[1, 1]).unwrap().copy(Order::C).unwrap();
+            assert!(got.all_equal(&expected, false).unwrap(), "{device} {method:?}");
+        }
+        for boxes in [Boxes { before: &[0, 21], shape: vec![1, 1] }, Boxes { before: &[0], shape: vec![1, 1] }] {
+            let error = downsample_part(&whole, boxes, &[2, 3], Downsampling::Gaussian).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+        }
+    }
+    assert_eq!([1, 2, 3, 4].map(|factor| Downsampling::Gaussian.reach(factor)), [0, 2, 3, 3]);
+    for (dtype, size) in [(DType::INT64, 8), (DType::UINT64, 8), (DType::BOOL, 1)] {
+        let array = NdBuffer::from_host(Device::Cpu, dtype, &[4], Order::C, &vec![0; 4 * size]).unwrap();
+        let error = downsample(&array, &[2], Downsampling::Gaussian).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unsupported, "{dtype}");
     }
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Any
 
@@ -19,10 +20,13 @@ from cuzarr._operators.dispatch import Lazy, Stored
 from cuzarr._operators.numpy_protocol import NumpyProtocol
 from cuzarr._operators.signs import OneElement, Operators, Reductions, Shaped
 from cuzarr._progress import shown
-from cuzarr._text import printable
+from cuzarr._text import Info, human_bytes, names_text, printable, shortened
 from cuzarr.errors import InvalidArgumentError, SelectionInvalidError
 
 __all__ = ["Expression"]
+
+# Arrays that the HTML of a plan lists.
+_MOST_SHOWN = 10
 
 
 class Expression(Lazy, NumpyProtocol, OneElement, Operators, Reductions, Shaped):
@@ -296,3 +300,18 @@ class Expression(Lazy, NumpyProtocol, OneElement, Operators, Reductions, Shaped)
 
     def __repr__(self) -> str:
         return f"<Expression {printable(repr(self._expr))} shape={self.shape} dtype={self.dtype}>"
+
+    def _repr_html_(self) -> str:
+        read: dict[int, Any] = {id(value): value for value in parts.sources(self) if isinstance(value, Lazy)}
+        lines: list[tuple[str, object]] = [
+            ("Type", "Expression"),
+            ("Computes", shortened(repr(self._expr))),
+            ("Data type", self.dtype),
+            ("Shape", self.shape),
+            ("Dimensions", names_text(self._names)),
+            ("Bytes", human_bytes(math.prod(self.shape) * self.dtype.itemsize)),
+            ("Device", self.device),
+        ]
+        lines += [("Reads", shortened(repr(value))) for value in itertools.islice(read.values(), _MOST_SHOWN)]
+        lines += [("Reads", f"and {len(read) - _MOST_SHOWN} more")] if len(read) > _MOST_SHOWN else []
+        return Info.of(lines)._repr_html_()

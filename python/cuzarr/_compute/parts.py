@@ -58,7 +58,7 @@ class _Work:
 
     def __init__(self, what: str, expression: Any, client: Any, where: Settings, progress: Any) -> None:
         cluster.check_client(client)
-        cluster.check_memory(what, _sources(expression))
+        cluster.check_memory(what, sources(expression))
         cluster.check_sent(expression)
         self.device, self.limit, _ = where
         self._what, self._client = what, client
@@ -119,7 +119,7 @@ def _is_plan(value: Any) -> bool:
     return isinstance(value, Lazy) and value._is_plan
 
 
-def _sources(expression: Any) -> Iterator[Any]:
+def sources(expression: Any) -> Iterator[Any]:
     """The operands of a plan that are no plans."""
     seen, left = set(), [expression]
     while left:

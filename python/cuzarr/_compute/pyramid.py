@@ -21,7 +21,7 @@ def pyramid(
     source: Any,
     target: Any,
     *,
-    method: Literal["mean", "max", "nearest", "mode"] | None = None,
+    method: Literal["mean", "gaussian", "max", "nearest", "mode"] | None = None,
     levels: int | None = None,
     axes: Sequence[str] | str | None = None,
     scale: Sequence[float] | Mapping[str, float] | None = None,
@@ -59,8 +59,9 @@ def pyramid(
         GPU) is copied to host memory first.
     target : StoreLike
         Where the group of the levels is made; for labels, the group of their image.
-    method : {"mean", "max", "nearest", "mode"}, optional
-        How elements become one: their mean, the largest, the first, or the most frequent one. By default the mean; for labels
+    method : {"mean", "gaussian", "max", "nearest", "mode"}, optional
+        How elements become one: their mean, a mean with the weights of a Gaussian that takes in neighbours, the largest, the first, or
+        the most frequent one. By default the mean; for labels
         the most frequent one, so that no label appears that was not there.
     levels : int, optional
         How many levels, the first one included; by default until no spatial extent is above 256.

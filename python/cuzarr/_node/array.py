@@ -23,7 +23,7 @@ from cuzarr._node import array_io, array_read, array_selections, resize
 from cuzarr._node.array_config import ArrayConfig, ArrayConfigLike, parse_array_config, parse_changes
 from cuzarr._node.asynchronous import AsyncArray, complete
 from cuzarr._node.descriptions import array_html, array_info
-from cuzarr._node.display import Explanation, Info
+from cuzarr._node.display import Explanation
 from cuzarr._node.indexing import (
     BlockIndex,
     Fields,
@@ -38,7 +38,7 @@ from cuzarr._operators.dispatch import Stored
 from cuzarr._operators.numpy_stored import StoredProtocol
 from cuzarr._operators.signs import OneElement, Operators, Reductions
 from cuzarr._progress import shown
-from cuzarr._text import printable
+from cuzarr._text import Info, printable
 from cuzarr.codecs.values import Codec
 from cuzarr.errors import ArgumentTypeError, CuzarrError, ImplicitHostCopyError, InvalidArgumentError, UnsupportedError
 from cuzarr.storage import Store, StoreLike, StorePath, make_store_path

@@ -13,9 +13,10 @@ from cuzarr._metadata.documents import check_zarr_format, read_array, read_group
 from cuzarr._metadata.group import GroupMetadata
 from cuzarr._node import resize
 from cuzarr._node.array_config import ArrayConfig, ArrayConfigLike
-from cuzarr._node.display import Info, Tree
+from cuzarr._node.display import Tree
 from cuzarr._operators.signs import is_operand
 from cuzarr._runtime import run
+from cuzarr._text import Info
 from cuzarr.codecs.values import Codec
 from cuzarr.errors import UnsupportedError
 from cuzarr.storage import Store, StoreLike, StorePath, make_store_path

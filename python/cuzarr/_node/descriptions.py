@@ -8,11 +8,10 @@ from typing import Any, Literal
 
 from cuzarr._metadata.documents import AnyNodeMetadata
 from cuzarr._metadata.group import GroupMetadata
-from cuzarr._node.display import Info, brief_repr, chunk_grid_svg
-from cuzarr._text import human_bytes, human_ratio, printable
+from cuzarr._node.display import brief_repr, chunk_grid_svg
+from cuzarr._text import Info, human_bytes, human_ratio, names_text, printable, shortened
 
 _MOST_ATTRIBUTES = 20
-_LONGEST_NAME = 200
 
 
 def array_info(array: Any, stored_count: int | None = None, stored_bytes: int | None = None) -> Info:
@@ -77,7 +76,7 @@ def array_html(array: Any) -> str:
         ("Store", array.store_path),
         ("Data type", array.metadata.data_type),
         ("Shape", array.shape),
-        ("Dimensions", _names_text(array._dimension_names)),
+        ("Dimensions", names_text(array._dimension_names)),
         ("Chunks", _shape_text(array, "chunks")),
         ("Shards", _shape_text(array, "shards")),
         ("Bytes", human_bytes(array.nbytes)),
@@ -103,18 +102,9 @@ def group_html(group: Any) -> str:
     return Info.of([*lines, *_attribute_lines(group.metadata.attributes)])._repr_html_()
 
 
-def _names_text(names: Sequence[str | None] | None) -> str | None:
-    """Names of dimensions; ``-`` for one without a name."""
-    return _shortened(", ".join(name or "-" for name in names)) if names else None
-
-
 def _attribute_lines(attributes: Mapping[str, Any]) -> list[tuple[str, object]]:
     """A line for each of the first attributes, and one that counts the others."""
     first = list(islice(attributes.items(), _MOST_ATTRIBUTES))
-    lines: list[tuple[str, object]] = [(f"Attribute {printable(_shortened(name))}", brief_repr(value)) for name, value in first]
+    lines: list[tuple[str, object]] = [(f"Attribute {printable(shortened(name))}", brief_repr(value)) for name, value in first]
     more = len(attributes) - len(first)
     return [*lines, ("Attributes", f"and {more} more")] if more else lines
-
-
-def _shortened(text: str) -> str:
-    return text if len(text) <= _LONGEST_NAME else f"{text[:_LONGEST_NAME]}…"

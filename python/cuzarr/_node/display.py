@@ -5,8 +5,7 @@ from __future__ import annotations
 import html
 import json
 import sys
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -25,30 +24,6 @@ def brief_repr(value: object) -> str:
         value = np.void(np.frombuffer(value, "u1", _LONGEST_VALUE).tobytes())
     text = repr(value)
     return text if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}…"
-
-
-@dataclass(frozen=True)
-class Info:
-    """Lines of a name and a value, as text and as HTML."""
-
-    lines: tuple[tuple[str, str], ...]
-
-    @classmethod
-    def of(cls, items: Iterable[tuple[str, object]]) -> Info:
-        """From names and values; what is ``None`` is left out."""
-        return cls(tuple((name, printable(str(value))) for name, value in items if value is not None))
-
-    def __repr__(self) -> str:
-        width = max(len(name) for name, _ in self.lines)
-        return "\n".join(f"{name:<{width}} : {value}" for name, value in self.lines)
-
-    def _repr_html_(self) -> str:
-        rows = "".join(
-            f"<tr><th style='text-align: left'>{html.escape(name)}</th>"
-            f"<td style='text-align: left'>{html.escape(value)}</td></tr>"
-            for name, value in self.lines
-        )
-        return f"<table>{rows}</table>"
 
 
 class Explanation:

@@ -26,12 +26,12 @@ from cuzarr._node.array import Array
 from cuzarr._node.array_config import ArrayConfigLike
 from cuzarr._node.asynchronous import AsyncGroup, complete
 from cuzarr._node.descriptions import group_html, group_info
-from cuzarr._node.display import Info, Tree
+from cuzarr._node.display import Tree
 from cuzarr._node.hierarchy import create_nodes
 from cuzarr._node.node import Node
 from cuzarr._node.save import save_array
 from cuzarr._runtime import run
-from cuzarr._text import printable
+from cuzarr._text import Info, printable
 from cuzarr.errors import ContainsArrayError, ContainsGroupError, InvalidArgumentError, UnsupportedError
 from cuzarr.storage import Store, StoreLike, StorePath, make_store_path, normalize_path
 

@@ -271,8 +271,7 @@ impl Copy {
     fn plan_shrinking(&self, shrink: &Shrink, most_bytes: u64) -> Result<Pass> {
         let unit = self.target.metadata().chunk_grid().chunk_shape();
         self.check_budget(unit)?;
-        let bytes =
-            shrink.factors.iter().fold(element_bytes(&self.source), |bytes, &factor| bytes.saturating_mul(factor));
+        let bytes = shrink.bytes(element_bytes(&self.source), unit);
         let chunk: Vec<u64> = self
             .source
             .chunk_shape()?

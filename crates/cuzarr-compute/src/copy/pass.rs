@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use cuzarr_device::downsample::{Downsampling, downsample};
+use cuzarr_device::downsample::{Boxes, Downsampling, downsample_part};
 use cuzarr_device::pool::{in_flight, within};
 use cuzarr_device::{DType, NdBuffer, Order};
 
@@ -45,6 +45,36 @@ impl Shrink {
     /// The shape of the result for an array of this shape.
     pub(super) fn shape(&self, source: &[u64]) -> Vec<u64> {
         source.iter().zip(&self.factors).map(|(extent, factor)| extent.div_ceil(*factor)).collect()
+    }
+
+    /// The source's elements that a region of the target is made of.
+    fn needs(&self, region: &Region, source: &[u64]) -> Region {
+        let along = |axis: usize| {
+            let (factor, reach) = (self.factors[axis], self.method.reach(self.factors[axis]));
+            let start = (region.start[axis] * factor).saturating_sub(reach);
+            let end = (region.start[axis] + region.extent[axis]).saturating_mul(factor).saturating_add(reach);
+            (start, end.min(source[axis]) - start)
+        };
+        let (start, extent) = (0..source.len()).map(along).unzip();
+        Region { number: region.number, start, extent }
+    }
+
+    /// Makes the elements of a region of what it needs.
+    fn make(&self, region: &Region, needed: &NdBuffer) -> Result<NdBuffer> {
+        // The factors are bounded by the elements of a box, and extents by those in memory.
+        let factors: Vec<usize> = self.factors.iter().map(|&factor| factor as usize).collect();
+        let before = |(start, &factor): (&u64, &u64)| (start * factor).min(self.method.reach(factor)) as usize;
+        let before: Vec<usize> = region.start.iter().zip(&self.factors).map(before).collect();
+        let shape = region.extent.iter().map(|&extent| extent as usize).collect();
+        Ok(downsample_part(needed, Boxes { before: &before, shape }, &factors, self.method)?)
+    }
+
+    /// Bytes of the source for one element of a target that is written in regions of at least `unit`.
+    pub(super) fn bytes(&self, element_bytes: u64, unit: &[u64]) -> u64 {
+        let along = |(&factor, unit): (&u64, &u64)| {
+            factor.saturating_add((2 * self.method.reach(factor)).div_ceil((*unit).max(1)))
+        };
+        self.factors.iter().zip(unit).map(along).fold(element_bytes, u64::saturating_mul)
     }
 }
 
@@ -114,19 +144,16 @@ impl Pass {
 
     /// Reads the source's elements for a region of the target.
     fn read(&self, region: &Region) -> Result<Elements> {
-        let Some(shrink) = &self.shrink else { return read(&self.source, region) };
-        let start: Vec<u64> = region.start.iter().zip(&shrink.factors).map(|(start, factor)| start * factor).collect();
-        let ends = region.extent.iter().zip(&shrink.factors).zip(start.iter().zip(self.source.shape()));
-        let extent = ends.map(|((extent, factor), (start, len))| (extent * factor).min(len - start)).collect();
-        read(&self.source, &Region { number: region.number, start, extent })
+        match &self.shrink {
+            Some(shrink) => read(&self.source, &shrink.needs(region, self.source.shape())),
+            None => read(&self.source, region),
+        }
     }
 
     /// Makes elements of the target from elements of the source.
-    fn made(&self, mut elements: NdBuffer) -> Result<NdBuffer> {
+    fn made(&self, region: &Region, mut elements: NdBuffer) -> Result<NdBuffer> {
         if let Some(shrink) = &self.shrink {
-            // The factors are bounded by the elements of a box.
-            let factors: Vec<usize> = shrink.factors.iter().map(|&factor| factor as usize).collect();
-            elements = downsample(&elements, &factors, shrink.method)?;
+            elements = shrink.make(region, &elements)?;
         }
         match self.cast {
             Some(dtype) => Ok(elements.astype(dtype, Order::C)?),
@@ -139,7 +166,7 @@ impl Pass {
         let selection = region.selection()?;
         match elements {
             Elements::Fixed(elements) => {
-                let made = in_flight(|| self.made(elements))?;
+                let made = in_flight(|| self.made(region, elements))?;
                 self.target.write_buffer(&selection, &made)
             }
             Elements::Variable(elements) => self.target.write_variable(&selection, &elements),

@@ -368,7 +368,7 @@ fn is_label_type(data_type: &DataType) -> bool {
 
 /// Refuses methods that would let the number that marks missing elements take part in what is made of the others.
 fn check_missing(source: &Array, method: Downsampling) -> Result<()> {
-    let counts = matches!(method, Downsampling::Mean | Downsampling::Max);
+    let counts = matches!(method, Downsampling::Mean | Downsampling::Max | Downsampling::Gaussian);
     let Some(mark) = source.metadata().missing_number().filter(|_| counts) else { return Ok(()) };
     let message =
         format!("{mark} marks missing elements of {}, and would count in their {}", source.name(), method.name());

@@ -119,7 +119,7 @@ fn list<'a, T, U: From<T>>(value: &'a Value, read: impl Fn(&'a Value) -> Option<
 fn method(name: &str) -> Result<Downsampling> {
     Downsampling::named(name).ok_or_else(|| {
         let error = Error::new(ErrorKind::InvalidArgument, format!("unknown method '{name}'"));
-        error.with_hint("use mean, max, nearest or mode")
+        error.with_hint("use mean, gaussian, max, nearest or mode")
     })
 }
 

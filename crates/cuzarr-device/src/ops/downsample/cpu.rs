@@ -15,6 +15,10 @@ const ELEMS_A_THREAD: usize = 1 << 15;
 /// A number of which boxes are reduced.
 trait Number: HostElement + PartialOrd + Default {
     fn mean(values: &[Self]) -> Self;
+    /// In binary64. Elements of 64 bits are no part of means with weights.
+    fn float(self) -> f64;
+    /// The nearest number, ties to even.
+    fn nearest(value: f64) -> Self;
     fn append(self, bytes: &mut Vec<u8>);
 }
 
@@ -28,6 +32,14 @@ macro_rules! integers {
                 let up = 2 * rest > count || (2 * rest == count && whole & 1 == 1);
                 // A mean lies among its numbers.
                 (whole + i128::from(up)) as Self
+            }
+
+            fn float(self) -> f64 {
+                self as f64
+            }
+
+            fn nearest(value: f64) -> Self {
+                value.round_ties_even() as Self
             }
 
             fn append(self, bytes: &mut Vec<u8>) {
@@ -45,6 +57,14 @@ macro_rules! floats {
                 (sum / values.len() as f64) as Self
             }
 
+            fn float(self) -> f64 {
+                f64::from(self)
+            }
+
+            fn nearest(value: f64) -> Self {
+                value as Self
+            }
+
             fn append(self, bytes: &mut Vec<u8>) {
                 bytes.extend_from_slice(&self.to_ne_bytes());
             }
@@ -55,21 +75,31 @@ macro_rules! floats {
 integers! { i8 i16 i32 i64 u8 u16 u32 u64 }
 floats! { f32 f64 }
 
-/// A new array of `shape`, of boxes of `src`, which is packed in C order.
-pub(crate) fn downsample(src: &NdBuffer, shape: &[usize], factors: &[usize], method: Downsampling) -> Result<NdBuffer> {
+/// A new array of `shape`, of boxes of `src` behind `before` elements. `src` is packed in C order.
+pub(crate) fn downsample(
+    src: &NdBuffer,
+    before: &[usize],
+    shape: &[usize],
+    factors: &[usize],
+    method: Downsampling,
+) -> Result<NdBuffer> {
     let dtype = src.dtype();
-    let boxes = Boxes { src: src.shape(), dst: shape, factors };
+    let weights = match method {
+        Downsampling::Gaussian => factors.iter().map(|&factor| method.weights(factor)).collect(),
+        _ => Vec::new(),
+    };
+    let boxes = Boxes { src: src.shape(), before, dst: shape, factors, method, weights };
     let bytes = match (dtype.kind(), dtype.size_bytes()) {
-        (DTypeKind::Int, 1) => boxes.reduce::<i8>(src, method),
-        (DTypeKind::Int, 2) => boxes.reduce::<i16>(src, method),
-        (DTypeKind::Int, 4) => boxes.reduce::<i32>(src, method),
-        (DTypeKind::Int, _) => boxes.reduce::<i64>(src, method),
-        (DTypeKind::UInt, 1) => boxes.reduce::<u8>(src, method),
-        (DTypeKind::UInt, 2) => boxes.reduce::<u16>(src, method),
-        (DTypeKind::UInt, 4) => boxes.reduce::<u32>(src, method),
-        (DTypeKind::UInt, _) => boxes.reduce::<u64>(src, method),
-        _ if dtype == DType::FLOAT32 => boxes.reduce::<f32>(src, method),
-        _ if dtype == DType::FLOAT64 => boxes.reduce::<f64>(src, method),
+        (DTypeKind::Int, 1) => boxes.reduce::<i8>(src),
+        (DTypeKind::Int, 2) => boxes.reduce::<i16>(src),
+        (DTypeKind::Int, 4) => boxes.reduce::<i32>(src),
+        (DTypeKind::Int, _) => boxes.reduce::<i64>(src),
+        (DTypeKind::UInt, 1) => boxes.reduce::<u8>(src),
+        (DTypeKind::UInt, 2) => boxes.reduce::<u16>(src),
+        (DTypeKind::UInt, 4) => boxes.reduce::<u32>(src),
+        (DTypeKind::UInt, _) => boxes.reduce::<u64>(src),
+        _ if dtype == DType::FLOAT32 => boxes.reduce::<f32>(src),
+        _ if dtype == DType::FLOAT64 => boxes.reduce::<f64>(src),
         _ => Err(Error::new(ErrorKind::Unsupported, format!("no {} of {dtype}", method.name()))),
     }?;
     NdBuffer::from_host(Device::Cpu, dtype, shape, Order::C, &bytes)
@@ -77,12 +107,24 @@ pub(crate) fn downsample(src: &NdBuffer, shape: &[usize], factors: &[usize], met
 
 struct Boxes<'a> {
     src: &'a [usize],
+    before: &'a [usize],
     dst: &'a [usize],
     factors: &'a [usize],
+    method: Downsampling,
+    /// Along each dimension, for methods that weigh elements.
+    weights: Vec<Vec<f64>>,
+}
+
+/// One dimension of a box: its elements, the distance between them, and those that would belong to it, but lie before the source.
+#[derive(Clone, Copy, Default)]
+struct Axis {
+    extent: usize,
+    stride: usize,
+    skipped: usize,
 }
 
 impl Boxes<'_> {
-    fn reduce<T: Number>(&self, src: &NdBuffer, method: Downsampling) -> Result<Vec<u8>> {
+    fn reduce<T: Number>(&self, src: &NdBuffer) -> Result<Vec<u8>> {
         // A view's elements may lie at odd addresses.
         let copied;
         let elements = match src.host_slice::<T>() {
@@ -95,54 +137,97 @@ impl Boxes<'_> {
         let count: usize = self.dst.iter().product();
         let threads = cores().min(count.div_ceil(ELEMS_A_THREAD));
         if threads <= 1 {
-            return Ok(self.part(&elements, 0..count, method));
+            return Ok(self.part(&elements, 0..count));
         }
         let share = count.div_ceil(threads);
         let ranges =
             (0..threads).map(|number| (number * share).min(count)..((number + 1) * share).min(count)).collect();
-        Ok(in_threads(threads, ranges, |range| self.part(&elements, range, method)).concat())
+        Ok(in_threads(threads, ranges, |range| self.part(&elements, range)).concat())
     }
 
     /// The bytes of some elements of the result.
-    fn part<T: Number>(&self, elements: &[T], range: std::ops::Range<usize>, method: Downsampling) -> Vec<u8> {
+    fn part<T: Number>(&self, elements: &[T], range: std::ops::Range<usize>) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(range.len() * size_of::<T>());
         let mut values = Vec::with_capacity(self.factors.iter().product());
         for index in range {
+            let (first, axes) = self.place(index);
+            let axes = &axes[..self.dst.len()];
+            if self.method == Downsampling::Gaussian {
+                T::nearest(self.weighed(elements, first, axes)).append(&mut bytes);
+                continue;
+            }
             values.clear();
-            self.gather(elements, index, &mut values);
-            let value = match method {
+            walk(elements, axes, first, &mut values);
+            let value = match self.method {
                 Downsampling::Mean => T::mean(&values),
                 Downsampling::Max => largest(&values),
                 Downsampling::Mode => most_frequent(&mut values),
-                Downsampling::Nearest => values[0],
+                Downsampling::Nearest | Downsampling::Gaussian => values[0],
             };
             value.append(&mut bytes);
         }
         bytes
     }
 
-    /// The elements of one box, in C order.
-    fn gather<T: Copy>(&self, elements: &[T], index: usize, values: &mut Vec<T>) {
+    /// The first element of a box and what it reaches, and its dimensions.
+    fn place(&self, index: usize) -> (usize, [Axis; crate::ops::downsample::MOST_AXES]) {
         let (mut rest, mut stride, mut first) = (index, 1, 0);
-        let mut axes = [(1usize, 0usize); crate::ops::downsample::MOST_AXES];
+        let mut axes = [Axis::default(); crate::ops::downsample::MOST_AXES];
         for dim in (0..self.dst.len()).rev() {
-            let place = rest % self.dst[dim] * self.factors[dim];
+            let place = self.before[dim] + rest % self.dst[dim] * self.factors[dim];
             rest /= self.dst[dim];
-            axes[dim] = (self.factors[dim].min(self.src[dim] - place), stride);
-            first += place * stride;
+            let reach = self.method.reach(self.factors[dim] as u64) as usize;
+            let (begin, end) = (place.saturating_sub(reach), place + self.factors[dim] + reach);
+            axes[dim] = Axis { extent: end.min(self.src[dim]) - begin, stride, skipped: begin + reach - place };
+            first += begin * stride;
             stride *= self.src[dim];
         }
-        walk(elements, &axes[..self.dst.len()], first, values);
+        (first, axes)
+    }
+
+    /// A sum of elements with their weights, divided by the sum of the weights. It adds like `weighed` in `downsample.cu`.
+    fn weighed<T: Number>(&self, elements: &[T], first: usize, axes: &[Axis]) -> f64 {
+        let inside = |(axis, weights): (&Axis, &Vec<f64>)| {
+            weights[axis.skipped..][..axis.extent].iter().fold(0.0, |sum, weight| sum + weight)
+        };
+        let all = axes.iter().zip(&self.weights).map(inside).fold(1.0, |all, inside| all * inside);
+        let mut sum = 0.0;
+        self.add_weighed(elements, first, (axes, 0), 1.0, &mut sum);
+        sum / all
+    }
+
+    fn add_weighed<T: Number>(
+        &self,
+        elements: &[T],
+        first: usize,
+        (axes, dim): (&[Axis], usize),
+        weight: f64,
+        sum: &mut f64,
+    ) {
+        let Some((axis, rest)) = axes.split_first() else {
+            *sum += weight * elements[first].float();
+            return;
+        };
+        let weights = &self.weights[dim][axis.skipped..][..axis.extent];
+        if rest.is_empty() {
+            for (own, element) in weights.iter().zip(&elements[first..first + axis.extent]) {
+                *sum += weight * own * element.float();
+            }
+            return;
+        }
+        for (at, own) in weights.iter().enumerate() {
+            self.add_weighed(elements, first + at * axis.stride, (rest, dim + 1), weight * own, sum);
+        }
     }
 }
 
-fn walk<T: Copy>(elements: &[T], axes: &[(usize, usize)], first: usize, values: &mut Vec<T>) {
+fn walk<T: Copy>(elements: &[T], axes: &[Axis], first: usize, values: &mut Vec<T>) {
     match axes {
         [] => values.push(elements[first]),
-        [(extent, 1)] => values.extend_from_slice(&elements[first..first + extent]),
-        [(extent, stride), rest @ ..] => {
-            for at in 0..*extent {
-                walk(elements, rest, first + at * stride, values);
+        [axis] => values.extend_from_slice(&elements[first..first + axis.extent]),
+        [axis, rest @ ..] => {
+            for at in 0..axis.extent {
+                walk(elements, rest, first + at * axis.stride, values);
             }
         }
     }

@@ -5,7 +5,7 @@ use crate::c_layout::c_layout;
 use crate::driver::source::KernelSource;
 use crate::error::Result;
 use crate::ops::downsample::Downsampling;
-use crate::ops::launch::{blocks, threads, upload};
+use crate::ops::launch::{blocks, threads, upload, upload_table};
 use crate::stream::Stream;
 
 static DOWNSAMPLE: KernelSource =
@@ -19,14 +19,17 @@ struct Axis {
     dst_extent: u64,
     factor: u64,
     src_stride: u64,
+    before: u64,
+    reach: u64,
 }
 
 // `Axis` in downsample.cu, which states the size, too.
-c_layout! { plain Axis: 32 bytes { src_extent at 0, dst_extent at 8, factor at 16, src_stride at 24 } }
+c_layout! { plain Axis: 48 bytes { src_extent at 0, dst_extent at 8, factor at 16, src_stride at 24, before at 32, reach at 40 } }
 
 /// Fills `dst` from `src`, both packed in C order, in stream order.
 pub(crate) fn downsample(
     src: &NdBuffer,
+    before: &[usize],
     dst: &NdBuffer,
     factors: &[usize],
     method: Downsampling,
@@ -37,7 +40,8 @@ pub(crate) fn downsample(
         .rev()
         .map(|dim| {
             let (src_extent, dst_extent) = (src.shape()[dim] as u64, dst.shape()[dim] as u64);
-            let axis = Axis { src_extent, dst_extent, factor: factors[dim] as u64, src_stride: stride };
+            let (factor, before) = (factors[dim] as u64, before[dim] as u64);
+            let axis = Axis { src_extent, dst_extent, factor, src_stride: stride, before, reach: method.reach(factor) };
             stride *= src_extent;
             axis
         })
@@ -45,13 +49,24 @@ pub(crate) fn downsample(
     axes.reverse();
     let ndim = axes.len() as u32;
     if axes.is_empty() {
-        axes.push(Axis { src_extent: 1, dst_extent: 1, factor: 1, src_stride: 1 });
+        axes.push(Axis { src_extent: 1, dst_extent: 1, factor: 1, src_stride: 1, before: 0, reach: 0 });
     }
     let table = upload(&axes, stream)?;
-    let kernel = DOWNSAMPLE.kernel(stream.device(), &format!("downsample_{}", src.dtype()))?;
     let (count, threads) = (dst.len() as u64, threads(stream.device()));
-    let grid = blocks(&kernel, count.div_ceil(u64::from(threads)));
+    let lines = count.div_ceil(u64::from(threads));
+    if method == Downsampling::Gaussian {
+        let weights = factors.iter().flat_map(|&factor| method.weights(factor)).flat_map(f64::to_ne_bytes);
+        // A table is never empty, not even that of no dimensions.
+        let weights = upload_table(&weights.chain([0; 8]).collect::<Vec<u8>>(), stream)?;
+        let kernel = DOWNSAMPLE.kernel(stream.device(), &format!("gaussian_{}", src.dtype()))?;
+        let arguments = (src.address(), dst.address(), table.address(), weights.address(), ndim, count);
+        let memory = [src.buffer(), dst.buffer(), &table, &weights];
+        // SAFETY: the parameters of gaussian_T; every box and what it reaches are cut off at the source's extents, which the
+        // table has, and `weights` has as many numbers as the table's factors and reaches take.
+        return unsafe { kernel.launch(stream, blocks(&kernel, lines), threads, arguments, &memory) };
+    }
+    let kernel = DOWNSAMPLE.kernel(stream.device(), &format!("downsample_{}", src.dtype()))?;
     let arguments = (src.address(), dst.address(), table.address(), ndim, count, method as u32);
     // SAFETY: the parameters of downsample_T; every box lies inside the source, whose extents the table has.
-    unsafe { kernel.launch(stream, grid, threads, arguments, &[src.buffer(), dst.buffer(), &table]) }
+    unsafe { kernel.launch(stream, blocks(&kernel, lines), threads, arguments, &[src.buffer(), dst.buffer(), &table]) }
 }

@@ -1,4 +1,5 @@
-// Boxes of elements become one element each: their mean, their largest, the one that is there most often.
+// Boxes of elements become one element each: their mean, their largest, the one that is there most often, or a mean of the box and
+// its surroundings with the weights of a Gaussian.
 //
 // One thread an element of the result: where its box begins, and an odometer through it in C order, so that sums round as on
 // the CPU. Means of integers are exact: whole parts and rests of the quotients are added apart, and ties go to the even one.
@@ -13,8 +14,10 @@ struct Axis {
     u64 dst_extent;
     u64 factor;
     u64 src_stride;  // elements between neighbours in the source
+    u64 before;      // elements of the source before the first box
+    u64 reach;       // elements beside a box that belong to it, on each side
 };
-static_assert(sizeof(Axis) == 32, "as downsample/cuda.rs has it");
+static_assert(sizeof(Axis) == 48, "as downsample/cuda.rs has it");
 
 #define CUZARR_DOWNSAMPLE_AXES 8u
 #define CUZARR_MEAN 0u
@@ -24,6 +27,7 @@ static_assert(sizeof(Axis) == 32, "as downsample/cuda.rs has it");
 struct Box {
     u64 first;
     u32 extent[CUZARR_DOWNSAMPLE_AXES];
+    u32 skipped[CUZARR_DOWNSAMPLE_AXES];  // elements that would belong to it, but lie before the source
     u32 at[CUZARR_DOWNSAMPLE_AXES];
     u32 count;
     u32 axes;
@@ -33,11 +37,13 @@ struct Box {
         count = 1;
         axes = ndim;
         for (u32 dim = ndim; dim-- > 0;) {
-            u64 place = index % axis[dim].dst_extent * axis[dim].factor;
+            u64 place = axis[dim].before + index % axis[dim].dst_extent * axis[dim].factor;
             index /= axis[dim].dst_extent;
-            u64 rest = axis[dim].src_extent - place;
-            extent[dim] = (u32)(rest < axis[dim].factor ? rest : axis[dim].factor);
-            first += place * axis[dim].src_stride;
+            u64 end = place + axis[dim].factor + axis[dim].reach;
+            u64 begin = place < axis[dim].reach ? 0 : place - axis[dim].reach;
+            skipped[dim] = (u32)(begin + axis[dim].reach - place);
+            extent[dim] = (u32)((end < axis[dim].src_extent ? end : axis[dim].src_extent) - begin);
+            first += begin * axis[dim].src_stride;
             count *= extent[dim];
         }
     }
@@ -123,6 +129,46 @@ CUZARR_DEVICE T most_frequent(const T* src, const Axis* axis, Box& box) {
     return best;
 }
 
+/// A sum of the elements with their weights, divided by the sum of the weights inside the source. A weight is the product of those
+/// along the dimensions, which stand one dimension after the other.
+template <class T>
+CUZARR_DEVICE double weighed(const T* src, const Axis* axis, const double* weights, Box& box) {
+    double sum = 0, all = 1;
+    const double* own = weights;
+    for (u32 dim = 0; dim < box.axes; dim++) {
+        double inside = 0;
+        for (u32 at = 0; at < box.extent[dim]; at++) inside += own[box.skipped[dim] + at];
+        all *= inside;
+        own += axis[dim].factor + 2 * axis[dim].reach;
+    }
+    box.begin();
+    for (u32 turn = 0; turn < box.count; turn++, box.next()) {
+        double weight = 1;
+        own = weights;
+        for (u32 dim = 0; dim < box.axes; dim++) {
+            weight *= own[box.skipped[dim] + box.at[dim]];
+            own += axis[dim].factor + 2 * axis[dim].reach;
+        }
+        sum += weight * (double)src[box.element(axis)];
+    }
+    return sum / all;
+}
+
+CUZARR_DEVICE double rounded(double value, double) { return value; }
+CUZARR_DEVICE double rounded(double value, float) { return value; }
+/// Of integers of at most 32 bits: a mean of them lies among them.
+CUZARR_DEVICE i64 rounded(double value, i64) { return (i64)round_half_even(value); }
+
+#define CUZARR_GAUSSIAN(name, T, Kind)                                                                                 \
+    CUZARR_KERNEL(gaussian_##name, const T* src, T* dst, const Axis* axis, const double* weights, u32 ndim,            \
+                  u64 count) {                                                                                        \
+        u64 step = (u64)thread_count() * block_count();                                                               \
+        for (u64 index = (u64)block_index() * thread_count() + thread_index(); index < count; index += step) {         \
+            Box box(axis, ndim, index);                                                                               \
+            dst[index] = (T)rounded(weighed<T>(src, axis, weights, box), (Kind)0);                                     \
+        }                                                                                                             \
+    }
+
 #define CUZARR_DOWNSAMPLE_INTEGERS(name, T, Wide)                                                                     \
     CUZARR_KERNEL(downsample_##name, const T* src, T* dst, const Axis* axis, u32 ndim, u64 count, u32 method) {        \
         u64 step = (u64)thread_count() * block_count();                                                               \
@@ -153,3 +199,11 @@ CUZARR_DOWNSAMPLE_INTEGERS(uint32, u32, u64)
 CUZARR_DOWNSAMPLE_INTEGERS(uint64, u64, u64)
 CUZARR_DOWNSAMPLE_FLOATS(float32, float)
 CUZARR_DOWNSAMPLE_FLOATS(float64, double)
+CUZARR_GAUSSIAN(int8, i8, i64)
+CUZARR_GAUSSIAN(int16, i16, i64)
+CUZARR_GAUSSIAN(int32, i32, i64)
+CUZARR_GAUSSIAN(uint8, u8, i64)
+CUZARR_GAUSSIAN(uint16, u16, i64)
+CUZARR_GAUSSIAN(uint32, u32, i64)
+CUZARR_GAUSSIAN(float32, float, float)
+CUZARR_GAUSSIAN(float64, double, double)

@@ -29,7 +29,14 @@ pub enum Downsampling {
     Mode,
     /// The first one.
     Nearest,
+    /// A mean of the box and its surroundings with the weights of a Gaussian around the middle of the box, in binary64; of integers
+    /// rounded, ties to even. Its standard deviation is a third of the factor along each dimension, as in scikit-image's
+    /// `pyramid_reduce`; elements beyond four of them count nothing. At the edges of an array the weights inside count.
+    Gaussian,
 }
+
+const METHODS: [Downsampling; 5] =
+    [Downsampling::Mean, Downsampling::Max, Downsampling::Mode, Downsampling::Nearest, Downsampling::Gaussian];
 
 impl Downsampling {
     /// Its name.
@@ -39,14 +46,30 @@ impl Downsampling {
             Downsampling::Max => "max",
             Downsampling::Mode => "mode",
             Downsampling::Nearest => "nearest",
+            Downsampling::Gaussian => "gaussian",
         }
     }
 
     /// The one of that name.
     pub fn named(name: &str) -> Option<Downsampling> {
-        [Downsampling::Mean, Downsampling::Max, Downsampling::Mode, Downsampling::Nearest]
-            .into_iter()
-            .find(|one| one.name() == name)
+        METHODS.into_iter().find(|one| one.name() == name)
+    }
+
+    /// How many elements beside a box count, on each side along a dimension of this factor.
+    pub const fn reach(self, factor: u64) -> u64 {
+        match self {
+            // Whole elements between the edge of the box and four standard deviations from its middle: 4/3 f - (f - 1) / 2.
+            Downsampling::Gaussian if factor > 1 => (5 * factor + 3) / 6,
+            _ => 0,
+        }
+    }
+
+    /// The weights of a box and what it reaches beside it, along a dimension of this factor.
+    fn weights(self, factor: usize) -> Vec<f64> {
+        let reach = self.reach(factor as u64) as usize;
+        let (middle, deviation) = (reach as f64 + (factor as f64 - 1.0) / 2.0, factor as f64 / 3.0);
+        let weight = |at: usize| (-((at as f64 - middle) / deviation).powi(2) / 2.0).exp();
+        (0..factor + 2 * reach).map(weight).collect()
     }
 
     /// Whether it has a meaning for elements of this type.
@@ -56,8 +79,10 @@ impl Downsampling {
     pub fn check(self, dtype: DType) -> Result<()> {
         let exact = matches!(dtype.kind(), DTypeKind::Bool | DTypeKind::Int | DTypeKind::UInt);
         let real = exact || matches!(dtype.kind(), DTypeKind::Float | DTypeKind::BFloat);
+        let short = dtype.size_bytes() <= 4 && dtype.kind() != DTypeKind::Bool;
         match self {
             Downsampling::Nearest => Ok(()),
+            Downsampling::Gaussian if real && (short || !exact) => Ok(()),
             Downsampling::Mode if exact => Ok(()),
             Downsampling::Mean | Downsampling::Max if real => Ok(()),
             _ => {
@@ -89,6 +114,30 @@ pub fn downsampled_shape(shape: &[usize], factors: &[usize]) -> Vec<usize> {
 /// `InvalidArgument` for factors that do not fit; `Unsupported` for types that the method has no meaning for, and more
 /// than 8 dimensions; `OutOfMemory`, `DeviceFailed`.
 pub fn downsample(array: &NdBuffer, factors: &[usize], method: Downsampling) -> Result<NdBuffer> {
+    let shape = array.shape().iter().zip(factors).map(|(extent, factor)| extent.div_ceil((*factor).max(1))).collect();
+    downsample_part(array, Boxes { before: &vec![0; array.ndim()], shape }, factors, method)
+}
+
+/// The boxes of a part of an array.
+#[derive(Clone, Debug)]
+pub struct Boxes<'a> {
+    /// Elements before the first box along each dimension. A method whose reach is not 0 takes them into account.
+    pub before: &'a [usize],
+    /// The number of boxes along each dimension. Elements behind the last box count as those before the first one.
+    pub shape: Vec<usize>,
+}
+
+/// Like [`downsample`], but for a part of an array with elements around its boxes: parts that have all elements within the method's
+/// [reach](Downsampling::reach) give the elements of the whole array.
+///
+/// # Errors
+/// Those of [`downsample`]; `InvalidArgument` for boxes that begin outside of the part.
+pub fn downsample_part(
+    array: &NdBuffer,
+    boxes: Boxes<'_>,
+    factors: &[usize],
+    method: Downsampling,
+) -> Result<NdBuffer> {
     method.check(array.dtype())?;
     let elems = factors.iter().try_fold(1usize, |elems, &factor| elems.checked_mul(factor));
     let fits = elems.is_some_and(|elems| (1..=MOST_BOX_ELEMS).contains(&elems));
@@ -101,9 +150,17 @@ pub fn downsample(array: &NdBuffer, factors: &[usize], method: Downsampling) -> 
         let message = format!("downsampling takes at most {MOST_AXES} dimensions, got {}", array.ndim());
         return Err(Error::new(ErrorKind::Unsupported, message));
     }
-    let shape = downsampled_shape(array.shape(), factors);
+    let Boxes { before, shape } = boxes;
+    let begins_inside = |dim: usize| match shape[dim].checked_sub(1) {
+        Some(last) => before[dim].saturating_add(last.saturating_mul(factors[dim])) < array.shape()[dim],
+        None => true,
+    };
+    if (before.len(), shape.len()) != (array.ndim(), array.ndim()) || !(0..array.ndim()).all(begins_inside) {
+        let message = format!("boxes {shape:?} behind {before:?} elements do not fit shape {:?}", array.shape());
+        return Err(Error::invalid(message));
+    }
     if method == Downsampling::Nearest {
-        return array.region(&vec![0; array.ndim()], &shape, factors)?.copy(Order::C);
+        return array.region(before, &shape, factors)?.copy(Order::C);
     }
     // Short floats are rounded once, from binary32.
     let dtype = array.dtype();
@@ -121,11 +178,11 @@ pub fn downsample(array: &NdBuffer, factors: &[usize], method: Downsampling) -> 
     let result = if shape.contains(&0) {
         NdBuffer::empty(array.device(), working, &shape, Order::C)?
     } else if array.device() == Device::Cpu {
-        cpu::downsample(&packed, &shape, factors, method)?
+        cpu::downsample(&packed, before, &shape, factors, method)?
     } else {
         let result = NdBuffer::empty(array.device(), working, &shape, Order::C)?;
         let stream = Stream::new(array.device())?;
-        cuda::downsample(&packed, &result, factors, method, &stream)?;
+        cuda::downsample(&packed, before, &result, factors, method, &stream)?;
         stream.synchronize()?;
         result
     };
