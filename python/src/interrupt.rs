@@ -1,6 +1,7 @@
 //! Calls that Ctrl-C ends: work without the interpreter's lock, and checks for signals meanwhile.
 
-use std::sync::mpsc::RecvTimeoutError;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
 use std::time::Duration;
 
 use cuzarr::{Error, ErrorKind};
@@ -48,6 +49,36 @@ pub fn interruptible<T: Send + 'static>(
         Some(exception) => Err(exception),
         None => result.py(),
     }
+}
+
+/// Does work that only reads, without the interpreter's lock. Where each request takes long (`is_far`), an interrupt does not wait for
+/// the requests that are under way: `watch` is cancelled, and their answers are dropped.
+pub fn reading<T: Send + 'static>(
+    py: Python<'_>,
+    is_far: bool,
+    watch: &Watch,
+    work: impl FnOnce() -> cuzarr::Result<T> + Send + 'static,
+) -> PyResult<T> {
+    if !is_far || !is_main_thread(py)? {
+        return py.detach(work).py();
+    }
+    let (sender, results) = mpsc::channel();
+    // A thread of its own, because it may outlive the call. Nobody may wait for it by then.
+    let begun = thread::Builder::new().name("cuzarr-read".into()).spawn(move || drop(sender.send(work())));
+    begun.map_err(|error| Error::new(ErrorKind::StoreFailed, "cannot start a thread").with_source(error)).py()?;
+    py.detach(move || {
+        loop {
+            match results.recv_timeout(SIGNAL_INTERVAL) {
+                Ok(result) => return result.py(),
+                Err(RecvTimeoutError::Timeout) => {
+                    Python::attach(|py| py.check_signals()).inspect_err(|_| watch.cancel())?;
+                }
+                Err(RecvTimeoutError::Disconnected) => {
+                    return Err(Error::new(ErrorKind::Cancelled, "the call ended without a result")).py();
+                }
+            }
+        }
+    })
 }
 
 /// Whether the call comes from Python's main thread, the only one that gets signals.

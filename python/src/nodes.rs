@@ -10,7 +10,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
 use crate::error::{IntoPython, PyResult};
-use crate::interrupt::interruptible;
+use crate::interrupt::{interruptible, reading};
 use crate::json::{self, Names};
 use crate::store::PyStore;
 use crate::watch::{Watch, Watches};
@@ -25,15 +25,20 @@ type Found<'py> = (Bound<'py, PyDict>, Option<Bound<'py, PyDict>>, Vec<String>);
 pub fn find_node<'py>(
     py: Python<'py>,
     store: &PyStore,
-    path: &str,
+    path: String,
     zarr_format: Option<u8>,
     arrays: Option<bool>,
     use_consolidated: &Bound<'_, PyAny>,
     max_bytes: u64,
 ) -> PyResult<Option<Found<'py>>> {
     let consolidation = parse_consolidation(use_consolidated)?;
-    let lookup = Lookup { format: zarr_format.map(format), arrays, consolidation, max_bytes, ..Lookup::default() };
-    let found = py.detach(|| node::find_documents(&*store.inner, path, &lookup)).py()?;
+    let watch = Arc::new(Watch::default());
+    let cancellation = Watches::current(&watch).token();
+    let format = zarr_format.map(format);
+    let lookup = Lookup { format, arrays, consolidation, max_bytes, cancellation };
+    let inner = Arc::clone(&store.inner);
+    let is_far = inner.capabilities().far;
+    let found = reading(py, is_far, &watch, move || node::find_documents(&*inner, &path, &lookup))?;
     found.map(|found| to_python(py, &found)).transpose()
 }
 
@@ -56,8 +61,9 @@ pub fn walk_nodes<'py>(
     let cancellation = Watches::current(&watch).token();
     let lookup = Lookup { consolidation, max_bytes, cancellation, ..Lookup::default() };
     let store = Arc::clone(&store.inner);
+    let is_far = store.capabilities().far;
     let walk = move || node::walk_documents(&*store, &path, format(zarr_format), max_depth, most, &lookup);
-    let nodes = interruptible(py, &watch, walk)?;
+    let nodes = if is_far { reading(py, is_far, &watch, walk) } else { interruptible(py, &watch, walk) }?;
     nodes.into_iter().map(|(path, found)| Ok((path, to_python(py, &found.py()?)?))).collect()
 }
 
@@ -76,7 +82,9 @@ pub fn gather_nodes<'py>(
     let cancellation = Watches::current(&watch).token();
     let lookup = Lookup { format: Some(format(zarr_format)), max_bytes, cancellation, ..Lookup::default() };
     let store = Arc::clone(&store.inner);
-    let gathered = interruptible(py, &watch, move || node::gather_documents(&*store, &path, &lookup))?;
+    let is_far = store.capabilities().far;
+    let gather = move || node::gather_documents(&*store, &path, &lookup);
+    let gathered = if is_far { reading(py, is_far, &watch, gather) } else { interruptible(py, &watch, gather) }?;
     let found = to_python(py, &gathered)?;
     let mut group = gathered.documents;
     gathered.consolidated.into_iter().for_each(|below| group.set_consolidated(below));

@@ -22,9 +22,11 @@ use pyo3::types::PyBytes;
 
 use crate::error::{IntoPython, PyResult, from_python};
 use crate::identity::Place;
+use crate::interrupt::reading;
 use crate::names::parse_device;
 use crate::ndbuffer::PyNdBuffer;
 use crate::replies::{Pending, PyChunkReply, bounds};
+use crate::watch::Watch;
 
 /// A store that Python and the arrays opened in it share.
 #[pyclass(name = "Store", module = "cuzarr._core", frozen)]
@@ -68,7 +70,10 @@ impl PyStore {
         if !PyStore::knows(&registry, &url) {
             return Ok(None);
         }
-        let inner = py.detach(|| registry.open_url(&url)).py()?;
+        // Some stores read where their values are when they are opened.
+        let mut links = std::iter::successors(Some(&url), |url| url.wrapped());
+        let is_far = links.any(|link| cuzarr_remote::SCHEMES.contains(&link.scheme()));
+        let inner = reading(py, is_far, &Watch::default(), move || registry.open_url(&url))?;
         Ok(Some(PyStore { inner }))
     }
 
@@ -171,7 +176,7 @@ impl PyStore {
         start: Option<i64>,
         stop: Option<u64>,
     ) -> PyResult<Option<Bound<'py, PyBytes>>> {
-        let value = py.detach(|| self.inner.get_range(key, range(start, stop))).py()?;
+        let value = self.read(py, key, move |store, key| store.get_range(key, range(start, stop)))?;
         Ok(value.map(|bytes| PyBytes::new(py, &bytes)))
     }
 
@@ -252,16 +257,16 @@ impl PyStore {
     }
 
     fn getsize(&self, py: Python<'_>, key: &str) -> PyResult<Option<u64>> {
-        py.detach(|| self.inner.size_bytes(key)).py()
+        self.read(py, key, |store, key| store.size_bytes(key))
     }
 
     fn list_prefix(&self, py: Python<'_>, prefix: &str) -> PyResult<Vec<String>> {
-        py.detach(|| self.inner.list(prefix)).py()
+        self.read(py, prefix, |store, prefix| store.list(prefix))
     }
 
     /// Keys and prefixes directly below a prefix.
     fn list_dir(&self, py: Python<'_>, prefix: &str) -> PyResult<(Vec<String>, Vec<String>)> {
-        let listing = py.detach(|| self.inner.list_dir(prefix)).py()?;
+        let listing = self.read(py, prefix, |store, prefix| store.list_dir(prefix))?;
         Ok((listing.keys, listing.prefixes))
     }
 
@@ -334,6 +339,17 @@ impl PyZipArchive {
 }
 
 impl PyStore {
+    /// Reads something of a key or a prefix, in a way that an interrupt ends.
+    fn read<T: Send + 'static>(
+        &self,
+        py: Python<'_>,
+        key: &str,
+        read: impl FnOnce(&dyn Store, &str) -> cuzarr::Result<T> + Send + 'static,
+    ) -> PyResult<T> {
+        let (store, key) = (Arc::clone(&self.inner), key.to_string());
+        reading(py, self.inner.capabilities().far, &Watch::default(), move || read(&*store, &key))
+    }
+
     fn knows(registry: &Registry, url: &Url) -> bool {
         let mut links = std::iter::successors(Some(url), |url| url.wrapped());
         links.all(|link| registry.schemes().any(|scheme| scheme == link.scheme()))

@@ -23,6 +23,8 @@ class Files(http.server.BaseHTTPRequestHandler):
     """Files of a folder, with entity tags and ranges."""
 
     protocol_version = "HTTP/1.1"
+    # Else a body waits for the receipt of its headers, which takes 40 ms.
+    disable_nagle_algorithm = True
     folder: pathlib.Path
     requests: list[str]
 
@@ -138,6 +140,62 @@ def test_the_command_line_takes_urls(server: tuple[str, type[Files]], tmp_path: 
     np.testing.assert_array_equal(cuzarr.open_array(tmp_path / "copied", mode="r")[...], TRUTH)
     refused = run("copy", str(tmp_path / "copied"), f"{server[0]}/b")
     assert refused.returncode == 1 and "it is read-only" in refused.stderr
+
+
+INTERRUPTED = """
+import http.server, os, signal, sys, threading, time
+import cuzarr
+
+class Silent(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+        time.sleep(60)
+
+    do_HEAD = do_GET
+
+served = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Silent)
+served.daemon_threads = True
+threading.Thread(target=served.serve_forever, daemon=True).start()
+url = f"http://127.0.0.1:{served.server_port}/a"
+store = cuzarr.storage.make_store(url)
+calls = {
+    "open": lambda: cuzarr.open_array(url, mode="r"),
+    "get": lambda: store.get("a"),
+    "archive": lambda: cuzarr.open_group(f"zip::{url}.zip", mode="r"),
+    "references": lambda: cuzarr.open_group(f"reference::{url}.json", mode="r"),
+}
+begun = time.monotonic()
+try:
+    calls[sys.argv[1]]()
+except KeyboardInterrupt:
+    print(time.monotonic() - begun, flush=True)
+    os._exit(0)
+"""
+
+
+@pytest.mark.parametrize("call", ["open", "get", "archive", "references"])
+def test_an_interrupt_does_not_wait_for_a_server(call: str) -> None:
+    command = [sys.executable, "-c", INTERRUPTED, call]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0 and float(done.stdout) < 20, done.stderr
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="the system does not list open files")
+def test_a_thousand_opens_leave_no_connections(server: tuple[str, type[Files]], tmp_path: pathlib.Path) -> None:
+    cuzarr.create_array(tmp_path / "a", data=TRUTH, chunks=(20, 30))
+
+    def connections() -> int:
+        names = (f"/proc/self/fd/{name}" for name in os.listdir("/proc/self/fd"))
+        return sum(os.readlink(name).startswith("socket:") for name in names if os.path.lexists(name))
+
+    def opened(count: int) -> int:
+        for _ in range(count):
+            assert cuzarr.open_array(f"{server[0]}/a", mode="r")[3, 4] == TRUTH[3, 4]
+        return connections()
+
+    before = opened(50)
+    # Connections that were just closed by one side may be open at the other.
+    assert opened(1000) <= before + 20
 
 
 @pytest.fixture
