@@ -172,6 +172,40 @@ pub(in super::super) fn write_all_at(file: &File, mut bytes: &[u8], mut offset: 
     Ok(())
 }
 
+/// Creates a file without a name, where the system and the file system have such files.
+pub(super) fn create_nameless(directory: &Path) -> Option<File> {
+    #[cfg(target_os = "linux")]
+    {
+        use rustix::fs::{Mode, OFlags};
+        let mode = Mode::from_raw_mode(0o666);
+        let flags = OFlags::RDWR | OFlags::TMPFILE | OFlags::CLOEXEC;
+        // The file gets its name by way of this directory.
+        let has_links = Path::new("/proc/self/fd").is_dir();
+        has_links.then(|| rustix::fs::open(directory, flags, mode).ok().map(File::from))?
+    }
+    #[cfg(not(target_os = "linux"))]
+    {
+        let _ = directory;
+        None
+    }
+}
+
+/// Gives a file its name that was made without one.
+pub(super) fn give_name(file: &File, path: &Path) -> io::Result<()> {
+    #[cfg(target_os = "linux")]
+    {
+        use rustix::fs::{AtFlags, CWD, linkat};
+        use std::os::fd::AsRawFd;
+        let link = format!("/proc/self/fd/{}", file.as_raw_fd());
+        Ok(linkat(CWD, link.as_str(), CWD, path, AtFlags::SYMLINK_FOLLOW)?)
+    }
+    #[cfg(not(target_os = "linux"))]
+    {
+        let _ = file;
+        Err(io::Error::new(io::ErrorKind::NotFound, format!("'{}' is gone", path.display())))
+    }
+}
+
 /// Gives a file its final name, unless that name is taken; returns whether it did.
 pub(in super::super) fn rename_if_absent(partial: &Path, target: &Path) -> io::Result<bool> {
     #[cfg(target_os = "linux")]

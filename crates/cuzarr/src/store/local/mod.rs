@@ -439,18 +439,42 @@ impl Partial {
     }
 
     pub(super) fn create(directory: &Path) -> io::Result<(fs::File, Partial)> {
-        static NUMBER: AtomicU64 = AtomicU64::new(0);
         loop {
-            let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-            // The process id tells processes of one machine apart. The random number tells machines apart that share a disk.
-            let name = format!("{PARTIAL_START}{:x}-{:x}-{number:x}{PARTIAL_END}", std::process::id(), random_number());
-            let path = directory.join(name);
-            match fs::OpenOptions::new().read(true).write(true).create_new(true).open(&path) {
-                Ok(file) => return Ok((file, Partial { path, process: std::process::id() })),
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            let partial = Partial::named(directory);
+            match fs::OpenOptions::new().read(true).write(true).create_new(true).open(&partial.path) {
+                Ok(file) => return Ok((file, partial)),
+                // The other file is not this one's to remove.
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => partial.forget(),
                 Err(error) => return Err(error),
             }
         }
+    }
+
+    /// Like [`Partial::create`], for a file that needs its name only at the end: [`Partial::give_name`] gives it. A process that is
+    /// killed before leaves nothing, where the system has such files.
+    pub(super) fn create_nameless(directory: &Path) -> io::Result<(fs::File, Partial)> {
+        match file::create_nameless(directory) {
+            Some(file) => Ok((file, Partial::named(directory))),
+            None => Partial::create(directory),
+        }
+    }
+
+    /// Gives the file its temporary name, unless it has it.
+    pub(super) fn give_name(&self, file: &fs::File) -> io::Result<()> {
+        if self.path.exists() { Ok(()) } else { file::give_name(file, &self.path) }
+    }
+
+    fn named(directory: &Path) -> Partial {
+        static NUMBER: AtomicU64 = AtomicU64::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        // The process id tells processes of one machine apart. The random number tells machines apart that share a disk.
+        let name = format!("{PARTIAL_START}{:x}-{:x}-{number:x}{PARTIAL_END}", std::process::id(), random_number());
+        Partial { path: directory.join(name), process: std::process::id() }
+    }
+
+    /// Leaves the file.
+    fn forget(mut self) {
+        self.process = 0;
     }
 }
 

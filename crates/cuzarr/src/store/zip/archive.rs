@@ -52,8 +52,9 @@ impl Default for ZipOptions {
 
 /// A local ZIP file, for reading and writing. Clones share it.
 ///
-/// Members are written to a file of a temporary name in the same folder. [`ZipArchive::finish`] gives it the real name. Until then,
-/// and when the process is killed, the real name has the old file or none. An archive that is dropped before leaves nothing.
+/// Members are written to a file in the same folder that has no name, or a temporary one where the system has no such files.
+/// [`ZipArchive::finish`] gives it the real name. Until then, and when the process is killed, the real name has the old file or none. An
+/// archive that is dropped before leaves nothing.
 ///
 /// The file opens at first use. A value that is written again or deleted leaves its bytes in the file, which no reader sees. Values
 /// of an old file that are all deleted before anything is written leave none.
@@ -414,7 +415,7 @@ mod tests {
             more.delete("zarr.json").unwrap();
             assert_eq!(more.list("").unwrap(), ["a/b", "c"]);
             assert_eq!(fs::read(&path).unwrap(), old);
-            assert_eq!(files(folder.path()), 2);
+            assert!(files(folder.path()) <= 2, "the new file may have a temporary name");
             more.finish().unwrap();
             let read = ZipArchive::new(&path, options(ZipMode::Read, None)).unwrap();
             assert_eq!(read.list("").unwrap(), ["a/b", "c"]);

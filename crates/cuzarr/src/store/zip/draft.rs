@@ -130,7 +130,7 @@ impl Draft {
     pub(super) fn create(path: &Path, writing: Writing, expected: Expected) -> Result<Draft> {
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let (file, partial) =
-            Partial::create(folder).map_err(|error| io_error("cannot create the temporary file", error))?;
+            Partial::create_nameless(folder).map_err(|error| io_error("cannot create the temporary file", error))?;
         Ok(Draft {
             path: path.to_path_buf(),
             file,
@@ -337,6 +337,7 @@ impl Draft {
 
     fn rename(&self) -> Result<()> {
         let failed = |error| io_error("cannot finish the ZIP file", error);
+        self.partial.give_name(&self.file).map_err(failed)?;
         let old = fs::metadata(&self.path).ok();
         if let Some(old) = &old {
             fs::set_permissions(self.partial.path(), old.permissions()).map_err(failed)?;
