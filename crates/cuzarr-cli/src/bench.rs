@@ -58,14 +58,14 @@ impl Bench {
 
 impl Read {
     fn run(self, output: &mut Output) -> Result<Verdict> {
-        let drawing = self.plot.as_deref().map(Drawing::new).transpose()?;
+        self.plot.as_deref().map(is_svg).transpose()?;
         let array = nodes::open_array(output.registry(), &self.path, Some(self.device))?;
         let shape = array.metadata().shape().to_vec();
         if self.dry_run {
             return self.show_plan(&array, output);
         }
         // Only the last read is traced, so that tracing slows no other.
-        let traced = array.with_options(ArrayOptions { trace: drawing.is_some(), ..array.options().clone() });
+        let traced = array.with_options(ArrayOptions { trace: self.plot.is_some(), ..array.options().clone() });
         let everything = Selection::all(&shape);
         let mut seconds = Vec::new();
         let (mut array_bytes, mut verified) = (0, None);
@@ -85,14 +85,14 @@ impl Read {
         let rate = output::gigabytes_per_second(array_bytes, best);
         let report = traced.last_report();
         // An array without stored chunks has no roofline; its picture is drawn without one.
-        let measured = (self.roofline || drawing.is_some()).then(|| Roofline::measure(&array, array_bytes));
+        let measured = (self.roofline || self.plot.is_some()).then(|| Roofline::measure(&array, array_bytes));
         let roofline = if self.roofline { measured.transpose()? } else { measured.and_then(Result::ok) };
         let notes: Vec<String> = roofline.iter().map(|roofline| roofline.line(rate)).collect();
-        if let (Some(drawing), Some(report)) = (drawing, &report) {
+        if let (Some(path), Some(report)) = (&self.plot, &report) {
             let drawn = output::gigabytes_per_second(array_bytes, report.wall_seconds);
             let title = format!("{} into {}: {}, {drawn:.1} GB/s", self.path, self.device, output::bytes(array_bytes));
             let ceilings = roofline.as_ref().map_or(Vec::new(), |roofline| roofline.seconds(array_bytes));
-            drawing.save(&Gantt::new(report, &title, &notes, &ceilings))?;
+            draw(&Gantt::new(report, &title, &notes, &ceilings), path)?;
         }
         let document = json!({
             "path": self.path, "device": self.device.to_string(), "array_bytes": array_bytes,
@@ -158,34 +158,26 @@ impl Read {
     }
 }
 
-/// The file of a picture; the end of its name decides the format.
-enum Drawing<'a> {
-    Svg(&'a Path),
-    Png(&'a Path),
+/// Whether a picture is written as SVG, by the end of its name; else it is written as PNG.
+fn is_svg(path: &Path) -> Result<bool> {
+    picture::check_place(path)?;
+    let extension = path.extension().and_then(|extension| extension.to_str()).map(str::to_ascii_lowercase);
+    match extension.as_deref() {
+        Some("svg") => Ok(true),
+        Some("png") => Ok(false),
+        _ => {
+            let message = format!("'{}' is not the name of a picture", path.display());
+            Err(Error::new(ErrorKind::InvalidArgument, message).with_hint("use a name that ends in .svg or .png"))
+        }
+    }
 }
 
-impl Drawing<'_> {
-    fn new(path: &Path) -> Result<Drawing<'_>> {
-        picture::check_place(path)?;
-        let extension = path.extension().and_then(|extension| extension.to_str()).map(str::to_ascii_lowercase);
-        match extension.as_deref() {
-            Some("svg") => Ok(Drawing::Svg(path)),
-            Some("png") => Ok(Drawing::Png(path)),
-            _ => {
-                let message = format!("'{}' is not the name of a picture", path.display());
-                Err(Error::new(ErrorKind::InvalidArgument, message).with_hint("use a name that ends in .svg or .png"))
-            }
-        }
+fn draw(gantt: &Gantt, path: &Path) -> Result<()> {
+    if !is_svg(path)? {
+        return Picture::of_stages(gantt)?.save(path);
     }
-
-    fn save(&self, gantt: &Gantt) -> Result<()> {
-        match self {
-            Drawing::Png(path) => Picture::of_stages(gantt).save(path),
-            Drawing::Svg(path) => std::fs::write(path, gantt.to_svg()).map_err(|error| {
-                Error::new(ErrorKind::StoreFailed, format!("cannot write '{}': {error}", path.display()))
-            }),
-        }
-    }
+    std::fs::write(path, gantt.to_svg())
+        .map_err(|error| Error::new(ErrorKind::StoreFailed, format!("cannot write '{}': {error}", path.display())))
 }
 
 fn lens(extents: &[u64]) -> Result<Vec<usize>> {

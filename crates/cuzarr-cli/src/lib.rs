@@ -10,7 +10,6 @@ mod copy;
 mod demo;
 mod doctor;
 mod eval;
-mod letters;
 mod manual;
 mod nodes;
 mod output;

@@ -1,14 +1,51 @@
-//! Pictures as PNG files and on terminals.
+//! Pictures as PNG files and on terminals. Axes, letters and colours are drawn by plotters.
 
 use std::fs::File;
 use std::io::BufWriter;
 use std::ops::Range;
 use std::path::Path;
+use std::sync::Once;
 
+use clap::ValueEnum;
 use cuzarr::display::{Gantt, Mark};
 use cuzarr::{Error, ErrorKind, Result};
+use plotters::coord::Shift;
+use plotters::prelude::*;
+use plotters::style::{FontStyle, register_font};
 
-use crate::letters;
+use crate::output;
+
+const FONT: &str = "sans-serif";
+
+type Area<'a> = DrawingArea<BitMapBackend<'a>, Shift>;
+type Drawn = std::result::Result<(), Box<dyn std::error::Error>>;
+
+/// The colours of numbers.
+#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+pub enum Colours {
+    /// Dark blue to yellow, even to eyes that see few colours
+    #[default]
+    Viridis,
+    /// Black to white
+    Grey,
+}
+
+impl Colours {
+    /// The colour of a number from 0 to 1.
+    fn of(self, at: f64) -> RGBColor {
+        match self {
+            Colours::Viridis => ViridisRGB::get_color(at as f32),
+            Colours::Grey => BlackWhite::get_color(at as f32),
+        }
+    }
+}
+
+/// Pixels that the longer side of a plane has at least, if its numbers can have several.
+const LEAST_PIXELS: usize = 512;
+/// The largest number of an axis.
+const MOST: f64 = 1e300;
+/// Colours of a bar.
+const SHADES: u32 = 256;
 
 /// A picture of red, green and blue pixels.
 pub struct Picture {
@@ -32,66 +69,117 @@ pub fn check_place(path: &Path) -> Result<()> {
 }
 
 impl Picture {
-    /// A picture of one colour.
-    pub fn new(width: usize, height: usize, colour: [u8; 3]) -> Picture {
-        Picture { width, height, pixels: colour.repeat(width * height) }
+    /// A white picture that `draw` draws on.
+    fn drawn(width: u32, height: u32, draw: impl FnOnce(&Area<'_>) -> Drawn) -> Result<Picture> {
+        static LETTERS: Once = Once::new();
+        LETTERS.call_once(|| drop(register_font(FONT, FontStyle::Normal, epaint_default_fonts::UBUNTU_LIGHT)));
+        let mut pixels = vec![255; width as usize * height as usize * 3];
+        let area = BitMapBackend::with_buffer(&mut pixels, (width, height)).into_drawing_area();
+        draw(&area).map_err(|error| Error::new(ErrorKind::Unsupported, format!("cannot draw a picture: {error}")))?;
+        drop(area);
+        Ok(Picture { width: width as usize, height: height as usize, pixels })
     }
 
     /// A picture of numbers: dark at the lower bound, light at the upper bound, grey for NaN.
-    pub fn of(width: usize, height: usize, values: &[f64], (low, high): (f64, f64)) -> Picture {
+    pub fn of(width: usize, height: usize, values: &[f64], (low, high): (f64, f64), colours: Colours) -> Picture {
         let scale = |value: f64| if high > low { ((value - low) / (high - low)).clamp(0.0, 1.0) } else { 0.5 };
-        let colour = |&value: &f64| if value.is_nan() { [128, 128, 128] } else { viridis(scale(value)) };
+        let colour = |&value: &f64| if value.is_nan() { [128; 3] } else { colours.of(scale(value)).rgb().into() };
         Picture { width, height, pixels: values.iter().flat_map(colour).collect() }
     }
 
+    /// This picture of numbers with named axes and a bar of its colours. Small ones get several pixels for each number.
+    pub fn with_axes(
+        &self,
+        [title, unit]: [&str; 2],
+        [(row, down), (column, across)]: &[(String, Range<f64>); 2],
+        (low, high): (f64, f64),
+        colours: Colours,
+    ) -> Result<Picture> {
+        let scale = (LEAST_PIXELS / self.width.max(self.height).max(1)).max(1);
+        let (width, height) = ((self.width * scale) as u32 + 84, ((self.height * scale) as u32).max(100) + 52);
+        Picture::drawn(width + 150, height + 44, |area| {
+            let (head, body) = area.split_vertically(44);
+            head.titled(title, (FONT, 17))?;
+            let (plane, bar) = body.split_horizontally(width);
+            let number = |value: &f64| output::number(*value);
+            let mut chart = ChartBuilder::on(&plane)
+                .margin_left(8)
+                .x_label_area_size(52)
+                .y_label_area_size(76)
+                .build_cartesian_2d(across.clone(), down.end..down.start)?;
+            let mut mesh = chart.configure_mesh();
+            mesh.disable_mesh().x_desc(column).y_desc(row).label_style((FONT, 14));
+            mesh.x_label_formatter(&number).y_label_formatter(&number).draw()?;
+            let rows = (down.end - down.start) / self.height as f64;
+            let columns = (across.end - across.start) / self.width as f64;
+            chart.draw_series(self.pixels.chunks_exact(3).enumerate().map(|(at, pixel)| {
+                let x = across.start + (at % self.width) as f64 * columns;
+                let y = down.start + (at / self.width) as f64 * rows;
+                Rectangle::new([(x, y), (x + columns, y + rows)], RGBColor(pixel[0], pixel[1], pixel[2]).filled())
+            }))?;
+            let range = shown(low, high);
+            let (low, step) = (range.start, (range.end - range.start) / f64::from(SHADES));
+            let mut chart = ChartBuilder::on(&bar)
+                .margin_left(24)
+                .margin_right(8)
+                .margin_bottom(52)
+                .right_y_label_area_size(98)
+                .build_cartesian_2d(0.0..1.0, range)?;
+            let mut mesh = chart.configure_mesh();
+            mesh.disable_mesh().y_desc(unit).y_label_formatter(&number).label_style((FONT, 14)).draw()?;
+            chart.draw_series((0..SHADES).map(f64::from).map(|shade| {
+                let (from, to) = (low + step * shade, low + step * (shade + 1.0));
+                Rectangle::new([(0.0, from), (1.0, to)], colours.of(shade / f64::from(SHADES - 1)).filled())
+            }))?;
+            Ok(())
+        })
+    }
+
+    /// A picture of the numbers of elements in bins of one width.
+    pub fn of_bins(title: &str, unit: &str, width: f64, bins: &[(f64, u64)]) -> Result<Picture> {
+        let most = bins.iter().map(|bin| bin.1).max().unwrap_or(0).max(1);
+        let range = shown(bins.first().map_or(0.0, |bin| bin.0), bins.last().map_or(0.0, |bin| bin.0 + width));
+        Picture::drawn(900, 480, |area| {
+            let mut chart = ChartBuilder::on(area)
+                .margin(16)
+                .caption(title, (FONT, 17))
+                .x_label_area_size(48)
+                .y_label_area_size(90)
+                .build_cartesian_2d(range, 0..most)?;
+            let number = |value: &f64| output::number(*value);
+            let mut mesh = chart.configure_mesh();
+            mesh.disable_x_mesh().x_desc(unit).y_desc("elements").label_style((FONT, 14));
+            mesh.x_label_formatter(&number).draw()?;
+            chart.draw_series(bins.iter().map(|&(start, count)| {
+                Rectangle::new([(start, 0), (start + width, count)], RGBColor(46, 92, 160).filled())
+            }))?;
+            Ok(())
+        })
+    }
+
     /// A picture of a call's stages over time.
-    pub fn of_stages(gantt: &Gantt) -> Picture {
-        let mut picture = Picture::new(gantt.width as usize, gantt.height as usize, [255; 3]);
-        for mark in &gantt.marks {
-            match mark {
-                Mark::Bar { place: [x, y, width, height], colour, .. } => {
-                    // At least one column, so that short bars are visible.
-                    let columns = *x as usize..(x + width).ceil().max(x.floor() + 1.0) as usize;
-                    picture.fill_inside(columns, *y as usize..(y + height).round() as usize, *colour);
-                }
-                Mark::Line { x, y: [from, to] } => {
-                    picture.fill_inside(*x as usize..*x as usize + 1, *from as usize..*to as usize, [0xdd; 3]);
-                }
-                Mark::Text { place: [x, foot], size, content } => {
-                    picture.write(*x as usize, *foot as usize, if *size > 12 { 2 } else { 1 }, content);
-                }
-            }
-        }
-        picture
-    }
-
-    /// Writes letters of five by seven pixels, times `scale`. They stand on row `foot`.
-    fn write(&mut self, left: usize, foot: usize, scale: usize, content: &str) {
-        for (number, letter) in content.chars().enumerate() {
-            for (row, bits) in letters::rows(letter).into_iter().enumerate() {
-                let top = (foot + row * scale).saturating_sub(letters::HEIGHT * scale);
-                for column in (0..5).filter(|column| bits >> (4 - column) & 1 == 1) {
-                    let from = left + (number * letters::ADVANCE + column) * scale;
-                    self.fill_inside(from..from + scale, top..top + scale, [0; 3]);
+    pub fn of_stages(gantt: &Gantt) -> Result<Picture> {
+        Picture::drawn(gantt.width as u32, gantt.height as u32, |area| {
+            for mark in &gantt.marks {
+                match mark {
+                    Mark::Bar { place: [x, y, width, height], colour: [red, green, blue], .. } => {
+                        // At least one column, so that short bars are visible.
+                        let right = (x + width).ceil().max(x.floor() + 1.0) as i32 - 1;
+                        let corners = [(*x as i32, *y as i32), (right, (y + height).round() as i32 - 1)];
+                        area.draw(&Rectangle::new(corners, RGBColor(*red, *green, *blue).filled()))?;
+                    }
+                    Mark::Line { x, y: [from, to] } => {
+                        let ends = [(*x as i32, *from as i32), (*x as i32, *to as i32)];
+                        area.draw(&PathElement::new(ends, RGBColor(0xdd, 0xdd, 0xdd)))?;
+                    }
+                    Mark::Text { place: [x, foot], size, content } => {
+                        let style = (FONT, *size).into_text_style(area);
+                        area.draw_text(content, &style, (*x as i32, *foot as i32 - *size as i32))?;
+                    }
                 }
             }
-        }
-    }
-
-    /// Fills the part of a box that lies inside the picture.
-    fn fill_inside(&mut self, columns: Range<usize>, rows: Range<usize>, colour: [u8; 3]) {
-        let within = |range: Range<usize>, end: usize| range.start.min(end)..range.end.min(end);
-        self.fill(within(columns, self.width), within(rows, self.height), colour);
-    }
-
-    /// Fills a box.
-    pub fn fill(&mut self, columns: Range<usize>, rows: Range<usize>, colour: [u8; 3]) {
-        for row in rows {
-            for column in columns.clone() {
-                let at = (row * self.width + column) * 3;
-                self.pixels[at..at + 3].copy_from_slice(&colour);
-            }
-        }
+            Ok(())
+        })
     }
 
     /// Writes a PNG file.
@@ -143,29 +231,21 @@ impl Picture {
     }
 }
 
+/// A range for an axis: finite, and so wide that numbers along it differ.
+fn shown(low: f64, high: f64) -> Range<f64> {
+    let (low, high) = if low <= high { (low.max(-MOST), high.min(MOST)) } else { (0.0, 1.0) };
+    let size = low.abs().max(high.abs());
+    if high - low > (size * 1e-9).max(1.0 / MOST) {
+        low..high
+    } else {
+        low - size.max(1.0) / 2.0..high + size.max(1.0) / 2.0
+    }
+}
+
 /// A bar whose length is `eighths` eighths of a character.
 pub fn bar(eighths: usize) -> String {
     const PARTS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
     "█".repeat(eighths / 8) + PARTS[eighths % 8]
-}
-
-/// The colour at `at` (0 to 1), from dark blue to yellow: between nine points of matplotlib's viridis.
-fn viridis(at: f64) -> [u8; 3] {
-    const POINTS: [[f64; 3]; 9] = [
-        [68.0, 1.0, 84.0],
-        [71.0, 44.0, 122.0],
-        [59.0, 81.0, 139.0],
-        [44.0, 113.0, 142.0],
-        [33.0, 144.0, 141.0],
-        [39.0, 173.0, 129.0],
-        [92.0, 200.0, 99.0],
-        [170.0, 220.0, 50.0],
-        [253.0, 231.0, 37.0],
-    ];
-    let place = at * 8.0;
-    let first = (place as usize).min(7);
-    let share = place - first as f64;
-    std::array::from_fn(|part| (POINTS[first][part] * (1.0 - share) + POINTS[first + 1][part] * share).round() as u8)
 }
 
 #[cfg(test)]
@@ -174,11 +254,11 @@ mod tests {
 
     #[test]
     fn larger_numbers_are_lighter() {
-        let picture = Picture::of(3, 1, &[0.0, 5.0, 10.0], (0.0, 10.0));
+        let picture = Picture::of(3, 1, &[0.0, 5.0, 10.0], (0.0, 10.0), Colours::Viridis);
         let text = picture.in_characters();
         let place = |index: usize| " .:-=+*#%@".find(text.chars().nth(index).unwrap()).unwrap();
         assert!(place(0) < place(1) && place(1) < place(2), "{text}");
-        assert_eq!(Picture::of(2, 1, &[f64::NAN, 1.0], (1.0, 1.0)).pixels[..3], [128, 128, 128]);
+        assert_eq!(Picture::of(2, 1, &[f64::NAN, 1.0], (1.0, 1.0), Colours::Grey).pixels[..3], [128, 128, 128]);
     }
 
     #[test]

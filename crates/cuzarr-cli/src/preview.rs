@@ -1,6 +1,7 @@
 //! `cuzarr preview`: draws a plane of an array.
 
 use std::io::IsTerminal;
+use std::ops::Range;
 use std::path::PathBuf;
 use std::time::Instant;
 
@@ -16,7 +17,7 @@ use serde_json::json;
 use crate::Verdict;
 use crate::nodes;
 use crate::output::{self, Output};
-use crate::picture::{self, Picture};
+use crate::picture::{self, Colours, Picture};
 
 #[derive(Args)]
 pub struct Preview {
@@ -40,6 +41,9 @@ pub struct Preview {
     /// Number drawn lightest [default: the maximum]
     #[arg(long, allow_hyphen_values = true)]
     max: Option<f64>,
+    /// Colours of numbers
+    #[arg(long, value_enum, default_value_t)]
+    cmap: Colours,
     /// Device that decodes: cpu or cuda:N
     #[arg(long)]
     device: Option<Device>,
@@ -83,7 +87,7 @@ impl Preview {
             let message = format!("--min, {low}, is above --max, {high}");
             return Err(Error::new(ErrorKind::InvalidArgument, message).with_hint("change --min or --max"));
         }
-        let picture = Picture::of(columns, rows, &values, (low, high));
+        let picture = Picture::of(columns, rows, &values, (low, high), self.cmap);
         let mut document = json!({
             "path": self.path, "array": array.name(), "selection": selection.to_string(), "rows": rows, "columns": columns,
             "min": low.is_finite().then_some(low), "max": high.is_finite().then_some(high), "units": units,
@@ -96,7 +100,8 @@ impl Preview {
         };
         let title = format!("{} {selection}: {range}", self.path);
         if let Some(path) = &self.png {
-            picture.save(path)?;
+            let texts = [&format!("{} {selection}", self.path), units.as_deref().unwrap_or_default()];
+            picture.with_axes(texts, &axes(&array, &selection), (low, high), self.cmap)?.save(path)?;
             document["png"] = json!(path);
             output.answer(&document, &format!("{title}, {columns} x {rows} pixels in {}", path.display()));
             return Ok(Verdict::Passed);
@@ -190,6 +195,17 @@ impl Preview {
         }
         Ok(selection)
     }
+}
+
+/// The names of the plane's dimensions, and the places that it shows.
+fn axes(array: &Array, plane: &Selection) -> [(String, Range<f64>); 2] {
+    let names = array.metadata().xarray_dimensions().unwrap_or_default();
+    let axes = plane.axes().unwrap_or_default().iter().enumerate().filter(|(_, axis)| !axis.dropped);
+    let mut shown = axes.map(|(at, axis)| {
+        let name = names.get(at).cloned().flatten().unwrap_or_else(|| format!("dimension {at}"));
+        (name, axis.start as f64..(axis.start + axis.count * axis.step) as f64)
+    });
+    std::array::from_fn(|_| shown.next().unwrap_or_else(|| (String::new(), 0.0..1.0)))
 }
 
 /// Keeps every n-th element along both dimensions, so that there are at most `width` columns and pixels stay square.

@@ -80,7 +80,9 @@ impl Stats {
                 }
             };
             if let Some(path) = &self.png {
-                histogram_picture(&known.statistics).save(path)?;
+                let (width, bins) = known.statistics.histogram(256);
+                let unit = known.units.as_deref().unwrap_or("value");
+                Picture::of_bins(&cuzarr::printable(&known.name), unit, width, &bins)?.save(path)?;
             }
             documents.push(known.to_json());
             let title =
@@ -187,16 +189,4 @@ impl Known {
         let lines: Vec<String> = table.lines().zip(bars).map(|(line, bar)| format!("{line}  {bar}")).collect();
         format!("{text}\n{}", lines.join("\n"))
     }
-}
-
-fn histogram_picture(known: &Statistics) -> Picture {
-    let (_, bins) = known.histogram(256);
-    let most = bins.iter().map(|bin| bin.1).max().unwrap_or(0).max(1);
-    let (cell, height) = ((768 / bins.len().max(1)).max(1), 320);
-    let mut drawn = Picture::new(cell * bins.len().max(1), height, [255, 255, 255]);
-    for (number, &(_, count)) in bins.iter().enumerate() {
-        let bar = (count as f64 / most as f64 * (height - 8) as f64).round() as usize;
-        drawn.fill(number * cell..(number + 1) * cell, height - bar..height, [46, 92, 160]);
-    }
-    drawn
 }

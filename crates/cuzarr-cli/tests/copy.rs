@@ -324,7 +324,11 @@ fn statistics_are_those_of_the_elements_and_are_drawn() {
         assert_eq!(count.as_u64(), Some(inside as u64), "from {low}");
     }
     let decoder = png::Decoder::new(std::io::BufReader::new(std::fs::File::open(&picture).unwrap()));
-    assert!(decoder.read_info().unwrap().info().width >= 64);
+    let mut reader = decoder.read_info().unwrap();
+    let mut pixels = vec![0; reader.output_buffer_size().unwrap()];
+    reader.next_frame(&mut pixels).unwrap();
+    let count = |colour: [u8; 3]| pixels.as_chunks::<3>().0.iter().filter(|pixel| **pixel == colour).count();
+    assert!(count([46, 92, 160]) > 1000 && count([0; 3]) > 500, "bars, axes and letters");
     let readable = cuzarr(&["stats", text(&from)]);
     let readable = String::from_utf8_lossy(&readable.stdout);
     assert!(readable.contains('█') && readable.starts_with(&format!("{}: uint32", text(&from))), "{readable}");
@@ -334,6 +338,14 @@ fn statistics_are_those_of_the_elements_and_are_drawn() {
     let readable = cuzarr(&["stats", text(&nothing)]);
     let readable = String::from_utf8_lossy(&readable.stdout);
     assert!(readable.contains("nothing to look at") && !readable.contains("inf "), "{readable}");
+    let constant = directory.path().join("constant");
+    cuzarr(&["eval", "u * 0.0 + 5e300", &name, "-o", text(&constant)]);
+    for array in [&nothing, &constant] {
+        for command in ["stats", "preview"] {
+            let drawn = cuzarr(&[command, text(array), "--png", text(&picture)]);
+            assert_eq!(drawn.status.code(), Some(0), "{command} {drawn:?}");
+        }
+    }
 }
 
 #[test]
@@ -372,15 +384,28 @@ fn a_preview_has_the_elements_of_the_plane() {
     let decoder = png::Decoder::new(std::io::BufReader::new(std::fs::File::open(&picture).unwrap()));
     let mut reader = decoder.read_info().unwrap();
     let mut pixels = vec![0; reader.output_buffer_size().unwrap()];
-    reader.next_frame(&mut pixels).unwrap();
+    let info = reader.next_frame(&mut pixels).unwrap();
     let plane = open(&from).read_buffer(&Selection::region(&[3, 0, 10], &[1, 128, 32]).unwrap()).unwrap();
-    let light = |at: usize| pixels[at * 3..at * 3 + 3].iter().map(|&part| u32::from(part)).sum::<u32>();
+    // Eight pixels for each number, behind the numbers of rows and below the title.
+    assert!(info.width > 84 + 32 * 8 && info.height > 64 * 8);
+    let light = |at: usize| {
+        let pixel = (44 + at / 32 * 8 + 4) * info.width as usize + 84 + at % 32 * 8 + 4;
+        pixels[pixel * 3..][..3].iter().map(|&part| u32::from(part)).sum::<u32>()
+    };
     let values = plane.host_slice::<u32>().unwrap();
     let (brightest, darkest) = (
         (0..64 * 32).max_by_key(|&at| values[at / 32 * 64 + at % 32]).unwrap(),
         (0..64 * 32).min_by_key(|&at| values[at / 32 * 64 + at % 32]).unwrap(),
     );
     assert!(light(brightest) > 500 && light(darkest) < 170, "the largest is light, the smallest dark");
+    // Letters of the axes, and the colours of the bar.
+    let colours: std::collections::HashSet<&[u8]> = pixels.chunks_exact(3).collect();
+    assert!(
+        colours.len() > 200
+            && pixels.chunks_exact(3).filter(|pixel| pixel[0] < 60 && pixel[1] < 60 && pixel[2] < 60).count() > 300
+    );
+    let grey = cuzarr(&["preview", text(&from), "--png", text(&picture), "--cmap", "grey"]);
+    assert_eq!(grey.status.code(), Some(0), "{grey:?}");
     let drawn = cuzarr(&["preview", text(&from), "--width", "40"]);
     assert_eq!(String::from_utf8_lossy(&drawn.stdout).lines().filter(|line| line.len() >= 30).count(), 33, "{drawn:?}");
     let wrong = cuzarr(&["preview", text(&from), "--slice", "1,2", "--json"]);
