@@ -91,6 +91,8 @@ def test_what_workers_cannot_reach_is_refused(client: Any, source: cuzarr.Array,
         ({"client": client, "out": {}}, InvalidArgumentError, "memory of this process"),
         ({"client": client, "out": cuzarr.zeros(VALUES.shape, store={})}, InvalidArgumentError, "memory of this process"),
         ({"client": client, "out": cuzarr.storage.MemoryStore()}, InvalidArgumentError, "memory of this process"),
+        ({"client": client, "out": "memory://blocks"}, InvalidArgumentError, "memory of this process"),
+        ({"client": client, "out": str(tmp_path / "out.zip")}, UnsupportedError, "ZIP file"),
         ({"client": client, "out": tmp_path / "out", "resume": True}, UnsupportedError, "cannot be resumed"),
         ({"client": 3, "out": tmp_path / "out"}, ArgumentTypeError, "client is int"),
     ]:

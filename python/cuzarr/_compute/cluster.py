@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import pickle
 import uuid
 from collections import deque
@@ -20,6 +21,7 @@ from cuzarr._memory import foreign
 from cuzarr._operators.dispatch import Lazy
 from cuzarr.errors import ArgumentTypeError, InvalidArgumentError, UnsupportedError
 from cuzarr.storage import GpuMemoryStore, MemoryStore, Store, ZipStore
+from cuzarr.storage.zip import is_zip_file
 
 Compute = Callable[[BlockInfo], Any]
 """What is made of a block, by the process that calls it."""
@@ -83,9 +85,10 @@ def check_out(what: str, out: Any, hint: str = "pass out= with a path or URL tha
     if out is None:
         raise InvalidArgumentError(f"{what} on a cluster needs a store for its result", hint=hint)
     store = out.store_path.store if is_stored(out) else getattr(out, "store", out)
-    if isinstance(store, dict | MemoryStore | GpuMemoryStore):
+    path = os.fspath(store) if isinstance(store, str | os.PathLike) else ""
+    if isinstance(store, dict | MemoryStore | GpuMemoryStore) or path.startswith("memory:"):
         raise InvalidArgumentError(f"{what} on a cluster cannot write to memory of this process", hint=hint)
-    if isinstance(store, ZipStore):
+    if isinstance(store, ZipStore) or (path and is_zip_file(path)):
         raise UnsupportedError(f"{what} on a cluster cannot write to a ZIP file, which one process writes", hint=hint)
     if isinstance(store, Store) and store._handle.is_transactional():
         message = f"{what} on a cluster cannot write to {store}, which commits all writes of one process at once"
