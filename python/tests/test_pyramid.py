@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -265,3 +267,17 @@ def test_groups_that_are_no_image_and_labels_without_one_are_refused(tmp_path: P
         cuzarr.pyramid(named({}), {}, channels=["one"])
     with pytest.raises(InvalidArgumentError, match="hexadecimal"):
         cuzarr.pyramid(cells, {}, channels=[{"label": "one", "color": "red"}])
+
+
+def test_an_ozx_file_is_a_zip_file_that_lists_documents_first(tmp_path: Path) -> None:
+    values = VALUES[0, 0]
+    image = cuzarr.pyramid(values, tmp_path / "image.ozx", levels=2, axes="yx", method="gaussian")
+    np.testing.assert_array_equal(image["0"][...], values)
+    with zipfile.ZipFile(tmp_path / "image.ozx") as file:
+        names = [member.filename for member in file.infolist()]
+        assert {member.compress_type for member in file.infolist()} == {zipfile.ZIP_STORED}
+        assert json.loads(file.comment) == {"ome": {"version": "0.5", "zipFile": {"centralDirectory": {"jsonFirst": True}}}}
+    documents = [name.endswith("zarr.json") for name in names]
+    assert names[0] == "zarr.json" and documents == sorted(documents, reverse=True) and len(names) == len(set(names)) > 4
+    again = cuzarr.open_group(tmp_path / "image.ozx", mode="r")
+    np.testing.assert_array_equal(again["1"][...], np.rint(blurred(blurred(values.astype("f8"), 0, 2), 1, 2)))
