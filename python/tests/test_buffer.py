@@ -441,13 +441,15 @@ def test_numpy_makes_arrays_like_those_of_a_device(gpu: str) -> None:
         assert isinstance(made, cuzarr.DeviceArray) and made.device == array.device
     assert np.asanyarray(5, "i2", like=like).cpu() == np.array(5, "i2")
     assert np.shape(like) == TRUTH.shape
-    for refused in (
-        lambda: np.concatenate([like, like]),
-        lambda: np.array_equal(like, like),
-        lambda: np.array_equal(TRUTH, like),
-    ):
-        with pytest.raises(ImplicitHostCopyError):
-            refused()
+    other: Any = cuzarr.DeviceArray.from_host(TRUTH + 1, gpu)
+    for compared, truth in ((like, True), (other, False), (like[:2], False)):
+        same: Any = np.array_equal(like, compared)
+        assert bool(same) is truth
+    with pytest.raises(ImplicitHostCopyError):
+        np.concatenate([like, like])
+    for mixed in ((like, TRUTH), (TRUTH, like)):
+        with pytest.raises(MemorySpaceError):
+            np.array_equal(*mixed)
 
 
 @pytest.mark.parametrize("order", ["C", "F", "A"])
