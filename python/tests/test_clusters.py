@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -209,7 +210,7 @@ def test_a_copy_loses_only_time_when_workers_are_killed(client: Any, tmp_path: P
 
     def kill_twice(done: int, of: int | None) -> None:
         if done in (3, 9):
-            pids = client.run(os.getpid)
+            pids = client.run(os.getpid, on_error="ignore")
             killed.append(min(pids.values()))
             os.kill(killed[-1], signal.SIGKILL)
 
@@ -318,9 +319,106 @@ def test_a_plan_survives_workers_that_are_killed(client: Any, source: cuzarr.Arr
 
     def kill_once(done: int, of: int | None) -> None:
         if not killed:
-            killed.append(min(client.run(os.getpid).values()))
+            killed.append(min(client.run(os.getpid, on_error="ignore").values()))
             os.kill(killed[0], signal.SIGKILL)
 
     plan = cuzarr.xp.std(source * 2, axis=1)
     got = plan.compute(memory_limit=LIMIT, client=client, progress=kill_once)
     assert killed and got.tobytes() == plan.compute(memory_limit=LIMIT).tobytes()
+
+
+class Elsewhere(cuzarr.storage.LocalStore):
+    """A directory that each process has for itself."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return cuzarr.storage.LocalStore, (f"{self.root}-of-workers",)
+
+
+def calls(source: cuzarr.Array, place: Any, client: Any, **options: Any) -> dict[str, Callable[[], Any]]:
+    """Each call that takes a client, which is to replace what is at a place or to fill it."""
+    target = cuzarr.create_array(place, name="there", shape=source.shape, dtype="float32", overwrite=True)
+    target[...] = 7
+    new: dict[str, Any] = {"path": "there", "overwrite": True, **options}
+    out: dict[str, Any] = {"out": place, "name": "there", "overwrite": True, **options}
+    return {
+        "copy": lambda: cuzarr.copy(source, place, client=client, **new),
+        "rechunk": lambda: cuzarr.rechunk(source, place, chunks=(-1, 2, 2), client=client, **new),
+        "pyramid": lambda: cuzarr.pyramid(source, place, client=client, **new),
+        "map_blocks": lambda: cuzarr.map_blocks(np.negative, source, client=client, **out),
+        "map_blocks into an array": lambda: cuzarr.map_blocks(np.negative, source, out=target, client=client, **options),
+        "reduce": lambda: cuzarr.reduce(spread, added, source, axis=0, client=client, **out),
+        "store": lambda: (source + 1).store(target, client=client, **options),
+    }
+
+
+def refused(what: str, call: Callable[[], Any], error: Any, message: str, place: Any) -> None:
+    """A worker is named, and nothing at the place is gone or new."""
+    before = tree(place)
+    with pytest.raises(error, match=message) as raised:
+        call()
+    assert isinstance(raised.value, cuzarr.CuzarrError)
+    assert raised.value.trail[0].startswith("worker tcp://"), what
+    assert tree(place) == before, what
+
+
+def test_a_target_that_workers_do_not_see_is_refused_before_it_is_touched(
+    client: Any, source: cuzarr.Array, tmp_path: Path
+) -> None:
+    message = "another place than in the process of the client"
+    for what, call in calls(source, Elsewhere(tmp_path / "out"), client).items():
+        refused(what, call, InvalidArgumentError, message, tmp_path / "out")
+    with pytest.raises(InvalidArgumentError, match="another place"):
+        cuzarr.copy(source, Elsewhere(tmp_path / "new" / "deep"), client=client)
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_source_that_workers_do_not_find_is_refused_before_the_target_is_touched(client: Any, tmp_path: Path) -> None:
+    source = cuzarr.create_array(Elsewhere(tmp_path / "source"), data=VALUES, chunks=(3, 10, 4))
+    for what, call in calls(source, tmp_path / "out", client).items():
+        refused(what, call, InvalidArgumentError, "cannot find 'zarr.json' of the source", tmp_path / "out")
+    for read in (
+        lambda: source.sum().compute(client=client),
+        lambda: (source.lazy[1:] - source.lazy[:-1]).compute(client=client),
+        lambda: cuzarr.reduce(spread, added, source, client=client),
+    ):
+        with pytest.raises(InvalidArgumentError, match="cannot find 'zarr.json'"):
+            read()
+
+
+def test_a_worker_of_another_version_is_refused(client: Any, source: cuzarr.Array, tmp_path: Path) -> None:
+    worker = min(client.scheduler_info(n_workers=-1)["workers"])
+    client.run(claim_version, "0.0.9", workers=[worker])
+    try:
+        call = calls(source, tmp_path / "out", client)["copy"]
+        refused("copy", call, cuzarr.errors.LibraryMissingError, f"{worker}: has cuzarr 0.0.9, expected", tmp_path / "out")
+    finally:
+        client.run(claim_version, cuzarr.__version__, workers=[worker])
+
+
+def claim_version(version: str) -> None:
+    cuzarr._core.__version__ = version
+
+
+def test_a_worker_without_the_device_is_refused_before_the_target_is_touched(
+    gpu: str, source: cuzarr.Array, tmp_path: Path
+) -> None:
+    hidden = {"CUZARR_SIMT_LIBRARY": "/nowhere", "CUDA_VISIBLE_DEVICES": ""}
+    missing = cuzarr.errors.LibraryMissingError, cuzarr.errors.DeviceUnavailableError
+    options: dict[str, Any] = {"n_workers": 1, "threads_per_worker": 1, "dashboard_address": ":0"}
+    with distributed.LocalCluster(**options, env=hidden) as cluster, distributed.Client(cluster) as client:
+        for what, call in calls(source, tmp_path / "out", client, device=gpu).items():
+            refused(what, call, missing, "worker tcp", tmp_path / "out")
+        cuzarr.copy(source, tmp_path / "copied", device="cpu", client=client)
+    np.testing.assert_array_equal(cuzarr.open_array(tmp_path / "copied").with_device("cpu")[...], VALUES)
+
+
+def test_a_worker_without_cuzarr_is_refused(source: cuzarr.Array, tmp_path: Path) -> None:
+    options: dict[str, Any] = {"n_workers": 1, "threads_per_worker": 1, "dashboard_address": ":0"}
+    with distributed.LocalCluster(**options) as cluster, distributed.Client(cluster) as client:
+        client.run(forget, "cuzarr._compute.workers")
+        call = calls(source, tmp_path / "out", client)["rechunk"]
+        refused("rechunk", call, cuzarr.errors.LibraryMissingError, "cannot load what cuzarr", tmp_path / "out")
+
+
+def forget(module: str) -> None:
+    sys.modules[module] = None  # type: ignore[assignment]  # so that importing it fails

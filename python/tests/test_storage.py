@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import os
 import pickle
@@ -143,6 +144,18 @@ def test_stores_are_pickled(name: str, tmp_path: Path) -> None:
     assert type(twin) is type(store) and twin.get("a/b") == b"bytes" and not twin.read_only
     if name in ("local", "gds", "zip"):
         assert twin == store and hash(twin) == hash(store)
+
+
+def test_a_pickled_directory_is_the_same_one_in_a_process_that_works_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for store in (storage.LocalStore("values"), storage.GDSStore("values", gds="off")):
+        store.set("a", b"1")
+        pickled = pickle.dumps(store)
+        with contextlib.chdir("/"):
+            twin = pickle.loads(pickled)
+            assert twin == store and hash(twin) == hash(store) and twin.get("a") == b"1"
 
 
 def test_a_zip_file_keeps_what_was_written(tmp_path: Path) -> None:

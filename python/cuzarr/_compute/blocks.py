@@ -21,6 +21,7 @@ from cuzarr._config import config, parse_size
 from cuzarr._memory import convert, foreign
 from cuzarr._memory.box import Box
 from cuzarr.errors import InvalidArgumentError, MemorySpaceError, ShapeMismatchError, UnsupportedError
+from cuzarr.storage import StorePath
 
 # What work takes when neither the caller nor the configuration says it.
 _DEFAULT_LIMIT = 1 << 30
@@ -162,6 +163,10 @@ class Sources:
             where = foreign.device_of(on_gpu)
             hint = f"pass device={where!r}, or move the array: cuzarr.xp.asarray(x, device='cpu')"
             raise MemorySpaceError(f"{what}: got an array on {where}, but blocks are on the CPU", hint=hint)
+
+    def places(self) -> list[StorePath]:
+        """Where the arrays of stores are."""
+        return [array.store_path for array in self._in_stores]
 
     def chunks(self) -> tuple[int, ...]:
         """Extents of stored objects of the first array, in the shape that all broadcast to."""

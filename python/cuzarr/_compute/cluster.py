@@ -34,7 +34,7 @@ def check_client(client: Any) -> None:
     ------
     ArgumentTypeError
     """
-    if not all(hasattr(client, name) for name in ("submit", "cancel", "scheduler_info")):
+    if not all(hasattr(client, name) for name in ("submit", "run", "cancel", "scheduler_info")):
         message = f"client is {type(client).__name__}, expected one of dask.distributed"
         raise ArgumentTypeError(message, hint="pass distributed.Client(…)")
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from cuzarr import _core
 from cuzarr._checks import axis_number, items, whole
-from cuzarr._compute import cluster, sources as _sources
+from cuzarr._compute import cluster, sources as _sources, workers
 from cuzarr._compute.blocks import naming
 from cuzarr._compute.operands import dimension_names
 from cuzarr._compute.sources import StoreNode, is_stored, place_of
@@ -220,6 +220,7 @@ class Job:
             with finishing(self.place.store, self.target), shown(progress, "writing", steps, watch):
                 plan.run()
         else:
+            workers.check(self._client, self.options["device"], [self.node.store_path], self.place)
             tell = listener(progress, "copying", "regions") if progress else lambda done, of: None
             plan.run(self._carrier(lambda done: tell(done, steps)))
         return _sources.nodes.open(self.place, mode="r+", device=self.device)

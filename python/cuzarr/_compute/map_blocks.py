@@ -10,7 +10,7 @@ import numpy as np
 
 from cuzarr import _core
 from cuzarr._checks import element_type, function, items, whole
-from cuzarr._compute import cluster
+from cuzarr._compute import cluster, workers as _workers
 from cuzarr._compute.blocks import BlockInfo, ReadAhead, Sources, call, cut, memory_limit_bytes, naming, regular_shards
 from cuzarr._compute.results import Results, Target
 from cuzarr._progress import listener
@@ -124,6 +124,7 @@ def map_blocks(
     tell = listener(progress, "computing", "blocks") if progress else None
     written = (lambda count: tell(count, len(blocks))) if tell else lambda count: None
     if client is not None:
+        _workers.check(client, sources.device, sources.places(), target.place())
         workers = cluster.Cluster(client, "map_blocks", functools.partial(_block, f, sources), limit // 2)
         if target.array is None:
             target.open(np.empty((), workers.type_of(blocks[0]) if dtype is None else element_type(dtype)))

@@ -9,13 +9,15 @@ from typing import Any
 import numpy as np
 
 from cuzarr import _core
-from cuzarr._compute import cluster
+from cuzarr._compute import cluster, workers
 from cuzarr._compute.operands import deliver, settings
+from cuzarr._compute.sources import is_stored
 from cuzarr._memory.element_types import dtype_of
 from cuzarr._memory.foreign import numpy_view
 from cuzarr._operators.dispatch import Lazy
 from cuzarr._progress import listener
 from cuzarr.errors import UnsupportedError
+from cuzarr.storage import StorePath
 
 Settings = tuple[str, int, int]
 """The device of workers, bytes in flight of a task, and threads."""
@@ -29,6 +31,7 @@ def compute(expression: Any, client: Any, where: Settings, progress: Any) -> Any
     ArgumentTypeError, UnsupportedError
     """
     work = _Work("compute", expression, client, where, progress)
+    workers.check(client, work.device, places(expression))
     final = work.without_summaries(expression)
     return work.summary(final) if final._expr.is_summary else work.elements(final)
 
@@ -45,6 +48,7 @@ def store(expression: Any, target: Any, client: Any, where: Settings, progress: 
         raise UnsupportedError("store on a cluster cannot be resumed", hint="leave out resume=True, or client=")
     cluster.check_out("store", target, "create the target at a path or URL that every worker reaches")
     cluster.check_sent(target)
+    workers.check(client, work.device, places(expression), target.store_path)
     final = work.without_summaries(expression)
     handle = target._handle("cpu")
     regions = final._expr.regions(work.limit, handle)
@@ -129,6 +133,12 @@ def sources(expression: Any) -> Iterator[Any]:
         elif id(value) not in seen:
             seen.add(id(value))
             left.extend(value._made_of[1])
+
+
+def places(expression: Any) -> list[StorePath]:
+    """Where the arrays are that a plan reads."""
+    arrays = (value if is_stored(value) else getattr(value, "array", None) for value in sources(expression))
+    return [array.store_path for array in arrays if is_stored(array)]
 
 
 # The work of tasks, by the process that calls it. What is in flight there is configured by `cluster`.

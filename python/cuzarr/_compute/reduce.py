@@ -13,7 +13,7 @@ import numpy as np
 
 from cuzarr import _core
 from cuzarr._checks import Axis, axes_of, element_type, function
-from cuzarr._compute import cluster
+from cuzarr._compute import cluster, workers as _workers
 from cuzarr._compute.blocks import BlockInfo, ReadAhead, Sources, call, cut, memory_limit_bytes, naming, regular_shards
 from cuzarr._compute.operands import dimension_names, names_left
 from cuzarr._compute.results import Results, Target
@@ -129,6 +129,7 @@ def reduce(
         if not blocks:
             return fold.of_nothing()
         if client is not None:
+            _workers.check(client, sources.device, sources.places())
             workers = cluster.Cluster(client, "reduce", functools.partial(_partial, map_block, sources), limit)
             return fold.merged(blocks, workers.results(blocks))
         with ReadAhead(sources, blocks, limit, watch) as reader:
@@ -147,6 +148,7 @@ def reduce(
         return _of_nothing(fold, target, shape)
     groups = [list(group) for _, group in groupby(blocks, lambda block: stays.of(block.start))]
     if client is not None:
+        _workers.check(client, sources.device, sources.places(), target.place())
         places = [stays.place(group[0], number, len(groups), shape) for number, group in enumerate(groups)]
         quiet = _Fold(map_block, combine, finish, initial, None)
         workers = cluster.Cluster(client, "reduce", functools.partial(_along, quiet, sources, stays, groups), limit)

@@ -17,7 +17,7 @@ from cuzarr._config import config
 from cuzarr._memory import convert, foreign
 from cuzarr._metadata.chunk_grid import resolve_chunks
 from cuzarr.errors import ArrayNotFoundError, InvalidArgumentError, MemorySpaceError, ShapeMismatchError
-from cuzarr.storage import make_store_path
+from cuzarr.storage import StorePath, make_store_path
 from cuzarr.storage.zip import finishing
 
 
@@ -113,6 +113,10 @@ class Target:
     def finishing(self) -> AbstractContextManager[None]:
         """What happens to a ZIP file when all results are written, or one failed."""
         return finishing(getattr(self._place, "store", None), self._given)
+
+    def place(self) -> StorePath | None:
+        """Where it is or will be; ``None`` in memory."""
+        return self._place.store_path if is_stored(self._place) else self._place
 
     def open(self, like: Any) -> None:
         """Makes the array for results like this one."""

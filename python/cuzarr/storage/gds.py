@@ -48,4 +48,4 @@ class GDSStore(LocalStore):
         return _core.Store.gds(root, self.gds, config.get("fsync"), config.get("direct_io"))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self)._rebuilt, (str(self.root), {"read_only": self._read_only, "gds": self.gds})
+        return type(self)._rebuilt, (self._directory, {"read_only": self._read_only, "gds": self.gds})

@@ -42,7 +42,8 @@ class LocalStore(Store):
         if not isinstance(root, str | os.PathLike):
             raise TypeError(f"root is {root!r}, expected a path")
         self.root: Path = Path(root)
-        super().__init__(self._open(os.path.abspath(os.fspath(self.root))), read_only=read_only)
+        self._directory = os.path.abspath(os.fspath(root))
+        super().__init__(self._open(self._directory), read_only=read_only)
 
     def _open(self, root: str) -> _core.Store:
         return _core.Store.local(root, config.get("fsync"), config.get("direct_io"))
@@ -51,13 +52,13 @@ class LocalStore(Store):
         return f"file://{self.root.as_posix()}"
 
     def __eq__(self, other: object) -> bool:
-        return type(other) is type(self) and isinstance(other, LocalStore) and self.root == other.root
+        return type(other) is type(self) and isinstance(other, LocalStore) and self._directory == other._directory
 
     def __hash__(self) -> int:
-        return hash(self.root)
+        return hash(self._directory)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self)._rebuilt, (str(self.root), {"read_only": self._read_only})
+        return type(self)._rebuilt, (self._directory, {"read_only": self._read_only})
 
     @classmethod
     def _rebuilt(cls, root: str, options: dict[str, Any]) -> Self:
