@@ -399,19 +399,6 @@ def claim_version(version: str) -> None:
     cuzarr._core.__version__ = version
 
 
-def test_a_worker_without_the_device_is_refused_before_the_target_is_touched(
-    gpu: str, source: cuzarr.Array, tmp_path: Path
-) -> None:
-    hidden = {"CUZARR_SIMT_LIBRARY": "/nowhere", "CUDA_VISIBLE_DEVICES": ""}
-    missing = cuzarr.errors.LibraryMissingError, cuzarr.errors.DeviceUnavailableError
-    options: dict[str, Any] = {"n_workers": 1, "threads_per_worker": 1, "dashboard_address": ":0"}
-    with distributed.LocalCluster(**options, env=hidden) as cluster, distributed.Client(cluster) as client:
-        for what, call in calls(source, tmp_path / "out", client, device=gpu).items():
-            refused(what, call, missing, "worker tcp", tmp_path / "out")
-        cuzarr.copy(source, tmp_path / "copied", device="cpu", client=client)
-    np.testing.assert_array_equal(cuzarr.open_array(tmp_path / "copied").with_device("cpu")[...], VALUES)
-
-
 def test_a_worker_without_cuzarr_is_refused(source: cuzarr.Array, tmp_path: Path) -> None:
     options: dict[str, Any] = {"n_workers": 1, "threads_per_worker": 1, "dashboard_address": ":0"}
     with distributed.LocalCluster(**options) as cluster, distributed.Client(cluster) as client:

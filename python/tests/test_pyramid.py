@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from devices import to_host
 
 import cuzarr
 from cuzarr.errors import ContainsGroupError, GroupNotFoundError, InvalidArgumentError, UnsupportedError
@@ -131,7 +132,7 @@ def validated(place: Path, version: str) -> Any:
 
 
 @pytest.mark.parametrize("version", ["0.4", "0.5"])
-def test_images_with_channels_and_labels_are_valid_ome_zarr(version: Any, tmp_path: Path) -> None:
+def test_images_with_channels_and_labels_are_valid_ome_zarr(version: Any, device: str, tmp_path: Path) -> None:
     place = tmp_path / "image.zarr"
     image = cuzarr.pyramid(
         named({}),
@@ -146,7 +147,8 @@ def test_images_with_channels_and_labels_are_valid_ome_zarr(version: Any, tmp_pa
     assert [image[str(level)].shape for level in range(3)] == [(2, 12, 50, 36), (2, 12, 25, 18), (2, 12, 13, 9)]
     attributes = image.attrs["ome"] if version == "0.5" else image.attrs
     assert image.metadata.zarr_format == (3 if version == "0.5" else 2)
-    smallest = image["2"][...]
+    smallest = to_host(image["2"][...])
+    assert image["2"].device == device
     for number, channel in enumerate(attributes["omero"]["channels"]):
         assert channel["label"] == ["DAPI", "GFP"][number]
         window = {"min": 0, "max": 65535, "start": smallest[number].min(), "end": smallest[number].max()}
@@ -159,7 +161,7 @@ def test_images_with_channels_and_labels_are_valid_ome_zarr(version: Any, tmp_pa
         (12, 25, 18),
         (12, 13, 9),
     ]
-    assert set(np.unique(labels["2"][...])) <= {0, 7}, "no label appears that was not there"
+    assert set(np.unique(to_host(labels["2"][...]))) <= {0, 7}, "no label appears that was not there"
     own = (labels.attrs["ome"] if version == "0.5" else labels.attrs)["image-label"]
     assert own == {"source": {"image": "../../"}, "colors": colors, "version": version}
     cuzarr.pyramid(cells, place, labels="nuclei")
@@ -176,7 +178,7 @@ def test_images_with_channels_and_labels_are_valid_ome_zarr(version: Any, tmp_pa
     assert '"array": "/0"' in command("preview", str(place), "--json", "--width", "9", "--slice", "0,0")
 
 
-def test_an_image_is_made_anew_in_the_other_version_with_all_that_belongs_to_it(tmp_path: Path) -> None:
+def test_an_image_is_made_anew_in_the_other_version_with_all_that_belongs_to_it(device: str, tmp_path: Path) -> None:
     old, new = tmp_path / "old", tmp_path / "new"
     image = cuzarr.pyramid(
         named({}), old, version="0.4", levels=2, scale=(1, 2, 0.5, 0.5), units=SPACE, channels=["a", "b"], name="cells"
@@ -191,8 +193,8 @@ def test_an_image_is_made_anew_in_the_other_version_with_all_that_belongs_to_it(
     assert [channel["label"] for channel in ome["omero"]["channels"]] == ["a", "b"]
     assert ome["multiscales"][0]["name"] == "cells"
     assert ome["multiscales"][0]["datasets"][0]["coordinateTransformations"] == [{"type": "scale", "scale": [1, 2, 0.5, 0.5]}]
-    np.testing.assert_array_equal(made["0"][...], VALUES)
-    np.testing.assert_array_equal(made["labels/nuclei/0"][...], VALUES[0] > 20)
+    np.testing.assert_array_equal(to_host(made["0"][...]), VALUES)
+    np.testing.assert_array_equal(to_host(made["labels/nuclei/0"][...]), VALUES[0] > 20)
     validated(new, "0.5")
 
 
@@ -219,12 +221,12 @@ def test_geozarrs_images_are_read(tmp_path: Path) -> None:
     assert copied.attrs["multiscales"] == {"layout": layout}
 
 
-def test_factors_of_dimensions_are_chosen(tmp_path: Path) -> None:
+def test_factors_of_dimensions_are_chosen(device: str) -> None:
     factors = {"y": 2, "x": 3}
     made = cuzarr.pyramid(named({}), {}, levels=2, factors=factors, method="max")
     assert made["1"].shape == (2, 12, 25, 12)
     expected = VALUES.reshape(2, 12, 25, 2, 12, 3).max(axis=(3, 5))
-    np.testing.assert_array_equal(made["1"][...], expected)
+    np.testing.assert_array_equal(to_host(made["1"][...]), expected)
     assert cuzarr.pyramid(named({}), {}, levels=2, factors=(1, 4, 1, 1), dry_run=True)["levels"][1]["shape"] == [2, 3, 50, 36]
     with pytest.raises(InvalidArgumentError, match="product of 2"):
         cuzarr.pyramid(named({}), {}, factors=(1, 1, 1, 1))
@@ -269,10 +271,11 @@ def test_groups_that_are_no_image_and_labels_without_one_are_refused(tmp_path: P
         cuzarr.pyramid(cells, {}, channels=[{"label": "one", "color": "red"}])
 
 
-def test_an_ozx_file_is_a_zip_file_that_lists_documents_first(tmp_path: Path) -> None:
+def test_an_ozx_file_is_a_zip_file_that_lists_documents_first(device: str, tmp_path: Path) -> None:
     values = VALUES[0, 0]
-    image = cuzarr.pyramid(values, tmp_path / "image.ozx", levels=2, axes="yx", method="gaussian")
-    np.testing.assert_array_equal(image["0"][...], values)
+    image = cuzarr.pyramid(values, tmp_path / "image.ozx", levels=2, axes="yx", method="gaussian", device=device)
+    assert image["0"].device == device
+    np.testing.assert_array_equal(to_host(image["0"][...]), values)
     with zipfile.ZipFile(tmp_path / "image.ozx") as file:
         names = [member.filename for member in file.infolist()]
         assert {member.compress_type for member in file.infolist()} == {zipfile.ZIP_STORED}
@@ -280,4 +283,4 @@ def test_an_ozx_file_is_a_zip_file_that_lists_documents_first(tmp_path: Path) ->
     documents = [name.endswith("zarr.json") for name in names]
     assert names[0] == "zarr.json" and documents == sorted(documents, reverse=True) and len(names) == len(set(names)) > 4
     again = cuzarr.open_group(tmp_path / "image.ozx", mode="r")
-    np.testing.assert_array_equal(again["1"][...], np.rint(blurred(blurred(values.astype("f8"), 0, 2), 1, 2)))
+    np.testing.assert_array_equal(to_host(again["1"][...]), np.rint(blurred(blurred(values.astype("f8"), 0, 2), 1, 2)))

@@ -286,6 +286,7 @@ def fill(array: Array, data: Any) -> None:
     try:
         _core.copy_elements(source._handle(), array._handle())
     except DTypeMismatchError:  # of elements that are not numbers, NumPy alone knows what becomes of them
+        source, array = source.with_device("cpu"), array.with_device("cpu")
         for region in array.metadata._grid.regions(array.shape):
             array[region] = source[region]
 
