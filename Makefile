@@ -21,7 +21,7 @@ SOURCES := Cargo.toml Cargo.lock python/Cargo.toml python/pyproject.toml \
 PYTHON_FOLDERS := python bench scripts examples docs/gallery
 KERNELS := $(shell find crates -name '*.cu' -o -name '*.cuh')
 
-.PHONY: help demo test test-rust test-python miri lint fmt ruff clippy deny stubs types bench docs docs-serve cubins wheel wheels sdist crates packaging release-check gpu-bundle gpu-peers build clean
+.PHONY: help demo test test-rust test-python miri lint fmt ruff clippy deny stubs types bench docs docs-serve cubins wheel wheels sdist crates packaging release-check pictures gpu-bundle gpu-peers build clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
@@ -177,12 +177,16 @@ sdist: $(VENV)/.environment cubins ## the source archive, with compiled kernels:
 crates: ## the crates that are published, packaged in the order of their dependencies and built from the packages
 	cargo package --workspace --exclude cuzarr-oracle --exclude cuzarr-python --locked
 
-# What takes too long for every change, or needs packages of the system (mmdebstrap, qemu-user) and root.
-release-check: wheels sdist crates ## wheels in use: on a clean Debian, and for aarch64 by emulation; the crates by themselves
+# What takes too long for every change, or needs packages of the system (mmdebstrap, qemu-user, chromium) and root.
+release-check: wheels sdist crates pictures ## wheels in use: on a clean Debian, and for aarch64 by emulation; the crates by themselves
 	scripts/try-wheel dist/release/cuzarr-*-manylinux_2_28_$$(uname -m).whl
 	ROOT=target/try/bookworm scripts/try-wheel dist/release/cuzarr-*-manylinux_2_28_$$(uname -m).whl
 	for wheel in dist/release/cuzarr-*-manylinux_2_28_aarch64.whl; do \
 		if [ -e "$$wheel" ]; then scripts/try-wheel "$$wheel"; else echo 'aarch64: skipped: there is no wheel'; fi; done
+
+# To be looked at; what is wider than the screen fails.
+pictures: build ## what notebooks show of arrays, groups and expressions, by a browser: light and dark, desktop and phone, in target/pictures
+	$(PYTHON_RUN) scripts/picture_reprs.py target/pictures
 
 gpu-bundle: wheel ## what a GPU machine without network or Rust needs, in dist/gpu
 	scripts/gpu-bundle dist/gpu

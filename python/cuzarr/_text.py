@@ -76,7 +76,7 @@ class Info:
     def _repr_html_(self) -> str:
         rows = "".join(
             f"<tr><th style='text-align: left'>{html.escape(name)}</th>"
-            f"<td style='text-align: left'>{html.escape(value)}</td></tr>"
+            f"<td style='text-align: left; overflow-wrap: anywhere'>{html.escape(value)}</td></tr>"
             for name, value in self.lines
         )
         return f"<table>{rows}</table>"

@@ -87,7 +87,8 @@ def array_html(array: Any) -> str:
     metadata = array.metadata
     shards = metadata._stored_chunks if _shape_text(array, "shards") else None
     drawing = chunk_grid_svg(array.shape, metadata._inner_chunks, shards) if metadata._grid.is_regular else ""
-    return f"<table><tr><td>{Info.of(lines)._repr_html_()}</td><td>{drawing}</td></tr></table>"
+    # Side by side where there is room, else one below the other.
+    return f"<div style='display: flex; flex-wrap: wrap; align-items: center'>{Info.of(lines)._repr_html_()}{drawing}</div>"
 
 
 def group_html(group: Any) -> str:

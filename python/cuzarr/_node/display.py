@@ -85,7 +85,7 @@ def chunk_grid_svg(shape: tuple[int, ...], chunks: tuple[int, ...], shards: tupl
         label += f'<text x="{width / 2:.1f}" y="{height + 32:.1f}" text-anchor="middle">{leading} such planes</text>'
     box = f"-2 -2 {width + 70:.0f} {height + 42:.0f}"
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width + 70:.0f}" height="{height + 42:.0f}" viewBox="{box}" '
+        f'<svg xmlns="http://www.w3.org/2000/svg" style="margin: 0 1em" width="{width + 70:.0f}" height="{height + 42:.0f}" viewBox="{box}" '
         f'font-size="12" fill="currentColor"><rect width="{width:.1f}" height="{height:.1f}" fill="#8884"/>'
         f'<g stroke="currentColor">{"".join(body)}</g>{label}</svg>'
     )
