@@ -75,13 +75,16 @@ def of_library(dtype: Any) -> Any:
     Raises
     ------
     DataTypeValidationError
-        Neither NumPy nor ml_dtypes has such elements: ``torch.complex32``, ``torch.qint8``.
+        Neither NumPy nor Zarr has such elements: ``torch.complex32``, ``torch.qint8``, ``torch.float8_e4m3fn``.
     """
     if hasattr(dtype, "as_numpy_dtype"):
         return dtype.as_numpy_dtype
     if type(dtype).__module__ != "torch" or type(dtype).__name__ != "dtype":
         return dtype
     name = str(dtype).removeprefix("torch.")
+    if _OF_ML_DTYPES.fullmatch(name):
+        hint = "keep their bits: x.view(torch.uint8), or convert them: x.to(torch.float32)"
+        raise DataTypeValidationError(f"elements of {dtype} are not supported", hint=hint)
     try:
         return name if name == "bfloat16" else np.dtype(name)
     except TypeError:
