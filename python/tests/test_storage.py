@@ -539,6 +539,45 @@ def test_a_program_that_ends_finishes_its_archives_and_one_that_is_killed_does_n
         assert cuzarr.open_array(tmp_path / "b.ozx")[:].tolist() == [1.0] * 3
 
 
+@pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt, SystemExit])
+def test_a_block_that_fails_finishes_its_archive_unless_it_discards(tmp_path: Path, error: type[BaseException]) -> None:
+    path = tmp_path / "a.zip"
+    cuzarr.save_array(path, np.zeros(3))
+    with pytest.raises(error), storage.ZipStore(path, mode="a") as store:
+        cuzarr.open_array(store, mode="r+")[:] = 5
+        raise error
+    assert cuzarr.open_array(path)[:].tolist() == [5.0] * 3
+    with pytest.raises(error), storage.ZipStore(path, mode="w") as store:
+        store.set("a", b"1")
+        raise error
+    assert storage.ZipStore(path).list() == ["a"], "the new archive, as far as it was written, replaces the old one"
+    with pytest.raises(error), storage.ZipStore(path, mode="w") as store:
+        store.set("b", b"2")
+        try:
+            raise error
+        except BaseException:
+            store.discard()
+            raise
+    assert storage.ZipStore(path).list() == ["a"] and [file.name for file in tmp_path.iterdir()] == ["a.zip"]
+
+
+def test_a_call_that_fails_leaves_the_archive_that_it_was_to_write(tmp_path: Path) -> None:
+    path = tmp_path / "a.zip"
+    cuzarr.save_array(path, np.zeros(3))
+
+    def fails(block: Any) -> Any:
+        raise RuntimeError("a broken block")
+
+    with pytest.raises(RuntimeError, match="a broken block"):
+        cuzarr.map_blocks(fails, cuzarr.ones(3, store={}), out=path, dtype="f8", overwrite=True)
+    source = cuzarr.create_array({}, data=np.arange(40.0), chunks=(4,))
+    damaged = source.store.list_prefix("c")[-1]
+    source.store.set(damaged, b"damaged")
+    with pytest.raises(cuzarr.errors.CuzarrError, match="a chunk|chunk '|frame|zstd"):
+        cuzarr.copy(source, path, overwrite=True)
+    assert cuzarr.open_array(path)[:].tolist() == [0.0] * 3 and [file.name for file in tmp_path.iterdir()] == ["a.zip"]
+
+
 @pytest.mark.parametrize("name", DEVICES)
 def test_a_gpu_store_keeps_using_the_mapping_it_was_made_of(name: str) -> None:
     device = _device(name)

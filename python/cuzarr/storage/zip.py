@@ -24,7 +24,7 @@ class ZipStore(Store):
 
     New members are written to a temporary file beside it. :meth:`close` gives that file the real name. Until then other readers
     find the old file, or none, and a process that is killed leaves it so. A store that nobody uses any more closes itself, as do
-    all stores when the interpreter ends.
+    all stores when the interpreter ends. A block that ends by an exception closes its store, too; :meth:`discard` keeps the old file.
 
     A value that is written again or deleted leaves its bytes in the file, where no reader sees them.
 
