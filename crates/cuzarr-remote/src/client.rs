@@ -135,8 +135,19 @@ impl Client {
 
     /// The version of a value. Google's conditions compare generations, not entity tags.
     pub(crate) fn version_of(&self, meta: &ObjectMeta) -> Option<Version> {
-        let tag = if self.cloud == Cloud::Gcs { meta.version.as_deref() } else { meta.e_tag.as_deref() };
-        tag.and_then(Version::of_etag)
+        let version = self.version_of_tags(meta.e_tag.as_deref(), meta.version.as_deref())?;
+        let modified_seconds = u64::try_from(meta.last_modified.timestamp()).unwrap_or(0);
+        // A server that says no time is taken to say 1970.
+        Some(if modified_seconds > 0 { version.with_modified_seconds(modified_seconds) } else { version })
+    }
+
+    /// The version of a value with this entity tag, and this generation.
+    pub(crate) fn version_of_tags(&self, etag: Option<&str>, generation: Option<&str>) -> Option<Version> {
+        if self.cloud != Cloud::Gcs {
+            return etag.and_then(Version::of_etag);
+        }
+        let version = generation.and_then(Version::of_etag)?;
+        Some(etag.map_or(version.clone(), |etag| version.with_entity_tag(etag)))
     }
 
     /// The version as a condition of a write.

@@ -215,7 +215,7 @@ enum Cached {
 /// Fills an item from the cache.
 async fn fill_from_cache(client: &Client, item: &Item, name: Name, entry: Entry) -> Result<Cached> {
     let Some(cache) = client.cache.clone() else { return Ok(Cached::Damaged(None)) };
-    let tag = if client.cloud == Cloud::Gcs { entry.version.as_deref() } else { Some(entry.etag.as_str()) };
+    let version = client.version_of_tags(Some(&entry.etag), entry.version.as_deref());
     let is_expected = match item.batch[item.index].range {
         ByteRange::Span { size_bytes, .. } => size_bytes == entry.size_bytes,
         ByteRange::Suffix { size_bytes } => size_bytes >= entry.size_bytes,
@@ -224,7 +224,7 @@ async fn fill_from_cache(client: &Client, item: &Item, name: Name, entry: Entry)
     if !is_expected {
         return Ok(Cached::Damaged(None));
     }
-    let lease = reserve(item, tag.and_then(Version::of_etag), entry.size_bytes)?;
+    let lease = reserve(item, version, entry.size_bytes)?;
     let (lease, is_sound) = on_disk(lease, move |bytes| cache.fill(&name, entry, bytes)).await?;
     Ok(if is_sound { Cached::Filled(lease) } else { Cached::Damaged(Some(lease)) })
 }

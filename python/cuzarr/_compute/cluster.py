@@ -20,7 +20,7 @@ from cuzarr._config import config
 from cuzarr._memory import foreign
 from cuzarr._operators.dispatch import Lazy
 from cuzarr.errors import ArgumentTypeError, InvalidArgumentError, UnsupportedError
-from cuzarr.storage import GpuMemoryStore, MemoryStore, Store, ZipStore
+from cuzarr.storage import GpuMemoryStore, MemoryStore, Store, ZipStore, make_store
 from cuzarr.storage.zip import is_zip_file
 
 Compute = Callable[[BlockInfo], Any]
@@ -85,6 +85,8 @@ def check_out(what: str, out: Any, hint: str = "pass out= with a path or URL tha
     if out is None:
         raise InvalidArgumentError(f"{what} on a cluster needs a store for its result", hint=hint)
     store = out.store_path.store if is_stored(out) else getattr(out, "store", out)
+    if not isinstance(store, str | os.PathLike | dict | Store):
+        store = make_store(store)
     path = os.fspath(store) if isinstance(store, str | os.PathLike) else ""
     if isinstance(store, dict | MemoryStore | GpuMemoryStore) or path.startswith("memory:"):
         raise InvalidArgumentError(f"{what} on a cluster cannot write to memory of this process", hint=hint)

@@ -6,11 +6,12 @@ from __future__ import annotations
 import base64
 import inspect
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from cuzarr import _core
 from cuzarr.errors import CuzarrError
+from cuzarr.storage.sessions import Opened, of_session
 from cuzarr.storage.url import Credentials, flat_options
 
 
@@ -30,16 +31,13 @@ def taken_apart(store: Any, through_python: _core.Store, read_only: bool) -> _co
     if zarr_storage is not None and type(store) is zarr_storage.ObjectStore:
         store = store.store
     try:
-        if (of_objects := _of_obstore(store)) is not None:
-            return _core.Store.open_url(*of_objects)
+        opened = _of_obstore(store) or of_session(store)
+        if opened is not None:
+            return _core.Store.open_url(*opened)
         return _of_references(store, through_python) if read_only else None
     except CuzarrError:
         # An option or a key that only the other library knows.
         return None
-
-
-Opened = tuple[str, list[tuple[str, str]], Callable[[], tuple[dict[str, str], float | None]] | None]
-"""A URL, its options, and what renews credentials."""
 
 
 def _of_obstore(store: Any) -> Opened | None:

@@ -93,6 +93,7 @@ class ForeignStore(Store):
         return hash(self._handle)
 
     def __reduce__(self) -> tuple[Any, ...]:
+        self._adapter.check_sent()
         return type(self)._rebuilt, (self.wrapped, self._read_only)
 
     @classmethod

@@ -32,7 +32,7 @@ pub(super) struct Wanted {
 impl Wanted {
     /// Whether the file is another one than the table knows.
     fn is_changed(&self, found: &Version) -> bool {
-        let has_other_tag = match (&self.etag, found.etag()) {
+        let has_other_tag = match (&self.etag, found.entity_tag()) {
             (Some(expected), Some(found)) => expected.trim_matches('"') != found.trim_matches('"'),
             _ => false,
         };

@@ -6,6 +6,7 @@
 
 use std::any::Any;
 use std::collections::HashMap;
+use std::hash::{Hash, Hasher};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
@@ -27,7 +28,31 @@ enum Kind {
         changed_ns: u64,
     },
     Number(u64),
-    ETag(Arc<str>),
+    ETag(Tag),
+}
+
+/// What a server says of a value's version. Tags alone tell versions apart.
+#[derive(Clone, Debug)]
+struct Tag {
+    /// The server's conditions compare this: the entity tag, or a number in its place.
+    compared: Arc<str>,
+    /// The entity tag, where conditions compare something else.
+    entity: Option<Arc<str>>,
+    modified_seconds: Option<u64>,
+}
+
+impl PartialEq for Tag {
+    fn eq(&self, other: &Tag) -> bool {
+        self.compared == other.compared
+    }
+}
+
+impl Eq for Tag {}
+
+impl Hash for Tag {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.compared.hash(state);
+    }
 }
 
 impl Version {
@@ -47,22 +72,50 @@ impl Version {
     /// in their bytes (RFC 9110, section 8.8.1).
     pub fn of_etag(tag: &str) -> Option<Version> {
         let tag = tag.trim();
-        (!tag.is_empty() && !tag.starts_with("W/")).then(|| Version(Kind::ETag(tag.into())))
+        let tag = Tag { compared: tag.into(), entity: None, modified_seconds: None };
+        (!tag.compared.is_empty() && !tag.compared.starts_with("W/")).then_some(Version(Kind::ETag(tag)))
     }
 
-    /// The entity tag, for requests with `If-Match`.
+    /// This version with the entity tag of a server whose conditions compare something else. Files have none.
+    #[must_use]
+    pub fn with_entity_tag(mut self, entity_tag: &str) -> Version {
+        if let Kind::ETag(tag) = &mut self.0 {
+            tag.entity = Some(entity_tag.into());
+        }
+        self
+    }
+
+    /// This version with the time at which a server says that the value changed, in seconds since 1970. Files have their own.
+    #[must_use]
+    pub fn with_modified_seconds(mut self, seconds: u64) -> Version {
+        if let Kind::ETag(tag) = &mut self.0 {
+            tag.modified_seconds = Some(seconds);
+        }
+        self
+    }
+
+    /// What requests with conditions such as `If-Match` send: the entity tag, or what the server compares in its place.
     pub fn etag(&self) -> Option<&str> {
         match &self.0 {
-            Kind::ETag(tag) => Some(tag),
+            Kind::ETag(tag) => Some(&tag.compared),
             _ => None,
         }
     }
 
-    /// The time a file's bytes changed, in whole seconds since 1970; `None` for other versions.
-    pub fn modified_seconds(&self) -> Option<u64> {
-        match self.0 {
-            Kind::File { identity: [.., modified_ns], .. } => Some(modified_ns / 1_000_000_000),
+    /// The entity tag that the server gave with the value.
+    pub fn entity_tag(&self) -> Option<&str> {
+        match &self.0 {
+            Kind::ETag(tag) => Some(tag.entity.as_ref().unwrap_or(&tag.compared)),
             _ => None,
+        }
+    }
+
+    /// The time at which the value changed, in whole seconds since 1970; `None` where it is not known.
+    pub fn modified_seconds(&self) -> Option<u64> {
+        match &self.0 {
+            Kind::File { identity: [.., modified_ns], .. } => Some(modified_ns / 1_000_000_000),
+            Kind::ETag(tag) => tag.modified_seconds,
+            Kind::Number(_) => None,
         }
     }
 
@@ -215,6 +268,12 @@ mod tests {
         }
         let tag = Version::of_etag("\"abc\"").unwrap();
         assert!(tag.is_settled() && tag.etag() == Some("\"abc\"") && tag.has_same_bytes(&tag.clone()));
+        let told = tag.clone().with_entity_tag("entity").with_modified_seconds(5);
+        assert!(told == tag && told.etag() == tag.etag() && tag.entity_tag() == tag.etag());
+        assert_eq!(
+            (told.entity_tag(), told.modified_seconds(), tag.modified_seconds()),
+            (Some("entity"), Some(5), None)
+        );
         assert!(Version::of_etag("W/\"abc\"").is_none() && version.etag().is_none() && tag != Version::numbered(0));
         assert!(Version::numbered(7).is_settled() && Version::numbered(7) != Version::numbered(8));
     }

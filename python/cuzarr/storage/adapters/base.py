@@ -33,6 +33,7 @@ class StoreAdapter(Protocol):
     device: str | None
     """Where values are: what is asked for is brought as a ``_core.NdBuffer`` of bytes there, and set by ``set_buffer``."""
 
+    def check_sent(self) -> None: ...
     def get(self, key: str, start: int | None, stop: int | None) -> Any: ...
     def get_many(self, requests: Sequence[Request]) -> list[Any]: ...
     def set(self, key: str, value: bytes) -> None: ...
@@ -100,6 +101,9 @@ class OneByOne:
     is_transactional = False
     has_sizes = False
     device: str | None = None
+
+    def check_sent(self) -> None:
+        """Refuses stores whose copy in another process would not be this one."""
 
     def get(self, key: str, start: int | None, stop: int | None) -> Any:
         raise NotImplementedError  # each adapter has its own

@@ -9,6 +9,7 @@ from typing import Any
 
 from cuzarr._memory.foreign import to_bytes
 from cuzarr._runtime import Loop
+from cuzarr.errors import ArgumentTypeError
 from cuzarr.storage.adapters.asynchronous import Asynchronous, gather, raise_first
 from cuzarr.storage.adapters.base import Place, cut, file_address, own_identity, unwrapped, without_secrets
 
@@ -149,6 +150,14 @@ class IcechunkAdapter(ZarrStoreAdapter):
     _NOTHING_THERE = (
         "bad-key-prefix", "invalid-chunk-index", "invalid-key", "key-not-found", "node-not-found", "not-an-array"
     )  # fmt: skip
+
+    def check_sent(self) -> None:
+        session = unwrapped(self.store).session
+        if not session.read_only and type(session).__name__ != "ForkSession":
+            raise ArgumentTypeError(
+                "a session of Icechunk that can be written does not go to another process",
+                hint="commit, and pass repository.readonly_session(…).store; or pass session.fork().store and merge the fork",
+            )
 
     def _raise_unless_absent(self, error: Exception) -> None:
         if getattr(error, "kind", None) not in self._NOTHING_THERE:
