@@ -33,6 +33,7 @@ ABOUT = {
     "compute": "functions, reductions, kernels of users",
     "decode": "decoders alone, frames in GPU memory",
     "device": "kernels that move elements, and the bus",
+    "planes": "random planes of a sharded volume, beside other readers",
     "limits": "memory that the driver counts within a limit",
     "read": "arrays read whole, beside other readers",
     "rechunk": "chunks of another shape",
