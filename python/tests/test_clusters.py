@@ -23,10 +23,18 @@ SMALL = "8 KiB"
 
 
 @pytest.fixture(scope="module")
-def client() -> Iterator[Any]:
+def started() -> Iterator[Any]:
     cluster = distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0", processes=True)
     with cluster, distributed.Client(cluster) as made:
         yield made
+
+
+@pytest.fixture
+def client(started: Any) -> Any:
+    """A client of two workers, both of which answer: a test before may have killed one."""
+    while len(started.run(os.getpid, on_error="ignore")) < 2:
+        started.wait_for_workers(2)
+    return started
 
 
 @pytest.fixture
