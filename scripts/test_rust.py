@@ -27,6 +27,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 WITH_SIMT = str(ROOT / "scripts" / "with-simt")
 # Each program has a thread for each core already: more programs at a time would only take memory.
 PROGRAMS_AT_A_TIME = min(os.cpu_count() or 1, 4)
+SKIPPED = re.compile(r"^(?:test .* )?(skipped: .*)$", re.M)
 RESULT = re.compile(r"^test result: \w+\. (\d+) passed; (\d+) failed; (\d+) ignored", re.M)
 
 
@@ -112,6 +113,8 @@ def main(arguments: list[str]) -> int:
         for future in concurrent.futures.as_completed([pool.submit(run, one) for one in [documentation(arguments), *programs]]):
             outcomes.append(future.result())
             print(outcomes[-1].line(), flush=True)
+            for reason in sorted(set(SKIPPED.findall(outcomes[-1].printed))):
+                print(f"    {reason}", flush=True)
     bad = [outcome for outcome in outcomes if not outcome.is_good]
     for outcome in bad:
         print(f"\n== {outcome.program.name}\n{outcome.printed}")

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant, SystemTime};
 
 use async_trait::async_trait;
 use cuzarr::store::Traffic;
-use http::header::{DATE, LOCATION, RANGE, RETRY_AFTER};
-use http::{HeaderMap, HeaderName, Method, StatusCode, Uri};
+use http::header::{CONTENT_LENGTH, CONTENT_RANGE, DATE, LOCATION, RANGE, RETRY_AFTER};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri};
 use object_store::ClientOptions;
 use object_store::client::{
     HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse, HttpService, ReqwestConnector,
@@ -223,17 +223,33 @@ impl HttpService for Watched {
     async fn call(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
         let wants_range = request.method() == Method::GET && request.headers().contains_key(RANGE);
         let response = self.execute(request).await?;
-        let refusal = match response.status() {
-            StatusCode::OK => RangeRefusal::Ignored,
-            StatusCode::RANGE_NOT_SATISFIABLE => RangeRefusal::Unsatisfiable,
-            status if is_refusal(status) => {
-                // The client waits for its own back-off after this.
-                tokio::time::sleep(pause(response.headers()) + jitter()).await;
-                return Ok(response);
-            }
-            _ => return Ok(response),
-        };
-        if wants_range { Err(HttpError::new(HttpErrorKind::Unknown, refusal)) } else { Ok(response) }
+        if is_refusal(response.status()) {
+            // The client waits for its own back-off after this.
+            tokio::time::sleep(pause(response.headers()) + jitter()).await;
+            return Ok(response);
+        }
+        match range_refusal(response.status(), response.headers()) {
+            Some(refusal) if wants_range => Err(HttpError::new(HttpErrorKind::Unknown, refusal)),
+            _ => Ok(response),
+        }
+    }
+}
+
+/// What an answer to a request for a range says in place of it.
+fn range_refusal(status: StatusCode, headers: &HeaderMap) -> Option<RangeRefusal> {
+    let text = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
+    match status {
+        // nginx and moto send an empty value whole, whatever the range. Other values of theirs have ranges.
+        StatusCode::OK if text(CONTENT_LENGTH) == Some("0") => Some(RangeRefusal::Unsatisfiable),
+        StatusCode::OK => Some(RangeRefusal::Ignored),
+        StatusCode::RANGE_NOT_SATISFIABLE => Some(RangeRefusal::Unsatisfiable),
+        // Azurite sends `bytes 100-99/100` for a range that begins at the end.
+        StatusCode::PARTIAL_CONTENT => {
+            let (range, size_bytes) = text(CONTENT_RANGE)?.strip_prefix("bytes ")?.split_once('/')?;
+            let start: u64 = range.split_once('-')?.0.parse().ok()?;
+            (start >= size_bytes.parse().ok()?).then_some(RangeRefusal::Unsatisfiable)
+        }
+        _ => None,
     }
 }
 
@@ -281,6 +297,21 @@ mod tests {
         assert_eq!(asked(&[server_time]), Duration::ZERO);
         let soon = httpdate::fmt_http_date(SystemTime::now() + Duration::from_secs(9));
         assert!(asked(&[(RETRY_AFTER, &soon)]) > Duration::from_secs(5), "without a date of the server's");
+    }
+
+    #[test]
+    fn answers_without_the_range_are_told_apart() {
+        let refusal = |status: u16, name: HeaderName, value: &str| {
+            let headers = [(name, value.parse().unwrap())].into_iter().collect();
+            range_refusal(StatusCode::from_u16(status).unwrap(), &headers)
+        };
+        assert_eq!(refusal(200, CONTENT_LENGTH, "7"), Some(RangeRefusal::Ignored));
+        assert_eq!(refusal(200, CONTENT_LENGTH, "0"), Some(RangeRefusal::Unsatisfiable));
+        assert_eq!(refusal(416, CONTENT_LENGTH, "7"), Some(RangeRefusal::Unsatisfiable));
+        assert_eq!(refusal(206, CONTENT_RANGE, "bytes 100-99/100"), Some(RangeRefusal::Unsatisfiable));
+        for range in ["bytes 0-9/10", "bytes 9-9/10", "bytes 3-9/*", "bytes */10", "bytes x-/10", "pages 100-99/100"] {
+            assert_eq!(refusal(206, CONTENT_RANGE, range), None, "{range}");
+        }
     }
 
     #[test]
