@@ -247,6 +247,10 @@ impl Unfinished for WatchedValue {
         self.value.write_at(offset, bytes)
     }
 
+    fn shorten(&mut self, size_bytes: u64) -> cuzarr::Result<()> {
+        self.value.shorten(size_bytes)
+    }
+
     fn finish(self: Box<Self>) -> cuzarr::Result<()> {
         self.value.finish()?;
         self.watches.note_written(&self.key);

@@ -404,3 +404,65 @@ fn a_failed_store_fails_the_write_and_gives_everything_back() {
         assert_eq!(story.engine.memory(device).used_bytes(), 0);
     }
 }
+
+#[test]
+fn shards_are_written_in_turn_as_their_chunks_come() {
+    use cuzarr::store::testing::{Observed, Operation};
+    use cuzarr::store::{LocalStore, Store};
+    use cuzarr::{Error, ErrorKind};
+    let (shape, all) = ([250, 130], Selection::all(&[250, 130]));
+    let mut dice = Dice(11);
+    // Chunks without an element that is not the fill value are not stored: one in the middle of a shard, and a whole shard.
+    let is_filled = |row: u64, column: u64| (row / 64, column / 64) != (2, 0) && row < 192;
+    let value: Vec<u8> = (0..shape[0])
+        .flat_map(|row| (0..shape[1]).map(move |column| is_filled(row, column)))
+        .flat_map(|filled| if filled { 1 + dice.below(1 << 31) as u32 } else { 0 }.to_ne_bytes())
+        .collect();
+    for device in devices() {
+        for location in ["start", "end"] {
+            let codecs = model::sharding(&[64, 64], json!([bytes_codec("little"), lz4()]), location);
+            let mut story = story(&shape, &[64, 192], "uint32", json!(0), codecs);
+            let folder = tempfile::tempdir().unwrap();
+            let local: Arc<dyn Store> = Arc::new(LocalStore::new(folder.path()).unwrap());
+            let store = Arc::new(Observed::new(Arc::clone(&local)));
+            story.store = store.clone();
+            story.options.slab_bytes = 40_000;
+            story.write(device, &all, &value);
+            let part_of = |operation| match operation {
+                Operation::Part(key, ..) => Some(key),
+                _ => None,
+            };
+            let parts: Vec<_> = store.take_operations().into_iter().filter_map(part_of).collect();
+            let of = |key: &str| parts.iter().filter(|part| *part == key).count();
+            assert_eq!(
+                ["0", "1", "2", "3"].map(|row| of(&format!("a/c/{row}/0"))),
+                [4, 4, 3, 0],
+                "{device}: {parts:?}"
+            );
+            let last_of_first = parts.iter().rposition(|part| part == "a/c/0/0").unwrap();
+            assert!(parts[..last_of_first].iter().any(|part| part == "a/c/2/0"), "{device}: one by one: {parts:?}");
+            assert_eq!(story.engine.memory(device).used_bytes(), 0);
+            story.check(Device::Cpu, &all, location);
+            story.check(device, &all, location);
+
+            let failing = Observed::new(Arc::clone(&local)).with_failure(|operation| match operation {
+                Operation::Part(key, offset, _) if key == "a/c/1/0" && *offset > 9000 => {
+                    Some(Error::new(ErrorKind::StoreFailed, "the disk is full"))
+                }
+                _ => None,
+            });
+            story.store = Arc::new(failing);
+            let noise: Vec<u8> = (0..250 * 130).flat_map(|_| (dice.below(1 << 32) as u32).to_ne_bytes()).collect();
+            let before = local.get("a/c/1/0").unwrap();
+            let error = story.try_write(device, &all, &noise).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::StoreFailed, "{error}");
+            assert!(error.trail()[0].starts_with("chunk 'a/c/1/0', inner chunk"), "{error}");
+            assert_eq!(story.engine.memory(device).used_bytes(), 0);
+            assert_eq!(local.get("a/c/1/0").unwrap(), before);
+            for row in 0..4 {
+                let files = std::fs::read_dir(folder.path().join(format!("a/c/{row}"))).map_or(0, Iterator::count);
+                assert!(files <= 1, "no rests: {files} in {row}");
+            }
+        }
+    }
+}

@@ -117,6 +117,7 @@ pub use program::{Leave, Program, Work};
 #[doc(hidden)]
 pub use registry::{REFUSED, device_decoder};
 #[doc(hidden)]
+pub(crate) use sharding_indexed::Layout;
 pub use sharding_indexed::ShardIndex;
 #[doc(hidden)]
 pub use size::Size;

@@ -357,6 +357,8 @@ pub struct Capabilities {
     pub divides_reads: bool,
     /// [`Store::begin`] is supported.
     pub writes_parts: bool,
+    /// [`Unfinished::shorten`] is supported: a value can be begun before its size is known.
+    pub shortens_parts: bool,
 }
 
 /// The capabilities of a local store that can write and delete.
@@ -370,6 +372,7 @@ impl Default for Capabilities {
             far: false,
             divides_reads: false,
             writes_parts: false,
+            shortens_parts: false,
         }
     }
 }
@@ -381,6 +384,13 @@ pub trait Unfinished: Send + Sync {
     /// # Errors
     /// `InvalidArgument` for bytes beyond the value's end; what the store reports.
     fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<()>;
+
+    /// Makes the value shorter than it was begun, when all bytes that it will have were written. Only for stores with
+    /// [`Capabilities::shortens_parts`].
+    ///
+    /// # Errors
+    /// `InvalidArgument` for more bytes than it was begun with; `Unsupported`; what the store reports.
+    fn shorten(&mut self, size_bytes: u64) -> Result<()>;
 
     /// Gives the value its key, atomically, after all its bytes were written.
     ///

@@ -175,6 +175,10 @@ impl Unfinished for ObservedValue {
         self.value.write_at(offset, bytes)
     }
 
+    fn shorten(&mut self, size_bytes: u64) -> Result<()> {
+        self.value.shorten(size_bytes)
+    }
+
     fn finish(self: Box<Self>) -> Result<()> {
         self.value.finish()
     }

@@ -100,25 +100,64 @@ impl Sharding {
             let message = format!("got {} inner chunks for a shard of {}", chunks.len(), self.len());
             return Err(Error::new(ErrorKind::InvalidArgument, message));
         }
-        let mut end = if self.index_at_start { self.index_size_bytes } else { 0 };
-        let mut entries = vec![[EMPTY, EMPTY]; chunks.len()];
+        let mut layout = self.layout();
         let mut pieces = Vec::with_capacity(chunks.len() + 1);
-        for linear in self.order() {
-            if let Some(chunk) = chunks[linear].take() {
-                entries[linear] = [end, chunk.len() as u64];
-                end = end.saturating_add(chunk.len() as u64);
-                pieces.push(chunk);
-            }
+        while let Some(linear) = self.next_of(&layout) {
+            let chunk = chunks[linear].take();
+            layout.add(linear, chunk.as_ref().map(Vec::len));
+            pieces.extend(chunk);
         }
-        usize::try_from(end).map_err(|_| unencodable(format!("a shard of {end} bytes is too large")))?;
+        let index = self.encode_index(&layout.entries)?;
+        usize::try_from(layout.end)
+            .map_err(|_| unencodable(format!("a shard of {} bytes is too large", layout.end)))?;
         let at = if self.index_at_start { 0 } else { pieces.len() };
-        pieces.insert(at, self.encode_index(&entries)?);
+        pieces.insert(at, index);
         Ok(pieces)
     }
 
-    /// The C-order numbers of the inner chunks, in the order in which they are written.
-    fn order(&self) -> impl Iterator<Item = usize> + '_ {
-        let order = self.write_order.as_deref();
-        (0..self.len()).map(move |at| order.map_or(at, |order| order[at] as usize))
+    /// The layout of a shard before its first inner chunk.
+    pub(crate) fn layout(&self) -> Layout {
+        let end = if self.index_at_start { self.index_size_bytes } else { 0 };
+        Layout { at: 0, end, entries: vec![[EMPTY, EMPTY]; self.len()] }
+    }
+
+    /// The C-order number of the inner chunk that is written next; `None` behind the last one.
+    pub(crate) fn next_of(&self, layout: &Layout) -> Option<usize> {
+        let at = (layout.at < self.len()).then_some(layout.at)?;
+        Some(self.write_order.as_deref().map_or(at, |order| order[at] as usize))
+    }
+
+    /// The index of a complete layout, where it is written, and the size of the shard.
+    ///
+    /// # Errors
+    /// Those of the index's codecs.
+    pub(crate) fn index_of(&self, layout: &Layout) -> Result<(Vec<u8>, u64, u64)> {
+        let index = self.encode_index(&layout.entries)?;
+        let (at, size_bytes) = match self.index_at_start {
+            true => (0, layout.end),
+            false => (layout.end, layout.end + index.len() as u64),
+        };
+        Ok((index, at, size_bytes))
+    }
+}
+
+/// Where the inner chunks of a shard go that is written chunk by chunk.
+pub(crate) struct Layout {
+    /// How many of them have their place.
+    at: usize,
+    end: u64,
+    entries: Vec<[u64; 2]>,
+}
+
+impl Layout {
+    /// Gives the next inner chunk, with this C-order number, its place. `None` is one that is not stored. Returns its offset.
+    pub(crate) fn add(&mut self, linear: usize, size_bytes: Option<usize>) -> u64 {
+        let offset = self.end;
+        if let Some(size_bytes) = size_bytes {
+            self.entries[linear] = [offset, size_bytes as u64];
+            self.end = offset.saturating_add(size_bytes as u64);
+        }
+        self.at += 1;
+        offset
     }
 }

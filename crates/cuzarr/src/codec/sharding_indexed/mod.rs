@@ -34,6 +34,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
+pub(crate) use index::Layout;
 pub use index::ShardIndex;
 
 use super::ChunkSpec;

@@ -24,6 +24,8 @@ use crate::run::write::route::host::submit;
 use crate::run::write::writing::{Leaf, LeafValue, MadeOnce, Writing};
 use crate::store::StoreExt;
 
+/// Shards that kernels encode in turn, so that several files are written at a time: one takes a twentieth of what memory does.
+const LANES: usize = 8;
 /// Objects in flight for each thread.
 const OBJECTS_A_THREAD: usize = 8;
 /// Longest wait for an object before waiting chunks on the device are flushed, because the object may need them.
@@ -120,6 +122,9 @@ impl Feeder {
     }
 }
 
+/// The inner chunks of a shard that are not fed yet.
+type Lane = std::vec::IntoIter<Leaf>;
+
 struct Coordinator {
     writing: Arc<Writing>,
     chain: Arc<Chain>,
@@ -187,6 +192,7 @@ impl Coordinator {
         let bound = writing.plan.source.levels[0].bound_bytes.filter(is_affordable);
         let far = if writing.call.is_far() { 2 * FAR_WRITES } else { 0 };
         let most = (OBJECTS_A_THREAD * writing.call.threads).max(self.feeder.chunks_wanted()).max(far);
+        let mut lanes = Vec::new();
         for touched in objects {
             while self.under_way.len() >= most && !writing.call.is_cancelled() {
                 self.wait_for_one()?;
@@ -204,7 +210,14 @@ impl Coordinator {
                 true => 0,
                 false => writing.plan.bytes_in_flight(&touched, old_bytes, threads),
             };
-            let Some(reserved) = self.reserve(bytes)? else { break };
+            let reserved = writing.call.memory.host.try_take(bytes, writing.call.limit_bytes);
+            if reserved.is_none() {
+                // Nothing that waits for memory may be behind what is not encoded yet.
+                self.feed_in_turn(&mut lanes)?;
+            }
+            let Some(reserved) = reserved.map_or_else(|| self.reserve(bytes), |reserved| Ok(Some(reserved)))? else {
+                break;
+            };
             let ticket = Ticket { number: self.begun, sender: self.sender.clone() };
             self.under_way.insert(self.begun, reserved);
             self.begun += 1;
@@ -217,12 +230,25 @@ impl Coordinator {
                 guard: (is_guarded && !replaces).then(|| Guard::new(touched.clone(), Arc::clone(&writing.lost))),
                 _ticket: Box::new(ticket),
             });
-            self.begin(touched, Place::Object(object))?;
+            self.begin(touched, Place::Object(object), &mut lanes)?;
+            if lanes.len() >= LANES.min(writing.call.threads) {
+                self.feed_in_turn(&mut lanes)?;
+            }
             while let Ok(number) = self.receiver.try_recv() {
                 self.under_way.remove(&number);
             }
         }
+        self.feed_in_turn(&mut lanes)?;
         self.flush()
+    }
+
+    /// Feeds the inner chunks of several shards, one of each in turn.
+    fn feed_in_turn(&mut self, lanes: &mut Vec<Lane>) -> Result<()> {
+        while !lanes.is_empty() {
+            lanes.iter_mut().filter_map(Iterator::next).try_for_each(|leaf| self.feed(leaf))?;
+            lanes.retain(|lane| lane.len() > 0);
+        }
+        Ok(())
     }
 
     /// Reserves memory for one more object; `None` when the call failed meanwhile.
@@ -280,17 +306,25 @@ impl Coordinator {
         }
     }
 
-    /// Begins a chunk, or the inner chunks of a shard.
-    fn begin(&mut self, chunk: Touched, place: Place) -> Result<()> {
+    /// Begins a chunk, or the inner chunks of a shard. Those that kernels encode, and that are written as they come, become a lane.
+    fn begin(&mut self, chunk: Touched, place: Place, lanes: &mut Vec<Lane>) -> Result<()> {
         let writing = Arc::clone(&self.writing);
         if !writing.plan.is_shard(&chunk) {
             return self.feed(Leaf { chunk, place });
         }
-        let touched = writing.plan.inner(&chunk).count();
-        let shard = Arc::new(Shard::new(place, chunk.level, chunk.coverage.replaces(), touched));
-        for inner in writing.plan.inner(&chunk) {
+        let touched: Vec<_> = writing.plan.inner(&chunk).map(|inner| inner.number).collect();
+        let shard = Arc::new(Shard::new(place, chunk.level, chunk.coverage.replaces(), &touched)?);
+        let inner = writing.plan.inner(&chunk).map(|inner| {
             let place = Place::Inner(Arc::clone(&shard), inner.number);
-            self.begin(inner, place)?;
+            Leaf { chunk: inner, place }
+        });
+        let is_innermost = chunk.level + 2 == writing.plan.source.levels.len();
+        if is_innermost && shard.flows() && self.feeder.encodes(chunk.coverage) {
+            lanes.push(inner.collect::<Vec<_>>().into_iter());
+            return Ok(());
+        }
+        for Leaf { chunk, place } in inner {
+            self.begin(chunk, place, lanes)?;
         }
         Ok(())
     }

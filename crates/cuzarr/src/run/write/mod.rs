@@ -2,6 +2,7 @@
 
 pub(crate) mod coordinator;
 pub(crate) mod device;
+pub(crate) mod flow;
 pub(crate) mod gathering;
 pub(crate) mod object;
 pub(crate) mod parts;

@@ -9,12 +9,13 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use cuzarr_device::Buffer;
 
-use crate::codec::{Chain, ShardIndex, above_bound};
+use crate::codec::{Chain, ShardIndex, Sharding, above_bound};
 use crate::error::{Error, ErrorKind, Result, ResultExt};
 use crate::plan::{ChunkName, Source, Touched};
 use crate::run::context::Context;
 use crate::run::read::coordinator::sharding_at;
 use crate::run::report::Stage;
+use crate::run::write::flow::Flow;
 use crate::store::{ByteRange, Condition, Key, Payload, Store, StoreExt};
 
 /// Pieces of a shard are copied into one object for the store when they have fewer bytes than this on average.
@@ -66,6 +67,8 @@ pub(crate) struct Shard {
     base: Mutex<Base>,
     slots: Mutex<Vec<Option<Slot>>>,
     remaining: AtomicUsize,
+    /// Where the chunks go that are written as they come; else the last one writes the shard.
+    flow: Option<Flow>,
 }
 
 /// The shard's old bytes.
@@ -170,6 +173,15 @@ impl Object {
         })
     }
 
+    /// Most bytes of a shard whose inner chunks can be written as they come, each large enough to be written alone; else `None`.
+    fn flow_bound_bytes(&self, sharding: &Sharding) -> Option<u64> {
+        let can = self.call.store.capabilities();
+        let bound_bytes = self.source.levels[0].bound_bytes?;
+        (can.writes_parts && can.shortens_parts && self.covered && self.guard.is_none() && !self.call.is_far())
+            .then_some(bound_bytes)
+            .filter(|bound| *bound >= (LEAST_PIECE_BYTES * sharding.len()) as u64)
+    }
+
     /// Whether the store writes pieces, of which each is so large that it is not worth copying.
     fn takes_pieces(&self, pieces: &[Vec<u8>]) -> bool {
         let size_bytes: usize = pieces.iter().map(Vec::len).sum();
@@ -252,18 +264,30 @@ impl Place {
 }
 
 impl Shard {
-    /// A shard of `level` that gets `touched` inner chunks.
-    pub(crate) fn new(place: Place, level: usize, covered: bool, touched: usize) -> Shard {
-        let grid = place.object().source.levels[level].shard.as_ref().map_or(&[][..], |layout| &layout.grid);
-        let count = grid.iter().product::<u64>() as usize;
-        Shard {
-            place,
+    /// A shard of `level` that gets the inner chunks with these C-order numbers.
+    pub(crate) fn new(place: Place, level: usize, covered: bool, touched: &[usize]) -> Result<Shard> {
+        let sharding = sharding_at(&place.object().chain, level)?;
+        let flow = match &place {
+            Place::Object(object) if covered => {
+                object.flow_bound_bytes(sharding).map(|bound| Flow::new(sharding, bound, touched.iter().copied()))
+            }
+            _ => None,
+        };
+        let count = if flow.is_some() { 0 } else { sharding.len() };
+        Ok(Shard {
             level,
             covered,
             base: Mutex::new(Base::Unknown),
             slots: Mutex::new((0..count).map(|_| None).collect()),
-            remaining: AtomicUsize::new(touched),
-        }
+            remaining: AtomicUsize::new(touched.len()),
+            flow,
+            place,
+        })
+    }
+
+    /// Whether chunks are written as they come.
+    pub(crate) fn flows(&self) -> bool {
+        self.flow.is_some()
     }
 
     /// The shard's old bytes, read once. Other threads that need them wait here.
@@ -301,6 +325,10 @@ impl Shard {
     }
 
     fn deliver(&self, linear: usize, encoded: Option<Vec<u8>>) -> Result<()> {
+        if let Some(flow) = &self.flow {
+            let object = self.place.object();
+            return flow.add((object, sharding_at(&object.chain, self.level)?), linear, encoded);
+        }
         if let Some(slot) = self.slots.lock().unwrap_or_else(PoisonError::into_inner).get_mut(linear) {
             *slot = Some(Slot(encoded));
         }

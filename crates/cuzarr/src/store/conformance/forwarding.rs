@@ -20,7 +20,7 @@ use crate::store::{
 pub fn forwards(wrap: &dyn Fn(Arc<dyn Store>) -> Arc<dyn Store>) {
     for (far, conditional_writes, divides_reads) in [(true, false, true), (false, true, false), (true, true, false)] {
         for (deletes, transactional) in [(true, false), (false, true)] {
-            let writes_parts = deletes;
+            let (writes_parts, shortens_parts) = (deletes, far);
             let said = Capabilities {
                 read_only: false,
                 deletes,
@@ -29,6 +29,7 @@ pub fn forwards(wrap: &dyn Fn(Arc<dyn Store>) -> Arc<dyn Store>) {
                 far,
                 divides_reads,
                 writes_parts,
+                shortens_parts,
             };
             let inner = Arc::new(Behind { values: MemoryStore::new(), said, heard: Mutex::default() });
             let layer = wrap(Arc::clone(&inner) as Arc<dyn Store>);
@@ -151,6 +152,10 @@ struct Refusing;
 
 impl Unfinished for Refusing {
     fn write_at(&self, _offset: u64, _bytes: &[u8]) -> Result<()> {
+        Ok(())
+    }
+
+    fn shorten(&mut self, _size_bytes: u64) -> Result<()> {
         Ok(())
     }
 

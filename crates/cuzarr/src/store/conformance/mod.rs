@@ -47,6 +47,7 @@ pub const CASES: &[(&str, Case)] = &[
     ("keeps values of megabytes", values::keeps_large_values),
     ("lets writers and deleters race", races::lets_writers_and_deleters_race),
     ("writes parts in any order", parts::writes_parts_in_any_order),
+    ("shortens values", parts::shortens_values),
     ("leaves the old value when parts are missing", parts::leaves_the_old_value_when_parts_are_missing),
     ("finishes a value whose prefix was deleted", parts::finishes_where_a_prefix_was_deleted),
     ("tells one identity", versions::tells_one_identity),

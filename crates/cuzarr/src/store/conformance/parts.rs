@@ -39,6 +39,33 @@ pub(super) fn writes_parts_in_any_order(store: &Arc<dyn Store>) {
     assert_eq!(ok(store.get("empty")), Some(Vec::new()));
 }
 
+pub(super) fn shortens_values(store: &Arc<dyn Store>) {
+    if !writes_parts(store) {
+        return;
+    }
+    let (can, value) = (store.capabilities().shortens_parts, bytes(4, 70_001));
+    let mut unfinished = ok(store.begin("k", 1 << 20));
+    ok(unfinished.write_at(9, &value[9..]));
+    if !can {
+        assert_eq!(unfinished.shorten(70_001).err().map(|error| error.kind()), Some(ErrorKind::Unsupported));
+        return;
+    }
+    ok(unfinished.write_at(0, &value[..9]));
+    ok(unfinished.shorten(70_001));
+    ok(unfinished.finish());
+    assert_eq!(ok(store.get("k")), Some(value.clone()));
+    for (written, size_bytes) in [(5, 6), (5, 4)] {
+        let mut wrong = ok(store.begin("k", 10));
+        ok(wrong.write_at(0, &value[..written]));
+        ok(wrong.shorten(size_bytes));
+        assert_eq!(wrong.finish().expect_err("another size").kind(), ErrorKind::InvalidArgument);
+    }
+    let mut longer = ok(store.begin("k", 10));
+    assert_eq!(longer.shorten(11).err().map(|error| error.kind()), Some(ErrorKind::InvalidArgument));
+    drop(longer);
+    assert_eq!(ok(store.get("k")), Some(value));
+}
+
 pub(super) fn leaves_the_old_value_when_parts_are_missing(store: &Arc<dyn Store>) {
     if !writes_parts(store) {
         return;

@@ -139,6 +139,7 @@ impl Store for Split {
             deletes: data.deletes && metadata.deletes,
             conditional_writes: data.conditional_writes && metadata.conditional_writes,
             writes_parts: data.writes_parts && metadata.writes_parts,
+            shortens_parts: data.shortens_parts && metadata.shortens_parts,
             transactional: data.transactional || metadata.transactional,
             ..data
         }

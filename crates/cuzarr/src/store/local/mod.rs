@@ -313,6 +313,17 @@ impl Unfinished for Growing {
         Ok(())
     }
 
+    fn shorten(&mut self, size_bytes: u64) -> Result<()> {
+        if size_bytes > self.size_bytes {
+            let message =
+                format!("got a size of {size_bytes} bytes for a value that was begun with {}", self.size_bytes);
+            return Err(Error::new(ErrorKind::InvalidArgument, message)).at(|| self.store.place(&self.key));
+        }
+        self.size_bytes = size_bytes;
+        let shortened = self.file.set_len(size_bytes);
+        shortened.map_err(|error| io_error("cannot shorten the value", error)).at(|| self.store.place(&self.key))
+    }
+
     fn finish(self: Box<Self>) -> Result<()> {
         let written = self.written_bytes.load(Ordering::Relaxed);
         if written != self.size_bytes {
@@ -401,6 +412,7 @@ impl Store for LocalStore {
             read_only: self.options.read_only,
             divides_reads: true,
             writes_parts: true,
+            shortens_parts: true,
             ..Capabilities::default()
         }
     }

@@ -347,6 +347,7 @@ impl Store for ZipArchive {
             far: false,
             divides_reads: true,
             writes_parts: is_written && self.0.options.deflate.is_none(),
+            shortens_parts: false,
         }
     }
 

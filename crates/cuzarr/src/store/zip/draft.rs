@@ -572,6 +572,11 @@ impl Unfinished for Growing {
         Ok(())
     }
 
+    fn shorten(&mut self, _size_bytes: u64) -> Result<()> {
+        Err(Error::new(ErrorKind::Unsupported, "a member of a ZIP file has the size that it was begun with"))
+            .at(|| self.place())
+    }
+
     fn finish(self: Box<Self>) -> Result<()> {
         let Some(_unpublished) = self.draft.unpublished() else { return Err(too_late()).at(|| self.place()) };
         let mut sums = std::mem::take(&mut *self.sums.lock().unwrap_or_else(PoisonError::into_inner));

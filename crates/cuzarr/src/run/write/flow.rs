@@ -1,0 +1,84 @@
+//! Shards that are written as their inner chunks come, so that little is left to write behind the last of them.
+//!
+//! Inner chunks are written in the shard's order. One that comes early waits. One thread at a time writes: systems let no more than
+//! one write to a file. The others leave their chunks to it.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::codec::{Layout, Sharding};
+use crate::error::Result;
+use crate::run::write::object::Object;
+use crate::store::Unfinished;
+
+/// A shard that is written as its chunks come.
+pub(crate) struct Flow {
+    /// Most bytes of the shard.
+    bound_bytes: u64,
+    state: Mutex<State>,
+}
+
+struct State {
+    /// Chunks that came, by their C-order number.
+    waiting: HashMap<usize, Option<Vec<u8>>>,
+    /// `None` while a thread writes, and after a failure.
+    writer: Option<Writer>,
+}
+
+struct Writer {
+    layout: Layout,
+    /// `None` before the first chunk that is stored.
+    value: Option<Box<dyn Unfinished>>,
+}
+
+impl Flow {
+    /// A shard that consists of `touched` inner chunks alone.
+    pub(crate) fn new(sharding: &Sharding, bound_bytes: u64, touched: impl Iterator<Item = usize>) -> Flow {
+        let mut waiting: HashMap<_, _> = (0..sharding.len()).map(|linear| (linear, None)).collect();
+        touched.for_each(|linear| drop(waiting.remove(&linear)));
+        let writer = Writer { layout: sharding.layout(), value: None };
+        Flow { bound_bytes, state: Mutex::new(State { waiting, writer: Some(writer) }) }
+    }
+
+    /// Takes an inner chunk, and writes those whose turn it is.
+    pub(crate) fn add(
+        &self,
+        (object, sharding): (&Object, &Sharding),
+        linear: usize,
+        encoded: Option<Vec<u8>>,
+    ) -> Result<()> {
+        let mut state = self.lock();
+        state.waiting.insert(linear, encoded);
+        let Some(mut writer) = state.writer.take() else { return Ok(()) };
+        while let Some(next) = sharding.next_of(&writer.layout) {
+            let Some(chunk) = state.waiting.remove(&next) else {
+                state.writer = Some(writer);
+                return Ok(());
+            };
+            let offset = writer.layout.add(next, chunk.as_ref().map(Vec::len));
+            if let Some(chunk) = chunk {
+                drop(state);
+                object.flush(chunk.len(), |store, key| {
+                    let value = match &writer.value {
+                        Some(value) => value,
+                        None => writer.value.insert(store.begin(key, self.bound_bytes)?),
+                    };
+                    value.write_at(offset, &chunk)
+                })?;
+                state = self.lock();
+            }
+        }
+        drop(state);
+        let Some(mut value) = writer.value else { return object.store(None) };
+        let (index, at, size_bytes) = sharding.index_of(&writer.layout)?;
+        object.flush(index.len(), |_, _| {
+            value.write_at(at, &index)?;
+            value.shorten(size_bytes)?;
+            value.finish()
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
