@@ -431,6 +431,27 @@ fn zstd_frames_are_about_as_small_as_those_of_libzstd() {
     }
 }
 
+/// Planes of shuffled numbers: four bytes that repeat by accident cost more as a match than as literals of few bits.
+#[test]
+fn bytes_of_few_bits_become_literals_alone() {
+    let size = 4 * 32768;
+    let mut dice = Dice(77);
+    let chunk: Vec<u8> = (0..size).map(|_| (0..4).map(|_| dice.below(12) as u8).sum()).collect();
+    let mut counts = [0_u32; 256];
+    chunk.iter().for_each(|byte| counts[*byte as usize] += 1);
+    let bits = |count: u32| -f64::from(count) * (f64::from(count) / size as f64).log2();
+    let least = counts.into_iter().filter(|count| *count > 0).map(bits).sum::<f64>() / 8.0;
+    let program = program(&zstd(false), size);
+    for device in devices() {
+        let frames = encode(device, program.device_encoder().unwrap(), std::slice::from_ref(&chunk));
+        let got = frames[0].len();
+        assert!(got as f64 <= 1.012 * least, "{device}: {got} bytes of at least {least:.0}");
+        let mut decoded = vec![0; size];
+        program.decode(&frames[0], &mut decoded).unwrap();
+        assert!(decoded == chunk, "{device}");
+    }
+}
+
 #[test]
 fn rows_that_repeat_are_found_as_a_whole() {
     // Labels 29 elements wide in rows of 2000: neither is a multiple of a step of the match finder.

@@ -5,6 +5,7 @@
 //         its offset becomes a repeat code when it is the one before, or the last other one before; literal and match
 //         lengths become codes, and bits that follow them
 //         its literals go behind those of the sequences before
+//     when all bytes take fewer bits as literals than the sequences and the others do: there are no sequences
 //
 // Blocks do not know what offsets the block before ends with, so the first repeats of a block are those of offsets that the
 // block itself has named.
@@ -19,6 +20,7 @@
 
 struct CodesSpace {
     u32 counters[CUZARR_ZSTD_COUNTERS];
+    u32 whole[CUZARR_ZSTD_STREAMS * CUZARR_ZSTD_BYTES];  // of all bytes
     u8 literal_codes[CUZARR_ZSTD_LITERAL_LENGTHS];
     u8 match_codes[CUZARR_ZSTD_MATCH_LENGTHS];  // of lengths less 3
     u32 offsets[CUZARR_ZSTD_THREADS];
@@ -115,6 +117,42 @@ CUZARR_DEVICE u32 last_changes(CodesSpace& space, u32 change, u32* carry) {
     return own;
 }
 
+/// 1024ths of the bits that `count` of `all` symbols take.
+CUZARR_DEVICE u32 share_bits(u32 count, u32 all) { return count ? count * (log_1024(all) - log_1024(count)) : 0; }
+
+/// 1024ths of the bits that bytes take, counted by the stream that they go to.
+CUZARR_DEVICE u32 bytes_bits(CodesSpace& space, const u32* counters, u32 all) {
+    u32 bits = 0, total;
+    for (u32 i = thread_index(); i < CUZARR_ZSTD_BYTES; i += thread_count()) {
+        u32 count = 0;
+        for (u32 k = 0; k < CUZARR_ZSTD_STREAMS; ++k) count += counters[k * CUZARR_ZSTD_BYTES + i];
+        bits += share_bits(count, all);
+    }
+    block_sum_before(bits, space.changes, &total);
+    return total;
+}
+
+/// Whether the block is smaller without its sequences; `whole` is then counted. Short matches of bytes that take few bits cost more
+/// than they bring, which is not known while they are chosen.
+CUZARR_DEVICE bool is_smaller_whole(CodesSpace& space, const u8* src, u32 size, const LzFoundBlock& found) {
+    if (found.sequences == 0 || found.literals == 0) return false;
+    const u32* codes = space.counters + CUZARR_ZSTD_STREAMS * CUZARR_ZSTD_BYTES;
+    u32 bits = 0, sequences, literals = bytes_bits(space, space.counters, found.literals);
+    for (u32 i = thread_index(); i < 3 * CUZARR_ZSTD_CODES; i += thread_count()) bits += share_bits(codes[i], found.sequences);
+    block_sum_before(bits, space.changes, &sequences);
+    sequences += space.extra_bits * 1024;
+    // As literals like the others, what matches cover must take hardly more; most blocks need no look at their bytes.
+    if ((u64)(size - found.literals) * literals > (u64)found.literals * sequences / 32 * 33) return false;
+    for (u32 i = thread_index(); i < CUZARR_ZSTD_STREAMS * CUZARR_ZSTD_BYTES; i += thread_count()) space.whole[i] = 0;
+    block_barrier();
+    u32 stream = stream_literals(size);
+    for (u32 i = thread_index(); i < size; i += thread_count()) {
+        atomic_add(space.whole + i / stream * CUZARR_ZSTD_BYTES + src[i], 1u);
+    }
+    block_barrier();
+    return bytes_bits(space, space.whole, size) < literals + sequences;
+}
+
 CUZARR_KERNEL(zstd_encode_codes, const ZstdEncode task) {
     CUZARR_SHARED(CodesSpace, spaces, 1);
     CodesSpace& space = *spaces;
@@ -164,12 +202,18 @@ CUZARR_KERNEL(zstd_encode_codes, const ZstdEncode task) {
         if (thread < size % 4 && src[size - 1 - thread] != src[0]) volatile_store(&space.differs, 1);
         atomic_add(&space.extra_bits, extra_bits);
         block_barrier();
+        bool is_whole = is_smaller_whole(space, src, size, found);
+        if (is_whole) {
+            for (u32 i = thread; i < size; i += threads) literals.to[i] = src[i];
+            for (u32 i = thread; i < CUZARR_ZSTD_STREAMS * CUZARR_ZSTD_BYTES; i += threads) space.counters[i] = space.whole[i];
+            block_barrier();
+        }
         u16* counters = task.counters + (u64)block * CUZARR_ZSTD_COUNTERS;
         for (u32 i = thread; i < CUZARR_ZSTD_COUNTERS; i += threads) counters[i] = (u16)space.counters[i];
         if (thread == 0) {
             ZstdMade& made = task.made[block];
-            made.sequences = found.sequences, made.literals = found.literals;
-            made.extra_bits = space.extra_bits, made.is_run = !space.differs;
+            made.sequences = is_whole ? 0 : found.sequences, made.literals = is_whole ? size : found.literals;
+            made.extra_bits = is_whole ? 0 : space.extra_bits, made.is_run = !space.differs;
         }
         block_barrier();
     }

@@ -17,6 +17,12 @@ static_assert(CUZARR_ZSTD_COUNTERS == CUZARR_ZSTD_STREAMS * CUZARR_ZSTD_BYTES + 
 /// Fewer are not worth a tree.
 #define CUZARR_ZSTD_LEAST_TREE 48u
 
+/// 1024 times the binary logarithm of 1 to 65535, within 8 of it: chords, and a parabola above them.
+CUZARR_DEVICE u32 log_1024(u32 value) {
+    u32 log = 31 - count_leading_zeros(value), part = ((value - (1u << log)) << 10) >> log;
+    return 1024 * log + part + (part * (1024 - part) >> 10) * 352 / 1024;
+}
+
 /// A sequence that is ready to be written: codes of its literals' length (6 bits), match length (6) and offset (6), then what
 /// follows the codes, in that order.
 #define CUZARR_ZSTD_EXTRA_AT 18u

@@ -29,12 +29,6 @@ struct TablesSpace {
     i16 weight_counts[CUZARR_ZSTD_CODES];
 };
 
-/// 256 times the binary logarithm, by chords.
-CUZARR_DEVICE u32 log_256(u32 value) {
-    u32 log = 31 - count_leading_zeros(value);
-    return 256 * log + (u32)(((u64)(value - (1u << log)) << 8) >> log);
-}
-
 /// Bits that are written from the lowest one of a byte on, by one lane.
 struct BitText {
     u8* to;
@@ -72,7 +66,7 @@ CUZARR_DEVICE void normalise(const u32* counts, u32 symbols, u32 total, u32 log,
         for (u32 i = 0; i < symbols; ++i) {
             if (shares[i] < 2) continue;
             // Bits that the symbol takes more.
-            u64 cost = (u64)counts[i] * (log_256((u32)shares[i]) - log_256((u32)shares[i] - 1));
+            u64 cost = (u64)counts[i] * (log_1024((u32)shares[i]) - log_1024((u32)shares[i] - 1));
             if (cost < least) least = cost, from = i;
         }
         --shares[from];
@@ -266,15 +260,15 @@ CUZARR_DEVICE void choose_table(TablesSpace& space, u32 kind, u32 total) {
     log = log < most ? log : most;
     normalise(counts, symbols, total, log, own);
     u32 bytes = describe(own, symbols, log, space.text[kind]);
-    // In 256ths of a bit: what all symbols take by either table.
+    // In 1024ths of a bit: what all symbols take by either table.
     u32 most_predefined = kind == 0 ? 36 : kind == 1 ? 29 : 53, predefined_log = kind == 1 ? 5 : 6;
     const i16* predefined = kind == 0 ? LITERAL_LENGTH_COUNTS : kind == 1 ? OFFSET_COUNTS : MATCH_LENGTH_COUNTS;
-    u64 by_own = (u64)bytes * 8 * 256, by_predefined = 0;
+    u64 by_own = (u64)bytes * 8 * 1024, by_predefined = 0;
     for (u32 i = 0; i < symbols; ++i) {
         if (!counts[i]) continue;
         u32 share = i < most_predefined && predefined[i] > 0 ? (u32)predefined[i] : 1;
-        by_own += (u64)counts[i] * (256 * log - log_256((u32)own[i]));
-        by_predefined += (u64)counts[i] * (256 * predefined_log - log_256(share));
+        by_own += (u64)counts[i] * (1024 * log - log_1024((u32)own[i]));
+        by_predefined += (u64)counts[i] * (1024 * predefined_log - log_1024(share));
     }
     bool is_own = symbols > most_predefined || by_own < by_predefined;
     space.modes[kind] = is_own ? CUZARR_ZSTD_CODED : CUZARR_ZSTD_PREDEFINED;
