@@ -6,5 +6,6 @@ pub(crate) mod flow;
 pub(crate) mod gathering;
 pub(crate) mod object;
 pub(crate) mod parts;
+pub(crate) mod place;
 pub(crate) mod route;
 pub(crate) mod writing;

@@ -9,7 +9,7 @@ use crate::codec::{Chain, Location, Program, VariableElements};
 use crate::error::Result;
 use crate::plan::{Spacing, Touched, WritePlan};
 use crate::run::context::Context;
-use crate::run::write::object::Place;
+use crate::run::write::place::Place;
 
 /// The state that all chunks of one write share.
 pub(crate) struct Writing {

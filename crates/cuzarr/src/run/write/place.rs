@@ -1,0 +1,203 @@
+//! Where encoded chunks go. Any thread encodes inner chunks in any order. The last chunk of a shard makes the shard, unless it is
+//! written as its chunks come.
+
+use std::borrow::Cow;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use cuzarr_device::Buffer;
+
+use crate::codec::ShardIndex;
+use crate::error::{Error, ErrorKind, Result};
+use crate::run::read::coordinator::sharding_at;
+use crate::run::write::flow::Flow;
+use crate::run::write::object::{Object, Stored};
+use crate::store::ByteRange;
+
+/// The place of an encoded chunk.
+#[derive(Clone)]
+pub(crate) enum Place {
+    /// The chunk is an object.
+    Object(Arc<Object>),
+    /// The chunk is an inner chunk of a shard, with this C-order number.
+    Inner(Arc<Shard>, usize),
+}
+
+/// A shard that is being written.
+pub(crate) struct Shard {
+    place: Place,
+    level: usize,
+    covered: bool,
+    base: Mutex<Base>,
+    slots: Mutex<Vec<Option<Slot>>>,
+    remaining: AtomicUsize,
+    /// Where the chunks go that are written as they come; else the last one writes the shard.
+    flow: Option<Flow>,
+}
+
+/// The shard's old bytes.
+enum Base {
+    Unknown,
+    Missing,
+    Known(Stored, ShardIndex),
+}
+
+/// The new bytes of an inner chunk, or `None` when it is not stored. A chunk without a slot keeps its old bytes.
+struct Slot(Option<Vec<u8>>);
+
+impl Place {
+    /// Whether an encoded chunk is the whole object.
+    pub(crate) fn is_object(&self) -> bool {
+        matches!(self, Place::Object(_))
+    }
+
+    /// Like [`Place::deliver`], for a chunk that is in device memory.
+    pub(crate) fn deliver_buffer(&self, encoded: Option<&Buffer>) -> Result<()> {
+        match self {
+            Place::Object(object) => object.store_buffer(encoded),
+            Place::Inner(..) => self.deliver(encoded.map(Buffer::to_vec).transpose()?),
+        }
+    }
+
+    /// Whether the chunk must be stored, even when it only holds the fill value.
+    pub(crate) fn must_stay(&self) -> bool {
+        matches!(self, Place::Object(object) if object.must_stay())
+    }
+
+    /// The object that the chunk belongs to.
+    pub(crate) fn object(&self) -> &Arc<Object> {
+        match self {
+            Place::Object(object) => object,
+            Place::Inner(shard, _) => shard.place.object(),
+        }
+    }
+
+    /// The old bytes, when they are needed.
+    pub(crate) fn load(&self) -> Result<Option<Stored>> {
+        match self {
+            Place::Object(object) => object.load(),
+            Place::Inner(shard, linear) => shard.load_inner(*linear),
+        }
+    }
+
+    /// Puts an encoded chunk in its place. `None` means that the chunk is not stored.
+    pub(crate) fn deliver(&self, encoded: Option<Vec<u8>>) -> Result<()> {
+        match self {
+            Place::Object(object) => object.send(encoded.map(Cow::Owned)),
+            Place::Inner(shard, linear) => shard.deliver(*linear, encoded),
+        }
+    }
+
+    /// Like [`Place::deliver`], for borrowed bytes.
+    pub(crate) fn deliver_bytes(&self, encoded: &[u8]) -> Result<()> {
+        match self {
+            Place::Object(object) => object.send(Some(Cow::Borrowed(encoded))),
+            Place::Inner(shard, linear) => shard.deliver(*linear, Some(encoded.to_vec())),
+        }
+    }
+}
+
+impl Shard {
+    /// A shard of `level` that gets the inner chunks with these C-order numbers.
+    pub(crate) fn new(place: Place, level: usize, covered: bool, touched: &[usize]) -> Result<Shard> {
+        let sharding = sharding_at(&place.object().chain, level)?;
+        let flow = match &place {
+            Place::Object(object) if covered => {
+                object.flow_bound_bytes(sharding).map(|bound| Flow::new(sharding, bound, touched.iter().copied()))
+            }
+            _ => None,
+        };
+        let count = if flow.is_some() { 0 } else { sharding.len() };
+        Ok(Shard {
+            level,
+            covered,
+            base: Mutex::new(Base::Unknown),
+            slots: Mutex::new((0..count).map(|_| None).collect()),
+            remaining: AtomicUsize::new(touched.len()),
+            flow,
+            place,
+        })
+    }
+
+    /// Whether chunks are written as they come.
+    pub(crate) fn flows(&self) -> bool {
+        self.flow.is_some()
+    }
+
+    /// The shard's old bytes, read once. Other threads that need them wait here.
+    fn base(&self) -> Result<MutexGuard<'_, Base>> {
+        let mut base = self.base.lock().unwrap_or_else(PoisonError::into_inner);
+        if matches!(*base, Base::Unknown) {
+            *base = match self.covered {
+                true => Base::Missing,
+                false => self.load_base()?,
+            };
+        }
+        Ok(base)
+    }
+
+    fn load_base(&self) -> Result<Base> {
+        let Some(stored) = self.place.load()? else { return Ok(Base::Missing) };
+        let sharding = sharding_at(&self.place.object().chain, self.level)?;
+        let (have, need) = (stored.bytes().len() as u64, sharding.index_size_bytes());
+        let short =
+            || Error::new(ErrorKind::ChunkCorrupt, format!("shard has {have} bytes, but its index alone has {need}"));
+        let at = match sharding.index_range() {
+            ByteRange::Suffix { .. } => have.checked_sub(need).ok_or_else(short)?,
+            _ => 0,
+        };
+        let index = sharding.decode_index(stored.part(at, need).ok_or_else(short)?.bytes())?;
+        index.validate(have)?;
+        Ok(Base::Known(stored, index))
+    }
+
+    fn load_inner(&self, linear: usize) -> Result<Option<Stored>> {
+        match &*self.base()? {
+            Base::Known(stored, index) => kept(stored, index, linear),
+            _ => Ok(None),
+        }
+    }
+
+    fn deliver(&self, linear: usize, encoded: Option<Vec<u8>>) -> Result<()> {
+        if let Some(flow) = &self.flow {
+            let object = self.place.object();
+            return flow.add((object, sharding_at(&object.chain, self.level)?), linear, encoded);
+        }
+        if let Some(slot) = self.slots.lock().unwrap_or_else(PoisonError::into_inner).get_mut(linear) {
+            *slot = Some(Slot(encoded));
+        }
+        if self.remaining.fetch_sub(1, Ordering::AcqRel) > 1 {
+            return Ok(());
+        }
+        match (self.assemble()?, &self.place) {
+            (Some(pieces), Place::Object(object)) if object.takes_pieces(&pieces) => object.store_pieces(&pieces),
+            (pieces, place) => place.deliver(pieces.map(|pieces| pieces.concat())),
+        }
+    }
+
+    /// The pieces of the shard's object.
+    fn assemble(&self) -> Result<Option<Vec<Vec<u8>>>> {
+        let slots = std::mem::take(&mut *self.slots.lock().unwrap_or_else(PoisonError::into_inner));
+        let base = self.base()?;
+        let mut chunks = Vec::with_capacity(slots.len());
+        for (linear, slot) in slots.into_iter().enumerate() {
+            chunks.push(match (slot, &*base) {
+                (Some(Slot(encoded)), _) => encoded,
+                (None, Base::Known(stored, index)) => {
+                    kept(stored, index, linear)?.map(|stored| stored.bytes().to_vec())
+                }
+                (None, _) => None,
+            });
+        }
+        drop(base);
+        let sharding = sharding_at(&self.place.object().chain, self.level)?;
+        if self.place.must_stay() { sharding.pieces(chunks).map(Some) } else { sharding.encode_pieces(chunks) }
+    }
+}
+
+/// The old bytes of an inner chunk.
+fn kept(stored: &Stored, index: &ShardIndex, linear: usize) -> Result<Option<Stored>> {
+    let Some((offset, size_bytes)) = index.get(linear) else { return Ok(None) };
+    let outside = || Error::new(ErrorKind::ChunkCorrupt, format!("inner chunk {linear} lies outside its shard"));
+    stored.part(offset, size_bytes).map(Some).ok_or_else(outside)
+}
