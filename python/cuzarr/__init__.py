@@ -78,10 +78,17 @@ from cuzarr.api.synchronous import (
     zeros_like,
 )
 from cuzarr.errors import CuzarrError
-from cuzarr.xp import combined as _combined, elementwise as _elementwise, reductions as _reductions, statistics as _statistics
+from cuzarr.xp import (
+    combined as _combined,
+    elementwise as _elementwise,
+    reductions as _reductions,
+    shapes as _shapes,
+    statistics as _statistics,
+)
 from cuzarr.xp.combined import *  # noqa: F403
 from cuzarr.xp.elementwise import *  # noqa: F403
 from cuzarr.xp.reductions import *  # noqa: F403
+from cuzarr.xp.shapes import *  # noqa: F403
 from cuzarr.xp.statistics import *  # noqa: F403
 
 _runtime.announce()
@@ -174,6 +181,7 @@ __all__ += _elementwise.__all__
 __all__ += _reductions.__all__
 __all__ += _statistics.__all__
 __all__ += _combined.__all__
+__all__ += _shapes.__all__
 
 _names.publish(globals())
 

@@ -6,7 +6,8 @@ use cuzarr::plan::Region;
 use cuzarr::store::Store;
 use cuzarr::{Error, ErrorKind};
 use cuzarr_compute::{
-    ComputeOptions, Expr, Histogram, Op, Operand, Quantile, QuantileMethod, ReduceOp, Reduction, Weak,
+    Along, ComputeOptions, Expr, Histogram, Op, Operand, Pick, PickedDim, Quantile, QuantileMethod, ReduceOp,
+    Reduction, Weak,
 };
 use cuzarr_device::Device;
 use pyo3::prelude::*;
@@ -18,11 +19,20 @@ use crate::interrupt::interruptible;
 use crate::names::{parse_device, parse_dtype};
 use crate::ndbuffer::PyNdBuffer;
 use crate::selection::Selected;
+use crate::store::PyStore;
 use crate::watch::{Watch, Watches};
 
 /// An expression: an operation and its operands.
 #[pyclass(name = "Expr", module = "cuzarr._core", frozen)]
 pub struct PyExpr(pub Expr);
+
+/// What is picked along one dimension: an index, a start with a count and a step, or a list of 8-byte integers.
+#[derive(FromPyObject)]
+pub enum Picked<'py> {
+    Index(u64),
+    Range(u64, u64, i64),
+    List(PyRef<'py, PyNdBuffer>),
+}
 
 /// Converts an operand: an expression, or a Python number, which takes the type of the other operand.
 fn operand(value: &Bound<'_, PyAny>) -> PyResult<Operand> {
@@ -61,10 +71,36 @@ impl PyExpr {
         Expr::array(array.array().clone()).map(PyExpr).py()
     }
 
-    /// The expression for the elements that a box of an array holds.
+    /// The expression for points of an array, which fill a shape in C order.
     #[staticmethod]
-    fn view(array: &PyArray, selection: Selected<'_>) -> PyResult<PyExpr> {
-        Expr::view(array.array().clone(), &selection.parse()?).map(PyExpr).py()
+    fn points(array: &PyArray, selection: Selected<'_>, shape: Vec<u64>) -> PyResult<PyExpr> {
+        Expr::points(array.array().clone(), &selection.parse()?, &shape).map(PyExpr).py()
+    }
+
+    /// The expression for the elements of several expressions, one after the other along a dimension.
+    #[staticmethod]
+    fn concatenated(parts: Vec<PyRef<'_, PyExpr>>, axis: usize) -> PyResult<PyExpr> {
+        let parts: Vec<Expr> = parts.iter().map(|part| part.0.clone()).collect();
+        Expr::concatenated(&parts, axis).map(PyExpr).py()
+    }
+
+    /// The elements, where they are in memory and need no computing.
+    fn memory(&self) -> Option<PyNdBuffer> {
+        self.0.memory().map(|inner| PyNdBuffer { inner: inner.clone() })
+    }
+
+    /// What is picked of the expression: a selector for each of its dimensions, and for each dimension of the result the one that
+    /// it was, or the extent of a new one.
+    fn picked(&self, along: Vec<Picked<'_>>, dims: Vec<(Option<usize>, u64)>) -> PyResult<PyExpr> {
+        let selector = |one: &Picked<'_>| match one {
+            &Picked::Index(index) => Ok(Along::Index(index)),
+            &Picked::Range(start, count, step) => Ok(Along::Range { start, count, step }),
+            Picked::List(list) => Ok(Along::List(list.inner.host_slice::<u64>().py()?.to_vec().into())),
+        };
+        let along = along.iter().map(selector).collect::<PyResult<_>>()?;
+        let dim = |(source, extent): (Option<usize>, u64)| source.map_or(PickedDim::New(extent), PickedDim::Source);
+        let pick = Pick::new(along, dims.into_iter().map(dim).collect()).py()?;
+        self.0.picked(&pick).map(PyExpr).py()
     }
 
     /// Applies an operation, by NumPy's name.
@@ -182,6 +218,38 @@ impl PyExpr {
             expr.compute_region(&start, &extent, options)
         })?;
         Ok(PyNdBuffer { inner })
+    }
+
+    /// Computes the result into memory of a device, within a number of bytes.
+    fn compute_into(
+        &self,
+        py: Python<'_>,
+        result: &PyNdBuffer,
+        memory_limit_bytes: u64,
+        threads: usize,
+    ) -> PyResult<()> {
+        let (expr, result) = (self.0.clone(), result.inner.clone());
+        let settings = (result.device(), memory_limit_bytes, threads);
+        run(py, settings, move |options| expr.compute_into(&result, options))
+    }
+
+    /// Explains what computing the result would do, as text and as JSON.
+    fn explain(
+        &self,
+        py: Python<'_>,
+        device: &str,
+        memory_limit_bytes: u64,
+        threads: usize,
+    ) -> PyResult<(String, String)> {
+        let device = parse_device(device)?;
+        let options = ComputeOptions { device, memory_limit_bytes, threads, ..ComputeOptions::default() };
+        let explanation = py.detach(|| self.0.explain(&options)).py()?;
+        Ok((explanation.to_string(), explanation.to_json().to_string()))
+    }
+
+    /// Refuses a place that is one of the arrays which are read, or lies in one, or around it.
+    fn refuse_overlap(&self, store: &PyStore, path: &str) -> PyResult<()> {
+        self.0.refuse_overlap(&store.inner, path).py()
     }
 
     /// Computes the result into an array, region by region, within a number of bytes. It can continue interrupted work.

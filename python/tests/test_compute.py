@@ -194,7 +194,7 @@ def test_a_plan_reads_nothing_until_it_is_computed() -> None:
     x = np.arange(60.0).reshape(6, 10)
     z = cuzarr.array(x, store={}, chunks=(2, 4))
     plan = cuzarr.sqrt(z) + z[0]
-    assert repr(plan) == "<Expression (sqrt(/) + <float64 [10] on cpu>) shape=(6, 10) dtype=float64>"
+    assert repr(plan) == "<Expression (sqrt(array) + <float64 [10] on cpu>) shape=(6, 10) dtype=float64>"
     expected = np.sqrt(x) + x[0]
     np.testing.assert_allclose(plan.compute(), expected, rtol=1e-15)
     np.testing.assert_allclose(plan[1:5:2, -3], expected[1:5:2, -3], rtol=1e-15)
@@ -223,7 +223,7 @@ def test_store_writes_within_the_limit_and_tells_of_its_progress() -> None:
         (source * 2).store(source)
     with pytest.raises(cuzarr.errors.ShapeMismatchError):
         (source * 2).store(cuzarr.create_array({}, shape=(3,), dtype="i4"))
-    with pytest.raises(cuzarr.errors.InvalidArgumentError, match="create_array"):
+    with pytest.raises(cuzarr.errors.InvalidArgumentError, match="place of a new one"):
         (source * 2).store(x)
 
 
@@ -386,7 +386,7 @@ def test_reductions_take_part_in_plans() -> None:
     z.max(axis=0).store(target)
     np.testing.assert_array_equal(target[...], x.max(axis=0))
     np.testing.assert_array_equal(z.max(axis=0)[3:6], x.max(axis=0)[3:6])
-    assert repr(z.mean(axis=0)) == "<Expression mean(/, axis=[0]) shape=(30,) dtype=float32>"
+    assert repr(z.mean(axis=0)) == "<Expression mean(array, axis=[0]) shape=(30,) dtype=float32>"
     assert float(z.var(ddof=1).compute()) == pytest.approx(x.var(ddof=1, dtype="f8"), rel=1e-6)
     assert z.sum().compute() == z.sum().compute(memory_limit="1 GiB")
 

@@ -16,7 +16,6 @@ from cuzarr.errors import (
     ImplicitHostCopyError,
     InvalidArgumentError,
     SelectionInvalidError,
-    UnsupportedError,
 )
 
 LAYOUTS: list[dict[str, Any]] = [{}, {"compressors": None}, {"shards": (8, 6, 4)}]
@@ -230,11 +229,42 @@ def test_numpy_s_functions_take_views_as_they_take_arrays() -> None:
     assert (view == part).all().compute()
 
 
-def test_views_that_are_no_boxes_are_refused_as_operands() -> None:
-    view = cuzarr.zeros((4, 5), chunks=(2, 2), store={}).lazy
-    for operand in (view.T, view[::-1], view.oindex[[0, 1], :], view.vindex[[0, 1], [1, 2]]):
-        with pytest.raises(UnsupportedError, match="got the view"):
-            operand + 1
-        assert not host(operand.result()).any()
+@pytest.mark.parametrize("layout", LAYOUTS, ids=["zstd", "plain", "shards"])
+@pytest.mark.parametrize("seed", range(25))
+def test_views_of_any_kind_are_operands(seed: int, layout: dict[str, Any], device: str) -> None:
+    choose = random.Random(seed + 1000)
+    shape = (17, 11, 7)
+    everything = np.arange(np.prod(shape), dtype="i4").reshape(shape)
+    array = cuzarr.create_array({}, shape=shape, chunks=(4, 3, 2), dtype="i4", **layout)
+    array[...] = everything
+    array = array.with_device(device)
+    view, truth, places = array.lazy, everything, everything
+    for _ in range(choose.randint(1, 4)):
+        view, truth, places = a_step(choose, view, truth, places)
+        plan = view * 2 + 1
+        assert isinstance(plan, cuzarr.Expression) and plan.shape == truth.shape
+        for memory_limit in ("64 KiB", None):
+            np.testing.assert_array_equal(host(plan.compute(memory_limit=memory_limit)), truth * 2 + 1)
+        if truth.ndim and truth.shape[0] > 1:
+            steps = (view[1:] - view[:-1]) + view[0]
+            np.testing.assert_array_equal(host(steps.compute(memory_limit="64 KiB")), np.diff(truth, axis=0) + truth[0])
+        np.testing.assert_array_equal(host((view + 0).sum().compute()), truth.sum())
+        if truth.ndim > 1:
+            np.testing.assert_array_equal(host(view.sum(axis=-1).compute()), truth.sum(axis=-1))
+
+
+def test_operands_read_no_more_than_their_views() -> None:
+    store = cuzarr.storage.MemoryStore()
+    array = cuzarr.create_array(store, data=np.arange(400.0).reshape(20, 20), chunks=(2, 20))
+    for number in range(20 // 2):
+        if number not in (1, 7):
+            store.set(f"c/{number}/0", b"nothing that decodes")
+    rows = array.lazy.oindex[[15, 2, 3, 14], ::-2]
+    np.testing.assert_array_equal((rows.T + 1).compute(), np.arange(400.0).reshape(20, 20)[[15, 2, 3, 14], ::-2].T + 1)
+    points = array.lazy.vindex[[[3, 2], [14, 15]], [[0, 19], [5, 5]]]
+    np.testing.assert_array_equal((points * 1).compute(), [[60.0, 59.0], [285.0, 305.0]])
+
+
+def test_views_of_dates_are_no_operands() -> None:
     with pytest.raises(DTypeMismatchError):
         cuzarr.create_array({}, shape=(3,), dtype="<M8[s]").lazy[1:] + 1

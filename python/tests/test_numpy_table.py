@@ -97,7 +97,10 @@ def test_a_function_does_what_the_table_says(name: str, monkeypatch: pytest.Monk
     for kind in (STORED, views(STORED)):
         check(name, call(function, kind), expected, of_stored == "plan")
     if of_stored == "value, up to the limit":
-        with cuzarr.config.set({"memory_limit": 100}), pytest.raises(BudgetExceededError, match=r"numpy\.\S+ reads all"):
+        with (
+            cuzarr.config.set({"memory_limit": 100}),
+            pytest.raises(BudgetExceededError, match=r"numpy\.\S+ (reads all|makes an array)"),
+        ):
             call(function, STORED_LARGE)
     if of_stored == "value, any size":
         with cuzarr.config.set({"memory_limit": "16 KiB"}):

@@ -57,6 +57,7 @@ PAGES = (
     Page("statistics", "Quantiles and histograms", "Exact quantiles, medians and histograms of arrays of any size.",
          "cuzarr.xp.statistics"),
     Page("combined", "Closeness, NaN, weighted means", "Functions that are made of others.", "cuzarr.xp.combined"),
+    Page("shapes", "Dimensions and choices", "Functions that move dimensions and choose elements.", "cuzarr.xp.shapes"),
     Page("xp", "Arrays in memory", "Functions that make and move arrays in memory.", "cuzarr.xp.creation"),
     Page("device-array", "DeviceArray", "An array in GPU memory, for every library with DLPack.", "cuzarr", _names("DeviceArray")),
     Page("kernels", "Kernels", "CUDA C++ of your own.", "cuzarr.kernels"),

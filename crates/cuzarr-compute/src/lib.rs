@@ -56,13 +56,14 @@ mod statistics;
 mod stream;
 
 // Expressions and their computation.
-pub use expression::{Expr, Op, Operand, Parts, Weak};
+pub use expression::{Along, Expr, Op, Operand, Parts, Pick, PickedDim, Weak};
 pub use histogram::Histogram;
 pub use options::{ComputeOptions, Wrap};
 pub use parse::parse;
 pub use quantile::{Quantile, QuantileMethod};
 pub use reduce::{ReduceOp, Reduction};
 pub use statistics::Statistics;
+pub use stream::{ComputeExplanation, ComputeStage};
 
 // Kernels that users write.
 pub use elementwise::{ElementwiseArgument, ElementwiseCall, ElementwiseKernel};

@@ -13,7 +13,7 @@ use cuzarr::plan::{AxisSelection, Selection};
 use cuzarr::store::testing::{Observed, Operation};
 use cuzarr::store::{MemoryStore, Store, StoreExt};
 use cuzarr::{Error, ErrorKind};
-use cuzarr_compute::{ComputeOptions, Expr, Op, Operand, ReduceOp, Reduction};
+use cuzarr_compute::{Along, ComputeOptions, Expr, Op, Operand, Pick, PickedDim, ReduceOp, Reduction};
 use cuzarr_device::{DType, Device, NdBuffer, Order};
 use model::{bytes_codec, devices, metadata, sharding, zstd_codec};
 use serde_json::{Value, json};
@@ -417,13 +417,101 @@ fn views_that_overlap_read_each_chunk_once() {
 }
 
 #[test]
-fn index_lists_and_boxes_outside_make_no_views() {
+fn index_lists_and_points_are_views_and_what_lies_outside_is_not() {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
     let (x, _) = counting(&store, "x", &[40, 50], &[5, 50]);
+    let elements = |expr: &Expr| {
+        let options = ComputeOptions { memory_limit_bytes: 64 << 10, ..ComputeOptions::default() };
+        expr.compute(&options).unwrap().to_host_bytes(Order::C).unwrap()
+    };
+    let points =
+        Expr::view(x.clone(), &Selection::points(vec![[1, 39, 0].into(), [2, 49, 0].into()]).unwrap()).unwrap();
+    assert_eq!(elements(&points), bytes([52, 1999, 0].into_iter()));
+    assert_eq!(points.to_string(), "x[3 points]");
+    let square = Selection::points(vec![[1, 3, 1, 3].into(), [2, 2, 4, 4].into()]).unwrap();
+    let square = Expr::points(x.clone(), &square, &[2, 2]).unwrap();
+    let turned = Pick::new(
+        vec![Along::Range { start: 1, count: 2, step: -1 }, Along::Index(1)],
+        vec![PickedDim::New(2), PickedDim::Source(0)],
+    );
+    assert_eq!(elements(&square.picked(&turned.unwrap()).unwrap()), bytes([154, 152, 154, 152].into_iter()));
+    let whole = Expr::array(x.clone()).unwrap();
+    let falling = vec![Along::List([7, 7, 0].into()), Along::Range { start: 48, count: 3, step: -24 }];
+    let falling = Pick::new(falling, vec![PickedDim::Source(1), PickedDim::Source(0)]).unwrap();
+    let falling = whole.picked(&falling).unwrap();
+    assert_eq!(falling.to_string(), "x[3 indices, 48::-24].transpose(1, 0)");
+    assert_eq!(elements(&falling), bytes([398, 398, 48, 374, 374, 24, 350, 350, 0].into_iter()));
     let kind = |selection| Expr::view(x.clone(), &selection).unwrap_err().kind();
-    assert_eq!(kind(Selection::points(vec![[1].into(), [2].into()]).unwrap()), ErrorKind::Unsupported);
+    assert_eq!(kind(Selection::points(vec![[40].into(), [2].into()]).unwrap()), ErrorKind::SelectionInvalid);
     assert_eq!(kind(Selection::region(&[39, 0], &[2, 50]).unwrap()), ErrorKind::SelectionInvalid);
+    let outside = Pick::new(vec![Along::Index(40), Along::Index(0)], Vec::new()).unwrap();
+    assert_eq!(whole.picked(&outside).unwrap_err().kind(), ErrorKind::SelectionInvalid);
+    assert!(Pick::new(vec![Along::Index(0)], vec![PickedDim::Source(0)]).is_err());
     let text = Expr::view(x.clone(), &Selection::region(&[1, 0], &[39, 50]).unwrap()).unwrap().to_string();
     assert_eq!(text, "x[1:40, 0:50]");
     assert_eq!(Expr::view(x.clone(), &Selection::all(&[40, 50])).unwrap().to_string(), "x");
+}
+
+#[test]
+fn explanations_have_a_stage_for_each_pass() {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    let (x, _) = counting(&store, "x", &[40, 50], &[5, 50]);
+    let x = Expr::array(x).unwrap();
+    let sum = Reduction { op: ReduceOp::Sum, axes: Some(vec![0]), keepdims: false, ddof: 0.0, skip_nan: false };
+    let share = Expr::apply(Op::Divide, &[x.clone().into(), x.reduced(sum).unwrap().into()]).unwrap();
+    let limit = ComputeOptions { memory_limit_bytes: 64 << 10, ..ComputeOptions::default() };
+    let explanation = share.explain(&limit).unwrap();
+    let [first, second] = &explanation.stages[..] else { panic!("{explanation}") };
+    assert_eq!((&*first.computes, &first.shape[..], &first.regions), ("sum(x, axis=[0])", &[50][..], &None));
+    assert_eq!((&*second.computes, second.shape.len()), ("(x.astype(float64) / sum(x, axis=[0]).astype(float64))", 2));
+    assert!(second.regions.as_ref().is_some_and(|(count, _)| *count > 1), "{explanation}");
+    assert_eq!([first, second].map(|stage| stage.reads[0].1.chunks), [8, 8]);
+    assert_eq!(explanation.to_json()["stages"][0]["reads"][0]["array"], "x");
+    let text = explanation.to_string();
+    assert!(text.starts_with("on cpu, at most 65536 bytes in flight\n1. sum(x, axis=[0])\n"), "{text}");
+}
+
+#[test]
+fn expressions_one_after_the_other_are_read_and_picked_like_one() {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    let (x, _) = counting(&store, "x", &[40, 50], &[5, 50]);
+    let (y, _) = counting(&store, "y", &[7, 50], &[2, 20]);
+    let (x, y) = (Expr::array(x).unwrap(), Expr::array(y).unwrap());
+    let least =
+        y.reduced(Reduction { op: ReduceOp::Max, axes: None, keepdims: false, ddof: 0.0, skip_nan: false }).unwrap();
+    let below = Expr::apply(Op::Subtract, &[y.clone().into(), least.into()]).unwrap();
+    let joined = Expr::concatenated(&[x.clone(), below.clone(), x.clone()], 0).unwrap();
+    assert_eq!(joined.shape(), [87, 50]);
+    let row = |at: i32| match at {
+        0..40 => at * 50..(at + 1) * 50,
+        40..47 => (at - 40) * 50 - 349..(at - 39) * 50 - 349,
+        _ => (at - 47) * 50..(at - 46) * 50,
+    };
+    let twice = Expr::apply(Op::Multiply, &[joined.clone().into(), 2i64.into()]).unwrap();
+    for memory_limit_bytes in [96 << 10, 1 << 30] {
+        let options = ComputeOptions { memory_limit_bytes, ..ComputeOptions::default() };
+        let elements = |expr: &Expr| expr.compute(&options).unwrap().to_host_bytes(Order::C).unwrap();
+        assert_eq!(elements(&joined), bytes((0..87).flat_map(row)));
+        assert_eq!(elements(&twice), bytes((0..87).flat_map(row).map(|value| 2 * value)));
+        let rows = [86, 40, 41, 0, 46, 45];
+        let list = Along::List(rows.iter().map(|&row| row as u64).collect());
+        let columns = Along::Range { start: 49, count: 50, step: -1 };
+        let pick = Pick::new(vec![list, columns], vec![PickedDim::Source(0), PickedDim::Source(1)]).unwrap();
+        let falling = bytes(rows.iter().flat_map(|&at| row(at).rev()).map(|value| 2 * value));
+        assert_eq!(elements(&twice.picked(&pick).unwrap()), falling);
+        let every = Along::Range { start: 80, count: 9, step: -10 };
+        let pick = Pick::new(vec![every, Along::Index(3)], vec![PickedDim::Source(0)]).unwrap();
+        assert_eq!(elements(&joined.picked(&pick).unwrap()), bytes((0..9).map(|at| row(80 - 10 * at).start + 3)));
+        let only = Pick::new(vec![Along::Index(47), Along::List([1, 1].into())], vec![PickedDim::Source(1)]).unwrap();
+        assert_eq!(elements(&joined.picked(&only).unwrap()), bytes([1, 1].into_iter()));
+    }
+    let (target, _) = counting(&store, "z", &[87, 50], &[10, 50]);
+    joined.store(&target, &ComputeOptions::default()).unwrap();
+    let stored = target.read_buffer(&Selection::all(&[87, 50])).unwrap();
+    assert_eq!(stored.to_host_bytes(Order::C).unwrap(), bytes((0..87).flat_map(row)));
+    assert_eq!(joined.refuse_overlap(&store, "y").unwrap_err().kind(), ErrorKind::InvalidArgument);
+    let wrong = |parts: &[Expr], axis| Expr::concatenated(parts, axis).unwrap_err().kind();
+    assert_eq!(wrong(&[], 0), ErrorKind::InvalidArgument);
+    assert_eq!(wrong(std::slice::from_ref(&x), 2), ErrorKind::InvalidArgument);
+    assert_eq!(wrong(&[x, y], 1), ErrorKind::ShapeMismatch);
 }

@@ -56,6 +56,19 @@ def reduce(name: str, x: Any, axis: Axis, keepdims: bool = False, ddof: float = 
     return finished("reduced", arguments, own, (x, device), names_left(names, axes, keepdims))
 
 
+def joined(arrays: tuple[Any, ...], axis: int) -> Any:
+    """Arrays and plans one after the other: computed at once, unless one of them is in a store or a plan."""
+    if any(is_lazy(value) for value in arrays):
+        expr = made("concatenated", arrays, (axis,))
+        names = joint_names(arrays, len(expr.shape))
+        return Expression(expr, plan_device(arrays), names, ("concatenated", arrays, (axis,)))
+    device = device_among(arrays)
+    parts = [operand(value, device, "concatenate") for value in arrays]
+    expr = _core.Expr.concatenated(parts, axis)  # type: ignore[arg-type]
+    _, limit, threads = settings(device, None)
+    return deliver(expr.compute((0,) * len(expr.shape), expr.shape, device, limit, threads), arrays)
+
+
 def finished(
     how: str, arguments: tuple[Any, ...], own: _core.Expr, source: tuple[Any, str], names: tuple[str | None, ...] | None = None
 ) -> Any:

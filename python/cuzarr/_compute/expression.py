@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 from typing import Any
@@ -10,18 +11,23 @@ import numpy as np
 
 from cuzarr import _core
 from cuzarr._checks import element_type
-from cuzarr._compute import parts
+from cuzarr._compute import parts, sources as _sources
+from cuzarr._compute.display import Explanation
 from cuzarr._compute.operands import deliver, made, settings
+from cuzarr._compute.results import named
 from cuzarr._config import config
+from cuzarr._memory import foreign
 from cuzarr._memory.box import basic_box
 from cuzarr._memory.element_types import core_dtype, dtype_of
 from cuzarr._numpy import check_dtype
+from cuzarr._operators import dispatch
 from cuzarr._operators.dispatch import Lazy, Stored
 from cuzarr._operators.numpy_protocol import NumpyProtocol
 from cuzarr._operators.signs import OneElement, Operators, Reductions, Shaped
 from cuzarr._progress import shown
 from cuzarr._text import Info, human_bytes, names_text, printable, shortened
-from cuzarr.errors import InvalidArgumentError, SelectionInvalidError
+from cuzarr.errors import ArrayNotFoundError, DTypeMismatchError, InvalidArgumentError, SelectionInvalidError
+from cuzarr.storage import make_store_path
 
 __all__ = ["Expression"]
 
@@ -117,16 +123,56 @@ class Expression(Lazy, NumpyProtocol, OneElement, Operators, Reductions, Shaped)
         name = core_dtype(dtype)
         return Expression(self._expr.astype(name), self._own_device, self._names, ("astype", (self,), (name,)))
 
+    @property
+    def T(self) -> Expression:  # noqa: N802, NumPy's name
+        """The plan with all dimensions reversed."""
+        return self.transpose()
+
+    def transpose(self, *axes: Any) -> Expression:
+        """The plan with its dimensions in another order.
+
+        Parameters
+        ----------
+        *axes : int or str
+            Which dimension comes where, by number or name; all reversed, unless given.
+
+        Returns
+        -------
+        Expression
+
+        Raises
+        ------
+        InvalidArgumentError
+            The dimensions are not all named once.
+
+        Examples
+        --------
+        >>> import cuzarr
+        >>> (cuzarr.zeros((2, 3, 4), store={}) + 1).transpose(1, 2, 0).shape
+        (3, 4, 2)
+        """
+        given = axes[0] if len(axes) == 1 and (axes[0] is None or isinstance(axes[0], tuple | list)) else axes or None
+        return dispatch.functions["transpose"](self, given)  # type: ignore[no-any-return]
+
     def compute(
-        self, *, device: str | None = None, memory_limit: int | str | None = None, progress: Any = None, client: Any = None
+        self,
+        *,
+        out: Any = None,
+        device: str | None = None,
+        memory_limit: int | str | None = None,
+        progress: Any = None,
+        client: Any = None,
     ) -> Any:
         """Compute the elements. Chunks are read while others are computed with.
 
         Parameters
         ----------
+        out : array, optional
+            Memory for the result, of the same shape: NumPy's, or on a GPU of any library. Elements are converted as by NumPy's
+            ``casting="same_kind"``. Operands may lie in it.
         device : str, optional
             Where to compute: ``"cpu"`` or ``"cuda:N"``. By default the device of the first stored array among the inputs, else the
-            configured one.
+            configured one; with ``out`` where that is.
         memory_limit : int or str, optional
             Memory for chunks in flight, in bytes or as ``"512 MiB"``; by default the configured limit. The result's own memory
             comes on top.
@@ -140,12 +186,14 @@ class Expression(Lazy, NumpyProtocol, OneElement, Operators, Reductions, Shaped)
         Returns
         -------
         array
-            NumPy's array on the CPU, and from a cluster; CuPy's or a :class:`cuzarr.DeviceArray` on a GPU.
+            NumPy's array on the CPU, and from a cluster; CuPy's or a :class:`cuzarr.DeviceArray` on a GPU; ``out`` when given.
 
         Raises
         ------
         BudgetExceededError
             Work on one chunk does not fit the limit.
+        ShapeMismatchError, DTypeMismatchError, InvalidArgumentError
+            The result does not fit into ``out``, which is read-only, or on another device.
 
         Examples
         --------
@@ -153,10 +201,72 @@ class Expression(Lazy, NumpyProtocol, OneElement, Operators, Reductions, Shaped)
         >>> array = cuzarr.create_array({}, data=np.arange(4), chunks=(2,))
         >>> (array * 2 + 1).compute(memory_limit="64 MiB")
         array([1, 3, 5, 7])
+        >>> room = np.zeros(4)
+        >>> (array / 2).compute(out=room) is room, room
+        (True, array([0. , 0.5, 1. , 1.5]))
         """
         if client is not None:
+            if out is not None:
+                raise InvalidArgumentError("out= takes no part in work on a cluster", hint="leave out client=, or out=")
             return parts.compute(self, client, settings(device or self._own_device, memory_limit), progress)
+        if out is not None:
+            return self._compute_into(out, device, memory_limit, progress)
         return self._compute((0,) * self.ndim, self.shape, device, memory_limit, progress)
+
+    def _compute_into(self, out: Any, device: str | None, memory_limit: int | str | None, progress: Any) -> Any:
+        if isinstance(out, Lazy) or not hasattr(out, "shape") or not hasattr(out, "dtype"):
+            raise InvalidArgumentError(f"out is {type(out).__name__}, expected an array in memory", hint="call .store(array)")
+        is_there = foreign.is_on_device(out)
+        if not is_there and not isinstance(out, np.ndarray):
+            raise InvalidArgumentError(f"out is {type(out).__name__}, expected an array of NumPy or on a GPU")
+        dtype = foreign.element_type(out)
+        check_dtype(dtype, "compute")
+        if not np.can_cast(self.dtype, dtype, "same_kind"):
+            message = f"compute: out has elements of {dtype}, the result of {self.dtype}"
+            raise DTypeMismatchError(message, hint="convert the plan: plan.astype(dtype)")
+        if not dtype.isnative:
+            raise DTypeMismatchError(f"compute: out has elements of {dtype}, expected the machine's byte order")
+        buffer = foreign.device_buffer(out) if is_there else foreign.wrap_host(out)
+        where, limit, threads = settings(device or self._own_device, memory_limit)
+        given = device is not None or self._own_device is not None
+        if given and where not in (buffer.device, buffer.device.removesuffix(":0")):
+            raise InvalidArgumentError(
+                f"out is on {buffer.device}, and the plan is computed on {where}", hint="leave out device="
+            )
+        with shown(progress, "reading", None):
+            self._expr.compute_into(buffer, limit, threads)
+        return out
+
+    def explain(self, *, device: str | None = None, memory_limit: int | str | None = None) -> Explanation:
+        """Explains what computing the result would do, stage by stage. Nothing is read.
+
+        Parameters
+        ----------
+        device, memory_limit
+            As of :meth:`compute`.
+
+        Returns
+        -------
+        Explanation
+            ``str()`` tells a person, ``to_dict()`` a program, and notebooks show it: regions, arrays with what is read of them, and
+            where each codec runs.
+
+        Raises
+        ------
+        BudgetExceededError
+            Work on one chunk does not fit the limit.
+        UnsupportedError
+            A codec is not supported.
+
+        Examples
+        --------
+        >>> import cuzarr
+        >>> u = cuzarr.zeros((8, 8), chunks=(2, 8), store={})
+        >>> stages = (u.lazy[1:] - u.lazy[:-1]).explain().to_dict()["stages"]
+        >>> stages[0]["operations"], [one["read"]["chunks"] for one in stages[0]["reads"]]
+        (1, [4, 4])
+        """
+        return Explanation(*self._expr.explain(*settings(device or self._own_device, memory_limit)))
 
     def __getitem__(self, selection: Any) -> Any:
         """Compute a part of the result. The rest is neither read nor computed.
@@ -210,20 +320,34 @@ class Expression(Lazy, NumpyProtocol, OneElement, Operators, Reductions, Shaped)
         progress: Any = None,
         resume: bool = False,
         client: Any = None,
-    ) -> None:
-        """Compute the result and write it to an array of the same shape. Elements are converted as in an assignment.
+        chunks: Any = None,
+        shards: Any = None,
+        **kwargs: Any,
+    ) -> Any:
+        """Compute the result and write it to an array in a store. Elements are converted as in an assignment.
 
         Each stored object of the target is written once, whole, while the next are read and computed.
 
         Parameters
         ----------
-        target : Array
-            Where it goes; none of the sources.
+        target : Array or StoreLike
+            An array of the same shape, none of the sources; or the place of a new array: a path, a URL, a store, a dictionary.
         device, memory_limit, progress
             As of :meth:`compute`; progress hears of the objects that were written.
         resume : bool
             Keep a note of progress beside the target's chunks, and go on where an earlier call with the same arrays and memory
             limit ended or was killed. The elements of the arrays are not compared.
+        client : distributed.Client, optional
+            As of :meth:`compute`: workers write stored objects. They must be able to reach the target.
+        chunks, shards : optional
+            Grid of a new array, as for :func:`create_array`; chosen from shape and type unless given.
+        **kwargs
+            What else :func:`create_array` takes, for a new array: ``name``, ``compressors``, ``overwrite``, ….
+
+        Returns
+        -------
+        Array
+            The target. A new one has the plan's element type and its names of dimensions.
 
         Raises
         ------
@@ -233,30 +357,52 @@ class Expression(Lazy, NumpyProtocol, OneElement, Operators, Reductions, Shaped)
             Work on one stored object does not fit the limit.
         ReadOnlyError
             The target was opened for reading.
+        ContainsArrayError
+            There is an array at the place of the new one. ``overwrite=True`` replaces it.
 
         Examples
         --------
         >>> import cuzarr, numpy as np
         >>> array = cuzarr.create_array({}, data=np.arange(4), chunks=(2,))
         >>> target = cuzarr.zeros((4,), chunks=(2,), store={})
-        >>> (array + 0.5).store(target)
-        >>> target[:]
+        >>> (array + 0.5).store(target)[:]
         array([0.5, 1.5, 2.5, 3.5])
+        >>> (array * 2).store({}, name="doubled", chunks=(2,)).path
+        'doubled'
         """
+        grid = {"chunks": chunks, "shards": shards}
+        given = {name: value for name, value in grid.items() if value is not None} | kwargs
         if not isinstance(target, Stored):
-            raise InvalidArgumentError(
-                f"got {type(target).__name__} to store into, expected an array of cuzarr",
-                hint="create one: cuzarr.create_array(store, shape=expression.shape, dtype=expression.dtype)",
-            )
+            target = self._created(target, bool(resume), given)
+        elif given:
+            raise TypeError(f"these arguments are for a new array, so pass its place as target: {', '.join(given)}")
         check_dtype(target.dtype, "store")
         target._check_writable()
         where, limit, threads = settings(device or self._own_device, memory_limit)
         if client is not None:
             parts.store(self, target, client, (where, limit, threads), progress, resume)
-            return
+            return target
         objects = math.prod(len(sizes) for sizes in target.write_chunk_sizes)
         with shown(progress, "writing", objects):
             self._expr.store(target._handle(), where, limit, threads, bool(resume))
+        return target
+
+    def _created(self, place: Any, resume: bool, given: dict[str, Any]) -> Any:
+        """A new array for the result; the one that is there already when interrupted work goes on."""
+        if place is None or isinstance(place, Lazy) or hasattr(place, "__array__"):
+            raise InvalidArgumentError(
+                f"got {type(place).__name__} to store into, expected an array of cuzarr or the place of a new one",
+                hint="for elements in memory, call .compute()",
+            )
+        check_dtype(self.dtype, "store")
+        options = {name: given.pop(name, None) for name in ("storage_options", "metadata_store")}
+        place = make_store_path(place, path=given.pop("name", None), mode="a", **options)
+        # Before anything is replaced.
+        self._expr.refuse_overlap(place.store._handle, place.path)
+        if resume:
+            with contextlib.suppress(ArrayNotFoundError):
+                return _sources.nodes.open_array(place, mode="r+")
+        return _sources.nodes.create_array(place, shape=self.shape, dtype=self.dtype, **named(given, self._names))
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
         """Refuses: a plan is computed when that is asked for."""

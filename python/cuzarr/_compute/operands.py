@@ -91,15 +91,29 @@ def operand(value: Any, device: str, what: str) -> _core.Expr | Number:
 
 
 def made(how: str, operands: tuple[Any, ...], arguments: tuple[Any, ...]) -> _core.Expr:
-    """The expression that a method of expressions makes, of operands of any kind: ``"apply"`` of all of them, others of one. Of a pair of
+    """The expression that a method of expressions makes, of operands of any kind: ``"apply"`` and ``"concatenated"`` of all of them, others of one. Of a pair of
     results, a number says which: ``"histogram:1"``."""
     if how == "apply":
         (name,) = arguments
         return _core.Expr.apply(name, [operand(value, lazy_device(value), name) for value in operands])
+    if how == "concatenated":
+        return _core.Expr.concatenated([_elements_of(value, how) for value in operands], *arguments)
     (value,) = operands
+    return made_of(how, _elements_of(value, how), arguments)
+
+
+def _elements_of(value: Any, how: str) -> _core.Expr:
+    """The expression of an operand that is no number."""
     own = operand(value, lazy_device(value), how)
     assert isinstance(own, _core.Expr)
-    return made_of(how, own, arguments)
+    return own
+
+
+def _as_memory(argument: Any) -> Any:
+    """An argument with the memory of NumPy's arrays in their place, also of those in a list."""
+    if isinstance(argument, list):
+        return [_as_memory(one) for one in argument]
+    return wrap_host(argument) if isinstance(argument, np.ndarray) else argument
 
 
 def made_of(how: str, own: _core.Expr, arguments: tuple[Any, ...]) -> _core.Expr:
@@ -107,7 +121,7 @@ def made_of(how: str, own: _core.Expr, arguments: tuple[Any, ...]) -> _core.Expr
     method, _, place = how.partition(":")
     if not method:
         return own
-    given = (wrap_host(one) if isinstance(one, np.ndarray) else one for one in arguments)
+    given = map(_as_memory, arguments)
     result = getattr(own, method)(*given)
     return result[int(place)] if place else result  # type: ignore[no-any-return]
 

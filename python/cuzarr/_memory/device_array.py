@@ -11,13 +11,15 @@ import numpy as np
 
 from cuzarr import _checks, _core, _numpy
 from cuzarr._memory import foreign
-from cuzarr._memory.box import basic_box
+from cuzarr._memory.box import basic_box, expand_ellipsis, is_integer, normalize_index, slice_indices
 from cuzarr._memory.element_types import ORDERED, are_known_apart, is_opaque, memory_type, reversals
 from cuzarr._memory.foreign import OnDevice, host_view, numpy_view
+from cuzarr._numpy import is_computable
 from cuzarr._operators.dispatch import Lazy
 from cuzarr._operators.numpy_protocol import NumpyProtocol
 from cuzarr._operators.signs import OneElement, Operators, Reductions, Shaped
 from cuzarr.errors import (
+    BoundsCheckError,
     DTypeMismatchError,
     ImplicitHostCopyError,
     InvalidArgumentError,
@@ -247,22 +249,23 @@ class DeviceArray(OnDevice, NumpyProtocol, OneElement, Operators, Reductions, Sh
     # --------------------------------------------------------------------------------------------------------- views
 
     def __getitem__(self, key: Any) -> DeviceArray:
-        """A view of a box. It shares memory with the array.
+        """A view by integers, slices and an ellipsis. It shares memory with the array. One list of indices, or a mask of one
+        dimension, gives new memory.
 
         Parameters
         ----------
-        key : int, slice, Ellipsis or tuple of them
-            Slices have positive steps.
+        key : int, slice, Ellipsis, list of int or tuple of them
+            Slices have steps of either sign. One of the items may be a list of indices or a mask of its dimension.
 
         Returns
         -------
         DeviceArray
-            The view; an array of no dimensions for a single element.
+            The view or copy; an array of no dimensions for a single element.
 
         Raises
         ------
         SelectionInvalidError
-            The box lies outside, or the key is an index array or a mask: use CuPy or PyTorch for these.
+            An index lies outside, or the key has several index arrays or a mask of several dimensions: use CuPy or PyTorch for these.
 
         Examples
         --------
@@ -270,13 +273,58 @@ class DeviceArray(OnDevice, NumpyProtocol, OneElement, Operators, Reductions, Sh
         >>> x = cuzarr.DeviceArray.from_host(np.arange(12).reshape(3, 4), "cpu")
         >>> x[1:, ::2].shape
         (2, 2)
+        >>> x[::-1, [0, 3]].tolist()
+        [[8, 11], [4, 7], [0, 3]]
         """
         try:
             box = basic_box(key, self.shape)
         except SelectionInvalidError as error:
-            error.hint = "use CuPy for index arrays and masks: cupy.asarray(x)[…]"
+            picked = self._picked(key)
+            if picked is not None:
+                return picked
+            error.hint = "use CuPy for several index arrays and for masks: cupy.asarray(x)[…]"
             raise
         return DeviceArray(self._buffer.region(box.start, box.count, box.step, box.dropped), self.dtype)
+
+    def _picked(self, key: Any) -> DeviceArray | None:
+        """The elements by slices with steps of either sign and one list or mask along a dimension; ``None`` for anything else."""
+        if not is_computable(self.dtype):
+            return None
+        along: list[Any] = []
+        dims: list[tuple[int | None, int]] = []
+        lists = 0
+        for axis, (item, extent) in enumerate(zip(expand_ellipsis(key, self.shape), self.shape, strict=True)):
+            if is_integer(item):
+                along.append(normalize_index(item, extent))
+                continue
+            if isinstance(item, slice):
+                chosen = range(*slice_indices(item, extent))
+                along.append((chosen.start if chosen else 0, len(chosen), chosen.step if len(chosen) > 1 else 1))
+            else:
+                indices = _indices(item, extent)
+                lists += 1
+                if indices is None or lists > 1:
+                    return None
+                along.append(foreign.wrap_host(indices))
+            dims.append((axis, 0))
+        memory = _core.Expr.buffer(self._buffer).picked(along, dims).memory()
+        return None if memory is None else DeviceArray(memory, self.dtype)
+
+    def tolist(self) -> Any:
+        """The elements as numbers of Python in nested lists: a copy to the host that is asked for.
+
+        Returns
+        -------
+        list or scalar
+            Lists as deep as there are dimensions.
+
+        Examples
+        --------
+        >>> import cuzarr, numpy as np
+        >>> cuzarr.DeviceArray.from_host(np.arange(4).reshape(2, 2), "cpu").tolist()
+        [[0, 1], [2, 3]]
+        """
+        return self.cpu().tolist()
 
     def reshape(self, *shape: Any, order: Literal["A", "C", "F"] | None = "C", copy: bool | None = None) -> DeviceArray:
         """The elements in another shape: a view where that is possible, else a copy.
@@ -586,6 +634,30 @@ class DeviceArray(OnDevice, NumpyProtocol, OneElement, Operators, Reductions, Sh
 
     def __repr__(self) -> str:
         return f"<DeviceArray on {self.device} shape={self.shape} dtype={self.dtype}>"
+
+
+def _indices(item: Any, extent: int) -> np.ndarray[Any, np.dtype[np.uint64]] | None:
+    """Indices counted from the start, of a list of them or of a mask of one dimension; ``None`` for anything else.
+
+    Raises
+    ------
+    BoundsCheckError
+        One is outside.
+    """
+    if not isinstance(item, list | np.ndarray | DeviceArray):
+        return None
+    given = item.cpu() if isinstance(item, DeviceArray) else np.asarray(item)
+    if given.ndim != 1 or (given.dtype.kind == "b" and len(given) != extent):
+        return None
+    if given.dtype.kind == "b":
+        return np.flatnonzero(given).astype(np.uint64)
+    if given.dtype.kind not in "iu" and given.size:
+        return None
+    counted = given.astype(np.int64)
+    outside = counted[(counted < -extent) | (counted >= extent)]
+    if outside.size:
+        raise BoundsCheckError(f"index {outside[0]} is out of bounds for a dimension of {extent}")
+    return np.where(counted < 0, counted + extent, counted).astype(np.uint64)
 
 
 def _resolve(shape: tuple[int, ...], size: int) -> tuple[int, ...]:

@@ -11,6 +11,7 @@ from typing import Any, Literal, Self
 import numpy as np
 
 from cuzarr import _core
+from cuzarr._compute.display import Explanation
 from cuzarr._compute.evaluate import plan
 from cuzarr._compute.expression import Expression
 from cuzarr._memory.box import Box, basic_box
@@ -23,7 +24,6 @@ from cuzarr._node import array_io, array_read, array_selections, resize
 from cuzarr._node.array_config import ArrayConfig, ArrayConfigLike, parse_array_config, parse_changes
 from cuzarr._node.asynchronous import AsyncArray, complete
 from cuzarr._node.descriptions import array_html, array_info
-from cuzarr._node.display import Explanation
 from cuzarr._node.indexing import (
     BlockIndex,
     Fields,

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import html
-import json
 import sys
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from cuzarr._text import printable, printable_lines
+from cuzarr._text import printable
 
 _LONGEST_VALUE = 200
 
@@ -24,21 +23,6 @@ def brief_repr(value: object) -> str:
         value = np.void(np.frombuffer(value, "u1", _LONGEST_VALUE).tobytes())
     text = repr(value)
     return text if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}…"
-
-
-class Explanation:
-    """What a read or write would do, and why. ``str()`` tells a person, ``to_dict()`` a program."""
-
-    def __init__(self, text: str, document: str) -> None:
-        self._text = text
-        self._document = document
-
-    def to_dict(self) -> dict[str, Any]:
-        """The plan as plain values."""
-        return json.loads(self._document)  # type: ignore[no-any-return]
-
-    def __repr__(self) -> str:
-        return printable_lines(self._text)
 
 
 _WIDTH = 200

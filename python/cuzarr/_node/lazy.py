@@ -38,7 +38,6 @@ from cuzarr.errors import (
     ImplicitHostCopyError,
     InvalidArgumentError,
     SelectionInvalidError,
-    UnsupportedError,
     VindexInvalidSelectionError,
 )
 
@@ -101,9 +100,13 @@ class _Product:
                 axes.append((*_even(one), False) if _is_even(one) else index_list(np.asarray(one)))
         return _Listed(kept, _core.Selection.orthogonal(axes))
 
-    def is_box(self) -> bool:
-        """Whether these are elements at even distances, in the array's order."""
-        return self.order == tuple(sorted(self.order)) and all(isinstance(one, int) or _is_even(one) for one in self.along)
+    def picked(self) -> tuple[list[Any], list[tuple[int | None, int]]]:
+        """What expressions take of the array: a selector for each of its dimensions, and the view's dimensions."""
+        along = [
+            own if isinstance(own, int) else signed_range(own) if isinstance(own, range) else index_list(own)
+            for own in self.along
+        ]
+        return along, [(axis, 0) for axis in self.order]
 
     def read_order(self) -> tuple[int, ...]:
         """The view's dimensions among those that are read."""
@@ -170,6 +173,11 @@ def _part(own: Any, item: Any) -> range | Indices:
     return own.start + own.step * places if isinstance(own, range) else own[places]
 
 
+def signed_range(own: range) -> tuple[int, int, int]:
+    """The start, count and step of a range."""
+    return own.start if own else 0, len(own), own.step if len(own) > 1 else 1
+
+
 def _is_even(one: range | Indices) -> bool:
     """Whether this is a range that the engine takes: a rising one."""
     return isinstance(one, range) and (one.step > 0 or len(one) <= 1)
@@ -185,8 +193,8 @@ class LazyArray(Lazy, StoredProtocol, OneElement, Operators, Reductions):
 
     ``view[...]``, ``view.oindex[...]``, ``view.vindex[...]`` and :meth:`transpose` compose without reading. Indices are NumPy's:
     negative ones count from the end, and slices have steps of either sign. ``view[...] = value`` writes through to the array.
-    Views by integers and rising slices are operands of expressions: ``array.lazy[1:] - array.lazy[:-1]`` is an
-    :class:`Expression` of an array of any size, which reads boxes that lie side by side together.
+    Views are operands of expressions: ``array.lazy[1:] - array.lazy[:-1]`` is an :class:`Expression` of an array of any size,
+    which reads boxes that lie side by side together.
     Names and behaviour are those of ``zarr-indexing``, the library of zarr-python's project for lazy views.
 
     Parameters
@@ -198,8 +206,6 @@ class LazyArray(Lazy, StoredProtocol, OneElement, Operators, Reductions):
     ------
     SelectionInvalidError
         A selection does not fit the view.
-    UnsupportedError
-        A view by indices, points or negative steps, or one that is transposed, is an operand of an expression.
 
     Examples
     --------
@@ -544,10 +550,11 @@ class LazyArray(Lazy, StoredProtocol, OneElement, Operators, Reductions):
 
     def _as_expression(self, what: str) -> _core.Expr:
         check_dtype(self.dtype, what)
-        if isinstance(self._what, _Points) or not self._what.is_box():
-            message = f"{what}: got the view {self._what}, expected one by integers and slices with steps above 0"
-            raise UnsupportedError(message, hint="read its elements: view.result()")
-        return _core.Expr.view(self._array._handle(), self._what.chosen(self._array.shape).lists)
+        handle = self._array._handle()
+        if isinstance(self._what, _Points):
+            return _core.Expr.points(handle, self._what.chosen(self._array.shape).lists, self.shape)  # type: ignore[arg-type]
+        along, dims = self._what.picked()
+        return _core.Expr.array(handle).picked(along, dims)
 
     def _elements(self) -> Any:
         return self.result()

@@ -30,8 +30,10 @@ METHODS = {
 WRITING = frozenset({np.copyto, np.put, np.place, np.putmask, np.fill_diagonal, np.put_along_axis})
 # Functions that ask whether memory is in two arrays: elements that are yet to be read or computed are in none.
 SHARING = frozenset({np.shares_memory, np.may_share_memory})
-# Functions that would take elements one by one, each of them computed.
-_OF_ITEMS = frozenset({np.lexsort, np.histogramdd})
+# Functions that would take elements or parts one by one, each of them computed.
+_OF_ITEMS = frozenset({np.lexsort, np.histogramdd, np.array_split, np.split, np.hsplit, np.vsplit, np.dsplit}) | {
+    getattr(np, "unstack", None)  # since NumPy 2.1
+}
 
 
 class Methods:
@@ -239,7 +241,8 @@ def array_function(x: Any, function: Callable[..., Any], arguments: tuple[Any, .
     """
     name = function_name(function)
     own = own_function(function)
-    if own is not None:
+    # Of memory on a device it is a view, which NumPy makes by `transpose`.
+    if own is not None and not (function is np.moveaxis and not isinstance(x, Lazy)):
         said = {option: value for option, value in options.items() if value is not None and value is not np._NoValue}
         out = {"out": said.pop("out")} if isinstance(said.get("out"), np.ndarray) else {}
         try:

@@ -43,7 +43,7 @@ _ABOUT = frozenset(
     }
 )
 # Functions that NumPy makes of slices and ``transpose``: of a view they are views.
-_VIEWING = frozenset({np.transpose, np.permute_dims, np.moveaxis, np.flip, np.fliplr, np.flipud})
+_VIEWING = frozenset({np.transpose, np.moveaxis, np.flip, np.fliplr, np.flipud})
 # Names that NumPy has for functions that are here by another one.
 _OTHER_NAMES = {"around": "round", "amin": "min", "amax": "max"}
 # Functions whose answer is a bool of Python's.
@@ -68,6 +68,12 @@ def stored_ufunc(ufunc: Any, method: str, inputs: tuple[Any, ...], options: dict
     )
     is_here = is_plain and (ufunc is np.divmod or ufunc.__name__ in dispatch.functions)
     has_arithmetic = all(is_computable(value.dtype) for value in inputs if isinstance(value, Lazy))
+    if has_arithmetic and method == "__call__" and list(options) == ["out"] and ufunc.__name__ in dispatch.functions:
+        (out,) = options["out"] if len(options["out"]) == 1 else (None,)
+        if out is not None and all(value.device == "cpu" for value in inputs if isinstance(value, Lazy)):
+            plan = dispatch.apply(ufunc.__name__, *inputs)
+            if _takes(out, plan):
+                return plan.compute(out=out)
     if not may_be_sign and not (is_here and has_arithmetic):
         name = ufunc.__name__ if method == "__call__" else f"{ufunc.__name__}.{method}"
         check_limit(name, [*inputs, *options.values()])
@@ -75,6 +81,12 @@ def stored_ufunc(ufunc: Any, method: str, inputs: tuple[Any, ...], options: dict
     if ufunc is np.divmod:
         return dispatch.apply("floor_divide", *inputs), dispatch.apply("remainder", *inputs)
     return dispatch.apply(ufunc.__name__, *inputs)
+
+
+def _takes(out: Any, plan: Any) -> bool:
+    """Whether this memory can have a plan's elements as they are computed."""
+    is_fit = isinstance(out, np.ndarray) and out.flags.writeable and out.dtype.isnative and out.shape == tuple(plan.shape)
+    return is_fit and np.can_cast(plan.dtype, out.dtype, "same_kind")
 
 
 def is_stored(value: Any) -> bool:
@@ -91,6 +103,15 @@ def stored_inside(value: Any) -> Iterator[Any]:
             yield from stored_inside(one)
 
 
+def _size_bytes(value: Any) -> int:
+    return int(math.prod(value.shape) * value.dtype.itemsize)
+
+
+def _limit_bytes() -> int:
+    limit = config.get("memory_limit")
+    return DEFAULT_MEMORY_LIMIT_BYTES if limit is None else int(limit)
+
+
 def check_limit(name: str, values: Any) -> None:
     """Refuses to read all elements of arrays for a function of NumPy's when they take more than the memory limit.
 
@@ -99,9 +120,7 @@ def check_limit(name: str, values: Any) -> None:
     BudgetExceededError
     """
     found = list(stored_inside(list(values)))
-    needed = sum(math.prod(value.shape) * value.dtype.itemsize for value in found)
-    limit = config.get("memory_limit")
-    limit = DEFAULT_MEMORY_LIMIT_BYTES if limit is None else int(limit)
+    needed, limit = sum(map(_size_bytes, found)), _limit_bytes()
     if needed > limit:
         raise BudgetExceededError(
             f"numpy.{name} reads all elements of its arrays: {needed} bytes, the memory limit is {limit}",
@@ -120,11 +139,25 @@ def _in_memory(value: Any, is_among_others: bool) -> Any:
     return value
 
 
-def _value(result: Any) -> Any:
-    """The elements of a plan, and of plans in a tuple."""
+def _value(result: Any, name: str) -> Any:
+    """The elements of a plan, and of plans in a tuple.
+
+    Raises
+    ------
+    BudgetExceededError
+        They take more than the memory limit.
+    """
     if isinstance(result, tuple):
-        return tuple(map(_value, result))
-    return result._elements_on(None) if isinstance(result, Lazy) and result._is_plan else result
+        return tuple(_value(one, name) for one in result)
+    if not isinstance(result, Lazy) or not result._is_plan:
+        return result
+    needed, limit = _size_bytes(result), _limit_bytes()
+    if needed > limit:
+        raise BudgetExceededError(
+            f"numpy.{name} makes an array of {needed} bytes, the memory limit is {limit}",
+            hint=f"use cuzarr.{name}, which makes a plan: .store(target) writes it; or raise the limit: cuzarr.config.set(memory_limit=...)",
+        )
+    return result._elements_on(None)
 
 
 def _streamed(function: Callable[..., Any], name: str, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
@@ -139,7 +172,7 @@ def _streamed(function: Callable[..., Any], name: str, arguments: tuple[Any, ...
     except TypeError:
         return NotImplemented
     try:
-        result = _value(own(*arguments, **said))
+        result = _value(own(*arguments, **said), _OTHER_NAMES.get(name, name))
     except (UnsupportedError, DTypeMismatchError):
         return NotImplemented  # strings, rules that find bins: NumPy's function may have them
     if name in _PREDICATES:
@@ -174,13 +207,15 @@ def stored_function(x: Any, function: Any, types: Any, arguments: tuple[Any, ...
         raise cannot_write(name, x)
     if function in _VIEWING and arguments and hasattr(type(arguments[0]), "transpose"):
         return function._implementation(*arguments, **options)
-    result = _streamed(function, name, arguments, options)
-    if result is not NotImplemented:
-        return result
+    others = [kind for kind in types if not issubclass(kind, Methods) and kind is not np.ndarray]
+    # dask makes plans of its own of what it is given.
+    if all(kind.__module__.partition(".")[0] == "cupy" for kind in others):
+        result = _streamed(function, name, arguments, options)
+        if result is not NotImplemented:
+            return result
     values = [*arguments, *options.values()]
     check_limit(name, values)
-    is_among_others = any(not issubclass(kind, Methods) and kind is not np.ndarray for kind in types)
-    read = [_in_memory(value, is_among_others) for value in values]
+    read = [_in_memory(value, bool(others)) for value in values]
     return function(*read[: len(arguments)], **dict(zip(options, read[len(arguments) :], strict=True)))
 
 

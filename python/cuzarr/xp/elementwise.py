@@ -9,7 +9,7 @@ array([1., 2.])
 >>> z = cuzarr.array(np.arange(4.0), store={}, chunks=2)
 >>> y = cuzarr.sin(z) + 1
 >>> y
-<Expression (sin(/) + 1) shape=(4,) dtype=float64>
+<Expression (sin(array) + 1) shape=(4,) dtype=float64>
 >>> y.compute()
 array([1.        , 1.84147098, 1.90929743, 1.14112001])
 """

@@ -3,7 +3,7 @@
 >>> import cuzarr, numpy as np
 >>> z = cuzarr.array(np.arange(6.0).reshape(2, 3), store={}, chunks=(1, 3))
 >>> z.mean(axis=0)
-<Expression mean(/, axis=[0]) shape=(3,) dtype=float64>
+<Expression mean(array, axis=[0]) shape=(3,) dtype=float64>
 >>> z.mean(axis=0).compute()
 array([1.5, 2.5, 3.5])
 >>> (z - z.mean()).compute()

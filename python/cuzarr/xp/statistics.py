@@ -5,7 +5,7 @@ Arrays in memory give a result at once, stored arrays a plan. Elements are count
 >>> import cuzarr, numpy as np
 >>> z = cuzarr.array(np.arange(12.0).reshape(3, 4), store={}, chunks=(1, 4))
 >>> cuzarr.median(z, axis=0)
-<Expression quantile(/, [0.5], axis=[0]) shape=(4,) dtype=float64>
+<Expression quantile(array, [0.5], axis=[0]) shape=(4,) dtype=float64>
 >>> cuzarr.quantile(z, [0.25, 0.5]).compute()
 array([2.75, 5.5 ])
 >>> counts, edges = cuzarr.histogram(z, bins=3)

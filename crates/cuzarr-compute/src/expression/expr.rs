@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use cuzarr_device::{DType, DTypeKind, NdBuffer, cpu::cast};
 
+use super::join::Joined;
 use super::op::{Op, promote_all};
 use super::promote::{Weak, without_arithmetic};
 use super::view::View;
@@ -41,6 +42,8 @@ pub(crate) enum Kind {
     Apply(Op, Vec<Expr>),
     /// Elements of another type.
     Cast(Expr),
+    /// Expressions one after the other.
+    Joined(Joined),
     /// A result made of many elements.
     Summary(Arc<dyn Summary>, Expr),
 }
@@ -96,6 +99,11 @@ pub(crate) trait Summary: fmt::Debug + Send + Sync {
 
     /// The function's further arguments, as text that begins with a comma, or nothing.
     fn arguments(&self) -> String;
+
+    /// What is picked of the result, as text; nothing when it is all.
+    fn picked(&self) -> String {
+        String::new()
+    }
 }
 
 /// The dimensions of a summary among its arguments.
@@ -134,6 +142,7 @@ impl Expr {
     pub(crate) fn new(shape: Vec<u64>, dtype: DType, kind: Kind) -> Expr {
         let operands: &[Expr] = match &kind {
             Kind::Apply(_, operands) => operands,
+            Kind::Joined(joined) => &joined.parts,
             Kind::Cast(inner) | Kind::Summary(_, inner) => std::slice::from_ref(inner),
             _ => &[],
         };
@@ -156,6 +165,11 @@ impl Expr {
         self.0.is_in_memory
     }
 
+    /// The elements, where they are in memory and need no computing.
+    pub fn memory(&self) -> Option<&NdBuffer> {
+        if let Kind::Buffer(buffer) = &self.0.kind { Some(buffer) } else { None }
+    }
+
     /// The expression for elements in memory, on any device.
     ///
     /// # Errors
@@ -174,8 +188,8 @@ impl Expr {
         Expr::of_view(View::whole(array))
     }
 
-    /// The expression for the elements of an array that a box chooses: nothing else is read. Boxes of one array that lie side by
-    /// side are read together.
+    /// The expression for the elements of an array that a selection chooses: nothing else is read. Boxes of one array that lie side
+    /// by side are read together. [`Expr::picked`] has negative steps and transposes, too.
     ///
     /// ```
     /// use cuzarr::meta::DataType;
@@ -192,9 +206,17 @@ impl Expr {
     /// ```
     ///
     /// # Errors
-    /// Those of [`Expr::array`]; `SelectionInvalid` when the box does not fit; `Unsupported` for index lists and points.
+    /// Those of [`Expr::array`]; `SelectionInvalid` when the selection does not fit.
     pub fn view(array: Array, selection: &Selection) -> Result<Expr> {
         Expr::of_view(View::new(array, selection)?)
+    }
+
+    /// The expression for points of an array, which fill a shape in C order.
+    ///
+    /// # Errors
+    /// Those of [`Expr::array`]; `SelectionInvalid` when the selection does not fit the array, or does not have as many points.
+    pub fn points(array: Array, selection: &Selection, shape: &[u64]) -> Result<Expr> {
+        Expr::of_view(View::points(array, selection, shape)?)
     }
 
     fn of_view(view: View) -> Result<Expr> {
@@ -480,10 +502,18 @@ impl Expr {
                 inner.write(f, depth + 1)?;
                 write!(f, ".astype({})", self.dtype())
             }
+            Kind::Joined(joined) => {
+                f.write_str("concatenate(")?;
+                for part in &joined.parts {
+                    part.write(f, depth + 1)?;
+                    f.write_str(", ")?;
+                }
+                write!(f, "axis={})", joined.axis)
+            }
             Kind::Summary(summary, inner) => {
                 write!(f, "{}(", summary.name())?;
                 inner.write(f, depth + 1)?;
-                write!(f, "{})", summary.arguments())
+                write!(f, "{}){}", summary.arguments(), summary.picked())
             }
             Kind::Apply(op, operands) => match (infix(*op), &operands[..]) {
                 (Some(sign), [left, right]) => {

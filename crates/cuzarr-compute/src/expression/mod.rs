@@ -2,13 +2,18 @@
 
 mod decoded;
 mod expr;
+mod join;
 mod op;
+mod pick;
 mod promote;
+mod select;
 mod view;
 
 pub use self::expr::{Expr, Operand, Parts};
 pub(crate) use self::expr::{Kind, Node, Summary, axes_argument, broadcast, negative_power};
+pub(crate) use self::join::Joined;
 pub use self::op::Op;
+pub use self::pick::{Along, Pick, PickedDim};
 pub use self::promote::Weak;
 pub(crate) use self::promote::{is_half, lane, promote, without_arithmetic};
 pub(crate) use self::view::View;

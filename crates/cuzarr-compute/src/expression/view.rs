@@ -1,54 +1,106 @@
-//! Boxes of arrays in stores, as expressions read them.
+//! Views of arrays in stores, as expressions read them.
 
 use std::fmt;
+use std::sync::Arc;
 
 use cuzarr::node::Array;
-use cuzarr::plan::{AxisSelection, Region, Selection};
+use cuzarr::plan::{AxisSelection, Parts, Region, Selection};
 use cuzarr::{Error, ErrorKind, Result};
 use cuzarr_device::NdBuffer;
 
-/// A box of an array in a store. The view counts its own elements.
+use super::pick::Pick;
+use crate::program::memory_shape;
+
+/// Elements of an array in a store. The view counts its own elements.
 #[derive(Clone)]
 pub(crate) struct View {
     pub(crate) array: Array,
-    /// What the view has of each dimension of the array; `None` where it has all elements.
-    axes: Option<Vec<AxisSelection>>,
+    what: What,
 }
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum What {
+    All,
+    Pick(Pick),
+    Points(Points),
+}
+
+/// Points of an array.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Points {
+    /// Their indices along each dimension of the array, in C order of the view.
+    indices: Vec<Arc<[u64]>>,
+    /// The shape of the view.
+    shape: Vec<u64>,
+}
+
+/// Points that are read at once, at least.
+const POINTS: u64 = 1 << 16;
 
 impl View {
     /// All elements of an array.
     pub(crate) fn whole(array: Array) -> View {
-        View { array, axes: None }
+        View { array, what: What::All }
     }
 
     /// The elements that a selection chooses.
     ///
     /// # Errors
-    /// `SelectionInvalid` when it does not fit the array; `Unsupported` for index lists and points.
+    /// `SelectionInvalid` when it does not fit the array.
     pub(crate) fn new(array: Array, selection: &Selection) -> Result<View> {
         selection.check(array.shape())?;
-        let Some(axes) = selection.axes() else {
-            let message = format!("expressions take boxes of arrays, got {selection}");
-            return Err(Error::new(ErrorKind::Unsupported, message).with_hint("read these elements first"));
+        let pick = match selection.parts() {
+            Parts::Points(_) => return View::points(array, selection, &selection.shape()),
+            Parts::Box(axes) => {
+                Pick::of_axes(&axes.iter().copied().map(cuzarr::plan::AxisIndex::Range).collect::<Vec<_>>())
+            }
+            Parts::Product(axes) => Pick::of_axes(axes),
         };
-        let is_all = |(axis, &extent): (&AxisSelection, &u64)| {
-            axis.count == extent && !axis.dropped && (axis.start == 0 && axis.step == 1 || extent == 0)
+        Ok(View::whole(array).picked(&pick))
+    }
+
+    /// Points, in C order of a shape.
+    ///
+    /// # Errors
+    /// `SelectionInvalid` when they are no points, as many as the shape has, of the array.
+    pub(crate) fn points(array: Array, selection: &Selection, shape: &[u64]) -> Result<View> {
+        selection.check(array.shape())?;
+        let count = shape.iter().try_fold(1u64, |all, &extent| all.checked_mul(extent));
+        match selection.parts() {
+            Parts::Points(indices) if count == indices.first().map(|own| own.len() as u64) => {
+                let points = Points { indices: indices.clone(), shape: shape.to_vec() };
+                Ok(View { array, what: What::Points(points) })
+            }
+            _ => {
+                let message = format!("{selection} has not as many points as the shape {shape:?}");
+                Err(Error::new(ErrorKind::SelectionInvalid, message))
+            }
+        }
+    }
+
+    /// A view of this view, which the pick must fit.
+    pub(crate) fn picked(&self, pick: &Pick) -> View {
+        let what = match &self.what {
+            _ if pick.is_all(&self.shape()) => self.what.clone(),
+            What::All => What::Pick(pick.clone()),
+            What::Pick(own) => What::Pick(own.then(pick)),
+            What::Points(points) => What::Points(points.picked(pick)),
         };
-        let is_whole = axes.iter().zip(array.shape()).all(is_all);
-        Ok(View { axes: (!is_whole).then(|| axes.to_vec()), array })
+        View { array: self.array.clone(), what }
     }
 
     /// The shape of the view.
     pub(crate) fn shape(&self) -> Vec<u64> {
-        match &self.axes {
-            Some(axes) => axes.iter().filter(|axis| !axis.dropped).map(|axis| axis.count).collect(),
-            None => self.array.shape().to_vec(),
+        match &self.what {
+            What::All => self.array.shape().to_vec(),
+            What::Pick(pick) => pick.shape(),
+            What::Points(points) => points.shape.clone(),
         }
     }
 
     /// Whether both views have the same elements of arrays that are known to be the same.
     pub(crate) fn is_like(&self, other: &View) -> bool {
-        self.axes == other.axes
+        self.what == other.what
     }
 
     /// The extent of a chunk along each dimension of the view: as many of the view's elements as a chunk has at most.
@@ -56,31 +108,10 @@ impl View {
     /// # Errors
     /// Those of [`Array::chunk_shape`].
     pub(crate) fn chunk_shape(&self) -> Result<Vec<u64>> {
-        let chunk = self.array.chunk_shape()?;
-        Ok(match &self.axes {
-            Some(axes) => {
-                let kept = axes.iter().zip(chunk).filter(|(axis, _)| !axis.dropped);
-                kept.map(|(axis, extent)| extent.div_ceil(axis.step)).collect()
-            }
-            None => chunk,
-        })
-    }
-
-    /// What a part of the view has of each dimension of the array.
-    pub(crate) fn selected(&self, part: &Region) -> Vec<AxisSelection> {
-        let mut own = part.start.iter().zip(&part.extent);
-        let range = |start: u64, count: u64, step: u64| AxisSelection { start, count, step, dropped: false };
-        match &self.axes {
-            None => own.map(|(&start, &count)| range(start, count, 1)).collect(),
-            Some(axes) => {
-                let mut along = |axis: &AxisSelection| match axis.dropped {
-                    true => *axis,
-                    false => own
-                        .next()
-                        .map_or(*axis, |(&start, &count)| range(axis.start + start * axis.step, count, axis.step)),
-                };
-                axes.iter().map(&mut along).collect()
-            }
+        match &self.what {
+            What::All => self.array.chunk_shape(),
+            What::Pick(pick) => Ok(pick.chunk_shape(&self.array.chunk_shape()?, self.array.shape())),
+            What::Points(points) => Ok(points.unit()),
         }
     }
 
@@ -89,34 +120,130 @@ impl View {
     /// # Errors
     /// Those of [`Array::read_buffer`].
     pub(crate) fn read(&self, part: &Region) -> Result<NdBuffer> {
-        self.array.read_buffer(&Selection::new(self.selected(part))?)
+        match &self.what {
+            What::All => self.array.read_buffer(&Selection::region(&part.start, &part.extent)?),
+            What::Pick(pick) => {
+                let pick = pick.part(part);
+                pick.arranged(&self.array.read_buffer(&pick.selection()?)?)
+            }
+            What::Points(points) => {
+                let points = points.picked(&Pick::all(&points.shape).part(part));
+                let read = self.array.read_buffer(&Selection::points(points.indices)?)?;
+                Ok(read.reshape(&memory_shape(&points.shape)?)?)
+            }
+        }
     }
 
-    /// The box of the array that is a part of the view; `None` for views that leave out elements in between, or dimensions.
+    /// What a part of the view has of each dimension of the array, from its first element on; `None` for lists and points.
+    pub(crate) fn ranges(&self, part: &Region) -> Option<Vec<AxisSelection>> {
+        match &self.what {
+            What::All => {
+                let axes = part.start.iter().zip(&part.extent);
+                Some(axes.map(|(&start, &count)| AxisSelection { start, count, step: 1, dropped: false }).collect())
+            }
+            What::Pick(pick) => pick.part(part).ranges(),
+            What::Points(_) => None,
+        }
+    }
+
+    /// Elements of the ranges of a part, as the view has them.
+    ///
+    /// # Errors
+    /// `InvalidArgument` when they are not those.
+    pub(crate) fn arranged(&self, part: &Region, elements: &NdBuffer) -> Result<NdBuffer> {
+        match &self.what {
+            What::Pick(pick) => pick.part(part).arranged(elements),
+            _ => Ok(elements.clone()),
+        }
+    }
+
+    /// The box of the array that is a part of the view; `None` for views that leave out elements in between, or dimensions, or have
+    /// another order.
     pub(crate) fn region(&self, part: &Region) -> Option<Region> {
-        let axes = self.selected(part);
-        let is_dense = axes.iter().all(|axis| axis.step == 1 && !axis.dropped);
+        let axes = self.ranges(part).filter(|_| self.is_dense())?;
         let (start, extent) = axes.iter().map(|axis| (axis.start, axis.count)).unzip();
-        is_dense.then_some(Region { number: part.number, start, extent })
+        Some(Region { number: part.number, start, extent })
     }
 
     /// Whether each part is one box of the array.
     pub(crate) fn is_dense(&self) -> bool {
-        self.axes.iter().flatten().all(|axis| axis.step == 1 && !axis.dropped)
+        match &self.what {
+            What::All => true,
+            What::Pick(pick) => pick.is_dense(),
+            What::Points(_) => false,
+        }
     }
+
+    /// What a part of the view is of the array.
+    ///
+    /// # Errors
+    /// Those of [`Selection::points`].
+    pub(crate) fn selection(&self) -> Result<Selection> {
+        match &self.what {
+            What::All => Ok(Selection::all(self.array.shape())),
+            What::Pick(pick) => pick.selection(),
+            What::Points(points) => Selection::points(points.indices.clone()),
+        }
+    }
+
+    /// A text that tells this view from others of the array.
+    pub(crate) fn origin(&self) -> String {
+        let text = format!("{:?}", self.what);
+        if text.len() < 4096 {
+            return text;
+        }
+        // FNV-1a, which is the same in every process and version.
+        let hash = text
+            .bytes()
+            .fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
+        format!("{} {hash:x}", self.shown())
+    }
+
+    fn shown(&self) -> String {
+        match &self.what {
+            What::All => String::new(),
+            What::Pick(pick) => pick.to_string(),
+            What::Points(points) => format!("[{} points]", points.shape.iter().product::<u64>()),
+        }
+    }
+}
+
+impl Points {
+    /// The points that a pick, which must fit, has of these.
+    fn picked(&self, pick: &Pick) -> Points {
+        let numbers = pick.numbers(&self.shape);
+        let along = |own: &Arc<[u64]>| numbers.iter().map(|&number| own[number as usize]).collect();
+        Points { indices: self.indices.iter().map(along).collect(), shape: pick.shape() }
+    }
+
+    /// Whole last dimensions, as long as there are few points.
+    fn unit(&self) -> Vec<u64> {
+        let mut left = POINTS;
+        let mut unit = vec![1; self.shape.len()];
+        for (unit, &extent) in unit.iter_mut().zip(&self.shape).rev() {
+            *unit = extent.clamp(1, left);
+            left = (left / *unit).max(1);
+        }
+        unit
+    }
+}
+
+/// The name of an array in texts: its path behind the name of its store, `era5.zarr/u10`.
+pub(crate) fn name(array: &Array) -> String {
+    let path: Vec<&str> = array.path().split('/').filter(|part| !part.is_empty()).collect();
+    let store = array.store().to_string();
+    let place = store.split_once("://").map_or(&*store, |(_, place)| place);
+    // A store without a name of its own shows a number; others show a sentence.
+    let is_named = !store.contains([' ', '<']) && !place.bytes().all(|byte| byte.is_ascii_digit() || byte == b'/');
+    let all: Vec<&str> =
+        place.split('/').filter(|part| is_named && !part.is_empty()).chain(path.iter().copied()).collect();
+    let hierarchy = all.iter().rposition(|part| part.contains(".zarr"));
+    let first = hierarchy.unwrap_or_else(|| all.len().saturating_sub(path.len() + 1));
+    if all.is_empty() { "array".to_owned() } else { all[first..].join("/") }
 }
 
 impl fmt::Display for View {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.array.path().is_empty() { "/" } else { self.array.path() })?;
-        let Some(axes) = &self.axes else { return Ok(()) };
-        let along = |axis: &AxisSelection| match (axis.dropped, axis.step) {
-            (true, _) => axis.start.to_string(),
-            (false, 1) => format!("{}:{}", axis.start, axis.start + axis.count),
-            (false, step) => {
-                format!("{}:{}:{step}", axis.start, axis.start + axis.count.saturating_sub(1) * step + 1)
-            }
-        };
-        write!(f, "[{}]", axes.iter().map(along).collect::<Vec<_>>().join(", "))
+        write!(f, "{}{}", name(&self.array), self.shown())
     }
 }

@@ -99,7 +99,7 @@ fn in_memory(input: &Input, device: Device) -> Result<NdBuffer> {
             let message = format!("an operand is on {}, the others on {device}", buffer.device());
             Err(Error::new(ErrorKind::MemorySpace, message).with_hint(format!("move it there: .to(\"{device}\")")))
         }
-        Input::Reduced(..) | Input::Array(_) => {
+        Input::Reduced(..) | Input::Array(_) | Input::Joined(_) => {
             let message = "an operand is yet to be read or computed";
             Err(Error::new(ErrorKind::Unsupported, message)
                 .with_hint("compute the expression instead of evaluating it"))

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use cuzarr_device::{DType, NdBuffer};
 
-use crate::expression::{Expr, Kind, Node, Op, Summary, View, is_half, lane};
+use crate::expression::{Expr, Joined, Kind, Node, Op, Summary, View, is_half, lane};
 use cuzarr::{Error, ErrorKind, Result};
 
 /// Steps that compute an expression from elements of its inputs. Steps of one program differ.
@@ -49,6 +49,8 @@ pub(crate) enum Action {
 pub(crate) enum Input {
     Buffer(NdBuffer),
     Array(Box<View>),
+    /// Elements that are computed of other expressions, one after the other.
+    Joined(Joined),
     /// What is made of all of another expression's elements, before any other is computed.
     Reduced(Expr, Arc<dyn Summary>),
 }
@@ -78,6 +80,7 @@ impl Input {
         match self {
             Input::Buffer(buffer) => buffer.shape().iter().map(|&extent| extent as u64).collect(),
             Input::Array(view) => view.shape(),
+            Input::Joined(joined) => joined.shape(),
             // Replaced by its elements before anybody asks.
             Input::Reduced(expr, summary) => {
                 summary.result(expr.dtype(), expr.shape()).map(|(_, shape)| shape).unwrap_or_default()
@@ -144,6 +147,7 @@ impl Lowering {
         match &expr.0.kind {
             Kind::Buffer(buffer) => self.input(dtype, Input::Buffer(buffer.clone())),
             Kind::Array(view) => self.input(dtype, Input::Array(view.clone())),
+            Kind::Joined(joined) => self.input(dtype, Input::Joined(joined.clone())),
             Kind::Summary(summary, of) => self.input(dtype, Input::Reduced(of.clone(), Arc::clone(summary))),
             Kind::Constant(bytes) => {
                 let mut wide = vec![0; lane(dtype).size_bytes()];
@@ -205,6 +209,11 @@ impl Program {
             Action::Input(input) if self.inputs[input] == self.output => Some(input),
             _ => None,
         }
+    }
+
+    /// The number of steps that compute something, for each element.
+    pub(crate) fn operations(&self) -> usize {
+        self.steps.iter().filter(|step| !matches!(step.action, Action::Input(_) | Action::Constant(_))).count()
     }
 
     /// Whether elements decide if the computation has an answer: whole numbers to whole powers below 0.

@@ -6,7 +6,6 @@ use super::job::{Job, for_each_region};
 use crate::expression::{Expr, Kind, Parts, Summary};
 use crate::options::ComputeOptions;
 use crate::program::memory_shape;
-
 use cuzarr::plan::Region;
 use cuzarr::{Error, ErrorKind, Result};
 
@@ -101,15 +100,49 @@ impl Expr {
             return job.work(region, &job.read(region)?);
         }
         let result = NdBuffer::empty(options.device, self.dtype(), &memory_shape(extent)?, Order::C)?;
-        for_each_region(
-            &job,
-            &regions,
-            |region, inputs| job.work(region, &inputs),
-            |region, part| {
-                let (start, extent) = (memory_shape(&region.start)?, memory_shape(&region.extent)?);
-                Ok(result.region(&start, &extent, &vec![1; extent.len()])?.copy_from(&part)?)
-            },
-        )?;
+        gather(&job, &regions, &result)?;
         Ok(result)
     }
+
+    /// Computes the whole expression into memory of the options' device, converted to the element type of that memory. Operands
+    /// may lie in it.
+    ///
+    /// # Errors
+    /// `ShapeMismatch` when the shapes differ; `InvalidArgument` for memory that is read-only or elsewhere; those of
+    /// [`Expr::compute`].
+    pub fn compute_into(&self, result: &NdBuffer, options: &ComputeOptions<'_>) -> Result<()> {
+        if memory_shape(self.shape())? != result.shape() {
+            let message = format!("out has shape {:?}, the result {:?}", result.shape(), self.shape());
+            return Err(Error::new(ErrorKind::ShapeMismatch, message));
+        }
+        if result.is_read_only() || result.device() != options.device {
+            let what = if result.is_read_only() { "read-only".to_owned() } else { format!("on {}", result.device()) };
+            let message =
+                format!("out is memory that is {what}, expected memory on {} that can be written", options.device);
+            return Err(Error::new(ErrorKind::InvalidArgument, message));
+        }
+        let converted = self.astype(result.dtype())?;
+        let whole = Region { number: 0, start: vec![0; self.ndim()], extent: self.shape().to_vec() };
+        let mut job = Job::new(&converted, whole, options)?;
+        let limit_bytes = if job.is_in_memory() { u64::MAX } else { options.memory_limit_bytes };
+        let regions = job.regions(None, limit_bytes)?;
+        if regions.len() > 1 && job.shares_memory_with(result) {
+            // A later region may need elements that an earlier one replaces.
+            return Ok(result.copy_from(&converted.compute(options)?)?);
+        }
+        gather(&job, &regions, result)
+    }
+}
+
+/// Computes regions, each into its place.
+fn gather(job: &Job<'_>, regions: &[Region], result: &NdBuffer) -> Result<()> {
+    for_each_region(
+        job,
+        regions,
+        |region, inputs| job.work(region, &inputs),
+        |region, part| {
+            let (start, extent) = (memory_shape(&region.start)?, memory_shape(&region.extent)?);
+            Ok(result.region(&start, &extent, &vec![1; extent.len()])?.copy_from(&part)?)
+        },
+    )
 }

@@ -1,16 +1,18 @@
 //! A job: an expression of arrays in stores on its way through regions.
 
+use std::sync::Arc;
+
 use cuzarr_device::NdBuffer;
 use cuzarr_device::pool::{Within, in_flight, within};
 
 use super::together::Together;
-use crate::expression::{Expr, View};
+use crate::expression::{Expr, Summary, View};
 use crate::options::ComputeOptions;
 use crate::program::{Input, Processor, Program, lower, memory_shape};
 use crate::progress::Meter;
 use crate::regions::{operand_region, plannable_bytes, regions};
 use cuzarr::node::ArrayOptions;
-use cuzarr::plan::Region;
+use cuzarr::plan::{Explanation, Region};
 use cuzarr::run::{walk, write_behind};
 use cuzarr::{Error, ErrorKind, Result};
 
@@ -52,6 +54,7 @@ pub(crate) struct Job<'a> {
     writes: bool,
     pub(crate) processor: Processor,
     meter: Option<Meter<'a>>,
+    options: ComputeOptions<'a>,
     /// Bytes that reading has in flight at most.
     pub(super) reading_bytes: u64,
     /// Where something is read.
@@ -64,13 +67,31 @@ impl<'a> Job<'a> {
     /// # Errors
     /// What the device reports; `Unsupported` for expressions of thousands of operations.
     pub(crate) fn new(expr: &Expr, part: Region, options: &ComputeOptions<'a>) -> Result<Job<'a>> {
+        Job::bound(expr, part, options, |of, summary| summary.compute(&of, options).map(Input::Buffer))
+    }
+
+    /// A job that is only looked at: what is made of all of another expression's elements is not computed.
+    ///
+    /// # Errors
+    /// Those of [`Job::new`].
+    pub(super) fn planned(expr: &Expr, part: Region, options: &ComputeOptions<'a>) -> Result<Job<'a>> {
+        Job::bound(expr, part, options, |of, summary| Ok(Input::Reduced(of, summary)))
+    }
+
+    fn bound(
+        expr: &Expr,
+        part: Region,
+        options: &ComputeOptions<'a>,
+        reduced: impl Fn(Expr, Arc<dyn Summary>) -> Result<Input>,
+    ) -> Result<Job<'a>> {
         let (program, inputs) = lower(expr)?;
         let first = |input: &Input| inputs.iter().position(|one| one.is_of_array(input));
         let same = inputs.iter().enumerate().map(|(at, input)| first(input).unwrap_or(at)).collect();
         let bind = |input: Input| -> Result<Input> {
             Ok(match input {
                 Input::Buffer(buffer) => Input::Buffer(buffer.to_device(options.device)?),
-                Input::Reduced(of, summary) => Input::Buffer(summary.compute(&of, options)?),
+                Input::Joined(joined) => Input::Joined(joined.bound(&|of, summary| reduced(of, summary))?),
+                Input::Reduced(of, summary) => reduced(of, summary)?,
                 Input::Array(mut view) => {
                     let own = view.array.options().clone();
                     let array = view.array.with_options(ArrayOptions {
@@ -105,6 +126,7 @@ impl<'a> Job<'a> {
             writes: false,
             processor,
             meter: options.progress.map(Meter::new),
+            options: *options,
             reading_bytes: options.memory_limit_bytes,
             _within: (!is_in_memory).then(|| within(options.device, options.memory_limit_bytes)),
         })
@@ -180,6 +202,10 @@ impl<'a> Job<'a> {
             Input::Array(view) => {
                 Some(operand_region(&region, &view.shape()).elems().saturating_mul(dtype.size_bytes() as u64))
             }
+            // What is computed of others lies beside what they are read into.
+            Input::Joined(joined) => {
+                Some(operand_region(&region, &joined.shape()).elems().saturating_mul(2 * dtype.size_bytes() as u64))
+            }
             _ => None,
         });
         read.fold(0, u64::saturating_add)
@@ -212,27 +238,14 @@ impl<'a> Job<'a> {
 
     /// The chunk of the largest array, under the shape of the result.
     pub(crate) fn unit(&self) -> Result<Vec<u64>> {
-        let views = self.inputs.iter().filter_map(|input| match input {
-            Input::Array(view) => Some((view, view.shape())),
-            _ => None,
-        });
-        let size = |own: &[u64]| own.iter().fold(1u64, |all, &one| all.saturating_mul(one));
-        let shape = &self.part.extent;
-        let mut unit = vec![1; shape.len()];
-        let Some((view, own_shape)) = views.max_by_key(|(_, own)| size(own)) else {
-            return Ok(shape.iter().map(|&extent| extent.max(1)).collect());
-        };
-        let chunk = view.chunk_shape()?;
-        for (axis, (unit, &whole)) in unit.iter_mut().zip(shape).enumerate().rev() {
-            let own = (axis + chunk.len()).checked_sub(shape.len());
-            // Along dimensions that the array lacks, everything is as good.
-            *unit = own.filter(|&own| own_shape[own] > 1).map_or(whole, |own| chunk[own]).clamp(1, whole.max(1));
-        }
-        Ok(unit)
+        unit_of(&self.inputs, &self.part.extent)
     }
 
     /// The only array that is read, in boxes, unless the caller takes memory of reads and writes meanwhile.
     fn only_array(&self) -> Option<&View> {
+        if self.inputs.iter().any(|input| matches!(input, Input::Joined(_))) {
+            return None;
+        }
         let mut arrays = self.inputs.iter().filter_map(|input| match input {
             Input::Array(view) => Some(&**view),
             _ => None,
@@ -295,10 +308,37 @@ impl<'a> Job<'a> {
                     let (start, extent) = (memory_shape(&part.start)?, memory_shape(&part.extent)?);
                     Ok(buffer.region(&start, &extent, &vec![1; extent.len()])?)
                 }
+                Input::Joined(joined) => {
+                    let memory_limit_bytes = self.reading_bytes / 2;
+                    joined.read(&part, &ComputeOptions { memory_limit_bytes, progress: None, ..self.options })
+                }
                 Input::Reduced(..) => Err(Error::new(ErrorKind::Unsupported, "an operand is yet to be computed")),
             }
         };
         self.inputs.iter().enumerate().map(one).collect()
+    }
+
+    /// The arrays that are read by their names, each with what reading all that is needed of it would do; the bytes of operands in
+    /// memory.
+    ///
+    /// # Errors
+    /// Those of [`Array::explain`](cuzarr::node::Array::explain).
+    pub(super) fn explained_inputs(&self) -> Result<(Vec<(String, Explanation)>, u64)> {
+        let (mut reads, mut memory_bytes) = (Vec::new(), 0);
+        for input in &self.inputs {
+            match input {
+                Input::Array(view) => reads.push((view.to_string(), view.array.explain(&view.selection()?)?)),
+                Input::Buffer(buffer) => memory_bytes += buffer.size_bytes() as u64,
+                Input::Joined(joined) => {
+                    for part in &joined.parts {
+                        let stages = part.explain(&self.options)?.stages;
+                        reads.extend(stages.into_iter().flat_map(|stage| stage.reads));
+                    }
+                }
+                Input::Reduced(..) => {}
+            }
+        }
+        Ok((reads, memory_bytes))
     }
 
     /// Tells that a region was read.
@@ -320,10 +360,50 @@ impl<'a> Job<'a> {
         }
     }
 
+    /// Whether operands in memory lie in the memory of this array, or around it.
+    pub(super) fn shares_memory_with(&self, other: &NdBuffer) -> bool {
+        let span = |buffer: &NdBuffer| {
+            let start = buffer.buffer().address();
+            start..start + buffer.buffer().size_bytes()
+        };
+        let (device, own) = (other.device(), span(other));
+        self.inputs.iter().any(|input| match input {
+            Input::Buffer(buffer) if buffer.device() == device => {
+                let range = span(buffer);
+                range.start < own.end && own.start < range.end
+            }
+            _ => false,
+        })
+    }
+
     /// Whether nothing is read from stores.
     pub(crate) fn is_in_memory(&self) -> bool {
         self.inputs.iter().all(|input| matches!(input, Input::Buffer(_)))
     }
+}
+
+/// The chunk of the largest input in stores, under a shape.
+fn unit_of(inputs: &[Input], shape: &[u64]) -> Result<Vec<u64>> {
+    let size = |own: &[u64]| own.iter().fold(1u64, |all, &one| all.saturating_mul(one));
+    let stored = inputs.iter().filter(|input| matches!(input, Input::Array(_) | Input::Joined(_)));
+    let mut unit = vec![1; shape.len()];
+    let Some((input, own_shape)) = stored.map(|input| (input, input.shape())).max_by_key(|(_, own)| size(own)) else {
+        return Ok(shape.iter().map(|&extent| extent.max(1)).collect());
+    };
+    let chunk = match input {
+        Input::Array(view) => view.chunk_shape()?,
+        Input::Joined(joined) => {
+            let largest = joined.parts.iter().max_by_key(|part| size(part.shape()));
+            largest.map_or_else(|| Ok(own_shape.clone()), |part| unit_of(&lower(part)?.1, part.shape()))?
+        }
+        Input::Buffer(_) | Input::Reduced(..) => own_shape.clone(),
+    };
+    for (axis, (unit, &whole)) in unit.iter_mut().zip(shape).enumerate().rev() {
+        let own = (axis + chunk.len()).checked_sub(shape.len());
+        // Along dimensions that the array lacks, everything is as good.
+        *unit = own.filter(|&own| own_shape[own] > 1).map_or(whole, |own| chunk[own]).clamp(1, whole.max(1));
+    }
+    Ok(unit)
 }
 
 /// Works on regions of a job, one after the other, while others are read and the former one is written. A single region needs

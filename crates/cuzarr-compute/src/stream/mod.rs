@@ -1,9 +1,11 @@
 //! Streams: expressions of arrays in stores, read and computed region by region, into memory or into another array.
 
 mod compute;
+mod explain;
 mod job;
 mod store;
 mod together;
 
+pub use self::explain::{ComputeExplanation, ComputeStage};
 pub(crate) use self::job::{Job, REGIONS_SHARE, deliver, for_each_region};
 pub(crate) use self::store::numbered;

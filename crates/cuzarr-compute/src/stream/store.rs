@@ -131,7 +131,12 @@ impl Expr {
                 let array = &view.array;
                 let documents = array.metadata().documents();
                 let texts = documents.iter().map(|(_, bytes)| String::from_utf8_lossy(bytes));
-                Ok(format!("{}/{view}: {}", array.store(), texts.collect::<String>()))
+                let place = format!("{}/{}", array.store(), array.path());
+                Ok(format!("{place} {}: {}", view.origin(), texts.collect::<String>()))
+            }
+            Input::Joined(joined) => {
+                let parts = joined.parts.iter().map(Expr::origin).collect::<Result<Vec<_>>>()?;
+                Ok(format!("joined along {}: {parts:?}", joined.axis))
             }
             Input::Reduced(of, summary) => Ok(format!("{summary:?} of {}", of.origin()?)),
             Input::Buffer(buffer) => Ok(format!("{} {:?}", buffer.dtype(), buffer.shape())),
@@ -148,6 +153,7 @@ impl Expr {
         let (_, inputs) = lower(self)?;
         inputs.iter().try_for_each(|input| match input {
             Input::Array(view) => refuse_overlap((view.array.store(), view.array.path()), (store, path)),
+            Input::Joined(joined) => joined.parts.iter().try_for_each(|part| part.refuse_overlap(store, path)),
             Input::Reduced(of, _) => of.refuse_overlap(store, path),
             Input::Buffer(_) => Ok(()),
         })

@@ -19,7 +19,8 @@ impl Together {
     /// Those of [`Array::read_buffer`].
     pub(crate) fn read(views: &[(&View, Region)]) -> Result<Option<Together>> {
         let [(first, _), ..] = views else { return Ok(None) };
-        let parts: Vec<Vec<AxisSelection>> = views.iter().map(|(view, part)| view.selected(part)).collect();
+        let ranges: Option<Vec<_>> = views.iter().map(|(view, part)| view.ranges(part)).collect();
+        let Some(parts): Option<Vec<Vec<AxisSelection>>> = ranges else { return Ok(None) };
         if parts.iter().flatten().any(|axis| axis.count == 0) {
             return Ok(None);
         }
@@ -44,12 +45,12 @@ impl Together {
     /// # Errors
     /// `InvalidArgument` for a part that was not read.
     pub(crate) fn part(&self, view: &View, part: &Region) -> Result<NdBuffer> {
-        let axes = view.selected(part);
+        let axes = view.ranges(part).unwrap_or_default();
         let start: Vec<u64> = axes.iter().zip(&self.start).map(|(axis, start)| axis.start - start).collect();
         let all = |of: fn(&AxisSelection) -> u64| memory_shape(&axes.iter().map(of).collect::<Vec<_>>());
         let elements =
             self.elements.region(&memory_shape(&start)?, &all(|axis| axis.count)?, &all(|axis| axis.step)?)?;
         let dropped: Vec<usize> = (0..axes.len()).filter(|&dim| axes[dim].dropped).collect();
-        Ok(elements.squeeze(&dropped)?)
+        view.arranged(part, &elements.squeeze(&dropped)?)
     }
 }

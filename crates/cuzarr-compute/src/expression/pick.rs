@@ -1,0 +1,457 @@
+//! Picks: outer products of one selector per dimension, with the dimensions of the result in any order.
+
+use std::fmt;
+use std::sync::Arc;
+
+use cuzarr::plan::{AxisIndex, AxisSelection, Region, Selection};
+use cuzarr::{Error, ErrorKind, Result};
+use cuzarr_device::{Layout, NdBuffer, Order};
+
+use crate::program::memory_shape;
+
+/// What a pick has of one dimension of its source.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Along {
+    /// One index. The result lacks the dimension.
+    Index(u64),
+    /// `count` elements: `start`, `start + step`, ….
+    Range {
+        /// First element.
+        start: u64,
+        /// The number of elements.
+        count: u64,
+        /// Distance from one to the next, of either sign.
+        step: i64,
+    },
+    /// The elements with these indices, in any order. An index may be named several times.
+    List(Arc<[u64]>),
+}
+
+/// A dimension of what is picked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PickedDim {
+    /// A dimension of the source.
+    Source(usize),
+    /// A new dimension of this extent, along which elements repeat.
+    New(u64),
+}
+
+/// A selection of elements of an expression, and the order of its dimensions: slices with steps of either sign, integers, index
+/// lists, transposes, new dimensions.
+///
+/// ```
+/// use cuzarr::device::{DType, Device, NdBuffer, Order};
+/// use cuzarr_compute::{Along, ComputeOptions, Expr, Pick, PickedDim};
+/// let matrix: Vec<u8> = [1i32, 2, 3, 4, 5, 6].iter().flat_map(|x| x.to_ne_bytes()).collect();
+/// let matrix = Expr::buffer(NdBuffer::from_host(Device::Cpu, DType::INT32, &[2, 3], Order::C, &matrix)?)?;
+/// let rows = Along::Range { start: 1, count: 2, step: -1 };
+/// let dims = vec![PickedDim::Source(1), PickedDim::Source(0)];
+/// let turned = matrix.picked(&Pick::new(vec![rows, Along::List([0, 2].into())], dims)?)?;
+/// assert_eq!(turned.shape(), [2, 2]);
+/// assert_eq!(turned.compute(&ComputeOptions::default())?.host_slice::<i32>()?, [4, 1, 6, 3]);
+/// # Ok::<(), cuzarr::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pick {
+    along: Vec<Along>,
+    dims: Vec<PickedDim>,
+}
+
+impl Along {
+    pub(super) fn all(extent: u64) -> Along {
+        Along::Range { start: 0, count: extent, step: 1 }
+    }
+
+    /// The number of elements; `None` for one index.
+    pub(super) fn count(&self) -> Option<u64> {
+        match self {
+            Along::Index(_) => None,
+            Along::Range { count, .. } => Some(*count),
+            Along::List(list) => Some(list.len() as u64),
+        }
+    }
+
+    /// The index in the source of element `at`, which must be one.
+    pub(super) fn index(&self, at: u64) -> u64 {
+        match self {
+            Along::Index(index) => *index,
+            Along::Range { start, step, .. } => start.wrapping_add_signed(step.wrapping_mul(at as i64)),
+            Along::List(list) => list[at as usize],
+        }
+    }
+
+    /// What `next` has of this.
+    pub(super) fn then(&self, next: &Along) -> Along {
+        match (self, next) {
+            (_, Along::Index(at)) => Along::Index(self.index(*at)),
+            (Along::List(list), Along::Range { count, .. }) => {
+                Along::List((0..*count).map(|at| list[next.index(at) as usize]).collect())
+            }
+            (_, Along::List(list)) => Along::List(list.iter().map(|&at| self.index(at)).collect()),
+            (_, Along::Range { count: 0, .. }) => Along::all(0),
+            (Along::Index(_), Along::Range { .. }) => self.clone(),
+            (Along::Range { step: own, .. }, Along::Range { start, count, step }) => {
+                Along::Range { start: self.index(*start), count: *count, step: own.saturating_mul(*step) }
+            }
+        }
+    }
+
+    /// The same elements of a source that begins at index `start` of this one.
+    pub(super) fn moved(&self, start: u64) -> Along {
+        match self {
+            Along::Index(index) => Along::Index(index - start),
+            Along::Range { start: first, count, step } => {
+                Along::Range { start: first.saturating_sub(start), count: *count, step: *step }
+            }
+            Along::List(list) => Along::List(list.iter().map(|index| index - start).collect()),
+        }
+    }
+
+    fn check(&self, axis: usize, extent: u64) -> Result<()> {
+        let outside = |index: i128| !(0..i128::from(extent)).contains(&index);
+        let wrong = match self {
+            Along::Index(index) => outside(i128::from(*index)).then_some(i128::from(*index)),
+            Along::Range { count: 0, .. } => None,
+            Along::Range { start, count, step } => {
+                let last = i128::from(*start).saturating_add(i128::from(*step).saturating_mul(i128::from(count - 1)));
+                [i128::from(*start), last].into_iter().find(|&index| outside(index))
+            }
+            Along::List(list) => list.iter().map(|&index| i128::from(index)).find(|&index| outside(index)),
+        };
+        wrong.map_or(Ok(()), |index| {
+            let message = format!("index {index} of dimension {axis} is outside of its extent {extent}");
+            Err(Error::new(ErrorKind::SelectionInvalid, message))
+        })
+    }
+
+    /// As reads take it: from the first to the last element. A range with a negative step is read the other way round.
+    fn rising(&self) -> AxisIndex {
+        let range = |start, count, step, dropped| AxisIndex::Range(AxisSelection { start, count, step, dropped });
+        match self {
+            Along::Index(index) => range(*index, 1, 1, true),
+            Along::Range { count: 0, .. } => range(0, 0, 1, false),
+            Along::Range { start, count: 1, .. } => range(*start, 1, 1, false),
+            Along::Range { start, count, step } if *step > 0 => range(*start, *count, *step as u64, false),
+            Along::Range { count, step, .. } => range(self.index(count - 1), *count, step.unsigned_abs(), false),
+            Along::List(list) => AxisIndex::List(Arc::clone(list)),
+        }
+    }
+
+    fn is_falling(&self) -> bool {
+        matches!(self, Along::Range { count, step, .. } if *step < 0 && *count > 1)
+    }
+}
+
+impl From<&AxisIndex> for Along {
+    fn from(index: &AxisIndex) -> Along {
+        match index {
+            AxisIndex::Range(axis) if axis.dropped => Along::Index(axis.start),
+            AxisIndex::Range(axis) => {
+                let step = i64::try_from(axis.step).unwrap_or(i64::MAX);
+                Along::Range { start: axis.start, count: axis.count, step }
+            }
+            AxisIndex::List(list) => Along::List(Arc::clone(list)),
+        }
+    }
+}
+
+impl Pick {
+    /// Makes a pick of one selector per dimension of the source, and one entry per dimension of the result.
+    ///
+    /// # Errors
+    /// `SelectionInvalid` when the result does not have each dimension once that is not one index, or a step is 0.
+    pub fn new(along: Vec<Along>, dims: Vec<PickedDim>) -> Result<Pick> {
+        let mut named = vec![0; along.len()];
+        for dim in &dims {
+            if let PickedDim::Source(axis) = dim
+                && let Some(times) = named.get_mut(*axis)
+            {
+                *times += 1;
+            }
+        }
+        let fits = dims.iter().all(|dim| !matches!(dim, PickedDim::Source(axis) if *axis >= along.len()));
+        let is_once = along.iter().zip(&named).all(|(own, times)| *times == usize::from(own.count().is_some()));
+        if !fits || !is_once {
+            let message =
+                format!("the result's dimensions {dims:?} are not those of {} selectors, each once", along.len());
+            return Err(Error::new(ErrorKind::SelectionInvalid, message));
+        }
+        if along.iter().any(|own| matches!(own, Along::Range { step: 0, .. })) {
+            return Err(Error::new(ErrorKind::SelectionInvalid, "a range has a step of 0"));
+        }
+        Ok(Pick { along, dims })
+    }
+
+    /// Everything of a source of this shape.
+    pub fn all(shape: &[u64]) -> Pick {
+        let dims = (0..shape.len()).map(PickedDim::Source).collect();
+        Pick { along: shape.iter().copied().map(Along::all).collect(), dims }
+    }
+
+    /// What a selection by ranges and lists chooses, in the source's order.
+    pub(crate) fn of_axes(axes: &[AxisIndex]) -> Pick {
+        let along: Vec<Along> = axes.iter().map(Along::from).collect();
+        let kept = along.iter().enumerate().filter(|(_, own)| own.count().is_some());
+        Pick { dims: kept.map(|(axis, _)| PickedDim::Source(axis)).collect(), along }
+    }
+
+    /// The shape of what is picked.
+    pub fn shape(&self) -> Vec<u64> {
+        let extent = |dim: &PickedDim| match dim {
+            PickedDim::Source(axis) => self.along[*axis].count().unwrap_or(1),
+            PickedDim::New(extent) => *extent,
+        };
+        self.dims.iter().map(extent).collect()
+    }
+
+    /// Compares the pick with the shape of a source.
+    ///
+    /// # Errors
+    /// `SelectionInvalid` when it does not fit.
+    pub fn check(&self, shape: &[u64]) -> Result<()> {
+        if self.along.len() != shape.len() {
+            let message = format!("{} selectors for {} dimensions", self.along.len(), shape.len());
+            return Err(Error::new(ErrorKind::SelectionInvalid, message));
+        }
+        self.along.iter().zip(shape).enumerate().try_for_each(|(axis, (own, &extent))| own.check(axis, extent))
+    }
+
+    /// The selector of a dimension of the source.
+    pub(super) fn along(&self, axis: usize) -> &Along {
+        &self.along[axis]
+    }
+
+    /// The result's dimension that a dimension of the source is, unless it is one index.
+    pub(super) fn dim_of(&self, axis: usize) -> Option<usize> {
+        self.dims.iter().position(|dim| *dim == PickedDim::Source(axis))
+    }
+
+    /// The pick with another selector of a dimension.
+    pub(super) fn with(&self, axis: usize, along: Along) -> Pick {
+        let mut pick = self.clone();
+        pick.along[axis] = along;
+        pick
+    }
+
+    /// Whether this is all of a source of this shape, in its order.
+    pub(crate) fn is_all(&self, shape: &[u64]) -> bool {
+        let is_all = |(own, &extent): (&Along, &u64)| match own {
+            Along::Range { start: 0, count, step } => *count == extent && (*step == 1 || extent < 2),
+            _ => false,
+        };
+        self.is_in_order() && self.along.iter().zip(shape).all(is_all)
+    }
+
+    /// Whether the dimensions are the source's, in its order.
+    fn is_in_order(&self) -> bool {
+        let mut last = None;
+        self.dims.iter().all(|dim| match dim {
+            PickedDim::Source(axis) if last.is_none_or(|last| last < *axis) => {
+                last = Some(*axis);
+                true
+            }
+            _ => false,
+        })
+    }
+
+    /// Whether this is a box of the source, without gaps.
+    pub(crate) fn is_dense(&self) -> bool {
+        let is_dense = |own: &Along| matches!(own, Along::Range { count, step, .. } if *step == 1 || *count < 2);
+        self.is_in_order() && self.along.iter().all(is_dense)
+    }
+
+    /// What `next` picks of this.
+    pub(crate) fn then(&self, next: &Pick) -> Pick {
+        let mut along = self.along.clone();
+        for (dim, own) in self.dims.iter().zip(&next.along) {
+            if let PickedDim::Source(axis) = dim {
+                along[*axis] = along[*axis].then(own);
+            }
+        }
+        let dim = |dim: &PickedDim| match dim {
+            PickedDim::New(extent) => PickedDim::New(*extent),
+            PickedDim::Source(place) => match self.dims[*place] {
+                PickedDim::New(_) => PickedDim::New(next.along[*place].count().unwrap_or(1)),
+                own => own,
+            },
+        };
+        Pick { dims: next.dims.iter().map(dim).collect(), along }
+    }
+
+    /// A part of what is picked.
+    pub(crate) fn part(&self, part: &Region) -> Pick {
+        let ranges = part.start.iter().zip(&part.extent);
+        let range =
+            |(&start, &count): (&u64, &u64)| Along::Range { start: if count == 0 { 0 } else { start }, count, step: 1 };
+        self.then(&Pick {
+            along: ranges.map(range).collect(),
+            dims: (0..self.dims.len()).map(PickedDim::Source).collect(),
+        })
+    }
+
+    /// This pick of an expression of shape `whole`, for an operand of the expression that has the shape `own`.
+    pub(crate) fn for_operand(&self, whole: &[u64], own: &[u64]) -> Pick {
+        let missing = whole.len().saturating_sub(own.len());
+        let along = |(axis, &extent): (usize, &u64)| match &self.along[missing + axis] {
+            Along::Index(_) if extent == 1 => Along::Index(0),
+            selector if extent != 1 || whole[missing + axis] == 1 => selector.clone(),
+            _ => Along::all(1),
+        };
+        let dim = |dim: &PickedDim| match dim {
+            PickedDim::Source(axis) => axis.checked_sub(missing).map_or(PickedDim::New(1), PickedDim::Source),
+            new => *new,
+        };
+        Pick { along: own.iter().enumerate().map(along).collect(), dims: self.dims.iter().map(dim).collect() }
+    }
+
+    /// What is read of the source: its dimensions in their order, ranges from their first element on.
+    ///
+    /// # Errors
+    /// Those of [`Selection::orthogonal`].
+    pub(crate) fn selection(&self) -> Result<Selection> {
+        Selection::orthogonal(self.along.iter().map(Along::rising).collect())
+    }
+
+    /// [`Pick::selection`] where there are only ranges.
+    pub(crate) fn ranges(&self) -> Option<Vec<AxisSelection>> {
+        let range = |own: &Along| match own.rising() {
+            AxisIndex::Range(range) => Some(range),
+            AxisIndex::List(_) => None,
+        };
+        self.along.iter().map(range).collect()
+    }
+
+    /// Elements that [`Pick::selection`] chose, as they are picked: the same memory, in another order.
+    ///
+    /// # Errors
+    /// `InvalidArgument` when they are not those.
+    pub(crate) fn arranged(&self, read: &NdBuffer) -> Result<NdBuffer> {
+        if self.is_in_order() && !self.along.iter().any(Along::is_falling) {
+            return Ok(read.clone());
+        }
+        let kept: Vec<usize> = (0..self.along.len()).filter(|&axis| self.along[axis].count().is_some()).collect();
+        let mut offset = read.layout().offset_bytes();
+        let (mut shape, mut strides) = (Vec::new(), Vec::new());
+        for dim in &self.dims {
+            let (extent, stride) = match dim {
+                PickedDim::New(extent) => (memory_shape(&[*extent])?[0], 0),
+                PickedDim::Source(axis) => {
+                    let place = kept.iter().position(|own| own == axis).unwrap_or_default();
+                    let (extent, stride) = (read.shape()[place], read.strides()[place]);
+                    if self.along[*axis].is_falling() {
+                        offset = offset.wrapping_add_signed(stride * (extent as isize - 1));
+                        (extent, -stride)
+                    } else {
+                        (extent, stride)
+                    }
+                }
+            };
+            shape.push(extent);
+            strides.push(stride);
+        }
+        let memory_bytes = read.buffer().size_bytes();
+        if read.is_empty() {
+            offset = read.layout().offset_bytes();
+        }
+        let layout = Layout::strided(&shape, &strides, offset, read.dtype().size_bytes(), memory_bytes)?;
+        Ok(NdBuffer::from_parts(read.buffer().clone(), read.dtype(), layout)?)
+    }
+
+    /// What is picked of memory: a view of it; new memory where there are lists.
+    ///
+    /// # Errors
+    /// `SelectionInvalid` when it does not fit; what the device reports.
+    pub(crate) fn of_memory(&self, source: &NdBuffer) -> Result<NdBuffer> {
+        let rising: Vec<AxisIndex> = self.along.iter().map(Along::rising).collect();
+        let mut elements = source.clone();
+        for (axis, index) in rising.iter().enumerate() {
+            let (mut start, mut step) = (vec![0; elements.ndim()], vec![1; elements.ndim()]);
+            let mut extent = elements.shape().to_vec();
+            match index {
+                AxisIndex::Range(range) => {
+                    let place = memory_shape(&[range.start, range.count, range.step])?;
+                    (start[axis], extent[axis], step[axis]) = (place[0], place[1], place[2]);
+                    elements = elements.region(&start, &extent, &step)?;
+                }
+                AxisIndex::List(list) => {
+                    extent[axis] = list.len();
+                    let gathered = NdBuffer::empty(elements.device(), elements.dtype(), &extent, Order::C)?;
+                    extent[axis] = 1;
+                    for (place, index) in list.iter().enumerate() {
+                        let mut from = start.clone();
+                        from[axis] = memory_shape(&[*index])?[0];
+                        start[axis] = place;
+                        let one = elements.region(&from, &extent, &step)?;
+                        gathered.region(&start, &extent, &step)?.copy_from(&one)?;
+                    }
+                    elements = gathered;
+                }
+            }
+        }
+        let dropped: Vec<usize> = (0..self.along.len()).filter(|&axis| self.along[axis].count().is_none()).collect();
+        self.arranged(&elements.squeeze(&dropped)?)
+    }
+
+    /// The extent along each dimension that a chunk of the source has at most, in elements of what is picked.
+    pub(crate) fn chunk_shape(&self, chunk: &[u64], whole: &[u64]) -> Vec<u64> {
+        let extent = |dim: &PickedDim| match dim {
+            PickedDim::New(extent) => (*extent).max(1),
+            PickedDim::Source(axis) => match &self.along[*axis] {
+                Along::Range { step, .. } => chunk[*axis].div_ceil(step.unsigned_abs()).max(1),
+                // As if the indices were spread evenly.
+                Along::List(list) => {
+                    let share = u128::from(chunk[*axis]) * list.len() as u128 / u128::from(whole[*axis].max(1));
+                    u64::try_from(share).unwrap_or(u64::MAX).clamp(1, (list.len() as u64).max(1))
+                }
+                Along::Index(_) => 1,
+            },
+        };
+        self.dims.iter().map(extent).collect()
+    }
+
+    /// Flat numbers, in C order, of what is picked of a source of this shape.
+    pub(crate) fn numbers(&self, shape: &[u64]) -> Vec<u64> {
+        let mut strides = vec![1u64; shape.len()];
+        for axis in (1..shape.len()).rev() {
+            strides[axis - 1] = strides[axis].saturating_mul(shape[axis]);
+        }
+        let fixed = self.along.iter().zip(&strides).filter(|(own, _)| own.count().is_none());
+        let mut numbers = vec![fixed.map(|(own, stride)| own.index(0) * stride).sum()];
+        for (dim, extent) in self.dims.iter().zip(self.shape()) {
+            let at = |place: u64| match dim {
+                PickedDim::Source(axis) => self.along[*axis].index(place) * strides[*axis],
+                PickedDim::New(_) => 0,
+            };
+            let steps: Vec<u64> = (0..extent).map(at).collect();
+            numbers = numbers.iter().flat_map(|number: &u64| steps.iter().map(move |step| number + step)).collect();
+        }
+        numbers
+    }
+}
+
+impl fmt::Display for Pick {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let along = |own: &Along| match own {
+            Along::Index(index) => index.to_string(),
+            Along::Range { count: 0, .. } => "0:0".to_owned(),
+            Along::Range { start, count, step: 1 } => format!("{start}:{}", start + count),
+            Along::Range { start, count, step } => {
+                let end = i128::from(own.index(count - 1)) + i128::from(step.signum());
+                // Before the first element there is no index that means it.
+                let end = if end < 0 { String::new() } else { end.to_string() };
+                format!("{start}:{end}:{step}")
+            }
+            Along::List(list) => format!("{} indices", list.len()),
+        };
+        write!(f, "[{}]", self.along.iter().map(along).collect::<Vec<_>>().join(", "))?;
+        if self.is_in_order() {
+            return Ok(());
+        }
+        let kept: Vec<usize> = (0..self.along.len()).filter(|&axis| self.along[axis].count().is_some()).collect();
+        let dim = |dim: &PickedDim| match dim {
+            PickedDim::Source(axis) => kept.iter().position(|own| own == axis).unwrap_or_default().to_string(),
+            PickedDim::New(_) => "new".to_owned(),
+        };
+        write!(f, ".transpose({})", self.dims.iter().map(dim).collect::<Vec<_>>().join(", "))
+    }
+}

@@ -1,0 +1,27 @@
+"""What a read, a write or a computation would do, as text for people and as values for programs."""
+
+from __future__ import annotations
+
+import html
+import json
+from typing import Any
+
+from cuzarr._text import printable_lines
+
+
+class Explanation:
+    """What a read, a write or a computation would do, and why. ``str()`` tells a person, ``to_dict()`` a program."""
+
+    def __init__(self, text: str, document: str) -> None:
+        self._text = text
+        self._document = document
+
+    def to_dict(self) -> dict[str, Any]:
+        """The plan as plain values."""
+        return json.loads(self._document)  # type: ignore[no-any-return]
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{html.escape(printable_lines(self._text))}</pre>"
+
+    def __repr__(self) -> str:
+        return printable_lines(self._text)

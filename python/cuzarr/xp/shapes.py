@@ -1,0 +1,575 @@
+"""Functions that move dimensions and choose elements, with NumPy's names.
+
+They take arrays of any library where they are and give new elements at once; given an array in a store, or a plan, they give
+a plan, which reads nothing but what is chosen.
+
+>>> import cuzarr, numpy as np
+>>> z = cuzarr.array(np.arange(6).reshape(2, 3), store={}, chunks=(1, 3))
+>>> cuzarr.flip(z, axis=1).compute()
+array([[2, 1, 0],
+       [5, 4, 3]])
+>>> cuzarr.diff(z).compute()
+array([[1, 1],
+       [1, 1]])
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from cuzarr import _core, _names
+from cuzarr._checks import Axis, axes_of, axis_number, extents, items, whole
+from cuzarr._compute.evaluate import apply, finished, joined, plan
+from cuzarr._compute.operands import device_among, dimension_names, operand
+from cuzarr._memory.foreign import element_type, host_array
+from cuzarr.errors import BoundsCheckError, InvalidArgumentError, SelectionInvalidError, ShapeMismatchError, UnsupportedError
+
+__all__ = [
+    "broadcast_to", "concatenate", "diff", "expand_dims", "flip", "matrix_transpose", "moveaxis", "permute_dims", "squeeze", "stack",
+    "swapaxes", "take", "transpose",
+]  # fmt: skip
+
+_Along = list[int | tuple[int, int, int] | np.ndarray[Any, np.dtype[np.uint64]]]
+_Dims = list[tuple[int | None, int]]
+
+
+class _Source:
+    """An operand whose dimensions and elements are chosen."""
+
+    def __init__(self, x: Any, name: str) -> None:
+        self.x = x if hasattr(x, "shape") else host_array(x, name)
+        self.device = device_among((self.x,))
+        own = operand(self.x, self.device, name)
+        assert isinstance(own, _core.Expr)
+        self.expr, self.shape = own, tuple(own.shape)
+        self.names = dimension_names(self.x)
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    def axes(self, axis: Axis | Iterable[int | str]) -> list[int]:
+        """Dimensions by numbers or names, each once; all of them for ``None``."""
+        found = axes_of(axis, self.ndim, self.names)
+        found = list(range(self.ndim)) if found is None else found
+        if len(set(found)) != len(found):
+            raise InvalidArgumentError(f"axis is {axis!r}, which names a dimension twice")
+        return found
+
+    def all(self) -> _Along:
+        """Selectors of everything."""
+        return [(0, extent, 1) for extent in self.shape]
+
+    def same(self) -> _Dims:
+        """The source's own dimensions."""
+        return [(axis, 0) for axis in range(self.ndim)]
+
+    def picked(self, along: _Along, dims: _Dims) -> Any:
+        """What is chosen: a plan, or its elements at once."""
+        names = self.names and tuple(None if axis is None else self.names[axis] for axis, _ in dims)
+        return finished("picked", (along, dims), self.expr, (self.x, self.device), names)
+
+    def range(self, axis: int, start: int, count: int) -> Any:
+        """A range of elements along one dimension."""
+        along = self.all()
+        along[axis] = (start if count else 0, count, 1)
+        return self.picked(along, self.same())
+
+
+def transpose(x: Any, axes: Sequence[int | str] | None = None) -> Any:
+    """The dimensions in another order.
+
+    Parameters
+    ----------
+    x : array
+        Elements in memory of any device, an array in a store, or a plan.
+    axes : sequence of int or str, optional
+        Which dimension comes where, by number or name; all reversed, unless given.
+
+    Returns
+    -------
+    array or Expression
+        An array on the device of ``x``; a plan where ``x`` is an array in a store, or a plan.
+
+    Raises
+    ------
+    InvalidArgumentError
+        The dimensions are not all named once.
+
+    Examples
+    --------
+    >>> import cuzarr
+    >>> cuzarr.transpose(cuzarr.zeros((2, 3, 4), store={}), (1, 2, 0)).shape
+    (3, 4, 2)
+    """
+    source = _Source(x, "transpose")
+    order = source.axes(axes) if axes is not None else list(range(source.ndim))[::-1]
+    if len(order) != source.ndim:
+        raise InvalidArgumentError(f"axes {axes!r} do not name each of {source.ndim} dimensions once")
+    return source.picked(source.all(), [(axis, 0) for axis in order])
+
+
+def permute_dims(x: Any, axes: Sequence[int | str] | None = None) -> Any:
+    """The dimensions in another order: the array API's name of :func:`transpose`.
+
+    Parameters
+    ----------
+    x, axes
+        As for :func:`transpose`.
+
+    Returns
+    -------
+    array or Expression
+        As of :func:`transpose`.
+
+    Raises
+    ------
+    InvalidArgumentError
+        The dimensions are not all named once.
+
+    Examples
+    --------
+    >>> import cuzarr
+    >>> cuzarr.permute_dims(cuzarr.zeros((2, 3), store={}), (1, 0)).shape
+    (3, 2)
+    """
+    return transpose(x, axes)
+
+
+def matrix_transpose(x: Any) -> Any:
+    """The last two dimensions in the other order.
+
+    Parameters
+    ----------
+    x : array
+        Elements in memory of any device, an array in a store, or a plan; of two dimensions or more.
+
+    Returns
+    -------
+    array or Expression
+        An array on the device of ``x``; a plan where ``x`` is an array in a store, or a plan.
+
+    Raises
+    ------
+    InvalidArgumentError
+        There are fewer dimensions.
+
+    Examples
+    --------
+    >>> import cuzarr
+    >>> cuzarr.matrix_transpose(cuzarr.zeros((2, 3, 4), store={})).shape
+    (2, 4, 3)
+    """
+    return swapaxes(x, -1, -2)
+
+
+def swapaxes(x: Any, axis1: int | str, axis2: int | str) -> Any:
+    """Two dimensions, each in the place of the other.
+
+    Parameters
+    ----------
+    x : array
+        Elements in memory of any device, an array in a store, or a plan.
+    axis1, axis2 : int or str
+        The dimensions, by number or name.
+
+    Returns
+    -------
+    array or Expression
+        An array on the device of ``x``; a plan where ``x`` is an array in a store, or a plan.
+
+    Raises
+    ------
+    InvalidArgumentError
+        There is no such dimension.
+
+    Examples
+    --------
+    >>> import cuzarr
+    >>> cuzarr.swapaxes(cuzarr.zeros((2, 3, 4), store={}), 0, 2).shape
+    (4, 3, 2)
+    """
+    source = _Source(x, "swapaxes")
+    (first,), (second,) = source.axes(axis1), source.axes(axis2)
+    order = list(range(source.ndim))
+    order[first], order[second] = second, first
+    return source.picked(source.all(), [(axis, 0) for axis in order])
+
+
+def moveaxis(x: Any, source: int | str | Sequence[int | str], destination: int | Sequence[int]) -> Any:
+    """Some dimensions at other places; the others keep their order.
+
+    Parameters
+    ----------
+    x : array
+        Elements in memory of any device, an array in a store, or a plan.
+    source : int, str or sequence of them
+        Dimensions that are moved, by number or name.
+    destination : int or sequence of int
+        The place of each.
+
+    Returns
+    -------
+    array or Expression
+        An array on the device of ``x``; a plan where ``x`` is an array in a store, or a plan.
+
+    Raises
+    ------
+    InvalidArgumentError
+        There is no such dimension or place, one is named twice, or there are more of the ones than of the others.
+
+    Examples
+    --------
+    >>> import cuzarr
+    >>> cuzarr.moveaxis(cuzarr.zeros((2, 3, 4), store={}), 0, -1).shape
+    (3, 4, 2)
+    """
+    own = _Source(x, "moveaxis")
+    moved, places = own.axes(source), own.axes(destination)
+    if len(moved) != len(places):
+        raise InvalidArgumentError(f"moveaxis: got {len(moved)} dimensions and {len(places)} places")
+    order = [axis for axis in range(own.ndim) if axis not in moved]
+    for place, axis in sorted(zip(places, moved, strict=True)):
+        order.insert(place, axis)
+    return own.picked(own.all(), [(axis, 0) for axis in order])
+
+
+def squeeze(x: Any, axis: Axis = None) -> Any:
+    """The elements without dimensions of extent 1.
+
+    Parameters
+    ----------
+    x : array
+        Elements in memory of any device, an array in a store, or a plan.
+    axis : int, str or tuple of them, optional
+        Dimensions to leave out; all of extent 1, unless given.
+
+    Returns
+    -------
+    array or Expression
+        An array on the device of ``x``; a plan where ``x`` is an array in a store, or a plan.
+
+    Raises
+    ------
+    ShapeMismatchError
+        A dimension has another extent.
+    InvalidArgumentError
+        There is no such dimension.
+
+    Examples
+    --------
+    >>> import cuzarr
+    >>> cuzarr.squeeze(cuzarr.zeros((1, 3, 1), store={})).shape
+    (3,)
+    """
+    source = _Source(x, "squeeze")
+    gone = [own for own in source.axes(axis) if axis is not None or source.shape[own] == 1]
+    for own in gone:
+        if source.shape[own] != 1:
+            raise ShapeMismatchError(f"squeeze: dimension {own} has extent {source.shape[own]}, expected 1")
+    along: _Along = [0 if own in gone else (0, extent, 1) for own, extent in enumerate(source.shape)]
+    return source.picked(along, [dim for dim in source.same() if dim[0] not in gone])
+
+
+def expand_dims(x: Any, axis: int | Sequence[int]) -> Any:
+    """The elements with more dimensions of extent 1.
+
+    Parameters
+    ----------
+    x : array
+        Elements in memory of any device, an array in a store, or a plan.
+    axis : int or sequence of int
+        Places of the new dimensions in the result.
+
+    Returns
+    -------
+    array or Expression
+        An array on the device of ``x``; a plan where ``x`` is an array in a store, or a plan.
+
+    Raises
+    ------
+    InvalidArgumentError
+        There is no such place, or it is named twice.
+
+    Examples
+    --------
+    >>> import cuzarr
+    >>> cuzarr.expand_dims(cuzarr.zeros((3,), store={}), (0, -1)).shape
+    (1, 3, 1)
+    """
+    source = _Source(x, "expand_dims")
+    asked = list(axis) if isinstance(axis, Iterable) else [axis]
+    places = axes_of(asked, source.ndim + len(asked)) or []
+    if len(set(places)) != len(places):
+        raise InvalidArgumentError(f"axis is {axis!r}, which names a dimension twice")
+    dims = source.same()
+    for place in sorted(places):
+        dims.insert(place, (None, 1))
+    return source.picked(source.all(), dims)
+
+
+def broadcast_to(x: Any, shape: int | Sequence[int]) -> Any:
+    """The elements repeated along new dimensions, and along those of extent 1.
+
+    Parameters
+    ----------
+    x : array
+        Elements in memory of any device, an array in a store, or a plan.
+    shape : int or sequence of int
+        The shape of the result.
+
+    Returns
+    -------
+    array or Expression
+        An array on the device of ``x``; a plan where ``x`` is an array in a store, or a plan.
+
+    Raises
+    ------
+    ShapeMismatchError
+        The elements do not broadcast to the shape.
+
+    Examples
+    --------
+    >>> import cuzarr, numpy as np
+    >>> cuzarr.broadcast_to(cuzarr.array(np.array([1, 2]), store={}), (2, 2)).compute()
+    array([[1, 2],
+           [1, 2]])
+    """
+    source = _Source(x, "broadcast_to")
+    asked = extents(shape)
+    fitting = zip(source.shape[::-1], asked[::-1], strict=False)
+    if len(asked) < source.ndim or any(own not in (1, extent) for own, extent in fitting):
+        raise ShapeMismatchError(f"elements of shape {source.shape} do not broadcast to {asked}")
+    missing = len(asked) - source.ndim
+    along: _Along = []
+    dims: _Dims = [(None, extent) for extent in asked[:missing]]
+    for axis, (own, extent) in enumerate(zip(source.shape, asked[missing:], strict=True)):
+        along.append(0 if own != extent else (0, own, 1))
+        dims.append((None, extent) if own != extent else (axis, 0))
+    return source.picked(along, dims)
+
+
+def concatenate(arrays: Sequence[Any], axis: int | str | None = 0) -> Any:
+    """Arrays one after the other along a dimension that they have. Element types are promoted as NumPy promotes them.
+
+    Parameters
+    ----------
+    arrays : sequence of array
+        Elements in memory of any device, arrays in stores, or plans, also mixed. Extents agree but along ``axis``.
+    axis : int or str
+        The dimension, by number or name.
+
+    Returns
+    -------
+    array or Expression
+        A plan where one of them is an array in a store, or a plan; else an array on their device.
+
+    Raises
+    ------
+    ShapeMismatchError
+        Other extents differ.
+    InvalidArgumentError
+        There are no arrays, or there is no such dimension.
+    UnsupportedError
+        ``axis`` is ``None``.
+
+    Examples
+    --------
+    >>> import cuzarr, numpy as np
+    >>> z = cuzarr.array(np.arange(3), store={}, chunks=2)
+    >>> cuzarr.concatenate([z, [7.5], z * 2]).compute()
+    array([0. , 1. , 2. , 7.5, 0. , 2. , 4. ])
+    """
+    parts = _parts(arrays, "concatenate")
+    if axis is None:
+        raise UnsupportedError(
+            "concatenate: axis is None, which would join all elements in a row", hint="say along which: axis=0"
+        )
+    ndim = len(parts[0].shape)
+    if not ndim:
+        raise InvalidArgumentError("concatenate: arrays of 0 dimensions have none along which to join", hint="use stack")
+    names = next((found for one in parts if (found := dimension_names(one)) is not None), None)
+    return joined(parts, axis_number(axis, ndim, names if names and len(names) == ndim else None))
+
+
+def stack(arrays: Sequence[Any], axis: int = 0) -> Any:
+    """Arrays of one shape one after the other along a new dimension.
+
+    Parameters
+    ----------
+    arrays : sequence of array
+        Elements in memory of any device, arrays in stores, or plans, also mixed.
+    axis : int
+        The place of the new dimension in the result.
+
+    Returns
+    -------
+    array or Expression
+        A plan where one of them is an array in a store, or a plan; else an array on their device.
+
+    Raises
+    ------
+    ShapeMismatchError
+        Shapes differ.
+    InvalidArgumentError
+        There are no arrays, or there is no such place.
+
+    Examples
+    --------
+    >>> import cuzarr, numpy as np
+    >>> z = cuzarr.array(np.arange(2), store={})
+    >>> cuzarr.stack([z, z + 10], axis=1).compute()
+    array([[ 0, 10],
+           [ 1, 11]])
+    """
+    parts = _parts(arrays, "stack")
+    shapes = {tuple(one.shape) for one in parts}
+    if len(shapes) > 1:
+        raise ShapeMismatchError(f"stack: arrays have the shapes {', '.join(map(str, sorted(shapes)))}, expected one")
+    place = axis_number(axis, len(parts[0].shape) + 1)
+    return joined(tuple(expand_dims(one, place) for one in parts), place)
+
+
+def _parts(arrays: Any, name: str) -> tuple[Any, ...]:
+    given = items(arrays, "arrays", "a sequence of arrays")
+    if not given:
+        raise InvalidArgumentError(f"{name}: there are no arrays")
+    return tuple(one if hasattr(one, "shape") else host_array(one, name) for one in given)
+
+
+def flip(x: Any, axis: Axis = None) -> Any:
+    """The elements in reverse order.
+
+    Parameters
+    ----------
+    x : array
+        Elements in memory of any device, an array in a store, or a plan.
+    axis : int, str or tuple of them, optional
+        Dimensions along which they are reversed; all, unless given.
+
+    Returns
+    -------
+    array or Expression
+        An array on the device of ``x``; a plan where ``x`` is an array in a store, or a plan.
+
+    Raises
+    ------
+    InvalidArgumentError
+        There is no such dimension.
+
+    Examples
+    --------
+    >>> import cuzarr, numpy as np
+    >>> cuzarr.flip(cuzarr.array(np.arange(3), store={})).compute()
+    array([2, 1, 0])
+    """
+    source = _Source(x, "flip")
+    along = source.all()
+    for axis_ in source.axes(axis):
+        extent = source.shape[axis_]
+        along[axis_] = (max(extent - 1, 0), extent, -1)
+    return source.picked(along, source.same())
+
+
+def take(x: Any, indices: Any, axis: int | str | None = None) -> Any:
+    """The elements at some indices along one dimension.
+
+    Parameters
+    ----------
+    x : array
+        Elements in memory of any device, an array in a store, or a plan.
+    indices : int or sequence of int
+        In any order, also several times; negative ones count from the end. One number drops the dimension.
+    axis : int or str, optional
+        The dimension. It may be left out where there is only one.
+
+    Returns
+    -------
+    array or Expression
+        An array on the device of ``x``; a plan where ``x`` is an array in a store, or a plan.
+
+    Raises
+    ------
+    BoundsCheckError
+        An index is outside.
+    UnsupportedError
+        Indices have several dimensions, or ``axis`` is missing.
+    SelectionInvalidError
+        Indices are no whole numbers.
+
+    Examples
+    --------
+    >>> import cuzarr, numpy as np
+    >>> z = cuzarr.array(np.arange(6).reshape(2, 3), store={}, chunks=(1, 3))
+    >>> cuzarr.take(z, [2, 0, -1], axis=1).compute()
+    array([[2, 0, 2],
+           [5, 3, 5]])
+    """
+    source = _Source(x, "take")
+    if axis is None and source.ndim != 1:
+        raise UnsupportedError(f"take: x has {source.ndim} dimensions and there is no axis", hint="say along which: axis=0")
+    (own,) = source.axes(0 if axis is None else axis)
+    asked = host_array(indices, "take")
+    if asked.dtype.kind not in "iu" and asked.size:
+        raise SelectionInvalidError(f"take: indices have elements of {asked.dtype}, expected whole numbers")
+    if asked.ndim > 1:
+        raise UnsupportedError(f"take: indices have {asked.ndim} dimensions, expected a number or a row of them")
+    counted = asked.astype(np.int64)
+    extent = source.shape[own]
+    outside = counted[(counted < -extent) | (counted >= extent)]
+    if outside.size:
+        raise BoundsCheckError(f"index {outside.flat[0]} is out of bounds for a dimension of {extent}")
+    counted = np.where(counted < 0, counted + extent, counted)
+    along, dims = source.all(), source.same()
+    if asked.ndim:
+        along[own] = counted.astype(np.uint64)
+    else:
+        along[own] = int(counted)
+        del dims[own]
+    return source.picked(along, dims)
+
+
+def diff(x: Any, n: int = 1, axis: int | str = -1) -> Any:
+    """The differences of neighbours along one dimension. Bools give whether neighbours differ.
+
+    Parameters
+    ----------
+    x : array
+        Elements in memory of any device, an array in a store, or a plan.
+    n : int
+        How many times.
+    axis : int or str
+        The dimension, by number or name.
+
+    Returns
+    -------
+    array or Expression
+        An array on the device of ``x``; a plan where ``x`` is an array in a store, or a plan.
+
+    Raises
+    ------
+    InvalidArgumentError
+        There is no such dimension; ``n`` is negative.
+
+    Examples
+    --------
+    >>> import cuzarr, numpy as np
+    >>> z = cuzarr.array(np.array([1, 4, 9, 16]), store={}, chunks=2)
+    >>> cuzarr.diff(z).compute(), cuzarr.diff(z, 2).compute()
+    (array([3, 5, 7]), array([2, 2]))
+    """
+    times = whole(n, "n", 0)
+    x = plan(x) if hasattr(x, "shape") else host_array(x, "diff")
+    (own,) = _Source(x, "diff").axes(axis)
+    function = "not_equal" if element_type(x).kind == "b" else "subtract"
+    for _ in range(times):
+        source = _Source(x, "diff")
+        count = max(source.shape[own] - 1, 0)
+        x = apply(function, source.range(own, 1, count), source.range(own, 0, count))
+    return x
+
+
+_names.list_public(globals())
