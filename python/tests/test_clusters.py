@@ -290,6 +290,10 @@ def test_plans_that_a_cluster_computes_have_the_bits_of_one_machine(client: Any,
         cuzarr.xp.histogram(source, 7)[0],
         source.mean() - source.max(),
         (source > 0).astype("uint8"),
+        source.lazy.oindex[[7, 7, 0], :, ::-2] * 2,
+        cuzarr.concatenate([source, source.lazy[::-1] - source.mean(axis=0)]),
+        cuzarr.diff(source, axis=0).transpose(2, 0, 1),
+        cuzarr.flip(cuzarr.xp.std(source, axis=0), 0),
     ):
         expected = plan.compute(memory_limit=LIMIT)
         heard.clear()
@@ -310,6 +314,20 @@ def test_plans_are_stored_by_a_cluster(client: Any, source: cuzarr.Array, tmp_pa
     assert len(heard) > 4
     np.testing.assert_array_equal(many[...], one[...])
     assert tree(tmp_path / "many") == tree(tmp_path / "one")
+    made = plan.store(tmp_path / "made", chunks=(4, 10, 8), compressors=None, memory_limit="128 KiB", client=client)
+    np.testing.assert_array_equal(made[...], one[...])
+    assert made.metadata.dimension_names == source.metadata.dimension_names
+    for place, options in [
+        ({}, {}),
+        (tmp_path / "new", {"resume": True}),
+        (tmp_path / "new", {"client": 3}),
+        (tmp_path / "new.zip", {}),
+        (tmp_path / "many", {"overwrite": True, "resume": True}),
+    ]:
+        with pytest.raises((InvalidArgumentError, UnsupportedError, ArgumentTypeError)):
+            plan.store(place, **{"client": client, **options})
+    assert not (tmp_path / "new").exists() and not (tmp_path / "new.zip").exists(), "refused before an array is made"
+    np.testing.assert_array_equal(many[...], one[...])
     for target, options, error, message in [
         (cuzarr.zeros(VALUES.shape, store={}), {}, InvalidArgumentError, "memory of this process"),
         (many, {"resume": True}, UnsupportedError, "cannot be resumed"),

@@ -210,6 +210,11 @@ def test_index_arrays_of_device_arrays(gpu: str) -> None:
     falling = there[::-1]
     falling[0] = 0
     np.testing.assert_array_equal(there.cpu()[2], 0)  # a view
+    changed = there.copy()
+    for key in ([0, 2], np.s_[[True, False, True], ::-1], rows):
+        with pytest.raises(SelectionInvalidError, match=r"cupy.asarray\(x\)"):
+            changed[key] = 7  # what would go into a copy
+    np.testing.assert_array_equal(changed.cpu(), there.cpu())
     for key in ([[0, 1], [1, 0]], np.s_[[0, 1], [1, 0]], VALUES > 0, None, [0.5]):
         with pytest.raises(SelectionInvalidError, match=r"cupy.asarray\(x\)"):
             there[key]

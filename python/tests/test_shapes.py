@@ -236,6 +236,26 @@ def test_plans_go_into_new_arrays(tmp_path: Any) -> None:
         (source + 1).store(again, chunks=(1, 1))
 
 
+def test_plans_go_into_zip_files_whole_or_not_at_all(tmp_path: Any) -> None:
+    truth = np.arange(12.0).reshape(3, 4)
+    source = cuzarr.create_array({}, data=truth, chunks=(1, 2))
+    for name in ("a.zip", "a.ozx"):
+        made = (source + 1).store(tmp_path / name)
+        np.testing.assert_array_equal(made[...], truth + 1)
+        np.testing.assert_array_equal(cuzarr.open_array(tmp_path / name, mode="r")[...], truth + 1)
+    archive = cuzarr.storage.ZipStore(tmp_path / "b.zip", mode="w")
+    for number in range(2):
+        (source + number).store(archive, name=str(number))
+    archive.close()
+    np.testing.assert_array_equal(cuzarr.open_array(tmp_path / "b.zip", path="1", mode="r")[...], truth + 1)
+    with pytest.raises(BudgetExceededError):
+        (source + 1).store(tmp_path / "c.zip", memory_limit=1)
+    assert not (tmp_path / "c.zip").exists()
+    with pytest.raises(UnsupportedError):
+        (source + 1).store(tmp_path / "c.zip", resume=True)
+    assert not (tmp_path / "c.zip").exists()
+
+
 def test_plans_say_what_they_would_do(tmp_path: Any) -> None:
     truth = np.arange(64.0).reshape(8, 8)
     u = cuzarr.create_array(tmp_path / "era5.zarr", name="u10", data=truth, chunks=(2, 8))

@@ -28,6 +28,7 @@ from cuzarr._progress import shown
 from cuzarr._text import Info, human_bytes, names_text, printable, shortened
 from cuzarr.errors import ArrayNotFoundError, DTypeMismatchError, InvalidArgumentError, SelectionInvalidError
 from cuzarr.storage import make_store_path
+from cuzarr.storage.zip import finishing
 
 __all__ = ["Expression"]
 
@@ -372,37 +373,45 @@ class Expression(Lazy, NumpyProtocol, OneElement, Operators, Reductions, Shaped)
         """
         grid = {"chunks": chunks, "shards": shards}
         given = {name: value for name, value in grid.items() if value is not None} | kwargs
-        if not isinstance(target, Stored):
-            target = self._created(target, bool(resume), given)
-        elif given:
+        if isinstance(target, Stored) and given:
             raise TypeError(f"these arguments are for a new array, so pass its place as target: {', '.join(given)}")
-        check_dtype(target.dtype, "store")
-        target._check_writable()
-        where, limit, threads = settings(device or self._own_device, memory_limit)
+        if isinstance(target, Stored):
+            check_dtype(target.dtype, "store")
+            target._check_writable()
+        place = target if isinstance(target, Stored) else self._place(target, given)
+        work = settings(device or self._own_device, memory_limit)
         if client is not None:
-            parts.store(self, target, client, (where, limit, threads), progress, resume)
-            return target
-        objects = math.prod(len(sizes) for sizes in target.write_chunk_sizes)
-        with shown(progress, "writing", objects):
-            self._expr.store(target._handle(), where, limit, threads, bool(resume))
-        return target
+            parts.check_store(self, place, client, work[0], bool(resume))
+        with finishing(getattr(place, "store", None), target):
+            array = place if isinstance(place, Stored) else self._created(place, bool(resume), given)
+            if client is not None:
+                parts.store(self, array, client, work, progress)
+                return array
+            with shown(progress, "writing", math.prod(len(sizes) for sizes in array.write_chunk_sizes)):
+                self._expr.store(array._handle(), *work, bool(resume))
+        return array
 
-    def _created(self, place: Any, resume: bool, given: dict[str, Any]) -> Any:
-        """A new array for the result; the one that is there already when interrupted work goes on."""
-        if place is None or isinstance(place, Lazy) or hasattr(place, "__array__"):
+    def _place(self, given: Any, options: dict[str, Any]) -> Any:
+        """The place of a new array for the result."""
+        if given is None or isinstance(given, Lazy) or hasattr(given, "__array__"):
             raise InvalidArgumentError(
-                f"got {type(place).__name__} to store into, expected an array of cuzarr or the place of a new one",
+                f"got {type(given).__name__} to store into, expected an array of cuzarr or the place of a new one",
                 hint="for elements in memory, call .compute()",
             )
         check_dtype(self.dtype, "store")
-        options = {name: given.pop(name, None) for name in ("storage_options", "metadata_store")}
-        place = make_store_path(place, path=given.pop("name", None), mode="a", **options)
+        of_place = {name: options.pop(name, None) for name in ("storage_options", "metadata_store")}
+        place = make_store_path(given, path=options.pop("name", None), mode="a", **of_place)
         # Before anything is replaced.
         self._expr.refuse_overlap(place.store._handle, place.path)
+        return place
+
+    def _created(self, place: Any, resume: bool, options: dict[str, Any]) -> Any:
+        """A new array for the result; the one that is there already when interrupted work goes on."""
         if resume:
+            _core.Checkpoint.check_place((place.store._handle, place.path))
             with contextlib.suppress(ArrayNotFoundError):
                 return _sources.nodes.open_array(place, mode="r+")
-        return _sources.nodes.create_array(place, shape=self.shape, dtype=self.dtype, **named(given, self._names))
+        return _sources.nodes.create_array(place, shape=self.shape, dtype=self.dtype, **named(options, self._names))
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
         """Refuses: a plan is computed when that is asked for."""

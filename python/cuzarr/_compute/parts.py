@@ -36,19 +36,37 @@ def compute(expression: Any, client: Any, where: Settings, progress: Any) -> Any
     return work.summary(final) if final._expr.is_summary else work.elements(final)
 
 
-def store(expression: Any, target: Any, client: Any, where: Settings, progress: Any, resume: bool) -> None:
-    """Writes the elements of a plan into an array, each stored object by one task.
+def check_store(expression: Any, place: Any, client: Any, device: str, resume: bool) -> None:
+    """Refuses what a cluster cannot store, or not there, before an array is made.
 
     Raises
     ------
     ArgumentTypeError, InvalidArgumentError, UnsupportedError
+    CuzarrError
+        A worker lacks something.
     """
-    work = _Work("store", expression, client, where, progress)
+    _check("store", expression, client)
     if resume:
         raise UnsupportedError("store on a cluster cannot be resumed", hint="leave out resume=True, or client=")
-    cluster.check_out("store", target, "create the target at a path or URL that every worker reaches")
-    cluster.check_sent(target)
-    workers.check(client, work.device, places(expression), target.store_path)
+    cluster.check_out("store", place, "create the target at a path or URL that every worker reaches")
+    cluster.check_sent(place)
+    workers.check(client, device, places(expression), place.store_path if is_stored(place) else place)
+
+
+def _check(what: str, expression: Any, client: Any) -> None:
+    cluster.check_client(client)
+    cluster.check_memory(what, sources(expression))
+    cluster.check_sent(expression)
+
+
+def store(expression: Any, target: Any, client: Any, where: Settings, progress: Any) -> None:
+    """Writes the elements of a plan into an array, each stored object by one task. :func:`check_store` said that it can be.
+
+    Raises
+    ------
+    ArgumentTypeError
+    """
+    work = _Work("store", expression, client, where, progress)
     final = work.without_summaries(expression)
     handle = target._handle("cpu")
     regions = final._expr.regions(work.limit, handle)
@@ -61,9 +79,7 @@ class _Work:
     """One call on a cluster: its tasks, and their progress."""
 
     def __init__(self, what: str, expression: Any, client: Any, where: Settings, progress: Any) -> None:
-        cluster.check_client(client)
-        cluster.check_memory(what, sources(expression))
-        cluster.check_sent(expression)
+        _check(what, expression, client)
         self.device, self.limit, _ = where
         self._what, self._client = what, client
         self._tell: Callable[[int, int], None] = listener(progress, "computing", "tasks") if progress else lambda done, of: None

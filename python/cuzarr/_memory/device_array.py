@@ -276,18 +276,22 @@ class DeviceArray(OnDevice, NumpyProtocol, OneElement, Operators, Reductions, Sh
         >>> x[::-1, [0, 3]].tolist()
         [[8, 11], [4, 7], [0, 3]]
         """
+        return self._chosen(key, most_lists=1)
+
+    def _chosen(self, key: Any, most_lists: int) -> DeviceArray:
+        """The elements by slices with steps of either sign and at most so many lists; a view where there are none."""
         try:
             box = basic_box(key, self.shape)
         except SelectionInvalidError as error:
-            picked = self._picked(key)
+            picked = self._picked(key, most_lists)
             if picked is not None:
                 return picked
             error.hint = "use CuPy for several index arrays and for masks: cupy.asarray(x)[…]"
             raise
         return DeviceArray(self._buffer.region(box.start, box.count, box.step, box.dropped), self.dtype)
 
-    def _picked(self, key: Any) -> DeviceArray | None:
-        """The elements by slices with steps of either sign and one list or mask along a dimension; ``None`` for anything else."""
+    def _picked(self, key: Any, most_lists: int) -> DeviceArray | None:
+        """The elements by slices with steps of either sign and lists or masks along a dimension; ``None`` for anything else."""
         if not is_computable(self.dtype):
             return None
         along: list[Any] = []
@@ -303,7 +307,7 @@ class DeviceArray(OnDevice, NumpyProtocol, OneElement, Operators, Reductions, Sh
             else:
                 indices = _indices(item, extent)
                 lists += 1
-                if indices is None or lists > 1:
+                if indices is None or lists > most_lists:
                     return None
                 along.append(foreign.wrap_host(indices))
             dims.append((axis, 0))
@@ -558,14 +562,14 @@ class DeviceArray(OnDevice, NumpyProtocol, OneElement, Operators, Reductions, Sh
         Parameters
         ----------
         key : int, slice, Ellipsis or tuple of them
-            Slices have positive steps.
+            Slices have steps of either sign.
         value : array or scalar
             The elements. They are broadcast to the box and converted to the array's type.
 
         Raises
         ------
         SelectionInvalidError
-            The box lies outside.
+            The box lies outside, or the key has an index array or a mask.
         ShapeMismatchError
             The value cannot be broadcast to the box.
         OutOfRangeError, ConversionError
@@ -579,7 +583,7 @@ class DeviceArray(OnDevice, NumpyProtocol, OneElement, Operators, Reductions, Sh
         >>> x.cpu()
         array([0., 7., 7.])
         """
-        target = self[key]
+        target = self._chosen(key, most_lists=0)  # what lists choose would be a copy
         if isinstance(value, Lazy):
             value = value._elements_on(self.device)
         if foreign.is_on_device(value):
