@@ -650,7 +650,7 @@ def _indices(item: Any, extent: int) -> np.ndarray[Any, np.dtype[np.uint64]] | N
     """
     if not isinstance(item, list | np.ndarray | DeviceArray):
         return None
-    given = item.cpu() if isinstance(item, DeviceArray) else np.asarray(item)
+    given = item.cpu() if isinstance(item, DeviceArray) else foreign.host_array(item, "index")
     if given.ndim != 1 or (given.dtype.kind == "b" and len(given) != extent):
         return None
     if given.dtype.kind == "b":
