@@ -14,6 +14,17 @@ pub(crate) const OBJECT_SHARE: u64 = 6;
 /// Divisor of the memory limit for a region of a copy.
 pub(crate) const REGION_SHARE: u64 = 4;
 
+/// A shape as memory has it.
+///
+/// # Errors
+/// `OutOfMemory` when no memory could hold it.
+pub(crate) fn memory_shape(shape: &[u64]) -> Result<Vec<usize>> {
+    let extents = shape.iter().map(|&extent| usize::try_from(extent));
+    extents.collect::<std::result::Result<_, _>>().map_err(|_| {
+        Error::new(ErrorKind::OutOfMemory, format!("shape {shape:?} has more elements than memory can have"))
+    })
+}
+
 /// The part of a memory limit that work out of core plans with. The rest is for gaps between blocks of many sizes on a device.
 /// It is the same on every device, since results depend on it.
 pub(crate) fn plannable_bytes(limit_bytes: u64) -> u64 {

@@ -16,7 +16,7 @@ use cuzarr_device::{DType, DTypeKind, Device, Function, NdBuffer, Order};
 use self::parameter::{Element, Parameter, c_type, is_name};
 use self::source::Variant;
 use crate::expression::broadcast;
-use crate::program::memory_shape;
+use crate::regions::memory_shape;
 use cuzarr::{Error, ErrorKind, Result};
 
 /// Default number of threads of a block.

@@ -10,7 +10,7 @@ use cuzarr_device::{NdBuffer, Order};
 use super::expr::{Expr, Kind, Node, Operand, Summary, common_dtype};
 use super::pick::{Along, Pick};
 use crate::options::ComputeOptions;
-use crate::program::{Input, memory_shape};
+use crate::regions::memory_shape;
 
 /// Expressions of one type, one after the other along a dimension.
 #[derive(Clone)]
@@ -150,7 +150,7 @@ impl Joined {
 }
 
 /// What is known of a summary: its elements, or that they are yet to be computed.
-type Reduced<'a> = dyn Fn(Expr, Arc<dyn Summary>) -> Result<Input> + 'a;
+type Reduced<'a> = dyn Fn(Expr, Arc<dyn Summary>) -> Result<Option<NdBuffer>> + 'a;
 
 fn with_results(expr: &Expr, reduced: &Reduced<'_>, known: &mut HashMap<*const Node, Expr>) -> Result<Expr> {
     let key = Arc::as_ptr(&expr.0);
@@ -165,8 +165,8 @@ fn with_results(expr: &Expr, reduced: &Reduced<'_>, known: &mut HashMap<*const N
         Kind::Cast(inner) => Kind::Cast(each(std::slice::from_ref(inner))?.remove(0)),
         Kind::Joined(joined) => Kind::Joined(Joined { axis: joined.axis, parts: each(&joined.parts)? }),
         Kind::Summary(summary, of) => match reduced(of.clone(), Arc::clone(summary))? {
-            Input::Buffer(buffer) => Kind::Buffer(buffer),
-            _ => return Ok(expr.clone()),
+            Some(buffer) => Kind::Buffer(buffer),
+            None => return Ok(expr.clone()),
         },
     };
     let made = Expr::new(expr.shape().to_vec(), expr.dtype(), kind);

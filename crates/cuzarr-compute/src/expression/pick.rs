@@ -7,7 +7,7 @@ use cuzarr::plan::{AxisIndex, AxisSelection, Region, Selection};
 use cuzarr::{Error, ErrorKind, Result};
 use cuzarr_device::{Layout, NdBuffer, Order};
 
-use crate::program::memory_shape;
+use crate::regions::memory_shape;
 
 /// What a pick has of one dimension of its source.
 #[derive(Clone, Debug, PartialEq, Eq)]

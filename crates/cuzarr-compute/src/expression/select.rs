@@ -9,7 +9,7 @@ use cuzarr_device::{DType, Device, NdBuffer, Order};
 use super::expr::{Expr, Kind, Node, Summary};
 use super::pick::Pick;
 use crate::options::ComputeOptions;
-use crate::program::memory_shape;
+use crate::regions::memory_shape;
 
 impl Expr {
     /// The expression for the elements that a pick chooses: only what they are made of is read.

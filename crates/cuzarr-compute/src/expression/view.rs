@@ -9,7 +9,7 @@ use cuzarr::{Error, ErrorKind, Result};
 use cuzarr_device::NdBuffer;
 
 use super::pick::Pick;
-use crate::program::memory_shape;
+use crate::regions::memory_shape;
 
 /// Elements of an array in a store. The view counts its own elements.
 #[derive(Clone)]

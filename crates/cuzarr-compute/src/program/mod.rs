@@ -8,6 +8,6 @@ mod source;
 mod steps;
 
 pub(crate) use self::layout::Joint;
-pub(crate) use self::processor::{Processor, memory_shape};
+pub(crate) use self::processor::Processor;
 pub(crate) use self::source::memory_type;
 pub(crate) use self::steps::{Input, Program, lower};

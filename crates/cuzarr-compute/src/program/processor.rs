@@ -5,6 +5,7 @@ use cuzarr_device::{Device, NdBuffer, Stream};
 use super::steps::{Input, Program, lower};
 use super::{cpu, cuda};
 use crate::expression::Expr;
+use crate::regions::memory_shape;
 use cuzarr::config::cores;
 use cuzarr::{Error, ErrorKind, Result};
 
@@ -77,17 +78,6 @@ impl Expr {
         let inputs = inputs.iter().map(|input| in_memory(input, device)).collect::<Result<Vec<_>>>()?;
         Processor::eager(device)?.run(&program, &shape, &inputs)
     }
-}
-
-/// A shape as memory has it.
-///
-/// # Errors
-/// `OutOfMemory` when no memory could hold it.
-pub(crate) fn memory_shape(shape: &[u64]) -> Result<Vec<usize>> {
-    let extents = shape.iter().map(|&extent| usize::try_from(extent));
-    extents.collect::<std::result::Result<_, _>>().map_err(|_| {
-        Error::new(ErrorKind::OutOfMemory, format!("shape {shape:?} has more elements than memory can have"))
-    })
 }
 
 fn in_memory(input: &Input, device: Device) -> Result<NdBuffer> {

@@ -5,7 +5,7 @@ use cuzarr_device::{NdBuffer, Order};
 use super::job::{Job, for_each_region};
 use crate::expression::{Expr, Kind, Parts, Summary};
 use crate::options::ComputeOptions;
-use crate::program::memory_shape;
+use crate::regions::memory_shape;
 use cuzarr::plan::Region;
 use cuzarr::{Error, ErrorKind, Result};
 

@@ -8,9 +8,9 @@ use cuzarr_device::pool::{Within, in_flight, within};
 use super::together::Together;
 use crate::expression::{Expr, Summary, View};
 use crate::options::ComputeOptions;
-use crate::program::{Input, Processor, Program, lower, memory_shape};
+use crate::program::{Input, Processor, Program, lower};
 use crate::progress::Meter;
-use crate::regions::{operand_region, plannable_bytes, regions};
+use crate::regions::{memory_shape, operand_region, plannable_bytes, regions};
 use cuzarr::node::ArrayOptions;
 use cuzarr::plan::{Explanation, Region};
 use cuzarr::run::{walk, write_behind};
@@ -90,7 +90,10 @@ impl<'a> Job<'a> {
         let bind = |input: Input| -> Result<Input> {
             Ok(match input {
                 Input::Buffer(buffer) => Input::Buffer(buffer.to_device(options.device)?),
-                Input::Joined(joined) => Input::Joined(joined.bound(&|of, summary| reduced(of, summary))?),
+                Input::Joined(joined) => Input::Joined(joined.bound(&|of, summary| match reduced(of, summary)? {
+                    Input::Buffer(buffer) => Ok(Some(buffer)),
+                    _ => Ok(None),
+                })?),
                 Input::Reduced(of, summary) => reduced(of, summary)?,
                 Input::Array(mut view) => {
                     let own = view.array.options().clone();

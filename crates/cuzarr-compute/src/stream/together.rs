@@ -1,7 +1,7 @@
 //! Views of one array, read together.
 
 use crate::expression::View;
-use crate::program::memory_shape;
+use crate::regions::memory_shape;
 use cuzarr::Result;
 use cuzarr::plan::{AxisSelection, Region, Selection};
 use cuzarr_device::NdBuffer;
