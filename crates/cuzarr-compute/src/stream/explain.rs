@@ -53,7 +53,7 @@ impl Expr {
     /// let plan = Expr::apply(Op::Sqrt, &[Expr::array(array)?.into()])?;
     /// let explanation = plan.explain(&ComputeOptions::default())?;
     /// assert_eq!((explanation.stages.len(), explanation.stages[0].reads[0].1.chunks), (1, 4));
-    /// assert!(explanation.to_string().contains("sqrt(explained)"));
+    /// assert!(explanation.to_string().contains("sqrt(array)"));
     /// # Ok::<(), cuzarr::Error>(())
     /// ```
     ///
