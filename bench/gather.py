@@ -33,6 +33,7 @@ ABOUT = {
     "compute": "functions, reductions, kernels of users",
     "decode": "decoders alone, frames in GPU memory",
     "device": "kernels that move elements, and the bus",
+    "far": "reads from a server that answers late, and netCDF by references",
     "planes": "random planes of a sharded volume, beside other readers",
     "limits": "memory that the driver counts within a limit",
     "read": "arrays read whole, beside other readers",
