@@ -52,14 +52,14 @@ fn nearest(name: &str, known: Vec<String>) -> Option<String> {
 }
 
 /// Runs the `cuzarr` command with these arguments (the first is its name) and returns its exit status. `make_references` gives a
-/// table of references to files as JSON.
+/// table of references to files as JSON; its second argument is the dimension to join them along.
 #[pyfunction]
 #[pyo3(signature = (arguments, make_references=None))]
 fn cli(py: Python<'_>, arguments: Vec<std::ffi::OsString>, make_references: Option<Py<PyAny>>) -> i32 {
     let Some(callable) = make_references else { return py.detach(|| cuzarr_cli::main(arguments)) };
-    let make_references = |files: &[PathBuf]| {
+    let make_references = |files: &[PathBuf], join: Option<&str>| {
         Python::attach(|py| {
-            let table = callable.call1(py, (files.to_vec(),)).and_then(|table| table.extract(py));
+            let table = callable.call1(py, (files.to_vec(), join)).and_then(|table| table.extract(py));
             table.map_err(|exception| error::of_command(py, &exception))
         })
     };

@@ -14,7 +14,7 @@ use cuzarr::store::{
 };
 use cuzarr::{Error, ErrorKind};
 use cuzarr_device::{Buffer, DType, Device, Layout, NdBuffer, Order};
-use cuzarr_remote::reference::{self, Columns, ReferenceTable};
+use cuzarr_remote::reference::{self, ArrayReferences, Columns, ReferenceTable};
 use cuzarr_remote::{CredentialSource, Credentials, StorageOptions};
 use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
@@ -79,8 +79,10 @@ impl PyStore {
 
     /// The values that references say. `columns` are keys, URLs of files, and for each key its file as a position in the URLs, the
     /// first byte and the number of bytes (0: the whole file). `inline` are values that the table holds itself. The name and the
-    /// identity are those of `like`, and `inside` is the part of the table to open.
+    /// identity are those of `like`, and `inside` is the part of the table to open. `pending` are arrays, and a callable that returns
+    /// the columns and the inline values of one when its first chunk is wanted.
     #[staticmethod]
+    #[pyo3(signature = (columns, inline, options, like, inside, pending=None))]
     fn references(
         py: Python<'_>,
         columns: ReferenceColumns,
@@ -88,12 +90,14 @@ impl PyStore {
         options: Vec<(String, String)>,
         like: &PyStore,
         inside: &str,
+        pending: Option<(Vec<String>, Py<PyAny>)>,
     ) -> PyResult<Self> {
-        let (keys, urls, files, offsets, sizes_bytes) = &columns;
         let open = || -> cuzarr::Result<Arc<dyn Store>> {
-            let table = ReferenceTable::new();
-            table.insert_columns(Columns { keys, urls, files, offsets, sizes_bytes })?;
-            inline.into_iter().try_for_each(|(key, value)| table.insert_inline(&key, value))?;
+            let mut table = ReferenceTable::new();
+            add_references(&table, &columns, inline)?;
+            if let Some((arrays, callable)) = pending {
+                table = table.with_arrays(arrays, Arc::new(PythonReferences(callable)));
+            }
             let options = StorageOptions::from_iter(options);
             let name = (like.inner.to_string(), like.inner.identity());
             let store = reference::open_table_as(table, name, &cuzarr_remote::registry(), &options)?;
@@ -358,6 +362,32 @@ impl PyStore {
 
 /// Keys, URLs of files, and for each key its file, its first byte there and how many it has.
 type ReferenceColumns = (Vec<String>, Vec<String>, Vec<u32>, Vec<u64>, Vec<u64>);
+
+/// Adds references to a table.
+fn add_references(
+    table: &ReferenceTable,
+    columns: &ReferenceColumns,
+    inline: Vec<(String, Vec<u8>)>,
+) -> cuzarr::Result<()> {
+    let (keys, urls, files, offsets, sizes_bytes) = columns;
+    table.insert_columns(Columns { keys, urls, files, offsets, sizes_bytes })?;
+    inline.into_iter().try_for_each(|(key, value)| table.insert_inline(&key, value))
+}
+
+/// A callable that gives the references of an array.
+struct PythonReferences(Py<PyAny>);
+
+impl ArrayReferences for PythonReferences {
+    fn add(&self, array: &str, table: &ReferenceTable) -> cuzarr::Result<()> {
+        type Given = (ReferenceColumns, Vec<(String, Vec<u8>)>);
+        let given = Python::attach(|py| {
+            let given = self.0.call1(py, (array,)).and_then(|given| given.extract::<Given>(py));
+            given.map_err(|error| from_python(py, ErrorKind::StoreFailed, "table of references", error))
+        });
+        let (columns, inline) = given?;
+        add_references(table, &columns, inline)
+    }
+}
 
 /// A callable of the user's that gives credentials.
 struct PythonCredentials(Py<PyAny>);

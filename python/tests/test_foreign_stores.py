@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import collections
 import json
+import pickle
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -542,3 +543,123 @@ def test_two_sessions_of_icechunk_are_two_places() -> None:
 def test_icechunk_keeps_nothing_of_format_2() -> None:
     with pytest.raises(CuzarrError, match="v2|\\.zarray|format 2"):
         cuzarr.create_array(session(Path()), name="a", shape=(2,), dtype="i4", zarr_format=2)
+
+
+# ------------------------------------------------------------------------------------------------- tables in Parquet
+
+
+def parquet_table(folder: Path, record_size: int = 3) -> Any:
+    """The options of fsspec for a table in Parquet: of chunks in one file, small ones in the table, and some that are nowhere."""
+    pandas = pytest.importorskip("pandas")
+    pytest.importorskip("fastparquet")
+    from fsspec.implementations.reference import LazyReferenceMapper
+
+    root = zarr.open_group(folder / "root", mode="w", zarr_format=2, attributes={"title": "field"})
+    root.create_array("t", data=FIELD, chunks=(2, 3))
+    root.create_group("g").create_array("x", data=LINE, chunks=(4,))
+    root.create_array("scalar", data=np.float64(3.5))
+    root.create_array("never", shape=(10**7, 10**7), chunks=(1, 1), dtype="i2", fill_value=7)
+    metadata: dict[str, Any] = {}
+    mapper = LazyReferenceMapper.create(str(folder / "refs.parq"), record_size=record_size)
+    body = b"head"
+    for path in sorted((folder / "root").rglob("*")):
+        if path.is_file() and path.name.startswith("."):
+            metadata[path.relative_to(folder / "root").as_posix()] = json.loads(path.read_bytes())
+    (folder / "refs.parq" / ".zmetadata").write_text(json.dumps({"metadata": metadata, "record_size": record_size}))
+    for name, counts in (("t", (2, 2)), ("g/x", (3,)), ("scalar", ())):
+        rows: list[tuple[Any, ...]] = []
+        for place in np.ndindex(*counts):
+            value = (folder / "root" / name / (".".join(map(str, place)) or "0")).read_bytes()
+            if name == "g/x" and place == (1,):
+                rows.append((None, 0, 0, value))
+            elif name == "t" and place == (1, 0):
+                rows.append((None, 0, 0, None))
+            else:
+                rows.append((f"file://{folder}/all.bin", len(body), len(value), None))
+                body += value
+        (folder / "refs.parq" / name).mkdir(parents=True)
+        for record in range(0, len(rows), record_size):
+            frame = pandas.DataFrame(rows[record : record + record_size], columns=["path", "offset", "size", "raw"], dtype=object)
+            frame = frame.astype({"offset": "int64", "size": "int64"})
+            encoding = {"path": "utf8", "raw": "bytes"}
+            frame.to_parquet(
+                folder / "refs.parq" / name / f"refs.{record // record_size}.parq",
+                engine="fastparquet", object_encoding=encoding, has_nulls=["path", "raw"],
+            )  # fmt: skip
+    (folder / "all.bin").write_bytes(body)
+    del mapper
+    return {"fo": str(folder / "refs.parq"), "remote_protocol": "file"}
+
+
+def test_tables_in_parquet_are_read_array_by_array(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from fsspec.implementations.reference import ReferenceFileSystem
+
+    options = parquet_table(tmp_path)
+    expected = FIELD.copy()
+    expected[2:, :3] = 0
+    fs = fsspec.filesystem("reference", **options)
+    opened: list[tuple[str, int]] = []
+    read = fs.references.open_refs if fs.references.record_size else None
+    monkeypatch.setattr(fs.references, "open_refs", lambda *which: opened.append(which) or read(*which))
+
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise AssertionError("bytes pass through Python")
+
+    monkeypatch.setattr(ReferenceFileSystem, "cat_file", refuse)
+    monkeypatch.setattr(ReferenceFileSystem, "_cat_file", refuse)
+    group = cuzarr.open_group(storage.make_store(fs.get_mapper(""), read_only=True), mode="r")
+    assert sorted(name for name, _ in group.members(max_depth=None)) == ["g", "g/x", "never", "scalar", "t"]
+    assert group.attrs["title"] == "field" and opened == []
+    np.testing.assert_array_equal(group["g/x"][2:9], LINE[2:9])
+    assert opened == [("g/x", 0)]
+    np.testing.assert_array_equal(group["t"][...], expected)
+    np.testing.assert_array_equal(group["t"][1:3], expected[1:3])
+    assert opened[1:] == [("t", 0), ("t", 1)] and group["scalar"][()] == 3.5 and group["never"][5, 9] == 7
+    assert len(group["t"].store.list()) == 12 + 3 + 3 + 1 and group["t"].nchunks_initialized == 3
+    del opened[:]
+    np.testing.assert_array_equal(cuzarr.copy(group["t"], {})[...], expected)
+    assert opened == []
+
+
+@pytest.mark.parametrize("how", ["URL", "chain", "zarr"])
+def test_tables_in_parquet_open_from_all_that_names_them(tmp_path: Path, how: str) -> None:
+    options = parquet_table(tmp_path)
+    if how == "URL":
+        group = cuzarr.open_group("reference://", mode="r", storage_options=options)
+    elif how == "chain":
+        group = cuzarr.open_group(f"reference::{tmp_path}/refs.parq", mode="r")
+        assert (
+            str(group.store) == f"reference::file://{tmp_path}/refs.parq"
+            or str(group.store) == f"reference::{tmp_path}/refs.parq"
+        )
+        assert pickle.loads(pickle.dumps(group)).store == group.store
+        with pytest.raises(ReadOnlyError):
+            group.store.set("a", b"1")
+    else:
+        store = FsspecStore(fsspec.filesystem("reference", asynchronous=True, **options), path="", read_only=True)
+        group = cuzarr.open_group(store, mode="r")
+    np.testing.assert_array_equal(group["g/x"][...], LINE)
+
+
+def test_a_table_in_parquet_names_nothing_outside_of_its_folder(tmp_path: Path) -> None:
+    parquet_table(tmp_path)
+    (tmp_path / "table").mkdir()
+    (tmp_path / "refs.parq").rename(tmp_path / "table" / "refs.parq")
+    url = f"reference://{tmp_path}/table/refs.parq"
+    group = cuzarr.open_group(url, mode="r")
+    with pytest.raises(InvalidArgumentError, match=r"(?s)all\.bin' lies outside|all\.bin' is not allowed.*allow="):
+        group["t"][...]
+    allowed = cuzarr.open_group(url, mode="r", storage_options={"allow": str(tmp_path)})
+    np.testing.assert_array_equal(allowed["g/x"][...], LINE)
+    with pytest.raises(CuzarrError, match=r"none\.parq' is no table in Parquet"):
+        cuzarr.open_group(f"reference::{tmp_path}/none.parq", mode="r")
+
+
+def test_a_damaged_table_in_parquet_is_an_error(tmp_path: Path) -> None:
+    options = parquet_table(tmp_path)
+    (tmp_path / "refs.parq" / "t" / "refs.1.parq").write_bytes(b"damaged")
+    group = cuzarr.open_group("reference://", mode="r", storage_options=options)
+    np.testing.assert_array_equal(group["g/x"][...], LINE)
+    for _ in range(2):
+        with pytest.raises(CuzarrError):
+            group["t"][...]

@@ -13,7 +13,7 @@ import pytest
 
 import cuzarr
 from cuzarr.errors import CuzarrError, InvalidArgumentError, LibraryMissingError, UnsupportedError
-from cuzarr.storage import make_references
+from cuzarr.storage import hdf5, joined, make_references
 
 h5py = pytest.importorskip("h5py")
 
@@ -96,9 +96,7 @@ def test_every_kind_of_dataset_has_its_elements(tmp_path: Path) -> None:
 
 
 def test_contiguous_elements_are_cut_into_chunks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from cuzarr.storage import references
-
-    monkeypatch.setattr(references, "LONGEST_PART", 5000)
+    monkeypatch.setattr(hdf5, "LONGEST_PART", 5000)
     value = np.arange(12 * 300, dtype="i4").reshape(12, 300)
     with h5py.File(tmp_path / "a.h5", "w") as file:
         file.create_dataset("a", data=value)
@@ -169,7 +167,117 @@ def test_the_command_writes_a_table(tmp_path: Path) -> None:
     assert run("a.nc", "b.nc", "-o", "both.json")[0] == 0 and run("a.nc", "--overwrite")[0] == 0
     both = cuzarr.open_group(f"reference::{tmp_path}/both.json", mode="r")
     np.testing.assert_array_equal(both["b/t"][...], FIELD)
+    for number, name in enumerate(("c.nc", "d.nc")):
+        write_day(tmp_path / name, number)
+    assert run("c.nc", "d.nc", "--join", "time", "-o", "joined.json")[0] == 0
+    assert cuzarr.open_group(f"reference::{tmp_path}/joined.json", mode="r")["t"].shape == (7, 20, 30)
+    status, answer = run("c.nc", "d.nc", "--join", "depth", "-o", "none.json")
+    assert status == 1 and "no variable with the dimension 'depth'" in answer["error"]["message"]
     with pytest.raises(InvalidArgumentError, match="two files have the name 'a'"):
         make_references([tmp_path / "a.nc", tmp_path / "a.json"])
     status, answer = run("none.nc")
     assert status == 1 and "none.nc" in answer["error"]["message"]
+
+
+# ------------------------------------------------------------------------------------------------- files that are joined
+
+DAYS = (3, 4, 2)
+
+
+def write_day(path: Path, number: int, days: int = 0, **options: Any) -> np.ndarray[Any, Any]:
+    """A file of some days, as a model writes them, and its field."""
+    days = days or DAYS[number]
+    field = (np.random.default_rng(number).normal(size=(days, 20, 30)) * 100).astype("i2")
+    given = {"chunks": (1, 20, 30), "shuffle": True, "compression": "gzip"} | options
+    since = given.pop("since", "days since 2000-01-01")
+    with h5py.File(path, "w") as file:
+        file.attrs["title"] = f"file {number}"
+        start = sum(DAYS[:number]) if since == "days since 2000-01-01" else 0
+        for name, value in (("time", np.arange(days, dtype="f8") + start), ("y", np.arange(20.0)), ("x", np.arange(30.0))):
+            axis = file.create_dataset(name, data=value, **({"chunks": (512,), "maxshape": (None,)} if name == "time" else {}))
+            axis.make_scale(name)
+        file["time"].attrs.update({"units": since, "calendar": "standard"})
+        variable = file.create_dataset("t", data=field, **given)
+        variable.attrs.update({"scale_factor": 0.5, "units": "K", "_FillValue": np.array([-999], "i2")})
+        mask = file.create_dataset("mask", data=np.arange(600, dtype="i4").reshape(20, 30) + number)
+        names = file.create_dataset("label", data=[f"day {at + start}" for at in range(days)], dtype=h5py.string_dtype())
+        for dataset, axes in ((variable, ("time", "y", "x")), (mask, ("y", "x")), (names, ("time",))):
+            for at, name in enumerate(axes):
+                dataset.dims[at].attach_scale(file[name])
+    return field
+
+
+@pytest.mark.parametrize("how", ["chunks", "contiguous", "other dates", "gaps"])
+def test_joined_files_have_the_values_of_xarray(tmp_path: Path, how: str) -> None:
+    xarray = pytest.importorskip("xarray")
+    pytest.importorskip("h5netcdf")
+    options: dict[str, Any] = {"contiguous": {"chunks": None, "shuffle": False, "compression": None}}.get(how, {})
+    paths = [tmp_path / f"{number}.nc" for number in range(3)]
+    fields = []
+    for number, path in enumerate(paths):
+        since = {"since": f"days since 2000-01-0{sum(DAYS[:number]) + 1} 00:00:00"} if how == "other dates" and number else {}
+        fields.append(write_day(path, number, **options, **since))
+    if how == "gaps":
+        with h5py.File(paths[1], "r+") as file:
+            del file["t"]
+            filled = file.create_dataset(
+                "t", (4, 20, 30), "i2", chunks=(1, 20, 30), shuffle=True, compression="gzip", fillvalue=-999
+            )
+            filled[2] = 5
+            filled.attrs.update({"scale_factor": 0.5, "units": "K", "_FillValue": np.array([-999], "i2")})
+            for at, name in enumerate(("time", "y", "x")):
+                filled.dims[at].attach_scale(file[name])
+    (tmp_path / "all.json").write_text(json.dumps(make_references(paths, join="time")))
+    group = cuzarr.open_group(f"reference::{tmp_path}/all.json", mode="r")
+    assert group["t"].shape == (9, 20, 30) and group.attrs["title"] == "file 0"
+    if how != "gaps":
+        np.testing.assert_array_equal(group["t"][...], np.concatenate(fields))
+        assert json.loads((tmp_path / "all.json").read_text())["refs"]["t/3.0.0"][0] == f"file://{paths[1]}"
+    ours = xarray.open_dataset(f"reference::{tmp_path}/all.json", engine="cuzarr")
+    expected = xarray.open_mfdataset(
+        paths, engine="h5netcdf", combine="nested", concat_dim="time", data_vars="minimal", coords="minimal", compat="override"
+    )
+    assert ours.sizes == expected.sizes == {"time": 9, "y": 20, "x": 30}
+    for name in ("t", "time", "y", "x", "mask"):
+        np.testing.assert_array_equal(ours[name].values, expected[name].values, err_msg=name)
+    assert ours.label.values.tolist() == expected.label.values.tolist()
+
+
+def test_files_that_do_not_follow_each_other_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_day(tmp_path / "a.nc", 0)
+
+    def refused(error: type[Exception], match: str, change: Any = None, **options: Any) -> None:
+        write_day(tmp_path / "b.nc", 1, **options)
+        if change is not None:
+            with h5py.File(tmp_path / "b.nc", "r+") as file:
+                change(file)
+        with pytest.raises(error, match=match):
+            make_references([tmp_path / "a.nc", tmp_path / "b.nc"], join="time")
+
+    def attribute(name: str, value: Any) -> Any:
+        return lambda file: file["t"].attrs.__setitem__(name, value)
+
+    refused(InvalidArgumentError, r"the attribute 'units' is degC in '.*b\.nc', expected K", attribute("units", "degC"))
+    refused(InvalidArgumentError, "the attribute 'scale_factor' is 0.25", attribute("scale_factor", 0.25))
+    refused(InvalidArgumentError, "the attribute 'units' is hours since", since="hours since 2000-01-01")
+    refused(InvalidArgumentError, r"b\.nc' has the variable 'more'", lambda file: file.create_dataset("more", data=[1]))
+    refused(InvalidArgumentError, "the coordinate is another one", lambda file: file["x"].write_direct(np.arange(30.0) + 1))
+
+    def other_type(file: Any) -> None:
+        del file["mask"]
+        file["mask"] = np.zeros((20, 30), "f4")
+
+    refused(InvalidArgumentError, "variable 'mask'.*(dimensions|data type)", other_type)
+    with pytest.raises(InvalidArgumentError, match=r"(?s)no variable with the dimension 'z'.*its dimensions: time, x, y"):
+        make_references([tmp_path / "a.nc"], join="z")
+    with pytest.raises(InvalidArgumentError, match="files is empty"):
+        make_references([], join="time")
+    # Chunks of two days do not end where a file of three does.
+    write_day(tmp_path / "a.nc", 0, chunks=(2, 20, 30))
+    table = make_references([tmp_path / "a.nc", tmp_path / "a.nc"], join="time")
+    assert table["refs"]["t/0.0.0"].startswith("base64:") and "t/1.0.0" not in table["refs"]
+    monkeypatch.setattr(joined, "HELD_BYTES", 1000)
+    with pytest.raises(
+        UnsupportedError, match=r"(?s)variable 't'.*do not end where the files do \(\[3, 3\] along 'time'\).*nccopy -c time/1"
+    ):
+        make_references([tmp_path / "a.nc", tmp_path / "a.nc"], join="time")

@@ -102,10 +102,14 @@ fn storage_option(text: &str) -> Result<(String, String), String> {
     pair.map(|(name, value)| (name.to_string(), value.to_string())).ok_or_else(|| "expected NAME=VALUE".to_string())
 }
 
+/// Makes a table of references to the chunks of HDF5 files, as JSON. With a dimension, the variables of the files follow each other
+/// along it.
+pub type MakeReferences<'a> = dyn Fn(&[PathBuf], Option<&str>) -> cuzarr::Result<String> + 'a;
+
 /// What the command of the Python package can do beyond this crate.
 pub struct Python<'a> {
-    /// Makes a table of references to the chunks of HDF5 files, as JSON.
-    pub make_references: &'a dyn Fn(&[PathBuf]) -> cuzarr::Result<String>,
+    /// Reads HDF5 files.
+    pub make_references: &'a MakeReferences<'a>,
 }
 
 /// Runs the command with these arguments (the first is the program's name) and returns its exit status.

@@ -18,12 +18,15 @@ pub enum References {
 
 #[derive(Args)]
 pub struct Make {
-    /// netCDF-4 or HDF5 files. Of several, each becomes a group with the name of the file
+    /// netCDF-4 or HDF5 files. Of several, each becomes a group with the name of the file, unless they are joined
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
     /// The table to write [default: the first file's name, ending in .json]
     #[arg(short, long, value_name = "TABLE")]
     output: Option<PathBuf>,
+    /// Join the variables of the files along this dimension, such as time, in the order of the files
+    #[arg(long, value_name = "DIMENSION")]
+    join: Option<String>,
     /// Replace an existing table
     #[arg(long)]
     overwrite: bool,
@@ -50,7 +53,7 @@ impl Make {
             let message = format!("'{}' exists already", table.display());
             return Err(Error::new(ErrorKind::InvalidArgument, message).with_hint("use --overwrite, or -o TABLE"));
         }
-        let text = (python.make_references)(&self.files)?;
+        let text = (python.make_references)(&self.files, self.join.as_deref())?;
         let count = serde_json::from_str::<Value>(&text).ok().and_then(|table| Some(table["refs"].as_object()?.len()));
         write(&table, &text)?;
         let name = table.display().to_string();

@@ -3,7 +3,6 @@ Python."""
 
 from __future__ import annotations
 
-import base64
 import inspect
 import sys
 from collections.abc import Iterator, Mapping
@@ -11,6 +10,7 @@ from typing import Any
 
 from cuzarr import _core
 from cuzarr.errors import CuzarrError
+from cuzarr.storage.parquet import Columns, ParquetTable, held
 from cuzarr.storage.sessions import Opened, of_session
 from cuzarr.storage.url import Credentials, flat_options
 
@@ -73,20 +73,30 @@ def _of_references(store: Any, through_python: _core.Store) -> _core.Store | Non
     root = getattr(store, "root", getattr(store, "path", None))
     fs = getattr(fs, "sync_fs", fs)  # of the wrapper that zarr-python wants around others
     library = sys.modules.get("fsspec.implementations.reference")
-    # Tables in Parquet are read lazily, by fsspec.
-    if (
-        library is None
-        or type(fs) is not library.ReferenceFileSystem
-        or type(fs.references) is not dict
-        or not isinstance(root, str)
-    ):
+    if library is None or type(fs) is not library.ReferenceFileSystem or not isinstance(root, str):
+        return None
+    if type(fs.references) is library.LazyReferenceMapper:
+        return _of_parquet(fs, root, through_python)
+    if type(fs.references) is not dict:
         return None
     table = _Table(fs)
-    options = table.options()
+    options = _options(fs, dict(_hosts(table.urls, _protocol(fs.fss[None]))))
     if options is None:
         return None
     columns = table.keys, list(table.urls), table.files, table.offsets, table.sizes
     return _core.Store.references(columns, table.inline, options, through_python, root.strip("/"))
+
+
+def _of_parquet(fs: Any, root: str, through_python: _core.Store) -> _core.Store | None:
+    """A table in Parquet, whose chunks are read array by array."""
+    # What it names is not known. Any host serves to see whether the options are.
+    options = _options(fs, dict.fromkeys((protocol for protocol in fs.fss if protocol), "localhost"))
+    table = ParquetTable(fs.references, str(fs.target))
+    if options is None or table.is_changed:
+        return None
+    nothing: Columns = ([], [], [], [], [])
+    pending = table.arrays, table.references
+    return _core.Store.references(nothing, table.documents, options, through_python, root.strip("/"), pending)
 
 
 class _Table:
@@ -104,10 +114,8 @@ class _Table:
             self._add(key, value)
 
     def _add(self, key: str, value: Any) -> None:
-        if isinstance(value, str):
-            value = value.encode()
-        if isinstance(value, bytes):
-            self.inline.append((key, base64.b64decode(value[7:]) if value.startswith(b"base64:") else value))
+        if isinstance(value, bytes | str):
+            self.inline.append((key, held(value)))
             return
         url, offset, size = value if len(value) == 3 else (value[0], 0, 0)
         if len(value) == 3 and not size:
@@ -118,26 +126,26 @@ class _Table:
         self.offsets.append(offset)
         self.sizes.append(size)
 
-    def options(self) -> list[tuple[str, str]] | None:
-        """Options for the files of the table; ``None`` when only fsspec can open them."""
-        default = _protocol(self._fs.fss[None])
-        hosts = dict(_hosts(self.urls, default))
-        chosen: list[list[tuple[str, str]]] = []
-        for protocol, host in hosts.items():
-            fs = self._fs.fss.get(protocol, self._fs.fss[None])
-            fs = getattr(fs, "sync_fs", fs)
-            if protocol in ("file", "local"):
-                continue
-            if protocol == "memory" or fs.storage_args or not _core.Store.knows_url(f"{protocol}://{host}"):
-                return None
-            given = {name: value for name, value in fs.storage_options.items() if name not in ("asynchronous", "loop")}
-            chosen.append(flat_options(given))
-            _core.Store.open_url(f"{protocol}://{host}", chosen[-1])
-        if any(options != chosen[0] for options in chosen):
+
+def _options(fs: Any, hosts: dict[str, str]) -> list[tuple[str, str]] | None:
+    """Options for the files of a table, which lie at a host of each protocol; ``None`` when only fsspec can open them."""
+    default = _protocol(fs.fss[None])
+    chosen: list[list[tuple[str, str]]] = []
+    for protocol, host in hosts.items():
+        target = fs.fss.get(protocol, fs.fss[None])
+        target = getattr(target, "sync_fs", target)
+        if protocol in ("file", "local"):
+            continue
+        if protocol == "memory" or target.storage_args or not _core.Store.knows_url(f"{protocol}://{host}"):
             return None
-        # What fsspec would read is what the user's file system names.
-        allowed = [("allow", " ".join(f"{protocol}://" for protocol in hosts)), ("remote_protocol", default)]
-        return [*allowed, *((f"remote_options.{name}", value) for name, value in (chosen[0] if chosen else []))]
+        given = {name: value for name, value in target.storage_options.items() if name not in ("asynchronous", "loop")}
+        chosen.append(flat_options(given))
+        _core.Store.open_url(f"{protocol}://{host}", chosen[-1])
+    if any(options != chosen[0] for options in chosen):
+        return None
+    # What fsspec would read is what the user's file system names.
+    allowed = [("allow", " ".join(f"{protocol}://" for protocol in hosts)), ("remote_protocol", default)]
+    return [*allowed, *((f"remote_options.{name}", value) for name, value in (chosen[0] if chosen else []))]
 
 
 def _protocol(fs: Any) -> str:

@@ -15,6 +15,7 @@ from cuzarr._config import config
 from cuzarr._text import printable
 from cuzarr.errors import ArgumentTypeError, UnsupportedError
 from cuzarr.storage.adapters.base import without_secrets
+from cuzarr.storage.parquet import PARQUET_TABLE, open_table
 from cuzarr.storage.store import Store
 
 CREDENTIALS = "credential_provider"
@@ -58,7 +59,9 @@ class UrlStore(Store):
         self._credentials: Callable[[], Any] | None = given.pop(CREDENTIALS, None)
         self._options = flat_options(given)
         provider = None if self._credentials is None else Credentials(self._credentials)
-        handle = _core.Store.open_url(url, [*flat_options(config.get("storage", {})), *self._options], provider)
+        options = [*flat_options(config.get("storage", {})), *self._options]
+        table = PARQUET_TABLE.fullmatch(url)
+        handle = _core.Store.open_url(url, options, provider) if table is None else open_table(table[1], given, options)
         if handle is None:
             raise UnsupportedError(
                 f"'{printable(without_secrets(url))}': a scheme is not built in",

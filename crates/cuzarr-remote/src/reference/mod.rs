@@ -22,7 +22,7 @@ pub(crate) use location::Location;
 pub use location::Rules;
 pub(crate) use open::{icechunk_scheme, of_table, of_table_as, reference_scheme};
 pub use store::ReferenceStore;
-pub use table::{Columns, ReferenceTable};
+pub use table::{ArrayReferences, Columns, ReferenceTable};
 
 use cuzarr::Result;
 use cuzarr::store::{Identity, Registry};

@@ -106,7 +106,11 @@ pub(crate) fn reference_scheme(registry: &Registry, url: &Url, options: &Storage
     let missing = || {
         let error = Error::new(ErrorKind::StoreFailed, format!("'{place}': there is no such file"));
         let is_parquet = [".parq", ".parquet"].iter().any(|ending| name.ends_with(ending));
-        if is_parquet { error.with_hint("tables in Parquet are opened from Python alone") } else { error }
+        if is_parquet {
+            error.with_hint("install the Python package, which opens tables in Parquet through fsspec")
+        } else {
+            error
+        }
     };
     let table = ReferenceTable::from_json(&document.ok_or_else(missing)?).at(|| place.to_string())?;
     let store = of_table(&format!("reference::{place}"), Some(place), table, registry, options)?;

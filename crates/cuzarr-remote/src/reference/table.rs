@@ -1,7 +1,8 @@
 //! Tables of references.
 
-use std::sync::Arc;
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use cuzarr::store::{Key, KeyTable};
@@ -58,6 +59,51 @@ pub(crate) trait Pending: Send + Sync {
 
     /// Adds the references that a listing of a prefix shows: of all keys below it, or of those that tell its names.
     fn load_below(&self, prefix: &Key, all: bool, entries: &KeyTable<Reference>) -> Result<()>;
+}
+
+/// The references of single arrays, for tables that are too large to be read when they are opened.
+pub trait ArrayReferences: Send + Sync {
+    /// Adds the chunks of an array to a table. It is called once for each array, by one thread at a time.
+    ///
+    /// # Errors
+    /// Any. Whoever needs the chunks fails with it, and the next one asks again.
+    fn add(&self, array: &str, table: &ReferenceTable) -> Result<()>;
+}
+
+/// Arrays whose references are not in the table yet.
+struct PendingArrays {
+    waiting: Mutex<BTreeSet<String>>,
+    source: Arc<dyn ArrayReferences>,
+}
+
+impl PendingArrays {
+    fn add(&self, wanted: impl Fn(&str) -> bool, entries: &KeyTable<Reference>) -> Result<()> {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let found: Vec<_> = waiting.iter().filter(|array| wanted(array)).cloned().collect();
+        // The table shares its entries.
+        let table = ReferenceTable { entries: entries.clone(), ..ReferenceTable::default() };
+        for array in found {
+            self.source.add(&array, &table)?;
+            waiting.remove(&array);
+        }
+        Ok(())
+    }
+}
+
+impl Pending for PendingArrays {
+    fn load(&self, keys: &mut dyn Iterator<Item = &Key>, entries: &KeyTable<Reference>) -> Result<()> {
+        let is_chunk = |key: &&Key| !key.rsplit('/').next().unwrap_or(key).starts_with('.');
+        let arrays: BTreeSet<&str> =
+            keys.filter(is_chunk).map(|key| key.rsplit_once('/').map_or("", |(array, _)| array)).collect();
+        if arrays.is_empty() { Ok(()) } else { self.add(|array| arrays.contains(array), entries) }
+    }
+
+    fn load_below(&self, prefix: &Key, all: bool, entries: &KeyTable<Reference>) -> Result<()> {
+        let is_below = |array: &str| {
+            prefix.is_empty() || array.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        };
+        self.add(|array| array == prefix || (all && is_below(array)), entries)
+    }
 }
 
 /// A table of references: for each key its bytes, or where they are.
@@ -148,6 +194,18 @@ impl ReferenceTable {
     pub(crate) fn with_pending(mut self, pending: Arc<dyn Pending>) -> ReferenceTable {
         self.pending = Some(pending);
         self
+    }
+
+    /// A table that asks `source` for the chunks of `arrays`, when the first chunk of each is wanted. Keys of chunks have no `/` behind
+    /// the array's path.
+    #[must_use]
+    pub fn with_arrays(
+        self,
+        arrays: impl IntoIterator<Item = String>,
+        source: Arc<dyn ArrayReferences>,
+    ) -> ReferenceTable {
+        let waiting = Mutex::new(arrays.into_iter().collect());
+        self.with_pending(Arc::new(PendingArrays { waiting, source }))
     }
 
     /// Whether a location has the scheme of a server.

@@ -1,0 +1,127 @@
+"""Kerchunk's tables in Parquet, which fsspec opens: the references of an array are read when its first chunk is wanted."""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+import posixpath
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from cuzarr import _core
+from cuzarr.errors import LibraryMissingError, StoreFailedError, UnsupportedError
+
+PARQUET_TABLE = re.compile(r"reference:(?::|//(?=/))((?:(?!::).)+\.parq(?:uet)?)/?", re.DOTALL)
+"""URLs of tables in Parquet: ``reference::s3://bucket/table.parq``, ``reference:///data/table.parq``."""
+
+# Options that are not for the file system of the table.
+_OWN = ("allow", "remote_protocol", "remote_options", "target_protocol", "target_options", "lazy")
+
+Columns = tuple[list[str], list[str], list[int], list[int], list[int]]
+"""Keys, URLs of files, and for each key its file, its first byte there and how many bytes it has; 0: all of the file."""
+
+
+def open_table(url: str, given: Mapping[str, Any], options: list[tuple[str, str]]) -> _core.Store:
+    """The store of a table at a URL or path.
+
+    It may name files in its own bucket or folder, and those that the options allow, as other tables.
+
+    Raises
+    ------
+    LibraryMissingError
+        fsspec, or what it reads Parquet with, is not installed.
+    StoreFailedError
+        There is no such table.
+    """
+    try:
+        import fsspec
+        from fsspec.implementations.reference import LazyReferenceMapper
+    except ImportError as error:
+        raise LibraryMissingError(f"tables in Parquet need fsspec: {error}", hint="pip install fsspec fastparquet") from error
+    plain = {name: value for name, value in given.items() if name not in _OWN and "." not in name}
+    fs, root = fsspec.core.url_to_fs(url, **plain, **given.get("target_options", {}))
+    scheme, _, place = str(fs.unstrip_protocol(root)).partition("://")
+    mapper = LazyReferenceMapper(root, fs=fs)
+    try:
+        table = ParquetTable(mapper, "")
+    except (OSError, LookupError, ValueError) as error:
+        raise StoreFailedError(f"'{scheme}://{place}' is no table in Parquet: {error!r}") from error
+    own = place.partition("/")[0] if scheme in ("s3", "gs", "gcs", "az", "abfs") else posixpath.dirname(place.rstrip("/"))
+    if any(mark in own for mark in ", \n"):
+        raise UnsupportedError(
+            f"'{scheme}://{place}': the path of a table in Parquet has a space or a comma", hint="rename the folder"
+        )
+    allowed = ",".join([value for name, value in options if name == "allow"] + [f"{scheme}://{own}"])
+    like = _core.Store.open_url(f"{scheme}://{place}", [pair for pair in options if pair[0].partition(".")[0] not in _OWN])
+    if like is None:
+        raise StoreFailedError(f"'{scheme}://{place}': the scheme is not built in")
+    chosen = [*(pair for pair in options if pair[0] != "allow"), ("allow", allowed)]
+    nothing: Columns = ([], [], [], [], [])
+    return _core.Store.references(nothing, table.documents, chosen, like, "", (table.arrays, table.references))
+
+
+def held(value: bytes | str) -> bytes:
+    """A value that a table holds itself, as fsspec understands it."""
+    plain = value if isinstance(value, bytes) else value.encode()
+    return base64.b64decode(plain[7:]) if plain.startswith(b"base64:") else plain
+
+
+class ParquetTable:
+    """The references of a ``LazyReferenceMapper`` of fsspec, array by array."""
+
+    def __init__(self, mapper: Any, target: str) -> None:
+        self._mapper, self._target = mapper, target
+        self.documents = [(key, json.dumps(document).encode()) for key, document in mapper.zmetadata.items()]
+        # The mapper finds an array's chunks by its folder; the root has none.
+        self.arrays = [key.removesuffix("/.zarray") for key in mapper.zmetadata if key.endswith("/.zarray")]
+        # Values that were set and not yet flushed.
+        self.is_changed: bool = set(mapper._items) != {".zmetadata"}
+
+    def references(self, array: str) -> tuple[Columns, list[tuple[str, bytes]]]:
+        """The columns and the inline values of an array's chunks."""
+        document = self._mapper.zmetadata[f"{array}/.zarray"]
+        extents = zip(document["shape"], document["chunks"], strict=True)
+        counts = [-(-extent // chunk) for extent, chunk in extents] or [1]
+        keys: list[str] = []
+        urls: dict[str, int] = {}
+        files: list[int] = []
+        offsets: list[int] = []
+        sizes: list[int] = []
+        inline: list[tuple[str, bytes]] = []
+        for record in self._records(array):
+            columns = self._mapper.open_refs(array, record)
+            if columns is None:
+                raise OSError(f"{array}/refs.{record}.parq cannot be read")
+            size = len(next(iter(columns.values()))) if columns else 0
+            first = record * self._mapper.record_size
+            size = max(min(size, math.prod(counts) - first), 0)
+            places = np.stack(np.unravel_index(np.arange(first, first + size), counts), -1).tolist() if size else []
+            parts = zip(places, *(columns[name][:size] if name in columns else [None] * size for name in _COLUMNS), strict=True)
+            for place, url, offset, length, raw in parts:
+                key = f"{array}/{'.'.join(map(str, place))}"
+                if isinstance(raw, bytes | str):
+                    inline.append((key, held(raw)))
+                elif isinstance(url, str) and offset and not length:
+                    inline.append((key, b""))
+                elif isinstance(url, str):
+                    keys.append(key)
+                    files.append(urls.setdefault(url or self._target, len(urls)))
+                    offsets.append(int(offset or 0))
+                    sizes.append(int(length or 0))
+        return (keys, list(urls), files, offsets, sizes), inline
+
+    def _records(self, array: str) -> list[int]:
+        """The numbers of the files that there are. The shape may promise any number of them."""
+        try:
+            names = self._mapper.fs.ls(f"{self._mapper.root}/{array}", detail=False)
+        except FileNotFoundError:
+            return []
+        found = (re.fullmatch(r"refs\.(\d+)\.parq", str(name).rpartition("/")[2]) for name in names)
+        return sorted(int(match[1]) for match in found if match)
+
+
+_COLUMNS = ("path", "offset", "size", "raw")
