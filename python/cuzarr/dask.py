@@ -77,8 +77,7 @@ def from_cuzarr(array: Any, chunks: Any = None, *, name: str | None = None, inli
 
 def _stored(array: Array) -> tuple[Any, ...]:
     """The extents of stored objects as dask wants them: one number for each dimension, or all of them."""
-    grid = array.metadata._grid
-    return grid.largest if grid.is_regular else grid.sizes(array.shape)
+    return array.metadata._grid.blocks(array.shape)
 
 
 def _named(chunks: Any, array: Array) -> Any:

@@ -289,12 +289,12 @@ def _variable(array: Array, name: str, fill_is_mask: bool) -> xarray.Variable:
     attributes = dict(array.metadata.attributes)
     dimensions = _dimensions(array, name)
     attributes.pop(_DIMENSIONS, None)
-    metadata, grid = array.metadata, array.metadata._grid
+    metadata, blocks = array.metadata, array.metadata._grid.blocks(array.shape)
     is_sharded = getattr(metadata, "sharding_codec", None) is not None
     encoding: dict[str, Any] = {
-        "chunks": metadata._inner_chunks if is_sharded or grid.is_regular else grid.sizes(array.shape),
-        "shards": (metadata._stored_chunks if grid.is_regular else grid.sizes(array.shape)) if is_sharded else None,
-        "preferred_chunks": dict(zip(dimensions, grid.largest if grid.is_regular else grid.sizes(array.shape), strict=True)),
+        "chunks": metadata._inner_chunks if is_sharded else blocks,
+        "shards": blocks if is_sharded else None,
+        "preferred_chunks": dict(zip(dimensions, blocks, strict=True)),
         **_codecs(array),
     }
     if fill_is_mask:

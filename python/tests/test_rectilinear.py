@@ -141,6 +141,10 @@ def test_copies_keep_the_grid_and_go_to_regular_ones(tmp_path: Path) -> None:
     back = cuzarr.create_array(tmp_path / "back", shape=SHAPE, chunks=EDGES, dtype="int32")
     back[...] = regular
     assert same(back[...], elements())
+    with pytest.raises(TypeError, match="whole number") as refused:
+        cuzarr.rechunk(array, tmp_path / "lists", chunks=EDGES)
+    assert "from_array" in str(refused.value)
+    assert cuzarr.from_array(tmp_path / "lists", data=array, chunks=[[20, 6], [38]]).write_chunk_sizes == ((20, 6), (38,))
     like = cuzarr.from_array(tmp_path / "like", data=array)
     assert like.write_chunk_sizes == array.write_chunk_sizes
     assert same(like[...], elements())
@@ -200,7 +204,7 @@ def test_lengths_that_do_not_fit_are_refused(tmp_path: Path, chunks: Any, error:
         cuzarr.create_array(tmp_path, shape=SHAPE, chunks=EDGES, dtype="int32", zarr_format=2)
     with pytest.raises(InvalidArgumentError, match="shards"):
         cuzarr.create_array(tmp_path, shape=SHAPE, chunks=EDGES, shards=(26, 38), dtype="int32")
-    with pytest.raises(InvalidArgumentError, match="multiples"):
+    with pytest.raises(InvalidArgumentError, match=r"shards \[\[15, 11\], \[38\]\] are not multiples of their chunks \(2, 2\)"):
         cuzarr.create_array(tmp_path, shape=SHAPE, chunks=(2, 2), shards=[[15, 11], [38]], dtype="int32")
 
 

@@ -98,9 +98,14 @@ def _opened(source: Any, device: str | None) -> Any:
     return _sources.nodes.open_group(place, mode="r", zarr_format=zarr_format, use_consolidated=use_consolidated, device=device)
 
 
+def _is_list(extent: Any) -> bool:
+    return isinstance(extent, list | tuple)
+
+
 def _sizes(extents: Any, what: str) -> list[int | None]:
     given = items(extents, what, "whole numbers, one for each dimension, or a dictionary of dimensions")
-    sizes = [None if extent is None else whole(extent, what, -1) for extent in given]
+    hint = f"call cuzarr.from_array(store, data=array, {what}=...) for lists of lengths" if any(map(_is_list, given)) else None
+    sizes = [None if extent is None else whole(extent, what, -1, hint) for extent in given]
     return [None if size == -1 else size for size in sizes]
 
 

@@ -139,7 +139,8 @@ def resolve_chunks(
     if (grid := parse_edges(shards, shape, inner)) is not None:
         outer = grid.largest
         if any(size % chunk for axis, chunk in zip(grid.axes, inner, strict=True) for size in axis.distinct):
-            raise InvalidArgumentError(f"shards {shards!r} are not multiples of their chunks {inner}")
+            lengths = [axis.to_json() for axis in grid.axes]
+            raise InvalidArgumentError(f"shards {lengths} are not multiples of their chunks {inner}", hint="set shards= too")
     elif isinstance(shards, str) and shards == "auto":
         outer = _auto_shards(shape, inner, item_bytes)
     else:
@@ -289,6 +290,10 @@ class ChunkGrid:
     def sizes(self, shape: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
         """Per dimension the extents of the chunks, cut off at the array's end."""
         return tuple(axis.sizes(extent) for axis, extent in zip(self.axes, shape, strict=True))
+
+    def blocks(self, shape: tuple[int, ...]) -> tuple[Any, ...]:
+        """The chunks as dask and xarray want them: per dimension one length, or all of them; ``(0,)`` when there is none."""
+        return self.largest if self.is_regular else tuple(sizes or (0,) for sizes in self.sizes(shape))
 
     def chunk_shape(self, chunk: Sequence[int]) -> tuple[int, ...]:
         """The shape of a chunk."""
