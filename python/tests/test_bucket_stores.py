@@ -1,0 +1,74 @@
+"""Stores in a bucket as zarr-python's: its own tests of stores, against moto's server."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+zarr = pytest.importorskip("zarr")
+moto = pytest.importorskip("moto.server", reason="moto[server] is not installed")
+boto3 = pytest.importorskip("boto3")
+
+from test_zarr_stores import OurStoreTests  # noqa: E402
+
+import cuzarr  # noqa: E402
+from cuzarr.storage import UrlStore  # noqa: E402
+from cuzarr.storage.zarr_form import NativeStore  # noqa: E402
+
+FOLDERS = itertools.count()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def bucket() -> Iterator[Any]:
+    """A client of a bucket, whose credentials are in the environment, so that stores can be pickled."""
+    served = moto.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    served.start()
+    host, port = served.get_host_and_port()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AWS_ACCESS_KEY_ID", "k")
+        patch.setenv("AWS_SECRET_ACCESS_KEY", "s")
+        patch.setenv("AWS_REGION", "us-east-1")
+        patch.setenv("AWS_ENDPOINT_URL", f"http://{host}:{port}")
+        client = boto3.client("s3", endpoint_url=f"http://{host}:{port}", region_name="us-east-1")
+        client.create_bucket(Bucket="bucket")
+        yield client
+    served.stop()
+
+
+class TestBucketStore(OurStoreTests):
+    store_cls = NativeStore
+
+    @pytest.fixture(autouse=True)
+    def client(self, bucket: Any) -> None:
+        self._client = bucket
+
+    def _key(self, store: Any, key: str) -> str:
+        return f"{store.cuzarr_store.url.removeprefix('s3://bucket/')}/{key}"
+
+    # By the client, not by the store that is tested.
+    async def set(self, store: Any, key: str, value: Any) -> None:
+        self._client.put_object(Bucket="bucket", Key=self._key(store, key), Body=value.to_bytes())
+
+    async def get(self, store: Any, key: str) -> Any:
+        found = self._client.get_object(Bucket="bucket", Key=self._key(store, key))
+        return self.buffer_cls.from_bytes(found["Body"].read())
+
+    @pytest.fixture
+    def store_kwargs(self) -> dict[str, Any]:
+        return {"store": UrlStore(f"s3://bucket/folder-{next(FOLDERS)}")}
+
+
+@pytest.mark.parametrize("shards", [None, (8, 20)])
+def test_arrays_of_zarr_python_live_in_a_bucket(shards: Any) -> None:
+    store = UrlStore(f"s3://bucket/folder-{next(FOLDERS)}")
+    value = np.arange(600, dtype="int16").reshape(20, 30)
+    array = zarr.create_array(store.zarr_store, name="a", shape=(20, 30), chunks=(4, 10), shards=shards, dtype="int16")
+    array[:] = value
+    array[3:5, 7:21] = -1
+    value[3:5, 7:21] = -1
+    np.testing.assert_array_equal(zarr.open_array(store.zarr_store, path="a", mode="r")[3:18:2, 5:], value[3:18:2, 5:])
+    np.testing.assert_array_equal(cuzarr.open_array(store, path="a", mode="r")[:], value)
