@@ -17,7 +17,7 @@ from typing import Any
 import devices
 import numpy as np
 import pytest
-from test_remote import Files
+from test_remote import Files, bucket  # noqa: F401 (a fixture)
 
 import cuzarr
 from cuzarr import storage
@@ -194,6 +194,32 @@ def test_repositories_of_every_cloud_are_opened_by_the_rust_side(
     store = storage.make_store(repository.readonly_session(tag="first").store)
     np.testing.assert_array_equal(cuzarr.open_array(store, path="t", mode="r")[...], FIELD)
     assert "hush" not in f"{store} {store!r} {store.handle!r}" and "aHVzaA" not in f"{store!r} {store.handle!r}"
+
+
+def test_a_repository_in_a_bucket_is_written_through_icechunk_and_read_by_the_rust_side(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = request.getfixturevalue("bucket")
+    place = icechunk.s3_storage(
+        bucket="bucket", prefix="repository", region="us-east-1", endpoint_url=options["endpoint_url"], allow_http=True,
+        force_path_style=True, access_key_id=options["key"], secret_access_key=options["secret"],
+    )  # fmt: skip
+    repository = icechunk.Repository.create(place)
+    source = cuzarr.open_group({}, mode="w")
+    source.create_array("sharded", data=FIELD, chunks=(5, 10), shards=(20, 30))
+    session = repository.writable_session("main")
+    cuzarr.copy(source, session.store)
+    session.commit("first")
+    # What is written on the same branch later is not seen.
+    reading = repository.readonly_session("main")
+    later = repository.writable_session("main")
+    cuzarr.open_group(later.store, mode="r+")["sharded"][...] = 0
+    later.commit("second")
+    forbid_python(monkeypatch)
+    array = cuzarr.open_array(reading.store, path="sharded", mode="r")
+    np.testing.assert_array_equal(array[...], FIELD)
+    np.testing.assert_array_equal(array[7:33:5, 3:50:9], FIELD[7:33:5, 3:50:9])
+    assert not cuzarr.open_array(repository.readonly_session("main").store, path="sharded", mode="r")[...].any()
 
 
 def test_what_only_icechunk_opens_is_read_through_it(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
