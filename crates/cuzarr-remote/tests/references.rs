@@ -204,6 +204,8 @@ fn virtual_chunks_are_read_where_they_are_allowed() {
     let url = format!("icechunk::{}", data("icechunk-2"));
     let error = read(registry().open(&url).unwrap(), "virtual").unwrap_err();
     assert!(error.hint().unwrap().ends_with("allow=file:///tmp/cuzarr-icechunk/"), "{error:?}");
+    let far = |options: &[(&str, &str)]| with_options(options).open(&url).unwrap().capabilities().far;
+    assert!(!far(&[("allow", "/tmp/cuzarr-icechunk")]) && far(&[("allow", "/tmp/cuzarr-icechunk,s3://files")]));
     let error = read(with_options(&[("allow", "/tmp/cuzarr-icechunk")]).open(&url).unwrap(), "virtual").unwrap_err();
     assert_eq!(error.kind(), ErrorKind::StoreFailed, "the file is not there: {error:?}");
 }

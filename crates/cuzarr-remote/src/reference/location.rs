@@ -85,9 +85,10 @@ impl Rules {
         self
     }
 
-    /// Whether locations without a protocol are on a server.
+    /// Whether locations without a protocol are on a server, or those of an allowed prefix are.
     pub(super) fn is_of_a_server(&self) -> bool {
-        self.protocol.as_deref().is_some_and(|protocol| protocol != "file" && protocol != "memory")
+        let schemes = self.allowed.iter().filter_map(|prefix| prefix.split(':').next());
+        self.protocol.as_deref().into_iter().chain(schemes).any(|scheme| scheme != "file" && scheme != "memory")
     }
 
     /// The URL of a location as tables spell it, with its scheme.

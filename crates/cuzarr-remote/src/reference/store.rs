@@ -55,7 +55,7 @@ impl ReferenceStore {
         repository: Option<Arc<dyn Store>>,
     ) -> ReferenceStore {
         let is_far = match &repository {
-            Some(store) => store.capabilities().far,
+            Some(store) => store.capabilities().far || files.rules().is_of_a_server(),
             None => table.has_servers() || files.rules().is_of_a_server(),
         };
         ReferenceStore {
