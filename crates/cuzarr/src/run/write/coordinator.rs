@@ -25,7 +25,8 @@ use crate::run::write::route::host::submit;
 use crate::run::write::writing::{Leaf, LeafValue, MadeOnce, Writing};
 use crate::store::StoreExt;
 
-/// Shards that kernels encode in turn, so that several files are written at a time: one takes a twentieth of what memory does.
+/// Shards from device memory whose chunks take turns, so that several files are written at a time: one takes a twentieth of what
+/// memory does.
 const LANES: usize = 8;
 /// Objects in flight for each thread.
 const OBJECTS_A_THREAD: usize = 8;
@@ -307,7 +308,7 @@ impl Coordinator {
         }
     }
 
-    /// Begins a chunk, or the inner chunks of a shard. Those that kernels encode, and that are written as they come, become a lane.
+    /// Begins a chunk, or the inner chunks of a shard. Those from device memory that are written as they come become a lane.
     fn begin(&mut self, chunk: Touched, place: Place, lanes: &mut Vec<Lane>) -> Result<()> {
         let writing = Arc::clone(&self.writing);
         if !writing.plan.is_shard(&chunk) {
@@ -320,7 +321,7 @@ impl Coordinator {
             Leaf { chunk: inner, place }
         });
         let is_innermost = chunk.level + 2 == writing.plan.source.levels.len();
-        if is_innermost && shard.flows() && self.feeder.encodes(chunk.coverage) {
+        if is_innermost && shard.flows() && matches!(self.feeder, Feeder::Device(_)) {
             lanes.push(inner.collect::<Vec<_>>().into_iter());
             return Ok(());
         }
