@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use cuzarr_device::{DType, DTypeKind, NdBuffer, cpu::cast};
 
-use super::join::Joined;
 use super::op::{Op, promote_all};
 use super::promote::{Weak, without_arithmetic};
 use super::view::View;
@@ -46,6 +45,13 @@ pub(crate) enum Kind {
     Joined(Joined),
     /// A result made of many elements.
     Summary(Arc<dyn Summary>, Expr),
+}
+
+/// Expressions of one type, one after the other along a dimension.
+#[derive(Clone)]
+pub(crate) struct Joined {
+    pub(crate) axis: usize,
+    pub(crate) parts: Vec<Expr>,
 }
 
 /// Parts of a summary, in the order of their regions.

@@ -7,17 +7,10 @@ use cuzarr::plan::Region;
 use cuzarr::{Error, ErrorKind, Result};
 use cuzarr_device::{NdBuffer, Order};
 
-use super::expr::{Expr, Kind, Node, Operand, Summary, common_dtype};
+use super::expr::{Expr, Joined, Kind, Node, Operand, Summary, common_dtype};
 use super::pick::{Along, Pick};
 use crate::options::ComputeOptions;
 use crate::regions::memory_shape;
-
-/// Expressions of one type, one after the other along a dimension.
-#[derive(Clone)]
-pub(crate) struct Joined {
-    pub(crate) axis: usize,
-    pub(crate) parts: Vec<Expr>,
-}
 
 impl Expr {
     /// The expression for the elements of several expressions, one after the other along a dimension. Their types are promoted to

@@ -10,8 +10,7 @@ mod select;
 mod view;
 
 pub use self::expr::{Expr, Operand, Parts};
-pub(crate) use self::expr::{Kind, Node, Summary, axes_argument, broadcast, negative_power};
-pub(crate) use self::join::Joined;
+pub(crate) use self::expr::{Joined, Kind, Node, Summary, axes_argument, broadcast, negative_power};
 pub use self::op::Op;
 pub use self::pick::{Along, Pick, PickedDim};
 pub use self::promote::Weak;
