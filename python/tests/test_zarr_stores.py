@@ -174,14 +174,33 @@ async def test_many_ranges_of_one_value(tmp_path: Path) -> None:
     for store in _stores(tmp_path):
         store.set_sync("a", cpu.Buffer.from_bytes(b"0123456789"))
         wanted = [RangeByteRequest(2, 4), None, SuffixByteRequest(3), OffsetByteRequest(8), RangeByteRequest(8, 30)]
-        expected = [b"23", b"0123456789", b"789", b"89", b"89"]
+        wanted.append(SuffixByteRequest(0))
+        expected = [b"23", b"0123456789", b"789", b"89", b"89", b""]
         found = dict(store.get_ranges_sync("a", wanted, prototype=cpu.buffer_prototype))
-        assert [found[at].to_bytes() for at in range(5)] == expected
+        assert [found[at].to_bytes() for at in range(6)] == expected
         found = {at: value async for part in store.get_ranges("a", wanted, prototype=cpu.buffer_prototype) for at, value in part}
-        assert [found[at].to_bytes() for at in range(5)] == expected
+        assert [found[at].to_bytes() for at in range(6)] == expected
         with pytest.raises(BaseExceptionGroup) as caught:
             store.get_ranges_sync("b", wanted, prototype=cpu.buffer_prototype)
         assert caught.group_contains(FileNotFoundError)
+
+
+async def test_a_part_without_bytes_is_empty_and_one_of_a_missing_value_is_none(tmp_path: Path) -> None:
+    from zarr.abc.store import SuffixByteRequest
+
+    for store in _stores(tmp_path):
+        store.set_sync("a", cpu.Buffer.from_bytes(b"0123456789"))
+        found = await store.get("a", cpu.buffer_prototype, SuffixByteRequest(0))
+        assert found is not None and found.to_bytes() == b""
+        assert await store.get("b", cpu.buffer_prototype, SuffixByteRequest(0)) is None
+
+
+async def test_a_folder_without_files_is_empty(tmp_path: Path) -> None:
+    for store in (LocalStore(tmp_path), cuzarr.storage.LocalStore(tmp_path).zarr_store):
+        await store.set("a/b/c", cpu.Buffer.from_bytes(b"1"))
+        assert not await store.is_empty("") and not await store.is_empty("a") and await store.is_empty("c")
+        await store.delete("a/b/c")
+        assert (tmp_path / "a" / "b").is_dir() and await store.is_empty("") and await store.is_empty("a")
 
 
 def _ours(folder: Path) -> list[cuzarr.storage.Store]:

@@ -26,7 +26,7 @@ Parts = list[bytes | None]
 def byte_bounds(byte_range: Any) -> ByteBounds:
     """Which bytes one of zarr-python's requests names."""
     if hasattr(byte_range, "suffix"):
-        return -byte_range.suffix, None
+        return (-byte_range.suffix, None) if byte_range.suffix else (0, 0)
     if hasattr(byte_range, "offset"):
         return byte_range.offset, None
     if hasattr(byte_range, "start") and hasattr(byte_range, "end"):
@@ -700,8 +700,14 @@ class Store:
         >>> store.is_empty("a"), store.is_empty("c")
         (False, True)
         """
-        keys, prefixes = self._handle.list_dir(prefix)
-        return not keys and not prefixes
+        # Directories without a file may be below others. Elsewhere the first folder of each level leads to a key.
+        folders = [prefix]
+        while folders:
+            keys, prefixes = self._handle.list_dir(folders.pop())
+            if keys:
+                return False
+            folders += prefixes
+        return True
 
     def close(self) -> None:
         """Close the store. Only a :class:`ZipStore` has something to close; the others do nothing.
