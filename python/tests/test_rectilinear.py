@@ -9,12 +9,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-import zarr
-from hypothesis import HealthCheck, given, settings, strategies as st
-from zarr.testing import strategies
 
-import cuzarr
-from cuzarr.errors import InvalidArgumentError, MetadataValidationError, UnsupportedFeatureError
+zarr = pytest.importorskip("zarr", minversion="3.4")
+
+from hypothesis import HealthCheck, given, settings, strategies as st  # noqa: E402
+from zarr.testing import strategies  # noqa: E402
+
+import cuzarr  # noqa: E402
+from cuzarr.errors import InvalidArgumentError, MetadataValidationError, UnsupportedFeatureError  # noqa: E402
 
 SHAPE = (26, 38)
 EDGES = [[16, 10], [24, 9, 5]]

@@ -13,12 +13,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-import zarr
-from hypothesis import HealthCheck, given, settings, strategies as st
-from zarr.buffer import cpu
-from zarr.testing import strategies
 
-import cuzarr
+zarr = pytest.importorskip("zarr", minversion="3.4")
+
+from hypothesis import HealthCheck, given, settings, strategies as st  # noqa: E402
+from zarr.buffer import cpu  # noqa: E402
+from zarr.testing import strategies  # noqa: E402
+
+import cuzarr  # noqa: E402
 
 SETTINGS = settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 SHAPES = st.lists(st.integers(0, 12), min_size=1, max_size=3).map(tuple)

@@ -10,17 +10,19 @@ from typing import Any
 
 import numpy as np
 import pytest
-import zarr
-from conftest import gpu_device
-from hypothesis import HealthCheck, Phase, assume, settings, strategies as st
-from hypothesis.extra import numpy as npst
-from hypothesis.stateful import precondition, rule, run_state_machine_as_test
-from zarr.buffer import cpu
-from zarr.testing import stateful, strategies
 
-import cuzarr.zarr
-from cuzarr.storage import MemoryStore as OwnMemoryStore, SplitStore
-from cuzarr.storage.zarr_form import GDSStore, GpuMemoryStore, LocalStore, MemoryStore, NativeStore
+zarr = pytest.importorskip("zarr", minversion="3.4")
+
+from conftest import gpu_device  # noqa: E402
+from hypothesis import HealthCheck, Phase, assume, settings, strategies as st  # noqa: E402
+from hypothesis.extra import numpy as npst  # noqa: E402
+from hypothesis.stateful import precondition, rule, run_state_machine_as_test  # noqa: E402
+from zarr.buffer import cpu  # noqa: E402
+from zarr.testing import stateful, strategies  # noqa: E402
+
+import cuzarr.zarr  # noqa: E402
+from cuzarr.storage import MemoryStore as OwnMemoryStore, SplitStore  # noqa: E402
+from cuzarr.storage.zarr_form import GDSStore, GpuMemoryStore, LocalStore, MemoryStore, NativeStore  # noqa: E402
 
 DEVICE = gpu_device()[0] or "cpu"
 STORES: dict[str, Callable[[Path], Any]] = {
