@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import threading
 import warnings
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import zarr
+from rounds import Rounds
 
 import cuzarr
 from cuzarr.errors import ContainsArrayError, ContainsGroupError, InvalidArgumentError, MetadataValidationError, ReadOnlyError
@@ -19,54 +17,6 @@ from cuzarr.storage import MemoryStore
 
 FORMATS = pytest.mark.parametrize("zarr_format", [2, 3])
 GROUPS, ARRAYS = 6, 10
-
-
-class Rounds(zarr.storage.MemoryStore):
-    """A store each of whose requests takes a while. A round begins with a request that finds no other under way."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.rounds, self.reads, self._under_way, self._lock = 0, 0, 0, threading.Lock()
-
-    @asynccontextmanager
-    async def request(self) -> AsyncIterator[None]:
-        with self._lock:
-            self.rounds += self._under_way == 0
-            self._under_way += 1
-        try:
-            await asyncio.sleep(0.1)
-            yield
-        finally:
-            with self._lock:
-                self._under_way -= 1
-
-    async def get(self, *args: Any, **kwargs: Any) -> Any:
-        self.reads += 1
-        async with self.request():
-            return await super().get(*args, **kwargs)
-
-    async def exists(self, key: str) -> bool:
-        async with self.request():
-            return await super().exists(key)
-
-    async def set(self, *args: Any, **kwargs: Any) -> None:
-        async with self.request():
-            await super().set(*args, **kwargs)
-
-    async def set_if_not_exists(self, *args: Any, **kwargs: Any) -> None:
-        async with self.request():
-            await super().set_if_not_exists(*args, **kwargs)
-
-    async def list_dir(self, prefix: str) -> AsyncIterator[str]:
-        async with self.request():
-            names = [name async for name in super().list_dir(prefix)]
-        for name in names:
-            yield name
-
-    def count(self, call: Callable[[], Any]) -> tuple[Any, int]:
-        """What a call gives, and in how many rounds of requests."""
-        self.rounds = 0
-        return call(), self.rounds
 
 
 def nodes(zarr_format: Any) -> dict[str, Any]:
