@@ -42,6 +42,7 @@ mod profile;
 mod read;
 pub mod reference;
 mod runtime;
+mod schemes;
 mod store;
 mod transport;
 
@@ -50,8 +51,9 @@ use cuzarr::node::{self, Array, ArrayOptions, Consolidation, Group, Node};
 
 pub use cache::{CacheInfo, cache_info, clear_cache, default_folder as default_cache_folder};
 pub use credentials::{CredentialSource, Credentials};
-pub use open::{SCHEMES, registry, registry_with};
+pub use open::SCHEMES;
 pub use options::StorageOptions;
+pub use schemes::{registry, registry_with};
 pub use store::RemoteStore;
 
 /// Opens the array or group at a path or URL that [`registry`] knows.

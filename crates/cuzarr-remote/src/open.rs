@@ -19,7 +19,6 @@ use crate::failure::explain;
 use crate::limit::{MOST_BYTES, MOST_REQUESTS};
 use crate::options::{CONNECT_TIMEOUT, Settings, StorageOptions, is_true};
 use crate::profile;
-use crate::reference::{icechunk_scheme, reference_scheme};
 use crate::store::RemoteStore;
 use crate::transport::{Connector, Web};
 
@@ -46,21 +45,6 @@ pub const SCHEMES: [&str; 9] = {
     }
     schemes
 };
-
-/// A registry with the schemes of [`Registry::new`] and [`SCHEMES`], `reference` and `icechunk`. Options and credentials come from the
-/// environment.
-pub fn registry() -> Registry {
-    registry_with(StorageOptions::from_environment())
-}
-
-/// Like [`registry`], with options for every remote store that it opens.
-pub fn registry_with(options: StorageOptions) -> Registry {
-    let options = Arc::new(options);
-    let (of_tables, of_repositories) = (Arc::clone(&options), Arc::clone(&options));
-    with_clouds(&Registry::new(), &options)
-        .with("reference", move |registry, url| reference_scheme(registry, url, &of_tables))
-        .with("icechunk", move |registry, url| icechunk_scheme(registry, url, &of_repositories))
-}
 
 /// A registry that opens clouds and web servers with these options, and other schemes like `registry`.
 pub(crate) fn with_clouds(registry: &Registry, options: &Arc<StorageOptions>) -> Registry {
@@ -318,7 +302,7 @@ mod tests {
     use super::*;
 
     fn opened(url: &str, options: &[(&str, &str)]) -> Result<Arc<dyn Store>> {
-        registry_with(StorageOptions::from_iter(options.iter().copied())).open(url)
+        with_clouds(&Registry::new(), &Arc::new(StorageOptions::from_iter(options.iter().copied()))).open(url)
     }
 
     const KEYS: &[(&str, &str)] = &[("key", "k-value"), ("secret", "s-value")];

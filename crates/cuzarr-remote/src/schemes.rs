@@ -1,0 +1,24 @@
+//! The registry of all schemes: clouds and web servers, and what names files in any of them.
+
+use std::sync::Arc;
+
+use cuzarr::store::Registry;
+
+use crate::open::with_clouds;
+use crate::options::StorageOptions;
+use crate::reference::{icechunk_scheme, reference_scheme};
+
+/// A registry with the schemes of [`Registry::new`] and [`SCHEMES`](crate::SCHEMES), `reference` and `icechunk`. Options and credentials come from the
+/// environment.
+pub fn registry() -> Registry {
+    registry_with(StorageOptions::from_environment())
+}
+
+/// Like [`registry`], with options for every remote store that it opens.
+pub fn registry_with(options: StorageOptions) -> Registry {
+    let options = Arc::new(options);
+    let (of_tables, of_repositories) = (Arc::clone(&options), Arc::clone(&options));
+    with_clouds(&Registry::new(), &options)
+        .with("reference", move |registry, url| reference_scheme(registry, url, &of_tables))
+        .with("icechunk", move |registry, url| icechunk_scheme(registry, url, &of_repositories))
+}
