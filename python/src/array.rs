@@ -10,6 +10,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyInt, PyList, PySlice, PyTuple};
 
+use crate::arrow;
 use crate::error::{IntoPython, PyResult};
 use crate::interrupt::{interruptible, is_main_thread};
 use crate::names::{parse_device, parse_dtype};
@@ -98,6 +99,13 @@ impl PyArray {
         let selection = selection.parse()?;
         let elements = self.run(py, move |array| array.read_variable(&selection))?;
         strings::to_list(py, &elements, text)
+    }
+
+    /// Reads the selected elements of variable length as an array of Arrow: capsules of its schema and of its elements, in C order.
+    fn read_arrow<'py>(&self, py: Python<'py>, selection: Selected<'_>, text: bool) -> PyResult<Bound<'py, PyTuple>> {
+        let selection = selection.parse()?;
+        let elements = self.run(py, move |array| array.read_variable(&selection))?;
+        arrow::variable(py, elements, text)
     }
 
     /// Writes elements. Their shape is broadcast to the selection's.

@@ -2,6 +2,7 @@
 //! programs see is written in Python on top of it.
 
 mod array;
+mod arrow;
 mod carrier;
 mod codecs;
 mod copy;

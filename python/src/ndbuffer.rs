@@ -3,11 +3,12 @@
 use std::ffi::{c_int, c_void};
 
 use cuzarr::{Error, ErrorKind};
-use cuzarr_device::{Device, NdBuffer, Order, dlpack, pool};
+use cuzarr_device::{Device, NdBuffer, Order, dlpack, nonzero, pool};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
+use crate::arrow;
 use crate::error::{IntoPython, PyResult};
 use crate::foreign::{self, export_error, python_owner};
 use crate::names::{parse_device, parse_dtype};
@@ -171,6 +172,27 @@ impl PyNdBuffer {
         py.detach(copy).py()
     }
 
+    /// New memory with the elements that have these indices, 8-byte integers on the host, along a dimension.
+    fn take(&self, py: Python<'_>, axis: usize, indices: &PyNdBuffer) -> PyResult<Self> {
+        let take = || self.inner.take(axis, &indices.inner.host_slice::<u64>()?);
+        Ok(PyNdBuffer { inner: py.detach(take).py()? })
+    }
+
+    /// Sets the elements that have these indices along a dimension. The values are broadcast, and converted where types differ.
+    fn put(&self, py: Python<'_>, axis: usize, indices: &PyNdBuffer, values: &PyNdBuffer) -> PyResult<()> {
+        let put = || self.inner.put(axis, &indices.inner.host_slice::<u64>()?, &values.inner);
+        py.detach(put).py()
+    }
+
+    /// The C-order numbers of the elements that are true, 8-byte integers on the host.
+    fn nonzero(&self, py: Python<'_>) -> PyResult<Self> {
+        let numbers = || {
+            let numbers = nonzero(&self.inner)?;
+            NdBuffer::from_slice(Device::Cpu, &numbers, &[numbers.len()])
+        };
+        Ok(PyNdBuffer { inner: py.detach(numbers).py()? })
+    }
+
     /// Sets every element to these bytes.
     fn fill(&self, py: Python<'_>, element: &[u8]) -> PyResult<()> {
         py.detach(|| self.inner.fill(element)).py()
@@ -184,6 +206,11 @@ impl PyNdBuffer {
     /// Whether every element has these bits.
     fn all_equal_element(&self, py: Python<'_>, element: &[u8], equal_nan: bool) -> PyResult<bool> {
         py.detach(|| self.inner.all_equal_element(element, equal_nan)).py()
+    }
+
+    /// The elements, of one dimension in host memory, as an array of Arrow: capsules of its schema and of its elements.
+    fn arrow<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        arrow::fixed(py, &self.inner)
     }
 
     #[pyo3(signature = (*, stream=None, max_version=None, dl_device=None, copy=None))]

@@ -340,7 +340,7 @@ def test_device_arrays_are_pickled_through_the_host(gpu: str) -> None:
 def test_device_arrays_say_what_they_cannot_do(gpu: str) -> None:
     array = cuzarr.DeviceArray.from_host(TRUTH, gpu)
     with pytest.raises(IndexError):
-        array[[0, 1], [0, 1]]
+        array[[0, 9]]
     with pytest.raises(IndexError):
         array[9]
     with pytest.raises(InvalidArgumentError, match="shape"):

@@ -58,6 +58,7 @@ PAGES = (
          "cuzarr.xp.statistics"),
     Page("combined", "Closeness, NaN, weighted means", "Functions that are made of others.", "cuzarr.xp.combined"),
     Page("shapes", "Dimensions and choices", "Functions that move dimensions and choose elements.", "cuzarr.xp.shapes"),
+    Page("standard", "Array API standard", "Functions of the array API standard that are on no other page.", "cuzarr.xp.standard"),
     Page("xp", "Arrays in memory", "Functions that make and move arrays in memory.", "cuzarr.xp.creation"),
     Page("device-array", "DeviceArray", "An array in GPU memory, for every library with DLPack.", "cuzarr", _names("DeviceArray")),
     Page("kernels", "Kernels", "CUDA C++ of your own.", "cuzarr.kernels"),
@@ -79,7 +80,7 @@ PAGES = (
 # Objects whose class has no public name, and is shown below them.
 CLASSES = {"cuzarr.config": "cuzarr._config.settings.Config"}
 # Where users import the names of a page from, if neither from `cuzarr` nor from its module.
-SHOWN = {"cuzarr.xp.creation": "cuzarr.xp"}
+SHOWN = {"cuzarr.xp.creation": "cuzarr.xp", "cuzarr.xp.standard": "cuzarr.xp"}
 
 
 @cache

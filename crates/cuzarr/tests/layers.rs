@@ -521,6 +521,7 @@ const UNSAFE_FILES: &[&str] = &[
     "crates/cuzarr-device/src/ops/transfer/mod.rs",
     "crates/cuzarr-device/src/stream.rs",
     "crates/cuzarr/tests/run_length/cuda.rs",
+    "python/src/arrow.rs",
     "python/src/decoder.rs",
     "python/src/encoder.rs",
     "python/src/foreign.rs",

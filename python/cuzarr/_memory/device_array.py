@@ -2,33 +2,41 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import warnings
 from collections.abc import Iterator
+from dataclasses import dataclass
+from types import ModuleType
 from typing import Any, Literal
 
 import numpy as np
 
 from cuzarr import _checks, _core, _numpy
-from cuzarr._memory import foreign
-from cuzarr._memory.box import basic_box, expand_ellipsis, is_integer, normalize_index, slice_indices
+from cuzarr._memory import foreign, index_arrays
+from cuzarr._memory.box import basic_box, ensure_tuple, expand_ellipsis, is_integer, normalize_index, slice_indices
 from cuzarr._memory.element_types import ORDERED, are_known_apart, is_opaque, memory_type, reversals
 from cuzarr._memory.foreign import OnDevice, host_view, numpy_view
-from cuzarr._numpy import is_computable
+from cuzarr._numpy import check_dtype
+from cuzarr._operators import dispatch
 from cuzarr._operators.dispatch import Lazy
 from cuzarr._operators.numpy_protocol import NumpyProtocol
 from cuzarr._operators.signs import OneElement, Operators, Reductions, Shaped
 from cuzarr.errors import (
-    BoundsCheckError,
+    CuzarrError,
     DTypeMismatchError,
     ImplicitHostCopyError,
     InvalidArgumentError,
+    NegativeStepError,
     SelectionInvalidError,
     ShapeMismatchError,
     UnsupportedError,
 )
 
 Order = Literal["K", "A", "C", "F"]
+_API_VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12")
+# Elements whose values a text shows, at most.
+_MOST_SHOWN = 1000
 
 
 def _warn_of_lost_parts(own: np.dtype[Any], wanted: np.dtype[Any]) -> None:
@@ -225,6 +233,67 @@ class DeviceArray(OnDevice, NumpyProtocol, OneElement, Operators, Reductions, Sh
         typestr = self.dtype.str if self.dtype.names is None else f"|V{self.dtype.itemsize}"
         return {**self._buffer.cuda_array_interface(), "typestr": typestr}
 
+    def __array_namespace__(self, *, api_version: str | None = None) -> ModuleType:
+        """The namespace of the array API standard for this array: :mod:`cuzarr.xp`. It has no sorting, sets, searches, cumulative sums and
+        matrix products.
+
+        Parameters
+        ----------
+        api_version : str, optional
+            The version of the standard; versions up to 2024.12 are known.
+
+        Returns
+        -------
+        module
+
+        Raises
+        ------
+        InvalidArgumentError
+            The version is not known.
+
+        Examples
+        --------
+        >>> import cuzarr, numpy as np
+        >>> x = cuzarr.DeviceArray.from_host(np.array([4.0, 9.0]), "cpu")
+        >>> x.__array_namespace__().sqrt(x).tolist()
+        [2.0, 3.0]
+        """
+        if api_version not in (None, *_API_VERSIONS):
+            raise InvalidArgumentError(f"api_version is {api_version!r}, expected one of {', '.join(_API_VERSIONS)}")
+        return dispatch.namespace
+
+    def to_device(self, device: str, /, *, stream: Any = None) -> DeviceArray | np.ndarray[Any, Any]:
+        """This array on another device, by the name that the array API standard has for :meth:`to`.
+
+        Parameters
+        ----------
+        device : str
+            ``"cuda:N"``, or ``"cpu"``.
+        stream : optional
+            Must be ``None``: what this gives is ready on every stream.
+
+        Returns
+        -------
+        DeviceArray or numpy.ndarray
+            A NumPy array for ``"cpu"``.
+
+        Raises
+        ------
+        DeviceUnavailableError
+            There is no such GPU.
+        InvalidArgumentError
+            A stream was given.
+
+        Examples
+        --------
+        >>> import cuzarr, numpy as np
+        >>> cuzarr.DeviceArray.from_host(np.arange(3.0), "cpu").to_device("cpu")
+        array([0., 1., 2.])
+        """
+        if stream is not None:
+            raise InvalidArgumentError("to_device takes no stream", hint="leave it out: the result is ready on every stream")
+        return self.to(device)
+
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
         """Refuses: a copy to the host has to be asked for, by :meth:`cpu`."""
         raise ImplicitHostCopyError(
@@ -249,13 +318,13 @@ class DeviceArray(OnDevice, NumpyProtocol, OneElement, Operators, Reductions, Sh
     # --------------------------------------------------------------------------------------------------------- views
 
     def __getitem__(self, key: Any) -> DeviceArray:
-        """A view by integers, slices and an ellipsis. It shares memory with the array. One list of indices, or a mask of one
-        dimension, gives new memory.
+        """The elements that a key chooses, as NumPy's arrays have them: a view for integers, slices, an ellipsis and new dimensions;
+        new memory where there are index arrays or masks.
 
         Parameters
         ----------
-        key : int, slice, Ellipsis, list of int or tuple of them
-            Slices have steps of either sign. One of the items may be a list of indices or a mask of its dimension.
+        key : int, slice, Ellipsis, None, list of int, array or tuple of them
+            Slices have steps of either sign. Index arrays and masks may be on this device or on the host.
 
         Returns
         -------
@@ -265,7 +334,7 @@ class DeviceArray(OnDevice, NumpyProtocol, OneElement, Operators, Reductions, Sh
         Raises
         ------
         SelectionInvalidError
-            An index lies outside, or the key has several index arrays or a mask of several dimensions: use CuPy or PyTorch for these.
+            An index lies outside, or the key does not fit the array.
 
         Examples
         --------
@@ -275,44 +344,72 @@ class DeviceArray(OnDevice, NumpyProtocol, OneElement, Operators, Reductions, Sh
         (2, 2)
         >>> x[::-1, [0, 3]].tolist()
         [[8, 11], [4, 7], [0, 3]]
+        >>> x[x > 8].tolist()
+        [9, 10, 11]
         """
-        return self._chosen(key, most_lists=1)
-
-    def _chosen(self, key: Any, most_lists: int) -> DeviceArray:
-        """The elements by slices with steps of either sign and at most so many lists; a view where there are none."""
         try:
             box = basic_box(key, self.shape)
-        except SelectionInvalidError as error:
-            picked = self._picked(key, most_lists)
-            if picked is not None:
-                return picked
-            error.hint = "use CuPy for several index arrays and for masks: cupy.asarray(x)[…]"
-            raise
+        except SelectionInvalidError:
+            items = _with_arrays(key)
+            if items is None:
+                return self._view(key)
+            named = self._named(items)
+            return DeviceArray(named.among._buffer.take(named.axis, named.numbers), self.dtype).reshape(named.shape)
         return DeviceArray(self._buffer.region(box.start, box.count, box.step, box.dropped), self.dtype)
 
-    def _picked(self, key: Any, most_lists: int) -> DeviceArray | None:
-        """The elements by slices with steps of either sign and lists or masks along a dimension; ``None`` for anything else."""
-        if not is_computable(self.dtype):
-            return None
+    def _view(self, key: Any) -> DeviceArray:
+        """The view by integers, slices with steps of either sign, an ellipsis and new dimensions."""
+        items = ensure_tuple(key)
+        own = expand_ellipsis(tuple(item for item in items if item is not None), self.shape)
+        try:
+            box = basic_box(own, self.shape)
+            view = DeviceArray(self._buffer.region(box.start, box.count, box.step, box.dropped), self.dtype)
+        except NegativeStepError:
+            view = self._falling(own)
+        shape = list(view.shape)
+        place = 0
+        for item in items:
+            if item is None:
+                shape.insert(place, 1)
+            place += self.ndim - sum(item is not None for item in items) + 1 if item is Ellipsis else not is_integer(item)
+        return view.reshape(shape) if len(shape) > view.ndim else view
+
+    def _falling(self, items: tuple[Any, ...]) -> DeviceArray:
+        """The view by an integer or a slice for every dimension."""
         along: list[Any] = []
         dims: list[tuple[int | None, int]] = []
-        lists = 0
-        for axis, (item, extent) in enumerate(zip(expand_ellipsis(key, self.shape), self.shape, strict=True)):
+        for axis, (item, extent) in enumerate(zip(items, self.shape, strict=True)):
             if is_integer(item):
                 along.append(normalize_index(item, extent))
                 continue
-            if isinstance(item, slice):
-                chosen = range(*slice_indices(item, extent))
-                along.append((chosen.start if chosen else 0, len(chosen), chosen.step if len(chosen) > 1 else 1))
-            else:
-                indices = _indices(item, extent)
-                lists += 1
-                if indices is None or lists > most_lists:
-                    return None
-                along.append(foreign.wrap_host(indices))
+            chosen = range(*slice_indices(item, extent))
+            along.append((chosen.start if chosen else 0, len(chosen), chosen.step if len(chosen) > 1 else 1))
             dims.append((axis, 0))
+        check_dtype(self.dtype, "a slice with a negative step")
         memory = _core.Expr.buffer(self._buffer).picked(along, dims).memory()
-        return None if memory is None else DeviceArray(memory, self.dtype)
+        assert memory is not None
+        return DeviceArray(memory, self.dtype)
+
+    def _named(self, items: tuple[Any, ...]) -> _Named:
+        """The elements that a key with index arrays or masks names."""
+        chosen = index_arrays.parse(items, self.shape, _nonzero)
+        turned = self._view(tuple(chosen.basic)).transpose(chosen.order)
+        extents, end = turned.shape, chosen.first + chosen.listed
+        count = math.prod(extents[chosen.first : end])
+        among = turned.reshape((*extents[: chosen.first], count, *extents[end:]))
+        numbers = foreign.wrap_host(chosen.numbers.ravel().astype(np.uint64))
+        return _Named(turned, among, chosen.first, numbers, chosen.shape(extents))
+
+    def _put(self, items: tuple[Any, ...], value: Any) -> None:
+        """Writes the elements that a key with index arrays or masks names."""
+        named = self._named(items)
+        values = DeviceArray.empty(named.shape, self.dtype, self.device)
+        values[...] = value
+        among, axis = named.among, named.axis
+        values = values.reshape((*among.shape[:axis], named.numbers.shape[0], *among.shape[axis + 1 :]))
+        among._buffer.put(axis, named.numbers, values._buffer)
+        if among._buffer.address != named.turned._buffer.address:  # a copy, as its dimensions could not be joined
+            named.turned[...] = among.reshape(named.turned.shape)
 
     def tolist(self) -> Any:
         """The elements as numbers of Python in nested lists: a copy to the host that is asked for.
@@ -425,6 +522,11 @@ class DeviceArray(OnDevice, NumpyProtocol, OneElement, Operators, Reductions, Sh
     def T(self) -> DeviceArray:  # noqa: N802, NumPy's name
         """The view with all dimensions reversed."""
         return self.transpose()
+
+    @property
+    def mT(self) -> DeviceArray:  # noqa: N802, the standard's name
+        """The view with the last two dimensions in the other order."""
+        return self.transpose(*range(self.ndim - 2), self.ndim - 1, self.ndim - 2)
 
     def view(self, dtype: Any) -> DeviceArray:
         """This memory as elements of another type. If their size differs, the last dimension becomes longer or shorter.
@@ -557,21 +659,21 @@ class DeviceArray(OnDevice, NumpyProtocol, OneElement, Operators, Reductions, Sh
         self._buffer.fill(_numpy.element(value, self.dtype).tobytes())
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        """Write elements into a box. They may be on any device.
+        """Write the elements that a key chooses. The new ones may be on any device.
 
         Parameters
         ----------
-        key : int, slice, Ellipsis or tuple of them
-            Slices have steps of either sign.
+        key : int, slice, Ellipsis, None, list of int, array or tuple of them
+            As of ``x[key]``. Of an element that index arrays name several times, the last value stays.
         value : array or scalar
-            The elements. They are broadcast to the box and converted to the array's type.
+            The elements. They are broadcast to what is chosen and converted to the array's type.
 
         Raises
         ------
         SelectionInvalidError
-            The box lies outside, or the key has an index array or a mask.
+            An index lies outside, or the key does not fit the array.
         ShapeMismatchError
-            The value cannot be broadcast to the box.
+            The value cannot be broadcast to what is chosen.
         OutOfRangeError, ConversionError
             The array's type cannot hold the value.
 
@@ -580,10 +682,15 @@ class DeviceArray(OnDevice, NumpyProtocol, OneElement, Operators, Reductions, Sh
         >>> import cuzarr, numpy as np
         >>> x = cuzarr.DeviceArray.from_host(np.zeros(3), "cpu")
         >>> x[1:] = 7
+        >>> x[x == 0] = 1
         >>> x.cpu()
-        array([0., 7., 7.])
+        array([1., 7., 7.])
         """
-        target = self._chosen(key, most_lists=0)  # what lists choose would be a copy
+        items = _with_arrays(key)
+        if items is not None:
+            self._put(items, value)
+            return
+        target = self[key]
         if isinstance(value, Lazy):
             value = value._elements_on(self.device)
         if foreign.is_on_device(value):
@@ -601,6 +708,9 @@ class DeviceArray(OnDevice, NumpyProtocol, OneElement, Operators, Reductions, Sh
             source = host_view(array)
         while len(source.shape) > target.ndim and source.shape[0] == 1:
             source = source.reshape(source.shape[1:])
+        missing = target.ndim - len(source.shape)
+        if missing < 0 or any(own not in (1, extent) for own, extent in zip(source.shape, target.shape[missing:], strict=True)):
+            raise ShapeMismatchError(f"elements of shape {source.shape} do not fit into {target.shape}")
         target._buffer.copy_from(source)
 
     def _change(self, name: str, other: Any) -> Any:
@@ -637,31 +747,46 @@ class DeviceArray(OnDevice, NumpyProtocol, OneElement, Operators, Reductions, Sh
         return DeviceArray.from_host, (self.cpu(), self.device)
 
     def __repr__(self) -> str:
-        return f"<DeviceArray on {self.device} shape={self.shape} dtype={self.dtype}>"
+        about = f"dtype={self.dtype}, device={self.device!r}"
+        if self.size <= _MOST_SHOWN:
+            with contextlib.suppress(CuzarrError):  # of a device that failed
+                return f"DeviceArray({np.array2string(self.cpu(), separator=', ', prefix='DeviceArray(')}, {about})"
+        return f"<DeviceArray of shape {self.shape}, {about}>"
 
 
-def _indices(item: Any, extent: int) -> np.ndarray[Any, np.dtype[np.uint64]] | None:
-    """Indices counted from the start, of a list of them or of a mask of one dimension; ``None`` for anything else.
+@dataclass(frozen=True)
+class _Named:
+    """Elements of an array by their numbers along one dimension of ``among``: ``turned`` in another shape, which is a copy where that
+    is no view. The result has the shape ``shape``."""
 
-    Raises
-    ------
-    BoundsCheckError
-        One is outside.
-    """
-    if not isinstance(item, list | np.ndarray | DeviceArray):
-        return None
-    given = item.cpu() if isinstance(item, DeviceArray) else foreign.host_array(item, "index")
-    if given.ndim != 1 or (given.dtype.kind == "b" and len(given) != extent):
-        return None
-    if given.dtype.kind == "b":
-        return np.flatnonzero(given).astype(np.uint64)
-    if given.dtype.kind not in "iu" and given.size:
-        return None
-    counted = given.astype(np.int64)
-    outside = counted[(counted < -extent) | (counted >= extent)]
-    if outside.size:
-        raise BoundsCheckError(f"index {outside[0]} is out of bounds for a dimension of {extent}")
-    return np.where(counted < 0, counted + extent, counted).astype(np.uint64)
+    turned: DeviceArray
+    among: DeviceArray
+    axis: int
+    numbers: _core.NdBuffer
+    shape: tuple[int, ...]
+
+
+def _with_arrays(key: Any) -> tuple[Any, ...] | None:
+    """The items of a key some of which are index arrays or masks; ``None`` when there are none."""
+    items = tuple(map(_as_index, key)) if isinstance(key, tuple) else (_as_index(key),)
+    return items if any(isinstance(item, np.ndarray | DeviceArray) for item in items) else None
+
+
+def _as_index(item: Any) -> Any:
+    """Indices and masks as arrays of NumPy's, but masks on a device as they are; anything else unchanged."""
+    if item is None or item is Ellipsis or isinstance(item, slice | Lazy) or is_integer(item):
+        return item
+    if foreign.is_on_device(item):
+        array = item if isinstance(item, DeviceArray) else DeviceArray(foreign.device_buffer(item), foreign.element_type(item))
+        return array if array.dtype == bool else array.cpu()
+    is_array = isinstance(item, list | tuple | bool) or hasattr(item, "__array__")
+    return foreign.host_array(item, "index") if is_array else item
+
+
+def _nonzero(mask: Any) -> np.ndarray[Any, np.dtype[np.int64]]:
+    if isinstance(mask, np.ndarray):
+        return np.flatnonzero(mask)
+    return numpy_view(mask._buffer.nonzero(), np.dtype("u8")).astype(np.int64)
 
 
 def _resolve(shape: tuple[int, ...], size: int) -> tuple[int, ...]:

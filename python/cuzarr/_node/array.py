@@ -1135,6 +1135,35 @@ class Array(Node, StoredProtocol, Operators, OneElement, Reductions, Stored):
         elements = self._elements()
         return elements if dtype is None else elements.astype(dtype, copy=False)
 
+    def __arrow_c_array__(self, requested_schema: object = None) -> tuple[Any, Any]:
+        """All elements as an array of Apache Arrow, by its PyCapsule interface: for ``pyarrow.array``, ``polars.Series`` and others.
+
+        Parameters
+        ----------
+        requested_schema : object, optional
+            Not looked at: consumers convert.
+
+        Returns
+        -------
+        tuple
+            Capsules of the schema and of the array. Strings are ``large_string``, bytes ``large_binary``.
+
+        Raises
+        ------
+        UnsupportedError
+            There is not one dimension, or Arrow has no such type.
+        ImplicitHostCopyError
+            The array reads to a GPU, and a copy to the host has to be asked for.
+
+        Examples
+        --------
+        >>> import cuzarr, numpy as np
+        >>> names = cuzarr.array(np.array(["Aare", "Emme"], "T"), store={})
+        >>> len(names.__arrow_c_array__())  # pyarrow.array(names) takes both
+        2
+        """
+        return array_io.read_arrow(self, basic_box((), self.shape), self.ndim)
+
     def __len__(self) -> int:
         if not self.shape:
             raise TypeError("an array of 0 dimensions has no length")

@@ -24,8 +24,10 @@ from cuzarr.buffer._prototype import prototype_device
 from cuzarr.errors import (
     CuzarrRuntimeWarning,
     FallbackRefusedError,
+    ImplicitHostCopyError,
     InvalidArgumentError,
     ShapeMismatchError,
+    UnsupportedError,
 )
 from cuzarr.storage import Store
 
@@ -227,6 +229,32 @@ def read_box(array: OpenArray, box: Chosen, device: str) -> Any:
             return elements.astype(data_type.native)
         elements = elements.byteswap(inplace=True).view(data_type.native)
     return elements
+
+
+def read_arrow(array: OpenArray, box: Chosen, ndim: int) -> tuple[Any, Any]:
+    """The elements of a box as capsules of Arrow's C data interface: its schema, and the array.
+
+    Raises
+    ------
+    UnsupportedError
+        There is not one dimension; Arrow has no such type.
+    ImplicitHostCopyError
+        The array reads to a GPU.
+    """
+    data_type = array._metadata.data_type
+    device, _ = placement(array, None)
+    if ndim != 1:
+        message = f"an array of Arrow has one dimension, this one has {ndim}"
+        raise UnsupportedError(message, hint="view a row: array.lazy[0], or the elements: array[...].ravel()")
+    if data_type.is_variable:
+        return array._handle(device).read_arrow(box.lists, data_type.is_text)
+    if data_type.native.kind not in "biuf":
+        message = f"elements of {data_type.native} are not handed over to Arrow"
+        raise UnsupportedError(message, hint="convert the elements: pyarrow.array(array[...])")
+    if device != "cpu":
+        message = f"this array reads to {device}, and a copy to the host has to be asked for"
+        raise ImplicitHostCopyError(message, hint="use array.with_device('cpu')")
+    return array._handle(device).read(box.lists).arrow()
 
 
 def set_box(array: OpenArray, box: Chosen, value: Any, fields: Fields | None, prototype: Any = None) -> None:

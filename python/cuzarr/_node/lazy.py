@@ -528,6 +528,35 @@ class LazyArray(Lazy, StoredProtocol, OneElement, Operators, Reductions):
             )
         return np.asarray(self.result(), dtype)
 
+    def __arrow_c_array__(self, requested_schema: object = None) -> tuple[Any, Any]:
+        """The elements as an array of Apache Arrow, by its PyCapsule interface: for ``pyarrow.array``, ``polars.Series`` and others.
+
+        Parameters
+        ----------
+        requested_schema : object, optional
+            Not looked at: consumers convert.
+
+        Returns
+        -------
+        tuple
+            Capsules of the schema and of the array. Strings are ``large_string``, bytes ``large_binary``.
+
+        Raises
+        ------
+        UnsupportedError
+            There is not one dimension, or Arrow has no such type.
+        ImplicitHostCopyError
+            The array reads to a GPU, and a copy to the host has to be asked for.
+
+        Examples
+        --------
+        >>> import cuzarr, numpy as np
+        >>> names = cuzarr.array(np.array(["Aare", "Emme"], "T"), store={})
+        >>> len(names.lazy[1:].__arrow_c_array__())  # pyarrow.array(names.lazy[1:]) takes both
+        2
+        """
+        return array_io.read_arrow(self._array, self._what.chosen(self._array.shape), self.ndim)
+
     def __dlpack__(self, **options: Any) -> Any:
         """Reads the elements, and hands their memory to another library."""
         elements: Any = self.result()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from types import ModuleType
 from typing import Any
 
 from cuzarr import _core
@@ -13,6 +14,9 @@ apply: Callable[..., Any]
 
 reduce: Callable[..., Any]
 """Computes a reduction by NumPy's name; set by ``_compute.expression``."""
+
+namespace: ModuleType
+"""The module with this library's functions by the names of NumPy and of the array API standard; set by ``xp``."""
 
 functions: dict[str, Callable[..., Any]] = {}
 """This library's functions by NumPy's names; filled by ``xp``."""

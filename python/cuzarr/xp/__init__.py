@@ -13,20 +13,58 @@ array([3., 3.])
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import sys
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from cuzarr import _names
 from cuzarr._operators import dispatch
-from cuzarr.xp import combined, creation, elementwise, reductions, shapes, statistics
+from cuzarr.xp import combined, creation, elementwise, reductions, shapes, standard, statistics
 from cuzarr.xp.combined import *  # noqa: F403
 from cuzarr.xp.creation import *  # noqa: F403
 from cuzarr.xp.elementwise import *  # noqa: F403
 from cuzarr.xp.reductions import *  # noqa: F403
 from cuzarr.xp.shapes import *  # noqa: F403
+from cuzarr.xp.standard import *  # noqa: F403
+from cuzarr.xp.standard import __array_namespace_info__ as __array_namespace_info__
 from cuzarr.xp.statistics import *  # noqa: F403
 
-if not TYPE_CHECKING:  # it would take any name for one
-    __getattr__ = _names.pointing_to_cupy(__name__)
+# Types and constants of the array API standard, which are NumPy's. In the module's own names `bool` would hide Python's.
+_OF_NUMPY = {
+    **{name: getattr(np, name) for name in standard.TYPES},
+    **{name: getattr(np, name) for name in ("e", "finfo", "iinfo", "inf", "nan", "newaxis", "pi")},
+    "bool": np.bool_,
+}
+if TYPE_CHECKING:
+    from numpy import (
+        bool_ as bool,
+        complex64 as complex64,
+        complex128 as complex128,
+        e as e,
+        finfo as finfo,
+        float32 as float32,
+        float64 as float64,
+        iinfo as iinfo,
+        inf as inf,
+        int8 as int8,
+        int16 as int16,
+        int32 as int32,
+        int64 as int64,
+        nan as nan,
+        newaxis as newaxis,
+        pi as pi,
+        uint8 as uint8,
+        uint16 as uint16,
+        uint32 as uint32,
+        uint64 as uint64,
+    )
+else:  # a type checker would take any name for one
+    _missing = _names.pointing_to_cupy(__name__)
+
+    def __getattr__(name: str) -> Any:
+        return _OF_NUMPY[name] if name in _OF_NUMPY else _missing(name)
+
 
 # NumPy's functions call these of arrays of this package; of those that make arrays only what is made like another one.
 for _module in (elementwise, reductions, statistics, combined, shapes, creation):
@@ -40,5 +78,7 @@ __all__ += reductions.__all__
 __all__ += statistics.__all__
 __all__ += combined.__all__
 __all__ += shapes.__all__
+__all__ += standard.__all__
 
 _names.publish(globals())
+dispatch.namespace = sys.modules[__name__]

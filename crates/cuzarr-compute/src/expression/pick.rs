@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use cuzarr::plan::{AxisIndex, AxisSelection, Region, Selection};
 use cuzarr::{Error, ErrorKind, Result};
-use cuzarr_device::{Layout, NdBuffer, Order};
+use cuzarr_device::{Layout, NdBuffer};
 
 use crate::regions::memory_shape;
 
@@ -373,19 +373,7 @@ impl Pick {
                     (start[axis], extent[axis], step[axis]) = (place[0], place[1], place[2]);
                     elements = elements.region(&start, &extent, &step)?;
                 }
-                AxisIndex::List(list) => {
-                    extent[axis] = list.len();
-                    let gathered = NdBuffer::empty(elements.device(), elements.dtype(), &extent, Order::C)?;
-                    extent[axis] = 1;
-                    for (place, index) in list.iter().enumerate() {
-                        let mut from = start.clone();
-                        from[axis] = memory_shape(&[*index])?[0];
-                        start[axis] = place;
-                        let one = elements.region(&from, &extent, &step)?;
-                        gathered.region(&start, &extent, &step)?.copy_from(&one)?;
-                    }
-                    elements = gathered;
-                }
+                AxisIndex::List(list) => elements = elements.take(axis, list)?,
             }
         }
         let dropped: Vec<usize> = (0..self.along.len()).filter(|&axis| self.along[axis].count().is_none()).collect();

@@ -17,4 +17,5 @@ pub(crate) mod regions;
 pub mod shuffle;
 pub mod step;
 pub(crate) mod strided;
+mod take;
 pub mod transfer;

@@ -5,7 +5,7 @@ use cuzarr_device::{Buffer, DType, Device, ErrorKind, Layout, NdBuffer, Order};
 
 use crate::devices::{devices, for_each_case};
 use crate::naive::Offsets;
-use crate::random::{DTYPES, Random};
+use crate::random::{DTYPES, Random, View};
 
 #[test]
 fn views_reach_the_elements_that_indexing_reaches() {
@@ -279,4 +279,80 @@ fn sizes_that_overflow_are_refused() {
     }
     let huge = NdBuffer::empty(Device::Cpu, DType::INT8, &[1 << 60], Order::C).unwrap_err();
     assert_eq!(huge.kind(), ErrorKind::OutOfMemory);
+}
+
+/// A view with one of its dimensions the other way round, and where its elements lie.
+fn backwards(view: &View, axis: usize) -> (NdBuffer, Vec<usize>) {
+    let (array, shape) = (&view.array, view.array.shape());
+    let mut strides = array.strides().to_vec();
+    let reach = strides[axis] * (shape[axis] as isize - 1);
+    strides[axis] = -strides[axis];
+    let offset = array.layout().offset_bytes().wrapping_add_signed(if array.is_empty() { 0 } else { reach });
+    let memory = array.buffer().clone();
+    let elem_bytes = array.dtype().size_bytes();
+    let layout = Layout::strided(shape, &strides, offset, elem_bytes, memory.size_bytes()).unwrap();
+    let inner: usize = shape[axis + 1..].iter().product();
+    let along = |at: usize| (at / inner) % shape[axis];
+    let bytes = &view.offsets.bytes;
+    let turned = (0..bytes.len()).map(|at| bytes[at + inner * (shape[axis] - 1 - along(at)) - inner * along(at)]);
+    (NdBuffer::from_parts(memory, array.dtype(), layout).unwrap(), turned.collect())
+}
+
+#[test]
+fn lists_take_and_put_the_elements_that_they_name() {
+    for_each_case(400, |device, seed| {
+        let mut random = Random::new(seed);
+        let (dtype, mut shape) = (random.pick(&DTYPES), random.shape());
+        shape.push(1 + random.below(9));
+        let axis = random.below(shape.len());
+        let size = dtype.size_bytes();
+        let view = random.view(device, dtype, &shape);
+        let (array, offsets) = match random.one_in(2) {
+            true => backwards(&view, random.below(shape.len())),
+            false => (view.array.clone(), view.offsets.bytes.clone()),
+        };
+        let place = format!("{device} seed {seed}: {array:?} by a list along {axis}");
+        let count = if shape[axis] == 0 { 0 } else { random.below(12) };
+        let list: Vec<u64> = (0..count).map(|_| random.below(shape[axis]) as u64).collect();
+        let (outer, extent): (usize, usize) = (shape[..axis].iter().product(), shape[axis]);
+        let inner: usize = shape[axis + 1..].iter().product();
+        // Where the elements that the list names lie, in C order.
+        let named: Vec<usize> = (0..outer)
+            .flat_map(|row| list.iter().map(move |&index| (row * extent + index as usize) * inner))
+            .flat_map(|first| (first..first + inner).map(|at| offsets[at]).collect::<Vec<_>>())
+            .collect();
+        let taken = array.take(axis, &list).unwrap();
+        let mut listed = shape.clone();
+        listed[axis] = list.len();
+        assert_eq!(taken.shape(), listed, "{place}");
+        let expected: Vec<u8> = named.iter().flat_map(|&at| view.bytes[at..at + size].to_vec()).collect();
+        assert!(taken.to_host_bytes(Order::C).unwrap() == expected, "{place}");
+
+        let other = if random.one_in(2) { device } else { Device::Cpu };
+        let values = random.view(other, dtype, &listed);
+        array.put(axis, &list, &values.array).unwrap();
+        let mut expected = view.bytes.clone();
+        let packed = values.offsets.pack(&values.bytes, size);
+        for (&at, element) in named.iter().zip(packed.chunks(size)) {
+            expected[at..at + size].copy_from_slice(element);
+        }
+        assert!(view.now() == expected, "{place}: put");
+    });
+}
+
+#[test]
+fn lists_that_leave_the_array_are_refused() {
+    for device in devices() {
+        let array = NdBuffer::zeroed(device, DType::INT32, &[3, 2], Order::C).unwrap();
+        let kind = |result: cuzarr_device::Result<NdBuffer>| result.unwrap_err().kind();
+        assert_eq!(kind(array.take(0, &[3])), ErrorKind::InvalidArgument);
+        assert_eq!(kind(array.take(2, &[0])), ErrorKind::InvalidArgument);
+        let values = NdBuffer::zeroed(device, DType::INT32, &[2, 2], Order::C).unwrap();
+        assert_eq!(array.put(1, &[0, 2], &values).unwrap_err().kind(), ErrorKind::InvalidArgument);
+        assert_eq!(array.put(0, &[0, 1, 2], &values).unwrap_err().kind(), ErrorKind::InvalidArgument);
+        // Values in the memory that is set are those before.
+        let numbers = NdBuffer::from_host(device, DType::UINT8, &[4], Order::C, &[1, 2, 3, 4]).unwrap();
+        numbers.put(0, &[3, 2, 1, 0], &numbers).unwrap();
+        assert_eq!(numbers.to_host_bytes(Order::C).unwrap(), [4, 3, 2, 1]);
+    }
 }

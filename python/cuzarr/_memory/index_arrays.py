@@ -1,0 +1,172 @@
+"""Keys with index arrays and masks, as NumPy takes them: the elements that one list of numbers names along one dimension."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from cuzarr._memory.box import is_integer, normalize_index
+from cuzarr.errors import BoundsCheckError, SelectionInvalidError
+
+Numbers = np.ndarray[Any, np.dtype[np.int64]]
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """What a key chooses.
+
+    Attributes
+    ----------
+    basic : list of slice
+        What is taken of every dimension of the array, before anything else.
+    order : list of int
+        The order of its dimensions then: those that the numbers count stand side by side.
+    first, listed : int
+        The place of the first of them, and how many there are.
+    numbers : numpy.ndarray
+        What is chosen of them, counted in C order; of any shape.
+    before, behind : list of int
+        The dimensions of the result on either side of those of the numbers: 1 for a new one, and -1 for one of the array.
+    """
+
+    basic: list[slice]
+    order: list[int]
+    first: int
+    listed: int
+    numbers: Numbers
+    before: list[int]
+    behind: list[int]
+
+    def shape(self, extents: tuple[int, ...]) -> tuple[int, ...]:
+        """The shape of the result, of an array whose dimensions have these extents in their order."""
+        own = iter(extents[: self.first] + extents[self.first + self.listed :])
+        before, behind = ([next(own) if extent < 0 else extent for extent in part] for part in (self.before, self.behind))
+        return (*before, *self.numbers.shape, *behind)
+
+
+@dataclass
+class _Group:
+    """An index array and the dimensions that it counts, in C order."""
+
+    axes: list[int]
+    numbers: Numbers
+    extent: int
+
+
+@dataclass
+class _Walk:
+    """The items of a key, dimension by dimension."""
+
+    shape: tuple[int, ...]
+    axis: int = 0
+    basic: list[slice] = field(default_factory=list)
+    groups: list[_Group] = field(default_factory=list)
+    # Dimensions of the result: -1 for one of the array, 1 for a new one; and how many come before the first index array.
+    kept: list[int] = field(default_factory=list)
+    before: int = 0
+    was_listed: bool = False
+    is_split: bool = False
+
+    def keep(self, item: slice) -> None:
+        self.part()
+        self.kept.append(-1)
+        self.basic.append(item)
+        self.axis += 1
+
+    def new(self) -> None:
+        self.part()
+        self.kept.append(1)
+
+    def choose(self, numbers: Numbers, ndim: int) -> None:
+        axes = list(range(self.axis, self.axis + ndim))
+        if not self.groups:
+            self.before = len(self.kept)
+        elif not self.was_listed:
+            self.is_split = True
+        self.was_listed = True
+        self.groups.append(_Group(axes, numbers, math.prod(self.shape[axis] for axis in axes)))
+        self.basic.extend(slice(None) for _ in axes)
+        self.axis += ndim
+
+    def part(self) -> None:
+        """Index arrays before this do not stand beside those behind it."""
+        self.was_listed = False
+
+
+def parse(key: tuple[Any, ...], shape: tuple[int, ...], nonzero: Callable[[Any], Numbers]) -> Chosen:
+    """What a key chooses, some items of which are arrays: masks, or indices as arrays of NumPy's.
+
+    Parameters
+    ----------
+    nonzero
+        Gives the C-order numbers of a mask's true elements.
+
+    Raises
+    ------
+    BoundsCheckError, SelectionInvalidError
+        An index lies outside; there are too many; a mask or index arrays do not fit; an item is none of a key.
+    """
+    taken = sum(item.ndim if _is_mask(item) else item is not None and item is not Ellipsis for item in key)
+    if taken > len(shape):
+        raise SelectionInvalidError(f"too many indices: got {taken} for an array of {len(shape)} dimensions")
+    ellipses = sum(item is Ellipsis for item in key)
+    if ellipses > 1:
+        raise SelectionInvalidError("a selection can have one ellipsis only")
+    walk = _Walk(shape)
+    for item in key if ellipses else (*key, Ellipsis):
+        if item is None:
+            walk.new()
+        elif item is Ellipsis:
+            walk.part()
+            for _ in range(len(shape) - taken):
+                walk.keep(slice(None))
+        elif isinstance(item, slice):
+            walk.keep(item)
+        elif _is_mask(item):
+            extents = shape[walk.axis : walk.axis + item.ndim]
+            if item.shape != extents:
+                raise SelectionInvalidError(f"a mask of shape {item.shape} does not fit extents {extents}")
+            walk.choose(nonzero(item), item.ndim)
+        elif is_integer(item):
+            walk.choose(np.asarray(normalize_index(item, shape[walk.axis]), "i8"), 1)
+        elif isinstance(item, np.ndarray) and (item.dtype.kind in "iu" or not item.size):
+            walk.choose(_counted(item, shape[walk.axis]), 1)
+        else:
+            kind = f"an array of {item.dtype}" if isinstance(item, np.ndarray) else type(item).__name__
+            raise SelectionInvalidError(f"selections take integers, slices, index arrays and masks, got {kind}")
+    return _finished(walk)
+
+
+def _is_mask(item: Any) -> bool:
+    return getattr(getattr(item, "dtype", None), "kind", None) == "b"
+
+
+def _counted(item: np.ndarray[Any, Any], extent: int) -> Numbers:
+    """Indices counted from the start."""
+    numbers = item.astype("i8")
+    outside = (numbers < -extent) | (numbers >= extent)
+    if outside.any():
+        raise BoundsCheckError(f"index {numbers[outside][0]} is out of bounds for a dimension of {extent}")
+    return np.where(numbers < 0, numbers + extent, numbers)
+
+
+def _finished(walk: _Walk) -> Chosen:
+    try:
+        numbers = np.zeros(np.broadcast_shapes(*(group.numbers.shape for group in walk.groups)), "i8")
+    except ValueError:
+        shapes = [group.numbers.shape for group in walk.groups]
+        raise SelectionInvalidError(f"index arrays of shapes {shapes} do not fit together") from None
+    for group in walk.groups:
+        numbers = numbers * group.extent + group.numbers
+    listed = [axis for group in walk.groups for axis in group.axes]
+    others = [axis for axis in range(len(walk.shape)) if axis not in listed]
+    # As NumPy: where they do not stand side by side, their dimensions come first.
+    place = 0 if walk.is_split else walk.before
+    before, behind = walk.kept[:place], walk.kept[place:]
+    first = sum(extent < 0 for extent in before)
+    order = others[:first] + listed + others[first:]
+    return Chosen(walk.basic, order, first, len(listed), numbers, before, behind)

@@ -1,0 +1,615 @@
+"""Functions of the array API standard that NumPy has by the same name and that are in no other module of :mod:`cuzarr.xp`.
+
+`cuzarr.xp` is the namespace that ``x.__array_namespace__()`` of a :class:`cuzarr.DeviceArray` gives. Of the standard (2024.12) it
+lacks what has no kernel here: sorting, sets, searches, cumulative sums and matrix products.
+
+>>> import cuzarr, numpy as np
+>>> x = cuzarr.DeviceArray.from_host(np.arange(3.0), "cpu")
+>>> xp = x.__array_namespace__()
+>>> xp.concat([x, xp.roll(x, 1)]).tolist()
+[0.0, 1.0, 2.0, 2.0, 0.0, 1.0]
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from cuzarr import _core, _names
+from cuzarr._checks import axis_number, element_type as _dtype, refusing, whole
+from cuzarr._compute.evaluate import apply, plan, reduce
+from cuzarr._compute.operands import dimension_names
+from cuzarr._config import device_name
+from cuzarr._memory.foreign import device_buffer, device_of, host_array, is_on_device, numpy_view, on_host
+from cuzarr._operators.dispatch import Lazy
+from cuzarr.errors import CuzarrError, InvalidArgumentError, ShapeMismatchError, UnsupportedError
+from cuzarr.xp.creation import asarray
+from cuzarr.xp.shapes import broadcast_to, concatenate, take
+
+__all__ = [
+    "broadcast_arrays", "can_cast", "concat", "from_dlpack", "isdtype", "nonzero", "positive", "reciprocal", "repeat", "reshape",
+    "result_type", "roll", "tile", "unstack", "vecdot",
+]  # fmt: skip
+
+_KINDS = {
+    "bool": "b",
+    "signed integer": "i",
+    "unsigned integer": "u",
+    "integral": "iu",
+    "real floating": "f",
+    "complex floating": "c",
+    "numeric": "iufc",
+}
+TYPES = "int8 int16 int32 int64 uint8 uint16 uint32 uint64 float32 float64 complex64 complex128".split()
+
+
+class Info:
+    """What the standard asks of a namespace: its devices, its types and what it can do."""
+
+    def capabilities(self) -> dict[str, Any]:
+        """Optional features of the standard."""
+        return {"boolean indexing": True, "data-dependent shapes": True, "max dimensions": 64}
+
+    def default_device(self) -> str:
+        """The device of new arrays."""
+        return str(device_name(None))
+
+    def devices(self) -> list[str]:
+        """The devices that can be used: the host first."""
+        found = ["cpu"]
+        with contextlib.suppress(CuzarrError):  # of the first that is not there
+            for number in itertools.count():
+                _core.memory_info(f"cuda:{number}")
+                found.append(f"cuda:{number}")
+        return found
+
+    def default_dtypes(self, *, device: str | None = None) -> dict[str, np.dtype[Any]]:
+        """The types of new arrays."""
+        names = {"real floating": "f8", "complex floating": "c16", "integral": "i8", "indexing": "i8"}
+        return {kind: np.dtype(name) for kind, name in names.items()}
+
+    def dtypes(self, *, device: str | None = None, kind: str | tuple[str, ...] | None = None) -> dict[str, np.dtype[Any]]:
+        """The types of elements of these kinds, by their names."""
+        found = {name: np.dtype(name) for name in ("bool", *TYPES)}
+        return found if kind is None else {name: dtype for name, dtype in found.items() if isdtype(dtype, kind)}
+
+
+def __array_namespace_info__() -> Info:  # noqa: N807, the standard's name
+    """The namespace's devices, types and capabilities."""
+    return Info()
+
+
+def isdtype(dtype: Any, kind: Any) -> bool:
+    """Whether an element type is of a kind.
+
+    Parameters
+    ----------
+    dtype : dtype-like
+        The type.
+    kind : str, dtype-like or tuple of them
+        A type, or ``"bool"``, ``"signed integer"``, ``"unsigned integer"``, ``"integral"``, ``"real floating"``,
+        ``"complex floating"``, ``"numeric"``.
+
+    Returns
+    -------
+    bool
+
+    Raises
+    ------
+    InvalidArgumentError, DataTypeValidationError
+        There is no such kind or type.
+
+    Examples
+    --------
+    >>> import cuzarr
+    >>> cuzarr.xp.isdtype("float32", "real floating"), cuzarr.xp.isdtype("int8", ("bool", "unsigned integer"))
+    (True, False)
+    """
+    if isinstance(kind, tuple):
+        return any(isdtype(dtype, one) for one in kind)
+    if isinstance(kind, str) and kind not in TYPES:
+        if kind not in _KINDS:
+            raise InvalidArgumentError(f"kind is {kind!r}, expected one of {', '.join(_KINDS)}")
+        return _dtype(dtype).kind in _KINDS[kind]
+    return _dtype(dtype) == _dtype(kind)
+
+
+def result_type(*arrays_and_dtypes: Any) -> np.dtype[Any]:
+    """The type that elements of these are promoted to.
+
+    Parameters
+    ----------
+    *arrays_and_dtypes : array, number or dtype-like
+        Operands. Python's numbers take the type of the others.
+
+    Returns
+    -------
+    numpy.dtype
+
+    Raises
+    ------
+    InvalidArgumentError, ArgumentTypeError
+        There is no such type.
+
+    Examples
+    --------
+    >>> import cuzarr
+    >>> cuzarr.xp.result_type(cuzarr.xp.ones(2, "float32", device="cpu"), "int8", 1.5)
+    dtype('float32')
+    """
+    given = (value if isinstance(value, type) else getattr(value, "dtype", value) for value in arrays_and_dtypes)
+    with refusing("result_type"):
+        return np.result_type(*given)
+
+
+def can_cast(from_: Any, to: Any) -> bool:
+    """Whether elements of one type can be held by another, by the rules of promotion.
+
+    Parameters
+    ----------
+    from_ : array or dtype-like
+        The elements, or their type.
+    to : dtype-like
+        The other type.
+
+    Returns
+    -------
+    bool
+
+    Raises
+    ------
+    DataTypeValidationError
+        There is no such type.
+
+    Examples
+    --------
+    >>> import cuzarr
+    >>> cuzarr.xp.can_cast("int8", "float32"), cuzarr.xp.can_cast("float64", "int8")
+    (True, False)
+    """
+    own = from_ if isinstance(from_, type) else getattr(from_, "dtype", from_)
+    return bool(np.can_cast(_dtype(own), _dtype(to)))
+
+
+def from_dlpack(x: Any, /, *, device: str | None = None, copy: bool | None = None) -> Any:
+    """The memory of another library's array, without copying it where it can stay.
+
+    Parameters
+    ----------
+    x : array
+        An object with ``__dlpack__``.
+    device : str, optional
+        Where the memory is to be; where it is, by default.
+    copy : bool, optional
+        ``True`` always copies; ``False`` refuses to.
+
+    Returns
+    -------
+    array
+        NumPy's on the host; on a GPU CuPy's where it is installed, else a :class:`cuzarr.DeviceArray`.
+
+    Raises
+    ------
+    InvalidArgumentError
+        ``copy=False`` forbids a copy that is needed.
+    ArgumentTypeError
+        It has no ``__dlpack__``.
+
+    Examples
+    --------
+    >>> import cuzarr, numpy as np
+    >>> cuzarr.xp.from_dlpack(np.arange(3.0))
+    array([0., 1., 2.])
+    """
+    own = getattr(x, "device", None) if is_on_device(x) else "cpu"
+    elements = asarray(x, device=("cpu" if own == "cpu" else None) if device is None else device)
+    is_copy = device is not None and device_of(elements) != (own if own == "cpu" else device_of(x))
+    if copy is False and is_copy:
+        raise InvalidArgumentError(f"the array is on {own}, and copy=False forbids to copy it to {device}")
+    return elements.copy() if copy and not is_copy else elements
+
+
+def concat(arrays: Sequence[Any], /, *, axis: int | str | None = 0) -> Any:
+    """Arrays one after the other along a dimension.
+
+    Parameters
+    ----------
+    arrays : sequence of array
+        Elements in memory of any device, arrays in stores, or plans. Their other extents agree.
+    axis : int, str or None
+        The dimension, by number or name; ``None`` joins the elements of arrays in memory, in C order.
+
+    Returns
+    -------
+    array or Expression
+        As of :func:`cuzarr.concatenate`.
+
+    Raises
+    ------
+    ShapeMismatchError, InvalidArgumentError
+        Extents differ; there are no arrays, or no such dimension.
+
+    Examples
+    --------
+    >>> import cuzarr
+    >>> cuzarr.xp.concat([cuzarr.xp.ones((1, 2), device="cpu"), cuzarr.xp.zeros((1, 2), device="cpu")])
+    array([[1., 1.],
+           [0., 0.]])
+    """
+    given = list(arrays)
+    return concatenate([reshape(x, (-1,)) for x in given]) if axis is None else concatenate(given, axis)
+
+
+def reshape(x: Any, /, shape: int | Sequence[int], *, copy: bool | None = None) -> Any:
+    """The elements of an array in memory in another shape, in C order.
+
+    Parameters
+    ----------
+    x : array
+        Elements in memory of any device.
+    shape : int or sequence of int
+        The new extents; one of them may be -1, to be worked out.
+    copy : bool, optional
+        ``True`` always copies; ``False`` refuses to.
+
+    Returns
+    -------
+    array
+        A view where that is possible.
+
+    Raises
+    ------
+    InvalidArgumentError
+        The shape has another number of elements, or needs a copy that is forbidden.
+    UnsupportedError
+        The elements are in a store, or yet to be computed.
+
+    Examples
+    --------
+    >>> import cuzarr, numpy as np
+    >>> cuzarr.xp.reshape(np.arange(6), (2, -1))
+    array([[0, 1, 2],
+           [3, 4, 5]])
+    """
+    own = _in_memory(x, "reshape")
+    wanted = (shape,) if hasattr(shape, "__index__") else tuple(shape)
+    with refusing("reshape"):
+        reshaped = own.reshape(wanted)
+        is_copy = own.size > 0 and not _share_memory(own, reshaped)
+    if copy is False and is_copy:
+        raise InvalidArgumentError(f"shape {own.shape} cannot become {wanted} without a copy")
+    return reshaped.copy() if copy and not is_copy else reshaped
+
+
+def unstack(x: Any, /, *, axis: int | str = 0) -> tuple[Any, ...]:
+    """The parts of an array along one dimension, without that dimension.
+
+    Parameters
+    ----------
+    x : array
+        Elements in memory of any device, an array in a store, or a plan.
+    axis : int or str
+        The dimension, by number or name.
+
+    Returns
+    -------
+    tuple of array or Expression
+
+    Raises
+    ------
+    InvalidArgumentError
+        There is no such dimension.
+
+    Examples
+    --------
+    >>> import cuzarr, numpy as np
+    >>> cuzarr.xp.unstack(np.arange(4).reshape(2, 2), axis=1)
+    (array([0, 2]), array([1, 3]))
+    """
+    own, place = _with_axis(x, axis, "unstack")
+    return tuple(take(own, index, place) for index in range(own.shape[place]))
+
+
+def broadcast_arrays(*arrays: Any) -> tuple[Any, ...]:
+    """Arrays repeated to the shape that all of them broadcast to.
+
+    Parameters
+    ----------
+    *arrays : array
+        Elements in memory of any device, arrays in stores, or plans.
+
+    Returns
+    -------
+    tuple of array or Expression
+        As of :func:`cuzarr.broadcast_to`.
+
+    Raises
+    ------
+    ShapeMismatchError
+        The shapes do not fit together.
+
+    Examples
+    --------
+    >>> import cuzarr, numpy as np
+    >>> [part.shape for part in cuzarr.xp.broadcast_arrays(np.ones((2, 1)), np.ones(3))]
+    [(2, 3), (2, 3)]
+    """
+    own = [_array(x, "broadcast_arrays") for x in arrays]
+    shapes = [tuple(x.shape) for x in own]
+    try:
+        shape = np.broadcast_shapes(*shapes)
+    except ValueError:
+        raise ShapeMismatchError(f"broadcast_arrays: shapes {shapes} do not fit together") from None
+    return tuple(broadcast_to(x, shape) for x in own)
+
+
+def repeat(x: Any, repeats: int | Sequence[int], /, *, axis: int | str | None = None) -> Any:
+    """Each element of a dimension several times.
+
+    Parameters
+    ----------
+    x : array
+        Elements in memory of any device, an array in a store, or a plan.
+    repeats : int or sequence of int
+        How often; one number, or one for each element of the dimension.
+    axis : int, str or None
+        The dimension, by number or name; ``None`` takes all elements of an array in memory, in C order.
+
+    Returns
+    -------
+    array or Expression
+        As of :func:`cuzarr.take`.
+
+    Raises
+    ------
+    InvalidArgumentError
+        There is no such dimension; numbers are negative, or not as many as elements.
+
+    Examples
+    --------
+    >>> import cuzarr, numpy as np
+    >>> cuzarr.xp.repeat(np.array([1, 2, 3]), [2, 0, 1])
+    array([1, 1, 3])
+    """
+    own, place = _with_axis(reshape(x, (-1,)) if axis is None else x, 0 if axis is None else axis, "repeat")
+    with refusing("repeat"):
+        indices = np.repeat(np.arange(own.shape[place]), host_array(on_host(repeats), "repeats"))
+    return take(own, indices, place)
+
+
+def roll(x: Any, /, shift: int | Sequence[int], *, axis: int | str | Sequence[int | str] | None = None) -> Any:
+    """The elements moved along a dimension; those that leave it on one side come in on the other.
+
+    Parameters
+    ----------
+    x : array
+        Elements in memory of any device, an array in a store, or a plan.
+    shift : int or sequence of int
+        How many places; for each of the dimensions.
+    axis : int, str, sequence of them or None
+        The dimensions, by number or name; ``None`` moves all elements of an array in memory, in C order.
+
+    Returns
+    -------
+    array or Expression
+        As of :func:`cuzarr.concatenate`.
+
+    Raises
+    ------
+    InvalidArgumentError
+        There is no such dimension; there are more shifts than dimensions.
+
+    Examples
+    --------
+    >>> import cuzarr, numpy as np
+    >>> cuzarr.xp.roll(np.arange(5), 2)
+    array([3, 4, 0, 1, 2])
+    """
+    if axis is None:
+        own = _in_memory(x, "roll")
+        return reshape(roll(reshape(own, (-1,)), shift, axis=0), own.shape)
+    axes: list[Any] = list(axis) if isinstance(axis, list | tuple) else [axis]
+    shifts = list(shift) if isinstance(shift, list | tuple) else [shift] * len(axes)
+    if len(shifts) != len(axes):
+        raise InvalidArgumentError(f"roll: got {len(shifts)} shifts for {len(axes)} dimensions")
+    for places, one in zip(shifts, axes, strict=True):
+        x, place = _with_axis(x, one, "roll")
+        extent = x.shape[place]
+        moved = whole(places, "shift") % extent if extent else 0
+        x = take(x, (np.arange(extent) - moved) % max(extent, 1), place)
+    return x
+
+
+def tile(x: Any, repetitions: Sequence[int], /) -> Any:
+    """The array several times, side by side.
+
+    Parameters
+    ----------
+    x : array
+        Elements in memory of any device, an array in a store, or a plan.
+    repetitions : sequence of int
+        How often along each dimension, the last ones; the array gets new dimensions in front where there are more numbers.
+
+    Returns
+    -------
+    array or Expression
+        As of :func:`cuzarr.take`.
+
+    Raises
+    ------
+    InvalidArgumentError, ArgumentTypeError
+        A number is negative, or no whole number.
+
+    Examples
+    --------
+    >>> import cuzarr, numpy as np
+    >>> cuzarr.xp.tile(np.array([1, 2]), (2, 2))
+    array([[1, 2, 1, 2],
+           [1, 2, 1, 2]])
+    """
+    own = _array(x, "tile")
+    times = [whole(one, "repetitions", 0) for one in repetitions]
+    missing = max(len(times) - len(own.shape), 0)
+    own = broadcast_to(own, (1,) * missing + tuple(own.shape)) if missing else own
+    for place, one in zip(reversed(range(len(own.shape))), reversed(times), strict=False):
+        own = own if one == 1 else take(own, np.tile(np.arange(own.shape[place]), one), place)
+    return own
+
+
+def nonzero(x: Any, /) -> tuple[Any, ...]:
+    """The indices of the elements that are not zero, one array a dimension, in C order.
+
+    Parameters
+    ----------
+    x : array
+        Elements in memory of any device, of one dimension or more.
+
+    Returns
+    -------
+    tuple of array
+        Indices, on the device of ``x``.
+
+    Raises
+    ------
+    UnsupportedError
+        The elements are in a store, or yet to be computed.
+    InvalidArgumentError
+        There are no dimensions.
+
+    Examples
+    --------
+    >>> import cuzarr, numpy as np
+    >>> cuzarr.xp.nonzero(np.array([[0, 2], [3, 0]]))
+    (array([0, 1]), array([1, 0]))
+    """
+    own = _in_memory(x, "nonzero")
+    if not own.shape:
+        raise InvalidArgumentError("nonzero: the array has no dimensions", hint="reshape it: x.reshape(1)")
+    if not is_on_device(own):
+        return np.nonzero(host_array(own, "nonzero"))
+    numbers = numpy_view(device_buffer(own != 0).nonzero(), np.dtype("u8"))
+    found = np.unravel_index(numbers.astype("i8"), tuple(own.shape))
+    return tuple(asarray(indices, device=device_of(own)) for indices in found)
+
+
+def positive(x: Any, /) -> Any:
+    """The elements as they are.
+
+    Parameters
+    ----------
+    x : array
+        Elements in memory of any device, an array in a store, or a plan.
+
+    Returns
+    -------
+    array or Expression
+        An array on the device of ``x``; a plan where ``x`` is an array in a store, or a plan.
+
+    Raises
+    ------
+    DTypeMismatchError
+        The elements have no arithmetic.
+
+    Examples
+    --------
+    >>> import cuzarr, numpy as np
+    >>> cuzarr.xp.positive(np.array([1, -2]))
+    array([ 1, -2])
+    """
+    own = _array(x, "positive")
+    return plan(own) if isinstance(own, Lazy) else +own
+
+
+def reciprocal(x: Any, /) -> Any:
+    """One divided by each element.
+
+    Parameters
+    ----------
+    x : array
+        Elements in memory of any device, an array in a store, or a plan. Whole numbers are divided as by ``1 / x``.
+
+    Returns
+    -------
+    array or Expression
+        An array on the device of ``x``; a plan where ``x`` is an array in a store, or a plan.
+
+    Raises
+    ------
+    DTypeMismatchError
+        The elements have no arithmetic.
+
+    Examples
+    --------
+    >>> import cuzarr, numpy as np
+    >>> cuzarr.xp.reciprocal(np.array([2.0, 4.0]))
+    array([0.5 , 0.25])
+    """
+    return apply("divide", 1, x)
+
+
+def vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
+    """The sum of products along a dimension; of complex numbers the first ones are conjugated.
+
+    Parameters
+    ----------
+    x1, x2 : array
+        Elements in memory of any device, arrays in stores, or plans. Shapes are broadcast.
+    axis : int
+        The dimension, a negative number: counted from the last one.
+
+    Returns
+    -------
+    array or Expression
+        An array on the device of the arrays; a plan where one of them is an array in a store, or a plan.
+
+    Raises
+    ------
+    ShapeMismatchError
+        Shapes do not fit together.
+    InvalidArgumentError
+        There is no such dimension.
+
+    Examples
+    --------
+    >>> import cuzarr, numpy as np
+    >>> cuzarr.xp.vecdot(np.ones((2, 3)), np.arange(3.0))
+    array([3., 3.])
+    """
+    first, second = _array(x1, "vecdot"), _array(x2, "vecdot")
+    extents = first.shape[axis_number(axis, len(first.shape))], second.shape[axis_number(axis, len(second.shape))]
+    if extents[0] != extents[1]:
+        raise ShapeMismatchError(f"vecdot: dimensions have {extents[0]} and {extents[1]} elements")
+    products = apply("multiply", apply("conjugate", first) if first.dtype.kind == "c" else first, second)
+    return reduce("sum", products, axis)
+
+
+def _array(x: Any, name: str) -> Any:
+    """An array of any kind as it is; anything else as one of NumPy's."""
+    return x if hasattr(x, "shape") else host_array(x, name)
+
+
+def _in_memory(x: Any, name: str) -> Any:
+    if isinstance(x, Lazy):
+        raise UnsupportedError(
+            f"{name} takes no arrays in stores, and no plans",
+            hint=f"pass the elements: x{'.compute()' if x._is_plan else '[...]'}",
+        )
+    return _array(x, name)
+
+
+def _with_axis(x: Any, axis: int | str, name: str) -> tuple[Any, int]:
+    own = _array(x, name)
+    return own, axis_number(axis, len(own.shape), dimension_names(own))
+
+
+def _share_memory(x: Any, y: Any) -> bool:
+    if isinstance(x, np.ndarray):
+        return np.may_share_memory(x, y)
+    return device_buffer(x).address == device_buffer(y).address
+
+
+_names.list_public(globals())
