@@ -1,6 +1,8 @@
 //! One battery of tests, instantiated for every codec: round trips over data types and shapes, cut-off, over-long and
 //! damaged frames, and frames that lie about their sizes.
 
+use std::ops::Range;
+
 use cuzarr::ErrorKind;
 use cuzarr::codec::{Chain, ChunkSpec, Program, VariableElements};
 use cuzarr::meta::{DataType, Extension, FillValue};
@@ -184,6 +186,46 @@ fn works_below_a_compressor(codec: &Value) {
     survives_mutations(&codecs);
 }
 
+/// Parts of chunks are those of whole chunks, also of frames that were damaged without notice.
+fn decodes_parts(codecs: &Value, guard: Guard) {
+    let (mut random, mut flips) = (Random(0x9a27), Random(0xb175));
+    for (data_type, shape) in [("int32", &[70_001][..]), ("r24", &[130, 257]), ("float64", &[9, 50]), ("uint8", &[1])] {
+        let program = chain(codecs, data_type, shape).unwrap().bind(Device::Cpu).unwrap();
+        let packed = field(program.packed_size_bytes(), 21);
+        let stored = program.encode(&packed).unwrap();
+        let mut part_of = |stored: &[u8], whole: Option<&[u8]>, what: &str| {
+            let (one, other) = (random.below(packed.len() + 1), random.below(packed.len() + 1));
+            let wanted = match random.below(3) {
+                0 => one..(one + random.below(100)).min(packed.len()),
+                _ => one.min(other)..one.max(other),
+            };
+            let mut part = vec![0xa5; packed.len()];
+            let decoded_bytes = match program.decode_part(stored, &mut part, wanted.clone()) {
+                Ok(decoded_bytes) => decoded_bytes,
+                Err(error) => return assert_corrupt(&error, what),
+            };
+            assert!((wanted.len()..=packed.len()).contains(&decoded_bytes), "{codecs}: {decoded_bytes} of {wanted:?}");
+            if let Some(whole) = whole {
+                assert!(part[wanted.clone()] == whole[wanted.clone()], "{codecs}: {what}: wrong bytes in {wanted:?}");
+            }
+        };
+        for _ in 0..40 {
+            part_of(&stored, Some(&packed), "intact");
+        }
+        for _ in 0..60 {
+            let mut damaged = stored.clone();
+            let bit = flips.below(stored.len() * 8);
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            let whole = decode(&program, &damaged).ok();
+            let expected = if guard == Guard::Checked { Some(&packed[..]) } else { whole.as_deref() };
+            part_of(&damaged, expected, &format!("bit {bit}"));
+        }
+        let cut = &stored[..stored.len() - 1];
+        let whole = decode(&program, cut).ok();
+        part_of(cut, whole.as_deref(), "cut off");
+    }
+}
+
 const DATA_TYPES: &[&str] = &["bool", "uint8", "int16", "float32", "float64", "complex128", "r24"];
 
 macro_rules! battery {
@@ -202,6 +244,11 @@ macro_rules! battery {
                 super::survives_damage(&codecs, Guard::$guard, &[&[40], &[300], &[1, 1]]);
                 survives_lies(&codecs);
                 survives_mutations(&codecs);
+            }
+
+            #[test]
+            fn decodes_parts() {
+                super::decodes_parts(&with_bytes(json!($codec)), Guard::$guard);
             }
 
             #[test]
@@ -233,6 +280,72 @@ battery! {
     blosc_zlib: Unchecked, {"name": "blosc", "configuration": {"cname": "zlib", "clevel": 1, "shuffle": "noshuffle", "typesize": 8, "blocksize": 0}};
     blosc_zstd: Unchecked, {"name": "blosc", "configuration": {"cname": "zstd", "clevel": 5, "shuffle": "bitshuffle", "typesize": 1, "blocksize": 0}};
     blosc_copied: Unchecked, {"name": "blosc", "configuration": {"cname": "zstd", "clevel": 0, "shuffle": "shuffle", "typesize": 3, "blocksize": 0}};
+}
+
+/// Decodes a part of a chunk whose other bytes are 0xa5.
+fn decode_part(program: &Program, stored: &[u8], wanted: Range<usize>) -> cuzarr::Result<(Vec<u8>, usize)> {
+    let mut packed = vec![0xa5; program.packed_size_bytes()];
+    program.decode_part(stored, &mut packed, wanted).map(|decoded_bytes| (packed, decoded_bytes))
+}
+
+/// How many bytes are decoded for a part of a chunk.
+fn part_bytes(program: &Program, stored: &[u8], wanted: Range<usize>) -> cuzarr::Result<usize> {
+    decode_part(program, stored, wanted).map(|(_, decoded_bytes)| decoded_bytes)
+}
+
+#[test]
+fn blocks_of_blosc_without_a_wanted_byte_are_left_out() {
+    let blosc = json!({"name": "blosc", "configuration":
+        {"cname": "lz4", "clevel": 5, "shuffle": "shuffle", "typesize": 4, "blocksize": 4096}});
+    let program = chain(&with_bytes(blosc), "int32", &[10_001]).unwrap().bind(Device::Cpu).unwrap();
+    let packed = field(program.packed_size_bytes(), 2);
+    let mut stored = program.encode(&packed).unwrap();
+    let (part, decoded_bytes) = decode_part(&program, &stored, 5000..9000).unwrap();
+    assert!(part[4096..3 * 4096] == packed[4096..3 * 4096] && decoded_bytes == 2 * 4096);
+    assert!(part[..4096].iter().chain(&part[3 * 4096..]).all(|byte| *byte == 0xa5), "others are not touched");
+    assert_eq!(part_bytes(&program, &stored, 40_003..40_004).unwrap(), 40_004 % 4096, "the short last block");
+    stored[16 + 2 * 4..][..4].fill(0xff);
+    assert_eq!(part_bytes(&program, &stored, 0..8192).unwrap(), 8192, "damage in a later block");
+    assert_corrupt(&part_bytes(&program, &stored, 8191..8193).unwrap_err(), "damage in a wanted block");
+    assert_corrupt(&part_bytes(&program, &stored[..stored.len() - 1], 0..1).unwrap_err(), "cut off");
+}
+
+#[test]
+fn blocks_of_zstd_behind_the_wanted_bytes_are_left_out() {
+    let zstd = |checksum| with_bytes(json!({"name": "zstd", "configuration": {"level": 3, "checksum": checksum}}));
+    let program = chain(&zstd(false), "int32", &[250_001]).unwrap().bind(Device::Cpu).unwrap();
+    let packed = field(program.packed_size_bytes(), 2);
+    let stored = program.encode(&packed).unwrap();
+    for end in [1, 1000, 70_000, 500_000] {
+        let (part, decoded_bytes) = decode_part(&program, &stored, end / 2..end).unwrap();
+        assert!(part[..decoded_bytes] == packed[..decoded_bytes] && decoded_bytes < end + (128 << 10));
+        assert!(part[decoded_bytes + 64..].iter().all(|byte| *byte == 0xa5), "others are not touched");
+    }
+    assert_eq!(part_bytes(&program, &stored, 1_000_000..1_000_004).unwrap(), packed.len(), "the last bytes");
+    assert_corrupt(&part_bytes(&program, &stored[..stored.len() - 1], 0..1).unwrap_err(), "cut off");
+    assert_corrupt(&part_bytes(&program, &[&stored[..], &[0]].concat(), 0..1).unwrap_err(), "too long");
+    let two_frames = [&stored[..], &stored[..]].concat();
+    assert_corrupt(&part_bytes(&program, &two_frames, 0..1).unwrap_err(), "two frames");
+    let mut damaged = stored.clone();
+    // A block whose literals want the tree of a block before it.
+    damaged[12..40].fill(0xff);
+    assert_corrupt(&part_bytes(&program, &damaged, 0..1).unwrap_err(), "damage in the first block");
+    assert_eq!(decode_part(&program, &stored, 0..1).unwrap().0[0], packed[0], "the decoder is as before after damage");
+    let checked = chain(&zstd(true), "int32", &[250_001]).unwrap().bind(Device::Cpu).unwrap();
+    let mut stored = checked.encode(&packed).unwrap();
+    assert_eq!(part_bytes(&checked, &stored, 0..1).unwrap(), packed.len(), "a checksum is compared");
+    *stored.last_mut().unwrap() ^= 1;
+    assert_eq!(part_bytes(&checked, &stored, 0..1).unwrap_err().kind(), ErrorKind::ChecksumMismatch);
+}
+
+#[test]
+fn a_part_that_leaves_the_chunk_is_refused() {
+    let program = chain(&with_bytes(json!({"name": "zstd"})), "int32", &[10]).unwrap().bind(Device::Cpu).unwrap();
+    let stored = program.encode(&[0; 40]).unwrap();
+    for (start, end) in [(0, 41), (41, 41), (3, 2)] {
+        let refused = part_bytes(&program, &stored, start..end).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::InvalidArgument, "{refused}");
+    }
 }
 
 #[test]

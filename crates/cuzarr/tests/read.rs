@@ -58,6 +58,68 @@ fn only_the_wanted_bytes_of_an_uncompressed_chunk_are_read() {
     assert_eq!(store.take_reads(), [("a/c/1/0".into(), ByteRange::Span { offset: 2, size_bytes: 34 })]);
 }
 
+/// An array whose chunks have many blocks, and the bytes that reading each first row of them decodes.
+fn read_parts_of_chunks(data_type: &str, codecs: serde_json::Value, expected: Option<u64>) {
+    let (shape, chunks) = ([40, 33, 29], [20, 33, 29]);
+    let what = codecs.to_string();
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    let mut story = Story::new(metadata(&shape, &chunks, data_type, json!(3), codecs), store);
+    let mut dice = Dice(77);
+    let all = Selection::all(&shape);
+    let mut byte = |at: usize| if dice.chance(40) { dice.below(256) as u8 } else { (at / 64) as u8 };
+    let value: Vec<u8> = (0..story.elements.len()).map(&mut byte).collect();
+    story.write(Device::Cpu, &all, &value);
+    for _ in 0..60 {
+        let selection = story.random_selection(&mut dice);
+        story.check(Device::Cpu, &selection, &what);
+    }
+    let axis = |start, count, step| AxisSelection { start, count, step, dropped: false };
+    let rows = Selection::new(vec![axis(0, 2, 20), axis(0, 33, 1), axis(0, 29, 1)]).unwrap();
+    story.check(Device::Cpu, &rows, &what);
+    let out = NdBuffer::empty(Device::Cpu, story.dtype, &[2, 33, 29], Order::C).unwrap();
+    let report = story.engine.read(&story.access(Device::Cpu), &story.store, &rows, &out, &story.options).unwrap();
+    let decoded_bytes = report.stage(cuzarr::run::Stage::Decode).size_bytes;
+    assert_eq!(decoded_bytes, expected.unwrap_or(value.len() as u64), "{what}");
+}
+
+#[test]
+fn only_the_wanted_blocks_of_a_compressed_chunk_are_decoded() {
+    let blosc = |cname: &str, shuffle: &str| {
+        json!({"name": "blosc", "configuration":
+            {"cname": cname, "clevel": 5, "shuffle": shuffle, "typesize": 2, "blocksize": 1000}})
+    };
+    for shuffle in ["noshuffle", "shuffle", "bitshuffle"] {
+        for cname in ["lz4", "zstd", "zlib", "blosclz"] {
+            // A row has 1914 bytes.
+            read_parts_of_chunks("int16", json!([bytes_codec("little"), blosc(cname, shuffle)]), Some(2 * 2000));
+        }
+    }
+    let lz4 = || blosc("lz4", "shuffle");
+    read_parts_of_chunks("int16", json!([bytes_codec("big"), lz4()]), Some(2 * 2000));
+    read_parts_of_chunks("int16", json!([bytes_codec("big"), lz4(), {"name": "crc32c"}]), Some(2 * 2000));
+    let order = json!({"name": "transpose", "configuration": {"order": [1, 2, 0]}});
+    read_parts_of_chunks("int16", json!([order, bytes_codec("little"), lz4()]), None);
+    let inner = json!([bytes_codec("little"), lz4()]);
+    read_parts_of_chunks("int16", model::sharding(&[10, 33, 29], inner, "end"), Some(2 * 2000));
+}
+
+#[test]
+fn chunks_whose_parts_depend_on_others_are_decoded_whole() {
+    let little = || bytes_codec("little");
+    let blosc = json!({"name": "blosc", "configuration":
+        {"cname": "lz4", "clevel": 5, "shuffle": "shuffle", "typesize": 2, "blocksize": 1000}});
+    let shuffle = json!({"name": "numcodecs.shuffle", "configuration": {"elementsize": 2}});
+    let delta = json!({"name": "numcodecs.delta", "configuration": {"dtype": "<i2"}});
+    for codecs in [
+        json!([little(), shuffle, blosc]),
+        json!([delta, little(), blosc]),
+        json!([little(), zstd_codec()]),
+        json!([little(), {"name": "gzip", "configuration": {"level": 1}}]),
+    ] {
+        read_parts_of_chunks("int16", codecs, None);
+    }
+}
+
 #[test]
 fn arrays_without_dimensions_or_elements_are_read() {
     for device in devices() {

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 
 use cuzarr_device::convert::Conversion;
@@ -26,6 +27,14 @@ pub trait BytesToBytes: Send + Sync + fmt::Debug {
 
     /// Decodes to exactly `decoded.len()` bytes; anything else is an error.
     fn decode_into(&self, encoded: &[u8], decoded: &mut [u8]) -> Result<()>;
+
+    /// Decodes at least the bytes `wanted` of `decoded` to their place, where a frame's parts can be decoded alone. Others then
+    /// hold anything. Returns the number of bytes that were decoded. Frames with a checksum of all bytes are decoded whole.
+    fn decode_part_into(&self, encoded: &[u8], decoded: &mut [u8], wanted: Range<usize>) -> Result<usize> {
+        let _ = wanted;
+        self.decode_into(encoded, decoded)?;
+        Ok(decoded.len())
+    }
 
     /// Decodes when the size is not known, to at most `limit_bytes`; longer results are `BudgetExceeded`.
     fn decode(&self, encoded: &[u8], limit_bytes: u64) -> Result<Vec<u8>>;

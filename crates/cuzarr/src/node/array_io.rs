@@ -263,7 +263,15 @@ impl Array {
             let chunks = chunks_touched(access.source(), &ChunkOrder::new(selection, access.source())?);
             let (placed, limit_bytes) = (access.placed(options, chunks), options.memory_limit_bytes);
             let (source, chain) = (access.source(), access.chain());
-            Explanation::new(source, chain, placed, self.device(), selection, &options.plan(), limit_bytes)
+            Explanation::new(
+                source,
+                chain,
+                placed,
+                self.device(),
+                selection,
+                &options.plan(&self.store().capabilities()),
+                limit_bytes,
+            )
         };
         work().at(|| self.place())
     }

@@ -91,7 +91,7 @@ impl Array {
             access.placed(options, chunks),
             device,
             selection,
-            &options.plan(),
+            &options.plan(&self.store().capabilities()),
             options.memory_limit_bytes,
         );
         for ArrayPart { access, order } in &parts {

@@ -34,7 +34,7 @@ impl Engine {
     ) -> Result<Report> {
         let shape = memory_shape(selection)?;
         check_array(access, &shape, out)?;
-        let plan = Plan::new(Arc::clone(access.source()), selection.clone(), options.plan())?;
+        let plan = Plan::new(Arc::clone(access.source()), selection.clone(), options.plan(&store.capabilities()))?;
         self.read_plan(access, store, plan, out, options)
     }
 
@@ -53,7 +53,7 @@ impl Engine {
         let one = selections.first().map_or(Ok(Vec::new()), memory_shape)?;
         let shape = [&[selections.len()], &one[..]].concat();
         check_array(access, &shape, out)?;
-        let plan = Plan::many(Arc::clone(access.source()), selections.to_vec(), options.plan())?;
+        let plan = Plan::many(Arc::clone(access.source()), selections.to_vec(), options.plan(&store.capabilities()))?;
         self.read_plan(access, store, plan, out, options)
     }
 
@@ -102,7 +102,7 @@ impl Engine {
             access.dtype().ok_or_else(|| Error::new(ErrorKind::Unsupported, "elements have variable length"))?;
         let _range = profile::range("read", 0);
         let out = Out::InTurn(InTurn::new(dtype, &selections, at_once, deliver)?);
-        let plan = Plan::in_turn(Arc::clone(access.source()), selections, options.plan())?;
+        let plan = Plan::in_turn(Arc::clone(access.source()), selections, options.plan(&store.capabilities()))?;
         let (_, report) = call::read(self, access, store, plan, out, options)?;
         Ok(report)
     }
@@ -120,7 +120,7 @@ impl Engine {
     ) -> Result<(VariableElements, Report)> {
         variable::require(access)?;
         let _range = profile::range("read", 0);
-        let plan = Plan::new(Arc::clone(access.source()), selection.clone(), options.plan())?;
+        let plan = Plan::new(Arc::clone(access.source()), selection.clone(), options.plan(&store.capabilities()))?;
         let out = Out::Elements(selection.shape());
         let (elements, report) = call::read(self, access, store, plan, out, options)?;
         Ok((elements.unwrap_or_default(), report))

@@ -5,12 +5,16 @@ use cuzarr_device::{DEFAULT_SLAB_BYTES, Device};
 use crate::cancellation::CancellationToken;
 use crate::config::Config;
 use crate::plan::{Circumstances, PlanOptions};
+use crate::store::Capabilities;
 
 /// Divisor of the memory limit for shards that one call reads whole, and for indexes that an open array keeps.
 pub(crate) const INDEXES_SHARE: u64 = 64;
 
 /// Bytes of shard indexes that one call fetches at once, or of shards that are fetched whole instead.
 const INDEX_WINDOW_BYTES: u64 = 16 << 20;
+
+/// Largest gap that one read of a store nearby covers. To copy more bytes from the page cache takes longer than another read.
+const NEAR_GAP_BYTES: u64 = 128 << 10;
 
 /// Multiprocessors of the GPU on which the shipped costs were measured.
 const MEASURED_MULTIPROCESSORS: u32 = 132;
@@ -33,7 +37,7 @@ pub struct Options {
     pub memory_limit_bytes: u64,
     /// Most threads of one call.
     pub threads: usize,
-    /// Largest gap between ranges that one read covers.
+    /// Largest gap between ranges that one read covers; at most 128 KiB in stores that divide reads, such as local files.
     pub coalesce_gap_bytes: u64,
     /// Most bytes of one read of several ranges.
     pub coalesce_max_bytes: u64,
@@ -101,15 +105,34 @@ impl Options {
         }
     }
 
-    /// The limits for plans.
-    #[doc(hidden)] // for tests
-    pub fn plan(&self) -> PlanOptions {
+    /// The limits for plans of reads from a store with these capabilities.
+    pub(crate) fn plan(&self, store: &Capabilities) -> PlanOptions {
+        let is_near = store.divides_reads && !store.far;
         PlanOptions {
-            coalesce_gap_bytes: self.coalesce_gap_bytes,
+            coalesce_gap_bytes: self.coalesce_gap_bytes.min(if is_near { NEAR_GAP_BYTES } else { u64::MAX }),
             coalesce_max_bytes: self.coalesce_max_bytes,
             piece_max_bytes: self.slab_bytes as u64,
             index_window_bytes: INDEX_WINDOW_BYTES,
             whole_shards_bytes: INDEX_WINDOW_BYTES.min(self.memory_limit_bytes / INDEXES_SHARE),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wide_gaps_are_read_over_only_far_away() {
+        let near = Capabilities { divides_reads: true, ..Capabilities::default() };
+        let far = Capabilities { far: true, ..near };
+        fn gap(options: &Options, store: &Capabilities) -> u64 {
+            options.plan(store).coalesce_gap_bytes
+        }
+        let options = Options { coalesce_gap_bytes: 1 << 20, ..Options::default() };
+        assert_eq!((gap(&options, &near), gap(&options, &far)), (NEAR_GAP_BYTES, 1 << 20));
+        assert_eq!(gap(&options, &Capabilities::default()), 1 << 20, "a store that does not say how near it is");
+        let options = Options { coalesce_gap_bytes: 7, ..options };
+        assert_eq!((gap(&options, &near), gap(&options, &far)), (7, 7));
     }
 }

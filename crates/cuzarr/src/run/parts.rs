@@ -67,7 +67,7 @@ impl Engine {
             _ => (Box::new(|| Out::Whole(out.clone())), PARTS_AT_ONCE),
         };
         for_each(parts, at_once, |ArrayPart { access, order }| {
-            let plan = Plan::of_order(Arc::clone(access.source()), order.clone(), options.plan());
+            let plan = Plan::of_order(Arc::clone(access.source()), order.clone(), options.plan(&store.capabilities()));
             call::read(self, access, store, plan, result(), options).map(|(_, report)| report)
         })
     }
@@ -119,7 +119,7 @@ impl Engine {
         let shape = selection.shape();
         let (out, collected) = (memory_shape(selection)?, Mutex::new(Vec::new()));
         let report = for_each(parts, PARTS_AT_ONCE, |ArrayPart { access, order }| {
-            let plan = Plan::of_order(Arc::clone(access.source()), order.clone(), options.plan());
+            let plan = Plan::of_order(Arc::clone(access.source()), order.clone(), options.plan(&store.capabilities()));
             let call = self.call(store, Device::Cpu, options);
             let mut destination = VariableDestination::new(&call, access, plan.spacing(&out)?, options)?;
             coordinator::run(&call, access, plan, &mut destination)?;

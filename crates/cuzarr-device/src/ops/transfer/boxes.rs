@@ -1,5 +1,6 @@
 //! Which boxes of elements move, and the check that none of them leaves its memory.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use crate::array::layout::check_box;
@@ -7,7 +8,7 @@ use crate::array::lists::Lists;
 use crate::array::ndbuffer::NdBuffer;
 use crate::error::{Error, Result};
 use crate::ops::step::require_dtype;
-use crate::ops::transfer::tail::Tail;
+use crate::ops::transfer::tail::{Packing, Tail};
 
 /// One box to move.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -89,6 +90,24 @@ impl Transfer {
         }
     }
 
+    /// The bytes between the first and the last element of all boxes, counted from where each one's packed bytes begin. With
+    /// another packing than [`Packing::Plain`], all bytes.
+    pub fn packed_range(&self) -> Range<usize> {
+        let all = 0..self.boxes.iter().map(|item| item.packed_size_bytes).max().unwrap_or(0);
+        let element_bytes = self.tail.packed.size_bytes();
+        let filled = self.boxes.iter().filter(|item| !item.extent.contains(&0));
+        let reach = filled.map(|item| {
+            let (first, last) = self.packed_reach(item)?;
+            Some((first.checked_mul(element_bytes)?, last.checked_add(1)?.checked_mul(element_bytes)?))
+        });
+        let join = |one: (usize, usize), next: (usize, usize)| (one.0.min(next.0), one.1.max(next.1));
+        let joined: Option<(usize, usize)> = reach.reduce(|one, next| Some(join(one?, next?))).flatten();
+        match joined {
+            Some((first, end)) if self.tail.packing == Packing::Plain && end <= all.end => first..end,
+            _ => all,
+        }
+    }
+
     /// Lowest and highest element index that a box touches, or `None` when one is negative or does not fit.
     fn packed_reach(&self, item: &TransferBox) -> Option<(usize, usize)> {
         let first = match self.lists {
@@ -111,5 +130,51 @@ impl Transfer {
             (low, high) = (low.checked_add(least)?, high.checked_add(most)?);
         }
         Some((usize::try_from(low).ok()?, usize::try_from(high).ok()?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::array::dtype::DType;
+    use crate::array::lists::List;
+
+    /// Boxes of 100 elements of 4 bytes, by their first element and extent.
+    fn transfer(packed_strides: &[isize], boxes: &[(usize, &[usize])]) -> Transfer {
+        let item = |(first, extent): &(usize, &[usize])| TransferBox {
+            packed_offset_bytes: 4000,
+            packed_size_bytes: 400,
+            packed_first_elem: *first,
+            start: vec![0; extent.len()],
+            extent: extent.to_vec(),
+        };
+        Transfer {
+            tail: Tail::plain(DType::FLOAT32),
+            packed_strides: packed_strides.to_vec(),
+            lists: None,
+            boxes: boxes.iter().map(item).collect(),
+        }
+    }
+
+    #[test]
+    fn packed_range_spans_all_boxes() {
+        assert_eq!(transfer(&[10, 1], &[(30, &[2, 5])]).packed_range(), 120..180);
+        assert_eq!(transfer(&[10, 1], &[(30, &[2, 5]), (7, &[1, 1]), (99, &[3, 0])]).packed_range(), 28..180);
+        assert_eq!(transfer(&[-10, 2], &[(30, &[2, 5])]).packed_range(), 80..156);
+        assert_eq!(transfer(&[], &[(42, &[])]).packed_range(), 168..172);
+        let pairs = Arc::new(List::new(vec![[50, 0], [20, 1]]));
+        let lists = Lists::new(vec![Some(pairs), None], &[2, 3]).unwrap();
+        let listed = Transfer { lists: Some(Arc::new(lists)), ..transfer(&[0, 1], &[(5, &[2, 3])]) };
+        assert_eq!(listed.packed_range(), 100..232);
+    }
+
+    #[test]
+    fn packed_range_is_all_where_bytes_lie_apart_or_a_box_leaves_the_chunk() {
+        let mut shuffled = transfer(&[10, 1], &[(30, &[2, 5])]);
+        shuffled.tail.packing = Packing::Shuffled { unit_bytes: 4 };
+        assert_eq!(shuffled.packed_range(), 0..400);
+        assert_eq!(transfer(&[10, 1], &[(95, &[2, 5])]).packed_range(), 0..400);
+        assert_eq!(transfer(&[-10, 1], &[(5, &[2, 5])]).packed_range(), 0..400);
+        assert_eq!(transfer(&[1], &[(5, &[0])]).packed_range(), 0..400);
     }
 }

@@ -1,6 +1,7 @@
 //! Blocks one after the other: each is decompressed into a scratch block and unshuffled from there into its place.
 
 use std::borrow::Cow;
+use std::ops::Range;
 use std::sync::Arc;
 
 use cuzarr_device::cpu::shuffle::{shuffle, unshuffle};
@@ -37,13 +38,18 @@ pub(super) struct Blosc {
     pub(super) block_bytes: usize,
 }
 
-/// Decodes a frame whose header was checked to say `decoded.len()`.
-fn decode_frame(header: &Header, frame: &[u8], decoded: &mut [u8]) -> Result<()> {
+/// Decodes the blocks of a frame that hold the bytes `wanted`, and returns their size. The frame's header was checked to say
+/// `decoded.len()`.
+fn decode_frame(header: &Header, frame: &[u8], decoded: &mut [u8], wanted: Range<usize>) -> Result<usize> {
     if header.memcpyed {
-        decoded.copy_from_slice(header.copied(frame)?);
-        return Ok(());
+        decoded[wanted.clone()].copy_from_slice(&header.copied(frame)?[wanted.clone()]);
+        return Ok(wanted.len());
     }
-    for (index, block) in decoded.chunks_mut(header.block_bytes.max(1)).enumerate() {
+    let block_bytes = header.block_bytes.max(1);
+    let blocks = decoded.chunks_mut(block_bytes).enumerate();
+    let mut decoded_bytes = 0;
+    for (index, block) in blocks.take(wanted.end.div_ceil(block_bytes)).skip(wanted.start / block_bytes) {
+        decoded_bytes += block.len();
         let start = header.block_start(frame, index)?;
         let unit = header.type_bytes;
         match header.shuffling {
@@ -59,7 +65,7 @@ fn decode_frame(header: &Header, frame: &[u8], decoded: &mut [u8]) -> Result<()>
         }
         .at(|| format!("block {index}"))?;
     }
-    Ok(())
+    Ok(decoded_bytes)
 }
 
 fn decode_streams(header: &Header, frame: &[u8], start: usize, block: &mut [u8]) -> Result<()> {
@@ -267,12 +273,17 @@ impl BytesToBytes for Blosc {
     }
 
     fn decode_into(&self, encoded: &[u8], decoded: &mut [u8]) -> Result<()> {
+        let all = 0..decoded.len();
+        self.decode_part_into(encoded, decoded, all).map(drop)
+    }
+
+    fn decode_part_into(&self, encoded: &[u8], decoded: &mut [u8], wanted: Range<usize>) -> Result<usize> {
         let header = Header::parse(encoded)?;
         if header.decoded_bytes != decoded.len() {
             let (got, expected) = (header.decoded_bytes, decoded.len());
             return Err(corrupt(format!("byte 4: the header says {got} decoded bytes, expected {expected}")));
         }
-        decode_frame(&header, encoded, decoded)
+        decode_frame(&header, encoded, decoded, wanted)
     }
 
     fn decode(&self, encoded: &[u8], limit_bytes: u64) -> Result<Vec<u8>> {
@@ -282,7 +293,7 @@ impl BytesToBytes for Blosc {
         }
         // Zeroed pages cost nothing until they are written, and a frame that lies fails at its first missing block.
         let mut decoded = vec![0; header.decoded_bytes];
-        decode_frame(&header, encoded, &mut decoded)?;
+        decode_frame(&header, encoded, &mut decoded, 0..header.decoded_bytes)?;
         Ok(decoded)
     }
 

@@ -2,6 +2,7 @@
 
 mod pass;
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use cuzarr_device::checksum::Checksum;
@@ -209,7 +210,8 @@ impl Program {
     /// # Errors
     /// Those of [`Program::decode`].
     pub(crate) fn decode_host_passes(&self, host_passes: usize, stored: &[u8], decoded: &mut [u8]) -> Result<()> {
-        decode_passes(&self.passes[..host_passes], stored, decoded)
+        let all = 0..decoded.len();
+        decode_passes(&self.passes[..host_passes], stored, decoded, all).map(drop)
     }
 
     /// Host passes over one stored chunk.
@@ -217,11 +219,26 @@ impl Program {
     /// # Errors
     /// `ChunkCorrupt` or `ChecksumMismatch`, with the codec in the trail; `packed` then holds anything.
     pub fn decode(&self, stored: &[u8], packed: &mut [u8]) -> Result<()> {
+        let all = 0..packed.len();
+        self.decode_part(stored, packed, all).map(drop)
+    }
+
+    /// Like [`Program::decode`], but of `packed` only the bytes `wanted` must be right afterwards. Blocks of a Blosc frame that
+    /// hold none of them are left out, and blocks of a zstd frame behind them. Returns the number of bytes that were decoded.
+    ///
+    /// # Errors
+    /// Those of [`Program::decode`]. Damage in a part that was left out is not noticed. `InvalidArgument` when `wanted` leaves
+    /// the chunk.
+    pub fn decode_part(&self, stored: &[u8], packed: &mut [u8], wanted: Range<usize>) -> Result<usize> {
         if packed.len() != self.packed_size_bytes {
             let message = format!("got {} bytes for a packed chunk of {}", packed.len(), self.packed_size_bytes);
             return Err(Error::new(ErrorKind::InvalidArgument, message));
         }
-        decode_passes(&self.passes, stored, packed)
+        if packed.get(wanted.clone()).is_none() {
+            let message = format!("bytes {wanted:?} are not in a packed chunk of {}", packed.len());
+            return Err(Error::new(ErrorKind::InvalidArgument, message));
+        }
+        decode_passes(&self.passes, stored, packed, wanted)
     }
 
     /// Host passes over one packed chunk, to what is stored.

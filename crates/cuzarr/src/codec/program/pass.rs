@@ -1,6 +1,7 @@
 //! Codecs that run on the host, one after the other.
 
 use std::borrow::Cow;
+use std::ops::Range;
 use std::sync::Arc;
 
 use crate::codec::damage::{above_bound, expect_encoded_size};
@@ -85,6 +86,14 @@ impl Pass {
         }
     }
 
+    fn decode_part_into(&self, encoded: &[u8], decoded: &mut [u8], wanted: Range<usize>) -> Result<usize> {
+        if let Pass::Bytes { codec, .. } = self {
+            return codec.decode_part_into(encoded, decoded, wanted);
+        }
+        self.decode_into(encoded, decoded)?;
+        Ok(decoded.len())
+    }
+
     fn encode(&self, decoded: Cow<'_, [u8]>) -> Result<Vec<u8>> {
         match self {
             Pass::Bytes { codec, .. } => codec.encode(decoded),
@@ -99,30 +108,31 @@ impl Pass {
     }
 }
 
-/// Runs `passes` from `encoded` into `packed`, each into memory of its exact size, the last one in place.
-pub(super) fn decode_passes(passes: &[Pass], encoded: &[u8], packed: &mut [u8]) -> Result<()> {
+/// Runs `passes` from `encoded` into `packed`, each into memory of its exact size, the last one in place. The last one need only
+/// give the bytes `wanted`. Returns the number of bytes that it decoded.
+pub(super) fn decode_passes(passes: &[Pass], encoded: &[u8], packed: &mut [u8], wanted: Range<usize>) -> Result<usize> {
     let Some((first, rest)) = passes.split_first() else {
         expect_encoded_size(encoded.len(), packed.len())?;
         packed.copy_from_slice(encoded);
-        return Ok(());
+        return Ok(packed.len());
     };
     let place = || format!("codec '{}'", first.name());
     if rest.is_empty() {
-        return first.decode_into(encoded, packed).at(place);
+        return first.decode_part_into(encoded, packed, wanted).at(place);
     }
     if let Some(view) = first.view(encoded) {
-        return decode_passes(rest, view.at(place)?, packed);
+        return decode_passes(rest, view.at(place)?, packed, wanted);
     }
     match (first.decoded_size(), first) {
         (Size::AtMost(_) | Size::Unknown, Pass::Bytes { codec, decoded }) => {
             // Elements of one size have a bound in their metadata, and so has all that they are encoded to.
             let limit = decoded.bound().unwrap_or(0);
             let decoded = codec.decode(encoded, limit).map_err(above_bound).at(place)?;
-            decode_passes(rest, &decoded, packed)
+            decode_passes(rest, &decoded, packed, wanted)
         }
         (size, _) => scratch::with(size.bound().unwrap_or(0) as usize, |decoded| {
             first.decode_into(encoded, decoded).at(place)?;
-            decode_passes(rest, decoded, packed)
+            decode_passes(rest, decoded, packed, wanted)
         }),
     }
 }

@@ -1,15 +1,19 @@
-//! libzstd, with one context per thread.
+//! libzstd, with contexts per thread.
 
 use std::borrow::Cow;
 use std::cell::RefCell;
+use std::ops::Range;
 use std::sync::Arc;
 
 use zstd::bulk::{Compressor, Decompressor};
-use zstd::zstd_safe::{CParameter, ResetDirective, compress_bound};
+use zstd::zstd_safe::{
+    CParameter, DCtx, DParameter, InBuffer, OutBuffer, ResetDirective, compress_bound, find_frame_compressed_size,
+    get_frame_content_size,
+};
 
 use super::cuda::Decoder;
 use super::encode::Encoder;
-use super::scan::scan;
+use super::scan::{MAGIC, scan};
 use super::table::Tables;
 use crate::codec::damage::{corrupt, expect_size, read_to_limit, unencodable};
 use crate::codec::device::{DeviceDecoder, DeviceEncoder};
@@ -38,7 +42,14 @@ const WELL_COMPRESSED: usize = 16;
 /// equal bytes.
 const JOB_BYTES: usize = 8 << 20;
 
+/// The bit of a frame's descriptor that announces a checksum: RFC 8878, section 3.1.1.1.1.
+const HAS_CHECKSUM: u8 = 1 << 2;
+/// Most bytes of a frame's header and of the header of its first block.
+const HEADERS_BYTES: usize = 18 + 3;
+
 thread_local! {
+    /// The decoder of first blocks, which writes them straight to their place.
+    static FIRST_BLOCKS: RefCell<DCtx<'static>> = RefCell::new(DCtx::create());
     static DECOMPRESSOR: RefCell<Decompressor<'static>> = RefCell::default();
     static COMPRESSOR: RefCell<Compressor<'static>> = RefCell::default();
 }
@@ -53,6 +64,32 @@ pub(super) struct Zstd {
 pub(crate) fn decompress(encoded: &[u8], decoded: &mut [u8]) -> Result<usize> {
     DECOMPRESSOR.with_borrow_mut(|decompressor| {
         decompressor.decompress_to_buffer(encoded, decoded).map_err(|error| damage(&error, encoded, decoded.len()))
+    })
+}
+
+/// Decodes the blocks that hold the first `end` bytes, and returns the size of all of them. `None` for all but one intact frame
+/// of `decoded.len()` bytes without a checksum. Damage inside a block is left for [`decompress`] to report.
+fn decompress_first(encoded: &[u8], decoded: &mut [u8], end: usize) -> Option<usize> {
+    let descriptor = encoded.strip_prefix(&MAGIC.to_le_bytes())?.first()?;
+    let fits = get_frame_content_size(encoded).ok()? == Some(decoded.len() as u64);
+    if descriptor & HAS_CHECKSUM != 0 || !fits || find_frame_compressed_size(encoded) != Ok(encoded.len()) {
+        return None;
+    }
+    FIRST_BLOCKS.with_borrow_mut(|context| {
+        context.reset(ResetDirective::SessionOnly).ok()?;
+        context.set_parameter(DParameter::StableOutBuffer(true)).ok()?;
+        let mut output = OutBuffer::around(decoded);
+        // libzstd decodes all that it is given, so each call gets one block and the next one's header.
+        let (mut at, mut next_bytes) = (0, HEADERS_BYTES);
+        while output.pos() < end {
+            let mut input = InBuffer::around(encoded.get(at..encoded.len().min(at + next_bytes))?);
+            next_bytes = context.decompress_stream(&mut output, &mut input).ok()?;
+            if input.pos() == 0 {
+                return None;
+            }
+            at += input.pos();
+        }
+        Some(output.pos())
     })
 }
 
@@ -155,6 +192,15 @@ impl BytesToBytes for Zstd {
 
     fn decode_into(&self, encoded: &[u8], decoded: &mut [u8]) -> Result<()> {
         expect_size(decompress(encoded, decoded)?, decoded.len())
+    }
+
+    fn decode_part_into(&self, encoded: &[u8], decoded: &mut [u8], wanted: Range<usize>) -> Result<usize> {
+        let is_small = wanted.end <= decoded.len() / 8 * 7;
+        if is_small && let Some(size_bytes) = decompress_first(encoded, decoded, wanted.end) {
+            return Ok(size_bytes);
+        }
+        self.decode_into(encoded, decoded)?;
+        Ok(decoded.len())
     }
 
     fn decode(&self, encoded: &[u8], limit_bytes: u64) -> Result<Vec<u8>> {

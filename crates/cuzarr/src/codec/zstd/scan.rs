@@ -11,7 +11,7 @@ use crate::codec::damage::corrupt;
 use crate::{Error, ErrorKind, Result};
 
 const WALK: &str = include_str!("zstd_headers.cuh");
-const MAGIC: u32 = defined(WALK, "CUZARR_ZSTD_MAGIC");
+pub(super) const MAGIC: u32 = defined(WALK, "CUZARR_ZSTD_MAGIC");
 const SKIPPABLE_MAGIC: u32 = defined(WALK, "CUZARR_ZSTD_SKIPPABLE");
 const SHORTEST_MATCH: usize = 3;
 const LARGEST_WINDOW_LOG: u32 = 31;

@@ -1,12 +1,14 @@
 //! Reading into host memory. Chunks that lie in the result as they are packed are decoded directly into it. Others go through
-//! scratch memory that is still in a core's cache.
+//! scratch memory that is still in a core's cache. Of them, blocks without a wanted element are not decoded where the codec can
+//! leave them out.
 
 use std::any::Any;
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
-use cuzarr_device::{Device, ElementBox, Lent, NdBuffer, Part, PartBytes, Tail, Transfer, Writer};
+use cuzarr_device::{Device, ElementBox, Lent, NdBuffer, Part, PartBytes, Tail, Transfer, Writer, profile};
 
 use crate::codec::Program;
 use crate::error::Result;
@@ -148,21 +150,28 @@ impl Target {
         }
     }
 
-    fn scatter(&self, unit: &Unit, packed: &[u8], mut part: Part) -> Result<()> {
-        let transfer = Transfer {
+    fn transfer(&self, unit: &Unit) -> Transfer {
+        Transfer {
             tail: self.tail.clone(),
             packed_strides: self.spacing.strides.clone(),
             lists: self.spacing.lists.clone(),
             boxes: unit.transfer_boxes(0).collect(),
-        };
+        }
+    }
+
+    fn scatter(&self, transfer: &Transfer, packed: &[u8], mut part: Part) -> Result<()> {
         let size_bytes = packed.len() as u64;
-        self.call.counters.time(Stage::Scatter, size_bytes, || part.scatter(packed, &transfer))?;
+        self.call.counters.time(Stage::Scatter, size_bytes, || part.scatter(packed, transfer))?;
         Ok(())
     }
 
-    fn decode(&self, stored: &[u8], packed: &mut [u8]) -> Result<()> {
-        let size_bytes = packed.len() as u64;
-        self.call.counters.time(Stage::Decode, size_bytes, || self.program.decode(stored, packed))
+    /// Decodes at least the bytes `wanted` of a chunk.
+    fn decode(&self, stored: &[u8], packed: &mut [u8], wanted: Range<usize>) -> Result<()> {
+        let begun = Instant::now();
+        let _range = profile::range(Stage::Decode.name(), wanted.len() as u64);
+        let size_bytes = self.program.decode_part(stored, packed, wanted)?;
+        self.call.counters.add(Stage::Decode, size_bytes as u64, begun.elapsed());
+        Ok(())
     }
 }
 
@@ -208,12 +217,13 @@ impl BatchRoute for HostBatch {
                 part.into_bytes(range)?.copy_from_slice(stored);
                 Ok(())
             }
-            (Some(range), false) => target.decode(stored, &mut part.into_bytes(range)?),
-            (None, true) => target.scatter(unit, stored, part),
+            (Some(range), false) => target.decode(stored, &mut part.into_bytes(range)?, 0..unit.packed_size_bytes),
+            (None, true) => target.scatter(&target.transfer(unit), stored, part),
             (None, false) => {
                 let mut packed = target.call.scratch.take(unit.packed_size_bytes)?;
-                target.decode(stored, &mut packed)?;
-                target.scatter(unit, &packed, part)
+                let transfer = target.transfer(unit);
+                target.decode(stored, &mut packed, transfer.packed_range())?;
+                target.scatter(&transfer, &packed, part)
             }
         }
     }
