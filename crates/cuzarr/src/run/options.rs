@@ -13,7 +13,9 @@ pub(crate) const INDEXES_SHARE: u64 = 64;
 /// Bytes of shard indexes that one call fetches at once, or of shards that are fetched whole instead.
 const INDEX_WINDOW_BYTES: u64 = 16 << 20;
 
-/// Largest gap that one read of a store nearby covers. To copy more bytes from the page cache takes longer than another read.
+/// Largest gap that one read covers, as the configuration has it.
+const DEFAULT_GAP_BYTES: u64 = 1 << 20;
+/// What that is for stores nearby. To copy more bytes from the page cache takes longer than another read.
 const NEAR_GAP_BYTES: u64 = 128 << 10;
 
 /// Multiprocessors of the GPU on which the shipped costs were measured.
@@ -37,7 +39,8 @@ pub struct Options {
     pub memory_limit_bytes: u64,
     /// Most threads of one call.
     pub threads: usize,
-    /// Largest gap between ranges that one read covers; at most 128 KiB in stores that divide reads, such as local files.
+    /// Largest gap between ranges that one read covers. 1 MiB, the default, stands for 128 KiB in stores that divide reads, such as
+    /// local files.
     pub coalesce_gap_bytes: u64,
     /// Most bytes of one read of several ranges.
     pub coalesce_max_bytes: u64,
@@ -109,7 +112,10 @@ impl Options {
     pub(crate) fn plan(&self, store: &Capabilities) -> PlanOptions {
         let is_near = store.divides_reads && !store.far;
         PlanOptions {
-            coalesce_gap_bytes: self.coalesce_gap_bytes.min(if is_near { NEAR_GAP_BYTES } else { u64::MAX }),
+            coalesce_gap_bytes: match self.coalesce_gap_bytes {
+                DEFAULT_GAP_BYTES if is_near => NEAR_GAP_BYTES,
+                gap_bytes => gap_bytes,
+            },
             coalesce_max_bytes: self.coalesce_max_bytes,
             piece_max_bytes: self.slab_bytes as u64,
             index_window_bytes: INDEX_WINDOW_BYTES,
@@ -123,16 +129,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn wide_gaps_are_read_over_only_far_away() {
+    fn the_default_gap_is_smaller_nearby_and_another_one_is_kept() {
         let near = Capabilities { divides_reads: true, ..Capabilities::default() };
         let far = Capabilities { far: true, ..near };
         fn gap(options: &Options, store: &Capabilities) -> u64 {
             options.plan(store).coalesce_gap_bytes
         }
-        let options = Options { coalesce_gap_bytes: 1 << 20, ..Options::default() };
+        let options = Options::default();
         assert_eq!((gap(&options, &near), gap(&options, &far)), (NEAR_GAP_BYTES, 1 << 20));
         assert_eq!(gap(&options, &Capabilities::default()), 1 << 20, "a store that does not say how near it is");
-        let options = Options { coalesce_gap_bytes: 7, ..options };
-        assert_eq!((gap(&options, &near), gap(&options, &far)), (7, 7));
+        for chosen in [7, 4 << 20] {
+            let options = Options { coalesce_gap_bytes: chosen, ..Options::default() };
+            assert_eq!((gap(&options, &near), gap(&options, &far)), (chosen, chosen));
+        }
     }
 }
