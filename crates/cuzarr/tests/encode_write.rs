@@ -427,20 +427,24 @@ fn shards_are_written_in_turn_as_their_chunks_come() {
             let store = Arc::new(Observed::new(Arc::clone(&local)));
             story.store = store.clone();
             story.options.slab_bytes = 40_000;
-            story.write(device, &all, &value);
             let part_of = |operation| match operation {
                 Operation::Part(key, ..) => Some(key),
                 _ => None,
             };
-            let parts: Vec<_> = store.take_operations().into_iter().filter_map(part_of).collect();
-            let of = |key: &str| parts.iter().filter(|part| *part == key).count();
-            assert_eq!(
-                ["0", "1", "2", "3"].map(|row| of(&format!("a/c/{row}/0"))),
-                [4, 4, 3, 0],
-                "{device}: {parts:?}"
-            );
-            let last_of_first = parts.iter().rposition(|part| part == "a/c/0/0").unwrap();
-            assert!(parts[..last_of_first].iter().any(|part| part == "a/c/2/0"), "{device}: one by one: {parts:?}");
+            let mut write = || {
+                story.write(device, &all, &value);
+                let parts: Vec<_> = store.take_operations().into_iter().filter_map(part_of).collect();
+                let of = |key: &str| parts.iter().filter(|part| *part == key).count();
+                assert_eq!(
+                    ["0", "1", "2", "3"].map(|row| of(&format!("a/c/{row}/0"))),
+                    [4, 4, 3, 0],
+                    "{device}: {parts:?}"
+                );
+                let last_of_first = parts.iter().rposition(|part| part == "a/c/0/0").unwrap();
+                parts[..last_of_first].iter().any(|part| part == "a/c/2/0")
+            };
+            // Threads that are held up may end the first shard early. Shards one by one never begin the third before that.
+            assert!((0..20).any(|_| write()), "{device}: one by one");
             assert_eq!(story.engine.memory(device).used_bytes(), 0);
             story.check(Device::Cpu, &all, location);
             story.check(device, &all, location);
