@@ -25,14 +25,15 @@ pub(crate) enum Place {
 
 /// A shard that is being written.
 pub(crate) struct Shard {
+    /// Where the chunks go that are written as they come; else the last one writes the shard. It is dropped before the object, whose
+    /// end the coordinator waits for, so that nothing of a failed shard is left when a call returns.
+    flow: Option<Flow>,
     place: Place,
     level: usize,
     covered: bool,
     base: Mutex<Base>,
     slots: Mutex<Vec<Option<Slot>>>,
     remaining: AtomicUsize,
-    /// Where the chunks go that are written as they come; else the last one writes the shard.
-    flow: Option<Flow>,
 }
 
 /// The shard's old bytes.
