@@ -25,6 +25,8 @@ pub(crate) fn submit(writing: &Arc<Writing>, leaf: Leaf, value: LeafValue) {
     let call = Arc::clone(&writing.call);
     call.submit(waits, move || {
         if writing.call.is_cancelled() {
+            // Before the leaf, whose end the call waits for.
+            drop(value);
             return;
         }
         let work = || match value {
