@@ -24,7 +24,7 @@ THEMES = {
     "light": {"page": "#ffffff", "text": "rgba(0, 0, 0, 0.87)", "odd": "#ffffff", "even": "#f5f5f5"},
     "dark": {"page": "#111111", "text": "#ffffff", "odd": "#111111", "even": "#212121"},
 }
-# Of the page, without its margins. Windows of this browser are never as narrow as a phone, so the body is.
+# Widths of the page without its margins. The browser has no window as narrow as a phone, so the page's body is made narrow.
 WIDTHS = {"desktop": 1076, "phone": 366}
 STYLE = """
 body {{ background: {page}; color: {text}; font: 14px/1.4 system-ui, "DejaVu Sans", sans-serif; margin: 0; padding: 12px; width: {width}px; }}

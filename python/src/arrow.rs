@@ -216,14 +216,14 @@ unsafe extern "C" fn drop_capsule<T: Interface>(capsule: *mut ffi::PyObject) {
 }
 
 /// # Safety
-/// As the interface has it: called once, with a schema that [`capsules`] made, wherever it was moved.
+/// The caller passes a schema that [`capsules`] made, once. It may lie at another address than it was made at.
 unsafe extern "C" fn release_schema(schema: *mut Schema) {
     // SAFETY: the caller's. The schema owns nothing.
     unsafe { (*schema).release = None };
 }
 
 /// # Safety
-/// As the interface has it: called once, with an array that [`capsules`] made, wherever it was moved.
+/// The caller passes an array that [`capsules`] made, once. It may lie at another address than it was made at.
 unsafe extern "C" fn release_array(array: *mut Array) {
     // SAFETY: the caller's. `capsules` put a boxed `Owned` there, which is freed here alone.
     unsafe {

@@ -199,7 +199,7 @@ def test_copies_go_to_every_grid(data: st.DataObject, document: dict[str, Any], 
     array[...] = value = np.random.default_rng(seed).integers(0, 9, array.shape, "i4")
     shape = array.shape
     chunks = data.draw(st.tuples(*(st.integers(1, n + 2) for n in shape)) | strategies.rectilinear_chunks(shape=shape))
-    # The same calls with a store each.
+    # Each call gets a store of its own.
     calls = [
         lambda store: cuzarr.copy(array, store),
         lambda store: cuzarr.from_array(store, data=array),

@@ -77,6 +77,11 @@ def slice_indices(item: slice, extent: int) -> tuple[int, int, int]:
         raise SelectionInvalidError(f"invalid slice {item}: {error}") from error
 
 
+def signed_range(own: range) -> tuple[int, int, int]:
+    """The start, count and step of a range."""
+    return own.start if own else 0, len(own), own.step if len(own) > 1 else 1
+
+
 def slice_bounds(item: slice, extent: int) -> tuple[int, int, int]:
     start, stop, step = slice_indices(item, extent)
     if step < 1:

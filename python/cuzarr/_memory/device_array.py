@@ -14,7 +14,7 @@ import numpy as np
 
 from cuzarr import _checks, _core, _numpy
 from cuzarr._memory import foreign, index_arrays
-from cuzarr._memory.box import basic_box, ensure_tuple, expand_ellipsis, is_integer, normalize_index, slice_indices
+from cuzarr._memory.box import basic_box, ensure_tuple, expand_ellipsis, is_integer, normalize_index, signed_range, slice_indices
 from cuzarr._memory.element_types import ORDERED, are_known_apart, is_opaque, memory_type, reversals
 from cuzarr._memory.foreign import OnDevice, host_view, numpy_view
 from cuzarr._numpy import check_dtype
@@ -382,8 +382,7 @@ class DeviceArray(OnDevice, NumpyProtocol, OneElement, Operators, Reductions, Sh
             if is_integer(item):
                 along.append(normalize_index(item, extent))
                 continue
-            chosen = range(*slice_indices(item, extent))
-            along.append((chosen.start if chosen else 0, len(chosen), chosen.step if len(chosen) > 1 else 1))
+            along.append(signed_range(range(*slice_indices(item, extent))))
             dims.append((axis, 0))
         check_dtype(self.dtype, "a slice with a negative step")
         memory = _core.Expr.buffer(self._buffer).picked(along, dims).memory()

@@ -164,7 +164,7 @@ def _finished(walk: _Walk) -> Chosen:
         numbers = numbers * group.extent + group.numbers
     listed = [axis for group in walk.groups for axis in group.axes]
     others = [axis for axis in range(len(walk.shape)) if axis not in listed]
-    # As NumPy: where they do not stand side by side, their dimensions come first.
+    # Where index arrays do not stand side by side, NumPy puts their dimensions first.
     place = 0 if walk.is_split else walk.before
     before, behind = walk.kept[:place], walk.kept[place:]
     first = sum(extent < 0 for extent in before)

@@ -13,7 +13,7 @@ from cuzarr import _checks, _core
 from cuzarr._compute.evaluate import plan
 from cuzarr._compute.expression import Expression
 from cuzarr._memory import foreign
-from cuzarr._memory.box import Box, ensure_tuple, expand_ellipsis, is_integer, normalize_index, slice_indices
+from cuzarr._memory.box import Box, ensure_tuple, expand_ellipsis, is_integer, normalize_index, signed_range, slice_indices
 from cuzarr._memory.device_array import DeviceArray
 from cuzarr._node import array_io
 from cuzarr._node.indexing import (
@@ -171,11 +171,6 @@ def _part(own: Any, item: Any) -> range | Indices:
         return own[item]  # type: ignore[no-any-return]
     places = np.asarray(item, np.intp)
     return own.start + own.step * places if isinstance(own, range) else own[places]
-
-
-def signed_range(own: range) -> tuple[int, int, int]:
-    """The start, count and step of a range."""
-    return own.start if own else 0, len(own), own.step if len(own) > 1 else 1
 
 
 def _is_even(one: range | Indices) -> bool:

@@ -241,7 +241,7 @@ def array_function(x: Any, function: Callable[..., Any], arguments: tuple[Any, .
     """
     name = function_name(function)
     own = own_function(function)
-    # Of memory on a device it is a view, which NumPy makes by `transpose`.
+    # NumPy's `moveaxis` calls `transpose`, which gives a view of memory on a device.
     if own is not None and not (function is np.moveaxis and not isinstance(x, Lazy)):
         said = {option: value for option, value in options.items() if value is not None and value is not np._NoValue}
         out = {"out": said.pop("out")} if isinstance(said.get("out"), np.ndarray) else {}

@@ -100,7 +100,7 @@ impl Joined {
         while at < count {
             let part = part_of(along.index(at));
             let (start, end) = starts[part];
-            let run = (at..count).take_while(|&next| (start..end).contains(&along.index(next))).count() as u64;
+            let run = along.run(at, &(start..end));
             let own = along.then(&Along::Range { start: at, count: run, step: 1 }).moved(start);
             parts.push(self.parts[part].picked(&pick.with(self.axis, own))?);
             at += run;

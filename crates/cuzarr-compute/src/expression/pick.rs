@@ -1,6 +1,7 @@
 //! Picks: outer products of one selector per dimension, with the dimensions of the result in any order.
 
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 
 use cuzarr::plan::{AxisIndex, AxisSelection, Region, Selection};
@@ -80,6 +81,19 @@ impl Along {
         }
     }
 
+    /// How many elements from `at` on, which is one of them, lie in the source's `within` one after the other.
+    pub(super) fn run(&self, at: u64, within: &Range<u64>) -> u64 {
+        match self {
+            Along::Index(_) => 1,
+            Along::Range { count, step, .. } => {
+                let index = self.index(at);
+                let left = if *step < 0 { index - within.start } else { within.end - 1 - index };
+                (left / step.unsigned_abs().max(1) + 1).min(count - at)
+            }
+            Along::List(list) => list[at as usize..].iter().take_while(|index| within.contains(index)).count() as u64,
+        }
+    }
+
     /// What `next` has of this.
     pub(super) fn then(&self, next: &Along) -> Along {
         match (self, next) {
@@ -96,7 +110,7 @@ impl Along {
         }
     }
 
-    /// The same elements of a source that begins at index `start` of this one.
+    /// These elements, with indices that are counted from index `start` of the source.
     pub(super) fn moved(&self, start: u64) -> Along {
         match self {
             Along::Index(index) => Along::Index(index - start),
@@ -124,7 +138,7 @@ impl Along {
         })
     }
 
-    /// As reads take it: from the first to the last element. A range with a negative step is read the other way round.
+    /// The selection that reads these elements. It has no negative steps: such a range is read from its end to its start.
     fn rising(&self) -> AxisIndex {
         let range = |start, count, step, dropped| AxisIndex::Range(AxisSelection { start, count, step, dropped });
         match self {
@@ -441,5 +455,26 @@ impl fmt::Display for Pick {
             PickedDim::New(_) => "new".to_owned(),
         };
         write!(f, ".transpose({})", self.dims.iter().map(dim).collect::<Vec<_>>().join(", "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_end_where_the_next_element_lies_elsewhere() {
+        let list = Along::List([3, 4, 9, 4, 3].into());
+        let ranges = [(0, 12, 1), (11, 12, -1), (1, 4, 3), (10, 4, -3), (5, 1, 1), (0, 2, 11)]
+            .map(|(start, count, step)| Along::Range { start, count, step });
+        for along in ranges.iter().chain([&list]) {
+            for within in [0..5, 5..6, 6..12, 0..12] {
+                let count = along.count().unwrap();
+                for at in (0..count).filter(|&at| within.contains(&along.index(at))) {
+                    let expected = (at..count).take_while(|&next| within.contains(&along.index(next))).count() as u64;
+                    assert_eq!(along.run(at, &within), expected, "{along:?} from {at} in {within:?}");
+                }
+            }
+        }
     }
 }

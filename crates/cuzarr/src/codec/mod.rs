@@ -116,8 +116,8 @@ pub use host::{ArrayToArray, ArrayToBytes, BytesToBytes, TailPart, VariableToByt
 pub use program::{Leave, Program, Work};
 #[doc(hidden)]
 pub use registry::{REFUSED, device_decoder};
-#[doc(hidden)]
 pub(crate) use sharding_indexed::Layout;
+#[doc(hidden)]
 pub use sharding_indexed::ShardIndex;
 #[doc(hidden)]
 pub use size::Size;

@@ -212,13 +212,14 @@ impl Coordinator {
                 true => 0,
                 false => writing.plan.bytes_in_flight(&touched, old_bytes, threads),
             };
-            let reserved = writing.call.memory.host.try_take(bytes, writing.call.limit_bytes);
-            if reserved.is_none() {
-                // Nothing that waits for memory may be behind what is not encoded yet.
-                self.feed_in_turn(&mut lanes)?;
-            }
-            let Some(reserved) = reserved.map_or_else(|| self.reserve(bytes), |reserved| Ok(Some(reserved)))? else {
-                break;
+            let reserved = match writing.call.memory.host.try_take(bytes, writing.call.limit_bytes) {
+                Some(reserved) => reserved,
+                None => {
+                    // Shards that wait for their turn hold the memory that this one waits for.
+                    self.feed_in_turn(&mut lanes)?;
+                    let Some(reserved) = self.reserve(bytes)? else { break };
+                    reserved
+                }
             };
             let ticket = Ticket { number: self.begun, sender: self.sender.clone() };
             self.under_way.insert(self.begun, reserved);

@@ -26,13 +26,14 @@ pub(crate) enum PartsOf {
 
 /// An object whose bytes come in parts.
 pub(crate) struct Parts {
+    /// Dropped before the leaf, whose end the coordinator waits for, so that nothing of a failed object is left when a call returns.
+    state: Mutex<State>,
     leaf: Leaf,
     of: PartsOf,
     size_bytes: usize,
     /// Bytes in front of the parts and behind them.
     before: Vec<u8>,
     after: Vec<u8>,
-    state: Mutex<State>,
 }
 
 struct State {
@@ -60,7 +61,7 @@ impl Parts {
         };
         let state = State { waiting: VecDeque::new(), writer: Some(Writer::default()), failed: false };
         let (before, after) = (checksum(Location::Start), checksum(Location::End));
-        Parts { leaf, of, size_bytes, before, after, state: Mutex::new(state) }
+        Parts { state: Mutex::new(state), leaf, of, size_bytes, before, after }
     }
 
     /// Gives the next part to the threads.
