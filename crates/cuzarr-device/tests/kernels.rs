@@ -439,15 +439,15 @@ fn runs_that_are_moved_in_groups_agree_with_the_cpu() {
         |dtype: DType| Tail { packing: Packing::Shuffled { unit_bytes: dtype.size_bytes() }, ..Tail::plain(dtype) };
     let mut tails = vec![Tail { packing: Packing::Bits, ..Tail::plain(DType::BOOL) }];
     for &dtype in TYPES {
-        if let (DType::FLOAT16 | DType::BFLOAT16 | DType::FLOAT32 | DType::FLOAT64, width) = (dtype, dtype.size_bytes())
-        {
-            for dropped_bits in [0, 1, 3, 4 * width as u32, 8 * width as u32 - 1] {
-                let write_steps = Some(vec![ElementStep::RoundBits { dtype, dropped_bits }]);
-                tails.extend([
-                    Tail { write_steps: write_steps.clone(), ..shuffled(dtype) },
-                    Tail { write_steps, ..Tail::plain(dtype) },
-                ]);
-            }
+        let width = 8 * dtype.swap_unit_bytes() as u32;
+        let floats = [0, 1, 3, width / 2, width - 1].map(|dropped_bits| ElementStep::RoundBits { dtype, dropped_bits });
+        let integers = [1, 3, width - 1, width, 70].map(|kept_bits| ElementStep::RoundInteger { dtype, kept_bits });
+        for round in floats.into_iter().chain(integers) {
+            let write_steps = Some(vec![round]);
+            tails.extend([
+                Tail { write_steps: write_steps.clone(), ..shuffled(dtype) },
+                Tail { write_steps, ..Tail::plain(dtype) },
+            ]);
         }
         let swap = ElementStep::SwapBytes { unit_bytes: dtype.swap_unit_bytes() };
         tails.extend([shuffled(dtype), Tail { steps: vec![swap], ..shuffled(dtype) }]);

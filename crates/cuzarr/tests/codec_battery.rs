@@ -383,6 +383,8 @@ fn filters_round_trip() {
         ("int64", named("scale_offset", json!({"offset": 0, "scale": -1}))),
         ("uint32", named("scale_offset", json!({}))),
         ("float32", named("bitround", json!({"keepbits": 23}))),
+        ("int16", named("bitround", json!({"keepbits": 16}))),
+        ("complex128", named("bitround", json!({"keepbits": 52}))),
         ("bool", named("numcodecs.packbits", json!({}))),
         ("complex64", named("reshape", json!({"shape": [-1]}))),
         ("r24", named("reshape", json!({"shape": [1, -1, 1]}))),

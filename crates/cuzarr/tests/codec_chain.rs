@@ -173,6 +173,46 @@ fn stored_bytes_are_packed_bytes_without_passes() {
 }
 
 #[test]
+fn numbers_of_any_kind_are_rounded_to_significant_bits() {
+    let encoded = |data_type: &str, keepbits: u32, elements: &[u8]| {
+        let round = json!({"name": "bitround", "configuration": {"keepbits": keepbits}});
+        let count = elements.len() as u64 / data_type.parse::<DataType>().unwrap().size_bytes().unwrap() as u64;
+        let rounded = chain(data_type, &[count], json!([round, little()])).unwrap();
+        encode(&rounded, elements).unwrap()
+    };
+    // The sample of zarr-extensions.
+    let sample = [0, 1, 10, 11, 100, 123, 200, 208, 209, 255];
+    assert_eq!(encoded("uint8", 3, &sample), [0, 1, 10, 12, 96, 128, 192, 192, 224, 224]);
+    // A positive number stays positive, and a negative one keeps the bits from its sign on.
+    let signed = [127i8, 100, 5, 0, -128, -127, -1, -96].map(|number| number as u8);
+    let expected = [112i8, 96, 5, 0, -128, -128, -32, -96].map(|number| number as u8);
+    assert_eq!(encoded("int8", 3, &signed), expected);
+    let parts = |pair: [f32; 2]| pair.map(f32::to_ne_bytes).concat();
+    assert_eq!(encoded("complex64", 3, &parts([12.3, -1234.5])), parts([12.0, -1280.0]));
+}
+
+#[test]
+fn rounding_that_is_not_defined_is_refused() {
+    let open = |data_type: &str, name: &str, keepbits: Value| {
+        let round = json!({"name": name, "configuration": {"keepbits": keepbits}});
+        chain(data_type, &[4], json!([round, little()])).map_err(|error| error.to_string())
+    };
+    for (data_type, name, keepbits, expected) in [
+        ("int8", "bitround", json!(0), "'keepbits' is 0, expected a whole number from 1"),
+        ("int8", "bitround", Value::Null, "'keepbits' is missing"),
+        ("float32", "bitround", json!(24), "'keepbits' is 24, expected a whole number from 0 to 23"),
+        ("complex64", "bitround", json!(24), "'keepbits' is 24, expected a whole number from 0 to 23"),
+        ("bool", "bitround", json!(1), "takes numbers and times, got bool"),
+        ("r16", "bitround", json!(1), "takes numbers and times, got opaque2"),
+        ("int16", "numcodecs.bitround", json!(3), "takes floats, got int16"),
+    ] {
+        let error = open(data_type, name, keepbits).unwrap_err();
+        assert!(error.contains(expected), "{error}");
+    }
+    assert!(open("int8", "bitround", json!(1_000)).is_ok());
+}
+
+#[test]
 fn shards_read_and_write_their_chunks_alone() {
     let shards = json!({"name": "sharding_indexed", "configuration": {"chunk_shape": [2], "codecs": [little(), {"name": "crc32c"}]}});
     let chain = chain("int16", &[6], json!([shards])).unwrap();

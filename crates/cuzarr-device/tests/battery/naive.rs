@@ -1,7 +1,7 @@
 //! Models that are slow and plainly right: one list of byte offsets per array, one element at a time.
 
 use cuzarr_device::cpu::cast::cast;
-use cuzarr_device::{Arithmetic, DType, ElementStep, Order, Packing, Tail, Transfer};
+use cuzarr_device::{Arithmetic, DType, DTypeKind, ElementStep, Order, Packing, Tail, Transfer};
 
 /// Where each element of an array lies, in C order.
 #[derive(Clone, Debug)]
@@ -103,12 +103,22 @@ fn apply(steps: &[ElementStep], mut element: Vec<u8>) -> Vec<u8> {
                 cast(from, to, &element, &mut converted).unwrap();
                 element = converted;
             }
-            ElementStep::RoundBits { dropped_bits, .. } => {
-                let bits = element.iter().rev().fold(0u128, |bits, &byte| bits << 8 | u128::from(byte));
-                let (unit, len) = (1u128 << dropped_bits, element.len());
-                let (quotient, rest) = (bits / unit, bits % unit);
-                let up = 2 * rest > unit || (2 * rest == unit && quotient % 2 == 1);
-                element = ((quotient + u128::from(up)) * unit).to_le_bytes()[..len].to_vec();
+            ElementStep::RoundBits { dtype, dropped_bits } => {
+                let parts = element.chunks(dtype.swap_unit_bytes());
+                element = parts
+                    .flat_map(|part| rounded(number(part), dropped_bits).to_le_bytes()[..part.len()].to_vec())
+                    .collect();
+            }
+            ElementStep::RoundInteger { dtype, kept_bits } => {
+                let (bits, width) = (number(&element), 8 * element.len() as u32);
+                let length = u128::BITS - bits.leading_zeros();
+                let dropped = length.saturating_sub(kept_bits);
+                let rounded = rounded(bits, dropped);
+                let positive = dtype.kind() == DTypeKind::Int && length < width;
+                let fits = rounded < 1 << (width - u32::from(positive));
+                // What does not fit keeps its highest bits.
+                let rounded = if fits { rounded } else { bits >> dropped << dropped };
+                element = rounded.to_le_bytes()[..element.len()].to_vec();
             }
             ElementStep::Arithmetic { operation, dtype, operand } => {
                 element = compute(operation, dtype, element, operand)
@@ -116,6 +126,18 @@ fn apply(steps: &[ElementStep], mut element: Vec<u8>) -> Vec<u8> {
         }
     }
     element
+}
+
+fn number(bytes: &[u8]) -> u128 {
+    bytes.iter().rev().fold(0, |bits, &byte| bits << 8 | u128::from(byte))
+}
+
+/// The nearest multiple of 2 to the power of `dropped_bits`, an even one where two are as near.
+fn rounded(bits: u128, dropped_bits: u32) -> u128 {
+    let unit = 1u128 << dropped_bits;
+    let (quotient, rest) = (bits / unit, bits % unit);
+    let up = 2 * rest > unit || (2 * rest == unit && quotient % 2 == 1);
+    (quotient + u128::from(up)) * unit
 }
 
 macro_rules! typed {

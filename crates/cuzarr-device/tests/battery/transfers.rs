@@ -56,9 +56,17 @@ fn swap(random: &mut Random, dtype: DType) -> Option<ElementStep> {
 }
 
 fn round_bits(random: &mut Random, dtype: DType) -> Option<ElementStep> {
-    let dropped_bits = random.below(8 * dtype.size_bytes()) as u32;
-    let possible = matches!(dtype.kind(), DTypeKind::Float | DTypeKind::BFloat);
-    possible.then_some(ElementStep::RoundBits { dtype, dropped_bits })
+    match dtype.kind() {
+        DTypeKind::Float | DTypeKind::BFloat | DTypeKind::Complex => {
+            let dropped_bits = random.below(8 * dtype.swap_unit_bytes()) as u32;
+            Some(ElementStep::RoundBits { dtype, dropped_bits })
+        }
+        DTypeKind::Int | DTypeKind::UInt => {
+            let kept_bits = 1 + random.below(8 * dtype.size_bytes()) as u32;
+            Some(ElementStep::RoundInteger { dtype, kept_bits })
+        }
+        DTypeKind::Bool | DTypeKind::Opaque => None,
+    }
 }
 
 fn arithmetic(random: &mut Random, dtype: DType) -> Option<ElementStep> {

@@ -1,6 +1,6 @@
 //! Codecs that change elements one by one: the same steps a tail does, here for whole chunks on the host.
 
-use cuzarr_device::cpu::bits::round_bits;
+use cuzarr_device::cpu::bits::{round_bits, round_integers};
 use cuzarr_device::cpu::cast::cast;
 use cuzarr_device::{Arithmetic, DType, DTypeKind, ElementStep};
 use serde_json::Number;
@@ -195,8 +195,9 @@ pub(crate) fn apply(steps: &[ElementStep], from: DType, source: &[u8], to: DType
                     std::mem::swap(&mut block, &mut next);
                 }
                 ElementStep::RoundBits { dtype, dropped_bits } => {
-                    round_bits(&mut block, dtype.size_bytes(), *dropped_bits);
+                    round_bits(&mut block, dtype.swap_unit_bytes(), *dropped_bits);
                 }
+                ElementStep::RoundInteger { dtype, kept_bits } => round_integers(&mut block, *dtype, *kept_bits),
                 ElementStep::Arithmetic { operation, dtype, operand } => {
                     compute(*operation, *dtype, operand, &mut block)?
                 }

@@ -17,11 +17,13 @@ enum {
 };
 
 /// The operation of a step. `Step` in step/cuda.rs.
-enum { STEP_SWAP, STEP_CAST, STEP_ADD, STEP_SUBTRACT, STEP_MULTIPLY, STEP_DIVIDE, STEP_ROUND, STEP_ROUND_BITS };
+enum {
+    STEP_SWAP, STEP_CAST, STEP_ADD, STEP_SUBTRACT, STEP_MULTIPLY, STEP_DIVIDE, STEP_ROUND, STEP_ROUND_BITS, STEP_ROUND_INTEGER
+};
 
 struct Step {
     u8 operation;
-    u8 from;  // the type of arithmetic, too
+    u8 from;  // the type of arithmetic and of rounding, too
     u8 to;
     u8 unit;  // bytes that a swap reverses together, or of what is rounded
     u32 reserved;
@@ -317,11 +319,34 @@ CUZARR_DEVICE Value swap_value(Value value, u32 unit) {
     return swapped;
 }
 
-/// The lowest `dropped` bits of an element of `bytes` bytes rounded away, half to even. `round_bits` in cpu/bits.rs.
+/// The lowest `dropped` bits of a float of `bytes` bytes rounded away, half to even. `round_bits` in step/bits.rs.
 CUZARR_DEVICE u64 round_bits(u64 bits, u32 bytes, u32 dropped) {
     if (dropped == 0) return bits;
     u64 half = (1ull << (dropped - 1)) - 1;
     return (bits + (bits >> dropped & 1) + half) >> dropped << dropped & ~0ull >> (64 - 8 * bytes);
+}
+
+/// A float, or both parts of a complex number, rounded.
+CUZARR_DEVICE Value round_float(Value value, const Step& step) {
+    u32 bytes = step.unit, dropped = (u32)step.operand;
+    if (step.from == COMPLEX64) {
+        value.low = round_bits(value.low >> 32, bytes, dropped) << 32 | round_bits(value.low & 0xffffffffu, bytes, dropped);
+        return value;
+    }
+    value.low = round_bits(value.low, bytes, dropped);
+    if (step.from == COMPLEX128) value.high = round_bits(value.high, bytes, dropped);
+    return value;
+}
+
+/// Rounds so that at most `kept` bits remain from the highest one that is set. `round_integers` in step/bits.rs.
+CUZARR_DEVICE u64 round_integer(u64 bits, const Step& step) {
+    u32 kept = (u32)step.operand, width = 8 * step.unit, length = 64 - count_leading_zeros(bits);
+    if (length <= kept) return bits;
+    u32 dropped = length - kept;
+    u64 largest = ~0ull >> (64 - width + (is_signed(step.from) && length < width));
+    u64 sum = bits + (bits >> dropped & 1) + (1ull << (dropped - 1)) - 1;
+    if (sum < bits || sum > largest) sum = largest;
+    return sum >> dropped << dropped;
 }
 
 CUZARR_DEVICE Value apply(const Steps& steps, Value value) {
@@ -329,7 +354,8 @@ CUZARR_DEVICE Value apply(const Steps& steps, Value value) {
         const Step& step = steps.steps[at];
         if (step.operation == STEP_SWAP) value = swap_value(value, step.unit);
         else if (step.operation == STEP_CAST) value = cast(value, step.from, step.to);
-        else if (step.operation == STEP_ROUND_BITS) value.low = round_bits(value.low, step.unit, (u32)step.operand);
+        else if (step.operation == STEP_ROUND_BITS) value = round_float(value, step);
+        else if (step.operation == STEP_ROUND_INTEGER) value.low = round_integer(value.low, step);
         else value.low = arithmetic(value.low, step.operand, step.from, step.operation);
     }
     return value;
@@ -436,7 +462,10 @@ CUZARR_DEVICE void apply_to_quad(const Steps& steps, Value* values) {
             for (u32 k = 0; k < 4; ++k) values[k] = swap_value(values[k], step.unit);
         } else if (step.operation == STEP_ROUND_BITS) {
 #pragma unroll
-            for (u32 k = 0; k < 4; ++k) values[k].low = round_bits(values[k].low, step.unit, (u32)step.operand);
+            for (u32 k = 0; k < 4; ++k) values[k] = round_float(values[k], step);
+        } else if (step.operation == STEP_ROUND_INTEGER) {
+#pragma unroll
+            for (u32 k = 0; k < 4; ++k) values[k].low = round_integer(values[k].low, step);
         } else if (step.from == FLOAT32) {
             arithmetic_quad<FLOAT32>(values, step);
         } else if (step.from == FLOAT64) {

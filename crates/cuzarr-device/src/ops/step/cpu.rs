@@ -51,8 +51,9 @@ impl<'a> Steps<'a> {
                     with_type(dtype, ComputeAll { operation, operand, bytes });
                 }
                 ElementStep::RoundBits { dtype, dropped_bits } => {
-                    bits::round_bits(bytes, dtype.size_bytes(), dropped_bits);
+                    bits::round_bits(bytes, dtype.swap_unit_bytes(), dropped_bits);
                 }
+                ElementStep::RoundInteger { dtype, kept_bits } => bits::round_integers(bytes, dtype, kept_bits),
                 ElementStep::Cast { from, to } => {
                     let converted = cast(from, to, bytes, &mut second[..count * to.size_bytes()]);
                     debug_assert!(converted.is_ok(), "steps were checked");

@@ -91,7 +91,12 @@ impl Step {
                 Step { operation: 1, from: code(from)?, to: code(to)?, ..Step::default() }
             }
             ElementStep::RoundBits { dtype, dropped_bits } => {
-                Step { operation: 7, unit: dtype.size_bytes() as u8, operand: dropped_bits.into(), ..Step::default() }
+                let unit = dtype.swap_unit_bytes() as u8;
+                Step { operation: 7, from: code(dtype)?, unit, operand: dropped_bits.into(), ..Step::default() }
+            }
+            ElementStep::RoundInteger { dtype, kept_bits } => {
+                let unit = dtype.size_bytes() as u8;
+                Step { operation: 8, from: code(dtype)?, unit, operand: kept_bits.into(), ..Step::default() }
             }
             ElementStep::Arithmetic { operation, dtype, operand } => {
                 let operation = match operation {
@@ -185,6 +190,7 @@ mod tests {
             ("DIVIDE", arithmetic(Arithmetic::Divide)),
             ("ROUND", arithmetic(Arithmetic::Round)),
             ("ROUND_BITS", ElementStep::RoundBits { dtype: DType::FLOAT32, dropped_bits: 3 }),
+            ("ROUND_INTEGER", ElementStep::RoundInteger { dtype: DType::INT16, kept_bits: 3 }),
         ];
         let numbered = names(HEADER, "STEP_");
         assert_eq!(numbered, steps.map(|(name, _)| format!("STEP_{name}")));

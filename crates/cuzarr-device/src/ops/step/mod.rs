@@ -33,12 +33,21 @@ pub enum ElementStep {
         /// The constant's bytes, native order, zero-padded.
         operand: [u8; 8],
     },
-    /// Rounds a float in integer arithmetic, half to even, so that its lowest bits are zero (see [`bits`]).
+    /// Rounds a float in integer arithmetic, half to even, so that its lowest bits are zero (see [`bits`]). Both parts of a
+    /// complex number are rounded.
     RoundBits {
-        /// A float type of 2, 4 or 8 bytes.
+        /// A float type of 2, 4 or 8 bytes, or a complex type of two such floats.
         dtype: DType,
-        /// How many bits become zero, fewer than the type has.
+        /// How many bits become zero, fewer than one float has.
         dropped_bits: u32,
+    },
+    /// Rounds an integer, half to even, so that at most `kept_bits` bits remain, counted from the highest bit that is set
+    /// (see [`bits`]).
+    RoundInteger {
+        /// An integer type.
+        dtype: DType,
+        /// How many bits remain, at least 1.
+        kept_bits: u32,
     },
 }
 
@@ -48,7 +57,7 @@ impl ElementStep {
         match *self {
             ElementStep::SwapBytes { .. } => Some(*self),
             ElementStep::Cast { from, to } => Some(ElementStep::Cast { from: to, to: from }),
-            ElementStep::RoundBits { .. } => None,
+            ElementStep::RoundBits { .. } | ElementStep::RoundInteger { .. } => None,
             ElementStep::Arithmetic { operation, dtype, operand } => {
                 let operation = match operation {
                     Arithmetic::Add => Arithmetic::Subtract,
@@ -82,9 +91,15 @@ pub(crate) fn check_steps(steps: &[ElementStep], from: DType, to: DType) -> Resu
             }
             ElementStep::RoundBits { dtype, dropped_bits } => {
                 require_dtype("rounding", dtype, current)?;
-                let is_float = matches!(dtype.kind(), DTypeKind::Float | DTypeKind::BFloat);
-                if !is_float || dropped_bits as usize >= 8 * dtype.size_bytes() {
+                let is_float = matches!(dtype.kind(), DTypeKind::Float | DTypeKind::BFloat | DTypeKind::Complex);
+                if !is_float || dropped_bits as usize >= 8 * dtype.swap_unit_bytes() {
                     return Err(Error::invalid(format!("cannot round {dropped_bits} bits of {dtype} away")));
+                }
+            }
+            ElementStep::RoundInteger { dtype, kept_bits } => {
+                require_dtype("rounding", dtype, current)?;
+                if !matches!(dtype.kind(), DTypeKind::Int | DTypeKind::UInt) || kept_bits == 0 {
+                    return Err(Error::invalid(format!("cannot round {dtype} to {kept_bits} bits")));
                 }
             }
             ElementStep::Arithmetic { dtype, .. } => {

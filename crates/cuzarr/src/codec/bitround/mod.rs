@@ -1,11 +1,16 @@
 //! # `bitround`
 //!
-//! Floats rounded to `keepbits` bits of mantissa, half to even; read as they are.
+//! Numbers rounded to a few significant bits, half to even; read as they are.
+//!
+//! - A float keeps `keepbits` bits of its mantissa; so do both parts of a complex number.
+//! - An integer keeps `keepbits` bits, counted from the highest bit that is set; so does a date or a span of time. In a negative
+//!   number that bit is the sign, so that negative numbers near zero lose most of their bits. A number that would leave the
+//!   type or change its sign is rounded down.
 //!
 //! - Specification: <https://github.com/zarr-developers/zarr-extensions/tree/main/codecs/bitround>,
 //!   <https://numcodecs.readthedocs.io/en/stable/filter/bitround.html>
-//! - Names: v3 `bitround`, `numcodecs.bitround`; v2 `bitround`
-//! - Compatible: zarr-python, numcodecs, zarrs (floats)
+//! - Names: v3 `bitround`, `numcodecs.bitround`; v2 `bitround`. numcodecs' codec takes floats only.
+//! - Compatible: zarr-python and numcodecs (floats); zarrs, which lets a positive integer become negative
 //! - Native: everywhere; reading needs nothing, and writing rounds as a step of the tail.
 //!
 //! ```
@@ -18,10 +23,10 @@
 //! # Ok::<(), cuzarr::Error>(())
 //! ```
 
-use cuzarr_device::{DType, ElementStep};
+use cuzarr_device::{DType, DTypeKind, ElementStep};
 
 use super::configuration::Configuration;
-use super::elements::Stepped;
+use super::elements::{Stepped, is_float};
 use super::open::{Opened, Request};
 use crate::Result;
 
@@ -29,24 +34,42 @@ use crate::Result;
 pub(crate) fn open(request: &Request<'_>) -> Result<Opened> {
     let configuration = Configuration::new(request.name, request.configuration, &["keepbits"])?;
     let dtype = request.spec.dtype()?;
-    let mantissa = match dtype {
-        DType::FLOAT16 => 10,
-        DType::BFLOAT16 => 7,
-        DType::FLOAT32 => 23,
-        DType::FLOAT64 => 52,
-        other => return Err(configuration.invalid(format!("takes floats, got {other}"))),
-    };
+    let is_numcodecs = request.zarr_format == 2 || request.name == "numcodecs.bitround";
+    if is_numcodecs && !is_float(dtype) {
+        return Err(configuration.invalid(format!("takes floats, got {dtype}")));
+    }
     if configuration.get("keepbits").is_none() {
         return Err(configuration.invalid("'keepbits' is missing"));
     }
-    let kept = configuration.integer("keepbits", 0..=mantissa, 0)?;
-    let round = ElementStep::RoundBits { dtype, dropped_bits: (mantissa - kept) as u32 };
+    let round = match (dtype.kind(), mantissa_bits(dtype)) {
+        (_, Some(mantissa)) => {
+            let kept = configuration.integer("keepbits", 0..=mantissa, 0)?;
+            (kept < mantissa).then_some(ElementStep::RoundBits { dtype, dropped_bits: (mantissa - kept) as u32 })
+        }
+        (DTypeKind::Int | DTypeKind::UInt, _) => {
+            let kept = configuration.integer("keepbits", 1..=i64::from(u32::MAX), 1)?;
+            let width = 8 * dtype.size_bytes() as i64;
+            (kept < width).then_some(ElementStep::RoundInteger { dtype, kept_bits: kept as u32 })
+        }
+        _ => return Err(configuration.invalid(format!("takes numbers and times, got {dtype}"))),
+    };
     Ok(Opened::array(Stepped {
         name: "bitround",
         decoded: dtype,
         encoded_dtype: dtype,
         encoded: request.spec.clone(),
         read: Vec::new(),
-        write: if kept == mantissa { Vec::new() } else { vec![round] },
+        write: round.into_iter().collect(),
     }))
+}
+
+/// Bits of the mantissa of a float, or of either part of a complex number, without the leading one.
+fn mantissa_bits(dtype: DType) -> Option<i64> {
+    match (dtype.kind(), dtype.swap_unit_bytes()) {
+        (DTypeKind::BFloat, _) => Some(7),
+        (DTypeKind::Float, 2) => Some(10),
+        (DTypeKind::Float | DTypeKind::Complex, 4) => Some(23),
+        (DTypeKind::Float | DTypeKind::Complex, _) => Some(52),
+        _ => None,
+    }
 }
