@@ -313,8 +313,22 @@ def test_every_value_is_shown_with_its_origin(capsys: pytest.CaptureFixture[str]
 
 
 def test_variables_of_tests_and_of_the_rust_side_are_no_keys() -> None:
-    names = ("REQUIRE_GPU", "CUBIN_DIR", "CACHE_DIR", "TEST_DEVICE", "NVRTC_LIBRARY", "SIMT_LIBRARY")
+    names = ("REQUIRE_GPU", "CUBIN_DIR", "CACHE_DIR", "TEST_DEVICE", "TEST_SERVERS", "NVRTC_LIBRARY", "SIMT_LIBRARY")
     assert Config({f"CUZARR_{name}": "x" for name in names}).get("device") == "cpu"
+
+
+def test_variables_that_the_sources_read_or_set_can_be_set() -> None:
+    root = Path(__file__).parents[2]
+    if not (root / "crates").is_dir():
+        pytest.skip("skipped: the sources are not here")
+    files = [root / "Makefile", *(root / ".ci").iterdir(), *(root / "scripts").iterdir()]
+    files += [*(root / "crates").rglob("*.rs"), *(root / "crates").rglob("*.cpp"), *(root / "python" / "tests").rglob("*.py")]
+    text = "\n".join(file.read_text("utf8") for file in files if file.is_file())
+    found = set(re.findall(r"(?:\b(?:getenv|var|var_os|get)\(\"|\bexport )(CUZARR_[A-Z_]+)\b", text))
+    # Set by a test for a process of its own alone.
+    variables = {name for name in found if not name.endswith("_CHILD") and not name.startswith("CUZARR_FAKE_")}
+    assert {"CUZARR_TEST_SERVERS", "CUZARR_REQUIRE_GPU", "CUZARR_DAMAGE_ROUNDS", "CUZARR_SIMT_SEED"} <= variables
+    Config(dict.fromkeys(sorted(variables), "1")).get("device")
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,9 @@ _ENVIRONMENT_PREFIXES = ("ZARR_", "CUZARR_")
 # Holds what `Config.serialize` gave, for child processes.
 _INHERITED = "internal_inherit_config"
 # Variables that are no configuration keys: tests and the Rust side read them by themselves.
-_NOT_KEYS = re.compile("require_gpu|cache_dir|cubin_dir|log|test_device|conformance_engine|simt_flags|[a-z]+_library")
+_NOT_KEYS = re.compile(
+    "require_gpu|cache_dir|cubin_dir|log|conformance_engine|damage_rounds|commit|(test|fuzz|simt)_[a-z_]+|[a-z]+_library"
+)
 
 
 def _literal(text: str) -> Any:
