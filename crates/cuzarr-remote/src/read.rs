@@ -3,6 +3,11 @@
 //! An item's first request tells the size and the version of its value, so that memory is asked for what is there. A large
 //! item is then divided: its other parts come over other connections at the same time, and each of them must be of the version
 //! that the first request met.
+//!
+//! A whole value is divided into parts of at most [`VALUE_PART_BYTES`], because a single value comes sooner over several connections.
+//! A span of a larger file is mostly a row of neighbouring chunks, put together to save requests, and one of many in flight. So its
+//! parts are larger, at most [`SPAN_PART_BYTES`]. This also holds for a span that is one large chunk: its file counts one request for
+//! each 16 MiB, however large its chunks are.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -23,11 +28,22 @@ use crate::cloud::Cloud;
 use crate::failure::{RangeRefusal, explain};
 use crate::transport::Call;
 
-/// Largest part of a value that one request brings. A connection to an object store brings some 80 MB/s.
-const PART_BYTES: u64 = 8 << 20;
+/// Largest part of a whole value that one request brings. A connection to an object store brings some 80 MB/s.
+const VALUE_PART_BYTES: u64 = 8 << 20;
+
+/// Largest part of a span that one request brings: 16 MiB of neighbouring chunks in a file are one request.
+pub(crate) const SPAN_PART_BYTES: u64 = 16 << 20;
+
+/// The largest part of this range that one request brings.
+fn part_bytes(range: ByteRange) -> u64 {
+    match range {
+        ByteRange::Span { .. } => SPAN_PART_BYTES,
+        ByteRange::Full | ByteRange::From { .. } | ByteRange::Suffix { .. } => VALUE_PART_BYTES,
+    }
+}
 
 /// Offsets beyond this are refused by servers that parse them as signed numbers.
-const MOST_OFFSET: u64 = i64::MAX as u64 - PART_BYTES;
+const MOST_OFFSET: u64 = i64::MAX as u64 - SPAN_PART_BYTES;
 
 /// Time between two questions to the caller whether it still waits.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
@@ -145,14 +161,15 @@ async fn fetch(client: &Client, item: &Item) -> Result<ReadOutcome> {
         },
     };
     let Some(body) = body else { return Ok(ReadOutcome::Filled(lease)) };
-    let source = Source { client, path: &path, meta: &meta };
+    let most_bytes = part_bytes(request.range);
+    let source = Source { client, path: &path, meta: &meta, part_bytes: most_bytes };
     let Some(etag) = meta.e_tag.clone() else {
         // Two requests could meet two versions, so that one brings everything.
         source.fill_untagged(offset..offset + size_bytes, lease.bytes(), *body).await?;
         return Ok(ReadOutcome::Filled(lease));
     };
     {
-        let step = usize::try_from(PART_BYTES).unwrap_or(usize::MAX);
+        let step = usize::try_from(most_bytes).unwrap_or(usize::MAX);
         let mut parts = lease.bytes().chunks_mut(step);
         let own = parts.next().unwrap_or_default();
         let others: FuturesUnordered<_> =
@@ -177,7 +194,7 @@ async fn fetch(client: &Client, item: &Item) -> Result<ReadOutcome> {
 /// The bytes that the first request for a range brings, as far as that is known.
 fn expected_bytes(range: ByteRange) -> u64 {
     match range {
-        ByteRange::Span { size_bytes, .. } | ByteRange::Suffix { size_bytes } => size_bytes.min(PART_BYTES),
+        ByteRange::Span { size_bytes, .. } | ByteRange::Suffix { size_bytes } => size_bytes.min(part_bytes(range)),
         ByteRange::Full | ByteRange::From { .. } => 0,
     }
 }
@@ -233,7 +250,7 @@ async fn fill_from_cache(client: &Client, item: &Item, name: Name, entry: Entry)
 async fn first(client: &Client, path: &Path, range: ByteRange, unless: Option<String>) -> Result<First> {
     let up_to = |offset: u64, size_bytes: u64| {
         let is_plain = size_bytes > 0 && offset <= MOST_OFFSET;
-        is_plain.then(|| GetRange::Bounded(offset..offset + size_bytes.min(PART_BYTES)))
+        is_plain.then(|| GetRange::Bounded(offset..offset + size_bytes.min(part_bytes(range))))
     };
     let wanted = match range {
         ByteRange::Full => up_to(0, u64::MAX),
@@ -241,7 +258,7 @@ async fn first(client: &Client, path: &Path, range: ByteRange, unless: Option<St
         ByteRange::Span { offset, size_bytes } => up_to(offset, size_bytes),
         // Azure refuses ranges that count from the end.
         ByteRange::Suffix { size_bytes } => {
-            let is_plain = (1..=PART_BYTES).contains(&size_bytes) && client.cloud != Cloud::Azure;
+            let is_plain = (1..=part_bytes(range)).contains(&size_bytes) && client.cloud != Cloud::Azure;
             is_plain.then_some(GetRange::Suffix(size_bytes))
         }
     };
@@ -302,7 +319,7 @@ async fn part_of(
     if size_bytes == 0 {
         return Ok(Some(First::Nothing(meta)));
     }
-    let range = Some(GetRange::Bounded(offset..offset + size_bytes.min(PART_BYTES)));
+    let range = Some(GetRange::Bounded(offset..offset + size_bytes.min(part_bytes(range))));
     let options = match unless.filter(|_| meta.e_tag.as_deref() == unless) {
         Some(etag) => GetOptions { range, if_none_match: Some(etag.to_string()), ..GetOptions::default() },
         None => GetOptions { range, if_match: meta.e_tag.clone(), ..GetOptions::default() },
@@ -336,6 +353,8 @@ struct Source<'a> {
     client: &'a Client,
     path: &'a Path,
     meta: &'a ObjectMeta,
+    /// Most bytes of one request.
+    part_bytes: u64,
 }
 
 impl Source<'_> {
@@ -344,7 +363,7 @@ impl Source<'_> {
         let mut filled = 0;
         while filled < bytes.len() {
             let start = offset + filled as u64;
-            let end = (offset + bytes.len() as u64).min(start + PART_BYTES);
+            let end = (offset + bytes.len() as u64).min(start + self.part_bytes);
             let _permit = self.client.admit(end - start).await?;
             let body = self.request(start..end).await?;
             if body.meta.e_tag != self.meta.e_tag {

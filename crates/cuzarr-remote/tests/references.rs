@@ -25,11 +25,15 @@ fn with_options(options: &[(&str, &str)]) -> Registry {
 
 /// An array of `chunks` chunks of `size` bytes, which lie in one file with gaps of three bytes.
 fn table_of(url: &str, chunks: usize, size: usize) -> String {
+    table_with_gaps(url, chunks, size, 3)
+}
+
+fn table_with_gaps(url: &str, chunks: usize, size: usize, gap: usize) -> String {
     let document = format!(
         r#"{{\"zarr_format\": 2, \"shape\": [{}], \"chunks\": [{size}], \"dtype\": \"|u1\", \"compressor\": null, \"fill_value\": 0, \"filters\": null, \"order\": \"C\"}}"#,
         chunks * size
     );
-    let chunk = |at: usize| format!(r#""t/{at}": ["{url}", {}, {size}]"#, at * (size + 3));
+    let chunk = |at: usize| format!(r#""t/{at}": ["{url}", {}, {size}]"#, at * (size + gap));
     let chunks = (0..chunks).map(chunk).collect::<Vec<_>>().join(", ");
     format!(r#"{{"version": 1, "refs": {{".zgroup": "{{\"zarr_format\": 2}}", "t/.zarray": "{document}", {chunks}}}}}"#)
 }
@@ -130,6 +134,25 @@ fn neighbours_behind_a_server_come_by_one_request() {
         |key: &str, size_bytes| ReadRequest { key: key.into(), range: ByteRange::Span { offset: 0, size_bytes } };
     let read = store.get_many(vec![request("t/0", 100), request("t/1", 20_000), request("t/2", 10_000)]);
     assert!(read[0].is_ok() && read[1].is_err() && read[2].as_ref().is_ok_and(|value| value.is_some()));
+}
+
+#[test]
+fn contiguous_chunks_take_one_request_for_16_mib() {
+    const MIB: usize = 1 << 20;
+    let server = Server::start(Kind::Files);
+    let file = bytes(48 * MIB);
+    server.put("data/a.nc", &file);
+    for size in [MIB / 4, MIB, 8 * MIB, 16 * MIB, 48 * MIB] {
+        let table = table_with_gaps(&format!("{}/data/a.nc", server.url()), file.len() / size, size, 0);
+        server.put("data/refs.json", table.as_bytes());
+        let store = registry().open(&format!("reference::{}/data/refs.json", server.url())).unwrap();
+        server.take_log();
+        assert!(read(store, "t").unwrap() == file, "chunks of {size} bytes");
+        let requests = server.take_log();
+        let mut ranges: Vec<_> = requests.iter().map(|request| request.headers["range"].as_str()).collect();
+        ranges.sort_unstable();
+        assert_eq!(ranges, ["bytes=0-16777215", "bytes=16777216-33554431", "bytes=33554432-50331647"], "{size}");
+    }
 }
 
 #[test]

@@ -68,6 +68,28 @@ fn a_large_value_comes_in_parts_at_once_of_one_version() {
     assert_eq!(tagged, 2, "the other parts are of the version of the first");
 }
 
+#[test]
+fn a_span_is_divided_into_larger_parts_than_a_whole_value() {
+    let server = Server::start(Kind::S3);
+    let value = bytes(36 << 20);
+    server.put("bucket/root/large", &value);
+    let store = open(&server);
+    let ranges_of = |range: ByteRange| {
+        let (offset, size_bytes) = range.resolve(value.len() as u64).unwrap();
+        let expected = &value[offset as usize..(offset + size_bytes) as usize];
+        assert!(store.get_range("large", range).unwrap().as_deref() == Some(expected), "{range:?}");
+        let mut ranges: Vec<_> = server.take_log().iter().map(|request| request.headers["range"].clone()).collect();
+        ranges.sort_unstable();
+        ranges
+    };
+    assert_eq!(ranges_of(ByteRange::Span { offset: 5, size_bytes: 16 << 20 }), ["bytes=5-16777220"]);
+    assert_eq!(
+        ranges_of(ByteRange::Span { offset: 5, size_bytes: 33 << 20 }),
+        ["bytes=16777221-33554436", "bytes=33554437-34603012", "bytes=5-16777220"]
+    );
+    assert_eq!(ranges_of(ByteRange::From { offset: 20 << 20 }), ["bytes=20971520-29360127", "bytes=29360128-37748735"]);
+}
+
 /// Memory that can be divided, as a slab can.
 struct Divisible {
     bytes: Arc<Mutex<Vec<u8>>>,

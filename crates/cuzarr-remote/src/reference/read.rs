@@ -10,12 +10,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use cuzarr::store::{ByteRange, Lease, OpenValues, ReadOutcome, ReadRequest, ReadSink, Store, Version, Workers};
 use cuzarr::{Buffer, Device, Error, ErrorKind, Result, ResultExt};
 
+use crate::read::SPAN_PART_BYTES;
+
 /// Parts with at most this many bytes between them are read by one request. The bytes between them take less time than another
 /// request: 64 KiB come in about a millisecond.
 const GAP_BYTES: u64 = 64 << 10;
 
-/// The largest read that is put together: the largest part of a value that one request of the client brings.
-const JOINED_BYTES: u64 = 8 << 20;
+/// The largest read that is put together: what the client asks for by one request.
+const JOINED_BYTES: u64 = SPAN_PART_BYTES;
 
 /// A read of a part of a file.
 pub(super) struct Wanted {
