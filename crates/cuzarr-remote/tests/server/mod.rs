@@ -1,5 +1,8 @@
-//! A server for tests, on the loopback interface: the interface of S3 as far as stores use it, or plain files. Signatures are
-//! not checked. Tests tell it which requests fail, and how.
+//! A server for tests, on the loopback interface: the interface of S3, or the XML interface of Google Cloud Storage, as far as stores
+//! use them, or plain files. Signatures are not checked. Tests tell it which requests fail, and how.
+//!
+//! The emulators of Google's storage in the registries lack what `object_store` sends: `gcp-storage-emulator` (PyPI, 2026.7.19) has
+//! neither entity tags, `HEAD` nor listings in this interface, and `fake-gcs-server` (PyPI, 1.54.0) refuses its `PUT`.
 
 #![allow(dead_code)] // each test program uses a part of this
 
@@ -47,6 +50,7 @@ type Faults = dyn Fn(&Request) -> Option<Fault> + Send + Sync;
 struct Value {
     bytes: Arc<Vec<u8>>,
     tag: String,
+    generation: usize,
 }
 
 #[derive(Default)]
@@ -64,6 +68,9 @@ struct State {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     S3,
+    /// Google's XML interface (<https://cloud.google.com/storage/docs/xml-api/reference-headers>): equal values have equal entity tags,
+    /// and conditions of writes compare generations.
+    Gcs,
     /// Files with entity tags and ranges.
     Files,
     /// Files without either.
@@ -122,9 +129,9 @@ impl Server {
         *lock(&self.shared.latency) = latency;
     }
 
-    /// Puts a value: for S3, its path begins with the bucket.
+    /// Puts a value: in a cloud, its path begins with the bucket.
     pub fn put(&self, path: &str, bytes: &[u8]) {
-        lock(&self.shared.state).insert(path, bytes.to_vec());
+        lock(&self.shared.state).insert(self.shared.kind, path, bytes.to_vec());
     }
 
     pub fn get(&self, path: &str) -> Option<Vec<u8>> {
@@ -149,11 +156,16 @@ impl Server {
 }
 
 impl State {
-    fn insert(&mut self, path: &str, bytes: Vec<u8>) -> String {
+    fn insert(&mut self, kind: Kind, path: &str, bytes: Vec<u8>) -> Value {
         self.tags += 1;
-        let tag = format!("\"tag-{}\"", self.tags);
-        self.values.insert(path.to_string(), Value { bytes: Arc::new(bytes), tag: tag.clone() });
-        tag
+        let generation = self.tags;
+        let tag = match kind {
+            Kind::Gcs => format!("\"{:08x}\"", crc32c::crc32c(&bytes)),
+            Kind::S3 | Kind::Files | Kind::BareFiles => format!("\"tag-{generation}\""),
+        };
+        let value = Value { bytes: Arc::new(bytes), tag, generation };
+        self.values.insert(path.to_string(), value.clone());
+        value
     }
 }
 
@@ -317,21 +329,29 @@ fn write_answer(
 
 fn answer(shared: &Shared, request: &Request) -> Answer {
     let mut state = lock(&shared.state);
-    let is_object = shared.kind != Kind::S3 || request.path.contains('/');
+    let is_cloud = matches!(shared.kind, Kind::S3 | Kind::Gcs);
+    let is_object = !is_cloud || request.path.contains('/');
+    if shared.kind == Kind::Gcs && request.headers.get("authorization").is_none_or(|text| !text.starts_with("Bearer "))
+    {
+        return Answer::error(401, "AuthenticationRequired");
+    }
     match (request.method.as_str(), is_object) {
         ("GET" | "HEAD", true) => get(shared.kind, &state, request),
         ("GET", false) => list(&state, request),
         ("PUT", true) if request.query.contains_key("partNumber") => put_part(&mut state, request),
+        ("PUT", true) if shared.kind == Kind::Gcs => put_generation(&mut state, request),
         ("PUT", true) => put(&mut state, request),
         ("DELETE", true) if request.query.contains_key("uploadId") => {
             state.uploads.remove(&request.query["uploadId"]);
             Answer::new(204)
         }
-        ("DELETE", true) => {
-            state.values.remove(&request.path);
-            Answer::new(204)
+        ("DELETE", true) => match state.values.remove(&request.path) {
+            None if shared.kind == Kind::Gcs => Answer::error(404, "NoSuchKey"),
+            _ => Answer::new(204),
+        },
+        ("POST", _) if request.query.contains_key("delete") && shared.kind == Kind::S3 => {
+            delete_many(&mut state, request)
         }
-        ("POST", _) if request.query.contains_key("delete") => delete_many(&mut state, request),
         ("POST", _) if request.query.contains_key("uploads") => {
             state.tags += 1;
             let name = format!("upload-{}", state.tags);
@@ -342,11 +362,17 @@ fn answer(shared: &Shared, request: &Request) -> Answer {
         }
         ("POST", _) if request.query.contains_key("uploadId") => {
             let parts = state.uploads.remove(&request.query["uploadId"]).unwrap();
-            let tag = state.insert(&request.path, parts.into_values().flatten().collect());
+            // Both clouds refuse smaller parts, except the last one.
+            let mut sizes = parts.values().map(Vec::len).rev().skip(1);
+            if sizes.any(|size| size < 5 << 20) {
+                return Answer::error(400, "EntityTooSmall");
+            }
+            let value = state.insert(shared.kind, &request.path, parts.into_values().flatten().collect());
             Answer::xml(format!(
                 "<CompleteMultipartUploadResult><ETag>{}</ETag></CompleteMultipartUploadResult>",
-                escaped(&tag)
+                escaped(&value.tag)
             ))
+            .with("x-goog-generation", value.generation.to_string())
         }
         _ => Answer::error(405, "MethodNotAllowed"),
     }
@@ -391,6 +417,9 @@ fn get(kind: Kind, state: &State, request: &Request) -> Answer {
     if kind != Kind::BareFiles {
         answer = answer.with("ETag", value.tag.clone()).with("Last-Modified", "Mon, 23 Nov 2026 20:00:00 GMT");
     }
+    if kind == Kind::Gcs {
+        answer = answer.with("x-goog-generation", value.generation.to_string());
+    }
     answer
 }
 
@@ -404,8 +433,22 @@ fn put(state: &mut State, request: &Request) -> Answer {
         (Some(wanted), Some(found)) if *wanted != found => return Answer::error(412, "PreconditionFailed"),
         _ => {}
     }
-    let tag = state.insert(&request.path, request.body.clone());
-    Answer::new(200).with("ETag", tag)
+    let value = state.insert(Kind::S3, &request.path, request.body.clone());
+    Answer::new(200).with("ETag", value.tag)
+}
+
+/// Puts a value in Google's storage: generation 0 is that of a value that does not exist. It takes no condition by entity tags.
+fn put_generation(state: &mut State, request: &Request) -> Answer {
+    if ["if-match", "if-none-match"].iter().any(|name| request.headers.contains_key(*name)) {
+        return Answer::error(400, "InvalidArgument");
+    }
+    let found = state.values.get(&request.path).map_or(0, |value| value.generation);
+    let wanted = request.headers.get("x-goog-if-generation-match");
+    if wanted.is_some_and(|wanted| *wanted != found.to_string()) {
+        return Answer::error(412, "PreconditionFailed");
+    }
+    let value = state.insert(Kind::Gcs, &request.path, request.body.clone());
+    Answer::new(200).with("ETag", value.tag).with("x-goog-generation", value.generation.to_string())
 }
 
 fn put_part(state: &mut State, request: &Request) -> Answer {
