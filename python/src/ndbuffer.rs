@@ -3,7 +3,7 @@
 use std::ffi::{c_int, c_void};
 
 use cuzarr::{Error, ErrorKind};
-use cuzarr_device::{Device, NdBuffer, Order, dlpack, nonzero, pool};
+use cuzarr_device::{Device, NdBuffer, Order, Scan, dlpack, nonzero_indices, pool};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
@@ -184,13 +184,26 @@ impl PyNdBuffer {
         py.detach(put).py()
     }
 
-    /// The C-order numbers of the elements that are true, 8-byte integers on the host.
+    /// New memory with the elements that have these indices, 8-byte integers on the same device, along a dimension. Their other
+    /// extents are this buffer's, or all 1.
+    fn gather(&self, py: Python<'_>, axis: usize, indices: &PyNdBuffer) -> PyResult<Self> {
+        Ok(PyNdBuffer { inner: py.detach(|| self.inner.gather(axis, &indices.inner)).py()? })
+    }
+
+    /// The C-order numbers of the elements that are true, 8-byte integers on the same device.
     fn nonzero(&self, py: Python<'_>) -> PyResult<Self> {
-        let numbers = || {
-            let numbers = nonzero(&self.inner)?;
-            NdBuffer::from_slice(Device::Cpu, &numbers, &[numbers.len()])
-        };
-        Ok(PyNdBuffer { inner: py.detach(numbers).py()? })
+        Ok(PyNdBuffer { inner: py.detach(|| nonzero_indices(&self.inner)).py()? })
+    }
+
+    /// The indices, 8-byte integers, by which elements are in order along a dimension.
+    fn argsort(&self, py: Python<'_>, axis: usize, is_descending: bool) -> PyResult<Self> {
+        Ok(PyNdBuffer { inner: py.detach(|| self.inner.argsort(axis, is_descending)).py()? })
+    }
+
+    /// Running sums along a dimension, or running products.
+    fn scan(&self, py: Python<'_>, axis: usize, is_product: bool) -> PyResult<Self> {
+        let operation = if is_product { Scan::Product } else { Scan::Sum };
+        Ok(PyNdBuffer { inner: py.detach(|| self.inner.scan(axis, operation)).py()? })
     }
 
     /// Sets every element to these bytes.

@@ -50,7 +50,8 @@ pub use memory::buffer::Buffer;
 pub use memory::host_bytes::{HostBytes, HostBytesMut, HostSlice};
 pub use memory::lease::Owner;
 pub use ops::downsample;
-pub use ops::nonzero::nonzero;
+pub use ops::nonzero::{nonzero, nonzero_indices};
+pub use ops::scan::Scan;
 pub use probe::{GpuReport, LibraryReport, Probe, probe};
 pub use stream::Stream;
 

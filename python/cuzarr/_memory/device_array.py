@@ -23,6 +23,7 @@ from cuzarr._operators.dispatch import Lazy
 from cuzarr._operators.numpy_protocol import NumpyProtocol
 from cuzarr._operators.signs import OneElement, Operators, Reductions, Shaped
 from cuzarr.errors import (
+    BoundsCheckError,
     CuzarrError,
     DTypeMismatchError,
     ImplicitHostCopyError,
@@ -234,8 +235,7 @@ class DeviceArray(OnDevice, NumpyProtocol, OneElement, Operators, Reductions, Sh
         return {**self._buffer.cuda_array_interface(), "typestr": typestr}
 
     def __array_namespace__(self, *, api_version: str | None = None) -> ModuleType:
-        """The namespace of the array API standard for this array: :mod:`cuzarr.xp`. It has no sorting, sets, searches, cumulative sums and
-        matrix products.
+        """The namespace of the array API standard for this array: :mod:`cuzarr.xp`. Products of matrices are refused on a GPU.
 
         Parameters
         ----------
@@ -353,6 +353,9 @@ class DeviceArray(OnDevice, NumpyProtocol, OneElement, Operators, Reductions, Sh
             items = _with_arrays(key)
             if items is None:
                 return self._view(key)
+            gathered = self._by_device(items)
+            if gathered is not None:
+                return gathered
             named = self._named(items)
             return DeviceArray(named.among._buffer.take(named.axis, named.numbers), self.dtype).reshape(named.shape)
         return DeviceArray(self._buffer.region(box.start, box.count, box.step, box.dropped), self.dtype)
@@ -389,9 +392,60 @@ class DeviceArray(OnDevice, NumpyProtocol, OneElement, Operators, Reductions, Sh
         assert memory is not None
         return DeviceArray(memory, self.dtype)
 
+    def _gathered(self, axis: int, indices: DeviceArray) -> DeviceArray:
+        """The elements that have these indices, of int64 on this device, along a dimension: of each line its own, where indices have the
+        other extents, or of each line the same, where they have one dimension.
+
+        Raises
+        ------
+        BoundsCheckError
+            An index lies outside.
+        """
+        shared = (*(1,) * axis, -1, *(1,) * (self.ndim - axis - 1))
+        by = indices if indices.ndim == self.ndim else indices.reshape(shared)
+        try:
+            return DeviceArray(self._buffer.gather(axis, by._buffer), self.dtype)
+        except InvalidArgumentError as error:
+            raise BoundsCheckError(str(error)) from None
+
+    def _by_device(self, items: tuple[Any, ...]) -> DeviceArray | None:
+        """The elements that a key names with one index array or mask that is on this device, beside slices: its numbers stay there.
+        ``None`` for all other keys."""
+        places = [place for place, item in enumerate(items) if isinstance(item, np.ndarray | DeviceArray)]
+        listed = items[places[0]]
+        if (
+            len(places) > 1
+            or not isinstance(listed, DeviceArray)
+            or listed.device != self.device
+            or listed.dtype.kind not in "biu"
+        ):
+            return None
+        others = [item for item in items if item is not listed]
+        counted = listed.ndim if listed.dtype == bool else 1
+        own = counted + sum(isinstance(item, slice) for item in others)
+        if (
+            not counted
+            or own > self.ndim
+            or not all(item is None or item is Ellipsis or isinstance(item, slice) for item in others)
+        ):
+            return None
+        if sum(item is Ellipsis for item in others) > 1:
+            return None
+        view = self._view((*items[: places[0]], *(slice(None),) * counted, *items[places[0] + 1 :]))
+        axis = sum(self.ndim - own if item is Ellipsis else 1 for item in items[: places[0]])
+        extents, behind = view.shape[:axis], view.shape[axis + counted :]
+        if listed.dtype == bool:
+            if listed.shape != view.shape[axis : axis + counted]:
+                return None
+            view = view.reshape((*extents, listed.size, *behind))
+            return view._gathered(axis, DeviceArray(listed._buffer.nonzero(), np.dtype("i8")))
+        numbers = listed.astype("i8", copy=False).reshape(-1)
+        return view._gathered(axis, numbers).reshape((*extents, *listed.shape, *behind))
+
     def _named(self, items: tuple[Any, ...]) -> _Named:
         """The elements that a key with index arrays or masks names."""
-        chosen = index_arrays.parse(items, self.shape, _nonzero)
+        on_host = tuple(item.cpu() if isinstance(item, DeviceArray) and item.dtype != bool else item for item in items)
+        chosen = index_arrays.parse(on_host, self.shape, _nonzero)
         turned = self._view(tuple(chosen.basic)).transpose(chosen.order)
         extents, end = turned.shape, chosen.first + chosen.listed
         count = math.prod(extents[chosen.first : end])
@@ -725,6 +779,12 @@ class DeviceArray(OnDevice, NumpyProtocol, OneElement, Operators, Reductions, Sh
         self[...] = changed
         return self
 
+    def __matmul__(self, other: Any) -> Any:
+        return dispatch.of_memory["matmul"](self, other)
+
+    def __rmatmul__(self, other: Any) -> Any:
+        return dispatch.of_memory["matmul"](other, self)
+
     def _elements(self) -> np.ndarray[Any, Any]:
         return self.cpu()
 
@@ -772,12 +832,11 @@ def _with_arrays(key: Any) -> tuple[Any, ...] | None:
 
 
 def _as_index(item: Any) -> Any:
-    """Indices and masks as arrays of NumPy's, but masks on a device as they are; anything else unchanged."""
+    """Indices and masks as arrays of NumPy's, but those on a device as arrays of ours; anything else unchanged."""
     if item is None or item is Ellipsis or isinstance(item, slice | Lazy) or is_integer(item):
         return item
     if foreign.is_on_device(item):
-        array = item if isinstance(item, DeviceArray) else DeviceArray(foreign.device_buffer(item), foreign.element_type(item))
-        return array if array.dtype == bool else array.cpu()
+        return item if isinstance(item, DeviceArray) else DeviceArray(foreign.device_buffer(item), foreign.element_type(item))
     is_array = isinstance(item, list | tuple | bool) or hasattr(item, "__array__")
     return foreign.host_array(item, "index") if is_array else item
 
@@ -785,7 +844,7 @@ def _as_index(item: Any) -> Any:
 def _nonzero(mask: Any) -> np.ndarray[Any, np.dtype[np.int64]]:
     if isinstance(mask, np.ndarray):
         return np.flatnonzero(mask)
-    return numpy_view(mask._buffer.nonzero(), np.dtype("u8")).astype(np.int64)
+    return numpy_view(mask._buffer.nonzero().to("cpu"), np.dtype("i8"))
 
 
 def _resolve(shape: tuple[int, ...], size: int) -> tuple[int, ...]:

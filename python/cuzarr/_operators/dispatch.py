@@ -21,6 +21,9 @@ namespace: ModuleType
 functions: dict[str, Callable[..., Any]] = {}
 """This library's functions by NumPy's names; filled by ``xp``."""
 
+of_memory: dict[str, Callable[..., Any]] = {}
+"""Those that take elements in memory alone: neither arrays in stores nor plans."""
+
 
 def register(named: Iterable[tuple[str, Callable[..., Any]]]) -> None:
     """Adds functions by NumPy's names."""

@@ -241,6 +241,8 @@ def array_function(x: Any, function: Callable[..., Any], arguments: tuple[Any, .
     """
     name = function_name(function)
     own = own_function(function)
+    if own is None and not isinstance(x, Lazy) and getattr(np, name, None) is function:
+        own = dispatch.of_memory.get(name)
     # NumPy's `moveaxis` calls `transpose`, which gives a view of memory on a device.
     if own is not None and not (function is np.moveaxis and not isinstance(x, Lazy)):
         said = {option: value for option, value in options.items() if value is not None and value is not np._NoValue}
@@ -294,6 +296,13 @@ class NumpyProtocol:
             return call_with_elements(ufunc, method, inputs, options)
         if ufunc is np.divmod and method == "__call__" and not options:
             return dispatch.apply("floor_divide", *inputs), dispatch.apply("remainder", *inputs)
+        if (
+            (of_memory := dispatch.of_memory.get(ufunc.__name__))
+            and method == "__call__"
+            and not options
+            and not isinstance(self, Lazy)
+        ):
+            return of_memory(*inputs)
         if method != "__call__" or ufunc.__name__ not in dispatch.functions:
             raise missing(ufunc.__name__ if method == "__call__" else f"{ufunc.__name__}.{method}", self)
         if said := [option for option, value in options.items() if value is not None]:

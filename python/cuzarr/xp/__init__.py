@@ -20,10 +20,13 @@ import numpy as np
 
 from cuzarr import _names
 from cuzarr._operators import dispatch
-from cuzarr.xp import combined, creation, elementwise, reductions, shapes, standard, statistics
+from cuzarr.xp import combined, creation, cumulative, elementwise, matrices, order, reductions, shapes, standard, statistics
 from cuzarr.xp.combined import *  # noqa: F403
 from cuzarr.xp.creation import *  # noqa: F403
+from cuzarr.xp.cumulative import *  # noqa: F403
 from cuzarr.xp.elementwise import *  # noqa: F403
+from cuzarr.xp.matrices import *  # noqa: F403
+from cuzarr.xp.order import *  # noqa: F403
 from cuzarr.xp.reductions import *  # noqa: F403
 from cuzarr.xp.shapes import *  # noqa: F403
 from cuzarr.xp.standard import *  # noqa: F403
@@ -70,6 +73,10 @@ else:  # a type checker would take any name for one
 for _module in (elementwise, reductions, statistics, combined, shapes, creation):
     _names_like = (name for name in _module.__all__ if _module is not creation or name.endswith("_like"))
     dispatch.register((name, getattr(_module, name)) for name in _names_like)
+# Those of elements in memory: of arrays in stores NumPy's functions get the elements.
+for _module in (order, cumulative, matrices):
+    dispatch.of_memory.update((name, getattr(_module, name)) for name in _module.__all__ if name != "eye")
+dispatch.of_memory.update((name, getattr(standard, name)) for name in ("logaddexp", "nextafter", "nonzero", "vecdot"))
 
 __all__: list[str] = []
 __all__ += creation.__all__
@@ -79,6 +86,9 @@ __all__ += statistics.__all__
 __all__ += combined.__all__
 __all__ += shapes.__all__
 __all__ += standard.__all__
+__all__ += order.__all__
+__all__ += cumulative.__all__
+__all__ += matrices.__all__
 
 _names.publish(globals())
 dispatch.namespace = sys.modules[__name__]

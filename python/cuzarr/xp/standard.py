@@ -1,7 +1,6 @@
 """Functions of the array API standard that NumPy has by the same name and that are in no other module of :mod:`cuzarr.xp`.
 
-`cuzarr.xp` is the namespace that ``x.__array_namespace__()`` of a :class:`cuzarr.DeviceArray` gives. Of the standard (2024.12) it
-lacks what has no kernel here: sorting, sets, searches, cumulative sums and matrix products.
+`cuzarr.xp` is the namespace that ``x.__array_namespace__()`` of a :class:`cuzarr.DeviceArray` gives. It has all names of the standard (2024.12).
 
 >>> import cuzarr, numpy as np
 >>> x = cuzarr.DeviceArray.from_host(np.arange(3.0), "cpu")
@@ -14,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -22,16 +22,19 @@ import numpy as np
 from cuzarr import _core, _names
 from cuzarr._checks import axis_number, element_type as _dtype, refusing, whole
 from cuzarr._compute.evaluate import apply, plan, reduce
-from cuzarr._compute.operands import dimension_names
+from cuzarr._compute.operands import device_among, dimension_names
 from cuzarr._config import device_name
-from cuzarr._memory.foreign import device_buffer, device_of, host_array, is_on_device, numpy_view, on_host
+from cuzarr._memory.device_array import DeviceArray
+from cuzarr._memory.foreign import device_buffer, device_of, element_type, host_array, is_on_device, numpy_view, on_host
 from cuzarr._operators.dispatch import Lazy
-from cuzarr.errors import CuzarrError, InvalidArgumentError, ShapeMismatchError, UnsupportedError
+from cuzarr.errors import CuzarrError, DTypeMismatchError, InvalidArgumentError, ShapeMismatchError
+from cuzarr.xp import elementwise
+from cuzarr.xp.arguments import array, device_array, like, refuse_lazy
 from cuzarr.xp.creation import asarray
 from cuzarr.xp.shapes import broadcast_to, concatenate, take
 
 __all__ = [
-    "broadcast_arrays", "can_cast", "concat", "from_dlpack", "isdtype", "nonzero", "positive", "reciprocal", "repeat", "reshape",
+    "broadcast_arrays", "can_cast", "concat", "from_dlpack", "isdtype", "logaddexp", "nextafter", "nonzero", "positive", "reciprocal", "repeat", "reshape",
     "result_type", "roll", "tile", "unstack", "vecdot",
 ]  # fmt: skip
 
@@ -275,7 +278,7 @@ def reshape(x: Any, /, shape: int | Sequence[int], *, copy: bool | None = None) 
     array([[0, 1, 2],
            [3, 4, 5]])
     """
-    own = _in_memory(x, "reshape")
+    own = _memory(x, "reshape")
     wanted = (shape,) if hasattr(shape, "__index__") else tuple(shape)
     with refusing("reshape"):
         reshaped = own.reshape(wanted)
@@ -338,7 +341,7 @@ def broadcast_arrays(*arrays: Any) -> tuple[Any, ...]:
     >>> [part.shape for part in cuzarr.xp.broadcast_arrays(np.ones((2, 1)), np.ones(3))]
     [(2, 3), (2, 3)]
     """
-    own = [_array(x, "broadcast_arrays") for x in arrays]
+    own = [array(x, "broadcast_arrays") for x in arrays]
     shapes = [tuple(x.shape) for x in own]
     try:
         shape = np.broadcast_shapes(*shapes)
@@ -410,7 +413,7 @@ def roll(x: Any, /, shift: int | Sequence[int], *, axis: int | str | Sequence[in
     array([3, 4, 0, 1, 2])
     """
     if axis is None:
-        own = _in_memory(x, "roll")
+        own = _memory(x, "roll")
         return reshape(roll(reshape(own, (-1,)), shift, axis=0), own.shape)
     axes: list[Any] = list(axis) if isinstance(axis, list | tuple) else [axis]
     shifts = list(shift) if isinstance(shift, list | tuple) else [shift] * len(axes)
@@ -451,7 +454,7 @@ def tile(x: Any, repetitions: Sequence[int], /) -> Any:
     array([[1, 2, 1, 2],
            [1, 2, 1, 2]])
     """
-    own = _array(x, "tile")
+    own = array(x, "tile")
     times = [whole(one, "repetitions", 0) for one in repetitions]
     missing = max(len(times) - len(own.shape), 0)
     own = broadcast_to(own, (1,) * missing + tuple(own.shape)) if missing else own
@@ -486,14 +489,108 @@ def nonzero(x: Any, /) -> tuple[Any, ...]:
     >>> cuzarr.xp.nonzero(np.array([[0, 2], [3, 0]]))
     (array([0, 1]), array([1, 0]))
     """
-    own = _in_memory(x, "nonzero")
+    own = _memory(x, "nonzero")
     if not own.shape:
         raise InvalidArgumentError("nonzero: the array has no dimensions", hint="reshape it: x.reshape(1)")
     if not is_on_device(own):
         return np.nonzero(host_array(own, "nonzero"))
-    numbers = numpy_view(device_buffer(own != 0).nonzero(), np.dtype("u8"))
-    found = np.unravel_index(numbers.astype("i8"), tuple(own.shape))
-    return tuple(asarray(indices, device=device_of(own)) for indices in found)
+    numbers = device_array(own != 0)._buffer.nonzero()
+    if numbers.device == "cpu":
+        return np.unravel_index(numpy_view(numbers, np.dtype("i8")), tuple(own.shape))
+    rest, found = DeviceArray(numbers, np.dtype("i8")), []
+    for extent in reversed(own.shape[1:]):
+        rest, index = rest // extent, rest % extent
+        found.append(index)
+    return tuple(like(index, own) for index in (rest, *reversed(found)))
+
+
+def logaddexp(x1: Any, x2: Any, /) -> Any:
+    """The logarithm of the sum of exponentials, ``log(exp(x1) + exp(x2))``, without overflow.
+
+    Parameters
+    ----------
+    x1, x2 : array or number
+        Real numbers in memory of any device, an array in a store, or a plan. Shapes are broadcast.
+
+    Returns
+    -------
+    array or Expression
+        Floats on the device of the operands; a plan where one of them is an array in a store, or a plan.
+
+    Raises
+    ------
+    DTypeMismatchError
+        The elements are no real numbers.
+
+    Examples
+    --------
+    >>> import cuzarr, numpy as np
+    >>> cuzarr.xp.logaddexp(np.array([0.0, 1000.0]), 0.0).round(4)
+    array([6.931e-01, 1.000e+03])
+    """
+    first, second = (_as_float(x, "logaddexp") for x in (x1, x2))
+    largest = elementwise.maximum(first, second)
+    distance = elementwise.abs(elementwise.subtract(first, second))
+    sums = elementwise.add(largest, elementwise.log1p(elementwise.exp(elementwise.negative(distance))))
+    # The distance of infinities of one sign is NaN.
+    return elementwise.where(elementwise.equal(first, second), elementwise.add(largest, math.log(2)), sums)
+
+
+def _as_float(x: Any, name: str) -> Any:
+    """Real numbers as floats; a number of Python's takes the type of what it meets."""
+    if isinstance(x, int | float) and not isinstance(x, bool):
+        return float(x)
+    x = array(x, name)
+    own = element_type(x)
+    if own.kind not in "biuf" and own.name != "bfloat16":
+        raise DTypeMismatchError(f"{name}: elements of {own} are no real numbers")
+    return elementwise.astype(x, np.logaddexp.resolve_dtypes((own, own, None))[2]) if own.kind in "biu" else x
+
+
+def nextafter(x1: Any, x2: Any, /) -> Any:
+    """The floats next to those of an array, towards those of another.
+
+    Parameters
+    ----------
+    x1, x2 : array or number
+        Floats of one type in memory of any device. Shapes are broadcast.
+
+    Returns
+    -------
+    array
+        New memory, on the device of the arrays.
+
+    Raises
+    ------
+    DTypeMismatchError
+        The elements are not floats of 2, 4 or 8 bytes.
+    UnsupportedError
+        The elements are in a store, or yet to be computed.
+
+    Examples
+    --------
+    >>> import cuzarr, numpy as np
+    >>> cuzarr.xp.nextafter(np.array([1.0, 0.0]), 2.0) - np.array([1.0, 0.0])
+    array([2.22044605e-016, 4.94065646e-324])
+    """
+    dtype = result_type(*(float(x) if isinstance(x, float | int) else _memory(x, "nextafter") for x in (x1, x2)))
+    if dtype.kind != "f" or dtype.itemsize > 8:
+        raise DTypeMismatchError(f"nextafter: elements are {dtype}, expected floats of 2, 4 or 8 bytes")
+    if not any(is_on_device(x) for x in (x1, x2)):
+        with refusing("nextafter"):
+            return np.nextafter(host_array(x1, "nextafter"), host_array(x2, "nextafter"), dtype=dtype)
+    device = device_among((x1, x2))
+    given = (DeviceArray.from_host(np.array(x, dtype), device) if isinstance(x, float | int) else x for x in (x1, x2))
+    own, other = (device_array(x).astype(dtype, copy=False) for x in broadcast_arrays(*given))
+    bits = np.dtype(f"i{dtype.itemsize}")
+    # The bits of floats of one sign, as whole numbers, have their order.
+    is_away = apply("equal", other > own, own > 0)
+    next_bits = device_array(own.view(bits) + apply("where", is_away, 1, -1)).astype(bits, copy=False)
+    least = DeviceArray.from_host(np.array(1, bits).view(dtype), device)
+    from_zero = apply("where", other > 0, least, -least)
+    moved = apply("where", own == 0, from_zero, next_bits.view(dtype))
+    is_nan = apply("logical_or", apply("isnan", own), apply("isnan", other))
+    return like(apply("where", is_nan, own + other, apply("where", own == other, other, moved)), x1 if is_on_device(x1) else x2)
 
 
 def positive(x: Any, /) -> Any:
@@ -520,7 +617,7 @@ def positive(x: Any, /) -> Any:
     >>> cuzarr.xp.positive(np.array([1, -2]))
     array([ 1, -2])
     """
-    own = _array(x, "positive")
+    own = array(x, "positive")
     return plan(own) if isinstance(own, Lazy) else +own
 
 
@@ -579,7 +676,7 @@ def vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
     >>> cuzarr.xp.vecdot(np.ones((2, 3)), np.arange(3.0))
     array([3., 3.])
     """
-    first, second = _array(x1, "vecdot"), _array(x2, "vecdot")
+    first, second = array(x1, "vecdot"), array(x2, "vecdot")
     extents = first.shape[axis_number(axis, len(first.shape))], second.shape[axis_number(axis, len(second.shape))]
     if extents[0] != extents[1]:
         raise ShapeMismatchError(f"vecdot: dimensions have {extents[0]} and {extents[1]} elements")
@@ -587,22 +684,13 @@ def vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
     return reduce("sum", products, axis)
 
 
-def _array(x: Any, name: str) -> Any:
-    """An array of any kind as it is; anything else as one of NumPy's."""
-    return x if hasattr(x, "shape") else host_array(x, name)
-
-
-def _in_memory(x: Any, name: str) -> Any:
-    if isinstance(x, Lazy):
-        raise UnsupportedError(
-            f"{name} takes no arrays in stores, and no plans",
-            hint=f"pass the elements: x{'.compute()' if x._is_plan else '[...]'}",
-        )
-    return _array(x, name)
+def _memory(x: Any, name: str) -> Any:
+    refuse_lazy(x, name)
+    return array(x, name)
 
 
 def _with_axis(x: Any, axis: int | str, name: str) -> tuple[Any, int]:
-    own = _array(x, name)
+    own = array(x, name)
     return own, axis_number(axis, len(own.shape), dimension_names(own))
 
 

@@ -21,6 +21,7 @@ const SHARED: &[Header] = &[
     Header { name: "cuzarr/checksum.cuh", text: include_str!("../../kernels/include/cuzarr/checksum.cuh") },
     Header { name: "cuzarr/elements.cuh", text: include_str!("../../kernels/include/cuzarr/elements.cuh") },
     Header { name: "cuzarr/kernel.cuh", text: include_str!("../../kernels/include/cuzarr/kernel.cuh") },
+    Header { name: "cuzarr/lines.cuh", text: include_str!("../../kernels/include/cuzarr/lines.cuh") },
     Header { name: "cuzarr/planes.cuh", text: include_str!("../../kernels/include/cuzarr/planes.cuh") },
     Header { name: "cuzarr/regions.cuh", text: include_str!("../../kernels/include/cuzarr/regions.cuh") },
     Header { name: "cuzarr/search.cuh", text: include_str!("../../kernels/include/cuzarr/search.cuh") },

@@ -5,6 +5,7 @@ use crate::array::ndbuffer::NdBuffer;
 use crate::driver::source::KernelSource;
 use crate::error::Result;
 use crate::kernel::{WARP, defined};
+use crate::memory::buffer::Buffer;
 use crate::memory::pool;
 use crate::ops::launch::{blocks, threads, upload_table};
 use crate::stream::Stream;
@@ -16,8 +17,8 @@ const TILE_BYTES: u32 = defined(TEXT, "TILE_BYTES");
 
 static NONZERO: KernelSource = KernelSource { name: "nonzero", text: TEXT, headers: &[] };
 
-/// The numbers of the bytes of a packed mask that are not 0. Waits for the stream.
-pub(super) fn nonzero(mask: &NdBuffer, stream: &Stream) -> Result<Vec<u64>> {
+/// The numbers of the bytes of a packed mask that are not 0, 8 bytes each, in the device's memory. Waits for the stream.
+pub(super) fn nonzero(mask: &NdBuffer, stream: &Stream) -> Result<Buffer> {
     let size = mask.len() as u64;
     let tiles = size.div_ceil(TILE_BYTES.into());
     let counts = pool::allocate(tiles as usize * size_of::<u32>(), stream)?;
@@ -37,16 +38,15 @@ pub(super) fn nonzero(mask: &NdBuffer, stream: &Stream) -> Result<Vec<u64>> {
             total - u64::from(count)
         })
         .collect();
+    let numbers = pool::allocate(total as usize * size_of::<u64>(), stream)?;
     if total == 0 {
-        return Ok(Vec::new());
+        return Ok(numbers);
     }
     let starts = upload_table(bytes_of(&starts), stream)?;
-    let numbers = pool::allocate(total as usize * size_of::<u64>(), stream)?;
     let write = NONZERO.kernel(stream.device(), "nonzero_write")?;
     let arguments = (mask.address(), size, starts.address(), numbers.address());
     // SAFETY: the parameters of nonzero_write; `numbers` has room for all that were counted, and there is a start for each tile.
     unsafe { write.launch(stream, grid, threads, arguments, &[mask.buffer(), &starts, &numbers]) }?;
-    let mut bytes = vec![0u8; numbers.size_bytes()];
-    stream.d2h(&numbers, &mut bytes)?;
-    Ok(bytes.chunks_exact(8).map(|number| number.try_into().map_or(0, u64::from_ne_bytes)).collect())
+    stream.synchronize()?;
+    Ok(numbers)
 }

@@ -4,7 +4,7 @@ mod cpu;
 mod cuda;
 
 use crate::array::dtype::{DType, DTypeKind};
-use crate::array::layout::Order;
+use crate::array::layout::{Layout, Order};
 use crate::array::ndbuffer::NdBuffer;
 use crate::device::Device;
 use crate::error::{Error, Result};
@@ -23,17 +23,33 @@ use crate::stream::Stream;
 /// # Errors
 /// `InvalidArgument` when the elements are not booleans; `OutOfMemory`, `DeviceFailed`.
 pub fn nonzero(mask: &NdBuffer) -> Result<Vec<u64>> {
+    nonzero_indices(mask)?.to_device(Device::Cpu)?.reinterpret(DType::UINT64)?.into_vec()
+}
+
+/// Like [`nonzero`], but the numbers, of int64, stay on the mask's device.
+///
+/// # Errors
+/// Those of [`nonzero`].
+pub fn nonzero_indices(mask: &NdBuffer) -> Result<NdBuffer> {
     if mask.dtype().kind() != DTypeKind::Bool {
         return Err(Error::invalid(format!("a mask has elements of {}, expected bool", mask.dtype())));
     }
     if mask.is_empty() {
-        return Ok(Vec::new());
+        return NdBuffer::empty(mask.device(), DType::INT64, &[0], Order::C);
     }
     let is_packed = mask.is_contiguous(Order::C) && mask.address().is_multiple_of(size_of::<u64>());
     let mask = if is_packed { mask.clone() } else { mask.copy(Order::C)? };
     match mask.device() {
-        Device::Cpu => Ok(cpu::nonzero(&mask.reinterpret(DType::UINT8)?.host_slice::<u8>()?)),
-        device => cuda::nonzero(&mask, &Stream::legacy(device)?),
+        Device::Cpu => {
+            let numbers = cpu::nonzero(&mask.reinterpret(DType::UINT8)?.host_slice::<u8>()?);
+            let len = numbers.len();
+            NdBuffer::from_vec(numbers, &[len])?.reinterpret(DType::INT64)
+        }
+        device => {
+            let numbers = cuda::nonzero(&mask, &Stream::legacy(device)?)?;
+            let layout = Layout::contiguous(&[numbers.size_bytes() / size_of::<i64>()], size_of::<i64>(), Order::C)?;
+            NdBuffer::from_parts(numbers, DType::INT64, layout)
+        }
     }
 }
 

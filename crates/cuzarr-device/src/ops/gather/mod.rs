@@ -1,0 +1,98 @@
+//! Elements along a dimension by indices that are on the array's device. `NdBuffer::take` has them on the host.
+
+mod cpu;
+mod cuda;
+
+use crate::array::dtype::DType;
+use crate::array::layout::Order;
+use crate::array::ndbuffer::NdBuffer;
+use crate::c_layout::c_layout;
+use crate::device::Device;
+use crate::error::{Error, ErrorKind, Result};
+use crate::ops::lines::Lines;
+use crate::stream::Stream;
+
+/// The shapes of a call. `Listed` in gather.cu.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+struct Listed {
+    /// The lines of the array.
+    array: Lines,
+    /// Elements of a line of the result.
+    listed: u64,
+    /// From an index to the next along the three dimensions of the result; 0 where lines have the same indices.
+    strides: [u64; 3],
+}
+
+// `Listed` in gather.cu.
+c_layout! { Listed: 56 bytes { array at 0, listed at 24, strides at 32 } }
+
+impl NdBuffer {
+    /// New memory, packed in C order, with the elements that have these indices along a dimension, as `numpy.take_along_axis` has
+    /// them. Indices are int64, on the same device; negative ones count from the end. Their other extents are those of the
+    /// array, or all 1: then every line has the same indices.
+    ///
+    /// ```
+    /// use cuzarr_device::{Device, NdBuffer};
+    /// let rows = NdBuffer::from_slice(Device::Cpu, &[1_u8, 2, 3, 4], &[2, 2])?;
+    /// let of_each = NdBuffer::from_slice(Device::Cpu, &[1_i64, 0, 0, -1], &[2, 2])?;
+    /// assert_eq!(rows.gather(1, &of_each)?.host_slice::<u8>()?, [2, 1, 3, 4]);
+    /// let of_all = NdBuffer::from_slice(Device::Cpu, &[-1_i64, 0, 1], &[3, 1])?;
+    /// assert_eq!(rows.gather(0, &of_all)?.host_slice::<u8>()?, [3, 4, 1, 2, 3, 4]);
+    /// # Ok::<(), cuzarr_device::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `InvalidArgument` when there is no such dimension, the indices have another type or do not fit, or one is outside;
+    /// `MemorySpace` when they are on another device; those of [`NdBuffer::empty`].
+    pub fn gather(&self, axis: usize, indices: &NdBuffer) -> Result<NdBuffer> {
+        let array = Lines::new(self.shape(), axis)?;
+        let fits = |allowed: &dyn Fn(usize, usize) -> bool| {
+            let pairs = indices.shape().iter().zip(self.shape()).enumerate();
+            indices.ndim() == self.ndim()
+                && pairs.filter(|(own, _)| *own != axis).all(|(_, (&own, &other))| allowed(own, other))
+        };
+        let is_shared = fits(&|own, _| own == 1);
+        if indices.dtype() != DType::INT64 || !(is_shared || fits(&|own, other| own == other)) {
+            let (got, shape) = (indices.shape(), self.shape());
+            let message =
+                format!("indices of {} and shape {got:?} along dimension {axis} of {shape:?}", indices.dtype());
+            return Err(Error::invalid(format!("{message}: expected int64, with the other extents or 1 for all")));
+        }
+        if indices.device() != self.device() {
+            let (there, here) = (indices.device(), self.device());
+            return Err(Error::new(ErrorKind::MemorySpace, format!("indices are on {there}, elements on {here}")));
+        }
+        let mut shape = self.shape().to_vec();
+        shape[axis] = indices.shape()[axis];
+        let gathered = NdBuffer::empty(self.device(), self.dtype(), &shape, Order::C)?;
+        if indices.is_empty() || array.outer * array.inner == 0 {
+            return Ok(gathered);
+        }
+        if array.extent == 0 {
+            return Err(Error::invalid(format!("there are indices of dimension {axis}, which has no elements")));
+        }
+        let outside = |index: i64| {
+            let message = format!("index {index} of dimension {axis} is outside of its extent {}", array.extent);
+            Error::invalid(message)
+        };
+        let (own, indices) = (packed(self)?, packed(indices)?);
+        let listed = shape[axis] as u64;
+        let strides = if is_shared { [0, 1, 0] } else { [listed * array.inner, array.inner, 1] };
+        let listed = Listed { array, listed, strides };
+        match self.device() {
+            Device::Cpu => {
+                let bytes = cpu::gather(&own.to_host_bytes(Order::C)?, &indices.host_slice::<i64>()?, listed);
+                NdBuffer::from_host(Device::Cpu, self.dtype(), &shape, Order::C, &bytes.map_err(outside)?)
+            }
+            device => match cuda::gather(&own, &indices, &gathered, listed, &Stream::legacy(device)?)? {
+                Some(index) => Err(outside(index)),
+                None => Ok(gathered),
+            },
+        }
+    }
+}
+
+fn packed(array: &NdBuffer) -> Result<NdBuffer> {
+    if array.is_contiguous(Order::C) { Ok(array.clone()) } else { array.copy(Order::C) }
+}

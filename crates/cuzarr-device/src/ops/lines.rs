@@ -1,0 +1,38 @@
+//! The lines of an array along one dimension.
+
+use crate::c_layout::c_layout;
+use crate::error::{Error, Result};
+
+/// A packed array as three dimensions: those before an axis, the axis, and those behind it. `Lines` in lines.cuh.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Lines {
+    /// Elements of the dimensions before the axis.
+    pub outer: u64,
+    /// Elements of a line.
+    pub extent: u64,
+    /// Elements of the dimensions behind the axis: how far the elements of a line are apart.
+    pub inner: u64,
+}
+
+// `Lines` in lines.cuh.
+c_layout! { Lines: 24 bytes { outer at 0, extent at 8, inner at 16 } }
+
+impl Lines {
+    /// The lines of an array of this shape along a dimension.
+    ///
+    /// # Errors
+    /// `InvalidArgument` when there is no such dimension.
+    pub(crate) fn new(shape: &[usize], axis: usize) -> Result<Lines> {
+        let Some(&extent) = shape.get(axis) else {
+            return Err(Error::invalid(format!("there is no dimension {axis} of {}", shape.len())));
+        };
+        let product = |extents: &[usize]| extents.iter().map(|&extent| extent as u64).product();
+        Ok(Lines { outer: product(&shape[..axis]), extent: extent as u64, inner: product(&shape[axis + 1..]) })
+    }
+
+    /// All elements.
+    pub(crate) fn len(self) -> u64 {
+        self.outer * self.extent * self.inner
+    }
+}

@@ -1,0 +1,35 @@
+//! Launches of `scan.cu`.
+
+use crate::array::dtype::DType;
+use crate::driver::source::KernelSource;
+use crate::error::Result;
+use crate::memory::buffer::Buffer;
+use crate::memory::pool;
+use crate::ops::launch::{blocks, threads};
+use crate::ops::lines::Lines;
+use crate::ops::scan::{SEGMENT, Scan, TEXT};
+use crate::stream::Stream;
+
+static SCAN: KernelSource = KernelSource { name: "scan", text: TEXT, headers: &[] };
+
+/// Scans packed elements of int64, float64 or complex128 in place, in stream order. There is at least one.
+pub(crate) fn scan(values: &Buffer, dtype: DType, lines: Lines, operation: Scan, stream: &Stream) -> Result<()> {
+    let segments = lines.extent.div_ceil(SEGMENT);
+    let of_totals = Lines { extent: segments, ..lines };
+    let threads = threads(stream.device());
+    let launch = |name: &str, totals: &Buffer| {
+        let kernel = SCAN.kernel(stream.device(), &format!("{name}_{dtype}"))?;
+        let grid = blocks(&kernel, of_totals.len().div_ceil(threads.into()));
+        let arguments = (values.address(), totals.address(), lines, operation as u32);
+        // SAFETY: the parameters of both kernels; `values` has the elements of the lines, and `totals` one for each segment
+        // where a line has several. No kernel touches it where there is one.
+        unsafe { kernel.launch(stream, grid, threads, arguments, &[values, totals]) }
+    };
+    if segments == 1 {
+        return launch("scan_segments", values);
+    }
+    let totals = pool::allocate(of_totals.len() as usize * dtype.size_bytes(), stream)?;
+    launch("scan_totals", &totals)?;
+    scan(&totals, dtype, of_totals, operation, stream)?;
+    launch("scan_segments", &totals)
+}

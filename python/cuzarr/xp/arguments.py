@@ -1,0 +1,67 @@
+"""Arguments of functions that take elements in memory, and results that are as the arguments are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from cuzarr._checks import axis_number
+from cuzarr._compute.operands import dimension_names
+from cuzarr._memory.convert import result_array
+from cuzarr._memory.device_array import DeviceArray
+from cuzarr._memory.foreign import device_buffer, element_type, host_array, is_on_device, numpy_view
+from cuzarr._operators.dispatch import Lazy
+from cuzarr.errors import UnsupportedError
+
+
+def array(x: Any, name: str) -> Any:
+    """An array of any kind as it is; anything else as one of NumPy's."""
+    return x if hasattr(x, "shape") else host_array(x, name)
+
+
+def refuse_lazy(x: Any, name: str) -> None:
+    """Refuses what is in a store, or yet to be computed.
+
+    Raises
+    ------
+    UnsupportedError
+    """
+    if isinstance(x, Lazy):
+        elements = "x.compute()" if x._is_plan else "x[...]"
+        raise UnsupportedError(f"{name} takes no arrays in stores, and no plans", hint=f"pass the elements: {elements}")
+
+
+def device_array(x: Any) -> DeviceArray:
+    """An array on a device as one of ours, without copying."""
+    return x if isinstance(x, DeviceArray) else DeviceArray(device_buffer(x), element_type(x))
+
+
+def in_memory(x: Any, name: str) -> np.ndarray[Any, Any] | DeviceArray:
+    """Elements in memory without copying them: as a NumPy array on the host, as a :class:`DeviceArray` on a GPU.
+
+    Raises
+    ------
+    UnsupportedError
+        They are in a store, or yet to be computed.
+    """
+    refuse_lazy(x, name)
+    if not is_on_device(x):
+        return host_array(x, name)
+    own = device_array(x)
+    return numpy_view(own._buffer, own.dtype) if own.device == "cpu" else own
+
+
+def like(result: np.ndarray[Any, Any] | DeviceArray, x: Any) -> Any:
+    """A result as an argument is: one of ours beside one of ours, and what reads give beside other libraries' arrays."""
+    return (
+        result_array(result._buffer, result.dtype)
+        if isinstance(result, DeviceArray) and not isinstance(x, DeviceArray)
+        else result
+    )
+
+
+def along(x: Any, axis: int | str | None, name: str) -> tuple[np.ndarray[Any, Any] | DeviceArray, int]:
+    """Elements in memory and the number of a dimension; all of them in one dimension, in C order, where the axis is ``None``."""
+    own = in_memory(x, name)
+    return (own.reshape(-1), 0) if axis is None else (own, axis_number(axis, own.ndim, dimension_names(x)))

@@ -1,0 +1,434 @@
+"""Functions of the order of elements in memory: sorted elements, sets, searches. On a GPU they are made by a radix sort.
+
+>>> import cuzarr, numpy as np
+>>> cuzarr.xp.sort(np.array([2.0, np.nan, 1.0]))
+array([ 1.,  2., nan])
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from cuzarr import _names
+from cuzarr._checks import refusing
+from cuzarr._compute.evaluate import apply
+from cuzarr._memory.device_array import DeviceArray
+from cuzarr._memory.foreign import device_of, is_on_device
+from cuzarr.errors import BoundsCheckError, InvalidArgumentError, SelectionInvalidError, ShapeMismatchError, UnsupportedError
+from cuzarr.xp.arguments import along, device_array, in_memory, like
+from cuzarr.xp.cumulative import cumsum
+from cuzarr.xp.shapes import concatenate, diff
+from cuzarr.xp.standard import result_type
+
+__all__ = [
+    "argsort", "searchsorted", "sort", "take_along_axis", "unique_all", "unique_counts", "unique_inverse", "unique_values",
+]  # fmt: skip
+
+
+class UniqueAll(NamedTuple):
+    """What :func:`unique_all` gives.
+
+    Attributes
+    ----------
+    values : array
+        The elements, each once, in order.
+    indices : array
+        Where each is found first, counted in C order.
+    inverse_indices : array
+        For each element of the array its place in ``values``.
+    counts : array
+        How often each is found.
+    """
+
+    values: Any
+    indices: Any
+    inverse_indices: Any
+    counts: Any
+
+
+class UniqueCounts(NamedTuple):
+    """What :func:`unique_counts` gives.
+
+    Attributes
+    ----------
+    values : array
+        The elements, each once, in order.
+    counts : array
+        How often each is found.
+    """
+
+    values: Any
+    counts: Any
+
+
+class UniqueInverse(NamedTuple):
+    """What :func:`unique_inverse` gives.
+
+    Attributes
+    ----------
+    values : array
+        The elements, each once, in order.
+    inverse_indices : array
+        For each element of the array its place in ``values``.
+    """
+
+    values: Any
+    inverse_indices: Any
+
+
+def argsort(x: Any, axis: int | str | None = -1, *, descending: bool = False, stable: bool = True) -> Any:
+    """The indices along a dimension by which elements are in order. NaN comes last, and first in descending order.
+
+    Parameters
+    ----------
+    x : array
+        Elements in memory of any device; on a GPU bools, real numbers or dates.
+    axis : int, str or None
+        The dimension; ``None`` takes all elements, in C order.
+    descending : bool
+        Whether the largest element comes first.
+    stable : bool
+        Equal elements always keep their order; the standard has this argument.
+
+    Returns
+    -------
+    array
+        Indices of int64, on the device of ``x``.
+
+    Raises
+    ------
+    UnsupportedError
+        The elements are in a store or yet to be computed, or a GPU does not sort their type.
+    InvalidArgumentError
+        There is no such dimension.
+
+    Examples
+    --------
+    >>> import cuzarr, numpy as np
+    >>> cuzarr.xp.argsort(np.array([3, 1, 2]))
+    array([1, 2, 0])
+    """
+    own, place = along(x, axis, "argsort")
+    return like(_order(own, place, descending), x)
+
+
+def sort(x: Any, axis: int | str | None = -1, *, descending: bool = False, stable: bool = True) -> Any:
+    """The elements in order along a dimension, in new memory. NaN comes last, and first in descending order.
+
+    Parameters
+    ----------
+    x : array
+        Elements in memory of any device; on a GPU bools, real numbers or dates.
+    axis : int, str or None
+        The dimension; ``None`` takes all elements.
+    descending : bool
+        Whether the largest element comes first.
+    stable : bool
+        Equal elements always keep their order; the standard has this argument.
+
+    Returns
+    -------
+    array
+        The sorted elements, on the device of ``x``.
+
+    Raises
+    ------
+    UnsupportedError
+        The elements are in a store or yet to be computed, or a GPU does not sort their type.
+    InvalidArgumentError
+        There is no such dimension.
+
+    Examples
+    --------
+    >>> import cuzarr, numpy as np
+    >>> cuzarr.xp.sort(np.array([[3, 1, 2]]), descending=True)
+    array([[3, 2, 1]])
+    """
+    own, place = along(x, axis, "sort")
+    if isinstance(own, np.ndarray) and not descending:
+        return np.sort(own, axis=place, kind="stable")
+    return like(_gathered(own, place, _order(own, place, descending)), x)
+
+
+def _order(own: np.ndarray[Any, Any] | DeviceArray, axis: int, is_descending: bool) -> Any:
+    if isinstance(own, np.ndarray):
+        if not is_descending:
+            return np.argsort(own, axis=axis, kind="stable")
+        reverse = np.argsort(np.flip(own, axis), axis=axis, kind="stable")
+        return own.shape[axis] - 1 - np.flip(reverse, axis)
+    kind = own.dtype.kind
+    if kind not in "biufmM" and own.dtype.name != "bfloat16" or not own.dtype.isnative:
+        raise UnsupportedError(f"a GPU does not sort elements of {own.dtype}", hint="sort them on the host: x.cpu()")
+    # NaT, the least of all dates, comes last.
+    numbers: DeviceArray = own.view("i8") - 1 if kind in "mM" else own
+    return DeviceArray(numbers._buffer.argsort(axis, is_descending), np.dtype("i8"))
+
+
+def _gathered(own: np.ndarray[Any, Any] | DeviceArray, axis: int, indices: Any) -> Any:
+    return np.take_along_axis(own, indices, axis) if isinstance(own, np.ndarray) else own._gathered(axis, indices)
+
+
+def take_along_axis(x: Any, indices: Any, axis: int | str | None = -1) -> Any:
+    """The elements of each line of a dimension by indices of its own.
+
+    Parameters
+    ----------
+    x : array
+        Elements in memory of any device.
+    indices : array of int
+        Indices, with as many dimensions as ``x``; other extents are broadcast. Negative ones count from the end. For an array on a GPU they may
+        be there or on the host.
+    axis : int, str or None
+        The dimension; ``None`` takes all elements of ``x``, in C order, by indices of one dimension.
+
+    Returns
+    -------
+    array
+        New memory, on the device of ``x``.
+
+    Raises
+    ------
+    BoundsCheckError
+        An index is outside.
+    SelectionInvalidError
+        Indices are no whole numbers, or have another number of dimensions.
+    ShapeMismatchError
+        Other extents do not fit.
+    UnsupportedError
+        The elements are in a store, or yet to be computed.
+
+    Examples
+    --------
+    >>> import cuzarr, numpy as np
+    >>> cuzarr.xp.take_along_axis(np.array([[5, 7], [6, 8]]), np.array([[1], [0]]), axis=1)
+    array([[7],
+           [6]])
+    """
+    own, place = along(x, axis, "take_along_axis")
+    by = in_memory(indices, "take_along_axis")
+    if by.dtype.kind not in "iu":
+        raise SelectionInvalidError(f"take_along_axis: indices have elements of {by.dtype}, expected whole numbers")
+    if by.ndim != own.ndim:
+        raise SelectionInvalidError(f"take_along_axis: indices have {by.ndim} dimensions, expected {own.ndim}")
+    shapes = [(*array.shape[:place], 1, *array.shape[place + 1 :]) for array in (own, by)]
+    try:
+        shape = np.broadcast_shapes(*shapes)
+    except ValueError:
+        message = f"take_along_axis: indices of shape {by.shape} do not fit elements of shape {own.shape}"
+        raise ShapeMismatchError(message) from None
+    if isinstance(own, np.ndarray):
+        if not isinstance(by, np.ndarray):
+            raise UnsupportedError("take_along_axis: indices are on a GPU, elements on the host", hint="pass indices.cpu()")
+        try:
+            return np.take_along_axis(own, by, place)
+        except IndexError as error:
+            raise BoundsCheckError(f"take_along_axis: {error}") from None
+    there = by if isinstance(by, DeviceArray) else DeviceArray.from_host(by.astype("i8"), own.device)
+    wanted, listed = ((*shape[:place], array.shape[place], *shape[place + 1 :]) for array in (own, there))
+    own = _repeated(own, wanted)
+    there = there.astype("i8", copy=False)
+    there = _repeated(there, listed)
+    return like(own._gathered(place, there), x)
+
+
+def _repeated(own: DeviceArray, shape: tuple[int, ...]) -> DeviceArray:
+    """Elements of any type, repeated along dimensions of extent 1."""
+    if own.shape == shape:
+        return own
+    repeated = DeviceArray.empty(shape, own.dtype, own.device)
+    repeated[...] = own
+    return repeated
+
+
+def _unique(x: Any, name: str) -> tuple[Any, ...]:
+    """The elements in order, each once; where each is first; for all elements which it is; how many each are."""
+    own = in_memory(x, name)
+    flat = own.reshape(-1)
+    if isinstance(flat, np.ndarray):
+        values, first, inverse, counts = np.unique(
+            flat, return_index=True, return_inverse=True, return_counts=True, equal_nan=False
+        )
+        return values, first, inverse.reshape(own.shape), counts
+    order = _order(flat, 0, False)
+    ordered = flat._gathered(0, order)
+    # NaN differs from itself, so that each one is found.
+    differ = apply("not_equal", ordered[1:], ordered[:-1])
+    begins = concatenate([DeviceArray.from_host(np.ones(min(flat.size, 1), bool), flat.device), differ])
+    starts = DeviceArray(begins._buffer.nonzero(), np.dtype("i8"))
+    counts = diff(concatenate([starts, DeviceArray.from_host(np.array([flat.size]), flat.device)]))
+    inverse = (cumsum(begins) - 1)._gathered(0, _order(order, 0, False)).reshape(own.shape)
+    return ordered._gathered(0, starts), order._gathered(0, starts), inverse, counts
+
+
+def unique_all(x: Any, /) -> UniqueAll:
+    """The elements of an array, each once, in order, with what is known of them. Each NaN counts as an element of its own.
+
+    Parameters
+    ----------
+    x : array
+        Elements in memory of any device; on a GPU bools, real numbers or dates.
+
+    Returns
+    -------
+    UniqueAll
+        ``values``, ``indices``, ``inverse_indices`` and ``counts``, on the device of ``x``.
+
+    Raises
+    ------
+    UnsupportedError
+        The elements are in a store or yet to be computed, or a GPU does not sort their type.
+
+    Examples
+    --------
+    >>> import cuzarr, numpy as np
+    >>> found = cuzarr.xp.unique_all(np.array([3, 1, 3]))
+    >>> found.values, found.indices, found.inverse_indices, found.counts
+    (array([1, 3]), array([1, 0]), array([1, 0, 1]), array([1, 2]))
+    """
+    return UniqueAll(*(like(part, x) for part in _unique(x, "unique_all")))
+
+
+def unique_counts(x: Any, /) -> UniqueCounts:
+    """The elements of an array, each once, in order, and how often each is found. Each NaN counts as an element of its own.
+
+    Parameters
+    ----------
+    x : array
+        Elements in memory of any device; on a GPU bools, real numbers or dates.
+
+    Returns
+    -------
+    UniqueCounts
+        ``values`` and ``counts``, on the device of ``x``.
+
+    Raises
+    ------
+    UnsupportedError
+        The elements are in a store or yet to be computed, or a GPU does not sort their type.
+
+    Examples
+    --------
+    >>> import cuzarr, numpy as np
+    >>> found = cuzarr.xp.unique_counts(np.array([3, 1, 3]))
+    >>> found.values, found.counts
+    (array([1, 3]), array([1, 2]))
+    """
+    values, _, _, counts = _unique(x, "unique_counts")
+    return UniqueCounts(like(values, x), like(counts, x))
+
+
+def unique_inverse(x: Any, /) -> UniqueInverse:
+    """The elements of an array, each once, in order, and the places there of all elements. Each NaN counts as an element of its own.
+
+    Parameters
+    ----------
+    x : array
+        Elements in memory of any device; on a GPU bools, real numbers or dates.
+
+    Returns
+    -------
+    UniqueInverse
+        ``values`` and ``inverse_indices``, on the device of ``x``.
+
+    Raises
+    ------
+    UnsupportedError
+        The elements are in a store or yet to be computed, or a GPU does not sort their type.
+
+    Examples
+    --------
+    >>> import cuzarr, numpy as np
+    >>> found = cuzarr.xp.unique_inverse(np.array([3, 1, 3]))
+    >>> found.values[found.inverse_indices]
+    array([3, 1, 3])
+    """
+    values, _, inverse, _ = _unique(x, "unique_inverse")
+    return UniqueInverse(like(values, x), like(inverse, x))
+
+
+def unique_values(x: Any, /) -> Any:
+    """The elements of an array, each once, in order. Each NaN counts as an element of its own.
+
+    Parameters
+    ----------
+    x : array
+        Elements in memory of any device; on a GPU bools, real numbers or dates.
+
+    Returns
+    -------
+    array
+        One dimension, on the device of ``x``.
+
+    Raises
+    ------
+    UnsupportedError
+        The elements are in a store or yet to be computed, or a GPU does not sort their type.
+
+    Examples
+    --------
+    >>> import cuzarr, numpy as np
+    >>> cuzarr.xp.unique_values(np.array([3, 1, 3]))
+    array([1, 3])
+    """
+    return like(_unique(x, "unique_values")[0], x)
+
+
+def searchsorted(x1: Any, x2: Any, side: Literal["left", "right"] = "left", sorter: Any = None) -> Any:
+    """The places at which elements would be put into a sorted array so that it stays sorted.
+
+    On a GPU, both arrays are sorted together: for few elements and a large array, `numpy.searchsorted` on the host is faster.
+
+    Parameters
+    ----------
+    x1 : array
+        Sorted elements of one dimension, in memory of any device.
+    x2 : array or number
+        The elements, on the same device.
+    side : {"left", "right"}
+        Before or behind elements that are equal.
+    sorter : array of int, optional
+        Indices that sort ``x1``, where it is not sorted.
+
+    Returns
+    -------
+    array
+        Indices of int64 with the shape of ``x2``, on the device of the arrays.
+
+    Raises
+    ------
+    InvalidArgumentError
+        There is no such side, or ``x1`` has another number of dimensions.
+    UnsupportedError
+        The elements are in a store or yet to be computed, or a GPU does not sort their type.
+
+    Examples
+    --------
+    >>> import cuzarr, numpy as np
+    >>> cuzarr.xp.searchsorted(np.array([1, 3, 5]), np.array([0, 3, 9]))
+    array([0, 1, 3])
+    """
+    if side not in ("left", "right"):
+        raise InvalidArgumentError(f"side is {side!r}, expected 'left' or 'right'")
+    own, asked = in_memory(x1, "searchsorted"), in_memory(x2, "searchsorted")
+    if own.ndim != 1:
+        raise InvalidArgumentError(f"searchsorted: x1 has {own.ndim} dimensions, expected 1")
+    own = own if sorter is None else take_along_axis(own, sorter, 0)
+    if isinstance(own, np.ndarray) and isinstance(asked, np.ndarray):
+        with refusing("searchsorted"):
+            return np.searchsorted(own, asked, side)
+    dtype = result_type(own, asked if asked.ndim else x2)
+    flat = asked.reshape(-1)
+    count = flat.size
+    if isinstance(flat, np.ndarray) and not asked.ndim:  # a number of Python's
+        flat = DeviceArray.from_host(flat.astype(dtype), device_of(own))
+    # Of equal elements those come first that are first here; so as many of `x1` come before an element as stay before it.
+    parts = [flat, own] if side == "left" else [own, flat]
+    order = _order(device_array(concatenate(parts)).astype(dtype, copy=False), 0, False)
+    before = cumsum(apply("greater_equal", order, count) if side == "left" else apply("less", order, own.size))
+    places = _order(order, 0, False)[:count] if side == "left" else _order(order, 0, False)[own.size :]
+    return like(before._gathered(0, places).reshape(asked.shape), x1 if is_on_device(x1) else x2)
+
+
+_names.list_public(globals())

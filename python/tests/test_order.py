@@ -1,0 +1,311 @@
+"""Sorting, sets, searches, running sums and triangles of elements in memory, beside NumPy's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import cuzarr
+from cuzarr.errors import (
+    BoundsCheckError,
+    BudgetExceededError,
+    DTypeMismatchError,
+    InvalidArgumentError,
+    SelectionInvalidError,
+    ShapeMismatchError,
+    UnsupportedError,
+)
+
+REALS = "? i1 i2 i4 i8 u1 u2 u4 u8 f2 f4 f8".split()
+SHAPES = [((0,), 0), ((1,), 0), ((37,), 0), ((2, 0), 1), ((3, 5, 2), 1), ((40, 3), 0), ((1, 4), -1)]
+xp: Any = cuzarr.xp
+
+
+def some(dtype: str, shape: tuple[int, ...], seed: int = 0) -> np.ndarray[Any, Any]:
+    """Elements of which many are equal, with NaN, infinities and zeros of both signs."""
+    choose = np.random.default_rng(seed)
+    values = choose.integers(-4, 5, shape)
+    if np.dtype(dtype).kind not in "fc":
+        return values.astype(dtype)
+    special = np.array([np.nan, -np.nan, np.inf, -np.inf, 0.0, -0.0, 1.5])
+    return np.where(choose.random(shape) < 0.3, choose.choice(special, shape), values).astype(dtype)
+
+
+def there(values: np.ndarray[Any, Any], device: str) -> Any:
+    return values if device == "cpu" else cuzarr.DeviceArray.from_host(values, device)
+
+
+def same(got: Any, expected: Any, device: str, nearly: bool = False) -> None:
+    assert isinstance(got, np.ndarray if device == "cpu" else cuzarr.DeviceArray)
+    got, expected = xp.asnumpy(got), np.asarray(expected)
+    assert got.dtype == expected.dtype and got.shape == expected.shape
+    if nearly:
+        np.testing.assert_allclose(got, expected, rtol={"e": 2e-2, "f": 1e-5, "F": 1e-5}.get(expected.dtype.char, 1e-12))
+    else:
+        np.testing.assert_array_equal(got, expected)
+
+
+@pytest.mark.parametrize("dtype", [*REALS, "M8[s]", "m8[ns]"])
+def test_elements_are_sorted_as_numpy_sorts_them(device: str, dtype: str) -> None:
+    for shape, axis in SHAPES:
+        values = some("i8" if dtype[0] in "mM" else dtype, shape).astype(dtype)
+        if dtype[0] in "mM" and values.size:
+            values.flat[::3] = "NaT"
+        x = there(values, device)
+        order = np.argsort(values, axis, kind="stable")
+        same(xp.argsort(x, axis), order, device)
+        same(xp.sort(x, axis), np.take_along_axis(values, order, axis), device)
+        same(xp.sort(x, None), np.sort(values, None), device)
+        falling = xp.asnumpy(xp.argsort(x, axis, descending=True))
+        same(xp.sort(x, axis, descending=True), np.take_along_axis(values, falling, axis), device)
+        # Equal elements keep their order.
+        places = np.take_along_axis(
+            np.broadcast_to(
+                np.expand_dims(np.arange(shape[axis]), list(range(1, len(shape)))), np.moveaxis(values, axis, 0).shape
+            ),
+            np.moveaxis(falling, axis, 0),
+            0,
+        )
+        lines = np.take_along_axis(np.moveaxis(values, axis, 0), np.moveaxis(falling, axis, 0), 0)
+        assert np.all((places[1:] > places[:-1]) | (lines[1:] != lines[:-1]))
+
+
+def test_numpys_functions_of_device_memory_are_ours(gpu: str) -> None:
+    values = some("f4", (4, 5))
+    x = there(values, gpu)
+    same(np.sort(x, axis=0), np.sort(values, axis=0), gpu)
+    same(np.argsort(x), np.argsort(values, kind="stable"), gpu)
+    same(np.cumsum(x[:, ::2], 1, "f8"), np.cumsum(values[:, ::2], 1, "f8"), gpu, nearly=True)
+    same(np.tril(x), np.tril(values), gpu)
+    same(np.take_along_axis(x, x.argmax(0)[None], 0), np.take_along_axis(values, values.argmax(0)[None], 0), gpu)
+    for one in (x.T, x[::2, ::-1]):
+        same(xp.sort(one, 0), np.sort(one.cpu(), 0), gpu)
+        same(xp.argsort(one, 1), np.argsort(one.cpu(), 1, kind="stable"), gpu)
+
+
+@pytest.mark.parametrize("dtype", [*REALS, "c8", "c16"])
+@pytest.mark.filterwarnings("ignore:.*encountered in")
+def test_running_sums_and_products_are_numpys(device: str, dtype: str) -> None:
+    for shape, axis in SHAPES:
+        values = (np.random.default_rng(1).random(shape) + 0.5).astype(dtype) if dtype[0] in "fc" else some(dtype, shape)
+        x = there(values, device)
+        nearly = dtype[0] in "fc"
+        same(xp.cumsum(x, axis), np.cumsum(values, axis), device, nearly)
+        same(xp.cumprod(x, axis), np.cumprod(values, axis), device, nearly)
+        same(xp.cumsum(x), np.cumsum(values), device, nearly)
+        same(
+            xp.cumulative_sum(x, axis=axis, dtype="f8" if dtype[0] != "c" else "c16"),
+            np.cumsum(values, axis, "f8" if dtype[0] != "c" else "c16"),
+            device,
+            True,
+        )
+        longer = np.concatenate(
+            [
+                np.ones_like(
+                    values.take([0] * 1, axis)
+                    if values.shape[axis]
+                    else np.empty([1 if at == axis % len(shape) else extent for at, extent in enumerate(shape)], dtype)
+                ),
+                np.cumprod(values, axis),
+            ],
+            axis,
+        )
+        same(
+            xp.cumulative_prod(x, axis=axis, include_initial=True), longer.astype(np.cumprod(values, axis).dtype), device, nearly
+        )
+    if dtype[0] in "iu":
+        large = np.full(70, 3, dtype)
+        same(xp.cumprod(there(large, device), dtype=dtype), np.cumprod(large, dtype=dtype), device)
+    if dtype[0] == "f":
+        odd = np.array([1, np.inf, 1, -np.inf, 1, np.nan, 2] * 7, dtype)
+        same(xp.cumsum(there(odd, device)), np.cumsum(odd), device)
+        zero = there(np.array([-0.0, -0.0], dtype), device)
+        assert np.signbit(xp.asnumpy(xp.cumsum(zero))).all()
+
+
+def test_running_sums_of_floats_are_rounded_once(gpu: str) -> None:
+    values = np.full(3000, 0.1, "f4")
+    exact = np.cumsum(values.astype("f8")).astype("f4")
+    np.testing.assert_allclose(xp.cumsum(there(values, gpu)).cpu(), exact, rtol=1e-7)
+
+
+@pytest.mark.parametrize("dtype", REALS)
+def test_sets_are_numpys(device: str, dtype: str) -> None:
+    for shape in ((0,), (1,), (60,), (5, 2, 4), ()):
+        values = some(dtype, shape)
+        x = there(values, device)
+        expected = np.unique(values, True, True, True, equal_nan=False)
+        expected = (expected[0], expected[1], expected[2].reshape(shape), expected[3])
+        for got, numpys in zip(xp.unique_all(x), expected, strict=True):
+            same(got, numpys, device)
+        same(xp.unique_values(x), expected[0], device)
+        counted, inverse = xp.unique_counts(x), xp.unique_inverse(x)
+        same(counted.counts, expected[3], device)
+        same(inverse.inverse_indices, expected[2], device)
+        same(inverse.values, expected[0], device)
+    assert xp.unique_all(x)._fields == ("values", "indices", "inverse_indices", "counts")
+
+
+@pytest.mark.parametrize("dtype", REALS)
+def test_places_in_sorted_elements_are_numpys(device: str, dtype: str) -> None:
+    asked = some(dtype, (4, 3), 2)
+    for count in (0, 1, 30):
+        values = some(dtype, (count,), 3)
+        ordered, sorter = np.sort(values), np.argsort(values)
+        for side in ("left", "right"):
+            expected = np.searchsorted(ordered, asked, side)
+            same(xp.searchsorted(there(ordered, device), there(asked, device), side=side), expected, device)
+            same(xp.searchsorted(there(values, device), there(asked, device), side, there(sorter, device)), expected, device)
+    numbers = there(np.array([1, 3, 5]), device)
+    assert int(xp.asnumpy(xp.searchsorted(numbers, 3))) == 1 and int(xp.asnumpy(xp.searchsorted(numbers, 3, "right"))) == 2
+    same(xp.searchsorted(numbers, there(np.array([2.5]), device)), np.array([1]), device)
+
+
+def test_lines_are_taken_by_indices_of_their_own(device: str) -> None:
+    choose = np.random.default_rng(5)
+    for dtype in ("u1", "f2", "i4", "c16", "S3"):
+        for shape, listed, axis in [
+            ((3, 4), (3, 6), 1),
+            ((3, 4), (1, 2), 1),
+            ((1, 4), (5, 2), -1),
+            ((4, 2, 3), (7, 2, 3), 0),
+            ((5,), (0,), 0),
+        ]:
+            values = choose.integers(0, 100, shape).astype(dtype)
+            by = choose.integers(-shape[axis], shape[axis], listed)
+            expected = np.take_along_axis(values, by, axis)
+            same(xp.take_along_axis(there(values, device), there(by, device), axis), expected, device)
+            same(xp.take_along_axis(there(values, device), by.astype("i2"), axis), expected, device)
+    x = there(np.arange(6).reshape(2, 3), device)
+    same(xp.take_along_axis(x, there(np.array([5, -6]), device), None), np.array([5, 0]), device)
+    for wrong in (3, -4):
+        with pytest.raises(BoundsCheckError, match=f"index {wrong} "):
+            xp.take_along_axis(x, there(np.array([[0], [wrong]]), device), 1)
+    with pytest.raises(SelectionInvalidError, match="expected 2"):
+        xp.take_along_axis(x, there(np.array([0]), device), 1)
+    with pytest.raises(SelectionInvalidError, match="whole numbers"):
+        xp.take_along_axis(x, there(np.array([[0.0]]), device), 1)
+    with pytest.raises(ShapeMismatchError, match="do not fit"):
+        xp.take_along_axis(x, there(np.zeros((3, 1), int), device), 1)
+
+
+def test_one_index_array_on_the_device_stays_there(gpu: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    values = np.arange(60.0).reshape(3, 4, 5)
+    x, by = there(values, gpu), np.array([[2, -1], [0, 2]])
+    mask = values[:, :, 0] % 3 == 0
+    device_by, device_mask, every = there(by, gpu), there(mask, gpu), there(values > 30, gpu)
+    monkeypatch.setattr(cuzarr.DeviceArray, "_named", None)  # the way through the host
+    got = [
+        x[device_by], x[:, 1:, device_by], x[..., device_by, ::-2], x[None, :2, device_by], x[device_mask], x[device_mask, ::-1], x[every],
+        x[there(by.astype("u1") % 3, gpu)], x[:, there(np.zeros((0,), "i4"), gpu)],
+    ]  # fmt: skip
+    monkeypatch.undo()
+    expected = [
+        values[by], values[:, 1:, by], values[..., by, ::-2], values[None, :2, by], values[mask], values[mask, ::-1], values[values > 30],
+        values[by.astype("u1") % 3], values[:, np.zeros((0,), "i4")],
+    ]  # fmt: skip
+    for mine, numpys in zip(got, expected, strict=True):
+        same(mine, numpys, gpu)
+    for wrong in (3, -4):
+        with pytest.raises(BoundsCheckError, match=f"index {wrong} "):
+            x[there(np.array([0, wrong]), gpu)]
+    with pytest.raises(SelectionInvalidError, match="mask of shape"):
+        x[there(np.ones((2, 4), bool), gpu)]
+
+
+def test_triangles_and_grids_are_numpys(device: str) -> None:
+    for dtype in ("?", "i2", "f4", "c8"):
+        values = some(dtype, (2, 3, 4))
+        for k in (-4, -1, 0, 2, 9):
+            same(xp.tril(there(values, device), k=k), np.tril(values, k), device)
+            same(xp.triu(there(values, device), k=k), np.triu(values, k), device)
+    for shape in ((3, None), (2, 4), (0, 3)):
+        same(xp.eye(*shape, k=1, dtype="i4", device=None if device != "cpu" else "cpu"), np.eye(*shape, 1, "i4"), device)
+    coordinates = [np.arange(3), np.arange(4.0), np.arange(2)]
+    for count in (0, 1, 2, 3):
+        for indexing in ("xy", "ij"):
+            grids = xp.meshgrid(*(there(one, device) for one in coordinates[:count]), indexing=indexing)
+            for mine, numpys in zip(grids, np.meshgrid(*coordinates[:count], indexing=indexing), strict=True):
+                same(mine, numpys, device)
+
+
+@pytest.mark.parametrize("dtype", ["f2", "f4", "f8"])
+@pytest.mark.filterwarnings("ignore:overflow encountered in nextafter")
+def test_next_floats_are_numpys(device: str, dtype: str) -> None:
+    first, second = some(dtype, (30, 1), 7), some(dtype, (1, 30), 8)
+    least = np.nextafter(np.zeros(1, dtype), np.ones(1, dtype))
+    first[:4, 0] = [np.finfo(dtype).max, np.finfo(dtype).min, least[0], -least[0]]
+    same(xp.nextafter(there(first, device), there(second, device)), np.nextafter(first, second), device)
+    same(xp.nextafter(there(first, device), 1.0), np.nextafter(first, np.array(1, dtype)), device)
+    got = xp.asnumpy(xp.nextafter(there(np.zeros(2, dtype), device), there(np.array([-1, -0.0], dtype), device)))
+    assert np.signbit(got).all() and got[0] == -least[0] and got[1] == 0
+    with pytest.raises(DTypeMismatchError, match="expected floats"):
+        xp.nextafter(there(np.arange(3), device), there(np.arange(3), device))
+
+
+@pytest.mark.filterwarnings("ignore:invalid value encountered in logaddexp")
+def test_logarithms_of_sums_are_numpys_in_memory_and_plans(device: str) -> None:
+    for dtype, tolerance in (("f4", 1e-6), ("f8", 1e-14), ("i2", 1e-6)):
+        first, second = some(dtype, (30, 1), 7) * np.array(9, dtype), some(dtype, (1, 30), 8)
+        got, expected = xp.logaddexp(there(first, device), there(second, device)), np.logaddexp(first, second)
+        assert got.dtype == expected.dtype
+        np.testing.assert_allclose(xp.asnumpy(got), expected, rtol=tolerance, atol=tolerance)
+        stored = cuzarr.create_array({}, data=first, chunks=(7, 1))
+        plan = xp.logaddexp(stored, 1.5)
+        assert isinstance(plan, cuzarr.Expression)
+        np.testing.assert_allclose(
+            xp.asnumpy(plan.compute(device="cpu")),
+            np.logaddexp(first, np.array(1.5, "f8" if dtype == "f8" else "f4")),
+            rtol=tolerance,
+            atol=tolerance,
+        )
+    with pytest.raises(DTypeMismatchError, match="no real numbers"):
+        xp.logaddexp(there(np.zeros(2, "c8"), device), 1)
+
+
+def test_products_are_numpys_on_the_host_and_refused_elsewhere(gpu: str) -> None:
+    first, second = np.arange(6.0).reshape(2, 3), np.arange(12.0).reshape(3, 4)
+    same(xp.matmul(first, second), first @ second, "cpu")
+    same(xp.tensordot(first, second, axes=1), first @ second, "cpu")
+    here = cuzarr.DeviceArray.from_host(first, "cpu")
+    same(here @ second, first @ second, "cpu")
+    same(second.T @ here.T, second.T @ first.T, "cpu")
+    for call in (
+        lambda x: x @ second,
+        lambda x: second.T @ x.T,
+        lambda x: xp.matmul(x, x.T),
+        lambda x: np.matmul(x, x.T),
+        lambda x: np.tensordot(x, x.T, axes=1),
+    ):
+        with pytest.raises(UnsupportedError, match=r"(?s)for arrays on a GPU.*CuPy's cupy.(matmul|tensordot)"):
+            call(there(first, gpu))
+    with pytest.raises(ShapeMismatchError, match="matmul"):
+        xp.matmul(first, first)
+
+
+def test_wrong_calls_are_refused(gpu: str) -> None:
+    stored = cuzarr.create_array({}, data=np.arange(6).reshape(2, 3), chunks=(1, 3))
+    for name in ("sort", "argsort", "cumsum", "cumulative_sum", "unique_all", "unique_values", "tril", "meshgrid"):
+        for lazy in (stored, stored + 1):
+            with pytest.raises(UnsupportedError, match=f"{name} takes no arrays in stores"):
+                getattr(xp, name)(lazy)
+    x = there(np.ones((2, 3)), gpu)
+    for call in (lambda: xp.sort(x, 2), lambda: xp.cumulative_sum(x), lambda: xp.searchsorted(x, x), lambda: xp.searchsorted(x[0], x, "middle"),
+                 lambda: xp.tril(x[0]), lambda: xp.meshgrid(x), lambda: xp.meshgrid(x[0], indexing="x"), lambda: xp.sort(x[0, 0])):  # fmt: skip
+        with pytest.raises(InvalidArgumentError):
+            call()
+    for dtype in ("c8", "S2", ">i4"):
+        with pytest.raises(UnsupportedError, match=r"(?s)does not sort.*x.cpu"):
+            xp.sort(there(np.zeros(3, dtype), gpu))
+    with pytest.raises(DTypeMismatchError, match="no numbers"):
+        xp.cumsum(there(np.zeros(3, "S2"), gpu))
+
+
+@pytest.mark.parametrize("name", ["sort", "argsort", "cumsum", "cumprod", "unique", "tril"])
+def test_numpys_functions_of_a_large_array_are_refused(name: str) -> None:
+    stored = cuzarr.create_array({}, data=np.arange(600.0).reshape(20, 30), chunks=(5, 30))
+    np.testing.assert_array_equal(getattr(np, name)(stored), getattr(np, name)(stored[...]))
+    with cuzarr.config.set(memory_limit=4000), pytest.raises(BudgetExceededError, match=r"(?s)4800 bytes.*memory_limit"):
+        getattr(np, name)(stored)
