@@ -32,6 +32,9 @@ class Page(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         found = dict(attrs)
+        # The theme's script asks the repository's server for what it shows beside such a link.
+        if found.get("data-md-component") == "source":
+            self.loaded.append(str(found["href"]))
         self.anchors |= {value for key in ("id", "name") if (value := found.get(key))}
         if tag == "a" and found.get("href"):
             self.links.append(str(found["href"]))

@@ -48,8 +48,8 @@ def draw(path, found, device):
 
     figure, axis = pyplot.subplots(figsize=(6, 3.6), layout="constrained")
     for name, (ratio, speed) in found.items():
-        axis.scatter(ratio, speed, s=90)
-        axis.annotate(name, (ratio, speed), xytext=(8, 5), textcoords="offset points")
+        axis.scatter(ratio, speed, s=90, label=name)
+    axis.legend()
     axis.set(
         xlabel="ratio of compression", ylabel=f"GB/s of array, read to {device}", ylim=(0, None), title="right and up is better"
     )

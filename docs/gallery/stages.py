@@ -5,6 +5,7 @@ each other, the stages overlap. `--roofline` measures what each stage could do a
 """
 
 import argparse
+import os
 import subprocess
 import sys
 import tempfile
@@ -21,21 +22,22 @@ def main(arguments):
     wave = 285 + 8 * np.sin(x + np.arange(arguments.mib)[:, None, None] / 9) * np.cos(y)
     field = (np.round((wave + rng.normal(0, 0.05, wave.shape)) * 100) / 100).astype("float32")
     with tempfile.TemporaryDirectory() as folder:
-        path = f"{folder}/field.zarr"
-        cuzarr.create_array(path, data=field, chunks=(1, side, side), compressors=cuzarr.codecs.ZstdCodec(level=3))
+        cuzarr.create_array(
+            f"{folder}/field.zarr", data=field, chunks=(1, side, side), compressors=cuzarr.codecs.ZstdCodec(level=3)
+        )
         command = [
             sys.executable,
             "-m",
             "cuzarr",
             "bench",
             "read",
-            path,
+            "field.zarr",
             "--device",
             arguments.device,
             "--plot",
-            arguments.picture,
+            os.path.abspath(arguments.picture),
         ]
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, cwd=folder)
     print(f"{arguments.mib} MiB of zstd, read to {arguments.device}")
 
 

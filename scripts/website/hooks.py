@@ -51,6 +51,16 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
     return LINK.sub(lambda found: _lead(found, uri, files), markdown)
 
 
+def on_post_page(output: str, page: Any, config: Any) -> str:
+    """Leaves the link to the repository without the theme's script, which asks another server how many stars it has."""
+    return output.replace(' data-md-component="source"', "")
+
+
+def on_post_template(output_content: str, template_name: str, config: Any) -> str:
+    """Does the same for pages that have no source, such as that of errors."""
+    return on_post_page(output_content, None, config)
+
+
 def _inline(found: re.Match[str], uri: str) -> str:
     path = ROOT / "docs" / posixpath.normpath(posixpath.join(posixpath.dirname(uri), found["path"]))
     if not path.exists():
