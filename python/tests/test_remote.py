@@ -146,6 +146,8 @@ INTERRUPTED = """
 import http.server, os, signal, sys, threading, time
 import cuzarr
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # jobs in the background of a shell ignore it
+
 class Silent(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
         threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
