@@ -12,7 +12,7 @@ import inspect
 import re
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, get_origin
 
 import griffe
 
@@ -163,13 +163,12 @@ def _parsed(module: str) -> Any:
 
 
 def summary(value: Any) -> str:
-    """The first sentence of a docstring."""
-    first = " ".join((inspect.getdoc(value) or "").split("\n\n")[0].split())
-    return (
-        ROLE.sub(lambda role: f"`{role[1].removeprefix('cuzarr.')}`", re.split(r"(?<=[.;:])\s", first)[0])
-        .replace("|", "\\|")
-        .replace("``", "`")
-    )
+    """The first sentence of a docstring, or what it says before the first `;` or `:`."""
+    if get_origin(value) is not None:
+        return "A type, for annotations."
+    text = " ".join((inspect.getdoc(value) or "").split("\n\n")[0].split())
+    first = re.split(r"(?<=[.;:])\s", text)[0].rstrip(".;:") + "."
+    return ROLE.sub(lambda role: f"`{role[1].removeprefix('cuzarr.')}`", first).replace("|", "\\|").replace("``", "`")
 
 
 def text(page: Page) -> str:
