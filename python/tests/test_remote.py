@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import http.server
 import os
 import pathlib
@@ -240,6 +241,22 @@ def test_credentials_come_from_the_environment(bucket: dict[str, str], monkeypat
     array = cuzarr.create_array("s3://bucket/b", data=TRUTH, chunks=(7, 8))
     assert os.environ["AWS_ENDPOINT_URL"] and pickle.loads(pickle.dumps(array.store)) == array.store
     np.testing.assert_array_equal(cuzarr.open_array("s3://bucket/b", mode="r")[...], TRUTH)
+
+
+def test_a_function_renews_credentials(bucket: dict[str, str]) -> None:
+    calls = []
+
+    def renewed() -> dict[str, object]:
+        calls.append(1)
+        # They end so soon that each request needs new ones.
+        return {"access_key_id": "k", "secret_access_key": "hush", "expires_at": datetime.datetime.now(datetime.UTC)}
+
+    options = {"endpoint_url": bucket["endpoint_url"], "region": "us-east-1", "credential_provider": renewed}
+    array = cuzarr.create_array("s3://bucket/c", data=TRUTH, chunks=(7, 8), storage_options=options)
+    made = len(calls)
+    np.testing.assert_array_equal(array[...], TRUTH)
+    assert 1 < made < len(calls)
+    assert "hush" not in f"{array.store} {array.store!r}"
 
 
 def test_stores_of_obstore_are_opened_by_their_settings(bucket: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -233,7 +233,7 @@ def test_what_only_icechunk_opens_is_read_through_it(tmp_path: pathlib.Path, mon
     # Another version of Icechunk may pack sessions otherwise. No form of it may lead to another repository, or to an error.
     create(tmp_path / "another")
     forms = [packed[:length] for length in range(0, len(packed), 7)]
-    forms += [b"", b"\xc1", b"\x90", b"\xff" * 9, packed + b"\0", packed.replace(b"backend", b"Backend")]
+    forms += [b"", b"\xc1", b"\x90", b"\x91" * 100_000, b"\xff" * 9, packed + b"\0", packed.replace(b"backend", b"Backend")]
     forms += [packed.replace(b"/repository", b"/another\xa0\xa0"), packed.replace(b"/repository", b"/repositorY")]
     for form in forms:
         monkeypatch.setattr(icechunk.IcechunkStore, "__getstate__", lambda _, form=form: {"_store": form})
@@ -298,6 +298,31 @@ def test_virtual_chunks_are_decoded_by_the_kernels(
         got = array[...]
     assert devices.is_on(device, got)
     np.testing.assert_array_equal(devices.to_host(got), FIELD)
+
+
+@pytest.mark.parametrize("size", [1 << 18, 1 << 20, 1 << 24, 48 << 20])
+def test_contiguous_chunks_take_one_request_for_16_mib(tmp_path: pathlib.Path, server: str, size: int) -> None:
+    truth = np.random.default_rng(1).integers(0, 256, 48 << 20, "u1")
+    (tmp_path / "files").mkdir()
+    truth.tofile(tmp_path / "files" / "a.bin")
+    prefix = f"{server}/files/"
+    config = icechunk.RepositoryConfig.default()
+    config.set_virtual_chunk_container(icechunk.VirtualChunkContainer(prefix, icechunk.http_store()))
+    repository = icechunk.Repository.create(
+        icechunk.local_filesystem_storage(str(tmp_path / "repository")), config,
+        authorize_virtual_chunk_access=icechunk.containers_credentials({prefix: icechunk.credentials.Credentials.HttpAccess()}),
+    )  # fmt: skip
+
+    def fill(store: Any) -> None:
+        cuzarr.create_array(store, name="t", shape=truth.shape, dtype="u1", chunks=(size,), compressors=None)
+        for at in range(truth.size // size):
+            store.set_virtual_ref(f"t/c/{at}", f"{prefix}a.bin", offset=at * size, length=size)
+
+    commit(repository, fill, "contiguous")
+    array = cuzarr.open_array(repository.readonly_session("main").store, path="t", mode="r")
+    np.testing.assert_array_equal(array[...], truth)
+    report = array.last_report()
+    assert report is not None and report["traffic"]["requests"] == 3
 
 
 @pytest.mark.parametrize("place", ["here", "far"])

@@ -34,7 +34,7 @@ def of_session(store: Any) -> Opened | None:
         return None
     try:
         return _opened(session.snapshot_id, _state(store.__getstate__()["_store"]))
-    except (_UnknownError, LookupError, TypeError, ValueError, struct.error):
+    except (_UnknownError, LookupError, TypeError, ValueError, RecursionError, struct.error):
         return None
 
 
