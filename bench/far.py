@@ -1,10 +1,13 @@
 """How long do reads take from a server that answers late? Many chunks, and a few of a shard, beside other readers; and netCDF beside Zarr.
 
-    python bench/far.py [chunks inner netcdf] [--latency-ms 30] [--chunks 10000] [--chunk-kib 256] [--repeat 3] [--record FOLDER]
+    python bench/far.py [chunks inner references faults memory netcdf] [--latency-ms 30] [--chunks 10000] [--chunk-kib 256] [--repeat 3] [--record FOLDER]
 
 `chunks` reads a whole uncompressed array over HTTP from the loopback interface, 64 requests at once. Each answer comes `--latency-ms` after
 its request. `floor` is requests / 64 x latency, in seconds. `inner` reads one element of each of 20 random inner chunks of a shard of 64 MiB,
-in milliseconds, with the requests and the dependent rounds of them that the server saw. `netcdf` reads a netCDF-4 file (shuffle, zlib 4) by
+in milliseconds, with the requests and the dependent rounds of them that the server saw. `references` reads all chunks of 1 MiB of a file of
+256 MiB by a table of references, also in milliseconds with requests and rounds. `faults` is `chunks` once more, by cuzarr alone, from a server
+that refuses one request in twenty (503), with the ratio of the times. `memory` reads 100,000 chunks of 4 KiB with a memory limit of 64 MiB, in
+seconds, and tells the most memory that the process took beside the result, in MiB. `netcdf` reads a netCDF-4 file (shuffle, zlib 4) by
 its table of references, and its encoded chunks as files of a Zarr array, both from the page cache, in GB/s. Best of the repeats;
 every answer is compared with the truth outside the clock. Arrays are opened inside the clock for `chunks` and `inner`.
 """
@@ -32,6 +35,7 @@ import read
 import cuzarr
 
 AT_ONCE = 64
+REFUSED = 20
 SHARD, INNER, WANTED = 64 << 20, 256 << 10, 20
 
 
@@ -59,8 +63,8 @@ class Log:
             return said
 
 
-def answer(connection: socket.socket, find: Callable[[str], memoryview | None], latency: float, log: Log) -> None:
-    """Answers requests until the client closes."""
+def answer(connection: socket.socket, find: Callable[[str], memoryview | None], latency: float, log: Log, refused: int) -> None:
+    """Answers requests until the client closes. One in ``refused`` is refused, if that is not 0."""
     requests = connection.makefile("rb")
     while line := requests.readline():
         arrived = time.perf_counter()
@@ -74,9 +78,13 @@ def answer(connection: socket.socket, find: Callable[[str], memoryview | None], 
             said = log.taken()
             connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(said), said))
             continue
-        number = log.begun()
+        number, is_refused = log.begun(), refused and log.count % refused == 0
         found = find(path.decode().lstrip("/"))
         time.sleep(max(0.0, arrived + latency - time.perf_counter()))
+        if is_refused:
+            connection.sendall(b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n")
+            log.ended(number)
+            continue
         if found is None:
             connection.sendall(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n")
             log.ended(number)
@@ -93,7 +101,7 @@ def answer(connection: socket.socket, find: Callable[[str], memoryview | None], 
         log.ended(number)
 
 
-def serve(port: int, find: Callable[[str], memoryview | None], latency: float) -> None:
+def serve(port: int, find: Callable[[str], memoryview | None], latency: float, refused: int) -> None:
     """Accepts connections for ever, beside the other processes on this port."""
     log = Log()
     with socket.socket() as listener:
@@ -103,19 +111,20 @@ def serve(port: int, find: Callable[[str], memoryview | None], latency: float) -
         while True:
             connection, _ = listener.accept()
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            threading.Thread(target=answer, args=(connection, find, latency, log), daemon=True).start()
+            threading.Thread(target=answer, args=(connection, find, latency, log, refused), daemon=True).start()
 
 
 class Server:
     """Processes that answer for a store."""
 
-    def __init__(self, find: Callable[[str], memoryview | None], latency: float, processes: int) -> None:
+    def __init__(self, find: Callable[[str], memoryview | None], latency: float, processes: int, refused: int = 0) -> None:
         self._reserved = socket.socket()
         self._reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         self._reserved.bind(("127.0.0.1", 0))
         self.port = self._reserved.getsockname()[1]
         fork = multiprocessing.get_context("fork")
-        self._processes = [fork.Process(target=serve, args=(self.port, find, latency), daemon=True) for _ in range(processes)]
+        arguments = (self.port, find, latency, refused)
+        self._processes = [fork.Process(target=serve, args=arguments, daemon=True) for _ in range(processes)]
 
     def __enter__(self) -> Server:
         for process in self._processes:
@@ -186,36 +195,84 @@ def readers() -> dict[str, Callable[[str], Any]]:
     return found
 
 
+class Chunks:
+    """An array of uncompressed chunks. They repeat, so that the server needs little memory."""
+
+    def __init__(self, count: int, size: int) -> None:
+        self.count, self.size = count, size
+        self._block = np.random.default_rng(7).integers(0, 256, (256, size), "u1")
+        document = {
+            "zarr_format": 3, "node_type": "array", "shape": [count * size], "data_type": "uint8", "fill_value": 0,
+            "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [size]}},
+            "chunk_key_encoding": {"name": "default"}, "codecs": [{"name": "bytes"}],
+        }  # fmt: skip
+        self._text = memoryview(json.dumps(document).encode())
+
+    def find(self, path: str) -> memoryview | None:
+        name, _, number = path.partition("/")
+        return self._text if path == "zarr.json" else memoryview(self._block[int(number) % 256]) if name == "c" else None
+
+    def check(self, name: str, values: Any) -> None:
+        for start in range(0, self.count, 256):
+            part = values[start * self.size : (start + 256) * self.size].reshape(-1, self.size)
+            if not np.array_equal(part, self._block[: len(part)]):
+                raise AssertionError(f"{name}: wrong data")
+
+
 def many_chunks(chosen: argparse.Namespace) -> dict[str, Any]:
     """Seconds for a whole array."""
-    size, count = chosen.chunk_kib << 10, chosen.chunks
-    # The chunks repeat, so that the server needs little memory.
-    block = np.random.default_rng(7).integers(0, 256, (256, size), "u1")
-    document = {
-        "zarr_format": 3, "node_type": "array", "shape": [count * size], "data_type": "uint8", "fill_value": 0,
-        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [size]}},
-        "chunk_key_encoding": {"name": "default"}, "codecs": [{"name": "bytes"}],
-    }  # fmt: skip
-    text = memoryview(json.dumps(document).encode())
-
-    def find(path: str) -> memoryview | None:
-        name, _, number = path.partition("/")
-        return text if path == "zarr.json" else memoryview(block[int(number) % 256]) if name == "c" else None
-
-    row: dict[str, Any] = {"what": "chunks", "floor": round(count / AT_ONCE * chosen.latency_ms / 1e3, 2)}
-    with Server(find, chosen.latency_ms / 1e3, chosen.servers) as server:
+    chunks = Chunks(chosen.chunks, chosen.chunk_kib << 10)
+    row: dict[str, Any] = {"what": "chunks", "floor": round(chunks.count / AT_ONCE * chosen.latency_ms / 1e3, 2)}
+    with Server(chunks.find, chosen.latency_ms / 1e3, chosen.servers) as server:
         # In turns, because other programs may slow any of them.
         for _ in range(chosen.repeat):
             for name, opened in readers().items():
                 begun = time.perf_counter()
                 values = opened(server.url)[:]
                 row[name] = min(row.get(name, float("inf")), round(time.perf_counter() - begun, 2))
-                for start in range(0, count, 256):
-                    part = values[start * size : (start + 256) * size].reshape(-1, size)
-                    if not np.array_equal(part, block[: len(part)]):
-                        raise AssertionError(f"{name}: wrong data")
+                chunks.check(name, values)
                 del values
             print(row, flush=True)
+    return row
+
+
+def faults(chosen: argparse.Namespace) -> dict[str, Any]:
+    """Seconds for a whole array, from a server that refuses no request, and from one that refuses some."""
+    chunks = Chunks(chosen.chunks, chosen.chunk_kib << 10)
+    row: dict[str, Any] = {"what": "faults"}
+    latency = chosen.latency_ms / 1e3
+    with Server(chunks.find, latency, chosen.servers) as plain, Server(chunks.find, latency, chosen.servers, REFUSED) as refusing:
+        for _ in range(chosen.repeat):
+            for name, server in {"without": plain, "with": refusing}.items():
+                begun = time.perf_counter()
+                values = by_cuzarr(server.url)[:]
+                row[name] = min(row.get(name, float("inf")), round(time.perf_counter() - begun, 2))
+                chunks.check(name, values)
+                del values
+            row["ratio"] = round(row["with"] / row["without"], 2)
+            print(row, flush=True)
+    return row
+
+
+def memory(chosen: argparse.Namespace) -> dict[str, Any]:
+    """Seconds, and the most memory beside the result, for an array of very many chunks under a small limit."""
+    chunks = Chunks(100_000, 4 << 10)
+    limit = 64 << 20
+
+    def resident(name: str) -> int:
+        lines = pathlib.Path("/proc/self/status").read_text().splitlines()
+        return next(int(line.split()[1]) << 10 for line in lines if line.startswith(name))
+
+    with Server(chunks.find, chosen.latency_ms / 1e3, chosen.servers) as server, cuzarr.config.set({"memory_limit": limit}):
+        array = cuzarr.open_array(server.url, mode="r")
+        array[: chunks.size]
+        pathlib.Path("/proc/self/clear_refs").write_text("5")
+        before, begun = resident("VmRSS"), time.perf_counter()
+        values = array[:]
+        taken, beside = time.perf_counter() - begun, resident("VmHWM") - before - values.nbytes
+        chunks.check("memory", values)
+    row = {"what": "memory", "limit_MiB": limit >> 20, "cuzarr": [round(taken, 1), round(beside / (1 << 20), 1)]}
+    print(row, flush=True)
     return row
 
 
@@ -243,6 +300,34 @@ def inner_chunks(chosen: argparse.Namespace) -> dict[str, Any]:
                 best = min(best or figures, figures)
             row[name] = best
             print(row, flush=True)
+    return row
+
+
+def references(chosen: argparse.Namespace) -> dict[str, Any]:
+    """Milliseconds, requests and rounds for the neighbouring chunks of one file."""
+    truth, size = np.random.default_rng(7).integers(0, 256, 256 << 20, "u1"), 1 << 20
+    document = {
+        "zarr_format": 2, "shape": [truth.size], "chunks": [size], "dtype": "|u1", "fill_value": 0, "order": "C",
+        "compressor": None, "filters": None,
+    }  # fmt: skip
+    files = {"file": memoryview(truth)}
+    server, best = Server(files.get, chosen.latency_ms / 1e3, 1), []
+    parts = {f"t/{at}": [f"{server.url}/file", at * size, size] for at in range(truth.size // size)}
+    table = {"version": 1, "refs": {"t/.zarray": json.dumps(document), **parts}}
+    files["refs.json"] = memoryview(json.dumps(table).encode())
+    with server:
+        for _ in range(chosen.repeat):
+            array = cuzarr.open_array(f"reference::{server.url}/refs.json", path="t", mode="r")
+            server.log()
+            begun = time.perf_counter()
+            got = array[...]
+            taken = time.perf_counter() - begun
+            if not np.array_equal(got, truth):
+                raise AssertionError("wrong data")
+            figures = [round(1e3 * taken, 1), *server.log()]
+            best = min(best or figures, figures)
+    row = {"what": "references", "cuzarr": best}
+    print(row, flush=True)
     return row
 
 
@@ -285,7 +370,7 @@ def netcdf(chosen: argparse.Namespace) -> list[dict[str, Any]]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", nargs="*", default=["chunks", "inner", "netcdf"])
+    parser.add_argument("what", nargs="*", default=["chunks", "inner", "references", "faults", "memory", "netcdf"])
     parser.add_argument("--latency-ms", type=float, default=30)
     parser.add_argument("--chunks", type=int, default=10_000)
     parser.add_argument("--chunk-kib", type=int, default=256)
@@ -298,12 +383,18 @@ def main() -> int:
         rows.append(many_chunks(chosen))
     if "inner" in chosen.what:
         rows.append(inner_chunks(chosen))
+    if "references" in chosen.what:
+        rows.append(references(chosen))
+    if "faults" in chosen.what:
+        rows.append(faults(chosen))
+    if "memory" in chosen.what:
+        rows.append(memory(chosen))
     if "netcdf" in chosen.what:
         rows += netcdf(chosen)
     if chosen.record:
         unit = (
-            "chunks: seconds; inner: milliseconds, requests, rounds; netcdf: GB/s of elements. Best of the repeats; every answer compared "
-            "with the truth"
+            "chunks, faults: seconds; inner, references: milliseconds, requests, rounds; memory: seconds, MiB; netcdf: GB/s of elements. "
+            "Best of the repeats; every answer compared with the truth"
         )
         read.write_record(chosen.record, read.Place("cpu"), rows, "far", unit)
     return 0
