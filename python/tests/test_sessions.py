@@ -173,6 +173,9 @@ PLACES: dict[str, Callable[[str], Any]] = {
         bucket="bucket", prefix="folder", region="us-east-1", endpoint_url=url, allow_http=True, force_path_style=True, anonymous=True
     ),
     "gcs": lambda url: icechunk.gcs_storage(bucket="bucket", prefix="folder", anonymous=True, config={"google_base_url": url}),
+    "gcs by a token": lambda url: icechunk.gcs_storage(
+        bucket="bucket", prefix="folder", bearer_token="hush", config={"google_base_url": url}
+    ),
     "azure": lambda url: icechunk.azure_storage(
         account="account", container="bucket", prefix="folder", access_key="aHVzaA==",
         config={"azure_storage_endpoint": url, "azure_allow_http": "true"},

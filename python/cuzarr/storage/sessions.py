@@ -174,8 +174,10 @@ def _of_google(given: Any) -> dict[str, str]:
             return {"service_account_key": key}
         case ["static", "application_credentials", str(path)]:
             return {"application_credentials": path}
+        case ["static", "bearer_token", [str(token), _]]:
+            return {"bearer_token": token}
         case _:
-            raise _UnknownError  # a bearer's token among them, for which there is no option
+            raise _UnknownError
 
 
 def _of_azure(given: Any) -> dict[str, str]:
@@ -234,7 +236,10 @@ def _state(packed: bytes) -> Any:
 
 
 class _Reader:
-    """A reader of MessagePack (https://github.com/msgpack/msgpack/blob/master/spec.md), without extension types."""
+    """A reader of MessagePack (https://github.com/msgpack/msgpack/blob/master/spec.md), without extension types.
+
+    The package msgpack would read it as well, but Icechunk does not bring it, and without it the bytes would pass through Python.
+    """
 
     def __init__(self, packed: bytes) -> None:
         self._packed = packed
