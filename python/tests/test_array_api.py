@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import cuzarr
-from cuzarr.errors import InvalidArgumentError, ShapeMismatchError, UnsupportedError
+from cuzarr.errors import DTypeMismatchError, InvalidArgumentError, ShapeMismatchError, UnsupportedError
 
 STANDARD = """
 __array_namespace_info__ e inf nan newaxis pi arange asarray empty empty_like eye from_dlpack full full_like linspace meshgrid ones
@@ -124,3 +124,49 @@ def test_types_of_the_standard() -> None:
     assert info.default_dtypes()["real floating"] == np.dtype("f8")
     with pytest.raises(InvalidArgumentError, match="signed integer"):
         xp.isdtype("i4", "whole")
+
+
+def test_arguments_of_the_standard_are_taken(device: str) -> None:
+    xp: Any = cuzarr.xp
+    there = VALUES if device == "cpu" else cuzarr.DeviceArray.from_host(VALUES, device)
+    copied = xp.asarray(there, copy=True)
+    copied[0, 0] = 99
+    assert host(there)[0, 0] == -3 and xp.asarray(there, copy=False) is there
+    with pytest.raises(InvalidArgumentError, match="copy=False"):
+        xp.asarray(there, "f4", copy=False)
+    with pytest.raises(InvalidArgumentError, match="copy=False"):
+        xp.asarray([1, 2], copy=False)
+    assert xp.astype(there, "i4", copy=False) is there and xp.astype(there, "i4") is not there
+    assert isinstance(xp.astype(there, "f4", device="cpu"), np.ndarray)
+    for name in ("std", "var"):
+        np.testing.assert_allclose(host(getattr(xp, name)(there, axis=0, correction=1)), getattr(np, name)(VALUES, 0, ddof=1))
+    for name in ("sum", "prod"):
+        for dtype in ("i1", "f4", "f8"):
+            got, expected = host(getattr(xp, name)(there, axis=1, dtype=dtype)), getattr(np, name)(VALUES, 1, dtype)
+            np.testing.assert_allclose(got, expected, rtol=1e-6)
+            assert got.dtype == expected.dtype
+    for options in ({"prepend": 5}, {"append": 7.5, "axis": 0}, {"prepend": there[:, :2], "append": there[:, :1], "n": 2}):
+        np.testing.assert_array_equal(
+            host(xp.diff(there, **options)), np.diff(VALUES, **{name: host(value) for name, value in options.items()})
+        )
+    assert host(xp.vecdot(there, there)).dtype == "i4" and xp.finfo(there.astype("f4")).bits == 32 and xp.iinfo(there).bits == 32
+    assert xp.zeros(2, None).dtype == xp.ones(2, dtype=None).dtype == "f8" and xp.reshape(np.bool_(True), (1,)).tolist() == [True]
+    assert xp.__array_api_version__ == "2024.12"
+    stored = cuzarr.create_array({}, data=VALUES, chunks=(2, 3))
+    assert host(xp.diff(stored, prepend=0).compute(device="cpu")).tolist() == np.diff(VALUES, prepend=0).tolist()
+    assert int(xp.sum(stored, dtype="i2").compute(device="cpu")) == VALUES.sum()
+
+
+def test_what_the_guide_says_is_left_out_is_refused(gpu: str) -> None:
+    xp: Any = cuzarr.xp
+    there = cuzarr.DeviceArray.from_host(np.ones((2, 2)), gpu)
+    parts = cuzarr.DeviceArray.from_host(np.ones((2, 2), "c8"), gpu)
+    calls: list[Any] = [lambda: xp.matmul(there, there), lambda: xp.tensordot(there, there)]
+    calls += [lambda name=name: getattr(xp, name)(parts) for name in "exp log sqrt sin prod sort argsort unique_all".split()]
+    calls += [lambda: xp.searchsorted(parts[0], parts[0])]
+    for call in calls:
+        with pytest.raises((UnsupportedError, DTypeMismatchError)):
+            call()
+    assert np.isnan(host(xp.floor_divide(there * np.inf, 2.0))).all()
+    assert isinstance(xp.meshgrid(there[0]), tuple) and isinstance(xp.broadcast_arrays(there), tuple)
+    assert not hasattr(xp, "linalg") and not hasattr(xp, "fft")

@@ -447,7 +447,7 @@ def test_numpy_makes_arrays_like_those_of_a_device(gpu: str) -> None:
         assert bool(same) is truth
     assert (np.concatenate([like, like]).cpu() == np.concatenate([TRUTH, TRUTH])).all()
     with pytest.raises(ImplicitHostCopyError):
-        np.sort(like)
+        np.partition(like, 1)
     for mixed in ((like, TRUTH), (TRUTH, like)):
         with pytest.raises(MemorySpaceError):
             np.array_equal(*mixed)

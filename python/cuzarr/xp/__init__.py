@@ -33,10 +33,12 @@ from cuzarr.xp.standard import *  # noqa: F403
 from cuzarr.xp.standard import __array_namespace_info__ as __array_namespace_info__
 from cuzarr.xp.statistics import *  # noqa: F403
 
+__array_api_version__ = "2024.12"
+
 # Types and constants of the array API standard, which are NumPy's. In the module's own names `bool` would hide Python's.
 _OF_NUMPY = {
     **{name: getattr(np, name) for name in standard.TYPES},
-    **{name: getattr(np, name) for name in ("e", "finfo", "iinfo", "inf", "nan", "newaxis", "pi")},
+    **{name: getattr(np, name) for name in ("e", "inf", "nan", "newaxis", "pi")},
     "bool": np.bool_,
 }
 if TYPE_CHECKING:
@@ -45,10 +47,8 @@ if TYPE_CHECKING:
         complex64 as complex64,
         complex128 as complex128,
         e as e,
-        finfo as finfo,
         float32 as float32,
         float64 as float64,
-        iinfo as iinfo,
         inf as inf,
         int8 as int8,
         int16 as int16,

@@ -17,7 +17,7 @@ from cuzarr.errors import UnsupportedError
 
 def array(x: Any, name: str) -> Any:
     """An array of any kind as it is; anything else as one of NumPy's."""
-    return x if hasattr(x, "shape") else host_array(x, name)
+    return x if hasattr(x, "shape") and not isinstance(x, np.generic) else host_array(x, name)
 
 
 def refuse_lazy(x: Any, name: str) -> None:

@@ -13,6 +13,7 @@ from cuzarr._memory.convert import result_array, to_device
 from cuzarr._memory.element_types import memory_type
 from cuzarr._memory.foreign import device_buffer, element_type as _element_type, host_array, is_on_device, on_host, to_native_host
 from cuzarr._operators.dispatch import Lazy, Stored
+from cuzarr.errors import InvalidArgumentError
 
 __all__ = [
     "arange", "asarray", "asnumpy", "empty", "empty_like", "full", "full_like", "linspace", "ones", "ones_like", "zeros",
@@ -20,7 +21,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-def asarray(x: Any, dtype: Any = None, *, device: str | None = None) -> Any:
+def asarray(x: Any, dtype: Any = None, *, device: str | None = None, copy: bool | None = None) -> Any:
     """An array in the memory of a device. It is copied only if it is elsewhere, and converted only if it has another type.
 
     Without ``device``, what is on a GPU stays there.
@@ -33,6 +34,8 @@ def asarray(x: Any, dtype: Any = None, *, device: str | None = None) -> Any:
         Element type; by default that of ``x``.
     device : str, optional
         Where the memory is; by default the device of the configuration.
+    copy : bool, optional
+        ``True`` always copies; ``False`` refuses to.
 
     Returns
     -------
@@ -43,6 +46,8 @@ def asarray(x: Any, dtype: Any = None, *, device: str | None = None) -> Any:
     ------
     DeviceUnavailableError
         There is no such device, or it cannot be used.
+    InvalidArgumentError
+        ``copy=False`` forbids a copy that is needed.
 
     Examples
     --------
@@ -50,10 +55,26 @@ def asarray(x: Any, dtype: Any = None, *, device: str | None = None) -> Any:
     >>> cuzarr.xp.asarray([1, 2], "float32", device="cpu")
     array([1., 2.], dtype=float32)
     """
+    placed = _placed(x, dtype, device)
+    if copy is None:
+        return placed
+    is_shared = not isinstance(x, Lazy) and placed.size > 0 and _share_memory(x, placed)
+    if copy is False and placed.size > 0 and not is_shared:
+        raise InvalidArgumentError("asarray: copy=False forbids a copy, and one is needed", hint="leave copy out")
+    return placed.copy() if copy and is_shared else placed
 
+
+def _share_memory(x: Any, placed: Any) -> bool:
+    if is_on_device(x) or is_on_device(placed):
+        return is_on_device(x) and is_on_device(placed) and device_buffer(x).address == device_buffer(placed).address
+    return bool(np.may_share_memory(host_array(x, "asarray"), placed))
+
+
+def _placed(x: Any, dtype: Any, device: str | None) -> Any:
+    """The elements as an array in the memory of a device, copied only if they have to be."""
     if isinstance(x, Lazy):
         where = device_name(device) if isinstance(x, Stored) else device
-        return asarray(x._elements_on(where), dtype, device=where)
+        return _placed(x._elements_on(where), dtype, where)
     if not is_on_device(x):
         array = host_array(x, "asarray") if dtype is None else to_native_host(x, _dtype(dtype))
         _numpy.check_type(array.dtype)
@@ -62,7 +83,7 @@ def asarray(x: Any, dtype: Any = None, *, device: str | None = None) -> Any:
     buffer, own = device_buffer(x), _element_type(x)
     where = buffer.device if device is None else device
     if where == "cpu":
-        return asarray(on_host(x), dtype, device="cpu")
+        return _placed(on_host(x), dtype, "cpu")
     if where == "cuda":
         where = "cuda:0"
     wanted = own if dtype is None else _dtype(dtype)
@@ -208,7 +229,7 @@ def zeros(shape: Any, dtype: Any = float, *, device: str | None = None) -> Any:
     >>> cuzarr.xp.zeros(2, device="cpu")
     array([0., 0.])
     """
-    return full(shape, 0, dtype, device=device)
+    return full(shape, 0, float if dtype is None else dtype, device=device)
 
 
 def ones(shape: Any, dtype: Any = float, *, device: str | None = None) -> Any:
@@ -239,7 +260,7 @@ def ones(shape: Any, dtype: Any = float, *, device: str | None = None) -> Any:
     >>> cuzarr.xp.ones(2, device="cpu")
     array([1., 1.])
     """
-    return full(shape, 1, dtype, device=device)
+    return full(shape, 1, float if dtype is None else dtype, device=device)
 
 
 def _like(x: Any, dtype: Any, device: str | None) -> tuple[tuple[int, ...], Any, str]:

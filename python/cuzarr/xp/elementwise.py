@@ -29,6 +29,7 @@ from cuzarr._compute.expression import Expression
 from cuzarr._memory.foreign import host_array
 from cuzarr._operators.dispatch import Lazy
 from cuzarr.errors import OutOfRangeError
+from cuzarr.xp.creation import asarray
 
 __all__ = [
     "abs", "absolute", "acos", "acosh", "add", "arccos", "arccosh", "arcsin", "arcsinh", "arctan", "arctan2", "arctanh",
@@ -419,7 +420,7 @@ def round(x: Any, decimals: int = 0) -> Any:
     return divide(rint(multiply(x, scale)), scale) if decimals > 0 else multiply(rint(divide(x, scale)), scale)
 
 
-def astype(x: Any, dtype: Any) -> Any:
+def astype(x: Any, dtype: Any, *, copy: bool = True, device: str | None = None) -> Any:
     """Each element, converted to another type as NumPy's ``astype`` converts it.
 
     Parameters
@@ -428,6 +429,10 @@ def astype(x: Any, dtype: Any) -> Any:
         Elements in memory of any device, an array in a store, or a plan.
     dtype : dtype-like
         The type of the result.
+    copy : bool
+        With ``False``, an array in memory that has the type is returned itself.
+    device : str, optional
+        Where the result is; where ``x`` is, by default.
 
     Returns
     -------
@@ -446,7 +451,13 @@ def astype(x: Any, dtype: Any) -> Any:
     array([1, 2], dtype=int32)
     """
     wanted = element_type(dtype)
-    return plan(x).astype(wanted) if hasattr(x, "dtype") else host_array(x, "astype", wanted)
+    if isinstance(x, Lazy):
+        converted = plan(x).astype(wanted)
+    elif not hasattr(x, "dtype"):
+        converted = host_array(x, "astype", wanted)
+    else:
+        converted = x if not copy and x.dtype == wanted else x.astype(wanted)
+    return converted if device is None else asarray(converted, device=device)
 
 
 _names.list_public(globals())

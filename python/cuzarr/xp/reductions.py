@@ -18,6 +18,7 @@ from typing import Any
 from cuzarr import _names
 from cuzarr._checks import Axis
 from cuzarr._compute.evaluate import reduce
+from cuzarr.xp.elementwise import astype
 
 __all__ = [
     "all", "any", "argmax", "argmin", "count_nonzero", "max", "mean", "min", "nanargmax", "nanargmin", "nanmax",
@@ -25,7 +26,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-def sum(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:
+def sum(x: Any, axis: Axis = None, *, keepdims: bool = False, dtype: Any = None) -> Any:
     """The sum of the elements. Bools and whole numbers are summed in 64 bits; sums of floats are made in float64 and rounded once.
 
     Parameters
@@ -36,6 +37,8 @@ def sum(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:
         Dimensions to reduce, by number or name; by default all.
     keepdims : bool
         Whether reduced dimensions stay, with the extent 1.
+    dtype : dtype-like, optional
+        The type of the elements and of the result.
 
     Returns
     -------
@@ -58,10 +61,12 @@ def sum(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:
     >>> int(cuzarr.sum(z))
     6
     """
-    return reduce("sum", x, axis, keepdims)
+    if dtype is None:
+        return reduce("sum", x, axis, keepdims)
+    return astype(reduce("sum", astype(x, dtype, copy=False), axis, keepdims), dtype, copy=False)
 
 
-def prod(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:
+def prod(x: Any, axis: Axis = None, *, keepdims: bool = False, dtype: Any = None) -> Any:
     """The product of the elements; bools and whole numbers are multiplied in 64 bits.
 
     Parameters
@@ -72,6 +77,8 @@ def prod(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:
         Dimensions to reduce, by number or name; by default all.
     keepdims : bool
         Whether reduced dimensions stay, with the extent 1.
+    dtype : dtype-like, optional
+        The type of the elements and of the result.
 
     Returns
     -------
@@ -94,7 +101,9 @@ def prod(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:
     >>> int(cuzarr.prod(z))
     6
     """
-    return reduce("prod", x, axis, keepdims)
+    if dtype is None:
+        return reduce("prod", x, axis, keepdims)
+    return astype(reduce("prod", astype(x, dtype, copy=False), axis, keepdims), dtype, copy=False)
 
 
 def mean(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:
@@ -133,7 +142,7 @@ def mean(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:
     return reduce("mean", x, axis, keepdims)
 
 
-def std(x: Any, axis: Axis = None, *, ddof: float = 0, keepdims: bool = False) -> Any:
+def std(x: Any, axis: Axis = None, *, ddof: float = 0, keepdims: bool = False, correction: float | None = None) -> Any:
     """The standard deviation of the elements: the root of the sum of squared distances over their number less ``ddof``.
 
     Parameters
@@ -146,6 +155,8 @@ def std(x: Any, axis: Axis = None, *, ddof: float = 0, keepdims: bool = False) -
         The number that is subtracted from the number of elements before the division.
     keepdims : bool
         Whether reduced dimensions stay, with the extent 1.
+    correction : float, optional
+        The array API's name of ``ddof``, which it replaces.
 
     Returns
     -------
@@ -168,10 +179,10 @@ def std(x: Any, axis: Axis = None, *, ddof: float = 0, keepdims: bool = False) -
     >>> float(cuzarr.std(z))
     1.0
     """
-    return reduce("std", x, axis, keepdims, ddof)
+    return reduce("std", x, axis, keepdims, ddof if correction is None else correction)
 
 
-def var(x: Any, axis: Axis = None, *, ddof: float = 0, keepdims: bool = False) -> Any:
+def var(x: Any, axis: Axis = None, *, ddof: float = 0, keepdims: bool = False, correction: float | None = None) -> Any:
     """The variance of the elements: the sum of squared distances over their number less ``ddof``.
 
     Parameters
@@ -184,6 +195,8 @@ def var(x: Any, axis: Axis = None, *, ddof: float = 0, keepdims: bool = False) -
         The number that is subtracted from the number of elements before the division.
     keepdims : bool
         Whether reduced dimensions stay, with the extent 1.
+    correction : float, optional
+        The array API's name of ``ddof``, which it replaces.
 
     Returns
     -------
@@ -206,7 +219,7 @@ def var(x: Any, axis: Axis = None, *, ddof: float = 0, keepdims: bool = False) -
     >>> float(cuzarr.var(z))
     4.0
     """
-    return reduce("var", x, axis, keepdims, ddof)
+    return reduce("var", x, axis, keepdims, ddof if correction is None else correction)
 
 
 def min(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:

@@ -24,8 +24,10 @@ from cuzarr import _core, _names
 from cuzarr._checks import Axis, axes_of, axis_number, extents, items, whole
 from cuzarr._compute.evaluate import apply, finished, joined, plan
 from cuzarr._compute.operands import device_among, dimension_names, operand
-from cuzarr._memory.foreign import element_type, host_array
+from cuzarr._memory.foreign import device_of, element_type, host_array, is_on_device
+from cuzarr._operators.dispatch import Lazy
 from cuzarr.errors import BoundsCheckError, InvalidArgumentError, SelectionInvalidError, ShapeMismatchError, UnsupportedError
+from cuzarr.xp.creation import asarray
 
 __all__ = [
     "broadcast_to", "concatenate", "diff", "expand_dims", "flip", "matrix_transpose", "moveaxis", "permute_dims", "squeeze", "stack",
@@ -532,7 +534,7 @@ def take(x: Any, indices: Any, axis: int | str | None = None) -> Any:
     return source.picked(along, dims)
 
 
-def diff(x: Any, n: int = 1, axis: int | str = -1) -> Any:
+def diff(x: Any, n: int = 1, axis: int | str = -1, prepend: Any = None, append: Any = None) -> Any:
     """The differences of neighbours along one dimension. Bools give whether neighbours differ.
 
     Parameters
@@ -543,6 +545,8 @@ def diff(x: Any, n: int = 1, axis: int | str = -1) -> Any:
         How many times.
     axis : int or str
         The dimension, by number or name.
+    prepend, append : array or number, optional
+        Elements before the first and behind the last; a number stands for one in each line.
 
     Returns
     -------
@@ -564,12 +568,24 @@ def diff(x: Any, n: int = 1, axis: int | str = -1) -> Any:
     times = whole(n, "n", 0)
     x = plan(x) if hasattr(x, "shape") else host_array(x, "diff")
     (own,) = _Source(x, "diff").axes(axis)
+    if prepend is not None or append is not None:
+        parts = (_beside(prepend, x, own), x, _beside(append, x, own))
+        x = concatenate([part for part in parts if part is not None], own)
     function = "not_equal" if element_type(x).kind == "b" else "subtract"
     for _ in range(times):
         source = _Source(x, "diff")
         count = max(source.shape[own] - 1, 0)
         x = apply(function, source.range(own, 1, count), source.range(own, 0, count))
     return x
+
+
+def _beside(elements: Any, x: Any, axis: int) -> Any:
+    """Elements to be joined with others along a dimension: of a number as many as it takes, on the device of the others."""
+    if elements is None or (hasattr(elements, "shape") and len(elements.shape)):
+        return elements
+    shape = tuple(1 if at == axis else extent for at, extent in enumerate(x.shape))
+    elements = host_array(elements, "diff")
+    return broadcast_to(elements if isinstance(x, Lazy) or not is_on_device(x) else asarray(elements, device=device_of(x)), shape)
 
 
 _names.list_public(globals())

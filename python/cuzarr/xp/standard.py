@@ -34,7 +34,7 @@ from cuzarr.xp.creation import asarray
 from cuzarr.xp.shapes import broadcast_to, concatenate, take
 
 __all__ = [
-    "broadcast_arrays", "can_cast", "concat", "from_dlpack", "isdtype", "logaddexp", "nextafter", "nonzero", "positive", "reciprocal", "repeat", "reshape",
+    "broadcast_arrays", "can_cast", "concat", "finfo", "from_dlpack", "iinfo", "isdtype", "logaddexp", "nextafter", "nonzero", "positive", "reciprocal", "repeat", "reshape",
     "result_type", "roll", "tile", "unstack", "vecdot",
 ]  # fmt: skip
 
@@ -84,6 +84,65 @@ class Info:
 def __array_namespace_info__() -> Info:  # noqa: N807, the standard's name
     """The namespace's devices, types and capabilities."""
     return Info()
+
+
+def finfo(type: Any, /) -> np.finfo[Any]:
+    """The limits of a type of floats.
+
+    Parameters
+    ----------
+    type : dtype-like or array
+        The type, or elements of it. Of complex numbers, those of their parts.
+
+    Returns
+    -------
+    numpy.finfo
+
+    Raises
+    ------
+    InvalidArgumentError
+        It is no type of floats.
+
+    Examples
+    --------
+    >>> import cuzarr
+    >>> cuzarr.xp.finfo("float32").bits
+    32
+    """
+    with refusing("finfo"):
+        return np.finfo(_dtype(_own_type(type)))
+
+
+def iinfo(type: Any, /) -> np.iinfo[Any]:
+    """The limits of a type of whole numbers.
+
+    Parameters
+    ----------
+    type : dtype-like or array
+        The type, or elements of it.
+
+    Returns
+    -------
+    numpy.iinfo
+
+    Raises
+    ------
+    InvalidArgumentError
+        It is no type of whole numbers.
+
+    Examples
+    --------
+    >>> import cuzarr
+    >>> cuzarr.xp.iinfo("int8").max
+    127
+    """
+    with refusing("iinfo"):
+        return np.iinfo(_dtype(_own_type(type)))
+
+
+def _own_type(value: Any) -> Any:
+    """The type of an array's elements; anything else as it is."""
+    return value if isinstance(value, type) else getattr(value, "dtype", value)
 
 
 def isdtype(dtype: Any, kind: Any) -> bool:
@@ -144,7 +203,7 @@ def result_type(*arrays_and_dtypes: Any) -> np.dtype[Any]:
     >>> cuzarr.xp.result_type(cuzarr.xp.ones(2, "float32", device="cpu"), "int8", 1.5)
     dtype('float32')
     """
-    given = (value if isinstance(value, type) else getattr(value, "dtype", value) for value in arrays_and_dtypes)
+    given = map(_own_type, arrays_and_dtypes)
     with refusing("result_type"):
         return np.result_type(*given)
 
@@ -174,8 +233,7 @@ def can_cast(from_: Any, to: Any) -> bool:
     >>> cuzarr.xp.can_cast("int8", "float32"), cuzarr.xp.can_cast("float64", "int8")
     (True, False)
     """
-    own = from_ if isinstance(from_, type) else getattr(from_, "dtype", from_)
-    return bool(np.can_cast(_dtype(own), _dtype(to)))
+    return bool(np.can_cast(_dtype(_own_type(from_)), _dtype(to)))
 
 
 def from_dlpack(x: Any, /, *, device: str | None = None, copy: bool | None = None) -> Any:
@@ -681,7 +739,7 @@ def vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
     if extents[0] != extents[1]:
         raise ShapeMismatchError(f"vecdot: dimensions have {extents[0]} and {extents[1]} elements")
     products = apply("multiply", apply("conjugate", first) if first.dtype.kind == "c" else first, second)
-    return reduce("sum", products, axis)
+    return elementwise.astype(reduce("sum", products, axis), products.dtype, copy=False)
 
 
 def _memory(x: Any, name: str) -> Any:
