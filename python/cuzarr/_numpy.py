@@ -21,28 +21,38 @@ from cuzarr.errors import (
 _BITS = "keep their bits: x.view('uint8'), or convert them with astype"
 _USER_DEFINED = 2
 """``numpy.dtype.isbuiltin`` of a type that another library has registered."""
-_OF_ML_DTYPES = re.compile(r"u?int[124]|float[468]_\w+")
+_OF_ML_DTYPES = re.compile(r"u?int[1-7]|float[468]_\w+|b?complex32")
+SMALL_NUMBERS = {
+    **{
+        name: name
+        for name in (
+            "int2 int4 uint2 uint4 float4_e2m1fn float6_e2m3fn float6_e3m2fn float8_e3m4 float8_e4m3 float8_e4m3b11fnuz "
+            "float8_e4m3fn float8_e4m3fnuz float8_e5m2 float8_e5m2fnuz float8_e8m0fnu"
+        ).split()
+    },
+    "complex32": "complex_float16",
+    "bcomplex32": "complex_bfloat16",
+}
+"""Types of ``ml_dtypes`` whose elements are moved, but not computed with: their names there, and in Zarr and on the Rust side."""
+OF_TORCH = ("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu", "complex32", "bfloat16")
+"""Types that PyTorch and ``ml_dtypes`` have by one name, a number in a byte or more."""
 
 
 def parse_type(spec: Any) -> np.dtype[Any]:
-    """NumPy's type for what a caller writes: NumPy's types and names, PyTorch's types, ``"bfloat16"``.
+    """NumPy's type for what a caller writes: NumPy's types and names, PyTorch's types, names of ``ml_dtypes``.
 
     Raises
     ------
     DataTypeValidationError
         It is one of another library that is not supported, also by a name that NumPy learns only with that library.
     LibraryMissingError
-        It is bfloat16, and ml_dtypes, which NumPy needs for that, is not installed.
+        It is bfloat16 or a smaller number, and ml_dtypes, which NumPy needs for that, is not installed, or too old.
     TypeError
         NumPy does not know it.
     """
     spec = of_library(spec)
-    if isinstance(spec, str) and spec == "bfloat16":
-        try:
-            import ml_dtypes
-        except ImportError:
-            raise LibraryMissingError("elements of bfloat16 in memory need ml_dtypes", hint="pip install ml_dtypes") from None
-        spec = ml_dtypes.bfloat16
+    if isinstance(spec, str) and (spec == "bfloat16" or spec in SMALL_NUMBERS):
+        return of_ml_dtypes(spec)
     try:
         return check_type(np.dtype(spec))
     except TypeError:
@@ -57,16 +67,44 @@ def check_type(dtype: np.dtype[Any]) -> np.dtype[Any]:
     Raises
     ------
     DataTypeValidationError
-        It is one, or has a field of one: ``float8_e4m3fn``, ``int4``. ``bfloat16`` is taken.
+        It is one, or has a field of one, such as ``int1``. ``bfloat16`` and :data:`SMALL_NUMBERS` are taken.
     """
     if dtype.names is not None:
         for name in dtype.names:
             check_type(dtype[name])
     elif dtype.subdtype is not None:
         check_type(dtype.base)
-    elif dtype.isbuiltin == _USER_DEFINED and dtype.name != "bfloat16":
+    elif dtype.isbuiltin == _USER_DEFINED and dtype.name != "bfloat16" and dtype.name not in SMALL_NUMBERS:
         raise DataTypeValidationError(f"elements of {dtype.name} are not supported", hint=_BITS)
     return dtype
+
+
+def of_ml_dtypes(name: str) -> np.dtype[Any]:
+    """NumPy's type of the name that ``ml_dtypes`` has for it.
+
+    Raises
+    ------
+    LibraryMissingError
+        ``ml_dtypes`` is not installed, or too old.
+    """
+    try:
+        import ml_dtypes
+
+        dtype: np.dtype[Any] = np.dtype(getattr(ml_dtypes, name))
+    except (ImportError, AttributeError):
+        hint = "pip install --upgrade ml_dtypes"
+        raise LibraryMissingError(f"elements of {name} in memory need ml_dtypes", hint=hint) from None
+    return dtype
+
+
+def is_small(dtype: np.dtype[Any]) -> bool:
+    """Whether elements are numbers of :data:`SMALL_NUMBERS`, some of which NumPy counts among its floats."""
+    return dtype.isbuiltin == _USER_DEFINED and dtype.name in SMALL_NUMBERS
+
+
+def is_number(dtype: np.dtype[Any]) -> bool:
+    """Whether elements are numbers that this package converts and computes with."""
+    return dtype.name == "bfloat16" or dtype.kind in "biufc" and not is_small(dtype)
 
 
 def of_library(dtype: Any) -> Any:
@@ -75,18 +113,20 @@ def of_library(dtype: Any) -> Any:
     Raises
     ------
     DataTypeValidationError
-        Neither NumPy nor Zarr has such elements: ``torch.complex32``, ``torch.qint8``, ``torch.float8_e4m3fn``.
+        Neither NumPy nor Zarr has such elements, such as ``torch.qint8`` and ``torch.float4_e2m1fn_x2``.
     """
     if hasattr(dtype, "as_numpy_dtype"):
         return dtype.as_numpy_dtype
     if type(dtype).__module__ != "torch" or type(dtype).__name__ != "dtype":
         return dtype
     name = str(dtype).removeprefix("torch.")
+    if name in OF_TORCH:
+        return name
     if _OF_ML_DTYPES.fullmatch(name):
         hint = "keep their bits: x.view(torch.uint8), or convert them: x.to(torch.float32)"
         raise DataTypeValidationError(f"elements of {dtype} are not supported", hint=hint)
     try:
-        return name if name == "bfloat16" else np.dtype(name)
+        return np.dtype(name)
     except TypeError:
         raise DataTypeValidationError(
             f"elements of {dtype} are not supported", hint="convert them first: x.to(torch.float32)"
@@ -108,6 +148,27 @@ def conversion(dtype: np.dtype[Any]) -> Iterator[None]:
         raise ConversionError(message, hint="convert it first; for a complex number, take the real part") from error
 
 
+def integer_limits(dtype: np.dtype[Any]) -> tuple[int, int]:
+    """The smallest and the largest integer of a type such as ``int4``."""
+    count = 1 << int(dtype.name[-1])
+    return (0, count - 1) if dtype.name.startswith("u") else (-count // 2, count // 2 - 1)
+
+
+def check_range(value: Any, dtype: np.dtype[Any]) -> None:
+    """Refuses Python's integers that an integer type of less than 8 bits cannot hold, as NumPy does for its own types.
+
+    Raises
+    ------
+    OverflowError
+        A number is too large or too small; ``ml_dtypes`` lets it wrap.
+    """
+    if not is_small(dtype) or "int" not in dtype.name or hasattr(value, "dtype"):
+        return
+    (lowest, highest), numbers = integer_limits(dtype), np.asarray(value)
+    if numbers.dtype.kind in "biu" and numbers.size and not lowest <= numbers.min() <= numbers.max() <= highest:
+        raise OverflowError(f"integers of {dtype} are from {lowest} to {highest}")
+
+
 def element(value: Any, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
     """The element that assigning ``value`` leaves behind, as an array of no dimensions.
 
@@ -118,6 +179,7 @@ def element(value: Any, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
     """
     result = np.empty((), dtype)
     with conversion(dtype):
+        check_range(value, dtype)
         result[...] = value
     return result
 
@@ -131,12 +193,13 @@ def full(shape: tuple[int, ...], value: Any, dtype: np.dtype[Any]) -> np.ndarray
         ``numpy.full`` refuses the value.
     """
     with conversion(dtype):
+        check_range(value, dtype)
         return np.full(shape, value, dtype)
 
 
 def is_computable(dtype: np.dtype[Any]) -> bool:
     """Whether elements have arithmetic: not dates, strings, structures and objects."""
-    return (dtype.kind in "biufc" or dtype.name == "bfloat16") and dtype.itemsize <= 16
+    return is_number(dtype) and dtype.itemsize <= 16
 
 
 def check_dtype(dtype: np.dtype[Any], what: str) -> None:

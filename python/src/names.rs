@@ -1,17 +1,18 @@
 //! The names by which Python says devices and element types.
 
 use cuzarr::{Error, ErrorKind};
-use cuzarr_device::{DType, Device};
+use cuzarr_device::{DType, Device, SmallNumber};
 
 use crate::error::{IntoPython, PyResult};
 
-/// Parses the name of an element type: `float32`, `opaque12`.
+/// Parses the name of an element type: `float32`, `int4`, `opaque12`.
 pub fn parse_dtype(name: &str) -> PyResult<DType> {
     if let Some(size_bytes) = name.strip_prefix("opaque").and_then(|size| size.parse().ok()) {
         return Ok(DType::opaque(size_bytes));
     }
     let unknown = || Error::new(ErrorKind::InvalidArgument, format!("unknown element type '{name}'"));
-    DType::NUMBERS.into_iter().find(|dtype| dtype.to_string() == name).ok_or_else(unknown).py()
+    let number = DType::NUMBERS.into_iter().find(|dtype| dtype.to_string() == name);
+    number.or_else(|| SmallNumber::from_name(name).map(DType::small)).ok_or_else(unknown).py()
 }
 
 /// Parses the name of a device.

@@ -35,6 +35,7 @@ pub use array::dtype::{DType, DTypeKind};
 pub use array::elements::{HostElement, bytes_of};
 pub use array::layout::{Layout, Order};
 pub use array::ndbuffer::NdBuffer;
+pub use array::small_number::SmallNumber;
 pub use device::Device;
 pub use driver::device::MemoryInfo;
 pub use driver::library::set_library_search_paths;

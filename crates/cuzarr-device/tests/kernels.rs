@@ -4,8 +4,8 @@ mod device;
 
 use cuzarr_device::shuffle::{self, Shuffle, Span};
 use cuzarr_device::{
-    Arithmetic, Buffer, DType, Device, ElementStep, Layout, NdBuffer, Order, Packing, Stream, Tail, Transfer,
-    TransferBox, transfer,
+    Arithmetic, Buffer, DType, Device, ElementStep, Layout, NdBuffer, Order, Packing, SmallNumber, Stream, Tail,
+    Transfer, TransferBox, transfer,
 };
 use device::{Random, devices};
 
@@ -438,7 +438,8 @@ fn runs_that_are_moved_in_groups_agree_with_the_cpu() {
     let shuffled =
         |dtype: DType| Tail { packing: Packing::Shuffled { unit_bytes: dtype.size_bytes() }, ..Tail::plain(dtype) };
     let mut tails = vec![Tail { packing: Packing::Bits, ..Tail::plain(DType::BOOL) }];
-    for &dtype in TYPES {
+    let pairs = [SmallNumber::ComplexFloat16, SmallNumber::ComplexBFloat16].map(DType::small);
+    for &dtype in TYPES.iter().chain(&pairs) {
         let width = 8 * dtype.swap_unit_bytes() as u32;
         let floats = [0, 1, 3, width / 2, width - 1].map(|dropped_bits| ElementStep::RoundBits { dtype, dropped_bits });
         let integers = [1, 3, width - 1, width, 70].map(|kept_bits| ElementStep::RoundInteger { dtype, kept_bits });

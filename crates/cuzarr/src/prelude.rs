@@ -1,6 +1,6 @@
 //! What a first program needs: `use cuzarr::prelude::*;`.
 
-pub use cuzarr_device::{DType, Device, HostElement, NdBuffer, Order};
+pub use cuzarr_device::{DType, Device, HostElement, NdBuffer, Order, SmallNumber};
 
 pub use crate::error::{Error, ErrorKind, Result};
 pub use crate::meta::{DataType, ZarrFormat};

@@ -114,6 +114,27 @@ fn types_without_numbers_are_created_in_both_formats() {
 }
 
 #[test]
+fn numbers_that_only_move_are_created_and_keep_their_bits() {
+    for number in SmallNumber::all() {
+        let data_type: DataType = number.name().parse().unwrap();
+        assert_eq!(data_type, DataType::Small(number));
+        let (store, all) = (memory(), Selection::all(&[5]));
+        let array = Array::builder([5], data_type.clone()).chunks([2]).create_in(Arc::clone(&store), "a").unwrap();
+        let dtype = data_type.device_dtype().unwrap();
+        let bytes: Vec<u8> = (0..5 * dtype.size_bytes()).map(|at| (at * 37 + 11) as u8).collect();
+        let elements = NdBuffer::from_host(Device::Cpu, dtype, &[5], Order::C, &bytes).unwrap();
+        array.write_buffer(&all, &elements).unwrap();
+        let array = Array::open(store, "a", ArrayOptions::default()).unwrap();
+        assert_eq!(array.metadata().data_type(), &data_type);
+        let read = array.read_buffer(&all).unwrap();
+        assert_eq!((read.dtype(), read.to_host_bytes(Order::C).unwrap()), (dtype, bytes), "{number}");
+        // Nobody computes with them, and nobody takes their bytes for integers.
+        assert!(read.astype(DType::FLOAT32, Order::C).is_err(), "{number}");
+        assert_eq!(array.read::<u8>(&all).unwrap_err().kind(), ErrorKind::DTypeMismatch, "{number}");
+    }
+}
+
+#[test]
 fn arrays_without_dimensions_or_elements_are_created() {
     let one = Array::builder([], DataType::Int32).fill_value(5).create_in(memory(), "a").unwrap();
     assert_eq!(one.read::<i32>(&Selection::all(&[])).unwrap()[..], [5]);

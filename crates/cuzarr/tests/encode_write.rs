@@ -143,6 +143,7 @@ fn filters_give_what_the_host_gives() {
         vec![("float16", rounded(3)), ("float32", rounded(0)), ("float32", rounded(10)), ("float64", rounded(1))];
     cases.extend(["int8", "uint8", "int16", "uint32", "int64", "uint64"].map(|data_type| (data_type, rounded(3))));
     cases.extend([("int32", rounded(1)), ("complex64", rounded(4)), ("complex128", rounded(11))]);
+    cases.extend([("complex_float16", rounded(2)), ("complex_bfloat16", rounded(3))]);
     for (data_type, dtype) in
         [("float16", "<f2"), ("float32", "<f4"), ("float64", "<f8"), ("int16", "<i2"), ("int64", "<i8")]
     {

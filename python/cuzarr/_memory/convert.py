@@ -15,6 +15,7 @@ from cuzarr._config import config
 from cuzarr._memory.device_array import DeviceArray
 from cuzarr._memory.element_types import DataType, are_known_apart, core_dtype, dtype_of
 from cuzarr._memory.foreign import device_buffer, device_of, element_type, is_cupys, is_on_device, numpy_view, wrap_host
+from cuzarr._numpy import is_small
 from cuzarr.errors import (
     DTypeMismatchError,
     InvalidArgumentError,
@@ -44,6 +45,8 @@ def cupy_holds(dtype: np.dtype[Any]) -> bool:
         import cupy
     except ImportError:
         return False
+    if is_small(dtype):
+        return False  # CuPy's kernels would take a number for raw bytes, or for a float of its own
     if dtype.kind in "biufc":
         return dtype.isnative and dtype.itemsize <= 16
     if dtype.names is not None and not _is_aligned(dtype):

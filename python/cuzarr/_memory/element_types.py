@@ -23,6 +23,8 @@ class DataType(Protocol):
     def is_variable(self) -> bool: ...
 
 
+_ML_DTYPES = {"bfloat16": "bfloat16", **{ours: theirs for theirs, ours in _numpy.SMALL_NUMBERS.items()}}
+"""Names of ``ml_dtypes`` for the Rust side's."""
 ORDERED = "iufcmMU"
 """Kinds of elements whose bytes have an order."""
 
@@ -55,6 +57,8 @@ def memory_type(dtype: np.dtype[Any]) -> str:
         return "int64"
     if dtype.name == "bfloat16":
         return "bfloat16"
+    if _numpy.is_small(dtype):
+        return _numpy.SMALL_NUMBERS[dtype.name]
     if dtype.kind in "OT":
         what = "Python objects" if dtype.kind == "O" else "strings of variable length"
         raise UnsupportedError(f"device memory cannot hold {what}", hint="keep them on the CPU")
@@ -62,7 +66,8 @@ def memory_type(dtype: np.dtype[Any]) -> str:
 
 
 def is_opaque(dtype: np.dtype[Any]) -> bool:
-    return memory_type(dtype).startswith("opaque")
+    """Whether devices move such elements, but do not convert them."""
+    return memory_type(dtype).startswith("opaque") or _numpy.is_small(dtype)
 
 
 def are_known_apart(own: np.dtype[Any], wanted: np.dtype[Any]) -> bool:
@@ -77,17 +82,16 @@ def core_dtype(native: np.dtype[Any]) -> str:
     _numpy.check_type(native)
     if native.name == "bfloat16":
         return "bfloat16"
+    if _numpy.is_small(native):
+        return _numpy.SMALL_NUMBERS[native.name]
     if native.names is not None or native.kind in "SUV":
         return f"opaque{native.itemsize}"
     return "int64" if native.kind in "mM" else native.name
 
 
 def dtype_of(element_type: str) -> np.dtype[Any]:
-    """NumPy's type for the Rust side's name of one; bfloat16 is ``ml_dtypes``' affair."""
+    """NumPy's type for the Rust side's name of one; bfloat16 and smaller numbers are ``ml_dtypes``' affair."""
     if element_type.startswith("opaque"):
         return np.dtype(f"V{element_type.removeprefix('opaque')}")
-    if element_type == "bfloat16":
-        import ml_dtypes
-
-        return np.dtype(ml_dtypes.bfloat16)  # type: ignore[no-any-return]
-    return np.dtype(element_type)
+    name = _ML_DTYPES.get(element_type)
+    return np.dtype(element_type) if name is None else _numpy.of_ml_dtypes(name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from cuzarr import _core, _numpy
 from cuzarr._checks import refusing
 from cuzarr._memory.element_types import core_dtype, dtype_of, memory_type
+from cuzarr._numpy import SMALL_NUMBERS
 from cuzarr.errors import InvalidArgumentError
 
 _OF_THE_HOST = (np.ndarray, np.generic, int, float, complex, str, bytes, list, tuple)
@@ -99,7 +101,18 @@ def shared_buffer(value: Any) -> _core.NdBuffer:
     for name in ("detach", "resolve_conj", "resolve_neg"):
         if hasattr(value, name):
             value = getattr(value, name)()
+    if (float8 := _torch_float8(value)) is not None:
+        # Not every version of PyTorch exports these by DLPack.
+        return _core.NdBuffer.from_dlpack(value.view(sys.modules["torch"].uint8)).reinterpret(float8)
     return _core.NdBuffer.from_dlpack(value)
+
+
+def _torch_float8(value: Any) -> str | None:
+    """The element type of a tensor of PyTorch's that has 8-bit floats."""
+    if type(value).__module__ != "torch":
+        return None
+    name = str(value.dtype).removeprefix("torch.")
+    return name if name.startswith("float8_") and name in SMALL_NUMBERS else None
 
 
 def foreign_view(value: Any) -> np.ndarray[Any, Any] | None:
@@ -134,6 +147,7 @@ def to_native_host(value: Any, native: np.dtype[Any]) -> np.ndarray[Any, Any]:
         return _numpy.element(value, native)
     if not hasattr(value, "dtype") and not hasattr(value, "__dlpack__"):
         with _numpy.conversion(native):
+            _numpy.check_range(value, native)
             return np.asarray(value, native)
     array = as_numpy(value)
     if array.dtype == native:

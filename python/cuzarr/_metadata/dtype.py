@@ -13,8 +13,15 @@ import numpy as np
 
 from cuzarr import _numpy
 from cuzarr._checks import element_type
+from cuzarr._metadata import small_numbers
 from cuzarr._names import did_you_mean
-from cuzarr.errors import DataTypeValidationError, InvalidArgumentError, OutOfRangeError, UnknownDataTypeError
+from cuzarr.errors import (
+    DataTypeValidationError,
+    InvalidArgumentError,
+    LibraryMissingError,
+    OutOfRangeError,
+    UnknownDataTypeError,
+)
 
 ZarrFormat = Literal[2, 3]
 
@@ -38,25 +45,25 @@ def _string_dtype() -> np.dtype[Any]:
 
 def _bfloat16_dtype() -> np.dtype[Any]:
     try:
-        import ml_dtypes
-    except ImportError:
+        return _numpy.of_ml_dtypes("bfloat16")
+    except LibraryMissingError:
         return np.dtype("V2")  # the bits, for those who only pass them on
-    return np.dtype(ml_dtypes.bfloat16)  # type: ignore[no-any-return]
 
 
 @dataclass(frozen=True)
 class DataType:
     """One data type of Zarr.
 
-    ``name`` is ``"string"`` or ``"variable_length_bytes"`` for elements of variable length, ``"bfloat16"``, or
-    ``"fixed"`` for everything that a NumPy dtype says by itself. ``json_v3`` keeps the words the metadata used.
+    ``name`` is ``"string"`` or ``"variable_length_bytes"`` for elements of variable length, the name of a number that NumPy has
+    only with ``ml_dtypes`` (``"bfloat16"``, ``"int4"``, ``"float8_e5m2"``, ``"complex_bfloat16"``), or ``"fixed"`` for
+    everything that a NumPy dtype says by itself. ``json_v3`` keeps the words the metadata used.
 
     Parameters
     ----------
     native : numpy.dtype
         The type of the elements in memory.
     name : str
-        ``"fixed"``, ``"string"``, ``"variable_length_bytes"`` or ``"bfloat16"``.
+        ``"fixed"``, ``"string"``, ``"variable_length_bytes"``, or the name of a number of ``ml_dtypes``.
     json_v3
         The words that the metadata used.
 
@@ -137,8 +144,7 @@ class DataType:
         if zarr_format == 2:
             if self.is_variable:
                 return "|O"
-            if self.name == "bfloat16":
-                raise DataTypeValidationError("bfloat16 has no name in Zarr format 2")
+            _check_v2(self.native, self.name)
             return _descr(self.native)
         return self.json_v3 if self.json_v3 is not None else _json_v3(self)
 
@@ -202,6 +208,8 @@ class DataType:
             return str(value)
         if self.name == "variable_length_bytes":
             return value.encode() if isinstance(value, str) else bytes(value)
+        if self._is_small:
+            return small_numbers.cast(value, self.native)
         native = self.native.newbyteorder("=")
         if native.names is not None or native.kind == "V":
             if isinstance(value, bytes):
@@ -255,6 +263,8 @@ class DataType:
             return value
         if self.name == "variable_length_bytes":
             return base64.b64encode(value).decode()
+        if self._is_small:
+            return small_numbers.to_json(np.asarray(value, self.native), zarr_format)
         return _scalar_to_json(np.asarray(value), self.native, zarr_format, self._structure_is_bytes)
 
     def fill_from_json(self, value: Any, zarr_format: ZarrFormat) -> Any:
@@ -290,9 +300,15 @@ class DataType:
                 return "" if value == 0 else str(value)
             if self.name == "variable_length_bytes":
                 return base64.b64decode(value) if isinstance(value, str) else bytes(value or b"")
+            if self._is_small:
+                return small_numbers.from_json(value, self.native)
             return _scalar_from_json(value, self.native)
         except (TypeError, ValueError, OverflowError, KeyError) as error:
             raise DataTypeValidationError(f"fill value {value!r} is not a valid {self}") from error
+
+    @property
+    def _is_small(self) -> bool:
+        return self.name in small_numbers.NAMES
 
     @property
     def _structure_is_bytes(self) -> bool:
@@ -305,12 +321,22 @@ class DataType:
 def _has_byte_order(native: np.dtype[Any]) -> bool:
     if native.names is not None:
         return any(_has_byte_order(native[name]) for name in native.names)
+    if _numpy.is_small(native):
+        return native.itemsize > 1
     return native.kind == "U" or native.name == "bfloat16" or (native.kind not in "SVb" and native.itemsize > 1)
 
 
 def _unit_args(native: np.dtype[Any]) -> tuple[Any, ...]:
     unit, count = np.datetime_data(native)
     return () if unit == "generic" else (f"{count}{unit}" if count != 1 else unit,)
+
+
+def _check_v2(native: np.dtype[Any], name: str) -> None:
+    """Refuses numbers that NumPy has no code for: their code means raw bytes."""
+    if name == "bfloat16" or name in small_numbers.NAMES:
+        raise DataTypeValidationError(f"{name} has no name in Zarr format 2", hint="create the array with zarr_format=3")
+    for field in native.names or ():
+        _check_v2(native[field], _own_name(native[field]))
 
 
 def _descr(native: np.dtype[Any]) -> Any:
@@ -324,7 +350,7 @@ def _json_v3(data_type: DataType) -> Any:
         return data_type.name
     native = data_type.native
     if native.names is not None:
-        fields = [{"name": name, "data_type": _json_v3(DataType(native[name]))} for name in native.names]
+        fields = [{"name": name, "data_type": _json_v3(DataType(native[name], _own_name(native[name])))} for name in native.names]
         return {"name": "struct", "configuration": {"fields": fields}}
     if native.kind in "SUV":
         name = {"S": "null_terminated_bytes", "U": "fixed_length_utf32", "V": "raw_bytes"}[native.kind]
@@ -334,6 +360,13 @@ def _json_v3(data_type: DataType) -> Any:
         name = "numpy.datetime64" if native.kind == "M" else "numpy.timedelta64"
         return {"name": name, "configuration": {"unit": unit, "scale_factor": count}}
     return native.name
+
+
+def _own_name(native: np.dtype[Any]) -> str:
+    """The ``name`` of the data type of these elements, which have a fixed size."""
+    if native.name == "bfloat16":
+        return "bfloat16"
+    return _numpy.SMALL_NUMBERS[native.name] if _numpy.is_small(native) else "fixed"
 
 
 def parse_dtype(spec: Any, zarr_format: ZarrFormat) -> DataType:
@@ -366,7 +399,7 @@ def _hint(spec: Any) -> str | None:
 
 
 def _is_v3_name(text: str) -> bool:
-    return text in _PLAIN_NAMES or text in ("string", "bfloat16", *_BYTES_NAMES[:1])
+    return text in _PLAIN_NAMES or text in small_numbers.NAMES or text in ("string", "bfloat16", *_BYTES_NAMES[:1])
 
 
 def _from_zarr_object(spec: Any, zarr_format: ZarrFormat) -> DataType:
@@ -389,8 +422,8 @@ def _from_native(native: np.dtype[Any]) -> DataType:
             "an object array can hold anything, so its element type is unknown",
             hint="name the elements: dtype='string' or dtype='variable_length_bytes'",
         )
-    if native.name == "bfloat16":
-        return DataType(native, "bfloat16")
+    if (name := _own_name(native)) != "fixed":
+        return DataType(native, name)
     _check_native(native)
     if native.names is not None:
         native = np.dtype([(name, native[name]) for name in native.names])  # without padding
@@ -414,6 +447,8 @@ def _check_native(native: np.dtype[Any]) -> None:
             if native[name].subdtype is not None:
                 raise DataTypeValidationError(f"field '{name}' of {native} is an array, and Zarr has only scalar fields")
             _check_native(native[name])
+    elif _own_name(native) != "fixed":
+        return
     elif native.kind not in "biufcSUVmM" or native.subdtype is not None or native.itemsize > 16 and native.kind in "fc":
         raise DataTypeValidationError(f"Zarr has no data type for {native!r}")
     elif native.itemsize == 0:
@@ -429,6 +464,8 @@ def from_json_v3(spec: Any) -> DataType:
         return DataType(np.dtype(_ALIASES[name]), json_v3=spec)
     if name == "bfloat16":
         return DataType(_bfloat16_dtype(), "bfloat16", spec)
+    if name in small_numbers.NAMES:
+        return DataType(small_numbers.native(name), name, spec)
     if name == "string":
         return DataType(_string_dtype(), "string", spec)
     if name in _BYTES_NAMES:
@@ -484,6 +521,8 @@ def from_json_v2(spec: Any, codec_ids: Sequence[str]) -> DataType:
             return DataType(np.dtype(object), "variable_length_bytes")
         named = next((codec for codec in codec_ids if codec in OBJECT_CODECS), None)
         raise UnknownDataTypeError(f"object arrays encoded by {named!r} are not supported, only vlen-utf8 and vlen-bytes")
+    if isinstance(spec, str) and spec in small_numbers.NAMES:
+        return DataType(small_numbers.native(spec), spec)  # as tensorstore writes them
     try:
         return _from_native(np.dtype(_fields_v2(spec)))
     except (TypeError, ValueError) as error:
@@ -511,6 +550,8 @@ def _float_from_json(value: Any, native: np.dtype[Any]) -> Any:
 
 
 def _scalar_from_json(value: Any, stored: np.dtype[Any]) -> Any:
+    if _numpy.is_small(stored):
+        return small_numbers.from_json(value, stored)
     native = stored.newbyteorder("=")
     if native.names is not None:
         if isinstance(value, Mapping):
@@ -560,6 +601,8 @@ def _float_to_json(value: np.ndarray[Any, Any], zarr_format: ZarrFormat) -> Any:
 
 def _scalar_to_json(value: np.ndarray[Any, Any], stored: np.dtype[Any], zarr_format: ZarrFormat, as_bytes: bool = False) -> Any:
     kind = stored.kind
+    if _numpy.is_small(stored):
+        return small_numbers.to_json(value, zarr_format)
     if stored.names is not None:
         if zarr_format == 2 or as_bytes:
             return base64.b64encode(value.astype(stored).tobytes()).decode()

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from cuzarr import _core
+from cuzarr import _core, _numpy
 from cuzarr._checks import element_type, items
 from cuzarr._memory import convert, element_types, foreign
 from cuzarr._memory.box import Box, basic_box
@@ -34,12 +34,12 @@ def _converted(array: OpenArray, dtype: Any) -> np.dtype[Any]:
     own = array.dtype
     wanted = own if dtype is None else element_type(dtype)
     if wanted != own and not (_is_number(own) and _is_number(wanted)):
-        raise DTypeMismatchError(f"cannot read {own} as {wanted}")
+        raise DTypeMismatchError(f"cannot read {own} as {wanted}", hint="read the array, and convert the result on the host")
     return wanted.newbyteorder("=")
 
 
 def _is_number(dtype: np.dtype[Any]) -> bool:
-    return dtype.kind in "biufc" or dtype.name == "bfloat16"
+    return _numpy.is_number(dtype)
 
 
 def _check_fixed(array: OpenArray) -> None:

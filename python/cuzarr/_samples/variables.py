@@ -15,6 +15,7 @@ from cuzarr._compute.operands import dimension_names
 from cuzarr._compute.sources import is_array
 from cuzarr._node.array import Array
 from cuzarr._node.open import array_of
+from cuzarr._numpy import is_number, is_small
 from cuzarr.errors import ArgumentTypeError, InvalidArgumentError, ShapeMismatchError, UnsupportedError
 from cuzarr.storage import StorePath
 
@@ -257,7 +258,7 @@ def _opened(variable: Variable, window: dict[int | str, tuple[int, int]]) -> Par
     names = dimension_names(array) if variable.dims is None else items(variable.dims, "dims", "names of dimensions")
     if variable.dims is not None and names is not None and len(names) != array.ndim:
         raise InvalidArgumentError(f"dims is {tuple(names)}, the array has {array.ndim} dimensions")
-    if array.metadata.data_type.is_variable or array.dtype.kind not in "biufc" and array.dtype.name != "bfloat16":
+    if array.metadata.data_type.is_variable or not is_number(array.dtype) and not is_small(array.dtype):
         raise UnsupportedError(f"cannot make samples of elements of {array.dtype}", hint="use arrays of numbers")
     own = parse_window(variable.window, "window") if variable.window else {}
     dropped = {axis: whole(offset, f"at[{axis!r}]") for axis, offset in (variable.at or {}).items()}
@@ -276,7 +277,8 @@ def _opened(variable: Variable, window: dict[int | str, tuple[int, int]]) -> Par
         dtype = element_type(variable.dtype)
     else:
         dtype = native if scaling.is_plain else np.dtype(np.float32)
-    if not scaling.is_plain and (dtype.kind not in "fV" or native.kind not in "biuf" and native.name != "bfloat16"):
+    is_real = is_number(native) and native.kind != "c"
+    if not scaling.is_plain and (dtype.kind not in "fV" or is_small(dtype) or not is_real):
         raise UnsupportedError(f"cannot scale elements of {native} to {dtype}", hint="scale real numbers, to floats")
     # Held as they are stored while they have to be scaled, else as they are wanted where that is smaller.
     held = dtype if scaling.is_plain and dtype.itemsize <= native.itemsize else native

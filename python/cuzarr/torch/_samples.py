@@ -17,6 +17,7 @@ from torch.utils.data import get_worker_info
 
 from cuzarr._checks import element_type, whole
 from cuzarr._compute.blocks import memory_limit_bytes
+from cuzarr._numpy import OF_TORCH
 from cuzarr._samples.cells import Cells, cells_of, check_limit, chunk_extents
 from cuzarr._samples.plan import Ints, Limits, plan_epoch
 from cuzarr._samples.reading import Batch, Clock, Counts, Held, Pass
@@ -312,8 +313,10 @@ def _gathered(part: Part) -> torch.dtype:
 
 def _as_array(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
     """NumPy's view of a tensor in host memory."""
-    if tensor.dtype == torch.bfloat16:
-        array: np.ndarray[Any, Any] = tensor.view(torch.int16).numpy().view(element_type(torch.bfloat16))
+    native = element_type(tensor.dtype)
+    if native.name in OF_TORCH:
+        bits = {1: torch.uint8, 2: torch.int16, 4: torch.int32}[native.itemsize]
+        array: np.ndarray[Any, Any] = tensor.view(bits).numpy().view(native)
         return array
     return tensor.numpy()  # type: ignore[no-any-return]
 

@@ -5,6 +5,8 @@
 
 use std::fmt;
 
+use super::small_number::SmallNumber;
+
 /// The meaning of an element's bits to arithmetic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DTypeKind {
@@ -20,7 +22,7 @@ pub enum DTypeKind {
     BFloat,
     /// Two floats: real, imaginary.
     Complex,
-    /// Bytes without arithmetic, of any size.
+    /// Bytes without arithmetic, of any size; [`DType::small_number`] says of some what they mean to others.
     Opaque,
 }
 
@@ -36,12 +38,13 @@ pub enum DTypeKind {
 pub struct DType {
     kind: DTypeKind,
     size_bytes: u32,
+    small: Option<SmallNumber>,
 }
 
 macro_rules! dtypes {
     ($($(#[$doc:meta])* $name:ident = $kind:ident, $size:literal;)*) => {
         impl DType {
-            $($(#[$doc])* pub const $name: DType = DType { kind: DTypeKind::$kind, size_bytes: $size };)*
+            $($(#[$doc])* pub const $name: DType = DType { kind: DTypeKind::$kind, size_bytes: $size, small: None };)*
 
             /// Every type of numbers: all but the opaque ones.
             pub const NUMBERS: [DType; 15] = [$(DType::$name),*];
@@ -85,7 +88,18 @@ dtypes! {
 impl DType {
     /// Elements of `size_bytes` bytes without arithmetic. Zero-sized elements are allowed.
     pub const fn opaque(size_bytes: u32) -> DType {
-        DType { kind: DTypeKind::Opaque, size_bytes }
+        DType { kind: DTypeKind::Opaque, size_bytes, small: None }
+    }
+
+    /// Numbers that are moved, but not computed with.
+    pub const fn small(number: SmallNumber) -> DType {
+        let size_bytes = (number.part_bytes() * number.parts()) as u32;
+        DType { kind: DTypeKind::Opaque, size_bytes, small: Some(number) }
+    }
+
+    /// The format of numbers that are moved, but not computed with.
+    pub const fn small_number(self) -> Option<SmallNumber> {
+        self.small
     }
 
     /// The meaning of the bits.
@@ -100,9 +114,10 @@ impl DType {
 
     /// Bytes that a change of byte order reverses together: a complex number is two units, opaque bytes are single ones.
     pub const fn swap_unit_bytes(self) -> usize {
-        match self.kind {
-            DTypeKind::Complex => self.size_bytes as usize / 2,
-            DTypeKind::Opaque => 1,
+        match (self.kind, self.small) {
+            (_, Some(number)) => number.part_bytes(),
+            (DTypeKind::Complex, _) => self.size_bytes as usize / 2,
+            (DTypeKind::Opaque, _) => 1,
             _ => self.size_bytes as usize,
         }
     }
@@ -111,6 +126,9 @@ impl DType {
 impl fmt::Display for DType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let bits = self.size_bytes * 8;
+        if let Some(number) = self.small {
+            return number.fmt(f);
+        }
         match self.kind {
             DTypeKind::Bool => f.write_str("bool"),
             DTypeKind::Int => write!(f, "int{bits}"),

@@ -6,4 +6,5 @@ pub(crate) mod grouped;
 pub(crate) mod layout;
 pub(crate) mod lists;
 pub(crate) mod ndbuffer;
+pub(crate) mod small_number;
 pub(crate) mod writer;

@@ -202,7 +202,7 @@ fn encode(value: &FillValue, data_type: &DataType) -> Result<Option<Value>> {
     }
     let double = |part: f64| Value::from(BASE64.encode(part.to_le_bytes()));
     Ok(match (data_type, value.doubles(data_type)) {
-        (DataType::BFloat16, _) => None,
+        (DataType::BFloat16 | DataType::Small(_), _) => None,
         (_, Some(parts)) => match parts[..] {
             [part] => Some(double(part)),
             _ => Some(parts.into_iter().map(double).collect()),

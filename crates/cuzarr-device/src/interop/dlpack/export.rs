@@ -4,11 +4,12 @@ use std::ptr::NonNull;
 
 use crate::array::dtype::{DType, DTypeKind};
 use crate::array::ndbuffer::NdBuffer;
+use crate::array::small_number::SmallNumber;
 use crate::device::Device;
 use crate::error::{Error, ErrorKind, Result};
 use crate::interop::dlpack::{
     DEVICE_CPU, DEVICE_CUDA, DLDataType, DLDevice, DLManagedTensor, DLManagedTensorVersioned, DLTensor, FLAG_IS_COPIED,
-    FLAG_READ_ONLY, VERSION,
+    FLAG_READ_ONLY, FLAG_SUBBYTE_TYPE_PADDED, VERSION,
 };
 use crate::memory::pool;
 
@@ -33,8 +34,10 @@ pub fn export_versioned(array: &NdBuffer, is_copied: bool) -> Result<NonNull<DLM
             drop(unsafe { Box::from_raw((*tensor).manager_ctx.cast::<Exported<DLManagedTensorVersioned>>()) });
         }
     }
-    let read_only = if array.is_read_only() { FLAG_READ_ONLY } else { 0 };
-    let flags = if is_copied { read_only | FLAG_IS_COPIED } else { read_only };
+    let flag = |is_set: bool, flag: u64| if is_set { flag } else { 0 };
+    let flags = flag(array.is_read_only(), FLAG_READ_ONLY)
+        | flag(is_copied, FLAG_IS_COPIED)
+        | flag(is_padded(array.dtype()), FLAG_SUBBYTE_TYPE_PADDED);
     boxed(
         array,
         |dl_tensor| DLManagedTensorVersioned {
@@ -51,7 +54,8 @@ pub fn export_versioned(array: &NdBuffer, is_copied: bool) -> Result<NonNull<DLM
 /// The array as the structure that DLPack had before version 1.
 ///
 /// # Errors
-/// Those of [`export_versioned`]; also `Unsupported` for read-only memory, which that structure cannot express.
+/// Those of [`export_versioned`]; also `Unsupported` for read-only memory and elements of less than 8 bits, which that structure
+/// cannot express.
 pub fn export_legacy(array: &NdBuffer) -> Result<NonNull<DLManagedTensor>> {
     unsafe extern "C" fn deleter(tensor: *mut DLManagedTensor) {
         if !tensor.is_null() {
@@ -62,6 +66,10 @@ pub fn export_legacy(array: &NdBuffer) -> Result<NonNull<DLManagedTensor>> {
     if array.is_read_only() {
         let message = "DLPack before version 1 cannot say that memory is read-only";
         return Err(Error::new(ErrorKind::Unsupported, message).with_hint("ask for `max_version=(1, 0)`, or copy it"));
+    }
+    if is_padded(array.dtype()) {
+        let message = format!("DLPack before version 1 cannot say that elements of {} take a byte each", array.dtype());
+        return Err(unsupported(message).with_hint("ask for `max_version=(1, 1)`"));
     }
     boxed(
         array,
@@ -131,7 +139,15 @@ pub fn device(device: Device) -> Result<DLDevice> {
     }
 }
 
+/// Whether an element has bits without a meaning.
+fn is_padded(dtype: DType) -> bool {
+    dtype.small_number().is_some_and(|number| number.part_bits() < 8)
+}
+
 fn data_type(dtype: DType) -> Result<DLDataType> {
+    if let Some((code, bits)) = dtype.small_number().and_then(SmallNumber::dlpack) {
+        return Ok(DLDataType { code, bits, lanes: 1 });
+    }
     let code = match dtype.kind() {
         DTypeKind::Int => 0,
         DTypeKind::UInt => 1,

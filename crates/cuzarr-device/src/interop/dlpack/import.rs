@@ -5,11 +5,12 @@ use std::ptr::NonNull;
 use crate::array::dtype::DType;
 use crate::array::layout::{Layout, Order};
 use crate::array::ndbuffer::NdBuffer;
+use crate::array::small_number::SmallNumber;
 use crate::device::Device;
 use crate::error::{Error, ErrorKind, Result};
 use crate::interop::dlpack::{
     DEVICE_CPU, DEVICE_CUDA, DEVICE_CUDA_HOST, DEVICE_CUDA_MANAGED, DLDataType, DLDevice, DLManagedTensor,
-    DLManagedTensorVersioned, DLTensor, FLAG_READ_ONLY, Managed, VERSION,
+    DLManagedTensorVersioned, DLTensor, FLAG_READ_ONLY, FLAG_SUBBYTE_TYPE_PADDED, Managed, VERSION,
 };
 use crate::memory::lease::Owner;
 
@@ -54,10 +55,7 @@ pub unsafe fn import_versioned(
         return Err(unsupported(format!("DLPack structure of version {major}.{minor}, expected {}.x", VERSION.major)));
     }
     // SAFETY: live, by the caller's promise, and of a version that has these fields.
-    unsafe {
-        let read_only = (*tensor.as_ptr()).flags & FLAG_READ_ONLY != 0;
-        import(&(*tensor.as_ptr()).dl_tensor, owner, read_only)
-    }
+    unsafe { import(&(*tensor.as_ptr()).dl_tensor, owner, (*tensor.as_ptr()).flags) }
 }
 
 /// Takes over a structure of DLPack before version 1, as [`import_versioned`] does.
@@ -70,13 +68,19 @@ pub unsafe fn import_versioned(
 pub unsafe fn import_legacy(tensor: NonNull<DLManagedTensor>, own: impl FnOnce(Owner) -> Owner) -> Result<NdBuffer> {
     let owner = own(Box::new(Taken(tensor)));
     // SAFETY: live, by the caller's promise.
-    unsafe { import(&(*tensor.as_ptr()).dl_tensor, owner, false) }
+    unsafe { import(&(*tensor.as_ptr()).dl_tensor, owner, 0) }
 }
 
 /// # Safety
 /// The tensor's pointers are as large as it says, and `owner` keeps its memory alive.
-unsafe fn import(tensor: &DLTensor, owner: Owner, read_only: bool) -> Result<NdBuffer> {
+unsafe fn import(tensor: &DLTensor, owner: Owner, flags: u64) -> Result<NdBuffer> {
+    let read_only = flags & FLAG_READ_ONLY != 0;
     let dtype = dtype(tensor.dtype)?;
+    if tensor.dtype.bits < 8 && flags & FLAG_SUBBYTE_TYPE_PADDED == 0 {
+        let message =
+            format!("several elements of {dtype} share a byte in this DLPack structure, expected a byte for each");
+        return Err(unsupported(message));
+    }
     let device = device(tensor.device)?;
     let ndim = usize::try_from(tensor.ndim).ok().filter(|&ndim| ndim == 0 || !tensor.shape.is_null());
     let ndim = ndim.ok_or_else(|| Error::invalid(format!("DLPack structure with {} dimensions", tensor.ndim)))?;
@@ -133,10 +137,16 @@ fn dtype(dtype: DLDataType) -> Result<DType> {
         (5, 64, 1) => DType::COMPLEX64,
         (5, 128, 1) => DType::COMPLEX128,
         (6, 8, 1) => DType::BOOL,
+        (code, bits, 1) if small(code, bits).is_some() => small(code, bits).map_or(DType::UINT8, DType::small),
         (code, bits, lanes) => {
             return Err(unsupported(format!("DLPack type with code {code}, {bits} bits and {lanes} lanes")));
         }
     })
+}
+
+/// The numbers without arithmetic that DLPack names so.
+fn small(code: u8, bits: u8) -> Option<SmallNumber> {
+    SmallNumber::all().find(|number| number.dlpack() == Some((code, bits)))
 }
 
 fn unsupported(message: String) -> Error {

@@ -191,6 +191,7 @@ impl Managed for DLManagedTensor {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::array::small_number::SmallNumber;
     use crate::{Buffer, DType, Device, ErrorKind, Layout, NdBuffer, Order};
     use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
@@ -352,6 +353,39 @@ mod tests {
             // SAFETY: made here, and taken by no consumer.
             unsafe { Managed::delete(tensor) };
         }
+    }
+
+    #[test]
+    fn numbers_without_arithmetic_keep_their_format() {
+        for number in SmallNumber::all() {
+            let dtype = DType::small(number);
+            let array = NdBuffer::zeroed(Device::Cpu, dtype, &[3], Order::C).unwrap();
+            if number.dlpack().is_none() {
+                assert_eq!(export_versioned(&array, false).unwrap_err().kind(), ErrorKind::Unsupported, "{number}");
+                continue;
+            }
+            let tensor = export_versioned(&array, false).unwrap();
+            // SAFETY: alive until it is imported below.
+            let (flags, bits) = unsafe { ((*tensor.as_ptr()).flags, (*tensor.as_ptr()).dl_tensor.dtype.bits) };
+            assert_eq!(flags == FLAG_SUBBYTE_TYPE_PADDED, bits < 8, "{number}");
+            // SAFETY: exported here, imported once.
+            assert_eq!(unsafe { import_versioned(tensor, |owner| owner) }.unwrap().dtype(), dtype);
+            match export_legacy(&array) {
+                // SAFETY: exported here, imported once.
+                Ok(tensor) => assert_eq!(unsafe { import_legacy(tensor, |owner| owner) }.unwrap().dtype(), dtype),
+                Err(error) => assert!(bits < 8 && error.kind() == ErrorKind::Unsupported, "{error}"),
+            }
+        }
+    }
+
+    #[test]
+    fn packed_elements_are_refused() {
+        let mut foreign = Foreign::new(&[2], None, 4);
+        foreign.tensor.dl_tensor.dtype.code = 17;
+        assert_eq!(foreign.import().unwrap_err().kind(), ErrorKind::Unsupported);
+        let mut foreign = Foreign::new(&[2], None, 4);
+        (foreign.tensor.dl_tensor.dtype.code, foreign.tensor.flags) = (17, FLAG_SUBBYTE_TYPE_PADDED);
+        assert_eq!(foreign.import().unwrap().dtype(), DType::small(SmallNumber::Float4E2M1FN));
     }
 
     #[test]

@@ -137,10 +137,11 @@ pub(crate) fn code(dtype: DType) -> Result<u8> {
 }
 
 impl ElementStep {
-    /// Bytes that the step reverses together; 1 when it reverses none.
+    /// Bytes of an opaque element that the step reverses together, or rounds as one float; otherwise 1.
     pub(crate) fn unit_bytes(&self) -> usize {
         match *self {
             ElementStep::SwapBytes { unit_bytes } => unit_bytes,
+            ElementStep::RoundBits { dtype, .. } => dtype.swap_unit_bytes(),
             _ => 1,
         }
     }

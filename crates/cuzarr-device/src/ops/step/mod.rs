@@ -5,6 +5,7 @@ pub(crate) mod cpu;
 pub(crate) mod cuda;
 
 use crate::array::dtype::{DType, DTypeKind};
+use crate::array::small_number::SmallNumber;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ops::cast;
 use crate::ops::element::arithmetic::Arithmetic;
@@ -91,8 +92,7 @@ pub(crate) fn check_steps(steps: &[ElementStep], from: DType, to: DType) -> Resu
             }
             ElementStep::RoundBits { dtype, dropped_bits } => {
                 require_dtype("rounding", dtype, current)?;
-                let is_float = matches!(dtype.kind(), DTypeKind::Float | DTypeKind::BFloat | DTypeKind::Complex);
-                if !is_float || dropped_bits as usize >= 8 * dtype.swap_unit_bytes() {
+                if !has_wide_floats(dtype) || dropped_bits as usize >= 8 * dtype.swap_unit_bytes() {
                     return Err(Error::invalid(format!("cannot round {dropped_bits} bits of {dtype} away")));
                 }
             }
@@ -111,6 +111,12 @@ pub(crate) fn check_steps(steps: &[ElementStep], from: DType, to: DType) -> Resu
         }
     }
     require_dtype("the end of the steps", current, to)
+}
+
+/// Whether elements are floats of at least 16 bits, or pairs of them.
+fn has_wide_floats(dtype: DType) -> bool {
+    let is_float = matches!(dtype.kind(), DTypeKind::Float | DTypeKind::BFloat | DTypeKind::Complex);
+    is_float || matches!(dtype.small_number(), Some(SmallNumber::ComplexFloat16 | SmallNumber::ComplexBFloat16))
 }
 
 pub(crate) fn require_dtype(what: &str, got: DType, expected: DType) -> Result<()> {

@@ -259,7 +259,7 @@ fn element_boxes(
     let mut packed_bytes = packed.size_bytes();
     let mut array_bytes = array.size_bytes();
     if !matches!(packed_bytes, 1 | 2 | 4 | 8 | 16) || packed.kind() == DTypeKind::Opaque {
-        // Opaque elements only have bytes to swap: each is taken in parts of the largest unit that is swapped.
+        // Opaque elements only have bytes to swap and floats to round: each is taken in parts of the largest such unit.
         let part = steps.iter().map(ElementStep::unit_bytes).max().unwrap_or(1).max(1);
         boxes.src_strides.push(part as i64);
         boxes.dst_strides.push(part as i64);

@@ -23,7 +23,7 @@
 //! # Ok::<(), cuzarr::Error>(())
 //! ```
 
-use cuzarr_device::{DType, DTypeKind, ElementStep};
+use cuzarr_device::{DType, DTypeKind, ElementStep, SmallNumber};
 
 use super::configuration::Configuration;
 use super::elements::{Stepped, is_float};
@@ -66,6 +66,8 @@ pub(crate) fn open(request: &Request<'_>) -> Result<Opened> {
 /// Bits of the mantissa of a float, or of either part of a complex number, without the leading one.
 fn mantissa_bits(dtype: DType) -> Option<i64> {
     match (dtype.kind(), dtype.swap_unit_bytes()) {
+        _ if dtype == DType::small(SmallNumber::ComplexFloat16) => Some(10),
+        _ if dtype == DType::small(SmallNumber::ComplexBFloat16) => Some(7),
         (DTypeKind::BFloat, _) => Some(7),
         (DTypeKind::Float, 2) => Some(10),
         (DTypeKind::Float | DTypeKind::Complex, 4) => Some(23),

@@ -11,6 +11,7 @@ use crate::codec::damage::{corrupt, expect_encoded_size};
 use crate::codec::host::ArrayToBytes;
 use crate::codec::open::{Opened, Request};
 use crate::codec::size::Size;
+use crate::meta::DataType;
 
 /// The byte that says how many bits of the last byte are padding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,14 +27,10 @@ pub(crate) fn open(request: &Request<'_>) -> Result<Opened> {
     let configuration = Configuration::new(request.name, request.configuration, &members)?;
     let choices = [("none", Padding::None), ("first_byte", Padding::First), ("last_byte", Padding::Last)];
     let padding = configuration.choice("padding_encoding", &choices)?.unwrap_or(Padding::None);
-    let dtype = request.spec.dtype()?;
-    let components = match dtype.kind() {
-        DTypeKind::Opaque => return Err(configuration.invalid(format!("takes numbers, got {dtype}"))),
-        DTypeKind::Complex => 2,
-        _ => 1,
+    let data_type = &*request.spec.data_type;
+    let Some((component_bytes, bits, is_signed)) = component(data_type) else {
+        return Err(configuration.invalid(format!("takes numbers, got {data_type}")));
     };
-    let component_bytes = dtype.size_bytes() / components;
-    let bits = if dtype == DType::BOOL { 1 } else { 8 * component_bytes as u32 };
     let bit = |key: &str, default: u32| match configuration.get(key) {
         None | Some(Value::Null) => Ok(default),
         Some(_) => configuration.integer(key, 0..=i64::from(bits) - 1, 0).map(|bit| bit as u32),
@@ -46,14 +43,27 @@ pub(crate) fn open(request: &Request<'_>) -> Result<Opened> {
     }
     let size_bytes = request.spec.size_bytes()?;
     let numbers = (size_bytes / component_bytes.max(1)) as u64;
-    let is_signed = dtype.kind() == DTypeKind::Int;
-    Ok(Opened::serializer(PackBits { padding, component_bytes, numbers, first, count: last - first + 1, is_signed }))
+    let count = last - first + 1;
+    Ok(Opened::serializer(PackBits { padding, component_bytes, bits, numbers, first, count, is_signed }))
+}
+
+/// Of one component of a number: its bytes, its bits, and whether the highest bit is an integer's sign. `None` for other types.
+fn component(data_type: &DataType) -> Option<(usize, u32, bool)> {
+    if let DataType::Small(number) = data_type {
+        return Some((number.part_bytes(), number.part_bits(), number.is_signed_integer()));
+    }
+    let dtype = data_type.device_dtype().filter(|dtype| dtype.kind() != DTypeKind::Opaque)?;
+    let bytes = dtype.swap_unit_bytes();
+    let bits = if dtype == DType::BOOL { 1 } else { 8 * bytes as u32 };
+    Some((bytes, bits, dtype.kind() == DTypeKind::Int))
 }
 
 #[derive(Debug)]
 struct PackBits {
     padding: Padding,
     component_bytes: usize,
+    /// Bits of a component, which its bytes may have more of.
+    bits: u32,
     /// Numbers of a chunk; a complex number is two.
     numbers: u64,
     first: u32,
@@ -86,7 +96,7 @@ impl PackBits {
             true => ((kept << (64 - self.count)) as i64 >> (64 - self.count)) as u64,
             false => kept,
         };
-        extended << self.first
+        extended << self.first & (u64::MAX >> (64 - self.bits))
     }
 }
 

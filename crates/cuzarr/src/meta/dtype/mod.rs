@@ -4,7 +4,7 @@
 //! stored is said beside it: by the v3 `bytes` codec, by the [`Endian`] of a v2 array, or, in a v2 structure, by each
 //! field's. Names and configurations are in [`v2`] and [`v3`].
 //!
-//! Every type that zarr-python 3.4 registers is here, and `bfloat16`, `r*` and v2 fields with a shape besides.
+//! Every type that zarr-python 3.4 and zarr-extensions register is here, and `float8_e4m3fn` and v2 fields with a shape besides.
 
 pub mod v2;
 pub mod v3;
@@ -12,7 +12,7 @@ pub mod v3;
 use std::fmt;
 use std::str::FromStr;
 
-use cuzarr_device::{DType, DTypeKind};
+use cuzarr_device::{DType, DTypeKind, SmallNumber};
 use serde_json::Value;
 
 use crate::{Error, ErrorKind, Result, ResultExt};
@@ -57,6 +57,8 @@ pub enum DataType {
     Complex64,
     /// Two binary64: real, imaginary.
     Complex128,
+    /// Numbers that only move: integers of less than 8 bits, floats of at most 8 bits, complex numbers of floats of at most 16 bits.
+    Small(SmallNumber),
     /// Bytes without meaning: v3 `raw_bytes` and `r*`, v2 `|V*`.
     RawBytes {
         /// Bytes of one element, at least 1.
@@ -102,8 +104,9 @@ impl TryFrom<DType> for DataType {
 
     /// The data type of the same bits: raw bytes for opaque elements.
     fn try_from(dtype: DType) -> Result<DataType> {
-        match dtype.kind() {
-            DTypeKind::Opaque => Ok(DataType::RawBytes { size: dtype.size_bytes() }),
+        match (dtype.kind(), dtype.small_number()) {
+            (_, Some(number)) => Ok(DataType::Small(number)),
+            (DTypeKind::Opaque, _) => Ok(DataType::RawBytes { size: dtype.size_bytes() }),
             // Devices and Zarr v3 name numbers alike.
             _ => DataType::from_v3(&Value::from(dtype.to_string())),
         }
@@ -255,6 +258,7 @@ impl DataType {
     /// Bytes of one element; `None` if elements differ in length.
     pub fn size_bytes(&self) -> Option<usize> {
         match self {
+            DataType::Small(number) => Some(number.part_bytes() * number.parts()),
             DataType::RawBytes { size } => Some(*size),
             DataType::NullTerminatedBytes { length_bytes } | DataType::FixedLengthUtf32 { length_bytes } => {
                 Some(*length_bytes)
@@ -272,6 +276,9 @@ impl DataType {
     pub fn device_dtype(&self) -> Option<DType> {
         match self {
             DataType::DateTime64 { .. } | DataType::TimeDelta64 { .. } => Some(DType::INT64),
+            // NumPy and DLPack have no complex numbers of 8-bit floats: two bytes, as structures are bytes.
+            DataType::Small(number) if number.parts() == 2 && number.part_bytes() == 1 => Some(DType::opaque(2)),
+            DataType::Small(number) => Some(DType::small(*number)),
             _ => match self.plain() {
                 Some((.., dtype)) => Some(*dtype),
                 None => self.size_bytes().and_then(|size| u32::try_from(size).ok()).map(DType::opaque),
@@ -298,6 +305,7 @@ impl DataType {
     /// [`swap_units`](Self::swap_units)) and for variable length.
     pub fn swap_unit_bytes(&self) -> Option<usize> {
         match self {
+            DataType::Small(number) => Some(number.part_bytes()),
             DataType::RawBytes { .. } | DataType::NullTerminatedBytes { .. } => Some(1),
             DataType::FixedLengthUtf32 { .. } => Some(4),
             DataType::DateTime64 { .. } | DataType::TimeDelta64 { .. } => Some(8),
@@ -361,7 +369,8 @@ impl DataType {
     }
 
     /// The argument of `numpy.dtype` for the native elements, after its lists of fields became lists of tuples: `"<f4"`, or
-    /// `[["a", "<i4"], ["b", "<f8", [2]]]`. `bfloat16` needs `ml_dtypes`; variable lengths are `"T"` and `"|O"`.
+    /// `[["a", "<i4"], ["b", "<f8", [2]]]`. `bfloat16`
+    /// and [`DataType::Small`] need `ml_dtypes`; variable lengths are `"T"` and `"|O"`.
     pub fn numpy_descr(&self) -> Value {
         match self {
             DataType::VariableString => Value::from("T"),
@@ -433,6 +442,7 @@ impl fmt::Display for DataType {
             scale => write!(f, "{kind}[{scale}{}]", unit.name()),
         };
         match self {
+            DataType::Small(number) => number.fmt(f),
             DataType::RawBytes { size } => write!(f, "raw_bytes({size})"),
             DataType::NullTerminatedBytes { length_bytes } => write!(f, "null_terminated_bytes({length_bytes})"),
             DataType::FixedLengthUtf32 { length_bytes } => write!(f, "fixed_length_utf32({length_bytes})"),

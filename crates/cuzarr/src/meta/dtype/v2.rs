@@ -1,8 +1,11 @@
 //! The `dtype` member of v2 documents: NumPy's type strings, and lists of fields for structures.
 //!
+//! Numbers that NumPy has no code for have their v3 names, as tensorstore writes them: `bfloat16`, `int4`.
+//!
 //! `<f4`, `>i2`, `|b1`, `|S5`, `|V8`, `<U7`, `<M8[10us]`, `|O` (with `vlen-utf8` or `vlen-bytes` among the filters), and
 //! `[["a", "<i4"], ["b", ">f8", [2, 3]], ["c", [["d", "|u1"]]]]`. Byte order is accepted where it has no effect (`<i1`).
 
+use cuzarr_device::SmallNumber;
 use serde_json::Value;
 
 use super::{DataType, Endian, Field, PLAIN, TimeUnit, unknown};
@@ -49,6 +52,9 @@ fn from_object_codec(object_codec: Option<&str>) -> Result<DataType> {
 fn from_name(name: &str) -> Option<(DataType, Endian)> {
     if name == "bfloat16" {
         return Some((DataType::BFloat16, Endian::Little));
+    }
+    if let Some(number) = SmallNumber::from_name(name) {
+        return Some((DataType::Small(number), Endian::Little));
     }
     let (order, code) = name.split_at_checked(1)?;
     let endian = match order {
@@ -149,6 +155,7 @@ pub(super) fn to_name(data_type: &DataType, endian: Endian, field_order: FieldOr
     };
     match data_type {
         DataType::BFloat16 => Value::from("bfloat16"),
+        DataType::Small(number) => Value::from(number.name()),
         DataType::RawBytes { size } => Value::from(format!("|V{size}")),
         DataType::NullTerminatedBytes { length_bytes } => Value::from(format!("|S{length_bytes}")),
         DataType::FixedLengthUtf32 { length_bytes } => Value::from(format!("{order}U{}", length_bytes / 4)),

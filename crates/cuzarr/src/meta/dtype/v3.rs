@@ -3,6 +3,7 @@
 //! | type | written as | also read |
 //! |---|---|---|
 //! | plain types | `"bool"`, `"int8"` … `"complex128"`, `"bfloat16"` | |
+//! | numbers that only move | `"int4"`, `"float8_e5m2"`, `"complex_bfloat16"` … | |
 //! | complex numbers | `"complex64"`, `"complex128"` | `"complex_float32"`, `"complex_float64"` |
 //! | raw bytes | `{"name": "raw_bytes", "configuration": {"length_bytes": 8}}` | `"r64"` (the specification's) |
 //! | `null_terminated_bytes`, `fixed_length_utf32` | configuration `length_bytes` | |
@@ -13,6 +14,7 @@
 //!
 //! Written are the names that zarr-python 3.4 writes and reads.
 
+use cuzarr_device::SmallNumber;
 use serde_json::{Map, Value, json};
 
 use super::{DataType, Field, PLAIN, TimeUnit, unknown};
@@ -40,6 +42,7 @@ impl DataType {
             json!({"name": name, "configuration": configuration})
         };
         Ok(match self {
+            DataType::Small(number) => Value::from(number.name()),
             DataType::RawBytes { size } => with_length("raw_bytes", *size),
             DataType::NullTerminatedBytes { length_bytes } => with_length("null_terminated_bytes", *length_bytes),
             DataType::FixedLengthUtf32 { length_bytes } => with_length("fixed_length_utf32", *length_bytes),
@@ -78,7 +81,7 @@ fn from_extension(extension: &Extension, data_type: &Value) -> Result<DataType> 
         "variable_length_bytes" | "bytes" => Some(DataType::VariableBytes),
         "complex_float32" => Some(DataType::Complex64),
         "complex_float64" => Some(DataType::Complex128),
-        _ => raw_bits(name),
+        _ => SmallNumber::from_name(name).map(DataType::Small).or_else(|| raw_bits(name)),
     };
     if let Some(parsed) = parsed {
         extension.check_members("data_type", &[])?;
@@ -179,6 +182,9 @@ mod tests {
             json!("uint64"),
             json!("float16"),
             json!("bfloat16"),
+            json!("uint2"),
+            json!("float8_e4m3fn"),
+            json!("complex_float6_e2m3fn"),
             json!("complex128"),
             json!("string"),
             json!("variable_length_bytes"),
@@ -216,7 +222,7 @@ mod tests {
 
     #[test]
     fn unknown_names_are_refused_by_name() {
-        for name in ["int2", "float8_e4m3", "numpy.void", "r7", "r", "r+8", "Int32", ""] {
+        for name in ["int3", "float8_e9m9", "numpy.void", "r7", "r", "r+8", "Int32", ""] {
             let error = DataType::from_v3(&json!(name)).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::UnknownDataType, "{name}");
             assert!(error.message().contains(&format!("got \"{name}\"")), "{error}");

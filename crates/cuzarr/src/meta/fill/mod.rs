@@ -6,7 +6,7 @@
 //! | type | written | also read |
 //! |---|---|---|
 //! | bool | `true` | `0`, `1` |
-//! | integers | `5` | `5.0` up to 2⁵³, `"5"`, `true` |
+//! | integers, also of less than 8 bits | `5` | `5.0` up to 2⁵³, `"5"`, `true` |
 //! | floats | `0.5`, `"NaN"`, `"Infinity"`, `"-Infinity"`, other NaNs as `"0x7fc00001"` (v3) | any `"0x…"`, `"0.5"` |
 //! | complex | `[re, im]` | a plain number |
 //! | raw, null-terminated and variable bytes | base64 | a list of byte values |
@@ -19,6 +19,7 @@ use std::collections::HashSet;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
+use cuzarr_device::SmallNumber;
 use serde_json::{Map, Number, Value};
 
 use super::dtype::{DataType, Endian, Field};
@@ -70,8 +71,8 @@ impl FillValue {
     /// The floating-point element whose parts are nearest to these; `None` for other data types, or another number of parts.
     pub(super) fn from_doubles(parts: &[f64], data_type: &DataType) -> Option<FillValue> {
         let (part, count) = Float::of(data_type)?;
-        let element = || parts.iter().flat_map(|&value| part.encode(value)).collect();
-        (parts.len() == count).then(|| FillValue::Element(element()))
+        let encoded: Vec<Vec<u8>> = parts.iter().map(|&value| part.encode(value)).collect::<Option<_>>()?;
+        (parts.len() == count).then(|| FillValue::Element(encoded.concat()))
     }
 
     /// The `fill_value` member of a document.
@@ -114,8 +115,9 @@ fn parse(value: &Value, data_type: &DataType, format: ZarrFormat) -> Result<Vec<
         DataType::UInt16 => (parse_integer(value, 0, u16::MAX.into())? as u16).to_le_bytes().to_vec(),
         DataType::UInt32 => (parse_integer(value, 0, u32::MAX.into())? as u32).to_le_bytes().to_vec(),
         DataType::UInt64 => (parse_integer(value, 0, u64::MAX.into())? as u64).to_le_bytes().to_vec(),
-        DataType::Float16 => Float::Half(FLOAT16).parse(value)?,
-        DataType::BFloat16 => Float::Half(BFLOAT16).parse(value)?,
+        DataType::Small(number) => parse_small(value, *number)?,
+        DataType::Float16 => Float::Small(FLOAT16).parse(value)?,
+        DataType::BFloat16 => Float::Small(BFLOAT16).parse(value)?,
         DataType::Float32 => Float::Single.parse(value)?,
         DataType::Float64 => Float::Double.parse(value)?,
         DataType::Complex64 => parse_complex(value, Float::Single)?,
@@ -163,10 +165,40 @@ fn parse_integer(value: &Value, low: i128, high: i128) -> Result<i128> {
         .ok_or_else(|| wrong(value, &format!("an integer from {low} to {high}")))
 }
 
+/// A number of [`DataType::Small`].
+fn parse_small(value: &Value, number: SmallNumber) -> Result<Vec<u8>> {
+    match (SmallFloat::of(number), number.parts()) {
+        (Some(part), 1) => Float::Small(part).parse(value),
+        (Some(part), _) => parse_complex(value, Float::Small(part)),
+        (None, _) => {
+            let count = 1_i128 << number.part_bits();
+            let low = if number.is_signed_integer() { -count / 2 } else { 0 };
+            // A negative integer, too, leaves the bits above it at zero, as in ml_dtypes and tensorstore.
+            Ok(vec![parse_integer(value, low, low + count - 1)?.rem_euclid(count) as u8])
+        }
+    }
+}
+
+fn write_small(bytes: &[u8], number: SmallNumber, format: ZarrFormat) -> Value {
+    match (SmallFloat::of(number), number.parts()) {
+        (Some(part), 1) => Float::Small(part).write(bytes, format),
+        (Some(part), _) => write_complex(bytes, Float::Small(part), format),
+        (None, _) => {
+            let unused = 8 - number.part_bits();
+            let low = bytes[0] << unused;
+            Value::from(if number.is_signed_integer() {
+                i16::from(low as i8 >> unused)
+            } else {
+                i16::from(low >> unused)
+            })
+        }
+    }
+}
+
 /// The formats of a floating-point number.
 #[derive(Clone, Copy)]
 enum Float {
-    Half(SmallFloat),
+    Small(SmallFloat),
     Single,
     Double,
 }
@@ -175,8 +207,9 @@ impl Float {
     /// The format of an element's parts, and how many it has.
     fn of(data_type: &DataType) -> Option<(Float, usize)> {
         match data_type {
-            DataType::Float16 => Some((Float::Half(FLOAT16), 1)),
-            DataType::BFloat16 => Some((Float::Half(BFLOAT16), 1)),
+            DataType::Small(number) => SmallFloat::of(*number).map(|part| (Float::Small(part), number.parts())),
+            DataType::Float16 => Some((Float::Small(FLOAT16), 1)),
+            DataType::BFloat16 => Some((Float::Small(BFLOAT16), 1)),
             DataType::Float32 => Some((Float::Single, 1)),
             DataType::Float64 => Some((Float::Double, 1)),
             DataType::Complex64 => Some((Float::Single, 2)),
@@ -187,35 +220,38 @@ impl Float {
 
     fn size_bytes(self) -> usize {
         match self {
-            Float::Half(_) => 2,
+            Float::Small(format) => format.size_bytes(),
             Float::Single => 4,
             Float::Double => 8,
         }
     }
 
-    /// Little-endian bytes of the nearest value, as NumPy converts: too large becomes infinity.
-    fn encode(self, value: f64) -> Vec<u8> {
-        match self {
-            Float::Half(format) => format.encode(value).to_le_bytes().to_vec(),
+    /// Little-endian bytes of the nearest value, as NumPy converts: too large becomes infinity. `None` for infinity, NaN and
+    /// numbers out of range in a format that has no such values.
+    fn encode(self, value: f64) -> Option<Vec<u8>> {
+        Some(match self {
+            Float::Small(format) => format.encode(value)?.to_le_bytes()[..format.size_bytes()].to_vec(),
             Float::Single => (value as f32).to_le_bytes().to_vec(),
             Float::Double => value.to_le_bytes().to_vec(),
-        }
+        })
     }
 
     /// The exact value of little-endian bytes.
     fn decode(self, bytes: &[u8]) -> f64 {
         match self {
-            Float::Half(format) => format.decode(u16::from_le_bytes(array_of(bytes))),
+            Float::Small(format) if format.size_bytes() == 1 => format.decode(bytes[0].into()),
+            Float::Small(format) => format.decode(u16::from_le_bytes(array_of(bytes))),
             Float::Single => f64::from(f32::from_le_bytes(array_of(bytes))),
             Float::Double => f64::from_le_bytes(array_of(bytes)),
         }
     }
 
     fn parse(self, value: &Value) -> Result<Vec<u8>> {
-        let expected = "a number, \"NaN\", \"Infinity\", \"-Infinity\" or \"0x\" with 4, 8 or 16 hexadecimal digits";
+        let expected = "a number in the range of the data type, \"NaN\", \"Infinity\", \"-Infinity\" where it has them, or \"0x\" with \
+                        hexadecimal digits";
         let parsed = match value {
-            Value::Number(number) => number.as_f64().map(|value| self.encode(value)),
-            Value::Bool(value) => Some(self.encode(f64::from(u8::from(*value)))),
+            Value::Number(number) => number.as_f64().and_then(|value| self.encode(value)),
+            Value::Bool(value) => self.encode(f64::from(u8::from(*value))),
             Value::String(text) => match text.strip_prefix("0x") {
                 Some(digits) => self.parse_hex(digits),
                 None => self.parse_text(text),
@@ -227,10 +263,10 @@ impl Float {
 
     fn parse_text(self, text: &str) -> Option<Vec<u8>> {
         match text {
-            "NaN" => Some(self.encode(f64::NAN)),
-            "Infinity" => Some(self.encode(f64::INFINITY)),
-            "-Infinity" => Some(self.encode(f64::NEG_INFINITY)),
-            _ => text.trim().parse().ok().map(|value| self.encode(value)),
+            "NaN" => self.encode(f64::NAN),
+            "Infinity" => self.encode(f64::INFINITY),
+            "-Infinity" => self.encode(f64::NEG_INFINITY),
+            _ => text.trim().parse().ok().and_then(|value| self.encode(value)),
         }
     }
 
@@ -241,12 +277,13 @@ impl Float {
         }
         let bits = u64::from_str_radix(digits, 16).ok()?;
         if digits.len() == 2 * self.size_bytes() {
-            return Some(bits.to_le_bytes()[..self.size_bytes()].to_vec());
+            let is_known = !matches!(self, Float::Small(format) if bits > u64::from(format.mask()));
+            return is_known.then(|| bits.to_le_bytes()[..self.size_bytes()].to_vec());
         }
         match digits.len() {
-            4 => Some(self.encode(FLOAT16.decode(bits as u16))),
-            8 => Some(self.encode(f64::from(f32::from_bits(bits as u32)))),
-            16 => Some(self.encode(f64::from_bits(bits))),
+            4 => self.encode(FLOAT16.decode(bits as u16)),
+            8 => self.encode(f64::from(f32::from_bits(bits as u32))),
+            16 => self.encode(f64::from_bits(bits)),
             _ => None,
         }
     }
@@ -260,7 +297,7 @@ impl Float {
             return Value::Number(number);
         }
         // Readers of v2 know no bits, only NaN.
-        if format == ZarrFormat::V2 || bytes == self.encode(f64::NAN) {
+        if format == ZarrFormat::V2 || self.encode(f64::NAN).is_some_and(|nan| nan == bytes) {
             return Value::from("NaN");
         }
         let digits: String = bytes.iter().rev().map(|byte| format!("{byte:02x}")).collect();
@@ -271,9 +308,13 @@ impl Float {
 fn parse_complex(value: &Value, part: Float) -> Result<Vec<u8>> {
     match value {
         Value::Array(parts) if parts.len() == 2 => Ok([part.parse(&parts[0])?, part.parse(&parts[1])?].concat()),
-        Value::Number(_) => Ok([part.parse(value)?, part.encode(0.0)].concat()),
+        Value::Number(_) => Ok([part.parse(value)?, part.parse(&Value::from(0))?].concat()),
         _ => Err(wrong(value, "[real, imaginary]")),
     }
+}
+
+fn write_complex(bytes: &[u8], part: Float, format: ZarrFormat) -> Value {
+    Value::Array(bytes.chunks_exact(part.size_bytes()).map(|bytes| part.write(bytes, format)).collect())
 }
 
 /// base64, or a list of byte values as the v3 specification has it for `r*`.
@@ -363,16 +404,13 @@ fn write(bytes: &[u8], data_type: &DataType, format: ZarrFormat) -> Result<Value
         DataType::UInt16 => Value::from(u16::from_le_bytes(array_of(bytes))),
         DataType::UInt32 => Value::from(u32::from_le_bytes(array_of(bytes))),
         DataType::UInt64 => Value::from(u64::from_le_bytes(array_of(bytes))),
-        DataType::Float16 => Float::Half(FLOAT16).write(bytes, format),
-        DataType::BFloat16 => Float::Half(BFLOAT16).write(bytes, format),
+        DataType::Small(number) => write_small(bytes, *number, format),
+        DataType::Float16 => Float::Small(FLOAT16).write(bytes, format),
+        DataType::BFloat16 => Float::Small(BFLOAT16).write(bytes, format),
         DataType::Float32 => Float::Single.write(bytes, format),
         DataType::Float64 => Float::Double.write(bytes, format),
-        DataType::Complex64 => {
-            Value::Array(bytes.chunks_exact(4).map(|part| Float::Single.write(part, format)).collect())
-        }
-        DataType::Complex128 => {
-            Value::Array(bytes.chunks_exact(8).map(|part| Float::Double.write(part, format)).collect())
-        }
+        DataType::Complex64 => write_complex(bytes, Float::Single, format),
+        DataType::Complex128 => write_complex(bytes, Float::Double, format),
         DataType::NullTerminatedBytes { .. } => {
             let end = bytes.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
             Value::from(BASE64.encode(&bytes[..end]))

@@ -68,6 +68,51 @@ fn floats_keep_every_bit() {
 }
 
 #[test]
+fn numbers_that_only_move_have_the_fill_values_of_their_format() {
+    let small = |name: &str| DataType::Small(SmallNumber::from_name(name).unwrap());
+    for (name, value, bytes, written) in [
+        ("int2", json!(-2), &[0b10][..], json!(-2)),
+        ("int4", json!(-1), &[0x0f], json!(-1)),
+        ("int4", json!(7.0), &[7], json!(7)),
+        ("uint4", json!(15), &[15], json!(15)),
+        ("float4_e2m1fn", json!(-1.5), &[0x0b], json!(-1.5)),
+        ("float6_e3m2fn", json!("0x3f"), &[0x3f], json!(-28.0)),
+        ("float8_e4m3", json!("NaN"), &[0x7c], json!("NaN")),
+        ("float8_e4m3", json!("-Infinity"), &[0xf8], json!("-Infinity")),
+        ("float8_e4m3fn", json!(0.1), &[0x1d], json!(0.1015625)),
+        ("float8_e5m2fnuz", json!("NaN"), &[0x80], json!("NaN")),
+        ("float8_e8m0fnu", json!(0.0), &[0], json!(5.877471754111438e-39)),
+        ("float8_e8m0fnu", json!("NaN"), &[0xff], json!("NaN")),
+        ("complex_float16", json!([1.0, "NaN"]), &[0x00, 0x3c, 0x00, 0x7e], json!([1.0, "NaN"])),
+        ("complex_bfloat16", json!(["-Infinity", 2]), &[0x80, 0xff, 0x00, 0x40], json!(["-Infinity", 2.0])),
+        ("complex_float8_e5m2", json!(["0x7c", 0]), &[0x7c, 0], json!(["Infinity", 0.0])),
+    ] {
+        check(&small(name), value, bytes, written);
+    }
+    let other_nan = FillValue::Element(vec![0xff]).to_json(&small("float8_e4m3fn"), ZarrFormat::V3).unwrap();
+    assert_eq!(other_nan, json!("0xff"));
+    assert_eq!(parse(other_nan, &small("float8_e4m3fn"), ZarrFormat::V3).unwrap(), [0xff]);
+    for (name, value) in [
+        ("int2", json!(2)),
+        ("int4", json!(-9)),
+        ("uint2", json!(-1)),
+        ("uint4", json!(0.5)),
+        ("float4_e2m1fn", json!("NaN")),
+        ("float4_e2m1fn", json!(8)),
+        ("float4_e2m1fn", json!("0x1f")),
+        ("float6_e2m3fn", json!("Infinity")),
+        ("float8_e4m3fn", json!(1000)),
+        ("float8_e4m3fnuz", json!("Infinity")),
+        ("float8_e8m0fnu", json!(-1)),
+        ("float8_e5m2", json!("0x7")),
+        ("complex_float6_e2m3fn", json!([1, 100])),
+        ("complex_float16", json!([1])),
+    ] {
+        refused(&small(name), value);
+    }
+}
+
+#[test]
 fn hexadecimal_floats_are_bits() {
     for (data_type, text, bytes) in [
         (DataType::Float16, "0x7e01", vec![0x01, 0x7e]),

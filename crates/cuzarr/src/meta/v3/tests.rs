@@ -54,7 +54,7 @@ fn broken_members_are_refused() {
     refused("node_type", json!("group"), invalid);
     refused("shape", json!([10]), invalid);
     refused("shape", json!([-1, 2]), invalid);
-    refused("data_type", json!("float8_e4m3"), ErrorKind::UnknownDataType);
+    refused("data_type", json!("float9_e4m4"), ErrorKind::UnknownDataType);
     refused("fill_value", Value::Null, invalid);
     refused("codecs", json!({}), invalid);
     refused("codecs", json!([3]), invalid);
