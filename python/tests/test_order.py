@@ -215,6 +215,19 @@ def test_one_index_array_on_the_device_stays_there(gpu: str, monkeypatch: pytest
         x[there(np.ones((2, 4), bool), gpu)]
 
 
+def test_elements_are_taken_by_indices_on_the_device(gpu: str) -> None:
+    values, by = np.arange(24.0).reshape(2, 3, 4), np.array([2, -1, 0, 2])
+    for dtype in ("i8", "i2", "u1"):
+        own = (by % 3).astype(dtype)
+        same(xp.take(there(values, gpu), there(own, gpu), axis=1), np.take(values, own, 1), gpu)
+    same(xp.take(there(values, gpu), there(by, gpu), axis=1), np.take(values, by, 1), gpu)
+    same(xp.take(there(values, gpu), there(np.array(1), gpu), axis=-1), np.take(values, 1, -1), gpu)
+    with pytest.raises(BoundsCheckError, match="index 3 "):
+        xp.take(there(values, gpu), there(np.array([3]), gpu), axis=1)
+    with pytest.raises(SelectionInvalidError, match="whole numbers"):
+        xp.take(there(values, gpu), there(np.ones(2), gpu), axis=1)
+
+
 def test_triangles_and_grids_are_numpys(device: str) -> None:
     for dtype in ("?", "i2", "f4", "c8"):
         values = some(dtype, (2, 3, 4))

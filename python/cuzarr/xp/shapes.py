@@ -27,6 +27,7 @@ from cuzarr._compute.operands import device_among, dimension_names, operand
 from cuzarr._memory.foreign import device_of, element_type, host_array, is_on_device
 from cuzarr._operators.dispatch import Lazy
 from cuzarr.errors import BoundsCheckError, InvalidArgumentError, SelectionInvalidError, ShapeMismatchError, UnsupportedError
+from cuzarr.xp.arguments import device_array, like
 from cuzarr.xp.creation import asarray
 
 __all__ = [
@@ -483,8 +484,9 @@ def take(x: Any, indices: Any, axis: int | str | None = None) -> Any:
     ----------
     x : array
         Elements in memory of any device, an array in a store, or a plan.
-    indices : int or sequence of int
-        In any order, also several times; negative ones count from the end. One number drops the dimension.
+    indices : int, sequence or array of int
+        In any order, also several times; negative ones count from the end. One number drops the dimension. Those of an array on a GPU may
+        be there.
     axis : int or str, optional
         The dimension. It may be left out where there is only one.
 
@@ -514,6 +516,11 @@ def take(x: Any, indices: Any, axis: int | str | None = None) -> Any:
     if axis is None and source.ndim != 1:
         raise UnsupportedError(f"take: x has {source.ndim} dimensions and there is no axis", hint="say along which: axis=0")
     (own,) = source.axes(0 if axis is None else axis)
+    if is_on_device(indices) and not isinstance(x, Lazy) and is_on_device(x):
+        numbers = device_array(indices)
+        if numbers.dtype.kind not in "iu":
+            raise SelectionInvalidError(f"take: indices have elements of {numbers.dtype}, expected whole numbers")
+        return like(device_array(x)[(*(slice(None),) * own, numbers)], x)
     asked = host_array(indices, "take")
     if asked.dtype.kind not in "iu" and asked.size:
         raise SelectionInvalidError(f"take: indices have elements of {asked.dtype}, expected whole numbers")
