@@ -166,7 +166,7 @@ wheel: $(VENV)/.environment cubins ## a wheel for machines like this one, with c
 wheels: $(VENV)/.wheel-tools cubins ## the wheels that are published: manylinux_2_28, x86-64 and aarch64, checked, in dist/release
 	scripts/build-wheels dist/release
 
-sdist: $(VENV)/.environment cubins ## the source archive, with compiled kernels: building from it needs Rust alone, in dist/release
+sdist: $(VENV)/.environment cubins ## the source archive, with compiled kernels: building from it needs Rust and a C compiler, in dist/release
 	rm -f dist/release/cuzarr-*.tar.gz
 	$(VENV)/bin/maturin sdist --manifest-path python/Cargo.toml --out dist/release
 	ls -l dist/release/cuzarr-*.tar.gz
