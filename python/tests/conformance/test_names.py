@@ -44,7 +44,8 @@ def used_codecs(zarr_format: int) -> set[str]:
 
 
 def test_every_registered_v3_codec_is_tried_or_refused() -> None:
-    registered = set(zarr.registry._codec_registries)
+    # zarr-python keeps an entry without classes for each unknown name that it was asked for.
+    registered = {name for name, known in zarr.registry._codec_registries.items() if known or known.lazy_load_list}
     assert len(registered) > 20
     # `endian` is the old name of `bytes`, tried below.
     assert registered - used_codecs(3) - refused() - {"endian"} == set()
