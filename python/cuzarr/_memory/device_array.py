@@ -832,7 +832,7 @@ def _with_arrays(key: Any) -> tuple[Any, ...] | None:
 
 
 def _as_index(item: Any) -> Any:
-    """Indices and masks as arrays of NumPy's, but those on a device as arrays of ours; anything else unchanged."""
+    """One item of a key, with index arrays and masks as arrays: a :class:`DeviceArray` on a device, else a NumPy array."""
     if item is None or item is Ellipsis or isinstance(item, slice | Lazy) or is_integer(item):
         return item
     if foreign.is_on_device(item):

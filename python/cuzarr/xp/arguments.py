@@ -33,7 +33,7 @@ def refuse_lazy(x: Any, name: str) -> None:
 
 
 def device_array(x: Any) -> DeviceArray:
-    """An array on a device as one of ours, without copying."""
+    """A :class:`DeviceArray` of the memory of an array on a device. Nothing is copied."""
     return x if isinstance(x, DeviceArray) else DeviceArray(device_buffer(x), element_type(x))
 
 
@@ -53,7 +53,10 @@ def in_memory(x: Any, name: str) -> np.ndarray[Any, Any] | DeviceArray:
 
 
 def like(result: np.ndarray[Any, Any] | DeviceArray, x: Any) -> Any:
-    """A result as an argument is: one of ours beside one of ours, and what reads give beside other libraries' arrays."""
+    """A result of the kind that a user expects.
+
+    Where the argument ``x`` is a :class:`DeviceArray`, the result is one, too. Else it is what reads give: CuPy's where it is installed.
+    """
     return (
         result_array(result._buffer, result.dtype)
         if isinstance(result, DeviceArray) and not isinstance(x, DeviceArray)

@@ -423,7 +423,8 @@ def searchsorted(x1: Any, x2: Any, side: Literal["left", "right"] = "left", sort
     count = flat.size
     if isinstance(flat, np.ndarray) and not asked.ndim:  # a number of Python's
         flat = DeviceArray.from_host(flat.astype(dtype), device_of(own))
-    # Of equal elements those come first that are first here; so as many of `x1` come before an element as stay before it.
+    # The sort is stable. So elements of `x2` come before equal ones of `x1` for "left", and behind them for "right". The place of an
+    # element of `x2` is the number of elements of `x1` before it.
     parts = [flat, own] if side == "left" else [own, flat]
     order = _order(device_array(concatenate(parts)).astype(dtype, copy=False), 0, False)
     before = cumsum(apply("greater_equal", order, count) if side == "left" else apply("less", order, own.size))

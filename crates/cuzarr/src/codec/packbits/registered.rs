@@ -47,7 +47,7 @@ pub(crate) fn open(request: &Request<'_>) -> Result<Opened> {
     Ok(Opened::serializer(PackBits { padding, component_bytes, bits, numbers, first, count, is_signed }))
 }
 
-/// Of one component of a number: its bytes, its bits, and whether the highest bit is an integer's sign. `None` for other types.
+/// The bytes and the bits of one component of a number, and whether it is a signed integer. `None` for other types.
 fn component(data_type: &DataType) -> Option<(usize, u32, bool)> {
     if let DataType::Small(number) = data_type {
         return Some((number.part_bytes(), number.part_bits(), number.is_signed_integer()));
