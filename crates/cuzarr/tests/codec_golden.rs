@@ -1,4 +1,4 @@
-//! Chunks as zarr-python and numcodecs store them: decoded to the same elements, encoded to the same bytes where only one
+//! Chunks as zarr-python and numcodecs, tensorstore's N5 and the C library of zfp store them: decoded to the same elements, encoded to the same bytes where only one
 //! encoding is right, and otherwise to bytes that decode to what was encoded.
 
 use std::fs;
@@ -13,7 +13,7 @@ mod codec_support;
 
 use codec_support::{decode, encode};
 
-const GOLDEN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/zarr-python-3.4.2-numcodecs-0.17.1/golden.jsonl");
+const DATA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data");
 
 fn bytes(value: &Value) -> Vec<u8> {
     BASE64.decode(value.as_str().unwrap()).unwrap()
@@ -66,9 +66,9 @@ fn check(line: &Value, decoded: &[u8]) -> Result<(), String> {
     }
 }
 
-#[test]
-fn chunks_of_zarr_python_decode_and_encode_alike() {
-    let text = fs::read_to_string(GOLDEN).unwrap();
+/// All chunks of a file, of which there are more than `least`.
+fn check_all(folder: &str, least: usize) {
+    let text = fs::read_to_string(format!("{DATA}/{folder}/golden.jsonl")).unwrap();
     let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let mut failures = Vec::new();
     for (number, line) in lines.iter().enumerate() {
@@ -82,6 +82,21 @@ fn chunks_of_zarr_python_decode_and_encode_alike() {
             failures.push(format!("line {}: {}: {document}\n  {what}", number + 1, line["name"]));
         }
     }
-    assert!(lines.len() > 400, "only {} lines", lines.len());
+    assert!(lines.len() > least, "only {} lines", lines.len());
     assert!(failures.is_empty(), "{} of {} fail:\n{}", failures.len(), lines.len(), failures.join("\n"));
+}
+
+#[test]
+fn chunks_of_zarr_python_decode_and_encode_alike() {
+    check_all("zarr-python-3.4.2-numcodecs-0.17.1", 400);
+}
+
+#[test]
+fn blocks_of_n5_decode_and_encode_alike() {
+    check_all("tensorstore-0.1.86", 50);
+}
+
+#[test]
+fn chunks_of_zfp_decode_and_encode_to_the_bytes_of_the_c_library() {
+    check_all("libzfp-1.0.1", 150);
 }

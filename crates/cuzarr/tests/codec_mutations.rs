@@ -7,7 +7,11 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::{Value, json};
 
-const GOLDEN: &str = include_str!("data/zarr-python-3.4.2-numcodecs-0.17.1/golden.jsonl");
+const GOLDEN: [&str; 3] = [
+    include_str!("data/zarr-python-3.4.2-numcodecs-0.17.1/golden.jsonl"),
+    include_str!("data/tensorstore-0.1.86/golden.jsonl"),
+    include_str!("data/libzfp-1.0.1/golden.jsonl"),
+];
 
 /// What is put in the place of a member.
 fn tokens() -> Vec<Value> {
@@ -84,7 +88,7 @@ fn damaged_golden_chunks_never_panic() {
     let tokens = tokens();
     let mut random = Random(0x9e37_79b9_7f4a_7c15);
     let (mut decoded, mut tried) = (0, 0);
-    for line in GOLDEN.lines() {
+    for line in GOLDEN.iter().flat_map(|lines| lines.lines()) {
         let line: Value = serde_json::from_str(line).unwrap();
         let document = line.get("zarr.json").unwrap_or(&line[".zarray"]);
         let stored = BASE64.decode(line["stored"].as_str().unwrap()).unwrap();

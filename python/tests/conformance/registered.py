@@ -46,7 +46,17 @@ _CODECS: dict[str, list[Any]] = {
     "conditional": [_BYTES, {"name": "conditional", "configuration": {"codecs": [{"name": "crc32c"}]}}],
     "crc32c": [_BYTES, {"name": "crc32c"}],
     "gzip": [_BYTES, {"name": "gzip", "configuration": {"level": 1}}],
-    "n5_default": [{"name": "n5_default", "configuration": {"codecs": [{"name": "bytes", "configuration": {"endian": "big"}}]}}],
+    "n5_default": [
+        {
+            "name": "n5_default",
+            "configuration": {
+                "codecs": [
+                    {"name": "transpose", "configuration": {"order": [0]}},
+                    {"name": "bytes", "configuration": {"endian": "big"}},
+                ]
+            },
+        }
+    ],
     "packbits": [{"name": "packbits"}],
     "reshape": [{"name": "reshape", "configuration": {"shape": [-1]}}, _BYTES],
     "scale_offset": [{"name": "scale_offset", "configuration": {"offset": 0, "scale": 1}}, _BYTES],

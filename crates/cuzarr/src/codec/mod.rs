@@ -57,6 +57,7 @@ mod bz2;
 mod cast_value;
 mod chain;
 mod checksum;
+mod conditional;
 mod configuration;
 #[doc(hidden)] // as below
 pub mod cost;
@@ -76,6 +77,7 @@ mod host;
 mod lz;
 mod lz4;
 mod lzma;
+mod n5_default;
 pub(crate) mod native;
 mod open;
 mod packbits;
@@ -98,6 +100,7 @@ mod v2;
 mod vlen;
 mod vlen_bytes;
 mod vlen_utf8;
+mod zfp;
 mod zlib;
 mod zstd;
 

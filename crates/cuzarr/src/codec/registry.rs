@@ -30,6 +30,8 @@ impl From<Opened> for Found {
 #[derive(Clone, Copy)]
 enum Open {
     Codec(fn(&Request<'_>) -> Result<Opened>),
+    /// A codec that holds others.
+    Nested(fn(&Request<'_>, BuildChain) -> Result<Opened>),
     Sharding(fn(&Request<'_>, BuildChain) -> Result<Sharding>),
 }
 
@@ -37,6 +39,7 @@ impl Open {
     fn call(self, request: &Request<'_>, build: BuildChain) -> Result<Found> {
         match self {
             Open::Codec(open) => open(request).map(Found::Codec),
+            Open::Nested(open) => open(request, build).map(Found::Codec),
             Open::Sharding(open) => Ok(Found::Sharding(Arc::new(open(request, build)?))),
         }
     }
@@ -69,11 +72,14 @@ const BUILT_IN: &[(&[&str], Option<&str>, Open)] = &[
     (&["numcodecs.quantize", "quantize"], Some("quantize"), Open::Codec(super::quantize::open)),
     (&["bitround", "numcodecs.bitround"], Some("bitround"), Open::Codec(super::bitround::open)),
     (&["numcodecs.packbits"], Some("packbits"), Open::Codec(super::packbits::open)),
+    (&["conditional"], None, Open::Nested(super::conditional::open)),
+    (&["n5_default"], None, Open::Nested(super::n5_default::open)),
     (&["packbits"], None, Open::Codec(super::packbits::registered::open)),
     (&["reshape"], None, Open::Codec(super::reshape::open)),
     (&["numcodecs.astype", "astype"], Some("astype"), Open::Codec(super::astype::open)),
     (&["scale_offset"], None, Open::Codec(super::scale_offset::open)),
     (&["cast_value"], None, Open::Codec(super::cast_value::open)),
+    (&["zfp"], None, Open::Codec(super::zfp::open)),
     (&["vlen-utf8", "numcodecs.vlen-utf8"], Some("vlen-utf8"), Open::Codec(super::vlen_utf8::open)),
     (&["vlen-bytes", "numcodecs.vlen-bytes"], Some("vlen-bytes"), Open::Codec(super::vlen_bytes::open)),
 ];
@@ -91,9 +97,6 @@ pub const REFUSED: &[(&str, &str)] = &[
     ("categorize", "its labels are Python objects"),
     ("base64", "only external codecs have it"),
     ("zfpy", "only external codecs have it"),
-    ("zfp", "libzfp is in C++ and C, and no crate of it is kept"),
-    ("conditional", "no reader has it yet that it could be compared with"),
-    ("n5_default", "no reader has it yet that it could be compared with"),
     ("jenkins_lookup3", "only external codecs have it"),
 ];
 
@@ -149,7 +152,7 @@ pub fn device_decoder(name: &str) -> Result<&'static dyn DeviceDecoder> {
     let request = Request { name, configuration: &configuration, zarr_format: 3, spec: &spec, decoded, element_bytes };
     let opened = match find_direct(name, 3) {
         Some(Open::Codec(open)) => Some(open(&request)?),
-        Some(Open::Sharding(_)) => None,
+        Some(Open::Nested(_) | Open::Sharding(_)) => None,
         None => Some(open_external(&request)?),
     };
     let decoder = match opened {

@@ -55,7 +55,7 @@ fn default_index_codecs() -> Value {
     json!([{"name": "bytes", "configuration": {"endian": "little"}}, {"name": "crc32c"}])
 }
 
-fn extensions(configuration: &Configuration<'_>, key: &str, default: &Value) -> Result<Vec<Extension>> {
+pub(super) fn extensions(configuration: &Configuration<'_>, key: &str, default: &Value) -> Result<Vec<Extension>> {
     let value = configuration.get(key).unwrap_or(default);
     let Some(list) = value.as_array() else {
         return configuration.wrong(key, value, "a list of codecs");

@@ -1,0 +1,56 @@
+//! # `conditional`
+//!
+//! Bytes→bytes codecs of which each chunk says, in bits before its bytes, which ones it went through.
+//!
+//! - Specification: <https://github.com/zarr-developers/zarr-extensions/tree/main/codecs/conditional>
+//! - Names: v3 `conditional`
+//! - Configuration: `codecs`, bytes→bytes codecs; `header_bits`, a multiple of 8 (the default has a bit for every codec)
+//! - Writing: a compressor is applied where it makes the chunk smaller. Codecs whose output has a fixed size, such as shuffles and
+//!   checksums, are always applied. Which codecs were applied is no part of the metadata, so that readers need no such rule.
+//! - Compatible: no other implementation is known
+//! - Native: cpu. On GPUs: via host.
+//!
+//! ```
+//! # use cuzarr::codec::{ChunkSpec, Chain};
+//! # use cuzarr::meta::{DataType, Extension, FillValue};
+//! let codec = serde_json::json!({"name": "conditional", "configuration": {"codecs": [
+//!     {"name": "numcodecs.shuffle", "configuration": {"elementsize": 4}},
+//!     {"name": "zstd", "configuration": {"level": 5, "checksum": false}},
+//! ]}});
+//! # let spec = ChunkSpec::new(vec![4], DataType::UInt8, FillValue::Element(vec![0]));
+//! # Chain::from_extensions(&[Extension::new("bytes", Default::default()), Extension::from_json(&codec, "codecs")?], spec)?;
+//! # Ok::<(), cuzarr::Error>(())
+//! ```
+
+mod cpu;
+
+use super::configuration::Configuration;
+use super::open::{Opened, Request};
+use super::registry::{self, Found};
+use super::sharding_indexed::{BuildChain, extensions};
+use crate::{Result, ResultExt};
+
+/// Most bits of a header: more codecs than a chain ever has.
+const MOST_HEADER_BITS: i64 = 1 << 13;
+
+/// Opens the codec from its configuration. `build` makes the chains that its codecs hold.
+pub(crate) fn open(request: &Request<'_>, build: BuildChain) -> Result<Opened> {
+    let configuration = Configuration::new(request.name, request.configuration, &["codecs", "header_bits"])?;
+    let Some(list) = configuration.get("codecs") else { return Err(configuration.invalid("'codecs' is missing")) };
+    let (mut codecs, mut decoded) = (Vec::new(), request.decoded);
+    for (index, codec) in extensions(&configuration, "codecs", list)?.iter().enumerate() {
+        let inner = Request { name: &codec.name, configuration: &codec.configuration, decoded, ..*request };
+        let found = registry::open(&inner, build).at(|| format!("codec 'conditional': codecs[{index}]"))?;
+        let Found::Codec(Opened::Bytes(opened)) = found else {
+            return Err(configuration.invalid(format!("codecs[{index}]: '{}' is no bytes→bytes codec", codec.name)));
+        };
+        decoded = opened.encoded_size(decoded).within(request.decoded);
+        codecs.push(opened);
+    }
+    let least = codecs.len().next_multiple_of(8) as i64;
+    let bits = configuration.integer("header_bits", least..=MOST_HEADER_BITS, least)?;
+    if bits % 8 != 0 || least > MOST_HEADER_BITS {
+        return Err(configuration.invalid(format!("'header_bits' is {bits}, expected a multiple of 8")));
+    }
+    Ok(Opened::bytes(cpu::Conditional { codecs, header_bytes: bits as usize / 8 }))
+}

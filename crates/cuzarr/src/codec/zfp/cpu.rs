@@ -1,0 +1,230 @@
+//! Chunks to blocks, and back.
+
+use std::borrow::Cow;
+
+use cuzarr_device::DType;
+
+use super::bits::{BitReader, BitWriter};
+use super::block::{Blocks, Value};
+use super::planes::MOST_VALUES;
+use crate::codec::damage::{corrupt, expect_encoded_size, unencodable};
+use crate::codec::host::ArrayToBytes;
+use crate::codec::size::Size;
+use crate::{Error, ErrorKind, Result};
+
+/// The type whose values blocks hold for elements of a type; `None` for elements that zfp does not take.
+pub(super) fn stored_as(dtype: DType) -> Option<DType> {
+    match dtype {
+        DType::INT8 | DType::UINT8 | DType::INT16 | DType::UINT16 | DType::UINT32 => Some(DType::INT32),
+        DType::UINT64 => Some(DType::INT64),
+        DType::INT32 | DType::INT64 | DType::FLOAT32 | DType::FLOAT64 => Some(dtype),
+        _ => None,
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Zfp {
+    pub(super) blocks: Blocks,
+    pub(super) dtype: DType,
+    pub(super) extents: Extents,
+    pub(super) encoded: Size,
+}
+
+/// Extents of a chunk, the fastest axis first, in as many dimensions as blocks have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Extents(pub(super) Vec<usize>);
+
+/// A block's place in a chunk: along each axis the first element, and how many the chunk has from there on, at most 4.
+type Place = [(usize, usize); 4];
+
+impl Extents {
+    /// Blocks of the chunk; `None` when they cannot be counted.
+    pub(super) fn block_count(&self) -> Option<usize> {
+        self.0.iter().try_fold(1usize, |count, extent| count.checked_mul(extent.div_ceil(4)))
+    }
+
+    /// The places of all blocks, in order.
+    fn places(&self) -> impl Iterator<Item = Place> {
+        (0..self.block_count().unwrap_or(0)).map(|number| {
+            let (mut rest, mut place) = (number, [(0, 1); 4]);
+            for (axis, &extent) in self.0.iter().enumerate() {
+                let first = rest % extent.div_ceil(4) * 4;
+                place[axis] = (first, (extent - first).min(4));
+                rest /= extent.div_ceil(4);
+            }
+            place
+        })
+    }
+
+    /// For each value of a block, the element of the chunk that it is, and whether it is not there to fill up the block.
+    fn elements(&self, place: &Place) -> impl Iterator<Item = (usize, bool)> {
+        (0..1usize << (2 * self.0.len())).map(move |value| {
+            let (mut element, mut stride, mut is_own) = (0, 1, true);
+            for (axis, extent) in self.0.iter().enumerate() {
+                let (first, count) = place[axis];
+                let at = value >> (2 * axis) & 3;
+                is_own &= at < count;
+                element += (first + PADDED[count][at]) * stride;
+                stride *= extent;
+            }
+            (element, is_own)
+        })
+    }
+}
+
+/// By the number of values of a line, which one stands in each of its four places.
+const PADDED: [[usize; 4]; 5] = [[0, 0, 0, 0], [0, 0, 0, 0], [0, 1, 1, 0], [0, 1, 2, 0], [0, 1, 2, 3]];
+
+/// Elements that become values of blocks.
+trait Element: Sized {
+    type Value: Value;
+    const BYTES: usize = size_of::<Self>();
+
+    /// The value of an element's bytes; `None` for an element that blocks cannot hold.
+    fn load(bytes: &[u8], is_reversible: bool) -> Option<Self::Value>;
+    fn store(value: Self::Value, bytes: &mut [u8]);
+}
+
+/// `$load` is a condition and the value of an element, `$store` the element of a value.
+macro_rules! element {
+    ($($type:ty as $value:ty: |$element:ident, $is_reversible:ident| $load:expr, |$stored:ident| $store:expr;)*) => {$(
+        impl Element for $type {
+            type Value = $value;
+
+            fn load(bytes: &[u8], $is_reversible: bool) -> Option<$value> {
+                let $element = <$type>::from_ne_bytes(*bytes.first_chunk()?);
+                $load
+            }
+
+            fn store($stored: $value, bytes: &mut [u8]) {
+                let element: $type = $store;
+                bytes.copy_from_slice(&element.to_ne_bytes());
+            }
+        }
+    )*};
+}
+
+// Small integers fill the upper bits, so that the lowest planes, which hold nothing, are left out first.
+element! {
+    i32 as i32: |element, _any| Some(element), |value| value;
+    i64 as i64: |element, _any| Some(element), |value| value;
+    f32 as f32: |element, any| (any || element.is_finite()).then_some(element), |value| value;
+    f64 as f64: |element, any| (any || element.is_finite()).then_some(element), |value| value;
+    i8 as i32: |element, _any| Some(i32::from(element) << 23), |value| (value >> 23).clamp(-0x80, 0x7f) as i8;
+    u8 as i32: |element, _any| Some((i32::from(element) - 0x80) << 23), |value| ((value >> 23) + 0x80).clamp(0, 0xff) as u8;
+    i16 as i32: |element, _any| Some(i32::from(element) << 15), |value| (value >> 15).clamp(-0x8000, 0x7fff) as i16;
+    u16 as i32: |element, _any| Some((i32::from(element) - 0x8000) << 15), |value| ((value >> 15) + 0x8000).clamp(0, 0xffff) as u16;
+    u32 as i32: |element, _any| i32::try_from(element).ok(), |value| value.max(0) as u32;
+    u64 as i64: |element, _any| i64::try_from(element).ok(), |value| value.max(0) as u64;
+}
+
+/// Runs `$body` with `$T` the Rust type of the codec's elements.
+macro_rules! typed {
+    ($dtype:expr, $T:ident => $body:expr) => {{
+        macro_rules! with {
+            ($type:ty) => {{
+                type $T = $type;
+                $body
+            }};
+        }
+        match $dtype {
+            DType::INT8 => with!(i8),
+            DType::UINT8 => with!(u8),
+            DType::INT16 => with!(i16),
+            DType::UINT16 => with!(u16),
+            DType::INT32 => with!(i32),
+            DType::UINT32 => with!(u32),
+            DType::INT64 => with!(i64),
+            DType::UINT64 => with!(u64),
+            DType::FLOAT32 => with!(f32),
+            DType::FLOAT64 => with!(f64),
+            other => Err(Error::new(ErrorKind::Unsupported, format!("zfp: got elements of {other}"))),
+        }
+    }};
+}
+
+impl Zfp {
+    fn values(&self) -> usize {
+        self.blocks.order.len()
+    }
+
+    fn decode_elements<T: Element>(&self, encoded: &[u8], decoded: &mut [u8]) -> Result<()> {
+        let mut reader = BitReader::new(encoded);
+        let block = &mut [T::Value::default(); MOST_VALUES][..self.values()];
+        for (number, place) in self.extents.places().enumerate() {
+            T::Value::decode(&self.blocks, &mut reader, block);
+            if reader.is_past_end() {
+                let bytes = encoded.len();
+                return Err(corrupt(format!("got {bytes} encoded bytes, which end inside of block {number}")));
+            }
+            for ((element, is_own), value) in self.extents.elements(&place).zip(&*block) {
+                if is_own {
+                    T::store(*value, &mut decoded[element * T::BYTES..][..T::BYTES]);
+                }
+            }
+        }
+        expect_encoded_size(encoded.len(), reader.read_bytes())
+    }
+
+    fn encode_elements<T: Element>(&self, decoded: &[u8]) -> Result<Vec<u8>> {
+        let mut writer = BitWriter::default();
+        let block = &mut [T::Value::default(); MOST_VALUES][..self.values()];
+        let is_reversible = self.blocks.parameters.is_reversible();
+        for place in self.extents.places() {
+            for ((element, _), value) in self.extents.elements(&place).zip(&mut *block) {
+                let bytes = &decoded[element * T::BYTES..][..T::BYTES];
+                *value = T::load(bytes, is_reversible).ok_or_else(|| self.refuse(element))?;
+            }
+            T::Value::encode(&self.blocks, &mut writer, block);
+        }
+        Ok(writer.finish())
+    }
+
+    fn refuse(&self, element: usize) -> Error {
+        let why = match self.dtype {
+            DType::FLOAT32 | DType::FLOAT64 => "it is no finite number, which only mode 'reversible' stores",
+            _ => "zfp's integers are signed, and it is above the largest",
+        };
+        unencodable(format!("element {element} cannot be stored: {why}"))
+    }
+}
+
+impl ArrayToBytes for Zfp {
+    fn name(&self) -> &str {
+        "zfp"
+    }
+
+    fn encoded_size(&self) -> Size {
+        self.encoded
+    }
+
+    fn decode_into(&self, encoded: &[u8], decoded: &mut [u8]) -> Result<()> {
+        if let Size::Exact(expected) = self.encoded
+            && expected != encoded.len() as u64
+        {
+            return Err(self.wrong_size(encoded.len(), expected));
+        }
+        typed!(self.dtype, T => self.decode_elements::<T>(encoded, decoded))
+    }
+
+    fn encode(&self, decoded: Cow<'_, [u8]>) -> Result<Vec<u8>> {
+        typed!(self.dtype, T => self.encode_elements::<T>(&decoded))
+    }
+}
+
+impl Zfp {
+    /// An error about blocks of a fixed size. zarrs counts their bits as if blocks had three dimensions.
+    fn wrong_size(&self, got: usize, expected: u64) -> Error {
+        let error = corrupt(format!("got {got} encoded bytes, expected {expected}"));
+        let Some(bits) = self.blocks.parameters.fixed_bits() else { return error };
+        let cubes = u64::from(bits) << 6 >> (2 * self.blocks.ndim);
+        let theirs = self.extents.block_count().map(|blocks| (blocks as u64 * cubes).div_ceil(64) * 8);
+        match theirs == Some(got as u64) {
+            true => error.with_hint(format!(
+                "the chunk has blocks of {cubes} bits, as zarrs writes them: in the metadata, name the mode 'expert', with \
+                 'minbits' and 'maxbits' {cubes}, 'maxprec' 64 and 'minexp' -1074"
+            )),
+            false => error,
+        }
+    }
+}

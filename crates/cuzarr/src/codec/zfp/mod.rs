@@ -1,0 +1,82 @@
+//! # `zfp`
+//!
+//! Numbers by zfp: blocks of 4 values along each axis, transformed, and stored bit plane by bit plane.
+//!
+//! - Specification: <https://github.com/zarr-developers/zarr-extensions/tree/main/codecs/zfp>,
+//!   <https://zfp.readthedocs.io/en/latest/algorithm.html>, and P. Lindstrom, *Fixed-Rate Compressed Floating-Point Arrays*, 2014
+//! - Names: v3 `zfp`. numcodecs' `zfpy`, whose frames have a header, is another codec, which Python has.
+//! - Configuration: `mode`, and its parameters: `reversible`; `fixed_rate` with `rate`; `fixed_precision` with `precision`;
+//!   `fixed_accuracy` with `tolerance`; `expert` with `minbits`, `maxbits`, `maxprec`, `minexp`
+//! - Elements: `float32`, `float64`, integers of 8 to 64 bits; integers of 8 and 16 bits become `int32`. Chunks of at most 4 dimensions.
+//! - Compatible: zarrs; zfp itself. zarrs counts the bits of `fixed_rate` as if blocks had three dimensions, whatever they have.
+//! - Native: cpu, by our own code: the crates of the C library need libclang or CMake to be built, and the library does not look
+//!   where its input ends. Its bytes are compared with the library's in tests. On GPUs: via host.
+//!
+//! ```
+//! # use cuzarr::codec::{ChunkSpec, Chain};
+//! # use cuzarr::meta::{DataType, Extension, FillValue};
+//! let codec = serde_json::json!({"name": "zfp", "configuration": {"mode": "fixed_accuracy", "tolerance": 0.05}});
+//! # let spec = ChunkSpec::new(vec![4], DataType::Float32, FillValue::Element(vec![0; 4]));
+//! # Chain::from_extensions(&[Extension::from_json(&codec, "codecs")?], spec)?;
+//! # Ok::<(), cuzarr::Error>(())
+//! ```
+
+mod bits;
+mod block;
+mod cpu;
+mod order;
+mod parameters;
+mod planes;
+mod transform;
+
+use cuzarr_device::DType;
+
+use self::block::Blocks;
+use self::cpu::{Extents, Zfp, stored_as};
+use self::parameters::{Parameters, Values};
+use super::configuration::Configuration;
+use super::open::{Opened, Request};
+use super::size::Size;
+use crate::Result;
+
+/// The most dimensions of a block.
+const MOST_NDIM: usize = 4;
+
+/// Opens the codec from its configuration.
+pub(crate) fn open(request: &Request<'_>) -> Result<Opened> {
+    let invalid = |message| Err(Configuration::new(request.name, &Default::default(), &[])?.invalid(message));
+    let shape = &request.spec.shape;
+    if shape.len() > MOST_NDIM {
+        let message =
+            format!("takes chunks of at most {MOST_NDIM} dimensions, got {shape:?}; 'reshape' before it joins some");
+        return invalid(message);
+    }
+    let dtype = request.spec.dtype()?;
+    let Some(stored) = stored_as(dtype) else {
+        return invalid(format!("takes integers of 8 to 64 bits, float32 and float64, got {dtype}"));
+    };
+    let exponent_bits = match stored {
+        DType::FLOAT32 => Some(8),
+        DType::FLOAT64 => Some(11),
+        _ => None,
+    };
+    let ndim = shape.len().max(1);
+    let values = Values { ndim, width: 8 * stored.size_bytes() as u32, exponent_bits };
+    let parameters = Parameters::read(request.name, request.configuration, values)?;
+    // All elements fit into memory, and so do their extents, except that those of no elements may be any.
+    let is_empty = request.spec.size_bytes()? == 0;
+    let extents: Vec<usize> = match shape.len() {
+        0 => vec![1],
+        _ if is_empty => vec![0; ndim],
+        _ => shape.iter().rev().map(|&extent| extent as usize).collect(),
+    };
+    let extents = Extents(extents);
+    let bits = |of_block: u32| Some((extents.block_count()? as u64).checked_mul(u64::from(of_block))?.div_ceil(64) * 8);
+    let size = match parameters.fixed_bits() {
+        Some(fixed) => bits(fixed).map(Size::Exact),
+        None => bits(parameters.bound_bits(values)).map(Size::AtMost),
+    };
+    let Some(encoded) = size else { return invalid(format!("a chunk of shape {shape:?} has too many blocks")) };
+    let blocks = Blocks { parameters, ndim, order: order::of(ndim) };
+    Ok(Opened::serializer(Zfp { blocks, dtype, extents, encoded }))
+}
