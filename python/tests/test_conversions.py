@@ -12,7 +12,14 @@ from devices import NAME, on, require, to_host
 import cuzarr
 from cuzarr import xp
 from cuzarr.buffer import cpu, gpu as gpus
-from cuzarr.errors import CuzarrError, DataTypeValidationError, DTypeMismatchError, InvalidArgumentError, OutOfRangeError
+from cuzarr.errors import (
+    CuzarrError,
+    DataTypeValidationError,
+    DTypeMismatchError,
+    InvalidArgumentError,
+    OutOfRangeError,
+    ShapeMismatchError,
+)
 
 PAIR = np.dtype([("a", "u1"), ("b", "f4")])
 
@@ -332,5 +339,5 @@ def test_sequences_of_the_host_go_into_memory_of_a_device(gpu: str, value: Any) 
     array, expected = cuzarr.DeviceArray.from_host(np.zeros((2, 4), "f4"), gpu), np.zeros((2, 4), "f4")
     array[1, 1:] = expected[1, 1:] = value
     np.testing.assert_array_equal(array.cpu(), expected)
-    with pytest.raises(InvalidArgumentError, match="does not broadcast"):
+    with pytest.raises(ShapeMismatchError, match="do not fit into"):
         array[0] = value

@@ -159,9 +159,9 @@ def to_native_host(value: Any, native: np.dtype[Any]) -> np.ndarray[Any, Any]:
 def element_type(out: Any) -> np.dtype[Any]:
     """NumPy's type for the elements of a caller's result array of any library."""
     out = getattr(out, "as_ndarray_like", lambda: out)()
-    if not hasattr(out, "dtype"):
+    if not hasattr(out, "dtype") and not hasattr(out, "__dlpack__"):
         raise InvalidArgumentError(f"out is {type(out).__name__}, expected an array")
-    dtype = out.dtype
+    dtype = getattr(out, "dtype", None)
     return dtype if isinstance(dtype, np.dtype) else dtype_of(device_buffer(out).dtype)
 
 

@@ -11,7 +11,16 @@ from cuzarr._checks import element_type as _dtype, extents, refusing
 from cuzarr._config import device_name
 from cuzarr._memory.convert import result_array, to_device
 from cuzarr._memory.element_types import memory_type
-from cuzarr._memory.foreign import device_buffer, element_type as _element_type, host_array, is_on_device, on_host, to_native_host
+from cuzarr._memory.foreign import (
+    OnDevice,
+    device_buffer,
+    element_type as _element_type,
+    host_array,
+    is_cupys,
+    is_on_device,
+    on_host,
+    to_native_host,
+)
 from cuzarr._operators.dispatch import Lazy, Stored
 from cuzarr.errors import InvalidArgumentError
 
@@ -88,7 +97,7 @@ def _placed(x: Any, dtype: Any, device: str | None) -> Any:
         where = "cuda:0"
     wanted = own if dtype is None else _dtype(dtype)
     if wanted == own and buffer.device == where:
-        return x
+        return x if isinstance(x, OnDevice) or is_cupys(x) else result_array(buffer, own)
     moved = buffer.to(where)
     return result_array(moved if wanted == own else moved.astype(memory_type(wanted), "C"), wanted)
 
