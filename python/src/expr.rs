@@ -302,14 +302,13 @@ impl PyExpr {
         self.0.is_summary()
     }
 
-    /// The regions of a reduction; `None` for everything else.
-    fn summary_regions(&self, py: Python<'_>, memory_limit_bytes: u64) -> PyResult<Option<Vec<Box>>> {
+    /// How many parts of a reduction tasks can make; `None` for everything else.
+    fn summary_parts(&self, py: Python<'_>, memory_limit_bytes: u64) -> PyResult<Option<u64>> {
         let expr = self.0.clone();
-        let regions = run(py, (Device::Cpu, memory_limit_bytes, 1), move |options| expr.summary_regions(options))?;
-        Ok(regions.map(boxes))
+        run(py, (Device::Cpu, memory_limit_bytes, 1), move |options| expr.summary_parts(options))
     }
 
-    /// What is known of one region of a reduction.
+    /// What is known of one part of a reduction.
     fn summary_part<'py>(
         &self,
         py: Python<'py>,
@@ -324,7 +323,7 @@ impl PyExpr {
         Ok(PyBytes::new(py, &part))
     }
 
-    /// The result of a reduction in host memory, of an iterator of the parts of all its regions.
+    /// The result of a reduction in host memory, of an iterator of all its parts.
     fn join_summary(&self, parts: &Bound<'_, PyAny>, memory_limit_bytes: u64) -> PyResult<PyNdBuffer> {
         let options = ComputeOptions { device: Device::Cpu, memory_limit_bytes, ..ComputeOptions::default() };
         let mut raised = None;

@@ -301,7 +301,7 @@ def test_plans_that_a_cluster_computes_have_the_bits_of_one_machine(client: Any,
         assert type(got) is type(expected) and got.dtype == expected.dtype and got.shape == expected.shape, plan
         assert got.tobytes() == expected.tobytes(), plan
         assert heard and heard[-1][0] == heard[-1][1] == len(heard), plan
-    assert len(source.sum()._expr.summary_regions(32 << 10)) > 2, "several tasks"
+    assert source.sum()._expr.summary_parts(32 << 10) > 2, "several tasks"
 
 
 def test_plans_are_stored_by_a_cluster(client: Any, source: cuzarr.Array, tmp_path: Path) -> None:

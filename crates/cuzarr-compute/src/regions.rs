@@ -36,6 +36,22 @@ pub(crate) fn limit_for(planned_bytes: u64) -> u64 {
     if planned_bytes <= PLANNED_WHOLE_BYTES { planned_bytes } else { planned_bytes.saturating_add(GAPS_BYTES) }
 }
 
+/// The smallest box that regions lie in.
+pub(crate) fn hull_of(regions: &[Region]) -> Region {
+    let Some((first, others)) = regions.split_first() else {
+        return Region { number: 0, start: Vec::new(), extent: Vec::new() };
+    };
+    let mut hull = first.clone();
+    for region in others {
+        for axis in 0..hull.start.len() {
+            let end = (hull.start[axis] + hull.extent[axis]).max(region.start[axis] + region.extent[axis]);
+            hull.start[axis] = hull.start[axis].min(region.start[axis]);
+            hull.extent[axis] = end - hull.start[axis];
+        }
+    }
+    hull
+}
+
 /// Regions in C order that cover `shape`: boxes of whole `unit`s (chunks, or stored objects), each as large as `cost` (bytes
 /// that work on such an extent takes at once) allows under `limit_bytes`. They grow along the last dimension first, so that
 /// each is as nearly one piece of the array as it can be; but not beyond `enough_bytes`, so that there is something to do at

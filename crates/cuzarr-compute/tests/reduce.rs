@@ -213,6 +213,43 @@ fn many_results_are_gathered_on_the_device_as_on_the_host() {
 }
 
 #[test]
+fn runs_of_regions_have_the_bits_of_one_machine_wherever_their_parts_are_made() {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    let shape = [40, 100, 90];
+    let metadata = metadata(&[40, 100, 90], &[3, 40, 90], "float32", json!(0), json!([bytes_codec("little")]));
+    let array = Array::create(store, "x", metadata, false, ArrayOptions::default()).unwrap();
+    let mut values = dice(40 * 100 * 90);
+    (0..800).for_each(|at| values[at * 449] = f32::NAN);
+    array.write_buffer(&Selection::all(array.shape()), &floats(&shape, &values)).unwrap();
+    let x = Expr::array(array).unwrap();
+    // A GPU gathers within the first limit, the host within the second.
+    for memory_limit_bytes in [3 << 20, 1 << 20] {
+        for op in [ReduceOp::Sum, ReduceOp::Prod, ReduceOp::Var, ReduceOp::Max, ReduceOp::ArgMin, ReduceOp::Any] {
+            let skip_nan = op != ReduceOp::ArgMin;
+            let reduction = Reduction { skip_nan, ..Reduction::new(op, Some(vec![0])) };
+            let plan = x.reduced(reduction.clone()).unwrap();
+            let own = |device| ComputeOptions { memory_limit_bytes, ..on(device) };
+            let expected = x.reduce(&reduction, &own(Device::Cpu)).unwrap().to_host_bytes(Order::C).unwrap();
+            let count = plan.summary_parts(&own(Device::Cpu)).unwrap().unwrap();
+            assert!((7..=20).contains(&count), "{count} parts of runs of several regions");
+            for device in devices() {
+                let there = x.reduce(&reduction, &own(device)).unwrap().to_host_bytes(Order::C).unwrap();
+                assert_eq!(there, expected, "{reduction:?} on {device}");
+                assert_eq!(plan.summary_parts(&own(device)).unwrap(), Some(count));
+                let mut parts = (0..count).map(|number| plan.summary_part(number, &own(device)));
+                let joined = plan.join_summary(&mut parts, &own(Device::Cpu)).unwrap();
+                assert_eq!(joined.to_host_bytes(Order::C).unwrap(), expected, "parts of {reduction:?} on {device}");
+            }
+            let beyond = plan.summary_part(count, &own(Device::Cpu)).unwrap_err();
+            assert!(beyond.to_string().contains("expected a number below"), "{beyond}");
+            let mut short = (0..count).map(|_| Ok(vec![0; 24]));
+            let refused = plan.join_summary(&mut short, &own(Device::Cpu)).unwrap_err();
+            assert_eq!(refused.kind(), ErrorKind::InvalidArgument);
+        }
+    }
+}
+
+#[test]
 fn what_has_no_meaning_is_refused() {
     let x = Expr::buffer(floats(&[0, 3], &[])).unwrap();
     let run =

@@ -117,12 +117,12 @@ class _Work:
 
     def summary(self, expression: Any) -> Any:
         """The result of a reduction, of parts that tasks make; of another summary by one task."""
-        regions = expression._expr.summary_regions(self.limit)
-        if regions is None:
+        count = expression._expr.summary_parts(self.limit)
+        if count is None:
             whole = (0,) * len(expression.shape), expression.shape
             (result,) = self.tasks(functools.partial(_elements, expression, self.device), [whole])
             return result if result.ndim else result[()]
-        tasks = self.tasks(functools.partial(_part, expression, self.device), range(len(regions)))
+        tasks = self.tasks(functools.partial(_part, expression, self.device), range(count))
         return deliver(expression._expr.join_summary(tasks, self.limit), ())
 
     def elements(self, expression: Any) -> Any:

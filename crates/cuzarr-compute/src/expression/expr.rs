@@ -10,7 +10,7 @@ use super::promote::{Weak, without_arithmetic};
 use super::view::View;
 use crate::options::ComputeOptions;
 use cuzarr::node::Array;
-use cuzarr::plan::{Region, Selection};
+use cuzarr::plan::Selection;
 use cuzarr::{Error, ErrorKind, Result};
 
 /// An expression: elements of a shape and a type that can be computed. Cloning is cheap, and shared parts are computed once.
@@ -54,7 +54,7 @@ pub(crate) struct Joined {
     pub(crate) parts: Vec<Expr>,
 }
 
-/// Parts of a summary, in the order of their regions.
+/// Parts of a summary, in their order.
 pub type Parts<'a> = dyn Iterator<Item = Result<Vec<u8>>> + 'a;
 
 /// A result made of many elements, such as a sum or quantiles. In an expression it is computed before everything else.
@@ -71,15 +71,15 @@ pub(crate) trait Summary: fmt::Debug + Send + Sync {
     /// Those of [`Expr::compute`].
     fn compute(&self, of: &Expr, options: &ComputeOptions<'_>) -> Result<NdBuffer>;
 
-    /// The regions of which parts can be made by other processes; `None` where there is no such way.
+    /// How many parts can be made by other processes; `None` where there is no such way.
     ///
     /// # Errors
     /// Those of [`Expr::compute`] that appear before anything is read.
-    fn part_regions(&self, _of: &Expr, _options: &ComputeOptions<'_>) -> Result<Option<Vec<Region>>> {
+    fn parts(&self, _of: &Expr, _options: &ComputeOptions<'_>) -> Result<Option<u64>> {
         Ok(None)
     }
 
-    /// What is known of the region with this number, as bytes.
+    /// What is known of the part with this number, as bytes.
     ///
     /// # Errors
     /// Those of [`Expr::compute`]; `Unsupported` where there are no parts.
@@ -87,7 +87,7 @@ pub(crate) trait Summary: fmt::Debug + Send + Sync {
         Err(self.without_parts())
     }
 
-    /// The result, of the parts of all regions in their order, in host memory.
+    /// The result, of all parts in their order, in host memory.
     ///
     /// # Errors
     /// Those of the parts; `InvalidArgument` for bytes that are no such part; `Unsupported` where there are no parts.

@@ -2,10 +2,12 @@
 
 use cuzarr_device::{Buffer, DType, Header, LaunchShape, NdBuffer, Order, Stream, defined, header, pool};
 
+use super::kept_shape;
 use super::state::{Accumulator, State, Wide};
 use super::view::{BLOCK_THREADS, KERNELS, View};
 use crate::program::cuda::{address, function, kernel_name};
 use crate::program::memory_type;
+use crate::regions::memory_shape;
 use cuzarr::Result;
 use cuzarr::plan::Region;
 
@@ -86,6 +88,11 @@ pub(crate) fn states(source: &NdBuffer, view: &View, what: (Accumulator, bool), 
     let states = pool::allocate(view.outputs * size_of::<State>(), stream)?;
     reduce(source, view, what, &End::keep(&states), stream)?;
     stream.synchronize()?;
+    on_host(&states)
+}
+
+/// A copy of states.
+fn on_host(states: &Buffer) -> Result<Vec<State>> {
     let bytes = states.to_vec()?;
     let words: Vec<u64> = bytes.as_chunks::<8>().0.iter().map(|&word| u64::from_ne_bytes(word)).collect();
     Ok(words.as_chunks::<3>().0.iter().map(|&state| State(state)).collect())
@@ -244,16 +251,18 @@ struct Part {
 }
 
 impl Part {
-    /// A region of an array of this shape whose `axes` are reduced, to so many elements of a result.
-    fn new(region: &Region, (shape, axes): (&[u64], &[usize]), outputs: usize) -> Part {
+    /// A region of an array of this shape whose `axes` are reduced, to so many elements of the result, which lie in `hull`.
+    fn new(region: &Region, (shape, hull): (&[u64], &Region), axes: &[usize], outputs: usize) -> Part {
         let (kept, reduced) = ([[1, 0, 1]; MOST_AXES], [[1, 0, 1]; MOST_AXES]);
         let mut part = Part { outputs: outputs as u64, kept, reduced, kept_axes: 0, reduced_axes: 0 };
         for (axis, &whole) in shape.iter().enumerate() {
-            let (row, count) = match axes.contains(&axis) {
-                true => (&mut part.reduced, &mut part.reduced_axes),
-                false => (&mut part.kept, &mut part.kept_axes),
+            let (row, count, place) = match axes.contains(&axis) {
+                true => (&mut part.reduced, &mut part.reduced_axes, [region.start[axis], whole]),
+                false => {
+                    (&mut part.kept, &mut part.kept_axes, [region.start[axis] - hull.start[axis], hull.extent[axis]])
+                }
             };
-            row[*count as usize] = [region.extent[axis], region.start[axis], whole];
+            row[*count as usize] = [region.extent[axis], place[0], place[1]];
             *count += 1;
         }
         part
@@ -281,9 +290,10 @@ pub(super) enum Answer {
     All,
 }
 
-/// The states of all elements of a result on the device, as far as regions came in.
+/// The states of the elements of a result on the device, or of those that a part of the array has, as far as regions came in.
 pub(super) struct Gathered<'a> {
     shape: &'a [u64],
+    hull: Region,
     axes: &'a [usize],
     what: (Accumulator, bool),
     wide: Wide,
@@ -299,14 +309,16 @@ impl<'a> Gathered<'a> {
         axes.len() <= MOST_AXES && shape.len() - axes.len() <= MOST_AXES
     }
 
+    /// States of no elements yet, for regions of an array of this shape that lie in `hull`: what is gathered, whether NaN is
+    /// left out, and the widest type of the elements.
     pub(super) fn new(
-        (shape, axes): (&'a [u64], &'a [usize]),
-        what: (Accumulator, bool),
-        wide: Wide,
-        outputs: usize,
+        (shape, hull): (&'a [u64], Region),
+        axes: &'a [usize],
+        (accumulator, skip_nan, wide): (Accumulator, bool, Wide),
         stream: &'a Stream,
     ) -> Result<Gathered<'a>> {
-        Ok(Gathered { shape, axes, what, wide, outputs, stream, states: None })
+        let outputs = memory_shape(&kept_shape(&hull.extent, axes, false))?.iter().product();
+        Ok(Gathered { shape, hull, axes, what: (accumulator, skip_nan), wide, outputs, stream, states: None })
     }
 
     /// Takes the elements of a region; they are no longer needed when this returns.
@@ -315,15 +327,39 @@ impl<'a> Gathered<'a> {
         if view.outputs == 0 {
             return Ok(());
         }
-        let all = match self.states.take() {
-            Some(states) => states,
-            None => Buffer::zeroed(self.stream.device(), self.outputs * size_of::<State>())?,
-        };
-        let part = Part::new(region, (self.shape, self.axes), view.outputs);
+        let all = self.all()?;
+        let part = Part::new(region, (self.shape, &self.hull), self.axes, view.outputs);
         let end = End::merge(&part, &all, &state_type(self.what.0, self.wide));
         reduce(elements, &view, self.what, &end, self.stream)?;
         self.states = Some(all);
         Ok(self.stream.synchronize()?)
+    }
+
+    /// Takes the states of regions that lie in `hull`; they are no longer needed when this returns.
+    pub(super) fn take_run(&mut self, hull: &Region, run: &Gathered<'_>) -> Result<()> {
+        let Some(states) = &run.states else { return Ok(()) };
+        let (all, state) = (self.all()?, state_type(self.what.0, self.wide));
+        let part = Part::new(hull, (self.shape, &self.hull), self.axes, run.outputs);
+        join_rows((run.outputs, 1), (states, &state), (&End::merge(&part, &all, &state), false), self.stream)?;
+        self.states = Some(all);
+        Ok(self.stream.synchronize()?)
+    }
+
+    /// The states, in host memory; those of no elements as the host has them.
+    pub(super) fn states(&self) -> Result<Vec<State>> {
+        let empty = self.what.0.empty(self.wide);
+        let Some(states) = &self.states else { return Ok(vec![empty; self.outputs]) };
+        let mut found = on_host(states)?;
+        found.iter_mut().filter(|state| state.0[1] == 0).for_each(|state| *state = empty);
+        Ok(found)
+    }
+
+    /// The memory of the states, taken out to be written to.
+    fn all(&mut self) -> Result<Buffer> {
+        match self.states.take() {
+            Some(states) => Ok(states),
+            None => Ok(Buffer::zeroed(self.stream.device(), self.outputs * size_of::<State>())?),
+        }
     }
 
     /// The elements of the result of the only region, converted from their widest type to `dtype`.

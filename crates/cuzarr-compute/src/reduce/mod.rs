@@ -2,27 +2,30 @@
 //!
 //! Elements are divided into segments of fixed size, by their place. Each segment gives a state ([`state::State`]), and states
 //! are joined in order, two by two. So results do not depend on threads or blocks, and have the same bits on the CPU and on a
-//! GPU: see `reduce/reduce.cuh`. Out of core, states of regions are joined in the order of the regions, which depend on the
-//! memory limit.
+//! GPU: see `reduce/reduce.cuh`. Out of core, states of regions are joined in the order of the regions, first those of a run
+//! ([`runs`]), then those of the runs. Regions and runs depend on the memory limit, not on the device, and a run is a task of a
+//! cluster.
 //!
 //! Sums of floats are made in binary64, over at most 256 elements in a row and then two by two, and rounded once. Variances use
 //! distances from an element nearby and the formula of Chan, Golub and LeVeque. Integers wrap like NumPy's.
 
 mod cpu;
 pub(crate) mod cuda;
+mod runs;
 mod state;
 pub(crate) mod view;
 
 use cuzarr_device::cpu::cast;
 use cuzarr_device::{DType, DTypeKind, Device, NdBuffer, Order};
 
+use self::runs::Runs;
 pub(crate) use self::state::{Accumulator, State, Wide};
 use self::view::{View, state_bytes, wide_type};
 use crate::expression::{Expr, Parts, Summary, axes_argument, without_arithmetic};
 use crate::options::ComputeOptions;
 use crate::program::Processor;
 use crate::regions::memory_shape;
-use crate::stream::{Job, deliver, for_each_region, numbered};
+use crate::stream::{Job, deliver, for_each_region};
 use cuzarr::plan::Region;
 use cuzarr::{Error, ErrorKind, Result};
 
@@ -186,35 +189,59 @@ impl Summary for Reduction {
         of.reduce(self, options)
     }
 
-    fn part_regions(&self, of: &Expr, options: &ComputeOptions<'_>) -> Result<Option<Vec<Region>>> {
+    fn parts(&self, of: &Expr, options: &ComputeOptions<'_>) -> Result<Option<u64>> {
         let axes = self.axes(of.ndim())?;
-        Ok(Some(of.astype(self.op.dtypes(of.dtype())?.0)?.gathering(&axes, options)?.1))
+        let source = of.astype(self.op.dtypes(of.dtype())?.0)?;
+        let (_, regions) = source.gathering(&axes, options)?;
+        Ok(Some(Runs::of(&source, &regions, &axes).count() as u64))
     }
 
     fn part(&self, of: &Expr, number: u64, options: &ComputeOptions<'_>) -> Result<Vec<u8>> {
         let axes = self.axes(of.ndim())?;
-        let (job, regions) = of.astype(self.op.dtypes(of.dtype())?.0)?.gathering(&axes, options)?;
-        let region = numbered(&regions, number)?;
-        let elements = job.work(region, &job.read(region)?)?;
-        let states = states_of(&elements, &axes, (self.op.accumulator(), self.skip_nan), &job.processor)?;
-        Ok(states.iter().flat_map(|state| state.0).flat_map(u64::to_le_bytes).collect())
+        let source = of.astype(self.op.dtypes(of.dtype())?.0)?;
+        let (job, regions) = source.gathering(&axes, options)?;
+        let (regions, hull) = Runs::of(&source, &regions, &axes).numbered(number)?;
+        let states = match source.gathers_there(self, &axes, options)? {
+            Some(_) => source.gathered_there(self, (regions, hull), &axes, &job)?,
+            None => {
+                let what = self.op.accumulator();
+                let mut run = Gathered::new((source.shape(), hull), &axes, what, Wide::of(source.dtype()))?;
+                source.gather_regions((&job, regions), &axes, (&[what], self.skip_nan), |region, states| {
+                    states.iter().for_each(|states| run.take(region, states));
+                    Ok(())
+                })?;
+                run.states
+            }
+        };
+        let mut bytes = Vec::with_capacity(states.len() * size_of::<State>());
+        for state in &states {
+            state.0.iter().for_each(|word| bytes.extend_from_slice(&word.to_le_bytes()));
+        }
+        Ok(bytes)
     }
 
     fn joined(&self, of: &Expr, parts: &mut Parts<'_>, options: &ComputeOptions<'_>) -> Result<NdBuffer> {
         let axes = self.axes(of.ndim())?;
         let (dtype, shape) = self.result(of.dtype(), of.shape())?;
         let source = of.astype(self.op.dtypes(of.dtype())?.0)?;
-        let mut gathered = Gathered::new(source.shape(), &axes, self.op.accumulator(), Wide::of(source.dtype()))?;
-        for region in source.gathering(&axes, options)?.1 {
+        let (_, regions) = source.gathering(&axes, options)?;
+        let mut gathered = Gathered::whole(source.shape(), &axes, self.op.accumulator(), Wide::of(source.dtype()))?;
+        let runs = Runs::of(&source, &regions, &axes);
+        for number in 0..runs.count() as u64 {
+            let (_, hull) = runs.numbered(number)?;
             let part = parts.next().transpose()?.unwrap_or_default();
-            let words: Vec<u64> = part.as_chunks::<8>().0.iter().map(|&word| u64::from_le_bytes(word)).collect();
-            let states: Vec<State> = words.as_chunks::<3>().0.iter().map(|&words| State(words)).collect();
-            let expected = kept_shape(&region.extent, &axes, false).iter().product::<u64>() * size_of::<State>() as u64;
+            let expected = kept_shape(&hull.extent, &axes, false).iter().product::<u64>() * size_of::<State>() as u64;
             if part.len() as u64 != expected {
-                let message = format!("the part of {region} has {} bytes, expected {expected}", part.len());
+                let message = format!("the part of {hull} has {} bytes, expected {expected}", part.len());
                 return Err(Error::new(ErrorKind::InvalidArgument, message));
             }
-            gathered.take(&region, &states);
+            let words = |state: &[u8; size_of::<State>()]| {
+                State(std::array::from_fn(|word| {
+                    u64::from_le_bytes(std::array::from_fn(|byte| state[8 * word + byte]))
+                }))
+            };
+            let states: Vec<State> = part.as_chunks().0.iter().map(words).collect();
+            gathered.take(&hull, &states);
         }
         let bytes = finish(self, &gathered, dtype)?;
         Ok(NdBuffer::from_host(Device::Cpu, dtype, &memory_shape(&shape)?, Order::C, &bytes)?)
@@ -253,9 +280,10 @@ pub(super) fn kept_shape(shape: &[u64], axes: &[usize], keepdims: bool) -> Vec<u
     extents.collect()
 }
 
-/// States of the elements of a result, as far as regions came in.
+/// States of the elements of a result, or of those that a part of the array has, as far as regions came in.
 struct Gathered {
     shape: Vec<u64>,
+    hull: Region,
     axes: Vec<usize>,
     accumulator: Accumulator,
     wide: Wide,
@@ -263,21 +291,26 @@ struct Gathered {
 }
 
 impl Gathered {
-    /// States of no elements yet.
-    fn new(shape: &[u64], axes: &[usize], accumulator: Accumulator, wide: Wide) -> Result<Gathered> {
-        let outputs: usize = memory_shape(&kept_shape(shape, axes, false))?.iter().product();
+    /// States of no elements yet, for regions of an array of this shape that lie in `hull`.
+    fn new((shape, hull): (&[u64], Region), axes: &[usize], accumulator: Accumulator, wide: Wide) -> Result<Gathered> {
+        let outputs: usize = memory_shape(&kept_shape(&hull.extent, axes, false))?.iter().product();
         let states = vec![accumulator.empty(wide); outputs];
-        Ok(Gathered { shape: shape.to_vec(), axes: axes.to_vec(), accumulator, wide, states })
+        Ok(Gathered { shape: shape.to_vec(), hull, axes: axes.to_vec(), accumulator, wide, states })
+    }
+
+    /// States of no elements yet, for all regions.
+    fn whole(shape: &[u64], axes: &[usize], accumulator: Accumulator, wide: Wide) -> Result<Gathered> {
+        Gathered::new((shape, whole_of(shape)), axes, accumulator, wide)
     }
 
     fn is_reduced(&self, axis: usize) -> bool {
         self.axes.contains(&axis)
     }
 
-    /// Number of an element of the result in C order, by where it is.
+    /// Number of an element of the result in C order among those of the hull, by where it is.
     fn number(&self, place: &[u64]) -> u64 {
         let axes = (0..self.shape.len()).filter(|&axis| !self.is_reduced(axis));
-        axes.fold(0, |number, axis| number * self.shape[axis] + place[axis])
+        axes.fold(0, |number, axis| number * self.hull.extent[axis] + place[axis] - self.hull.start[axis])
     }
 
     /// Takes the states of a region, in C order of its part of the result, row by row along the last dimension.
@@ -330,11 +363,16 @@ pub(crate) fn states_of_regions(axes: &[usize]) -> impl Fn(&[u64]) -> u64 + Send
     move |extent| state_bytes(extent, &axes)
 }
 
-/// The part of a memory limit that is left beside the states of so many results; all of it where these take too much of it for
-/// a GPU to gather them.
+/// The part of a memory limit that is left beside the states of so many results, and those of a run; all of it where these take
+/// too much of it for a GPU to gather them.
 fn beside_states(outputs: usize, limit_bytes: u64) -> u64 {
-    let states_bytes = (outputs as u64).saturating_mul(size_of::<State>() as u64);
+    let states_bytes = (outputs as u64).saturating_mul(2 * size_of::<State>() as u64);
     if states_bytes <= limit_bytes / STATES_SHARE { limit_bytes - states_bytes } else { limit_bytes }
+}
+
+/// All elements of an array of this shape.
+fn whole_of(shape: &[u64]) -> Region {
+    Region { number: 0, start: vec![0; shape.len()], extent: shape.to_vec() }
 }
 
 /// The states of an array whose `axes` are reduced: one for each element of the result, in C order.
@@ -417,6 +455,22 @@ impl Expr {
         deliver(&result, options)
     }
 
+    /// How the result is made of states where a GPU gathers them: the answer, and the widest type of its elements.
+    fn gathers_there(
+        &self,
+        reduction: &Reduction,
+        axes: &[usize],
+        options: &ComputeOptions<'_>,
+    ) -> Result<Option<(cuda::Answer, DType)>> {
+        let outputs: usize = memory_shape(&kept_shape(self.shape(), axes, false))?.iter().product();
+        let (answer, widest) = reduction.op.answer(Wide::of(self.dtype()));
+        // Refusals are the host's.
+        let may_fail = self.shape().contains(&0) || (reduction.skip_nan && matches!(answer, cuda::Answer::Place));
+        let suits = cuda::Gathered::suits(self.shape(), axes);
+        let fits = beside_states(outputs, options.memory_limit_bytes) < options.memory_limit_bytes;
+        Ok((options.device != Device::Cpu && !may_fail && suits && fits).then_some((answer, widest)))
+    }
+
     /// The elements of the result, of type `dtype`, where a GPU gathers them.
     fn reduce_there(
         &self,
@@ -425,35 +479,53 @@ impl Expr {
         dtype: DType,
         options: &ComputeOptions<'_>,
     ) -> Result<Option<NdBuffer>> {
-        let outputs: usize = memory_shape(&kept_shape(self.shape(), axes, false))?.iter().product();
-        let wide = Wide::of(self.dtype());
-        let (answer, widest) = reduction.op.answer(wide);
-        // Refusals are the host's.
-        let may_fail = self.shape().contains(&0) || (reduction.skip_nan && matches!(answer, cuda::Answer::Place));
-        let suits = cuda::Gathered::suits(self.shape(), axes);
-        let left_bytes = beside_states(outputs, options.memory_limit_bytes);
-        let fits = left_bytes < options.memory_limit_bytes;
-        if options.device == Device::Cpu || may_fail || !suits || !fits {
-            return Ok(None);
-        }
-        let whole = Region { number: 0, start: vec![0; self.ndim()], extent: self.shape().to_vec() };
-        let mut job = Job::new(self, whole, options)?.looked_at().beside(states_of_regions(axes));
-        let limit_bytes = if job.is_in_memory() { u64::MAX } else { left_bytes };
-        let regions = job.regions(None, limit_bytes)?;
+        let Some((answer, widest)) = self.gathers_there(reduction, axes, options)? else { return Ok(None) };
+        let (job, regions) = self.gathering(axes, options)?;
         let Some(stream) = job.processor.stream() else { return Ok(None) };
-        let what = (reduction.op.accumulator(), reduction.skip_nan);
-        let mut gathered = cuda::Gathered::new((self.shape(), axes), what, wide, outputs, stream)?;
+        let what = (reduction.op.accumulator(), reduction.skip_nan, Wide::of(self.dtype()));
+        let mut gathered = cuda::Gathered::new((self.shape(), whole_of(self.shape())), axes, what, stream)?;
         if let [only] = &regions[..] {
             let elements = job.work(only, &job.read(only)?)?;
             return gathered.finish_all(&elements, (answer, reduction.ddof), (widest, dtype)).map(Some);
         }
+        let runs = Runs::of(self, &regions, axes);
+        let (mut at, mut run) = (runs.ends(), None);
         for_each_region(
             &job,
             &regions,
-            |region, inputs| gathered.take(region, &job.work(region, &inputs)?),
+            |region, inputs| {
+                let elements = job.work(region, &inputs)?;
+                let Some((hull, is_last)) = at.next().flatten() else { return gathered.take(region, &elements) };
+                let mut own = match run.take() {
+                    Some(own) => own,
+                    None => cuda::Gathered::new((self.shape(), hull.clone()), axes, what, stream)?,
+                };
+                own.take(region, &elements)?;
+                if is_last {
+                    return gathered.take_run(&hull, &own);
+                }
+                run = Some(own);
+                Ok(())
+            },
             |_, ()| Ok(()),
         )?;
         gathered.finish(answer, reduction.ddof, (widest, dtype)).map(Some)
+    }
+
+    /// The states of a run, which a GPU gathers.
+    fn gathered_there(
+        &self,
+        reduction: &Reduction,
+        (regions, hull): (&[Region], Region),
+        axes: &[usize],
+        job: &Job<'_>,
+    ) -> Result<Vec<State>> {
+        let Some(stream) = job.processor.stream() else { return Ok(Vec::new()) };
+        let what = (reduction.op.accumulator(), reduction.skip_nan, Wide::of(self.dtype()));
+        let mut run = cuda::Gathered::new((self.shape(), hull), axes, what, stream)?;
+        let take = |region: &Region, inputs: Vec<NdBuffer>| run.take(region, &job.work(region, &inputs)?);
+        for_each_region(job, regions, take, |_, ()| Ok(()))?;
+        run.states()
     }
 
     /// The least and the greatest element, of which there is one, in one pass; NaN where one is NaN.
@@ -478,31 +550,51 @@ impl Expr {
     ) -> Result<[Gathered; N]> {
         let (job, regions) = self.gathering(axes, options)?;
         let wide = Wide::of(self.dtype());
-        let mut all = Vec::with_capacity(N);
-        for accumulator in accumulators {
-            all.push(Gathered::new(self.shape(), axes, accumulator, wide)?);
-        }
-        for_each_region(
-            &job,
-            &regions,
-            |region, inputs| {
-                let elements = job.work(region, &inputs)?;
-                let states =
-                    accumulators.iter().map(|&one| states_of(&elements, axes, (one, skip_nan), &job.processor));
-                states.collect::<Result<Vec<_>>>()
-            },
-            |region, states| {
-                all.iter_mut().zip(&states).for_each(|(gathered, states)| gathered.take(region, states));
-                Ok(())
-            },
-        )?;
+        let all = |hull: &Region| {
+            let each = accumulators.iter().map(|&one| Gathered::new((self.shape(), hull.clone()), axes, one, wide));
+            each.collect::<Result<Vec<_>>>()
+        };
+        let mut whole = all(&whole_of(self.shape()))?;
+        let runs = Runs::of(self, &regions, axes);
+        let (mut at, mut run) = (runs.ends(), None);
+        self.gather_regions((&job, &regions), axes, (&accumulators, skip_nan), |region, states| {
+            let Some((hull, is_last)) = at.next().flatten() else {
+                whole.iter_mut().zip(&states).for_each(|(whole, states)| whole.take(region, states));
+                return Ok(());
+            };
+            let mut own = run.take().map_or_else(|| all(&hull), Ok)?;
+            own.iter_mut().zip(&states).for_each(|(own, states)| own.take(region, states));
+            if is_last {
+                whole.iter_mut().zip(&own).for_each(|(whole, own)| whole.take(&hull, &own.states));
+            } else {
+                run = Some(own);
+            }
+            Ok(())
+        })?;
+        drop(at);
         let missing = || Error::new(ErrorKind::InvalidArgument, "a reduction lacks its states");
-        all.try_into().map_err(|_| missing())
+        whole.try_into().map_err(|_| missing())
+    }
+
+    /// Computes regions, and hands on their states in host memory, region by region, for each accumulator.
+    fn gather_regions(
+        &self,
+        (job, regions): (&Job<'_>, &[Region]),
+        axes: &[usize],
+        (accumulators, skip_nan): (&[Accumulator], bool),
+        take: impl FnMut(&Region, Vec<Vec<State>>) -> Result<()> + Send,
+    ) -> Result<()> {
+        let work = |region: &Region, inputs: Vec<NdBuffer>| {
+            let elements = job.work(region, &inputs)?;
+            let states = accumulators.iter().map(|&one| states_of(&elements, axes, (one, skip_nan), &job.processor));
+            states.collect::<Result<Vec<_>>>()
+        };
+        for_each_region(job, regions, work, take)
     }
 
     /// A job that looks at all elements, and its regions, which are the same on every device.
     fn gathering<'a>(&self, axes: &[usize], options: &ComputeOptions<'a>) -> Result<(Job<'a>, Vec<Region>)> {
-        let whole = Region { number: 0, start: vec![0; self.ndim()], extent: self.shape().to_vec() };
+        let whole = whole_of(self.shape());
         let mut job = Job::new(self, whole, options)?.looked_at().beside(states_of_regions(axes));
         let outputs: usize = memory_shape(&kept_shape(self.shape(), axes, false))?.iter().product();
         // As where a GPU gathers: the same regions, and results.

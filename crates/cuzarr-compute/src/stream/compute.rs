@@ -33,19 +33,19 @@ impl Expr {
         matches!(self.0.kind, Kind::Summary(..))
     }
 
-    /// The regions of a summary (a reduction) that other processes make parts of with [`Expr::summary_part`]; `None` for other
-    /// expressions, and summaries that have no parts.
+    /// How many parts of a summary (a reduction) other processes can make with [`Expr::summary_part`], each of some regions; `None`
+    /// for other expressions, and summaries that have no parts.
     ///
     /// # Errors
     /// Those of [`Expr::compute`] that appear before anything is read.
-    pub fn summary_regions(&self, options: &ComputeOptions<'_>) -> Result<Option<Vec<Region>>> {
+    pub fn summary_parts(&self, options: &ComputeOptions<'_>) -> Result<Option<u64>> {
         match &self.0.kind {
-            Kind::Summary(summary, of) => summary.part_regions(of, options),
+            Kind::Summary(summary, of) => summary.parts(of, options),
             _ => Ok(None),
         }
     }
 
-    /// What is known of the region of a summary that has this number, as bytes for [`Expr::join_summary`].
+    /// What is known of the part of a summary that has this number, as bytes for [`Expr::join_summary`].
     ///
     /// # Errors
     /// Those of [`Expr::compute`]; `Unsupported` for other expressions.
@@ -54,7 +54,7 @@ impl Expr {
         summary.part(of, number, options)
     }
 
-    /// The result of a summary in host memory, of the parts of all its regions, in their order. It has the bits of [`Expr::compute`]
+    /// The result of a summary in host memory, of all its parts, in their order. It has the bits of [`Expr::compute`]
     /// with the same memory limit.
     ///
     /// ```
@@ -63,8 +63,8 @@ impl Expr {
     /// let buffer = NdBuffer::from_host(Device::Cpu, DType::UINT8, &[4], Order::C, &[1, 2, 3, 4])?;
     /// let sum = Expr::buffer(buffer)?.reduced(Reduction::new(ReduceOp::Sum, None))?;
     /// let options = ComputeOptions::default();
-    /// let regions = sum.summary_regions(&options)?.unwrap_or_default();
-    /// let mut parts = regions.iter().map(|region| sum.summary_part(region.number, &options));
+    /// let count = sum.summary_parts(&options)?.unwrap_or_default();
+    /// let mut parts = (0..count).map(|number| sum.summary_part(number, &options));
     /// assert_eq!(sum.join_summary(&mut parts, &options)?.host_slice::<u64>()?, [10]);
     /// # Ok::<(), cuzarr::Error>(())
     /// ```

@@ -8,4 +8,3 @@ mod together;
 
 pub use self::explain::{ComputeExplanation, ComputeStage};
 pub(crate) use self::job::{Job, REGIONS_SHARE, deliver, for_each_region};
-pub(crate) use self::store::numbered;

@@ -41,7 +41,7 @@ impl Storing<'_> {
 ///
 /// # Errors
 /// `InvalidArgument` beyond the last region.
-pub(crate) fn numbered(regions: &[Region], number: u64) -> Result<&Region> {
+fn numbered(regions: &[Region], number: u64) -> Result<&Region> {
     regions.iter().find(|region| region.number == number).ok_or_else(|| {
         let message = format!("got region number {number}, expected a number below {}", regions.len());
         Error::new(ErrorKind::InvalidArgument, message)
