@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 use super::host::{ArrayToArray, ArrayToBytes, BytesToBytes, VariableToBytes};
 use super::size::Size;
 use super::spec::ChunkSpec;
+use crate::Result;
 
 /// The name, the configuration and the surroundings that a codec is opened with.
 pub(crate) struct Request<'a> {
@@ -30,6 +31,9 @@ pub(crate) enum Opened {
     Variable(Arc<dyn VariableToBytes>),
     Bytes(Arc<dyn BytesToBytes>),
 }
+
+/// Opens a codec that another one holds.
+pub(crate) type OpenCodec<'a> = &'a dyn Fn(&Request<'_>) -> Result<Opened>;
 
 impl Opened {
     pub(crate) fn bytes(codec: impl BytesToBytes + 'static) -> Opened {

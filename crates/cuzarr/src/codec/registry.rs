@@ -6,7 +6,7 @@ use serde_json::Map;
 
 use super::chain::Sharding;
 use super::device::DeviceDecoder;
-use super::open::{Opened, Request};
+use super::open::{OpenCodec, Opened, Request};
 use super::sharding_indexed::{self, BuildChain};
 use super::size::Size;
 use super::{ChunkSpec, external};
@@ -30,8 +30,10 @@ impl From<Opened> for Found {
 #[derive(Clone, Copy)]
 enum Open {
     Codec(fn(&Request<'_>) -> Result<Opened>),
-    /// A codec that holds others.
-    Nested(fn(&Request<'_>, BuildChain) -> Result<Opened>),
+    /// A codec that holds a chain.
+    Chained(fn(&Request<'_>, BuildChain) -> Result<Opened>),
+    /// A codec that holds others, which it opens one by one.
+    Wrapping(fn(&Request<'_>, OpenCodec<'_>) -> Result<Opened>),
     Sharding(fn(&Request<'_>, BuildChain) -> Result<Sharding>),
 }
 
@@ -39,7 +41,8 @@ impl Open {
     fn call(self, request: &Request<'_>, build: BuildChain) -> Result<Found> {
         match self {
             Open::Codec(open) => open(request).map(Found::Codec),
-            Open::Nested(open) => open(request, build).map(Found::Codec),
+            Open::Chained(open) => open(request, build).map(Found::Codec),
+            Open::Wrapping(wrap) => wrap(request, &|inner| open_codec(inner, build)).map(Found::Codec),
             Open::Sharding(open) => Ok(Found::Sharding(Arc::new(open(request, build)?))),
         }
     }
@@ -72,8 +75,8 @@ const BUILT_IN: &[(&[&str], Option<&str>, Open)] = &[
     (&["numcodecs.quantize", "quantize"], Some("quantize"), Open::Codec(super::quantize::open)),
     (&["bitround", "numcodecs.bitround"], Some("bitround"), Open::Codec(super::bitround::open)),
     (&["numcodecs.packbits"], Some("packbits"), Open::Codec(super::packbits::open)),
-    (&["conditional"], None, Open::Nested(super::conditional::open)),
-    (&["n5_default"], None, Open::Nested(super::n5_default::open)),
+    (&["conditional"], None, Open::Wrapping(super::conditional::open)),
+    (&["n5_default"], None, Open::Chained(super::n5_default::open)),
     (&["packbits"], None, Open::Codec(super::packbits::registered::open)),
     (&["reshape"], None, Open::Codec(super::reshape::open)),
     (&["numcodecs.astype", "astype"], Some("astype"), Open::Codec(super::astype::open)),
@@ -152,7 +155,7 @@ pub fn device_decoder(name: &str) -> Result<&'static dyn DeviceDecoder> {
     let request = Request { name, configuration: &configuration, zarr_format: 3, spec: &spec, decoded, element_bytes };
     let opened = match find_direct(name, 3) {
         Some(Open::Codec(open)) => Some(open(&request)?),
-        Some(Open::Nested(_) | Open::Sharding(_)) => None,
+        Some(Open::Chained(_) | Open::Wrapping(_) | Open::Sharding(_)) => None,
         None => Some(open_external(&request)?),
     };
     let decoder = match opened {
@@ -167,6 +170,17 @@ pub(crate) fn open(request: &Request<'_>, build: BuildChain) -> Result<Found> {
     match find(request.name, request.zarr_format) {
         Some(open) => open.call(request, build),
         None => open_external(request).map(Found::Codec),
+    }
+}
+
+/// Opens a codec that another one holds.
+fn open_codec(request: &Request<'_>, build: BuildChain) -> Result<Opened> {
+    match open(request, build)? {
+        Found::Codec(opened) => Ok(opened),
+        Found::Sharding(_) => {
+            let message = format!("codec '{}' is no part of another one", request.name);
+            Err(Error::new(ErrorKind::MetadataInvalid, message))
+        }
     }
 }
 

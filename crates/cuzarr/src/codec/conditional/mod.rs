@@ -25,23 +25,22 @@
 mod cpu;
 
 use super::configuration::Configuration;
-use super::open::{Opened, Request};
-use super::registry::{self, Found};
-use super::sharding_indexed::{BuildChain, extensions};
+use super::open::{OpenCodec, Opened, Request};
+use super::sharding_indexed::extensions;
 use crate::{Result, ResultExt};
 
 /// Most bits of a header: more codecs than a chain ever has.
 const MOST_HEADER_BITS: i64 = 1 << 13;
 
-/// Opens the codec from its configuration. `build` makes the chains that its codecs hold.
-pub(crate) fn open(request: &Request<'_>, build: BuildChain) -> Result<Opened> {
+/// Opens the codec from its configuration, and those that it holds by `open_codec`.
+pub(crate) fn open(request: &Request<'_>, open_codec: OpenCodec<'_>) -> Result<Opened> {
     let configuration = Configuration::new(request.name, request.configuration, &["codecs", "header_bits"])?;
     let Some(list) = configuration.get("codecs") else { return Err(configuration.invalid("'codecs' is missing")) };
     let (mut codecs, mut decoded) = (Vec::new(), request.decoded);
     for (index, codec) in extensions(&configuration, "codecs", list)?.iter().enumerate() {
         let inner = Request { name: &codec.name, configuration: &codec.configuration, decoded, ..*request };
-        let found = registry::open(&inner, build).at(|| format!("codec 'conditional': codecs[{index}]"))?;
-        let Found::Codec(Opened::Bytes(opened)) = found else {
+        let opened = open_codec(&inner).at(|| format!("codec 'conditional': codecs[{index}]"))?;
+        let Opened::Bytes(opened) = opened else {
             return Err(configuration.invalid(format!("codecs[{index}]: '{}' is no bytes→bytes codec", codec.name)));
         };
         decoded = opened.encoded_size(decoded).within(request.decoded);
