@@ -5,7 +5,7 @@ mod model;
 use std::sync::Arc;
 
 use cuzarr::ErrorKind;
-use cuzarr::codec::{Chain, Support};
+use cuzarr::codec::{Chain, Support, Work};
 use cuzarr::plan::{Costs, Load, Selection, check_strict, check_strict_writing};
 use cuzarr::run::{Options, Report, Stage};
 use cuzarr::store::{MemoryStore, StoreExt};
@@ -274,7 +274,7 @@ fn running_sums_of_floats_are_left_to_the_host_where_chunks_are_few() {
     let codecs = json!([delta("<f4", "<f4"), bytes_codec("little"), zstd_codec()]);
     let chain = Chain::new(&metadata(&[512, 512], &[512, 512], "float32", json!(0), codecs)).unwrap();
     let native = |frames| {
-        let leave = |work| Costs::shipped(132).host_reason(work, Load { threads: 8, frames });
+        let leave = |work: Work<'_>| Costs::shipped(132).host_reason(work, Load { threads: 8, frames });
         chain.describe_beside(Device::Cuda(0), &leave).iter().map(|stage| stage.support == Support::Native).collect()
     };
     let (few, many): (Vec<bool>, Vec<bool>) = (native(8), native(512));
@@ -303,7 +303,7 @@ fn descriptions_and_strict_know_what_is_native() {
         // Much is worth a batch on the device; one small frame is not.
         let costs = Costs::shipped(132);
         let beside = |frames, threads| {
-            let leave = |work| costs.host_reason(work, Load { threads, frames });
+            let leave = |work: Work<'_>| costs.host_reason(work, Load { threads, frames });
             chain.describe_beside(device, &leave).pop().unwrap().support == Support::Native
         };
         assert_eq!(beside(8192, 1), native, "{codec}");

@@ -11,7 +11,8 @@
 
 use std::any::Any;
 use std::fmt;
-use std::ops::Range;
+use std::ops::{Deref, Range};
+use std::sync::Arc;
 
 use cuzarr_device::{Buffer, Device, Header, KernelSource, Stream, defined};
 
@@ -73,6 +74,26 @@ pub trait DeviceDecoder: Send + Sync + fmt::Debug {
     /// # Errors
     /// `InvalidArgument` for a batch that decodes to too many bytes. Damaged frames are listed in the result instead.
     fn prepare(&self, request: &Request<'_>) -> Result<Prepared>;
+}
+
+/// The decoder of a codec: one for all of its frames, or one that was made for an array's chunks.
+#[derive(Clone, Debug)]
+pub enum FrameDecoder {
+    /// For all frames.
+    Any(&'static dyn DeviceDecoder),
+    /// For the chunks of an array.
+    Made(Arc<dyn DeviceDecoder>),
+}
+
+impl Deref for FrameDecoder {
+    type Target = dyn DeviceDecoder;
+
+    fn deref(&self) -> &Self::Target {
+        match self {
+            FrameDecoder::Any(decoder) => *decoder,
+            FrameDecoder::Made(decoder) => &**decoder,
+        }
+    }
 }
 
 /// One frame: where its encoded bytes lie, and where its decoded bytes, exactly so many, go.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use cuzarr_device::convert::Conversion;
 use cuzarr_device::{ElementStep, Packing};
 
-use super::device::{DeviceDecoder, DeviceEncoder};
+use super::device::{DeviceDecoder, DeviceEncoder, FrameDecoder};
 use super::size::Size;
 use super::spec::{ChunkSpec, VariableElements};
 use super::step::{PackedBits, Step};
@@ -149,6 +149,16 @@ pub trait ArrayToBytes: Send + Sync + fmt::Debug {
 
     /// Encodes a whole chunk.
     fn encode(&self, decoded: Cow<'_, [u8]>) -> Result<Vec<u8>>;
+
+    /// The kernels that decode chunks of this codec, where there are some.
+    fn device_decoder(&self) -> Option<FrameDecoder> {
+        None
+    }
+
+    /// Why the host decodes what kernels do not.
+    fn host_reason(&self) -> &'static str {
+        ON_HOST
+    }
 
     /// The steps of reading, element by element, for codecs whose bytes are just elements in some byte order.
     fn steps(&self) -> Option<Vec<ElementStep>> {

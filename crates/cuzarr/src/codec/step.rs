@@ -7,7 +7,7 @@ use cuzarr_device::convert::Conversion;
 use cuzarr_device::{DType, Packing, Tail};
 
 use super::damage::{corrupt, expect_encoded_size};
-use super::device::DeviceDecoder;
+use super::device::FrameDecoder;
 use crate::Result;
 
 /// Bytes of every checksum here.
@@ -19,7 +19,7 @@ pub enum Step {
     /// Frames become bytes.
     Decode {
         /// By these kernels.
-        decoder: &'static dyn DeviceDecoder,
+        decoder: FrameDecoder,
         /// How many bytes, exactly.
         decoded_bytes: usize,
     },

@@ -86,7 +86,7 @@ impl Costs {
     }
 
     /// The reason why the host should do this work for each chunk of a load; `None` when kernels should.
-    pub fn host_reason(&self, work: Work, load: Load) -> Option<&'static str> {
+    pub fn host_reason(&self, work: Work<'_>, load: Load) -> Option<&'static str> {
         match work {
             Work::Frame(decoder, frame_bytes) => {
                 let estimate = self.estimate(decoder.speeds(), frame_bytes, load);

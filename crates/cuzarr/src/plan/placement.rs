@@ -11,7 +11,7 @@ use crate::codec::batch::EncodeBatch;
 use crate::codec::cost::EncodingSpeeds;
 use crate::codec::device::{ChunkRow, DeviceEncoder};
 use crate::codec::native::Native;
-use crate::codec::{Chain, Division, Program, leave_nothing};
+use crate::codec::{Chain, Division, Program, Work, leave_nothing};
 
 /// Device memory of a batch that kernels decode, in multiples of its packed bytes: stored bytes and packed bytes. The decoder's
 /// scratch memory comes on top.
@@ -171,7 +171,7 @@ pub(crate) fn placed(chain: &Chain, program: Option<&Program>, device: Device, g
         return Placed { codecs, decoding: Vec::new(), batch_bytes: given.slab_bytes };
     };
     let (costs, load) = (Costs::shipped(given.multiprocessors), load(program, given));
-    let leave = |work| if given.strict { None } else { costs.host_reason(work, load) };
+    let leave = |work: Work<'_>| if given.strict { None } else { costs.host_reason(work, load) };
     let decoding = program.frames().filter(|_| device != Device::Cpu).map(|(decoder, frame_bytes)| {
         let estimate = costs.estimate(decoder.speeds(), frame_bytes, load);
         Decoding { format: decoder.name().into(), frame_bytes, load, estimate }

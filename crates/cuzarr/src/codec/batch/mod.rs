@@ -32,7 +32,7 @@ use cuzarr_device::{Buffer, Device, Event, Header, Stream, header, pool};
 
 pub(crate) use super::device::STATUS_BYTES;
 pub use super::device::Unit;
-use super::device::{Decode, DeviceDecoder, Headers, MOST_FRAME_BYTES, Request, Task};
+use super::device::{Decode, DeviceDecoder, FrameDecoder, Headers, MOST_FRAME_BYTES, Request, Task};
 use crate::{Error, ErrorKind, Result};
 pub(crate) use encode::Blank;
 pub use encode::place_frames;
@@ -72,7 +72,7 @@ struct Part {
 
 /// Frames that are decoded together.
 pub struct Batch {
-    decoder: &'static dyn DeviceDecoder,
+    decoder: FrameDecoder,
     src: Buffer,
     dst: Buffer,
     len: usize,
@@ -136,12 +136,12 @@ impl Batch {
         scratch_limit_bytes: usize,
     ) -> Result<Batch> {
         let src = Source { buffer: src, host, headers: &[] };
-        Batch::prepare_read(decoder, src, dst, units, scratch_limit_bytes)
+        Batch::prepare_read(FrameDecoder::Any(decoder), src, dst, units, scratch_limit_bytes)
     }
 
     /// Like [`Batch::prepare_within`], with the headers of all units where they were read before.
     pub(crate) fn prepare_read(
-        decoder: &'static dyn DeviceDecoder,
+        decoder: FrameDecoder,
         Source { buffer: src, host, headers }: Source<'_>,
         dst: &Buffer,
         units: &[Unit],

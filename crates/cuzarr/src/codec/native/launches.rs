@@ -122,7 +122,7 @@ impl NativeBatch {
                 let units: Vec<_> = units.map(|(src, dst)| batch::Unit { src, dst: dst.clone() }).collect();
                 let dst = &self.chunks.buffer;
                 let source = batch::Source { buffer: &src, host: read.0, headers: read.1 };
-                let batch = Batch::prepare_read(*decoder, source, dst, &units, scratch_limit_bytes)?;
+                let batch = Batch::prepare_read(decoder.clone(), source, dst, &units, scratch_limit_bytes)?;
                 self.memory_bytes += batch.scratch_bytes();
                 Ok(Launch::Decode(batch))
             }

@@ -4,6 +4,7 @@ use cuzarr_device::{DType, Packing, Tail};
 
 use super::{Map, Step};
 use crate::codec::ChunkSpec;
+use crate::codec::device::FrameDecoder;
 use crate::codec::host::{ArrayToArray, ArrayToBytes, BytesToBytes, ON_HOST, TailPart};
 use crate::codec::size::Size;
 use crate::codec::step::PackedBits;
@@ -13,7 +14,7 @@ pub(crate) fn bytes_steps(codec: &dyn BytesToBytes, decoded: Size) -> Result<Vec
     match (codec.device_decoder(), decoded) {
         (Some(decoder), Size::Exact(bytes)) => {
             let decoded_bytes = usize::try_from(bytes).map_err(|_| ON_HOST)?;
-            Ok(vec![Step::Decode { decoder, decoded_bytes }])
+            Ok(vec![Step::Decode { decoder: FrameDecoder::Any(decoder), decoded_bytes }])
         }
         (Some(_), _) => Err("metadata does not fix its decoded size"),
         (None, _) => codec.native(decoded).map(|step| vec![step]).ok_or(codec.host_reason()),
@@ -22,7 +23,12 @@ pub(crate) fn bytes_steps(codec: &dyn BytesToBytes, decoded: Size) -> Result<Vec
 
 /// The steps of an array→bytes codec over chunks of `spec`.
 pub(crate) fn serializer_steps(codec: &dyn ArrayToBytes, spec: &ChunkSpec) -> Result<Vec<Step>, &'static str> {
-    let (Some(steps), Ok(dtype), Some(len)) = (codec.steps(), spec.dtype(), len_of(spec)) else { return Err(ON_HOST) };
+    if let (Some(decoder), Ok(decoded_bytes)) = (codec.device_decoder(), spec.size_bytes()) {
+        return Ok(vec![Step::Decode { decoder, decoded_bytes }]);
+    }
+    let (Some(steps), Ok(dtype), Some(len)) = (codec.steps(), spec.dtype(), len_of(spec)) else {
+        return Err(codec.host_reason());
+    };
     Ok(vec![Step::Map(Map::flat(Tail { steps, ..Tail::plain(dtype) }, len))])
 }
 

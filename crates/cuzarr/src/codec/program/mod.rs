@@ -39,18 +39,18 @@ pub struct Program {
 
 /// Work that a device could do for a chunk, and that the host may do faster.
 #[derive(Clone, Copy, Debug)]
-pub enum Work {
+pub enum Work<'a> {
     /// A frame that these kernels decode to so many bytes.
-    Frame(&'static dyn DeviceDecoder, usize),
+    Frame(&'a dyn DeviceDecoder, usize),
     /// A running sum of so many floats, of so many bytes each: one after the other, since the order decides how they round.
     FloatSum(usize, usize),
 }
 
 /// Why work is left to the host, where it is.
-pub type Leave<'a> = &'a dyn Fn(Work) -> Option<&'static str>;
+pub type Leave<'a> = &'a dyn Fn(Work<'_>) -> Option<&'static str>;
 
 /// Leaves nothing to the host that a device can do.
-pub(crate) fn leave_nothing(_: Work) -> Option<&'static str> {
+pub(crate) fn leave_nothing(_: Work<'_>) -> Option<&'static str> {
     None
 }
 
@@ -147,7 +147,7 @@ impl Program {
                     Some("frames of 2 GiB and more are decoded on the host")
                 }
                 Step::Decode { decoder, decoded_bytes } => {
-                    decoder.host_reason(*decoded_bytes).or_else(|| leave(Work::Frame(*decoder, *decoded_bytes)))
+                    decoder.host_reason(*decoded_bytes).or_else(|| leave(Work::Frame(&**decoder, *decoded_bytes)))
                 }
                 Step::Sum(dtype) if is_float(*dtype) => {
                     let width = dtype.size_bytes();
@@ -183,9 +183,9 @@ impl Program {
     }
 
     /// The decoders of frames among the passes, and to how many bytes each.
-    pub(crate) fn frames(&self) -> impl Iterator<Item = (&'static dyn DeviceDecoder, usize)> {
+    pub(crate) fn frames(&self) -> impl Iterator<Item = (&dyn DeviceDecoder, usize)> {
         self.natives.iter().flat_map(|native| native.steps.iter().flatten()).filter_map(|step| match step {
-            Step::Decode { decoder, decoded_bytes } => Some((*decoder, *decoded_bytes)),
+            Step::Decode { decoder, decoded_bytes } => Some((&**decoder, *decoded_bytes)),
             _ => None,
         })
     }

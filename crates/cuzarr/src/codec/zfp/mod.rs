@@ -10,7 +10,8 @@
 //! - Elements: `float32`, `float64`, integers of 8 to 64 bits; integers of 8 and 16 bits become `int32`. Chunks of at most 4 dimensions.
 //! - Compatible: zarrs; zfp itself. zarrs counts the bits of `fixed_rate` as if blocks had three dimensions, whatever they have.
 //! - Native: cpu, by our own code: the crates of the C library need libclang or CMake to be built, and the library does not look
-//!   where its input ends. Its bytes are compared with the library's in tests. On GPUs: via host.
+//!   where its input ends. Its bytes are compared with the library's in tests. GPUs decode blocks of a fixed size of `int32`, `int64`,
+//!   `float32` and `float64`, which are the mode `fixed_rate`, and `expert` with `minbits` and `maxbits` alike; others via host.
 //!
 //! ```
 //! # use cuzarr::codec::{ChunkSpec, Chain};
@@ -23,16 +24,22 @@
 
 mod bits;
 mod block;
+mod cost;
 mod cpu;
+mod cuda;
+mod extents;
 mod order;
 mod parameters;
 mod planes;
 mod transform;
 
+use std::sync::Arc;
+
 use cuzarr_device::DType;
 
 use self::block::Blocks;
-use self::cpu::{Extents, Zfp, stored_as};
+use self::cpu::{Zfp, stored_as};
+use self::extents::Extents;
 use self::parameters::{Parameters, Values};
 use super::configuration::Configuration;
 use super::open::{Opened, Request};
@@ -78,5 +85,10 @@ pub(crate) fn open(request: &Request<'_>) -> Result<Opened> {
     };
     let Some(encoded) = size else { return invalid(format!("a chunk of shape {shape:?} has too many blocks")) };
     let blocks = Blocks { parameters, ndim, order: order::of(ndim) };
-    Ok(Opened::serializer(Zfp { blocks, dtype, extents, encoded }))
+    let decoder = match encoded {
+        Size::Exact(bytes) => cuda::Decoder::new(&blocks, dtype, &extents, bytes),
+        _ => None,
+    };
+    let decoder = decoder.map(Arc::new);
+    Ok(Opened::serializer(Zfp { blocks, dtype, extents, encoded, decoder }))
 }

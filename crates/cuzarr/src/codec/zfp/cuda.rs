@@ -1,0 +1,165 @@
+//! Launches of `zfp.cu`: a thread a block, for chunks whose blocks all have the same number of bits.
+
+use cuzarr_device::{DType, Device, KernelSource, WARP, header, stated_size, upload_table};
+
+use super::block::Blocks;
+use super::cost;
+use super::extents::Extents;
+use crate::codec::cost::Speeds;
+use crate::codec::damage::{corrupt, expect_encoded_size, expect_size};
+use crate::codec::device::{Decode, DeviceDecoder, Headers, Prepared, Request, Task};
+use crate::{Error, ErrorKind, Result};
+
+static ZFP: KernelSource =
+    KernelSource { name: "zfp", text: include_str!("zfp.cu"), headers: &[&[header!("codec/zfp/zfp_order.cuh")]] };
+
+/// Threads of a group; in `simt`, where each is a fiber, a warp.
+const THREADS: u32 = 128;
+
+/// `ZfpChunks` in zfp.cu.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+struct Chunks {
+    extents: [u32; 4],
+    blocks: u32,
+    groups: u32,
+    frame_bytes: u32,
+    bits: u32,
+    planes: u32,
+    least_exponent: i32,
+}
+
+const _: () = assert!(size_of::<Chunks>() == stated_size(ZFP.text, "ZfpChunks"));
+
+/// Kernels for the chunks of one array.
+#[derive(Debug)]
+pub(super) struct Decoder {
+    kernel: &'static str,
+    /// Without the number of groups.
+    chunks: Chunks,
+    value_bytes: usize,
+    decoded_bytes: usize,
+}
+
+impl Decoder {
+    /// The decoder of such chunks, where kernels decode them: `dtype` is that of the elements.
+    pub(super) fn new(blocks: &Blocks, dtype: DType, extents: &Extents, encoded_bytes: u64) -> Option<Decoder> {
+        let bits = blocks.parameters.fixed_bits()?;
+        let kernel = kernel_name(dtype, blocks.ndim)?;
+        let mut of_axes = [1; 4];
+        for (axis, &extent) in of_axes.iter_mut().zip(&extents.0) {
+            *axis = u32::try_from(extent).ok()?;
+        }
+        let count = u32::try_from(extents.block_count()?).ok().filter(|count| *count > 0)?;
+        let chunks = Chunks {
+            extents: of_axes,
+            blocks: count,
+            groups: 0,
+            frame_bytes: u32::try_from(encoded_bytes).ok()?,
+            bits,
+            planes: blocks.parameters.planes,
+            least_exponent: blocks.parameters.least_exponent,
+        };
+        let elements = extents.0.iter().try_fold(1usize, |product, &extent| product.checked_mul(extent))?;
+        let value_bytes = dtype.size_bytes();
+        Some(Decoder { kernel, chunks, value_bytes, decoded_bytes: elements.checked_mul(value_bytes)? })
+    }
+}
+
+fn kernel_name(dtype: DType, ndim: usize) -> Option<&'static str> {
+    let names = match dtype {
+        DType::INT32 => ["zfp_int32_1", "zfp_int32_2", "zfp_int32_3", "zfp_int32_4"],
+        DType::INT64 => ["zfp_int64_1", "zfp_int64_2", "zfp_int64_3", "zfp_int64_4"],
+        DType::FLOAT32 => ["zfp_float32_1", "zfp_float32_2", "zfp_float32_3", "zfp_float32_4"],
+        DType::FLOAT64 => ["zfp_float64_1", "zfp_float64_2", "zfp_float64_3", "zfp_float64_4"],
+        _ => return None,
+    };
+    names.get(ndim.checked_sub(1)?).copied()
+}
+
+impl DeviceDecoder for Decoder {
+    fn name(&self) -> &'static str {
+        "zfp"
+    }
+
+    fn speeds(&self) -> &'static Speeds {
+        &cost::SPEEDS
+    }
+
+    fn scratch_copies(&self, _: usize) -> u64 {
+        1
+    }
+
+    fn headers(&self, frame: &[u8], decoded_bytes: usize) -> Option<Headers> {
+        let fits = frame.len() == self.chunks.frame_bytes as usize && decoded_bytes == self.decoded_bytes;
+        fits.then(Headers::known)
+    }
+
+    fn prepare(&self, request: &Request<'_>) -> Result<Prepared> {
+        let (mut places, mut refused, mut starts) = (Vec::new(), Vec::new(), 0);
+        for (index, unit) in request.units.iter().enumerate() {
+            let encoded = expect_encoded_size(unit.src.len(), self.chunks.frame_bytes as usize);
+            match encoded.and_then(|()| expect_size(unit.dst.len(), self.decoded_bytes)) {
+                Ok(()) => {
+                    places.extend([unit.src.start, unit.dst.start]);
+                    starts |= unit.dst.start;
+                }
+                Err(error) => refused.push((index, corrupt(error.message()))),
+            }
+        }
+        let count = places.len() / 2;
+        let threads = if request.device == Device::Simt { WARP } else { THREADS };
+        let chunks = Chunks { groups: self.chunks.blocks.div_ceil(threads), ..self.chunks };
+        let groups = u32::try_from(count).ok().and_then(|count| count.checked_mul(chunks.groups));
+        let Some(groups) = groups.filter(|groups| i32::try_from(*groups).is_ok()) else {
+            let message = format!("{count} chunks of {} blocks are too many for one batch", chunks.blocks);
+            return Err(Error::new(ErrorKind::InvalidArgument, message));
+        };
+        let places = places.iter().flat_map(|place| (*place as u64).to_ne_bytes()).collect();
+        let value_bytes = self.value_bytes;
+        Prepared::new(
+            request,
+            Frames { kernel: self.kernel, places, starts, value_bytes, chunks, groups, threads },
+            refused,
+        )
+    }
+}
+
+/// Chunks, with the table that the kernel reads.
+struct Frames {
+    kernel: &'static str,
+    /// For each chunk, where its frame and its elements begin.
+    places: Vec<u8>,
+    /// The bits that are set where any of those elements begin.
+    starts: usize,
+    value_bytes: usize,
+    chunks: Chunks,
+    /// Of all chunks.
+    groups: u32,
+    threads: u32,
+}
+
+impl Decode for Frames {
+    fn scratch_bytes(&self) -> usize {
+        self.places.len()
+    }
+
+    fn launch(&self, task: &Task<'_>) -> Result<()> {
+        if self.groups == 0 {
+            return Ok(());
+        }
+        let Task { stream, src, dst, .. } = *task;
+        if !(dst.address() | self.starts).is_multiple_of(self.value_bytes) {
+            let message = format!("values of {} bytes begin at no multiple of that", self.value_bytes);
+            return Err(Error::new(ErrorKind::InvalidArgument, message));
+        }
+        let places = upload_table(&self.places, stream)?;
+        let kernel = ZFP.kernel(stream.device(), self.kernel)?;
+        let arguments = (src.address(), dst.address(), places.address(), self.chunks);
+        // SAFETY: the parameters of the kernels, which read a frame of `frame_bytes`, and write elements of the chunk's extents, at each
+        // of the places, which are aligned. `prepare` has compared both sizes with the units', and `Prepared` has checked that source
+        // and target have room for every unit. There are `groups` blocks of threads for each chunk.
+        unsafe { kernel.launch(stream, self.groups, self.threads, arguments, &[src, dst, &places]) }?;
+        Ok(())
+    }
+}

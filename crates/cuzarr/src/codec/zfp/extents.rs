@@ -1,0 +1,46 @@
+//! Where blocks lie in a chunk.
+
+/// Extents of a chunk, the fastest axis first, in as many dimensions as blocks have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Extents(pub(super) Vec<usize>);
+
+/// A block's place in a chunk: along each axis the first element, and how many the chunk has from there on, at most 4.
+pub(super) type Place = [(usize, usize); 4];
+
+impl Extents {
+    /// Blocks of the chunk; `None` when they cannot be counted.
+    pub(super) fn block_count(&self) -> Option<usize> {
+        self.0.iter().try_fold(1usize, |count, extent| count.checked_mul(extent.div_ceil(4)))
+    }
+
+    /// The places of all blocks, in order.
+    pub(super) fn places(&self) -> impl Iterator<Item = Place> {
+        (0..self.block_count().unwrap_or(0)).map(|number| {
+            let (mut rest, mut place) = (number, [(0, 1); 4]);
+            for (axis, &extent) in self.0.iter().enumerate() {
+                let first = rest % extent.div_ceil(4) * 4;
+                place[axis] = (first, (extent - first).min(4));
+                rest /= extent.div_ceil(4);
+            }
+            place
+        })
+    }
+
+    /// For each value of a block, the element of the chunk that it is, and whether it is not there to fill up the block.
+    pub(super) fn elements(&self, place: &Place) -> impl Iterator<Item = (usize, bool)> {
+        (0..1usize << (2 * self.0.len())).map(move |value| {
+            let (mut element, mut stride, mut is_own) = (0, 1, true);
+            for (axis, extent) in self.0.iter().enumerate() {
+                let (first, count) = place[axis];
+                let at = value >> (2 * axis) & 3;
+                is_own &= at < count;
+                element += (first + PADDED[count][at]) * stride;
+                stride *= extent;
+            }
+            (element, is_own)
+        })
+    }
+}
+
+/// By the number of values of a line, which one stands in each of its four places.
+const PADDED: [[usize; 4]; 5] = [[0, 0, 0, 0], [0, 0, 0, 0], [0, 1, 1, 0], [0, 1, 2, 0], [0, 1, 2, 3]];
