@@ -29,11 +29,13 @@ BENCHES = {
     "write": "encode write write-parts",
 }
 ABOUT = {
+    "cluster": "one and two workers of a cluster, each with a GPU",
     "campaign": "frames by the million: damaged ones give nothing but errors, encoded ones their chunks",
     "compute": "functions, reductions, kernels of users",
     "decode": "decoders alone, frames in GPU memory",
     "device": "kernels that move elements, and the bus",
     "far": "reads from a server that answers late, and netCDF by references",
+    "pyramid": "an image of a microscope at several scales, beside ome-zarr",
     "planes": "random planes of a sharded volume, beside other readers",
     "limits": "memory that the driver counts within a limit",
     "read": "arrays read whole, beside other readers",

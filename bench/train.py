@@ -1,11 +1,11 @@
 """Samples for training, into GPU memory: cuzarr's data sets beside zarr-python with worker processes, and tensorstore with a copy.
 
-    python bench/train.py [--size GIB] [--workers N] [--device cuda] [--directory PATH]
+    python bench/train.py [--size GIB] [--workers N] [--steps N] [--engines cuzarr] [--device cuda] [--directory PATH]
 
 Two data sets: fields like ERA5's (float32, zstd, one chunk for each time step, windows of history and forecast), and a volume like a
 microscope's (uint16, Blosc, crops at random positions). Every engine's samples are compared with the elements that were stored. A
 line of JSON for each engine: samples and gigabytes per second of samples, reads per chunk, and the share of a loop of steps of 10 ms
-that waits for batches.
+that waits for batches. As a training step does, the loop waits for the batch on its own stream, not for what is read ahead on others.
 """
 
 from __future__ import annotations
@@ -88,8 +88,9 @@ def check(truth: np.ndarray, batch: torch.Tensor, places: torch.Tensor, shape: t
 
 
 def settle(device: str) -> None:
+    """Waits for what the caller's stream has to do, which includes the batch that it got."""
     if device != "cpu":
-        torch.cuda.synchronize()
+        torch.cuda.current_stream().synchronize()
 
 
 def measure(
@@ -135,9 +136,19 @@ def measure(
 def field(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
     """Smooth values with some noise in their last bits, as of a reanalysis."""
     y, x = np.linspace(0, 9, shape[-2], dtype="f4")[:, None], np.linspace(0, 17, shape[-1], dtype="f4")
+    noise = [rng.normal(0, 0.05, shape[1:]).astype("f4").round(2) for _ in range(16)]
     out = np.empty(shape, "f4")
     for number in range(shape[0]):
-        out[number] = 280 + 20 * np.sin(y + number / 7) * np.cos(x) + rng.normal(0, 0.05, shape[1:]).astype("f4").round(2)
+        out[number] = 280 + 20 * np.sin(y + number / 7) * np.cos(x) + noise[number % 16]
+    return out
+
+
+def stack(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+    """Counts of photons over a background that grows with depth."""
+    noise = [rng.poisson(200, shape[1:]).astype("u2") for _ in range(16)]
+    out = np.empty(shape, "u2")
+    for number in range(shape[0]):
+        np.add(noise[number % 16], number, out=out[number], casting="unsafe")
     return out
 
 
@@ -145,6 +156,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--size", type=float, default=2.0, help="GiB of each data set")
     parser.add_argument("--workers", type=int, default=16)
+    parser.add_argument("--steps", type=int, default=200, help="steps of 10 ms of the loop that waits for batches")
+    parser.add_argument("--engines", nargs="+", help="beginnings of the engines' names; by default all")
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--directory")
     parser.add_argument("--limit", default="8 GiB")
@@ -154,7 +167,7 @@ def main() -> None:
     steps = max(int(given.size * 2**30 / (721 * 1440 * 4)), 32)
     depth = max(int(given.size * 2**30 / (1024 * 1024 * 2)) // 64 * 64, 128)
     era5 = field(rng, (steps, 721, 1440))
-    volume = (rng.poisson(200, (depth, 1024, 1024)) + np.arange(depth)[:, None, None]).astype("u2")
+    volume = stack(rng, (depth, 1024, 1024))
     cases = {
         "era5-like": (era5, (1, 721, 1440), ("time", "lat", "lon"), cuzarr.codecs.ZstdCodec(level=3), {"time": 6}, 8),
         "microscopy-like": (
@@ -185,8 +198,10 @@ def main() -> None:
             }
             list(ours)  # kernels are compiled, and the files are in the page cache
             for engine, make in engines.items():
+                if given.engines and not engine.startswith(tuple(given.engines)):
+                    continue
                 try:
-                    row = measure(make, truth, shape, ours.samples, given.device, 200)
+                    row = measure(make, truth, shape, ours.samples, given.device, given.steps)
                 except ImportError as error:
                     row = {"skipped": str(error)}
                 if engine == "cuzarr":

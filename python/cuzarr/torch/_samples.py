@@ -27,6 +27,13 @@ from cuzarr.errors import InvalidArgumentError
 from cuzarr.torch._epochs import EpochDataset
 from cuzarr.torch._tensors import to_tensor, torch_type
 
+# What is read by one call, at most: the first batches wait for it.
+_GROUP_BYTES = 512 << 20
+
+# How often the thread that makes batches looks whether one was taken. A training loop that woke it by taking one would then wait for
+# the interpreter, 0.5 ms a batch.
+_PAUSE_SECONDS = 1e-3
+
 
 @dataclass(frozen=True)
 class _Epoch:
@@ -108,7 +115,7 @@ class SampleDataset(EpochDataset):
     def _batches(self, epoch: int, share: Share, limit: int, part: int) -> Iterator[Any]:
         """The batches of one share of an epoch, read ahead by a thread."""
         counts = self._counts = Counts()
-        ready: queue.Queue[Any] = queue.Queue(self.prefetch)
+        ready: queue.SimpleQueue[Any] = queue.SimpleQueue()
         left = threading.Event()
         begun = time.perf_counter()
         device = torch.device(self.parts.device)
@@ -116,13 +123,11 @@ class SampleDataset(EpochDataset):
         opened: list[Pass] = []
 
         def put(item: Any) -> bool:
-            while not left.is_set():
-                try:
-                    ready.put(item, timeout=0.1)
-                except queue.Full:
-                    continue
-                return True
-            return False
+            while ready.qsize() >= self.prefetch:
+                if left.wait(_PAUSE_SECONDS):
+                    return False
+            ready.put(item)
+            return not left.is_set()
 
         def work() -> None:
             # PyTorch sets CUDA up for a missing stream, too, which a forked worker cannot do.
@@ -179,7 +184,7 @@ class SampleDataset(EpochDataset):
         starts = found.starts[share.start : share.start + share.count]
         touched = found.cells.touched(starts, self.parts.window)
         largest, whole_size = int(found.cells.sizes.max(initial=0)), int(found.cells.sizes.sum())
-        group = max(largest, limit // 8)
+        group = max(largest, min(limit // 8, _GROUP_BYTES))
         frontier = max(largest, limit // 4) if bool((touched[0] != touched[1]).any()) else 0
         mixed = max(limit - frontier - 2 * group - 2 * largest, largest if limit < whole_size else whole_size)
         limits = Limits(mixed, frontier)
