@@ -214,9 +214,7 @@ impl Summary for Reduction {
             }
         };
         let mut bytes = Vec::with_capacity(states.len() * size_of::<State>());
-        for state in &states {
-            state.0.iter().for_each(|word| bytes.extend_from_slice(&word.to_le_bytes()));
-        }
+        states.iter().for_each(|state| bytes.extend_from_slice(state.0.map(u64::to_le_bytes).as_flattened()));
         Ok(bytes)
     }
 
@@ -235,12 +233,8 @@ impl Summary for Reduction {
                 let message = format!("the part of {hull} has {} bytes, expected {expected}", part.len());
                 return Err(Error::new(ErrorKind::InvalidArgument, message));
             }
-            let words = |state: &[u8; size_of::<State>()]| {
-                State(std::array::from_fn(|word| {
-                    u64::from_le_bytes(std::array::from_fn(|byte| state[8 * word + byte]))
-                }))
-            };
-            let states: Vec<State> = part.as_chunks().0.iter().map(words).collect();
+            let words = part.as_chunks::<8>().0.as_chunks::<3>().0;
+            let states: Vec<State> = words.iter().map(|words| State(words.map(u64::from_le_bytes))).collect();
             gathered.take(&hull, &states);
         }
         let bytes = finish(self, &gathered, dtype)?;
