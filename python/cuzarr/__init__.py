@@ -80,12 +80,14 @@ from cuzarr.api.synchronous import (
 from cuzarr.errors import CuzarrError
 from cuzarr.xp import (
     combined as _combined,
+    cumulative as _cumulative,
     elementwise as _elementwise,
     reductions as _reductions,
     shapes as _shapes,
     statistics as _statistics,
 )
 from cuzarr.xp.combined import *  # noqa: F403
+from cuzarr.xp.cumulative import *  # noqa: F403
 from cuzarr.xp.elementwise import *  # noqa: F403
 from cuzarr.xp.reductions import *  # noqa: F403
 from cuzarr.xp.shapes import *  # noqa: F403
@@ -182,6 +184,7 @@ __all__ += _reductions.__all__
 __all__ += _statistics.__all__
 __all__ += _combined.__all__
 __all__ += _shapes.__all__
+__all__ += _cumulative.__all__
 
 _names.publish(globals())
 

@@ -9,7 +9,7 @@ use cuzarr_compute::{
     Along, ComputeOptions, Expr, Histogram, Op, Operand, Pick, PickedDim, Quantile, QuantileMethod, ReduceOp,
     Reduction, Weak,
 };
-use cuzarr_device::Device;
+use cuzarr_device::{Device, Scan};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyComplex, PyFloat, PyInt};
 
@@ -82,6 +82,17 @@ impl PyExpr {
     fn concatenated(parts: Vec<PyRef<'_, PyExpr>>, axis: usize) -> PyResult<PyExpr> {
         let parts: Vec<Expr> = parts.iter().map(|part| part.0.clone()).collect();
         Expr::concatenated(&parts, axis).map(PyExpr).py()
+    }
+
+    /// Running sums along a dimension, or running products.
+    fn running(&self, axis: usize, is_product: bool) -> PyResult<PyExpr> {
+        let scan = if is_product { Scan::Product } else { Scan::Sum };
+        self.0.running(axis, scan).map(PyExpr).py()
+    }
+
+    /// The elements in one dimension, in C order.
+    fn flat(&self) -> PyResult<PyExpr> {
+        self.0.flat().map(PyExpr).py()
     }
 
     /// The elements, where they are in memory and need no computing.

@@ -190,6 +190,12 @@ impl PyNdBuffer {
         Ok(PyNdBuffer { inner: py.detach(|| self.inner.gather(axis, &indices.inner)).py()? })
     }
 
+    /// Sets the elements that have these indices, 8-byte integers on the same device, along a dimension. The values are broadcast, and
+    /// converted where types differ.
+    fn scatter(&self, py: Python<'_>, axis: usize, indices: &PyNdBuffer, values: &PyNdBuffer) -> PyResult<()> {
+        py.detach(|| self.inner.scatter(axis, &indices.inner, &values.inner)).py()
+    }
+
     /// The C-order numbers of the elements that are true, 8-byte integers on the same device.
     fn nonzero(&self, py: Python<'_>) -> PyResult<Self> {
         Ok(PyNdBuffer { inner: py.detach(|| nonzero_indices(&self.inner)).py()? })

@@ -74,7 +74,7 @@ def test_functions_of_numpys_give_what_they_give(ours: Any, number: int) -> None
         np.testing.assert_allclose(elements(mine), numpys, rtol=1e-15)
 
 
-@pytest.mark.parametrize("name", ["cumsum", "sort", "dot", "argsort", "flatten", "nonzero", "trace"])
+@pytest.mark.parametrize("name", ["dot", "trace", "partition", "repeat", "diagonal", "compress", "choose"])
 def test_methods_that_are_missing_say_where_they_are(ours: Any, name: str) -> None:
     with pytest.raises(AttributeError, match=rf"no '{name}', which CuPy's .*cupy.asarray\(x.*\).{name}, or x.*{name}") as raised:
         getattr(ours, name)
@@ -86,7 +86,6 @@ def test_methods_that_are_missing_say_where_they_are(ours: Any, name: str) -> No
 
 def test_functions_that_are_missing_say_where_they_are(ours: Any) -> None:
     for call, kind, name in [
-        (lambda: ours @ VALUES.T, UnsupportedError, "matmul"), (lambda: VALUES.T @ ours, UnsupportedError, "matmul"),
         (lambda: np.heaviside(ours, ours), UnsupportedError, "heaviside"), (lambda: np.add.reduce(ours), UnsupportedError, "add.reduce"),
         (lambda: np.add(ours, 1, out=ours), UnsupportedError, "add"), (lambda: np.partition(ours, 1), CuzarrError, "partition"),
         (lambda: np.fft.fft(ours), CuzarrError, "fft.fft"), (lambda: np.sort(ours, kind="heapsort"), CuzarrError, "sort"),
@@ -96,8 +95,10 @@ def test_functions_that_are_missing_say_where_they_are(ours: Any) -> None:
             continue  # NumPy's functions read it
         with pytest.raises(kind, match=f"CuPy's cupy.{name} on a GPU, or numpy.{name}"):
             call()
-    with pytest.raises(UnsupportedError, match="CuPy's cupy.matmul on a GPU, or numpy.matmul"):
-        ours @ VALUES.T
+    if not isinstance(ours, cuzarr.DeviceArray):  # which has products
+        for call in (lambda: ours @ VALUES.T, *([] if isinstance(ours, cuzarr.Array) else [lambda: VALUES.T @ ours])):
+            with pytest.raises(UnsupportedError, match="CuPy's cupy.matmul on a GPU, or numpy.matmul"):
+                call()
     for name in ("fft", "linalg", "degrees", "interp", "pi"):
         with pytest.raises(AttributeError, match=f"no '{name}': use CuPy's"):
             getattr(cuzarr, name)

@@ -14,7 +14,7 @@ use cuzarr::node::{Array, ArrayOptions};
 use cuzarr::plan::Selection;
 use cuzarr::store::MemoryStore;
 use cuzarr_compute::{Changes, ComputeOptions, Copy, Existing, Expr, Op, ReduceOp, Reduction};
-use cuzarr_device::{DType, Device, NdBuffer, Order};
+use cuzarr_device::{DType, Device, NdBuffer, Order, Scan};
 use model::{bytes_codec, kernel_devices, metadata, zstd_codec};
 use serde_json::json;
 use watched::*;
@@ -60,8 +60,14 @@ impl Work {
         Expr::apply(Op::Sqrt, &[of.into()])?.store(&self.target, &self.options())
     }
 
-    fn all(&self) -> [(&'static str, Box<Run<'_>>); 4] {
+    fn sums(&self, axis: usize) -> cuzarr::Result<()> {
+        Expr::array(self.source.clone())?.running(axis, Scan::Sum)?.store(&self.target, &self.options())
+    }
+
+    fn all(&self) -> [(&'static str, Box<Run<'_>>); 6] {
         [
+            ("running sums of columns", Box::new(|| self.sums(0))),
+            ("running sums of rows", Box::new(|| self.sums(1))),
             ("rechunk", Box::new(|| self.rechunk())),
             ("mean of columns", Box::new(|| self.mean(Some(vec![0])))),
             ("mean of all", Box::new(|| self.mean(None))),

@@ -17,6 +17,7 @@ from cuzarr._memory import foreign, index_arrays
 from cuzarr._memory.box import basic_box, ensure_tuple, expand_ellipsis, is_integer, normalize_index, signed_range, slice_indices
 from cuzarr._memory.element_types import ORDERED, are_known_apart, is_opaque, memory_type, reversals
 from cuzarr._memory.foreign import OnDevice, host_view, numpy_view
+from cuzarr._memory.numpy_methods import NumpyMethods
 from cuzarr._numpy import check_dtype
 from cuzarr._operators import dispatch
 from cuzarr._operators.dispatch import Lazy
@@ -47,7 +48,7 @@ def _warn_of_lost_parts(own: np.dtype[Any], wanted: np.dtype[Any]) -> None:
         warnings.warn(message, np.exceptions.ComplexWarning, stacklevel=3)
 
 
-class DeviceArray(OnDevice, NumpyProtocol, OneElement, Operators, Reductions, Shaped):
+class DeviceArray(OnDevice, NumpyProtocol, NumpyMethods, OneElement, Operators, Reductions, Shaped):
     """An N-dimensional array in GPU memory, with NumPy's arithmetic (see :mod:`cuzarr.functions`).
 
     CuPy, PyTorch, JAX and Numba take it without copying, by DLPack (with streams) or the CUDA array interface (version 3). It is
@@ -235,7 +236,7 @@ class DeviceArray(OnDevice, NumpyProtocol, OneElement, Operators, Reductions, Sh
         return {**self._buffer.cuda_array_interface(), "typestr": typestr}
 
     def __array_namespace__(self, *, api_version: str | None = None) -> ModuleType:
-        """The namespace of the array API standard for this array: :mod:`cuzarr.xp`. Products of matrices are refused on a GPU.
+        """The namespace of the array API standard for this array: :mod:`cuzarr.xp`.
 
         Parameters
         ----------
@@ -353,11 +354,11 @@ class DeviceArray(OnDevice, NumpyProtocol, OneElement, Operators, Reductions, Sh
             items = _with_arrays(key)
             if items is None:
                 return self._view(key)
-            gathered = self._by_device(items)
-            if gathered is not None:
-                return gathered
             named = self._named(items)
-            return DeviceArray(named.among._buffer.take(named.axis, named.numbers), self.dtype).reshape(named.shape)
+            if isinstance(named.numbers, DeviceArray):
+                return named.among._gathered(named.axis, named.numbers).reshape(named.shape)
+            numbers = foreign.wrap_host(named.numbers.astype(np.uint64))
+            return DeviceArray(named.among._buffer.take(named.axis, numbers), self.dtype).reshape(named.shape)
         return DeviceArray(self._buffer.region(box.start, box.count, box.step, box.dropped), self.dtype)
 
     def _view(self, key: Any) -> DeviceArray:
@@ -408,59 +409,43 @@ class DeviceArray(OnDevice, NumpyProtocol, OneElement, Operators, Reductions, Sh
         except InvalidArgumentError as error:
             raise BoundsCheckError(str(error)) from None
 
-    def _by_device(self, items: tuple[Any, ...]) -> DeviceArray | None:
-        """The elements that a key names with one index array or mask that is on this device, beside slices: its numbers stay there.
-        ``None`` for all other keys."""
-        places = [place for place, item in enumerate(items) if isinstance(item, np.ndarray | DeviceArray)]
-        listed = items[places[0]]
-        if (
-            len(places) > 1
-            or not isinstance(listed, DeviceArray)
-            or listed.device != self.device
-            or listed.dtype.kind not in "biu"
-        ):
-            return None
-        others = [item for item in items if item is not listed]
-        counted = listed.ndim if listed.dtype == bool else 1
-        own = counted + sum(isinstance(item, slice) for item in others)
-        if (
-            not counted
-            or own > self.ndim
-            or not all(item is None or item is Ellipsis or isinstance(item, slice) for item in others)
-        ):
-            return None
-        if sum(item is Ellipsis for item in others) > 1:
-            return None
-        view = self._view((*items[: places[0]], *(slice(None),) * counted, *items[places[0] + 1 :]))
-        axis = sum(self.ndim - own if item is Ellipsis else 1 for item in items[: places[0]])
-        extents, behind = view.shape[:axis], view.shape[axis + counted :]
-        if listed.dtype == bool:
-            if listed.shape != view.shape[axis : axis + counted]:
-                return None
-            view = view.reshape((*extents, listed.size, *behind))
-            return view._gathered(axis, DeviceArray(listed._buffer.nonzero(), np.dtype("i8")))
-        numbers = listed.astype("i8", copy=False).reshape(-1)
-        return view._gathered(axis, numbers).reshape((*extents, *listed.shape, *behind))
-
     def _named(self, items: tuple[Any, ...]) -> _Named:
-        """The elements that a key with index arrays or masks names."""
-        on_host = tuple(item.cpu() if isinstance(item, DeviceArray) and item.dtype != bool else item for item in items)
-        chosen = index_arrays.parse(on_host, self.shape, _nonzero)
+        """The elements that a key with index arrays or masks names. Where one of these is on this device all of them are taken there."""
+        if any(isinstance(item, DeviceArray) and item.device == self.device for item in items):
+            chosen = index_arrays.parse(tuple(map(self._brought, items)), self.shape, _nonzero, dispatch.functions["where"])
+        else:
+            on_host = tuple(item.cpu() if isinstance(item, DeviceArray) else item for item in items)
+            chosen = index_arrays.parse(on_host, self.shape, np.flatnonzero, np.where)
         turned = self._view(tuple(chosen.basic)).transpose(chosen.order)
         extents, end = turned.shape, chosen.first + chosen.listed
         count = math.prod(extents[chosen.first : end])
         among = turned.reshape((*extents[: chosen.first], count, *extents[end:]))
-        numbers = foreign.wrap_host(chosen.numbers.ravel().astype(np.uint64))
-        return _Named(turned, among, chosen.first, numbers, chosen.shape(extents))
+        return _Named(turned, among, chosen.first, chosen.numbers.reshape(-1), chosen.shape(extents))
+
+    def _brought(self, item: Any) -> Any:
+        """An item of a key with index arrays and masks on this device."""
+        if isinstance(item, np.ndarray):
+            return DeviceArray.from_host(item, self.device)
+        return (
+            DeviceArray.from_host(item.cpu(), self.device)
+            if isinstance(item, DeviceArray) and item.device != self.device
+            else item
+        )
 
     def _put(self, items: tuple[Any, ...], value: Any) -> None:
         """Writes the elements that a key with index arrays or masks names."""
         named = self._named(items)
         values = DeviceArray.empty(named.shape, self.dtype, self.device)
         values[...] = value
-        among, axis = named.among, named.axis
-        values = values.reshape((*among.shape[:axis], named.numbers.shape[0], *among.shape[axis + 1 :]))
-        among._buffer.put(axis, named.numbers, values._buffer)
+        among, axis, numbers = named.among, named.axis, named.numbers
+        values = values.reshape((*among.shape[:axis], numbers.shape[0], *among.shape[axis + 1 :]))
+        if isinstance(numbers, DeviceArray):
+            try:
+                among._buffer.scatter(axis, numbers._buffer, values._buffer)
+            except InvalidArgumentError as error:
+                raise BoundsCheckError(str(error)) from None
+        else:
+            among._buffer.put(axis, foreign.wrap_host(numbers.astype(np.uint64)), values._buffer)
         if among._buffer.address != named.turned._buffer.address:  # a copy, as its dimensions could not be joined
             named.turned[...] = among.reshape(named.turned.shape)
 
@@ -813,6 +798,11 @@ class DeviceArray(OnDevice, NumpyProtocol, OneElement, Operators, Reductions, Sh
         return f"<DeviceArray of shape {self.shape}, {about}>"
 
 
+def device_array(x: Any) -> DeviceArray:
+    """A :class:`DeviceArray` of the memory of an array on a device. Nothing is copied."""
+    return x if isinstance(x, DeviceArray) else DeviceArray(foreign.device_buffer(x), foreign.element_type(x))
+
+
 @dataclass(frozen=True)
 class _Named:
     """Elements of an array by their numbers along one dimension of ``among``: ``turned`` in another shape, which is a copy where that
@@ -821,7 +811,7 @@ class _Named:
     turned: DeviceArray
     among: DeviceArray
     axis: int
-    numbers: _core.NdBuffer
+    numbers: DeviceArray | np.ndarray[Any, np.dtype[np.int64]]
     shape: tuple[int, ...]
 
 
@@ -836,15 +826,13 @@ def _as_index(item: Any) -> Any:
     if item is None or item is Ellipsis or isinstance(item, slice | Lazy) or is_integer(item):
         return item
     if foreign.is_on_device(item):
-        return item if isinstance(item, DeviceArray) else DeviceArray(foreign.device_buffer(item), foreign.element_type(item))
+        return device_array(item)
     is_array = isinstance(item, list | tuple | bool) or hasattr(item, "__array__")
     return foreign.host_array(item, "index") if is_array else item
 
 
-def _nonzero(mask: Any) -> np.ndarray[Any, np.dtype[np.int64]]:
-    if isinstance(mask, np.ndarray):
-        return np.flatnonzero(mask)
-    return numpy_view(mask._buffer.nonzero().to("cpu"), np.dtype("i8"))
+def _nonzero(mask: DeviceArray) -> DeviceArray:
+    return DeviceArray(mask._buffer.nonzero(), np.dtype("i8"))
 
 
 def _resolve(shape: tuple[int, ...], size: int) -> tuple[int, ...]:

@@ -1,4 +1,7 @@
-"""Keys with index arrays and masks, as NumPy takes them: the elements that one list of numbers names along one dimension."""
+"""Keys with index arrays and masks, as NumPy takes them: the elements that one list of numbers names along one dimension.
+
+Numbers are NumPy's arrays, or arrays in a device's memory with NumPy's arithmetic.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,8 @@ import numpy as np
 from cuzarr._memory.box import is_integer, normalize_index
 from cuzarr.errors import BoundsCheckError, SelectionInvalidError
 
-Numbers = np.ndarray[Any, np.dtype[np.int64]]
+# An array of int64 of either kind.
+Numbers = Any
 
 
 @dataclass(frozen=True)
@@ -27,8 +31,8 @@ class Chosen:
         The order of its dimensions then: those that the numbers count stand side by side.
     first, listed : int
         The place of the first of them, and how many there are.
-    numbers : numpy.ndarray
-        What is chosen of them, counted in C order; of any shape.
+    numbers : array
+        What is chosen of them, counted in C order; of any shape. Of a single index array negative numbers may count from the end.
     before, behind : list of int
         The dimensions of the result on either side of those of the numbers: 1 for a new one, and -1 for one of the array.
     """
@@ -97,13 +101,17 @@ class _Walk:
         self.was_listed = False
 
 
-def parse(key: tuple[Any, ...], shape: tuple[int, ...], nonzero: Callable[[Any], Numbers]) -> Chosen:
-    """What a key chooses, some items of which are arrays: masks, or indices as arrays of NumPy's.
+def parse(
+    key: tuple[Any, ...], shape: tuple[int, ...], nonzero: Callable[[Any], Numbers], where: Callable[[Any, Any, Any], Any]
+) -> Chosen:
+    """What a key chooses, some items of which are arrays, all of one kind: masks, or indices.
 
     Parameters
     ----------
     nonzero
         Gives the C-order numbers of a mask's true elements.
+    where
+        Is NumPy's ``where`` of such arrays.
 
     Raises
     ------
@@ -117,6 +125,8 @@ def parse(key: tuple[Any, ...], shape: tuple[int, ...], nonzero: Callable[[Any],
     if ellipses > 1:
         raise SelectionInvalidError("a selection can have one ellipsis only")
     walk = _Walk(shape)
+    # One list alone is compared with the extent by what takes the elements.
+    is_alone = sum(_is_array(item) or is_integer(item) for item in key) == 1
     for item in key if ellipses else (*key, Ellipsis):
         if item is None:
             walk.new()
@@ -133,10 +143,11 @@ def parse(key: tuple[Any, ...], shape: tuple[int, ...], nonzero: Callable[[Any],
             walk.choose(nonzero(item), item.ndim)
         elif is_integer(item):
             walk.choose(np.asarray(normalize_index(item, shape[walk.axis]), "i8"), 1)
-        elif isinstance(item, np.ndarray) and (item.dtype.kind in "iu" or not item.size):
-            walk.choose(_counted(item, shape[walk.axis]), 1)
+        elif _is_array(item) and (item.dtype.kind in "iu" or not item.size):
+            is_compared = is_alone and not isinstance(item, np.ndarray) and item.dtype.kind == "i"
+            walk.choose(item.astype("i8") if is_compared else _counted(item, shape[walk.axis], where), 1)
         else:
-            kind = f"an array of {item.dtype}" if isinstance(item, np.ndarray) else type(item).__name__
+            kind = f"an array of {item.dtype}" if _is_array(item) else type(item).__name__
             raise SelectionInvalidError(f"selections take integers, slices, index arrays and masks, got {kind}")
     return _finished(walk)
 
@@ -145,22 +156,28 @@ def _is_mask(item: Any) -> bool:
     return getattr(getattr(item, "dtype", None), "kind", None) == "b"
 
 
-def _counted(item: np.ndarray[Any, Any], extent: int) -> Numbers:
+def _is_array(item: Any) -> bool:
+    return hasattr(item, "dtype") and not isinstance(item, np.generic)
+
+
+def _counted(item: Any, extent: int, where: Callable[[Any, Any, Any], Any]) -> Numbers:
     """Indices counted from the start."""
     numbers = item.astype("i8")
     outside = (numbers < -extent) | (numbers >= extent)
-    if outside.any():
-        raise BoundsCheckError(f"index {numbers[outside][0]} is out of bounds for a dimension of {extent}")
-    return np.where(numbers < 0, numbers + extent, numbers)
+    if bool(outside.any()):
+        found = numbers[outside][0]
+        raise BoundsCheckError(f"index {int(found)} is out of bounds for a dimension of {extent}")
+    return where(numbers < 0, numbers + extent, numbers)
 
 
 def _finished(walk: _Walk) -> Chosen:
     try:
-        numbers = np.zeros(np.broadcast_shapes(*(group.numbers.shape for group in walk.groups)), "i8")
+        np.broadcast_shapes(*(group.numbers.shape for group in walk.groups))
     except ValueError:
         shapes = [group.numbers.shape for group in walk.groups]
         raise SelectionInvalidError(f"index arrays of shapes {shapes} do not fit together") from None
-    for group in walk.groups:
+    numbers = walk.groups[0].numbers
+    for group in walk.groups[1:]:
         numbers = numbers * group.extent + group.numbers
     listed = [axis for group in walk.groups for axis in group.axes]
     others = [axis for axis in range(len(walk.shape)) if axis not in listed]

@@ -95,6 +95,68 @@ class Methods:
         """
         return as_numpy_wants(self, dispatch.functions["round"](self, decimals), "round", numpys)
 
+    def cumsum(self, axis: Any = None, dtype: Any = None, **numpys: Any) -> Any:
+        """Running sums along a dimension; see :func:`cuzarr.cumsum`.
+
+        Parameters
+        ----------
+        axis : int, str or None
+            The dimension, by number or name; ``None`` takes all elements, in C order.
+        dtype : dtype-like, optional
+            The type of the elements and of the sums.
+        **numpys
+            ``out``, as ``np.cumsum(x, out=result)`` passes it: a NumPy array.
+
+        Returns
+        -------
+        Expression or array
+            A plan for stored arrays; for arrays in memory the sums.
+
+        Raises
+        ------
+        InvalidArgumentError
+            There is no such dimension.
+
+        Examples
+        --------
+        >>> import cuzarr, numpy as np
+        >>> array = cuzarr.create_array({}, data=np.array([1, 2, 3]))
+        >>> array.cumsum().compute()
+        array([1, 3, 6])
+        """
+        return as_numpy_wants(self, dispatch.functions["cumsum"](self, axis, dtype), "cumsum", numpys)
+
+    def cumprod(self, axis: Any = None, dtype: Any = None, **numpys: Any) -> Any:
+        """Running products along a dimension; see :func:`cuzarr.cumprod`.
+
+        Parameters
+        ----------
+        axis : int, str or None
+            The dimension, by number or name; ``None`` takes all elements, in C order.
+        dtype : dtype-like, optional
+            The type of the elements and of the products.
+        **numpys
+            ``out``, as ``np.cumprod(x, out=result)`` passes it: a NumPy array.
+
+        Returns
+        -------
+        Expression or array
+            A plan for stored arrays; for arrays in memory the products.
+
+        Raises
+        ------
+        InvalidArgumentError
+            There is no such dimension.
+
+        Examples
+        --------
+        >>> import cuzarr, numpy as np
+        >>> array = cuzarr.create_array({}, data=np.array([1, 2, 3]))
+        >>> array.cumprod().compute()
+        array([1, 2, 6])
+        """
+        return as_numpy_wants(self, dispatch.functions["cumprod"](self, axis, dtype), "cumprod", numpys)
+
     def conj(self) -> Any:
         """The complex conjugate of each element.
 

@@ -70,11 +70,11 @@ else:  # a type checker would take any name for one
 
 
 # NumPy's functions call these of arrays of this package; of those that make arrays only what is made like another one.
-for _module in (elementwise, reductions, statistics, combined, shapes, creation):
+for _module in (elementwise, reductions, statistics, combined, shapes, cumulative, creation):
     _names_like = (name for name in _module.__all__ if _module is not creation or name.endswith("_like"))
     dispatch.register((name, getattr(_module, name)) for name in _names_like)
 # Those of elements in memory: of arrays in stores NumPy's functions get the elements.
-for _module in (order, cumulative, matrices):
+for _module in (order, matrices):
     dispatch.of_memory.update((name, getattr(_module, name)) for name in _module.__all__ if name != "eye")
 dispatch.of_memory.update((name, getattr(standard, name)) for name in ("logaddexp", "nextafter", "nonzero", "vecdot"))
 

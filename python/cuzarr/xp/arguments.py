@@ -9,8 +9,8 @@ import numpy as np
 from cuzarr._checks import axis_number
 from cuzarr._compute.operands import dimension_names
 from cuzarr._memory.convert import result_array
-from cuzarr._memory.device_array import DeviceArray
-from cuzarr._memory.foreign import device_buffer, element_type, host_array, is_on_device, numpy_view
+from cuzarr._memory.device_array import DeviceArray, device_array
+from cuzarr._memory.foreign import host_array, is_on_device, numpy_view
 from cuzarr._operators.dispatch import Lazy
 from cuzarr.errors import UnsupportedError
 
@@ -30,11 +30,6 @@ def refuse_lazy(x: Any, name: str) -> None:
     if isinstance(x, Lazy):
         elements = "x.compute()" if x._is_plan else "x[...]"
         raise UnsupportedError(f"{name} takes no arrays in stores, and no plans", hint=f"pass the elements: {elements}")
-
-
-def device_array(x: Any) -> DeviceArray:
-    """A :class:`DeviceArray` of the memory of an array on a device. Nothing is copied."""
-    return x if isinstance(x, DeviceArray) else DeviceArray(device_buffer(x), element_type(x))
 
 
 def in_memory(x: Any, name: str) -> np.ndarray[Any, Any] | DeviceArray:

@@ -1,7 +1,13 @@
-"""Running sums and products of elements in memory. On a GPU, floats are summed in float64 and rounded once.
+"""Running sums and products.
+
+NumPy makes them of elements on the host. On a GPU, and in plans on every device, floats are combined in float64 and rounded once: 32
+elements in a row, and then the totals of such rows.
 
 >>> import cuzarr, numpy as np
 >>> cuzarr.xp.cumsum(np.array([1, 2, 3], "int8"))
+array([1, 3, 6])
+>>> z = cuzarr.create_array({}, data=np.array([1, 2, 3]), chunks=(1,))
+>>> cuzarr.cumsum(z).compute()
 array([1, 3, 6])
 """
 
@@ -12,13 +18,18 @@ from typing import Any
 import numpy as np
 
 from cuzarr import _names
-from cuzarr._checks import element_type as _dtype
-from cuzarr._memory.device_array import DeviceArray
+from cuzarr._checks import axis_number, element_type as _dtype
+from cuzarr._compute.evaluate import finished, plan
+from cuzarr._compute.expression import Expression
+from cuzarr._compute.operands import dimension_names, made
+from cuzarr._memory.device_array import DeviceArray, device_array
+from cuzarr._operators.dispatch import Lazy
 from cuzarr.errors import DTypeMismatchError, InvalidArgumentError
-from cuzarr.xp.arguments import along, in_memory, like
-from cuzarr.xp.shapes import concatenate
+from cuzarr.xp.arguments import along, array, like
+from cuzarr.xp.elementwise import isnan, where
+from cuzarr.xp.shapes import broadcast_to, concatenate
 
-__all__ = ["cumprod", "cumsum", "cumulative_prod", "cumulative_sum"]
+__all__ = ["cumprod", "cumsum", "cumulative_prod", "cumulative_sum", "nancumprod", "nancumsum"]
 
 
 def cumsum(x: Any, axis: int | str | None = None, dtype: Any = None) -> Any:
@@ -27,16 +38,16 @@ def cumsum(x: Any, axis: int | str | None = None, dtype: Any = None) -> Any:
     Parameters
     ----------
     x : array
-        Numbers or bools in memory of any device.
+        Numbers or bools in memory of any device, an array in a store, or a plan.
     axis : int, str or None
-        The dimension; ``None`` takes all elements, in C order.
+        The dimension, by number or name; ``None`` takes all elements, in C order.
     dtype : dtype-like, optional
         The type of the elements and of the sums.
 
     Returns
     -------
-    array
-        New memory, on the device of ``x``.
+    array or Expression
+        New memory on the device of ``x``; a plan where ``x`` is an array in a store, or a plan.
 
     Raises
     ------
@@ -44,8 +55,6 @@ def cumsum(x: Any, axis: int | str | None = None, dtype: Any = None) -> Any:
         The elements are no numbers.
     InvalidArgumentError
         There is no such dimension.
-    UnsupportedError
-        The elements are in a store, or yet to be computed.
 
     Examples
     --------
@@ -63,16 +72,16 @@ def cumprod(x: Any, axis: int | str | None = None, dtype: Any = None) -> Any:
     Parameters
     ----------
     x : array
-        Numbers or bools in memory of any device.
+        Numbers or bools in memory of any device, an array in a store, or a plan.
     axis : int, str or None
-        The dimension; ``None`` takes all elements, in C order.
+        The dimension, by number or name; ``None`` takes all elements, in C order.
     dtype : dtype-like, optional
         The type of the elements and of the products.
 
     Returns
     -------
-    array
-        New memory, on the device of ``x``.
+    array or Expression
+        New memory on the device of ``x``; a plan where ``x`` is an array in a store, or a plan.
 
     Raises
     ------
@@ -80,8 +89,6 @@ def cumprod(x: Any, axis: int | str | None = None, dtype: Any = None) -> Any:
         The elements are no numbers.
     InvalidArgumentError
         There is no such dimension.
-    UnsupportedError
-        The elements are in a store, or yet to be computed.
 
     Examples
     --------
@@ -98,7 +105,7 @@ def cumulative_sum(x: Any, /, *, axis: int | str | None = None, dtype: Any = Non
     Parameters
     ----------
     x : array
-        Numbers or bools in memory of any device.
+        Numbers or bools in memory of any device, an array in a store, or a plan.
     axis : int, str or None
         The dimension. It may be left out where there is only one.
     dtype : dtype-like, optional
@@ -108,8 +115,8 @@ def cumulative_sum(x: Any, /, *, axis: int | str | None = None, dtype: Any = Non
 
     Returns
     -------
-    array
-        New memory, on the device of ``x``.
+    array or Expression
+        New memory on the device of ``x``; a plan where ``x`` is an array in a store, or a plan.
 
     Raises
     ------
@@ -117,8 +124,6 @@ def cumulative_sum(x: Any, /, *, axis: int | str | None = None, dtype: Any = Non
         The elements are no numbers.
     InvalidArgumentError
         There is no such dimension, or several and ``axis`` is missing.
-    UnsupportedError
-        The elements are in a store, or yet to be computed.
 
     Examples
     --------
@@ -135,7 +140,7 @@ def cumulative_prod(x: Any, /, *, axis: int | str | None = None, dtype: Any = No
     Parameters
     ----------
     x : array
-        Numbers or bools in memory of any device.
+        Numbers or bools in memory of any device, an array in a store, or a plan.
     axis : int, str or None
         The dimension. It may be left out where there is only one.
     dtype : dtype-like, optional
@@ -145,8 +150,8 @@ def cumulative_prod(x: Any, /, *, axis: int | str | None = None, dtype: Any = No
 
     Returns
     -------
-    array
-        New memory, on the device of ``x``.
+    array or Expression
+        New memory on the device of ``x``; a plan where ``x`` is an array in a store, or a plan.
 
     Raises
     ------
@@ -154,8 +159,6 @@ def cumulative_prod(x: Any, /, *, axis: int | str | None = None, dtype: Any = No
         The elements are no numbers.
     InvalidArgumentError
         There is no such dimension, or several and ``axis`` is missing.
-    UnsupportedError
-        The elements are in a store, or yet to be computed.
 
     Examples
     --------
@@ -166,37 +169,117 @@ def cumulative_prod(x: Any, /, *, axis: int | str | None = None, dtype: Any = No
     return _standard(x, axis, dtype, include_initial, "cumulative_prod")
 
 
+def nancumsum(x: Any, axis: int | str | None = None, dtype: Any = None) -> Any:
+    """Running sums along a dimension, NaN counted as 0.
+
+    Parameters
+    ----------
+    x, axis, dtype
+        As of :func:`cumsum`.
+
+    Returns
+    -------
+    array or Expression
+        As of :func:`cumsum`.
+
+    Raises
+    ------
+    DTypeMismatchError, InvalidArgumentError
+        As of :func:`cumsum`.
+
+    Examples
+    --------
+    >>> import cuzarr, numpy as np
+    >>> cuzarr.xp.nancumsum(np.array([1.0, np.nan, 2.0]))
+    array([1., 1., 3.])
+    """
+    return _without_nan(x, axis, dtype, "nancumsum")
+
+
+def nancumprod(x: Any, axis: int | str | None = None, dtype: Any = None) -> Any:
+    """Running products along a dimension, NaN counted as 1.
+
+    Parameters
+    ----------
+    x, axis, dtype
+        As of :func:`cumprod`.
+
+    Returns
+    -------
+    array or Expression
+        As of :func:`cumprod`.
+
+    Raises
+    ------
+    DTypeMismatchError, InvalidArgumentError
+        As of :func:`cumprod`.
+
+    Examples
+    --------
+    >>> import cuzarr, numpy as np
+    >>> cuzarr.xp.nancumprod(np.array([2.0, np.nan, 3.0]))
+    array([2., 2., 6.])
+    """
+    return _without_nan(x, axis, dtype, "nancumprod")
+
+
+def _without_nan(x: Any, axis: int | str | None, dtype: Any, name: str) -> Any:
+    x = plan(array(x, name))
+    if not isinstance(x, Lazy) and not isinstance(x, np.ndarray):
+        x = device_array(x)
+    if x.dtype.kind in "fcV":
+        neutral = np.full((), int(_is_product(name)), x.dtype)
+        x = where(isnan(x), neutral, x)
+    return _cumulative(x, axis, dtype, name)
+
+
 def _standard(x: Any, axis: int | str | None, dtype: Any, include_initial: bool, name: str) -> Any:
-    own = in_memory(x, name)
-    if axis is None and own.ndim != 1:
-        raise InvalidArgumentError(f"{name}: x has {own.ndim} dimensions and there is no axis", hint="say along which: axis=0")
-    own, place = along(x, 0 if axis is None else axis, name)
-    result = _scanned(own, place, dtype, name)
-    if include_initial:
-        initial = np.full((*result.shape[:place], 1, *result.shape[place + 1 :]), int(_is_product(name)), result.dtype)
-        first = initial if isinstance(result, np.ndarray) else DeviceArray.from_host(initial, result.device)
-        result = concatenate([first, result], place)
-    return like(result, x)
+    x = array(x, name)
+    if axis is None and x.ndim != 1:
+        raise InvalidArgumentError(f"{name}: x has {x.ndim} dimensions and there is no axis", hint="say along which: axis=0")
+    axis = 0 if axis is None else axis
+    result = _cumulative(x, axis, dtype, name)
+    if not include_initial:
+        return result
+    place = axis_number(axis, x.ndim, dimension_names(x))
+    shape = (*result.shape[:place], 1, *result.shape[place + 1 :])
+    initial = np.full((), int(_is_product(name)), result.dtype)
+    if not isinstance(result, Lazy | np.ndarray):
+        first = DeviceArray.from_host(np.broadcast_to(initial, shape), device_array(result).device)
+        return like(device_array(concatenate([first, device_array(result)], place)), x)
+    return concatenate([broadcast_to(initial, shape), result], place)
 
 
 def _cumulative(x: Any, axis: int | str | None, dtype: Any, name: str) -> Any:
+    if isinstance(x, Lazy):
+        return _planned(plan(x), axis, dtype, name)
     own, place = along(x, axis, name)
-    return like(_scanned(own, place, dtype, name), x)
+    wanted = _type(own.dtype, dtype, name)
+    if isinstance(own, np.ndarray):
+        return (np.cumprod if _is_product(name) else np.cumsum)(own, axis=place, dtype=wanted)
+    numbers = own.astype(wanted, copy=False)
+    return like(DeviceArray(numbers._buffer.scan(place, _is_product(name)), wanted), x)
+
+
+def _planned(x: Expression, axis: int | str | None, dtype: Any, name: str) -> Any:
+    wanted = _type(x.dtype, dtype, name)
+    place = 0 if axis is None else axis_number(axis, x.ndim, x._names)
+    numbers = x if x.dtype == wanted else x.astype(wanted)
+    if axis is None:
+        numbers = finished("flat", (), made("", (numbers,), ()), (numbers, "cpu"), x._names if x.ndim == 1 else None)
+    arguments = place, _is_product(name)
+    return finished("running", arguments, made("", (numbers,), ()), (numbers, "cpu"), numbers._names)
 
 
 def _is_product(name: str) -> bool:
     return name.endswith("prod")
 
 
-def _scanned(own: np.ndarray[Any, Any] | DeviceArray, axis: int, dtype: Any, name: str) -> Any:
-    """Running sums or products as NumPy has them: of the type that is said, else in 64 bits where a type of whole numbers is shorter."""
-    if own.dtype.kind not in "biufc" and own.dtype.name != "bfloat16":
-        raise DTypeMismatchError(f"{name}: elements of {own.dtype} are no numbers")
-    wanted = (np.cumprod if _is_product(name) else np.cumsum)(np.empty(0, own.dtype)).dtype if dtype is None else _dtype(dtype)
-    if isinstance(own, np.ndarray):
-        return (np.cumprod if _is_product(name) else np.cumsum)(own, axis=axis, dtype=wanted)
-    numbers = own.astype(wanted, copy=False)
-    return DeviceArray(numbers._buffer.scan(axis, _is_product(name)), wanted)
+def _type(own: np.dtype[Any], dtype: Any, name: str) -> np.dtype[Any]:
+    """The type of running sums or products as NumPy has it: the one that is said, else 64 bits where a type of whole numbers is shorter."""
+    if own.kind not in "biufc" and own.name != "bfloat16":
+        raise DTypeMismatchError(f"{name}: elements of {own} are no numbers")
+    return (np.cumprod if _is_product(name) else np.cumsum)(np.empty(0, own)).dtype if dtype is None else _dtype(dtype)
 
 
 _names.list_public(globals())

@@ -14,10 +14,10 @@ import numpy as np
 from cuzarr import _names
 from cuzarr._checks import refusing
 from cuzarr._compute.evaluate import apply
-from cuzarr._memory.device_array import DeviceArray
+from cuzarr._memory.device_array import DeviceArray, device_array
 from cuzarr._memory.foreign import device_of, is_on_device
 from cuzarr.errors import BoundsCheckError, InvalidArgumentError, SelectionInvalidError, ShapeMismatchError, UnsupportedError
-from cuzarr.xp.arguments import along, device_array, in_memory, like
+from cuzarr.xp.arguments import along, in_memory, like
 from cuzarr.xp.cumulative import cumsum
 from cuzarr.xp.shapes import concatenate, diff
 from cuzarr.xp.standard import result_type
@@ -166,6 +166,13 @@ def _order(own: np.ndarray[Any, Any] | DeviceArray, axis: int, is_descending: bo
     return DeviceArray(numbers._buffer.argsort(axis, is_descending), np.dtype("i8"))
 
 
+def _at(order: DeviceArray, values: DeviceArray) -> DeviceArray:
+    """Values of sorted elements in the order that these had before, of which ``order`` has the indices."""
+    places = DeviceArray.empty(values.shape, values.dtype, values.device)
+    places._buffer.scatter(0, order._buffer, values._buffer)
+    return places
+
+
 def _gathered(own: np.ndarray[Any, Any] | DeviceArray, axis: int, indices: Any) -> Any:
     return np.take_along_axis(own, indices, axis) if isinstance(own, np.ndarray) else own._gathered(axis, indices)
 
@@ -258,8 +265,8 @@ def _unique(x: Any, name: str) -> tuple[Any, ...]:
     begins = concatenate([DeviceArray.from_host(np.ones(min(flat.size, 1), bool), flat.device), differ])
     starts = DeviceArray(begins._buffer.nonzero(), np.dtype("i8"))
     counts = diff(concatenate([starts, DeviceArray.from_host(np.array([flat.size]), flat.device)]))
-    inverse = (cumsum(begins) - 1)._gathered(0, _order(order, 0, False)).reshape(own.shape)
-    return ordered._gathered(0, starts), order._gathered(0, starts), inverse, counts
+    places = _at(order, cumsum(begins) - 1).reshape(own.shape)
+    return ordered._gathered(0, starts), order._gathered(0, starts), places, counts
 
 
 def unique_all(x: Any, /) -> UniqueAll:
@@ -428,8 +435,9 @@ def searchsorted(x1: Any, x2: Any, side: Literal["left", "right"] = "left", sort
     parts = [flat, own] if side == "left" else [own, flat]
     order = _order(device_array(concatenate(parts)).astype(dtype, copy=False), 0, False)
     before = cumsum(apply("greater_equal", order, count) if side == "left" else apply("less", order, own.size))
-    places = _order(order, 0, False)[:count] if side == "left" else _order(order, 0, False)[own.size :]
-    return like(before._gathered(0, places).reshape(asked.shape), x1 if is_on_device(x1) else x2)
+    places = _at(order, before)
+    places = places[:count] if side == "left" else places[own.size :]
+    return like(places.reshape(asked.shape), x1 if is_on_device(x1) else x2)
 
 
 _names.list_public(globals())

@@ -24,10 +24,11 @@ from cuzarr import _core, _names
 from cuzarr._checks import Axis, axes_of, axis_number, extents, items, whole
 from cuzarr._compute.evaluate import apply, finished, joined, plan
 from cuzarr._compute.operands import device_among, dimension_names, operand
+from cuzarr._memory.device_array import device_array
 from cuzarr._memory.foreign import device_of, element_type, host_array, is_on_device
 from cuzarr._operators.dispatch import Lazy
 from cuzarr.errors import BoundsCheckError, InvalidArgumentError, SelectionInvalidError, ShapeMismatchError, UnsupportedError
-from cuzarr.xp.arguments import device_array, like
+from cuzarr.xp.arguments import like
 from cuzarr.xp.creation import asarray
 
 __all__ = [

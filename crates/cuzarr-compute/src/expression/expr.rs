@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use cuzarr_device::{DType, DTypeKind, NdBuffer, cpu::cast};
+use cuzarr_device::{DType, DTypeKind, NdBuffer, Scan, cpu::cast};
 
 use super::op::{Op, promote_all};
 use super::promote::{Weak, without_arithmetic};
@@ -43,6 +43,10 @@ pub(crate) enum Kind {
     Cast(Expr),
     /// Expressions one after the other.
     Joined(Joined),
+    /// Elements in one dimension.
+    Flat(Flat),
+    /// Running sums or products along a dimension.
+    Running(Running),
     /// A result made of many elements.
     Summary(Arc<dyn Summary>, Expr),
 }
@@ -52,6 +56,23 @@ pub(crate) enum Kind {
 pub(crate) struct Joined {
     pub(crate) axis: usize,
     pub(crate) parts: Vec<Expr>,
+}
+
+/// Elements of an expression in C order, from the one with the number `from` on.
+#[derive(Clone)]
+pub(crate) struct Flat {
+    pub(crate) of: Expr,
+    pub(crate) from: u64,
+    pub(crate) count: u64,
+}
+
+/// Running sums or products of an expression's elements along a dimension, from the one with the number `from` on.
+#[derive(Clone)]
+pub(crate) struct Running {
+    pub(crate) of: Expr,
+    pub(crate) axis: usize,
+    pub(crate) scan: Scan,
+    pub(crate) from: u64,
 }
 
 /// Parts of a summary, in their order.
@@ -149,6 +170,7 @@ impl Expr {
         let operands: &[Expr] = match &kind {
             Kind::Apply(_, operands) => operands,
             Kind::Joined(joined) => &joined.parts,
+            Kind::Flat(Flat { of, .. }) | Kind::Running(Running { of, .. }) => std::slice::from_ref(of),
             Kind::Cast(inner) | Kind::Summary(_, inner) => std::slice::from_ref(inner),
             _ => &[],
         };
@@ -515,6 +537,20 @@ impl Expr {
                     f.write_str(", ")?;
                 }
                 write!(f, "axis={})", joined.axis)
+            }
+            Kind::Flat(flat) => {
+                f.write_str("ravel(")?;
+                flat.of.write(f, depth + 1)?;
+                f.write_str(")")?;
+                let is_all = flat.count == flat.of.shape().iter().product::<u64>();
+                if is_all { Ok(()) } else { write!(f, "[{}:{}]", flat.from, flat.from + flat.count) }
+            }
+            Kind::Running(running) => {
+                write!(f, "{}(", running.name())?;
+                running.of.write(f, depth + 1)?;
+                write!(f, ", axis={})", running.axis)?;
+                // The elements that were picked of them.
+                if running.from == 0 { Ok(()) } else { write!(f, "[{}{}:]", ":, ".repeat(running.axis), running.from) }
             }
             Kind::Summary(summary, inner) => {
                 write!(f, "{}(", summary.name())?;

@@ -7,7 +7,7 @@ use cuzarr::plan::Region;
 use cuzarr::{Error, ErrorKind, Result};
 use cuzarr_device::{NdBuffer, Order};
 
-use super::expr::{Expr, Joined, Kind, Node, Operand, Summary, common_dtype};
+use super::expr::{Expr, Flat, Joined, Kind, Node, Operand, Summary, common_dtype};
 use super::pick::{Along, Pick};
 use crate::options::ComputeOptions;
 use crate::regions::memory_shape;
@@ -157,6 +157,8 @@ fn with_results(expr: &Expr, reduced: &Reduced<'_>, known: &mut HashMap<*const N
         Kind::Apply(op, operands) => Kind::Apply(*op, each(operands)?),
         Kind::Cast(inner) => Kind::Cast(each(std::slice::from_ref(inner))?.remove(0)),
         Kind::Joined(joined) => Kind::Joined(Joined { axis: joined.axis, parts: each(&joined.parts)? }),
+        Kind::Flat(flat) => Kind::Flat(Flat { of: each(std::slice::from_ref(&flat.of))?.remove(0), ..*flat }),
+        Kind::Running(running) => Kind::Running(running.of(each(std::slice::from_ref(&running.of))?.remove(0))),
         Kind::Summary(summary, of) => match reduced(of.clone(), Arc::clone(summary))? {
             Some(buffer) => Kind::Buffer(buffer),
             None => return Ok(expr.clone()),

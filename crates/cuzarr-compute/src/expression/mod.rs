@@ -2,15 +2,17 @@
 
 mod decoded;
 mod expr;
+mod flat;
 mod join;
 mod op;
 mod pick;
 mod promote;
+mod running;
 mod select;
 mod view;
 
 pub use self::expr::{Expr, Operand, Parts};
-pub(crate) use self::expr::{Joined, Kind, Node, Summary, axes_argument, broadcast, negative_power};
+pub(crate) use self::expr::{Flat, Joined, Kind, Node, Running, Summary, axes_argument, broadcast, negative_power};
 pub use self::op::Op;
 pub use self::pick::{Along, Pick, PickedDim};
 pub use self::promote::Weak;

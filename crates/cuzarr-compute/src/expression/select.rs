@@ -60,6 +60,12 @@ impl Picking<'_> {
                 self.known.insert(key, picked.clone());
                 return Ok(picked);
             }
+            Kind::Flat(flat) => Kind::Flat(flat.picked(&own)?),
+            Kind::Running(running) => {
+                let picked = running.picked(&own)?;
+                self.known.insert(key, picked.clone());
+                return Ok(picked);
+            }
             Kind::Summary(summary, of) => {
                 let picked = PickedSummary { summary: Arc::clone(summary), pick: own.clone() };
                 Kind::Summary(Arc::new(picked), of.clone())

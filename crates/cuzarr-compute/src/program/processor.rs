@@ -89,7 +89,18 @@ fn in_memory(input: &Input, device: Device) -> Result<NdBuffer> {
             let message = format!("an operand is on {}, the others on {device}", buffer.device());
             Err(Error::new(ErrorKind::MemorySpace, message).with_hint(format!("move it there: .to(\"{device}\")")))
         }
-        Input::Reduced(..) | Input::Array(_) | Input::Joined(_) => {
+        Input::Flat(flat) if flat.of.is_in_memory() => {
+            let place = memory_shape(&[flat.from, flat.count])?;
+            let elements = flat.of.evaluate(device)?;
+            Ok(elements.reshape_copy(&[elements.len()])?.region(&place[..1], &place[1..], &[1])?)
+        }
+        Input::Running(running) if running.of.is_in_memory() => {
+            let (all, _) = running.step(&running.of.evaluate(device)?, None)?;
+            let (mut start, extent) = (vec![0; all.ndim()], memory_shape(&running.shape())?);
+            start[running.axis] = memory_shape(&[running.from])?[0];
+            Ok(all.region(&start, &extent, &vec![1; extent.len()])?)
+        }
+        Input::Reduced(..) | Input::Array(_) | Input::Joined(_) | Input::Flat(_) | Input::Running(_) => {
             let message = "an operand is yet to be read or computed";
             Err(Error::new(ErrorKind::Unsupported, message)
                 .with_hint("compute the expression instead of evaluating it"))

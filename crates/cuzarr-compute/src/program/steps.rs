@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use cuzarr_device::{DType, NdBuffer};
 
-use crate::expression::{Expr, Joined, Kind, Node, Op, Summary, View, is_half, lane};
+use crate::expression::{Expr, Flat, Joined, Kind, Node, Op, Running, Summary, View, is_half, lane};
 use cuzarr::{Error, ErrorKind, Result};
 
 /// Steps that compute an expression from elements of its inputs. Steps of one program differ.
@@ -51,6 +51,10 @@ pub(crate) enum Input {
     Array(Box<View>),
     /// Elements that are computed of other expressions, one after the other.
     Joined(Joined),
+    /// Elements of another expression in one dimension.
+    Flat(Flat),
+    /// Running sums or products of another expression.
+    Running(Running),
     /// What is made of all of another expression's elements, before any other is computed.
     Reduced(Expr, Arc<dyn Summary>),
 }
@@ -64,6 +68,7 @@ impl Input {
                     && a.buffer().shares_memory_with(b.buffer())
             }
             (Input::Array(a), Input::Array(b)) => self.is_of_array(other) && a.is_like(b),
+            (Input::Running(a), Input::Running(b)) => a.is_same(b),
             _ => false,
         }
     }
@@ -75,12 +80,28 @@ impl Input {
         Arc::ptr_eq(a.store(), b.store()) && a.path() == b.path() && a.shape() == b.shape()
     }
 
+    /// Whether these are made of another expression's elements, region by region.
+    pub(crate) fn is_derived(&self) -> bool {
+        matches!(self, Input::Flat(_) | Input::Running(_))
+    }
+
+    /// Whether nothing is read from stores for these.
+    pub(crate) fn is_in_memory(&self) -> bool {
+        match self {
+            Input::Buffer(_) => true,
+            Input::Flat(Flat { of, .. }) | Input::Running(Running { of, .. }) => of.is_in_memory(),
+            Input::Array(_) | Input::Joined(_) | Input::Reduced(..) => false,
+        }
+    }
+
     /// Extents.
     pub(crate) fn shape(&self) -> Vec<u64> {
         match self {
             Input::Buffer(buffer) => buffer.shape().iter().map(|&extent| extent as u64).collect(),
             Input::Array(view) => view.shape(),
             Input::Joined(joined) => joined.shape(),
+            Input::Flat(flat) => vec![flat.count],
+            Input::Running(running) => running.shape(),
             // Replaced by its elements before anybody asks.
             Input::Reduced(expr, summary) => {
                 summary.result(expr.dtype(), expr.shape()).map(|(_, shape)| shape).unwrap_or_default()
@@ -148,6 +169,8 @@ impl Lowering {
             Kind::Buffer(buffer) => self.input(dtype, Input::Buffer(buffer.clone())),
             Kind::Array(view) => self.input(dtype, Input::Array(view.clone())),
             Kind::Joined(joined) => self.input(dtype, Input::Joined(joined.clone())),
+            Kind::Flat(flat) => self.input(dtype, Input::Flat(flat.clone())),
+            Kind::Running(running) => self.input(dtype, Input::Running(running.clone())),
             Kind::Summary(summary, of) => self.input(dtype, Input::Reduced(of.clone(), Arc::clone(summary))),
             Kind::Constant(bytes) => {
                 let mut wide = vec![0; lane(dtype).size_bytes()];

@@ -2,7 +2,7 @@
 
 use cuzarr_device::{NdBuffer, Order};
 
-use super::job::{Job, for_each_region};
+use super::job::{Job, for_each_region, hulls};
 use crate::expression::{Expr, Kind, Parts, Summary};
 use crate::options::ComputeOptions;
 use crate::regions::memory_shape;
@@ -19,13 +19,15 @@ impl Expr {
         self.compute_region(&vec![0; self.ndim()], self.shape(), options)
     }
 
-    /// The regions in which [`Expr::compute`] works through the expression. They depend on the memory limit, but not on the device.
+    /// The regions in which [`Expr::compute`] works through the expression, those along which sums run as one. They depend on the memory limit, but not on the device.
     ///
     /// # Errors
     /// `BudgetExceeded` when work on one chunk does not fit the limit.
     pub fn compute_regions(&self, options: &ComputeOptions<'_>) -> Result<Vec<Region>> {
         let whole = Region { number: 0, start: vec![0; self.ndim()], extent: self.shape().to_vec() };
-        Job::new(self, whole, options)?.regions(None, options.memory_limit_bytes)
+        let mut job = Job::new(self, whole, options)?;
+        let regions = job.regions(None, options.memory_limit_bytes)?;
+        Ok(hulls(&job.apart(regions)))
     }
 
     /// Whether the expression is a summary: a reduction, quantiles or a histogram of another one.

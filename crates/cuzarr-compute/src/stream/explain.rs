@@ -8,7 +8,7 @@ use cuzarr_device::Device;
 use serde_json::{Value, json};
 
 use super::job::Job;
-use crate::expression::{Expr, Kind};
+use crate::expression::{Expr, Flat, Kind, Running};
 use crate::options::ComputeOptions;
 use crate::program::{Input, lower};
 
@@ -66,19 +66,7 @@ impl Expr {
     }
 
     fn add_stages(&self, options: &ComputeOptions<'_>, stages: &mut Vec<ComputeStage>) -> Result<()> {
-        let (_, inputs) = lower(self)?;
-        for input in &inputs {
-            if let Input::Reduced(of, summary) = input {
-                of.add_stages(options, stages)?;
-                // The last of them has the elements that are joined.
-                if let Some(stage) = stages.last_mut() {
-                    let (dtype, shape) = summary.result(of.dtype(), of.shape())?;
-                    stage.computes =
-                        format!("{}({}{}){}", summary.name(), stage.computes, summary.arguments(), summary.picked());
-                    (stage.dtype, stage.shape, stage.regions) = (dtype.to_string(), shape, None);
-                }
-            }
-        }
+        self.add_summaries(options, stages)?;
         if matches!(self.0.kind, Kind::Summary(..)) {
             return Ok(());
         }
@@ -97,6 +85,26 @@ impl Expr {
             reads,
             memory_bytes,
         });
+        Ok(())
+    }
+
+    /// The stages of the summaries that the expression is computed with.
+    fn add_summaries(&self, options: &ComputeOptions<'_>, stages: &mut Vec<ComputeStage>) -> Result<()> {
+        for input in &lower(self)?.1 {
+            if let Input::Flat(Flat { of, .. }) | Input::Running(Running { of, .. }) = input {
+                of.add_summaries(options, stages)?;
+            }
+            if let Input::Reduced(of, summary) = input {
+                of.add_stages(options, stages)?;
+                // The last of them has the elements that are joined.
+                if let Some(stage) = stages.last_mut() {
+                    let (dtype, shape) = summary.result(of.dtype(), of.shape())?;
+                    stage.computes =
+                        format!("{}({}{}){}", summary.name(), stage.computes, summary.arguments(), summary.picked());
+                    (stage.dtype, stage.shape, stage.regions) = (dtype.to_string(), shape, None);
+                }
+            }
+        }
         Ok(())
     }
 }

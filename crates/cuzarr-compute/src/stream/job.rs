@@ -1,16 +1,17 @@
 //! A job: an expression of arrays in stores on its way through regions.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
 
-use cuzarr_device::NdBuffer;
 use cuzarr_device::pool::{Within, in_flight, within};
+use cuzarr_device::{Device, NdBuffer};
 
 use super::together::Together;
-use crate::expression::{Expr, Summary, View};
+use crate::expression::{Expr, Flat, Running, Summary, View};
 use crate::options::ComputeOptions;
 use crate::program::{Input, Processor, Program, lower};
 use crate::progress::Meter;
-use crate::regions::{memory_shape, operand_region, plannable_bytes, regions};
+use crate::regions::{hull_of, memory_shape, operand_region, plannable_bytes, regions};
 use cuzarr::node::ArrayOptions;
 use cuzarr::plan::{Explanation, Region};
 use cuzarr::run::{walk, write_behind};
@@ -42,6 +43,8 @@ pub(crate) struct Job<'a> {
     inputs: Vec<Input>,
     /// For each input, the first one of the same array.
     same: Vec<usize>,
+    /// For each input that is made of another expression's elements, how; none where no input is.
+    derived: Vec<Option<Derived<'a>>>,
     /// The part of the expression that is computed.
     pub(crate) part: Region,
     /// Whether inputs that are the result as they are need no copy.
@@ -61,13 +64,37 @@ pub(crate) struct Job<'a> {
     _within: Option<Within>,
 }
 
+/// An input, with the job of the elements that it is made of.
+pub(super) struct Derived<'a> {
+    pub(super) of: Job<'a>,
+    pub(super) how: How,
+}
+
+/// How an input is made.
+pub(super) enum How {
+    Running(Running, Mutex<Columns>),
+    Flat(Flat),
+}
+
+/// The last region of each column of regions along a dimension: columns by where they begin beside it, and their extents there.
+pub(super) type Columns = HashMap<(Vec<u64>, Vec<u64>), Last>;
+
+/// A region that was worked on.
+pub(super) struct Last {
+    pub(super) start: u64,
+    pub(super) end: u64,
+    /// Totals of the elements before it, and up to its end.
+    pub(super) before: Option<NdBuffer>,
+    pub(super) totals: Option<NdBuffer>,
+}
+
 impl<'a> Job<'a> {
     /// Lowers an expression, binds its arrays to the device, and moves what is in memory there.
     ///
     /// # Errors
     /// What the device reports; `Unsupported` for expressions of thousands of operations.
     pub(crate) fn new(expr: &Expr, part: Region, options: &ComputeOptions<'a>) -> Result<Job<'a>> {
-        Job::bound(expr, part, options, |of, summary| summary.compute(&of, options).map(Input::Buffer))
+        Job::bound(expr, part, options, &|of, summary| summary.compute(&of, options).map(Input::Buffer))
     }
 
     /// A job that is only looked at: what is made of all of another expression's elements is not computed.
@@ -75,14 +102,14 @@ impl<'a> Job<'a> {
     /// # Errors
     /// Those of [`Job::new`].
     pub(super) fn planned(expr: &Expr, part: Region, options: &ComputeOptions<'a>) -> Result<Job<'a>> {
-        Job::bound(expr, part, options, |of, summary| Ok(Input::Reduced(of, summary)))
+        Job::bound(expr, part, options, &|of, summary| Ok(Input::Reduced(of, summary)))
     }
 
     fn bound(
         expr: &Expr,
         part: Region,
         options: &ComputeOptions<'a>,
-        reduced: impl Fn(Expr, Arc<dyn Summary>) -> Result<Input>,
+        reduced: &dyn Fn(Expr, Arc<dyn Summary>) -> Result<Input>,
     ) -> Result<Job<'a>> {
         let (program, inputs) = lower(expr)?;
         let first = |input: &Input| inputs.iter().position(|one| one.is_of_array(input));
@@ -94,6 +121,7 @@ impl<'a> Job<'a> {
                     Input::Buffer(buffer) => Ok(Some(buffer)),
                     _ => Ok(None),
                 })?),
+                Input::Flat(_) | Input::Running(_) => input,
                 Input::Reduced(of, summary) => reduced(of, summary)?,
                 Input::Array(mut view) => {
                     let own = view.array.options().clone();
@@ -112,7 +140,22 @@ impl<'a> Job<'a> {
             })
         };
         let inputs: Vec<Input> = inputs.into_iter().map(bind).collect::<Result<_>>()?;
-        let is_in_memory = inputs.iter().all(|input| matches!(input, Input::Buffer(_)));
+        let derive = |input: &Input| -> Result<Option<Derived<'a>>> {
+            let (of, how) = match input {
+                Input::Flat(flat) => (&flat.of, How::Flat(flat.clone())),
+                Input::Running(running) => (&running.of, How::Running(running.clone(), Mutex::default())),
+                _ => return Ok(None),
+            };
+            let whole = Region { number: 0, start: vec![0; of.ndim()], extent: of.shape().to_vec() };
+            // Progress is told once, of everything.
+            let of = Job::bound(of, whole, &ComputeOptions { progress: None, ..*options }, reduced)?;
+            Ok(Some(Derived { of, how }))
+        };
+        let derived = match inputs.iter().any(Input::is_derived) {
+            true => inputs.iter().map(derive).collect::<Result<_>>()?,
+            false => Vec::new(),
+        };
+        let is_in_memory = inputs.iter().all(Input::is_in_memory);
         let processor = match is_in_memory {
             // Beside nothing else: the stream that is there already.
             true => Processor::eager(options.device)?.with_threads(options.threads),
@@ -122,6 +165,7 @@ impl<'a> Job<'a> {
             program,
             inputs,
             same,
+            derived,
             part,
             keeps: false,
             beside: None,
@@ -187,6 +231,7 @@ impl<'a> Job<'a> {
                 Err(_) => (cut(1, REGIONS_SHARE, ENOUGH_BYTES)?, 1),
             },
         };
+        let regions = self.in_order(regions);
         let most = regions.iter().map(|region| cost(&region.extent, ahead)).max().unwrap_or(0);
         let share = if ahead == 1 { limit_bytes / REGIONS_SHARE } else { most.min(limit_bytes / SHORT_REGIONS_SHARE) };
         self.ahead = ahead as usize;
@@ -198,10 +243,82 @@ impl<'a> Job<'a> {
         Ok(regions)
     }
 
-    /// Bytes of the elements of arrays that a region of this extent is made of.
-    fn bytes_read(&self, extent: &[u64]) -> u64 {
+    /// The dimensions of the result along which inputs run.
+    pub(super) fn run_axes(&self) -> Vec<usize> {
+        let mut axes = Vec::new();
+        for (input, derived) in self.inputs.iter().zip(&self.derived) {
+            let (Some(derived), shape) = (derived, input.shape()) else { continue };
+            let place = |axis: usize| (self.part.extent.len() + axis).checked_sub(shape.len());
+            axes.extend(derived.run_axes().into_iter().filter(|&axis| shape[axis] > 1).filter_map(place));
+        }
+        axes.sort_unstable();
+        axes.dedup();
+        axes
+    }
+
+    /// Regions in the order in which they are worked on: along the dimensions along which inputs run before all others, so that
+    /// few totals are kept.
+    fn in_order(&self, mut regions: Vec<Region>) -> Vec<Region> {
+        let axes = self.run_axes();
+        if !axes.is_empty() {
+            let key = |region: &Region| -> Vec<u64> {
+                let others = (0..region.start.len()).filter(|axis| !axes.contains(axis));
+                others.chain(axes.iter().copied()).map(|axis| region.start[axis]).collect()
+            };
+            regions.sort_by_cached_key(key);
+            for (number, region) in regions.iter_mut().enumerate() {
+                region.number = number as u64;
+            }
+        }
+        regions
+    }
+
+    /// Regions, in their order, as work that others can do apart: one each, or all along the dimensions along which inputs run.
+    pub(super) fn apart(&self, regions: Vec<Region>) -> Vec<Vec<Region>> {
+        let axes = self.run_axes();
+        let is_beside = |one: &Region, other: &Region| {
+            !axes.is_empty()
+                && (0..one.start.len()).all(|axis| axes.contains(&axis) || one.start[axis] == other.start[axis])
+        };
+        let mut apart: Vec<Vec<Region>> = Vec::new();
+        for region in regions {
+            match apart.last_mut().filter(|last| is_beside(&last[0], &region)) {
+                Some(last) => last.push(region),
+                None => apart.push(vec![region]),
+            }
+        }
+        apart
+    }
+
+    /// Bytes that inputs which are made of others take for a region, beside what is read.
+    pub(super) fn bytes_derived(&self, extent: &[u64]) -> u64 {
+        let axes = if self.derived.is_empty() { Vec::new() } else { self.run_axes() };
         let region = Region { number: 0, start: vec![0; extent.len()], extent: extent.to_vec() };
-        let read = self.inputs.iter().zip(&self.program.inputs).filter_map(|(input, dtype)| match input {
+        let bytes = self.inputs.iter().zip(&self.derived).filter_map(|(input, derived)| {
+            let (derived, shape) = (derived.as_ref()?, input.shape());
+            let own = operand_region(&region, &shape).extent;
+            // Totals are kept over the whole extent of other dimensions along which inputs run.
+            let is_run = |axis: usize| axes.contains(&(extent.len() + axis - shape.len()));
+            let column = |(axis, &extent): (usize, &u64)| match axis {
+                _ if Some(axis) == derived.axis() => 1,
+                _ if is_run(axis) => shape[axis],
+                _ => extent,
+            };
+            let totals = own.iter().enumerate().map(column).fold(1, u64::saturating_mul);
+            Some(derived.bytes(&own, totals))
+        });
+        bytes.fold(0, u64::saturating_add)
+    }
+
+    /// Bytes of the elements of arrays that a region of this extent is made of.
+    pub(super) fn bytes_read(&self, extent: &[u64]) -> u64 {
+        let region = Region { number: 0, start: vec![0; extent.len()], extent: extent.to_vec() };
+        let inputs = self.inputs.iter().zip(&self.program.inputs).enumerate();
+        let read = inputs.filter_map(|(number, (input, dtype))| match input {
+            Input::Flat(_) | Input::Running(_) => {
+                let own = operand_region(&region, &input.shape()).extent;
+                self.derived.get(number)?.as_ref().map(|derived| derived.bytes_read(&own))
+            }
             Input::Array(view) => {
                 Some(operand_region(&region, &view.shape()).elems().saturating_mul(dtype.size_bytes() as u64))
             }
@@ -225,7 +342,8 @@ impl<'a> Job<'a> {
             true => 0,
             false => extent.iter().fold(self.program.output.size_bytes() as u64, |all, &one| all.saturating_mul(one)),
         };
-        made.saturating_mul(2).saturating_add(self.bytes_read(extent).saturating_mul(ahead + 1))
+        let read = self.bytes_read(extent).saturating_mul(ahead + 1);
+        made.saturating_mul(2).saturating_add(read).saturating_add(self.bytes_derived(extent))
     }
 
     /// Bounds what reading has in flight.
@@ -237,6 +355,9 @@ impl<'a> Job<'a> {
                 view.array = view.array.with_options(options);
             }
         }
+        for derived in self.derived.iter_mut().flatten() {
+            derived.of.leave_for_reading(memory_limit_bytes);
+        }
     }
 
     /// The chunk of the largest array, under the shape of the result.
@@ -246,7 +367,7 @@ impl<'a> Job<'a> {
 
     /// The only array that is read, in boxes, unless the caller takes memory of reads and writes meanwhile.
     fn only_array(&self) -> Option<&View> {
-        if self.inputs.iter().any(|input| matches!(input, Input::Joined(_))) {
+        if self.inputs.iter().any(|input| matches!(input, Input::Joined(_)) || input.is_derived()) {
             return None;
         }
         let mut arrays = self.inputs.iter().filter_map(|input| match input {
@@ -263,7 +384,8 @@ impl<'a> Job<'a> {
         operand_region(&Region { number: region.number, start, extent: region.extent.clone() }, shape)
     }
 
-    /// The inputs' elements for a region of the part, on the device.
+    /// The inputs' elements for a region of the part, on the device; for an input that is made of others' elements
+    /// these.
     ///
     /// # Errors
     /// What reading reports.
@@ -303,22 +425,68 @@ impl<'a> Job<'a> {
         region: &Region,
         of_array: impl Fn(usize, &View, &Region) -> Result<NdBuffer>,
     ) -> Result<Vec<NdBuffer>> {
-        let one = |(number, input): (usize, &Input)| -> Result<NdBuffer> {
+        let mut elements = Vec::with_capacity(self.inputs.len());
+        for (number, input) in self.inputs.iter().enumerate() {
             let part = self.part_of(region, &input.shape());
-            match input {
-                Input::Array(view) => of_array(number, view, &part),
+            elements.push(match input {
+                Input::Array(view) => of_array(number, view, &part)?,
                 Input::Buffer(buffer) => {
                     let (start, extent) = (memory_shape(&part.start)?, memory_shape(&part.extent)?);
-                    Ok(buffer.region(&start, &extent, &vec![1; extent.len()])?)
+                    buffer.region(&start, &extent, &vec![1; extent.len()])?
                 }
                 Input::Joined(joined) => {
                     let memory_limit_bytes = self.reading_bytes / 2;
-                    joined.read(&part, &ComputeOptions { memory_limit_bytes, progress: None, ..self.options })
+                    joined.read(&part, &ComputeOptions { memory_limit_bytes, progress: None, ..self.options })?
                 }
-                Input::Reduced(..) => Err(Error::new(ErrorKind::Unsupported, "an operand is yet to be computed")),
-            }
+                Input::Flat(_) | Input::Running(_) => {
+                    if let Some(Some(derived)) = self.derived.get(number) {
+                        elements.append(&mut derived.read(&part)?);
+                    }
+                    continue;
+                }
+                Input::Reduced(..) => {
+                    return Err(Error::new(ErrorKind::Unsupported, "an operand is yet to be computed"));
+                }
+            });
+        }
+        Ok(elements)
+    }
+
+    /// How many arrays [`Job::read`] gives for a region.
+    pub(super) fn count_read(&self, region: &Region) -> usize {
+        let count = |(number, input): (usize, &Input)| match self.derived.get(number) {
+            Some(Some(derived)) => derived.count_read(&self.part_of(region, &input.shape())),
+            _ => 1,
         };
-        self.inputs.iter().enumerate().map(one).collect()
+        self.inputs.iter().enumerate().map(count).sum()
+    }
+
+    /// The device that computes.
+    pub(super) fn device(&self) -> Device {
+        self.options.device
+    }
+
+    /// The inputs' elements for a region, of what was read for it.
+    fn inputs_of(&self, region: &Region, mut read: &[NdBuffer]) -> Result<Vec<NdBuffer>> {
+        let keeps_all = self.run_axes().len() > 1;
+        let mut take = |count: usize| match read.split_at_checked(count) {
+            Some((own, rest)) => {
+                read = rest;
+                Ok(own)
+            }
+            None => Err(Error::new(ErrorKind::InvalidArgument, "elements of an operand are missing")),
+        };
+        let mut inputs = Vec::with_capacity(self.inputs.len());
+        for (input, derived) in self.inputs.iter().zip(&self.derived) {
+            inputs.push(match derived {
+                None => take(1)?[0].clone(),
+                Some(derived) => {
+                    let part = self.part_of(region, &input.shape());
+                    derived.work(&part, take(derived.count_read(&part))?, keeps_all)?
+                }
+            });
+        }
+        Ok(inputs)
     }
 
     /// The arrays that are read by their names, each with what reading all that is needed of it would do; the bytes of operands in
@@ -338,8 +506,13 @@ impl<'a> Job<'a> {
                         reads.extend(stages.into_iter().flat_map(|stage| stage.reads));
                     }
                 }
-                Input::Reduced(..) => {}
+                Input::Flat(_) | Input::Running(_) | Input::Reduced(..) => {}
             }
+        }
+        for derived in self.derived.iter().flatten() {
+            let (mut own, bytes) = derived.of.explained_inputs()?;
+            reads.append(&mut own);
+            memory_bytes += bytes;
         }
         Ok((reads, memory_bytes))
     }
@@ -357,6 +530,8 @@ impl<'a> Job<'a> {
     /// Those of the processor.
     pub(crate) fn work(&self, region: &Region, inputs: &[NdBuffer]) -> Result<NdBuffer> {
         let shape = memory_shape(&region.extent)?;
+        let made = if self.derived.is_empty() { Vec::new() } else { self.inputs_of(region, inputs)? };
+        let inputs = if self.derived.is_empty() { inputs } else { &made };
         match self.program.passes().filter(|_| self.keeps) {
             Some(input) => Ok(inputs[input].broadcast_to(&shape)?),
             None => self.processor.run(&self.program, &shape, inputs),
@@ -376,19 +551,25 @@ impl<'a> Job<'a> {
                 range.start < own.end && own.start < range.end
             }
             _ => false,
-        })
+        }) || self.derived.iter().flatten().any(|derived| derived.of.shares_memory_with(other))
     }
 
     /// Whether nothing is read from stores.
     pub(crate) fn is_in_memory(&self) -> bool {
-        self.inputs.iter().all(|input| matches!(input, Input::Buffer(_)))
+        self.inputs.iter().all(Input::is_in_memory)
     }
+}
+
+/// The boxes of regions that are kept together, numbered in their order.
+pub(super) fn hulls(apart: &[Vec<Region>]) -> Vec<Region> {
+    apart.iter().zip(0..).map(|(regions, number)| Region { number, ..hull_of(regions) }).collect()
 }
 
 /// The chunk of the largest input in stores, under a shape.
 fn unit_of(inputs: &[Input], shape: &[u64]) -> Result<Vec<u64>> {
     let size = |own: &[u64]| own.iter().fold(1u64, |all, &one| all.saturating_mul(one));
-    let stored = inputs.iter().filter(|input| matches!(input, Input::Array(_) | Input::Joined(_)));
+    let stored =
+        inputs.iter().filter(|input| matches!(input, Input::Array(_) | Input::Joined(_)) || input.is_derived());
     let mut unit = vec![1; shape.len()];
     let Some((input, own_shape)) = stored.map(|input| (input, input.shape())).max_by_key(|(_, own)| size(own)) else {
         return Ok(shape.iter().map(|&extent| extent.max(1)).collect());
@@ -399,6 +580,13 @@ fn unit_of(inputs: &[Input], shape: &[u64]) -> Result<Vec<u64>> {
             let largest = joined.parts.iter().max_by_key(|part| size(part.shape()));
             largest.map_or_else(|| Ok(own_shape.clone()), |part| unit_of(&lower(part)?.1, part.shape()))?
         }
+        Input::Flat(flat) => {
+            // Chunks beside each other along all dimensions but the first, so that each is read once.
+            let unit = unit_of(&lower(&flat.of)?.1, flat.of.shape())?;
+            let rows = flat.of.shape().iter().skip(1).copied();
+            vec![rows.fold(unit.first().copied().unwrap_or(1), u64::saturating_mul).max(1)]
+        }
+        Input::Running(running) => unit_of(&lower(&running.of)?.1, &own_shape)?,
         Input::Buffer(_) | Input::Reduced(..) => own_shape.clone(),
     };
     for (axis, (unit, &whole)) in unit.iter_mut().zip(shape).enumerate().rev() {

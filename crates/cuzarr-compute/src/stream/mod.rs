@@ -1,6 +1,7 @@
 //! Streams: expressions of arrays in stores, read and computed region by region, into memory or into another array.
 
 mod compute;
+mod derived;
 mod explain;
 mod job;
 mod store;

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use super::job::{Job, for_each_region};
+use super::job::{Job, for_each_region, hulls};
 use crate::checkpoint::Checkpoint;
-use crate::expression::Expr;
+use crate::expression::{Expr, Flat, Running};
 use crate::options::ComputeOptions;
 use crate::program::{Input, lower};
 use cuzarr::node::{Array, ArrayOptions, refuse_overlap};
@@ -37,15 +37,9 @@ impl Storing<'_> {
     }
 }
 
-/// The region with this number.
-///
-/// # Errors
-/// `InvalidArgument` beyond the last region.
-fn numbered(regions: &[Region], number: u64) -> Result<&Region> {
-    regions.iter().find(|region| region.number == number).ok_or_else(|| {
-        let message = format!("got region number {number}, expected a number below {}", regions.len());
-        Error::new(ErrorKind::InvalidArgument, message)
-    })
+fn beyond_last(number: u64, count: usize) -> Error {
+    let message = format!("got region number {number}, expected a number below {count}");
+    Error::new(ErrorKind::InvalidArgument, message)
 }
 
 impl Expr {
@@ -69,13 +63,16 @@ impl Expr {
         self.store_noting(target, options, true)
     }
 
-    /// The regions in which [`Expr::store`] works through a target, each of whole stored objects. They depend on the memory limit,
+    /// The regions in which [`Expr::store`] works through a target, each of whole stored objects, those along which sums run as
+    /// one. They depend on the memory limit,
     /// but not on the device.
     ///
     /// # Errors
     /// Those of [`Expr::store`] that appear before anything is read.
     pub fn store_regions(&self, target: &Array, options: &ComputeOptions<'_>) -> Result<Vec<Region>> {
-        Ok(self.storing(target, options)?.regions)
+        let storing = self.storing(target, options)?;
+        let apart = storing.job.apart(storing.regions);
+        Ok(hulls(&apart))
     }
 
     /// Like [`Expr::store`], but only for the region with this number, as one task of many.
@@ -83,9 +80,11 @@ impl Expr {
     /// # Errors
     /// Those of [`Expr::store`]; `InvalidArgument` beyond the last region.
     pub fn store_region(&self, target: &Array, number: u64, options: &ComputeOptions<'_>) -> Result<()> {
-        let storing = self.storing(target, options)?;
-        let region = numbered(&storing.regions, number)?;
-        storing.run(std::slice::from_ref(region), |_| Ok(()))
+        let mut storing = self.storing(target, options)?;
+        let apart = storing.job.apart(std::mem::take(&mut storing.regions));
+        let beyond = || beyond_last(number, apart.len());
+        let regions = usize::try_from(number).ok().and_then(|number| apart.get(number)).ok_or_else(beyond)?;
+        storing.run(regions, |_| Ok(()))
     }
 
     fn store_noting(&self, target: &Array, options: &ComputeOptions<'_>, is_noted: bool) -> Result<()> {
@@ -138,6 +137,13 @@ impl Expr {
                 let parts = joined.parts.iter().map(Expr::origin).collect::<Result<Vec<_>>>()?;
                 Ok(format!("joined along {}: {parts:?}", joined.axis))
             }
+            Input::Flat(flat) => {
+                Ok(format!("{} elements from {} in a row: {}", flat.count, flat.from, flat.of.origin()?))
+            }
+            Input::Running(running) => {
+                let (name, axis, from) = (running.name(), running.axis, running.from);
+                Ok(format!("{name} along {axis} from {from}: {}", running.of.origin()?))
+            }
             Input::Reduced(of, summary) => Ok(format!("{summary:?} of {}", of.origin()?)),
             Input::Buffer(buffer) => Ok(format!("{} {:?}", buffer.dtype(), buffer.shape())),
         });
@@ -154,7 +160,9 @@ impl Expr {
         inputs.iter().try_for_each(|input| match input {
             Input::Array(view) => refuse_overlap((view.array.store(), view.array.path()), (store, path)),
             Input::Joined(joined) => joined.parts.iter().try_for_each(|part| part.refuse_overlap(store, path)),
-            Input::Reduced(of, _) => of.refuse_overlap(store, path),
+            Input::Reduced(of, _) | Input::Flat(Flat { of, .. }) | Input::Running(Running { of, .. }) => {
+                of.refuse_overlap(store, path)
+            }
             Input::Buffer(_) => Ok(()),
         })
     }

@@ -3,8 +3,10 @@
 use crate::array::ndbuffer::NdBuffer;
 use crate::driver::source::KernelSource;
 use crate::error::Result;
-use crate::ops::gather::Listed;
+use crate::memory::pool;
+use crate::ops::gather::{Listed, Written};
 use crate::ops::launch::{blocks, sized_kernel, threads, upload_table};
+use crate::ops::lines::Lines;
 use crate::stream::Stream;
 
 static GATHER: KernelSource = KernelSource { name: "gather", text: include_str!("gather.cu"), headers: &[] };
@@ -37,4 +39,39 @@ pub(super) fn gather(
     let mut found = [0; size_of::<i64>()];
     stream.d2h(&outside, &mut found)?;
     Ok(Some(i64::from_ne_bytes(found)).filter(|&index| index != 0))
+}
+
+/// Writes packed values to the elements of `lines`, an array of three dimensions, that packed indices name along the second, and
+/// waits for that. Returns an index that lies outside, if there is one, and then has written nothing. All extents are at least 1.
+pub(super) fn scatter(lines: &NdBuffer, indices: &NdBuffer, values: &NdBuffer, stream: &Stream) -> Result<Option<i64>> {
+    let (size, shape) = (lines.dtype().size_bytes(), lines.shape());
+    let strides = [0, 1, 2].map(|axis: usize| lines.strides()[axis] as i64);
+    let extents = Lines { outer: shape[0] as u64, extent: shape[1] as u64, inner: shape[2] as u64 };
+    let of = Written { lines: extents, listed: indices.len() as u64, strides };
+    // Elements, addresses and steps are multiples of the unit.
+    let steps = strides.iter().fold(0, |all, &stride| all | stride as usize);
+    let unit = 1 << (size | lines.address() | values.address() | steps | MOST_UNIT_BYTES).trailing_zeros();
+    let outside = upload_table(&[0; size_of::<i64>()], stream)?;
+    let last = pool::allocate(shape[1] * size_of::<u64>(), stream)?;
+    stream.memset(&last, 0)?;
+    let threads = threads(stream.device());
+    let kernel = GATHER.kernel(stream.device(), "gather_last")?;
+    let grid = blocks(&kernel, of.listed.div_ceil(threads.into()));
+    let arguments = (indices.address(), last.address(), outside.address(), of.listed, extents.extent);
+    // SAFETY: the parameters of gather_last; `last` has a word for each element of a line.
+    unsafe { kernel.launch(stream, grid, threads, arguments, &[indices.buffer(), &last, &outside]) }?;
+    let mut found = [0; size_of::<i64>()];
+    stream.d2h(&outside, &mut found)?;
+    if let Some(index) = Some(i64::from_ne_bytes(found)).filter(|&index| index != 0) {
+        return Ok(Some(index));
+    }
+    let kernel = sized_kernel(&GATHER, stream.device(), "scatter", unit)?;
+    let grid = blocks(&kernel, (values.len() as u64).div_ceil(threads.into()));
+    let arguments = (values.address(), indices.address(), last.address(), lines.address(), of, (size / unit) as u64);
+    let memory = [values.buffer(), indices.buffer(), &last, lines.buffer()];
+    // SAFETY: the parameters of scatter; extents and strides in `of` are those of the lines, and gather_last found no index that
+    // lies outside of them; the packed values have an element for each index of each line, of so many units.
+    unsafe { kernel.launch(stream, grid, threads, arguments, &memory) }?;
+    stream.synchronize()?;
+    Ok(None)
 }

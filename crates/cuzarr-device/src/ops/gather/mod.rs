@@ -24,6 +24,20 @@ struct Listed {
     strides: [u64; 3],
 }
 
+/// The lines that elements are written to. `Written` in gather.cu.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+struct Written {
+    lines: Lines,
+    /// How many indices there are.
+    listed: u64,
+    /// From an element to the next along the three dimensions, in bytes.
+    strides: [i64; 3],
+}
+
+// `Written` in gather.cu.
+c_layout! { Written: 56 bytes { lines at 0, listed at 24, strides at 32 } }
+
 // `Listed` in gather.cu.
 c_layout! { Listed: 56 bytes { array at 0, listed at 24, strides at 32 } }
 
@@ -90,6 +104,74 @@ impl NdBuffer {
                 None => Ok(gathered),
             },
         }
+    }
+
+    /// Sets the elements that have these indices along a dimension. Indices are int64 in one dimension, on the same device; negative
+    /// ones count from the end. The values are broadcast, and converted where types differ. Of an index that is named several
+    /// times, the last values stay. Where an index is outside, nothing is written.
+    ///
+    /// ```
+    /// use cuzarr_device::{Device, NdBuffer};
+    /// let rows = NdBuffer::from_slice(Device::Cpu, &[1_u8, 2, 3, 4], &[2, 2])?;
+    /// let indices = NdBuffer::from_slice(Device::Cpu, &[-1_i64, 0, -1], &[3])?;
+    /// rows.scatter(0, &indices, &NdBuffer::from_slice(Device::Cpu, &[5_u8, 6, 7], &[3, 1])?)?;
+    /// assert_eq!(rows.host_slice::<u8>()?, [6, 6, 7, 7]);
+    /// # Ok::<(), cuzarr_device::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `InvalidArgument` when there is no such dimension, the indices have another type or shape, one is outside, the values do not
+    /// fit, or the memory is read-only; `MemorySpace` when the indices are on another device; those of [`NdBuffer::empty`].
+    pub fn scatter(&self, axis: usize, indices: &NdBuffer, values: &NdBuffer) -> Result<()> {
+        let array = Lines::new(self.shape(), axis)?;
+        if indices.dtype() != DType::INT64 || indices.ndim() != 1 {
+            let (dtype, shape) = (indices.dtype(), indices.shape());
+            return Err(Error::invalid(format!(
+                "indices of {dtype} and shape {shape:?}, expected int64 in one dimension"
+            )));
+        }
+        if indices.device() != self.device() {
+            let (there, here) = (indices.device(), self.device());
+            return Err(Error::new(ErrorKind::MemorySpace, format!("indices are on {there}, elements on {here}")));
+        }
+        self.buffer().require_writable()?;
+        let mut shape = self.shape().to_vec();
+        shape[axis] = indices.len();
+        let outside = |index: i64| {
+            let message = format!("index {index} of dimension {axis} is outside of its extent {}", array.extent);
+            Error::invalid(message)
+        };
+        if self.device() == Device::Cpu {
+            let counted = |&asked: &i64| {
+                let index = if asked < 0 { (asked as u64).wrapping_add(array.extent) } else { asked as u64 };
+                if index < array.extent { Ok(index) } else { Err(outside(asked)) }
+            };
+            let indices = packed(indices)?.host_slice::<i64>()?.iter().map(counted).collect::<Result<Vec<u64>>>()?;
+            return self.put(axis, &indices, values);
+        }
+        // A copy, since they may lie in this memory.
+        let own = NdBuffer::empty(self.device(), self.dtype(), &shape, Order::C)?;
+        own.copy_from_cast(&values.broadcast_to(&shape)?)?;
+        if indices.is_empty() {
+            return Ok(());
+        }
+        if array.extent == 0 {
+            return Err(Error::invalid(format!("there are indices of dimension {axis}, which has no elements")));
+        }
+        let three = [array.outer as usize, array.extent as usize, array.inner as usize];
+        let Some(lines) =
+            self.layout().reshape(&three)?.filter(|_| !own.is_empty()).map(|lines| self.with_layout(lines))
+        else {
+            // Dimensions before or behind the axis that lie apart.
+            let all = self.copy(Order::C)?;
+            if !all.is_empty() {
+                all.scatter(axis, indices, &own)?;
+                self.copy_from(&all)?;
+            }
+            return Ok(());
+        };
+        let stream = Stream::legacy(self.device())?;
+        cuda::scatter(&lines, &packed(indices)?, &own, &stream)?.map_or(Ok(()), |index| Err(outside(index)))
     }
 }
 

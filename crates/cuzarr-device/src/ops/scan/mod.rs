@@ -43,9 +43,74 @@ impl NdBuffer {
     /// `InvalidArgument` when there is no such dimension; `Unsupported` for bools and opaque bytes; those of
     /// [`NdBuffer::empty`].
     pub fn scan(&self, axis: usize, operation: Scan) -> Result<NdBuffer> {
-        let own = self.dtype();
+        let wide = self.scanned(axis, operation, None)?;
+        self.narrowed(wide)
+    }
+
+    /// Like [`NdBuffer::scan`], for elements that lie behind others: `before` has the totals of these, one for each line, as an
+    /// earlier call gave them. Also returns the totals up to the last elements, which are not rounded; `None` where there are no
+    /// elements.
+    ///
+    /// ```
+    /// use cuzarr_device::{Device, NdBuffer, Scan};
+    /// let [first, second] = [[1, 2], [3, 4_i32]].map(|part| NdBuffer::from_slice(Device::Cpu, &part, &[2]));
+    /// let (_, totals) = first?.scan_behind(0, Scan::Sum, None)?;
+    /// let (sums, _) = second?.scan_behind(0, Scan::Sum, totals.as_ref())?;
+    /// assert_eq!(sums.host_slice::<i32>()?, [6, 10]);
+    /// # Ok::<(), cuzarr_device::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`NdBuffer::scan`]; `InvalidArgument` for totals of another type or shape.
+    pub fn scan_behind(
+        &self,
+        axis: usize,
+        operation: Scan,
+        before: Option<&NdBuffer>,
+    ) -> Result<(NdBuffer, Option<NdBuffer>)> {
+        let wide = self.scanned(axis, operation, before)?;
+        let totals = if wide.is_empty() {
+            None
+        } else {
+            let (mut start, mut extent) = (vec![0; wide.ndim()], wide.shape().to_vec());
+            (start[axis], extent[axis]) = (extent[axis] - 1, 1);
+            Some(wide.region(&start, &extent, &vec![1; extent.len()])?.copy(Order::C)?)
+        };
+        Ok((self.narrowed(wide)?, totals))
+    }
+
+    /// Running results as they are combined, not rounded yet.
+    fn scanned(&self, axis: usize, operation: Scan, before: Option<&NdBuffer>) -> Result<NdBuffer> {
+        let working = self.working_dtype()?;
         let lines = Lines::new(self.shape(), axis)?;
-        let working = match own.kind() {
+        let own = if self.has_bits_of(working) { self.reinterpret(working)? } else { self.clone() };
+        let Some(before) = before.filter(|_| !self.is_empty()) else {
+            return in_place(own.astype(working, Order::C)?, lines, operation);
+        };
+        // The totals stand before the elements as if they were one more.
+        let mut shape = self.shape().to_vec();
+        let ones = vec![1; shape.len()];
+        let mut of_totals = shape.clone();
+        of_totals[axis] = 1;
+        if before.dtype() != working || before.shape() != of_totals {
+            let (got, dtype) = (before.shape(), before.dtype());
+            return Err(Error::invalid(format!(
+                "totals before are {dtype} of shape {got:?}, expected {working} of shape {of_totals:?}"
+            )));
+        }
+        shape[axis] += 1;
+        let all = NdBuffer::empty(self.device(), working, &shape, Order::C)?;
+        let mut start = vec![0; shape.len()];
+        all.region(&start, &of_totals, &ones)?.copy_from(before)?;
+        start[axis] = 1;
+        all.region(&start, self.shape(), &ones)?.copy_from_cast(&own)?;
+        in_place(all, Lines { extent: lines.extent + 1, ..lines }, operation)?.region(&start, self.shape(), &ones)
+    }
+
+    /// The type in which elements are combined.
+    fn working_dtype(&self) -> Result<DType> {
+        let own = self.dtype();
+        Ok(match own.kind() {
             DTypeKind::Int | DTypeKind::UInt => DType::INT64,
             DTypeKind::Float | DTypeKind::BFloat => DType::FLOAT64,
             DTypeKind::Complex => DType::COMPLEX128,
@@ -53,21 +118,33 @@ impl NdBuffer {
                 let message = format!("there are no running sums and products of {own}");
                 return Err(Error::new(ErrorKind::Unsupported, message).with_hint("convert the elements to numbers"));
             }
-        };
-        // Sums that wrap have the same bits with a sign and without.
-        let has_its_bits = own == working || own == DType::UINT64;
-        let wide =
-            if has_its_bits { self.copy(Order::C)?.reinterpret(working)? } else { self.astype(working, Order::C)? };
-        let scanned = match wide.device() {
-            _ if wide.is_empty() => wide,
-            Device::Cpu => cpu::scan(wide, lines, operation)?,
-            device => {
-                let stream = Stream::legacy(device)?;
-                cuda::scan(&wide.as_buffer()?, working, lines, operation, &stream)?;
-                stream.synchronize()?;
-                wide
-            }
-        };
-        if has_its_bits { scanned.reinterpret(own) } else { scanned.astype(own, Order::C) }
+        })
+    }
+
+    /// Whether elements are combined as they are: sums that wrap have the same bits with a sign and without.
+    fn has_bits_of(&self, working: DType) -> bool {
+        self.dtype() == working || self.dtype() == DType::UINT64
+    }
+
+    /// Running results in this array's type.
+    fn narrowed(&self, wide: NdBuffer) -> Result<NdBuffer> {
+        match self.has_bits_of(wide.dtype()) {
+            true => wide.reinterpret(self.dtype()),
+            false => wide.astype(self.dtype(), Order::C),
+        }
+    }
+}
+
+/// Scans a packed array that nobody else has.
+fn in_place(wide: NdBuffer, lines: Lines, operation: Scan) -> Result<NdBuffer> {
+    match wide.device() {
+        _ if wide.is_empty() => Ok(wide),
+        Device::Cpu => cpu::scan(wide, lines, operation),
+        device => {
+            let stream = Stream::legacy(device)?;
+            cuda::scan(&wide.as_buffer()?, wide.dtype(), lines, operation, &stream)?;
+            stream.synchronize()?;
+            Ok(wide)
+        }
     }
 }

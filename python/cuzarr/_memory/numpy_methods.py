@@ -1,0 +1,210 @@
+"""Methods that NumPy's arrays in memory have, by this library's functions of their names."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from cuzarr._checks import axis_number
+from cuzarr._operators import dispatch
+
+
+class NumpyMethods:
+    """What NumPy's and CuPy's arrays have as methods, for arrays in a device's memory."""
+
+    def sort(self, axis: int = -1) -> None:
+        """Sort the elements along a dimension in place, as NumPy's method does. NaN comes last; equal elements keep their order.
+
+        Parameters
+        ----------
+        axis : int
+            The dimension.
+
+        Raises
+        ------
+        UnsupportedError
+            A GPU does not sort elements of this type.
+        InvalidArgumentError
+            There is no such dimension.
+
+        Examples
+        --------
+        >>> import cuzarr, numpy as np
+        >>> x = cuzarr.DeviceArray.from_host(np.array([3, 1, 2]), "cpu")  # "cuda:0" on a GPU
+        >>> x.sort()
+        >>> x.tolist()
+        [1, 2, 3]
+        """
+        self[...] = dispatch.of_memory["sort"](self, axis)  # type: ignore[index]
+
+    def argsort(self, axis: int | None = -1) -> Any:
+        """The indices along a dimension by which elements are in order.
+
+        Parameters
+        ----------
+        axis : int or None
+            The dimension; ``None`` takes all elements, in C order.
+
+        Returns
+        -------
+        array
+            Indices of int64, on the device of this array.
+
+        Raises
+        ------
+        UnsupportedError
+            A GPU does not sort elements of this type.
+        InvalidArgumentError
+            There is no such dimension.
+
+        Examples
+        --------
+        >>> import cuzarr, numpy as np
+        >>> cuzarr.DeviceArray.from_host(np.array([3, 1, 2]), "cpu").argsort().tolist()
+        [1, 2, 0]
+        """
+        return dispatch.of_memory["argsort"](self, axis)
+
+    def searchsorted(self, v: Any, side: Literal["left", "right"] = "left", sorter: Any = None) -> Any:
+        """The places at which elements would be put into this sorted array.
+
+        Parameters
+        ----------
+        v, side, sorter
+            As of :func:`cuzarr.xp.searchsorted`.
+
+        Returns
+        -------
+        array
+            Indices of int64 with the shape of ``v``.
+
+        Raises
+        ------
+        InvalidArgumentError
+            There is no such side, or this array has another number of dimensions than one.
+
+        Examples
+        --------
+        >>> import cuzarr, numpy as np
+        >>> x = cuzarr.DeviceArray.from_host(np.array([1, 3, 5]), "cpu")
+        >>> x.searchsorted(np.array([0, 3, 9])).tolist()
+        [0, 1, 3]
+        """
+        return dispatch.of_memory["searchsorted"](self, v, side, sorter)
+
+    def nonzero(self) -> tuple[Any, ...]:
+        """The indices of the elements that are not 0, an array for each dimension.
+
+        Returns
+        -------
+        tuple of array
+            Indices of int64, on the device of this array.
+
+        Examples
+        --------
+        >>> import cuzarr, numpy as np
+        >>> cuzarr.DeviceArray.from_host(np.array([0, 3, 0, 4]), "cpu").nonzero()[0].tolist()
+        [1, 3]
+        """
+        return dispatch.of_memory["nonzero"](self)  # type: ignore[no-any-return]
+
+    def take(self, indices: Any, axis: int | None = None) -> Any:
+        """The elements that have these indices along a dimension.
+
+        Parameters
+        ----------
+        indices : int, array of int
+            Indices; negative ones count from the end.
+        axis : int or None
+            The dimension; ``None`` takes all elements, in C order.
+
+        Returns
+        -------
+        array
+            New memory, on the device of this array.
+
+        Raises
+        ------
+        BoundsCheckError
+            An index lies outside.
+
+        Examples
+        --------
+        >>> import cuzarr, numpy as np
+        >>> cuzarr.DeviceArray.from_host(np.array([5, 6, 7]), "cpu").take([2, 0]).tolist()
+        [7, 5]
+        """
+        own: Any = self
+        if axis is None:
+            return own.reshape(-1)[indices]
+        return own[(slice(None),) * axis_number(axis, own.ndim) + (indices,)]
+
+    def squeeze(self, axis: Any = None) -> Any:
+        """The elements without dimensions of extent 1.
+
+        Parameters
+        ----------
+        axis : int or tuple of int, optional
+            Dimensions to leave out; all of extent 1, unless given.
+
+        Returns
+        -------
+        array
+
+        Raises
+        ------
+        ShapeMismatchError
+            A dimension has another extent.
+
+        Examples
+        --------
+        >>> import cuzarr
+        >>> cuzarr.DeviceArray.empty((1, 3, 1), "f4", "cpu").squeeze().shape
+        (3,)
+        """
+        return dispatch.functions["squeeze"](self, axis)
+
+    def swapaxes(self, axis1: int, axis2: int) -> Any:
+        """The elements with two dimensions exchanged.
+
+        Parameters
+        ----------
+        axis1, axis2 : int
+            The dimensions.
+
+        Returns
+        -------
+        array
+
+        Raises
+        ------
+        InvalidArgumentError
+            There is no such dimension.
+
+        Examples
+        --------
+        >>> import cuzarr
+        >>> cuzarr.DeviceArray.empty((2, 3, 4), "f4", "cpu").swapaxes(0, 2).shape
+        (4, 3, 2)
+        """
+        return dispatch.functions["swapaxes"](self, axis1, axis2)
+
+    def flatten(self, order: Literal["C", "F", "A", "K"] = "C") -> Any:
+        """A copy of the elements in one dimension.
+
+        Parameters
+        ----------
+        order : {"C", "F", "A", "K"}
+            In which order elements are counted, as of ``ravel``.
+
+        Returns
+        -------
+        DeviceArray
+            New memory.
+
+        Examples
+        --------
+        >>> import cuzarr, numpy as np
+        >>> cuzarr.DeviceArray.from_host(np.arange(4).reshape(2, 2), "cpu").flatten("F").tolist()
+        [0, 2, 1, 3]
+        """
+        return self.ravel(order).copy()  # type: ignore[attr-defined]
