@@ -206,6 +206,11 @@ impl PyNdBuffer {
         Ok(PyNdBuffer { inner: py.detach(|| self.inner.argsort(axis, is_descending)).py()? })
     }
 
+    /// The products of matrices, which are the last two dimensions; the others are broadcast.
+    fn matmul(&self, py: Python<'_>, other: &PyNdBuffer) -> PyResult<Self> {
+        Ok(PyNdBuffer { inner: py.detach(|| self.inner.matmul(&other.inner)).py()? })
+    }
+
     /// Running sums along a dimension, or running products.
     fn scan(&self, py: Python<'_>, axis: usize, is_product: bool) -> PyResult<Self> {
         let operation = if is_product { Scan::Product } else { Scan::Sum };

@@ -161,8 +161,9 @@ def test_what_the_guide_says_is_left_out_is_refused(gpu: str) -> None:
     xp: Any = cuzarr.xp
     there = cuzarr.DeviceArray.from_host(np.ones((2, 2)), gpu)
     parts = cuzarr.DeviceArray.from_host(np.ones((2, 2), "c8"), gpu)
-    calls: list[Any] = [lambda: xp.matmul(there, there), lambda: xp.tensordot(there, there)]
-    calls += [lambda name=name: getattr(xp, name)(parts) for name in "exp log sqrt sin prod sort argsort unique_all".split()]
+    calls: list[Any] = [
+        lambda name=name: getattr(xp, name)(parts) for name in "exp log sqrt sin prod sort argsort unique_all".split()
+    ]
     calls += [lambda: xp.searchsorted(parts[0], parts[0])]
     for call in calls:
         with pytest.raises((UnsupportedError, DTypeMismatchError)):

@@ -6,7 +6,7 @@
 //! |---|---|
 //! | `error`, `lock`, `c_layout` | the error, locks, checks of structures that C lays out |
 //! | `device` | [`Device`]: where memory is |
-//! | `driver` | the driver behind one seam (`backend`): CUDA, or `simt` on the CPU in tests; NVRTC, cuFile and NVTX; machine code of kernels |
+//! | `driver` | the driver behind one seam (`backend`): CUDA, or `simt` on the CPU in tests; NVRTC, cuBLAS, cuFile and NVTX; machine code of kernels |
 //! | `event`, `stream` | [`Stream`], in which order a device works, and [`Event`], a mark in a stream |
 //! | `memory` | [`Buffer`], the leases that guard host bytes, the pools, the ring of pinned slabs, copies of flat bytes |
 //! | `array`, `kernel` | [`NdBuffer`], its dtype and layout, writers that threads share; [`Kernel`] and [`Module`], and their launches |

@@ -6,7 +6,7 @@ use crate::driver::cuda::driver::Driver;
 use crate::driver::library;
 use crate::driver::nvrtc::Nvrtc;
 use crate::driver::nvtx;
-use crate::driver::{cubin, cufile};
+use crate::driver::{cubin, cublas, cufile};
 use crate::error::Result;
 
 /// A library that is found at run time.
@@ -130,6 +130,13 @@ fn libraries(cuda: Option<u32>) -> Vec<LibraryReport> {
             &format!("pip install nvidia-cufile{suffix}"),
             cufile::LIBRARY_VARIABLE,
             &cufile::LIBRARY_NAMES,
+        ),
+        optional(
+            "cuBLAS",
+            "products of matrices on a GPU",
+            &format!("pip install nvidia-cublas{suffix}"),
+            cublas::LIBRARY_VARIABLE,
+            &cublas::LIBRARY_NAMES,
         ),
         optional(
             "nvCOMP",

@@ -1,4 +1,4 @@
-"""Matrices in memory: products, triangles, coordinates of grids. Products are NumPy's, on the host.
+"""Matrices in memory: products, triangles, coordinates of grids. Products are NumPy's on the host, and cuBLAS's on a GPU.
 
 >>> import cuzarr, numpy as np
 >>> cuzarr.xp.matmul(np.eye(2), np.array([3.0, 4.0]))
@@ -7,22 +7,31 @@ array([3., 4.])
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal
 
 import numpy as np
 
 from cuzarr import _names
-from cuzarr._checks import refusing, whole
+from cuzarr._checks import axis_number, refusing, whole
 from cuzarr._compute.evaluate import apply
 from cuzarr._memory.device_array import DeviceArray
 from cuzarr._memory.foreign import is_on_device
 from cuzarr._operators.numpy_protocol import missing
-from cuzarr.errors import InvalidArgumentError, ShapeMismatchError
+from cuzarr.errors import (
+    CuzarrError,
+    DTypeMismatchError,
+    InvalidArgumentError,
+    LibraryMissingError,
+    MemorySpaceError,
+    ShapeMismatchError,
+)
 from cuzarr.xp.arguments import in_memory, like
 from cuzarr.xp.creation import asarray
 from cuzarr.xp.elementwise import where
 from cuzarr.xp.shapes import broadcast_to
+from cuzarr.xp.standard import result_type
 
 __all__ = ["eye", "matmul", "meshgrid", "tensordot", "tril", "triu"]
 
@@ -187,23 +196,29 @@ def meshgrid(*arrays: Any, indexing: Literal["xy", "ij"] = "xy") -> tuple[Any, .
 
 
 def matmul(x1: Any, x2: Any, /) -> Any:
-    """The product of matrices: of the last two dimensions, the others broadcast. NumPy makes it, on the host.
+    """The product of matrices: of the last two dimensions, the others broadcast.
+
+    NumPy makes it on the host. On a GPU, cuBLAS makes it of floats and complex numbers, and a kernel of whole numbers and bools. An array of
+    one dimension is a row on the left, and a column on the right.
 
     Parameters
     ----------
     x1, x2 : array
-        Elements in memory of the host.
+        Numbers or bools in memory, on one device.
 
     Returns
     -------
     array
+        New memory, on the device of the arrays.
 
     Raises
     ------
     UnsupportedError
-        Elements are on a GPU, in a store, or yet to be computed.
+        Elements are in a store, or yet to be computed; or they are floats on a GPU, and cuBLAS is missing.
     ShapeMismatchError
         Shapes do not fit together.
+    MemorySpaceError
+        The arrays are on different devices.
 
     Examples
     --------
@@ -211,29 +226,32 @@ def matmul(x1: Any, x2: Any, /) -> Any:
     >>> cuzarr.xp.matmul(np.array([[1, 2]]), np.array([[3], [4]]))
     array([[11]])
     """
-    return _product("matmul", x1, x2, np.matmul)
+    return _product("matmul", x1, x2, np.matmul, _matmul)
 
 
 def tensordot(x1: Any, x2: Any, /, *, axes: int | tuple[Sequence[int], Sequence[int]] = 2) -> Any:
-    """The sums of products over dimensions of two arrays. NumPy makes it, on the host.
+    """The sums of products over dimensions of two arrays. It is made as :func:`matmul` is.
 
     Parameters
     ----------
     x1, x2 : array
-        Elements in memory of the host.
+        Numbers or bools in memory, on one device.
     axes : int or pair of sequence of int
         How many of the last dimensions of ``x1`` and the first of ``x2``; or which of each.
 
     Returns
     -------
     array
+        New memory, on the device of the arrays.
 
     Raises
     ------
     UnsupportedError
-        Elements are on a GPU, in a store, or yet to be computed.
+        Elements are in a store, or yet to be computed; or they are floats on a GPU, and cuBLAS is missing.
     ShapeMismatchError
         Shapes do not fit together.
+    MemorySpaceError
+        The arrays are on different devices.
 
     Examples
     --------
@@ -241,18 +259,89 @@ def tensordot(x1: Any, x2: Any, /, *, axes: int | tuple[Sequence[int], Sequence[
     >>> cuzarr.xp.tensordot(np.array([1, 2]), np.array([3, 4]), axes=1)
     array(11)
     """
-    return _product("tensordot", x1, x2, lambda first, second: np.tensordot(first, second, axes))
+
+    def on_host(first: Any, second: Any) -> Any:
+        return np.tensordot(first, second, axes)
+
+    def on_device(first: DeviceArray, second: DeviceArray) -> DeviceArray:
+        ours, theirs = _paired(axes, first.ndim, second.ndim)
+        kept, others = ([axis for axis in range(x.ndim) if axis not in own] for x, own in ((first, ours), (second, theirs)))
+        if [first.shape[axis] for axis in ours] != [second.shape[axis] for axis in theirs]:
+            raise ValueError(f"dimensions {ours} of {first.shape} do not fit dimensions {theirs} of {second.shape}")
+        inner = math.prod(first.shape[axis] for axis in ours)
+        shape = [first.shape[axis] for axis in kept] + [second.shape[axis] for axis in others]
+        rows = math.prod(first.shape[axis] for axis in kept)
+        columns = math.prod(second.shape[axis] for axis in others)
+        left = first.transpose([*kept, *ours]).reshape((rows, inner)) if first.ndim else first.reshape((1, 1))
+        right = second.transpose([*theirs, *others]).reshape((inner, columns)) if second.ndim else second.reshape((1, 1))
+        return _matmul(left, right).reshape(shape)
+
+    return _product("tensordot", x1, x2, on_host, on_device)
 
 
-def _product(name: str, x1: Any, x2: Any, product: Callable[[Any, Any], Any]) -> Any:
+def _paired(axes: Any, ours: int, theirs: int) -> tuple[list[int], list[int]]:
+    """The dimensions of two arrays over which products are summed."""
+    if not isinstance(axes, Iterable):
+        count = whole(axes, "axes", 0)
+        if count > min(ours, theirs):
+            raise ValueError(f"axes is {count}, for arrays of {ours} and {theirs} dimensions")
+        return list(range(ours - count, ours)), list(range(count))
+    with refusing("axes"):
+        pair = [list(own) if isinstance(own, Iterable) else [own] for own in axes]
+    if len(pair) != 2 or len(pair[0]) != len(pair[1]):
+        raise ValueError(f"axes is {axes!r}, expected a number or two lists of one length")
+    first, second = ([axis_number(axis, ndim) for axis in own] for own, ndim in zip(pair, (ours, theirs), strict=True))
+    if len(set(first)) != len(first) or len(set(second)) != len(second):
+        raise ValueError(f"axes is {axes!r}, which names a dimension twice")
+    return first, second
+
+
+def _matmul(first: DeviceArray, second: DeviceArray) -> DeviceArray:
+    if not first.ndim or not second.ndim:
+        raise ValueError("an array has no dimensions")
+    left = first if first.ndim > 1 else first.reshape((1, -1))
+    right = second if second.ndim > 1 else second.reshape((-1, 1))
+    if left.shape[-1] != right.shape[-2]:
+        raise ValueError(f"shapes {first.shape} and {second.shape} do not fit together")
+    np.broadcast_shapes(left.shape[:-2], right.shape[:-2])
+    product = DeviceArray(left._buffer.matmul(right._buffer), first.dtype)
+    behind = product.shape[-1:] if second.ndim > 1 else ()
+    return product.reshape((*product.shape[:-2], *(product.shape[-2:-1] if first.ndim > 1 else ()), *behind))
+
+
+def _product(
+    name: str,
+    x1: Any,
+    x2: Any,
+    on_host: Callable[[Any, Any], Any],
+    on_device: Callable[[DeviceArray, DeviceArray], DeviceArray],
+) -> Any:
     own = [in_memory(x, name) for x in (x1, x2)]
-    for one in own:
-        if is_on_device(one):
-            raise missing(name, one, " for arrays on a GPU")
     try:
-        return product(*own)
+        if not any(isinstance(one, DeviceArray) for one in own):
+            return on_host(*own)
+        first, second = _together(name, own)
+        return like(on_device(first, second), x1 if is_on_device(x1) else x2)
+    except LibraryMissingError as error:
+        raise missing(name, x1 if is_on_device(x1) else x2, " for arrays on a GPU without cuBLAS") from error
     except (ValueError, IndexError) as error:
+        if isinstance(error, CuzarrError) and not isinstance(error, InvalidArgumentError):
+            raise
         raise ShapeMismatchError(f"{name}: {error}") from error
+
+
+def _together(name: str, own: list[Any]) -> list[DeviceArray]:
+    """Two arrays on one device, with elements of one type."""
+    places = [one.device if isinstance(one, DeviceArray) else "cpu" for one in own]
+    if places[0] != places[1]:
+        place = places[0] if places[0] != "cpu" else places[1]
+        raise MemorySpaceError(
+            f"{name}: got arrays on {places[0]} and on {places[1]}", hint=f"move one: cuzarr.xp.asarray(x, device={place!r})"
+        )
+    dtype = result_type(*own)
+    if dtype.kind not in "biufc" and dtype.name != "bfloat16":
+        raise DTypeMismatchError(f"{name}: elements of {dtype} are no numbers")
+    return [one.astype(dtype, copy=False) for one in own]
 
 
 _names.list_public(globals())

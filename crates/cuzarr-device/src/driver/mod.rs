@@ -3,6 +3,7 @@
 pub(crate) mod backend;
 pub(crate) mod context;
 pub(crate) mod cubin;
+pub(crate) mod cublas;
 pub(crate) mod cuda;
 pub(crate) mod cufile;
 pub(crate) mod device;

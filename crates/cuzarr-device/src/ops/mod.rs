@@ -14,6 +14,7 @@ pub(crate) mod lanes;
 pub(crate) mod launch;
 pub(crate) mod lines;
 pub mod math;
+mod matmul;
 pub mod nonzero;
 pub(crate) mod regions;
 pub mod scan;

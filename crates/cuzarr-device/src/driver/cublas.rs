@@ -1,0 +1,264 @@
+//! cuBLAS, NVIDIA's library of products of matrices, where there is one.
+//!
+//! It comes with CUDA's toolkit, CuPy and PyTorch, and in wheels of its own. One handle for each device is made at first use and
+//! kept for the life of the process: it has memory of the device, and making one takes longer than most products. Work is put
+//! on the legacy default stream alone, so that no two streams share the memory of the handle.
+
+use std::ffi::{c_char, c_int, c_longlong, c_void};
+use std::path::PathBuf;
+use std::sync::{Mutex, OnceLock};
+
+use crate::driver::context::{Context, PerDevice};
+use crate::driver::cuda::driver::Driver;
+use crate::driver::library;
+use crate::error::{Error, ErrorKind, Result};
+use crate::lock::lock;
+
+/// Names the library to use instead of looking for one.
+pub(crate) const LIBRARY_VARIABLE: &str = "CUZARR_CUBLAS_LIBRARY";
+/// The library's file names.
+pub(crate) const LIBRARY_NAMES: [&str; 3] = ["libcublas.so.13", "libcublas.so.12", "libcublas.so"];
+
+const HINT: &str = "install cuBLAS (pip install nvidia-cublas, or nvidia-cublas-cu12 for CUDA 12), or set CUDA_HOME";
+
+type Status = c_int;
+type Handle = *mut c_void;
+
+const ALLOC_FAILED: Status = 3;
+const ARCH_MISMATCH: Status = 8;
+const NOT_SUPPORTED: Status = 15;
+
+/// `cublasOperation_t`: the matrix as it lies, column by column, or transposed.
+const AS_IT_IS: c_int = 0;
+const TRANSPOSED: c_int = 1;
+/// `cublasGemmAlgo_t`: the library chooses.
+const DEFAULT_ALGORITHM: c_int = -1;
+
+/// Types that products are made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Elements {
+    Float16,
+    BFloat16,
+    Float32,
+    Float64,
+    Complex64,
+    Complex128,
+}
+
+impl Elements {
+    /// `cudaDataType_t`
+    fn data_type(self) -> c_int {
+        match self {
+            Elements::Float32 => 0,
+            Elements::Float64 => 1,
+            Elements::Float16 => 2,
+            Elements::Complex64 => 4,
+            Elements::Complex128 => 5,
+            Elements::BFloat16 => 14,
+        }
+    }
+
+    fn is_double(self) -> bool {
+        matches!(self, Elements::Float64 | Elements::Complex128)
+    }
+
+    /// `cublasComputeType_t`: sums of single or of double precision.
+    fn compute_type(self) -> c_int {
+        if self.is_double() { 70 } else { 68 }
+    }
+}
+
+/// Matrices of a batch: where the first begins; elements from one row (or, transposed, column) to the next, and from one matrix
+/// to the next.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Matrices {
+    pub(crate) address: usize,
+    pub(crate) leading: c_int,
+    pub(crate) stride: c_longlong,
+    /// Whether columns are packed, and not rows.
+    pub(crate) is_transposed: bool,
+}
+
+/// Products of a batch of matrices, whose elements lie row by row.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Products {
+    pub(crate) elements: Elements,
+    pub(crate) rows: c_int,
+    pub(crate) columns: c_int,
+    /// Columns of the first matrices and rows of the second.
+    pub(crate) inner: c_int,
+    pub(crate) batch: c_int,
+    pub(crate) first: Matrices,
+    pub(crate) second: Matrices,
+    /// Where the results go: packed.
+    pub(crate) result: usize,
+}
+
+/// A real or complex number, aligned as the library reads the latter.
+#[repr(align(16))]
+struct Factor<T>([T; 2]);
+
+type Gemm = unsafe extern "C" fn(
+    Handle,
+    c_int,
+    c_int,
+    c_int,
+    c_int,
+    c_int,
+    *const c_void,
+    *const c_void,
+    c_int,
+    c_int,
+    c_longlong,
+    *const c_void,
+    c_int,
+    c_int,
+    c_longlong,
+    *const c_void,
+    *mut c_void,
+    c_int,
+    c_int,
+    c_longlong,
+    c_int,
+    c_int,
+    c_int,
+) -> Status;
+
+/// The library, loaded once.
+pub(crate) struct Cublas {
+    create: unsafe extern "C" fn(*mut Handle) -> Status,
+    set_stream: unsafe extern "C" fn(Handle, *mut c_void) -> Status,
+    gemm: Gemm,
+    status_name: Option<unsafe extern "C" fn(Status) -> *const c_char>,
+    path: PathBuf,
+}
+
+static CUBLAS: OnceLock<std::result::Result<Cublas, String>> = OnceLock::new();
+
+/// The handle of one device, as a number; 0 before the first use. Whoever puts work on it has the lock.
+#[derive(Default)]
+struct DeviceHandle(Mutex<usize>);
+
+static HANDLES: PerDevice<DeviceHandle> = PerDevice::new();
+
+impl Cublas {
+    /// The library.
+    ///
+    /// # Errors
+    /// `LibraryMissing` when there is none.
+    pub(crate) fn get() -> Result<&'static Cublas> {
+        let cublas = CUBLAS.get_or_init(|| Cublas::load().map_err(|error| error.message().to_string()));
+        cublas.as_ref().map_err(|message| Error::new(ErrorKind::LibraryMissing, message.clone()).with_hint(HINT))
+    }
+
+    fn load() -> Result<Cublas> {
+        // A library of a newer CUDA than the driver's does not start.
+        let newest = Driver::get().and_then(Driver::version).map_or(u32::MAX, |(major, _)| major);
+        let names = if newest >= 13 { &LIBRARY_NAMES[..] } else { &LIBRARY_NAMES[1..] };
+        let found = library::open(LIBRARY_VARIABLE, names)?;
+        let from = &found.library;
+        // SAFETY: names and types are those of cublas_api.h, version 11 and later.
+        let cublas = unsafe {
+            Cublas {
+                create: library::symbol(from, "cublasCreate_v2")?,
+                set_stream: library::symbol(from, "cublasSetStream_v2")?,
+                gemm: library::symbol(from, "cublasGemmStridedBatchedEx")?,
+                status_name: library::symbol(from, "cublasGetStatusName").ok(),
+                path: found.path,
+            }
+        };
+        // Handles use it until the process ends.
+        std::mem::forget(found.library);
+        Ok(cublas)
+    }
+
+    /// Puts products on the legacy default stream of a device.
+    ///
+    /// # Errors
+    /// `OutOfMemory` for the memory of the handle; `Unsupported` for a device that the library does not know; `DeviceFailed`.
+    ///
+    /// # Safety
+    /// The device is one of CUDA's, the matrices and results lie in its memory as `products` says, and live until its legacy
+    /// default stream has passed. All extents are at least 1.
+    pub(crate) unsafe fn multiply(&self, context: &Context, products: &Products) -> Result<()> {
+        let mut handle = lock(&HANDLES.of(context).0);
+        let mut result = Ok(());
+        context.backend.with_current(&mut || {
+            // SAFETY: the caller's promise; the device's context is current here.
+            result = unsafe { self.multiply_here(&mut handle, products) };
+        })?;
+        result
+    }
+
+    /// # Safety
+    /// Like [`Cublas::multiply`], with the device's context current on this thread.
+    unsafe fn multiply_here(&self, handle: &mut usize, products: &Products) -> Result<()> {
+        if *handle == 0 {
+            let mut made: Handle = std::ptr::null_mut();
+            // SAFETY: writes one handle, to a local.
+            self.check("cublasCreate", unsafe { (self.create)(&mut made) })?;
+            *handle = made as usize;
+        }
+        let handle = *handle as Handle;
+        // SAFETY: a handle of this device; the null stream is the legacy default one.
+        self.check("cublasSetStream", unsafe { (self.set_stream)(handle, std::ptr::null_mut()) })?;
+        let Products { elements, rows, columns, inner, batch, first, second, result } = *products;
+        let (single, double) = ([Factor([1f32, 0.0]), Factor([0.0; 2])], [Factor([1f64, 0.0]), Factor([0.0; 2])]);
+        let factors: [*const c_void; 2] = match elements.is_double() {
+            true => [double[0].0.as_ptr().cast(), double[1].0.as_ptr().cast()],
+            false => [single[0].0.as_ptr().cast(), single[1].0.as_ptr().cast()],
+        };
+        let data_type = elements.data_type();
+        let operation = |matrices: &Matrices| if matrices.is_transposed { TRANSPOSED } else { AS_IT_IS };
+        // The library takes matrices column by column. Ours, row by row, are transposed ones there: so the second comes first.
+        // SAFETY: the library reads the factors, which are aligned numbers of the precision of the sums, real or complex, before it
+        // returns; the caller promises the memory and the stream.
+        let status = unsafe {
+            (self.gemm)(
+                handle,
+                operation(&second),
+                operation(&first),
+                columns,
+                rows,
+                inner,
+                factors[0],
+                second.address as *const c_void,
+                data_type,
+                second.leading,
+                second.stride,
+                first.address as *const c_void,
+                data_type,
+                first.leading,
+                first.stride,
+                factors[1],
+                result as *mut c_void,
+                data_type,
+                columns,
+                c_longlong::from(rows) * c_longlong::from(columns),
+                batch,
+                elements.compute_type(),
+                DEFAULT_ALGORITHM,
+            )
+        };
+        self.check("cublasGemmStridedBatchedEx", status)
+    }
+
+    fn check(&self, call: &str, status: Status) -> Result<()> {
+        if status == 0 {
+            return Ok(());
+        }
+        // SAFETY: returns a constant, zero-ended text, or null.
+        let text = self.status_name.map(|name| unsafe { name(status) }).filter(|text| !text.is_null());
+        let words = match text {
+            None => format!("status {status}"),
+            // SAFETY: the text is not null, and constant.
+            Some(text) => unsafe { std::ffi::CStr::from_ptr(text) }.to_string_lossy().into_owned(),
+        };
+        let kind = match status {
+            ALLOC_FAILED => ErrorKind::OutOfMemory,
+            ARCH_MISMATCH | NOT_SUPPORTED => ErrorKind::Unsupported,
+            _ => ErrorKind::DeviceFailed,
+        };
+        Err(Error::new(kind, format!("{call} of {} failed with {words}", self.path.display())))
+    }
+}
