@@ -151,6 +151,16 @@ fn floats_have_the_same_bits_on_every_device() {
     }
     assert_eq!(of.astype(DType::BOOL).unwrap().running(0, Scan::Sum).unwrap_err().kind(), ErrorKind::DTypeMismatch);
     assert_eq!(of.running(2, Scan::Sum).unwrap_err().kind(), ErrorKind::InvalidArgument);
+    let mut nested = of.clone();
+    let refused = (0..100).find_map(|_| match nested.running(0, Scan::Sum) {
+        Ok(deeper) => {
+            nested = deeper;
+            None
+        }
+        Err(error) => Some(error),
+    });
+    assert_eq!(refused.unwrap().kind(), ErrorKind::Unsupported);
+    assert_eq!(nested.compute(&ComputeOptions::default()).unwrap().shape(), [50, 100]);
     assert_eq!(plan.to_string(), "cumsum(ravel(<float32 [50, 100] on cpu>), axis=0)");
     let fold =
         elements(&of.astype(DType::INT64).unwrap().running(1, Scan::Product).unwrap().evaluate(Device::Cpu).unwrap());

@@ -23,12 +23,17 @@ pub(crate) struct Node {
     pub(crate) kind: Kind,
     /// The depth of nested operations.
     depth: u32,
+    /// The depth of nested running results, and of elements in one dimension.
+    derived: u32,
     /// Whether no elements are in a store.
     is_in_memory: bool,
 }
 
 /// Greatest depth of an expression. A deeper one would overflow the stack when it is dropped.
 const MOST_DEPTH: u32 = 2000;
+
+/// Greatest depth of running results of running results, each of which is a job of its own inside of the one around it.
+const MOST_DERIVED: u32 = 32;
 
 pub(crate) enum Kind {
     /// Elements in memory.
@@ -175,8 +180,22 @@ impl Expr {
             _ => &[],
         };
         let depth = 1 + operands.iter().map(|operand| operand.0.depth).max().unwrap_or(0);
+        let is_derived = matches!(kind, Kind::Flat(_) | Kind::Running(_));
+        let derived = u32::from(is_derived) + operands.iter().map(|operand| operand.0.derived).max().unwrap_or(0);
         let is_in_memory = !matches!(kind, Kind::Array(_)) && operands.iter().all(|operand| operand.0.is_in_memory);
-        Expr(Arc::new(Node { shape, dtype, kind, depth, is_in_memory }))
+        Expr(Arc::new(Node { shape, dtype, kind, depth, derived, is_in_memory }))
+    }
+
+    /// Refuses to nest one more expression of running results, or of elements in one dimension.
+    ///
+    /// # Errors
+    /// `Unsupported`
+    pub(super) fn check_derived(&self) -> Result<()> {
+        if self.0.derived < MOST_DERIVED {
+            return Ok(());
+        }
+        let message = format!("more than {MOST_DERIVED} running results are nested");
+        Err(Error::new(ErrorKind::Unsupported, message).with_hint("compute or store some of them first"))
     }
 
     /// The expression for a summary of the elements.

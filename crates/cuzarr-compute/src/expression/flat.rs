@@ -24,11 +24,12 @@ impl Expr {
     /// ```
     ///
     /// # Errors
-    /// `Unsupported` when there are more than 2⁶⁴ - 1 elements.
+    /// `Unsupported` when there are more than 2⁶⁴ - 1 elements, and where many running results are nested.
     pub fn flat(&self) -> Result<Expr> {
         if self.ndim() == 1 {
             return Ok(self.clone());
         }
+        self.check_derived()?;
         let count = self.shape().iter().try_fold(1u64, |all, &one| all.checked_mul(one)).ok_or_else(|| {
             let message = format!("shape {:?} has too many elements for one dimension", self.shape());
             Error::new(ErrorKind::Unsupported, message)

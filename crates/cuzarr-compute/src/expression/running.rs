@@ -28,7 +28,8 @@ impl Expr {
     /// ```
     ///
     /// # Errors
-    /// `InvalidArgument` when there is no such dimension; `DTypeMismatch` for elements that are no numbers: convert bools.
+    /// `InvalidArgument` when there is no such dimension; `DTypeMismatch` for elements that are no numbers: convert bools;
+    /// `Unsupported` where many are nested.
     pub fn running(&self, axis: usize, scan: Scan) -> Result<Expr> {
         if axis >= self.ndim() {
             let message = format!("there is no dimension {axis} of {}", self.ndim());
@@ -40,6 +41,7 @@ impl Expr {
                 Error::new(ErrorKind::DTypeMismatch, message).with_hint("convert the elements to numbers: astype")
             );
         }
+        self.check_derived()?;
         Ok(Running { of: self.clone(), axis, scan, from: 0 }.into_expr())
     }
 }
