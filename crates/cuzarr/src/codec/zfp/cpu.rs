@@ -109,7 +109,7 @@ impl Zfp {
     }
 
     fn decode_elements<T: Element>(&self, encoded: &[u8], decoded: &mut [u8]) -> Result<()> {
-        let mut reader = BitReader::new(encoded);
+        let (mut reader, steps) = (BitReader::new(encoded), self.extents.steps());
         let block = &mut [T::Value::default(); MOST_VALUES][..self.values()];
         for (number, place) in self.extents.places().enumerate() {
             T::Value::decode(&self.blocks, &mut reader, block);
@@ -117,23 +117,41 @@ impl Zfp {
                 let bytes = encoded.len();
                 return Err(corrupt(format!("got {bytes} encoded bytes, which end inside of block {number}")));
             }
-            for ((element, is_own), value) in self.extents.elements(&place).zip(&*block) {
-                if is_own {
-                    T::store(*value, &mut decoded[element * T::BYTES..][..T::BYTES]);
-                }
+            let mut store = |element: usize, value: &T::Value| {
+                T::store(*value, &mut decoded[element * T::BYTES..][..T::BYTES]);
+            };
+            match self.extents.whole(&place) {
+                Some(first) => steps.iter().zip(&*block).for_each(|(step, value)| store(first + step, value)),
+                None => self.extents.elements(&place).zip(&*block).for_each(|((element, is_own), value)| {
+                    if is_own {
+                        store(element, value);
+                    }
+                }),
             }
         }
         expect_encoded_size(encoded.len(), reader.read_bytes())
     }
 
     fn encode_elements<T: Element>(&self, decoded: &[u8]) -> Result<Vec<u8>> {
-        let mut writer = BitWriter::default();
+        let (mut writer, steps) = (BitWriter::default(), self.extents.steps());
         let block = &mut [T::Value::default(); MOST_VALUES][..self.values()];
         let is_reversible = self.blocks.parameters.is_reversible();
         for place in self.extents.places() {
-            for ((element, _), value) in self.extents.elements(&place).zip(&mut *block) {
+            let load = |element: usize| {
                 let bytes = &decoded[element * T::BYTES..][..T::BYTES];
-                *value = T::load(bytes, is_reversible).ok_or_else(|| self.refuse(element))?;
+                T::load(bytes, is_reversible).ok_or_else(|| self.refuse(element))
+            };
+            match self.extents.whole(&place) {
+                Some(first) => {
+                    for (step, value) in steps.iter().zip(&mut *block) {
+                        *value = load(first + step)?;
+                    }
+                }
+                None => {
+                    for ((element, _), value) in self.extents.elements(&place).zip(&mut *block) {
+                        *value = load(element)?;
+                    }
+                }
             }
             T::Value::encode(&self.blocks, &mut writer, block);
         }

@@ -26,6 +26,20 @@ impl Extents {
         })
     }
 
+    /// The first element of a block, when the chunk has all of its values.
+    pub(super) fn whole(&self, place: &Place) -> Option<usize> {
+        place[..self.0.len()].iter().all(|(_, count)| *count == 4).then(|| {
+            let axes = self.0.iter().zip(place).rev();
+            axes.fold(0, |element, (extent, (first, _))| element * extent + first)
+        })
+    }
+
+    /// For each value of a block, how many elements lie between the block's first one and it.
+    pub(super) fn steps(&self) -> Vec<usize> {
+        let whole = [(0, 4); 4];
+        self.elements(&whole).map(|(element, _)| element).collect()
+    }
+
     /// For each value of a block, the element of the chunk that it is, and whether it is not there to fill up the block.
     pub(super) fn elements(&self, place: &Place) -> impl Iterator<Item = (usize, bool)> {
         (0..1usize << (2 * self.0.len())).map(move |value| {

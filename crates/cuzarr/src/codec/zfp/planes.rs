@@ -31,12 +31,65 @@ pub(super) struct Extent {
     pub(super) most_bits: u32,
 }
 
-fn plane_of(coefficients: &[u64], bit: u32) -> Plane {
-    let mut plane = Plane::default();
-    for (word, coefficients) in plane.iter_mut().zip(coefficients.chunks(64)) {
-        *word = coefficients.iter().enumerate().fold(0, |word, (at, one)| word | (one >> bit & 1) << at);
+/// Rows of bits, of which bit `i` of row `j` is what bit `j` of row `i` was.
+fn transpose(rows: &mut [u64; 64]) {
+    let (mut distance, mut mask) = (32, u64::MAX >> 32);
+    while distance > 0 {
+        for row in (0..64).filter(|row| row & distance == 0) {
+            let swapped = (rows[row] >> distance ^ rows[row + distance]) & mask;
+            rows[row] ^= swapped << distance;
+            rows[row + distance] ^= swapped;
+        }
+        distance /= 2;
+        mask ^= mask << distance;
     }
-    plane
+}
+
+/// The planes of a block, or its coefficients, whose bits are the planes' the other way round: `PARTS` times 64 of them. Where there are
+/// fewer, `PARTS` is 0, and planes are put together one by one.
+struct Planes<const PARTS: usize> {
+    rows: [[u64; 64]; PARTS],
+    few: [u64; 16],
+}
+
+impl<const PARTS: usize> Planes<PARTS> {
+    const NONE: Planes<PARTS> = Planes { rows: [[0; 64]; PARTS], few: [0; 16] };
+
+    fn of(coefficients: &[u64]) -> Planes<PARTS> {
+        let mut planes = Planes::NONE;
+        match PARTS {
+            0 => planes.few[..coefficients.len()].copy_from_slice(coefficients),
+            _ => {
+                planes.rows.iter_mut().zip(coefficients.chunks(64)).for_each(|(rows, part)| rows.copy_from_slice(part))
+            }
+        }
+        planes.rows.iter_mut().for_each(transpose);
+        planes
+    }
+
+    fn get(&self, bit: u32) -> Plane {
+        let mut plane = Plane::default();
+        match PARTS {
+            0 => plane[0] = self.few.iter().rev().fold(0, |word, one| word << 1 | (one >> bit & 1)),
+            _ => plane.iter_mut().zip(&self.rows).for_each(|(word, rows)| *word = rows[bit as usize]),
+        }
+        plane
+    }
+
+    fn put(&mut self, bit: u32, plane: Plane) {
+        match PARTS {
+            0 => self.few.iter_mut().enumerate().for_each(|(at, one)| *one |= (plane[0] >> at & 1) << bit),
+            _ => self.rows.iter_mut().zip(plane).for_each(|(rows, word)| rows[bit as usize] = word),
+        }
+    }
+
+    fn into_coefficients(mut self, coefficients: &mut [u64]) {
+        self.rows.iter_mut().for_each(transpose);
+        match PARTS {
+            0 => coefficients.copy_from_slice(&self.few[..coefficients.len()]),
+            _ => coefficients.chunks_mut(64).zip(&self.rows).for_each(|(part, rows)| part.copy_from_slice(rows)),
+        }
+    }
 }
 
 /// The place of the first bit that is set, from `from` on.
@@ -57,14 +110,22 @@ fn parts(count: u32) -> impl Iterator<Item = (usize, u32)> {
 
 /// Writes coefficients; gives the number of bits that took.
 pub(super) fn encode(writer: &mut BitWriter, extent: Extent, coefficients: &[u64]) -> u32 {
+    match coefficients.len() / 64 {
+        0 => encode_parts::<0>(writer, extent, coefficients),
+        1 => encode_parts::<1>(writer, extent, coefficients),
+        _ => encode_parts::<4>(writer, extent, coefficients),
+    }
+}
+
+fn encode_parts<const PARTS: usize>(writer: &mut BitWriter, extent: Extent, coefficients: &[u64]) -> u32 {
     let Extent { width, planes, most_bits } = extent;
-    let size = coefficients.len() as u32;
+    let (size, coefficients) = (coefficients.len() as u32, Planes::<PARTS>::of(coefficients));
     let (mut left, mut known) = (most_bits, 0);
     for bit in (width.saturating_sub(planes)..width).rev() {
         if left == 0 {
             break;
         }
-        let plane = plane_of(coefficients, bit);
+        let plane = coefficients.get(bit);
         let verbatim = known.min(left);
         for (part, bits) in parts(verbatim) {
             writer.write(plane[part] & (u64::MAX >> (64 - bits)), bits);
@@ -91,21 +152,25 @@ pub(super) fn encode(writer: &mut BitWriter, extent: Extent, coefficients: &[u64
 
 /// Reads coefficients; gives the number of bits that took.
 pub(super) fn decode(reader: &mut BitReader<'_>, extent: Extent, coefficients: &mut [u64]) -> u32 {
+    match coefficients.len() / 64 {
+        0 => decode_parts::<0>(reader, extent, coefficients),
+        1 => decode_parts::<1>(reader, extent, coefficients),
+        _ => decode_parts::<4>(reader, extent, coefficients),
+    }
+}
+
+fn decode_parts<const PARTS: usize>(reader: &mut BitReader<'_>, extent: Extent, coefficients: &mut [u64]) -> u32 {
     let Extent { width, planes, most_bits } = extent;
-    let size = coefficients.len() as u32;
-    coefficients.fill(0);
+    let (size, mut found) = (coefficients.len() as u32, Planes::<PARTS>::NONE);
     let (mut left, mut known) = (most_bits, 0);
     for bit in (width.saturating_sub(planes)..width).rev() {
         if left == 0 {
             break;
         }
+        let mut plane = Plane::default();
         let verbatim = known.min(left);
         for (part, bits) in parts(verbatim) {
-            let mut set = reader.read(bits);
-            while set != 0 {
-                coefficients[64 * part + set.trailing_zeros() as usize] |= 1 << bit;
-                set &= set - 1;
-            }
+            plane[part] = reader.read(bits);
         }
         left -= verbatim;
         while left > 0 && known < size {
@@ -113,12 +178,14 @@ pub(super) fn decode(reader: &mut BitReader<'_>, extent: Extent, coefficients: &
             if reader.read(1) == 0 {
                 break;
             }
-            let (zeros, found) = reader.zeros(left.min(size - 1 - known));
-            left -= zeros + u32::from(found);
+            let (zeros, is_found) = reader.zeros(left.min(size - 1 - known));
+            left -= zeros + u32::from(is_found);
             known += zeros;
-            coefficients[known as usize] |= 1 << bit;
+            plane[known as usize / 64] |= 1 << (known % 64);
             known += 1;
         }
+        found.put(bit, plane);
     }
+    found.into_coefficients(coefficients);
     most_bits - left
 }

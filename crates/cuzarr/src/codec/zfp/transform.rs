@@ -109,10 +109,12 @@ fn sum<I: Integer>([x, mut y, mut z, mut w]: [I; 4]) -> [I; 4] {
 
 /// Lifts all lines along the axis whose neighbours are `stride` apart.
 fn along<I: Integer>(block: &mut [I], stride: usize, lift: Lift<I>) {
-    for start in (0..block.len()).filter(|place| (place / stride).is_multiple_of(4)) {
-        let line = [0, 1, 2, 3].map(|at| start + at * stride);
-        let lifted = lift(line.map(|place| block[place]));
-        line.into_iter().zip(lifted).for_each(|(place, value)| block[place] = value);
+    for lines in block.chunks_exact_mut(4 * stride) {
+        for start in 0..stride {
+            let line = [0, 1, 2, 3].map(|at| start + at * stride);
+            let lifted = lift(line.map(|place| lines[place]));
+            line.into_iter().zip(lifted).for_each(|(place, value)| lines[place] = value);
+        }
     }
 }
 
