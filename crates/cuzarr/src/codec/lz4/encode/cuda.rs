@@ -35,6 +35,8 @@ const PIECES_PER_MULTIPROCESSOR: u32 = 3;
 /// piece, 4 bytes for each of its bytes.
 const MOST_MULTIPROCESSORS: u32 = 192;
 const CANDIDATE_BYTES: usize = 4;
+/// Bytes of the counter by which blocks of threads share the work.
+const TAKEN_BYTES: usize = 4;
 /// Threads of the other kernels, and how many blocks of them move bytes: what a multiprocessor holds at once.
 const THREADS: u32 = 128;
 const BLOCKS_PER_MULTIPROCESSOR: u32 = 8;
@@ -89,8 +91,8 @@ impl Chunks {
         self.pieces().clamp(1, resident as usize)
     }
 
-    /// Bytes of slots, candidates, pieces, trails, entries of frames, and frames.
-    fn sizes_bytes(&self, multiprocessors: u32) -> [usize; 6] {
+    /// Bytes of slots, candidates, pieces, trails, entries of frames, the counter, and frames.
+    fn sizes_bytes(&self, multiprocessors: u32) -> [usize; 7] {
         let Shape { slot_stride, piece_bytes, chunks, .. } = self.shape;
         [
             self.pieces().saturating_mul(slot_stride as usize),
@@ -98,6 +100,7 @@ impl Chunks {
             self.pieces().saturating_mul(PIECE_ENTRY_BYTES),
             chunks as usize * TRAIL_BYTES,
             chunks as usize * FRAME_ENTRY_BYTES,
+            TAKEN_BYTES,
             self.output_bound_bytes,
         ]
     }
@@ -115,11 +118,12 @@ impl Encode for Chunks {
         let encode_pieces = kernel("encode_pieces")?.with_shared(SHARED_BYTES)?;
         let multiprocessors = encode_pieces.multiprocessors();
         let allocated = self.sizes_bytes(multiprocessors).map(|size_bytes| pool::allocate(size_bytes, stream));
-        let [slots, candidates, pieces, trails, frames, out] = allocated;
+        let [slots, candidates, pieces, trails, frames, taken, out] = allocated;
         let (slots, candidates, pieces) = (slots?, candidates?, pieces?);
-        let (trails, frames, out) = (trails?, frames?, out?);
-        let buffers = [src, &slots, &candidates, &pieces, &trails, &frames, &out, wanted];
-        let [from, slots, candidates, pieces, trails, frame_table, to, wanted] = buffers.map(Buffer::address);
+        let (trails, frames, taken, out) = (trails?, frames?, taken?, out?);
+        stream.memset(&taken, 0)?;
+        let buffers = [src, &slots, &candidates, &pieces, &trails, &frames, &taken, &out, wanted];
+        let [from, slots, candidates, pieces, trails, frame_table, taken, to, wanted] = buffers.map(Buffer::address);
         let is_simt = stream.device() == Device::Simt;
         let (piece_threads, threads) = if is_simt { (SIMT_PIECE_THREADS, WARP) } else { (PIECE_THREADS, THREADS) };
         let (shape, warps) = (self.shape, (threads / WARP) as usize);
@@ -128,7 +132,7 @@ impl Encode for Chunks {
         // chunk, room for a piece's candidates for each block of threads that encodes pieces, and room for every frame that
         // does not compress. Grids stride.
         unsafe {
-            let arguments = (from, slots, pieces, candidates, shape, wanted);
+            let arguments = (from, slots, pieces, candidates, shape, wanted, taken);
             let blocks = self.working(multiprocessors) as u32;
             encode_pieces.launch(stream, blocks, piece_threads, arguments, &buffers)?;
             let arguments = (pieces, trails, frame_table, shape, wanted);

@@ -39,18 +39,23 @@ CUZARR_DEVICE u32 piece_size(const Shape& shape, u32 begin) {
     return rest < shape.piece_bytes ? rest : shape.piece_bytes;
 }
 
-/// `candidates` has a word for each byte of a piece, for each block of threads.
+/// `candidates` has a word for each byte of a piece, for each block of threads; `taken` is how many pieces are begun, 0 at first.
 CUZARR_KERNEL_SIZED(
-    CUZARR_LZ4_THREADS, 3, encode_pieces, const u8* src, u8* slots, Lz4Piece* pieces, u32* candidates, Shape shape, const u32* wanted
+    CUZARR_LZ4_THREADS, 3, encode_pieces, const u8* src, u8* slots, Lz4Piece* pieces, u32* candidates, Shape shape, const u32* wanted,
+    u32* taken
 ) {
     CUZARR_SHARED_ASKED(u32, memory, CUZARR_LZ4_SHARED_BYTES / 4);
     CUZARR_SHARED(u32, sums, CUZARR_LZ4_THREADS / CUZARR_WARP);
     CUZARR_SHARED(u32, starts, CUZARR_LZ4_MATCHES / CUZARR_WARP);
     candidates += (u64)block_index() * shape.piece_bytes;
-    u64 count = (u64)shape.chunks * shape.pieces;
-    for (u64 index = block_index(); index < count; index += block_count()) {
-        // All chunks' first pieces first: they may take longer, and each block of threads shall have some.
-        u32 chunk = (u32)(index % shape.chunks), begin = (u32)(index / shape.chunks) * shape.piece_bytes;
+    for (;;) {
+        // Pieces take unlike times, so who is done takes the next one; all chunks' first pieces first, which take longest.
+        if (thread_index() == 0) sums[0] = atomic_add(taken, 1u);
+        block_barrier();
+        u32 index = sums[0];
+        block_barrier();
+        if (index >= (u64)shape.chunks * shape.pieces) break;
+        u32 chunk = index % shape.chunks, begin = index / shape.chunks * shape.piece_bytes;
         if (!wanted[chunk]) continue;
         u32 history = begin < shape.history_bytes ? begin : shape.history_bytes;
         u64 place = (u64)chunk * shape.pieces + index / shape.chunks;

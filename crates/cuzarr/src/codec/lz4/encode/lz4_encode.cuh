@@ -47,16 +47,18 @@
 #define CUZARR_LZ4_TABLE (1u << CUZARR_LZ4_TABLE_BITS)
 /// Words of the piece, its history, and what is read behind them.
 #define CUZARR_LZ4_WINDOW_WORDS ((CUZARR_LZ4_PIECE_BYTES + CUZARR_LZ4_HISTORY_BYTES) / 4 + 4)
+/// Words before the window, which are read, and mean nothing.
+#define CUZARR_LZ4_BEFORE_WORDS 4u
 /// Shared memory of a block of threads: the window and the table. 64 KiB are what all GPUs since compute capability 7.5 have.
-#define CUZARR_LZ4_SHARED_BYTES 57360u
-static_assert(4 * (CUZARR_LZ4_WINDOW_WORDS + CUZARR_LZ4_TABLE) == CUZARR_LZ4_SHARED_BYTES, "the window and the table");
+#define CUZARR_LZ4_SHARED_BYTES 57376u
+static_assert(4 * (CUZARR_LZ4_BEFORE_WORDS + CUZARR_LZ4_WINDOW_WORDS + CUZARR_LZ4_TABLE) == CUZARR_LZ4_SHARED_BYTES, "the window and the table");
 /// liblz4's rules for the end of a block: no match begins in the last 12 bytes, or reaches into the last 5.
 #define CUZARR_LZ4_NO_BEGIN 12u
 #define CUZARR_LZ4_NO_MATCH 5u
 #define CUZARR_LZ4_LEAST_MATCH 4u
 /// A token's half that says that bytes of length follow.
 #define CUZARR_LZ4_MORE 15u
-/// Only the first positions of runs of elements of up to so many bytes are remembered.
+/// Only the first positions of runs of elements of so many bytes, or half as many, are remembered.
 #define CUZARR_LZ4_RUN 8u
 /// After so many steps without a match, steps are left out.
 #define CUZARR_LZ4_MISSES 4u
@@ -135,25 +137,49 @@ CUZARR_DEVICE u32 lz4_common(const u32* words, u32 a, u32 b, u32 most) {
 /// place to repeat: where rows repeat, as a whole from the beginning of a run only. The same turns back.
 CUZARR_DEVICE u32 lz4_rank(u32 at) { return at ^ (thread_count() - 1); }
 
-/// Whether the 4 bytes at a position are those a run's length before it.
-CUZARR_DEVICE bool lz4_in_run(const u32* words, u32 at, u32 word) {
-    return at >= CUZARR_LZ4_RUN && lz4_word(words, at - CUZARR_LZ4_RUN) == word;
+/// The 4 bytes at a position, and whether they are those 4 before it, and those a run's length before it.
+struct Lz4Bytes {
+    u32 word;
+    bool is_four, is_run;
+};
+
+CUZARR_DEVICE Lz4Bytes lz4_bytes(const u32* words, u32 at) {
+    const u32* here = words + at / 4;
+    u32 word = funnel_shift_right(here[0], here[1], at * 8);
+    bool is_run = at >= CUZARR_LZ4_RUN && funnel_shift_right(here[-2], here[-1], at * 8) == word;
+    return {word, at >= CUZARR_LZ4_RUN / 2 && funnel_shift_right(here[-1], here[0], at * 8) == word, is_run};
 }
 
-/// How long the run goes on that a position is inside of. All lanes of a warp call, with positions that follow each other.
-CUZARR_DEVICE u32 lz4_run(const u32* words, u32 at, bool in_run, u32 most) {
-    u32 runs = warp_ballot(CUZARR_ALL_LANES, in_run), lane = at % CUZARR_WARP, behind = 0;
-    if (!runs) return 0;
-    u32 inside = count_trailing_zeros(~(runs >> lane));
-    inside = inside < CUZARR_WARP - lane ? inside : CUZARR_WARP - lane;
-    // The run that the warp's last position is in.
-    for (u32 votes = runs >> (CUZARR_WARP - 1) ? ~0u : 0; votes == ~0u && behind < CUZARR_LZ4_SEGMENT_BYTES; behind += count_trailing_zeros(~votes)) {
-        u32 place = at + CUZARR_WARP + behind, last = 4 * (CUZARR_LZ4_WINDOW_WORDS - 2);
-        place = place < last ? place : last;
-        votes = warp_ballot(CUZARR_ALL_LANES, lz4_in_run(words, place, lz4_word(words, place)));
+/// The positions before `end`, a multiple of 4, go into the table: those that are not inside of a run.
+CUZARR_DEVICE void lz4_enter(const u32* words, u32* table, u32 end) {
+    for (u32 word = thread_index(); 4 * word < end; word += thread_count()) {
+        for (u32 at = 4 * word; at < 4 * word + 4; ++at) {
+            const Lz4Bytes bytes = lz4_bytes(words, at);
+            if (!bytes.is_four && !bytes.is_run) atomic_max(table + lz4_hash(bytes.word), lz4_rank(at));
+        }
     }
-    u32 length = inside + (inside == CUZARR_WARP - lane ? behind : 0) + CUZARR_LZ4_LEAST_MATCH - 1;
-    return in_run ? (length < most ? length : most) : 0;
+}
+
+/// The candidate of a position inside of a run, that run; 0 for others. All lanes of a warp call, with positions that follow each
+/// other: a match goes on as long as the positions behind it are inside of the run as well.
+CUZARR_DEVICE u32 lz4_run(const u32* words, u32 at, const Lz4Bytes& bytes, u32 most) {
+    u32 fours = warp_ballot(CUZARR_ALL_LANES, bytes.is_four), runs = warp_ballot(CUZARR_ALL_LANES, bytes.is_run);
+    if (!(fours | runs)) return 0;
+    u32 lane = at % CUZARR_WARP, behind = 0;
+    // The run that the warp's last position is in.
+    bool is_four = fours >> (CUZARR_WARP - 1);
+    for (u32 votes = (fours | runs) >> (CUZARR_WARP - 1) ? ~0u : 0; votes == ~0u && behind < CUZARR_LZ4_SEGMENT_BYTES; behind += count_trailing_zeros(~votes)) {
+        u32 place = at + CUZARR_WARP + behind, last = 4 * (CUZARR_LZ4_WINDOW_WORDS - 2);
+        const Lz4Bytes next = lz4_bytes(words, place < last ? place : last);
+        votes = warp_ballot(CUZARR_ALL_LANES, is_four ? next.is_four : next.is_run);
+    }
+    bool by_four = fours >> lane & 1;
+    u32 own = (by_four ? fours : runs) >> lane, inside = count_trailing_zeros(~own);
+    if (!(own & 1)) return 0;
+    inside = inside < CUZARR_WARP - lane ? inside : CUZARR_WARP - lane + behind;
+    u32 length = inside + CUZARR_LZ4_LEAST_MATCH - 1;
+    length = length < most ? length : most;
+    return length < CUZARR_LZ4_LEAST_MATCH ? 0 : (by_four ? CUZARR_LZ4_RUN / 2 : CUZARR_LZ4_RUN) | length << 16;
 }
 
 /// Where a piece lies in its window.
@@ -245,16 +271,14 @@ CUZARR_DEVICE void lz4_candidates(const u32* words, u32* table, const Lz4Bounds&
     u32 number = 0, misses = 0;
     // The thread of the last segment of a step.
     u32 last = thread_count() > CUZARR_LZ4_SEGMENT_BYTES ? thread_count() - CUZARR_LZ4_SEGMENT_BYTES : 0;
-    for (u32 at = thread_index(); at < bounds.begin; at += thread_count()) {
-        u32 word = lz4_word(words, at);
-        if (!lz4_in_run(words, at, word)) atomic_max(table + lz4_hash(word), lz4_rank(at));
-    }
+    lz4_enter(words, table, bounds.begin);
     block_barrier();
     for (u32 step = 0, next; step < bounds.size; step = next, ++number) {
         u32 place = step + thread_index(), at = bounds.begin + place;
         bool is_known = at < bounds.stop;
-        u32 word = is_known ? lz4_word(words, at) : 0, hash = lz4_hash(word), before = table[hash];
-        bool in_run = is_known && lz4_in_run(words, at, word), is_looked_up = is_known && !in_run;
+        const Lz4Bytes bytes = is_known ? lz4_bytes(words, at) : Lz4Bytes{0, false, false};
+        u32 word = bytes.word, hash = lz4_hash(word), before = table[hash];
+        bool is_looked_up = is_known && !bytes.is_four && !bytes.is_run;
         block_barrier();
         misses = found[(number + 1) % 2] ? 0 : misses + 1;
         // Whether the step repeats what a match before repeats: no thread says that it does not.
@@ -281,8 +305,7 @@ CUZARR_DEVICE void lz4_candidates(const u32* words, u32* table, const Lz4Bounds&
             u32 length = lz4_common(words, from, at, most);
             if (length > candidate >> 16) candidate = (at - from) | length << 16;
         }
-        u32 run = lz4_run(words, at, in_run, most);
-        if (run >= CUZARR_LZ4_LEAST_MATCH) candidate = CUZARR_LZ4_RUN | run << 16;
+        candidate |= lz4_run(words, at, bytes, most);
         if (place < bounds.size) candidates[place] = candidate;
         if (thread_index() == last) {
             bool is_full = place % CUZARR_LZ4_SEGMENT_BYTES == 0 && candidate >> 16 == CUZARR_LZ4_SEGMENT_BYTES;
@@ -361,6 +384,19 @@ CUZARR_DEVICE u32 match_next(const Lz4Matches& matches, u32 index) {
     return starts ? word * CUZARR_WARP + lowest_bit(starts) : matches.count;
 }
 
+/// Matches begin earlier where the literals before them repeat at their offset, too: a position's hash may have been another's
+/// in the table.
+CUZARR_DEVICE void lz4_begin_earlier(const u8* window, u32 begin, const u16* offsets, u32* list, u32 count) {
+    for (u32 index = thread_index(); index < count; index += thread_count()) {
+        u32 match = list[index], from = match >> 16, before = index ? list[index - 1] : 0, least = (before >> 16) + (before & 0xffff);
+        u32 offset = offsets[index], at = from;
+        if (least + CUZARR_LZ4_MOST_GAP < at) least = at - CUZARR_LZ4_MOST_GAP;
+        while (at > least && begin + at > offset && window[begin + at - 1] == window[begin + at - 1 - offset]) --at;
+        if (at < from) list[index] = at << 16 | ((match & 0xffff) + from - at);
+    }
+    block_barrier();
+}
+
 /// Matches that would do as well with the offset of the one that their row of equal offsets follows get it, with the few literals
 /// behind a segment's end: a run, or a row that is repeated, becomes one match. What a piece begins with tries the offset of the
 /// next one, which may be that of the piece before. `words` is the window, in which the piece begins at `begin`; `offsets` get
@@ -388,6 +424,31 @@ CUZARR_DEVICE void lz4_unite(const Lz4Matches& matches, const u32* words, u32 be
         }
         offsets[index] = (u16)offset;
     }
+}
+
+/// Gives whole rows of equal offsets that of the match before, where all of a row does as well with it: what `lz4_unite` made may
+/// go on there. For a match a thread; `offsets` are those of `matches`, and `votes` has a word for each warp. All threads call.
+CUZARR_DEVICE void lz4_unite_rows(const Lz4Matches& matches, const u32* words, u32 begin, u16* offsets, u32* votes) {
+    u32 index = thread_index(), first = 0, other = 0;
+    bool is_same = false;
+    if (index < matches.count) first = match_first(matches, index);
+    if (first && match_end(matches, first - 1) == match_begin(matches, first)) {
+        u32 at = begin + match_begin(matches, index), length = match_end(matches, index) + begin - at;
+        other = matches.offsets[first - 1];
+        is_same = lz4_word(words, at - other) == lz4_word(words, at) && lz4_common(words, at - other, at, length) == length;
+    }
+    u32 vote = warp_ballot(CUZARR_ALL_LANES, is_same);
+    if (index % CUZARR_WARP == 0) votes[index / CUZARR_WARP] = vote;
+    block_barrier();
+    for (u32 i = is_same ? first : index, next = is_same ? match_next(matches, index) : 0; i < next && is_same;) {
+        u32 count = CUZARR_WARP - i % CUZARR_WARP < next - i ? CUZARR_WARP - i % CUZARR_WARP : next - i;
+        u32 wanted = (count < CUZARR_WARP ? (1u << count) - 1 : ~0u) << i % CUZARR_WARP;
+        is_same = (votes[i / CUZARR_WARP] & wanted) == wanted;
+        i += count;
+    }
+    block_barrier();
+    if (is_same) offsets[index] = (u16)other;
+    block_barrier();
 }
 
 /// Writes the sequences of a piece, whose window is `bytes` and lies at `from`, to `tail`. All threads call.
@@ -446,12 +507,12 @@ CUZARR_DEVICE Lz4Piece lz4_write(const Lz4Matches& matches, const u8* bytes, con
 CUZARR_DEVICE Lz4Piece lz4_encode_piece(
     const u8* block, u32 block_bytes, u32 begin, u32 history, u32 size, u32* memory, u32* sums, u32* starts, u32* candidates, u8* tail
 ) {
-    u32 thread = thread_index(), threads = thread_count(), *table = memory + CUZARR_LZ4_WINDOW_WORDS;
+    u32 thread = thread_index(), threads = thread_count(), *window = memory + CUZARR_LZ4_BEFORE_WORDS, *table = window + CUZARR_LZ4_WINDOW_WORDS;
     const u8* from = block + begin - history;
-    lz4_bring(memory, from, history + size);
-    for (u32 i = thread; i < CUZARR_LZ4_TABLE; i += threads) table[i] = 0;
+    lz4_bring(window, from, history + size);
+    for (u32 i = thread; i < CUZARR_LZ4_TABLE / 4; i += threads) ((uint4*)table)[i] = uint4{0, 0, 0, 0};
     block_barrier();
-    lz4_candidates(memory, table, lz4_bounds(block_bytes, begin, history, size), sums, candidates);
+    lz4_candidates(window, table, lz4_bounds(block_bytes, begin, history, size), sums, candidates);
     // In place of the table: matches by segment, then their offsets; matches one behind the other.
     u32 *by_segment = table, *list = table + CUZARR_LZ4_MATCHES, total;
     u32 segments = (size + CUZARR_LZ4_SEGMENT_BYTES - 1) / CUZARR_LZ4_SEGMENT_BYTES, own = 0;
@@ -463,12 +524,17 @@ CUZARR_DEVICE Lz4Piece lz4_encode_piece(
     for (u32 i = thread; i < total; i += threads) offsets[i] = (u16)candidates[list[i] >> 16];
     block_barrier();
     Lz4Matches matches = {list, offsets, starts, total};
+    lz4_begin_earlier((const u8*)window, history, offsets, list, total);
     lz4_mark(matches);
-    lz4_unite(matches, memory, history, list, united);
+    lz4_unite(matches, window, history, list, united);
     block_barrier();
     matches.offsets = united;
     lz4_mark(matches);
-    Lz4Piece piece = lz4_write(matches, (const u8*)memory + history, block + begin, size, tail, sums);
+    if (total <= threads) {
+        lz4_unite_rows(matches, window, history, united, sums);
+        lz4_mark(matches);
+    }
+    Lz4Piece piece = lz4_write(matches, (const u8*)window + history, block + begin, size, tail, sums);
     block_barrier();
     return piece;
 }
