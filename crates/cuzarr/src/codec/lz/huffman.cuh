@@ -24,17 +24,20 @@ struct HuffmanSpace {
 /// All lanes sort the symbols that come, the rarest first; gives how many they are.
 template <u32 SYMBOLS>
 CUZARR_DEVICE u32 huffman_sort(HuffmanSpace<SYMBOLS>& space, u32 lane) {
-    u32 used = 0;
+    // Those that come, in their order, where nodes and their parents will be.
+    u32 used = 0, *counts = space.weights + SYMBOLS;
     for (u32 first = 0; first < SYMBOLS; first += CUZARR_WARP) {
-        u32 symbol = first + lane, count = symbol < SYMBOLS ? space.counts[symbol] : 0, rank = 0;
-        used += count_ones(warp_ballot(CUZARR_ALL_LANES, count != 0));
+        u32 symbol = first + lane, count = symbol < SYMBOLS ? space.counts[symbol] : 0;
+        u32 votes = warp_ballot(CUZARR_ALL_LANES, count != 0), place = used + votes_below(votes, lane);
         if (symbol < SYMBOLS) space.lengths[symbol] = 0;
-        if (!count) continue;
-        for (u32 k = 0; k < SYMBOLS; ++k) {
-            u32 other = space.counts[k];
-            rank += other && (other < count || (other == count && k < symbol)) ? 1 : 0;
-        }
-        space.sorted[rank] = (u16)symbol, space.weights[rank] = count;
+        if (count) counts[place] = count, space.parents[place] = (u16)symbol;
+        used += count_ones(votes);
+    }
+    warp_barrier(CUZARR_ALL_LANES);
+    for (u32 i = lane; i < used; i += CUZARR_WARP) {
+        u32 count = counts[i], rank = 0;
+        for (u32 k = 0; k < used; ++k) rank += counts[k] < count || (counts[k] == count && k < i) ? 1 : 0;
+        space.sorted[rank] = space.parents[i], space.weights[rank] = count;
     }
     warp_barrier(CUZARR_ALL_LANES);
     return used;

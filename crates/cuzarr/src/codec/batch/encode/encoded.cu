@@ -35,16 +35,25 @@ CUZARR_KERNEL(encode_differs, const u8* chunks, const u8* blank, u64 stride, u32
     }
 }
 
+CUZARR_DEVICE u64 aligned(u64 size) { return (size + CUZARR_FRAME_ALIGNMENT - 1) & ~(u64)(CUZARR_FRAME_ALIGNMENT - 1); }
+
+/// Entries of a lane at a time, which are on their way together.
+#define CUZARR_ENCODED_ENTRIES 8u
+
 /// One warp completes all entries, whose sizes are there.
 CUZARR_KERNEL(encode_places, EncodedFrame* frames, u32 count) {
     u32 lane = thread_index();
     u64 begin = 0;
-    for (u32 first = 0; first < count; first += CUZARR_WARP) {
-        u32 index = first + lane;
-        u64 size = index < count ? frames[index].size : 0, end = (size + CUZARR_FRAME_ALIGNMENT - 1) & ~(u64)(CUZARR_FRAME_ALIGNMENT - 1);
-        u64 own = end;
-        end = inclusive_sum(end, lane);
-        if (index < count) frames[index].at = begin + end - own;
+    for (u32 first = 0; first < count; first += CUZARR_WARP * CUZARR_ENCODED_ENTRIES) {
+        u32 own = first + lane * CUZARR_ENCODED_ENTRIES, sizes[CUZARR_ENCODED_ENTRIES];
+        u64 sum = 0;
+        for (u32 i = 0; i < CUZARR_ENCODED_ENTRIES; ++i) sizes[i] = own + i < count ? frames[own + i].size : 0;
+        for (u32 i = 0; i < CUZARR_ENCODED_ENTRIES; ++i) sum += aligned(sizes[i]);
+        u64 end = inclusive_sum(sum, lane), at = begin + end - sum;
+        for (u32 i = 0; i < CUZARR_ENCODED_ENTRIES; ++i) {
+            if (own + i < count) frames[own + i].at = at;
+            at += aligned(sizes[i]);
+        }
         begin += warp_shuffle(CUZARR_ALL_LANES, end, CUZARR_WARP - 1);
     }
 }

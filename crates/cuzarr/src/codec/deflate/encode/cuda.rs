@@ -117,8 +117,6 @@ impl Encode for Chunks {
             Some(checksum) => checksum::compute_on(checksum, src, &self.ranges(), stream)?,
             None => frames.slice(0..0)?,
         };
-        // Blocks share words, to which they add their bits.
-        stream.memset(&out, 0)?;
         let buffers = [src, wanted, &counts, &sequences, &counters, &codes, &made, &frames, &checksums, &out];
         let [src, wanted, counts, sequences, counters, codes, made, frame_table, checksums, to] =
             buffers.map(Buffer::address);
@@ -151,6 +149,7 @@ impl Encode for Chunks {
         launch(TREES.kernel(stream.device(), "deflate_encode_trees")?, blocks, WARP)?;
         launch(ASSEMBLE.kernel(stream.device(), "deflate_encode_sizes")?, chunks, WARP)?;
         place_frames(&frames, stream)?;
+        launch(ASSEMBLE.kernel(stream.device(), "deflate_encode_clear")?, blocks.div_ceil(wide as usize), wide)?;
         launch(ASSEMBLE.kernel(stream.device(), "deflate_encode_write")?, blocks, wide)?;
         launch(ASSEMBLE.kernel(stream.device(), "deflate_encode_finish")?, chunks.div_ceil(wide as usize), wide)?;
         Ok(Launched { out, frames })

@@ -2,7 +2,7 @@
 //
 // A block may begin at any bit. A stored one ends at a whole byte, so how long it is depends on where it begins; a scan
 // follows that (`Extent`). A block is put together in shared memory from the bit of a word that it begins with, by a block
-// of threads, each from the place that a sum gives. Words that two blocks share are joined by OR.
+// of threads, each from the place that a sum gives. Words that two blocks share are zeros first, and joined by OR.
 #include "codec/deflate/encode/deflate_encode.cuh"
 #include "codec/lz/bits.cuh"
 
@@ -46,6 +46,24 @@ CUZARR_KERNEL(deflate_encode_sizes, const DeflateEncode task) {
             at = warp_shuffle(CUZARR_ALL_LANES, end, CUZARR_WARP - 1);
         }
         if (lane == 0) task.frames[chunk] = {0, task.wanted[chunk] ? whole_bytes(at) / 8 + task.trailer_bytes : 0, 0};
+    }
+}
+
+/// Words that a block touches, from the one that it begins in on.
+CUZARR_DEVICE u32 block_words(const DeflateEncode& task, u32 block, u32 at) {
+    return (end_of(extent_of(task, block), at) - at / 32 * 32 + 31) / 32;
+}
+CUZARR_DEVICE u32* block_to(const DeflateEncode& task, u32 block, u32 at) {
+    return (u32*)(task.out + task.frames[block / task.blocks.chunk_blocks].at) + at / 32;
+}
+
+/// A thread for each block: zeros in the words that it may share with others.
+CUZARR_KERNEL(deflate_encode_clear, const DeflateEncode task) {
+    u32 step = block_count() * thread_count();
+    for (u32 block = block_index() * thread_count() + thread_index(); block < block_count_of(task.blocks); block += step) {
+        if (!is_wanted(task, block)) continue;
+        u32 at = task.made[block].at, *to = block_to(task, block, at);
+        to[0] = to[block_words(task, block, at) - 1] = 0;
     }
 }
 
@@ -141,15 +159,14 @@ CUZARR_KERNEL(deflate_encode_write, const DeflateEncode task) {
     for (u32 block = block_index(); block < block_count_of(task.blocks); block += block_count()) {
         if (!is_wanted(task, block)) continue;
         const DeflateMade made = task.made[block];
-        u32 chunk = block / task.blocks.chunk_blocks, place = made.at % 32;
-        u32 words = (end_of(extent_of(task, block), made.at) - (made.at - place) + 31) / 32;
+        u32 place = made.at % 32, words = block_words(task, block, made.at);
         for (u32 i = thread; i < words + 1; i += threads) space.words[i] = 0;
         block_barrier();
         if (thread == 0 && (block + 1) % task.blocks.chunk_blocks == 0) put_bits(space.words, place, 1, 1);
         if (made.kind == CUZARR_DEFLATE_STORED) write_stored(space, task, block, place);
         else write_coded(space, task, made, block, place);
         block_barrier();
-        u32* to = (u32*)(task.out + task.frames[chunk].at) + made.at / 32;
+        u32* to = block_to(task, block, made.at);
         for (u32 i = thread; i < words; i += threads) {
             if (i == 0 || i + 1 == words) atomic_or(to + i, space.words[i]);
             else to[i] = space.words[i];

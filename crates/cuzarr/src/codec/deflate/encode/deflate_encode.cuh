@@ -65,7 +65,7 @@ struct DeflateEncode {
     DeflateMade* made;
     EncodedFrame* frames;
     const u32* checksums;  // of chunks
-    u8* out;               // 0 before
+    u8* out;
     LzBlocks blocks;
     u8 header[CUZARR_DEFLATE_HEADER_BYTES];  // of each frame
     u32 header_bytes;
