@@ -23,11 +23,15 @@ const CANDIDATE_BYTES: usize = 4;
 
 /// Bytes of an `LzFoundBlock`.
 const COUNT_BYTES: usize = 8;
+/// Bytes of the counter by which blocks of threads share the work.
+const TAKEN_BYTES: usize = 4;
 
 /// Most device memory that [`find`] takes, its results included.
 pub(crate) fn memory_bytes(blocks: &Blocks) -> usize {
     let working = blocks.count().min((MOST_MULTIPROCESSORS * BLOCKS_PER_MULTIPROCESSOR) as usize);
-    working * BLOCK_BYTES * CANDIDATE_BYTES + blocks.count() * (blocks.most_sequences() * ENTRY_BYTES + COUNT_BYTES)
+    working * BLOCK_BYTES * CANDIDATE_BYTES
+        + TAKEN_BYTES
+        + blocks.count() * (blocks.most_sequences() * ENTRY_BYTES + COUNT_BYTES)
 }
 
 /// Finds the sequences of all blocks of the wanted chunks.
@@ -42,11 +46,13 @@ pub(crate) fn find(blocks: &Blocks, task: &EncodeTask<'_>) -> Result<Found> {
     let candidates = pool::allocate(grid as usize * BLOCK_BYTES * CANDIDATE_BYTES, stream)?;
     let sequences = pool::allocate(blocks.count() * blocks.most_sequences() * ENTRY_BYTES, stream)?;
     let counts = pool::allocate(blocks.count() * COUNT_BYTES, stream)?;
-    let buffers = [src, wanted, &candidates, &sequences, &counts];
-    let [from, is_wanted, work, to, made] = buffers.map(Buffer::address);
-    let arguments = (from, *blocks, is_wanted, work, to, made);
+    let taken = pool::allocate(TAKEN_BYTES, stream)?;
+    stream.memset(&taken, 0)?;
+    let buffers = [src, wanted, &candidates, &sequences, &counts, &taken];
+    let [from, is_wanted, work, to, made, begun] = buffers.map(Buffer::address);
+    let arguments = (from, *blocks, is_wanted, work, to, made, begun);
     // SAFETY: the parameters of lz_find. `EncodeBatch` has checked that the chunks lie in `src`, and that there is a word for
-    // each in `wanted`; there is room for the candidates of a block for each block of threads, and for the sequences of all.
+    // each in `wanted`; there is room for the candidates of a block for each block of threads, and for the sequences of all; `taken` is 0.
     unsafe { kernel.launch(stream, grid, THREADS, arguments, &buffers) }?;
     Ok(Found { sequences, counts })
 }

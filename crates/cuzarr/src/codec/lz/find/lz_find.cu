@@ -5,10 +5,11 @@
 //         for each step of 256 positions, one a thread:
 //             hash of 4 bytes -> the first positions that had it in this step, and in the last two steps that had it
 //             the longest match of those three, or the nearest of equally long ones, is the position's candidate;
-//             inside of a run, which repeats elements of up to 8 bytes, that run
+//             inside of a run, which repeats 4 bytes or elements of 8, that run
+//             a candidate of the next position that begins here already, or of the one before, where it is better
 //             the step's positions go into the table; not those inside of a run, whose beginning is the better place
 //         where a match reaches the end of a step: as many whole steps as it goes on for are covered by it, and not looked up
-//     for each segment of 256 positions that no match covers, one a thread:
+//     for each segment of 256 positions that no match covers, by two threads and more, a part each:
 //         from its end to its beginning: the cheapest way to the end, by a literal or by the candidate, or that cut by
 //         up to 3 bytes
 //     follow the cheapest ways; join matches that go on where one of the same offset ended
@@ -33,23 +34,31 @@
 /// Bytes that a lane compares alone, where not so many of a warp go on that each does better alone.
 #define CUZARR_FIND_ALONE 24u
 #define CUZARR_FIND_FEW 6u
-/// Bytes in whose runs only the first positions are remembered: of elements of up to so many bytes.
+/// Bytes in whose runs only the first positions are remembered: of elements of so many bytes, or half as many.
 #define CUZARR_FIND_RUN 8u
 #define CUZARR_FIND_SEGMENT_BYTES 256u
 #define CUZARR_FIND_SEGMENTS (CUZARR_FIND_BLOCK_BYTES / CUZARR_FIND_SEGMENT_BYTES)
+/// Threads that share a segment: where many are open, few, and very few.
+#define CUZARR_FIND_PARTS 2u
+#define CUZARR_FIND_MORE_PARTS 4u
+#define CUZARR_FIND_MOST_PARTS 8u
 /// Steps that are compared at once to tell how far a match goes on.
 #define CUZARR_FIND_STEPS_AHEAD 32u
 /// Shared memory of a block of threads: the window, the tables; later the costs and choices of all segments. 99 KiB are what
 /// all GPUs since compute capability 8.6 have.
-#define CUZARR_FIND_SHARED_BYTES 100352u
+#define CUZARR_FIND_SHARED_BYTES 100368u
 
 #define CUZARR_FIND_WINDOW_WORDS (CUZARR_FIND_WINDOW_BYTES / 4)
 /// Words that are read behind a position, and so behind the end of what was brought.
 #define CUZARR_FIND_WORDS_BEHIND 3u
+/// The window's first words stand behind its last ones, too.
+#define CUZARR_FIND_AGAIN_WORDS 4u
+#define CUZARR_FIND_TABLE_AT (CUZARR_FIND_WINDOW_WORDS + CUZARR_FIND_AGAIN_WORDS)
 static_assert(
-    4 * (CUZARR_FIND_WINDOW_WORDS + (1u << CUZARR_FIND_TABLE_BITS) + (1u << CUZARR_FIND_NEAR_BITS)) == CUZARR_FIND_SHARED_BYTES,
+    4 * (CUZARR_FIND_TABLE_AT + (1u << CUZARR_FIND_TABLE_BITS) + (1u << CUZARR_FIND_NEAR_BITS)) == CUZARR_FIND_SHARED_BYTES,
     "the window and the tables");
-static_assert((3 * CUZARR_FIND_SEGMENT_BYTES + 2) * CUZARR_FIND_SEGMENTS <= CUZARR_FIND_SHARED_BYTES, "costs and choices");
+static_assert((3 * CUZARR_FIND_SEGMENT_BYTES / CUZARR_FIND_PARTS + 2) * CUZARR_FIND_THREADS <= CUZARR_FIND_SHARED_BYTES, "costs and choices");
+static_assert(CUZARR_FIND_SEGMENTS * CUZARR_FIND_PARTS <= CUZARR_FIND_THREADS, "a thread for each part");
 static_assert(CUZARR_FIND_SEGMENT_BYTES == CUZARR_FIND_THREADS && 2 * CUZARR_FIND_MOST_MATCH == CUZARR_FIND_THREADS, "a step is a segment");
 
 /// Costs in eighths of a bit.
@@ -60,36 +69,33 @@ static_assert(CUZARR_FIND_SEGMENT_BYTES == CUZARR_FIND_THREADS && 2 * CUZARR_FIN
 /// How much of a match may be given up.
 #define CUZARR_FIND_CUT 3u
 
-/// A word of the window, which goes round.
-CUZARR_DEVICE u32 window_word(const u32* words, u32 index) { return words[index % CUZARR_FIND_WINDOW_WORDS]; }
+/// Words of the window, which goes round, from one on: a few of them.
+CUZARR_DEVICE const u32* window_words(const u32* words, u32 index) { return words + index % CUZARR_FIND_WINDOW_WORDS; }
 
 /// 4 bytes from any place.
 CUZARR_DEVICE u32 find_word(const u32* words, u32 at) {
-    return funnel_shift_right(window_word(words, at / 4), window_word(words, at / 4 + 1), at % 4 * 8);
+    const u32* from = window_words(words, at / 4);
+    return funnel_shift_right(from[0], from[1], at * 8);
 }
 
 CUZARR_DEVICE u32 find_hash(u32 word) { return word * 2654435761u >> (32 - CUZARR_FIND_TABLE_BITS); }
 
 /// How many of the 8 bytes from `at` on are those of `low` and `high`.
 CUZARR_DEVICE u32 find_same(const u32* words, u32 at, u32 low, u32 high) {
-    u32 first = window_word(words, at / 4), second = window_word(words, at / 4 + 1), third = window_word(words, at / 4 + 2);
-    u32 shift = at % 4 * 8;
-    u32 differ = funnel_shift_right(first, second, shift) ^ low, differ_high = funnel_shift_right(second, third, shift) ^ high;
+    const u32* from = window_words(words, at / 4);
+    u32 first = from[0], second = from[1], third = from[2];
+    u32 differ = funnel_shift_right(first, second, at * 8) ^ low, differ_high = funnel_shift_right(second, third, at * 8) ^ high;
     return differ ? count_trailing_zeros(differ) / 8 : differ_high ? 4 + count_trailing_zeros(differ_high) / 8 : 8;
 }
 
 /// How many bytes from `a` and `b` on are the same, up to `most`, the first `done` of which are known to be; multiples of 8.
 CUZARR_DEVICE u32 find_common(const u32* words, u32 a, u32 b, u32 done, u32 most) {
-    u32 shift_a = a % 4 * 8, shift_b = b % 4 * 8;
-    u32 word_a = (a + done) / 4, word_b = (b + done) / 4, low_a = window_word(words, word_a), low_b = window_word(words, word_b);
-    for (; done < most; done += 8, word_a += 2, word_b += 2) {
-        u32 middle_a = window_word(words, word_a + 1), high_a = window_word(words, word_a + 2);
-        u32 middle_b = window_word(words, word_b + 1), high_b = window_word(words, word_b + 2);
-        u32 differ = funnel_shift_right(low_a, middle_a, shift_a) ^ funnel_shift_right(low_b, middle_b, shift_b);
-        u32 differ_high = funnel_shift_right(middle_a, high_a, shift_a) ^ funnel_shift_right(middle_b, high_b, shift_b);
+    for (; done < most; done += 8) {
+        const u32 *from_a = window_words(words, (a + done) / 4), *from_b = window_words(words, (b + done) / 4);
+        u32 differ = funnel_shift_right(from_a[0], from_a[1], a * 8) ^ funnel_shift_right(from_b[0], from_b[1], b * 8);
+        u32 differ_high = funnel_shift_right(from_a[1], from_a[2], a * 8) ^ funnel_shift_right(from_b[1], from_b[2], b * 8);
         if (differ) return done + count_trailing_zeros(differ) / 8;
         if (differ_high) return done + 4 + count_trailing_zeros(differ_high) / 8;
-        low_a = high_a, low_b = high_b;
     }
     return most;
 }
@@ -136,29 +142,40 @@ struct FindSpace {
 CUZARR_DEVICE void find_bring(u32* words, const u8* from, u32 begin, u32 end) {
     u32 thread = thread_index(), threads = thread_count(), units = (u64)from % 16 ? begin / 16 : end / 16;
     for (u32 i = begin / 16 + thread; i < units; i += threads) {
-        ((uint4*)words)[i % (CUZARR_FIND_WINDOW_WORDS / 4)] = *(const uint4*)(from + 16 * i);
+        const uint4 unit = *(const uint4*)(from + 16 * i);
+        u32 place = i % (CUZARR_FIND_WINDOW_WORDS / 4);
+        ((uint4*)words)[place] = unit;
+        if (place == 0) ((uint4*)words)[CUZARR_FIND_WINDOW_WORDS / 4] = unit;
     }
     for (u32 i = 4 * units + thread; i < (end + 3) / 4 + CUZARR_FIND_WORDS_BEHIND; i += threads) {
         u32 word = 0;
         for (u32 k = 0; k < 4; ++k) word |= (4 * i + k < end ? (u32)from[4 * i + k] : 0) << 8 * k;
-        words[i % CUZARR_FIND_WINDOW_WORDS] = word;
+        u32 place = i % CUZARR_FIND_WINDOW_WORDS;
+        words[place] = word;
+        if (place < CUZARR_FIND_AGAIN_WORDS) words[CUZARR_FIND_WINDOW_WORDS + place] = word;
     }
 }
 
-/// Whether the 4 bytes at a position are those a run's length before it.
-CUZARR_DEVICE bool find_in_run(const u32* words, u32 at, u32 word) {
-    return at >= CUZARR_FIND_RUN && find_word(words, at - CUZARR_FIND_RUN) == word;
+/// The 8 bytes at a position, and whether the first 4 are those 4 before it, and those a run's length before it.
+struct FindBytes {
+    u32 low, high;
+    bool is_four, is_run;
+};
+
+CUZARR_DEVICE FindBytes find_bytes(const u32* words, u32 at) {
+    const u32* from = window_words(words, at / 4 - CUZARR_FIND_RUN / 4);
+    u32 low = funnel_shift_right(from[2], from[3], at * 8), high = funnel_shift_right(from[3], from[4], at * 8);
+    bool is_run = at >= CUZARR_FIND_RUN && funnel_shift_right(from[0], from[1], at * 8) == low;
+    return {low, high, at >= CUZARR_FIND_RUN / 2 && funnel_shift_right(from[1], from[2], at * 8) == low, is_run};
 }
 
 /// Positions [begin, end) go into the table; of those with the same hash the first one of the last step that has some.
 CUZARR_DEVICE void find_enter(const FindSpace& space, u32 begin, u32 end) {
     for (u32 word = begin / 4 + thread_index(); 4 * word < end; word += thread_count()) {
-        u32 own = window_word(space.words, word), behind = window_word(space.words, word + 1);
-        u32 before = window_word(space.words, word - CUZARR_FIND_RUN / 4), between = window_word(space.words, word - CUZARR_FIND_RUN / 4 + 1);
-        for (u32 i = 0; i < 4; ++i) {
-            u32 at = 4 * word + i, bytes = funnel_shift_right(own, behind, 8 * i);
-            bool in_run = at >= CUZARR_FIND_RUN && funnel_shift_right(before, between, 8 * i) == bytes;
-            if (at >= begin && at < end && !in_run) atomic_max(space.table + find_hash(bytes), find_rank(at) << 16);
+        for (u32 at = 4 * word; at < 4 * word + 4; ++at) {
+            const FindBytes bytes = find_bytes(space.words, at);
+            bool is_one = at >= begin && at < end && !bytes.is_four && !bytes.is_run;
+            if (is_one) atomic_max(space.table + find_hash(bytes.low), find_rank(at) << 16);
         }
     }
 }
@@ -166,32 +183,46 @@ CUZARR_DEVICE void find_enter(const FindSpace& space, u32 begin, u32 end) {
 /// A candidate, as it is handed on.
 CUZARR_DEVICE u32 find_candidate(u32 offset, u32 length) { return length < CUZARR_FIND_LEAST_MATCH ? 0 : offset | length << 16; }
 
+/// A candidate by which others are compared: the longer one is larger, and the nearer of equally long ones.
+CUZARR_DEVICE u32 find_key(u32 offset, u32 length) { return length << 16 | (offset ^ 0xffff); }
+#define CUZARR_FIND_KEY_LENGTH (1u << 16)
+
 CUZARR_DEVICE u32 find_most(u32 at, u32 size) { return size - at < CUZARR_FIND_MOST_MATCH ? size - at : CUZARR_FIND_MOST_MATCH; }
 
-/// The candidate of a position inside of a run, that run; 0 for others. All lanes of a warp call, with positions that follow
-/// each other: a match goes on as long as the positions behind it are inside of the run as well.
-CUZARR_DEVICE u32 find_run(const u32* words, u32 at, bool in_run, u32 size) {
-    u32 runs = warp_ballot(CUZARR_ALL_LANES, in_run), lane = at % CUZARR_WARP;
-    if (!runs) return 0;
-    u32 inside = count_trailing_zeros(~(runs >> lane)), behind = 0;
-    if (inside > CUZARR_WARP - lane) inside = CUZARR_WARP - lane;
-    // The run that the warp's last position is in.
-    for (u32 votes = runs >> (CUZARR_WARP - 1) ? ~0u : 0; votes == ~0u && behind < CUZARR_FIND_MOST_MATCH; behind += count_trailing_zeros(~votes)) {
-        u32 place = at + CUZARR_WARP + behind;
-        votes = warp_ballot(CUZARR_ALL_LANES, find_in_run(words, place, find_word(words, place)));
-    }
-    if (!in_run) return 0;
-    u32 length = inside + (inside == CUZARR_WARP - lane ? behind : 0) + CUZARR_FIND_LEAST_MATCH - 1, most = find_most(at, size);
-    return find_candidate(CUZARR_FIND_RUN, length < most ? length : most);
+/// The shortest offset at which a run repeats that repeats 4 bytes, whose first ones are `word`.
+CUZARR_DEVICE u32 find_period(u32 word) {
+    u32 half = word >> 16;
+    if (half != (word & 0xffff)) return CUZARR_FIND_RUN / 2;
+    return half >> 8 != (half & 0xff) ? CUZARR_FIND_RUN / 4 : 1;
 }
 
-/// The candidate of another position, whose first 4 bytes are `word`, of three places; 0 where it is not `wanted`. All lanes of
+/// The candidate of a position inside of a run, that run, as a key; 0 for others. All lanes of a warp call, with positions that follow
+/// each other: a match goes on as long as the positions behind it are inside of the run as well.
+CUZARR_DEVICE u32 find_run(const u32* words, u32 at, const FindBytes& bytes, bool known, u32 size) {
+    u32 fours = warp_ballot(CUZARR_ALL_LANES, known && bytes.is_four), runs = warp_ballot(CUZARR_ALL_LANES, known && bytes.is_run);
+    if (!(fours | runs)) return 0;
+    u32 lane = at % CUZARR_WARP, behind = 0;
+    // The run that the warp's last position is in.
+    bool is_four = fours >> (CUZARR_WARP - 1);
+    for (u32 votes = (fours | runs) >> (CUZARR_WARP - 1) ? ~0u : 0; votes == ~0u && behind < CUZARR_FIND_MOST_MATCH; behind += count_trailing_zeros(~votes)) {
+        const FindBytes next = find_bytes(words, at + CUZARR_WARP + behind);
+        votes = warp_ballot(CUZARR_ALL_LANES, is_four ? next.is_four : next.is_run);
+    }
+    bool by_four = fours >> lane & 1;
+    u32 own = (by_four ? fours : runs) >> lane, inside = count_trailing_zeros(~own);
+    if (!(own & 1)) return 0;
+    inside = inside < CUZARR_WARP - lane ? inside : CUZARR_WARP - lane + behind;
+    u32 length = inside + CUZARR_FIND_LEAST_MATCH - 1, most = find_most(at, size);
+    return find_key(by_four ? find_period(bytes.low) : CUZARR_FIND_RUN, length < most ? length : most);
+}
+
+/// The candidate of another position, which begins with `bytes`, of three places, as a key; 0 where it is not `wanted`. All lanes of
 /// a warp call. What is before `oldest` is no longer in the window.
-CUZARR_DEVICE u32 find_longest(const u32* words, u32 at, u32 word, const u32* from, bool wanted, u32 oldest, u32 size) {
-    u32 most = wanted ? find_most(at, size) : 0, high = find_word(words, at + 4), best = 0, offset = 0, same[3];
-    for (u32 i = 0; i < 3; ++i) same[i] = find_same(words, from[i], word, high);
+CUZARR_DEVICE u32 find_longest(const u32* words, u32 at, const FindBytes& bytes, const u32* from, bool wanted, u32 oldest, u32 size) {
+    u32 most = wanted ? find_most(at, size) : 0, best = 0, same[3];
+    for (u32 i = 0; i < 3; ++i) same[i] = find_same(words, from[i], bytes.low, bytes.high);
     for (u32 i = 0; i < 3; ++i) {
-        u32 length = from[i] < at && from[i] >= oldest && best < most ? same[i] : 0;
+        u32 length = from[i] < at && from[i] >= oldest && best >> 16 < most ? same[i] : 0;
         if (length == 8) length = find_common(words, from[i], at, 8, CUZARR_FIND_ALONE);
         bool is_long = length == CUZARR_FIND_ALONE && length < most;
         if (count_ones(warp_ballot(CUZARR_ALL_LANES, is_long)) <= CUZARR_FIND_FEW) {
@@ -201,9 +232,22 @@ CUZARR_DEVICE u32 find_longest(const u32* words, u32 at, u32 word, const u32* fr
             length = find_common(words, from[i], at, CUZARR_FIND_ALONE, CUZARR_FIND_MOST_MATCH);
         }
         length = length < most ? length : most;
-        if (length > best) best = length, offset = at - from[i];
+        u32 key = length ? find_key(at - from[i], length) : 0;
+        best = key > best ? key : best;
     }
-    return find_candidate(offset, best);
+    return best;
+}
+
+/// The best of a position's own candidate and its neighbours', as keys: what the next one repeats may begin here already, and what
+/// the one before repeats goes on here, though the table has forgotten it. All lanes of a warp call.
+CUZARR_DEVICE u32 find_beside(const u32* words, u32 at, u32 word, u32 own, bool wanted, u32 oldest) {
+    u32 lane = at % CUZARR_WARP, behind = warp_shuffle_down(CUZARR_ALL_LANES, own, 1), from = at - (~behind & 0xffff);
+    bool begins = wanted && lane + 1 < CUZARR_WARP && (i32)(from - oldest) >= 0 &&
+                  ((const u8*)words)[from % CUZARR_FIND_WINDOW_BYTES] == (word & 255);
+    behind += behind < CUZARR_FIND_MOST_MATCH * CUZARR_FIND_KEY_LENGTH ? CUZARR_FIND_KEY_LENGTH : 0;
+    own = begins && behind > own ? behind : own;
+    u32 before = warp_shuffle_up(CUZARR_ALL_LANES, own, 1), rest = before - CUZARR_FIND_KEY_LENGTH;
+    return wanted && lane && before >= CUZARR_FIND_KEY_LENGTH && rest > own ? rest : own;
 }
 
 /// For how many whole steps from `step` on, before `size`, bytes are those `offset` before them, as far as steps are compared at
@@ -214,7 +258,7 @@ CUZARR_DEVICE u32 find_steps_ahead(const FindSpace& space, u32 step, u32 offset,
     for (bool is_same = true; is_same && own < steps; own += is_same ? warps : 0) {
         u32 at = step + own * thread_count() + 4 * lane, differ = 0;
         for (u32 i = 0; i < thread_count(); i += 4 * CUZARR_WARP) {
-            differ |= window_word(space.words, (at + i) / 4) ^ find_word(space.words, at + i - offset);
+            differ |= *window_words(space.words, (at + i) / 4) ^ find_word(space.words, at + i - offset);
         }
         is_same = !warp_ballot(CUZARR_ALL_LANES, differ != 0);
     }
@@ -225,8 +269,9 @@ CUZARR_DEVICE u32 find_steps_ahead(const FindSpace& space, u32 step, u32 offset,
 }
 
 /// Candidates of positions [begin, size): offset | length << 16 for each; of segments that one match covers, of their first one.
-/// `going` is the offset of the match that reaches `begin`, or 0; gives that of the one that reaches `size`.
-CUZARR_DEVICE u32 find_candidates(const FindSpace& space, u32 begin, u32 size, u32 going, u32* candidates, u8* covered) {
+/// `going` is the offset of the match that reaches `begin`, or 0; gives that of the one that reaches `size`. Nothing is looked up from
+/// `last` on.
+CUZARR_DEVICE u32 find_candidates(const FindSpace& space, u32 begin, u32 size, u32 last, u32 going, u32* candidates, u8* covered) {
     // What was before has made place, and what is read behind the end.
     u32 round = size + 4 * (CUZARR_FIND_WORDS_BEHIND + 1), oldest = round < CUZARR_FIND_WINDOW_BYTES ? 0 : round - CUZARR_FIND_WINDOW_BYTES;
     for (u32 step = begin; step < size; step += thread_count()) {
@@ -240,22 +285,27 @@ CUZARR_DEVICE u32 find_candidates(const FindSpace& space, u32 begin, u32 size, u
                 }
                 block_barrier();
             }
+            if (step >= last) break;
             // What was covered repeats its last `going` bytes.
             find_enter(space, step - first > going ? step - going : first, step);
             block_barrier();
             if (step >= size) break;
         }
-        u32 at = step + thread_index(), word = find_word(space.words, at), hash = find_hash(word), entry = space.table[hash];
+        u32 at = step + thread_index();
+        const FindBytes bytes = find_bytes(space.words, at);
+        u32 hash = find_hash(bytes.low), entry = space.table[hash];
         u32* near = space.near + (hash >> (CUZARR_FIND_TABLE_BITS - CUZARR_FIND_NEAR_BITS));
-        bool known = at + CUZARR_FIND_LEAST_MATCH <= size, in_run = known && find_in_run(space.words, at, word);
+        bool known = at + CUZARR_FIND_LEAST_MATCH <= size, in_run = bytes.is_four || bytes.is_run;
         if (known) atomic_min(near, (0xffffu - step / thread_count()) << 16 | at);
         block_barrier();
         bool wanted = known && !in_run;
         if (wanted) atomic_max(space.table + hash, find_rank(at) << 16 | entry >> 16);
         // An empty entry is some position of the first step, which is looked at like any other.
         const u32 from[3] = {*near & 0xffff, find_rank(entry >> 16), find_rank(entry & 0xffff)};
-        u32 candidate = find_longest(space.words, at, word, from, wanted, oldest, size);
-        candidate |= find_run(space.words, at, in_run, size);
+        u32 key = find_longest(space.words, at, bytes, from, wanted, oldest, size);
+        key |= find_run(space.words, at, bytes, known, size);
+        key = find_beside(space.words, at, bytes.low, key, wanted, oldest);
+        u32 candidate = find_candidate(~key & 0xffff, key >> 16);
         if (at < size) candidates[at] = candidate;
         if (thread_index() % CUZARR_FIND_MOST_MATCH == 0) space.halves[thread_index() / CUZARR_FIND_MOST_MATCH] = candidate;
         block_barrier();
@@ -282,16 +332,16 @@ CUZARR_DEVICE u32 find_cheapest(u32 candidate, u32 best, u32 left, const u16* co
     for (u32 cut = 0; cut <= CUZARR_FIND_CUT; ++cut) {
         // What is cut too short is as long as it may be, and has been looked at.
         u32 least = length < CUZARR_FIND_LEAST_MATCH + cut ? CUZARR_FIND_LEAST_MATCH : length - cut;
-        u32 sum = costs[least * CUZARR_FIND_SEGMENTS] + cost + (least >= CUZARR_FIND_LONG_MATCH ? CUZARR_FIND_LONG_MATCH_COST : 0);
+        u32 sum = costs[least * CUZARR_FIND_THREADS] + cost + (least >= CUZARR_FIND_LONG_MATCH ? CUZARR_FIND_LONG_MATCH_COST : 0);
         u32 choice = sum << 8 | (CUZARR_FIND_MOST_MATCH - least);
         best = choice < best ? choice : best;
     }
     return best;
 }
 
-/// Chooses the cheapest way through a segment of `count` positions. Segments' costs and choices take turns in memory.
+/// Chooses the cheapest way through `count` positions. Threads' costs and choices take turns in memory.
 CUZARR_DEVICE void find_choose(const u32* candidates, u32 count, u16* costs, u8* choices) {
-    const u32 stride = CUZARR_FIND_SEGMENTS;
+    const u32 stride = CUZARR_FIND_THREADS;
     u32 cost = 0, literals = 0, groups = (count + 3) / 4;
     const uint4* from = (const uint4*)candidates;
     uint4 next = groups ? from[groups - 1] : uint4{0, 0, 0, 0};
@@ -328,17 +378,20 @@ CUZARR_DEVICE u32 find_ones_behind(const u32* bits, u32 bit) {
     return at - bit - 1;
 }
 
-/// The matches of a segment's cheapest way: `each(position, length)`; gives how many.
+/// The matches of a segment's cheapest way, whose `part`s are threads' one after the other: `each(position, length, number)`; gives how many.
 template <class Each>
-CUZARR_DEVICE u32 find_follow(const u8* choices, u32 count, Each each) {
+CUZARR_DEVICE u32 find_follow(const u8* choices, u32 count, u32 part, Each each) {
     u32 matches = 0;
-    for (u32 i = 0; i < count;) {
-        u32 choice = choices[i * CUZARR_FIND_SEGMENTS];
-        if (choice > CUZARR_FIND_LITERALS) {
-            i += choice - CUZARR_FIND_LITERALS;
-        } else {
-            each(i, choice, matches++);
-            i += choice;
+    for (u32 first = 0; first < count; first += part, ++choices) {
+        u32 end = count - first < part ? count - first : part;
+        for (u32 i = 0; i < end;) {
+            u32 choice = choices[i * CUZARR_FIND_THREADS];
+            if (choice > CUZARR_FIND_LITERALS) {
+                i += choice - CUZARR_FIND_LITERALS;
+            } else {
+                each(first + i, choice, matches++);
+                i += choice;
+            }
         }
     }
     return matches;
@@ -373,9 +426,10 @@ CUZARR_DEVICE LzFoundBlock find_join(const u32* matches, const u16* offsets, u32
     return {made, size - covered};
 }
 
-/// `candidates` has room for one block of each block of threads.
+/// `candidates` has room for one block of each block of threads; `taken` is how many blocks are looked at or done, 0 at first.
 CUZARR_KERNEL_SIZED(
-    CUZARR_FIND_THREADS, 2, lz_find, const u8* src, LzBlocks blocks, const u32* wanted, u32* candidates, LzFound* found, LzFoundBlock* counts
+    CUZARR_FIND_THREADS, 2, lz_find, const u8* src, LzBlocks blocks, const u32* wanted, u32* candidates, LzFound* found, LzFoundBlock* counts,
+    u32* taken
 ) {
     CUZARR_SHARED_ASKED(u32, memory, CUZARR_FIND_SHARED_BYTES / 4);
     CUZARR_SHARED(u32, sums, CUZARR_FIND_THREADS / CUZARR_WARP);
@@ -384,19 +438,22 @@ CUZARR_KERNEL_SIZED(
     CUZARR_SHARED(u32, joined, CUZARR_FIND_SEGMENTS / CUZARR_WARP);
     // Of segments that no match covers, one behind the other: which they are.
     CUZARR_SHARED(u8, open, CUZARR_FIND_SEGMENTS);
-    FindSpace space = {memory, memory + CUZARR_FIND_WINDOW_WORDS, memory + CUZARR_FIND_WINDOW_WORDS + (1u << CUZARR_FIND_TABLE_BITS), halves, sums};
+    FindSpace space = {memory, memory + CUZARR_FIND_TABLE_AT, memory + CUZARR_FIND_TABLE_AT + (1u << CUZARR_FIND_TABLE_BITS), halves, sums};
     u16* costs = (u16*)memory;
-    u8* choices = (u8*)(costs + (CUZARR_FIND_SEGMENT_BYTES + 1) * CUZARR_FIND_SEGMENTS);
+    u8* choices = (u8*)(costs + (CUZARR_FIND_SEGMENT_BYTES / CUZARR_FIND_PARTS + 1) * CUZARR_FIND_THREADS);
     // In place of the costs, when the choices are made.
     u32* matches = memory;
     u16* offsets = (u16*)(memory + CUZARR_FIND_BLOCK_BYTES / CUZARR_FIND_LEAST_MATCH);
     candidates += (u64)block_index() * CUZARR_FIND_BLOCK_BYTES;
     u32 thread = thread_index();
-    for (u32 first = 0; first < block_count_of(blocks); first += block_count()) {
-        // Turned by one each time: where blocks of a chunk differ, as shuffled bytes do, everyone gets some of each kind.
-        u32 block = first + (block_index() + first / block_count()) % block_count();
-        if (block >= block_count_of(blocks)) continue;
-        u32 chunk = block / blocks.chunk_blocks;
+    for (;;) {
+        // Blocks take unlike times, so who is done takes the next one; all chunks' first blocks first, which take longest.
+        if (thread == 0) sums[0] = atomic_add(taken, 1u);
+        block_barrier();
+        u32 turn = sums[0];
+        block_barrier();
+        if (turn >= block_count_of(blocks)) break;
+        u32 chunk = turn % blocks.chunks, block = chunk * blocks.chunk_blocks + turn / blocks.chunks;
         if (!wanted[chunk]) continue;
         u32 begin = block_begin(blocks, block), size = block_bytes(blocks, block);
         u32 before = begin < CUZARR_FIND_TILE_BYTES ? begin : CUZARR_FIND_TILE_BYTES;
@@ -415,7 +472,7 @@ CUZARR_KERNEL_SIZED(
                 find_enter(space, 0, before);
                 block_barrier();
             }
-            going = find_candidates(space, own, end, going, candidates - before, covered - before / CUZARR_FIND_SEGMENT_BYTES);
+            going = find_candidates(space, own, end, before + size, going, candidates - before, covered - before / CUZARR_FIND_SEGMENT_BYTES);
         }
         block_barrier();
         u32 segment = thread * CUZARR_FIND_SEGMENT_BYTES, opened, total;
@@ -426,18 +483,24 @@ CUZARR_KERNEL_SIZED(
         u32 place = block_sum_before(is_open, sums, &opened);
         if (is_open) open[place] = (u8)thread;
         block_barrier();
-        if (thread < opened) {
-            u32 first = open[thread] * CUZARR_FIND_SEGMENT_BYTES;
-            find_choose(candidates + first, find_segment_bytes(first, size), costs + thread, choices + thread);
+        // Where few are open, more threads share a segment, so that nobody waits for one warp.
+        u32 parts = opened * CUZARR_FIND_MOST_PARTS <= CUZARR_FIND_THREADS ? CUZARR_FIND_MOST_PARTS : CUZARR_FIND_MORE_PARTS;
+        parts = opened * parts <= CUZARR_FIND_THREADS ? parts : CUZARR_FIND_PARTS;
+        u32 part = CUZARR_FIND_SEGMENT_BYTES / parts;
+        if (thread < opened * parts) {
+            u32 first = open[thread / parts] * CUZARR_FIND_SEGMENT_BYTES, begin = thread % parts * part;
+            u32 bytes = find_segment_bytes(first, size), own = bytes <= begin ? 0 : bytes - begin < part ? bytes - begin : part;
+            find_choose(candidates + first + begin, own, costs + thread, choices + thread);
         }
         block_barrier();
+        const u8* chosen = choices + place * parts;
         u32 count = is_open ? find_segment_bytes(segment, size) : 0;
         bool begins = exists && !is_open && !(goes_on >> thread % CUZARR_WARP & 1);
-        u32 own = begins ? 1 : find_follow(choices + place, count, [](u32, u32, u32) {});
+        u32 own = begins ? 1 : find_follow(chosen, count, part, [](u32, u32, u32) {});
         // Its barriers let go of the costs.
         u32 index = block_sum_before(own, sums, &total);
         if (begins) matches[index] = segment << 16 | (1 + find_ones_behind(joined, thread)) * CUZARR_FIND_SEGMENT_BYTES;
-        find_follow(choices + place, count, [&](u32 i, u32 length, u32 number) {
+        find_follow(chosen, count, part, [&](u32 i, u32 length, u32 number) {
             matches[index + number] = (segment + i) << 16 | length;
         });
         block_barrier();
@@ -445,6 +508,5 @@ CUZARR_KERNEL_SIZED(
         block_barrier();
         LzFoundBlock made = find_join(matches, offsets, total, size, sums, found + (u64)block * blocks.most_sequences);
         if (thread == 0) counts[block] = made;
-        block_barrier();
     }
 }
