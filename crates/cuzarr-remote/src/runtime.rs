@@ -3,6 +3,7 @@
 //! A thread of a runtime does not survive a fork, and neither do the connections that it serves. So everything that belongs to
 //! a runtime carries the number of its process, and a child starts its own runtime at its first request.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -12,6 +13,11 @@ use cuzarr::{Error, ErrorKind, Result};
 
 /// Most threads of the runtime. They copy bytes from connections; one thread copies some 5 GB/s.
 const MOST_THREADS: usize = 16;
+
+thread_local! {
+    /// Whether this is a thread of the runtime.
+    static IS_OURS: Cell<bool> = const { Cell::new(false) };
+}
 
 /// The runtime of this process.
 pub(crate) struct Runtime {
@@ -43,6 +49,7 @@ impl Runtime {
         let threads = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(count)
             .thread_name("cuzarr-remote")
+            .on_thread_start(|| IS_OURS.set(true))
             .enable_all()
             .build()
             .map_err(|error| {
@@ -73,8 +80,8 @@ impl Runtime {
         self.threads.spawn(work);
     }
 
-    /// Runs work on the runtime's threads, and waits for it. The calling thread may belong to another runtime, but not to this
-    /// one.
+    /// Runs work on the runtime's threads, and waits for it. The calling thread may belong to any runtime. A thread of this one hands
+    /// its other tasks over first: a failed read asks for the size of its value on the thread that met the failure.
     ///
     /// # Errors
     /// Those of the work.
@@ -85,7 +92,8 @@ impl Runtime {
             let _ = sender.send(work.await);
         });
         let lost = || Err(Error::new(ErrorKind::StoreFailed, "a request was dropped without an outcome"));
-        receiver.recv().unwrap_or_else(|_| lost())
+        let receive = || receiver.recv().unwrap_or_else(|_| lost());
+        if IS_OURS.get() { tokio::task::block_in_place(receive) } else { receive() }
     }
 }
 
@@ -104,5 +112,19 @@ mod tests {
         let other = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let inside = other.block_on(async { runtime.wait(async { Ok(8) }) });
         assert_eq!(inside.unwrap(), 8, "a thread of another runtime may wait");
+    }
+
+    #[test]
+    fn more_tasks_than_threads_wait_for_work_of_the_runtime() {
+        let runtime = Runtime::get().unwrap();
+        let (sender, receiver) = std::sync::mpsc::channel();
+        for number in 0..2 * MOST_THREADS {
+            let (sender, inner) = (sender.clone(), Arc::clone(&runtime));
+            runtime.spawn(async move { sender.send(inner.wait(async move { Ok(number) }).unwrap()).unwrap() });
+        }
+        let wait = || receiver.recv_timeout(std::time::Duration::from_secs(30)).unwrap();
+        let mut numbers: Vec<usize> = (0..2 * MOST_THREADS).map(|_| wait()).collect();
+        numbers.sort_unstable();
+        assert_eq!(numbers, (0..2 * MOST_THREADS).collect::<Vec<_>>());
     }
 }

@@ -71,6 +71,8 @@ pub enum Kind {
     /// Google's XML interface (<https://cloud.google.com/storage/docs/xml-api/reference-headers>): equal values have equal entity tags,
     /// and conditions of writes compare generations.
     Gcs,
+    /// Azure's blobs, for reading: ranges do not count from the end.
+    Azure,
     /// Files with entity tags and ranges.
     Files,
     /// Files without either.
@@ -161,7 +163,7 @@ impl State {
         let generation = self.tags;
         let tag = match kind {
             Kind::Gcs => format!("\"{:08x}\"", crc32c::crc32c(&bytes)),
-            Kind::S3 | Kind::Files | Kind::BareFiles => format!("\"tag-{generation}\""),
+            Kind::S3 | Kind::Azure | Kind::Files | Kind::BareFiles => format!("\"tag-{generation}\""),
         };
         let value = Value { bytes: Arc::new(bytes), tag, generation };
         self.values.insert(path.to_string(), value.clone());
@@ -387,6 +389,9 @@ fn get(kind: Kind, state: &State, request: &Request) -> Answer {
         return Answer::new(304).with("ETag", value.tag.clone());
     }
     let size = value.bytes.len();
+    if kind == Kind::Azure && request.headers.get("range").is_some_and(|range| range.starts_with("bytes=-")) {
+        return Answer::error(400, "InvalidHeaderValue");
+    }
     let range = request.headers.get("range").filter(|_| kind != Kind::BareFiles).map(|range| {
         let (start, end) = range.strip_prefix("bytes=").unwrap().split_once('-').unwrap();
         match (start.parse::<usize>(), end.parse::<usize>()) {
