@@ -120,9 +120,9 @@ impl Client {
 
     /// The size and version of a value; `None` when the key does not exist.
     pub(crate) async fn head(&self, path: &Path) -> Result<Option<ObjectMeta>> {
-        let _permit = self.admit(0).await?;
+        let permit = self.admit(0).await?;
         let options = GetOptions { head: true, ..GetOptions::default() };
-        match self.objects.get_opts(path, options).await {
+        match permit.slot().run(self.objects.get_opts(path, options)).await {
             Ok(found) => Ok(Some(found.meta)),
             Err(error) if is_missing(&error) => Ok(None),
             Err(error) => Err(explain(&error)),

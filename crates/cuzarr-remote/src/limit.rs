@@ -6,9 +6,12 @@
 //! - When many of them were refused (status 429 or 503), the host gets fewer.
 //! - When none had to wait for another reason than this limit, and answers began about as soon as ever, the host gets more.
 //!
-//! A few refusals are not a sign of overload: large clouds always send some.
+//! A few refusals are not a sign of overload: large clouds always send some. While a host refuses few requests, a refused request
+//! lends its place to another one for the time that it pauses, and goes before all others after that. A host that refuses many is
+//! left alone meanwhile: refused requests keep their places.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use cuzarr::{Error, ErrorKind, Result};
@@ -31,10 +34,18 @@ const BUSY: f64 = 2.0;
 const FORGETTING: f64 = 1.05;
 /// The unit in which bytes are counted: a semaphore has 32 bits.
 const UNIT_BYTES: u64 = 1 << 12;
+/// The share of the last answer in the time of a round trip, as in TCP (RFC 6298, section 2).
+const LAST_SHARE: f64 = 0.125;
+/// The pause after a refusal while no answer has told how long a round trip takes, and the longest one.
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
 /// The limit of one host.
 pub(crate) struct Limit {
+    /// Places for requests in flight. Whoever takes one forgets its permit, and returns it by [`Limit::give_back`].
     requests: Semaphore,
+    /// Places that were returned while refused requests waited for them.
+    again: Semaphore,
     bytes: Semaphore,
     most_requests: usize,
     most_units: u32,
@@ -43,19 +54,35 @@ pub(crate) struct Limit {
 
 struct Window {
     limit: usize,
-    /// Permits that are taken out of use as soon as they are given back.
+    /// Places that are taken out of use as soon as they are given back.
     surplus: usize,
+    /// Refused requests that wait for a place.
+    waiting_again: usize,
     answers: usize,
     refusals: usize,
+    /// Whether the host refused many requests of the window before.
+    refused_many: bool,
     seconds: f64,
     best_seconds: f64,
+    /// The mean time to an answer, of the last answers mostly.
+    round_trip_seconds: Option<f64>,
 }
 
 /// The right to make a request.
 pub(crate) struct Permit<'a> {
-    limit: &'a Limit,
-    request: Option<SemaphorePermit<'a>>,
+    slot: Arc<Slot>,
     _bytes: Option<SemaphorePermit<'a>>,
+}
+
+/// The place of a request among those in flight.
+pub(crate) struct Slot {
+    limit: Arc<Limit>,
+    is_held: AtomicBool,
+    refusals: AtomicU32,
+}
+
+tokio::task_local! {
+    static SLOT: Arc<Slot>;
 }
 
 impl Limit {
@@ -65,31 +92,76 @@ impl Limit {
         let most_units = u32::try_from(most_bytes.div_ceil(UNIT_BYTES)).unwrap_or(u32::MAX).max(1);
         Limit {
             requests: Semaphore::new(limit),
+            again: Semaphore::new(0),
             bytes: Semaphore::new(most_units as usize),
             most_requests,
             most_units,
             window: Mutex::new(Window {
                 limit,
                 surplus: 0,
+                waiting_again: 0,
                 answers: 0,
                 refusals: 0,
+                refused_many: false,
                 seconds: 0.0,
                 best_seconds: f64::INFINITY,
+                round_trip_seconds: None,
             }),
         }
     }
 
     /// Waits until the host may have one more request, for this many bytes.
-    pub(crate) async fn admit(&self, size_bytes: u64) -> Result<Permit<'_>> {
-        let closed = |_| Error::new(ErrorKind::Cancelled, "the store was closed");
+    pub(crate) async fn admit(self: &Arc<Self>, size_bytes: u64) -> Result<Permit<'_>> {
         let units = u32::try_from(size_bytes.div_ceil(UNIT_BYTES)).unwrap_or(u32::MAX).min(self.most_units);
         // In this order, so that a request that waits for bytes keeps no other one waiting.
         let bytes = match units {
             0 => None,
             units => Some(self.bytes.acquire_many(units).await.map_err(closed)?),
         };
-        let request = self.requests.acquire().await.map_err(closed)?;
-        Ok(Permit { limit: self, request: Some(request), _bytes: bytes })
+        self.requests.acquire().await.map_err(closed)?.forget();
+        let slot = Slot { limit: Arc::clone(self), is_held: AtomicBool::new(true), refusals: AtomicU32::new(0) };
+        Ok(Permit { slot: Arc::new(slot), _bytes: bytes })
+    }
+
+    /// Returns a place, to a refused request that waits for one before all others.
+    fn give_back(&self) {
+        let mut window = self.window();
+        if window.surplus > 0 {
+            window.surplus -= 1;
+        } else if window.waiting_again > 0 {
+            window.waiting_again -= 1;
+            self.again.add_permits(1);
+        } else {
+            self.requests.add_permits(1);
+        }
+    }
+
+    /// Takes a place for a refused request.
+    async fn take_again(&self) -> Result<()> {
+        {
+            let mut window = self.window();
+            if let Ok(place) = self.requests.try_acquire() {
+                place.forget();
+                return Ok(());
+            }
+            window.waiting_again += 1;
+        }
+        let waiting = WaitingAgain(self);
+        self.again.acquire().await.map_err(closed)?.forget();
+        std::mem::forget(waiting);
+        Ok(())
+    }
+
+    /// Whether so many requests are refused that the host needs rest.
+    fn refuses_many(&self) -> bool {
+        let window = self.window();
+        window.refused_many || window.refusals as f64 > MANY_REFUSED * window.limit as f64
+    }
+
+    /// The time of a round trip, of which the pause after a refusal is a multiple.
+    fn round_trip(&self) -> Duration {
+        let seconds = self.window().round_trip_seconds;
+        seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()).unwrap_or(FIRST_PAUSE)
     }
 
     /// Notes an answer that began after `first_byte`.
@@ -98,7 +170,12 @@ impl Limit {
         window.answers += 1;
         match is_refusal {
             true => window.refusals += 1,
-            false => window.seconds += first_byte.as_secs_f64(),
+            false => {
+                let seconds = first_byte.as_secs_f64();
+                let before = window.round_trip_seconds.unwrap_or(seconds);
+                window.round_trip_seconds = Some(before + LAST_SHARE * (seconds - before));
+                window.seconds += seconds;
+            }
         }
         if window.answers >= window.limit {
             self.adapt(&mut window);
@@ -109,7 +186,8 @@ impl Limit {
         let (answers, refusals) = (window.answers as f64, window.refusals as f64);
         let mean = window.seconds / (answers - refusals).max(1.0);
         let is_full = self.requests.available_permits() == 0;
-        if refusals > MANY_REFUSED * answers {
+        window.refused_many = refusals > MANY_REFUSED * answers;
+        if window.refused_many {
             let fewer = (window.limit * 7 / 10).max(FEWEST_REQUESTS.min(window.limit));
             window.surplus += window.limit - fewer;
             window.limit = fewer;
@@ -138,41 +216,119 @@ impl Limit {
     }
 }
 
+fn closed(_: tokio::sync::AcquireError) -> Error {
+    Error::new(ErrorKind::Cancelled, "the store was closed")
+}
+
+/// Gives up waiting when it is dropped.
+struct WaitingAgain<'a>(&'a Limit);
+
+impl Drop for WaitingAgain<'_> {
+    fn drop(&mut self) {
+        let mut window = self.0.window();
+        // The place may have come already.
+        match self.0.again.try_acquire() {
+            Ok(place) => {
+                place.forget();
+                drop(window);
+                self.0.give_back();
+            }
+            Err(_) => window.waiting_again -= 1,
+        }
+    }
+}
+
+impl Permit<'_> {
+    /// The place of the request, for the transport.
+    pub(crate) fn slot(&self) -> Arc<Slot> {
+        Arc::clone(&self.slot)
+    }
+}
+
 impl Drop for Permit<'_> {
     fn drop(&mut self) {
-        let mut window = self.limit.window();
-        if window.surplus > 0
-            && let Some(request) = self.request.take()
-        {
-            window.surplus -= 1;
-            request.forget();
+        self.slot.give_back();
+    }
+}
+
+impl Slot {
+    /// The place of the calling task's request.
+    pub(crate) fn current() -> Option<Arc<Slot>> {
+        SLOT.try_with(Arc::clone).ok()
+    }
+
+    /// Does work whose requests have this place, one after the other.
+    pub(crate) async fn run<F: Future>(self: Arc<Self>, work: F) -> F::Output {
+        SLOT.scope(self, work).await
+    }
+
+    /// Notes that the request was refused, and returns the pause that it makes: a round trip, and twice as long after each further
+    /// refusal. Another request may go meanwhile.
+    pub(crate) fn refused(&self) -> Duration {
+        let doublings = self.refusals.fetch_add(1, Ordering::Relaxed);
+        if !self.limit.refuses_many() {
+            self.give_back();
+        }
+        let longer = 1_u32.checked_shl(doublings).unwrap_or(u32::MAX);
+        self.limit.round_trip().saturating_mul(longer).min(LONGEST_PAUSE)
+    }
+
+    /// Takes the place again, after a pause.
+    pub(crate) async fn resume(&self) -> Result<()> {
+        if !self.is_held.load(Ordering::Relaxed) {
+            self.limit.take_again().await?;
+            self.is_held.store(true, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    fn give_back(&self) {
+        if self.is_held.swap(false, Ordering::Relaxed) {
+            self.limit.give_back();
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use futures_util::poll;
+
     use super::*;
 
     const MS: Duration = Duration::from_millis(1);
 
+    fn limit_of(most_requests: usize, most_bytes: u64) -> Arc<Limit> {
+        Arc::new(Limit::new(most_requests, most_bytes))
+    }
+
     /// Answers a window of requests while as many are in flight as may be.
     fn window(limit: &Limit, first_byte: Duration, refused: usize) {
         let count = limit.now();
-        let held: Vec<_> = std::iter::from_fn(|| limit.requests.try_acquire().ok()).collect();
+        let held = std::iter::from_fn(|| limit.requests.try_acquire().ok().map(SemaphorePermit::forget)).count();
         (0..count).for_each(|number| limit.answered(first_byte, number < refused));
-        for permit in held {
-            drop(Permit { limit, request: Some(permit), _bytes: None });
+        (0..held).for_each(|_| limit.give_back());
+        assert_eq!(limit.requests.available_permits(), limit.now(), "places are neither lost nor invented");
+    }
+
+    fn block_on<T>(work: impl Future<Output = T>) -> T {
+        tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(work)
+    }
+
+    /// A limit whose places are all taken.
+    async fn full(limit: &Arc<Limit>) -> Vec<Permit<'_>> {
+        let mut permits = Vec::new();
+        while permits.len() < limit.now() {
+            permits.push(limit.admit(0).await.unwrap());
         }
-        assert_eq!(limit.requests.available_permits(), limit.now(), "permits are neither lost nor invented");
+        permits
     }
 
     #[test]
     fn grows_while_answers_come_as_soon_and_stops_when_they_do_not() {
-        let limit = Limit::new(256, 1 << 30);
+        let limit = limit_of(256, 1 << 30);
         (0..20).for_each(|_| window(&limit, 30 * MS, 0));
         assert_eq!(limit.now(), 256);
-        let limit = Limit::new(256, 1 << 30);
+        let limit = limit_of(256, 1 << 30);
         window(&limit, 30 * MS, 0);
         let now = limit.now();
         assert!(now > FIRST_REQUESTS);
@@ -183,7 +339,7 @@ mod tests {
 
     #[test]
     fn shrinks_when_a_host_refuses_much_and_not_for_a_few_refusals() {
-        let limit = Limit::new(64, 1 << 30);
+        let limit = limit_of(64, 1 << 30);
         (0..10).for_each(|_| window(&limit, 30 * MS, 3));
         assert_eq!(limit.now(), 64);
         (0..20).for_each(|_| window(&limit, 30 * MS, limit.now()));
@@ -194,16 +350,88 @@ mod tests {
 
     #[test]
     fn bytes_in_flight_have_a_bound_and_a_larger_request_goes_alone() {
-        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        runtime.block_on(async {
-            let limit = Limit::new(64, 1 << 20);
+        block_on(async {
+            let limit = limit_of(64, 1 << 20);
             let first = limit.admit(3 << 18).await.unwrap();
             let mut second = Box::pin(limit.admit(1 << 30));
-            assert!(futures_util::poll!(&mut second).is_pending());
+            assert!(poll!(&mut second).is_pending());
             let small = limit.admit(0).await.unwrap();
             drop(first);
-            assert!(futures_util::poll!(&mut second).is_ready());
+            assert!(poll!(&mut second).is_ready());
             drop(small);
+        });
+    }
+
+    #[test]
+    fn a_refused_request_lends_its_place_and_then_goes_first() {
+        block_on(async {
+            let limit = limit_of(5, 1 << 30);
+            let mut permits = full(&limit).await;
+            let mut one = Box::pin(limit.admit(0));
+            assert!(poll!(&mut one).is_pending());
+            let permit = permits.pop().unwrap();
+            let slot = permit.slot();
+            limit.answered(30 * MS, true);
+            assert_eq!(slot.refused(), FIRST_PAUSE, "nothing is known of the host yet");
+            let later = one.await.unwrap();
+            let mut third = Box::pin(limit.admit(0));
+            assert!(poll!(&mut third).is_pending());
+            let mut again = Box::pin(slot.resume());
+            assert!(poll!(&mut again).is_pending());
+            drop(later);
+            assert!(poll!(&mut third).is_pending() && poll!(&mut again).is_ready());
+            drop(again);
+            drop(permit);
+            drop(third.await.unwrap());
+            drop(permits);
+            assert_eq!((limit.requests.available_permits(), limit.again.available_permits()), (5, 0));
+        });
+    }
+
+    #[test]
+    fn a_read_that_is_dropped_while_it_waits_again_gives_up_its_turn() {
+        block_on(async {
+            let limit = limit_of(5, 1 << 30);
+            for comes_first in [false, true] {
+                let mut permits = full(&limit).await;
+                let permit = permits.pop().unwrap();
+                let slot = permit.slot();
+                slot.refused();
+                let another = limit.admit(0).await.unwrap();
+                let mut again = Box::pin(slot.resume());
+                assert!(poll!(&mut again).is_pending());
+                if comes_first {
+                    drop(permits.pop());
+                }
+                drop((again, permit));
+                drop((permits, another));
+                let left = (limit.requests.available_permits(), limit.again.available_permits());
+                assert_eq!((left, limit.window().waiting_again), ((5, 0), 0));
+            }
+        });
+    }
+
+    #[test]
+    fn places_are_not_lent_while_a_host_refuses_many() {
+        block_on(async {
+            let limit = limit_of(5, 1 << 30);
+            let permits = full(&limit).await;
+            (0..2).for_each(|_| limit.answered(30 * MS, true));
+            permits[0].slot().refused();
+            let mut next = Box::pin(limit.admit(0));
+            assert!(poll!(&mut next).is_pending());
+            drop(permits);
+        });
+    }
+
+    #[test]
+    fn pauses_begin_with_a_round_trip_and_double() {
+        block_on(async {
+            let limit = limit_of(5, 1 << 30);
+            (0..100).for_each(|_| limit.answered(30 * MS, false));
+            let permit = limit.admit(0).await.unwrap();
+            let pauses: Vec<_> = (0..9).map(|_| permit.slot().refused().as_millis()).collect();
+            assert_eq!(pauses, [30, 60, 120, 240, 480, 960, 1920, 2000, 2000]);
         });
     }
 }

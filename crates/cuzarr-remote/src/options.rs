@@ -19,9 +19,10 @@ use crate::credentials::CredentialSource;
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(30);
 pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The pause before a request is made again the first time. Later pauses are longer, and random. A random part of it is added by
-/// the transport, so that requests that failed together do not come back together.
-const FIRST_PAUSE: Duration = Duration::from_millis(50);
+/// The client's pause before a request is made again the first time. Later pauses are random, between this and [`LONGER`] times the
+/// one before. After a refusal, the transport adds a pause that depends on the host.
+const FIRST_PAUSE: Duration = Duration::from_millis(10);
+const LONGER: f64 = 3.0;
 
 /// Options of remote stores: credentials, endpoints, timeouts. Values are text.
 ///
@@ -305,6 +306,7 @@ impl Settings {
     pub(crate) fn take_retries(&mut self) -> Result<RetryConfig> {
         let mut retries = RetryConfig::default();
         retries.backoff.init_backoff = FIRST_PAUSE;
+        retries.backoff.base = LONGER;
         if let Some(most) = self.take_number("max_retries")? {
             retries.max_retries = most;
         }

@@ -26,6 +26,7 @@ use crate::cache::{Entry, Name, Tags, on_disk};
 use crate::client::{Client, is_missing, path_of};
 use crate::cloud::Cloud;
 use crate::failure::{RangeRefusal, explain};
+use crate::limit::Permit;
 use crate::transport::Call;
 
 /// Largest part of a whole value that one request brings. A connection to an object store brings some 80 MB/s.
@@ -127,14 +128,27 @@ enum First {
 async fn fetch(client: &Client, item: &Item) -> Result<ReadOutcome> {
     let request = &item.batch[item.index];
     let path = path_of(&request.key)?;
-    let (mut cached, name) = find(client, request).await;
+    let (cached, name) = find(client, request).await;
     let permit = client.admit(expected_bytes(request.range)).await?;
     item.sink.check()?;
+    permit.slot().run(fetch_admitted(client, item, &path, permit, cached, name)).await
+}
+
+/// Reads an item that may make its first request.
+async fn fetch_admitted(
+    client: &Client,
+    item: &Item,
+    path: &Path,
+    permit: Permit<'_>,
+    mut cached: Option<Entry>,
+    name: Option<Name>,
+) -> Result<ReadOutcome> {
+    let request = &item.batch[item.index];
     // Memory is asked for once, also when the cache's bytes turn out to be damaged.
     let mut lent = None;
     let (meta, body) = loop {
         let etag = cached.as_ref().map(|entry| entry.etag.clone());
-        match first(client, &path, request.range, etag).await? {
+        match first(client, path, request.range, etag).await? {
             First::Missing => return Ok(ReadOutcome::Missing),
             First::Body(body) => break (body.meta.clone(), Some(body)),
             First::Nothing(meta) => break (meta, None),
@@ -155,30 +169,38 @@ async fn fetch(client: &Client, item: &Item) -> Result<ReadOutcome> {
     let version = client.version_of(&meta);
     let mut lease = match lent {
         None => reserve(item, version, size_bytes)?,
-        Some(mut lease) => match lease.bytes().len() as u64 == size_bytes {
+        Some(mut lease) => match lease.size_bytes() as u64 == size_bytes {
             true => lease,
             false => return Err(changed()),
         },
     };
     let Some(body) = body else { return Ok(ReadOutcome::Filled(lease)) };
     let most_bytes = part_bytes(request.range);
-    let source = Source { client, path: &path, meta: &meta, part_bytes: most_bytes };
+    let source = Source { client, path, meta: &meta, part_bytes: most_bytes };
     let Some(etag) = meta.e_tag.clone() else {
         // Two requests could meet two versions, so that one brings everything.
-        source.fill_untagged(offset..offset + size_bytes, lease.bytes(), *body).await?;
+        source.fill_untagged(offset..offset + size_bytes, &mut *lease, *body).await?;
         return Ok(ReadOutcome::Filled(lease));
     };
+    if size_bytes <= most_bytes && client.cache.is_none() {
+        let filled = copy(*body, offset, &mut Memory::Lease(&mut *lease, 0)).await?;
+        drop(permit);
+        source.fill(offset + filled as u64, Memory::Lease(&mut *lease, filled)).await?;
+        return Ok(ReadOutcome::Filled(lease));
+    }
     {
         let step = usize::try_from(most_bytes).unwrap_or(usize::MAX);
         let mut parts = lease.bytes().chunks_mut(step);
         let own = parts.next().unwrap_or_default();
-        let others: FuturesUnordered<_> =
-            parts.enumerate().map(|(at, part)| source.fill(offset + ((at + 1) * step) as u64, part)).collect();
+        let others: FuturesUnordered<_> = parts
+            .enumerate()
+            .map(|(at, part)| source.fill(offset + ((at + 1) * step) as u64, Memory::Bytes(part)))
+            .collect();
         let begun = async {
-            let filled = copy(*body, offset, own).await?;
+            let filled = copy(*body, offset, &mut Memory::Bytes(own)).await?;
             // Other requests of this item may wait for the permit.
             drop(permit);
-            source.fill(offset + filled as u64, &mut own[filled..]).await
+            source.fill(offset + filled as u64, Memory::Bytes(&mut own[filled..])).await
         };
         let others = others.try_for_each(|()| std::future::ready(Ok(())));
         tokio::try_join!(begun, others)?;
@@ -205,7 +227,7 @@ fn reserve(item: &Item, version: Option<Version>, size_bytes: u64) -> Result<Box
         item.sink.opened(item.index, version)?;
     }
     let mut lease = item.sink.reserve(item.index, size_bytes)?;
-    let lent_bytes = lease.bytes().len() as u64;
+    let lent_bytes = lease.size_bytes() as u64;
     if lent_bytes != size_bytes {
         let message = format!("lent memory has {lent_bytes} bytes, expected {size_bytes}");
         return Err(Error::new(ErrorKind::InvalidArgument, message));
@@ -348,6 +370,40 @@ async fn whole(client: &Client, path: &Path, range: ByteRange) -> Result<First> 
     }
 }
 
+/// Memory that bodies are copied to.
+enum Memory<'a> {
+    Bytes(&'a mut [u8]),
+    /// A lease from this byte on, which may lie in several places.
+    Lease(&'a mut dyn Lease, usize),
+}
+
+impl<'a> Memory<'a> {
+    fn size_bytes(&mut self) -> usize {
+        match self {
+            Memory::Bytes(bytes) => bytes.len(),
+            Memory::Lease(lease, from) => lease.size_bytes().saturating_sub(*from),
+        }
+    }
+
+    fn write(&mut self, at: usize, bytes: &[u8]) -> Result<()> {
+        match self {
+            Memory::Bytes(memory) => {
+                memory[at..at + bytes.len()].copy_from_slice(bytes);
+                Ok(())
+            }
+            Memory::Lease(lease, from) => lease.write(*from + at, bytes),
+        }
+    }
+
+    /// The memory behind its first bytes.
+    fn behind(self, first: usize) -> Memory<'a> {
+        match self {
+            Memory::Bytes(bytes) => Memory::Bytes(&mut bytes[first..]),
+            Memory::Lease(lease, from) => Memory::Lease(lease, from + first),
+        }
+    }
+}
+
 /// The value that an item reads.
 struct Source<'a> {
     client: &'a Client,
@@ -359,31 +415,38 @@ struct Source<'a> {
 
 impl Source<'_> {
     /// Fills memory with the bytes of the value from `offset` on.
-    async fn fill(&self, offset: u64, bytes: &mut [u8]) -> Result<()> {
-        let mut filled = 0;
-        while filled < bytes.len() {
-            let start = offset + filled as u64;
-            let end = (offset + bytes.len() as u64).min(start + self.part_bytes);
-            let _permit = self.client.admit(end - start).await?;
-            let body = self.request(start..end).await?;
-            if body.meta.e_tag != self.meta.e_tag {
-                return Err(changed());
-            }
-            filled += copy(body, start, &mut bytes[filled..]).await?;
+    async fn fill(&self, offset: u64, mut memory: Memory<'_>) -> Result<()> {
+        let (mut start, end) = (offset, offset + memory.size_bytes() as u64);
+        while start < end {
+            let range = start..end.min(start + self.part_bytes);
+            let permit = self.client.admit(range.end - range.start).await?;
+            let filled = permit.slot().run(self.fill_part(range, &mut memory)).await?;
+            start += filled as u64;
+            memory = memory.behind(filled);
         }
         Ok(())
     }
 
+    /// Fills memory by one request; returns how many bytes it filled.
+    async fn fill_part(&self, range: Range<u64>, memory: &mut Memory<'_>) -> Result<usize> {
+        let start = range.start;
+        let body = self.request(range).await?;
+        if body.meta.e_tag != self.meta.e_tag {
+            return Err(changed());
+        }
+        copy(body, start, memory).await
+    }
+
     /// Fills memory with a range of a value without an entity tag, from one answer.
-    async fn fill_untagged(&self, range: Range<u64>, bytes: &mut [u8], body: GetResult) -> Result<()> {
+    async fn fill_untagged(&self, range: Range<u64>, lease: &mut dyn Lease, body: GetResult) -> Result<()> {
         let is_whole = body.range.start <= range.start && body.range.end >= range.end;
         let mut body = if is_whole { body } else { self.request(range.clone()).await? };
-        let mut tries = 1;
+        let (mut tries, size_bytes) = (1, lease.size_bytes());
         loop {
-            match copy(body, range.start, bytes).await {
-                Ok(filled) if filled == bytes.len() => return Ok(()),
+            match copy(body, range.start, &mut Memory::Lease(&mut *lease, 0)).await {
+                Ok(filled) if filled == size_bytes => return Ok(()),
                 Err(error) if tries == UNTAGGED_TRIES => return Err(error),
-                Ok(filled) if tries == UNTAGGED_TRIES => return Err(broke_off(filled, bytes.len())),
+                Ok(filled) if tries == UNTAGGED_TRIES => return Err(broke_off(filled, size_bytes)),
                 _ => {}
             }
             tokio::time::sleep(Duration::from_millis(100 << tries)).await;
@@ -412,9 +475,9 @@ fn broke_off(got: usize, expected: usize) -> Error {
 ///
 /// # Errors
 /// When the body ends before its answer said, or goes on after that.
-async fn copy(body: GetResult, offset: u64, bytes: &mut [u8]) -> Result<usize> {
+async fn copy(body: GetResult, offset: u64, memory: &mut Memory<'_>) -> Result<usize> {
     let said = body.range.clone();
-    let wanted_end = offset + bytes.len() as u64;
+    let wanted_end = offset + memory.size_bytes() as u64;
     let (mut at, mut stream) = (said.start, body.into_stream());
     while at < said.end.min(wanted_end) {
         let Some(piece) = stream.next().await else { break };
@@ -427,8 +490,7 @@ async fn copy(body: GetResult, offset: u64, bytes: &mut [u8]) -> Result<usize> {
         // A server without ranges sends bytes before and behind those that are wanted.
         let (from, to) = (at.max(offset), piece_end.min(wanted_end));
         if from < to {
-            let target = (from - offset) as usize..(to - offset) as usize;
-            bytes[target].copy_from_slice(&piece[(from - at) as usize..(to - at) as usize]);
+            memory.write((from - offset) as usize, &piece[(from - at) as usize..(to - at) as usize])?;
         }
         at = piece_end;
     }

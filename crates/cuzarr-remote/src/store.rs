@@ -193,14 +193,15 @@ fn path_of_prefix(prefix: &Key) -> Result<Path> {
 }
 
 async fn put(client: &Client, path: Path, bytes: Bytes, condition: Condition) -> Result<bool> {
-    let _permit = client.admit(bytes.len() as u64).await?;
+    let permit = client.admit(bytes.len() as u64).await?;
     let mode = match &condition {
         Condition::Always if bytes.len() > MULTIPART_BYTES => return put_in_parts(client, &path, bytes).await,
         Condition::Always => PutMode::Overwrite,
         Condition::Absent => PutMode::Create,
         Condition::Unchanged(version) => PutMode::Update(client.condition(version)),
     };
-    match client.objects.put_opts(&path, PutPayload::from(bytes), PutOptions::from(mode)).await {
+    let request = client.objects.put_opts(&path, PutPayload::from(bytes), PutOptions::from(mode));
+    match permit.slot().run(request).await {
         Ok(_) => Ok(true),
         Err(object_store::Error::AlreadyExists { .. } | object_store::Error::Precondition { .. })
             if condition != Condition::Always =>

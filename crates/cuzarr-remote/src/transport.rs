@@ -15,13 +15,13 @@ use object_store::client::{
 
 use crate::client::Client;
 use crate::failure::RangeRefusal;
-use crate::limit::Limit;
+use crate::limit::{Limit, Slot};
 
 /// The longest time that a server may ask for before a retry.
 const LONGEST_PAUSE: Duration = Duration::from_secs(20);
 
-/// The longest pause that is added at random before a refused request is made again.
-const JITTER: Duration = Duration::from_millis(50);
+/// The pause after a refusal of a request that has no place among those of its host, such as a listing.
+const PLAIN_PAUSE: Duration = Duration::from_millis(50);
 
 /// The slowest upload that is waited for, beside the time of any request.
 const SLOWEST_UPLOAD_BYTES_PER_SECOND: u64 = 64 << 10;
@@ -222,11 +222,20 @@ impl Watched {
 impl HttpService for Watched {
     async fn call(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
         let wants_range = request.method() == Method::GET && request.headers().contains_key(RANGE);
+        let slot = Slot::current();
+        if let Some(slot) = &slot {
+            let closed = |error| HttpError::new(HttpErrorKind::Unknown, error);
+            slot.resume().await.map_err(closed)?;
+        }
         let response = self.execute(request).await?;
         if is_refusal(response.status()) {
+            // A connection is only used again once the answer was read.
+            let (parts, body) = response.into_parts();
+            let body = body.bytes().await?;
+            let pause = slot.map_or(PLAIN_PAUSE, |slot| slot.refused());
             // The client waits for its own back-off after this.
-            tokio::time::sleep(pause(response.headers()) + jitter()).await;
-            return Ok(response);
+            tokio::time::sleep(asked_pause(&parts.headers) + at_random(pause)).await;
+            return Ok(HttpResponse::from_parts(parts, body.into()));
         }
         match range_refusal(response.status(), response.headers()) {
             Some(refusal) if wants_range => Err(HttpError::new(HttpErrorKind::Unknown, refusal)),
@@ -254,7 +263,7 @@ fn range_refusal(status: StatusCode, headers: &HeaderMap) -> Option<RangeRefusal
 }
 
 /// The pause that a server asks for: seconds, or a date by the server's own clock (RFC 9110, section 10.2.3).
-fn pause(headers: &HeaderMap) -> Duration {
+fn asked_pause(headers: &HeaderMap) -> Duration {
     let text = |name: HeaderName| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
     let date = |text: &str| httpdate::parse_http_date(text).ok();
     let Some(asked) = text(RETRY_AFTER) else { return Duration::ZERO };
@@ -266,9 +275,10 @@ fn pause(headers: &HeaderMap) -> Duration {
     asked.unwrap_or_default().min(LONGEST_PAUSE)
 }
 
-/// A random pause, so that requests that were refused together do not come back together.
-fn jitter() -> Duration {
-    Duration::from_nanos(RandomState::new().hash_one(()) % JITTER.as_nanos() as u64)
+/// A pause from half to one and a half times as long, so that requests that were refused together do not come back together.
+fn at_random(pause: Duration) -> Duration {
+    let share = RandomState::new().hash_one(()) >> 32;
+    pause / 2 + pause.mul_f64(share as f64 / f64::from(u32::MAX))
 }
 
 #[cfg(test)]
@@ -278,7 +288,7 @@ mod tests {
     #[test]
     fn a_server_asks_for_a_pause_in_seconds_or_by_a_date() {
         let asked = |headers: &[(HeaderName, &str)]| {
-            pause(&headers.iter().map(|(name, value)| (name.clone(), value.parse().unwrap())).collect())
+            asked_pause(&headers.iter().map(|(name, value)| (name.clone(), value.parse().unwrap())).collect())
         };
         let server_time = (DATE, "Sun, 06 Nov 1994 08:49:37 GMT");
         for (text, seconds) in [

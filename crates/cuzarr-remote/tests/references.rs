@@ -142,7 +142,7 @@ fn contiguous_chunks_take_one_request_for_16_mib() {
     let server = Server::start(Kind::Files);
     let file = bytes(48 * MIB);
     server.put("data/a.nc", &file);
-    for size in [MIB / 4, MIB, 8 * MIB, 16 * MIB, 48 * MIB] {
+    for size in [4096, MIB / 4, MIB, 8 * MIB, 16 * MIB, 48 * MIB] {
         let table = table_with_gaps(&format!("{}/data/a.nc", server.url()), file.len() / size, size, 0);
         server.put("data/refs.json", table.as_bytes());
         let store = registry().open(&format!("reference::{}/data/refs.json", server.url())).unwrap();

@@ -200,6 +200,47 @@ fn faults_of_the_server_are_mended_or_told_and_never_read() {
 }
 
 #[test]
+fn a_refused_request_lends_its_place_while_it_pauses() {
+    let server = Server::start(Kind::S3);
+    (0..10).for_each(|number| server.put(&format!("bucket/root/c/{number}"), &bytes(100)));
+    let store = open_with(&server, &[("max_requests", "5")]);
+    let first = AtomicUsize::new(0);
+    server.set_faults(move |request| match request.path.as_str() {
+        "bucket/root/c/0" => (first.fetch_add(1, Ordering::Relaxed) == 0).then_some(Fault::Status(503, Some(1))),
+        // These keep the other places longer than the refused request pauses.
+        "bucket/root/c/1" | "bucket/root/c/2" | "bucket/root/c/3" | "bucket/root/c/4" => {
+            Some(Fault::Delay(Duration::from_secs(2)))
+        }
+        _ => None,
+    });
+    let requests = (0..10).map(|at| ReadRequest { key: format!("c/{at}"), range: ByteRange::Full }).collect();
+    assert!(store.get_many(requests).into_iter().all(|value| value.unwrap() == Some(bytes(100))));
+    let log = server.take_log();
+    let paths: Vec<_> = log.iter().map(|request| request.path.trim_start_matches("bucket/root/c/")).collect();
+    assert_eq!((paths.len(), paths.last()), (11, Some(&"0")), "others went meanwhile: {paths:?}");
+}
+
+#[test]
+fn a_refused_chunk_keeps_no_others_waiting() {
+    const CHUNKS: u64 = 1500;
+    let server = Server::start(Kind::S3);
+    let array = Array::builder([CHUNKS], DataType::UInt8).chunks([1]).compressor("none").create_in(open(&server), "a");
+    let array = array.unwrap();
+    (0..CHUNKS).for_each(|at| server.put(&format!("bucket/root/a/c/{at}"), &[at as u8]));
+    server.take_log();
+    let first = AtomicUsize::new(0);
+    server.set_faults(move |request| {
+        let is_first = request.path.ends_with("/c/0") && first.fetch_add(1, Ordering::Relaxed) == 0;
+        is_first.then_some(Fault::Status(503, Some(3)))
+    });
+    let found = array.read::<u8>(&Selection::all(&[CHUNKS])).unwrap();
+    assert!(found[..] == (0..CHUNKS).map(|at| at as u8).collect::<Vec<_>>()[..]);
+    let log = server.take_log();
+    let again = log.iter().rposition(|request| request.path.ends_with("/c/0"));
+    assert!(again > Some(1200), "{again:?}: only some of the other chunks were asked for meanwhile");
+}
+
+#[test]
 fn an_error_tells_the_place_the_reason_and_the_deadline_but_no_secret() {
     let server = Server::start(Kind::S3);
     server.put("bucket/root/v", b"1");

@@ -1,11 +1,11 @@
 //! Reading a batch of references: values that the table holds are copied, and each file gets one batch of reads.
 //!
-//! Parts of one remote file that lie close together are read by one request, into memory of their own, and copied from there.
-//! The memory for the parts is reserved first, so the caller's budget counts them before a byte comes.
+//! Parts of one remote file that lie close together are read by one request. Its bytes go to the memory that the caller lends for
+//! each part, as they come. Bytes that lie between the parts are dropped.
 
+use std::any::Any;
 use std::collections::HashMap;
-use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use cuzarr::store::{ByteRange, Lease, OpenValues, ReadOutcome, ReadRequest, ReadSink, Store, Version, Workers};
 use cuzarr::{Buffer, Device, Error, ErrorKind, Result, ResultExt};
@@ -54,17 +54,67 @@ pub(super) fn run(store: &Arc<dyn Store>, wanted: Vec<Wanted>, sink: &Arc<dyn Re
 /// One request, for one part or for several.
 struct Item {
     range: ByteRange,
+    /// In the order of their bytes.
     parts: Vec<Wanted>,
-    /// One for each part, where there are several.
-    leases: Mutex<Vec<Result<Slot>>>,
 }
-
-/// Where a part's bytes lie in its request's, and the memory that they go to.
-type Slot = (Range<usize>, Box<dyn Lease>);
 
 impl Item {
     fn alone(part: Wanted) -> Item {
-        Item { range: part.range, parts: vec![part], leases: Mutex::default() }
+        Item { range: part.range, parts: vec![part] }
+    }
+}
+
+/// The memory of the parts of one request, in the order of their bytes.
+struct Joined {
+    size_bytes: usize,
+    slots: Vec<Slot>,
+    /// Bytes of the largest part.
+    longest_bytes: usize,
+    /// All bytes, for a store that wants them to lie together.
+    together: Option<Vec<u8>>,
+}
+
+/// A part's place in the bytes of its request, and the memory that it goes to.
+struct Slot {
+    from: usize,
+    size_bytes: usize,
+    lease: Result<Box<dyn Lease>>,
+}
+
+impl Joined {
+    /// Copies bytes that lie together to the parts.
+    fn divide(&mut self) -> Result<()> {
+        self.together.take().map_or(Ok(()), |bytes| self.write(0, &bytes))
+    }
+}
+
+impl Lease for Joined {
+    fn bytes(&mut self) -> &mut [u8] {
+        self.together.get_or_insert_with(|| vec![0; self.size_bytes])
+    }
+
+    fn size_bytes(&mut self) -> usize {
+        self.size_bytes
+    }
+
+    fn write(&mut self, at: usize, bytes: &[u8]) -> Result<()> {
+        let end = at.saturating_add(bytes.len());
+        if end > self.size_bytes {
+            return Err(foreign());
+        }
+        // Parts may share bytes.
+        let first = self.slots.partition_point(|slot| slot.from + self.longest_bytes <= at);
+        for slot in self.slots[first..].iter_mut().take_while(|slot| slot.from < end) {
+            let (from, to) = (slot.from.max(at), (slot.from + slot.size_bytes).min(end));
+            if let (Ok(lease), true) = (&mut slot.lease, from < to) {
+                lease.write(from - slot.from, &bytes[from - at..to - at])?;
+            }
+        }
+        Ok(())
+    }
+
+    fn into_any(self: Box<Self>) -> Box<dyn Any> {
+        self
     }
 }
 
@@ -111,7 +161,7 @@ impl Parts {
         self.sink.done(part.index, outcome.at(|| part.name.clone()));
     }
 
-    /// Reserves memory for each part, and then for the request that brings them.
+    /// Reserves memory for each part of a request.
     fn reserve_joined(&self, item: &Item, size_bytes: u64) -> Result<Box<dyn Lease>> {
         let ByteRange::Span { offset: start, size_bytes: expected } = item.range else {
             return Err(Error::new(ErrorKind::StoreFailed, "a request for several parts is no span"));
@@ -120,43 +170,39 @@ impl Parts {
             let message = format!("the store has {size_bytes} bytes for a request of {expected}");
             return Err(Error::new(ErrorKind::StoreFailed, message));
         }
-        let reserve = |part: &Wanted| {
+        let slot = |part: &Wanted| {
             let (offset, size_bytes) = span(part).unwrap_or((start, 0));
-            let from = (offset - start) as usize;
-            Ok((from..from + size_bytes as usize, self.sink.reserve(part.index, size_bytes)?))
+            let lease = self.sink.reserve(part.index, size_bytes);
+            Slot { from: (offset - start) as usize, size_bytes: size_bytes as usize, lease }
         };
-        let leases: Vec<_> = item.parts.iter().map(reserve).collect();
+        let slots: Vec<Slot> = item.parts.iter().map(slot).collect();
         // When nobody wants the bytes, they need not come.
-        let refusal = leases.iter().all(Result::is_err).then(|| leases.iter().find_map(|lease| lease.as_ref().err()));
-        let refusal = refusal.flatten().map(Error::copied);
-        *item.leases.lock().unwrap_or_else(PoisonError::into_inner) = leases;
-        refusal.map_or_else(|| Ok(Box::new(vec![0_u8; size_bytes as usize]) as Box<dyn Lease>), Err)
+        if slots.iter().all(|slot| slot.lease.is_err())
+            && let Some(refusal) = slots.iter().find_map(|slot| slot.lease.as_ref().err())
+        {
+            return Err(refusal.copied());
+        }
+        let longest_bytes = slots.iter().map(|slot| slot.size_bytes).max().unwrap_or(0);
+        Ok(Box::new(Joined { size_bytes: size_bytes as usize, slots, longest_bytes, together: None }))
     }
 
     fn end_joined(&self, item: &Item, outcome: Result<ReadOutcome>) {
-        let leases = std::mem::take(&mut *item.leases.lock().unwrap_or_else(PoisonError::into_inner));
-        let bytes = outcome.and_then(|outcome| match outcome {
-            ReadOutcome::Filled(lease) => lease.into_any().downcast::<Vec<u8>>().map_err(|_| foreign()),
+        let joined = outcome.and_then(|outcome| match outcome {
+            ReadOutcome::Filled(lease) => {
+                let mut joined = lease.into_any().downcast::<Joined>().map_err(|_| foreign())?;
+                joined.divide()?;
+                Ok(joined)
+            }
             ReadOutcome::OnDevice(_) => Err(foreign()),
             ReadOutcome::Missing => Err(missing(&item.parts[0].file)),
         });
-        match bytes {
-            Ok(bytes) if leases.len() == item.parts.len() => {
-                for (part, lease) in item.parts.iter().zip(leases) {
-                    let filled = lease.and_then(|(range, mut lease)| {
-                        let source = bytes.get(range).filter(|source| source.len() == lease.bytes().len());
-                        lease.bytes().copy_from_slice(source.ok_or_else(foreign)?);
-                        Ok(ReadOutcome::Filled(lease))
-                    });
-                    self.end(part, filled);
+        match joined {
+            Ok(joined) => {
+                for (part, slot) in item.parts.iter().zip(joined.slots) {
+                    self.end(part, slot.lease.map(ReadOutcome::Filled));
                 }
             }
-            Ok(_) => item.parts.iter().for_each(|part| self.end(part, Err(foreign()))),
-            Err(error) => {
-                // The memory goes back before its items end.
-                drop(leases);
-                item.parts.iter().for_each(|part| self.end(part, Err(error.copied())));
-            }
+            Err(error) => item.parts.iter().for_each(|part| self.end(part, Err(error.copied()))),
         }
     }
 }
@@ -273,5 +319,39 @@ mod tests {
         assert_eq!(items.iter().map(|item| item.parts.len()).collect::<Vec<_>>(), [2, 2, 1]);
         let whole = Wanted { range: ByteRange::Full, ..wanted(9, "a", 0, 0) };
         assert_eq!(joined(vec![whole, wanted(1, "a", 0, 5)]).len(), 2);
+    }
+
+    #[test]
+    fn bytes_go_to_the_parts_as_they_come_or_all_together() {
+        // Two parts share bytes, and nothing wants those from 60 to 70.
+        let places = [(0, 40), (10, 20), (30, 30), (70, 30)];
+        let joined = || {
+            let slot = |&(from, size_bytes): &(usize, usize)| Slot {
+                from,
+                size_bytes,
+                lease: Ok(Box::new(vec![0; size_bytes])),
+            };
+            Joined { size_bytes: 100, slots: places.iter().map(slot).collect(), longest_bytes: 40, together: None }
+        };
+        let bytes: Vec<u8> = (1..=100).collect();
+        let check = |mut joined: Joined| {
+            joined.divide().unwrap();
+            for (slot, (from, size_bytes)) in joined.slots.into_iter().zip(places) {
+                assert_eq!(slot.lease.unwrap().bytes(), &bytes[from..from + size_bytes]);
+            }
+        };
+        for step in [1, 7, 33, 100] {
+            let mut lease = joined();
+            for at in (0..100).step_by(step) {
+                lease.write(at, &bytes[at..(at + step).min(100)]).unwrap();
+            }
+            assert!(lease.together.is_none(), "no memory beside that of the parts");
+            check(lease);
+        }
+        let mut lease = joined();
+        assert_eq!(lease.size_bytes(), 100);
+        lease.bytes().copy_from_slice(&bytes);
+        check(lease);
+        assert!(joined().write(99, &[1, 2]).is_err());
     }
 }

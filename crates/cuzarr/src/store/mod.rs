@@ -154,6 +154,23 @@ pub trait Lease: Send {
     /// The memory, of exactly the reserved size. Its content before the read is unspecified.
     fn bytes(&mut self) -> &mut [u8];
 
+    /// The reserved size.
+    fn size_bytes(&mut self) -> usize {
+        self.bytes().len()
+    }
+
+    /// Copies bytes into the memory, from byte `at` on. A store whose bytes come piece by piece may fill a lease by this alone, in
+    /// place of [`Lease::bytes`]. Memory that lies in several places then needs no copy of all of it.
+    ///
+    /// # Errors
+    /// `StoreFailed` when the bytes end behind the memory.
+    fn write(&mut self, at: usize, bytes: &[u8]) -> Result<()> {
+        let end = at.saturating_add(bytes.len());
+        let behind = || Error::new(ErrorKind::StoreFailed, "the store wrote behind the memory that it was lent");
+        self.bytes().get_mut(at..end).ok_or_else(behind)?.copy_from_slice(bytes);
+        Ok(())
+    }
+
     /// Lets the lender get its own type back.
     fn into_any(self: Box<Self>) -> Box<dyn Any>;
 

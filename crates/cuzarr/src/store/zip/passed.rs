@@ -294,6 +294,18 @@ impl Lease for Hashed {
         self.lease.as_mut().map_or(&mut [], |lease| lease.bytes())
     }
 
+    fn size_bytes(&mut self) -> usize {
+        self.bytes().len()
+    }
+
+    // The sum is that of `bytes`, so they are what is written to.
+    fn write(&mut self, at: usize, bytes: &[u8]) -> Result<()> {
+        let end = at.saturating_add(bytes.len());
+        let behind = || Error::new(ErrorKind::StoreFailed, "the store wrote behind the memory that it was lent");
+        self.bytes().get_mut(at..end).ok_or_else(behind)?.copy_from_slice(bytes);
+        Ok(())
+    }
+
     fn into_any(self: Box<Self>) -> Box<dyn Any> {
         self
     }

@@ -27,6 +27,10 @@ use crate::store::Lease;
 /// Units of one batch: enough to keep many threads busy, few enough that the plan stays small.
 const BATCH_UNITS: usize = 256;
 
+/// Units of one batch from a store that is far away. Requests that are made again keep few batches from their end, and small
+/// neighbouring parts of a file make large requests.
+const FAR_BATCH_UNITS: usize = 4096;
+
 /// Most batches in flight. The store has the next batches when it ends one, and a plan of millions of chunks is never in memory
 /// as a whole.
 const MOST_BATCHES: usize = 4;
@@ -79,7 +83,8 @@ impl Destination for HostDestination {
     type Route = HostBatch;
 
     fn room(&self) -> Room {
-        Room { packed_bytes: self.batch_bytes, units: BATCH_UNITS, alignment_bytes: 1 }
+        let units = if self.target.call.is_far() { FAR_BATCH_UNITS } else { BATCH_UNITS };
+        Room { packed_bytes: self.batch_bytes, units, alignment_bytes: 1 }
     }
 
     fn launch(&mut self, launcher: &Launcher<'_>, batch: Batch, alone: bool) -> Result<Launch<Self::Route>> {
