@@ -122,6 +122,7 @@ def versions():
         "cuzarr",
         "zarrs",
         "tensorstore",
+        "obstore",
         "zarr",
         "numcodecs",
         "numpy",

@@ -40,6 +40,7 @@ ABOUT = {
     "limits": "memory that the driver counts within a limit",
     "read": "arrays read whole, beside other readers",
     "rechunk": "chunks of another shape",
+    "remote": "chunks over HTTP from the loopback interface into GPU memory, beside other readers",
     "selections": "index lists, points and masks",
     "storage": "small files, first reads, cold files, crops",
     "train": "samples for training into GPU memory, beside other readers",

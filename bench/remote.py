@@ -1,70 +1,82 @@
-"""How fast do uncompressed chunks come over HTTP from this machine's loopback interface, beside other readers?
+"""How fast do chunks come over HTTP from this machine's loopback interface, beside other readers?
 
-    python bench/remote.py [--device cpu cuda:0] [--chunk-kib 64 1024 8192] [--mib 1024] [--servers 8] [--json FILE]
+    python bench/remote.py [--device cpu|cuda:0] [--codecs none zstd blosc-lz4] [--chunk-kib 64 1024 8192] [--mib 1024] [--repeat 3]
+                           [--engines cuzarr ...] [--threads] [--record FOLDER]
 
-Best of three, GB/s of the whole array, and the client's CPU seconds for a GB. Every answer is compared outside the clock. The
-servers are processes that share one port and answer from memory. Other readers run where they are installed.
+GB/s of the whole array, and the client's CPU seconds for a GB of it; best of the repeats, in turns. Every answer is compared outside
+the clock, where it is. The servers are processes that share one port and answer from memory. They have one half of the cores, and the
+readers the other half. Readers that know no GPU give a NumPy array, which is copied to the GPU inside the clock. With `--threads`, the CPU
+seconds of cuzarr's threads are told by their names.
 """
 
+from __future__ import annotations
+
 import argparse
+import collections
+import importlib
 import importlib.util
-import json
 import multiprocessing
 import os
 import pathlib
 import resource
 import socket
+import sys
 import threading
 import time
+from collections.abc import Callable
+from typing import Any
 
+import arrays
 import numpy as np
+import read
 
-import cuzarr
+AT_ONCE = 64
+CODECS = ("none", "zstd", "blosc-lz4")
 
-SEED = 7
-
-
-def metadata(values, chunk):
-    """The document of the array of these values."""
-    return json.dumps({
-        "zarr_format": 3, "node_type": "array", "shape": list(values.shape), "data_type": "uint8", "fill_value": 0,
-        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [chunk]}},
-        "chunk_key_encoding": {"name": "default"}, "codecs": [{"name": "bytes"}],
-    }).encode()  # fmt: skip
+Find = Callable[[str], memoryview | None]
+Read = Callable[[], Any]
 
 
-def answer(connection, values):
-    """Answers requests for `/CHUNK/zarr.json` and `/CHUNK/c/NUMBER` until the client closes."""
-    requests = connection.makefile("rb")
-    while line := requests.readline():
-        method, path = line.split()[:2]
-        start, stop, status = 0, None, b"200 OK"
-        while (header := requests.readline().strip()) != b"":
-            name, _, value = header.partition(b":")
-            if name.lower() == b"range":
-                first, _, last = value.strip().removeprefix(b"bytes=").partition(b"-")
-                start, stop, status = int(first), int(last) + 1 if last else None, b"206 Partial Content"
-        _, chunk, *rest = path.decode().split("/")
-        size = int(chunk)
-        if rest == ["zarr.json"]:
-            value = memoryview(metadata(values, size))
-        elif rest[0] == "c":
-            value = memoryview(values)[int(rest[1]) * size : (int(rest[1]) + 1) * size]
-        else:
+def answer(connection: socket.socket, find: Find) -> None:
+    """Answers requests until the client closes."""
+    waiting = b""
+    while True:
+        while (end := waiting.find(b"\r\n\r\n")) < 0:
+            more = connection.recv(1 << 16)
+            if not more:
+                return
+            waiting += more
+        request, waiting = waiting[:end].lower(), waiting[end + 4 :]
+        method, path = request.split(b" ", 2)[:2]
+        found = find(path.decode().lstrip("/"))
+        if found is None:
             connection.sendall(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n")
             continue
-        part = value[start:stop]
-        extent = (
-            b"Content-Range: bytes %d-%d/%d\r\n" % (start, start + len(part) - 1, len(value)) if status[:3] == b"206" else b""
-        )
-        head = b'HTTP/1.1 %s\r\nContent-Length: %d\r\nAccept-Ranges: bytes\r\nETag: "%d"\r\n%s\r\n'
-        connection.sendall(head % (status, len(part), SEED, extent))
-        if method == b"GET":
-            connection.sendall(part)
+        at = request.find(b"\r\nrange: bytes=")
+        if at < 0:
+            status, extent, part = b"200 OK", b"", found
+        else:
+            first, _, last = request[at + 15 :].split(b"\r", 1)[0].partition(b"-")
+            start = int(first) if first else max(len(found) - int(last), 0)
+            stop = min(int(last) + 1, len(found)) if first and last else len(found)
+            part, status = found[start:stop], b"206 Partial Content"
+            extent = b"Content-Range: bytes %d-%d/%d\r\n" % (
+                start,
+                stop - 1,
+                len(found),
+            )
+        head = b'HTTP/1.1 %s\r\nContent-Length: %d\r\nAccept-Ranges: bytes\r\nETag: "7"\r\n%s\r\n' % (status, len(part), extent)
+        if method == b"head":
+            connection.sendall(head)
+            continue
+        sent = connection.sendmsg([head, part]) - len(head)
+        connection.sendall(head[len(head) + sent :] if sent < 0 else b"")
+        connection.sendall(part[max(sent, 0) :])
 
 
-def serve(port, values):
+def serve(port: int, find: Find, cores: list[int]) -> None:
     """Accepts connections for ever, beside the other processes on this port."""
+    os.sched_setaffinity(0, cores)
     with socket.socket() as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         listener.bind(("127.0.0.1", port))
@@ -72,61 +84,59 @@ def serve(port, values):
         while True:
             connection, _ = listener.accept()
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            threading.Thread(target=answer, args=(connection, values), daemon=True).start()
+            threading.Thread(target=answer, args=(connection, find), daemon=True).start()
 
 
-def by_cuzarr(url, _count, device):
-    """Reads by cuzarr's own store."""
+def by_cuzarr(url: str, device: str) -> Read | None:
+    import cuzarr
+
     array = cuzarr.open_array(url, mode="r", device=device)
     return lambda: array[:]
 
 
-def by_obstore(url, _count, device):
-    """Reads by zarr-python over obstore."""
-    if device != "cpu":
-        return None
+def by_obstore(url: str, device: str) -> Read | None:
+    """zarr-python over obstore."""
     import obstore
     import zarr
 
-    store = zarr.storage.ObjectStore(obstore.store.HTTPStore(url, client_options={"allow_http": True}), read_only=True)
-    zarr.config.set({"async.concurrency": 64})
-    array = zarr.open_array(store, mode="r")
+    zarr.config.set({"async.concurrency": AT_ONCE})
+    store = obstore.store.HTTPStore(url, client_options={"allow_http": True})
+    array = zarr.open_array(zarr.storage.ObjectStore(store, read_only=True), mode="r")
     return lambda: array[:]
 
 
-def by_tensorstore(url, _count, device):
-    """Reads by tensorstore."""
-    if device != "cpu":
-        return None
+def by_tensorstore(url: str, device: str) -> Read | None:
     import tensorstore
 
-    context = {"http_request_concurrency": {"limit": 64}}
-    spec = {"driver": "zarr3", "kvstore": {"driver": "http", "base_url": url + "/"}, "context": context}
+    context = {"http_request_concurrency": {"limit": AT_ONCE}}
+    spec = {
+        "driver": "zarr3",
+        "kvstore": {"driver": "http", "base_url": url + "/"},
+        "context": context,
+    }
     array = tensorstore.open(spec, open=True, read=True).result()
     return lambda: array.read().result()
 
 
-def by_kvikio(url, count, device):
-    """Reads every chunk by a `RemoteFile` of KvikIO."""
+def by_kvikio(url: str, device: str) -> Read | None:
+    """Every uncompressed chunk by a `RemoteFile` of KvikIO."""
+    codec, kib, mib = url.rsplit("/", 3)[1:]
+    if codec != "none":
+        return None
     import kvikio
 
-    size = int(url.rpartition("/")[2])
-    if device == "cpu":
-        make = np.empty
-    else:
-        import cupy
+    importlib.import_module("kvikio.defaults").set({"num_threads": len(os.sched_getaffinity(0))})
+    size, count = int(kib) << 10, (int(mib) << 10) // int(kib)
+    make = np.empty if device == "cpu" else importlib.import_module("cupy").empty
 
-        make = cupy.empty
-
-    def read():
+    def whole() -> Any:
         values = make(count * size, "u1")
         files = [kvikio.RemoteFile.open_http(f"{url}/c/{number}", nbytes=size) for number in range(count)]
-        parts = [file.pread(values[at * size : (at + 1) * size]) for at, file in enumerate(files)]
-        for part in parts:
+        for part in [file.pread(values[at * size : (at + 1) * size]) for at, file in enumerate(files)]:
             part.get()
-        return values
+        return values.view("f4")
 
-    return read
+    return whole
 
 
 ENGINES = {
@@ -137,66 +147,133 @@ ENGINES = {
 }
 
 
-def on_host(values):
-    """NumPy's of what a read gives: its own, CuPy's, ours."""
-    if isinstance(values, np.ndarray):
-        return values
-    return values.cpu() if isinstance(values, cuzarr.DeviceArray) else values.get()
-
-
-def cpu_seconds():
+def cpu_seconds() -> float:
     """CPU seconds of this process so far."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     return used.ru_utime + used.ru_stime
 
 
-def measure(read, truth):
-    """GB/s and CPU seconds for a GB, of the best of three reads."""
-    best, gigabytes = (0.0, 0.0), truth.nbytes / 1e9
-    for _ in range(3):
-        begun, used = time.perf_counter(), cpu_seconds()
-        values = read()
-        seconds, used = time.perf_counter() - begun, cpu_seconds() - used
-        if not np.array_equal(on_host(values), truth):
-            raise AssertionError("wrong data")
-        best = max(best, (gigabytes / seconds, used / gigabytes))
-    return best
+def thread_seconds() -> collections.Counter[str]:
+    """CPU seconds of this process's threads so far, in user and system mode, by their names."""
+    found: collections.Counter[str] = collections.Counter()
+    for task in pathlib.Path("/proc/self/task").iterdir():
+        name, _, rest = (task / "stat").read_text().partition("(")[2].rpartition(")")
+        user, system = rest.split()[11:13]
+        found[f"{name} user"] += int(user) / os.sysconf("SC_CLK_TCK")
+        found[f"{name} system"] += int(system) / os.sysconf("SC_CLK_TCK")
+    return found
 
 
-def main():
-    """Runs the servers, and every reader on every size of chunk."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--device", nargs="+", default=["cpu"])
+def files_of(codec: str, kib: int, truth: np.ndarray) -> dict[str, memoryview]:
+    """The files of an array, by their paths."""
+    import zarr
+
+    import cuzarr
+
+    values: dict[str, memoryview] = {}
+    compressors = {"none": None, "zstd": [zarr.codecs.ZstdCodec(level=3)], "blosc-lz4": [zarr.codecs.BloscCodec(cname="lz4")]}[
+        codec
+    ]
+    cuzarr.create_array(
+        values,
+        data=truth,
+        chunks=((kib << 10) // truth.itemsize,),
+        compressors=compressors,
+    )
+    prefix = f"{codec}/{kib}/{truth.nbytes >> 20}"
+    return {f"{prefix}/{key}": memoryview(bytes(value)) for key, value in values.items()}
+
+
+def measure(url: str, size_bytes: int, truth: Any, place: read.Place, chosen: argparse.Namespace) -> dict[str, Any]:
+    """GB/s and CPU seconds for a GB of each engine."""
+    gigabytes, row, readers = size_bytes / 1e9, {}, {}
+    for name in chosen.engines:
+        library, prepare = ENGINES[name]
+        if importlib.util.find_spec(library) is None:
+            continue
+        try:
+            reader = prepare(url, place.device)
+        except Exception as error:  # a reader that cannot is a result as well
+            row[name] = f"{type(error).__name__}: {error}"[:90]
+            continue
+        if reader:
+            readers[name] = reader
+    threads: collections.Counter[str] = collections.Counter()
+    for _ in range(chosen.repeat):
+        for name, reader in readers.items():
+            place.wait()
+            before, begun, used = thread_seconds(), time.perf_counter(), cpu_seconds()
+            values = reader()
+            if place.cupy and isinstance(values, np.ndarray):
+                values = place.cupy.asarray(values)
+            place.wait()
+            seconds, used = time.perf_counter() - begun, cpu_seconds() - used
+            if name == "cuzarr":
+                threads = thread_seconds()
+                threads.subtract(before)
+            if not place.same(values, truth):
+                raise AssertionError(f"{name}: wrong data")
+            del values
+            best = [round(gigabytes / seconds, 2), round(used / gigabytes, 3)]
+            row[name] = max(row.get(name, best), best)
+    if chosen.threads:
+        row["threads"] = {name: round(used / gigabytes, 3) for name, used in threads.items() if used > 0.01}
+    place.free()
+    return row
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--codecs", nargs="+", default=list(CODECS))
     parser.add_argument("--chunk-kib", nargs="+", type=int, default=[64, 1024, 8192])
     parser.add_argument("--mib", type=int, default=1024)
-    parser.add_argument("--servers", type=int, default=8)
-    parser.add_argument("--json", type=pathlib.Path)
+    parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--engines", nargs="+", default=list(ENGINES))
+    parser.add_argument("--threads", action="store_true")
+    parser.add_argument("--record", help="the folder of a record")
     chosen = parser.parse_args()
-    values = np.random.default_rng(SEED).integers(0, 256, chosen.mib << 20, "u1")
+    cores = sorted(os.sched_getaffinity(0))
+    half = max(len(cores) // 2, 1)
+    # Before any thread begins, because threads keep the cores that they begin with.
+    os.sched_setaffinity(0, cores[-half:])
+    part = arrays.temperature((min(chosen.mib, 256) // 8, 1024, 2048), 1).ravel()
+    values = np.tile(part, max(chosen.mib // 256, 1))
+    cases = [(codec, kib) for codec in chosen.codecs for kib in chosen.chunk_kib]
+    files, sizes = {}, {}
+    for case in cases:
+        made = files_of(*case, values)
+        sizes[case] = sum(map(len, made.values()))
+        files |= made
     with socket.socket() as reserved:
         reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         reserved.bind(("127.0.0.1", 0))
         port = reserved.getsockname()[1]
         fork = multiprocessing.get_context("fork")
-        servers = [fork.Process(target=serve, args=(port, values), daemon=True) for _ in range(chosen.servers)]
+        arguments = (port, files.get, cores[:half])
+        servers = [fork.Process(target=serve, args=arguments, daemon=True) for _ in range(half)]
         for server in servers:
             server.start()
         time.sleep(0.5)
-        rows = []
-        for device in chosen.device:
-            for kib in chosen.chunk_kib:
-                url, count = f"http://127.0.0.1:{port}/{kib << 10}", (chosen.mib << 10) // kib
-                for name, (library, prepare) in ENGINES.items():
-                    if importlib.util.find_spec(library) is None or (read := prepare(url, count, device)) is None:
-                        continue
-                    rate, used = measure(read, values)
-                    rows.append({"device": device, "chunk_kib": kib, "engine": name, "gb_s": rate, "cpu_s_per_gb": used})
-                    print(f"{device:8} {kib:6} KiB  {name:12} {rate:7.2f} GB/s  {used:6.3f} CPU s/GB", flush=True)
+        place, rows = read.Place(chosen.device), []
+        truth = place.hold(values)
+        for codec, kib in cases:
+            url = f"http://127.0.0.1:{port}/{codec}/{kib}/{chosen.mib}"
+            row = {
+                "codec": codec,
+                "chunk_KiB": kib,
+                "ratio": round(values.nbytes / sizes[codec, kib], 2),
+            }
+            row |= measure(url, values.nbytes, truth, place, chosen)
+            rows.append(row)
+            print(row, flush=True)
         for server in servers:
             server.terminate()
-    if chosen.json:
-        chosen.json.write_text(json.dumps({"cores": os.cpu_count(), "rows": rows}, indent=1))
+    if chosen.record:
+        unit = "GB/s of decoded array, and CPU seconds of the client for a GB; best of the repeats, every answer compared with the truth"
+        read.write_record(chosen.record, place, rows, "remote", unit)
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
