@@ -438,6 +438,24 @@ fn a_report_counts_requests_bytes_retries_and_time() {
     );
 }
 
+#[test]
+fn bytes_between_wanted_chunks_of_a_shard_stay_within_the_memory_limit() {
+    const INNER: u64 = 4 << 10;
+    let server = Server::start(Kind::S3);
+    let shape = [48 << 20];
+    let values = bytes(shape[0] as usize);
+    let builder = Array::builder(shape, DataType::UInt8).chunks([INNER]).shards(shape).compressor("gzip");
+    builder.create_in(open(&server), "a").unwrap().write(&Selection::all(&shape), &values).unwrap();
+    let options = ArrayOptions { memory_limit_bytes: 8 << 20, ..ArrayOptions::default() };
+    let array = Array::open(open(&server), "a", options).unwrap();
+    server.set_latency(Duration::from_millis(100));
+    // An element of each fiftieth chunk: the gaps are small enough to be read over.
+    let step = 50 * INNER;
+    let slice = cuzarr::plan::SliceArg::Slice { start: None, stop: None, step: Some(step as i64) };
+    let found = array.read::<u8>(&Selection::from_slices(&[slice], &shape).unwrap()).unwrap();
+    assert!(found.iter().eq(values.iter().step_by(step as usize)));
+}
+
 /// Whether the server answers a request with a fault: one in twenty, always the same ones.
 fn is_unlucky(number: usize) -> bool {
     (number as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32 < u64::from(u32::MAX) / 20

@@ -146,6 +146,15 @@ impl Batch {
         self.units[self.reads[read].units.clone()].iter().map(|unit| unit.packed_size_bytes).sum()
     }
 
+    /// The bytes of a read that none of its units wants.
+    pub fn gap_bytes(&self, read: usize) -> usize {
+        let Read { range, units, .. } = &self.reads[read];
+        let Some((_, size_bytes)) = span_of(*range) else { return 0 };
+        let wanted = self.units[units.clone()].iter().filter_map(|unit| span_of(unit.range)).map(|(_, bytes)| bytes);
+        // A read of several units fits in memory.
+        size_bytes.saturating_sub(wanted.sum()) as usize
+    }
+
     /// Offset and size of a unit's bytes in its read; `None` for the whole read.
     pub fn unit_span(&self, read: &Read, unit: usize) -> Option<(usize, usize)> {
         match (read.range, self.units[unit].range) {
@@ -262,6 +271,15 @@ mod tests {
         assert_eq!(ranges(units(), 6, 100, 100).len(), 1);
         assert_eq!(ranges(units(), 6, 100, 9).len(), 2);
         assert_eq!(ranges(units(), 3, 100, 100).len(), 3);
+    }
+
+    #[test]
+    fn bytes_that_no_unit_wants_are_counted() {
+        let units = vec![unit("a", 0, 10), unit("a", 14, 10), unit("a", 30, 10), unit("b", 0, 7)];
+        let limits = CoalesceLimits { gap_bytes: 6, max_bytes: 100, enough_bytes: 100, spare_bytes: 100 };
+        let (units, reads) = coalesce(units, limits);
+        let batch = Batch { reads, units, fills: Vec::new() };
+        assert_eq!((batch.gap_bytes(0), batch.gap_bytes(1)), (10, 0));
     }
 
     #[test]

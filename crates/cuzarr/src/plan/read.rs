@@ -313,13 +313,14 @@ impl Plan {
     }
 
     fn hand_out(&self, filling: Filling) -> Step {
-        let packed = &self.source.packed;
         let spare = filling.room.packed_bytes.saturating_sub(filling.used_bytes) as u64;
+        // Encoded chunks are mostly smaller than what was counted for them.
+        let surplus = if self.source.packed.stored_is_packed { 0 } else { filling.used_bytes as u64 };
         let limits = CoalesceLimits {
             gap_bytes: self.options.coalesce_gap_bytes,
             max_bytes: self.options.coalesce_max_bytes,
             enough_bytes: ENOUGH_BYTES,
-            spare_bytes: if packed.stored_is_packed { spare } else { u64::MAX },
+            spare_bytes: spare.max(surplus),
         };
         let (units, reads) = coalesce(filling.units, limits);
         Step::Batch(Batch { reads, units, fills: filling.fills })

@@ -176,9 +176,10 @@ impl DeviceDestination {
         let (slab, held) = match plan.total_bytes {
             0 => (None, self.target.call.memory.take(Cost::default(), self.target.call.limit_bytes)?),
             bytes => {
-                let Some((slab, held)) = self.acquire(bytes, self.cost(bytes, bytes), 0, alone)? else {
-                    return Ok(None);
-                };
+                let gaps: usize = (0..batch.reads.len()).map(|read| batch.gap_bytes(read)).sum();
+                let cost = self.cost(bytes, bytes);
+                let cost = Cost { host: cost.host.saturating_add(gaps as u64), ..cost };
+                let Some((slab, held)) = self.acquire(bytes, cost, 0, alone)? else { return Ok(None) };
                 (Some(self.with_arena(slab, bytes)?), held)
             }
         };

@@ -92,7 +92,7 @@ impl Destination for HostDestination {
             return Ok(Launch::NoMemory(batch));
         }
         let call = launcher.call;
-        let bytes = batch.units.iter().map(|unit| self.target.bytes_in_flight(unit)).sum();
+        let bytes = (0..batch.reads.len()).map(|read| self.target.bytes_in_flight(&batch, read)).sum();
         let reserved = match call.memory.host.try_take(bytes, call.limit_bytes) {
             Some(reserved) => reserved,
             None if alone => call.memory.host.take(bytes, call.limit_bytes)?,
@@ -144,15 +144,17 @@ impl Target {
         Some(from..from + unit.packed_size_bytes)
     }
 
-    /// Stored and packed bytes outside the result while the unit is in flight. Stored bytes are counted like packed bytes; a
-    /// surplus is counted when it comes.
-    fn bytes_in_flight(&self, unit: &Unit) -> u64 {
-        let packed = unit.packed_size_bytes as u64;
-        match (self.program.stored_is_packed(), self.direct(unit).is_some()) {
-            (true, true) => 0,
-            (true, false) | (false, true) => packed,
-            (false, false) => 2 * packed,
-        }
+    /// Stored and packed bytes outside the result while a read is in flight. Stored bytes are counted like packed bytes; a surplus
+    /// is counted when it comes.
+    fn bytes_in_flight(&self, batch: &Batch, read: usize) -> u64 {
+        let units = &batch.units[batch.reads[read].units.clone()];
+        let stored = match units {
+            [unit] if self.program.stored_is_packed() && self.direct(unit).is_some() => 0,
+            _ => batch.packed_bytes(read) + batch.gap_bytes(read),
+        };
+        let is_decoded_apart = |unit: &&Unit| !self.program.stored_is_packed() && self.direct(unit).is_none();
+        let packed: usize = units.iter().filter(is_decoded_apart).map(|unit| unit.packed_size_bytes).sum();
+        (stored + packed) as u64
     }
 
     fn transfer(&self, unit: &Unit) -> Transfer {
@@ -208,7 +210,8 @@ impl BatchRoute for HostBatch {
         {
             return Ok(Box::new(InPlace(self.lent.part(numbers.start)?.into_bytes(range)?)));
         }
-        Ok(Stored::take(&self.target.call, size_bytes, batch.packed_bytes(read))?)
+        let counted_bytes = batch.packed_bytes(read) + batch.gap_bytes(read);
+        Ok(Stored::take(&self.target.call, size_bytes, counted_bytes)?)
     }
 
     fn arrived(&self, _batch: &Batch, _read: usize, lease: Box<dyn Lease>) -> Result<Option<Box<Stored>>> {

@@ -135,7 +135,8 @@ impl BatchRoute for HybridBatch {
         if self.target.program.stored_is_packed() && in_place(batch, read).is_some() {
             return Ok(Box::new(InSlab::new(0, self.piece(read.units.start)?)));
         }
-        Ok(Stored::take(&self.target.call, size_bytes, batch.packed_bytes(number))?)
+        let counted_bytes = batch.packed_bytes(number) + batch.gap_bytes(number);
+        Ok(Stored::take(&self.target.call, size_bytes, counted_bytes)?)
     }
 
     fn arrived(&self, _batch: &Batch, _read: usize, lease: Box<dyn Lease>) -> Result<Option<Box<Stored>>> {
