@@ -61,6 +61,8 @@ impl Decoder {
             least_exponent: blocks.parameters.least_exponent,
         };
         let elements = extents.0.iter().try_fold(1usize, |product, &extent| product.checked_mul(extent))?;
+        // The kernels count elements in 32 bits.
+        u32::try_from(elements).ok()?;
         let value_bytes = dtype.size_bytes();
         Some(Decoder { kernel, chunks, value_bytes, decoded_bytes: elements.checked_mul(value_bytes)? })
     }
