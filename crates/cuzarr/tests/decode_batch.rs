@@ -460,6 +460,64 @@ fn batches_stay_within_the_scratch_memory_that_is_allowed() {
     }
 }
 
+/// Frames of a few hundred kilobytes in one buffer, and their places.
+fn joined(frames: &[Frame]) -> (Vec<u8>, Vec<Unit>, usize) {
+    let (mut src, mut units, mut end) = (Vec::new(), Vec::new(), 0);
+    for Frame { encoded, decoded_bytes } in frames {
+        units.push(Unit { src: src.len()..src.len() + encoded.len(), dst: end + 3..end + 3 + decoded_bytes });
+        (src, end) = ([src, encoded.clone()].concat(), end + 3 + decoded_bytes);
+    }
+    (src, units, end)
+}
+
+/// Large frames are cut into segments, whose marks take 4 bytes for each byte. With less memory they are worked at in parts, in the
+/// same memory: the bytes stay the same, and so does what is refused.
+#[test]
+fn large_frames_decode_within_a_part_of_the_memory_for_their_marks() {
+    let zstd = |plain: &[u8]| zstd::bulk::compress(plain, 5).unwrap();
+    let gzip = |plain: &[u8]| {
+        let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::new(6));
+        std::io::Write::write_all(&mut encoder, plain).unwrap();
+        encoder.finish().unwrap()
+    };
+    let lz4 = |plain: &[u8]| lz4_frame(plain, CompressionMode::DEFAULT).encoded;
+    for device in devices() {
+        // Tiles are smaller in `simt`, and so are the rows that need no marks.
+        let large = if device == Device::Simt { 135_000 } else { 1_500_000 };
+        let plains: Vec<Vec<u8>> = [large, 21_001, large / 5].map(|size| plain(size, &mut Dice(21))).into();
+        for format in [Format::Zstd, Format::Gzip, Format::Lz4] {
+            let encode = |plain: &[u8]| match format {
+                Format::Zstd => zstd(plain),
+                Format::Gzip => gzip(plain),
+                _ => lz4(plain),
+            };
+            let frame = |plain: &Vec<u8>| Frame { encoded: encode(plain), decoded_bytes: plain.len() };
+            let mut frames: Vec<Frame> = plains.iter().map(frame).collect();
+            let middle = frames[1].encoded.len() / 2;
+            frames[1].encoded.truncate(middle);
+            let (src, units, end) = joined(&frames);
+            let source = Buffer::from_bytes(device, &src).unwrap();
+            let target = Buffer::from_bytes(device, &vec![UNTOUCHED; end + 3]).unwrap();
+            let prepare =
+                |limit| Batch::prepare_within(format.decoder(), &source, &target, &units, Some(&src), limit).unwrap();
+            let whole = prepare(usize::MAX).scratch_bytes();
+            for limit in [whole * 3 / 4, whole / 2] {
+                let mut batch = prepare(limit);
+                assert!(batch.scratch_bytes() <= limit + limit / 8, "{} within {limit}", batch.scratch_bytes());
+                batch.run(&Stream::new(device).unwrap()).unwrap();
+                let results = batch.check().unwrap();
+                let bytes = target.to_vec().unwrap();
+                for (index, result) in results.iter().enumerate() {
+                    assert_eq!(result.is_err(), index == 1, "{device}, {limit}: frame {index}: {result:?}");
+                    let range = units[index].dst.clone();
+                    assert!(index == 1 || bytes[range.clone()] == plains[index], "{device}, {limit}: frame {index}");
+                    assert!(bytes[range.start - 3..range.start] == [UNTOUCHED; 3] && bytes[end..] == [UNTOUCHED; 3]);
+                }
+            }
+        }
+    }
+}
+
 #[test]
 fn one_damaged_frame_does_not_touch_the_others() {
     let mut random = Dice(9);
@@ -503,7 +561,8 @@ fn decoding_is_launched_only_with_memory_that_has_room_for_it() {
     let Frame { encoded, decoded_bytes } = lz4_frame(&plain, CompressionMode::DEFAULT);
     let decoder = device_decoder("lz4").unwrap();
     for device in devices() {
-        let request = |units| Request { device, units, host: Some(&encoded), headers: &[] };
+        let request =
+            |units| Request { device, units, host: Some(&encoded), headers: &[], scratch_aim_bytes: usize::MAX };
         let backwards = [Unit { src: 0..encoded.len(), dst: Range { start: 9, end: 3 } }];
         assert_eq!(decoder.prepare(&request(&backwards)).err().unwrap().kind(), ErrorKind::InvalidArgument);
         let units = [Unit { src: 0..encoded.len(), dst: 100..100 + decoded_bytes }];

@@ -149,6 +149,9 @@ pub struct Request<'a> {
     pub host: Option<&'a [u8]>,
     /// The headers of all units where they were read before; else none.
     pub headers: &'a [Headers],
+    /// Scratch memory that the decoding should keep within, where it can. A decoder that takes less memory only by taking longer
+    /// chooses by this.
+    pub scratch_aim_bytes: usize,
 }
 
 /// Units that are ready to be decoded.

@@ -90,7 +90,8 @@ pub fn decode(device: Device, format: Format, frames: &[Frame<'_>], random: &mut
     let target = Buffer::empty(device, dst_bytes + CANARY_BYTES)?;
     stream.memset(&target, UNTOUCHED)?;
     let host = random.one_in(2).then_some(&src[..]);
-    let limit = if random.one_in(8) { 4 * dst_bytes } else { usize::MAX };
+    // Within little memory segments are worked at in parts, and units one after the other.
+    let limit = if random.one_in(4) { (1 + random.below(4)) * dst_bytes } else { usize::MAX };
     let (began, _waiting) = (Instant::now(), Waiting::begin());
     let mut batch = Batch::prepare_within(format.decoder(), &source, &target, &units, host, limit)?;
     batch.run(&stream)?;

@@ -64,6 +64,21 @@ pub(crate) struct Source<'a> {
     pub(crate) headers: &'a [Headers],
 }
 
+/// How much scratch memory a batch should take.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ScratchLimit {
+    /// Decoders keep within this where they can, though they may take longer: [`Request::scratch_aim_bytes`].
+    pub(crate) aim_bytes: usize,
+    /// Units that take more are decoded in parts, one after the other.
+    pub(crate) most_bytes: usize,
+}
+
+impl From<usize> for ScratchLimit {
+    fn from(bytes: usize) -> ScratchLimit {
+        ScratchLimit { aim_bytes: bytes, most_bytes: bytes }
+    }
+}
+
 /// Units that decode together.
 struct Part {
     units: Range<usize>,
@@ -136,7 +151,7 @@ impl Batch {
         scratch_limit_bytes: usize,
     ) -> Result<Batch> {
         let src = Source { buffer: src, host, headers: &[] };
-        Batch::prepare_read(FrameDecoder::Any(decoder), src, dst, units, scratch_limit_bytes)
+        Batch::prepare_read(FrameDecoder::Any(decoder), src, dst, units, scratch_limit_bytes.into())
     }
 
     /// Like [`Batch::prepare_within`], with the headers of all units where they were read before.
@@ -145,7 +160,7 @@ impl Batch {
         Source { buffer: src, host, headers }: Source<'_>,
         dst: &Buffer,
         units: &[Unit],
-        scratch_limit_bytes: usize,
+        limit: ScratchLimit,
     ) -> Result<Batch> {
         if src.device() != dst.device() || src.device() == Device::Cpu {
             let message = format!("cannot decode from {} to {} by kernels", src.device(), dst.device());
@@ -172,7 +187,7 @@ impl Batch {
         let (parts, refused) = (Vec::new(), Vec::new());
         let mut batch =
             Batch { decoder, src: src.clone(), dst: dst.clone(), len: units.len(), parts, refused, running: None };
-        batch.add(units, 0..units.len(), (host.or(gathered.as_deref()), headers), scratch_limit_bytes)?;
+        batch.add(units, 0..units.len(), (host.or(gathered.as_deref()), headers), limit)?;
         Ok(batch)
     }
 
@@ -182,28 +197,29 @@ impl Batch {
         all: &[Unit],
         range: Range<usize>,
         (host, read): (Option<&[u8]>, &[Headers]),
-        limit_bytes: usize,
+        limit: ScratchLimit,
     ) -> Result<()> {
         if range.is_empty() {
             return Ok(());
         }
         let units = &all[range.clone()];
         let headers = read.get(range.clone()).unwrap_or_default();
-        let prepared = self.decoder.prepare(&Request { device: self.src.device(), units, host, headers })?;
+        let (device, scratch_aim_bytes) = (self.src.device(), limit.aim_bytes);
+        let prepared = self.decoder.prepare(&Request { device, units, host, headers, scratch_aim_bytes })?;
         let (decode, refused) = prepared.into_parts();
         let wanted = decode.scratch_bytes();
-        if wanted <= limit_bytes || units.len() == 1 {
+        if wanted <= limit.most_bytes || units.len() == 1 {
             let refused = refused.into_iter().map(|(index, error)| (range.start + index, error));
             self.refused.extend(refused);
             self.parts.push(Part { units: range, decode });
             return Ok(());
         }
         drop(decode);
-        let parts = wanted.div_ceil(limit_bytes.max(1)).clamp(2, units.len());
+        let parts = wanted.div_ceil(limit.most_bytes.max(1)).clamp(2, units.len());
         let each = units.len().div_ceil(parts);
         range.clone().step_by(each).try_for_each(|start| {
             let end = (start + each).min(range.end);
-            self.add(all, start..end, (host, read), limit_bytes)
+            self.add(all, start..end, (host, read), limit)
         })
     }
 

@@ -11,4 +11,4 @@ pub(super) static SPEEDS: Speeds = Speeds {
 };
 
 /// The shuffled bytes, and what the streams' decoders take.
-pub(super) const SCRATCH_COPIES: u64 = 2;
+pub(super) const SCRATCH_COPIES: u64 = 3;

@@ -130,7 +130,7 @@ fn prepare(request: &Request<'_>) -> Result<Prepared> {
         tiles: scan.tiles,
         work_bytes: scan.work_bytes,
         threads: if request.device == Device::Simt { 32 } else { 256 },
-        large: scan.blocks.map(|blocks| Blocks::new(request.device, &blocks)),
+        large: scan.blocks.map(|blocks| Blocks::new(request.device, &blocks, request.scratch_aim_bytes)),
     };
     Prepared::new(request, frames, scan.refused)
 }

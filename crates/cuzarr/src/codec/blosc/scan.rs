@@ -219,7 +219,7 @@ impl Scan {
 /// The tables that the headers of units give, in words, with refusals.
 #[cfg(test)]
 pub(crate) fn described(device: Device, host: &[u8], units: &[Unit]) -> Result<Vec<String>> {
-    let scan = Scan::new(&Request { device, units, host: Some(host), headers: &[] })?;
+    let scan = Scan::new(&Request { device, units, host: Some(host), headers: &[], scratch_aim_bytes: usize::MAX })?;
     let mut described = vec![format!("{:?} {:?} {:?}", scan.entries, scan.refused, scan.blocks)];
     for inner in scan.inner {
         described.push(format!("{:?} {:?} {:?}", inner.target, inner.units, inner.owners));

@@ -9,16 +9,18 @@ pub(super) static SPEEDS: Speeds = Speeds {
     many_frames: [40.0, 32.0, 31.0, 31.0, 30.0],
 };
 
-/// A warp takes milliseconds for a frame, so that only many frames fill the device.
-pub(super) const BATCH_FACTOR: u64 = 4;
-
 /// A larger frame is large beside a batch of 64 MiB.
 const LARGE_FRAME_BYTES: usize = 1 << 20;
 
-/// Measured by `scratch_bytes` of `examples/decode_bench.rs`, rounded up. Sequences have room for 4 times the decoded bytes; large
-/// frames take 4 bytes more for each byte.
+/// A warp takes milliseconds for a frame, so that only many frames fill the device. Large frames have many warps each.
+pub(super) fn batch_factor(decoded_bytes: usize) -> u64 {
+    if decoded_bytes > LARGE_FRAME_BYTES { 2 } else { 3 }
+}
+
+/// Measured by `scratch_bytes` of `examples/decode_bench.rs`, rounded up. Matches have room for twice the decoded bytes. Marks of large
+/// frames take 4 bytes for each byte, or less in parts.
 pub(super) fn scratch_copies(decoded_bytes: usize) -> u64 {
-    if decoded_bytes > LARGE_FRAME_BYTES { 9 } else { 5 }
+    if decoded_bytes > LARGE_FRAME_BYTES { 4 } else { 3 }
 }
 
 /// A host thread as at level 5.

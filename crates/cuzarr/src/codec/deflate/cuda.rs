@@ -58,8 +58,8 @@ impl DeviceDecoder for Decoder {
         &cost::SPEEDS
     }
 
-    fn batch_factor(&self, _: usize) -> u64 {
-        cost::BATCH_FACTOR
+    fn batch_factor(&self, decoded_bytes: usize) -> u64 {
+        cost::batch_factor(decoded_bytes)
     }
 
     fn scratch_copies(&self, decoded_bytes: usize) -> u64 {
@@ -115,9 +115,9 @@ fn splits(device: Device, units: &[Unit]) -> bool {
 
 /// Nothing is read before kernels run: they parse the headers. Where the host has the bytes, it looks for members.
 fn prepare(container: Container, request: &Request<'_>) -> Result<Prepared> {
-    let mut frames = Frames::new(container, request.device, request.units)?;
+    let mut frames = Frames::new(container, request.device, request.units, request.scratch_aim_bytes)?;
     if let (Container::Gzip, Some(host)) = (container, request.host) {
-        frames.members = Members::new(request.device, request.units, host)?;
+        frames.members = Members::new(request.device, request.units, host, request.scratch_aim_bytes)?;
     }
     if frames.members.is_some() {
         frames.split = None;
@@ -127,7 +127,7 @@ fn prepare(container: Container, request: &Request<'_>) -> Result<Prepared> {
 
 impl Members {
     /// The members of all frames, where a frame without known members is one; `None` when no frame has known members.
-    fn new(device: Device, units: &[Unit], host: &[u8]) -> Result<Option<Members>> {
+    fn new(device: Device, units: &[Unit], host: &[u8], scratch_aim_bytes: usize) -> Result<Option<Members>> {
         let of = |unit: &Unit| host.get(unit.src.clone()).and_then(|encoded| members(encoded, unit));
         let known: Vec<_> = units.iter().map(of).collect();
         if known.iter().all(Option::is_none) {
@@ -139,7 +139,7 @@ impl Members {
             spans.extend([all.len() as u32, found.len() as u32].iter().flat_map(|number| number.to_ne_bytes()));
             all.extend(found);
         }
-        let frames = Box::new(Frames::new(Container::Gzip, device, &all)?);
+        let frames = Box::new(Frames::new(Container::Gzip, device, &all, scratch_aim_bytes)?);
         Ok(Some(Members { spans, count: all.len(), frames }))
     }
 
@@ -165,7 +165,7 @@ impl Members {
 }
 
 impl Frames {
-    fn new(container: Container, device: Device, units: &[Unit]) -> Result<Frames> {
+    fn new(container: Container, device: Device, units: &[Unit], scratch_aim_bytes: usize) -> Result<Frames> {
         let mut tiles = 0u32;
         let mut entries = Vec::with_capacity(units.len());
         for (index, unit) in units.iter().enumerate() {
@@ -181,7 +181,7 @@ impl Frames {
             })?;
         }
         let count = entries.len() as u32;
-        let split = splits(device, units).then(|| Split::new(device, units, &mut entries));
+        let split = splits(device, units).then(|| Split::new(device, units, &mut entries, scratch_aim_bytes));
         Ok(Frames { container, table: table(&entries, count.into()), count, tiles, split, members: None })
     }
 

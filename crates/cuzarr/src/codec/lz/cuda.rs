@@ -1,8 +1,8 @@
 //! Launches of `lz.cu`, `lz_short.cu` and `lz_settle.cu`.
 
-use cuzarr_device::{Buffer, Device, Header, KernelSource, Stream, header, pool, write_table};
+use cuzarr_device::{Arguments, Buffer, Device, Header, Kernel, KernelSource, Stream, header, pool, write_table};
 
-use super::{CHAIN_BYTES, Plan, THREAD_BYTES, TILE_ENTRY_BYTES, Unit, by_lanes, threads};
+use super::{CHAIN_BYTES, MARK_BYTES, Plan, THREAD_BYTES, TILE_ENTRY_BYTES, Unit, by_lanes, threads};
 use crate::Result;
 use crate::codec::device::Task;
 
@@ -22,8 +22,8 @@ static LZ_SHORT: KernelSource =
 static LZ_SETTLE: KernelSource =
     KernelSource { name: "lz_settle", text: include_str!("lz_settle.cu"), headers: &[HEADERS] };
 
-/// In front of the flags: a ticket for each of three launches, then how many tiles of each unit are settled.
-const TICKETS: usize = 4;
+/// Bytes of a ticket, a number of settled tiles, and a flag: they lie one behind the other. There is a ticket for each list of
+/// tiles, and a number for each unit.
 const WORD_BYTES: usize = 4;
 
 /// The copies of a batch: turns the sequences of its units into bytes, and can be launched many times.
@@ -31,9 +31,20 @@ pub(crate) struct Engine {
     plan: Plan,
     units: usize,
     threads: u32,
-    /// Whether tiles are made by a lane for each sequence.
+    /// Whether tiles are made by a lane for each sequence, where sequences come in bundles.
     by_lanes: bool,
     short: bool,
+}
+
+/// What the decoder's kernels have written: sequences, and a `u32` for each unit that counts them.
+#[derive(Clone, Copy)]
+pub(crate) enum Sequences<'a> {
+    /// One by one, with a sentinel behind those of each unit.
+    Plain { sequences: &'a Buffer, counts: &'a Buffer },
+    /// Matches alone, which `counts` counts, where literals lie in their places.
+    Matches { matches: &'a Buffer, counts: &'a Buffer },
+    /// In bundles, which `counts` counts.
+    Bundled { briefs: &'a Buffer, bundles: &'a Buffer, counts: &'a Buffer },
 }
 
 /// The table that a launch reads, and the counters that it uses.
@@ -43,13 +54,13 @@ pub(crate) struct Brought {
 }
 
 impl Engine {
-    /// `short`: whether the sequences are of a few bytes on average.
-    pub(crate) fn new(device: Device, units: &[Unit], short: bool) -> Engine {
+    /// `short`: whether the sequences are of a few bytes on average. Marks keep within `mark_limit_bytes` where they can.
+    pub(crate) fn new(device: Device, units: &[Unit], short: bool, mark_limit_bytes: usize) -> Engine {
         let threads = threads(device);
         let tile_bytes = threads as usize * THREAD_BYTES;
         let tiles = units.iter().map(|unit| unit.dst.len().div_ceil(tile_bytes));
         Engine {
-            plan: Plan::new(units, tile_bytes, short),
+            plan: Plan::new(units, tile_bytes, short, mark_limit_bytes),
             units: units.len(),
             threads,
             by_lanes: short && by_lanes(device, tiles),
@@ -58,11 +69,11 @@ impl Engine {
     }
 
     fn counter_bytes(&self) -> usize {
-        (TICKETS + self.units + self.plan.flags as usize) * WORD_BYTES
+        (self.plan.lists().count() + self.units + self.plan.flags as usize) * WORD_BYTES
     }
 
     fn mark_bytes(&self) -> usize {
-        self.plan.mark_count as usize * WORD_BYTES
+        self.plan.mark_count as usize * MARK_BYTES
     }
 
     /// Device memory that a launch takes.
@@ -81,65 +92,150 @@ impl Engine {
         Ok(Brought { table, counters })
     }
 
-    /// Puts the copies on the stream, behind the kernels that write `sequences` and, a `u32` for each unit, `counts`, and behind
-    /// what was brought for them. `scratch_literals` is where sequences with CUZARR_LZ_SCRATCH find theirs.
+    /// Puts the copies on the stream, behind the kernels that write `sequences`, and behind what was brought for them.
+    /// `scratch_literals` is where sequences with CUZARR_LZ_SCRATCH find theirs.
     ///
     /// # Errors
     /// `OutOfMemory`, `LibraryMissing`, `KernelCompileFailed`, `DeviceFailed`.
     pub(crate) fn launch(
         &self,
         task: &Task<'_>,
-        Brought { table, counters }: &Brought,
-        (sequences, counts): (&Buffer, &Buffer),
+        brought: &Brought,
+        sequences: Sequences<'_>,
         scratch_literals: &Buffer,
     ) -> Result<()> {
         if self.plan.chains.is_empty() {
             return Ok(());
         }
-        let Task { stream, src, dst, statuses } = *task;
-        let marks = pool::allocate(self.mark_bytes().max(1), stream)?;
-        let ticket = |launch: usize| counters.address() + launch * WORD_BYTES;
-        let settled = ticket(TICKETS);
-        let flags = settled + self.units * WORD_BYTES;
-        let tiles = self.plan.tiles;
-        let list = |list: usize| {
-            let before: usize = tiles[..list].iter().sum();
-            table.address() + self.plan.chains.len() * CHAIN_BYTES + before * TILE_ENTRY_BYTES
-        };
-        let buffers = [src, scratch_literals, dst, &marks, table, sequences, counts, statuses, counters];
-        let read = |number| {
-            (table.address(), list(number), sequences.address(), counts.address(), statuses.address(), ticket(number))
-        };
-        let literals = (src.address(), scratch_literals.address());
-        if tiles[0] > 0 {
-            let kernel = match self.by_lanes {
-                true => LZ_SHORT.kernel(stream.device(), "lz_short")?,
-                false => LZ.kernel(stream.device(), "lz_tiles")?,
-            };
-            let read = read(0);
-            let to = dst.address();
-            let arguments = (literals.0, literals.1, to, read.0, read.1, read.2, read.3, read.4, read.5, flags);
-            // SAFETY: the parameters of lz_tiles and lz_short, a block of threads for each tile of the list, which `Plan` has
-            // cut for so many threads. The decoder's kernels have checked the sequences of every unit that they did not
-            // report as damaged; `Plan` has counted flags and tiles.
-            unsafe { kernel.launch(stream, tiles[0] as u32, self.threads, arguments, &buffers) }?;
-        }
-        if tiles[1] > 0 {
-            let kernel = LZ.kernel(stream.device(), "lz_marks")?;
-            let read = read(1);
-            let to = (dst.address(), marks.address());
-            let arguments = (literals.0, literals.1, to.0, to.1, read.0, read.1, read.2, read.3, read.4, read.5, flags);
-            // SAFETY: the parameters of lz_marks. The conditions are those above, and `Plan` has counted the marks.
-            unsafe { kernel.launch(stream, tiles[1] as u32, self.threads, arguments, &buffers) }?;
-        }
-        if tiles[2] > 0 {
-            let kernel = LZ_SETTLE.kernel(stream.device(), if self.short { "lz_settle_short" } else { "lz_settle" })?;
-            let read = (marks.address(), dst.address(), table.address(), list(2), statuses.address());
-            let arguments = (read.0, read.1, read.2, read.3, read.4, ticket(2), flags, settled);
-            // SAFETY: the parameters of both. `lz_marks` has written marks that are literals or earlier places of the same
-            // unit, and flags that say which tiles have none.
-            unsafe { kernel.launch(stream, tiles[2] as u32, self.threads, arguments, &buffers) }?;
+        let marks = pool::allocate(self.mark_bytes().max(1), task.stream)?;
+        let mut launches =
+            Launches { engine: self, task, brought, sequences, scratch_literals, marks: &marks, list: 0, number: 0 };
+        launches.tiles(self.plan.row_tiles)?;
+        for part in &self.plan.parts {
+            launches.marks(part.tiles)?;
+            launches.settle(part.tiles)?;
         }
         Ok(())
+    }
+}
+
+/// The launches of an engine, list after list.
+struct Launches<'a> {
+    engine: &'a Engine,
+    task: &'a Task<'a>,
+    brought: &'a Brought,
+    sequences: Sequences<'a>,
+    scratch_literals: &'a Buffer,
+    marks: &'a Buffer,
+    /// Bytes of lists that were launched, and their number.
+    list: usize,
+    number: usize,
+}
+
+/// Addresses that launches of a list take.
+struct Places {
+    chains: usize,
+    tiles: usize,
+    ticket: usize,
+    settled: usize,
+    flags: usize,
+}
+
+impl Launches<'_> {
+    /// The places of the next list, of so many tiles.
+    fn next(&mut self, tiles: usize) -> Places {
+        let plan = &self.engine.plan;
+        let (chains, counters) = (self.brought.table.address(), self.brought.counters.address());
+        let settled = counters + plan.lists().count() * WORD_BYTES;
+        let places = Places {
+            chains,
+            tiles: chains + plan.chains.len() * CHAIN_BYTES + self.list,
+            ticket: counters + self.number * WORD_BYTES,
+            settled,
+            flags: settled + self.engine.units * WORD_BYTES,
+        };
+        (self.list, self.number) = (self.list + tiles * TILE_ENTRY_BYTES, self.number + 1);
+        places
+    }
+
+    fn launch(&self, kernel: &Kernel, tiles: usize, arguments: impl Arguments) -> Result<()> {
+        let (Task { src, dst, statuses, stream }, Brought { table, counters }) = (*self.task, self.brought);
+        let (first, second, counts) = match self.sequences {
+            Sequences::Plain { sequences, counts } => (sequences, sequences, counts),
+            Sequences::Matches { matches, counts } => (matches, matches, counts),
+            Sequences::Bundled { briefs, bundles, counts } => (briefs, bundles, counts),
+        };
+        let buffers = [src, self.scratch_literals, dst, self.marks, table, first, second, counts, statuses, counters];
+        // SAFETY: the parameters are those of the kernel (callers); a block of threads for each tile of the list, which `Plan`
+        // has cut for so many threads. The decoder's kernels have checked the sequences of every unit that they did not report
+        // as damaged; `Plan` has counted flags, tiles and marks. `lz_marks` writes marks that are literals or earlier places of
+        // the same unit, and flags that say which tiles have none.
+        Ok(unsafe { kernel.launch(stream, tiles as u32, self.engine.threads, arguments, &buffers) }?)
+    }
+
+    /// Rows of tiles become bytes.
+    fn tiles(&mut self, tiles: usize) -> Result<()> {
+        let at = self.next(tiles);
+        if tiles == 0 {
+            return Ok(());
+        }
+        let Task { stream, src, dst, statuses } = *self.task;
+        let (device, from, to) = (stream.device(), (src.address(), self.scratch_literals.address()), dst.address());
+        let statuses = statuses.address();
+        match self.sequences {
+            Sequences::Plain { sequences, counts } | Sequences::Matches { matches: sequences, counts } => {
+                let plain = matches!(self.sequences, Sequences::Plain { .. });
+                let name = if plain { "lz_tiles" } else { "lz_tiles_of_matches" };
+                let (sequences, counts) = (sequences.address(), counts.address());
+                let arguments =
+                    (from.0, from.1, to, at.chains, at.tiles, sequences, counts, statuses, at.ticket, at.flags);
+                self.launch(&LZ.kernel(device, name)?, tiles, arguments)
+            }
+            Sequences::Bundled { briefs, bundles, counts } => {
+                let kernel = match self.engine.by_lanes {
+                    true => LZ_SHORT.kernel(device, "lz_short")?,
+                    false => LZ.kernel(device, "lz_tiles_bundled")?,
+                };
+                let (briefs, bundles, counts) = (briefs.address(), bundles.address(), counts.address());
+                let arguments =
+                    (from.0, from.1, to, at.chains, at.tiles, briefs, bundles, counts, statuses, at.ticket, at.flags);
+                self.launch(&kernel, tiles, arguments)
+            }
+        }
+    }
+
+    /// Segments become marks.
+    fn marks(&mut self, tiles: usize) -> Result<()> {
+        let at = self.next(tiles);
+        let Task { stream, src, dst, statuses } = *self.task;
+        let (device, from, to) = (stream.device(), (src.address(), self.scratch_literals.address()), dst.address());
+        let (marks, statuses) = (self.marks.address(), statuses.address());
+        match self.sequences {
+            Sequences::Plain { sequences, counts } | Sequences::Matches { matches: sequences, counts } => {
+                let plain = matches!(self.sequences, Sequences::Plain { .. });
+                let name = if plain { "lz_marks" } else { "lz_marks_of_matches" };
+                let (sequences, counts) = (sequences.address(), counts.address());
+                let arguments =
+                    (from.0, from.1, to, marks, at.chains, at.tiles, sequences, counts, statuses, at.ticket, at.flags);
+                self.launch(&LZ.kernel(device, name)?, tiles, arguments)
+            }
+            Sequences::Bundled { briefs, bundles, counts } => {
+                let (briefs, bundles, counts) = (briefs.address(), bundles.address(), counts.address());
+                let (chains, list, ticket, flags) = (at.chains, at.tiles, at.ticket, at.flags);
+                let arguments =
+                    (from.0, from.1, to, marks, chains, list, briefs, bundles, counts, statuses, ticket, flags);
+                self.launch(&LZ.kernel(device, "lz_marks_bundled")?, tiles, arguments)
+            }
+        }
+    }
+
+    /// Marks become bytes.
+    fn settle(&mut self, tiles: usize) -> Result<()> {
+        let at = self.next(tiles);
+        let Task { stream, dst, statuses, .. } = *self.task;
+        let name = if self.engine.short { "lz_settle_short" } else { "lz_settle" };
+        let (marks, to) = (self.marks.address(), dst.address());
+        let arguments = (marks, to, at.chains, at.tiles, statuses.address(), at.ticket, at.flags, at.settled);
+        self.launch(&LZ_SETTLE.kernel(stream.device(), name)?, tiles, arguments)
     }
 }

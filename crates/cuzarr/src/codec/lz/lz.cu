@@ -29,7 +29,6 @@
 
 struct LzPlace {
     u32 begin, size;  // in the unit's output
-    u32 count;        // of the unit's sequences
 };
 
 /// The part of a sequence that a tile holds: places of the unit.
@@ -136,11 +135,12 @@ CUZARR_DEVICE void lz_widen(const LzChain& chain, const LzPlace& place, const Lz
     high = end > high ? end : high;
 }
 
-/// Links of the tile's bytes, a lane a sequence, and long ones in pieces by warps; `sequences` are those that reach into it, the last
-/// of them the unit's `count`th. `range` becomes the complement of the first and the end of the bytes of the chain, before the tile,
+/// Links of the tile's bytes, a lane a sequence, and long ones in pieces by warps; `sequences` begin with those that reach into it. `range`
+/// becomes the complement of the first and the end of the bytes of the chain, before the tile,
 /// that it repeats. All threads of the block; returns behind a barrier.
+template <class Sequences>
 CUZARR_DEVICE void lz_fill(
-    const LzChain& chain, const LzPlace& place, const u8* src, const u8* scratch, const LzSequence* sequences, u32 count, u32* links, u32* range
+    const LzChain& chain, const LzPlace& place, const u8* src, const u8* scratch, const Sequences& sequences, u32* links, u32* range
 ) {
     CUZARR_SHARED(u32, pieces, CUZARR_LZ_THREADS);
     CUZARR_SHARED(u32, piece_count, 1);
@@ -148,18 +148,16 @@ CUZARR_DEVICE void lz_fill(
     u32 low = 0xffffffffu, high = 0;
     SharedPlace place_of_links = shared_place(links);
     if (thread_index() == 0) piece_count[0] = 0;
-    LzSequence sequence = sequences[next < count ? next : count];
-    u32 end = sequences[next < count ? next + 1 : count].out;
+    auto loaded = sequences.load(next);
     block_barrier();
     for (;;) {
-        bool is_in = next < count && sequence.out < tile_end;
-        if (warp_ballot(CUZARR_ALL_LANES, is_in) == 0) break;
-        LzSequence own = sequence;
+        LzSequence own;
+        u32 end, number = next;
+        bool more, is_in = sequences.open(loaded, next, place.begin, tile_end, own, end, more);
+        if (!more) break;
         LzRun run = lz_run(own, end, place);
-        u32 number = next;
         next += thread_count();
-        sequence = sequences[next < count ? next : count];
-        end = sequences[next < count ? next + 1 : count].out;
+        loaded = sequences.load(next);
         if (is_in) {
             lz_widen(chain, place, own, run, low, high);
             u32 bytes = run.end - run.at;
@@ -184,8 +182,10 @@ CUZARR_DEVICE void lz_fill(
     u32 total = piece_count[0], warps = thread_count() / CUZARR_WARP;
     for (u32 piece = thread_index() / CUZARR_WARP; piece < total; piece += warps) {
         u32 number = pieces[piece] / CUZARR_LZ_PARTS, part = pieces[piece] % CUZARR_LZ_PARTS;
-        LzSequence own = sequences[number];
-        LzRun run = lz_run(own, sequences[number + 1].out, place);
+        LzSequence own;
+        u32 end;
+        sequences.one(number, lane, own, end);
+        LzRun run = lz_run(own, end, place);
         run.at += part * CUZARR_LZ_PIECE;
         run.end = run.end - run.at < CUZARR_LZ_PIECE ? run.end : run.at + CUZARR_LZ_PIECE;
         lz_fill_piece(links, place, own, lz_literals(chain, src, scratch, own.literals), run, lane);
@@ -262,8 +262,8 @@ CUZARR_DEVICE void lz_store_bytes(u8* unit, const LzPlace& place, const u32* lin
     }
 }
 
-/// Replaces the tile's links of bytes of the chain from `low` up to `high` by what their marks say; bytes in final tiles stay
-/// a place, as what lies before the segment. `put(at, four)` gets all links, by fours.
+/// Replaces the tile's links of bytes of the chain from `low` up to `high` by what their marks say, which begin with the chain's; bytes in
+/// final tiles stay a place, as what lies before the segment. `put(at, four)` gets all links, by fours.
 template <class Put>
 CUZARR_DEVICE void lz_take_marks(const u32* marks, const LzChain& chain, u32 low, u32 high, const u32* links, const u32* finals, Put put) {
     u32 tile_log = highest_bit(thread_count() * CUZARR_LZ_OWN);
@@ -286,7 +286,7 @@ CUZARR_DEVICE void lz_take_marks(const u32* marks, const LzChain& chain, u32 low
             for (u32 k = 0; k < 4; ++k) {
                 // Behind the tile's end stands anything: it is loaded from within the chain, and not stored or into the unit's room.
                 u32 from = four[k] - base;
-                if (from >= low && from < high && has_mark(from)) four[k] = marks[chain.begin + from];
+                if (from >= low && from < high && has_mark(from)) four[k] = marks[from];
             }
         }
 #pragma unroll
@@ -308,19 +308,20 @@ CUZARR_DEVICE void lz_make_marks(
     }
     if (early < end) lz_wait(flags, first < early ? early : first, end, finals);
     lz_take_marks(marks, chain, taken, place.begin - chain.begin, links, finals, [&](u32 at, const uint4& four) {
-        // Marks of a unit begin at multiples of 4, and have room for as many.
-        if (at < place.size) *(uint4*)(marks + place.begin + at) = four;
+        // Marks of a chain begin at multiples of 4, and have room for as many.
+        if (at < place.size) *(uint4*)(marks + (place.begin - chain.begin) + at) = four;
     });
 }
 
-template <bool Marks>
+/// `sequences_of(chain, count)` says how those of a chain's unit are read.
+template <bool Marks, class SequencesOf>
 CUZARR_DEVICE void lz_tile(
-    const u8* src, const u8* scratch, u8* dst, u32* marks, const LzChain* chains, const LzTile* tiles, const LzSequence* sequences,
-    const u32* counts, const u64* statuses, u32* ticket, u32* done
+    const u8* src, const u8* scratch, u8* dst, u32* marks, const LzChain* chains, const LzTile* tiles, const u32* counts, const u64* statuses,
+    u32* ticket, u32* done, SequencesOf sequences_of
 ) {
     CUZARR_SHARED(u32, links, CUZARR_LZ_TILE);
-    // The ticket, the first sequence, and the range of bytes that are waited for.
-    CUZARR_SHARED(u32, shared, 4);
+    // The ticket, where sequences begin, the range of bytes that are waited for, and of the first sequence `out`, `literals` and `match`.
+    CUZARR_SHARED(u32, shared, 7);
     CUZARR_SHARED(u32, finals, CUZARR_LZ_FINALS / 32 + 1);
     u32 thread = thread_index(), tile_bytes = thread_count() * CUZARR_LZ_OWN, state = CUZARR_LZ_DONE;
     for (u32 word = thread; word <= CUZARR_LZ_FINALS / 32; word += thread_count()) finals[word] = 0;
@@ -329,22 +330,23 @@ CUZARR_DEVICE void lz_tile(
     LzTile tile = tiles[shared[0]];
     LzChain chain = chains[tile.chain];
     if (statuses[chain.status]) return;
-    LzPlace place = {chain.begin + tile.tile * tile_bytes, chain.bytes - tile.tile * tile_bytes, counts[chain.unit]};
+    LzPlace place = {chain.begin + tile.tile * tile_bytes, chain.bytes - tile.tile * tile_bytes};
     place.size = place.size < tile_bytes ? place.size : tile_bytes;
-    sequences += chain.first_sequence;
+    auto sequences = sequences_of(chain, counts[chain.unit]);
     u8* unit = dst + chain.dst;
     if (thread < CUZARR_WARP) {
-        u32 first = lz_find(sequences, place.count, place.begin, thread);
-        if (thread == 0) shared[1] = first;
+        LzSequence first;
+        u32 number = sequences.find(place.begin, thread, first);
+        if (thread == 0) shared[1] = number, shared[4] = first.out, shared[5] = first.literals, shared[6] = first.match;
     }
     block_barrier();
-    LzSequence sequence = sequences[shared[1]];
-    if (sequence.match >= place.begin + place.size && (!Marks || tile.tile < CUZARR_LZ_FINALS)) {
-        const u8* literals = lz_literals(chain, src, scratch, sequence.literals);
-        lz_copy(literals + (place.begin - sequence.out), unit + place.begin, place.size);
+    sequences.skip(shared[1]);
+    if (shared[6] >= place.begin + place.size && (!Marks || tile.tile < CUZARR_LZ_FINALS)) {
+        const u8* literals = lz_literals(chain, src, scratch, shared[5]);
+        lz_copy(literals + (place.begin - shared[4]), unit + place.begin, place.size);
         if (Marks) state = CUZARR_LZ_FINAL;
     } else {
-        lz_fill(chain, place, src, scratch, sequences + shared[1], place.count - shared[1], links, shared + 2);
+        lz_fill(chain, place, src, scratch, sequences, links, shared + 2);
         lz_jump(links, place.size);
         const u32* flags = done + chain.first_flag;
         u32 low = ~shared[2], high = shared[3];
@@ -363,17 +365,57 @@ CUZARR_DEVICE void lz_tile(
     }
 }
 
-/// 40 registers a thread, as lz_marks: six blocks a multiprocessor, which is what shared memory allows.
+CUZARR_DEVICE auto lz_plain(const LzSequence* sequences) {
+    return [=](const LzChain& chain, u32 count) { return LzPlain{sequences + chain.first_sequence, count}; };
+}
+CUZARR_DEVICE auto lz_matches(const u64* matches) {
+    return [=](const LzChain& chain, u32 count) { return LzMatches{matches + chain.first_sequence, count, 0}; };
+}
+CUZARR_DEVICE auto lz_bundled(const u64* briefs, const LzBundle* bundles) {
+    return [=](const LzChain& chain, u32 count) {
+        return LzBundled{briefs + chain.first_sequence * CUZARR_LZ_BUNDLE, bundles + chain.first_sequence, count};
+    };
+}
+
+/// 40 registers a thread, as those below: six blocks a multiprocessor, which is what shared memory allows.
 CUZARR_KERNEL_SIZED(
     CUZARR_LZ_THREADS, 6, lz_tiles, const u8* src, const u8* scratch, u8* dst, const LzChain* chains, const LzTile* tiles, const LzSequence* sequences,
     const u32* counts, const u64* statuses, u32* ticket, u32* done
 ) {
-    lz_tile<false>(src, scratch, dst, (u32*)0, chains, tiles, sequences, counts, statuses, ticket, done);
+    lz_tile<false>(src, scratch, dst, (u32*)0, chains, tiles, counts, statuses, ticket, done, lz_plain(sequences));
+}
+
+CUZARR_KERNEL_SIZED(
+    CUZARR_LZ_THREADS, 6, lz_tiles_of_matches, const u8* src, const u8* scratch, u8* dst, const LzChain* chains, const LzTile* tiles, const u64* matches,
+    const u32* counts, const u64* statuses, u32* ticket, u32* done
+) {
+    lz_tile<false>(src, scratch, dst, (u32*)0, chains, tiles, counts, statuses, ticket, done, lz_matches(matches));
+}
+
+CUZARR_KERNEL_SIZED(
+    CUZARR_LZ_THREADS, 6, lz_tiles_bundled, const u8* src, const u8* scratch, u8* dst, const LzChain* chains, const LzTile* tiles, const u64* briefs,
+    const LzBundle* bundles, const u32* counts, const u64* statuses, u32* ticket, u32* done
+) {
+    lz_tile<false>(src, scratch, dst, (u32*)0, chains, tiles, counts, statuses, ticket, done, lz_bundled(briefs, bundles));
 }
 
 CUZARR_KERNEL_SIZED(
     CUZARR_LZ_THREADS, 6, lz_marks, const u8* src, const u8* scratch, u8* dst, u32* marks, const LzChain* chains, const LzTile* tiles, const LzSequence* sequences,
     const u32* counts, const u64* statuses, u32* ticket, u32* done
 ) {
-    lz_tile<true>(src, scratch, dst, marks, chains, tiles, sequences, counts, statuses, ticket, done);
+    lz_tile<true>(src, scratch, dst, marks, chains, tiles, counts, statuses, ticket, done, lz_plain(sequences));
+}
+
+CUZARR_KERNEL_SIZED(
+    CUZARR_LZ_THREADS, 6, lz_marks_of_matches, const u8* src, const u8* scratch, u8* dst, u32* marks, const LzChain* chains, const LzTile* tiles, const u64* matches,
+    const u32* counts, const u64* statuses, u32* ticket, u32* done
+) {
+    lz_tile<true>(src, scratch, dst, marks, chains, tiles, counts, statuses, ticket, done, lz_matches(matches));
+}
+
+CUZARR_KERNEL_SIZED(
+    CUZARR_LZ_THREADS, 6, lz_marks_bundled, const u8* src, const u8* scratch, u8* dst, u32* marks, const LzChain* chains, const LzTile* tiles,
+    const u64* briefs, const LzBundle* bundles, const u32* counts, const u64* statuses, u32* ticket, u32* done
+) {
+    lz_tile<true>(src, scratch, dst, marks, chains, tiles, counts, statuses, ticket, done, lz_bundled(briefs, bundles));
 }

@@ -30,8 +30,8 @@ struct LzChain {
     u64 dst;               // where the unit's output begins
     u64 literals;          // its memory of literals, in the source
     u64 scratch_literals;  // its second one, in scratch
-    u64 first_sequence;
-    u64 first_mark;
+    u64 first_sequence;    // a bundle's first, where they come in bundles
+    u64 first_mark;        // of the chain's first byte
     u32 unit;              // number of its count
     u32 status;            // and of its status
     u32 begin;             // in the unit's output
@@ -46,17 +46,151 @@ struct LzTile {
 };
 static_assert(sizeof(LzChain) == 64 && sizeof(LzTile) == 8, "as mod.rs writes them");
 
-/// The last sequence that begins at `at` or before; by a whole warp, 32 probes at a time.
-CUZARR_DEVICE u32 lz_find(const LzSequence* sequences, u32 count, u32 at, u32 lane) {
+/// The last of `count` that begins at `at` or before, where the first one begins before all; by a whole warp, 32 probes at a time.
+/// `out_of(number)` says where one begins.
+template <class OutOf>
+CUZARR_DEVICE u32 lz_find(u32 count, u32 at, u32 lane, OutOf out_of) {
     u32 low = 0, high = count;
     while (high - low > 1) {
         u32 step = (high - low + CUZARR_WARP - 1) / CUZARR_WARP, probe = low + lane * step;
-        u32 votes = warp_ballot(CUZARR_ALL_LANES, probe < high && sequences[probe].out <= at);
+        u32 votes = warp_ballot(CUZARR_ALL_LANES, probe < high && out_of(probe) <= at);
         low += highest_bit(votes | 1) * step;
         high = high - low < step ? high : low + step;
     }
     return low;
 }
+
+/// The sequences of a unit as a tile reads them, when they are `LzSequence`s. Lanes of a warp read neighbours.
+struct LzPlain {
+    const LzSequence* sequences;
+    u32 count;
+    /// A sequence, and where it ends.
+    struct Loaded {
+        LzSequence own;
+        u32 end;
+    };
+
+    /// Where reading begins for the tile that begins at `at`: pass it to `skip`. `first` becomes the sequence that `at` belongs to. All lanes
+    /// of a warp call.
+    CUZARR_DEVICE u32 find(u32 at, u32 lane, LzSequence& first) const {
+        u32 number = lz_find(count, at, lane, [&](u32 index) { return sequences[index].out; });
+        first = sequences[number];
+        return number;
+    }
+    CUZARR_DEVICE void skip(u32 number) { sequences += number, count -= number; }
+
+    /// Sequence `next`, whose number is that of the lane beside a multiple of CUZARR_WARP.
+    CUZARR_DEVICE Loaded load(u32 next) const {
+        return {sequences[next < count ? next : count], sequences[next < count ? next + 1 : count].out};
+    }
+    /// Takes what was loaded: whether it lies before `tile_end`. `more`, the same for all lanes of the warp: whether any of theirs does.
+    CUZARR_DEVICE bool open(const Loaded& loaded, u32 next, u32, u32 tile_end, LzSequence& own, u32& end, bool& more) const {
+        own = loaded.own, end = loaded.end;
+        bool is_in = next < count && own.out < tile_end;
+        more = warp_ballot(CUZARR_ALL_LANES, is_in) != 0;
+        return is_in;
+    }
+    /// Sequence `number`, for all lanes of a warp.
+    CUZARR_DEVICE void one(u32 number, u32, LzSequence& own, u32& end) const {
+        own = sequences[number], end = sequences[number + 1].out;
+    }
+};
+
+/// Like `LzPlain`, when there are matches alone. `skipped` of the `count` are passed already.
+struct LzMatches {
+    const u64* matches;
+    u32 count, skipped;
+    struct Loaded {
+        u64 own, before;
+    };
+
+    CUZARR_DEVICE u32 find(u32 at, u32 lane, LzSequence& first) const {
+        u32 number = lz_find(count, at, lane, [&](u32 index) { return index ? lz_match_end(matches[index - 1]) : 0; }), end;
+        one(number, lane, first, end);
+        return number;
+    }
+    CUZARR_DEVICE void skip(u32 number) { skipped += number; }
+
+    CUZARR_DEVICE Loaded load(u32 next) const {
+        u32 number = skipped + next;
+        if (number >= count) return {0, 0};
+        return {matches[number], number ? matches[number - 1] : 0};
+    }
+    CUZARR_DEVICE bool open(const Loaded& loaded, u32 next, u32, u32 tile_end, LzSequence& own, u32& end, bool& more) const {
+        own.out = own.literals = lz_match_end(loaded.before);
+        own.match = (u32)loaded.own, own.offset = (u32)(loaded.own >> 48), end = lz_match_end(loaded.own);
+        bool is_in = skipped + next < count && own.out < tile_end;
+        more = warp_ballot(CUZARR_ALL_LANES, is_in) != 0;
+        return is_in;
+    }
+    CUZARR_DEVICE void one(u32 number, u32, LzSequence& own, u32& end) const {
+        bool more;
+        open(load(number), number, 0, 0, own, end, more);
+    }
+};
+
+/// Like `LzPlain`, when they come in bundles. `count` is that of bundles.
+struct LzBundled {
+    const u64* briefs;
+    const LzBundle* bundles;
+    u32 count;
+    struct Loaded {
+        u64 brief;
+        LzBundle bundle;
+    };
+
+    CUZARR_DEVICE u32 find(u32 at, u32 lane, LzSequence& first) const {
+        u32 number = lz_find(count, at, lane, [&](u32 index) { return bundles[index].out; }), end;
+        bool more;
+        open({briefs[number * CUZARR_LZ_BUNDLE + lane], bundles[number]}, 0, at, at + 1, first, end, more);
+        u32 votes = warp_ballot(CUZARR_ALL_LANES, first.out <= at && at < end);
+        give(first, end, votes ? count_trailing_zeros(votes) : 0);
+        return number;
+    }
+    CUZARR_DEVICE void skip(u32 number) { briefs += (u64)number * CUZARR_LZ_BUNDLE, bundles += number, count -= number; }
+
+    CUZARR_DEVICE Loaded load(u32 next) const {
+        u32 number = next / CUZARR_LZ_BUNDLE;
+        return number < count ? Loaded{briefs[next], bundles[number]} : Loaded{0, {0xffffffffu, 0}};
+    }
+    /// Those that end before `begin` are left out.
+    CUZARR_DEVICE bool open(const Loaded& loaded, u32, u32 begin, u32 tile_end, LzSequence& own, u32& end, bool& more) const {
+        u32 lane = thread_index() % CUZARR_WARP;
+        u32 literals = (u32)loaded.brief & CUZARR_LZ_BRIEF_LITERALS, match = (u32)(loaded.brief >> 17) & 0x3ffff;
+        u32 bytes = literals + match, ends = bytes, literal_ends = literals;
+        more = loaded.bundle.out < tile_end;
+        if (warp_ballot(CUZARR_ALL_LANES, bytes >= 2048) == 0) {
+            // Both sums of 32 have 16 bits.
+            u32 both = bytes << 16 | literals;
+            for (u32 step = 1; step < CUZARR_WARP; step *= 2) {
+                u32 before = warp_shuffle_up(CUZARR_ALL_LANES, both, step);
+                if (lane >= step) both += before;
+            }
+            ends = both >> 16, literal_ends = both & 0xffff;
+        } else {
+            for (u32 step = 1; step < CUZARR_WARP; step *= 2) {
+                u32 before = warp_shuffle_up(CUZARR_ALL_LANES, ends, step);
+                u32 literals_before = warp_shuffle_up(CUZARR_ALL_LANES, literal_ends, step);
+                if (lane >= step) ends += before, literal_ends += literals_before;
+            }
+        }
+        end = loaded.bundle.out + ends;
+        own.out = end - bytes, own.match = end - match;
+        own.literals = loaded.bundle.literals + (literal_ends - literals), own.offset = (u32)(loaded.brief >> 35);
+        return bytes && own.out < tile_end && end > begin;
+    }
+    CUZARR_DEVICE void one(u32 number, u32 lane, LzSequence& own, u32& end) const {
+        bool more;
+        open(load(number / CUZARR_LZ_BUNDLE * CUZARR_LZ_BUNDLE + lane), 0, 0, 0, own, end, more);
+        give(own, end, number % CUZARR_LZ_BUNDLE);
+    }
+    /// The sequence of lane `from`, for each lane.
+    CUZARR_DEVICE static void give(LzSequence& own, u32& end, u32 from) {
+        own.out = warp_shuffle(CUZARR_ALL_LANES, own.out, from), own.literals = warp_shuffle(CUZARR_ALL_LANES, own.literals, from);
+        own.match = warp_shuffle(CUZARR_ALL_LANES, own.match, from), own.offset = warp_shuffle(CUZARR_ALL_LANES, own.offset, from);
+        end = warp_shuffle(CUZARR_ALL_LANES, end, from);
+    }
+};
 
 /// Where the literals of a sequence lie.
 CUZARR_DEVICE const u8* lz_literals(const LzChain& chain, const u8* src, const u8* scratch, u32 literals) {

@@ -209,11 +209,10 @@ CUZARR_DEVICE void lz_put_aside(u64* aside, u32& count, u64 packed, u32 lanes, u
     count += count_ones(lanes);
 }
 
-/// Makes all bytes of a tile, which are zero bits so far in `there`. `sequences` begin with the one that its first byte belongs
-/// to, `count` are left of the unit; `aside` has room for CUZARR_LZ_ASIDE matches of the warp, and `literals_of(sequence)` says
-/// where a sequence's literals lie.
-template <class Literals>
-CUZARR_DEVICE void lz_copy_tile(const LzCopies& copies, const LzSequence* sequences, u32 count, u64* aside, Literals literals_of) {
+/// Makes all bytes of a tile, which are zero bits so far in `there`. `sequences` begin with those that reach into it; `aside` has room for
+/// CUZARR_LZ_ASIDE matches of the warp, and `literals_of(sequence)` says where a sequence's literals lie.
+template <class Sequences, class Literals>
+CUZARR_DEVICE void lz_copy_tile(const LzCopies& copies, const Sequences& sequences, u64* aside, Literals literals_of) {
     u32 lane = thread_index() % CUZARR_WARP, next = thread_index(), tile_end = copies.begin + copies.size, waiting = 0;
     // One warp asks for all: thousands that ask for the same flags wait for each other.
     if (thread_index() < CUZARR_WARP) lz_wait_far(copies, lane);
@@ -221,19 +220,20 @@ CUZARR_DEVICE void lz_copy_tile(const LzCopies& copies, const LzSequence* sequen
     u32 recent = lz_recent(copies, lane);
     for (bool more = true; more || waiting;) {
         while (more && waiting + CUZARR_WARP <= CUZARR_LZ_ASIDE) {
-            LzSequence sequence = {tile_end, 0, tile_end, 1};
-            u32 end = tile_end;
-            if (next < count) sequence = sequences[next], end = sequences[next + 1].out;
+            LzSequence sequence;
+            u32 end;
+            bool is_in = sequences.open(sequences.load(next), next, copies.begin, tile_end, sequence, end, more);
+            if (!more) break;
+            more = warp_ballot(CUZARR_ALL_LANES, end >= tile_end) == 0;
+            next += thread_count();
+            if (!is_in) sequence = {tile_end, 0, tile_end, 1}, end = tile_end;
             // The part of it that lies in the tile.
             end = end < tile_end ? end : tile_end;
             u32 at = sequence.out > copies.begin ? sequence.out : copies.begin;
             u32 match = sequence.match > at ? sequence.match : at;
             match = match < end ? match : end;
-            bool is_in = sequence.out < tile_end;
-            more = warp_ballot(CUZARR_ALL_LANES, is_in) == CUZARR_ALL_LANES;
-            next += thread_count();
-            lz_put_literals(copies, literals_of(sequence) + (at - sequence.out), at, is_in ? match - at : 0, lane);
-            LzMatch own = {match, is_in ? end - match : 0, sequence.offset};
+            lz_put_literals(copies, literals_of(sequence) + (at - sequence.out), at, match - at, lane);
+            LzMatch own = {match, end - match, sequence.offset};
             lz_put_aside(aside, waiting, lz_packed(copies, own), lz_try(copies, own, recent, lane), lane);
         }
         warp_barrier(CUZARR_ALL_LANES);

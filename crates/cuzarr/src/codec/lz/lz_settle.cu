@@ -68,7 +68,7 @@ CUZARR_DEVICE void lz_settle_tile(
     for (u32 group = 0; group < CUZARR_LZ_GROUPS; ++group) {
         u32 at = (group * thread_count() + thread) * 4;
         if (at >= size) continue;
-        uint4 four = *(const uint4*)(marks + begin + at);
+        uint4 four = *(const uint4*)(marks + (begin - chain.begin) + at);
         bytes[group][0] = four.x, bytes[group][1] = four.y, bytes[group][2] = four.z, bytes[group][3] = four.w;
     }
     if (thread == 0) {

@@ -4,12 +4,13 @@
 //!
 //! There are two ways, and each unit takes one by how much other work there is. A unit whose tiles, one behind the other,
 //! take no longer than all others together becomes bytes at once. A larger one is cut into segments that are worked at side
-//! by side, with 4 bytes of scratch memory for each byte, and then settled segment after segment.
+//! by side, with 4 bytes of scratch memory for each byte, and then settled segment after segment. Where that is more memory
+//! than there is, segments are worked at in parts that follow each other, in the same memory.
 
 mod cuda;
 pub(crate) mod find;
 
-pub(crate) use cuda::{Engine, HEADERS};
+pub(crate) use cuda::{Engine, HEADERS, Sequences};
 
 use std::ops::Range;
 
@@ -18,8 +19,21 @@ use cuzarr_device::{Device, WARP, defined, stated_size};
 use super::batch::Fields;
 
 const CHAINS: &str = include_str!("lz_chains.cuh");
+const SEQUENCES: &str = include_str!("lz_sequences.cuh");
 /// Bytes of a sequence that a decoder writes for the engine.
-pub(crate) const SEQUENCE_BYTES: usize = stated_size(include_str!("lz_sequences.cuh"), "LzSequence");
+pub(crate) const SEQUENCE_BYTES: usize = stated_size(SEQUENCES, "LzSequence");
+/// Bytes of a match, where decoders write those alone.
+pub(crate) const MATCH_BYTES: usize = size_of::<u64>();
+/// How many sequences a bundle has, and bytes of both in their lists.
+pub(crate) const BUNDLE: usize = defined(SEQUENCES, "CUZARR_LZ_BUNDLE") as usize;
+pub(crate) const BUNDLE_BYTES: usize = stated_size(SEQUENCES, "LzBundle");
+pub(crate) const BRIEF_BYTES: usize = size_of::<u64>();
+/// Offsets of sequences in bundles are smaller than this.
+pub(crate) const BRIEF_OFFSETS: usize = defined(SEQUENCES, "CUZARR_LZ_BRIEF_OFFSETS") as usize;
+/// Bytes of a mark.
+const MARK_BYTES: usize = size_of::<u32>();
+/// Most parts in which segments are worked at. Each is a row of tiles and of settled segments more.
+const MOST_PARTS: usize = 8;
 /// Bytes of a tile that a thread owns.
 const THREAD_BYTES: usize = defined(CHAINS, "CUZARR_LZ_OWN") as usize;
 const MOST_THREADS: u32 = defined(CHAINS, "CUZARR_LZ_THREADS");
@@ -27,7 +41,8 @@ const MOST_THREADS: u32 = defined(CHAINS, "CUZARR_LZ_THREADS");
 /// where sequences are short 10, at 110 for segments.
 const ROW_COST: usize = 64;
 const ROW_COST_SHORT: usize = 130;
-/// Like `ROW_COST`, for rows of at most so many tiles: they end while chains of other batches run, and segments would slow those.
+/// Like `ROW_COST`, for rows of at most so many tiles: they end while chains of other batches run, and segments would slow those. Where
+/// there is no memory for their marks, such units become rows in any case: more batches are decoded at once.
 const BRIEF_ROW: usize = 128;
 const ROW_COST_BRIEF: usize = 60;
 /// From so many tiles of all units for each tile of the longest on, a lane a sequence is faster. A tile in a row then waits
@@ -75,6 +90,12 @@ fn segments_of(tiles: usize, total: usize, short: bool) -> usize {
     alone.max((tiles / SEGMENT_TILES).min(total / SETTLE_SHARE)).clamp(1, tiles)
 }
 
+/// Segments of a unit when they are worked at in so many parts. Rows of tiles in a part take as long however few there are, so
+/// that shorter ones are better, until settling takes as long as they do.
+fn segments_in_parts(segments: usize, parts: usize, tiles: usize) -> usize {
+    ((segments as f64 * (parts as f64).sqrt()).ceil() as usize).max(parts).clamp(1, tiles)
+}
+
 /// One run of sequences, and where its bytes go.
 #[derive(Clone, Debug)]
 pub(crate) struct Unit {
@@ -84,7 +105,7 @@ pub(crate) struct Unit {
     pub(crate) literals: u64,
     /// Where its second one begins in scratch.
     pub(crate) scratch_literals: u64,
-    /// The index of its first sequence in the array of all units' sequences.
+    /// The index of its first sequence in the array of all units' sequences, or of its first bundle in that of bundles.
     pub(crate) first_sequence: u64,
     /// The status that is about it: nothing is written when it says damage.
     pub(crate) status: u32,
@@ -122,42 +143,81 @@ struct Plan {
     rows: Vec<u32>,
     /// Those that become marks first: the first ones of all units, then the second ones, and so on.
     segments: Vec<u32>,
-    /// Tiles that become bytes, marks, and bytes from marks. In each list, what a tile waits for stands before it.
-    tiles: [usize; 3],
+    /// Tiles of rows.
+    row_tiles: usize,
+    /// Segments whose marks are in memory at a time.
+    parts: Vec<Part>,
     flags: u32,
+    /// The most marks of a part.
     mark_count: u64,
 }
 
+/// Some of the segments, and how many tiles they have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Part {
+    segments: Range<usize>,
+    tiles: usize,
+}
+
 impl Plan {
-    fn new(units: &[Unit], tile_bytes: usize, short: bool) -> Plan {
+    /// `mark_limit_bytes`: the memory that marks should take at most.
+    fn new(units: &[Unit], tile_bytes: usize, short: bool, mark_limit_bytes: usize) -> Plan {
         let mut plan = Plan { tile_bytes, ..Plan::default() };
-        let total: usize = units.iter().map(|unit| unit.dst.len().div_ceil(tile_bytes)).sum();
+        let tiles_of = |unit: &Unit| unit.dst.len().div_ceil(tile_bytes);
+        let total: usize = units.iter().map(tiles_of).sum();
+        let mark_bytes = |is_row: &dyn Fn(usize) -> bool| {
+            units.iter().map(tiles_of).filter(|&tiles| !is_row(tiles)).sum::<usize>() * tile_bytes * MARK_BYTES
+        };
+        let is_short_of_memory = mark_bytes(&|tiles| is_row(tiles, total, short)) > mark_limit_bytes;
+        let is_row = |tiles| is_row(tiles, total, short) || (is_short_of_memory && tiles <= BRIEF_ROW);
+        let mark_bytes = mark_bytes(&is_row);
+        let parts = mark_bytes.div_ceil(mark_limit_bytes.max(1)).clamp(1, MOST_PARTS);
         // Chains with the number of the segment that they are.
         let mut segments: Vec<(u32, u32)> = Vec::new();
         for (index, unit) in units.iter().enumerate() {
-            let tiles = unit.dst.len().div_ceil(tile_bytes);
+            let tiles = tiles_of(unit);
             if tiles == 0 {
                 continue;
             }
-            if is_row(tiles, total, short) {
+            if is_row(tiles) {
                 plan.rows.push(plan.chains.len() as u32);
-                plan.tiles[0] += tiles;
+                plan.row_tiles += tiles;
                 plan.add(index, unit, 0..unit.dst.len());
                 continue;
             }
-            let count = segments_of(tiles, total, short);
+            let count = segments_in_parts(segments_of(tiles, total, short), parts, tiles);
             let segment_bytes = tiles.div_ceil(count) * tile_bytes;
             for (number, begin) in (0..unit.dst.len()).step_by(segment_bytes).enumerate() {
                 segments.push((number as u32, plan.chains.len() as u32));
                 plan.add(index, unit, begin..(begin + segment_bytes).min(unit.dst.len()));
             }
-            plan.tiles[1] += tiles;
-            plan.tiles[2] += tiles;
-            plan.mark_count += unit.dst.len().next_multiple_of(4) as u64;
         }
         segments.sort_unstable();
         plan.segments = segments.into_iter().map(|(_, chain)| chain).collect();
+        plan.divide((mark_bytes / MARK_BYTES / tile_bytes).div_ceil(parts));
         plan
+    }
+
+    /// Divides the segments into parts of about so many tiles, and gives each segment its place among the marks of its part.
+    fn divide(&mut self, part_tiles: usize) {
+        let (mut part, mut marks) = (Part { segments: 0..0, tiles: 0 }, 0);
+        for (number, &chain) in self.segments.iter().enumerate() {
+            let tiles = self.tiles_of(chain) as usize;
+            // The last one of a part may go half over its end, so that there are not more parts.
+            if part.tiles > 0 && part.tiles + tiles / 2 > part_tiles {
+                self.parts.push(part);
+                (part, marks) = (Part { segments: number..number, tiles: 0 }, 0);
+            }
+            part.segments.end = number + 1;
+            part.tiles += tiles;
+            let chain = &mut self.chains[chain as usize];
+            chain.first_mark = marks;
+            marks += u64::from(chain.bytes).next_multiple_of(4);
+            self.mark_count = self.mark_count.max(marks);
+        }
+        if part.tiles > 0 {
+            self.parts.push(part);
+        }
     }
 
     fn add(&mut self, index: usize, unit: &Unit, range: Range<usize>) {
@@ -166,7 +226,7 @@ impl Plan {
             literals: unit.literals,
             scratch_literals: unit.scratch_literals,
             first_sequence: unit.first_sequence,
-            first_mark: self.mark_count,
+            first_mark: 0,
             unit: index as u32,
             status: unit.status,
             begin: range.start as u32,
@@ -195,17 +255,23 @@ impl Plan {
     }
 
     /// All tiles of one segment, then of the next.
-    fn one_by_one(&self, mut put: impl FnMut(Tile)) {
-        for &chain in &self.segments {
+    fn one_by_one(&self, segments: &[u32], mut put: impl FnMut(Tile)) {
+        for &chain in segments {
             (0..self.tiles_of(chain)).for_each(|tile| put((chain, tile)));
         }
     }
 
-    fn table_bytes(&self) -> usize {
-        self.chains.len() * CHAIN_BYTES + self.tiles.iter().sum::<usize>() * TILE_ENTRY_BYTES
+    /// The sizes of the lists of tiles, in their order: those of rows, then for each part those that become marks, and bytes from
+    /// marks. In each list, what a tile waits for stands before it.
+    fn lists(&self) -> impl Iterator<Item = usize> {
+        std::iter::once(self.row_tiles).chain(self.parts.iter().flat_map(|part| [part.tiles; 2]))
     }
 
-    /// Writes the chains, then the three lists.
+    fn table_bytes(&self) -> usize {
+        self.chains.len() * CHAIN_BYTES + self.lists().sum::<usize>() * TILE_ENTRY_BYTES
+    }
+
+    /// Writes the chains, then the lists.
     fn write(&self, table: &mut [u8]) {
         let mut fields = Fields::new(table);
         for chain in &self.chains {
@@ -216,8 +282,11 @@ impl Plan {
         }
         let mut put = |(chain, tile): Tile| fields.put32(&[chain, tile]);
         self.in_turns(&self.rows, &mut put);
-        self.in_turns(&self.segments, &mut put);
-        self.one_by_one(&mut put);
+        for part in &self.parts {
+            let segments = &self.segments[part.segments.clone()];
+            self.in_turns(segments, &mut put);
+            self.one_by_one(segments, &mut put);
+        }
     }
 }
 
@@ -234,11 +303,16 @@ mod tests {
     fn lists(plan: &Plan) -> [Vec<Tile>; 3] {
         let (mut tiles, mut marks, mut settles) = (Vec::new(), Vec::new(), Vec::new());
         plan.in_turns(&plan.rows, |tile| tiles.push(tile));
-        plan.in_turns(&plan.segments, |tile| marks.push(tile));
-        plan.one_by_one(|tile| settles.push(tile));
-        let lists = [tiles, marks, settles];
-        assert_eq!(plan.tiles, [0, 1, 2].map(|list| lists[list].len()));
-        lists
+        assert_eq!(plan.row_tiles, tiles.len());
+        for part in &plan.parts {
+            let segments = &plan.segments[part.segments.clone()];
+            plan.in_turns(segments, |tile| marks.push(tile));
+            plan.one_by_one(segments, |tile| settles.push(tile));
+            assert_eq!(part.tiles, segments.iter().map(|&chain| plan.tiles_of(chain) as usize).sum::<usize>());
+        }
+        let all: usize = plan.parts.iter().map(|part| part.tiles).sum();
+        assert_eq!([marks.len(), settles.len()], [all; 2]);
+        [tiles, marks, settles]
     }
 
     /// Every tile once, and behind the one before it in its chain.
@@ -253,8 +327,8 @@ mod tests {
 
     #[test]
     fn many_units_become_bytes_at_once() {
-        let plan = Plan::new(&units(&[70_000; 3000]), 8192, false);
-        assert_eq!((plan.chains.len(), plan.tiles, plan.mark_count), (3000, [27_000, 0, 0], 0));
+        let plan = Plan::new(&units(&[70_000; 3000]), 8192, false, usize::MAX);
+        assert_eq!((plan.chains.len(), plan.row_tiles, plan.parts.len(), plan.mark_count), (3000, 27_000, 0, 0));
         assert_eq!(assert_in_order(&plan, &lists(&plan)[0]), 27_000);
         assert_eq!(plan.flags, 27_000);
     }
@@ -282,7 +356,7 @@ mod tests {
     #[test]
     fn one_large_unit_is_cut_into_segments_that_settle_in_order() {
         let units = units(&[0, 10_000, (8 << 20) + 1, 0]);
-        let plan = Plan::new(&units, 8192, false);
+        let plan = Plan::new(&units, 8192, false, usize::MAX);
         let [tiles, marks, settles] = lists(&plan);
         assert_eq!(assert_in_order(&plan, &tiles), 2);
         assert_eq!(assert_in_order(&plan, &marks), 1025);
@@ -298,5 +372,51 @@ mod tests {
         assert_eq!(table.len(), plan.chains.len() * CHAIN_BYTES + 2052 * TILE_ENTRY_BYTES);
         let last = settles.last().map(|&(chain, tile)| [chain.to_ne_bytes(), tile.to_ne_bytes()].concat());
         assert_eq!(last.as_deref(), table.last_chunk::<TILE_ENTRY_BYTES>().map(|entry| &entry[..]));
+    }
+
+    #[test]
+    fn short_units_become_rows_where_marks_have_no_memory() {
+        let units = units(&[1 << 20; 24]);
+        let plan = |limit_bytes| Plan::new(&units, 8192, true, limit_bytes);
+        assert_eq!((plan(96 << 20).row_tiles, plan(96 << 20).mark_count), (0, 24 << 20));
+        assert_eq!((plan((96 << 20) - 1).row_tiles, plan(0).mark_count, plan(0).parts.len()), (24 * 128, 0, 0));
+    }
+
+    #[test]
+    fn segments_are_worked_at_in_parts_within_the_memory_for_marks() {
+        let (units, mib) = (units(&[64 << 20, 8 << 20, (8 << 20) + 5]), 1 << 20);
+        let whole = Plan::new(&units, 8192, true, usize::MAX);
+        assert_eq!((whole.parts.len(), whole.mark_count), (1, (80 << 20) + 8));
+        for (limit_bytes, parts) in [(320 * mib, 2), (160 * mib, 3), (80 * mib, 5), (1, MOST_PARTS)] {
+            let plan = Plan::new(&units, 8192, true, limit_bytes);
+            assert!(plan.parts.len().abs_diff(parts) <= 1, "{} parts within {limit_bytes}", plan.parts.len());
+            let most_bytes = ((80 << 20) * 4 / parts).max(limit_bytes);
+            assert!(
+                plan.mark_count as usize * 4 < most_bytes * 9 / 8,
+                "{} marks within {limit_bytes}",
+                plan.mark_count
+            );
+            let [_, marks, settles] = lists(&plan);
+            assert_eq!((assert_in_order(&plan, &marks), assert_in_order(&plan, &settles)), (10_241, 10_241));
+            let mut settled = vec![0; units.len()];
+            for (number, part) in plan.parts.iter().enumerate() {
+                let (mut ranges, mut end) = (Vec::new(), 0);
+                for &chain in &plan.segments[part.segments.clone()] {
+                    let chain = &plan.chains[chain as usize];
+                    // The segments of a unit come in order, and those of a part have marks of their own.
+                    assert_eq!(chain.begin, settled[chain.unit as usize]);
+                    settled[chain.unit as usize] += chain.bytes;
+                    ranges.push(chain.first_mark..chain.first_mark + u64::from(chain.bytes));
+                }
+                for range in &ranges {
+                    assert!(
+                        range.start >= end && range.start % 4 == 0 && range.end <= plan.mark_count,
+                        "part {number}"
+                    );
+                    end = range.end;
+                }
+            }
+            assert_eq!(settled, [64 << 20, 8 << 20, (8 << 20) + 5]);
+        }
     }
 }

@@ -60,7 +60,8 @@ fn most_sequences(block: &Block) -> usize {
 }
 
 impl Blocks {
-    pub(crate) fn new(device: Device, blocks: &[Block]) -> Blocks {
+    /// Scratch memory keeps within `scratch_aim_bytes` where it can.
+    pub(crate) fn new(device: Device, blocks: &[Block], scratch_aim_bytes: usize) -> Blocks {
         let threads = if device == Device::Simt { WARP } else { MOST_THREADS };
         let span_bytes = threads as usize * THREAD_BYTES;
         let total: usize = blocks.iter().map(|block| block.src.len()).sum();
@@ -96,11 +97,12 @@ impl Blocks {
                 spans += block.src.len().div_ceil(span_bytes) as u32;
             }
         }
+        let mark_bytes = scratch_aim_bytes.saturating_sub(sequences * lz::SEQUENCE_BYTES);
         Blocks {
             table,
             walkers: walkers.len() as u32,
             large: large.len() as u32,
-            engine: lz::Engine::new(device, &units, false),
+            engine: lz::Engine::new(device, &units, false, mark_bytes),
             sequences,
             spans,
             threads,
@@ -139,7 +141,7 @@ mod tests {
     fn ways(sizes: impl IntoIterator<Item = usize>) -> (u32, u32) {
         let block = |bytes| Block { src: 0..bytes, dst: 0..4 * bytes, status: 0, place: 0, header: 0 };
         let blocks: Vec<Block> = sizes.into_iter().map(block).collect();
-        let blocks = Blocks::new(Device::Cuda(0), &blocks);
+        let blocks = Blocks::new(Device::Cuda(0), &blocks, usize::MAX);
         (blocks.walkers, blocks.large)
     }
 
@@ -157,7 +159,7 @@ mod tests {
     #[test]
     fn blocks_of_short_sequences_do_not_walk() {
         let block = Block { src: 0..1_000_000, dst: 0..1_400_000, status: 0, place: 0, header: 0 };
-        let blocks = Blocks::new(Device::Cuda(0), &vec![block; 512]);
+        let blocks = Blocks::new(Device::Cuda(0), &vec![block; 512], usize::MAX);
         assert_eq!((blocks.walkers, blocks.large, blocks.spans), (0, 512, 512 * 123));
     }
 }

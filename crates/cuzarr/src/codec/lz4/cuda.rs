@@ -108,7 +108,7 @@ fn prepare(header_bytes: usize, request: &Request<'_>) -> Result<Prepared> {
         header_bytes,
         table: table(&entries, entries.len() as u64),
         count: entries.len() as u32,
-        blocks: Blocks::new(request.device, &blocks),
+        blocks: Blocks::new(request.device, &blocks, request.scratch_aim_bytes),
     };
     Prepared::new(request, frames, Vec::new())
 }
@@ -160,7 +160,8 @@ impl Blocks {
         if self.large > 0 {
             self.launch_guesses(task, &table, &sequences, &counts)?;
         }
-        self.engine.launch(task, &self.engine.bring(task.stream)?, (&sequences, &counts), src)
+        let found = lz::Sequences::Plain { sequences: &sequences, counts: &counts };
+        self.engine.launch(task, &self.engine.bring(task.stream)?, found, src)
     }
 
     /// Finds the sequences of large blocks, and of those with short ones, all spans side by side.

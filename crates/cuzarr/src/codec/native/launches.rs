@@ -10,7 +10,7 @@ use cuzarr_device::{
 };
 
 use super::{Map, Source, Step};
-use crate::codec::batch::{self, Batch, STATUS_BYTES, result_of};
+use crate::codec::batch::{self, Batch, STATUS_BYTES, ScratchLimit, result_of};
 use crate::codec::damage::expect_encoded_size;
 use crate::codec::device::Headers;
 use crate::codec::step::Location;
@@ -63,7 +63,7 @@ impl NativeBatch {
         steps: &[(Step, String)],
         source: Source<'_>,
         mut target: Option<Chunks>,
-        scratch_limit_bytes: usize,
+        limit: ScratchLimit,
         stream: &Stream,
     ) -> Result<NativeBatch> {
         let Source { buffer, ranges, host, headers } = source;
@@ -76,7 +76,7 @@ impl NativeBatch {
                 batch.target = target.take();
             }
             let read = if batch.chunks.is_at(buffer) { (host, headers) } else { (None, &[][..]) };
-            let launch = batch.add(step, (read, scratch_limit_bytes), &mut looks, stream);
+            let launch = batch.add(step, (read, limit), &mut looks, stream);
             let launch = launch.at(|| format!("codec '{codec}'"))?;
             batch.launches.push((launch, codec.clone()));
         }
@@ -91,7 +91,7 @@ impl NativeBatch {
     fn add(
         &mut self,
         step: &Step,
-        (read, scratch_limit_bytes): ((Option<&[u8]>, &[Headers]), usize),
+        (read, limit): ((Option<&[u8]>, &[Headers]), ScratchLimit),
         looks: &mut usize,
         stream: &Stream,
     ) -> Result<Launch> {
@@ -122,7 +122,7 @@ impl NativeBatch {
                 let units: Vec<_> = units.map(|(src, dst)| batch::Unit { src, dst: dst.clone() }).collect();
                 let dst = &self.chunks.buffer;
                 let source = batch::Source { buffer: &src, host: read.0, headers: read.1 };
-                let batch = Batch::prepare_read(decoder.clone(), source, dst, &units, scratch_limit_bytes)?;
+                let batch = Batch::prepare_read(decoder.clone(), source, dst, &units, limit)?;
                 self.memory_bytes += batch.scratch_bytes();
                 Ok(Launch::Decode(batch))
             }
@@ -139,7 +139,7 @@ impl NativeBatch {
             }
             Step::Sum(dtype) => {
                 if self.align(*dtype, delta::ALIGNMENT_BYTES, looks, stream)? {
-                    return self.add(step, (NOTHING_READ, usize::MAX), looks, stream);
+                    return self.add(step, (NOTHING_READ, usize::MAX.into()), looks, stream);
                 }
                 let from = self.chunks.ranges.clone();
                 self.allocate(from.first().map_or(0, ExactSizeIterator::len), stream)?;
@@ -180,7 +180,7 @@ impl NativeBatch {
         }
         let len = ranges.first().map_or(0, ExactSizeIterator::len) / dtype.size_bytes();
         let aligned = Step::Map(Map::flat(Tail::plain(dtype), len));
-        let launch = self.add(&aligned, (NOTHING_READ, usize::MAX), looks, stream)?;
+        let launch = self.add(&aligned, (NOTHING_READ, usize::MAX.into()), looks, stream)?;
         self.launches.push((launch, String::new()));
         Ok(true)
     }

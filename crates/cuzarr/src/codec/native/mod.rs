@@ -20,6 +20,7 @@ pub(crate) use launches::{Chunks, NativeBatch};
 pub(crate) use steps::{array_steps, bytes_steps, header_step, serializer_steps};
 pub(crate) use undo::{Strided, Undo, Undone};
 
+use super::batch::ScratchLimit;
 use super::damage::{corrupt, expect_encoded_size};
 use super::device::{Headers, MOST_FRAME_BYTES};
 use super::size::Size;
@@ -137,18 +138,13 @@ impl Native {
         written.split_last().map_or(0, |(_, before)| before.iter().sum())
     }
 
-    /// Lays the steps out for chunks of `source`, on the stream that will run them. Decoders keep below
-    /// `scratch_limit_bytes` where they can.
+    /// Lays the steps out for chunks of `source`, on the stream that will run them. Decoders keep within `scratch` where they
+    /// can.
     ///
     /// # Errors
     /// Those of [`Batch::prepare`]; `ChunkCorrupt` for a range that [`Native::check_size`] refuses.
-    pub(crate) fn prepare(
-        &self,
-        source: Source<'_>,
-        scratch_limit_bytes: usize,
-        stream: &Stream,
-    ) -> Result<NativeBatch> {
-        self.prepare_to(source, None, scratch_limit_bytes, stream)
+    pub(crate) fn prepare(&self, source: Source<'_>, scratch: ScratchLimit, stream: &Stream) -> Result<NativeBatch> {
+        self.prepare_to(source, None, scratch, stream)
     }
 
     /// Whether packed chunks are what a decoder writes, so that they can be written to anywhere.
@@ -164,11 +160,11 @@ impl Native {
         &self,
         source: Source<'_>,
         target: Option<Chunks>,
-        scratch_limit_bytes: usize,
+        scratch: ScratchLimit,
         stream: &Stream,
     ) -> Result<NativeBatch> {
         source.ranges.iter().try_for_each(|range| self.check_size(range.len()))?;
         let target = target.filter(|_| self.ends_with_decoder());
-        NativeBatch::lay_out(&self.steps, source, target, scratch_limit_bytes, stream)
+        NativeBatch::lay_out(&self.steps, source, target, scratch, stream)
     }
 }

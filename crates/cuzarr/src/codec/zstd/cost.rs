@@ -2,8 +2,6 @@
 
 use crate::codec::cost::{EncodingSpeeds, Speeds};
 
-/// A larger frame takes all of the device for itself.
-const WIDE_FRAME_BYTES: usize = 16 << 20;
 /// A larger frame is large beside a batch of 64 MiB.
 const LARGE_FRAME_BYTES: usize = 1 << 20;
 
@@ -14,16 +12,13 @@ pub(super) static SPEEDS: Speeds = Speeds {
     many_frames: [87.0, 74.0, 72.0, 50.0, 44.0],
 };
 
-/// Chains of states take long for a single frame. Several batches side by side do nearly as well as a larger one, except for
-/// wide frames.
-pub(super) fn batch_factor(decoded_bytes: usize) -> u64 {
-    if decoded_bytes <= WIDE_FRAME_BYTES { 2 } else { 4 }
-}
+/// Chains of states take long for a single frame. Several batches side by side do nearly as well as a larger one.
+pub(super) const BATCH_FACTOR: u64 = 2;
 
-/// Measured by `scratch_bytes` of `examples/decode_bench.rs`. Sequences take 3 times the decoded bytes and more where most
-/// bytes are copied in short runs; large frames take 4 bytes more for each byte.
+/// Measured by `scratch_bytes` of `examples/decode_bench.rs`. Sequences take 1.1 times the decoded bytes and more where most
+/// bytes are copied in short runs. Marks of large frames take 4 bytes for each byte, or less in parts.
 pub(super) fn scratch_copies(decoded_bytes: usize) -> u64 {
-    if decoded_bytes > LARGE_FRAME_BYTES { 8 } else { 4 }
+    if decoded_bytes > LARGE_FRAME_BYTES { 4 } else { 2 }
 }
 
 /// A host thread as at level 3. The smallest batch takes the chain of a block's sequences, and two waits.

@@ -6,7 +6,7 @@ use cuzarr_device::{
 
 use super::cost;
 use super::scan::scan;
-use super::table::{Layout, RESULT_BYTES, SEQUENCE_BYTES, SYMBOLIC_OFFSET, TABLES_BYTES, TREE_BYTES, Tables};
+use super::table::{Layout, RESULT_BYTES, TABLES_BYTES, TREE_BYTES, Tables};
 use crate::codec::cost::Speeds;
 use crate::codec::device::{Decode, DeviceDecoder, HeaderWalk, Headers, Prepared, Request, Task, Unit};
 use crate::codec::{batch, lz};
@@ -49,8 +49,8 @@ const GROUPS_BESIDE: u32 = 4;
 const GROUPS_ALONE: u32 = 2;
 /// Few warps a block of threads, so that its place is free as soon as its slowest unit is done.
 const WARPS_PER_BLOCK: u32 = 2;
-/// Real offsets are below the symbolic ones.
-const LARGEST_UNIT_BYTES: usize = SYMBOLIC_OFFSET;
+/// Offsets are below this.
+const LARGEST_UNIT_BYTES: usize = lz::BRIEF_OFFSETS;
 
 /// Tables of one unit alone, and why it was refused if it was.
 struct Read {
@@ -72,11 +72,11 @@ impl DeviceDecoder for Decoder {
     }
 
     fn host_reason(&self, decoded_bytes: usize) -> Option<&'static str> {
-        (decoded_bytes >= LARGEST_UNIT_BYTES).then_some("zstd frames of 768 MiB and more are decoded on the host")
+        (decoded_bytes >= LARGEST_UNIT_BYTES).then_some("zstd frames of 512 MiB and more are decoded on the host")
     }
 
-    fn batch_factor(&self, decoded_bytes: usize) -> u64 {
-        cost::batch_factor(decoded_bytes)
+    fn batch_factor(&self, _: usize) -> u64 {
+        cost::BATCH_FACTOR
     }
 
     fn scratch_copies(&self, decoded_bytes: usize) -> u64 {
@@ -136,11 +136,13 @@ fn prepare(request: &Request<'_>) -> Result<Prepared> {
         dst: unit.dst.clone(),
         literals: unit.src.start as u64,
         scratch_literals: unit.literals,
-        first_sequence: unit.first_copy,
+        first_sequence: unit.first_bundle,
         status: index as u32,
     });
-    let engine = lz::Engine::new(request.device, &units.collect::<Vec<_>>(), tables.has_short_sequences());
     let (layout, scratch) = (tables.layout(), Scratch::of(&tables));
+    let mark_bytes = request.scratch_aim_bytes.saturating_sub(scratch.bytes() + layout.size_bytes);
+    let (units, short) = (units.collect::<Vec<_>>(), tables.has_short_sequences());
+    let engine = lz::Engine::new(request.device, &units, short, mark_bytes);
     Prepared::new(request, Zstd { tables, layout, scratch, engine }, refused)
 }
 
@@ -151,8 +153,8 @@ struct Scratch {
     tables: usize,
     sequences: usize,
     literals: usize,
-    copies: usize,
-    copy_counts: usize,
+    bundles: usize,
+    bundle_counts: usize,
 }
 
 impl Scratch {
@@ -162,15 +164,15 @@ impl Scratch {
             results: aligned(tables.blocks.len() * RESULT_BYTES),
             trees: aligned(tables.trees as usize * TREE_BYTES),
             tables: aligned(tables.tables as usize * TABLES_BYTES),
-            sequences: aligned(tables.sequences as usize * SEQUENCE_BYTES),
+            sequences: aligned(tables.bundles as usize * lz::BUNDLE * lz::BRIEF_BYTES),
             literals: aligned(tables.literal_bytes as usize),
-            copies: aligned(tables.copies() as usize * lz::SEQUENCE_BYTES),
-            copy_counts: aligned(tables.units.len() * 4),
+            bundles: aligned(tables.bundles as usize * lz::BUNDLE_BYTES),
+            bundle_counts: aligned(tables.units.len() * 4),
         }
     }
 
     fn bytes(&self) -> usize {
-        self.results + self.trees + self.tables + self.sequences + self.literals + self.copies + self.copy_counts
+        self.results + self.trees + self.tables + self.sequences + self.literals + self.bundles + self.bundle_counts
     }
 }
 
@@ -199,8 +201,8 @@ struct KernelTask {
     trees: usize,
     tables: usize,
     statuses: usize,
-    copies: usize,
-    copy_counts: usize,
+    bundles: usize,
+    bundle_counts: usize,
     unit_count: u32,
     frame_count: u32,
     block_count: u32,
@@ -216,8 +218,8 @@ struct Parts {
     tables: Buffer,
     sequences: Buffer,
     literals: Buffer,
-    copies: Buffer,
-    copy_counts: Buffer,
+    bundles: Buffer,
+    bundle_counts: Buffer,
 }
 
 impl Scratch {
@@ -234,8 +236,8 @@ impl Scratch {
             tables: part(self.tables)?,
             sequences: part(self.sequences)?,
             literals: part(self.literals)?,
-            copies: part(self.copies)?,
-            copy_counts: part(self.copy_counts)?,
+            bundles: part(self.bundles)?,
+            bundle_counts: part(self.bundle_counts)?,
         })
     }
 }
@@ -259,8 +261,8 @@ impl Zstd {
             trees: parts.trees.address(),
             tables: parts.tables.address(),
             statuses: task.statuses.address(),
-            copies: parts.copies.address(),
-            copy_counts: parts.copy_counts.address(),
+            bundles: parts.bundles.address(),
+            bundle_counts: parts.bundle_counts.address(),
             unit_count: self.tables.units.len() as u32,
             frame_count: self.tables.frames.len() as u32,
             block_count: self.tables.blocks.len() as u32,
@@ -353,7 +355,8 @@ impl Decode for Zstd {
         launch(&EXECUTE.kernel(device, "zstd_finish")?, block_count, threads)?;
         let brought = self.engine.bring(task.stream)?;
         copies.stream.wait(&urgent.record()?)?;
-        self.engine.launch(copies, &brought, (&parts.copies, &parts.copy_counts), &parts.literals)?;
+        let Parts { sequences: briefs, bundles, bundle_counts: counts, literals, .. } = &parts;
+        self.engine.launch(copies, &brought, lz::Sequences::Bundled { briefs, bundles, counts }, literals)?;
         if self.tables.frames.iter().any(|frame| frame.checksum.is_some()) {
             let kernel = EXECUTE.kernel(device, "zstd_checksum")?;
             launch_on(copies.stream, &kernel, by_warp(frame_count), WARPS_PER_BLOCK * WARP)?;

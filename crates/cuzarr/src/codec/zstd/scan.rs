@@ -84,7 +84,7 @@ struct Scan<'a> {
 /// unit is there without frames.
 pub(super) fn scan(tables: &mut Tables, bytes: &[u8], at: Range<usize>, dst: Range<usize>) -> Result<()> {
     let mark = tables.mark();
-    let (first_frame, literals, first_copy) = (tables.frames.len() as u32, tables.literal_bytes, tables.copies());
+    let (first_frame, literals, first_bundle) = (tables.frames.len() as u32, tables.literal_bytes, tables.bundles);
     let mut scan = Scan {
         reader: Reader { bytes, at: 0 },
         src: at.start,
@@ -98,7 +98,8 @@ pub(super) fn scan(tables: &mut Tables, bytes: &[u8], at: Range<usize>, dst: Ran
         tables.reset(&mark);
     }
     let frames = tables.frames.len() as u32 - first_frame;
-    tables.units.push(UnitEntry { src: at, dst, literals, first_copy, first_frame, frames });
+    let bundles = (tables.bundles - first_bundle) as u32;
+    tables.units.push(UnitEntry { src: at, dst, literals, first_bundle, first_frame, frames, bundles });
     result
 }
 
@@ -334,7 +335,7 @@ pub(crate) fn described(host: &[u8], units: &[crate::codec::batch::Unit], apart:
         format!("{:?}", scanned.map_err(|error| error.to_string()))
     };
     let mut described: Vec<String> = units.iter().map(scan).collect();
-    let counts = (tables.copies(), tables.trees, tables.tables, tables.literal_bytes);
+    let counts = (tables.bundles, tables.trees, tables.tables, tables.literal_bytes);
     let layout = tables.layout();
     let mut table = vec![0; layout.size_bytes];
     tables.write(&layout, &mut table);

@@ -6,14 +6,13 @@ use std::ops::Range;
 use cuzarr_device::{defined, stated_size};
 
 use crate::codec::batch::Fields;
+use crate::codec::lz;
 
 const HEADER: &str = include_str!("zstd.cuh");
 /// Bytes of a slot of either kind of table.
 pub(super) const TREE_BYTES: usize = 4 * defined(HEADER, "CUZARR_ZSTD_TREE_WORDS") as usize;
 pub(super) const TABLES_BYTES: usize = 4 * defined(HEADER, "CUZARR_ZSTD_TABLE_WORDS") as usize;
 pub(super) const RESULT_BYTES: usize = stated_size(HEADER, "ZstdResult");
-/// A `u64` of `zstd_sequence`.
-pub(super) const SEQUENCE_BYTES: usize = size_of::<u64>();
 const UNIT_BYTES: usize = stated_size(HEADER, "ZstdUnit");
 const FRAME_BYTES: usize = stated_size(HEADER, "ZstdFrame");
 const BLOCK_BYTES: usize = stated_size(HEADER, "ZstdBlock");
@@ -21,8 +20,9 @@ const BLOCK_BYTES: usize = stated_size(HEADER, "ZstdBlock");
 pub(super) const MOST_BLOCK_BYTES: usize = defined(HEADER, "CUZARR_ZSTD_BLOCK_BYTES") as usize;
 /// The slot of the predefined tables.
 pub(super) const PREDEFINED: u32 = defined(HEADER, "CUZARR_ZSTD_PREDEFINED");
-/// Offsets are counted in 30 bits, and those from here on say other things.
-pub(super) const SYMBOLIC_OFFSET: usize = defined(HEADER, "CUZARR_ZSTD_SYMBOLIC") as usize;
+/// Offsets are counted in 30 bits at first, and those from here on say other things.
+const SYMBOLIC_OFFSET: usize = defined(HEADER, "CUZARR_ZSTD_SYMBOLIC") as usize;
+const _: () = assert!(lz::BRIEF_OFFSETS <= SYMBOLIC_OFFSET);
 /// Literals of a block begin at multiples of this.
 const LITERALS_ALIGNMENT_BYTES: u64 = 16;
 /// Below so many bytes a sequence is short.
@@ -33,11 +33,12 @@ const UNKNOWN: u64 = u64::MAX;
 pub(super) struct UnitEntry {
     pub(super) src: Range<usize>,
     pub(super) dst: Range<usize>,
-    /// Where in scratch its literals begin, and its sequences for the engine that copies.
+    /// Where in scratch its literals begin, and its bundles of sequences.
     pub(super) literals: u64,
-    pub(super) first_copy: u64,
+    pub(super) first_bundle: u64,
     pub(super) first_frame: u32,
     pub(super) frames: u32,
+    pub(super) bundles: u32,
 }
 
 /// `ZstdFrame`.
@@ -83,9 +84,9 @@ pub(super) struct Block {
 }
 
 impl Block {
-    /// Places in scratch for its sequences, which are read by two.
-    fn sequence_room(&self) -> u64 {
-        u64::from(self.sequences).next_multiple_of(2)
+    /// Bundles of its sequences, with one more for literals behind them. Without sequences its literals are one or two.
+    fn bundles(&self) -> u64 {
+        u64::from(self.sequences) / lz::BUNDLE as u64 + 1
     }
 
     /// Bytes of scratch for its literals; those that are stored are taken from the source.
@@ -129,16 +130,18 @@ pub(super) struct Tables {
     /// Slots in use.
     pub(super) trees: u32,
     pub(super) tables: u32,
+    /// Sequences, as blocks count them.
+    sequences: u64,
     /// Scratch in use.
     pub(super) literal_bytes: u64,
-    pub(super) sequences: u64,
+    pub(super) bundles: u64,
 }
 
 /// The lengths of [`Tables`] at one moment.
 pub(super) struct Mark {
     frames: usize,
     blocks: usize,
-    counts: (u32, u32, u64, u64),
+    counts: (u32, u32, u64, u64, u64),
 }
 
 /// Where the parts of the table lie in device memory.
@@ -168,18 +171,18 @@ impl Tables {
     pub(super) fn new() -> Tables {
         // The first slot of tables is for the predefined ones.
         let (units, frames, blocks) = (Vec::new(), Vec::new(), Vec::new());
-        Tables { units, frames, blocks, trees: 0, tables: 1, literal_bytes: 0, sequences: 0 }
+        Tables { units, frames, blocks, trees: 0, tables: 1, sequences: 0, literal_bytes: 0, bundles: 0 }
     }
 
     pub(super) fn mark(&self) -> Mark {
-        let counts = (self.trees, self.tables, self.literal_bytes, self.sequences);
+        let counts = (self.trees, self.tables, self.sequences, self.literal_bytes, self.bundles);
         Mark { frames: self.frames.len(), blocks: self.blocks.len(), counts }
     }
 
     pub(super) fn reset(&mut self, mark: &Mark) {
         self.frames.truncate(mark.frames);
         self.blocks.truncate(mark.blocks);
-        (self.trees, self.tables, self.literal_bytes, self.sequences) = mark.counts;
+        (self.trees, self.tables, self.sequences, self.literal_bytes, self.bundles) = mark.counts;
     }
 
     pub(super) fn new_tree(&mut self) -> u32 {
@@ -193,8 +196,9 @@ impl Tables {
     }
 
     pub(super) fn add(&mut self, block: Block) {
+        self.sequences += u64::from(block.sequences);
         self.literal_bytes += block.literal_room();
-        self.sequences += block.sequence_room();
+        self.bundles += block.bundles();
         self.blocks.push(block);
     }
 
@@ -209,7 +213,8 @@ impl Tables {
             (self.units.len() as u32, self.frames.len() as u32, self.blocks.len() as u32);
         let (src, dst, literals) = (src.clone(), dst.clone(), self.literal_bytes);
         let begin = src.start;
-        self.units.push(UnitEntry { src, dst, literals, first_copy: self.copies(), first_frame, frames: unit.frames });
+        let first_bundle = self.bundles;
+        self.units.push(UnitEntry { src, dst, literals, first_bundle, first_frame, ..*unit });
         self.frames.extend(other.frames.iter().map(|frame| FrameEntry {
             checksum: frame.checksum.map(|at| at + begin),
             unit: number,
@@ -229,15 +234,10 @@ impl Tables {
         }));
         self.trees += other.trees;
         self.tables += other.tables - 1;
-        self.literal_bytes += other.literal_bytes;
         self.sequences += other.sequences;
+        self.literal_bytes += other.literal_bytes;
+        self.bundles += other.bundles;
         true
-    }
-
-    /// Most sequences that the engine which copies gets of what is there so far: a block's, one for literals behind them, and
-    /// one for the end of each unit.
-    pub(super) fn copies(&self) -> u64 {
-        self.sequences + self.blocks.len() as u64 + self.units.len() as u64
     }
 
     /// Whether sequences are short on average.
@@ -271,16 +271,17 @@ impl Tables {
     pub(super) fn write(&self, layout: &Layout, table: &mut [u8]) {
         let mut fields = Fields::new(table);
         for unit in &self.units {
-            fields.put64(&[unit.src.start as u64, unit.dst.start as u64, unit.literals, unit.first_copy]);
+            fields.put64(&[unit.src.start as u64, unit.dst.start as u64, unit.literals, unit.first_bundle]);
             fields.put32(&[unit.src.len() as u32, unit.dst.len() as u32, unit.first_frame, unit.frames]);
+            fields.put32(&[unit.bundles, 0]);
         }
         for frame in &self.frames {
             fields.put64(&[frame.content.unwrap_or(UNKNOWN), frame.checksum.map_or(UNKNOWN, |at| at as u64)]);
             fields.put32(&[frame.unit, frame.at, frame.first_block, frame.blocks]);
         }
-        let (mut literals, mut sequence) = (0, 0);
+        let (mut literals, mut bundle) = (0, 0);
         for block in &self.blocks {
-            fields.put64(&[block.src as u64, literals, sequence]);
+            fields.put64(&[block.src as u64, literals, bundle * lz::BUNDLE as u64]);
             fields.put32(&[block.src_bytes, block.unit]);
             fields.put([block.literals as u8, block.streams, u8::from(block.own_tree), block.modes]);
             fields.put32(&[block.literal_bytes, block.literals_at, block.literals_src_bytes]);
@@ -288,7 +289,7 @@ impl Tables {
             fields.put32(&block.tables);
             fields.put32(&[block.most_bytes]);
             literals += block.literal_room();
-            sequence += block.sequence_room();
+            bundle += block.bundles();
         }
         let lists = [&layout.with_tree, &layout.with_literals, &layout.with_sequences];
         lists.into_iter().for_each(|list| fields.put32(&list.numbers));

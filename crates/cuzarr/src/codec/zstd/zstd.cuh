@@ -13,9 +13,10 @@
 struct ZstdUnit {
     u64 src, dst;          // where its bytes begin, in source and target
     u64 literals;          // where its blocks' literals begin, in scratch
-    u64 first_copy;        // and its sequences for the engine that copies
+    u64 first_bundle;      // and its bundles of sequences
     u32 src_bytes, dst_bytes;
     u32 first_frame, frames;
+    u32 bundles, reserved;
 };
 
 #define CUZARR_ZSTD_UNKNOWN (~0ull)
@@ -39,7 +40,7 @@ struct ZstdFrame {
 struct ZstdBlock {
     u64 src;               // where its content begins, in the source
     u64 literals;          // where its literals go, in scratch, unless they are taken from the source
-    u64 first_sequence;    // in scratch
+    u64 first_sequence;    // in scratch: a bundle's first
     u32 src_bytes;
     u32 unit;
     u8 literals_kind;      // CUZARR_ZSTD_RAW, RLE, HUFFMAN
@@ -56,7 +57,7 @@ struct ZstdBlock {
     u32 tables[3];         // slots of its tables for literal lengths, offsets and match lengths
     u32 most_bytes;        // that it may decode to, by its frame's window
 };
-static_assert(sizeof(ZstdUnit) == 48 && sizeof(ZstdFrame) == 32 && sizeof(ZstdBlock) == 80, "as table.rs writes them");
+static_assert(sizeof(ZstdUnit) == 56 && sizeof(ZstdFrame) == 32 && sizeof(ZstdBlock) == 80, "as table.rs writes them");
 
 /// The findings of kernels about a block.
 struct ZstdResult {
@@ -67,11 +68,9 @@ struct ZstdResult {
     u32 out_at;            // where it goes, from its unit's beginning
     u32 frame_at;          // where its frame goes
     u32 repeats_in[3];
-    u32 first_copy;        // its first sequence for the engine that copies, of the unit's
     u32 tail;              // literals behind its last sequence
-    u32 reserved;
 };
-static_assert(sizeof(ZstdResult) == 56, "as table.rs counts them");
+static_assert(sizeof(ZstdResult) == 48, "as table.rs counts them");
 
 /// A slot of Huffman tables: 2^bits entries `symbol | bits << 8`, and at the end `bits`, 0 when the table is damaged.
 #define CUZARR_ZSTD_TREE_BITS 11u
@@ -113,7 +112,8 @@ CUZARR_DEVICE u32 zstd_state_bits(u32 entry) { return entry; }
 CUZARR_DEVICE u32 zstd_next_place(u32 entry) { return entry >> 11 & 0x7fc; }
 CUZARR_DEVICE u32 zstd_symbol(u32 entry) { return entry >> 5 & 63; }
 
-/// A sequence in scratch: the literals' length (17 bits), the match's less 3 (17), its offset (30).
+/// A sequence in scratch: the literals' length (17 bits), the match's less 3 (17), its offset (30). `zstd_finish` makes `lz_brief`s
+/// of them, in their places.
 ///
 /// Until the blocks before are known, an offset may be one of the three repeat offsets that the block began with, less a
 /// number: SYMBOLIC, which one (2 bits), the number (26).
@@ -192,8 +192,8 @@ struct ZstdTask {
     u32* trees;
     u32* tables;
     u64* statuses;
-    LzSequence* copies;        // for the engine that copies
-    u32* copy_counts;          // of each unit
+    LzBundle* bundles;         // of the sequences, for the engine that copies
+    u32* bundle_counts;        // of each unit
     u32 unit_count, frame_count, block_count, with_tree_count, with_literals_count, with_sequences_count;
 };
 

@@ -6,16 +6,13 @@
 #include "codec/zstd/zstd.cuh"
 #include "cuzarr/warp.cuh"
 
-/// Places the blocks of a frame that begins at `at` of its unit, `copies` sequences behind its first; moves both behind it.
-/// False when it is damaged.
-CUZARR_DEVICE bool place_frame(
-    const ZstdTask& task, const ZstdUnit& unit, const ZstdFrame& frame, u32& at, u32& copies, u32 lane
-) {
+/// Places the blocks of a frame that begins at `at` of its unit, and moves that behind it. False when it is damaged.
+CUZARR_DEVICE bool place_frame(const ZstdTask& task, const ZstdUnit& unit, const ZstdFrame& frame, u32& at, u32 lane) {
     Repeats carried = {1, 4, 8};
     u32 frame_at = at;
     for (u32 base = 0; base < frame.blocks; base += CUZARR_WARP) {
         bool mine = base + lane < frame.blocks;
-        u32 index = frame.first_block + base + lane, bytes = 0, most = 0, count = mine ? 1 : 0;
+        u32 index = frame.first_block + base + lane, bytes = 0, most = 0;
         Repeats repeats = zstd_unchanged();
         if (mine) {
             const ZstdBlock& block = task.blocks[index];
@@ -23,15 +20,13 @@ CUZARR_DEVICE bool place_frame(
             bytes = block.literal_bytes, most = block.most_bytes;
             if (block.sequences) {
                 bytes = result.out_bytes;
-                count = block.sequences + (result.tail ? 1 : 0);
                 repeats = {result.repeats_out[0], result.repeats_out[1], result.repeats_out[2]};
             }
         }
-        u32 end = bytes, count_end = count;
+        u32 end = bytes;
         for (u32 step = 1; step < CUZARR_WARP; step *= 2) {
             u32 before_end = warp_shuffle_up(CUZARR_ALL_LANES, end, step);
-            u32 before_count = warp_shuffle_up(CUZARR_ALL_LANES, count_end, step);
-            if (lane >= step) end += before_end, count_end += before_count;
+            if (lane >= step) end += before_end;
         }
         repeats = compose(carried, scan_repeats(repeats, lane));
         // The repeat offsets that each block begins with: those that the one before left.
@@ -49,12 +44,10 @@ CUZARR_DEVICE bool place_frame(
         if (mine) {
             ZstdResult& result = task.results[index];
             result.out_at = at + end - bytes, result.frame_at = frame_at;
-            result.first_copy = copies + count_end - count;
             result.repeats_in[0] = begins.first, result.repeats_in[1] = begins.second;
             result.repeats_in[2] = begins.third;
         }
         at += warp_shuffle(CUZARR_ALL_LANES, end, CUZARR_WARP - 1);
-        copies += warp_shuffle(CUZARR_ALL_LANES, count_end, CUZARR_WARP - 1);
         carried = shuffle_repeats(repeats, CUZARR_WARP - 1);
     }
     if (frame.content_bytes != CUZARR_ZSTD_UNKNOWN && frame.content_bytes != at - frame_at) {
@@ -70,12 +63,11 @@ CUZARR_KERNEL(zstd_place, const ZstdTask task) {
          index += block_count() * warps) {
         if (zstd_is_damaged(task, index)) continue;
         const ZstdUnit& unit = task.units[index];
-        u32 at = 0, copies = 0, frame = 0;
-        while (frame < unit.frames && place_frame(task, unit, task.frames[unit.first_frame + frame], at, copies, lane)) ++frame;
+        u32 at = 0, frame = 0;
+        while (frame < unit.frames && place_frame(task, unit, task.frames[unit.first_frame + frame], at, lane)) ++frame;
         if (frame < unit.frames || lane != 0) continue;
         if (at < unit.dst_bytes) report(task.statuses, index, CUZARR_TOO_SHORT, unit.src_bytes);
-        task.copy_counts[index] = copies;
-        task.copies[unit.first_copy + copies] = lz_sentinel(unit.dst_bytes);
+        task.bundle_counts[index] = unit.bundles;
     }
 }
 
@@ -130,18 +122,25 @@ CUZARR_DEVICE void sum_own(u32 bytes[CUZARR_ZSTD_OWN], u32 used[CUZARR_ZSTD_OWN]
     block_barrier();
 }
 
-/// Writes a block's sequences for the engine that copies, by all threads.
+/// The only sequences of a block without any: literals, in two parts where they are many. Those that are all equal are one byte, and a
+/// match that repeats it.
+CUZARR_DEVICE u64 only_brief(const ZstdBlock& block, u32 index) {
+    u32 bytes = block.literal_bytes, first = bytes < CUZARR_LZ_BRIEF_LITERALS ? bytes : CUZARR_LZ_BRIEF_LITERALS;
+    if (block.literals_kind == CUZARR_ZSTD_RLE) return index == 0 ? lz_brief(1, bytes - 1, 1) : 0;
+    return index == 0 ? lz_brief(first, 0, 1) : index == 1 && bytes > first ? lz_brief(bytes - first, 0, 1) : 0;
+}
+
+/// Makes of a block's sequences those that the engine which copies reads, by all threads, and the bundles that say where they begin.
 CUZARR_DEVICE void finish_block(const ZstdTask& task, const ZstdBlock& block, const ZstdResult& result, u32* sums) {
     const ZstdUnit& unit = task.units[block.unit];
-    LzSequence* to = task.copies + unit.first_copy + result.first_copy;
+    u64* sequences = task.sequences + block.first_sequence;
+    LzBundle* bundles = task.bundles + block.first_sequence / CUZARR_LZ_BUNDLE;
     u32 literals = literals_place(unit, block), at = result.out_at, thread = thread_index();
     if (block.sequences == 0) {
-        // Literals that are all equal are one byte, and a match that repeats it.
-        u32 stored = block.literals_kind == CUZARR_ZSTD_RLE ? 1 : block.literal_bytes;
-        if (thread == 0) *to = {at, literals, at + stored, 1};
+        if (thread < CUZARR_LZ_BUNDLE) sequences[thread] = only_brief(block, thread);
+        if (thread == 0) *bundles = {at, literals};
         return;
     }
-    const u64* sequences = task.sequences + block.first_sequence;
     u32 count = block.sequences, frame_at = result.frame_at, tail = result.tail;
     u32 step = CUZARR_ZSTD_OWN * thread_count(), own_at = thread / CUZARR_WARP * CUZARR_WARP * CUZARR_ZSTD_OWN + thread % CUZARR_WARP;
     Repeats repeats = {result.repeats_in[0], result.repeats_in[1], result.repeats_in[2]};
@@ -160,15 +159,20 @@ CUZARR_DEVICE void finish_block(const ZstdTask& task, const ZstdBlock& block, co
         sum_own(bytes, used, at, literals, sums);
 #pragma unroll
         for (u32 i = 0; i < CUZARR_ZSTD_OWN; ++i) {
-            if (base + i * CUZARR_WARP >= count) continue;
+            u32 index = base + i * CUZARR_WARP;
+            if (index >= count) continue;
             u32 run = zstd_literals(own[i]), match = bytes[i] - zstd_match(own[i]);
             u32 offset = zstd_resolve(zstd_offset(own[i]), repeats.first, repeats.second, repeats.third);
             if (offset == 0) zstd_report(task, block, CUZARR_ZERO_OFFSET);
             else if (offset > match - frame_at) zstd_report(task, block, CUZARR_BEFORE_START);
-            to[base + i * CUZARR_WARP] = {match - run, used[i] - run, match, offset};
+            sequences[index] = lz_brief(run, zstd_match(own[i]), offset);
+            if (index % CUZARR_LZ_BUNDLE == 0) bundles[index / CUZARR_LZ_BUNDLE] = {match - run, used[i] - run};
         }
     }
-    if (tail && thread == 0) to[count] = {at, literals, at + tail, 1};
+    // The literals behind, and zeros up to the end of the last bundle, which may have nothing else.
+    u32 last = count / CUZARR_LZ_BUNDLE * CUZARR_LZ_BUNDLE + thread;
+    if (thread < CUZARR_LZ_BUNDLE && last >= count) sequences[last] = last == count && tail ? lz_brief(tail, 0, 1) : 0;
+    if (count % CUZARR_LZ_BUNDLE == 0 && thread == 0) bundles[count / CUZARR_LZ_BUNDLE] = {at, literals};
 }
 
 /// A block of threads a block of data.

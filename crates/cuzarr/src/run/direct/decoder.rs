@@ -207,7 +207,7 @@ impl DecoderBatch {
         };
         let source = Source { buffer: &arena, ranges, host: bytes.as_deref(), headers: &[] };
         let in_place = target.is_some();
-        let batch = native.prepare_to(source, target, self.scratch_limit_bytes, &stream)?;
+        let batch = native.prepare_to(source, target, self.scratch_limit_bytes.into(), &stream)?;
         stream.synchronize()?;
         Ok(Group { program, native: Some((batch, known)), in_place, host, reason: None })
     }

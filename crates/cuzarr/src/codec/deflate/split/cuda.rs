@@ -73,8 +73,8 @@ struct Tables {
     rounds: usize,
     tables: usize,
     skipped: usize,
-    sequences: usize,
-    sequence_counts: usize,
+    matches: usize,
+    match_counts: usize,
     most_places: u32,
     most_entries: u32,
     most_rounds: u32,
@@ -92,14 +92,19 @@ struct Measuring {
     kernel: &'static str,
 }
 
-/// Sizes of the lists that the frames of a batch need, and the copies behind.
+/// The lists that the frames of a batch need, and the copies behind.
 pub(in crate::codec::deflate) struct Split {
+    lists: Lists,
+    engine: lz::Engine,
+}
+
+/// What the sizes of the lists follow from.
+struct Lists {
     frames: u32,
     slots: usize,
     sequences: usize,
     src_bytes: usize,
     dst_bytes: usize,
-    engine: lz::Engine,
 }
 
 /// The most sequences of a frame that goes this way.
@@ -108,8 +113,13 @@ fn most_sequences(unit: &Unit) -> usize {
 }
 
 impl Split {
-    /// A split of frames, whose entries it completes.
-    pub(in crate::codec::deflate) fn new(device: Device, units: &[Unit], entries: &mut [FrameEntry]) -> Split {
+    /// A split of frames, whose entries it completes. Scratch memory keeps within `scratch_aim_bytes` where it can.
+    pub(in crate::codec::deflate) fn new(
+        device: Device,
+        units: &[Unit],
+        entries: &mut [FrameEntry],
+        scratch_aim_bytes: usize,
+    ) -> Split {
         let (mut slots, mut sequences) = (0, 0);
         let mut copied = Vec::with_capacity(units.len());
         for (index, (unit, entry)) in units.iter().zip(entries).enumerate() {
@@ -129,19 +139,21 @@ impl Split {
                 status: index as u32,
             });
             slots += own_slots;
-            // And the sentinel.
-            sequences += own_sequences + 1;
+            sequences += own_sequences;
         }
-        Split {
+        let lists = Lists {
             frames: units.len() as u32,
             slots,
             sequences,
             src_bytes: units.iter().map(|unit| unit.src.len()).sum(),
             dst_bytes: units.iter().map(|unit| unit.dst.len()).sum(),
-            engine: lz::Engine::new(device, &copied, false),
-        }
+        };
+        let mark_bytes = scratch_aim_bytes.saturating_sub(lists.sizes().iter().sum());
+        Split { lists, engine: lz::Engine::new(device, &copied, false, mark_bytes) }
     }
+}
 
+impl Lists {
     fn most_places(&self) -> usize {
         self.src_bytes / BYTES_PER_PLACE + 1024
     }
@@ -176,14 +188,16 @@ impl Split {
             self.most_entries() * ENTRY_BYTES,
             self.most_rounds() * ROUND_BYTES,
             self.most_tables() * TABLE_BYTES,
-            self.sequences * lz::SEQUENCE_BYTES,
+            self.sequences * lz::MATCH_BYTES,
             self.frames as usize * COUNT_BYTES,
         ]
         .map(|size| size.next_multiple_of(ALIGNMENT_BYTES))
     }
+}
 
+impl Split {
     pub(in crate::codec::deflate) fn scratch_bytes(&self) -> usize {
-        self.sizes().iter().sum::<usize>() + self.engine.scratch_bytes()
+        self.lists.sizes().iter().sum::<usize>() + self.engine.scratch_bytes()
     }
 
     /// Decodes the regions that can be decoded side by side. Gives the scratch memory, and the address in it of the states
@@ -196,14 +210,14 @@ impl Split {
         trailers: &Buffer,
     ) -> Result<(Buffer, usize)> {
         let Task { stream, src, dst, .. } = *task;
-        let sizes = self.sizes();
+        let (lists, sizes) = (&self.lists, self.lists.sizes());
         let mut at = [0; LISTS + 1];
         (0..LISTS).for_each(|index| at[index + 1] = at[index] + sizes[index]);
         let scratch = pool::allocate(at[LISTS], stream)?;
         stream.memset(&scratch.slice(..at[ZEROED])?, 0)?;
         stream.memset(&scratch.slice(at[ZEROED]..at[FILLED])?, 0xff)?;
         let device = stream.device();
-        let measuring = self.measuring(device);
+        let measuring = lists.measuring(device);
         let place = |index: usize| scratch.address() + at[index];
         let tables = Tables {
             counts: place(0),
@@ -215,12 +229,12 @@ impl Split {
             entries: place(6),
             rounds: place(7),
             tables: place(8),
-            sequences: place(9),
-            sequence_counts: place(10),
-            most_places: self.most_places() as u32,
-            most_entries: self.most_entries() as u32,
-            most_rounds: self.most_rounds() as u32,
-            most_tables: self.most_tables() as u32,
+            matches: place(9),
+            match_counts: place(10),
+            most_places: lists.most_places() as u32,
+            most_entries: lists.most_entries() as u32,
+            most_rounds: lists.most_rounds() as u32,
+            most_tables: lists.most_tables() as u32,
             entry_rounds: measuring.rounds,
             inside_slots: if device == Device::Simt { INSIDE_SLOTS_SIMT } else { measuring.inside_slots },
         };
@@ -230,36 +244,37 @@ impl Split {
         let blocks = |kernel: &Kernel, wanted: u64, each: u32| {
             wanted.clamp(1, u64::from(kernel.multiprocessors() * each)) as u32
         };
-        let (count, from, to, lines) = (self.frames, src.address(), dst.address(), table.address());
+        let (count, from, to, lines) = (lists.frames, src.address(), dst.address(), table.address());
         let buffers = [src, dst, table, trailers, &scratch];
         // SAFETY, for all launches: the parameters of the kernels in deflate_split.cu. `Prepared` has checked that source and
         // target have room for every frame. `sizes` has given every list the room that `tables` and the frames' entries say:
         // regions and sequences, as many as `new` counted. Kernels stop at the end of a list.
         let find = kernel("deflate_find")?;
-        let grid = blocks(&find, (self.slots as u64).div_ceil(u64::from(threads / WARP)), THREAD_BLOCKS);
+        let grid = blocks(&find, (lists.slots as u64).div_ceil(u64::from(threads / WARP)), THREAD_BLOCKS);
         // SAFETY: as above.
-        unsafe { find.launch(stream, grid, threads, (from, lines, count, self.slots as u32, tables), &buffers) }?;
+        unsafe { find.launch(stream, grid, threads, (from, lines, count, lists.slots as u32, tables), &buffers) }?;
         let verify = kernel("deflate_verify")?;
-        let grid = blocks(&verify, (self.most_places() as u64).div_ceil(u64::from(WARP)), 4 * THREAD_BLOCKS);
+        let grid = blocks(&verify, (lists.most_places() as u64).div_ceil(u64::from(WARP)), 4 * THREAD_BLOCKS);
         // SAFETY: as above.
-        unsafe { verify.launch(stream, grid, WARP, (from, lines, count, self.slots as u32, tables), &buffers) }?;
+        unsafe { verify.launch(stream, grid, WARP, (from, lines, count, lists.slots as u32, tables), &buffers) }?;
         let begin = (from, lines, count, container as u32, tables);
         // SAFETY: as above.
         unsafe { kernel("deflate_begin")?.launch(stream, count, WARP, begin, &buffers) }?;
         let measure = kernel(measuring.kernel)?;
-        let grid = blocks(&measure, self.slots as u64, MEASURING_WARPS / measuring.warps);
+        let grid = blocks(&measure, lists.slots as u64, MEASURING_WARPS / measuring.warps);
         // SAFETY: as above.
         unsafe { measure.launch(stream, grid, measuring.warps * WARP, (from, lines, count, tables), &buffers) }?;
         let chain = (from, lines, count, container as u32, tables, trailers.address());
         // SAFETY: as above; there is a trailer for each frame.
         unsafe { kernel("deflate_chain")?.launch(stream, count, WARP, chain, &buffers) }?;
         let emit = kernel("deflate_emit")?;
-        let grid = blocks(&emit, self.most_entries() as u64, WARP_BLOCKS);
+        let grid = blocks(&emit, lists.most_entries() as u64, WARP_BLOCKS);
         // SAFETY: as above.
         unsafe { emit.launch(stream, grid, WARP, (from, to, lines, count, tables), &buffers) }?;
         let part = |index: usize| scratch.slice(at[index]..at[index + 1]);
         let copies = Task { stream, src: dst, dst, statuses: &part(3)? };
-        self.engine.launch(&copies, &self.engine.bring(stream)?, (&part(9)?, &part(10)?), dst)?;
+        let (matches, counts) = (&part(9)?, &part(10)?);
+        self.engine.launch(&copies, &self.engine.bring(stream)?, lz::Sequences::Matches { matches, counts }, dst)?;
         let states = tables.states;
         Ok((scratch, states))
     }

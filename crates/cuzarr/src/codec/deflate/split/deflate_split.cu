@@ -404,8 +404,7 @@ CUZARR_KERNEL(
         if (container == CUZARR_DEFLATE_GZIP && rest != frame.src_bytes) continue;
         if (lane == 0) {
             trailers[index] = trailer;
-            split.sequences[frame.work_offset + sequences] = lz_sentinel(frame.dst_bytes);
-            split.sequence_counts[index] = sequences;
+            split.match_counts[index] = sequences;
             split.states[index].split = 1, split.skipped[index] = 0;
         }
     }
@@ -430,15 +429,11 @@ CUZARR_DEVICE bool deflate_bring(
     return true;
 }
 
-/// A sequence whose literals lie where they go already.
-CUZARR_DEVICE LzSequence deflate_sequence(u32 out, u32 match, u32 offset) { return {out, out, match, offset}; }
-
-/// Puts a lane's literals to their places, and writes down its matches. Where the first one's literals begin is known to lanes before.
+/// Puts a lane's literals to their places, and writes down its matches.
 struct DeflateLister {
     u8* bytes;
-    LzSequence* to;
-    u32 at, behind;  // where the next byte goes; behind the lane's last match, none without
-    u32 first_match, first_offset;
+    u64* to;
+    u32 at;  // where the next byte goes
 
     CUZARR_DEVICE bool take(bool literal, bool repeats, u32 byte, u32 length, u32 distance) {
         if (literal) bytes[at++] = (u8)byte;
@@ -446,47 +441,37 @@ struct DeflateLister {
     }
     CUZARR_DEVICE bool match(u32 length, u32 distance) {
         if (distance > at) return false;
-        if (behind == CUZARR_DEFLATE_NONE) first_match = at, first_offset = distance;
-        else *to = deflate_sequence(behind, at, distance);
-        ++to, at += length, behind = at;
+        *to++ = lz_match(at, length, distance);
+        at += length;
         return true;
     }
 };
 
-/// The literals and sequences of an entry's rounds: of a frame's bytes from `at` on, and from `to` on. False for a match before the
+/// The literals and matches of an entry's rounds: of a frame's bytes from `at` on, and from `to` on. False for a match before the
 /// stream's first byte.
 CUZARR_DEVICE bool deflate_emit_rounds(
     DeflateEmitting& shared, const DeflateInput& input, const DeflateSplit& split, const DeflateEntry& entry, u8* bytes, u32 at,
-    LzSequence* to, u32 lane
+    u64* to, u32 lane
 ) {
     if (!deflate_bring(shared, input, split, entry, lane)) return false;
-    // Behind the last match.
-    u32 behind = at;
     for (u32 i = 0; i < entry.rounds; ++i) {
         const DeflateRound& round = split.rounds[entry.first_round + i];
         u32 position = round.position, stop = round.stop, packed = round.segments[lane], origin = position / 32 * 32;
         u32 begin = position + lane * CUZARR_DEFLATE_SEGMENT_BITS, own_bytes = packed >> 6 & 0xffff, own_matches = packed >> 22 & 0xff;
         u32 end_bytes = inclusive_sum(own_bytes, lane), end_matches = inclusive_sum(own_matches, lane);
-        LzSequence* own = to + (end_matches - own_matches);
-        DeflateLister lister = {bytes, own, at + end_bytes - own_bytes, CUZARR_DEFLATE_NONE, 0, 0};
+        DeflateLister lister = {bytes, to + (end_matches - own_matches), at + end_bytes - own_bytes};
         deflate_stage(shared, input, origin, lane);
         u32 damage = 0, from = begin + (packed & 63), end = min_of(begin + CUZARR_DEFLATE_SEGMENT_BITS, stop);
         // A lane that found the stream cut off before its first symbol has no bytes, and no place for any.
         deflate_run(shared, origin, from, end, packed >> 31 && own_bytes > 0, damage, lister);
         if (warp_ballot(CUZARR_ALL_LANES, damage == CUZARR_BEFORE_START)) return false;
-        // The literals in front of a lane's first match begin behind the last one of lanes before.
-        u32 with = warp_ballot(CUZARR_ALL_LANES, own_matches > 0), before = with & lanes_below(lane);
-        u32 told = warp_shuffle(CUZARR_ALL_LANES, lister.behind, highest_bit(before | 1));
-        if (own_matches > 0) *own = deflate_sequence(before ? told : behind, lister.first_match, lister.first_offset);
-        u32 last = warp_shuffle(CUZARR_ALL_LANES, lister.behind, highest_bit(with | 1));
-        behind = with ? last : behind;
         at += warp_shuffle(CUZARR_ALL_LANES, end_bytes, CUZARR_WARP - 1);
         to += warp_shuffle(CUZARR_ALL_LANES, end_matches, CUZARR_WARP - 1);
         // The words have been read.
         warp_barrier(CUZARR_ALL_LANES);
     }
-    // What is behind the last match.
-    if (lane == 0) *to = deflate_sequence(behind, at, 1);
+    // The entry's end.
+    if (lane == 0) *to = lz_match(at, 0, 1);
     return true;
 }
 
@@ -504,7 +489,7 @@ CUZARR_KERNEL(deflate_emit, const u8* src, u8* dst, const FrameTable* table, u32
         // Not reached, or behind the stream's end.
         if (split.states[index].split == 0 || region.at == CUZARR_DEFLATE_NONE || entry.sequences >= region.sequences) continue;
         u32 at = region.at + entry.at;
-        LzSequence* to = split.sequences + frame.work_offset + region.first_sequence + entry.sequences;
+        u64* to = split.matches + frame.work_offset + region.first_sequence + entry.sequences;
         DeflateInput input = deflate_input(src + frame.src_offset, frame.src_bytes);
         u8* bytes = dst + frame.dst_offset;
         bool intact = true;
@@ -512,7 +497,7 @@ CUZARR_KERNEL(deflate_emit, const u8* src, u8* dst, const FrameTable* table, u32
             DeflateProgress progress = {entry.header + 3, at, 0};
             DeflateBytes target = {bytes, frame.dst_bytes};
             deflate_stored(input, target, true, frame.dst_bytes, progress, lane);
-            if (lane == 0) *to = deflate_sequence(at, progress.at, 1);
+            if (lane == 0) *to = lz_match(progress.at, 0, 1);
         } else {
             intact = deflate_emit_rounds(*shared, input, split, entry, bytes, at, to, lane);
         }

@@ -12,7 +12,7 @@
 //     measure   from each to the next, through blocks of other kinds: where each lane's symbols begin, how many bytes and
 //               matches they make, and places to enter it (some warps a region)
 //     chain     from region to region: where each one's bytes and sequences go   (a warp a frame)
-//     emit      literals to their places, matches as sequences                   (a warp an entry)
+//     emit      literals to their places, and matches                            (a warp an entry)
 //
 // The engine of `codec/lz` copies then what the sequences repeat. A frame for which all that does not work out, be it damaged or
 // of several members, is decoded in order by deflate_frames, which also says what is wrong.
@@ -108,8 +108,8 @@ struct DeflateSplit {
     DeflateRound* rounds;
     u32* tables;
     u64* skipped;      // what the engine that copies takes for a frame's status: not zero unless the frame goes this way
-    LzSequence* sequences;
-    u32* sequence_counts;  // of each frame
+    u64* matches;          // see `lz_match`
+    u32* match_counts;     // of each frame
     u32 most_places, most_entries, most_rounds, most_tables;
     u32 entry_rounds;  // of an entry, at most
     u32 inside_slots;  // one slot of so many may have a beginning inside a block

@@ -13,9 +13,10 @@ use cuzarr_device::transfer::{fill_boxes_on, scatter_on};
 use cuzarr_device::{Buffer, Event, NdBuffer, Slab, SlabRing, Stream, Tail, Transfer, pool};
 
 use self::target::Target;
+use crate::codec::batch::ScratchLimit;
 use crate::codec::native::Native;
 use crate::error::Result;
-use crate::plan::{Batch, ReadPlacement, Resident, Room, Route, Spacing};
+use crate::plan::{Batch, PLAIN_COPIES, ReadPlacement, Resident, Room, Route, Spacing};
 use crate::run::access::Access;
 use crate::run::context::Context;
 use crate::run::options::Options;
@@ -31,6 +32,11 @@ use crate::run::schedule::streams::Decoders;
 
 /// Divisor of the limit for scratch memory of a batch that needs more than expected.
 const SCRATCH_SHARE: u64 = 2;
+/// Divisor of the limit for scratch memory of a batch that can be decoded with less, in a longer time.
+const SCRATCH_AIM_SHARE: u64 = 4;
+/// Divisor of the limit for batches that are fetched, where kernels need much memory as well. At least so many are fetched.
+const LOADING_SHARE: u64 = 3;
+const LEAST_LOADING: usize = 2;
 /// A batch whose stored bytes fit this many slabs gets one slab for all of them.
 const LEAST_SLABS: usize = 2;
 /// Divisor of the limit for several slabs of one batch, which leave some bytes empty.
@@ -128,7 +134,13 @@ impl DeviceDestination {
         let call = &self.target.call;
         let fetched_as_stored = matches!(self.route, Route::Kernels(_)) || self.target.program.stored_is_packed();
         if fetched_as_stored && call.store.capabilities().divides_reads {
-            return DIVIDED_LOADING;
+            // Decoders that want large batches gain more by memory to decode in than by another batch that waits for it.
+            let batch_bytes = PLAIN_COPIES.saturating_mul(self.batch_bytes as u64).max(1);
+            let within = (call.limit_bytes / LOADING_SHARE / batch_bytes) as usize;
+            return match &self.route {
+                Route::Kernels(native) if native.batch_factor() > 1 => within.clamp(LEAST_LOADING, DIVIDED_LOADING),
+                _ => DIVIDED_LOADING,
+            };
         }
         let chunks_a_batch = (self.batch_bytes / self.target.program.packed_size_bytes().max(1)).max(1);
         call.threads.div_ceil(chunks_a_batch) + 3
@@ -160,7 +172,10 @@ impl DeviceDestination {
             target: Arc::clone(&self.target),
             native,
             stream: self.decoders.next()?,
-            scratch_limit_bytes: scratch_bytes.max(limit_bytes / SCRATCH_SHARE) as usize,
+            scratch: ScratchLimit {
+                aim_bytes: scratch_bytes.max(limit_bytes / SCRATCH_AIM_SHARE) as usize,
+                most_bytes: scratch_bytes.max(limit_bytes / SCRATCH_SHARE) as usize,
+            },
             life: Life::new(kernels::Fetching::new(held, slabs, batch)),
         }))
     }

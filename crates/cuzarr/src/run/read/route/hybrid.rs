@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use cuzarr_device::{Buffer, Slab, SlabPiece, Stream, TransferBox};
 
+use crate::codec::batch::ScratchLimit;
 use crate::codec::native::{Native, Source};
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::{Batch, Fill, Read};
@@ -197,8 +198,10 @@ impl DeviceRoute for HybridBatch {
             let size_bytes = native.input_bytes().unwrap_or(0);
             let ranges = units.clone().map(|(_, at)| at..at + size_bytes).collect();
             let source = Source { buffer: &arena, ranges, host: None, headers: &[] };
-            let mut decoder = native.prepare(source, usize::MAX, scatters)?;
-            let decoded_bytes = units.clone().map(|(unit, _)| unit.packed_size_bytes as u64).sum();
+            let decoded_bytes: u64 = units.clone().map(|(unit, _)| unit.packed_size_bytes as u64).sum();
+            let counted_bytes = native.scratch_copies().saturating_mul(decoded_bytes) as usize;
+            let scratch = ScratchLimit { aim_bytes: counted_bytes, most_bytes: usize::MAX };
+            let mut decoder = native.prepare(source, scratch, scatters)?;
             call.counters.time_on(Stage::Decode, decoded_bytes, scatters, || decoder.run(scatters))?;
             let (packed, launched) = Launched::new(decoder, units.map(|(unit, _)| unit));
             Ok((Decoding { launched: Some(launched), _held: held }, vec![packed]))

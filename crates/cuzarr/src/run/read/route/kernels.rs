@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use cuzarr_device::{Buffer, Copied, Event, Slab, SlabPiece, SlabSeries, Stream, pool};
 
+use crate::codec::batch::ScratchLimit;
 use crate::codec::device::Headers;
 use crate::codec::native::{Native, NativeBatch, Source};
 use crate::error::{Error, ErrorKind, Result};
@@ -37,7 +38,7 @@ pub(crate) struct KernelsBatch {
     /// The stream on which the batch decodes.
     pub(crate) stream: Stream,
     /// Approximate scratch memory that the batch may use.
-    pub(crate) scratch_limit_bytes: usize,
+    pub(crate) scratch: ScratchLimit,
     pub(crate) life: Life<Fetching, Box<Fetched>, Decoding>,
 }
 
@@ -197,14 +198,14 @@ impl Fetched {
     }
 
     /// Lays the decoding out, possibly again, within this scratch memory if possible.
-    fn lay_out(&mut self, route: &KernelsBatch, scratch_bytes: usize) -> Result<()> {
+    fn lay_out(&mut self, route: &KernelsBatch, scratch: ScratchLimit) -> Result<()> {
         // There is memory for the packed bytes of one layout at a time.
         self.batch = None;
         let (Some(slabs), false) = (&self.slabs, self.frames.is_empty()) else { return Ok(()) };
         let ranges = self.frames.iter().map(|frame| frame.src.clone()).collect();
         let (buffer, host) = slabs.bytes()?;
         let source = Source { buffer: &buffer, ranges, host, headers: &self.headers };
-        self.batch = Some(route.native.prepare(source, scratch_bytes, &route.stream)?);
+        self.batch = Some(route.native.prepare(source, scratch, &route.stream)?);
         Ok(())
     }
 
@@ -291,7 +292,7 @@ impl BatchRoute for KernelsBatch {
         let call = &self.target.call;
         let fetched = self.life.fetched(|fetching| {
             let mut fetched = fetching.sort(landed, call)?;
-            fetched.lay_out(self, self.scratch_limit_bytes)?;
+            fetched.lay_out(self, self.scratch)?;
             if let bytes @ 1.. = fetched.scratch_bytes() {
                 fetched.scratch = call.memory.device.try_take(bytes, call.limit_bytes);
                 fetched.scratch.is_some().then(|| fetched.launch(self)).transpose()?;
@@ -311,7 +312,7 @@ impl DeviceRoute for KernelsBatch {
 
     fn lay_out(&self, scratch_bytes: Option<usize>) -> Result<()> {
         let work = |fetched: &mut Box<Fetched>| match scratch_bytes {
-            Some(scratch_bytes) => fetched.lay_out(self, scratch_bytes),
+            Some(scratch_bytes) => fetched.lay_out(self, scratch_bytes.into()),
             None => {
                 fetched.batch = None;
                 fetched.unknown.append(&mut fetched.frames);

@@ -234,7 +234,7 @@ impl ResidentBatch {
         stream.synchronize()?;
         let most = (native.scratch_copies() as usize).saturating_mul(decoded_bytes);
         let source = Source { buffer: &arena, ranges: ranges.clone(), host: None, headers: &[] };
-        let mut batch = native.prepare(source, most, stream)?;
+        let mut batch = native.prepare(source, most.into(), stream)?;
         if !memory.reserve(call, batch.scratch_bytes().saturating_sub(most)) {
             return Ok(None);
         }

@@ -225,7 +225,7 @@ impl Decoding {
         let decoded_bytes = count * chunks.size_bytes;
         let most = usize::try_from(native.scratch_copies()).unwrap_or(usize::MAX).saturating_mul(decoded_bytes);
         let source = Source { buffer: &arena, ranges, host: Some(&bytes), headers: &headers };
-        let mut batch = native.prepare(source, most, stream)?;
+        let mut batch = native.prepare(source, most.into(), stream)?;
         counters.time_on(Stage::Decode, decoded_bytes as u64, stream, || batch.run(stream))?;
         let (packed, offsets) = batch.packed();
         let pieces = frames
