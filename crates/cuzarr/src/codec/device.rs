@@ -46,7 +46,8 @@ pub trait DeviceDecoder: Send + Sync + fmt::Debug {
         1
     }
 
-    /// Scratch memory for frames of this size, as a multiple of their decoded bytes, rounded up.
+    /// Scratch memory for frames of this size, as a multiple of their decoded bytes, rounded up. It is enough to decode them
+    /// well; a decoder may take more where [`Request::scratch_aim_bytes`] allows it.
     fn scratch_copies(&self, decoded_bytes: usize) -> u64;
 
     /// Reads a frame's headers; `None` for a frame that the host has to decode or refuse. The thread that fetched the frame
