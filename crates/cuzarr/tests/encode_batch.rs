@@ -493,8 +493,9 @@ fn lz4_rows_that_repeat_become_one_match() {
         let mut decoded = vec![0; size];
         program.decode(frame, &mut decoded).unwrap();
         assert!(decoded == chunk, "{device}: other bytes");
-        // A byte of length for 255 bytes of one match, and the first row.
-        assert!(frame.len() <= size / 255 + 100, "{device}: {}", frame.len());
+        // A byte of length for 255 bytes of one match, and what the first step of all threads together finds little in.
+        let first_step = if device == Device::Simt { 100 } else { 512 };
+        assert!(frame.len() <= size / 255 + first_step, "{device}: {}", frame.len());
     }
 }
 
