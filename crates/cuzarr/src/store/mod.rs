@@ -149,6 +149,17 @@ pub struct ReadRequest {
     pub range: ByteRange,
 }
 
+/// Copies bytes into lent memory, from byte `at` on: [`Lease::write`] of leases whose memory is one piece.
+///
+/// # Errors
+/// `StoreFailed` when the bytes end behind the memory.
+pub(crate) fn write_to(memory: &mut [u8], at: usize, bytes: &[u8]) -> Result<()> {
+    let end = at.saturating_add(bytes.len());
+    let behind = || Error::new(ErrorKind::StoreFailed, "the store wrote behind the memory that it was lent");
+    memory.get_mut(at..end).ok_or_else(behind)?.copy_from_slice(bytes);
+    Ok(())
+}
+
 /// Memory lent to a store for the bytes of one item. It has one owner at a time, so only one side can touch it.
 pub trait Lease: Send {
     /// The memory, of exactly the reserved size. Its content before the read is unspecified.
@@ -165,10 +176,7 @@ pub trait Lease: Send {
     /// # Errors
     /// `StoreFailed` when the bytes end behind the memory.
     fn write(&mut self, at: usize, bytes: &[u8]) -> Result<()> {
-        let end = at.saturating_add(bytes.len());
-        let behind = || Error::new(ErrorKind::StoreFailed, "the store wrote behind the memory that it was lent");
-        self.bytes().get_mut(at..end).ok_or_else(behind)?.copy_from_slice(bytes);
-        Ok(())
+        write_to(self.bytes(), at, bytes)
     }
 
     /// Lets the lender get its own type back.

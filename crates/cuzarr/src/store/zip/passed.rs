@@ -18,7 +18,7 @@ use super::ZipStore;
 use super::deflated::inflate;
 use super::directory::{Member, damaged};
 use crate::error::{Error, ErrorKind, Result, ResultExt};
-use crate::store::{Lease, OpenValues, ReadOutcome, ReadSink, Version, Workers};
+use crate::store::{Lease, OpenValues, ReadOutcome, ReadSink, Version, Workers, write_to};
 
 /// Bytes of members that are fetched again at a time.
 const AGAIN_BYTES: u64 = 64 << 20;
@@ -300,10 +300,7 @@ impl Lease for Hashed {
 
     // The sum is that of `bytes`, so they are what is written to.
     fn write(&mut self, at: usize, bytes: &[u8]) -> Result<()> {
-        let end = at.saturating_add(bytes.len());
-        let behind = || Error::new(ErrorKind::StoreFailed, "the store wrote behind the memory that it was lent");
-        self.bytes().get_mut(at..end).ok_or_else(behind)?.copy_from_slice(bytes);
-        Ok(())
+        write_to(self.bytes(), at, bytes)
     }
 
     fn into_any(self: Box<Self>) -> Box<dyn Any> {
