@@ -259,7 +259,7 @@ def test_index_arrays_and_masks_on_the_device_stay_there(gpu: str, monkeypatch: 
             broadcast[there_key] = -1
         same(got, expected, gpu)
         written, filled = values.copy(), values.copy()
-        # As NumPy on the host, of an element that is named several times the last value stays.
+        # An index may name an element several times. The last value stays then, as in NumPy.
         written[key], filled[key] = new, -1
         np.testing.assert_array_equal(target.cpu(), written, err_msg=f"key {number}")
         np.testing.assert_array_equal(other.cpu(), written, err_msg=f"key {number}")

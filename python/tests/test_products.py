@@ -76,7 +76,7 @@ def check(dtype: str, device: str) -> None:
         x, y = there(a, device), there(b, device)
         same(x @ y, a @ b)
         same(np.matmul(x, y), np.matmul(a, b))
-        # The same elements, as they lie in other ways.
+        # The same matrices, stored column by column.
         turned = there(np.ascontiguousarray(a.T), device).T, there(np.ascontiguousarray(b.T), device).T
         same(turned[0] @ y, a @ b)
         same(x @ turned[1], a @ b)

@@ -48,7 +48,7 @@ def test_blocks_that_end_at_the_edge_are_read(tmp_path: Path) -> None:
         tmp_path, shape=(3, 5), chunks=(2, 4), dtype="i2", compressors=None, serializer=n5_default(2, None),
         chunk_key_encoding={"name": "v2", "separator": "/"}, fill_value=9,
     )  # fmt: skip
-    # As Java's N5 writes the last block.
+    # Java's N5 cuts the last block off at the edge.
     (tmp_path / "1").mkdir()
     (tmp_path / "1" / "1").write_bytes(bytes.fromhex("0000 0002 00000001 00000001 002a"))
     assert array[...].tolist() == [[9] * 5, [9] * 5, [9, 9, 9, 9, 42]]

@@ -193,14 +193,14 @@ impl Summary for Reduction {
         let axes = self.axes(of.ndim())?;
         let source = of.astype(self.op.dtypes(of.dtype())?.0)?;
         let (_, regions) = source.gathering(&axes, options)?;
-        Ok(Some(Runs::of(&source, &regions, &axes).count() as u64))
+        Ok(Some(Runs::of(&source, &regions, &axes, options).count() as u64))
     }
 
     fn part(&self, of: &Expr, number: u64, options: &ComputeOptions<'_>) -> Result<Vec<u8>> {
         let axes = self.axes(of.ndim())?;
         let source = of.astype(self.op.dtypes(of.dtype())?.0)?;
         let (job, regions) = source.gathering(&axes, options)?;
-        let (regions, hull) = Runs::of(&source, &regions, &axes).numbered(number)?;
+        let (regions, hull) = Runs::of(&source, &regions, &axes, options).numbered(number)?;
         let states = match source.gathers_there(self, &axes, options)? {
             Some(_) => source.gathered_there(self, (regions, hull), &axes, &job)?,
             None => {
@@ -224,7 +224,7 @@ impl Summary for Reduction {
         let source = of.astype(self.op.dtypes(of.dtype())?.0)?;
         let (_, regions) = source.gathering(&axes, options)?;
         let mut gathered = Gathered::whole(source.shape(), &axes, self.op.accumulator(), Wide::of(source.dtype()))?;
-        let runs = Runs::of(&source, &regions, &axes);
+        let runs = Runs::of(&source, &regions, &axes, options);
         for number in 0..runs.count() as u64 {
             let (_, hull) = runs.numbered(number)?;
             let part = parts.next().transpose()?.unwrap_or_default();
@@ -357,11 +357,11 @@ pub(crate) fn states_of_regions(axes: &[usize]) -> impl Fn(&[u64]) -> u64 + Send
     move |extent| state_bytes(extent, &axes)
 }
 
-/// The part of a memory limit that is left beside the states of so many results, and those of a run; all of it where these take
-/// too much of it for a GPU to gather them.
-fn beside_states(outputs: usize, limit_bytes: u64) -> u64 {
+/// The part of a memory limit that is left beside the states of so many results, and those of a run; `None` where these take too
+/// much of it: then no GPU gathers them, and there are no runs.
+fn beside_states(outputs: usize, limit_bytes: u64) -> Option<u64> {
     let states_bytes = (outputs as u64).saturating_mul(2 * size_of::<State>() as u64);
-    if states_bytes <= limit_bytes / STATES_SHARE { limit_bytes - states_bytes } else { limit_bytes }
+    (states_bytes <= limit_bytes / STATES_SHARE).then(|| limit_bytes - states_bytes)
 }
 
 /// All elements of an array of this shape.
@@ -461,7 +461,7 @@ impl Expr {
         // Refusals are the host's.
         let may_fail = self.shape().contains(&0) || (reduction.skip_nan && matches!(answer, cuda::Answer::Place));
         let suits = cuda::Gathered::suits(self.shape(), axes);
-        let fits = beside_states(outputs, options.memory_limit_bytes) < options.memory_limit_bytes;
+        let fits = beside_states(outputs, options.memory_limit_bytes).is_some();
         Ok((options.device != Device::Cpu && !may_fail && suits && fits).then_some((answer, widest)))
     }
 
@@ -482,7 +482,7 @@ impl Expr {
             let elements = job.work(only, &job.read(only)?)?;
             return gathered.finish_all(&elements, (answer, reduction.ddof), (widest, dtype)).map(Some);
         }
-        let runs = Runs::of(self, &regions, axes);
+        let runs = Runs::of(self, &regions, axes, options);
         let (mut at, mut run) = (runs.ends(), None);
         for_each_region(
             &job,
@@ -549,7 +549,7 @@ impl Expr {
             each.collect::<Result<Vec<_>>>()
         };
         let mut whole = all(&whole_of(self.shape()))?;
-        let runs = Runs::of(self, &regions, axes);
+        let runs = Runs::of(self, &regions, axes, options);
         let (mut at, mut run) = (runs.ends(), None);
         self.gather_regions((&job, &regions), axes, (&accumulators, skip_nan), |region, states| {
             let Some((hull, is_last)) = at.next().flatten() else {
@@ -592,7 +592,7 @@ impl Expr {
         let mut job = Job::new(self, whole, options)?.looked_at().beside(states_of_regions(axes));
         let outputs: usize = memory_shape(&kept_shape(self.shape(), axes, false))?.iter().product();
         // As where a GPU gathers: the same regions, and results.
-        let left_bytes = beside_states(outputs, options.memory_limit_bytes);
+        let left_bytes = beside_states(outputs, options.memory_limit_bytes).unwrap_or(options.memory_limit_bytes);
         let limit_bytes = if job.is_in_memory() { u64::MAX } else { left_bytes };
         let regions = job.regions(None, limit_bytes)?;
         Ok((job, regions))

@@ -1,8 +1,9 @@
 //! Runs of regions whose states are joined before they join those of others: what a task of a cluster makes.
 
-use super::kept_shape;
 use super::state::State;
+use super::{beside_states, kept_shape};
 use crate::expression::Expr;
+use crate::options::ComputeOptions;
 use crate::regions::hull_of;
 use cuzarr::plan::Region;
 use cuzarr::{Error, ErrorKind, Result};
@@ -16,7 +17,7 @@ const LEAST_RUNS: usize = 16;
 /// States that are sent in no time.
 const FEW_BYTES: u64 = 1 << 16;
 
-/// The regions of a reduction, divided into runs. What is decided here depends on nothing but regions.
+/// The regions of a reduction, divided into runs. What is decided here depends on nothing but regions and the memory limit.
 pub(super) struct Runs<'a> {
     regions: &'a [Region],
     length: usize,
@@ -26,7 +27,16 @@ pub(super) struct Runs<'a> {
 
 impl<'a> Runs<'a> {
     /// The regions of an expression whose `axes` are reduced.
-    pub(super) fn of(source: &'a Expr, regions: &'a [Region], axes: &'a [usize]) -> Runs<'a> {
+    pub(super) fn of(
+        source: &'a Expr,
+        regions: &'a [Region],
+        axes: &'a [usize],
+        options: &ComputeOptions<'_>,
+    ) -> Runs<'a> {
+        let product = |extent: &[u64]| extent.iter().fold(1u64, |all, &one| all.saturating_mul(one));
+        let outputs = usize::try_from(product(&kept_shape(source.shape(), axes, false))).unwrap_or(usize::MAX);
+        // A run has states beside those of the result.
+        let has_room = beside_states(outputs, options.memory_limit_bytes).is_some();
         let length = regions.first().map_or(1, |first| {
             let bytes =
                 |extent: &[u64], each: usize| extent.iter().fold(each as u64, |all, &one| all.saturating_mul(one));
@@ -34,7 +44,7 @@ impl<'a> Runs<'a> {
             let elements = bytes(&first.extent, source.dtype().size_bytes()).max(1);
             let wanted = states.saturating_mul(ELEMENTS_OF_STATES).div_ceil(elements);
             let most = regions.len().div_ceil(LEAST_RUNS);
-            if states <= FEW_BYTES { 1 } else { usize::try_from(wanted).unwrap_or(most).clamp(1, most) }
+            if states <= FEW_BYTES || !has_room { 1 } else { usize::try_from(wanted).unwrap_or(most).clamp(1, most) }
         });
         Runs { regions, length, shape: source.shape(), axes }
     }
@@ -77,6 +87,7 @@ impl<'a> Runs<'a> {
 mod tests {
     use super::Runs;
     use crate::expression::Expr;
+    use crate::options::ComputeOptions;
     use cuzarr::plan::Region;
     use cuzarr_device::{DType, Device, NdBuffer, Order};
 
@@ -93,19 +104,22 @@ mod tests {
     }
 
     #[test]
-    fn few_states_are_never_joined_in_runs() {
-        let shape = [40, 8, 10];
-        let (source, regions) = (source(&shape), halves(&shape));
-        let runs = Runs::of(&source, &regions, &[0]);
-        assert_eq!(runs.count(), 80);
-        assert!(runs.ends().all(|end| end.is_none()));
+    fn few_states_are_never_joined_in_runs_nor_more_than_there_is_room_for() {
+        for (shape, memory_limit_bytes) in [([40, 8, 10], 1 << 30), ([40, 200, 30], 1 << 20)] {
+            let (source, regions) = (source(&shape), halves(&shape));
+            let options = ComputeOptions { memory_limit_bytes, ..ComputeOptions::default() };
+            let runs = Runs::of(&source, &regions, &[0], &options);
+            assert_eq!(runs.count(), 80);
+            assert!(runs.ends().all(|end| end.is_none()));
+        }
     }
 
     #[test]
     fn runs_cover_all_regions_and_say_where_they_lie() {
         let shape = [40, 200, 30];
         let (source, regions) = (source(&shape), halves(&shape));
-        let runs = Runs::of(&source, &regions, &[0]);
+        let options = ComputeOptions { memory_limit_bytes: 1 << 30, ..ComputeOptions::default() };
+        let runs = Runs::of(&source, &regions, &[0], &options);
         assert_eq!(runs.count(), 16);
         let (first, hull) = runs.numbered(0).unwrap();
         assert_eq!(first.len(), 5);
@@ -114,7 +128,7 @@ mod tests {
         let last_ones = runs.ends().filter(|end| end.as_ref().is_some_and(|end| end.1)).count();
         assert_eq!((runs.ends().count(), last_ones), (80, 16));
         // Where the last dimension is reduced, a run of halves lies in the rows that it has.
-        let one_by_one = Runs::of(&source, &regions[..3], &[2]);
+        let one_by_one = Runs::of(&source, &regions[..3], &[2], &options);
         assert_eq!(one_by_one.count(), 3);
     }
 }

@@ -18,10 +18,10 @@ const FIXED_BYTES: usize = 4;
 
 #[derive(Debug)]
 pub(super) struct N5Default {
-    /// Of a chunk.
+    /// A chunk's extents.
     pub(super) shape: Vec<u32>,
     pub(super) element_bytes: usize,
-    /// Of a chunk.
+    /// Bytes of a chunk's elements.
     pub(super) size_bytes: usize,
     /// One element.
     pub(super) fill: Vec<u8>,

@@ -136,7 +136,7 @@ struct Frames {
     starts: usize,
     value_bytes: usize,
     chunks: Chunks,
-    /// Of all chunks.
+    /// Groups of threads for all chunks.
     groups: u32,
     threads: u32,
 }
