@@ -4,8 +4,8 @@
 
 Two data sets: fields like ERA5's (float32, zstd, one chunk for each time step, windows of history and forecast), and a volume like a
 microscope's (uint16, Blosc, crops at random positions). Every engine's samples are compared with the elements that were stored. A
-line of JSON for each engine: samples and gigabytes per second of samples, reads per chunk, and the share of a loop of steps of 10 ms
-that waits for batches. As a training step does, the loop waits for the batch on its own stream, not for what is read ahead on others.
+line of JSON for each engine: samples and gigabytes per second of samples, reads per chunk, the share of a loop of steps of 10 ms
+that waits for batches, and which of its steps waited longest. As a training step does, the loop waits for the batch on its own stream, not for what is read ahead on others.
 """
 
 from __future__ import annotations
@@ -111,7 +111,8 @@ def measure(
     seconds = time.perf_counter() - begun
     check(truth, batch, places, shape)
     assert count == samples, (count, samples)
-    waited, steps, iterator = 0.0, 0, iter(make())
+    waits: list[float] = []
+    iterator = iter(make())
     next(iterator)
     for _ in range(batches):
         asked = time.perf_counter()
@@ -119,10 +120,11 @@ def measure(
         if got is None:
             break
         settle(device)
-        waited += time.perf_counter() - asked
-        steps += 1
+        waits.append(time.perf_counter() - asked)
         time.sleep(STEP_SECONDS)
+    waited, steps = sum(waits), len(waits)
     share = waited / (waited + steps * STEP_SECONDS) if steps else None
+    longest = sorted(range(steps), key=waits.__getitem__, reverse=True)[:6]
     return {
         "seconds": round(seconds, 3),
         "first_batch_s": round(first or 0.0, 3),
@@ -130,6 +132,8 @@ def measure(
         "gigabytes_per_s": round(size_bytes / seconds / 1e9, 3),
         "waiting_share_of_10_ms_steps": None if share is None else round(share, 4),
         "steps": steps,
+        "median_wait_ms": round(float(np.median(waits)) * 1e3, 3) if steps else None,
+        "longest_waits_ms": {step: round(waits[step] * 1e3, 2) for step in longest},
     }
 
 
