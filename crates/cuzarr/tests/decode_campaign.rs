@@ -1,4 +1,4 @@
-//! A short campaign of every decoder, on every device with kernels: intact frames of all writers, and damaged ones.
+//! A short campaign of every format, on every device with kernels: intact frames of all writers, damaged ones, and the device's own.
 //! `examples/decode_campaign` does the same for as long as wanted.
 
 #[path = "../examples/decode_campaign/campaign/mod.rs"]
@@ -7,7 +7,7 @@ mod model;
 
 use std::time::Duration;
 
-use campaign::{FORMATS, Format, Outcome, Settings, filters, mutated, run, valid};
+use campaign::{FORMATS, Format, Outcome, Settings, encoded, filters, mutated, run, valid};
 use cuzarr_device::Device;
 
 fn settings(device: Device, format: Format) -> Settings {
@@ -64,6 +64,15 @@ fn damaged_frames_are_answered_as_by_the_host() {
                 outcome.to_json()
             );
         }
+    }
+}
+
+#[test]
+fn frames_that_the_device_makes_decode_everywhere() {
+    for (device, format) in devices().flat_map(|device| FORMATS.map(|format| (device, format))) {
+        let outcome = run(&settings(device, format), encoded::round);
+        let outcome = without_failures(outcome, &format!("{device}: {format:?}"));
+        assert_eq!(outcome.counts["via host"], 0, "{device}: {format:?}: {}", outcome.to_json());
     }
 }
 

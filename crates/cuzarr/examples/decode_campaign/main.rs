@@ -1,16 +1,17 @@
-//! How many frames a device decodes without a fault: a campaign for every decoder, each frame compared with the host.
+//! How many frames a device decodes and encodes without a fault: a campaign for every format, each frame compared with the host.
 //!
 //!     cargo run --release -p cuzarr --example decode_campaign -- --device cuda:0 --seed 1
 //!     cargo run --release -p cuzarr --example decode_campaign -- --mode mutated --format zstd --frames 10000000 --seconds 90
 //!
-//! `--mode valid|mutated|filters`; `--format` lz4, zstd, gzip, zlib, deflate, blosc or several of them with commas between (all by default);
+//! `--mode valid|mutated|encoded|filters`; `--format` lz4, zstd, gzip, zlib, deflate, blosc or several of them with commas between (all by default);
 //! `--frames N` and `--seconds N` end the campaign of a format; `--most-bytes N` of a decoded frame; `--batch N` frames together
 //! at most; `--threads N`; `--lanes N` rounds at a time; `--round N` does that round only, as a finding names it, and
 //! `--frame N` only the damaged frame of that number with its neighbours.
 //!
 //! Valid frames are made by the formats' own libraries, with every level and parameter. Damaged ones are intact frames with
 //! bits flipped, cut, spliced, or given hostile headers: the device must refuse what the host refuses, and give the same
-//! bytes where it does not; memory around outputs must stay as it was. `filters` tries chains of filters and checksums, every
+//! bytes where it does not; memory around outputs must stay as it was. `encoded` frames are made by the device from chunks of all kinds;
+//! the libraries and the device must decode them. `filters` tries chains of filters and checksums, every
 //! other frame damaged, in one campaign without a format. Prints a line of JSON a format; exits with 1 when one has
 //! failures, with 3 when a device did not come back.
 
@@ -18,7 +19,7 @@ mod campaign;
 
 use std::time::Duration;
 
-use campaign::{FORMATS, Settings, filters, mutated, run, valid};
+use campaign::{FORMATS, Settings, encoded, filters, mutated, run, valid};
 use cuzarr::{Error, ErrorKind, Result};
 use cuzarr_device::Device;
 use serde_json::{Value, json};
@@ -66,7 +67,7 @@ fn campaigns() -> Result<(String, Vec<Settings>)> {
     }
     let (most, frames) = match mode.as_str() {
         "valid" => (8 << 20, 2000),
-        "mutated" | "filters" => (1 << 20, 100_000),
+        "mutated" | "encoded" | "filters" => (1 << 20, 100_000),
         other => return Err(invalid(format!("unknown mode '{other}'"))),
     };
     settings.most_bytes = most_bytes.unwrap_or(most);
@@ -104,6 +105,7 @@ fn main() -> std::process::ExitCode {
         let round = match &mode[..] {
             "valid" => valid::round,
             "mutated" => mutated::round,
+            "encoded" => encoded::round,
             _ => filters::round,
         };
         let outcome = run(&settings, round);

@@ -24,10 +24,11 @@ pub fn longest_wait() -> Duration {
     waiting.iter().map(|(_, since)| since.elapsed()).max().unwrap_or_default()
 }
 
-struct Waiting;
+/// A thread that waits for a device as long as this lives.
+pub struct Waiting;
 
 impl Waiting {
-    fn begin() -> Waiting {
+    pub fn begin() -> Waiting {
         WAITING.lock().unwrap().push((std::thread::current().id(), Instant::now()));
         Waiting
     }

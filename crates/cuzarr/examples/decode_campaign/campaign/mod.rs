@@ -1,4 +1,4 @@
-//! Campaigns of frames through the decoders of a device, each frame compared with what the host says of it.
+//! Campaigns of frames through the decoders and encoders of a device, each frame compared with what the host says of it.
 //!
 //! Work is divided into rounds. Everything in a round follows from the seed and the round's number, so a finding is
 //! repeated by that round alone.
@@ -7,6 +7,7 @@
 pub mod damage;
 pub mod data;
 pub mod device;
+pub mod encoded;
 pub mod filters;
 pub mod levels;
 pub mod mutated;

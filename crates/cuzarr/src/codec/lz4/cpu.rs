@@ -163,6 +163,10 @@ impl BytesToBytes for Lz4Raw {
         Some(&cuda::RAW)
     }
 
+    fn device_encoder(&self, decoded_bytes: usize) -> Option<Arc<dyn DeviceEncoder>> {
+        Some(Arc::new(Encoder::new(decoded_bytes, 0)?))
+    }
+
     fn decode_into(&self, encoded: &[u8], decoded: &mut [u8]) -> Result<()> {
         block_into(encoded, decoded)
     }
