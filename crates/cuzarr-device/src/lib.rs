@@ -79,7 +79,7 @@ pub use memory::slab::{Copied, DEFAULT_SLAB_BYTES, Slab, SlabPiece, SlabRing, Sl
 pub use ops::launch::{upload_table, write_table};
 pub use ops::transfer::{Arithmetic, ElementStep, Packing, Tail, Transfer, TransferBox};
 #[doc(hidden)]
-pub use ops::{checksum, convert, delta, shuffle, transfer};
+pub use ops::{bits, checksum, convert, delta, shuffle, transfer};
 
 /// Functions on the host, which codecs use on their own byte slices.
 #[doc(hidden)]

@@ -64,7 +64,10 @@ fn random_story(dice: &mut Dice) -> Story {
         }
         _ => {}
     }
-    codecs.push(bytes_codec(dice.pick(&["little", "big"])));
+    codecs.push(match dice.chance(8) {
+        true => json!({"name": "packbits", "configuration": {"padding_encoding": dice.pick(&["none", "last_byte"])}}),
+        false => bytes_codec(dice.pick(&["little", "big"])),
+    });
     codecs.push(compressor(dice, width));
     if dice.chance(3) {
         codecs.push(json!({"name": "crc32c"}));

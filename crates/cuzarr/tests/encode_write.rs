@@ -107,6 +107,7 @@ fn filtered() -> Vec<(&'static str, Value)> {
     let shuffle = json!({"name": "numcodecs.shuffle", "configuration": {"elementsize": 4}});
     let transpose = json!({"name": "transpose", "configuration": {"order": [1, 0]}});
     let bits = json!({"name": "numcodecs.packbits"});
+    let packed = |padding: &str| json!({"name": "packbits", "configuration": {"padding_encoding": padding}});
     let crc = json!({"name": "crc32c"});
     vec![
         ("uint32", json!([delta("<u4", "<u4"), bytes_codec("little"), lz4()])),
@@ -119,6 +120,9 @@ fn filtered() -> Vec<(&'static str, Value)> {
         ("bool", json!([bits, bytes_codec("little"), lz4(), crc])),
         ("bool", json!([bits, bytes_codec("little"), blosc("noshuffle", 1)])),
         ("bool", json!([bits, delta("|u1", "|u1"), bytes_codec("little"), lz4()])),
+        ("bool", json!([packed("first_byte"), lz4(), crc])),
+        ("uint32", json!([transpose, packed("last_byte"), blosc("shuffle", 4)])),
+        ("float64", json!([packed("none"), lz4()])),
     ]
 }
 

@@ -503,6 +503,7 @@ const UNSAFE_FILES: &[&str] = &[
     "crates/cuzarr-device/src/memory/slab/forward.rs",
     "crates/cuzarr-device/src/memory/slab/mod.rs",
     "crates/cuzarr-device/src/memory/slab/piece.rs",
+    "crates/cuzarr-device/src/ops/bits/cuda.rs",
     "crates/cuzarr-device/src/ops/checksum/cuda.rs",
     "crates/cuzarr-device/src/ops/compare/cpu.rs",
     "crates/cuzarr-device/src/ops/compare/cuda.rs",

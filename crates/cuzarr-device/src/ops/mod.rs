@@ -1,6 +1,7 @@
 //! Operations on memory: one folder each, with `mod.rs` as its face, `cpu.rs` and `cuda.rs` behind it, and its kernels beside
 //! them.
 
+pub mod bits;
 pub mod cast;
 pub mod checksum;
 pub(crate) mod compare;

@@ -160,6 +160,11 @@ pub trait ArrayToBytes: Send + Sync + fmt::Debug {
         ON_HOST
     }
 
+    /// The steps by which a device decodes whole batches, for codecs that are neither frames nor just elements.
+    fn native(&self) -> Option<Vec<Step>> {
+        None
+    }
+
     /// The steps of reading, element by element, for codecs whose bytes are just elements in some byte order.
     fn steps(&self) -> Option<Vec<ElementStep>> {
         None

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use cuzarr_device::bits::Fields;
 use cuzarr_device::checksum::Checksum;
 use cuzarr_device::convert::Conversion;
 use cuzarr_device::{DType, Packing, Tail};
@@ -30,10 +31,12 @@ pub enum Step {
         /// Before or behind them.
         location: Location,
     },
-    /// A first byte that must be this one.
+    /// A byte beside the others that must be this one.
     Header {
         /// The byte.
         expected: u8,
+        /// Before or behind them.
+        location: Location,
     },
     /// Byte planes become units.
     Unshuffle {
@@ -44,6 +47,13 @@ pub enum Step {
     Map(Map),
     /// Element `i` becomes the sum of elements 0 to `i`.
     Sum(DType),
+    /// Numbers of a few bits become elements.
+    Unpack {
+        /// Which bits they are.
+        fields: Fields,
+        /// How many.
+        len: usize,
+    },
     /// Elements become others exactly, or are reported.
     Convert {
         /// How.
@@ -90,7 +100,7 @@ impl Step {
     }
 }
 
-/// Where the checksum is.
+/// Where a checksum or another header is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Location {
     /// Before the data.
@@ -102,9 +112,14 @@ pub enum Location {
 impl Location {
     /// Where the data are in so many bytes of both, which are at least [`CHECKSUM_BYTES`].
     pub(crate) fn payload(self, len: usize) -> Range<usize> {
+        self.beside(CHECKSUM_BYTES, len)
+    }
+
+    /// Where the data are in `len` bytes, of which so many are the header.
+    pub(crate) fn beside(self, header_bytes: usize, len: usize) -> Range<usize> {
         match self {
-            Location::Start => CHECKSUM_BYTES..len,
-            Location::End => 0..len - CHECKSUM_BYTES,
+            Location::Start => header_bytes..len,
+            Location::End => 0..len - header_bytes,
         }
     }
 }

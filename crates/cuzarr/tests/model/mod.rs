@@ -288,7 +288,12 @@ pub fn random_metadata(dice: &mut Dice) -> ArrayMetadata {
             "configuration": {"offset": -5, "scale": 1, "dtype": "<i2", "astype": "<i4"}})),
         _ => {}
     }
-    codecs.push(bytes_codec(dice.pick(&["little", "big"])));
+    if dice.below(8) == 0 {
+        let padding = dice.pick(&["none", "first_byte", "last_byte"]);
+        codecs.push(json!({"name": "packbits", "configuration": {"padding_encoding": padding}}));
+    } else {
+        codecs.push(bytes_codec(dice.pick(&["little", "big"])));
+    }
     match dice.below(7) {
         0 => codecs.push(zstd_codec()),
         1 => codecs.push(json!({"name": "blosc", "configuration": {

@@ -35,7 +35,7 @@ const TYPES: [(DType, &str); 10] = [
 ];
 
 /// Filters that a campaign tries, as often each.
-const FILTERS: [&str; 11] = [
+const FILTERS: [&str; 12] = [
     "none",
     "delta",
     "fixedscaleoffset",
@@ -46,6 +46,7 @@ const FILTERS: [&str; 11] = [
     "cast_value",
     "cast_value",
     "quantize",
+    "numcodecs.packbits",
     "packbits",
     "bitround",
 ];
@@ -115,6 +116,13 @@ fn chain(random: &mut Random) -> Tried {
     let filter_name = random.pick(&FILTERS);
     let (dtype, endian, mut codecs, encoded_width) = loop {
         if filter_name == "packbits" {
+            let (dtype, _) = random.pick(&TYPES);
+            let (first, padding) = (random.below(4), random.pick(&["none", "first_byte", "last_byte"]));
+            let last = first + random.below(8 * dtype.size_bytes() - first);
+            let configuration = json!({"first_bit": first, "last_bit": last, "padding_encoding": padding});
+            break (dtype, None, vec![json!({"name": "packbits", "configuration": configuration})], None);
+        }
+        if filter_name == "numcodecs.packbits" {
             break (DType::BOOL, None, vec![json!({"name": "numcodecs.packbits"})], None);
         }
         let dtype = random.pick(&TYPES);

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use cuzarr_device::bits::{self, Fields};
 use cuzarr_device::checksum::{self, Checksum};
 use cuzarr_device::convert::{self, Conversion};
 use cuzarr_device::shuffle::{self, Shuffle};
@@ -35,6 +36,7 @@ enum Launch {
     Unshuffle { src: Buffer, dst: Buffer, spans: Vec<shuffle::Span>, unit_bytes: usize },
     Map { src: Buffer, transfer: Box<Transfer>, dst: Box<NdBuffer> },
     Sum { dtype: DType, src: Buffer, dst: Buffer, chunks: Vec<delta::Chunk> },
+    Unpack { fields: Fields, len: usize, src: Buffer, dst: Buffer, spans: Vec<bits::Span> },
     Convert { conversion: Conversion, len: usize, src: Buffer, dst: Buffer, spans: Vec<convert::Span> },
 }
 
@@ -110,8 +112,12 @@ impl NativeBatch {
                 *looks += 1;
                 Ok(Launch::Check { checksum: *checksum, data: src, spans })
             }
-            Step::Header { expected } => {
-                let spans = self.look(*looks, |range| (range.start + 1..range.end, range.start, 0))?;
+            Step::Header { expected, location } => {
+                let spans = self.look(*looks, |range| {
+                    let inside = location.beside(1, range.len());
+                    let at = if *location == Location::Start { 0 } else { inside.end };
+                    (range.start + inside.start..range.start + inside.end, range.start + at, at)
+                })?;
                 *looks += 1;
                 Ok(Launch::Header { expected: *expected, data: src, spans })
             }
@@ -150,6 +156,19 @@ impl NativeBatch {
                 });
                 let chunks = chunks.collect();
                 Ok(Launch::Sum { dtype: *dtype, src, dst: self.chunks.buffer.clone(), chunks })
+            }
+            Step::Unpack { fields, len } => {
+                let from = self.chunks.ranges.clone();
+                for range in &from {
+                    expect_encoded_size(range.len(), fields.packed_bytes(*len).unwrap_or(usize::MAX))?;
+                }
+                self.allocate(len * fields.elem_bytes, stream)?;
+                let spans = from.iter().zip(&self.chunks.ranges).map(|(packed, elems)| bits::Span {
+                    packed_offset_bytes: packed.start,
+                    elems_offset_bytes: elems.start,
+                });
+                let (spans, dst) = (spans.collect(), self.chunks.buffer.clone());
+                Ok(Launch::Unpack { fields: *fields, len: *len, src, dst, spans })
             }
             Step::Convert { conversion, len } => self.add_conversion(conversion, *len, looks, stream),
             Step::Map(map) => {
@@ -348,6 +367,9 @@ impl Launch {
                 shuffle::unshuffle(Shuffle::Bytes, src, dst, spans, *unit_bytes, stream)?;
             }
             Launch::Map { src, transfer, dst } => transfer::scatter_on(src, transfer, dst, stream)?,
+            Launch::Unpack { fields, len, src, dst, spans } => {
+                bits::unpack_on(fields, (src, dst), spans, *len, stream)?;
+            }
             Launch::Convert { conversion, len, src, dst, spans } => {
                 convert::convert_on(conversion, (src, dst), statuses, spans, *len, stream)?;
             }

@@ -130,6 +130,7 @@ impl Native {
             Step::Decode { decoded_bytes, .. } => Some(*decoded_bytes),
             Step::Map(map) => Some(map.decoded_bytes()),
             Step::Convert { conversion, len } => Some(len * conversion.to.size_bytes()),
+            Step::Unpack { fields, len } => Some(len * fields.elem_bytes),
             Step::Unshuffle { .. } | Step::Sum(_) => Some(self.packed_bytes),
             Step::Check { .. } | Step::Header { .. } => None,
         });

@@ -7,7 +7,7 @@ use crate::codec::ChunkSpec;
 use crate::codec::device::FrameDecoder;
 use crate::codec::host::{ArrayToArray, ArrayToBytes, BytesToBytes, ON_HOST, TailPart};
 use crate::codec::size::Size;
-use crate::codec::step::PackedBits;
+use crate::codec::step::{Location, PackedBits};
 
 /// The steps of a bytes→bytes codec, or why the host does it.
 pub(crate) fn bytes_steps(codec: &dyn BytesToBytes, decoded: Size) -> Result<Vec<Step>, &'static str> {
@@ -25,6 +25,9 @@ pub(crate) fn bytes_steps(codec: &dyn BytesToBytes, decoded: Size) -> Result<Vec
 pub(crate) fn serializer_steps(codec: &dyn ArrayToBytes, spec: &ChunkSpec) -> Result<Vec<Step>, &'static str> {
     if let (Some(decoder), Ok(decoded_bytes)) = (codec.device_decoder(), spec.size_bytes()) {
         return Ok(vec![Step::Decode { decoder, decoded_bytes }]);
+    }
+    if let Some(steps) = codec.native() {
+        return Ok(steps);
     }
     let (Some(steps), Ok(dtype), Some(len)) = (codec.steps(), spec.dtype(), len_of(spec)) else {
         return Err(codec.host_reason());
@@ -63,7 +66,7 @@ pub(crate) fn array_steps(codec: &dyn ArrayToArray, decoded: &ChunkSpec) -> Resu
 
 /// The byte before packed bits.
 pub(crate) fn header_step(header: &PackedBits) -> Step {
-    Step::Header { expected: header.padding }
+    Step::Header { expected: header.padding, location: Location::Start }
 }
 
 fn len_of(spec: &ChunkSpec) -> Option<usize> {

@@ -4,6 +4,7 @@
 //! packed ──[delta: differences]──[shuffle]── what becomes frames
 //! ```
 
+use cuzarr_device::bits::{self, Fields};
 use cuzarr_device::convert::{self, Conversion};
 use cuzarr_device::shuffle::{self, Shuffle};
 use cuzarr_device::transfer::gather_on;
@@ -12,6 +13,7 @@ use cuzarr_device::{Buffer, DType, Device, Layout, NdBuffer, Packing, Stream, Tr
 use super::launches::{ALIGNMENT_BYTES, rows};
 use super::{Map, Step};
 use crate::codec::batch::STATUS_BYTES;
+use crate::codec::step::Location;
 use crate::{Error, ErrorKind, Result, ResultExt};
 
 /// The way back through the steps of some codecs, in order of encoding, for chunks of one size.
@@ -30,8 +32,13 @@ enum Inverse {
     },
     /// The tail's way of writing.
     Map(Map),
-    /// A first byte.
-    Header(u8),
+    /// A byte beside the others.
+    Header(u8, Location),
+    /// Some bits of each element, one directly behind the other.
+    Pack {
+        fields: Fields,
+        len: usize,
+    },
     /// Elements that become others, or are reported.
     Convert {
         conversion: Conversion,
@@ -63,7 +70,11 @@ impl Undo {
                 Step::Sum(dtype) => (Inverse::Differences(*dtype), size_bytes),
                 Step::Unshuffle { unit_bytes } => (Inverse::Shuffle { unit_bytes: *unit_bytes }, size_bytes),
                 Step::Map(map) => (Inverse::Map(map.clone()), map.packed_bytes()),
-                Step::Header { expected } => (Inverse::Header(*expected), size_bytes + 1),
+                Step::Header { expected, location } => (Inverse::Header(*expected, *location), size_bytes + 1),
+                Step::Unpack { fields, len } => {
+                    let packed_bytes = fields.packed_bytes(*len).unwrap_or(usize::MAX);
+                    (Inverse::Pack { fields: *fields, len: *len }, packed_bytes)
+                }
                 Step::Decode { .. } | Step::Check { .. } | Step::Convert { .. } => {
                     self.steps.truncate(len);
                     return false;
@@ -195,12 +206,22 @@ impl Inverse {
                 let len = size_bytes / conversion.from.size_bytes();
                 convert::convert_on(conversion, (&src.buffer, &dst.buffer), statuses, &spans, len, stream)?;
             }
-            Inverse::Header(byte) => {
+            Inverse::Pack { fields, len } => {
+                let span =
+                    |(elems_offset_bytes, packed_offset_bytes)| bits::Span { packed_offset_bytes, elems_offset_bytes };
+                let spans: Vec<_> = places.map(span).collect();
+                bits::pack_on(fields, (&src.buffer, &dst.buffer), &spans, *len, stream)?;
+            }
+            Inverse::Header(byte, location) => {
+                let (inside, at) = match location {
+                    Location::Start => (1, 0),
+                    Location::End => (0, size_bytes),
+                };
                 let bytes = Map::flat(cuzarr_device::Tail::plain(DType::UINT8), size_bytes);
-                let inside = rows(&src.buffer, &bytes, count, src.stride_bytes as isize)?;
-                gather_chunks(&inside, &bytes, (dst, 1, size_bytes), stream)?;
+                let others = rows(&src.buffer, &bytes, count, src.stride_bytes as isize)?;
+                gather_chunks(&others, &bytes, (dst, inside, size_bytes), stream)?;
                 let header = Map::flat(cuzarr_device::Tail::plain(DType::UINT8), 1);
-                gather_chunks(&repeated(*byte, count, stream.device())?, &header, (dst, 0, 1), stream)?;
+                gather_chunks(&repeated(*byte, count, stream.device())?, &header, (dst, at, 1), stream)?;
             }
         }
         Ok(())

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use cuzarr_device::bits::Fields;
 use cuzarr_device::{DType, DTypeKind};
 use serde_json::Value;
 
@@ -11,6 +12,7 @@ use crate::codec::damage::{corrupt, expect_encoded_size};
 use crate::codec::host::ArrayToBytes;
 use crate::codec::open::{Opened, Request};
 use crate::codec::size::Size;
+use crate::codec::step::{Location, Step};
 use crate::meta::DataType;
 
 /// The byte that says how many bits of the last byte are padding.
@@ -43,8 +45,8 @@ pub(crate) fn open(request: &Request<'_>) -> Result<Opened> {
     }
     let size_bytes = request.spec.size_bytes()?;
     let numbers = (size_bytes / component_bytes.max(1)) as u64;
-    let count = last - first + 1;
-    Ok(Opened::serializer(PackBits { padding, component_bytes, bits, numbers, first, count, is_signed }))
+    let fields = Fields { elem_bytes: component_bytes, elem_bits: bits, first, width: last - first + 1, is_signed };
+    Ok(Opened::serializer(PackBits { padding, numbers, fields }))
 }
 
 /// The bytes and the bits of one component of a number, and whether it is a signed integer. `None` for other types.
@@ -61,21 +63,15 @@ fn component(data_type: &DataType) -> Option<(usize, u32, bool)> {
 #[derive(Debug)]
 struct PackBits {
     padding: Padding,
-    component_bytes: usize,
-    /// Bits of a component, which its bytes may have more of.
-    bits: u32,
     /// Numbers of a chunk; a complex number is two.
     numbers: u64,
-    first: u32,
-    /// Bits that are kept of a number.
-    count: u32,
-    /// Whether the highest kept bit is the sign, which the bits above it repeat.
-    is_signed: bool,
+    /// What is kept of a number.
+    fields: Fields,
 }
 
 impl PackBits {
     fn bits(&self) -> u64 {
-        self.numbers.saturating_mul(u64::from(self.count))
+        self.numbers.saturating_mul(u64::from(self.fields.width))
     }
 
     fn packed_bytes(&self) -> usize {
@@ -87,16 +83,16 @@ impl PackBits {
     }
 
     fn mask(&self) -> u64 {
-        u64::MAX >> (64 - self.count)
+        u64::MAX >> (64 - self.fields.width)
     }
 
     fn number(&self, kept: u64) -> u64 {
-        let extended = match self.is_signed {
+        let extended = match self.fields.is_signed {
             // The sign moves to the highest bit and is repeated on the way back.
-            true => ((kept << (64 - self.count)) as i64 >> (64 - self.count)) as u64,
+            true => ((kept << (64 - self.fields.width)) as i64 >> (64 - self.fields.width)) as u64,
             false => kept,
         };
-        extended << self.first & (u64::MAX >> (64 - self.bits))
+        extended << self.fields.first & (u64::MAX >> (64 - self.fields.elem_bits))
     }
 }
 
@@ -107,6 +103,17 @@ impl ArrayToBytes for PackBits {
 
     fn encoded_size(&self) -> Size {
         Size::Exact(self.packed_bytes() as u64 + u64::from(self.padding != Padding::None))
+    }
+
+    fn native(&self) -> Option<Vec<Step>> {
+        let header = |location| Step::Header { expected: self.padding_bits(), location };
+        let header = match self.padding {
+            Padding::None => None,
+            Padding::First => Some(header(Location::Start)),
+            Padding::Last => Some(header(Location::End)),
+        };
+        let len = usize::try_from(self.numbers).ok()?;
+        Some(header.into_iter().chain([Step::Unpack { fields: self.fields, len }]).collect())
     }
 
     fn decode_into(&self, encoded: &[u8], decoded: &mut [u8]) -> Result<()> {
@@ -122,15 +129,15 @@ impl ArrayToBytes for PackBits {
         }
         // At most 7 bits are left over from the byte before, so 64 more fit.
         let (mut bytes, mut held, mut held_bits) = (packed.iter(), 0u128, 0u32);
-        for number in decoded.chunks_exact_mut(self.component_bytes) {
-            while held_bits < self.count {
+        for number in decoded.chunks_exact_mut(self.fields.elem_bytes) {
+            while held_bits < self.fields.width {
                 held |= u128::from(bytes.next().copied().unwrap_or(0)) << held_bits;
                 held_bits += 8;
             }
             let value = self.number(held as u64 & self.mask());
-            held >>= self.count;
-            held_bits -= self.count;
-            number.copy_from_slice(&value.to_le_bytes()[..self.component_bytes]);
+            held >>= self.fields.width;
+            held_bits -= self.fields.width;
+            number.copy_from_slice(&value.to_le_bytes()[..self.fields.elem_bytes]);
         }
         Ok(())
     }
@@ -139,11 +146,11 @@ impl ArrayToBytes for PackBits {
         let mut encoded = Vec::with_capacity(self.packed_bytes() + 1);
         encoded.extend((self.padding == Padding::First).then(|| self.padding_bits()));
         let (mut held, mut held_bits) = (0u128, 0u32);
-        for number in decoded.chunks_exact(self.component_bytes) {
+        for number in decoded.chunks_exact(self.fields.elem_bytes) {
             let mut value = [0; 8];
-            value[..self.component_bytes].copy_from_slice(number);
-            held |= u128::from(u64::from_le_bytes(value) >> self.first & self.mask()) << held_bits;
-            held_bits += self.count;
+            value[..self.fields.elem_bytes].copy_from_slice(number);
+            held |= u128::from(u64::from_le_bytes(value) >> self.fields.first & self.mask()) << held_bits;
+            held_bits += self.fields.width;
             while held_bits >= 8 {
                 encoded.push(held as u8);
                 held >>= 8;

@@ -1,0 +1,73 @@
+//! Launches of `bits.cu`. Arguments were checked by the public functions (`crate::ops::bits`).
+
+use crate::c_layout::c_layout;
+use crate::driver::source::KernelSource;
+use crate::error::{Error, Result};
+use crate::memory::buffer::Buffer;
+use crate::ops::bits::{Fields, Span};
+use crate::ops::launch::{blocks, threads, upload};
+use crate::stream::Stream;
+
+static BITS: KernelSource = KernelSource { name: "bits", text: include_str!("bits.cu"), headers: &[] };
+
+/// `BitsSpan` in bits.cu.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Entry {
+    packed_offset: u64,
+    elems_offset: u64,
+}
+
+// `BitsSpan` in bits.cu, which states the size, too.
+c_layout! { plain Entry: 16 bytes { packed_offset at 0, elems_offset at 8 } }
+
+/// `BitsTask` in bits.cu.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Task {
+    elems: u64,
+    count: u32,
+    elem_bytes: u32,
+    elem_bits: u32,
+    first: u32,
+    width: u32,
+    is_signed: u32,
+}
+
+// `BitsTask` in bits.cu, which states the size, too.
+c_layout! {
+    Task: 32 bytes {
+        elems at 0, count at 8, elem_bytes at 12, elem_bits at 16, first at 20, width at 24, is_signed at 28,
+    }
+}
+
+/// Runs `kernel`, whose threads make `made` things of each span.
+pub(super) fn launch(
+    kernel: &str,
+    fields: &Fields,
+    (src, dst): (&Buffer, &Buffer),
+    (spans, elems, made): (&[Span], usize, usize),
+    stream: &Stream,
+) -> Result<()> {
+    let entry = |span: &Span| Entry {
+        packed_offset: span.packed_offset_bytes as u64,
+        elems_offset: span.elems_offset_bytes as u64,
+    };
+    let count = u32::try_from(spans.len()).map_err(|_| Error::invalid("one launch has too many chunks"))?;
+    let table = upload(&spans.iter().map(entry).collect::<Vec<_>>(), stream)?;
+    let task = Task {
+        elems: elems as u64,
+        count,
+        elem_bytes: fields.elem_bytes as u32,
+        elem_bits: fields.elem_bits,
+        first: fields.first,
+        width: fields.width,
+        is_signed: fields.is_signed.into(),
+    };
+    let kernel = BITS.kernel(stream.device(), kernel)?;
+    let threads = threads(stream.device());
+    let blocks = blocks(&kernel, (made as u64 * u64::from(count)).div_ceil(threads.into()));
+    let arguments = (src.address(), dst.address(), table.address(), task);
+    // SAFETY: the parameters of bits_unpack and bits_pack; spans were checked to lie in both buffers, at whole elements.
+    unsafe { kernel.launch(stream, blocks, threads, arguments, &[src, dst, &table]) }
+}

@@ -1,0 +1,119 @@
+//! Numbers of a few bits, packed one directly behind the other, and elements of whole bytes, in device memory, many chunks at once.
+//! The first number begins in the lowest bit of the first byte.
+
+mod cuda;
+
+use crate::device::Device;
+use crate::error::{Error, ErrorKind, Result};
+use crate::memory::buffer::Buffer;
+use crate::stream::Stream;
+
+/// Which bits of an element are packed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fields {
+    /// Bytes of an element: 1, 2, 4 or 8.
+    pub elem_bytes: usize,
+    /// Bits of those that an element has; the others are 0.
+    pub elem_bits: u32,
+    /// The lowest bit that is kept.
+    pub first: u32,
+    /// How many are kept, up to all that an element has from there on.
+    pub width: u32,
+    /// Whether the highest kept bit is repeated above it.
+    pub is_signed: bool,
+}
+
+/// One chunk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// Where its packed numbers begin.
+    pub packed_offset_bytes: usize,
+    /// Where its elements begin, at a multiple of an element's size.
+    pub elems_offset_bytes: usize,
+}
+
+impl Fields {
+    /// Bytes of `elems` packed numbers; `None` when they are more than memory has.
+    pub fn packed_bytes(&self, elems: usize) -> Option<usize> {
+        Some(elems.checked_mul(self.width as usize)?.div_ceil(8))
+    }
+
+    fn are_valid(&self) -> bool {
+        matches!(self.elem_bytes, 1 | 2 | 4 | 8)
+            && (1..=8 * self.elem_bytes as u32).contains(&self.elem_bits)
+            && self.width > 0
+            && self.first.checked_add(self.width).is_some_and(|end| end <= self.elem_bits)
+    }
+}
+
+/// Elements of `packed` numbers, `elems` of each span, in stream order. Bits that were not kept are 0.
+///
+/// # Errors
+/// `InvalidArgument` for fields and spans that are not possible; `MemorySpace`, `ReadOnly`, `OutOfMemory`, `DeviceFailed`.
+pub fn unpack_on(
+    fields: &Fields,
+    (packed, elements): (&Buffer, &Buffer),
+    spans: &[Span],
+    elems: usize,
+    stream: &Stream,
+) -> Result<()> {
+    check(fields, (packed, elements), spans, elems, stream)?;
+    elements.require_writable()?;
+    if spans.is_empty() || elems == 0 {
+        return Ok(());
+    }
+    cuda::launch("bits_unpack", fields, (packed, elements), (spans, elems, elems), stream)
+}
+
+/// The inverse of [`unpack_on`]. Bits behind the last number are 0.
+///
+/// # Errors
+/// Those of [`unpack_on`].
+pub fn pack_on(
+    fields: &Fields,
+    (elements, packed): (&Buffer, &Buffer),
+    spans: &[Span],
+    elems: usize,
+    stream: &Stream,
+) -> Result<()> {
+    let packed_bytes = check(fields, (packed, elements), spans, elems, stream)?;
+    packed.require_writable()?;
+    if spans.is_empty() || elems == 0 {
+        return Ok(());
+    }
+    cuda::launch("bits_pack", fields, (elements, packed), (spans, elems, packed_bytes), stream)
+}
+
+/// The bytes of a span's packed numbers.
+fn check(
+    fields: &Fields,
+    (packed, elements): (&Buffer, &Buffer),
+    spans: &[Span],
+    elems: usize,
+    stream: &Stream,
+) -> Result<usize> {
+    if stream.device() == Device::Cpu || [packed, elements].iter().any(|buffer| buffer.device() != stream.device()) {
+        let message = format!("cannot pack from {} to {} on {}", elements.device(), packed.device(), stream.device());
+        return Err(Error::new(ErrorKind::MemorySpace, message));
+    }
+    let sizes = fields.packed_bytes(elems).zip(elems.checked_mul(fields.elem_bytes));
+    let Some((packed_bytes, elems_bytes)) = sizes.filter(|_| fields.are_valid()) else {
+        return Err(Error::invalid(format!("cannot pack {elems} elements of {fields:?}")));
+    };
+    let inside = |buffer: &Buffer, offset: usize, size: usize| {
+        offset.checked_add(size).is_some_and(|end| end <= buffer.size_bytes())
+    };
+    let wrong = |span: &&Span| {
+        !inside(packed, span.packed_offset_bytes, packed_bytes)
+            || !inside(elements, span.elems_offset_bytes, elems_bytes)
+            || !(elements.address() + span.elems_offset_bytes).is_multiple_of(fields.elem_bytes)
+    };
+    match spans.iter().find(wrong) {
+        Some(span) => Err(Error::invalid(format!(
+            "{span:?} of {elems} elements is not inside buffers of {} and {} bytes, or between elements",
+            packed.size_bytes(),
+            elements.size_bytes()
+        ))),
+        None => Ok(packed_bytes),
+    }
+}
