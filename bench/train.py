@@ -5,7 +5,8 @@
 Two data sets: fields like ERA5's (float32, zstd, one chunk for each time step, windows of history and forecast), and a volume like a
 microscope's (uint16, Blosc, crops at random positions). Every engine's samples are compared with the elements that were stored. A
 line of JSON for each engine: samples and gigabytes per second of samples, reads per chunk, the share of a loop of steps of 10 ms
-that waits for batches, and which of its steps waited longest. As a training step does, the loop waits for the batch on its own stream, not for what is read ahead on others.
+that waits for batches, which of its steps waited longest, and what a step waits where there are no batches. As a training step does,
+the loop waits for the batch on its own stream, not for what is read ahead on others.
 """
 
 from __future__ import annotations
@@ -93,6 +94,14 @@ def settle(device: str) -> None:
         torch.cuda.current_stream().synchronize()
 
 
+def settled(device: str) -> float:
+    """Seconds that a step waits when there is nothing to wait for."""
+    time.sleep(STEP_SECONDS)
+    asked = time.perf_counter()
+    settle(device)
+    return time.perf_counter() - asked
+
+
 def measure(
     make: Callable[[], Any], truth: np.ndarray, shape: tuple[int, ...], samples: int, device: str, batches: int
 ) -> dict[str, Any]:
@@ -114,6 +123,7 @@ def measure(
     waits: list[float] = []
     iterator = iter(make())
     next(iterator)
+    time.sleep(STEP_SECONDS)
     for _ in range(batches):
         asked = time.perf_counter()
         got = next(iterator, None)
@@ -124,6 +134,7 @@ def measure(
         time.sleep(STEP_SECONDS)
     waited, steps = sum(waits), len(waits)
     share = waited / (waited + steps * STEP_SECONDS) if steps else None
+    floor = [settled(device) for _ in range(20)]
     longest = sorted(range(steps), key=waits.__getitem__, reverse=True)[:6]
     return {
         "seconds": round(seconds, 3),
@@ -133,6 +144,7 @@ def measure(
         "waiting_share_of_10_ms_steps": None if share is None else round(share, 4),
         "steps": steps,
         "median_wait_ms": round(float(np.median(waits)) * 1e3, 3) if steps else None,
+        "median_wait_without_batches_ms": round(float(np.median(floor)) * 1e3, 3),
         "longest_waits_ms": {step: round(waits[step] * 1e3, 2) for step in longest},
     }
 

@@ -13,11 +13,14 @@
 //! ```text
 //! quantile(t, 0.9)      percentile(t, [10, 90], axis=(1, 2))
 //! ```
+//!
+//! Running sums and products are of NumPy's types: of whole numbers, 64 bits. They name their dimension unless there is one alone.
 
 use crate::expression::{Expr, Op, Operand, Weak};
 use crate::quantile::{Quantile, QuantileMethod};
 use crate::reduce::{ReduceOp, Reduction};
 use cuzarr::{Error, ErrorKind, Result};
+use cuzarr_device::Scan;
 
 /// Most nested operands: far more than users write, and far less than a thread's stack holds.
 const MOST_DEPTH: usize = 64;
@@ -225,8 +228,8 @@ impl Parser<'_> {
         }
         let unknown = |parser: &mut Self| {
             parser.at = begin;
-            let known =
-                Op::ALL.iter().map(|op| op.name()).chain(ReduceOp::names()).chain(QUANTILES.map(|(name, _)| name));
+            let known = Op::ALL.iter().map(|op| op.name()).chain(ReduceOp::names());
+            let known = known.chain(QUANTILES.map(|(name, _)| name)).chain(RUNNING.map(|(name, _)| name));
             parser.wrong(&format!("unknown function '{name}'")).with_nearest(name, known)
         };
         match (Op::named(name), reduction_named(name), quantile) {
@@ -246,7 +249,22 @@ impl Parser<'_> {
                 let quantile = Quantile { axes, scalar, skip_nan, ..Quantile::new(given, method) };
                 Ok(Operand::Expr(of.quantile(quantile)?))
             }
-            (None, None, None) => Err(unknown(self)),
+            (None, None, None) if running_named(name).is_none() => Err(unknown(self)),
+            (None, None, None) if arguments.len() == 1 => {
+                let of = strong(arguments.swap_remove(0))?;
+                let axes = self.counted(axes, of.ndim())?;
+                let axis = match axes.as_deref() {
+                    Some(&[axis]) => axis,
+                    None if of.ndim() == 1 => 0,
+                    _ => {
+                        self.at = begin;
+                        return Err(self.wrong(&format!("'{name}' needs one dimension, such as axis=0")));
+                    }
+                };
+                let (op, scan) = running_named(name).unwrap_or((ReduceOp::Sum, Scan::Sum));
+                let (_, wide) = op.dtypes(of.dtype())?;
+                Ok(Operand::Expr(of.astype(wide)?.running(axis, scan)?))
+            }
             _ => {
                 self.at = begin;
                 Err(self.wrong(&format!("'{name}' does not take these arguments")))
@@ -340,6 +358,14 @@ const QUANTILES: [(&str, QuantileFunction); 6] = [
     ("percentile", (Some(100.0), false)),
     ("nanpercentile", (Some(100.0), true)),
 ];
+
+/// Running sums and products, with the reductions whose types they have.
+const RUNNING: [(&str, (ReduceOp, Scan)); 2] =
+    [("cumsum", (ReduceOp::Sum, Scan::Sum)), ("cumprod", (ReduceOp::Prod, Scan::Product))];
+
+fn running_named(name: &str) -> Option<(ReduceOp, Scan)> {
+    RUNNING.iter().find(|(known, _)| *known == name).map(|(_, running)| *running)
+}
 
 fn quantile_named(name: &str) -> Option<QuantileFunction> {
     QUANTILES.iter().find(|(known, _)| *known == name).map(|(_, function)| *function)
@@ -456,6 +482,9 @@ mod tests {
         assert_eq!(values("sum(u, axis=(-1,))"), [3.0, 7.0]);
         assert_eq!(values("quantile(u, 0.5) + percentile(u, [0, 100])"), [3.5, 6.5]);
         assert_eq!(values("nanquantile(where(u > 3, nan, u), [0, 1], axis=(1, 0))"), [1.0, 3.0]);
+        assert_eq!(values("cumsum(u, axis=0)"), [1.0, 2.0, 4.0, 6.0]);
+        assert_eq!(values("cumprod(u, axis=-1) - cumsum(max(u, axis=0))"), [-2.0, -5.0, 0.0, 5.0]);
+        assert_eq!(parse("cumsum(u > 1, axis=0)", &names).unwrap().dtype(), DType::INT64);
     }
 
     #[test]
@@ -474,6 +503,10 @@ mod tests {
             ("quantile(u)", "does not take these arguments"),
             ("quantile(u, v)", "expected a number, or several in brackets"),
             ("median(u, 0.5)", "does not take these arguments"),
+            ("cumsum(u)", "'cumsum' needs one dimension"),
+            ("cumprod(u, axis=(0, 1))", "'cumprod' needs one dimension"),
+            ("cumsum(u, v)", "does not take these arguments"),
+            ("cumsun(u)", "unknown function 'cumsun'"),
             (deep.as_str(), "too deep"),
         ] {
             let error = parse(text, &names).unwrap_err();

@@ -109,7 +109,7 @@ impl ReduceOp {
     }
 
     /// The type that elements are converted to before, and that of the result.
-    fn dtypes(self, dtype: DType) -> Result<(DType, DType)> {
+    pub(crate) fn dtypes(self, dtype: DType) -> Result<(DType, DType)> {
         let is_exact = matches!(dtype.kind(), DTypeKind::Bool | DTypeKind::Int | DTypeKind::UInt);
         let refused_of_complex =
             !matches!(self, ReduceOp::Sum | ReduceOp::Mean | ReduceOp::Any | ReduceOp::All | ReduceOp::CountNonzero);

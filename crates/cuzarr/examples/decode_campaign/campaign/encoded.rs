@@ -34,8 +34,10 @@ fn codec(format: Format, random: &mut Random) -> Value {
 
 /// Frames of a run.
 fn encode(batch: &mut EncoderBatch, stream: &Stream) -> Result<Vec<Vec<u8>>> {
-    let _waiting = Waiting::begin();
+    let waiting = Waiting::begin();
     batch.run(stream)?;
+    stream.synchronize()?;
+    drop(waiting);
     batch.frames()?.iter().map(|frame| Ok(frame.to_vec()?)).collect()
 }
 
@@ -72,9 +74,10 @@ pub fn round(settings: &Settings, round: u64, outcome: &mut Outcome) -> Result<(
     let plain = kinds.concat();
     let plain = &plain[..count * size];
 
-    let (stream, began) = (Stream::new(settings.device)?, Instant::now());
+    let stream = Stream::new(settings.device)?;
     let chunks = arrays(settings.device, plain, (size, random.pick(&[0, 0, 1, 8])))?;
     let mut batch = Encoder::new(&codec, settings.device)?.prepare(chunks, None)?;
+    let began = Instant::now();
     let frames = encode(&mut batch, &stream)?;
     outcome.slowest_batch = outcome.slowest_batch.max(began.elapsed());
     let again = if random.one_in(4) { encode(&mut batch, &stream)? } else { frames.clone() };
