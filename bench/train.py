@@ -94,7 +94,7 @@ def settle(device: str) -> None:
         torch.cuda.current_stream().synchronize()
 
 
-def settled(device: str) -> float:
+def wait_of_an_idle_step(device: str) -> float:
     """Seconds that a step waits when there is nothing to wait for."""
     time.sleep(STEP_SECONDS)
     asked = time.perf_counter()
@@ -134,7 +134,7 @@ def measure(
         time.sleep(STEP_SECONDS)
     waited, steps = sum(waits), len(waits)
     share = waited / (waited + steps * STEP_SECONDS) if steps else None
-    floor = [settled(device) for _ in range(20)]
+    floor = [wait_of_an_idle_step(device) for _ in range(20)]
     longest = sorted(range(steps), key=waits.__getitem__, reverse=True)[:6]
     return {
         "seconds": round(seconds, 3),

@@ -232,15 +232,17 @@ impl Parser<'_> {
             let known = known.chain(QUANTILES.map(|(name, _)| name)).chain(RUNNING.map(|(name, _)| name));
             parser.wrong(&format!("unknown function '{name}'")).with_nearest(name, known)
         };
-        match (Op::named(name), reduction_named(name), quantile) {
+        match (Op::named(name), reduction_named(name), quantile, running_named(name)) {
             (Some(op), ..) if axes.is_none() => apply(op, arguments),
-            (_, Some((op, skip_nan)), _) if arguments.len() == 1 => {
+            (_, Some((op, skip_nan)), ..) if arguments.len() == 1 => {
                 let of = strong(arguments.swap_remove(0))?;
                 let axes = self.counted(axes, of.ndim())?;
                 let reduction = Reduction { skip_nan, ..Reduction::new(op, axes) };
                 Ok(Operand::Expr(of.reduced(reduction)?))
             }
-            (.., Some((scale, skip_nan))) if arguments.len() == 1 && scale.is_some() == probabilities.is_some() => {
+            (_, _, Some((scale, skip_nan)), _)
+                if arguments.len() == 1 && scale.is_some() == probabilities.is_some() =>
+            {
                 let of = strong(arguments.swap_remove(0))?;
                 let axes = self.counted(axes, of.ndim())?;
                 let method = if scale.is_some() { QuantileMethod::Linear } else { QuantileMethod::Median };
@@ -249,8 +251,7 @@ impl Parser<'_> {
                 let quantile = Quantile { axes, scalar, skip_nan, ..Quantile::new(given, method) };
                 Ok(Operand::Expr(of.quantile(quantile)?))
             }
-            (None, None, None) if running_named(name).is_none() => Err(unknown(self)),
-            (None, None, None) if arguments.len() == 1 => {
+            (.., Some((op, scan))) if arguments.len() == 1 => {
                 let of = strong(arguments.swap_remove(0))?;
                 let axes = self.counted(axes, of.ndim())?;
                 let axis = match axes.as_deref() {
@@ -261,10 +262,10 @@ impl Parser<'_> {
                         return Err(self.wrong(&format!("'{name}' needs one dimension, such as axis=0")));
                     }
                 };
-                let (op, scan) = running_named(name).unwrap_or((ReduceOp::Sum, Scan::Sum));
                 let (_, wide) = op.dtypes(of.dtype())?;
                 Ok(Operand::Expr(of.astype(wide)?.running(axis, scan)?))
             }
+            (None, None, None, None) => Err(unknown(self)),
             _ => {
                 self.at = begin;
                 Err(self.wrong(&format!("'{name}' does not take these arguments")))

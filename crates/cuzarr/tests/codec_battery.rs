@@ -522,6 +522,9 @@ fn packed_bits_are_those_of_the_specification() {
         }
         assert_eq!(pack(configuration, data_type, &elements, &[13]).0, elements, "{data_type}");
     }
+    // Sizes of chunks that no memory holds are still sizes.
+    let huge = chain(&json!([{"name": "packbits"}, {"name": "zstd"}]), "uint64", &[1 << 59]).unwrap();
+    assert_eq!(huge.bind(Device::Cpu).unwrap().packed_size_bytes(), 1 << 62);
     let codecs = json!([{"name": "packbits", "configuration": {"padding_encoding": "first_byte", "last_bit": 20}}]);
     let program = chain(&codecs, "int32", &[40]).unwrap().bind(Device::Cpu).unwrap();
     let stored = program.encode(&field(program.packed_size_bytes(), 3)).unwrap();

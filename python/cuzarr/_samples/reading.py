@@ -16,9 +16,6 @@ from cuzarr._samples.cells import Cells
 from cuzarr._samples.plan import EpochPlan, Ints
 from cuzarr._samples.variables import Part, Parts
 
-# What is read first; each group after it may be twice as large as the one before.
-_FIRST_GROUP_BYTES = 64 << 20
-
 
 @dataclass
 class Counts:
@@ -180,8 +177,7 @@ class Pass:
     touched : (array, array)
         The first and the last cell that each of them touches.
     limit_bytes, group_bytes : int
-        How much may be held, and how much is read at once in the end. The first groups are smaller, as the first batches wait for
-        them.
+        How much may be held, and how much is read at once.
     before_release : function
         Called before memory is let go of, which copies may still read.
     """
@@ -199,7 +195,6 @@ class Pass:
         self.limit_bytes, self.group_bytes, self.before_release = limit_bytes, group_bytes, before_release
         self.watch = _core.Watch()
         self.next_entry = 0
-        self.groups = 0
         self.reading: tuple[list[int], Future[None]] | None = None
 
     def fill(self, batch: Batch, pool: ThreadPoolExecutor, first: int) -> None:
@@ -234,19 +229,17 @@ class Pass:
     def _group(self) -> list[int]:
         """The next entries of the plan that are read at once."""
         plan, sizes = self.held.plan, self.held.cells.sizes
-        most = min(self.group_bytes, _FIRST_GROUP_BYTES << self.groups)
         entries: list[int] = []
         total = 0
         for entry in range(self.next_entry, len(plan.cells)):
             total += int(sizes[plan.cells[entry]])
-            if entries and total > most:
+            if entries and total > self.group_bytes:
                 break
             entries.append(entry)
         return entries
 
     def _start(self, pool: ThreadPoolExecutor) -> None:
         entries = self._group()
-        self.groups += 1
         wanted = self.held.reserve(entries)
         self.reading = entries, pool.submit(self._read, wanted)
 

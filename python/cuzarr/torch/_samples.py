@@ -27,7 +27,7 @@ from cuzarr.errors import InvalidArgumentError
 from cuzarr.torch._epochs import EpochDataset
 from cuzarr.torch._tensors import to_tensor, torch_type
 
-# What is read by one call, at most.
+# What is read by one call, at most: the first batches wait for it.
 _GROUP_BYTES = 512 << 20
 
 # How often the thread that makes batches looks whether one was taken. A training loop that woke it by taking one would then wait for

@@ -23,6 +23,14 @@ impl Size {
         }
     }
 
+    /// The exact number, where there is one that memory has.
+    pub(crate) fn exact(self) -> Option<usize> {
+        match self {
+            Size::Exact(bytes) => usize::try_from(bytes).ok(),
+            Size::AtMost(_) | Size::Unknown => None,
+        }
+    }
+
     /// The size after `extra` more bytes.
     pub fn plus(self, extra: u64) -> Size {
         match self {

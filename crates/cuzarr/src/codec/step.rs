@@ -112,14 +112,14 @@ pub enum Location {
 impl Location {
     /// Where the data are in so many bytes of both, which are at least [`CHECKSUM_BYTES`].
     pub(crate) fn payload(self, len: usize) -> Range<usize> {
-        self.beside(CHECKSUM_BYTES, len)
+        self.split(CHECKSUM_BYTES, len).0
     }
 
-    /// Where the data are in `len` bytes, of which so many are the header.
-    pub(crate) fn beside(self, header_bytes: usize, len: usize) -> Range<usize> {
+    /// Where the data are in `len` bytes, of which so many are the header, and where the header begins.
+    pub(crate) fn split(self, header_bytes: usize, len: usize) -> (Range<usize>, usize) {
         match self {
-            Location::Start => header_bytes..len,
-            Location::End => 0..len - header_bytes,
+            Location::Start => (header_bytes..len, 0),
+            Location::End => (0..len - header_bytes, len - header_bytes),
         }
     }
 }

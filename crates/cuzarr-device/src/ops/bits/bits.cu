@@ -7,7 +7,6 @@
 //
 // Floor: the bytes of both sides / memory.
 #include "cuzarr/elements.cuh"
-#include "cuzarr/status.cuh"
 
 /// What is kept of every element. `Task` in cuda.rs.
 struct BitsTask {

@@ -49,6 +49,9 @@ pub(super) fn launch(
     (spans, elems, made): (&[Span], usize, usize),
     stream: &Stream,
 ) -> Result<()> {
+    if spans.is_empty() || elems == 0 {
+        return Ok(());
+    }
     let entry = |span: &Span| Entry {
         packed_offset: span.packed_offset_bytes as u64,
         elems_offset: span.elems_offset_bytes as u64,

@@ -33,9 +33,10 @@ pub struct Span {
 }
 
 impl Fields {
-    /// Bytes of `elems` packed numbers; `None` when they are more than memory has.
-    pub fn packed_bytes(&self, elems: usize) -> Option<usize> {
-        Some(elems.checked_mul(self.width as usize)?.div_ceil(8))
+    /// Bytes of `elems` packed numbers: no more than those of the elements.
+    pub fn packed_bytes(&self, elems: usize) -> usize {
+        let width = self.width as usize;
+        elems / 8 * width + (elems % 8 * width).div_ceil(8)
     }
 
     fn are_valid(&self) -> bool {
@@ -59,9 +60,6 @@ pub fn unpack_on(
 ) -> Result<()> {
     check(fields, (packed, elements), spans, elems, stream)?;
     elements.require_writable()?;
-    if spans.is_empty() || elems == 0 {
-        return Ok(());
-    }
     cuda::launch("bits_unpack", fields, (packed, elements), (spans, elems, elems), stream)
 }
 
@@ -78,9 +76,6 @@ pub fn pack_on(
 ) -> Result<()> {
     let packed_bytes = check(fields, (packed, elements), spans, elems, stream)?;
     packed.require_writable()?;
-    if spans.is_empty() || elems == 0 {
-        return Ok(());
-    }
     cuda::launch("bits_pack", fields, (elements, packed), (spans, elems, packed_bytes), stream)
 }
 
@@ -96,10 +91,10 @@ fn check(
         let message = format!("cannot pack from {} to {} on {}", elements.device(), packed.device(), stream.device());
         return Err(Error::new(ErrorKind::MemorySpace, message));
     }
-    let sizes = fields.packed_bytes(elems).zip(elems.checked_mul(fields.elem_bytes));
-    let Some((packed_bytes, elems_bytes)) = sizes.filter(|_| fields.are_valid()) else {
+    let Some(elems_bytes) = elems.checked_mul(fields.elem_bytes).filter(|_| fields.are_valid()) else {
         return Err(Error::invalid(format!("cannot pack {elems} elements of {fields:?}")));
     };
+    let packed_bytes = fields.packed_bytes(elems);
     let inside = |buffer: &Buffer, offset: usize, size: usize| {
         offset.checked_add(size).is_some_and(|end| end <= buffer.size_bytes())
     };

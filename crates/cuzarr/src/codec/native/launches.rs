@@ -14,7 +14,7 @@ use super::{Map, Source, Step};
 use crate::codec::batch::{self, Batch, STATUS_BYTES, ScratchLimit, result_of};
 use crate::codec::damage::expect_encoded_size;
 use crate::codec::device::Headers;
-use crate::codec::step::Location;
+use crate::codec::step::{CHECKSUM_BYTES, Location};
 use crate::{Error, ErrorKind, Result, ResultExt};
 
 /// Chunks between steps begin at multiples of this.
@@ -101,24 +101,11 @@ impl NativeBatch {
         let src = self.chunks.buffer.clone();
         match step {
             Step::Check { checksum, location } => {
-                let spans = self.look(*looks, |range| {
-                    let payload = location.payload(range.len());
-                    let stored = match location {
-                        Location::Start => 0,
-                        Location::End => payload.end,
-                    };
-                    (range.start + payload.start..range.start + payload.end, range.start + stored, stored)
-                })?;
-                *looks += 1;
+                let spans = self.look(looks, CHECKSUM_BYTES, *location)?;
                 Ok(Launch::Check { checksum: *checksum, data: src, spans })
             }
             Step::Header { expected, location } => {
-                let spans = self.look(*looks, |range| {
-                    let inside = location.beside(1, range.len());
-                    let at = if *location == Location::Start { 0 } else { inside.end };
-                    (range.start + inside.start..range.start + inside.end, range.start + at, at)
-                })?;
-                *looks += 1;
+                let spans = self.look(looks, 1, *location)?;
                 Ok(Launch::Header { expected: *expected, data: src, spans })
             }
             Step::Decode { decoder, decoded_bytes } => {
@@ -160,7 +147,7 @@ impl NativeBatch {
             Step::Unpack { fields, len } => {
                 let from = self.chunks.ranges.clone();
                 for range in &from {
-                    expect_encoded_size(range.len(), fields.packed_bytes(*len).unwrap_or(usize::MAX))?;
+                    expect_encoded_size(range.len(), fields.packed_bytes(*len))?;
                 }
                 self.allocate(len * fields.elem_bytes, stream)?;
                 let spans = from.iter().zip(&self.chunks.ranges).map(|(packed, elems)| bits::Span {
@@ -228,20 +215,18 @@ impl NativeBatch {
         Ok(Launch::Convert { conversion: conversion.clone(), len, src, dst, spans: spans? })
     }
 
-    /// Narrows every chunk to the part that `part` gives: the data, the bytes beside them that a step looks at, and the place
-    /// of those in the chunk.
-    fn look(
-        &mut self,
-        number: usize,
-        part: impl Fn(&Range<usize>) -> (Range<usize>, usize, usize),
-    ) -> Result<Vec<checksum::Span>> {
-        let count = self.chunks.ranges.len();
-        let mut spans = Vec::with_capacity(count);
+    /// Narrows every chunk to what a step leaves of it that looks at a header: gives the data, the place of the header in the
+    /// buffer, and its place in the chunk.
+    fn look(&mut self, looks: &mut usize, header_bytes: usize, location: Location) -> Result<Vec<checksum::Span>> {
+        let first = *looks * self.chunks.ranges.len();
+        *looks += 1;
+        let mut spans = Vec::with_capacity(self.chunks.ranges.len());
         for (index, range) in self.chunks.ranges.iter_mut().enumerate() {
-            let (bytes, stored_offset_bytes, at) = part(range);
+            let (inside, at) = location.split(header_bytes, range.len());
+            let (bytes, stored_offset_bytes) = (range.start + inside.start..range.start + inside.end, range.start + at);
             *range = bytes.clone();
             let too_many = |_| Error::new(ErrorKind::InvalidArgument, "too many or too large chunks for one batch");
-            let status = u32::try_from(number * count + index).map_err(too_many)?;
+            let status = u32::try_from(first + index).map_err(too_many)?;
             let at = u32::try_from(at).map_err(too_many)?;
             spans.push(checksum::Span { bytes, stored_offset_bytes, status, at });
         }

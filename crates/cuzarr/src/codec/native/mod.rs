@@ -58,10 +58,7 @@ impl Native {
 
     /// The exact number of bytes that the first step gets, where there is one.
     pub(crate) fn input_bytes(&self) -> Option<usize> {
-        match self.input {
-            Size::Exact(bytes) => usize::try_from(bytes).ok(),
-            _ => None,
-        }
+        self.input.exact()
     }
 
     /// Whether the steps take a stored chunk, with what its frame's headers say: its size fits, and kernels know its frame.

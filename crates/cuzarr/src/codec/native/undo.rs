@@ -72,8 +72,7 @@ impl Undo {
                 Step::Map(map) => (Inverse::Map(map.clone()), map.packed_bytes()),
                 Step::Header { expected, location } => (Inverse::Header(*expected, *location), size_bytes + 1),
                 Step::Unpack { fields, len } => {
-                    let packed_bytes = fields.packed_bytes(*len).unwrap_or(usize::MAX);
-                    (Inverse::Pack { fields: *fields, len: *len }, packed_bytes)
+                    (Inverse::Pack { fields: *fields, len: *len }, fields.packed_bytes(*len))
                 }
                 Step::Decode { .. } | Step::Check { .. } | Step::Convert { .. } => {
                     self.steps.truncate(len);
@@ -213,13 +212,10 @@ impl Inverse {
                 bits::pack_on(fields, (&src.buffer, &dst.buffer), &spans, *len, stream)?;
             }
             Inverse::Header(byte, location) => {
-                let (inside, at) = match location {
-                    Location::Start => (1, 0),
-                    Location::End => (0, size_bytes),
-                };
+                let (inside, at) = location.split(1, size_bytes + 1);
                 let bytes = Map::flat(cuzarr_device::Tail::plain(DType::UINT8), size_bytes);
                 let others = rows(&src.buffer, &bytes, count, src.stride_bytes as isize)?;
-                gather_chunks(&others, &bytes, (dst, inside, size_bytes), stream)?;
+                gather_chunks(&others, &bytes, (dst, inside.start, size_bytes), stream)?;
                 let header = Map::flat(cuzarr_device::Tail::plain(DType::UINT8), 1);
                 gather_chunks(&repeated(*byte, count, stream.device())?, &header, (dst, at, 1), stream)?;
             }

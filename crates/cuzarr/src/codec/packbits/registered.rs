@@ -44,7 +44,7 @@ pub(crate) fn open(request: &Request<'_>) -> Result<Opened> {
         );
     }
     let size_bytes = request.spec.size_bytes()?;
-    let numbers = (size_bytes / component_bytes.max(1)) as u64;
+    let numbers = size_bytes / component_bytes.max(1);
     let fields = Fields { elem_bytes: component_bytes, elem_bits: bits, first, width: last - first + 1, is_signed };
     Ok(Opened::serializer(PackBits { padding, numbers, fields }))
 }
@@ -64,22 +64,20 @@ fn component(data_type: &DataType) -> Option<(usize, u32, bool)> {
 struct PackBits {
     padding: Padding,
     /// Numbers of a chunk; a complex number is two.
-    numbers: u64,
+    numbers: usize,
     /// What is kept of a number.
     fields: Fields,
 }
 
 impl PackBits {
-    fn bits(&self) -> u64 {
-        self.numbers.saturating_mul(u64::from(self.fields.width))
-    }
-
     fn packed_bytes(&self) -> usize {
-        usize::try_from(self.bits().div_ceil(8)).unwrap_or(usize::MAX)
+        self.fields.packed_bytes(self.numbers)
     }
 
     fn padding_bits(&self) -> u8 {
-        (self.bits().next_multiple_of(8) - self.bits()) as u8
+        // Every eight numbers end at a whole byte.
+        let bits = self.numbers % 8 * self.fields.width as usize;
+        (bits.next_multiple_of(8) - bits) as u8
     }
 
     fn mask(&self) -> u64 {
@@ -112,8 +110,7 @@ impl ArrayToBytes for PackBits {
             Padding::First => Some(header(Location::Start)),
             Padding::Last => Some(header(Location::End)),
         };
-        let len = usize::try_from(self.numbers).ok()?;
-        Some(header.into_iter().chain([Step::Unpack { fields: self.fields, len }]).collect())
+        Some(header.into_iter().chain([Step::Unpack { fields: self.fields, len: self.numbers }]).collect())
     }
 
     fn decode_into(&self, encoded: &[u8], decoded: &mut [u8]) -> Result<()> {

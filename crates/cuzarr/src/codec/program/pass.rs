@@ -52,8 +52,8 @@ impl Pass {
     /// How many bytes so many are encoded to, where that is fixed.
     pub(crate) fn encoded_bytes(&self, decoded_bytes: usize) -> Option<usize> {
         match self {
-            Pass::Bytes { codec, .. } => exact(codec.encoded_size(Size::Exact(decoded_bytes as u64))),
-            Pass::Serializer { codec, .. } => exact(codec.encoded_size()),
+            Pass::Bytes { codec, .. } => codec.encoded_size(Size::Exact(decoded_bytes as u64)).exact(),
+            Pass::Serializer { codec, .. } => codec.encoded_size().exact(),
             Pass::Array { encoded, .. } => Some(*encoded),
             Pass::BitsHeader(_) => Some(decoded_bytes + 1),
         }
@@ -102,13 +102,6 @@ impl Pass {
             }
             Pass::BitsHeader(header) => Ok(header.put_before(&decoded)),
         }
-    }
-}
-
-fn exact(size: Size) -> Option<usize> {
-    match size {
-        Size::Exact(bytes) => usize::try_from(bytes).ok(),
-        _ => None,
     }
 }
 
