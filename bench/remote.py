@@ -1,11 +1,11 @@
 """How fast do chunks come over HTTP from this machine's loopback interface, beside other readers?
 
     python bench/remote.py [--device cpu|cuda:0] [--codecs none zstd blosc-lz4] [--chunk-kib 64 1024 8192] [--mib 1024] [--repeat 3]
-                           [--engines cuzarr ...] [--threads] [--record FOLDER]
+                           [--engines cuzarr ...] [--server PROGRAM] [--threads] [--record FOLDER]
 
 GB/s of the whole array, and the client's CPU seconds for a GB of it; best of the repeats, in turns. Every answer is compared outside
-the clock, where it is. The servers are processes that share one port and answer from memory. They have one half of the cores, and the
-readers the other half. Readers that know no GPU give a NumPy array, which is copied to the GPU inside the clock. With `--threads`, the CPU
+the clock, where it is. The server is `cargo build --release -p cuzarr-remote --example serve`, with all files in memory. It has one half
+of the cores, and the readers the other half. Readers that know no GPU give a NumPy array, which is copied to the GPU inside the clock. With `--threads`, the CPU
 seconds of cuzarr's threads are told by their names.
 """
 
@@ -13,17 +13,17 @@ from __future__ import annotations
 
 import argparse
 import collections
+import contextlib
 import importlib
 import importlib.util
-import multiprocessing
 import os
 import pathlib
 import resource
-import socket
+import subprocess
 import sys
-import threading
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import arrays
@@ -33,58 +33,26 @@ import read
 AT_ONCE = 64
 CODECS = ("none", "zstd", "blosc-lz4")
 
-Find = Callable[[str], memoryview | None]
 Read = Callable[[], Any]
 
 
-def answer(connection: socket.socket, find: Find) -> None:
-    """Answers requests until the client closes."""
-    waiting = b""
-    while True:
-        while (end := waiting.find(b"\r\n\r\n")) < 0:
-            more = connection.recv(1 << 16)
-            if not more:
-                return
-            waiting += more
-        request, waiting = waiting[:end].lower(), waiting[end + 4 :]
-        method, path = request.split(b" ", 2)[:2]
-        found = find(path.decode().lstrip("/"))
-        if found is None:
-            connection.sendall(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n")
-            continue
-        at = request.find(b"\r\nrange: bytes=")
-        if at < 0:
-            status, extent, part = b"200 OK", b"", found
-        else:
-            first, _, last = request[at + 15 :].split(b"\r", 1)[0].partition(b"-")
-            start = int(first) if first else max(len(found) - int(last), 0)
-            stop = min(int(last) + 1, len(found)) if first and last else len(found)
-            part, status = found[start:stop], b"206 Partial Content"
-            extent = b"Content-Range: bytes %d-%d/%d\r\n" % (
-                start,
-                stop - 1,
-                len(found),
-            )
-        head = b'HTTP/1.1 %s\r\nContent-Length: %d\r\nAccept-Ranges: bytes\r\nETag: "7"\r\n%s\r\n' % (status, len(part), extent)
-        if method == b"head":
-            connection.sendall(head)
-            continue
-        sent = connection.sendmsg([head, part]) - len(head)
-        connection.sendall(head[len(head) + sent :] if sent < 0 else b"")
-        connection.sendall(part[max(sent, 0) :])
-
-
-def serve(port: int, find: Find, cores: list[int]) -> None:
-    """Accepts connections for ever, beside the other processes on this port."""
-    os.sched_setaffinity(0, cores)
-    with socket.socket() as listener:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        listener.bind(("127.0.0.1", port))
-        listener.listen(256)
-        while True:
-            connection, _ = listener.accept()
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            threading.Thread(target=answer, args=(connection, find), daemon=True).start()
+@contextlib.contextmanager
+def serving(program: str, files: dict[str, memoryview], cores: list[int]) -> Iterator[str]:
+    """The address of a server that has these files, on these cores."""
+    with tempfile.TemporaryDirectory() as folder:
+        for name, value in files.items():
+            path = pathlib.Path(folder, name)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(value)
+        server = subprocess.Popen(
+            [program, folder], stdout=subprocess.PIPE, text=True, preexec_fn=lambda: os.sched_setaffinity(0, cores)
+        )
+        try:
+            assert server.stdout is not None
+            yield server.stdout.readline().strip()
+        finally:
+            server.kill()
+            server.wait()
 
 
 def by_cuzarr(url: str, device: str) -> Read | None:
@@ -230,6 +198,7 @@ def main() -> int:
     parser.add_argument("--mib", type=int, default=1024)
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--engines", nargs="+", default=list(ENGINES))
+    parser.add_argument("--server", default="target/release/examples/serve")
     parser.add_argument("--threads", action="store_true")
     parser.add_argument("--record", help="the folder of a record")
     chosen = parser.parse_args()
@@ -245,20 +214,11 @@ def main() -> int:
         made = files_of(*case, values)
         sizes[case] = sum(map(len, made.values()))
         files |= made
-    with socket.socket() as reserved:
-        reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        reserved.bind(("127.0.0.1", 0))
-        port = reserved.getsockname()[1]
-        fork = multiprocessing.get_context("fork")
-        arguments = (port, files.get, cores[:half])
-        servers = [fork.Process(target=serve, args=arguments, daemon=True) for _ in range(half)]
-        for server in servers:
-            server.start()
-        time.sleep(0.5)
+    with serving(chosen.server, files, cores[:half]) as address:
         place, rows = read.Place(chosen.device), []
         truth = place.hold(values)
         for codec, kib in cases:
-            url = f"http://127.0.0.1:{port}/{codec}/{kib}/{chosen.mib}"
+            url = f"{address}/{codec}/{kib}/{chosen.mib}"
             row = {
                 "codec": codec,
                 "chunk_KiB": kib,
@@ -267,8 +227,6 @@ def main() -> int:
             row |= measure(url, values.nbytes, truth, place, chosen)
             rows.append(row)
             print(row, flush=True)
-        for server in servers:
-            server.terminate()
     if chosen.record:
         unit = "GB/s of decoded array, and CPU seconds of the client for a GB; best of the repeats, every answer compared with the truth"
         read.write_record(chosen.record, place, rows, "remote", unit)

@@ -1,6 +1,7 @@
 """Index arrays, points and masks of a stored field, beside the same chunks read as a box and beside zarr-python.
 
-    python bench/selections.py [--device cuda:0] [--mebibytes 512] [--codec zstd] [--points 1000000] [--rows 300] [--repeat 5]
+    python bench/selections.py [--device cuda:0] [--mebibytes 512 | --shape 512 8192 256] [--codec zstd] [--points 1000000] [--rows 300]
+                               [--repeat 5]
 
 The field has three dimensions and chunks of 1 MiB. Seconds from local files into memory of the device, the best of `repeat`,
 every answer compared with NumPy's outside the clock. Writes of the same selections go to host memory's copy of the field.
@@ -47,19 +48,20 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cuda:0")
     parser.add_argument("--mebibytes", type=int, default=512)
+    parser.add_argument("--shape", type=int, nargs=3)
     parser.add_argument("--codec", choices=["zstd", "none"], default="zstd")
     parser.add_argument("--points", type=int, default=1_000_000)
     parser.add_argument("--rows", type=int, default=300)
     parser.add_argument("--repeat", type=int, default=5)
     args = parser.parse_args()
-    side = 64 * max(round((args.mebibytes) ** (1 / 3)), 1)
+    shape = tuple(args.shape or [64 * max(round(args.mebibytes ** (1 / 3)), 1)] * 3)
     on_gpu = args.device != "cpu"
     if on_gpu:
         import cupy
     wait = (lambda: cupy.cuda.Device().synchronize()) if on_gpu else (lambda: None)
     back = (lambda value: cupy.asnumpy(cupy.asarray(value))) if on_gpu else np.asarray
     random = np.random.default_rng(7)
-    truth = arrays.counts((side,) * 3, 1).astype("f4")
+    truth = arrays.counts(shape, 1).astype("f4")
     with tempfile.TemporaryDirectory() as folder:
         codec = ZstdCodec(level=3) if args.codec == "zstd" else None
         layout = {"chunks": (64,) * 3, "dtype": "f4", "compressors": codec}

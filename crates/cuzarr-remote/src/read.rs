@@ -11,7 +11,7 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use cuzarr::store::{ByteRange, Lease, ReadOutcome, ReadRequest, ReadSink, Version};
@@ -20,7 +20,8 @@ use futures_util::stream::FuturesUnordered;
 use futures_util::{StreamExt, TryStreamExt};
 use object_store::path::Path;
 use object_store::{GetOptions, GetRange, GetResult, ObjectMeta};
-use tokio::task::JoinSet;
+use tokio::sync::Notify;
+use tokio::task::AbortHandle;
 
 use crate::cache::{Entry, Name, Tags, on_disk};
 use crate::client::{Client, is_missing, path_of};
@@ -57,23 +58,31 @@ pub(crate) fn start(client: Arc<Client>, store: String, batch: Arc<[ReadRequest]
     let runtime = Arc::clone(&client.runtime);
     let store: Arc<str> = store.into();
     let call = Call::of(&client);
-    runtime.spawn(async move {
-        let mut items = JoinSet::new();
-        for index in 0..batch.len() {
+    runtime.clone().spawn(async move {
+        let left = Arc::new(Left { items: AtomicUsize::new(batch.len()), none: Notify::new() });
+        let begin = |index| {
             let item = Item { store: Arc::clone(&store), batch: Arc::clone(&batch), sink: Arc::clone(&sink), index };
-            items.spawn(call.clone().run(run(Arc::clone(&client), Ending { item, ended: false })));
-        }
+            let ending = Ending { item, ended: false, left: Arc::clone(&left) };
+            runtime.spawn(call.clone().run(run(Arc::clone(&client), ending)))
+        };
+        let items: Vec<AbortHandle> = (0..batch.len()).map(begin).collect();
         let mut poll = tokio::time::interval(POLL_INTERVAL);
-        loop {
+        while left.items.load(Ordering::Acquire) > 0 {
             tokio::select! {
-                ended = items.join_next() => if ended.is_none() { break },
+                () = left.none.notified() => {}
                 _ = poll.tick() => if sink.check().is_err() {
                     // Items that are dropped end themselves.
-                    items.abort_all();
+                    items.iter().for_each(AbortHandle::abort);
                 },
             }
         }
     });
+}
+
+/// The items of a batch that have not ended.
+struct Left {
+    items: AtomicUsize,
+    none: Notify,
 }
 
 /// One item of a batch.
@@ -88,6 +97,7 @@ struct Item {
 struct Ending {
     item: Item,
     ended: bool,
+    left: Arc<Left>,
 }
 
 impl Ending {
@@ -104,6 +114,9 @@ impl Drop for Ending {
             let dropped = || Error::new(ErrorKind::Cancelled, "the read was dropped before it ended");
             let error = self.item.sink.check().err().unwrap_or_else(dropped);
             self.end(Err(error));
+        }
+        if self.left.items.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.left.none.notify_one();
         }
     }
 }
@@ -131,7 +144,8 @@ async fn fetch(client: &Client, item: &Item) -> Result<ReadOutcome> {
     let (cached, name) = find(client, request).await;
     let permit = client.admit(expected_bytes(request.range)).await?;
     item.sink.check()?;
-    permit.slot().run(fetch_admitted(client, item, &path, permit, cached, name)).await
+    // Apart, because items that wait are many, and this has some kilobytes.
+    permit.slot().run(Box::pin(fetch_admitted(client, item, &path, permit, cached, name))).await
 }
 
 /// Reads an item that may make its first request.

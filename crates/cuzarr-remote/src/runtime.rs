@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use crate::limit::Limit;
 use cuzarr::{Error, ErrorKind, Result};
+use tokio::task::AbortHandle;
 
 /// Most threads of the runtime. They copy bytes from connections; one thread copies some 5 GB/s.
 const MOST_THREADS: usize = 16;
@@ -75,9 +76,9 @@ impl Runtime {
         limit
     }
 
-    /// Starts work that nobody waits for here.
-    pub(crate) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
-        self.threads.spawn(work);
+    /// Starts work that nobody waits for here. The handle can drop it.
+    pub(crate) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) -> AbortHandle {
+        self.threads.spawn(work).abort_handle()
     }
 
     /// Runs work on the runtime's threads, and waits for it. The calling thread may belong to any runtime. A thread of this one hands

@@ -1,13 +1,16 @@
 //! Grouping: numbers `0..count` put into the order of the groups that they belong to, by a counting sort in several threads.
 //!
 //! ```text
-//! each thread, for its part of the numbers: ask for group and element, count each group, put the pairs into groups
-//! each thread, for its groups: copy the parts' pairs behind each other; sort them by element where that is asked for
+//! each thread, for its part of the numbers: ask for group and element, count the numbers of each group
+//! divide the memory of each group among the parts
+//! each thread, for its part: put the pairs of element and number into the groups
+//! each thread, for its groups: sort the pairs by element where that is asked for
 //! ```
 //!
 //! For points of an array the groups are chunks. A sort by comparison of 1,000,000 points takes ten times as long.
 
 use std::ops::Range;
+use std::slice::IterMut;
 
 use super::lists::{Entries, List};
 use crate::threads::{cores, in_threads};
@@ -34,12 +37,12 @@ pub struct Grouped {
 
 /// Numbers that are asked for at a time: their groups and elements stay in the nearest cache.
 const BLOCK: usize = 4096;
-/// Numbers that are worth a thread.
-const THREAD_LEN: usize = 1 << 15;
+/// Numbers that are worth a thread, which takes some ten microseconds to start.
+const THREAD_LEN: usize = 1 << 16;
 /// Most threads: more of them wait for memory.
 const MOST_THREADS: usize = 16;
 
-/// A function that says, for a range of numbers, the group and the element of each.
+/// A function that says, for a range of numbers, the group and the element of each, in memory that is 0.
 pub type Numbering<'a, E> = dyn Fn(Range<usize>, &mut [u32], &mut [u64]) -> Result<(), E> + Sync + 'a;
 
 /// Puts the numbers `0..count` into the order of their groups, of which there are `groups`. Elements are below `elem_end`.
@@ -87,43 +90,37 @@ impl Number for u64 {
     }
 }
 
-/// The pairs of a part of the numbers, by group.
+/// A part of the numbers.
 struct Part<N> {
-    pairs: Vec<[N; 2]>,
-    /// Where each group ends.
-    ends: Vec<u32>,
+    first: usize,
+    /// The group and the element of each number.
+    groups: Vec<u32>,
+    elems: Vec<N>,
+    /// How many numbers each group has.
+    sizes: Vec<u32>,
 }
 
 impl<N: Number> Part<N> {
     fn new<E>(range: Range<usize>, groups: usize, numbering: &Numbering<'_, E>) -> Result<Part<N>, E> {
-        let len = range.len();
-        let (mut keys, mut elems) = (vec![0u32; len], vec![0u64; len]);
-        let mut ends = vec![0u32; groups];
-        let blocks = keys.chunks_mut(BLOCK).zip(elems.chunks_mut(BLOCK));
-        for (at, (keys, elems)) in blocks.enumerate() {
-            let start = range.start + at * BLOCK;
-            numbering(start..start + keys.len(), keys, elems)?;
-            for &key in &*keys {
-                ends[key as usize] += 1;
+        let (first, len) = (range.start, range.len());
+        let mut part = Part { first, groups: vec![0; len], elems: Vec::with_capacity(len), sizes: vec![0; groups] };
+        let mut elems = vec![0; BLOCK.min(len)];
+        for (at, groups) in part.groups.chunks_mut(BLOCK).enumerate() {
+            let (start, elems) = (first + at * BLOCK, &mut elems[..groups.len()]);
+            elems.fill(0);
+            numbering(start..start + groups.len(), groups, elems)?;
+            part.elems.extend(elems.iter().map(|&elem| N::of(elem)));
+            for &group in &*groups {
+                part.sizes[group as usize] += 1;
             }
         }
-        let mut next = 0;
-        for end in &mut ends {
-            // For now where the group begins; it moves to the end as pairs are put down.
-            next += std::mem::replace(end, next);
-        }
-        let mut pairs = vec![[N::default(); 2]; len];
-        for ((number, &key), &elem) in range.zip(&keys).zip(&elems) {
-            let place = &mut ends[key as usize];
-            pairs[*place as usize] = [N::of(elem), N::of(number as u64)];
-            *place += 1;
-        }
-        Ok(Part { pairs, ends })
+        Ok(part)
     }
 
-    fn group(&self, group: usize) -> &[[N; 2]] {
-        let start = group.checked_sub(1).map_or(0, |before| self.ends[before]);
-        &self.pairs[start as usize..self.ends[group] as usize]
+    /// Calls `put` with the group and the pair of each number.
+    fn place(&self, mut put: impl FnMut(usize, [N; 2])) {
+        let all = self.groups.iter().zip(&self.elems).enumerate();
+        all.for_each(|(at, (&group, &elem))| put(group as usize, [elem, N::of((self.first + at) as u64)]));
     }
 }
 
@@ -137,42 +134,40 @@ fn pairs<N: Number, E: Send>(
     numbering: &Numbering<'_, E>,
 ) -> Result<Pairs<N>, E> {
     // A part's numbers fit 4 bytes. The tables of all parts together are no longer than the numbers.
-    let threads = cores().min(count / THREAD_LEN).min(count / groups.max(1)).clamp(1, MOST_THREADS);
+    let threads = cores().min(count / THREAD_LEN).min(count / (4 * groups).max(1)).clamp(1, MOST_THREADS);
     let each = count.div_ceil(threads).clamp(1, 1 << 31);
     let ranges = (0..count.div_ceil(each)).map(|at| at * each..((at + 1) * each).min(count)).collect();
     let parts = in_threads(threads, ranges, |range| Part::<N>::new(range, groups, numbering));
-    let mut parts: Vec<Part<N>> = parts.into_iter().collect::<Result<_, E>>()?;
+    let parts: Vec<Part<N>> = parts.into_iter().collect::<Result<_, E>>()?;
     let mut starts = Vec::with_capacity(groups + 1);
     let mut end = 0;
     for group in 0..groups {
         starts.push(end);
-        end += parts.iter().map(|part| part.group(group).len()).sum::<usize>();
+        end += parts.iter().map(|part| part.sizes[group] as usize).sum::<usize>();
     }
     starts.push(end);
-    let mut pairs = match parts.len() {
-        1 => std::mem::take(&mut parts[0].pairs),
-        _ => vec![[N::default(); 2]; count],
-    };
-    if !parts.is_empty() && (parts.len() > 1 || within != Within::Rising) {
-        let work = shares(&mut pairs, &starts, threads);
-        in_threads(threads, work, |(groups, mut rest)| {
-            let first = groups.start;
+    let mut pairs = vec![[N::default(); 2]; count];
+    if let [part] = &parts[..] {
+        let mut next = starts.clone();
+        part.place(|group, pair| {
+            pairs[next[group]] = pair;
+            next[group] += 1;
+        });
+    } else {
+        let work = parts.iter().zip(rooms(&mut pairs, &parts, groups)).collect();
+        in_threads(threads, work, |(part, mut rooms)| {
+            part.place(|group, pair| {
+                *rooms[group].next().expect("a group has as much room as numbers were counted") = pair;
+            });
+        });
+    }
+    if within != Within::Rising {
+        in_threads(threads, shares(&mut pairs, &starts, threads), |(groups, mut rest)| {
             for group in groups {
                 let (own, others) = rest.split_at_mut(starts[group + 1] - starts[group]);
                 rest = others;
-                if parts.len() > 1 {
-                    let mut own = &mut *own;
-                    for part in &parts {
-                        let (to, others) = own.split_at_mut(part.group(group).len());
-                        to.copy_from_slice(part.group(group));
-                        own = others;
-                    }
-                }
-                if within != Within::Rising {
-                    own.sort_unstable();
-                }
+                own.sort_unstable();
             }
-            first
         });
     }
     if within == Within::LastOfElem {
@@ -180,6 +175,20 @@ fn pairs<N: Number, E: Send>(
     }
     starts.dedup();
     Ok((pairs, starts))
+}
+
+/// The memory of each part's pairs, by group: in a group, the parts follow each other.
+fn rooms<'a, N>(pairs: &'a mut [[N; 2]], parts: &[Part<N>], groups: usize) -> Vec<Vec<IterMut<'a, [N; 2]>>> {
+    let mut rooms: Vec<Vec<IterMut<'a, [N; 2]>>> = parts.iter().map(|_| Vec::with_capacity(groups)).collect();
+    let mut rest = pairs;
+    for group in 0..groups {
+        for (rooms, part) in rooms.iter_mut().zip(parts) {
+            let (own, others) = rest.split_at_mut(part.sizes[group] as usize);
+            rooms.push(own.iter_mut());
+            rest = others;
+        }
+    }
+    rooms
 }
 
 /// Some groups, and the memory of their pairs.

@@ -23,6 +23,21 @@ impl Divisor {
         self.shift.map_or_else(|| index % self.extent, |_| index & (self.extent - 1))
     }
 
+    /// Takes from each index what is left of it, and says how often the extent fitted, by the index's place.
+    pub(super) fn split(&self, indices: &mut [u64], mut times: impl FnMut(usize, u64)) {
+        let all = indices.iter_mut().enumerate();
+        match self.shift {
+            Some(shift) => all.for_each(|(at, index)| {
+                times(at, *index >> shift);
+                *index &= self.extent - 1;
+            }),
+            None => all.for_each(|(at, index)| {
+                times(at, *index / self.extent);
+                *index %= self.extent;
+            }),
+        }
+    }
+
     /// The extent, at least 1.
     pub(super) fn extent(&self) -> u64 {
         self.extent

@@ -185,6 +185,11 @@ impl Selection {
         Ok(Selection { parts: Parts::Box(axes.collect::<Result<_>>()?) })
     }
 
+    /// Whether it is of points.
+    pub(crate) fn is_points(&self) -> bool {
+        matches!(self.parts, Parts::Points(_))
+    }
+
     /// The selection along each dimension of the array, for a box; `None` for index lists and points.
     pub fn axes(&self) -> Option<&[AxisSelection]> {
         if let Parts::Box(axes) = &self.parts { Some(axes) } else { None }

@@ -32,21 +32,34 @@ struct Task {
     first: u32,
     width: u32,
     is_signed: u32,
+    has_quads: u32,
+    reserved: u32,
 }
 
 // `BitsTask` in bits.cu, which states the size, too.
 c_layout! {
-    Task: 32 bytes {
-        elems at 0, count at 8, elem_bytes at 12, elem_bits at 16, first at 20, width at 24, is_signed at 28,
+    Task: 40 bytes {
+        elems at 0, count at 8, elem_bytes at 12, elem_bits at 16, first at 20, width at 24, is_signed at 28, has_quads at 32,
+        reserved at 36,
     }
 }
 
-/// Runs `kernel`, whose threads make `made` things of each span.
+/// Octets of a thread in a tile.
+const OCTETS_PER_THREAD: usize = 4;
+
+/// A kernel of bits.cu.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Way {
+    Unpack,
+    Pack,
+}
+
+/// Packs or unpacks `elems` elements of each span.
 pub(super) fn launch(
-    kernel: &str,
+    way: Way,
     fields: &Fields,
-    (src, dst): (&Buffer, &Buffer),
-    (spans, elems, made): (&[Span], usize, usize),
+    (packed, elements): (&Buffer, &Buffer),
+    (spans, elems): (&[Span], usize),
     stream: &Stream,
 ) -> Result<()> {
     if spans.is_empty() || elems == 0 {
@@ -58,6 +71,7 @@ pub(super) fn launch(
     };
     let count = u32::try_from(spans.len()).map_err(|_| Error::invalid("one launch has too many chunks"))?;
     let table = upload(&spans.iter().map(entry).collect::<Vec<_>>(), stream)?;
+    let has_quads = spans.iter().all(|span| (elements.address() + span.elems_offset_bytes).is_multiple_of(16));
     let task = Task {
         elems: elems as u64,
         count,
@@ -66,11 +80,17 @@ pub(super) fn launch(
         first: fields.first,
         width: fields.width,
         is_signed: fields.is_signed.into(),
+        has_quads: has_quads.into(),
+        reserved: 0,
     };
-    let kernel = BITS.kernel(stream.device(), kernel)?;
+    let (name, src, dst) = match way {
+        Way::Unpack => ("bits_unpack", packed, elements),
+        Way::Pack => ("bits_pack", elements, packed),
+    };
+    let kernel = BITS.kernel(stream.device(), name)?;
     let threads = threads(stream.device());
-    let blocks = blocks(&kernel, (made as u64 * u64::from(count)).div_ceil(threads.into()));
+    let tiles = elems.div_ceil(8 * OCTETS_PER_THREAD * threads as usize) as u64 * u64::from(count);
     let arguments = (src.address(), dst.address(), table.address(), task);
     // SAFETY: the parameters of bits_unpack and bits_pack; spans were checked to lie in both buffers, at whole elements.
-    unsafe { kernel.launch(stream, blocks, threads, arguments, &[src, dst, &table]) }
+    unsafe { kernel.launch(stream, blocks(&kernel, tiles), threads, arguments, &[src, dst, &table]) }
 }

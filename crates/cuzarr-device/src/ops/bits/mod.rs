@@ -7,6 +7,7 @@ use crate::device::Device;
 use crate::error::{Error, ErrorKind, Result};
 use crate::memory::buffer::Buffer;
 use crate::stream::Stream;
+use cuda::Way;
 
 /// Which bits of an element are packed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,7 +61,7 @@ pub fn unpack_on(
 ) -> Result<()> {
     check(fields, (packed, elements), spans, elems, stream)?;
     elements.require_writable()?;
-    cuda::launch("bits_unpack", fields, (packed, elements), (spans, elems, elems), stream)
+    cuda::launch(Way::Unpack, fields, (packed, elements), (spans, elems), stream)
 }
 
 /// The inverse of [`unpack_on`]. Bits behind the last number are 0.
@@ -74,19 +75,18 @@ pub fn pack_on(
     elems: usize,
     stream: &Stream,
 ) -> Result<()> {
-    let packed_bytes = check(fields, (packed, elements), spans, elems, stream)?;
+    check(fields, (packed, elements), spans, elems, stream)?;
     packed.require_writable()?;
-    cuda::launch("bits_pack", fields, (elements, packed), (spans, elems, packed_bytes), stream)
+    cuda::launch(Way::Pack, fields, (packed, elements), (spans, elems), stream)
 }
 
-/// The bytes of a span's packed numbers.
 fn check(
     fields: &Fields,
     (packed, elements): (&Buffer, &Buffer),
     spans: &[Span],
     elems: usize,
     stream: &Stream,
-) -> Result<usize> {
+) -> Result<()> {
     if stream.device() == Device::Cpu || [packed, elements].iter().any(|buffer| buffer.device() != stream.device()) {
         let message = format!("cannot pack from {} to {} on {}", elements.device(), packed.device(), stream.device());
         return Err(Error::new(ErrorKind::MemorySpace, message));
@@ -109,6 +109,6 @@ fn check(
             packed.size_bytes(),
             elements.size_bytes()
         ))),
-        None => Ok(packed_bytes),
+        None => Ok(()),
     }
 }

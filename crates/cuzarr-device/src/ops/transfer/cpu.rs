@@ -252,10 +252,24 @@ pub(crate) unsafe fn fill_box(
         let corner = corner_of(target, &lines, start);
         let (listed, even): (Vec<&Line<'_>>, Vec<&Line<'_>>) = lines.iter().partition(|line| line.listed.is_some());
         let (extent, strides): (Vec<usize>, Vec<isize>) = even.iter().map(|line| (line.extent, line.array)).unzip();
-        for_each_choice(&listed, |_, offset| {
-            // SAFETY: the caller checked the box, and the lists name indices inside the array.
-            unsafe { strided::fill(&extent, element, corner.wrapping_offset(offset), &strides) };
-        });
+        if extent.iter().product::<usize>() >= WORTH_A_COPY {
+            for_each_choice(&listed, |_, offset| {
+                // SAFETY: the caller checked the box, and the lists name indices inside the array.
+                unsafe { strided::fill(&extent, element, corner.wrapping_offset(offset), &strides) };
+            });
+        } else {
+            for_each_choice(&lines.iter().collect::<Vec<_>>(), |_, offset| {
+                let (from, to) = (element.as_ptr(), corner.wrapping_offset(offset));
+                // SAFETY: the caller checked the box, the lists name indices inside the array, and `element` lies apart from it.
+                unsafe {
+                    match element.len() {
+                        4 => std::ptr::copy_nonoverlapping(from, to, 4),
+                        8 => std::ptr::copy_nonoverlapping(from, to, 8),
+                        size_bytes => std::ptr::copy_nonoverlapping(from, to, size_bytes),
+                    }
+                }
+            });
+        }
         return;
     }
     let corner = element_pointer(target, start, extent);

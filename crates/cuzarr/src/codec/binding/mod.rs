@@ -77,7 +77,10 @@ impl Encoded {
                 _ => return Err(ENCODED_ON_HOST),
             };
         }
-        Err("nothing is encoded: bytes are stored as they are gathered")
+        Err(match passes.is_empty() {
+            true => "nothing is encoded: bytes are stored as they are gathered",
+            false => "kernels encode before a compressor, and there is none",
+        })
     }
 }
 

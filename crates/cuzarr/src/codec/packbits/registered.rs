@@ -94,6 +94,43 @@ impl PackBits {
     }
 }
 
+impl PackBits {
+    /// Numbers of so many bytes, of their kept bits in `packed`, which has 9 bytes more.
+    fn unpack<const BYTES: usize>(&self, packed: &[u8], decoded: &mut [u8]) {
+        let width = self.fields.width as usize;
+        for (at, number) in decoded.as_chunks_mut::<BYTES>().0.iter_mut().enumerate() {
+            let (byte, shift) = (at * width / 8, at * width % 8);
+            let word = u64::from_le_bytes(std::array::from_fn(|next| packed[byte + next]));
+            let kept = word >> shift | u64::from(packed[byte + 8]) << 1 << (63 - shift);
+            let value = self.number(kept & self.mask()).to_le_bytes();
+            *number = std::array::from_fn(|byte| value[byte]);
+        }
+    }
+
+    /// The inverse of [`PackBits::unpack`].
+    fn pack<const BYTES: usize>(&self, decoded: &[u8], packed: &mut Vec<u8>) {
+        // Fewer than 32 bits wait between two numbers.
+        let (mut waiting, mut count, width) = (0u64, 0u32, self.fields.width);
+        let mut push = |bits: u64, width: u32| {
+            waiting |= bits << count;
+            count += width;
+            if count >= 32 {
+                packed.extend_from_slice(&(waiting as u32).to_le_bytes());
+                (waiting, count) = (waiting >> 32, count - 32);
+            }
+        };
+        for number in decoded.as_chunks::<BYTES>().0 {
+            let value = u64::from_le_bytes(std::array::from_fn(|byte| number.get(byte).copied().unwrap_or(0)));
+            let kept = value >> self.fields.first & self.mask();
+            push(kept & u64::from(u32::MAX), width.min(32));
+            if width > 32 {
+                push(kept >> 32, width - 32);
+            }
+        }
+        packed.extend_from_slice(&waiting.to_le_bytes()[..count.div_ceil(8) as usize]);
+    }
+}
+
 impl ArrayToBytes for PackBits {
     fn name(&self) -> &str {
         "packbits"
@@ -124,17 +161,13 @@ impl ArrayToBytes for PackBits {
         if let Some(got) = padding.filter(|&got| got != self.padding_bits()) {
             return Err(corrupt(format!("got {got} bits of padding, expected {}", self.padding_bits())));
         }
-        // At most 7 bits are left over from the byte before, so 64 more fit.
-        let (mut bytes, mut held, mut held_bits) = (packed.iter(), 0u128, 0u32);
-        for number in decoded.chunks_exact_mut(self.fields.elem_bytes) {
-            while held_bits < self.fields.width {
-                held |= u128::from(bytes.next().copied().unwrap_or(0)) << held_bits;
-                held_bits += 8;
-            }
-            let value = self.number(held as u64 & self.mask());
-            held >>= self.fields.width;
-            held_bits -= self.fields.width;
-            number.copy_from_slice(&value.to_le_bytes()[..self.fields.elem_bytes]);
+        // A number is taken from eight bytes at a time, and from the one behind them.
+        let padded = [packed, &[0; 9]].concat();
+        match self.fields.elem_bytes {
+            1 => self.unpack::<1>(&padded, decoded),
+            2 => self.unpack::<2>(&padded, decoded),
+            4 => self.unpack::<4>(&padded, decoded),
+            _ => self.unpack::<8>(&padded, decoded),
         }
         Ok(())
     }
@@ -142,19 +175,12 @@ impl ArrayToBytes for PackBits {
     fn encode(&self, decoded: Cow<'_, [u8]>) -> Result<Vec<u8>> {
         let mut encoded = Vec::with_capacity(self.packed_bytes() + 1);
         encoded.extend((self.padding == Padding::First).then(|| self.padding_bits()));
-        let (mut held, mut held_bits) = (0u128, 0u32);
-        for number in decoded.chunks_exact(self.fields.elem_bytes) {
-            let mut value = [0; 8];
-            value[..self.fields.elem_bytes].copy_from_slice(number);
-            held |= u128::from(u64::from_le_bytes(value) >> self.fields.first & self.mask()) << held_bits;
-            held_bits += self.fields.width;
-            while held_bits >= 8 {
-                encoded.push(held as u8);
-                held >>= 8;
-                held_bits -= 8;
-            }
+        match self.fields.elem_bytes {
+            1 => self.pack::<1>(&decoded, &mut encoded),
+            2 => self.pack::<2>(&decoded, &mut encoded),
+            4 => self.pack::<4>(&decoded, &mut encoded),
+            _ => self.pack::<8>(&decoded, &mut encoded),
         }
-        encoded.extend((held_bits > 0).then_some(held as u8));
         encoded.extend((self.padding == Padding::Last).then(|| self.padding_bits()));
         Ok(encoded)
     }

@@ -1,11 +1,11 @@
 //! Points in the order of the array's chunks.
 
-use std::ops::{Add, Mul, Range};
+use std::ops::Range;
 use std::sync::Arc;
 
 use cuzarr_device::{Grouped, List, Within, grouped};
 
-use super::{Divisor, InChunk};
+use super::Divisor;
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::selection::Selection;
 use crate::plan::source::Source;
@@ -50,25 +50,21 @@ impl Points {
         let (leaf, count) = (source.leaf().chunk_shape.clone(), indices.first().map_or(0, |one| one.len()));
         let strides = source.packed.strides(&leaf);
         let elem_end = leaf.iter().fold(1u64, |product, &extent| product.saturating_mul(extent));
-        let chunks = ChunkNumbers::new(source)?;
-        let elements = Elements { indices, source, strides: &strides };
-        let Grouped { list, starts } = match chunks.count <= (count as u128).saturating_mul(CELLS_A_POINT).min(1 << 32)
-        {
+        let ways = Ways::new(source, &strides)?;
+        let outside = || match Selection::points(indices.to_vec()).and_then(|points| points.check(&source.shape)) {
+            Err(error) => error,
+            Ok(()) => Error::new(ErrorKind::SelectionInvalid, "a point lies outside of the array"),
+        };
+        let Grouped { list, starts } = match ways.chunks <= (count as u128).saturating_mul(CELLS_A_POINT).min(1 << 32) {
             true => {
                 let numbering = |range: Range<usize>, groups: &mut [u32], elems: &mut [u64]| {
-                    elements.check(range.clone())?;
-                    let mut numbers = vec![0u64; range.len()];
-                    chunks.of(indices, range.clone(), &mut numbers);
-                    groups.iter_mut().zip(numbers).for_each(|(group, number)| *group = number as u32);
-                    elements.numbers(range, elems);
-                    Ok::<_, Error>(())
+                    ways.number(indices, range, groups, elems).ok_or_else(outside)
                 };
-                grouped(count, chunks.count as usize, elem_end, within, &numbering)?
+                grouped(count, ways.chunks as usize, elem_end, within, &numbering)?
             }
             false => {
-                elements.check(0..count)?;
-                let mut numbers = vec![0u128; count];
-                chunks.of(indices, 0..count, &mut numbers);
+                let (mut numbers, mut all) = (vec![0u128; count], vec![0; count]);
+                ways.number(indices, 0..count, &mut numbers, &mut all).ok_or_else(outside)?;
                 let mut touched = numbers.clone();
                 touched.sort_unstable();
                 touched.dedup();
@@ -80,7 +76,7 @@ impl Points {
                     for (group, number) in groups.iter_mut().zip(&numbers[range.clone()]) {
                         *group = touched.partition_point(|one| one < number) as u32;
                     }
-                    elements.numbers(range, elems);
+                    elems.copy_from_slice(&all[range]);
                     Ok::<_, Error>(())
                 };
                 grouped(count, touched.len(), elem_end, within, &numbering)?
@@ -144,76 +140,85 @@ impl Points {
     }
 }
 
-/// The elements that points name.
-struct Elements<'a> {
-    indices: &'a [Arc<[u64]>],
-    source: &'a Source,
-    strides: &'a [u64],
+/// How the indices of a point tell its chunk and its element.
+struct Ways {
+    axes: Vec<Way>,
+    /// The number of chunks. They are counted shard by shard and chunk by chunk.
+    chunks: u128,
 }
 
-impl Elements<'_> {
-    /// Refuses points outside of the array.
-    fn check(&self, range: Range<usize>) -> Result<()> {
-        for (indices, &extent) in self.indices.iter().zip(&self.source.shape) {
-            if !indices[range.clone()].iter().fold(true, |below, &index| below & (index < extent)) {
-                Selection::points(self.indices.to_vec())?.check(&self.source.shape)?;
+/// How the index along one dimension does.
+struct Way {
+    extent: u64,
+    /// The grids, outermost first: the extent of a cell, and by how much the next cell's chunks have larger numbers.
+    grids: Vec<(Divisor, u128)>,
+    /// By how much the next element in a chunk has a larger number.
+    stride: u64,
+}
+
+impl Ways {
+    fn new(source: &Source, strides: &[u64]) -> Result<Ways> {
+        let way = |(&extent, &stride): (&u64, &u64)| Way { extent, grids: Vec::new(), stride };
+        let mut axes: Vec<Way> = source.shape.iter().zip(strides).map(way).collect();
+        let mut chunks = 1u128;
+        for (at, level) in source.levels.iter().enumerate().rev() {
+            let around = at.checked_sub(1).map_or(&source.shape, |outer| &source.levels[outer].chunk_shape);
+            for (dim, axis) in axes.iter_mut().enumerate().rev() {
+                let cell = Divisor::new(level.chunk_shape[dim]);
+                axis.grids.insert(0, (cell, chunks));
+                let cells = around[dim].div_ceil(cell.extent()).max(1);
+                chunks = chunks.checked_mul(cells.into()).ok_or_else(|| {
+                    let message =
+                        format!("points of an array of shape {:?}: its chunks cannot be counted", source.shape);
+                    Error::new(ErrorKind::Unsupported, message)
+                })?;
             }
         }
-        Ok(())
+        Ok(Ways { axes, chunks })
     }
 
-    /// The number of each in its packed chunk.
-    fn numbers(&self, range: Range<usize>, elems: &mut [u64]) {
-        for (dim, (indices, &stride)) in self.indices.iter().zip(self.strides).enumerate() {
-            let in_chunk = InChunk::new(self.source, dim);
-            for (elem, &index) in elems.iter_mut().zip(&indices[range.clone()]) {
-                *elem += in_chunk.of(index) * stride;
+    /// Adds to `numbers` and `elems`, which are 0, the number of each point's chunk, and that of its element in the packed chunk. `None`
+    /// when a point lies outside.
+    fn number<N: ChunkNumber>(
+        &self,
+        indices: &[Arc<[u64]>],
+        range: Range<usize>,
+        numbers: &mut [N],
+        elems: &mut [u64],
+    ) -> Option<()> {
+        let mut rest = vec![0; range.len()];
+        for (axis, indices) in self.axes.iter().zip(indices) {
+            let mut are_inside = true;
+            for (rest, &index) in rest.iter_mut().zip(&indices[range.clone()]) {
+                are_inside &= index < axis.extent;
+                *rest = index;
             }
+            if !are_inside {
+                return None;
+            }
+            for &(cell, weight) in &axis.grids {
+                cell.split(&mut rest, |at, cells| numbers[at].add(cells, weight));
+            }
+            elems.iter_mut().zip(&rest).for_each(|(elem, rest)| *elem += rest * axis.stride);
         }
+        Some(())
     }
 }
 
-/// The numbers of chunks, counted shard by shard and chunk by chunk.
-struct ChunkNumbers {
-    /// The grids, outermost first: cells in the cell around them, and elements of a cell, along each dimension.
-    grids: Vec<Vec<(u64, u64)>>,
-    /// Numbers in all.
-    count: u128,
+/// The number of a chunk among all that a numbering counts.
+trait ChunkNumber: Copy {
+    /// Goes on by so many cells whose chunks take so many numbers.
+    fn add(&mut self, cells: u64, weight: u128);
 }
 
-impl ChunkNumbers {
-    fn new(source: &Source) -> Result<ChunkNumbers> {
-        let mut extents = source.shape.clone();
-        let (mut grids, mut count) = (Vec::new(), 1u128);
-        for level in &source.levels {
-            let cells = extents.iter().zip(&level.chunk_shape);
-            let grid: Vec<(u64, u64)> =
-                cells.map(|(extent, &cell)| (extent.div_ceil(cell.max(1)).max(1), cell.max(1))).collect();
-            let all = grid.iter().try_fold(count, |count, &(cells, _)| count.checked_mul(cells.into()));
-            count = all.ok_or_else(|| {
-                let message = format!("points of an array of shape {:?}: its chunks cannot be counted", source.shape);
-                Error::new(ErrorKind::Unsupported, message)
-            })?;
-            grids.push(grid);
-            extents.clone_from(&level.chunk_shape);
-        }
-        Ok(ChunkNumbers { grids, count })
+impl ChunkNumber for u32 {
+    fn add(&mut self, cells: u64, weight: u128) {
+        *self += cells as u32 * weight as u32;
     }
+}
 
-    /// The numbers of the chunks of some points.
-    fn of<N>(&self, indices: &[Arc<[u64]>], range: Range<usize>, numbers: &mut [N])
-    where
-        N: Copy + From<u64> + Add<Output = N> + Mul<Output = N>,
-    {
-        for (level, grid) in self.grids.iter().enumerate() {
-            for (dim, &(cells, cell)) in grid.iter().enumerate() {
-                let (cells, cell) = (N::from(cells), Divisor::new(cell));
-                let around: Vec<Divisor> = self.grids[..level].iter().map(|outer| Divisor::new(outer[dim].1)).collect();
-                for (number, &index) in numbers.iter_mut().zip(&indices[dim][range.clone()]) {
-                    let inside = around.iter().fold(index, |index, outer| outer.rest(index));
-                    *number = *number * cells + N::from(cell.times(inside));
-                }
-            }
-        }
+impl ChunkNumber for u128 {
+    fn add(&mut self, cells: u64, weight: u128) {
+        *self += u128::from(cells) * weight;
     }
 }

@@ -1,12 +1,12 @@
-//! The route of one small chunk to a device. The host decodes it, and one copy moves its elements to their place. Starting
-//! kernels would take longer.
+//! The route of one small chunk to a device. The host decodes it into pinned memory, and one copy moves its elements to their
+//! place. Starting kernels would take longer, and so would a copy from other memory, which the driver copies once more.
 
 use std::sync::Arc;
 
-use cuzarr_device::{Device, NdBuffer, Order};
+use cuzarr_device::{Layout, NdBuffer, Order, SlabRing};
 
 use crate::error::Result;
-use crate::plan::Plan;
+use crate::plan::{Plan, SMALL_BYTES};
 use crate::run::context::Context;
 use crate::run::read::coordinator;
 use crate::run::read::out::Out;
@@ -14,11 +14,17 @@ use crate::run::read::route::host::HostDestination;
 use crate::run::report::Stage;
 use crate::run::{Access, Options};
 
+/// Most pinned memory that is kept between small reads.
+const KEPT_BYTES: usize = 32 * SMALL_BYTES;
+
 /// Carries `plan` out into `out`, which is contiguous in C order.
 pub(crate) fn read(call: &Arc<Context>, access: &Access, plan: Plan, out: &NdBuffer, options: &Options) -> Result<()> {
     let on_host = access.on_host()?;
     let plan = plan.rebound(on_host.source())?;
-    let staged = NdBuffer::empty(Device::Cpu, out.dtype(), out.shape(), Order::C)?;
+    let layout = Layout::contiguous(out.shape(), out.dtype().size_bytes(), Order::C)?;
+    let ring = SlabRing::new(out.device(), SMALL_BYTES, KEPT_BYTES.max(layout.size_bytes()))?;
+    let pinned = ring.acquire(layout.size_bytes())?.into_buffer()?;
+    let staged = NdBuffer::from_parts(pinned.slice(..layout.size_bytes())?, out.dtype(), layout)?;
     let spacing = plan.spacing(out.shape())?;
     let result = Out::Whole(staged.clone());
     coordinator::run(call, &on_host, plan, &mut HostDestination::new(call, &on_host, &result, spacing, options)?)?;
