@@ -75,7 +75,9 @@ def together(devices: list[str], folder: str, chosen: argparse.Namespace) -> dic
     cores = sorted(os.sched_getaffinity(0))
     share = len(cores) // len(chosen.devices)
     processes = [
-        context.Process(target=worker, args=(device, cores[at * share : (at + 1) * share], folder, start, results, chosen), daemon=True)
+        context.Process(
+            target=worker, args=(device, cores[at * share : (at + 1) * share], folder, start, results, chosen), daemon=True
+        )
         for at, device in enumerate(devices)
     ]
     for process in processes:
@@ -104,7 +106,9 @@ def main() -> None:
         for number in range((chosen.gib << 30) // FILE):
             (pathlib.Path(folder) / f"{number:04}").write_bytes(block)
         for devices in dict.fromkeys([tuple(chosen.devices[:1]), tuple(chosen.devices)]):
-            print(json.dumps({"devices": devices, "threads": chosen.threads, **together(list(devices), folder, chosen)}), flush=True)
+            print(
+                json.dumps({"devices": devices, "threads": chosen.threads, **together(list(devices), folder, chosen)}), flush=True
+            )
 
 
 if __name__ == "__main__":

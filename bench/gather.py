@@ -30,6 +30,7 @@ BENCHES = {
 }
 ABOUT = {
     "cluster": "one and two workers of a cluster, each with a GPU",
+    "packed": "zfp and packed bits, from chunks in GPU memory",
     "campaign": "frames by the million: damaged ones give nothing but errors, encoded ones their chunks",
     "compute": "functions, reductions, kernels of users",
     "decode": "decoders alone, frames in GPU memory",

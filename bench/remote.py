@@ -4,9 +4,9 @@
                            [--engines cuzarr ...] [--server PROGRAM] [--threads] [--record FOLDER]
 
 GB/s of the whole array, and the client's CPU seconds for a GB of it; best of the repeats, in turns. Every answer is compared outside
-the clock, where it is. The server is `cargo build --release -p cuzarr-remote --example serve`, with all files in memory. It has one half
-of the cores, and the readers the other half. Readers that know no GPU give a NumPy array, which is copied to the GPU inside the clock. With `--threads`, the CPU
-seconds of cuzarr's threads are told by their names.
+the clock, where it is. The server is `cargo build --release -p cuzarr-remote --example serve`, with all files in memory (`--server ./serve`
+in `dist/gpu/bench`). It has one half of the cores, and the readers the other half. Readers that know no GPU give a NumPy array, which is
+copied to the GPU inside the clock. With `--threads`, the CPU seconds of cuzarr's threads are told by their names.
 """
 
 from __future__ import annotations
