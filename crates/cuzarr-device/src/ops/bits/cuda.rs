@@ -3,6 +3,7 @@
 use crate::c_layout::c_layout;
 use crate::driver::source::KernelSource;
 use crate::error::{Error, Result};
+use crate::kernel::defined;
 use crate::memory::buffer::Buffer;
 use crate::ops::bits::{Fields, Span};
 use crate::ops::launch::{blocks, threads, upload};
@@ -45,7 +46,7 @@ c_layout! {
 }
 
 /// Octets of a thread in a tile.
-const OCTETS_PER_THREAD: usize = 4;
+const OCTETS_PER_THREAD: usize = defined(BITS.text, "CUZARR_BITS_OCTETS") as usize;
 
 /// A kernel of bits.cu.
 #[derive(Clone, Copy, PartialEq, Eq)]
