@@ -64,7 +64,7 @@ def worker(device: str, cores: list[int], folder: str, start: Any, results: Any,
             begun = time.perf_counter()
             for thread in threads:
                 thread.join()
-            results.put((way, len(pieces) * SLAB / (time.perf_counter() - begun) / 1e9))
+            results.put(len(pieces) * SLAB / (time.perf_counter() - begun) / 1e9)
             start.wait()
 
 
@@ -86,7 +86,7 @@ def together(devices: list[str], folder: str, chosen: argparse.Namespace) -> dic
     for way in WAYS:
         for turn in range(chosen.repeat + 1):
             start.wait()
-            speed = sum(results.get()[1] for _ in devices)
+            speed = sum(results.get() for _ in devices)
             best[way] = round(max(best.get(way, 0.0), speed if turn else 0.0), 1)
             start.wait()
     for process in processes:

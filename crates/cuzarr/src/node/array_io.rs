@@ -34,12 +34,8 @@ impl Array {
     /// store and the codecs report, with the chunk in the trail.
     pub fn read_buffer(&self, selection: &Selection) -> Result<NdBuffer> {
         let work = || -> Result<NdBuffer> {
-            // Before memory is taken. What points take does not depend on the array, and the plan looks at all of them.
-            if !selection.is_points() {
-                selection.check(self.shape())?;
-            }
+            let shape = self.result_shape(selection)?;
             let dtype = self.device_dtype()?;
-            let shape = memory_shape(selection)?;
             let order = if self.options().order_is_f { Order::F } else { Order::C };
             let _within = pool::within(self.device(), self.options().memory_limit_bytes);
             let out = NdBuffer::empty(self.device(), dtype, &shape, order)?;
@@ -48,6 +44,15 @@ impl Array {
             Ok(out)
         };
         work().at(|| self.place())
+    }
+
+    /// The shape of memory for a selection, which is checked before that memory is taken. What points take does not depend on the
+    /// array, and the plan looks at all of them.
+    pub(super) fn result_shape(&self, selection: &Selection) -> Result<Vec<usize>> {
+        if !selection.is_points() {
+            selection.check(self.shape())?;
+        }
+        memory_shape(selection)
     }
 
     /// Reads many selections with one plan, such as random crops for training. Returns one nd-buffer per selection, with the

@@ -6,7 +6,7 @@ use super::array::Array;
 use super::update::Update;
 use super::values::{HostData, Values};
 use crate::error::{Error, ErrorKind, Result, ResultExt};
-use crate::plan::{Selection, memory_shape};
+use crate::plan::Selection;
 
 impl Array {
     /// Reads the selected elements into host memory, in C order. Chunks are decoded on the host;
@@ -37,8 +37,7 @@ impl Array {
     pub fn read_as<T: HostElement>(&self, selection: &Selection) -> Result<Values<T>> {
         let new_memory = || -> Result<NdBuffer> {
             self.device_dtype()?;
-            selection.check(self.shape())?;
-            Ok(NdBuffer::zeroed_vec::<T>(&memory_shape(selection)?)?)
+            Ok(NdBuffer::zeroed_vec::<T>(&self.result_shape(selection)?)?)
         };
         let out = new_memory().at(|| self.place())?;
         self.read_into(selection, &out)?;

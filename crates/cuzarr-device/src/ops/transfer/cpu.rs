@@ -190,6 +190,18 @@ fn for_each_choice(lines: &[&Line<'_>], mut action: impl FnMut(isize, isize)) {
     }
 }
 
+/// The form of [`copy_line`] for elements of so many bytes.
+fn line_copy(size_bytes: usize) -> unsafe fn(&Line<'_>, Direction, usize, *mut u8, *mut u8) {
+    match size_bytes {
+        1 => copy_line::<1>,
+        2 => copy_line::<2>,
+        4 => copy_line::<4>,
+        8 => copy_line::<8>,
+        16 => copy_line::<16>,
+        _ => copy_line::<0>,
+    }
+}
+
 /// Copies the elements of a line, each of `SIZE` bytes, or of `size_bytes` where that is 0.
 ///
 /// # Safety
@@ -258,16 +270,13 @@ pub(crate) unsafe fn fill_box(
                 unsafe { strided::fill(&extent, element, corner.wrapping_offset(offset), &strides) };
             });
         } else {
-            for_each_choice(&lines.iter().collect::<Vec<_>>(), |_, offset| {
-                let (from, to) = (element.as_ptr(), corner.wrapping_offset(offset));
-                // SAFETY: the caller checked the box, the lists name indices inside the array, and `element` lies apart from it.
-                unsafe {
-                    match element.len() {
-                        4 => std::ptr::copy_nonoverlapping(from, to, 4),
-                        8 => std::ptr::copy_nonoverlapping(from, to, 8),
-                        size_bytes => std::ptr::copy_nonoverlapping(from, to, size_bytes),
-                    }
-                }
+            let Some((last, outer)) = lines.split_last() else { return };
+            let copy = line_copy(element.len());
+            for_each_choice(&outer.iter().collect::<Vec<_>>(), |_, offset| {
+                let (from, to) = (element.as_ptr().cast_mut(), corner.wrapping_offset(offset));
+                // SAFETY: the caller checked the box, and the lists name indices inside the array. All packed offsets are 0, so only
+                // `element` is read, which lies apart.
+                unsafe { copy(last, Direction::Read, element.len(), from, to) };
             });
         }
         return;
@@ -347,16 +356,8 @@ impl Mover<'_> {
     unsafe fn move_line(&mut self, line: &Line<'_>, packed: Packed, array: *mut u8) {
         let (direction, array_bytes, packed_bytes) = (self.direction, self.array_bytes, self.packed.size_bytes());
         if let (Packed::Plain(pointer), true) = (packed, self.steps.is_empty()) {
-            let copy = match array_bytes {
-                1 => copy_line::<1>,
-                2 => copy_line::<2>,
-                4 => copy_line::<4>,
-                8 => copy_line::<8>,
-                16 => copy_line::<16>,
-                _ => copy_line::<0>,
-            };
             // SAFETY: the caller promises the same conditions.
-            return unsafe { copy(line, direction, array_bytes, pointer, array) };
+            return unsafe { line_copy(array_bytes)(line, direction, array_bytes, pointer, array) };
         }
         let most = self.scratch.capacity_elems;
         for from in (0..line.extent).step_by(most) {

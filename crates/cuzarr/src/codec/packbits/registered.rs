@@ -92,16 +92,16 @@ impl PackBits {
         };
         extended << self.fields.first & (u64::MAX >> (64 - self.fields.elem_bits))
     }
-}
 
-impl PackBits {
     /// Numbers of so many bytes, of their kept bits in `packed`, which has 9 bytes more.
     fn unpack<const BYTES: usize>(&self, packed: &[u8], decoded: &mut [u8]) {
         let width = self.fields.width as usize;
         for (at, number) in decoded.as_chunks_mut::<BYTES>().0.iter_mut().enumerate() {
             let (byte, shift) = (at * width / 8, at * width % 8);
-            let word = u64::from_le_bytes(std::array::from_fn(|next| packed[byte + next]));
-            let kept = word >> shift | u64::from(packed[byte + 8]) << 1 << (63 - shift);
+            // One check of the bounds for all of them.
+            let from = &packed[byte..byte + 9];
+            let word = u64::from_le_bytes(std::array::from_fn(|next| from[next]));
+            let kept = word >> shift | u64::from(from[8]) << 1 << (63 - shift);
             let value = self.number(kept & self.mask()).to_le_bytes();
             *number = std::array::from_fn(|byte| value[byte]);
         }
