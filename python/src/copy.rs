@@ -54,6 +54,11 @@ impl PyCopy {
         self.copied.as_ref().map_or_else(|| "[]".into(), |copied| copied.to_json().to_string())
     }
 
+    /// What the consolidated metadata of the source says otherwise than its nodes' own documents.
+    fn differences(&self) -> Vec<String> {
+        self.copied.as_ref().map_or_else(Vec::new, |copied| copied.differences().to_vec())
+    }
+
     /// Carries the plan out, once. With `carry`, that function gives regions to other processes.
     #[pyo3(signature = (carry=None))]
     fn run(&mut self, py: Python<'_>, carry: Option<Py<PyAny>>) -> PyResult<()> {
@@ -91,9 +96,13 @@ impl PyPyramid {
         let places = Places::new(source, target, parse_options(options)?);
         let pyramid = py.detach(|| match places.open_source()? {
             Node::Array(array) => Pyramid::new(&array, Arc::clone(&places.to), &places.to_path, existing, settings),
-            Node::Group(image) => {
-                Pyramid::of_image(&image, Arc::clone(&places.to), &places.to_path, existing, settings)
-            }
+            Node::Group(image) => Pyramid::of_image(
+                &image.reading_documents()?,
+                Arc::clone(&places.to),
+                &places.to_path,
+                existing,
+                settings,
+            ),
         });
         Ok(PyPyramid { pyramid: Some(pyramid.py()?), watch: places.watch })
     }

@@ -1,11 +1,11 @@
 //! Documents of arrays and groups for Python: found, listed, consolidated and stored by the library. Python makes values of them.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use cuzarr::meta::{Consolidated, NodeDocuments, ZarrFormat};
-use cuzarr::node::{self, Consolidation, FoundNode, Lookup};
+use cuzarr::node::{self, Consolidation, FoundNode, Lookup, NodeLock, StoredNode};
 use cuzarr::{Error, ErrorKind};
-use pyo3::exceptions::PyTypeError;
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
@@ -67,28 +67,123 @@ pub fn walk_nodes<'py>(
     nodes.into_iter().map(|(path, found)| Ok((path, to_python(py, &found.py()?)?))).collect()
 }
 
-/// The documents of the group at a path and of everything below it, and, by names, what is stored of the group when these are
-/// consolidated.
+/// The documents of nodes by their paths; `None` for paths without a node of this format.
 #[pyfunction]
-pub fn gather_nodes<'py>(
+pub fn find_nodes<'py>(
+    py: Python<'py>,
+    store: &PyStore,
+    paths: Vec<String>,
+    zarr_format: u8,
+    max_bytes: u64,
+) -> PyResult<Vec<Option<Found<'py>>>> {
+    let watch = Arc::new(Watch::default());
+    let cancellation = Watches::current(&watch).token();
+    let lookup = Lookup { consolidation: Consolidation::Never, max_bytes, cancellation, ..Lookup::default() };
+    let store = Arc::clone(&store.inner);
+    let is_far = store.capabilities().far;
+    let find = move || node::find_many(&*store, &paths, format(zarr_format), &lookup).into_iter().collect();
+    let nodes: Vec<Option<FoundNode>> = reading(py, is_far, &watch, find)?;
+    nodes.into_iter().map(|found| found.map(|found| to_python(py, &found)).transpose()).collect()
+}
+
+/// Consolidates the metadata below a group. Gives the documents of the group and of everything below it.
+#[pyfunction]
+pub fn consolidate<'py>(
     py: Python<'py>,
     store: &PyStore,
     path: String,
     zarr_format: u8,
     indent: Option<usize>,
     max_bytes: u64,
-) -> PyResult<(Found<'py>, Bound<'py, PyDict>)> {
+) -> PyResult<Found<'py>> {
     let watch = Arc::new(Watch::default());
     let cancellation = Watches::current(&watch).token();
     let lookup = Lookup { format: Some(format(zarr_format)), max_bytes, cancellation, ..Lookup::default() };
     let store = Arc::clone(&store.inner);
     let is_far = store.capabilities().far;
-    let gather = move || node::gather_documents(&*store, &path, &lookup);
-    let gathered = if is_far { reading(py, is_far, &watch, gather) } else { interruptible(py, &watch, gather) }?;
-    let found = to_python(py, &gathered)?;
-    let mut group = gathered.documents;
-    gathered.consolidated.into_iter().for_each(|below| group.set_consolidated(below));
-    Ok((found, lay_out(py, &group, indent)?))
+    let gather = move || Ok(node::consolidate(&store, &path, indent, &lookup)?.1);
+    let found = if is_far { reading(py, is_far, &watch, gather) } else { interruptible(py, &watch, gather) }?;
+    to_python(py, &found)
+}
+
+/// The right to change the metadata of one node, until its `with` block ends. Other changes wait meanwhile.
+#[pyclass(name = "NodeLock", module = "cuzarr._core", frozen)]
+pub struct PyNodeLock {
+    lock: Mutex<Option<Arc<NodeLock>>>,
+    stored: Mutex<Option<StoredNode>>,
+}
+
+#[pymethods]
+impl PyNodeLock {
+    /// Waits for the lock of the array or group (`is_array`) at a path.
+    #[new]
+    fn new(py: Python<'_>, store: &PyStore, path: String, zarr_format: u8, is_array: bool) -> PyResult<Self> {
+        let watch = Arc::new(Watch::default());
+        let cancellation = Watches::current(&watch).token();
+        let store = Arc::clone(&store.inner);
+        let take = move || NodeLock::take(store, &path, format(zarr_format), is_array, &cancellation);
+        let lock = interruptible(py, &watch, take)?;
+        Ok(PyNodeLock { lock: Mutex::new(Some(Arc::new(lock))), stored: Mutex::new(None) })
+    }
+
+    fn __enter__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    fn __exit__(&self, _kind: Py<PyAny>, _value: Py<PyAny>, _traceback: Py<PyAny>) {
+        self.lock.lock().unwrap_or_else(PoisonError::into_inner).take();
+    }
+
+    /// The stored documents, by their names.
+    fn read<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let lock = self.lock()?;
+        let stored = py.detach(|| lock.read()).py()?;
+        let documents = to_dict(py, stored.documents(), &mut Names::default())?;
+        *self.stored.lock().unwrap_or_else(PoisonError::into_inner) = Some(stored);
+        Ok(documents)
+    }
+
+    /// Replaces the documents that were read last, then the node's entries in consolidated copies above. Returns false when another
+    /// writer changed a document since it was read: nothing is written then.
+    fn replace(&self, py: Python<'_>, documents: &Bound<'_, PyDict>, indent: Option<usize>) -> PyResult<bool> {
+        let (lock, documents) = (self.lock()?, parse_documents(documents)?);
+        let stored = self.stored.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let stored = stored.ok_or_else(|| PyValueError::new_err("the documents were not read"))?;
+        py.detach(|| lock.replace(&stored, &documents, indent)).py()
+    }
+
+    /// Adds and replaces attributes, and removes those that are named; `is_all` replaces all of them. Returns the stored attributes.
+    fn update_attributes<'py>(
+        &self,
+        py: Python<'py>,
+        attributes: &Bound<'_, PyDict>,
+        removed: Vec<String>,
+        is_all: bool,
+        indent: Option<usize>,
+    ) -> PyResult<Bound<'py, PyDict>> {
+        let (lock, new) = (self.lock()?, json::from_dict(attributes)?);
+        let mut change = |documents: &mut NodeDocuments| {
+            let stored = documents.attributes_mut()?;
+            if is_all {
+                stored.clear();
+            }
+            removed.iter().for_each(|name| drop(stored.shift_remove(name)));
+            stored.extend(new.iter().map(|(name, value)| (name.clone(), value.clone())));
+            Ok(())
+        };
+        let documents = py.detach(|| lock.update(indent, &mut change)).py()?;
+        match documents.attributes() {
+            Some(attributes) => json::to_dict(py, attributes, &mut Names::default()),
+            None => Ok(PyDict::new(py)),
+        }
+    }
+}
+
+impl PyNodeLock {
+    fn lock(&self) -> PyResult<Arc<NodeLock>> {
+        let lock = self.lock.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        lock.ok_or_else(|| PyValueError::new_err("the lock was given back"))
+    }
 }
 
 /// What is stored of a node, by names, of its documents and of those of what is consolidated below it.

@@ -9,8 +9,9 @@ use std::time::{Duration, SystemTime};
 
 use cuzarr::store::{
     ByteRange, Capabilities, Condition, Durability, Gds, GdsStore, GpuMemoryStore, Identity, Key, Listing,
-    LocalOptions, LocalStore, MemoryStore, Payload, Prefixed, ReadOutcome, ReadRequest, ReadSink, Registry, Split,
-    Stat, Store, StoreExt, Unfinished, Url, Workers, ZipArchive, ZipMode, ZipOptions, has_zip_name, is_zip, no_parts,
+    LocalOptions, LocalStore, Lock, MemoryStore, Payload, Prefixed, ReadOutcome, ReadRequest, ReadSink, Registry,
+    Split, Stat, Store, StoreExt, Unfinished, Url, Workers, ZipArchive, ZipMode, ZipOptions, has_zip_name, is_zip,
+    no_parts,
 };
 use cuzarr::{Error, ErrorKind};
 use cuzarr_device::{Buffer, DType, Device, Layout, NdBuffer, Order};
@@ -254,9 +255,8 @@ impl PyStore {
         self.inner.capabilities().transactional
     }
 
-    /// Deletes a node with everything below it, and its entries in the consolidated metadata of groups above. Returns whether
-    /// there were such entries.
-    fn delete_node(&self, py: Python<'_>, path: &str) -> PyResult<bool> {
+    /// Deletes a node with everything below it, and its entries in the consolidated metadata of groups above.
+    fn delete_node(&self, py: Python<'_>, path: &str) -> PyResult<()> {
         py.detach(|| cuzarr::node::delete_node(&*self.inner, path)).py()
     }
 
@@ -695,5 +695,13 @@ impl Store for PythonStore {
 
     fn is_on(&self, device: Device) -> bool {
         device != Device::Cpu && self.device == Some(device)
+    }
+
+    fn try_lock(&self, _prefix: &Key) -> cuzarr::Result<Lock> {
+        Ok(Lock::Unsupported)
+    }
+
+    fn above(&self) -> Option<(Arc<dyn Store>, String)> {
+        None
     }
 }

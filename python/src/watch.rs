@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use cuzarr::CancellationToken;
 use cuzarr::node::Array;
 use cuzarr::store::{
-    Capabilities, Condition, Identity, Key, Lease, Listing, OpenValues, Payload, ReadOutcome, ReadRequest, ReadSink,
-    Stat, Store, Unfinished, Version, Workers,
+    Capabilities, Condition, Identity, Key, Lease, Listing, Lock, OpenValues, Payload, ReadOutcome, ReadRequest,
+    ReadSink, Stat, Store, Unfinished, Version, Workers,
 };
 use cuzarr_device::{Buffer, Device};
 use pyo3::prelude::*;
@@ -311,5 +311,13 @@ impl Store for Watched {
 
     fn is_on(&self, device: Device) -> bool {
         self.inner.is_on(device)
+    }
+
+    fn try_lock(&self, prefix: &Key) -> cuzarr::Result<Lock> {
+        self.inner.try_lock(prefix)
+    }
+
+    fn above(&self) -> Option<(Arc<dyn Store>, String)> {
+        self.inner.above()
     }
 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use cuzarr::store::{
-    Capabilities, Condition, Identity, Key, Listing, Payload, ReadRequest, ReadSink, Stat, Store, Unfinished, Workers,
-    no_parts, validate_key, validate_prefix,
+    Capabilities, Condition, Identity, Key, Listing, Lock, Payload, ReadRequest, ReadSink, Stat, Store, Unfinished,
+    Workers, no_parts, validate_key, validate_prefix,
 };
 use cuzarr::{Device, Error, ErrorKind, Result, ResultExt};
 use futures_util::{StreamExt, TryStreamExt, stream};
@@ -171,6 +171,14 @@ impl Store for RemoteStore {
 
     fn is_on(&self, _device: Device) -> bool {
         false
+    }
+
+    fn try_lock(&self, _prefix: &Key) -> Result<Lock> {
+        Ok(Lock::Unsupported)
+    }
+
+    fn above(&self) -> Option<(Arc<dyn Store>, String)> {
+        None
     }
 }
 

@@ -346,6 +346,14 @@ impl Store for Forgetful {
     fn is_on(&self, device: Device) -> bool {
         self.0.is_on(device)
     }
+
+    fn try_lock(&self, _prefix: &Key) -> Result<Lock> {
+        Ok(Lock::Unsupported)
+    }
+
+    fn above(&self) -> Option<(Arc<dyn Store>, String)> {
+        None
+    }
 }
 
 #[test]

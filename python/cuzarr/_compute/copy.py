@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -20,7 +21,7 @@ from cuzarr._metadata.documents import check_zarr_format
 from cuzarr._metadata.dtype import ZarrFormat
 from cuzarr._progress import listener, shown
 from cuzarr._text import printable
-from cuzarr.errors import InvalidArgumentError
+from cuzarr.errors import CuzarrUserWarning, InvalidArgumentError
 from cuzarr.storage import Store, make_store_path
 from cuzarr.storage.zip import finishing
 
@@ -275,6 +276,9 @@ class _CopyBox:
 def _copy(job: Job, changes: str, progress: Any, dry_run: bool) -> Any:
     with _core.Watch(counts=bool(progress)) as watch:
         plan = _core.Copy(*job.ends, changes, job.existing, job.options)
+    for difference in plan.differences():
+        message = f"{job.node.store_path}: {difference}; the stored node is copied"
+        warnings.warn(printable(message), CuzarrUserWarning, stacklevel=4)
     document = json.loads(plan.plan())
     if dry_run:
         return CopyPlan(document)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import random
 import re
+import time
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -20,6 +22,7 @@ from cuzarr._text import printable
 from cuzarr.errors import (
     ArrayNotFoundError,
     ContainsArrayError,
+    ContainsGroupError,
     CuzarrError,
     CuzarrUserWarning,
     GroupNotFoundError,
@@ -27,6 +30,10 @@ from cuzarr.errors import (
     NodeTypeValidationError,
 )
 from cuzarr.storage import StorePath
+
+# Attempts to overwrite a node that other programs overwrite meanwhile, and the longest pause between two.
+_MOST_RACES = 100
+_LONGEST_PAUSE_SECONDS = 0.02
 
 FoundNode = tuple[Documents, dict[str, Documents] | None, list[str]]
 """What is stored of a node, what is consolidated below it, and what is odd about it."""
@@ -143,25 +150,18 @@ def read_group(place: StorePath, zarr_format: ZarrFormat | None, use_consolidate
 
 
 @contextmanager
-def new_node(place: StorePath, metadata: AnyNodeMetadata, *, overwrite: bool) -> Iterator[None]:
-    """Creates a node, and the groups it is in where they are missing, when the block ends.
+def create_nodes(place: StorePath, nodes: Mapping[str, AnyNodeMetadata], *, overwrite: bool) -> Iterator[Sequence[str]]:
+    """Creates nodes by their paths below a place, and the groups they are in where they are missing, when the block ends. Gives the
+    paths in the store of all that will be there, groups before what is in them.
 
-    Elements that the block writes are stored before a reader finds the node. A node that is replaced is deleted before the
-    block begins. In transactional stores the node is created when the block begins: readers see nothing before the commit.
+    Elements that the block writes are stored before a reader finds the node. A node that is replaced is deleted before the block
+    begins. In transactional stores the nodes are created when the block begins: readers see nothing before the commit.
 
     Raises
     ------
     ContainsArrayError, ContainsGroupError
         A node is there, and ``overwrite`` is off; or it would be inside an array.
     """
-    with create_nodes(place, {"": metadata}, overwrite=overwrite):
-        yield
-
-
-@contextmanager
-def create_nodes(place: StorePath, nodes: Mapping[str, AnyNodeMetadata], *, overwrite: bool) -> Iterator[Sequence[str]]:
-    """Creates nodes by their paths below a place, as :func:`new_node` does. Gives the paths in the store of all that will be there,
-    groups before what is in them."""
     place.store.check_writable()
     given = [((place / path).path, *node.stored()) for path, node in nodes.items()]
     new = _core.NewNodes(place.store.handle, given, overwrite)
@@ -174,7 +174,15 @@ def create_nodes(place: StorePath, nodes: Mapping[str, AnyNodeMetadata], *, over
         yield new.paths
 
 
-def write_new(place: StorePath, metadata: AnyNodeMetadata, *, overwrite: bool) -> None:
-    """Creates a node that has no elements; see :func:`new_node`."""
-    with new_node(place, metadata, overwrite=overwrite):
-        pass
+def write_new(place: StorePath, metadata: AnyNodeMetadata, *, overwrite: bool, fill: Callable[[], None] = lambda: None) -> None:
+    """Creates a node, whose elements ``fill`` writes; see :func:`create_nodes`. Of several programs that overwrite a node at the same
+    time, each one that was not first begins again, so the last one stays."""
+    for attempts_left in reversed(range(_MOST_RACES)):
+        try:
+            with create_nodes(place, {"": metadata}, overwrite=overwrite):
+                fill()
+            return
+        except (ContainsArrayError, ContainsGroupError):
+            if not overwrite or not attempts_left:
+                raise
+            time.sleep(random.random() * _LONGEST_PAUSE_SECONDS)

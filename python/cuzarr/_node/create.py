@@ -11,7 +11,7 @@ from cuzarr._compute.sources import is_array, metadata_of, place_of
 from cuzarr._memory.foreign import host_array
 from cuzarr._metadata.array import AnyArrayMetadata, ArrayV2Metadata, ArrayV3Metadata
 from cuzarr._metadata.create import DEFAULT_FILL_VALUE, is_auto, legacy_metadata, new_metadata
-from cuzarr._metadata.documents import check_zarr_format, new_node
+from cuzarr._metadata.documents import check_zarr_format, write_new
 from cuzarr._metadata.dtype import ZarrFormat
 from cuzarr._node.arguments import check_data, default_format, device_like, dtype_of, refuse_plan, shape_and_chunks, warn_ignored
 from cuzarr._node.array import Array
@@ -144,9 +144,7 @@ def create_node(
 ) -> Array:
     """Writes a new array: its elements, if there are any yet, then its metadata and that of the groups above it."""
     array = Array(place, metadata, config, device)  # refused here, when the codecs do not fit
-    with new_node(place, metadata, overwrite=overwrite):
-        if data is not None:
-            fill(array, data)
+    write_new(place, metadata, overwrite=overwrite, fill=lambda: None if data is None else fill(array, data))
     return array
 
 

@@ -414,7 +414,7 @@ class Group(Node):
         (1, 2)
         """
         _check_depth(max_depth)
-        return sum(1 for _ in self._walk(max_depth))
+        return sum(1 for _ in members.names(self._store_path, self._metadata, max_depth))
 
     def keys(self) -> Generator[str]:
         """Names of the arrays and groups directly below.
@@ -432,7 +432,7 @@ class Group(Node):
         >>> list(group.keys())
         ['maps']
         """
-        yield from (name for name, _ in self._walk(0))
+        yield from members.names(self._store_path, self._metadata, 0)
 
     def arrays(self) -> Generator[tuple[str, Array], None]:
         """Names and arrays directly below.
@@ -661,9 +661,14 @@ class Group(Node):
         if kwargs.pop("overwrite", False):
             return self.create_group(name, overwrite=True, **kwargs)
         node = self.get(name)
+        if node is None:
+            try:
+                return self.create_group(name, **kwargs)
+            except ContainsGroupError:  # another program made it meanwhile
+                node = self.get_group(name)
         if isinstance(node, Array):
             raise TypeError(f"an array is at '{printable(node.path)}', expected a group")
-        return self.create_group(name, **kwargs) if node is None else node
+        return node
 
     def require_groups(self, *names: str) -> tuple[Self, ...]:
         """Several groups below this group. Those that are missing are created.
@@ -793,7 +798,12 @@ class Group(Node):
         node = self.get(name)
         if node is None:
             created = "float64" if dtype is None else dtype
-            return self.create_array(name, shape=shape, dtype=created, config=config, **kwargs)
+            try:
+                return self.create_array(name, shape=shape, dtype=created, config=config, **kwargs)
+            except ContainsArrayError:
+                if (node := self.get(name)) is None:
+                    raise
+                # Another program made it meanwhile.
         if not isinstance(node, Array):
             raise TypeError(f"a group is at '{printable(node.path)}', expected an array")
         if node.shape != parse_shape(shape):

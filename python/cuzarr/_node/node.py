@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, MutableMapping
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from typing import Any, Self
 
+from cuzarr import _core
 from cuzarr._checks import dictionary, refusing
 from cuzarr._compute.sources import StoreNode
 from cuzarr._config import config as global_config
-from cuzarr._metadata.array import ZARRAY, ZGROUP, AnyArrayMetadata
+from cuzarr._metadata.array import AnyArrayMetadata
 from cuzarr._metadata.group import GroupMetadata
 from cuzarr.storage import Store, StorePath
 
@@ -84,16 +85,21 @@ class Node(StoreNode):
         >>> dict(cuzarr.create_group({}).update_attributes({"units": "K"}).attrs)
         {'units': 'K'}
         """
-        self._replace_attributes({**self._metadata.attributes, **dictionary(new_attributes, "attributes")})
+        self._change_attributes(dictionary(new_attributes, "attributes"))
         return self
 
-    def _replace_attributes(self, attributes: dict[str, Any]) -> None:
+    def _change_attributes(self, attributes: dict[str, Any], *, removed: Sequence[str] = (), is_all: bool = False) -> None:
+        """Changes the stored attributes, whatever this object remembers of them, and remembers what is stored then."""
         self.store.check_writable()
-        metadata = self._metadata.update_attributes(attributes)
-        # Format 2 has a document for them: the others are left alone, which others may have changed.
-        changed = {name: value for name, value in metadata.documents().items() if name not in (ZARRAY, ZGROUP)}
-        self._store_path.write(changed)
-        self._metadata = metadata
+        given = self._metadata.update_attributes(attributes).attributes
+        with self._locked() as node:
+            stored = node.update_attributes(given, removed, is_all, global_config.get("json_indent"))
+        self._metadata = self._metadata.update_attributes(stored)
+
+    def _locked(self) -> _core.NodeLock:
+        """The right to change the stored metadata, for a ``with`` block."""
+        is_array = not isinstance(self._metadata, GroupMetadata)
+        return _core.NodeLock(self.store.handle, self.path, self._metadata.zarr_format, is_array)
 
     @property
     def _store_kind(self) -> str:
@@ -112,12 +118,12 @@ class Attributes(MutableMapping[str, Any]):
 
     def __setitem__(self, key: str, value: Any) -> None:
         with refusing("an attribute's name"):
-            self._node._replace_attributes({**self._node._metadata.attributes, key: value})
+            self._node._change_attributes({key: value})
 
     def __delitem__(self, key: str) -> None:
-        attributes = dict(self._node._metadata.attributes)
-        del attributes[key]
-        self._node._replace_attributes(attributes)
+        if key not in self._node._metadata.attributes:
+            raise KeyError(key)
+        self._node._change_attributes({}, removed=[key])
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._node._metadata.attributes)
@@ -127,13 +133,13 @@ class Attributes(MutableMapping[str, Any]):
 
     def put(self, d: Mapping[str, Any]) -> None:
         """Replaces all attributes, in one write."""
-        self._node._replace_attributes(dictionary(d, "attributes"))
+        self._node._change_attributes(dictionary(d, "attributes"), is_all=True)
 
     def update(self, *args: Any, **kwargs: Any) -> None:
         """Adds and replaces attributes, in one write."""
         with refusing("attributes"):
             changes = dict(*args, **kwargs)
-        self._node._replace_attributes({**self._node._metadata.attributes, **changes})
+        self._node._change_attributes(changes)
 
     def asdict(self) -> dict[str, Any]:
         """The attributes as a dictionary of the caller's own."""

@@ -30,6 +30,8 @@ from cuzarr._text import printable
 from cuzarr.errors import (
     ArgumentTypeError,
     ArrayNotFoundError,
+    ContainsArrayError,
+    ContainsGroupError,
     CuzarrDeprecationWarning,
     CuzarrUserWarning,
     GroupNotFoundError,
@@ -185,15 +187,21 @@ def open_array(
     shape = kwargs.pop("shape", None)
     if shape is None:
         raise TypeError(f"there is no array at {printable(str(place))}, and no shape to create one with")
-    return create(
-        shape,
-        store=place,
-        zarr_format=check_zarr_format(zarr_format),
-        overwrite=mode == "w",
-        config=config,
-        device=device,
-        **kwargs,
-    )
+    try:
+        return create(
+            shape,
+            store=place,
+            zarr_format=check_zarr_format(zarr_format),
+            overwrite=mode == "w",
+            config=config,
+            device=device,
+            **kwargs,
+        )
+    except ContainsArrayError:
+        if mode != "a" or (found := find_node(place, check_zarr_format(zarr_format), arrays=True)) is None:
+            raise
+        # Another program made it meanwhile.
+        return Array(place, found, config, device)  # type: ignore[arg-type]  # the error says that it is an array
 
 
 def open_like(a: Any, path: str, *, zarr_format: ZarrFormat | None = None, **kwargs: Any) -> Array:
@@ -310,7 +318,13 @@ def open_group(
             raise
     if mode not in _CREATE_MODES:
         raise group_not_found(place)
-    return Group._new(place, attributes, default_format(zarr_format), overwrite=mode == "w", device=device)
+    try:
+        return Group._new(place, attributes, default_format(zarr_format), overwrite=mode == "w", device=device)
+    except ContainsGroupError:
+        if mode != "a":
+            raise
+        # Another program made it meanwhile.
+        return Group(place, read_group(place, check_zarr_format(zarr_format), use_consolidated), device)
 
 
 def group(
@@ -540,9 +554,8 @@ def consolidate_metadata(store: StoreLike, path: str | None = None, zarr_format:
         message = "consolidated metadata is not part of the Zarr format 3 specification yet"
         warnings.warn(message, CuzarrUserWarning, stacklevel=2)
     indent, most = global_config.get("json_indent"), global_config.get("metadata_max_bytes")
-    found, documents = _core.gather_nodes(place.store.handle, place.path, zarr_format, indent, most)
-    metadata: Any = value_of(place, found)
-    place.write(documents)
+    place.store.check_writable()
+    metadata: Any = value_of(place, _core.consolidate(place.store.handle, place.path, zarr_format, indent, most))
     return Group(place, metadata)
 
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Any, Protocol, Self
 
+from cuzarr import _core
 from cuzarr._checks import axis_number, parse_shape
 from cuzarr._compute.operands import dimension_names, is_lazy
+from cuzarr._config import config as global_config
 from cuzarr._memory.foreign import host_array
-from cuzarr._metadata.array import ZATTRS, AnyArrayMetadata
+from cuzarr._metadata.array import AnyArrayMetadata
+from cuzarr._metadata.documents import value_of
 from cuzarr._node.array_io import OpenArray
 from cuzarr.errors import InvalidArgumentError, ShapeMismatchError
 from cuzarr.storage import StorePath
@@ -18,6 +21,7 @@ class ResizableArray(OpenArray, Protocol):
 
     _store_path: StorePath
 
+    def _locked(self) -> _core.NodeLock: ...
     def _reopened(self, metadata: AnyArrayMetadata) -> Self: ...
     def __setitem__(self, selection: Any, value: Any) -> None: ...
 
@@ -28,48 +32,71 @@ def resize(array: ResizableArray, new_shape: Any, *, delete_outside_chunks: bool
     if len(shape) != array.ndim:
         raise InvalidArgumentError(f"the new shape has {len(shape)} dimensions, the array {array.ndim}")
     array.store.check_writable()
-    before = array.shape
-    metadata = array._metadata.update_shape(shape)
-    if delete_outside_chunks:
-        array._handle().delete_left_over(shape)
     is_transactional = array.store._handle.is_transactional()
-    if delete_outside_chunks and is_transactional:
-        array._handle().delete_outside(before, shape)
-    _write_shape(array, metadata)
-    # Now that no shape has them any more.
-    if delete_outside_chunks and not is_transactional:
-        array._handle().delete_outside(before, shape)
+    with array._locked() as node:
+        while True:
+            _remember(array, _stored(array, node))
+            before = array.shape
+            metadata = array._metadata.update_shape(shape)
+            if delete_outside_chunks:
+                array._handle().delete_left_over(shape)
+            if delete_outside_chunks and is_transactional:
+                array._handle().delete_outside(before, shape)
+            if _write(array, node, metadata):
+                break
+        # Now that no shape has them any more.
+        if delete_outside_chunks and not is_transactional:
+            array._handle().delete_outside(before, shape)
 
 
-def _write_shape(array: ResizableArray, metadata: AnyArrayMetadata) -> None:
-    # In format 2 attributes have a document of their own, which others may have changed.
-    documents = {name: value for name, value in metadata.documents().items() if name != ZATTRS}
-    array._store_path.write(documents)
-    array._metadata = metadata
-    array._handles, array._plain = {}, None
+def _stored(array: ResizableArray, node: _core.NodeLock) -> AnyArrayMetadata:
+    """The stored metadata, which other handles may have changed."""
+    return value_of(array._store_path, (node.read(), None, []))  # type: ignore[return-value]  # the lock is that of an array
+
+
+def _remember(array: ResizableArray, metadata: AnyArrayMetadata) -> None:
+    if metadata != array._metadata:
+        array._metadata = metadata
+        array._handles, array._plain = {}, None
+
+
+def _write(array: ResizableArray, node: _core.NodeLock, metadata: AnyArrayMetadata) -> bool:
+    """Stores metadata, unless another writer changed it meanwhile."""
+    if not node.replace(metadata.stored()[0], global_config.get("json_indent")):
+        return False
+    _remember(array, metadata)
+    return True
 
 
 def append(array: ResizableArray, data: Any, axis: int | str) -> tuple[int, ...]:
-    """Adds elements behind the last ones; see :meth:`cuzarr.Array.append`."""
+    """Adds elements behind the last stored ones; see :meth:`cuzarr.Array.append`. Other changes of the shape wait meanwhile."""
     if not hasattr(data, "shape"):
         data = host_array(data, "data")
     axis = axis_number(axis, array.ndim, dimension_names(array))
+    _check_fits(array, data, axis)
+    array.store.check_writable()
+    if is_lazy(data):
+        data = data._elements_on(None)  # while it has the shape that was looked at, should it be this array
+    is_transactional = array.store._handle.is_transactional()
+    with array._locked() as node:
+        while True:
+            _remember(array, _stored(array, node))
+            _check_fits(array, data, axis)
+            before = array.shape
+            after = tuple(extent + (data.shape[axis] if place == axis else 0) for place, extent in enumerate(before))
+            metadata = array._metadata.update_shape(after)
+            # Each chunk behind the old end is written whole, or deleted where it only holds the fill value. So nothing that a killed
+            # call left there becomes an element.
+            longer = array._reopened(metadata)
+            region = tuple(slice(before[axis], after[axis]) if place == axis else slice(None) for place in range(array.ndim))
+            if is_transactional and not _write(array, node, metadata):
+                continue
+            longer[region] = data
+            if is_transactional or _write(array, node, metadata):
+                return after
+
+
+def _check_fits(array: ResizableArray, data: Any, axis: int) -> None:
     others = [tuple(extent for place, extent in enumerate(shape) if place != axis) for shape in (array.shape, data.shape)]
     if others[0] != others[1]:
         raise ShapeMismatchError(f"data of shape {tuple(data.shape)} does not fit shape {array.shape} along axis {axis}")
-    if is_lazy(data):
-        data = data._elements_on(None)  # while it has the shape that was looked at, should it be this array
-    before = array.shape
-    after = tuple(extent + (data.shape[axis] if place == axis else 0) for place, extent in enumerate(before))
-    array.store.check_writable()
-    metadata = array._metadata.update_shape(after)
-    array._handle().delete_left_over(after)
-    longer = array._reopened(metadata)
-    region = tuple(slice(before[axis], after[axis]) if place == axis else slice(None) for place in range(array.ndim))
-    is_transactional = array.store._handle.is_transactional()
-    if is_transactional:
-        _write_shape(array, metadata)
-    longer[region] = data
-    if not is_transactional:
-        _write_shape(array, metadata)
-    return after

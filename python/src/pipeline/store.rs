@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use cuzarr::store::{
-    Capabilities, Condition, Identity, Key, Listing, LocalOptions, LocalStore, Payload, ReadOutcome, ReadRequest,
+    Capabilities, Condition, Identity, Key, Listing, LocalOptions, LocalStore, Lock, Payload, ReadOutcome, ReadRequest,
     ReadSink, Stat, Store, Symlinks, Unfinished, Workers, no_parts,
 };
 use cuzarr::{Error, ErrorKind};
@@ -195,5 +195,13 @@ impl Store for PythonChunks {
 
     fn is_on(&self, _device: Device) -> bool {
         false
+    }
+
+    fn try_lock(&self, _prefix: &Key) -> cuzarr::Result<Lock> {
+        Ok(Lock::Unsupported)
+    }
+
+    fn above(&self) -> Option<(Arc<dyn Store>, String)> {
+        None
     }
 }

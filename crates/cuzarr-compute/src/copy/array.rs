@@ -184,7 +184,9 @@ impl Copy {
         self.options.cancellation.check()?;
         carrier.prepare(&self.options, self.target.store())?; // fails before anything is deleted
         let (store, path) = (Arc::clone(self.target.store()), self.target.path().to_string());
-        let was_consolidated = self.begin == Begin::Delete && node::delete_node(&*store, &path)?;
+        if self.begin == Begin::Delete {
+            node::delete_node(&*store, &path)?;
+        }
         if matches!(self.begin, Begin::Fresh | Begin::Delete) {
             if self.is_committed_by_caller() {
                 // The store only accepts chunks of existing arrays, and readers see nothing before the commit.
@@ -206,9 +208,6 @@ impl Copy {
             }
             opened => opened?,
         };
-        if was_consolidated {
-            node::refresh_consolidated(&*store, &path, true)?;
-        }
         if self.passes.len() > 1 {
             node::delete_node(&*store, &join_key(&path, BETWEEN))?;
         }

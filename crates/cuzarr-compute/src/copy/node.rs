@@ -22,6 +22,7 @@ pub struct Copied {
     path: String,
     existing: Existing,
     groups: Vec<(String, GroupMetadata)>,
+    differences: Vec<String>,
     copies: Vec<(String, Copy)>,
 }
 
@@ -38,7 +39,8 @@ pub fn copy_node(
     existing: Existing,
 ) -> Result<Copied> {
     let path = normalize_path(path)?;
-    let mut copied = Copied { source, store, path, existing, groups: Vec::new(), copies: Vec::new() };
+    let mut copied =
+        Copied { source, store, path, existing, groups: Vec::new(), differences: Vec::new(), copies: Vec::new() };
     match copied.source.clone() {
         Node::Array(array) => {
             if let Some(path) = changes.members.keys().next() {
@@ -63,7 +65,9 @@ impl Copied {
         }
         let format = changes.zarr_format.unwrap_or(group.metadata().zarr_format());
         self.groups.push((self.path.clone(), group_metadata(group.metadata(), format)?));
-        let members = group.members(None)?;
+        // Consolidated metadata may be older than the nodes.
+        self.differences = group.differences()?;
+        let members = group.reading_documents()?.members(None)?;
         let arrays = members.iter().filter_map(|(name, member)| match member {
             Node::Array(array) => {
                 let names = array.metadata().xarray_dimensions().unwrap_or_default();
@@ -104,6 +108,12 @@ impl Copied {
         &self.copies
     }
 
+    /// What the consolidated metadata of the source says otherwise than its nodes' own documents, which are copied: a sentence for
+    /// each node.
+    pub fn differences(&self) -> &[String] {
+        &self.differences
+    }
+
     /// The plan as JSON.
     pub fn to_json(&self) -> Value {
         self.copies.iter().map(|(_, copy)| copy.to_json()).collect()
@@ -122,7 +132,7 @@ impl Copied {
     /// # Errors
     /// Those of [`Copy::run_by`].
     pub fn run_by(self, carrier: &dyn Carrier, progress: &(dyn Fn(&str, &Progress) + Sync)) -> Result<Node> {
-        let Copied { source, store, path, existing, groups, copies } = self;
+        let Copied { source, store, path, existing, groups, copies, differences: _ } = self;
         let options = options_of(&source);
         options.cancellation.check()?;
         carrier.prepare(&options, &store)?;

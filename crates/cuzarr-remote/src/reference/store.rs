@@ -4,8 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use cuzarr::store::{
-    ByteRange, Capabilities, Condition, Identity, Key, Lease, Listing, Payload, ReadOutcome, ReadRequest, ReadSink,
-    Registry, Stat, Store, StoreExt, Unfinished, Workers,
+    ByteRange, Capabilities, Condition, Identity, Key, Lease, Listing, Lock, Payload, ReadOutcome, ReadRequest,
+    ReadSink, Registry, Stat, Store, StoreExt, Unfinished, Workers,
 };
 use cuzarr::{Device, Error, ErrorKind, Result, ResultExt};
 
@@ -217,6 +217,14 @@ impl Store for ReferenceStore {
 
     fn is_on(&self, _device: Device) -> bool {
         false
+    }
+
+    fn try_lock(&self, _prefix: &Key) -> Result<Lock> {
+        Ok(Lock::Unsupported)
+    }
+
+    fn above(&self) -> Option<(Arc<dyn Store>, String)> {
+        None
     }
 }
 

@@ -198,6 +198,61 @@ impl Consolidated {
     }
 }
 
+/// A change of one entry of consolidated metadata.
+#[derive(Clone, Debug)]
+pub struct EntryChange {
+    /// Path relative to the group that holds the copy.
+    pub path: String,
+    /// The node's documents; `None` removes the entry and all entries below it.
+    pub node: Option<NodeDocuments>,
+}
+
+/// Changes entries in a stored group document (`zarr.json`, or `.zmetadata` for format 2).
+pub fn edit_consolidated(format: ZarrFormat, document: &[u8], changes: &[EntryChange]) -> Result<Option<Vec<u8>>> {
+    use super::json::object_to_text;
+    let mut object = Json::parse_object(document)?;
+    let before = match format {
+        ZarrFormat::V3 => match object.get("consolidated_metadata") {
+            None | Some(Json::Null) => return Ok(None),
+            Some(member) => Consolidated::from_v3(member.clone())?,
+        },
+        ZarrFormat::V2 => Consolidated::from_v2(&object)?,
+    };
+    let mut own = (Object::new(), Object::new());
+    if let Some(Json::Object(members)) = object.get("metadata") {
+        let part = |name: &str| match members.get(name) {
+            Some(Json::Object(part)) => part.clone(),
+            _ => Object::new(),
+        };
+        own = (part(ZGROUP), part(ZATTRS));
+    }
+    let (mut after, old_own) = (before.clone(), own.clone());
+    for change in changes {
+        match &change.node {
+            Some(node) if change.path.is_empty() => {
+                own = (node.document.clone(), node.zattrs.clone().unwrap_or_default())
+            }
+            Some(node) => {
+                if node.is_array() {
+                    after = after.without(&change.path);
+                }
+                after = after.with(&change.path, node.clone().alone());
+            }
+            None => after = after.without(&change.path),
+        }
+    }
+    if after == before && own == old_own {
+        return Ok(None);
+    }
+    Ok(Some(match format {
+        ZarrFormat::V3 => {
+            object.insert("consolidated_metadata".into(), after.into_v3());
+            object_to_text(&object, Some(2)).into_bytes()
+        }
+        ZarrFormat::V2 => object_to_text(&after.into_v2(&own.0, &own.1), None).into_bytes(),
+    }))
+}
+
 /// Refuses a path of more nested groups than any store has, because a hierarchy is listed level by level.
 fn check_depth(path: &str) -> Result<()> {
     match path.split('/').count() {

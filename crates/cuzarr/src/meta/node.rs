@@ -7,12 +7,46 @@ use super::consolidated::Consolidated;
 use super::documents::node_type;
 pub use super::documents::{Documents, NodeDocuments};
 use super::group::GroupMetadata;
-use super::json::Json;
+use super::json::{Json, Object};
 pub use super::names::{DOCUMENT_NAMES, ZARR_JSON, ZARRAY, ZATTRS, ZGROUP, ZMETADATA, document_names, key};
-use super::{ZarrFormat, v2, v3};
+use super::{ZarrFormat, invalid, v2, v3};
 use crate::{Result, ResultExt};
 
 impl NodeDocuments {
+    /// The attributes, if the documents have any.
+    pub fn attributes(&self) -> Option<&Object> {
+        match self.format {
+            ZarrFormat::V2 => self.zattrs.as_ref(),
+            ZarrFormat::V3 => match self.document.get("attributes") {
+                Some(Json::Object(attributes)) => Some(attributes),
+                _ => None,
+            },
+        }
+    }
+
+    /// The attributes, for a change.
+    ///
+    /// # Errors
+    /// `MetadataInvalid` when they are no JSON object.
+    pub fn attributes_mut(&mut self) -> Result<&mut Object> {
+        if self.format == ZarrFormat::V2 {
+            return Ok(self.zattrs.get_or_insert_default());
+        }
+        match self.document.entry("attributes".into()).or_insert_with(|| Json::Object(Object::new())) {
+            Json::Object(attributes) => Ok(attributes),
+            other => Err(invalid("attributes", &other.to_value(), "an object")),
+        }
+    }
+
+    /// Replaces the attributes by those of other documents.
+    ///
+    /// # Errors
+    /// `MetadataInvalid` when the attributes are no JSON object.
+    pub fn take_attributes_of(&mut self, other: &NodeDocuments) -> Result<()> {
+        *self.attributes_mut()? = other.attributes().cloned().unwrap_or_default();
+        Ok(())
+    }
+
     /// The consolidated metadata below a group, taken out of its documents; `None` if there is none.
     ///
     /// # Errors

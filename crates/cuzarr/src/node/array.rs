@@ -10,11 +10,12 @@ use serde_json::{Map, Value};
 use super::ArrayOptions;
 use super::creation::{NewNodes, create_node};
 use super::deletion;
+use super::document::{MOST_ATTEMPTS, NodeLock, outrun};
 use super::documents;
 use super::path::normalize_path;
 use crate::cancellation::CancellationToken;
 use crate::codec::Chain;
-use crate::error::{ErrorKind, Result, ResultExt};
+use crate::error::{Result, ResultExt};
 use crate::meta::{ArrayMetadata, NodeDocuments, NodeMetadata, ZarrFormat};
 use crate::run::{Access, Report};
 use crate::store::{Identity, Store, StoreExt, join_key};
@@ -318,27 +319,38 @@ impl Array {
     /// Changes the shape. Chunks outside the new shape are deleted. Chunks at its edge stay whole, so their outer elements appear
     /// again when the array grows.
     ///
+    /// The stored shape counts, not the one that this array remembers. Other changes of the array's metadata wait meanwhile.
+    ///
     /// A process that is killed meanwhile leaves the old array or the new one. Chunks are only deleted when no stored shape has
     /// them. Chunks that a killed call left are deleted before a new shape takes them in.
     ///
     /// # Errors
-    /// `ShapeMismatch` when the number of dimensions differs; what the store reports.
+    /// `ShapeMismatch` when the number of dimensions differs; `ArrayNotFound` when the array is gone; what the store reports.
     pub fn resize(&mut self, shape: Vec<u64>) -> Result<()> {
-        let mut metadata = (*self.metadata).clone();
-        metadata.set_shape(shape).at(|| self.place())?;
-        let (old, new) = (self.metadata.shape().to_vec(), metadata.shape().to_vec());
-        self.delete_left_over(&new)?;
-        let is_transactional = self.store.capabilities().transactional;
-        if is_transactional {
-            self.delete_outside(&old, &new)?;
+        let node = self.lock_documents()?;
+        for _ in 0..MOST_ATTEMPTS {
+            let stored = node.read()?;
+            self.set_metadata(stored.array().at(|| self.place())?);
+            let mut metadata = (*self.metadata).clone();
+            metadata.set_shape(shape.clone()).at(|| self.place())?;
+            let (old, new) = (self.metadata.shape().to_vec(), metadata.shape().to_vec());
+            self.delete_left_over(&new)?;
+            let is_transactional = self.store.capabilities().transactional;
+            if is_transactional {
+                self.delete_outside(&old, &new)?;
+            }
+            let documents = NodeDocuments::from(&NodeMetadata::Array(Box::new(metadata.clone())));
+            if !node.replace(&stored, &documents, Some(2))? {
+                continue;
+            }
+            self.set_metadata(metadata);
+            return if is_transactional { Ok(()) } else { self.delete_outside(&old, &new) };
         }
-        self.replace_metadata(metadata)?;
-        if is_transactional { Ok(()) } else { self.delete_outside(&old, &new) }
+        Err(outrun(&*self.store, &self.path))
     }
 
-    /// Finishes a resize that was killed, before the array gets the shape `new`. It updates the consolidated metadata of the
-    /// groups above, then deletes left-over chunks that the array would take in. Chunks that other writers have added to the
-    /// array meanwhile stay.
+    /// Prepares the growth to the shape `new`: deletes left-over chunks of a killed resize that the array would take in. The
+    /// caller holds the lock of the array's documents, and this array has the stored metadata.
     ///
     /// # Errors
     /// `Unsupported` when chunks fall outside and the store cannot delete them (then nothing was changed); what the store
@@ -350,22 +362,15 @@ impl Array {
         if new.len() == old.len() {
             deletion::refuse_undeletable(&*self.store, &self.path, &self.metadata, old, new)?;
         }
-        deletion::refresh_consolidated(&*self.store, &self.path, false)?;
         let grows = new.len() == old.len() && new.iter().zip(old).any(|(new, old)| new > old);
         if !grows || self.store.capabilities().transactional {
             return Ok(()); // a resize that was not committed leaves nothing
         }
-        let stored = match documents::find_array(&*self.store, &self.path, Some(self.metadata.zarr_format())) {
-            Ok((metadata, _)) if metadata.ndim() == new.len() => metadata.shape().to_vec(),
-            Err(error) if error.kind() == ErrorKind::StoreFailed => return Err(error),
-            _ => old.to_vec(),
-        };
-        deletion::delete_chunks(&*self.store, &self.path, &self.metadata, new, &[old, &stored])
+        deletion::delete_left_over(&*self.store, &self.path, &self.metadata, new)
     }
 
-    /// Deletes the chunks that only belong to the former shape `before`, after the shape has changed. It first updates the
-    /// consolidated metadata of the groups above, which would still show those chunks to readers. (A transactional store only
-    /// accepts chunks of the current shape, so there it is called before the shape changes.)
+    /// Deletes the chunks that only belong to the former shape `before`, after the stored shape and the consolidated copies above
+    /// have changed. (A transactional store only accepts chunks of the current shape, so there it is called before.)
     ///
     /// # Errors
     /// What the store reports.
@@ -375,29 +380,40 @@ impl Array {
             return Ok(());
         }
         self.options.cancellation.check()?;
-        deletion::refresh_consolidated(&*self.store, &self.path, false)?;
-        self.options.cancellation.check()?;
-        deletion::delete_chunks(&*self.store, &self.path, &self.metadata, before, &[after])
+        deletion::delete_chunks(&*self.store, &self.path, &self.metadata, before, after)
     }
 
     /// Replaces the attributes, here and in the store.
     ///
     /// # Errors
-    /// What the store reports.
+    /// `ArrayNotFound` when the array is gone; what the store reports.
     pub fn set_attributes(&mut self, attributes: Map<String, Value>) -> Result<()> {
         let mut metadata = (*self.metadata).clone();
         metadata.set_attributes(attributes).at(|| self.place())?;
-        self.replace_metadata(metadata)
+        self.store_attributes(metadata)
     }
 
     /// Like [`Array::set_attributes`], from the JSON object in `text`. The spelling of its numbers is kept.
     ///
     /// # Errors
-    /// `MetadataInvalid` when the text is not a JSON object; what the store reports.
+    /// `MetadataInvalid` when the text is not a JSON object; those of [`Array::set_attributes`].
     pub fn set_attributes_json(&mut self, text: &str) -> Result<()> {
         let mut metadata = (*self.metadata).clone();
         metadata.set_attributes_json(text).at(|| self.place())?;
-        self.replace_metadata(metadata)
+        self.store_attributes(metadata)
+    }
+
+    fn store_attributes(&mut self, metadata: ArrayMetadata) -> Result<()> {
+        let new = NodeDocuments::from(&NodeMetadata::Array(Box::new(metadata.clone())));
+        self.lock_documents()?.update(Some(2), &mut |documents| documents.take_attributes_of(&new))?;
+        self.metadata = Arc::new(metadata);
+        Ok(())
+    }
+
+    /// Waits for the right to change the array's documents.
+    fn lock_documents(&self) -> Result<NodeLock> {
+        let (format, cancellation) = (self.metadata.zarr_format(), &self.options.cancellation);
+        NodeLock::take(Arc::clone(&self.store), &self.path, format, true, cancellation)
     }
 
     /// Reads the metadata again, in case other writers have changed it.
@@ -411,12 +427,9 @@ impl Array {
         Ok(())
     }
 
-    fn replace_metadata(&mut self, metadata: ArrayMetadata) -> Result<()> {
-        let documents = documents::changed(&self.metadata.documents(), metadata.documents());
-        documents::replace(&*self.store, &self.path, &documents)?;
+    fn set_metadata(&mut self, metadata: ArrayMetadata) {
         self.metadata = Arc::new(metadata);
         self.chain = OnceLock::new();
-        Ok(())
     }
 
     /// The keys below the array's path that are neither metadata nor chunks of its grid, such as chunks of former shapes.

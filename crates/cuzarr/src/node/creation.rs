@@ -3,11 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::deletion;
+use super::document::{self, MOST_ATTEMPTS, pause};
 use super::documents::{self, Consolidation, FoundNode, Lookup, each};
 use super::path::{ancestors, normalize_path};
+use crate::cancellation::CancellationToken;
 use crate::error::{Error, ErrorKind, Result, ResultExt};
 use crate::meta::node::{self, NodeDocuments, ZARRAY};
-use crate::meta::{GroupMetadata, NodeMetadata, ZarrFormat};
+use crate::meta::{EntryChange, GroupMetadata, NodeMetadata, ZarrFormat};
 use crate::store::{Condition, Payload, Store, StoreExt};
 
 /// Nodes that will be created, with missing groups above them.
@@ -33,8 +35,6 @@ pub struct NewNodes {
     format: ZarrFormat,
     /// The nodes by the names of their paths, so that parents come first; `None` for groups that were not given.
     nodes: BTreeMap<Vec<String>, Option<NodeDocuments>>,
-    /// Paths that were part of consolidated metadata.
-    were_consolidated: Vec<String>,
 }
 
 impl NewNodes {
@@ -124,20 +124,20 @@ impl NewNodes {
                 return Err(Error::new(ErrorKind::ContainsArray, message));
             }
         }
-        Ok(NewNodes { format, nodes: sorted, were_consolidated: Vec::new() })
+        Ok(NewNodes { format, nodes: sorted })
     }
 
     fn given(&self) -> impl Iterator<Item = (String, &NodeDocuments)> {
         self.nodes.iter().filter_map(|(path, node)| Some((path.join("/"), node.as_ref()?)))
     }
 
-    fn delete_old(mut self, store: &dyn Store, overwrite: bool) -> Result<NewNodes> {
+    fn delete_old(self, store: &dyn Store, overwrite: bool) -> Result<NewNodes> {
         if overwrite {
             let given: BTreeSet<String> = self.given().map(|(path, _)| path).collect();
             // A node below another one is deleted with it.
             let is_top = |path: &&String| !ancestors(path).any(|above| given.contains(above));
             let top: Vec<String> = given.iter().filter(is_top).cloned().collect();
-            self.were_consolidated = deletion::delete_nodes(store, &top)?;
+            deletion::delete_nodes(store, &top)?;
         }
         Ok(self)
     }
@@ -153,6 +153,8 @@ impl NewNodes {
     /// The document that makes a node is written last. So a node never lacks its attributes, and never has those of an earlier
     /// node. It is written only where there is none. So when two writers create one node at the same time, one succeeds and the
     /// other fails.
+    ///
+    /// Consolidated copies above get the new nodes, each copy by one write.
     ///
     /// # Errors
     /// `ContainsArray` or `ContainsGroup` when another writer was faster; what the store reports.
@@ -171,14 +173,34 @@ impl NewNodes {
         for ((_, makes_nodes), batch) in &batches {
             each(store, batch, |write| write.store(store, self.format, *makes_nodes))?;
         }
-        self.were_consolidated.iter().try_for_each(|path| deletion::refresh_consolidated(store, path, true).map(drop))
+        let change = |(path, node): (&Vec<String>, &Option<NodeDocuments>)| {
+            let node = node.as_ref().unwrap_or(&group).clone().alone();
+            EntryChange { path: path.join("/"), node: Some(node) }
+        };
+        let changes = self.nodes.iter().map(change).collect();
+        document::update_copies(store, self.format, changes, &CancellationToken::default()).map(drop)
     }
 }
 
-/// Creates a node, and missing groups above it; see [`NewNodes`].
+/// Creates a node, and missing groups above it; see [`NewNodes`]. Of several programs that overwrite a node at the same time, each
+/// one that was not first begins again, so the last one stays.
 pub(super) fn create_node(store: &dyn Store, path: &str, node: &NodeMetadata, overwrite: bool) -> Result<()> {
     let node = (path.to_string(), NodeDocuments::from(node));
-    NewNodes::make_room(store, vec![node], overwrite)?.publish(store, Some(2))
+    let mut attempt = 0;
+    loop {
+        let new = NewNodes::make_room(store, vec![node.clone()], overwrite)?;
+        match new.publish(store, Some(2)) {
+            Err(error) if overwrite && attempt < MOST_ATTEMPTS && is_taken(&error) => {
+                pause(attempt, &CancellationToken::default())?;
+                attempt += 1;
+            }
+            published => return published,
+        }
+    }
+}
+
+fn is_taken(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::ContainsArray | ErrorKind::ContainsGroup)
 }
 
 /// A document of a new node.

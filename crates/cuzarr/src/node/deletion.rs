@@ -12,14 +12,16 @@
 //!    deletes those that it would take in.
 
 use std::cmp::{Ordering, Reverse};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
-use super::documents::{self, Consolidation, Found, each};
-use super::path::{ancestors, normalize_path};
+use super::document;
+use super::documents::{self, Consolidation, Lookup, each};
+use super::path::normalize_path;
+use crate::cancellation::CancellationToken;
 use crate::error::{Error, ErrorKind, Result, ResultExt};
-use crate::meta::node::{self, ZARR_JSON, ZARRAY, ZATTRS, ZGROUP, ZMETADATA};
-use crate::meta::{ArrayMetadata, Consolidated, NodeDocuments, NodeMetadata};
-use crate::store::{ByteRange, ReadRequest, Store, StoreExt, join_key};
+use crate::meta::node::{ZARR_JSON, ZARRAY, ZATTRS, ZGROUP, ZMETADATA};
+use crate::meta::{ArrayMetadata, EntryChange, ZarrFormat};
+use crate::store::{Store, StoreExt, join_key};
 
 /// Name of the object that notes the progress of unfinished work on the array beside it.
 pub const CHECKPOINT: &str = ".cuzarr-work.json";
@@ -33,32 +35,27 @@ const FIRST: [&[&str]; 3] = [&[CHECKPOINT, OLD_COPY_CHECKPOINT, ZMETADATA, ZARR_
 /// Most chunks that are deleted without asking whether they exist. Of more, the stored ones are listed first.
 const LIST_INSTEAD_OF_DELETE: u64 = 1000;
 
-/// Deletes everything at a path and below it, with its entries in the consolidated metadata of groups above. Returns whether
-/// there were such entries.
+/// Deletes everything at a path and below it, with its entries in the consolidated metadata of groups above.
 ///
 /// # Errors
 /// What the store reports; `ReadOnly`.
-pub fn delete_node(store: &dyn Store, path: &str) -> Result<bool> {
+pub fn delete_node(store: &dyn Store, path: &str) -> Result<()> {
     let path = normalize_path(path)?;
-    Ok(!delete_nodes(store, std::slice::from_ref(&path))?.is_empty())
+    delete_nodes(store, std::slice::from_ref(&path))
 }
 
-/// Deletes whatever is at and below several paths, none of which lies below another. Gives those of which groups above had
-/// something consolidated.
+/// Deletes everything at and below several paths, none of which lies below another.
 ///
 /// # Errors
 /// What the store reports; `ReadOnly`.
-pub(super) fn delete_nodes(store: &dyn Store, paths: &[String]) -> Result<Vec<String>> {
-    let mut were_consolidated = Vec::new();
-    if !groups_with_consolidated(store, paths.iter().flat_map(|path| ancestors(path)))?.is_empty() {
-        for path in paths {
-            if edit_consolidated(store, path, &|consolidated, relative| Ok(consolidated.without(relative)))? {
-                were_consolidated.push(path.clone());
-            }
-        }
+pub(super) fn delete_nodes(store: &dyn Store, paths: &[String]) -> Result<()> {
+    let removed = |path: &String| EntryChange { path: path.clone(), node: None };
+    let cancellation = CancellationToken::default();
+    for format in [ZarrFormat::V3, ZarrFormat::V2] {
+        let changes = paths.iter().map(removed).collect();
+        document::update_copies(store, format, changes, &cancellation)?;
     }
-    each(store, paths, |path| delete_tree(store, path))?;
-    Ok(were_consolidated)
+    each(store, paths, |path| delete_tree(store, path)).map(drop)
 }
 
 /// Deletes everything below a prefix (`""`: the whole store): documents first, and those of members before those of groups.
@@ -78,83 +75,16 @@ pub fn delete_tree(store: &dyn Store, prefix: &str) -> Result<()> {
     store.delete_prefix(prefix)
 }
 
-/// Updates a node's entries in the consolidated metadata of groups above from its own documents. Groups without an entry stay
-/// unchanged, unless `is_added`. Returns whether anything was changed.
+/// Updates a node's entries in the consolidated metadata of groups above from its own documents. Groups without an entry get one.
+/// Returns whether anything was changed.
 ///
 /// # Errors
 /// What the store reports; errors in the node's documents.
-pub fn refresh_consolidated(store: &dyn Store, path: &str, is_added: bool) -> Result<bool> {
+pub fn refresh_consolidated(store: &dyn Store, path: &str, format: ZarrFormat) -> Result<bool> {
     let path = normalize_path(path)?;
-    let mut found = None;
-    edit_consolidated_where(store, &path, is_added, &mut |consolidated, relative| {
-        if found.is_none() {
-            let format = Some(consolidated.zarr_format());
-            found = Some(documents::find(store, &path, format, &Consolidation::Never)?.map(|found| found.metadata));
-        }
-        match found.as_ref().and_then(Option::as_ref) {
-            Some(node) if node.zarr_format() == consolidated.zarr_format() => {
-                Ok(consolidated.with(relative, NodeDocuments::from(node).alone()))
-            }
-            _ => Ok(consolidated.without(relative)),
-        }
-    })
-}
-
-type Edit<'a> = dyn FnMut(&Consolidated, &str) -> Result<Consolidated> + 'a;
-
-fn edit_consolidated(
-    store: &dyn Store,
-    path: &str,
-    edit: &dyn Fn(&Consolidated, &str) -> Result<Consolidated>,
-) -> Result<bool> {
-    edit_consolidated_where(store, path, false, &mut |consolidated, relative| edit(consolidated, relative))
-}
-
-/// Replaces the consolidated metadata of the groups above a node, where it has entries at or below the node's path.
-fn edit_consolidated_where(store: &dyn Store, path: &str, is_added: bool, edit: &mut Edit<'_>) -> Result<bool> {
-    let mut edited = false;
-    for group in groups_with_consolidated(store, ancestors(path))? {
-        let found = match documents::find(store, group, None, &Consolidation::WhenPresent) {
-            Err(error) if error.kind() == ErrorKind::StoreFailed => return Err(error),
-            found => found.ok().flatten(),
-        };
-        let Some(Found { metadata: NodeMetadata::Group(mut metadata), .. }) = found else { continue };
-        let before = metadata.documents();
-        let relative = if group.is_empty() { path } else { &path[group.len() + 1..] };
-        let Some(consolidated) = metadata.consolidated().filter(|all| is_added || all.has_any(relative)) else {
-            continue;
-        };
-        let consolidated = edit(consolidated, relative)?;
-        metadata.set_consolidated(Some(consolidated))?;
-        documents::replace(store, group, &documents::changed(&before, metadata.documents()))?;
-        edited = true;
-    }
-    Ok(edited)
-}
-
-/// Those of some groups that seem to have consolidated metadata, by one batch of requests.
-fn groups_with_consolidated<'a>(store: &dyn Store, groups: impl Iterator<Item = &'a str>) -> Result<Vec<&'a str>> {
-    let groups: BTreeSet<&str> = groups.collect();
-    let requests = groups.iter().flat_map(|group| [ZARR_JSON, ZMETADATA].map(|name| node::key(group, name)));
-    let requests = requests.map(|key| ReadRequest { key, range: ByteRange::Full }).collect();
-    // A document that cannot be read is ignored.
-    let readable = |value: Result<Option<Vec<u8>>>| match value {
-        Err(error) if error.kind() == ErrorKind::StoreFailed => Err(error),
-        value => Ok(value.ok().flatten()),
-    };
-    let mut values = store.get_many_at_most(requests, documents::limit_bytes()).into_iter().map(readable);
-    let mut found = Vec::new();
-    for group in groups {
-        let (document, zmetadata) = (values.next().transpose()?.flatten(), values.next().transpose()?.flatten());
-        if zmetadata.is_some() || document.is_some_and(|bytes| contains(&bytes, b"\"consolidated_metadata\"")) {
-            found.push(group);
-        }
-    }
-    Ok(found)
-}
-
-fn contains(bytes: &[u8], part: &[u8]) -> bool {
-    bytes.windows(part.len()).any(|window| window == part)
+    let lookup = Lookup { format: Some(format), consolidation: Consolidation::Never, ..Lookup::default() };
+    let node = documents::find_documents(store, &path, &lookup)?.map(|found| found.documents);
+    document::update_copies(store, format, vec![EntryChange { path, node }], &lookup.cancellation)
 }
 
 /// Refuses to make an array where chunks lie that would become its elements.
@@ -188,22 +118,22 @@ pub(super) fn refuse_left_over(store: &dyn Store, path: &str, metadata: &ArrayMe
     Err(Error::new(ErrorKind::ContainsArray, message).with_hint("delete what is left there with overwrite"))
 }
 
-/// Keys of the chunks in the grid of shape `within` that lie outside the grids of all shapes in `kept`. They may include chunks
-/// that are not stored, except in a store that cannot delete.
+/// Keys of the chunks in the grid of shape `within` that lie outside the grid of the shape `kept`. They may include chunks that
+/// are not stored, except in a store that cannot delete.
 fn chunks_outside(
     store: &dyn Store,
     path: &str,
     metadata: &ArrayMetadata,
     within: &[u64],
-    kept: &[&[u64]],
+    kept: &[u64],
 ) -> Result<Vec<String>> {
     let grid = metadata.chunk_grid();
     let within = grid.chunk_counts(within)?;
-    let kept: Vec<Vec<u64>> = kept.iter().map(|shape| grid.chunk_counts(shape)).collect::<Result<_>>()?;
+    let kept = grid.chunk_counts(kept)?;
     let is_in = |chunk: &[u64], counts: &[u64]| chunk.iter().zip(counts).all(|(at, count)| at < count);
-    let is_gone = |chunk: &Vec<u64>| is_in(chunk, &within) && !kept.iter().any(|counts| is_in(chunk, counts));
+    let is_gone = |chunk: &Vec<u64>| is_in(chunk, &within) && !is_in(chunk, &kept);
     let encoding = metadata.chunk_key_encoding();
-    let boxes = outside(&within, kept.first().map_or(&[], Vec::as_slice));
+    let boxes = outside(&within, &kept);
     let count = boxes.iter().fold(0u64, |all, each| all.saturating_add(volume(each)));
     // A store that cannot delete must tell which chunks really exist.
     Ok(if count <= LIST_INSTEAD_OF_DELETE && store.capabilities().deletes {
@@ -230,14 +160,24 @@ pub(super) fn refuse_undeletable(
     if store.capabilities().deletes {
         return Ok(());
     }
-    let Some(key) = chunks_outside(store, path, metadata, before, &[after])?.into_iter().next() else { return Ok(()) };
+    let Some(key) = chunks_outside(store, path, metadata, before, after)?.into_iter().next() else { return Ok(()) };
     let message = format!(
         "{store}: cannot resize the array at '/{path}' from {before:?} to {after:?}: '{key}' would have to be deleted, but this store cannot delete"
     );
     Err(Error::new(ErrorKind::Unsupported, message).with_hint("copy the part that stays into a new store"))
 }
 
-/// Deletes the stored chunks in the grid of shape `within` that lie outside the grids of all shapes in `kept`, as one batch.
+/// Deletes chunks that a killed resize left outside of the stored shape, where the shape `new` would take them in. A copy above may
+/// still say that they are elements, so it is mended first.
+///
+/// # Errors
+/// What the store reports.
+pub(super) fn delete_left_over(store: &dyn Store, path: &str, metadata: &ArrayMetadata, new: &[u64]) -> Result<()> {
+    refresh_consolidated(store, path, metadata.zarr_format())?;
+    delete_chunks(store, path, metadata, new, metadata.shape())
+}
+
+/// Deletes the stored chunks in the grid of shape `within` that lie outside the grid of the shape `kept`, as one batch.
 ///
 /// # Errors
 /// What the store reports.
@@ -246,7 +186,7 @@ pub(super) fn delete_chunks(
     path: &str,
     metadata: &ArrayMetadata,
     within: &[u64],
-    kept: &[&[u64]],
+    kept: &[u64],
 ) -> Result<()> {
     let keys = chunks_outside(store, path, metadata, within, kept)?;
     let delete = || {

@@ -19,7 +19,7 @@ pub(super) fn limit_bytes() -> u64 {
 }
 
 /// Adds a hint to the error of a document that is too large.
-fn with_limit_hint(error: Error) -> Error {
+pub(super) fn with_limit_hint(error: Error) -> Error {
     match error.kind() {
         ErrorKind::BudgetExceeded => error.with_hint("if you trust the store, raise metadata_max_bytes"),
         _ => error,
@@ -175,8 +175,8 @@ fn look(store: &dyn Store, path: &str, lookup: &Lookup) -> Result<Option<(NodeDo
     Ok(documents.map(|documents| (documents, warnings)))
 }
 
-/// The documents at each of several paths, as one batch, with consolidated metadata if the lookup wants it.
-pub(super) fn find_many(
+/// The documents at each of several paths, as one batch, with consolidated metadata if the lookup wants it. Each path is normal.
+pub fn find_many(
     store: &dyn Store,
     paths: &[String],
     format: ZarrFormat,
@@ -235,7 +235,7 @@ pub(super) fn kind_at(store: &dyn Store, path: &str) -> Result<Option<bool>> {
 }
 
 /// The names of documents of one format or either, of arrays (`true`), of groups, or of either.
-fn document_names(format: Option<ZarrFormat>, arrays: Option<bool>) -> Vec<&'static str> {
+pub(super) fn document_names(format: Option<ZarrFormat>, arrays: Option<bool>) -> Vec<&'static str> {
     let v3 = (format != Some(ZarrFormat::V2)).then_some(ZARR_JSON);
     let v2 = match (format, arrays) {
         (Some(ZarrFormat::V3), _) => &[][..],
@@ -307,19 +307,6 @@ impl Stored {
         }
         warnings
     }
-}
-
-/// Replaces the documents of a node.
-pub(super) fn replace(store: &dyn Store, path: &str, documents: &[(&'static str, Vec<u8>)]) -> Result<()> {
-    documents.iter().try_for_each(|(name, bytes)| store.write(&node::key(path, name), bytes)).at(|| place(store, path))
-}
-
-/// The documents that differ between two states of a node. The others are not written.
-pub(super) fn changed(
-    old: &[(&'static str, Vec<u8>)],
-    new: Vec<(&'static str, Vec<u8>)>,
-) -> Vec<(&'static str, Vec<u8>)> {
-    new.into_iter().filter(|document| !old.contains(document)).collect()
 }
 
 /// The metadata of an array; `ArrayNotFound` when there is no node, or a group.

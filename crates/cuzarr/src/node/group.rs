@@ -1,5 +1,6 @@
 //! Groups: opening, creating and consolidating them, and their members.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
@@ -8,7 +9,8 @@ use serde_json::{Map, Value};
 use super::ArrayOptions;
 use super::array::Array;
 use super::creation::create_node;
-use super::documents::{self, Consolidation, Lookup};
+use super::document::NodeLock;
+use super::documents::{self, Consolidation, FoundNode, Lookup};
 use super::hierarchy::{self, gather_documents};
 use super::path::normalize_path;
 use super::{Node, delete_node};
@@ -26,6 +28,8 @@ pub struct Group {
     options: ArrayOptions,
     warnings: Vec<String>,
     uses_consolidated: bool,
+    /// Whether each node's own documents are read although the store cannot be written.
+    reads_documents: bool,
 }
 
 impl Group {
@@ -65,7 +69,7 @@ impl Group {
         warnings: Vec<String>,
     ) -> Group {
         let uses_consolidated = metadata.consolidated().is_some();
-        Group { store, path, metadata, options, warnings, uses_consolidated }
+        Group { store, path, metadata, options, warnings, uses_consolidated, reads_documents: false }
     }
 
     /// Creates a group, and the groups above it. [`Group::builder`] has defaults for all but the place.
@@ -148,14 +152,62 @@ impl Group {
         self.metadata.consolidated().filter(|_| self.uses_consolidated)
     }
 
-    /// Replaces the attributes, here and in the store.
+    /// Whether the consolidated copy stands for the nodes' own documents. Where the store can be written, it only gives their names.
+    fn trusts_copy(&self) -> bool {
+        self.store.capabilities().read_only && !self.reads_documents
+    }
+
+    /// This group, with members as their own documents describe them. Where the store can list, it also has members that the
+    /// consolidated copy does not name.
     ///
     /// # Errors
     /// What the store reports.
+    pub fn reading_documents(&self) -> Result<Group> {
+        let mut group = self.clone();
+        group.uses_consolidated = match self.consolidated() {
+            None => false,
+            Some(_) => match self.store.list_dir(&self.path) {
+                Ok(_) => false,
+                Err(error) if error.kind() == ErrorKind::Unsupported => true,
+                Err(error) => return Err(error),
+            },
+        };
+        group.reads_documents = true;
+        Ok(group)
+    }
+
+    /// What the consolidated copy of this group says otherwise than the nodes' own documents, a sentence for each node.
+    ///
+    /// # Errors
+    /// What the store reports.
+    pub fn differences(&self) -> Result<Vec<String>> {
+        let Some(copy) = self.consolidated() else { return Ok(Vec::new()) };
+        let (mut differences, mut stored) = (Vec::new(), BTreeSet::new());
+        self.reading_documents()?.walk(None, &mut |path, metadata| {
+            stored.insert(path.to_string());
+            let Ok(metadata) = metadata else { return Ok(()) };
+            match copy.node_alone(path) {
+                Ok(None) => differences.push(format!("'{path}' is missing in the consolidated metadata")),
+                Ok(Some(remembered))
+                    if NodeDocuments::from(&remembered).alone() == NodeDocuments::from(&metadata).alone() => {}
+                Ok(Some(remembered)) => differences.push(difference(path, &remembered, &metadata)),
+                Err(_) => differences.push(format!("the consolidated metadata of '{path}' cannot be read")),
+            }
+            Ok(())
+        })?;
+        let gone = copy.paths().filter(|path| !stored.contains(*path));
+        differences.extend(gone.map(|path| format!("'{path}' is in the consolidated metadata, but not stored")));
+        Ok(differences)
+    }
+
+    /// Replaces the attributes, here and in the store.
+    ///
+    /// # Errors
+    /// `GroupNotFound` when the group is gone; what the store reports.
     pub fn set_attributes(&mut self, attributes: Map<String, Value>) -> Result<()> {
         let mut metadata = self.metadata.clone();
         metadata.set_attributes(attributes).at(|| self.place())?;
-        self.replace_metadata(metadata)
+        self.store_attributes(metadata)
     }
 
     /// Like [`Group::set_attributes`], from the JSON object in `text`. The spelling of its numbers is kept.
@@ -165,13 +217,14 @@ impl Group {
     pub fn set_attributes_json(&mut self, text: &str) -> Result<()> {
         let mut metadata = self.metadata.clone();
         metadata.set_attributes_json(text).at(|| self.place())?;
-        self.replace_metadata(metadata)
+        self.store_attributes(metadata)
     }
 
-    /// Replaces the documents that differ.
-    pub(super) fn replace_metadata(&mut self, metadata: GroupMetadata) -> Result<()> {
-        let documents = documents::changed(&self.metadata.documents(), metadata.documents());
-        documents::replace(&*self.store, &self.path, &documents)?;
+    fn store_attributes(&mut self, metadata: GroupMetadata) -> Result<()> {
+        let new = NodeDocuments::from(&NodeMetadata::Group(Box::new(metadata.clone())));
+        let (format, cancellation) = (metadata.zarr_format(), &self.options.cancellation);
+        let node = NodeLock::take(Arc::clone(&self.store), &self.path, format, false, cancellation)?;
+        node.update(Some(2), &mut |documents| documents.take_attributes_of(&new))?;
         self.metadata = metadata;
         Ok(())
     }
@@ -198,11 +251,19 @@ impl Group {
         }
         let format = self.metadata.zarr_format();
         let (metadata, warnings) = match self.consolidated() {
-            Some(consolidated) => (consolidated.node(&relative).at(|| self.place())?, Vec::new()),
-            None => match documents::find(&*self.store, &absolute, Some(format), &Consolidation::WhenPresent)? {
-                Some(found) => (Some(found.metadata), found.warnings),
-                None => (None, Vec::new()),
-            },
+            Some(copy) if self.trusts_copy() => (copy.node(&relative).at(|| self.place())?, Vec::new()),
+            copy => {
+                let below = copy.filter(|copy| copy.is_array(&relative).is_some()).map(|copy| copy.under(&relative));
+                let own = if below.is_some() { Consolidation::Never } else { Consolidation::WhenPresent };
+                let (mut found, mut warnings) = (None, Vec::new());
+                if let Some(node) = documents::find(&*self.store, &absolute, Some(format), &own)? {
+                    (found, warnings) = (Some(node.metadata), node.warnings);
+                }
+                if let (Some(NodeMetadata::Group(group)), Some(below)) = (&mut found, below) {
+                    group.set_consolidated(Some(below))?;
+                }
+                (found, warnings)
+            }
         };
         let store = Arc::clone(&self.store);
         match metadata {
@@ -269,7 +330,8 @@ impl Group {
         visit: &mut dyn FnMut(&str, Result<NodeMetadata>) -> Result<()>,
     ) -> Result<()> {
         match self.consolidated() {
-            Some(consolidated) => hierarchy::walk_consolidated(consolidated, max_depth, visit),
+            Some(copy) if self.trusts_copy() => hierarchy::walk_consolidated(copy, max_depth, visit),
+            Some(copy) => hierarchy::walk_named(&*self.store, &self.path, copy, max_depth, visit),
             None => hierarchy::walk(&*self.store, &self.path, self.metadata.zarr_format(), max_depth, visit),
         }
     }
@@ -412,6 +474,22 @@ impl fmt::Debug for Group {
     }
 }
 
+/// A sentence about a node that the consolidated copy remembers otherwise than it is stored.
+fn difference(path: &str, remembered: &NodeMetadata, stored: &NodeMetadata) -> String {
+    match (remembered, stored) {
+        (NodeMetadata::Array(old), NodeMetadata::Array(new)) if old.shape() != new.shape() => {
+            format!("'{path}' has shape {:?}, the consolidated metadata says {:?}", new.shape(), old.shape())
+        }
+        (NodeMetadata::Group(_), NodeMetadata::Array(_)) => {
+            format!("'{path}' is an array, the consolidated metadata says a group")
+        }
+        (NodeMetadata::Array(_), NodeMetadata::Group(_)) => {
+            format!("'{path}' is a group, the consolidated metadata says an array")
+        }
+        _ => format!("'{path}' has other metadata than the consolidated metadata says"),
+    }
+}
+
 /// Reads the documents of everything below the group at `path`, and stores them with the group.
 ///
 /// # Errors
@@ -423,17 +501,44 @@ pub fn consolidate_metadata(
     options: ArrayOptions,
 ) -> Result<Group> {
     let path = normalize_path(path)?;
-    let found = gather_documents(&*store, &path, &Lookup { format, ..Lookup::default() })?;
-    let group = |documents: NodeDocuments| {
-        let name = documents.name();
-        match documents.check().at(|| name).at(|| documents::place(&*store, &path))? {
-            NodeMetadata::Group(metadata) => Ok(*metadata),
-            NodeMetadata::Array(_) => Err(documents::not_found(ErrorKind::GroupNotFound, &*store, &path)),
-        }
+    let cancellation = options.cancellation.clone();
+    let (documents, _) = consolidate(&store, &path, Some(2), &Lookup { format, cancellation, ..Lookup::default() })?;
+    let name = documents.name();
+    match documents.check().at(|| name).at(|| documents::place(&*store, &path))? {
+        NodeMetadata::Group(metadata) => Group::from_metadata(store, &path, *metadata, options),
+        NodeMetadata::Array(_) => Err(documents::not_found(ErrorKind::GroupNotFound, &*store, &path)),
+    }
+}
+
+/// Consolidates the metadata below the group at `path`, with `indent` spaces a level. Returns the group's documents as they are
+/// stored, and what was found below. The group's documents do not change meanwhile.
+///
+/// # Errors
+/// Those of [`gather_documents`].
+pub fn consolidate(
+    store: &Arc<dyn Store>,
+    path: &str,
+    indent: Option<usize>,
+    lookup: &Lookup,
+) -> Result<(NodeDocuments, FoundNode)> {
+    let path = normalize_path(path)?;
+    let format = match lookup.format {
+        Some(format) => format,
+        None => gather_format(&**store, &path, lookup)?,
     };
-    let mut metadata = group(found.documents)?;
-    let before = metadata.documents();
-    metadata.set_consolidated(found.consolidated)?;
-    documents::replace(&*store, &path, &documents::changed(&before, metadata.documents()))?;
-    Group::from_metadata(Arc::clone(&store), &path, metadata, options)
+    let node = NodeLock::take(Arc::clone(store), &path, format, false, &lookup.cancellation)?;
+    let found = gather_documents(&**store, &path, &Lookup { format: Some(format), ..lookup.clone() })?;
+    let documents = node.update(indent, &mut |documents| {
+        found.consolidated.iter().for_each(|below| documents.set_consolidated(below.clone()));
+        Ok(())
+    })?;
+    Ok((documents, found))
+}
+
+/// The format of the group at `path`.
+fn gather_format(store: &dyn Store, path: &str, lookup: &Lookup) -> Result<ZarrFormat> {
+    let lookup = Lookup { arrays: Some(false), consolidation: Consolidation::Never, ..lookup.clone() };
+    let found = documents::find_documents(store, path, &lookup)?.filter(|found| found.documents.is_group());
+    let missing = || documents::not_found(ErrorKind::GroupNotFound, store, path);
+    Ok(found.ok_or_else(missing)?.documents.zarr_format())
 }

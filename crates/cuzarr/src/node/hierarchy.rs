@@ -99,11 +99,7 @@ pub(super) fn walk_consolidated(
     max_depth: Option<usize>,
     visit: &mut Visit<'_>,
 ) -> Result<()> {
-    let depth = |path: &str| path.matches('/').count();
-    let mut paths: Vec<&str> =
-        consolidated.paths().filter(|path| max_depth.is_none_or(|most| depth(path) <= most)).collect();
-    paths.sort_unstable_by(|a, b| a.split('/').cmp(b.split('/')));
-    for path in paths {
+    for path in named(consolidated, max_depth) {
         match consolidated.node_alone(path) {
             Ok(None) => {}
             Ok(Some(metadata)) => visit(path, Ok(metadata))?,
@@ -111,6 +107,39 @@ pub(super) fn walk_consolidated(
         }
     }
     Ok(())
+}
+
+/// Visits the nodes that consolidated metadata names below the group at a path, as their own documents describe them. Nodes that
+/// are gone are left out.
+pub(super) fn walk_named(
+    store: &dyn Store,
+    group: &str,
+    consolidated: &Consolidated,
+    max_depth: Option<usize>,
+    visit: &mut Visit<'_>,
+) -> Result<()> {
+    let lookup = Lookup { consolidation: Consolidation::Never, ..Lookup::default() };
+    let paths: Vec<&str> = named(consolidated, max_depth);
+    let absolute: Vec<String> = paths.iter().map(|path| join_key(group, path)).collect();
+    let found = documents::find_many(store, &absolute, consolidated.zarr_format(), &lookup);
+    for ((path, absolute), found) in paths.into_iter().zip(&absolute).zip(found) {
+        let Some(found) = found.transpose() else { continue };
+        let metadata = found.and_then(|found| {
+            let name = found.documents.name();
+            found.documents.check().at(|| name).at(|| documents::place(store, absolute))
+        });
+        visit(path, metadata)?;
+    }
+    Ok(())
+}
+
+/// The paths of nodes in consolidated metadata, each group before its members, to a depth.
+fn named(consolidated: &Consolidated, max_depth: Option<usize>) -> Vec<&str> {
+    let depth = |path: &str| path.matches('/').count();
+    let mut paths: Vec<&str> =
+        consolidated.paths().filter(|path| max_depth.is_none_or(|most| depth(path) <= most)).collect();
+    paths.sort_unstable_by(|a, b| a.split('/').cmp(b.split('/')));
+    paths
 }
 
 /// Reads the group at a path with the documents of everything below it, ready to be consolidated. It writes nothing. The nodes

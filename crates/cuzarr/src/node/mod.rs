@@ -21,6 +21,7 @@ mod array_io;
 mod builder;
 mod creation;
 mod deletion;
+mod document;
 mod documents;
 mod group;
 mod group_builder;
@@ -46,6 +47,7 @@ pub use crate::run::Options as ArrayOptions;
 pub use array::Array;
 pub use builder::ArrayBuilder;
 pub use deletion::{delete_node, delete_tree};
+pub use document::{NodeLock, StoredNode};
 pub use documents::Consolidation;
 pub use group::{Group, consolidate_metadata};
 pub use group_builder::GroupBuilder;
@@ -61,7 +63,9 @@ pub use creation::NewNodes;
 #[doc(hidden)]
 pub use deletion::{CHECKPOINT, OLD_COPY_CHECKPOINT, refresh_consolidated};
 #[doc(hidden)]
-pub use documents::{FoundNode, Lookup, find_documents};
+pub use documents::{FoundNode, Lookup, find_documents, find_many};
+#[doc(hidden)]
+pub use group::consolidate;
 #[doc(hidden)]
 pub use hierarchy::{gather_documents, walk_documents};
 #[doc(hidden)]

@@ -39,6 +39,8 @@ pub struct Engine {
     memory: Mutex<HashMap<Device, Memory>>,
     open_shards: Arc<OpenLimit>,
     turns: Arc<Turns>,
+    /// Changes of metadata, by node.
+    nodes: Arc<Turns>,
 }
 
 static ENGINE: Mutex<Option<Arc<Engine>>> = Mutex::new(None);
@@ -72,6 +74,7 @@ impl Engine {
             memory: Mutex::default(),
             open_shards: Arc::new(OpenLimit::new(OPEN_SHARDS)),
             turns: Arc::default(),
+            nodes: Arc::default(),
         }
     }
 
@@ -131,5 +134,13 @@ impl Engine {
         cancellation: &CancellationToken,
     ) -> Result<Turn> {
         self.turns.take(Objects { array, bounds }, cancellation)
+    }
+
+    /// Waits for the lock of changes to a node's metadata.
+    ///
+    /// # Errors
+    /// `Cancelled`
+    pub(crate) fn node_turn(&self, node: Identity, cancellation: &CancellationToken) -> Result<Turn> {
+        self.nodes.take(Objects { array: node, bounds: Vec::new() }, cancellation)
     }
 }

@@ -15,7 +15,7 @@ use super::key::is_document;
 use super::object::Object;
 use super::values::Values;
 use super::{
-    Capabilities, Condition, Identity, InlineWorkers, Key, Listing, Payload, ReadRequest, ReadSink, Stat, Store,
+    Capabilities, Condition, Identity, InlineWorkers, Key, Listing, Lock, Payload, ReadRequest, ReadSink, Stat, Store,
     Unfinished, Workers, no_parts,
 };
 use crate::error::Result;
@@ -179,6 +179,14 @@ impl Store for GpuMemoryStore {
 
     fn is_on(&self, device: Device) -> bool {
         device != Device::Cpu && device == self.device
+    }
+
+    fn try_lock(&self, _prefix: &Key) -> Result<Lock> {
+        Ok(Lock::Unsupported)
+    }
+
+    fn above(&self) -> Option<(Arc<dyn Store>, String)> {
+        None
     }
 }
 

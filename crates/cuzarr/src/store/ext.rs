@@ -69,6 +69,16 @@ pub trait StoreExt: Store {
         collect(self, requests, limit_bytes)
     }
 
+    /// Like [`StoreExt::get_many_at_most`], with the version of each value, where the store tells versions.
+    fn get_many_versioned(
+        &self,
+        requests: Vec<ReadRequest>,
+        limit_bytes: u64,
+    ) -> Vec<Result<Option<(Vec<u8>, Option<Version>)>>> {
+        let (items, versions) = collect_versioned(self, requests, limit_bytes);
+        items.into_iter().zip(versions).map(|(item, version)| Ok(item?.map(|bytes| (bytes, version)))).collect()
+    }
+
     /// Reads part of a value into new memory of `device`; `None` when the key does not exist.
     ///
     /// # Errors

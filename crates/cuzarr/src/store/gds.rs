@@ -22,8 +22,8 @@ use super::batch::{self, Source};
 use super::local::{LocalOptions, LocalStore, OpenFile};
 use super::object::Object;
 use super::{
-    Capabilities, Condition, Identity, Key, Listing, Payload, ReadRequest, ReadSink, Stat, Store, Unfinished, Version,
-    Workers,
+    Capabilities, Condition, Identity, Key, Listing, Lock, Payload, ReadRequest, ReadSink, Stat, Store, Unfinished,
+    Version, Workers,
 };
 use crate::error::{Error, ErrorKind, Result};
 
@@ -288,6 +288,14 @@ impl Store for GdsStore {
 
     fn is_on(&self, device: Device) -> bool {
         self.uses_cufile(device)
+    }
+
+    fn try_lock(&self, prefix: &Key) -> Result<Lock> {
+        self.local.try_lock(prefix)
+    }
+
+    fn above(&self) -> Option<(Arc<dyn Store>, String)> {
+        self.local.above()
     }
 }
 

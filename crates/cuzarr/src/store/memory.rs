@@ -10,8 +10,8 @@ use super::batch::{self, Source};
 use super::object::Object;
 use super::values::Values;
 use super::{
-    Capabilities, Condition, Identity, Key, Listing, Payload, ReadRequest, ReadSink, Stat, Store, Unfinished, Version,
-    Workers, no_parts,
+    Capabilities, Condition, Identity, Key, Listing, Lock, Payload, ReadRequest, ReadSink, Stat, Store, Unfinished,
+    Version, Workers, no_parts,
 };
 use crate::error::Result;
 
@@ -139,6 +139,14 @@ impl Store for MemoryStore {
 
     fn is_on(&self, _device: Device) -> bool {
         false
+    }
+
+    fn try_lock(&self, _prefix: &Key) -> Result<Lock> {
+        Ok(Lock::Unsupported)
+    }
+
+    fn above(&self) -> Option<(Arc<dyn Store>, String)> {
+        None
     }
 }
 

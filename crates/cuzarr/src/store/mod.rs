@@ -1,7 +1,7 @@
 //! Stores: keys and their bytes. A store knows nothing about codecs, and reads into memory that its caller lends.
 //!
 //! # One small trait
-//! [`Store`] has eleven methods and no defaults. A back end writes eleven methods. A layer forwards all of them, and the compiler
+//! [`Store`] has thirteen methods and no defaults. A back end writes thirteen methods. A layer forwards all of them, and the compiler
 //! complains when a new one is missing. Convenient calls (`get`, `write`, `exists`) are in [`StoreExt`], for every store.
 //!
 //! # Completion-based, without async
@@ -275,6 +275,16 @@ pub trait Workers: Send + Sync {
     }
 }
 
+/// The answer of [`Store::try_lock`].
+pub enum Lock {
+    /// The lock, held until this value is dropped.
+    Held(Box<dyn Any + Send + Sync>),
+    /// Another caller, here or in another process, holds the lock.
+    Busy,
+    /// The store has no locks, or nothing is stored at the prefix.
+    Unsupported,
+}
+
 /// The keys and prefixes directly below a prefix.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Listing {
@@ -494,6 +504,17 @@ pub trait Store: fmt::Debug + fmt::Display + Send + Sync {
     /// Whether values move to and from memory of `device` without passing through host memory. Then all reads into a sink of that
     /// device end as [`ReadOutcome::OnDevice`].
     fn is_on(&self, device: Device) -> bool;
+
+    /// Tries to lock the node at a prefix, without waiting. The lock excludes all other callers of this method, also in other
+    /// processes. Writes do not ask for it.
+    ///
+    /// # Errors
+    /// `KeyInvalid`; what the store reports.
+    fn try_lock(&self, prefix: &Key) -> Result<Lock>;
+
+    /// The store that this one is a part of, and the prefix of this one in it: the parent of a directory, the bucket of a prefix.
+    /// `None` when the store cannot know.
+    fn above(&self) -> Option<(Arc<dyn Store>, String)>;
 }
 
 #[cfg(test)]

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use cuzarr_device::{Buffer, Device};
 
 use super::{
-    ByteRange, Capabilities, Condition, Identity, InlineWorkers, Key, Lease, Listing, OpenValues, Payload, ReadOutcome,
-    ReadRequest, ReadSink, Stat, Store, Unfinished, Version, Workers,
+    ByteRange, Capabilities, Condition, Identity, InlineWorkers, Key, Lease, Listing, Lock, OpenValues, Payload,
+    ReadOutcome, ReadRequest, ReadSink, Stat, Store, Unfinished, Version, Workers,
 };
 use crate::error::{Error, ErrorKind, Result};
 
@@ -335,6 +335,14 @@ impl Store for Observed {
 
     fn is_on(&self, device: Device) -> bool {
         self.inner.is_on(device)
+    }
+
+    fn try_lock(&self, prefix: &Key) -> Result<Lock> {
+        self.inner.try_lock(prefix)
+    }
+
+    fn above(&self) -> Option<(Arc<dyn Store>, String)> {
+        self.inner.above()
     }
 }
 

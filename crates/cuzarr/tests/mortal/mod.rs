@@ -12,7 +12,7 @@ use cuzarr::meta::{ArrayMetadata, GroupMetadata, NodeMetadata, ZarrFormat};
 use cuzarr::node::{self, Array, ArrayOptions, Consolidation, Group, Node, consolidate_metadata};
 use cuzarr::plan::Selection;
 use cuzarr::store::{
-    Capabilities, Condition, Identity, Key, Listing, MemoryStore, Payload, ReadRequest, ReadSink, Stat, Store,
+    Capabilities, Condition, Identity, Key, Listing, Lock, MemoryStore, Payload, ReadRequest, ReadSink, Stat, Store,
     StoreExt, Unfinished, Workers, no_parts,
 };
 use cuzarr::{Error, ErrorKind, Result};
@@ -160,6 +160,14 @@ impl Store for Mortal {
 
     fn is_on(&self, device: Device) -> bool {
         self.values.is_on(device)
+    }
+
+    fn try_lock(&self, prefix: &Key) -> Result<Lock> {
+        self.values.try_lock(prefix)
+    }
+
+    fn above(&self) -> Option<(Arc<dyn Store>, String)> {
+        self.values.above()
     }
 }
 

@@ -8,8 +8,8 @@ use cuzarr_device::{Buffer, Device};
 use super::{ok, request};
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::{
-    ByteRange, Capabilities, Condition, Identity, InlineWorkers, Key, Lease, Listing, MemoryStore, OpenValues, Payload,
-    ReadOutcome, ReadRequest, ReadSink, Stat, Store, StoreExt, Unfinished, Version, Workers,
+    ByteRange, Capabilities, Condition, Identity, InlineWorkers, Key, Lease, Listing, Lock, MemoryStore, OpenValues,
+    Payload, ReadOutcome, ReadRequest, ReadSink, Stat, Store, StoreExt, Unfinished, Version, Workers,
 };
 
 /// Runs the checks of a layer: `wrap` gives a store that is a view of the whole of the given one, or of a part. What was asked of
@@ -36,6 +36,7 @@ pub fn forwards(wrap: &dyn Fn(Arc<dyn Store>) -> Arc<dyn Store>) {
             let read_only = layer.capabilities().read_only;
             assert_eq!(layer.capabilities(), Capabilities { read_only, ..said });
             assert!(layer.is_on(Device::Simt) && !layer.is_on(Device::Cpu));
+            assert!(matches!(layer.try_lock("node"), Ok(Lock::Busy)) && layer.above().is_some());
             assert!(layer.identity().overlaps(&inner.values.identity()), "the layer is about other values");
             if !read_only {
                 forwards_writes(&layer, &inner);
@@ -144,6 +145,14 @@ impl Store for Behind {
 
     fn is_on(&self, device: Device) -> bool {
         device == Device::Simt
+    }
+
+    fn try_lock(&self, _prefix: &Key) -> Result<Lock> {
+        Ok(Lock::Busy)
+    }
+
+    fn above(&self) -> Option<(Arc<dyn Store>, String)> {
+        Some((Arc::new(MemoryStore::new()), "above".into()))
     }
 }
 

@@ -8,7 +8,8 @@ use cuzarr_device::Device;
 use crate::error::Result;
 use crate::store::key::{join_key, validate_key, validate_prefix};
 use crate::store::{
-    Capabilities, Condition, Identity, Key, Listing, Payload, ReadRequest, ReadSink, Stat, Store, Unfinished, Workers,
+    Capabilities, Condition, Identity, Key, Listing, Lock, Payload, ReadRequest, ReadSink, Stat, Store, Unfinished,
+    Workers,
 };
 
 /// A store that shows the values below a prefix of another store.
@@ -93,6 +94,20 @@ impl Store for Prefixed {
 
     fn capabilities(&self) -> Capabilities {
         self.inner.capabilities()
+    }
+
+    fn try_lock(&self, prefix: &Key) -> Result<Lock> {
+        self.inner.try_lock(&self.prefix(prefix)?)
+    }
+
+    fn above(&self) -> Option<(Arc<dyn Store>, String)> {
+        let (above, name) = match self.prefix.rsplit_once('/') {
+            Some((above, name)) => (above, name),
+            None if self.prefix.is_empty() => return self.inner.above(),
+            None => return Some((Arc::clone(&self.inner), self.prefix.clone())),
+        };
+        let above = Prefixed { inner: Arc::clone(&self.inner), prefix: above.to_string() };
+        Some((Arc::new(above), name.to_string()))
     }
 }
 

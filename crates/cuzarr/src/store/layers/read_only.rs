@@ -7,7 +7,8 @@ use cuzarr_device::Device;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::{
-    Capabilities, Condition, Identity, Key, Listing, Payload, ReadRequest, ReadSink, Stat, Store, Unfinished, Workers,
+    Capabilities, Condition, Identity, Key, Listing, Lock, Payload, ReadRequest, ReadSink, Stat, Store, Unfinished,
+    Workers,
 };
 
 /// A store that refuses every write.
@@ -73,6 +74,15 @@ impl Store for ReadOnly {
 
     fn capabilities(&self) -> Capabilities {
         Capabilities { read_only: true, ..self.inner.capabilities() }
+    }
+
+    fn try_lock(&self, prefix: &Key) -> Result<Lock> {
+        self.inner.try_lock(prefix)
+    }
+
+    fn above(&self) -> Option<(Arc<dyn Store>, String)> {
+        let (above, name) = self.inner.above()?;
+        Some((Arc::new(ReadOnly::new(above)), name))
     }
 }
 

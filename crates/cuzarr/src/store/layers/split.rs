@@ -8,8 +8,8 @@ use cuzarr_device::{Buffer, Device};
 use crate::error::Result;
 use crate::store::key::is_document;
 use crate::store::{
-    Capabilities, Condition, Identity, Key, Lease, Listing, OpenValues, Payload, ReadOutcome, ReadRequest, ReadSink,
-    Stat, Store, Unfinished, Version, Workers,
+    Capabilities, Condition, Identity, Key, Lease, Listing, Lock, OpenValues, Payload, ReadOutcome, ReadRequest,
+    ReadSink, Stat, Store, Unfinished, Version, Workers,
 };
 
 /// Two stores as one. The first holds chunks and everything else; the second holds the documents of arrays and groups.
@@ -143,6 +143,14 @@ impl Store for Split {
             transactional: data.transactional || metadata.transactional,
             ..data
         }
+    }
+
+    fn try_lock(&self, prefix: &Key) -> Result<Lock> {
+        self.metadata.try_lock(prefix)
+    }
+
+    fn above(&self) -> Option<(Arc<dyn Store>, String)> {
+        self.metadata.above()
     }
 }
 

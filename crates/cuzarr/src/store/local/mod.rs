@@ -19,6 +19,7 @@
 #[cfg(target_os = "linux")]
 mod direct;
 mod file;
+mod lock;
 mod root;
 
 use std::fmt;
@@ -36,7 +37,8 @@ use super::key::{join_key, validate_key, validate_prefix};
 use super::layers::read_only_error;
 use super::object::Object;
 use super::{
-    Capabilities, Condition, Identity, Key, Listing, Payload, ReadRequest, ReadSink, Stat, Store, Unfinished, Workers,
+    Capabilities, Condition, Identity, Key, Listing, Lock, Payload, ReadRequest, ReadSink, Stat, Store, Unfinished,
+    Workers,
 };
 use crate::error::{Error, ErrorKind, Result, ResultExt};
 pub(super) use file::{OpenFile, read_exact_at, rename_if_absent, version_of as file_version, write_all_at};
@@ -419,6 +421,21 @@ impl Store for LocalStore {
 
     fn is_on(&self, _device: Device) -> bool {
         false
+    }
+
+    fn try_lock(&self, prefix: &Key) -> Result<Lock> {
+        validate_prefix(prefix)?;
+        let place = || format!("{self}: prefix '{prefix}'");
+        let Some(directory) = self.root.directory(prefix).at(place)? else { return Ok(Lock::Unsupported) };
+        lock::try_lock(&directory).map_err(|error| io_error("cannot lock the directory", error)).at(place)
+    }
+
+    fn above(&self) -> Option<(Arc<dyn Store>, String)> {
+        let real = fs::canonicalize(self.root.path()).ok()?;
+        let name = real.file_name()?.to_str()?.to_string();
+        let above = LocalStore::with_options(real.parent()?, self.options).ok()?;
+        validate_key(&name).ok()?;
+        Some((Arc::new(above), name))
     }
 }
 

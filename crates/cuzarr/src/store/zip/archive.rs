@@ -11,8 +11,8 @@ use super::super::key::{validate_key, validate_prefix};
 use super::super::layers::read_only_error;
 use super::super::local::{Durability, LocalOptions, LocalStore, Symlinks};
 use super::super::{
-    Capabilities, Condition, Identity, Key, Listing, Payload, ReadRequest, ReadSink, Stat, Store, Unfinished, Workers,
-    no_parts,
+    Capabilities, Condition, Identity, Key, Listing, Lock, Payload, ReadRequest, ReadSink, Stat, Store, Unfinished,
+    Workers, no_parts,
 };
 use super::ZipStore;
 use super::draft::{Draft, Expected, Members, Names, Writing};
@@ -353,6 +353,14 @@ impl Store for ZipArchive {
 
     fn is_on(&self, _device: Device) -> bool {
         false
+    }
+
+    fn try_lock(&self, _prefix: &Key) -> Result<Lock> {
+        Ok(Lock::Unsupported)
+    }
+
+    fn above(&self) -> Option<(Arc<dyn Store>, String)> {
+        None
     }
 }
 

@@ -34,7 +34,7 @@ use super::batch;
 use super::ext::collect_versioned;
 use super::values::Values;
 use super::{
-    ByteRange, Capabilities, Condition, Identity, Key, Listing, Payload, ReadRequest, ReadSink, Stat, Store,
+    ByteRange, Capabilities, Condition, Identity, Key, Listing, Lock, Payload, ReadRequest, ReadSink, Stat, Store,
     Unfinished, Version, Workers,
 };
 use crate::error::{Error, ErrorKind, Result, ResultExt};
@@ -258,6 +258,14 @@ impl Store for ZipStore {
 
     fn is_on(&self, _device: Device) -> bool {
         false
+    }
+
+    fn try_lock(&self, _prefix: &Key) -> Result<Lock> {
+        Ok(Lock::Unsupported)
+    }
+
+    fn above(&self) -> Option<(Arc<dyn Store>, String)> {
+        None
     }
 }
 

@@ -1,0 +1,391 @@
+//! Changes of stored metadata. Arrays, groups, creation and deletion change documents here and nowhere else.
+//!
+//! A change is a read-modify-write of the *stored* document, never of what a handle remembers. Three things keep two changes apart:
+//!
+//! 1. A lock a node and process.
+//! 2. The store's own lock on the node ([`Store::try_lock`]), such as `flock` on a directory, which excludes other processes.
+//! 3. A conditional write where the store has it ([`Condition::Unchanged`]). A change that lost begins again with the new document.
+//!
+//! After the node's own documents, its entries in the consolidated copies above are replaced: in every group above that has a
+//! copy, also beyond the store's root ([`Store::above`]). No copy is created. A process that is killed in between leaves a stale
+//! copy, which the next change of the node mends. A caller that holds a node's lock takes those of groups above, never below.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use cuzarr::meta::{Json, ZarrFormat};
+//! use cuzarr::node::{ArrayOptions, Group, NodeLock};
+//! use cuzarr::store::{MemoryStore, Store};
+//!
+//! let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+//! Group::builder().create_in(Arc::clone(&store), "a")?;
+//! let node = NodeLock::take(store, "a", ZarrFormat::V3, false, &Default::default())?;
+//! let changed = node.update(Some(2), &mut |documents| {
+//!     documents.attributes_mut()?.insert("units".into(), Json::String("K".into()));
+//!     Ok(())
+//! })?;
+//! assert_eq!(changed.attributes().map(|attributes| attributes.len()), Some(1));
+//! # Ok::<(), cuzarr::Error>(())
+//! ```
+
+use std::collections::BTreeMap;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::documents::{self, document_names, limit_bytes};
+use super::path::{ancestors, normalize_path};
+use crate::cancellation::CancellationToken;
+use crate::error::{Error, ErrorKind, Result, ResultExt};
+use crate::meta::node::{self, ZARR_JSON, ZGROUP, ZMETADATA};
+use crate::meta::{ArrayMetadata, EntryChange, NodeDocuments, NodeMetadata, Object, ZarrFormat, edit_consolidated};
+use crate::run::{Engine, Turn};
+use crate::store::{ByteRange, Condition, Lock, Payload, ReadRequest, Store, StoreExt, Version, join_key};
+
+/// Attempts of a change that other writers are faster than. One of them succeeds each time.
+pub(super) const MOST_ATTEMPTS: u32 = 64;
+/// Pauses of a caller that waits for another process grow from the first to the longest.
+const FIRST_PAUSE: Duration = Duration::from_micros(100);
+const LONGEST_PAUSE: Duration = Duration::from_millis(20);
+
+/// The right to change the documents of one node. Other changes of the node, by this process and where the store can by others,
+/// wait until it is dropped.
+pub struct NodeLock {
+    store: Arc<dyn Store>,
+    path: String,
+    format: ZarrFormat,
+    is_array: bool,
+    cancellation: CancellationToken,
+    _held: Held,
+}
+
+/// A node's documents as they are stored.
+#[derive(Clone, Debug)]
+pub struct StoredNode {
+    documents: NodeDocuments,
+    /// What must hold for each document when it is replaced.
+    conditions: BTreeMap<&'static str, Condition>,
+}
+
+impl StoredNode {
+    /// The documents.
+    pub fn documents(&self) -> &NodeDocuments {
+        &self.documents
+    }
+}
+
+/// The lock of the process and the store's. They end in this order.
+struct Held {
+    _lock: Lock,
+    _turn: Turn,
+}
+
+impl Held {
+    fn take(store: &dyn Store, path: &str, cancellation: &CancellationToken) -> Result<Held> {
+        let turn = Engine::get().node_turn(store.identity().below(path), cancellation)?;
+        let mut pause = FIRST_PAUSE;
+        loop {
+            match store.try_lock(path)? {
+                Lock::Busy => {
+                    cancellation.poll()?;
+                    std::thread::sleep(pause);
+                    pause = (2 * pause).min(LONGEST_PAUSE);
+                }
+                lock => return Ok(Held { _lock: lock, _turn: turn }),
+            }
+        }
+    }
+}
+
+impl NodeLock {
+    /// Waits for the lock of the array (`is_array`) or group of `format` at `path`.
+    ///
+    /// # Errors
+    /// `KeyInvalid`; `Cancelled`; what the store reports.
+    pub fn take(
+        store: Arc<dyn Store>,
+        path: &str,
+        format: ZarrFormat,
+        is_array: bool,
+        cancellation: &CancellationToken,
+    ) -> Result<NodeLock> {
+        let path = normalize_path(path)?;
+        let held = Held::take(&*store, &path, cancellation)?;
+        Ok(NodeLock { store, path, format, is_array, cancellation: cancellation.clone(), _held: held })
+    }
+
+    /// The stored documents.
+    ///
+    /// # Errors
+    /// `ArrayNotFound` or `GroupNotFound` when the node is gone; `MetadataInvalid`; what the store reports.
+    pub fn read(&self) -> Result<StoredNode> {
+        let names = document_names(Some(self.format), Some(self.is_array));
+        let request = |name: &&'static str| ReadRequest { key: node::key(&self.path, name), range: ByteRange::Full };
+        let requests = names.iter().map(request).collect();
+        let is_compared = self.store.capabilities().conditional_writes;
+        let (mut found, mut conditions) = (BTreeMap::new(), BTreeMap::new());
+        for (name, value) in names.into_iter().zip(self.store.get_many_versioned(requests, limit_bytes())) {
+            let value = value.map_err(documents::with_limit_hint).at(|| self.place())?;
+            let condition = match &value {
+                None => Condition::Absent,
+                Some((_, Some(version))) => Condition::Unchanged(version.clone()),
+                Some((_, None)) => Condition::Always,
+            };
+            conditions.insert(name, if is_compared { condition } else { Condition::Always });
+            found.extend(value.map(|(bytes, _)| (name, bytes)));
+        }
+        let mut stored = node::Documents::default();
+        found.iter().for_each(|(name, bytes)| stored.set(name, bytes));
+        match NodeDocuments::parse(&stored).at(|| self.place())? {
+            Some(documents) if documents.is_array() == self.is_array => Ok(StoredNode { documents, conditions }),
+            _ => {
+                let kind = if self.is_array { ErrorKind::ArrayNotFound } else { ErrorKind::GroupNotFound };
+                Err(documents::not_found(kind, &*self.store, &self.path)
+                    .with_hint("another program deleted or replaced it"))
+            }
+        }
+    }
+
+    /// Replaces those stored documents that differ, with `indent` spaces a level, then the node's entries in the copies above.
+    /// Returns false when another writer changed a document since it was read; nothing is written then.
+    ///
+    /// # Errors
+    /// `ReadOnly`; what the store reports.
+    pub fn replace(&self, stored: &StoredNode, documents: &NodeDocuments, indent: Option<usize>) -> Result<bool> {
+        // Attributes that are missing are none.
+        let members = |documents: &'_ NodeDocuments| -> BTreeMap<&'static str, Object> {
+            let members = documents.members().into_iter().filter(|(_, members)| !members.is_empty());
+            members.map(|(name, members)| (name, members.clone())).collect()
+        };
+        let (old, new) = (members(&stored.documents), members(documents));
+        for (name, bytes) in documents.documents(indent) {
+            if old.get(name) == new.get(name) {
+                continue;
+            }
+            let condition = stored.conditions.get(name).unwrap_or(&Condition::Always);
+            let key = node::key(&self.path, name);
+            if !self.store.put(&key, Payload::Bytes(&bytes), condition).at(|| self.place())? {
+                return Ok(false);
+            }
+        }
+        let change = EntryChange { path: self.path.clone(), node: Some(documents.clone().alone()) };
+        if self.format == ZarrFormat::V2 && !self.is_array {
+            // The copy of a v2 group repeats the group's own attributes.
+            let own = EntryChange { path: String::new(), ..change.clone() };
+            Copy { store: &*self.store, group: &self.path, format: self.format }.edit_held(&[own])?;
+        }
+        update_copies(&*self.store, self.format, vec![change], &self.cancellation)?;
+        Ok(true)
+    }
+
+    /// Changes the stored documents. `change` is called again when another writer was faster.
+    ///
+    /// # Errors
+    /// Those of [`NodeLock::read`], [`NodeLock::replace`] and `change`; `StoreFailed` when other writers do not stop.
+    pub fn update(
+        &self,
+        indent: Option<usize>,
+        change: &mut dyn FnMut(&mut NodeDocuments) -> Result<()>,
+    ) -> Result<NodeDocuments> {
+        for attempt in 0..MOST_ATTEMPTS {
+            let stored = self.read()?;
+            let mut documents = stored.documents.clone();
+            change(&mut documents).at(|| self.place())?;
+            if self.replace(&stored, &documents, indent)? {
+                return Ok(documents);
+            }
+            pause(attempt, &self.cancellation)?;
+        }
+        Err(outrun(&*self.store, &self.path))
+    }
+
+    fn place(&self) -> String {
+        documents::place(&*self.store, &self.path)
+    }
+}
+
+impl StoredNode {
+    /// The metadata of an array.
+    ///
+    /// # Errors
+    /// `MetadataInvalid`, `UnsupportedFeature`, `UnknownDataType`; `ArrayNotFound` when the documents describe a group.
+    pub(super) fn array(&self) -> Result<ArrayMetadata> {
+        match self.documents.clone().check()? {
+            NodeMetadata::Array(metadata) => Ok(*metadata),
+            NodeMetadata::Group(_) => Err(Error::new(ErrorKind::ArrayNotFound, "the documents describe a group")),
+        }
+    }
+}
+
+/// Waits a random time, so that writers that met once do not meet again.
+pub(super) fn pause(attempt: u32, cancellation: &CancellationToken) -> Result<()> {
+    let most = LONGEST_PAUSE.min(FIRST_PAUSE * 2u32.saturating_pow(attempt.min(16)));
+    let nanoseconds = RandomState::new().hash_one(attempt) % (most.as_nanos() as u64).max(1);
+    std::thread::sleep(Duration::from_nanos(nanoseconds));
+    cancellation.poll()
+}
+
+/// The error of a change that other writers were faster than each time.
+pub(super) fn outrun(store: &dyn Store, path: &str) -> Error {
+    let message =
+        format!("{store}: the metadata of '/{path}' was changed by other writers at each of {MOST_ATTEMPTS} attempts");
+    Error::new(ErrorKind::StoreFailed, message).with_hint("try again when they are done")
+}
+
+/// Changes entries in all consolidated copies above some nodes, whose paths are relative to the store's root. Each copy is read
+/// and written once. Returns whether a copy was changed.
+///
+/// # Errors
+/// What the store reports. A group document that cannot be read is left alone. So is everything above the store's root that the
+/// store cannot read.
+pub(super) fn update_copies(
+    store: &dyn Store,
+    format: ZarrFormat,
+    changes: Vec<EntryChange>,
+    cancellation: &CancellationToken,
+) -> Result<bool> {
+    let mut is_changed = false;
+    let mut groups: BTreeMap<String, Vec<EntryChange>> = BTreeMap::new();
+    for change in &changes {
+        for group in ancestors(&change.path) {
+            let path = if group.is_empty() { &change.path[..] } else { &change.path[group.len() + 1..] };
+            groups.entry(group.to_string()).or_default().push(EntryChange { path: path.to_string(), ..change.clone() });
+        }
+    }
+    let copies = Copies { store, format, cancellation };
+    for (group, changes) in copies.consolidated(groups)? {
+        is_changed |= copies.edit(&group, &changes)?;
+    }
+    let (mut above, mut prefix) = (store.above(), String::new());
+    while let Some((outer, name)) = above {
+        prefix = if prefix.is_empty() { name } else { join_key(&name, &prefix) };
+        let below = |change: &EntryChange| {
+            let path = if change.path.is_empty() { prefix.clone() } else { join_key(&prefix, &change.path) };
+            EntryChange { path, ..change.clone() }
+        };
+        let copies = Copies { store: &*outer, format, cancellation };
+        if !copies.has_group() {
+            break;
+        }
+        is_changed |= copies.edit("", &changes.iter().map(below).collect::<Vec<_>>())?;
+        above = outer.above();
+    }
+    Ok(is_changed)
+}
+
+/// The consolidated copies of one store.
+struct Copies<'a> {
+    store: &'a dyn Store,
+    format: ZarrFormat,
+    cancellation: &'a CancellationToken,
+}
+
+impl Copies<'_> {
+    /// Those groups that seem to have a copy. Where requests take long, one batch of them tells; else each group is simply tried.
+    fn consolidated(&self, groups: BTreeMap<String, Vec<EntryChange>>) -> Result<Vec<(String, Vec<EntryChange>)>> {
+        if groups.len() <= 1 || !self.store.capabilities().far {
+            return Ok(groups.into_iter().collect());
+        }
+        let request = |group: &String| ReadRequest { key: self.key(group), range: ByteRange::Full };
+        let values = self.store.get_many_at_most(groups.keys().map(request).collect(), limit_bytes());
+        let mut found = Vec::new();
+        for (group, value) in groups.into_iter().zip(values) {
+            if readable(value)?.flatten().is_some_and(|bytes| self.format == ZarrFormat::V2 || has_copy(&bytes)) {
+                found.push(group);
+            }
+        }
+        Ok(found)
+    }
+
+    fn key(&self, group: &str) -> String {
+        node::key(group, if self.format == ZarrFormat::V3 { ZARR_JSON } else { ZMETADATA })
+    }
+
+    /// Whether a group of this format is at the root of the store, and can be read.
+    fn has_group(&self) -> bool {
+        let name = if self.format == ZarrFormat::V3 { ZARR_JSON } else { ZGROUP };
+        matches!(self.store.exists(name), Ok(true))
+    }
+
+    /// Changes entries of the copy in a group.
+    fn edit(&self, group: &str, changes: &[EntryChange]) -> Result<bool> {
+        let copy = Copy { store: self.store, group, format: self.format };
+        // A conditional write needs no lock. Most groups have no copy, which is seen before one waits.
+        let _held = match self.store.capabilities().conditional_writes {
+            true => None,
+            false if !copy.is_there()? => return Ok(false),
+            false => Some(Held::take(self.store, group, self.cancellation)?),
+        };
+        for attempt in 0..MOST_ATTEMPTS {
+            if let Some(changed) = copy.try_edit(changes)? {
+                return Ok(changed);
+            }
+            pause(attempt, self.cancellation)?;
+        }
+        Err(outrun(self.store, group))
+    }
+}
+
+/// The consolidated copy of one group.
+struct Copy<'a> {
+    store: &'a dyn Store,
+    group: &'a str,
+    format: ZarrFormat,
+}
+
+impl Copy<'_> {
+    fn is_there(&self) -> Result<bool> {
+        if self.format == ZarrFormat::V2 {
+            return self.store.exists(&self.key());
+        }
+        let stored = readable(self.store.get_at_most(&self.key(), limit_bytes()))?;
+        Ok(stored.flatten().is_some_and(|bytes| has_copy(&bytes)))
+    }
+
+    /// The document with the changes, and the version that was read; `None` when there is no copy, or nothing changes.
+    fn edited(&self, changes: &[EntryChange]) -> Result<Option<(Vec<u8>, Option<Version>)>> {
+        let stored = self.store.get_versioned(&self.key(), limit_bytes());
+        let Some(Some((bytes, version))) = readable(stored)? else { return Ok(None) };
+        if self.format == ZarrFormat::V3 && !has_copy(&bytes) {
+            return Ok(None);
+        }
+        let edited = readable(edit_consolidated(self.format, &bytes, changes))?.flatten();
+        Ok(edited.map(|edited| (edited, version)))
+    }
+
+    /// Changes the copy once, and tells whether it changed; `None` when another writer was faster.
+    fn try_edit(&self, changes: &[EntryChange]) -> Result<Option<bool>> {
+        let Some((edited, version)) = self.edited(changes)? else { return Ok(Some(false)) };
+        let is_compared = self.store.capabilities().conditional_writes;
+        let condition = version.filter(|_| is_compared).map_or(Condition::Always, Condition::Unchanged);
+        let written = self.store.put(&self.key(), Payload::Bytes(&edited), &condition);
+        Ok(written.at(|| documents::place(self.store, self.group))?.then_some(true))
+    }
+
+    /// Changes the copy of a group whose lock the caller holds.
+    fn edit_held(&self, changes: &[EntryChange]) -> Result<()> {
+        for _ in 0..MOST_ATTEMPTS {
+            if self.try_edit(changes)?.is_some() {
+                return Ok(());
+            }
+        }
+        Err(outrun(self.store, self.group))
+    }
+
+    fn key(&self) -> String {
+        node::key(self.group, if self.format == ZarrFormat::V3 { ZARR_JSON } else { ZMETADATA })
+    }
+}
+
+/// A value that was read; `None` for a document that cannot be used, and an error when the store failed.
+fn readable<T>(value: Result<T>) -> Result<Option<T>> {
+    match value {
+        Err(error) if matches!(error.kind(), ErrorKind::StoreFailed | ErrorKind::Cancelled) => Err(error),
+        value => Ok(value.ok()),
+    }
+}
+
+/// Whether a `zarr.json` seems to have consolidated metadata.
+fn has_copy(bytes: &[u8]) -> bool {
+    const NAME: &[u8] = b"\"consolidated_metadata\"";
+    bytes.windows(NAME.len()).any(|window| window == NAME)
+}

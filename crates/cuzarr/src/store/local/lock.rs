@@ -1,0 +1,74 @@
+//! Locks of directories, by `flock`. The system releases them when their process ends, however it ends.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use super::super::Lock;
+
+/// Tries to lock a directory. File systems that lock no directories, such as some on networks, give [`Lock::Unsupported`].
+#[cfg(unix)]
+pub(super) fn try_lock(directory: &Path) -> io::Result<Lock> {
+    use std::os::unix::fs::MetadataExt;
+
+    use rustix::fs::{FlockOperation, flock};
+    use rustix::io::Errno;
+
+    let file = match fs::File::open(directory) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Lock::Unsupported),
+        // A directory that may be written but not read.
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Ok(Lock::Unsupported),
+        Err(error) => return Err(error),
+    };
+    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => {}
+        Err(Errno::WOULDBLOCK | Errno::INTR) => return Ok(Lock::Busy),
+        Err(_) => return Ok(Lock::Unsupported),
+    }
+    let locked = file.metadata()?;
+    let held = Held { file, process: std::process::id() };
+    // A directory that was deleted and made again has another lock.
+    match fs::metadata(directory) {
+        Ok(found) if (found.dev(), found.ino()) == (locked.dev(), locked.ino()) => Ok(Lock::Held(Box::new(held))),
+        _ => Ok(Lock::Busy),
+    }
+}
+
+#[cfg(not(unix))]
+pub(super) fn try_lock(_directory: &Path) -> io::Result<Lock> {
+    Ok(Lock::Unsupported)
+}
+
+/// A lock that this process holds. A child that was forked meanwhile has the handle, too, so closing it here would release nothing.
+#[cfg(unix)]
+struct Held {
+    file: fs::File,
+    process: u32,
+}
+
+#[cfg(unix)]
+impl Drop for Held {
+    fn drop(&mut self) {
+        if self.process == std::process::id() {
+            // The lock ends with the handle in any case.
+            let _ = rustix::fs::flock(&self.file, rustix::fs::FlockOperation::Unlock);
+        }
+    }
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_caller_at_a_time_holds_a_directory() {
+        let folder = tempfile::tempdir().unwrap();
+        let held = try_lock(folder.path()).unwrap();
+        assert!(matches!(held, Lock::Held(_)));
+        assert!(matches!(try_lock(folder.path()).unwrap(), Lock::Busy));
+        drop(held);
+        assert!(matches!(try_lock(folder.path()).unwrap(), Lock::Held(_)));
+        assert!(matches!(try_lock(&folder.path().join("missing")).unwrap(), Lock::Unsupported));
+    }
+}
