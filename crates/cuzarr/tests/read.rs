@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use cuzarr::plan::{AxisSelection, Selection};
 use cuzarr::store::testing::{Observed, Operation};
-use cuzarr::store::{ByteRange, Capabilities, Condition, Identity, MemoryStore, Payload, Stat, Store, StoreExt};
+use cuzarr::store::{ByteRange, Capabilities, Condition, Identity, Lock, MemoryStore, Payload, Stat, Store, StoreExt};
 use cuzarr::{CancellationToken, Error, ErrorKind};
 use cuzarr_device::{DType, Device, NdBuffer, Order};
 use model::{Dice, Story, bytes_codec, devices, metadata, zstd_codec};
@@ -347,12 +347,12 @@ impl Store for Forgetful {
         self.0.is_on(device)
     }
 
-    fn try_lock(&self, _prefix: &Key) -> Result<Lock> {
-        Ok(Lock::Unsupported)
+    fn try_lock(&self, prefix: &str) -> cuzarr::Result<Lock> {
+        self.0.try_lock(prefix)
     }
 
     fn above(&self) -> Option<(Arc<dyn Store>, String)> {
-        None
+        self.0.above()
     }
 }
 

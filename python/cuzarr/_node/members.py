@@ -87,7 +87,7 @@ def walk(
         if isinstance(metadata, GroupMetadata) and metadata.consolidated_metadata is not None:
             depth = None if max_depth is None else max_depth - path.count("/") - 1
             if depth is None or depth >= 0:
-                yield from ((f"{path}/{below}", node) for below, node in metadata.consolidated_metadata.nodes(depth))
+                yield from ((f"{path}/{below}", node) for below, node in walk(place / path, metadata, depth))
 
 
 def _read(place: StorePath, group: GroupMetadata, paths: list[str]) -> Iterator[tuple[str, AnyNodeMetadata]]:

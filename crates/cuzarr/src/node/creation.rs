@@ -166,7 +166,8 @@ impl NewNodes {
             let documents = node.as_ref().unwrap_or(&group).documents(indent);
             for (at, (name, bytes)) in documents.into_iter().enumerate() {
                 let (makes_node, is_given) = (at == 0, node.is_some());
-                let write = Write { path: path.join("/"), name, bytes, is_given };
+                let is_array = node.as_ref().is_some_and(NodeDocuments::is_array);
+                let write = Write { path: path.join("/"), name, bytes, is_given, is_array };
                 batches.entry((path.len(), makes_node)).or_default().push(write);
             }
         }
@@ -209,6 +210,7 @@ struct Write {
     name: &'static str,
     bytes: Vec<u8>,
     is_given: bool,
+    is_array: bool,
 }
 
 impl Write {
@@ -224,7 +226,9 @@ impl Write {
             require_absent(store, &self.path, found)?;
         }
         let message = format!("{store}: another writer created and deleted '/{}' meanwhile", self.path);
-        Err(Error::new(ErrorKind::StoreFailed, message))
+        let error =
+            Error::new(if self.is_array { ErrorKind::ContainsArray } else { ErrorKind::ContainsGroup }, message);
+        Err(error.with_hint("try again"))
     }
 }
 

@@ -1,7 +1,7 @@
 use super::*;
-use crate::meta::{DataType, Extension, GroupMetadata};
+use crate::meta::{DataType, Extension, GroupMetadata, NodeDocuments};
 use crate::store::testing::{Observed, Operation};
-use crate::store::{LocalStore, MemoryStore, StoreExt};
+use crate::store::{LocalStore, MemoryStore, Prefixed, ReadOnly, StoreExt};
 use serde_json::{Map, Value, json};
 
 fn memory() -> Arc<dyn Store> {
@@ -251,7 +251,9 @@ fn attributes_are_replaced_here_and_in_the_store() {
         let mut other = Array::open(Arc::clone(&store), "x", options()).unwrap();
         watched.take_operations();
         array.set_attributes(attributes(json!({"unit": "K"}))).unwrap();
-        assert_eq!(watched.take_operations().len(), 1, "one document changed");
+        let writes =
+            watched.take_operations().into_iter().filter(|operation| matches!(operation, Operation::Write(..)));
+        assert_eq!(writes.count(), 1, "one document changed");
         other.refresh().unwrap();
         assert_eq!(other.metadata().attributes(), &attributes(json!({"unit": "K"})));
         assert_eq!(array.shape(), [4]);
@@ -364,17 +366,26 @@ fn consolidated_metadata_saves_reads_and_is_kept_apart_from_the_nodes() {
         let consolidated = consolidate_metadata(Arc::clone(&store), "", None, options()).unwrap();
         assert_eq!(paths(&consolidated, None), ["g", "g/x", "g-1"]);
         let mut opened = group(Consolidation::Required).unwrap();
+        let read_only: Arc<dyn Store> = Arc::new(ReadOnly::new(Arc::clone(&store)));
+        let trusting = Group::open(read_only, "", None, Consolidation::Required, options()).unwrap();
         watched.take_operations();
-        assert_eq!(paths(&opened, None), ["g", "g/x", "g-1"]);
-        assert_eq!(paths(&opened, Some(0)), ["g", "g-1"]);
-        let Node::Group(inner) = opened.get("g").unwrap() else { panic!("g is no group") };
+        assert_eq!(paths(&trusting, None), ["g", "g/x", "g-1"]);
+        assert_eq!(paths(&trusting, Some(0)), ["g", "g-1"]);
+        let Node::Group(inner) = trusting.get("g").unwrap() else { panic!("g is no group") };
         assert_eq!(paths(&inner, None), ["x"]);
         assert_eq!(inner.array("x").unwrap().path(), "g/x");
-        assert!(!opened.contains("later").unwrap());
+        assert!(!trusting.contains("later").unwrap());
         assert_eq!(watched.take_operations(), [], "nothing was read");
-        root.create_array("later", metadata(), false).unwrap();
-        assert!(!group(Consolidation::WhenPresent).unwrap().contains("later").unwrap());
+        // By a writer that knows no copies.
+        for (key, value) in root.array("g-1").unwrap().metadata().documents() {
+            store.write(&format!("later/{key}"), &value).unwrap();
+        }
+        assert!(!trusting.contains("later").unwrap() && opened.contains("later").unwrap());
         assert!(group(Consolidation::Never).unwrap().contains("later").unwrap());
+        assert_eq!(opened.differences().unwrap(), ["'later' is missing in the consolidated metadata"]);
+        root.create_array("new/array", metadata(), false).unwrap();
+        let copy = paths(&group(Consolidation::Required).unwrap(), None);
+        assert_eq!(copy, ["g", "g/x", "g-1", "new", "new/array"]);
         opened.delete("g").unwrap();
         assert_eq!(paths(&opened, None), ["g-1"]);
         opened.set_attributes(attributes(json!({"a": 2}))).unwrap();
@@ -415,4 +426,128 @@ fn arrays_say_their_chunks_and_shards() {
     assert_eq!(array.shard_shape().unwrap(), Some(vec![4, 8]));
     let plain = Array::from_metadata(memory(), "x", array_v3(&[8], &[3]), options()).unwrap();
     assert_eq!((plain.chunk_shape().unwrap(), plain.shard_shape().unwrap()), (vec![3], None));
+}
+
+/// A group with a consolidated copy and the array `t` of 4 elements, of either format.
+fn consolidated_group(store: &Arc<dyn Store>, format: ZarrFormat) -> Group {
+    let root = Group::create(Arc::clone(store), "", format, Map::new(), false, options()).unwrap();
+    let metadata = if format == ZarrFormat::V3 { array_v3(&[4], &[2]) } else { array_v2(&[4], &[2]) };
+    root.create_array("deep/t", metadata, false).unwrap();
+    consolidate_metadata(Arc::clone(store), "deep", None, options()).unwrap();
+    consolidate_metadata(Arc::clone(store), "", None, options()).unwrap()
+}
+
+/// Shape and attributes of `deep/t` as each consolidated copy says.
+fn said(store: &Arc<dyn Store>) -> Vec<(Vec<u64>, Map<String, Value>)> {
+    let said = |group: &str, path: &str| {
+        let read_only: Arc<dyn Store> = Arc::new(ReadOnly::new(Arc::clone(store)));
+        let group = Group::open(read_only, group, None, Consolidation::Required, options()).unwrap();
+        let array = group.array(path).unwrap();
+        (array.shape().to_vec(), array.metadata().attributes().clone())
+    };
+    vec![said("", "deep/t"), said("deep", "t")]
+}
+
+#[test]
+fn every_copy_above_follows_each_change() {
+    for format in [ZarrFormat::V2, ZarrFormat::V3] {
+        let store = memory();
+        let root = consolidated_group(&store, format);
+        let mut array = root.array("deep/t").unwrap();
+        array.resize(vec![6]).unwrap();
+        array.set_attributes(attributes(json!({"units": "K"}))).unwrap();
+        let expected = (vec![6], attributes(json!({"units": "K"})));
+        assert_eq!(said(&store), [expected.clone(), expected]);
+    }
+}
+
+#[test]
+fn copies_beyond_the_root_of_a_store_follow_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let outer: Arc<dyn Store> = Arc::new(LocalStore::new(folder.path()).unwrap());
+    let prefixed = |prefix: &str| -> Arc<dyn Store> { Arc::new(Prefixed::new(Arc::clone(&outer), prefix).unwrap()) };
+    let local: Arc<dyn Store> = Arc::new(LocalStore::new(folder.path().join("deep/t")).unwrap());
+    consolidated_group(&outer, ZarrFormat::V3);
+    for (store, shape) in [(local, 8), (prefixed("deep/t"), 9)] {
+        Array::open(store, "", options()).unwrap().resize(vec![shape]).unwrap();
+        assert!(said(&outer).iter().all(|(found, _)| *found == [shape]));
+    }
+    Array::open(prefixed("deep"), "t", options()).unwrap().resize(vec![3]).unwrap();
+    assert!(said(&outer).iter().all(|(found, _)| *found == [3]));
+}
+
+#[test]
+fn a_stale_copy_is_mended_by_the_next_change() {
+    for format in [ZarrFormat::V2, ZarrFormat::V3] {
+        let store = memory();
+        let root = consolidated_group(&store, format);
+        let mut elsewhere = root.array("deep/t").unwrap();
+        // By a writer that knows no copies.
+        let mut metadata = elsewhere.metadata().clone();
+        metadata.set_shape(vec![5]).unwrap();
+        for (name, bytes) in metadata.documents() {
+            store.write(&format!("deep/t/{name}"), &bytes).unwrap();
+        }
+        let group = Group::open(Arc::clone(&store), "", None, Consolidation::Required, options()).unwrap();
+        assert_eq!(group.array("deep/t").unwrap().shape(), [5], "names come from the copy, shapes from the array");
+        assert_eq!(group.differences().unwrap(), ["'deep/t' has shape [5], the consolidated metadata says [4]"]);
+        elsewhere.set_attributes(attributes(json!({"a": 1}))).unwrap();
+        assert!(said(&store).iter().all(|(shape, found)| *shape == [5] && found["a"] == 1));
+    }
+}
+
+#[test]
+fn changes_by_many_handles_and_threads_are_all_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let memory = memory();
+    let stores: [&(dyn Fn() -> Arc<dyn Store> + Sync); 2] =
+        [&|| Arc::clone(&memory), &|| Arc::new(LocalStore::new(folder.path()).unwrap())];
+    for store in stores {
+        consolidated_group(&store(), ZarrFormat::V3);
+        std::thread::scope(|threads| {
+            for thread in 0..4 {
+                threads.spawn(move || {
+                    for number in 0..8 {
+                        let name = format!("{thread}-{number}");
+                        let node =
+                            NodeLock::take(store(), "deep/t", ZarrFormat::V3, true, &Default::default()).unwrap();
+                        let mut change = |documents: &mut NodeDocuments| {
+                            documents.attributes_mut()?.insert(name.clone(), crate::meta::Json::Bool(true));
+                            Ok(())
+                        };
+                        node.update(Some(2), &mut change).unwrap();
+                    }
+                });
+            }
+        });
+        assert!(said(&store()).iter().all(|(_, attributes)| attributes.len() == 32), "{:?}", said(&store()));
+    }
+}
+
+#[test]
+fn a_change_of_a_node_that_is_gone_is_an_error() {
+    let store = memory();
+    let root = consolidated_group(&store, ZarrFormat::V3);
+    let (mut array, mut group) = (root.array("deep/t").unwrap(), root.group("deep").unwrap());
+    delete_node(&*store, "deep").unwrap();
+    assert_eq!(array.set_attributes(Map::new()).unwrap_err().kind(), ErrorKind::ArrayNotFound);
+    assert_eq!(array.resize(vec![9]).unwrap_err().kind(), ErrorKind::ArrayNotFound);
+    assert_eq!(group.set_attributes(Map::new()).unwrap_err().kind(), ErrorKind::GroupNotFound);
+    assert_eq!(store.list("").unwrap(), ["zarr.json"], "nothing was written");
+}
+
+#[test]
+fn writers_that_overwrite_one_array_at_once_all_succeed() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = || -> Arc<dyn Store> { Arc::new(LocalStore::new(folder.path()).unwrap()) };
+    std::thread::scope(|threads| {
+        for thread in 0..4 {
+            threads.spawn(move || {
+                for _ in 0..10 {
+                    Array::create(store(), "a", array_v3(&[4 + thread], &[2]), true, options()).unwrap();
+                }
+            });
+        }
+    });
+    assert!((4..8).contains(&Array::open(store(), "a", options()).unwrap().shape()[0]));
 }
