@@ -178,6 +178,9 @@ impl Copy {
         let source = self.place.open_source(output.registry())?;
         let target = nodes::target(output.registry(), &self.place.target)?;
         let copied = copy_node(source, Arc::clone(&target.store), "", &changes, self.place.existing())?;
+        for difference in copied.differences() {
+            output.note(&format!("{}: {difference}; the stored node is copied", self.place.source));
+        }
         let plan = copied.to_json();
         if self.place.dry_run {
             output.answer(&json!({"dry_run": true, "copies": plan}), &plan_text(&copied));

@@ -98,7 +98,7 @@ fn with_neighbour(error: Error, path: &str) -> Error {
 ///
 /// # Errors
 /// `InvalidArgument` for a file that is not a ZIP file; those of [`Registry::open_url`].
-fn source(registry: &Registry, path: &str) -> Result<Arc<dyn Store>> {
+pub fn source(registry: &Registry, path: &str) -> Result<Arc<dyn Store>> {
     let url = Url::parse(path)?;
     if url.scheme() == "file" && url.wrapped().is_none() {
         let place = Path::new(url.path());

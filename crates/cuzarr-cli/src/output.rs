@@ -74,6 +74,12 @@ impl Output {
         }
     }
 
+    /// Prints a remark to standard error.
+    pub fn note(&mut self, text: &str) {
+        self.clear_progress();
+        let _ = writeln!(std::io::stderr(), "note: {}", printable(text));
+    }
+
     /// Shows the progress of long work.
     pub fn progress(&mut self, what: &str, done: u64, total: u64) {
         let percent = (100 * done).checked_div(total).unwrap_or(100);

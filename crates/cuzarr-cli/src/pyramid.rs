@@ -76,7 +76,7 @@ impl Pyramid {
         let existing = self.place.existing();
         let plan = match self.place.open_source(output.registry())? {
             Node::Array(source) => Plan::new(&source, store, "", existing, options)?,
-            Node::Group(image) => Plan::of_image(&image, store, "", existing, options)?,
+            Node::Group(image) => Plan::of_image(&image.reading_documents()?, store, "", existing, options)?,
         };
         let (mut document, shapes) = (plan.to_json(), plan.shapes());
         let rows: Vec<Vec<String>> =

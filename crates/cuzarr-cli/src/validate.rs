@@ -1,5 +1,5 @@
-//! `cuzarr validate`: decodes every chunk, checks every checksum and lists the bad chunks, keys that belong to nothing, and arrays
-//! in which some damage cannot be detected.
+//! `cuzarr validate`: decodes every chunk, checks every checksum and lists the bad chunks, keys that belong to nothing, arrays in
+//! which some damage cannot be detected, and consolidated metadata that differs from the nodes.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,7 +8,7 @@ use clap::Args;
 use cuzarr::Result;
 use cuzarr::meta::node::{DOCUMENT_NAMES, ZMETADATA};
 use cuzarr::meta::{CodecsMetadata, Extension};
-use cuzarr::node::{Array, CHECKPOINT, Node, OLD_COPY_CHECKPOINT};
+use cuzarr::node::{self, Array, ArrayOptions, CHECKPOINT, Consolidation, Group, Node, OLD_COPY_CHECKPOINT};
 use cuzarr::store::{Store, join_key};
 use cuzarr_device::Device;
 use serde_json::{Map, Value, json};
@@ -21,6 +21,9 @@ use crate::output::Output;
 pub struct Validate {
     /// Path or URL of an array, or of a group with all its arrays
     path: String,
+    /// Write consolidated metadata anew where it differs from the nodes
+    #[arg(long)]
+    repair: bool,
 }
 
 /// The bad chunks of one array, or a node whose metadata cannot be read.
@@ -46,24 +49,74 @@ impl Validate {
             Node::Array(array) => Arc::clone(array.store()),
             Node::Group(group) => Arc::clone(group.store()),
         };
+        let stale = match &node {
+            Node::Array(_) => Vec::new(),
+            Node::Group(group) => stale_copies(group)?,
+        };
+        if self.repair && !stale.is_empty() {
+            let writable = nodes::source(output.registry(), &self.path)?;
+            for Stale { group, .. } in &stale {
+                node::consolidate_metadata(Arc::clone(&writable), group, None, ArrayOptions::default())?;
+            }
+        }
         let (arrays, unreadable) = match node {
             Node::Array(array) => (vec![array], Vec::new()),
-            Node::Group(group) => nodes::arrays_below(&group)?,
+            // Consolidated metadata may be older than the nodes.
+            Node::Group(group) => nodes::arrays_below(&group.reading_documents()?)?,
         };
         let mut findings = arrays.iter().map(|array| check(array, output)).collect::<Result<Vec<_>>>()?;
         let unread: Vec<String> = unreadable.iter().map(|(node, _)| node[1..].to_string()).collect();
         findings.extend(unreadable.into_iter().map(|(node, error)| Finding::unreadable(node, error)));
         findings.sort_by(|left, right| left.node.cmp(&right.node));
-        let good = findings.iter().all(|finding| finding.bad.is_empty());
+        let good = findings.iter().all(|finding| finding.bad.is_empty()) && (stale.is_empty() || self.repair);
         let found = Strays::find(&*store, &arrays, unread)?;
         let document = json!({
             "valid": good, "stray_keys": found.strays, "unfinished": found.unfinished,
+            "stale": stale.iter().map(|stale| stale.to_json(self.repair)).collect::<Vec<_>>(),
             "arrays": findings.iter().map(Finding::to_json).collect::<Vec<_>>(),
         });
         let mut text: Vec<String> = findings.iter().map(Finding::text).collect();
+        text.extend(stale.iter().map(|stale| stale.text(self.repair)));
         text.extend(found.text());
         output.answer(&document, &text.join("\n"));
         Ok(if good { Verdict::Passed } else { Verdict::Failed })
+    }
+}
+
+/// A group whose consolidated metadata differs from the nodes below it.
+struct Stale {
+    /// Its path.
+    group: String,
+    /// A sentence for each node.
+    differences: Vec<String>,
+}
+
+/// The groups at and below a group whose consolidated metadata differs from the nodes.
+fn stale_copies(root: &Group) -> Result<Vec<Stale>> {
+    let mut groups = vec![root.clone()];
+    for (_, node) in root.reading_documents()?.members(None)? {
+        if let Node::Group(group) = node {
+            let (store, options) = (Arc::clone(group.store()), group.options().clone());
+            groups.push(Group::open(store, group.path(), None, Consolidation::WhenPresent, options)?);
+        }
+    }
+    let stale = |group: &Group| {
+        let differences = group.differences()?;
+        Ok((!differences.is_empty()).then(|| Stale { group: group.path().to_string(), differences }))
+    };
+    groups.iter().map(stale).filter_map(Result::transpose).collect()
+}
+
+impl Stale {
+    fn to_json(&self, repaired: bool) -> Value {
+        json!({"group": format!("/{}", self.group), "differences": self.differences, "repaired": repaired})
+    }
+
+    fn text(&self, repaired: bool) -> String {
+        let end = if repaired { "was written anew" } else { "differs from the nodes; repair it with --repair" };
+        let first = format!("/{}: the consolidated metadata {end}", cuzarr::printable(&self.group));
+        let lines = self.differences.iter().map(|line| format!("  {}", cuzarr::printable(line)));
+        [first].into_iter().chain(lines).collect::<Vec<_>>().join("\n")
     }
 }
 
