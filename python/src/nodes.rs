@@ -115,13 +115,24 @@ pub struct PyNodeLock {
 
 #[pymethods]
 impl PyNodeLock {
-    /// Waits for the lock of the array or group (`is_array`) at a path.
+    /// Waits for the lock of the array or group (`is_array`) at a path; with `for_shape`, nobody else changes the shape of the array
+    /// while its chunks are written.
     #[new]
-    fn new(py: Python<'_>, store: &PyStore, path: String, zarr_format: u8, is_array: bool) -> PyResult<Self> {
+    fn new(
+        py: Python<'_>,
+        store: &PyStore,
+        path: String,
+        zarr_format: u8,
+        is_array: bool,
+        for_shape: bool,
+    ) -> PyResult<Self> {
         let watch = Arc::new(Watch::default());
         let cancellation = Watches::current(&watch).token();
         let store = Arc::clone(&store.inner);
-        let take = move || NodeLock::take(store, &path, format(zarr_format), is_array, &cancellation);
+        let take = move || match for_shape {
+            true => NodeLock::take_for_shape(store, &path, format(zarr_format), &cancellation),
+            false => NodeLock::take(store, &path, format(zarr_format), is_array, &cancellation),
+        };
         let lock = interruptible(py, &watch, take)?;
         Ok(PyNodeLock { lock: Mutex::new(Some(Arc::new(lock))), stored: Mutex::new(None) })
     }

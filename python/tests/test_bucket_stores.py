@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -12,6 +14,8 @@ import pytest
 zarr = pytest.importorskip("zarr")
 moto = pytest.importorskip("moto.server", reason="moto[server] is not installed")
 boto3 = pytest.importorskip("boto3")
+
+from werkzeug.serving import WSGIRequestHandler  # noqa: E402
 
 from test_zarr_stores import OurStoreTests  # noqa: E402
 
@@ -72,3 +76,58 @@ def test_arrays_of_zarr_python_live_in_a_bucket(shards: Any) -> None:
     value[3:5, 7:21] = -1
     np.testing.assert_array_equal(zarr.open_array(store.zarr_store, path="a", mode="r")[3:18:2, 5:], value[3:18:2, 5:])
     np.testing.assert_array_equal(cuzarr.open_array(store, path="a", mode="r")[:], value)
+
+
+APPENDS = """
+import sys, numpy as np, cuzarr
+url, number = sys.argv[1], int(sys.argv[2])
+for step in range(5):
+    group = cuzarr.open_group(url, mode="r+")
+    group["t"].append(np.full(3, 10 * number + step, "i4"))
+    group["t"].attrs[f"{number}-{step}"] = step
+"""
+
+
+def test_processes_that_append_to_one_array_lose_no_row() -> None:
+    url = f"s3://bucket/folder-{next(FOLDERS)}"
+    cuzarr.open_group(url, mode="w").create_array("t", shape=(0,), chunks=(4,), dtype="i4")
+    with pytest.warns(UserWarning, match="not part of the Zarr format 3"):
+        cuzarr.consolidate_metadata(url)
+    command = [sys.executable, "-c", APPENDS, url]
+    processes = [subprocess.Popen([*command, str(number)], stderr=subprocess.PIPE, text=True) for number in range(3)]
+    outcomes = [(process.communicate()[1], process.returncode) for process in processes]
+    assert all(code == 0 for _, code in outcomes), outcomes
+    array = cuzarr.open_group(url, mode="r", use_consolidated=True)["t"]
+    found = array[:].reshape(-1, 3)
+    assert (found == found[:, :1]).all(), "rows of two appends are mixed"
+    assert sorted(found[:, 0].tolist()) == sorted(10 * number + step for number in range(3) for step in range(5))
+    assert len(array.attrs) == 15
+
+
+@pytest.fixture
+def requests(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Each request that moto's server answers."""
+    heard: list[str] = []
+    note = "log_request"
+    monkeypatch.setattr(WSGIRequestHandler, note, lambda self, *_: heard.append(f"{self.command} {self.path.partition('?')[0]}"))
+    return heard
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+def test_a_change_takes_few_requests(requests: list[str], zarr_format: Any) -> None:
+    url = f"s3://bucket/folder-{next(FOLDERS)}"
+    group = cuzarr.open_group(url, mode="w", zarr_format=zarr_format)
+    group.create_array("t", shape=(0,), chunks=(4,), dtype="i4")
+    array = group["t"]
+
+    def count(change: Callable[[], Any]) -> int:
+        requests.clear()
+        change()
+        return len(requests)
+
+    # The lock of an append is an object: it is made, and deleted. Format 2 has more documents.
+    more = 2 if zarr_format == 2 else 0
+    assert count(lambda: array.append(np.zeros(4, "i4") + 1)) <= 7 + more, requests
+    assert count(lambda: array.attrs.update(a=1)) <= 4 + more, requests
+    assert count(lambda: group.create_array("u", shape=(4,), dtype="i4", overwrite=True)) <= 11 + 3 * more, requests
+    assert count(lambda: group.__delitem__("u")) <= 7 + more, requests

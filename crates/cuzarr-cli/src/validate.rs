@@ -9,7 +9,7 @@ use cuzarr::Result;
 use cuzarr::meta::node::{DOCUMENT_NAMES, ZMETADATA};
 use cuzarr::meta::{CodecsMetadata, Extension};
 use cuzarr::node::{self, Array, ArrayOptions, CHECKPOINT, Consolidation, Group, Node, OLD_COPY_CHECKPOINT};
-use cuzarr::store::{Store, join_key};
+use cuzarr::store::{LOCK_NAME, Store, join_key};
 use cuzarr_device::Device;
 use serde_json::{Map, Value, json};
 
@@ -140,7 +140,7 @@ impl Strays {
             let (parent, name) = key.rsplit_once('/').unwrap_or(("", &key));
             match name {
                 CHECKPOINT | OLD_COPY_CHECKPOINT => found.unfinished.push(format!("/{parent}")),
-                ZMETADATA => {}
+                ZMETADATA | LOCK_NAME => {}
                 _ if DOCUMENT_NAMES.contains(&name) || chunks.contains(&key) => {}
                 _ => found.strays.push(key),
             }

@@ -2,11 +2,12 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use cuzarr::store::{
-    Capabilities, Condition, Identity, Key, Listing, Lock, Payload, ReadRequest, ReadSink, Stat, Store, Unfinished,
-    Workers, no_parts, validate_key, validate_prefix,
+    Capabilities, Condition, Identity, Key, LOCK_NAME, Listing, Lock, Payload, ReadRequest, ReadSink, Stat, Store,
+    Unfinished, Version, Workers, join_key, no_parts, validate_key, validate_prefix,
 };
 use cuzarr::{Device, Error, ErrorKind, Result, ResultExt};
 use futures_util::{StreamExt, TryStreamExt, stream};
@@ -27,6 +28,9 @@ const PART_BYTES: usize = 16 << 20;
 
 /// Parts of a large value that are written at once.
 const PARTS_AT_ONCE: usize = 8;
+
+/// Longest time that a lock counts.
+const LONGEST_LOCK: Duration = Duration::from_secs(3600);
 
 /// A store in the cloud or behind HTTP.
 #[derive(Clone)]
@@ -173,8 +177,21 @@ impl Store for RemoteStore {
         false
     }
 
-    fn try_lock(&self, _prefix: &Key) -> Result<Lock> {
-        Ok(Lock::Unsupported)
+    /// The lock is an object that only one caller can create. One that is older than an hour was left by a program that died.
+    fn try_lock(&self, prefix: &Key) -> Result<Lock> {
+        if !self.capabilities().conditional_writes {
+            return Ok(Lock::Unsupported);
+        }
+        let key = join_key(prefix, LOCK_NAME);
+        let take = |condition: &Condition| self.put(&key, Payload::Bytes(b"held"), condition);
+        let is_taken = take(&Condition::Absent)? || {
+            let old = self.stat(&key)?.and_then(|stat| stat.version).filter(is_old);
+            old.is_some_and(|version| matches!(take(&Condition::Unchanged(version)), Ok(true)))
+        };
+        if !is_taken {
+            return Ok(Lock::Busy);
+        }
+        Ok(Lock::Held(Box::new(Held { store: self.clone(), key, process: std::process::id() })))
     }
 
     fn above(&self) -> Option<(Arc<dyn Store>, String)> {
@@ -193,6 +210,29 @@ impl fmt::Debug for RemoteStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "RemoteStore('{self}')")
     }
+}
+
+/// A lock on the server that this process holds.
+struct Held {
+    store: RemoteStore,
+    key: String,
+    process: u32,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        if self.process == std::process::id() {
+            // Where this fails, the lock ends when it is old.
+            let _ = self.store.delete_many(std::slice::from_ref(&self.key));
+        }
+    }
+}
+
+/// Whether a value was written more than [`LONGEST_LOCK`] ago.
+fn is_old(version: &Version) -> bool {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let written = version.modified_seconds().map(Duration::from_secs);
+    written.is_some_and(|written| now.saturating_sub(written) > LONGEST_LOCK)
 }
 
 /// The path of a prefix; the empty path for the root.

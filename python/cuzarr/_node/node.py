@@ -96,10 +96,10 @@ class Node(StoreNode):
             stored = node.update_attributes(given, removed, is_all, global_config.get("json_indent"))
         self._metadata = self._metadata.update_attributes(stored)
 
-    def _locked(self) -> _core.NodeLock:
-        """The right to change the stored metadata, for a ``with`` block."""
+    def _locked(self, *, for_shape: bool = False) -> _core.NodeLock:
+        """The right to change the stored metadata, for a ``with`` block; ``for_shape`` with the chunks of an array."""
         is_array = not isinstance(self._metadata, GroupMetadata)
-        return _core.NodeLock(self.store.handle, self.path, self._metadata.zarr_format, is_array)
+        return _core.NodeLock(self.store.handle, self.path, self._metadata.zarr_format, is_array, for_shape)
 
     @property
     def _store_kind(self) -> str:

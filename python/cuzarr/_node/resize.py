@@ -21,7 +21,7 @@ class ResizableArray(OpenArray, Protocol):
 
     _store_path: StorePath
 
-    def _locked(self) -> _core.NodeLock: ...
+    def _locked(self, *, for_shape: bool = False) -> _core.NodeLock: ...
     def _reopened(self, metadata: AnyArrayMetadata) -> Self: ...
     def __setitem__(self, selection: Any, value: Any) -> None: ...
 
@@ -33,7 +33,7 @@ def resize(array: ResizableArray, new_shape: Any, *, delete_outside_chunks: bool
         raise InvalidArgumentError(f"the new shape has {len(shape)} dimensions, the array {array.ndim}")
     array.store.check_writable()
     is_transactional = array.store._handle.is_transactional()
-    with array._locked() as node:
+    with array._locked(for_shape=True) as node:
         while True:
             _remember(array, _stored(array, node))
             before = array.shape
@@ -78,7 +78,7 @@ def append(array: ResizableArray, data: Any, axis: int | str) -> tuple[int, ...]
     if is_lazy(data):
         data = data._elements_on(None)  # while it has the shape that was looked at, should it be this array
     is_transactional = array.store._handle.is_transactional()
-    with array._locked() as node:
+    with array._locked(for_shape=True) as node:
         while True:
             _remember(array, _stored(array, node))
             _check_fits(array, data, axis)

@@ -327,7 +327,8 @@ impl Array {
     /// # Errors
     /// `ShapeMismatch` when the number of dimensions differs; `ArrayNotFound` when the array is gone; what the store reports.
     pub fn resize(&mut self, shape: Vec<u64>) -> Result<()> {
-        let node = self.lock_documents()?;
+        let (format, cancellation) = (self.metadata.zarr_format(), &self.options.cancellation);
+        let node = NodeLock::take_for_shape(Arc::clone(&self.store), &self.path, format, cancellation)?;
         for _ in 0..MOST_ATTEMPTS {
             let stored = node.read()?;
             self.set_metadata(stored.array().at(|| self.place())?);

@@ -3,8 +3,9 @@
 //! A change is a read-modify-write of the *stored* document, never of what a handle remembers. Three things keep two changes apart:
 //!
 //! 1. A lock a node and process.
-//! 2. The store's own lock on the node ([`Store::try_lock`]), such as `flock` on a directory, which excludes other processes.
-//! 3. A conditional write where the store has it ([`Condition::Unchanged`]). A change that lost begins again with the new document.
+//! 2. A conditional write where the store has it ([`Condition::Unchanged`]). A change that lost begins again with the new document.
+//! 3. The store's own lock on the node ([`Store::try_lock`]), such as `flock` on a directory, which excludes other processes. Stores
+//!    with conditional writes need it only for changes of the shape, which own their chunks as well.
 //!
 //! After the node's own documents, its entries in the consolidated copies above are replaced: in every group above that has a
 //! copy, also beyond the store's root ([`Store::above`]). No copy is created. A process that is killed in between leaves a stale
@@ -30,7 +31,7 @@
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::documents::{self, document_names, limit_bytes};
 use super::path::{ancestors, normalize_path};
@@ -39,13 +40,16 @@ use crate::error::{Error, ErrorKind, Result, ResultExt};
 use crate::meta::node::{self, ZARR_JSON, ZGROUP, ZMETADATA};
 use crate::meta::{ArrayMetadata, EntryChange, NodeDocuments, NodeMetadata, Object, ZarrFormat, edit_consolidated};
 use crate::run::{Engine, Turn};
-use crate::store::{ByteRange, Condition, Lock, Payload, ReadRequest, Store, StoreExt, Version, join_key};
+use crate::store::{ByteRange, Condition, LOCK_NAME, Lock, Payload, ReadRequest, Store, StoreExt, Version, join_key};
 
 /// Attempts of a change that other writers are faster than. One of them succeeds each time.
 pub(super) const MOST_ATTEMPTS: u32 = 64;
 /// Pauses of a caller that waits for another process grow from the first to the longest.
 const FIRST_PAUSE: Duration = Duration::from_micros(100);
 const LONGEST_PAUSE: Duration = Duration::from_millis(20);
+const LONGEST_FAR_PAUSE: Duration = Duration::from_millis(200);
+/// Longest wait for a lock on a server.
+const MOST_FAR_PATIENCE: Duration = Duration::from_secs(60);
 
 /// The right to change the documents of one node. Other changes of the node, by this process and where the store can by others,
 /// wait until it is dropped.
@@ -80,20 +84,38 @@ struct Held {
 }
 
 impl Held {
-    fn take(store: &dyn Store, path: &str, cancellation: &CancellationToken) -> Result<Held> {
+    fn take(store: &dyn Store, path: &str, owns_chunks: bool, cancellation: &CancellationToken) -> Result<Held> {
         let turn = Engine::get().node_turn(store.identity().below(path), cancellation)?;
+        let capabilities = store.capabilities();
+        if capabilities.conditional_writes && !owns_chunks {
+            return Ok(Held { _lock: Lock::Unsupported, _turn: turn });
+        }
+        let (longest, since) = (if capabilities.far { LONGEST_FAR_PAUSE } else { LONGEST_PAUSE }, Instant::now());
         let mut pause = FIRST_PAUSE;
         loop {
             match store.try_lock(path)? {
+                // The system ends the locks of a process that died, a server does not.
+                Lock::Busy if capabilities.far && since.elapsed() > MOST_FAR_PATIENCE => {
+                    return Err(held_elsewhere(store, path));
+                }
                 Lock::Busy => {
                     cancellation.poll()?;
                     std::thread::sleep(pause);
-                    pause = (2 * pause).min(LONGEST_PAUSE);
+                    pause = (2 * pause).min(longest);
                 }
                 lock => return Ok(Held { _lock: lock, _turn: turn }),
             }
         }
     }
+}
+
+fn held_elsewhere(store: &dyn Store, path: &str) -> Error {
+    let seconds = MOST_FAR_PATIENCE.as_secs();
+    let message =
+        format!("{store}: another program has been changing '/{path}' for more than {seconds} s, or died meanwhile");
+    let key = join_key(path, LOCK_NAME);
+    Error::new(ErrorKind::StoreFailed, message)
+        .with_hint(format!("try again later, or delete '{key}' if no program runs"))
 }
 
 impl NodeLock {
@@ -109,8 +131,23 @@ impl NodeLock {
         cancellation: &CancellationToken,
     ) -> Result<NodeLock> {
         let path = normalize_path(path)?;
-        let held = Held::take(&*store, &path, cancellation)?;
+        let held = Held::take(&*store, &path, false, cancellation)?;
         Ok(NodeLock { store, path, format, is_array, cancellation: cancellation.clone(), _held: held })
+    }
+
+    /// Like [`NodeLock::take`] for an array whose shape changes. Nobody else changes the shape while chunks are written or deleted.
+    ///
+    /// # Errors
+    /// Those of [`NodeLock::take`]; `StoreFailed` when a program on another machine does not give the lock back.
+    pub fn take_for_shape(
+        store: Arc<dyn Store>,
+        path: &str,
+        format: ZarrFormat,
+        cancellation: &CancellationToken,
+    ) -> Result<NodeLock> {
+        let path = normalize_path(path)?;
+        let held = Held::take(&*store, &path, true, cancellation)?;
+        Ok(NodeLock { store, path, format, is_array: true, cancellation: cancellation.clone(), _held: held })
     }
 
     /// The stored documents.
@@ -313,7 +350,7 @@ impl Copies<'_> {
         let _held = match self.store.capabilities().conditional_writes {
             true => None,
             false if !copy.is_there()? => return Ok(false),
-            false => Some(Held::take(self.store, group, self.cancellation)?),
+            false => Some(Held::take(self.store, group, false, self.cancellation)?),
         };
         for attempt in 0..MOST_ATTEMPTS {
             if let Some(changed) = copy.try_edit(changes)? {

@@ -275,6 +275,9 @@ pub trait Workers: Send + Sync {
     }
 }
 
+/// Name of the object by which a server's store locks a node ([`Store::try_lock`]), below the node's prefix.
+pub const LOCK_NAME: &str = ".cuzarr-lock";
+
 /// The answer of [`Store::try_lock`].
 pub enum Lock {
     /// The lock, held until this value is dropped.
