@@ -61,7 +61,7 @@ mod golden_tests;
 pub use array::{ArrayMetadata, CodecsMetadata, NewArray, Order};
 pub use cf::{Decoding, Mark};
 pub use chunk_key::{ChunkKeyEncoding, Separator};
-pub use consolidated::Consolidated;
+pub use consolidated::{Consolidated, EntryChange, edit_consolidated};
 pub use documents::{Documents, NodeDocuments};
 pub use dtype::{DataType, Endian, Field, SwapUnit, TimeUnit};
 pub use extension::Extension;
