@@ -28,7 +28,7 @@ from cuzarr.errors import (
 )
 from cuzarr.storage import StorePath
 
-FoundNode = tuple[Documents, dict[str, Documents] | None, list[str]]
+FoundNode = tuple[Documents, _core.Consolidated | None, list[str]]
 """What is stored of a node, what is consolidated below it, and what is odd about it."""
 
 AnyNodeMetadata = AnyArrayMetadata | GroupMetadata
@@ -58,10 +58,11 @@ def find_node(
 def value_of(place: StorePath, found: FoundNode) -> AnyNodeMetadata:
     """Metadata of what was found at a place."""
     documents, consolidated, _ = found
+    trail = f"{place.store}", f"metadata '{place.key(next(iter(documents)))}'"
     try:
-        return node_of(documents, consolidated)
+        return node_of(documents, consolidated, trail)
     except CuzarrError as error:
-        error.trail = (f"{place.store}", f"metadata '{place.key(next(iter(documents)))}'", *error.trail)
+        error.trail = (*trail, *error.trail)
         raise
 
 

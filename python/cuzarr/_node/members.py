@@ -74,6 +74,15 @@ def walk(
                 yield from ((f"{path}/{below}", node) for below, node in metadata.consolidated_metadata.nodes(depth))
 
 
+def kinds(place: StorePath, group: GroupMetadata, max_depth: int | None) -> Iterator[tuple[str, bool]]:
+    """Paths of what is below, in the order of :func:`walk`, and whether each is an array. Of what is consolidated no metadata is
+    made."""
+    if group.consolidated_metadata is not None:
+        yield from group.consolidated_metadata._kinds(max_depth)
+    else:
+        yield from ((path, not isinstance(node, GroupMetadata)) for path, node in walk(place, group, max_depth))
+
+
 def noted(group: GroupMetadata, name: str, node: AnyNodeMetadata | None) -> GroupMetadata:
     """The group's metadata after a member was replaced, or deleted (``None``), without what was consolidated of it."""
     consolidated, path = group.consolidated_metadata, normalize_path(name)
