@@ -3,8 +3,8 @@
 
 use cuzarr::codec::Chain;
 use cuzarr::meta::{
-    ArrayMetadata, ChunkKeyEncoding, CodecsMetadata, Consolidated, DataType, Documents, Endian, FillValue,
-    GroupMetadata, NewArray, NodeDocuments, NodeMetadata, ZarrFormat,
+    ArrayMetadata, ChunkKeyEncoding, CodecsMetadata, Consolidated, DataType, Documents, Endian, EntryChange, FillValue,
+    GroupMetadata, NewArray, NodeDocuments, NodeMetadata, ZarrFormat, edit_consolidated,
 };
 use cuzarr_device::Device;
 use serde_json::Value;
@@ -28,7 +28,22 @@ pub fn check(bytes: &[u8]) -> usize {
     if let Ok(value) = serde_json::from_slice::<Value>(bytes) {
         check_value(&value);
     }
+    check_edits(bytes);
     accepted
+}
+
+/// An edit of what is consolidated leaves JSON, in which nothing is left to edit.
+fn check_edits(bytes: &[u8]) {
+    for format in [ZarrFormat::V2, ZarrFormat::V3] {
+        for path in ["", "a", "a/b"] {
+            let change = [EntryChange { path: path.into(), node: None }];
+            if let Ok(Some(edited)) = edit_consolidated(format, bytes, &change) {
+                let documents = Documents { zarr_json: Some(&edited), ..Documents::default() };
+                NodeDocuments::parse(&documents).expect("an edit leaves an object");
+                assert_eq!(edit_consolidated(format, &edited, &change).expect("it can be edited again"), None);
+            }
+        }
+    }
 }
 
 fn check_node(node: &NodeMetadata) {

@@ -86,7 +86,9 @@ mod _core {
     #[pymodule_export]
     use super::ndbuffer::PyNdBuffer;
     #[pymodule_export]
-    use super::nodes::{PyNewNodes, PyNodeLock, consolidate, find_node, find_nodes, lay_out_node, walk_nodes};
+    use super::nodes::{
+        PyConsolidated, PyNewNodes, PyNodeLock, consolidate, find_node, find_nodes, lay_out_node, walk_nodes,
+    };
     #[pymodule_export]
     use super::pipeline::{PyChunkRequest, PyChunkStore, PyChunks, PyStartedRead, has_codec};
     #[pymodule_export]

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use cuzarr::meta::{Consolidated, NodeDocuments, ZarrFormat};
 use cuzarr::node::{self, Consolidation, FoundNode, Lookup, NodeLock, StoredNode};
-use cuzarr::{Error, ErrorKind};
+use cuzarr::{Error, ErrorKind, ResultExt};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
@@ -15,8 +15,32 @@ use crate::json::{self, Names};
 use crate::store::PyStore;
 use crate::watch::{Watch, Watches};
 
-/// The documents of a node by their names, those of what is consolidated below it by paths, and warnings.
-type Found<'py> = (Bound<'py, PyDict>, Option<Bound<'py, PyDict>>, Vec<String>);
+/// The documents of a node by their names, what is consolidated below it, and warnings.
+type Found<'py> = (Bound<'py, PyDict>, Option<PyConsolidated>, Vec<String>);
+
+/// What is consolidated below a group. Documents are taken apart when they are asked for.
+#[pyclass(name = "Consolidated", module = "cuzarr._core", frozen)]
+pub struct PyConsolidated(Consolidated);
+
+#[pymethods]
+impl PyConsolidated {
+    /// The path of every node.
+    fn paths(&self) -> Vec<&str> {
+        self.0.paths().collect()
+    }
+
+    /// Whether the node at a path is an array; `None` if there is none.
+    fn is_array(&self, path: &str) -> Option<bool> {
+        self.0.is_array(path)
+    }
+
+    /// The documents of the node at a path by their names; `None` if there is none.
+    fn documents<'py>(&self, py: Python<'py>, path: &str) -> PyResult<Option<Bound<'py, PyDict>>> {
+        let place = || format!("consolidated metadata of '{path}'");
+        let Some(node) = self.0.documents(path).at(place).py()? else { return Ok(None) };
+        to_dict(py, &node.alone(), &mut Names::default()).map(Some)
+    }
+}
 
 /// The documents of the node at a path: of a format or either; of arrays (`arrays`), of groups (`False`) or of either.
 /// `use_consolidated` says whether consolidated metadata must (`True`), may (`None`) or must not (`False`) serve; a string names its
@@ -202,7 +226,7 @@ impl PyNodeLock {
 pub fn lay_out_node<'py>(
     py: Python<'py>,
     documents: &Bound<'py, PyDict>,
-    consolidated: Option<&Bound<'py, PyDict>>,
+    consolidated: Option<&Bound<'py, PyAny>>,
     indent: Option<usize>,
 ) -> PyResult<Bound<'py, PyDict>> {
     lay_out(py, &parse_node(documents, consolidated)?, indent)
@@ -224,7 +248,7 @@ pub struct PyNewNodes {
 }
 
 /// A path, and the documents of a node and of what is consolidated below it.
-type Given<'py> = (String, Bound<'py, PyDict>, Option<Bound<'py, PyDict>>);
+type Given<'py> = (String, Bound<'py, PyDict>, Option<Bound<'py, PyAny>>);
 
 #[pymethods]
 impl PyNewNodes {
@@ -269,14 +293,7 @@ fn parse_consolidation(given: &Bound<'_, PyAny>) -> PyResult<Consolidation> {
 
 fn to_python<'py>(py: Python<'py>, found: &FoundNode) -> PyResult<Found<'py>> {
     let mut names = Names::default();
-    let consolidated = found.consolidated.as_ref().map(|consolidated| {
-        let below = PyDict::new(py);
-        for (path, node) in consolidated.nodes() {
-            below.set_item(path, to_dict(py, node, &mut names)?)?;
-        }
-        PyResult::Ok(below)
-    });
-    let consolidated = consolidated.transpose()?;
+    let consolidated = found.consolidated.clone().map(PyConsolidated);
     Ok((to_dict(py, &found.documents, &mut names)?, consolidated, found.warnings.clone()))
 }
 
@@ -307,14 +324,24 @@ pub fn parse_documents(documents: &Bound<'_, PyDict>) -> PyResult<NodeDocuments>
     NodeDocuments::from_members(members).ok_or_else(missing).py()
 }
 
-fn parse_node(documents: &Bound<'_, PyDict>, consolidated: Option<&Bound<'_, PyDict>>) -> PyResult<NodeDocuments> {
+fn parse_node(documents: &Bound<'_, PyDict>, consolidated: Option<&Bound<'_, PyAny>>) -> PyResult<NodeDocuments> {
     let mut node = parse_documents(documents)?;
-    if let Some(consolidated) = consolidated {
-        let mut below = Vec::with_capacity(consolidated.len());
-        for (path, documents) in consolidated {
-            below.push((path.extract()?, parse_documents(documents.cast::<PyDict>()?)?));
+    let Some(consolidated) = consolidated else { return Ok(node) };
+    let below = match consolidated.cast::<PyConsolidated>() {
+        Ok(found) if found.get().0.zarr_format() == node.zarr_format() => found.get().0.clone(),
+        Ok(_) => {
+            let message = "consolidated metadata is of another format than its group";
+            return Err(crate::error::to_python(&Error::new(ErrorKind::InvalidArgument, message)));
         }
-        node.set_consolidated(Consolidated::from_nodes(node.zarr_format(), below).py()?);
-    }
+        Err(_) => {
+            let given = consolidated.cast::<PyDict>()?;
+            let mut below = Vec::with_capacity(given.len());
+            for (path, documents) in given {
+                below.push((path.extract()?, parse_documents(documents.cast::<PyDict>()?)?));
+            }
+            Consolidated::from_nodes(node.zarr_format(), below).py()?
+        }
+    };
+    node.set_consolidated(below);
     Ok(node)
 }

@@ -15,9 +15,8 @@ zarr = pytest.importorskip("zarr")
 moto = pytest.importorskip("moto.server", reason="moto[server] is not installed")
 boto3 = pytest.importorskip("boto3")
 
-from werkzeug.serving import WSGIRequestHandler  # noqa: E402
-
 from test_zarr_stores import OurStoreTests  # noqa: E402
+from werkzeug.serving import WSGIRequestHandler  # noqa: E402
 
 import cuzarr  # noqa: E402
 from cuzarr.storage import UrlStore  # noqa: E402

@@ -19,7 +19,14 @@ import pytest
 from devices import to_host
 
 import cuzarr
-from cuzarr.errors import BudgetExceededError, ContainsArrayError, ContainsGroupError, CuzarrUserWarning, InvalidArgumentError, UnsupportedError
+from cuzarr.errors import (
+    BudgetExceededError,
+    ContainsArrayError,
+    ContainsGroupError,
+    CuzarrUserWarning,
+    InvalidArgumentError,
+    UnsupportedError,
+)
 
 HAS_ZARR = importlib.util.find_spec("zarr") is not None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 import warnings
 from collections.abc import Iterator
 from typing import Any
@@ -12,6 +13,7 @@ import zarr
 from rounds import Rounds
 
 import cuzarr
+from cuzarr._metadata import group as group_module
 from cuzarr.errors import ContainsArrayError, ContainsGroupError, InvalidArgumentError, MetadataValidationError, ReadOnlyError
 from cuzarr.storage import MemoryStore
 
@@ -138,3 +140,103 @@ def test_groups_with_consolidated_metadata_of_their_own_bring_it(zarr_format: An
     assert own == ["g", "g/h", "g/h/a", "g/later"]
     # The groups above are consolidated of what is there, not of what was.
     assert "g/later" in dict(cuzarr.consolidate_metadata(store).members(max_depth=None))
+
+
+def consolidated_store(zarr_format: Any, keys: dict[str, Any]) -> MemoryStore:
+    """A group whose consolidated metadata has documents under keys of v3, such as ``"a"``."""
+    store = MemoryStore()
+    if zarr_format == 3:
+        below = {"kind": "inline", "must_understand": False, "metadata": keys}
+        document = {"zarr_format": 3, "node_type": "group", "attributes": {}, "consolidated_metadata": below}
+        store.set("zarr.json", json.dumps(document).encode())
+        return store
+    entries = {f"{path}/{'.zarray' if 'shape' in node else '.zgroup'}": node for path, node in keys.items()}
+    store.set(".zgroup", b'{"zarr_format": 2}')
+    store.set(".zmetadata", json.dumps({"zarr_consolidated_format": 1, "metadata": entries}).encode())
+    return store
+
+
+def entry(zarr_format: Any, **members: Any) -> dict[str, Any]:
+    return {"zarr_format": 2, **members} if zarr_format == 2 else {"zarr_format": 3, "node_type": "group", **members}
+
+
+@FORMATS
+def test_consolidated_keys_without_a_name_stand_for_the_group_itself(zarr_format: Any) -> None:
+    group = entry(zarr_format)
+    store = consolidated_store(zarr_format, {"": group, "/": group, "a": group, "a//b/": group})
+    root = cuzarr.open_group(store, mode="r")
+    assert [path for path, _ in root.members(max_depth=None)] == ["a", "a/b"]
+    assert list(root) == ["a"] and "b" in root["a"] and str(root.tree()).count("\n") == 3
+
+
+def test_keys_without_a_name_are_left_out_of_metadata_from_a_dictionary() -> None:
+    group = cuzarr.GroupMetadata()
+    below = cuzarr.ConsolidatedMetadata({"": group, "/": group, "a": group, "a//b/": group})
+    assert list(below.flattened_metadata) == ["a", "a/b"]
+    document = {**group.to_dict(), "consolidated_metadata": {**below.to_dict(), "metadata": {"": 3, "/x": group.to_dict()}}}
+    read = cuzarr.GroupMetadata.from_dict(document).consolidated_metadata
+    assert read is not None and list(read.metadata) == ["x"]
+
+
+@FORMATS
+def test_names_of_consolidated_nodes_make_no_metadata(zarr_format: Any, monkeypatch: pytest.MonkeyPatch, quiet: None) -> None:
+    store = MemoryStore()
+    list(cuzarr.create_group(store, zarr_format=zarr_format).create_hierarchy(nodes(zarr_format)))
+    cuzarr.consolidate_metadata(store)
+    made: list[Any] = []
+    node_of = group_module.node_of
+    monkeypatch.setattr(group_module, "node_of", lambda *given: made.append(given) or node_of(*given))
+    group = cuzarr.open_group(store, mode="r", use_consolidated=True)
+    assert sorted(group) == sorted(group.group_keys()) == [f"g{number}" for number in range(GROUPS)]
+    assert list(group.array_keys()) == [] and group.nmembers(max_depth=None) == GROUPS * (ARRAYS + 1)
+    assert f"No. arrays  : {GROUPS * ARRAYS}" in str(group.info) and "g0/a3" in group
+    assert [found for found in made if found[1:] == ()] == made[:1], "only what was looked up"
+    made.clear()
+    assert sorted(group["g1"].array_keys()) == sorted(f"a{number}" for number in range(ARRAYS))
+    assert len(made) == 1
+
+
+@FORMATS
+def test_an_unreadable_entry_leaves_the_others(zarr_format: Any) -> None:
+    array = {"shape": "x"} if zarr_format == 2 else {"shape": "x", "node_type": "array"}
+    store = consolidated_store(zarr_format, {"good": entry(zarr_format), "bad": entry(zarr_format, **array)})
+    group = cuzarr.open_group(store, mode="r", use_consolidated=True)
+    assert sorted(group) == ["bad", "good"] and group["good"].path == "good"
+    with pytest.raises(MetadataValidationError, match=r"metadata '.*': consolidated metadata of 'bad'"):
+        group["bad"]
+
+
+@FORMATS
+def test_metadata_that_was_found_behaves_like_a_dictionary(zarr_format: Any, quiet: None) -> None:
+    store = MemoryStore()
+    list(cuzarr.create_group(store, zarr_format=zarr_format).create_hierarchy(nodes(zarr_format)))
+    cuzarr.consolidate_metadata(store)
+
+    def found() -> cuzarr.ConsolidatedMetadata:
+        below = cuzarr.open_group(store, mode="r", use_consolidated=True).metadata.consolidated_metadata
+        assert below is not None
+        return below
+
+    plain = cuzarr.ConsolidatedMetadata(dict(found().flattened_metadata))
+    assert found().flattened_metadata == plain.flattened_metadata and found().to_dict() == plain.to_dict()
+    again = pickle.loads(pickle.dumps(found()))
+    assert again.flattened_metadata == plain.flattened_metadata and type(again.flattened_metadata) is dict
+    assert [path for path, _ in found().nodes(0)] == [path for path, _ in plain.nodes(0)]
+    assert list(found().nodes(None)) == list(plain.nodes(None)) and found().metadata == plain.metadata
+    assert found().below("g1") == plain.below("g1")
+    assert found().without("g1").to_dict() == plain.without("g1").to_dict()
+    changed = found()
+    changed.flattened_metadata["new"] = cuzarr.GroupMetadata(zarr_format=zarr_format)
+    del changed.flattened_metadata["g0/a0"]
+    assert "new" in changed.metadata and "g0/a0" not in changed.to_dict()["metadata"]
+
+
+@FORMATS
+def test_consolidated_entries_are_written_as_they_were(zarr_format: Any) -> None:
+    store = consolidated_store(zarr_format, {"a": entry(zarr_format), "b": entry(zarr_format)})
+    key = "zarr.json" if zarr_format == 3 else ".zmetadata"
+    entries = (store.get(key) or b"").replace(b'": {"zarr_format"', b'" :\t{ "zarr_format"')
+    store.set(key, entries)
+    metadata = cuzarr.open_group(store, mode="r", use_consolidated=True).metadata
+    written = metadata.update_attributes({"k": 1}).documents()[key]
+    assert written.count(b'" :\t{ "zarr_format"') == 2, written

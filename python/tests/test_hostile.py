@@ -259,7 +259,7 @@ def test_every_path_of_a_hierarchy_is_looked_at_once_a_level(monkeypatch: pytest
         init(self, nodes or {})
 
     group = cuzarr.open_group(
-        group_of([f"a{number}" for number in range(2000)] + ["/".join("b" * depth) for depth in range(1, 100)])
+        group_of([f"a{number}" for number in range(2000)] + ["/".join("b" * depth) for depth in range(1, 100)]), mode="r"
     )
     monkeypatch.setattr(ConsolidatedMetadata, "__init__", counted)
     monkeypatch.setattr(ConsolidatedMetadata, "below", lambda *_: pytest.fail("looks at every path for every group"))

@@ -35,7 +35,7 @@ from cuzarr.storage import StorePath
 _MOST_RACES = 100
 _LONGEST_PAUSE_SECONDS = 0.02
 
-FoundNode = tuple[Documents, dict[str, Documents] | None, list[str]]
+FoundNode = tuple[Documents, _core.Consolidated | None, list[str]]
 """What is stored of a node, what is consolidated below it, and what is odd about it."""
 
 AnyNodeMetadata = AnyArrayMetadata | GroupMetadata
@@ -65,10 +65,11 @@ def find_node(
 def value_of(place: StorePath, found: FoundNode) -> AnyNodeMetadata:
     """Metadata of what was found at a place."""
     documents, consolidated, _ = found
+    trail = f"{place.store}", f"metadata '{place.key(next(iter(documents)))}'"
     try:
-        return node_of(documents, consolidated)
+        return node_of(documents, consolidated, trail)
     except CuzarrError as error:
-        error.trail = (f"{place.store}", f"metadata '{place.key(next(iter(documents)))}'", *error.trail)
+        error.trail = (*trail, *error.trail)
         raise
 
 

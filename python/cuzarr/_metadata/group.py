@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal
 
+from cuzarr import _core
+from cuzarr._config import config
 from cuzarr._metadata.array import (
     ZARR_JSON,
     ZARRAY,
@@ -21,7 +23,67 @@ from cuzarr._metadata.array import (
     as_mapping,
 )
 from cuzarr._metadata.dtype import ZarrFormat
-from cuzarr.errors import ContainsArrayError, MetadataValidationError, NodeTypeValidationError
+from cuzarr.errors import ContainsArrayError, CuzarrError, MetadataValidationError, NodeTypeValidationError
+
+
+class FoundNodes(MutableMapping[str, "AnyArrayMetadata | GroupMetadata"]):
+    """Metadata of the nodes below a group, by their paths. Each value is made when it is asked for.
+
+    ``paths`` says under which path the Rust side knows each node. Errors name the ``trail`` before the node.
+    """
+
+    def __init__(self, found: _core.Consolidated, paths: Mapping[str, str], trail: tuple[str, ...] = ()) -> None:
+        self._found, self._trail = found, trail
+        self._nodes: dict[str, str | AnyArrayMetadata | GroupMetadata] = dict(paths)
+
+    def __getitem__(self, path: str) -> AnyArrayMetadata | GroupMetadata:
+        node = self._nodes[path]
+        if not isinstance(node, str):
+            return node
+        try:
+            made = self._nodes[path] = node_of(self._found.documents(node) or {})
+        except CuzarrError as error:
+            error.trail = (*self._trail, f"consolidated metadata of '{node}'", *error.trail)
+            raise
+        return made
+
+    def __setitem__(self, path: str, node: AnyArrayMetadata | GroupMetadata) -> None:
+        self._nodes[path] = node
+
+    def __delitem__(self, path: str) -> None:
+        del self._nodes[path]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._nodes)
+
+    def __len__(self) -> int:
+        return len(self._nodes)
+
+    def __contains__(self, path: object) -> bool:
+        return path in self._nodes
+
+    def __repr__(self) -> str:
+        return repr(dict(self))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return dict, (dict(self),)
+
+    def is_array(self, path: str) -> bool:
+        """Whether a node is an array."""
+        node = self._nodes[path]
+        return bool(self._found.is_array(node)) if isinstance(node, str) else isinstance(node, ArrayMetadata)
+
+    def part(self, paths: Mapping[str, str]) -> FoundNodes:
+        """Some of the nodes under new paths, which name the old ones."""
+        part = FoundNodes(self._found, {}, self._trail)
+        part._nodes = {new: self._nodes[old] for new, old in paths.items()}
+        return part
+
+    def unchanged(self) -> _core.Consolidated | None:
+        """What was found, if no node was set, deleted or left out."""
+        paths = self._found.paths()
+        nodes = self._nodes
+        return self._found if len(nodes) == len(paths) and all(nodes.get(path) == path for path in paths) else None
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,8 +92,9 @@ class ConsolidatedMetadata:
 
     Parameters
     ----------
-    flattened_metadata : dict of str to metadata
-        The metadata of each node, by its path below the group.
+    flattened_metadata : mapping of str to metadata
+        The metadata of each node, by its path below the group. A key without a name, such as ``""``, stands for the group itself
+        and is left out. Of a group that was opened, values are made when they are asked for.
 
     Raises
     ------
@@ -45,9 +108,16 @@ class ConsolidatedMetadata:
     3
     """
 
-    flattened_metadata: dict[str, AnyArrayMetadata | GroupMetadata] = field(default_factory=dict)
+    flattened_metadata: MutableMapping[str, AnyArrayMetadata | GroupMetadata] = field(default_factory=dict)
     kind: ClassVar[Literal["inline"]] = "inline"
     must_understand: ClassVar[Literal[False]] = False
+
+    def __post_init__(self) -> None:
+        nodes = self.flattened_metadata
+        # The Rust side has looked at the paths of what was found.
+        if not isinstance(nodes, FoundNodes) and any(path != _normal(path) for path in nodes):
+            kept = {_normal(path): node for path, node in nodes.items() if _normal(path)}
+            object.__setattr__(self, "flattened_metadata", kept)
 
     @property
     def metadata(self) -> dict[str, AnyArrayMetadata | GroupMetadata]:
@@ -74,16 +144,32 @@ class ConsolidatedMetadata:
         >>> [path for path, _ in below.nodes(None)], [path for path, _ in below.nodes(0)]
         (['a', 'a/b'], ['a'])
         """
+        for key, part in self._parts(max_depth):
+            node = self.flattened_metadata[key]
+            yield key, replace(node, consolidated_metadata=part) if isinstance(node, GroupMetadata) else node
+
+    def _parts(self, max_depth: int | None) -> Iterator[tuple[str, ConsolidatedMetadata | None]]:
+        """Paths of the nodes in the order of :meth:`nodes`, and for groups the metadata of what is below them."""
         # By one look at every path, however many groups there are.
-        inside: dict[str, dict[str, AnyArrayMetadata | GroupMetadata]] = {}
-        for key, child in self.flattened_metadata.items():
+        inside: dict[str, dict[str, str]] = {}
+        for key in self.flattened_metadata:
             for end in (place for place, character in enumerate(key) if character == "/"):
-                inside.setdefault(key[:end], {})[key[end + 1 :]] = child
-        for key, node in sorted(self.flattened_metadata.items(), key=lambda item: item[0].split("/")):
-            if max_depth is None or key.count("/") <= max_depth:
-                if isinstance(node, GroupMetadata):
-                    node = replace(node, consolidated_metadata=ConsolidatedMetadata(inside.get(key, {})))
-                yield key, node
+                inside.setdefault(key[:end], {})[key[end + 1 :]] = key
+        for key, is_array in self._kinds(max_depth):
+            yield key, None if is_array else self._part(inside.get(key, {}))
+
+    def _kinds(self, max_depth: int | None) -> Iterator[tuple[str, bool]]:
+        """Paths of the nodes in the order of :meth:`nodes`, and whether each is an array. No metadata is made."""
+        nodes = self.flattened_metadata
+        paths = [path for path in nodes if max_depth is None or path.count("/") <= max_depth]
+        for path in sorted(paths, key=lambda path: path.split("/")):
+            yield path, nodes.is_array(path) if isinstance(nodes, FoundNodes) else isinstance(nodes[path], ArrayMetadata)
+
+    def _part(self, paths: Mapping[str, str]) -> ConsolidatedMetadata:
+        """Some of the nodes under new paths, which name the old ones."""
+        nodes = self.flattened_metadata
+        part = nodes.part(paths) if isinstance(nodes, FoundNodes) else {new: nodes[old] for new, old in paths.items()}
+        return ConsolidatedMetadata(part)
 
     def below(self, name: str) -> AnyArrayMetadata | GroupMetadata:
         """The metadata of one node. A group carries the consolidated metadata of its own members.
@@ -113,8 +199,8 @@ class ConsolidatedMetadata:
         node = self.flattened_metadata[name]
         if not isinstance(node, GroupMetadata):
             return node
-        inside = {key[len(name) + 1 :]: child for key, child in self.flattened_metadata.items() if key.startswith(f"{name}/")}
-        return replace(node, consolidated_metadata=ConsolidatedMetadata(inside))
+        inside = {key[len(name) + 1 :]: key for key in self.flattened_metadata if key.startswith(f"{name}/")}
+        return replace(node, consolidated_metadata=self._part(inside))
 
     def without(self, name: str) -> ConsolidatedMetadata:
         """This metadata without one node and all nodes below it.
@@ -136,9 +222,7 @@ class ConsolidatedMetadata:
         >>> below.without("a").metadata
         {}
         """
-        return ConsolidatedMetadata(
-            {key: node for key, node in self.flattened_metadata.items() if key != name and not key.startswith(f"{name}/")}
-        )
+        return self._part({key: key for key in self.flattened_metadata if key != name and not key.startswith(f"{name}/")})
 
     def to_dict(self) -> dict[str, Any]:
         """The member ``consolidated_metadata`` of a format 3 group document.
@@ -284,6 +368,14 @@ class GroupMetadata(NodeMetadata):
         )
         return documents, None if below is None else {path: node.stored()[0] for path, node in below.flattened_metadata.items()}
 
+    def documents(self) -> dict[str, bytes]:
+        nodes = None if self.consolidated_metadata is None else self.consolidated_metadata.flattened_metadata
+        found = nodes.unchanged() if isinstance(nodes, FoundNodes) else None
+        if found is None:
+            return super().documents()
+        # What was found is written as it was, without values of it.
+        return _core.lay_out_node(replace(self, consolidated_metadata=None).stored()[0], found, config.get("json_indent"))
+
 
 def parse_node(data: Mapping[str, Any]) -> AnyArrayMetadata | GroupMetadata:
     """The value of an array's or a group's document, attributes inside."""
@@ -295,9 +387,9 @@ def parse_node(data: Mapping[str, Any]) -> AnyArrayMetadata | GroupMetadata:
 
 
 def node_of(
-    documents: Mapping[str, Mapping[str, Any]], consolidated: Mapping[str, Documents] | None = None
+    documents: Mapping[str, Mapping[str, Any]], consolidated: _core.Consolidated | None = None, trail: Iterable[str] = ()
 ) -> AnyArrayMetadata | GroupMetadata:
-    """The value of what is stored of a node, and of what is consolidated below it.
+    """The value of what is stored of a node, and of what is consolidated below it. Later errors about that name the ``trail``.
 
     Raises
     ------
@@ -312,7 +404,7 @@ def node_of(
         node = GroupMetadata.from_dict({**documents[ZGROUP], "attributes": documents.get(ZATTRS, {})})
     if consolidated is None or not isinstance(node, GroupMetadata):
         return node
-    below = {path: node_of(below) for path, below in consolidated.items()}
+    below = FoundNodes(consolidated, {path: path for path in consolidated.paths()}, tuple(trail))
     return replace(node, consolidated_metadata=ConsolidatedMetadata(below))
 
 
@@ -336,6 +428,11 @@ def as_node(node: Any) -> AnyArrayMetadata | GroupMetadata:
     return node_of({name: json.loads(value.to_bytes()) for name, value in node.to_buffer_dict(buffer_prototype).items()})
 
 
+def _normal(path: str) -> str:
+    """A path without slashes around it and without empty names."""
+    return "/".join(name for name in path.split("/") if name)
+
+
 def _parse_consolidated(data: Any) -> ConsolidatedMetadata | None:
     if data is None:
         return None
@@ -343,4 +440,4 @@ def _parse_consolidated(data: Any) -> ConsolidatedMetadata | None:
         raise MetadataValidationError(f"consolidated_metadata has no 'metadata', got {data!r}")
     if data.get("kind") != "inline":
         raise MetadataValidationError(f"consolidated_metadata is of kind {data.get('kind')!r}, expected 'inline'")
-    return ConsolidatedMetadata({key: parse_node(node) for key, node in data["metadata"].items()})
+    return ConsolidatedMetadata({key: parse_node(node) for key, node in data["metadata"].items() if _normal(key)})

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from itertools import islice
 from typing import Any, Literal
 
-from cuzarr._metadata.documents import AnyNodeMetadata
-from cuzarr._metadata.group import GroupMetadata
 from cuzarr._node.display import brief_repr, chunk_grid_svg
 from cuzarr._text import Info, human_bytes, human_ratio, names_text, printable, shortened
 
@@ -53,9 +51,9 @@ def _shape_text(array: Any, what: Literal["chunks", "shards"]) -> object:
     return brief_repr(metadata._grid.to_json()["configuration"]["chunk_shapes"])
 
 
-def group_info(group: Any, members: Sequence[AnyNodeMetadata] | None) -> Info:
-    """A group, at a glance; with its members counted where they are known."""
-    groups = None if members is None else sum(isinstance(member, GroupMetadata) for member in members)
+def group_info(group: Any, members: Mapping[str, bool] | None) -> Info:
+    """A group, at a glance; with its members counted where they are known, by whether each is an array."""
+    groups = None if members is None else sum(not is_array for is_array in members.values())
     return Info.of(
         [
             ("Name", group.path),

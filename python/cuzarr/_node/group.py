@@ -173,7 +173,7 @@ class Group(Node):
     def info(self) -> Info:
         """A summary of the group. Members are counted if that needs no listing of the store."""
         consolidated = self._metadata.consolidated_metadata
-        return group_info(self, None if consolidated is None else list(consolidated.flattened_metadata.values()))
+        return group_info(self, None if consolidated is None else self._kinds(None))
 
     def info_complete(self) -> Info:
         """A summary like :attr:`info`, with every member counted. It lists the store.
@@ -191,7 +191,7 @@ class Group(Node):
         >>> "No. arrays  : 1" in str(group.info_complete())
         True
         """
-        return group_info(self, [metadata for _, metadata in self._walk(None)])
+        return group_info(self, self._kinds(None))
 
     # ---------------------------------------------------------------------------------------------------- its members
 
@@ -364,6 +364,10 @@ class Group(Node):
     def _walk(self, max_depth: int | None, **kwargs: Any) -> Iterator[tuple[str, AnyNodeMetadata]]:
         return members.walk(self._store_path, self._metadata, max_depth, **kwargs)
 
+    def _kinds(self, max_depth: int | None) -> dict[str, bool]:
+        """Whether each node below is an array, by its path."""
+        return dict(members.kinds(self._store_path, self._metadata, max_depth))
+
     def members(
         self, max_depth: int | None = 0, *, use_consolidated_for_children: bool = True
     ) -> tuple[tuple[str, Array | Self], ...]:
@@ -414,7 +418,7 @@ class Group(Node):
         (1, 2)
         """
         _check_depth(max_depth)
-        return sum(1 for _ in members.names(self._store_path, self._metadata, max_depth))
+        return len(self._kinds(max_depth))
 
     def keys(self) -> Generator[str]:
         """Names of the arrays and groups directly below.
@@ -432,7 +436,7 @@ class Group(Node):
         >>> list(group.keys())
         ['maps']
         """
-        yield from members.names(self._store_path, self._metadata, 0)
+        yield from self._kinds(0)
 
     def arrays(self) -> Generator[tuple[str, Array], None]:
         """Names and arrays directly below.
@@ -470,7 +474,7 @@ class Group(Node):
         >>> list(group["maps"].array_keys())
         ['t2m']
         """
-        yield from (name for name, _ in self.arrays())
+        yield from (name for name, is_array in self._kinds(0).items() if is_array)
 
     def array_values(self) -> Generator[Array, None]:
         """The arrays directly below.
@@ -526,7 +530,7 @@ class Group(Node):
         >>> list(group.group_keys())
         ['maps']
         """
-        yield from (name for name, _ in self.groups())
+        yield from (name for name, is_array in self._kinds(0).items() if not is_array)
 
     def group_values(self) -> Generator[Self, None]:
         """The groups directly below.

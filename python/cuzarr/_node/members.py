@@ -22,21 +22,16 @@ def find(place: StorePath, group: GroupMetadata, path: str) -> AnyNodeMetadata |
         return consolidated.below(name) if name in consolidated.flattened_metadata else None
     if consolidated is None or name not in consolidated.flattened_metadata:
         return find_node(place / path, group.zarr_format)
-    return _with_copy(find_node(place / name, group.zarr_format, False), consolidated, name)
+    node = find_node(place / name, group.zarr_format, False)
+    remembered = consolidated.below(name) if isinstance(node, GroupMetadata) else None
+    if isinstance(node, GroupMetadata) and isinstance(remembered, GroupMetadata):
+        return replace(node, consolidated_metadata=remembered.consolidated_metadata)
+    return node
 
 
 def is_trusted(place: StorePath) -> bool:
     """Whether the consolidated copy stands for the nodes' own documents. Where the store can be written, it only gives names."""
     return place.read_only or place.store.handle.is_read_only()
-
-
-def _with_copy(node: AnyNodeMetadata | None, consolidated: ConsolidatedMetadata, name: str) -> AnyNodeMetadata | None:
-    """A node's own metadata. A group gets that part of the copy above that is about its members."""
-    if not isinstance(node, GroupMetadata):
-        return node
-    remembered = consolidated.below(name)
-    below = remembered.consolidated_metadata if isinstance(remembered, GroupMetadata) else None
-    return replace(node, consolidated_metadata=below)
 
 
 def near_name(place: StorePath, group: GroupMetadata, path: str) -> str | None:
@@ -66,8 +61,7 @@ def walk(
 ) -> Iterator[tuple[str, AnyNodeMetadata]]:
     """Paths and metadata of what is below, each group before its members: of ``most`` nodes the first."""
     if (consolidated := group.consolidated_metadata) is not None:
-        nodes = consolidated.nodes(max_depth)
-        yield from nodes if is_trusted(place) else _read(place, group, [path for path, _ in nodes])
+        yield from consolidated.nodes(max_depth) if is_trusted(place) else _read(place, group, consolidated, max_depth)
         return
     found = _core.walk_nodes(
         place.store.handle,
@@ -90,21 +84,26 @@ def walk(
                 yield from ((f"{path}/{below}", node) for below, node in walk(place / path, metadata, depth))
 
 
-def _read(place: StorePath, group: GroupMetadata, paths: list[str]) -> Iterator[tuple[str, AnyNodeMetadata]]:
-    """The nodes at some paths below a group with a consolidated copy, by their own documents, without those that are gone."""
-    limit, absolute = config.get("metadata_max_bytes"), [(place / path).path for path in paths]
+def _read(
+    place: StorePath, group: GroupMetadata, consolidated: ConsolidatedMetadata, max_depth: int | None
+) -> Iterator[tuple[str, AnyNodeMetadata]]:
+    """The nodes that a consolidated copy names, by their own documents, without those that are gone."""
+    parts = dict(consolidated._parts(max_depth))
+    limit, absolute = config.get("metadata_max_bytes"), [(place / path).path for path in parts]
     found = _core.find_nodes(place.store.handle, absolute, group.zarr_format, limit)
-    for path, documents in zip(paths, found, strict=True):
-        if documents is not None and group.consolidated_metadata is not None:
-            node = _with_copy(value_of(place / path, documents), group.consolidated_metadata, path)
-            if node is not None:
-                yield path, node
+    for (path, part), documents in zip(parts.items(), found, strict=True):
+        if documents is not None:
+            node = value_of(place / path, documents)
+            yield path, replace(node, consolidated_metadata=part) if isinstance(node, GroupMetadata) else node
 
 
-def names(place: StorePath, group: GroupMetadata, max_depth: int | None) -> Iterator[str]:
-    """Paths of what is below, each group before its members. A consolidated copy gives them without a request."""
-    consolidated = group.consolidated_metadata
-    yield from (path for path, _ in (walk(place, group, max_depth) if consolidated is None else consolidated.nodes(max_depth)))
+def kinds(place: StorePath, group: GroupMetadata, max_depth: int | None) -> Iterator[tuple[str, bool]]:
+    """Paths of what is below, in the order of :func:`walk`, and whether each is an array. Of what is consolidated no metadata is
+    made."""
+    if group.consolidated_metadata is not None:
+        yield from group.consolidated_metadata._kinds(max_depth)
+    else:
+        yield from ((path, not isinstance(node, GroupMetadata)) for path, node in walk(place, group, max_depth))
 
 
 def noted(group: GroupMetadata, name: str, node: AnyNodeMetadata | None) -> GroupMetadata:
@@ -112,12 +111,14 @@ def noted(group: GroupMetadata, name: str, node: AnyNodeMetadata | None) -> Grou
     consolidated, path = group.consolidated_metadata, normalize_path(name)
     if consolidated is None:
         return group
-    changed = dict(consolidated.without(path).flattened_metadata)
+    changed = consolidated.without(path)
     if node is not None:
         for end in (place for place, character in enumerate(path) if character == "/"):
-            changed.setdefault(path[:end], GroupMetadata(zarr_format=group.zarr_format))
-        changed[path] = replace(node, consolidated_metadata=None) if isinstance(node, GroupMetadata) else node
-    return replace(group, consolidated_metadata=ConsolidatedMetadata(changed))
+            if path[:end] not in changed.flattened_metadata:
+                changed.flattened_metadata[path[:end]] = GroupMetadata(zarr_format=group.zarr_format)
+        alone = replace(node, consolidated_metadata=None) if isinstance(node, GroupMetadata) else node
+        changed.flattened_metadata[path] = alone
+    return replace(group, consolidated_metadata=changed)
 
 
 def tree(name: str, nodes: Iterator[tuple[str, AnyNodeMetadata]], max_nodes: int, plain: bool) -> Tree:

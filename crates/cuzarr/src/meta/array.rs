@@ -255,9 +255,12 @@ impl ArrayMetadata {
     }
 }
 
+/// Spaces of a level in documents that are written by themselves.
+pub(super) const INDENT: Option<usize> = Some(2);
+
 /// The bytes of a document.
 pub(super) fn to_bytes(document: &Object) -> Vec<u8> {
-    object_to_text(document, Some(2)).into_bytes()
+    object_to_text(document, INDENT).into_bytes()
 }
 
 /// The `attributes` of a v3 document, if they are an object.

@@ -1,7 +1,8 @@
 //! The documents of one node: which ones they are, and what they say together.
 
-use super::json::{Json, Object, object_to_text};
-use super::names::{ZARR_JSON, ZARRAY, ZATTRS, ZGROUP, ZMETADATA};
+use super::consolidated::StoredCopy;
+use super::json::{Json, Object, Part, Text, members_to_text, object_to_text, parse_object_apart};
+use super::names::{CONSOLIDATED, ZARR_JSON, ZARRAY, ZATTRS, ZGROUP, ZMETADATA};
 use super::{ZarrFormat, invalid};
 use crate::{Error, ErrorKind, Result, ResultExt};
 
@@ -48,12 +49,12 @@ impl<'a> Documents<'a> {
 pub struct NodeDocuments {
     pub(super) format: ZarrFormat,
     pub(super) is_array: bool,
-    /// `zarr.json`, `.zarray` or `.zgroup`.
+    /// `zarr.json`, `.zarray` or `.zgroup`. Where the document of a v3 group has a copy, `null` is in its place.
     pub(super) document: Object,
     /// `.zattrs`, if there is one; unused in v3.
     pub(super) zattrs: Option<Object>,
-    /// `.zmetadata`, if there is one; unused in v3.
-    pub(super) zmetadata: Option<Object>,
+    /// What is consolidated below a group.
+    pub(super) copy: Option<StoredCopy>,
 }
 
 impl NodeDocuments {
@@ -62,44 +63,70 @@ impl NodeDocuments {
     /// # Errors
     /// `MetadataInvalid` when a document is no JSON object.
     pub fn parse(documents: &Documents<'_>) -> Result<Option<NodeDocuments>> {
+        if let Some(bytes) = documents.zarr_json {
+            return NodeDocuments::parse_v3(bytes).map(Some).at(|| ZARR_JSON);
+        }
         let object = |name: &'static str, bytes: Option<&[u8]>| -> Result<Option<Object>> {
             bytes.map(|bytes| Json::parse_object(bytes).at(|| name)).transpose()
         };
-        if let Some(document) = object(ZARR_JSON, documents.zarr_json)? {
-            return Ok(Some(NodeDocuments::v3(document)));
-        }
         let is_array = documents.zarray.is_some();
         let (name, bytes) = if is_array { (ZARRAY, documents.zarray) } else { (ZGROUP, documents.zgroup) };
         let Some(document) = object(name, bytes)? else { return Ok(None) };
         let zattrs = object(ZATTRS, documents.zattrs).at(|| name)?;
-        let zmetadata = if is_array { None } else { object(ZMETADATA, documents.zmetadata).at(|| name)? };
-        Ok(Some(NodeDocuments { zmetadata, ..NodeDocuments::v2(is_array, document, zattrs) }))
+        let zmetadata = documents.zmetadata.filter(|_| !is_array);
+        let zmetadata = zmetadata.map(|bytes| Text::of_object(bytes).at(|| ZMETADATA).at(|| name)).transpose()?;
+        Ok(Some(NodeDocuments {
+            copy: zmetadata.map(StoredCopy::Text),
+            ..NodeDocuments::v2(is_array, document, zattrs)
+        }))
+    }
+
+    /// Takes a `zarr.json` apart.
+    pub(super) fn parse_v3(bytes: &[u8]) -> Result<NodeDocuments> {
+        let (document, copy) = parse_object_apart(bytes, CONSOLIDATED)?;
+        let mut node = NodeDocuments::v3(document, copy.map(StoredCopy::Text));
+        // Only groups have a copy.
+        if let (true, Some(StoredCopy::Text(text))) = (node.is_array, &node.copy) {
+            node.document.insert(CONSOLIDATED.into(), text.parse()?);
+            node.copy = None;
+        }
+        Ok(node)
     }
 
     /// Puts together documents that were taken apart already, given by their names; `None` if they describe nothing.
     pub fn from_members(members: impl IntoIterator<Item = (String, Object)>) -> Option<NodeDocuments> {
         let mut members: std::collections::BTreeMap<String, Object> = members.into_iter().collect();
         if let Some(document) = members.remove(ZARR_JSON) {
-            return Some(NodeDocuments::v3(document));
+            let mut node = NodeDocuments::v3(document, None);
+            if let (false, Some(member)) = (node.is_array, node.document.get_mut(CONSOLIDATED)) {
+                node.copy = match std::mem::replace(member, Json::Null) {
+                    Json::Object(copy) => Some(StoredCopy::Text(Text::written(&copy))),
+                    other => {
+                        *member = other;
+                        None
+                    }
+                };
+            }
+            return Some(node);
         }
         let zattrs = members.remove(ZATTRS);
         match (members.remove(ZARRAY), members.remove(ZGROUP)) {
             (Some(zarray), _) => Some(NodeDocuments::v2(true, zarray, zattrs)),
             (None, Some(zgroup)) => {
-                let zmetadata = members.remove(ZMETADATA);
-                Some(NodeDocuments { zmetadata, ..NodeDocuments::v2(false, zgroup, zattrs) })
+                let copy = members.remove(ZMETADATA).map(|members| StoredCopy::Text(Text::written(&members)));
+                Some(NodeDocuments { copy, ..NodeDocuments::v2(false, zgroup, zattrs) })
             }
             (None, None) => None,
         }
     }
 
-    pub(super) fn v3(document: Object) -> NodeDocuments {
+    pub(super) fn v3(document: Object, copy: Option<StoredCopy>) -> NodeDocuments {
         let is_array = matches!(document.get("node_type"), Some(Json::String(name)) if name == "array");
-        NodeDocuments { format: ZarrFormat::V3, is_array, document, zattrs: None, zmetadata: None }
+        NodeDocuments { format: ZarrFormat::V3, is_array, document, zattrs: None, copy }
     }
 
     pub(super) fn v2(is_array: bool, document: Object, zattrs: Option<Object>) -> NodeDocuments {
-        NodeDocuments { format: ZarrFormat::V2, is_array, document, zattrs, zmetadata: None }
+        NodeDocuments { format: ZarrFormat::V2, is_array, document, zattrs, copy: None }
     }
 
     /// The format of the documents.
@@ -120,33 +147,35 @@ impl NodeDocuments {
         }
     }
 
-    /// Each document's name and members.
+    /// Each document's name and members, without what is consolidated below a group.
     pub fn members(&self) -> Vec<(&'static str, &Object)> {
         let zattrs = self.zattrs.as_ref().map(|members| (ZATTRS, members));
-        let zmetadata = self.zmetadata.as_ref().map(|members| (ZMETADATA, members));
-        [(self.name(), &self.document)].into_iter().chain(zattrs).chain(zmetadata).collect()
+        [(self.name(), &self.document)].into_iter().chain(zattrs).collect()
     }
 
     /// Every document to store: its name below the node's path, and its bytes, with `indent` spaces a level or on one line. The
-    /// first one makes the node.
+    /// first one makes the node. What is consolidated keeps the layout that it was read in.
     pub fn documents(&self, indent: Option<usize>) -> Vec<(&'static str, Vec<u8>)> {
-        let bytes = |members: &Object, indent| object_to_text(members, indent).into_bytes();
-        let mut documents = vec![(self.name(), bytes(&self.document, indent))];
-        if self.format == ZarrFormat::V2 {
-            documents.push((ZATTRS, self.zattrs.as_ref().map_or_else(|| b"{}".to_vec(), |it| bytes(it, indent))));
+        let (document, copy) = (&self.document, self.copy.as_ref());
+        if self.format == ZarrFormat::V3 {
+            let copy = copy.map(|copy| copy.to_v3(indent));
+            return vec![(self.name(), v3_to_text(document, copy.as_deref(), indent).into_bytes())];
         }
-        // On one line, as zarr-python writes it: it can be large, and people do not read it.
-        documents.extend(self.zmetadata.as_ref().map(|members| (ZMETADATA, bytes(members, None))));
-        documents
+        let empty = Object::new();
+        let zattrs = self.zattrs.as_ref().unwrap_or(&empty);
+        let mut documents =
+            vec![(self.name(), object_to_text(document, indent)), (ZATTRS, object_to_text(zattrs, indent))];
+        documents.extend(copy.map(|copy| (ZMETADATA, copy.to_v2(document, zattrs))));
+        documents.into_iter().map(|(name, text)| (name, text.into_bytes())).collect()
     }
 
     /// The documents without what is consolidated below a group.
     #[must_use]
     pub fn alone(mut self) -> NodeDocuments {
         if !self.is_array {
-            self.document.shift_remove("consolidated_metadata");
+            self.document.shift_remove(CONSOLIDATED);
         }
-        NodeDocuments { zmetadata: None, ..self }
+        NodeDocuments { copy: None, ..self }
     }
 
     /// The name of the document that makes the node.
@@ -159,9 +188,18 @@ impl NodeDocuments {
     }
 }
 
-/// Which node a document describes.
-pub(super) fn node_type(document: &Object) -> Result<&str> {
-    match document.get("node_type") {
+/// The text of a v3 document, with its copy in the place that `null` holds.
+pub(super) fn v3_to_text(document: &Object, copy: Option<&str>, indent: Option<usize>) -> String {
+    let parts = document.iter().map(|(name, member)| match copy {
+        Some(copy) if name == CONSOLIDATED => (CONSOLIDATED, Part::Text(copy)),
+        _ => (name.as_str(), Part::Tree(member)),
+    });
+    members_to_text(parts, indent)
+}
+
+/// Which node a document describes, by its member `node_type`.
+pub(super) fn node_type(member: Option<&Json>) -> Result<&str> {
+    match member {
         Some(Json::String(name)) if name == "array" || name == "group" => Ok(name),
         Some(other) => Err(invalid("node_type", &other.to_value(), "\"array\" or \"group\"")),
         None => Err(Error::new(ErrorKind::MetadataInvalid, "member 'node_type' is missing")),

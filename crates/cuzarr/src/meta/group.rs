@@ -2,9 +2,11 @@
 
 use serde_json::{Map, Value};
 
-use super::array::{attributes_member, to_bytes};
+use super::array::{INDENT, attributes_member, to_bytes};
 use super::consolidated::Consolidated;
+use super::documents::v3_to_text;
 use super::json::{Json, Object, object_from_map, object_to_map, object_to_text};
+use super::names::CONSOLIDATED;
 use super::{ZarrFormat, names};
 use crate::{Error, ErrorKind, Result};
 
@@ -14,12 +16,10 @@ pub struct GroupMetadata {
     pub(super) format: ZarrFormat,
     pub(super) attributes: Map<String, Value>,
     pub(super) consolidated: Option<Consolidated>,
-    /// `zarr.json` or `.zgroup` as it will be written.
+    /// `zarr.json` or `.zgroup` as it will be written, with `null` in the place of consolidated metadata.
     pub(super) document: Object,
     /// `.zattrs` as it will be written; unused in v3.
     pub(super) zattrs: Object,
-    /// `.zmetadata` as it will be written, if there is one; unused in v3.
-    pub(super) zmetadata: Option<Object>,
 }
 
 impl GroupMetadata {
@@ -61,13 +61,7 @@ impl GroupMetadata {
     fn replace_attributes(&mut self, attributes: Object) -> Result<()> {
         self.attributes = object_to_map(&attributes);
         match self.format {
-            ZarrFormat::V2 => {
-                self.zattrs = attributes;
-                // Consolidated metadata repeats the attributes of its own group.
-                if let Some(Json::Object(entries)) = self.zmetadata.as_mut().and_then(|it| it.get_mut("metadata")) {
-                    entries.insert(names::ZATTRS.into(), Json::Object(self.zattrs.clone()));
-                }
-            }
+            ZarrFormat::V2 => self.zattrs = attributes,
             ZarrFormat::V3 => drop(self.document.insert("attributes".into(), Json::Object(attributes))),
         }
         Ok(())
@@ -83,11 +77,11 @@ impl GroupMetadata {
                 format!("consolidated metadata: got format {}, expected {}", other.number(), self.format.number()),
             ));
         }
-        match (self.format, consolidated.clone()) {
-            (ZarrFormat::V3, None) => drop(self.document.shift_remove("consolidated_metadata")),
-            (ZarrFormat::V3, Some(new)) => drop(self.document.insert("consolidated_metadata".into(), new.into_v3())),
-            (ZarrFormat::V2, None) => self.zmetadata = None,
-            (ZarrFormat::V2, Some(new)) => self.zmetadata = Some(new.into_v2(&self.document, &self.zattrs)),
+        if self.format == ZarrFormat::V3 {
+            match consolidated {
+                None => drop(self.document.shift_remove(CONSOLIDATED)),
+                Some(_) => drop(self.document.insert(CONSOLIDATED.into(), Json::Null)),
+            }
         }
         self.consolidated = consolidated;
         Ok(())
@@ -95,21 +89,19 @@ impl GroupMetadata {
 
     /// The bytes of `zarr.json` or `.zgroup`.
     pub fn to_json(&self) -> Vec<u8> {
-        to_bytes(&self.document)
+        let copy = self.consolidated.as_ref().filter(|_| self.format == ZarrFormat::V3);
+        v3_to_text(&self.document, copy.map(|copy| copy.to_v3(INDENT)).as_deref(), INDENT).into_bytes()
     }
 
     /// Every document to store: its name below the group's path, and its bytes.
     pub fn documents(&self) -> Vec<(&'static str, Vec<u8>)> {
-        match (self.format, &self.zmetadata) {
-            (ZarrFormat::V3, _) => vec![(names::ZARR_JSON, self.to_json())],
-            (ZarrFormat::V2, zmetadata) => {
-                let mut documents = vec![(names::ZGROUP, self.to_json()), (names::ZATTRS, to_bytes(&self.zattrs))];
-                // On one line, as zarr-python writes it: it can be large, and people do not read it.
-                let zmetadata = zmetadata.as_ref().map(|members| object_to_text(members, None));
-                documents.extend(zmetadata.map(|text| (names::ZMETADATA, text.into_bytes())));
-                documents
-            }
+        if self.format == ZarrFormat::V3 {
+            return vec![(names::ZARR_JSON, self.to_json())];
         }
+        let mut documents = vec![(names::ZGROUP, self.to_json()), (names::ZATTRS, to_bytes(&self.zattrs))];
+        let zmetadata = self.consolidated.as_ref().map(|copy| copy.to_v2(&self.document, &self.zattrs));
+        documents.extend(zmetadata.map(|text| (names::ZMETADATA, text.into_bytes())));
+        documents
     }
 }
 

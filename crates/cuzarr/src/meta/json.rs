@@ -4,10 +4,16 @@
 //! it forgets how a number was spelled. This tree keeps number texts as they are. Typed parsing never works on it: it
 //! asks for a [`Value`] of the member at hand. Not for large data: every number is a string.
 
+mod parser;
+mod text;
+
 use std::fmt::Write as _;
 
 use indexmap::IndexMap;
 use serde_json::{Map, Number, Value};
+
+pub(crate) use parser::{Parser, read_document, text_of};
+pub(crate) use text::{Text, parse_object_apart};
 
 use crate::{Error, ErrorKind, Result};
 
@@ -37,26 +43,14 @@ pub enum Json {
 impl Json {
     /// Parses one document.
     pub(crate) fn parse(bytes: &[u8]) -> Result<Json> {
-        let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
-        let text = std::str::from_utf8(bytes)
-            .map_err(|error| not_json(error.valid_up_to(), "bytes that are not UTF-8", "UTF-8 text"))?;
-        let mut parser = Parser { text, at: 0, members: Vec::new(), elements: Vec::new() };
-        let value = parser.value(0)?;
-        parser.skip_space();
-        match parser.peek() {
-            None => Ok(value),
-            Some(_) => Err(parser.unexpected("the end of the document")),
-        }
+        read_document(text_of(bytes)?, Parser::value)
     }
 
     /// Parses one document that must be an object.
     pub(crate) fn parse_object(bytes: &[u8]) -> Result<Object> {
         match Json::parse(bytes)? {
             Json::Object(members) => Ok(members),
-            other => Err(Error::new(
-                ErrorKind::MetadataInvalid,
-                format!("document: got {}, expected an object", abbreviate(&other.to_value())),
-            )),
+            other => Err(not_an_object(&other)),
         }
     }
 
@@ -82,16 +76,55 @@ impl Json {
     #[cfg(test)]
     pub(crate) fn to_text(&self, indent: Option<usize>) -> String {
         let mut out = String::new();
-        write_value(&mut out, self, indent, 0);
+        write_part(&mut out, Part::Tree(self), indent.map(|width| " ".repeat(width)).as_deref(), 0);
         out
     }
 }
 
 /// The text of an object, as Python's `json.dumps(…, indent=indent)` lays it out; without `indent` on one line.
 pub(crate) fn object_to_text(members: &Object, indent: Option<usize>) -> String {
+    members_to_text(members.iter().map(|(name, member)| (name.as_str(), Part::Tree(member))), indent)
+}
+
+/// Like [`object_to_text`], of members that may be text already.
+pub(crate) fn members_to_text<'a>(
+    members: impl ExactSizeIterator<Item = (&'a str, Part<'a>)>,
+    indent: Option<usize>,
+) -> String {
     let mut out = String::new();
-    write_object(&mut out, members, indent, 0);
+    let unit = indent.map(|width| " ".repeat(width));
+    write_members(&mut out, members, unit.as_deref(), 0);
     out
+}
+
+/// What a member is written from.
+#[derive(Clone, Copy)]
+pub(crate) enum Part<'a> {
+    /// A tree.
+    Tree(&'a Json),
+    /// The members of an object.
+    Object(&'a Object),
+    /// JSON text, which is written as it is.
+    Text(&'a str),
+}
+
+/// Writes an object that is `level` levels deep in its document. `unit` is the white space of one level; without it everything is
+/// on one line.
+pub(crate) fn write_members<'a>(
+    out: &mut String,
+    members: impl ExactSizeIterator<Item = (&'a str, Part<'a>)>,
+    unit: Option<&str>,
+    level: usize,
+) {
+    write_items(out, ['{', '}'], members.map(|(name, part)| (Some(name), part)), unit, level);
+}
+
+/// Writes a new line and the white space of a level, or nothing without a `unit`.
+pub(crate) fn write_new_line(out: &mut String, unit: Option<&str>, level: usize) {
+    if let Some(unit) = unit {
+        out.push('\n');
+        out.extend(std::iter::repeat_n(unit, level));
+    }
 }
 
 /// The plain members of an object.
@@ -102,6 +135,11 @@ pub(crate) fn object_to_map(members: &Object) -> Map<String, Value> {
 /// The tree of plain members.
 pub(crate) fn object_from_map(map: &Map<String, Value>) -> Result<Object> {
     map.iter().map(|(name, value)| Ok((name.clone(), from_value_at(value, 1)?))).collect()
+}
+
+pub(crate) fn not_an_object(got: &Json) -> Error {
+    let message = format!("document: got {}, expected an object", abbreviate(&got.to_value()));
+    Error::new(ErrorKind::MetadataInvalid, message)
 }
 
 /// A value for an error message: at most about 80 characters of it.
@@ -164,59 +202,53 @@ fn number_value(text: &str) -> Value {
     }
 }
 
-fn write_value(out: &mut String, value: &Json, indent: Option<usize>, level: usize) {
-    match value {
-        Json::Null => out.push_str("null"),
-        Json::Bool(value) => out.push_str(if *value { "true" } else { "false" }),
-        Json::Number(text) => out.push_str(text),
-        Json::String(text) => write_string(out, text),
-        Json::Array(elements) => {
-            let items = elements.iter().map(|element| (None, element));
-            write_items(out, ['[', ']'], items, indent, level);
+/// Writes what is `level` levels deep in its document; see [`write_members`].
+pub(crate) fn write_part(out: &mut String, part: Part<'_>, unit: Option<&str>, level: usize) {
+    match part {
+        Part::Text(text) => out.push_str(text),
+        Part::Object(members) | Part::Tree(Json::Object(members)) => {
+            let members = members.iter().map(|(name, member)| (name.as_str(), Part::Tree(member)));
+            write_members(out, members, unit, level);
         }
-        Json::Object(members) => write_object(out, members, indent, level),
+        Part::Tree(Json::Array(elements)) => {
+            let items = elements.iter().map(|element| (None, Part::Tree(element)));
+            write_items(out, ['[', ']'], items, unit, level);
+        }
+        Part::Tree(Json::Null) => out.push_str("null"),
+        Part::Tree(Json::Bool(value)) => out.push_str(if *value { "true" } else { "false" }),
+        Part::Tree(Json::Number(text)) => out.push_str(text),
+        Part::Tree(Json::String(text)) => write_string(out, text),
     }
-}
-
-fn write_object(out: &mut String, members: &Object, indent: Option<usize>, level: usize) {
-    let items = members.iter().map(|(name, member)| (Some(name.as_str()), member));
-    write_items(out, ['{', '}'], items, indent, level);
 }
 
 fn write_items<'a>(
     out: &mut String,
     brackets: [char; 2],
-    items: impl ExactSizeIterator<Item = (Option<&'a str>, &'a Json)>,
-    indent: Option<usize>,
+    items: impl ExactSizeIterator<Item = (Option<&'a str>, Part<'a>)>,
+    unit: Option<&str>,
     level: usize,
 ) {
-    let new_line = |out: &mut String, level: usize| {
-        if let Some(width) = indent {
-            out.push('\n');
-            out.extend(std::iter::repeat_n(' ', width * level));
-        }
-    };
     let empty = items.len() == 0;
     out.push(brackets[0]);
-    for (index, (name, value)) in items.enumerate() {
+    for (index, (name, part)) in items.enumerate() {
         if index > 0 {
-            out.push_str(if indent.is_some() { "," } else { ", " });
+            out.push_str(if unit.is_some() { "," } else { ", " });
         }
-        new_line(out, level + 1);
+        write_new_line(out, unit, level + 1);
         if let Some(name) = name {
             write_string(out, name);
             out.push_str(": ");
         }
-        write_value(out, value, indent, level + 1);
+        write_part(out, part, unit, level + 1);
     }
     if !empty {
-        new_line(out, level);
+        write_new_line(out, unit, level);
     }
     out.push(brackets[1]);
 }
 
 /// Only ASCII, as Python does, so that a document of zarr-python comes back byte for byte.
-fn write_string(out: &mut String, text: &str) {
+pub(crate) fn write_string(out: &mut String, text: &str) {
     out.push('"');
     for character in text.chars() {
         match character {
@@ -237,210 +269,6 @@ fn write_string(out: &mut String, text: &str) {
         }
     }
     out.push('"');
-}
-
-fn not_json(at: usize, got: &str, expected: &str) -> Error {
-    Error::new(ErrorKind::MetadataInvalid, format!("not JSON at byte {at}: got {got}, expected {expected}"))
-}
-
-struct Parser<'a> {
-    text: &'a str,
-    at: usize,
-    /// The members that were parsed of objects that are still open. An object is made of its members at its end, in its final
-    /// size: growing many small objects takes most of the time of a large document.
-    members: Vec<(String, Json)>,
-    /// The elements that were parsed of arrays that are still open.
-    elements: Vec<Json>,
-}
-
-impl<'a> Parser<'a> {
-    fn peek(&self) -> Option<u8> {
-        self.text.as_bytes().get(self.at).copied()
-    }
-
-    fn skip_while(&mut self, is_skipped: impl Fn(u8) -> bool) {
-        let rest = &self.text.as_bytes()[self.at..];
-        self.at += rest.iter().position(|byte| !is_skipped(*byte)).unwrap_or(rest.len());
-    }
-
-    fn skip_space(&mut self) {
-        self.skip_while(|byte| matches!(byte, b' ' | b'\t' | b'\n' | b'\r'));
-    }
-
-    fn unexpected(&self, expected: &str) -> Error {
-        match self.text.get(self.at..).and_then(|rest| rest.chars().next()) {
-            Some(character) => not_json(self.at, &format!("{character:?}"), expected),
-            None => not_json(self.at, "the end of the document", expected),
-        }
-    }
-
-    fn eat(&mut self, word: &str) -> bool {
-        let found = self.text.as_bytes()[self.at..].starts_with(word.as_bytes());
-        if found {
-            self.at += word.len();
-        }
-        found
-    }
-
-    fn value(&mut self, depth: usize) -> Result<Json> {
-        if depth > MAX_DEPTH {
-            return Err(not_json(self.at, &format!("more than {MAX_DEPTH} nested arrays and objects"), "fewer"));
-        }
-        self.skip_space();
-        match self.peek() {
-            Some(b'{') => self.object(depth),
-            Some(b'[') => self.array(depth),
-            Some(b'"') => Ok(Json::String(self.string()?)),
-            Some(b'-' | b'0'..=b'9') => self.number(),
-            _ if self.eat("true") => Ok(Json::Bool(true)),
-            _ if self.eat("false") => Ok(Json::Bool(false)),
-            _ if self.eat("null") => Ok(Json::Null),
-            _ if self.eat("NaN") => Ok(Json::Number("NaN".into())),
-            _ if self.eat("Infinity") => Ok(Json::Number("Infinity".into())),
-            _ => Err(self.unexpected("a value")),
-        }
-    }
-
-    fn object(&mut self, depth: usize) -> Result<Json> {
-        self.at += 1;
-        self.skip_space();
-        if self.eat("}") {
-            return Ok(Json::Object(Object::new()));
-        }
-        let first = self.members.len();
-        loop {
-            self.skip_space();
-            if self.peek() != Some(b'"') {
-                return Err(self.unexpected("a member's name in double quotes"));
-            }
-            let name = self.string()?;
-            self.skip_space();
-            if !self.eat(":") {
-                return Err(self.unexpected("':'"));
-            }
-            let member = self.value(depth + 1)?;
-            self.members.push((name, member));
-            self.skip_space();
-            if self.eat("}") {
-                return Ok(Json::Object(self.members.drain(first..).collect()));
-            }
-            if !self.eat(",") {
-                return Err(self.unexpected("',' or '}'"));
-            }
-        }
-    }
-
-    fn array(&mut self, depth: usize) -> Result<Json> {
-        self.at += 1;
-        self.skip_space();
-        if self.eat("]") {
-            return Ok(Json::Array(Vec::new()));
-        }
-        let first = self.elements.len();
-        loop {
-            let element = self.value(depth + 1)?;
-            self.elements.push(element);
-            self.skip_space();
-            if self.eat("]") {
-                return Ok(Json::Array(self.elements.drain(first..).collect()));
-            }
-            if !self.eat(",") {
-                return Err(self.unexpected("',' or ']'"));
-            }
-        }
-    }
-
-    fn digits(&mut self) -> Result<()> {
-        let start = self.at;
-        self.skip_while(|byte| byte.is_ascii_digit());
-        if self.at == start { Err(self.unexpected("a digit")) } else { Ok(()) }
-    }
-
-    fn number(&mut self) -> Result<Json> {
-        let start = self.at;
-        let negative = self.eat("-");
-        if negative && self.eat("Infinity") {
-            return Ok(Json::Number("-Infinity".into()));
-        }
-        if !self.eat("0") {
-            self.digits()?;
-        }
-        if self.eat(".") {
-            self.digits()?;
-        }
-        if self.eat("e") || self.eat("E") {
-            if !self.eat("+") {
-                self.eat("-");
-            }
-            self.digits()?;
-        }
-        Ok(Json::Number(self.text[start..self.at].to_owned()))
-    }
-
-    fn string(&mut self) -> Result<String> {
-        self.at += 1;
-        let mut out = String::new();
-        loop {
-            let start = self.at;
-            self.skip_while(|byte| byte != b'"' && byte != b'\\' && byte >= b' ');
-            // Both ends lie beside ASCII bytes, so they are character boundaries.
-            out.push_str(&self.text[start..self.at]);
-            if self.eat("\"") {
-                return Ok(out);
-            }
-            if !self.eat("\\") {
-                return Err(self.unexpected("a character of a string, control characters escaped"));
-            }
-            out.push(self.escape()?);
-        }
-    }
-
-    fn escape(&mut self) -> Result<char> {
-        let Some(byte) = self.peek() else {
-            return Err(self.unexpected("an escape"));
-        };
-        let character = match byte {
-            b'"' | b'\\' | b'/' => byte as char,
-            b'b' => '\u{8}',
-            b'f' => '\u{c}',
-            b'n' => '\n',
-            b'r' => '\r',
-            b't' => '\t',
-            b'u' => {
-                self.at += 1;
-                return self.unicode_escape();
-            }
-            _ => return Err(self.unexpected("one of \"\\/bfnrtu after a backslash")),
-        };
-        self.at += 1;
-        Ok(character)
-    }
-
-    fn unicode_escape(&mut self) -> Result<char> {
-        let start = self.at;
-        let high = self.four_hex_digits()?;
-        let code = match high {
-            0xd800..=0xdbff => {
-                let low = if self.eat("\\u") { self.four_hex_digits()? } else { 0 };
-                if !(0xdc00..=0xdfff).contains(&low) {
-                    return Err(not_json(start, "half of a surrogate pair", "both halves"));
-                }
-                0x10000 + ((high - 0xd800) << 10) + (low - 0xdc00)
-            }
-            code => code,
-        };
-        char::from_u32(code).ok_or_else(|| not_json(start, "half of a surrogate pair", "both halves"))
-    }
-
-    fn four_hex_digits(&mut self) -> Result<u32> {
-        let mut code = 0;
-        for _ in 0..4 {
-            let digit = self.peek().and_then(|byte| (byte as char).to_digit(16));
-            code = code * 16 + digit.ok_or_else(|| self.unexpected("a hexadecimal digit"))?;
-            self.at += 1;
-        }
-        Ok(code)
-    }
 }
 
 #[cfg(test)]

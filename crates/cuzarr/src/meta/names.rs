@@ -13,6 +13,9 @@ pub const ZATTRS: &str = ".zattrs";
 /// The consolidated metadata of a v2 group.
 pub const ZMETADATA: &str = ".zmetadata";
 
+/// The member of a v3 group's document that has its consolidated metadata.
+pub(super) const CONSOLIDATED: &str = "consolidated_metadata";
+
 /// Every name that metadata is stored under; no chunk and no child has one of them.
 pub const DOCUMENT_NAMES: [&str; 5] = [ZARR_JSON, ZARRAY, ZGROUP, ZATTRS, ZMETADATA];
 

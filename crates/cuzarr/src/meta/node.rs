@@ -3,11 +3,12 @@
 use serde_json::{Map, Value};
 
 use super::array::ArrayMetadata;
-use super::consolidated::Consolidated;
+use super::consolidated::{Consolidated, StoredCopy};
 use super::documents::node_type;
 pub use super::documents::{Documents, NodeDocuments};
 use super::group::GroupMetadata;
 use super::json::{Json, Object};
+use super::names::CONSOLIDATED;
 pub use super::names::{DOCUMENT_NAMES, ZARR_JSON, ZARRAY, ZATTRS, ZGROUP, ZMETADATA, document_names, key};
 use super::{ZarrFormat, invalid, v2, v3};
 use crate::{Result, ResultExt};
@@ -52,26 +53,29 @@ impl NodeDocuments {
     /// # Errors
     /// `MetadataInvalid` and `UnsupportedFeature` when it has another form.
     pub fn take_consolidated(&mut self) -> Result<Option<Consolidated>> {
-        let v3 = match self.is_array {
-            true => None,
-            false => self.document.shift_remove("consolidated_metadata"),
-        };
-        match (v3, self.zmetadata.take()) {
-            (None | Some(Json::Null), None) => Ok(None),
-            (Some(member), _) => Consolidated::from_v3(member).map(Some).at(|| ZARR_JSON),
-            (None, Some(zmetadata)) => Consolidated::from_v2(&zmetadata).map(Some).at(|| ZMETADATA),
+        let found = self.open_copy().at(|| if self.format == ZarrFormat::V3 { ZARR_JSON } else { ZMETADATA })?;
+        if !self.is_array {
+            self.document.shift_remove(CONSOLIDATED);
+        }
+        Ok(found)
+    }
+
+    fn open_copy(&mut self) -> Result<Option<Consolidated>> {
+        match (self.copy.take(), self.document.get(CONSOLIDATED)) {
+            (Some(copy), _) => copy.open(self.format).map(Some),
+            (None, Some(odd)) if self.format == ZarrFormat::V3 && !self.is_array && *odd != Json::Null => {
+                Err(invalid(CONSOLIDATED, &odd.to_value(), "an object"))
+            }
+            (None, _) => Ok(None),
         }
     }
 
     /// Puts what is consolidated below a group into its documents.
     pub fn set_consolidated(&mut self, consolidated: Consolidated) {
-        match self.format {
-            ZarrFormat::V3 => drop(self.document.insert("consolidated_metadata".into(), consolidated.into_v3())),
-            ZarrFormat::V2 => {
-                let zattrs = self.zattrs.get_or_insert_default();
-                self.zmetadata = Some(consolidated.into_v2(&self.document, zattrs));
-            }
+        if self.format == ZarrFormat::V3 {
+            self.document.insert(CONSOLIDATED.into(), Json::Null);
         }
+        self.copy = Some(StoredCopy::Open(consolidated));
     }
 
     /// The metadata that the documents describe.
@@ -79,22 +83,27 @@ impl NodeDocuments {
     /// # Errors
     /// `MetadataInvalid`, `UnsupportedFeature`, `UnknownDataType`.
     pub fn check(self) -> Result<NodeMetadata> {
-        let zattrs = self.zattrs.unwrap_or_default();
         Ok(match (self.format, self.is_array) {
-            (ZarrFormat::V3, _) => match node_type(&self.document)? {
+            (ZarrFormat::V3, _) => match node_type(self.document.get("node_type"))? {
                 "array" => NodeMetadata::Array(Box::new(v3::parse_array(self.document)?)),
-                _ => NodeMetadata::Group(Box::new(v3::parse_group(self.document)?)),
+                _ => NodeMetadata::Group(Box::new(self.check_group()?)),
             },
-            (ZarrFormat::V2, true) => NodeMetadata::Array(Box::new(v2::parse_array(self.document, zattrs)?)),
-            (ZarrFormat::V2, false) => {
-                let mut group = v2::parse_group(self.document, zattrs)?;
-                if let Some(zmetadata) = self.zmetadata {
-                    group.consolidated = Some(Consolidated::from_v2(&zmetadata).at(|| ZMETADATA)?);
-                    group.zmetadata = Some(zmetadata);
-                }
-                NodeMetadata::Group(Box::new(group))
+            (ZarrFormat::V2, true) => {
+                NodeMetadata::Array(Box::new(v2::parse_array(self.document, self.zattrs.unwrap_or_default())?))
             }
+            (ZarrFormat::V2, false) => NodeMetadata::Group(Box::new(self.check_group()?)),
         })
+    }
+
+    /// The metadata of a group that the documents describe.
+    pub(super) fn check_group(mut self) -> Result<GroupMetadata> {
+        let consolidated = self.open_copy();
+        let group = match self.format {
+            ZarrFormat::V2 => v2::parse_group(self.document, self.zattrs.unwrap_or_default())?,
+            ZarrFormat::V3 => v3::parse_group(self.document)?,
+        };
+        let consolidated = if self.format == ZarrFormat::V2 { consolidated.at(|| ZMETADATA) } else { consolidated };
+        Ok(GroupMetadata { consolidated: consolidated?, ..group })
     }
 }
 
@@ -110,24 +119,26 @@ impl Consolidated {
 
     /// Like [`node`](Self::node), but a group comes without what is below it: finding that takes a look at every path.
     pub fn node_alone(&self, path: &str) -> Result<Option<NodeMetadata>> {
-        let Some(node) = self.entries.get(path) else {
+        let place = || format!("consolidated metadata of '{path}'");
+        let Some(node) = self.documents(path).at(place)? else {
             return Ok(None);
         };
-        node.clone().alone().check().map(Some).at(|| format!("consolidated metadata of '{path}'"))
+        node.alone().check().map(Some).at(place)
     }
 }
 
 impl From<&NodeMetadata> for NodeDocuments {
     fn from(node: &NodeMetadata) -> Self {
-        let (format, document, zattrs, zmetadata) = match node {
+        let (format, document, zattrs, consolidated) = match node {
             NodeMetadata::Array(array) => (array.format, &array.document, &array.zattrs, None),
-            NodeMetadata::Group(group) => (group.format, &group.document, &group.zattrs, group.zmetadata.clone()),
+            NodeMetadata::Group(group) => (group.format, &group.document, &group.zattrs, group.consolidated.clone()),
         };
+        let copy = consolidated.map(StoredCopy::Open);
         if format == ZarrFormat::V3 {
-            return NodeDocuments::v3(document.clone());
+            return NodeDocuments::v3(document.clone(), copy);
         }
         let is_array = node.as_array().is_some();
-        NodeDocuments { zmetadata, ..NodeDocuments::v2(is_array, document.clone(), Some(zattrs.clone())) }
+        NodeDocuments { copy, ..NodeDocuments::v2(is_array, document.clone(), Some(zattrs.clone())) }
     }
 }
 

@@ -3,9 +3,10 @@
 use serde_json::{Map, Value};
 
 use super::array::{ArrayMetadata, CodecsMetadata, NewArray};
-use super::consolidated::Consolidated;
+use super::consolidated::StoredCopy;
+use super::documents::NodeDocuments;
 use super::group::GroupMetadata;
-use super::json::{Json, Object, object_from_map};
+use super::json::{Json, Object, Text, object_from_map};
 use super::{ZarrFormat, names, v2, v3};
 use crate::{Result, ResultExt};
 
@@ -41,18 +42,16 @@ impl GroupMetadata {
 
     /// From the bytes of a v3 `zarr.json`.
     pub fn from_json(zarr_json: &[u8]) -> Result<Self> {
-        v3::parse_group(Json::parse_object(zarr_json)?)
+        NodeDocuments::parse_v3(zarr_json)?.check_group()
     }
 
     /// Parses the bytes of a v2 `.zgroup`, and of `.zattrs` and `.zmetadata` where they exist.
     pub fn from_json_v2(zgroup: &[u8], zattrs: Option<&[u8]>, zmetadata: Option<&[u8]>) -> Result<Self> {
-        let mut group = v2::parse_group(Json::parse_object(zgroup)?, parse_zattrs(zattrs)?)?;
-        if let Some(bytes) = zmetadata {
-            let document = Json::parse_object(bytes).at(|| names::ZMETADATA)?;
-            group.consolidated = Some(Consolidated::from_v2(&document).at(|| names::ZMETADATA)?);
-            group.zmetadata = Some(document);
-        }
-        Ok(group)
+        let document = Json::parse_object(zgroup)?;
+        let mut node = NodeDocuments::v2(false, document, Some(parse_zattrs(zattrs)?));
+        let copy = zmetadata.map(|bytes| Text::of_object(bytes).at(|| names::ZMETADATA)).transpose()?;
+        node.copy = copy.map(StoredCopy::Text);
+        node.check_group()
     }
 }
 

@@ -59,7 +59,7 @@ pub(super) fn parse_array(mut document: Object, zattrs: Object) -> Result<ArrayM
 pub(super) fn parse_group(document: Object, zattrs: Object) -> Result<GroupMetadata> {
     check_format(&object_to_map(&document), ZarrFormat::V2)?;
     let attributes = object_to_map(&zattrs);
-    Ok(GroupMetadata { format: ZarrFormat::V2, attributes, consolidated: None, document, zattrs, zmetadata: None })
+    Ok(GroupMetadata { format: ZarrFormat::V2, attributes, consolidated: None, document, zattrs })
 }
 
 /// The `.zarray` of a new array, its members in zarr-python's order.

@@ -5,13 +5,13 @@ use serde_json::{Map, Value, json};
 
 use super::array::{ArrayMetadata, CodecsMetadata, NewArray, check_chunk_shape, check_rectilinear};
 use super::chunk_key::{ChunkKeyEncoding, Separator};
-use super::consolidated::Consolidated;
 use super::dtype::DataType;
 use super::extension::Extension;
 use super::fill::FillValue;
 use super::grid::StoredGrid;
 use super::group::GroupMetadata;
 use super::json::{Json, Object, object_to_map};
+use super::names::CONSOLIDATED;
 use super::{ZarrFormat, check_format, invalid, parse_shape, required};
 use crate::{Error, ErrorKind, Result};
 
@@ -28,7 +28,7 @@ const ARRAY_MEMBERS: [&str; 11] = [
     "dimension_names",
     "storage_transformers",
 ];
-const GROUP_MEMBERS: [&str; 4] = ["zarr_format", "node_type", "attributes", "consolidated_metadata"];
+const GROUP_MEMBERS: [&str; 4] = ["zarr_format", "node_type", "attributes", CONSOLIDATED];
 
 /// An array from its document.
 pub(super) fn parse_array(mut document: Object) -> Result<ArrayMetadata> {
@@ -69,31 +69,14 @@ pub(super) fn parse_array(mut document: Object) -> Result<ArrayMetadata> {
     })
 }
 
-/// A group from its document.
+/// A group from its document, without consolidated metadata.
 pub(super) fn parse_group(document: Object) -> Result<GroupMetadata> {
-    let consolidated = match document.get("consolidated_metadata") {
-        None | Some(Json::Null) => None,
-        Some(member) => Some(Consolidated::from_v3(member.clone())?),
-    };
-    // Consolidated metadata can be large and was read above; the plain members do not need it.
-    let plain: Object = document
-        .iter()
-        .filter(|(name, _)| name.as_str() != "consolidated_metadata")
-        .map(|(name, member)| (name.clone(), member.clone()))
-        .collect();
-    let members = object_to_map(&plain);
+    let members = object_to_map(&document);
     check_format(&members, ZarrFormat::V3)?;
     check_node_type(&members, "group")?;
     check_extra_members(&members, &GROUP_MEMBERS)?;
     let attributes = parse_attributes(&members)?;
-    Ok(GroupMetadata {
-        format: ZarrFormat::V3,
-        attributes,
-        consolidated,
-        document,
-        zattrs: Object::new(),
-        zmetadata: None,
-    })
+    Ok(GroupMetadata { format: ZarrFormat::V3, attributes, consolidated: None, document, zattrs: Object::new() })
 }
 
 /// The document of a new array, its members in zarr-python's order.

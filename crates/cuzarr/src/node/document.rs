@@ -38,7 +38,7 @@ use super::path::{ancestors, normalize_path};
 use crate::cancellation::CancellationToken;
 use crate::error::{Error, ErrorKind, Result, ResultExt};
 use crate::meta::node::{self, ZARR_JSON, ZGROUP, ZMETADATA};
-use crate::meta::{ArrayMetadata, EntryChange, NodeDocuments, NodeMetadata, Object, ZarrFormat, edit_consolidated};
+use crate::meta::{ArrayMetadata, EntryChange, NodeDocuments, NodeMetadata, ZarrFormat, edit_consolidated};
 use crate::run::{Engine, Turn};
 use crate::store::{ByteRange, Condition, LOCK_NAME, Lock, Payload, ReadRequest, Store, StoreExt, Version, join_key};
 
@@ -188,14 +188,9 @@ impl NodeLock {
     /// # Errors
     /// `ReadOnly`; what the store reports.
     pub fn replace(&self, stored: &StoredNode, documents: &NodeDocuments, indent: Option<usize>) -> Result<bool> {
-        // Attributes that are missing are none.
-        let members = |documents: &'_ NodeDocuments| -> BTreeMap<&'static str, Object> {
-            let members = documents.members().into_iter().filter(|(_, members)| !members.is_empty());
-            members.map(|(name, members)| (name, members.clone())).collect()
-        };
-        let (old, new) = (members(&stored.documents), members(documents));
+        let old = stored.documents.documents(indent);
         for (name, bytes) in documents.documents(indent) {
-            if old.get(name) == new.get(name) {
+            if old.iter().any(|old| (old.0, &old.1) == (name, &bytes)) {
                 continue;
             }
             let condition = stored.conditions.get(name).unwrap_or(&Condition::Always);

@@ -1,0 +1,349 @@
+//! Changing entries in the text of a document. All other bytes stay.
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::ops::Range;
+
+use super::scan::{Member, Scan, document_kind, split};
+use super::{check_node_format, normal, order};
+use crate::Result;
+use crate::meta::documents::NodeDocuments;
+use crate::meta::json::{
+    Json, Object, Part, not_an_object, read_document, text_of, write_new_line, write_part, write_string,
+};
+use crate::meta::names::{CONSOLIDATED, ZATTRS};
+use crate::meta::{ZarrFormat, invalid, node};
+
+/// A change of one entry of consolidated metadata.
+#[derive(Clone, Debug)]
+pub struct EntryChange {
+    /// Path relative to the group that holds the copy. `""` is the group itself, whose documents only `.zmetadata` repeats.
+    pub path: String,
+    /// The node's documents; `None` removes the entry and all entries below it.
+    pub node: Option<NodeDocuments>,
+}
+
+/// Changes entries in a stored group document (`zarr.json`, or `.zmetadata` for format 2), one change after the other, and leaves
+/// every other byte as it is. A node that becomes an array loses the entries below it. Groups are stored without their own
+/// consolidated metadata. `None` when the document has no consolidated metadata, or when nothing changes.
+///
+/// ```
+/// use cuzarr::meta::{EntryChange, ZarrFormat, edit_consolidated};
+///
+/// let document = br#"{"zarr_format": 3, "node_type": "group", "consolidated_metadata": {"kind": "inline",
+///     "metadata": {"a": {"zarr_format": 3, "node_type": "group"}, "b": {"zarr_format": 3, "node_type": "group"}}}}"#;
+/// let change = EntryChange { path: "a".into(), node: None };
+/// let edited = edit_consolidated(ZarrFormat::V3, document, &[change])?.unwrap();
+/// assert!(edited.ends_with(br#""metadata": {"b": {"zarr_format": 3, "node_type": "group"}}}}"#));
+/// # Ok::<(), cuzarr::Error>(())
+/// ```
+///
+/// # Errors
+/// `InvalidArgument` for a node of another format; `MetadataInvalid` and `UnsupportedFeature` when the document, or what it has
+/// consolidated, has another form.
+pub fn edit_consolidated(format: ZarrFormat, document: &[u8], changes: &[EntryChange]) -> Result<Option<Vec<u8>>> {
+    let text = text_of(document)?;
+    let edited = edit(format, text, changes)?;
+    let mark = &document[..document.len() - text.len()];
+    Ok(edited.map(|edited| [mark, edited.as_bytes()].concat()))
+}
+
+/// See [`edit_consolidated`].
+pub(super) fn edit(format: ZarrFormat, text: &str, changes: &[EntryChange]) -> Result<Option<String>> {
+    let goal = Goal::new(format, changes)?;
+    let Some(scan) = find(format, text)? else { return Ok(None) };
+    let (place, members) = scan.members(format, text)?;
+    let layout = Layout::new(format, text, &place, &members);
+    let edit = Edit { text, place, members, layout };
+    let plan = match format {
+        ZarrFormat::V2 => edit.plan_v2(&goal),
+        ZarrFormat::V3 => edit.plan_v3(&goal),
+    };
+    Ok(plan.changes_something().then(|| edit.write(&plan)))
+}
+
+/// The consolidated metadata of a document; `None` if it has none.
+fn find(format: ZarrFormat, text: &str) -> Result<Option<Scan<'_>>> {
+    read_document(text, |parser| {
+        if format == ZarrFormat::V2 {
+            let scan = Scan::of(format, parser)?;
+            return if scan.is_some() { Ok(scan) } else { Err(not_an_object(&parser.value()?)) };
+        }
+        let (mut scan, mut other, mut node_type) = (None, Json::Null, Json::Null);
+        let object = parser.object(|parser, _, name| {
+            match &*name {
+                CONSOLIDATED => {
+                    scan = Scan::of(format, parser)?;
+                    other = if scan.is_some() { Json::Null } else { parser.value()? };
+                }
+                "node_type" => node_type = parser.value()?,
+                _ => drop(parser.pass()?),
+            }
+            Ok(())
+        })?;
+        match object {
+            None => Err(not_an_object(&parser.value()?)),
+            Some(_) if node_type == Json::String("array".into()) => Ok(None),
+            Some(_) if other != Json::Null => Err(invalid(CONSOLIDATED, &other.to_value(), "an object")),
+            Some(_) => Ok(scan),
+        }
+    })
+}
+
+/// What there shall be after all changes.
+struct Goal {
+    nodes: BTreeMap<String, NodeDocuments>,
+    /// Paths whose entries go, if they had any before.
+    removed: HashSet<String>,
+    /// Paths below which all entries go that were there before.
+    emptied: HashSet<String>,
+}
+
+impl Goal {
+    fn new(format: ZarrFormat, changes: &[EntryChange]) -> Result<Goal> {
+        let mut goal = Goal { nodes: BTreeMap::new(), removed: HashSet::new(), emptied: HashSet::new() };
+        for EntryChange { path, node } in changes {
+            let path = normal(path);
+            if let Some(node) = node {
+                check_node_format(format, &path, node)?;
+            }
+            if node.as_ref().is_none_or(NodeDocuments::is_array) {
+                goal.empty(&path);
+            }
+            match node {
+                None => goal.remove(&path),
+                // The document is the group's own.
+                Some(_) if path.is_empty() && format == ZarrFormat::V3 => {}
+                Some(node) => drop(goal.nodes.insert(path.into_owned(), node.clone().alone())),
+            }
+        }
+        Ok(goal)
+    }
+
+    fn empty(&mut self, path: &str) {
+        let below = node::key(path, "");
+        let gone = self.nodes.range(below.clone()..).map(|(path, _)| path).take_while(|path| path.starts_with(&below));
+        for path in gone.cloned().collect::<Vec<_>>() {
+            self.nodes.remove(&path);
+        }
+        self.emptied.insert(path.to_owned());
+    }
+
+    fn remove(&mut self, path: &str) {
+        // The group itself has no entry that could go.
+        if !path.is_empty() {
+            self.nodes.remove(path);
+            self.removed.insert(path.to_owned());
+        }
+    }
+
+    /// Whether an entry that was there goes.
+    fn loses(&self, path: &str) -> bool {
+        let mut above = path.match_indices('/').map(|(end, _)| &path[..end]);
+        let is_below_root = !path.is_empty() && self.emptied.contains("");
+        self.removed.contains(path) || is_below_root || above.any(|above| self.emptied.contains(above))
+    }
+}
+
+/// How new entries are written: like those that are there.
+struct Layout<'a> {
+    /// White space of a level, if the document is on many lines.
+    unit: Option<&'a str>,
+    /// How deep the entries are in the document.
+    level: usize,
+    /// What is between two entries.
+    gap: Cow<'a, str>,
+}
+
+impl<'a> Layout<'a> {
+    fn new(format: ZarrFormat, text: &'a str, place: &Range<usize>, members: &[Member<'_>]) -> Layout<'a> {
+        let level = if format == ZarrFormat::V2 { 2 } else { 3 };
+        let unit = text.split_once('{').and_then(|(_, rest)| {
+            let space = &rest[..rest.len() - rest.trim_start_matches([' ', '\t', '\n', '\r']).len()];
+            space.rsplit_once('\n').map(|(_, unit)| unit)
+        });
+        // Entries may be on one line in a document that is not.
+        let first = members.first().map(|member| &text[place.start + 1..member.start]);
+        let unit = unit.filter(|_| first.is_none_or(|space| space.contains('\n')));
+        let gap = match members {
+            [first, second, ..] => Cow::Borrowed(&text[first.value.end..second.start]),
+            _ => {
+                let mut gap = String::from(if unit.is_some() { "," } else { ", " });
+                write_new_line(&mut gap, unit, level);
+                Cow::Owned(gap)
+            }
+        };
+        Layout { unit, level, gap }
+    }
+
+    fn value(&self, members: &Object) -> String {
+        let mut out = String::new();
+        write_part(&mut out, Part::Object(members), self.unit, self.level);
+        out
+    }
+
+    fn member(&self, name: &str, members: &Object) -> String {
+        let mut out = String::new();
+        write_string(&mut out, name);
+        out.push_str(": ");
+        write_part(&mut out, Part::Object(members), self.unit, self.level);
+        out
+    }
+}
+
+/// What happens to a member that is there.
+#[derive(Clone)]
+enum Step {
+    Keep,
+    Drop,
+    /// Another value under the same name.
+    Value(String),
+    /// Another name and value.
+    Member(String),
+}
+
+struct Plan {
+    /// One for each member.
+    steps: Vec<Step>,
+    /// New members, and the index of the member that each comes before.
+    new: Vec<(usize, String)>,
+}
+
+impl Plan {
+    fn changes_something(&self) -> bool {
+        !self.new.is_empty() || self.steps.iter().any(|step| !matches!(step, Step::Keep))
+    }
+}
+
+/// The member `metadata` of a document.
+struct Edit<'a> {
+    text: &'a str,
+    place: Range<usize>,
+    members: Vec<Member<'a>>,
+    layout: Layout<'a>,
+}
+
+impl Edit<'_> {
+    fn plan_v3(&self, goal: &Goal) -> Plan {
+        let paths: Vec<Cow<'_, str>> = self.members.iter().map(|member| normal(&member.name)).collect();
+        // Of equal paths the last counts.
+        let last: HashMap<&str, usize> = paths.iter().enumerate().map(|(at, path)| (&**path, at)).collect();
+        let step = |(at, path): (usize, &Cow<'_, str>)| match goal.nodes.get(&**path) {
+            Some(node) if last.get(&**path) == Some(&at) => self.replaced(at, &node.document),
+            None if goal.loses(path) => Step::Drop,
+            _ => Step::Keep,
+        };
+        let steps: Vec<Step> = paths.iter().enumerate().map(step).collect();
+        let absent = goal.nodes.iter().filter(|(path, _)| !last.contains_key(path.as_str()));
+        let new = absent.map(|(path, node)| (path.as_str(), vec![self.layout.member(path, &node.document)]));
+        Plan { new: places(&paths, &steps, new.collect()), steps }
+    }
+
+    fn plan_v2(&self, goal: &Goal) -> Plan {
+        let keys: Vec<(&str, &str)> = self.members.iter().map(|member| split(&member.name)).collect();
+        let paths: Vec<Cow<'_, str>> = keys.iter().map(|(path, _)| normal(path)).collect();
+        let mut steps = vec![Step::Keep; paths.len()];
+        let mut found: HashMap<&str, [Option<usize>; 3]> = HashMap::new();
+        for (at, (path, (_, name))) in paths.iter().zip(&keys).enumerate() {
+            match (goal.nodes.contains_key(&**path), document_kind(name)) {
+                (true, Some(kind)) => found.entry(path).or_default()[kind] = Some(at),
+                (false, _) if goal.loses(path) => steps[at] = Step::Drop,
+                _ => {}
+            }
+        }
+        let (mut attributes, mut absent) = (Vec::new(), Vec::new());
+        let empty = Object::new();
+        for (path, node) in &goal.nodes {
+            let zattrs = node.zattrs.as_ref().unwrap_or(&empty);
+            let new_zattrs = || self.layout.member(&node::key(path, ZATTRS), zattrs);
+            let new_document = || self.layout.member(&node::key(path, node.name()), &node.document);
+            let [zarray, zgroup, old_zattrs] = found.get(path.as_str()).copied().unwrap_or_default();
+            let (own, other) = if node.is_array() { (zarray, zgroup) } else { (zgroup, zarray) };
+            let Some(main) = own.or(other) else {
+                old_zattrs.into_iter().for_each(|at| steps[at] = Step::Drop);
+                absent.push((path.as_str(), vec![new_zattrs(), new_document()]));
+                continue;
+            };
+            other.into_iter().for_each(|at| steps[at] = Step::Drop);
+            steps[main] =
+                if own.is_some() { self.replaced(main, &node.document) } else { Step::Member(new_document()) };
+            match old_zattrs {
+                Some(at) => steps[at] = self.replaced(at, zattrs),
+                None if zattrs.is_empty() => {}
+                None => attributes.push((main, new_zattrs())),
+            }
+        }
+        let mut new = places(&paths, &steps, absent);
+        // Sorting is stable, so attributes stay beside what they belong to.
+        new.extend(attributes);
+        new.sort_by_key(|(at, _)| *at);
+        Plan { steps, new }
+    }
+
+    /// What happens to a member that shall have a value.
+    fn replaced(&self, at: usize, members: &Object) -> Step {
+        let old = Json::parse_object(self.text[self.members[at].value.clone()].as_bytes());
+        if old.is_ok_and(|old| old == *members) { Step::Keep } else { Step::Value(self.layout.value(members)) }
+    }
+
+    fn write(&self, plan: &Plan) -> String {
+        let (text, place, members) = (self.text, &self.place, &self.members);
+        let mut out = String::with_capacity(text.len() + plan.new.iter().map(|(_, new)| new.len() + 32).sum::<usize>());
+        out.push_str(&text[..=place.start]);
+        let mut new = plan.new.iter().peekable();
+        let mut is_first = true;
+        for at in 0..=members.len() {
+            while let Some((_, member)) = new.next_if(|(before, _)| *before == at) {
+                self.begin(&mut out, &mut is_first, None);
+                out.push_str(member);
+            }
+            let (Some(member), Some(step)) = (members.get(at), plan.steps.get(at)) else { continue };
+            if !matches!(step, Step::Drop) {
+                self.begin(&mut out, &mut is_first, Some(at));
+            }
+            match step {
+                Step::Drop => {}
+                Step::Keep => out.push_str(&text[member.start..member.value.end]),
+                Step::Value(value) => out.extend([&text[member.start..member.value.start], value]),
+                Step::Member(member) => out.push_str(member),
+            }
+        }
+        match members.last() {
+            _ if is_first => {}
+            Some(last) => out.push_str(&text[last.value.end..place.end - 1]),
+            None => write_new_line(&mut out, self.layout.unit, self.layout.level - 1),
+        }
+        out.push_str(&text[place.end - 1..]);
+        out
+    }
+
+    /// Writes what comes before a member: of an old one its own white space.
+    fn begin(&self, out: &mut String, is_first: &mut bool, at: Option<usize>) {
+        let members = &self.members;
+        match (std::mem::take(is_first), at) {
+            (true, _) => match members.first() {
+                Some(first) => out.push_str(&self.text[self.place.start + 1..first.start]),
+                None => write_new_line(out, self.layout.unit, self.layout.level),
+            },
+            (false, Some(at)) if at > 0 => {
+                out.push_str(&self.text[members[at - 1].value.end..members[at].start]);
+            }
+            (false, _) => out.push_str(&self.layout.gap),
+        }
+    }
+}
+
+/// The places of new members, given by the paths of their nodes: each before the first that it is sorted before.
+fn places(paths: &[Cow<'_, str>], steps: &[Step], new: Vec<(&str, Vec<String>)>) -> Vec<(usize, String)> {
+    let mut new = new;
+    new.sort_by(|(one, _), (other, _)| order(one).cmp(&order(other)));
+    let mut new = new.into_iter().peekable();
+    let mut placed = Vec::new();
+    for (at, path) in paths.iter().enumerate().filter(|(at, _)| !matches!(steps[*at], Step::Drop)) {
+        while let Some((_, members)) = new.next_if(|(other, _)| order(other) < order(path)) {
+            placed.extend(members.into_iter().map(|member| (at, member)));
+        }
+    }
+    placed.extend(new.flat_map(|(_, members)| members).map(|member| (paths.len(), member)));
+    placed
+}
