@@ -74,6 +74,12 @@ impl Output {
         }
     }
 
+    /// Prints a note about the answer to standard error, with what the user can do.
+    pub fn note(&mut self, note: &str, hint: &str) {
+        self.clear_progress();
+        let _ = writeln!(std::io::stderr(), "cuzarr: note: {}\n  hint: {}", printable(note), printable(hint));
+    }
+
     /// Shows the progress of long work.
     pub fn progress(&mut self, what: &str, done: u64, total: u64) {
         let percent = (100 * done).checked_div(total).unwrap_or(100);

@@ -33,6 +33,7 @@ mod path;
 mod place;
 mod stream;
 mod typed;
+mod unchanged;
 mod update;
 mod values;
 
@@ -66,6 +67,8 @@ pub use documents::{FoundNode, Lookup, find_documents};
 pub use hierarchy::{gather_documents, walk_documents};
 #[doc(hidden)]
 pub use place::refuse_overlap;
+#[doc(hidden)]
+pub use unchanged::check_unchanged;
 
 /// An array or a group.
 #[derive(Clone, Debug)]
