@@ -135,7 +135,7 @@ def test_arrays_that_do_not_fit_are_not_joined() -> None:
     for error, call in [
         (InvalidArgumentError, lambda: cuzarr.concatenate([])), (InvalidArgumentError, lambda: cuzarr.concatenate([z, z], 2)),
         (InvalidArgumentError, lambda: cuzarr.concatenate([1, 2])), (ShapeMismatchError, lambda: cuzarr.concatenate([z, z.lazy[:, 1:]])),
-        (UnsupportedError, lambda: cuzarr.concatenate([z, z], None)), (ShapeMismatchError, lambda: cuzarr.stack([z, z.lazy[:1]])),
+        (ShapeMismatchError, lambda: cuzarr.stack([z, z.lazy[:1]])),
         (InvalidArgumentError, lambda: cuzarr.concatenate([z.lazy[:1], z.lazy[1:]]).store(z)), (DTypeMismatchError, lambda: cuzarr.concatenate([z, ["a"]])),
     ]:  # fmt: skip
         with pytest.raises(error):
