@@ -167,7 +167,9 @@ def _shaped(choose: random.Random, inner: Computation, arrays: list[np.ndarray[A
         options = {"axis": choose.randint(-ndim - 1, ndim)}
     if name == "diff":
         options = {"n": choose.randint(0, 3), "axis": choose.randint(-max(ndim, 1), max(ndim - 1, 0))}
-    return _applied(name, [inner], arrays, **options)
+    top = _applied(name, [inner], arrays, **options)
+    top.tolerance = 16 if name.startswith("cum") else 0
+    return top
 
 
 def a_computation(choose: random.Random) -> Computation:
@@ -296,7 +298,9 @@ def _are_equal(found: np.ndarray[Any, Any], expected: np.ndarray[Any, Any], comp
         scale = np.abs(theirs) + (max(finite) ** 2 * elements if computation.tolerance > 8 else 0)
         near = np.abs(ours - theirs) <= computation.tolerance * float(np.finfo(found.dtype).eps) * scale
         beyond = ~np.isfinite(theirs) | ~np.isfinite(ours)  # where a shorter type overflows on the way
-    return bool(np.all(same | near | (beyond & (computation.tolerance > 8) & (found.dtype.itemsize <= 4))))
+    # NumPy divides infinite complex sums as complex numbers, which gives NaN for a part that is 0.
+    is_free = computation.tolerance > 8 and (found.dtype.kind == "c" or found.dtype.itemsize <= 4)
+    return bool(np.all(same | near | (beyond & is_free)))
 
 
 def _signs(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

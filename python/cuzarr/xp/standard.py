@@ -678,8 +678,8 @@ def positive(x: Any, /) -> Any:
     >>> cuzarr.xp.positive(np.array([1, -2]))
     array([ 1, -2])
     """
-    own = array(x, "positive")
-    return plan(own) if isinstance(own, Lazy) else +own
+    own = +array(x, "positive")
+    return plan(own) if isinstance(own, Lazy) else own
 
 
 def reciprocal(x: Any, /) -> Any:
@@ -711,7 +711,8 @@ def reciprocal(x: Any, /) -> Any:
     quotients, dtype = apply("divide", 1, own), element_type(own)
     if dtype.kind not in "biu":
         return quotients
-    return elementwise.astype(quotients, "int8" if dtype.kind == "b" else dtype)
+    with np.errstate(invalid="ignore"):  # of 0, as for NumPy's arrays
+        return elementwise.astype(quotients, "int8" if dtype.kind == "b" else dtype)
 
 
 def vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
