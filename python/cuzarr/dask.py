@@ -24,6 +24,7 @@ from cuzarr._checks import axis_number
 from cuzarr._compute.operands import dimension_names
 from cuzarr._memory import convert as _convert
 from cuzarr._metadata.chunk_grid import AxisGrid
+from cuzarr._node.arguments import check_shape
 from cuzarr._node.array import Array
 from cuzarr._node.open import array_of, open_array
 from cuzarr.errors import ArgumentTypeError, ArrayNotFoundError, InvalidArgumentError, ShapeMismatchError
@@ -54,6 +55,8 @@ def from_cuzarr(array: Any, chunks: Any = None, *, name: str | None = None, inli
     ------
     ArrayNotFoundError
         There is no array at the path.
+    ShapeMismatchError
+        When blocks are read: ``array`` was resized after this call.
 
     Examples
     --------
@@ -65,7 +68,7 @@ def from_cuzarr(array: Any, chunks: Any = None, *, name: str | None = None, inli
     array = array_of(array)
     chosen = _stored(array) if chunks is None else _named(chunks, array)
     return dask.array.from_array(  # type: ignore[no-untyped-call]
-        array,
+        _Sized(array),
         chunks=chosen,
         name=name or f"cuzarr-{dask.base.tokenize(array, chunks)}",
         asarray=False,
@@ -73,6 +76,17 @@ def from_cuzarr(array: Any, chunks: Any = None, *, name: str | None = None, inli
         inline_array=inline_array,
         meta=meta(array),
     )
+
+
+class _Sized:
+    """An array with the shape that dask knows of it. It is not read after it was resized: blocks would be shorter than dask expects."""
+
+    def __init__(self, array: Array) -> None:
+        self._array, self.shape, self.dtype, self.ndim = array, array.shape, array.dtype, array.ndim
+
+    def __getitem__(self, selection: Any) -> Any:
+        check_shape(self._array, self.shape)
+        return self._array[selection]
 
 
 def _stored(array: Array) -> tuple[Any, ...]:

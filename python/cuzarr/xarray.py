@@ -32,6 +32,7 @@ from cuzarr import _names
 from cuzarr._compute.sources import place_of
 from cuzarr._metadata.array import ArrayV2Metadata
 from cuzarr._names import did_you_mean
+from cuzarr._node.arguments import check_shape
 from cuzarr._node.array import Array
 from cuzarr._node.group import Group
 from cuzarr._node.open import open_group
@@ -58,6 +59,8 @@ class LazyArray(BackendArray):
     ------
     IndexError
         From indexing outside of the array.
+    ShapeMismatchError
+        From indexing an array that was resized since.
 
     Examples
     --------
@@ -107,6 +110,7 @@ class LazyArray(BackendArray):
         return await run(self._read, key)
 
     def _read(self, key: tuple[Any, ...]) -> Any:
+        check_shape(self._array, self.shape)
         if any(isinstance(item, slice) and (item.step or 1) < 0 for item in key):
             key = tuple(_as_indices(item, extent) for item, extent in zip(key, self.shape, strict=True))
         elements = self._array.oindex[key] if any(isinstance(item, np.ndarray) for item in key) else self._array[key]

@@ -30,16 +30,24 @@ pub struct PyArray {
 
 #[pymethods]
 impl PyArray {
-    /// Makes an array from its metadata documents, given by name. It reads nothing.
+    /// Makes an array from its metadata documents, given by name. It reads nothing. With `trusts_consolidated` the documents may
+    /// come from a group's consolidated metadata.
     #[new]
-    fn new(store: &PyStore, path: &str, documents: &Bound<'_, PyDict>, options: &Bound<'_, PyDict>) -> PyResult<Self> {
+    #[pyo3(signature = (store, path, documents, options, trusts_consolidated=false))]
+    fn new(
+        store: &PyStore,
+        path: &str,
+        documents: &Bound<'_, PyDict>,
+        options: &Bound<'_, PyDict>,
+        trusts_consolidated: bool,
+    ) -> PyResult<Self> {
         let NodeMetadata::Array(metadata) = parse_documents(documents)?.check().py()? else {
             let message = format!("the documents at '{path}' describe a group, expected an array");
             return Err(Error::new(ErrorKind::InvalidArgument, message)).py();
         };
         let array = Array::from_metadata(Arc::clone(&store.inner), path, *metadata, parse_options(options)?).py()?;
         array.chain().py()?;
-        Ok(PyArray { array })
+        Ok(PyArray { array: if trusts_consolidated { array.trusting_consolidated() } else { array } })
     }
 
     /// The element type on devices; `None` for elements of variable length.
@@ -198,6 +206,17 @@ impl PyArray {
             None => result.py(),
         }
     }
+}
+
+/// Refuses arrays that were resized, replaced or deleted after they were opened. It reads one document for each.
+#[pyfunction]
+pub fn check_unchanged(py: Python<'_>, arrays: Vec<PyRef<'_, PyArray>>) -> PyResult<()> {
+    let arrays: Vec<Array> = arrays.iter().map(|array| array.array.clone()).collect();
+    let watch = Arc::new(Watch::default());
+    interruptible(py, &watch, move || {
+        let arrays: Vec<&Array> = arrays.iter().collect();
+        cuzarr::node::check_unchanged(&arrays, "open the array again")
+    })
 }
 
 fn parse_selections(lists: &[Lists]) -> PyResult<Vec<Selection>> {

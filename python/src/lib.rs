@@ -70,7 +70,7 @@ fn cli(py: Python<'_>, arguments: Vec<std::ffi::OsString>, make_references: Opti
 #[pymodule]
 mod _core {
     #[pymodule_export]
-    use super::array::PyArray;
+    use super::array::{PyArray, check_unchanged};
     #[pymodule_export]
     use super::copy::{PyCheckpoint, PyCopy, PyPyramid, copy_elements, copy_region, refuse_overlap, region_shape};
     #[pymodule_export]

@@ -67,9 +67,7 @@ def test_functions_give_what_numpys_give(ours: Any, name: str, arguments: Any, o
         )
         expected = np.sum(VALUES * VALUES[0], axis=-1)
     else:
-        expected = {"positive": lambda x: +x, "reciprocal": lambda x: 1 / x}.get(name, getattr(np, name))(
-            VALUES, *arguments, **options
-        )
+        expected = getattr(np, name)(VALUES, *arguments, **options)
     got = getattr(cuzarr.xp, name)(ours, *arguments, **options)
     for mine, numpys in zip(*(pair if isinstance(pair, tuple) else (pair,) for pair in (got, expected)), strict=True):
         np.testing.assert_array_equal(host(mine), numpys)

@@ -148,3 +148,13 @@ def test_functions_that_write_do_not_take_arrays_in_stores() -> None:
     assert np.max(array, axis=0, out=target) is target and not target.any()
     np.copyto(values, array)
     assert not values.any()
+
+
+def test_weights_that_sum_to_zero_are_refused() -> None:
+    x = np.array([[1.0, 2.0], [5.0, 6.0]])
+    for values in kinds(x):
+        for weights, axis in (([1, -1], 0), (np.array([[1.0, 1.0], [-1.0, 3.0]]), 0), (np.zeros((2, 2)), None)):
+            with pytest.raises(ZeroDivisionError, match="the sum of the weights is 0"):
+                cuzarr.average(values, axis=axis, weights=weights)
+        with pytest.raises(ZeroDivisionError):
+            np.average(values, axis=0, weights=[1, -1])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import operator
+import warnings
 from typing import Any
 
 import numpy as np
@@ -177,6 +178,48 @@ def test_bfloat16_is_rounded_as_ml_dtypes_rounds_it() -> None:
             got = FUNCTIONS[name](x, y)
             assert got.dtype == expected.dtype
             np.testing.assert_array_equal(got.astype("f4"), expected.astype("f4"))
+
+
+@pytest.mark.parametrize("dtype", ["?", "i1", "u1", "i2", "u2", "i4", "f2", "f4", "f8"])
+@pytest.mark.parametrize("name", ["hypot", "arctan2", "copysign", "logaddexp", "add", "divide", "fmod"])
+def test_bfloat16_beside_other_types_has_ml_dtypes_types(name: str, dtype: str) -> None:
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    x, y = np.array([1.5, 2.0, 0.25], ml_dtypes.bfloat16), np.array([1, 0, 1], dtype)
+    ours = getattr(cuzarr.xp, name)
+    for own, other in ((x, y), (y, x)):
+        expected = getattr(np, name)(own, other)
+        z = cuzarr.create_array({}, data=own, chunks=(2,))
+        for got in (ours(own, other), ours(z, other).compute()):
+            assert got.dtype == expected.dtype
+            np.testing.assert_allclose(got.astype("f8"), expected.astype("f8"), rtol=0 if name != "logaddexp" else 0.01)
+
+
+@pytest.mark.parametrize("dtype", ["?", "i1", "u1", "i4", "u8", "f4"])
+def test_whole_numbers_stay_whole_when_they_are_rounded_or_inverted(dtype: str) -> None:
+    x = np.array([0, 1, 15, 25, 99] if dtype != "?" else [0, 1, 1, 0, 1]).astype(dtype)
+    z = cuzarr.create_array({}, data=x, chunks=(2,))
+    for decimals in (-2, -1, 0, 1) if dtype != "?" else (0,):
+        expected = np.round(x, decimals)
+        for got in (cuzarr.round(x, decimals), cuzarr.round(z, decimals).compute()):
+            assert got.dtype == expected.dtype, decimals
+            np.testing.assert_array_equal(got, expected)
+    with np.errstate(all="ignore"):
+        expected = np.reciprocal(x[1:])
+        for got in (cuzarr.xp.reciprocal(x[1:]), cuzarr.xp.reciprocal(z.lazy[1:]).compute()):
+            assert got.dtype == expected.dtype
+            np.testing.assert_array_equal(got, expected)
+
+
+@pytest.mark.parametrize("ddof", [0, 1, 2, 3, 4.5])
+def test_a_variance_of_too_few_elements_is_numpys(ddof: float) -> None:
+    x = np.array([[1.0, 2.0, 4.0], [np.nan, 2.0, np.nan], [np.nan] * 3, [3.0, 3.0, np.nan]])
+    z = cuzarr.create_array({}, data=x, chunks=(2, 2))
+    for name in ("var", "std", "nanvar", "nanstd"):
+        with warnings.catch_warnings(), np.errstate(all="ignore"):
+            warnings.simplefilter("ignore")
+            expected = getattr(np, name)(x, axis=1, ddof=ddof)
+        np.testing.assert_array_equal(np.isinf(getattr(cuzarr, name)(z, axis=1, ddof=ddof).compute()), np.isinf(expected))
+        np.testing.assert_allclose(getattr(cuzarr, name)(z, axis=1, ddof=ddof).compute(), expected, rtol=1e-12)
 
 
 def test_round_and_clip_and_casts_are_numpys() -> None:

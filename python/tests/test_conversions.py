@@ -341,3 +341,51 @@ def test_sequences_of_the_host_go_into_memory_of_a_device(gpu: str, value: Any) 
     np.testing.assert_array_equal(array.cpu(), expected)
     with pytest.raises(ShapeMismatchError, match="do not fit into"):
         array[0] = value
+
+
+MASKED = np.ma.masked_less(np.arange(4.0), 2)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda z: z + MASKED,
+        lambda z: np.add(z, MASKED),
+        lambda z: np.add(z.lazy, MASKED),
+        lambda z: cuzarr.add(z * 1, MASKED),
+        lambda z: cuzarr.concatenate([z, MASKED]),
+        lambda z: np.concatenate([z * 1, MASKED]),
+        lambda z: cuzarr.sum(MASKED),
+        lambda z: cuzarr.where(z > 1, MASKED, 0),
+        lambda z: cuzarr.average(z, weights=MASKED),
+        lambda z: cuzarr.xp.asarray(MASKED),
+        lambda z: cuzarr.xp.sort(MASKED),
+        lambda z: (z * 1).compute(out=MASKED.copy()),
+        lambda z: z.__setitem__(..., MASKED),
+        lambda z: z.__setitem__(slice(0, 1), MASKED[:1]),
+        lambda z: z.lazy[1:].write(MASKED[1:]),
+        lambda z: z.vindex.__setitem__([0, 1], MASKED[:2]),
+        lambda z: z.append(MASKED),
+        lambda z: cuzarr.create_array({}, data=MASKED),
+        lambda z: cuzarr.from_array({}, data=MASKED),
+        lambda z: cuzarr.array(MASKED),
+        lambda z: cuzarr.array([MASKED, MASKED]),
+        lambda z: cuzarr.save_array({}, MASKED),
+        lambda z: z.oindex[np.ma.masked_equal([0, 1], 1)],
+    ],
+)
+def test_masked_arrays_are_refused_before_their_mask_is_lost(call: Any) -> None:
+    z = cuzarr.create_array({}, data=np.arange(4.0), chunks=(2,))
+    with pytest.raises(InvalidArgumentError, match="masked array, whose mask would be lost") as raised:
+        call(z)
+    assert raised.value.hint == "fill it first: x.filled(value)"
+    assert z.shape == (4,) and z[:].tolist() == [0, 1, 2, 3]
+
+
+def test_a_refused_masked_array_replaces_no_array() -> None:
+    store: dict[str, Any] = {}
+    cuzarr.create_array(store, data=np.arange(4.0))
+    for call in (cuzarr.create_array, cuzarr.from_array):
+        with pytest.raises(InvalidArgumentError, match="masked array"):
+            call(store, data=MASKED, overwrite=True)
+    assert cuzarr.open_array(store)[:].tolist() == [0, 1, 2, 3]

@@ -9,7 +9,14 @@ import numpy as np
 import pytest
 
 import cuzarr
-from cuzarr.errors import BudgetExceededError, CuzarrError, InvalidArgumentError, ReadOnlyError, ShapeMismatchError
+from cuzarr.errors import (
+    BudgetExceededError,
+    CuzarrError,
+    DTypeMismatchError,
+    InvalidArgumentError,
+    ReadOnlyError,
+    ShapeMismatchError,
+)
 
 VALUES = np.random.default_rng(3).normal(size=(40, 30, 8)).astype("float32")
 
@@ -271,3 +278,55 @@ def test_an_array_that_was_opened_for_reading_is_not_written(tmp_path: Path) -> 
         with pytest.raises(ReadOnlyError, match="reading only"):
             write()
     assert out[...].tolist() == [0, 0, 0, 0] and total[()] == 0
+
+
+def test_a_function_cannot_write_to_the_callers_operands() -> None:
+    z = cuzarr.create_array({}, data=np.ones(4), chunks=(2,))
+    for operand in (np.ones(4), np.ones(()), np.ones((4,))[::-1]):
+        before = operand.copy()
+        with pytest.raises(ValueError, match="read-only"):
+            cuzarr.map_blocks(lambda block, own: np.add(block, own, out=own) + block, z, operand)
+        with pytest.raises(ValueError, match="read-only"):
+            cuzarr.reduce(lambda block, own: np.multiply(own, 5, out=own).sum(), np.add, z, operand)
+        np.testing.assert_array_equal(operand, before)
+        assert operand.flags.writeable
+
+
+@pytest.mark.parametrize("stores", [False, True], ids=["memory", "store"])
+@pytest.mark.parametrize(
+    ("later", "kind"), [(lambda block: block + 0.5, "float64"), (lambda block: block * 1j, "complex128")], ids=["parts", "imaginary"]
+)
+def test_results_that_do_not_fit_the_type_of_the_first_are_refused(stores: bool, later: Any, kind: str) -> None:
+    z = cuzarr.create_array({}, data=np.arange(12), chunks=(2,))
+
+    def f(block: Any, block_info: Any) -> Any:
+        return block if block_info.number == 0 else later(block)
+
+    def run(**options: Any) -> Any:
+        return cuzarr.map_blocks(f, z, memory_limit=256, **({"out": {}} if stores else {}), **options)
+
+    with pytest.raises(DTypeMismatchError, match=f"elements of {kind}, which do not all fit int64, .* first result") as raised:
+        run()
+    assert raised.value.hint == "pass dtype=, the type of all results"
+    assert run(dtype=kind)[[0, -1]].tolist() == [0, later(11)]
+    narrow = cuzarr.map_blocks(lambda block, block_info: block.astype("i2" if block_info.number else "i8"), z, memory_limit=256)
+    assert narrow.dtype == np.int64 and narrow.tolist() == list(range(12))
+
+
+def test_results_along_an_axis_that_do_not_fit_the_first_are_refused() -> None:
+    z = cuzarr.create_array({}, data=np.arange(8).reshape(4, 2), chunks=(2, 1))
+    with pytest.raises(DTypeMismatchError, match="elements of float64, which do not all fit int64"):
+        cuzarr.reduce(lambda block: block.sum(0) if block[0, 0] % 2 == 0 else block.sum(0) + 0.5, np.add, z, axis=0, memory_limit=128)
+
+
+def test_masked_operands_and_results_are_refused(tmp_path: Path) -> None:
+    z = cuzarr.create_array({}, data=np.arange(4.0), chunks=(2,))
+    masked = np.ma.masked_less(np.arange(4.0), 2)
+    for call in (
+        lambda: cuzarr.map_blocks(np.add, z, masked),
+        lambda: cuzarr.map_blocks(lambda block: np.ma.masked_less(block, 2), z),
+        lambda: cuzarr.reduce(np.sum, np.add, z, masked),
+    ):
+        with pytest.raises(InvalidArgumentError, match="masked array, whose mask would be lost") as raised:
+            call()
+        assert raised.value.hint == "fill it first: x.filled(value)"

@@ -135,7 +135,7 @@ def test_arrays_that_do_not_fit_are_not_joined() -> None:
     for error, call in [
         (InvalidArgumentError, lambda: cuzarr.concatenate([])), (InvalidArgumentError, lambda: cuzarr.concatenate([z, z], 2)),
         (InvalidArgumentError, lambda: cuzarr.concatenate([1, 2])), (ShapeMismatchError, lambda: cuzarr.concatenate([z, z.lazy[:, 1:]])),
-        (UnsupportedError, lambda: cuzarr.concatenate([z, z], None)), (ShapeMismatchError, lambda: cuzarr.stack([z, z.lazy[:1]])),
+        (ShapeMismatchError, lambda: cuzarr.stack([z, z.lazy[:1]])),
         (InvalidArgumentError, lambda: cuzarr.concatenate([z.lazy[:1], z.lazy[1:]]).store(z)), (DTypeMismatchError, lambda: cuzarr.concatenate([z, ["a"]])),
     ]:  # fmt: skip
         with pytest.raises(error):
@@ -275,3 +275,32 @@ def test_plans_say_what_they_would_do(tmp_path: Any) -> None:
     assert counts[0] > counts[1] >= 1
     with pytest.raises(BudgetExceededError):
         (large + 1).explain(memory_limit="64 KiB")
+
+
+def test_no_axis_joins_all_elements_in_a_row() -> None:
+    x = np.arange(6).reshape(2, 3)
+    z = cuzarr.create_array({}, data=x, chunks=(1, 2))
+    for arrays in ([z, z], [z, [7.5]], [z * 2, z.lazy[:, ::-1], 5], [z.T if hasattr(z, "T") else z.lazy.transpose(), z]):
+        plain = [one.compute() if hasattr(one, "compute") else np.asarray(one) for one in arrays]
+        expected = np.concatenate(plain, axis=None)
+        for join in (cuzarr.concatenate, np.concatenate, cuzarr.xp.concat):
+            got = host(join(arrays, axis=None))
+            assert got.dtype == expected.dtype
+            np.testing.assert_array_equal(got, expected)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda z: np.stack([z, z], axis=None),
+        lambda z: np.stack([z * 1, z], axis=None),
+        lambda z: cuzarr.stack([z, z], axis=None),
+        lambda z: np.diff(z, axis=None),
+        lambda z: np.diff(z * 1, axis=None),
+        lambda z: cuzarr.diff(z, axis=None),
+        lambda z: np.diff(z * 1, n=None),
+    ],
+)
+def test_no_axis_is_refused_where_numpy_refuses_it(call: Any) -> None:
+    with pytest.raises(TypeError):
+        call(cuzarr.create_array({}, data=np.arange(6).reshape(2, 3), chunks=(1, 2)))

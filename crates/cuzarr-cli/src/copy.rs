@@ -179,7 +179,8 @@ impl Copy {
         let target = nodes::target(output.registry(), &self.place.target)?;
         let copied = copy_node(source, Arc::clone(&target.store), "", &changes, self.place.existing())?;
         for difference in copied.differences() {
-            output.note(&format!("{}: {difference}; the stored node is copied", self.place.source));
+            let note = format!("{}: {difference}; the stored node is copied", self.place.source);
+            output.note(&note, "write the consolidated metadata anew with cuzarr validate --repair");
         }
         let plan = copied.to_json();
         if self.place.dry_run {

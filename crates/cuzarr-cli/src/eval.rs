@@ -24,7 +24,9 @@ const MOST_PRINTED: u64 = 1000;
 
 #[derive(Args)]
 pub struct Eval {
-    /// Expression of names and numbers, with Python's operators and NumPy's functions: 'sqrt(u**2 + v**2)', 'mean(u, axis=0)'
+    /// Expression of names and numbers, with Python's operators and NumPy's functions: 'sqrt(u**2 + v**2)', 'mean(u, axis=0)'.
+    /// Missing elements are NaN, which nanmean, nansum, … leave out
+    #[arg(allow_hyphen_values = true)]
     expression: String,
     /// Array that each name stands for, such as u=PATH
     #[arg(value_name = "NAME=PATH")]
@@ -177,9 +179,15 @@ impl Eval {
             };
             let options = ComputeOptions { progress: Some(&tell), ..*options };
             let result = expr.astype(DType::FLOAT64)?.compute(&options)?.to_device(Device::Cpu)?;
-            document["values"] = nested(&result.copy(Order::C)?)?;
+            let result = result.copy(Order::C)?;
+            let has_nan = result.host_slice::<f64>()?.iter().any(|value| value.is_nan());
+            document["values"] = nested(&result)?;
+            if has_nan && !self.raw {
+                let note = "the result has NaN; missing elements count as NaN";
+                output.note(note, "nanmean, nansum, nanmax, … leave them out; --raw takes numbers as they are stored");
+            }
         }
-        let text = document.get("values").map_or_else(|| self.expression.clone(), Value::to_string);
+        let text = document.get("values").map_or_else(|| self.expression.clone(), shown);
         output.answer(&document, &text);
         Ok(Verdict::Passed)
     }
@@ -209,11 +217,25 @@ impl Eval {
     }
 }
 
-/// The elements as nested lists. Values that are not JSON numbers, such as NaN, become null.
+/// Nested lists as text, with the names that expressions have for NaN and infinities.
+fn shown(values: &Value) -> String {
+    match values {
+        Value::Array(values) => format!("[{}]", values.iter().map(shown).collect::<Vec<_>>().join(",")),
+        Value::String(name) => match name.as_str() {
+            "Infinity" => "inf".to_owned(),
+            "-Infinity" => "-inf".to_owned(),
+            _ => "nan".to_owned(),
+        },
+        value => value.to_string(),
+    }
+}
+
+/// The elements as nested lists. Values that are not JSON numbers are the strings that fill values have for them: "NaN", "Infinity",
+/// "-Infinity".
 fn nested(array: &NdBuffer) -> Result<Value> {
     fn lists(shape: &[usize], values: &[f64]) -> Value {
         match shape {
-            [] => values.first().map_or(Value::Null, |value| json!(value)),
+            [] => values.first().map_or(Value::Null, |&value| number(value)),
             [len, inner @ ..] => {
                 let size: usize = inner.iter().product();
                 (0..*len).map(|at| lists(inner, &values[at * size..(at + 1) * size])).collect()
@@ -221,4 +243,13 @@ fn nested(array: &NdBuffer) -> Result<Value> {
         }
     }
     Ok(lists(array.shape(), &array.host_slice::<f64>()?))
+}
+
+fn number(value: f64) -> Value {
+    match value {
+        _ if value.is_finite() => json!(value),
+        _ if value.is_nan() => json!("NaN"),
+        _ if value > 0.0 => json!("Infinity"),
+        _ => json!("-Infinity"),
+    }
 }

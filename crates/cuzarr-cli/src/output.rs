@@ -74,10 +74,10 @@ impl Output {
         }
     }
 
-    /// Prints a remark to standard error.
-    pub fn note(&mut self, text: &str) {
+    /// Prints a note about the answer to standard error, with what the user can do.
+    pub fn note(&mut self, note: &str, hint: &str) {
         self.clear_progress();
-        let _ = writeln!(std::io::stderr(), "note: {}", printable(text));
+        let _ = writeln!(std::io::stderr(), "cuzarr: note: {}\n  hint: {}", printable(note), printable(hint));
     }
 
     /// Shows the progress of long work.

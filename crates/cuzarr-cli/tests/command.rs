@@ -308,6 +308,12 @@ fn packed_numbers_are_decoded_unless_raw_ones_are_wanted() {
     let eval =
         |more: &[&str]| json(&cuzarr(&[&["eval", "--json", "nanmax(t) + 1", &format!("t={path}")], more].concat()));
     assert_eq!((&eval(&[])["values"], &eval(&["--raw"])["values"]), (&12.5.into(), &4.0.into()));
+    let mean = cuzarr(&["eval", "mean(t)", &format!("t={path}")]);
+    assert_eq!(String::from_utf8_lossy(&mean.stdout), "nan\n", "missing elements are NaN, by name");
+    let told = String::from_utf8_lossy(&mean.stderr);
+    assert!(told.contains("missing elements count as NaN") && told.contains("nanmean"), "{told}");
+    let mean = json(&cuzarr(&["eval", "--json", "mean(t)", &format!("t={path}")]));
+    assert_eq!(mean["values"], "NaN");
 }
 
 #[test]

@@ -472,9 +472,12 @@ fn an_expression_of_arrays_is_stored_or_printed() {
     let values = value.host_slice::<u32>().unwrap();
     let expected = values.iter().map(|&value| f64::from(value)).sum::<f64>() / values.len() as f64;
     assert!((mean - expected).abs() < 1e-9 * expected);
+    let negative = json(&cuzarr(&["eval", "-mean(u)**2", &name, "--json"]))["values"].as_f64().unwrap();
+    assert!((negative + mean * mean).abs() < 1e-9 * mean * mean, "an expression may begin with a sign");
     for (arguments, kind) in [
         (vec!["eval", "u +", &name, "--json"], "InvalidArgument"),
         (vec!["eval", "open(u)", &name, "--json"], "InvalidArgument"),
+        (vec!["eval", "0 < u < 3", &name, "--json"], "InvalidArgument"),
         (vec!["eval", "u", &name, "--json"], "InvalidArgument"),
         (vec!["eval", "u", &name, &name, "--json"], "InvalidArgument"),
         (vec!["eval", "u + 1", &name, "-o", text(&from), "--overwrite", "--json"], "InvalidArgument"),

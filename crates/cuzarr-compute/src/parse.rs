@@ -1,5 +1,6 @@
 //! A parser of expressions, for `cuzarr eval`. It accepts Python's operators with Python's precedence, NumPy's function names,
-//! numbers, and names that the caller defines. Text cannot name files or run code.
+//! numbers, and names that the caller defines. Text cannot name files or run code. Numbers alone are computed as Python computes
+//! them. Comparisons are not chained: `(0 < u) & (u < 3)`.
 //!
 //! ```text
 //! expression = operand {binary-operator operand}          by precedence, ** from the right
@@ -15,6 +16,8 @@
 //! ```
 //!
 //! Running sums and products are of NumPy's types: of whole numbers, 64 bits. They name their dimension unless there is one alone.
+
+mod number;
 
 use crate::expression::{Expr, Op, Operand, Weak};
 use crate::quantile::{Quantile, QuantileMethod};
@@ -50,6 +53,7 @@ const OPERATORS: &[(&str, u8, Op)] = &[
     ("%", 7, Op::Remainder),
 ];
 const SIGN_BINDS: u8 = 8;
+const COMPARISON_BINDS: u8 = 1;
 
 /// Parses an expression. `names` defines names; `pi`, `e`, `inf` and `nan` are known.
 ///
@@ -116,15 +120,22 @@ impl Parser<'_> {
             return Err(self.wrong("operands lie too deep in each other"));
         }
         let mut left = self.operand()?;
+        let mut is_compared = false;
         loop {
             self.skip_blanks();
             let rest = &self.text[self.at..];
             let found = OPERATORS.iter().find(|(sign, ..)| rest.starts_with(sign));
             let Some(&(sign, binds, op)) = found.filter(|(_, binds, _)| *binds > outer) else { break };
+            if is_compared && binds == COMPARISON_BINDS {
+                let error = self.wrong("comparisons cannot be chained");
+                return Err(error.with_hint("write each comparison in parentheses, joined by &: (0 < u) & (u < 3)"));
+            }
+            is_compared = binds == COMPARISON_BINDS;
+            let begin = self.at;
             self.at += sign.len();
-            // ** joins from the right, and comparisons do not follow each other.
+            // ** joins from the right.
             let right = self.expression(if op == Op::Power { binds - 1 } else { binds })?;
-            left = apply(op, vec![left, right])?;
+            left = self.applied(op, vec![left, right], begin)?;
         }
         self.depth -= 1;
         Ok(left)
@@ -133,10 +144,11 @@ impl Parser<'_> {
     fn operand(&mut self) -> Result<Operand> {
         self.skip_blanks();
         for (sign, op) in [("-", Some(Op::Negative)), ("+", None), ("~", Some(Op::Invert))] {
+            let begin = self.at;
             if self.take(sign) {
                 let operand = self.expression(SIGN_BINDS)?;
                 return match op {
-                    Some(op) => apply(op, vec![operand]),
+                    Some(op) => self.applied(op, vec![operand], begin),
                     None => Ok(operand),
                 };
             }
@@ -172,6 +184,23 @@ impl Parser<'_> {
         };
         self.at += end;
         Ok(Operand::Weak(value))
+    }
+
+    /// An operator's result. Numbers alone are computed as in Python, and still take the type of the array that they meet.
+    fn applied(&mut self, op: Op, operands: Vec<Operand>, begin: usize) -> Result<Operand> {
+        let known = match operands[..] {
+            [Operand::Weak(one)] => number::of_one(op, one),
+            [Operand::Weak(one), Operand::Weak(other)] => number::of_two(op, one, other),
+            _ => return Expr::apply(op, &operands).map(Operand::Expr),
+        };
+        match known {
+            Ok(Some(weak)) => Ok(Operand::Weak(weak)),
+            Ok(None) => Expr::apply(op, &operands).map(Operand::Expr),
+            Err(what) => {
+                self.at = begin;
+                Err(self.wrong(what))
+            }
+        }
     }
 
     fn word(&mut self) -> String {
@@ -233,7 +262,7 @@ impl Parser<'_> {
             parser.wrong(&format!("unknown function '{name}'")).with_nearest(name, known)
         };
         match (Op::named(name), reduction_named(name), quantile, running_named(name)) {
-            (Some(op), ..) if axes.is_none() => apply(op, arguments),
+            (Some(op), ..) if axes.is_none() => Expr::apply(op, &arguments).map(Operand::Expr),
             (_, Some((op, skip_nan)), ..) if arguments.len() == 1 => {
                 let of = strong(arguments.swap_remove(0))?;
                 let axes = self.counted(axes, of.ndim())?;
@@ -387,56 +416,6 @@ fn strong(operand: Operand) -> Result<Expr> {
     }
 }
 
-/// Applies the operation. Numbers alone are computed like in Python, and still take the type of the array that they meet.
-fn apply(op: Op, operands: Vec<Operand>) -> Result<Operand> {
-    let known = match operands[..] {
-        [Operand::Weak(one)] => of_number(op, one),
-        [Operand::Weak(one), Operand::Weak(other)] => of_numbers(op, one, other),
-        _ => None,
-    };
-    match known {
-        Some(weak) => Ok(Operand::Weak(weak)),
-        None => Expr::apply(op, &operands).map(Operand::Expr),
-    }
-}
-
-fn of_number(op: Op, value: Weak) -> Option<Weak> {
-    match (op, value) {
-        (Op::Negative, Weak::Int(value)) => value.checked_neg().map(Weak::Int),
-        (Op::Negative, Weak::Float(value)) => Some(Weak::Float(-value)),
-        _ => None,
-    }
-}
-
-fn of_numbers(op: Op, one: Weak, other: Weak) -> Option<Weak> {
-    let float = |value: Weak| match value {
-        Weak::Int(value) => Some(value as f64),
-        Weak::Float(value) => Some(value),
-        Weak::Complex(..) => None,
-    };
-    if let (Weak::Int(one), Weak::Int(other)) = (one, other) {
-        let whole = match op {
-            Op::Add => one.checked_add(other),
-            Op::Subtract => one.checked_sub(other),
-            Op::Multiply => one.checked_mul(other),
-            Op::Power => u32::try_from(other).ok().and_then(|power| one.checked_pow(power)),
-            _ => None,
-        };
-        if let Some(whole) = whole {
-            return Some(Weak::Int(whole));
-        }
-    }
-    let (one, other) = (float(one)?, float(other)?);
-    Some(Weak::Float(match op {
-        Op::Add => one + other,
-        Op::Subtract => one - other,
-        Op::Multiply => one * other,
-        Op::Divide => one / other,
-        Op::Power => one.powf(other),
-        _ => return None,
-    }))
-}
-
 #[cfg(test)]
 mod tests {
     use cuzarr_device::{DType, Device, NdBuffer, Order};
@@ -444,6 +423,10 @@ mod tests {
     use super::*;
 
     fn names(name: &str) -> Option<Expr> {
+        if name == "b" {
+            let buffer = NdBuffer::from_host(Device::Cpu, DType::INT8, &[2], Order::C, &[1, 2]).unwrap();
+            return Some(Expr::buffer(buffer).unwrap());
+        }
         let values: &[f32] = match name {
             "u" => &[1.0, 2.0, 3.0, 4.0],
             "v" => &[4.0, 3.0, 2.0, 1.0],
@@ -470,6 +453,7 @@ mod tests {
         assert_eq!(values("(u > 2) & (v < 2)"), [0.0, 0.0, 0.0, 1.0]);
         assert_eq!(values("u // 2 % 2"), [0.0, 1.0, 1.0, 0.0]);
         assert_eq!(values("where(u >= v, u, -1.5e0)"), [-1.5, -1.5, 3.0, 4.0]);
+        assert_eq!(values("(0 < u) == (u < 3)"), [1.0, 1.0, 0.0, 0.0]);
     }
 
     #[test]
@@ -486,6 +470,53 @@ mod tests {
         assert_eq!(values("cumsum(u, axis=0)"), [1.0, 2.0, 4.0, 6.0]);
         assert_eq!(values("cumprod(u, axis=-1) - cumsum(max(u, axis=0))"), [-2.0, -5.0, 0.0, 5.0]);
         assert_eq!(parse("cumsum(u > 1, axis=0)", &names).unwrap().dtype(), DType::INT64);
+    }
+
+    #[test]
+    fn numbers_alone_take_the_type_of_the_array_that_they_meet() {
+        for (text, dtype, first) in [
+            ("b + 7 // 2", DType::INT8, 4.0),
+            ("b + -7 // 2", DType::INT8, -3.0),
+            ("b + -7 % 3", DType::INT8, 3.0),
+            ("b + (6 & 3)", DType::INT8, 3.0),
+            ("b + (6 | 3)", DType::INT8, 8.0),
+            ("b + (6 ^ 3)", DType::INT8, 6.0),
+            ("b + ~5", DType::INT8, -5.0),
+            ("b + (1 << 3)", DType::INT8, 9.0),
+            ("b + (-9 >> 1)", DType::INT8, -4.0),
+            ("b * (7 // 2.0)", DType::FLOAT64, 3.0),
+            ("u * (7 // 2.0)", DType::FLOAT32, 3.0),
+            ("u * (-7.5 % 2)", DType::FLOAT32, 0.5),
+            ("u + 7 // -2", DType::FLOAT32, -3.0),
+        ] {
+            assert_eq!(parse(text, &names).unwrap().dtype(), dtype, "{text}");
+            assert_eq!(values(text)[0], first, "{text}");
+        }
+    }
+
+    #[test]
+    fn numbers_alone_that_python_refuses_are_refused() {
+        for (text, needle) in [
+            ("u + 1 / 0", "division by zero"),
+            ("u + 1 // 0", "division by zero"),
+            ("u + 1.0 % 0.0", "division by zero"),
+            ("u + 0 ** -1", "division by zero"),
+            ("u + (1 << -1)", "negative shift count"),
+            ("u + (1 << 200)", "more than 128 bits"),
+            ("u + 10 ** 60", "more than 128 bits"),
+        ] {
+            let error = parse(text, &names).unwrap_err();
+            assert!(error.message().contains(needle), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn chained_comparisons_are_refused_with_the_way_to_write_them() {
+        for text in ["0 < u < 3", "u == v == u", "0 < u + 1 <= 3 & 1", "1 < 2 < u"] {
+            let error = parse(text, &names).unwrap_err();
+            assert!(error.message().contains("comparisons cannot be chained"), "{text}: {error}");
+            assert!(error.hint().is_some_and(|hint| hint.contains("(0 < u) & (u < 3)")), "{text}");
+        }
     }
 
     #[test]

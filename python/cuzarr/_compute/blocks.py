@@ -110,6 +110,15 @@ def _has_elements(array: Any) -> bool:
     return hasattr(array, "shape") and hasattr(array, "__getitem__")
 
 
+def _read_only(elements: Any) -> Any:
+    """A view of a NumPy array that a function cannot write to: it has the caller's elements. Anything else as it is."""
+    if not isinstance(elements, np.ndarray):
+        return elements
+    view = elements.view()
+    view.flags.writeable = False
+    return view
+
+
 class Sources:
     """Arrays of stores and in memory, and numbers, which a function gets block by block.
 
@@ -145,6 +154,8 @@ class Sources:
             hint = "pass its arrays and compute it inside the function, or store it first; of a view pass view.result()"
             raise UnsupportedError(f"{what}: got an expression or a view, expected arrays and numbers", hint=hint)
         own = [array for array in arrays if _has_elements(array)]
+        for array in own:
+            foreign.refuse_masked(array)
         in_stores = [array for array in own if is_stored(array)]
         if not in_stores:
             hint = "for arrays in memory, call the function directly"
@@ -156,6 +167,7 @@ class Sources:
             self.shape = np.broadcast_shapes(*shapes)
         except ValueError as error:
             raise ShapeMismatchError(f"shapes {shapes} do not broadcast") from error
+        _core.check_unchanged([array._handle() for array in in_stores])
         self.arrays, self._in_stores, self.stored = arrays, in_stores, in_stores[0]
         self.device = self.stored.device if device is None else str(device)
         on_gpu = next((array for array in own if self.device == "cpu" and foreign.is_on_device(array)), None)
@@ -205,8 +217,10 @@ class Sources:
         return [self._part(array, block) for array in self.arrays]
 
     def _part(self, array: Any, block: BlockInfo) -> Any:
-        if not _has_elements(array) or not (array.shape or is_stored(array)):
+        if not _has_elements(array):
             return array
+        if not (array.shape or is_stored(array)):
+            return _read_only(array)
         skipped = len(self.shape) - len(array.shape)
         start, extent = [], []
         for axis, whole in enumerate(array.shape, skipped):
@@ -217,7 +231,9 @@ class Sources:
         if is_stored(array):
             return array._read_box(box(start, extent), self.device)
         part = array[tuple(slice(first, first + count) for first, count in zip(start, extent, strict=True))]
-        return part if self.device == "cpu" or foreign.is_on_device(part) else convert.to_device(np.asarray(part), self.device)
+        if self.device == "cpu" or foreign.is_on_device(part):
+            return _read_only(part)
+        return convert.to_device(foreign.as_numpy(part), self.device)
 
 
 class ReadAhead:

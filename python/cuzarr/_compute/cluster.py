@@ -120,9 +120,9 @@ class Cluster:
         """The element type of a block's result."""
         return self._client.submit(_type_of, self._compute, self._limit, block, pure=False).result()  # type: ignore[no-any-return]
 
-    def write(self, array: Any, blocks: Sequence[BlockInfo], tell: Callable[[int], None]) -> None:
+    def write(self, target: Target, blocks: Sequence[BlockInfo], tell: Callable[[int], None]) -> None:
         """Writes all blocks, each by one task. After a failure, those that wait are not begun."""
-        for number, _ in enumerate(self._run(_write, blocks, array), 1):
+        for number, _ in enumerate(self._run(_write, blocks, target.array, target.is_inferred), 1):
             tell(number)
 
     def results(self, items: Sequence[Any]) -> Iterator[Any]:
@@ -169,7 +169,7 @@ def _compute(compute: Callable[[Any], Any], limit: int, item: Any) -> Any:
         return compute(item)
 
 
-def _write(compute: Compute, limit: int, block: BlockInfo, array: Any) -> None:
+def _write(compute: Compute, limit: int, block: BlockInfo, array: Any, is_inferred: bool) -> None:
     with config.local({"memory_limit": limit}), _core.Watch():
-        target = Target.opened(array)
+        target = Target.opened(array, is_inferred)
         target.write(block, target.take(block, compute(block)))

@@ -47,12 +47,14 @@ def map_blocks(
         written while ``f`` works on the next block. If ``f`` has a parameter ``block_info``, it gets a :class:`BlockInfo`.
     *arrays
         Stored arrays, arrays in memory, and numbers. Shapes are broadcast; numbers are passed on as they are. At least one is an
-        :class:`Array`, of cuzarr or zarr-python. Blocks of arrays in host memory are moved to the device of the others.
+        :class:`Array`, of cuzarr or zarr-python. Blocks of arrays in host memory are moved to the device of the others; on the CPU they
+        are views of NumPy's arrays that cannot be written to.
     out : Array or StoreLike, optional
         Where results go: a stored array of the right shape, or a place at which one is created. Without it the result is in
         memory, on the device of the blocks.
     dtype : optional
-        Type of the results; by default that of the first block's result.
+        Type of the results, to which they are converted. By default it is that of the first block's result, and the results of
+        other blocks must fit it.
     chunks, shards : optional
         Of the array that ``out`` creates. By default those of the first array, if its shape is that of the result; else they are
         chosen.
@@ -85,6 +87,12 @@ def map_blocks(
     ------
     ShapeMismatchError
         Shapes cannot be broadcast, or ``f`` returned another shape than that of its block.
+    DTypeMismatchError
+        There is no ``dtype``, and the elements of a block's result do not fit the type of the first one.
+    InvalidArgumentError
+        An array is masked.
+    ArrayNotFoundError, ShapeMismatchError, DTypeMismatchError
+        A stored array was deleted, resized or replaced through another handle after it was opened.
     MemorySpaceError
         The result is in memory, and ``f`` returned some blocks on the host and others on a GPU; or blocks are on the CPU, and an
         array is in GPU memory.
@@ -128,7 +136,7 @@ def map_blocks(
         workers = cluster.Cluster(client, "map_blocks", functools.partial(_block, f, sources), limit // 2)
         if target.array is None:
             target.open(np.empty((), workers.type_of(blocks[0]) if dtype is None else element_type(dtype)))
-        workers.write(target.array, blocks, written)
+        workers.write(target, blocks, written)
         return target.array
     watch, origin = _core.Watch(), sources.origin([f, halo]) if resume else None
     with target.finishing(), Results(target, blocks[0].shape, origin, limit // 2, watch, written) as results:

@@ -155,7 +155,7 @@ def reduce(
         if target.array is None:
             target.open(np.empty((), workers.type_of(places[0]) if dtype is None else element_type(dtype)))
         tell = listener(progress, "computing", "blocks") if progress else None
-        workers.write(target.array, places, (lambda count: tell(count, len(places))) if tell else lambda count: None)
+        workers.write(target, places, (lambda count: tell(count, len(places))) if tell else lambda count: None)
         return target.array
     origin = sources.origin([map_block, combine, finish, axes, keepdims]) if resume else None
     with target.finishing(), Results(target, stays.of(region), origin, limit, watch) as results:

@@ -8,6 +8,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from typing import Any, Self
 
+import numpy as np
+
 from cuzarr import _core
 from cuzarr._checks import element_type
 from cuzarr._compute import sources as _sources
@@ -16,7 +18,7 @@ from cuzarr._compute.sources import is_stored
 from cuzarr._config import config
 from cuzarr._memory import convert, foreign
 from cuzarr._metadata.chunk_grid import resolve_chunks
-from cuzarr.errors import ArrayNotFoundError, InvalidArgumentError, MemorySpaceError, ShapeMismatchError
+from cuzarr.errors import ArrayNotFoundError, DTypeMismatchError, InvalidArgumentError, MemorySpaceError, ShapeMismatchError
 from cuzarr.storage import StorePath, make_store_path
 from cuzarr.storage.zip import finishing
 
@@ -90,14 +92,16 @@ class Target:
             raise ShapeMismatchError(f"out has shape {out.shape}, the result has {shape}")
         self._place, self._shape = out, shape
         self._dtype = None if dtype is None else likely
+        # Nobody chose the type of the results: it is that of the first one.
+        self.is_inferred = dtype is None and not is_stored(self._given)
         self._settings = settings if self._place is None else named(settings, names)
         self.unit = self._choose_grid(*grid)
 
     @classmethod
-    def opened(cls, array: Any) -> Self:
+    def opened(cls, array: Any, is_inferred: bool) -> Self:
         """An array that is there, for results whose blocks were cut elsewhere."""
         target = cls.__new__(cls)
-        target.array = array
+        target.array, target.is_inferred = array, is_inferred
         return target
 
     def _choose_grid(self, chunks: Any, shards: Any) -> tuple[int, ...] | None:
@@ -129,7 +133,18 @@ class Target:
             self.array = _sources.nodes.create_array(self._place, shape=self._shape, dtype=dtype, **self._settings)
 
     def take(self, place: BlockInfo, result: Any) -> Any:
-        """The result, ready on every stream, in the target's element type; put into its place at once, in memory."""
+        """The result, ready on every stream, in the target's element type; put into its place at once, in memory.
+
+        Raises
+        ------
+        DTypeMismatchError
+            It does not fit the type of the first result.
+        MemorySpaceError
+            It is elsewhere than those before.
+        """
+        if self.is_inferred and not np.can_cast(own := foreign.element_type(result), self.array.dtype, "safe"):
+            message = f"the result of {place} has elements of {own}, which do not all fit {self.array.dtype}, the type of the first result"
+            raise DTypeMismatchError(message, hint="pass dtype=, the type of all results")
         if not is_stored(self.array):
             spaces = foreign.device_of(self.array), foreign.device_of(result)
             if (spaces[0] == "cpu") != (spaces[1] == "cpu"):

@@ -33,8 +33,22 @@ def numpy_view(buffer: _core.NdBuffer, dtype: np.dtype[Any]) -> np.ndarray[Any, 
     return np.ndarray(buffer.shape, dtype, buffer=buffer, offset=buffer.offset_bytes, strides=buffer.strides)
 
 
+def refuse_masked(value: Any) -> None:
+    """Refuses masked arrays of NumPy's, also in a list: elements without their mask are other data.
+
+    Raises
+    ------
+    InvalidArgumentError
+    """
+    if isinstance(value, np.ma.MaskedArray) or (
+        type(value) in (list, tuple) and any(isinstance(one, np.ma.MaskedArray) for one in value)
+    ):
+        raise InvalidArgumentError("got a masked array, whose mask would be lost", hint="fill it first: x.filled(value)")
+
+
 def wrap_host(array: np.ndarray[Any, Any]) -> _core.NdBuffer:
     """The memory of a NumPy array, for the Rust side; kept alive by what is returned."""
+    refuse_masked(array)
     # The array's own element size: a size that the caller expects may reach beyond its memory.
     name, is_fixed = core_dtype(array.dtype), not array.flags.writeable
     return _core.NdBuffer.wrap(array.ctypes.data, array.shape, array.strides, name, is_fixed, array)
@@ -130,7 +144,14 @@ def foreign_view(value: Any) -> np.ndarray[Any, Any] | None:
 
 
 def as_numpy(value: Any) -> np.ndarray[Any, Any]:
-    """A NumPy array of whatever is in host memory, any library's; numbers and lists, too."""
+    """A NumPy array of whatever is in host memory, any library's; numbers and lists, too.
+
+    Raises
+    ------
+    InvalidArgumentError
+        It is a masked array.
+    """
+    refuse_masked(value)
     view = foreign_view(value)
     return np.asarray(value) if view is None else view
 
@@ -142,7 +163,10 @@ def to_native_host(value: Any, native: np.dtype[Any]) -> np.ndarray[Any, Any]:
     ------
     ConversionError
         NumPy refuses to assign it.
+    InvalidArgumentError
+        It is a masked array.
     """
+    refuse_masked(value)
     if np.isscalar(value):
         return _numpy.element(value, native)
     if not hasattr(value, "dtype") and not hasattr(value, "__dlpack__"):
@@ -178,6 +202,7 @@ def host_array(value: Any, what: str, dtype: Any = None) -> np.ndarray[Any, Any]
     ------
     ArgumentTypeError, OutOfRangeError, InvalidArgumentError
     """
+    refuse_masked(value)
     with refusing(what):
         return as_numpy(value) if dtype is None else np.asarray(value, dtype)
 

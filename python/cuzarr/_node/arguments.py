@@ -9,11 +9,11 @@ from cuzarr import _core
 from cuzarr._compute.operands import is_lazy
 from cuzarr._compute.sources import is_array, place_of
 from cuzarr._config import config as _global_config
-from cuzarr._memory.foreign import device_of
+from cuzarr._memory.foreign import device_of, refuse_masked
 from cuzarr._metadata.documents import check_zarr_format
 from cuzarr._metadata.dtype import ZarrFormat
 from cuzarr._numpy import of_library
-from cuzarr.errors import CuzarrRuntimeWarning, InvalidArgumentError
+from cuzarr.errors import CuzarrRuntimeWarning, InvalidArgumentError, ShapeMismatchError
 from cuzarr.storage import StorePath
 
 
@@ -47,8 +47,8 @@ def shape_and_chunks(a: Any) -> tuple[Any, Any]:
     return shape, chunks if matches and all(isinstance(size, int) for size in chunks) else None  # type: ignore[union-attr]
 
 
-def refuse_plan(data: Any) -> None:
-    """Refuses to make an array of a plan, before there is one without elements.
+def refuse_unfit(data: Any) -> None:
+    """Refuses to make an array of a plan, or of masked elements, before there is one without elements.
 
     Raises
     ------
@@ -57,19 +57,34 @@ def refuse_plan(data: Any) -> None:
     if is_lazy(data) and data._is_plan:
         hint = "create an array with shape=x.shape and dtype=x.dtype, and call x.store(array)"
         raise InvalidArgumentError("an expression has no elements yet to make an array of", hint=hint)
+    refuse_masked(data)
 
 
 def check_data(data: Any, place: StorePath, replaces: bool) -> None:
-    """Refuses data that a new array could not be filled with: plans, and arrays of a store that it takes the place of.
+    """Refuses data that a new array could not be filled with: plans, masked arrays, and arrays of a store that it takes the place of.
 
     Raises
     ------
     InvalidArgumentError
     """
-    refuse_plan(data)
+    refuse_unfit(data)
     if replaces and is_array(data):
         source = place_of(data)
         _core.refuse_overlap((source.store._handle, source.path), (place.store._handle, place.path))
+
+
+def check_shape(array: Any, shape: tuple[int, ...]) -> None:
+    """Refuses an array that was resized after another library noted its shape.
+
+    Raises
+    ------
+    ShapeMismatchError
+    """
+    if array.shape != shape:
+        message = (
+            f"{array.store_path}: the array was resized after it was handed over: its shape was {shape}, and is {array.shape}"
+        )
+        raise ShapeMismatchError(message, hint="hand it over again")
 
 
 def require_array(value: Any) -> Any:

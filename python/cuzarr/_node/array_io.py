@@ -99,7 +99,8 @@ def open_handle(array: OpenArray, device: str | None = None) -> _core.Array:
             "coalesce_gap_bytes": array._config.sharding_coalesce_max_gap_bytes,
             "coalesce_max_bytes": array._config.sharding_coalesce_max_bytes,
         }
-        handle = _core.Array(array.store._handle, array.path, documents, options)
+        # An array that is read may have been opened by what its group has consolidated.
+        handle = _core.Array(array.store._handle, array.path, documents, options, array.store.read_only)
         # Kept before the warning, which a program may have turned into an error.
         array._handles[device] = Opened(origins, settings, handle)
         if opened is None and device != "cpu" and not options["strict"]:

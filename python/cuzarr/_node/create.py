@@ -13,7 +13,7 @@ from cuzarr._metadata.array import AnyArrayMetadata, ArrayV2Metadata, ArrayV3Met
 from cuzarr._metadata.create import DEFAULT_FILL_VALUE, is_auto, legacy_metadata, new_metadata
 from cuzarr._metadata.documents import check_zarr_format, write_new
 from cuzarr._metadata.dtype import ZarrFormat
-from cuzarr._node.arguments import check_data, default_format, device_like, dtype_of, refuse_plan, shape_and_chunks, warn_ignored
+from cuzarr._node.arguments import check_data, default_format, device_like, dtype_of, refuse_unfit, shape_and_chunks, warn_ignored
 from cuzarr._node.array import Array
 from cuzarr._node.array_config import ArrayConfigLike, parse_array_config
 from cuzarr.errors import CuzarrRuntimeWarning, CuzarrUserWarning, DTypeMismatchError, InvalidArgumentError
@@ -446,7 +446,7 @@ def array(data: Any, **kwargs: Any) -> Array:
         data = host_array(data, "data")
     if kwargs.pop("read_only", False):
         raise InvalidArgumentError("a new array cannot be read-only")
-    refuse_plan(data)
+    refuse_unfit(data)
     kwargs["dtype"] = dtype_of(data) if kwargs.get("dtype") is None else kwargs["dtype"]
     shape, chunks = shape_and_chunks(data)
     kwargs["chunks"] = chunks if kwargs.get("chunks") is None else kwargs["chunks"]

@@ -291,6 +291,27 @@ def own_function(function: Callable[..., Any]) -> Callable[..., Any] | None:
     return dispatch.functions.get(name)
 
 
+def _default(function: Callable[..., Any], option: str) -> Any:
+    """What a function does where an option is not said; ``None`` where it has no such option, or its signature is not known."""
+    try:
+        parameter = inspect.signature(function).parameters.get(option)
+    except ValueError:  # NumPy's functions in C have no signature before version 2.4
+        return None
+    return None if parameter is None or parameter.default is np._NoValue else parameter.default
+
+
+def said_options(function: Callable[..., Any], own: Callable[..., Any], options: dict[str, Any]) -> dict[str, Any]:
+    """The options that a caller said for a function of NumPy's, without those that ask for what it does anyway. ``None`` may say something:
+    ``axis=None`` joins arrays in a row."""
+
+    def is_default(option: str, value: Any) -> bool:
+        if value is not None:
+            return value is np._NoValue
+        return _default(function, option) is None and _default(own, option) is None
+
+    return {option: value for option, value in options.items() if not is_default(option, value)}
+
+
 def array_function(x: Any, function: Callable[..., Any], arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
     """What NumPy's function makes of an array of ours: by our own, or as NumPy makes it of shapes and methods.
 
@@ -307,7 +328,7 @@ def array_function(x: Any, function: Callable[..., Any], arguments: tuple[Any, .
         own = dispatch.of_memory.get(name)
     # NumPy's `moveaxis` calls `transpose`, which gives a view of memory on a device.
     if own is not None and not (function is np.moveaxis and not isinstance(x, Lazy)):
-        said = {option: value for option, value in options.items() if value is not None and value is not np._NoValue}
+        said = said_options(function, own, options)
         out = {"out": said.pop("out")} if isinstance(said.get("out"), np.ndarray) else {}
         try:
             inspect.signature(own).bind(*arguments, **said)

@@ -24,6 +24,7 @@ from cuzarr._operators.numpy_protocol import (
     cannot_write,
     function_name,
     host_elements,
+    said_options,
 )
 from cuzarr.errors import BudgetExceededError, DTypeMismatchError, UnsupportedError
 
@@ -165,7 +166,7 @@ def _streamed(function: Callable[..., Any], name: str, arguments: tuple[Any, ...
     own = dispatch.functions.get(_OTHER_NAMES.get(name, name))
     if own is None or getattr(np, name, None) is not function:
         return NotImplemented
-    said = {option: value for option, value in options.items() if value is not None and value is not np._NoValue}
+    said = said_options(function, own, options)
     out = said.pop("out") if isinstance(said.get("out"), np.ndarray) else None
     try:
         inspect.signature(own).bind(*arguments, **said)

@@ -140,6 +140,8 @@ class Operators(Methods):
         return self._apply("negative", self)
 
     def __pos__(self) -> Any:
+        if self.dtype.kind == "b":
+            raise DTypeMismatchError("positive is not defined for elements of bool", hint="convert with astype('int8')")
         return self
 
     def __abs__(self) -> Any:

@@ -206,7 +206,8 @@ def average(x: Any, axis: Axis = None, weights: Any = None, *, keepdims: bool = 
     Returns
     -------
     array or Expression
-        A plan where ``x`` or ``weights`` are an array in a store, or a plan. Weights whose sum is 0 give NaN or infinity.
+        A plan where ``x`` or ``weights`` are an array in a store, or a plan. A plan whose weights are yet to be read gives NaN or
+        infinity where their sum is 0.
 
     Raises
     ------
@@ -214,6 +215,8 @@ def average(x: Any, axis: Axis = None, weights: Any = None, *, keepdims: bool = 
         Weights have another shape.
     InvalidArgumentError
         There is no such dimension.
+    ZeroDivisionError
+        The sum of weights in memory is 0.
 
     Examples
     --------
@@ -244,7 +247,10 @@ def average(x: Any, axis: Axis = None, weights: Any = None, *, keepdims: bool = 
     weights = weights if element_type(weights) == kind else elementwise.astype(weights, kind)
     numbers = None if axes is None else tuple(axes)
     total = reductions.sum(apply("multiply", x, weights), numbers, keepdims=keepdims)
-    return apply("divide", total, reductions.sum(weights, numbers, keepdims=keepdims))
+    whole = reductions.sum(weights, numbers, keepdims=keepdims)
+    if not is_lazy(whole) and bool(reductions.any(apply("equal", whole, 0))):
+        raise ZeroDivisionError("average: the sum of the weights is 0")
+    return apply("divide", total, whole)
 
 
 _names.list_public(globals())

@@ -28,7 +28,7 @@ from cuzarr._compute.evaluate import apply, plan
 from cuzarr._compute.expression import Expression
 from cuzarr._memory.foreign import host_array
 from cuzarr._operators.dispatch import Lazy
-from cuzarr.errors import OutOfRangeError
+from cuzarr.errors import DTypeMismatchError, OutOfRangeError
 from cuzarr.xp.creation import asarray
 
 __all__ = [
@@ -383,7 +383,7 @@ def _within(x: Any, min: Any, max: Any) -> tuple[Any, Any]:
 def round(x: Any, decimals: int = 0) -> Any:
     """Each element, rounded to ``decimals`` digits. Halves go to the even digit, as in ``numpy.round``.
 
-    Whole numbers are themselves; to tens and hundreds (negative ``decimals``) only floats are rounded.
+    Whole numbers stay whole numbers, also where they are rounded to tens and hundreds (negative ``decimals``).
 
     Parameters
     ----------
@@ -411,13 +411,20 @@ def round(x: Any, decimals: int = 0) -> Any:
     decimals = whole(decimals, "decimals")
     if not -308 <= decimals <= 308:
         raise OutOfRangeError(f"decimals is {decimals}, expected -308 to 308")
-    is_whole = isinstance(x, int) or getattr(getattr(x, "dtype", None), "kind", "f") in "biu"
+    kind = getattr(getattr(x, "dtype", None), "kind", "f")
+    is_whole = type(x) is int or kind in "iu"
     if is_whole and decimals >= 0:
         return trunc(x)
     if decimals == 0:
         return rint(x)
+    if kind == "b":
+        raise DTypeMismatchError(f"round: bools have no digits, got decimals={decimals}", hint="convert with astype first")
     scale = 10.0 ** builtins.abs(decimals)
-    return divide(rint(multiply(x, scale)), scale) if decimals > 0 else multiply(rint(divide(x, scale)), scale)
+    if decimals > 0:
+        return divide(rint(multiply(x, scale)), scale)
+    rounded = multiply(rint(divide(x, scale)), scale)
+    # Binary64 has the digits of most whole numbers, and NumPy rounds them by it.
+    return astype(rounded, getattr(x, "dtype", "int64")) if is_whole else rounded
 
 
 def astype(x: Any, dtype: Any, *, copy: bool = True, device: str | None = None) -> Any:

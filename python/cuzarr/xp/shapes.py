@@ -23,7 +23,7 @@ import numpy as np
 from cuzarr import _core, _names
 from cuzarr._checks import Axis, axes_of, axis_number, extents, items, whole
 from cuzarr._compute.evaluate import apply, finished, joined, plan
-from cuzarr._compute.operands import device_among, dimension_names, operand
+from cuzarr._compute.operands import device_among, dimension_names, made, operand
 from cuzarr._memory.device_array import device_array
 from cuzarr._memory.foreign import device_of, element_type, host_array, is_on_device
 from cuzarr._operators.dispatch import Lazy
@@ -363,8 +363,8 @@ def concatenate(arrays: Sequence[Any], axis: int | str | None = 0) -> Any:
     ----------
     arrays : sequence of array
         Elements in memory of any device, arrays in stores, or plans, also mixed. Extents agree but along ``axis``.
-    axis : int or str
-        The dimension, by number or name.
+    axis : int, str or None
+        The dimension, by number or name; ``None`` joins all elements in a row, in C order.
 
     Returns
     -------
@@ -377,8 +377,6 @@ def concatenate(arrays: Sequence[Any], axis: int | str | None = 0) -> Any:
         Other extents differ.
     InvalidArgumentError
         There are no arrays, or there is no such dimension.
-    UnsupportedError
-        ``axis`` is ``None``.
 
     Examples
     --------
@@ -389,14 +387,20 @@ def concatenate(arrays: Sequence[Any], axis: int | str | None = 0) -> Any:
     """
     parts = _parts(arrays, "concatenate")
     if axis is None:
-        raise UnsupportedError(
-            "concatenate: axis is None, which would join all elements in a row", hint="say along which: axis=0"
-        )
+        return joined(tuple(_in_a_row(one) for one in parts), 0)
     ndim = len(parts[0].shape)
     if not ndim:
         raise InvalidArgumentError("concatenate: arrays of 0 dimensions have none along which to join", hint="use stack")
     names = next((found for one in parts if (found := dimension_names(one)) is not None), None)
     return joined(parts, axis_number(axis, ndim, names if names and len(names) == ndim else None))
+
+
+def _in_a_row(x: Any) -> Any:
+    """The elements in one dimension, in C order."""
+    if not isinstance(x, Lazy):
+        return x.reshape(-1)
+    elements = plan(x)
+    return finished("flat", (), made("", (elements,), ()), (elements, "cpu"))
 
 
 def stack(arrays: Sequence[Any], axis: int = 0) -> Any:
@@ -575,7 +579,8 @@ def diff(x: Any, n: int = 1, axis: int | str = -1, prepend: Any = None, append: 
     """
     times = whole(n, "n", 0)
     x = plan(x) if hasattr(x, "shape") else host_array(x, "diff")
-    (own,) = _Source(x, "diff").axes(axis)
+    along = _Source(x, "diff")
+    own = axis_number(axis, along.ndim, along.names)
     if prepend is not None or append is not None:
         parts = (_beside(prepend, x, own), x, _beside(append, x, own))
         x = concatenate([part for part in parts if part is not None], own)

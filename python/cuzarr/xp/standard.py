@@ -301,8 +301,7 @@ def concat(arrays: Sequence[Any], /, *, axis: int | str | None = 0) -> Any:
     array([[1., 1.],
            [0., 0.]])
     """
-    given = list(arrays)
-    return concatenate([reshape(x, (-1,)) for x in given]) if axis is None else concatenate(given, axis)
+    return concatenate(arrays, axis)
 
 
 def reshape(x: Any, /, shape: int | Sequence[int], *, copy: bool | None = None) -> Any:
@@ -586,7 +585,7 @@ def logaddexp(x1: Any, x2: Any, /) -> Any:
     >>> cuzarr.xp.logaddexp(np.array([0.0, 1000.0]), 0.0).round(4)
     array([6.931e-01, 1.000e+03])
     """
-    first, second = (_as_float(x, "logaddexp") for x in (x1, x2))
+    first, second = (_as_float(x, other, "logaddexp") for x, other in ((x1, x2), (x2, x1)))
     largest = elementwise.maximum(first, second)
     distance = elementwise.abs(elementwise.subtract(first, second))
     sums = elementwise.add(largest, elementwise.log1p(elementwise.exp(elementwise.negative(distance))))
@@ -594,15 +593,19 @@ def logaddexp(x1: Any, x2: Any, /) -> Any:
     return elementwise.where(elementwise.equal(first, second), elementwise.add(largest, math.log(2)), sums)
 
 
-def _as_float(x: Any, name: str) -> Any:
-    """Real numbers as floats; a number of Python's takes the type of what it meets."""
+def _as_float(x: Any, beside: Any, name: str) -> Any:
+    """Real numbers as floats; a number of Python's takes the type of what it meets. Whole numbers of 8 bits are bfloat16 beside it."""
     if isinstance(x, int | float) and not isinstance(x, bool):
         return float(x)
     x = array(x, name)
     own = element_type(x)
     if own.kind not in "biuf" and own.name != "bfloat16":
         raise DTypeMismatchError(f"{name}: elements of {own} are no real numbers")
-    return elementwise.astype(x, np.logaddexp.resolve_dtypes((own, own, None))[2]) if own.kind in "biu" else x
+    if own.kind not in "biu":
+        return x
+    other = getattr(beside, "dtype", own)
+    is_small = own.itemsize == 1 and isinstance(other, np.dtype) and other.name == "bfloat16"
+    return elementwise.astype(x, other if is_small else np.logaddexp.resolve_dtypes((own, own, None))[2])
 
 
 def nextafter(x1: Any, x2: Any, /) -> Any:
@@ -675,8 +678,8 @@ def positive(x: Any, /) -> Any:
     >>> cuzarr.xp.positive(np.array([1, -2]))
     array([ 1, -2])
     """
-    own = array(x, "positive")
-    return plan(own) if isinstance(own, Lazy) else +own
+    own = +array(x, "positive")
+    return plan(own) if isinstance(own, Lazy) else own
 
 
 def reciprocal(x: Any, /) -> Any:
@@ -685,7 +688,8 @@ def reciprocal(x: Any, /) -> Any:
     Parameters
     ----------
     x : array
-        Elements in memory of any device, an array in a store, or a plan. Whole numbers are divided as by ``1 / x``.
+        Elements in memory of any device, an array in a store, or a plan. Of whole numbers the result is whole, too, rounded towards 0
+        as by NumPy.
 
     Returns
     -------
@@ -703,7 +707,12 @@ def reciprocal(x: Any, /) -> Any:
     >>> cuzarr.xp.reciprocal(np.array([2.0, 4.0]))
     array([0.5 , 0.25])
     """
-    return apply("divide", 1, x)
+    own = array(x, "reciprocal")
+    quotients, dtype = apply("divide", 1, own), element_type(own)
+    if dtype.kind not in "biu":
+        return quotients
+    with np.errstate(invalid="ignore"):  # of 0, as for NumPy's arrays
+        return elementwise.astype(quotients, "int8" if dtype.kind == "b" else dtype)
 
 
 def vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:

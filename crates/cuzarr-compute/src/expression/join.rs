@@ -134,7 +134,7 @@ impl Joined {
             let (mut begin, mut extent, mut place) =
                 (region.start.clone(), region.extent.clone(), vec![0; shape.len()]);
             (begin[self.axis], extent[self.axis]) = (from - start, to - from);
-            let elements = part.compute_region(&begin, &extent, options)?;
+            let elements = part.compute_checked(&begin, &extent, options)?;
             place[self.axis] = memory_shape(&[from - first])?[0];
             result.region(&place, elements.shape(), &vec![1; shape.len()])?.copy_from(&elements)?;
         }

@@ -290,8 +290,14 @@ impl Op {
             Rule::Quotient => same(dtype, dtype),
             // Each operand becomes a float by itself: of int8 and uint8 both fit float16, though together they are int16.
             Rule::Real => {
-                let own = separate.iter().map(|own| float_of(own.unwrap_or(dtype)));
-                let float = promote_all(own)?;
+                let own = separate.iter().map(|own| own.unwrap_or(dtype));
+                // Beside bfloat16, which all numbers of 8 bits fit, they become that.
+                let has_bfloat = own.clone().any(|own| own == DType::BFLOAT16);
+                let float = |own: DType| match float_of(own) {
+                    DType::FLOAT16 if has_bfloat && own != DType::FLOAT16 => DType::BFLOAT16,
+                    float => float,
+                };
+                let float = promote_all(own.map(float))?;
                 same(float, float)
             }
             Rule::Part => same(dtype, real_of(dtype)),

@@ -284,6 +284,8 @@ pub(super) enum Answer {
     MeanOfBoth,
     Variance,
     Deviation,
+    NanVariance,
+    NanDeviation,
     Extreme,
     Place,
     Any,

@@ -132,7 +132,7 @@ impl ReduceOp {
     }
 
     /// What a result is made of its state, and its widest type.
-    fn answer(self, wide: Wide) -> (cuda::Answer, DType) {
+    fn answer(self, wide: Wide, skip_nan: bool) -> (cuda::Answer, DType) {
         use cuda::Answer;
         let is_complex = wide == Wide::Complex;
         match self {
@@ -140,6 +140,8 @@ impl ReduceOp {
             ReduceOp::Mean if is_complex => (Answer::MeanOfBoth, DType::COMPLEX128),
             ReduceOp::Sum | ReduceOp::Prod => (Answer::Value, wide_type(wide)),
             ReduceOp::Mean => (Answer::Mean, DType::FLOAT64),
+            ReduceOp::Std if skip_nan => (Answer::NanDeviation, DType::FLOAT64),
+            ReduceOp::Var if skip_nan => (Answer::NanVariance, DType::FLOAT64),
             ReduceOp::Std => (Answer::Deviation, DType::FLOAT64),
             ReduceOp::Var => (Answer::Variance, DType::FLOAT64),
             ReduceOp::Min | ReduceOp::Max => (Answer::Extreme, wide_type(wide)),
@@ -186,7 +188,7 @@ impl Summary for Reduction {
     }
 
     fn compute(&self, of: &Expr, options: &ComputeOptions<'_>) -> Result<NdBuffer> {
-        of.reduce(self, options)
+        of.reduce_checked(self, options)
     }
 
     fn parts(&self, of: &Expr, options: &ComputeOptions<'_>) -> Result<Option<u64>> {
@@ -436,6 +438,12 @@ impl Expr {
     /// `DTypeMismatch` when it has no meaning for the elements; `InvalidArgument` for dimensions that are not there, and for
     /// an extreme of no elements; else as [`Expr::compute`].
     pub fn reduce(&self, reduction: &Reduction, options: &ComputeOptions<'_>) -> Result<NdBuffer> {
+        self.check_sources(options)?;
+        self.reduce_checked(reduction, options)
+    }
+
+    /// Like [`Expr::reduce`], as a part of work whose arrays were compared with their documents.
+    fn reduce_checked(&self, reduction: &Reduction, options: &ComputeOptions<'_>) -> Result<NdBuffer> {
         let axes = reduction.axes(self.ndim())?;
         let (dtype, shape) = reduction.result(self.dtype(), self.shape())?;
         let source = self.astype(reduction.op.dtypes(self.dtype())?.0)?;
@@ -457,7 +465,7 @@ impl Expr {
         options: &ComputeOptions<'_>,
     ) -> Result<Option<(cuda::Answer, DType)>> {
         let outputs: usize = memory_shape(&kept_shape(self.shape(), axes, false))?.iter().product();
-        let (answer, widest) = reduction.op.answer(Wide::of(self.dtype()));
+        let (answer, widest) = reduction.op.answer(Wide::of(self.dtype()), reduction.skip_nan);
         // Refusals are the host's.
         let may_fail = self.shape().contains(&0) || (reduction.skip_nan && matches!(answer, cuda::Answer::Place));
         let suits = cuda::Gathered::suits(self.shape(), axes);
@@ -622,8 +630,9 @@ fn finish(reduction: &Reduction, gathered: &Gathered, dtype: DType) -> Result<Ve
             }
             ReduceOp::Std | ReduceOp::Var => {
                 let variance = f64::from_bits(second).max(0.0) / (n - reduction.ddof).max(0.0);
-                // NaN among the elements stays one.
-                let variance = if f64::from_bits(second).is_nan() { f64::NAN } else { variance };
+                // NaN among the elements stays one. Where NaN was left out, NumPy has none of too few elements.
+                let has_none = reduction.skip_nan && n <= reduction.ddof;
+                let variance = if has_none || f64::from_bits(second).is_nan() { f64::NAN } else { variance };
                 let value = if reduction.op == ReduceOp::Std { variance.sqrt() } else { variance };
                 bytes.extend(value.to_ne_bytes());
             }

@@ -268,11 +268,16 @@ template <class A> CUZARR_DEVICE void merge_part(const Part& part, u64 output, c
 }
 
 /// How a state becomes the result: the numbers of `Answer` in reduce/cuda.rs.
-enum Answer { VALUE, MEAN, MEAN_OF_BOTH, VARIANCE, DEVIATION, EXTREME, PLACE, ANY, ALL };
+enum Answer { VALUE, MEAN, MEAN_OF_BOTH, VARIANCE, DEVIATION, NAN_VARIANCE, NAN_DEVIATION, EXTREME, PLACE, ANY, ALL };
 
 CUZARR_DEVICE double variance(const State& state, double ddof) {
     double squares = double_of(state.at[2]), count = (double)state.at[1] - ddof;
     return (squares < 0 ? 0 : squares) / (count < 0 ? 0 : count);
+}
+
+/// The variance where NaN was left out: NaN unless more than `ddof` elements were taken, as NumPy's `nanvar` has it.
+CUZARR_DEVICE double nan_variance(const State& state, double ddof) {
+    return (double)state.at[1] > ddof ? variance(state, ddof) : double_of(0x7ff8000000000000ull);
 }
 
 /// An element in its widest type, made of the words of its state.
@@ -305,6 +310,8 @@ template <class W, class T> CUZARR_DEVICE T finished(u32 answer, double ddof, co
         case MEAN: first = bits_of(double_of(first) / count); break;
         case VARIANCE: first = bits_of(variance(state, ddof)); break;
         case DEVIATION: first = bits_of(sqrt(variance(state, ddof))); break;
+        case NAN_VARIANCE: first = bits_of(nan_variance(state, ddof)); break;
+        case NAN_DEVIATION: first = bits_of(sqrt(nan_variance(state, ddof))); break;
         // No element was taken: all of them were NaN.
         case EXTREME: first = state.at[1] ? first : 0x7ff8000000000000ull; break;
         case PLACE: first = second; break;

@@ -189,6 +189,7 @@ impl Expr {
         if matches!(self.dtype().kind(), DTypeKind::Complex | DTypeKind::Opaque) {
             return Err(without_arithmetic(self.dtype()));
         }
+        self.check_sources(options)?;
         let whole = Region { number: 0, start: vec![0; self.ndim()], extent: self.shape().to_vec() };
         let axes: Vec<usize> = (0..self.ndim()).collect();
         let mut job = Job::new(self, whole, options)?.looked_at().beside(states_of_regions(&axes));

@@ -14,7 +14,9 @@ impl Expr {
     /// flight below the memory limit. What is in memory elsewhere is moved there.
     ///
     /// # Errors
-    /// `BudgetExceeded` when work on one chunk does not fit the limit; `OutOfMemory` for the result; what reading reports.
+    /// `ShapeMismatch`, `DTypeMismatch`, `ArrayNotFound` or `InvalidArgument` when an array was resized, replaced or deleted after
+    /// the expression was made; `BudgetExceeded` when work on one chunk does not fit the limit; `OutOfMemory` for the result; what
+    /// reading reports.
     pub fn compute(&self, options: &ComputeOptions<'_>) -> Result<NdBuffer> {
         self.compute_region(&vec![0; self.ndim()], self.shape(), options)
     }
@@ -24,6 +26,7 @@ impl Expr {
     /// # Errors
     /// `BudgetExceeded` when work on one chunk does not fit the limit.
     pub fn compute_regions(&self, options: &ComputeOptions<'_>) -> Result<Vec<Region>> {
+        self.check_sources(options)?;
         let whole = Region { number: 0, start: vec![0; self.ndim()], extent: self.shape().to_vec() };
         let mut job = Job::new(self, whole, options)?;
         let regions = job.regions(None, options.memory_limit_bytes)?;
@@ -42,7 +45,10 @@ impl Expr {
     /// Those of [`Expr::compute`] that appear before anything is read.
     pub fn summary_parts(&self, options: &ComputeOptions<'_>) -> Result<Option<u64>> {
         match &self.0.kind {
-            Kind::Summary(summary, of) => summary.parts(of, options),
+            Kind::Summary(summary, of) => {
+                self.check_sources(options)?;
+                summary.parts(of, options)
+            }
             _ => Ok(None),
         }
     }
@@ -53,6 +59,7 @@ impl Expr {
     /// Those of [`Expr::compute`]; `Unsupported` for other expressions.
     pub fn summary_part(&self, number: u64, options: &ComputeOptions<'_>) -> Result<Vec<u8>> {
         let (summary, of) = self.as_summary()?;
+        self.check_sources(options)?;
         summary.part(of, number, options)
     }
 
@@ -90,6 +97,20 @@ impl Expr {
     /// # Errors
     /// Those of [`Expr::compute`]; `SelectionInvalid` when the box lies outside.
     pub fn compute_region(&self, start: &[u64], extent: &[u64], options: &ComputeOptions<'_>) -> Result<NdBuffer> {
+        self.check_sources(options)?;
+        self.compute_checked(start, extent, options)
+    }
+
+    /// Like [`Expr::compute_region`], as a part of work whose arrays were compared with their documents.
+    ///
+    /// # Errors
+    /// Those of [`Expr::compute_region`], except for changed arrays.
+    pub(crate) fn compute_checked(
+        &self,
+        start: &[u64],
+        extent: &[u64],
+        options: &ComputeOptions<'_>,
+    ) -> Result<NdBuffer> {
         let part = Region { number: 0, start: start.to_vec(), extent: extent.to_vec() };
         if let (Kind::Summary(summary, of), true) = (&self.0.kind, extent == self.shape()) {
             return summary.compute(of, options);
@@ -123,6 +144,7 @@ impl Expr {
                 format!("out is memory that is {what}, expected memory on {} that can be written", options.device);
             return Err(Error::new(ErrorKind::InvalidArgument, message));
         }
+        self.check_sources(options)?;
         let converted = self.astype(result.dtype())?;
         let whole = Region { number: 0, start: vec![0; self.ndim()], extent: self.shape().to_vec() };
         let mut job = Job::new(&converted, whole, options)?;
@@ -130,7 +152,8 @@ impl Expr {
         let regions = job.regions(None, limit_bytes)?;
         if regions.len() > 1 && job.shares_memory_with(result) {
             // A later region may need elements that an earlier one replaces.
-            return Ok(result.copy_from(&converted.compute(options)?)?);
+            let elements = converted.compute_checked(&vec![0; self.ndim()], self.shape(), options)?;
+            return Ok(result.copy_from(&elements)?);
         }
         gather(&job, &regions, result)
     }

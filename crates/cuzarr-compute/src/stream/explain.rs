@@ -43,7 +43,7 @@ pub struct ComputeStage {
 }
 
 impl Expr {
-    /// Explains what computing the expression would do. Nothing is read.
+    /// Explains what computing the expression would do. No elements are read.
     ///
     /// ```
     /// use cuzarr::meta::DataType;
@@ -58,11 +58,19 @@ impl Expr {
     /// ```
     ///
     /// # Errors
-    /// `BudgetExceeded` when work on one chunk does not fit the limit; `Unsupported` for codecs.
+    /// `BudgetExceeded` when work on one chunk does not fit the limit; `Unsupported` for codecs; those of [`Expr::compute`] for arrays
+    /// that have changed.
     pub fn explain(&self, options: &ComputeOptions<'_>) -> Result<ComputeExplanation> {
+        self.check_sources(options)?;
+        let stages = self.stages(options)?;
+        Ok(ComputeExplanation { device: options.device, memory_limit_bytes: options.memory_limit_bytes, stages })
+    }
+
+    /// The stages of [`Expr::explain`].
+    pub(super) fn stages(&self, options: &ComputeOptions<'_>) -> Result<Vec<ComputeStage>> {
         let mut stages = Vec::new();
         self.add_stages(options, &mut stages)?;
-        Ok(ComputeExplanation { device: options.device, memory_limit_bytes: options.memory_limit_bytes, stages })
+        Ok(stages)
     }
 
     fn add_stages(&self, options: &ComputeOptions<'_>, stages: &mut Vec<ComputeStage>) -> Result<()> {

@@ -502,7 +502,7 @@ impl<'a> Job<'a> {
                 Input::Buffer(buffer) => memory_bytes += buffer.size_bytes() as u64,
                 Input::Joined(joined) => {
                     for part in &joined.parts {
-                        let stages = part.explain(&self.options)?.stages;
+                        let stages = part.stages(&self.options)?;
                         reads.extend(stages.into_iter().flat_map(|stage| stage.reads));
                     }
                 }

@@ -4,6 +4,7 @@ mod compute;
 mod derived;
 mod explain;
 mod job;
+mod sources;
 mod store;
 mod together;
 

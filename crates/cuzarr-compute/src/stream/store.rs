@@ -1,15 +1,12 @@
 //! Expressions into arrays in stores.
 
-use std::sync::Arc;
-
 use super::job::{Job, for_each_region, hulls};
 use crate::checkpoint::Checkpoint;
-use crate::expression::{Expr, Flat, Running};
+use crate::expression::Expr;
 use crate::options::ComputeOptions;
 use crate::program::{Input, lower};
-use cuzarr::node::{Array, ArrayOptions, refuse_overlap};
+use cuzarr::node::{Array, ArrayOptions};
 use cuzarr::plan::Region;
-use cuzarr::store::Store;
 use cuzarr::{Error, ErrorKind, Result};
 
 /// A planned computation into an array.
@@ -109,9 +106,10 @@ impl Expr {
             return Err(Error::new(ErrorKind::ShapeMismatch, message));
         }
         let dtype = target.metadata().data_type().device_dtype().unwrap_or(self.dtype());
+        self.refuse_overlap(target.store(), target.path())?;
+        self.check_sources(options)?;
         let whole = Region { number: 0, start: vec![0; self.ndim()], extent: self.shape().to_vec() };
         let mut job = Job::new(&self.astype(dtype)?, whole, options)?.written();
-        self.refuse_overlap(target.store(), target.path())?;
         let unit = target.metadata().chunk_grid().chunk_shape().to_vec();
         let regions = job.regions(Some(unit), options.memory_limit_bytes)?;
         let own = target.options().clone();
@@ -148,22 +146,5 @@ impl Expr {
             Input::Buffer(buffer) => Ok(format!("{} {:?}", buffer.dtype(), buffer.shape())),
         });
         Ok([Ok(format!("{program:?}"))].into_iter().chain(origins).collect::<Result<Vec<_>>>()?.join("\n"))
-    }
-
-    /// Whether an array at this place would be one of those that the expression reads, or lie inside of one, or around it:
-    /// for callers who are about to replace what is there.
-    ///
-    /// # Errors
-    /// `InvalidArgument` when it would.
-    pub fn refuse_overlap(&self, store: &Arc<dyn Store>, path: &str) -> Result<()> {
-        let (_, inputs) = lower(self)?;
-        inputs.iter().try_for_each(|input| match input {
-            Input::Array(view) => refuse_overlap((view.array.store(), view.array.path()), (store, path)),
-            Input::Joined(joined) => joined.parts.iter().try_for_each(|part| part.refuse_overlap(store, path)),
-            Input::Reduced(of, _) | Input::Flat(Flat { of, .. }) | Input::Running(Running { of, .. }) => {
-                of.refuse_overlap(store, path)
-            }
-            Input::Buffer(_) => Ok(()),
-        })
     }
 }

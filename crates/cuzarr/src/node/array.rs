@@ -29,6 +29,8 @@ pub struct Array {
     options: ArrayOptions,
     warnings: Vec<String>,
     chain: OnceLock<Arc<Chain>>,
+    /// Whether the metadata came from the consolidated copy of a group above, which then counts beside the array's own document.
+    pub(super) trusts_consolidated: bool,
     pub(super) io: ArrayIo,
 }
 
@@ -105,7 +107,8 @@ impl Array {
         warnings: Vec<String>,
     ) -> Result<Array> {
         let metadata = Arc::new(metadata);
-        let array = Array { store, path, metadata, options, warnings, chain: OnceLock::new(), io: ArrayIo::default() };
+        let (chain, io) = (OnceLock::new(), ArrayIo::default());
+        let array = Array { store, path, metadata, options, warnings, chain, trusts_consolidated: false, io };
         array.chain()?;
         Ok(array)
     }
@@ -163,8 +166,16 @@ impl Array {
             options,
             warnings: Vec::new(),
             chain: OnceLock::new(),
+            trusts_consolidated: false,
             io: ArrayIo::default(),
         })
+    }
+
+    /// This array with metadata that a group above has in its consolidated copy, or may have.
+    #[doc(hidden)] // for other crates of the workspace
+    #[must_use]
+    pub fn trusting_consolidated(self) -> Array {
+        Array { trusts_consolidated: true, ..self }
     }
 
     /// The store.
@@ -223,6 +234,7 @@ impl Array {
             options: self.options.clone(),
             warnings: self.warnings.clone(),
             chain: self.chain.clone(),
+            trusts_consolidated: self.trusts_consolidated,
             io: self.io.share(),
         }
     }

@@ -268,7 +268,8 @@ impl Group {
         let store = Arc::clone(&self.store);
         match metadata {
             Some(NodeMetadata::Array(metadata)) => {
-                Array::opened(store, absolute, *metadata, self.options.clone(), warnings).map(Node::Array)
+                let array = Array::opened(store, absolute, *metadata, self.options.clone(), warnings)?;
+                Ok(Node::Array(self.trusted(array)))
             }
             Some(NodeMetadata::Group(metadata)) => {
                 Ok(Node::Group(Group::opened(store, absolute, *metadata, self.options.clone(), warnings)))
@@ -359,7 +360,7 @@ impl Group {
         let (store, path) = (Arc::clone(&self.store), join_key(&self.path, path));
         Ok(match metadata {
             NodeMetadata::Array(metadata) => {
-                Node::Array(Array::from_metadata(store, &path, *metadata, self.options.clone())?)
+                Node::Array(self.trusted(Array::from_metadata(store, &path, *metadata, self.options.clone())?))
             }
             NodeMetadata::Group(metadata) => {
                 let mut group = Group::opened(store, path, *metadata, self.options.clone(), Vec::new());
@@ -367,6 +368,11 @@ impl Group {
                 Node::Group(group)
             }
         })
+    }
+
+    /// An array whose metadata came from where this group finds those of its members.
+    fn trusted(&self, array: Array) -> Array {
+        if self.consolidated().is_some() { array.trusting_consolidated() } else { array }
     }
 
     /// Creates a group of the same format at a path relative to this group.

@@ -34,6 +34,7 @@ mod path;
 mod place;
 mod stream;
 mod typed;
+mod unchanged;
 mod update;
 mod values;
 
@@ -70,6 +71,8 @@ pub use group::consolidate;
 pub use hierarchy::{gather_documents, walk_documents};
 #[doc(hidden)]
 pub use place::refuse_overlap;
+#[doc(hidden)]
+pub use unchanged::check_unchanged;
 
 /// An array or a group.
 #[derive(Clone, Debug)]
