@@ -28,12 +28,13 @@
 //! # Ok::<(), cuzarr::Error>(())
 //! ```
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::documents::{self, document_names, limit_bytes};
+use super::documents::{self, Consolidation, Lookup, document_names, limit_bytes};
 use super::path::{ancestors, normalize_path};
 use crate::cancellation::CancellationToken;
 use crate::error::{Error, ErrorKind, Result, ResultExt};
@@ -380,8 +381,34 @@ impl Copy<'_> {
         if self.format == ZarrFormat::V3 && !has_copy(&bytes) {
             return Ok(None);
         }
-        let edited = readable(edit_consolidated(self.format, &bytes, changes))?.flatten();
+        let edited = readable(edit_consolidated(self.format, &bytes, &self.current(changes)?))?.flatten();
         Ok(edited.map(|edited| (edited, version)))
+    }
+
+    /// The changes with the documents that the nodes have now that the copy was read. Where no lock keeps other processes away, one
+    /// of them may have changed a node since this one did. Its own change of the copy is then either in what was read, or makes
+    /// the write of this one fail.
+    fn current<'c>(&self, changes: &'c [EntryChange]) -> Result<Cow<'c, [EntryChange]>> {
+        let is_there = |change: &&EntryChange| change.node.is_some();
+        if !self.store.capabilities().conditional_writes || !changes.iter().any(|change| is_there(&change)) {
+            return Ok(Cow::Borrowed(changes));
+        }
+        let absolute = |change: &EntryChange| match (self.group, &change.path[..]) {
+            ("", path) => path.to_string(),
+            (group, "") => group.to_string(),
+            (group, path) => join_key(group, path),
+        };
+        let paths: Vec<String> = changes.iter().filter(is_there).map(absolute).collect();
+        let lookup = Lookup { consolidation: Consolidation::Never, ..Lookup::default() };
+        let mut found = documents::find_many(self.store, &paths, self.format, &lookup).into_iter();
+        let current = |change: &EntryChange| -> Result<EntryChange> {
+            if !is_there(&change) {
+                return Ok(change.clone());
+            }
+            let node = found.next().transpose()?.flatten().map(|found| found.documents);
+            Ok(EntryChange { path: change.path.clone(), node })
+        };
+        changes.iter().map(current).collect()
     }
 
     /// Changes the copy once, and tells whether it changed; `None` when another writer was faster.

@@ -1,7 +1,9 @@
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use super::*;
 use crate::meta::{DataType, Extension, GroupMetadata, NodeDocuments};
 use crate::store::testing::{Observed, Operation};
-use crate::store::{LocalStore, MemoryStore, Prefixed, ReadOnly, StoreExt};
+use crate::store::{LocalStore, MemoryStore, Prefixed, ReadOnly, Split, StoreExt};
 use serde_json::{Map, Value, json};
 
 fn memory() -> Arc<dyn Store> {
@@ -550,4 +552,47 @@ fn writers_that_overwrite_one_array_at_once_all_succeed() {
         }
     });
     assert!((4..8).contains(&Array::open(store(), "a", options()).unwrap().shape()[0]));
+}
+
+/// A change of metadata that another writer interrupts before each of its requests in turn. Two split stores share documents and
+/// have locks of their own, like two processes with a bucket.
+#[test]
+fn a_change_that_another_writer_interrupts_at_any_request_loses_nothing() {
+    let all = [(ZarrFormat::V3, "deep/t", true), (ZarrFormat::V2, "deep/t", true), (ZarrFormat::V2, "deep", false)];
+    for (format, path, is_array) in all {
+        let add = move |store: Arc<dyn Store>, name: &str| {
+            let node = NodeLock::take(store, path, format, is_array, &Default::default()).unwrap();
+            let mut change = |documents: &mut NodeDocuments| {
+                documents.attributes_mut()?.insert(name.into(), crate::meta::Json::Bool(true));
+                Ok(())
+            };
+            node.update(Some(2), &mut change).unwrap();
+        };
+        for interrupted in 0.. {
+            let documents = memory();
+            consolidated_group(&documents, format);
+            let process = || -> Arc<dyn Store> { Arc::new(Split::new(memory(), Arc::clone(&documents))) };
+            let (requests, theirs) = (Arc::new(AtomicUsize::new(0)), process());
+            let heard = Arc::clone(&requests);
+            let interrupt = move |_: &Operation| {
+                if heard.fetch_add(1, Ordering::Relaxed) == interrupted {
+                    add(Arc::clone(&theirs), "theirs");
+                }
+                None
+            };
+            add(Arc::new(Observed::new(process()).with_failure(interrupt)), "mine");
+            if requests.load(Ordering::Relaxed) <= interrupted {
+                assert!(interrupted > 4, "a document and two copies are read and written");
+                break;
+            }
+            let name = if format == ZarrFormat::V3 { "zarr.json" } else { ".zmetadata" };
+            for copy in [name.to_string(), format!("deep/{name}")] {
+                let text = String::from_utf8(documents.get(&copy).unwrap().unwrap()).unwrap();
+                assert!(
+                    text.contains("mine") && text.contains("theirs"),
+                    "{path}, request {interrupted}, {copy}: {text}"
+                );
+            }
+        }
+    }
 }
