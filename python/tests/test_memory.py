@@ -10,7 +10,14 @@ import pytest
 
 import cuzarr
 from cuzarr import _core
-from cuzarr.errors import CuzarrError, DeviceUnavailableError, InvalidArgumentError, LibraryMissingError
+from cuzarr.errors import (
+    CuzarrError,
+    CuzarrRuntimeWarning,
+    DeviceUnavailableError,
+    FallbackRefusedError,
+    InvalidArgumentError,
+    LibraryMissingError,
+)
 
 
 def test_info_counts_what_is_held(device: str) -> None:
@@ -137,3 +144,50 @@ def test_an_allocator_that_fails_says_what_to_lower(gpu: str) -> None:
         assert "lower memory_limit" in str(raised.value.hint)
     finally:
         _core.set_allocator(None)
+
+
+# ------------------------------------------------------------------------------------- the host decodes where memory is little
+
+SEES_NO_LIMIT = "placements that users are told are made without the memory limit, by which a read leaves decoding to the host"
+
+
+@pytest.fixture
+def one_large_chunk(gpu: str) -> cuzarr.Array:
+    """A chunk of 8 MiB that is much smaller in storage. Kernels need more than 16 MiB of memory to decode it."""
+    zeros_and_one = np.zeros(1 << 21, "f4")
+    zeros_and_one[-1] = 1
+    array = cuzarr.create_array({}, data=zeros_and_one, chunks=zeros_and_one.shape, compressors=cuzarr.codecs.ZstdCodec(level=1))
+    return array.with_device(gpu)
+
+
+def uploaded_bytes(array: cuzarr.Array) -> int:
+    array[:]
+    report = array.last_report()
+    assert report is not None
+    return sum(stage["size_bytes"] for stage in report["stages"] if stage["stage"] == "upload")
+
+
+def test_the_host_decodes_where_memory_is_too_little_for_kernels(one_large_chunk: cuzarr.Array) -> None:
+    with cuzarr.config.set({"memory_limit": "16 MiB"}):
+        assert uploaded_bytes(one_large_chunk) >= one_large_chunk.nbytes
+
+
+@pytest.mark.xfail(strict=True, reason=SEES_NO_LIMIT)
+def test_explain_tells_that_little_memory_leaves_decoding_to_the_host(one_large_chunk: cuzarr.Array) -> None:
+    with cuzarr.config.set({"memory_limit": "16 MiB"}):
+        codecs = one_large_chunk.explain().to_dict()["codecs"]
+    assert [codec["placement"] for codec in codecs if codec["codec"] == "zstd"] == ["via host"]
+
+
+@pytest.mark.xfail(strict=True, reason=SEES_NO_LIMIT)
+def test_strict_refuses_that_the_host_decodes_for_want_of_memory(one_large_chunk: cuzarr.Array) -> None:
+    with cuzarr.config.set({"memory_limit": "16 MiB", "strict": True}), pytest.raises(FallbackRefusedError, match="memory"):
+        one_large_chunk[:]
+
+
+@pytest.mark.xfail(strict=True, reason=SEES_NO_LIMIT)
+def test_decoding_on_the_host_for_want_of_memory_is_told(one_large_chunk: cuzarr.Array, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cuzarr._node.array_io._told", set())
+    monkeypatch.setattr("cuzarr._node.array_io._looked_at", set())
+    with cuzarr.config.set({"memory_limit": "16 MiB"}), pytest.warns(CuzarrRuntimeWarning, match="memory"):
+        one_large_chunk[:]

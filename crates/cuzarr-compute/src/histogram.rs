@@ -1,6 +1,6 @@
 //! Histograms by NumPy's rules for bins, and for the bin of each element.
 
-use cuzarr_device::cpu::cast;
+use cuzarr_device::cpu::{cast, nan::Canonical};
 use cuzarr_device::{DType, DTypeKind, Device, NdBuffer, Order};
 
 use crate::count::{Bins, Counting, Keys};
@@ -277,5 +277,5 @@ fn density(counts: &[u64], edges: &NdBuffer) -> Result<Vec<f64>> {
     let widths = Expr::apply(Op::Subtract, &[Expr::buffer(above)?.into(), Expr::buffer(below)?.into()])?;
     let widths = as_floats(&widths.evaluate(Device::Cpu)?)?;
     let all = counts.iter().sum::<u64>() as f64;
-    Ok(counts.iter().zip(widths).map(|(&count, width)| count as f64 / width / all).collect())
+    Ok(counts.iter().zip(widths).map(|(&count, width)| (count as f64 / width / all).canonical()).collect())
 }

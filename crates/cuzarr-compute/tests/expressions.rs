@@ -247,3 +247,52 @@ fn what_has_no_meaning_is_refused_before_anything_is_computed() {
     let opaque = NdBuffer::zeroed(Device::Cpu, DType::opaque(3), &[2], Order::C).unwrap();
     assert_eq!(Expr::buffer(opaque).unwrap_err().kind(), ErrorKind::DTypeMismatch);
 }
+
+/// Elements of every float type: a NaN with a sign and a payload, a signalling one, and numbers.
+fn odd_nans() -> [NdBuffer; 6] {
+    let halves = |dtype, nans: [u16; 2]| buffer(dtype, &[3], &[nans[0], nans[1], 0], u16::to_ne_bytes);
+    let singles = [0xffc0_0001u32, 0x7f80_0001, 0, 0x7fc0_0002, 0xff80_0002, 0xffff_ffff];
+    let doubles = [0xfff8_0000_0000_0001u64, 0x7ff0_0000_0000_0001, 0, 0x7ff8_0000_0000_0002, u64::MAX, 0xfff8_0000_0000_0000];
+    [
+        halves(DType::FLOAT16, [0xfe01, 0x7c01]),
+        halves(DType::BFLOAT16, [0xffc1, 0x7f81]),
+        buffer(DType::FLOAT32, &[3], &singles[..3], u32::to_ne_bytes),
+        buffer(DType::FLOAT64, &[3], &doubles[..3], u64::to_ne_bytes),
+        buffer(DType::COMPLEX64, &[3], &singles, u32::to_ne_bytes),
+        buffer(DType::COMPLEX128, &[3], &doubles, u64::to_ne_bytes),
+    ]
+}
+
+#[test]
+fn computed_nans_are_the_canonical_one() {
+    for x in odd_nans() {
+        let sum = everywhere(std::slice::from_ref(&x), |x| apply(Op::Add, &[x[0].clone().into(), x[0].clone().into()]));
+        let mut canonical = x.to_host_bytes(Order::C).unwrap();
+        cuzarr_device::cpu::nan::canonicalize(x.dtype(), &mut canonical);
+        assert_eq!(sum, canonical, "{}", x.dtype());
+        let zero = NdBuffer::zeroed(Device::Cpu, x.dtype(), &[3], Order::C).unwrap();
+        let quotient = everywhere(&[zero], |zero| apply(Op::Divide, &[zero[0].clone().into(), zero[0].clone().into()]));
+        let nan = canonical[..x.dtype().size_bytes()].to_vec();
+        assert_eq!(quotient, nan.repeat(3), "{}", x.dtype());
+    }
+}
+
+#[test]
+fn elements_that_are_chosen_keep_the_bits_of_nans() {
+    let condition = buffer(DType::BOOL, &[3], &[true, false, true], |value| [u8::from(value)]);
+    for x in odd_nans() {
+        let dtype = x.dtype();
+        let zero = NdBuffer::zeroed(Device::Cpu, dtype, &[3], Order::C).unwrap();
+        let inputs = [condition.clone(), x.clone(), zero];
+        let chosen = everywhere(&inputs, |input| apply(Op::Where, &input.iter().cloned().map(Operand::from).collect::<Vec<_>>()));
+        let (expected, size) = (x.to_host_bytes(Order::C).unwrap(), dtype.size_bytes());
+        assert_eq!(chosen, [&expected[..size], &vec![0; size], &expected[2 * size..]].concat(), "{dtype}");
+        let both = everywhere(&inputs, |input| {
+            let computed = apply(Op::Add, &[input[1].clone().into(), 1i64.into()]);
+            apply(Op::Where, &[input[0].clone().into(), input[1].clone().into(), computed.into()])
+        });
+        let mut canonical = expected.clone();
+        cuzarr_device::cpu::nan::canonicalize(dtype, &mut canonical);
+        assert_eq!(both, [&expected[..size], &canonical[size..2 * size], &expected[2 * size..]].concat(), "{dtype}");
+    }
+}

@@ -86,7 +86,7 @@ pub use ops::{bits, checksum, convert, delta, shuffle, transfer};
 pub mod cpu {
     pub use crate::ops::shuffle::cpu as shuffle;
     pub use crate::ops::step::bits;
-    pub use crate::ops::{cast, math};
+    pub use crate::ops::{cast, math, nan};
 }
 
 /// Where device memory comes from.

@@ -543,8 +543,7 @@ def _float_from_json(value: Any, native: np.dtype[Any]) -> Any:
         if value in words:
             return np.array(words[value], native)[()]
         if value.startswith("0x"):
-            bits = int(value, 16).to_bytes(native.itemsize, "big")
-            return np.frombuffer(bits, native.newbyteorder(">")).astype(native)[0]
+            return np.array(int(value, 16), f"u{native.itemsize}").view(native)[()]
         raise ValueError(f"not a number: {value!r}")
     return np.array(value, native)[()]
 
@@ -559,6 +558,8 @@ def _scalar_from_json(value: Any, stored: np.dtype[Any]) -> Any:
         if isinstance(value, str):
             return np.frombuffer(base64.b64decode(value), stored, count=1).astype(native)[0]
         return np.zeros((), native)[()] if value == 0 else np.array(tuple(value), native)[()]
+    if native.kind == "f" or native.name == "bfloat16":  # whose kind is that of bytes
+        return _float_from_json(value, native)
     if native.kind in "SV":
         raw = base64.b64decode(value) if isinstance(value, str) else bytes(value or [])
         if native.kind == "S":
@@ -577,8 +578,6 @@ def _scalar_from_json(value: Any, stored: np.dtype[Any]) -> Any:
             parts = [_float_from_json(part, half) for part in value]
             return np.array(parts, half).view(native)[0]
         return np.array(value, native)[()]
-    if native.kind == "f" or native.name == "bfloat16":
-        return _float_from_json(value, native)
     if native.kind == "b":
         if value not in (0, 1):
             raise ValueError("neither true nor false")
@@ -608,7 +607,9 @@ def _scalar_to_json(value: np.ndarray[Any, Any], stored: np.dtype[Any], zarr_for
             return base64.b64encode(value.astype(stored).tobytes()).decode()
         return {name: _scalar_to_json(np.asarray(value[name]), stored[name], 3) for name in stored.names}
     if stored.name == "bfloat16":
-        return _float_to_json(value.astype("f4"), zarr_format)
+        bits = int(value.view("u2"))
+        has_payload = math.isnan(float(value)) and bits != 0x7FC0
+        return f"0x{bits:04x}" if has_payload and zarr_format == 3 else _float_to_json(value.astype("f4"), zarr_format)
     if kind in "SV":
         raw = value.item() if kind == "S" else value.tobytes()
         return base64.b64encode(raw).decode()

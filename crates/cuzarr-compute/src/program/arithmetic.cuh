@@ -37,6 +37,12 @@ template <class T> CUZARR_DEVICE bool is_nan(Complex<T> x) { return is_nan(x.re)
 template <class T> CUZARR_DEVICE bool is_inf(Complex<T> x) { return is_inf(x.re) || is_inf(x.im); }
 template <class T> CUZARR_DEVICE bool is_finite(Complex<T> x) { return is_finite(x.re) && is_finite(x.im); }
 
+/// Results of computations have the canonical NaN in the place of any NaN.
+CUZARR_DEVICE float canonical(float x) { return ::canonical(x); }
+CUZARR_DEVICE double canonical(double x) { return ::canonical(x); }
+template <class T> CUZARR_DEVICE T canonical(T x) { return x; }
+template <class T> CUZARR_DEVICE Complex<T> canonical(Complex<T> x) { return {canonical(x.re), canonical(x.im)}; }
+
 // ------------------------------------------------------------------------------------------------- sums and products
 
 template <class T> CUZARR_DEVICE T add(T a, T b) {
@@ -308,8 +314,9 @@ template <class T> struct Store {
 template <> struct Store<Half> {
     CUZARR_DEVICE static Half of(float x) { return Half{half_bits(x)}; }
 };
+/// A NaN keeps its bits: one that was computed is the canonical one by now, and any other was a bfloat16 before.
 template <> struct Store<BFloat> {
-    CUZARR_DEVICE static BFloat of(float x) { return BFloat{bfloat_bits(x)}; }
+    CUZARR_DEVICE static BFloat of(float x) { return BFloat{is_nan(x) ? (u16)(bits_of(x) >> 16) : bfloat_bits(x)}; }
 };
 
 }  // namespace ops

@@ -113,6 +113,7 @@ fn element(text: &mut String, program: &Program, out: &str) {
             Action::Cast => format!("ops::Cast<{lane}>::of({arguments})"),
             Action::Round(DType::FLOAT16) => format!("ops::round_half({arguments})"),
             Action::Round(_) => format!("ops::round_bfloat({arguments})"),
+            Action::Canonical => format!("ops::canonical({arguments})"),
             Action::Apply(Op::Power) => format!("ops::power({arguments}, fault)"),
             Action::Apply(op) => format!("ops::{}({arguments})", function(*op)),
         };

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use cuzarr_device::{DType, NdBuffer};
+use cuzarr_device::{DType, DTypeKind, NdBuffer};
 
 use crate::expression::{Expr, Flat, Joined, Kind, Node, Op, Running, Summary, View, is_half, lane};
 use cuzarr::{Error, ErrorKind, Result};
@@ -42,6 +42,8 @@ pub(crate) enum Action {
     Cast,
     /// Rounds to a 2-byte float, and back.
     Round(DType),
+    /// Puts the canonical NaN in the place of any NaN.
+    Canonical,
 }
 
 /// Where an input's elements come from.
@@ -127,7 +129,8 @@ struct Lowering {
 pub(crate) fn lower(expr: &Expr) -> Result<(Program, Vec<Input>)> {
     let program = Program { inputs: Vec::new(), steps: Vec::new(), result: 0, output: expr.dtype() };
     let mut lowering = Lowering { program, inputs: Vec::new(), known: HashMap::new(), steps: HashMap::new() };
-    lowering.program.result = lowering.visit(expr)?;
+    let result = lowering.visit(expr)?;
+    lowering.program.result = lowering.settled(expr, result);
     Ok((lowering.program, lowering.inputs))
 }
 
@@ -178,12 +181,29 @@ impl Lowering {
                 let _ = cuzarr_device::cpu::cast::cast(dtype, lane(dtype), bytes, &mut wide);
                 self.step(Action::Constant(wide), arguments, lane(dtype))
             }
+            Kind::Apply(op, operands) if op.moves() => {
+                let settled = operands.iter().zip(arguments).map(|(operand, step)| self.settled(operand, step));
+                let arguments = settled.collect();
+                self.step(Action::Apply(*op), arguments, lane(dtype))
+            }
             Kind::Apply(op, _) => {
                 let step = self.step(Action::Apply(*op), arguments, lane(dtype));
                 if is_half(dtype) { self.step(Action::Round(dtype), vec![step], DType::FLOAT32) } else { step }
             }
             Kind::Cast(inner) => self.cast(arguments[0], inner.dtype(), dtype),
         }
+    }
+
+    /// The value of an expression as a result. The NaNs of a computation are replaced by the canonical one here, and nowhere else,
+    /// for processors give them different bits. Elements that are only moved keep theirs.
+    fn settled(&mut self, expr: &Expr, step: usize) -> usize {
+        let is_computed = match &expr.0.kind {
+            Kind::Apply(op, _) => !op.moves(),
+            Kind::Cast(_) => true,
+            _ => false,
+        };
+        let has_nan = matches!(expr.dtype().kind(), DTypeKind::Float | DTypeKind::BFloat | DTypeKind::Complex);
+        if is_computed && has_nan { self.step(Action::Canonical, vec![step], lane(expr.dtype())) } else { step }
     }
 
     fn cast(&mut self, argument: usize, from: DType, to: DType) -> usize {
@@ -236,12 +256,13 @@ impl Program {
 
     /// The number of steps that compute something, for each element.
     pub(crate) fn operations(&self) -> usize {
-        self.steps.iter().filter(|step| !matches!(step.action, Action::Input(_) | Action::Constant(_))).count()
+        let computes = |step: &&Step| !matches!(step.action, Action::Input(_) | Action::Constant(_) | Action::Canonical);
+        self.steps.iter().filter(computes).count()
     }
 
     /// Whether elements decide if the computation has an answer: whole numbers to whole powers below 0.
     pub(crate) fn may_fail(&self) -> bool {
-        let is_signed = |step: &Step| self.operand_lane(step).kind() == cuzarr_device::DTypeKind::Int;
+        let is_signed = |step: &Step| self.operand_lane(step).kind() == DTypeKind::Int;
         self.steps.iter().any(|step| step.action == Action::Apply(Op::Power) && is_signed(step))
     }
 }

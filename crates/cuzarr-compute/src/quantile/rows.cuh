@@ -64,7 +64,7 @@ template <class T, bool IS_ELEMENT> struct Answer {
 template <class T> struct Answer<T, false> {
     typedef double type;
     CUZARR_DEVICE static double of(const Rows& rows, u64 first, u64 second, double share) {
-        return between<T>(rows, first, second, share);
+        return canonical(between<T>(rows, first, second, share));
     }
     CUZARR_DEVICE static double nan(const Rows&) { return double_of(0x7ff8000000000000ull); }
 };

@@ -1,6 +1,6 @@
 //! Finding elements by their place in the order of all, by counting.
 
-use cuzarr_device::cpu::cast;
+use cuzarr_device::cpu::{cast, nan};
 use cuzarr_device::{DType, DTypeKind};
 
 use super::Quantile;
@@ -254,7 +254,8 @@ impl Chosen {
 
     /// All of them, in the result's type.
     pub(super) fn elements(&self, dtype: DType) -> Result<Vec<u8>> {
-        let answers = self.answers.concat();
+        let mut answers = self.answers.concat();
+        nan::canonicalize(self.gathered, &mut answers);
         let mut elements = vec![0; answers.len() / self.gathered.size_bytes() * dtype.size_bytes()];
         cast::cast(self.gathered, dtype, &answers, &mut elements)?;
         Ok(elements)

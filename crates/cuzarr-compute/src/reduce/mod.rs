@@ -15,7 +15,7 @@ mod runs;
 mod state;
 pub(crate) mod view;
 
-use cuzarr_device::cpu::cast;
+use cuzarr_device::cpu::{cast, nan};
 use cuzarr_device::{DType, DTypeKind, Device, NdBuffer, Order};
 
 use self::runs::Runs;
@@ -664,6 +664,7 @@ fn finish(reduction: &Reduction, gathered: &Gathered, dtype: DType) -> Result<Ve
     if gathered.states.is_empty() {
         return Ok(Vec::new());
     }
+    nan::canonicalize(from, &mut bytes);
     let mut elements = vec![0; bytes.len() / from.size_bytes() * dtype.size_bytes()];
     cast::cast(from, dtype, &bytes, &mut elements)?;
     Ok(elements)

@@ -290,9 +290,9 @@ template <> CUZARR_DEVICE ops::Complex<double> answer_of(u64 first, u64 second) 
     return {double_of(first), double_of(second)};
 }
 
-/// An element as it lies in memory, rounded once.
+/// An element as it lies in memory, rounded once. A NaN is the canonical one, also after the conversion, which makes one of its own.
 template <class T> struct Stored {
-    template <class W> CUZARR_DEVICE static T of(W x) { return ops::Cast<T>::of(x); }
+    template <class W> CUZARR_DEVICE static T of(W x) { return ops::canonical(ops::Cast<T>::of(x)); }
 };
 template <> struct Stored<ops::Half> {
     template <class W> CUZARR_DEVICE static ops::Half of(W x) { return ops::Half{ops::half_bits(x)}; }
@@ -319,7 +319,7 @@ template <class W, class T> CUZARR_DEVICE T finished(u32 answer, double ddof, co
         case ALL: first = first == state.at[1]; break;
         default: break;
     }
-    return Stored<T>::of(answer_of<W>(first, second));
+    return Stored<T>::of(ops::canonical(answer_of<W>(first, second)));
 }
 
 /// All elements of a result, from their states.

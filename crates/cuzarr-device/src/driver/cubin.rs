@@ -22,6 +22,7 @@ const SHARED: &[Header] = &[
     Header { name: "cuzarr/elements.cuh", text: include_str!("../../kernels/include/cuzarr/elements.cuh") },
     Header { name: "cuzarr/kernel.cuh", text: include_str!("../../kernels/include/cuzarr/kernel.cuh") },
     Header { name: "cuzarr/lines.cuh", text: include_str!("../../kernels/include/cuzarr/lines.cuh") },
+    Header { name: "cuzarr/nan.cuh", text: include_str!("../../kernels/include/cuzarr/nan.cuh") },
     Header { name: "cuzarr/planes.cuh", text: include_str!("../../kernels/include/cuzarr/planes.cuh") },
     Header { name: "cuzarr/regions.cuh", text: include_str!("../../kernels/include/cuzarr/regions.cuh") },
     Header { name: "cuzarr/search.cuh", text: include_str!("../../kernels/include/cuzarr/search.cuh") },

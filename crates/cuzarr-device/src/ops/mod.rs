@@ -16,6 +16,7 @@ pub(crate) mod launch;
 pub(crate) mod lines;
 pub mod math;
 mod matmul;
+pub mod nan;
 pub mod nonzero;
 pub(crate) mod regions;
 pub mod scan;

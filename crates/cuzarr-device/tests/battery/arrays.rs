@@ -213,6 +213,26 @@ fn equality_with_an_element_minds_the_sign_of_zero_and_the_kind_of_nan() {
 }
 
 #[test]
+fn elements_are_the_same_only_with_the_same_bits() {
+    for device in devices() {
+        for (dtype, nan, other) in [
+            (DType::FLOAT16, 0x7e00_u16.to_ne_bytes().to_vec(), 0xfe00_u16.to_ne_bytes().to_vec()),
+            (DType::BFLOAT16, 0x7fc0_u16.to_ne_bytes().to_vec(), 0x7f81_u16.to_ne_bytes().to_vec()),
+            (DType::FLOAT32, f32::NAN.to_ne_bytes().to_vec(), 0x7fc0_0001_u32.to_ne_bytes().to_vec()),
+            (DType::FLOAT64, f64::NAN.to_ne_bytes().to_vec(), (-f64::NAN).to_ne_bytes().to_vec()),
+            (DType::COMPLEX64, f32::NAN.to_ne_bytes().repeat(2), [f32::NAN, -f32::NAN].map(f32::to_ne_bytes).concat()),
+            (DType::COMPLEX128, f64::NAN.to_ne_bytes().repeat(2), [f64::NAN, 0.0].map(f64::to_ne_bytes).concat()),
+        ] {
+            let array = NdBuffer::full(device, dtype, &[3, 5], Order::C, &nan).unwrap();
+            assert!(array.holds_only(&nan).unwrap(), "{device}: {dtype}");
+            assert!(!array.holds_only(&other).unwrap(), "{device}: {dtype}");
+            array.region(&[2, 4], &[1, 1], &[1, 1]).unwrap().fill(&other).unwrap();
+            assert!(!array.holds_only(&nan).unwrap(), "{device}: {dtype}");
+        }
+    }
+}
+
+#[test]
 fn one_different_element_anywhere_is_seen() {
     for_each_case(150, |device, seed| {
         let mut random = Random::new(seed);

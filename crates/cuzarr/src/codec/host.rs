@@ -119,12 +119,13 @@ pub trait ArrayToArray: Send + Sync + fmt::Debug {
         None
     }
 
-    /// Whether those steps, run the other way, encode any elements.
-    fn native_is_undone(&self) -> bool {
-        false
+    /// The steps that a device can run the other way to encode whole batches, where that encodes any elements. They may differ from
+    /// the steps of [`ArrayToArray::native`].
+    fn native_undone(&self) -> Option<Vec<Step>> {
+        None
     }
 
-    /// The conversion by which a device can encode whole batches, for codecs that are not a step the other way. It replaces each
+    /// The conversion by which a device can encode whole batches, for codecs that are not steps the other way. It replaces each
     /// element by another, or reports it; then the host says what is wrong.
     fn native_encoding(&self) -> Option<Conversion> {
         None

@@ -5,8 +5,8 @@ mod lanes;
 
 use std::sync::{Mutex, PoisonError};
 
-use cuzarr_device::cpu::cast;
-use cuzarr_device::{Buffer, Device, Layout, NdBuffer, Order};
+use cuzarr_device::cpu::{cast, nan};
+use cuzarr_device::{Buffer, DType, Device, Layout, NdBuffer, Order};
 
 use super::layout::Joint;
 use super::steps::{Action, Program, Step};
@@ -51,6 +51,14 @@ pub(crate) fn evaluate(program: &Program, shape: &[usize], inputs: &[NdBuffer], 
         Some(error) => Err(error),
         None => Ok(NdBuffer::from_parts(memory, program.output, layout)?),
     }
+}
+
+/// The bits of the bfloat16 nearest to a binary32. A NaN keeps its bits: one that was computed is the canonical one by now, and
+/// any other was a bfloat16 before.
+fn bfloat_bits(x: f32) -> u16 {
+    let bits = x.to_bits();
+    let rounded = bits.wrapping_add(0x7fff + (bits >> 16 & 1));
+    (if x.is_nan() { bits } else { rounded } >> 16) as u16
 }
 
 /// What every block of a pass shares.
@@ -137,7 +145,12 @@ impl Pass<'_> {
         }
         let result = &registers.values[self.plan[program.result]];
         let from = program.steps[program.result].lane;
-        Ok(cast::cast(from, program.output, &result[..range.len() * from.size_bytes()], out)?)
+        let result = &result[..range.len() * from.size_bytes()];
+        if program.output == DType::BFLOAT16 {
+            lanes::map1(result, out, bfloat_bits);
+            return Ok(());
+        }
+        Ok(cast::cast(from, program.output, result, out)?)
     }
 
     fn step(
@@ -173,6 +186,12 @@ impl Pass<'_> {
                 let narrow = &mut scratch[..range.len() * half.size_bytes()];
                 cast::cast(from, *half, source, narrow)?;
                 Ok(cast::cast(*half, step.lane, narrow, value)?)
+            }
+            Action::Canonical => {
+                let source = &registers.values[self.plan[step.arguments[0]]];
+                value.copy_from_slice(&source[..value.len()]);
+                nan::canonicalize(step.lane, value);
+                Ok(())
             }
             Action::Apply(op) => {
                 let operand = |&argument: &usize| {

@@ -3,7 +3,7 @@
 // A GPU rounds as a CPU does, but it has one NaN of its own, saturates out-of-range conversions, and knows neither 16-bit
 // format without headers. So NaNs, conversions to integers and the 16-bit formats are spelled out here.
 #pragma once
-#include "cuzarr/kernel.cuh"
+#include "cuzarr/nan.cuh"
 
 /// The bits of an element of up to 16 bytes.
 struct Value {
@@ -39,9 +39,6 @@ struct Steps {
     u32 reserved;
     Step steps[CUZARR_MAX_STEPS];
 };
-
-CUZARR_DEVICE bool is_nan_32(u32 bits) { return (bits & 0x7fffffffu) > 0x7f800000u; }
-CUZARR_DEVICE bool is_nan_64(u64 bits) { return (bits & 0x7fffffffffffffffull) > 0x7ff0000000000000ull; }
 
 CUZARR_DEVICE u64 widen_float(u32 bits) {
     if (is_nan_32(bits)) {

@@ -4,6 +4,7 @@ use crate::array::dtype::{DType, DTypeKind};
 use crate::array::layout::Order;
 use crate::array::ndbuffer::NdBuffer;
 use crate::error::Result;
+use crate::ops::compare::Nan;
 use crate::ops::copy;
 use crate::ops::element::{Element, Real, WithType, with_type};
 use crate::ops::strided;
@@ -47,15 +48,15 @@ impl WithType for EqualValues<'_> {
 /// Elements are compared in pieces of about this size, which stay in the first-level cache.
 const PATTERN_BYTES: usize = 4096;
 
-/// Whether every element of a host nd-buffer is `element`; see [`NdBuffer::all_equal_element`].
-pub(crate) fn all_equal_element(array: &NdBuffer, element: &[u8], equal_nan: bool) -> bool {
+/// Whether every element of a host nd-buffer is `element`.
+pub(crate) fn all_equal_element(array: &NdBuffer, element: &[u8], nan: Nan) -> bool {
     let width = element.len();
     if array.is_empty() || width == 0 {
         return true;
     }
-    let part = float_part(array.dtype());
+    let part = float_part(array.dtype()).filter(|_| nan != Nan::Bits);
     let has_nan = part.is_some_and(|part| element.chunks_exact(part.size_bytes()).any(|bytes| is_nan(part, bytes)));
-    if has_nan && !equal_nan {
+    if has_nan && nan == Nan::Never {
         return false;
     }
     let Some(mut dimensions) = strided::normalize(array.shape(), array.strides(), array.strides()) else { return true };

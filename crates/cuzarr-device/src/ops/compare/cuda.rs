@@ -5,6 +5,7 @@ use crate::array::ndbuffer::NdBuffer;
 use crate::driver::source::KernelSource;
 use crate::error::Result;
 use crate::memory::buffer::Buffer;
+use crate::ops::compare::Nan;
 use crate::ops::launch::{blocks, for_each_table, threads, upload};
 use crate::ops::step::cuda::code;
 use crate::ops::transfer::cuda::{pattern, whole};
@@ -37,13 +38,13 @@ pub(crate) fn all_equal(left: &NdBuffer, right: &NdBuffer, equal_nan: bool, stre
 }
 
 /// Whether every element is the one with these bytes. Waits for the stream.
-pub(crate) fn all_equal_element(array: &NdBuffer, element: &[u8], equal_nan: bool, stream: &Stream) -> Result<bool> {
-    let nan = part_of(array.dtype())
+pub(crate) fn all_equal_element(array: &NdBuffer, element: &[u8], nan: Nan, stream: &Stream) -> Result<bool> {
+    let has_nan = part_of(array.dtype())
         .is_some_and(|part| element.chunks_exact(part.size_bytes()).any(|bytes| is_nan(part, bytes)));
-    let equality = match (nan, equal_nan) {
-        (true, false) => return Ok(array.is_empty()),
-        (true, true) => Equality::Parts,
-        (false, _) => Equality::Bits,
+    let equality = match nan {
+        Nan::Never if has_nan => return Ok(array.is_empty()),
+        Nan::Any if has_nan => Equality::Parts,
+        _ => Equality::Bits,
     };
     if array.is_empty() || element.is_empty() {
         return Ok(true);

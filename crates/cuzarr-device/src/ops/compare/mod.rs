@@ -23,38 +23,68 @@ impl NdBuffer {
         nd_equals(self, other, equal_nan)
     }
 
-    /// Whether every element is the one whose bytes are `element`: the test for chunks that need not be stored.
+    /// Whether every element is the one whose bytes are `element`, with zarr-python's meaning of NaN: any NaN equals any NaN
+    /// with `equal_nan`, else NaN equals nothing. [`NdBuffer::holds_only`] compares bits.
     ///
-    /// Compares bits, so -0.0 is not 0.0; with `equal_nan` any NaN equals any NaN. That is zarr-python's test, except
-    /// that complex numbers are compared part by part, so that no sign of a zero and no part beside a NaN is lost.
+    /// -0.0 is not 0.0. Complex numbers are compared part by part, unlike zarr-python's, so that no sign of a zero and no part
+    /// beside a NaN is lost.
     ///
     /// # Errors
     /// `InvalidArgument` when `element` has the wrong size; else as [`NdBuffer::to_device`].
     pub fn all_equal_element(&self, element: &[u8], equal_nan: bool) -> Result<bool> {
         self.check_element(element)?;
-        nd_equals_element(self, element, equal_nan)
+        nd_equals_element(self, element, if equal_nan { Nan::Any } else { Nan::Never })
+    }
+
+    /// Whether every element has the bits of `element`: the test for chunks that need not be stored. A NaN only equals a NaN of
+    /// the same sign and payload.
+    ///
+    /// ```
+    /// use cuzarr_device::{DType, Device, NdBuffer, Order};
+    /// let array = NdBuffer::full(Device::Cpu, DType::FLOAT32, &[3], Order::C, &f32::NAN.to_ne_bytes())?;
+    /// assert!(array.holds_only(&f32::NAN.to_ne_bytes())?);
+    /// assert!(!array.holds_only(&(-f32::NAN).to_ne_bytes())?);
+    /// # Ok::<(), cuzarr_device::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `InvalidArgument` when `element` has the wrong size; else as [`NdBuffer::to_device`].
+    pub fn holds_only(&self, element: &[u8]) -> Result<bool> {
+        self.check_element(element)?;
+        nd_equals_element(self, element, Nan::Bits)
     }
 }
 
 impl Reader {
-    /// Whether every element is `element`; see [`NdBuffer::all_equal_element`].
+    /// Whether every element has the bits of `element`; see [`NdBuffer::holds_only`].
     ///
     /// # Errors
     /// `InvalidArgument` when `element` has the wrong size.
-    pub fn all_equal_element(&self, element: &[u8], equal_nan: bool) -> Result<bool> {
+    pub fn holds_only(&self, element: &[u8]) -> Result<bool> {
         self.array().check_element(element)?;
-        Ok(cpu::all_equal_element(self.array(), element, equal_nan))
+        Ok(cpu::all_equal_element(self.array(), element, Nan::Bits))
     }
 }
 
-/// Whether all elements are `element`; see [`NdBuffer::all_equal_element`].
-fn nd_equals_element(array: &NdBuffer, element: &[u8], equal_nan: bool) -> Result<bool> {
+/// The NaNs that are equal, where elements are compared with one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Nan {
+    /// NaNs of the same bits.
+    Bits,
+    /// All NaNs.
+    Any,
+    /// No NaNs.
+    Never,
+}
+
+/// Whether all elements are `element`.
+fn nd_equals_element(array: &NdBuffer, element: &[u8], nan: Nan) -> Result<bool> {
     match array.device() {
         Device::Cpu => {
             let _lease = array.lease(Access::Read)?;
-            Ok(cpu::all_equal_element(array, element, equal_nan))
+            Ok(cpu::all_equal_element(array, element, nan))
         }
-        device => cuda::all_equal_element(array, element, equal_nan, &Stream::legacy(device)?),
+        device => cuda::all_equal_element(array, element, nan, &Stream::legacy(device)?),
     }
 }
 

@@ -7,6 +7,7 @@ use crate::array::ndbuffer::NdBuffer;
 use crate::device::Device;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ops::downsample::Downsampling;
+use crate::ops::nan::Canonical;
 use crate::threads::{cores, in_threads};
 
 /// Elements of the result that are worth a thread.
@@ -19,6 +20,7 @@ trait Number: HostElement + PartialOrd + Default {
     fn float(self) -> f64;
     /// The nearest number, ties to even.
     fn nearest(value: f64) -> Self;
+    /// Adds its bytes; of a NaN those of the canonical one.
     fn append(self, bytes: &mut Vec<u8>);
 }
 
@@ -66,7 +68,7 @@ macro_rules! floats {
             }
 
             fn append(self, bytes: &mut Vec<u8>) {
-                bytes.extend_from_slice(&self.to_ne_bytes());
+                bytes.extend_from_slice(&self.canonical().to_ne_bytes());
             }
         }
     )*};

@@ -6,7 +6,7 @@
 //
 // Floor: the bytes of source and result / 3.3 TB/s on an H100. Neighbouring threads read neighbouring boxes, so that all of a
 // row's bytes are used while they are in the cache; the mode reads its box once for every element of it.
-#include "cuzarr/kernel.cuh"
+#include "cuzarr/nan.cuh"
 
 /// One dimension. `Axis` in cuda.rs.
 struct Axis {
@@ -93,7 +93,7 @@ CUZARR_DEVICE T mean_of_floats(const T* src, const Axis* axis, Box& box) {
     double sum = 0;
     box.begin();
     for (u32 turn = 0; turn < box.count; turn++, box.next()) sum += (double)src[box.element(axis)];
-    return (T)(sum / (double)box.count);
+    return canonical((T)(sum / (double)box.count));
 }
 
 /// The largest; NaN when there is one.
@@ -154,8 +154,8 @@ CUZARR_DEVICE double weighed(const T* src, const Axis* axis, const double* weigh
     return sum / all;
 }
 
-CUZARR_DEVICE double rounded(double value, double) { return value; }
-CUZARR_DEVICE double rounded(double value, float) { return value; }
+CUZARR_DEVICE double rounded(double value, double) { return canonical(value); }
+CUZARR_DEVICE float rounded(double value, float) { return canonical((float)value); }
 /// Of integers of at most 32 bits: a mean of them lies among them.
 CUZARR_DEVICE i64 rounded(double value, i64) { return (i64)round_half_even(value); }
 
@@ -185,7 +185,7 @@ CUZARR_DEVICE i64 rounded(double value, i64) { return (i64)round_half_even(value
         u64 step = (u64)thread_count() * block_count();                                                               \
         for (u64 index = (u64)block_index() * thread_count() + thread_index(); index < count; index += step) {         \
             Box box(axis, ndim, index);                                                                               \
-            dst[index] = method == CUZARR_MEAN ? mean_of_floats<T>(src, axis, box) : largest<T>(src, axis, box);       \
+            dst[index] = method == CUZARR_MEAN ? mean_of_floats<T>(src, axis, box) : canonical(largest<T>(src, axis, box)); \
         }                                                                                                             \
     }
 

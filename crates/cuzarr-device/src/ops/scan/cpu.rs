@@ -4,11 +4,14 @@ use crate::array::dtype::DType;
 use crate::array::ndbuffer::NdBuffer;
 use crate::error::Result;
 use crate::ops::lines::Lines;
+use crate::ops::nan::Canonical;
 use crate::ops::scan::{SEGMENT, Scan};
 
 /// A number as it is combined.
 trait Accumulator: Copy {
     fn combine(self, other: Self, operation: Scan) -> Self;
+    /// The number as a result, with the canonical NaN in the place of any NaN.
+    fn settled(self) -> Self;
 }
 
 impl Accumulator for i64 {
@@ -18,6 +21,10 @@ impl Accumulator for i64 {
             Scan::Product => self.wrapping_mul(other),
         }
     }
+
+    fn settled(self) -> i64 {
+        self
+    }
 }
 
 impl Accumulator for f64 {
@@ -26,6 +33,10 @@ impl Accumulator for f64 {
             Scan::Sum => self + other,
             Scan::Product => self * other,
         }
+    }
+
+    fn settled(self) -> f64 {
+        self.canonical()
     }
 }
 
@@ -37,6 +48,10 @@ impl Accumulator for [f64; 2] {
             Scan::Sum => [a + c, b + d],
             Scan::Product => [a * c - b * d, a * d + b * c],
         }
+    }
+
+    fn settled(self) -> [f64; 2] {
+        self.map(f64::canonical)
     }
 }
 
@@ -83,11 +98,11 @@ fn scan_in_place<T: Accumulator>(values: &mut [T], lines: Lines, operation: Scan
         if segment > 0 {
             total = totals[at - lines.inner as usize].combine(total, operation);
         }
-        values[element] = total;
+        values[element] = total.settled();
         for place in 1..count {
             let value = &mut values[element + place * lines.inner as usize];
             total = total.combine(*value, operation);
-            *value = total;
+            *value = total.settled();
         }
         at += 1;
     });

@@ -34,7 +34,7 @@ struct EncodingPass {
 
 /// The device's way to do an encoding pass.
 enum NativeEncoding {
-    /// These steps of decoding, the other way.
+    /// Steps of decoding, the other way.
     Undone(Vec<Step>),
     /// Elements become others, or are reported.
     Convert(Conversion),
@@ -42,12 +42,12 @@ enum NativeEncoding {
 
 impl Passes {
     fn push(&mut self, pass: Pass, codec: Option<usize>, steps: Result<Vec<Step>, &'static str>) {
-        let undone = || steps.clone().ok().map(NativeEncoding::Undone);
         let native = match &pass {
-            Pass::Array { codec, .. } if matches!(codec.tail(), TailPart::Host(_)) && !codec.native_is_undone() => {
-                codec.native_encoding().map(NativeEncoding::Convert)
+            Pass::Array { codec, .. } if matches!(codec.tail(), TailPart::Host(_)) => {
+                let undone = codec.native_undone().map(NativeEncoding::Undone);
+                undone.or_else(|| codec.native_encoding().map(NativeEncoding::Convert))
             }
-            _ => undone(),
+            _ => steps.clone().ok().map(NativeEncoding::Undone),
         };
         self.encoding.push(EncodingPass { pass: pass.clone(), codec, native });
         if !matches!(&pass, Pass::Array { codec, .. } if codec.decodes_to_itself()) {

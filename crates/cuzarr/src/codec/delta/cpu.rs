@@ -14,6 +14,8 @@ use crate::codec::native::{Map, Step};
 pub(super) struct Delta {
     pub(super) decoded: DType,
     pub(super) encoded_dtype: DType,
+    /// The type in which sums are taken.
+    pub(super) sum: DType,
     pub(super) encoded: ChunkSpec,
 }
 
@@ -65,6 +67,17 @@ fn half_by_half(dtype: DType, bytes: &mut [u8], step: impl Fn(f32, f32) -> (f32,
     Ok(())
 }
 
+impl Delta {
+    /// The step that a device converts all elements with; `None` where there is nothing to convert.
+    fn conversion(&self, from: DType, to: DType) -> Option<Option<Step>> {
+        let len = usize::try_from(self.encoded.elements()?).ok()?;
+        Some(cast_step(from, to).map(|step| {
+            let tail = Tail { steps: vec![step], dtype: to, ..Tail::plain(from) };
+            Step::Map(Map::flat(tail, len))
+        }))
+    }
+}
+
 impl ArrayToArray for Delta {
     fn name(&self) -> &str {
         "numcodecs.delta"
@@ -77,25 +90,26 @@ impl ArrayToArray for Delta {
     fn decode_into(&self, encoded: &[u8], decoded: &mut [u8]) -> Result<()> {
         let count = decoded.len() / self.decoded.size_bytes();
         expect_encoded_size(encoded.len(), count * self.encoded_dtype.size_bytes())?;
-        match self.decoded == self.encoded_dtype {
-            true => decoded.copy_from_slice(encoded),
-            false => cast(self.encoded_dtype, self.decoded, encoded, decoded)?,
+        if self.sum == self.decoded {
+            cast(self.encoded_dtype, self.decoded, encoded, decoded)?;
+            return running_sum(self.decoded, decoded);
         }
-        running_sum(self.decoded, decoded)
+        let mut sums = vec![0; count * self.sum.size_bytes()];
+        cast(self.encoded_dtype, self.sum, encoded, &mut sums)?;
+        running_sum(self.sum, &mut sums)?;
+        Ok(cast(self.sum, self.decoded, &sums, decoded)?)
     }
 
     fn native(&self) -> Option<Vec<Step>> {
-        let len = usize::try_from(self.encoded.elements()?).ok()?;
-        let (packed, dtype) = (self.encoded_dtype, self.decoded);
-        let widen = cast_step(packed, dtype).map(|step| {
-            let tail = Tail { steps: vec![step], dtype, ..Tail::plain(packed) };
-            Step::Map(Map::flat(tail, len))
-        });
-        Some(widen.into_iter().chain([Step::Sum(dtype)]).collect())
+        let (before, behind) =
+            (self.conversion(self.encoded_dtype, self.sum)?, self.conversion(self.sum, self.decoded)?);
+        Some(before.into_iter().chain([Step::Sum(self.sum)]).chain(behind).collect())
     }
 
-    fn native_is_undone(&self) -> bool {
-        true
+    /// Differences are taken in the decoded type, wherever sums are taken.
+    fn native_undone(&self) -> Option<Vec<Step>> {
+        let before = self.conversion(self.encoded_dtype, self.decoded)?;
+        Some(before.into_iter().chain([Step::Sum(self.decoded)]).collect())
     }
 
     fn encode_into(&self, decoded: &[u8], encoded: &mut [u8]) -> Result<()> {

@@ -123,16 +123,19 @@ impl Native {
 
     /// Device memory, in bytes, that a chunk takes beside its stored and packed bytes.
     pub(crate) fn extra_bytes(&self) -> usize {
-        let written = self.steps.iter().filter_map(|(step, _)| match step {
-            Step::Decode { decoded_bytes, .. } => Some(*decoded_bytes),
-            Step::Map(map) => Some(map.decoded_bytes()),
-            Step::Convert { conversion, len } => Some(len * conversion.to.size_bytes()),
-            Step::Unpack { fields, len } => Some(len * fields.elem_bytes),
-            Step::Unshuffle { .. } | Step::Sum(_) => Some(self.packed_bytes),
-            Step::Check { .. } | Step::Header { .. } => None,
-        });
+        let mut written = Vec::new();
+        for (step, _) in &self.steps {
+            written.push(match step {
+                Step::Decode { decoded_bytes, .. } => *decoded_bytes,
+                Step::Map(map) => map.decoded_bytes(),
+                Step::Convert { conversion, len } => len * conversion.to.size_bytes(),
+                Step::Unpack { fields, len } => len * fields.elem_bytes,
+                // As many bytes as they get.
+                Step::Unshuffle { .. } | Step::Sum(_) => written.last().copied().unwrap_or(self.packed_bytes),
+                Step::Check { .. } | Step::Header { .. } => continue,
+            });
+        }
         // The last of them is the packed one.
-        let written: Vec<usize> = written.collect();
         written.split_last().map_or(0, |(_, before)| before.iter().sum())
     }
 

@@ -150,8 +150,8 @@ impl Program {
                     decoder.host_reason(*decoded_bytes).or_else(|| leave(Work::Frame(&**decoder, *decoded_bytes)))
                 }
                 Step::Sum(dtype) if is_float(*dtype) => {
-                    let width = dtype.size_bytes();
-                    leave(Work::FloatSum(self.packed_size_bytes / width, width))
+                    let elements = self.packed_size_bytes / self.tail.packed.size_bytes();
+                    leave(Work::FloatSum(elements, dtype.size_bytes()))
                 }
                 _ => None,
             }),

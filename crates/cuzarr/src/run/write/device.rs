@@ -96,10 +96,7 @@ impl DeviceSource {
         let part_shape: Vec<usize> = part_shape.into_iter().map(|extent| extent as usize).collect();
         let element_bytes = value.dtype().size_bytes();
         let part_size_bytes = part_shape.iter().product::<usize>() * element_bytes;
-        let program = match &writing.program {
-            Some(program) if loses_nothing(program) && !is_nan(writing, &value)? => Some(program),
-            _ => None,
-        };
+        let program = writing.program.as_ref().filter(|program| loses_nothing(program));
         let device = value.device();
         let limit_bytes = writing.call.limit_bytes;
         let encoders = Encoders::new(writing, &value, options)?;
@@ -495,13 +492,4 @@ fn takes_parts(writing: &Writing) -> bool {
 fn loses_nothing(program: &Program) -> bool {
     let steps = program.tail().steps_of_writing();
     steps.iter().all(|step| matches!(step, ElementStep::SwapBytes { .. }))
-}
-
-/// Whether the fill value is a NaN. Then elements with other bits count as equal to it.
-fn is_nan(writing: &Writing, value: &NdBuffer) -> Result<bool> {
-    let mut other = writing.fill.clone();
-    let Some(low) = other.first_mut() else { return Ok(false) };
-    *low ^= 1;
-    let other = NdBuffer::from_host(Device::Cpu, value.dtype(), &[], Order::C, &other)?;
-    Ok(other.all_equal_element(&writing.fill, true)?)
 }

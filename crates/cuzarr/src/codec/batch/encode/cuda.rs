@@ -18,7 +18,7 @@ const BLOCKS_PER_MULTIPROCESSOR: u32 = 8;
 /// `OutOfMemory`, `LibraryMissing`, `KernelCompileFailed`, `DeviceFailed`.
 pub(super) fn wanted(blank: Option<&Blank<'_>>, count: usize, stream: &Stream) -> Result<Buffer> {
     let wanted = pool::allocate(count * 4, stream)?;
-    let Some(Blank { chunks, stride_bytes, blank, nan }) = blank else {
+    let Some(Blank { chunks, stride_bytes, blank }) = blank else {
         stream.memset(&wanted, 1)?;
         return Ok(wanted);
     };
@@ -28,7 +28,7 @@ pub(super) fn wanted(blank: Option<&Blank<'_>>, count: usize, stream: &Stream) -
     let threads = if stream.device() == Device::Simt { WARP } else { 256 };
     let blocks = (count as u32).clamp(1, kernel.multiprocessors() * BLOCKS_PER_MULTIPROCESSOR);
     let (from, to, size_bytes) = (chunks.address(), blank.address(), blank.size_bytes() as u32);
-    let arguments = (from, to, *stride_bytes as u64, count as u32, size_bytes, *nan, wanted.address());
+    let arguments = (from, to, *stride_bytes as u64, count as u32, size_bytes, wanted.address());
     let buffers = [*chunks, *blank, &wanted];
     // SAFETY: the parameters of encode_differs. `run_unless_blank` has checked that as many chunks, each as large as `blank`, lie
     // in their memory as there are words, at multiples of 16 bytes.

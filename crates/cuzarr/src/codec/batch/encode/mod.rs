@@ -39,8 +39,6 @@ pub(crate) struct Blank<'a> {
     pub(crate) stride_bytes: usize,
     /// A chunk of the fill value.
     pub(crate) blank: &'a Buffer,
-    /// Bytes of a float, of which any NaN equals any other; 3 for bfloat16, 0 for other types.
-    pub(crate) nan: u32,
 }
 
 /// Bytes of the word that says whether a chunk is encoded.
@@ -97,10 +95,10 @@ impl EncodeBatch {
         self.run_unless_blank(None, stream)
     }
 
-    /// Like [`EncodeBatch::run`], but leaves out the chunks that are equal to `blank`.
+    /// Like [`EncodeBatch::run`], but leaves out the chunks that have the bits of `blank`.
     pub(crate) fn run_unless_blank(&mut self, blank: Option<&Blank<'_>>, stream: &Stream) -> Result<()> {
         self.running = None;
-        if let Some(Blank { chunks, stride_bytes, blank, .. }) = blank {
+        if let Some(Blank { chunks, stride_bytes, blank }) = blank {
             let last = stride_bytes.saturating_mul(self.len.saturating_sub(1));
             let is_aligned = [chunks.address(), blank.address(), *stride_bytes].iter().all(|at| at.is_multiple_of(16));
             if !is_aligned || last.saturating_add(blank.size_bytes()) > chunks.size_bytes() {

@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use cuzarr_device::checksum::{self, Checksum};
 use cuzarr_device::transfer::gather_on;
-use cuzarr_device::{Buffer, DType, DTypeKind, Device, NdBuffer, Order, Stream, Tail, pool};
+use cuzarr_device::{Buffer, Device, NdBuffer, Order, Stream, Tail, pool};
 
 use crate::codec::Location;
 use crate::codec::batch::{Blank, EncodeBatch};
@@ -52,7 +52,6 @@ pub(crate) struct Encoders {
     blank: Option<Buffer>,
     /// The fill value as plain elements; `None` when all chunks are stored.
     plain_blank: Option<Buffer>,
-    nan: u32,
     /// The codec that follows the frames.
     checksum: Option<(Checksum, Location)>,
     streams: VecDeque<Stream>,
@@ -87,16 +86,6 @@ pub(crate) struct FrameAt {
     pub(crate) leaf: Leaf,
     pub(crate) range: Range<usize>,
     pub(crate) seal: Option<Seal>,
-}
-
-/// Bytes of a float any NaN of which is any other. `encode_differs` in lz4_encode.cu.
-fn nan_code(dtype: DType) -> u32 {
-    match dtype.kind() {
-        DTypeKind::Float => dtype.size_bytes() as u32,
-        DTypeKind::BFloat => 3,
-        DTypeKind::Complex => dtype.size_bytes() as u32 / 2,
-        _ => 0,
-    }
 }
 
 impl Encoders {
@@ -140,7 +129,6 @@ impl Encoders {
                 plain,
                 blank: None,
                 plain_blank,
-                nan: nan_code(tail.dtype),
                 checksum: program.device_checksum(),
                 streams: VecDeque::new(),
                 running: VecDeque::new(),
@@ -239,7 +227,7 @@ impl Encoders {
         };
         let blank = self.plain_blank.as_ref().map(|blank| {
             let (chunks, stride_bytes) = plain.as_ref().map_or((&chunks, stride), |(chunks, stride)| (chunks, *stride));
-            Blank { chunks, stride_bytes, blank, nan: self.nan }
+            Blank { chunks, stride_bytes, blank }
         });
         let (count, packed) = (leaves.len(), Strided { buffer: chunks.clone(), stride_bytes: stride });
         let size_bytes = (count * size_bytes) as u64;

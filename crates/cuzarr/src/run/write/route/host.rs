@@ -107,7 +107,7 @@ impl Writing {
         let program = self.program()?;
         let is_listed = self.spacing.lists.is_some();
         // The chunk's part of a listed value is compared once it is in the chunk.
-        let is_blank = !self.write_empty && !is_listed && value.all_equal_element(&self.fill, true)?;
+        let is_blank = !self.write_empty && !is_listed && value.holds_only(&self.fill)?;
         if is_blank && leaf.chunk.coverage.replaces() {
             return leaf.place.deliver(None);
         }
@@ -184,11 +184,11 @@ impl Writing {
         Transfer { tail: program.tail().clone(), packed_strides, lists: None, boxes: vec![item] }
     }
 
-    /// Whether all elements of a packed chunk are the fill value.
+    /// Whether all elements of a packed chunk have the bits of the fill value.
     fn is_blank(&self, program: &Program, packed: &[u8]) -> Result<bool> {
         let shape = self.chunk_shape();
         let elements = NdBuffer::empty(Device::Cpu, program.tail().dtype, &shape, Order::C)?;
         scatter_host(packed, &self.transfer(program, shape, packed.len()), &elements)?;
-        Ok(elements.all_equal_element(&self.fill, true)?)
+        Ok(elements.holds_only(&self.fill)?)
     }
 }

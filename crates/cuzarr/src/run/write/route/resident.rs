@@ -47,7 +47,7 @@ impl Resident {
     pub(crate) fn add(&mut self, writing: &Arc<Writing>, value: &NdBuffer, kernels: &Stream, leaf: Leaf) -> Result<()> {
         let (start, extent) = writing.plan.region(&leaf.chunk);
         let part = value.region(&start, &extent, &vec![1; extent.len()])?;
-        if !writing.write_empty && part.all_equal_element(&writing.fill, true)? {
+        if !writing.write_empty && part.holds_only(&writing.fill)? {
             return at_chunk(leaf.place.deliver_buffer(None), &leaf.chunk.name);
         }
         // The memory belongs to no stream, because the store's readers use their own streams.

@@ -1,0 +1,92 @@
+//! The canonical NaN: positive, quiet, without a payload. It is the fill value `"NaN"` of Zarr.
+//!
+//! Processors give the NaNs that they compute different signs and payloads: on x86-64 the sign of 0/0 is set, GPUs have one NaN of
+//! their own. cuzarr replaces NaNs that it computes by the canonical one. So results have the same bits everywhere, and
+//! chunks of nothing but NaN are empty where the fill value is `"NaN"`. Elements that are only moved keep their bits.
+//! `kernels/include/cuzarr/nan.cuh` is the twin for kernels.
+
+use crate::array::dtype::{DType, DTypeKind};
+
+/// A float whose NaNs can be replaced.
+pub trait Canonical: Copy {
+    /// The number, or the canonical NaN in the place of any NaN.
+    fn canonical(self) -> Self;
+}
+
+impl Canonical for f32 {
+    #[inline(always)]
+    fn canonical(self) -> f32 {
+        if self.is_nan() { f32::from_bits(0x7fc0_0000) } else { self }
+    }
+}
+
+impl Canonical for f64 {
+    #[inline(always)]
+    fn canonical(self) -> f64 {
+        if self.is_nan() { f64::from_bits(0x7ff8_0000_0000_0000) } else { self }
+    }
+}
+
+/// Replaces every NaN among packed elements in native byte order, of complex numbers in each part. Elements that are no floats
+/// stay.
+///
+/// ```
+/// use cuzarr_device::{DType, cpu::nan};
+/// let mut bytes = [0xff80_0001u32, 0x3f80_0000].map(u32::to_ne_bytes).concat();
+/// nan::canonicalize(DType::FLOAT32, &mut bytes);
+/// assert_eq!(bytes, [0x7fc0_0000u32, 0x3f80_0000].map(u32::to_ne_bytes).concat());
+/// ```
+pub fn canonicalize(dtype: DType, elements: &mut [u8]) {
+    macro_rules! replace {
+        ($bits:ty, $infinity:expr, $nan:expr) => {
+            for element in elements.as_chunks_mut::<{ size_of::<$bits>() }>().0 {
+                let bits = <$bits>::from_ne_bytes(*element);
+                let nan = bits & (<$bits>::MAX >> 1) > $infinity;
+                *element = if nan { $nan } else { bits }.to_ne_bytes();
+            }
+        };
+    }
+    match (dtype.kind(), dtype.size_bytes()) {
+        (DTypeKind::BFloat, _) => replace!(u16, 0x7f80, 0x7fc0),
+        (DTypeKind::Float, 2) => replace!(u16, 0x7c00, 0x7e00),
+        (DTypeKind::Float, 4) | (DTypeKind::Complex, 8) => replace!(u32, 0x7f80_0000, 0x7fc0_0000),
+        (DTypeKind::Float | DTypeKind::Complex, _) => replace!(u64, 0x7ff0_0000_0000_0000, 0x7ff8_0000_0000_0000),
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn canonical<const N: usize>(dtype: DType, elements: &[[u8; N]]) -> Vec<u8> {
+        let mut bytes = elements.concat();
+        canonicalize(dtype, &mut bytes);
+        bytes
+    }
+
+    #[test]
+    fn nans_of_every_type_become_the_canonical_one() {
+        let halves = |nans: [u16; 3], others: [u16; 3]| [nans.map(u16::to_ne_bytes), others.map(u16::to_ne_bytes)].concat();
+        let expected = halves([0x7e00; 3], [0x7c00, 0xfc00, 0x8000]).concat();
+        assert_eq!(canonical(DType::FLOAT16, &halves([0x7c01, 0xffff, 0xfe00], [0x7c00, 0xfc00, 0x8000])), expected);
+        let expected = halves([0x7fc0; 3], [0x7f80, 0xff80, 0x8000]).concat();
+        assert_eq!(canonical(DType::BFLOAT16, &halves([0x7f81, 0xffff, 0xffc0], [0x7f80, 0xff80, 0x8000])), expected);
+        let parts = [0xff80_0001u32, 0xff80_0000, 0x8000_0000, 0x7fc0_0001].map(u32::to_ne_bytes);
+        let expected = [0x7fc0_0000u32, 0xff80_0000, 0x8000_0000, 0x7fc0_0000].map(u32::to_ne_bytes).concat();
+        assert_eq!(canonical(DType::FLOAT32, &parts), expected);
+        assert_eq!(canonical(DType::COMPLEX64, &parts), expected);
+        let parts = [0xfff8_0000_0000_0000u64, 0x7ff0_0000_0000_0000].map(u64::to_ne_bytes);
+        let expected = [0x7ff8_0000_0000_0000u64, 0x7ff0_0000_0000_0000].map(u64::to_ne_bytes).concat();
+        assert_eq!(canonical(DType::FLOAT64, &parts), expected);
+        assert_eq!(canonical(DType::COMPLEX128, &parts), expected);
+    }
+
+    #[test]
+    fn elements_that_are_no_floats_stay() {
+        let bytes = [0xff; 8];
+        for dtype in [DType::INT32, DType::UINT64, DType::BOOL, DType::opaque(8)] {
+            assert_eq!(canonical(dtype, &[bytes]), bytes, "{dtype}");
+        }
+    }
+}
