@@ -10,14 +10,12 @@ import pathlib
 import pickle
 import subprocess
 import sys
-import threading
 from typing import Any
 
 import numpy as np
 import pytest
 
 import cuzarr
-from cuzarr._node.batches import Batches
 
 TRUTH = np.arange(12 * 10, dtype="f4").reshape(12, 10)
 
@@ -528,109 +526,14 @@ def test_xarray_takes_the_former_arguments_of_its_zarr_engine(tmp_path: pathlib.
                 call(documents, engine="cuzarr", **given)
 
 
-# ------------------------------------------------------------------------------------------------------ batches, PyTorch
-
-
-@pytest.mark.parametrize(
-    ("size", "drop_last", "sizes"), [(5, False, [5, 5, 2]), (5, True, [5, 5]), (12, True, [12]), (20, False, [12])]
-)
-@pytest.mark.parametrize("shuffle", [False, True])
-def test_every_row_comes_once(size: int, drop_last: bool, sizes: list[int], shuffle: bool) -> None:
-    batches = Batches(make({}), size, drop_last=drop_last, shuffle=shuffle, window=1)
-    got = list(batches)
-    assert [len(batch) for batch in got] == sizes and len(batches) == len(sizes)
-    rows = np.concatenate(got)
-    assert len(np.unique(rows[:, 0])) == len(rows) and set(map(tuple, rows)) <= set(map(tuple, TRUTH))
-    assert shuffle or (rows == TRUTH[: len(rows)]).all()
-
-
-def test_orders_follow_seed_and_epoch_and_parts_share_them() -> None:
-    batches = Batches(make({}), 3, shuffle=True, seed=4)
-
-    def order(epoch: int, part: int = 0, parts: int = 1) -> list[float]:
-        return [float(row[0]) for batch in batches.iterate(epoch, part, parts) for row in batch]
-
-    assert order(0) == order(0) != order(1)
-    assert sorted(order(0)) == TRUTH[:, 0].tolist()
-    assert sorted(order(2, 0, 3) + order(2, 1, 3) + order(2, 2, 3)) == TRUTH[:, 0].tolist()
-
-
-def test_shuffled_batches_are_in_no_order() -> None:
-    array = cuzarr.create_array({}, data=np.arange(64), chunks=(16,))
-    for batch in Batches(array, 16, shuffle=True, window=2):
-        assert (np.diff(batch) < 0).any() and (np.diff(batch) > 0).any()
-
-
-@pytest.mark.parametrize("world_size", [1, 2, 3, 5])
-@pytest.mark.parametrize("shuffle", [False, True])
-@pytest.mark.parametrize("drop_last", [False, True])
-@pytest.mark.parametrize("size", [1, 2, 5, 40])
-@pytest.mark.parametrize("count", [0, 1, 4, 20, 31, 33])
-def test_ranks_share_the_rows(count: int, size: int, drop_last: bool, shuffle: bool, world_size: int) -> None:
-    array = cuzarr.create_array({}, data=np.arange(count), chunks=(7,))
-    batches = Batches(array, size, drop_last=drop_last, shuffle=shuffle, window=1)
-    got = [list(batches.iterate(3, rank=rank, world_size=world_size)) for rank in range(world_size)]
-    rows = [row for own in got for batch in own for row in batch.tolist()]
-    assert [len(own) for own in got] == [batches.length(rank, world_size) for rank in range(world_size)]
-    assert all(0 < len(batch) <= size for own in got for batch in own)
-    assert len(set(rows)) == len(rows) and set(rows) <= set(range(count))
-    full = size * world_size
-    assert len(rows) == (count // full * full if drop_last else count)
-    if size > 1 and count >= world_size:
-        assert len({len(own) for own in got}) == 1, "every rank has equally many batches"
-    workers = [batch for part in range(3) for batch in batches.iterate(3, part, 3, rank=0, world_size=world_size)]
-    assert sorted(batch.tolist() for batch in workers) == sorted(batch.tolist() for batch in got[0])
-
-
-def test_batches_take_places_and_names(tmp_path: pathlib.Path) -> None:
-    first, store = make(tmp_path / "a"), dict[str, Any]()
-    cuzarr.create_array(store, data=np.arange(12), chunks=(7,))
-    for form in ({"x": first, "y": tmp_path / "a"}, {"x": str(tmp_path / "a"), "y": first}):
-        for batch in Batches(form, 5):
-            assert list(batch) == ["x", "y"] and (batch["x"] == batch["y"]).all()
-    np.testing.assert_array_equal(np.concatenate(list(Batches(tmp_path / "a", 5))), TRUTH)
-    np.testing.assert_array_equal(np.concatenate(list(Batches(store, 5))), np.arange(12))
-    for left, right in Batches([tmp_path / "a", store], 4):
-        assert (left[:, 0] == right * 10).all()
-    with pytest.raises(cuzarr.errors.ArgumentTypeError, match="ndarray, expected an array of a store"):
-        Batches((first, np.arange(12)), 4)
-    with pytest.raises(cuzarr.CuzarrError):
-        Batches(tmp_path / "b", 4)
-
-
-def test_several_arrays_give_tuples_and_must_be_equally_long() -> None:
-    first, second = make({}), cuzarr.create_array({}, data=np.arange(12), chunks=(7,))
-    for left, right in Batches((first, second), 4):
-        assert (left[:, 0] == right * 10).all()
-    with pytest.raises(cuzarr.errors.InvalidArgumentError, match=r"\[3, 12\]"):
-        Batches((first, cuzarr.zeros((3,), store={})), 4)
-
-
-def test_reading_is_ahead_and_ends_when_the_reader_leaves() -> None:
-    batches = iter(Batches(make({}), 2, prefetch=2))
-    next(batches)
-    names = {thread.name for thread in threading.enumerate()}
-    assert "cuzarr-prefetch" in names
-    batches.close()  # type: ignore[attr-defined]
-    assert "cuzarr-prefetch" not in {thread.name for thread in threading.enumerate()}
-
-
-def test_errors_of_reading_ahead_come_out_where_batches_are_awaited() -> None:
-    store: dict[str, Any] = {}
-    array = make(store)
-    key = next(key for key in store if key.endswith("c/1/0"))
-    store[key] = b"damaged"
-    batches = iter(Batches(array, 5))
-    assert len(next(batches)) == 5
-    with pytest.raises(cuzarr.errors.ChunkCorruptError):
-        next(batches)
+# --------------------------------------------------------------------------------------------------------------- PyTorch
 
 
 def _sum_in_a_process(array: cuzarr.Array) -> float:
-    return float(sum(batch.sum() for batch in Batches(array, 5)))
+    return float(sum(array[start : start + 5].sum() for start in range(0, 12, 5)))
 
 
-def test_arrays_and_batches_work_in_spawned_processes(tmp_path: pathlib.Path) -> None:
+def test_arrays_work_in_spawned_processes(tmp_path: pathlib.Path) -> None:
     array = make(tmp_path / "a")
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         assert pool.apply(_sum_in_a_process, (array,)) == float(TRUTH.sum())
@@ -698,7 +601,7 @@ def test_epochs_reach_workers_that_live_on(tmp_path: pathlib.Path, start: str) -
     from cuzarr.torch import BatchDataset
 
     make(tmp_path / "a")
-    batches = pickle.loads(pickle.dumps(BatchDataset(tmp_path / "a", 3, shuffle=True, window=2)))
+    batches = pickle.loads(pickle.dumps(BatchDataset(tmp_path / "a", 3, shuffle=True)))
     loader = DataLoader(batches, batch_size=None, num_workers=2, persistent_workers=True, multiprocessing_context=start)
     orders = []
     for epoch in (0, 1, 0):

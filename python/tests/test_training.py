@@ -1,9 +1,10 @@
-"""Windows and crops of arrays as PyTorch's data sets."""
+"""Rows, windows and crops of arrays as PyTorch's data sets."""
 
 from __future__ import annotations
 
 import collections
 import pathlib
+import threading
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ import cuzarr
 torch = pytest.importorskip("torch")
 from torch.utils.data import DataLoader  # noqa: E402
 
-from cuzarr.torch import CropDataset, Variable, WindowDataset  # noqa: E402
+from cuzarr.torch import BatchDataset, CropDataset, Variable, WindowDataset  # noqa: E402
 
 FIELD = np.arange(60 * 4 * 6, dtype="f4").reshape(60, 4, 6)
 IMAGE = np.arange(48 * 40, dtype="u2").reshape(48, 40)
@@ -146,6 +147,41 @@ def test_crops_lie_inside_and_chunks_are_read_once_an_epoch() -> None:
     assert {y // 8 for y, _ in corners if y % 8 > 2} == set(range(5))
 
 
+@pytest.mark.parametrize("mean", [5e5, 500_000.013, 3.25])
+def test_elements_near_a_large_mean_keep_their_digits(mean: float) -> None:
+    near = (mean + np.linspace(-2, 2, 40)).astype("f4")
+    whole = np.round(mean + np.linspace(-9, 9, 40)).astype("i8") + 2**40
+    floats, integers = (cuzarr.create_array({}, data=one, chunks=(10,)) for one in (near, whole))
+    parts = (
+        Variable(floats, mean=mean, std=0.5),
+        Variable(integers, mean=float(2**40), std=2.0),
+        Variable(floats, scale=3.0, offset=1.0, mean=3 * mean + 1, std=0.5),
+    )
+    for (first, second, third), places in BatchDataset(parts, 8, positions=True):
+        rows = places[:, 0].numpy()
+        wide = near[rows].astype("f8")
+        np.testing.assert_allclose(first, (wide - mean) / 0.5, rtol=3e-7, atol=1e-12)
+        np.testing.assert_allclose(second, (whole[rows] - 2**40) / 2.0, rtol=1e-7)
+        np.testing.assert_allclose(third, (wide * 3 + 1 - (3 * mean + 1)) / 0.5, rtol=3e-7, atol=1e-7)
+        assert first.dtype == second.dtype == third.dtype == torch.float32
+
+
+def test_elements_that_equal_the_mean_become_zero() -> None:
+    for value in (0.1, 273.15, 123456.7):
+        stored = cuzarr.create_array({}, data=np.full(8, value, "f4"))
+        (batch,) = BatchDataset(Variable(stored, mean=np.float32(value), std=0.3), 8)
+        assert (batch == 0).all()
+
+
+def test_means_broadcast_to_samples_without_their_dropped_dimension() -> None:
+    data = np.arange(3 * 10 * 2, dtype="f4").reshape(3, 10, 2)
+    stored = cuzarr.create_array({}, data=data, chunks=(3, 4, 2), dimension_names=("channel", "time", "x"))
+    means = np.arange(3.0)[:, None]
+    for batch, places in WindowDataset(Variable(stored, at={"time": 0}, mean=means), {"time": 1}, 4, positions=True):
+        for row, (time,) in enumerate(places.tolist()):
+            np.testing.assert_array_equal(batch[row], data[:, time] - means)
+
+
 def test_transform_gets_batches_and_makes_other_ones() -> None:
     flipped = CropDataset({"a": image()}, {"y": 4, "x": 4}, 8, transform=lambda batch: batch["a"].float().flip(-1))
     assert next(iter(flipped)).dtype == torch.float32
@@ -191,15 +227,271 @@ def test_a_program_goes_on_in_mid_epoch(tmp_path: pathlib.Path, workers: int) ->
         if number == 5:
             break
     state = windows.state_dict(5 if workers else None)
-    assert state["batches"] == 5 and state["epoch"] == 3
+    assert state["batches"] == 5 and state["epoch"] == 3 and state["workers"] == (workers or 1)
     windows, loader = make()
     windows.load_state_dict(state)
     assert len(windows) == 10
     assert first + times(loader) == whole
+    assert times(loader) == whole, "one pass goes on; the next one is whole"
     windows.set_epoch(4)
     assert len(times(loader)) == 58
+    assert windows.state_dict(15 if workers else None)["batches"] == 15
+    windows.set_epoch(5)
+    assert windows.state_dict()["batches"] == 0, "nothing was taken of the new epoch"
     with pytest.raises(cuzarr.errors.InvalidArgumentError, match="seed"):
         windows.load_state_dict({**state, "seed": 1})
+
+
+def test_persistent_workers_go_on_once_from_each_state(tmp_path: pathlib.Path) -> None:
+    field(tmp_path / "a")
+    windows = WindowDataset(tmp_path / "a", {"time": 3}, 4, positions=True, memory_limit="1 MiB")
+    loader = DataLoader(windows, batch_size=None, num_workers=2, persistent_workers=True)
+    whole = times(loader)
+    for batches in (3, 8):
+        windows.load_state_dict(windows.state_dict(batches))
+        rest = times(loader)
+        assert len(rest) < 58 and rest == whole[-len(rest) :]
+        assert times(loader) == whole
+
+
+def test_states_of_workers_are_asked_for_and_refused_by_name(tmp_path: pathlib.Path) -> None:
+    field(tmp_path / "a")
+
+    def make(**kwargs: Any) -> WindowDataset:
+        return WindowDataset(tmp_path / "a", {"time": 3}, 4, positions=True, **{"memory_limit": "1 MiB", **kwargs})
+
+    windows = make()
+    list(DataLoader(windows, batch_size=None, num_workers=2))
+    with pytest.raises(cuzarr.errors.InvalidArgumentError, match="(?s)2 worker processes read this epoch.*batches="):
+        windows.state_dict()
+    state = windows.state_dict(3)
+    with pytest.raises(cuzarr.errors.InvalidArgumentError, match="the state has memory_limit 1048576, this data set 2097152"):
+        make(memory_limit="2 MiB").load_state_dict(state)
+    for workers in (0, 1, 3):
+        again = make()
+        again.load_state_dict(state)
+        with pytest.raises(cuzarr.errors.InvalidArgumentError, match="the state is one of 2 worker processes"):
+            list(DataLoader(again, batch_size=None, num_workers=workers))
+
+
+def sets(kind: str, path: pathlib.Path) -> Any:
+    kwargs = {"positions": True, "memory_limit": "1 MiB", "seed": 3}
+    if kind == "rows":
+        return BatchDataset(path, 8, shuffle=True, **kwargs)
+    return (
+        WindowDataset(path, {"time": 3}, 8, **kwargs)
+        if kind == "windows"
+        else CropDataset(path, {"time": 3}, 8, samples=60, **kwargs)
+    )
+
+
+@pytest.mark.parametrize(
+    ("workers", "persistent"), [(0, False), (1, False), (1, True), (2, False), (2, True), (3, False), (3, True)]
+)
+@pytest.mark.parametrize("kind", ["rows", "windows", "crops"])
+def test_stateful_loaders_go_on_after_every_batch(tmp_path: pathlib.Path, kind: str, workers: int, persistent: bool) -> None:
+    torchdata = pytest.importorskip("torchdata.stateful_dataloader")
+    field(tmp_path / "a")
+
+    def make() -> tuple[Any, Any]:
+        dataset = sets(kind, tmp_path / "a")
+        return dataset, torchdata.StatefulDataLoader(
+            dataset,
+            batch_size=None,
+            num_workers=workers,
+            persistent_workers=persistent,
+            multiprocessing_context="fork" if workers else None,
+        )
+
+    dataset, loader = make()
+    epochs, states = [], []
+    for epoch in (0, 1):
+        dataset.set_epoch(epoch)
+        states.append((epoch, 0, loader.state_dict()))
+        batches: list[list[int]] = []
+        for _, places in loader:
+            batches.append(places[:, 0].tolist())
+            states.append((epoch, len(batches), loader.state_dict()))
+        epochs.append(batches)
+    assert len(epochs[0]) == 8 and epochs[0] != epochs[1]
+    # In the second epoch every third one: the first one has all kinds of places.
+    for epoch, taken, state in [one for one in states if one[0] == 0 or one[1] % 3 == 0]:
+        dataset, loader = make()
+        dataset.set_epoch(epoch)
+        loader.load_state_dict(state)
+        rest = times(loader)
+        # After the last batch, the loader begins the next pass.
+        expected = epochs[epoch][taken:]
+        if taken == len(epochs[epoch]):
+            assert rest in ([], sum(epochs[epoch], []))
+        else:
+            assert rest == sum(expected, [])
+        if taken % 4 == 1:
+            assert times(loader) == sum(epochs[epoch], []), "the pass after it is whole"
+            dataset.set_epoch(1 - epoch)
+            assert times(loader) == sum(epochs[1 - epoch], [])
+
+
+def test_stateful_loaders_refuse_other_workers_and_limits(tmp_path: pathlib.Path) -> None:
+    torchdata = pytest.importorskip("torchdata.stateful_dataloader")
+    field(tmp_path / "a")
+
+    def make(workers: int, limit: str = "1 MiB") -> Any:
+        dataset = WindowDataset(tmp_path / "a", {"time": 3}, 8, memory_limit=limit)
+        return torchdata.StatefulDataLoader(dataset, batch_size=None, num_workers=workers)
+
+    loader = make(2)
+    next(iter(loader))
+    state = loader.state_dict()
+    for again, message in [
+        (make(3), "the state is one of 2 worker processes, this pass has 3"),
+        (make(2, "2 MiB"), "the state has memory_limit 1048576, this data set 2097152"),
+    ]:
+        again.load_state_dict(state)
+        with pytest.raises(cuzarr.errors.InvalidArgumentError, match=message):
+            list(again)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("kind", ["rows", "windows", "crops"])
+def test_loaders_that_would_stack_batches_are_refused(tmp_path: pathlib.Path, kind: str, workers: int) -> None:
+    field(tmp_path / "a")
+    dataset = sets(kind, tmp_path / "a")
+    for kwargs in ({}, {"batch_size": 4}):
+        with pytest.raises(cuzarr.errors.InvalidArgumentError, match="(?s)along another dimension.*batch_size=None"):
+            next(iter(DataLoader(dataset, num_workers=workers, **kwargs)))
+    own = DataLoader(dataset, collate_fn=lambda batches: batches[0], num_workers=workers)
+    assert sum(len(places) for _, places in own) == dataset.samples
+
+
+ROWS = np.arange(40 * 256, dtype="i4")
+
+
+@pytest.mark.parametrize("limit", ["24 KiB", "1 MiB"])
+def test_shuffled_rows_come_once_and_each_chunk_is_read_once(limit: str) -> None:
+    store = Counting()
+    rows = BatchDataset(
+        cuzarr.create_array(store, data=ROWS, chunks=(256,)), 32, shuffle=True, memory_limit=limit, positions=True
+    )
+    orders = []
+    for epoch in (0, 1):
+        rows.set_epoch(epoch)
+        store.reads.clear()
+        batches = [batch.tolist() for batch, places in rows if batch.tolist() == places[:, 0].tolist()]
+        assert len(batches) == 320 and sorted(sum(batches, [])) == ROWS.tolist()
+        assert set(store.reads.values()) == {1} and len(store.reads) == 40
+        assert min(len({row // 256 for row in batch}) for batch in batches) >= 5
+        orders.append(batches)
+        report = rows.report()
+        assert report is not None and report["reads_per_chunk"] == 1 and report["peak_bytes"] <= report["memory_limit"]
+    assert orders[0] != orders[1]
+
+
+def test_rows_come_in_their_order_without_shuffling() -> None:
+    store = Counting()
+    rows = BatchDataset(cuzarr.create_array(store, data=ROWS, chunks=(256,)), 100)
+    assert torch.cat(list(rows)).tolist() == ROWS.tolist() and len(rows) == 103
+    assert set(store.reads.values()) == {1}
+
+
+@pytest.mark.parametrize(
+    ("size", "drop_last", "sizes"),
+    [(5, False, [5, 5, 2]), (5, True, [5, 5]), (12, True, [12]), (20, False, [12]), (1, False, [1] * 12)],
+)
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_rows_fill_their_batches(size: int, drop_last: bool, sizes: list[int], shuffle: bool) -> None:
+    array = cuzarr.create_array({}, data=ROWS[:12], chunks=(5,))
+    rows = BatchDataset(array, size, drop_last=drop_last, shuffle=shuffle)
+    got = [batch.tolist() for batch in rows]
+    assert [len(batch) for batch in got] == sizes and len(rows) == len(sizes)
+    seen = sum(got, [])
+    assert len(set(seen)) == len(seen) and set(seen) <= set(range(12))
+    assert shuffle or seen == list(range(len(seen)))
+
+
+@pytest.mark.parametrize("world_size", [1, 3])
+@pytest.mark.parametrize("shuffle", [False, True])
+@pytest.mark.parametrize("drop_last", [False, True])
+@pytest.mark.parametrize("count", [0, 4, 31, 33])
+def test_ranks_share_the_rows(count: int, drop_last: bool, shuffle: bool, world_size: int) -> None:
+    array = cuzarr.create_array({}, data=np.arange(count), chunks=(7,))
+    kwargs = {"drop_last": drop_last, "shuffle": shuffle, "world_size": world_size}
+    shares = [BatchDataset(array, 2, rank=rank, **kwargs) for rank in range(world_size)]
+    got = [[batch.tolist() for batch in share] for share in shares]
+    assert len({len(own) for own in got}) == 1 and len(got[0]) == len(shares[0])
+    seen = sum(sum(got, []), [])
+    assert len(set(seen)) == len(seen) == (count // (2 * world_size) * 2 * world_size if drop_last else count)
+
+
+def test_rows_take_places_and_names(tmp_path: pathlib.Path) -> None:
+    array, store = field(tmp_path / "a"), dict[str, Any]()
+    cuzarr.create_array(store, data=np.arange(60), chunks=(7,))
+    for form in ({"x": array, "y": tmp_path / "a"}, {"x": str(tmp_path / "a"), "y": array}):
+        for batch in BatchDataset(form, 25):
+            assert list(batch) == ["x", "y"] and torch.equal(batch["x"], batch["y"])
+    assert torch.cat(list(BatchDataset(store, 25))).tolist() == list(range(60))
+    for left, right in BatchDataset([tmp_path / "a", store], 25):
+        assert (left[:, 0, 0] == right * 24).all()
+    with pytest.raises(cuzarr.errors.ArgumentTypeError, match="ndarray, expected an array of a store"):
+        BatchDataset((array, np.arange(60)), 4)
+    for wrong in ((array, image()), (), tmp_path / "b", cuzarr.create_array({}, data=np.asarray(["a"]))):
+        with pytest.raises(cuzarr.CuzarrError):
+            BatchDataset(wrong, 4)
+
+
+def test_reading_ends_when_the_reader_leaves() -> None:
+    batches = iter(BatchDataset(field(), 2))
+    next(batches)
+    assert "cuzarr-samples" in {thread.name for thread in threading.enumerate()}
+    batches.close()  # type: ignore[attr-defined]
+    assert "cuzarr-samples" not in {thread.name for thread in threading.enumerate()}
+
+
+def test_rows_of_several_arrays_and_chunks() -> None:
+    images = np.arange(60 * 2 * 3, dtype="f4").reshape(60, 2, 3)
+    with cuzarr.config.set({"array.rectilinear_chunks": True}):
+        grids: list[Any] = [(7, 2, 3), [[20, 1, 39], 1, 3]]
+        stored = [cuzarr.create_array({}, data=images, chunks=chunks) for chunks in grids]
+    labels = cuzarr.create_array({}, data=np.arange(60), chunks=(60,))
+    for first in stored:
+        parts = {"image": Variable(first, dtype=torch.float64), "label": labels}
+        for shuffle in (False, True):
+            seen = []
+            for batch in BatchDataset(parts, 7, shuffle=shuffle):
+                np.testing.assert_array_equal(batch["image"], images[batch["label"].numpy()])
+                seen += batch["label"].tolist()
+            assert sorted(seen) == list(range(60)) and (seen == sorted(seen)) == (not shuffle)
+
+
+def test_long_chunks_of_labels_do_not_make_cells_of_images_long() -> None:
+    image_store, label_store = Counting(), Counting()
+    images = cuzarr.create_array(image_store, data=np.arange(64 * 500).reshape(64, 500), chunks=(1, 500))
+    labels = cuzarr.create_array(label_store, data=np.arange(64, dtype="i2"), chunks=(64,))
+    for batch, label in BatchDataset((images, labels), 8, shuffle=True, memory_limit="64 KiB"):
+        assert (batch[:, 0] == label.long() * 500).all()
+    assert set(image_store.reads.values()) == {1} and set(label_store.reads.values()) == {1}
+
+
+def test_too_few_chunks_in_memory_are_an_error_that_names_the_limit() -> None:
+    array = cuzarr.create_array({}, data=ROWS, chunks=(256,))
+    with pytest.raises(cuzarr.errors.BudgetExceededError, match="memory_limit is 12287 bytes, expected at least 12288: 12 cells"):
+        list(BatchDataset(array, 32, shuffle=True, memory_limit=12287))
+    assert len(list(BatchDataset(array, 32, shuffle=True, memory_limit=12288))) == 320
+    assert len(list(BatchDataset(array, 32, memory_limit=4096))) == 320
+
+
+@pytest.mark.parametrize("kind", ["rows", "crops"])
+def test_ranks_and_workers_of_sorted_labels_see_all_of_them(kind: str) -> None:
+    array = cuzarr.create_array({}, data=ROWS, chunks=(64,))
+
+    def mean(rank: int) -> float:
+        kwargs = {"rank": rank, "world_size": 4, "seed": 5}
+        if kind == "rows":
+            return float(np.mean([batch.float().mean() for batch in BatchDataset(array, 32, shuffle=True, **kwargs)]))
+        return float(np.mean([batch.float().mean() for batch in CropDataset(array, {0: 4}, 32, **kwargs)]))
+
+    means = np.asarray([mean(rank) for rank in range(4)]) / len(ROWS)
+    assert np.abs(means - 0.5).max() < 0.13, "in stretches of sorted labels they are 0.125, 0.375, 0.625, 0.875"
 
 
 def test_errors_come_out_where_batches_are_awaited() -> None:

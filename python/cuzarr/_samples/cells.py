@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import functools
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from cuzarr._metadata.chunk_grid import AxisGrid
 from cuzarr._samples.plan import Ints
-from cuzarr._samples.variables import Parts
+from cuzarr._samples.variables import Part, Parts
 from cuzarr.errors import BudgetExceededError
 
 # Chunks of several arrays meet at common multiples, where those are not much larger than the chunks.
 _MOST_CHUNKS = 4
+
+# An array of at most this share of the memory limit may be held whole. Up to 16 workers share the limit.
+_SMALL_SHARE = 64
 
 
 @dataclass(frozen=True)
@@ -25,10 +31,19 @@ class Cells:
         Along each axis, where cells begin, and where the last one ends.
     sizes : array of int
         Bytes of each cell, by its flat number.
+    whole : frozenset of int
+        Numbers of the arrays that cells have no part of, because a pass holds them whole.
+    whole_bytes : int
+        Bytes of these arrays.
+    are_chunks : bool
+        Whether each cell is one chunk, or one common multiple of the arrays' chunks.
     """
 
     edges: tuple[Ints, ...]
     sizes: Ints
+    whole: frozenset[int] = frozenset()
+    whole_bytes: int = 0
+    are_chunks: bool = False
 
     @property
     def grid(self) -> tuple[int, ...]:
@@ -43,6 +58,12 @@ class Cells:
             highest[:, axis] = np.searchsorted(edge, starts[:, axis] + stop - 1, side="right") - 1
         return lowest, highest
 
+    def flat(self, places: Ints) -> Ints:
+        """Flat numbers of cells that are given by their place along each axis."""
+        if not len(places):
+            return np.empty(0, np.int64)
+        return np.ravel_multi_index(tuple(places.T), self.grid).astype(np.int64)
+
     def box(self, cell: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Where a cell begins and ends along each axis."""
         places = np.unravel_index(cell, self.grid)
@@ -50,31 +71,85 @@ class Cells:
         return starts, tuple(int(edge[place + 1]) for edge, place in zip(self.edges, places, strict=True))
 
 
-def chunk_extents(parts: Parts) -> tuple[int, ...]:
-    """Along each sample axis, the extent at which chunks of all arrays begin, as far as there is a small one."""
-    found = []
-    for number in range(len(parts.extents)):
-        own = [part.array.chunks[axis] for part in parts.parts if (axis := part.axes[number]) is not None]
-        common = math.lcm(*own)
-        found.append(common if common <= _MOST_CHUNKS * max(own) else max(own))
-    return tuple(found)
+@dataclass(frozen=True)
+class ChunkEdges:
+    """Where chunks begin along the sample axes.
+
+    Attributes
+    ----------
+    edges : tuple of array
+        Along each axis, where chunks of all arrays begin as far as these places are close enough, and the end of the axis.
+    whole : frozenset of int
+        Numbers of small arrays whose chunks do not begin at these places. A pass reads them once and holds them whole: labels
+        in long chunks beside images in short ones.
+    """
+
+    edges: tuple[Ints, ...]
+    whole: frozenset[int]
 
 
-def cells_of(parts: Parts, extents: tuple[int, ...], shift: tuple[int, ...], least: tuple[int, ...]) -> Cells:
-    """Cells of these extents that begin at ``shift``, with a smaller one in front; cells at the ends have at least ``least``
-    elements along each axis, as far as there are so many."""
-    edges = tuple(_edges(*axis) for axis in zip(parts.extents, extents, shift, least, strict=True))
-    return Cells(edges, _sizes(parts, edges))
+def chunk_edges(parts: Parts, limit_bytes: int) -> ChunkEdges:
+    """Where chunks begin along the sample axes, if a pass may hold ``limit_bytes``."""
+    own = sorted(set(parts.sources))
+    large = [number for number in own if _bytes(parts.parts[number]) > limit_bytes // _SMALL_SHARE] or own
+    edges = tuple(_axis_edges(parts, large, own, axis) for axis in range(len(parts.extents)))
+    whole = frozenset(number for number in own if number not in large and not _begins_at(parts.parts[number], edges))
+    return ChunkEdges(edges, whole)
 
 
-def _edges(extent: int, step: int, shift: int, least: int) -> Ints:
-    inner = [edge for edge in range(shift if shift else step, extent, step) if least <= edge and least <= extent - edge]
-    return np.asarray([0, *inner, extent], np.int64)
+def _bytes(part: Part) -> int:
+    return math.prod(part.array.shape) * part.held.itemsize
 
 
-def _sizes(parts: Parts, edges: tuple[Ints, ...]) -> Ints:
+def _axis_edges(parts: Parts, large: Sequence[int], own: Sequence[int], axis: int) -> Ints:
+    grids = _grids(parts, large, axis) or _grids(parts, own, axis)
+    extent = parts.extents[axis]
+    largest = max(grids, key=lambda grid: grid.largest)
+    if all(grid.edge is not None for grid in grids):
+        common = math.lcm(*(grid.largest for grid in grids))
+        step = common if common <= _MOST_CHUNKS * largest.largest else largest.largest
+        return np.append(np.arange(0, extent, step, dtype=np.int64), extent)
+    shared: Ints = functools.reduce(np.intersect1d, [_starts(grid, extent) for grid in grids])
+    is_close = int(np.diff(shared).max(initial=0)) <= _MOST_CHUNKS * largest.largest
+    return shared if is_close else _starts(largest, extent)
+
+
+def _grids(parts: Parts, numbers: Sequence[int], axis: int) -> list[AxisGrid]:
+    given = [parts.parts[number] for number in numbers]
+    return list(dict.fromkeys(part.grid[own] for part in given if (own := part.axes[axis]) is not None))
+
+
+def _starts(grid: AxisGrid, extent: int) -> Ints:
+    """Where chunks begin, and the end of the axis."""
+    return np.cumsum([0, *grid.sizes(extent)], dtype=np.int64)
+
+
+def _begins_at(part: Part, edges: tuple[Ints, ...]) -> bool:
+    """Whether chunks of an array begin at all these places along the axes that it has."""
+    axes = [(edge, part.grid[own]) for edge, own in zip(edges, part.axes, strict=True) if own is not None]
+    return all(np.isin(edge, _starts(grid, int(edge[-1]))).all() for edge, grid in axes)
+
+
+def joined(edges: Ints, least: int) -> Ints:
+    """Edges of cells of whole chunks that have at least ``least`` elements, but for the last one."""
+    if int(np.diff(edges[:-1]).min(initial=least)) >= least:
+        return edges
+    chosen, end = [0], int(edges[-1])
+    while (at := int(np.searchsorted(edges, chosen[-1] + least))) < len(edges) - 1:
+        chosen.append(int(edges[at]))
+    return np.asarray([*chosen, end], np.int64)
+
+
+def cells_of(parts: Parts, edges: tuple[Ints, ...], chunks: ChunkEdges) -> Cells:
+    """Cells with these edges, which are edges of chunks."""
+    whole_bytes = sum(_bytes(parts.parts[number]) for number in chunks.whole)
+    are_chunks = all(len(own) == len(given) for own, given in zip(edges, chunks.edges, strict=True))
+    return Cells(edges, _sizes(parts, edges, chunks.whole), chunks.whole, whole_bytes, are_chunks)
+
+
+def _sizes(parts: Parts, edges: tuple[Ints, ...], whole: frozenset[int]) -> Ints:
     sizes = np.zeros(tuple(len(edge) - 1 for edge in edges), np.int64)
-    for part in (parts.parts[number] for number in sorted(set(parts.sources))):
+    for part in (parts.parts[number] for number in sorted(set(parts.sources) - whole)):
         own = np.full((1,) * len(edges), part.held.itemsize, np.int64)
         for axis, extent in enumerate(part.array.shape):
             if axis not in part.axes:
@@ -86,17 +161,21 @@ def _sizes(parts: Parts, edges: tuple[Ints, ...]) -> Ints:
     return sizes.reshape(-1)
 
 
-def check_limit(cells: Cells, limit_bytes: int) -> None:
-    """Refuses a limit in which four cells do not fit, unless all fit.
+def check_limit(cells: Cells, limit_bytes: int, mixed: int, workers: int) -> None:
+    """Refuses a limit in which ``mixed`` cells, and those that are read beside them, do not fit, unless all fit.
 
     Raises
     ------
     BudgetExceededError
     """
+    count = max(4, mixed + 4 if mixed > 1 else 0)
     largest = int(cells.sizes.max(initial=0))
-    if limit_bytes < min(4 * largest, int(cells.sizes.sum())):
+    if limit_bytes < cells.whole_bytes + min(count * largest, int(cells.sizes.sum())):
         shape = "x".join(str(int(np.diff(edge).max(initial=0))) for edge in cells.edges)
+        what = f"{count} cells of {shape} elements along the sample axes"
+        whole = f", and {cells.whole_bytes} bytes of arrays that are held whole" if cells.whole_bytes else ""
+        share = f", a share of {workers} worker processes" if workers > 1 else ""
         raise BudgetExceededError(
-            f"memory_limit is {limit_bytes} bytes, expected at least {4 * largest}: four cells of {shape} elements along the sample axes",
+            f"memory_limit is {limit_bytes} bytes{share}, expected at least {count * largest + cells.whole_bytes}: {what}{whole}",
             hint="raise memory_limit=, read fewer variables, or rechunk the arrays",
         )

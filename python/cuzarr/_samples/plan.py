@@ -2,7 +2,9 @@
 
 A sample is a box that touches at most two cells along each axis. Samples that touch the same cells are a *group*. A group is
 ready once its last cell was read. Each of its samples then comes at a random time within the next ``mixed_bytes`` that are read,
-so samples of all cells of that stretch are mixed. A cell is held until its last sample came.
+so samples of all cells of that stretch are mixed. A cell is held until its last sample came. Samples that would come before
+``first_bytes`` were read, or after everything was read, are mixed among themselves: otherwise the first and the last batches would
+come from one cell each.
 
 Cells are read in random order. Cells with groups that wait for a neighbour have to be held, however; they are the *frontier*.
 While the frontier is at its limit, cells are read beside it instead of anywhere: along one axis it then never grows, so each cell
@@ -21,10 +23,12 @@ Ints = np.ndarray[tuple[int, ...], np.dtype[np.int64]]
 
 @dataclass(frozen=True)
 class Limits:
-    """Bytes that an epoch may hold, for mixing samples and for cells that wait for a neighbour."""
+    """Bytes that an epoch may hold, for mixing samples and for cells that wait for a neighbour, and how many of those that it
+    mixes it reads before the first sample."""
 
     mixed_bytes: int
     frontier_bytes: int
+    first_bytes: int = 0
 
 
 @dataclass(frozen=True)
@@ -80,6 +84,10 @@ def plan_epoch(
     times = np.asarray(growth.ready, np.float64)[group_of_sample]
     if random is not None:
         times += random.random(len(times)) * limits.mixed_bytes
+        first_bytes = min(limits.first_bytes, limits.mixed_bytes, growth.time)
+        is_early, is_late = times < first_bytes, times > growth.time
+        times[is_early] = first_bytes * random.random(int(is_early.sum()))
+        times[is_late] = growth.time + random.random(int(is_late.sum()))
     order = np.argsort(times, kind="stable").astype(np.int64)
     places = np.empty(len(order), np.int64)
     places[order] = np.arange(len(order))

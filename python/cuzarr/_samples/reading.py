@@ -87,15 +87,26 @@ class Held:
         self.bytes = 0
 
     def keys(self, cell: int) -> list[tuple[Key, Part]]:
-        """The pieces of the arrays that a cell consists of."""
+        """The pieces of the arrays that a cell needs."""
         starts, _ = self.cells.box(cell)
         found = []
         for number, part in enumerate(self.parts.parts):
             if self.parts.sources[number] != number:
                 continue
-            own = tuple(start for start, axis in zip(starts, part.axes, strict=True) if axis is not None)
+            begins = (0,) * len(starts) if number in self.cells.whole else starts
+            own = tuple(start for start, axis in zip(begins, part.axes, strict=True) if axis is not None)
             found.append(((number, own), part))
         return found
+
+    def edges(self, number: int) -> tuple[Ints, ...]:
+        """Along each axis, where pieces of an array begin, and where the last one ends."""
+        if self.parts.sources[number] in self.cells.whole:
+            return tuple(edge[[0, -1]] for edge in self.cells.edges)
+        return self.cells.edges
+
+    def elements(self, number: int, begins: tuple[int, ...]) -> Any:
+        """The elements of the piece of an array that begins there."""
+        return self.pieces[self.parts.sources[number], begins].elements
 
     def reserve(self, entries: Sequence[int]) -> dict[Key, tuple[slice, ...]]:
         """Holds the cells of these entries of the plan until their last sample. Returns the regions that have to be read."""
@@ -105,8 +116,11 @@ class Held:
             if cell not in self.until:
                 for key, part in self.keys(cell):
                     if key not in self.pieces:
-                        wanted[key] = part.region(*self.cells.box(cell))
-                        self.pieces[key] = _Piece(part.region_bytes(wanted[key]))
+                        is_whole = key[0] in self.cells.whole
+                        box = ((0,) * len(self.parts.extents), self.parts.extents) if is_whole else self.cells.box(cell)
+                        wanted[key] = part.region(*box)
+                        # What is held whole has one more holder: the pass.
+                        self.pieces[key] = _Piece(part.region_bytes(wanted[key]), holders=int(is_whole))
                         self.bytes += self.pieces[key].size
                     self.pieces[key].holders += 1
             self.until[cell] = max(self.until.get(cell, 0), int(self.plan.last[entry]))
@@ -146,23 +160,24 @@ class Held:
         self, number: int, start: Sequence[int], lowest: Sequence[int], highest: Sequence[int]
     ) -> Iterator[tuple[Any, Any, Any]]:
         """The parts of a sample of an array: where each lies in the sample, and the elements it is copied from."""
-        part = self.parts.parts[number]
+        part, edges = self.parts.parts[number], self.edges(number)
         axes = [axis for axis in range(len(start)) if part.axes[axis] is not None]
-        spans = [range(lowest[axis], highest[axis] + 1) for axis in axes]
+        is_whole = edges is not self.cells.edges
+        spans = [range(1) if is_whole else range(lowest[axis], highest[axis] + 1) for axis in axes]
         for places in itertools.product(*spans):
             target = [slice(None)] * part.array.ndim
             source = [slice(None)] * part.array.ndim
-            begins = tuple(int(self.cells.edges[axis][place]) for axis, place in zip(axes, places, strict=True))
+            begins = tuple(int(edges[axis][place]) for axis, place in zip(axes, places, strict=True))
             is_empty = False
             for axis, place, begin in zip(axes, places, begins, strict=True):
                 first, stop = (start[axis] + offset for offset in part.window[axis])
-                low, high = max(first, begin), min(stop, int(self.cells.edges[axis][place + 1]))
+                low, high = max(first, begin), min(stop, int(edges[axis][place + 1]))
                 is_empty = is_empty or low >= high
                 own = part.axes[axis]
                 assert own is not None
                 target[own], source[own] = slice(low - first, high - first), slice(low - begin, high - begin)
             if not is_empty:
-                yield tuple(target), tuple(source), self.pieces[self.parts.sources[number], begins].elements
+                yield tuple(target), tuple(source), self.elements(number, begins)
 
 
 class Pass:
@@ -205,26 +220,41 @@ class Pass:
                 self._take(pool)
             upcoming = int(plan.first[self.next_entry]) if self.next_entry < len(plan.cells) else stop
             end = min(stop, upcoming)
-            for number in range(place, end):
-                self._cut(batch, row, int(plan.order[number]))
-                row += 1
-            place = end
+            self._copy(batch, row, plan.order[place:end])
+            row, place = row + end - place, end
             expired = self.held.expired(place)
             if expired:
                 self.before_release()
                 self.held.release(expired)
             self._read_ahead(pool)
 
+    def _copy(self, batch: Batch, row: int, samples: Ints) -> None:
+        """Copies samples to the rows of a batch from ``row`` on."""
+        if not self.held.parts.are_rows:
+            for at, sample in enumerate(samples.tolist(), row):
+                self._cut(batch, at, sample)
+            return
+        starts = self.starts[samples, 0]
+        for number, out in enumerate(batch.raw):
+            part = self.held.parts.parts[number]
+            own = part.axes[0]
+            if own is None:
+                _put(out[row : row + len(samples)], self.held.elements(number, ())[None])
+                continue
+            places, (edges,) = starts + part.window[0][0], self.held.edges(number)
+            pieces = np.searchsorted(edges, places, side="right") - 1
+            order = np.argsort(pieces, kind="stable")
+            for rows in np.split(order, np.flatnonzero(np.diff(pieces[order])) + 1):
+                begin = int(edges[pieces[rows[0]]])
+                elements = self.held.elements(number, (begin,))
+                _put_rows(out, row + rows, elements, places[rows] - begin, own)
+
     def _cut(self, batch: Batch, row: int, sample: int) -> None:
         start = self.starts[sample].tolist()
         lowest, highest = (cells[sample].tolist() for cells in self.touched)
         for number, out in enumerate(batch.raw):
             for target, source, elements in self.held.cut(number, start, lowest, highest):
-                if isinstance(elements, np.ndarray):
-                    # By one thread: PyTorch's copy starts several, which costs more than so small a copy.
-                    np.copyto(out[row][target], elements[source], casting="unsafe")
-                else:
-                    out[row][target].copy_(elements[source], non_blocking=True)
+                _put(out[row][target], elements[source])
 
     def _group(self) -> list[int]:
         """The next entries of the plan that are read at once."""
@@ -283,6 +313,33 @@ class Batch:
     size: int
     tensors: list[Any]
     raw: list[Any]
+
+
+def _put(out: Any, elements: Any) -> None:
+    """Copies elements, and converts them."""
+    if isinstance(out, np.ndarray):
+        # By one thread: PyTorch's copy starts several, which costs more than so small a copy.
+        np.copyto(out, elements, casting="unsafe")
+    else:
+        out.copy_(elements, non_blocking=True)
+
+
+def _put_rows(out: Any, rows: Ints, elements: Any, places: Ints, axis: int) -> None:
+    """Copies the elements at these places along an axis to rows of a batch, which have one place along it."""
+    target, source = _moved(out, 1 + axis, 1)[:, 0], _moved(elements, axis, 0)
+    first_row, first, count = int(rows[0]), int(places[0]), len(rows)
+    is_run = count == 1 or bool((np.diff(rows) == 1).all() and (np.diff(places) == 1).all())
+    if is_run:
+        _put(target[first_row : first_row + count], source[first : first + count])
+    elif isinstance(target, np.ndarray):
+        target[rows] = source[places]
+    else:
+        target[rows.tolist()] = source[places.tolist()].to(target.dtype)
+
+
+def _moved(elements: Any, axis: int, place: int) -> Any:
+    """A view whose axis is at another place."""
+    return np.moveaxis(elements, axis, place) if isinstance(elements, np.ndarray) else elements.movedim(axis, place)
 
 
 class Clock:

@@ -8,6 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
+from cuzarr._samples.cells import Cells
+from cuzarr._samples.plan import Ints
 from cuzarr.errors import InvalidArgumentError
 
 
@@ -36,6 +40,49 @@ class Share:
     def count(self) -> int:
         """Number of samples."""
         return sum(self.sizes)
+
+
+@dataclass(frozen=True)
+class Order:
+    """The samples of an epoch in the order in which it is divided.
+
+    Attributes
+    ----------
+    starts : array of int, shape (samples, axes)
+        Their positions.
+    lowest, highest : array of int, shape (samples, axes)
+        The first and the last cell that each of them touches along each axis.
+    are_apart : bool
+        Whether each of them lies inside one cell.
+    """
+
+    starts: Ints
+    lowest: Ints
+    highest: Ints
+    are_apart: bool
+
+    def part(self, start: int, count: int) -> Order:
+        """A stretch of the samples."""
+        own = slice(start, start + count)
+        return Order(self.starts[own], self.lowest[own], self.highest[own], self.are_apart)
+
+
+def in_order(cells: Cells, starts: Ints, window: tuple[tuple[int, int], ...], random: np.random.Generator | None) -> Order:
+    """Samples in the order of their cells.
+
+    Where no sample crosses cells, the cells are in random order: stretches of samples then come from everywhere. Samples that
+    cross cells stay beside each other, because stretches that come from everywhere would read most cells several times; where
+    the first stretch begins is random.
+    """
+    lowest, highest = cells.touched(starts, window)
+    are_apart = bool((lowest == highest).all())
+    keys = cells.flat(lowest)
+    if random is not None and are_apart:
+        keys = random.permutation(len(cells.sizes))[keys]
+    order = np.argsort(keys, kind="stable")
+    if random is not None and not are_apart:
+        order = np.roll(order, int(random.integers(len(order))))
+    return Order(starts[order], lowest[order], highest[order], are_apart)
 
 
 def batch_count(samples: int, size: int, world_size: int, *, drop_last: bool) -> int:

@@ -13,6 +13,7 @@ import numpy as np
 from cuzarr._checks import axis_number, element_type, items, whole
 from cuzarr._compute.operands import dimension_names
 from cuzarr._compute.sources import is_array
+from cuzarr._metadata.chunk_grid import AxisGrid
 from cuzarr._node.array import Array
 from cuzarr._node.open import array_of
 from cuzarr._numpy import is_number, is_small
@@ -98,16 +99,37 @@ class Variable:
 
 @dataclass(frozen=True)
 class Scaling:
-    """How elements become those of samples: ``x * factor + shift`` in floats; ``missing`` becomes NaN."""
+    """How elements become those of samples: ``(x * factor + shift - mean) / std`` in floats; ``missing`` becomes NaN.
+
+    The mean is subtracted before the division, so that elements near a large mean keep their digits.
+    """
 
     factor: Any = 1.0
     shift: Any = 0.0
     missing: Any = None
+    mean: Any = 0.0
+    std: Any = 1.0
+
+    @property
+    def is_decoded(self) -> bool:
+        """Whether elements are multiplied, or something is added, before the mean is subtracted."""
+        return not (_is_number(self.factor, 1) and _is_number(self.shift, 0))
 
     @property
     def is_plain(self) -> bool:
         """Whether elements stay what they are."""
-        return self.missing is None and np.ndim(self.factor) == np.ndim(self.shift) == 0 and self.factor == 1 and self.shift == 0
+        return self.missing is None and not self.is_decoded and _is_number(self.mean, 0) and _is_number(self.std, 1)
+
+    def work_type(self, held: np.dtype[Any], dtype: np.dtype[Any]) -> np.dtype[Any]:
+        """The float type in which no digit is lost: float32, or float64 where it is wanted, where elements have more digits than
+        float32 keeps, and where a mean is subtracted from a product that would be rounded."""
+        is_exact = held.kind in "fV" and held.itemsize <= 4 or held.itemsize <= 2
+        is_rounded = self.is_decoded and not _is_number(self.mean, 0)
+        return np.dtype(np.float64 if dtype == np.float64 or not is_exact or is_rounded else np.float32)
+
+
+def _is_number(value: Any, number: float) -> bool:
+    return np.ndim(value) == 0 and bool(value == number)
 
 
 @dataclass(frozen=True)
@@ -162,10 +184,47 @@ class Part:
         elems: int = math.prod(one.stop - one.start for one in region)
         return elems * self.held.itemsize
 
+    @property
+    def grid(self) -> tuple[AxisGrid, ...]:
+        """The chunks along each dimension of the array: the units that are decoded."""
+        return self.array._chunk_grid.axes
+
     def chunk_count(self, region: Sequence[slice]) -> int:
         """How many chunks a part of the array touches."""
-        pairs = zip(region, self.array.chunks, strict=True)
-        return math.prod(-(-one.stop // chunk) - one.start // chunk for one, chunk in pairs)
+        pairs = [(one, axis) for one, axis in zip(region, self.grid, strict=True)]
+        return math.prod(
+            axis.chunk_of(one.stop - 1) - axis.chunk_of(one.start) + 1 for one, axis in pairs if one.stop > one.start
+        )
+
+
+class Form:
+    """One array, several, or several by name. What is read of them comes in the same form.
+
+    Attributes
+    ----------
+    given : tuple
+        What was given for each array.
+
+    Raises
+    ------
+    InvalidArgumentError
+        There is none.
+    """
+
+    def __init__(self, variables: Any) -> None:
+        self.names: tuple[str, ...] | None = None
+        if _is_named(variables):
+            self.names, variables = tuple(variables), list(variables.values())
+        self.is_single = not isinstance(variables, list | tuple)
+        self.given: tuple[Any, ...] = (variables,) if self.is_single else tuple(variables)
+        if not self.given:
+            raise InvalidArgumentError("got no variables, expected at least one array")
+
+    def of(self, values: Sequence[Any]) -> Any:
+        """One value of each array, in the form that the arrays were given in."""
+        if self.names is not None:
+            return dict(zip(self.names, values, strict=True))
+        return values[0] if self.is_single else tuple(values)
 
 
 class Parts:
@@ -181,8 +240,8 @@ class Parts:
         The arrays' extent along each of them.
     sources : tuple of int
         For each part the first one that cuts its samples out of the same elements: arrays that are given twice are read once.
-    names : tuple of str, optional
-        Names, where the arrays were given by name.
+    form : Form
+        How the arrays were given.
 
     Raises
     ------
@@ -193,15 +252,9 @@ class Parts:
     """
 
     def __init__(self, variables: Any, window: dict[int | str, tuple[int, int]]) -> None:
-        self.names: tuple[str, ...] | None = None
-        if _is_named(variables):
-            self.names, variables = tuple(variables), list(variables.values())
-        self.is_single = not isinstance(variables, list | tuple)
-        given = [variables] if self.is_single else list(variables)
-        if not given:
-            raise InvalidArgumentError("got no variables, expected at least one array")
+        self.form = Form(variables)
         self.sample_axes = tuple(window)
-        wanted = [one if isinstance(one, Variable) else Variable(one) for one in given]
+        wanted = [one if isinstance(one, Variable) else Variable(one) for one in self.form.given]
         self.parts = tuple(_opened(one, window) for one in wanted)
         self.extents = tuple(self._extent(number, axis) for number, axis in enumerate(window))
         self.parts, self.sources = _shared(self.parts)
@@ -229,11 +282,12 @@ class Parts:
         ]
         return tuple((min(start for start, _ in axis), max(stop for _, stop in axis)) for axis in own)
 
-    def form(self, values: Sequence[Any]) -> Any:
-        """One value of each array, in the form that the arrays were given in."""
-        if self.names is not None:
-            return dict(zip(self.names, values, strict=True))
-        return values[0] if self.is_single else tuple(values)
+    @property
+    def are_rows(self) -> bool:
+        """Whether a sample has one place along its only sample axis of each array, so that many are copied at once."""
+        return len(self.extents) == 1 and all(
+            stop - start == 1 for part in self.parts for start, stop in part.window if part.axes[0] is not None
+        )
 
 
 def _is_named(variables: Any) -> bool:
@@ -283,7 +337,25 @@ def _opened(variable: Variable, window: dict[int | str, tuple[int, int]]) -> Par
     # Held as they are stored while they have to be scaled, else as they are wanted where that is smaller.
     held = dtype if scaling.is_plain and dtype.itemsize <= native.itemsize else native
     lost = tuple(own for axis, own in zip(window, axes, strict=True) if axis in dropped and own is not None)
-    return Part(array, tuple(axes), tuple(offsets), lost, held, dtype, scaling)
+    part = Part(array, tuple(axes), tuple(offsets), lost, held, dtype, scaling)
+    _check_shapes(part)
+    return part
+
+
+def _check_shapes(part: Part) -> None:
+    """Refuses arrays of a scaling that do not broadcast to a sample.
+
+    Raises
+    ------
+    ShapeMismatchError
+    """
+    shape = tuple(extent for axis, extent in enumerate(part.sample_shape) if axis not in part.dropped)
+    for name in ("factor", "shift", "mean", "std"):
+        own = np.shape(getattr(part.scaling, name))
+        pairs = zip(reversed(own), reversed(shape), strict=False)
+        if len(own) > len(shape) or any(one not in (1, extent) for one, extent in pairs):
+            what = {"factor": "scale", "shift": "scale or offset"}.get(name, name)
+            raise ShapeMismatchError(f"{what} has shape {own}, expected one that broadcasts to a sample of {shape}")
 
 
 def _scaling(variable: Variable, array: Array) -> Scaling:
@@ -306,16 +378,11 @@ def _scaling(variable: Variable, array: Array) -> Scaling:
         factor, shift = _product(factor, variable.scale), _product(shift, variable.scale)
     if variable.offset is not None:
         shift = shift + np.asarray(variable.offset, np.float64)
-    if variable.mean is not None:
-        shift = shift - np.asarray(variable.mean, np.float64)
-    if variable.std is not None:
-        if not np.all(np.asarray(variable.std) != 0):
-            raise InvalidArgumentError("std is 0, expected numbers above 0")
-        factor, shift = (
-            _product(factor, 1 / np.asarray(variable.std, np.float64)),
-            _product(shift, 1 / np.asarray(variable.std, np.float64)),
-        )
-    return Scaling(factor, shift, missing)
+    mean = 0.0 if variable.mean is None else np.asarray(variable.mean, np.float64)
+    std = 1.0 if variable.std is None else np.asarray(variable.std, np.float64)
+    if not np.all(std != 0):
+        raise InvalidArgumentError("std is 0, expected numbers above 0")
+    return Scaling(factor, shift, missing, mean, std)
 
 
 def _product(left: Any, right: Any) -> Any:

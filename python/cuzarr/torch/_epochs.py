@@ -1,15 +1,25 @@
-"""Epochs and ranks: what data sets of batches share."""
+"""Epochs, ranks, and where a program was: what data sets of batches share."""
 
 from __future__ import annotations
 
 import os
 import warnings
+from collections.abc import Mapping
+from types import FrameType
 from typing import Any
 
 import torch
-from torch.utils.data import IterableDataset, get_worker_info
+from torch.utils.data import IterableDataset, default_collate, get_worker_info
 
+from cuzarr._checks import whole
+from cuzarr._samples.progress import Progress
+from cuzarr._samples.shares import Share
 from cuzarr.errors import CuzarrRuntimeWarning, InvalidArgumentError
+
+# What the main process tells workers, some of which live longer than a pass: the epoch; how many states it loaded; how many
+# batches the last one has (-1 without a state) and of how many processes. Workers tell how many they are, and the seed of those
+# that went on from the state. All workers of a pass write the same numbers.
+_EPOCH, _LOADS, _TAKEN, _TAKEN_BY, _READERS, _SEED = range(6)
 
 
 class EpochDataset(IterableDataset[Any]):  # type: ignore[misc]
@@ -27,14 +37,16 @@ class EpochDataset(IterableDataset[Any]):  # type: ignore[misc]
         if rank is not None and world_size is not None and not 0 <= rank < world_size:
             raise InvalidArgumentError(f"rank is {rank}, expected 0 to {world_size - 1}")
         self._rank, self._world_size = rank, world_size
-        # Workers that live longer than a pass see another epoch in memory that they share: the epoch, the epoch that was
-        # resumed, and how many of its batches were taken before.
-        self._shared = torch.tensor([0, -1, 0], dtype=torch.int64).share_memory_()
+        self._shared = torch.tensor([0, 0, -1, 1, 0, -1], dtype=torch.int64).share_memory_()
+        # The last pass of this process; a state that a worker loaded; and the number of the last state that was gone on from.
+        self._progress: Progress | None = None
+        self._loaded: Progress | None = None
+        self._used_load = 0
 
     @property
     def epoch(self) -> int:
         """The epoch whose order the next pass has."""
-        return int(self._shared[0])
+        return int(self._shared[_EPOCH])
 
     def set_epoch(self, epoch: int) -> None:
         """Choose the order of the next pass. Worker processes follow.
@@ -43,6 +55,11 @@ class EpochDataset(IterableDataset[Any]):  # type: ignore[misc]
         ----------
         epoch : int
             The number of the epoch, from 0 on. An epoch of one seed always has one order.
+
+        Raises
+        ------
+        InvalidArgumentError
+            The number is negative.
 
         Examples
         --------
@@ -54,7 +71,10 @@ class EpochDataset(IterableDataset[Any]):  # type: ignore[misc]
         >>> dataset.epoch
         3
         """
-        self._shared[0] = epoch
+        epoch = whole(epoch, "epoch", 0)
+        if epoch != self.epoch:
+            self._shared[_EPOCH], self._shared[_TAKEN], self._shared[_READERS] = epoch, -1, 0
+            self._progress = self._loaded = None
 
     def _place(self) -> tuple[int, int]:
         """Rank and number of ranks."""
@@ -69,6 +89,129 @@ class EpochDataset(IterableDataset[Any]):  # type: ignore[misc]
             warnings.warn(f"{message}\nhint: {hint}", CuzarrRuntimeWarning, stacklevel=4)
         return 0, 1
 
+    # Where a program was.
+
+    def _pending(self) -> Progress | None:
+        """The state that the next pass of this process goes on from. One pass goes on from a state, those after it begin anew."""
+        if self._loaded is not None:
+            return self._loaded
+        epoch, loads, taken, taken_by, _, seed = self._shared.tolist()
+        if taken < 0 or loads == self._used_load or seed not in (-1, _seed_of_workers()):
+            return None
+        return Progress(epoch, taken_by, taken)
+
+    def _taken_before(self) -> int:
+        """Batches of the epoch that the next pass leaves out."""
+        pending = self._pending()
+        return 0 if pending is None else pending.batches
+
+    def _begin(self, start: int, sizes: tuple[int, ...]) -> tuple[Progress, Share]:
+        """Begins a pass: what is taken of it from now on, and what this process reads of the rank's batches."""
+        worker = get_worker_info()
+        number, workers = (worker.id, worker.num_workers) if worker is not None else (0, 1)
+        pending = self._pending()
+        if pending is not None:
+            pending.check_workers(workers)
+            if self._loaded is None:
+                self._shared[_SEED] = _seed_of_workers()
+        if pending is None or not pending.batches and pending.worker is None:
+            pending = Progress(self.epoch if pending is None else pending.epoch, workers)
+        self._used_load, self._loaded = int(self._shared[_LOADS]), None
+        self._shared[_READERS] = 0 if worker is None else workers
+        share = pending.share(start, sizes, number)
+        self._progress = Progress(pending.epoch, workers, share.skipped, None if worker is None else share.number)
+        return self._progress, share
+
+    def state_dict(self, batches: int | None = None) -> dict[str, int]:
+        """The place where this rank is: the epoch, and how many of its batches were taken.
+
+        torchdata's ``StatefulDataLoader`` calls this itself, in each worker process. A worker's state is its own: it counts the
+        batches of that worker.
+
+        Parameters
+        ----------
+        batches : int, optional
+            Batches of this epoch that the program took. Pass it where worker processes of a ``DataLoader`` read, because the data
+            set of the main process does not see their batches.
+
+        Returns
+        -------
+        dict of str to int
+            The state, for :meth:`load_state_dict`.
+
+        Raises
+        ------
+        InvalidArgumentError
+            ``batches`` is negative, or it is left out although worker processes read.
+
+        Examples
+        --------
+        >>> import cuzarr, numpy as np
+        >>> from cuzarr.torch import WindowDataset
+        >>> array = cuzarr.create_array({}, data=np.arange(8.0), chunks=(4,))
+        >>> dataset = WindowDataset(array, {0: 1}, 4)
+        >>> batch = next(iter(dataset))
+        >>> dataset.state_dict()["batches"]
+        1
+        """
+        worker, readers = get_worker_info(), int(self._shared[_READERS])
+        progress = self._pending() or self._progress
+        if batches is not None:
+            workers = readers or (1 if progress is None else progress.workers)
+            progress = Progress(self.epoch, workers, whole(batches, "batches", 0))
+        elif worker is None and readers:
+            raise InvalidArgumentError(
+                f"{readers} worker processes read this epoch, so the data set of the main process does not know how much was taken",
+                hint="pass batches=, or use torchdata's StatefulDataLoader",
+            )
+        elif progress is None:
+            place = (1, None) if worker is None else (worker.num_workers, worker.id)
+            progress = Progress(self.epoch, place[0], 0, place[1])
+        return {**progress.to_dict(), **self._identity()}
+
+    def load_state_dict(self, state: Mapping[str, int]) -> None:
+        """Go on where a program was: the next pass gives the batches of that epoch that were not taken, in their order. Passes
+        after it are whole.
+
+        The number of ranks and worker processes, the memory limit and the data set must be the same.
+
+        Parameters
+        ----------
+        state : mapping
+            What :meth:`state_dict` returned.
+
+        Raises
+        ------
+        InvalidArgumentError
+            The state is that of another data set, of another memory limit, or of another number of ranks or workers. The number
+            of worker processes is compared when they begin.
+
+        Examples
+        --------
+        >>> import cuzarr, numpy as np
+        >>> from cuzarr.torch import WindowDataset
+        >>> array = cuzarr.create_array({}, data=np.arange(8.0), chunks=(4,))
+        >>> dataset = WindowDataset(array, {0: 1}, 4)
+        >>> state = dataset.state_dict(batches=1)
+        >>> again = WindowDataset(array, {0: 1}, 4)
+        >>> again.load_state_dict(state)
+        >>> len(again)
+        1
+        """
+        loaded, worker = Progress.from_dict(state, self._identity()), get_worker_info()
+        self._progress = None
+        if worker is not None or loaded.worker is not None:
+            # Of this process alone: memory that workers share would tell others of it.
+            loaded.check_workers(1 if worker is None else worker.num_workers)
+            self._loaded = loaded
+        if worker is None:
+            loads = int(self._shared[_LOADS]) + 1
+            self._shared.copy_(torch.tensor([loaded.epoch, loads, loaded.batches, loaded.workers, 0, -1]))
+
+    def _identity(self) -> dict[str, int]:
+        """What a state must have in common with the data set that goes on from it."""
+        raise NotImplementedError
+
     def __getstate__(self) -> dict[str, Any]:
         # Worker processes do not know torch.distributed; they belong to the rank that starts them.
         rank, world_size = self._place()
@@ -78,3 +221,25 @@ class EpochDataset(IterableDataset[Any]):  # type: ignore[misc]
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self._shared.share_memory_()
+
+
+def _seed_of_workers() -> int:
+    """A number that all workers of one loader have in common, and those of another loader do not; -1 outside of workers."""
+    worker = get_worker_info()
+    return -1 if worker is None else int(worker.seed - worker.id)
+
+
+def refuse_collation(caller: FrameType) -> None:
+    """Refuses a ``DataLoader`` that would stack batches to batches of batches. It tells data sets nothing of its batch size, but
+    its fetcher, which calls ``iter``, knows.
+
+    Raises
+    ------
+    InvalidArgumentError
+    """
+    fetcher = caller.f_locals.get("self")
+    if getattr(fetcher, "auto_collation", False) and getattr(fetcher, "collate_fn", None) is default_collate:
+        raise InvalidArgumentError(
+            "this data set gives whole batches, and DataLoader would stack them along another dimension",
+            hint="pass batch_size=None to DataLoader; the data set has the number of samples of a batch",
+        )

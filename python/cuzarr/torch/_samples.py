@@ -1,14 +1,16 @@
-"""Data sets of samples that are boxes of arrays: windows, and crops at random places."""
+"""Data sets of samples that are boxes of arrays: rows, windows, and crops at random places."""
 
 from __future__ import annotations
 
 import contextlib
+import math
 import queue
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,17 +20,22 @@ from torch.utils.data import get_worker_info
 from cuzarr._checks import element_type, whole
 from cuzarr._compute.blocks import memory_limit_bytes
 from cuzarr._numpy import OF_TORCH
-from cuzarr._samples.cells import Cells, cells_of, check_limit, chunk_extents
-from cuzarr._samples.plan import Ints, Limits, plan_epoch
+from cuzarr._samples.cells import Cells, cells_of, check_limit, chunk_edges, joined
+from cuzarr._samples.crops import CropAxis, draw
+from cuzarr._samples.plan import EpochPlan, Ints, Limits, plan_epoch
+from cuzarr._samples.progress import Progress
 from cuzarr._samples.reading import Batch, Clock, Counts, Held, Pass
-from cuzarr._samples.shares import Share, batch_count, batch_sizes, shares_of_workers
-from cuzarr._samples.variables import Part, Parts, parse_window
+from cuzarr._samples.shares import Share, batch_count, batch_sizes, in_order
+from cuzarr._samples.variables import Form, Part, Parts, Variable, parse_window
 from cuzarr.errors import InvalidArgumentError
-from cuzarr.torch._epochs import EpochDataset
+from cuzarr.torch._epochs import EpochDataset, refuse_collation
 from cuzarr.torch._tensors import to_tensor, torch_type
 
 # What is read by one call, at most: the first batches wait for it.
 _GROUP_BYTES = 512 << 20
+
+# Where samples lie inside chunks, so many chunks are mixed at least.
+_LEAST_MIXED = 8
 
 # How often the thread that makes batches looks whether one was taken. A training loop that woke it by taking one would then wait for
 # the interpreter, 0.5 ms a batch.
@@ -37,14 +44,14 @@ _PAUSE_SECONDS = 1e-3
 
 @dataclass(frozen=True)
 class _Epoch:
-    """The samples of an epoch, in the order of their cells."""
+    """The samples of an epoch, and the cells that they are cut out of."""
 
     cells: Cells
     starts: Ints
 
 
 class SampleDataset(EpochDataset):
-    """What :class:`WindowDataset` and :class:`CropDataset` have in common."""
+    """What :class:`BatchDataset`, :class:`WindowDataset` and :class:`CropDataset` have in common."""
 
     def __init__(
         self,
@@ -53,6 +60,7 @@ class SampleDataset(EpochDataset):
         size: int,
         *,
         what: str,
+        shuffle: bool,
         seed: int,
         memory_limit: int | str | None,
         drop_last: bool,
@@ -68,51 +76,43 @@ class SampleDataset(EpochDataset):
         for part in self.parts.parts:
             torch_type(part.held), torch_type(part.dtype)
         self.size, self.prefetch = whole(size, "size", 1), whole(prefetch, "prefetch", 1)
-        self.seed, self.drop_last = whole(seed, "seed", 0), bool(drop_last)
+        self.shuffle, self.seed, self.drop_last = bool(shuffle), whole(seed, "seed", 0), bool(drop_last)
         self.memory_limit: int = memory_limit_bytes(memory_limit)
         self.transform, self.positions, self.pin_memory = transform, bool(positions), bool(pin_memory)
-        self._taken = 0
+        self._chunks = chunk_edges(self.parts, self.memory_limit)
         self._counts: Counts | None = None
 
-    # What the two kinds of data sets say.
+    # What the kinds of data sets say.
 
     @property
     def samples(self) -> int:
         """Number of samples of an epoch, over all ranks."""
         raise NotImplementedError
 
-    def _epoch_of(self, epoch: int) -> _Epoch:
+    def _epoch_of(self, random: np.random.Generator | None) -> _Epoch:
         raise NotImplementedError
 
     def _random(self, epoch: int, *more: int) -> np.random.Generator | None:
-        return np.random.default_rng((self.seed, epoch, *more))
+        return np.random.default_rng((self.seed, epoch, *more)) if self.shuffle else None
 
     # Batches.
 
     def __len__(self) -> int:
         _, world_size = self._place()
         count = batch_count(self.samples, self.size, world_size, drop_last=self.drop_last)
-        return count - self._done(self.epoch)
-
-    def _done(self, epoch: int) -> int:
-        """Batches of an epoch that were taken before the data set's state was saved."""
-        _, resumed, done = self._shared.tolist()
-        return done if resumed == epoch else 0
+        return max(count - self._taken_before(), 0)
 
     def __iter__(self) -> Iterator[Any]:
+        refuse_collation(sys._getframe(1))
         worker = get_worker_info()
-        number, workers = (worker.id, worker.num_workers) if worker is not None else (0, 1)
+        workers = worker.num_workers if worker is not None else 1
         rank, world_size = self._place()
-        epoch = self.epoch
-        done = self._done(epoch)
         start, sizes = batch_sizes(self.samples, self.size, world_size, rank, drop_last=self.drop_last)
-        share = shares_of_workers(start, sizes, workers, done)[number]
-        self._taken = done
-        for batch in self._batches(epoch, share, self.memory_limit // workers, rank * workers + share.number):
-            self._taken += 1
-            yield batch
+        # Here, not in the generator: the state is asked for before the first batch.
+        progress, share = self._begin(start, sizes)
+        return self._batches(progress, share, workers, rank * workers + share.number)
 
-    def _batches(self, epoch: int, share: Share, limit: int, part: int) -> Iterator[Any]:
+    def _batches(self, progress: Progress, share: Share, workers: int, part: int) -> Iterator[Any]:
         """The batches of one share of an epoch, read ahead by a thread."""
         counts = self._counts = Counts()
         ready: queue.SimpleQueue[Any] = queue.SimpleQueue()
@@ -134,7 +134,7 @@ class SampleDataset(EpochDataset):
             on_stream = contextlib.nullcontext() if stream is None else torch.cuda.stream(stream)
             try:
                 with ThreadPoolExecutor(1, thread_name_prefix="cuzarr-cells") as pool, on_stream:
-                    reading, plan, starts = self._prepared(epoch, share, limit, part, counts, stream)
+                    reading, plan = self._prepared(progress.epoch, share, workers, part, counts, stream)
                     opened.append(reading)
                     place = 0
                     for number, size in enumerate(share.sizes):
@@ -143,7 +143,7 @@ class SampleDataset(EpochDataset):
                         batch = self._batch(size, device)
                         reading.fill(batch, pool, place)
                         if number >= share.skipped:
-                            rows = starts[plan.order[place : place + size]] if self.positions else None
+                            rows = reading.starts[plan.order[place : place + size]] if self.positions else None
                             formed = self._formed(batch, rows)
                             if stream is not None:
                                 stream.synchronize()
@@ -166,6 +166,7 @@ class SampleDataset(EpochDataset):
                     raise error
                 if batch is None:
                     return
+                progress.batches += 1
                 counts.batches += 1
                 counts.samples += next(sizes)
                 if stream is not None:
@@ -177,21 +178,20 @@ class SampleDataset(EpochDataset):
                 reading.watch.cancel()
             thread.join()
 
-    def _prepared(self, epoch: int, share: Share, limit: int, part: int, counts: Counts, stream: Any) -> tuple[Pass, Any, Ints]:
-        """The plan of one share of an epoch, ready to be carried out, with its samples' positions."""
-        found = self._epoch_of(epoch)
-        check_limit(found.cells, limit)
-        starts = found.starts[share.start : share.start + share.count]
-        touched = found.cells.touched(starts, self.parts.window)
-        largest, whole_size = int(found.cells.sizes.max(initial=0)), int(found.cells.sizes.sum())
-        group = max(largest, min(limit // 8, _GROUP_BYTES))
-        frontier = max(largest, limit // 4) if bool((touched[0] != touched[1]).any()) else 0
-        mixed = max(limit - frontier - 2 * group - 2 * largest, largest if limit < whole_size else whole_size)
-        limits = Limits(mixed, frontier)
+    def _prepared(self, epoch: int, share: Share, workers: int, part: int, counts: Counts, stream: Any) -> tuple[Pass, EpochPlan]:
+        """The plan of one share of an epoch, ready to be carried out."""
+        random = self._random(epoch, 0)
+        found = self._epoch_of(random)
+        order = in_order(found.cells, found.starts, self.parts.window, random).part(share.start, share.count)
+        is_mixed = random is not None and order.are_apart and found.cells.are_chunks
+        limit, least = self.memory_limit // workers, _LEAST_MIXED if is_mixed else 1
+        check_limit(found.cells, limit, least, workers)
+        limits, group = _limits(found.cells, limit - found.cells.whole_bytes, least, order.are_apart)
+        touched = order.lowest, order.highest
         plan = plan_epoch(*touched, found.cells.grid, found.cells.sizes, limits, self._random(epoch, 1 + part))
         held = Held(self.parts, found.cells, plan, counts, np.asarray if stream is None else to_tensor)
         settle = (lambda: None) if stream is None else stream.synchronize
-        return Pass(held, starts, touched, limit, group, settle), plan, starts
+        return Pass(held, order.starts, touched, limit, group, settle), plan
 
     def _batch(self, size: int, device: torch.device) -> Batch:
         pinned = self.pin_memory and device.type == "cpu"
@@ -205,12 +205,10 @@ class SampleDataset(EpochDataset):
     def _formed(self, batch: Batch, rows: Ints | None) -> Any:
         """A batch as the caller gets it."""
         values = [_finished(raw, part) for raw, part in zip(batch.tensors, self.parts.parts, strict=True)]
-        formed = self.parts.form(values)
+        formed = self.parts.form.of(values)
         if self.transform is not None:
             formed = self.transform(formed)
         return formed if rows is None else (formed, torch.from_numpy(rows))
-
-    # Where a program was.
 
     def report(self) -> dict[str, Any] | None:
         """A report of the last pass in this process.
@@ -234,81 +232,23 @@ class SampleDataset(EpochDataset):
         """
         return None if self._counts is None else self._counts.to_dict(self.memory_limit)
 
-    def state_dict(self, batches: int | None = None) -> dict[str, int]:
-        """The place where this rank is: the epoch, and how many of its batches were taken.
-
-        Parameters
-        ----------
-        batches : int, optional
-            Batches of this epoch that the program took. Pass it where worker processes read, because the data set of the main
-            process does not see their batches.
-
-        Returns
-        -------
-        dict of str to int
-            The state, for :meth:`load_state_dict`.
-
-        Raises
-        ------
-        InvalidArgumentError
-            ``batches`` is negative.
-
-        Examples
-        --------
-        >>> import cuzarr, numpy as np
-        >>> from cuzarr.torch import WindowDataset
-        >>> array = cuzarr.create_array({}, data=np.arange(8.0), chunks=(4,))
-        >>> dataset = WindowDataset(array, {0: 1}, 4)
-        >>> batch = next(iter(dataset))
-        >>> dataset.state_dict()["batches"]
-        1
-        """
-        taken = self._taken if batches is None else whole(batches, "batches", 0)
-        return {"epoch": self.epoch, "batches": taken, **self._identity()}
-
-    def load_state_dict(self, state: Mapping[str, int]) -> None:
-        """Go on where a program was: the next pass of that epoch gives the batches that were not taken, in their order.
-
-        The number of ranks and worker processes must be the same.
-
-        Parameters
-        ----------
-        state : mapping
-            What :meth:`state_dict` returned.
-
-        Raises
-        ------
-        InvalidArgumentError
-            The state is that of another data set.
-
-        Examples
-        --------
-        >>> import cuzarr, numpy as np
-        >>> from cuzarr.torch import WindowDataset
-        >>> array = cuzarr.create_array({}, data=np.arange(8.0), chunks=(4,))
-        >>> dataset = WindowDataset(array, {0: 1}, 4)
-        >>> state = dataset.state_dict(batches=1)
-        >>> again = WindowDataset(array, {0: 1}, 4)
-        >>> again.load_state_dict(state)
-        >>> len(again)
-        1
-        """
-        own = self._identity()
-        if missing := {"epoch", "batches", *own} - set(state):
-            raise InvalidArgumentError(f"the state has no {sorted(missing)}", hint="pass what state_dict() gave")
-        for name, value in own.items():
-            if state[name] != value:
-                raise InvalidArgumentError(f"the state has {name} {state[name]}, this data set {value}")
-        epoch, batches = int(state["epoch"]), int(state["batches"])
-        self._shared.copy_(torch.tensor([epoch, epoch, batches]))
-        self._taken = batches
-
     def _identity(self) -> dict[str, int]:
         _, world_size = self._place()
-        return {"samples": self.samples, "size": self.size, "seed": self.seed, "world_size": world_size}
+        names = ("samples", "size", "shuffle", "seed", "drop_last", "memory_limit")
+        return {**{name: int(getattr(self, name)) for name in names}, "world_size": world_size}
 
     def __getstate__(self) -> dict[str, Any]:
         return {**super().__getstate__(), "_counts": None}
+
+
+def _limits(cells: Cells, limit: int, least: int, are_apart: bool) -> tuple[Limits, int]:
+    """What an epoch may hold, and how much is read by one call, if at least ``least`` cells are to be mixed."""
+    largest, whole_size = int(cells.sizes.max(initial=0)), int(cells.sizes.sum())
+    frontier = 0 if are_apart else max(largest, limit // 4)
+    room = limit - frontier - 2 * largest
+    group = max(largest, min(limit // 8, _GROUP_BYTES, (room - least * largest) // 2))
+    mixed = max(room - 2 * group, largest if limit < whole_size else whole_size)
+    return Limits(mixed, frontier, max(_LEAST_MIXED * largest, group)), group
 
 
 def _gathered(part: Part) -> torch.dtype:
@@ -328,19 +268,29 @@ def _as_array(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
 
 def _finished(raw: torch.Tensor, part: Part) -> torch.Tensor:
     """The samples of one array, scaled and converted."""
-    scaling = part.scaling
-    if not scaling.is_plain:
-        wanted = torch_type(part.dtype)
-        work = torch.float64 if wanted == torch.float64 else torch.float32
-        factor, shift = (torch.as_tensor(one, dtype=work, device=raw.device) for one in (scaling.factor, scaling.shift))
-        missing = None if scaling.missing is None else raw == scaling.missing
-        raw = torch.addcmul(shift, raw.to(work), factor)
-        if missing is not None:
-            raw = raw.masked_fill_(missing, torch.nan)
-        raw = raw.to(wanted)
     for dimension in sorted(part.dropped, reverse=True):
         raw = raw.squeeze(1 + dimension)
-    return raw
+    return raw if part.scaling.is_plain else _scaled(raw, part).to(torch_type(part.dtype))
+
+
+def _scaled(raw: torch.Tensor, part: Part) -> torch.Tensor:
+    """Scaled samples. Each step is an operation of its own, so that the CPU and the GPU round alike."""
+    scaling = part.scaling
+    work = torch_type(scaling.work_type(part.held, part.dtype))
+
+    def tensor(value: Any) -> torch.Tensor:
+        return torch.as_tensor(value, dtype=torch.float64, device=raw.device)
+
+    missing = None if scaling.missing is None else raw == scaling.missing
+    values = raw.to(work)
+    if scaling.is_decoded:
+        values = values.mul_(tensor(scaling.factor).to(work)).add_(tensor(scaling.shift).to(work))
+    if np.any(scaling.mean):
+        # A mean may have more digits than float32 keeps: what it loses is subtracted, too.
+        mean = tensor(scaling.mean)
+        values = values.sub_(mean.to(work)).sub_((mean - mean.to(work)).to(work))
+    values = values.div_(tensor(scaling.std).to(work))
+    return values if missing is None else values.masked_fill_(missing, torch.nan)
 
 
 def _record(value: Any, stream: Any) -> None:
@@ -354,6 +304,96 @@ def _record(value: Any, stream: Any) -> None:
     elif isinstance(value, list | tuple):
         for one in value:
             _record(one, stream)
+
+
+class BatchDataset(SampleDataset):
+    """A data set of batches of rows along the first dimension of one or several arrays.
+
+    Each stored chunk is read and decoded once an epoch. With ``shuffle``, chunks are read in random order, and the rows of at
+    least eight chunks are mixed; a larger ``memory_limit`` mixes more. Ranks and workers get other chunks each epoch, from
+    everywhere in the arrays. Small arrays whose chunks are longer than those of the others are read once and held whole: labels
+    beside images.
+
+    Hand it to a ``DataLoader`` with ``batch_size=None``, or iterate it. A thread of the same process reads ahead. The ranks of
+    ``torch.distributed`` share the rows: each row comes once, every rank gets equally many batches, and the last batches may be
+    smaller.
+
+    Parameters
+    ----------
+    arrays : array, Variable, or list, tuple or dictionary of them
+        Arrays of equal length, or their paths, URLs or stores, or :class:`Variable` for another element type or scaling. Several
+        give tuples; a dictionary gives dictionaries.
+    size : int
+        Rows of a batch.
+    shuffle : bool
+        Whether rows come in random order. Without it, they come in their order; each of several workers gives its own stretch.
+    seed, memory_limit, drop_last, transform, positions, prefetch, pin_memory, rank, world_size
+        As for :class:`WindowDataset`. With ``positions=True``, positions are the numbers of rows, of shape (rows, 1).
+
+    Raises
+    ------
+    BudgetExceededError
+        Twelve chunks do not fit in the limit; without shuffling, four. Raised when a pass begins.
+    InvalidArgumentError, ShapeMismatchError
+        The arrays are not equally long, or a number is not allowed.
+    UnsupportedError, DTypeMismatchError
+        The elements are no numbers, or PyTorch has no such numbers.
+
+    Examples
+    --------
+    >>> import cuzarr, numpy as np
+    >>> array = cuzarr.create_array({}, data=np.arange(6.0).reshape(3, 2))
+    >>> [batch.shape for batch in cuzarr.torch.BatchDataset(array, 2)]
+    [torch.Size([2, 2]), torch.Size([1, 2])]
+    """
+
+    def __init__(
+        self,
+        arrays: Any,
+        size: int,
+        *,
+        shuffle: bool = False,
+        seed: int = 0,
+        memory_limit: int | str | None = None,
+        drop_last: bool = False,
+        transform: Callable[[Any], Any] | None = None,
+        positions: bool = False,
+        prefetch: int = 2,
+        pin_memory: bool = False,
+        rank: int | None = None,
+        world_size: int | None = None,
+    ) -> None:
+        form = Form(arrays)
+        super().__init__(
+            form.of([_row_of(one) for one in form.given]),
+            {0: 1},
+            size,
+            what="window",
+            shuffle=shuffle,
+            seed=seed,
+            memory_limit=memory_limit,
+            drop_last=drop_last,
+            transform=transform,
+            positions=positions,
+            prefetch=prefetch,
+            pin_memory=pin_memory,
+            rank=rank,
+            world_size=world_size,
+        )
+        self._cells = cells_of(self.parts, self._chunks.edges, self._chunks)
+
+    @property
+    def samples(self) -> int:
+        """Number of rows, over all ranks."""
+        return self.parts.extents[0]
+
+    def _epoch_of(self, random: np.random.Generator | None) -> _Epoch:
+        return _Epoch(self._cells, np.arange(self.samples, dtype=np.int64)[:, None])
+
+
+def _row_of(array: Any) -> Variable:
+    """An array of which a sample has one row, without its dimension."""
+    return replace(array, at={0: 0}) if isinstance(array, Variable) else Variable(array, at={0: 0})
 
 
 class WindowDataset(SampleDataset):
@@ -404,7 +444,8 @@ class WindowDataset(SampleDataset):
     Raises
     ------
     BudgetExceededError
-        Four cells do not fit in the limit. Raised when a pass begins.
+        Four cells do not fit in the limit; or twelve chunks, where windows lie inside chunks and eight are mixed. Raised when a
+        pass begins.
     InvalidArgumentError, ShapeMismatchError
         A window does not fit the arrays, or the arrays not each other.
 
@@ -443,6 +484,7 @@ class WindowDataset(SampleDataset):
             window,
             size,
             what="window",
+            shuffle=shuffle,
             seed=seed,
             memory_limit=memory_limit,
             drop_last=drop_last,
@@ -453,7 +495,6 @@ class WindowDataset(SampleDataset):
             rank=rank,
             world_size=world_size,
         )
-        self.shuffle = bool(shuffle)
         axes = self.parts.sample_axes
         strides = _by_axis(stride if isinstance(stride, Mapping) else dict.fromkeys(axes, stride), axes, "stride", 1)
         bounds = [_bounds(extent, (within or {}).get(axis), axis) for axis, extent in zip(axes, self.parts.extents, strict=True)]
@@ -465,40 +506,28 @@ class WindowDataset(SampleDataset):
         if not self.samples:
             shape = [stop - first for first, stop in self.parts.window]
             raise InvalidArgumentError(f"no window of {shape} elements fits in {bounds} along {list(axes)}")
-        least = tuple(max(stop - first - 1, 1) for first, stop in self.parts.window)
-        chunks = chunk_extents(self.parts)
-        extents = tuple(-(-one // chunk) * chunk for one, chunk in zip(least, chunks, strict=True))
-        # Cells at the ends may be smaller: no window reaches across them.
-        self._cells = cells_of(self.parts, extents, (0,) * len(extents), (1,) * len(extents))
+        least = [max(stop - first - 1, 1) for first, stop in self.parts.window]
+        # The last cell may be smaller: no window reaches across it.
+        edges = tuple(joined(edge, one) for edge, one in zip(self._chunks.edges, least, strict=True))
+        self._cells = cells_of(self.parts, edges, self._chunks)
 
     @property
     def samples(self) -> int:
         """Number of samples of an epoch, over all ranks."""
         return int(np.prod([len(axis) for axis in self._positions]))
 
-    def _random(self, epoch: int, *more: int) -> np.random.Generator | None:
-        return super()._random(epoch, *more) if self.shuffle else None
-
-    def _epoch_of(self, epoch: int) -> _Epoch:
+    def _epoch_of(self, random: np.random.Generator | None) -> _Epoch:
         grid = np.meshgrid(*self._positions, indexing="ij")
-        starts = np.stack([axis.reshape(-1) for axis in grid], axis=1)
-        if len(self._positions) > 1:
-            lowest, _ = self._cells.touched(starts, self.parts.window)
-            flat = np.ravel_multi_index(tuple(lowest.T), self._cells.grid)
-            starts = starts[np.argsort(flat, kind="stable")]
-        random = self._random(epoch, 0)
-        if random is not None:
-            # Ranks and workers get stretches of samples: others each epoch.
-            starts = np.roll(starts, int(random.integers(len(starts))), axis=0)
-        return _Epoch(self._cells, starts)
+        return _Epoch(self._cells, np.stack([axis.reshape(-1) for axis in grid], axis=1))
 
 
 class CropDataset(SampleDataset):
     """A data set of crops at random positions. Every epoch has other crops.
 
-    Each epoch the arrays are divided into blocks of whole chunks, at a random shift, and crops are taken within blocks. So each
-    stored chunk is read and decoded once an epoch at most, and over the epochs crops come from everywhere. Blocks are read in
-    random order, and the crops of many blocks are mixed within ``memory_limit``.
+    Each epoch the arrays are divided into blocks of whole chunks, at a random shift of whole chunks. Within an epoch, no crop
+    crosses a block, so each stored chunk is read and decoded once an epoch at most. Shifts and positions are drawn so that over
+    the epochs each position is equally likely. Blocks are read in random order, and the crops of many blocks are mixed within
+    ``memory_limit``.
 
     Hand it to a ``DataLoader`` with ``batch_size=None``, or iterate it.
 
@@ -511,7 +540,8 @@ class CropDataset(SampleDataset):
     samples : int, optional
         Crops of an epoch; by default as many as cover the arrays once.
     block : dict, optional
-        Elements of a block along some sample axes, rounded up to whole chunks; by default two crops and two chunks.
+        Elements of a block along some sample axes, rounded up to whole chunks; by default two crops and two chunks. Blocks get
+        more chunks where crops at some positions would lie inside no block.
 
     Raises
     ------
@@ -552,6 +582,7 @@ class CropDataset(SampleDataset):
             crop,
             size,
             what="crop",
+            shuffle=True,
             seed=seed,
             memory_limit=memory_limit,
             drop_last=drop_last,
@@ -569,35 +600,30 @@ class CropDataset(SampleDataset):
                 raise InvalidArgumentError(f"a crop of {length} elements does not fit in {extent} along {axis!r}")
         counts = [-(-extent // length) for extent, length in zip(extents, self._lengths, strict=True)]
         self._samples = int(np.prod(counts)) if samples is None else whole(samples, "samples", 1)
-        self._chunks = chunk_extents(self.parts)
-        wanted = [max(2 * chunk, 2 * length) for chunk, length in zip(self._chunks, self._lengths, strict=True)]
-        for axis, extent in zip(axes, _by_axis(block or {}, axes, "block", 1, missing=0), strict=True):
-            at = axes.index(axis)
-            wanted[at] = max(extent, self._lengths[at]) if extent else wanted[at]
-        self._block = tuple(-(-one // chunk) * chunk for one, chunk in zip(wanted, self._chunks, strict=True))
+        blocks = _by_axis(block or {}, axes, "block", 1, missing=0)
+        self._axes = [
+            CropAxis(edges, length, _chunks_of_block(edges, length, extent))
+            for edges, length, extent in zip(self._chunks.edges, self._lengths, blocks, strict=True)
+        ]
 
     @property
     def samples(self) -> int:
         """Number of samples of an epoch, over all ranks."""
         return self._samples
 
-    def _epoch_of(self, epoch: int) -> _Epoch:
-        random = np.random.default_rng((self.seed, epoch, 0))
-        shift = tuple(
-            int(random.integers(block // chunk)) * chunk for block, chunk in zip(self._block, self._chunks, strict=True)
-        )
-        cells = cells_of(self.parts, self._block, shift, self._lengths)
-        volumes = np.ones(cells.grid, np.float64)
-        for axis, edge in enumerate(cells.edges):
-            volumes *= np.diff(edge).reshape([-1 if one == axis else 1 for one in range(len(cells.edges))])
-        # Evenly spaced in the volume, so that each block gets its share.
-        shares = np.cumsum(volumes.reshape(-1)) / volumes.sum()
-        chosen = np.searchsorted(shares, (np.arange(self._samples) + random.random()) / self._samples, side="right")
-        blocks = np.unravel_index(np.minimum(chosen, len(shares) - 1), cells.grid)
-        starts = np.empty((self._samples, len(cells.edges)), np.int64)
-        for axis, (edge, places, length) in enumerate(zip(cells.edges, blocks, self._lengths, strict=True)):
-            starts[:, axis] = random.integers(edge[places], edge[places + 1] - length + 1) - self.parts.window[axis][0]
-        return _Epoch(cells, starts)
+    def _epoch_of(self, random: np.random.Generator | None) -> _Epoch:
+        assert random is not None
+        edges, corners = draw(self._axes, self._samples, random)
+        first = [start for start, _ in self.parts.window]
+        return _Epoch(cells_of(self.parts, edges, self._chunks), corners - np.asarray(first, np.int64))
+
+
+def _chunks_of_block(edges: Ints, length: int, block: int) -> int:
+    """How many chunks a block of at least ``block`` elements has along an axis; by default (0) two crops and two chunks."""
+    chunk = float(np.diff(edges[:-1]).mean()) if len(edges) > 2 else float(edges[-1])
+    if block:
+        return max(math.ceil(max(block, length) / chunk), 1)
+    return max(2, math.ceil(2 * length / chunk))
 
 
 def _by_axis(given: Mapping[int | str, int], axes: tuple[int | str, ...], what: str, least: int, missing: int = 1) -> list[int]:

@@ -1,0 +1,86 @@
+"""How far an epoch is: what a program records, and what it goes on from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from cuzarr._checks import whole
+from cuzarr._samples.shares import Share, shares_of_workers
+from cuzarr.errors import InvalidArgumentError
+
+
+@dataclass
+class Progress:
+    """How much of an epoch was taken.
+
+    Attributes
+    ----------
+    epoch : int
+        The epoch.
+    workers : int
+        How many processes share the batches of the rank; 1 without worker processes.
+    batches : int
+        How many batches were taken, by one of them or by all.
+    worker : int, optional
+        Whose batches are counted: the number of a share of the rank's batches. ``None`` for those of all.
+    """
+
+    epoch: int
+    workers: int = 1
+    batches: int = 0
+    worker: int | None = None
+
+    def to_dict(self) -> dict[str, int]:
+        """The state by name."""
+        own = {} if self.worker is None else {"worker": self.worker}
+        return {"epoch": self.epoch, **own, "workers": self.workers, "batches": self.batches}
+
+    @classmethod
+    def from_dict(cls, state: Mapping[str, Any], identity: Mapping[str, int]) -> Progress:
+        """The progress that a state records, if it is one of this data set.
+
+        Raises
+        ------
+        ArgumentTypeError, InvalidArgumentError
+        """
+        if missing := {"epoch", "workers", "batches", *identity} - set(state):
+            raise InvalidArgumentError(f"the state has no {sorted(missing)}", hint="pass what state_dict() gave")
+        for name, value in identity.items():
+            if state[name] != value:
+                raise InvalidArgumentError(
+                    f"the state has {name} {state[name]}, this data set {value}",
+                    hint=f"make the data set with {name} {state[name]}, or begin the epoch anew",
+                )
+        epoch, workers, batches = (
+            whole(state[name], name, least) for name, least in (("epoch", 0), ("workers", 1), ("batches", 0))
+        )
+        worker = whole(state["worker"], "worker", 0) if "worker" in state else None
+        if worker is not None and worker >= workers:
+            raise InvalidArgumentError(f"the state is that of worker {worker}, expected one of 0 to {workers - 1}")
+        return cls(epoch, workers, batches, worker)
+
+    def check_workers(self, workers: int) -> None:
+        """Refuses to go on with another number of worker processes, which would read in another order.
+
+        Raises
+        ------
+        InvalidArgumentError
+        """
+        # Before the first batch of all, the order is free.
+        if self.workers != workers and (self.batches or self.worker is not None):
+            raise InvalidArgumentError(
+                f"the state is one of {_named(self.workers)}, this pass has {_named(workers)}",
+                hint=f"pass num_workers={self.workers} to DataLoader, or begin the epoch anew",
+            )
+
+    def share(self, start: int, sizes: tuple[int, ...], worker: int) -> Share:
+        """What one of the processes gets of the rank's batches: those that were not taken."""
+        if self.worker is None:
+            return shares_of_workers(start, sizes, self.workers, self.batches)[worker]
+        return replace(shares_of_workers(start, sizes, self.workers)[self.worker], skipped=self.batches)
+
+
+def _named(workers: int) -> str:
+    return "1 process" if workers == 1 else f"{workers} worker processes"
