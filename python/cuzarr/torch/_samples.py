@@ -17,6 +17,7 @@ from torch.utils.data import get_worker_info
 
 from cuzarr._checks import element_type, whole
 from cuzarr._compute.blocks import memory_limit_bytes
+from cuzarr._compute.decoded import Decoding
 from cuzarr._numpy import OF_TORCH
 from cuzarr._samples.cells import Cells, cells_of, check_limit, chunk_extents
 from cuzarr._samples.plan import Ints, Limits, plan_epoch
@@ -311,9 +312,12 @@ class SampleDataset(EpochDataset):
         return {**super().__getstate__(), "_counts": None}
 
 
+_SIGNED = {16: torch.int16, 32: torch.int32, 64: torch.int64}
+
+
 def _gathered(part: Part) -> torch.dtype:
     """The type in which samples are put together: what has to be scaled, as it is stored."""
-    return torch_type(part.dtype if part.scaling.is_plain else part.held)
+    return torch_type(part.dtype if part.is_plain else part.held)
 
 
 def _as_array(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
@@ -327,20 +331,43 @@ def _as_array(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
 
 
 def _finished(raw: torch.Tensor, part: Part) -> torch.Tensor:
-    """The samples of one array, scaled and converted."""
+    """The samples of one array, decoded, scaled and converted."""
     scaling = part.scaling
+    wanted = torch_type(part.dtype)
+    if part.decoding is not None:
+        raw = _decoded(raw, part.decoding)
     if not scaling.is_plain:
-        wanted = torch_type(part.dtype)
         work = torch.float64 if wanted == torch.float64 else torch.float32
         factor, shift = (torch.as_tensor(one, dtype=work, device=raw.device) for one in (scaling.factor, scaling.shift))
-        missing = None if scaling.missing is None else raw == scaling.missing
         raw = torch.addcmul(shift, raw.to(work), factor)
-        if missing is not None:
-            raw = raw.masked_fill_(missing, torch.nan)
+    if not part.is_plain:
         raw = raw.to(wanted)
     for dimension in sorted(part.dropped, reverse=True):
         raw = raw.squeeze(1 + dimension)
     return raw
+
+
+def _decoded(raw: torch.Tensor, decoding: Decoding) -> torch.Tensor:
+    """Stored elements as the numbers that they stand for, in the type of the rule."""
+    if decoding.read_as is not None:
+        raw = raw.view(torch_type(decoding.read_as))
+    if decoding.dtype.kind in "iu":
+        return raw
+    # Truths are made of what the other attributes leave.
+    work = torch.float64 if decoding.dtype.kind == "b" else torch_type(decoding.dtype)
+    numbers = raw.to(work, copy=True)
+    if decoding.scale is not None:
+        numbers *= decoding.scale
+    if decoding.offset is not None:
+        numbers += decoding.offset
+    # PyTorch has few operators of unsigned integers of 2 to 8 bytes, but compares all as binary64 or as signed ones.
+    is_wide = raw.dtype in (torch.uint16, torch.uint32, torch.uint64)
+    for mark in decoding.missing:
+        bits = 8 * raw.element_size()
+        stored = raw.view(_SIGNED[bits]) if is_wide else raw
+        wrapped = mark - (1 << bits) if is_wide and mark >= 1 << (bits - 1) else mark
+        numbers.masked_fill_(stored == wrapped, torch.nan)
+    return numbers.ne(0) if decoding.dtype.kind == "b" else numbers
 
 
 def _record(value: Any, stream: Any) -> None:
