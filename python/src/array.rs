@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use cuzarr::meta::NodeMetadata;
+use cuzarr::meta::{Mark, NodeMetadata};
 use cuzarr::node::{Array, ArrayOptions};
 use cuzarr::plan::{AxisSelection, Selection};
 use cuzarr::{Error, ErrorKind};
+use cuzarr_device::DType;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyInt, PyList, PySlice, PyTuple};
+use pyo3::types::{PyComplex, PyDict, PyInt, PyList, PySlice, PyTuple};
 
 use crate::arrow;
 use crate::error::{IntoPython, PyResult};
@@ -21,6 +22,9 @@ use crate::store::PyStore;
 use crate::strings;
 use crate::update::PyUpdate;
 use crate::watch::{Signals, Watch, Watches};
+
+/// The rule of decoded elements, for Python.
+type Decoded = (Option<String>, Vec<Py<PyAny>>, Option<f64>, Option<f64>, Option<String>);
 
 /// An array, bound to the device of its options.
 #[pyclass(name = "Array", module = "cuzarr._core", frozen)]
@@ -149,6 +153,24 @@ impl PyArray {
         let explain = if writing { Array::explain_write } else { Array::explain };
         let explanation = py.detach(|| explain(&self.array, &selection)).py()?;
         Ok((explanation.to_string(), explanation.to_json().to_string()))
+    }
+
+    /// How stored elements are decoded where the array has these attributes, as JSON: the type that they are read as, marks of missing
+    /// ones, scale, offset, and the type of the result. `None` where they are what they stand for.
+    fn decoding(&self, py: Python<'_>, attributes: &str) -> PyResult<Option<Decoded>> {
+        let mut metadata = self.array.metadata().clone();
+        let decoding = metadata.set_attributes_json(attributes).and_then(|()| metadata.decoding()).py()?;
+        if decoding.is_plain() {
+            return Ok(None);
+        }
+        let mark = |mark: &Mark| match *mark {
+            Mark::Int(value) => Ok(value.into_pyobject(py)?.into_any().unbind()),
+            Mark::Float(value) => Ok(value.into_pyobject(py)?.into_any().unbind()),
+            Mark::Complex(re, im) => Ok(PyComplex::from_doubles(py, re, im).into_any().unbind()),
+        };
+        let missing = decoding.missing.iter().map(mark).collect::<PyResult<_>>()?;
+        let name = |dtype: Option<DType>| dtype.map(|dtype| dtype.to_string());
+        Ok(Some((name(decoding.read_as), missing, decoding.scale, decoding.offset, name(decoding.dtype))))
     }
 
     /// The report of the last read or write, as JSON.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use cuzarr::meta::Decoding;
 use cuzarr::plan::Region;
 use cuzarr::store::Store;
 use cuzarr::{Error, ErrorKind};
@@ -129,6 +130,17 @@ impl PyExpr {
     /// Converts the elements to another type.
     fn astype(&self, dtype: &str) -> PyResult<PyExpr> {
         self.0.astype(parse_dtype(dtype)?).map(PyExpr).py()
+    }
+
+    /// The numbers that the stored elements of an array with these attributes, as JSON, stand for.
+    fn decoded(&self, attributes: &str, dtype: Option<&str>) -> PyResult<PyExpr> {
+        let decoding = self.decoding(attributes)?;
+        self.0.decoded_by(&decoding, dtype.map(parse_dtype).transpose()?).map(PyExpr).py()
+    }
+
+    /// The dates that they stand for, in nanoseconds since 1970; `None` where they count no time.
+    fn decoded_times(&self, attributes: &str) -> PyResult<Option<PyExpr>> {
+        Ok(self.0.decoded_times_by(&self.decoding(attributes)?).py()?.map(PyExpr))
     }
 
     /// Reduces the elements, by NumPy's name.
@@ -354,6 +366,14 @@ impl PyExpr {
 
     fn __repr__(&self) -> String {
         self.0.to_string()
+    }
+}
+
+impl PyExpr {
+    /// How the elements of an array with these attributes are decoded. Python's arrays are opened without theirs.
+    fn decoding(&self, attributes: &str) -> PyResult<Decoding> {
+        let mut metadata = self.0.stored_metadata().py()?.clone();
+        metadata.set_attributes_json(attributes).and_then(|()| metadata.decoding()).py()
     }
 }
 

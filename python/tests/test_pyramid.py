@@ -14,7 +14,13 @@ import pytest
 from devices import to_host
 
 import cuzarr
-from cuzarr.errors import ContainsGroupError, GroupNotFoundError, InvalidArgumentError, UnsupportedError
+from cuzarr.errors import (
+    ContainsGroupError,
+    GroupNotFoundError,
+    InvalidArgumentError,
+    MetadataValidationError,
+    UnsupportedError,
+)
 
 VALUES = np.random.default_rng(5).integers(0, 40, (2, 12, 50, 36)).astype("uint16")
 
@@ -284,3 +290,124 @@ def test_an_ozx_file_is_a_zip_file_that_lists_documents_first(device: str, tmp_p
     assert names[0] == "zarr.json" and documents == sorted(documents, reverse=True) and len(names) == len(set(names)) > 4
     again = cuzarr.open_group(tmp_path / "image.ozx", mode="r")
     np.testing.assert_array_equal(to_host(again["1"][...]), np.rint(blurred(blurred(values.astype("f8"), 0, 2), 1, 2)))
+
+
+AXES_06 = [
+    {"name": "c", "type": "channel", "discrete": True},
+    {"name": "y", "type": "space", "unit": "micrometer", "longName": "rows"},
+    {"name": "x", "type": "space", "unit": "micrometer"},
+]
+CHANNELS = np.broadcast_to(np.array([100, 200, 300, 400], "u2")[:, None, None], (4, 64, 64))
+
+
+def image_06(place: Any, step: dict[str, Any], output: Any = None, **members: Any) -> cuzarr.Group:
+    """An image of OME-Zarr 0.6 with one level."""
+    group = cuzarr.create_group(place)
+    group.create_array("s0", data=CHANNELS, chunks=(1, 64, 64))
+    ends = {"input": {"path": "s0"}, "output": {"name": "physical"} if output is None else output}
+    image = {
+        "name": "cells",
+        "coordinateSystems": [{"name": "physical", "axes": AXES_06}],
+        "datasets": [{"path": "s0", "coordinateTransformations": [{**step, **ends}]}],
+    }
+    group.attrs["ome"] = {"version": members.pop("version", "0.6"), "multiscales": [image | members]}
+    return group
+
+
+SCALE = {"type": "scale", "scale": [1, 0.5, 0.25]}
+SEQUENCE = {"type": "sequence", "transformations": [SCALE, {"type": "translation", "translation": [0, 10, 20]}]}
+
+
+def test_an_image_with_coordinate_systems_keeps_its_channels_axes_and_places(tmp_path: Path) -> None:
+    source = image_06(tmp_path / "a.zarr", SEQUENCE)
+    made = cuzarr.pyramid(source, tmp_path / "b.zarr", levels=2)
+    for path in ("0", "1"):
+        assert np.unique(made[path][:]).tolist() == [100, 200, 300, 400] and made[path].shape[0] == 4
+    (image,) = made.attrs["ome"]["multiscales"]
+    assert made.attrs["ome"]["version"] == "0.6" and "axes" not in image
+    assert image["coordinateSystems"] == [{"name": "physical", "axes": AXES_06}]
+    ends = {"input": {"path": "1"}, "output": {"name": "physical"}}
+    # The level's first element is the middle of a box of two rows and, as columns are half as wide, four would be as high.
+    scale, place = [1.0, 0.5, 0.5], [0.0, 10.0, 20.125]
+    steps = [{"type": "scale", "scale": scale}, {"type": "translation", "translation": place}]
+    assert image["datasets"][1]["coordinateTransformations"] == [{"type": "sequence", "transformations": steps, **ends}]
+    again = cuzarr.pyramid(made, tmp_path / "c.zarr", levels=2)
+    assert again.attrs["ome"]["multiscales"][0]["datasets"] == image["datasets"]
+    shown = (
+        str(made.info)
+        + subprocess.run(
+            [sys.executable, "-m", "cuzarr", "info", str(tmp_path / "b.zarr")], capture_output=True, text=True, check=True
+        ).stdout
+    )
+    assert "OME-Zarr 0.6" in shown and "y (micrometer)" in shown
+
+
+@pytest.mark.parametrize("step", [SCALE, {"type": "identity"}])
+@pytest.mark.parametrize("version", ["0.6", "0.6.dev4", "0.6rc0"])
+def test_drafts_and_single_transformations_of_version_0_6_are_read(step: dict[str, Any], version: str) -> None:
+    made = cuzarr.pyramid(image_06({}, step, "physical", version=version), {}, levels=2, factors=(1, 2, 2))
+    (image,) = made.attrs["ome"]["multiscales"]
+    base = np.array(step.get("scale", [1, 1, 1]), "f8")
+    (first,) = image["datasets"][0]["coordinateTransformations"]
+    (second,) = image["datasets"][1]["coordinateTransformations"]
+    assert (first["type"], first["scale"], first["output"]) == ("scale", base.tolist(), {"name": "physical"})
+    assert second["transformations"][0]["scale"] == (base * [1, 2, 2]).tolist()
+
+
+def test_other_coordinate_systems_are_kept_or_the_pyramid_is_refused() -> None:
+    systems = [{"name": "physical", "axes": AXES_06}, {"name": "stage", "axes": AXES_06}]
+    turned = {
+        "type": "affine",
+        "affine": [[1, 0, 0, 0], [0, 0, 1, 5], [0, -1, 0, 0]],
+        "input": {"name": "physical"},
+        "output": {"name": "stage"},
+    }
+    source = image_06({}, SCALE, coordinateSystems=systems, coordinateTransformations=[turned])
+    (image,) = cuzarr.pyramid(source, {}, levels=2).attrs["ome"]["multiscales"]
+    assert image["coordinateSystems"] == systems and image["coordinateTransformations"] == [turned]
+    for changed in ({"version": "0.5"}, {"scale": (1, 2, 2)}):
+        with pytest.raises(UnsupportedError, match="stage"):
+            cuzarr.pyramid(source, {}, levels=2, **changed)
+
+
+def test_an_image_of_version_0_6_becomes_one_of_another_version_and_the_other_way_round() -> None:
+    older = cuzarr.pyramid(image_06({}, SEQUENCE), {}, levels=2, version="0.5")
+    (image,) = older.attrs["ome"]["multiscales"]
+    assert [axis["name"] for axis in image["axes"]] == ["c", "y", "x"] and image["axes"][1]["unit"] == "micrometer"
+    assert image["datasets"][0]["coordinateTransformations"] == [SCALE, {"type": "translation", "translation": [0, 10, 20]}]
+    newer = cuzarr.pyramid(older, {}, levels=2, version="0.6")
+    (image,) = newer.attrs["ome"]["multiscales"]
+    assert (
+        image["coordinateSystems"][0]["name"] == "intrinsic" and image["coordinateSystems"][0]["axes"][2]["unit"] == "micrometer"
+    )
+
+
+def test_labels_of_an_image_of_version_0_6_have_its_version() -> None:
+    store = cuzarr.storage.MemoryStore()
+    cuzarr.pyramid(image_06({}, SCALE), store, levels=2)
+    labels = cuzarr.pyramid(np.ones((64, 64), "u1"), store, labels="cells")
+    assert labels.attrs["ome"]["version"] == labels.attrs["ome"]["image-label"]["version"] == "0.6"
+    (image,) = labels.attrs["ome"]["multiscales"]
+    assert image["datasets"][0]["coordinateTransformations"][0]["scale"] == [0.5, 0.25]
+    again = cuzarr.pyramid(cuzarr.open_group(store), {}, levels=2)
+    assert again["labels/cells"].attrs["ome"]["version"] == "0.6"
+
+
+@pytest.mark.parametrize("kind", ["affine", "rotation", "byDimension", "mapAxis", "displacements", "bijection"])
+def test_transformations_of_levels_that_cannot_be_composed_are_refused_by_name(kind: str) -> None:
+    for step in ({"type": kind}, {"type": "sequence", "transformations": [SCALE, {"type": kind}]}):
+        with pytest.raises(UnsupportedError, match=kind):
+            cuzarr.pyramid(image_06({}, step), {}, levels=2)
+
+
+def test_versions_that_are_not_known_and_broken_coordinate_systems_are_refused_by_name() -> None:
+    for version in ("0.7", "0.10", "1.0", "latest"):
+        with pytest.raises(UnsupportedError, match=version):
+            cuzarr.pyramid(image_06({}, SCALE, version=version), {}, levels=2)
+    for broken, named in (
+        (image_06({}, SCALE, {"name": "elsewhere"}), "elsewhere"),
+        (image_06({}, SCALE, coordinateSystems=3), "coordinateSystems"),
+        (image_06({}, {"type": "scale", "path": "numbers"}), "numbers"),
+    ):
+        with pytest.raises((MetadataValidationError, UnsupportedError), match=named):
+            cuzarr.pyramid(broken, {}, levels=2)

@@ -9,7 +9,7 @@ use cuzarr::config::{Config, parse_bytes};
 use cuzarr::meta::{ArrayMetadata, DataType};
 use cuzarr::node::{Array, ArrayOptions};
 use cuzarr::store::{Registry, Store};
-use cuzarr::{Error, ErrorKind, Result};
+use cuzarr::{Error, ErrorKind, Result, ResultExt};
 use cuzarr_compute::{ComputeOptions, Expr, Progress, parse};
 use cuzarr_device::{DType, Device, NdBuffer, Order};
 use serde_json::{Value, json};
@@ -69,8 +69,8 @@ impl Eval {
         let arrays = self.open(output.registry())?;
         let mut names = BTreeMap::new();
         for (name, array) in &arrays {
-            let expr = if self.raw { Expr::array(array.clone()) } else { Expr::decoded(array.clone()) };
-            names.insert(name.clone(), expr.map_err(|error| error.at(name.clone()))?);
+            let expr = nodes::numbers(Expr::array(array.clone()), self.raw).at(|| name.clone())?;
+            names.insert(name.clone(), expr);
         }
         let expr = parse(&self.expression, &|name| names.get(name).cloned())?;
         let options =

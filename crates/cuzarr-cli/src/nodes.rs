@@ -14,6 +14,7 @@ use cuzarr::store::{
     join_key,
 };
 use cuzarr::{Error, ErrorKind, Result};
+use cuzarr_compute::Expr;
 use cuzarr_device::Device;
 
 use crate::Verdict;
@@ -237,4 +238,13 @@ pub fn open_array(registry: &Registry, path: &str, device: Option<Device>) -> Re
             Err(Error::new(ErrorKind::ArrayNotFound, message).with_hint("use cuzarr tree to see what is in it"))
         }
     }
+}
+
+/// The numbers that the elements of an array, or of a view of one, stand for; `raw`: as they are stored.
+///
+/// # Errors
+/// Those of `elements`, and of [`Expr::decoded`].
+pub fn numbers(elements: Result<Expr>, raw: bool) -> Result<Expr> {
+    let elements = elements?;
+    if raw { Ok(elements) } else { elements.decoded(None) }
 }

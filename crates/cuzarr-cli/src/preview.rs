@@ -6,11 +6,12 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use clap::Args;
-use cuzarr::meta::Multiscales;
+use cuzarr::meta::{Decoding, Multiscales};
 use cuzarr::node::{Array, Node};
 use cuzarr::plan::{AxisSelection, Selection, SliceArg};
 use cuzarr::store::Registry;
 use cuzarr::{Error, ErrorKind, Result, ResultExt};
+use cuzarr_compute::Expr;
 use cuzarr_device::{DType, DTypeKind, Device, Order};
 use serde_json::json;
 
@@ -71,15 +72,10 @@ impl Preview {
             return self.show_plan(&selection, output);
         }
         let (rows, columns) = (selection.shape()[0] as usize, selection.shape()[1] as usize);
-        let mut values = self.read(&array, &selection, output)?;
-        let decoding = array.metadata().decoding();
-        let is_decoded = !self.raw && !decoding.is_plain();
-        if is_decoded {
-            let bits = dtype.map_or(64, |dtype| dtype.size_bytes() as u32 * 8);
-            values.iter_mut().for_each(|value| *value = decoding.decode(*value, bits));
-        }
-        let dtype = if is_decoded { Some(DType::FLOAT64) } else { dtype };
-        let units = decoding.units.filter(|_| !self.raw);
+        let decoding = if self.raw { Decoding::default() } else { array.metadata().decoding()? };
+        let values = self.read(&array, &selection, &decoding, output)?;
+        let dtype = decoding.dtype.or(dtype);
+        let units = decoding.units;
         let finite = || values.iter().copied().filter(|value| value.is_finite());
         let low = self.min.unwrap_or_else(|| finite().fold(f64::INFINITY, f64::min));
         let high = self.max.unwrap_or_else(|| finite().fold(f64::NEG_INFINITY, f64::max));
@@ -150,12 +146,13 @@ impl Preview {
     }
 
     /// Reads the elements of a plane, a few rows of chunks at a time.
-    fn read(&self, array: &Array, plane: &Selection, output: &mut Output) -> Result<Vec<f64>> {
+    fn read(&self, array: &Array, plane: &Selection, decoding: &Decoding, output: &mut Output) -> Result<Vec<f64>> {
         let (begun, label, size) = (Instant::now(), format!("preview {}", self.path), size_of::<f64>() as u64);
         let total = plane.shape().iter().product::<u64>() * size;
         let mut values = Vec::new();
         for band in bands(plane, &array.chunk_shape()?)? {
-            let part = array.read_buffer(&band)?.to_device(Device::Cpu)?.astype(DType::FLOAT64, Order::C)?;
+            let part = Expr::buffer(array.read_buffer(&band)?.to_device(Device::Cpu)?)?.decoded_by(decoding, None)?;
+            let part = part.astype(DType::FLOAT64)?.evaluate(Device::Cpu)?.copy(Order::C)?;
             values.extend_from_slice(&part.host_slice::<f64>()?);
             output.throughput(&label, values.len() as u64 * size, total, begun.elapsed().as_secs_f64());
         }

@@ -43,7 +43,7 @@ pub struct Pyramid {
     /// Make a label image of this name inside the image at the target
     #[arg(long, value_name = "NAME")]
     labels: Option<String>,
-    /// Version of OME-Zarr: 0.4 or 0.5 [default: 0.5; of labels, their image's]
+    /// Version of OME-Zarr: 0.4, 0.5 or 0.6 [default: 0.5; of an image of 0.6, and of labels, the image's]
     #[arg(long = "ome-version", value_name = "VERSION")]
     version: Option<String>,
     /// Shape of a chunk, such as 1,-1,512, or dimensions by name, such as y=512,x=512; -1 is the whole dimension [default: the

@@ -4,8 +4,9 @@ use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
 use clap::Args;
+use cuzarr::meta::Decoding;
 use cuzarr::node::{Array, Node};
-use cuzarr::{Error, ErrorKind, Result};
+use cuzarr::{Error, ErrorKind, Result, ResultExt};
 use cuzarr_compute::{ComputeOptions, Expr, Progress, Statistics};
 use cuzarr_device::{DType, DTypeKind, Device};
 use serde_json::{Value, json};
@@ -135,17 +136,10 @@ impl Known {
             progress: Some(&tell),
             ..Default::default()
         };
-        let expr = if raw { Expr::array(array.clone()) } else { Expr::decoded(array.clone()) };
-        let expr = expr.map_err(|error| error.at(name.clone()))?;
-        let statistics = expr.statistics(&options).map_err(|error| error.at(name.clone()))?;
-        let decoding = array.metadata().decoding();
-        Ok(Known {
-            name,
-            dtype: expr.dtype(),
-            decoding: decoding.describe().filter(|_| !raw),
-            units: decoding.units.filter(|_| !raw),
-            statistics,
-        })
+        let expr = nodes::numbers(Expr::array(array.clone()), raw).at(|| name.clone())?;
+        let statistics = expr.statistics(&options).at(|| name.clone())?;
+        let decoding = if raw { Decoding::default() } else { array.metadata().decoding()? };
+        Ok(Known { name, dtype: expr.dtype(), decoding: decoding.describe(), units: decoding.units, statistics })
     }
 
     fn to_json(&self) -> Value {

@@ -41,6 +41,7 @@
 mod checkpoint;
 mod copy;
 mod count;
+mod decoded;
 mod elementwise;
 mod expression;
 mod histogram;

@@ -43,6 +43,7 @@ const COMPUTE_LEVELS: &[&[&str]] = &[
     &["reduce"],
     &["count"],
     &["histogram", "quantile", "statistics"],
+    &["decoded"],
     &["parse"],
 ];
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from cuzarr import _core
 from cuzarr._checks import Axis, axes_of, refusing
+from cuzarr._compute.decoded import tell_of_packed
 from cuzarr._compute.expression import Expression
 from cuzarr._compute.operands import (
     deliver,
@@ -45,6 +46,7 @@ def apply(name: str, *values: Any) -> Any:
 
 def reduce(name: str, x: Any, axis: Axis, keepdims: bool = False, ddof: float = 0, skip_nan: bool = False) -> Any:
     """A reduction by NumPy's name: computed at once, unless the elements are in a store or a plan."""
+    tell_of_packed(x, f"nan{name}" if skip_nan else name)
     device = device_among((x,))
     own = operand(x if hasattr(x, "shape") else host_array(x, name), device, name)
     assert isinstance(own, _core.Expr)

@@ -35,6 +35,10 @@ __all__ = ["Expression"]
 # Arrays that the HTML of a plan lists.
 _MOST_SHOWN = 10
 
+DATES_OF = "decoded_times"
+"""The method that makes dates of an array's elements: 8-byte integers on the Rust side."""
+_DATES = np.dtype("datetime64[ns]")
+
 
 class Expression(Lazy, NumpyProtocol, OneElement, Operators, Reductions, Shaped):
     """A plan of a computation on stored arrays. :meth:`compute` or :meth:`store` carries it out.
@@ -92,7 +96,11 @@ class Expression(Lazy, NumpyProtocol, OneElement, Operators, Reductions, Shaped)
     @property
     def dtype(self) -> np.dtype[Any]:
         """Element type of the result."""
-        return dtype_of(self._expr.dtype)
+        return _DATES if self._is_dates else dtype_of(self._expr.dtype)
+
+    @property
+    def _is_dates(self) -> bool:
+        return self._made_of[0] == DATES_OF
 
     def astype(self, dtype: Any) -> Expression:
         """Elements of another type, converted as NumPy converts them.
@@ -121,6 +129,7 @@ class Expression(Lazy, NumpyProtocol, OneElement, Operators, Reductions, Shaped)
         """
         dtype = element_type(dtype)
         check_dtype(dtype, "astype")
+        self._as_expression("astype")
         name = core_dtype(dtype)
         return Expression(self._expr.astype(name), self._own_device, self._names, ("astype", (self,), (name,)))
 
@@ -221,10 +230,12 @@ class Expression(Lazy, NumpyProtocol, OneElement, Operators, Reductions, Shaped)
         if not is_there and not isinstance(out, np.ndarray):
             raise InvalidArgumentError(f"out is {type(out).__name__}, expected an array of NumPy or on a GPU")
         dtype = foreign.element_type(out)
-        check_dtype(dtype, "compute")
-        if not np.can_cast(self.dtype, dtype, "same_kind"):
+        if not self._is_dates:
+            check_dtype(dtype, "compute")
+        if dtype != _DATES if self._is_dates else not np.can_cast(self.dtype, dtype, "same_kind"):
             message = f"compute: out has elements of {dtype}, the result of {self.dtype}"
-            raise DTypeMismatchError(message, hint="convert the plan: plan.astype(dtype)")
+            hint = "pass an array of the plan's own type" if self._is_dates else "convert the plan: plan.astype(dtype)"
+            raise DTypeMismatchError(message, hint=hint)
         if not dtype.isnative:
             raise DTypeMismatchError(f"compute: out has elements of {dtype}, expected the machine's byte order")
         buffer = foreign.device_buffer(out) if is_there else foreign.wrap_host(out)
@@ -310,7 +321,7 @@ class Expression(Lazy, NumpyProtocol, OneElement, Operators, Reductions, Shaped)
         where, limit, threads = settings(device or self._own_device, memory_limit)
         with shown(progress, "reading", None):
             buffer = self._expr.compute(start, extent, where, limit, threads)
-        return deliver(buffer, ())
+        return deliver(buffer, (), self.dtype if self._is_dates else None)
 
     def store(
         self,
@@ -376,7 +387,7 @@ class Expression(Lazy, NumpyProtocol, OneElement, Operators, Reductions, Shaped)
         if isinstance(target, Stored) and given:
             raise TypeError(f"these arguments are for a new array, so pass its place as target: {', '.join(given)}")
         if isinstance(target, Stored):
-            check_dtype(target.dtype, "store")
+            self._check_target(target.dtype)
             target._check_writable()
         place = target if isinstance(target, Stored) else self._place(target, given)
         work = settings(device or self._own_device, memory_limit)
@@ -391,6 +402,13 @@ class Expression(Lazy, NumpyProtocol, OneElement, Operators, Reductions, Shaped)
                 self._expr.store(array._handle(), *work, bool(resume))
         return array
 
+    def _check_target(self, dtype: np.dtype[Any]) -> None:
+        """Refuses to store numbers as dates, and dates as anything else, or in another unit."""
+        if not self._is_dates:
+            check_dtype(dtype, "store")
+        elif dtype.newbyteorder("=") != _DATES:
+            raise DTypeMismatchError(f"store: the target has elements of {dtype}, the result of {_DATES}")
+
     def _place(self, given: Any, options: dict[str, Any]) -> Any:
         """The place of a new array for the result."""
         if given is None or isinstance(given, Lazy) or hasattr(given, "__array__"):
@@ -398,7 +416,7 @@ class Expression(Lazy, NumpyProtocol, OneElement, Operators, Reductions, Shaped)
                 f"got {type(given).__name__} to store into, expected an array of cuzarr or the place of a new one",
                 hint="for elements in memory, call .compute()",
             )
-        check_dtype(self.dtype, "store")
+        self._check_target(self.dtype)
         of_place = {name: options.pop(name, None) for name in ("storage_options", "metadata_store")}
         place = make_store_path(given, path=options.pop("name", None), mode="a", **of_place)
         # Before anything is replaced.
@@ -422,6 +440,8 @@ class Expression(Lazy, NumpyProtocol, OneElement, Operators, Reductions, Shaped)
         return self._names
 
     def _as_expression(self, what: str) -> _core.Expr:
+        if self._is_dates:
+            check_dtype(_DATES, what)
         return self._expr
 
     def _elements(self) -> Any:

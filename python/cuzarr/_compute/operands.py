@@ -134,9 +134,9 @@ def device_among(values: tuple[Any, ...]) -> str:
     return "cpu"
 
 
-def deliver(buffer: _core.NdBuffer, like: tuple[Any, ...]) -> Any:
-    """A result as the caller's operands are: NumPy, :class:`DeviceArray`, or what reads give."""
-    dtype = dtype_of(buffer.dtype)
+def deliver(buffer: _core.NdBuffer, like: tuple[Any, ...], dtype: np.dtype[Any] | None = None) -> Any:
+    """A result as the caller's operands are: NumPy, :class:`DeviceArray`, or what reads give. ``dtype`` is that of dates."""
+    dtype = dtype_of(buffer.dtype) if dtype is None else dtype
     if buffer.device == "cpu":
         array = numpy_view(buffer, dtype)
         return array if array.ndim else array[()]

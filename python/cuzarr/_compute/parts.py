@@ -12,7 +12,6 @@ from cuzarr import _core
 from cuzarr._compute import cluster, workers
 from cuzarr._compute.operands import deliver, settings
 from cuzarr._compute.sources import is_stored
-from cuzarr._memory.element_types import dtype_of
 from cuzarr._memory.foreign import numpy_view
 from cuzarr._operators.dispatch import Lazy
 from cuzarr._progress import listener
@@ -162,7 +161,7 @@ def places(expression: Any) -> list[StorePath]:
 
 def _elements(expression: Any, device: str, box: tuple[Sequence[int], Sequence[int]]) -> np.ndarray[Any, Any]:
     buffer = expression._expr.compute(*box, *settings(device, None)).to("cpu")
-    return numpy_view(buffer, dtype_of(buffer.dtype))
+    return numpy_view(buffer, expression.dtype)
 
 
 def _part(expression: Any, device: str, number: int) -> bytes:

@@ -31,7 +31,7 @@ def pyramid(
     labels: str | None = None,
     label_metadata: Mapping[str, Any] | None = None,
     name: str | None = None,
-    version: Literal["0.4", "0.5"] | None = None,
+    version: Literal["0.4", "0.5", "0.6"] | None = None,
     chunks: Any = None,
     shards: Any = "keep",
     compressors: Any = "keep",
@@ -54,7 +54,7 @@ def pyramid(
     Parameters
     ----------
     source : Array, Group, StoreLike, or an array in memory
-        An array of 2 to 5 dimensions, or an image: OME-Zarr 0.1 to 0.5, or GeoZarr's ``multiscales``. From an image the largest
+        An array of 2 to 5 dimensions, or an image: OME-Zarr 0.1 to 0.6, or GeoZarr's ``multiscales``. From an image the largest
         level is taken, with its axes, scale, units, channels, other attributes and all labels. An array in memory (NumPy's, or one on a
         GPU) is copied to host memory first.
     target : StoreLike
@@ -83,8 +83,9 @@ def pyramid(
         Members for the attribute ``image-label``, such as ``colors`` and ``properties``.
     name : str, optional
         The image's name in the attributes.
-    version : {"0.4", "0.5"}, optional
-        Version of OME-Zarr: 0.5 in Zarr format 3, or 0.4 in format 2. By default 0.5; for labels that of their image.
+    version : {"0.4", "0.5", "0.6"}, optional
+        Version of OME-Zarr: 0.5 or 0.6 in Zarr format 3, or 0.4 in format 2. By default 0.5, of an image of version 0.6 that; for
+        labels that of their image. In version 0.6 coordinate systems of an image are kept.
     chunks, shards, compressors, codecs
         Of all levels, as for :func:`rechunk`.
     path, overwrite, resume, storage_options, device, memory_limit, progress, client
@@ -107,7 +108,8 @@ def pyramid(
     ContainsArrayError, ContainsGroupError
         Something is at the target.
     UnsupportedError
-        The method has no meaning for the elements; labels are not integers.
+        The method has no meaning for the elements; labels are not integers. The source is an image of a later version, has other
+        transformations than scales and translations, or coordinate systems that would be lost.
 
     Examples
     --------

@@ -11,6 +11,7 @@ from typing import Any, Literal, Self
 import numpy as np
 
 from cuzarr import _core
+from cuzarr._compute.decoded import decoded
 from cuzarr._compute.display import Explanation
 from cuzarr._compute.evaluate import plan
 from cuzarr._compute.expression import Expression
@@ -392,6 +393,51 @@ class Array(Node, StoredProtocol, Operators, OneElement, Reductions, Stored):
     def meta_array(self) -> Any:
         """An empty array of the kind that reads give, as in zarr-python 2: NumPy's, CuPy's or a :class:`cuzarr.DeviceArray`."""
         return result_array(_core.NdBuffer.empty((), "float64", self.device, "C"), np.dtype("f8"))
+
+    def decoded(self, dtype: Any = None, times: bool = False) -> Expression:
+        """The numbers that the stored elements stand for, as the attributes of the CF conventions say.
+
+        Elements that ``_FillValue`` or ``missing_value`` name are NaN; the others are multiplied by ``scale_factor``, and
+        ``add_offset`` is added. ``_Unsigned`` gives integers the other sign before that. In format 2 the fill value marks missing
+        elements, too, where the array has the attribute ``_ARRAY_DIMENSIONS``. ``valid_range`` marks none. The result is what
+        xarray reads: float64 where elements are scaled; else, where some may be missing, float32 for integers of 8 and 16 bits,
+        float64 for larger ones. Floats without a scale keep their type. Other elements stay as they are.
+
+        Parameters
+        ----------
+        dtype : dtype, optional
+            Another type of the result. Numbers are computed first and then converted.
+        times : bool
+            Whether elements with ``units`` such as ``"days since 2000-01-01"`` become datetime64[ns]; missing ones are NaT. The
+            calendar must be ``standard``, ``gregorian`` or ``proleptic_gregorian``.
+
+        Returns
+        -------
+        Expression
+            A plan, which cannot be written through. Nothing is read.
+
+        Raises
+        ------
+        InvalidArgumentError
+            ``dtype`` is no type of floats although elements are scaled or may be missing, or is given beside dates.
+        MetadataValidationError
+            ``scale_factor`` or ``add_offset`` is no number.
+        UnsupportedError
+            The calendar, the unit or the reference date is not supported.
+        DTypeMismatchError
+            The elements are strings, structures or dates already.
+
+        Examples
+        --------
+        >>> import cuzarr, numpy as np
+        >>> packed = {"scale_factor": 0.5, "add_offset": 10.0, "_FillValue": -1}
+        >>> z = cuzarr.create_array({}, data=np.array([4, -1, 6], "int16"), attributes=packed)
+        >>> z.decoded().compute()
+        array([12., nan, 13.])
+        >>> float(cuzarr.nanmean(z.decoded()).compute())
+        12.5
+        """
+        return decoded(self, dtype, times)
 
     def explain(self, selection: Any = Ellipsis, *, writing: bool = False) -> Explanation:
         """Explain what reading a box would do, stage by stage, and why. No elements are read or written.

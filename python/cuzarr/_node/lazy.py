@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from cuzarr import _checks, _core
+from cuzarr._compute.decoded import decoded
 from cuzarr._compute.evaluate import plan
 from cuzarr._compute.expression import Expression
 from cuzarr._memory import foreign
@@ -281,6 +282,35 @@ class LazyArray(Lazy, StoredProtocol, OneElement, Operators, Reductions):
     def T(self) -> LazyArray:  # noqa: N802, NumPy's name
         """The view with all dimensions reversed."""
         return self.transpose()
+
+    def decoded(self, dtype: Any = None, times: bool = False) -> Expression:
+        """The numbers that the elements of the view stand for; see :meth:`Array.decoded`.
+
+        Parameters
+        ----------
+        dtype : dtype, optional
+            Another type of the result.
+        times : bool
+            Whether elements that count time become datetime64[ns].
+
+        Returns
+        -------
+        Expression
+            A plan. Nothing is read.
+
+        Raises
+        ------
+        InvalidArgumentError, MetadataValidationError, UnsupportedError, DTypeMismatchError
+            As of :meth:`Array.decoded`.
+
+        Examples
+        --------
+        >>> import cuzarr, numpy as np
+        >>> z = cuzarr.create_array({}, data=np.array([4, 5, 6], "int16"), attributes={"scale_factor": 0.5})
+        >>> z.lazy[1:].decoded().compute()
+        array([2.5, 3. ])
+        """
+        return decoded(self, dtype, times)
 
     def transpose(self, *axes: Any) -> LazyArray:
         """The view with its dimensions in another order.

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from cuzarr._checks import axis_number, element_type, items, whole
+from cuzarr._compute.decoded import Decoding, decoding_of
 from cuzarr._compute.operands import dimension_names
 from cuzarr._compute.sources import is_array
 from cuzarr._metadata.chunk_grid import AxisGrid
@@ -71,8 +72,8 @@ class Variable:
     scale, offset : float or array, optional
         Samples are ``x * scale + offset``, before ``mean`` and ``std``.
     decode : bool
-        Whether ``scale_factor``, ``add_offset`` and ``_FillValue`` among the array's attributes are applied first, as CF
-        describes them. Missing elements become NaN.
+        Whether elements are decoded first, by the rule of :meth:`Array.decoded <cuzarr.Array.decoded>`: packed ones are
+        scaled, and missing ones become NaN.
 
     Raises
     ------
@@ -99,32 +100,31 @@ class Variable:
 
 @dataclass(frozen=True)
 class Scaling:
-    """How elements become those of samples: ``(x * factor + shift - mean) / std`` in floats; ``missing`` becomes NaN.
+    """How elements become those of samples: ``(x * factor + shift - mean) / std`` in floats.
 
     The mean is subtracted before the division, so that elements near a large mean keep their digits.
     """
 
     factor: Any = 1.0
     shift: Any = 0.0
-    missing: Any = None
     mean: Any = 0.0
     std: Any = 1.0
 
     @property
-    def is_decoded(self) -> bool:
+    def is_scaled(self) -> bool:
         """Whether elements are multiplied, or something is added, before the mean is subtracted."""
         return not (_is_number(self.factor, 1) and _is_number(self.shift, 0))
 
     @property
     def is_plain(self) -> bool:
         """Whether elements stay what they are."""
-        return self.missing is None and not self.is_decoded and _is_number(self.mean, 0) and _is_number(self.std, 1)
+        return not self.is_scaled and _is_number(self.mean, 0) and _is_number(self.std, 1)
 
     def work_type(self, held: np.dtype[Any], dtype: np.dtype[Any]) -> np.dtype[Any]:
         """The float type in which no digit is lost: float32, or float64 where it is wanted, where elements have more digits than
         float32 keeps, and where a mean is subtracted from a product that would be rounded."""
         is_exact = held.kind in "fV" and held.itemsize <= 4 or held.itemsize <= 2
-        is_rounded = self.is_decoded and not _is_number(self.mean, 0)
+        is_rounded = self.is_scaled and not _is_number(self.mean, 0)
         return np.dtype(np.float64 if dtype == np.float64 or not is_exact or is_rounded else np.float32)
 
 
@@ -152,6 +152,8 @@ class Part:
         Element type of samples.
     scaling : Scaling
         How elements become those of samples.
+    decoding : Decoding, optional
+        How they are decoded before that.
     """
 
     array: Array
@@ -161,6 +163,12 @@ class Part:
     held: np.dtype[Any]
     dtype: np.dtype[Any]
     scaling: Scaling = field(default_factory=Scaling)
+    decoding: Decoding | None = None
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether elements stay what they are."""
+        return self.scaling.is_plain and self.decoding is None
 
     @property
     def sample_shape(self) -> tuple[int, ...]:
@@ -325,19 +333,24 @@ def _opened(variable: Variable, window: dict[int | str, tuple[int, int]]) -> Par
         has_axis = not isinstance(axis, str) or axis in (names or ())
         axes.append(axis_number(axis, array.ndim, names) if has_axis else None)
         offsets.append((dropped[axis], dropped[axis] + 1) if axis in dropped else own.get(axis, common))
-    scaling = _scaling(variable, array)
+    scaling = _scaling(variable)
+    decoding = decoding_of(array) if variable.decode else None
     native = array.dtype.newbyteorder("=")
+    number = native if decoding is None else decoding.dtype
+    # Truths, and integers of the other sign, are no floats when they are decoded.
+    is_float = not scaling.is_plain or decoding is not None and number.kind not in "biu"
     if variable.dtype is not None:
         dtype = element_type(variable.dtype)
     else:
-        dtype = native if scaling.is_plain else np.dtype(np.float32)
+        dtype = np.dtype(np.float32) if is_float else number
     is_real = is_number(native) and native.kind != "c"
-    if not scaling.is_plain and (dtype.kind not in "fV" or is_small(dtype) or not is_real):
+    is_plain = scaling.is_plain and decoding is None
+    if is_float and (dtype.kind not in "fV" or is_small(dtype)) or not (is_plain or is_real):
         raise UnsupportedError(f"cannot scale elements of {native} to {dtype}", hint="scale real numbers, to floats")
     # Held as they are stored while they have to be scaled, else as they are wanted where that is smaller.
-    held = dtype if scaling.is_plain and dtype.itemsize <= native.itemsize else native
+    held = dtype if is_plain and dtype.itemsize <= native.itemsize else native
     lost = tuple(own for axis, own in zip(window, axes, strict=True) if axis in dropped and own is not None)
-    part = Part(array, tuple(axes), tuple(offsets), lost, held, dtype, scaling)
+    part = Part(array, tuple(axes), tuple(offsets), lost, held, dtype, scaling, decoding)
     _check_shapes(part)
     return part
 
@@ -358,19 +371,9 @@ def _check_shapes(part: Part) -> None:
             raise ShapeMismatchError(f"{what} has shape {own}, expected one that broadcasts to a sample of {shape}")
 
 
-def _scaling(variable: Variable, array: Array) -> Scaling:
+def _scaling(variable: Variable) -> Scaling:
     factor: Any = 1.0
     shift: Any = 0.0
-    missing = None
-    if variable.decode:
-        attributes = array.metadata.attributes
-        factor, shift = float(attributes.get("scale_factor", 1.0)), float(attributes.get("add_offset", 0.0))
-        missing = attributes.get("_FillValue", attributes.get("missing_value"))
-        if missing is None and array.metadata.zarr_format == 2 and "_ARRAY_DIMENSIONS" in attributes:
-            missing = array.fill_value
-        if missing is not None and (not np.isscalar(missing) or isinstance(missing, str)):
-            hint = "pass scale= and offset=, and replace missing elements in transform="
-            raise UnsupportedError(f"cannot decode _FillValue {missing!r}", hint=hint)
     for value, what in ((variable.scale, "scale"), (variable.offset, "offset"), (variable.mean, "mean"), (variable.std, "std")):
         if value is not None and np.asarray(value).dtype.kind not in "iuf":
             raise ArgumentTypeError(f"{what} is {value!r}, expected a number or an array of numbers")
@@ -382,7 +385,7 @@ def _scaling(variable: Variable, array: Array) -> Scaling:
     std = 1.0 if variable.std is None else np.asarray(variable.std, np.float64)
     if not np.all(std != 0):
         raise InvalidArgumentError("std is 0, expected numbers above 0")
-    return Scaling(factor, shift, missing, mean, std)
+    return Scaling(factor, shift, mean, std)
 
 
 def _product(left: Any, right: Any) -> Any:

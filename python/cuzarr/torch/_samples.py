@@ -19,6 +19,7 @@ from torch.utils.data import get_worker_info
 
 from cuzarr._checks import element_type, whole
 from cuzarr._compute.blocks import memory_limit_bytes
+from cuzarr._compute.decoded import Decoding
 from cuzarr._numpy import OF_TORCH
 from cuzarr._samples.cells import Cells, cells_of, check_limit, chunk_edges, joined
 from cuzarr._samples.crops import CropAxis, draw
@@ -251,9 +252,12 @@ def _limits(cells: Cells, limit: int, least: int, are_apart: bool) -> tuple[Limi
     return Limits(mixed, frontier, max(_LEAST_MIXED * largest, group)), group
 
 
+_SIGNED = {16: torch.int16, 32: torch.int32, 64: torch.int64}
+
+
 def _gathered(part: Part) -> torch.dtype:
     """The type in which samples are put together: what has to be scaled, as it is stored."""
-    return torch_type(part.dtype if part.scaling.is_plain else part.held)
+    return torch_type(part.dtype if part.is_plain else part.held)
 
 
 def _as_array(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
@@ -267,30 +271,56 @@ def _as_array(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
 
 
 def _finished(raw: torch.Tensor, part: Part) -> torch.Tensor:
-    """The samples of one array, scaled and converted."""
+    """The samples of one array, decoded, scaled and converted."""
+    if part.decoding is not None:
+        raw = _decoded(raw, part.decoding)
     for dimension in sorted(part.dropped, reverse=True):
         raw = raw.squeeze(1 + dimension)
-    return raw if part.scaling.is_plain else _scaled(raw, part).to(torch_type(part.dtype))
+    if not part.scaling.is_plain:
+        raw = _scaled(raw, part)
+    return raw if part.is_plain else raw.to(torch_type(part.dtype))
 
 
 def _scaled(raw: torch.Tensor, part: Part) -> torch.Tensor:
     """Scaled samples. Each step is an operation of its own, so that the CPU and the GPU round alike."""
     scaling = part.scaling
-    work = torch_type(scaling.work_type(part.held, part.dtype))
+    held = part.held if part.decoding is None else part.decoding.dtype
+    work = torch_type(scaling.work_type(held, part.dtype))
 
     def tensor(value: Any) -> torch.Tensor:
         return torch.as_tensor(value, dtype=torch.float64, device=raw.device)
 
-    missing = None if scaling.missing is None else raw == scaling.missing
-    values = raw.to(work)
-    if scaling.is_decoded:
+    values = raw.to(work, copy=True)
+    if scaling.is_scaled:
         values = values.mul_(tensor(scaling.factor).to(work)).add_(tensor(scaling.shift).to(work))
     if np.any(scaling.mean):
         # A mean may have more digits than float32 keeps: what it loses is subtracted, too.
         mean = tensor(scaling.mean)
         values = values.sub_(mean.to(work)).sub_((mean - mean.to(work)).to(work))
-    values = values.div_(tensor(scaling.std).to(work))
-    return values if missing is None else values.masked_fill_(missing, torch.nan)
+    return values.div_(tensor(scaling.std).to(work))
+
+
+def _decoded(raw: torch.Tensor, decoding: Decoding) -> torch.Tensor:
+    """Stored elements as the numbers that they stand for, in the type of the rule."""
+    if decoding.read_as is not None:
+        raw = raw.view(torch_type(decoding.read_as))
+    if decoding.dtype.kind in "iu":
+        return raw
+    # Truths are made of what the other attributes leave.
+    work = torch.float64 if decoding.dtype.kind == "b" else torch_type(decoding.dtype)
+    numbers = raw.to(work, copy=True)
+    if decoding.scale is not None:
+        numbers *= decoding.scale
+    if decoding.offset is not None:
+        numbers += decoding.offset
+    # PyTorch has few operators of unsigned integers of 2 to 8 bytes, but compares all as binary64 or as signed ones.
+    is_wide = raw.dtype in (torch.uint16, torch.uint32, torch.uint64)
+    for mark in decoding.missing:
+        bits = 8 * raw.element_size()
+        stored = raw.view(_SIGNED[bits]) if is_wide else raw
+        wrapped = mark - (1 << bits) if is_wide and mark >= 1 << (bits - 1) else mark
+        numbers.masked_fill_(stored == wrapped, torch.nan)
+    return numbers.ne(0) if decoding.dtype.kind == "b" else numbers
 
 
 def _record(value: Any, stream: Any) -> None:

@@ -19,6 +19,7 @@ import numpy as np
 
 from cuzarr import _names
 from cuzarr._checks import Axis, axes_of
+from cuzarr._compute.decoded import tell_of_packed
 from cuzarr._compute.evaluate import apply
 from cuzarr._compute.expression import Expression
 from cuzarr._compute.operands import dimension_names, is_lazy
@@ -228,6 +229,7 @@ def average(x: Any, axis: Axis = None, weights: Any = None, *, keepdims: bool = 
     x = _array(x, "average")
     if weights is None:
         return reductions.mean(x, axis, keepdims=keepdims)
+    tell_of_packed(x, "average")
     weights = _array(weights, "average")
     axes = axes_of(axis, len(x.shape), dimension_names(x))
     kind = np.result_type(element_type(x), element_type(weights))

@@ -22,6 +22,7 @@ import numpy as np
 
 from cuzarr import _core, _names
 from cuzarr._checks import Axis, axes_of, refusing, whole
+from cuzarr._compute.decoded import tell_of_packed
 from cuzarr._compute.evaluate import finished
 from cuzarr._compute.operands import (
     device_among,
@@ -42,6 +43,7 @@ DISCRETE = ("lower", "higher", "nearest", "inverted_cdf", "closest_observation")
 
 
 def _source(x: Any, name: str) -> tuple[_core.Expr, str]:
+    tell_of_packed(x, name)
     device = device_among((x,))
     own = operand(x if hasattr(x, "shape") else host_array(x, name), device, name)
     assert isinstance(own, _core.Expr)

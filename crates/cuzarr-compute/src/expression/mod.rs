@@ -1,6 +1,5 @@
 //! Expressions: descriptions of computations. Nothing is computed here.
 
-mod decoded;
 mod expr;
 mod flat;
 mod join;

@@ -1,4 +1,4 @@
-//! The attributes that make a group of arrays an image of OME-Zarr 0.4 or 0.5.
+//! The attributes that make a group of arrays an image of OME-Zarr 0.4 to 0.6.
 
 use cuzarr_device::downsample::Downsampling;
 use cuzarr_device::{DType, DTypeKind, Device, Order};
@@ -6,6 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::axes::is_spatial;
 use super::options::OmeVersion;
+use cuzarr::meta::CoordinateSystems;
 use cuzarr::node::Array;
 use cuzarr::plan::{AxisSelection, Selection};
 use cuzarr::{Error, ErrorKind, Result};
@@ -27,12 +28,23 @@ pub(super) struct Described<'a> {
     pub(super) translation: Option<&'a [f64]>,
     /// Factors from level to level.
     pub(super) factors: &'a [Vec<u64>],
+    /// Coordinate systems of the source, for version 0.6.
+    pub(super) coordinates: Option<&'a CoordinateSystems>,
 }
+
+/// The coordinate system of levels whose source names none.
+const INTRINSIC: &str = "intrinsic";
 
 impl Described<'_> {
     /// The member `multiscales`.
     pub(super) fn multiscales(&self) -> Value {
+        let known = self.coordinates.and_then(|own| own.axes_of_levels());
         let axis = |(at, name): (usize, &String)| {
+            // In version 0.6 axes have members that are kept, such as their orientation.
+            let own = known.and_then(|axes| axes.get(at)?.as_object()).filter(|_| self.version == OmeVersion::V06);
+            if let Some(own) = own.filter(|own| own.get("name").and_then(Value::as_str) == Some(name)) {
+                return Value::Object(self.with_unit(own.clone(), at));
+            }
             let mut axis = Map::from_iter([("name".to_string(), json!(name))]);
             let kind = match name.as_str() {
                 "t" => Some("time"),
@@ -41,9 +53,7 @@ impl Described<'_> {
                 _ => None,
             };
             axis.extend(kind.map(|kind| ("type".to_string(), json!(kind))));
-            let unit = self.units.map(|units| &units[at]).filter(|unit| !unit.is_empty());
-            axis.extend(unit.map(|unit| ("unit".to_string(), json!(unit))));
-            Value::Object(axis)
+            Value::Object(self.with_unit(axis, at))
         };
         let axes: Vec<Value> = self.axes.iter().enumerate().map(axis).collect();
         let datasets: Vec<Value> = (0..=self.factors.len()).map(|number| self.dataset(number)).collect();
@@ -51,13 +61,44 @@ impl Described<'_> {
         if self.version == OmeVersion::V04 {
             image.insert("version".into(), json!(self.version.name()));
         }
-        image.extend([
-            ("name".to_string(), json!(self.name)),
-            ("axes".to_string(), json!(axes)),
-            ("datasets".to_string(), json!(datasets)),
-            ("type".to_string(), json!(self.method.name())),
-        ]);
+        image.insert("name".into(), json!(self.name));
+        match self.version {
+            OmeVersion::V06 => image.extend(self.systems(axes)),
+            _ => image.extend([("axes".to_string(), json!(axes))]),
+        }
+        image.insert("datasets".into(), json!(datasets));
+        image.insert("type".into(), json!(self.method.name()));
         json!([image])
+    }
+
+    /// An axis with the unit of its dimension, where it has one.
+    fn with_unit(&self, mut axis: Map<String, Value>, at: usize) -> Map<String, Value> {
+        axis.remove("unit");
+        let unit = self.units.map(|units| &units[at]).filter(|unit| !unit.is_empty());
+        axis.extend(unit.map(|unit| ("unit".to_string(), json!(unit))));
+        axis
+    }
+
+    /// The name of the coordinate system that levels lead to.
+    fn intrinsic(&self) -> &str {
+        self.coordinates.map_or(INTRINSIC, |own| &own.intrinsic)
+    }
+
+    /// The members of version 0.6 in place of `axes`: the coordinate systems, and what leads from the levels' own to the others.
+    fn systems(&self, axes: Vec<Value>) -> Vec<(String, Value)> {
+        let own = json!({"name": self.intrinsic(), "axes": axes});
+        let mut systems: Vec<Value> = match self.coordinates {
+            Some(given) => given.systems.iter().cloned().map(Value::Object).collect(),
+            None => Vec::new(),
+        };
+        match systems.iter_mut().find(|system| system["name"] == own["name"]) {
+            Some(system) => system["axes"] = own["axes"].clone(),
+            None => systems.push(own),
+        }
+        let mut members = vec![("coordinateSystems".to_string(), json!(systems))];
+        let further = self.coordinates.map(|own| &own.transformations).filter(|all| !all.is_empty());
+        members.extend(further.map(|all| ("coordinateTransformations".to_string(), json!(all))));
+        members
     }
 
     /// The place of a level's elements: the middle of the box that became one element, or its first element for `nearest`.
@@ -74,7 +115,18 @@ impl Described<'_> {
         if places.iter().any(|place| *place != 0.0) {
             transformations.push(json!({"type": "translation", "translation": places}));
         }
-        json!({"path": number.to_string(), "coordinateTransformations": transformations})
+        let path = number.to_string();
+        if self.version == OmeVersion::V06 {
+            // One transformation, from the array's indices to the coordinate system.
+            let mut one = match transformations.len() {
+                1 => transformations.swap_remove(0),
+                _ => json!({"type": "sequence", "transformations": transformations}),
+            };
+            one["input"] = json!({ "path": path });
+            one["output"] = json!({"name": self.intrinsic()});
+            transformations = vec![one];
+        }
+        json!({"path": path, "coordinateTransformations": transformations})
     }
 }
 
@@ -82,7 +134,7 @@ impl Described<'_> {
 pub(super) fn placed(version: OmeVersion, mut members: Map<String, Value>) -> Map<String, Value> {
     match version {
         OmeVersion::V04 => members,
-        OmeVersion::V05 => {
+        OmeVersion::V05 | OmeVersion::V06 => {
             members.shift_insert(0, "version".into(), json!(version.name()));
             Map::from_iter([("ome".to_string(), Value::Object(members))])
         }

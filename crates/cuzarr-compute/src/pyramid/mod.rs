@@ -1,4 +1,5 @@
-//! Multiscale pyramids as OME-Zarr 0.4 and 0.5 have them: <https://ngff.openmicroscopy.org/0.5/#multiscale-md>.
+//! Multiscale pyramids as OME-Zarr 0.4 to 0.6 have them: <https://ngff.openmicroscopy.org/0.5/#multiscale-md>,
+//! <https://ngff.openmicroscopy.org/0.6/#multiscales-metadata>.
 //!
 //! Level 0 is a copy of the array. Every other level is made from the one before, region by region, and can be resumed like a
 //! copy. The group's attributes, which make it an image, are written when all levels are there.
@@ -91,10 +92,10 @@ impl Pyramid {
         }
         let path = normalize_path(path)?;
         let own = of_image(image)?;
-        let version = options.version;
-        let mut pyramid = Pyramid::plan(&own.array, Arc::clone(&store), &path, existing, own.options_for(options))?;
+        let options = own.options_for(options).at(|| format!("image {}", image.name()))?;
+        let mut pyramid = Pyramid::plan(&own.array, Arc::clone(&store), &path, existing, options)?;
         pyramid.kept = own.kept;
-        for (array, mut options) in labels_of(image, version)? {
+        for (array, mut options) in labels_of(image, Some(pyramid.version))? {
             // Labels have as many levels as their image.
             options.levels = Some(pyramid.levels.len());
             options.factors = pyramid.factors_along(options.axes.as_deref().unwrap_or_default());
@@ -300,6 +301,7 @@ impl Pyramid {
             scale: self.options.scale.clone().unwrap_or_else(|| vec![1.0; self.axes.len()]),
             translation: self.options.translation.as_deref(),
             factors: &self.factors,
+            coordinates: self.options.coordinates.as_ref(),
         };
         let mut members = Map::from_iter([("multiscales".to_string(), described.multiscales())]);
         members.extend(omero.map(|omero| ("omero".to_string(), omero)));

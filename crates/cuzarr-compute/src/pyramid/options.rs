@@ -4,7 +4,7 @@ use cuzarr_device::downsample::Downsampling;
 use serde_json::{Map, Value};
 
 use crate::copy::Changes;
-use cuzarr::meta::ZarrFormat;
+use cuzarr::meta::{CoordinateSystems, ZarrFormat};
 use cuzarr::{Error, ErrorKind, Result};
 
 /// The version of OME-Zarr that a pyramid is written as.
@@ -14,27 +14,30 @@ pub enum OmeVersion {
     V04,
     /// 0.5, in Zarr format 3.
     V05,
+    /// 0.6, in Zarr format 3, with coordinate systems.
+    V06,
 }
 
 impl OmeVersion {
-    /// `0.4` or `0.5`.
+    /// `0.4`, `0.5` or `0.6`.
     pub const fn name(self) -> &'static str {
         match self {
             OmeVersion::V04 => "0.4",
             OmeVersion::V05 => "0.5",
+            OmeVersion::V06 => "0.6",
         }
     }
 
     /// The version of that name.
     pub fn named(name: &str) -> Option<OmeVersion> {
-        [OmeVersion::V04, OmeVersion::V05].into_iter().find(|version| version.name() == name)
+        [OmeVersion::V04, OmeVersion::V05, OmeVersion::V06].into_iter().find(|version| version.name() == name)
     }
 
     /// The Zarr format of its arrays.
     pub const fn zarr_format(self) -> ZarrFormat {
         match self {
             OmeVersion::V04 => ZarrFormat::V2,
-            OmeVersion::V05 => ZarrFormat::V3,
+            OmeVersion::V05 | OmeVersion::V06 => ZarrFormat::V3,
         }
     }
 }
@@ -51,7 +54,7 @@ pub struct Labels {
 /// Settings of a pyramid. What is `None` is taken from the source, or of labels from their image.
 #[derive(Clone, Debug, Default)]
 pub struct PyramidOptions {
-    /// The version of OME-Zarr; `None` for 0.5.
+    /// The version of OME-Zarr; `None` for 0.5, and for 0.6 where the source is an image of that version.
     pub version: Option<OmeVersion>,
     /// The method that makes one element of several; `None` for the mean, and for labels the most frequent one.
     pub method: Option<Downsampling>,
@@ -74,6 +77,8 @@ pub struct PyramidOptions {
     pub channels: Option<Vec<Map<String, Value>>>,
     /// Makes labels of the image at the target.
     pub labels: Option<Labels>,
+    /// Coordinate systems of version 0.6; `None` for one with the name `intrinsic`.
+    pub coordinates: Option<CoordinateSystems>,
     /// Chunks, shards and compressors of all levels.
     pub changes: Changes,
 }
@@ -130,7 +135,7 @@ fn method(name: &str) -> Result<Downsampling> {
 fn version(name: &str) -> Result<OmeVersion> {
     OmeVersion::named(name).ok_or_else(|| {
         let error = Error::new(ErrorKind::InvalidArgument, format!("unknown version '{name}' of OME-Zarr"));
-        error.with_hint("use 0.4 or 0.5")
+        error.with_hint("use 0.4, 0.5 or 0.6")
     })
 }
 

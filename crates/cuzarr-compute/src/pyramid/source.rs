@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 use super::options::{Labels, OmeVersion, PyramidOptions};
-use cuzarr::meta::{IMAGE_LABELS, ImageLevel, MultiscaleConvention, Multiscales, label_names};
+use cuzarr::meta::{CoordinateSystems, IMAGE_LABELS, ImageLevel, MultiscaleConvention, Multiscales, label_names};
 use cuzarr::node::{self, Array, Group, Node};
 use cuzarr::store::Store;
 use cuzarr::{Error, ErrorKind, Result, ResultExt};
@@ -29,7 +29,15 @@ pub(super) struct Image {
 
 impl Image {
     /// The options, with what they do not say taken from the image.
-    pub(super) fn options_for(&self, mut options: PyramidOptions) -> PyramidOptions {
+    ///
+    /// # Errors
+    /// `Unsupported` where the image's coordinate systems cannot be kept.
+    pub(super) fn options_for(&self, mut options: PyramidOptions) -> Result<PyramidOptions> {
+        if let Some(coordinates) = &self.description.coordinates {
+            options.version = options.version.or(Some(OmeVersion::V06));
+            check_kept(coordinates, &options)?;
+            options.coordinates = options.coordinates.or_else(|| Some(coordinates.clone()));
+        }
         let ndim = self.array.metadata().ndim();
         let level = &self.description.levels[0];
         let fits = |numbers: &Vec<f64>| numbers.len() == ndim;
@@ -45,7 +53,38 @@ impl Image {
         let channels = self.description.omero.as_ref().and_then(|omero| omero.get("channels")?.as_array());
         let channels = channels.map(|all| all.iter().filter_map(|one| one.as_object().cloned()).collect());
         options.channels = options.channels.or(channels);
-        options
+        Ok(options)
+    }
+}
+
+/// Refuses to lose coordinate systems beside the one of the levels, and to move that one away from the others.
+fn check_kept(coordinates: &CoordinateSystems, options: &PyramidOptions) -> Result<()> {
+    let is_other =
+        |system: &&Map<String, Value>| system.get("name").and_then(Value::as_str) != Some(&coordinates.intrinsic);
+    let others = coordinates.systems.iter().filter(is_other).filter_map(|system| system.get("name")?.as_str());
+    let others: Vec<&str> = others.collect();
+    if others.is_empty() && coordinates.transformations.is_empty() {
+        return Ok(());
+    }
+    let refuse = |message: String, hint: &str| Err(Error::new(ErrorKind::Unsupported, message).with_hint(hint));
+    match options.version {
+        Some(version) if version != OmeVersion::V06 => {
+            let message =
+                format!("OME-Zarr {} has no coordinate systems, the image has also {others:?}", version.name());
+            refuse(message, "choose version 0.6, or make the pyramid of the array of one of its levels")
+        }
+        _ if options.scale.is_some()
+            || options.translation.is_some()
+            || options.units.is_some()
+            || options.axes.is_some() =>
+        {
+            let message = format!("the image's transformations to {others:?} are of its own scale, units and axes");
+            refuse(
+                message,
+                "leave out scale, translation, units and axes, or make the pyramid of the array of one of its levels",
+            )
+        }
+        _ => Ok(()),
     }
 }
 
@@ -89,8 +128,10 @@ pub(super) fn labels_of(image: &Group, version: Option<OmeVersion>) -> Result<Ve
         let ome = attributes.get("ome").and_then(Value::as_object).unwrap_or(attributes);
         let metadata = ome.get("image-label").and_then(Value::as_object).cloned().unwrap_or_default();
         let own = of_image(&group).at(|| format!("labels '{name}'"))?;
-        let given = PyramidOptions { version, labels: Some(Labels { name, metadata }), ..PyramidOptions::default() };
-        labels.push((own.array.clone(), own.options_for(given)));
+        let given = Labels { name: name.clone(), metadata };
+        let given = PyramidOptions { version, labels: Some(given), ..PyramidOptions::default() };
+        let options = own.options_for(given).at(|| format!("labels '{name}'"))?;
+        labels.push((own.array.clone(), options));
     }
     Ok(labels)
 }
@@ -121,6 +162,7 @@ pub(super) fn for_labels(
     };
     let version = match image.convention {
         MultiscaleConvention::OmeAttributes => OmeVersion::V04,
+        MultiscaleConvention::OmeMember if image.coordinates.is_some() => OmeVersion::V06,
         MultiscaleConvention::OmeMember => OmeVersion::V05,
         MultiscaleConvention::Layout => {
             return Err(invalid(format!("'/{path}' is no image of OME-Zarr, which alone has labels")));

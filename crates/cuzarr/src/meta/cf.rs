@@ -1,105 +1,309 @@
-//! What the attributes of the CF conventions say about an array's numbers: which are missing, and how the others are scaled.
+//! The numbers that stored elements stand for, by the attributes of the CF conventions, as xarray reads them from Zarr.
 //!
-//! Specification: <https://cfconventions.org/Data/cf-conventions/cf-conventions-1.11/cf-conventions.html#packed-data>.
+//! | attributes | decoded elements |
+//! |---|---|
+//! | `scale_factor`, `add_offset` | `x * scale_factor + add_offset` in float64 |
+//! | only `_FillValue`, `missing_value` | NaN where elements are missing, in float32 for integers of 8 and 16 bits, else float64; floats keep their type |
+//! | `_Unsigned` | integers of the other sign, before all else |
+//! | `dtype` that says `bool` | truths, after all else |
+//!
+//! A mark of missing elements is compared with the stored element, after `_Unsigned`. Of `_FillValue`, xarray reads the sign as the
+//! elements' own; of `missing_value` it does not. Floats that are scaled keep their type where NaN is their only mark. Two things
+//! differ from xarray: an integer `scale_factor` makes float64, too, and marks of 8-byte integers are compared without rounding.
+//!
+//! Specification: <https://cfconventions.org/Data/cf-conventions/cf-conventions-1.11/cf-conventions.html#packed-data>; for what xarray
+//! makes of it `CFMaskCoder` and `CFScaleOffsetCoder` in `xarray/coding/variables.py`.
 
-use serde_json::Value;
+use cuzarr_device::{DType, DTypeKind};
+use serde_json::{Number, Value};
 
-use super::{ArrayMetadata, DataType};
+use super::fill::FillValue;
+use super::times::TimeScale;
+use super::{ArrayMetadata, DataType, ZarrFormat, invalid};
+use crate::{Error, ErrorKind, Result};
 
-/// How stored numbers become those that they stand for: `x * scale + offset`, with NaN for missing ones.
-#[derive(Clone, Debug, PartialEq)]
+/// How stored elements become the numbers that they stand for.
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Decoding {
-    /// The stored numbers that mark missing elements.
+    /// The type that stored integers are read as, where the attribute `_Unsigned` gives them another sign.
+    pub read_as: Option<DType>,
+    /// Whether attributes mark elements as missing, also by a number that no element can be.
+    pub is_masked: bool,
+    /// The marks that elements can equal, after `read_as`.
     pub missing: Vec<Mark>,
-    /// The attribute `scale_factor`; 1 where there is none.
-    pub scale: f64,
-    /// The attribute `add_offset`; 0 where there is none.
-    pub offset: f64,
-    /// Whether signed integers are to be read as unsigned ones (the attribute `_Unsigned`).
-    pub is_unsigned: bool,
+    /// The attribute `scale_factor`.
+    pub scale: Option<f64>,
+    /// The attribute `add_offset`.
+    pub offset: Option<f64>,
+    /// The type of decoded elements, unless it is the stored one.
+    pub dtype: Option<DType>,
     /// The attribute `units`.
     pub units: Option<String>,
+    /// The attribute `calendar`.
+    pub calendar: Option<String>,
 }
 
-/// A stored number that marks missing elements.
+/// An element that marks missing ones.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Mark {
-    /// An integer, or a bit pattern that stands for one.
+    /// An integer.
     Int(i128),
     /// A float.
     Float(f64),
-}
-
-impl Mark {
-    /// The mark as a double.
-    pub fn as_f64(self) -> f64 {
-        match self {
-            Mark::Int(value) => value as f64,
-            Mark::Float(value) => value,
-        }
-    }
+    /// A complex number.
+    Complex(f64, f64),
 }
 
 impl ArrayMetadata {
-    /// Reads the attributes `_FillValue`, `missing_value`, `scale_factor`, `add_offset`, `_Unsigned` and `units`. In format 2 the
-    /// fill value marks missing elements, too, where the array names its dimensions as xarray does.
-    pub fn decoding(&self) -> Decoding {
-        let number = |name: &str| self.attributes().get(name).and_then(Value::as_f64).filter(|value| value.is_finite());
-        let is_signed =
-            matches!(self.data_type(), DataType::Int8 | DataType::Int16 | DataType::Int32 | DataType::Int64);
-        let unsigned = self.attributes().get("_Unsigned");
-        Decoding {
-            missing: self.missing_numbers().iter().filter_map(|text| mark(text)).collect(),
-            scale: number("scale_factor").unwrap_or(1.0),
-            offset: number("add_offset").unwrap_or(0.0),
-            is_unsigned: is_signed && unsigned.is_some_and(|value| value == "true" || value == true),
-            units: self.attributes().get("units").and_then(Value::as_str).map(str::to_owned),
+    /// Reads the attributes that say what numbers stored elements stand for. Elements that are no numbers stay as they are.
+    ///
+    /// # Errors
+    /// `MetadataInvalid` for a `scale_factor` or an `add_offset` that is no number; `Unsupported` for complex numbers that are scaled.
+    pub fn decoding(&self) -> Result<Decoding> {
+        let text = |name: &str| self.attributes().get(name).and_then(Value::as_str).map(str::to_owned);
+        let mut decoding = Decoding { units: text("units"), calendar: text("calendar"), ..Decoding::default() };
+        let Some(stored) = self.data_type().device_dtype().filter(|_| is_number(self.data_type())) else {
+            return Ok(decoding);
+        };
+        decoding.scale = self.decoding_number("scale_factor")?;
+        decoding.offset = self.decoding_number("add_offset")?;
+        decoding.read_as = read_as(stored, text("_Unsigned").as_deref());
+        let mut has_nan = false;
+        if stored != DType::BOOL {
+            for (is_fill, value) in self.noted_missing() {
+                let number = Noted::of(&value, self.data_type());
+                has_nan |= matches!(number, Noted::Nan);
+                decoding.is_masked |= matches!(number, Noted::Number(_) | Noted::Other);
+                let Noted::Number(mark) = number else { continue };
+                let mark = mark.as_element(self.data_type(), decoding.read_as.unwrap_or(stored), is_fill);
+                decoding.missing.extend(mark.filter(|mark| !decoding.missing.contains(mark)));
+            }
         }
+        let is_truth = text("dtype").as_deref() == Some("bool");
+        decoding.dtype = decoding.result(stored, has_nan, is_truth)?.filter(|dtype| *dtype != stored);
+        Ok(decoding)
     }
-}
 
-fn mark(text: &str) -> Option<Mark> {
-    let integer = text.parse().ok().map(Mark::Int);
-    integer.or_else(|| text.parse().ok().filter(|value: &f64| value.is_finite()).map(Mark::Float))
+    /// The first number that attributes mark as missing, as text. NaN is left out, because arithmetic minds it itself, and so is a
+    /// fill value of 0 in format 2: images have it, whose zeros are zeros.
+    pub fn missing_number(&self) -> Option<String> {
+        let fill_is_mark = self.zarr_format() == ZarrFormat::V2 && *self.fill_value() != FillValue::Undefined;
+        let mut marks = self.noted_missing().into_iter().filter_map(|(is_fill, value)| {
+            let Noted::Number(mark) = Noted::of(&value, self.data_type()) else { return None };
+            (!(is_fill && fill_is_mark && mark.real() == 0.0)).then(|| mark.to_string())
+        });
+        marks.next().filter(|_| is_number(self.data_type()) && *self.data_type() != DataType::Bool)
+    }
+
+    fn decoding_number(&self, name: &str) -> Result<Option<f64>> {
+        let Some(value) = self.attributes().get(name) else { return Ok(None) };
+        // xarray takes a list of one number, too, which is how netCDF's tools write attributes.
+        let number = match value {
+            Value::Null => return Ok(None),
+            Value::Array(list) if list.len() == 1 => float(&list[0]),
+            other => float(other),
+        };
+        let hint = "read the elements as they are stored, or correct the attribute";
+        number.map(Some).ok_or_else(|| invalid(&format!("attributes.{name}"), value, "a number").with_hint(hint))
+    }
 }
 
 impl Decoding {
-    /// Whether stored numbers are what they stand for.
-    pub fn is_plain(&self) -> bool {
-        self.missing.is_empty() && !self.is_scaled() && !self.is_unsigned
-    }
-
-    /// Whether numbers are multiplied or moved.
-    pub fn is_scaled(&self) -> bool {
-        self.scale != 1.0 || self.offset != 0.0
-    }
-
-    /// The number that a stored one of `bits` bits stands for.
-    pub fn decode(&self, stored: f64, bits: u32) -> f64 {
-        if self.missing.iter().any(|mark| mark.as_f64() == stored) {
-            return f64::NAN;
+    /// The type of decoded elements.
+    fn result(&self, stored: DType, has_nan: bool, is_truth: bool) -> Result<Option<DType>> {
+        let own = self.read_as.unwrap_or(stored);
+        if is_truth {
+            return Ok(Some(DType::BOOL));
         }
-        let stored = if self.is_unsigned && stored < 0.0 { stored + 2f64.powi(bits as i32) } else { stored };
-        stored * self.scale + self.offset
+        let is_float = matches!(own.kind(), DTypeKind::Float | DTypeKind::BFloat);
+        Ok(Some(match own.kind() {
+            DTypeKind::Complex if self.is_scaled() => {
+                let message = "scale_factor and add_offset of complex numbers have no meaning";
+                return Err(
+                    Error::new(ErrorKind::Unsupported, message).with_hint("read the elements as they are stored")
+                );
+            }
+            _ if self.is_scaled() && is_float && has_nan && !self.is_masked => own,
+            _ if self.is_scaled() => DType::FLOAT64,
+            DTypeKind::Int | DTypeKind::UInt if self.is_masked && own.size_bytes() <= 2 => DType::FLOAT32,
+            DTypeKind::Int | DTypeKind::UInt if self.is_masked => DType::FLOAT64,
+            _ => own,
+        }))
     }
 
-    /// What is done to stored numbers, for people; `None` where nothing is.
+    /// Whether stored elements are what they stand for.
+    pub fn is_plain(&self) -> bool {
+        !self.is_masked && !self.is_scaled() && self.read_as.is_none() && self.dtype.is_none()
+    }
+
+    /// Whether elements are multiplied or moved.
+    pub fn is_scaled(&self) -> bool {
+        self.scale.is_some() || self.offset.is_some()
+    }
+
+    /// The scale of time that the elements count in; `None` where `units` names none.
+    ///
+    /// # Errors
+    /// `Unsupported` for a calendar or a unit that is not known, and for a reference date that cannot be read.
+    pub fn time_scale(&self) -> Result<Option<TimeScale>> {
+        let units = self.units.as_deref().filter(|units| units.contains("since"));
+        units.map(|units| TimeScale::of(units, self.calendar.as_deref())).transpose()
+    }
+
+    /// What is done to stored elements, for people; `None` where nothing is.
     pub fn describe(&self) -> Option<String> {
         let mut parts = Vec::new();
-        if self.is_unsigned {
-            parts.push("read as unsigned".to_owned());
+        if let Some(dtype) = self.read_as {
+            parts.push(format!("read as {dtype}"));
         }
         if !self.missing.is_empty() {
-            let marks: Vec<String> = self.missing.iter().map(|mark| format!("{:?}", mark.as_f64())).collect();
+            let marks: Vec<String> = self.missing.iter().map(ToString::to_string).collect();
             parts.push(format!("{} as missing", marks.join(", ")));
         }
-        if self.scale != 1.0 {
-            parts.push(format!("times {:?}", self.scale));
-        }
-        if self.offset != 0.0 {
-            parts.push(format!("plus {:?}", self.offset));
+        parts.extend(self.scale.map(|scale| format!("times {scale:?}")));
+        parts.extend(self.offset.map(|offset| format!("plus {offset:?}")));
+        if self.dtype == Some(DType::BOOL) {
+            parts.push("as truths".to_owned());
         }
         (!parts.is_empty()).then(|| parts.join(", "))
+    }
+}
+
+/// What an attribute notes as missing.
+enum Noted {
+    Number(Mark),
+    Nan,
+    /// What no element can be, such as text.
+    Other,
+}
+
+impl Noted {
+    /// Reads a value of an attribute: a JSON number, or a float in the form that xarray writes in format 3.
+    fn of(value: &Value, data_type: &DataType) -> Noted {
+        // Texts mark no integers.
+        let is_float =
+            data_type.device_dtype().is_some_and(|dtype| !matches!(dtype.kind(), DTypeKind::Int | DTypeKind::UInt));
+        let parts = super::xarray::doubles(value).filter(|_| is_float);
+        match (parts.as_deref(), value) {
+            (Some([part]), _) if part.is_nan() => Noted::Nan,
+            (Some([part]), _) => Noted::Number(Mark::Float(*part)),
+            (Some(&[re, im]), _)
+                if data_type.device_dtype().is_some_and(|dtype| dtype.kind() == DTypeKind::Complex) =>
+            {
+                if re.is_nan() || im.is_nan() { Noted::Nan } else { Noted::Number(Mark::Complex(re, im)) }
+            }
+            (_, Value::Bool(truth)) => Noted::Number(Mark::Int(i128::from(*truth))),
+            (_, Value::Number(number)) => integer(number).map_or_else(
+                || number.as_f64().map_or(Noted::Other, |value| Noted::Number(Mark::Float(value))),
+                |value| Noted::Number(Mark::Int(value)),
+            ),
+            _ => match float(value) {
+                Some(value) if value.is_nan() => Noted::Nan,
+                Some(value) => Noted::Number(Mark::Float(value)),
+                None => Noted::Other,
+            },
+        }
+    }
+}
+
+impl Mark {
+    /// The mark as the element of a type that equals it; `None` where none does. `own` is the type that elements are read as.
+    fn as_element(self, data_type: &DataType, own: DType, is_fill: bool) -> Option<Mark> {
+        let (least, most) = match own.kind() {
+            DTypeKind::Int | DTypeKind::UInt => bounds(own),
+            DTypeKind::Complex => return Some(self.as_complex()).filter(|mark| mark.is_exact(data_type)),
+            _ => return Some(Mark::Float(self.real())).filter(|mark| mark.is_exact(data_type)),
+        };
+        let whole = match self {
+            Mark::Int(value) => Some(value),
+            Mark::Float(value) => (value.fract() == 0.0 && value.abs() < 1e20).then_some(value as i128),
+            Mark::Complex(..) => None,
+        }?;
+        // The attribute `_FillValue` has the stored type, whose bits are read with the other sign.
+        let turns = is_fill && data_type.device_dtype() != Some(own);
+        let span = 1i128 << (8 * own.size_bytes());
+        let whole = match own.kind() {
+            DTypeKind::UInt if turns && whole < 0 => whole + span,
+            DTypeKind::Int if turns && whole > most => whole - span,
+            _ => whole,
+        };
+        (least..=most).contains(&whole).then_some(Mark::Int(whole))
+    }
+
+    fn real(self) -> f64 {
+        match self {
+            Mark::Int(value) => value as f64,
+            Mark::Float(value) | Mark::Complex(value, _) => value,
+        }
+    }
+
+    fn as_complex(self) -> Mark {
+        match self {
+            Mark::Complex(..) => self,
+            other => Mark::Complex(other.real(), 0.0),
+        }
+    }
+
+    /// Whether an element of the type is this number, without rounding.
+    fn is_exact(self, data_type: &DataType) -> bool {
+        let parts = match self {
+            Mark::Complex(re, im) => vec![re, im],
+            other => vec![other.real()],
+        };
+        FillValue::from_doubles(&parts, data_type).and_then(|value| value.doubles(data_type)) == Some(parts)
+    }
+}
+
+impl std::fmt::Display for Mark {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Mark::Complex(re, im) => write!(f, "{re:?}{im:+?}j"),
+            real => write!(f, "{:?}", real.real()),
+        }
+    }
+}
+
+/// Whether elements are numbers that can be computed with.
+fn is_number(data_type: &DataType) -> bool {
+    let is_time = matches!(data_type, DataType::DateTime64 { .. } | DataType::TimeDelta64 { .. });
+    !is_time && data_type.device_dtype().is_some_and(|dtype| dtype.kind() != DTypeKind::Opaque)
+}
+
+/// The integers of the other sign that stored ones are read as. xarray knows the texts, and no truths.
+fn read_as(stored: DType, unsigned: Option<&str>) -> Option<DType> {
+    match (unsigned?, stored) {
+        ("true", DType::INT8) => Some(DType::UINT8),
+        ("true", DType::INT16) => Some(DType::UINT16),
+        ("true", DType::INT32) => Some(DType::UINT32),
+        ("true", DType::INT64) => Some(DType::UINT64),
+        ("false", DType::UINT8) => Some(DType::INT8),
+        ("false", DType::UINT16) => Some(DType::INT16),
+        ("false", DType::UINT32) => Some(DType::INT32),
+        ("false", DType::UINT64) => Some(DType::INT64),
+        _ => None,
+    }
+}
+
+/// The least and the greatest integer of a type.
+fn bounds(dtype: DType) -> (i128, i128) {
+    let bits = 8 * dtype.size_bytes();
+    match dtype.kind() {
+        DTypeKind::Int => (-(1 << (bits - 1)), (1 << (bits - 1)) - 1),
+        _ => (0, (1 << bits) - 1),
+    }
+}
+
+fn integer(number: &Number) -> Option<i128> {
+    number.as_i64().map(i128::from).or_else(|| number.as_u64().map(i128::from))
+}
+
+/// A number, also one that JSON has no form for.
+fn float(value: &Value) -> Option<f64> {
+    match value.as_str() {
+        Some("NaN") => Some(f64::NAN),
+        Some("Infinity") => Some(f64::INFINITY),
+        Some("-Infinity") => Some(f64::NEG_INFINITY),
+        _ => value.as_f64(),
     }
 }
 
@@ -117,32 +321,80 @@ mod tests {
         ArrayMetadata::from_json(document.as_bytes()).unwrap()
     }
 
+    fn decoding(dtype: &str, attributes: &str) -> Decoding {
+        array(dtype, attributes).decoding().unwrap()
+    }
+
     #[test]
     fn packed_integers_are_scaled_and_marks_are_missing() {
-        let packed = array("int16", r#"{"scale_factor": 0.5, "add_offset": 10, "_FillValue": -1, "units": "K"}"#);
-        let decoding = packed.decoding();
+        let decoding = decoding("int16", r#"{"scale_factor": 0.5, "add_offset": 10, "_FillValue": -1, "units": "K"}"#);
         assert_eq!(decoding.missing, [Mark::Int(-1)]);
-        assert_eq!((decoding.decode(4.0, 16), decoding.units.as_deref()), (12.0, Some("K")));
-        assert!(decoding.decode(-1.0, 16).is_nan());
+        assert_eq!((decoding.scale, decoding.offset, decoding.dtype), (Some(0.5), Some(10.0), Some(DType::FLOAT64)));
+        assert_eq!(decoding.units.as_deref(), Some("K"));
         assert_eq!(decoding.describe().unwrap(), "-1.0 as missing, times 0.5, plus 10.0");
     }
 
     #[test]
-    fn several_marks_are_all_missing() {
-        let decoding = array("float32", r#"{"_FillValue": 1e20, "missing_value": [1e20, -9]}"#).decoding();
-        let marks: Vec<f64> = decoding.missing.iter().map(|mark| mark.as_f64()).collect();
-        assert_eq!(marks, [f64::from(1e20f32), -9.0]);
+    fn marks_are_the_elements_that_equal_them_without_rounding() {
+        let marks = |dtype: &str, attributes: &str| decoding(dtype, attributes).missing;
+        let both = marks("float64", r#"{"_FillValue": 1e20, "missing_value": [1e20, -9]}"#);
+        assert_eq!(both, [Mark::Float(1e20), Mark::Float(-9.0)]);
+        // No binary32 is 1e20: xarray finds none, and makes NaN of none.
+        let none = decoding("float32", r#"{"missing_value": 1e20}"#);
+        assert!(none.missing.is_empty() && none.is_masked);
+        assert_eq!(marks("int8", r#"{"missing_value": [-9999, 2.0, 2.5, "x", true]}"#), [Mark::Int(2), Mark::Int(1)]);
+        assert_eq!(
+            marks("complex64", r#"{"_FillValue": ["AAAAAAAA8D8=", "AAAAAAAAAAA="]}"#),
+            [Mark::Complex(1.0, 0.0)]
+        );
     }
 
     #[test]
-    fn signed_bytes_may_stand_for_unsigned_ones() {
-        let decoding = array("int8", r#"{"_Unsigned": "true"}"#).decoding();
-        assert_eq!((decoding.decode(-1.0, 8), decoding.decode(5.0, 8)), (255.0, 5.0));
+    fn masks_make_floats_that_hold_the_integers() {
+        let result = |dtype: &str, attributes: &str| decoding(dtype, attributes).dtype;
+        let marked = r#"{"missing_value": 7}"#;
+        assert_eq!(result("int8", marked), Some(DType::FLOAT32));
+        assert_eq!(result("uint16", marked), Some(DType::FLOAT32));
+        assert_eq!(result("int32", marked), Some(DType::FLOAT64));
+        assert_eq!(result("float16", marked), None);
+        assert_eq!(result("bool", marked), None);
+        assert_eq!(result("float32", r#"{"scale_factor": 2}"#), Some(DType::FLOAT64));
+        assert_eq!(result("float32", r#"{"scale_factor": 2, "missing_value": NaN}"#), None, "as in xarray");
+        assert_eq!(result("int8", r#"{"dtype": "bool"}"#), Some(DType::BOOL));
     }
 
     #[test]
-    fn other_attributes_leave_numbers_as_they_are() {
-        let decoding = array("float32", r#"{"scale_factor": "often", "long_name": "height"}"#).decoding();
+    fn integers_may_stand_for_those_of_the_other_sign() {
+        let signed = decoding("int8", r#"{"_Unsigned": "true", "_FillValue": -1, "missing_value": [-2, 254]}"#);
+        assert_eq!((signed.read_as, &signed.missing[..]), (Some(DType::UINT8), &[Mark::Int(255), Mark::Int(254)][..]));
+        let unsigned = decoding("uint8", r#"{"_Unsigned": "false", "_FillValue": 255}"#);
+        assert_eq!((unsigned.read_as, &unsigned.missing[..]), (Some(DType::INT8), &[Mark::Int(-1)][..]));
+        assert_eq!(decoding("int8", r#"{"_Unsigned": "false"}"#).read_as, None);
+    }
+
+    #[test]
+    fn the_fill_value_of_format_2_marks_missing_elements_beside_names_of_dimensions() {
+        let of = |fill_value: &str, attributes: &str| {
+            let document = format!(
+                r#"{{"zarr_format": 2, "shape": [4], "chunks": [4], "dtype": "<i2", "compressor": null, "filters": null,
+                "order": "C", "fill_value": {fill_value}}}"#
+            );
+            let mut array = ArrayMetadata::from_json(document.as_bytes()).unwrap();
+            array.set_attributes_json(attributes).unwrap();
+            array.decoding().unwrap().missing
+        };
+        let named = r#"{"_ARRAY_DIMENSIONS": ["x"], "_FillValue": 5, "missing_value": 6}"#;
+        assert_eq!(of("0", named), [Mark::Int(6), Mark::Int(0)], "which replaces the attribute");
+        assert_eq!(of("null", named), [Mark::Int(6), Mark::Int(5)]);
+        assert_eq!(of("7", r#"{"missing_value": 6}"#), [Mark::Int(6)]);
+    }
+
+    #[test]
+    fn other_attributes_leave_numbers_as_they_are_and_broken_ones_are_refused() {
+        let decoding = decoding("float32", r#"{"valid_range": [0, 1], "scale_factor": null, "long_name": "height"}"#);
         assert!(decoding.is_plain() && decoding.describe().is_none());
+        let error = array("float32", r#"{"scale_factor": "often"}"#).decoding().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::MetadataInvalid);
+        assert!(error.to_string().contains("scale_factor") && error.to_string().contains("often"), "{error}");
     }
 }

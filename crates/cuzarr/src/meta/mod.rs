@@ -51,6 +51,7 @@ pub mod node;
 mod parsing;
 mod rectilinear;
 mod small_float;
+mod times;
 mod v2;
 mod v3;
 mod xarray;
@@ -70,9 +71,12 @@ pub use grid::{ChunkGrid, RegularGrid};
 pub use group::GroupMetadata;
 pub(crate) use json::abbreviate;
 pub use json::{Json, Object};
-pub use multiscales::{IMAGE_LABELS, ImageAxis, ImageLevel, MultiscaleConvention, Multiscales, label_names};
+pub use multiscales::{
+    CoordinateSystems, IMAGE_LABELS, ImageAxis, ImageLevel, MultiscaleConvention, Multiscales, label_names,
+};
 pub use node::NodeMetadata;
 pub use rectilinear::{Edges, RectilinearGrid, Run};
+pub use times::TimeScale;
 pub use xarray::{Translated, translate};
 
 use serde_json::{Map, Value};

@@ -1,11 +1,11 @@
 //! Images of several scales, as the attributes of their group describe them: OME-Zarr
-//! (<https://ngff.openmicroscopy.org/0.5/#multiscale-md>) and the convention `multiscales` of GeoZarr
+//! (<https://ngff.openmicroscopy.org/0.6/#multiscales-metadata>, and earlier versions) and the convention `multiscales` of GeoZarr
 //! (<https://github.com/zarr-conventions/multiscales>). Both are read here; `cuzarr-compute` writes OME-Zarr.
 
 use serde_json::{Map, Value};
 
 use super::invalid;
-use crate::Result;
+use crate::{Error, ErrorKind, Result};
 
 /// The convention that describes an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,6 +40,17 @@ pub struct ImageLevel {
     pub translation: Vec<f64>,
 }
 
+/// The coordinate systems of an image of OME-Zarr 0.6.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CoordinateSystems {
+    /// The name of the system that the transformations of all levels lead to.
+    pub intrinsic: String,
+    /// All systems, as the attributes have them.
+    pub systems: Vec<Map<String, Value>>,
+    /// Transformations from the intrinsic system to others, as the attributes have them.
+    pub transformations: Vec<Value>,
+}
+
 /// An image of several scales.
 ///
 /// ```
@@ -66,13 +77,16 @@ pub struct Multiscales {
     pub levels: Vec<ImageLevel>,
     /// The `omero` member: channels with their colours and limits.
     pub omero: Option<Map<String, Value>>,
+    /// The coordinate systems, in OME-Zarr 0.6. Axes, scales and places of levels are those of the intrinsic one.
+    pub coordinates: Option<CoordinateSystems>,
 }
 
 impl Multiscales {
     /// The image that a group with these attributes is; `None` when it is none. Of several images in one group, the first.
     ///
     /// # Errors
-    /// `MetadataInvalid`
+    /// `MetadataInvalid`; `Unsupported` for a version of OME-Zarr after 0.6, and for transformations of levels other than scales,
+    /// translations and sequences of them.
     pub fn of(attributes: &Map<String, Value>) -> Result<Option<Multiscales>> {
         match (attributes.get("ome"), attributes.get("multiscales")) {
             (Some(Value::Object(ome)), _) if ome.contains_key("multiscales") => {
@@ -97,16 +111,26 @@ impl Multiscales {
         let list = members.get("multiscales").unwrap_or(&Value::Null);
         let first = list.get(0).and_then(Value::as_object);
         let Some(first) = first else { return Err(invalid("multiscales", list, "a list with an object")) };
-        let axes = match first.get("axes") {
-            None => Vec::new(),
-            Some(Value::Array(axes)) => axes.iter().map(axis).collect::<Result<_>>()?,
-            Some(other) => return Err(invalid("axes", other, "a list")),
+        let text = |name: &str| first.get(name).and_then(Value::as_str).map(str::to_string);
+        let version = version.map(str::to_string).or_else(|| text("version"));
+        let has_systems = match &version {
+            Some(version) => minor_version(version)? >= 6,
+            None => false,
         };
         let datasets = first.get("datasets").unwrap_or(&Value::Null);
         let Some(datasets) = datasets.as_array().filter(|all| !all.is_empty()) else {
             return Err(invalid("datasets", datasets, "a list of objects"));
         };
-        let common = Transformation::of(first.get("coordinateTransformations"), axes.len())?;
+        let is_systems = has_systems || first.contains_key("coordinateSystems") && !first.contains_key("axes");
+        let coordinates = is_systems.then(|| CoordinateSystems::of(first, datasets)).transpose()?;
+        let axes = match coordinates.as_ref().map_or_else(|| first.get("axes"), CoordinateSystems::axes) {
+            None => Vec::new(),
+            Some(Value::Array(axes)) => axes.iter().map(axis).collect::<Result<_>>()?,
+            Some(other) => return Err(invalid("axes", other, "a list")),
+        };
+        // From version 0.6 on, transformations of the whole image lead on to other systems.
+        let common = first.get("coordinateTransformations").filter(|_| coordinates.is_none());
+        let common = Transformation::of(common, axes.len())?;
         let level = |dataset: &Value| {
             let path = dataset.get("path").unwrap_or(&Value::Null);
             let Some(path) = path.as_str() else { return Err(invalid("path", path, "a text")) };
@@ -114,14 +138,14 @@ impl Multiscales {
             let Transformation { scale, translation } = own.then(&common);
             Ok(ImageLevel { path: path.to_string(), scale, translation })
         };
-        let text = |name: &str| first.get(name).and_then(Value::as_str).map(str::to_string);
         Ok(Multiscales {
             convention,
-            version: version.map(str::to_string).or_else(|| text("version")),
+            version,
             name: text("name"),
             levels: datasets.iter().map(level).collect::<Result<_>>()?,
             axes,
             omero: members.get("omero").and_then(Value::as_object).cloned(),
+            coordinates,
         })
     }
 
@@ -152,7 +176,7 @@ impl Multiscales {
         }
         let version = members.get("version").and_then(Value::as_str).map(str::to_string);
         let convention = MultiscaleConvention::Layout;
-        Ok(Multiscales { convention, version, name: None, axes: Vec::new(), levels, omero: None })
+        Ok(Multiscales { convention, version, name: None, axes: Vec::new(), levels, omero: None, coordinates: None })
     }
 
     /// The convention's name and version, for people.
@@ -170,6 +194,71 @@ impl Multiscales {
         let label = |channel: &Value| channel.get("label").and_then(Value::as_str).unwrap_or("-").to_string();
         channels.into_iter().flatten().map(label).collect()
     }
+}
+
+impl CoordinateSystems {
+    /// Reads the members of an image, and which system the transformations of its levels lead to.
+    fn of(image: &Map<String, Value>, datasets: &[Value]) -> Result<CoordinateSystems> {
+        let list = image.get("coordinateSystems").unwrap_or(&Value::Null);
+        let systems = list.as_array().and_then(|all| all.iter().map(|one| one.as_object().cloned()).collect());
+        let Some(systems): Option<Vec<Map<String, Value>>> = systems else {
+            return Err(invalid("coordinateSystems", list, "a list of objects"));
+        };
+        let mut intrinsic: Option<String> = None;
+        for dataset in datasets {
+            let steps = dataset.get("coordinateTransformations").unwrap_or(&Value::Null);
+            let Some([step]) = steps.as_array().map(Vec::as_slice) else {
+                return Err(invalid(
+                    "coordinateTransformations",
+                    steps,
+                    "a list of one transformation for each dataset",
+                ));
+            };
+            // Names stood for themselves in drafts of the version.
+            let output = step.get("output").unwrap_or(&Value::Null);
+            let Some(name) = output.get("name").unwrap_or(output).as_str() else {
+                return Err(invalid("output", output, "an object with the name of a coordinate system"));
+            };
+            if intrinsic.as_deref().is_some_and(|first| first != name) {
+                let expected = "the same coordinate system for all datasets";
+                return Err(invalid("output", output, expected));
+            }
+            intrinsic = Some(name.to_string());
+        }
+        let intrinsic = intrinsic.unwrap_or_default();
+        let transformations = match image.get("coordinateTransformations") {
+            None | Some(Value::Null) => Vec::new(),
+            Some(Value::Array(all)) => all.clone(),
+            Some(other) => return Err(invalid("coordinateTransformations", other, "a list")),
+        };
+        let found = CoordinateSystems { intrinsic, systems, transformations };
+        if found.axes().is_none() {
+            let expected =
+                format!("the coordinate system {:?}, which datasets lead to, with its axes", found.intrinsic);
+            return Err(invalid("coordinateSystems", list, &expected));
+        }
+        Ok(found)
+    }
+
+    /// The axes of the intrinsic system, as the attributes have them.
+    pub fn axes_of_levels(&self) -> Option<&Vec<Value>> {
+        self.axes()?.as_array()
+    }
+
+    fn axes(&self) -> Option<&Value> {
+        let named = |system: &&Map<String, Value>| system.get("name").and_then(Value::as_str) == Some(&self.intrinsic);
+        self.systems.iter().find(named)?.get("axes")
+    }
+}
+
+/// The second number of a version of OME-Zarr, such as 4 of `0.4`. Drafts, such as `0.6.dev4` and `0.6rc0`, count as what they became.
+fn minor_version(version: &str) -> Result<u32> {
+    let digits = |rest: &str| rest.len() - rest.trim_start_matches(|digit: char| digit.is_ascii_digit()).len();
+    let minor = version.strip_prefix("0.").and_then(|rest| rest[..digits(rest)].parse().ok());
+    minor.filter(|minor| (1..=6).contains(minor)).ok_or_else(|| {
+        let message = format!("OME-Zarr: got version {version:?}, expected 0.1 to 0.6");
+        Error::new(ErrorKind::Unsupported, message).with_hint("use the arrays below the image, or a later cuzarr")
+    })
 }
 
 /// The group below an image in which its labels are.
@@ -190,7 +279,7 @@ struct Transformation {
 }
 
 impl Transformation {
-    /// From a list of `scale` and `translation`. Others, which only later versions have, are left out.
+    /// From a list of transformations, one after the other.
     fn of(list: Option<&Value>, ndim: usize) -> Result<Transformation> {
         let mut all = Transformation::default();
         let Some(list) = list else { return Ok(all) };
@@ -204,8 +293,29 @@ impl Transformation {
                     translation: numbers(step.get("translation"), "translation")?,
                     ..Transformation::default()
                 },
-                _ => continue,
+                Some("identity") => continue,
+                Some("sequence") => {
+                    let inner = step.get("transformations").unwrap_or(&Value::Null);
+                    let Some(_) = inner.as_array() else { return Err(invalid("transformations", inner, "a list")) };
+                    Transformation::of(Some(inner), ndim)?
+                }
+                other => {
+                    let expected = "scale, translation, identity or a sequence of these";
+                    let got = other.map_or_else(|| "no type".to_string(), |name| format!("the type {name:?}"));
+                    let message = format!("member 'coordinateTransformations': got {got}, expected {expected}");
+                    return Err(Error::new(ErrorKind::Unsupported, message)
+                        .with_hint("use the arrays below the image, with their scale"));
+                }
             };
+            if next.scale.is_empty() && next.translation.is_empty() {
+                // Numbers that are stored as an array, which this reads none of.
+                if let Some(path) = step.get("path").and_then(Value::as_str) {
+                    let message = format!("member 'coordinateTransformations': got numbers in the array {path:?}");
+                    return Err(
+                        Error::new(ErrorKind::Unsupported, message).with_hint("write the numbers into the attributes")
+                    );
+                }
+            }
             for (what, given) in [("scale", &next.scale), ("translation", &next.translation)] {
                 if ndim > 0 && !given.is_empty() && given.len() != ndim {
                     return Err(invalid(what, step, &format!("{ndim} numbers, one for each axis")));

@@ -106,39 +106,34 @@ impl ArrayMetadata {
         self.replace_attributes(attributes);
     }
 
-    /// The stored number that marks missing elements, as text: the first of [`missing_numbers`](Self::missing_numbers).
-    pub fn missing_number(&self) -> Option<String> {
-        self.missing_numbers().into_iter().next()
-    }
-
-    /// The stored numbers that mark missing elements, as text, each once. NaN is not among them, because arithmetic minds it
-    /// itself. A `fill_value` of 0 in format 2 is no mark here: images have it, whose zeros are zeros.
-    pub fn missing_numbers(&self) -> Vec<String> {
-        let noted = |name: &str| {
-            self.attributes.get(name).map(|value| match value {
-                Value::Array(values) => values.clone(),
-                value => vec![value.clone()],
-            })
+    /// Values that mark elements as missing, in the form of format 3's attributes, and of each whether it is the array's
+    /// `_FillValue`. In format 2 that is the fill value, where the array names its dimensions and has one.
+    pub(super) fn noted_missing(&self) -> Vec<(bool, Value)> {
+        let is_mark = self.format == ZarrFormat::V2
+            && self.fill_value != FillValue::Undefined
+            && self.xarray_dimensions().is_some();
+        let fill = || {
+            let encoded = encode(&self.fill_value, &self.data_type).ok().flatten();
+            encoded.or_else(|| self.fill_value.to_json(&self.data_type, ZarrFormat::V3).ok())
         };
-        let mut values = noted(MISSING).unwrap_or_default();
-        values.extend(noted(ALSO_MISSING).unwrap_or_default());
-        if values.is_empty() && self.format == ZarrFormat::V2 && self.xarray_dimensions().is_some() {
-            values.extend(self.fill_value.to_json(&self.data_type, ZarrFormat::V2).ok());
-            values.retain(|value| !value.is_null() && value.as_f64() != Some(0.0));
-        }
-        let is_mark = |value: &FillValue| match value.doubles(&self.data_type) {
-            Some(parts) => parts.iter().all(|part| !part.is_nan()),
-            None => is_integer(&self.data_type),
+        let fill = if is_mark { fill() } else { self.attributes.get(MISSING).cloned() };
+        // A complex number is a list of two parts; every other list is one of several marks.
+        let is_complex = |parts: &[Value]| {
+            let parts: Option<Vec<f64>> = parts.iter().map(double).collect();
+            parts.is_some_and(|parts| parts.len() == 2 && FillValue::from_doubles(&parts, &self.data_type).is_some())
         };
-        let marks = values.iter().filter_map(|value| decode(value, &self.data_type)).filter(is_mark);
-        let mut texts = Vec::new();
-        for text in marks.filter_map(|value| value.to_json(&self.data_type, ZarrFormat::V3).ok()) {
-            let text = text.to_string();
-            if !texts.contains(&text) {
-                texts.push(text);
+        let mut noted = Vec::new();
+        for (is_fill, value) in [(false, self.attributes.get(ALSO_MISSING).cloned()), (true, fill)] {
+            let mut left: Vec<Value> = value.into_iter().collect();
+            while let Some(value) = left.pop() {
+                match value {
+                    Value::Null => {}
+                    Value::Array(values) if !is_complex(&values) => left.extend(values.into_iter().rev()),
+                    value => noted.push((is_fill, value)),
+                }
             }
         }
-        texts
+        noted
     }
 }
 
@@ -217,16 +212,22 @@ fn encode(value: &FillValue, data_type: &DataType) -> Result<Option<Value>> {
 /// The value that an attribute of format 3 marks as missing, also where another program than xarray wrote it as plain JSON;
 /// `None` when that is no element.
 fn decode(value: &Value, data_type: &DataType) -> Option<FillValue> {
-    let double = |part: &Value| {
-        let bytes = BASE64.decode(part.as_str()?).ok()?;
-        Some(f64::from_le_bytes(bytes.try_into().ok()?))
-    };
-    let parts: Option<Vec<f64>> = match value {
+    let encoded = doubles(value).and_then(|parts| FillValue::from_doubles(&parts, data_type));
+    encoded.or_else(|| FillValue::from_json(value, data_type, ZarrFormat::V3).ok())
+}
+
+/// A float in the form of format 3's attributes; `None` for all else.
+fn double(part: &Value) -> Option<f64> {
+    let bytes = BASE64.decode(part.as_str()?).ok()?;
+    Some(f64::from_le_bytes(bytes.try_into().ok()?))
+}
+
+/// The parts of a float or of a complex number in that form; `None` for all else.
+pub(super) fn doubles(value: &Value) -> Option<Vec<f64>> {
+    match value {
         Value::Array(parts) => parts.iter().map(double).collect(),
         part => double(part).map(|part| vec![part]),
-    };
-    let encoded = parts.and_then(|parts| FillValue::from_doubles(&parts, data_type));
-    encoded.or_else(|| FillValue::from_json(value, data_type, ZarrFormat::V3).ok())
+    }
 }
 
 fn is_text(data_type: &DataType) -> bool {

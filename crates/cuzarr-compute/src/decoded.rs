@@ -1,0 +1,241 @@
+//! Elements of arrays as the numbers and dates that they stand for, by the rule of [`Decoding`].
+
+use cuzarr::meta::{ArrayMetadata, Decoding, Mark, TimeScale};
+use cuzarr::{Error, ErrorKind, Result};
+use cuzarr_device::{DType, DTypeKind, Device, NdBuffer, Order};
+
+use crate::expression::{Expr, Kind, Op, Operand, Summary, Weak};
+use crate::options::ComputeOptions;
+
+/// Missing elements of dates: NumPy's NaT.
+const NAT: i64 = i64::MIN;
+
+impl Expr {
+    /// The numbers that stored elements stand for, as the attributes of the array say ([`Decoding`] has the rule): missing ones are
+    /// NaN, packed ones are scaled. `dtype` is another type for the result; the numbers are computed first and then converted.
+    ///
+    /// ```
+    /// use cuzarr::meta::DataType;
+    /// use cuzarr::node::Array;
+    /// use cuzarr::plan::Selection;
+    /// use cuzarr_compute::{ComputeOptions, Expr};
+    /// let attributes = serde_json::json!({"scale_factor": 0.5, "_FillValue": -1});
+    /// let array = Array::builder([2], DataType::Int16).chunks([2]).attributes(attributes.as_object().unwrap().clone());
+    /// let array = array.create("memory://packed")?;
+    /// array.write(&Selection::all(&[2]), &[-1i16, 3])?;
+    /// let numbers = Expr::array(array)?.decoded(None)?.compute(&ComputeOptions::default())?;
+    /// assert_eq!(numbers.host_slice::<f64>()?[1], 1.5);
+    /// # Ok::<(), cuzarr::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `InvalidArgument` unless the elements are an array's, or for integers as the type of numbers that may be NaN; those of
+    /// [`decoding`](cuzarr::meta::ArrayMetadata::decoding).
+    pub fn decoded(&self, dtype: Option<DType>) -> Result<Expr> {
+        self.decoded_by(&self.stored_metadata()?.decoding()?, dtype)
+    }
+
+    /// Like [`Expr::decoded`], by a rule that is given. The elements may be any.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for integers as the type of numbers that may be NaN; those of [`Expr::apply`].
+    pub fn decoded_by(&self, decoding: &Decoding, dtype: Option<DType>) -> Result<Expr> {
+        let numbers = decode(self, decoding)?;
+        let Some(dtype) = dtype else { return Ok(numbers) };
+        let keeps = [DTypeKind::Float, DTypeKind::BFloat, DTypeKind::Complex].contains(&dtype.kind());
+        if !keeps && (decoding.is_masked || decoding.is_scaled()) {
+            let message = format!("decoded elements are floats, of which some may be NaN, got the type {dtype}");
+            return Err(Error::new(ErrorKind::InvalidArgument, message)
+                .with_hint("choose a type of floats, and convert the result where nothing is missing"));
+        }
+        numbers.astype(dtype)
+    }
+
+    /// The dates that stored elements stand for, in nanoseconds since 1970-01-01 as 8-byte integers; missing ones are `i64::MIN`,
+    /// NumPy's NaT. `None` where the attribute `units` names no scale of time. Computing them first looks whether all fit, unless
+    /// the stored type says so.
+    ///
+    /// # Errors
+    /// `InvalidArgument` unless the elements are an array's; `Unsupported` for other calendars, units and dates than those of
+    /// [`TimeScale::of`]; those of [`decoding`](cuzarr::meta::ArrayMetadata::decoding). Computing it: `OutOfRange` for dates before
+    /// 1677 or after 2262.
+    pub fn decoded_times(&self) -> Result<Option<Expr>> {
+        self.decoded_times_by(&self.stored_metadata()?.decoding()?)
+    }
+
+    /// Like [`Expr::decoded_times`], by a rule that is given. The elements may be any.
+    ///
+    /// # Errors
+    /// Those of [`Decoding::time_scale`] and of [`Expr::apply`].
+    pub fn decoded_times_by(&self, decoding: &Decoding) -> Result<Option<Expr>> {
+        if !matches!(self.dtype().kind(), DTypeKind::Int | DTypeKind::UInt | DTypeKind::Float) {
+            return Ok(None);
+        }
+        decoding.time_scale()?.map(|scale| decode_times(self, decoding, scale)).transpose()
+    }
+
+    /// The metadata of the array whose elements these are.
+    ///
+    /// # Errors
+    /// `InvalidArgument` where they are not those of an array, or of a view of one.
+    pub fn stored_metadata(&self) -> Result<&ArrayMetadata> {
+        let Kind::Array(view) = &self.0.kind else {
+            let message = "only the elements of an array in a store can be decoded";
+            return Err(
+                Error::new(ErrorKind::InvalidArgument, message).with_hint("decode the array, then compute with it")
+            );
+        };
+        Ok(view.array.metadata())
+    }
+}
+
+/// Applies the rule to stored elements.
+fn decode(stored: &Expr, decoding: &Decoding) -> Result<Expr> {
+    let own = read_as(stored, decoding)?;
+    let dtype = match decoding.dtype.unwrap_or(stored.dtype()) {
+        // Truths are made of what the other attributes leave.
+        DType::BOOL if decoding.is_masked || decoding.is_scaled() => DType::FLOAT64,
+        dtype => dtype,
+    };
+    let mut numbers = own.astype(dtype)?;
+    if let Some(scale) = decoding.scale {
+        numbers = Expr::apply(Op::Multiply, &[numbers.into(), scale.into()])?;
+    }
+    if let Some(offset) = decoding.offset {
+        numbers = Expr::apply(Op::Add, &[numbers.into(), offset.into()])?;
+    }
+    if let Some(is_missing) = is_missing(&own, decoding)? {
+        let nan = match dtype.kind() {
+            DTypeKind::Complex => Operand::Weak(Weak::Complex(f64::NAN, f64::NAN)),
+            _ => f64::NAN.into(),
+        };
+        numbers = Expr::apply(Op::Where, &[is_missing.into(), nan, numbers.into()])?;
+    }
+    numbers.astype(decoding.dtype.unwrap_or(stored.dtype()))
+}
+
+/// The elements with the sign that they are read with.
+fn read_as(stored: &Expr, decoding: &Decoding) -> Result<Expr> {
+    decoding.read_as.map_or_else(|| Ok(stored.clone()), |dtype| stored.astype(dtype))
+}
+
+/// Whether each element is one of the marks; `None` where there is no mark that an element can be.
+fn is_missing(own: &Expr, decoding: &Decoding) -> Result<Option<Expr>> {
+    let mut all: Option<Expr> = None;
+    for mark in &decoding.missing {
+        let mark = match *mark {
+            Mark::Int(value) => Weak::Int(value),
+            Mark::Float(value) => Weak::Float(value),
+            Mark::Complex(re, im) => Weak::Complex(re, im),
+        };
+        let next = Expr::apply(Op::Equal, &[own.clone().into(), Operand::Weak(mark)])?;
+        all = Some(match all {
+            Some(before) => Expr::apply(Op::LogicalOr, &[before.into(), next.into()])?,
+            None => next,
+        });
+    }
+    Ok(all)
+}
+
+/// Nanoseconds since 1970-01-01. As in xarray, integers are counted exactly, and floats in binary64 without what is below a nanosecond.
+fn decode_times(stored: &Expr, decoding: &Decoding, scale: TimeScale) -> Result<Expr> {
+    let own = read_as(stored, decoding)?;
+    let is_whole = !decoding.is_scaled() && own.dtype().kind() != DTypeKind::Float;
+    let as_floats = decode(stored, &Decoding { dtype: Some(DType::FLOAT64), ..decoding.clone() })?;
+    let fits = is_whole && fits_always(own.dtype(), scale);
+    let (dates, mut is_nat) = if is_whole {
+        // Sums and products wrap around, so that they are right wherever the date itself fits.
+        let origin = Operand::Weak(Weak::Int(i128::from(scale.origin_ns as i64)));
+        let counts = own.astype(DType::INT64)?;
+        let spans = Expr::apply(Op::Multiply, &[counts.into(), scale.unit_ns.into()])?;
+        (Expr::apply(Op::Add, &[spans.into(), origin])?, is_missing(&own, decoding)?)
+    } else {
+        let is_nan = Expr::apply(Op::IsNan, &[as_floats.clone().into()])?;
+        (dates_of_floats(&as_floats, scale)?, Some(is_nan))
+    };
+    if is_whole && own.dtype() == DType::INT64 {
+        let nat = Expr::apply(Op::Equal, &[own.into(), NAT.into()])?;
+        is_nat = Some(match is_nat {
+            Some(missing) => Expr::apply(Op::LogicalOr, &[missing.into(), nat.into()])?,
+            None => nat,
+        });
+    }
+    let dates = if fits { dates } else { checked(dates, &as_floats, is_nat.as_ref(), scale)? };
+    match is_nat {
+        Some(is_nat) => Expr::apply(Op::Where, &[is_nat.into(), NAT.into(), dates.into()]),
+        None => Ok(dates),
+    }
+}
+
+/// Dates of numbers in binary64. Where the origin lies outside of the range of dates, numbers are counted from a day inside of it.
+fn dates_of_floats(numbers: &Expr, scale: TimeScale) -> Result<Expr> {
+    let unit = i128::from(scale.unit_ns);
+    let moved = if i64::try_from(scale.origin_ns).is_ok() { 0 } else { -scale.origin_ns.div_euclid(unit) };
+    let origin = scale.origin_ns + moved * unit;
+    let numbers = match moved {
+        0 => numbers.clone(),
+        _ => Expr::apply(Op::Subtract, &[numbers.clone().into(), (moved as f64).into()])?,
+    };
+    let spans = Expr::apply(Op::Multiply, &[numbers.into(), (scale.unit_ns as f64).into()])?;
+    Expr::apply(Op::Add, &[spans.astype(DType::INT64)?.into(), Operand::Weak(Weak::Int(origin))])
+}
+
+/// Whether all integers of a type are dates that fit.
+fn fits_always(dtype: DType, scale: TimeScale) -> bool {
+    let bits = 8 * dtype.size_bytes();
+    let (least, most) = match dtype.kind() {
+        DTypeKind::Int => (-(1i128 << (bits - 1)), (1i128 << (bits - 1)) - 1),
+        _ => (0, (1i128 << bits) - 1),
+    };
+    let date = |count: i128| count * i128::from(scale.unit_ns) + scale.origin_ns;
+    date(least) > i128::from(NAT) && date(most) <= i128::from(i64::MAX)
+}
+
+/// Dates that are computed only after all were seen to fit.
+fn checked(dates: Expr, numbers: &Expr, is_nat: Option<&Expr>, scale: TimeScale) -> Result<Expr> {
+    let numbers = match is_nat {
+        Some(is_nat) => Expr::apply(Op::Where, &[is_nat.clone().into(), f64::NAN.into(), numbers.clone().into()])?,
+        None => numbers.clone(),
+    };
+    let nothing = numbers.summary(Fitting { scale })?;
+    Expr::apply(Op::Add, &[dates.into(), nothing.into()])
+}
+
+/// A summary that is 0, or an error when one of the dates does not fit into 8 bytes of nanoseconds.
+#[derive(Debug)]
+struct Fitting {
+    scale: TimeScale,
+}
+
+impl Summary for Fitting {
+    fn result(&self, _dtype: DType, _shape: &[u64]) -> Result<(DType, Vec<u64>)> {
+        Ok((DType::INT64, Vec::new()))
+    }
+
+    fn compute(&self, of: &Expr, options: &ComputeOptions<'_>) -> Result<NdBuffer> {
+        let (unit, origin) = (self.scale.unit_ns as f64, self.scale.origin_ns as f64);
+        // Below this, rounding to binary64 takes no date over the limit.
+        let most = (i64::MAX - (1 << 12)) as f64;
+        if let Some((least, greatest)) = of.statistics(options)?.range {
+            for number in [least, greatest] {
+                let date = number * unit + origin;
+                if !date.is_finite() || date.abs() > most {
+                    let message =
+                        format!("the date of {number:?} does not fit into datetime64[ns], which is 1677 to 2262");
+                    return Err(Error::new(ErrorKind::OutOfRange, message)
+                        .with_hint("read the numbers without times, and convert them with cftime"));
+                }
+            }
+        }
+        let zero = NdBuffer::from_host(Device::Cpu, DType::INT64, &[], Order::C, &0i64.to_ne_bytes())?;
+        Ok(zero.to_device(options.device)?)
+    }
+
+    fn name(&self) -> &'static str {
+        "fitting"
+    }
+
+    fn arguments(&self) -> String {
+        String::new()
+    }
+}
