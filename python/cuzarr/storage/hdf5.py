@@ -194,18 +194,20 @@ class Hdf5:
 
     def _members_of(self, path: str, group: Any) -> Iterator[tuple[str, Any]]:
         for name in group:
-            below = posixpath.join(path, name)
+            # h5py gives names of other encodings as bytes.
+            text = name.decode(errors="surrogateescape") if isinstance(name, bytes) else name
+            below = posixpath.join(path, text)
             if self._choice.is_dropped(below):
                 continue
             try:
+                if reason := why_no_key(text):
+                    raise UnsupportedError(reason)
                 link = group.get(name, getlink=True)
                 if isinstance(link, self._h5py.ExternalLink):
                     raise UnsupportedError(f"it is a link to the file '{printable(unicode_text(link.filename))}'")
                 # Links to other places of the file are no members.
                 if isinstance(link, self._h5py.HardLink):
                     node = group[name]
-                    if reason := why_no_key(name):
-                        raise UnsupportedError(reason)
                     if isinstance(node, self._h5py.Group | self._h5py.Dataset):
                         yield below, node
             except CuzarrError as error:
@@ -437,7 +439,9 @@ class Layout:
             codec = _codec(code, settings, name, self.dtype.itemsize)
             unit = codec.get("elementsize", 1)
             if unit > 1 and (size is None or size % unit):
-                raise UnsupportedError(f"its bytes are shuffled by {unit} where they are no whole elements, which Zarr's filter refuses")
+                raise UnsupportedError(
+                    f"its bytes are shuffled by {unit} where they are no whole elements, which Zarr's filter refuses"
+                )
             size = None if codec["id"] in _COMPRESSORS or size is None else size + 4 * (codec["id"] == "fletcher32")
             self._is_readable &= bool(self._h5py.h5z.filter_avail(code))
             found.append(codec)
@@ -471,7 +475,9 @@ class Layout:
                     del self.parts[place]
                     self.held[place] = encoded(self.document(None), mended)
         if sum(map(len, self.held.values())) > ENCODED_BYTES:
-            raise UnsupportedError("it has fewer rows than its dimension, and what is behind them in its chunks is too much for the table")
+            raise UnsupportedError(
+                "it has fewer rows than its dimension, and what is behind them in its chunks is too much for the table"
+            )
 
     def _cut(self, whole_rows: int) -> None:
         """Cuts contiguous elements into whole rows of the first dimension: as many as divide it, because chunks at the edge are whole."""
@@ -520,7 +526,9 @@ class Layout:
             places = [max(places, key=lambda place: self.parts[place][1]), max(places)]
         places += list(self.held)[:1]
         if self.has_gaps:
-            places.append(next(place for place in np.ndindex(*self._grid()) if place not in self.parts and place not in self.held))
+            places.append(
+                next(place for place in np.ndindex(*self._grid()) if place not in self.parts and place not in self.held)
+            )
         for place in dict.fromkeys(places):
             self._verify_chunk(document, place)
         if not places:

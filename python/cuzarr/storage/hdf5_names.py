@@ -59,12 +59,12 @@ class Dimensions:
         self._by_number: dict[int, str] = {}
         for path, dataset in listed:
             number = _attribute(dataset, "_Netcdf4Dimid")
-            if number is not None and np.size(number) == 1 and _is_scale(dataset) and dataset.ndim == 1:
+            if number is not None and np.size(number) == 1 and _is_scale(dataset) and dataset.ndim:
                 self._by_number[int(np.reshape(number, -1)[0])] = path
         self._scales = {path: self._find_scales(path, dataset) for path, dataset in listed}
         self._lengths: dict[str, int] = {}
         for path, dataset in listed:
-            if dataset.ndim == 1 and _is_scale(dataset) and dataset.maxshape[0] is None:
+            if dataset.ndim and _is_scale(dataset) and dataset.maxshape[0] is None:
                 self._lengths[path] = dataset.shape[0]
         for path, dataset in listed:
             for axis, scale in enumerate(self._scales[path]):

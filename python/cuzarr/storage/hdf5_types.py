@@ -23,23 +23,17 @@ def plain_type(dtype: np.dtype[Any]) -> np.dtype[Any]:
         Zarr has no such type.
     """
     if dtype.names:
-        return np.dtype([(name, *_field(dtype[name])) for name in dtype.names])
+        return np.dtype([(name, plain_type(dtype[name])) for name in dtype.names])
     if dtype.kind in "biufcSV" and not dtype.hasobject and dtype.subdtype is None and dtype.itemsize:
         return np.dtype(dtype.str)
-    raise UnsupportedError(f"elements of type {dtype} have no type in Zarr")
-
-
-def _field(dtype: np.dtype[Any]) -> tuple[np.dtype[Any], tuple[int, ...]]:
-    base, shape = dtype.subdtype or (dtype, ())
-    return plain_type(base), shape
+    # h5py notes what objects are.
+    name = ", ".join(f"{kind} of {what}" for kind, what in (dtype.metadata or {}).items()) or str(dtype)
+    raise UnsupportedError(f"elements of type {name} have no type in Zarr")
 
 
 def v2_type(dtype: np.dtype[Any]) -> Any:
     """A type as ``.zarray`` spells it."""
-    if not dtype.names:
-        return dtype.str
-    bases = [(name, *(dtype[name].subdtype or (dtype[name], ()))) for name in dtype.names]
-    return [[name, v2_type(base), *([list(shape)] if shape else [])] for name, base, shape in bases]
+    return [[name, v2_type(dtype[name])] for name in dtype.names] if dtype.names else dtype.str
 
 
 def difference(h5py: Any, stored: Any, dtype: np.dtype[Any]) -> str | None:
@@ -61,8 +55,6 @@ def difference(h5py: Any, stored: Any, dtype: np.dtype[Any]) -> str | None:
         return f"its elements have {stored.get_size()} bytes, and {dtype} has {dtype.itemsize}"
     if kind == h5t.COMPOUND:
         return _difference_of_fields(h5py, stored, dtype)
-    if kind == h5t.ARRAY and dtype.subdtype is not None and stored.get_array_dims() == dtype.subdtype[1]:
-        return difference(h5py, stored.get_super(), dtype.subdtype[0])
     if kind == h5t.STRING and dtype.kind == "S":
         return "its text is padded by spaces, and Zarr's by NULs" if stored.get_strpad() == h5t.STR_SPACEPAD else None
     if kind == h5t.OPAQUE and dtype.kind == "V":
@@ -72,8 +64,8 @@ def difference(h5py: Any, stored: Any, dtype: np.dtype[Any]) -> str | None:
         known = [getattr(h5t, f"STD_B{bits}{order}", None) for order in _orders(dtype)]
         return None if any(one is not None and stored.equal(one) for one in known) else "its bits are not those of an integer"
     if kind == h5t.INTEGER and dtype.kind in "iu":
-        signed = (stored.get_sign() == h5t.SGN_2) == (dtype.kind == "i") or np.dtype(dtype).kind == "b"
-        return _difference_of_bits(h5t, stored, dtype) if signed else "its sign is another one"
+        is_signed = stored.get_sign() == h5t.SGN_2
+        return _difference_of_bits(h5t, stored, dtype) if is_signed == (dtype.kind == "i") else "its sign is another one"
     if kind == h5t.FLOAT and dtype.kind == "f" and dtype.itemsize in _IEEE:
         is_ieee = (*stored.get_fields(), stored.get_ebias()) == _IEEE[dtype.itemsize] and stored.get_norm() == h5t.NORM_IMPLIED
         return _difference_of_bits(h5t, stored, dtype) if is_ieee else f"its floats of {dtype.itemsize} bytes are not IEEE's"
@@ -118,7 +110,20 @@ def _difference_of_fields(h5py: Any, stored: Any, dtype: np.dtype[Any]) -> str |
 
 
 def _class_name(h5t: Any, kind: int) -> str:
-    names = ("INTEGER", "FLOAT", "TIME", "STRING", "BITFIELD", "OPAQUE", "COMPOUND", "REFERENCE", "ENUM", "VLEN", "ARRAY", "COMPLEX")
+    names = (
+        "INTEGER",
+        "FLOAT",
+        "TIME",
+        "STRING",
+        "BITFIELD",
+        "OPAQUE",
+        "COMPOUND",
+        "REFERENCE",
+        "ENUM",
+        "VLEN",
+        "ARRAY",
+        "COMPLEX",
+    )
     return next((name.lower() for name in names if getattr(h5t, name, None) == kind), str(kind))
 
 
@@ -127,7 +132,5 @@ def ends_at_nul(h5py: Any, stored: Any) -> bool:
     h5t, kind = h5py.h5t, stored.get_class()
     if kind == h5t.COMPOUND:
         return any(ends_at_nul(h5py, stored.get_member_type(number)) for number in range(stored.get_nmembers()))
-    if kind == h5t.ARRAY:
-        return ends_at_nul(h5py, stored.get_super())
     is_fixed_text = kind == h5t.STRING and not stored.is_variable_str()
     return is_fixed_text and stored.get_size() > 1 and stored.get_strpad() == h5t.STR_NULLTERM

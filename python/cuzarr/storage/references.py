@@ -102,6 +102,7 @@ def _make(
         raise LibraryMissingError(f"references to HDF5 files need h5py: {error}", hint="pip install h5py") from error
     if join is not None and not files:
         raise InvalidArgumentError("files is empty, expected at least one file to join")
+    names = [""] if is_one or join is not None else _group_names(files)
     sources = [Source(file, storage_options) for file in files]
     if join is not None:
         refs = joined_references(h5py, sources, join, choice)
@@ -109,10 +110,7 @@ def _make(
         refs = _of_file(h5py, sources[0], "", choice)
     else:
         refs = {".zgroup": json.dumps({"zarr_format": 2})}
-        for file, source in zip(files, sources, strict=True):
-            name = _group_name(file)
-            if f"{name}/.zgroup" in refs:
-                raise InvalidArgumentError(f"two files have the name '{printable(name)}', which is that of their group")
+        for name, source in zip(names, sources, strict=True):
             refs.update(_of_file(h5py, source, name, choice))
     choice.check()
     if choice.left_out and not any(key.rpartition("/")[2] == ".zarray" for key in refs):
@@ -120,12 +118,17 @@ def _make(
     return _Made({"version": 1, "refs": refs}, choice.left_out, [source.url for source in sources])
 
 
-def _group_name(file: File) -> str:
-    """The name of the group of a file: the file's, without its ending."""
-    name = PurePosixPath(os.fspath(file).partition("?")[0]).stem
-    if reason := why_no_key(name):
-        raise InvalidArgumentError(f"'{printable(name)}' cannot be a group: {reason}", hint="rename the file")
-    return name
+def _group_names(files: Sequence[File]) -> list[str]:
+    """The names of the groups of files: those of the files, without their endings."""
+    names: list[str] = []
+    for file in files:
+        name = PurePosixPath(os.fspath(file).partition("?")[0]).stem
+        if reason := why_no_key(name):
+            raise InvalidArgumentError(f"'{printable(name)}' cannot be a group: {reason}", hint="rename the file")
+        if name in names:
+            raise InvalidArgumentError(f"two files have the name '{printable(name)}', which is that of their group")
+        names.append(name)
+    return names
 
 
 def _of_file(h5py: Any, source: Source, above: str, choice: Choice) -> dict[str, Any]:
