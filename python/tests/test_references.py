@@ -357,6 +357,15 @@ def test_a_prime_number_of_rows_is_not_cut_into_single_ones(tmp_path: Path, monk
     np.testing.assert_array_equal(array[...], np.arange(10_007))
 
 
+def test_elements_that_were_never_written_take_no_memory(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file.create_dataset("contiguous", (1 << 40, 1 << 20), "f8", fillvalue=2)
+        file.create_dataset("chunked", (1 << 40, 1 << 20), "f8", chunks=(10, 10), fillvalue=3)
+    refs = make_references(tmp_path / "a.h5")["refs"]
+    fills = [json.loads(refs[f"{name}/.zarray"])["fill_value"] for name in ("contiguous", "chunked")]
+    assert fills == [2.0, 3.0]
+
+
 def test_files_behind_other_bytes_are_read_at_their_place(tmp_path: Path) -> None:
     with h5py.File(tmp_path / "a.h5", "w", userblock_size=1024) as file:
         file.create_dataset("chunked", data=FIELD, chunks=(5, 15, 21), compression="gzip")

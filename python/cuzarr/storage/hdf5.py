@@ -525,14 +525,25 @@ class Layout:
             # The one with most bytes tells most; the last may lie at the edge.
             places = [max(places, key=lambda place: self.parts[place][1]), max(places)]
         places += list(self.held)[:1]
-        if self.has_gaps:
-            places.append(
-                next(place for place in np.ndindex(*self._grid()) if place not in self.parts and place not in self.held)
-            )
         for place in dict.fromkeys(places):
             self._verify_chunk(document, place)
-        if not places:
-            decoded(document | {"shape": [1] * len(self.shape), "chunks": [1] * len(self.shape)}, None, self.dtype)
+        if not places or self.has_gaps:
+            self._verify_gap(document)
+
+    def _verify_gap(self, document: dict[str, Any]) -> None:
+        """Compares an element that is not stored with the fill value."""
+        got = decoded(document | {"chunks": [1] * len(self.shape)}, None, self.dtype)
+        if not self.has_gaps or not self._is_readable:
+            return
+        grid = self._grid()
+        # So many chunks cannot all be stored.
+        places = (_place(number, grid) for number in range(len(self.parts) + len(self.held) + 1))
+        gap = next(place for place in places if place not in self.parts and place not in self.held)
+        first = [at * chunk for at, chunk in zip(gap, self.chunks, strict=True)]
+        is_inside = all(at < extent for at, extent in zip(first, self._dataset.shape, strict=True))
+        expected = self._dataset[tuple(slice(at, at + 1) for at in first)] if is_inside else self._dataset.fillvalue
+        if got.tobytes() != np.asarray(expected).astype(self.dtype).tobytes():
+            raise UnsupportedError("its fill value in Zarr is another one than in HDF5")
 
     def _verify_chunk(self, document: dict[str, Any], place: Place) -> None:
         chunk, name = self.held.get(place), ".".join(map(str, place)) or "0"
@@ -556,6 +567,15 @@ class Layout:
             is_same = inside.tobytes() == expected.tobytes()
         if not is_same:
             raise UnsupportedError(f"its chunk {name} has other elements in Zarr than in HDF5")
+
+
+def _place(number: int, grid: tuple[int, ...]) -> Place:
+    """The place in a grid of the chunk of a number."""
+    place: list[int] = []
+    for count in reversed(grid):
+        number, at = divmod(number, count)
+        place.insert(0, at)
+    return tuple(place)
 
 
 def _divisors(number: int) -> list[int]:

@@ -50,7 +50,10 @@ def difference(h5py: Any, stored: Any, dtype: np.dtype[Any]) -> str | None:
     """
     h5t, kind = h5py.h5t, stored.get_class()
     if kind == h5t.ENUM:
-        return difference(h5py, stored.get_super(), np.dtype("i1") if dtype.kind == "b" else dtype)
+        base = stored.get_super()
+        # Enumerations of FALSE and TRUE.
+        is_signed = base.get_class() == h5t.INTEGER and base.get_sign() == h5t.SGN_2
+        return difference(h5py, base, np.dtype("i1" if is_signed else "u1") if dtype.kind == "b" else dtype)
     if stored.get_size() != dtype.itemsize:
         return f"its elements have {stored.get_size()} bytes, and {dtype} has {dtype.itemsize}"
     if kind == h5t.COMPOUND:

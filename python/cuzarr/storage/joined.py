@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime
 import json
 import math
-import os
 import posixpath
 import re
 from collections.abc import Iterator, Sequence
