@@ -114,6 +114,8 @@ class LazyArray(BackendArray):
         if any(isinstance(item, slice) and (item.step or 1) < 0 for item in key):
             key = tuple(_as_indices(item, extent) for item, extent in zip(key, self.shape, strict=True))
         elements = self._array.oindex[key] if any(isinstance(item, np.ndarray) for item in key) else self._array[key]
+        if isinstance(elements, str | bytes):  # of an array without dimensions
+            return np.array(elements, self.dtype)
         return elements.astype(self.dtype) if elements.dtype.kind == "T" else elements
 
 

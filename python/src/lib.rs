@@ -30,7 +30,9 @@ mod watch;
 
 use std::path::PathBuf;
 
+use cuzarr_cli::{MadeTable, TableRequest};
 use pyo3::prelude::*;
+use pyo3::types::IntoPyDict;
 
 /// The names of all kinds of errors that Rust can raise.
 #[pyfunction]
@@ -52,17 +54,21 @@ fn nearest(name: &str, known: Vec<String>) -> Option<String> {
     cuzarr::nearest(name, known.iter().map(String::as_str)).map(str::to_string)
 }
 
-/// Runs the `cuzarr` command with these arguments (the first is its name) and returns its exit status. `make_references` gives a
-/// table of references to files as JSON; its second argument is the dimension to join them along.
+/// Runs the `cuzarr` command with these arguments (the first is its name) and returns its exit status. `make_references` takes the
+/// fields of a `TableRequest` and gives those of a `MadeTable`.
 #[pyfunction]
 #[pyo3(signature = (arguments, make_references=None))]
 fn cli(py: Python<'_>, arguments: Vec<std::ffi::OsString>, make_references: Option<Py<PyAny>>) -> i32 {
     let Some(callable) = make_references else { return py.detach(|| cuzarr_cli::main(arguments)) };
-    let make_references = |files: &[PathBuf], join: Option<&str>| {
+    let make_references = |request: &TableRequest<'_>| {
         Python::attach(|py| {
-            let table = callable.call1(py, (files.to_vec(), join)).and_then(|table| table.extract(py));
-            table.map_err(|exception| error::of_command(py, &exception))
+            let TableRequest { files, join, drop, strict, storage_options } = *request;
+            let options = storage_options.to_vec().into_py_dict(py)?;
+            let made = callable.call1(py, (files.to_vec(), join, drop.to_vec(), strict, options))?;
+            made.extract::<(String, Vec<(String, String, String)>, Vec<String>)>(py)
         })
+        .map(|(text, left_out, urls)| MadeTable { text, left_out, urls })
+        .map_err(|exception| Python::attach(|py| error::of_command(py, &exception)))
     };
     py.detach(|| cuzarr_cli::main_in_python(arguments, &cuzarr_cli::Python { make_references: &make_references }))
 }

@@ -22,10 +22,11 @@ mod statistics;
 mod validate;
 
 use std::ffi::OsString;
-use std::path::PathBuf;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use cuzarr_remote::StorageOptions;
+
+pub use crate::references::{MadeTable, TableRequest};
 
 use crate::output::Output;
 
@@ -102,9 +103,8 @@ fn storage_option(text: &str) -> Result<(String, String), String> {
     pair.map(|(name, value)| (name.to_string(), value.to_string())).ok_or_else(|| "expected NAME=VALUE".to_string())
 }
 
-/// Makes a table of references to the chunks of HDF5 files, as JSON. With a dimension, the variables of the files follow each other
-/// along it.
-pub type MakeReferences<'a> = dyn Fn(&[PathBuf], Option<&str>) -> cuzarr::Result<String> + 'a;
+/// Makes a table of references to the chunks of HDF5 files.
+pub type MakeReferences<'a> = dyn Fn(&TableRequest<'_>) -> cuzarr::Result<MadeTable> + 'a;
 
 /// What the command of the Python package can do beyond this crate.
 pub struct Python<'a> {
@@ -132,7 +132,8 @@ fn run(arguments: impl IntoIterator<Item = OsString>, python: Option<&Python<'_>
         }
     };
     let mut options = StorageOptions::from_environment();
-    arguments.storage_options.into_iter().for_each(|(name, value)| options.set(name, value));
+    let given = arguments.storage_options;
+    given.iter().for_each(|(name, value)| options.set(name, value));
     let mut output = Output::new(arguments.json, arguments.progress, cuzarr_remote::registry_with(options));
     let result = match arguments.command {
         Command::Demo(demo) => demo.run(&mut output),
@@ -145,7 +146,7 @@ fn run(arguments: impl IntoIterator<Item = OsString>, python: Option<&Python<'_>
         Command::Copy(copy) => copy.run(&mut output),
         Command::Rechunk(rechunk) => rechunk.run(&mut output),
         Command::Pyramid(pyramid) => pyramid.run(&mut output),
-        Command::References(references) => references.run(python, &mut output),
+        Command::References(references) => references.run(python, &given, &mut output),
         Command::Bench(bench) => bench.run(&mut output),
         Command::Cache(cache) => cache.run(&mut output),
         Command::Doctor(doctor) => doctor.run(&mut output),

@@ -62,6 +62,12 @@ impl Output {
         let _ = writeln!(std::io::stdout(), "{printed}");
     }
 
+    /// Prints a warning to standard error.
+    pub fn warn(&mut self, warning: &str) {
+        self.clear_progress();
+        let _ = writeln!(std::io::stderr(), "cuzarr: warning: {}", printable(warning));
+    }
+
     /// Prints an error to standard error, and with `--json` also as the answer.
     pub fn error(&mut self, error: &cuzarr::Error) {
         self.clear_progress();

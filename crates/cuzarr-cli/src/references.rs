@@ -1,14 +1,41 @@
 //! `cuzarr references make`: tables of references to the chunks of netCDF-4 and HDF5 files.
 
+use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use cuzarr::{Error, ErrorKind, Result};
+use cuzarr_remote::reference::Rules;
 use serde_json::{Value, json};
 
 use crate::output::Output;
 use crate::{Python, Verdict};
+
+/// What a table is made of.
+pub struct TableRequest<'a> {
+    /// Paths and URLs of HDF5 files.
+    pub files: &'a [OsString],
+    /// The dimension along which the variables of the files follow each other.
+    pub join: Option<&'a str>,
+    /// Variables and groups that are not looked at.
+    pub drop: &'a [String],
+    /// Whether a variable that cannot be read through a table is an error.
+    pub strict: bool,
+    /// Options for URLs.
+    pub storage_options: &'a [(String, String)],
+}
+
+/// A table of references.
+pub struct MadeTable {
+    /// The table as JSON.
+    pub text: String,
+    /// The variables that it does not have: the file, the path in it and the reason of each.
+    pub left_out: Vec<(String, String, String)>,
+    /// The URLs of the files.
+    pub urls: Vec<String>,
+}
 
 #[derive(Subcommand)]
 pub enum References {
@@ -18,49 +45,139 @@ pub enum References {
 
 #[derive(Args)]
 pub struct Make {
-    /// netCDF-4 or HDF5 files. Of several, each becomes a group with the name of the file, unless they are joined
+    /// netCDF-4 or HDF5 files: paths, or URLs of buckets and web servers. Of several, each becomes a group with the name of the file,
+    /// unless they are joined
     #[arg(required = true, value_name = "FILE")]
-    files: Vec<PathBuf>,
+    files: Vec<OsString>,
     /// The table to write [default: the first file's name, ending in .json]
     #[arg(short, long, value_name = "TABLE")]
     output: Option<PathBuf>,
     /// Join the variables of the files along this dimension, such as time, in the order of the files
     #[arg(long, value_name = "DIMENSION")]
     join: Option<String>,
-    /// Replace an existing table
+    /// Leave out this variable or group, a path in the files, without looking at it. Give it once for each
+    #[arg(long, value_name = "NAME")]
+    drop: Vec<String>,
+    /// Fail when a variable cannot be read through a table, instead of leaving it out
+    #[arg(long)]
+    strict: bool,
+    /// Replace an existing file. Files that the table is made of are never replaced
     #[arg(long)]
     overwrite: bool,
 }
 
 impl References {
-    pub fn run(self, python: Option<&Python<'_>>, output: &mut Output) -> Result<Verdict> {
+    pub fn run(
+        self,
+        python: Option<&Python<'_>>,
+        options: &[(String, String)],
+        output: &mut Output,
+    ) -> Result<Verdict> {
         let References::Make(make) = self;
-        make.run(python, output)
+        make.run(python, options, output)
     }
 }
 
 impl Make {
-    fn run(self, python: Option<&Python<'_>>, output: &mut Output) -> Result<Verdict> {
+    fn run(self, python: Option<&Python<'_>>, options: &[(String, String)], output: &mut Output) -> Result<Verdict> {
         let Some(python) = python else {
             let message = "this command does not read netCDF-4 and HDF5 files: only the one of the Python package does";
             return Err(Error::new(ErrorKind::Unsupported, message).with_hint("pip install cuzarr h5py"));
         };
-        let table = match (self.output, self.files.first()) {
-            (Some(table), _) => table,
-            (None, first) => first.map(|file| file.with_extension("json")).unwrap_or_default(),
+        let table = self.output.clone().unwrap_or_else(|| default_table(self.files.first()));
+        check_place(&table, &self.files, self.overwrite)?;
+        let request = TableRequest {
+            files: &self.files,
+            join: self.join.as_deref(),
+            drop: &self.drop,
+            strict: self.strict,
+            storage_options: options,
         };
-        if table.exists() && !self.overwrite {
-            let message = format!("'{}' exists already", table.display());
-            return Err(Error::new(ErrorKind::InvalidArgument, message).with_hint("use --overwrite, or -o TABLE"));
-        }
-        let text = (python.make_references)(&self.files, self.join.as_deref())?;
-        let count = serde_json::from_str::<Value>(&text).ok().and_then(|table| Some(table["refs"].as_object()?.len()));
-        write(&table, &text)?;
-        let name = table.display().to_string();
-        let document = json!({"table": name, "references": count, "bytes": text.len()});
-        output.answer(&document, &format!("{} references in {name}: open reference::{name}", count.unwrap_or(0)));
+        let made = (python.make_references)(&request)?;
+        write(&table, &made.text)?;
+        answer(&table, &made, output);
         Ok(Verdict::Passed)
     }
+}
+
+/// The table of a file: beside it, or in the current folder for a file at a URL.
+fn default_table(file: Option<&OsString>) -> PathBuf {
+    let Some(file) = file else { return PathBuf::new() };
+    match file.to_str().and_then(|text| text.split_once("://")) {
+        Some((scheme, path)) if scheme != "file" => {
+            let path = path.split(['?', '#']).next().unwrap_or(path);
+            Path::new(path.rsplit('/').next().unwrap_or(path)).with_extension("json")
+        }
+        _ => local_path(file).unwrap_or_default().with_extension("json"),
+    }
+}
+
+/// The path of a file on this machine.
+fn local_path(file: &OsString) -> Option<PathBuf> {
+    match file.to_str().and_then(|text| text.split_once("://")) {
+        Some(("file", path)) => Some(PathBuf::from(path)),
+        Some(_) => None,
+        None => Some(PathBuf::from(file)),
+    }
+}
+
+/// Checks that a table can be written at a path.
+///
+/// # Errors
+/// `InvalidArgument` when one of the files is there, through links too, or any file and `overwrite` is not set.
+fn check_place(table: &Path, files: &[OsString], overwrite: bool) -> Result<()> {
+    let refused =
+        |message: String, hint: &str| Err(Error::new(ErrorKind::InvalidArgument, message).with_hint(hint.to_string()));
+    let shown = table.display();
+    if table.to_str().is_some_and(|text| text.contains("://")) {
+        return refused(format!("'{shown}' is a URL, expected a path for the table"), "write it here and upload it");
+    }
+    if table.is_dir() {
+        return refused(format!("'{shown}' is a folder, expected a file for the table"), "use -o TABLE");
+    }
+    if files.iter().filter_map(local_path).any(|file| is_same_file(&file, table)) {
+        return refused(format!("'{shown}' is one of the files that the table is made of"), "use -o TABLE");
+    }
+    match fs::symlink_metadata(table).is_ok() && !overwrite {
+        true => refused(format!("'{shown}' exists already"), "use --overwrite, or -o TABLE"),
+        false => Ok(()),
+    }
+}
+
+/// Whether two paths lead to one file, through links too.
+fn is_same_file(one: &Path, other: &Path) -> bool {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::MetadataExt;
+        if let (Ok(one), Ok(other)) = (fs::metadata(one), fs::metadata(other)) {
+            return (one.dev(), one.ino()) == (other.dev(), other.ino());
+        }
+    }
+    matches!((fs::canonicalize(one), fs::canonicalize(other)), (Ok(one), Ok(other)) if one == other)
+}
+
+/// Tells of the table, of variables that it has not, and of what a reader must allow.
+fn answer(table: &Path, made: &MadeTable, output: &mut Output) {
+    let count = serde_json::from_str::<Value>(&made.text).ok().and_then(|table| Some(table["refs"].as_object()?.len()));
+    let count = count.unwrap_or(0);
+    let name = table.display().to_string();
+    let rules = Rules::new().with_table(&name);
+    let needed = |url: &String| rules.as_ref().ok()?.needed(url);
+    let allow: Vec<_> = made.urls.iter().filter_map(needed).collect::<BTreeSet<_>>().into_iter().collect();
+    let mut text = format!("{count} references in {name}: open reference::{name}");
+    if !allow.is_empty() {
+        text += &format!("\nthe files lie elsewhere: open it with --storage-option allow={}", allow.join(","));
+    }
+    for (file, path, reason) in &made.left_out {
+        let (file, path) = (cuzarr::printable(file), cuzarr::printable(path));
+        output.warn(&format!("{file}: variable '{path}' is left out: {reason}"));
+    }
+    let left_out: Vec<_> = (made.left_out.iter())
+        .map(|(file, path, reason)| json!({"file": file, "variable": path, "reason": reason}))
+        .collect();
+    let size = made.text.len();
+    let document = json!({"table": name, "references": count, "bytes": size, "left_out": left_out, "allow": allow});
+    output.answer(&document, &text);
 }
 
 /// Writes a file whole or not at all.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime
 import json
 import math
-import os
 import posixpath
 import re
 from collections.abc import Iterator, Sequence
@@ -17,7 +16,8 @@ import numpy as np
 
 from cuzarr._text import printable
 from cuzarr.errors import CuzarrError, InvalidArgumentError, UnsupportedError
-from cuzarr.storage.hdf5 import Hdf5, Variable, documents, fill_value, framed_texts, inline
+from cuzarr.storage.hdf5 import Choice, Hdf5, Variable, documents, fill_value, framed_texts, inline
+from cuzarr.storage.hdf5_source import Source
 
 HELD_BYTES = 4 << 20
 """A variable of up to this size whose chunks cannot be joined, such as a time axis, is put into the table."""
@@ -39,11 +39,13 @@ _TIME = re.compile(
     r"(days|hours|minutes|seconds) since (\d{4})-(\d\d?)-(\d\d?)(?:[ T](\d\d?):(\d\d)(?::(\d\d)(?:\.0+)?)?)?(?: ?(?:UTC|Z))?"
 )
 _SECONDS = {"days": 86_400, "hours": 3600, "minutes": 60, "seconds": 1}
+# Times that are changed keep this precision.
+_LEAST_SECONDS = 1e-3
 # The day after which the calendars of this name are one.
 _GREGORIAN = datetime.datetime(1582, 10, 15)
 
 
-def joined_references(h5py: Any, files: Sequence[str | os.PathLike[str]], dimension: str) -> dict[str, Any]:
+def joined_references(h5py: Any, sources: Sequence[Source], dimension: str, choice: Choice) -> dict[str, Any]:
     """The keys of a table in which the files' variables follow each other along a dimension, in the order of the files.
 
     Raises
@@ -53,22 +55,28 @@ def joined_references(h5py: Any, files: Sequence[str | os.PathLike[str]], dimens
     UnsupportedError
         Chunks end inside a file, and the variable is too large for the table.
     """
-    lengths = [_length(h5py, file, dimension) for file in files]
     with ExitStack() as stack:
         # Files of which only the references are wanted; HDF5 keeps little of each in memory.
-        opened = [stack.enter_context(Hdf5(h5py, file, whole_rows=math.gcd(*lengths))) for file in files]
+        opened = [stack.enter_context(Hdf5(h5py, source, choice=choice)) for source in sources]
+        whole_rows = math.gcd(*(_length(file, dimension) for file in opened))
         groups: dict[str, dict[str, Any]] = {}
         members: list[dict[str, Variable]] = []
         for file in opened:
-            nodes = list(file.nodes())
+            nodes = list(file.nodes(whole_rows))
             groups = groups or {node[0]: node[1] for node in nodes if not isinstance(node, Variable)}
             members.append({node.path: node for node in nodes if isinstance(node, Variable)})
+        # What is left out of one file is left out of all.
+        for left_out in choice.left_out:
+            for found in members:
+                found.pop(left_out.shown, None)
         _check_names(opened, members)
         refs: dict[str, Any] = {}
         for path, attributes in groups.items():
             refs.update(documents(path, attributes, {"zarr_format": 2}, ".zgroup"))
+        parents = _parents(members[0])
         for path in members[0]:
-            column = _Column(dimension, opened, [found[path] for found in members])
+            times = [found.get(parents.get(path, path), found[path]) for found in members]
+            column = _Column(dimension, opened, [found[path] for found in members], times)
             try:
                 refs.update(column.references())
             except CuzarrError as error:
@@ -77,24 +85,27 @@ def joined_references(h5py: Any, files: Sequence[str | os.PathLike[str]], dimens
         return refs
 
 
-def _length(h5py: Any, file: str | os.PathLike[str], dimension: str) -> int:
+def _parents(variables: dict[str, Variable]) -> dict[str, str]:
+    """The variables whose units are those of others too, each with that other one: bounds without units of their own have those of
+    their variable (CF conventions, 7.1)."""
+    found = {}
+    for path, variable in variables.items():
+        for name in ("bounds", "climatology"):
+            bounds = posixpath.join(posixpath.dirname(path), str(variable.attributes.get(name)))
+            if bounds in variables and "units" not in variables[bounds].attributes:
+                found[bounds] = path
+    return found
+
+
+def _length(opened: Hdf5, dimension: str) -> int:
     """The length of a dimension in a file."""
-    with Hdf5(h5py, file) as opened:
-        variables = (node for node in opened.nodes() if isinstance(node, Variable))
-        found = {
-            variable.dataset.shape[variable.dimensions.index(dimension)]
-            for variable in variables
-            if dimension in variable.dimensions
-        }
-        if len(found) == 1:
-            return int(found.pop())
-        what = f"lengths {sorted(found)} of" if found else "no variable with"
-        raise InvalidArgumentError(f"'{opened.path}' has {what} the dimension '{printable(dimension)}'", hint=_hint(opened))
-
-
-def _hint(opened: Hdf5) -> str | None:
-    names = sorted({name for node in opened.nodes() if isinstance(node, Variable) for name in node.dimensions})
-    return f"its dimensions: {printable(', '.join(names[:20]))}" if names else None
+    found = opened.lengths(dimension)
+    if len(found) == 1:
+        return found.pop()
+    names = sorted(opened.dimensions())
+    hint = f"its dimensions: {printable(', '.join(names[:20]))}" if names else None
+    what = f"lengths {sorted(found)} of" if found else "no variable with"
+    raise InvalidArgumentError(f"'{printable(opened.path)}' has {what} the dimension '{printable(dimension)}'", hint=hint)
 
 
 def _check_names(files: list[Hdf5], members: list[dict[str, Variable]]) -> None:
@@ -114,6 +125,8 @@ class _Column:
     dimension: str
     files: list[Hdf5]
     variables: list[Variable]
+    # The variables that say in what units and calendar the elements are: the same ones, or those whose bounds they are.
+    times: list[Variable]
     axis: int | None = field(init=False)
 
     def __post_init__(self) -> None:
@@ -127,7 +140,7 @@ class _Column:
         if self.axis is None:
             first = self.variables[0]
             self._check_coordinate()
-            yield from documents(first.path, first.attributes, first.layout.document(fill_value(first.fill)))
+            yield from documents(first.path, first.attributes, first.document())
             yield from self.files[0].chunks(first)
         elif self._fits():
             yield from self._joined()
@@ -147,9 +160,9 @@ class _Column:
         hint = "leave the file out, or make a table of each file"
         if other.dimensions != first.dimensions:
             self._refuse(number, "the list of dimensions", other.dimensions, first.dimensions, hint)
-        shapes = [[extent for axis, extent in enumerate(one.dataset.shape) if axis != self.axis] for one in (first, other)]
+        shapes = [[extent for axis, extent in enumerate(one.shape) if axis != self.axis] for one in (first, other)]
         if shapes[0] != shapes[1]:
-            self._refuse(number, "the shape", list(other.dataset.shape), list(first.dataset.shape), hint)
+            self._refuse(number, "the shape", list(other.shape), list(first.shape), hint)
         documents = [one.layout.document(None) for one in (first, other)]
         if documents[0]["dtype"] != documents[1]["dtype"]:
             self._refuse(number, "the data type", documents[1]["dtype"], documents[0]["dtype"], hint)
@@ -157,21 +170,29 @@ class _Column:
             got, expected = other.attributes.get(name), first.attributes.get(name)
             if got != expected and not (name == "units" and self._is_shifted(number)):
                 self._refuse(number, f"the attribute '{name}'", got, expected, hint)
+        if self._units(number) != self._units(0) and not self._is_shifted(number):
+            self._refuse(number, "the attribute 'units'", self._units(number), self._units(0), hint)
+
+    def _units(self, number: int) -> Any:
+        """The units of a file's values, which bounds may have from the variable that they belong to."""
+        return self.times[number].attributes.get("units")
 
     def _check_coordinate(self) -> None:
         """Compares the values of a coordinate that is not joined, which place the other variables' elements."""
         first = self.variables[0]
         if first.dimensions != [posixpath.basename(first.path)]:
             return
-        expected = first.dataset[...]
+        expected = first.values()
         for number, variable in enumerate(self.variables[1:], 1):
-            if not np.array_equal(variable.dataset[...], expected, equal_nan=expected.dtype.kind == "f"):
+            if not np.array_equal(variable.values(), expected, equal_nan=expected.dtype.kind == "f"):
                 self._refuse(number, "the coordinate", "another one", "the values", "join files of one grid")
 
     def _is_shifted(self, number: int) -> bool:
-        """Whether the units are a time since another date than in the first file."""
-        calendars = {variable.attributes.get("calendar", "standard") for variable in self.variables}
-        if not calendars <= {"standard", "gregorian", "proleptic_gregorian"} or self._is_text():
+        """Whether the units are a time since another date than in the first file, and values can be moved by whole units."""
+        calendars = {time.attributes.get("calendar", "standard") for time in self.times}
+        # Stored values that are packed are no times themselves.
+        is_packed = any(name in one.attributes for one in self.variables for name in ("scale_factor", "add_offset", "_Unsigned"))
+        if not calendars <= {"standard", "gregorian", "proleptic_gregorian"} or self._is_text() or is_packed:
             return False
         try:
             self._ahead(number)
@@ -187,13 +208,11 @@ class _Column:
         ValueError
             The units are no time, or the dates do not differ by a whole number of them.
         """
-        units = [
-            _TIME.fullmatch(str(variable.attributes.get("units"))) for variable in (self.variables[0], self.variables[number])
-        ]
+        units = [_TIME.fullmatch(str(self._units(one))) for one in (0, number)]
         if units[0] is None or units[1] is None or units[0][1] != units[1][1]:
             raise ValueError
         dates = [_date(found) for found in (units[0], units[1])]
-        calendar = self.variables[0].attributes.get("calendar", "standard")
+        calendar = self.times[0].attributes.get("calendar", "standard")
         if calendar != "proleptic_gregorian" and min(dates) < _GREGORIAN:
             raise ValueError
         seconds = round((dates[1] - dates[0]).total_seconds())
@@ -210,15 +229,15 @@ class _Column:
         assert self.axis is not None
         first = self.variables[0].layout
         alike = {json.dumps(_without_level(variable.layout.document(None))) for variable in self.variables}
-        units = {variable.attributes.get("units") for variable in self.variables}
-        lengths = [variable.dataset.shape[self.axis] for variable in self.variables[:-1]]
+        units = {self._units(number) for number in range(len(self.variables))}
+        lengths = [variable.shape[self.axis] for variable in self.variables[:-1]]
         whole = all(length % first.chunks[self.axis] == 0 for length in lengths)
         return whole and len(alike) == 1 and len(units) == 1 and not any(variable.layout.is_held for variable in self.variables)
 
     def _fill(self) -> Any:
         """The fill value: of files with chunks that are not stored, where there are some."""
         gaps = [variable for variable in self.variables if variable.layout.has_gaps]
-        fills = [fill_value(variable.fill) for variable in gaps or self.variables]
+        fills = [fill_value(variable.fill, variable.layout.dtype) for variable in gaps or self.variables]
         for number, fill in enumerate(fills):
             if fill != fills[0]:
                 hint = "copy the variable with one fill value"
@@ -227,8 +246,8 @@ class _Column:
 
     def _document(self) -> dict[str, Any]:
         assert self.axis is not None
-        document = self.variables[0].layout.document(fill_value(self._fill()))
-        document["shape"][self.axis] = sum(variable.dataset.shape[self.axis] for variable in self.variables)
+        document = self.variables[0].layout.document(fill_value(self._fill(), self.variables[0].layout.dtype))
+        document["shape"][self.axis] = sum(variable.shape[self.axis] for variable in self.variables)
         return document
 
     def _joined(self) -> Iterator[tuple[str, Any]]:
@@ -239,15 +258,15 @@ class _Column:
         before = 0
         for file, variable in zip(self.files, self.variables, strict=True):
             yield from file.chunks(variable, (self.axis, before))
-            before += -(-variable.dataset.shape[self.axis] // first.layout.chunks[self.axis])
+            before += -(-variable.shape[self.axis] // first.layout.chunks[self.axis])
 
     def _held(self) -> Iterator[tuple[str, Any]]:
         """The values of all files as one chunk in the table."""
         assert self.axis is not None
         first = self.variables[0]
-        size = sum(variable.dataset.size * variable.dataset.dtype.itemsize for variable in self.variables)
+        size = sum(math.prod(variable.shape) * variable.dataset.dtype.itemsize for variable in self.variables)
         if size > HELD_BYTES:
-            lengths = [variable.dataset.shape[self.axis] for variable in self.variables]
+            lengths = [variable.shape[self.axis] for variable in self.variables]
             raise UnsupportedError(
                 f"chunks of the shape {list(first.layout.chunks)} do not end where the files do ({lengths[:8]} along "
                 f"'{printable(self.dimension)}'), or have other filters, and {size} bytes are too many for the table",
@@ -263,17 +282,26 @@ class _Column:
 
     def _values(self, number: int) -> Any:
         variable = self.variables[number]
-        values = variable.dataset[...]
-        if variable.attributes.get("units") == self.variables[0].attributes.get("units"):
+        values = variable.values()
+        if self._units(number) == self._units(0):
             return values
         ahead = self._ahead(number)
-        # Marks of missing elements stay.
         moved = values + np.asarray(ahead, values.dtype)
-        if values.dtype.kind in "iu" and not np.array_equal(moved.astype(object), values.astype(object) + ahead):
+        # Marks of missing elements stay.
+        marks = variable.attributes.get("missing_value")
+        marks = [*(marks if isinstance(marks, list) else [marks]), variable.fill]
+        is_marked = np.isin(values, [mark for mark in marks if mark is not None and not isinstance(mark, str)])
+        if values.dtype.kind in "iu":
+            is_wrong = moved.astype(object) != values.astype(object) + ahead
+        else:
+            exact = values.astype("f8") + ahead
+            is_wrong = abs(moved - exact) * _SECONDS[str(self._units(0)).partition(" ")[0]] > _LEAST_SECONDS
+        if np.any(is_wrong & ~is_marked):
             raise InvalidArgumentError(
-                f"times of '{self.files[number].path}' overflow {values.dtype} after '{printable(str(ahead))}'"
+                f"times of '{printable(self.files[number].path)}' are no {values.dtype} any more after '{printable(str(ahead))}' is added",
+                hint="write the files' times since one date",
             )
-        return moved if variable.fill is None else np.where(values == variable.fill, values, moved)
+        return np.where(is_marked, values, moved)
 
 
 def _date(time: re.Match[str]) -> datetime.datetime:

@@ -112,6 +112,12 @@ impl Rules {
         self.allowing(&self.url_of(url)?).map(|_| ())
     }
 
+    /// The prefix that a user must allow so that a table may name this URL; `None` if it may already, or never.
+    pub fn needed(&self, url: &str) -> Option<String> {
+        let url = self.url_of(url).ok()?;
+        self.allowing(&url).is_err().then(|| prefix_of(&url))
+    }
+
     /// The prefix that allows a URL.
     fn allowing(&self, url: &str) -> Result<&str> {
         let begins = |prefix: &&String| {
@@ -120,17 +126,24 @@ impl Rules {
         if let Some(prefix) = self.own.iter().chain(&self.allowed).find(begins) {
             return Ok(prefix);
         }
-        let (scheme, path) = parts(url);
-        let prefix = match scheme {
-            "file" => format!("{}/", url.rsplit_once('/').map_or("file://", |(folder, _)| folder)),
-            _ => format!("{scheme}://{}/", path.split('/').next().unwrap_or("")),
-        };
+        let prefix = prefix_of(url);
         let outside = match &self.own {
             Some(own) => format!("lies outside of the table's own place, '{own}/'"),
             None => "is not allowed".to_string(),
         };
         Err(refused(url, &outside).with_hint(format!("if you trust the table, set the storage option allow={prefix}")))
     }
+}
+
+/// The prefix to allow for a normalized URL: the folder of a file, or a bucket or host. The option `allow` is a list with spaces and
+/// commas between its parts, so a folder with one of them in its name is allowed by a folder above it.
+fn prefix_of(url: &str) -> String {
+    let (scheme, path) = parts(url);
+    if scheme != "file" {
+        return format!("{scheme}://{}/", path.split('/').next().unwrap_or(""));
+    }
+    let end = url.find([',', ' ', '\n']).unwrap_or(url.len());
+    format!("{}/", url[..end].rsplit_once('/').map_or("file://", |(folder, _)| folder))
 }
 
 fn refused(location: &str, reason: &str) -> Error {
@@ -345,6 +358,8 @@ mod tests {
         let folder = Rules::new().with_table("/data/tables/a.json").unwrap();
         assert!(folder.check("/data/tables/a.nc").is_ok() && folder.check("file:///data/tables/b/a.nc").is_ok());
         assert!(hint(&folder, "/data/a.nc").contains("allow=file:///data/"));
+        assert_eq!(folder.needed("/data/my files/a.nc").as_deref(), Some("file:///data/"));
+        assert_eq!(folder.needed("/data/tables/b/a.nc"), None);
         let web = Rules::new().with_table("https://Host/data/a.json").unwrap();
         assert!(web.check("https://host/data/a.nc").is_ok());
         assert!(web.check("https://host/private/a.nc").is_err() && web.check("http://host/data/a.nc").is_err());

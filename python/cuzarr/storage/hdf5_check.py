@@ -1,0 +1,51 @@
+"""Single chunks of tables, decoded and encoded as arrays of these tables are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from cuzarr import _core
+from cuzarr._memory import convert, foreign, strings
+
+_OPTIONS = {"device": "cpu", "write_empty_chunks": True}
+
+
+def _key(document: dict[str, Any]) -> str:
+    return ".".join("0" for _ in document["chunks"]) or "0"
+
+
+def _array(store: _core.Store, document: dict[str, Any]) -> tuple[_core.Array, Any]:
+    """The array of one chunk, and the selection of all of it."""
+    shape = tuple(document["chunks"])
+    array = _core.Array(store, "", {".zarray": document | {"shape": list(shape)}}, _OPTIONS)
+    return array, ((0,) * len(shape), shape, (1,) * len(shape), ())
+
+
+def decoded(document: dict[str, Any], chunk: bytes | None, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
+    """The elements of a chunk; without a chunk, those of one that is not stored.
+
+    Raises
+    ------
+    CuzarrError
+        The document's filters do not decode it, or there is no array with such a document.
+    """
+    store = _core.Store.memory()
+    if chunk is not None:
+        store.set(_key(document), chunk)
+    array, everything = _array(store, document)
+    if dtype.hasobject:
+        return np.asarray(strings.to_array(array.read_variable(everything, True), document["chunks"], dtype), dtype)
+    elements = convert.result_array(array.read(everything), dtype.newbyteorder("="))
+    return np.asarray(elements).astype(dtype)
+
+
+def encoded(document: dict[str, Any], elements: np.ndarray[Any, Any]) -> bytes:
+    """A chunk with these elements, encoded by the document's filters."""
+    store = _core.Store.memory()
+    array, everything = _array(store, document)
+    array.write(everything, foreign.wrap_host(np.ascontiguousarray(elements, elements.dtype.newbyteorder("="))))
+    chunk = store.get(_key(document))
+    assert chunk is not None, "chunks of fill values are written too"
+    return chunk
