@@ -343,4 +343,5 @@ def _parse_consolidated(data: Any) -> ConsolidatedMetadata | None:
         raise MetadataValidationError(f"consolidated_metadata has no 'metadata', got {data!r}")
     if data.get("kind") != "inline":
         raise MetadataValidationError(f"consolidated_metadata is of kind {data.get('kind')!r}, expected 'inline'")
-    return ConsolidatedMetadata({key: parse_node(node) for key, node in data["metadata"].items()})
+    # The group's own document is the one that this is in.
+    return ConsolidatedMetadata({key: parse_node(node) for key, node in data["metadata"].items() if key.strip("/")})

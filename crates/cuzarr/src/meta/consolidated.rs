@@ -72,7 +72,11 @@ impl Consolidated {
                 return Err(invalid("metadata", &document.to_value(), "an object")).at(place);
             };
             node_type(&document).at(place)?;
-            entries.insert(normal(&path), NodeDocuments::v3(document));
+            // The group's own document is the one that this is in.
+            let path = normal(&path);
+            if !path.is_empty() {
+                entries.insert(path, NodeDocuments::v3(document));
+            }
         }
         Ok(Consolidated { format: ZarrFormat::V3, entries })
     }
@@ -272,6 +276,9 @@ mod tests {
         let consolidated = v2(json!({"zarr_consolidated_format": 1, "metadata": metadata})).unwrap();
         assert_eq!(consolidated.paths().collect::<Vec<_>>(), ["b"]);
         assert_eq!(consolidated.is_array("a"), None);
+        let group = json!({"zarr_format": 3, "node_type": "group"});
+        let consolidated = v3(inline(json!({"": group, "/": group, "b": group}))).unwrap();
+        assert_eq!(consolidated.paths().collect::<Vec<_>>(), ["b"]);
     }
 
     #[test]
