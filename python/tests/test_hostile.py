@@ -313,3 +313,20 @@ def test_a_fill_value_may_be_a_list_of_fewer_bytes() -> None:
     assert bytes(array.fill_value) == b"\x01\x02\0"
     assert bytes(array[0]) == b"\x01\x02\0"
     assert "Fill value" in repr(array.info)
+
+
+def test_a_group_that_is_consolidated_into_itself_ends() -> None:
+    group = {"zarr_format": 3, "node_type": "group", "attributes": {}}
+    inline = {"kind": "inline", "must_understand": False, "metadata": {"": group, "/": group, "b": group}}
+    store = {"zarr.json": json.dumps(group | {"consolidated_metadata": inline}).encode()}
+    opened = cuzarr.open_group(store, mode="r")
+    assert [name for name, _ in opened.members(max_depth=None)] == ["b"]
+    assert "b" in str(opened.tree()) and list(opened.metadata.consolidated_metadata.metadata) == ["b"]
+
+
+def test_a_short_url_with_a_long_template_takes_little_memory(tmp_path: Path) -> None:
+    urls = {f"b/{number}": ["{{t}}" * 500 + str(number), 0, 1] for number in range(4)}
+    table = {"version": 1, "templates": {"t": "x" * 1_000_000}, "refs": {".zgroup": '{"zarr_format": 2}', **urls}}
+    (tmp_path / "bomb.json").write_text(json.dumps(table))
+    with pytest.raises(MetadataValidationError, match=r"(?s)more than 16384 characters.*key 'b/0'|key 'b/0'.*more than 16384"):
+        cuzarr.open_group(f"reference::{tmp_path}/bomb.json", mode="r")

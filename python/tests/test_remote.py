@@ -106,6 +106,48 @@ def test_options_are_checked_and_secrets_are_neither_shown_nor_pickled(server: t
     assert "hush" not in str(caught_too.value)
 
 
+def test_pickles_do_not_hold_the_query_of_a_url(
+    server: tuple[str, type[Files]], tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url, handler = server
+    cuzarr.create_array(tmp_path / "a b", data=TRUTH, chunks=(7, 8))
+    cuzarr.create_array(tmp_path / "a.zip", data=TRUTH, chunks=(7, 8))
+    for place in (f"{url}/a%20b?sig=hush", f"zip::{url}/a.zip?sig=hush"):
+        array = cuzarr.open_array(place, mode="r")
+        sent = pickle.dumps(array)
+        assert b"hush" not in sent and "hush" not in f"{array!r} {array.store!r}"
+        with pytest.raises(InvalidArgumentError, match=r"(?s)without the query.*CUZARR_STORAGE__HTTP__QUERY"):
+            pickle.loads(sent)
+        with cuzarr.config.set({"storage.http.query": "sig=hush"}):
+            again = pickle.loads(sent)
+            assert again.store == array.store
+            np.testing.assert_array_equal(again[...], TRUTH)
+            assert b"hush" not in pickle.dumps(again)
+    plain = cuzarr.open_array(f"{url}/a%20b", mode="r")
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(plain))[...], TRUTH)
+    with pytest.raises(ArgumentTypeError, match="query"):
+        pickle.dumps(make_store(f"{url}/a%20b", storage_options={"query": "sig=hush"}))
+
+
+def test_headers_that_are_none_are_not_repeated() -> None:
+    for headers in ({"Authorization: hush": ""}, {"Authorization": "a\nhush"}, {"Authorization: hush": object()}):
+        with pytest.raises((InvalidArgumentError, ArgumentTypeError)) as caught:
+            UrlStore("https://localhost/a", storage_options={"headers": headers})
+        assert "hush" not in str(caught.value) and "headers" in str(caught.value)
+
+
+def test_options_that_nothing_knows_are_refused(tmp_path: pathlib.Path) -> None:
+    cuzarr.create_array(tmp_path / "a.zip", data=TRUTH)
+    for url in ("memory://options", f"zip::{tmp_path}/a.zip", f"zip::file://{tmp_path}/a.zip"):
+        with pytest.raises(InvalidArgumentError, match=r"(?s)unknown storage option 'timout'.*did you mean 'timeout'"):
+            UrlStore(url, storage_options={"timout": 3})
+    with pytest.raises(InvalidArgumentError, match=r"(?s)unknown storage option 'branch'.*icechunk://branch.NAME::URL"):
+        make_store(f"icechunk::{tmp_path}", storage_options={"branch": "x"})
+    for store in (tmp_path / "a", str(tmp_path / "a"), f"file://{tmp_path}/a", {}, "memory://a"):
+        with pytest.raises(TypeError, match="storage_options only serve URLs of remote stores"):
+            make_store(store, storage_options={"timout": 3})
+
+
 FORKED = """
 import os, sys
 import cuzarr

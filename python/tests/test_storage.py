@@ -187,6 +187,9 @@ def test_messages_name_places_without_credentials() -> None:
     class Vault(fsspec.get_filesystem_class("memory")):  # type: ignore[misc]
         protocol = "vault"
 
+        def __init__(self, key: str, secret: str, **kwargs: Any) -> None:
+            super().__init__(**kwargs)
+
     fsspec.register_implementation("vault", Vault, clobber=True)
     options = {"key": "name", "secret": "hush"}
     array = cuzarr.create_array("vault://bucket/a", shape=(4,), chunks=(2,), dtype="i4", storage_options=options)
@@ -197,6 +200,37 @@ def test_messages_name_places_without_credentials() -> None:
         storage.make_store("nowhere://name:hush@bucket/key?signature=hush")
     for shown in (repr(array), str(array.info), array._repr_html_(), str(missing.value), str(unknown.value)):
         assert "hush" not in shown
+
+
+def test_options_that_a_file_system_of_fsspec_does_not_know_are_refused() -> None:
+    fsspec = pytest.importorskip("fsspec")
+    memory = fsspec.get_filesystem_class("memory")
+
+    class Named(memory):  # type: ignore[misc, valid-type]
+        protocol = "named"
+
+        def __init__(self, username: str | None = None, **kwargs: Any) -> None:
+            super().__init__(**kwargs)
+
+    class Keeping(memory):  # type: ignore[misc, valid-type]
+        protocol = "keeping"
+
+        def __init__(self, host: str | None = None, **connection: Any) -> None:
+            super().__init__()
+            self.connection = connection
+
+    fsspec.register_implementation("named", Named, clobber=True)
+    fsspec.register_implementation("keeping", Keeping, clobber=True)
+    with pytest.raises(cuzarr.errors.InvalidArgumentError, match=r"(?s)unknown storage option 'usrname'.*did you mean 'username'"):
+        storage.make_store("named://a", storage_options={"usrname": "hush"})
+    with pytest.raises(cuzarr.errors.InvalidArgumentError, match=r"(?s)'colour' for 'simplecache::named://a'"):
+        storage.make_store("simplecache::named://a", storage_options={"colour": "red"})
+    for url, options in (
+        ("named://a", {"username": "name", "use_listings_cache": False, "block_size": 1}),
+        ("keeping://a", {"host": "h", "password": "hush"}),
+        ("simplecache::named://a", {"same_names": True, "named": {"username": "name"}}),
+    ):
+        assert storage.make_store(url, storage_options=options).list() == []
 
 
 def test_stores_of_obstore_are_named_without_credentials() -> None:

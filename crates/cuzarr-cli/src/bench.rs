@@ -90,12 +90,17 @@ impl Read {
         let notes: Vec<String> = roofline.iter().map(|roofline| roofline.line(rate)).collect();
         if let (Some(path), Some(report)) = (&self.plot, &report) {
             let drawn = output::gigabytes_per_second(array_bytes, report.wall_seconds);
-            let title = format!("{} into {}: {}, {drawn:.1} GB/s", self.path, self.device, output::bytes(array_bytes));
+            let title = format!(
+                "{} into {}: {}, {drawn:.1} GB/s",
+                nodes::shown(&self.path),
+                self.device,
+                output::bytes(array_bytes)
+            );
             let ceilings = roofline.as_ref().map_or(Vec::new(), |roofline| roofline.seconds(array_bytes));
             draw(&Gantt::new(report, &title, &notes, &ceilings), path)?;
         }
         let document = json!({
-            "path": self.path, "device": self.device.to_string(), "array_bytes": array_bytes,
+            "path": nodes::shown(&self.path), "device": self.device.to_string(), "array_bytes": array_bytes,
             "stored_bytes": array.nbytes_stored()?, "seconds": seconds, "gigabytes_per_second": rate,
             "verified": verified, "stages": report.as_ref().map(Report::to_json),
             "roofline": roofline.map(|roofline| roofline.to_json(rate)),
@@ -120,11 +125,12 @@ impl Read {
     fn show_plan(&self, array: &Array, output: &mut Output) -> Result<Verdict> {
         let (dtype, shape, stored_bytes) = (array.metadata().data_type(), array.shape(), array.nbytes_stored()?);
         let document = json!({
-            "path": self.path, "device": self.device.to_string(), "shape": shape, "stored_bytes": stored_bytes,
+            "path": nodes::shown(&self.path), "device": self.device.to_string(), "shape": shape, "stored_bytes": stored_bytes,
             "repeat": self.repeat, "plot": self.plot, "dry_run": true,
         });
         let (stored, device, times) = (output::bytes(stored_bytes), self.device, self.repeat);
-        let mut text = format!("{}: {dtype} {shape:?}, {stored} stored, {times} times into {device}", self.path);
+        let mut text =
+            format!("{}: {dtype} {shape:?}, {stored} stored, {times} times into {device}", nodes::shown(&self.path));
         if let Some(path) = &self.plot {
             text += &format!(", drawn in {}", path.display());
         }

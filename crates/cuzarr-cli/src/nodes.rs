@@ -52,7 +52,7 @@ impl Info {
 impl Tree {
     pub fn run(self, output: &mut Output) -> Result<Verdict> {
         let Node::Group(group) = open(output.registry(), &self.path, None)? else {
-            let message = format!("'{}' is an array, but only groups have a tree", self.path);
+            let message = format!("'{}' is an array, but only groups have a tree", shown(&self.path));
             return Err(Error::new(ErrorKind::GroupNotFound, message).with_hint("use cuzarr info"));
         };
         let tree = display::tree(&group, self.level)?;
@@ -190,7 +190,7 @@ pub fn target_directory(path: &str) -> Result<LocalStore> {
     let url = Url::parse(path)?;
     let place = Path::new(url.path());
     if url.scheme() != "file" || url.wrapped().is_some() || is_zip_place(place) {
-        return Err(Error::new(ErrorKind::Unsupported, format!("'{path}' is not a directory"))
+        return Err(Error::new(ErrorKind::Unsupported, format!("'{}' is not a directory", shown(path)))
             .with_hint("write to a directory"));
     }
     if place.is_file() { Err(not_a_directory(path, place)) } else { LocalStore::new(place) }
@@ -223,9 +223,18 @@ pub fn arrays_below(group: &Group) -> Result<(Vec<Array>, Vec<Unreadable>)> {
 
 /// The name to show for an array in the directory `path`, or below it.
 pub fn name_below(path: &str, array: &Array) -> String {
+    let path = shown(path);
     match array.path() {
-        "" => path.to_string(),
+        "" => path,
         inner => join_key(path.trim_end_matches('/'), inner),
+    }
+}
+
+/// A path or URL for messages, without the query of a URL, which may be a signature.
+pub fn shown(path: &str) -> String {
+    match Url::parse(path) {
+        Ok(url) if url.scheme() != "file" || url.wrapped().is_some() => url.to_string(),
+        _ => path.to_string(),
     }
 }
 
@@ -234,7 +243,7 @@ pub fn open_array(registry: &Registry, path: &str, device: Option<Device>) -> Re
     match open(registry, path, device)? {
         Node::Array(array) => Ok(array),
         Node::Group(_) => {
-            let message = format!("'{path}' is a group, expected an array");
+            let message = format!("'{}' is a group, expected an array", shown(path));
             Err(Error::new(ErrorKind::ArrayNotFound, message).with_hint("use cuzarr tree to see what is in it"))
         }
     }

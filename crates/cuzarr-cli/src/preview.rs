@@ -85,7 +85,7 @@ impl Preview {
         }
         let picture = Picture::of(columns, rows, &values, (low, high), self.cmap);
         let mut document = json!({
-            "path": self.path, "array": array.name(), "selection": selection.to_string(), "rows": rows, "columns": columns,
+            "path": nodes::shown(&self.path), "array": array.name(), "selection": selection.to_string(), "rows": rows, "columns": columns,
             "min": low.is_finite().then_some(low), "max": high.is_finite().then_some(high), "units": units,
         });
         let range = if low <= high {
@@ -94,9 +94,9 @@ impl Preview {
         } else {
             "no finite element".into()
         };
-        let title = format!("{} {selection}: {range}", self.path);
+        let title = format!("{} {selection}: {range}", nodes::shown(&self.path));
         if let Some(path) = &self.png {
-            let texts = [&format!("{} {selection}", self.path), units.as_deref().unwrap_or_default()];
+            let texts = [&format!("{} {selection}", nodes::shown(&self.path)), units.as_deref().unwrap_or_default()];
             picture.with_axes(texts, &axes(&array, &selection), (low, high), self.cmap)?.save(path)?;
             document["png"] = json!(path);
             output.answer(&document, &format!("{title}, {columns} x {rows} pixels in {}", path.display()));
@@ -118,14 +118,15 @@ impl Preview {
         let invalid = |message: String| Error::new(ErrorKind::InvalidArgument, message);
         let group = match nodes::open(registry, &self.path, self.device)? {
             Node::Array(_) if self.level.is_some() => {
-                let error = invalid(format!("'{}' is an array, which has no levels", self.path));
+                let error = invalid(format!("'{}' is an array, which has no levels", nodes::shown(&self.path)));
                 return Err(error.with_hint("leave out --level"));
             }
             Node::Array(array) => return Ok(array),
             Node::Group(group) => group,
         };
         let Some(image) = Multiscales::of(group.metadata().attributes())? else {
-            let message = format!("'{}' is a group, expected an array or an image of several scales", self.path);
+            let message =
+                format!("'{}' is a group, expected an array or an image of several scales", nodes::shown(&self.path));
             return Err(Error::new(ErrorKind::ArrayNotFound, message).with_hint("use cuzarr tree to see what is in it"));
         };
         let count = image.levels.len();
@@ -147,7 +148,8 @@ impl Preview {
 
     /// Reads the elements of a plane, a few rows of chunks at a time.
     fn read(&self, array: &Array, plane: &Selection, decoding: &Decoding, output: &mut Output) -> Result<Vec<f64>> {
-        let (begun, label, size) = (Instant::now(), format!("preview {}", self.path), size_of::<f64>() as u64);
+        let (begun, label, size) =
+            (Instant::now(), format!("preview {}", nodes::shown(&self.path)), size_of::<f64>() as u64);
         let total = plane.shape().iter().product::<u64>() * size;
         let mut values = Vec::new();
         for band in bands(plane, &array.chunk_shape()?)? {
@@ -162,9 +164,9 @@ impl Preview {
     fn show_plan(&self, selection: &Selection, output: &mut Output) -> Result<Verdict> {
         let (rows, columns) = (selection.shape()[0], selection.shape()[1]);
         let mut document = json!({
-            "path": self.path, "selection": selection.to_string(), "rows": rows, "columns": columns, "dry_run": true,
+            "path": nodes::shown(&self.path), "selection": selection.to_string(), "rows": rows, "columns": columns, "dry_run": true,
         });
-        let mut text = format!("{} {selection}: {columns} x {rows} pixels", self.path);
+        let mut text = format!("{} {selection}: {columns} x {rows} pixels", nodes::shown(&self.path));
         if let Some(path) = &self.png {
             document["png"] = json!(path);
             text += &format!(" in {}", path.display());

@@ -91,7 +91,7 @@ impl Stats {
             texts.push(known.text(&title));
         }
         if texts.is_empty() {
-            texts.push(format!("{}: no arrays of numbers", self.path));
+            texts.push(format!("{}: no arrays of numbers", nodes::shown(&self.path)));
         }
         let mut document = json!({"arrays": documents});
         if let Some(path) = &self.png {

@@ -4,7 +4,8 @@
 //! out an old value, nor a value that the user may not read any more. It saves bytes, not requests.
 //!
 //! An entry is one file: a few lines that say what it is, then the bytes. It is written under another name and renamed, so that
-//! other processes see whole entries only. After a crash of the machine a file may have lost bytes, so every entry has a checksum.
+//! other processes see whole entries only. After a crash of the machine a file may have lost bytes, so every entry has a checksum of
+//! its lines and one of its bytes. A damaged entry is like none.
 //! When the files together exceed the limit, those that were used longest ago are removed. Several processes may do that at once.
 
 use std::collections::BTreeMap;
@@ -12,17 +13,19 @@ use std::fs::{self, File};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
 use cuzarr::store::{ByteRange, Key, Lease};
 use cuzarr::{Error, ErrorKind, Result};
+use http::HeaderValue;
 
 /// Bytes of a cache, unless the option `cache_max_bytes` says another number.
 pub(crate) const MOST_BYTES: u64 = 10 << 30;
 
 /// The first line of an entry.
-const FORMAT: &str = "cuzarr cache 1";
+const FORMAT: &str = "cuzarr cache 2";
 /// The largest part of the limit that one entry may take.
 const LARGEST_SHARE: u64 = 8;
 /// The cache is looked through each time a process has written this part of the limit.
@@ -64,7 +67,7 @@ pub fn cache_info(folder: &Path) -> Result<CacheInfo> {
         if is_unfinished(&file.path) {
             continue;
         }
-        let Some(entry) = File::open(&file.path).ok().and_then(|file| Entry::read(file).ok()) else { continue };
+        let Ok(entry) = Entry::open(&file.path) else { continue };
         info.entries += 1;
         info.size_bytes += file.size_bytes;
         let place = entry.place.split_once(' ').map_or("", |(place, _)| place).to_string();
@@ -163,7 +166,7 @@ impl Cache {
 
     /// The entry of a name; `None` when there is none, or it cannot be read.
     pub(crate) fn find(&self, name: &Name) -> Option<Entry> {
-        let entry = Entry::read(File::open(&name.file).ok()?).ok()?;
+        let entry = Entry::open(&name.file).ok()?;
         (entry.place == name.text).then_some(entry)
     }
 
@@ -199,23 +202,52 @@ impl Cache {
     }
 }
 
+/// The lines of an entry, up to their checksum.
+struct Lines {
+    bytes: BufReader<File>,
+    /// All lines that were read.
+    head: Vec<u8>,
+}
+
+impl Lines {
+    fn next(&mut self) -> io::Result<String> {
+        let begin = self.head.len();
+        self.bytes.by_ref().take(LONGEST_LINE).read_until(b'\n', &mut self.head)?;
+        let line = self.head[begin..].strip_suffix(b"\n").and_then(|line| std::str::from_utf8(line).ok());
+        line.map(String::from).ok_or_else(damaged)
+    }
+
+    fn number<N: FromStr>(&mut self) -> io::Result<N> {
+        self.next()?.parse().map_err(|_| damaged())
+    }
+}
+
+fn damaged() -> io::Error {
+    io::Error::from(io::ErrorKind::InvalidData)
+}
+
 impl Entry {
-    fn read(file: File) -> io::Result<Entry> {
-        let invalid = || io::Error::from(io::ErrorKind::InvalidData);
-        let mut bytes = BufReader::new(file);
-        let mut line = || -> io::Result<String> {
-            let mut line = String::new();
-            bytes.by_ref().take(LONGEST_LINE).read_line(&mut line)?;
-            line.strip_suffix('\n').map(String::from).ok_or_else(invalid)
-        };
-        if line()? != FORMAT {
-            return Err(invalid());
+    /// Opens an entry, and reads its lines.
+    fn open(path: &Path) -> io::Result<Entry> {
+        // Opening a pipe would wait for its other end.
+        let metadata = fs::metadata(path)?;
+        if !metadata.is_file() {
+            return Err(damaged());
         }
-        let (place, etag, version) = (line()?, line()?, line()?);
-        let size_bytes = line()?.parse().map_err(|_| invalid())?;
-        let checksum = line()?.parse().map_err(|_| invalid())?;
+        let mut lines = Lines { bytes: BufReader::new(File::open(path)?), head: Vec::new() };
+        if lines.next()? != FORMAT {
+            return Err(damaged());
+        }
+        let (place, etag, version) = (lines.next()?, lines.next()?, lines.next()?);
+        let (size_bytes, checksum): (u64, u32) = (lines.number()?, lines.number()?);
+        let expected = crc32c::crc32c(&lines.head);
+        // The tag goes into a request.
+        let is_sound = lines.number::<u32>()? == expected && HeaderValue::from_str(&etag).is_ok();
+        if !is_sound || (lines.head.len() as u64).checked_add(size_bytes) != Some(metadata.len()) {
+            return Err(damaged());
+        }
         let version = Some(version).filter(|version| !version.is_empty());
-        Ok(Entry { place, etag, version, size_bytes, checksum, bytes })
+        Ok(Entry { place, etag, version, size_bytes, checksum, bytes: lines.bytes })
     }
 }
 
@@ -231,6 +263,7 @@ fn write(name: &Name, tags: &Tags, bytes: &[u8]) -> io::Result<()> {
         let (version, checksum) = (tags.version.as_deref().unwrap_or(""), crc32c::crc32c(bytes));
         let head = format!("{FORMAT}\n{}\n{}\n{version}\n{}\n{checksum}\n", name.text, tags.etag, bytes.len());
         file.write_all(head.as_bytes())?;
+        writeln!(file, "{}", crc32c::crc32c(head.as_bytes()))?;
         file.write_all(bytes)?;
         drop(file);
         fs::rename(&unfinished, &name.file)
@@ -368,6 +401,40 @@ mod tests {
         }
         keep();
         assert_eq!(read(&cache, "k"), Some(vec![7; 100]));
+    }
+
+    /// Each bit of each line: the entry is whole, or it is none.
+    #[test]
+    fn entries_whose_lines_are_damaged_are_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = Cache::new(folder.path().into(), "s3://b", 1 << 20).unwrap();
+        let name = cache.name("k", ByteRange::Full);
+        cache.keep(&name, &Tags { etag: "\"1\"".into(), version: Some("17".into()) }, &[7; 100]);
+        let whole = fs::read(&name.file).unwrap();
+        for bit in 0..(whole.len() - 100) * 8 {
+            let mut flipped = whole.clone();
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            fs::write(&name.file, flipped).unwrap();
+            assert!(cache.find(&name).is_none(), "bit {bit}");
+        }
+        assert_eq!(cache_info(folder.path()).unwrap().entries, 0);
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn what_is_no_file_is_no_entry() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = Cache::new(folder.path().into(), "s3://b", 1 << 20).unwrap();
+        let name = cache.name("k", ByteRange::Full);
+        fs::create_dir_all(name.file.parent().unwrap()).unwrap();
+        let made = std::process::Command::new("mkfifo").arg(&name.file).status().unwrap();
+        assert!(made.success());
+        assert!(cache.find(&name).is_none(), "a pipe without a writer");
+        cache.keep(&name, &tags("\"1\""), &[7; 100]);
+        assert_eq!(read(&cache, "k"), Some(vec![7; 100]), "it is replaced");
+        fs::remove_file(&name.file).unwrap();
+        std::os::unix::fs::symlink("/dev/zero", &name.file).unwrap();
+        assert!(cache.find(&name).is_none(), "a device");
     }
 
     #[test]

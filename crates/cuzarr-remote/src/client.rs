@@ -7,13 +7,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use cuzarr::store::{Key, Stat, Version, validate_key};
 use cuzarr::{Error, ErrorKind, Result};
 use object_store::path::Path;
-use object_store::{GetOptions, ObjectMeta, ObjectStore, UpdateVersion};
+use object_store::{GetOptions, GetResult, ObjectMeta, ObjectStore, UpdateVersion};
 
 use crate::cache::Cache;
 use crate::cloud::Cloud;
 use crate::failure::explain;
 use crate::limit::{Limit, MOST_BYTES, MOST_REQUESTS, Permit};
 use crate::runtime::Runtime;
+use crate::web::WeakTag;
 
 /// Makes the client of a store. A child process makes its own.
 pub(crate) type Make = dyn Fn() -> Result<Arc<dyn ObjectStore>> + Send + Sync;
@@ -118,11 +119,20 @@ impl Client {
         }
     }
 
+    /// Asks for a value. A weak entity tag stands in the place of the version.
+    pub(crate) async fn get(&self, path: &Path, options: GetOptions) -> object_store::Result<GetResult> {
+        let mut answer = self.objects.get_opts(path, options).await?;
+        if let Some(WeakTag(tag)) = answer.extensions.remove() {
+            answer.meta.version = Some(tag);
+        }
+        Ok(answer)
+    }
+
     /// The size and version of a value; `None` when the key does not exist.
     pub(crate) async fn head(&self, path: &Path) -> Result<Option<ObjectMeta>> {
         let permit = self.admit(0).await?;
         let options = GetOptions { head: true, ..GetOptions::default() };
-        match permit.slot().run(self.objects.get_opts(path, options)).await {
+        match permit.slot().run(self.get(path, options)).await {
             Ok(found) => Ok(Some(found.meta)),
             Err(error) if is_missing(&error) => Ok(None),
             Err(error) => Err(explain(&error)),
@@ -133,12 +143,27 @@ impl Client {
         Stat { size_bytes: meta.size, version: self.version_of(meta) }
     }
 
-    /// The version of a value. Google's conditions compare generations, not entity tags.
+    /// The version of a value. Google's conditions compare generations, not entity tags. Web servers without strong tags give hints.
     pub(crate) fn version_of(&self, meta: &ObjectMeta) -> Option<Version> {
-        let version = self.version_of_tags(meta.e_tag.as_deref(), meta.version.as_deref())?;
-        let modified_seconds = u64::try_from(meta.last_modified.timestamp()).unwrap_or(0);
         // A server that says no time is taken to say 1970.
-        Some(if modified_seconds > 0 { version.with_modified_seconds(modified_seconds) } else { version })
+        let modified_seconds = u64::try_from(meta.last_modified.timestamp()).ok().filter(|&seconds| seconds > 0);
+        match self.version_of_tags(meta.e_tag.as_deref(), meta.version.as_deref()) {
+            Some(version) => Some(modified_seconds.into_iter().fold(version, Version::with_modified_seconds)),
+            None if self.cloud == Cloud::Http => {
+                Some(Version::of_hints(meta.version.as_deref(), modified_seconds, meta.size))
+            }
+            None => None,
+        }
+    }
+
+    /// Whether two answers may be of one version of a value.
+    pub(crate) fn is_same(&self, one: &ObjectMeta, other: &ObjectMeta) -> bool {
+        match (&one.e_tag, &other.e_tag) {
+            (None, None) => {
+                self.version_of(one).zip(self.version_of(other)).is_none_or(|(one, other)| one.has_same_bytes(&other))
+            }
+            (one, other) => one == other,
+        }
     }
 
     /// The version of a value with this entity tag, and this generation.

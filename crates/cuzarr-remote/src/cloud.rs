@@ -10,6 +10,8 @@ pub(crate) enum Cloud {
 }
 
 impl Cloud {
+    pub(crate) const ALL: [Cloud; 4] = [Cloud::S3, Cloud::Gcs, Cloud::Azure, Cloud::Http];
+
     /// The cloud that an option is for, by the first part of its name.
     pub(crate) fn of_scope(name: &str) -> Option<Cloud> {
         match name {

@@ -45,6 +45,7 @@ mod runtime;
 mod schemes;
 mod store;
 mod transport;
+mod web;
 
 use cuzarr::Result;
 use cuzarr::node::{self, Array, ArrayOptions, Consolidation, Group, Node};

@@ -20,7 +20,8 @@ use crate::limit::{MOST_BYTES, MOST_REQUESTS};
 use crate::options::{CONNECT_TIMEOUT, Settings, StorageOptions, is_true};
 use crate::profile;
 use crate::store::RemoteStore;
-use crate::transport::{Connector, Web};
+use crate::transport::Connector;
+use crate::web::{RedirectCheck, Web};
 
 /// The schemes of this crate, and the cloud of each.
 const CLOUDS: [(&str, Cloud); 9] = [
@@ -84,12 +85,17 @@ fn open(cloud: Cloud, url: &Url, options: &StorageOptions) -> Result<Arc<dyn Sto
         let message = "a web server has no source of credentials";
         return Err(Error::new(ErrorKind::InvalidArgument, message).with_hint("pass headers"));
     }
-    let requests = Requests { retries: settings.take_retries()?, timeout: settings.timeout()?, credentials };
+    let requests = Requests {
+        retries: settings.take_retries()?,
+        timeout: settings.timeout()?,
+        credentials,
+        redirects: options.redirects().cloned(),
+    };
     let mut place = match cloud {
         Cloud::S3 => s3(authority, settings, requests)?,
         Cloud::Gcs => gcs(authority, settings, requests)?,
         Cloud::Azure => azure(url.scheme(), authority, settings, requests)?,
-        Cloud::Http => http(url, settings, requests)?,
+        Cloud::Http => http(url, settings, requests, most_bytes)?,
     };
     place.most_requests = most_requests;
     place.most_bytes = most_bytes;
@@ -111,6 +117,7 @@ struct Requests {
     retries: RetryConfig,
     timeout: Duration,
     credentials: Option<Arc<dyn CredentialSource>>,
+    redirects: Option<Arc<RedirectCheck>>,
 }
 
 impl Requests {
@@ -264,10 +271,13 @@ fn azure(scheme: &str, authority: &str, mut settings: Settings, requests: Reques
     Ok(Place::new(Cloud::Azure, format!("az://{container}"), identity, Box::new(make)))
 }
 
-fn http(url: &Url, mut settings: Settings, requests: Requests) -> Result<Place> {
+fn http(url: &Url, mut settings: Settings, requests: Requests, most_bytes: u64) -> Result<Place> {
     // A slash at the end would be doubled before keys.
-    let text = url.to_string();
+    let text = url.address();
     let (place, query) = text.split_at(text.find(['?', '#']).unwrap_or(text.len()));
+    let own_query = Some(query).filter(|query| query.starts_with('?')).map(str::to_string);
+    let given_query = settings.take("query").map(|query| format!("?{}", query.trim_start_matches('?')));
+    let query = own_query.or(given_query).unwrap_or_default();
     let address = format!("{}{query}", place.trim_end_matches('/'));
     let invalid = |error| Error::new(ErrorKind::InvalidArgument, format!("'{}': {error}", url.scheme()));
     let mut shown = url::Url::parse(&address).map_err(invalid)?;
@@ -275,11 +285,13 @@ fn http(url: &Url, mut settings: Settings, requests: Requests) -> Result<Place> 
     shown.set_query(None);
     shown.set_fragment(None);
     let whole_values = settings.take("whole_values").is_some_and(|value| is_true(&value));
+    let headers = std::mem::take(&mut settings.headers);
+    let connect_timeout = settings.take_seconds("connect_timeout")?.unwrap_or(CONNECT_TIMEOUT);
     let web = Web {
-        headers: std::mem::take(&mut settings.headers),
-        connect_timeout: settings.take_seconds("connect_timeout")?.unwrap_or(CONNECT_TIMEOUT),
         proxy: settings.take("proxy_url"),
         allow_invalid_certificates: settings.take("allow_invalid_certificates").is_some_and(|value| is_true(&value)),
+        redirects: requests.redirects,
+        ..Web::new(headers, connect_timeout, most_bytes)
     };
     settings.take("timeout");
     settings.take("allow_http");

@@ -1,6 +1,6 @@
 //! Options of stores, by the names that users of object_store, obstore and fsspec know.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -10,10 +10,14 @@ use std::time::Duration;
 use cuzarr::{Error, ErrorKind, Result, nearest};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use object_store::RetryConfig;
+use object_store::aws::AmazonS3ConfigKey;
+use object_store::azure::AzureConfigKey;
+use object_store::gcp::GoogleConfigKey;
 
 use crate::cache::default_folder;
 use crate::cloud::Cloud;
 use crate::credentials::CredentialSource;
+use crate::web::RedirectCheck;
 
 /// The time for a request, to the end of its answer, and for its connection.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(30);
@@ -38,6 +42,7 @@ const LONGER: f64 = 3.0;
 pub struct StorageOptions {
     values: BTreeMap<String, String>,
     credentials: Option<Arc<dyn CredentialSource>>,
+    redirects: Option<Arc<RedirectCheck>>,
 }
 
 /// The prefix of variables that are options.
@@ -77,6 +82,15 @@ impl StorageOptions {
         self.credentials = Some(source);
     }
 
+    /// Lets `check` see the address of each redirection of a web server before it is asked.
+    pub(crate) fn set_redirects(&mut self, check: Arc<RedirectCheck>) {
+        self.redirects = Some(check);
+    }
+
+    pub(crate) fn redirects(&self) -> Option<&Arc<RedirectCheck>> {
+        self.redirects.as_ref()
+    }
+
     pub(crate) fn credentials(&self) -> Option<&Arc<dyn CredentialSource>> {
         self.credentials.as_ref()
     }
@@ -93,10 +107,18 @@ impl StorageOptions {
         rest
     }
 
+    /// Checks that some scheme knows each option.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for one that none knows, with the nearest name.
+    pub(crate) fn check_names(&self) -> Result<()> {
+        self.values.keys().try_for_each(|name| check_name(name))
+    }
+
     /// Whether an option's value is secret: it is never shown, and it never travels with a store.
     pub fn is_secret(name: &str) -> bool {
-        const SECRETS: [&str; 8] =
-            ["key", "secret", "token", "password", "sas", "authorization", "connection_string", "headers"];
+        const SECRETS: [&str; 9] =
+            ["key", "secret", "token", "password", "sas", "authorization", "connection_string", "headers", "query"];
         let name = name.to_ascii_lowercase();
         name != "max_keys" && SECRETS.iter().any(|secret| name.contains(secret))
     }
@@ -105,15 +127,20 @@ impl StorageOptions {
 impl<K: Into<String>, V: Into<String>> FromIterator<(K, V)> for StorageOptions {
     fn from_iter<I: IntoIterator<Item = (K, V)>>(pairs: I) -> Self {
         let values = pairs.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
-        StorageOptions { values, credentials: None }
+        StorageOptions { values, ..StorageOptions::default() }
     }
 }
 
 /// The names alone.
 impl fmt::Debug for StorageOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_set().entries(self.values.keys()).finish()
+        f.debug_set().entries(self.values.keys().map(|name| shown(name))).finish()
     }
+}
+
+/// An option's name for messages. The name of a header is left out: a user who mistakes one for its value would read a secret there.
+fn shown(name: &str) -> &str {
+    name.find("headers.").map_or(name, |at| &name[..at + "headers".len()])
 }
 
 /// Names that fsspec's file systems take, and the names of the same options here. An empty name: the option tunes fsspec, and
@@ -162,7 +189,9 @@ const AZURE_NAMES: &[(&str, &str)] = &[
 
 const HTTP_NAMES: &[(&str, &str)] = &[
     ("headers", "headers"),
+    ("query", "query"),
     ("whole_values", "whole_values"),
+    ("allow_http", "allow_http"),
     ("allow_invalid_certificates", "allow_invalid_certificates"),
 ];
 
@@ -187,6 +216,15 @@ const COMMON_NAMES: &[(&str, &str)] = &[
     ("cache_type", ""),
 ];
 
+/// Options of tables of references and of Icechunk repositories.
+const TABLE_NAMES: [&str; 5] = ["allow", "remote_protocol", "target_protocol", "lazy", "fo"];
+
+/// Whether an option is for a table of references or an Icechunk repository itself.
+pub(crate) fn is_of_a_table(name: &str) -> bool {
+    let prefixes = ["remote_options.", "target_options.", "container."];
+    TABLE_NAMES.contains(&name) || prefixes.iter().any(|prefix| name.starts_with(prefix))
+}
+
 /// The names of the options of one cloud alone.
 fn names(cloud: Cloud) -> &'static [(&'static str, &'static str)] {
     match cloud {
@@ -195,6 +233,60 @@ fn names(cloud: Cloud) -> &'static [(&'static str, &'static str)] {
         Cloud::Azure => AZURE_NAMES,
         Cloud::Http => HTTP_NAMES,
     }
+}
+
+/// The cloud that an option is for, and its name there.
+fn scoped(name: &str) -> Option<(Cloud, &str)> {
+    let (scope, rest) = name.split_once('.')?;
+    Some((Cloud::of_scope(scope)?, rest))
+}
+
+/// The name of the header that an option of a web server sets.
+fn header_of(name: &str) -> Option<&str> {
+    name.strip_prefix("client_kwargs.").unwrap_or(name).strip_prefix("headers.")
+}
+
+/// Whether a cloud has this option.
+fn is_known(cloud: Cloud, name: &str) -> bool {
+    let is_of_its_client = || match cloud {
+        Cloud::S3 => name.parse::<AmazonS3ConfigKey>().is_ok(),
+        Cloud::Gcs => name.parse::<GoogleConfigKey>().is_ok(),
+        Cloud::Azure => name.parse::<AzureConfigKey>().is_ok(),
+        Cloud::Http => header_of(name).is_some(),
+    };
+    names(cloud).iter().chain(COMMON_NAMES).any(|(known, _)| *known == name) || is_of_its_client()
+}
+
+/// Checks that some scheme knows an option.
+fn check_name(name: &str) -> Result<()> {
+    let inner = ["remote_options.", "target_options."].iter().find_map(|prefix| name.strip_prefix(prefix));
+    match (inner, scoped(name)) {
+        (Some(inner), _) => check_name(inner),
+        (None, Some((cloud, rest))) if is_known(cloud, rest) => Ok(()),
+        (None, Some((cloud, _))) => Err(unknown(&[cloud], name)),
+        (None, None) if is_of_a_table(name) || Cloud::ALL.iter().any(|&cloud| is_known(cloud, name)) => Ok(()),
+        (None, None) => Err(unknown(&Cloud::ALL, name)),
+    }
+}
+
+/// The error of an option that these clouds do not have.
+fn unknown(clouds: &[Cloud], name: &str) -> Error {
+    let error = Error::new(ErrorKind::InvalidArgument, format!("unknown storage option '{}'", shown(name)));
+    if matches!(name, "branch" | "tag" | "snapshot" | "snapshot_id") {
+        return error.with_hint(
+            "name it in the URL: icechunk://branch.NAME::URL, icechunk://tag.NAME::URL or icechunk://snapshot.ID::URL",
+        );
+    }
+    let known = clouds.iter().flat_map(|&cloud| names(cloud)).chain(COMMON_NAMES);
+    let known = known.filter(|(_, own)| !own.is_empty()).map(|(name, _)| *name);
+    let of_tables = TABLE_NAMES.into_iter().filter(|_| clouds.len() > 1);
+    let mut seen = HashSet::new();
+    let known: Vec<_> = known.chain(of_tables).filter(|&name| seen.insert(name)).collect();
+    let plain = scoped(name).map_or(name, |(_, rest)| rest);
+    let near =
+        nearest(plain, known.iter().copied()).map_or_else(String::new, |near| format!("did you mean '{near}'? "));
+    let more = if clouds == [Cloud::Http] { "" } else { ", and the other names of object_store" };
+    error.with_hint(format!("{near}known options: {}{more}", known.join(", ")))
 }
 
 /// The options of a store on one cloud, by the names of object_store.
@@ -208,16 +300,21 @@ impl Settings {
     /// Translates names.
     ///
     /// # Errors
-    /// `InvalidArgument` when a header has no meaning.
+    /// `InvalidArgument` when a header has no meaning, or an option of another cloud is not known there.
     pub(crate) fn new(cloud: Cloud, options: &StorageOptions) -> Result<Settings> {
         let mut settings = Settings { cloud, values: BTreeMap::new(), headers: HeaderMap::new() };
-        let scope = |name: &'_ str| name.split_once('.').and_then(|(scope, _)| Cloud::of_scope(scope));
-        let scoped = options.values.iter().filter(|(name, _)| scope(name) == Some(cloud));
-        let scoped = scoped.filter_map(|(name, value)| Some((name.split_once('.')?.1, value)));
-        let plain = options.values.iter().filter(|(name, _)| scope(name).is_none());
-        for (name, value) in scoped.chain(plain.map(|(name, value)| (name.as_str(), value))) {
-            let header = name.strip_prefix("client_kwargs.").unwrap_or(name).strip_prefix("headers.");
-            if let Some(header) = header.filter(|_| cloud == Cloud::Http) {
+        let (of_clouds, plain): (Vec<_>, Vec<_>) = options.pairs().partition(|(name, _)| scoped(name).is_some());
+        let of_clouds = of_clouds.into_iter().filter_map(|(name, value)| Some((scoped(name)?, name, value)));
+        let mut wanted = Vec::new();
+        for ((other, rest), name, value) in of_clouds {
+            match other == cloud {
+                true => wanted.push((rest, value)),
+                false if is_known(other, rest) => {}
+                false => return Err(unknown(&[other], name)),
+            }
+        }
+        for (name, value) in wanted.into_iter().chain(plain) {
+            if let Some(header) = header_of(name).filter(|_| cloud == Cloud::Http) {
                 settings.add_header(header, value)?;
                 continue;
             }
@@ -231,10 +328,18 @@ impl Settings {
     }
 
     fn add_header(&mut self, name: &str, value: &str) -> Result<()> {
-        let invalid =
-            || Error::new(ErrorKind::InvalidArgument, format!("storage option headers: '{name}' is no header"));
-        let name_of = HeaderName::from_str(name).map_err(|_| invalid())?;
-        let mut value = HeaderValue::from_str(value).map_err(|_| invalid())?;
+        // A name that is no name may be a whole header, with its secret.
+        let invalid = |what: String, hint| {
+            Error::new(ErrorKind::InvalidArgument, format!("storage option 'headers': {what}")).with_hint(hint)
+        };
+        let name_of = HeaderName::from_str(name).map_err(|_| {
+            let hint = "pass a mapping of names to values: {'headers': {'Authorization': 'Bearer …'}}";
+            invalid("a name has a character that names of headers cannot have".to_string(), hint)
+        })?;
+        let mut value = HeaderValue::from_str(value).map_err(|_| {
+            let what = format!("the value of '{name_of}' has a character that values of headers cannot have");
+            invalid(what, "remove line breaks and control characters")
+        })?;
         value.set_sensitive(true);
         self.headers.insert(name_of, value);
         Ok(())
@@ -346,7 +451,7 @@ impl Settings {
     /// # Errors
     /// `InvalidArgument`; the error lists the known options.
     pub(crate) fn refuse_the_rest(&self) -> Result<()> {
-        self.values.keys().next().map_or(Ok(()), |name| Err(self.unknown(name)))
+        self.values.keys().next().map_or(Ok(()), |name| Err(unknown(&[self.cloud], name)))
     }
 
     /// The remaining options, as keys of a builder.
@@ -358,18 +463,7 @@ impl Settings {
     }
 
     fn key<K: FromStr>(&self, name: &str) -> Result<K> {
-        name.parse().map_err(|_| self.unknown(name))
-    }
-
-    fn unknown(&self, name: &str) -> Error {
-        let message = format!("unknown storage option '{name}'");
-        let known = names(self.cloud).iter().chain(COMMON_NAMES).filter(|(_, own)| !own.is_empty());
-        let known: Vec<_> = known.map(|(name, _)| *name).collect();
-        let near =
-            nearest(name, known.iter().copied()).map_or_else(String::new, |near| format!("did you mean '{near}'? "));
-        let more = if self.cloud == Cloud::Http { "" } else { ", and the other names of object_store" };
-        Error::new(ErrorKind::InvalidArgument, message)
-            .with_hint(format!("{near}known options: {}{more}", known.join(", ")))
+        name.parse().map_err(|_| unknown(&[self.cloud], name))
     }
 }
 
@@ -412,6 +506,68 @@ mod tests {
         assert_eq!(error.message(), "unknown storage option 'secrt'");
         assert!(error.hint().unwrap().starts_with("did you mean 'secret'? known options: key, secret, token"));
         assert!(!format!("{error:?} {options:?}").contains("hidden-value"));
+    }
+
+    #[test]
+    fn names_that_no_scheme_knows_are_refused_with_the_nearest() {
+        let check = |name: &str| StorageOptions::from_iter([(name, "hidden-value")]).check_names();
+        for name in [
+            "anon",
+            "s3.anon",
+            "aws_region",
+            "gs.token",
+            "base_url",
+            "az.account_name",
+            "headers.X-Own",
+            "query",
+            "cache",
+            "http.headers.X-Own",
+            "client_kwargs.headers.X-Own",
+            "client_kwargs.region_name",
+            "asynchronous",
+            "timeout",
+            "allow",
+            "remote_protocol",
+            "lazy",
+            "remote_options.anon",
+            "remote_options.s3.region",
+            "target_options.anon",
+            "container.era5",
+            "http.allow_http",
+        ] {
+            assert!(check(name).is_ok(), "{name}");
+        }
+        let hint = |name: &str| {
+            let error = check(name).unwrap_err();
+            assert!(!format!("{error:?}").contains("hidden-value"));
+            assert_eq!(
+                error.message(),
+                format!("unknown storage option '{}'", name.trim_start_matches("remote_options."))
+            );
+            error.hint().unwrap().to_string()
+        };
+        assert!(hint("alow").starts_with("did you mean 'allow'?"));
+        assert!(hint("s3.secrt").starts_with("did you mean 'secret'?"));
+        assert!(hint("remote_options.endpoint_ulr").starts_with("did you mean 'endpoint_url'?"));
+        assert!(hint("branch").contains("icechunk://branch.NAME::URL"));
+        assert!(hint("colour").starts_with("known options: "));
+        let elsewhere = StorageOptions::from_iter([("s3.secrt", "hidden-value")]);
+        assert!(Settings::new(Cloud::Gcs, &elsewhere).is_err(), "an option of another cloud");
+    }
+
+    #[test]
+    fn headers_that_are_none_are_not_repeated() {
+        for name in ["headers.Authorization: Bearer SECRET", "client_kwargs.headers.Bearer SECRET"] {
+            let options = StorageOptions::from_iter([(name, "SECRET")]);
+            let refusals = [
+                Settings::new(Cloud::Http, &options).map(|_| ()).unwrap_err(),
+                Settings::new(Cloud::S3, &options).and_then(|settings| settings.refuse_the_rest()).unwrap_err(),
+            ];
+            assert!(!format!("{refusals:?} {options:?}").contains("SECRET"), "{refusals:?}");
+        }
+        let value = StorageOptions::from_iter([("headers.Authorization", "SEC\nRET")]);
+        let error = Settings::new(Cloud::Http, &value).map(|_| ()).unwrap_err();
+        assert!(error.message().contains("the value of 'authorization'") && !format!("{error:?}").contains("SEC"));
     }
 
     #[test]

@@ -190,7 +190,9 @@ async fn fetch_admitted(
     };
     let Some(body) = body else { return Ok(ReadOutcome::Filled(lease)) };
     let most_bytes = part_bytes(request.range);
-    let source = Source { client, path, meta: &meta, part_bytes: most_bytes };
+    let is_part = body.range.end - body.range.start < meta.size;
+    let is_ranged = is_part || !client.ignores_ranges.load(Ordering::Relaxed);
+    let source = Source { client, path, meta: &meta, part_bytes: most_bytes, is_ranged };
     let Some(etag) = meta.e_tag.clone() else {
         // Two requests could meet two versions, so that one brings everything.
         source.fill_untagged(offset..offset + size_bytes, &mut *lease, *body).await?;
@@ -298,14 +300,15 @@ async fn first(client: &Client, path: &Path, range: ByteRange, unless: Option<St
             is_plain.then_some(GetRange::Suffix(size_bytes))
         }
     };
-    if client.ignores_ranges.load(Ordering::Relaxed) {
+    // A server may ignore ranges of some values alone, such as documents that it makes. Others are lost without ranges.
+    if client.ignores_ranges.load(Ordering::Relaxed) && (range == ByteRange::Full || client.whole_values) {
         return whole(client, path, range).await;
     }
     let refusal = match wanted {
         None => None,
         Some(wanted) => {
             let options = GetOptions { range: Some(wanted), if_none_match: unless.clone(), ..GetOptions::default() };
-            match client.objects.get_opts(path, options).await {
+            match client.get(path, options).await {
                 Ok(body) => return Ok(First::Body(Box::new(body))),
                 Err(object_store::Error::NotModified { .. }) => return Ok(First::Unchanged),
                 Err(error) if is_missing(&error) => return Ok(First::Missing),
@@ -332,7 +335,7 @@ async fn by_size(client: &Client, path: &Path, range: ByteRange, unless: Option<
         return Ok(first);
     }
     let options = GetOptions { head: true, ..GetOptions::default() };
-    let meta = match client.objects.get_opts(path, options).await {
+    let meta = match client.get(path, options).await {
         Ok(found) => found.meta,
         Err(error) if is_missing(&error) => return Ok(First::Missing),
         Err(error) => return Err(explain(&error)),
@@ -360,9 +363,9 @@ async fn part_of(
         Some(etag) => GetOptions { range, if_none_match: Some(etag.to_string()), ..GetOptions::default() },
         None => GetOptions { range, if_match: meta.e_tag.clone(), ..GetOptions::default() },
     };
-    match client.objects.get_opts(path, options).await {
+    match client.get(path, options).await {
         Err(object_store::Error::NotModified { .. }) => Ok(Some(First::Unchanged)),
-        Ok(body) if body.meta.e_tag == meta.e_tag => Ok(Some(First::Body(Box::new(body)))),
+        Ok(body) if client.is_same(&body.meta, &meta) => Ok(Some(First::Body(Box::new(body)))),
         Ok(_) | Err(object_store::Error::Precondition { .. } | object_store::Error::NotFound { .. }) => {
             client.remember(path, None);
             Ok(None)
@@ -377,7 +380,7 @@ async fn whole(client: &Client, path: &Path, range: ByteRange) -> Result<First> 
         return Err(Error::new(ErrorKind::StoreFailed, RangeRefusal::Ignored.to_string())
             .with_hint("set the storage option whole_values=true to read whole values where parts are wanted"));
     }
-    match client.objects.get_opts(path, GetOptions::default()).await {
+    match client.get(path, GetOptions::default()).await {
         Ok(body) => Ok(First::Body(Box::new(body))),
         Err(error) if is_missing(&error) => Ok(First::Missing),
         Err(error) => Err(explain(&error)),
@@ -425,6 +428,8 @@ struct Source<'a> {
     meta: &'a ObjectMeta,
     /// Most bytes of one request.
     part_bytes: u64,
+    /// Whether the server is asked for ranges.
+    is_ranged: bool,
 }
 
 impl Source<'_> {
@@ -445,13 +450,10 @@ impl Source<'_> {
     async fn fill_part(&self, range: Range<u64>, memory: &mut Memory<'_>) -> Result<usize> {
         let start = range.start;
         let body = self.request(range).await?;
-        if body.meta.e_tag != self.meta.e_tag {
-            return Err(changed());
-        }
         copy(body, start, memory).await
     }
 
-    /// Fills memory with a range of a value without an entity tag, from one answer.
+    /// Fills memory with a range of a value without a strong entity tag, from one answer.
     async fn fill_untagged(&self, range: Range<u64>, lease: &mut dyn Lease, body: GetResult) -> Result<()> {
         let is_whole = body.range.start <= range.start && body.range.end >= range.end;
         let mut body = if is_whole { body } else { self.request(range.clone()).await? };
@@ -470,10 +472,10 @@ impl Source<'_> {
     }
 
     async fn request(&self, range: Range<u64>) -> Result<GetResult> {
-        let is_ranged = !self.client.ignores_ranges.load(Ordering::Relaxed);
-        let range = is_ranged.then_some(GetRange::Bounded(range));
+        let range = self.is_ranged.then_some(GetRange::Bounded(range));
         let options = GetOptions { range, if_match: self.meta.e_tag.clone(), ..GetOptions::default() };
-        self.client.objects.get_opts(self.path, options).await.map_err(|error| explain(&error))
+        let body = self.client.get(self.path, options).await.map_err(|error| explain(&error))?;
+        if self.client.is_same(&body.meta, self.meta) { Ok(body) } else { Err(changed()) }
     }
 }
 

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use cuzarr::store::Registry;
+use cuzarr::store::{Registry, Url};
 
-use crate::open::with_clouds;
+use crate::open::{SCHEMES, with_clouds};
 use crate::options::StorageOptions;
 use crate::reference::{icechunk_scheme, reference_scheme};
 
@@ -14,11 +14,14 @@ pub fn registry() -> Registry {
     registry_with(StorageOptions::from_environment())
 }
 
-/// Like [`registry`], with options for every remote store that it opens.
+/// Like [`registry`], with options for every remote store that it opens. An option that no scheme knows is refused by every scheme.
 pub fn registry_with(options: StorageOptions) -> Registry {
     let options = Arc::new(options);
     let (of_tables, of_repositories) = (Arc::clone(&options), Arc::clone(&options));
-    with_clouds(&Registry::new(), &options)
+    let all = Arc::clone(&options);
+    // Clouds compare options with their own names alone.
+    let check = move |url: &Url| if SCHEMES.contains(&url.scheme()) { Ok(()) } else { all.check_names() };
+    with_clouds(&Registry::new().with_check(check), &options)
         .with("reference", move |registry, url| reference_scheme(registry, url, &of_tables))
         .with("icechunk", move |registry, url| icechunk_scheme(registry, url, &of_repositories))
 }

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant, SystemTime};
 
 use async_trait::async_trait;
 use cuzarr::store::Traffic;
-use http::header::{CONTENT_LENGTH, CONTENT_RANGE, DATE, LOCATION, RANGE, RETRY_AFTER};
-use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri};
+use http::header::{CONTENT_LENGTH, CONTENT_RANGE, DATE, RANGE, RETRY_AFTER};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use object_store::ClientOptions;
 use object_store::client::{
     HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse, HttpService, ReqwestConnector,
@@ -16,6 +16,7 @@ use object_store::client::{
 use crate::client::Client;
 use crate::failure::RangeRefusal;
 use crate::limit::{Limit, Slot};
+use crate::web::Web;
 
 /// The longest time that a server may ask for before a retry.
 const LONGEST_PAUSE: Duration = Duration::from_secs(20);
@@ -25,9 +26,6 @@ const PLAIN_PAUSE: Duration = Duration::from_millis(50);
 
 /// The slowest upload that is waited for, beside the time of any request.
 const SLOWEST_UPLOAD_BYTES_PER_SECOND: u64 = 64 << 10;
-
-/// Redirections that are followed for one request.
-const MOST_REDIRECTIONS: usize = 10;
 
 /// The counters of the requests that a task makes, wherever in the clients it makes them.
 #[derive(Clone)]
@@ -89,18 +87,8 @@ fn is_temporary(status: StatusCode) -> bool {
 pub(crate) struct Connector {
     /// The time for a request, to the end of its answer.
     pub(crate) timeout: Duration,
-    /// Headers for the host of a web server, whose redirections are followed; `None` for clouds, which do not redirect.
+    /// What a web server needs; `None` for clouds.
     pub(crate) web: Option<Web>,
-}
-
-/// What requests to a web server need beside what object_store's clients do.
-#[derive(Clone, Debug)]
-pub(crate) struct Web {
-    /// Headers that only the server that the user named gets.
-    pub(crate) headers: HeaderMap,
-    pub(crate) connect_timeout: Duration,
-    pub(crate) proxy: Option<String>,
-    pub(crate) allow_invalid_certificates: bool,
 }
 
 /// Chooses the implementation of TLS, once for the process.
@@ -131,61 +119,6 @@ impl HttpConnector for Connector {
         };
         Ok(HttpClient::new(Watched { reads, writes, settings: self.clone() }))
     }
-}
-
-impl Web {
-    fn client(&self, timeout: Duration) -> reqwest::Result<reqwest::Client> {
-        let mut builder = reqwest::Client::builder()
-            .user_agent(concat!("cuzarr/", env!("CARGO_PKG_VERSION")))
-            .timeout(timeout)
-            .connect_timeout(self.connect_timeout)
-            // They are followed below: reqwest would send most headers, and the old address, to any other host.
-            .redirect(reqwest::redirect::Policy::none())
-            .danger_accept_invalid_certs(self.allow_invalid_certificates);
-        if let Some(proxy) = &self.proxy {
-            builder = builder.proxy(reqwest::Proxy::all(proxy)?);
-        }
-        builder.build()
-    }
-
-    /// Makes a request, and follows redirections. The headers that the user set are for the server that the user named.
-    async fn execute(&self, client: &HttpClient, mut request: HttpRequest) -> Result<HttpResponse, HttpError> {
-        let named = origin(request.uri());
-        let plain = request.clone();
-        request.headers_mut().extend(self.headers.clone());
-        for _ in 0..MOST_REDIRECTIONS {
-            let from = request.uri().clone();
-            let response = client.execute(request).await?;
-            let target = response.headers().get(LOCATION).filter(|_| response.status().is_redirection());
-            let Some(target) = target.and_then(|target| resolve(&from, target.to_str().ok()?)) else {
-                return Ok(response);
-            };
-            request = plain.clone();
-            if origin(&target) == named {
-                request.headers_mut().extend(self.headers.clone());
-            }
-            *request.uri_mut() = target;
-        }
-        let error = std::io::Error::other(format!("the server redirects more than {MOST_REDIRECTIONS} times"));
-        Err(HttpError::new(HttpErrorKind::Unknown, error))
-    }
-}
-
-/// Scheme, host and port of an address.
-fn origin(address: &Uri) -> (Option<String>, Option<String>, u16) {
-    let default = if address.scheme_str() == Some("https") { 443 } else { 80 };
-    let text = |part: Option<&str>| part.map(str::to_ascii_lowercase);
-    (text(address.scheme_str()), text(address.host()), address.port_u16().unwrap_or(default))
-}
-
-/// The address that a redirection from another address names.
-fn resolve(from: &Uri, target: &str) -> Option<Uri> {
-    let target = url::Url::parse(&from.to_string()).ok()?.join(target).ok()?;
-    let is_downgrade = from.scheme_str() == Some("https") && target.scheme() != "https";
-    if is_downgrade || !["http", "https"].contains(&target.scheme()) {
-        return None;
-    }
-    target.as_str().split('#').next()?.parse().ok()
 }
 
 /// The transport of a store.
@@ -222,6 +155,7 @@ impl Watched {
 impl HttpService for Watched {
     async fn call(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
         let wants_range = request.method() == Method::GET && request.headers().contains_key(RANGE);
+        let is_head = request.method() == Method::HEAD;
         let slot = Slot::current();
         if let Some(slot) = &slot {
             let closed = |error| HttpError::new(HttpErrorKind::Unknown, error);
@@ -237,8 +171,9 @@ impl HttpService for Watched {
             tokio::time::sleep(asked_pause(&parts.headers) + at_random(pause)).await;
             return Ok(HttpResponse::from_parts(parts, body.into()));
         }
-        match range_refusal(response.status(), response.headers()) {
-            Some(refusal) if wants_range => Err(HttpError::new(HttpErrorKind::Unknown, refusal)),
+        match (range_refusal(response.status(), response.headers()), &self.settings.web) {
+            (Some(refusal), _) if wants_range => Err(HttpError::new(HttpErrorKind::Unknown, refusal)),
+            (_, Some(web)) => web.plain(response, is_head).await,
             _ => Ok(response),
         }
     }
@@ -322,19 +257,5 @@ mod tests {
         for range in ["bytes 0-9/10", "bytes 9-9/10", "bytes 3-9/*", "bytes */10", "bytes x-/10", "pages 100-99/100"] {
             assert_eq!(refusal(206, CONTENT_RANGE, range), None, "{range}");
         }
-    }
-
-    #[test]
-    fn redirections_keep_to_the_web_and_to_tls() {
-        let from: Uri = "https://h/a/b?x=1".parse().unwrap();
-        let to = |target: &str| resolve(&from, target).map(|address| address.to_string());
-        assert_eq!(to("c?y#z").as_deref(), Some("https://h/a/c?y"));
-        assert_eq!(to("//other:8443/d").as_deref(), Some("https://other:8443/d"));
-        assert_eq!((to("http://h/a"), to("file:///etc/passwd")), (None, None));
-        let origin_of = |address: &str| origin(&address.parse().unwrap());
-        assert_eq!(origin_of("https://H/a"), origin_of("https://h:443/b"));
-        assert!(
-            origin_of("http://h/a") != origin_of("https://h/a") && origin_of("http://h") != origin_of("http://h:8")
-        );
     }
 }

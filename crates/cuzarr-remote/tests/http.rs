@@ -94,6 +94,51 @@ fn headers_and_a_query_reach_the_server_and_no_message() {
     assert!(!format!("{error:?} {error} {store:?}").contains("hush"), "{error:?}");
 }
 
+/// A server that refuses requests without a signature.
+fn signed() -> Server {
+    let server = Server::start(Kind::Files);
+    let has_signature = |request: &server::Request| request.query.get("sig").is_some_and(|sig| sig == "hush/1");
+    server.set_faults(move |request| (!has_signature(request)).then_some(Fault::Status(403, None)));
+    server.put("in it/x y.zip", include_bytes!("../../cuzarr/tests/data/zip/deflated.zip"));
+    server.put(
+        "in it/refs.json",
+        br#"{"version": 1, "refs": {"a": "text", "b": ["https://elsewhere/b?sig=hush", 0, 4]}}"#,
+    );
+    server.put("in it/v", b"1");
+    server
+}
+
+#[test]
+fn files_inside_signed_urls_are_read_and_no_message_shows_the_signature() {
+    let server = signed();
+    let opened =
+        |scheme: &str, name: &str| registry().open(&format!("{scheme}::{}/in%20it/{name}?sig=hush/1", server.url()));
+    let (archive, table) = (opened("zip", "x%20y.zip").unwrap(), opened("reference", "refs.json").unwrap());
+    assert_eq!(archive.list("").unwrap().len(), 4);
+    assert!(archive.get("a/long").unwrap().is_some());
+    assert_eq!(table.get("a").unwrap().as_deref(), Some(&b"text"[..]));
+    let refused = table.get("b").unwrap_err();
+    let missing =
+        [opened("zip", "none").map(|_| ()), opened("reference", "none").map(|_| ()), opened("other", "v").map(|_| ())];
+    server.set_faults(|_| Some(Fault::Status(403, None)));
+    let failed = archive.get("a/long").unwrap_err();
+    let shown = format!("{archive:?} {table:?} {refused:?} {missing:?} {failed:?} {failed}");
+    assert!(!shown.contains("hush"), "{shown}");
+}
+
+#[test]
+fn a_query_may_be_an_option() {
+    let server = signed();
+    let options = || StorageOptions::from_iter([("http.query", "sig=hush/1")]);
+    let store = registry_with(options()).open(&format!("{}/in%20it", server.url())).unwrap();
+    assert_eq!(store.get("v").unwrap().as_deref(), Some(&b"1"[..]));
+    let archive = registry_with(options()).open(&format!("zip::{}/in%20it/x%20y.zip", server.url())).unwrap();
+    assert_eq!(archive.list("").unwrap().len(), 4);
+    let own = registry_with(options()).open(&format!("{}/in%20it?sig=other", server.url())).unwrap();
+    assert!(own.get("v").is_err(), "the query of the URL counts more");
+    assert!(!format!("{:?} {store:?}", options()).contains("hush"));
+}
+
 #[test]
 fn a_member_of_an_archive_takes_three_requests_after_the_directory() {
     let server = Server::start(Kind::Files);

@@ -13,7 +13,7 @@ use cuzarr::store::{ByteRange, ReadRequest, Registry, Store, StoreExt};
 use cuzarr::{ErrorKind, Selection};
 use cuzarr_remote::reference::{ReferenceTable, Rules, open_table};
 use cuzarr_remote::{StorageOptions, registry, registry_with};
-use server::{Kind, Server};
+use server::{Fault, Kind, Server};
 
 fn bytes(count: usize) -> Vec<u8> {
     (0..count as u64).map(|at| (at.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 56) as u8).collect()
@@ -115,6 +115,66 @@ fn a_table_cannot_read_what_the_user_did_not_name() {
     std::os::unix::fs::symlink(&secret, &link).unwrap();
     std::fs::write(&table, table_of(&link.display().to_string(), 3, 100)).unwrap();
     assert!(read(registry().open(&url).unwrap(), "t").is_err());
+}
+
+#[test]
+fn redirections_lead_where_the_user_allowed_and_nothing_else_is_asked() {
+    let (own, other) = (Server::start(Kind::Files), Server::start(Kind::Files));
+    let file = bytes(400);
+    other.put("b.nc", &file);
+    own.put("private/b.nc", &file);
+    own.put("data/refs.json", table_of(&format!("{}/data/a.nc", own.url()), 3, 100).as_bytes());
+    let url = format!("reference::{}/data/refs.json", own.url());
+    let targets = [format!("{}/b.nc?sig=hush", other.url()), format!("{}/private/b.nc", own.url())];
+    for target in targets {
+        let to = target.clone();
+        own.set_faults(move |request| (request.path == "data/a.nc").then(|| Fault::Redirect(to.clone())));
+        let error = read(registry().open(&url).unwrap(), "t").unwrap_err();
+        assert!(error.message().starts_with("the server redirects, but the reference to"), "{error}");
+        let allow = format!("{}/", target.split('/').take(3).collect::<Vec<_>>().join("/"));
+        assert!(error.hint().unwrap().ends_with(&format!("allow={allow}")), "{error:?}");
+        assert!(!format!("{error:?}").contains("hush"));
+        let asked = [own.take_log(), other.take_log()].concat();
+        assert!(asked.iter().all(|request| !request.path.ends_with("b.nc")), "{asked:?}");
+        assert!(read(with_options(&[("allow", &allow)]).open(&url).unwrap(), "t").unwrap() == elements(&file, 3, 100));
+        own.take_log();
+        other.take_log();
+    }
+}
+
+#[test]
+fn options_that_no_scheme_knows_are_refused_by_every_scheme() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    std::fs::write(path("refs.json"), r#"{"a": "text"}"#).unwrap();
+    std::fs::write(path("x.zip"), include_bytes!("../../cuzarr/tests/data/zip/stored.zip")).unwrap();
+    let repository = format!("icechunk::{}/tests/data/icechunk-2", env!("CARGO_MANIFEST_DIR"));
+    let urls = [
+        folder.path().display().to_string(),
+        format!("file://{}", folder.path().display()),
+        "memory://options".to_string(),
+        format!("zip::{}", path("x.zip")),
+        format!("reference::{}", path("refs.json")),
+        repository.clone(),
+        "s3://bucket/a".to_string(),
+        "gs://bucket/a".to_string(),
+        "az://container/a".to_string(),
+        "https://host/a".to_string(),
+    ];
+    for url in &urls {
+        let error = with_options(&[("timout", "5")]).open(url).map(|_| ()).unwrap_err();
+        assert_eq!(
+            (error.kind(), error.message()),
+            (ErrorKind::InvalidArgument, "unknown storage option 'timout'"),
+            "{url}"
+        );
+        assert!(error.hint().unwrap().starts_with("did you mean 'timeout'?"), "{url}: {error:?}");
+    }
+    for url in &urls[..6] {
+        assert!(with_options(&[("timeout", "5"), ("s3.anon", "true")]).open(url).is_ok(), "{url}");
+    }
+    let error = with_options(&[("branch", "x")]).open(&repository).map(|_| ()).unwrap_err();
+    assert!(error.hint().unwrap().contains("icechunk://branch.NAME::URL"), "{error:?}");
 }
 
 #[test]

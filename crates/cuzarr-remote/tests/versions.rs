@@ -10,7 +10,7 @@ use cuzarr::node::{Array, ArrayOptions};
 use cuzarr::store::{MemoryStore, Store, StoreExt};
 use cuzarr::{ErrorKind, Selection};
 use cuzarr_remote::{StorageOptions, registry_with};
-use server::{Kind, Server};
+use server::{Kind, Server, Tags};
 
 const INNER: u64 = 1 << 10;
 
@@ -26,7 +26,16 @@ fn files(value: u8) -> Vec<(String, Vec<u8>)> {
 }
 
 fn replaced_between_index_and_chunks(kind: Kind, folder: &str, open: impl Fn(&str) -> Arc<dyn Store>) {
-    let server = Server::start(kind);
+    replaced_on(Server::start(kind), kind, folder, open, files);
+}
+
+fn replaced_on(
+    server: Server,
+    kind: Kind,
+    folder: &str,
+    open: impl Fn(&str) -> Arc<dyn Store>,
+    files: fn(u8) -> Vec<(String, Vec<u8>)>,
+) {
     let put = |server: &Server, value: u8| {
         files(value).into_iter().for_each(|(key, bytes)| server.put(&format!("{folder}/{key}"), &bytes));
     };
@@ -85,4 +94,45 @@ fn a_shard_of_two_versions_is_an_error_on_azure() {
 #[test]
 fn a_shard_of_two_versions_is_an_error_on_a_web_server() {
     replaced_between_index_and_chunks(Kind::Files, "data", |server| store(&format!("{server}/data"), &[]));
+}
+
+#[test]
+fn a_shard_of_two_versions_is_an_error_where_weak_tags_or_dates_differ() {
+    for tags in [Tags::Weak, Tags::Date] {
+        let server = Server::start(Kind::Files);
+        server.set_tags(tags);
+        replaced_on(server, Kind::Files, "data", |server| store(&format!("{server}/data"), &[]), files);
+    }
+}
+
+/// Shards with bytes before their index that belong to no chunk, as many as the value says.
+fn files_of_other_sizes(value: u8) -> Vec<(String, Vec<u8>)> {
+    let mut files = files(value);
+    for (key, bytes) in &mut files {
+        if key == "a/c/0" {
+            bytes.splice(16 * INNER as usize..16 * INNER as usize, vec![0; value.into()]);
+        }
+    }
+    files
+}
+
+#[test]
+fn a_shard_of_two_versions_is_an_error_where_only_sizes_differ() {
+    let server = Server::start(Kind::Files);
+    server.set_tags(Tags::Nothing);
+    replaced_on(server, Kind::Files, "data", |server| store(&format!("{server}/data"), &[]), files_of_other_sizes);
+}
+
+/// The parts of an archive, too: its directory is of one version, and a member of another.
+#[test]
+fn an_archive_of_two_versions_is_an_error_where_weak_tags_differ() {
+    let archive = include_bytes!("../../cuzarr/tests/data/zip/stored.zip");
+    let server = Server::start(Kind::Files);
+    server.set_tags(Tags::Weak);
+    server.put("x.zip", archive);
+    let store = store(&format!("zip::{}/x.zip", server.url()), &[]);
+    assert!(store.get("a/c/0/1").unwrap().is_some());
+    server.put("x.zip", archive);
+    let error = store.get("a/c/0/1").unwrap_err();
+    assert!(error.message().contains("replaced since it was opened"), "{error}");
 }

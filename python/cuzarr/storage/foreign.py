@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping
 from typing import Any, Self
 
@@ -19,6 +20,13 @@ from cuzarr.storage.store import Store
 
 # What URLs begin with most often; others are known to fsspec.
 SCHEMES = ("file", "memory", "zip", "s3", "gs", "gcs", "az", "abfs", "http", "https", "ftp", "sftp", "github", "reference")
+
+
+# Options that every file system of fsspec's takes.
+_TUNING = {
+    "asynchronous", "loop", "batch_size", "skip_instance_cache", "use_listings_cache", "listings_expiry_time", "max_paths",
+    "block_size", "default_block_size", "default_cache_type", "default_fill_cache", "cache_type",
+}  # fmt: skip
 
 
 class ForeignStore(Store):
@@ -108,6 +116,8 @@ def open_url(url: str, storage_options: Mapping[str, Any] | None, read_only: boo
     ------
     UnsupportedError
         fsspec is not installed, or the package for this scheme is not.
+    InvalidArgumentError
+        The file system has no such option.
     """
     try:
         import fsspec
@@ -119,8 +129,40 @@ def open_url(url: str, storage_options: Mapping[str, Any] | None, read_only: boo
     except (ImportError, ValueError) as error:
         scheme = url.partition("://")[0].partition("::")[0]
         near = None if scheme in SCHEMES else did_you_mean(scheme, SCHEMES)
-        raise UnsupportedError(f"fsspec has no store for '{without_secrets(url)}': {error}", hint=near) from error
+        raise UnsupportedError(
+            f"fsspec has no store for '{without_secrets(url)}': {without_secrets(str(error))}", hint=near
+        ) from error
+    check_options(mapping.fs, url, storage_options or {})
     return ForeignStore(mapping, read_only=read_only)
+
+
+def check_options(fs: Any, url: str, options: Mapping[str, Any]) -> None:
+    """Refuses options that a file system of fsspec's would swallow: no parameter has their name, and no attribute keeps them.
+
+    Raises
+    ------
+    InvalidArgumentError
+        There is such an option.
+    """
+    named = {
+        name
+        for above in type(fs).__mro__
+        if "__init__" in vars(above)
+        for name, parameter in inspect.signature(vars(above)["__init__"]).parameters.items()
+        if name != "self" and parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
+    }
+    if named <= _TUNING:
+        return  # it declares no options, and may look for any
+    # In a chain, each part has the options under its scheme.
+    schemes = {link.partition("://")[0] for link in url.split("::")}
+    attributes = object.__getattribute__(fs, "__dict__")
+    kept = [value for name, value in attributes.items() if name != "storage_options" and isinstance(value, Mapping)]
+    for name in options:
+        if name in named | _TUNING | schemes | attributes.keys() or any(name in value for value in kept):
+            continue
+        near = did_you_mean(name, named)
+        hint = near or f"known options: {', '.join(sorted(named))}"
+        raise InvalidArgumentError(f"unknown storage option '{name}' for '{without_secrets(url)}'", hint=hint)
 
 
 class FsspecStore(ForeignStore):

@@ -13,12 +13,15 @@ from typing import Any
 from cuzarr import _core
 from cuzarr._config import config
 from cuzarr._text import printable
-from cuzarr.errors import ArgumentTypeError, UnsupportedError
+from cuzarr.errors import ArgumentTypeError, InvalidArgumentError, UnsupportedError
 from cuzarr.storage.adapters.base import without_secrets
 from cuzarr.storage.parquet import PARQUET_TABLE, open_table
 from cuzarr.storage.store import Store
 
 CREDENTIALS = "credential_provider"
+
+_QUERY = re.compile(r"((?:^|.*::)https?://[^?]*)\?.*", re.DOTALL)
+"""The URL of a web server, or a chain that ends in one, up to its query."""
 
 
 class UrlStore(Store):
@@ -151,10 +154,19 @@ class UrlStore(Store):
                 hint="put the credentials into the environment of each process, and leave them out of storage_options",
             )
         provider = {} if self._credentials is None else {CREDENTIALS: self._credentials}
-        return type(self)._rebuilt, (self.url, self._read_only, dict(self._options) | provider)
+        # The query may be a signature, so it does not travel.
+        signed = _QUERY.fullmatch(self.url)
+        url = self.url if signed is None else signed[1]
+        return type(self)._rebuilt, (url, self._read_only, dict(self._options) | provider, signed is not None)
 
     @classmethod
-    def _rebuilt(cls, url: str, read_only: bool, options: Mapping[str, Any] | None = None) -> UrlStore:
+    def _rebuilt(cls, url: str, read_only: bool, options: Mapping[str, Any] | None = None, had_query: bool = False) -> UrlStore:
+        names = {name for name, _ in flat_options(config.get("storage", {}))}
+        if had_query and not names & {"query", "http.query"}:
+            raise InvalidArgumentError(
+                f"'{printable(without_secrets(url))}' was pickled without the query of its URL, which may be a signature",
+                hint="set CUZARR_STORAGE__HTTP__QUERY in the environment of each process to the text behind the '?'",
+            )
         return cls(url, storage_options=options, read_only=read_only)
 
 
@@ -225,6 +237,8 @@ def _flat(options: Mapping[str, Any], above: str) -> Iterator[tuple[str, str]]:
             yield from _flat(value, f"{path}.")
         elif not _is_plain(value):
             hint = "pass text, numbers and mappings, or use cuzarr.storage.FsspecStore.from_url"
-            raise ArgumentTypeError(f"storage option '{path}' is a {type(value).__name__}", hint=hint)
+            # What stands for a header's name may be the whole header.
+            shown = path.partition("headers.")[0] + "headers" if "headers." in path else path
+            raise ArgumentTypeError(f"storage option '{shown}' is a {type(value).__name__}", hint=hint)
         elif value is not None:
             yield path, str(value).lower() if isinstance(value, bool) else str(value)

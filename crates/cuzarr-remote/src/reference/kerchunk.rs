@@ -13,8 +13,13 @@ use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
 use cuzarr::{Error, ErrorKind, Result, ResultExt};
 use serde_json::{Map, Value};
 
-use super::location::Location;
+use super::location::{LONGEST_URL, Location};
 use super::table::{Part, Place, Reference, ReferenceTable};
+
+/// Bytes that all URLs of a table may have together once their templates are replaced: so many times the bytes of the document, and
+/// some more.
+const MOST_GROWTH: usize = 8;
+const SMALL_BYTES: usize = 16 << 20;
 
 fn invalid(message: impl Into<String>) -> Error {
     Error::new(ErrorKind::MetadataInvalid, message)
@@ -31,6 +36,7 @@ impl ReferenceTable {
     /// # Errors
     /// `MetadataInvalid` with the place in the document; `Unsupported` for templates with expressions and for `gen`.
     pub fn from_json(document: &[u8]) -> Result<ReferenceTable> {
+        let most_bytes = document.len().saturating_mul(MOST_GROWTH).saturating_add(SMALL_BYTES);
         let document: Value = serde_json::from_slice(document)
             .map_err(|error| invalid(format!("the table of references is no JSON: {error}")))?;
         let Value::Object(mut document) = document else {
@@ -43,24 +49,24 @@ impl ReferenceTable {
         }
         let is_wrapped = version == Some(1.0) || matches!(document.get("refs"), Some(Value::Object(_)));
         if !is_wrapped {
-            return read(document, &Templates::default());
+            return read(document, &mut Templates::default());
         }
         if document.get("gen").and_then(Value::as_array).is_some_and(|made| !made.is_empty()) {
             return Err(unsupported("references made by 'gen'"));
         }
-        let templates = match document.remove("templates") {
-            Some(Value::Object(templates)) => Templates::new(templates)?,
+        let mut templates = match document.remove("templates") {
+            Some(Value::Object(templates)) => Templates::new(templates, most_bytes)?,
             None | Some(Value::Null) => Templates::default(),
             Some(_) => return Err(invalid("'templates' is no JSON object")),
         };
         match document.remove("refs") {
-            Some(Value::Object(refs)) => read(refs, &templates),
+            Some(Value::Object(refs)) => read(refs, &mut templates),
             _ => Err(invalid("'refs' is no JSON object")),
         }
     }
 }
 
-fn read(refs: Map<String, Value>, templates: &Templates) -> Result<ReferenceTable> {
+fn read(refs: Map<String, Value>, templates: &mut Templates) -> Result<ReferenceTable> {
     let table = ReferenceTable::new();
     let mut locations = HashMap::new();
     for (key, value) in refs {
@@ -71,7 +77,11 @@ fn read(refs: Map<String, Value>, templates: &Templates) -> Result<ReferenceTabl
     Ok(table)
 }
 
-fn reference(value: Value, templates: &Templates, locations: &mut HashMap<String, Arc<Location>>) -> Result<Reference> {
+fn reference(
+    value: Value,
+    templates: &mut Templates,
+    locations: &mut HashMap<String, Arc<Location>>,
+) -> Result<Reference> {
     let parts = match value {
         Value::String(text) => return Ok(Reference::Inline(inline(text)?.into())),
         Value::Object(_) => return Ok(Reference::Inline(value.to_string().into_bytes().into())),
@@ -110,10 +120,14 @@ fn inline(text: String) -> Result<Vec<u8>> {
 
 /// Texts that stand for parts of URLs.
 #[derive(Default)]
-struct Templates(HashMap<String, String>);
+struct Templates {
+    texts: HashMap<String, String>,
+    /// Bytes that URLs may still have once their templates are replaced.
+    left_bytes: usize,
+}
 
 impl Templates {
-    fn new(templates: Map<String, Value>) -> Result<Templates> {
+    fn new(templates: Map<String, Value>, left_bytes: usize) -> Result<Templates> {
         let text = |(name, value): (String, Value)| match value {
             // Text with templates in it would be replaced again and again.
             Value::String(text) if text.contains("{{") || text.contains("{%") => {
@@ -122,27 +136,44 @@ impl Templates {
             Value::String(text) => Ok((name, text)),
             other => Err(invalid(format!("template '{}' is {other}, expected text", cuzarr::printable(&name)))),
         };
-        templates.into_iter().map(text).collect::<Result<_>>().map(Templates)
+        let texts = templates.into_iter().map(text).collect::<Result<_>>()?;
+        Ok(Templates { texts, left_bytes })
     }
 
-    /// A URL whose templates are replaced.
-    fn expand(&self, url: &str) -> Result<String> {
-        if self.0.is_empty() {
+    /// A URL whose templates are replaced. A short URL may name a long template many times, so its length is checked before it grows.
+    fn expand(&mut self, url: &str) -> Result<String> {
+        if self.texts.is_empty() || !url.contains("{{") {
             return Ok(url.to_string());
         }
         let (mut expanded, mut rest) = (String::new(), url);
         while let Some((before, after)) = rest.split_once("{{") {
             let (name, behind) = after.split_once("}}").ok_or_else(|| invalid("a template in the URL has no '}}'"))?;
-            let text = self.0.get(name.trim());
-            expanded.push_str(before);
-            expanded.push_str(text.ok_or_else(|| {
+            let text = self.texts.get(name.trim()).ok_or_else(|| {
                 unsupported(&format!("a URL with '{{{{{}}}}}', which is no template's name", cuzarr::printable(name)))
-            })?);
+            })?;
+            extend(&mut expanded, before)?;
+            extend(&mut expanded, text)?;
             rest = behind;
         }
-        expanded.push_str(rest);
+        extend(&mut expanded, rest)?;
+        self.left_bytes = self.left_bytes.checked_sub(expanded.len()).ok_or_else(|| {
+            let message = format!(
+                "its URLs have more than {MOST_GROWTH} times the bytes of the table once their templates are replaced"
+            );
+            invalid(message)
+        })?;
         Ok(expanded)
     }
+}
+
+/// Adds text to a URL, as long as a table may name.
+fn extend(url: &mut String, text: &str) -> Result<()> {
+    if url.len() + text.len() > LONGEST_URL {
+        let message = format!("the URL has more than {LONGEST_URL} characters once its templates are replaced");
+        return Err(invalid(message));
+    }
+    url.push_str(text);
+    Ok(())
 }
 
 #[cfg(test)]
@@ -206,6 +237,14 @@ mod tests {
         ] {
             assert_eq!(kind(text), expected, "{text}");
         }
+        let bomb = |uses: usize, text: usize, urls: usize| {
+            let url = |number| format!(r#""b/{number}": ["{}{number}", 0, 1]"#, "{{t}}".repeat(uses));
+            let urls = (0..urls).map(url).collect::<Vec<_>>().join(", ");
+            format!(r#"{{"version": 1, "templates": {{"t": "{}"}}, "refs": {{{urls}}}}}"#, "x".repeat(text))
+        };
+        assert_eq!(kind(&bomb(500, 1_000_000, 1)), ErrorKind::MetadataInvalid, "one URL of 500 MB");
+        assert_eq!(kind(&bomb(500, 32, 4_000)), ErrorKind::MetadataInvalid, "many URLs of 16 kB");
+        assert!(ReferenceTable::from_json(bomb(1, 100, 4_000).as_bytes()).is_ok());
         let deep = format!("{{\"a\": {}{}}}", "[".repeat(100_000), "]".repeat(100_000));
         assert_eq!(kind(&deep), ErrorKind::MetadataInvalid);
     }

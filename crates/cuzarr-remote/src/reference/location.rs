@@ -13,7 +13,7 @@ use crate::open::with_clouds;
 use crate::options::StorageOptions;
 
 /// The longest URL that a table may name. Web servers refuse longer ones.
-const LONGEST_URL: usize = 16 << 10;
+pub(super) const LONGEST_URL: usize = 16 << 10;
 
 /// Schemes of buckets. Their first segment is the bucket, and their keys are spelled as they are.
 const BUCKETS: [&str; 3] = ["s3", "gs", "az"];
@@ -305,13 +305,18 @@ impl Files {
         Ok(store)
     }
 
-    /// The registry for a server. Headers may be credentials, so other web servers than the table's own only get those that were
-    /// given for its files.
+    /// The registry for a server. Headers and a query may be credentials, so other web servers than the table's own only get those that
+    /// were given for its files.
     fn registry_for(&self, root: &str) -> Registry {
         let is_foreign = root.starts_with("http") && self.own_host.as_deref() != Some(&without_query(root));
-        let is_header = |name: &str| name.strip_prefix("client_kwargs.").unwrap_or(name).starts_with("headers");
-        let mut options = self.options.plain.without(|name| is_foreign && is_header(name));
+        let is_credential = |name: &str| {
+            let name = name.strip_prefix("http.").unwrap_or(name);
+            name == "query" || name.strip_prefix("client_kwargs.").unwrap_or(name).starts_with("headers")
+        };
+        let mut options = self.options.plain.without(|name| is_foreign && is_credential(name));
         self.options.remote.pairs().for_each(|(name, value)| options.set(name, value));
+        let rules = self.rules.clone();
+        options.set_redirects(Arc::new(move |address| rules.check(address)));
         with_clouds(&self.registry, &Arc::new(options))
     }
 }

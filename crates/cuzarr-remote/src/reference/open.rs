@@ -12,7 +12,7 @@ use super::store::ReferenceStore;
 use super::table::ReferenceTable;
 use crate::icechunk;
 use crate::open::with_clouds;
-use crate::options::StorageOptions;
+use crate::options::{StorageOptions, is_of_a_table};
 
 /// The largest table that is read.
 const TABLE_MOST_BYTES: u64 = 1 << 30;
@@ -32,14 +32,10 @@ impl TableOptions {
     /// both.
     ///
     /// # Errors
-    /// `InvalidArgument` when a prefix to allow has no meaning.
+    /// `InvalidArgument` when a prefix to allow has no meaning, or no scheme knows an option.
     pub(crate) fn new(options: &StorageOptions) -> Result<TableOptions> {
-        const OWN: [&str; 5] = ["allow", "remote_protocol", "target_protocol", "lazy", "fo"];
-        let is_own = |name: &str| {
-            OWN.contains(&name)
-                || ["remote_options.", "target_options.", "container."].iter().any(|own| name.starts_with(own))
-        };
-        let plain = options.without(is_own);
+        options.check_names()?;
+        let plain = options.without(is_of_a_table);
         let (mut table, mut remote) = (plain.clone(), StorageOptions::new());
         let (mut rules, mut containers) = (Rules::new(), HashMap::new());
         for (name, value) in options.pairs() {
@@ -100,7 +96,7 @@ pub(crate) fn reference_scheme(registry: &Registry, url: &Url, options: &Storage
         target = Url::parse(&format!("file://{}", plain_path(target.path())?))?;
     }
     let place = target.to_string();
-    let place = place.split('?').next().unwrap_or(&place);
+    let place = place.as_str();
     let (folder, name) = folder_and_name(&with_clouds(registry, &Arc::new(sorted.table.clone())), &target)?;
     let document = folder.get_at_most(&name, TABLE_MOST_BYTES).at(|| place.to_string())?;
     let missing = || {
@@ -122,8 +118,7 @@ pub(crate) fn reference_scheme(registry: &Registry, url: &Url, options: &Storage
 pub(crate) fn icechunk_scheme(registry: &Registry, url: &Url, options: &StorageOptions) -> Result<Arc<dyn Store>> {
     let sorted = TableOptions::new(options)?;
     let (revision, target) = inside_and_target(url)?;
-    let place = target.to_string();
-    let place = place.split('?').next().unwrap_or(&place).trim_end_matches('/').to_string();
+    let place = target.to_string().trim_end_matches('/').to_string();
     let repository: Arc<dyn Store> = if target.scheme() == "file" {
         let options = LocalOptions { read_only: true, ..LocalOptions::default() };
         Arc::new(LocalStore::with_options(Path::new(target.path()), options)?)

@@ -34,10 +34,7 @@ pub(super) struct Wanted {
 impl Wanted {
     /// Whether the file is another one than the table knows.
     fn is_changed(&self, found: &Version) -> bool {
-        let has_other_tag = match (&self.etag, found.entity_tag()) {
-            (Some(expected), Some(found)) => expected.trim_matches('"') != found.trim_matches('"'),
-            _ => false,
-        };
+        let has_other_tag = self.etag.as_deref().is_some_and(|expected| !found.allows_entity_tag(expected));
         let until = self.changed_until.map(u64::from);
         has_other_tag || until.zip(found.modified_seconds()).is_some_and(|(until, modified)| modified > until)
     }

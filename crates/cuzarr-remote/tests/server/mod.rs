@@ -23,6 +23,8 @@ pub enum Fault {
     ShortLength(usize),
     /// The entity tag is another one.
     OtherTag,
+    /// The value is at another address.
+    Redirect(String),
     /// The answer comes late.
     Delay(Duration),
     /// The body comes byte by byte, with a pause after each.
@@ -64,6 +66,16 @@ struct State {
     most_in_flight: usize,
 }
 
+/// What a server of files says of the version of a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tags {
+    Strong,
+    Weak,
+    /// The time of the last change, which differs for each.
+    Date,
+    Nothing,
+}
+
 /// What kind of server it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -84,6 +96,7 @@ struct Shared {
     state: Mutex<State>,
     faults: Mutex<Box<Faults>>,
     latency: Mutex<Duration>,
+    tags: Mutex<Tags>,
 }
 
 /// A running server. Its threads end with the process.
@@ -106,6 +119,7 @@ impl Server {
             state: Mutex::default(),
             faults: Mutex::new(Box::new(|_| None)),
             latency: Mutex::default(),
+            tags: Mutex::new(Tags::Strong),
         });
         let server = Server { shared: Arc::clone(&shared), port };
         std::thread::spawn(move || {
@@ -124,6 +138,11 @@ impl Server {
     /// Chooses the answers that go wrong.
     pub fn set_faults(&self, faults: impl Fn(&Request) -> Option<Fault> + Send + Sync + 'static) {
         *lock(&self.shared.faults) = Box::new(faults);
+    }
+
+    /// Chooses what a server of files says of versions.
+    pub fn set_tags(&self, tags: Tags) {
+        *lock(&self.shared.tags) = tags;
     }
 
     /// Time before each answer.
@@ -225,6 +244,7 @@ fn serve(shared: &Shared, connection: TcpStream) -> std::io::Result<()> {
                     None => answer,
                 }
             }
+            Some(Fault::Redirect(target)) => Answer::new(302).with("Location", target.clone()),
             _ => answer(shared, &request),
         };
         {
@@ -338,7 +358,7 @@ fn answer(shared: &Shared, request: &Request) -> Answer {
         return Answer::error(401, "AuthenticationRequired");
     }
     match (request.method.as_str(), is_object) {
-        ("GET" | "HEAD", true) => get(shared.kind, &state, request),
+        ("GET" | "HEAD", true) => get(shared.kind, *lock(&shared.tags), &state, request),
         ("GET", false) => list(&state, request),
         ("PUT", true) if request.query.contains_key("partNumber") => put_part(&mut state, request),
         ("PUT", true) if shared.kind == Kind::Gcs => put_generation(&mut state, request),
@@ -380,9 +400,10 @@ fn answer(shared: &Shared, request: &Request) -> Answer {
     }
 }
 
-fn get(kind: Kind, state: &State, request: &Request) -> Answer {
+fn get(kind: Kind, tags: Tags, state: &State, request: &Request) -> Answer {
     let Some(value) = state.values.get(&request.path) else { return Answer::error(404, "NoSuchKey") };
-    if request.headers.get("if-match").is_some_and(|tag| *tag != value.tag) {
+    // Weak tags never match.
+    if request.headers.get("if-match").is_some_and(|tag| *tag != value.tag || tags != Tags::Strong) {
         return Answer::error(412, "PreconditionFailed");
     }
     if request.headers.get("if-none-match").is_some_and(|tag| *tag == value.tag) {
@@ -419,9 +440,14 @@ fn get(kind: Kind, state: &State, request: &Request) -> Answer {
         answer.headers.push(("Content-Length".into(), size.to_string()));
         answer.body.clear();
     }
-    if kind != Kind::BareFiles {
-        answer = answer.with("ETag", value.tag.clone()).with("Last-Modified", "Mon, 23 Nov 2026 20:00:00 GMT");
-    }
+    let date = format!("Mon, 23 Nov 2026 20:00:{:02} GMT", if tags == Tags::Date { value.generation % 60 } else { 0 });
+    answer = match tags {
+        _ if kind == Kind::BareFiles => answer,
+        Tags::Strong => answer.with("ETag", value.tag.clone()).with("Last-Modified", date),
+        Tags::Weak => answer.with("ETag", format!("W/{}", value.tag)).with("Last-Modified", date),
+        Tags::Date => answer.with("Last-Modified", date),
+        Tags::Nothing => answer,
+    };
     if kind == Kind::Gcs {
         answer = answer.with("x-goog-generation", value.generation.to_string());
     }

@@ -14,6 +14,9 @@ use crate::error::{Error, ErrorKind, Result};
 /// A function that opens the store of a URL. A scheme that wraps another store opens that one with the registry it is given.
 pub type Opener = dyn Fn(&Registry, &Url) -> Result<Arc<dyn Store>> + Send + Sync;
 
+/// A check of a URL before its store is opened.
+type Check = dyn Fn(&Url) -> Result<()> + Send + Sync;
+
 /// A table of schemes that turns URLs into stores. It never changes: [`Registry::with`] returns another one with one more
 /// scheme.
 ///
@@ -35,12 +38,13 @@ pub type Opener = dyn Fn(&Registry, &Url) -> Result<Arc<dyn Store>> + Send + Syn
 #[derive(Clone)]
 pub struct Registry {
     openers: BTreeMap<String, Arc<Opener>>,
+    check: Option<Arc<Check>>,
 }
 
 impl Registry {
     /// A registry with the schemes of this crate: `file`, `memory` and `zip`.
     pub fn new() -> Registry {
-        let none = Registry { openers: BTreeMap::new() };
+        let none = Registry { openers: BTreeMap::new(), check: None };
         none.with("file", open_file).with("memory", open_memory).with("zip", open_zip)
     }
 
@@ -53,7 +57,14 @@ impl Registry {
     ) -> Registry {
         let mut openers = self.openers.clone();
         openers.insert(scheme.to_ascii_lowercase(), Arc::new(opener));
-        Registry { openers }
+        Registry { openers, check: self.check.clone() }
+    }
+
+    /// A registry that calls `check` before it opens a URL, also a wrapped one. It opens all schemes like this one, whose own check it
+    /// no longer calls.
+    #[must_use]
+    pub fn with_check(&self, check: impl Fn(&Url) -> Result<()> + Send + Sync + 'static) -> Registry {
+        Registry { openers: self.openers.clone(), check: Some(Arc::new(check)) }
     }
 
     /// The known schemes.
@@ -80,6 +91,7 @@ impl Registry {
             return Err(Error::new(ErrorKind::Unsupported, message)
                 .with_hint(format!("use one of these schemes: {}", known.join(", "))));
         };
+        self.check.iter().try_for_each(|check| check(url))?;
         opener(self, url)
     }
 }
@@ -195,6 +207,19 @@ mod tests {
         assert_eq!(error.kind(), ErrorKind::Unsupported);
         assert!(error.hint().unwrap().contains("file, memory, zip"));
         assert_eq!(plain.open("file://a::file://b").unwrap_err().kind(), ErrorKind::InvalidArgument);
+    }
+
+    #[test]
+    fn a_check_sees_every_url_before_it_is_opened() {
+        let check = |url: &Url| match url.scheme() {
+            "memory" => Err(Error::new(ErrorKind::InvalidArgument, "refused")),
+            _ => Ok(()),
+        };
+        let registry = Registry::new().with_check(check).with("other", |_, _| Ok(Arc::new(MemoryStore::new())));
+        for url in ["memory://a", "zip::memory://a/b.zip"] {
+            assert_eq!(registry.open(url).unwrap_err().message(), "refused", "{url}");
+        }
+        assert!(registry.open("other://").is_ok());
     }
 
     #[test]

@@ -5,7 +5,9 @@ use std::fmt;
 use crate::error::{Error, ErrorKind, Result};
 
 /// The address of a store: a path, a URL, or a chain in which each URL wraps the next (`zip::file:///data/a.zip`).
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+///
+/// The query of a URL may be a signature. It is part of [`Url::address`], and left out of the texts that `Display` and `Debug` give.
+#[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Url {
     scheme: String,
     path: String,
@@ -47,16 +49,43 @@ impl Url {
         &self.path
     }
 
-    /// Splits the URL of a file into the URL of its folder and the file's name.
+    /// Splits the URL of a file into the URL of its folder and the file's name. The query of a web server's URL goes with the folder, and
+    /// the name is decoded.
     ///
     /// # Errors
-    /// `InvalidArgument` when the path does not end in a name.
+    /// `InvalidArgument` when the path does not end in a name, or the name is not UTF-8.
     pub fn split_name(&self) -> Result<(Url, String)> {
-        let (folder, name) = self.path.rsplit_once('/').unwrap_or(("", &self.path));
+        let (place, query) = if self.is_of_a_web_server() { divided(&self.path) } else { (&*self.path, "") };
+        let (folder, name) = place.rsplit_once('/').unwrap_or(("", place));
+        let invalid = || Error::new(ErrorKind::InvalidArgument, format!("'{self}' names no file"));
+        let name = if self.is_of_a_web_server() { decoded(name).ok_or_else(invalid)? } else { name.to_string() };
         if name.is_empty() {
-            return Err(Error::new(ErrorKind::InvalidArgument, format!("'{self}' names no file")));
+            return Err(invalid());
         }
-        Ok((Url { path: folder.to_string(), ..self.clone() }, name.to_string()))
+        Ok((Url { path: format!("{folder}{query}"), ..self.clone() }, name))
+    }
+
+    /// The whole URL, with its query. Messages use `Display` instead.
+    pub fn address(&self) -> String {
+        self.written(&|url| &url.path, &|url| url.address())
+    }
+
+    fn is_of_a_web_server(&self) -> bool {
+        matches!(&*self.scheme, "http" | "https")
+    }
+
+    /// The path without the query, unless it is a path of this machine.
+    fn shown_path(&self) -> &str {
+        let is_here = matches!(&*self.scheme, "file" | "memory" | "zip");
+        if is_here { &self.path } else { divided(&self.path).0 }
+    }
+
+    fn written<'a>(&'a self, path: &dyn Fn(&'a Url) -> &'a str, inner: &dyn Fn(&'a Url) -> String) -> String {
+        match &self.wrapped {
+            Some(wrapped) if self.path.is_empty() => format!("{}::{}", self.scheme, inner(wrapped)),
+            Some(wrapped) => format!("{}://{}::{}", self.scheme, path(self), inner(wrapped)),
+            None => format!("{}://{}", self.scheme, path(self)),
+        }
     }
 
     /// The URL that this one wraps.
@@ -71,13 +100,35 @@ fn is_scheme(text: &str) -> bool {
     text.len() > 1 && text.as_bytes()[0].is_ascii_alphabetic() && text.bytes().all(is_part)
 }
 
+/// A path and the query behind it. A fragment means nothing to a server.
+fn divided(path: &str) -> (&str, &str) {
+    let path = path.split('#').next().unwrap_or(path);
+    path.split_at(path.find('?').unwrap_or(path.len()))
+}
+
+/// Text in which `%` and two digits stand for a byte (RFC 3986, section 2.1); `None` where the bytes are not UTF-8.
+fn decoded(text: &str) -> Option<String> {
+    let (mut bytes, mut rest) = (Vec::with_capacity(text.len()), text.as_bytes());
+    while let Some((&first, behind)) = rest.split_first() {
+        let digits = behind.get(..2).filter(|digits| first == b'%' && digits.iter().all(u8::is_ascii_hexdigit));
+        let byte = digits.and_then(|digits| u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok());
+        bytes.push(byte.unwrap_or(first));
+        rest = if byte.is_some() { &behind[2..] } else { behind };
+    }
+    String::from_utf8(bytes).ok()
+}
+
+/// Without queries, which may be signatures.
 impl fmt::Display for Url {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.wrapped {
-            Some(wrapped) if self.path.is_empty() => write!(f, "{}::{wrapped}", self.scheme),
-            Some(wrapped) => write!(f, "{}://{}::{wrapped}", self.scheme, self.path),
-            None => write!(f, "{}://{}", self.scheme, self.path),
-        }
+        f.write_str(&self.written(&Url::shown_path, &ToString::to_string))
+    }
+}
+
+/// Without queries, which may be signatures.
+impl fmt::Debug for Url {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Url('{self}')")
     }
 }
 
@@ -98,8 +149,31 @@ mod tests {
         let url = Url::parse("zip://in/it::memory://x/a.zip").unwrap();
         assert_eq!((url.scheme(), url.path()), ("zip", "in/it"));
         assert_eq!(url.wrapped().map(|url| (url.scheme(), url.path())), Some(("memory", "x/a.zip")));
+        for text in ["zip://in::https://h/a.zip?sig=1/2", "s3://bucket/a?b"] {
+            assert_eq!(Url::parse(text).unwrap().address(), text);
+        }
         for text in ["", "zip::", "file://"] {
             assert_eq!(Url::parse(text).unwrap_err().kind(), ErrorKind::InvalidArgument, "{text:?}");
         }
+    }
+
+    #[test]
+    fn queries_are_not_shown() {
+        for text in ["https://h/a.zip?sig=SECRET", "zip://in::http://h/a/b.zip?sig=SECRET/x#y", "ftp://h/a?SECRET"] {
+            let url = Url::parse(text).unwrap();
+            let shown = format!("{url} {url:?} {:?}", url.wrapped());
+            assert!(!shown.contains("SECRET"), "{shown}");
+            assert_eq!(url.address(), text);
+        }
+    }
+
+    #[test]
+    fn a_file_of_a_web_server_is_split_from_its_folder_and_its_query() {
+        let split = |text: &str| Url::parse(text).unwrap().split_name().map(|(folder, name)| (folder.address(), name));
+        let pair = |folder: &str, name: &str| (folder.to_string(), name.to_string());
+        assert_eq!(split("https://h/in/a.zip?sig=x/y%2F").unwrap(), pair("https://h/in?sig=x/y%2F", "a.zip"));
+        assert_eq!(split("https://h/in%20it/a%20b%.zip#part").unwrap(), pair("https://h/in%20it", "a b%.zip"));
+        assert_eq!(split("s3://bucket/a%20b?c").unwrap(), pair("s3://bucket", "a%20b?c"), "keys are what they are");
+        assert!(split("https://h/a/?sig=x").is_err() && split("https://h/%ff").is_err());
     }
 }

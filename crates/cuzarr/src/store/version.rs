@@ -29,6 +29,31 @@ enum Kind {
     },
     Number(u64),
     ETag(Tag),
+    Hints(Hints),
+}
+
+/// What a server without strong entity tags says of a value. A difference proves a change; equal hints prove nothing.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Hints {
+    weak_tag: Option<Arc<str>>,
+    modified_seconds: Option<u64>,
+    size_bytes: u64,
+}
+
+impl Hints {
+    /// Whether nothing that both say proves a change.
+    fn allow(&self, other: &Hints) -> bool {
+        let tags = self.weak_tag.as_deref().zip(other.weak_tag.as_deref());
+        let times = self.modified_seconds.zip(other.modified_seconds);
+        tags.is_none_or(|(one, other)| opaque(one) == opaque(other))
+            && times.is_none_or(|(one, other)| one == other)
+            && self.size_bytes == other.size_bytes
+    }
+}
+
+/// What is inside an entity tag, weak or strong (RFC 9110, section 8.8.3).
+fn opaque(tag: &str) -> &str {
+    tag.strip_prefix("W/").unwrap_or(tag).trim_matches('"')
 }
 
 /// What a server says of a value's version. Tags alone tell versions apart.
@@ -76,6 +101,13 @@ impl Version {
         (!tag.compared.is_empty() && !tag.compared.starts_with("W/")).then_some(Version(Kind::ETag(tag)))
     }
 
+    /// The version of a value of a server that gives no strong entity tags: a weak one, the time at which the value changed, in seconds
+    /// since 1970, and its size. Two such versions tell that a value was changed where one of these differs. They never tell that it was
+    /// not changed, so nothing is kept by them, and no write is made on their condition.
+    pub fn of_hints(weak_tag: Option<&str>, modified_seconds: Option<u64>, size_bytes: u64) -> Version {
+        Version(Kind::Hints(Hints { weak_tag: weak_tag.map(Into::into), modified_seconds, size_bytes }))
+    }
+
     /// This version with the entity tag of a server whose conditions compare something else. Files have none.
     #[must_use]
     pub fn with_entity_tag(mut self, entity_tag: &str) -> Version {
@@ -102,10 +134,16 @@ impl Version {
         }
     }
 
+    /// Whether a table that names this entity tag may mean the value. Weak tags are compared like strong ones.
+    pub fn allows_entity_tag(&self, expected: &str) -> bool {
+        self.entity_tag().is_none_or(|found| opaque(found) == opaque(expected))
+    }
+
     /// The entity tag that the server gave with the value.
     pub fn entity_tag(&self) -> Option<&str> {
         match &self.0 {
             Kind::ETag(tag) => Some(tag.entity.as_ref().unwrap_or(&tag.compared)),
+            Kind::Hints(hints) => hints.weak_tag.as_deref(),
             _ => None,
         }
     }
@@ -115,21 +153,33 @@ impl Version {
         match &self.0 {
             Kind::File { identity: [.., modified_ns], .. } => Some(modified_ns / 1_000_000_000),
             Kind::ETag(tag) => tag.modified_seconds,
+            Kind::Hints(hints) => hints.modified_seconds,
             Kind::Number(_) => None,
         }
     }
 
-    /// Whether both versions have the same bytes. Names and attributes may have changed.
+    /// Whether both versions have the same bytes. Names and attributes may have changed. With [`Version::of_hints`], whether nothing
+    /// proves that the bytes differ.
     pub fn has_same_bytes(&self, other: &Version) -> bool {
         match (&self.0, &other.0) {
             (Kind::File { identity, .. }, Kind::File { identity: other, .. }) => identity == other,
+            (Kind::Hints(one), Kind::Hints(other)) => one.allow(other),
+            // The server gave a strong tag with one answer alone.
+            (Kind::Hints(hints), Kind::ETag(tag)) | (Kind::ETag(tag), Kind::Hints(hints)) => {
+                let tagged = Hints { weak_tag: Some(Arc::clone(&tag.compared)), ..hints.clone() };
+                hints.allow(&Hints { modified_seconds: tag.modified_seconds, ..tagged })
+            }
             (one, other) => one == other,
         }
     }
 
     /// Whether every later change gets another version. A change within the same tick of the clock may not.
     pub fn is_settled(&self) -> bool {
-        let Kind::File { changed_ns, .. } = self.0 else { return true };
+        let changed_ns = match self.0 {
+            Kind::File { changed_ns, .. } => changed_ns,
+            Kind::Hints(_) => return false,
+            Kind::Number(_) | Kind::ETag(_) => return true,
+        };
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         now.checked_sub(Duration::from_nanos(changed_ns)).is_some_and(|age| age > TICK)
     }
@@ -276,5 +326,25 @@ mod tests {
         );
         assert!(Version::of_etag("W/\"abc\"").is_none() && version.etag().is_none() && tag != Version::numbered(0));
         assert!(Version::numbered(7).is_settled() && Version::numbered(7) != Version::numbered(8));
+    }
+
+    #[test]
+    fn hints_prove_changes_and_nothing_else() {
+        let hints = Version::of_hints(Some("W/\"a\""), Some(5), 10);
+        assert!(hints.has_same_bytes(&hints) && !hints.is_settled() && hints.etag().is_none());
+        for other in [
+            Version::of_hints(Some("W/\"b\""), Some(5), 10),
+            Version::of_hints(Some("W/\"a\""), Some(6), 10),
+            Version::of_hints(None, None, 11),
+            Version::of_etag("\"b\"").unwrap(),
+            Version::numbered(1),
+        ] {
+            assert!(!hints.has_same_bytes(&other) && !other.has_same_bytes(&hints), "{other:?}");
+        }
+        for other in [Version::of_hints(None, Some(5), 10), Version::of_etag("\"a\"").unwrap()] {
+            assert!(hints.has_same_bytes(&other) && other.has_same_bytes(&hints), "{other:?}");
+        }
+        assert!(hints.allows_entity_tag("\"a\"") && hints.allows_entity_tag("a") && !hints.allows_entity_tag("\"b\""));
+        assert_eq!(hints.modified_seconds(), Some(5));
     }
 }

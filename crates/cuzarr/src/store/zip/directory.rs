@@ -119,9 +119,35 @@ pub(super) struct End {
     pub(super) at: u64,
     pub(super) offset: u64,
     pub(super) size_bytes: u64,
-    pub(super) count: u64,
+    count: Count,
     /// The comment of the file.
     pub(super) comment: Vec<u8>,
+}
+
+/// The number of members, as the end of the file tells it. It only serves to check the directory.
+#[derive(Clone, Copy)]
+enum Count {
+    /// By the ZIP64 record.
+    Exact(u64),
+    /// By the record of 16 bits. Writers without ZIP64 leave out the higher bits, or set all bits.
+    Low(u16),
+}
+
+impl Count {
+    /// Whether a directory of `found` members agrees with this.
+    fn allows(self, found: usize) -> bool {
+        match self {
+            Count::Exact(count) => found as u64 == count,
+            Count::Low(count) => found as u16 == count || (count == u16::MAX && found > usize::from(count)),
+        }
+    }
+
+    fn told(self) -> u64 {
+        match self {
+            Count::Exact(count) => count,
+            Count::Low(count) => count.into(),
+        }
+    }
 }
 
 impl End {
@@ -145,7 +171,7 @@ impl End {
             let at = at.ok_or_else(|| damaged("its ZIP64 record is not before its locator"))?;
             return Ok(End {
                 at: tail_at + at as u64,
-                count: u64_at(tail, at + 32)?,
+                count: Count::Exact(u64_at(tail, at + 32)?),
                 size_bytes: u64_at(tail, at + 40)?,
                 offset: u64_at(tail, at + 48)?,
                 comment,
@@ -154,8 +180,8 @@ impl End {
         if disk != 0 && disk != u16::MAX {
             return Err(Error::new(ErrorKind::Unsupported, "the ZIP file is divided into several files"));
         }
-        let (offset, size_bytes, count) = (u64::from(offset), u64::from(size_bytes), u64::from(count));
-        Ok(End { at: tail_at + at as u64, offset, size_bytes, count, comment })
+        let (offset, size_bytes) = (u64::from(offset), u64::from(size_bytes));
+        Ok(End { at: tail_at + at as u64, offset, size_bytes, count: Count::Low(count), comment })
     }
 }
 
@@ -210,14 +236,12 @@ pub(super) struct Entry<'a> {
     pub(super) record: &'a [u8],
 }
 
-/// The entries in their order. Members lie in the file, before the directory, and do not overlap.
+/// The entries in their order. Members lie in the file, before the directory, and do not overlap. The directory's size tells where it
+/// ends. The number of members must agree, because a member that is left out would read as one that was never written.
 fn parse_directory<'a>(directory: &'a [u8], end: &End, moved: u64, directory_at: u64) -> Result<Vec<Entry<'a>>> {
-    if end.count > (directory.len() / ENTRY_BYTES) as u64 {
-        return Err(damaged(format!("it claims {} members, more than its directory has room for", end.count)));
-    }
-    let mut members = Vec::with_capacity(end.count as usize);
+    let mut members = Vec::with_capacity(directory.len() / ENTRY_BYTES);
     let mut rest = directory;
-    for _ in 0..end.count {
+    while !rest.is_empty() && !is_signature(rest) {
         let (name, member, entry_bytes) = parse_entry(rest, moved)?;
         let record;
         (record, rest) = rest.split_at(entry_bytes);
@@ -229,6 +253,10 @@ fn parse_directory<'a>(directory: &'a [u8], end: &End, moved: u64, directory_at:
         // Other names cannot be asked for.
         let key = std::str::from_utf8(name).ok().filter(|key| validate_key(key).is_ok());
         members.push((key, member, span_end, record));
+    }
+    if !end.count.allows(members.len()) {
+        let message = format!("it claims {} members, but its directory has {}", end.count.told(), members.len());
+        return Err(damaged(message));
     }
     let mut order: Vec<usize> = (0..members.len()).collect();
     order.sort_unstable_by_key(|&place| (members[place].1.header_at, members[place].2));
@@ -243,6 +271,11 @@ fn parse_directory<'a>(directory: &'a [u8], end: &End, moved: u64, directory_at:
     }
     let entry = |(key, member, _, record)| Entry { key, member: Arc::new(member), record };
     Ok(members.into_iter().map(entry).collect())
+}
+
+/// Whether all of `rest` is the signature of the directory, which may stand behind the entries.
+fn is_signature(rest: &[u8]) -> bool {
+    rest.starts_with(b"PK\x05\x05") && u16_at(rest, 4).is_ok_and(|size_bytes| rest.len() == 6 + usize::from(size_bytes))
 }
 
 fn shown(name: &[u8]) -> String {

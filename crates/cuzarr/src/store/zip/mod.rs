@@ -8,8 +8,8 @@
 //!
 //! Checksums are verified where all of a member is read. A range of a member is read without: its checksum is of the whole.
 //!
-//! Nothing in the file is trusted. The directory must lie in the file, as must each member, before the directory and beside the
-//! other members; names that are no keys are left out; a deflated member may be as large as deflate can make it, and no larger.
+//! Nothing in the file is trusted. The directory must lie in the file and have as many members as the end of the file says. Each member
+//! must lie before the directory and beside the other members; names that are no keys are left out; a deflated member may be as large as deflate can make it, and no larger.
 //! Format: APPNOTE.TXT 6.3.10, sections 4.3 (records) and 4.5.3 (ZIP64).
 
 mod archive;

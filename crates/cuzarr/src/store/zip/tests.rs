@@ -2,7 +2,7 @@ use std::any::Any;
 use std::sync::Mutex;
 use std::sync::mpsc::{Sender, channel};
 
-use super::directory::{END_BYTES, ENTRY_BYTES};
+use super::directory::{END_BYTES, END64_BYTES, ENTRY_BYTES, LOCATOR64_BYTES};
 use super::*;
 use crate::run::Pool;
 use crate::store::testing::Observed;
@@ -150,6 +150,83 @@ fn reads_more_members_than_a_small_directory_can_count() {
     for number in [0, 1, 65_535, 65_536, 99_999] {
         assert_eq!(store.get(&format!("c/{number}")).unwrap().unwrap(), format!("value {number}").into_bytes());
     }
+}
+
+/// A file of `count` members whose end record has 16 bits for their number, and says `told`.
+fn with_small_count(count: usize, told: u16) -> Vec<u8> {
+    let (mut file, mut directory) = (Vec::new(), Vec::new());
+    for number in 0..count {
+        let (local, entry) = records(&format!("c/{number}"), &[number as u8], file.len() as u32);
+        file.extend(local);
+        directory.extend(entry);
+    }
+    let [told, size, at] = [u32::from(told), directory.len() as u32, file.len() as u32].map(u32::to_le_bytes);
+    let end = [b"PK\x05\x06", &[0; 4][..], &told[..2], &told[..2], &size, &at, &[0; 2]].concat();
+    [file, directory, end].concat()
+}
+
+#[test]
+fn reads_all_members_where_their_number_does_not_fit_its_record() {
+    let count = 66_001;
+    for told in [(count % 65_536) as u16, u16::MAX] {
+        let store = open(&with_small_count(count, told)).unwrap();
+        assert_eq!(store.list("").unwrap().len(), count, "the record says {told}");
+        for number in [0, 464, 465, 65_535, 66_000] {
+            assert_eq!(store.get(&format!("c/{number}")).unwrap(), Some(vec![number as u8]));
+        }
+    }
+}
+
+#[test]
+fn a_number_of_members_that_contradicts_the_directory_is_refused() {
+    let message = |bytes: &[u8]| open(bytes).unwrap_err().message().to_string();
+    for told in [0, 5, 9, 11, u16::MAX] {
+        let expected = format!("it claims {told} members, but its directory has 10");
+        assert_eq!(message(&with_small_count(10, told)), expected);
+    }
+    let large = with_gaps(10);
+    let count_at = large.len() - END_BYTES - LOCATOR64_BYTES - END64_BYTES + 24;
+    for told in [0_u64, 9, 11, 10 + 65_536, u64::MAX] {
+        let mut bytes = large.clone();
+        bytes[count_at..count_at + 16].copy_from_slice(&[told, told].map(u64::to_le_bytes).concat());
+        assert_eq!(message(&bytes), format!("it claims {told} members, but its directory has 10"));
+    }
+}
+
+/// The first entry does not count: sizes that leave it out say another number of members.
+#[test]
+fn a_directory_whose_size_leaves_out_members_is_refused() {
+    let mut bytes = with_small_count(10, 10);
+    let size_at = bytes.len() - END_BYTES + 12;
+    let entry_bytes = (ENTRY_BYTES + "c/0".len()) as u32;
+    bytes[size_at..size_at + 4].copy_from_slice(&(9 * entry_bytes).to_le_bytes());
+    assert!(open(&bytes).unwrap_err().message().contains("but its directory has 9"));
+    bytes[size_at..size_at + 4].copy_from_slice(&(9 * entry_bytes + 1).to_le_bytes());
+    assert_eq!(open(&bytes).unwrap_err().message(), "its directory is damaged");
+}
+
+#[test]
+fn a_signature_behind_the_entries_is_no_member() {
+    let bytes = with_small_count(3, 3);
+    let (file, end) = bytes.split_at(bytes.len() - END_BYTES);
+    let size = u32::from_le_bytes(end[12..16].try_into().unwrap()) + 10;
+    let end = [&end[..12], &size.to_le_bytes(), &end[16..]].concat();
+    let store = open(&[file, b"PK\x05\x05\x04\0sign", &end].concat()).unwrap();
+    assert_eq!(store.list("").unwrap().len(), 3);
+}
+
+/// Appending writes the directory anew, and keeps every member of the old one.
+#[test]
+fn appending_to_a_file_of_many_members_keeps_all_of_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.zip");
+    std::fs::write(&path, with_small_count(66_001, (66_001 % 65_536) as u16)).unwrap();
+    let archive = ZipArchive::new(&path, ZipOptions { mode: ZipMode::Append, ..ZipOptions::default() }).unwrap();
+    archive.write("new", b"1").unwrap();
+    archive.finish().unwrap();
+    let again = ZipArchive::new(&path, ZipOptions::default()).unwrap();
+    assert_eq!(again.list("").unwrap().len(), 66_002);
+    assert_eq!(again.get("c/66000").unwrap(), Some(vec![66_000_u32 as u8]));
 }
 
 #[test]
