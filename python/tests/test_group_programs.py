@@ -46,6 +46,7 @@ def step(choose: random.Random) -> tuple[str, Step]:
         "fill": lambda _, root: at(root)[name].__setitem__(Ellipsis, 7),
         "elements": lambda _, root: np.asarray(at(root)[name][...]).tolist(),
         "resize": lambda _, root: at(root)[name].resize(shape),
+        "append": lambda _, root: grow(at(root)[name]),
         "delete": lambda _, root: at(root).__delitem__(name),
         "get": lambda _, root: at(root).get(name),
         "contains": lambda _, root: name in at(root),
@@ -60,6 +61,10 @@ def step(choose: random.Random) -> tuple[str, Step]:
     }
     chosen = choose.choice([*steps, *["create_group", "create_array"] * 3])
     return f"{chosen} {inside!r} {name!r} {new} {key}", steps[chosen]
+
+
+def grow(array: Any) -> Any:
+    return array.append(np.full((2, *array.shape[1:]), 3, "i4").astype(array.dtype))
 
 
 def files(root: Path) -> dict[str, Any]:

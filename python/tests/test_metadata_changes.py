@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import subprocess
 import sys
 import threading
@@ -12,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from test_group_programs import consolidated as copy_of, copies, truth
 
 import cuzarr
 from cuzarr.errors import ArrayNotFoundError, CuzarrError, CuzarrUserWarning, GroupNotFoundError
@@ -230,3 +232,96 @@ def test_validate_names_and_repairs_a_stale_copy(tmp_path: Path) -> None:
     assert code != 0 and not found["valid"] and found["stale"] == [{"group": "/", "differences": said, "repaired": False}]
     assert found["stray_keys"] == []
     assert validate("--repair")[0] == 0 and validate()[1]["stale"] == [] and remembered(path).shape == (2,)
+
+
+class Model:
+    """What a hierarchy should hold: rows and attributes of its arrays, and attributes of its groups."""
+
+    def __init__(self, path: Path, zarr_format: Any, choose: random.Random) -> None:
+        self.path, self.zarr_format, self.choose = path, zarr_format, choose
+        self.arrays: dict[str, tuple[list[int], dict[str, int]]] = {}
+        self.groups: dict[str, dict[str, int]] = {"": {}}
+        cuzarr.open_group(path, mode="w", zarr_format=zarr_format)
+        self.roots = [self.opened() for _ in range(2)]
+        self.handles: dict[str, list[Any]] = {}
+
+    def opened(self) -> Any:
+        return cuzarr.open_group(self.path, mode=self.choose.choice(["r+", "a"]))
+
+    def handle(self, name: str) -> Any:
+        """A handle of an array: an old one, one of an old group, or a new one by its own path."""
+        ways = [lambda: self.choose.choice(self.roots)[name], lambda: cuzarr.open_array(self.path / name, mode="r+")]
+        ways += [lambda: self.choose.choice(self.handles[name])] * (2 if self.handles.get(name) else 0)
+        handle = self.choose.choice(ways)()
+        self.handles.setdefault(name, []).append(handle)
+        return handle
+
+    def step(self) -> str:
+        choose = self.choose
+        value, name = choose.randrange(1, 100), choose.choice(["a", "b", "g/a", "g/h/c"])
+        if name not in self.arrays:
+            array = choose.choice(self.roots).create_array(name, shape=(0,), chunks=(choose.choice([1, 3]),), dtype="i4")
+            self.arrays[name], self.handles[name] = ([], {}), [array]
+            self.groups |= {
+                above: self.groups.get(above, {}) for above in ("", *(["g"] * ("g/" in name)), *(["g/h"] * ("h/" in name)))
+            }
+            return f"create {name}"
+        rows, attributes = self.arrays[name]
+        what = choose.choice(
+            ["append"] * 4 + ["resize", "attribute", "attribute", "drop", "group", "consolidate", "delete", "reopen"]
+        )
+        if what == "append":
+            count = choose.randrange(5)
+            self.handle(name).append(np.full(count, value, "i4"))
+            rows += [value] * count
+        elif what == "resize":
+            size = choose.randrange(len(rows) + 1)
+            self.handle(name).resize((size,))
+            del rows[size:]
+            # What a chunk at the edge keeps would come back when the array grows.
+            self.handle(name).append(np.full(3, value, "i4"))
+            rows += [value] * 3
+        elif what == "attribute":
+            key = choose.choice("xyz")
+            self.handle(name).attrs[key] = value
+            attributes[key] = value
+        elif what == "drop":
+            self.handle(name).attrs.put({"only": value})
+            attributes.clear()
+            attributes["only"] = value
+        elif what == "group":
+            above = choose.choice(sorted(self.groups))
+            group = choose.choice(self.roots) if not above else choose.choice(self.roots)[above]
+            group.update_attributes({"k": value})
+            self.groups[above] = {**self.groups[above], "k": value}
+        elif what == "consolidate":
+            cuzarr.consolidate_metadata(self.path, path=choose.choice(sorted(self.groups)))
+        elif what == "delete":
+            choose.choice(self.roots).__delitem__(name)
+            del self.arrays[name], self.handles[name]
+        else:
+            self.roots[choose.randrange(2)] = self.opened()
+        return f"{what} {name}"
+
+    def check(self, path: Path, use_consolidated: bool | None) -> None:
+        found = dict(cuzarr.open_group(path, mode="r", use_consolidated=use_consolidated).members(max_depth=None))
+        arrays = {name: (node[:].tolist(), dict(node.attrs)) for name, node in found.items() if isinstance(node, cuzarr.Array)}
+        groups = {name: dict(node.attrs) for name, node in found.items() if not isinstance(node, cuzarr.Array)}
+        assert arrays == self.arrays and groups == {name: kept for name, kept in self.groups.items() if name}
+
+
+@pytest.mark.parametrize("seed", range(16))
+def test_random_changes_by_many_handles_are_those_of_a_model(tmp_path: Path, seed: int) -> None:
+    choose = random.Random(seed)
+    model = Model(tmp_path / "g", choose.choice([2, 3]), choose)
+    for number in range(40):
+        said = model.step()
+        try:
+            for group, document in copies(model.path).items():
+                assert copy_of(group, document) == truth(group)
+            model.check(model.path, None)
+            model.check(model.path, False)
+        except AssertionError as error:
+            raise AssertionError(f"step {number}: {said}") from error
+    cuzarr.copy(model.path, tmp_path / "copy")
+    model.check(tmp_path / "copy", None)
