@@ -294,7 +294,9 @@ def test_a_function_cannot_write_to_the_callers_operands() -> None:
 
 @pytest.mark.parametrize("stores", [False, True], ids=["memory", "store"])
 @pytest.mark.parametrize(
-    ("later", "kind"), [(lambda block: block + 0.5, "float64"), (lambda block: block * 1j, "complex128")], ids=["parts", "imaginary"]
+    ("later", "kind"),
+    [(lambda block: block + 0.5, "float64"), (lambda block: block * 1j, "complex128")],
+    ids=["parts", "imaginary"],
 )
 def test_results_that_do_not_fit_the_type_of_the_first_are_refused(stores: bool, later: Any, kind: str) -> None:
     z = cuzarr.create_array({}, data=np.arange(12), chunks=(2,))
@@ -316,7 +318,9 @@ def test_results_that_do_not_fit_the_type_of_the_first_are_refused(stores: bool,
 def test_results_along_an_axis_that_do_not_fit_the_first_are_refused() -> None:
     z = cuzarr.create_array({}, data=np.arange(8).reshape(4, 2), chunks=(2, 1))
     with pytest.raises(DTypeMismatchError, match="elements of float64, which do not all fit int64"):
-        cuzarr.reduce(lambda block: block.sum(0) if block[0, 0] % 2 == 0 else block.sum(0) + 0.5, np.add, z, axis=0, memory_limit=128)
+        cuzarr.reduce(
+            lambda block: block.sum(0) if block[0, 0] % 2 == 0 else block.sum(0) + 0.5, np.add, z, axis=0, memory_limit=128
+        )
 
 
 def test_masked_operands_and_results_are_refused(tmp_path: Path) -> None:

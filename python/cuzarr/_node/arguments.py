@@ -81,7 +81,9 @@ def check_shape(array: Any, shape: tuple[int, ...]) -> None:
     ShapeMismatchError
     """
     if array.shape != shape:
-        message = f"{array.store_path}: the array was resized after it was handed over: its shape was {shape}, and is {array.shape}"
+        message = (
+            f"{array.store_path}: the array was resized after it was handed over: its shape was {shape}, and is {array.shape}"
+        )
         raise ShapeMismatchError(message, hint="hand it over again")
 
 
