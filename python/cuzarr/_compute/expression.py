@@ -204,6 +204,8 @@ class Expression(Lazy, NumpyProtocol, OneElement, Operators, Reductions, Shaped)
             Work on one chunk does not fit the limit.
         ShapeMismatchError, DTypeMismatchError, InvalidArgumentError
             The result does not fit into ``out``, which is read-only, or on another device.
+        ShapeMismatchError, DTypeMismatchError, InvalidArgumentError, ArrayNotFoundError
+            A stored array among the inputs was resized, replaced or deleted after the plan was made. One document is read for each.
 
         Examples
         --------
@@ -250,7 +252,7 @@ class Expression(Lazy, NumpyProtocol, OneElement, Operators, Reductions, Shaped)
         return out
 
     def explain(self, *, device: str | None = None, memory_limit: int | str | None = None) -> Explanation:
-        """Explains what computing the result would do, stage by stage. Nothing is read.
+        """Explains what computing the result would do, stage by stage. No elements are read.
 
         Parameters
         ----------
