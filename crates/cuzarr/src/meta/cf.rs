@@ -312,8 +312,13 @@ mod tests {
     use super::*;
 
     fn array(dtype: &str, attributes: &str) -> ArrayMetadata {
+        let fill_value = match dtype {
+            "bool" => "false",
+            "complex64" => "[0.0, 0.0]",
+            _ => "0",
+        };
         let document = format!(
-            r#"{{"zarr_format": 3, "node_type": "array", "shape": [4], "data_type": "{dtype}", "fill_value": 0,
+            r#"{{"zarr_format": 3, "node_type": "array", "shape": [4], "data_type": "{dtype}", "fill_value": {fill_value},
             "chunk_grid": {{"name": "regular", "configuration": {{"chunk_shape": [4]}}}},
             "chunk_key_encoding": {{"name": "default"}}, "codecs": [{{"name": "bytes", "configuration": {{"endian": "little"}}}}],
             "dimension_names": ["x"], "attributes": {attributes}}}"#
@@ -366,7 +371,7 @@ mod tests {
     #[test]
     fn integers_may_stand_for_those_of_the_other_sign() {
         let signed = decoding("int8", r#"{"_Unsigned": "true", "_FillValue": -1, "missing_value": [-2, 254]}"#);
-        assert_eq!((signed.read_as, &signed.missing[..]), (Some(DType::UINT8), &[Mark::Int(255), Mark::Int(254)][..]));
+        assert_eq!((signed.read_as, &signed.missing[..]), (Some(DType::UINT8), &[Mark::Int(254), Mark::Int(255)][..]));
         let unsigned = decoding("uint8", r#"{"_Unsigned": "false", "_FillValue": 255}"#);
         assert_eq!((unsigned.read_as, &unsigned.missing[..]), (Some(DType::INT8), &[Mark::Int(-1)][..]));
         assert_eq!(decoding("int8", r#"{"_Unsigned": "false"}"#).read_as, None);
@@ -379,7 +384,7 @@ mod tests {
                 r#"{{"zarr_format": 2, "shape": [4], "chunks": [4], "dtype": "<i2", "compressor": null, "filters": null,
                 "order": "C", "fill_value": {fill_value}}}"#
             );
-            let mut array = ArrayMetadata::from_json(document.as_bytes()).unwrap();
+            let mut array = ArrayMetadata::from_json_v2(document.as_bytes(), None).unwrap();
             array.set_attributes_json(attributes).unwrap();
             array.decoding().unwrap().missing
         };
