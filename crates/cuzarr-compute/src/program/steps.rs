@@ -256,7 +256,8 @@ impl Program {
 
     /// The number of steps that compute something, for each element.
     pub(crate) fn operations(&self) -> usize {
-        let computes = |step: &&Step| !matches!(step.action, Action::Input(_) | Action::Constant(_) | Action::Canonical);
+        let computes =
+            |step: &&Step| !matches!(step.action, Action::Input(_) | Action::Constant(_) | Action::Canonical);
         self.steps.iter().filter(computes).count()
     }
 

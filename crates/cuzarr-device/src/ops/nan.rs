@@ -67,7 +67,8 @@ mod tests {
 
     #[test]
     fn nans_of_every_type_become_the_canonical_one() {
-        let halves = |nans: [u16; 3], others: [u16; 3]| [nans.map(u16::to_ne_bytes), others.map(u16::to_ne_bytes)].concat();
+        let halves =
+            |nans: [u16; 3], others: [u16; 3]| [nans.map(u16::to_ne_bytes), others.map(u16::to_ne_bytes)].concat();
         let expected = halves([0x7e00; 3], [0x7c00, 0xfc00, 0x8000]).concat();
         assert_eq!(canonical(DType::FLOAT16, &halves([0x7c01, 0xffff, 0xfe00], [0x7c00, 0xfc00, 0x8000])), expected);
         let expected = halves([0x7fc0; 3], [0x7f80, 0xff80, 0x8000]).concat();

@@ -68,7 +68,8 @@ fn sum_dtype(decoded: DType, encoded: DType) -> DType {
         (false, false) => {
             let is_widest = |dtype: DType| dtype == DType::UINT64;
             let is_signed = |dtype: DType| dtype.kind() == DTypeKind::Int;
-            let has_no_common = (is_widest(decoded) && is_signed(encoded)) || (is_signed(decoded) && is_widest(encoded));
+            let has_no_common =
+                (is_widest(decoded) && is_signed(encoded)) || (is_signed(decoded) && is_widest(encoded));
             if has_no_common { DType::FLOAT64 } else { decoded }
         }
     }
