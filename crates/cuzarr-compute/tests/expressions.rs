@@ -291,7 +291,7 @@ fn elements_that_are_chosen_keep_the_bits_of_nans() {
         let (expected, size) = (x.to_host_bytes(Order::C).unwrap(), dtype.size_bytes());
         assert_eq!(chosen, [&expected[..size], &vec![0; size], &expected[2 * size..]].concat(), "{dtype}");
         let both = everywhere(&inputs, |input| {
-            let computed = apply(Op::Add, &[input[1].clone().into(), 1i64.into()]);
+            let computed = apply(Op::Add, &[input[1].clone().into(), 0i64.into()]);
             apply(Op::Where, &[input[0].clone().into(), input[1].clone().into(), computed.into()])
         });
         let mut canonical = expected.clone();
