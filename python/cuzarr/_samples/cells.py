@@ -62,7 +62,8 @@ class Cells:
         """Flat numbers of cells that are given by their place along each axis."""
         if not len(places):
             return np.empty(0, np.int64)
-        return np.ravel_multi_index(tuple(places.T), self.grid).astype(np.int64)
+        numbers: Ints = np.ravel_multi_index(tuple(places.T), self.grid).astype(np.int64)
+        return numbers
 
     def box(self, cell: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Where a cell begins and ends along each axis."""
@@ -98,7 +99,8 @@ def chunk_edges(parts: Parts, limit_bytes: int) -> ChunkEdges:
 
 
 def _bytes(part: Part) -> int:
-    return math.prod(part.array.shape) * part.held.itemsize
+    elems: int = math.prod(part.array.shape)
+    return elems * part.held.itemsize
 
 
 def _axis_edges(parts: Parts, large: Sequence[int], own: Sequence[int], axis: int) -> Ints:

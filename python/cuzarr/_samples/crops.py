@@ -98,4 +98,5 @@ def draw(axes: Sequence[CropAxis], samples: int, random: np.random.Generator) ->
 def _found(sums: Floats, shares: Floats) -> Ints:
     """Which entries of cumulated weights lie at these shares of all."""
     total = sums[-1]
-    return np.searchsorted(sums, np.minimum(shares * total, np.nextafter(total, 0)), side="right").astype(np.int64)
+    found: Ints = np.searchsorted(sums, np.minimum(shares * total, np.nextafter(total, 0)), side="right").astype(np.int64)
+    return found
