@@ -221,7 +221,9 @@ def test_options_that_a_file_system_of_fsspec_does_not_know_are_refused() -> Non
 
     fsspec.register_implementation("named", Named, clobber=True)
     fsspec.register_implementation("keeping", Keeping, clobber=True)
-    with pytest.raises(cuzarr.errors.InvalidArgumentError, match=r"(?s)unknown storage option 'usrname'.*did you mean 'username'"):
+    with pytest.raises(
+        cuzarr.errors.InvalidArgumentError, match=r"(?s)unknown storage option 'usrname'.*did you mean 'username'"
+    ):
         storage.make_store("named://a", storage_options={"usrname": "hush"})
     with pytest.raises(cuzarr.errors.InvalidArgumentError, match=r"(?s)'colour' for 'simplecache::named://a'"):
         storage.make_store("simplecache::named://a", storage_options={"colour": "red"})

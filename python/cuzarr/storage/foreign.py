@@ -129,7 +129,9 @@ def open_url(url: str, storage_options: Mapping[str, Any] | None, read_only: boo
     except (ImportError, ValueError) as error:
         scheme = url.partition("://")[0].partition("::")[0]
         near = None if scheme in SCHEMES else did_you_mean(scheme, SCHEMES)
-        raise UnsupportedError(f"fsspec has no store for '{without_secrets(url)}': {without_secrets(str(error))}", hint=near) from error
+        raise UnsupportedError(
+            f"fsspec has no store for '{without_secrets(url)}': {without_secrets(str(error))}", hint=near
+        ) from error
     check_options(mapping.fs, url, storage_options or {})
     return ForeignStore(mapping, read_only=read_only)
 

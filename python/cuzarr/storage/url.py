@@ -160,9 +160,7 @@ class UrlStore(Store):
         return type(self)._rebuilt, (url, self._read_only, dict(self._options) | provider, signed is not None)
 
     @classmethod
-    def _rebuilt(
-        cls, url: str, read_only: bool, options: Mapping[str, Any] | None = None, had_query: bool = False
-    ) -> UrlStore:
+    def _rebuilt(cls, url: str, read_only: bool, options: Mapping[str, Any] | None = None, had_query: bool = False) -> UrlStore:
         names = {name for name, _ in flat_options(config.get("storage", {}))}
         if had_query and not names & {"query", "http.query"}:
             raise InvalidArgumentError(
