@@ -106,13 +106,11 @@ def test_options_are_checked_and_secrets_are_neither_shown_nor_pickled(server: t
     assert "hush" not in str(caught_too.value)
 
 
-def test_pickles_do_not_hold_the_query_of_a_url(
-    server: tuple[str, type[Files]], tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    url, handler = server
-    cuzarr.create_array(tmp_path / "a b", data=TRUTH, chunks=(7, 8))
+def test_pickles_do_not_hold_the_query_of_a_url(server: tuple[str, type[Files]], tmp_path: pathlib.Path) -> None:
+    url, _ = server
+    cuzarr.create_array(tmp_path / "ab", data=TRUTH, chunks=(7, 8))
     cuzarr.create_array(tmp_path / "a.zip", data=TRUTH, chunks=(7, 8))
-    for place in (f"{url}/a%20b?sig=hush", f"zip::{url}/a.zip?sig=hush"):
+    for place in (f"{url}/ab?sig=hush", f"zip::{url}/a.zip?sig=hush"):
         array = cuzarr.open_array(place, mode="r")
         sent = pickle.dumps(array)
         assert b"hush" not in sent and "hush" not in f"{array!r} {array.store!r}"
@@ -123,10 +121,10 @@ def test_pickles_do_not_hold_the_query_of_a_url(
             assert again.store == array.store
             np.testing.assert_array_equal(again[...], TRUTH)
             assert b"hush" not in pickle.dumps(again)
-    plain = cuzarr.open_array(f"{url}/a%20b", mode="r")
+    plain = cuzarr.open_array(f"{url}/ab", mode="r")
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(plain))[...], TRUTH)
     with pytest.raises(ArgumentTypeError, match="query"):
-        pickle.dumps(make_store(f"{url}/a%20b", storage_options={"query": "sig=hush"}))
+        pickle.dumps(make_store(f"{url}/ab", storage_options={"query": "sig=hush"}))
 
 
 def test_headers_that_are_none_are_not_repeated() -> None:

@@ -243,7 +243,7 @@ mod tests {
             format!(r#"{{"version": 1, "templates": {{"t": "{}"}}, "refs": {{{urls}}}}}"#, "x".repeat(text))
         };
         assert_eq!(kind(&bomb(500, 1_000_000, 1)), ErrorKind::MetadataInvalid, "one URL of 500 MB");
-        assert_eq!(kind(&bomb(500, 32, 4_000)), ErrorKind::MetadataInvalid, "many URLs of 16 kB");
+        assert_eq!(kind(&bomb(1, 16_000, 4_000)), ErrorKind::MetadataInvalid, "many URLs of 16 kB");
         assert!(ReferenceTable::from_json(bomb(1, 100, 4_000).as_bytes()).is_ok());
         let deep = format!("{{\"a\": {}{}}}", "[".repeat(100_000), "]".repeat(100_000));
         assert_eq!(kind(&deep), ErrorKind::MetadataInvalid);
