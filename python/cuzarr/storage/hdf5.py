@@ -16,6 +16,7 @@ import numpy as np
 from cuzarr._text import printable
 from cuzarr.errors import CuzarrError, InvalidArgumentError, StoreFailedError, UnsupportedError
 from cuzarr.storage.hdf5_check import decoded, encoded
+from cuzarr.storage.hdf5_fill import fill_of, fill_value
 from cuzarr.storage.hdf5_names import (
     ODD,
     Dimensions,
@@ -180,7 +181,7 @@ class Hdf5:
 
     def _walk(self) -> Iterator[tuple[str, Any]]:
         """Groups and datasets with their paths, each group before its members."""
-        waiting = [("", self._file)]
+        waiting = [("", self._file["/"])]
         groups: dict[Any, str] = {}
         while waiting:
             path, node = waiting.pop()
@@ -193,7 +194,12 @@ class Hdf5:
             yield path, node
 
     def _members_of(self, path: str, group: Any) -> Iterator[tuple[str, Any]]:
-        for name in group:
+        try:
+            names = list(group)
+        except ODD as error:
+            self._leave_out(path, _unreadable(error))
+            return
+        for name in names:
             # h5py gives names of other encodings as bytes.
             text = name.decode(errors="surrogateescape") if isinstance(name, bytes) else name
             below = posixpath.join(path, text)
@@ -240,7 +246,7 @@ class Hdf5:
 
     def _axes(self) -> Iterator[tuple[list[str], tuple[int, ...]]]:
         for path, node in self._datasets():
-            if node.shape is not None:
+            if path in self._dimensions:
                 yield self._dimensions.names(path, node), self._dimensions.shape(path, node)
 
     def nodes(self, whole_rows: int = 0) -> Iterator[tuple[str, dict[str, Any]] | Variable]:
@@ -268,7 +274,7 @@ class Hdf5:
         layout = Layout(self._h5py, self.source, dataset, self._dimensions.shape(path, dataset), whole_rows)
         described = attributes(dataset)
         described["_ARRAY_DIMENSIONS"] = self._dimensions.names(path, dataset)
-        fill = _fill(dataset, layout, described)
+        fill = fill_of(dataset, layout.dtype, described, layout.has_gaps)
         variable = Variable(posixpath.join(self._above, self._shown(path)), dataset, layout, described, fill)
         layout.verify(variable.document())
         return variable
@@ -608,70 +614,6 @@ def _codec(code: int, settings: tuple[int, ...], name: bytes, item_bytes: int) -
     what = _NAMES.get(code) or name.decode(errors="replace") or str(code)
     hint = "copy the variable to a compressor that Zarr has, such as deflate: nccopy -d 4 FROM TO"
     raise UnsupportedError(f"the filter {printable(what)} has no codec", hint=hint)
-
-
-def _fill(dataset: Any, layout: Layout, described: dict[str, Any]) -> Any:
-    """The fill value: that of elements which were never written, if there are any, else the one that marks missing elements. The
-    other stays in the attributes."""
-    marked = described.pop("_FillValue", None)
-    raw = dataset.attrs["_FillValue"] if marked is not None else None
-    missing = _as_element(raw, layout.dtype, bool(described.get("_Unsigned")))
-    fill = dataset.fillvalue if layout.has_gaps else missing
-    if marked is not None and not (missing is not None and _is_same(fill, missing)) and not isinstance(marked, str):
-        also = described.get("missing_value")
-        marks = [*_listed(also), *(mark for mark in _listed(marked) if mark not in _listed(also))]
-        described["missing_value"] = marks[0] if len(marks) == 1 else marks
-    return fill
-
-
-def _listed(value: Any) -> list[Any]:
-    return [] if value is None else value if isinstance(value, list) else [value]
-
-
-def _as_element(value: Any, dtype: np.dtype[Any], wraps: bool) -> Any:
-    """An attribute's value as an element; ``None`` if it is none."""
-    if value is None or isinstance(value, np.ndarray) and value.size != 1:
-        return None
-    value = value.reshape(-1)[0] if isinstance(value, np.ndarray) else value
-    if dtype.hasobject:
-        return unicode_text(value) if isinstance(value, str | bytes) else None
-    if dtype.kind == "S":
-        text = value.encode() if isinstance(value, str) else value
-        return np.array(text, dtype)[()] if isinstance(text, bytes) and len(text) <= dtype.itemsize else None
-    if isinstance(value, str | bytes) or dtype.names or np.asarray(value).dtype.kind not in "biufc":
-        return None
-    given = np.asarray(value)
-    if given.dtype.kind in "fc" and dtype.kind in "iu" and not (np.isreal(given) and np.isfinite(given)):
-        return None
-    with np.errstate(all="ignore"):
-        element = given.astype(dtype)
-        is_same = element == given or (wraps and element.astype(given.dtype) == given)
-    is_rounded = dtype.kind in "fc" and given.dtype.kind in "fc"
-    return element[()] if is_same or is_rounded else None
-
-
-def _is_same(fill: Any, missing: Any) -> bool:
-    return bool(fill == missing or (fill != fill and missing != missing))
-
-
-def fill_value(fill: Any, dtype: np.dtype[Any]) -> Any:
-    """A fill value as ``.zarray`` has it, for elements of a type."""
-    if fill is None:
-        return None
-    if dtype.hasobject:
-        return unicode_text(fill)
-    element = np.asarray(fill).astype(dtype)
-    if dtype.kind in "SV":
-        return base64.b64encode(element.tobytes()).decode()
-    if dtype.kind == "c":
-        return [_number(float(element.real)), _number(float(element.imag))]
-    return _number(element.item())
-
-
-def _number(value: Any) -> Any:
-    if isinstance(value, float) and not math.isfinite(value):
-        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
-    return value
 
 
 def inline(value: bytes) -> str:

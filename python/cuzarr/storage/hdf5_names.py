@@ -52,7 +52,7 @@ class Dimensions:
     """
 
     def __init__(self, datasets: Iterable[tuple[str, Any]]) -> None:
-        listed = [(path, dataset) for path, dataset in datasets if dataset.shape is not None]
+        listed = [(path, dataset) for path, dataset in datasets if _has_shape(dataset)]
         # HDF5 searches the file for the name of an object that an attribute refers to.
         self._paths = {dataset.id: path for path, dataset in reversed(listed)}
         # Paths of scales by the numbers that netCDF gives dimensions.
@@ -77,6 +77,9 @@ class Dimensions:
             for name, extent in zip(self._given(path, dataset), self.shape(path, dataset), strict=True):
                 if name:
                     known.setdefault(name, extent)
+
+    def __contains__(self, path: str) -> bool:
+        return path in self._scales
 
     def _find_scales(self, path: str, dataset: Any) -> list[str]:
         """The path of the scale of each dimension; empty for one without."""
@@ -129,6 +132,13 @@ def _attribute(node: Any, name: str) -> Any:
         return None
 
 
+def _has_shape(dataset: Any) -> bool:
+    try:
+        return dataset.shape is not None and dataset.maxshape is not None
+    except ODD:
+        return False
+
+
 def _is_scale(dataset: Any) -> bool:
     try:
         return bool(dataset.is_scale)
@@ -145,8 +155,12 @@ def _label(dataset: Any, axis: int) -> str:
 
 def attributes(node: Any) -> dict[str, Any]:
     """The attributes of a group or dataset as JSON, without netCDF's own and those that are no values."""
-    found = {}
-    for name in node.attrs:
+    found: dict[str, Any] = {}
+    try:
+        names = list(node.attrs)
+    except ODD:
+        return found
+    for name in names:
         try:
             plain = None if name in _OWN else as_json(node.attrs[name])
         except ODD:

@@ -16,7 +16,8 @@ import numpy as np
 
 from cuzarr._text import printable
 from cuzarr.errors import CuzarrError, InvalidArgumentError, UnsupportedError
-from cuzarr.storage.hdf5 import Choice, Hdf5, Variable, documents, fill_value, framed_texts, inline
+from cuzarr.storage.hdf5 import Choice, Hdf5, Variable, documents, framed_texts, inline
+from cuzarr.storage.hdf5_fill import fill_value
 from cuzarr.storage.hdf5_source import Source
 
 HELD_BYTES = 4 << 20

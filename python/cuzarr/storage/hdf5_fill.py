@@ -1,0 +1,86 @@
+"""Fill values of HDF5's datasets and netCDF's variables, as arrays of Zarr's format 2 have them."""
+
+from __future__ import annotations
+
+import base64
+import math
+from typing import Any
+
+import numpy as np
+
+from cuzarr.storage.hdf5_names import unicode_text
+
+
+def fill_of(dataset: Any, dtype: np.dtype[Any], described: dict[str, Any], has_gaps: bool) -> Any:
+    """The fill value of a dataset: that of elements which were never written, if there are any, else the one that marks missing elements.
+
+    Parameters
+    ----------
+    dataset : h5py.Dataset
+        The dataset.
+    dtype : numpy.dtype
+        The type of the array's elements.
+    described : dict
+        The attributes. ``_FillValue`` goes; marks of missing elements other than the fill value stay as ``missing_value``.
+    has_gaps : bool
+        Whether there are elements that were never written.
+    """
+    marked = described.pop("_FillValue", None)
+    raw = dataset.attrs["_FillValue"] if marked is not None else None
+    missing = _as_element(raw, dtype, bool(described.get("_Unsigned")))
+    fill = dataset.fillvalue if has_gaps else missing
+    if marked is not None and not (missing is not None and _is_same(fill, missing)) and not isinstance(marked, str):
+        also = described.get("missing_value")
+        marks = [*_listed(also), *(mark for mark in _listed(marked) if mark not in _listed(also))]
+        described["missing_value"] = marks[0] if len(marks) == 1 else marks
+    return fill
+
+
+def _listed(value: Any) -> list[Any]:
+    return [] if value is None else value if isinstance(value, list) else [value]
+
+
+def _as_element(value: Any, dtype: np.dtype[Any], wraps: bool) -> Any:
+    """An attribute's value as an element; ``None`` if it is none."""
+    if value is None or isinstance(value, np.ndarray) and value.size != 1:
+        return None
+    value = value.reshape(-1)[0] if isinstance(value, np.ndarray) else value
+    if dtype.hasobject:
+        return unicode_text(value) if isinstance(value, str | bytes) else None
+    if dtype.kind == "S":
+        text = value.encode() if isinstance(value, str) else value
+        return np.array(text, dtype)[()] if isinstance(text, bytes) and len(text) <= dtype.itemsize else None
+    if isinstance(value, str | bytes) or dtype.names or np.asarray(value).dtype.kind not in "biufc":
+        return None
+    given = np.asarray(value)
+    if given.dtype.kind in "fc" and dtype.kind in "iu" and not (np.isreal(given) and np.isfinite(given)):
+        return None
+    with np.errstate(all="ignore"):
+        element = given.astype(dtype)
+        is_same = element == given or (wraps and element.astype(given.dtype) == given)
+    is_rounded = dtype.kind in "fc" and given.dtype.kind in "fc"
+    return element[()] if is_same or is_rounded else None
+
+
+def _is_same(fill: Any, missing: Any) -> bool:
+    return bool(fill == missing or (fill != fill and missing != missing))
+
+
+def fill_value(fill: Any, dtype: np.dtype[Any]) -> Any:
+    """A fill value as ``.zarray`` has it, for elements of a type."""
+    if fill is None:
+        return None
+    if dtype.hasobject:
+        return unicode_text(fill)
+    element = np.asarray(fill).astype(dtype)
+    if dtype.kind in "SV":
+        return base64.b64encode(element.tobytes()).decode()
+    if dtype.kind == "c":
+        return [_number(float(element.real)), _number(float(element.imag))]
+    return _number(element.item())
+
+
+def _number(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    return value
