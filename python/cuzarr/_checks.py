@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import inspect
 import operator
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, SupportsIndex
 
 import numpy as np
 
+from cuzarr._names import did_you_mean
 from cuzarr._numpy import parse_type
 from cuzarr.errors import (
     ArgumentTypeError,
@@ -94,6 +97,29 @@ def function(value: Any, what: str) -> Any:
     if not callable(value):
         raise ArgumentTypeError(f"{what} is {value!r}, expected a function")
     return value
+
+
+@functools.cache
+def parameters(*functions: Callable[..., Any]) -> tuple[str, ...]:
+    """The names of all parameters of these functions, except ``self``, ``*args`` and ``**kwargs``."""
+    named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    found = (inspect.signature(function).parameters.values() for function in functions)
+    names = (parameter.name for each in found for parameter in each if parameter.kind in named)
+    return tuple(dict.fromkeys(name for name in names if name != "self"))
+
+
+def check_keywords(function: str, given: Iterable[str], known: Iterable[str]) -> None:
+    """Refuses keyword arguments that a function does not have: a misspelt one would be ignored without a word.
+
+    Raises
+    ------
+    ArgumentTypeError
+        The hint is the nearest known name.
+    """
+    known = tuple(known)
+    for name in given:
+        if name not in known:
+            raise ArgumentTypeError(f"{function} has no argument '{name}'", hint=did_you_mean(name, known))
 
 
 def element_type(dtype: Any, hint: str | None = None) -> np.dtype[Any]:

@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
+
 from cuzarr import _core
 from cuzarr.errors import ArgumentTypeError
 
@@ -48,18 +50,44 @@ class _Meter:
         self._said = done
 
 
+class _Tasks:
+    """Anything like rich's ``Progress``, which shows several tasks. A call is one of them."""
+
+    def __init__(self, tasks: Any, what: str) -> None:
+        self._tasks = tasks
+        self._number = tasks.add_task(what, total=None)
+
+    def __call__(self, done: int, total: int | None) -> None:
+        self._tasks.update(self._number, completed=done, total=total)
+
+
+def is_wanted(progress: Any) -> bool:
+    """Whether a caller asked for reports. Objects are not asked whether they are true: tqdm's refuse, or say that they are not."""
+    return bool(progress) if isinstance(progress, int | np.bool_) else progress is not None
+
+
+def _silent(done: int, total: int | None) -> None:
+    """Tells nobody."""
+
+
 def listener(progress: Any, what: str, unit: str = "objects") -> Callable[[int, int | None], None]:
-    """What tells of progress: a line on the terminal, a function, or anything like tqdm.
+    """The function that is told of progress: it shows a line on the terminal, or passes the news on to a function of the caller,
+    or to an object like tqdm's or rich's. It does nothing if the caller wants no reports.
 
     Raises
     ------
     ArgumentTypeError
     """
-    if progress is True:
+    if not is_wanted(progress):
+        return _silent
+    if progress is True or isinstance(progress, np.bool_):
         return _Bar(what, unit)
-    if isinstance(progress, dict | set | type) or not (hasattr(progress, "update") or callable(progress)):
+    has_update = hasattr(progress, "update")
+    if isinstance(progress, dict | set | type) or not (has_update or callable(progress)):
         raise ArgumentTypeError(f"progress is {progress!r}, expected True, a function, or an object with update() like tqdm's")
-    return _Meter(progress) if hasattr(progress, "update") else progress  # type: ignore[no-any-return]
+    if has_update and hasattr(progress, "add_task"):
+        return _Tasks(progress, what)
+    return _Meter(progress) if has_update else progress  # type: ignore[no-any-return]
 
 
 @contextmanager
@@ -67,10 +95,10 @@ def shown(progress: Any, what: str, total: int | None, watch: _core.Watch | None
     """Tells ``progress`` of the objects that calls inside the block have read (``what`` is ``"reading"``) or written.
 
     ``progress`` is ``True`` (a line on the terminal), a function of the number done and the number in all (``None`` when
-    that is not known), or an object with ``update``, as tqdm's. ``None`` and ``False`` cost nothing. ``watch`` is one that
+    that is not known), or an object with ``update``, as tqdm's and rich's. ``None`` and ``False`` cost nothing. ``watch`` is one that
     work which was planned before is under already.
     """
-    if not progress:
+    if not is_wanted(progress):
         yield
         return
     tell, ended = listener(progress, what), threading.Event()

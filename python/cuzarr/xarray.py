@@ -32,12 +32,12 @@ from cuzarr import _names
 from cuzarr._compute.sources import place_of
 from cuzarr._metadata.array import ArrayV2Metadata
 from cuzarr._names import did_you_mean
-from cuzarr._node.arguments import check_shape
+from cuzarr._node.arguments import check_shape, one_format
 from cuzarr._node.array import Array
 from cuzarr._node.group import Group
 from cuzarr._node.open import open_group
 from cuzarr._runtime import run
-from cuzarr.errors import GroupNotFoundError, InvalidArgumentError, MetadataValidationError, UnsupportedError
+from cuzarr.errors import GroupNotFoundError, MetadataValidationError, UnsupportedError
 from cuzarr.storage import Store, make_store_path
 
 __all__ = ["CuzarrBackendEntrypoint", "GroupStore", "LazyArray", "MaskedArray"]
@@ -360,10 +360,7 @@ def _format(zarr_format: Any, zarr_version: Any, synchronizer: Any) -> Any:
             f"synchronizer is {type(synchronizer).__name__}, expected None: locks are those of zarr-python 2",
             hint="leave it out: writes to one object wait for each other within a process, and readers see whole objects",
         )
-    if None not in (zarr_format, zarr_version) and zarr_format != zarr_version:
-        message = f"zarr_format is {zarr_format!r}, and zarr_version, its former name, is {zarr_version!r}"
-        raise InvalidArgumentError(message, hint="pass zarr_format alone")
-    return zarr_version if zarr_format is None else zarr_format
+    return one_format(zarr_format, zarr_version)
 
 
 def _with_chunks(source: Any, chunk_store: Any, storage_options: Any) -> Any:

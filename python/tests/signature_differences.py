@@ -5,11 +5,12 @@
 
 DEVICE = "where arrays are read to"
 METADATA = "another store for metadata"
+MODE = "zarr-python's takes it too, unnamed among the others"
 PROGRESS = "tells of objects read or written"
 
 ADDED: dict[str, dict[str, str]] = {
     "open": {"device": DEVICE, "metadata_store": METADATA},
-    "open_array": {"device": DEVICE, "metadata_store": METADATA},
+    "open_array": {"mode": MODE, "device": DEVICE, "metadata_store": METADATA},
     "open_group": {"device": DEVICE, "metadata_store": METADATA},
     "create": {"device": DEVICE, "metadata_store": METADATA},
     "create_array": {"device": DEVICE, "metadata_store": METADATA},
@@ -18,7 +19,7 @@ ADDED: dict[str, dict[str, str]] = {
     "AsyncArray.getitem": {"progress": PROGRESS},
     "AsyncArray.setitem": {"progress": PROGRESS},
     "asynchronous.open": {"device": DEVICE, "metadata_store": METADATA},
-    "asynchronous.open_array": {"device": DEVICE, "metadata_store": METADATA},
+    "asynchronous.open_array": {"mode": MODE, "device": DEVICE, "metadata_store": METADATA},
     "asynchronous.open_group": {"device": DEVICE, "metadata_store": METADATA},
     "asynchronous.create": {"device": DEVICE, "metadata_store": METADATA},
     "asynchronous.create_array": {"device": DEVICE, "metadata_store": METADATA},

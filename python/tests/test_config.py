@@ -383,3 +383,36 @@ def test_options_of_remote_stores_have_a_section_and_their_secrets_are_not_shown
 def test_a_store_takes_the_options_of_the_configuration() -> None:
     with cuzarr.config.set({"storage.http.no_such_option": 1}), pytest.raises(cuzarr.errors.CuzarrError, match="no_such_option"):
         cuzarr.open_array("http://127.0.0.1:9/a.zarr", mode="r")
+
+
+@pytest.mark.parametrize(
+    ("environ", "what"),
+    [
+        ({"CUZARR_ARRAY__ORDER": "sideways"}, r"array.order.*'sideways' \(environment CUZARR_ARRAY__ORDER\)"),
+        ({"CUZARR_NOTHING": "1"}, "nothing"),
+        ({"CUZARR_DEVICE": "cpu", "CUZARR_BUFFER": "cuzarr.buffer.gpu.Buffer"}, "contradict each other"),
+        ({"CUZARR_INTERNAL_INHERIT_CONFIG": "?"}, r"not what config.serialize\(\) gives"),
+    ],
+)
+def test_a_configuration_shows_itself_beside_a_variable_that_it_refuses(environ: dict[str, str], what: str) -> None:
+    config = Config({"CUZARR_JSON_INDENT": "8", **environ})
+    text = repr(config)
+    assert re.search(f"invalid: .*{what}", text)
+    assert re.search(r"json_indent +\= 8  \(environment CUZARR_JSON_INDENT\)", text) and re.search(
+        r"array.order +\= 'C'  \(default\)", text
+    )
+    printed = io.StringIO()
+    config.pprint(printed)
+    assert printed.getvalue() == text + "\n"
+    with pytest.raises(ConfigInvalidError, match=what):
+        config.get("json_indent")
+
+
+def test_a_refresh_that_is_refused_changes_nothing() -> None:
+    config = Config({})
+    config.set({"array.order": "F"})
+    with pytest.raises(ConfigInvalidError):
+        config.refresh(env={"CUZARR_ARRAY__ORDER": "sideways"})
+    assert (config.get("array.order"), config.origin("array.order")) == ("F", "config.set")
+    config.reset()
+    assert config.origin("array.order") == "default"

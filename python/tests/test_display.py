@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import sys
 import threading
@@ -197,6 +198,67 @@ def test_meters_like_tqdms_are_updated_by_what_is_new(array: cuzarr.Array) -> No
     meter = Meter()
     array.getitem(..., progress=meter)
     assert (meter.count, meter.total) == (12, 12)
+
+
+class Tqdm:
+    """A meter that refuses to say whether it is true, as tqdm's do that know no total."""
+
+    total = None
+    n = 0
+
+    def __bool__(self) -> bool:
+        raise TypeError("bool() undefined when iterable == total == None")
+
+    def update(self, n: int) -> None:
+        self.n += n
+
+
+class Rich:
+    """Several tasks, as rich's ``Progress`` has them."""
+
+    def __init__(self) -> None:
+        self.tasks: dict[int, dict[str, Any]] = {}
+
+    def add_task(self, description: str, total: float | None = 100.0) -> int:
+        self.tasks[len(self.tasks)] = {"description": description, "total": total}
+        return len(self.tasks) - 1
+
+    def update(self, task_id: int, **news: Any) -> None:
+        self.tasks[task_id] |= news
+
+
+LONG: dict[str, Any] = {
+    "Array.getitem": lambda array, progress: array.getitem(..., progress=progress),
+    "Array.setitem": lambda array, progress: array.setitem(..., 1, progress=progress),
+    "AsyncArray.getitem": lambda array, progress: asyncio.run(cuzarr.AsyncArray.of(array).getitem(..., progress=progress)),
+    "copy": lambda array, progress: cuzarr.copy(array, {}, progress=progress),
+    "rechunk": lambda array, progress: cuzarr.rechunk(array, {}, chunks=(3, 4), progress=progress),
+    "pyramid": lambda array, progress: cuzarr.pyramid(array, {}, levels=2, axes="yx", progress=progress),
+    "map_blocks": lambda array, progress: cuzarr.map_blocks(lambda block: block, array, progress=progress),
+    "reduce": lambda array, progress: cuzarr.reduce(np.sum, np.add, array, progress=progress),
+    "reduce along an axis": lambda array, progress: cuzarr.reduce(lambda b: b.sum(0), np.add, array, axis=0, progress=progress),
+    "Expression.compute": lambda array, progress: (array * 2).compute(progress=progress),
+    "Expression.store": lambda array, progress: (array * 2).store({}, progress=progress),
+}
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_every_long_call_tells_meters_of_its_progress(array: cuzarr.Array, name: str) -> None:
+    meter, rich = Tqdm(), Rich()
+    LONG[name](array, meter)
+    LONG[name](array, rich)
+    (task,) = rich.tasks.values()
+    assert meter.n > 0 and task["completed"] > 0 and task["description"]
+    assert task["total"] is None or task["completed"] == task["total"]
+
+
+@pytest.mark.parametrize("name", LONG)
+@pytest.mark.parametrize("progress", [None, False, np.False_])
+def test_long_calls_are_silent_unless_asked(
+    array: cuzarr.Array, name: str, progress: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    LONG[name](array, progress)
+    assert capsys.readouterr() == ("", "")
 
 
 def test_a_line_is_shown_on_terminals_only(array: cuzarr.Array, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 import warnings
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
-from wrong_calls import GOOD, GOOD_ON_DEVICE, World, calls_of, problem
+from wrong_calls import GOOD, GOOD_ON_DEVICE, VALUES, World, calls_of, problem
 
 import cuzarr
 from cuzarr.errors import ArgumentTypeError, ArrayNotFoundError, CuzarrError, InvalidArgumentError, ShapeMismatchError
@@ -147,3 +149,99 @@ def test_errors_of_arguments_are_of_the_classes_that_python_has_for_them() -> No
         with pytest.raises(built_in) as raised:
             call()
         assert isinstance(raised.value, CuzarrError)
+
+
+def takes_any_keyword(name: str) -> bool:
+    """Whether a function takes keyword arguments that its signature does not name."""
+    function = GOOD[name](World())[0]
+    try:
+        kinds = {parameter.kind for parameter in inspect.signature(function).parameters.values()}
+    except ValueError:  # written in another language
+        return False
+    return inspect.Parameter.VAR_KEYWORD in kinds
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", [name for name in GOOD if takes_any_keyword(name) and not name.startswith("numcodecs.")])
+def test_unknown_keywords_are_refused(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    function, args, kwargs = GOOD[name](World())
+    with pytest.raises((TypeError, CuzarrError), match="devcie"):
+        function(*args, **kwargs, devcie="cpu")
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+def test_unknown_settings_of_numcodecs_codecs_are_refused_by_a_new_array(zarr_format: Any) -> None:
+    with pytest.raises(CuzarrError, match="unknown configuration member 'levl', known are: level"):
+        codec = cuzarr.codecs.numcodecs.Zstd(levl=3)
+        cuzarr.create_array({}, shape=4, dtype="i2", compressors=[codec], zarr_format=zarr_format)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "hint"),
+    [
+        ({"Mode": "r"}, "did you mean 'mode'"),
+        ({"mod": "r"}, "did you mean 'mode'"),
+        ({"devcie": "cpu"}, "did you mean 'device'"),
+        ({"storage_option": {}}, "did you mean 'storage_options'"),
+        ({"shap": (3,)}, "did you mean 'shape'"),
+        ({"read_only": True}, "pass mode='r'"),
+        ({"overwrite": True}, "pass mode='w'"),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
+)
+@pytest.mark.parametrize("opens", [cuzarr.open_array, cuzarr.open])
+def test_misspelt_options_of_an_array_that_exists_are_refused(opens: Any, wrong: dict[str, Any], hint: str) -> None:
+    store = cuzarr.zeros((3,), store={}).store
+    with pytest.raises(ArgumentTypeError, match=f"(?s){opens.__name__} has no argument '{next(iter(wrong))}'.*{hint}"):
+        opens(store, **wrong)
+
+
+def test_arguments_of_a_new_array_are_accepted_where_it_exists() -> None:
+    store = cuzarr.zeros((3,), store={}).store
+    given = {"shape": (3,), "chunks": (3,), "dtype": "f8", "fill_value": 0, "attributes": {}, "zarr_version": 3}
+    for opened in (cuzarr.open_array(store, **given), cuzarr.open(store, **{**given, "mode": "r+"})):
+        assert opened.shape == (3,)
+    former = {"synchronizer": 1, "cache_metadata": True, "cache_attrs": True, "object_codec": 1, "partial_decompress": True}
+    for name, value in former.items():
+        with pytest.warns(cuzarr.errors.CuzarrRuntimeWarning, match=f"{name} has no effect"):
+            cuzarr.open_array(store, **{name: value})
+
+
+def test_a_format_by_its_former_name_counts() -> None:
+    store = cuzarr.zeros((3,), store={}).store
+    for opens in (cuzarr.open_array, cuzarr.open):
+        with pytest.raises(cuzarr.errors.NodeNotFoundError):
+            opens(store, mode="r", zarr_version=2)
+        with pytest.raises(InvalidArgumentError, match="zarr_version, its former name"):
+            opens(store, mode="r", zarr_version=2, zarr_format=3)
+
+
+def test_misspelt_options_of_members_that_exist_are_refused() -> None:
+    group = cuzarr.create_group({})
+    group.create_array("x", shape=(3,), dtype="i2")
+    group.create_group("g")
+    with pytest.raises(ArgumentTypeError, match=r"(?s)Group.require_array has no argument 'exat'.*did you mean 'exact'"):
+        group.require_array("x", shape=(3,), dtype="i2", exat=True)
+    with pytest.raises(
+        ArgumentTypeError, match=r"(?s)Group.require_group has no argument 'atributes'.*did you mean 'attributes'"
+    ):
+        group.require_group("g", atributes={})
+    assert group.require_array("x", shape=(3,), dtype="i2", chunks=(1,), cache_metadata=True).chunks == (3,)
+
+
+def test_misspelt_options_are_refused_before_blocks_are_computed() -> None:
+    array = cuzarr.zeros((4,), store={})
+    called: list[int] = []
+
+    def count(block: Any) -> Any:
+        called.append(1)
+        return block
+
+    with pytest.raises(ArgumentTypeError, match="(?s)has no argument 'compresors'.*did you mean 'compressors'"):
+        cuzarr.map_blocks(count, array, out={}, compresors=None)
+    with pytest.raises(ArgumentTypeError, match="(?s)has no argument 'overwrit'.*did you mean 'overwrite'"):
+        (array * 2).store({}, overwrit=True)
+    with pytest.raises(ArgumentTypeError, match="(?s)zarr_fromat is int, expected an array.*did you mean 'zarr_format'"):
+        cuzarr.save({}, VALUES, zarr_fromat=2)
+    assert not called

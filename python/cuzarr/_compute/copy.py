@@ -19,7 +19,7 @@ from cuzarr._config import config, device_name, parse_size
 from cuzarr._metadata import create as _create
 from cuzarr._metadata.documents import check_zarr_format
 from cuzarr._metadata.dtype import ZarrFormat
-from cuzarr._progress import listener, shown
+from cuzarr._progress import is_wanted, listener, shown
 from cuzarr._text import printable
 from cuzarr.errors import CuzarrUserWarning, InvalidArgumentError
 from cuzarr.storage import Store, make_store_path
@@ -227,7 +227,7 @@ class Job:
                 plan.run()
         else:
             workers.check(self._client, self.options["device"], [self.node.store_path], self.place)
-            tell = listener(progress, "copying", "regions") if progress else lambda done, of: None
+            tell = listener(progress, "copying", "regions")
             plan.run(self._carrier(lambda done: tell(done, steps)))
         return _sources.nodes.open(self.place, mode="r+", device=self.device)
 
@@ -274,7 +274,7 @@ class _CopyBox:
 
 
 def _copy(job: Job, changes: str, progress: Any, dry_run: bool) -> Any:
-    with _core.Watch(counts=bool(progress)) as watch:
+    with _core.Watch(counts=is_wanted(progress)) as watch:
         plan = _core.Copy(*job.ends, changes, job.existing, job.options)
     for difference in plan.differences():
         message = f"{job.node.store_path}: {difference}; the stored node is copied"

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from cuzarr import _core
-from cuzarr._checks import element_type
+from cuzarr._checks import check_keywords, element_type, parameters
 from cuzarr._compute import parts, sources as _sources
 from cuzarr._compute.display import Explanation
 from cuzarr._compute.operands import deliver, made, settings
@@ -388,6 +388,7 @@ class Expression(Lazy, NumpyProtocol, OneElement, Operators, Reductions, Shaped)
         given = {name: value for name, value in grid.items() if value is not None} | kwargs
         if isinstance(target, Stored) and given:
             raise TypeError(f"these arguments are for a new array, so pass its place as target: {', '.join(given)}")
+        check_keywords("create_array", given, parameters(_sources.nodes.create_array))
         if isinstance(target, Stored):
             self._check_target(target.dtype)
             target._check_writable()

@@ -67,7 +67,7 @@ def map_blocks(
         Memory for blocks, in bytes or as ``"8 GiB"``; by default the configured limit. What ``f`` allocates comes on top.
     progress : bool, callable or object with ``update``, optional
         ``True`` shows a line on the terminal. A function is called with the number of blocks done and the number in all. An object
-        with ``update``, such as tqdm's, is updated.
+        with ``update``, such as tqdm's or rich's ``Progress``, is updated.
     resume : bool
         Keep a note of progress beside the chunks of ``out``, and go on where an earlier call with the same arrays, memory limit and
         function name ended or was killed. The elements of the arrays, and what the function does, are not compared.
@@ -129,8 +129,11 @@ def map_blocks(
     if not blocks:
         target.open(np.empty(shape, element_type(sources.stored.dtype if dtype is None else dtype)))
         return target.array
-    tell = listener(progress, "computing", "blocks") if progress else None
-    written = (lambda count: tell(count, len(blocks))) if tell else lambda count: None
+    tell = listener(progress, "computing", "blocks")
+
+    def written(count: int) -> None:
+        tell(count, len(blocks))
+
     if client is not None:
         _workers.check(client, sources.device, sources.places(), target.place())
         workers = cluster.Cluster(client, "map_blocks", functools.partial(_block, f, sources), limit // 2)

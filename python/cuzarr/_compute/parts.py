@@ -81,7 +81,7 @@ class _Work:
         _check(what, expression, client)
         self.device, self.limit, _ = where
         self._what, self._client = what, client
-        self._tell: Callable[[int, int], None] = listener(progress, "computing", "tasks") if progress else lambda done, of: None
+        self._tell = listener(progress, "computing", "tasks")
         self._done = self._total = 0
         # By the identity of a plan: it without summaries, and its result where it is one.
         self._known: dict[int, Any] = {}

@@ -13,6 +13,7 @@ from cuzarr._compute.copy import Job, changes_of
 from cuzarr._compute.operands import dimension_names
 from cuzarr._compute.sources import is_array, is_stored
 from cuzarr._memory.foreign import device_of, element_type
+from cuzarr._progress import is_wanted
 from cuzarr.errors import InvalidArgumentError
 from cuzarr.storage import MemoryStore
 
@@ -159,7 +160,7 @@ def pyramid(
     changes = changes_of(job.node, None, chunks, shards, compressors, codecs)
     with refusing("channels and label_metadata", "pass values that JSON has"):
         text = json.dumps(settings)
-    with _core.Watch(counts=bool(progress)) as watch:
+    with _core.Watch(counts=is_wanted(progress)) as watch:
         plan = _core.Pyramid(*job.ends, changes, job.existing, text, job.options)
     document = json.loads(plan.plan())
     if dry_run:

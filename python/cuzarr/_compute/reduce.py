@@ -154,8 +154,8 @@ def reduce(
         workers = cluster.Cluster(client, "reduce", functools.partial(_along, quiet, sources, stays, groups), limit)
         if target.array is None:
             target.open(np.empty((), workers.type_of(places[0]) if dtype is None else element_type(dtype)))
-        tell = listener(progress, "computing", "blocks") if progress else None
-        workers.write(target, places, (lambda count: tell(count, len(places))) if tell else lambda count: None)
+        tell = listener(progress, "computing", "blocks")
+        workers.write(target, places, lambda count: tell(count, len(places)))
         return target.array
     origin = sources.origin([map_block, combine, finish, axes, keepdims]) if resume else None
     with target.finishing(), Results(target, stays.of(region), origin, limit, watch) as results:
@@ -209,7 +209,7 @@ class _Fold:
         progress: Any,
     ) -> None:
         self._map_block, self._combine, self._finish, self._initial = map_block, combine, finish, initial
-        self._tell = listener(progress, "computing", "blocks") if progress else None
+        self._tell = listener(progress, "computing", "blocks")
 
     def result(self, blocks: Sequence[BlockInfo], reader: ReadAhead) -> Any:
         """What becomes of the next blocks."""
@@ -224,8 +224,7 @@ class _Fold:
                 if merged is None:
                     raise InvalidArgumentError("combine returned nothing")
                 total = merged
-            if self._tell is not None:
-                self._tell(block.number + 1, block.count)
+            self._tell(block.number + 1, block.count)
         return self._finished(total)
 
     def of_sources(self, blocks: Sequence[BlockInfo], sources: Sources) -> Any:

@@ -11,7 +11,7 @@ from typing import Any, Self
 import numpy as np
 
 from cuzarr import _core
-from cuzarr._checks import element_type
+from cuzarr._checks import check_keywords, element_type, parameters
 from cuzarr._compute import sources as _sources
 from cuzarr._compute.blocks import BlockInfo, Sources, box
 from cuzarr._compute.sources import is_stored
@@ -70,6 +70,7 @@ class Target:
     ) -> None:
         if settings and (out is None or is_stored(out)):
             raise TypeError(f"these arguments are for a new array, so pass its place as out= too: {', '.join(settings)}")
+        check_keywords("create_array", settings, parameters(_sources.nodes.create_array))
         # What says the size of blocks must be the same when work is resumed, whose results have a type by then.
         likely = (out if is_stored(out) else sources.stored).dtype if dtype is None else element_type(dtype)
         self.item_bytes = likely.itemsize

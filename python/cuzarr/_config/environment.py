@@ -7,7 +7,7 @@ import base64
 import binascii
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from cuzarr._config.classes import PLACES, complete_places
@@ -31,31 +31,63 @@ def _literal(text: str) -> Any:
         return {"true": True, "false": False, "none": None}.get(text.lower(), text)
 
 
-def _read_variables(environ: Mapping[str, str], prefix: str) -> Iterator[tuple[str, Any, str]]:
+Refuse = Callable[[ConfigInvalidError], None]
+"""What is done about a variable whose value cannot be used."""
+
+
+def _raise(error: ConfigInvalidError) -> None:
+    raise error
+
+
+def _read_variables(environ: Mapping[str, str], prefix: str, refuse: Refuse) -> Iterator[tuple[str, Any, str]]:
     """Keys, values and origins of the variables with a prefix. What was inherited comes first, so that it counts less."""
     variables = [name for name in environ if name.startswith(prefix)]
     for variable in sorted(variables, key=lambda name: name[len(prefix) :].lower() != _INHERITED):
         key, origin = variable[len(prefix) :].lower().replace("__", "."), f"environment {variable}"
         if key == _INHERITED:
-            yield from ((inherited, value, origin) for inherited, value in flatten(deserialize(environ[variable], origin)))
+            try:
+                values = deserialize(environ[variable], origin)
+            except ConfigInvalidError as error:
+                refuse(error)
+            else:
+                yield from ((inherited, value, origin) for inherited, value in flatten(values))
         elif not _NOT_KEYS.fullmatch(key):
             yield key, _literal(environ[variable]), origin
 
 
-def read_environment(environ: Mapping[str, str]) -> dict[str, tuple[Any, str]]:
+def read_environment(environ: Mapping[str, str], refuse: Refuse = _raise) -> dict[str, tuple[Any, str]]:
+    """The settings that environment variables give, each with its origin.
+
+    Raises
+    ------
+    ConfigInvalidError
+        A variable has a value that its setting cannot have, unless ``refuse`` takes the error. The variable is left out then.
+    """
     found: dict[str, tuple[Any, str]] = {}
     for prefix in _ENVIRONMENT_PREFIXES:
         here: dict[str, tuple[Any, str]] = {}
-        for key, value, origin in _read_variables(environ, prefix):
+        for key, value, origin in _read_variables(environ, prefix, refuse):
             if prefix == "CUZARR_" or key in ZARR_PYTHONS_KEYS or key.split(".", 1)[0] in OPEN_SECTIONS:
-                here[key] = (check_value(key, value, origin), origin)
-        places = {key: here[key] for key in PLACES if key in here}
-        if places:
-            origin = " and ".join(dict.fromkeys(origin for _, origin in places.values()))
-            complete = complete_places({key: value for key, (value, _) in places.items()}, "cpu", origin)
-            here |= {key: places.get(key, (value, origin)) for key, value in complete.items()}
+                try:
+                    here[key] = (check_value(key, value, origin), origin)
+                except ConfigInvalidError as error:
+                    refuse(error)
+        places = {key: here.pop(key) for key in PLACES if key in here}
+        try:
+            here |= _with_partners(places)
+        except ConfigInvalidError as error:
+            refuse(error)
         found |= here
     return found
+
+
+def _with_partners(places: dict[str, tuple[Any, str]]) -> dict[str, tuple[Any, str]]:
+    """Device and buffers that variables give, and those that belong to them."""
+    if not places:
+        return {}
+    origin = " and ".join(dict.fromkeys(origin for _, origin in places.values()))
+    complete = complete_places({key: value for key, (value, _) in places.items()}, "cpu", origin)
+    return {key: places.get(key, (value, origin)) for key, value in complete.items()}
 
 
 def deserialize(text: str, origin: str) -> dict[str, Any]:

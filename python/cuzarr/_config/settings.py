@@ -325,9 +325,13 @@ class Config:
         >>> cuzarr.config.get("array.order")
         'C'
         """
+        self._reset(self._environ)
+
+    def _reset(self, environ: Mapping[str, str]) -> None:
+        # Read first: a variable that is refused changes nothing.
+        environment = read_environment(environ)
         with self._lock:
-            self._set = {}
-            self._environment = read_environment(self._environ)
+            self._set, self._environ, self._environment = {}, environ, environment
 
     def refresh(self, paths: Any = None, env: Mapping[str, str] | None = None) -> None:
         """Like :meth:`reset`, with a choice of environment variables.
@@ -353,9 +357,7 @@ class Config:
         >>> cuzarr.config.refresh(env=os.environ)
         """
         _refuse_files(paths)
-        if env is not None:
-            self._environ = env
-        self.reset()
+        self._reset(self._environ if env is None else env)
 
     def collect(self, paths: Any = None, env: Mapping[str, str] | None = None) -> dict[str, Any]:
         """The settings that environment variables give. Nothing is changed.
@@ -487,15 +489,26 @@ class Config:
         """
         print(self._text(width, options), file=stream or sys.stdout)
 
+    def _readable(self) -> tuple[Config, list[str]]:
+        """This configuration without the variables that it refuses to read, and what is wrong with each of these."""
+        invalid: list[str] = []
+        readable = Config(self._environ)
+        readable._set, readable._local, readable._environment = self._set, self._local, self._environment
+        if readable._environment is None:
+            readable._environment = read_environment(self._environ, lambda error: invalid.append(f"invalid: {error}"))
+        return readable, invalid
+
     def _text(self, width: int | None = None, options: Mapping[str, Any] | None = None) -> str:
+        readable, lines = self._readable()
+        return "\n".join([*readable._lines(width, options), *lines])
+
+    def _lines(self, width: int | None, options: Mapping[str, Any] | None) -> Iterator[str]:
         names = max(map(len, self))
-        lines = []
         for key in self:
             shown = "(secret)" if is_secret(key) else self.get(key)
             value = pprint.pformat(shown, width=max((width or sys.maxsize) - names - 3, 1), **(options or {}))
             value = value.replace("\n", "\n" + " " * (names + 3))
-            lines.append(f"{key:<{names}} = {value}  ({self.origin(key)})")
-        return "\n".join(lines)
+            yield f"{key:<{names}} = {value}  ({self.origin(key)})"
 
     def to_dict(self) -> dict[str, Any]:
         """Every setting, in nested dictionaries by section.

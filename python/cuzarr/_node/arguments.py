@@ -12,14 +12,29 @@ from cuzarr._config import config as _global_config
 from cuzarr._memory.foreign import device_of, refuse_masked
 from cuzarr._metadata.documents import check_zarr_format
 from cuzarr._metadata.dtype import ZarrFormat
+from cuzarr._names import did_you_mean
 from cuzarr._numpy import of_library
-from cuzarr.errors import CuzarrRuntimeWarning, InvalidArgumentError, ShapeMismatchError
+from cuzarr.errors import ArgumentTypeError, CuzarrRuntimeWarning, InvalidArgumentError, ShapeMismatchError
 from cuzarr.storage import StorePath
 
 
 def default_format(zarr_format: Any) -> ZarrFormat:
     """The format that was asked for, else the configuration's."""
     return check_zarr_format(zarr_format) or _global_config.get("default_zarr_format")  # type: ignore[no-any-return]
+
+
+def one_format(zarr_format: Any, zarr_version: Any) -> Any:
+    """The format that a caller gave by its name, or by ``zarr_version``, its name in zarr-python 2.
+
+    Raises
+    ------
+    InvalidArgumentError
+        The two differ.
+    """
+    if None not in (zarr_format, zarr_version) and zarr_format != zarr_version:
+        message = f"zarr_format is {zarr_format!r}, and zarr_version, its former name, is {zarr_version!r}"
+        raise InvalidArgumentError(message, hint="pass zarr_format alone")
+    return zarr_version if zarr_format is None else zarr_format
 
 
 def warn_ignored(**arguments: Any) -> None:
@@ -87,8 +102,15 @@ def check_shape(array: Any, shape: tuple[int, ...]) -> None:
         raise ShapeMismatchError(message, hint="hand it over again")
 
 
-def require_array(value: Any) -> Any:
-    """The value, when it has a shape and a dtype."""
+def require_array(value: Any, name: str = "arr") -> Any:
+    """The value, when it has a shape and a dtype.
+
+    Raises
+    ------
+    ArgumentTypeError
+    """
     if not hasattr(value, "shape") or not hasattr(value, "dtype"):
-        raise TypeError(f"expected an array, got {type(value).__name__}")
+        # Keyword arguments of `save` are arrays by name, so a misspelt option arrives here.
+        hint = did_you_mean(name, ("zarr_format", "path", "storage_options")) if name != "arr" else None
+        raise ArgumentTypeError(f"{name} is {type(value).__name__}, expected an array", hint=hint)
     return value

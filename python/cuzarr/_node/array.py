@@ -38,7 +38,7 @@ from cuzarr._numpy import is_computable
 from cuzarr._operators.dispatch import Stored
 from cuzarr._operators.numpy_stored import StoredProtocol
 from cuzarr._operators.signs import OneElement, Operators, Reductions
-from cuzarr._progress import shown
+from cuzarr._progress import is_wanted, shown
 from cuzarr._text import Info, printable
 from cuzarr.codecs.values import Codec
 from cuzarr.errors import ArgumentTypeError, CuzarrError, ImplicitHostCopyError, InvalidArgumentError, UnsupportedError
@@ -581,7 +581,7 @@ class Array(Node, StoredProtocol, Operators, OneElement, Reductions, Stored):
             The kind of memory of the result: cuzarr's or zarr-python's prototype.
         progress : bool, callable or object with ``update``, optional
             ``True`` shows a line on the terminal. A function is called with the number of objects read, and the number in all
-            (``None`` if that is not known). An object with ``update``, such as tqdm's, is updated.
+            (``None`` if that is not known). An object with ``update``, such as tqdm's or rich's ``Progress``, is updated.
 
         Returns
         -------
@@ -595,7 +595,7 @@ class Array(Node, StoredProtocol, Operators, OneElement, Reductions, Stored):
         >>> cuzarr.ones((4,), store={}).getitem(slice(1, 3), prototype=cpu.buffer_prototype)
         array([1., 1.])
         """
-        if progress:
+        if progress is not None and is_wanted(progress):
             with shown(progress, "reading", array_selections.count_objects(self, selection)):
                 return self.getitem(selection, prototype=prototype)
         if prototype is None and (elements := array_io.read_plain(self, selection)) is not None:
@@ -624,7 +624,7 @@ class Array(Node, StoredProtocol, Operators, OneElement, Reductions, Stored):
         >>> array[:]
         array([0., 5., 6., 0.])
         """
-        if progress:
+        if progress is not None and is_wanted(progress):
             with shown(progress, "writing", array_selections.count_objects(self, selection)):
                 return self.setitem(selection, value, prototype)
         array_selections.put(self, selection, value, prototype)

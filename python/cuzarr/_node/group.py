@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 
-from cuzarr._checks import dictionary, parse_shape, whole
+from cuzarr._checks import check_keywords, dictionary, parameters, parse_shape, whole
 from cuzarr._metadata import create as new
 from cuzarr._metadata.array import AnyArrayMetadata, canonical_json, parse_attributes
 from cuzarr._metadata.documents import (
@@ -36,6 +36,8 @@ from cuzarr.errors import ContainsArrayError, ContainsGroupError, InvalidArgumen
 from cuzarr.storage import Store, StoreLike, StorePath, make_store_path, normalize_path
 
 DefaultT = TypeVar("DefaultT")
+
+_GROUP_OPTIONS = ("overwrite", "attributes")
 
 
 class Group(Node):
@@ -626,9 +628,8 @@ class Group(Node):
         >>> cuzarr.create_group({}).create_group("maps").path
         'maps'
         """
+        check_keywords("Group.create_group", kwargs, _GROUP_OPTIONS)
         overwrite, attributes = kwargs.pop("overwrite", False), kwargs.pop("attributes", None)
-        if kwargs:
-            raise TypeError(f"create_group has no {', '.join(kwargs)}")
         place, zarr_format = self._store_path / name, self._metadata.zarr_format
         group = self._new(place, attributes, zarr_format, overwrite=overwrite, device=self._own_device)
         self._note(name, group._metadata)
@@ -662,6 +663,7 @@ class Group(Node):
         >>> group.require_group("maps").nmembers(), group.require_group("more").nmembers()
         (1, 0)
         """
+        check_keywords("Group.require_group", kwargs, _GROUP_OPTIONS)
         if kwargs.pop("overwrite", False):
             return self.create_group(name, overwrite=True, **kwargs)
         node = self.get(name)
@@ -798,6 +800,8 @@ class Group(Node):
         >>> group.require_array("maps/t2m", shape=(4,), dtype="float64").dtype
         dtype('float32')
         """
+        known = parameters(Group.require_array, Group.create_array, create.create)
+        check_keywords("Group.require_array", kwargs, [*known, "exact"])
         exact, dtype = kwargs.pop("exact", False), kwargs.pop("dtype", None)
         node = self.get(name)
         if node is None:

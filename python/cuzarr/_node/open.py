@@ -6,6 +6,7 @@ import warnings
 from typing import Any, Literal
 
 from cuzarr import _core
+from cuzarr._checks import check_keywords, parameters
 from cuzarr._compute import sources
 from cuzarr._compute.sources import is_array, place_of
 from cuzarr._config import config as global_config
@@ -20,7 +21,7 @@ from cuzarr._metadata.documents import (
 )
 from cuzarr._metadata.dtype import ZarrFormat
 from cuzarr._metadata.group import GroupMetadata
-from cuzarr._node.arguments import default_format, device_like, warn_ignored
+from cuzarr._node.arguments import default_format, device_like, one_format, warn_ignored
 from cuzarr._node.array import Array
 from cuzarr._node.array_config import ArrayConfigLike
 from cuzarr._node.create import create, create_array, like_arguments
@@ -37,16 +38,22 @@ from cuzarr.errors import (
     GroupNotFoundError,
     NodeTypeValidationError,
 )
-from cuzarr.storage import StoreLike, StorePath, make_store_path
+from cuzarr.storage import AccessMode, StoreLike, StorePath, make_store_path
 
 _READ_MODES = ("r", "r+", "a")
 _CREATE_MODES = ("a", "w", "w-")
+# Arguments of :func:`create` that the mode says when an array is opened, with the mode.
+_SAID_BY_MODE = {"read_only": "r", "overwrite": "w"}
+# Arguments of zarr-python 2 that :func:`create` has not.
+_FORMER_OPTIONS = ("zarr_version", "partial_decompress")
+# Arguments without effect, on new arrays and on those that exist.
+_IGNORED = ("synchronizer", "chunk_store", "cache_metadata", "cache_attrs", "object_codec", "partial_decompress")
 
 
 def open(
     store: StoreLike | None = None,
     *,
-    mode: Any = None,
+    mode: AccessMode | None = None,
     zarr_format: ZarrFormat | None = None,
     path: str | None = None,
     storage_options: dict[str, Any] | None = None,
@@ -96,6 +103,8 @@ def open(
     >>> cuzarr.open(store, mode="r").shape
     (3,)
     """
+    _check_options("open", kwargs, open_array, open_group)
+    zarr_format = one_format(zarr_format, kwargs.pop("zarr_version", None))
     if mode is None:
         mode = "r" if getattr(store, "read_only", False) is True else "a"
     place = make_store_path(store, mode=mode, path=path, storage_options=storage_options, metadata_store=metadata_store)
@@ -103,7 +112,8 @@ def open(
         if mode in _READ_MODES:
             found = find_node(place, check_zarr_format(zarr_format))
             if found is not None and not isinstance(found, GroupMetadata):
-                return Array(place, found, config, device)
+                warn_ignored(**{name: kwargs.get(name) for name in _IGNORED})
+                return Array(place, found, config, device_like(kwargs.get("meta_array"), device))
             if found is not None and not kwargs:
                 _refuse_config(config, place)
                 return Group(place, found, device)
@@ -124,9 +134,23 @@ def _refuse_config(config: Any, place: StorePath) -> None:
         raise TypeError(f"config is for arrays, and {printable(str(place))} is a group")
 
 
+def _check_options(function: str, given: dict[str, Any], *openers: Any) -> None:
+    """Refuses what neither a function that opens has nor :func:`create`, and what only a mode says.
+
+    Raises
+    ------
+    ArgumentTypeError
+    """
+    for name in _SAID_BY_MODE.keys() & given:
+        raise ArgumentTypeError(f"{function} has no argument '{name}'", hint=f"pass mode='{_SAID_BY_MODE[name]}'")
+    known = parameters(*openers, create)
+    check_keywords(function, given, [*(name for name in known if name not in _SAID_BY_MODE), *_FORMER_OPTIONS])
+
+
 def open_array(
     store: StoreLike | None = None,
     *,
+    mode: AccessMode | None = None,
     zarr_format: ZarrFormat | None = None,
     path: str = "",
     storage_options: dict[str, Any] | None = None,
@@ -141,6 +165,9 @@ def open_array(
     ----------
     store : StoreLike, optional
         A path, a URL, a store, a dictionary; ``None`` is new memory.
+    mode : {"r", "r+", "a", "w", "w-"}, optional
+        Read only; read and write; create if missing; replace; create only. By default an array that exists is opened for reading
+        and writing.
     zarr_format : {2, 3}, optional
         The format; by default either.
     path : str
@@ -154,7 +181,7 @@ def open_array(
     metadata_store : StoreLike, optional
         Another store, in which the metadata document lives; chunks stay in ``store``.
     **kwargs
-        ``mode`` (``"r"``, ``"r+"``, ``"a"``, ``"w"`` or ``"w-"``), and the arguments of :func:`create` for an array that is created.
+        Arguments of :func:`create`, for an array that is created. They have no effect on one that exists.
 
     Returns
     -------
@@ -163,6 +190,8 @@ def open_array(
 
     Raises
     ------
+    ArgumentTypeError
+        :func:`create` has no such argument.
     ArrayNotFoundError
         There is none, and ``mode`` does not create.
     MetadataValidationError, UnknownCodecError, UnknownDataTypeError
@@ -176,14 +205,20 @@ def open_array(
     >>> cuzarr.open_array(store, mode="r").chunks
     (2,)
     """
-    mode, device = kwargs.pop("mode", None), device_like(kwargs.pop("meta_array", None), device)
+    _check_options("open_array", kwargs, open_array)
+    zarr_format = one_format(zarr_format, kwargs.pop("zarr_version", None))
+    device = device_like(kwargs.pop("meta_array", None), device)
     place = make_store_path(store, path=path, mode=mode, storage_options=storage_options, metadata_store=metadata_store)
     if mode != "w":
         try:
-            return Array(place, read_array(place, check_zarr_format(zarr_format)), config, device)
+            array = Array(place, read_array(place, check_zarr_format(zarr_format)), config, device)
         except ArrayNotFoundError:
             if place.read_only or mode not in _CREATE_MODES:
                 raise
+        else:
+            warn_ignored(**{name: kwargs.get(name) for name in _IGNORED})
+            return array
+    warn_ignored(partial_decompress=kwargs.pop("partial_decompress", None))
     shape = kwargs.pop("shape", None)
     if shape is None:
         raise TypeError(f"there is no array at {printable(str(place))}, and no shape to create one with")
@@ -246,7 +281,7 @@ def open_like(a: Any, path: str, *, zarr_format: ZarrFormat | None = None, **kwa
 def open_group(
     store: StoreLike | None = None,
     *,
-    mode: Any = "a",
+    mode: AccessMode = "a",
     cache_attrs: bool | None = None,
     synchronizer: Any = None,
     path: str | None = None,
@@ -391,7 +426,7 @@ def group(
     )
 
 
-def array_of(value: Any, mode: str = "r", device: str | None = None) -> Array:
+def array_of(value: Any, mode: AccessMode = "r", device: str | None = None) -> Array:
     """An array of a store where a caller may also give one of zarr-python's, or the path of one.
 
     Raises

@@ -171,9 +171,9 @@ def save_group(
     if not named:
         raise InvalidArgumentError("there is no array to save")
     chosen = default_format(zarr_format)
-    for value in named.values():
+    for name, value in named.items():
         # Everything that could be refused is refused before anything is deleted.
-        parse_dtype(dtype_of(require_array(value)), chosen)
+        parse_dtype(dtype_of(require_array(value, name)), chosen)
     place = make_store_path(store, path=path, mode="w", storage_options=storage_options)
     for value in named.values():
         check_data(value, place, True)
