@@ -66,6 +66,12 @@ pub fn from_dict(dict: &Bound<'_, PyDict>) -> PyResult<Object> {
     object(dict, 0)
 }
 
+/// A dictionary as it comes back from a stored document: its names are strings, and its values are those that JSON has.
+#[pyfunction]
+pub fn plain_json<'py>(dict: &Bound<'py, PyDict>) -> PyResult<Bound<'py, PyDict>> {
+    to_dict(dict.py(), &from_dict(dict)?, &mut Names::new())
+}
+
 fn refused(what: impl std::fmt::Display) -> PyErr {
     let error = Error::new(ErrorKind::InvalidArgument, format!("metadata cannot be written as JSON: {what}"));
     crate::error::to_python(&error)

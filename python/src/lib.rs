@@ -86,6 +86,8 @@ mod _core {
     #[pymodule_export]
     use super::expr::PyExpr;
     #[pymodule_export]
+    use super::json::plain_json;
+    #[pymodule_export]
     use super::memory::{memory_info, memory_of_arrays, reset_memory_peak, set_allocator, trim_memory};
     #[pymodule_export]
     use super::module::{PyElementwiseKernel, PyFunction, PyUserModule};

@@ -231,3 +231,96 @@ def test_hierarchies_are_made_of_zarr_pythons_own_metadata(zarr_format: Any) -> 
     assert list(dict(root.create_hierarchy({"z": theirs["x"].metadata}))) == ["z"] and "z" in root
     with pytest.raises(TypeError, match="metadata of an array or a group"):
         dict(cuzarr.create_hierarchy(store={}, nodes={"a": 5}))
+
+
+GIVEN: dict[Any, Any] = {
+    "list": np.arange(3),
+    "table": np.ones((1, 2)),
+    "tuple": (1, (2, "a")),
+    "number": np.int16(4),
+    "real": np.float32(0.5),
+    "flag": np.bool_(True),
+    "text": np.str_("K"),
+    "inside": {"deep": [np.arange(2), {1: (2,)}]},
+    5: "five",
+    None: True,
+}
+PLAIN: dict[str, Any] = {
+    "list": [0, 1, 2],
+    "table": [[1.0, 1.0]],
+    "tuple": [1, [2, "a"]],
+    "number": 4,
+    "real": 0.5,
+    "flag": True,
+    "text": "K",
+    "inside": {"deep": [[0, 1], {"1": [2]}]},
+    "5": "five",
+    "null": True,
+}
+
+
+def types(value: Any) -> Any:
+    """The type of every value in containers."""
+    if isinstance(value, dict):
+        return {name: types(member) for name, member in value.items()}
+    return [list, *map(types, value)] if isinstance(value, list) else type(value)
+
+
+def set_one_by_one(node: Any) -> None:
+    for name, value in GIVEN.items():
+        node.attrs[name] = value
+
+
+SETTERS: dict[str, Any] = {
+    "item": set_one_by_one,
+    "update": lambda node: node.attrs.update(GIVEN),
+    "put": lambda node: node.attrs.put(GIVEN),
+    "update_attributes": lambda node: node.update_attributes(GIVEN),
+}
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+@pytest.mark.parametrize("kind", ["array", "group"])
+@pytest.mark.parametrize("how", SETTERS)
+def test_attributes_that_are_set_are_what_is_stored(how: str, kind: str, zarr_format: Any) -> None:
+    group = cuzarr.create_group({}, zarr_format=zarr_format)
+    node: Any = group if kind == "group" else group.create_array("x", shape=(1,), dtype="i4")
+    SETTERS[how](node)
+    again = cuzarr.open(node.store_path, mode="r")
+    assert node.attrs.asdict() == again.attrs.asdict() == PLAIN
+    assert types(node.attrs.asdict()) == types(PLAIN)
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+def test_attributes_of_a_new_node_are_what_is_stored(zarr_format: Any) -> None:
+    group = cuzarr.create_group({}, attributes=GIVEN, zarr_format=zarr_format)
+    new = {
+        "create_array": group.create_array("a", shape=(1,), dtype="i4", attributes=GIVEN),
+        "create": cuzarr.create((1,), store={}, attributes=GIVEN, zarr_format=zarr_format),
+        "from_array": cuzarr.from_array({}, data=np.zeros(1), attributes=GIVEN, zarr_format=zarr_format),
+        "group": group,
+    }
+    for how, node in new.items():
+        assert node.attrs.asdict() == PLAIN, how
+        assert types(node.attrs.asdict()) == types(PLAIN), how
+        assert cuzarr.open(node.store_path, mode="r").attrs.asdict() == PLAIN, how
+    made = cuzarr.GroupMetadata(attributes=GIVEN, zarr_format=zarr_format)
+    array = type(group["a"].metadata)(group["a"].metadata.document, GIVEN)
+    for metadata in (made, array, made.update_attributes(GIVEN), array.update_attributes(GIVEN)):
+        assert types(metadata.attributes) == types(PLAIN)
+
+
+def test_attributes_do_not_change_with_the_list_that_they_were_set_to() -> None:
+    given = [1]
+    array = cuzarr.create_array({}, shape=(1,), dtype="i4", attributes={"new": given})
+    array.attrs["set"] = given
+    given.append(2)
+    assert array.attrs.asdict() == {"new": [1], "set": [1]}
+
+
+@pytest.mark.parametrize("value", [object(), b"x", {1, 2}, np.datetime64("2020-01-01")])
+def test_attributes_without_a_json_form_change_nothing(value: Any) -> None:
+    array = cuzarr.create_array({}, shape=(1,), dtype="i4", attributes={"a": 1})
+    with pytest.raises(cuzarr.errors.InvalidArgumentError, match="JSON"):
+        array.attrs["b"] = value
+    assert array.attrs.asdict() == {"a": 1}

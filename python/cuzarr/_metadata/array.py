@@ -37,12 +37,18 @@ def _plain_json(value: Any) -> Any:
 
 
 def parse_attributes(attributes: Any) -> dict[str, Any]:
-    """Attributes as a dictionary of their own."""
+    """Attributes as they come back from a store: names are text, tuples and NumPy's arrays are lists, NumPy's numbers are Python's.
+
+    Raises
+    ------
+    TypeError, InvalidArgumentError
+        They are no dictionary, or a value has no JSON form.
+    """
     if attributes is None:
         return {}
     if not isinstance(attributes, Mapping):
         raise TypeError(f"attributes is {attributes!r}, expected a dictionary")
-    return dict(attributes)
+    return _core.plain_json(dict(attributes)) if attributes else {}
 
 
 def as_mapping(value: Any, what: str) -> Mapping[str, Any]:
@@ -338,7 +344,7 @@ class ArrayMetadata(NodeMetadata):
         Parameters
         ----------
         attributes : mapping
-            All new attributes, as JSON can hold them. The old ones are dropped.
+            All new attributes. They become what JSON holds: tuples and NumPy's arrays become lists. The old ones are dropped.
 
         Returns
         -------
@@ -424,6 +430,7 @@ class ArrayV3Metadata(ArrayMetadata):
     attributes: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "attributes", parse_attributes(self.attributes))
         _check_format(self.document, 3)
         if self.document.get("node_type") != "array":
             got = self.document.get("node_type")
@@ -628,6 +635,7 @@ class ArrayV2Metadata(ArrayMetadata):
     attributes: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "attributes", parse_attributes(self.attributes))
         _check_format(self.document, 2)
         _ = self.chunks  # checked
         if self.order not in ("C", "F"):

@@ -8,7 +8,7 @@ from typing import Any
 
 from cuzarr._checks import items, parse_shape, refusing
 from cuzarr._config import config
-from cuzarr._metadata.array import AnyArrayMetadata, ArrayV2Metadata, ArrayV3Metadata, parse_attributes
+from cuzarr._metadata.array import AnyArrayMetadata, ArrayV2Metadata, ArrayV3Metadata
 from cuzarr._metadata.chunk_grid import ChunkGrid, guess_chunks, parse_chunks, parse_edges, resolve_chunks
 from cuzarr._metadata.dtype import OBJECT_CODECS, DataType, ZarrFormat, parse_dtype
 from cuzarr.codecs.chain import ExtensionCodec, ShardingCodec, chain_for_dtype, parse_codec
@@ -252,7 +252,7 @@ def new_metadata(
             filters=chosen,
             compressor=compressor,
         )
-        return ArrayV2Metadata(document, parse_attributes(attributes))
+        return ArrayV2Metadata(document, attributes)
     if order is not None:
         warn_order()
     codecs = chain_v3(data_type, filters, serializer, compressors)
@@ -267,7 +267,7 @@ def new_metadata(
         codecs=codecs,
         dimension_names=dimension_names,
     )
-    return ArrayV3Metadata(document, parse_attributes(attributes))
+    return ArrayV3Metadata(document, attributes)
 
 
 def legacy_metadata(
@@ -314,7 +314,7 @@ def legacy_metadata(
             codecs=chain_for_dtype(chain, data_type),
             dimension_names=dimension_names,
         )
-        return ArrayV3Metadata(document, parse_attributes(attributes))
+        return ArrayV3Metadata(document, attributes)
     _refuse(2, codecs=codecs, chunk_key_encoding=chunk_key_encoding, dimension_names=dimension_names)
     chosen, parsed = codecs_v2(data_type, "auto" if filters is None else filters, compressor)
     document = document_v2(
@@ -327,7 +327,7 @@ def legacy_metadata(
         filters=chosen,
         compressor=parsed,
     )
-    return ArrayV2Metadata(document, parse_attributes(attributes))
+    return ArrayV2Metadata(document, attributes)
 
 
 def _refuse(zarr_format: int, **arguments: Any) -> None:

@@ -21,6 +21,7 @@ from cuzarr._metadata.array import (
     Documents,
     NodeMetadata,
     as_mapping,
+    parse_attributes,
 )
 from cuzarr._metadata.dtype import ZarrFormat
 from cuzarr.errors import ContainsArrayError, CuzarrError, MetadataValidationError, NodeTypeValidationError
@@ -276,6 +277,9 @@ class GroupMetadata(NodeMetadata):
     extra: dict[str, Any] = field(default_factory=dict)
     node_type: ClassVar[Literal["group"]] = "group"
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "attributes", parse_attributes(self.attributes))
+
     def to_dict(self) -> dict[str, Any]:
         """The metadata document as a dictionary, with attributes and consolidated metadata inside, in either format.
 
@@ -344,7 +348,7 @@ class GroupMetadata(NodeMetadata):
         Parameters
         ----------
         attributes : mapping
-            All new attributes, as JSON can hold them. The old ones are dropped.
+            All new attributes. They become what JSON holds: tuples and NumPy's arrays become lists. The old ones are dropped.
 
         Returns
         -------

@@ -21,6 +21,9 @@ impl Workers for InlineWorkers {
     }
 }
 
+/// A value, and its version where the store tells versions.
+pub type Versioned = (Vec<u8>, Option<Version>);
+
 /// Blocking calls on every store: they wait for the store, and return values in new memory.
 pub trait StoreExt: Store {
     /// Reads a whole value; `None` when the key does not exist.
@@ -45,7 +48,7 @@ pub trait StoreExt: Store {
     ///
     /// # Errors
     /// Those of [`StoreExt::get_at_most`].
-    fn get_versioned(&self, key: &Key, limit_bytes: u64) -> Result<Option<(Vec<u8>, Option<Version>)>> {
+    fn get_versioned(&self, key: &Key, limit_bytes: u64) -> Result<Option<Versioned>> {
         let request = ReadRequest { key: key.to_string(), range: ByteRange::Full };
         let (items, versions) = collect_versioned(self, vec![request], limit_bytes);
         Ok(only(items)?.map(|bytes| (bytes, versions.into_iter().next().flatten())))
@@ -70,11 +73,7 @@ pub trait StoreExt: Store {
     }
 
     /// Like [`StoreExt::get_many_at_most`], with the version of each value, where the store tells versions.
-    fn get_many_versioned(
-        &self,
-        requests: Vec<ReadRequest>,
-        limit_bytes: u64,
-    ) -> Vec<Result<Option<(Vec<u8>, Option<Version>)>>> {
+    fn get_many_versioned(&self, requests: Vec<ReadRequest>, limit_bytes: u64) -> Vec<Result<Option<Versioned>>> {
         let (items, versions) = collect_versioned(self, requests, limit_bytes);
         items.into_iter().zip(versions).map(|(item, version)| Ok(item?.map(|bytes| (bytes, version)))).collect()
     }

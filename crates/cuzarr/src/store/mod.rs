@@ -67,7 +67,7 @@ use cuzarr_device::{Buffer, Device};
 use crate::error::{Error, ErrorKind, Result};
 
 pub use device::GpuMemoryStore;
-pub use ext::{InlineWorkers, StoreExt};
+pub use ext::{InlineWorkers, StoreExt, Versioned};
 pub use gds::{Gds, GdsStore};
 pub(crate) use held::HeldValues;
 pub use identity::Identity;

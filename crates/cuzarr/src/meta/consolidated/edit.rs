@@ -77,7 +77,9 @@ fn find(format: ZarrFormat, text: &str) -> Result<Option<Scan<'_>>> {
                     other = if scan.is_some() { Json::Null } else { parser.value()? };
                 }
                 "node_type" => node_type = parser.value()?,
-                _ => drop(parser.pass()?),
+                _ => {
+                    parser.pass()?;
+                }
             }
             Ok(())
         })?;

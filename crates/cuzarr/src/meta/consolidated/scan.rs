@@ -50,7 +50,9 @@ impl<'a> Scan<'a> {
             match &*name {
                 name if name == form => scan.form = Some(parser.value()?),
                 "metadata" => scan.metadata = Some(Metadata::of(parser)?),
-                _ => drop(parser.pass()?),
+                _ => {
+                    parser.pass()?;
+                }
             }
             Ok(())
         })?;
