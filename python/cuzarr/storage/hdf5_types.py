@@ -27,7 +27,8 @@ def plain_type(dtype: np.dtype[Any]) -> np.dtype[Any]:
     if dtype.kind in "biufcSV" and not dtype.hasobject and dtype.subdtype is None and dtype.itemsize:
         return np.dtype(dtype.str)
     # h5py notes what objects are.
-    name = ", ".join(f"{kind} of {what}" for kind, what in (dtype.metadata or {}).items()) or str(dtype)
+    noted = {kind: getattr(what, "__name__", what) for kind, what in (dtype.metadata or {}).items()}
+    name = f"sequence of {noted['vlen']}" if "vlen" in noted else noted.get("ref", dtype)
     raise UnsupportedError(f"elements of type {name} have no type in Zarr")
 
 
