@@ -72,6 +72,7 @@ pub(crate) use json::abbreviate;
 pub use json::{Json, Object};
 pub use multiscales::{IMAGE_LABELS, ImageAxis, ImageLevel, MultiscaleConvention, Multiscales, label_names};
 pub use node::NodeMetadata;
+pub(crate) use rectilinear::LengthRun;
 pub use rectilinear::{Edges, RectilinearGrid, Run};
 pub use xarray::{Translated, translate};
 
