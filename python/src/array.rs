@@ -13,7 +13,7 @@ use pyo3::types::{PyComplex, PyDict, PyInt, PyList, PySlice, PyTuple};
 
 use crate::arrow;
 use crate::error::{IntoPython, PyResult};
-use crate::interrupt::{interruptible, is_main_thread};
+use crate::interrupt::interruptible;
 use crate::names::{parse_device, parse_dtype};
 use crate::ndbuffer::PyNdBuffer;
 use crate::nodes::parse_documents;
@@ -21,7 +21,7 @@ use crate::selection::{Lists, Selected, selection};
 use crate::store::PyStore;
 use crate::strings;
 use crate::update::PyUpdate;
-use crate::watch::{Signals, Watch, Watches};
+use crate::watch::{Watch, Watches, watched};
 
 /// The rule of decoded elements, for Python.
 type Decoded = (Option<String>, Vec<Py<PyAny>>, Option<f64>, Option<f64>, Option<String>);
@@ -217,16 +217,7 @@ impl PyArray {
             return self.run(py, call);
         }
         let watch = Arc::new(Watch::default());
-        // Only the main thread gets signals. Another thread would wait for the interpreter's lock for nothing.
-        let signals = is_main_thread(py)?.then(|| Arc::new(Signals::default()));
-        let watches = Watches::current(&watch);
-        let token = signals.as_ref().map_or_else(|| watches.token(), |signals| watches.listening(signals));
-        let array = watches.array(&self.array, token);
-        let result = py.detach(|| call(&array));
-        match signals.and_then(|signals| signals.take()) {
-            Some(exception) => Err(exception),
-            None => result.py(),
-        }
+        watched(py, &watch, |watches, token| call(&watches.array(&self.array, token)))
     }
 }
 

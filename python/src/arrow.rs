@@ -92,8 +92,14 @@ pub fn variable(py: Python<'_>, elements: VariableElements, text: bool) -> PyRes
 /// Elements of one dimension in host memory, as an array of Arrow's type.
 ///
 /// # Errors
-/// `Unsupported` for a type that Arrow does not have, or several dimensions.
+/// `Unsupported` for a type that Arrow does not have, or several dimensions; `MemorySpace` for memory of a GPU, which consumers of
+/// this interface take for host memory.
 pub fn fixed<'py>(py: Python<'py>, elements: &NdBuffer) -> PyResult<Bound<'py, PyTuple>> {
+    if !elements.device().is_host_accessible() {
+        let message =
+            format!("elements are on {}, an array of Arrow's C data interface is in host memory", elements.device());
+        return Err(Error::new(ErrorKind::MemorySpace, message).with_hint("copy them to the host first")).py();
+    }
     let [length] = *elements.shape() else {
         let message = format!("an array of Arrow has one dimension, this one has {}", elements.ndim());
         return Err(Error::new(ErrorKind::Unsupported, message)).py();

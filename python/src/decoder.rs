@@ -1,7 +1,7 @@
 //! Decoders that work directly on frames and memory of Python.
 
 use std::ops::Range;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cuzarr::run::{Decoder, DecoderBatch, Frames};
 use cuzarr_device::{Buffer, Device, Stream};
@@ -11,6 +11,7 @@ use pyo3::prelude::*;
 use crate::error::{IntoPython, PyResult, exceptions};
 use crate::names::parse_device;
 use crate::ndbuffer::PyNdBuffer;
+use crate::watch::{Watch, watched};
 
 /// A codec, or a chain of them, on one device.
 #[pyclass(name = "Decoder", module = "cuzarr._core", frozen)]
@@ -128,7 +129,7 @@ impl PyDecoderBatch {
         // SAFETY: only `cuzarr.codecs` calls this. It passes the handle of a stream of this device that belongs to `owner`,
         // or of one of CUDA's own streams.
         let stream = unsafe { callers_stream(self.device, stream, owner) }?;
-        py.detach(|| self.lock().run(&stream)).py()
+        watched(py, &Arc::new(Watch::default()), |_, token| self.lock().run_under(&stream, &token))
     }
 
     /// Waits for the batch, and returns `None` or an exception for each frame.

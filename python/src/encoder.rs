@@ -1,6 +1,6 @@
 //! Encoders that work directly on chunks of Python.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cuzarr::run::{Encoder, EncoderBatch};
 use cuzarr_device::{DType, Device, Layout, NdBuffer, Order};
@@ -11,6 +11,7 @@ use crate::decoder::callers_stream;
 use crate::error::{IntoPython, PyResult, exceptions};
 use crate::names::parse_device;
 use crate::ndbuffer::PyNdBuffer;
+use crate::watch::{Watch, watched};
 
 /// A codec, or a chain of them, on one device.
 #[pyclass(name = "Encoder", module = "cuzarr._core", frozen)]
@@ -78,7 +79,7 @@ impl PyEncoderBatch {
         // SAFETY: only `cuzarr.codecs` calls this. It passes the handle of a stream of this device that belongs to `owner`,
         // or of one of CUDA's own streams.
         let stream = unsafe { callers_stream(self.device, stream, owner) }?;
-        py.detach(|| self.lock().run(&stream)).py()
+        watched(py, &Arc::new(Watch::default()), |_, token| self.lock().run_under(&stream, &token))
     }
 
     /// Waits for the batch, and returns `None` or an exception for each chunk.

@@ -14,7 +14,8 @@ use cuzarr::store::{
 use cuzarr_device::{Buffer, Device};
 use pyo3::prelude::*;
 
-use crate::error::PyResult;
+use crate::error::{IntoPython, PyResult};
+use crate::interrupt::is_main_thread;
 
 thread_local! {
     /// The watches over this thread's calls, the innermost last.
@@ -81,7 +82,7 @@ impl Watches {
     }
 
     /// Like [`Watches::token`], but the thread that waits for the call also checks for signals.
-    pub fn listening(&self, signals: &Arc<Signals>) -> CancellationToken {
+    fn listening(&self, signals: &Arc<Signals>) -> CancellationToken {
         let signals = Arc::clone(signals);
         CancellationToken::listening(self.tokens(), move || signals.look())
     }
@@ -154,7 +155,7 @@ impl PyWatch {
 
 /// Checks for signals while Python's main thread waits.
 #[derive(Default)]
-pub struct Signals {
+struct Signals {
     raised: Mutex<Option<PyErr>>,
 }
 
@@ -170,8 +171,25 @@ impl Signals {
     }
 
     /// The exception of the first signal that raised one.
-    pub fn take(&self) -> Option<PyErr> {
+    fn take(&self) -> Option<PyErr> {
         self.raised.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+/// Runs a call on this thread without the interpreter's lock, under the watches of this thread. On Python's main thread, the only
+/// one that gets signals, the call checks for them while it waits.
+pub fn watched<T: Send>(
+    py: Python<'_>,
+    own: &Arc<Watch>,
+    call: impl FnOnce(&Watches, CancellationToken) -> cuzarr::Result<T> + Send,
+) -> PyResult<T> {
+    let signals = is_main_thread(py)?.then(|| Arc::new(Signals::default()));
+    let watches = Watches::current(own);
+    let token = signals.as_ref().map_or_else(|| watches.token(), |signals| watches.listening(signals));
+    let result = py.detach(|| call(&watches, token));
+    match signals.and_then(|signals| signals.take()) {
+        Some(exception) => Err(exception),
+        None => result.py(),
     }
 }
 

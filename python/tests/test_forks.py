@@ -89,3 +89,39 @@ def test_children_of_a_process_that_used_the_gpu_are_told_and_read_in_host_memor
 @pytest.mark.parametrize("through", ["cuzarr", "zarr"])
 def test_children_of_a_process_that_did_not_use_the_gpu_may(tmp_path: pathlib.Path, cuda: str, through: str) -> None:
     assert run(tmp_path, cuda, "not used", through) == [f"child {cuda} True", "child cpu True", f"parent {cuda} True"]
+
+
+BUSY = """
+import os, signal, sys, threading
+import numpy as np, cuzarr
+
+path = sys.argv[1]
+truth = np.arange(64, dtype="i4")
+cuzarr.create_array(path, data=truth, chunks=(16,))
+ended = threading.Event()
+
+def keep_reading():
+    array, out = cuzarr.open_array(path, mode="r", device="cpu"), np.zeros(64, "i4")
+    while not ended.is_set():
+        array.read(out=out)
+
+threads = [threading.Thread(target=keep_reading) for _ in range(4)]
+[thread.start() for thread in threads]
+for _ in range(20):
+    child = os.fork()
+    if child == 0:
+        signal.alarm(60)
+        out = np.zeros(64, "i4")
+        cuzarr.open_array(path, mode="r", device="cpu").read(out=out)
+        os._exit(0 if (out == truth).all() else 1)
+    assert os.waitpid(child, 0)[1] == 0
+ended.set()
+[thread.join() for thread in threads]
+print("right")
+"""
+
+
+def test_children_of_a_process_whose_threads_read_are_not_blocked(tmp_path: pathlib.Path) -> None:
+    command = [sys.executable, "-W", "ignore", "-c", BUSY, str(tmp_path / "a")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert (done.returncode, done.stdout) == (0, "right\n"), done.stderr

@@ -2,7 +2,9 @@
 
 import shutil
 import signal
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -185,3 +187,47 @@ def test_a_signal_ends_a_read_of_files_before_all_of_them_came(tmp_path):
             signal.setitimer(signal.ITIMER_REAL, 0)
             signal.signal(signal.SIGALRM, before)
         np.testing.assert_array_equal(array[7], whole[7])
+
+
+class Waiting(dict):
+    """A store whose chunks come when they are allowed to."""
+
+    def __init__(self, of):
+        super().__init__(of)
+        self.asked, self.allowed = threading.Event(), threading.Event()
+
+    def __getitem__(self, key):
+        if "c/" in key:
+            self.asked.set()
+            assert self.allowed.wait(60)
+        return super().__getitem__(key)
+
+
+def test_memory_that_a_read_fills_is_lent_to_no_other_call(tmp_path):
+    kept: dict = {}
+    cuzarr.create_array(kept, data=np.arange(24, dtype="i4"), chunks=(24,))
+    slow = Waiting(kept)
+    array, other = cuzarr.open_array(slow, mode="r"), cuzarr.open_array(kept, mode="r+")
+    memory = np.zeros(48, "i4")
+    out = memory[:24]
+    with ThreadPoolExecutor(1) as pool:
+        reading = pool.submit(array.read, out=out)
+        assert slow.asked.wait(60)
+        for view in (out, out[3:9], memory[20:30], memory[:24][::-1]):
+            with pytest.raises(InvalidArgumentError, match="are being written"):
+                other.read(slice(0, len(view)), out=view)
+        with pytest.raises(InvalidArgumentError, match="are being written"):
+            other[:] = out
+        other.read(out=memory[24:])
+        slow.allowed.set()
+        reading.result(timeout=60)
+    assert memory.tolist() == [*range(24)] * 2
+    assert other.read(out=out) is out, "the memory is free again"
+
+
+def test_threads_fill_parts_of_one_array():
+    array = cuzarr.create_array({}, data=np.arange(4000, dtype="i4"), chunks=(100,))
+    out = np.zeros(4000, "i4")
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda at: array.read(slice(at, at + 100), out=out[at : at + 100]), range(0, 4000, 100)))
+    np.testing.assert_array_equal(out, np.arange(4000))

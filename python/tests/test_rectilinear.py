@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -220,3 +221,29 @@ def test_damaged_grids_are_refused(tmp_path: Path, shapes: Any) -> None:
     (tmp_path / "zarr.json").write_text(json.dumps(document))
     with pytest.raises(MetadataValidationError):
         cuzarr.open_array(tmp_path)
+
+
+def of_lengths(lengths: list[int]) -> cuzarr.Array:
+    return cuzarr.create_array({}, shape=(sum(lengths),), chunks=[lengths], dtype="uint8")
+
+
+def seconds(work: Callable[[], Any]) -> float:
+    begun = time.perf_counter()
+    work()
+    return time.perf_counter() - begun
+
+
+def test_one_chunk_among_many_lengths_is_read_and_written_at_once() -> None:
+    array = of_lengths(list(range(1, 40_001)))
+    array[5:8] = 7
+    assert array[4:9].tolist() == [0, 7, 7, 7, 0]
+    # Comparing each length with each takes 800 million steps.
+    assert seconds(lambda: [array[place : place + 3] for place in (5, 10**8, 8 * 10**8)]) < 10
+
+
+@pytest.mark.xfail(strict=True, reason="each length of chunks is read by a call of its own")
+def test_chunks_of_many_lengths_are_read_as_fast_as_chunks_of_one() -> None:
+    many, one = of_lengths(list(range(1, 2_001))), of_lengths([1000] * 2_001)
+    for array in (many, one):
+        _ = array[:10]
+    assert seconds(lambda: many[:]) < 4 * seconds(lambda: one[:])

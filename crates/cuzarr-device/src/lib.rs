@@ -28,6 +28,7 @@ mod lock;
 mod memory;
 mod ops;
 mod probe;
+mod process;
 mod stream;
 mod threads;
 
@@ -54,6 +55,7 @@ pub use ops::downsample;
 pub use ops::nonzero::{nonzero, nonzero_indices};
 pub use ops::scan::Scan;
 pub use probe::{GpuReport, LibraryReport, Probe, probe};
+pub use process::PerProcess;
 pub use stream::Stream;
 
 // The parts that `cuzarr`, its codecs and `cuzarr-compute` are built from.

@@ -9,6 +9,7 @@ use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use crate::limit::Limit;
+use cuzarr::device::PerProcess;
 use cuzarr::{Error, ErrorKind, Result};
 use tokio::task::AbortHandle;
 
@@ -34,14 +35,13 @@ impl Runtime {
     /// # Errors
     /// `StoreFailed` when the system gives no threads.
     pub(crate) fn get() -> Result<Arc<Runtime>> {
-        static RUNTIME: Mutex<Option<Arc<Runtime>>> = Mutex::new(None);
-        let mut current = RUNTIME.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(runtime) = current.as_ref().filter(|runtime| runtime.is_of_this_process()) {
+        static RUNTIME: PerProcess<Mutex<Option<Arc<Runtime>>>> = PerProcess::new();
+        let mut current = RUNTIME.get().lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(runtime) = &*current {
             return Ok(Arc::clone(runtime));
         }
         let started = Arc::new(Runtime::start()?);
-        // The parent's threads are not here, so its runtime cannot be shut down here.
-        std::mem::forget(current.replace(Arc::clone(&started)));
+        *current = Some(Arc::clone(&started));
         Ok(started)
     }
 

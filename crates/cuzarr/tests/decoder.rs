@@ -2,10 +2,10 @@
 
 mod model;
 
-use cuzarr::ErrorKind;
 use cuzarr::codec::{Chain, ChunkSpec};
 use cuzarr::meta::{ArrayMetadata, DataType, Extension, FillValue};
 use cuzarr::run::{Decoder, Frames};
+use cuzarr::{CancellationToken, ErrorKind};
 use cuzarr_device::transfer::gather_host;
 use cuzarr_device::{Buffer, DType, Device, Layout, NdBuffer, Order, Stream, Transfer, TransferBox};
 use model::{Dice, devices, kernel_devices};
@@ -302,4 +302,21 @@ fn chunks_of_an_array_are_decoded_by_its_own_chain() {
         let refused = decoder.prepare(frames(), vec![other], None).err().map(|error| error.kind());
         assert_eq!(refused, Some(ErrorKind::ShapeMismatch), "{device}");
     }
+}
+
+#[test]
+fn a_cancelled_run_ends_before_its_next_frame() {
+    let codecs = json!([{"name": "crc32c"}]);
+    let elements: Vec<u8> = (0..4).flat_map(i32::to_ne_bytes).collect();
+    let frames = (0..8).map(|_| Buffer::from_vec(encode(&codecs, &[4], &elements))).collect();
+    let outs: Vec<NdBuffer> =
+        (0..8).map(|_| NdBuffer::zeroed(Device::Cpu, DType::INT32, &[4], Order::C).unwrap()).collect();
+    let decoder = Decoder::new(&codecs, Device::Cpu).unwrap();
+    let mut batch = decoder.prepare(Frames::Apart(frames), outs, None).unwrap();
+    let stream = Stream::new(Device::Cpu).unwrap();
+    let listening = CancellationToken::listening(Vec::new(), || true);
+    assert_eq!(batch.run_under(&stream, &listening).unwrap_err().kind(), ErrorKind::Cancelled);
+    assert!(batch.check().is_err(), "a run that ended early is none");
+    batch.run(&stream).unwrap();
+    assert!(batch.check().unwrap().iter().all(Result::is_ok));
 }

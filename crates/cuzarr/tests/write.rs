@@ -3,7 +3,8 @@
 mod model;
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use cuzarr::plan::Selection;
 use cuzarr::store::testing::{Observed, Operation};
@@ -259,6 +260,28 @@ fn a_cancelled_write_ends_before_its_next_object() {
     let error = story.try_write(Device::Cpu, &Selection::all(&[7, 10]), &floats(&[1.0; 70])).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Cancelled);
     assert_eq!(kept.list("").unwrap().len(), 1, "the object that was on its way is there, whole");
+}
+
+#[test]
+fn a_write_listens_while_it_waits_for_its_objects() {
+    let kept: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    let mut story = story(Arc::clone(&kept));
+    let begun = Arc::new(AtomicBool::new(false));
+    let asked = Arc::clone(&begun);
+    let token = CancellationToken::listening(Vec::new(), move || asked.load(Ordering::Relaxed));
+    story.options.cancellation = token.clone();
+    story.store = Arc::new(Observed::new(Arc::clone(&kept)).with_failure(move |operation| {
+        if matches!(operation, Operation::Write(..)) {
+            begun.store(true, Ordering::Relaxed);
+            let end = Instant::now() + Duration::from_secs(20);
+            while !token.is_cancelled() && Instant::now() < end {
+                std::thread::yield_now();
+            }
+        }
+        None
+    }));
+    let error = story.try_write(Device::Cpu, &Selection::all(&[7, 10]), &floats(&[1.0; 70])).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Cancelled);
 }
 
 #[test]

@@ -125,7 +125,7 @@ pub unsafe fn wrap(
         return Err(Error::invalid(message).with_hint("copy the array first"));
     }
     // SAFETY: the caller promises the span of the elements, which this is.
-    let buffer = unsafe { Buffer::from_raw(device, start, size_bytes, owner) };
+    let buffer = unsafe { Buffer::foreign(device, start, size_bytes, owner) };
     NdBuffer::from_parts(if read_only { buffer.into_read_only() } else { buffer }, dtype, layout)
 }
 

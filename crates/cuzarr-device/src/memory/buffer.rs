@@ -53,6 +53,15 @@ impl Buffer {
         Buffer { allocation: Arc::new(allocation), offset_bytes: 0, size_bytes, read_only: false }
     }
 
+    /// Wraps memory of another library, of which several buffers may be made. They lease its bytes together.
+    ///
+    /// # Safety
+    /// The conditions of [`Buffer::from_raw`], except that other buffers made by this function may share the bytes.
+    pub(crate) unsafe fn foreign(device: Device, address: usize, size_bytes: usize, owner: Owner) -> Self {
+        let allocation = Allocation::foreign(device, address, size_bytes, owner);
+        Buffer { allocation: Arc::new(allocation), offset_bytes: 0, size_bytes, read_only: false }
+    }
+
     /// Where the bytes are.
     pub fn device(&self) -> Device {
         self.allocation.device

@@ -61,8 +61,14 @@ impl Footprint {
         self.start + self.width + self.axes.iter().map(|axis| axis.stride * (axis.extent - 1)).sum::<usize>()
     }
 
-    pub(crate) fn text(&self) -> String {
-        format!("{}..{}", self.start, self.end())
+    /// These bytes, counted from a place that lies `bytes` earlier.
+    pub(crate) fn moved_by(self, bytes: usize) -> Footprint {
+        Footprint { start: self.start + bytes, ..self }
+    }
+
+    /// The first byte and the one behind the last, counted from `base`. Bytes before `base` are negative.
+    pub(crate) fn text(&self, base: usize) -> String {
+        format!("{}..{}", self.start as i128 - base as i128, self.end() as i128 - base as i128)
     }
 
     /// Whether two footprints have a byte in common. Exact but for layouts so odd that finding out would take long, where the

@@ -5,15 +5,20 @@
 //! may read the same bytes, but only one may write them. A lease that would break this rule is refused at once. Nothing
 //! waits, so no two threads can wait for each other.
 //!
+//! Memory that other libraries allocated may be imported several times, whole or in overlapping views. So all leases of such
+//! memory lie in one table of the process, by their addresses.
+//!
 //! Memory of a GPU needs no leases: the host cannot reach it, and streams order its use.
 
 use std::any::Any;
-use std::sync::{Arc, Mutex};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::lock::lock;
 use crate::memory::footprint::Footprint;
+use crate::process::PerProcess;
 
 /// Keeps memory alive: dropping it gives the memory back to the allocator or library that it came from.
 pub type Owner = Box<dyn Any + Send + Sync>;
@@ -28,14 +33,42 @@ pub(crate) struct Allocation {
 }
 
 impl Allocation {
+    /// Memory of which this is the only block.
     pub(crate) fn new(device: Device, address: usize, size_bytes: usize, owner: Owner) -> Allocation {
-        Allocation { device, address, size_bytes, owner, leases: Leases::default() }
+        Allocation { device, address, size_bytes, owner, leases: Leases::OfBlock(Mutex::default()) }
+    }
+
+    /// Memory of another library, of which other blocks may be made.
+    pub(crate) fn foreign(device: Device, address: usize, size_bytes: usize, owner: Owner) -> Allocation {
+        Allocation { device, address, size_bytes, owner, leases: Leases::OfProcess }
+    }
+
+    /// The leases of the block's bytes.
+    fn table(&self) -> MutexGuard<'_, Table> {
+        match &self.leases {
+            Leases::OfBlock(table) => lock(table),
+            Leases::OfProcess => lock(FOREIGN.get()),
+        }
+    }
+
+    /// Where the table's footprints begin to count, in this block.
+    fn base(&self) -> usize {
+        match &self.leases {
+            Leases::OfBlock(_) => 0,
+            Leases::OfProcess => self.address,
+        }
+    }
+
+    /// Whether two blocks may have bytes in common.
+    fn shares_table_with(&self, other: &Allocation) -> bool {
+        let is_foreign = |block: &Allocation| matches!(block.leases, Leases::OfProcess);
+        std::ptr::eq(self, other) || (is_foreign(self) && is_foreign(other))
     }
 
     /// Whether the memory is neither read nor written now.
     #[cfg(test)]
     pub(crate) fn is_free(&self) -> bool {
-        lock(&self.leases.0).live.is_empty()
+        self.table().live.is_empty()
     }
 }
 
@@ -46,13 +79,22 @@ pub(crate) enum Access {
     Write,
 }
 
-/// The leases of one block of memory.
-#[derive(Default)]
-struct Leases(Mutex<Table>);
+/// Where the leases of a block are.
+enum Leases {
+    /// Its own. Footprints count from its first byte.
+    OfBlock(Mutex<Table>),
+    /// In the table of the process, [`FOREIGN`]. Footprints are addresses.
+    OfProcess,
+}
+
+/// The leases of memory that other libraries allocated. A forked child begins with none: its parent's threads do not exist there.
+static FOREIGN: PerProcess<Mutex<Table>> = PerProcess::new();
+
+/// The number of the next lease. No two leases of a process have one number, nor does one that a child inherited.
+static NEXT: AtomicU64 = AtomicU64::new(0);
 
 #[derive(Default)]
 struct Table {
-    next: u64,
     live: Vec<Entry>,
 }
 
@@ -64,12 +106,12 @@ struct Entry {
 
 impl Entry {
     /// Whether this use allows another one beside it, when one of the two writes.
-    fn check(&self, footprints: &[Footprint], access: Access) -> Result<()> {
+    fn check(&self, footprints: &[Footprint], access: Access, base: usize) -> Result<()> {
         for footprint in footprints {
             if let Some(own) = self.footprints.iter().find(|own| own.overlaps(footprint)) {
                 let what = if access == Access::Read { "read" } else { "written" };
                 let how = if self.access == Access::Read { "read" } else { "written" };
-                let (wanted, taken) = (footprint.text(), own.text());
+                let (wanted, taken) = (footprint.text(base), own.text(base));
                 let message =
                     format!("bytes {wanted} cannot be {what}: bytes {taken} of the same memory are being {how}");
                 return Err(Error::invalid(message).with_hint("wait until the other use ends, or work on a copy"));
@@ -80,15 +122,16 @@ impl Entry {
 }
 
 impl Table {
-    fn take(&mut self, footprints: Vec<Footprint>, access: Access) -> Result<u64> {
+    /// Adds a lease. Errors name bytes from `base` on.
+    fn take(&mut self, footprints: Vec<Footprint>, access: Access, base: usize) -> Result<u64> {
         for entry in &self.live {
             if access == Access::Write || entry.access == Access::Write {
-                entry.check(&footprints, access)?;
+                entry.check(&footprints, access, base)?;
             }
         }
-        self.next += 1;
-        self.live.push(Entry { number: self.next, access, footprints });
-        Ok(self.next)
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        self.live.push(Entry { number, access, footprints });
+        Ok(number)
     }
 
     fn end(&mut self, number: u64) {
@@ -117,11 +160,12 @@ impl Lease {
         if !block.device.is_host_accessible() {
             return Ok(Lease { held: None });
         }
-        let footprints: Vec<Footprint> = footprints.into_iter().collect();
+        let base = block.base();
+        let footprints: Vec<Footprint> = footprints.into_iter().map(|footprint| footprint.moved_by(base)).collect();
         if footprints.is_empty() {
             return Ok(Lease { held: None });
         }
-        let number = lock(&block.leases.0).take(footprints, access)?;
+        let number = block.table().take(footprints, access, base)?;
         Ok(Lease { held: Some((Arc::clone(block), number)) })
     }
 
@@ -133,8 +177,9 @@ impl Lease {
         (src, from): (&Arc<Allocation>, Option<Footprint>),
         (dst, to): (&Arc<Allocation>, Option<Footprint>),
     ) -> Result<(Lease, Lease)> {
-        let overlap =
-            Arc::ptr_eq(src, dst) && from.as_ref().zip(to.as_ref()).is_some_and(|(from, to)| from.overlaps(to));
+        let own = |footprint: &Option<Footprint>, block: &Allocation| Some(footprint.clone()?.moved_by(block.base()));
+        let overlap = src.shares_table_with(dst)
+            && own(&from, src).zip(own(&to, dst)).is_some_and(|(from, to)| from.overlaps(&to));
         let written = Lease::take(dst, to, Access::Write)?;
         if !overlap {
             return Ok((Lease::take(src, from, Access::Read)?, written));
@@ -143,10 +188,10 @@ impl Lease {
             return Ok((Lease { held: None }, written));
         };
         // The source may overlap the lease that was just taken, and no other that writes.
-        let mut table = lock(&src.leases.0);
+        let mut table = src.table();
         let at = table.live.iter().position(|entry| entry.number == *own);
         let mine = at.map(|at| table.live.swap_remove(at));
-        let read = table.take(vec![from], Access::Read);
+        let read = table.take(vec![from.moved_by(src.base())], Access::Read, src.base());
         table.live.extend(mine);
         drop(table);
         Ok((Lease { held: Some((Arc::clone(src), read?)) }, written))
@@ -156,7 +201,7 @@ impl Lease {
 impl Drop for Lease {
     fn drop(&mut self) {
         if let Some((block, number)) = &self.held {
-            lock(&block.leases.0).end(*number);
+            block.table().end(*number);
         }
     }
 }
@@ -179,6 +224,25 @@ mod tests {
         drop((readers, writer));
         drop(take(0..100, Access::Write).unwrap());
         assert!(buffer.is_free());
+    }
+
+    #[test]
+    fn blocks_of_one_memory_of_another_library_lease_it_together() {
+        let memory = vec![0u8; 100];
+        let block = |range: Range<usize>| {
+            // SAFETY: the vector outlives the blocks, and nothing is read or written through them.
+            unsafe { Buffer::foreign(Device::Cpu, memory.as_ptr() as usize + range.start, range.len(), Box::new(())) }
+        };
+        let (whole, part, other) = (block(0..100), block(40..60), block(60..100));
+        let writer = whole.lease_of(Footprint::range(50..60), Access::Write).unwrap();
+        assert!(part.lease(Access::Read).is_err() && block(50..51).lease(Access::Write).is_err());
+        let error = part.lease(Access::Write).err().unwrap();
+        assert_eq!(error.message(), "bytes 0..20 cannot be written: bytes 10..20 of the same memory are being written");
+        drop((part.lease_of(Footprint::range(0..10), Access::Write).unwrap(), other.lease(Access::Write).unwrap()));
+        drop(writer);
+        let (from, to) = ((&whole, Footprint::range(0..60)), (&part, Footprint::range(0..20)));
+        drop(Buffer::lease_for_copy(from, to).unwrap());
+        drop(whole.lease(Access::Write).unwrap());
     }
 
     #[test]

@@ -4,12 +4,14 @@
 //! elements without gaps. So the selected elements of a part are stretches: each is a range in the part's own indices, and has its
 //! place in the result. The chunks of a calendar, for example, have four lengths, and so four parts, however many years there are.
 
+use std::collections::HashSet;
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::selection::{AxisSelection, Selection};
 use super::stretches::{Stretch, Stretches};
 use crate::error::{Error, ErrorKind, Result};
-use crate::meta::{ChunkGrid, Edges, RectilinearGrid};
+use crate::meta::{ChunkGrid, Edges, LengthRun, RectilinearGrid};
 
 /// Most shapes of chunks of one call. Each takes a call of its own.
 const MOST_PARTS: usize = 1 << 20;
@@ -26,74 +28,91 @@ pub(crate) struct GridPart {
 #[derive(Clone, Debug)]
 pub(crate) struct PartAxis {
     /// `None` where these are all chunks, which need not be moved.
-    runs: Option<Arc<[PartRun]>>,
+    runs: Option<PartRuns>,
     /// Elements of all these chunks; the array's end cuts off the last one.
     extent: u64,
     edge: u64,
 }
 
-/// Chunks that follow each other in the array and in the part.
-#[derive(Clone, Copy, Debug)]
-struct PartRun {
-    /// The first chunk's number in the array, and in the part.
-    first_chunk: u64,
-    own_chunk: u64,
-    /// The first element's index in the array, and in the part.
-    start: u64,
-    own_start: u64,
-    /// Number of elements inside the array.
-    len: u64,
+/// Runs of one length that begin inside the array, sorted by place: a part of all runs of the grid, which is not copied.
+#[derive(Clone, Debug)]
+struct PartRuns {
+    sorted: Arc<[LengthRun]>,
+    own: Range<usize>,
+    /// The array's extent, which cuts off the last run.
+    array_extent: u64,
+}
+
+impl PartRuns {
+    /// The runs of a length.
+    fn new(sorted: &Arc<[LengthRun]>, edge: u64, array_extent: u64) -> PartRuns {
+        let below = |start: u64| sorted.partition_point(|one| (one.run.edge, one.run.start) < (edge, start));
+        PartRuns { sorted: Arc::clone(sorted), own: below(0)..below(array_extent), array_extent }
+    }
+
+    fn list(&self) -> &[LengthRun] {
+        &self.sorted[self.own.clone()]
+    }
+
+    /// The index behind a run's last element inside the array.
+    fn end(&self, one: &LengthRun) -> u64 {
+        one.run.end().min(self.array_extent)
+    }
+
+    /// Elements of all these chunks.
+    fn extent(&self) -> u64 {
+        self.list().last().map_or(0, |last| last.own_start() + (self.end(last) - last.run.start))
+    }
+
+    /// The runs from the one on that holds an element, or is the next one behind it.
+    fn list_from(&self, index: u64) -> &[LengthRun] {
+        let list = self.list();
+        &list[list.partition_point(|one| self.end(one) <= index)..]
+    }
 }
 
 impl PartAxis {
-    /// The chunks of each length that hold elements between `first` and `last`.
-    fn all(edges: &Edges, extent: u64, bounds: (u64, u64)) -> Vec<PartAxis> {
-        let runs = match edges {
+    /// The chunks of each length that hold elements between `first` and `last`, in the order in which the lengths are met.
+    fn all(grid: &RectilinearGrid, dim: usize, extent: u64, (first, last): (u64, u64)) -> Vec<PartAxis> {
+        let runs = match &grid.axes()[dim] {
             Edges::Even(edge) => return vec![PartAxis { runs: None, extent, edge: *edge }],
             Edges::Runs(runs) => runs,
         };
-        let mut axes: Vec<(u64, Vec<PartRun>)> = Vec::new();
-        for run in runs.iter().filter(|run| run.start < extent) {
-            let len = run.end().min(extent) - run.start;
-            let at = axes.iter().position(|(edge, _)| *edge == run.edge).unwrap_or_else(|| {
-                axes.push((run.edge, Vec::new()));
-                axes.len() - 1
-            });
-            let before = axes[at].1.last();
-            let (own_chunk, own_start) =
-                before.map_or((0, 0), |last| (last.own_chunk + last.len / run.edge, last.own_start + last.len));
-            let (first_chunk, start) = (run.first_chunk, run.start);
-            axes[at].1.push(PartRun { first_chunk, own_chunk, start, own_start, len });
+        // Neighbours have different lengths.
+        if let Some(only) = runs.first().filter(|_| runs.get(1).is_none_or(|next| next.start >= extent)) {
+            return vec![PartAxis { runs: None, extent: extent.min(only.end()), edge: only.edge }];
         }
-        let is_alone = axes.len() == 1;
-        let touched = axes
-            .into_iter()
-            .filter(|(_, runs)| runs.iter().any(|run| run.start <= bounds.1 && bounds.0 < run.start + run.len));
-        let axis = |(edge, runs): (u64, Vec<PartRun>)| {
-            let extent = runs.last().map_or(0, |run| run.own_start + run.len);
-            PartAxis { runs: (!is_alone).then(|| runs.into()), extent, edge }
+        let begin = runs.partition_point(|run| run.end() <= first);
+        let end = runs.partition_point(|run| run.start <= last);
+        let mut met = HashSet::new();
+        let edges = runs[begin..end.max(begin)].iter().map(|run| run.edge).filter(|&edge| met.insert(edge));
+        let axis = |edge: u64| {
+            let runs = PartRuns::new(grid.sorted_runs(dim), edge, extent);
+            PartAxis { extent: runs.extent(), runs: Some(runs), edge }
         };
-        touched.map(axis).collect()
+        edges.map(axis).collect()
     }
 
     /// A chunk's number in the array.
     fn chunk(&self, own: u64) -> u64 {
         let Some(runs) = &self.runs else { return own };
+        let list = runs.list();
         // A chunk below the part's count lies in a run.
-        let run = runs[runs.partition_point(|run| run.own_chunk <= own) - 1];
-        run.first_chunk + (own - run.own_chunk)
+        let one = list[list.partition_point(|one| one.own_chunk <= own) - 1];
+        one.run.first_chunk + (own - one.own_chunk)
     }
 
     /// The stretches of a range that lie in these chunks.
     fn stretches(&self, range: &AxisSelection) -> Option<Stretches> {
         let runs = self.runs.as_ref()?;
         let first_from = |index: u64| index.saturating_sub(range.start).div_ceil(range.step).min(range.count);
+        let last = range.start + range.count.saturating_sub(1) * range.step;
         let mut list = Vec::new();
         let mut position = 0;
-        for run in runs.iter() {
-            let (place, end) = (first_from(run.start), first_from(run.start + run.len));
+        for one in runs.list_from(range.start).iter().take_while(|one| one.run.start <= last) {
+            let (place, end) = (first_from(one.run.start), first_from(runs.end(one)));
             if place < end {
-                let index = range.start + place * range.step - run.start + run.own_start;
+                let index = range.start + place * range.step - one.run.start + one.own_start();
                 list.push(Stretch { position, index, place, count: end - place });
                 position += end - place;
             }
@@ -104,8 +123,8 @@ impl PartAxis {
     /// The index in the part of an element of the array; `None` when it lies in other chunks.
     fn own(&self, index: u64) -> Option<u64> {
         let Some(runs) = &self.runs else { return Some(index) };
-        let run = runs.get(runs.partition_point(|run| run.start + run.len <= index))?;
-        (run.start <= index).then(|| index - run.start + run.own_start)
+        let one = runs.list_from(index).first()?;
+        (one.run.start <= index).then(|| index - one.run.start + one.own_start())
     }
 }
 
@@ -138,9 +157,9 @@ impl GridPart {
 pub(crate) fn parts_touched(grid: &RectilinearGrid, shape: &[u64], selection: &Selection) -> Result<Vec<GridPart>> {
     selection.check(shape)?;
     let Some(bounds) = selection.bounds() else { return Ok(Vec::new()) };
-    let axes = grid.axes().iter().zip(shape).zip(bounds);
+    let axes = shape.iter().zip(bounds).enumerate();
     let axes: Vec<Vec<PartAxis>> =
-        axes.map(|((edges, &extent), bounds)| PartAxis::all(edges, extent, bounds)).collect();
+        axes.map(|(dim, (&extent, bounds))| PartAxis::all(grid, dim, extent, bounds)).collect();
     let count = axes.iter().try_fold(1usize, |count, axis| count.checked_mul(axis.len()));
     if count.is_none_or(|count| count > MOST_PARTS) {
         let message = format!("selection {selection} touches chunks of more than {MOST_PARTS} different shapes");
@@ -166,4 +185,53 @@ pub(crate) fn chunk_bounds(grid: &ChunkGrid, shape: &[u64], selection: &Selectio
     let Some(bounds) = selection.bounds() else { return Ok(None) };
     let (first, last): (Vec<u64>, Vec<u64>) = bounds.into_iter().unzip();
     Ok(Some(grid.chunk_of(&first)?.into_iter().zip(grid.chunk_of(&last)?).collect()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parts(edges: &[Vec<u64>], shape: &[u64], selection: &Selection) -> Vec<(Vec<u64>, Vec<u64>)> {
+        let grid = RectilinearGrid::new(edges).unwrap();
+        let parts = parts_touched(&grid, shape, selection).unwrap();
+        parts.into_iter().map(|part| (part.chunk_shape.clone(), part.shape())).collect()
+    }
+
+    #[test]
+    fn parts_are_the_lengths_that_are_touched_in_their_order() {
+        let edges = [vec![3, 2, 3, 4, 2, 2]];
+        let region = |start, extent| Selection::region(&[start], &[extent]).unwrap();
+        assert_eq!(
+            parts(&edges, &[15], &region(4, 1)),
+            [(vec![2], vec![5])],
+            "the array's end cuts off the last chunk"
+        );
+        let all = [(vec![3], vec![6]), (vec![2], vec![5]), (vec![4], vec![4])];
+        assert_eq!(parts(&edges, &[15], &region(0, 15)), all);
+        assert_eq!(parts(&edges, &[3], &region(0, 3)), [(vec![3], vec![3])], "the first run is all of a short array");
+    }
+
+    #[test]
+    fn elements_are_found_in_parts_of_many_runs() {
+        let edges: Vec<u64> = (0..200).map(|chunk| [3, 1, 4][chunk % 3]).collect();
+        let extent: u64 = edges.iter().sum();
+        let grid = RectilinearGrid::new(&[edges.clone()]).unwrap();
+        let whole = Selection::all(&[extent]);
+        let parts = parts_touched(&grid, &[extent], &whole).unwrap();
+        let mut owners = vec![0; extent as usize];
+        for part in &parts {
+            let mut expected = 0;
+            for index in 0..extent {
+                if let Some(own) = part.own(0, index) {
+                    assert_eq!(own, expected, "elements of a part lie without gaps");
+                    expected += 1;
+                    owners[index as usize] += 1;
+                    let chunk = part.chunk(&[own / part.chunk_shape[0]]);
+                    assert_eq!(chunk, grid.chunk_of(&[index]).unwrap());
+                }
+            }
+            assert_eq!(part.shape(), [expected]);
+        }
+        assert!(owners.iter().all(|&count| count == 1));
+    }
 }

@@ -58,7 +58,8 @@ impl Stretches {
 
     /// The number of cells of extent `cell` that the positions `from..to` touch.
     pub(crate) fn cells(&self, (from, to): (u64, u64), cell: u64) -> u64 {
-        let parts = self.list.iter().map(|stretch| {
+        let touched = &self.list[self.list.partition_point(|stretch| stretch.position + stretch.count <= from)..];
+        let parts = touched.iter().take_while(|stretch| stretch.position < to).map(|stretch| {
             let begin = from.max(stretch.position) - stretch.position;
             let end = to.min(stretch.position + stretch.count).saturating_sub(stretch.position);
             let range = AxisSelection { start: stretch.index, count: stretch.count, step: self.step, dropped: false };

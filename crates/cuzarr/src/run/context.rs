@@ -118,6 +118,15 @@ impl Context {
         self.cancellation.check()
     }
 
+    /// Like [`Context::check_cancelled`], for the thread that waits for the call: it also polls the caller's token.
+    ///
+    /// # Errors
+    /// `Cancelled`
+    pub(crate) fn poll_cancelled(&self) -> Result<()> {
+        self.check_cancelled()?;
+        self.cancellation.poll()
+    }
+
     /// Checks that a value has the wanted version, if one is wanted.
     ///
     /// # Errors

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use cuzarr_device::Device;
 use cuzarr_device::pool::within;
+use cuzarr_device::{Device, PerProcess};
 
 use crate::cancellation::CancellationToken;
 use crate::config::cores;
@@ -28,7 +28,6 @@ const OPEN_SHARDS: usize = 128;
 
 /// The engine: threads, scratch memory and budgets. The process has one, and calls share it.
 pub struct Engine {
-    process: u32,
     pool: Pool,
     /// The threads of reads whose calling thread works too.
     driven_pool: Pool,
@@ -43,29 +42,17 @@ pub struct Engine {
     nodes: Arc<Turns>,
 }
 
-static ENGINE: Mutex<Option<Arc<Engine>>> = Mutex::new(None);
+static ENGINE: PerProcess<OnceLock<Arc<Engine>>> = PerProcess::new();
 
 impl Engine {
     /// The engine of this process. A forked child gets a new one: threads do not survive a fork.
     pub fn get() -> Arc<Engine> {
-        let mut engine = ENGINE.lock().unwrap_or_else(PoisonError::into_inner);
-        match &*engine {
-            Some(engine) if engine.process == std::process::id() => Arc::clone(engine),
-            _ => {
-                let fresh = Arc::new(Engine::new(cores()));
-                if let Some(parents) = engine.replace(Arc::clone(&fresh)) {
-                    // The parent's locks may be held by threads that do not exist here: never touch them again.
-                    std::mem::forget(parents);
-                }
-                fresh
-            }
-        }
+        Arc::clone(ENGINE.get().get_or_init(|| Arc::new(Engine::new(cores()))))
     }
 
     /// A separate engine, for tests and for programs that keep work apart.
     pub fn new(threads: usize) -> Engine {
         Engine {
-            process: std::process::id(),
             pool: Pool::new(threads),
             driven_pool: Pool::new(1),
             senders: Pool::new(FAR_WRITES),

@@ -185,7 +185,8 @@ impl Version {
     }
 }
 
-/// A limit on the values that all callers together keep open. Systems allow a process about a thousand open files.
+/// A limit on the values that all callers together keep open. Systems allow a process about a thousand open files; where they
+/// allow fewer, at most a quarter of these stay open, so that threads can open others.
 #[derive(Debug)]
 pub struct OpenLimit {
     most: usize,
@@ -199,13 +200,25 @@ impl OpenLimit {
     }
 
     fn take(&self) -> bool {
-        let more = |now| (now < self.most).then_some(now + 1);
+        let most = self.most.min(open_files_allowed().map_or(usize::MAX, |allowed| allowed / 4));
+        let more = |now| (now < most).then_some(now + 1);
         self.now.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
     }
 
     fn give_back(&self, count: usize) {
         self.now.fetch_sub(count, Ordering::Relaxed);
     }
+}
+
+/// Files that the system lets this process open now; `None` where there is no limit.
+fn open_files_allowed() -> Option<usize> {
+    #[cfg(unix)]
+    {
+        use rustix::process::{Resource, getrlimit};
+        getrlimit(Resource::Nofile).current.and_then(|limit| usize::try_from(limit).ok())
+    }
+    #[cfg(not(unix))]
+    None
 }
 
 /// Values that a caller keeps open between its batches. So it opens each value once and reads one version of it. The values

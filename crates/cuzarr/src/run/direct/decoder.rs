@@ -17,19 +17,17 @@
 
 use std::ops::Range;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use cuzarr_device::transfer::{copy_pieces_on, scatter_host, scatter_on};
 use cuzarr_device::{Buffer, Device, Event, NdBuffer, Order, Stream};
 use serde_json::Value;
 
 use super::codecs::Codecs;
-use super::place;
+use super::{for_each_item, place};
+use crate::cancellation::CancellationToken;
 use crate::codec::native::{Chunks, NativeBatch, Source};
 use crate::codec::{Chain, Program, leave_nothing};
-use crate::config::cores;
 use crate::error::{Error, ErrorKind, Result, ResultExt};
-use crate::run::schedule::pool::in_threads;
 
 /// Alignment of frames that are put together.
 const ALIGNMENT_BYTES: usize = 256;
@@ -287,10 +285,20 @@ impl DecoderBatch {
     /// `MemorySpace` for a stream of another device, `OutOfMemory`, `KernelCompileFailed`, `DeviceFailed`.
     /// [`DecoderBatch::check`] reports damaged frames.
     pub fn run(&mut self, stream: &Stream) -> Result<()> {
+        self.run_under(stream, &CancellationToken::new())
+    }
+
+    /// Like [`DecoderBatch::run`], and ends before the next frame that the host decodes when the token is cancelled.
+    ///
+    /// # Errors
+    /// Those of [`DecoderBatch::run`]; `Cancelled`, after which some outputs are not written.
+    pub fn run_under(&mut self, stream: &Stream, cancellation: &CancellationToken) -> Result<()> {
+        cancellation.check()?;
         if stream.device() != self.device {
             let message = format!("a batch on {} cannot run on a stream of {}", self.device, stream.device());
             return Err(Error::new(ErrorKind::MemorySpace, message));
         }
+        self.done = None;
         for group in &mut self.groups {
             if let Some((batch, numbers)) = &mut group.native {
                 batch.run(stream)?;
@@ -302,28 +310,25 @@ impl DecoderBatch {
                 place::place(&group.program, packed, &outs, self.scratch_limit_bytes, stream)?;
             }
         }
-        self.found = self.decode_on_host(stream);
+        self.found = self.decode_on_host(stream, cancellation)?;
         self.done = Some(stream.record()?);
         Ok(())
     }
 
     /// Decodes the host's frames with as many threads as the machine has.
-    fn decode_on_host(&self, stream: &Stream) -> Vec<(usize, Error)> {
+    fn decode_on_host(&self, stream: &Stream, cancellation: &CancellationToken) -> Result<Vec<(usize, Error)>> {
         let work: Vec<(&Program, usize)> =
             self.groups.iter().flat_map(|group| group.host.iter().map(|&number| (&group.program, number))).collect();
         if work.is_empty() {
-            return Vec::new();
+            return Ok(Vec::new());
         }
-        let (next, found) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
-        let decode = || {
-            while let Some((program, number)) = work.get(next.fetch_add(1, Ordering::Relaxed)) {
-                if let Err(error) = self.decode_one(program, *number, stream) {
-                    found.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push((*number, error));
-                }
+        let found = Mutex::new(Vec::new());
+        for_each_item(&work, cancellation, |(program, number)| {
+            if let Err(error) = self.decode_one(program, *number, stream) {
+                found.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push((*number, error));
             }
-        };
-        in_threads(cores().min(work.len()), decode);
-        found.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner)
+        })?;
+        Ok(found.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner))
     }
 
     fn decode_one(&self, program: &Program, number: usize, stream: &Stream) -> Result<()> {

@@ -13,7 +13,6 @@
 //! # Ok::<(), cuzarr::Error>(())
 //! ```
 
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use cuzarr_device::transfer::{copy_pieces_on, gather_host};
@@ -21,15 +20,14 @@ use cuzarr_device::{Buffer, Device, Event, NdBuffer, Order, Stream, checksum, po
 use serde_json::Value;
 
 use super::codecs::Codecs;
-use super::place;
+use super::{for_each_item, place};
+use crate::cancellation::CancellationToken;
 use crate::codec::batch::EncodeBatch;
 use crate::codec::device::{ChunkRow, DeviceEncoder};
 use crate::codec::native::{Strided, Undo, Undone};
 use crate::codec::{CHECKSUM_BYTES, Chain, Location, Program};
-use crate::config::cores;
 use crate::error::{Error, ErrorKind, Result, ResultExt};
 use crate::plan::{check_strict_writing, encoding_placements};
-use crate::run::schedule::pool::in_threads;
 
 /// Alignment of chunks that are packed for kernels.
 const ALIGNMENT_BYTES: usize = 256;
@@ -232,6 +230,15 @@ impl EncoderBatch {
     /// `MemorySpace` for a stream of another device, `OutOfMemory`, `KernelCompileFailed`, `DeviceFailed`.
     /// [`EncoderBatch::check`] reports chunks that cannot be encoded.
     pub fn run(&mut self, stream: &Stream) -> Result<()> {
+        self.run_under(stream, &CancellationToken::new())
+    }
+
+    /// Like [`EncoderBatch::run`], and ends before the next chunk that the host encodes when the token is cancelled.
+    ///
+    /// # Errors
+    /// Those of [`EncoderBatch::run`]; `Cancelled`, after which there are no frames.
+    pub fn run_under(&mut self, stream: &Stream, cancellation: &CancellationToken) -> Result<()> {
+        cancellation.check()?;
         if stream.device() != self.device {
             let message = format!("a batch on {} cannot run on a stream of {}", self.device, stream.device());
             return Err(Error::new(ErrorKind::MemorySpace, message));
@@ -244,7 +251,7 @@ impl EncoderBatch {
                 parts.push(self.begin(index, kernels, part * kernels.together, numbers, stream)?);
             }
         }
-        let by_host = self.encode_on_host(stream)?;
+        let by_host = self.encode_on_host(stream, cancellation)?;
         self.state = State::Running { parts, by_host, done: stream.record()? };
         Ok(())
     }
@@ -272,7 +279,11 @@ impl EncoderBatch {
     }
 
     /// Encodes the host's chunks with as many threads as the machine has.
-    fn encode_on_host(&self, stream: &Stream) -> Result<Vec<(usize, Result<Buffer>)>> {
+    fn encode_on_host(
+        &self,
+        stream: &Stream,
+        cancellation: &CancellationToken,
+    ) -> Result<Vec<(usize, Result<Buffer>)>> {
         let host = self.groups.iter().filter(|group| group.kernels.is_none());
         let work = host.flat_map(|group| group.numbers.iter().map(move |&number| (&group.program, number)));
         let work: Vec<(&Program, usize)> = work.collect();
@@ -281,14 +292,11 @@ impl EncoderBatch {
         }
         // What is on the stream may still write the chunks.
         stream.synchronize()?;
-        let (next, made) = (AtomicUsize::new(0), Mutex::new(Vec::with_capacity(work.len())));
-        let encode = || {
-            while let Some((program, number)) = work.get(next.fetch_add(1, Ordering::Relaxed)) {
-                let frame = self.encode_one(program, &self.chunks[*number]);
-                made.lock().unwrap_or_else(PoisonError::into_inner).push((*number, frame));
-            }
-        };
-        in_threads(cores().min(work.len()), encode);
+        let made = Mutex::new(Vec::with_capacity(work.len()));
+        for_each_item(&work, cancellation, |(program, number)| {
+            let frame = self.encode_one(program, &self.chunks[*number]);
+            made.lock().unwrap_or_else(PoisonError::into_inner).push((*number, frame));
+        })?;
         Ok(made.into_inner().unwrap_or_else(PoisonError::into_inner))
     }
 

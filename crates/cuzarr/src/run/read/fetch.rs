@@ -1,15 +1,16 @@
 //! Small reads that the calling thread waits for: shard indexes.
 
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Instant;
 
+use crate::cancellation::POLL_INTERVAL;
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::{SMALL_BYTES, SizeRule};
 use crate::run::context::Context;
 use crate::run::report::Stage;
 use crate::run::schedule::budget::exceeded;
-use crate::run::schedule::pool::Here;
+use crate::run::schedule::pool::{Here, is_worker};
 use crate::store::{ByteRange, Lease, OpenValues, ReadOutcome, ReadRequest, ReadSink, Version};
 
 /// Part of a shard.
@@ -53,24 +54,52 @@ pub(crate) fn fetch(call: &Arc<Context>, requests: &[Request<'_>]) -> Vec<Result
         [one] if one.is_brief() && call.store.capabilities().divides_reads => call.read(batch, sink, &Here),
         _ => call.read(batch, sink, &call.workers()),
     }
-    let lost = || Err(Error::new(ErrorKind::StoreFailed, "the store dropped a read without an outcome"));
-    let mut items: Vec<Result<Option<Vec<u8>>>> = (0..count).map(|_| lost()).collect();
-    // Ends when every item came, or when the store dropped the sink.
+    let mut items: Vec<Option<Result<Option<Vec<u8>>>>> = (0..count).map(|_| None).collect();
     let mut size_bytes = 0;
-    for (index, item) in receiver.into_iter().take(count) {
+    let mut ended = Ok(());
+    for _ in 0..count {
+        let (index, item) = match next(call, &receiver) {
+            Ok(item) => item,
+            Err(error) => {
+                ended = Err(error);
+                break;
+            }
+        };
         // Held objects are counted when bytes are taken from them.
         if let (Ok(Some(bytes)), Some(SizeRule::Exact(_))) = (&item, requests.get(index).map(|request| request.size)) {
             size_bytes += bytes.len() as u64;
         }
         if let Some(slot) = items.get_mut(index) {
-            *slot = item;
+            *slot = Some(item);
         }
     }
+    let lost = || match &ended {
+        Ok(()) => Err(Error::new(ErrorKind::StoreFailed, "the store answered one read twice, and another one never")),
+        Err(error) => Err(error.copied()),
+    };
     call.counters.add(Stage::Fetch, size_bytes, begun.elapsed());
-    let fetched = |(item, version): (Result<Option<Vec<u8>>>, &OnceLock<Version>)| {
-        Ok(item?.map(|bytes| Fetched { bytes, version: version.get().cloned() }))
+    let fetched = |(item, version): (Option<Result<Option<Vec<u8>>>>, &OnceLock<Version>)| {
+        Ok(item.unwrap_or_else(lost)?.map(|bytes| Fetched { bytes, version: version.get().cloned() }))
     };
     items.into_iter().zip(&*versions).map(fetched).collect()
+}
+
+/// Waits for the next item.
+///
+/// # Errors
+/// `Cancelled`, while requests go on without a receiver; `StoreFailed` when the store dropped the sink.
+fn next(call: &Context, receiver: &Receiver<Item>) -> Result<Item> {
+    loop {
+        match receiver.recv_timeout(POLL_INTERVAL) {
+            Ok(item) => return Ok(item),
+            // Writes fetch old chunks on workers, which do not wait for the call.
+            Err(RecvTimeoutError::Timeout) if is_worker() => call.cancellation.check()?,
+            Err(RecvTimeoutError::Timeout) => call.cancellation.poll()?,
+            Err(RecvTimeoutError::Disconnected) => {
+                return Err(Error::new(ErrorKind::StoreFailed, "the store dropped a read without an outcome"));
+            }
+        }
+    }
 }
 
 struct Sink {

@@ -3,6 +3,7 @@
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
+use crate::cancellation::{CancellationToken, POLL_INTERVAL};
 use crate::error::{Error, ErrorKind, Result};
 
 /// Bytes in flight for one device, by kind of memory. Clones count together.
@@ -70,14 +71,14 @@ impl Memory {
     }
 
     /// Like [`Bytes::take`]. All calls wait for the kinds in this order, so no two calls wait for each other.
-    pub(crate) fn take(&self, cost: Cost, limit_bytes: u64) -> Result<Held> {
+    pub(crate) fn take(&self, cost: Cost, limit_bytes: u64, cancellation: &CancellationToken) -> Result<Held> {
         let most = cost.pinned.max(cost.device).max(cost.host);
         if most > limit_bytes {
             return Err(exceeded(most, limit_bytes));
         }
-        let pinned = self.pinned.take(cost.pinned, limit_bytes)?;
-        let device = self.device.take(cost.device, limit_bytes)?;
-        let host = self.host.take(cost.host, limit_bytes)?;
+        let pinned = self.pinned.take(cost.pinned, limit_bytes, cancellation)?;
+        let device = self.device.take(cost.device, limit_bytes, cancellation)?;
+        let host = self.host.take(cost.host, limit_bytes, cancellation)?;
         Ok(Held { device, _others: [pinned, host] })
     }
 }
@@ -104,16 +105,21 @@ impl Bytes {
     /// Reserves bytes, and waits until other calls have returned theirs. Only for callers that hold none themselves.
     ///
     /// # Errors
-    /// `BudgetExceeded` when the limit is too small even without other calls.
-    pub(crate) fn take(&self, bytes: u64, limit_bytes: u64) -> Result<Reserved> {
+    /// `BudgetExceeded` when the limit is too small even without other calls; `Cancelled`.
+    pub(crate) fn take(&self, bytes: u64, limit_bytes: u64, cancellation: &CancellationToken) -> Result<Reserved> {
         if bytes > limit_bytes {
             return Err(exceeded(bytes, limit_bytes));
         }
         let mut state = self.lock();
         while state.used_bytes > limit_bytes - bytes {
             state.waiting += 1;
-            state = self.0.returned.wait(state).unwrap_or_else(PoisonError::into_inner);
+            let waited = self.0.returned.wait_timeout(state, POLL_INTERVAL);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
             state.waiting -= 1;
+            // The token may call back to the caller, so no other call waits for that.
+            drop(state);
+            cancellation.poll()?;
+            state = self.lock();
         }
         state.used_bytes += bytes;
         Ok(Reserved { memory: self.clone(), bytes })
@@ -162,11 +168,14 @@ mod tests {
     #[test]
     fn refuses_what_does_not_fit_and_takes_back_what_ended() {
         let memory = Bytes::default();
-        let first = memory.take(60, 100).unwrap();
+        let first = memory.take(60, 100, &CancellationToken::new()).unwrap();
         assert!(memory.try_take(41, 100).is_none());
         let second = memory.try_take(40, 100).unwrap();
         assert_eq!(memory.used_bytes(), 100);
-        assert_eq!(memory.take(101, 100).err().map(|error| error.kind()), Some(ErrorKind::BudgetExceeded));
+        assert_eq!(
+            memory.take(101, 100, &CancellationToken::new()).err().map(|error| error.kind()),
+            Some(ErrorKind::BudgetExceeded)
+        );
         drop((first, second));
         assert_eq!(memory.used_bytes(), 0);
     }
@@ -174,7 +183,7 @@ mod tests {
     #[test]
     fn what_is_split_off_is_given_back_on_its_own() {
         let memory = Bytes::default();
-        let mut first = memory.take(60, 100).unwrap();
+        let mut first = memory.take(60, 100, &CancellationToken::new()).unwrap();
         let second = first.split_off(25);
         assert_eq!((first.bytes(), second.bytes(), memory.used_bytes()), (35, 25, 60));
         drop(first);
@@ -186,10 +195,21 @@ mod tests {
     #[test]
     fn waits_for_other_calls() {
         let memory = Bytes::default();
-        let held = memory.take(80, 100).unwrap();
+        let held = memory.take(80, 100, &CancellationToken::new()).unwrap();
         let other = memory.clone();
-        let waiter = std::thread::spawn(move || other.take(50, 100).map(|reserved| reserved.bytes));
+        let waiter =
+            std::thread::spawn(move || other.take(50, 100, &CancellationToken::new()).map(|reserved| reserved.bytes));
         drop(held);
         assert_eq!(waiter.join().unwrap().unwrap(), 50);
+    }
+
+    #[test]
+    fn a_cancelled_call_does_not_wait_for_others() {
+        let memory = Bytes::default();
+        let held = memory.take(80, 100, &CancellationToken::new()).unwrap();
+        let listening = CancellationToken::listening(Vec::new(), || true);
+        let error = memory.take(50, 100, &listening).err().unwrap();
+        assert_eq!((error.kind(), memory.used_bytes()), (ErrorKind::Cancelled, 80));
+        drop(held);
     }
 }

@@ -89,7 +89,8 @@ pub(crate) fn write(
     };
     let (sender, receiver) = channel();
     let chain = Arc::clone(access.chain());
-    let mut coordinator = Coordinator { writing, chain, feeder, sender, receiver, under_way: HashMap::new(), begun: 0 };
+    let (under_way, begun, looked) = (HashMap::new(), 0, Instant::now());
+    let mut coordinator = Coordinator { writing, chain, feeder, sender, receiver, under_way, begun, looked };
     if let Err(error) = coordinator.run() {
         call.fail(error);
     }
@@ -135,6 +136,8 @@ struct Coordinator {
     receiver: Receiver<usize>,
     under_way: HashMap<usize, Reserved>,
     begun: usize,
+    /// The time of the last poll of the call's token.
+    looked: Instant,
 }
 
 /// Tells the coordinator, when it is dropped, that all work on an object has ended.
@@ -179,7 +182,7 @@ impl Coordinator {
         let most_ns = (FIRST_PAUSE * 2_u32.pow(attempt.min(MOST_DOUBLINGS))).as_nanos() as u64;
         let end = Instant::now() + Duration::from_nanos(RandomState::new().hash_one(attempt) % most_ns);
         while let Some(left) = end.checked_duration_since(Instant::now()) {
-            self.writing.call.check_cancelled()?;
+            self.writing.call.poll_cancelled()?;
             std::thread::sleep(left.min(POLL_INTERVAL));
         }
         Ok(())
@@ -196,6 +199,7 @@ impl Coordinator {
         let most = (OBJECTS_A_THREAD * writing.call.threads).max(self.feeder.chunks_wanted()).max(far);
         let mut lanes = Vec::new();
         for touched in objects {
+            self.look()?;
             while self.under_way.len() >= most && !writing.call.is_cancelled() {
                 self.wait_for_one()?;
             }
@@ -262,7 +266,7 @@ impl Coordinator {
                 return Ok(Some(reserved));
             }
             if self.under_way.is_empty() {
-                return call.memory.host.take(bytes, call.limit_bytes).map(Some);
+                return call.memory.host.take(bytes, call.limit_bytes, &call.cancellation).map(Some);
             }
             self.wait_for_one()?;
         }
@@ -270,18 +274,29 @@ impl Coordinator {
     }
 
     fn wait_for_one(&mut self) -> Result<()> {
+        let mut patience = PATIENCE;
         loop {
             // The object may need chunks that wait on the device for more chunks.
-            let number = match self.receiver.recv_timeout(PATIENCE) {
-                Err(RecvTimeoutError::Timeout) if self.advance()? => continue,
-                Err(RecvTimeoutError::Timeout) => self.receiver.recv().ok(),
-                number => number.ok(),
-            };
-            if let Some(number) = number {
-                self.under_way.remove(&number);
+            match self.receiver.recv_timeout(patience) {
+                Err(RecvTimeoutError::Timeout) if self.advance()? => patience = PATIENCE,
+                Err(RecvTimeoutError::Timeout) => patience = POLL_INTERVAL,
+                Err(RecvTimeoutError::Disconnected) => return Ok(()), // the coordinator has a sender itself
+                Ok(number) => {
+                    self.under_way.remove(&number);
+                    return Ok(());
+                }
             }
+            self.look()?;
+        }
+    }
+
+    /// Polls the call's token from time to time.
+    fn look(&mut self) -> Result<()> {
+        if self.looked.elapsed() < POLL_INTERVAL {
             return Ok(());
         }
+        self.looked = Instant::now();
+        self.writing.call.cancellation.poll()
     }
 
     /// Moves chunks on the device one step further; false when there are none.

@@ -143,7 +143,7 @@ impl DeviceSource {
         let downloads = DOWNLOADS.min(slabs - 1).min((arenas as usize).saturating_sub(1));
         let mut cost = cost(slab_bytes, slabs, downloads);
         cost.device += gathered_bytes;
-        let held = writing.call.memory.take(cost, limit_bytes)?;
+        let held = writing.call.memory.take(cost, limit_bytes, &writing.call.cancellation)?;
         Ok(DeviceSource {
             ring: SlabRing::new(device, slab_bytes, slab_bytes.saturating_mul(slabs))?,
             downloads,

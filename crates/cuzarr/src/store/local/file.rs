@@ -9,6 +9,7 @@ use std::time::SystemTime;
 
 use super::super::Version;
 use super::super::object::Object;
+use super::descriptors::Counted;
 #[cfg(target_os = "linux")]
 use super::direct;
 use super::{DirectIo, io_error};
@@ -22,6 +23,7 @@ pub(in super::super) struct OpenFile {
     size_bytes: u64,
     modified: Option<SystemTime>,
     version: Option<Version>,
+    _counted: Counted,
 }
 
 impl OpenFile {
@@ -42,6 +44,7 @@ impl OpenFile {
             size_bytes,
             modified,
             version,
+            _counted: Counted::new(),
         }))
     }
 }

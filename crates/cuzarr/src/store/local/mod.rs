@@ -16,6 +16,7 @@
 //! reads. Bytes in the page cache come from there; other bytes come through it or around it ([`DirectIo`], the configuration
 //! key `direct_io`).
 
+mod descriptors;
 #[cfg(target_os = "linux")]
 mod direct;
 mod file;
@@ -470,7 +471,9 @@ impl Partial {
     pub(super) fn create(directory: &Path) -> io::Result<(fs::File, Partial)> {
         loop {
             let partial = Partial::named(directory);
-            match fs::OpenOptions::new().read(true).write(true).create_new(true).open(&partial.path) {
+            let mut options = fs::OpenOptions::new();
+            options.read(true).write(true).create_new(true);
+            match descriptors::patiently(|| options.open(&partial.path)) {
                 Ok(file) => return Ok((file, partial)),
                 // The other file is not this one's to remove.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => partial.forget(),
@@ -541,7 +544,12 @@ fn in_the_way(error: io::Error) -> Error {
 }
 
 pub(super) fn io_error(what: &str, error: io::Error) -> Error {
-    Error::new(ErrorKind::StoreFailed, format!("{what}: {error}")).with_source(error)
+    let is_exhaustion = descriptors::is_exhaustion(&error);
+    let failure = Error::new(ErrorKind::StoreFailed, format!("{what}: {error}")).with_source(error);
+    match is_exhaustion {
+        true => failure.with_hint("close files, or let the process open more of them: ulimit -n 1024"),
+        false => failure,
+    }
 }
 
 /// Whether an error means that no value has this name. A file in the place of a parent directory means that too.

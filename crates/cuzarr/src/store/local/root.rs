@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::super::batch::Source;
 use super::super::key::{join_key, validate_key};
 use super::super::{Key, Symlinks};
+use super::descriptors::patiently;
 use super::file::OpenFile;
 use super::{DirectIo, io_error, is_absence, is_partial};
 use crate::error::{Error, ErrorKind, Result};
@@ -270,7 +271,7 @@ impl Reader {
             return opened;
         }
         let Some(real) = self.root.resolve(key)? else { return Ok(None) };
-        match open_for_reading(&real) {
+        match patiently(|| open_for_reading(&real)) {
             Ok(file) => OpenFile::new(file, self.direct_io),
             Err(error) if is_absence(&error) => Ok(None),
             Err(error) => Err(io_error("cannot open the value", error)),
@@ -291,7 +292,7 @@ impl Reader {
             }
             has_links.store(true, Ordering::Relaxed);
         }
-        let handle = self.handle.get_or_init(|| fs::File::open(path).ok());
+        let handle = self.handle.get_or_init(|| patiently(|| fs::File::open(path)).ok());
         let resolve = match symlinks {
             Symlinks::WithinRoot => ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS,
             Symlinks::Everywhere => ResolveFlags::empty(),
@@ -309,12 +310,16 @@ impl Reader {
         use rustix::fs::{Mode, OFlags, ResolveFlags, openat2};
         use rustix::io::Errno;
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
-        match openat2(directory, path, flags, Mode::empty(), resolve) {
+        let opened = patiently(|| Ok(openat2(directory, path, flags, Mode::empty(), resolve)?));
+        let opened = opened.map_err(|error| (Errno::from_io_error(&error), error));
+        match opened {
             Ok(file) => Some(OpenFile::new(fs::File::from(file), self.direct_io)),
-            Err(Errno::NOENT | Errno::NOTDIR) => Some(Ok(None)),
-            Err(Errno::LOOP) if resolve == ResolveFlags::NO_SYMLINKS => None,
-            Err(Errno::XDEV | Errno::AGAIN | Errno::NOSYS | Errno::PERM | Errno::INVAL | Errno::TOOBIG) => None,
-            Err(error) => Some(Err(io_error("cannot open the value", error.into()))),
+            Err((Some(Errno::NOENT | Errno::NOTDIR), _)) => Some(Ok(None)),
+            Err((Some(Errno::LOOP), _)) if resolve == ResolveFlags::NO_SYMLINKS => None,
+            Err((Some(Errno::XDEV | Errno::AGAIN | Errno::NOSYS | Errno::PERM | Errno::INVAL | Errno::TOOBIG), _)) => {
+                None
+            }
+            Err((_, error)) => Some(Err(io_error("cannot open the value", error))),
         }
     }
 }

@@ -57,7 +57,7 @@ impl DeviceDestination {
                 None if self.decoding.is_empty() && alone => {
                     // Other calls may wait for this call's spare while it waits for their memory.
                     self.spare = None;
-                    Some((call.memory.take(with(scratch_bytes), call.limit_bytes)?, scratch_bytes))
+                    Some((call.memory.take(with(scratch_bytes), call.limit_bytes, &call.cancellation)?, scratch_bytes))
                 }
                 held => held.map(|held| (held, missing)),
             };

@@ -157,7 +157,7 @@ impl DeviceDestination {
             && slab_bytes > LEAST_SLABS * self.ring.slab_bytes()
             && series_bytes as u64 <= limit_bytes / SERIES_SHARE;
         let (slabs, held) = if packed_bytes.max(slab_bytes) == 0 {
-            (None, self.target.call.memory.take(Cost::default(), limit_bytes)?)
+            (None, self.target.call.memory.take(Cost::default(), limit_bytes, &self.target.call.cancellation)?)
         } else if in_series {
             let cost = Cost { pinned: series_bytes as u64, ..cost };
             let Some(held) = self.reserve(cost, scratch_bytes, alone)? else { return Ok(None) };
@@ -189,7 +189,10 @@ impl DeviceDestination {
     ) -> Result<Option<HybridBatch>> {
         let plan = SlabPlan::new(batch, self.target.program.stored_is_packed());
         let (slab, held) = match plan.total_bytes {
-            0 => (None, self.target.call.memory.take(Cost::default(), self.target.call.limit_bytes)?),
+            0 => {
+                let call = &self.target.call;
+                (None, call.memory.take(Cost::default(), call.limit_bytes, &call.cancellation)?)
+            }
             bytes => {
                 let gaps: usize = (0..batch.reads.len()).map(|read| batch.gap_bytes(read)).sum();
                 let cost = self.cost(bytes, bytes);

@@ -95,7 +95,7 @@ impl Destination for HostDestination {
         let bytes = (0..batch.reads.len()).map(|read| self.target.bytes_in_flight(&batch, read)).sum();
         let reserved = match call.memory.host.try_take(bytes, call.limit_bytes) {
             Some(reserved) => reserved,
-            None if alone => call.memory.host.take(bytes, call.limit_bytes)?,
+            None if alone => call.memory.host.take(bytes, call.limit_bytes, &call.cancellation)?,
             None => return Ok(Launch::NoMemory(batch)),
         };
         let lent = self.writer.lock().unwrap_or_else(PoisonError::into_inner).lend(parts_of(&batch))?;

@@ -131,7 +131,7 @@ impl OldChunks {
     /// `Cancelled`
     pub(crate) fn next(&mut self, writing: &Writing) -> Result<Option<Changed>> {
         while self.is_waiting() {
-            writing.call.check_cancelled()?;
+            writing.call.poll_cancelled()?;
             match self.receiver.recv_timeout(POLL_INTERVAL) {
                 Ok(answer) => {
                     self.waiting -= 1;
