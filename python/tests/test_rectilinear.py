@@ -239,11 +239,3 @@ def test_one_chunk_among_many_lengths_is_read_and_written_at_once() -> None:
     assert array[4:9].tolist() == [0, 7, 7, 7, 0]
     # Comparing each length with each takes 800 million steps.
     assert seconds(lambda: [array[place : place + 3] for place in (5, 10**8, 8 * 10**8)]) < 10
-
-
-@pytest.mark.xfail(strict=True, reason="each length of chunks is read by a call of its own")
-def test_chunks_of_many_lengths_are_read_as_fast_as_chunks_of_one() -> None:
-    many, one = of_lengths(list(range(1, 2_001))), of_lengths([1000] * 2_001)
-    for array in (many, one):
-        _ = array[:10]
-    assert seconds(lambda: many[:]) < 4 * seconds(lambda: one[:])

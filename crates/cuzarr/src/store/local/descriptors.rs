@@ -14,6 +14,10 @@ const WAIT: Duration = Duration::from_millis(1);
 /// Most attempts of one opening.
 const MOST_ATTEMPTS: usize = 5000;
 
+/// Attempts in a row without an open file of this process, until others hold them for certain: a file counts a moment after it was
+/// opened.
+const MOST_ALONE: usize = 50;
+
 static OPEN: AtomicUsize = AtomicUsize::new(0);
 
 /// One open file of this process.
@@ -38,11 +42,13 @@ impl Drop for Counted {
 /// # Errors
 /// Those of `open`.
 pub(super) fn patiently<T>(open: impl Fn() -> io::Result<T>) -> io::Result<T> {
+    let mut alone = 0;
     for _ in 1..MOST_ATTEMPTS {
         match open() {
-            Err(error) if is_exhaustion(&error) && OPEN.load(Ordering::Relaxed) > 0 => std::thread::sleep(WAIT),
+            Err(error) if is_exhaustion(&error) && alone < MOST_ALONE => std::thread::sleep(WAIT),
             opened => return opened,
         }
+        alone = if OPEN.load(Ordering::Relaxed) > 0 { 0 } else { alone + 1 };
     }
     open()
 }
