@@ -1109,7 +1109,8 @@ class Array(Node, StoredProtocol, Operators, OneElement, Reductions, Stored):
         resize.resize(self, new_shape)
 
     def append(self, data: Any, axis: int | str = 0) -> tuple[int, ...]:
-        """Append elements along an axis. Other readers see none of them or all, since the shape is written last.
+        """Append elements along an axis, behind the last stored ones. Other readers see none of them or all, since the shape is
+        written last. Appends of other handles, threads and programs wait meanwhile; the guide says in which stores.
 
         Parameters
         ----------
@@ -1127,6 +1128,8 @@ class Array(Node, StoredProtocol, Operators, OneElement, Reductions, Stored):
         ------
         InvalidArgumentError
             The extents differ, or there is no such axis.
+        ArrayNotFoundError
+            Another program has deleted the array.
 
         Examples
         --------

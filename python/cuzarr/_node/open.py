@@ -297,7 +297,8 @@ def open_group(
     """Open the group at a store or path, or create it as ``mode`` says.
 
     ``use_consolidated`` says whether consolidated metadata must (``True``), may (``None``) or must not (``False``) serve;
-    in format 2 a string names its key. Arrays are read to where ``meta_array`` is, unless ``device`` says where.
+    in format 2 a string names its key. A group that is only read takes shapes and attributes of its members from there. A group
+    that can be written takes their names, and reads each node's own document when the node is opened. Arrays are read to where ``meta_array`` is, unless ``device`` says where.
     ``cache_attrs``, ``synchronizer`` and ``chunk_store`` have no effect.
 
     Parameters
