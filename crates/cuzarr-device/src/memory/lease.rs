@@ -228,9 +228,9 @@ mod tests {
 
     #[test]
     fn blocks_of_one_memory_of_another_library_lease_it_together() {
-        let memory = vec![0u8; 100];
+        let memory = [0u8; 100];
         let block = |range: Range<usize>| {
-            // SAFETY: the vector outlives the blocks, and nothing is read or written through them.
+            // SAFETY: the array outlives the blocks, and nothing is read or written through them.
             unsafe { Buffer::foreign(Device::Cpu, memory.as_ptr() as usize + range.start, range.len(), Box::new(())) }
         };
         let (whole, part, other) = (block(0..100), block(40..60), block(60..100));

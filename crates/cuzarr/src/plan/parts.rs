@@ -215,7 +215,7 @@ mod tests {
     fn elements_are_found_in_parts_of_many_runs() {
         let edges: Vec<u64> = (0..200).map(|chunk| [3, 1, 4][chunk % 3]).collect();
         let extent: u64 = edges.iter().sum();
-        let grid = RectilinearGrid::new(&[edges.clone()]).unwrap();
+        let grid = RectilinearGrid::new(std::slice::from_ref(&edges)).unwrap();
         let whole = Selection::all(&[extent]);
         let parts = parts_touched(&grid, &[extent], &whole).unwrap();
         let mut owners = vec![0; extent as usize];

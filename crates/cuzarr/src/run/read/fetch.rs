@@ -78,10 +78,10 @@ pub(crate) fn fetch(call: &Arc<Context>, requests: &[Request<'_>]) -> Vec<Result
         Err(error) => Err(error.copied()),
     };
     call.counters.add(Stage::Fetch, size_bytes, begun.elapsed());
-    let fetched = |(item, version): (Option<Result<Option<Vec<u8>>>>, &OnceLock<Version>)| {
+    let fetched = items.into_iter().zip(&*versions).map(|(item, version)| {
         Ok(item.unwrap_or_else(lost)?.map(|bytes| Fetched { bytes, version: version.get().cloned() }))
-    };
-    items.into_iter().zip(&*versions).map(fetched).collect()
+    });
+    fetched.collect()
 }
 
 /// Waits for the next item.
