@@ -35,6 +35,7 @@ __all__ = [
     "cli",
     "copy_elements",
     "copy_region",
+    "check_unchanged",
     "consolidate",
     "error_kinds",
     "find_node",

@@ -96,7 +96,7 @@ def decoding_of(array: StoredArray) -> Decoding | None:
 
 def tell_of_packed(x: Any, name: str) -> None:
     """Warns once for each array in a store that a reduction is one of packed numbers."""
-    while isinstance(x, Lazy) and x._is_plan and x._made_of[0] in ("", "astype"):
+    while getattr(x, "_is_plan", False) and x._made_of[0] in ("", "astype"):
         x = x._made_of[1][0]
     array = x if is_stored(x) else getattr(x, "array", None)
     if not isinstance(x, Lazy) or not is_stored(array):

@@ -379,7 +379,7 @@ class Layout:
             self.parts = {(): (offset, self._size_bytes())}
 
     def _size_bytes(self) -> int:
-        return math.prod(self.shape) * self._dataset.dtype.itemsize
+        return int(math.prod(self.shape) * self._dataset.dtype.itemsize)
 
     def _grid(self) -> tuple[int, ...]:
         return tuple(-(-extent // chunk) for extent, chunk in zip(self.shape, self.chunks, strict=True))
