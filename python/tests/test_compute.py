@@ -191,7 +191,9 @@ def test_bfloat16_beside_other_types_has_ml_dtypes_types(name: str, dtype: str) 
         z = cuzarr.create_array({}, data=own, chunks=(2,))
         for got in (ours(own, other), ours(z, other).compute()):
             assert got.dtype == expected.dtype
-            np.testing.assert_allclose(got.astype("f8"), expected.astype("f8"), rtol=0 if name != "logaddexp" else 0.01)
+            # Functions that approximate may differ in the last bits on a GPU.
+            rtol = {"logaddexp": 0.01, "arctan2": 1e-6}.get(name, 0)
+            np.testing.assert_allclose(got.astype("f8"), expected.astype("f8"), rtol=rtol)
 
 
 @pytest.mark.parametrize("dtype", ["?", "i1", "u1", "i4", "u8", "f4"])

@@ -71,7 +71,7 @@ pub struct Reduction {
     pub axes: Option<Vec<usize>>,
     /// Whether reduced dimensions stay, with an extent of 1.
     pub keepdims: bool,
-    /// NumPy's `ddof`: a variance is divided by the number of elements minus this.
+    /// NumPy's `ddof`: a variance is divided by the number of elements minus reduction.
     pub ddof: f64,
     /// Whether NaN elements are left out.
     pub skip_nan: bool,
@@ -170,6 +170,12 @@ impl Reduction {
         Reduction { op, axes, keepdims: false, ddof: 0.0, skip_nan: false }
     }
 
+    /// The reduction of elements of a type. Where no element can be NaN, none is left out, as in NumPy.
+    fn for_elements(&self, dtype: DType) -> Reduction {
+        let has_nan = matches!(Wide::of(dtype), Wide::Float | Wide::Complex);
+        Reduction { skip_nan: self.skip_nan && has_nan, ..self.clone() }
+    }
+
     /// The reduced dimensions, sorted.
     fn axes(&self, ndim: usize) -> Result<Vec<usize>> {
         let axes = sorted_axes(self.axes.as_deref(), ndim)?;
@@ -199,16 +205,17 @@ impl Summary for Reduction {
     }
 
     fn part(&self, of: &Expr, number: u64, options: &ComputeOptions<'_>) -> Result<Vec<u8>> {
-        let axes = self.axes(of.ndim())?;
-        let source = of.astype(self.op.dtypes(of.dtype())?.0)?;
+        let reduction = &self.for_elements(of.dtype());
+        let axes = reduction.axes(of.ndim())?;
+        let source = of.astype(reduction.op.dtypes(of.dtype())?.0)?;
         let (job, regions) = source.gathering(&axes, options)?;
         let (regions, hull) = Runs::of(&source, &regions, &axes, options).numbered(number)?;
-        let states = match source.gathers_there(self, &axes, options)? {
-            Some(_) => source.gathered_there(self, (regions, hull), &axes, &job)?,
+        let states = match source.gathers_there(reduction, &axes, options)? {
+            Some(_) => source.gathered_there(reduction, (regions, hull), &axes, &job)?,
             None => {
-                let what = self.op.accumulator();
+                let what = reduction.op.accumulator();
                 let mut run = Gathered::new((source.shape(), hull), &axes, what, Wide::of(source.dtype()))?;
-                source.gather_regions((&job, regions), &axes, (&[what], self.skip_nan), |region, states| {
+                source.gather_regions((&job, regions), &axes, (&[what], reduction.skip_nan), |region, states| {
                     states.iter().for_each(|states| run.take(region, states));
                     Ok(())
                 })?;
@@ -221,11 +228,13 @@ impl Summary for Reduction {
     }
 
     fn joined(&self, of: &Expr, parts: &mut Parts<'_>, options: &ComputeOptions<'_>) -> Result<NdBuffer> {
-        let axes = self.axes(of.ndim())?;
-        let (dtype, shape) = self.result(of.dtype(), of.shape())?;
-        let source = of.astype(self.op.dtypes(of.dtype())?.0)?;
+        let reduction = &self.for_elements(of.dtype());
+        let axes = reduction.axes(of.ndim())?;
+        let (dtype, shape) = reduction.result(of.dtype(), of.shape())?;
+        let source = of.astype(reduction.op.dtypes(of.dtype())?.0)?;
         let (_, regions) = source.gathering(&axes, options)?;
-        let mut gathered = Gathered::whole(source.shape(), &axes, self.op.accumulator(), Wide::of(source.dtype()))?;
+        let mut gathered =
+            Gathered::whole(source.shape(), &axes, reduction.op.accumulator(), Wide::of(source.dtype()))?;
         let runs = Runs::of(&source, &regions, &axes, options);
         for number in 0..runs.count() as u64 {
             let (_, hull) = runs.numbered(number)?;
@@ -239,7 +248,7 @@ impl Summary for Reduction {
             let states: Vec<State> = words.iter().map(|words| State(words.map(u64::from_le_bytes))).collect();
             gathered.take(&hull, &states);
         }
-        let bytes = finish(self, &gathered, dtype)?;
+        let bytes = finish(reduction, &gathered, dtype)?;
         Ok(NdBuffer::from_host(Device::Cpu, dtype, &memory_shape(&shape)?, Order::C, &bytes)?)
     }
 
@@ -444,6 +453,7 @@ impl Expr {
 
     /// Like [`Expr::reduce`], as a part of work whose arrays were compared with their documents.
     fn reduce_checked(&self, reduction: &Reduction, options: &ComputeOptions<'_>) -> Result<NdBuffer> {
+        let reduction = &reduction.for_elements(self.dtype());
         let axes = reduction.axes(self.ndim())?;
         let (dtype, shape) = reduction.result(self.dtype(), self.shape())?;
         let source = self.astype(reduction.op.dtypes(self.dtype())?.0)?;
