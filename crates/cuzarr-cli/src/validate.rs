@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use clap::Args;
 use cuzarr::Result;
 use cuzarr::meta::node::{DOCUMENT_NAMES, ZMETADATA};
-use cuzarr::meta::{CodecsMetadata, Extension};
+use cuzarr::meta::{CodecsMetadata, Extension, NodeMetadata};
 use cuzarr::node::{self, Array, ArrayOptions, CHECKPOINT, Consolidation, Group, Node, OLD_COPY_CHECKPOINT};
 use cuzarr::store::{LOCK_NAME, Store, join_key};
 use cuzarr_device::Device;
@@ -93,12 +93,18 @@ struct Stale {
 
 /// The groups at and below a group whose consolidated metadata differs from the nodes.
 fn stale_copies(root: &Group) -> Result<Vec<Stale>> {
-    let mut groups = vec![root.clone()];
-    for (_, node) in root.reading_documents()?.members(None)? {
-        if let Node::Group(group) = node {
-            let (store, options) = (Arc::clone(group.store()), group.options().clone());
-            groups.push(Group::open(store, group.path(), None, Consolidation::WhenPresent, options)?);
+    let mut paths = Vec::new();
+    root.reading_documents()?.walk(None, &mut |path, metadata| {
+        // Nodes that cannot be read are found elsewhere.
+        if matches!(metadata, Ok(NodeMetadata::Group(_))) {
+            paths.push(join_key(root.path(), path));
         }
+        Ok(())
+    })?;
+    let mut groups = vec![root.clone()];
+    for path in paths {
+        let (store, options) = (Arc::clone(root.store()), root.options().clone());
+        groups.push(Group::open(store, &path, None, Consolidation::WhenPresent, options)?);
     }
     let stale = |group: &Group| {
         let differences = group.differences()?;

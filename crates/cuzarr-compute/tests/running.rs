@@ -61,6 +61,8 @@ fn each_chunk_is_read_once_whatever_the_limit() {
                 observed.take_reads();
                 assert_eq!(elements(&plan.compute(&options).unwrap()), *sums, "{plan} on {device}");
                 let mut keys: Vec<String> = observed.take_reads().into_iter().map(|(key, _)| key).collect();
+                // The plan compares the array with its document.
+                keys.retain(|key| key != "x/zarr.json");
                 keys.sort();
                 let read = keys.len();
                 keys.dedup();

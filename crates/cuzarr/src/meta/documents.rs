@@ -1,6 +1,8 @@
 //! The documents of one node: which ones they are, and what they say together.
 
-use super::consolidated::StoredCopy;
+pub(super) mod consolidated;
+
+use self::consolidated::StoredCopy;
 use super::json::{Json, Object, Part, Text, members_to_text, object_to_text, parse_object_apart};
 use super::names::{CONSOLIDATED, ZARR_JSON, ZARRAY, ZATTRS, ZGROUP, ZMETADATA};
 use super::{ZarrFormat, invalid};

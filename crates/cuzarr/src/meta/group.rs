@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::array::{INDENT, attributes_member, to_bytes};
-use super::consolidated::Consolidated;
+use super::documents::consolidated::Consolidated;
 use super::documents::v3_to_text;
 use super::json::{Json, Object, object_from_map, object_to_map, object_to_text};
 use super::names::CONSOLIDATED;

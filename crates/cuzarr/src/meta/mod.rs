@@ -34,7 +34,6 @@
 mod array;
 mod cf;
 mod chunk_key;
-mod consolidated;
 mod documents;
 mod dtype;
 #[doc(hidden)] // `Array::builder` is for users; copies change the metadata of arrays
@@ -62,7 +61,7 @@ mod golden_tests;
 pub use array::{ArrayMetadata, CodecsMetadata, NewArray, Order};
 pub use cf::{Decoding, Mark};
 pub use chunk_key::{ChunkKeyEncoding, Separator};
-pub use consolidated::{Consolidated, EntryChange, edit_consolidated};
+pub use documents::consolidated::{Consolidated, EntryChange, edit_consolidated};
 pub use documents::{Documents, NodeDocuments};
 pub use dtype::{DataType, Endian, Field, SwapUnit, TimeUnit};
 pub use extension::Extension;

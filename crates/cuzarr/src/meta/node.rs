@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::array::ArrayMetadata;
-use super::consolidated::{Consolidated, StoredCopy};
+use super::documents::consolidated::{Consolidated, StoredCopy};
 use super::documents::node_type;
 pub use super::documents::{Documents, NodeDocuments};
 use super::group::GroupMetadata;

@@ -3,8 +3,8 @@
 use serde_json::{Map, Value};
 
 use super::array::{ArrayMetadata, CodecsMetadata, NewArray};
-use super::consolidated::StoredCopy;
 use super::documents::NodeDocuments;
+use super::documents::consolidated::StoredCopy;
 use super::group::GroupMetadata;
 use super::json::{Json, Object, Text, object_from_map};
 use super::{ZarrFormat, names, v2, v3};

@@ -13,10 +13,10 @@ use std::sync::Arc;
 
 use indexmap::IndexMap;
 
-use super::documents::NodeDocuments;
-use super::json::{Json, Object, Part, Text, members_to_text, write_members};
-use super::names::{ZARRAY, ZATTRS, ZGROUP};
-use super::{ZarrFormat, node};
+use super::NodeDocuments;
+use crate::meta::ZarrFormat;
+use crate::meta::json::{Json, Object, Part, Text, members_to_text, write_members};
+use crate::meta::names::{ZARRAY, ZATTRS, ZGROUP, key};
 use crate::{Error, ErrorKind, Result};
 pub use edit::{EntryChange, edit_consolidated};
 
@@ -45,7 +45,7 @@ enum Entry {
 
 /// What is consolidated below a group, before or after it was taken apart.
 #[derive(Clone, Debug)]
-pub(super) enum StoredCopy {
+pub(in crate::meta) enum StoredCopy {
     /// The member `consolidated_metadata` of a v3 group, or the `.zmetadata` of a v2 group.
     Text(Text),
     Open(Consolidated),
@@ -54,7 +54,7 @@ pub(super) enum StoredCopy {
 impl StoredCopy {
     /// # Errors
     /// `MetadataInvalid` and `UnsupportedFeature` when it has another form.
-    pub(super) fn open(self, format: ZarrFormat) -> Result<Consolidated> {
+    pub(in crate::meta) fn open(self, format: ZarrFormat) -> Result<Consolidated> {
         match self {
             StoredCopy::Text(text) => Consolidated::parse(format, text),
             StoredCopy::Open(consolidated) => Ok(consolidated),
@@ -62,7 +62,7 @@ impl StoredCopy {
     }
 
     /// See [`Consolidated::to_v3`].
-    pub(super) fn to_v3(&self, indent: Option<usize>) -> Cow<'_, str> {
+    pub(in crate::meta) fn to_v3(&self, indent: Option<usize>) -> Cow<'_, str> {
         match self {
             StoredCopy::Text(text) => Cow::Borrowed(text.as_str()),
             StoredCopy::Open(consolidated) => consolidated.to_v3(indent),
@@ -70,7 +70,7 @@ impl StoredCopy {
     }
 
     /// See [`Consolidated::to_v2`].
-    pub(super) fn to_v2(&self, zgroup: &Object, zattrs: &Object) -> String {
+    pub(in crate::meta) fn to_v2(&self, zgroup: &Object, zattrs: &Object) -> String {
         match self {
             StoredCopy::Text(text) => text.as_str().to_owned(),
             StoredCopy::Open(consolidated) => consolidated.to_v2(zgroup, zattrs),
@@ -116,7 +116,7 @@ impl Consolidated {
 
     /// From the `consolidated_metadata` member of a v3 group, or from the `.zmetadata` of a v2 group. Keys without a name in them
     /// stand for the group itself, whose documents are beside the copy as well; they are left out.
-    pub(super) fn parse(format: ZarrFormat, text: Text) -> Result<Self> {
+    pub(in crate::meta) fn parse(format: ZarrFormat, text: Text) -> Result<Self> {
         let entries = scan::entries(format, &text)?;
         let source = Arc::clone(text.document());
         Ok(Consolidated { format, entries: Arc::new(entries), source, unchanged: Some(text) })
@@ -124,7 +124,7 @@ impl Consolidated {
 
     /// The `consolidated_metadata` member of a v3 group, with `indent` spaces a level or on one line. Entries that were read are
     /// written as they were.
-    pub(super) fn to_v3(&self, indent: Option<usize>) -> Cow<'_, str> {
+    pub(in crate::meta) fn to_v3(&self, indent: Option<usize>) -> Cow<'_, str> {
         if let Some(text) = &self.unchanged {
             return Cow::Borrowed(text.as_str());
         }
@@ -145,7 +145,7 @@ impl Consolidated {
 
     /// The `.zmetadata` of a v2 group, whose own documents are given. On one line, as zarr-python writes it: it can be large, and
     /// people do not read it.
-    pub(super) fn to_v2(&self, zgroup: &Object, zattrs: &Object) -> String {
+    pub(in crate::meta) fn to_v2(&self, zgroup: &Object, zattrs: &Object) -> String {
         if let Some(text) = &self.unchanged {
             let own = NodeDocuments::v2(false, zgroup.clone(), Some(zattrs.clone()));
             let change = EntryChange { path: String::new(), node: Some(own) };
@@ -164,7 +164,7 @@ impl Consolidated {
                 Entry::Given(node) => (node.name(), node.zattrs.as_ref().map(Part::Object)),
             };
             let zattrs = zattrs.unwrap_or(Part::Text("{}"));
-            [(node::key(path, ZATTRS), zattrs), (node::key(path, name), self.part(entry))]
+            [(key(path, ZATTRS), zattrs), (key(path, name), self.part(entry))]
         });
         let documents: Vec<(String, Part<'_>)> = own.into_iter().chain(below).collect();
         let mut metadata = String::new();

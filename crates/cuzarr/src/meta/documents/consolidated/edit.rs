@@ -11,8 +11,8 @@ use crate::meta::documents::NodeDocuments;
 use crate::meta::json::{
     Json, Object, Part, not_an_object, read_document, text_of, write_new_line, write_part, write_string,
 };
-use crate::meta::names::{CONSOLIDATED, ZATTRS};
-use crate::meta::{ZarrFormat, invalid, node};
+use crate::meta::names::{CONSOLIDATED, ZATTRS, key};
+use crate::meta::{ZarrFormat, invalid};
 
 /// A change of one entry of consolidated metadata.
 #[derive(Clone, Debug)]
@@ -123,7 +123,7 @@ impl Goal {
     }
 
     fn empty(&mut self, path: &str) {
-        let below = node::key(path, "");
+        let below = key(path, "");
         let gone = self.nodes.range(below.clone()..).map(|(path, _)| path).take_while(|path| path.starts_with(&below));
         for path in gone.cloned().collect::<Vec<_>>() {
             self.nodes.remove(&path);
@@ -257,8 +257,8 @@ impl Edit<'_> {
         let empty = Object::new();
         for (path, node) in &goal.nodes {
             let zattrs = node.zattrs.as_ref().unwrap_or(&empty);
-            let new_zattrs = || self.layout.member(&node::key(path, ZATTRS), zattrs);
-            let new_document = || self.layout.member(&node::key(path, node.name()), &node.document);
+            let new_zattrs = || self.layout.member(&key(path, ZATTRS), zattrs);
+            let new_document = || self.layout.member(&key(path, node.name()), &node.document);
             let [zarray, zgroup, old_zattrs] = found.get(path.as_str()).copied().unwrap_or_default();
             let (own, other) = if node.is_array() { (zarray, zgroup) } else { (zgroup, zarray) };
             let Some(main) = own.or(other) else {
