@@ -105,10 +105,15 @@ def test_processes_that_append_to_one_array_lose_no_row() -> None:
 
 @pytest.fixture
 def requests(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Each request that moto's server answers."""
+    """Each request that comes to moto's server, noted before it is answered."""
     heard: list[str] = []
-    note = "log_request"
-    monkeypatch.setattr(WSGIRequestHandler, note, lambda self, *_: heard.append(f"{self.command} {self.path.partition('?')[0]}"))
+    answer = WSGIRequestHandler.run_wsgi
+
+    def note(self: Any) -> None:
+        heard.append(f"{self.command} {self.path.partition('?')[0]}")
+        answer(self)
+
+    monkeypatch.setattr(WSGIRequestHandler, "run_wsgi", note)
     return heard
 
 

@@ -406,7 +406,7 @@ mod tests {
         }
         for (broken, member) in [
             (json!({"multiscales": []}), "multiscales"),
-            (json!({"multiscales": [{"axes": 3, "datasets": []}]}), "axes"),
+            (json!({"multiscales": [{"axes": 3, "datasets": [{"path": "0"}]}]}), "axes"),
             (json!({"ome": {"multiscales": [{"datasets": []}]}}), "datasets"),
             (json!({"ome": {"multiscales": [{"datasets": [{"path": 1}]}]}}), "path"),
             (json!({"multiscales": {"layout": [{"asset": 1}]}}), "asset"),

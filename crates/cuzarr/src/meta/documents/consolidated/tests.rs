@@ -74,7 +74,7 @@ fn other_forms_are_refused() {
 
 #[test]
 fn nodes_of_another_format_are_refused() {
-    let group = super::super::GroupMetadata::new(ZarrFormat::V2, serde_json::Map::new()).unwrap();
+    let group = crate::meta::GroupMetadata::new(ZarrFormat::V2, serde_json::Map::new()).unwrap();
     let node = NodeMetadata::Group(Box::new(group));
     let error = Consolidated::from_nodes(ZarrFormat::V3, [("a".to_owned(), NodeDocuments::from(&node))]).unwrap_err();
     assert_eq!(error.message(), "node 'a': got format 2, expected 3");
@@ -97,7 +97,7 @@ fn entries_that_were_read_are_written_byte_for_byte() {
     let text = format!(
         r#"{{"zarr_format": 3, "consolidated_metadata": {{"kind": "inline", "metadata": {{"a": {entry}, "b": {entry}}}}}, "node_type": "group"}}"#
     );
-    let mut group = super::super::GroupMetadata::from_json(text.as_bytes()).unwrap();
+    let mut group = crate::meta::GroupMetadata::from_json(text.as_bytes()).unwrap();
     group.set_attributes(serde_json::Map::new()).unwrap();
     let written = String::from_utf8(group.to_json()).unwrap();
     assert!(
@@ -113,7 +113,7 @@ fn entries_that_were_read_are_written_byte_for_byte() {
 #[test]
 fn v2_copies_repeat_the_groups_own_attributes() {
     let zmetadata = br#"{"zarr_consolidated_format": 1, "metadata": {".zgroup": {"zarr_format": 2}, "a/.zgroup":{"zarr_format":2}}}"#;
-    let mut group = super::super::GroupMetadata::from_json_v2(br#"{"zarr_format": 2}"#, None, Some(zmetadata)).unwrap();
+    let mut group = crate::meta::GroupMetadata::from_json_v2(br#"{"zarr_format": 2}"#, None, Some(zmetadata)).unwrap();
     group.set_attributes_json(r#"{"k": 1.0}"#).unwrap();
     let documents = group.documents();
     let expected = r#"{"zarr_consolidated_format": 1, "metadata": {".zattrs": {"k": 1.0}, ".zgroup": {"zarr_format": 2}, "a/.zgroup":{"zarr_format":2}}}"#;
@@ -194,13 +194,13 @@ mod edits {
             entries.insert(path.into(), Json::Object(node.document));
             return;
         }
-        let (other, zattrs) = (if is_array { ZGROUP } else { ZARRAY }, super::super::node::key(path, ZATTRS));
-        entries.remove(&super::super::node::key(path, other));
+        let (other, zattrs) = (if is_array { ZGROUP } else { ZARRAY }, crate::meta::names::key(path, ZATTRS));
+        entries.remove(&crate::meta::names::key(path, other));
         match node.zattrs.clone().unwrap_or_default() {
             empty if empty.is_empty() && !entries.contains_key(&zattrs) => {}
             members => drop(entries.insert(zattrs, Json::Object(members))),
         }
-        entries.insert(super::super::node::key(path, node.name()), Json::Object(node.document));
+        entries.insert(crate::meta::names::key(path, node.name()), Json::Object(node.document));
     }
 
     #[test]
