@@ -33,7 +33,10 @@ def started() -> Iterator[Any]:
 def client(started: Any) -> Any:
     """A client of two workers, both of which answer: a test before may have killed one."""
     while len(started.run(os.getpid, on_error="ignore")) < 2:
-        started.wait_for_workers(2)
+        try:
+            started.wait_for_workers(2, timeout=60)
+        except TimeoutError:  # on a busy machine the one that watches a killed worker may give up
+            started.cluster.scale(len(started.cluster.workers) + 1)
     return started
 
 
