@@ -143,7 +143,7 @@ def test_consolidated_metadata_are_trusted_where_an_array_is_only_read(tmp_path:
     cuzarr.consolidate_metadata(place)
     document = (place / "w" / "zarr.json").read_text()
     assert '"shape": [' in document
-    # As a writer leaves them that does not know of the copy.
+    # A writer that does not know the copy leaves the documents like this.
     (place / "w" / "zarr.json").write_text(document.replace("6,", "8,", 1))
     read = cuzarr.open_group(place, mode="r")["w"]
     assert read.shape == (6, 2)

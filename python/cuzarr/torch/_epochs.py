@@ -201,7 +201,7 @@ class EpochDataset(IterableDataset[Any]):  # type: ignore[misc]
         loaded, worker = Progress.from_dict(state, self._identity()), get_worker_info()
         self._progress = None
         if worker is not None or loaded.worker is not None:
-            # Of this process alone: memory that workers share would tell others of it.
+            # This state belongs to one process. In memory that workers share, each would change the others' state.
             loaded.check_workers(1 if worker is None else worker.num_workers)
             self._loaded = loaded
         if worker is None:

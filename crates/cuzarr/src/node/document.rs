@@ -318,7 +318,7 @@ impl Copies<'_> {
         if groups.len() <= 1 || !self.store.capabilities().far {
             return Ok(groups.into_iter().collect());
         }
-        let request = |group: &String| ReadRequest { key: self.key(group), range: ByteRange::Full };
+        let request = |group: &String| ReadRequest { key: copy_key(group, self.format), range: ByteRange::Full };
         let values = self.store.get_many_at_most(groups.keys().map(request).collect(), limit_bytes());
         let mut found = Vec::new();
         for (group, value) in groups.into_iter().zip(values) {
@@ -327,10 +327,6 @@ impl Copies<'_> {
             }
         }
         Ok(found)
-    }
-
-    fn key(&self, group: &str) -> String {
-        node::key(group, if self.format == ZarrFormat::V3 { ZARR_JSON } else { ZMETADATA })
     }
 
     /// Whether a group of this format is at the root of the store, and can be read.
@@ -431,8 +427,13 @@ impl Copy<'_> {
     }
 
     fn key(&self) -> String {
-        node::key(self.group, if self.format == ZarrFormat::V3 { ZARR_JSON } else { ZMETADATA })
+        copy_key(self.group, self.format)
     }
+}
+
+/// The key of the document that holds a group's consolidated copy.
+fn copy_key(group: &str, format: ZarrFormat) -> String {
+    node::key(group, if format == ZarrFormat::V3 { ZARR_JSON } else { ZMETADATA })
 }
 
 /// A value that was read; `None` for a document that cannot be used, and an error when the store failed.
