@@ -78,7 +78,9 @@ def make_references(
     >>> cuzarr.open_group("reference::field.json", mode="r")["t2m"][0]  # doctest: +SKIP
     """
     is_one = isinstance(files, str | os.PathLike)
-    made = _make([files] if isinstance(files, str | os.PathLike) else list(files), join, Choice(strict, drop), storage_options, is_one)
+    made = _make(
+        [files] if isinstance(files, str | os.PathLike) else list(files), join, Choice(strict, drop), storage_options, is_one
+    )
     for one in made.left_out:
         message = f"{printable(one.file)}: variable '{printable(one.path)}' is left out: {one.reason}"
         warnings.warn(message, CuzarrUserWarning, stacklevel=2)
