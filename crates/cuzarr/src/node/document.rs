@@ -43,6 +43,8 @@ use crate::meta::{ArrayMetadata, EntryChange, NodeDocuments, NodeMetadata, ZarrF
 use crate::run::{Engine, Turn};
 use crate::store::{ByteRange, Condition, LOCK_NAME, Lock, Payload, ReadRequest, Store, StoreExt, Version, join_key};
 
+/// From this size on a group document is taken to have a copy before it is read.
+const LARGE_BYTES: u64 = 64 << 10;
 /// Attempts of a change that other writers are faster than. One of them succeeds each time.
 pub(super) const MOST_ATTEMPTS: u32 = 64;
 /// Pauses of a caller that waits for another process grow from the first to the longest.
@@ -362,12 +364,13 @@ struct Copy<'a> {
 }
 
 impl Copy<'_> {
+    /// Whether there seems to be a copy. Few documents without one are large, so only the end of a document is read.
     fn is_there(&self) -> Result<bool> {
         if self.format == ZarrFormat::V2 {
             return self.store.exists(&self.key());
         }
-        let stored = readable(self.store.get_at_most(&self.key(), limit_bytes()))?;
-        Ok(stored.flatten().is_some_and(|bytes| has_copy(&bytes)))
+        let end = self.store.get_range(&self.key(), ByteRange::Suffix { size_bytes: LARGE_BYTES });
+        Ok(readable(end)?.flatten().is_some_and(|end| end.len() as u64 == LARGE_BYTES || has_copy(&end)))
     }
 
     /// The document with the changes, and the version that was read; `None` when there is no copy, or nothing changes.

@@ -27,6 +27,9 @@ fn not_json(at: usize, got: &str, expected: &str) -> Error {
     Error::new(ErrorKind::MetadataInvalid, format!("not JSON at byte {at}: got {got}, expected {expected}"))
 }
 
+/// A one in each byte of a word.
+const EACH: u64 = u64::MAX / 0xff;
+
 /// A place in JSON text, which moves behind each value that is read or passed.
 pub(crate) struct Parser<'a> {
     text: &'a str,
@@ -123,8 +126,44 @@ impl<'a> Parser<'a> {
         self.at += rest.iter().position(|byte| !is_skipped(*byte)).unwrap_or(rest.len());
     }
 
+    /// The next eight bytes, the first in the lowest bits; `None` near the end.
+    fn word_at(&self) -> Option<u64> {
+        let bytes = self.text.as_bytes().get(self.at..)?.first_chunk()?;
+        Some(u64::from_le_bytes(*bytes))
+    }
+
+    /// Documents are mostly indented: runs of spaces behind new lines.
     fn skip_space(&mut self) {
-        self.skip_while(|byte| matches!(byte, b' ' | b'\t' | b'\n' | b'\r'));
+        loop {
+            match self.peek() {
+                Some(b'\n' | b'\r' | b'\t' | b' ') => self.at += 1,
+                _ => return,
+            }
+            while let Some(word) = self.word_at() {
+                let spaces = (word ^ EACH * b' ' as u64).trailing_zeros() as usize / 8;
+                self.at += spaces;
+                if spaces < 8 {
+                    break;
+                }
+            }
+        }
+    }
+
+    /// Goes to the next byte that plain text of a string does not have: a quote, a backslash, a control character.
+    fn skip_plain(&mut self) {
+        while let Some(word) = self.word_at() {
+            let zero = |word: u64| word.wrapping_sub(EACH) & !word;
+            let ends = zero(word ^ EACH * b'"' as u64)
+                | zero(word ^ EACH * b'\\' as u64)
+                | word.wrapping_sub(EACH * b' ' as u64) & !word;
+            // The lowest mark is true; carries set false ones only above it.
+            let plain = (ends & EACH << 7).trailing_zeros() as usize / 8;
+            self.at += plain;
+            if plain < 8 {
+                return;
+            }
+        }
+        self.skip_while(|byte| byte != b'"' && byte != b'\\' && byte >= b' ');
     }
 
     fn unexpected(&self, expected: &str) -> Error {
@@ -235,7 +274,7 @@ impl<'a> Parser<'a> {
         let mut unescaped = String::new();
         loop {
             let start = self.at;
-            self.skip_while(|byte| byte != b'"' && byte != b'\\' && byte >= b' ');
+            self.skip_plain();
             // Both ends lie beside ASCII bytes, so they are character boundaries.
             let part = &self.text[start..self.at];
             if self.eat("\"") {

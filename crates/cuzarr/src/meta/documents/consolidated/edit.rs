@@ -45,7 +45,10 @@ pub fn edit_consolidated(format: ZarrFormat, document: &[u8], changes: &[EntryCh
     let text = text_of(document)?;
     let edited = edit(format, text, changes)?;
     let mark = &document[..document.len() - text.len()];
-    Ok(edited.map(|edited| [mark, edited.as_bytes()].concat()))
+    Ok(edited.map(|edited| match mark {
+        [] => edited.into_bytes(),
+        mark => [mark, edited.as_bytes()].concat(),
+    }))
 }
 
 /// See [`edit_consolidated`].
