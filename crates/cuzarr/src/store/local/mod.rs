@@ -192,12 +192,12 @@ impl LocalStore {
         self.check_writable(key)?;
         condition.refuse_versions(self, key)?;
         if *condition == Condition::Always {
-            return self.write_then(key, fill, |partial, target| fs::rename(partial, target).map(|()| true));
+            return self.write_then(key, fill, |partial, target| partial.rename(target).map(|()| true));
         }
         if self.stat(key)?.is_some() {
             return Ok(false);
         }
-        self.write_then(key, fill, file::rename_if_absent)
+        self.write_then(key, fill, |partial, target| file::rename_if_absent(&partial.path, target))
     }
 
     fn delete_one(&self, key: &Key) -> Result<()> {
@@ -220,7 +220,7 @@ impl LocalStore {
         &self,
         key: &Key,
         fill: &dyn Fn(&mut fs::File) -> io::Result<()>,
-        publish: impl Fn(&Path, &Path) -> io::Result<T>,
+        publish: impl Fn(Partial, &Path) -> io::Result<T>,
     ) -> Result<T> {
         self.in_directory(key, |directory, name| self.write_in(directory, name, fill, &publish))
     }
@@ -253,13 +253,13 @@ impl LocalStore {
         directory: &Path,
         name: &str,
         fill: &dyn Fn(&mut fs::File) -> io::Result<()>,
-        publish: impl Fn(&Path, &Path) -> io::Result<T>,
+        publish: impl Fn(Partial, &Path) -> io::Result<T>,
     ) -> io::Result<T> {
         let (mut file, partial) = Partial::create(directory)?;
         fill(&mut file)?;
         self.sync_bytes(&file)?;
         drop(file);
-        let published = publish(&partial.path, &directory.join(name))?;
+        let published = publish(partial, &directory.join(name))?;
         self.sync_name(directory)?;
         Ok(published)
     }
@@ -295,7 +295,7 @@ impl Growing {
                     (&self.file).rewind()?;
                     io::copy(&mut &self.file, file).map(|_| ())
                 };
-                self.store.write_in(directory, name, &copy, |partial, target| fs::rename(partial, target))
+                self.store.write_in(directory, name, &copy, Partial::rename)
             }
             renamed => renamed.and_then(|()| self.store.sync_name(directory)),
         }
@@ -489,6 +489,13 @@ impl Partial {
             Some(file) => Ok((file, Partial::named(directory))),
             None => Partial::create(directory),
         }
+    }
+
+    /// Gives the file its final name. There is nothing to remove then.
+    fn rename(self, target: &Path) -> io::Result<()> {
+        fs::rename(&self.path, target)?;
+        self.forget();
+        Ok(())
     }
 
     /// Gives the file its temporary name, unless it has it.
