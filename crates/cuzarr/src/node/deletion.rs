@@ -21,7 +21,7 @@ use crate::cancellation::CancellationToken;
 use crate::error::{Error, ErrorKind, Result, ResultExt};
 use crate::meta::node::{ZARR_JSON, ZARRAY, ZATTRS, ZGROUP, ZMETADATA};
 use crate::meta::{ArrayMetadata, EntryChange, ZarrFormat};
-use crate::store::{Store, StoreExt, join_key};
+use crate::store::{Store, StoreExt, join_key, validate_key};
 
 /// Name of the object that notes the progress of unfinished work on the array beside it.
 pub const CHECKPOINT: &str = ".cuzarr-work.json";
@@ -64,15 +64,20 @@ pub(super) fn delete_nodes(store: &dyn Store, paths: &[String]) -> Result<()> {
 /// What the store reports; `ReadOnly`.
 pub fn delete_tree(store: &dyn Store, prefix: &str) -> Result<()> {
     let keys = store.list(prefix)?;
-    let mut batches: BTreeMap<_, Vec<String>> = BTreeMap::new();
+    let (mut batches, mut others): (BTreeMap<_, Vec<String>>, Vec<String>) = Default::default();
     for key in keys {
         let (depth, name) = (key.matches('/').count(), key.rsplit('/').next().unwrap_or(&key));
-        if let Some(rank) = FIRST.iter().position(|names| names.contains(&name)) {
-            batches.entry((Reverse(depth), rank)).or_default().push(key);
+        match FIRST.iter().position(|names| names.contains(&name)) {
+            Some(rank) => batches.entry((Reverse(depth), rank)).or_default().push(key),
+            None => others.push(key),
         }
     }
     batches.values().try_for_each(|batch| store.delete_many(batch))?;
-    store.delete_prefix(prefix)
+    // Buckets have no folders that must go, too, and to list them again is another request. They may have names that are no keys.
+    match store.capabilities().conditional_writes && others.iter().all(|key| validate_key(key).is_ok()) {
+        true => store.delete_many(&others),
+        false => store.delete_prefix(prefix),
+    }
 }
 
 /// Updates a node's entries in the consolidated metadata of groups above from its own documents. Groups without an entry get one.
