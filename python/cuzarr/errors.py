@@ -61,6 +61,7 @@ __all__ = [
     "NodeTypeValidationError",
     "OutOfMemoryError",
     "OutOfRangeError",
+    "PermissionDeniedError",
     "PickleCodecDisabledError",
     "ReadOnlyError",
     "SelectionInvalidError",
@@ -311,6 +312,12 @@ class StoreFailedError(CuzarrError, OSError):
     _kind = "StoreFailed"
 
 
+class PermissionDeniedError(CuzarrError, PermissionError):
+    """The store does not let this user do that."""
+
+    _kind = "PermissionDenied"
+
+
 class ReadOnlyError(CuzarrError, ValueError):
     """The store or array was opened for reading only."""
 
@@ -439,6 +446,7 @@ KINDS: dict[str, type[CuzarrError]] = {
         EncodeFailedError,
         KeyInvalidError,
         StoreFailedError,
+        PermissionDeniedError,
         ReadOnlyError,
         MemorySpaceError,
         UnsupportedError,

@@ -34,6 +34,8 @@ pub(crate) struct Place {
     pub(crate) compares_versions: bool,
     /// A value behind a server without ranges is read as a whole where a part is wanted.
     pub(crate) whole_values: bool,
+    /// A key that the server refuses to read counts as one that does not exist.
+    pub(crate) missing_when_denied: bool,
     /// Where bytes are kept that came.
     pub(crate) cache: Option<Arc<Cache>>,
     pub(crate) make: Box<Make>,
@@ -50,6 +52,7 @@ impl Place {
             most_bytes: MOST_BYTES,
             compares_versions: cloud != Cloud::Http,
             whole_values: false,
+            missing_when_denied: false,
             cache: None,
             make,
             current: Mutex::default(),
@@ -72,6 +75,7 @@ impl Place {
             limit: runtime.limit(&self.identity, self.most_requests, self.most_bytes),
             known: Mutex::default(),
             whole_values: self.whole_values,
+            missing_when_denied: self.missing_when_denied,
             cache: self.cache.clone(),
             ignores_ranges: AtomicBool::new(false),
             runtime,
@@ -88,6 +92,7 @@ pub(crate) struct Client {
     pub(crate) objects: Arc<dyn ObjectStore>,
     pub(crate) runtime: Arc<Runtime>,
     pub(crate) whole_values: bool,
+    missing_when_denied: bool,
     pub(crate) cache: Option<Arc<Cache>>,
     /// Whether the server has answered a request for a range with a whole value.
     pub(crate) ignores_ranges: AtomicBool,
@@ -134,9 +139,15 @@ impl Client {
         let options = GetOptions { head: true, ..GetOptions::default() };
         match permit.slot().run(self.get(path, options)).await {
             Ok(found) => Ok(Some(found.meta)),
-            Err(error) if is_missing(&error) => Ok(None),
+            Err(error) if self.is_missing(&error) => Ok(None),
             Err(error) => Err(explain(&error)),
         }
+    }
+
+    /// Whether the error of a read says that the key does not exist.
+    pub(crate) fn is_missing(&self, error: &object_store::Error) -> bool {
+        let is_denied = matches!(error, object_store::Error::PermissionDenied { .. });
+        is_missing(error) || (is_denied && self.missing_when_denied)
     }
 
     pub(crate) fn stat_of(&self, meta: &ObjectMeta) -> Stat {

@@ -62,13 +62,7 @@ pub(crate) fn explain(error: &object_store::Error) -> Error {
         object_store::Error::NotFound { source, .. } => {
             failed(format!("not found{}", answer(&source.to_string()))).with_hint("check the name of the bucket")
         }
-        object_store::Error::PermissionDenied { source, .. } => failed(format!(
-            "permission denied{}",
-            answer(&source.to_string())
-        ))
-        .with_hint(
-            "check the credentials and their rights; without the right to list, S3 also refuses keys that do not exist",
-        ),
+        object_store::Error::PermissionDenied { source, .. } => denied(&source.to_string()),
         object_store::Error::Unauthenticated { source, .. } => {
             failed(format!("the credentials were refused{}", answer(&source.to_string())))
                 .with_hint("check the credentials; public data may need anon=true")
@@ -85,9 +79,21 @@ pub(crate) fn explain(error: &object_store::Error) -> Error {
             (None, Some(_)) => {
                 failed(format!("connection failed{}: {}", attempts(&innermost(error)), root_cause(error)))
             }
-            (None, None) => failed(format!("request failed{}", answer(&innermost(error)))),
+            (None, None) => match innermost(error) {
+                // A listing's refusal has no variant of its own.
+                text if text.contains("status code: 403 ") => denied(&text),
+                text => failed(format!("request failed{}", answer(&text))),
+            },
         },
     }
+}
+
+fn denied(message: &str) -> Error {
+    let message = format!("permission denied{}", answer(message));
+    Error::new(ErrorKind::PermissionDenied, message).with_hint(
+        "check the credentials and their rights; without the right to list, S3 also refuses keys that do not exist: \
+         missing_when_denied=true takes them for missing",
+    )
 }
 
 fn causes(error: &object_store::Error) -> impl Iterator<Item = &(dyn std::error::Error + 'static)> {

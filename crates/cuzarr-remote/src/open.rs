@@ -78,6 +78,7 @@ fn open(cloud: Cloud, url: &Url, options: &StorageOptions) -> Result<Arc<dyn Sto
         ));
     }
     let most_bytes = settings.take_bytes("max_bytes")?.unwrap_or(MOST_BYTES);
+    let missing_when_denied = settings.take_flag("missing_when_denied");
     let cache_folder = settings.take_cache_folder()?;
     let cache_bytes = settings.take_bytes("cache_max_bytes")?.unwrap_or(cache::MOST_BYTES);
     let credentials = options.credentials().cloned();
@@ -99,6 +100,7 @@ fn open(cloud: Cloud, url: &Url, options: &StorageOptions) -> Result<Arc<dyn Sto
     };
     place.most_requests = most_requests;
     place.most_bytes = most_bytes;
+    place.missing_when_denied = missing_when_denied;
     if let Some(folder) = cache_folder {
         place.cache = Some(Arc::new(Cache::new(folder, &place.identity, cache_bytes)?));
     }
@@ -284,7 +286,7 @@ fn http(url: &Url, mut settings: Settings, requests: Requests, most_bytes: u64) 
     // The query may hold a signature.
     shown.set_query(None);
     shown.set_fragment(None);
-    let whole_values = settings.take("whole_values").is_some_and(|value| is_true(&value));
+    let whole_values = settings.take_flag("whole_values");
     let headers = std::mem::take(&mut settings.headers);
     let connect_timeout = settings.take_seconds("connect_timeout")?.unwrap_or(CONNECT_TIMEOUT);
     let web = Web {

@@ -198,6 +198,7 @@ const HTTP_NAMES: &[(&str, &str)] = &[
 const COMMON_NAMES: &[(&str, &str)] = &[
     ("max_requests", "max_requests"),
     ("max_bytes", "max_bytes"),
+    ("missing_when_denied", "missing_when_denied"),
     ("cache", "cache"),
     ("cache_max_bytes", "cache_max_bytes"),
     ("max_retries", "max_retries"),
@@ -359,6 +360,11 @@ impl Settings {
 
     pub(crate) fn is_on(&self, name: &str) -> bool {
         self.values.get(name).is_some_and(|value| is_true(value))
+    }
+
+    /// Takes an option that is on or off.
+    pub(crate) fn take_flag(&mut self, name: &str) -> bool {
+        self.take(name).is_some_and(|value| is_true(&value))
     }
 
     /// Takes a number.

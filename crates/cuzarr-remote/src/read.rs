@@ -24,7 +24,7 @@ use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
 use crate::cache::{Entry, Name, Tags, on_disk};
-use crate::client::{Client, is_missing, path_of};
+use crate::client::{Client, path_of};
 use crate::cloud::Cloud;
 use crate::failure::{RangeRefusal, explain};
 use crate::limit::Permit;
@@ -311,7 +311,7 @@ async fn first(client: &Client, path: &Path, range: ByteRange, unless: Option<St
             match client.get(path, options).await {
                 Ok(body) => return Ok(First::Body(Box::new(body))),
                 Err(object_store::Error::NotModified { .. }) => return Ok(First::Unchanged),
-                Err(error) if is_missing(&error) => return Ok(First::Missing),
+                Err(error) if client.is_missing(&error) => return Ok(First::Missing),
                 Err(error) => Some(RangeRefusal::of(&error).ok_or_else(|| explain(&error))?),
             }
         }
@@ -337,7 +337,7 @@ async fn by_size(client: &Client, path: &Path, range: ByteRange, unless: Option<
     let options = GetOptions { head: true, ..GetOptions::default() };
     let meta = match client.get(path, options).await {
         Ok(found) => found.meta,
-        Err(error) if is_missing(&error) => return Ok(First::Missing),
+        Err(error) if client.is_missing(&error) => return Ok(First::Missing),
         Err(error) => return Err(explain(&error)),
     };
     if is_from_end && meta.e_tag.is_some() {
@@ -382,7 +382,7 @@ async fn whole(client: &Client, path: &Path, range: ByteRange) -> Result<First> 
     }
     match client.get(path, GetOptions::default()).await {
         Ok(body) => Ok(First::Body(Box::new(body))),
-        Err(error) if is_missing(&error) => Ok(First::Missing),
+        Err(error) if client.is_missing(&error) => Ok(First::Missing),
         Err(error) => Err(explain(&error)),
     }
 }

@@ -271,6 +271,48 @@ fn an_error_tells_the_place_the_reason_and_the_deadline_but_no_secret() {
     }
 }
 
+/// A server that refuses to list, and then also to read what it does not have, as S3 does.
+fn server_that_does_not_list() -> Arc<Server> {
+    let server = Arc::new(Server::start(Kind::S3));
+    let known = Arc::clone(&server);
+    server.set_faults(move |request| {
+        let is_list = request.path.trim_matches('/') == "bucket" && request.method == "GET";
+        let is_read = matches!(request.method.as_str(), "GET" | "HEAD");
+        let is_denied = is_list || (is_read && known.get(request.path.trim_matches('/')).is_none());
+        is_denied.then_some(Fault::Status(403, None))
+    });
+    server
+}
+
+#[test]
+fn a_key_that_may_not_list_creates_appends_and_reads() {
+    let server = server_that_does_not_list();
+    let store = open_with(&server, &[("missing_when_denied", "true")]);
+    assert_eq!(store.list("").unwrap_err().kind(), ErrorKind::PermissionDenied);
+    let builder = |length: u64| Array::builder([length], DataType::UInt8).chunks([2]).compressor("none");
+    let mut array = builder(4).create_in(Arc::clone(&store), "a").unwrap();
+    array.resize(vec![6]).unwrap();
+    array.write(&Selection::region(&[4], &[2]).unwrap(), &[1u8, 2]).unwrap();
+    let found = Array::open(Arc::clone(&store), "a", ArrayOptions::default()).unwrap();
+    assert_eq!(&found.read::<u8>(&Selection::all(&[6])).unwrap()[..], [0, 0, 0, 0, 1, 2]);
+    // What a deleted array left is noticed all the same.
+    server.put("bucket/root/b/c/1", &[7, 7]);
+    assert_eq!(builder(4).create_in(Arc::clone(&store), "b").unwrap_err().kind(), ErrorKind::ContainsArray);
+    assert!(builder(2).create_in(store, "b").is_ok());
+}
+
+#[test]
+fn what_may_not_be_read_is_an_error_unless_it_is_said_to_be_missing() {
+    let server = server_that_does_not_list();
+    let store = open(&server);
+    let error = store.get("v").unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::PermissionDenied);
+    assert!(error.hint().unwrap().contains("missing_when_denied=true"), "{error}");
+    let array = Array::builder([4], DataType::UInt8).chunks([2]).create_in(Arc::clone(&store), "a");
+    assert_eq!(array.unwrap_err().kind(), ErrorKind::PermissionDenied);
+    assert!(server.get("bucket/root/a/zarr.json").is_none());
+}
+
 #[test]
 fn a_value_that_changes_between_its_parts_is_refused() {
     let server = Server::start(Kind::S3);

@@ -72,6 +72,8 @@ kinds! {
     KeyInvalid,
     /// The store failed.
     StoreFailed,
+    /// The store does not let this user do that.
+    PermissionDenied,
     /// The store or array was opened for reading only.
     ReadOnly,
     /// Memory is on another device than the operation needs.
@@ -94,6 +96,13 @@ kinds! {
     FallbackRefused,
     /// The work was cancelled.
     Cancelled,
+}
+
+impl ErrorKind {
+    /// Whether the store could not say what it has, or could not do what was asked.
+    pub(crate) const fn is_of_store(self) -> bool {
+        matches!(self, ErrorKind::StoreFailed | ErrorKind::PermissionDenied)
+    }
 }
 
 /// An error of the library. Small to return: one pointer.

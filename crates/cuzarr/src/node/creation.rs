@@ -239,7 +239,7 @@ fn segments(path: &str) -> Vec<String> {
 /// The node that was found; `None` when it cannot be read, and an error when the store failed.
 fn readable(found: Result<Option<FoundNode>>) -> Result<Option<Option<FoundNode>>> {
     match found {
-        Err(error) if error.kind() == ErrorKind::StoreFailed => Err(error),
+        Err(error) if error.kind().is_of_store() => Err(error),
         found => Ok(found.ok()),
     }
 }
@@ -262,7 +262,7 @@ fn inside_array(store: &dyn Store, path: &str, parent: &str) -> Error {
 fn require_absent(store: &dyn Store, path: &str, found: Result<Option<FoundNode>>) -> Result<()> {
     let found = match found {
         Ok(None) => return Ok(()),
-        Err(error) if error.kind() == ErrorKind::StoreFailed => return Err(error),
+        Err(error) if error.kind().is_of_store() => return Err(error),
         Err(error) => return Err(error.with_hint("set overwrite to replace the node")),
         Ok(Some(found)) => found,
     };

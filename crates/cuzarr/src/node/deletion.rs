@@ -35,6 +35,9 @@ const FIRST: [&[&str]; 3] = [&[CHECKPOINT, OLD_COPY_CHECKPOINT, ZMETADATA, ZARR_
 /// Most chunks that are deleted without asking whether they exist. Of more, the stored ones are listed first.
 const LIST_INSTEAD_OF_DELETE: u64 = 1000;
 
+/// Most chunks that are asked for where listing is denied.
+const MOST_ASKED_FOR: u64 = 256;
+
 /// Deletes everything at a path and below it, with its entries in the consolidated metadata of groups above.
 ///
 /// # Errors
@@ -109,18 +112,35 @@ pub(super) fn refuse_left_over(store: &dyn Store, path: &str, metadata: &ArrayMe
         let name = prefix.strip_prefix(&start).unwrap_or(prefix);
         name == "c" || name.bytes().all(|byte| byte.is_ascii_digit())
     };
-    let listing = store.list_dir(path)?;
-    let mut found = listing.keys.into_iter().find(is_chunk);
-    for prefix in listing.prefixes.iter().filter(|prefix| may_begin(prefix)) {
-        if found.is_none() {
-            found = store.list(prefix)?.into_iter().find(is_chunk);
+    let found = match store.list_dir(path) {
+        // Who may not list can still ask for some.
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => any_of_first(store, path, metadata, &counts)?,
+        listing => {
+            let listing = listing?;
+            let mut found = listing.keys.into_iter().find(is_chunk);
+            for prefix in listing.prefixes.iter().filter(|prefix| may_begin(prefix)) {
+                if found.is_none() {
+                    found = store.list(prefix)?.into_iter().find(is_chunk);
+                }
+            }
+            found
         }
-    }
+    };
     let Some(key) = found else { return Ok(()) };
     let message = format!(
         "{store}: cannot create an array at '/{path}': the chunk '{key}' of a deleted array is still there and would become part of the new one"
     );
     Err(Error::new(ErrorKind::ContainsArray, message).with_hint("delete what is left there with overwrite"))
+}
+
+/// The key of a stored chunk among the first of an array, if there is one.
+fn any_of_first(store: &dyn Store, path: &str, metadata: &ArrayMetadata, counts: &[u64]) -> Result<Option<String>> {
+    let grid: Bounds = counts.iter().map(|&count| (0, count)).collect();
+    let encoding = metadata.chunk_key_encoding();
+    let chunks = (0..volume(&grid).min(MOST_ASKED_FOR)).map(|linear| unravel(linear, &grid));
+    let keys: Vec<String> = chunks.map(|chunk| join_key(path, &encoding.key(&chunk))).collect();
+    let is_there = each(store, &keys, |key| store.exists(key))?;
+    Ok(keys.into_iter().zip(is_there).find_map(|(key, is_there)| is_there.then_some(key)))
 }
 
 /// Keys of the chunks in the grid of shape `within` that lie outside the grid of the shape `kept`. They may include chunks that

@@ -229,7 +229,7 @@ pub(super) fn each<I: Sync, T: Send>(
 pub(super) fn kind_at(store: &dyn Store, path: &str) -> Result<Option<bool>> {
     match find(store, path, None, &Consolidation::Never) {
         Ok(found) => Ok(found.map(|found| found.metadata.as_array().is_some())),
-        Err(error) if error.kind() == ErrorKind::StoreFailed => Err(error),
+        Err(error) if error.kind().is_of_store() => Err(error),
         Err(_) => Ok(None),
     }
 }

@@ -311,7 +311,7 @@ impl Group {
             Ok(_) => Ok(true),
             Err(error) => match error.kind() {
                 ErrorKind::NodeNotFound | ErrorKind::KeyInvalid => Ok(false),
-                ErrorKind::StoreFailed => Err(error),
+                kind if kind.is_of_store() => Err(error),
                 _ => Ok(true),
             },
         }
