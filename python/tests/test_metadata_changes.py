@@ -325,3 +325,33 @@ def test_random_changes_by_many_handles_are_those_of_a_model(tmp_path: Path, see
             raise AssertionError(f"step {number}: {said}") from error
     cuzarr.copy(model.path, tmp_path / "copy")
     model.check(tmp_path / "copy", None)
+
+
+class Computed:
+    """Elements that are made when they are asked for, by code that changes the array meanwhile."""
+
+    shape, ndim, dtype = (2,), 1, np.dtype("i4")
+
+    def __init__(self, change: Callable[[], Any]) -> None:
+        self.change = change
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        self.change()
+        return np.array([1, 2], "i4")
+
+
+def test_elements_are_made_before_the_array_is_locked() -> None:
+    store: dict[str, Any] = {}
+    array = cuzarr.create_array(store, shape=(0,), chunks=(2,), dtype="i4")
+    array.append(Computed(lambda: array.attrs.update(a=1)))
+    array.append(Computed(lambda: cuzarr.open_array(store, mode="r+").append([7, 8])))
+    assert array[:].tolist() == [1, 2, 7, 8, 1, 2]
+    assert array.attrs["a"] == 1
+
+
+def test_appended_lists_are_checked_as_assigned_ones() -> None:
+    array = cuzarr.create_array({}, shape=(2,), chunks=(2,), dtype="u1")
+    for write in (lambda: array.append([1, 300]), lambda: array.__setitem__(slice(None), [1, 300])):
+        with pytest.raises(CuzarrError, match="300"):
+            write()
+    assert array.shape == (2,)

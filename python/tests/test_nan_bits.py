@@ -211,3 +211,14 @@ def test_fill_values_of_bfloat16_keep_their_bits(fill: int) -> None:
     array = cuzarr.open_array(store, mode="r")
     np.testing.assert_array_equal(bits(array.with_device("cpu")[...]), fill)
     assert bits(np.asarray(array.fill_value)) == fill
+
+
+@pytest.mark.parametrize(("bits", "name"), [("u2", "f2"), ("u4", "f4"), ("u8", "f8")])
+def test_fill_values_that_are_numbers_of_numpy_keep_a_signalling_nan(bits: str, name: str) -> None:
+    exponent = {"u2": 0x7C01, "u4": 0x7F800001, "u8": 0x7FF0000000000001}[bits]
+    fill = np.array([exponent], bits).view(name)[0]
+    for array in (
+        cuzarr.create_array({}, shape=(2,), dtype=name, fill_value=fill),
+        cuzarr.full((2,), fill, store={}, dtype=name),
+    ):
+        assert array[:].view(bits).tolist() == [exponent, exponent]

@@ -168,3 +168,16 @@ def test_a_view_of_an_array_that_was_resized_is_refused(stored: tuple[Any, cuzar
         view.result()
     with pytest.raises(CuzarrError):
         (view + 1).compute()
+
+
+@pytest.mark.parametrize(
+    "make", [cuzarr.from_array, lambda store, data: cuzarr.create_array(store, data=data)], ids=["from_array", "data="]
+)
+def test_arrays_are_not_made_of_the_bits_of_another_type(stored: tuple[Any, cuzarr.Array], make: Callable[..., Any]) -> None:
+    store, w = stored
+    cuzarr.create_array(
+        store, name="w", data=TRUTH.astype("i8"), chunks=(2, 2), overwrite=True, zarr_format=w.metadata.zarr_format
+    )
+    with pytest.raises(DTypeMismatchError, match="'/w'"):
+        make({}, data=w)
+    assert (make({}, data=cuzarr.open_array(store, path="w"))[:] == TRUTH).all()

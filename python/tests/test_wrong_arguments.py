@@ -245,3 +245,12 @@ def test_misspelt_options_are_refused_before_blocks_are_computed() -> None:
     with pytest.raises(ArgumentTypeError, match="(?s)zarr_fromat is int, expected an array.*did you mean 'zarr_format'"):
         cuzarr.save({}, VALUES, zarr_fromat=2)
     assert not called
+
+
+def test_masked_fill_values_are_refused() -> None:
+    for make in (
+        lambda: cuzarr.create_array({}, shape=(2,), dtype="f8", fill_value=np.ma.masked),
+        lambda: cuzarr.full((2,), np.ma.masked),
+    ):
+        with pytest.raises(InvalidArgumentError, match="masked"):
+            make()

@@ -69,6 +69,12 @@ fn open(cloud: Cloud, url: &Url, options: &StorageOptions) -> Result<Arc<dyn Sto
         let message = format!("'{}://…@…': credentials do not belong into a URL", url.scheme());
         return Err(Error::new(ErrorKind::InvalidArgument, message).with_hint("use storage options or the environment"));
     }
+    // It may be a signature, which no message and no pickle may have.
+    if cloud != Cloud::Http && url.path().contains('?') {
+        let message = format!("'{}://…?…': the address of a bucket has no query", url.scheme());
+        return Err(Error::new(ErrorKind::InvalidArgument, message)
+            .with_hint("give a signature as the storage option sas_token, or open its https:// address"));
+    }
     let mut settings = Settings::new(cloud, options)?;
     let most_requests = settings.take_number("max_requests")?.unwrap_or(MOST_REQUESTS);
     if most_requests == 0 {
@@ -366,6 +372,12 @@ mod tests {
             message("s3://b", &[("max_requests", "0")]),
             "storage option 'max_requests': got 0, expected at least 1"
         );
+        for url in
+            ["s3://b/x?X-Amz-Signature=SECRET", "s3://b?sig=SECRET", "az://c/x?sig=SECRET", "gs://b/x?sig=SECRET"]
+        {
+            let message = message(url, &[]);
+            assert!(message.contains("has no query") && !message.contains("SECRET"), "{message}");
+        }
         assert_eq!(message("s3://b", &[("anon", "true"), ("colour", "red")]), "unknown storage option 'colour'");
         assert_eq!(message("gs://b", &[("token", "browser")]), "storage option 'token': 'browser' is not supported");
         assert_eq!(message("https://h/a", &[("anon", "true")]), "unknown storage option 'anon'");

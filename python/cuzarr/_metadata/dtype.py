@@ -13,6 +13,7 @@ import numpy as np
 
 from cuzarr import _numpy
 from cuzarr._checks import element_type
+from cuzarr._memory.foreign import refuse_masked
 from cuzarr._metadata import small_numbers
 from cuzarr._names import did_you_mean
 from cuzarr.errors import (
@@ -194,6 +195,7 @@ class DataType:
         >>> cuzarr.dtype.Int16().cast_fill(7.0).item()
         7
         """
+        refuse_masked(value)
         try:
             cast = self._cast_fill(value)
             if np.ndim(cast):
@@ -226,6 +228,8 @@ class DataType:
             if isinstance(value, int | np.integer) and not isinstance(value, bool | np.timedelta64):
                 return np.array(int(value), "i8").view(native)[()]
             return np.array(value, native)[()]
+        if isinstance(value, np.number) and value.dtype == native:
+            return value  # by way of Python's number a NaN could lose bits
         if native.kind in "iubfc" and isinstance(value, np.number):
             value = value.item()  # NumPy's own numbers would wrap, and complex ones lose a part
         if native.kind in "iub" and isinstance(value, float):

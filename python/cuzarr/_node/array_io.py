@@ -278,9 +278,18 @@ def turn(array: OpenArray, box: Chosen) -> _core.Update:
     return array._handle().update(box.lists)
 
 
-def write_box(array: OpenArray, box: Chosen, value: Any, update: _core.Update | None = None) -> None:
+def taken_apart(array: OpenArray, value: Any) -> Any:
+    """Elements that can be written, of whatever a caller gives: on a device as they are, else a NumPy array."""
     if isinstance(value, NDBuffer):
         value = value.as_ndarray_like()
+    data_type = array._metadata.data_type
+    if foreign.is_on_device(value) or (data_type.is_text and strings.holds_text(value)):
+        return value
+    return foreign.to_native_host(value, _native(data_type.native))
+
+
+def write_box(array: OpenArray, box: Chosen, value: Any, update: _core.Update | None = None) -> None:
+    value = taken_apart(array, value)
     data_type = array._metadata.data_type
     handle, selection = array._handle(), box.lists
     write = partial(handle.write, selection) if update is None else update.write
@@ -291,15 +300,13 @@ def write_box(array: OpenArray, box: Chosen, value: Any, update: _core.Update | 
             buffer = buffer.reshape(buffer.shape[more:])
         write(buffer)
         return
-    native = _native(data_type.native)
-    is_ready = data_type.is_text and strings.holds_text(value)
-    elements = broadcast(value if is_ready else foreign.to_native_host(value, native), box.shape)
+    elements = broadcast(value, box.shape)
     if data_type.is_variable:
         write_variable = partial(handle.write_variable, selection) if update is None else update.write_variable
         try:
             write_variable(strings.to_list(elements), data_type.is_text)
         except UnicodeEncodeError:
-            with _numpy.conversion(native):
+            with _numpy.conversion(data_type.native):
                 raise
     elif elements.size:
         write(foreign.wrap_host(elements))

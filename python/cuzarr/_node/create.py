@@ -281,6 +281,7 @@ def fill(array: Array, data: Any) -> None:
             array[...] = data
         return
     source = data if isinstance(data, Array) else Array(place_of(data), metadata_of(data))
+    _core.check_unchanged([source._handle()])
     try:
         _core.copy_elements(source._handle(), array._handle())
     except DTypeMismatchError:  # of elements that are not numbers, NumPy alone knows what becomes of them

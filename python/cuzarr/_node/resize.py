@@ -8,10 +8,9 @@ from cuzarr import _core
 from cuzarr._checks import axis_number, parse_shape
 from cuzarr._compute.operands import dimension_names, is_lazy
 from cuzarr._config import config as global_config
-from cuzarr._memory.foreign import host_array
 from cuzarr._metadata.array import AnyArrayMetadata
 from cuzarr._metadata.documents import value_of
-from cuzarr._node.array_io import OpenArray
+from cuzarr._node.array_io import OpenArray, taken_apart
 from cuzarr.errors import InvalidArgumentError, ShapeMismatchError
 from cuzarr.storage import StorePath
 
@@ -71,12 +70,12 @@ def _write(array: ResizableArray, node: _core.NodeLock, metadata: AnyArrayMetada
 def append(array: ResizableArray, data: Any, axis: int | str) -> tuple[int, ...]:
     """Adds elements behind the last stored ones; see :meth:`cuzarr.Array.append`. Other changes of the shape wait meanwhile."""
     if not hasattr(data, "shape"):
-        data = host_array(data, "data")
+        data = taken_apart(array, data)
     axis = axis_number(axis, array.ndim, dimension_names(array))
     _check_fits(array, data, axis)
     array.store.check_writable()
-    if is_lazy(data):
-        data = data._elements_on(None)  # while it has the shape that was looked at, should it be this array
+    # Elements are made before the node is locked: it may take long, and they may be this array's own.
+    data = data._elements_on(None) if is_lazy(data) else taken_apart(array, data)
     is_transactional = array.store._handle.is_transactional()
     with array._locked(for_shape=True) as node:
         while True:

@@ -90,8 +90,7 @@ impl Multiscales {
     pub fn of(attributes: &Map<String, Value>) -> Result<Option<Multiscales>> {
         match (attributes.get("ome"), attributes.get("multiscales")) {
             (Some(Value::Object(ome)), _) if ome.contains_key("multiscales") => {
-                let version = ome.get("version").and_then(Value::as_str);
-                Multiscales::of_ome(ome, MultiscaleConvention::OmeMember, version).map(Some)
+                Multiscales::of_ome(ome, MultiscaleConvention::OmeMember, stated_version(ome)?).map(Some)
             }
             (_, Some(Value::Array(_))) => {
                 Multiscales::of_ome(attributes, MultiscaleConvention::OmeAttributes, None).map(Some)
@@ -106,13 +105,13 @@ impl Multiscales {
     fn of_ome(
         members: &Map<String, Value>,
         convention: MultiscaleConvention,
-        version: Option<&str>,
+        version: Option<String>,
     ) -> Result<Multiscales> {
         let list = members.get("multiscales").unwrap_or(&Value::Null);
         let first = list.get(0).and_then(Value::as_object);
         let Some(first) = first else { return Err(invalid("multiscales", list, "a list with an object")) };
         let text = |name: &str| first.get(name).and_then(Value::as_str).map(str::to_string);
-        let version = version.map(str::to_string).or_else(|| text("version"));
+        let version = version.map_or_else(|| stated_version(first), |version| Ok(Some(version)))?;
         let has_systems = match &version {
             Some(version) => minor_version(version)? >= 6,
             None => false,
@@ -251,14 +250,26 @@ impl CoordinateSystems {
     }
 }
 
+/// The version that members state. Some writers make it a number.
+fn stated_version(members: &Map<String, Value>) -> Result<Option<String>> {
+    match members.get("version") {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::String(version)) => Ok(Some(version.clone())),
+        Some(Value::Number(version)) => Ok(Some(version.to_string())),
+        Some(other) => Err(unknown_version(other)),
+    }
+}
+
+fn unknown_version(version: impl std::fmt::Display) -> Error {
+    let message = format!("OME-Zarr: got version {version}, expected 0.1 to 0.6");
+    Error::new(ErrorKind::Unsupported, message).with_hint("use the arrays below the image, or a later cuzarr")
+}
+
 /// The second number of a version of OME-Zarr, such as 4 of `0.4`. Drafts, such as `0.6.dev4` and `0.6rc0`, count as what they became.
 fn minor_version(version: &str) -> Result<u32> {
     let digits = |rest: &str| rest.len() - rest.trim_start_matches(|digit: char| digit.is_ascii_digit()).len();
     let minor = version.strip_prefix("0.").and_then(|rest| rest[..digits(rest)].parse().ok());
-    minor.filter(|minor| (1..=6).contains(minor)).ok_or_else(|| {
-        let message = format!("OME-Zarr: got version {version:?}, expected 0.1 to 0.6");
-        Error::new(ErrorKind::Unsupported, message).with_hint("use the arrays below the image, or a later cuzarr")
-    })
+    minor.filter(|minor| (1..=6).contains(minor)).ok_or_else(|| unknown_version(format!("{version:?}")))
 }
 
 /// The group below an image in which its labels are.
