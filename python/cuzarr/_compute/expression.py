@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import json
 import math
 from typing import Any
 
@@ -44,8 +45,9 @@ __all__ = ["Expression"]
 _MOST_SHOWN = 10
 
 DATES_OF = "decoded_times"
-"""The method that makes dates of an array's elements: 8-byte integers on the Rust side."""
+"""The method that makes dates or durations of an array's elements: 8-byte integers on the Rust side."""
 _DATES = np.dtype("datetime64[ns]")
+_DURATIONS = np.dtype("timedelta64[ns]")
 
 
 class Expression(Lazy, NumpyProtocol, OneElement, Operators, Reductions, Shaped):
@@ -104,10 +106,14 @@ class Expression(Lazy, NumpyProtocol, OneElement, Operators, Reductions, Shaped)
     @property
     def dtype(self) -> np.dtype[Any]:
         """Element type of the result."""
-        return _DATES if self._is_dates else dtype_of(self._expr.dtype)
+        if not self._is_dates:
+            return dtype_of(self._expr.dtype)
+        (attributes,) = self._made_of[2]
+        return _DURATIONS if "dtype" in json.loads(attributes) else _DATES
 
     @property
     def _is_dates(self) -> bool:
+        """Whether elements are dates, or durations."""
         return self._made_of[0] == DATES_OF
 
     def astype(self, dtype: Any) -> Expression:
@@ -242,7 +248,7 @@ class Expression(Lazy, NumpyProtocol, OneElement, Operators, Reductions, Shaped)
         dtype = foreign.element_type(out)
         if not self._is_dates:
             check_dtype(dtype, "compute")
-        if dtype != _DATES if self._is_dates else not np.can_cast(self.dtype, dtype, "same_kind"):
+        if dtype != self.dtype if self._is_dates else not np.can_cast(self.dtype, dtype, "same_kind"):
             message = f"compute: out has elements of {dtype}, the result of {self.dtype}"
             hint = "pass an array of the plan's own type" if self._is_dates else "convert the plan: plan.astype(dtype)"
             raise DTypeMismatchError(message, hint=hint)
@@ -450,8 +456,8 @@ class Expression(Lazy, NumpyProtocol, OneElement, Operators, Reductions, Shaped)
         """Refuses to store numbers as dates, and dates as anything else, or in another unit."""
         if not self._is_dates:
             check_dtype(dtype, "store")
-        elif dtype.newbyteorder("=") != _DATES:
-            raise DTypeMismatchError(f"store: the target has elements of {dtype}, the result of {_DATES}")
+        elif dtype.newbyteorder("=") != self.dtype:
+            raise DTypeMismatchError(f"store: the target has elements of {dtype}, the result of {self.dtype}")
 
     def _place(self, given: Any, options: dict[str, Any]) -> Any:
         """The place of a new array for the result."""
@@ -486,7 +492,7 @@ class Expression(Lazy, NumpyProtocol, OneElement, Operators, Reductions, Shaped)
 
     def _as_expression(self, what: str) -> _core.Expr:
         if self._is_dates:
-            check_dtype(_DATES, what)
+            check_dtype(self.dtype, what)
         return self._expr
 
     def _elements(self) -> Any:

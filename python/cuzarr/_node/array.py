@@ -410,7 +410,8 @@ class Array(Node, StoredProtocol, Operators, OneElement, Reductions, Stored):
             Another type of the result. Numbers are computed first and then converted.
         times : bool
             Whether elements with ``units`` such as ``"days since 2000-01-01"`` become datetime64[ns]; missing ones are NaT. The
-            calendar must be ``standard``, ``gregorian`` or ``proleptic_gregorian``.
+            calendar must be ``standard``, ``gregorian`` or ``proleptic_gregorian``. Elements with ``units`` such as ``"hours"`` become
+            timedelta64[ns] where the attribute ``dtype`` says ``timedelta64``, as xarray stores durations; without it they stay numbers.
 
         Returns
         -------

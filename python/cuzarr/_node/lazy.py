@@ -304,10 +304,8 @@ class LazyArray(Lazy, StoredProtocol, OneElement, Operators, Reductions):
 
         Parameters
         ----------
-        dtype : dtype, optional
-            Another type of the result.
-        times : bool
-            Whether elements that count time become datetime64[ns].
+        dtype, times
+            As of :meth:`Array.decoded`.
 
         Returns
         -------
