@@ -200,6 +200,12 @@ def parse_shape(shape: object) -> tuple[int, ...]:
 Axis = int | str | tuple[int | str, ...] | None
 
 
+def axis_of(axis: Any, ndim: int) -> Any:
+    """An axis as it is; all, where it is 0 or -1 and there are no dimensions, which many of NumPy's functions take so."""
+    is_first = not ndim and isinstance(axis, int | np.integer) and axis in (0, -1)
+    return None if is_first else axis
+
+
 def axes_of(axis: Axis | Iterable[int | str], ndim: int, names: Sequence[str | None] | None = None) -> list[int] | None:
     """Dimensions counted from the first, given by their numbers or names; ``None`` for all.
 

@@ -17,15 +17,23 @@ _INTERVAL_S = 0.1
 _BAR = 30
 
 
+def _shows_lines() -> bool:
+    """Whether standard error shows a line that is written anew: a terminal, or the output of a notebook's cell, which is no terminal to
+    Python."""
+    # Jupyter's, and of its kind JupyterLab's, VS Code's and Colab's.
+    kernels = ("ipykernel", "pyodide_kernel")
+    return sys.stderr is not None and (sys.stderr.isatty() or type(sys.stderr).__module__.partition(".")[0] in kernels)
+
+
 class _Bar:
-    """A line on a terminal; nothing where standard error is none."""
+    """A line on a terminal or in a notebook; nothing elsewhere."""
 
     def __init__(self, what: str, unit: str) -> None:
         self._what, self._unit = what, unit
-        self._is_terminal = sys.stderr.isatty()
+        self._is_shown = _shows_lines()
 
     def __call__(self, done: int, total: int | None) -> None:
-        if not self._is_terminal:
+        if not self._is_shown:
             return
         if total:
             filled = _BAR * min(done, total) // total
@@ -71,7 +79,7 @@ def _silent(done: int, total: int | None) -> None:
 
 
 def listener(progress: Any, what: str, unit: str = "objects") -> Callable[[int, int | None], None]:
-    """The function that is told of progress: it shows a line on the terminal, or passes the news on to a function of the caller,
+    """The function that is told of progress: it shows a line on the terminal or in the notebook, or passes the news on to a function of the caller,
     or to an object like tqdm's or rich's. It does nothing if the caller wants no reports.
 
     Raises
@@ -94,7 +102,7 @@ def listener(progress: Any, what: str, unit: str = "objects") -> Callable[[int, 
 def shown(progress: Any, what: str, total: int | None, watch: _core.Watch | None = None) -> Iterator[None]:
     """Tells ``progress`` of the objects that calls inside the block have read (``what`` is ``"reading"``) or written.
 
-    ``progress`` is ``True`` (a line on the terminal), a function of the number done and the number in all (``None`` when
+    ``progress`` is ``True`` (a line on the terminal or in the notebook), a function of the number done and the number in all (``None`` when
     that is not known), or an object with ``update``, as tqdm's and rich's. ``None`` and ``False`` cost nothing. ``watch`` is one that
     work which was planned before is under already.
     """

@@ -158,6 +158,47 @@ def test_missing_times_are_nat_and_other_units_are_numbers() -> None:
     assert packed().decoded(times=True).dtype == "f8"
 
 
+DURATIONS: list[dict[str, Any]] = [
+    {"units": "days"},
+    {"units": "hours", "dtype": "timedelta64[ns]"},
+    {"units": "days", "dtype": "timedelta64[ns]", "_FillValue": -1},
+    {"units": "milliseconds", "dtype": "timedelta64[ns]", "scale_factor": 0.5},
+    {"units": "months", "dtype": "timedelta64[ns]"},
+    {"units": "hours since 2000-01-01", "dtype": "timedelta64[ns]"},
+    {"units": "K", "dtype": "timedelta64[ns]"},
+    {"dtype": "timedelta64[ns]"},
+]
+
+
+@pytest.mark.parametrize("attributes", DURATIONS)
+def test_durations_are_those_that_xarray_reads_by_default(attributes: dict[str, Any]) -> None:
+    data = np.array([1, 2, -1, 36], "i4")
+    variable = xarray.Dataset({"a": ("x", data, dict(attributes))})
+    if "since" not in str(attributes.get("units")):
+        expected = xarray.decode_cf(variable).a.values
+    else:
+        expected = xarray.decode_cf(variable.drop_attrs().assign(a=("x", data, {"units": attributes["units"]}))).a.values
+    z = cuzarr.create_array({}, data=data, chunks=(3,), attributes=attributes)
+    plan = z.decoded(times=True)
+    got = plan.compute()
+    is_time = expected.dtype.kind in "mM"
+    assert plan.dtype == got.dtype and got.dtype.kind == expected.dtype.kind
+    assert same(got, expected.astype(got.dtype)) if is_time else got.tolist() == expected.tolist()
+    if is_time:
+        again = pickle.loads(pickle.dumps(plan))
+        assert again.dtype == got.dtype and same(again[::-1], got[::-1])
+        stored = plan.store({})
+        assert stored.dtype == got.dtype and same(stored[...], got)
+        assert z.decoded().dtype.kind in "if", "times are asked for"
+
+
+def test_durations_of_other_units_are_counted_in_nanoseconds() -> None:
+    z = cuzarr.create_array({}, data=np.array([1, 2]), attributes={"units": "seconds", "dtype": "timedelta64[s]"})
+    assert z.decoded(times=True).compute().tolist() == np.array([1, 2], "m8[s]").astype("m8[ns]").tolist()
+    with pytest.raises(InvalidArgumentError, match=r"times are timedelta64\[ns\]"):
+        z.decoded("f8", times=True)
+
+
 @pytest.mark.parametrize(
     ("attributes", "named"),
     [
@@ -294,6 +335,12 @@ REDUCTIONS = {
     "view": lambda z: z.lazy[1:].std(),
     "converted": lambda z: cuzarr.sum(z, dtype="f8"),
     "without NaN": lambda z: cuzarr.nanmin(z),
+    "plan": lambda z: (z * 1).mean(),
+    "plan of a view": lambda z: (z.lazy[1:] - z.lazy[:-1]).max(),
+    "plan of a whole view": lambda z: z.lazy.mean(),
+    "NumPy's function of a plan": lambda z: np.sum(z + 1),
+    "some": lambda z: z.sum(where=z > 0),
+    "quantile of a plan": lambda z: cuzarr.median(cuzarr.sqrt(z)),
 }
 
 
@@ -314,6 +361,7 @@ def test_decoded_and_plain_arrays_do_not_warn() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         z.decoded().mean(), plain.mean(), cuzarr.mean(np.arange(3)), z + 1, z[:].mean()
+        (z.decoded() * 2).mean(), (z.decoded() - plain).max(), z.lazy[1:].decoded().sum()
 
 
 def test_reading_and_writing_stay_those_of_stored_elements() -> None:

@@ -231,6 +231,13 @@ LONG: dict[str, Any] = {
     "Array.getitem": lambda array, progress: array.getitem(..., progress=progress),
     "Array.setitem": lambda array, progress: array.setitem(..., 1, progress=progress),
     "AsyncArray.getitem": lambda array, progress: asyncio.run(cuzarr.AsyncArray.of(array).getitem(..., progress=progress)),
+    "Array.read": lambda array, progress: array.read(..., dtype="f8", progress=progress),
+    "Array.read to several": lambda array, progress: array.read(..., device=["cpu", "cpu"], progress=progress),
+    "Array.read_many": lambda array, progress: array.read_many([0, 3], progress=progress),
+    "LazyArray.result": lambda array, progress: array.lazy[::-1].result(progress=progress),
+    "Expression.store into a view": lambda array, progress: (array * 2).store(
+        cuzarr.zeros((9, 8), store={}).lazy[3:], progress=progress
+    ),
     "copy": lambda array, progress: cuzarr.copy(array, {}, progress=progress),
     "rechunk": lambda array, progress: cuzarr.rechunk(array, {}, chunks=(3, 4), progress=progress),
     "pyramid": lambda array, progress: cuzarr.pyramid(array, {}, levels=2, axes="yx", progress=progress),
@@ -261,12 +268,16 @@ def test_long_calls_are_silent_unless_asked(
     assert capsys.readouterr() == ("", "")
 
 
-def test_a_line_is_shown_on_terminals_only(array: cuzarr.Array, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_line_is_shown_on_terminals_and_in_notebooks_only(array: cuzarr.Array, monkeypatch: pytest.MonkeyPatch) -> None:
     class Terminal(io.StringIO):
         def isatty(self) -> bool:
             return True
 
-    for stream, shown in ((Terminal(), True), (io.StringIO(), False)):
+    class Cell(io.StringIO):
+        """As Jupyter's standard error, which is no terminal, and begins lines anew as one."""
+
+    Cell.__module__ = "ipykernel.iostream"
+    for stream, shown in ((Terminal(), True), (Cell(), True), (io.StringIO(), False)):
         monkeypatch.setattr(sys, "stderr", stream)
         array.getitem(..., progress=True)
         assert (stream.getvalue().endswith("100% |##############################| 12/12 objects\n")) == shown

@@ -12,7 +12,14 @@ import pytest
 from rounds import Rounds
 
 import cuzarr
-from cuzarr.errors import ArrayNotFoundError, CuzarrError, DTypeMismatchError, InvalidArgumentError, ShapeMismatchError
+from cuzarr.errors import (
+    ArrayNotFoundError,
+    BoundsCheckError,
+    CuzarrError,
+    DTypeMismatchError,
+    InvalidArgumentError,
+    ShapeMismatchError,
+)
 
 TRUTH = np.arange(1.0, 13).reshape(6, 2)
 PLANS: dict[str, Callable[[cuzarr.Array], Any]] = {
@@ -181,3 +188,20 @@ def test_arrays_are_not_made_of_the_bits_of_another_type(stored: tuple[Any, cuza
     with pytest.raises(DTypeMismatchError, match="'/w'"):
         make({}, data=w)
     assert (make({}, data=cuzarr.open_array(store, path="w"))[:] == TRUTH).all()
+
+
+def test_a_handle_reads_by_the_shape_that_it_knows(tmp_path: Path) -> None:
+    """As `docs/guide/stores.md` says: no document is read for elements."""
+    first = cuzarr.create_array(tmp_path / "z.zarr", shape=(6,), chunks=(2,), dtype="i4", fill_value=-1)
+    first[:] = np.arange(6)
+    stale = cuzarr.open_array(tmp_path / "z.zarr", mode="r+")
+    first.resize((1,))
+    assert stale.shape == (6,) and stale[:].tolist() == [0, 1, -1, -1, -1, -1], "the chunk at the edge keeps an element"
+    with pytest.raises(ShapeMismatchError):
+        (stale + 0).compute()
+    assert cuzarr.open_array(tmp_path / "z.zarr", mode="r")[:].tolist() == [0]
+    first.resize((8,))
+    with pytest.raises(BoundsCheckError):
+        stale[7]
+    assert stale.append(np.array([9], "i4")) == (9,)
+    assert stale[8] == 9, "an append reads the document"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +24,7 @@ from cuzarr.errors import CuzarrUserWarning, InvalidArgumentError
 
 _PACKED = ("scale_factor", "add_offset")
 _RULE = (*_PACKED, "_FillValue", "missing_value", "_Unsigned", "units", "calendar", "dtype", "_ARRAY_DIMENSIONS")
+_UNITS = ("days", "hours", "minutes", "seconds", "milliseconds", "microseconds", "nanoseconds")
 _told: set[str] = set()
 
 
@@ -37,12 +39,14 @@ def decoded(x: Any, dtype: Any, times: bool) -> Expression:
     assert isinstance(own, _core.Expr)
     device, names = plan_device((x,)), dimension_names(x)
     attributes = _attributes(x if is_stored(x) else x.array)
-    dates = own.decoded_times(attributes) if times else None
+    rule = _of_times(attributes)
+    dates = own.decoded_times(rule) if times else None
     if dates is not None:
+        plan = Expression(dates, device, names, (DATES_OF, (x,), (rule,)))
         if dtype is not None:
             hint = "leave out dtype=, or times=True"
-            raise InvalidArgumentError(f"decoded: dtype is {dtype!r}, but times are datetime64[ns]", hint=hint)
-        return Expression(dates, device, names, (DATES_OF, (x,), (attributes,)))
+            raise InvalidArgumentError(f"decoded: dtype is {dtype!r}, but times are {plan.dtype}", hint=hint)
+        return plan
     name = None
     if dtype is not None:
         check_dtype(element_type(dtype), "decoded")
@@ -54,6 +58,17 @@ def _attributes(array: StoredArray) -> str:
     """The attributes that say what elements stand for, as JSON. Plans keep them as they were when the plan was made."""
     own = array.metadata.attributes
     return json.dumps({name: own[name] for name in _RULE if name in own})
+
+
+def _of_times(attributes: str) -> str:
+    """The attributes that say which dates elements stand for. Durations are those since 1970; as in xarray, it takes both ``units`` such as
+    ``hours`` and ``dtype`` to make them, and the result alone has a ``dtype`` then."""
+    rule = json.loads(attributes)
+    dtype, units = str(rule.pop("dtype", "")), rule.get("units")
+    if units in _UNITS and dtype.startswith("timedelta64"):
+        rule |= {"units": f"{units} since 1970-01-01", "dtype": dtype}
+        rule.pop("calendar", None)
+    return json.dumps(rule)
 
 
 @dataclass(frozen=True)
@@ -95,23 +110,34 @@ def decoding_of(array: StoredArray) -> Decoding | None:
 
 
 def tell_of_packed(x: Any, name: str) -> None:
-    """Warns once for each array in a store that a reduction is one of packed numbers."""
-    while getattr(x, "_is_plan", False) and x._made_of[0] in ("", "astype"):
-        x = x._made_of[1][0]
-    array = x if is_stored(x) else getattr(x, "array", None)
-    if not isinstance(x, Lazy) or not is_stored(array):
-        return
-    attributes = array.metadata.attributes
-    packed = [f"{one} {attributes[one]}" for one in _PACKED if attributes.get(one) is not None]
-    place = str(array.store_path)
-    if not packed or place in _told:
-        return
-    _told.add(place)
-    message = (
-        f"{printable(place)}: {name} is computed of stored numbers, which are packed ({printable(', '.join(packed))})\n"
-        "hint: decode them first, with array.decoded()"
-    )
-    warnings.warn(message, CuzarrUserWarning, stacklevel=_outside())
+    """Warns once for each array in a store that a reduction is one of packed numbers, also where it is one of a plan that reads the array."""
+    for array in _read_as_stored(x):
+        attributes = array.metadata.attributes
+        packed = [f"{one} {attributes[one]}" for one in _PACKED if attributes.get(one) is not None]
+        place = str(array.store_path)
+        if not packed or place in _told:
+            continue
+        _told.add(place)
+        message = (
+            f"{printable(place)}: {name} is computed of stored numbers, which are packed ({printable(', '.join(packed))})\n"
+            "hint: decode them first, with array.decoded()"
+        )
+        warnings.warn(message, CuzarrUserWarning, stacklevel=_outside())
+
+
+def _read_as_stored(x: Any) -> Iterator[StoredArray]:
+    """The arrays whose stored elements an array, a view or a plan has; not those that it decodes."""
+    left, seen = [x], set()
+    while left:
+        value = left.pop()
+        if not isinstance(value, Lazy) or id(value) in seen:
+            continue
+        seen.add(id(value))
+        if isinstance(value, Expression):
+            how, operands, _ = value._made_of
+            left.extend(() if how in ("decoded", DATES_OF) else operands)
+        elif is_stored(array := value if is_stored(value) else getattr(value, "array", None)):
+            yield array
 
 
 def _outside() -> int:

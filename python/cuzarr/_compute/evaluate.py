@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from cuzarr import _core
-from cuzarr._checks import Axis, axes_of, refusing
+from cuzarr._checks import Axis, axes_of, axis_of, refusing
 from cuzarr._compute.decoded import tell_of_packed
 from cuzarr._compute.expression import Expression
 from cuzarr._compute.operands import (
@@ -24,6 +26,9 @@ from cuzarr._compute.operands import (
 from cuzarr._memory.foreign import host_array
 from cuzarr._operators import dispatch
 from cuzarr._operators.dispatch import Lazy
+from cuzarr._operators.numpy_stored import by_numpy, of_elements_alone
+
+_MEANS = ("mean", "std", "var")
 
 
 def plan(value: Any) -> Any:
@@ -34,8 +39,10 @@ def plan(value: Any) -> Any:
 
 
 def apply(name: str, *values: Any) -> Any:
-    """A function by NumPy's name: computed at once, unless an operand is in a store or a plan itself."""
+    """A function by NumPy's name: computed at once, unless an operand is in a store or a plan itself. NumPy computes with dates and text."""
     if any(is_lazy(value) for value in values):
+        if of_elements_alone(values):
+            return by_numpy(name, getattr(np, name), values)
         # Memory that takes part is moved when the plan runs.
         expr = made("apply", values, (name,))
         return Expression(expr, plan_device(values), joint_names(values, len(expr.shape)), ("apply", values, (name,)))
@@ -45,13 +52,20 @@ def apply(name: str, *values: Any) -> Any:
 
 
 def reduce(name: str, x: Any, axis: Axis, keepdims: bool = False, ddof: float = 0, skip_nan: bool = False) -> Any:
-    """A reduction by NumPy's name: computed at once, unless the elements are in a store or a plan."""
-    tell_of_packed(x, f"nan{name}" if skip_nan else name)
+    """A reduction by NumPy's name: computed at once, unless the elements are in a store or a plan. NumPy reduces dates and text."""
+    full_name = f"nan{name}" if skip_nan else name
+    if of_elements_alone((x,)):
+        axes = axes_of(axis, len(x.shape), dimension_names(x))
+        options = {"ddof": ddof} if name in ("std", "var") else {}
+        chosen = axes[0] if axes is not None and len(axes) == 1 else axes and tuple(axes)
+        return by_numpy(full_name, getattr(np, full_name), (x,), axis=chosen, keepdims=bool(keepdims), **options)
+    tell_of_packed(x, full_name)
     device = device_among((x,))
     own = operand(x if hasattr(x, "shape") else host_array(x, name), device, name)
     assert isinstance(own, _core.Expr)
     names = dimension_names(x)
-    axes = axes_of(axis, len(own.shape), names)
+    # As NumPy: only means and variances of all elements look for the axis of a single one.
+    axes = axes_of(axis if name in _MEANS and not skip_nan else axis_of(axis, len(own.shape)), len(own.shape), names)
     with refusing("ddof"):
         freedom = float(ddof)
     arguments = name, axes, bool(keepdims), freedom, skip_nan
@@ -82,4 +96,4 @@ def finished(
     return deliver(expr.compute((0,) * len(expr.shape), expr.shape, device, limit, threads), (x,))
 
 
-dispatch.apply, dispatch.reduce = apply, reduce
+dispatch.apply = apply

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import json
 import math
 from typing import Any
 
@@ -18,6 +19,7 @@ from cuzarr._compute.results import named
 from cuzarr._config import config
 from cuzarr._memory import foreign
 from cuzarr._memory.box import basic_box
+from cuzarr._memory.crossings import crossings
 from cuzarr._memory.element_types import core_dtype, dtype_of
 from cuzarr._numpy import check_dtype
 from cuzarr._operators import dispatch
@@ -26,7 +28,14 @@ from cuzarr._operators.numpy_protocol import NumpyProtocol
 from cuzarr._operators.signs import OneElement, Operators, Reductions, Shaped
 from cuzarr._progress import shown
 from cuzarr._text import Info, human_bytes, names_text, printable, shortened
-from cuzarr.errors import ArrayNotFoundError, DTypeMismatchError, InvalidArgumentError, SelectionInvalidError
+from cuzarr.errors import (
+    ArrayNotFoundError,
+    BoundsCheckError,
+    BudgetExceededError,
+    DTypeMismatchError,
+    InvalidArgumentError,
+    SelectionInvalidError,
+)
 from cuzarr.storage import make_store_path
 from cuzarr.storage.zip import finishing
 
@@ -36,8 +45,9 @@ __all__ = ["Expression"]
 _MOST_SHOWN = 10
 
 DATES_OF = "decoded_times"
-"""The method that makes dates of an array's elements: 8-byte integers on the Rust side."""
+"""The method that makes dates or durations of an array's elements: 8-byte integers on the Rust side."""
 _DATES = np.dtype("datetime64[ns]")
+_DURATIONS = np.dtype("timedelta64[ns]")
 
 
 class Expression(Lazy, NumpyProtocol, OneElement, Operators, Reductions, Shaped):
@@ -96,10 +106,14 @@ class Expression(Lazy, NumpyProtocol, OneElement, Operators, Reductions, Shaped)
     @property
     def dtype(self) -> np.dtype[Any]:
         """Element type of the result."""
-        return _DATES if self._is_dates else dtype_of(self._expr.dtype)
+        if not self._is_dates:
+            return dtype_of(self._expr.dtype)
+        (attributes,) = self._made_of[2]
+        return _DURATIONS if "dtype" in json.loads(attributes) else _DATES
 
     @property
     def _is_dates(self) -> bool:
+        """Whether elements are dates, or durations."""
         return self._made_of[0] == DATES_OF
 
     def astype(self, dtype: Any) -> Expression:
@@ -187,7 +201,7 @@ class Expression(Lazy, NumpyProtocol, OneElement, Operators, Reductions, Shaped)
             Memory for chunks in flight, in bytes or as ``"512 MiB"``; by default the configured limit. The result's own memory
             comes on top.
         progress : bool, callable or object with ``update``, optional
-            ``True`` shows a line on the terminal. A function is called with the number of objects read and the number in all.
+            ``True`` shows a line on the terminal or in the notebook. A function is called with the number of objects read and the number in all.
         client : distributed.Client, optional
             Makes tasks of a dask cluster: regions are computed by workers, and this process gathers them, or merges what reductions know
             of them. The elements are those of one machine with the same ``memory_limit``, which bounds one task. Quantiles and histograms
@@ -234,7 +248,7 @@ class Expression(Lazy, NumpyProtocol, OneElement, Operators, Reductions, Shaped)
         dtype = foreign.element_type(out)
         if not self._is_dates:
             check_dtype(dtype, "compute")
-        if dtype != _DATES if self._is_dates else not np.can_cast(self.dtype, dtype, "same_kind"):
+        if dtype != self.dtype if self._is_dates else not np.can_cast(self.dtype, dtype, "same_kind"):
             message = f"compute: out has elements of {dtype}, the result of {self.dtype}"
             hint = "pass an array of the plan's own type" if self._is_dates else "convert the plan: plan.astype(dtype)"
             raise DTypeMismatchError(message, hint=hint)
@@ -283,12 +297,12 @@ class Expression(Lazy, NumpyProtocol, OneElement, Operators, Reductions, Shaped)
         return Explanation(*self._expr.explain(*settings(device or self._own_device, memory_limit)))
 
     def __getitem__(self, selection: Any) -> Any:
-        """Compute a part of the result. The rest is neither read nor computed.
+        """Compute a part of the result, selected as in NumPy. The rest is neither read nor computed.
 
         Parameters
         ----------
-        selection : int, slice, Ellipsis or tuple of them
-            A box; slices have positive steps.
+        selection : int, slice, Ellipsis, None, index array, mask or tuple of them
+            Slices have steps of either sign. Several index arrays select points; the plan is then computed at all their crossings.
 
         Returns
         -------
@@ -298,7 +312,9 @@ class Expression(Lazy, NumpyProtocol, OneElement, Operators, Reductions, Shaped)
         Raises
         ------
         SelectionInvalidError
-            The selection does not fit, or is no box.
+            The selection does not fit.
+        BudgetExceededError
+            The crossings of index arrays are more than the points, and take more than the memory limit.
 
         Examples
         --------
@@ -306,16 +322,35 @@ class Expression(Lazy, NumpyProtocol, OneElement, Operators, Reductions, Shaped)
         >>> array = cuzarr.create_array({}, data=np.arange(12).reshape(3, 4))
         >>> (array * 2)[1:, 0]
         array([ 8, 16])
+        >>> (array * 2)[::-1, [0, 3]]
+        array([[16, 22],
+               [ 8, 14],
+               [ 0,  6]])
         """
         try:
             box = basic_box(selection, self.shape)
-        except SelectionInvalidError as error:
-            error.hint = "index the elements: x.compute()[…]"
+        except BoundsCheckError:
             raise
+        except SelectionInvalidError:
+            return self._picked(selection)
         extent = tuple((count - 1) * step + 1 if count else 0 for count, step in zip(box.count, box.step, strict=True))
         elements = self._compute(box.start, extent, None, None, None)
         steps = (0 if axis in box.dropped else slice(None, None, step) for axis, step in enumerate(box.step))
         return elements[tuple(steps)]
+
+    def _picked(self, selection: Any) -> Any:
+        """Elements by what NumPy takes between brackets: those that are needed along each dimension are computed, then chosen among."""
+        along, key = crossings(selection, self.shape)
+        expr = self._expr.picked(along, [(axis, 0) for axis in range(self.ndim)])
+        where, limit, threads = settings(self._own_device, None)
+        needed = math.prod(expr.shape) * self.dtype.itemsize
+        lists = [item for item in key if isinstance(item, np.ndarray)]
+        if len(lists) > 1 and needed > limit:
+            message = f"the crossings of these indices are {needed} bytes, the memory limit is {limit}"
+            raise BudgetExceededError(message, hint="select fewer points at a time")
+        buffer = expr.compute((0,) * self.ndim, expr.shape, where, limit, threads)
+        elements = deliver(buffer, (), self.dtype if self._is_dates else None)
+        return elements[key] if key else elements
 
     def _compute(
         self, start: tuple[int, ...], extent: tuple[int, ...], device: str | None, memory_limit: int | str | None, progress: Any
@@ -345,7 +380,8 @@ class Expression(Lazy, NumpyProtocol, OneElement, Operators, Reductions, Shaped)
         Parameters
         ----------
         target : Array or StoreLike
-            An array of the same shape, none of the sources; or the place of a new array: a path, a URL, a store, a dictionary.
+            An array of the same shape, none of the sources, or a view of one (``array.lazy[2:4]``); or the place of a new array: a path,
+            a URL, a store, a dictionary.
         device, memory_limit, progress
             As of :meth:`compute`; progress hears of the objects that were written.
         resume : bool
@@ -360,7 +396,7 @@ class Expression(Lazy, NumpyProtocol, OneElement, Operators, Reductions, Shaped)
 
         Returns
         -------
-        Array
+        Array or LazyArray
             The target. A new one has the plan's element type and its names of dimensions.
 
         Raises
@@ -373,6 +409,8 @@ class Expression(Lazy, NumpyProtocol, OneElement, Operators, Reductions, Shaped)
             The target was opened for reading.
         ContainsArrayError
             There is an array at the place of the new one. ``overwrite=True`` replaces it.
+        InvalidArgumentError
+            ``resume`` or ``client`` is given with a view.
 
         Examples
         --------
@@ -383,12 +421,21 @@ class Expression(Lazy, NumpyProtocol, OneElement, Operators, Reductions, Shaped)
         array([0.5, 1.5, 2.5, 3.5])
         >>> (array * 2).store({}, name="doubled", chunks=(2,)).path
         'doubled'
+        >>> view = (array[:2] * array.lazy[2:]).store(target.lazy[:2])
+        >>> target[:]
+        array([0. , 3. , 2.5, 3.5])
         """
         grid = {"chunks": chunks, "shards": shards}
         given = {name: value for name, value in grid.items() if value is not None} | kwargs
         if isinstance(target, Stored) and given:
             raise TypeError(f"these arguments are for a new array, so pass its place as target: {', '.join(given)}")
         check_keywords("create_array", given, parameters(_sources.nodes.create_array))
+        if hasattr(target, "_store_plan"):
+            if resume or client is not None or given:
+                message = "a view takes no resume, no client and nothing that is for a new array"
+                raise InvalidArgumentError(message, hint="store into the array as a whole")
+            target._store_plan(self, device, memory_limit, progress)
+            return target
         if isinstance(target, Stored):
             self._check_target(target.dtype)
             target._check_writable()
@@ -409,15 +456,15 @@ class Expression(Lazy, NumpyProtocol, OneElement, Operators, Reductions, Shaped)
         """Refuses to store numbers as dates, and dates as anything else, or in another unit."""
         if not self._is_dates:
             check_dtype(dtype, "store")
-        elif dtype.newbyteorder("=") != _DATES:
-            raise DTypeMismatchError(f"store: the target has elements of {dtype}, the result of {_DATES}")
+        elif dtype.newbyteorder("=") != self.dtype:
+            raise DTypeMismatchError(f"store: the target has elements of {dtype}, the result of {self.dtype}")
 
     def _place(self, given: Any, options: dict[str, Any]) -> Any:
         """The place of a new array for the result."""
         if given is None or isinstance(given, Lazy) or hasattr(given, "__array__"):
             raise InvalidArgumentError(
                 f"got {type(given).__name__} to store into, expected an array of cuzarr or the place of a new one",
-                hint="for elements in memory, call .compute()",
+                hint="for elements in memory, call .compute(out=array)",
             )
         self._check_target(self.dtype)
         of_place = {name: options.pop(name, None) for name in ("storage_options", "metadata_store")}
@@ -436,7 +483,8 @@ class Expression(Lazy, NumpyProtocol, OneElement, Operators, Reductions, Shaped)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
         """Refuses: a plan is computed when that is asked for."""
-        raise InvalidArgumentError("an expression has no elements yet", hint="call .compute()")
+        hint = "call .compute() for the elements in memory; or .store(place) to write them, however many they are"
+        raise InvalidArgumentError("an expression has no elements yet", hint=hint)
 
     @property
     def _dimension_names(self) -> tuple[str | None, ...] | None:
@@ -444,7 +492,7 @@ class Expression(Lazy, NumpyProtocol, OneElement, Operators, Reductions, Shaped)
 
     def _as_expression(self, what: str) -> _core.Expr:
         if self._is_dates:
-            check_dtype(_DATES, what)
+            check_dtype(self.dtype, what)
         return self._expr
 
     def _elements(self) -> Any:

@@ -66,7 +66,7 @@ def map_blocks(
     memory_limit : int or str, optional
         Memory for blocks, in bytes or as ``"8 GiB"``; by default the configured limit. What ``f`` allocates comes on top.
     progress : bool, callable or object with ``update``, optional
-        ``True`` shows a line on the terminal. A function is called with the number of blocks done and the number in all. An object
+        ``True`` shows a line on the terminal or in the notebook. A function is called with the number of blocks done and the number in all. An object
         with ``update``, such as tqdm's or rich's ``Progress``, is updated.
     resume : bool
         Keep a note of progress beside the chunks of ``out``, and go on where an earlier call with the same arrays, memory limit and

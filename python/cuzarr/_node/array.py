@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -409,7 +410,8 @@ class Array(Node, StoredProtocol, Operators, OneElement, Reductions, Stored):
             Another type of the result. Numbers are computed first and then converted.
         times : bool
             Whether elements with ``units`` such as ``"days since 2000-01-01"`` become datetime64[ns]; missing ones are NaT. The
-            calendar must be ``standard``, ``gregorian`` or ``proleptic_gregorian``.
+            calendar must be ``standard``, ``gregorian`` or ``proleptic_gregorian``. Elements with ``units`` such as ``"hours"`` become
+            timedelta64[ns] where the attribute ``dtype`` says ``timedelta64``, as xarray stores durations; without it they stay numbers.
 
         Returns
         -------
@@ -580,7 +582,7 @@ class Array(Node, StoredProtocol, Operators, OneElement, Reductions, Stored):
         prototype : BufferPrototype, optional
             The kind of memory of the result: cuzarr's or zarr-python's prototype.
         progress : bool, callable or object with ``update``, optional
-            ``True`` shows a line on the terminal. A function is called with the number of objects read, and the number in all
+            ``True`` shows a line on the terminal or in the notebook. A function is called with the number of objects read, and the number in all
             (``None`` if that is not known). An object with ``update``, such as tqdm's or rich's ``Progress``, is updated.
 
         Returns
@@ -637,6 +639,7 @@ class Array(Node, StoredProtocol, Operators, OneElement, Reductions, Stored):
         dtype: Any = None,
         prototype: Any = None,
         device: str | Sequence[str] | None = None,
+        progress: Any = None,
     ) -> Any:
         """Read a box into memory of your choice, converted to a type of your choice.
 
@@ -653,6 +656,8 @@ class Array(Node, StoredProtocol, Operators, OneElement, Reductions, Stored):
         device : str or sequence of str, optional
             Where the elements go. Several devices get a part of the first dimension each, cut where chunks begin, and read at the same
             time. Such reads are not in this array's :meth:`last_report`.
+        progress : bool, callable or object, optional
+            As in :meth:`getitem`.
 
         Returns
         -------
@@ -668,10 +673,17 @@ class Array(Node, StoredProtocol, Operators, OneElement, Reductions, Stored):
         [(4, 3), (6, 3)]
         """
         if device is None:
-            return array_read.read(self, selection, out, dtype, prototype)
-        return array_read.read_to(self, selection, out, dtype, prototype, device)
+            read = partial(array_read.read, self, selection, out, dtype, prototype)
+        else:
+            read = partial(array_read.read_to, self, selection, out, dtype, prototype, device)
+        if not is_wanted(progress):
+            return read()
+        with shown(progress, "reading", array_selections.count_objects(self, selection)):
+            return read()
 
-    def read_many(self, selections: Sequence[Any], *, out: Any = None, dtype: Any = None, prototype: Any = None) -> Any:
+    def read_many(
+        self, selections: Sequence[Any], *, out: Any = None, dtype: Any = None, prototype: Any = None, progress: Any = None
+    ) -> Any:
         """Read many boxes in one call, such as random crops for training. Each chunk is read once.
 
         Parameters
@@ -684,6 +696,8 @@ class Array(Node, StoredProtocol, Operators, OneElement, Reductions, Stored):
             Element type of the results; elements are converted on the way.
         prototype : BufferPrototype, optional
             The kind of memory of the result: a prototype of cuzarr or zarr-python.
+        progress : bool, callable or object, optional
+            As in :meth:`getitem`; the number of objects in all is not known.
 
         Returns
         -------
@@ -695,7 +709,8 @@ class Array(Node, StoredProtocol, Operators, OneElement, Reductions, Stored):
         >>> [crop.shape for crop in array.read_many([(slice(0, 3), slice(2, 4)), (slice(5, 8), slice(6, 8))])]
         [(3, 2), (3, 2)]
         """
-        return array_read.read_many(self, selections, out, dtype, prototype)
+        with shown(progress, "reading", None):
+            return array_read.read_many(self, selections, out, dtype, prototype)
 
     def get_basic_selection(
         self,

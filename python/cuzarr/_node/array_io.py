@@ -11,6 +11,8 @@ from typing import Any, Literal, NamedTuple, Protocol, Self
 import numpy as np
 
 from cuzarr import _core, _numpy
+from cuzarr._compute.expression import Expression
+from cuzarr._compute.operands import settings
 from cuzarr._compute.sources import StoredArray
 from cuzarr._config import DEFAULTS, config as global_config, resolve_class
 from cuzarr._memory import convert, foreign, strings
@@ -22,6 +24,7 @@ from cuzarr._text import printable
 from cuzarr.buffer import NDBuffer, cpu, gpu
 from cuzarr.buffer._prototype import prototype_device
 from cuzarr.errors import (
+    BudgetExceededError,
     CuzarrRuntimeWarning,
     FallbackRefusedError,
     ImplicitHostCopyError,
@@ -258,8 +261,26 @@ def read_arrow(array: OpenArray, box: Chosen, ndim: int) -> tuple[Any, Any]:
     return array._handle(device).read(box.lists).arrow()
 
 
+def computed(value: Any) -> Any:
+    """The elements of a plan; anything else as it is.
+
+    Raises
+    ------
+    BudgetExceededError
+        They take more than the memory limit.
+    """
+    if not isinstance(value, Expression):
+        return value
+    _, limit, _ = settings(None, None)
+    if value.nbytes > limit:
+        message = f"the elements of the plan take {value.nbytes} bytes, the memory limit is {limit}"
+        raise BudgetExceededError(message, hint="store it into a view, part by part: plan.store(array.lazy[...])")
+    return value.compute()
+
+
 def set_box(array: OpenArray, box: Chosen, value: Any, fields: Fields | None, prototype: Any = None) -> None:
     array.store.check_writable()
+    value = computed(value)
     check_fields(fields, array.dtype)
     field = one_field(fields)
     value = _taken(array, value, prototype, array.dtype if field is None else array.dtype[field])

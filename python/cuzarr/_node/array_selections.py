@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from cuzarr._compute.expression import Expression
 from cuzarr._compute.sources import is_array
 from cuzarr._memory import foreign
 from cuzarr._memory.box import basic_box, ensure_tuple
@@ -49,7 +50,9 @@ def put(array: Any, selection: Any, value: Any, prototype: Any) -> None:
     """Writes elements by what brackets hold."""
     selection = _as_index(selection)
     fields, rest = pop_fields(selection)
-    if is_pure_fancy(rest, array.ndim):
+    if isinstance(value, Expression) and fields is None and prototype is None:
+        array.lazy[rest].write(value)
+    elif is_pure_fancy(rest, array.ndim):
         fields, points, is_mask = VIndex(array).parse(selection)
         set_points = array.set_mask_selection if is_mask else array.set_coordinate_selection
         set_points(points, value, fields=fields, prototype=prototype)
@@ -94,7 +97,7 @@ def set_coordinates(array: Any, selection: Any, value: Any, fields: Fields | Non
     """Writes points, by one index array for each dimension: a value of the index arrays' shape, or one element for each point,
     in one dimension or with dimensions of 1 between."""
     chosen = CoordinateSelection(selection, array.shape)
-    value = getattr(value, "as_ndarray_like", lambda: value)()
+    value = array_io.computed(getattr(value, "as_ndarray_like", lambda: value)())
     is_flat = [without_ones(chosen.selection_shape), without_ones(chosen.shape)].__contains__
     if not (foreign.is_on_device(value) and is_flat(without_ones(tuple(value.shape)))):
         value = foreign.to_native_host(foreign.on_host(value), check_fields(fields, array.dtype))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import bisect
+import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -13,6 +15,7 @@ from cuzarr import _checks, _core
 from cuzarr._compute.decoded import decoded
 from cuzarr._compute.evaluate import plan
 from cuzarr._compute.expression import Expression
+from cuzarr._compute.operands import settings
 from cuzarr._memory import foreign
 from cuzarr._memory.box import Box, ensure_tuple, expand_ellipsis, is_integer, normalize_index, signed_range, slice_indices
 from cuzarr._memory.device_array import DeviceArray
@@ -30,15 +33,18 @@ from cuzarr._node.indexing import (
     normalize_indices,
 )
 from cuzarr._numpy import check_dtype
+from cuzarr._operators import dispatch
 from cuzarr._operators.dispatch import Lazy
 from cuzarr._operators.numpy_stored import StoredProtocol
 from cuzarr._operators.signs import OneElement, Operators, Reductions
+from cuzarr._progress import shown
 from cuzarr._text import printable
 from cuzarr.errors import (
     ArrayIndexError,
     ImplicitHostCopyError,
     InvalidArgumentError,
     SelectionInvalidError,
+    ShapeMismatchError,
     VindexInvalidSelectionError,
 )
 
@@ -76,6 +82,13 @@ class _Product:
         for axis, chosen in zip(self.order, indices, strict=True):
             found[axis] = _part(found[axis], chosen)
         return _Points(tuple(np.broadcast_to(np.asarray(one, np.intp), shape) for one in found))
+
+    def is_whole(self, shape: tuple[int, ...]) -> bool:
+        """Whether this is all of an array, as it is."""
+        everything = zip(self.along, shape, strict=True)
+        return self.order == tuple(range(len(shape))) and all(
+            isinstance(own, range) and own == range(extent) for own, extent in everything
+        )
 
     def transpose(self, axes: tuple[int, ...]) -> _Product:
         return _Product(self.along, tuple(self.order[axis] for axis in axes))
@@ -149,6 +162,9 @@ class _Points:
 
     def points(self, indices: list[Indices], shape: tuple[int, ...]) -> _Points:
         return _Points(tuple(np.broadcast_to(own[tuple(indices)], shape) for own in self.along))
+
+    def is_whole(self, shape: tuple[int, ...]) -> bool:
+        return False
 
     def transpose(self, axes: tuple[int, ...]) -> _Points:
         return _Points(tuple(own.transpose(axes) for own in self.along))
@@ -288,10 +304,8 @@ class LazyArray(Lazy, StoredProtocol, OneElement, Operators, Reductions):
 
         Parameters
         ----------
-        dtype : dtype, optional
-            Another type of the result.
-        times : bool
-            Whether elements that count time become datetime64[ns].
+        dtype, times
+            As of :meth:`Array.decoded`.
 
         Returns
         -------
@@ -417,8 +431,13 @@ class LazyArray(Lazy, StoredProtocol, OneElement, Operators, Reductions):
             raise TypeError("a view of 0 dimensions has no length")
         return self.shape[0]
 
-    def result(self) -> Any:
+    def result(self, *, progress: Any = None) -> Any:
         """The elements, read by one plan that meets each chunk once.
+
+        Parameters
+        ----------
+        progress : bool, callable or object, optional
+            As in :meth:`Array.getitem`; the number of objects in all is not known.
 
         Returns
         -------
@@ -437,7 +456,8 @@ class LazyArray(Lazy, StoredProtocol, OneElement, Operators, Reductions):
         >>> array.lazy[2:].oindex[[0, -1]].result()
         array([2, 9])
         """
-        elements = array_io.get_box(self._array, self._what.chosen(self._array.shape), None, None, None)
+        with shown(progress, "reading", None):
+            elements = array_io.get_box(self._array, self._what.chosen(self._array.shape), None, None, None)
         if isinstance(self._what, _Points):
             elements = elements.reshape(self.shape)
         elif (order := self._what.read_order()) != tuple(range(self.ndim)):
@@ -451,7 +471,8 @@ class LazyArray(Lazy, StoredProtocol, OneElement, Operators, Reductions):
         Parameters
         ----------
         value : array or number
-            Broadcast to the view's shape; on any device.
+            Broadcast to the view's shape; on any device. A plan is computed and written part by part; one that reads the array itself is
+            computed first, within the memory limit.
 
         Raises
         ------
@@ -469,9 +490,58 @@ class LazyArray(Lazy, StoredProtocol, OneElement, Operators, Reductions):
         array([[1, 0, 0],
                [2, 0, 0]], dtype=int8)
         """
+        if isinstance(value, Expression):
+            return self._assign_plan(value)
         chosen = self._what.chosen(self._array.shape)
         value = getattr(value, "as_ndarray_like", lambda: value)()
         array_io.set_box(self._array, chosen, self._as_read(value, chosen.shape), None)
+
+    def _assign_plan(self, plan: Expression) -> None:
+        """Writes a plan's elements, which are broadcast, as an assignment does: those that it reads of this array are the old ones."""
+        self._array._check_writable()
+        if plan.shape != self.shape:
+            plan = dispatch.functions["broadcast_to"](plan, self.shape)
+        try:
+            plan._expr.refuse_overlap(self._array.store._handle, self._array.path)
+        except InvalidArgumentError:
+            self.write(array_io.computed(plan))
+        else:
+            self._store_plan(plan, None, None, None)
+
+    def _store_plan(self, plan: Expression, device: str | None, memory_limit: int | str | None, progress: Any) -> None:
+        """Computes a plan into the view, part by part along stored objects.
+
+        Raises
+        ------
+        ShapeMismatchError, InvalidArgumentError, DTypeMismatchError, ReadOnlyError
+        """
+        if plan.shape != self.shape:
+            raise ShapeMismatchError(f"the view has shape {self.shape}, the result has {plan.shape}")
+        if self._what.is_whole(self._array.shape):
+            plan.store(self._array, device=device, memory_limit=memory_limit, progress=progress)
+            return
+        self._array._check_writable()
+        plan._check_target(self.dtype)
+        plan._expr.refuse_overlap(self._array.store._handle, self._array.path)
+        _, limit, _ = settings(device, memory_limit)
+        # Beside a part's elements are those that it is computed of.
+        most = max(limit // (4 * plan.dtype.itemsize), 1)
+        with shown(progress, "writing", None):
+            for start, extent in _parts([self._borders(axis) for axis in range(self.ndim)], (0,) * self.ndim, self.shape, most):
+                part = tuple(slice(first, first + count) for first, count in zip(start, extent, strict=True))
+                self[part].write(plan._compute(start, extent, device, memory_limit, None))
+
+    def _borders(self, axis: int) -> Sequence[int]:
+        """Where along a dimension of the view another stored object begins; everywhere, for lists of indices."""
+        what = self._what
+        own = what.along[what.order[axis]] if isinstance(what, _Product) else None
+        if not isinstance(own, range):
+            return range(1, self.shape[axis])
+        rising = own if own.step > 0 else own[::-1]
+        assert isinstance(what, _Product)
+        edges = itertools.accumulate(self._array.write_chunk_sizes[what.order[axis]])
+        found = {bisect.bisect_left(rising, edge) for edge in edges}
+        return sorted(found if own.step > 0 else {len(own) - place for place in found})
 
     def _as_read(self, value: Any, shape: tuple[int, ...]) -> Any:
         """A value for the view as one for what is read."""
@@ -668,6 +738,26 @@ class LazyIndex:
         except ValueError as error:
             raise ArrayIndexError(f"the index arrays have no common shape: {error}") from error
         return view._of(view._what.points(counted, shape))
+
+
+def _parts(
+    borders: list[Sequence[int]], start: tuple[int, ...], extent: tuple[int, ...], most: int
+) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
+    """Boxes between borders, of at most so many elements each unless there is no border inside: their starts and extents."""
+    if math.prod(extent) <= most:
+        if 0 not in extent:
+            yield start, extent
+        return
+    for axis, (first, count) in enumerate(zip(start, extent, strict=True)):
+        low, high = bisect.bisect_right(borders[axis], first), bisect.bisect_left(borders[axis], first + count)
+        if low < high:
+            cut = borders[axis][(low + high) // 2]
+            for begin, end in ((first, cut), (cut, first + count)):
+                starts, extents = list(start), list(extent)
+                starts[axis], extents[axis] = begin, end - begin
+                yield from _parts(borders, tuple(starts), tuple(extents), most)
+            return
+    yield start, extent
 
 
 def _checked_slice(item: slice, extent: int) -> slice:

@@ -10,10 +10,7 @@ from cuzarr import _core
 from cuzarr._numpy import check_dtype
 
 apply: Callable[..., Any]
-"""Computes one of NumPy's functions of elements, by its name, of operands of any kind; set by ``_compute.operands``."""
-
-reduce: Callable[..., Any]
-"""Computes a reduction by NumPy's name; set by ``_compute.expression``."""
+"""Computes one of NumPy's functions of elements, by its name, of operands of any kind; set by ``_compute.evaluate``."""
 
 namespace: ModuleType
 """The module with this library's functions by the names of NumPy and of the array API standard; set by ``xp``."""

@@ -21,10 +21,9 @@ from cuzarr.errors import (
 )
 
 # Functions that call the method of their name, with what they take beside it.
-METHODS = {
-    "sum", "prod", "mean", "std", "var", "min", "max", "amin", "amax", "argmin", "argmax", "any", "all", "reshape", "transpose",
-    "ravel",
-}  # fmt: skip
+METHODS = {"reshape", "transpose", "ravel"}
+# Names that NumPy has for functions that are here by another one.
+OTHER_NAMES = {"around": "round", "amin": "min", "amax": "max"}
 
 # Functions of NumPy's that write into their first argument.
 WRITING = frozenset({np.copyto, np.put, np.place, np.putmask, np.fill_diagonal, np.put_along_axis})
@@ -47,15 +46,15 @@ class Methods:
     _on_host = "[...]"
     """The same, in memory of the host."""
 
-    def clip(self, min: Any = None, max: Any = None, **numpys: Any) -> Any:
+    def clip(self, min: Any = None, max: Any = None, out: Any = None) -> Any:
         """The elements, limited to a range.
 
         Parameters
         ----------
         min, max : scalar or array, optional
             The smallest and the largest value; ``None`` for no bound. Arrays are broadcast.
-        **numpys
-            ``out`` and ``dtype``, as ``np.clip(x, 0, 1, out=result)`` passes them: a NumPy array, and ``None``.
+        out : numpy.ndarray, optional
+            Memory for the result. A plan is computed into it.
 
         Returns
         -------
@@ -69,17 +68,17 @@ class Methods:
         >>> array.clip(0.5, 1).compute()
         array([0.5, 1. ])
         """
-        return as_numpy_wants(self, dispatch.functions["clip"](self, min, max), "clip", numpys)
+        return into(out, dispatch.functions["clip"](self, min, max), "clip")
 
-    def round(self, decimals: int = 0, **numpys: Any) -> Any:
+    def round(self, decimals: int = 0, out: Any = None) -> Any:
         """The elements, rounded to the nearest number; halves go to the even one.
 
         Parameters
         ----------
         decimals : int
             How many digits to keep behind the point.
-        **numpys
-            ``out`` and ``dtype``, as ``np.clip(x, 0, 1, out=result)`` passes them: a NumPy array, and ``None``.
+        out : numpy.ndarray, optional
+            Memory for the result. A plan is computed into it.
 
         Returns
         -------
@@ -93,9 +92,9 @@ class Methods:
         >>> array.round().compute()
         array([0., 2.])
         """
-        return as_numpy_wants(self, dispatch.functions["round"](self, decimals), "round", numpys)
+        return into(out, dispatch.functions["round"](self, decimals), "round")
 
-    def cumsum(self, axis: Any = None, dtype: Any = None, **numpys: Any) -> Any:
+    def cumsum(self, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
         """Running sums along a dimension; see :func:`cuzarr.cumsum`.
 
         Parameters
@@ -104,8 +103,8 @@ class Methods:
             The dimension, by number or name; ``None`` takes all elements, in C order.
         dtype : dtype-like, optional
             The type of the elements and of the sums.
-        **numpys
-            ``out``, as ``np.cumsum(x, out=result)`` passes it: a NumPy array.
+        out : numpy.ndarray, optional
+            Memory for the result. A plan is computed into it.
 
         Returns
         -------
@@ -124,9 +123,9 @@ class Methods:
         >>> array.cumsum().compute()
         array([1, 3, 6])
         """
-        return as_numpy_wants(self, dispatch.functions["cumsum"](self, axis, dtype), "cumsum", numpys)
+        return into(out, dispatch.functions["cumsum"](self, axis, dtype), "cumsum")
 
-    def cumprod(self, axis: Any = None, dtype: Any = None, **numpys: Any) -> Any:
+    def cumprod(self, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
         """Running products along a dimension; see :func:`cuzarr.cumprod`.
 
         Parameters
@@ -135,8 +134,8 @@ class Methods:
             The dimension, by number or name; ``None`` takes all elements, in C order.
         dtype : dtype-like, optional
             The type of the elements and of the products.
-        **numpys
-            ``out``, as ``np.cumprod(x, out=result)`` passes it: a NumPy array.
+        out : numpy.ndarray, optional
+            Memory for the result. A plan is computed into it.
 
         Returns
         -------
@@ -155,7 +154,7 @@ class Methods:
         >>> array.cumprod().compute()
         array([1, 2, 6])
         """
-        return as_numpy_wants(self, dispatch.functions["cumprod"](self, axis, dtype), "cumprod", numpys)
+        return into(out, dispatch.functions["cumprod"](self, axis, dtype), "cumprod")
 
     def conj(self) -> Any:
         """The complex conjugate of each element.
@@ -196,30 +195,28 @@ class Methods:
             raise AttributeError(message, name=name, obj=self)
 
 
-def as_numpy_wants(x: Any, result: Any, name: str, numpys: dict[str, Any]) -> Any:
-    """What a method gives NumPy's function of its name, which says more than a caller does: elements, also of an array in a store.
+def into(out: Any, result: Any, name: str) -> Any:
+    """The caller's array with a result in it, which a plan computes there; the result itself where there is no such array.
 
     Raises
     ------
     UnsupportedError
-        The result's type is given, or it is to go into something other than an array of NumPy's.
+        It is no array of NumPy's.
     ShapeMismatchError, DTypeMismatchError
-        It does not fit into ``out``.
+        The result does not fit into it.
     """
-    for option, value in numpys.items():
-        if option not in ("dtype", "out"):
-            raise TypeError(f"{name}() got an unexpected keyword argument '{option}'")
-        if value is not None and not (option == "out" and isinstance(value, np.ndarray)):
-            raise UnsupportedError(f"{name} takes no {option}", hint="convert the arguments or the result with astype")
-    if (out := numpys.get("out")) is not None:
-        elements = host_elements(result)
-        if np.shape(elements) != out.shape:
-            raise ShapeMismatchError(f"{name}: out has shape {out.shape}, the result {np.shape(elements)}")
-        if not np.can_cast(elements.dtype, out.dtype, "same_kind"):
-            raise DTypeMismatchError(f"{name}: out has elements of {out.dtype}, the result of {elements.dtype}")
-        out[...] = elements
-        return out
-    return result.compute() if numpys and isinstance(x, Lazy) and not x._is_plan else result
+    if out is None:
+        return result
+    if not isinstance(out, np.ndarray):
+        message = f"{name}: out is {type(out).__name__}, expected an array of NumPy"
+        raise UnsupportedError(message, hint="assign the result: out[...] = x; a plan is written by .store(array)")
+    elements = host_elements(result)
+    if np.shape(elements) != out.shape:
+        raise ShapeMismatchError(f"{name}: out has shape {out.shape}, the result {np.shape(elements)}")
+    if not np.can_cast(elements.dtype, out.dtype, "same_kind"):
+        raise DTypeMismatchError(f"{name}: out has elements of {out.dtype}, the result of {elements.dtype}")
+    out[...] = elements
+    return out
 
 
 def host_elements(value: Any) -> Any:
@@ -285,10 +282,10 @@ def function_name(function: Callable[..., Any]) -> str:
 @functools.cache
 def own_function(function: Callable[..., Any]) -> Callable[..., Any] | None:
     """Ours of NumPy's name, if there is one."""
-    name = "round" if function is np.around else getattr(function, "__name__", "")
-    if name in METHODS or getattr(np, name, None) is not function and name != "round":
+    name = getattr(function, "__name__", "")
+    if name in METHODS or getattr(np, name, None) is not function:
         return None
-    return dispatch.functions.get(name)
+    return dispatch.functions.get(OTHER_NAMES.get(name, name))
 
 
 def _default(function: Callable[..., Any], option: str) -> Any:
@@ -329,20 +326,19 @@ def array_function(x: Any, function: Callable[..., Any], arguments: tuple[Any, .
     # NumPy's `moveaxis` calls `transpose`, which gives a view of memory on a device.
     if own is not None and not (function is np.moveaxis and not isinstance(x, Lazy)):
         said = said_options(function, own, options)
-        out = {"out": said.pop("out")} if isinstance(said.get("out"), np.ndarray) else {}
+        out = said.pop("out") if isinstance(said.get("out"), np.ndarray) else None
         try:
             inspect.signature(own).bind(*arguments, **said)
         except TypeError as error:
             raise missing(name, x, f" with such arguments: {error}") from None
-        return as_numpy_wants(x, own(*arguments, **said), name, out)
+        return into(out, own(*arguments, **said), name)
     if function in WRITING and isinstance(arguments[0] if arguments else None, Methods):
         raise cannot_write(name, arguments[0])
     if function in SHARING and isinstance(x, Lazy):
         return False
     if function in _OF_ITEMS:
         raise missing(name, x)
-    method = {"amin": "min", "amax": "max"}.get(name, name)
-    has_method = method in METHODS and hasattr(type(x), method)
+    has_method = name in METHODS and hasattr(type(x), name)
     try:
         if function is np.array_equiv:
             x.__array__()  # whose refusal it would take for a difference

@@ -4,26 +4,27 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, ClassVar
 
 import numpy as np
 
 from cuzarr._config import config
 from cuzarr._config.keys import DEFAULT_MEMORY_LIMIT_BYTES
-from cuzarr._numpy import is_computable
+from cuzarr._numpy import is_computable, is_small
 from cuzarr._operators import dispatch
 from cuzarr._operators.dispatch import Lazy
 from cuzarr._operators.numpy_protocol import (
+    OTHER_NAMES,
     SHARING,
     SIGN_FUNCTIONS,
     WRITING,
     Methods,
-    as_numpy_wants,
     call_with_elements,
     cannot_write,
     function_name,
     host_elements,
+    into,
     said_options,
 )
 from cuzarr.errors import BudgetExceededError, DTypeMismatchError, UnsupportedError
@@ -45,8 +46,6 @@ _ABOUT = frozenset(
 )
 # Functions that NumPy makes of slices and ``transpose``: of a view they are views.
 _VIEWING = frozenset({np.transpose, np.moveaxis, np.flip, np.fliplr, np.flipud})
-# Names that NumPy has for functions that are here by another one.
-_OTHER_NAMES = {"around": "round", "amin": "min", "amax": "max"}
 # Functions whose answer is a bool of Python's.
 _PREDICATES = frozenset({"allclose", "array_equal"})
 
@@ -68,6 +67,8 @@ def stored_ufunc(ufunc: Any, method: str, inputs: tuple[Any, ...], options: dict
         is_plain and len(inputs) == 2 and isinstance(inputs[0], np.ndarray | np.generic) and ufunc.__name__ in SIGN_FUNCTIONS
     )
     is_here = is_plain and (ufunc is np.divmod or ufunc.__name__ in dispatch.functions)
+    if of_elements_alone(inputs):
+        may_be_sign = False
     has_arithmetic = all(is_computable(value.dtype) for value in inputs if isinstance(value, Lazy))
     if has_arithmetic and method == "__call__" and list(options) == ["out"] and ufunc.__name__ in dispatch.functions:
         (out,) = options["out"] if len(options["out"]) == 1 else (None,)
@@ -88,6 +89,35 @@ def _takes(out: Any, plan: Any) -> bool:
     """Whether this memory can have a plan's elements as they are computed."""
     is_fit = isinstance(out, np.ndarray) and out.flags.writeable and out.dtype.isnative and out.shape == tuple(plan.shape)
     return is_fit and np.can_cast(plan.dtype, out.dtype, "same_kind")
+
+
+def of_elements_alone(values: Iterable[Any]) -> bool:
+    """Whether one of these is an array in a store, or a view of one, whose elements only NumPy computes with: dates, text, structures. No
+    plan may be among them."""
+    lazy = [value for value in values if isinstance(value, Lazy)]
+    has_none = any(not is_computable(value.dtype) and not is_small(value.dtype) for value in lazy)
+    return has_none and not any(value._is_plan for value in lazy)
+
+
+def by_numpy(name: str, function: Callable[..., Any], values: tuple[Any, ...], **options: Any) -> Any:
+    """What a function of NumPy's gives for the elements of arrays in stores.
+
+    Raises
+    ------
+    DTypeMismatchError
+        NumPy has no such function of these elements.
+    BudgetExceededError
+        They take more than the memory limit.
+    ImplicitHostCopyError
+        Elements are on a GPU.
+    """
+    check_limit(name, values)
+    elements = [host_elements(value) for value in values]
+    try:
+        return function(*elements, **options)
+    except TypeError as error:
+        types = " and ".join(str(np.asarray(value).dtype) for value in elements)
+        raise DTypeMismatchError(f"{name} is not defined for elements of {types}: {error}") from error
 
 
 def is_stored(value: Any) -> bool:
@@ -163,7 +193,7 @@ def _value(result: Any, name: str) -> Any:
 
 def _streamed(function: Callable[..., Any], name: str, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
     """The value that this library's function of the name gives, region by region; ``NotImplemented`` where it has none for such arguments."""
-    own = dispatch.functions.get(_OTHER_NAMES.get(name, name))
+    own = dispatch.functions.get(OTHER_NAMES.get(name, name))
     if own is None or getattr(np, name, None) is not function:
         return NotImplemented
     said = said_options(function, own, options)
@@ -173,12 +203,12 @@ def _streamed(function: Callable[..., Any], name: str, arguments: tuple[Any, ...
     except TypeError:
         return NotImplemented
     try:
-        result = _value(own(*arguments, **said), _OTHER_NAMES.get(name, name))
+        result = _value(own(*arguments, **said), OTHER_NAMES.get(name, name))
     except (UnsupportedError, DTypeMismatchError):
         return NotImplemented  # strings, rules that find bins: NumPy's function may have them
     if name in _PREDICATES:
         return bool(result)
-    return result if out is None else as_numpy_wants(None, result, name, {"out": out})
+    return into(out, result, name)
 
 
 def stored_function(x: Any, function: Any, types: Any, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import datetime
 import math
+import operator
 from typing import Any, ClassVar
 
 from cuzarr._numpy import check_dtype
 from cuzarr._operators import dispatch
-from cuzarr._operators.numpy_protocol import Methods, as_numpy_wants
+from cuzarr._operators.numpy_protocol import Methods
+from cuzarr._operators.numpy_stored import by_numpy, of_elements_alone
 from cuzarr.errors import DTypeMismatchError, InvalidArgumentError, MemorySpaceError, UnsupportedError
 
+# Python's own values beside which NumPy computes with text and dates.
+_OF_TEXT_AND_DATES = (str, bytes, datetime.date, datetime.timedelta)
 # PyTorch's names of `&=` and the like; those of the other in-place operators end in one underscore.
 _IN_PLACE_BITS = frozenset({"__iand__", "__ior__", "__ixor__", "__ilshift__", "__irshift__"})
 
@@ -21,8 +26,9 @@ class Operators(Methods):
     dtype: Any
 
     def _apply(self, name: str, *operands: Any) -> Any:
-        for operand in operands:
-            if not is_operand(operand):
+        if not all(map(is_operand, operands)):
+            is_plain = all(is_operand(operand) or isinstance(operand, _OF_TEXT_AND_DATES) for operand in operands)
+            if not is_plain or not of_elements_alone(operands):
                 return NotImplemented
         return dispatch.apply(name, *operands)
 
@@ -112,6 +118,9 @@ class Operators(Methods):
 
     def _compare(self, name: str, reflected: str, other: Any) -> Any:
         """Equality, element by element whatever the other operand is: Python would make identity of what is not implemented."""
+        if of_elements_alone((self, other)):
+            # NumPy's sign, and not its function: a date equals no text.
+            return by_numpy(name, getattr(operator, reflected), (self, other))
         if is_operand(other):
             return dispatch.apply(name, self, other)
         check_dtype(self.dtype, name)
@@ -211,20 +220,19 @@ for _sign, _function in {
 
 
 class Reductions:
-    """Reductions as methods; see :mod:`cuzarr.xp`. NumPy's functions (``np.mean(z)``) call them, too, with ``out`` and
-    ``dtype``, which must be ``None``; of an array in a store they want elements, as all functions of NumPy's do."""
+    """Reductions as methods; see :mod:`cuzarr.xp`."""
 
-    def sum(self, axis: Any = None, *, keepdims: bool = False, **numpys: Any) -> Any:
+    def sum(
+        self, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: bool = False, initial: Any = None, where: Any = None
+    ) -> Any:
         """The sum of the elements.
 
         Parameters
         ----------
         axis : int, str or tuple of them, optional
             Numbers or names of dimensions; by default all.
-        keepdims : bool
-            Keep reduced dimensions, with one element.
-        **numpys
-            ``out`` and ``dtype``, as ``np.sum(x, out=result)`` passes them: a NumPy array, and ``None``.
+        dtype, out, keepdims, initial, where
+            As of :func:`cuzarr.sum`.
 
         Returns
         -------
@@ -243,19 +251,19 @@ class Reductions:
         >>> array.sum(axis=0).compute()
         array([3, 5, 7])
         """
-        return _reduce("sum", self, axis, keepdims, numpys)
+        return dispatch.functions["sum"](self, axis, dtype, out, keepdims, initial, where)
 
-    def prod(self, axis: Any = None, *, keepdims: bool = False, **numpys: Any) -> Any:
+    def prod(
+        self, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: bool = False, initial: Any = None, where: Any = None
+    ) -> Any:
         """The product of the elements.
 
         Parameters
         ----------
         axis : int, str or tuple of them, optional
             Numbers or names of dimensions; by default all.
-        keepdims : bool
-            Keep reduced dimensions, with one element.
-        **numpys
-            ``out`` and ``dtype``, as ``np.sum(x, out=result)`` passes them: a NumPy array, and ``None``.
+        dtype, out, keepdims, initial, where
+            As of :func:`cuzarr.prod`.
 
         Returns
         -------
@@ -274,19 +282,17 @@ class Reductions:
         >>> array.prod(axis=0).compute()
         array([ 0,  4, 10])
         """
-        return _reduce("prod", self, axis, keepdims, numpys)
+        return dispatch.functions["prod"](self, axis, dtype, out, keepdims, initial, where)
 
-    def mean(self, axis: Any = None, *, keepdims: bool = False, **numpys: Any) -> Any:
+    def mean(self, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: bool = False, *, where: Any = None) -> Any:
         """The mean of the elements.
 
         Parameters
         ----------
         axis : int, str or tuple of them, optional
             Numbers or names of dimensions; by default all.
-        keepdims : bool
-            Keep reduced dimensions, with one element.
-        **numpys
-            ``out`` and ``dtype``, as ``np.sum(x, out=result)`` passes them: a NumPy array, and ``None``.
+        dtype, out, keepdims, where
+            As of :func:`cuzarr.mean`.
 
         Returns
         -------
@@ -305,21 +311,28 @@ class Reductions:
         >>> array.mean(axis=0).compute()
         array([1.5, 2.5, 3.5])
         """
-        return _reduce("mean", self, axis, keepdims, numpys)
+        return dispatch.functions["mean"](self, axis, dtype, out, keepdims, where=where)
 
-    def std(self, axis: Any = None, *, ddof: float = 0, keepdims: bool = False, **numpys: Any) -> Any:
+    def std(
+        self,
+        axis: Any = None,
+        dtype: Any = None,
+        out: Any = None,
+        ddof: float = 0,
+        keepdims: bool = False,
+        *,
+        where: Any = None,
+        mean: Any = None,
+        correction: float | None = None,
+    ) -> Any:
         """The standard deviation of the elements.
 
         Parameters
         ----------
         axis : int, str or tuple of them, optional
             Numbers or names of dimensions; by default all.
-        ddof : float
-            Subtracted from the number of elements in the divisor.
-        keepdims : bool
-            Keep reduced dimensions, with one element.
-        **numpys
-            ``out`` and ``dtype``, as ``np.sum(x, out=result)`` passes them: a NumPy array, and ``None``.
+        dtype, out, ddof, keepdims, where, mean, correction
+            As of :func:`cuzarr.std`.
 
         Returns
         -------
@@ -338,21 +351,28 @@ class Reductions:
         >>> array.std(axis=0).compute()
         array([1.5, 1.5, 1.5])
         """
-        return _reduce("std", self, axis, keepdims, numpys, ddof)
+        return dispatch.functions["std"](self, axis, dtype, out, ddof, keepdims, where=where, mean=mean, correction=correction)
 
-    def var(self, axis: Any = None, *, ddof: float = 0, keepdims: bool = False, **numpys: Any) -> Any:
+    def var(
+        self,
+        axis: Any = None,
+        dtype: Any = None,
+        out: Any = None,
+        ddof: float = 0,
+        keepdims: bool = False,
+        *,
+        where: Any = None,
+        mean: Any = None,
+        correction: float | None = None,
+    ) -> Any:
         """The variance of the elements.
 
         Parameters
         ----------
         axis : int, str or tuple of them, optional
             Numbers or names of dimensions; by default all.
-        ddof : float
-            Subtracted from the number of elements in the divisor.
-        keepdims : bool
-            Keep reduced dimensions, with one element.
-        **numpys
-            ``out`` and ``dtype``, as ``np.sum(x, out=result)`` passes them: a NumPy array, and ``None``.
+        dtype, out, ddof, keepdims, where, mean, correction
+            As of :func:`cuzarr.var`.
 
         Returns
         -------
@@ -371,19 +391,17 @@ class Reductions:
         >>> array.var(axis=0).compute()
         array([2.25, 2.25, 2.25])
         """
-        return _reduce("var", self, axis, keepdims, numpys, ddof)
+        return dispatch.functions["var"](self, axis, dtype, out, ddof, keepdims, where=where, mean=mean, correction=correction)
 
-    def min(self, axis: Any = None, *, keepdims: bool = False, **numpys: Any) -> Any:
+    def min(self, axis: Any = None, out: Any = None, keepdims: bool = False, initial: Any = None, where: Any = None) -> Any:
         """The smallest element; NaN if an element is NaN.
 
         Parameters
         ----------
         axis : int, str or tuple of them, optional
             Numbers or names of dimensions; by default all.
-        keepdims : bool
-            Keep reduced dimensions, with one element.
-        **numpys
-            ``out`` and ``dtype``, as ``np.sum(x, out=result)`` passes them: a NumPy array, and ``None``.
+        out, keepdims, initial, where
+            As of :func:`cuzarr.min`.
 
         Returns
         -------
@@ -402,19 +420,17 @@ class Reductions:
         >>> array.min(axis=0).compute()
         array([0, 1, 2])
         """
-        return _reduce("min", self, axis, keepdims, numpys)
+        return dispatch.functions["min"](self, axis, out, keepdims, initial, where)
 
-    def max(self, axis: Any = None, *, keepdims: bool = False, **numpys: Any) -> Any:
+    def max(self, axis: Any = None, out: Any = None, keepdims: bool = False, initial: Any = None, where: Any = None) -> Any:
         """The largest element; NaN if an element is NaN.
 
         Parameters
         ----------
         axis : int, str or tuple of them, optional
             Numbers or names of dimensions; by default all.
-        keepdims : bool
-            Keep reduced dimensions, with one element.
-        **numpys
-            ``out`` and ``dtype``, as ``np.sum(x, out=result)`` passes them: a NumPy array, and ``None``.
+        out, keepdims, initial, where
+            As of :func:`cuzarr.max`.
 
         Returns
         -------
@@ -433,19 +449,17 @@ class Reductions:
         >>> array.max(axis=0).compute()
         array([3, 4, 5])
         """
-        return _reduce("max", self, axis, keepdims, numpys)
+        return dispatch.functions["max"](self, axis, out, keepdims, initial, where)
 
-    def argmin(self, axis: Any = None, *, keepdims: bool = False, **numpys: Any) -> Any:
+    def argmin(self, axis: Any = None, out: Any = None, *, keepdims: bool = False) -> Any:
         """The index of the first smallest element.
 
         Parameters
         ----------
         axis : int, str or tuple of them, optional
             Numbers or names of dimensions; by default all.
-        keepdims : bool
-            Keep reduced dimensions, with one element.
-        **numpys
-            ``out`` and ``dtype``, as ``np.sum(x, out=result)`` passes them: a NumPy array, and ``None``.
+        out, keepdims
+            As of :func:`cuzarr.argmin`.
 
         Returns
         -------
@@ -464,19 +478,17 @@ class Reductions:
         >>> array.argmin(axis=0).compute()
         array([0, 0, 0])
         """
-        return _reduce("argmin", self, axis, keepdims, numpys)
+        return dispatch.functions["argmin"](self, axis, out, keepdims=keepdims)
 
-    def argmax(self, axis: Any = None, *, keepdims: bool = False, **numpys: Any) -> Any:
+    def argmax(self, axis: Any = None, out: Any = None, *, keepdims: bool = False) -> Any:
         """The index of the first largest element.
 
         Parameters
         ----------
         axis : int, str or tuple of them, optional
             Numbers or names of dimensions; by default all.
-        keepdims : bool
-            Keep reduced dimensions, with one element.
-        **numpys
-            ``out`` and ``dtype``, as ``np.sum(x, out=result)`` passes them: a NumPy array, and ``None``.
+        out, keepdims
+            As of :func:`cuzarr.argmax`.
 
         Returns
         -------
@@ -495,19 +507,17 @@ class Reductions:
         >>> array.argmax(axis=0).compute()
         array([1, 1, 1])
         """
-        return _reduce("argmax", self, axis, keepdims, numpys)
+        return dispatch.functions["argmax"](self, axis, out, keepdims=keepdims)
 
-    def any(self, axis: Any = None, *, keepdims: bool = False, **numpys: Any) -> Any:
+    def any(self, axis: Any = None, out: Any = None, keepdims: bool = False, *, where: Any = None) -> Any:
         """Whether an element is not 0.
 
         Parameters
         ----------
         axis : int, str or tuple of them, optional
             Numbers or names of dimensions; by default all.
-        keepdims : bool
-            Keep reduced dimensions, with one element.
-        **numpys
-            ``out`` and ``dtype``, as ``np.sum(x, out=result)`` passes them: a NumPy array, and ``None``.
+        out, keepdims, where
+            As of :func:`cuzarr.any`.
 
         Returns
         -------
@@ -526,19 +536,17 @@ class Reductions:
         >>> array.any(axis=0).compute()
         array([ True,  True,  True])
         """
-        return _reduce("any", self, axis, keepdims, numpys)
+        return dispatch.functions["any"](self, axis, out, keepdims, where=where)
 
-    def all(self, axis: Any = None, *, keepdims: bool = False, **numpys: Any) -> Any:
+    def all(self, axis: Any = None, out: Any = None, keepdims: bool = False, *, where: Any = None) -> Any:
         """Whether no element is 0.
 
         Parameters
         ----------
         axis : int, str or tuple of them, optional
             Numbers or names of dimensions; by default all.
-        keepdims : bool
-            Keep reduced dimensions, with one element.
-        **numpys
-            ``out`` and ``dtype``, as ``np.sum(x, out=result)`` passes them: a NumPy array, and ``None``.
+        out, keepdims, where
+            As of :func:`cuzarr.all`.
 
         Returns
         -------
@@ -557,12 +565,7 @@ class Reductions:
         >>> array.all(axis=0).compute()
         array([False,  True,  True])
         """
-        return _reduce("all", self, axis, keepdims, numpys)
-
-
-def _reduce(name: str, x: Any, axis: Any, keepdims: bool, numpys: dict[str, Any], ddof: float = 0) -> Any:
-
-    return as_numpy_wants(x, dispatch.reduce(name, x, axis, keepdims, ddof), name, numpys)
+        return dispatch.functions["all"](self, axis, out, keepdims, where=where)
 
 
 class Shaped:

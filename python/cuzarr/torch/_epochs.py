@@ -27,8 +27,8 @@ class EpochDataset(IterableDataset[Any]):  # type: ignore[misc]
 
     Parameters
     ----------
-    rank, world_size : int, optional
-        Which of how many ranks this is; by default as ``torch.distributed`` says when a pass begins, where it is initialised.
+    rank, world_size
+        As of :class:`WindowDataset`.
     """
 
     def __init__(self, rank: int | None, world_size: int | None) -> None:

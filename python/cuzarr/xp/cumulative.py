@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from cuzarr import _names
-from cuzarr._checks import axis_number, element_type as _dtype
+from cuzarr._checks import axis_number, axis_of, element_type as _dtype
 from cuzarr._compute.evaluate import finished, plan
 from cuzarr._compute.expression import Expression
 from cuzarr._compute.operands import dimension_names, made
@@ -251,6 +251,7 @@ def _standard(x: Any, axis: int | str | None, dtype: Any, include_initial: bool,
 
 
 def _cumulative(x: Any, axis: int | str | None, dtype: Any, name: str) -> Any:
+    axis = axis_of(axis, len(array(x, name).shape))
     if isinstance(x, Lazy):
         return _planned(plan(x), axis, dtype, name)
     own, place = along(x, axis, name)

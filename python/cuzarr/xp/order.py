@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from cuzarr import _names
-from cuzarr._checks import refusing
+from cuzarr._checks import axis_of, refusing
 from cuzarr._compute.evaluate import apply
 from cuzarr._memory.device_array import DeviceArray, device_array
 from cuzarr._memory.foreign import device_of, is_on_device
@@ -110,7 +110,7 @@ def argsort(x: Any, axis: int | str | None = -1, *, descending: bool = False, st
     >>> cuzarr.xp.argsort(np.array([3, 1, 2]))
     array([1, 2, 0])
     """
-    own, place = along(x, axis, "argsort")
+    own, place = along(x, axis_of(axis, in_memory(x, "argsort").ndim), "argsort")
     return like(_order(own, place, descending), x)
 
 

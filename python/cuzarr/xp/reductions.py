@@ -13,12 +13,22 @@ array([[-2.5, -1.5, -0.5],
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
+import numpy as np
+
 from cuzarr import _names
-from cuzarr._checks import Axis
+from cuzarr._checks import Axis, element_type as wanted_type
 from cuzarr._compute.evaluate import reduce
+from cuzarr._memory.foreign import element_type
+from cuzarr._numpy import element
+from cuzarr._operators.numpy_protocol import into
+from cuzarr.errors import DTypeMismatchError, InvalidArgumentError, ShapeMismatchError
+from cuzarr.xp import elementwise
+from cuzarr.xp.arguments import array
 from cuzarr.xp.elementwise import astype
+from cuzarr.xp.shapes import broadcast_to
 
 __all__ = [
     "all", "any", "argmax", "argmin", "count_nonzero", "max", "mean", "min", "nanargmax", "nanargmin", "nanmax",
@@ -26,7 +36,145 @@ __all__ = [
 ]  # fmt: skip
 
 
-def sum(x: Any, axis: Axis = None, *, keepdims: bool = False, dtype: Any = None) -> Any:
+def _mask(x: Any, where: Any, name: str) -> Any:
+    """The elements that count, in the shape of ``x``; ``None`` for all of them.
+
+    Raises
+    ------
+    DTypeMismatchError, ShapeMismatchError
+        These are no bools, or have another shape.
+    """
+    if where is None or where is True:
+        return None
+    mask = array(where, name)
+    if element_type(mask).kind != "b":
+        hint = "compare them: where=x != 0"
+        raise DTypeMismatchError(f"{name}: where has elements of {element_type(mask)}, expected bool", hint=hint)
+    if tuple(mask.shape) == tuple(x.shape):
+        return mask
+    try:
+        return broadcast_to(mask, tuple(x.shape))
+    except ShapeMismatchError:
+        message = f"{name}: where has shape {tuple(mask.shape)}, which does not broadcast to {tuple(x.shape)}"
+        raise ShapeMismatchError(message) from None
+
+
+def _counted(x: Any, where: Any, instead: Any, name: str) -> Any:
+    """The elements, with another value in the place of those that do not count."""
+    x = array(x, name)
+    mask = _mask(x, where, name)
+    return x if mask is None else elementwise.where(mask, x, instead)
+
+
+def _total(
+    name: str,
+    x: Any,
+    axis: Axis,
+    dtype: Any,
+    out: Any,
+    keepdims: bool,
+    initial: Any,
+    where: Any,
+    skip_nan: bool = False,
+) -> Any:
+    """A sum or a product."""
+    neutral, join = (0, elementwise.add) if name == "sum" else (1, elementwise.multiply)
+    x = _counted(x, where, neutral, name)
+    if dtype is not None:
+        if skip_nan and _is_float(element_type(x)):
+            x = elementwise.where(elementwise.isnan(x), neutral, x)  # it may become a whole number
+        x = astype(x, dtype, copy=False)
+    result = reduce(name, x, axis, keepdims, skip_nan=skip_nan)
+    if initial is not None:
+        result = join(result, element(initial, result.dtype))
+    return into(out, result if dtype is None else astype(result, dtype, copy=False), name)
+
+
+def _extreme(name: str, x: Any, axis: Axis, keepdims: bool, initial: Any, where: Any, skip_nan: bool = False) -> Any:
+    """The smallest or the largest element."""
+    x = array(x, name)
+    if initial is None:
+        if _mask(x, where, name) is not None:
+            hint = "pass initial=, the result where no element counts"
+            raise InvalidArgumentError(f"{name}: where needs initial, because there may be no element", hint=hint)
+        return reduce(name, x, axis, keepdims, skip_nan=skip_nan)
+    initial = element(initial, element_type(x))
+    x = _counted(x, where, initial, name)
+    if 0 in x.shape:
+        of_none = reduce("any", x, axis, keepdims)  # false, in the result's shape
+        return elementwise.where(of_none, initial, initial)
+    found = reduce(name, x, axis, keepdims, skip_nan=skip_nan)
+    both = {"min": ("minimum", "fmin"), "max": ("maximum", "fmax")}[name][skip_nan]
+    return getattr(elementwise, both)(found, initial)
+
+
+def _is_float(dtype: Any) -> bool:
+    return dtype.kind in "fc" or dtype.name == "bfloat16"
+
+
+def _mean(x: Any, axis: Axis, dtype: Any, keepdims: bool, where: Any, skip_nan: bool = False) -> Any:
+    x = array(x, "mean")
+    mask = _mask(x, where, "mean")
+    if mask is None:
+        result = reduce("mean", x if dtype is None else astype(x, dtype, copy=False), axis, keepdims, skip_nan=skip_nan)
+        return result if dtype is None else astype(result, dtype, copy=False)
+    own = element_type(x)
+    if skip_nan:
+        mask = elementwise.logical_and(mask, elementwise.logical_not(elementwise.isnan(x)))
+    # The sum is not rounded to the elements' type before it is divided.
+    wide = astype(x if dtype is None else astype(x, dtype), "complex128" if own.kind == "c" else "float64")
+    total = reduce("sum", elementwise.where(mask, wide, 0), axis, keepdims)
+    result = elementwise.divide(total, reduce("count_nonzero", mask, axis, keepdims))
+    return astype(result, dtype if dtype is not None else own if _is_float(own) else "float64", copy=False)
+
+
+def _spread(
+    name: str,
+    x: Any,
+    axis: Axis,
+    dtype: Any,
+    ddof: float,
+    keepdims: bool,
+    where: Any,
+    mean: Any,
+    skip_nan: bool = False,
+) -> Any:
+    """A standard deviation or a variance."""
+    x = array(x, name)
+    if dtype is not None and np.can_cast(element_type(x), wanted_type(dtype)):
+        x = astype(x, dtype, copy=False)  # distances are not rounded to a smaller type
+    mask, own = _mask(x, where, name), element_type(x)
+    if mask is None and mean is None:
+        result = reduce(name, x, axis, keepdims, ddof, skip_nan)
+        return result if dtype is None else astype(result, dtype, copy=False)
+    if skip_nan:
+        there = elementwise.logical_not(elementwise.isnan(x))
+        mask = there if mask is None else elementwise.logical_and(mask, there)
+    wide = astype(x, "complex128" if own.kind == "c" else "float64")
+    middle = _mean(wide, axis, None, True, mask) if mean is None else mean
+    squares = elementwise.square(elementwise.absolute(elementwise.subtract(wide, middle)))
+    if mask is None:
+        total = reduce("sum", squares, axis, keepdims)
+        count = math.prod(x.shape) // (math.prod(total.shape) or 1)
+    else:
+        total = reduce("sum", elementwise.where(mask, squares, 0), axis, keepdims)
+        count = reduce("count_nonzero", mask, axis, keepdims)
+    result = elementwise.divide(total, elementwise.maximum(elementwise.subtract(count, ddof), 0))
+    result = elementwise.sqrt(result) if name == "std" else result
+    if dtype is None:
+        dtype = {"complex64": "float32", "complex128": "float64"}.get(own.name, own) if _is_float(own) else "float64"
+    return astype(result, dtype, copy=False)
+
+
+def sum(
+    x: Any,
+    axis: Axis = None,
+    dtype: Any = None,
+    out: Any = None,
+    keepdims: bool = False,
+    initial: Any = None,
+    where: Any = None,
+) -> Any:
     """The sum of the elements. Bools and whole numbers are summed in 64 bits; sums of floats are made in float64 and rounded once.
 
     Parameters
@@ -35,10 +183,16 @@ def sum(x: Any, axis: Axis = None, *, keepdims: bool = False, dtype: Any = None)
         Elements in memory of any device, an array in a store, or a plan.
     axis : int, tuple of int or str, optional
         Dimensions to reduce, by number or name; by default all.
+    dtype : dtype-like, optional
+        The type in which elements are summed, and the type of the result.
+    out : numpy.ndarray, optional
+        Memory for the result. A plan is computed into it.
     keepdims : bool
         Whether reduced dimensions stay, with the extent 1.
-    dtype : dtype-like, optional
-        The type of the elements and of the result.
+    initial : number, optional
+        What the sum begins with.
+    where : array of bool, optional
+        Which elements count, in memory, in a store or as a plan. It is broadcast.
 
     Returns
     -------
@@ -61,12 +215,18 @@ def sum(x: Any, axis: Axis = None, *, keepdims: bool = False, dtype: Any = None)
     >>> int(cuzarr.sum(z))
     6
     """
-    if dtype is None:
-        return reduce("sum", x, axis, keepdims)
-    return astype(reduce("sum", astype(x, dtype, copy=False), axis, keepdims), dtype, copy=False)
+    return _total("sum", x, axis, dtype, out, keepdims, initial, where)
 
 
-def prod(x: Any, axis: Axis = None, *, keepdims: bool = False, dtype: Any = None) -> Any:
+def prod(
+    x: Any,
+    axis: Axis = None,
+    dtype: Any = None,
+    out: Any = None,
+    keepdims: bool = False,
+    initial: Any = None,
+    where: Any = None,
+) -> Any:
     """The product of the elements; bools and whole numbers are multiplied in 64 bits.
 
     Parameters
@@ -77,8 +237,8 @@ def prod(x: Any, axis: Axis = None, *, keepdims: bool = False, dtype: Any = None
         Dimensions to reduce, by number or name; by default all.
     keepdims : bool
         Whether reduced dimensions stay, with the extent 1.
-    dtype : dtype-like, optional
-        The type of the elements and of the result.
+    dtype, out, initial, where
+        As of :func:`sum`.
 
     Returns
     -------
@@ -101,12 +261,10 @@ def prod(x: Any, axis: Axis = None, *, keepdims: bool = False, dtype: Any = None
     >>> int(cuzarr.prod(z))
     6
     """
-    if dtype is None:
-        return reduce("prod", x, axis, keepdims)
-    return astype(reduce("prod", astype(x, dtype, copy=False), axis, keepdims), dtype, copy=False)
+    return _total("prod", x, axis, dtype, out, keepdims, initial, where)
 
 
-def mean(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:
+def mean(x: Any, axis: Axis = None, dtype: Any = None, out: Any = None, keepdims: bool = False, *, where: Any = None) -> Any:
     """The mean of the elements; the mean of whole numbers is in float64.
 
     Parameters
@@ -117,6 +275,8 @@ def mean(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:
         Dimensions to reduce, by number or name; by default all.
     keepdims : bool
         Whether reduced dimensions stay, with the extent 1.
+    dtype, out, where
+        As of :func:`sum`.
 
     Returns
     -------
@@ -139,10 +299,21 @@ def mean(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:
     >>> float(cuzarr.mean(z))
     3.0
     """
-    return reduce("mean", x, axis, keepdims)
+    return into(out, _mean(x, axis, dtype, keepdims, where), "mean")
 
 
-def std(x: Any, axis: Axis = None, *, ddof: float = 0, keepdims: bool = False, correction: float | None = None) -> Any:
+def std(
+    x: Any,
+    axis: Axis = None,
+    dtype: Any = None,
+    out: Any = None,
+    ddof: float = 0,
+    keepdims: bool = False,
+    *,
+    where: Any = None,
+    mean: Any = None,
+    correction: float | None = None,
+) -> Any:
     """The standard deviation of the elements: the root of the sum of squared distances over their number less ``ddof``.
 
     Parameters
@@ -155,8 +326,12 @@ def std(x: Any, axis: Axis = None, *, ddof: float = 0, keepdims: bool = False, c
         The number that is subtracted from the number of elements before the division.
     keepdims : bool
         Whether reduced dimensions stay, with the extent 1.
+    mean : array, optional
+        The mean of the elements, with the reduced dimensions, where it is known.
     correction : float, optional
         The array API's name of ``ddof``, which it replaces.
+    dtype, out, where
+        As of :func:`sum`.
 
     Returns
     -------
@@ -179,10 +354,22 @@ def std(x: Any, axis: Axis = None, *, ddof: float = 0, keepdims: bool = False, c
     >>> float(cuzarr.std(z))
     1.0
     """
-    return reduce("std", x, axis, keepdims, ddof if correction is None else correction)
+    freedom = ddof if correction is None else correction
+    return into(out, _spread("std", x, axis, dtype, freedom, keepdims, where, mean), "std")
 
 
-def var(x: Any, axis: Axis = None, *, ddof: float = 0, keepdims: bool = False, correction: float | None = None) -> Any:
+def var(
+    x: Any,
+    axis: Axis = None,
+    dtype: Any = None,
+    out: Any = None,
+    ddof: float = 0,
+    keepdims: bool = False,
+    *,
+    where: Any = None,
+    mean: Any = None,
+    correction: float | None = None,
+) -> Any:
     """The variance of the elements: the sum of squared distances over their number less ``ddof``.
 
     Parameters
@@ -197,6 +384,10 @@ def var(x: Any, axis: Axis = None, *, ddof: float = 0, keepdims: bool = False, c
         Whether reduced dimensions stay, with the extent 1.
     correction : float, optional
         The array API's name of ``ddof``, which it replaces.
+    dtype, out, where
+        As of :func:`sum`.
+    mean
+        As of :func:`std`.
 
     Returns
     -------
@@ -219,10 +410,11 @@ def var(x: Any, axis: Axis = None, *, ddof: float = 0, keepdims: bool = False, c
     >>> float(cuzarr.var(z))
     4.0
     """
-    return reduce("var", x, axis, keepdims, ddof if correction is None else correction)
+    freedom = ddof if correction is None else correction
+    return into(out, _spread("var", x, axis, dtype, freedom, keepdims, where, mean), "var")
 
 
-def min(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:
+def min(x: Any, axis: Axis = None, out: Any = None, keepdims: bool = False, initial: Any = None, where: Any = None) -> Any:
     """The smallest element; NaN if an element is NaN.
 
     Parameters
@@ -233,6 +425,8 @@ def min(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:
         Dimensions to reduce, by number or name; by default all.
     keepdims : bool
         Whether reduced dimensions stay, with the extent 1.
+    out, initial, where
+        As of :func:`sum`.
 
     Returns
     -------
@@ -255,10 +449,10 @@ def min(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:
     >>> int(cuzarr.min(z))
     1
     """
-    return reduce("min", x, axis, keepdims)
+    return into(out, _extreme("min", x, axis, keepdims, initial, where), "min")
 
 
-def max(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:
+def max(x: Any, axis: Axis = None, out: Any = None, keepdims: bool = False, initial: Any = None, where: Any = None) -> Any:
     """The largest element; NaN if an element is NaN.
 
     Parameters
@@ -269,6 +463,8 @@ def max(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:
         Dimensions to reduce, by number or name; by default all.
     keepdims : bool
         Whether reduced dimensions stay, with the extent 1.
+    out, initial, where
+        As of :func:`sum`.
 
     Returns
     -------
@@ -291,10 +487,10 @@ def max(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:
     >>> int(cuzarr.max(z))
     3
     """
-    return reduce("max", x, axis, keepdims)
+    return into(out, _extreme("max", x, axis, keepdims, initial, where), "max")
 
 
-def argmin(x: Any, axis: int | str | None = None, *, keepdims: bool = False) -> Any:
+def argmin(x: Any, axis: int | str | None = None, out: Any = None, *, keepdims: bool = False) -> Any:
     """The index of the first smallest element, or of the first NaN. Without ``axis``, elements are counted in C order.
 
     Parameters
@@ -305,6 +501,8 @@ def argmin(x: Any, axis: int | str | None = None, *, keepdims: bool = False) -> 
         Dimensions to reduce, by number or name; by default all.
     keepdims : bool
         Whether reduced dimensions stay, with the extent 1.
+    out
+        As of :func:`sum`.
 
     Returns
     -------
@@ -327,10 +525,10 @@ def argmin(x: Any, axis: int | str | None = None, *, keepdims: bool = False) -> 
     >>> int(cuzarr.argmin(z))
     1
     """
-    return reduce("argmin", x, axis, keepdims)
+    return into(out, reduce("argmin", x, axis, keepdims), "argmin")
 
 
-def argmax(x: Any, axis: int | str | None = None, *, keepdims: bool = False) -> Any:
+def argmax(x: Any, axis: int | str | None = None, out: Any = None, *, keepdims: bool = False) -> Any:
     """The index of the first largest element, or of the first NaN. Without ``axis``, elements are counted in C order.
 
     Parameters
@@ -341,6 +539,8 @@ def argmax(x: Any, axis: int | str | None = None, *, keepdims: bool = False) -> 
         Dimensions to reduce, by number or name; by default all.
     keepdims : bool
         Whether reduced dimensions stay, with the extent 1.
+    out
+        As of :func:`sum`.
 
     Returns
     -------
@@ -363,10 +563,10 @@ def argmax(x: Any, axis: int | str | None = None, *, keepdims: bool = False) -> 
     >>> int(cuzarr.argmax(z))
     0
     """
-    return reduce("argmax", x, axis, keepdims)
+    return into(out, reduce("argmax", x, axis, keepdims), "argmax")
 
 
-def any(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:
+def any(x: Any, axis: Axis = None, out: Any = None, keepdims: bool = False, *, where: Any = None) -> Any:
     """Whether at least one element is not 0.
 
     Parameters
@@ -377,6 +577,8 @@ def any(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:
         Dimensions to reduce, by number or name; by default all.
     keepdims : bool
         Whether reduced dimensions stay, with the extent 1.
+    out, where
+        As of :func:`sum`.
 
     Returns
     -------
@@ -399,10 +601,10 @@ def any(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:
     >>> bool(cuzarr.any(z))
     True
     """
-    return reduce("any", x, axis, keepdims)
+    return into(out, reduce("any", _counted(x, where, False, "any"), axis, keepdims), "any")
 
 
-def all(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:
+def all(x: Any, axis: Axis = None, out: Any = None, keepdims: bool = False, *, where: Any = None) -> Any:
     """Whether no element is 0.
 
     Parameters
@@ -413,6 +615,8 @@ def all(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:
         Dimensions to reduce, by number or name; by default all.
     keepdims : bool
         Whether reduced dimensions stay, with the extent 1.
+    out, where
+        As of :func:`sum`.
 
     Returns
     -------
@@ -435,7 +639,7 @@ def all(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:
     >>> bool(cuzarr.all(z))
     False
     """
-    return reduce("all", x, axis, keepdims)
+    return into(out, reduce("all", _counted(x, where, True, "all"), axis, keepdims), "all")
 
 
 def count_nonzero(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:
@@ -474,7 +678,15 @@ def count_nonzero(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:
     return reduce("count_nonzero", x, axis, keepdims)
 
 
-def nansum(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:
+def nansum(
+    x: Any,
+    axis: Axis = None,
+    dtype: Any = None,
+    out: Any = None,
+    keepdims: bool = False,
+    initial: Any = None,
+    where: Any = None,
+) -> Any:
     """The sum of the elements that are not NaN. Else like :func:`sum`.
 
     Parameters
@@ -485,6 +697,8 @@ def nansum(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:
         Dimensions to reduce, by number or name; by default all.
     keepdims : bool
         Whether reduced dimensions stay, with the extent 1.
+    dtype, out, initial, where
+        As of :func:`sum`.
 
     Returns
     -------
@@ -504,10 +718,18 @@ def nansum(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:
     >>> float(cuzarr.nansum(np.array([1.0, np.nan, 3.0])))
     4.0
     """
-    return reduce("sum", x, axis, keepdims, skip_nan=True)
+    return _total("sum", x, axis, dtype, out, keepdims, initial, where, skip_nan=True)
 
 
-def nanprod(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:
+def nanprod(
+    x: Any,
+    axis: Axis = None,
+    dtype: Any = None,
+    out: Any = None,
+    keepdims: bool = False,
+    initial: Any = None,
+    where: Any = None,
+) -> Any:
     """The product of the elements that are not NaN. Else like :func:`prod`.
 
     Parameters
@@ -518,6 +740,8 @@ def nanprod(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:
         Dimensions to reduce, by number or name; by default all.
     keepdims : bool
         Whether reduced dimensions stay, with the extent 1.
+    dtype, out, initial, where
+        As of :func:`sum`.
 
     Returns
     -------
@@ -537,10 +761,10 @@ def nanprod(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:
     >>> float(cuzarr.nanprod(np.array([1.0, np.nan, 3.0])))
     3.0
     """
-    return reduce("prod", x, axis, keepdims, skip_nan=True)
+    return _total("prod", x, axis, dtype, out, keepdims, initial, where, skip_nan=True)
 
 
-def nanmean(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:
+def nanmean(x: Any, axis: Axis = None, dtype: Any = None, out: Any = None, keepdims: bool = False, *, where: Any = None) -> Any:
     """The mean of the elements that are not NaN; NaN if all are NaN. Else like :func:`mean`.
 
     Parameters
@@ -551,6 +775,8 @@ def nanmean(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:
         Dimensions to reduce, by number or name; by default all.
     keepdims : bool
         Whether reduced dimensions stay, with the extent 1.
+    dtype, out, where
+        As of :func:`sum`.
 
     Returns
     -------
@@ -570,10 +796,21 @@ def nanmean(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:
     >>> float(cuzarr.nanmean(np.array([1.0, np.nan, 3.0])))
     2.0
     """
-    return reduce("mean", x, axis, keepdims, skip_nan=True)
+    return into(out, _mean(x, axis, dtype, keepdims, where, skip_nan=True), "nanmean")
 
 
-def nanstd(x: Any, axis: Axis = None, *, ddof: float = 0, keepdims: bool = False) -> Any:
+def nanstd(
+    x: Any,
+    axis: Axis = None,
+    dtype: Any = None,
+    out: Any = None,
+    ddof: float = 0,
+    keepdims: bool = False,
+    *,
+    where: Any = None,
+    mean: Any = None,
+    correction: float | None = None,
+) -> Any:
     """The standard deviation of the elements that are not NaN; NaN if all are NaN. Else like :func:`std`.
 
     Parameters
@@ -586,6 +823,12 @@ def nanstd(x: Any, axis: Axis = None, *, ddof: float = 0, keepdims: bool = False
         The number that is subtracted from the number of elements before the division.
     keepdims : bool
         Whether reduced dimensions stay, with the extent 1.
+    correction : float, optional
+        The array API's name of ``ddof``, which it replaces.
+    dtype, out, where
+        As of :func:`sum`.
+    mean
+        As of :func:`std`.
 
     Returns
     -------
@@ -605,10 +848,22 @@ def nanstd(x: Any, axis: Axis = None, *, ddof: float = 0, keepdims: bool = False
     >>> float(cuzarr.nanstd(np.array([1.0, np.nan, 3.0])))
     1.0
     """
-    return reduce("std", x, axis, keepdims, ddof, True)
+    freedom = ddof if correction is None else correction
+    return into(out, _spread("std", x, axis, dtype, freedom, keepdims, where, mean, skip_nan=True), "nanstd")
 
 
-def nanvar(x: Any, axis: Axis = None, *, ddof: float = 0, keepdims: bool = False) -> Any:
+def nanvar(
+    x: Any,
+    axis: Axis = None,
+    dtype: Any = None,
+    out: Any = None,
+    ddof: float = 0,
+    keepdims: bool = False,
+    *,
+    where: Any = None,
+    mean: Any = None,
+    correction: float | None = None,
+) -> Any:
     """The variance of the elements that are not NaN; NaN if all are NaN. Else like :func:`var`.
 
     Parameters
@@ -621,6 +876,12 @@ def nanvar(x: Any, axis: Axis = None, *, ddof: float = 0, keepdims: bool = False
         The number that is subtracted from the number of elements before the division.
     keepdims : bool
         Whether reduced dimensions stay, with the extent 1.
+    correction : float, optional
+        The array API's name of ``ddof``, which it replaces.
+    dtype, out, where
+        As of :func:`sum`.
+    mean
+        As of :func:`std`.
 
     Returns
     -------
@@ -640,10 +901,11 @@ def nanvar(x: Any, axis: Axis = None, *, ddof: float = 0, keepdims: bool = False
     >>> float(cuzarr.nanvar(np.array([1.0, np.nan, 3.0])))
     1.0
     """
-    return reduce("var", x, axis, keepdims, ddof, True)
+    freedom = ddof if correction is None else correction
+    return into(out, _spread("var", x, axis, dtype, freedom, keepdims, where, mean, skip_nan=True), "nanvar")
 
 
-def nanmin(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:
+def nanmin(x: Any, axis: Axis = None, out: Any = None, keepdims: bool = False, initial: Any = None, where: Any = None) -> Any:
     """The smallest element that is not NaN; NaN if all are NaN. Else like :func:`min`.
 
     Parameters
@@ -654,6 +916,8 @@ def nanmin(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:
         Dimensions to reduce, by number or name; by default all.
     keepdims : bool
         Whether reduced dimensions stay, with the extent 1.
+    out, initial, where
+        As of :func:`sum`.
 
     Returns
     -------
@@ -673,10 +937,10 @@ def nanmin(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:
     >>> float(cuzarr.nanmin(np.array([1.0, np.nan, 3.0])))
     1.0
     """
-    return reduce("min", x, axis, keepdims, skip_nan=True)
+    return into(out, _extreme("min", x, axis, keepdims, initial, where, skip_nan=True), "nanmin")
 
 
-def nanmax(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:
+def nanmax(x: Any, axis: Axis = None, out: Any = None, keepdims: bool = False, initial: Any = None, where: Any = None) -> Any:
     """The largest element that is not NaN; NaN if all are NaN. Else like :func:`max`.
 
     Parameters
@@ -687,6 +951,8 @@ def nanmax(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:
         Dimensions to reduce, by number or name; by default all.
     keepdims : bool
         Whether reduced dimensions stay, with the extent 1.
+    out, initial, where
+        As of :func:`sum`.
 
     Returns
     -------
@@ -706,10 +972,10 @@ def nanmax(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:
     >>> float(cuzarr.nanmax(np.array([1.0, np.nan, 3.0])))
     3.0
     """
-    return reduce("max", x, axis, keepdims, skip_nan=True)
+    return into(out, _extreme("max", x, axis, keepdims, initial, where, skip_nan=True), "nanmax")
 
 
-def nanargmin(x: Any, axis: int | str | None = None, *, keepdims: bool = False) -> Any:
+def nanargmin(x: Any, axis: int | str | None = None, out: Any = None, *, keepdims: bool = False) -> Any:
     """The index of the smallest element that is not NaN. All elements being NaN is an error. Else like :func:`argmin`.
 
     Parameters
@@ -720,6 +986,8 @@ def nanargmin(x: Any, axis: int | str | None = None, *, keepdims: bool = False) 
         Dimensions to reduce, by number or name; by default all.
     keepdims : bool
         Whether reduced dimensions stay, with the extent 1.
+    out
+        As of :func:`sum`.
 
     Returns
     -------
@@ -739,10 +1007,10 @@ def nanargmin(x: Any, axis: int | str | None = None, *, keepdims: bool = False) 
     >>> int(cuzarr.nanargmin(np.array([1.0, np.nan, 3.0])))
     0
     """
-    return reduce("argmin", x, axis, keepdims, skip_nan=True)
+    return into(out, reduce("argmin", x, axis, keepdims, skip_nan=True), "nanargmin")
 
 
-def nanargmax(x: Any, axis: int | str | None = None, *, keepdims: bool = False) -> Any:
+def nanargmax(x: Any, axis: int | str | None = None, out: Any = None, *, keepdims: bool = False) -> Any:
     """The index of the largest element that is not NaN. All elements being NaN is an error. Else like :func:`argmax`.
 
     Parameters
@@ -753,6 +1021,8 @@ def nanargmax(x: Any, axis: int | str | None = None, *, keepdims: bool = False) 
         Dimensions to reduce, by number or name; by default all.
     keepdims : bool
         Whether reduced dimensions stay, with the extent 1.
+    out
+        As of :func:`sum`.
 
     Returns
     -------
@@ -772,7 +1042,7 @@ def nanargmax(x: Any, axis: int | str | None = None, *, keepdims: bool = False) 
     >>> int(cuzarr.nanargmax(np.array([1.0, np.nan, 3.0])))
     2
     """
-    return reduce("argmax", x, axis, keepdims, skip_nan=True)
+    return into(out, reduce("argmax", x, axis, keepdims, skip_nan=True), "nanargmax")
 
 
 _names.list_public(globals())

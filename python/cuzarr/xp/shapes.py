@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from cuzarr import _core, _names
-from cuzarr._checks import Axis, axes_of, axis_number, extents, items, whole
+from cuzarr._checks import Axis, axes_of, axis_number, axis_of, extents, items, whole
 from cuzarr._compute.evaluate import apply, finished, joined, plan
 from cuzarr._compute.operands import device_among, dimension_names, made, operand
 from cuzarr._memory.device_array import device_array
@@ -270,6 +270,7 @@ def squeeze(x: Any, axis: Axis = None) -> Any:
     (3,)
     """
     source = _Source(x, "squeeze")
+    axis = axis_of(axis, source.ndim)
     gone = [own for own in source.axes(axis) if axis is not None or source.shape[own] == 1]
     for own in gone:
         if source.shape[own] != 1:
@@ -518,6 +519,8 @@ def take(x: Any, indices: Any, axis: int | str | None = None) -> Any:
            [5, 3, 5]])
     """
     source = _Source(x, "take")
+    if not source.ndim and axis_of(axis, 0) is None:
+        return take(expand_dims(source.x, 0), indices, 0)
     if axis is None and source.ndim != 1:
         raise UnsupportedError(f"take: x has {source.ndim} dimensions and there is no axis", hint="say along which: axis=0")
     (own,) = source.axes(0 if axis is None else axis)
@@ -581,7 +584,7 @@ def diff(x: Any, n: int = 1, axis: int | str = -1, prepend: Any = None, append: 
     x = plan(x) if hasattr(x, "shape") else host_array(x, "diff")
     along = _Source(x, "diff")
     own = axis_number(axis, along.ndim, along.names)
-    if prepend is not None or append is not None:
+    if times and (prepend is not None or append is not None):
         parts = (_beside(prepend, x, own), x, _beside(append, x, own))
         x = concatenate([part for part in parts if part is not None], own)
     function = "not_equal" if element_type(x).kind == "b" else "subtract"

@@ -23,7 +23,7 @@ import numpy as np
 from cuzarr import _core, _names
 from cuzarr._checks import Axis, axes_of, refusing, whole
 from cuzarr._compute.decoded import tell_of_packed
-from cuzarr._compute.evaluate import finished
+from cuzarr._compute.evaluate import finished, reduce
 from cuzarr._compute.operands import (
     device_among,
     dimension_names,
@@ -34,6 +34,8 @@ from cuzarr._memory.element_types import core_dtype, dtype_of
 from cuzarr._memory.foreign import host_array
 from cuzarr._numpy import check_dtype
 from cuzarr.errors import InvalidArgumentError, UnsupportedError
+from cuzarr.xp.elementwise import astype
+from cuzarr.xp.shapes import broadcast_to
 
 __all__ = [
     "histogram", "histogram_bin_edges", "median", "nanmedian", "nanpercentile", "nanquantile", "percentile", "quantile",
@@ -67,6 +69,10 @@ def _quantile(name: str, x: Any, q: Any, axis: Axis, method: str, keepdims: bool
     probabilities = (asked.astype("f8") / divisor).reshape(-1).tolist()
     names = dimension_names(x)
     axes = axes_of(axis, len(expr.shape), names)
+    if (skip_nan or method == "median") and 0 in (expr.shape if axes is None else [expr.shape[axis] for axis in axes]):
+        # As NumPy: the mean of nothing, which is NaN.
+        nothing = reduce("mean", astype(x, between), axis, keepdims)
+        return nothing if asked.ndim == 0 else broadcast_to(nothing, (asked.size, *nothing.shape))
     arguments = probabilities, str(method), axes, bool(keepdims), skip_nan, asked.ndim == 0, core_dtype(between)
     left = names_left(names, axes, keepdims)
     return finished("quantile", arguments, expr, (x, device), left if left is None or asked.ndim == 0 else (None, *left))
@@ -151,7 +157,7 @@ def percentile(x: Any, q: float | Sequence[float], axis: Axis = None, *, method:
 
 
 def median(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:
-    """The element in the middle, or the mean of the two in the middle; exact. NaN where one element is NaN.
+    """The element in the middle, or the mean of the two in the middle; exact. NaN where one element is NaN, or where there is none.
 
     Parameters
     ----------
@@ -170,7 +176,7 @@ def median(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:
     Raises
     ------
     InvalidArgumentError
-        There are no elements, ``q`` is out of range, or there is no such method.
+        There is no such dimension.
     DTypeMismatchError
         The elements are complex numbers.
 
@@ -207,7 +213,7 @@ def nanquantile(x: Any, q: float | Sequence[float], axis: Axis = None, *, method
     Raises
     ------
     InvalidArgumentError
-        There are no elements, ``q`` is out of range, or there is no such method.
+        ``q`` is out of range, or there is no such method.
     DTypeMismatchError
         The elements are complex numbers.
 
@@ -246,7 +252,7 @@ def nanpercentile(
     Raises
     ------
     InvalidArgumentError
-        There are no elements, ``q`` is out of range, or there is no such method.
+        ``q`` is out of range, or there is no such method.
     DTypeMismatchError
         The elements are complex numbers.
 
@@ -279,7 +285,7 @@ def nanmedian(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:
     Raises
     ------
     InvalidArgumentError
-        There are no elements, ``q`` is out of range, or there is no such method.
+        There is no such dimension.
     DTypeMismatchError
         The elements are complex numbers.
 
