@@ -31,7 +31,7 @@ from xarray.coding.variables import CFMaskCoder
 from xarray.core import indexing
 
 from cuzarr import _names
-from cuzarr._compute.sources import place_of
+from cuzarr._compute.sources import format_of, is_node, place_of
 from cuzarr._metadata.array import ArrayV2Metadata
 from cuzarr._names import did_you_mean
 from cuzarr._node.arguments import check_shape, one_format
@@ -364,8 +364,8 @@ def _opened_group(
     path = (path or "").strip("/")
     if isinstance(source, Group) and consolidated is None:
         return _group_below(source, path)
-    if hasattr(source, "store_path"):  # a group of ours or of zarr-python
-        options |= {"storage_options": None, "zarr_format": zarr_format or source.metadata.zarr_format}
+    if is_node(source):
+        options |= {"storage_options": None, "zarr_format": zarr_format or format_of(source)}
         source = place_of(source)
     elif isinstance(source, str | os.PathLike):
         source = os.path.expanduser(source)
@@ -410,7 +410,7 @@ def _with_chunks(source: Any, chunk_store: Any, storage_options: Any) -> Any:
     """The place of a group whose chunks are in another store."""
     if chunk_store is None:
         return source
-    if hasattr(source, "store_path"):
+    if is_node(source):
         place = place_of(source)
     else:
         place = make_store_path(
