@@ -390,8 +390,9 @@ def _warn_unconsolidated() -> None:
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in ("cuzarr", "xarray"):
         frame, level = frame.f_back, level + 1
     message = (
-        "the store has no consolidated metadata, so non-consolidated metadata was read, which takes longer: call "
-        "cuzarr.consolidate_metadata(store) once, or pass consolidated=False"
+        # It begins as that of xarray's own engine, which programs filter.
+        "Failed to open Zarr store with consolidated metadata: there is none, so non-consolidated metadata was read, which takes "
+        "longer. Call cuzarr.consolidate_metadata(store) once, or pass consolidated=False"
     )
     warnings.warn(message, CuzarrRuntimeWarning, stacklevel=level)
 
