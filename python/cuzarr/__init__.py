@@ -99,7 +99,7 @@ if TYPE_CHECKING:
     from cuzarr import functions, kernels, reductions, selections
     from cuzarr.kernels import ElementwiseKernel, Module
 else:
-    # What few programs use is imported when it is used. Names of NumPy that are missing are told where they are.
+    # What few programs use is imported when it is used. Errors about missing names say where NumPy's are.
     __getattr__ = _names.importing(
         __name__,
         {
@@ -110,6 +110,7 @@ else:
             "ElementwiseKernel": "kernels",
             "Module": "kernels",
         },
+        xp,
     )
 
 __all__ = [

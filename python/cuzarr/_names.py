@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from collections.abc import Callable, Iterable, Mapping
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -22,29 +24,40 @@ def did_you_mean(name: object, known: Iterable[str]) -> str | None:
     return None if near is None else f"did you mean '{near}'?"
 
 
-def pointing_to_cupy(module: str) -> Callable[[str], None]:
-    """A module's ``__getattr__``, which says of NumPy's functions that are missing where they are.
+def missing_from(module: str, beside: ModuleType | None = None) -> Callable[[str], None]:
+    """A module's ``__getattr__`` for names that it does not have. The error says where NumPy's function of that name is: in the module
+    ``beside`` or in another library. For a misspelt name it says which one was probably meant.
 
     >>> import cuzarr
+    >>> cuzarr.sort
+    Traceback (most recent call last):
+    AttributeError: module 'cuzarr' has no 'sort': use cuzarr.xp.sort
     >>> cuzarr.degrees
     Traceback (most recent call last):
     AttributeError: module 'cuzarr' has no 'degrees': use CuPy's of arrays on a GPU, which it takes without copying, or NumPy's
+    >>> cuzarr.open_grop
+    Traceback (most recent call last):
+    AttributeError: module 'cuzarr' has no attribute 'open_grop': did you mean 'open_group'?
     """
 
     def missing(name: str) -> None:
         message = f"module '{module}' has no attribute '{name}'"
-        if not name.startswith("_") and hasattr(np, name):
-            message = (
-                f"module '{module}' has no '{name}': use CuPy's of arrays on a GPU, which it takes without copying, or NumPy's"
-            )
+        if not name.startswith("_"):
+            there = {} if beside is None else {one: f"{beside.__name__}.{one}" for one in beside.__all__}
+            if beside is not None and hasattr(beside, name):
+                message = f"module '{module}' has no '{name}': use {beside.__name__}.{name}"
+            elif hasattr(np, name):
+                message = f"module '{module}' has no '{name}': use CuPy's of arrays on a GPU, which it takes without copying, or NumPy's"
+            elif near := _core.nearest(name, [*(own := dir(sys.modules[module])), *there.keys() - own]):
+                message += f": did you mean '{near if near in own else there[near]}'?"
         raise AttributeError(message, name=name)
 
     return missing
 
 
-def importing(module: str, lazy: Mapping[str, str | None]) -> Callable[[str], Any]:
-    """Like :func:`pointing_to_cupy`, and imports what is named here: sub-packages (``None``), and what is in them."""
-    missing = pointing_to_cupy(module)
+def importing(module: str, lazy: Mapping[str, str | None], beside: ModuleType) -> Callable[[str], Any]:
+    """Like :func:`missing_from`, and imports what is named here: sub-packages (``None``), and what is in them."""
+    missing = missing_from(module, beside)
 
     def find(name: str) -> Any:
         if name not in lazy:

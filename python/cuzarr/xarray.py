@@ -17,6 +17,8 @@ from __future__ import annotations
 
 import os
 import re
+import sys
+import warnings
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
@@ -29,15 +31,16 @@ from xarray.coding.variables import CFMaskCoder
 from xarray.core import indexing
 
 from cuzarr import _names
-from cuzarr._compute.sources import place_of
+from cuzarr._compute.sources import format_of, is_node, place_of
 from cuzarr._metadata.array import ArrayV2Metadata
 from cuzarr._names import did_you_mean
 from cuzarr._node.arguments import check_shape, one_format
 from cuzarr._node.array import Array
 from cuzarr._node.group import Group
+from cuzarr._node.members import warn_left_out
 from cuzarr._node.open import open_group
 from cuzarr._runtime import run
-from cuzarr.errors import GroupNotFoundError, MetadataValidationError, UnsupportedError
+from cuzarr.errors import CuzarrRuntimeWarning, GroupNotFoundError, MetadataValidationError, UnsupportedError
 from cuzarr.storage import Store, make_store_path
 
 __all__ = ["CuzarrBackendEntrypoint", "GroupStore", "LazyArray", "MaskedArray"]
@@ -189,8 +192,10 @@ class GroupStore(AbstractDataStore):  # type: ignore[misc]
         fill_is_mask: bool | None = None,
         mask: bool | Mapping[str, bool] = True,
         times: bool = True,
+        strict: bool = True,
     ) -> None:
         self.group = group
+        self.strict: bool = strict
         self.device = device
         self.mask: bool | Mapping[str, bool] = mask
         self.times: bool = times
@@ -217,13 +222,19 @@ class GroupStore(AbstractDataStore):  # type: ignore[misc]
         >>> variables["t"].dims, attributes
         (('x',), {'title': 'maps'})
         """
-        arrays = {name: array for name, array in self.group.arrays() if name not in self.dropped}
+        arrays = dict(self.group._nodes(0, kind=Array, dropped=self.dropped, strict=self.strict))
         on_host = _coordinates(arrays, self.group.attrs)
-        variables = {
-            None if name == _NAMELESS else name: self._variable(array, name, on_host=name in on_host)
-            for name, array in arrays.items()
-        }
-        return variables, self.group.attrs.asdict()
+        variables = {}
+        for name, array in arrays.items():
+            try:
+                variable = self._variable(array, name, on_host=name in on_host)
+            except MetadataValidationError as error:
+                if self.strict:
+                    raise
+                warn_left_out(name, error, stacklevel=4)
+                continue
+            variables[None if name == _NAMELESS else name] = variable
+        return variables, _shown(self.group.attrs)
 
     def _variable(self, array: Array, name: str, *, on_host: bool) -> xarray.Variable:
         if not on_host and not _needs_numpy(array, times=self.times):
@@ -236,11 +247,22 @@ class GroupStore(AbstractDataStore):  # type: ignore[misc]
         return _variable(array.with_device("cpu"), name, self.fill_is_mask)
 
 
+def _named_dimensions(array: Array) -> Any:
+    """The names of an array's dimensions where xarray looks for them: in format 2 an attribute, or what netCDF notes for itself."""
+    metadata = array.metadata
+    if not isinstance(metadata, ArrayV2Metadata):
+        return metadata.dimension_names
+    if _DIMENSIONS in metadata.attributes:
+        return metadata.attributes[_DIMENSIONS]
+    for noted in (metadata.document.get("_NCZARR_ARRAY"), metadata.attributes.get("_nczarr_array")):
+        paths = noted.get("dimrefs") if isinstance(noted, Mapping) else None
+        if isinstance(paths, list):
+            return [path.rpartition("/")[2] if isinstance(path, str) else path for path in paths]
+    return None
+
+
 def _dimensions(array: Array, name: str) -> tuple[str, ...]:
-    if isinstance(array.metadata, ArrayV2Metadata):
-        names = array.metadata.attributes.get(_DIMENSIONS)
-    else:
-        names = array.metadata.dimension_names
+    names = _named_dimensions(array)
     names = [] if array.ndim == 0 and names is None else names
     if names is None or len(names) != array.ndim or not all(isinstance(one, str) for one in names):
         raise MetadataValidationError(
@@ -250,14 +272,18 @@ def _dimensions(array: Array, name: str) -> tuple[str, ...]:
     return tuple(names)
 
 
+def _shown(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """The attributes that xarray shows: not those by which netCDF notes its own layout (``_NCZARR_ATTR``, ``_NCProperties``)."""
+    return {name: value for name, value in attributes.items() if not name.lower().startswith("_nc")}
+
+
 def _coordinates(arrays: Mapping[str, Array], attributes: Mapping[str, Any]) -> set[str]:
     """Names of what is a coordinate: variables of a dimension's name, and those that a ``coordinates`` attribute lists."""
     listed = [str(attributes.get("coordinates", ""))]
     listed += [str(array.metadata.attributes.get("coordinates", "")) for array in arrays.values()]
     names = {name for text in listed for name in text.split()}
     for name, array in arrays.items():
-        dimensions = array.metadata.attributes.get(_DIMENSIONS) or getattr(array.metadata, "dimension_names", None) or ()
-        names |= {one for one in dimensions if one == name or one in arrays}
+        names |= {one for one in _named_dimensions(array) or () if one == name or one in arrays}
     return names
 
 
@@ -292,7 +318,8 @@ def _masked(variable: xarray.Variable, array: Array, name: str) -> xarray.Variab
 
 
 def _variable(array: Array, name: str, fill_is_mask: bool) -> xarray.Variable:
-    attributes = dict(array.metadata.attributes)
+    is_of_2 = array.metadata.zarr_format == 2
+    attributes = _shown(array.metadata.attributes) if is_of_2 else dict(array.metadata.attributes)
     dimensions = _dimensions(array, name)
     attributes.pop(_DIMENSIONS, None)
     metadata, blocks = array.metadata, array.metadata._grid.blocks(array.shape)
@@ -337,11 +364,13 @@ def _opened_group(
     path = (path or "").strip("/")
     if isinstance(source, Group) and consolidated is None:
         return _group_below(source, path)
-    if hasattr(source, "store_path"):  # a group of ours or of zarr-python
-        options |= {"storage_options": None, "zarr_format": zarr_format or source.metadata.zarr_format}
+    if is_node(source):
+        options |= {"storage_options": None, "zarr_format": zarr_format or format_of(source)}
         source = place_of(source)
     elif isinstance(source, str | os.PathLike):
         source = os.path.expanduser(source)
+    if not getattr(getattr(source, "store", source), "supports_consolidated_metadata", True):
+        consolidated = False  # such as Icechunk's, which has a copy of its own
     if consolidated is False:
         return open_group(source, path=path, use_consolidated=False, **options)
     try:
@@ -349,8 +378,23 @@ def _opened_group(
     except GroupNotFoundError:
         if not path or consolidated:
             raise
-        return open_group(source, path=path, **options)
+        root, path = open_group(source, path=path, **options), ""
+    if root.metadata.consolidated_metadata is None:
+        _warn_unconsolidated()
     return _group_below(root, path)
+
+
+def _warn_unconsolidated() -> None:
+    """Warns that metadata was read node by node, as xarray's own engine does; the warning names the user's line."""
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in ("cuzarr", "xarray"):
+        frame, level = frame.f_back, level + 1
+    message = (
+        # It begins as that of xarray's own engine, which programs filter.
+        "Failed to open Zarr store with consolidated metadata: there is none, so non-consolidated metadata was read, which takes "
+        "longer. Call cuzarr.consolidate_metadata(store) once, or pass consolidated=False"
+    )
+    warnings.warn(message, CuzarrRuntimeWarning, stacklevel=level)
 
 
 def _format(zarr_format: Any, zarr_version: Any, synchronizer: Any) -> Any:
@@ -367,7 +411,7 @@ def _with_chunks(source: Any, chunk_store: Any, storage_options: Any) -> Any:
     """The place of a group whose chunks are in another store."""
     if chunk_store is None:
         return source
-    if hasattr(source, "store_path"):
+    if is_node(source):
         place = place_of(source)
     else:
         place = make_store_path(
@@ -433,6 +477,7 @@ class CuzarrBackendEntrypoint(BackendEntrypoint):
         zarr_version: Any = None,
         chunk_store: Any = None,
         synchronizer: Any = None,
+        strict: bool = True,
     ) -> xarray.Dataset:
         """Open a group as a dataset. ``xarray.open_dataset(…, engine="cuzarr")`` calls it.
 
@@ -468,6 +513,9 @@ class CuzarrBackendEntrypoint(BackendEntrypoint):
             Where chunks are, if not beside the metadata. It is opened with the same ``storage_options``.
         synchronizer : None
             Refused unless ``None``: locks of zarr-python 2.
+        strict : bool
+            Whether an array that cannot be opened is an error, such as one with an unknown codec. With ``False`` it is left out, and a
+            ``CuzarrUserWarning`` names it and the reason.
 
         Returns
         -------
@@ -507,6 +555,7 @@ class CuzarrBackendEntrypoint(BackendEntrypoint):
                 use_zarr_fill_value_as_mask,
                 mask=mask_and_scale,
                 times=decode_times is not False,
+                strict=strict,
             )
         return StoreBackendEntrypoint().open_dataset(
             store,
@@ -570,7 +619,7 @@ class CuzarrBackendEntrypoint(BackendEntrypoint):
             storage_options=None if chunk_store is not None else storage_options,
             zarr_format=_format(zarr_format, zarr_version, synchronizer),
         )
-        members = {f"/{path}": node for path, node in root.members(max_depth=None) if isinstance(node, Group)}
+        members = {f"/{path}": node for path, node in root._nodes(None, kind=Group)}
         return {path: self.open_dataset(node, **kwargs) for path, node in ({"/": root} | members).items()}
 
     def open_datatree(self, filename_or_obj: Any, **kwargs: Any) -> xarray.DataTree:  # type: ignore[override]

@@ -92,6 +92,8 @@ mod _core {
     #[pymodule_export]
     use super::module::{PyElementwiseKernel, PyFunction, PyUserModule};
     #[pymodule_export]
+    use super::names::compressors_named;
+    #[pymodule_export]
     use super::ndbuffer::PyNdBuffer;
     #[pymodule_export]
     use super::nodes::{

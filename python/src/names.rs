@@ -1,7 +1,9 @@
 //! The names by which Python says devices and element types.
 
+use cuzarr::meta::{Extension, encoding};
 use cuzarr::{Error, ErrorKind};
 use cuzarr_device::{DType, Device, SmallNumber};
+use pyo3::pyfunction;
 
 use crate::error::{IntoPython, PyResult};
 
@@ -18,4 +20,12 @@ pub fn parse_dtype(name: &str) -> PyResult<DType> {
 /// Parses the name of a device.
 pub fn parse_device(name: &str) -> PyResult<Device> {
     name.parse::<Device>().py()
+}
+
+/// The codecs that a short name means, such as `zstd:5`, as the JSON of a format.
+#[pyfunction]
+pub fn compressors_named(text: &str, zarr_format: u8) -> PyResult<String> {
+    let codecs = encoding::compressor_named(text).py()?;
+    let json = |codec: &Extension| if zarr_format == 2 { encoding::to_v2(codec).into() } else { codec.to_json() };
+    Ok(codecs.iter().map(json).collect::<serde_json::Value>().to_string())
 }

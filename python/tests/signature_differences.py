@@ -7,6 +7,7 @@ DEVICE = "where arrays are read to"
 METADATA = "another store for metadata"
 MODE = "zarr-python's takes it too, unnamed among the others"
 PROGRESS = "tells of objects read or written"
+STRICT = "whether a member that cannot be used is an error"
 
 ADDED: dict[str, dict[str, str]] = {
     "open": {"device": DEVICE, "metadata_store": METADATA},
@@ -16,6 +17,8 @@ ADDED: dict[str, dict[str, str]] = {
     "create_array": {"device": DEVICE, "metadata_store": METADATA},
     "from_array": {"device": DEVICE, "metadata_store": METADATA},
     "create_group": {"metadata_store": METADATA},
+    "Group.members": {"strict": STRICT},
+    "AsyncGroup.members": {"strict": STRICT},
     "AsyncArray.getitem": {"progress": PROGRESS},
     "AsyncArray.setitem": {"progress": PROGRESS},
     "asynchronous.open": {"device": DEVICE, "metadata_store": METADATA},

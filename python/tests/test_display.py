@@ -65,6 +65,16 @@ def test_arrays_show_what_they_are_and_where_each_codec_runs(device: str) -> Non
     assert place in shown and (place == "native" if device == "cpu" else place.startswith("via host: "))
 
 
+@pytest.mark.parametrize("chunks", [(64,), (4096,), (1 << 20,)])
+def test_placements_are_those_that_explain_names(chunks: tuple[int, ...]) -> None:
+    array = cuzarr.create_array({}, shape=(1 << 24,), chunks=chunks, dtype="f4").with_device("cuda:0")
+    explained = [(one["codec"], one["placement"]) for one in array.explain().to_dict()["codecs"]]
+    assert [(name, place.partition(":")[0]) for name, place in array.placements()] == explained
+    if chunks == (64,):  # of one chunk alone the host takes care
+        assert explained[-1] == ("zstd", "native")
+        assert array.explain(slice(0, 64)).to_dict()["codecs"][-1]["placement"] == "via host"
+
+
 def test_the_grid_has_thin_lines_for_chunks_and_thick_ones_for_shards() -> None:
     svg = drawing(cuzarr.create_array({}, shape=(10, 21), chunks=(5, 4), shards=(10, 8), dtype="u1"))
     assert (lines(svg, "0.5"), lines(svg, "1.5")) == (3 + 7, 2 + 4)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import gzip
 import operator
+import re
 from typing import Any
 
 import numpy as np
@@ -74,7 +75,7 @@ def test_functions_of_numpys_give_what_they_give(ours: Any, number: int) -> None
         np.testing.assert_allclose(elements(mine), numpys, rtol=1e-15)
 
 
-@pytest.mark.parametrize("name", ["dot", "trace", "partition", "repeat", "diagonal", "compress", "choose"])
+@pytest.mark.parametrize("name", ["dot", "trace", "partition", "diagonal", "compress", "choose"])
 def test_methods_that_are_missing_say_where_they_are(ours: Any, name: str) -> None:
     with pytest.raises(AttributeError, match=rf"no '{name}', which CuPy's .*cupy.asarray\(x.*\).{name}, or x.*{name}") as raised:
         getattr(ours, name)
@@ -82,6 +83,51 @@ def test_methods_that_are_missing_say_where_they_are(ours: Any, name: str) -> No
     with pytest.raises(AttributeError, match="no attribute 'colour'"):
         ours.colour
     assert copy.copy(ours).shape == ours.shape
+
+
+@pytest.mark.parametrize("name", ["sort", "argsort", "repeat", "searchsorted"])
+def test_methods_that_are_functions_here_name_them(ours: Any, name: str) -> None:
+    if isinstance(ours, cuzarr.DeviceArray) and hasattr(ours, name):
+        return
+    with pytest.raises(AttributeError, match=rf"no '{name}': use cuzarr.xp.{name}\(x"):
+        getattr(ours, name)
+
+
+@pytest.mark.parametrize(
+    ("name", "instead"),
+    [
+        ("T", "x.lazy.T"),
+        ("transpose", "x.lazy.transpose"),
+        ("squeeze", "cuzarr.squeeze(x)"),
+        ("real", "cuzarr.real(x)"),
+        ("mT", "cuzarr.matrix_transpose(x)"),
+    ],
+)
+def test_methods_that_views_or_functions_have_are_named(name: str, instead: str) -> None:
+    stored = cuzarr.create_array({}, data=VALUES)
+    with pytest.raises(AttributeError, match=f"no '{name}': use {re.escape(instead)}$"):
+        getattr(stored, name)
+    assert eval(instead, {"x": stored, "cuzarr": cuzarr}) is not None
+
+
+def test_every_function_of_xp_is_named_where_the_package_has_none() -> None:
+    absent = [name for name in dir(np) if name[0] != "_" and hasattr(cuzarr.xp, name) and not hasattr(cuzarr, name)]
+    assert {"sort", "arange", "matmul", "pi"} <= set(absent)
+    for name in absent:
+        with pytest.raises(AttributeError, match=f"no '{name}': use cuzarr.xp.{name}$"):
+            getattr(cuzarr, name)
+
+
+def test_a_misspelt_function_is_named() -> None:
+    for module, name, meant in [
+        (cuzarr, "open_grop", "open_group"),
+        (cuzarr, "argsrot", "cuzarr.xp.argsort"),
+        (cuzarr.xp, "sortt", "sort"),
+    ]:
+        with pytest.raises(AttributeError, match=f"no attribute '{name}': did you mean '{meant}'"):
+            getattr(module, name)
+    with pytest.raises(AttributeError, match="has no attribute 'entirely_else'$"):
+        cuzarr.entirely_else
 
 
 def test_functions_that_are_missing_say_where_they_are(ours: Any) -> None:
@@ -97,9 +143,9 @@ def test_functions_that_are_missing_say_where_they_are(ours: Any) -> None:
             call()
     if not isinstance(ours, cuzarr.DeviceArray):  # which has products
         for call in (lambda: ours @ VALUES.T, *([] if isinstance(ours, cuzarr.Array) else [lambda: VALUES.T @ ours])):
-            with pytest.raises(UnsupportedError, match="CuPy's cupy.matmul on a GPU, or numpy.matmul"):
+            with pytest.raises(UnsupportedError, match=r"there is no numpy.matmul here\nhint: use cuzarr.xp.matmul\(x"):
                 call()
-    for name in ("fft", "linalg", "degrees", "interp", "pi"):
+    for name in ("fft", "linalg", "degrees", "interp"):
         with pytest.raises(AttributeError, match=f"no '{name}': use CuPy's"):
             getattr(cuzarr, name)
 

@@ -183,7 +183,7 @@ def test_dask_and_xarray_have_the_chunks(tmp_path: Path) -> None:
 
 def test_the_configuration_says_whether_such_grids_are_taken(tmp_path: Path) -> None:
     create(tmp_path / "a")
-    with cuzarr.config.set({"array.rectilinear_chunks": False}):
+    with cuzarr.config.set({"array.rectilinear_chunks": False}), zarr.config.set({"array.rectilinear_chunks": False}):
         with pytest.raises(UnsupportedFeatureError, match=r"array\.rectilinear_chunks"):
             cuzarr.open_array(tmp_path / "a")
         with pytest.raises(UnsupportedFeatureError, match=r"array\.rectilinear_chunks"):

@@ -10,8 +10,8 @@ use cuzarr::meta::NodeMetadata;
 use cuzarr::meta::node::DOCUMENT_NAMES;
 use cuzarr::node::{self, Array, ArrayOptions, CHECKPOINT, Group, Node, OLD_COPY_CHECKPOINT};
 use cuzarr::store::{
-    LocalStore, Prefixed, ReadOnly, Registry, Store, Url, ZipArchive, ZipMode, ZipOptions, has_zip_name, is_zip,
-    join_key,
+    LocalStore, Prefixed, ReadOnly, Registry, Store, Url, ZipArchive, ZipMode, ZipOptions, has_zip_name,
+    hint_about_file, is_zip, join_key,
 };
 use cuzarr::{Error, ErrorKind, Result};
 use cuzarr_compute::Expr;
@@ -118,7 +118,7 @@ fn not_a_directory(path: &str, place: &Path) -> Error {
             let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
             error.with_hint(format!("use the directory that contains it: {}", parent.display()))
         }
-        _ => error.with_hint("use a directory that contains zarr.json, .zarray or .zgroup"),
+        _ => error.with_hint(hint_about_file(place)),
     }
 }
 

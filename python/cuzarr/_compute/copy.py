@@ -89,8 +89,10 @@ class CopyPlan:
 def _opened(source: Any, device: str | None) -> Any:
     if isinstance(source, StoreNode):
         return source
-    if not (hasattr(source, "store_path") and hasattr(source, "metadata")):
+    if not _sources.is_node(source):
         return _sources.nodes.open(source, mode="r", device=device)
+    if not hasattr(source, "metadata"):  # of zarr-python 2
+        return _sources.nodes.open(place_of(source), mode="r", zarr_format=2, device=device)
     # zarr-python's arrays and groups, which a place of both formats may have been opened in
     place, zarr_format = place_of(source), source.metadata.zarr_format
     if getattr(source.metadata, "node_type", "array") == "array":

@@ -12,6 +12,7 @@ from cuzarr import _core
 from cuzarr._memory.box import Box
 from cuzarr._metadata.array import AnyArrayMetadata
 from cuzarr._metadata.documents import read_array
+from cuzarr._metadata.dtype import ZarrFormat
 from cuzarr._operators.dispatch import Stored
 from cuzarr.storage import StorePath, make_store_path
 
@@ -66,11 +67,28 @@ def is_stored(value: Any) -> TypeGuard[StoredArray]:
 
 def is_array(value: Any) -> bool:
     """Whether this is an array of a store, of this package or of zarr-python."""
-    return isinstance(value, Stored) or (type(value).__name__ == "Array" and hasattr(value, "store_path"))
+    return isinstance(value, Stored) or (type(value).__name__ == "Array" and is_node(value))
+
+
+def is_node(value: Any) -> bool:
+    """Whether this is an array or a group, of this package or of zarr-python."""
+    return hasattr(value, "store_path") or _is_of_zarr_2(value)
+
+
+def _is_of_zarr_2(value: Any) -> bool:
+    return type(value).__module__ in ("zarr.core", "zarr.hierarchy") and hasattr(value, "chunk_store")
+
+
+def format_of(value: Any) -> ZarrFormat:
+    """The format of an array or group, of this package or of zarr-python."""
+    return 2 if _is_of_zarr_2(value) else value.metadata.zarr_format  # type: ignore[no-any-return]
 
 
 def place_of(value: Any) -> StorePath:
     """Where an array or group is, of this package or of zarr-python."""
+    if _is_of_zarr_2(value):
+        apart = None if value.chunk_store in (None, value.store) else value.store
+        return make_store_path(value.chunk_store or value.store, path=value.path, metadata_store=apart)
     return StorePath(make_store_path(value.store_path.store).store, value.store_path.path)
 
 
@@ -78,4 +96,4 @@ def metadata_of(value: Any) -> AnyArrayMetadata:
     """The metadata of an array of a store, as a value of this package."""
     if is_stored(value):
         return value.metadata
-    return read_array(place_of(value), value.metadata.zarr_format)
+    return read_array(place_of(value), format_of(value))

@@ -10,6 +10,7 @@ import bisect
 import itertools
 import math
 import operator
+import sys
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -292,8 +293,9 @@ class ChunkGrid:
         return tuple(axis.sizes(extent) for axis, extent in zip(self.axes, shape, strict=True))
 
     def blocks(self, shape: tuple[int, ...]) -> tuple[Any, ...]:
-        """The chunks as dask and xarray want them: per dimension one length, or all of them; ``(0,)`` when there is none."""
-        return self.largest if self.is_regular else tuple(sizes or (0,) for sizes in self.sizes(shape))
+        """The chunks as dask and xarray want them: per dimension one length, or all of them where they differ; ``(0,)`` when there is
+        none."""
+        return self.largest if self.is_regular else tuple(map(_compact, self.sizes(shape)))
 
     def chunk_shape(self, chunk: Sequence[int]) -> tuple[int, ...]:
         """The shape of a chunk."""
@@ -383,10 +385,23 @@ def parse_edges(chunks: object, shape: tuple[int, ...], unit: Sequence[int] | No
     return ChunkGrid(tuple(_edges(*axis) for axis in zip(axes, shape, units, strict=True)), is_regular=False)
 
 
+def _compact(sizes: tuple[int, ...]) -> int | tuple[int, ...]:
+    """The length of all chunks along a dimension, of which the last one may be shorter; else all lengths."""
+    if not sizes:
+        return (0,)
+    return sizes[0] if set(sizes[:-1]) <= {sizes[0]} and sizes[-1] <= sizes[0] else sizes
+
+
 def require_rectilinear() -> None:
     """Refuses rectilinear grids, unless the configuration allows them; zarr-python does as well."""
-    if not config.get("array.rectilinear_chunks"):
+    if not config.get("array.rectilinear_chunks") and not _zarr_python_allows():
         raise UnsupportedFeatureError(
             "rectilinear chunk grids are experimental in zarr-python, and off",
             hint="call cuzarr.config.set({'array.rectilinear_chunks': True})",
         )
+
+
+def _zarr_python_allows() -> bool:
+    """Whether zarr-python's own configuration allows rectilinear grids, if that library is in use."""
+    theirs = getattr(sys.modules.get("zarr"), "config", None)
+    return theirs is not None and bool(theirs.get("array.rectilinear_chunks", False))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import warnings
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from cuzarr import _core
 from cuzarr._checks import items, parse_shape, refusing
 from cuzarr._config import config
 from cuzarr._metadata.array import AnyArrayMetadata, ArrayV2Metadata, ArrayV3Metadata
@@ -50,7 +52,13 @@ def as_codecs(codecs: Any) -> tuple[Codec, ...]:
         return ()
     if isinstance(codecs, Codec | Mapping | str) or not isinstance(codecs, Iterable):
         codecs = (codecs,)
-    return tuple(map(parse_codec, codecs))
+    return tuple(parse_codec(one) for codec in codecs for one in _spelt_out(codec))
+
+
+def _spelt_out(codec: Any) -> list[Any]:
+    """What a short name of the command line means, such as ``zstd:5``, ``blosc:lz4``, ``lz4`` or ``none``; other codecs as they are."""
+    is_short = isinstance(codec, str) and (":" in codec or codec in ("none", "lz4"))
+    return json.loads(_core.compressors_named(codec, 3)) if is_short else [codec]
 
 
 def _require_role(codecs: tuple[Codec, ...], role: str, argument: str) -> tuple[Codec, ...]:
@@ -166,7 +174,8 @@ def codecs_v2(data_type: DataType, filters: Any, compressors: Any) -> tuple[list
             if len(compressors) > 1:
                 raise TypeError(f"format 2 has one compressor, got {len(compressors)}")
             compressors = compressors[0]
-        compressor = _config_v2(compressors, "compressors")
+        named = json.loads(_core.compressors_named(compressors, 2)) if isinstance(compressors, str) else [compressors]
+        compressor = _config_v2(named[0], "compressors") if named else None
     if is_auto(filters):
         chosen = default_filters_v2(data_type)
     else:

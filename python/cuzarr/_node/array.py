@@ -488,12 +488,13 @@ class Array(Node, StoredProtocol, Operators, OneElement, Reductions, Stored):
         return None if report is None else json.loads(report)
 
     def placements(self) -> list[tuple[str, str]]:
-        """Each codec, in the order of encoding, and where reading runs it.
+        """Each codec, in the order of encoding, and where a read of the whole array runs it, as :meth:`explain` says.
 
         Returns
         -------
         list of (str, str)
-            The codec's name, and ``"native"`` if the array's device decodes it, or ``"via host: <reason>"``.
+            The codec's name, and ``"native"`` if the array's device decodes it, or ``"via host: <reason>"``. Reads of a few chunks may
+            choose the host, because it is faster; ``explain`` with a selection says so.
 
         Examples
         --------
@@ -501,9 +502,7 @@ class Array(Node, StoredProtocol, Operators, OneElement, Reductions, Stored):
         >>> cuzarr.zeros((4,), store={}).placements()
         [('bytes', 'native'), ('zstd', 'native')]
         """
-        nowhere, ones = (0,) * self.ndim, (1,) * self.ndim
-        _, document = self._handle().explain((nowhere, nowhere, ones, ()), False)
-        codecs = json.loads(document)["codecs"]
+        codecs = self.explain().to_dict()["codecs"]
         return [(item["codec"], item["placement"] + (f": {item['reason']}" if "reason" in item else "")) for item in codecs]
 
     # --------------------------------------------------------------------------------------------------- its elements
@@ -1290,6 +1289,10 @@ class Array(Node, StoredProtocol, Operators, OneElement, Reductions, Stored):
 
     def _repr_html_(self) -> str:
         return array_html(self)
+
+    @classmethod
+    def _instead_of(cls, name: str) -> str | None:
+        return f"x.lazy.{name}" if hasattr(LazyArray, name) else super()._instead_of(name)
 
     def __repr__(self) -> str:
         place = "" if self.device == "cpu" else f" device={self.device}"

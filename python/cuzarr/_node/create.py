@@ -65,7 +65,8 @@ def create_array(
     shards : tuple of int, dict or "auto", optional
         Shape of a stored object that holds many chunks, a multiple of theirs.
     filters, compressors : codec, iterable of them, "auto" or None
-        Codecs from elements to elements, and from bytes to bytes. By default none, and Zstandard at level 0.
+        Codecs from elements to elements, and from bytes to bytes. By default none, and Zstandard at level 0. Compressors also have
+        the short names of the command line: ``"zstd:5"``, ``"blosc:lz4"``, ``"lz4"``, ``"none"``.
     serializer : codec or "auto"
         Codec from elements to bytes.
     fill_value : scalar, optional

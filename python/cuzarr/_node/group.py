@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Container, Generator, Iterator
 from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
@@ -32,7 +32,7 @@ from cuzarr._node.node import Node
 from cuzarr._node.save import save_array
 from cuzarr._runtime import run
 from cuzarr._text import Info, printable
-from cuzarr.errors import ContainsArrayError, ContainsGroupError, InvalidArgumentError, UnsupportedError
+from cuzarr.errors import ContainsArrayError, ContainsGroupError, CuzarrError, InvalidArgumentError, UnsupportedError
 from cuzarr.storage import Store, StoreLike, StorePath, make_store_path, normalize_path
 
 DefaultT = TypeVar("DefaultT")
@@ -363,17 +363,43 @@ class Group(Node):
     def __len__(self) -> int:
         return self.nmembers()
 
-    def _walk(self, max_depth: int | None, **kwargs: Any) -> Iterator[tuple[str, AnyNodeMetadata]]:
+    def _walk(self, max_depth: int | None, **kwargs: Any) -> Iterator[tuple[str, members.FoundMember]]:
         return members.walk(self._store_path, self._metadata, max_depth, **kwargs)
+
+    def _nodes(
+        self,
+        max_depth: int | None,
+        *,
+        kind: type[Array] | type[Group] | None = None,
+        dropped: Container[str] = (),
+        strict: bool = True,
+        **kwargs: Any,
+    ) -> Iterator[tuple[str, Any]]:
+        """Paths and nodes below, of one kind where that is said, without those that are ``dropped``."""
+        for path, found in self._walk(max_depth, **kwargs):
+            if path in dropped or (kind is not None and (kind is Array) == isinstance(found, GroupMetadata)):
+                continue
+            try:
+                if isinstance(found, CuzarrError):
+                    raise found
+                node = self._node(path, found)
+            except members.UNREADABLE as error:
+                if strict:
+                    raise
+                members.warn_left_out(path, error, stacklevel=3)
+                continue
+            yield path, node
 
     def _kinds(self, max_depth: int | None) -> dict[str, bool]:
         """Whether each node below is an array, by its path."""
         return dict(members.kinds(self._store_path, self._metadata, max_depth))
 
     def members(
-        self, max_depth: int | None = 0, *, use_consolidated_for_children: bool = True
+        self, max_depth: int | None = 0, *, use_consolidated_for_children: bool = True, strict: bool = True
     ) -> tuple[tuple[str, Array | Self], ...]:
         """Paths and nodes below this group.
+
+        A codec or data type that is not known here concerns one array. With ``strict=False`` the others are returned.
 
         Parameters
         ----------
@@ -381,10 +407,18 @@ class Group(Node):
             How many levels to go below the direct members: 0 for these alone, ``None`` for all.
         use_consolidated_for_children : bool
             Use the consolidated metadata of groups among them, instead of listing these groups.
+        strict : bool
+            Whether a node that cannot be used is an error. With ``False`` it is left out, and a ``CuzarrUserWarning`` names it and the
+            reason.
 
         Returns
         -------
         tuple of (str, Array or Group)
+
+        Raises
+        ------
+        UnknownCodecError, UnknownDataTypeError, UnsupportedFeatureError, MetadataValidationError
+            With ``strict``: a node below cannot be used. The error names it.
 
         Examples
         --------
@@ -395,8 +429,7 @@ class Group(Node):
         ['maps', 'maps/t2m']
         """
         _check_depth(max_depth)
-        found = self._walk(max_depth, use_consolidated_for_children=use_consolidated_for_children)
-        return tuple((path, self._node(path, metadata)) for path, metadata in found)
+        return tuple(self._nodes(max_depth, strict=strict, use_consolidated_for_children=use_consolidated_for_children))
 
     def nmembers(self, max_depth: int | None = 0) -> int:
         """The number of nodes below this group.
@@ -456,9 +489,7 @@ class Group(Node):
         >>> [(name, array.shape) for name, array in group["maps"].arrays()]
         [('t2m', (4,))]
         """
-        for name, node in self.members():
-            if isinstance(node, Array):
-                yield name, node
+        yield from self._nodes(0, kind=Array)
 
     def array_keys(self) -> Generator[str, None]:
         """Names of the arrays directly below.
@@ -512,9 +543,7 @@ class Group(Node):
         >>> [(name, below.path) for name, below in group.groups()]
         [('maps', 'maps')]
         """
-        for name, node in self.members():
-            if not isinstance(node, Array):
-                yield name, node
+        yield from self._nodes(0, kind=Group)
 
     def group_keys(self) -> Generator[str, None]:
         """Names of the groups directly below.

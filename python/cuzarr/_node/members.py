@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -11,8 +12,31 @@ from cuzarr._metadata.documents import AnyNodeMetadata, find_node, value_of
 from cuzarr._metadata.group import ConsolidatedMetadata, GroupMetadata
 from cuzarr._names import did_you_mean
 from cuzarr._node.display import Tree, draw_tree
-from cuzarr.errors import NodeTypeValidationError
+from cuzarr._text import printable
+from cuzarr.errors import (
+    CuzarrError,
+    CuzarrUserWarning,
+    DataTypeValidationError,
+    MetadataValidationError,
+    NodeTypeValidationError,
+    UnknownCodecError,
+    UnsupportedError,
+    UnsupportedFeatureError,
+)
 from cuzarr.storage import LocalStore, MemoryStore, StorePath, normalize_path
+
+UNREADABLE = (MetadataValidationError, UnknownCodecError, DataTypeValidationError, UnsupportedFeatureError, UnsupportedError)
+"""Errors that concern one node: its document says something that cannot be used here."""
+
+FoundMember = AnyNodeMetadata | CuzarrError
+"""Metadata of a node, or why it cannot be used."""
+
+
+def warn_left_out(path: str, error: CuzarrError, stacklevel: int) -> None:
+    """Says which node was left out, and why."""
+    hint = f" ({error.hint})" if error.hint else ""
+    message = f"'{printable(path)}' is left out: {error.message}{hint}"
+    warnings.warn(message, CuzarrUserWarning, stacklevel=stacklevel + 1)
 
 
 def find(place: StorePath, group: GroupMetadata, path: str) -> AnyNodeMetadata | None:
@@ -58,10 +82,11 @@ def walk(
     *,
     most: int | None = None,
     use_consolidated_for_children: bool = True,
-) -> Iterator[tuple[str, AnyNodeMetadata]]:
-    """Paths and metadata of what is below, each group before its members: of ``most`` nodes the first."""
+) -> Iterator[tuple[str, FoundMember]]:
+    """Paths and metadata of what is below, each group before its members: of ``most`` nodes the first. In place of metadata that cannot
+    be used there is the error."""
     if (consolidated := group.consolidated_metadata) is not None:
-        yield from consolidated.nodes(max_depth) if is_trusted(place) else _read(place, group, consolidated, max_depth)
+        yield from _remembered(consolidated, max_depth) if is_trusted(place) else _read(place, group, consolidated, max_depth)
         return
     found = _core.walk_nodes(
         place.store.handle,
@@ -77,6 +102,9 @@ def walk(
             metadata = value_of(place / path, documents)
         except NodeTypeValidationError:  # neither an array nor a group
             continue
+        except UNREADABLE as error:
+            yield path, error
+            continue
         yield path, metadata
         if isinstance(metadata, GroupMetadata) and metadata.consolidated_metadata is not None:
             depth = None if max_depth is None else max_depth - path.count("/") - 1
@@ -84,22 +112,37 @@ def walk(
                 yield from ((f"{path}/{below}", node) for below, node in walk(place / path, metadata, depth))
 
 
+def _remembered(consolidated: ConsolidatedMetadata, max_depth: int | None) -> Iterator[tuple[str, FoundMember]]:
+    """The nodes of a consolidated copy, as it has them."""
+    for path, part in consolidated._parts(max_depth):
+        try:
+            node = consolidated.flattened_metadata[path]
+        except UNREADABLE as error:
+            yield path, error
+            continue
+        yield path, replace(node, consolidated_metadata=part) if isinstance(node, GroupMetadata) else node
+
+
 def _read(
     place: StorePath, group: GroupMetadata, consolidated: ConsolidatedMetadata, max_depth: int | None
-) -> Iterator[tuple[str, AnyNodeMetadata]]:
+) -> Iterator[tuple[str, FoundMember]]:
     """The nodes that a consolidated copy names, by their own documents, without those that are gone."""
     parts = dict(consolidated._parts(max_depth))
     limit, absolute = config.get("metadata_max_bytes"), [(place / path).path for path in parts]
     found = _core.find_nodes(place.store.handle, absolute, group.zarr_format, limit)
     for (path, part), documents in zip(parts.items(), found, strict=True):
         if documents is not None:
-            node = value_of(place / path, documents)
+            try:
+                node = value_of(place / path, documents)
+            except UNREADABLE as error:
+                yield path, error
+                continue
             yield path, replace(node, consolidated_metadata=part) if isinstance(node, GroupMetadata) else node
 
 
 def kinds(place: StorePath, group: GroupMetadata, max_depth: int | None) -> Iterator[tuple[str, bool]]:
-    """Paths of what is below, in the order of :func:`walk`, and whether each is an array. Of what is consolidated no metadata is
-    made."""
+    """Paths of what is below, in the order of :func:`walk`, and whether each is an array. A node whose
+    metadata cannot be used counts as an array. Of what is consolidated no metadata is made."""
     if group.consolidated_metadata is not None:
         yield from group.consolidated_metadata._kinds(max_depth)
     else:
@@ -121,17 +164,26 @@ def noted(group: GroupMetadata, name: str, node: AnyNodeMetadata | None) -> Grou
     return replace(group, consolidated_metadata=changed)
 
 
-def tree(name: str, nodes: Iterator[tuple[str, AnyNodeMetadata]], max_nodes: int, plain: bool) -> Tree:
+def tree(name: str, nodes: Iterator[tuple[str, FoundMember]], max_nodes: int, plain: bool) -> Tree:
     """The hierarchy of some nodes, each group before its members."""
-    found: list[tuple[str, AnyNodeMetadata]] = []
+    found: list[tuple[str, FoundMember]] = []
     truncated = ""
     for item in nodes:
         if len(found) == max_nodes:
             truncated = f"Only {max_nodes} nodes are shown (max_nodes={max_nodes})\n"
             break
         found.append(item)
-    described = [
-        (path, None if isinstance(node, GroupMetadata) else f"{node.shape} {node.data_type.native}")
-        for path, node in sorted(found, key=lambda item: item[0])
-    ]
+    described = [(path, _description(node)) for path, node in sorted(found, key=lambda item: item[0])]
     return draw_tree(name, described, truncated=truncated, plain=plain)
+
+
+def _description(node: FoundMember) -> str | None:
+    """What a tree shows behind the name of a node; ``None`` for groups."""
+    if isinstance(node, GroupMetadata):
+        return None
+    if isinstance(node, CuzarrError):
+        return f"cannot be used: {node.message}"
+    try:
+        return f"{node.shape} {node.data_type.native}"
+    except UNREADABLE as error:
+        return f"{node.shape} cannot be used: {error.message}"

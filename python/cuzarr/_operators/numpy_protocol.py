@@ -190,9 +190,24 @@ class Methods:
         def __getattr__(self, name: str) -> Any:
             if name.startswith("_") or hasattr(type(self), name) or not hasattr(np.ndarray, name):
                 return object.__getattribute__(self, name)  # raises
-            there = f"cupy.asarray(x{self._in_memory}).{name}, or x{self._on_host}.{name}"
-            message = f"'{type(self).__name__}' object x has no '{name}', which CuPy's and NumPy's arrays have: {there}"
+            message = f"'{type(self).__name__}' object x has no '{name}'"
+            if own := self._instead_of(name):
+                message += f": use {own}"
+            else:
+                there = f"cupy.asarray(x{self._in_memory}).{name}, or x{self._on_host}.{name}"
+                message += f", which CuPy's and NumPy's arrays have: {there}"
             raise AttributeError(message, name=name, obj=self)
+
+    @classmethod
+    def _instead_of(cls, name: str) -> str | None:
+        """What to write for a method of NumPy's arrays that this library has as a function."""
+        name = {"mT": "matrix_transpose"}.get(name, name)
+        return f"cuzarr.{name}(x)" if name in dispatch.functions else _of_elements(name, cls)
+
+
+def _of_elements(name: str, kind: type[Methods]) -> str | None:
+    """This library's function of elements in memory, with such an array's elements."""
+    return f"cuzarr.xp.{name}(x{kind._in_memory})" if hasattr(dispatch.namespace, name) else None
 
 
 def into(out: Any, result: Any, name: str) -> Any:
@@ -262,16 +277,19 @@ def call_with_elements(ufunc: Any, method: str, inputs: tuple[Any, ...], options
     return getattr(ufunc, method)(*map(host_elements, inputs), **given)
 
 
-def where_it_is(name: str, x: Any) -> str:
-    """A hint that says how CuPy's or NumPy's function takes this array."""
+def where_it_is(name: str, x: Any, *, is_here: bool = False) -> str:
+    """A hint that says how a function takes this array: this library's, if that ``is_here`` with the options that are wanted, else CuPy's or
+    NumPy's."""
     behind = type(x) if isinstance(x, Methods) else Methods
+    if is_here and (own := _of_elements(name, behind)):
+        return f"use {own}"
     elements = f"cupy.asarray(x{behind._in_memory}), or x{behind._on_host}"
     return f"use CuPy's cupy.{name} on a GPU, or numpy.{name}, with {elements}, for x"
 
 
 def missing(name: str, x: Any, beside: str = "") -> UnsupportedError:
     """The error for a function of NumPy's that is not here, or not with what is said beside its operands."""
-    return UnsupportedError(f"there is no numpy.{name} here{beside}", hint=where_it_is(name, x))
+    return UnsupportedError(f"there is no numpy.{name} here{beside}", hint=where_it_is(name, x, is_here=not beside))
 
 
 def function_name(function: Callable[..., Any]) -> str:

@@ -6,6 +6,7 @@ here. For stores, ``cuzarr.storage.adapters`` does this.
 
 from __future__ import annotations
 
+import functools
 import json
 import lzma
 import math
@@ -20,7 +21,7 @@ from cuzarr._memory.foreign import to_bytes
 from cuzarr._runtime import Loop
 from cuzarr.codecs import nvcomp
 from cuzarr.codecs.values import DataType
-from cuzarr.errors import BudgetExceededError, PickleCodecDisabledError
+from cuzarr.errors import BudgetExceededError, PickleCodecDisabledError, UnknownCodecError
 
 # numcodecs' codecs that take arrays apart themselves; its others, as far as they are not built in, take bytes.
 _ARRAY_CODECS = ("zfpy", "pcodec", "pickle")
@@ -136,8 +137,42 @@ def open_codec(
     ------
     PickleCodecDisabledError
         It is pickle, and ``allow_pickle`` is off.
+    UnknownCodecError
+        No registry has it, and a package is known that does.
     """
-    settings = json.loads(configuration)
+    found = _found_codec(name, json.loads(configuration), zarr_format, shape, data_type, parse)
+    if found is None and (package := _package_with(name.removeprefix("numcodecs."), zarr_format)):
+        raise UnknownCodecError(f"codec '{name}' is not known", hint=f"install the package that has it: pip install {package}")
+    return found
+
+
+# Packages by the names of their codecs: imagecodecs' own are registered by another package for zarr-python 3.
+_PACKAGES = {
+    "FITSAscii": "kerchunk",
+    "FITSVarBintable": "kerchunk",
+    "fill_hdf_strings": "kerchunk",
+    "flac": "flac-numcodecs",
+    "grib": "kerchunk",
+    "gribberish": "gribberish",
+    "record_member": "kerchunk",
+    "wavpack": "wavpack-numcodecs",
+}
+
+
+def _package_with(name: str, zarr_format: int) -> str | None:
+    if name.startswith("imagecodecs_"):
+        return "imagecodecs" if zarr_format == 2 else "imagecodecs-zarr"
+    return _PACKAGES.get(name)
+
+
+def _found_codec(
+    name: str,
+    settings: dict[str, Any],
+    zarr_format: int,
+    shape: tuple[int, ...],
+    data_type: str,
+    parse: Callable[[Any], DataType],
+) -> OpenedCodec | None:
     identifier = name.removeprefix("numcodecs.")
     if identifier == "pickle" and not (config.get("allow_pickle") or config.get("array.allow_unsafe_pickle_decode")):
         raise PickleCodecDisabledError(
@@ -154,6 +189,8 @@ def open_codec(
         import numcodecs
     except ImportError:
         return None
+    if identifier.startswith("imagecodecs_"):
+        _register_imagecodecs()
     try:
         codec = numcodecs.get_codec({"id": identifier, **settings})
     except ValueError as error:
@@ -169,6 +206,16 @@ def open_codec(
         return role, LzmaHost(codec, fixed), None, None
     host = PickleHost if identifier == "pickle" else NumcodecsHost
     return role, host(codec, role, dtype, tuple(shape)), None, None
+
+
+@functools.cache
+def _register_imagecodecs() -> None:
+    """Registers imagecodecs' codecs with numcodecs, which that library leaves to its users."""
+    try:
+        from imagecodecs.numcodecs import register_codecs
+    except ImportError:
+        return
+    register_codecs(verbose=False)
 
 
 def _open_nvcomp(identifier: str, settings: dict[str, Any], shape: tuple[int, ...], item_bytes: int) -> OpenedCodec | None:

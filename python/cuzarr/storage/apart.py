@@ -28,7 +28,7 @@ def taken_apart(store: Any, through_python: _core.Store, read_only: bool) -> _co
         Whether it is only read. References are only taken apart then, because fsspec's can be written.
     """
     zarr_storage = sys.modules.get("zarr.storage")
-    if zarr_storage is not None and type(store) is zarr_storage.ObjectStore:
+    if zarr_storage is not None and type(store) is getattr(zarr_storage, "ObjectStore", None):
         store = store.store
     try:
         opened = _of_obstore(store) or of_session(store)

@@ -57,6 +57,7 @@ class ForeignStore(Store):
         self.wrapped = store
         self._adapter = adapt_store(store)
         self.supports_deletes: bool = self._adapter.supports_deletes
+        self.supports_consolidated_metadata: bool = bool(getattr(store, "supports_consolidated_metadata", True))
         read_only = read_only or bool(getattr(store, "read_only", False))
         self._through_python = _core.Store.python(self._adapter)
         super().__init__(taken_apart(store, self._through_python, read_only) or self._through_python, read_only=read_only)

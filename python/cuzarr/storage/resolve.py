@@ -277,8 +277,10 @@ def _known_of_zarr(store: Any, read_only: bool) -> Store | None:
     zarr_storage = sys.modules.get("zarr.storage")
     if zarr_storage is None:
         return None
-    if type(store) is zarr_storage.LocalStore:
+    if type(store) is getattr(zarr_storage, "LocalStore", None):
         return LocalStore(store.root, read_only=read_only or store.read_only)
+    if type(store) is getattr(zarr_storage, "DirectoryStore", None):  # of zarr-python 2
+        return LocalStore(store.path, read_only=read_only)
     return None
 
 

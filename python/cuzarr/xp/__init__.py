@@ -63,7 +63,7 @@ if TYPE_CHECKING:
         uint64 as uint64,
     )
 else:  # a type checker would take any name for one
-    _missing = _names.pointing_to_cupy(__name__)
+    _missing = _names.missing_from(__name__)
 
     def __getattr__(name: str) -> Any:
         return _OF_NUMPY[name] if name in _OF_NUMPY else _missing(name)

@@ -55,6 +55,9 @@ impl<'a> Configuration<'a> {
         match self.get(key) {
             None => Ok(default),
             Some(Value::Bool(value)) => Ok(*value),
+            // GDAL writes its creation options as they were given: `"checksum": "NO"`.
+            Some(Value::String(word)) if word.eq_ignore_ascii_case("NO") => Ok(false),
+            Some(Value::String(word)) if word.eq_ignore_ascii_case("YES") => Ok(true),
             Some(value) => self.wrong(key, value, "true or false"),
         }
     }

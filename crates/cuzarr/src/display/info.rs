@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::{Description, shape_text};
 use crate::error::{ErrorKind, Result};
-use crate::meta::{CodecsMetadata, Extension, IMAGE_LABELS, Multiscales, NodeMetadata, Order, label_names};
+use crate::meta::{ChunkGrid, CodecsMetadata, Extension, IMAGE_LABELS, Multiscales, NodeMetadata, Order, label_names};
 use crate::node::{Array, Group, Node};
 use crate::store::Store;
 
@@ -35,10 +35,13 @@ pub fn array_info(array: &Array, complete: bool) -> Result<Description> {
     let fill_text = plain(&fill);
     info.add("fill_value", "Fill value", fill, fill_text);
     add_shape(&mut info, "shape", "Shape", array.shape());
-    if let Some(shards) = array.shard_shape()? {
-        add_shape(&mut info, "shard_shape", "Shard shape", &shards);
+    let shards = array.shard_shape()?;
+    if let Some(shards) = &shards {
+        add_stored_shape(&mut info, "shard_shape", "Shard shape", shards, metadata.chunk_grid());
+        add_shape(&mut info, "chunk_shape", "Chunk shape", &array.chunk_shape()?);
+    } else {
+        add_stored_shape(&mut info, "chunk_shape", "Chunk shape", &array.chunk_shape()?, metadata.chunk_grid());
     }
-    add_shape(&mut info, "chunk_shape", "Chunk shape", &array.chunk_shape()?);
     if let Some(names) = metadata.dimension_names() {
         let text: Vec<&str> = names.iter().map(|name| name.as_deref().unwrap_or("-")).collect();
         info.add("dimension_names", "Dimension names", names.to_vec(), text.join(", "));
@@ -50,7 +53,7 @@ pub fn array_info(array: &Array, complete: bool) -> Result<Description> {
     info.add_text("order", "Order", if order_is_f { "F" } else { "C" });
     add_store(&mut info, &**array.store());
     add_codecs(&mut info, array)?;
-    let shards = array.shard_shape()?.is_some();
+    let shards = shards.is_some();
     // Elements of variable length have no size before they are read.
     let element_bytes = metadata.data_type().size_bytes().map(|size| size as u64);
     let size_bytes = element_bytes.and_then(|element| metadata.elems().ok()?.checked_mul(element));
@@ -202,6 +205,18 @@ fn add_image(info: &mut Description, group: &Group) {
 
 fn add_shape(info: &mut Description, key: &'static str, label: &'static str, shape: &[u64]) {
     info.add(key, label, shape.to_vec(), shape_text(shape));
+}
+
+/// Adds the shape of stored chunks; of a rectilinear grid the lengths along each dimension, as metadata writes them.
+fn add_stored_shape(info: &mut Description, key: &'static str, label: &'static str, shape: &[u64], grid: &ChunkGrid) {
+    match grid.rectilinear() {
+        None => add_shape(info, key, label, shape),
+        Some(grid) => {
+            let shapes = grid.to_json()["configuration"]["chunk_shapes"].take();
+            let text = plain(&shapes);
+            info.add(key, label, shapes, text);
+        }
+    }
 }
 
 fn add_store(info: &mut Description, store: &dyn Store) {

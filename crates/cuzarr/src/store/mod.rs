@@ -48,6 +48,7 @@ mod layers;
 mod local;
 mod memory;
 mod object;
+mod other_file;
 mod parts;
 mod registry;
 #[doc(hidden)] // stores that tests of the workspace's crates watch
@@ -75,6 +76,7 @@ pub use key::{Key, join_key, validate_key, validate_prefix};
 pub use layers::{Prefixed, ReadOnly, Split};
 pub use local::{DirectIo, Durability, LocalOptions, LocalStore, Symlinks};
 pub use memory::MemoryStore;
+pub use other_file::hint_about_file;
 pub use registry::{Opener, Registry};
 #[doc(hidden)] // for the command line
 pub use registry::{has_zip_name, is_zip};

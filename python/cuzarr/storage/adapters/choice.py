@@ -20,9 +20,13 @@ def adapt_store(store: Any) -> StoreAdapter:
     TypeError
         It is none of them.
     """
+    if type(store).__module__ in ("zarr.core", "zarr.hierarchy"):  # of which groups are mappings
+        kind = type(store).__name__
+        raise TypeError(f"got {kind} of zarr-python 2, expected a store\nhint: pass its store, and path= with its path")
     if isinstance(store, MutableMapping):
         fs = getattr(store, "fs", None)
-        return _adapt_fsspec(fs, str(getattr(store, "root", ""))) if hasattr(fs, "cat_file") else MappingAdapter(store)
+        root = getattr(store, "root", None) or getattr(store, "path", "")  # `path` is that of zarr-python 2's FSStore
+        return _adapt_fsspec(fs, str(root)) if hasattr(fs, "cat_file") else MappingAdapter(store)
     if type(store).__module__.partition(".")[0] == "obstore":
         return _adapt_obstore(store)
     if inspect.iscoroutinefunction(getattr(store, "get", None)) and hasattr(store, "list_prefix"):

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::super::batch::Source;
 use super::super::key::{join_key, validate_key};
-use super::super::{Key, Symlinks};
+use super::super::{Key, Symlinks, hint_about_file};
 use super::descriptors::patiently;
 use super::file::OpenFile;
 use super::{DirectIo, io_error, is_absence, is_partial};
@@ -38,7 +38,7 @@ impl Root {
         let path = std::path::absolute(path).map_err(|error| io_error("cannot resolve the store's path", error))?;
         if path.is_file() {
             let message = format!("'{}' is a file, expected a directory", path.display());
-            return Err(Error::new(ErrorKind::StoreFailed, message));
+            return Err(Error::new(ErrorKind::StoreFailed, message).with_hint(hint_about_file(&path)));
         }
         // Names that lead up may lead through links.
         #[cfg(target_os = "linux")]
