@@ -4,6 +4,7 @@
 //! Results go to standard output, as text or with `--json` as one JSON document; progress, warnings and errors go to
 //! standard error. The exit status is 0 for success, 1 for a failure (wrong data, an error), 2 for wrong arguments.
 
+mod axes;
 mod bench;
 mod cache;
 mod copy;
@@ -64,7 +65,7 @@ enum Command {
     Validate(validate::Validate),
     /// Compute minimum, maximum, mean, standard deviation and a histogram
     Stats(statistics::Stats),
-    /// Draw a plane of an array, on the terminal or as a PNG file
+    /// Draw a plane or a row of an array, or an image, on the terminal or as a PNG file
     Preview(preview::Preview),
     /// Compute an expression of arrays and store or print the result
     Eval(eval::Eval),
