@@ -1,12 +1,14 @@
-//! The `cuzarr` command: `demo info tree validate stats preview eval copy rechunk pyramid references bench cache doctor
+//! The `cuzarr` command: `demo info tree validate stats preview eval attrs consolidate copy rechunk pyramid references bench cache doctor
 //! completions man`.
 //!
 //! Results go to standard output, as text or with `--json` as one JSON document; progress, warnings and errors go to
 //! standard error. The exit status is 0 for success, 1 for a failure (wrong data, an error), 2 for wrong arguments.
 
+mod attributes;
 mod axes;
 mod bench;
 mod cache;
+mod consolidate;
 mod copy;
 mod demo;
 mod doctor;
@@ -69,7 +71,11 @@ enum Command {
     Preview(preview::Preview),
     /// Compute an expression of arrays and store or print the result
     Eval(eval::Eval),
-    /// Copy an array or a hierarchy; optionally change the Zarr format or the compressor
+    /// Show the attributes of an array or group, set them or delete them
+    Attrs(attributes::Attrs),
+    /// Store the metadata of everything below a group in the group, so that it opens with one request
+    Consolidate(consolidate::Consolidate),
+    /// Copy an array or a hierarchy, whole or in part; optionally change the Zarr format or the compressor
     Copy(copy::Copy),
     /// Copy an array or a hierarchy and change the shape of its chunks
     Rechunk(copy::Rechunk),
@@ -144,6 +150,8 @@ fn run(arguments: impl IntoIterator<Item = OsString>, python: Option<&Python<'_>
         Command::Stats(stats) => stats.run(&mut output),
         Command::Preview(preview) => preview.run(&mut output),
         Command::Eval(eval) => eval.run(&mut output),
+        Command::Attrs(attrs) => attrs.run(&mut output),
+        Command::Consolidate(consolidate) => consolidate.run(&mut output),
         Command::Copy(copy) => copy.run(&mut output),
         Command::Rechunk(rechunk) => rechunk.run(&mut output),
         Command::Pyramid(pyramid) => pyramid.run(&mut output),
