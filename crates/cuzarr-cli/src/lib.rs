@@ -29,6 +29,7 @@ use std::ffi::OsString;
 use clap::{CommandFactory, Parser, Subcommand};
 use cuzarr_remote::StorageOptions;
 
+pub use crate::doctor::{PythonFound, PythonPackage};
 pub use crate::references::{MadeTable, TableRequest};
 
 use crate::output::Output;
@@ -117,6 +118,8 @@ pub type MakeReferences<'a> = dyn Fn(&TableRequest<'_>) -> cuzarr::Result<MadeTa
 pub struct Python<'a> {
     /// Reads HDF5 files.
     pub make_references: &'a MakeReferences<'a>,
+    /// Looks for packages that cuzarr works with.
+    pub find_packages: &'a dyn Fn() -> PythonFound,
 }
 
 /// Runs the command with these arguments (the first is the program's name) and returns its exit status.
@@ -158,7 +161,7 @@ fn run(arguments: impl IntoIterator<Item = OsString>, python: Option<&Python<'_>
         Command::References(references) => references.run(python, &given, &mut output),
         Command::Bench(bench) => bench.run(&mut output),
         Command::Cache(cache) => cache.run(&mut output),
-        Command::Doctor(doctor) => doctor.run(&mut output),
+        Command::Doctor(doctor) => doctor.run(python, &mut output),
         Command::Completions(completions) => completions.run(Arguments::command()),
         Command::Man(man) => man.run(Arguments::command(), &mut output),
     };
