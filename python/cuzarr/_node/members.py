@@ -121,6 +121,13 @@ def noted(group: GroupMetadata, name: str, node: AnyNodeMetadata | None) -> Grou
     return replace(group, consolidated_metadata=changed)
 
 
+def _described(node: AnyNodeMetadata) -> str | None:
+    if not isinstance(node, GroupMetadata):
+        return f"{node.shape} {node.data_type.native}"
+    mark = node.attributes.get("cuzarr_unfinished")
+    return f"(unfinished {mark.get('work', 'work')})" if isinstance(mark, dict) else None
+
+
 def tree(name: str, nodes: Iterator[tuple[str, AnyNodeMetadata]], max_nodes: int, plain: bool) -> Tree:
     """The hierarchy of some nodes, each group before its members."""
     found: list[tuple[str, AnyNodeMetadata]] = []
@@ -130,8 +137,5 @@ def tree(name: str, nodes: Iterator[tuple[str, AnyNodeMetadata]], max_nodes: int
             truncated = f"Only {max_nodes} nodes are shown (max_nodes={max_nodes})\n"
             break
         found.append(item)
-    described = [
-        (path, None if isinstance(node, GroupMetadata) else f"{node.shape} {node.data_type.native}")
-        for path, node in sorted(found, key=lambda item: item[0])
-    ]
+    described = [(path, _described(node)) for path, node in sorted(found, key=lambda item: item[0])]
     return draw_tree(name, described, truncated=truncated, plain=plain)
