@@ -4,16 +4,48 @@ from __future__ import annotations
 
 import signal
 import sys
+from importlib import metadata
 
 from cuzarr import _core
 from cuzarr.storage.references import references_for_command
+
+# Packages that cuzarr works with: name, purpose, names of distributions (the first is the one to install).
+_PACKAGES = (
+    ("NumPy", "arrays in host memory", ("numpy",)),
+    ("CuPy", "arrays on a GPU", ("cupy-cuda13x", "cupy-cuda12x", "cupy")),
+    ("zarr-python", "the codec pipeline of cuzarr.zarr", ("zarr",)),
+    ("numcodecs", "more codecs of format 2", ("numcodecs",)),
+    ("xarray", "the engine cuzarr", ("xarray",)),
+    ("dask", "dask arrays and clusters", ("dask[array]",)),
+    ("PyTorch", "datasets of cuzarr.torch", ("torch",)),
+    ("h5py", "tables of references to HDF5 files", ("h5py",)),
+    ("fsspec", "fsspec's stores", ("fsspec",)),
+    ("obstore", "obstore's stores", ("obstore",)),
+)
+
+
+def _version(distribution: str) -> str | None:
+    try:
+        return metadata.version(distribution.partition("[")[0])
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _find_packages() -> list[tuple[str, str, str | None, str, bool]]:
+    """Name, purpose, version and requirement of each package that cuzarr works with, and whether it needs a GPU."""
+    found = []
+    for name, purpose, distributions in _PACKAGES:
+        version = next((version for version in map(_version, distributions) if version is not None), None)
+        requirement = f"'{distributions[0]}'" if "[" in distributions[0] else distributions[0]
+        found.append((name, purpose, version, requirement, name == "CuPy"))
+    return found
 
 
 def main() -> int:
     """Runs the command with this process's arguments; returns its exit status."""
     # Python's own handler would wait until the command has ended. Every object is written whole, and copies can be resumed.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    return _core.cli(["cuzarr", *sys.argv[1:]], references_for_command)
+    return _core.cli(["cuzarr", *sys.argv[1:]], references_for_command, _find_packages)
 
 
 if __name__ == "__main__":

@@ -59,6 +59,12 @@ impl PyCopy {
         self.copied.as_ref().map_or_else(Vec::new, |copied| copied.differences().to_vec())
     }
 
+    /// The nodes that are left out because they cannot be read: their names and errors.
+    fn unreadable(&self) -> Vec<(String, String)> {
+        let unreadable = self.copied.iter().flat_map(|copied| copied.unreadable());
+        unreadable.map(|(name, error)| (name.clone(), error.to_string())).collect()
+    }
+
     /// Carries the plan out, once. With `carry`, that function gives regions to other processes.
     #[pyo3(signature = (carry=None))]
     fn run(&mut self, py: Python<'_>, carry: Option<Py<PyAny>>) -> PyResult<()> {

@@ -30,7 +30,7 @@ mod watch;
 
 use std::path::PathBuf;
 
-use cuzarr_cli::{MadeTable, TableRequest};
+use cuzarr_cli::{MadeTable, PythonFound, PythonPackage, TableRequest};
 use pyo3::prelude::*;
 use pyo3::types::IntoPyDict;
 
@@ -54,12 +54,38 @@ fn nearest(name: &str, known: Vec<String>) -> Option<String> {
     cuzarr::nearest(name, known.iter().map(String::as_str)).map(str::to_string)
 }
 
+/// Name, purpose, version and requirement of a package, and whether it is of use only where there is a GPU.
+type Package = (String, String, Option<String>, String, bool);
+
 /// Runs the `cuzarr` command with these arguments (the first is its name) and returns its exit status. `make_references` takes the
-/// fields of a `TableRequest` and gives those of a `MadeTable`.
+/// fields of a `TableRequest` and gives those of a `MadeTable`. `find_packages` gives name, purpose, version and requirement of each package
+/// that cuzarr works with. It is only called when they are shown.
 #[pyfunction]
-#[pyo3(signature = (arguments, make_references=None))]
-fn cli(py: Python<'_>, arguments: Vec<std::ffi::OsString>, make_references: Option<Py<PyAny>>) -> i32 {
+#[pyo3(signature = (arguments, make_references=None, find_packages=None))]
+fn cli(
+    py: Python<'_>,
+    arguments: Vec<std::ffi::OsString>,
+    make_references: Option<Py<PyAny>>,
+    find_packages: Option<Py<PyAny>>,
+) -> i32 {
     let Some(callable) = make_references else { return py.detach(|| cuzarr_cli::main(arguments)) };
+    let find_packages = || {
+        Python::attach(|py| {
+            let found = find_packages.as_ref().map(|find| find.call0(py)?.extract::<Vec<Package>>(py)).transpose();
+            let package = |(name, purpose, version, requirement, needs_gpu)| PythonPackage {
+                name,
+                purpose,
+                version,
+                requirement,
+                needs_gpu,
+            };
+            // What cannot be found out is not shown.
+            let packages = found.ok().flatten().unwrap_or_default().into_iter().map(package).collect();
+            let version = py.version_info();
+            let version = format!("{}.{}.{}", version.major, version.minor, version.patch);
+            PythonFound { version, packages }
+        })
+    };
     let make_references = |request: &TableRequest<'_>| {
         Python::attach(|py| {
             let TableRequest { files, join, drop, strict, storage_options } = *request;
@@ -70,7 +96,12 @@ fn cli(py: Python<'_>, arguments: Vec<std::ffi::OsString>, make_references: Opti
         .map(|(text, left_out, urls)| MadeTable { text, left_out, urls })
         .map_err(|exception| Python::attach(|py| error::of_command(py, &exception)))
     };
-    py.detach(|| cuzarr_cli::main_in_python(arguments, &cuzarr_cli::Python { make_references: &make_references }))
+    py.detach(|| {
+        cuzarr_cli::main_in_python(
+            arguments,
+            &cuzarr_cli::Python { make_references: &make_references, find_packages: &find_packages },
+        )
+    })
 }
 
 #[pymodule]

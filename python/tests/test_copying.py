@@ -498,3 +498,39 @@ def test_names_that_a_group_does_not_have_are_refused() -> None:
         with pytest.raises(cuzarr.errors.CuzarrError, match=message):
             cuzarr.rechunk(fields(), target, chunks=chunks)
     assert not target
+
+
+def test_a_group_that_is_not_copied_whole_says_so_until_it_is(tmp_path: Path) -> None:
+    target = tmp_path / "copy"
+    target.mkdir()
+    group = cuzarr.create_group({}, attributes={"title": "all"})
+    for name in ("a", "b"):
+        group.create_array(name, data=np.arange(4), chunks=(2,))
+    # A directory where a chunk belongs stops the copy.
+    (target / "b" / "c" / "1").mkdir(parents=True)
+    with pytest.raises(cuzarr.CuzarrError):
+        cuzarr.copy(group, target)
+    with pytest.warns(CuzarrUserWarning, match="unfinished copy"):
+        half = cuzarr.open_group(target, mode="r")
+    assert list(half) == ["a"]
+    assert half.attrs["cuzarr_unfinished"]["work"] == "copy"
+    (target / "b" / "c" / "1").rmdir()
+    with pytest.raises(ContainsGroupError, match=r"compressors is \[\], was not given"):
+        cuzarr.copy(group, target, compressors=None, resume=True)
+    whole = cuzarr.copy(group, target, resume=True)
+    assert dict(whole.attrs) == {"title": "all"}
+    assert whole["b"][:].tolist() == [0, 1, 2, 3]
+
+
+def test_nodes_that_cannot_be_read_are_named_and_left_out_when_asked(tmp_path: Path) -> None:
+    group = cuzarr.create_group(tmp_path / "source")
+    group.create_array("good", data=np.arange(4))
+    for name in ("broken", "worse"):
+        (tmp_path / "source" / name).mkdir()
+        (tmp_path / "source" / name / "zarr.json").write_text("{")
+    with pytest.raises(cuzarr.CuzarrError, match=r"(?s)/broken.*/worse"):
+        cuzarr.copy(group, tmp_path / "copy")
+    assert not (tmp_path / "copy").exists()
+    with pytest.warns(CuzarrUserWarning, match="/broken is left out"):
+        copied = cuzarr.copy(group, tmp_path / "copy", skip_unreadable=True)
+    assert list(copied) == ["good"]

@@ -26,7 +26,7 @@ WRONG: dict[str, Any] = {
 
 # Flags and names, of which Python asks whether they are true or equal to another one; of arrays it says itself that this has no answer.
 NEVER_ARRAYS = """
-    overwrite read_only resume copy write_data dry_run progress keepdims density exact use_consolidated writing endpoint
+    overwrite skip_unreadable read_only resume copy write_data dry_run progress keepdims density exact use_consolidated writing endpoint
     order mode device dimension_separator zarr_format method prototype fields unit units endianness shards
 """.split()
 
@@ -90,7 +90,7 @@ _CREATE = {
 }  # fmt: skip
 _COPY = {
     "path": "c", "zarr_format": 3, "compressors": None, "codecs": None, "overwrite": True, "resume": False, "storage_options": None, "device": "cpu",
-    "memory_limit": "1 MiB", "progress": False, "dry_run": False,
+    "memory_limit": "1 MiB", "progress": False, "dry_run": False, "skip_unreadable": False,
 }  # fmt: skip
 
 

@@ -5,18 +5,18 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use clap::Args;
-use cuzarr::Result;
 use cuzarr::config::parse_bytes;
 use cuzarr::meta::ZarrFormat;
 use cuzarr::node::{self, Node};
+use cuzarr::plan::SliceArg;
 use cuzarr::store::Registry;
+use cuzarr::{Error, ErrorKind, Result};
 use cuzarr_compute::{Changes, Copied, Existing, NamedExtents, codecs_from_json, compressor_named, copy_node};
 use cuzarr_device::Device;
 use serde_json::{Value, json};
 
-use crate::Verdict;
-use crate::nodes;
 use crate::output::{self, Output};
+use crate::{Verdict, nodes, preview};
 
 /// From where to where, and what all commands that write arrays have in common.
 #[derive(Args)]
@@ -42,11 +42,27 @@ pub struct Place {
     pub dry_run: bool,
 }
 
-/// What copying and rechunking have in common.
 #[derive(Args)]
 pub struct Copy {
+    /// Arrays and groups of a group to copy, such as t2m,surface/msl; others are left out [default: all]
+    #[arg(long, value_name = "NODES", value_delimiter = ',')]
+    only: Vec<String>,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// What copying and rechunking have in common.
+#[derive(Args)]
+pub struct Common {
     #[command(flatten)]
     place: Place,
+    /// Part to copy along dimensions by name, such as time=0:120,lat=::2; other dimensions are copied whole. Numbers are indices, and
+    /// the end is not part of it. Arrays of a group without such a dimension are copied whole
+    #[arg(long, value_name = "NAME=RANGE", value_delimiter = ',', value_parser = range)]
+    select: Vec<(String, SliceArg)>,
+    /// Leave out nodes of a group that cannot be read, and name them; without it, nothing is copied then
+    #[arg(long)]
+    skip_unreadable: bool,
     /// Zarr format of the copy: 2 or 3 [default: the source's]
     #[arg(long, value_parser = clap::value_parser!(u8).range(2..=3))]
     zarr_format: Option<u8>,
@@ -91,7 +107,17 @@ pub struct Rechunk {
     #[arg(long, value_name = "ARRAYS", value_delimiter = ',')]
     only: Vec<String>,
     #[command(flatten)]
-    copy: Copy,
+    common: Common,
+}
+
+/// A range along a dimension by name.
+fn range(text: &str) -> Result<(String, SliceArg), String> {
+    let wrong = || format!("'{text}' is no range of a dimension, expected NAME=START:STOP");
+    let (name, part) = text.split_once('=').filter(|(name, _)| !name.trim().is_empty()).ok_or_else(wrong)?;
+    match preview::slice_of(part) {
+        Ok(slice @ SliceArg::Slice { .. }) => Ok((name.trim().to_string(), slice)),
+        _ => Err(wrong()),
+    }
 }
 
 /// Extents of chunks or shards: along each dimension, or along dimensions by name.
@@ -155,7 +181,7 @@ pub fn extents(text: &str) -> Result<Extents, String> {
 
 impl Rechunk {
     pub fn run(self, output: &mut Output) -> Result<Verdict> {
-        let mut changes = self.copy.codecs.changes()?;
+        let mut changes = self.common.codecs.changes()?;
         let grids = with_grids(Changes::default(), Some(self.chunks), self.shards);
         if self.only.is_empty() {
             let Changes { chunks, shards, named_chunks, named_shards, .. } = grids;
@@ -163,17 +189,27 @@ impl Rechunk {
         } else {
             changes.members = self.only.into_iter().map(|path| (path, grids.clone())).collect();
         }
-        self.copy.run_with(changes, output)
+        self.common.run_with(changes, output)
     }
 }
 
 impl Copy {
     pub fn run(self, output: &mut Output) -> Result<Verdict> {
-        let changes = self.codecs.changes()?;
-        self.run_with(changes, output)
+        let only = self.only.iter().map(|path| path.trim_matches('/').to_string()).collect();
+        let changes = Changes { only, ..self.common.codecs.changes()? };
+        self.common.run_with(changes, output)
     }
+}
 
+impl Common {
     fn run_with(self, mut changes: Changes, output: &mut Output) -> Result<Verdict> {
+        changes.skip_unreadable = self.skip_unreadable;
+        for (name, slice) in self.select {
+            if changes.select.insert(name.clone(), slice).is_some() {
+                let message = format!("--select names '{name}' twice");
+                return Err(Error::new(ErrorKind::InvalidArgument, message).with_hint("give one range for each name"));
+            }
+        }
         changes.zarr_format = self.zarr_format.map(|format| if format == 2 { ZarrFormat::V2 } else { ZarrFormat::V3 });
         let source = self.place.open_source(output.registry())?;
         let target = nodes::target(output.registry(), &self.place.target)?;
@@ -182,16 +218,23 @@ impl Copy {
             let note = format!("{}: {difference}; the stored node is copied", self.place.source);
             output.note(&note, "write the consolidated metadata anew with cuzarr validate --repair");
         }
+        for (node, error) in copied.unreadable() {
+            output.warn(&format!("{node} is left out: {error}"));
+        }
+        let unreadable = |(node, error): &(String, Error)| json!({"node": node, "kind": error.kind().name(), "error": error.message()});
+        let unreadable: Vec<Value> = copied.unreadable().iter().map(unreadable).collect();
         let plan = copied.to_json();
         if self.place.dry_run {
-            output.answer(&json!({"dry_run": true, "copies": plan}), &plan_text(&copied));
+            output.answer(&json!({"dry_run": true, "copies": plan, "unreadable": unreadable}), &plan_text(&copied));
             return Ok(Verdict::Passed);
         }
         let array_bytes: u64 = copied.copies().iter().map(|(_, copy)| copy.array_bytes()).sum();
         let complete = copied.copies().iter().all(|(_, copy)| copy.passes().is_empty());
         if complete && !copied.copies().is_empty() && self.place.resume {
             copied.run(&|_, _| ())?;
-            let document = json!({"target": self.place.target, "array_bytes": array_bytes, "copies": plan});
+            let document = json!({
+                "target": self.place.target, "array_bytes": array_bytes, "copies": plan, "unreadable": unreadable,
+            });
             output.answer(&document, &format!("{} was complete already", self.place.target));
             return Ok(Verdict::Passed);
         }
@@ -213,7 +256,7 @@ impl Copy {
         let gigabytes_per_second = output::gigabytes_per_second(made_bytes, seconds);
         let document = json!({
             "target": self.place.target, "array_bytes": array_bytes, "seconds": seconds, "gigabytes_per_second": gigabytes_per_second,
-            "copies": carried_out(plan),
+            "copies": carried_out(plan), "unreadable": unreadable,
         });
         let (made, rate) = (output::bytes(made_bytes), output::rate(made_bytes, seconds));
         let text = format!("{made} to {}: {seconds:.2} s, {rate}", self.place.target);

@@ -5,22 +5,45 @@ use cuzarr::Result;
 use cuzarr_device::{GpuReport, LibraryReport, Probe};
 use serde_json::{Value, json};
 
-use crate::Verdict;
 use crate::output::{self, Output};
+use crate::{Python, Verdict};
 
 #[derive(Args)]
 pub struct Doctor {}
 
+/// The Python that the command runs in, and what its packages add.
+pub struct PythonFound {
+    /// The version of Python.
+    pub version: String,
+    /// Packages that cuzarr works with.
+    pub packages: Vec<PythonPackage>,
+}
+
+/// A package of Python that cuzarr works with.
+pub struct PythonPackage {
+    /// Its name.
+    pub name: String,
+    /// What it is for.
+    pub purpose: String,
+    /// Its version, where it is installed.
+    pub version: Option<String>,
+    /// The name by which pip installs it.
+    pub requirement: String,
+    /// Whether it is of use only where there is a GPU.
+    pub needs_gpu: bool,
+}
+
 impl Doctor {
-    pub fn run(self, output: &mut Output) -> Result<Verdict> {
+    pub fn run(self, python: Option<&Python<'_>>, output: &mut Output) -> Result<Verdict> {
         let probe = cuzarr_device::probe();
+        let python = python.map(|python| (python.find_packages)());
         let threads = cuzarr::config::cores();
-        output.answer(&document(&probe, threads), &text(&probe, threads));
+        output.answer(&document(&probe, python.as_ref(), threads), &text(&probe, python.as_ref(), threads));
         Ok(Verdict::Passed)
     }
 }
 
-fn document(probe: &Probe, threads: usize) -> Value {
+fn document(probe: &Probe, python: Option<&PythonFound>, threads: usize) -> Value {
     json!({
         "version": env!("CARGO_PKG_VERSION"),
         "threads": threads,
@@ -32,7 +55,21 @@ fn document(probe: &Probe, threads: usize) -> Value {
         "cubin_directory": probe.cubin_directory,
         "shipped_cubins": probe.shipped_cubins,
         "cache_directory": probe.cache_directory,
+        "python": python.map(python_json),
     })
+}
+
+fn python_json(python: &PythonFound) -> Value {
+    let package = |package: &PythonPackage| {
+        let remedy = package.version.is_none().then(|| install(std::slice::from_ref(&package)));
+        json!({"name": package.name, "for": package.purpose, "version": package.version, "remedy": remedy})
+    };
+    json!({"version": python.version, "packages": python.packages.iter().map(package).collect::<Vec<_>>()})
+}
+
+fn install(packages: &[&PythonPackage]) -> String {
+    let names: Vec<&str> = packages.iter().map(|package| package.requirement.as_str()).collect();
+    format!("pip install {}", names.join(" "))
 }
 
 fn library_json(library: &LibraryReport) -> Value {
@@ -51,12 +88,21 @@ fn gpu_json(gpu: &GpuReport) -> Value {
     })
 }
 
-fn text(probe: &Probe, threads: usize) -> String {
+fn text(probe: &Probe, python: Option<&PythonFound>, threads: usize) -> String {
     let mut lines = vec![
         format!("cuzarr {}", env!("CARGO_PKG_VERSION")),
         format!("[ok]      cpu: {threads} threads decode and copy"),
     ];
-    lines.push(library_line(&probe.driver));
+    match &probe.unusable {
+        Some(problem) => lines.extend(without_gpu(probe, problem)),
+        None => lines.extend(with_gpu(probe)),
+    }
+    lines.extend(python.into_iter().flat_map(|python| python_lines(python, probe.unusable.is_none())));
+    lines.join("\n")
+}
+
+fn with_gpu(probe: &Probe) -> Vec<String> {
+    let mut lines = vec![library_line(&probe.driver)];
     for gpu in &probe.gpus {
         let (major, minor) = gpu.compute_capability;
         let memory = output::bytes(gpu.total_bytes);
@@ -65,7 +111,6 @@ fn text(probe: &Probe, threads: usize) -> String {
             gpu.ordinal, gpu.name
         ));
     }
-    lines.extend(probe.unusable.as_deref().map(|problem| gpu_line(probe, problem)));
     lines.extend(probe.libraries.iter().map(library_line));
     lines.push(cubin_line(probe));
     match &probe.cache_directory {
@@ -77,17 +122,39 @@ fn text(probe: &Probe, threads: usize) -> String {
             );
         }
     }
-    lines.join("\n")
+    lines
 }
 
-/// Why no GPU can be used. A driver that is not there is told by its own line, so this one repeats the remedy alone.
-fn gpu_line(probe: &Probe, problem: &str) -> String {
+/// Why no GPU can be used. What is only used with a GPU is named, but is not missing.
+fn without_gpu(probe: &Probe, problem: &str) -> Vec<String> {
     let (problem, remedy) = match &probe.driver.problem {
-        Some(_) => ("none without the CUDA driver", probe.driver.remedy.as_str()),
+        Some(problem) => (problem.as_str(), probe.driver.remedy.as_str()),
         None => problem.split_once("\nhint: ").unwrap_or((problem, "check it: nvidia-smi")),
     };
     let problem = problem.replace('\n', "; ");
-    format!("[missing] GPU: {problem}; arrays are read into host memory\n          add it: {remedy}")
+    let gpu = format!("[missing] GPU: {problem}; arrays are read into host memory\n          add it: {remedy}");
+    let names: Vec<&str> = probe.libraries.iter().map(|library| library.name).collect();
+    let unused = format!("[unused]  without a GPU: {}, shipped kernels, kernel cache", names.join(", "));
+    vec![gpu, unused]
+}
+
+fn python_lines(python: &PythonFound, has_gpu: bool) -> Vec<String> {
+    let (found, mut missing): (Vec<_>, Vec<_>) = python.packages.iter().partition(|package| package.version.is_some());
+    missing.retain(|package| has_gpu || !package.needs_gpu);
+    let named =
+        |package: &&PythonPackage| format!("{} {}", package.name, package.version.as_deref().unwrap_or_default());
+    let mut lines = vec![format!("[ok]      Python {}", python.version)];
+    if !found.is_empty() {
+        let found: Vec<String> = found.iter().map(named).collect();
+        lines[0] += &format!(" with {}", found.join(", "));
+    }
+    if !missing.is_empty() {
+        let named = |package: &&PythonPackage| format!("{} ({})", package.name, package.purpose);
+        let names: Vec<String> = missing.iter().map(named).collect();
+        lines.push(format!("[none]    Python packages that add something: {}", names.join(", ")));
+        lines.push(format!("          add those you need: {}", install(&missing)));
+    }
+    lines
 }
 
 fn library_line(library: &LibraryReport) -> String {
@@ -112,8 +179,73 @@ fn cubin_line(probe: &Probe) -> String {
             format!("[ok]      shipped kernels: {} in {}", probe.shipped_cubins, directory.display())
         }
         _ => {
-            "[missing] shipped kernels: this build has none; a GPU needs NVRTC to compile them at first use\n          add them: pip install cuzarr"
+            "[missing] shipped kernels: this build has none; NVRTC compiles them at first use\n          add them: build the package by make wheels, or install a wheel of a release"
                 .to_string()
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn library(name: &'static str, problem: Option<&str>) -> LibraryReport {
+        let path = problem.is_none().then(|| "/lib/it.so".into());
+        let problem = problem.map(String::from);
+        LibraryReport {
+            name,
+            purpose: "something",
+            path,
+            version: None,
+            problem,
+            remedy: format!("pip install {name}"),
+        }
+    }
+
+    fn probe(has_gpu: bool) -> Probe {
+        Probe {
+            driver: library("CUDA driver", (!has_gpu).then_some("no CUDA driver: found none")),
+            gpus: Vec::new(),
+            unusable: (!has_gpu).then(|| "no CUDA driver".to_string()),
+            libraries: vec![library("cuFile", Some("found none")), library("cuBLAS", Some("found none"))],
+            cubin_directory: None,
+            shipped_cubins: 0,
+            cache_directory: None,
+        }
+    }
+
+    fn python() -> PythonFound {
+        let package = |name: &str, version: Option<&str>, needs_gpu| PythonPackage {
+            name: name.into(),
+            purpose: "something".into(),
+            version: version.map(String::from),
+            requirement: name.to_lowercase(),
+            needs_gpu,
+        };
+        let packages =
+            vec![package("NumPy", Some("2.5"), false), package("h5py", None, false), package("CuPy", None, true)];
+        PythonFound { version: "3.13.0".into(), packages }
+    }
+
+    #[test]
+    fn without_a_gpu_nothing_is_asked_for_that_needs_one() {
+        let text = text(&probe(false), Some(&python()), 2);
+        assert_eq!(text.matches("[missing]").count(), 1, "{text}");
+        assert!(!text.contains("pip install cuFile") && !text.contains("cupy"), "{text}");
+        assert!(text.contains("[unused]  without a GPU: cuFile, cuBLAS"), "{text}");
+    }
+
+    #[test]
+    fn with_a_gpu_each_missing_thing_has_its_remedy() {
+        let text = text(&probe(true), Some(&python()), 2);
+        assert!(text.contains("pip install cuFile") && text.contains("pip install h5py cupy"), "{text}");
+        assert!(!text.contains("pip install cuzarr"), "it is installed: {text}");
+    }
+
+    #[test]
+    fn packages_of_python_are_listed_with_their_versions() {
+        let text = text(&probe(false), Some(&python()), 2);
+        assert!(text.contains("Python 3.13.0 with NumPy 2.5") && text.contains("pip install h5py"), "{text}");
+        assert_eq!(document(&probe(false), Some(&python()), 2)["python"]["packages"][1]["remedy"], "pip install h5py");
     }
 }

@@ -1,11 +1,14 @@
-//! The `cuzarr` command: `demo info tree validate stats preview eval copy rechunk pyramid references bench cache doctor
+//! The `cuzarr` command: `demo info tree validate stats preview eval attrs consolidate copy rechunk pyramid references bench cache doctor
 //! completions man`.
 //!
 //! Results go to standard output, as text or with `--json` as one JSON document; progress, warnings and errors go to
 //! standard error. The exit status is 0 for success, 1 for a failure (wrong data, an error), 2 for wrong arguments.
 
+mod attributes;
+mod axes;
 mod bench;
 mod cache;
+mod consolidate;
 mod copy;
 mod demo;
 mod doctor;
@@ -26,6 +29,7 @@ use std::ffi::OsString;
 use clap::{CommandFactory, Parser, Subcommand};
 use cuzarr_remote::StorageOptions;
 
+pub use crate::doctor::{PythonFound, PythonPackage};
 pub use crate::references::{MadeTable, TableRequest};
 
 use crate::output::Output;
@@ -64,11 +68,15 @@ enum Command {
     Validate(validate::Validate),
     /// Compute minimum, maximum, mean, standard deviation and a histogram
     Stats(statistics::Stats),
-    /// Draw a plane of an array, on the terminal or as a PNG file
+    /// Draw a plane or a row of an array, or an image, on the terminal or as a PNG file
     Preview(preview::Preview),
     /// Compute an expression of arrays and store or print the result
     Eval(eval::Eval),
-    /// Copy an array or a hierarchy; optionally change the Zarr format or the compressor
+    /// Show the attributes of an array or group, set them or delete them
+    Attrs(attributes::Attrs),
+    /// Store the metadata of everything below a group in the group, so that it opens with one request
+    Consolidate(consolidate::Consolidate),
+    /// Copy an array or a hierarchy, whole or in part; optionally change the Zarr format or the compressor
     Copy(copy::Copy),
     /// Copy an array or a hierarchy and change the shape of its chunks
     Rechunk(copy::Rechunk),
@@ -110,6 +118,8 @@ pub type MakeReferences<'a> = dyn Fn(&TableRequest<'_>) -> cuzarr::Result<MadeTa
 pub struct Python<'a> {
     /// Reads HDF5 files.
     pub make_references: &'a MakeReferences<'a>,
+    /// Looks for packages that cuzarr works with.
+    pub find_packages: &'a dyn Fn() -> PythonFound,
 }
 
 /// Runs the command with these arguments (the first is the program's name) and returns its exit status.
@@ -143,13 +153,15 @@ fn run(arguments: impl IntoIterator<Item = OsString>, python: Option<&Python<'_>
         Command::Stats(stats) => stats.run(&mut output),
         Command::Preview(preview) => preview.run(&mut output),
         Command::Eval(eval) => eval.run(&mut output),
+        Command::Attrs(attrs) => attrs.run(&mut output),
+        Command::Consolidate(consolidate) => consolidate.run(&mut output),
         Command::Copy(copy) => copy.run(&mut output),
         Command::Rechunk(rechunk) => rechunk.run(&mut output),
         Command::Pyramid(pyramid) => pyramid.run(&mut output),
         Command::References(references) => references.run(python, &given, &mut output),
         Command::Bench(bench) => bench.run(&mut output),
         Command::Cache(cache) => cache.run(&mut output),
-        Command::Doctor(doctor) => doctor.run(&mut output),
+        Command::Doctor(doctor) => doctor.run(python, &mut output),
         Command::Completions(completions) => completions.run(Arguments::command()),
         Command::Man(man) => man.run(Arguments::command(), &mut output),
     };

@@ -110,6 +110,19 @@ pub fn source(registry: &Registry, path: &str) -> Result<Arc<dyn Store>> {
     registry.open_url(&url)
 }
 
+/// Opens the store of a node that is changed where it is.
+///
+/// # Errors
+/// `ReadOnly`, with what to do instead; those of [`source`].
+pub fn writable(registry: &Registry, path: &str) -> Result<Arc<dyn Store>> {
+    let store = source(registry, path)?;
+    if !store.capabilities().read_only {
+        return Ok(store);
+    }
+    let error = Error::new(ErrorKind::ReadOnly, format!("cannot change '{store}': it is read-only"));
+    Err(error.with_hint("change the directory or bucket that it was made of"))
+}
+
 fn not_a_directory(path: &str, place: &Path) -> Error {
     let error = Error::new(ErrorKind::InvalidArgument, format!("'{path}' is a file, expected a directory"));
     let name = place.file_name().and_then(|name| name.to_str()).unwrap_or("");

@@ -1,5 +1,6 @@
 //! Pictures as PNG files and on terminals. Axes, letters and colours are drawn by plotters.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::BufWriter;
 use std::ops::Range;
@@ -13,6 +14,7 @@ use plotters::coord::Shift;
 use plotters::prelude::*;
 use plotters::style::{FontStyle, register_font};
 
+use crate::axes::Axis;
 use crate::output;
 
 const FONT: &str = "sans-serif";
@@ -28,6 +30,8 @@ pub enum Colours {
     Viridis,
     /// Black to white
     Grey,
+    /// A colour of its own for each whole number, black for 0
+    Labels,
 }
 
 impl Colours {
@@ -36,8 +40,40 @@ impl Colours {
         match self {
             Colours::Viridis => ViridisRGB::get_color(at as f32),
             Colours::Grey => BlackWhite::get_color(at as f32),
+            Colours::Labels => label_colour(at),
         }
     }
+}
+
+/// The colour of a label. Those of neighbouring numbers lie far apart on the circle of hues.
+pub fn label_colour(label: f64) -> RGBColor {
+    const GOLDEN: f64 = 0.618_033_988_749_895;
+    if label == 0.0 {
+        return BLACK;
+    }
+    let light = 0.45 + 0.1 * (label.abs() % 3.0);
+    let (red, green, blue) = HSLColor((label * GOLDEN).rem_euclid(1.0), 0.75, light).rgb();
+    RGBColor(red, green, blue)
+}
+
+/// One of several channels that are drawn over each other.
+pub struct Channel {
+    /// Its name.
+    pub name: String,
+    /// Red, green and blue of its largest number.
+    pub colour: [u8; 3],
+    /// Its numbers.
+    pub values: Vec<f64>,
+    /// The numbers that are drawn darkest and lightest.
+    pub range: (f64, f64),
+}
+
+/// What stands beside a picture of numbers.
+pub enum Legend<'a> {
+    /// The colours of a range, and the unit.
+    Bar { range: (f64, f64), colours: Colours, unit: &'a str },
+    /// Names with their colours.
+    Names(&'a [(String, [u8; 3])]),
 }
 
 /// Pixels that the longer side of a plane has at least, if its numbers can have several.
@@ -82,56 +118,98 @@ impl Picture {
 
     /// A picture of numbers: dark at the lower bound, light at the upper bound, grey for NaN.
     pub fn of(width: usize, height: usize, values: &[f64], (low, high): (f64, f64), colours: Colours) -> Picture {
-        let scale = |value: f64| if high > low { ((value - low) / (high - low)).clamp(0.0, 1.0) } else { 0.5 };
-        let colour = |&value: &f64| if value.is_nan() { [128; 3] } else { colours.of(scale(value)).rgb().into() };
+        let colour = |&value: &f64| match colours {
+            _ if value.is_nan() => [128; 3],
+            Colours::Labels => label_colour(value).rgb().into(),
+            _ => colours.of(scaled(value, (low, high))).rgb().into(),
+        };
         Picture { width, height, pixels: values.iter().flat_map(colour).collect() }
     }
 
-    /// This picture of numbers with named axes and a bar of its colours. Small ones get several pixels for each number.
-    pub fn with_axes(
-        &self,
-        [title, unit]: [&str; 2],
-        [(row, down), (column, across)]: &[(String, Range<f64>); 2],
-        (low, high): (f64, f64),
-        colours: Colours,
-    ) -> Result<Picture> {
+    /// A picture of labels, some of which have a colour of their own.
+    pub fn of_labels(width: usize, height: usize, values: &[f64], colours: &BTreeMap<u64, [u8; 3]>) -> Picture {
+        Picture { width, height, pixels: values.iter().flat_map(|&value| colour_of_label(value, colours)).collect() }
+    }
+
+    /// A picture of channels over each other, their light added.
+    pub fn of_channels(width: usize, height: usize, channels: &[Channel]) -> Picture {
+        let mut light = vec![0.0f64; width * height * 3];
+        for channel in channels {
+            for (pixel, value) in light.chunks_exact_mut(3).zip(&channel.values) {
+                let bright = if value.is_nan() { 0.0 } else { scaled(*value, channel.range) };
+                pixel.iter_mut().zip(channel.colour).for_each(|(light, colour)| *light += bright * f64::from(colour));
+            }
+        }
+        Picture { width, height, pixels: light.into_iter().map(|light| light.round().min(255.0) as u8).collect() }
+    }
+
+    /// A line through numbers, one column for each, for terminals.
+    pub fn of_points(height: usize, values: &[f64], range: (f64, f64)) -> Picture {
+        let width = values.len();
+        let mut pixels = vec![0; width * height * 3];
+        let row = |value: f64| ((1.0 - scaled(value, range)) * (height - 1) as f64).round() as usize;
+        let mut before = None;
+        for (column, value) in values.iter().enumerate() {
+            let at = (!value.is_nan()).then(|| row(*value));
+            for at in at.into_iter().flat_map(|at| between(before.unwrap_or(at), at)) {
+                pixels[(at * width + column) * 3..][..3].fill(255);
+            }
+            before = at;
+        }
+        Picture { width, height, pixels }
+    }
+
+    /// A line through numbers, with axes.
+    pub fn of_line(title: &str, unit: &str, axis: &Axis, values: &[f64], (low, high): (f64, f64)) -> Result<Picture> {
+        Picture::drawn(900, 480, |area| {
+            let mut chart = ChartBuilder::on(area)
+                .margin(16)
+                .caption(title, (FONT, 17))
+                .x_label_area_size(52)
+                .y_label_area_size(98)
+                .build_cartesian_2d(axis.range.clone(), shown(low, high))?;
+            let (place, number) = (|place: &f64| axis.text(*place), |value: &f64| output::number(*value));
+            let mut mesh = chart.configure_mesh();
+            mesh.x_desc(&axis.name).y_desc(unit).label_style((FONT, 14));
+            mesh.x_label_formatter(&place).y_label_formatter(&number).draw()?;
+            let points: Vec<(f64, f64)> =
+                values.iter().enumerate().map(|(at, value)| (axis.place(at), *value)).collect();
+            // A number that is not finite breaks the line.
+            for part in points.split(|(_, value)| !value.is_finite()).filter(|part| !part.is_empty()) {
+                chart.draw_series([PathElement::new(part.to_vec(), RGBColor(46, 92, 160))])?;
+                if let [alone] = part {
+                    chart.draw_series([Circle::new(*alone, 2, RGBColor(46, 92, 160).filled())])?;
+                }
+            }
+            Ok(())
+        })
+    }
+
+    /// This picture of numbers with named axes and a legend. Small ones get several pixels for each number.
+    pub fn with_axes(&self, title: &str, [down, across]: [&Axis; 2], legend: &Legend<'_>) -> Result<Picture> {
         let scale = (LEAST_PIXELS / self.width.max(self.height).max(1)).max(1);
         let (width, height) = ((self.width * scale) as u32 + 84, ((self.height * scale) as u32).max(100) + 52);
         Picture::drawn(width + 150, height + 44, |area| {
             let (head, body) = area.split_vertically(44);
             head.titled(title, (FONT, 17))?;
-            let (plane, bar) = body.split_horizontally(width);
-            let number = |value: &f64| output::number(*value);
+            let (plane, beside) = body.split_horizontally(width);
+            let texts = (|place: &f64| across.text(*place), |place: &f64| down.text(*place));
             let mut chart = ChartBuilder::on(&plane)
                 .margin_left(8)
                 .x_label_area_size(52)
                 .y_label_area_size(76)
-                .build_cartesian_2d(across.clone(), down.end..down.start)?;
+                .build_cartesian_2d(across.range.clone(), down.range.end..down.range.start)?;
             let mut mesh = chart.configure_mesh();
-            mesh.disable_mesh().x_desc(column).y_desc(row).label_style((FONT, 14));
-            mesh.x_label_formatter(&number).y_label_formatter(&number).draw()?;
-            let rows = (down.end - down.start) / self.height as f64;
-            let columns = (across.end - across.start) / self.width as f64;
+            mesh.disable_mesh().x_desc(&across.name).y_desc(&down.name).label_style((FONT, 14));
+            mesh.x_label_formatter(&texts.0).y_label_formatter(&texts.1).draw()?;
+            let rows = (down.range.end - down.range.start) / self.height as f64;
+            let columns = (across.range.end - across.range.start) / self.width as f64;
             chart.draw_series(self.pixels.chunks_exact(3).enumerate().map(|(at, pixel)| {
-                let x = across.start + (at % self.width) as f64 * columns;
-                let y = down.start + (at / self.width) as f64 * rows;
+                let x = across.range.start + (at % self.width) as f64 * columns;
+                let y = down.range.start + (at / self.width) as f64 * rows;
                 Rectangle::new([(x, y), (x + columns, y + rows)], RGBColor(pixel[0], pixel[1], pixel[2]).filled())
             }))?;
-            let range = shown(low, high);
-            let (low, step) = (range.start, (range.end - range.start) / f64::from(SHADES));
-            let mut chart = ChartBuilder::on(&bar)
-                .margin_left(24)
-                .margin_right(8)
-                .margin_bottom(52)
-                .right_y_label_area_size(98)
-                .build_cartesian_2d(0.0..1.0, range)?;
-            let mut mesh = chart.configure_mesh();
-            mesh.disable_mesh().y_desc(unit).y_label_formatter(&number).label_style((FONT, 14)).draw()?;
-            chart.draw_series((0..SHADES).map(f64::from).map(|shade| {
-                let (from, to) = (low + step * shade, low + step * (shade + 1.0));
-                Rectangle::new([(0.0, from), (1.0, to)], colours.of(shade / f64::from(SHADES - 1)).filled())
-            }))?;
-            Ok(())
+            legend.draw(&beside)
         })
     }
 
@@ -231,6 +309,54 @@ impl Picture {
     }
 }
 
+impl Legend<'_> {
+    fn draw(&self, area: &Area<'_>) -> Drawn {
+        match self {
+            Legend::Bar { range: (low, high), colours, unit } => {
+                let range = shown(*low, *high);
+                let (low, step) = (range.start, (range.end - range.start) / f64::from(SHADES));
+                let mut chart = ChartBuilder::on(area)
+                    .margin_left(24)
+                    .margin_right(8)
+                    .margin_bottom(52)
+                    .right_y_label_area_size(98)
+                    .build_cartesian_2d(0.0..1.0, range)?;
+                let number = |value: &f64| output::number(*value);
+                let mut mesh = chart.configure_mesh();
+                mesh.disable_mesh().y_desc(*unit).y_label_formatter(&number).label_style((FONT, 14)).draw()?;
+                chart.draw_series((0..SHADES).map(f64::from).map(|shade| {
+                    let (from, to) = (low + step * shade, low + step * (shade + 1.0));
+                    Rectangle::new([(0.0, from), (1.0, to)], colours.of(shade / f64::from(SHADES - 1)).filled())
+                }))?;
+            }
+            Legend::Names(names) => {
+                for (line, (name, [red, green, blue])) in names.iter().enumerate() {
+                    let top = 8 + 22 * line as i32;
+                    area.draw(&Rectangle::new([(16, top), (30, top + 14)], RGBColor(*red, *green, *blue).filled()))?;
+                    area.draw_text(name, &(FONT, 14).into_text_style(area), (38, top))?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A number between two others, from 0 to 1.
+fn scaled(value: f64, (low, high): (f64, f64)) -> f64 {
+    if high > low { ((value - low) / (high - low)).clamp(0.0, 1.0) } else { 0.5 }
+}
+
+/// The colour of a label: its own one where it has one.
+pub fn colour_of_label(label: f64, colours: &BTreeMap<u64, [u8; 3]>) -> [u8; 3] {
+    let own = (label >= 0.0 && label.fract() == 0.0).then(|| colours.get(&(label as u64))).flatten();
+    own.copied().unwrap_or_else(|| label_colour(label).rgb().into())
+}
+
+/// The rows from one to another, both included.
+fn between(from: usize, to: usize) -> Range<usize> {
+    from.min(to)..from.max(to) + 1
+}
+
 /// A range for an axis: finite, and so wide that numbers along it differ.
 fn shown(low: f64, high: f64) -> Range<f64> {
     let (low, high) = if low <= high { (low.max(-MOST), high.min(MOST)) } else { (0.0, 1.0) };
@@ -259,6 +385,34 @@ mod tests {
         let place = |index: usize| " .:-=+*#%@".find(text.chars().nth(index).unwrap()).unwrap();
         assert!(place(0) < place(1) && place(1) < place(2), "{text}");
         assert_eq!(Picture::of(2, 1, &[f64::NAN, 1.0], (1.0, 1.0), Colours::Grey).pixels[..3], [128, 128, 128]);
+    }
+
+    #[test]
+    fn neighbouring_labels_have_colours_far_apart() {
+        let colour = |label: u32| label_colour(f64::from(label)).rgb();
+        assert_eq!(colour(0), (0, 0, 0));
+        for label in 1..200 {
+            let ((r, g, b), (next_r, next_g, next_b)) = (colour(label), colour(label + 1));
+            let apart = u32::from(r.abs_diff(next_r)) + u32::from(g.abs_diff(next_g)) + u32::from(b.abs_diff(next_b));
+            assert!(apart > 100, "{label}: {apart}");
+        }
+        let own = BTreeMap::from([(7, [1, 2, 3])]);
+        assert_eq!(Picture::of_labels(1, 1, &[7.0], &own).pixels, [1, 2, 3]);
+    }
+
+    #[test]
+    fn channels_add_their_light() {
+        let channel =
+            |colour, values: [f64; 2], range| Channel { name: String::new(), colour, values: values.to_vec(), range };
+        let red = channel([255, 0, 0], [0.0, 10.0], (0.0, 10.0));
+        let green = channel([0, 255, 0], [5.0, f64::NAN], (0.0, 10.0));
+        assert_eq!(Picture::of_channels(2, 1, &[red, green]).pixels, [0, 128, 0, 255, 0, 0]);
+    }
+
+    #[test]
+    fn a_line_has_no_gap_but_where_numbers_are_missing() {
+        let picture = Picture::of_points(3, &[0.0, 2.0, f64::NAN, 1.0], (0.0, 2.0));
+        assert_eq!(picture.in_characters(), " @  \n @ @\n@@  ");
     }
 
     #[test]

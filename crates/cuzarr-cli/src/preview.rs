@@ -1,24 +1,23 @@
-//! `cuzarr preview`: draws a plane of an array.
+//! `cuzarr preview`: draws a plane of an array, the channels of an image, or a line.
 
+use std::collections::BTreeMap;
 use std::io::IsTerminal;
-use std::ops::Range;
 use std::path::PathBuf;
 use std::time::Instant;
 
 use clap::Args;
-use cuzarr::meta::{Decoding, Multiscales};
+use cuzarr::meta::{Decoding, ImageAxis, Multiscales};
 use cuzarr::node::{Array, Node};
 use cuzarr::plan::{AxisSelection, Selection, SliceArg};
 use cuzarr::store::Registry;
 use cuzarr::{Error, ErrorKind, Result, ResultExt};
-use cuzarr_compute::Expr;
-use cuzarr_device::{DType, DTypeKind, Device, Order};
-use serde_json::json;
+use cuzarr_device::{DTypeKind, Device};
+use serde_json::{Map, Value, json};
 
-use crate::Verdict;
-use crate::nodes;
+use crate::axes::{Axis, Scaled, stored_numbers};
 use crate::output::{self, Output};
-use crate::picture::{self, Colours, Picture};
+use crate::picture::{self, Channel, Colours, Legend, Picture};
+use crate::{Verdict, nodes};
 
 #[derive(Args)]
 pub struct Preview {
@@ -27,7 +26,8 @@ pub struct Preview {
     /// Level of an image, 0 is the largest [default: the smallest that fills the picture; with --slice the largest]
     #[arg(long)]
     level: Option<usize>,
-    /// Plane to draw, as a NumPy index: '0,:,:' or '...,10:20,::2' [default: the last two dimensions, at index 0 of the others]
+    /// Plane or row to draw, as a NumPy index: '0,:,:' or '...,10:20,::2' [default: the last two dimensions, at index 0 of the others; of
+    /// an image all channels, in the middle of z]
     #[arg(long, value_name = "SLICE", allow_hyphen_values = true)]
     slice: Option<String>,
     /// Write a PNG file; without it, draw on the terminal
@@ -36,15 +36,15 @@ pub struct Preview {
     /// Largest width of the picture, in columns or pixels [default: 100 on a terminal, 1024 in a file]
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..=65536))]
     width: Option<u64>,
-    /// Number drawn darkest [default: the minimum]
+    /// Number drawn darkest [default: the minimum, or the limit that an image gives for a channel]
     #[arg(long, allow_hyphen_values = true)]
     min: Option<f64>,
-    /// Number drawn lightest [default: the maximum]
+    /// Number drawn lightest [default: the maximum, or the limit that an image gives for a channel]
     #[arg(long, allow_hyphen_values = true)]
     max: Option<f64>,
-    /// Colours of numbers
-    #[arg(long, value_enum, default_value_t)]
-    cmap: Colours,
+    /// Colours of numbers [default: viridis; labels for labels and for arrays with flag_values; of an image those of its channels]
+    #[arg(long, value_enum)]
+    cmap: Option<Colours>,
     /// Device that decodes: cpu or cuda:N
     #[arg(long)]
     device: Option<Device>,
@@ -56,56 +56,189 @@ pub struct Preview {
     dry_run: bool,
 }
 
+/// Rows of a line on a terminal.
+const LINE_ROWS: usize = 20;
+/// Most labels that a legend names.
+const MOST_LABELS: usize = 16;
+/// Colours of channels without one. Neighbours differ for people who see red and green alike.
+const CHANNEL_COLOURS: [[u8; 3]; 6] =
+    [[0, 255, 0], [255, 0, 255], [0, 255, 255], [255, 255, 0], [255, 0, 0], [0, 0, 255]];
+
+/// What is drawn: an array, and the image that it is a level of.
+struct View {
+    array: Array,
+    /// The image, and the number of its level.
+    image: Option<(Multiscales, usize)>,
+    /// The attribute `image-label`, of labels.
+    labels: Option<Map<String, Value>>,
+}
+
+/// A channel of an image, before its numbers are read.
+struct Plan {
+    index: u64,
+    name: String,
+    colour: [u8; 3],
+    window: Option<(f64, f64)>,
+}
+
 impl Preview {
     pub fn run(self, output: &mut Output) -> Result<Verdict> {
-        let array = self.open(output.registry())?;
+        let view = self.open(output.registry())?;
+        let array = &view.array;
         let dtype = array.metadata().data_type().device_dtype();
         if dtype.is_none_or(|dtype| matches!(dtype.kind(), DTypeKind::Complex | DTypeKind::Opaque)) {
             let message = format!("cannot draw elements of type {}", array.metadata().data_type());
             return Err(Error::new(ErrorKind::Unsupported, message));
         }
-        let selection = thinned(&self.plane(&array)?, self.columns())?;
+        let selection = thinned(&self.plane(&view)?, self.columns())?;
         if let Some(path) = &self.png {
             picture::check_place(path)?;
         }
         if self.dry_run {
             return self.show_plan(&selection, output);
         }
-        let (rows, columns) = (selection.shape()[0] as usize, selection.shape()[1] as usize);
         let decoding = if self.raw { Decoding::default() } else { array.metadata().decoding()? };
-        let values = self.read(&array, &selection, &decoding, output)?;
-        let dtype = decoding.dtype.or(dtype);
-        let units = decoding.units;
-        let finite = || values.iter().copied().filter(|value| value.is_finite());
-        let low = self.min.unwrap_or_else(|| finite().fold(f64::INFINITY, f64::min));
-        let high = self.max.unwrap_or_else(|| finite().fold(f64::NEG_INFINITY, f64::max));
-        if (self.min.is_some() || self.max.is_some()) && low > high {
-            let message = format!("--min, {low}, is above --max, {high}");
-            return Err(Error::new(ErrorKind::InvalidArgument, message).with_hint("change --min or --max"));
-        }
-        let picture = Picture::of(columns, rows, &values, (low, high), self.cmap);
-        let mut document = json!({
-            "path": nodes::shown(&self.path), "array": array.name(), "selection": selection.to_string(), "rows": rows, "columns": columns,
-            "min": low.is_finite().then_some(low), "max": high.is_finite().then_some(high), "units": units,
-        });
-        let range = if low <= high {
-            let units = units.as_ref().map_or_else(String::new, |units| format!(" {units}"));
-            format!("{} to {}{units}", output::element(low, dtype), output::element(high, dtype))
-        } else {
-            "no finite element".into()
+        let image =
+            view.image.as_ref().map(|(image, level)| Scaled { axes: &image.axes, level: &image.levels[*level] });
+        let axes = Axis::of(array, &selection, image.as_ref());
+        let channels = self.channels(&view);
+        let drawn = match &axes[..] {
+            [axis] => self.line(array, &selection, &decoding, axis, output)?,
+            [down, across] if channels.is_empty() => {
+                self.numbers(&view, &selection, &decoding, [down, across], output)?
+            }
+            [down, across] => self.composite(&view, &selection, &decoding, channels, [down, across], output)?,
+            _ => return Err(not_a_picture(&selection)),
         };
-        let title = format!("{} {selection}: {range}", nodes::shown(&self.path));
+        let shape = selection.shape();
+        let (rows, columns) = if let [rows, columns] = shape[..] { (rows, columns) } else { (1, shape[0]) };
+        let mut document = json!({
+            "path": nodes::shown(&self.path), "array": array.name(), "selection": drawn.selection,
+            "rows": rows, "columns": columns,
+            "axes": axes.iter().map(Axis::to_json).collect::<Vec<_>>(), "units": decoding.units,
+        });
+        document.as_object_mut().into_iter().for_each(|members| members.extend(drawn.members.clone()));
+        let title = format!("{} {}: {}", nodes::shown(&self.path), drawn.selection, drawn.range);
         if let Some(path) = &self.png {
-            let texts = [&format!("{} {selection}", nodes::shown(&self.path)), units.as_deref().unwrap_or_default()];
-            picture.with_axes(texts, &axes(&array, &selection), (low, high), self.cmap)?.save(path)?;
+            drawn.picture.save(path)?;
             document["png"] = json!(path);
             output.answer(&document, &format!("{title}, {columns} x {rows} pixels in {}", path.display()));
             return Ok(Verdict::Passed);
         }
+        let places = match &axes[..] {
+            [down, across] => format!("down {}, across {}", down.to_text(), across.to_text()),
+            axes => axes.iter().map(Axis::to_text).collect(),
+        };
         let colour = std::io::stdout().is_terminal();
-        let drawn = if colour { picture.in_colour() } else { picture.in_characters() };
-        output.answer_with_picture(&document, &format!("{title}\n"), &drawn);
+        let pixels = if colour { drawn.picture.in_colour() } else { drawn.picture.in_characters() };
+        output.answer_with_picture(&document, &format!("{title}\n{places}\n"), &pixels);
         Ok(Verdict::Passed)
+    }
+
+    /// A line through the elements of one dimension.
+    fn line(
+        &self,
+        array: &Array,
+        selection: &Selection,
+        decoding: &Decoding,
+        axis: &Axis,
+        output: &mut Output,
+    ) -> Result<Drawn> {
+        let values = self.read(array, selection, decoding, output)?;
+        let range = self.range(&values, None)?;
+        let unit = decoding.units.as_deref().unwrap_or_default();
+        let picture = match self.png {
+            Some(_) => Picture::of_line(&self.title(selection), unit, axis, &values, range)?,
+            None => Picture::of_points(LINE_ROWS, &values, range),
+        };
+        Ok(Drawn::new(picture, selection, range, decoding, array))
+    }
+
+    /// A plane of numbers, or of labels.
+    fn numbers(
+        &self,
+        view: &View,
+        selection: &Selection,
+        decoding: &Decoding,
+        axes: [&Axis; 2],
+        output: &mut Output,
+    ) -> Result<Drawn> {
+        let values = self.read(&view.array, selection, decoding, output)?;
+        let range = self.range(&values, None)?;
+        let (rows, columns) = (selection.shape()[0] as usize, selection.shape()[1] as usize);
+        let usual = if view.are_labels() { Colours::Labels } else { Colours::default() };
+        let colours = self.cmap.unwrap_or(usual);
+        let own = view.label_colours();
+        let mut picture = match colours {
+            Colours::Labels => Picture::of_labels(columns, rows, &values, &own),
+            _ => Picture::of(columns, rows, &values, range, colours),
+        };
+        if self.png.is_some() {
+            let unit = decoding.units.as_deref().unwrap_or_default();
+            let names = view.label_names(&values, &own);
+            let legend = match colours {
+                Colours::Labels => Legend::Names(&names),
+                _ => Legend::Bar { range, colours, unit },
+            };
+            picture = picture.with_axes(&self.title(selection), axes, &legend)?;
+        }
+        Ok(Drawn::new(picture, selection, range, decoding, &view.array))
+    }
+
+    /// The channels of an image over each other, each in its colour.
+    fn composite(
+        &self,
+        view: &View,
+        selection: &Selection,
+        decoding: &Decoding,
+        plans: Vec<Plan>,
+        axes: [&Axis; 2],
+        output: &mut Output,
+    ) -> Result<Drawn> {
+        let (rows, columns) = (selection.shape()[0] as usize, selection.shape()[1] as usize);
+        let axis = view.axis("channel", "c");
+        let mut channels = Vec::new();
+        for plan in plans {
+            let plane = at_channel(selection, axis, Some(plan.index))?;
+            let values = self.read(&view.array, &plane, decoding, output)?;
+            let range = self.range(&values, plan.window)?;
+            channels.push(Channel { name: plan.name, colour: plan.colour, values, range });
+        }
+        let selection = at_channel(selection, axis, None)?;
+        let mut picture = Picture::of_channels(columns, rows, &channels);
+        let texts = channels
+            .iter()
+            .map(|channel| format!("{} {}", channel.name, range_text(channel.range, decoding, &view.array)));
+        let range = texts.collect::<Vec<_>>().join(", ");
+        if self.png.is_some() {
+            let names: Vec<_> = channels.iter().map(|channel| (channel.name.clone(), channel.colour)).collect();
+            picture = picture.with_axes(&self.title(&selection), axes, &Legend::Names(&names))?;
+        }
+        let json = |channel: &Channel| {
+            let [red, green, blue] = channel.colour;
+            let (low, high) = channel.range;
+            let colour = format!("{red:02X}{green:02X}{blue:02X}");
+            json!({"name": channel.name, "color": colour, "min": finite(low), "max": finite(high)})
+        };
+        let members = Map::from_iter([("channels".to_string(), channels.iter().map(json).collect())]);
+        Ok(Drawn { picture, selection: selection.to_string(), range, members })
+    }
+
+    /// The numbers drawn darkest and lightest: those of the call, else those of a channel's window, else the least and the largest.
+    fn range(&self, values: &[f64], window: Option<(f64, f64)>) -> Result<(f64, f64)> {
+        let finite = || values.iter().copied().filter(|value| value.is_finite());
+        let low = || window.map_or_else(|| finite().fold(f64::INFINITY, f64::min), |(low, _)| low);
+        let high = || window.map_or_else(|| finite().fold(f64::NEG_INFINITY, f64::max), |(_, high)| high);
+        let (low, high) = (self.min.unwrap_or_else(low), self.max.unwrap_or_else(high));
+        if (self.min.is_some() || self.max.is_some()) && low > high {
+            let message = format!("--min, {low}, is above --max, {high}");
+            return Err(Error::new(ErrorKind::InvalidArgument, message).with_hint("change --min or --max"));
+        }
+        Ok((low, high))
+    }
+
+    fn title(&self, selection: &Selection) -> String {
+        format!("{} {selection}", nodes::shown(&self.path))
     }
 
     /// Columns of the picture at most.
@@ -114,55 +247,89 @@ impl Preview {
     }
 
     /// Opens the array, or the level of an image that is drawn.
-    fn open(&self, registry: &Registry) -> Result<Array> {
+    fn open(&self, registry: &Registry) -> Result<View> {
         let invalid = |message: String| Error::new(ErrorKind::InvalidArgument, message);
         let group = match nodes::open(registry, &self.path, self.device)? {
             Node::Array(_) if self.level.is_some() => {
                 let error = invalid(format!("'{}' is an array, which has no levels", nodes::shown(&self.path)));
                 return Err(error.with_hint("leave out --level"));
             }
-            Node::Array(array) => return Ok(array),
+            Node::Array(array) => return Ok(View { array, image: None, labels: None }),
             Node::Group(group) => group,
         };
-        let Some(image) = Multiscales::of(group.metadata().attributes())? else {
+        let attributes = group.metadata().attributes();
+        let Some(image) = Multiscales::of(attributes)? else {
             let message =
                 format!("'{}' is a group, expected an array or an image of several scales", nodes::shown(&self.path));
             return Err(Error::new(ErrorKind::ArrayNotFound, message).with_hint("use cuzarr tree to see what is in it"));
         };
+        let ome = attributes.get("ome").and_then(Value::as_object).unwrap_or(attributes);
+        let labels = ome.get("image-label").and_then(Value::as_object).cloned();
         let count = image.levels.len();
         let level = |number: usize| group.array(&image.levels[number].path).at(|| format!("level {number}"));
-        if let Some(number) = self.level {
-            let message = || invalid(format!("--level is {number}, the image has the levels 0 to {}", count - 1));
-            return if number < count { level(number) } else { Err(message()) };
-        }
-        if self.slice.is_none() {
-            for number in (1..count).rev() {
-                let array = level(number)?;
-                if array.shape().last().is_some_and(|columns| *columns >= self.columns()) {
-                    return Ok(array);
-                }
+        let number = match self.level {
+            Some(number) if number < count => number,
+            Some(number) => {
+                return Err(invalid(format!("--level is {number}, the image has the levels 0 to {}", count - 1)));
             }
-        }
-        level(0)
+            None if self.slice.is_some() => 0,
+            None => {
+                let mut found = 0;
+                for number in (1..count).rev() {
+                    if level(number)?.shape().last().is_some_and(|columns| *columns >= self.columns()) {
+                        found = number;
+                        break;
+                    }
+                }
+                found
+            }
+        };
+        Ok(View { array: level(number)?, image: Some((image, number)), labels })
     }
 
-    /// Reads the elements of a plane, a few rows of chunks at a time.
+    /// The channels of an image that are drawn over each other. There are none where the call says what to draw, and how.
+    fn channels(&self, view: &View) -> Vec<Plan> {
+        let Some((image, _)) = &view.image else { return Vec::new() };
+        if self.slice.is_some() || self.cmap.is_some() || view.are_labels() {
+            return Vec::new();
+        }
+        let described = image.omero.as_ref().and_then(|omero| omero.get("channels")?.as_array());
+        let count = view.axis("channel", "c").map_or(1, |axis| view.array.shape()[axis]);
+        if count == 1 && described.is_none_or(Vec::is_empty) {
+            return Vec::new();
+        }
+        let plan = |index: u64| {
+            let own = described.and_then(|all| all.get(index as usize)).unwrap_or(&Value::Null);
+            let name =
+                own.get("label").and_then(Value::as_str).map_or_else(|| format!("channel {index}"), String::from);
+            let colour = own.get("color").and_then(Value::as_str).and_then(hex_colour);
+            let limit = |limit: &str| own.get("window")?.get(limit)?.as_f64();
+            let usual = if count == 1 { [255; 3] } else { CHANNEL_COLOURS[index as usize % CHANNEL_COLOURS.len()] };
+            let is_active = own.get("active") != Some(&Value::Bool(false));
+            let window = limit("start").zip(limit("end")).filter(|(start, end)| start < end);
+            (is_active, Plan { index, name, colour: colour.unwrap_or(usual), window })
+        };
+        let (active, others): (Vec<_>, Vec<_>) = (0..count).map(plan).partition(|(is_active, _)| *is_active);
+        let drawn = if active.is_empty() { others } else { active };
+        drawn.into_iter().map(|(_, plan)| plan).collect()
+    }
+
+    /// Reads the elements of a plane or row, a few rows of chunks at a time.
     fn read(&self, array: &Array, plane: &Selection, decoding: &Decoding, output: &mut Output) -> Result<Vec<f64>> {
         let (begun, label, size) =
             (Instant::now(), format!("preview {}", nodes::shown(&self.path)), size_of::<f64>() as u64);
         let total = plane.shape().iter().product::<u64>() * size;
         let mut values = Vec::new();
         for band in bands(plane, &array.chunk_shape()?)? {
-            let part = Expr::buffer(array.read_buffer(&band)?.to_device(Device::Cpu)?)?.decoded_by(decoding, None)?;
-            let part = part.astype(DType::FLOAT64)?.evaluate(Device::Cpu)?.copy(Order::C)?;
-            values.extend_from_slice(&part.host_slice::<f64>()?);
+            values.extend(stored_numbers(array, &band, decoding)?);
             output.throughput(&label, values.len() as u64 * size, total, begun.elapsed().as_secs_f64());
         }
         Ok(values)
     }
 
     fn show_plan(&self, selection: &Selection, output: &mut Output) -> Result<Verdict> {
-        let (rows, columns) = (selection.shape()[0], selection.shape()[1]);
+        let shape = selection.shape();
+        let (rows, columns) = if let [rows, columns] = shape[..] { (rows, columns) } else { (1, shape[0]) };
         let mut document = json!({
             "path": nodes::shown(&self.path), "selection": selection.to_string(), "rows": rows, "columns": columns, "dry_run": true,
         });
@@ -175,41 +342,129 @@ impl Preview {
         Ok(Verdict::Passed)
     }
 
-    /// The plane that the user asked for, before it is thinned.
-    fn plane(&self, array: &Array) -> Result<Selection> {
-        let shape = array.shape();
-        let args = match &self.slice {
-            Some(text) => parse_slice(text)?,
-            None => vec![SliceArg::Index(0); shape.len().saturating_sub(2)],
+    /// The plane or row that the user asked for, before it is thinned.
+    fn plane(&self, view: &View) -> Result<Selection> {
+        let shape = view.array.shape();
+        let args: Vec<SliceArg> = match &self.slice {
+            Some(text) => text.split(',').map(slice_of).collect::<Result<_>>()?,
+            None => {
+                let middle = view.axis("space", "z");
+                let index = |axis: usize| if middle == Some(axis) { shape[axis] / 2 } else { 0 };
+                (0..shape.len().saturating_sub(2)).map(|axis| SliceArg::Index(index(axis) as i64)).collect()
+            }
         };
         let selection = Selection::from_slices(&args, shape)?;
-        if selection.shape().len() != 2 || selection.is_empty() {
-            let message = format!(
-                "a picture has 2 dimensions with elements, the selection {selection} has shape {:?}",
-                selection.shape()
-            );
-            return Err(
-                Error::new(ErrorKind::SelectionInvalid, message).with_hint("choose a plane with --slice '0,:,:'")
-            );
+        if !matches!(selection.shape().len(), 1 | 2) || selection.is_empty() {
+            return Err(not_a_picture(&selection));
         }
         Ok(selection)
     }
 }
 
-/// The names of the plane's dimensions, and the places that it shows.
-fn axes(array: &Array, plane: &Selection) -> [(String, Range<f64>); 2] {
-    let names = array.metadata().xarray_dimensions().unwrap_or_default();
-    let axes = plane.axes().unwrap_or_default().iter().enumerate().filter(|(_, axis)| !axis.dropped);
-    let mut shown = axes.map(|(at, axis)| {
-        let name = names.get(at).cloned().flatten().unwrap_or_else(|| format!("dimension {at}"));
-        (name, axis.start as f64..(axis.start + axis.count * axis.step) as f64)
-    });
-    std::array::from_fn(|_| shown.next().unwrap_or_else(|| (String::new(), 0.0..1.0)))
+fn not_a_picture(selection: &Selection) -> Error {
+    let shape = selection.shape();
+    let message =
+        format!("a picture has 1 or 2 dimensions with elements, the selection {selection} has shape {shape:?}");
+    Error::new(ErrorKind::SelectionInvalid, message).with_hint("choose a plane with --slice '0,:,:'")
+}
+
+impl View {
+    /// The dimension of this name and kind before the last two, where an image names its axes.
+    fn axis(&self, kind: &str, name: &str) -> Option<usize> {
+        let (image, _) = self.image.as_ref()?;
+        let planes = self.array.shape().len().saturating_sub(2);
+        let axes = image.axes.iter().take(planes).enumerate().filter(|_| image.axes.len() == self.array.shape().len());
+        let is_kind = |axis: &ImageAxis| axis.kind.as_deref().is_none_or(|own| own == kind);
+        axes.filter(|(_, axis)| axis.name == name && is_kind(axis)).map(|(number, _)| number).next()
+    }
+
+    /// Whether elements name objects or classes, rather than amounts.
+    fn are_labels(&self) -> bool {
+        let dtype = self.array.metadata().data_type().device_dtype();
+        let is_whole = dtype.is_some_and(|dtype| matches!(dtype.kind(), DTypeKind::Int | DTypeKind::UInt));
+        is_whole && (self.labels.is_some() || self.array.metadata().attributes().contains_key("flag_values"))
+    }
+
+    /// The colours that an image of labels gives to some of them.
+    fn label_colours(&self) -> BTreeMap<u64, [u8; 3]> {
+        let colours = self.labels.as_ref().and_then(|labels| labels.get("colors")?.as_array());
+        let colour = |one: &Value| {
+            let part = |at: usize| u8::try_from(one.get("rgba")?.get(at)?.as_u64()?).ok();
+            Some((one.get("label-value")?.as_u64()?, [part(0)?, part(1)?, part(2)?]))
+        };
+        colours.into_iter().flatten().filter_map(colour).collect()
+    }
+
+    /// The first labels among some numbers, with their meanings where the array says them, and their colours.
+    fn label_names(&self, values: &[f64], own: &BTreeMap<u64, [u8; 3]>) -> Vec<(String, [u8; 3])> {
+        let attributes = self.array.metadata().attributes();
+        let flags: Vec<f64> = attributes
+            .get("flag_values")
+            .and_then(Value::as_array)
+            .map_or_else(Vec::new, |flags| flags.iter().map(|flag| flag.as_f64().unwrap_or(f64::NAN)).collect());
+        let meanings = attributes.get("flag_meanings").and_then(Value::as_str).unwrap_or_default();
+        let meanings: Vec<&str> = meanings.split_whitespace().collect();
+        let mut labels: Vec<f64> = values.iter().copied().filter(|value| value.is_finite() && *value != 0.0).collect();
+        labels.sort_by(f64::total_cmp);
+        labels.dedup();
+        let name = |label: f64| {
+            let meaning = flags.iter().position(|flag| *flag == label).and_then(|at| meanings.get(at));
+            meaning.map_or_else(|| format!("{label}"), |meaning| format!("{label} {meaning}"))
+        };
+        labels.into_iter().take(MOST_LABELS).map(|label| (name(label), picture::colour_of_label(label, own))).collect()
+    }
+}
+
+/// A picture, with what the command says of it.
+struct Drawn {
+    picture: Picture,
+    selection: String,
+    range: String,
+    members: Map<String, Value>,
+}
+
+impl Drawn {
+    fn new(picture: Picture, selection: &Selection, range: (f64, f64), decoding: &Decoding, array: &Array) -> Drawn {
+        let (low, high) = range;
+        let members = [("min", low), ("max", high)].map(|(name, value)| (name.to_string(), json!(finite(value))));
+        let range = range_text(range, decoding, array);
+        Drawn { picture, selection: selection.to_string(), range, members: members.into_iter().collect() }
+    }
+}
+
+fn finite(value: f64) -> Option<f64> {
+    value.is_finite().then_some(value)
+}
+
+/// A range of elements for people.
+fn range_text((low, high): (f64, f64), decoding: &Decoding, array: &Array) -> String {
+    if low > high {
+        return "no finite element".into();
+    }
+    let dtype = decoding.dtype.or(array.metadata().data_type().device_dtype());
+    let units = decoding.units.as_ref().map_or_else(String::new, |units| format!(" {units}"));
+    format!("{} to {}{units}", output::element(low, dtype), output::element(high, dtype))
+}
+
+/// A colour as OME-Zarr writes it: `00FF00`.
+fn hex_colour(text: &str) -> Option<[u8; 3]> {
+    let digits = text.trim_start_matches('#');
+    let part = |at: usize| u8::from_str_radix(digits.get(at..at + 2)?, 16).ok();
+    Some([part(0)?, part(2)?, part(4)?])
+}
+
+/// The plane of one channel, or with `None` of all of them.
+fn at_channel(plane: &Selection, axis: Option<usize>, channel: Option<u64>) -> Result<Selection> {
+    let mut axes = plane.axes().unwrap_or_default().to_vec();
+    if let Some(own) = axis.and_then(|axis| axes.get_mut(axis)) {
+        *own = AxisSelection { start: channel.unwrap_or(0), count: 1, step: 1, dropped: channel.is_some() };
+    }
+    Selection::new(axes)
 }
 
 /// Keeps every n-th element along both dimensions, so that there are at most `width` columns and pixels stay square.
 fn thinned(selection: &Selection, width: u64) -> Result<Selection> {
-    let columns = selection.shape()[1];
+    let columns = selection.shape().last().copied().unwrap_or(1);
     let step = columns.div_ceil(width);
     let axes = selection.axes().unwrap_or_default().iter().map(|axis| match axis.dropped {
         true => *axis,
@@ -239,22 +494,24 @@ fn bands(plane: &Selection, chunk_shape: &[u64]) -> Result<Vec<Selection>> {
     Ok(bands)
 }
 
-/// Parses a slice in NumPy's form.
-fn parse_slice(text: &str) -> Result<Vec<SliceArg>> {
+/// Parses one argument of a slice in NumPy's form.
+///
+/// # Errors
+/// `InvalidArgument`
+pub fn slice_of(part: &str) -> Result<SliceArg> {
     let wrong = |part: &str| {
         let message = format!("'{part}' is not a valid part of --slice");
         Error::new(ErrorKind::InvalidArgument, message).with_hint("use numbers, start:stop:step and '...', as in NumPy")
     };
     let number = |part: &str| part.trim().parse::<i64>().map_err(|_| wrong(part));
     let bound = |part: &str| if part.trim().is_empty() { Ok(None) } else { number(part).map(Some) };
-    let parse = |part: &str| match part.split(':').collect::<Vec<_>>()[..] {
+    match part.split(':').collect::<Vec<_>>()[..] {
         [part] if part.trim() == "..." => Ok(SliceArg::Ellipsis),
         [part] => number(part).map(SliceArg::Index),
         [start, stop] => Ok(SliceArg::Slice { start: bound(start)?, stop: bound(stop)?, step: None }),
         [start, stop, step] => Ok(SliceArg::Slice { start: bound(start)?, stop: bound(stop)?, step: bound(step)? }),
         _ => Err(wrong(part)),
-    };
-    text.split(',').map(parse).collect()
+    }
 }
 
 #[cfg(test)]

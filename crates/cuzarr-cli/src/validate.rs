@@ -49,10 +49,11 @@ impl Validate {
             Node::Array(array) => Arc::clone(array.store()),
             Node::Group(group) => Arc::clone(group.store()),
         };
-        let stale = match &node {
+        let groups = match &node {
             Node::Array(_) => Vec::new(),
-            Node::Group(group) => stale_copies(group)?,
+            Node::Group(group) => groups_at(group)?,
         };
+        let stale = stale_copies(&groups)?;
         if self.repair && !stale.is_empty() {
             let writable = nodes::source(output.registry(), &self.path)?;
             for Stale { group, .. } in &stale {
@@ -68,8 +69,14 @@ impl Validate {
         let unread: Vec<String> = unreadable.iter().map(|(node, _)| node[1..].to_string()).collect();
         findings.extend(unreadable.into_iter().map(|(node, error)| Finding::unreadable(node, error)));
         findings.sort_by(|left, right| left.node.cmp(&right.node));
-        let good = findings.iter().all(|finding| finding.bad.is_empty()) && (stale.is_empty() || self.repair);
-        let found = Strays::find(&*store, &arrays, unread)?;
+        let unfinished = groups.iter().filter(|group| group.metadata().unfinished().is_some()).map(Group::name);
+        let unfinished: Vec<String> = unfinished.collect();
+        let good = findings.iter().all(|finding| finding.bad.is_empty())
+            && (stale.is_empty() || self.repair)
+            && unfinished.is_empty();
+        let mut found = Strays::find(&*store, &arrays, unread)?;
+        found.unfinished.extend(unfinished);
+        found.unfinished.sort();
         let document = json!({
             "valid": good, "stray_keys": found.strays, "unfinished": found.unfinished,
             "stale": stale.iter().map(|stale| stale.to_json(self.repair)).collect::<Vec<_>>(),
@@ -91,8 +98,8 @@ struct Stale {
     differences: Vec<String>,
 }
 
-/// The groups at and below a group whose consolidated metadata differs from the nodes.
-fn stale_copies(root: &Group) -> Result<Vec<Stale>> {
+/// A group, and all groups below it.
+fn groups_at(root: &Group) -> Result<Vec<Group>> {
     let mut paths = Vec::new();
     root.reading_documents()?.walk(None, &mut |path, metadata| {
         // Nodes that cannot be read are found elsewhere.
@@ -106,6 +113,11 @@ fn stale_copies(root: &Group) -> Result<Vec<Stale>> {
         let (store, options) = (Arc::clone(root.store()), root.options().clone());
         groups.push(Group::open(store, &path, None, Consolidation::WhenPresent, options)?);
     }
+    Ok(groups)
+}
+
+/// The groups whose consolidated metadata differs from the nodes.
+fn stale_copies(groups: &[Group]) -> Result<Vec<Stale>> {
     let stale = |group: &Group| {
         let differences = group.differences()?;
         Ok((!differences.is_empty()).then(|| Stale { group: group.path().to_string(), differences }))
@@ -130,7 +142,7 @@ impl Stale {
 struct Strays {
     /// Neither documents nor chunks. Chunks outside their array's shape count.
     strays: Vec<String>,
-    /// Paths of arrays that a call began to write and did not finish.
+    /// Paths of arrays and hierarchies that a call began to write and did not finish.
     unfinished: Vec<String>,
 }
 

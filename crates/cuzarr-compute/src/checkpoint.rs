@@ -1,12 +1,13 @@
 //! Checkpoints: an object beside an array's chunks notes the progress of unfinished work, so that killed work can continue.
 //!
 //! ```json
-//! {"version": 3, "work": "…", "target": "…",
+//! {"version": 3, "work": "…", "target": "…", "settings": {"chunk_grid": …, "codecs": …},
 //!  "passes": [{"chunk_shape": [96, 16, 16], "region_shape": [96, 64, 16], "finished": 3}], "checksum": "…"}
 //! ```
 //!
 //! `work` is the SHA-256 of a text that describes the work, and `target` that of the target's documents. So the object stays
-//! small and contains no addresses. `checksum` is the SHA-256 of the document without it: a damaged number of finished regions would
+//! small and contains no addresses. `settings` are the members of the target's document that say how it is stored, long ones by their
+//! SHA-256: so a call with other ones is told which. `checksum` is the SHA-256 of the document without it: a damaged number of finished regions would
 //! leave chunks out. A pass goes through all elements in regions. Regions are written in order, and each stored
 //! object is written whole, so one number tells which regions are finished. The chunks of the last pass are the target's.
 //!
@@ -15,9 +16,10 @@
 
 use std::sync::Arc;
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
+use cuzarr::meta::ArrayMetadata;
 use cuzarr::node::{Array, CHECKPOINT as NAME};
 use cuzarr::store::{Store, StoreExt, join_key};
 use cuzarr::{Error, ErrorKind, Result};
@@ -27,6 +29,12 @@ const LIMIT_BYTES: u64 = 1 << 20;
 
 const VERSION: u64 = 3;
 
+/// Most characters of a setting that is kept as it is.
+const LONGEST_SETTING: usize = 1024;
+
+/// Most characters of a setting in a message.
+const LONGEST_SHOWN: usize = 120;
+
 /// The noted progress of one kind of work on one array.
 #[derive(Clone)]
 pub struct Checkpoint {
@@ -34,6 +42,7 @@ pub struct Checkpoint {
     key: String,
     work: String,
     target: String,
+    settings: Value,
     pub(crate) passes: Vec<PassNote>,
 }
 
@@ -54,8 +63,9 @@ pub(crate) enum Found {
     Nothing,
     /// An object that is damaged, or of a version that cannot be read.
     Unreadable,
-    /// The checkpoint of other work, or of work on another target.
-    Other,
+    /// The checkpoint of other work, or of work on another target: with a text that names the settings which differ, where the work
+    /// is the same.
+    Other(Option<String>),
     /// The checkpoint of this work.
     Same(Vec<PassNote>),
 }
@@ -141,7 +151,8 @@ impl Checkpoint {
         let documents = target.metadata().documents();
         let documents: Vec<_> = documents.iter().map(|(name, bytes)| (name, String::from_utf8_lossy(bytes))).collect();
         let (store, key) = (Arc::clone(target.store()), join_key(target.path(), NAME));
-        Checkpoint { store, key, work: hash(work), target: hash(&json!(documents).to_string()), passes: Vec::new() }
+        let (work, settings) = (hash(work), settings(target.metadata()));
+        Checkpoint { store, key, work, target: hash(&json!(documents).to_string()), settings, passes: Vec::new() }
     }
 
     /// Reads the object at the checkpoint's place.
@@ -157,7 +168,11 @@ impl Checkpoint {
         Ok(match (document.get("version").and_then(Value::as_u64), text("work"), text("target")) {
             (None, ..) if document.get("of").is_some() => Found::Nothing,
             _ if !is_whole => Found::Unreadable,
-            (Some(VERSION), Some(work), Some(target)) if (work, target) != (&self.work, &self.target) => Found::Other,
+            (Some(VERSION), Some(work), Some(target)) if (work, target) != (&self.work, &self.target) => {
+                let named = document.get("settings").filter(|_| work == self.work);
+                let named = named.map(|settings| differences(settings, &self.settings));
+                Found::Other(named.filter(|text| !text.is_empty()))
+            }
             (Some(VERSION), Some(_), Some(_)) => passes(&document).map_or(Found::Unreadable, Found::Same),
             _ => Found::Unreadable,
         })
@@ -187,10 +202,45 @@ impl Checkpoint {
     pub(crate) fn write(&self) -> Result<()> {
         let pass = |pass: &PassNote| json!({"chunk_shape": pass.chunk_shape, "region_shape": pass.region_shape, "finished": pass.finished});
         let passes: Vec<Value> = self.passes.iter().map(pass).collect();
-        let mut document = json!({"version": VERSION, "work": self.work, "target": self.target, "passes": passes});
+        let mut document = json!({
+            "version": VERSION, "work": self.work, "target": self.target, "settings": self.settings, "passes": passes,
+        });
         document["checksum"] = hash(&document.to_string()).into();
         self.store.write(&self.key, document.to_string().as_bytes())
     }
+}
+
+/// The members of an array's document that say how it is stored. Long ones are replaced by their SHA-256.
+pub(crate) fn settings(metadata: &ArrayMetadata) -> Value {
+    let documents = metadata.documents();
+    let document = documents.first().and_then(|(_, bytes)| serde_json::from_slice(bytes).ok());
+    let members = match document {
+        Some(Value::Object(members)) => members,
+        _ => Map::new(),
+    };
+    let short = |value: Value| {
+        let text = value.to_string();
+        if text.len() > LONGEST_SETTING { Value::from(hash(&text)) } else { value }
+    };
+    members.into_iter().filter(|(name, _)| name != "attributes").map(|(name, value)| (name, short(value))).collect()
+}
+
+/// A text that names every member that two objects have not alike: `chunks is [1,2], was [3,4]`.
+pub(crate) fn differences(before: &Value, now: &Value) -> String {
+    let none = Map::new();
+    let [before, now] = [before, now].map(|options| options.as_object().unwrap_or(&none));
+    let names = now.keys().chain(before.keys().filter(|name| !now.contains_key(*name)));
+    let differing = names.filter(|name| before.get(*name) != now.get(*name));
+    let text = |options: &Map<String, Value>, name: &str| {
+        let text = options.get(name).map_or_else(|| "not given".to_string(), Value::to_string);
+        match text.char_indices().nth(LONGEST_SHOWN) {
+            Some((end, _)) => format!("{}…", &text[..end]),
+            None => text,
+        }
+    };
+    let texts: Vec<String> =
+        differing.map(|name| format!("{name} is {}, was {}", text(now, name), text(before, name))).collect();
+    texts.join("; ")
 }
 
 /// The passes in a document; `None` when it does not have them.
@@ -206,7 +256,7 @@ fn passes(document: &Value) -> Option<Vec<PassNote>> {
     document.get("passes")?.as_array()?.iter().map(pass).collect()
 }
 
-fn hash(text: &str) -> String {
+pub(crate) fn hash(text: &str) -> String {
     format!("{:x}", Sha256::digest(text))
 }
 
@@ -221,4 +271,20 @@ pub(crate) fn refuse_resuming(store: &dyn Store) -> Result<()> {
     let message = format!("{store}: work cannot be resumed here: the store commits all writes at once");
     Err(Error::new(ErrorKind::Unsupported, message)
         .with_hint("leave out resume; after a failure discard the changes and begin again"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn differences_name_what_is_other_missing_or_new() {
+        let before = json!({"zarr_format": 3, "chunks": [1, 2], "method": "mean"});
+        let now = json!({"zarr_format": 3, "chunks": [4, 2], "levels": 2});
+        assert_eq!(
+            differences(&before, &now),
+            "chunks is [4,2], was [1,2]; levels is 2, was not given; method is not given, was \"mean\""
+        );
+        assert_eq!(differences(&before, &before), "");
+    }
 }

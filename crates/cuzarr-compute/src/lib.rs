@@ -55,6 +55,7 @@ mod reduce;
 mod regions;
 mod statistics;
 mod stream;
+mod unfinished;
 
 // Expressions and their computation.
 pub use expression::{Along, Expr, Op, Operand, Parts, Pick, PickedDim, Weak};

@@ -36,6 +36,7 @@ const DEVICE_LEVELS: &[&[&str]] = &[
 /// The rooms of `cuzarr-compute`, lowest first.
 const COMPUTE_LEVELS: &[&[&str]] = &[
     &["checkpoint", "progress", "regions"],
+    &["unfinished"],
     &["copy", "options"],
     &["expression", "pyramid"],
     &["program"],

@@ -156,8 +156,19 @@ def _by_array(group: Any, chunks: Any, shards: Any) -> dict[str, dict[str, Any]]
     return members
 
 
-def changes_of(source: Any, zarr_format: Any, chunks: Any, shards: Any, compressors: Any, codecs: Any) -> str:
+def changes_of(
+    source: Any,
+    zarr_format: Any,
+    chunks: Any,
+    shards: Any,
+    compressors: Any,
+    codecs: Any,
+    *,
+    skip_unreadable: bool = False,
+) -> str:
     changes: dict[str, Any] = {"zarr_format": check_zarr_format(zarr_format)}
+    if skip_unreadable:
+        changes["skip_unreadable"] = True
     if _is_by_array(chunks, source) or _is_by_array(shards, source):
         changes["members"] = _by_array(source, chunks, shards)
     else:
@@ -281,6 +292,8 @@ def _copy(job: Job, changes: str, progress: Any, dry_run: bool) -> Any:
     for difference in plan.differences():
         message = f"{job.node.store_path}: {difference}; the stored node is copied"
         warnings.warn(printable(message), CuzarrUserWarning, stacklevel=4)
+    for name, message in plan.unreadable():
+        warnings.warn(printable(f"{name} is left out: {message}"), CuzarrUserWarning, stacklevel=4)
     document = json.loads(plan.plan())
     if dry_run:
         return CopyPlan(document)
@@ -308,6 +321,7 @@ def copy(
     progress: Any = None,
     dry_run: bool = False,
     client: Any = None,
+    skip_unreadable: bool = False,
 ) -> Any:
     """Copy an array, or a group with all that is below it, to another place. It may be larger than memory.
 
@@ -348,6 +362,8 @@ def copy(
         Make each region, which consists of whole objects, a task of a dask cluster. ``memory_limit`` bounds one task, and ``progress``
         counts regions. A task whose worker dies runs again, and an interrupted copy goes on with ``resume=True``, here or on a cluster.
         Workers must be able to reach source and target.
+    skip_unreadable : bool
+        Leave out nodes of a group that cannot be read, and warn of each. Otherwise nothing is copied then.
 
     Returns
     -------
@@ -375,7 +391,7 @@ def copy(
     """
     changes = (zarr_format, None, "keep", compressors, codecs)
     job = Job(source, target, path, (overwrite, resume), storage_options, device, memory_limit, client, "copy")
-    return _copy(job, changes_of(job.node, *changes), progress, dry_run)
+    return _copy(job, changes_of(job.node, *changes, skip_unreadable=skip_unreadable), progress, dry_run)
 
 
 def rechunk(
@@ -396,6 +412,7 @@ def rechunk(
     progress: Any = None,
     dry_run: bool = False,
     client: Any = None,
+    skip_unreadable: bool = False,
 ) -> Any:
     """Copy an array or a group, with chunks of another shape.
 
@@ -413,7 +430,7 @@ def rechunk(
         or a dictionary of dimensions: ``{"t2m": {"time": -1}, "surface/msl": (10, 10)}``.
     shards : int, tuple of int, dict or None, optional
         Elements of a shard, like ``chunks``. ``None`` stands for no shards, ``"keep"`` for the source's.
-    dry_run, client
+    dry_run, client, skip_unreadable
         As for :func:`copy`.
 
     Returns
@@ -451,4 +468,4 @@ def rechunk(
     """
     changes = (zarr_format, chunks, shards, compressors, codecs)
     job = Job(source, target, path, (overwrite, resume), storage_options, device, memory_limit, client, "rechunk")
-    return _copy(job, changes_of(job.node, *changes), progress, dry_run)
+    return _copy(job, changes_of(job.node, *changes, skip_unreadable=skip_unreadable), progress, dry_run)

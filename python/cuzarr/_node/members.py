@@ -178,9 +178,10 @@ def tree(name: str, nodes: Iterator[tuple[str, FoundMember]], max_nodes: int, pl
 
 
 def _description(node: FoundMember) -> str | None:
-    """What a tree shows behind the name of a node; ``None`` for groups."""
+    """What a tree shows behind the name of a node; ``None`` for groups that are whole."""
     if isinstance(node, GroupMetadata):
-        return None
+        mark = node.attributes.get("cuzarr_unfinished")
+        return f"(unfinished {mark.get('work', 'work')})" if isinstance(mark, dict) else None
     if isinstance(node, CuzarrError):
         return f"cannot be used: {node.message}"
     try:

@@ -6,13 +6,13 @@ use serde_json::{Map, Value, json};
 
 use super::carrier::{Carrier, Here};
 use super::pass::{Pass, Shrink, element_bytes, refuse_other_shape};
-use crate::checkpoint::{Checkpoint, Found, PassNote, refuse_resuming};
+use crate::checkpoint::{Checkpoint, Found, PassNote, differences, refuse_resuming, settings};
 use crate::progress::{Meter, Tell};
 use crate::regions::{OBJECT_SHARE, REGION_SHARE, limit_for, plannable_bytes};
 use cuzarr::meta::encoding::serializer;
 use cuzarr::meta::{ArrayMetadata, CodecsMetadata, Extension, FillValue, NewArray};
 use cuzarr::node::{self, Array, ArrayOptions, Node, OLD_COPY_CHECKPOINT, normalize_path, refuse_overlap};
-use cuzarr::plan::Regions;
+use cuzarr::plan::{Regions, Selection};
 use cuzarr::store::{Store, StoreExt, join_key};
 use cuzarr::{Error, ErrorKind, Result};
 
@@ -46,6 +46,8 @@ pub struct Copy {
     passes: Vec<Pass>,
     begin: Begin,
     shrink: Option<Shrink>,
+    /// The source's elements that are copied; `None` for all.
+    select: Option<Selection>,
     /// The options of the resulting array.
     options: ArrayOptions,
 }
@@ -99,7 +101,19 @@ impl Copy {
         metadata: ArrayMetadata,
         existing: Existing,
     ) -> Result<Copy> {
-        Copy::shrinking(source, store, path, metadata, existing, None)
+        Copy::planned(source, store, path, metadata, existing, None, None)
+    }
+
+    /// Like [`Copy::new`], but only the selected elements are copied.
+    pub(super) fn selecting(
+        source: &Array,
+        store: Arc<dyn Store>,
+        path: &str,
+        metadata: ArrayMetadata,
+        existing: Existing,
+        select: Option<Selection>,
+    ) -> Result<Copy> {
+        Copy::planned(source, store, path, metadata, existing, None, select)
     }
 
     /// Like [`Copy::new`], but each element of the target is made of several elements of the source.
@@ -111,8 +125,25 @@ impl Copy {
         existing: Existing,
         shrink: Option<Shrink>,
     ) -> Result<Copy> {
+        Copy::planned(source, store, path, metadata, existing, shrink, None)
+    }
+
+    fn planned(
+        source: &Array,
+        store: Arc<dyn Store>,
+        path: &str,
+        metadata: ArrayMetadata,
+        existing: Existing,
+        shrink: Option<Shrink>,
+        select: Option<Selection>,
+    ) -> Result<Copy> {
         let path = normalize_path(path)?;
-        check_alike(source.metadata(), &metadata, shrink.as_ref())?;
+        let expected = match (&shrink, &select) {
+            (Some(shrink), _) => shrink.shape(source.shape()),
+            (None, Some(select)) => select.shape(),
+            (None, None) => source.shape().to_vec(),
+        };
+        check_alike(source.metadata(), &metadata, &expected)?;
         refuse_overlap((source.store(), source.path()), (&store, &path))?;
         Checkpoint::check_place(&*store, &path)?;
         if existing == Existing::Resume {
@@ -126,15 +157,18 @@ impl Copy {
         let options = ArrayOptions { memory_limit_bytes, order_is_f: false, write_empty_chunks, ..own.clone() };
         let target = Array::from_metadata(store, &path, metadata, options.clone())?;
         target.chain()?;
-        let checkpoint = Checkpoint::new(&target, &origin(source, shrink.as_ref()));
+        let checkpoint = Checkpoint::new(&target, &origin(source, shrink.as_ref(), select.as_ref()));
         let (begin, noted) = look(&target, &checkpoint, existing)?;
         let source = source.with_options(options);
-        let mut copy = Copy { source, target, checkpoint, passes: Vec::new(), begin, shrink, options: own };
+        let mut copy = Copy { source, target, checkpoint, passes: Vec::new(), begin, shrink, select, options: own };
         copy.passes = match begin {
             Begin::Fresh | Begin::Delete => copy.plan(plannable / REGION_SHARE)?,
             Begin::GoOn => copy.planned_before(noted, plannable / REGION_SHARE)?,
             Begin::Complete => Vec::new(),
         };
+        if let Some(first) = copy.passes.first_mut() {
+            first.select = copy.select.clone();
+        }
         copy.checkpoint.passes = copy.passes.iter().map(note).collect();
         Ok(copy)
     }
@@ -238,8 +272,12 @@ impl Copy {
         if let Some(shrink) = &self.shrink {
             return self.plan_shrinking(shrink, most_bytes).map(|pass| vec![pass]);
         }
-        let (shape, bytes) = (self.source.shape().to_vec(), element_bytes(&self.source));
-        let read_unit = self.source.chunk_shape()?;
+        let (shape, bytes) = (self.target.shape().to_vec(), element_bytes(&self.source));
+        let mut read_unit = self.source.chunk_shape()?;
+        if let Some(axes) = self.select.as_ref().and_then(Selection::axes) {
+            // Chunks in elements of the target.
+            read_unit = read_unit.iter().zip(axes).map(|(chunk, axis)| chunk.div_ceil(axis.step.max(1))).collect();
+        }
         let write_unit = self.target.metadata().chunk_grid().chunk_shape().to_vec();
         self.check_budget(&write_unit)?;
         let direct = Regions::plan(&shape, bytes, &write_unit, &[&read_unit], most_bytes)?;
@@ -337,7 +375,7 @@ impl Copy {
             None => vec![serializer(metadata.data_type())],
         };
         let new = NewArray {
-            shape: metadata.shape().to_vec(),
+            shape: self.target.shape().to_vec(),
             data_type: metadata.data_type().clone(),
             chunk_shape: chunk_shape.to_vec(),
             fill_value: match metadata.fill_value() {
@@ -360,11 +398,12 @@ impl Copy {
 }
 
 /// A text that describes this copy and no other work.
-fn origin(source: &Array, shrink: Option<&Shrink>) -> String {
+fn origin(source: &Array, shrink: Option<&Shrink>, select: Option<&Selection>) -> String {
     let documents = source.metadata().documents();
     let documents: Vec<_> = documents.iter().map(|(name, bytes)| (name, String::from_utf8_lossy(bytes))).collect();
     let shrink = shrink.map(|shrink| json!([shrink.factors, shrink.method.name()]));
-    json!(["copy", source.store().to_string(), source.path(), documents, shrink]).to_string()
+    let select = select.map(Selection::to_string);
+    json!(["copy", source.store().to_string(), source.path(), documents, shrink, select]).to_string()
 }
 
 fn note(pass: &Pass) -> PassNote {
@@ -390,7 +429,13 @@ fn look(target: &Array, checkpoint: &Checkpoint, existing: Existing) -> Result<(
                 contains(ErrorKind::ContainsArray, "an unfinished copy").with_hint("resume it, or overwrite it")
             );
         }
-        (Found::Other, _) => {
+        (Found::Other(Some(differences)), _) => {
+            let what = format!("an unfinished copy with other settings ({differences})");
+            return Err(
+                contains(ErrorKind::ContainsArray, &what).with_hint("repeat the call that began it, or overwrite it")
+            );
+        }
+        (Found::Other(None), _) => {
             let what = "unfinished work of another kind, from another source, or to other chunks or codecs";
             return Err(
                 contains(ErrorKind::ContainsArray, what).with_hint("repeat the call that began it, or overwrite it")
@@ -409,7 +454,14 @@ fn look(target: &Array, checkpoint: &Checkpoint, existing: Existing) -> Result<(
             if existing == Existing::Resume && same {
                 return Ok((Begin::Complete, Vec::new()));
             }
-            Err(contains(ErrorKind::ContainsArray, "an array").with_hint("copy to another place, or overwrite it"))
+            let differences = differences(&settings(array.metadata()), &settings(target.metadata()));
+            let what = match existing {
+                Existing::Resume if !differences.is_empty() => {
+                    format!("a whole array with other settings ({differences})")
+                }
+                _ => "an array".to_string(),
+            };
+            Err(contains(ErrorKind::ContainsArray, &what).with_hint("copy to another place, or overwrite it"))
         }
         Ok(Node::Group(_)) => {
             Err(contains(ErrorKind::ContainsGroup, "a group").with_hint("copy to another place, or overwrite it"))
@@ -421,12 +473,8 @@ fn look(target: &Array, checkpoint: &Checkpoint, existing: Existing) -> Result<(
     }
 }
 
-fn check_alike(source: &ArrayMetadata, target: &ArrayMetadata, shrink: Option<&Shrink>) -> Result<()> {
-    let expected = match shrink {
-        Some(shrink) => shrink.shape(source.shape()),
-        None => source.shape().to_vec(),
-    };
-    refuse_other_shape(&expected, target.shape())?;
+fn check_alike(source: &ArrayMetadata, target: &ArrayMetadata, shape: &[u64]) -> Result<()> {
+    refuse_other_shape(shape, target.shape())?;
     if source.data_type() != target.data_type() {
         let message =
             format!("the source has elements of {}, the target of {}", source.data_type(), target.data_type());

@@ -8,6 +8,7 @@ use cuzarr::meta::encoding::{self, completed, serializer, to_v2};
 use cuzarr::meta::{
     ArrayMetadata, CodecsMetadata, DataType, Endian, Extension, NewArray, Order, ZarrFormat, translate,
 };
+use cuzarr::plan::{Selection, SliceArg};
 use cuzarr::{Error, ErrorKind, Result};
 
 pub use cuzarr::meta::encoding::compressor_named;
@@ -38,12 +39,18 @@ pub struct Changes {
     pub compressors: Option<Vec<Extension>>,
     /// All codecs of a chunk by their v3 names, from elements to bytes, instead of compressors. Only for copies of format 3.
     pub codecs: Option<Vec<Extension>>,
+    /// Arrays and groups of a copied group, by their paths below it. Others are left out. If there are none, all are copied.
+    pub only: Vec<String>,
+    /// Elements to copy along dimensions by name. Each is a slice; other dimensions are copied whole.
+    pub select: BTreeMap<String, SliceArg>,
+    /// Leave out nodes of a copied group that cannot be read.
+    pub skip_unreadable: bool,
 }
 
 impl Changes {
     /// Reads changes from JSON: `zarr_format`, `chunks`, `shards` (`false`: none), and the lists `compressors` and `codecs`. In
     /// lists of extents, `null` means a whole dimension. `chunks` and `shards` may be objects that have dimensions by name, and
-    /// `members` is an object of changes by path.
+    /// `members` is an object of changes by path. `only` is a list of paths, and `skip_unreadable` is true or false.
     ///
     /// # Errors
     /// `InvalidArgument` for other members or values.
@@ -70,16 +77,82 @@ impl Changes {
                 }
                 ("compressors", Value::Array(codecs)) => changes.compressors = Some(parse_codecs(codecs, member)?),
                 ("codecs", Value::Array(codecs)) => changes.codecs = Some(parse_codecs(codecs, member)?),
+                ("only", Value::Array(paths)) if paths.iter().all(Value::is_string) => {
+                    changes.only = paths.iter().filter_map(Value::as_str).map(String::from).collect();
+                }
+                ("skip_unreadable", Value::Bool(skip)) => changes.skip_unreadable = *skip,
                 _ => return wrong(member, value),
             }
         }
         Ok(changes)
     }
 
+    /// The changes that decide what a copy contains, as JSON.
+    pub(crate) fn to_json(&self) -> Map<String, Value> {
+        let extensions = |codecs: &Vec<Extension>| codecs.iter().map(Extension::to_json).collect::<Vec<_>>();
+        let extents = |listed: Option<&Vec<Option<u64>>>, named: &NamedExtents| match listed {
+            _ if !named.is_empty() => Some(json!(named)),
+            listed => listed.map(|extents| json!(extents)),
+        };
+        let shards = match &self.shards {
+            Some(None) if self.named_shards.is_empty() => Some(json!(false)),
+            shards => extents(shards.as_ref().and_then(Option::as_ref), &self.named_shards),
+        };
+        let members =
+            || self.members.iter().map(|(path, own)| (path.clone(), own.to_json())).collect::<BTreeMap<_, _>>();
+        let select = || self.select.iter().map(|(name, slice)| (name, slice_text(slice))).collect::<BTreeMap<_, _>>();
+        let options = [
+            ("zarr_format", self.zarr_format.map(|format| json!(format.number()))),
+            ("chunks", extents(self.chunks.as_ref(), &self.named_chunks)),
+            ("shards", shards),
+            ("members", (!self.members.is_empty()).then(|| json!(members()))),
+            ("compressors", self.compressors.as_ref().map(|codecs| json!(extensions(codecs)))),
+            ("codecs", self.codecs.as_ref().map(|codecs| json!(extensions(codecs)))),
+            ("only", (!self.only.is_empty()).then(|| json!(self.only))),
+            ("select", (!self.select.is_empty()).then(|| json!(select()))),
+        ];
+        options.into_iter().filter_map(|(name, value)| Some((name.to_string(), value?))).collect()
+    }
+
+    /// Whether the node at a path inside a group is copied: it is named, or below or above one that is.
+    pub(super) fn keeps(&self, path: &str) -> bool {
+        let is_below = |path: &str, above: &str| path.strip_prefix(above).is_some_and(|rest| rest.starts_with('/'));
+        self.only.is_empty()
+            || self.only.iter().any(|only| only == path || is_below(path, only) || is_below(only, path))
+    }
+
+    /// The elements of an array that are copied; `None` for all.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for a name that no dimension or several dimensions have, and for what is no slice with elements.
+    pub(super) fn selection(&self, source: &ArrayMetadata) -> Result<Option<Selection>> {
+        if self.select.is_empty() {
+            return Ok(None);
+        }
+        let mut slices = vec![SliceArg::Slice { start: None, stop: None, step: None }; source.ndim()];
+        for (name, slice) in &self.select {
+            slices[axis_named(name, source)?] = *slice;
+        }
+        let selection = Selection::from_slices(&slices, source.shape())?;
+        let is_range = slices.iter().all(|slice| matches!(slice, SliceArg::Slice { .. }));
+        let shape = selection.shape();
+        if is_range && shape.iter().zip(source.shape()).all(|(count, whole)| *count > 0 || *whole == 0) {
+            return Ok(Some(selection));
+        }
+        let texts: Vec<String> =
+            self.select.iter().map(|(name, slice)| format!("{name}={}", slice_text(slice))).collect();
+        let message =
+            format!("{} selects no range of elements of an array of shape {:?}", texts.join(", "), source.shape());
+        Err(Error::new(ErrorKind::InvalidArgument, message).with_hint("select ranges such as time=0:120"))
+    }
+
     /// The changes for the array at a path inside a group. Lists of extents only apply to arrays with the same number of dimensions,
     /// named extents to arrays that have such a dimension.
     pub(super) fn of_member(&self, path: &str, metadata: &ArrayMetadata) -> Changes {
         let mut changes = Changes { members: BTreeMap::new(), ..self.clone() };
+        let names = metadata.xarray_dimensions().unwrap_or_default();
+        let is_known = |name: &String| names.iter().flatten().any(|known| known == name);
+        changes.select.retain(|name, _| is_known(name));
         if let Some(own) = self.members.get(path) {
             let own = own.clone();
             return Changes {
@@ -87,6 +160,7 @@ impl Changes {
                 compressors: own.compressors.or(changes.compressors.filter(|_| own.codecs.is_none())),
                 codecs: own.codecs.or(changes.codecs),
                 members: BTreeMap::new(),
+                select: changes.select,
                 ..own
             };
         }
@@ -102,10 +176,8 @@ impl Changes {
         let ndim = metadata.ndim();
         changes.chunks = changes.chunks.filter(|chunks| chunks.len() == ndim);
         changes.shards = changes.shards.filter(|shards| shards.as_ref().is_none_or(|shards| shards.len() == ndim));
-        let names = metadata.xarray_dimensions().unwrap_or_default();
-        let is_known = |name: &String, _: &mut Option<u64>| names.iter().flatten().any(|known| known == name);
-        changes.named_chunks.retain(is_known);
-        changes.named_shards.retain(is_known);
+        changes.named_chunks.retain(|name, _| is_known(name));
+        changes.named_shards.retain(|name, _| is_known(name));
         changes
     }
 
@@ -121,7 +193,7 @@ impl Changes {
             }
         }
         let dimensions = || arrays.iter().flat_map(|(_, names)| names.iter().map(String::as_str));
-        for name in self.named_chunks.keys().chain(self.named_shards.keys()) {
+        for name in self.named_chunks.keys().chain(self.named_shards.keys()).chain(self.select.keys()) {
             if !dimensions().any(|known| known == name) {
                 return Err(Error::new(
                     ErrorKind::InvalidArgument,
@@ -157,6 +229,11 @@ impl Changes {
     /// `InvalidArgument` for chunks and shards that do not fit; for shards, codecs or several compressors in v2; and for codecs
     /// together with compressors. Errors of data types that the other format lacks.
     pub fn apply(&self, source: &ArrayMetadata) -> Result<ArrayMetadata> {
+        let selected = match self.selection(source)? {
+            None => None,
+            Some(selection) => Some(self.with_shape(source, selection.shape())?),
+        };
+        let source = selected.as_ref().unwrap_or(source);
         let format = self.zarr_format.unwrap_or(source.zarr_format());
         let same = format == source.zarr_format();
         let stored = Stored::of(source);
@@ -184,6 +261,17 @@ impl Changes {
             target.set_rectilinear_grid(grid.clone())?;
         }
         Ok(target)
+    }
+
+    /// The metadata of a part of an array.
+    fn with_shape(&self, source: &ArrayMetadata, shape: Vec<u64>) -> Result<ArrayMetadata> {
+        if source.chunk_grid().rectilinear().is_some() && self.chunks.is_none() && self.named_chunks.is_empty() {
+            let error = Error::new(ErrorKind::Unsupported, "a part of an array cannot keep chunks of several extents");
+            return Err(error.with_hint("choose the chunks of the copy"));
+        }
+        let mut part = source.clone();
+        part.set_shape(shape)?;
+        Ok(part)
     }
 
     /// Elements of a chunk and of a shard.
@@ -372,22 +460,41 @@ fn parse_named(extents: &Map<String, Value>) -> Result<NamedExtents> {
 /// # Errors
 /// `InvalidArgument` for a name that no dimension or several dimensions have.
 fn with_named(own: &[u64], named: &NamedExtents, source: &ArrayMetadata) -> Result<Vec<Option<u64>>> {
-    let names = source.xarray_dimensions().unwrap_or_default();
     let mut extents: Vec<Option<u64>> = own.iter().copied().map(Some).collect();
     for (name, extent) in named {
-        let mut axes = (0..names.len()).filter(|&axis| names[axis].as_ref() == Some(name));
-        let (Some(axis), None) = (axes.next(), axes.next()) else {
-            let known: Vec<&str> = names.iter().flatten().map(String::as_str).collect();
-            let message = match known.contains(&name.as_str()) {
-                true => format!("several dimensions are named '{name}'"),
-                false if known.is_empty() => format!("there is no dimension '{name}': the dimensions have no names"),
-                false => format!("there is no dimension '{name}' among {known:?}"),
-            };
-            return Err(Error::new(ErrorKind::InvalidArgument, message).with_nearest(name, known));
-        };
-        extents[axis] = *extent;
+        extents[axis_named(name, source)?] = *extent;
     }
     Ok(extents)
+}
+
+/// The dimension of a name.
+///
+/// # Errors
+/// `InvalidArgument` for a name that no dimension or several dimensions have.
+fn axis_named(name: &str, source: &ArrayMetadata) -> Result<usize> {
+    let names = source.xarray_dimensions().unwrap_or_default();
+    let mut axes = (0..names.len()).filter(|&axis| names[axis].as_deref() == Some(name));
+    let (Some(axis), None) = (axes.next(), axes.next()) else {
+        let known: Vec<&str> = names.iter().flatten().map(String::as_str).collect();
+        let message = match known.contains(&name) {
+            true => format!("several dimensions are named '{name}'"),
+            false if known.is_empty() => format!("there is no dimension '{name}': the dimensions have no names"),
+            false => format!("there is no dimension '{name}' among {known:?}"),
+        };
+        return Err(Error::new(ErrorKind::InvalidArgument, message).with_nearest(name, known));
+    };
+    Ok(axis)
+}
+
+/// A slice as it is written: `0:120`.
+fn slice_text(slice: &SliceArg) -> String {
+    let text = |bound: Option<i64>| bound.map_or_else(String::new, |bound| bound.to_string());
+    match slice {
+        SliceArg::Index(index) => index.to_string(),
+        SliceArg::Slice { start, stop, step: None } => format!("{}:{}", text(*start), text(*stop)),
+        SliceArg::Slice { start, stop, step } => format!("{}:{}:{}", text(*start), text(*stop), text(*step)),
+        SliceArg::Ellipsis => "...".to_string(),
+    }
 }
 
 fn parse_extents(extents: &[Value]) -> Result<Vec<Option<u64>>> {

@@ -9,9 +9,10 @@ use super::carrier::{Carrier, Here};
 use super::changes::Changes;
 use crate::checkpoint::Checkpoint;
 use crate::progress::Progress;
-use cuzarr::meta::{GroupMetadata, ZarrFormat};
+use crate::unfinished::Mark;
+use cuzarr::meta::{GroupMetadata, Multiscales, NodeMetadata, ZarrFormat};
 use cuzarr::node::refuse_overlap;
-use cuzarr::node::{self, Array, Group, Node, normalize_path};
+use cuzarr::node::{self, Array, Consolidation, Group, Node, normalize_path};
 use cuzarr::store::{Store, join_key};
 use cuzarr::{Error, ErrorKind, Result, ResultExt};
 
@@ -21,8 +22,10 @@ pub struct Copied {
     store: Arc<dyn Store>,
     path: String,
     existing: Existing,
+    mark: Mark,
     groups: Vec<(String, GroupMetadata)>,
     differences: Vec<String>,
+    unreadable: Vec<(String, Error)>,
     copies: Vec<(String, Copy)>,
 }
 
@@ -30,7 +33,8 @@ pub struct Copied {
 /// dimensions or, where dimensions are named, to arrays that have them; other changes apply to all arrays.
 ///
 /// # Errors
-/// Those of [`Copy::new`]; the first node whose metadata cannot be read.
+/// Those of [`Copy::new`]; the error of the first node that cannot be read, with the names of all of them, unless
+/// [`Changes::skip_unreadable`] leaves them out.
 pub fn copy_node(
     source: Node,
     store: Arc<dyn Store>,
@@ -39,35 +43,61 @@ pub fn copy_node(
     existing: Existing,
 ) -> Result<Copied> {
     let path = normalize_path(path)?;
-    let mut copied =
-        Copied { source, store, path, existing, groups: Vec::new(), differences: Vec::new(), copies: Vec::new() };
+    let mark = mark_of(&source, changes);
+    let mut copied = Copied {
+        source,
+        store,
+        path,
+        existing,
+        mark,
+        groups: Vec::new(),
+        differences: Vec::new(),
+        unreadable: Vec::new(),
+        copies: Vec::new(),
+    };
     match copied.source.clone() {
         Node::Array(array) => {
-            if let Some(path) = changes.members.keys().next() {
+            if let Some(path) = changes.members.keys().chain(&changes.only).next() {
                 let message = format!("the source is an array, expected a group with an array '{path}'");
                 return Err(Error::new(ErrorKind::InvalidArgument, message));
             }
-            let metadata = changes.apply(array.metadata())?;
-            let copy = Copy::new(&array, Arc::clone(&copied.store), &copied.path, metadata, existing)?;
-            copied.copies.push((array.name(), copy));
+            let path = copied.path.clone();
+            copied.plan_array(&array, &path, changes)?;
         }
         Node::Group(group) => copied.plan_group(&group, changes)?,
     }
     Ok(copied)
 }
 
+/// The mark of a copy of a group.
+fn mark_of(source: &Node, changes: &Changes) -> Mark {
+    let (store, format) = match source {
+        Node::Array(array) => (array.store(), array.metadata().zarr_format()),
+        Node::Group(group) => (group.store(), group.metadata().zarr_format()),
+    };
+    let zarr_format = changes.zarr_format.or(Some(format));
+    Mark::new("copy", (store, source.path()), Changes { zarr_format, ..changes.clone() }.to_json())
+}
+
 impl Copied {
+    fn plan_array(&mut self, array: &Array, path: &str, changes: &Changes) -> Result<()> {
+        let (metadata, select) = (changes.apply(array.metadata())?, changes.selection(array.metadata())?);
+        let copy = Copy::selecting(array, Arc::clone(&self.store), path, metadata, self.existing, select)?;
+        self.copies.push((array.name(), copy));
+        Ok(())
+    }
+
     fn plan_group(&mut self, group: &Group, changes: &Changes) -> Result<()> {
         refuse_overlap((group.store(), group.path()), (&self.store, &self.path))?;
         Checkpoint::check_place(&*self.store, &self.path)?;
-        if self.existing == Existing::Refuse {
-            self.refuse_what_is_there(group)?;
+        if self.existing != Existing::Overwrite {
+            self.check_what_is_there(group)?;
         }
         let format = changes.zarr_format.unwrap_or(group.metadata().zarr_format());
-        self.groups.push((self.path.clone(), group_metadata(group.metadata(), format)?));
+        self.add_group(self.path.clone(), group.metadata(), format, changes)?;
         // Consolidated metadata may be older than the nodes.
         self.differences = group.differences()?;
-        let members = group.reading_documents()?.members(None)?;
+        let members = self.read_members(group, changes)?;
         let arrays = members.iter().filter_map(|(name, member)| match member {
             Node::Array(array) => {
                 let names = array.metadata().xarray_dimensions().unwrap_or_default();
@@ -79,25 +109,70 @@ impl Copied {
         for (name, member) in members {
             let path = if self.path.is_empty() { name.clone() } else { join_key(&self.path, &name) };
             match member {
-                Node::Group(member) => self.groups.push((path, group_metadata(member.metadata(), format)?)),
+                Node::Group(member) => self.add_group(path, member.metadata(), format, changes)?,
                 Node::Array(array) => {
-                    let metadata =
-                        changes.of_member(&name, array.metadata()).apply(array.metadata()).at(|| array.name())?;
-                    let copy = Copy::new(&array, Arc::clone(&self.store), &path, metadata, self.existing)
-                        .at(|| array.name())?;
-                    self.copies.push((array.name(), copy));
+                    let own = changes.of_member(&name, array.metadata());
+                    self.plan_array(&array, &path, &own).at(|| array.name())?;
                 }
             }
         }
         Ok(())
     }
 
-    fn refuse_what_is_there(&self, group: &Group) -> Result<()> {
+    fn add_group(&mut self, path: String, source: &GroupMetadata, format: ZarrFormat, changes: &Changes) -> Result<()> {
+        if !changes.select.is_empty() && matches!(Multiscales::of(source.attributes()), Ok(Some(_))) {
+            let message = format!("the group '/{path}' is an image, whose levels have other indices each");
+            return Err(Error::new(ErrorKind::Unsupported, message).with_hint("copy the array of one of its levels"));
+        }
+        self.groups.push((path, group_metadata(source, format)?));
+        Ok(())
+    }
+
+    /// The nodes below a group that are copied, by their paths relative to it.
+    fn read_members(&mut self, group: &Group, changes: &Changes) -> Result<Vec<(String, Node)>> {
+        let (mut members, mut known) = (Vec::new(), Vec::new());
+        let unreadable = &mut self.unreadable;
+        group.reading_documents()?.walk(None, &mut |path, metadata| {
+            known.push(path.to_string());
+            if !changes.keeps(path) {
+                return Ok(());
+            }
+            match metadata.and_then(|metadata| member(group, path, metadata)) {
+                Ok(node) => members.push((path.to_string(), node)),
+                Err(error) => unreadable.push((format!("/{}", join_key(group.path(), path)), error)),
+            }
+            Ok(())
+        })?;
+        if let Some(missing) = changes.only.iter().find(|only| !known.contains(only)) {
+            let message = format!("the group has no array or group '{missing}'");
+            let error = Error::new(ErrorKind::InvalidArgument, message);
+            return Err(error.with_nearest(missing, known.iter().map(String::as_str)));
+        }
+        if changes.skip_unreadable || self.unreadable.is_empty() {
+            return Ok(members);
+        }
+        let nodes: Vec<&str> = self.unreadable.iter().map(|(name, _)| name.as_str()).collect();
+        let trail = format!("unreadable nodes, so nothing was copied: {}", nodes.join(", "));
+        let (_, first) = self.unreadable.swap_remove(0);
+        Err(first.at(trail).with_hint("leave them out with skip_unreadable, or choose others with only"))
+    }
+
+    /// Refuses what is at the target, but for the same copy that is resumed.
+    fn check_what_is_there(&self, group: &Group) -> Result<()> {
         let kind = match node::open_existing(Arc::clone(&self.store), &self.path, None, group.options().clone()) {
             Err(error) if error.kind() == ErrorKind::NodeNotFound => return Ok(()),
             Err(error) => return Err(error),
+            Ok(Node::Group(found)) if self.existing == Existing::Resume => return self.mark.check(&found),
+            // Each array is looked at by its own copy.
+            Ok(Node::Array(_)) if self.existing == Existing::Resume => return Ok(()),
+            Ok(Node::Group(found)) => {
+                if let Some(work) = found.metadata().unfinished_work() {
+                    let message = format!("{}: there is an unfinished {work} at '/{}' already", self.store, self.path);
+                    return Err(Error::new(ErrorKind::ContainsGroup, message).with_hint("resume it, or overwrite it"));
+                }
+                ErrorKind::ContainsGroup
+            }
             Ok(Node::Array(_)) => ErrorKind::ContainsArray,
-            Ok(Node::Group(_)) => ErrorKind::ContainsGroup,
         };
         let message = format!("{}: the path '/{}' is not empty", self.store, self.path);
         Err(Error::new(kind, message).with_hint("copy to another place, resume the copy, or overwrite it"))
@@ -112,6 +187,11 @@ impl Copied {
     /// each node.
     pub fn differences(&self) -> &[String] {
         &self.differences
+    }
+
+    /// The nodes that are left out because they cannot be read: their names and errors.
+    pub fn unreadable(&self) -> &[(String, Error)] {
+        &self.unreadable
     }
 
     /// The plan as JSON.
@@ -132,16 +212,24 @@ impl Copied {
     /// # Errors
     /// Those of [`Copy::run_by`].
     pub fn run_by(self, carrier: &dyn Carrier, progress: &(dyn Fn(&str, &Progress) + Sync)) -> Result<Node> {
-        let Copied { source, store, path, existing, groups, copies, differences: _ } = self;
+        let Copied { source, store, path, existing, mark, groups, copies, .. } = self;
         let options = options_of(&source);
         options.cancellation.check()?;
         carrier.prepare(&options, &store)?;
         if existing == Existing::Overwrite && !groups.is_empty() {
             node::delete_node(&*store, &path)?;
         }
-        for (path, metadata) in groups {
+        let is_complete = !copies.is_empty() && copies.iter().all(|(_, copy)| copy.passes().is_empty());
+        for (at, (path, mut metadata)) in groups.into_iter().enumerate() {
             options.cancellation.check()?;
+            let is_marked = at == 0 && !is_complete;
+            if is_marked {
+                mark.on(&*store, &mut metadata)?;
+            }
             match Group::create_from(Arc::clone(&store), &path, metadata, false, options.clone()) {
+                Err(error) if error.kind() == ErrorKind::ContainsGroup && is_marked => {
+                    mark.set(&mut open_group(&store, &path, &options)?)?;
+                }
                 Err(error) if error.kind() == ErrorKind::ContainsGroup => {}
                 created => drop(created?),
             }
@@ -155,9 +243,38 @@ impl Copied {
             return last.map(Node::Array).ok_or_else(missing);
         };
         if group.consolidated().is_some() {
-            return node::consolidate_metadata(store, &path, None, group.options().clone()).map(Node::Group);
+            node::consolidate_metadata(Arc::clone(&store), &path, None, options.clone())?;
         }
-        node::open_existing(store, &path, None, group.options().clone())
+        let mut target = open_group(&store, &path, &options)?;
+        // A copy of an unfinished hierarchy is one too.
+        let own = group.metadata().unfinished();
+        if target.metadata().unfinished() != own {
+            target.set_unfinished(own)?;
+            target = open_group(&store, &path, &options)?;
+        }
+        Ok(Node::Group(target))
+    }
+}
+
+fn open_group(store: &Arc<dyn Store>, path: &str, options: &node::ArrayOptions) -> Result<Group> {
+    Group::open(Arc::clone(store), path, None, Consolidation::WhenPresent, options.clone())
+}
+
+/// The node at a path below a group, from its metadata.
+///
+/// # Errors
+/// `UnsupportedFeature` and others for an array whose elements cannot be read.
+fn member(group: &Group, path: &str, metadata: NodeMetadata) -> Result<Node> {
+    let (store, path) = (Arc::clone(group.store()), join_key(group.path(), path));
+    match metadata {
+        NodeMetadata::Array(metadata) => {
+            let array = Array::from_metadata(store, &path, *metadata, group.options().clone())?;
+            array.chain()?;
+            Ok(Node::Array(array))
+        }
+        NodeMetadata::Group(metadata) => {
+            Group::from_metadata(store, &path, *metadata, group.options().clone()).map(Node::Group)
+        }
     }
 }
 

@@ -9,7 +9,7 @@ use cuzarr_device::{DType, NdBuffer, Order};
 use crate::progress::Meter;
 use cuzarr::codec::VariableElements;
 use cuzarr::node::Array;
-use cuzarr::plan::{Region, Regions};
+use cuzarr::plan::{AxisSelection, Region, Regions, Selection};
 use cuzarr::run::relay;
 use cuzarr::{Error, ErrorKind, Result, ResultExt};
 
@@ -28,6 +28,8 @@ pub struct Pass {
     /// The average number of times that the source's bytes are read.
     pub reads: f64,
     pub(super) shrink: Option<Shrink>,
+    /// The source's elements that are copied; `None` for all.
+    pub(super) select: Option<Selection>,
     /// The type that elements are converted to.
     pub(super) cast: Option<DType>,
 }
@@ -87,7 +89,8 @@ enum Elements {
 impl Pass {
     /// A pass that changes no element.
     pub(super) fn new(source: &Array, target: &Array, regions: Regions, finished: u64, reads: f64) -> Pass {
-        Pass { source: source.clone(), target: target.clone(), regions, finished, reads, shrink: None, cast: None }
+        let (source, target) = (source.clone(), target.clone());
+        Pass { source, target, regions, finished, reads, shrink: None, select: None, cast: None }
     }
 
     /// The array that is read.
@@ -103,6 +106,11 @@ impl Pass {
     /// How elements become one, where they do.
     pub fn shrink(&self) -> Option<&Shrink> {
         self.shrink.as_ref()
+    }
+
+    /// The elements of the source that are copied; `None` for all.
+    pub fn selection(&self) -> Option<&Selection> {
+        self.select.as_ref()
     }
 
     /// Tells the meter how much there is to do.
@@ -144,9 +152,14 @@ impl Pass {
 
     /// Reads the source's elements for a region of the target.
     fn read(&self, region: &Region) -> Result<Elements> {
-        match &self.shrink {
-            Some(shrink) => read(&self.source, &shrink.needs(region, self.source.shape())),
-            None => read(&self.source, region),
+        let selection = match (&self.shrink, self.select.as_ref().and_then(Selection::axes)) {
+            (Some(shrink), _) => shrink.needs(region, self.source.shape()).selection()?,
+            (None, Some(axes)) => selected(axes, region)?,
+            (None, None) => region.selection()?,
+        };
+        match self.source.metadata().data_type().size_bytes() {
+            Some(_) => self.source.read_buffer(&selection).map(Elements::Fixed),
+            None => self.source.read_variable(&selection).map(Elements::Variable),
         }
     }
 
@@ -240,12 +253,14 @@ pub fn copy_region(
     Pass { shrink, ..Pass::new(source, target, regions, 0, 1.0) }.copy(region)
 }
 
-fn read(source: &Array, region: &Region) -> Result<Elements> {
-    let selection = region.selection()?;
-    match source.metadata().data_type().size_bytes() {
-        Some(_) => source.read_buffer(&selection).map(Elements::Fixed),
-        None => source.read_variable(&selection).map(Elements::Variable),
-    }
+/// The elements of the source that become a region of the selected ones.
+fn selected(axes: &[AxisSelection], region: &Region) -> Result<Selection> {
+    let along = |(axis, (start, extent)): (&AxisSelection, (&u64, &u64))| AxisSelection {
+        start: axis.start + start * axis.step,
+        count: *extent,
+        ..*axis
+    };
+    Selection::new(axes.iter().zip(region.start.iter().zip(&region.extent)).map(along).collect())
 }
 
 /// Refuses a target of another shape.

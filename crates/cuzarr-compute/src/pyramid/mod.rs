@@ -18,11 +18,13 @@ use self::attributes::{Described, check_channels, omero, placed};
 use self::axes::{axis_names, check_lists, factors_of_levels};
 pub use self::options::{Labels, OmeVersion, PyramidOptions};
 use self::source::{for_labels, labels_of, of_image};
-use crate::checkpoint::Checkpoint;
+use crate::checkpoint::{Checkpoint, differences};
 use crate::copy::{Carrier, Changes, Copy, Existing, Here, Shrink};
 use crate::progress::Progress;
+use crate::unfinished::Mark;
 use cuzarr::meta::{
-    ArrayMetadata, ChunkKeyEncoding, DataType, FillValue, IMAGE_LABELS, NewArray, Separator, ZarrFormat, label_names,
+    ArrayMetadata, ChunkKeyEncoding, DataType, FillValue, GroupMetadata, IMAGE_LABELS, NewArray, Separator, ZarrFormat,
+    label_names,
 };
 use cuzarr::node::refuse_overlap;
 use cuzarr::node::{self, Array, Consolidation, Group, Node, normalize_path};
@@ -184,17 +186,22 @@ impl Pyramid {
     ///
     /// # Errors
     /// Those of [`Copy::run_by`].
-    pub fn run_by(self, carrier: &dyn Carrier, progress: &(dyn Fn(&str, &Progress) + Sync)) -> Result<Group> {
+    pub fn run_by(mut self, carrier: &dyn Carrier, progress: &(dyn Fn(&str, &Progress) + Sync)) -> Result<Group> {
         let options = self.source.options().clone();
         options.cancellation.check()?;
         carrier.prepare(&options, &self.store)?;
         if self.existing == Existing::Overwrite {
             node::delete_node(&*self.store, &self.path)?;
         }
+        let mark = self.mark();
         let level_exists = if self.existing == Existing::Resume { Existing::Resume } else { Existing::Refuse };
         let format = self.version.zarr_format();
-        match Group::create(Arc::clone(&self.store), &self.path, format, Map::new(), false, options.clone()) {
-            Err(error) if error.kind() == ErrorKind::ContainsGroup && self.existing == Existing::Resume => {}
+        let mut metadata = GroupMetadata::new(format, Map::new())?;
+        mark.on(&*self.store, &mut metadata)?;
+        match Group::create_from(Arc::clone(&self.store), &self.path, metadata, false, options.clone()) {
+            Err(error) if error.kind() == ErrorKind::ContainsGroup && self.existing == Existing::Resume => {
+                mark.set(&mut self.open_group(&self.path, options.clone())?)?;
+            }
             created => drop(created?),
         }
         let mut above = self.source.clone();
@@ -207,15 +214,17 @@ impl Pyramid {
             above = copy.and_then(|copy| copy.run_by(carrier, &|now| progress(&name, now))).at(|| name.clone())?;
         }
         let channels = self.options.channels.as_ref().map(|channels| omero(channels, &above, &self.axes));
-        let mut group = self.open_group(&self.path, options.clone())?;
-        group.set_attributes(self.attributes(channels.transpose()?))?;
-        if let Some(labels) = &self.options.labels {
-            self.list_labels(&labels.name)?;
-        }
-        for mut labels in self.labels {
+        let attributes = self.attributes(channels.transpose()?);
+        for mut labels in std::mem::take(&mut self.labels) {
             // What was to be replaced is gone, with the image.
             labels.existing = level_exists;
             labels.run_by(carrier, progress)?;
+        }
+        let mut group = self.open_group(&self.path, options.clone())?;
+        // They take the place of the mark.
+        group.set_attributes(attributes)?;
+        if let Some(labels) = &self.options.labels {
+            self.list_labels(&labels.name)?;
         }
         Ok(group)
     }
@@ -275,18 +284,57 @@ impl Pyramid {
     fn check_target(&self) -> Result<()> {
         refuse_overlap((self.source.store(), self.source.path()), (&self.store, &self.path))?;
         Checkpoint::check_place(&*self.store, &self.path)?;
-        if self.existing != Existing::Refuse {
+        if self.existing == Existing::Overwrite {
             return Ok(());
         }
         let options = self.source.options().clone();
         let (kind, what) = match node::open_existing(Arc::clone(&self.store), &self.path, None, options) {
             Err(error) if error.kind() == ErrorKind::NodeNotFound => return Ok(()),
             Err(error) => return Err(error),
+            Ok(Node::Group(found)) if self.existing == Existing::Resume => {
+                self.mark().check(&found)?;
+                return self.check_complete(&found);
+            }
             Ok(Node::Array(_)) => (ErrorKind::ContainsArray, "an array"),
+            Ok(Node::Group(found)) if found.metadata().unfinished().is_some() => {
+                (ErrorKind::ContainsGroup, "an unfinished hierarchy")
+            }
             Ok(Node::Group(_)) => (ErrorKind::ContainsGroup, "a group"),
         };
         let message = format!("{}: there is {what} at '/{}' already", self.store, self.path);
         Err(Error::new(kind, message).with_hint("resume what was begun, overwrite it, or choose another place"))
+    }
+
+    /// Refuses to go on with a pyramid that is whole and was made otherwise: its levels would stay as they are.
+    fn check_complete(&self, found: &Group) -> Result<()> {
+        let attributes = found.metadata().attributes();
+        let ome = attributes.get("ome").unwrap_or(&Value::Null);
+        let images = ome.get("multiscales").or_else(|| attributes.get("multiscales"));
+        let Some(image) = images.and_then(|images| images.get(0)) else { return Ok(()) };
+        let Some(method) = image.get("type") else { return Ok(()) };
+        let levels = image.get("datasets").and_then(Value::as_array).map(Vec::len);
+        let before = json!({"method": method, "levels": levels});
+        let differences = differences(&before, &json!({"method": self.method.name(), "levels": self.levels.len()}));
+        if differences.is_empty() {
+            return Ok(());
+        }
+        let message =
+            format!("{}: there is a whole image with other settings ({differences}) at '/{}'", self.store, self.path);
+        Err(Error::new(ErrorKind::ContainsGroup, message).with_hint("overwrite it, or choose another place"))
+    }
+
+    /// The mark of the group until all of it is written: with every option, also those that were chosen here.
+    fn mark(&self) -> Mark {
+        let given = &self.options;
+        let mut options = given.changes.to_json();
+        let own = json!({
+            "version": self.version.name(), "method": self.method.name(), "levels": self.levels.len(), "axes": self.axes,
+            "factors": self.factors, "scale": given.scale, "translation": given.translation, "units": given.units,
+            "name": given.name, "channels": given.channels, "labels": given.labels.as_ref().map(|labels| &labels.name),
+        });
+        let own = own.as_object().into_iter().flatten().filter(|(_, value)| !value.is_null());
+        options.extend(own.map(|(name, value)| (name.clone(), value.clone())));
+        Mark::new("pyramid", (self.source.store(), self.source.path()), options)
     }
 
     /// The attributes that make the group an image.

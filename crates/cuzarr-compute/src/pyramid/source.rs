@@ -5,13 +5,14 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 use super::options::{Labels, OmeVersion, PyramidOptions};
+use cuzarr::meta::node::UNFINISHED;
 use cuzarr::meta::{CoordinateSystems, IMAGE_LABELS, ImageLevel, MultiscaleConvention, Multiscales, label_names};
 use cuzarr::node::{self, Array, Group, Node};
 use cuzarr::store::Store;
 use cuzarr::{Error, ErrorKind, Result, ResultExt};
 
 /// Attributes that say what a group is for OME-Zarr, or how its levels are laid out: those of the new image say it anew.
-const REPLACED: [&str; 6] = ["ome", "multiscales", "omero", "image-label", "labels", "_creator"];
+const REPLACED: [&str; 7] = ["ome", "multiscales", "omero", "image-label", "labels", "_creator", UNFINISHED];
 
 /// Attributes of groups that hold several images.
 const COLLECTIONS: [&str; 3] = ["plate", "well", "bioformats2raw.layout"];

@@ -6,6 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::{Description, shape_text};
 use crate::error::{ErrorKind, Result};
+use crate::meta::node::UNFINISHED;
 use crate::meta::{ChunkGrid, CodecsMetadata, Extension, IMAGE_LABELS, Multiscales, NodeMetadata, Order, label_names};
 use crate::node::{Array, Group, Node};
 use crate::store::Store;
@@ -90,8 +91,13 @@ pub fn group_info(group: &Group, complete: bool) -> Result<Description> {
     add_store(&mut info, &**group.store());
     let consolidated = group.consolidated().is_some();
     info.add("consolidated", "Consolidated", consolidated, if consolidated { "True" } else { "False" });
+    if let Some(work) = group.metadata().unfinished_work() {
+        info.add("unfinished", "Unfinished", work, format!("{work}; repeat the call that began it with resume"));
+    }
     add_image(&mut info, group);
-    add_attributes(&mut info, group.metadata().attributes());
+    let mut attributes = group.metadata().attributes().clone();
+    attributes.shift_remove(UNFINISHED);
+    add_attributes(&mut info, &attributes);
     add_members(&mut info, group)?;
     if complete {
         let (mut arrays, mut groups, mut unreadable) = (0u64, 0u64, 0u64);
@@ -131,7 +137,10 @@ fn add_members(info: &mut Description, group: &Group) -> Result<()> {
             Ok(NodeMetadata::Array(array)) => {
                 (format!("{name} {}", shape_text(array.shape())), json!({"type": "array", "shape": array.shape()}))
             }
-            Ok(NodeMetadata::Group(_)) => (format!("{name}/"), json!({"type": "group"})),
+            Ok(NodeMetadata::Group(group)) => match group.unfinished_work() {
+                Some(work) => (format!("{name}/ (unfinished {work})"), json!({"type": "group", "unfinished": work})),
+                None => (format!("{name}/"), json!({"type": "group"})),
+            },
             Err(error) => (format!("{name} (unreadable)"), json!({"type": "unreadable", "error": error.message()})),
         };
         texts.push(text);

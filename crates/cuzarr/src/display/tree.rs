@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::{Display, escape, shape_text};
 use crate::error::{Result, printable};
-use crate::meta::NodeMetadata;
+use crate::meta::{GroupMetadata, NodeMetadata};
 use crate::node::Group;
 
 /// A node of a hierarchy: a group with everything below it, or an array.
@@ -19,7 +19,10 @@ pub struct Tree {
 
 #[derive(Clone, Debug, PartialEq)]
 enum Kind {
-    Group,
+    Group {
+        /// The unfinished work whose root the group is, such as `copy`.
+        unfinished: Option<String>,
+    },
     Array {
         shape: Vec<u64>,
         data_type: String,
@@ -33,7 +36,8 @@ enum Kind {
 /// # Errors
 /// What the store reports when it lists the keys.
 pub fn tree(group: &Group, max_depth: Option<usize>) -> Result<Tree> {
-    let mut root = Tree { name: group.name(), kind: Kind::Group, members: BTreeMap::new() };
+    let kind = Kind::of_group(group.metadata());
+    let mut root = Tree { name: group.name(), kind, members: BTreeMap::new() };
     group.walk(max_depth, &mut |path, metadata| {
         root.insert(path, Kind::from(metadata));
         Ok(())
@@ -45,7 +49,8 @@ impl Tree {
     fn insert(&mut self, path: &str, kind: Kind) {
         let mut place = self;
         for segment in path.split('/') {
-            let empty = || Tree { name: segment.to_string(), kind: Kind::Group, members: BTreeMap::new() };
+            let kind = Kind::Group { unfinished: None };
+            let empty = || Tree { name: segment.to_string(), kind, members: BTreeMap::new() };
             place = place.members.entry(segment.to_string()).or_insert_with(empty);
         }
         place.kind = kind;
@@ -55,7 +60,8 @@ impl Tree {
         let label = match &self.kind {
             Kind::Array { shape, data_type } => format!("{} {} {data_type}", self.name, shape_text(shape)),
             Kind::Unreadable(error) => format!("{} (unreadable: {error})", self.name),
-            Kind::Group => self.name.clone(),
+            Kind::Group { unfinished: Some(work) } => format!("{} (unfinished {work})", self.name),
+            Kind::Group { unfinished: None } => self.name.clone(),
         };
         printable(&label).into_owned()
     }
@@ -87,11 +93,21 @@ impl Display for Tree {
         match &self.kind {
             Kind::Array { shape, data_type } => json!({ "type": "array", "shape": shape, "data_type": data_type }),
             Kind::Unreadable(error) => json!({ "type": "unreadable", "error": error }),
-            Kind::Group => {
+            Kind::Group { unfinished } => {
                 let members = self.members.iter().map(|(name, member)| (name.clone(), member.to_json()));
-                json!({ "type": "group", "members": members.collect::<Map<_, _>>() })
+                let mut group = json!({ "type": "group", "members": members.collect::<Map<_, _>>() });
+                if let Some(work) = unfinished {
+                    group["unfinished"] = json!(work);
+                }
+                group
             }
         }
+    }
+}
+
+impl Kind {
+    fn of_group(metadata: &GroupMetadata) -> Kind {
+        Kind::Group { unfinished: metadata.unfinished_work().map(String::from) }
     }
 }
 
@@ -101,7 +117,7 @@ impl From<Result<NodeMetadata>> for Kind {
             Ok(NodeMetadata::Array(array)) => {
                 Kind::Array { shape: array.shape().to_vec(), data_type: array.data_type().to_string() }
             }
-            Ok(NodeMetadata::Group(_)) => Kind::Group,
+            Ok(NodeMetadata::Group(group)) => Kind::of_group(&group),
             Err(error) => Kind::Unreadable(error.message().to_string()),
         }
     }

@@ -48,6 +48,16 @@ impl GroupMetadata {
         self.consolidated.as_ref()
     }
 
+    /// The mark of a hierarchy whose copy or pyramid is not finished, at its root.
+    pub fn unfinished(&self) -> Option<&Value> {
+        self.attributes.get(names::UNFINISHED)
+    }
+
+    /// The unfinished work whose root this group is, such as `copy`.
+    pub fn unfinished_work(&self) -> Option<&str> {
+        self.unfinished().map(|mark| mark.get("work").and_then(Value::as_str).unwrap_or("work"))
+    }
+
     /// Replaces the attributes.
     pub fn set_attributes(&mut self, attributes: Map<String, Value>) -> Result<()> {
         self.replace_attributes(object_from_map(&attributes)?)
@@ -56,6 +66,16 @@ impl GroupMetadata {
     /// Replaces the attributes by the JSON object in `text`, whose numbers are kept as they are written, `NaN` too.
     pub fn set_attributes_json(&mut self, text: &str) -> Result<()> {
         self.replace_attributes(Json::parse_object(text.as_bytes())?)
+    }
+
+    /// Marks the group as the root of unfinished work, or takes the mark away. Other attributes are kept as they are written.
+    pub fn set_unfinished(&mut self, mark: Option<&Value>) -> Result<()> {
+        let mut attributes = Json::parse_object(self.attributes_json().as_bytes())?;
+        match mark {
+            Some(mark) => drop(attributes.insert(names::UNFINISHED.into(), Json::from_value(mark)?)),
+            None => drop(attributes.shift_remove(names::UNFINISHED)),
+        }
+        self.replace_attributes(attributes)
     }
 
     fn replace_attributes(&mut self, attributes: Object) -> Result<()> {

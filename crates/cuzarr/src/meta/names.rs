@@ -16,6 +16,10 @@ pub const ZMETADATA: &str = ".zmetadata";
 /// The member of a v3 group's document that has its consolidated metadata.
 pub(super) const CONSOLIDATED: &str = "consolidated_metadata";
 
+/// The attribute that marks the root of a hierarchy while a copy or a pyramid is written there. Its value is an object whose
+/// member `work` names the work.
+pub const UNFINISHED: &str = "cuzarr_unfinished";
+
 /// Every name that metadata is stored under; no chunk and no child has one of them.
 pub const DOCUMENT_NAMES: [&str; 5] = [ZARR_JSON, ZARRAY, ZGROUP, ZATTRS, ZMETADATA];
 

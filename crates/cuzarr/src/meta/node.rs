@@ -9,7 +9,7 @@ pub use super::documents::{Documents, NodeDocuments};
 use super::group::GroupMetadata;
 use super::json::{Json, Object};
 use super::names::CONSOLIDATED;
-pub use super::names::{DOCUMENT_NAMES, ZARR_JSON, ZARRAY, ZATTRS, ZGROUP, ZMETADATA, document_names, key};
+pub use super::names::{DOCUMENT_NAMES, UNFINISHED, ZARR_JSON, ZARRAY, ZATTRS, ZGROUP, ZMETADATA, document_names, key};
 use super::{ZarrFormat, invalid, v2, v3};
 use crate::{Result, ResultExt};
 
@@ -37,6 +37,38 @@ impl NodeDocuments {
             Json::Object(attributes) => Ok(attributes),
             other => Err(invalid("attributes", &other.to_value(), "an object")),
         }
+    }
+
+    /// The unfinished work whose root this group is, such as `copy`.
+    pub fn unfinished_work(&self) -> Option<&str> {
+        match self.attributes().filter(|_| self.is_group())?.get(UNFINISHED)? {
+            Json::Object(mark) => match mark.get("work") {
+                Some(Json::String(work)) => Some(work),
+                _ => Some("work"),
+            },
+            _ => Some("work"),
+        }
+    }
+
+    /// Marks a group as the root of unfinished work, or takes the mark away.
+    ///
+    /// # Errors
+    /// `MetadataInvalid` when the attributes are no JSON object, or the mark is nested too deep.
+    pub fn set_unfinished(&mut self, mark: Option<&Value>) -> Result<()> {
+        self.set_attribute(UNFINISHED, mark).map(drop)
+    }
+
+    /// Sets an attribute, or deletes it. Returns whether it was there.
+    ///
+    /// # Errors
+    /// `MetadataInvalid` when the attributes are no JSON object, or the value is nested too deep.
+    pub fn set_attribute(&mut self, name: &str, value: Option<&Value>) -> Result<bool> {
+        let value = value.map(Json::from_value).transpose()?;
+        let attributes = self.attributes_mut()?;
+        Ok(match value {
+            Some(value) => attributes.insert(name.into(), value).is_some(),
+            None => attributes.shift_remove(name).is_some(),
+        })
     }
 
     /// Replaces the attributes by those of other documents.

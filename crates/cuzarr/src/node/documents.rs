@@ -170,8 +170,11 @@ fn look(store: &dyn Store, path: &str, lookup: &Lookup) -> Result<Option<(NodeDo
             .map_err(with_limit_hint)
             .at(|| place(store, path))?;
     }
-    let warnings = found.warnings(store, path);
+    let mut warnings = found.warnings(store, path);
     let documents = NodeDocuments::parse(&found.documents()).at(|| place(store, path))?;
+    if let Some(work) = documents.as_ref().and_then(NodeDocuments::unfinished_work) {
+        warnings.push(format!("{}: unfinished {work}: repeat the call that began it with resume", place(store, path)));
+    }
     Ok(documents.map(|documents| (documents, warnings)))
 }
 

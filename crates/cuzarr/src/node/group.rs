@@ -229,6 +229,18 @@ impl Group {
         Ok(())
     }
 
+    /// Marks the group as the root of unfinished work, or takes the mark away, here and in the store.
+    ///
+    /// # Errors
+    /// Those of [`Group::set_attributes`].
+    #[doc(hidden)] // for copies and pyramids
+    pub fn set_unfinished(&mut self, mark: Option<&Value>) -> Result<()> {
+        let (format, cancellation) = (self.metadata.zarr_format(), &self.options.cancellation);
+        let node = NodeLock::take(Arc::clone(&self.store), &self.path, format, false, cancellation)?;
+        node.update(Some(2), &mut |documents| documents.set_unfinished(mark))?;
+        self.metadata.set_unfinished(mark)
+    }
+
     fn place(&self) -> String {
         documents::place(&*self.store, &self.path)
     }

@@ -1,0 +1,79 @@
+//! The mark of a hierarchy that is being written.
+//!
+//! A group and its members are visible as soon as they are there, so a killed copy looks like a hierarchy with fewer members. Until
+//! everything is written, the root group has an attribute that says so. Every library shows it, and it needs no further object.
+//!
+//! ```json
+//! {"cuzarr_unfinished": {"work": "copy", "source": "…", "options": {"zarr_format": 3, "chunks": [null, 64]}}}
+//! ```
+//!
+//! `source` is the SHA-256 of the source's place, so the mark contains no address. `options` are those of the call that began, so
+//! that a call which goes on with others is refused, and named the first of them.
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value, json};
+
+use crate::checkpoint::{differences, hash};
+use cuzarr::meta::GroupMetadata;
+use cuzarr::node::Group;
+use cuzarr::store::Store;
+use cuzarr::{Error, ErrorKind, Result};
+
+/// The mark of one work on one hierarchy.
+#[derive(Clone)]
+pub(crate) struct Mark {
+    work: &'static str,
+    value: Value,
+}
+
+impl Mark {
+    /// The mark of `work`, `copy` or `pyramid`, from the node at `source`, with these options.
+    pub(crate) fn new(work: &'static str, source: (&Arc<dyn Store>, &str), options: Map<String, Value>) -> Mark {
+        let source = hash(&json!([source.0.to_string(), source.1]).to_string());
+        Mark { work, value: json!({"work": work, "source": source, "options": options}) }
+    }
+
+    /// The metadata of a new group, with the mark. What a store commits as a whole needs none.
+    ///
+    /// # Errors
+    /// `MetadataInvalid`
+    pub(crate) fn on(&self, store: &dyn Store, metadata: &mut GroupMetadata) -> Result<()> {
+        if store.capabilities().transactional {
+            return Ok(());
+        }
+        metadata.set_unfinished(Some(&self.value))
+    }
+
+    /// Marks a group that is there already.
+    ///
+    /// # Errors
+    /// What the store reports.
+    pub(crate) fn set(&self, group: &mut Group) -> Result<()> {
+        if group.store().capabilities().transactional || group.metadata().unfinished() == Some(&self.value) {
+            return Ok(());
+        }
+        group.set_unfinished(Some(&self.value))
+    }
+
+    /// Refuses to go on where a group has the mark of other work, and names what differs.
+    ///
+    /// # Errors
+    /// `ContainsGroup`
+    pub(crate) fn check(&self, group: &Group) -> Result<()> {
+        let Some(found) = group.metadata().unfinished().filter(|found| **found != self.value) else { return Ok(()) };
+        let what = if found["work"] != self.value["work"] {
+            format!("an unfinished {}, not a {}", found["work"].as_str().unwrap_or("work"), self.work)
+        } else if found["source"] != self.value["source"] {
+            format!("an unfinished {} of another source", self.work)
+        } else {
+            format!(
+                "an unfinished {} with other options: {}",
+                self.work,
+                differences(&found["options"], &self.value["options"])
+            )
+        };
+        let message = format!("{}: there is {what}, at '/{}' already", group.store(), group.path());
+        Err(Error::new(ErrorKind::ContainsGroup, message).with_hint("repeat the call that began it, or overwrite it"))
+    }
+}
