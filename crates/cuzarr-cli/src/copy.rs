@@ -6,7 +6,6 @@ use std::time::Instant;
 
 use clap::Args;
 use cuzarr::Result;
-use cuzarr::config::parse_bytes;
 use cuzarr::meta::ZarrFormat;
 use cuzarr::node::{self, Node};
 use cuzarr::store::Registry;
@@ -14,9 +13,8 @@ use cuzarr_compute::{Changes, Copied, Existing, NamedExtents, codecs_from_json, 
 use cuzarr_device::Device;
 use serde_json::{Value, json};
 
-use crate::Verdict;
-use crate::nodes;
 use crate::output::{self, Output};
+use crate::{Verdict, arguments, destination, nodes};
 
 /// From where to where, and what all commands that write arrays have in common.
 #[derive(Args)]
@@ -29,8 +27,8 @@ pub struct Place {
     #[arg(long)]
     device: Option<Device>,
     /// Largest amount of memory to use, such as '8 GiB'
-    #[arg(long)]
-    memory_limit: Option<String>,
+    #[arg(long, value_parser = arguments::bytes)]
+    memory_limit: Option<u64>,
     /// Replace an existing target
     #[arg(long, conflicts_with = "resume")]
     overwrite: bool,
@@ -154,6 +152,11 @@ pub fn extents(text: &str) -> Result<Extents, String> {
 }
 
 impl Rechunk {
+    /// The place of the copy.
+    pub fn target(&self) -> Option<&str> {
+        self.copy.target()
+    }
+
     pub fn run(self, output: &mut Output) -> Result<Verdict> {
         let mut changes = self.copy.codecs.changes()?;
         let grids = with_grids(Changes::default(), Some(self.chunks), self.shards);
@@ -168,6 +171,11 @@ impl Rechunk {
 }
 
 impl Copy {
+    /// The place of the copy.
+    pub fn target(&self) -> Option<&str> {
+        Some(&self.place.target)
+    }
+
     pub fn run(self, output: &mut Output) -> Result<Verdict> {
         let changes = self.codecs.changes()?;
         self.run_with(changes, output)
@@ -246,8 +254,8 @@ impl Place {
     /// Opens the source, with the device and the memory limit that the user asked for.
     pub fn open_source(&self, registry: &Registry) -> Result<Node> {
         let mut node = nodes::open(registry, &self.source, self.device)?;
-        if let Some(limit) = &self.memory_limit {
-            let limit_bytes = parse_bytes(limit)?;
+        destination::refuse_inputs(&self.target, [self.source.as_str()])?;
+        if let Some(limit_bytes) = self.memory_limit {
             node = match node {
                 Node::Array(array) => {
                     let options = array.options().clone();

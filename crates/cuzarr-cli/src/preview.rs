@@ -1,6 +1,5 @@
 //! `cuzarr preview`: draws a plane of an array.
 
-use std::io::IsTerminal;
 use std::ops::Range;
 use std::path::PathBuf;
 use std::time::Instant;
@@ -15,17 +14,16 @@ use cuzarr_compute::Expr;
 use cuzarr_device::{DType, DTypeKind, Device, Order};
 use serde_json::json;
 
-use crate::Verdict;
-use crate::nodes;
 use crate::output::{self, Output};
 use crate::picture::{self, Colours, Picture};
+use crate::{Verdict, arguments, nodes};
 
 #[derive(Args)]
 pub struct Preview {
     /// Path or URL of an array, or of a group that is an image of several scales
     path: String,
     /// Level of an image, 0 is the largest [default: the smallest that fills the picture; with --slice the largest]
-    #[arg(long)]
+    #[arg(long, value_parser = arguments::count)]
     level: Option<usize>,
     /// Plane to draw, as a NumPy index: '0,:,:' or '...,10:20,::2' [default: the last two dimensions, at index 0 of the others]
     #[arg(long, value_name = "SLICE", allow_hyphen_values = true)]
@@ -33,14 +31,17 @@ pub struct Preview {
     /// Write a PNG file; without it, draw on the terminal
     #[arg(long, value_name = "FILE.png")]
     png: Option<PathBuf>,
-    /// Largest width of the picture, in columns or pixels [default: 100 on a terminal, 1024 in a file]
+    /// Replace an existing file that is not a picture
+    #[arg(long)]
+    overwrite: bool,
+    /// Largest width of the picture, in columns or pixels [default: that of the terminal, at most 100; 1024 in a file]
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..=65536))]
     width: Option<u64>,
     /// Number drawn darkest [default: the minimum]
-    #[arg(long, allow_hyphen_values = true)]
+    #[arg(long, allow_hyphen_values = true, value_parser = arguments::number)]
     min: Option<f64>,
     /// Number drawn lightest [default: the maximum]
-    #[arg(long, allow_hyphen_values = true)]
+    #[arg(long, allow_hyphen_values = true, value_parser = arguments::number)]
     max: Option<f64>,
     /// Colours of numbers
     #[arg(long, value_enum, default_value_t)]
@@ -64,9 +65,12 @@ impl Preview {
             let message = format!("cannot draw elements of type {}", array.metadata().data_type());
             return Err(Error::new(ErrorKind::Unsupported, message));
         }
+        if !self.raw {
+            nodes::refuse_times(&array)?;
+        }
         let selection = thinned(&self.plane(&array)?, self.columns())?;
         if let Some(path) = &self.png {
-            picture::check_place(path)?;
+            picture::check_place(path, &["png"], &self.path, self.overwrite)?;
         }
         if self.dry_run {
             return self.show_plan(&selection, output);
@@ -102,15 +106,15 @@ impl Preview {
             output.answer(&document, &format!("{title}, {columns} x {rows} pixels in {}", path.display()));
             return Ok(Verdict::Passed);
         }
-        let colour = std::io::stdout().is_terminal();
-        let drawn = if colour { picture.in_colour() } else { picture.in_characters() };
+        let drawn = if output::has_colours() { picture.in_colour() } else { picture.in_characters() };
         output.answer_with_picture(&document, &format!("{title}\n"), &drawn);
         Ok(Verdict::Passed)
     }
 
     /// Columns of the picture at most.
     fn columns(&self) -> u64 {
-        self.width.unwrap_or(if self.png.is_some() { 1024 } else { 100 })
+        let usual = if self.png.is_some() { 1024 } else { output::terminal_columns().unwrap_or(100).clamp(1, 100) };
+        self.width.unwrap_or(usual)
     }
 
     /// Opens the array, or the level of an image that is drawn.
