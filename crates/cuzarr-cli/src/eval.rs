@@ -104,8 +104,8 @@ impl Eval {
             ..ArrayOptions::from(&config)
         };
         let bytes = metadata.elems()?.saturating_mul(expr.dtype().size_bytes() as u64);
-        let chunk_shape = Array::from_metadata(Arc::clone(&place.store), "", metadata.clone(), settings.clone())?;
-        let (chunk_shape, shard_shape) = (chunk_shape.chunk_shape()?, chunk_shape.shard_shape()?);
+        let planned = Array::from_metadata(Arc::clone(&place.store), "", metadata.clone(), settings.clone())?;
+        let (chunk_shape, shard_shape) = (planned.chunk_shape()?, planned.shard_shape()?);
         document["chunk_shape"] = json!(chunk_shape);
         document["shard_shape"] = json!(shard_shape);
         let creation = expr.creation(Arc::clone(&place.store), "", metadata, self.existing(), settings)?;

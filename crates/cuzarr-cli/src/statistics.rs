@@ -212,7 +212,7 @@ impl Known {
         let mut text =
             format!("{title}\n  count {}  {missing} {}  infinite {}\n", known.count(), known.nan, known.infinite);
         let Some(range) = self.range() else { return text + "  nothing to look at\n" };
-        let [min, max] = range.map(Extreme::to_text);
+        let [min, max] = range.map(Extreme::into_text);
         text += &format!("  min {min}  max {max}");
         if let (Some(mean), Some(std)) = (known.mean(), known.std()) {
             let of = if known.infinite > 0 { " (of the finite ones)" } else { "" };
@@ -249,7 +249,7 @@ impl Extreme {
         }
     }
 
-    fn to_text(self) -> String {
+    fn into_text(self) -> String {
         match self {
             Extreme::Element(element) => element.to_text(),
             Extreme::Time(text) => text,
