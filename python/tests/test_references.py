@@ -489,7 +489,7 @@ def test_the_command_writes_a_table(tmp_path: Path) -> None:
     assert status == 0 and answer["table"] == "a.json" and answer["references"] == 5
     np.testing.assert_array_equal(cuzarr.open_group(f"reference::{tmp_path}/a.json", mode="r")["t"][...], FIELD)
     status, answer = run("a.nc")
-    assert status == 1 and answer["error"]["hint"] == "use --overwrite, or -o TABLE"
+    assert status == 1 and answer["error"]["hint"] == "use --overwrite, or another name"
     assert run("a.nc", "b.nc", "-o", "both.json")[0] == 0 and run("a.nc", "--overwrite")[0] == 0
     both = cuzarr.open_group(f"reference::{tmp_path}/both.json", mode="r")
     np.testing.assert_array_equal(both["b/t"][...], FIELD)
@@ -498,7 +498,7 @@ def test_the_command_writes_a_table(tmp_path: Path) -> None:
     assert run("c.nc", "d.nc", "--join", "time", "-o", "joined.json")[0] == 0
     assert cuzarr.open_group(f"reference::{tmp_path}/joined.json", mode="r")["t"].shape == (7, 20, 30)
     status, answer = run("c.nc", "d.nc", "--join", "depth", "-o", "none.json")
-    assert status == 1 and "no variable with the dimension 'depth'" in answer["error"]["message"]
+    assert status == 2 and "no variable with the dimension 'depth'" in answer["error"]["message"]
     with pytest.raises(InvalidArgumentError, match="two files have the name 'a'"):
         make_references([tmp_path / "a.nc", tmp_path / "a.json"])
     status, answer = run("none.nc")
@@ -514,8 +514,8 @@ def test_the_command_replaces_no_file_that_it_reads(tmp_path: Path) -> None:
     (tmp_path / "a.json").symlink_to("gone")
     for output in ("a.nc", "link.json", "hard.json"):
         status, answer, _ = command(tmp_path, "a.nc", "-o", output, "--overwrite")
-        assert status == 1 and "one of the files that the table is made of" in answer["error"]["message"]
-    assert command(tmp_path, "a.nc")[1]["error"]["message"] == "'a.json' exists already"
+        assert status == 2 and "belongs to what is read" in answer["error"]["message"]
+    assert command(tmp_path, "a.nc")[1]["error"]["message"] == "cannot write 'a.json': it exists already"
     assert (tmp_path / "a.nc").read_bytes() == before
 
 

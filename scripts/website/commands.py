@@ -39,7 +39,8 @@ def page() -> str:
     out = [
         "# Command line", "",
         "Results go to standard output, as text or with `--json` as one JSON document. Progress, warnings and errors go to standard error.",
-        "The exit status is 0 for success, 1 for a failure (wrong data, an error) and 2 for wrong arguments.", "",
+        "The exit status is 0 for success, 1 for a failure (wrong data, an error), 2 for wrong arguments (error kinds `InvalidArgument` and",
+        "`SelectionInvalid`), and 128 + n for a command that the signal n ended: 130 for Ctrl-C.", "",
         "| command | what it does |", "|---|---|",
     ]  # fmt: skip
     for name, about in subcommands():

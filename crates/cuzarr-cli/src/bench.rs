@@ -12,11 +12,10 @@ use cuzarr::{Error, ErrorKind, Result};
 use cuzarr_device::{Device, NdBuffer, Order};
 use serde_json::json;
 
-use crate::Verdict;
-use crate::nodes;
 use crate::output::{self, Output};
 use crate::picture::{self, Picture};
 use crate::roofline::Roofline;
+use crate::{Verdict, arguments, destination, nodes};
 
 #[derive(Subcommand)]
 pub enum Bench {
@@ -32,7 +31,7 @@ pub struct Read {
     #[arg(long, default_value = "cpu")]
     device: Device,
     /// Number of reads. With more than one, the first is a warm-up and does not count
-    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, default_value_t = 4, value_parser = arguments::positive)]
     repeat: u64,
     /// Read again into host memory, chunk by chunk, and compare every element
     #[arg(long)]
@@ -40,6 +39,9 @@ pub struct Read {
     /// Draw the stages of the last read over time, beside the limits that --roofline measures
     #[arg(long, value_name = "FILE.svg|FILE.png")]
     plot: Option<PathBuf>,
+    /// Replace an existing file that is not a picture
+    #[arg(long)]
+    overwrite: bool,
     /// Measure storage, bus and decoders each alone, and compare the read with them [default: with --plot]
     #[arg(long)]
     roofline: bool,
@@ -58,7 +60,9 @@ impl Bench {
 
 impl Read {
     fn run(self, output: &mut Output) -> Result<Verdict> {
-        self.plot.as_deref().map(is_svg).transpose()?;
+        if let Some(path) = &self.plot {
+            picture::check_place(path, &["svg", "png"], &self.path, self.overwrite)?;
+        }
         let array = nodes::open_array(output.registry(), &self.path, Some(self.device))?;
         let shape = array.metadata().shape().to_vec();
         if self.dry_run {
@@ -164,26 +168,12 @@ impl Read {
     }
 }
 
-/// Whether a picture is written as SVG, by the end of its name; else it is written as PNG.
-fn is_svg(path: &Path) -> Result<bool> {
-    picture::check_place(path)?;
-    let extension = path.extension().and_then(|extension| extension.to_str()).map(str::to_ascii_lowercase);
-    match extension.as_deref() {
-        Some("svg") => Ok(true),
-        Some("png") => Ok(false),
-        _ => {
-            let message = format!("'{}' is not the name of a picture", path.display());
-            Err(Error::new(ErrorKind::InvalidArgument, message).with_hint("use a name that ends in .svg or .png"))
-        }
-    }
-}
-
+/// Writes the picture as SVG or PNG, by the end of its name.
 fn draw(gantt: &Gantt, path: &Path) -> Result<()> {
-    if !is_svg(path)? {
-        return Picture::of_stages(gantt)?.save(path);
+    match path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("svg")) {
+        true => destination::write(path, gantt.to_svg().as_bytes()),
+        false => Picture::of_stages(gantt)?.save(path),
     }
-    std::fs::write(path, gantt.to_svg())
-        .map_err(|error| Error::new(ErrorKind::StoreFailed, format!("cannot write '{}': {error}", path.display())))
 }
 
 fn lens(extents: &[u64]) -> Result<Vec<usize>> {

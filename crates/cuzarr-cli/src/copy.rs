@@ -5,7 +5,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use clap::Args;
-use cuzarr::config::parse_bytes;
 use cuzarr::meta::ZarrFormat;
 use cuzarr::node::{self, Node};
 use cuzarr::plan::SliceArg;
@@ -16,7 +15,7 @@ use cuzarr_device::Device;
 use serde_json::{Value, json};
 
 use crate::output::{self, Output};
-use crate::{Verdict, nodes, preview};
+use crate::{Verdict, arguments, destination, nodes, preview};
 
 /// From where to where, and what all commands that write arrays have in common.
 #[derive(Args)]
@@ -29,8 +28,8 @@ pub struct Place {
     #[arg(long)]
     device: Option<Device>,
     /// Largest amount of memory to use, such as '8 GiB'
-    #[arg(long)]
-    memory_limit: Option<String>,
+    #[arg(long, value_parser = arguments::bytes)]
+    memory_limit: Option<u64>,
     /// Replace an existing target
     #[arg(long, conflicts_with = "resume")]
     overwrite: bool,
@@ -180,6 +179,11 @@ pub fn extents(text: &str) -> Result<Extents, String> {
 }
 
 impl Rechunk {
+    /// The place of the copy.
+    pub fn target(&self) -> Option<&str> {
+        Some(&self.common.place.target)
+    }
+
     pub fn run(self, output: &mut Output) -> Result<Verdict> {
         let mut changes = self.common.codecs.changes()?;
         let grids = with_grids(Changes::default(), Some(self.chunks), self.shards);
@@ -194,6 +198,11 @@ impl Rechunk {
 }
 
 impl Copy {
+    /// The place of the copy.
+    pub fn target(&self) -> Option<&str> {
+        Some(&self.common.place.target)
+    }
+
     pub fn run(self, output: &mut Output) -> Result<Verdict> {
         let only = self.only.iter().map(|path| path.trim_matches('/').to_string()).collect();
         let changes = Changes { only, ..self.common.codecs.changes()? };
@@ -215,7 +224,7 @@ impl Common {
         let target = nodes::target(output.registry(), &self.place.target)?;
         let copied = copy_node(source, Arc::clone(&target.store), "", &changes, self.place.existing())?;
         for difference in copied.differences() {
-            let note = format!("{}: {difference}; the stored node is copied", self.place.source);
+            let note = format!("{}: {difference}; what is stored is copied", self.place.source);
             output.note(&note, "write the consolidated metadata anew with cuzarr validate --repair");
         }
         for (node, error) in copied.unreadable() {
@@ -289,8 +298,8 @@ impl Place {
     /// Opens the source, with the device and the memory limit that the user asked for.
     pub fn open_source(&self, registry: &Registry) -> Result<Node> {
         let mut node = nodes::open(registry, &self.source, self.device)?;
-        if let Some(limit) = &self.memory_limit {
-            let limit_bytes = parse_bytes(limit)?;
+        destination::refuse_inputs(&self.target, [self.source.as_str()])?;
+        if let Some(limit_bytes) = self.memory_limit {
             node = match node {
                 Node::Array(array) => {
                     let options = array.options().clone();

@@ -18,9 +18,8 @@ use cuzarr::{Error, ErrorKind, Result};
 use cuzarr_device::{DType, Device, NdBuffer, Order};
 use serde_json::{Map, Value, json};
 
-use crate::Verdict;
-use crate::nodes;
 use crate::output::{self, Output};
+use crate::{Verdict, interrupt, nodes};
 
 const CHUNK: [u64; 3] = [4, 256, 512];
 const SHARD: [u64; 3] = [8, 512, 512];
@@ -42,6 +41,9 @@ pub struct Demo {
     /// Keep the arrays in this directory instead of a temporary one
     #[arg(long)]
     keep: Option<PathBuf>,
+    /// Replace arrays of the demo's names in that directory
+    #[arg(long, requires = "keep")]
+    overwrite: bool,
     /// Change one stored byte before reading, to see the demo fail
     #[arg(long)]
     flip_a_byte: bool,
@@ -80,6 +82,7 @@ impl Demo {
             return self.show_plan(output);
         }
         let temporary = tempfile::tempdir().map_err(|error| io("make a temporary directory", error))?;
+        interrupt::remove_at_the_end(temporary.path().to_path_buf());
         let root = self.keep.as_deref().unwrap_or(temporary.path());
         let device = self.device.unwrap_or_else(best_device);
         let cases = cases();
@@ -102,8 +105,10 @@ impl Demo {
     /// Writes, reads and checks one array. Corrupt data is an outcome; only failures before the comparison are errors.
     fn play(&self, root: &Path, device: Device, case: &Case) -> Result<Outcome> {
         let store: Arc<dyn Store> = Arc::new(LocalStore::new(root)?);
-        let options = ArrayOptions { device, ..ArrayOptions::default() };
-        let array = Array::create(store.clone(), case.name, case.metadata(self.planes(device))?, true, options)?;
+        let plain = ArrayOptions { device, cancellation: interrupt::cancellation(), ..ArrayOptions::default() };
+        let metadata = case.metadata(self.planes(device))?;
+        let array = Array::create(store.clone(), case.name, metadata, self.overwrite, plain.clone())
+            .map_err(|error| error.with_hint("use --overwrite, or another directory"))?;
         let write_seconds = write(&array, device)?;
         let stored_bytes = array.nbytes_stored()?;
         if self.flip_a_byte {
@@ -130,7 +135,7 @@ impl Demo {
             }
         }
         outcome.report = array.last_report();
-        let within = ArrayOptions { device, memory_limit_bytes: self.budget_mib << 20, ..ArrayOptions::default() };
+        let within = ArrayOptions { memory_limit_bytes: self.budget_mib << 20, ..plain };
         let streamed = Array::open(store, case.name, within)?;
         outcome.budget_seconds = Some(outcome.read(&streamed, true)?);
         Ok(outcome)
@@ -221,6 +226,7 @@ impl Outcome {
         let seconds = started.elapsed().as_secs_f64();
         match result {
             Ok(values) => self.verified &= !check || is_true(&values)?,
+            Err(error) if error.kind() == ErrorKind::Cancelled => return Err(error),
             Err(error) => {
                 self.verified = false;
                 self.failure = Some(error);
@@ -312,6 +318,7 @@ fn write(array: &Array, device: Device) -> Result<f64> {
     let elems: u64 = extent.iter().product();
     let lens = extent.map(|extent| extent as usize);
     for plane in (0..shape[0]).step_by(SHARD[0] as usize) {
+        interrupt::check()?;
         let values = truth_bytes(plane * shape[1] * shape[2], elems);
         let values = NdBuffer::from_host(device, DType::FLOAT32, &lens, Order::C, &values)?;
         let started = Instant::now();

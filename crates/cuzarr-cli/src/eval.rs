@@ -5,19 +5,19 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use clap::Args;
-use cuzarr::config::{Config, parse_bytes};
+use cuzarr::config::Config;
 use cuzarr::meta::{ArrayMetadata, DataType};
 use cuzarr::node::{Array, ArrayOptions};
-use cuzarr::store::{Registry, Store};
+use cuzarr::store::Registry;
 use cuzarr::{Error, ErrorKind, Result, ResultExt};
-use cuzarr_compute::{ComputeOptions, Expr, Progress, parse};
-use cuzarr_device::{DType, Device, NdBuffer, Order};
+use cuzarr_compute::{Changes, ComputeOptions, Existing, Expr, Progress, parse};
+use cuzarr_device::Device;
 use serde_json::{Value, json};
 
-use crate::Verdict;
-use crate::copy::{Extents, extents};
-use crate::nodes;
+use crate::copy::{Grid, grid, with_grids};
+use crate::elements::Printed;
 use crate::output::{self, Output};
+use crate::{Verdict, arguments, destination, interrupt, nodes};
 
 /// Most elements of a result that is printed instead of stored.
 const MOST_PRINTED: u64 = 1000;
@@ -34,9 +34,14 @@ pub struct Eval {
     /// Path or URL of the result; without it, a small result is printed
     #[arg(short, long)]
     output: Option<String>,
-    /// Shape of a chunk of the result, such as 1,-1,512; -1 is the whole dimension [default: as in the first array of the same shape]
-    #[arg(long, value_name = "EXTENTS", allow_hyphen_values = true, value_parser = extents)]
-    chunks: Option<Extents>,
+    /// Shape of a chunk of the result, such as 1,-1,512, or dimensions by name, such as time=5; -1 is the whole dimension
+    /// [default: as in the first array of the same shape]
+    #[arg(long, value_name = "EXTENTS", allow_hyphen_values = true, value_parser = grid)]
+    chunks: Option<Grid>,
+    /// Shape of a shard of the result, such as 1,-1,1024 or time=-1, or none [default: as in the first array of the same shape,
+    /// without --chunks]
+    #[arg(long, value_name = "EXTENTS", allow_hyphen_values = true, value_parser = grid)]
+    shards: Option<Grid>,
     /// Compressor of the result; see cuzarr copy --help
     #[arg(long, default_value = "zstd:1")]
     compressor: String,
@@ -44,8 +49,8 @@ pub struct Eval {
     #[arg(long)]
     device: Option<Device>,
     /// Largest amount of memory to use, such as '8 GiB'
-    #[arg(long)]
-    memory_limit: Option<String>,
+    #[arg(long, value_parser = arguments::bytes)]
+    memory_limit: Option<u64>,
     /// Replace an existing output
     #[arg(long, conflicts_with = "resume")]
     overwrite: bool,
@@ -64,51 +69,60 @@ impl Eval {
     pub fn run(self, output: &mut Output) -> Result<Verdict> {
         let config = Config::from_environment()?;
         let device = self.device.unwrap_or_else(|| config.device());
-        let limit = self.memory_limit.as_deref().map(parse_bytes).transpose()?;
-        let limit_bytes = limit.unwrap_or_else(|| config.memory_limit_bytes());
+        let limit_bytes = self.memory_limit.unwrap_or_else(|| config.memory_limit_bytes());
         let arrays = self.open(output.registry())?;
         let mut names = BTreeMap::new();
         for (name, array) in &arrays {
+            if !self.raw {
+                nodes::refuse_times(array).at(|| name.clone())?;
+            }
             let expr = nodes::numbers(Expr::array(array.clone()), self.raw).at(|| name.clone())?;
             names.insert(name.clone(), expr);
         }
         let expr = parse(&self.expression, &|name| names.get(name).cloned())?;
-        let options =
-            ComputeOptions { device, memory_limit_bytes: limit_bytes, threads: config.threads(), ..Default::default() };
+        let cancellation = interrupt::cancellation();
+        let options = ComputeOptions {
+            device,
+            memory_limit_bytes: limit_bytes,
+            threads: config.threads(),
+            cancellation: Some(&cancellation),
+            ..Default::default()
+        };
         let mut document = json!({
             "expression": self.expression, "shape": expr.shape(), "dtype": expr.dtype().to_string(),
         });
         let Some(path) = self.output.clone() else { return self.print(&expr, &options, document, output) };
         let metadata = self.metadata(&expr, &arrays)?;
         document["output"] = json!(path);
-        document["chunk_shape"] = json!(metadata.chunk_grid().chunk_shape());
         let what = format!("{} of shape {:?}", expr.dtype(), expr.shape());
+        let sources = self.names.iter().filter_map(|name| Some(name.split_once('=')?.1));
+        destination::refuse_inputs(&path, sources)?;
         let place = nodes::target(output.registry(), &path)?;
-        // Before the old output is deleted: it may be one of the sources.
-        expr.refuse_overlap(&place.store, "")?;
+        let settings = ArrayOptions {
+            memory_limit_bytes: limit_bytes,
+            cancellation: interrupt::cancellation(),
+            ..ArrayOptions::from(&config)
+        };
+        let bytes = metadata.elems()?.saturating_mul(expr.dtype().size_bytes() as u64);
+        let planned = Array::from_metadata(Arc::clone(&place.store), "", metadata.clone(), settings.clone())?;
+        let (chunk_shape, shard_shape) = (planned.chunk_shape()?, planned.shard_shape()?);
+        document["chunk_shape"] = json!(chunk_shape);
+        document["shard_shape"] = json!(shard_shape);
+        let creation = expr.creation(Arc::clone(&place.store), "", metadata, self.existing(), settings)?;
         if self.dry_run {
             document["dry_run"] = json!(true);
-            let text = format!("{}: {what}, chunks {:?}", self.expression, metadata.chunk_grid().chunk_shape());
-            output.answer(&document, &text);
+            let shards = shard_shape.map_or_else(String::new, |shards| format!(", shards {shards:?}"));
+            output.answer(&document, &format!("{}: {what}, chunks {chunk_shape:?}{shards}", self.expression));
             return Ok(Verdict::Passed);
         }
-        let bytes = metadata.elems()?.saturating_mul(expr.dtype().size_bytes() as u64);
         let started = Instant::now();
-        let settings = ArrayOptions { memory_limit_bytes: limit_bytes, ..ArrayOptions::from(&config) };
-        let target = self.target(Arc::clone(&place.store), metadata, settings)?;
         {
             let (shown, name) = (Mutex::new(&mut *output), format!("eval {path}"));
             let tell = |now: &Progress| {
                 let mut output = shown.lock().unwrap_or_else(PoisonError::into_inner);
                 output.throughput(&name, now.bytes_done, now.bytes, now.seconds);
             };
-            let options = ComputeOptions { progress: Some(&tell), ..options };
-            // Resumable without being asked: users ask for --resume only after an interruption. A store that commits all writes at
-            // once has nothing to resume then.
-            match place.store.capabilities().transactional && !self.resume {
-                true => expr.store(&target, &options)?,
-                false => expr.store_resumable(&target, &options)?,
-            }
+            creation.run(&ComputeOptions { progress: Some(&tell), ..options })?;
         }
         place.finish()?;
         let seconds = started.elapsed().as_secs_f64();
@@ -119,21 +133,16 @@ impl Eval {
         Ok(Verdict::Passed)
     }
 
-    /// The array to store into: a new one, or with --resume the one that is there already.
-    fn target(&self, store: Arc<dyn Store>, metadata: ArrayMetadata, settings: ArrayOptions) -> Result<Array> {
-        let known = match self.resume {
-            true => Array::open(Arc::clone(&store), "", settings.clone()),
-            false => return Array::create(store, "", metadata, self.overwrite, settings),
-        };
-        match known {
-            Err(error) if error.kind() == ErrorKind::ArrayNotFound => {
-                Array::create(store, "", metadata, false, settings)
-            }
-            Ok(array) if array.metadata().documents() != metadata.documents() => {
-                let message = "the array at the output does not fit this expression";
-                Err(Error::new(ErrorKind::InvalidArgument, message).with_hint("use --overwrite instead of --resume"))
-            }
-            known => known,
+    /// The place of the result, when that can be resumed.
+    pub fn target(&self) -> Option<&str> {
+        self.output.as_deref()
+    }
+
+    fn existing(&self) -> Existing {
+        match (self.overwrite, self.resume) {
+            (true, _) => Existing::Overwrite,
+            (_, true) => Existing::Resume,
+            _ => Existing::Refuse,
         }
     }
 
@@ -171,6 +180,7 @@ impl Eval {
             let message = format!("the result has {elems} elements, of shape {:?}", expr.shape());
             return Err(Error::new(ErrorKind::InvalidArgument, message).with_hint("store it with -o PATH"));
         }
+        let mut text = self.expression.clone();
         if !self.dry_run {
             let shown = Mutex::new(&mut *output);
             let tell = |now: &Progress| {
@@ -178,16 +188,15 @@ impl Eval {
                 output.throughput("eval", now.bytes_done, now.bytes, now.seconds);
             };
             let options = ComputeOptions { progress: Some(&tell), ..*options };
-            let result = expr.astype(DType::FLOAT64)?.compute(&options)?.to_device(Device::Cpu)?;
-            let result = result.copy(Order::C)?;
-            let has_nan = result.host_slice::<f64>()?.iter().any(|value| value.is_nan());
-            document["values"] = nested(&result)?;
-            if has_nan && !self.raw {
+            let result = expr.compute(&options)?.to_device(Device::Cpu)?;
+            let printed = Printed::of(&result)?;
+            document["values"] = printed.to_json();
+            text = printed.to_text();
+            if printed.has_nan() && !self.raw {
                 let note = "the result has NaN; missing elements count as NaN";
                 output.note(note, "nanmean, nansum, nanmax, … leave them out; --raw takes numbers as they are stored");
             }
         }
-        let text = document.get("values").map_or_else(|| self.expression.clone(), shown);
         output.answer(&document, &text);
         Ok(Verdict::Passed)
     }
@@ -196,60 +205,21 @@ impl Eval {
     fn metadata(&self, expr: &Expr, arrays: &[(String, Array)]) -> Result<ArrayMetadata> {
         let shape = expr.shape();
         let like = arrays.iter().map(|(_, array)| array).find(|array| array.shape() == shape);
-        let chunk_shape = match (&self.chunks, like) {
-            (Some(Extents(Some(extents))), _) if extents.len() == shape.len() => {
-                extents.iter().zip(shape).map(|(extent, &len)| extent.unwrap_or(len.max(1))).collect()
-            }
-            (Some(_), _) => {
-                let message = format!("--chunks does not fit a result of {} dimensions", shape.len());
-                return Err(Error::new(ErrorKind::InvalidArgument, message));
-            }
-            (None, Some(array)) => array.chunk_shape()?,
-            (None, None) => shape.iter().map(|&len| len.clamp(1, 256)).collect(),
-        };
         let names = like.and_then(|array| array.metadata().xarray_dimensions());
-        let array = Array::builder(shape, DataType::try_from(expr.dtype())?).chunks(chunk_shape);
-        let mut metadata = array.compressor(&self.compressor).metadata()?;
+        let mut array = Array::builder(shape, DataType::try_from(expr.dtype())?).compressor(&self.compressor);
+        array = match like {
+            Some(like) => {
+                // Given chunks need not fit into the shards of another array.
+                let shards = if self.chunks.is_some() { None } else { like.shard_shape()? };
+                let array = array.chunks(like.chunk_shape()?);
+                if let Some(shards) = shards { array.shards(shards) } else { array }
+            }
+            None => array.chunks(shape.iter().map(|&len| len.clamp(1, 256)).collect::<Vec<_>>()),
+        };
+        let mut metadata = array.metadata()?;
         if let Some(names) = names {
             metadata.set_dimension_names(names)?;
         }
-        Ok(metadata)
-    }
-}
-
-/// Nested lists as text, with the names that expressions have for NaN and infinities.
-fn shown(values: &Value) -> String {
-    match values {
-        Value::Array(values) => format!("[{}]", values.iter().map(shown).collect::<Vec<_>>().join(",")),
-        Value::String(name) => match name.as_str() {
-            "Infinity" => "inf".to_owned(),
-            "-Infinity" => "-inf".to_owned(),
-            _ => "nan".to_owned(),
-        },
-        value => value.to_string(),
-    }
-}
-
-/// The elements as nested lists. Values that are not JSON numbers are the strings that fill values have for them: "NaN", "Infinity",
-/// "-Infinity".
-fn nested(array: &NdBuffer) -> Result<Value> {
-    fn lists(shape: &[usize], values: &[f64]) -> Value {
-        match shape {
-            [] => values.first().map_or(Value::Null, |&value| number(value)),
-            [len, inner @ ..] => {
-                let size: usize = inner.iter().product();
-                (0..*len).map(|at| lists(inner, &values[at * size..(at + 1) * size])).collect()
-            }
-        }
-    }
-    Ok(lists(array.shape(), &array.host_slice::<f64>()?))
-}
-
-fn number(value: f64) -> Value {
-    match value {
-        _ if value.is_finite() => json!(value),
-        _ if value.is_nan() => json!("NaN"),
-        _ if value > 0.0 => json!("Infinity"),
-        _ => json!("-Infinity"),
+        with_grids(Changes::default(), self.chunks.clone(), self.shards.clone()).apply(&metadata)
     }
 }

@@ -2,8 +2,9 @@
 //! completions man`.
 //!
 //! Results go to standard output, as text or with `--json` as one JSON document; progress, warnings and errors go to
-//! standard error. The exit status is 0 for success, 1 for a failure (wrong data, an error), 2 for wrong arguments.
+//! standard error. The exit status is 0 for success, 2 for wrong arguments, 1 for every other failure, and 128 + n after the signal n.
 
+mod arguments;
 mod attributes;
 mod axes;
 mod bench;
@@ -11,8 +12,11 @@ mod cache;
 mod consolidate;
 mod copy;
 mod demo;
+mod destination;
 mod doctor;
+mod elements;
 mod eval;
+mod interrupt;
 mod manual;
 mod nodes;
 mod output;
@@ -22,11 +26,14 @@ mod pyramid;
 mod references;
 mod roofline;
 mod statistics;
+mod times;
 mod validate;
 
 use std::ffi::OsString;
 
+use clap::error::ErrorKind as Wrong;
 use clap::{CommandFactory, Parser, Subcommand};
+use cuzarr::{Error, ErrorKind};
 use cuzarr_remote::StorageOptions;
 
 pub use crate::doctor::{PythonFound, PythonPackage};
@@ -133,18 +140,16 @@ pub fn main_in_python(arguments: impl IntoIterator<Item = OsString>, python: &Py
 }
 
 fn run(arguments: impl IntoIterator<Item = OsString>, python: Option<&Python<'_>>) -> i32 {
-    let arguments = match Arguments::try_parse_from(arguments) {
+    let given: Vec<OsString> = arguments.into_iter().collect();
+    let arguments = match Arguments::try_parse_from(&given) {
         Ok(arguments) => arguments,
-        Err(error) => {
-            // This fails only when the pipe is closed, and then no reader is left.
-            let _ = error.print();
-            return error.exit_code();
-        }
+        Err(error) => return refused(&error, &given),
     };
     let mut options = StorageOptions::from_environment();
     let given = arguments.storage_options;
     given.iter().for_each(|(name, value)| options.set(name, value));
     let mut output = Output::new(arguments.json, arguments.progress, cuzarr_remote::registry_with(options));
+    let watch = interrupt::Watch::begin(arguments.command.goes_on());
     let result = match arguments.command {
         Command::Demo(demo) => demo.run(&mut output),
         Command::Info(info) => info.run(&mut output),
@@ -162,15 +167,93 @@ fn run(arguments: impl IntoIterator<Item = OsString>, python: Option<&Python<'_>
         Command::Bench(bench) => bench.run(&mut output),
         Command::Cache(cache) => cache.run(&mut output),
         Command::Doctor(doctor) => doctor.run(python, &mut output),
-        Command::Completions(completions) => completions.run(Arguments::command()),
+        Command::Completions(completions) => completions.run(Arguments::command(), &mut output),
         Command::Man(man) => man.run(Arguments::command(), &mut output),
     };
-    match result {
+    output.clear_progress();
+    let status = match result {
+        // What is done is done: a signal that came too late changes nothing.
         Ok(Verdict::Passed) => 0,
         Ok(Verdict::Failed) => 1,
         Err(error) => {
+            watch.end_if_interrupted();
             output.error(&error);
-            1
+            status_of(error.kind())
         }
+    };
+    output.finish(status)
+}
+
+/// The exit status of an error: 2 for wrong arguments, 1 for everything else.
+fn status_of(kind: ErrorKind) -> i32 {
+    if matches!(kind, ErrorKind::InvalidArgument | ErrorKind::SelectionInvalid) { 2 } else { 1 }
+}
+
+/// Prints what is wrong with the arguments, or the help or version that they ask for, and returns the exit status.
+fn refused(error: &clap::Error, arguments: &[OsString]) -> i32 {
+    let mut output = Output::new(is_json(arguments), false, cuzarr::store::Registry::new());
+    if !error.use_stderr() {
+        output.print(error.to_string().as_bytes());
+        return output.finish(0);
+    }
+    // This fails when nobody reads it. The exit status is still right.
+    let _ = error.print();
+    output.error_document(&usage_error(error));
+    output.finish(error.exit_code())
+}
+
+/// Whether arguments that cannot be parsed ask for JSON.
+fn is_json(arguments: &[OsString]) -> bool {
+    arguments.iter().skip(1).take_while(|argument| *argument != "--").any(|argument| argument == "--json")
+}
+
+/// An error of the arguments, without the usage that clap prints below it.
+fn usage_error(error: &clap::Error) -> Error {
+    if error.kind() == Wrong::DisplayHelpOnMissingArgumentOrSubcommand {
+        return Error::new(ErrorKind::InvalidArgument, "a command is missing").with_hint("cuzarr --help lists them");
+    }
+    let text = error.to_string();
+    let text = text.trim_start_matches("error: ");
+    let parts: Vec<String> =
+        text.split("\n\n").map(|part| part.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
+    let tip = parts.iter().find_map(|part| part.strip_prefix("tip: "));
+    let error = Error::new(ErrorKind::InvalidArgument, parts.first().cloned().unwrap_or_default());
+    if let Some(tip) = tip { error.with_hint(tip) } else { error }
+}
+
+impl Command {
+    /// How the command goes on after it was interrupted.
+    fn goes_on(&self) -> Option<String> {
+        let target = match self {
+            Command::Copy(copy) => copy.target(),
+            Command::Rechunk(rechunk) => rechunk.target(),
+            Command::Pyramid(pyramid) => pyramid.target(),
+            Command::Eval(eval) => eval.target(),
+            _ => None,
+        }?;
+        Some(match nodes::is_zip_target(target) {
+            true => format!("'{target}' is as it was before: run the command again"),
+            false => "run the command again with --resume to go on, or with --overwrite to begin again".to_string(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_declarations_of_all_commands_are_sound() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn usage_errors_are_one_sentence() {
+        let wrong = |words: &[&str]| Arguments::try_parse_from([&["cuzarr"], words].concat()).err().unwrap();
+        let message = |words: &[&str]| usage_error(&wrong(words)).message().to_string();
+        assert_eq!(message(&["info"]), "the following required arguments were not provided: <PATH>");
+        assert_eq!(message(&["cpy"]), "unrecognized subcommand 'cpy'");
+        assert_eq!(message(&[]), "a command is missing");
+        assert!(usage_error(&wrong(&["cpy"])).hint().is_some_and(|hint| hint.contains("copy")));
     }
 }

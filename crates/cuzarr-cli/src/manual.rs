@@ -1,6 +1,6 @@
 //! `cuzarr completions` and `cuzarr man`: scripts for shells and man pages, made of the same declarations as the help.
 
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::PathBuf;
 
 use clap::{Args, Command};
@@ -11,6 +11,17 @@ use serde_json::json;
 
 use crate::Verdict;
 use crate::output::Output;
+
+/// What the exit status means, as rows of a table.
+pub const EXIT_STATUS: [(&str, &str); 4] = [
+    ("0", "success"),
+    ("1", "a failure: damaged data, wrong data, or any error but those of the arguments"),
+    (
+        "2",
+        "wrong arguments: an option or a value that has no meaning (error kinds InvalidArgument and SelectionInvalid)",
+    ),
+    ("128 + n", "ended by the signal n, as shells show it: 130 for Ctrl-C"),
+];
 
 #[derive(Args)]
 pub struct Completions {
@@ -25,11 +36,10 @@ pub struct Man {
 }
 
 impl Completions {
-    pub fn run(self, mut command: Command) -> Result<Verdict> {
+    pub fn run(self, mut command: Command, output: &mut Output) -> Result<Verdict> {
         let mut script = Vec::new();
         clap_complete::generate(self.shell, &mut command, "cuzarr", &mut script);
-        // Writing fails when the reader has closed the pipe. The exit status is still right.
-        let _ = std::io::stdout().write_all(&script);
+        output.print(&script);
         Ok(Verdict::Passed)
     }
 }
@@ -39,9 +49,7 @@ impl Man {
         // Global options are listed by every command once it is built.
         command.build();
         let Some(directory) = self.directory else {
-            let mut page = Vec::new();
-            Page::new(command).render(&mut page).map_err(|error| failed("standard output".into(), error))?;
-            let _ = std::io::stdout().write_all(&page);
+            output.print(&page(command).map_err(|error| failed("standard output".into(), error))?);
             return Ok(Verdict::Passed);
         };
         std::fs::create_dir_all(&directory).map_err(|error| failed(directory.display().to_string(), error))?;
@@ -51,10 +59,9 @@ impl Man {
             for below in command.get_subcommands().filter(|below| below.get_name() != "help") {
                 pages.push((format!("{name}-{}", below.get_name()), below.clone()));
             }
-            let mut page = Vec::new();
             let path = directory.join(format!("{name}.1"));
-            let text = Page::new(command).render(&mut page);
-            text.and_then(|()| std::fs::write(&path, page))
+            page(command)
+                .and_then(|page| std::fs::write(&path, page))
                 .map_err(|error| failed(path.display().to_string(), error))?;
             written.push(format!("{name}.1"));
         }
@@ -63,6 +70,17 @@ impl Man {
         output.answer(&json!({"directory": directory.display().to_string(), "pages": written}), &text);
         Ok(Verdict::Passed)
     }
+}
+
+/// The man page of a command.
+fn page(command: Command) -> io::Result<Vec<u8>> {
+    let mut page = Vec::new();
+    Page::new(command).render(&mut page)?;
+    writeln!(page, ".SH \"EXIT STATUS\"")?;
+    for (status, meaning) in EXIT_STATUS {
+        writeln!(page, ".TP\n{status}\n{meaning}")?;
+    }
+    Ok(page)
 }
 
 fn failed(place: String, error: std::io::Error) -> Error {

@@ -6,19 +6,19 @@ use std::sync::Arc;
 use clap::Args;
 use cuzarr::config::Config;
 use cuzarr::display::{self, Display};
-use cuzarr::meta::NodeMetadata;
 use cuzarr::meta::node::DOCUMENT_NAMES;
+use cuzarr::meta::{DataType, NodeMetadata};
 use cuzarr::node::{self, Array, ArrayOptions, CHECKPOINT, Group, Node, OLD_COPY_CHECKPOINT};
 use cuzarr::store::{
-    LocalStore, Prefixed, ReadOnly, Registry, Store, Url, ZipArchive, ZipMode, ZipOptions, has_zip_name,
+    LocalStore, Prefixed, ReadOnly, Registry, Store, StoreExt, Url, ZipArchive, ZipMode, ZipOptions, has_zip_name,
     hint_about_file, is_zip, join_key,
 };
 use cuzarr::{Error, ErrorKind, Result};
 use cuzarr_compute::Expr;
 use cuzarr_device::Device;
 
-use crate::Verdict;
 use crate::output::Output;
+use crate::{Verdict, arguments, interrupt};
 
 #[derive(Args)]
 pub struct Info {
@@ -34,7 +34,7 @@ pub struct Tree {
     /// Path or URL of a group
     path: String,
     /// Number of levels to show [default: all]
-    #[arg(long)]
+    #[arg(long, value_parser = arguments::count)]
     level: Option<usize>,
 }
 
@@ -65,23 +65,33 @@ impl Tree {
 pub fn open(registry: &Registry, path: &str, device: Option<Device>) -> Result<Node> {
     let mut options = ArrayOptions::from(&Config::from_environment()?);
     options.device = device.unwrap_or(options.device);
-    let store = ReadOnly::new(source(registry, path)?);
-    node::open_existing(Arc::new(store), "", None, options).map_err(|error| match error.kind() {
-        ErrorKind::NodeNotFound => with_neighbour(error, path),
+    options.cancellation = interrupt::cancellation();
+    let store: Arc<dyn Store> =
+        Arc::new(ReadOnly::new(source(registry, path).map_err(|error| with_inner_form(error, path))?));
+    node::open_existing(Arc::clone(&store), "", None, options).map_err(|error| match error.kind() {
+        ErrorKind::NodeNotFound => with_neighbour(error, path, &*store),
         _ => error,
     })
 }
 
-/// Adds as a hint how to resume unfinished work at a local path, or the name beside it that the path may have meant.
-fn with_neighbour(error: Error, path: &str) -> Error {
+/// Adds as a hint how to resume unfinished work at a path, how a path inside a chain is written, or the name beside a local path that
+/// may have been meant.
+fn with_neighbour(error: Error, path: &str, store: &dyn Store) -> Error {
     let Ok(url) = Url::parse(path) else { return error };
+    // A store that cannot tell has no hint.
+    let has = |name: &&str| store.size_bytes(name).is_ok_and(|size| size.is_some());
+    if [CHECKPOINT, OLD_COPY_CHECKPOINT].iter().any(has) {
+        let message = format!("{store}: the array here is unfinished");
+        return Error::new(ErrorKind::NodeNotFound, message)
+            .with_hint("repeat the call that began it with --resume, or with --overwrite to begin again");
+    }
     if url.scheme() != "file" || url.wrapped().is_some() {
         return error;
     }
-    let place = Path::new(url.path());
-    if [CHECKPOINT, OLD_COPY_CHECKPOINT].iter().any(|name| place.join(name).is_file()) {
-        return error.with_hint("an unfinished copy is here: repeat the call that began it with --resume");
+    if let Some(form) = inner_form(&url) {
+        return error.with_hint(form);
     }
+    let place = Path::new(url.path());
     let (Some(name), Some(parent)) = (place.file_name().and_then(|name| name.to_str()), place.parent()) else {
         return error;
     };
@@ -93,6 +103,27 @@ fn with_neighbour(error: Error, path: &str) -> Error {
         Some(near) => error.with_hint(format!("did you mean '{}'?", parent.join(near).display())),
         None => error,
     }
+}
+
+/// Adds as a hint how a path inside of a file is written.
+fn with_inner_form(error: Error, path: &str) -> Error {
+    match Url::parse(path).ok().and_then(|url| inner_form(&url)) {
+        Some(form) => error.with_hint(form),
+        None => error,
+    }
+}
+
+/// How a path is written that goes on behind the name of an archive or a table, as in `zip::a.zip/inner`.
+fn inner_form(url: &Url) -> Option<String> {
+    let place = Path::new(url.wrapped().unwrap_or(url).path());
+    let file = place.ancestors().skip(1).find(|above| above.is_file())?;
+    let inner = place.strip_prefix(file).ok()?.to_str()?;
+    let scheme = match (url.scheme(), url.wrapped()) {
+        (scheme @ ("zip" | "reference"), wrapped) if wrapped.is_none_or(|wrapped| wrapped.scheme() == "file") => scheme,
+        ("file", None) if is_zip(file) => "zip",
+        _ => return None,
+    };
+    Some(format!("write {scheme}://{inner}::{} for a path inside of the file", file.display()))
 }
 
 /// Opens the store at a path or URL for reading.
@@ -188,6 +219,25 @@ fn zip_place(url: &Url) -> Option<(&Path, &str)> {
         ("file", None) if is_zip_place(place) => Some((place, "")),
         _ => None,
     }
+}
+
+/// Refuses dates and durations, which are no numbers.
+///
+/// # Errors
+/// `Unsupported`
+pub fn refuse_times(array: &Array) -> Result<()> {
+    match array.metadata().data_type() {
+        data_type @ (DataType::DateTime64 { .. } | DataType::TimeDelta64 { .. }) => {
+            let message = format!("cannot compute with elements of {data_type}");
+            Err(Error::new(ErrorKind::Unsupported, message).with_hint("--raw takes the whole numbers that are stored"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Whether a path or URL of a target names a local ZIP file, which gets its name when it is complete.
+pub fn is_zip_target(path: &str) -> bool {
+    Url::parse(path).is_ok_and(|url| zip_place(&url).is_some())
 }
 
 /// Whether a path is that of a ZIP file, or of one that can be made there.

@@ -1,6 +1,7 @@
 //! Output of results, progress and errors.
 
-use std::io::{IsTerminal, Write};
+use std::borrow::Cow;
+use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};
 
 use cuzarr::store::Registry;
@@ -27,6 +28,8 @@ pub struct Output {
     registry: Registry,
     shown: Shown,
     last_progress: Option<Instant>,
+    /// Why the answer could not be printed. A reader that has closed the pipe is no failure.
+    unprinted: Option<io::Error>,
 }
 
 impl Output {
@@ -38,7 +41,7 @@ impl Output {
             (false, true) => Shown::Lines,
             (false, false) => Shown::Nothing,
         };
-        Output { json, registry, shown, last_progress: None }
+        Output { json, registry, shown, last_progress: None, unprinted: None }
     }
 
     /// The registry that opens the paths and URLs of this command.
@@ -58,8 +61,28 @@ impl Output {
             true => json_text(document),
             false => format!("{}{picture}", printable_lines(text)).trim_end().to_string(),
         };
-        // Writing fails when the reader has closed the pipe. The exit status is still right.
-        let _ = writeln!(std::io::stdout(), "{printed}");
+        self.print(format!("{printed}\n").as_bytes());
+    }
+
+    /// Writes bytes to standard output. A failure is kept for [`Output::finish`].
+    pub fn print(&mut self, bytes: &[u8]) {
+        let mut out = io::stdout().lock();
+        if let Err(error) = out.write_all(bytes).and_then(|()| out.flush())
+            && error.kind() != io::ErrorKind::BrokenPipe
+        {
+            self.unprinted.get_or_insert(error);
+        }
+    }
+
+    /// The exit status of a command that would have ended with `status`: 1 when its answer could not be printed.
+    pub fn finish(&mut self, status: i32) -> i32 {
+        let Some(error) = self.unprinted.take() else { return status };
+        let error = error.to_string();
+        // Without the number that only programs know.
+        let reason = error.split(" (os error").next().unwrap_or(&error);
+        let message = format!("cannot write to standard output: {}", reason.to_lowercase());
+        tell(&cuzarr::Error::new(cuzarr::ErrorKind::StoreFailed, message));
+        if status == 0 { 1 } else { status }
     }
 
     /// Prints a warning to standard error.
@@ -71,12 +94,17 @@ impl Output {
     /// Prints an error to standard error, and with `--json` also as the answer.
     pub fn error(&mut self, error: &cuzarr::Error) {
         self.clear_progress();
-        let _ = writeln!(std::io::stderr(), "cuzarr: {error}");
+        tell(error);
+        self.error_document(error);
+    }
+
+    /// Prints an error as the answer, with `--json`.
+    pub fn error_document(&mut self, error: &cuzarr::Error) {
         if self.json {
             let document = json!({"error": {
                 "kind": error.kind().name(), "message": error.message(), "trail": error.trail(), "hint": error.hint(),
             }});
-            let _ = writeln!(std::io::stdout(), "{}", json_text(&document));
+            self.print(format!("{}\n", json_text(&document)).as_bytes());
         }
     }
 
@@ -115,11 +143,30 @@ impl Output {
         };
     }
 
-    fn clear_progress(&mut self) {
+    /// Removes the line of progress from a terminal.
+    pub fn clear_progress(&mut self) {
         if self.last_progress.take().is_some() && self.shown == Shown::Terminal {
             let _ = write!(std::io::stderr(), "\r\x1b[K");
         }
     }
+}
+
+/// Writes an error to standard error. That fails when nobody reads it, and the exit status is still right.
+pub fn tell(error: &cuzarr::Error) {
+    let _ = writeln!(io::stderr(), "cuzarr: {error}");
+}
+
+/// The width of the terminal that the answer goes to, in columns: that of the variable `COLUMNS`, or what the terminal says; `None` where
+/// the answer goes elsewhere.
+pub fn terminal_columns() -> Option<u64> {
+    let wish = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok()).filter(|columns| *columns > 0);
+    let width = |(terminal_size::Width(columns), _)| u64::from(columns);
+    wish.or_else(|| terminal_size::terminal_size_of(io::stdout()).map(width))
+}
+
+/// Whether the answer may have colours: on a terminal, unless the user wants none (<https://no-color.org>).
+pub fn has_colours() -> bool {
+    io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|wish| wish.is_empty())
 }
 
 /// A document as indented JSON. Characters that could control a terminal are escaped.
@@ -137,8 +184,11 @@ fn json_text(document: &Value) -> String {
     shown
 }
 
-/// A table with aligned columns. The first column is text, the others are numbers.
+/// A table with aligned columns. The first column is text, the others are numbers. Line breaks in cells are escaped, so that a name
+/// cannot make rows.
 pub fn table(header: &[&str], rows: &[Vec<String>]) -> String {
+    let rows: Vec<Vec<Cow<'_, str>>> =
+        rows.iter().map(|row| row.iter().map(|cell| printable(cell)).collect()).collect();
     let width = |column: usize| {
         let cells = rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count());
         cells.chain([header[column].chars().count()]).max().unwrap_or(0)
@@ -157,7 +207,7 @@ pub fn table(header: &[&str], rows: &[Vec<String>]) -> String {
         padded.join("  ").trim_end().to_string()
     };
     let mut lines = vec![line(&mut header.iter().copied())];
-    lines.extend(rows.iter().map(|row| line(&mut row.iter().map(String::as_str))));
+    lines.extend(rows.iter().map(|row| line(&mut row.iter().map(AsRef::as_ref))));
     lines.join("\n")
 }
 
@@ -221,6 +271,12 @@ mod tests {
     fn table_aligns_text_left_and_numbers_right() {
         let rows = vec![vec!["fetch".into(), "1.25".into()], vec!["up".into(), "10.00".into()]];
         assert_eq!(table(&["stage", "s"], &rows), "stage      s\nfetch   1.25\nup     10.00");
+    }
+
+    #[test]
+    fn a_name_with_line_breaks_makes_no_rows() {
+        let rows = vec![vec!["a\nb  complete".into(), "0".into()]];
+        assert_eq!(table(&["array", "regions"], &rows).lines().count(), 2);
     }
 
     #[test]

@@ -1,8 +1,6 @@
 //! Pictures as PNG files and on terminals. Axes, letters and colours are drawn by plotters.
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::BufWriter;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Once;
@@ -15,6 +13,7 @@ use plotters::prelude::*;
 use plotters::style::{FontStyle, register_font};
 
 use crate::axes::Axis;
+use crate::destination::{self, Destination, Replaces};
 use crate::output;
 
 const FONT: &str = "sans-serif";
@@ -90,18 +89,12 @@ pub struct Picture {
     pixels: Vec<u8>,
 }
 
-/// Checks that a picture can be written to `path`, before the work that it will show.
+/// Checks that a picture of what is at `source` can be written, before the work that it will show.
 ///
 /// # Errors
-/// `StoreFailed` when `path` is a directory, or its parent does not exist.
-pub fn check_place(path: &Path) -> Result<()> {
-    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let problem = match (directory.is_dir(), path.is_dir()) {
-        (true, false) => return Ok(()),
-        (true, true) => "it is a directory".to_string(),
-        (false, _) => format!("there is no directory '{}'", directory.display()),
-    };
-    Err(Error::new(ErrorKind::StoreFailed, format!("cannot write '{}': {problem}", path.display())))
+/// Those of [`Destination::check`].
+pub fn check_place(path: &Path, endings: &[&str], source: &str, overwrite: bool) -> Result<()> {
+    Destination { path, endings, sources: &[source], replaces: Replaces::Pictures, overwrite }.check()
 }
 
 impl Picture {
@@ -268,13 +261,14 @@ impl Picture {
         let failed = |source: Box<dyn std::error::Error + Send + Sync>| {
             Error::new(ErrorKind::StoreFailed, format!("cannot write '{}': {source}", path.display()))
         };
-        let file = File::create(path).map_err(|error| failed(error.into()))?;
-        let mut encoder = png::Encoder::new(BufWriter::new(file), self.width as u32, self.height as u32);
+        let mut bytes = Vec::new();
+        let mut encoder = png::Encoder::new(&mut bytes, self.width as u32, self.height as u32);
         encoder.set_color(png::ColorType::Rgb);
         encoder.set_depth(png::BitDepth::Eight);
         let mut writer = encoder.write_header().map_err(|error| failed(error.into()))?;
         writer.write_image_data(&self.pixels).map_err(|error| failed(error.into()))?;
-        writer.finish().map_err(|error| failed(error.into()))
+        writer.finish().map_err(|error| failed(error.into()))?;
+        destination::write(path, &bytes)
     }
 
     /// The picture for terminals with colours: two rows of pixels per line.

@@ -1,7 +1,6 @@
 //! `cuzarr preview`: draws a plane of an array, the channels of an image, or a line.
 
 use std::collections::BTreeMap;
-use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::time::Instant;
 
@@ -17,14 +16,14 @@ use serde_json::{Map, Value, json};
 use crate::axes::{Axis, Scaled, stored_numbers};
 use crate::output::{self, Output};
 use crate::picture::{self, Channel, Colours, Legend, Picture};
-use crate::{Verdict, nodes};
+use crate::{Verdict, arguments, nodes};
 
 #[derive(Args)]
 pub struct Preview {
     /// Path or URL of an array, or of a group that is an image of several scales
     path: String,
     /// Level of an image, 0 is the largest [default: the smallest that fills the picture; with --slice the largest]
-    #[arg(long)]
+    #[arg(long, value_parser = arguments::count)]
     level: Option<usize>,
     /// Plane or row to draw, as a NumPy index: '0,:,:' or '...,10:20,::2' [default: the last two dimensions, at index 0 of the others; of
     /// an image all channels, in the middle of z]
@@ -33,14 +32,17 @@ pub struct Preview {
     /// Write a PNG file; without it, draw on the terminal
     #[arg(long, value_name = "FILE.png")]
     png: Option<PathBuf>,
-    /// Largest width of the picture, in columns or pixels [default: 100 on a terminal, 1024 in a file]
+    /// Replace an existing file that is not a picture
+    #[arg(long)]
+    overwrite: bool,
+    /// Largest width of the picture, in columns or pixels [default: that of the terminal, at most 100; 1024 in a file]
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..=65536))]
     width: Option<u64>,
     /// Number drawn darkest [default: the minimum, or the limit that an image gives for a channel]
-    #[arg(long, allow_hyphen_values = true)]
+    #[arg(long, allow_hyphen_values = true, value_parser = arguments::number)]
     min: Option<f64>,
     /// Number drawn lightest [default: the maximum, or the limit that an image gives for a channel]
-    #[arg(long, allow_hyphen_values = true)]
+    #[arg(long, allow_hyphen_values = true, value_parser = arguments::number)]
     max: Option<f64>,
     /// Colours of numbers [default: viridis; labels for labels and for arrays with flag_values; of an image those of its channels]
     #[arg(long, value_enum)]
@@ -90,9 +92,12 @@ impl Preview {
             let message = format!("cannot draw elements of type {}", array.metadata().data_type());
             return Err(Error::new(ErrorKind::Unsupported, message));
         }
+        if !self.raw {
+            nodes::refuse_times(&view.array)?;
+        }
         let selection = thinned(&self.plane(&view)?, self.columns())?;
         if let Some(path) = &self.png {
-            picture::check_place(path)?;
+            picture::check_place(path, &["png"], &self.path, self.overwrite)?;
         }
         if self.dry_run {
             return self.show_plan(&selection, output);
@@ -129,8 +134,7 @@ impl Preview {
             [down, across] => format!("down {}, across {}", down.to_text(), across.to_text()),
             axes => axes.iter().map(Axis::to_text).collect(),
         };
-        let colour = std::io::stdout().is_terminal();
-        let pixels = if colour { drawn.picture.in_colour() } else { drawn.picture.in_characters() };
+        let pixels = if output::has_colours() { drawn.picture.in_colour() } else { drawn.picture.in_characters() };
         output.answer_with_picture(&document, &format!("{title}\n{places}\n"), &pixels);
         Ok(Verdict::Passed)
     }
@@ -243,7 +247,8 @@ impl Preview {
 
     /// Columns of the picture at most.
     fn columns(&self) -> u64 {
-        self.width.unwrap_or(if self.png.is_some() { 1024 } else { 100 })
+        let usual = if self.png.is_some() { 1024 } else { output::terminal_columns().unwrap_or(100).clamp(1, 100) };
+        self.width.unwrap_or(usual)
     }
 
     /// Opens the array, or the level of an image that is drawn.

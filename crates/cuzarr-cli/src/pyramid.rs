@@ -8,10 +8,9 @@ use cuzarr::Result;
 use cuzarr_compute::{Pyramid as Plan, PyramidOptions};
 use serde_json::json;
 
-use crate::Verdict;
 use crate::copy::{Codecs, Grid, Place, grid, with_grids};
-use crate::nodes;
 use crate::output::{self, Output};
+use crate::{Verdict, arguments, nodes};
 use cuzarr::node::Node;
 
 #[derive(Args)]
@@ -22,20 +21,20 @@ pub struct Pyramid {
     #[arg(long)]
     method: Option<String>,
     /// Number of levels, the original included [default: until no spatial dimension is longer than 256]
-    #[arg(long)]
+    #[arg(long, value_parser = arguments::count)]
     levels: Option<usize>,
     /// Names of the dimensions, such as z,y,x or zyx (from t,c,z,y,x) [default: the array's own names, or the last ones of t,c,z,y,x]
     #[arg(long, value_delimiter = ',')]
     axes: Option<Vec<String>>,
     /// Size of an element along each dimension, such as 1,0.5,0.1,0.1
-    #[arg(long, value_delimiter = ',')]
+    #[arg(long, value_delimiter = ',', value_parser = arguments::number)]
     scale: Option<Vec<f64>>,
     /// Unit of each dimension, such as ,micrometer,micrometer; empty for none
     #[arg(long, value_delimiter = ',')]
     units: Option<Vec<String>>,
     /// How many elements become one along each dimension, from level to level: 1,1,2,2 [default: 2 along x, y and z, but a
     /// dimension whose elements are at least twice as large as another one's waits]
-    #[arg(long, value_delimiter = ',')]
+    #[arg(long, value_delimiter = ',', value_parser = arguments::positive)]
     factors: Option<Vec<u64>>,
     /// Labels of the channels
     #[arg(long, value_delimiter = ',')]
@@ -58,6 +57,11 @@ pub struct Pyramid {
 }
 
 impl Pyramid {
+    /// The place of the image.
+    pub fn target(&self) -> Option<&str> {
+        Some(&self.place.target)
+    }
+
     pub fn run(self, output: &mut Output) -> Result<Verdict> {
         let changes = with_grids(self.codecs.changes()?, self.chunks, self.shards);
         // An image has several dimensions, so one text has a letter for each.

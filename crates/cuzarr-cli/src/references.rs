@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
@@ -10,6 +9,7 @@ use cuzarr::{Error, ErrorKind, Result};
 use cuzarr_remote::reference::Rules;
 use serde_json::{Value, json};
 
+use crate::destination::{self, Destination, Replaces};
 use crate::output::Output;
 use crate::{Python, Verdict};
 
@@ -85,7 +85,15 @@ impl Make {
             return Err(Error::new(ErrorKind::Unsupported, message).with_hint("pip install cuzarr h5py"));
         };
         let table = self.output.clone().unwrap_or_else(|| default_table(self.files.first()));
-        check_place(&table, &self.files, self.overwrite)?;
+        let sources: Vec<&str> = self.files.iter().filter_map(|file| file.to_str()).collect();
+        let place = Destination {
+            path: &table,
+            endings: &[],
+            sources: &sources,
+            replaces: Replaces::Nothing,
+            overwrite: self.overwrite,
+        };
+        place.check()?;
         let request = TableRequest {
             files: &self.files,
             join: self.join.as_deref(),
@@ -94,7 +102,10 @@ impl Make {
             storage_options: options,
         };
         let made = (python.make_references)(&request)?;
-        write(&table, &made.text)?;
+        // The files may name others.
+        let sources: Vec<&str> = made.urls.iter().map(String::as_str).collect();
+        Destination { sources: &sources, ..place }.check()?;
+        destination::write(&table, made.text.as_bytes())?;
         answer(&table, &made, output);
         Ok(Verdict::Passed)
     }
@@ -121,41 +132,6 @@ fn local_path(file: &OsString) -> Option<PathBuf> {
     }
 }
 
-/// Checks that a table can be written at a path.
-///
-/// # Errors
-/// `InvalidArgument` when one of the files is there, through links too, or any file and `overwrite` is not set.
-fn check_place(table: &Path, files: &[OsString], overwrite: bool) -> Result<()> {
-    let refused =
-        |message: String, hint: &str| Err(Error::new(ErrorKind::InvalidArgument, message).with_hint(hint.to_string()));
-    let shown = table.display();
-    if table.to_str().is_some_and(|text| text.contains("://")) {
-        return refused(format!("'{shown}' is a URL, expected a path for the table"), "write it here and upload it");
-    }
-    if table.is_dir() {
-        return refused(format!("'{shown}' is a folder, expected a file for the table"), "use -o TABLE");
-    }
-    if files.iter().filter_map(local_path).any(|file| is_same_file(&file, table)) {
-        return refused(format!("'{shown}' is one of the files that the table is made of"), "use -o TABLE");
-    }
-    match fs::symlink_metadata(table).is_ok() && !overwrite {
-        true => refused(format!("'{shown}' exists already"), "use --overwrite, or -o TABLE"),
-        false => Ok(()),
-    }
-}
-
-/// Whether two paths lead to one file, through links too.
-fn is_same_file(one: &Path, other: &Path) -> bool {
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::MetadataExt;
-        if let (Ok(one), Ok(other)) = (fs::metadata(one), fs::metadata(other)) {
-            return (one.dev(), one.ino()) == (other.dev(), other.ino());
-        }
-    }
-    matches!((fs::canonicalize(one), fs::canonicalize(other)), (Ok(one), Ok(other)) if one == other)
-}
-
 /// Tells of the table, of variables that it has not, and of what a reader must allow.
 fn answer(table: &Path, made: &MadeTable, output: &mut Output) {
     let count = serde_json::from_str::<Value>(&made.text).ok().and_then(|table| Some(table["refs"].as_object()?.len()));
@@ -178,15 +154,4 @@ fn answer(table: &Path, made: &MadeTable, output: &mut Output) {
     let size = made.text.len();
     let document = json!({"table": name, "references": count, "bytes": size, "left_out": left_out, "allow": allow});
     output.answer(&document, &text);
-}
-
-/// Writes a file whole or not at all.
-fn write(path: &Path, text: &str) -> Result<()> {
-    let partial = path.with_extension(format!("{}.partial", std::process::id()));
-    let written = fs::write(&partial, text).and_then(|()| fs::rename(&partial, path));
-    written.map_err(|error| {
-        // That failure is the one to report.
-        let _ = fs::remove_file(&partial);
-        Error::new(ErrorKind::StoreFailed, format!("'{}': {error}", path.display())).with_source(error)
-    })
 }

@@ -7,14 +7,15 @@ use clap::Args;
 use cuzarr::meta::Decoding;
 use cuzarr::node::{Array, Node};
 use cuzarr::{Error, ErrorKind, Result, ResultExt};
-use cuzarr_compute::{ComputeOptions, Expr, Progress, Statistics};
+use cuzarr_compute::{ComputeOptions, Expr, Op, Progress, ReduceOp, Reduction, Statistics};
 use cuzarr_device::{DType, DTypeKind, Device};
 use serde_json::{Value, json};
 
-use crate::Verdict;
-use crate::nodes;
+use crate::elements::Element;
 use crate::output::{self, Output};
 use crate::picture::{self, Picture};
+use crate::times::{NAT, Times};
+use crate::{Verdict, nodes};
 
 /// Rows of a histogram on a terminal.
 const ROWS: usize = 16;
@@ -30,6 +31,9 @@ pub struct Stats {
     /// Draw the histogram as a PNG file; for one array only
     #[arg(long, value_name = "FILE.png")]
     png: Option<PathBuf>,
+    /// Replace an existing file that is not a picture
+    #[arg(long)]
+    overwrite: bool,
     /// Take numbers as they are stored; do not apply _FillValue, scale_factor and add_offset
     #[arg(long)]
     raw: bool,
@@ -55,7 +59,7 @@ impl Stats {
             return Err(Error::new(ErrorKind::InvalidArgument, message));
         }
         if let Some(path) = &self.png {
-            picture::check_place(path)?;
+            picture::check_place(path, &["png"], &self.path, self.overwrite)?;
         }
         let (mut documents, mut texts) = (Vec::new(), Vec::new());
         for array in &arrays {
@@ -119,6 +123,10 @@ struct Known {
     decoding: Option<String>,
     units: Option<String>,
     statistics: Statistics,
+    /// The unit of dates and durations.
+    times: Option<Times>,
+    /// The least and the greatest of integers, dates and durations.
+    whole_range: Option<(i128, i128)>,
 }
 
 impl Known {
@@ -133,23 +141,61 @@ impl Known {
             device: own.device,
             memory_limit_bytes: own.memory_limit_bytes,
             threads: own.threads,
+            cancellation: Some(&own.cancellation),
             progress: Some(&tell),
             ..Default::default()
         };
+        if let Some(times) = Times::of(array.metadata().data_type()).filter(|_| !raw) {
+            let stored = Expr::array(array.clone())?;
+            let (statistics, whole_range) = of_times(&stored, &options).at(|| name.clone())?;
+            let units = Some(times.unit());
+            return Ok(Known {
+                name,
+                dtype: stored.dtype(),
+                decoding: None,
+                units,
+                statistics,
+                times: Some(times),
+                whole_range,
+            });
+        }
         let expr = nodes::numbers(Expr::array(array.clone()), raw).at(|| name.clone())?;
         let statistics = expr.statistics(&options).at(|| name.clone())?;
         let decoding = if raw { Decoding::default() } else { array.metadata().decoding()? };
-        Ok(Known { name, dtype: expr.dtype(), decoding: decoding.describe(), units: decoding.units, statistics })
+        let whole_range = statistics.whole_range;
+        let (decoded, units) = (decoding.describe(), decoding.units);
+        Ok(Known { name, dtype: expr.dtype(), decoding: decoded, units, statistics, times: None, whole_range })
+    }
+
+    /// The least and the greatest element.
+    fn range(&self) -> Option<[Extreme; 2]> {
+        match (self.whole_range, self.statistics.range) {
+            (Some((least, greatest)), _) => Some([least, greatest].map(|whole| match self.times {
+                Some(times) => Extreme::Time(times.text(whole)),
+                None => Extreme::Element(Element::Whole(whole)),
+            })),
+            (None, Some((least, greatest))) => {
+                let is_short = self.dtype != DType::FLOAT64;
+                Some([least, greatest].map(|number| Extreme::Element(Element::Number(number, is_short))))
+            }
+            (None, None) => None,
+        }
+    }
+
+    /// A number between elements, such as their mean.
+    fn between(&self, number: f64) -> String {
+        self.times.map_or_else(|| output::number(number), |times| times.text(number.round() as i128))
     }
 
     fn to_json(&self) -> Value {
         let known = &self.statistics;
         let (width, bins) = known.histogram(64);
-        let finite = |value: f64| value.is_finite().then_some(value);
+        let [min, max] = self.range().map_or([Value::Null, Value::Null], |range| range.map(|one| one.to_json()));
+        let number = |value: Option<f64>| value.map_or(Value::Null, |value| Element::Number(value, false).to_json());
+        let mean = known.mean().filter(|_| self.times.is_some()).map(|mean| json!(self.between(mean)));
         json!({
             "array": self.name, "decoded": self.decoding, "units": self.units, "count": known.count(), "nan": known.nan, "infinite": known.infinite,
-            "min": known.range.and_then(|range| finite(range.0)), "max": known.range.and_then(|range| finite(range.1)),
-            "mean": known.mean().and_then(finite), "std": known.std().and_then(finite), "histogram": {
+            "min": min, "max": max, "mean": mean.unwrap_or_else(|| number(known.mean())), "std": number(known.std()), "histogram": {
                 "start": bins.first().map(|bin| bin.0), "width": width,
                 "counts": bins.iter().map(|bin| bin.1).collect::<Vec<_>>(),
             },
@@ -162,18 +208,21 @@ impl Known {
         let decoded =
             self.decoding.as_ref().map_or_else(String::new, |what| format!("\n  decoded: {what} (--raw: as stored)"));
         let title = format!("{title}{units}{decoded}");
-        let mut text = format!("{title}\n  count {}  nan {}  infinite {}\n", known.count(), known.nan, known.infinite);
-        let Some((min, max)) = known.range else { return text + "  nothing to look at\n" };
-        let [min, max] = [min, max].map(|value| output::element(value, Some(self.dtype)));
+        let missing = if self.times.is_some() { "missing" } else { "nan" };
+        let mut text =
+            format!("{title}\n  count {}  {missing} {}  infinite {}\n", known.count(), known.nan, known.infinite);
+        let Some(range) = self.range() else { return text + "  nothing to look at\n" };
+        let [min, max] = range.map(Extreme::into_text);
         text += &format!("  min {min}  max {max}");
         if let (Some(mean), Some(std)) = (known.mean(), known.std()) {
             let of = if known.infinite > 0 { " (of the finite ones)" } else { "" };
-            text += &format!("  mean {}  std {}{of}", output::number(mean), output::number(std));
+            let unit = self.times.map_or_else(String::new, |times| format!(" {}", times.unit()));
+            text += &format!("  mean {}  std {}{unit}{of}", self.between(mean), output::number(std));
         }
         let (_, bins) = known.histogram(ROWS);
         let most = bins.iter().map(|bin| bin.1).max().unwrap_or(0).max(1);
         let rows: Vec<Vec<String>> =
-            bins.iter().map(|(start, count)| vec![output::number(*start), count.to_string()]).collect();
+            bins.iter().map(|(start, count)| vec![self.between(*start), count.to_string()]).collect();
         if rows.is_empty() {
             return text + "\n";
         }
@@ -183,4 +232,46 @@ impl Known {
         let lines: Vec<String> = table.lines().zip(bars).map(|(line, bar)| format!("{line}  {bar}")).collect();
         format!("{text}\n{}", lines.join("\n"))
     }
+}
+
+/// The least or the greatest element.
+enum Extreme {
+    Element(Element),
+    /// A date or a duration.
+    Time(String),
+}
+
+impl Extreme {
+    fn to_json(&self) -> Value {
+        match self {
+            Extreme::Element(element) => element.to_json(),
+            Extreme::Time(text) => json!(text),
+        }
+    }
+
+    fn into_text(self) -> String {
+        match self {
+            Extreme::Element(element) => element.to_text(),
+            Extreme::Time(text) => text,
+        }
+    }
+}
+
+/// Statistics of dates or durations, and the least and the greatest. NaT is missing.
+fn of_times(stored: &Expr, options: &ComputeOptions<'_>) -> Result<(Statistics, Option<(i128, i128)>)> {
+    let is_nat = Expr::apply(Op::Equal, &[stored.clone().into(), NAT.into()])?;
+    let floats = stored.astype(DType::FLOAT64)?;
+    let numbers = Expr::apply(Op::Where, &[is_nat.clone().into(), f64::NAN.into(), floats.into()])?;
+    let statistics = numbers.statistics(options)?;
+    if statistics.finite == 0 {
+        return Ok((statistics, None));
+    }
+    let without_nat = Expr::apply(Op::Where, &[is_nat.into(), i64::MAX.into(), stored.clone().into()])?;
+    let extreme = |of: &Expr, which: ReduceOp| {
+        let found = of.reduce(&Reduction::new(which, None), options)?.to_device(Device::Cpu)?;
+        Ok::<_, Error>(found.host_slice::<i64>()?.first().map_or(0, |&whole| i128::from(whole)))
+    };
+    // NaT is the least integer, so it does not hide the greatest date.
+    let range = (extreme(&without_nat, ReduceOp::Min)?, extreme(stored, ReduceOp::Max)?);
+    Ok((statistics, Some(range)))
 }

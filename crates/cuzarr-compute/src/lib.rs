@@ -65,7 +65,7 @@ pub use parse::parse;
 pub use quantile::{Quantile, QuantileMethod};
 pub use reduce::{ReduceOp, Reduction};
 pub use statistics::Statistics;
-pub use stream::{ComputeExplanation, ComputeStage};
+pub use stream::{ComputeExplanation, ComputeStage, Creation};
 
 // Kernels that users write.
 pub use elementwise::{ElementwiseArgument, ElementwiseCall, ElementwiseKernel};

@@ -75,6 +75,33 @@ fn check(known: &Statistics, elements: &NdBuffer, context: &str) {
 }
 
 #[test]
+fn integers_that_binary64_does_not_have_are_counted_exactly() {
+    let signed = [i64::MIN, i64::MAX, i64::MAX - 1, (1 << 53) + 1, (1 << 62) - 1, -(1 << 62) - 1];
+    let unsigned = [u64::MAX, u64::MAX - 1, (1 << 63) - 1, 1 << 63, (1 << 53) + 1];
+    let narrow = [(1 << 60) - 1, (1 << 60) - 3, (1 << 60) + 1000];
+    for (dtype, elements) in [
+        (DType::INT64, signed.map(i128::from).to_vec()),
+        (DType::UINT64, unsigned.map(i128::from).to_vec()),
+        (DType::INT64, narrow.to_vec()),
+        (DType::UINT64, narrow.to_vec()),
+        (DType::INT64, vec![i128::from(i64::MAX); 3]),
+    ] {
+        let bytes: Vec<u8> = elements.iter().flat_map(|&whole| (whole as u64).to_ne_bytes()).collect();
+        let known = of(&NdBuffer::from_host(Device::Cpu, dtype, &[elements.len()], Order::C, &bytes).unwrap());
+        let ends = (*elements.iter().min().unwrap(), *elements.iter().max().unwrap());
+        assert_eq!(known.whole_range, Some(ends), "{elements:?}");
+        let (width, bins) = known.histogram(64);
+        for (start, count) in &bins {
+            let (from, to) = (*start as i128, (*start + width) as i128);
+            let inside = elements.iter().filter(|whole| (from..to).contains(whole)).count();
+            assert_eq!(*count, inside as u64, "{elements:?}: from {from} to {to}");
+        }
+        assert_eq!(bins.iter().map(|bin| bin.1).sum::<u64>(), elements.len() as u64, "{elements:?}");
+    }
+    assert_eq!(of(&numbers(DType::FLOAT32, &[2], &[1.0, 2.0])).whole_range, None);
+}
+
+#[test]
 fn numbers_of_any_type_are_counted_on_every_device() {
     let mut dice = Dice(3);
     let values: Vec<f64> = (0..3000).map(|_| dice.below(1 << 20) as f64 / 8192.0).collect();

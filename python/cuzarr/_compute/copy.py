@@ -290,7 +290,7 @@ def _copy(job: Job, changes: str, progress: Any, dry_run: bool) -> Any:
     with _core.Watch(counts=is_wanted(progress)) as watch:
         plan = _core.Copy(*job.ends, changes, job.existing, job.options)
     for difference in plan.differences():
-        message = f"{job.node.store_path}: {difference}; the stored node is copied"
+        message = f"{job.node.store_path}: {difference}; what is stored is copied"
         warnings.warn(printable(message), CuzarrUserWarning, stacklevel=4)
     for name, message in plan.unreadable():
         warnings.warn(printable(f"{name} is left out: {message}"), CuzarrUserWarning, stacklevel=4)

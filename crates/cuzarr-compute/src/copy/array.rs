@@ -53,8 +53,8 @@ pub struct Copy {
 }
 
 /// The work before the first pass.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Begin {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Begin {
     Fresh,
     Delete,
     GoOn,
@@ -415,7 +415,7 @@ fn note(pass: &Pass) -> PassNote {
 }
 
 /// Checks what is at the target, and returns what to do first, with the passes of a resumed copy.
-fn look(target: &Array, checkpoint: &Checkpoint, existing: Existing) -> Result<(Begin, Vec<PassNote>)> {
+pub(crate) fn look(target: &Array, checkpoint: &Checkpoint, existing: Existing) -> Result<(Begin, Vec<PassNote>)> {
     if existing == Existing::Overwrite {
         return Ok((Begin::Delete, Vec::new()));
     }
@@ -426,7 +426,7 @@ fn look(target: &Array, checkpoint: &Checkpoint, existing: Existing) -> Result<(
         (Found::Same(passes), Existing::Resume) => return Ok((Begin::GoOn, passes)),
         (Found::Same(_), _) => {
             return Err(
-                contains(ErrorKind::ContainsArray, "an unfinished copy").with_hint("resume it, or overwrite it")
+                contains(ErrorKind::ContainsArray, "an unfinished array").with_hint("resume it, or overwrite it")
             );
         }
         (Found::Other(Some(differences)), _) => {

@@ -1,6 +1,6 @@
 //! Changes of a copy: its metadata with other chunks, other codecs or the other format.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value, json};
 
@@ -201,6 +201,23 @@ impl Changes {
                 )
                 .with_nearest(name, dimensions()));
             }
+        }
+        Ok(())
+    }
+
+    /// Refuses lists of extents for a number of dimensions that no array of a group has.
+    ///
+    /// # Errors
+    /// `InvalidArgument`
+    pub(super) fn check_dimensions(&self, ndims: &[usize]) -> Result<()> {
+        let shards = self.shards.as_ref().and_then(Option::as_ref);
+        for (what, extents) in [("chunks", self.chunks.as_ref()), ("shards", shards)] {
+            let Some(len) = extents.map(Vec::len).filter(|len| !ndims.contains(len)) else { continue };
+            let known: BTreeSet<usize> = ndims.iter().copied().collect();
+            let known: Vec<String> = known.iter().map(ToString::to_string).collect();
+            let message = format!("{what} have {len} dimensions, and no array of the group has as many");
+            let hint = format!("the arrays have {} dimensions", known.join(", "));
+            return Err(Error::new(ErrorKind::InvalidArgument, message).with_hint(hint));
         }
         Ok(())
     }

@@ -15,6 +15,7 @@ mod elements;
 mod node;
 mod pass;
 
+pub(crate) use self::array::{Begin, look};
 pub use self::array::{Copy, Existing};
 pub use self::carrier::{Carrier, Here, Rest};
 pub use self::changes::{Changes, NamedExtents, codecs_from_json, compressor_named};

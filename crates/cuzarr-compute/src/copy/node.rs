@@ -98,6 +98,11 @@ impl Copied {
         // Consolidated metadata may be older than the nodes.
         self.differences = group.differences()?;
         let members = self.read_members(group, changes)?;
+        let ndims = members.iter().filter_map(|(_, member)| match member {
+            Node::Array(array) => Some(array.metadata().ndim()),
+            Node::Group(_) => None,
+        });
+        changes.check_dimensions(&ndims.collect::<Vec<_>>())?;
         let arrays = members.iter().filter_map(|(name, member)| match member {
             Node::Array(array) => {
                 let names = array.metadata().xarray_dimensions().unwrap_or_default();

@@ -68,11 +68,13 @@ pub(super) fn check_lists(ndim: usize, options: &PyramidOptions) -> Result<()> {
             ));
         }
     }
-    if options.scale.iter().flatten().any(|size| !size.is_finite() || *size <= 0.0) {
-        return invalid(format!("the scale {:?} has sizes that are not above 0", options.scale));
+    if let Some(scale) =
+        options.scale.as_ref().filter(|scale| scale.iter().any(|size| !size.is_finite() || *size <= 0.0))
+    {
+        return invalid(format!("the scale {scale:?} has sizes that are not above 0"));
     }
-    if options.translation.iter().flatten().any(|place| !place.is_finite()) {
-        return invalid(format!("the translation {:?} has places that are not finite", options.translation));
+    if let Some(places) = options.translation.as_ref().filter(|places| places.iter().any(|place| !place.is_finite())) {
+        return invalid(format!("the translation {places:?} has places that are not finite"));
     }
     if let Some(factors) = &options.factors {
         let elems = factors.iter().try_fold(1u64, |elems, factor| elems.checked_mul(*factor));

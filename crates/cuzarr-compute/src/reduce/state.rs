@@ -47,6 +47,15 @@ impl Wide {
             Wide::Float | Wide::Complex => f64::from_bits(word),
         }
     }
+
+    /// An integer that is known by its word; `None` for other kinds.
+    pub(crate) fn whole(self, word: u64) -> Option<i128> {
+        match self {
+            Wide::Signed => Some(word.cast_signed().into()),
+            Wide::Unsigned => Some(word.into()),
+            Wide::Float | Wide::Complex => None,
+        }
+    }
 }
 
 /// An element in its widest type.

@@ -30,8 +30,11 @@ pub struct Statistics {
     pub nan: u64,
     /// The number of infinite elements.
     pub infinite: u64,
-    /// The least and the greatest number, infinities among them; `None` where all are NaN.
+    /// The least and the greatest number, infinities among them; `None` where all are NaN. Of integers beyond 2⁵³ they are the
+    /// nearest numbers that binary64 has; [`Statistics::whole_range`] has them exactly.
     pub range: Option<(f64, f64)>,
+    /// The least and the greatest of integers, exactly; `None` for other elements, and where there are none.
+    pub whole_range: Option<(i128, i128)>,
     /// Mean, number and squared distances from the mean, of the finite ones.
     moments: State,
     /// The spread of the finite elements.
@@ -76,6 +79,7 @@ impl Statistics {
             return Ok(all);
         };
         (all.nan, all.range) = (elements.len() as u64 - range.count, Some((range.least, range.greatest)));
+        all.whole_range = range.whole;
         let mut finite = Some(range).filter(|range| range.least.is_finite() && range.greatest.is_finite());
         if finite.is_some() {
             all.moments = state_of(elements, Accumulator::Moments, processor)?;
@@ -89,7 +93,10 @@ impl Statistics {
         all.finite = finite.as_ref().map_or(0, |finite| finite.count);
         all.infinite = elements.len() as u64 - all.nan - all.finite;
         let Some(finite) = finite else { return Ok(all) };
-        all.spread = Spread::within(finite.least, finite.greatest);
+        // Both are rounded down, and edges of bins are numbers of binary64. So each integer stays in the bin that it is in.
+        let (least, greatest) =
+            finite.whole.map_or((finite.least, finite.greatest), |(least, greatest)| (below(least), below(greatest)));
+        all.spread = Spread::within(least, greatest);
         let counts = match all.spread.ends() {
             Some((first, last)) if first < last => {
                 let bins = Bins::Edges(all.spread.edges(keys, dtype)?);
@@ -113,6 +120,7 @@ impl Statistics {
             (Some((a, b)), Some((c, d))) => Some((a.min(c), b.max(d))),
             (own, others) => own.or(others),
         };
+        self.whole_range = joined(self.whole_range, other.whole_range);
         self.moments = merged_moments(self.moments, other.moments);
         self.spread.join(other.spread);
     }
@@ -123,11 +131,26 @@ fn merged_moments(own: State, other: State) -> State {
     Accumulator::Moments.merge(Wide::Float, own, other)
 }
 
+/// The greatest number of binary64 that is not above an integer of 64 bits.
+fn below(whole: i128) -> f64 {
+    let nearest = whole as f64;
+    if nearest as i128 > whole { nearest.next_down() } else { nearest }
+}
+
+fn joined(own: Option<(i128, i128)>, other: Option<(i128, i128)>) -> Option<(i128, i128)> {
+    match (own, other) {
+        (Some((a, b)), Some((c, d))) => Some((a.min(c), b.max(d))),
+        (own, other) => own.or(other),
+    }
+}
+
 /// The least and the greatest number of those that are not NaN, of which there is one.
 struct Extremes {
     count: u64,
     least: f64,
     greatest: f64,
+    /// Of integers both exactly.
+    whole: Option<(i128, i128)>,
 }
 
 impl Extremes {
@@ -136,8 +159,12 @@ impl Extremes {
         let [least, greatest] =
             [Accumulator::Least, Accumulator::Greatest].map(|which| state_of(elements, which, processor));
         let (least, greatest) = (least?, greatest?);
-        let extremes =
-            || Extremes { count: least.0[1], least: wide.number(least.0[0]), greatest: wide.number(greatest.0[0]) };
+        let extremes = || Extremes {
+            count: least.0[1],
+            least: wide.number(least.0[0]),
+            greatest: wide.number(greatest.0[0]),
+            whole: wide.whole(least.0[0]).zip(wide.whole(greatest.0[0])),
+        };
         Ok((least.0[1] > 0).then(extremes))
     }
 
@@ -147,6 +174,7 @@ impl Extremes {
                 count: own.count + other.count,
                 least: own.least.min(other.least),
                 greatest: own.greatest.max(other.greatest),
+                whole: joined(own.whole, other.whole),
             }),
             (own, other) => own.or(other),
         }

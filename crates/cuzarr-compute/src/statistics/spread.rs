@@ -32,14 +32,19 @@ impl Spread {
         self.range.map(|(low, high)| ((low / self.width).floor() as i64, (high / self.width).floor() as i64))
     }
 
-    /// The keys of elements of a type between the bins: the least element of each bin, and the greatest of all.
+    /// The keys of elements of a type between the bins: the least element of each bin, and the greatest of all. That of integers is the
+    /// greatest of their type, because the greatest one may lie above the number that stands for it.
     ///
     /// # Errors
     /// `Unsupported` for a type without order.
     pub(super) fn edges(&self, keys: Keys, dtype: DType) -> Result<Vec<u64>> {
         let (Some((low, high)), Some((first, last))) = (self.range, self.ends()) else { return Ok(Vec::new()) };
         let inner = (first + 1..=last).map(|bin| bin as f64 * self.width);
-        [low].into_iter().chain(inner).chain([high]).map(|edge| least_key(keys, dtype, edge)).collect()
+        let greatest = match keys.kind {
+            KeyKind::Signed | KeyKind::Unsigned => Ok(u64::MAX >> (64 - keys.bits)),
+            KeyKind::Float => least_key(keys, dtype, high),
+        };
+        [low].into_iter().chain(inner).map(|edge| least_key(keys, dtype, edge)).chain([greatest]).collect()
     }
 
     /// Adds counts of the bins from the first on.

@@ -10,15 +10,15 @@ use cuzarr::plan::Region;
 use cuzarr::{Error, ErrorKind, Result};
 
 /// A planned computation into an array.
-struct Storing<'a> {
+pub(super) struct Storing<'a> {
     job: Job<'a>,
-    regions: Vec<Region>,
-    target: Array,
+    pub(super) regions: Vec<Region>,
+    pub(super) target: Array,
 }
 
 impl Storing<'_> {
     /// Computes and writes some regions. `done` is called for each one that is written.
-    fn run(&self, regions: &[Region], mut done: impl FnMut(&Region) -> Result<()> + Send) -> Result<()> {
+    pub(super) fn run(&self, regions: &[Region], mut done: impl FnMut(&Region) -> Result<()> + Send) -> Result<()> {
         if regions.is_empty() {
             return Ok(());
         }
@@ -100,7 +100,7 @@ impl Expr {
     }
 
     /// Checks and plans a computation into an array.
-    fn storing<'a>(&self, target: &Array, options: &ComputeOptions<'a>) -> Result<Storing<'a>> {
+    pub(super) fn storing<'a>(&self, target: &Array, options: &ComputeOptions<'a>) -> Result<Storing<'a>> {
         if target.shape() != self.shape() {
             let message = format!("the expression has shape {:?}, the target {:?}", self.shape(), target.shape());
             return Err(Error::new(ErrorKind::ShapeMismatch, message));
@@ -121,7 +121,7 @@ impl Expr {
     }
 
     /// A text that describes this computation and no other work.
-    fn origin(&self) -> Result<String> {
+    pub(super) fn origin(&self) -> Result<String> {
         let (program, inputs) = lower(self)?;
         let origins = inputs.iter().map(|input| match input {
             Input::Array(view) => {

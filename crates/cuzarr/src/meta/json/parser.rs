@@ -140,7 +140,7 @@ impl<'a> Parser<'a> {
                 _ => return,
             }
             while let Some(word) = self.word_at() {
-                let spaces = (word ^ EACH * b' ' as u64).trailing_zeros() as usize / 8;
+                let spaces = (word ^ (EACH * b' ' as u64)).trailing_zeros() as usize / 8;
                 self.at += spaces;
                 if spaces < 8 {
                     break;
@@ -153,11 +153,11 @@ impl<'a> Parser<'a> {
     fn skip_plain(&mut self) {
         while let Some(word) = self.word_at() {
             let zero = |word: u64| word.wrapping_sub(EACH) & !word;
-            let ends = zero(word ^ EACH * b'"' as u64)
-                | zero(word ^ EACH * b'\\' as u64)
-                | word.wrapping_sub(EACH * b' ' as u64) & !word;
+            let ends = zero(word ^ (EACH * b'"' as u64))
+                | zero(word ^ (EACH * b'\\' as u64))
+                | (word.wrapping_sub(EACH * b' ' as u64) & !word);
             // The lowest mark is true; carries set false ones only above it.
-            let plain = (ends & EACH << 7).trailing_zeros() as usize / 8;
+            let plain = (ends & (EACH << 7)).trailing_zeros() as usize / 8;
             self.at += plain;
             if plain < 8 {
                 return;
