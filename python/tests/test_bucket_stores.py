@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -87,6 +88,19 @@ for step in range(5):
 """
 
 
+@pytest.fixture
+def one_request_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """S3 tests the condition of a write and stores the value in one step. moto's server does so if it does nothing else meanwhile."""
+    turn, answer = threading.Lock(), WSGIRequestHandler.run_wsgi
+
+    def alone(self: Any) -> None:
+        with turn:
+            answer(self)
+
+    monkeypatch.setattr(WSGIRequestHandler, "run_wsgi", alone)
+
+
+@pytest.mark.usefixtures("one_request_at_a_time")
 def test_processes_that_append_to_one_array_lose_no_row() -> None:
     url = f"s3://bucket/folder-{next(FOLDERS)}"
     cuzarr.open_group(url, mode="w").create_array("t", shape=(0,), chunks=(4,), dtype="i4")
