@@ -43,7 +43,7 @@ def _find_packages() -> list[tuple[str, str, str | None, str, bool]]:
 
 def main() -> int:
     """Runs the command with this process's arguments; returns its exit status."""
-    # Python's own handler would wait until the command has ended. Every object is written whole, and copies can be resumed.
+    # Python's own handler would wait until the command has ended; the command has its own, which tells how to go on.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     return _core.cli(["cuzarr", *sys.argv[1:]], references_for_command, _find_packages)
 

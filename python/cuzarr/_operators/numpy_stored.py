@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from cuzarr import _core
 from cuzarr._config import config
 from cuzarr._config.keys import DEFAULT_MEMORY_LIMIT_BYTES
 from cuzarr._numpy import is_computable, is_small
@@ -78,7 +79,7 @@ def stored_ufunc(ufunc: Any, method: str, inputs: tuple[Any, ...], options: dict
                 return plan.compute(out=out)
     if not may_be_sign and not (is_here and has_arithmetic):
         name = ufunc.__name__ if method == "__call__" else f"{ufunc.__name__}.{method}"
-        check_limit(name, [*inputs, *options.values()])
+        check_readable(name, [*inputs, *options.values()])
         return call_with_elements(ufunc, method, inputs, options)
     if ufunc is np.divmod:
         return dispatch.apply("floor_divide", *inputs), dispatch.apply("remainder", *inputs)
@@ -111,7 +112,7 @@ def by_numpy(name: str, function: Callable[..., Any], values: tuple[Any, ...], *
     ImplicitHostCopyError
         Elements are on a GPU.
     """
-    check_limit(name, values)
+    check_readable(name, values)
     elements = [host_elements(value) for value in values]
     try:
         return function(*elements, **options)
@@ -143,12 +144,14 @@ def _limit_bytes() -> int:
     return DEFAULT_MEMORY_LIMIT_BYTES if limit is None else int(limit)
 
 
-def check_limit(name: str, values: Any) -> None:
-    """Refuses to read all elements of arrays for a function of NumPy's when they take more than the memory limit.
+def check_readable(name: str, values: Any) -> None:
+    """Refuses to read all elements of arrays for a function of NumPy's when they take more than the memory limit, or when an array is
+    not stored as it was opened.
 
     Raises
     ------
     BudgetExceededError
+    ArrayNotFoundError, ShapeMismatchError, DTypeMismatchError, InvalidArgumentError
     """
     found = list(stored_inside(list(values)))
     needed, limit = sum(map(_size_bytes, found)), _limit_bytes()
@@ -157,6 +160,7 @@ def check_limit(name: str, values: Any) -> None:
             f"numpy.{name} reads all elements of its arrays: {needed} bytes, the memory limit is {limit}",
             hint=f"read them first: numpy.{name} of x{found[0]._on_host}; or raise the limit: cuzarr.config.set(memory_limit=...)",
         )
+    _core.check_unchanged([getattr(one, "_array", one)._handle() for one in found])  # of a view its array
 
 
 def _in_memory(value: Any, is_among_others: bool) -> Any:
@@ -245,7 +249,7 @@ def stored_function(x: Any, function: Any, types: Any, arguments: tuple[Any, ...
         if result is not NotImplemented:
             return result
     values = [*arguments, *options.values()]
-    check_limit(name, values)
+    check_readable(name, values)
     read = [_in_memory(value, bool(others)) for value in values]
     return function(*read[: len(arguments)], **dict(zip(options, read[len(arguments) :], strict=True)))
 
