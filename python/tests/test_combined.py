@@ -100,7 +100,8 @@ def test_arrays_beyond_the_memory_limit_are_compared_and_not_sorted() -> None:
         assert not np.array_equal(array, values[:-1])
         np.testing.assert_allclose(np.mean(array, axis=0), values.mean(axis=0))
         np.testing.assert_allclose(np.nanmedian(array), np.median(values))
-        for call in (np.sort, np.argsort, np.fft.fft, np.add.reduce, np.linalg.norm, lambda x: np.mean(x, where=values > 0)):
+        np.testing.assert_allclose(np.mean(array, where=values > 0.5), np.mean(values, where=values > 0.5))
+        for call in (np.sort, np.argsort, np.fft.fft, np.add.reduce, np.linalg.norm):
             for x in (array, array.lazy):
                 with pytest.raises(BudgetExceededError, match=r"reads all elements.*480000 bytes.*102400") as raised:
                     call(x)
@@ -141,7 +142,7 @@ def test_functions_that_write_do_not_take_arrays_in_stores() -> None:
     array, values = stored(np.zeros((2, 3))), np.ones((2, 3))
     for call in (lambda x: np.copyto(x, values), lambda x: np.sum(values, axis=0, out=x), lambda x: np.add(values, 1, out=x)):
         for x in (array, array.lazy, array + 1):
-            with pytest.raises(UnsupportedError, match="numpy."):
+            with pytest.raises((UnsupportedError, InvalidArgumentError), match=r"numpy\.|out is"):
                 call(x)
     target = np.zeros(3)
     assert np.sum(array.lazy[...] + 1, axis=0, out=target) is target and (target == 2).all()

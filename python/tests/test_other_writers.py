@@ -43,7 +43,7 @@ def test_a_file_that_is_no_store_says_how_it_is_opened(tmp_path: Path, content: 
 def test_the_command_and_xarray_say_it_too(tmp_path: Path) -> None:
     (tmp_path / "x.nc").write_bytes(HDF5)
     told = command("info", tmp_path / "x.nc")
-    assert told.returncode == 1 and "references make" in told.stderr and "reference::table.json" in told.stderr
+    assert told.returncode == 2 and "references make" in told.stderr and "reference::table.json" in told.stderr
     xarray = pytest.importorskip("xarray")
     with pytest.raises(CuzarrError, match="references make"):
         xarray.open_dataset(tmp_path / "x.nc", engine="cuzarr")

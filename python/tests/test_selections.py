@@ -166,8 +166,9 @@ def test_quantiles_without_meaning_are_refused() -> None:
     ):
         with pytest.raises(cuzarr.errors.InvalidArgumentError):
             cuzarr.quantile(x, q, **options)
+    assert np.isnan(cuzarr.median(np.zeros((0, 3)), 0)).tolist() == [True] * 3  # as NumPy
     with pytest.raises(cuzarr.errors.InvalidArgumentError, match="no elements"):
-        cuzarr.median(np.zeros((0, 3)), 0)
+        cuzarr.quantile(np.zeros((0, 3)), 0.5, 0)
     assert cuzarr.median(np.zeros((0, 3)), 1).shape == (0,)
     with pytest.raises(cuzarr.errors.DTypeMismatchError, match="uint8"):
         cuzarr.quantile(np.array([True]), 0.5)

@@ -98,10 +98,11 @@ impl Axis {
         [0, self.count.saturating_sub(1) as usize].map(|element| self.text(self.place(element)))
     }
 
-    /// The axis for people: `latitude (degrees_north) 90.0 to -90.0`.
+    /// The axis for people: `latitude (degrees_north): 90 to -90`.
     pub fn to_text(&self) -> String {
-        let [first, last] = self.ends();
-        format!("{} {first} to {last}", self.name)
+        let ends = self.ends();
+        let [first, last] = ends.each_ref().map(|end| end.strip_suffix(".0").unwrap_or(end));
+        format!("{}: {first} to {last}", self.name)
     }
 
     /// The axis for programs.
@@ -167,7 +168,7 @@ mod tests {
         let axis = Axis::at("latitude".into(), Some("degrees_north".into()), vec![90.0, 60.0, 30.0]);
         assert_eq!((axis.range.clone(), axis.name.as_str()), (105.0..15.0, "latitude (degrees_north)"));
         assert_eq!((axis.place(2), axis.text(60.0)), (30.0, "60.0".to_string()));
-        assert_eq!(axis.to_text(), "latitude (degrees_north) 90.0 to 30.0");
+        assert_eq!(axis.to_text(), "latitude (degrees_north): 90 to 30");
     }
 
     #[test]

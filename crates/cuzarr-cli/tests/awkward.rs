@@ -596,7 +596,7 @@ fn a_preview_follows_the_terminal() {
     let place = directory.path().join("a");
     array(&place, &json!("uint8"), &[4, 200], &[9; 800]);
     let drawn = command(&["preview", text(&place)]).env("COLUMNS", "40").output().unwrap();
-    let widest = stdout(&drawn).lines().skip(1).map(|line| line.chars().count()).max();
+    let widest = stdout(&drawn).lines().skip(2).map(|line| line.chars().count()).max();
     assert!(widest.is_some_and(|widest| widest <= 40 && widest > 20), "{drawn:?}");
     if Command::new("script").arg("--version").output().is_err() {
         println!("skipped: no program 'script', which gives a terminal");

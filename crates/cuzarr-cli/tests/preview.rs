@@ -96,7 +96,7 @@ fn axes_show_the_coordinates_that_have_their_names() {
     let part = preview(&place, &["--slice", "1:,::2"]);
     assert_eq!((&part["axes"][0]["first"], &part["axes"][1]["last"]), (&json!(0.0), &json!(500.0)));
     let shown = String::from_utf8(cuzarr(&["preview", place.to_str().unwrap()]).stdout).unwrap();
-    assert!(shown.contains("down latitude (degrees_north) 90.0 to -90.0, across level 1000.0 to 10.0"), "{shown}");
+    assert!(shown.contains("down latitude (degrees_north): 90 to -90, across level: 1000 to 10"), "{shown}");
     // A coordinate of another length is none.
     create(&store, "other", &["latitude", "level"], &[2, 4], &values[..8], json!({}));
     assert_eq!(

@@ -187,7 +187,9 @@ fn sizes_are_found_without_head() {
 #[test]
 fn a_value_that_may_not_be_read_stays_refused() {
     let server = Server::start(|_| sized("403 Forbidden", &[], b"no"));
-    assert!(failure(server.open(&[]).size_bytes("v")).message().contains("permission denied"));
+    let error = server.open(&[]).size_bytes("v").unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::PermissionDenied, "{error}");
+    assert_eq!(server.open(&[("missing_when_denied", "true")]).size_bytes("v").unwrap(), None);
 }
 
 #[test]

@@ -23,6 +23,7 @@ from cuzarr._compute.operands import (
     plan_device,
     settings,
 )
+from cuzarr._memory.element_types import dtype_of
 from cuzarr._memory.foreign import host_array
 from cuzarr._operators import dispatch
 from cuzarr._operators.dispatch import Lazy
@@ -64,8 +65,11 @@ def reduce(name: str, x: Any, axis: Axis, keepdims: bool = False, ddof: float = 
     own = operand(x if hasattr(x, "shape") else host_array(x, name), device, name)
     assert isinstance(own, _core.Expr)
     names = dimension_names(x)
-    # As NumPy: only means and variances of all elements look for the axis of a single one.
-    axes = axes_of(axis if name in _MEANS and not skip_nan else axis_of(axis, len(own.shape)), len(own.shape), names)
+    # As NumPy: only means and variances of all elements look for the axis of a single one. Of whole numbers no element is left out.
+    has_nans = dtype_of(own.dtype).kind not in "biu"
+    axes = axes_of(
+        axis if name in _MEANS and not (skip_nan and has_nans) else axis_of(axis, len(own.shape)), len(own.shape), names
+    )
     with refusing("ddof"):
         freedom = float(ddof)
     arguments = name, axes, bool(keepdims), freedom, skip_nan

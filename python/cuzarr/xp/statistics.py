@@ -69,7 +69,11 @@ def _quantile(name: str, x: Any, q: Any, axis: Axis, method: str, keepdims: bool
     probabilities = (asked.astype("f8") / divisor).reshape(-1).tolist()
     names = dimension_names(x)
     axes = axes_of(axis, len(expr.shape), names)
-    if (skip_nan or method == "median") and 0 in (expr.shape if axes is None else [expr.shape[axis] for axis in axes]):
+    if (
+        (skip_nan or method == "median")
+        and own.kind != "c"
+        and 0 in (expr.shape if axes is None else [expr.shape[axis] for axis in axes])
+    ):
         # As NumPy: the mean of nothing, which is NaN.
         nothing = reduce("mean", astype(x, between), axis, keepdims)
         return nothing if asked.ndim == 0 else broadcast_to(nothing, (asked.size, *nothing.shape))

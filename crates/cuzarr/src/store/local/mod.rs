@@ -42,6 +42,7 @@ use super::{
     Workers,
 };
 use crate::error::{Error, ErrorKind, Result, ResultExt};
+use descriptors::Counted;
 pub(super) use file::{OpenFile, read_exact_at, rename_if_absent, version_of as file_version, write_all_at};
 use root::{Reader, Root};
 
@@ -457,6 +458,7 @@ impl fmt::Debug for LocalStore {
 pub(super) struct Partial {
     path: PathBuf,
     process: u32,
+    _counted: Counted,
 }
 
 const PARTIAL_START: &str = ".cuzarr-";
@@ -508,7 +510,7 @@ impl Partial {
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         // The process id tells processes of one machine apart. The random number tells machines apart that share a disk.
         let name = format!("{PARTIAL_START}{:x}-{:x}-{number:x}{PARTIAL_END}", std::process::id(), random_number());
-        Partial { path: directory.join(name), process: std::process::id() }
+        Partial { path: directory.join(name), process: std::process::id(), _counted: Counted::new() }
     }
 
     /// Leaves the file.
