@@ -38,7 +38,7 @@ impl Expr {
     /// let metadata = Array::builder([2], DataType::Float64).metadata()?;
     /// let new = half.creation(store, "half", metadata, Existing::Refuse, ArrayOptions::default())?;
     /// let made = new.run(&ComputeOptions::default())?;
-    /// assert_eq!(made.read::<f64>(&Selection::all(&[2]))?, [0.5, 1.5]);
+    /// assert_eq!(made.read::<f64>(&Selection::all(&[2]))?[..], [0.5, 1.5]);
     /// # Ok::<(), cuzarr::Error>(())
     /// ```
     ///

@@ -335,7 +335,11 @@ impl Unfinished for Growing {
             return Err(Error::new(ErrorKind::InvalidArgument, message)).at(|| self.store.place(&self.key));
         }
         // A file system on a network sends the bytes when any handle of the file is closed.
-        let sent = self.file.try_clone().map(drop).and_then(|()| self.store.sync_bytes(&self.file));
+        let sent = match self.file.try_clone() {
+            Err(error) if descriptors::is_exhaustion(&error) => self.file.sync_data(),
+            handle => handle.map(drop),
+        };
+        let sent = sent.and_then(|()| self.store.sync_bytes(&self.file));
         sent.map_err(|error| io_error("cannot write the value", error)).at(|| self.store.place(&self.key))?;
         self.store.in_directory(&self.key, |directory, name| self.publish(directory, name))
     }
