@@ -418,7 +418,7 @@ fn a_preview_has_the_elements_of_the_plane() {
     assert_eq!(grey.status.code(), Some(0), "{grey:?}");
     let drawn = cuzarr(&["preview", text(&from), "--width", "40"]);
     assert_eq!(String::from_utf8_lossy(&drawn.stdout).lines().filter(|line| line.len() == 32).count(), 32, "{drawn:?}");
-    let wrong = cuzarr(&["preview", text(&from), "--slice", "1,2", "--json"]);
+    let wrong = cuzarr(&["preview", text(&from), "--slice", "1,2,3", "--json"]);
     assert_eq!(json(&wrong)["error"]["kind"], "SelectionInvalid");
 }
 
