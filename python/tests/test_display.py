@@ -284,7 +284,7 @@ def test_a_line_is_shown_on_terminals_and_in_notebooks_only(array: cuzarr.Array,
             return True
 
     class Cell(io.StringIO):
-        """As Jupyter's standard error, which is no terminal, and begins lines anew as one."""
+        """Like standard error in Jupyter: no terminal, but a line can be written over."""
 
     Cell.__module__ = "ipykernel.iostream"
     for stream, shown in ((Terminal(), True), (Cell(), True), (io.StringIO(), False)):

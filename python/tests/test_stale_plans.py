@@ -192,7 +192,7 @@ def test_arrays_are_not_made_of_the_bits_of_another_type(stored: tuple[Any, cuza
 
 
 def test_a_handle_reads_by_the_shape_that_it_knows(tmp_path: Path) -> None:
-    """As `docs/guide/stores.md` says: no document is read for elements."""
+    """Reading elements reads no document: `docs/guide/stores.md` says so."""
     first = cuzarr.create_array(tmp_path / "z.zarr", shape=(6,), chunks=(2,), dtype="i4", fill_value=-1)
     first[:] = np.arange(6)
     stale = cuzarr.open_array(tmp_path / "z.zarr", mode="r+")

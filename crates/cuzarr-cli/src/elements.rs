@@ -15,8 +15,8 @@ pub enum Element {
 }
 
 impl Element {
-    /// As programs read it. Numbers that JSON does not have are the strings that fill values have for them: "NaN", "Infinity",
-    /// "-Infinity". A complex number is a list of its two parts.
+    /// The element in JSON. NaN and infinities are the strings "NaN", "Infinity" and "-Infinity", as in fill values. A complex number
+    /// is a list of its two parts.
     pub fn to_json(self) -> Value {
         match self {
             Element::Truth(truth) => json!(truth),
@@ -26,7 +26,7 @@ impl Element {
         }
     }
 
-    /// As people and expressions write it: `true`, `3`, `0.5`, `nan`, `1.0+2.0j`.
+    /// The element as text that an expression takes: `true`, `3`, `0.5`, `nan`, `1.0+2.0j`.
     pub fn to_text(self) -> String {
         match self {
             Element::Truth(truth) => truth.to_string(),

@@ -65,7 +65,8 @@ def reduce(name: str, x: Any, axis: Axis, keepdims: bool = False, ddof: float = 
     own = operand(x if hasattr(x, "shape") else host_array(x, name), device, name)
     assert isinstance(own, _core.Expr)
     names = dimension_names(x)
-    # As NumPy: only means and variances of all elements look for the axis of a single one. Of whole numbers no element is left out.
+    # NumPy's means and variances refuse an axis of an array without dimensions, its other reductions take 0 and -1. `nanmean` of
+    # integers is `mean`.
     has_nans = dtype_of(own.dtype).kind not in "biu"
     axes = axes_of(
         axis if name in _MEANS and not (skip_nan and has_nans) else axis_of(axis, len(own.shape)), len(own.shape), names

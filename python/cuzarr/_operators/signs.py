@@ -7,6 +7,7 @@ import math
 import operator
 from typing import Any, ClassVar
 
+from cuzarr._checks import Axis
 from cuzarr._numpy import check_dtype
 from cuzarr._operators import dispatch
 from cuzarr._operators.numpy_protocol import Methods
@@ -223,7 +224,13 @@ class Reductions:
     """Reductions as methods; see :mod:`cuzarr.xp`."""
 
     def sum(
-        self, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: bool = False, initial: Any = None, where: Any = None
+        self,
+        axis: Axis = None,
+        dtype: Any = None,
+        out: Any = None,
+        keepdims: bool = False,
+        initial: Any = None,
+        where: Any = None,
     ) -> Any:
         """The sum of the elements.
 
@@ -254,7 +261,13 @@ class Reductions:
         return dispatch.functions["sum"](self, axis, dtype, out, keepdims, initial, where)
 
     def prod(
-        self, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: bool = False, initial: Any = None, where: Any = None
+        self,
+        axis: Axis = None,
+        dtype: Any = None,
+        out: Any = None,
+        keepdims: bool = False,
+        initial: Any = None,
+        where: Any = None,
     ) -> Any:
         """The product of the elements.
 
@@ -284,7 +297,7 @@ class Reductions:
         """
         return dispatch.functions["prod"](self, axis, dtype, out, keepdims, initial, where)
 
-    def mean(self, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: bool = False, *, where: Any = None) -> Any:
+    def mean(self, axis: Axis = None, dtype: Any = None, out: Any = None, keepdims: bool = False, *, where: Any = None) -> Any:
         """The mean of the elements.
 
         Parameters
@@ -315,7 +328,7 @@ class Reductions:
 
     def std(
         self,
-        axis: Any = None,
+        axis: Axis = None,
         dtype: Any = None,
         out: Any = None,
         ddof: float = 0,
@@ -355,7 +368,7 @@ class Reductions:
 
     def var(
         self,
-        axis: Any = None,
+        axis: Axis = None,
         dtype: Any = None,
         out: Any = None,
         ddof: float = 0,
@@ -393,7 +406,7 @@ class Reductions:
         """
         return dispatch.functions["var"](self, axis, dtype, out, ddof, keepdims, where=where, mean=mean, correction=correction)
 
-    def min(self, axis: Any = None, out: Any = None, keepdims: bool = False, initial: Any = None, where: Any = None) -> Any:
+    def min(self, axis: Axis = None, out: Any = None, keepdims: bool = False, initial: Any = None, where: Any = None) -> Any:
         """The smallest element; NaN if an element is NaN.
 
         Parameters
@@ -422,7 +435,7 @@ class Reductions:
         """
         return dispatch.functions["min"](self, axis, out, keepdims, initial, where)
 
-    def max(self, axis: Any = None, out: Any = None, keepdims: bool = False, initial: Any = None, where: Any = None) -> Any:
+    def max(self, axis: Axis = None, out: Any = None, keepdims: bool = False, initial: Any = None, where: Any = None) -> Any:
         """The largest element; NaN if an element is NaN.
 
         Parameters
@@ -451,7 +464,7 @@ class Reductions:
         """
         return dispatch.functions["max"](self, axis, out, keepdims, initial, where)
 
-    def argmin(self, axis: Any = None, out: Any = None, *, keepdims: bool = False) -> Any:
+    def argmin(self, axis: Axis = None, out: Any = None, *, keepdims: bool = False) -> Any:
         """The index of the first smallest element.
 
         Parameters
@@ -480,7 +493,7 @@ class Reductions:
         """
         return dispatch.functions["argmin"](self, axis, out, keepdims=keepdims)
 
-    def argmax(self, axis: Any = None, out: Any = None, *, keepdims: bool = False) -> Any:
+    def argmax(self, axis: Axis = None, out: Any = None, *, keepdims: bool = False) -> Any:
         """The index of the first largest element.
 
         Parameters
@@ -509,7 +522,7 @@ class Reductions:
         """
         return dispatch.functions["argmax"](self, axis, out, keepdims=keepdims)
 
-    def any(self, axis: Any = None, out: Any = None, keepdims: bool = False, *, where: Any = None) -> Any:
+    def any(self, axis: Axis = None, out: Any = None, keepdims: bool = False, *, where: Any = None) -> Any:
         """Whether an element is not 0.
 
         Parameters
@@ -538,7 +551,7 @@ class Reductions:
         """
         return dispatch.functions["any"](self, axis, out, keepdims, where=where)
 
-    def all(self, axis: Any = None, out: Any = None, keepdims: bool = False, *, where: Any = None) -> Any:
+    def all(self, axis: Axis = None, out: Any = None, keepdims: bool = False, *, where: Any = None) -> Any:
         """Whether no element is 0.
 
         Parameters

@@ -74,7 +74,7 @@ def _quantile(name: str, x: Any, q: Any, axis: Axis, method: str, keepdims: bool
         and own.kind != "c"
         and 0 in (expr.shape if axes is None else [expr.shape[axis] for axis in axes])
     ):
-        # As NumPy: the mean of nothing, which is NaN.
+        # NumPy gives the mean of no elements here: NaN.
         nothing = reduce("mean", astype(x, between), axis, keepdims)
         return nothing if asked.ndim == 0 else broadcast_to(nothing, (asked.size, *nothing.shape))
     arguments = probabilities, str(method), axes, bool(keepdims), skip_nan, asked.ndim == 0, core_dtype(between)

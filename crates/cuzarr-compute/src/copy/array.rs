@@ -104,31 +104,9 @@ impl Copy {
         Copy::planned(source, store, path, metadata, existing, None, None)
     }
 
-    /// Like [`Copy::new`], but only the selected elements are copied.
-    pub(super) fn selecting(
-        source: &Array,
-        store: Arc<dyn Store>,
-        path: &str,
-        metadata: ArrayMetadata,
-        existing: Existing,
-        select: Option<Selection>,
-    ) -> Result<Copy> {
-        Copy::planned(source, store, path, metadata, existing, None, select)
-    }
-
-    /// Like [`Copy::new`], but each element of the target is made of several elements of the source.
-    pub(crate) fn shrinking(
-        source: &Array,
-        store: Arc<dyn Store>,
-        path: &str,
-        metadata: ArrayMetadata,
-        existing: Existing,
-        shrink: Option<Shrink>,
-    ) -> Result<Copy> {
-        Copy::planned(source, store, path, metadata, existing, shrink, None)
-    }
-
-    fn planned(
+    /// Like [`Copy::new`], but each element of the target is made of several elements of the source (`shrink`), or only the selected
+    /// elements are copied (`select`).
+    pub(crate) fn planned(
         source: &Array,
         store: Arc<dyn Store>,
         path: &str,

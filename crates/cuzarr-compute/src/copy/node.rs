@@ -82,7 +82,7 @@ fn mark_of(source: &Node, changes: &Changes) -> Mark {
 impl Copied {
     fn plan_array(&mut self, array: &Array, path: &str, changes: &Changes) -> Result<()> {
         let (metadata, select) = (changes.apply(array.metadata())?, changes.selection(array.metadata())?);
-        let copy = Copy::selecting(array, Arc::clone(&self.store), path, metadata, self.existing, select)?;
+        let copy = Copy::planned(array, Arc::clone(&self.store), path, metadata, self.existing, None, select)?;
         self.copies.push((array.name(), copy));
         Ok(())
     }

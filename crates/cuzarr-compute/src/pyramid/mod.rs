@@ -260,13 +260,14 @@ impl Pyramid {
         let shrink =
             number.checked_sub(1).map(|step| Shrink { factors: self.factors[step].clone(), method: self.method });
         let metadata = self.levels[number].clone();
-        Copy::shrinking(
+        Copy::planned(
             above,
             Arc::clone(&self.store),
             &join(&self.path, &number.to_string()),
             metadata,
             existing,
             shrink,
+            None,
         )
     }
 

@@ -149,7 +149,7 @@ struct Extremes {
     count: u64,
     least: f64,
     greatest: f64,
-    /// Of integers both exactly.
+    /// The exact least and greatest element of integer arrays.
     whole: Option<(i128, i128)>,
 }
 
