@@ -130,7 +130,8 @@ pub(super) fn refuse_left_over(store: &dyn Store, path: &str, metadata: &ArrayMe
     let message = format!(
         "{store}: cannot create an array at '/{path}': the chunk '{key}' of a deleted array is still there and would become part of the new one"
     );
-    Err(Error::new(ErrorKind::ContainsArray, message).with_hint("unless another program is creating it, delete what is left there with overwrite"))
+    Err(Error::new(ErrorKind::ContainsArray, message)
+        .with_hint("unless another program is creating it, delete what is left there with overwrite"))
 }
 
 /// The key of a stored chunk among the first of an array, if there is one.
