@@ -439,9 +439,9 @@ def copy_elements(source: Array, target: Array) -> None: ...
 def copy_region(
     source: Array,
     target: Array,
-    start: Sequence[int],
-    extent: Sequence[int],
+    region: tuple[Sequence[int], Sequence[int]],
     shrink: tuple[Sequence[int], str] | None,
+    select: Sequence[tuple[int, int, int]] | None,
     memory_limit_bytes: int,
 ) -> None: ...
 def check_unchanged(arrays: Sequence[Array]) -> None: ...

@@ -15,6 +15,7 @@ marks as missing is masked where the elements are.
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import sys
@@ -75,8 +76,7 @@ class LazyArray(BackendArray):
     def __init__(self, array: Array) -> None:
         self._array = array  # not `array`: xarray reads what is called so
         self.shape: tuple[int, ...] = array.shape
-        # Strings of variable length are objects to xarray.
-        self.dtype: np.dtype[Any] = np.dtype("O") if array.dtype.kind == "T" else array.dtype
+        self.dtype: np.dtype[Any] = np.dtype("O") if array.dtype.kind == "T" and not _keeps_text(array) else array.dtype
 
     def __getitem__(self, key: indexing.ExplicitIndexer) -> Any:
         return indexing.explicit_indexing_adapter(key, self.shape, indexing.IndexingSupport.OUTER, self._read)
@@ -119,7 +119,7 @@ class LazyArray(BackendArray):
         elements = self._array.oindex[key] if any(isinstance(item, np.ndarray) for item in key) else self._array[key]
         if isinstance(elements, str | bytes):  # of an array without dimensions
             return np.array(elements, self.dtype)
-        return elements.astype(self.dtype) if elements.dtype.kind == "T" else elements
+        return elements.astype(self.dtype, copy=False) if elements.dtype.kind == "T" else elements
 
 
 class MaskedArray(LazyArray):
@@ -157,6 +157,21 @@ class MaskedArray(LazyArray):
         listed = elements.reshape(1) if elements.ndim == 0 else elements
         listed[listed == self._fill_value] = np.nan
         return elements
+
+
+def _keeps_text(array: Array) -> bool:
+    """Whether xarray gets strings of variable length as such, not as objects: in format 3, as only there newer versions write them again."""
+    return array.metadata.zarr_format == 3 and _xarray_keeps_text(array.dtype)
+
+
+@functools.cache
+def _xarray_keeps_text(dtype: np.dtype[Any]) -> bool:
+    try:
+        from xarray.coding.variables import Numpy2StringDTypeCoder
+    except ImportError:
+        return False
+    variable = xarray.Variable(("x",), np.array([""], dtype), encoding={"dtype": dtype})
+    return bool(Numpy2StringDTypeCoder().decode(variable).dtype.kind == "T")
 
 
 def _as_indices(item: Any, extent: int) -> Any:
@@ -330,6 +345,9 @@ def _variable(array: Array, name: str, fill_is_mask: bool) -> xarray.Variable:
         "preferred_chunks": dict(zip(dimensions, blocks, strict=True)),
         **_codecs(array),
     }
+    data = LazyArray(array)
+    if data.dtype.kind == "T":
+        encoding["dtype"] = data.dtype  # by which xarray knows to keep it
     if fill_is_mask:
         if array.fill_value is not None:
             attributes["_FillValue"] = array.fill_value
@@ -338,7 +356,7 @@ def _variable(array: Array, name: str, fill_is_mask: bool) -> xarray.Variable:
             encoding["fill_value"] = array.fill_value
         if "_FillValue" in attributes:
             attributes["_FillValue"] = FillValueCoder.decode(attributes["_FillValue"], array.dtype)
-    return xarray.Variable(dimensions, indexing.LazilyIndexedArray(LazyArray(array)), attributes, encoding)
+    return xarray.Variable(dimensions, indexing.LazilyIndexedArray(data), attributes, encoding)
 
 
 def _codecs(array: Array) -> dict[str, Any]:
@@ -379,7 +397,9 @@ def _opened_group(
         if not path or consolidated:
             raise
         root, path = open_group(source, path=path, **options), ""
-    if root.metadata.consolidated_metadata is None:
+    # A table of references has all metadata in one object.
+    is_table = str(root.store).startswith("reference::")
+    if root.metadata.consolidated_metadata is None and not is_table:
         _warn_unconsolidated()
     return _group_below(root, path)
 

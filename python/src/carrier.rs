@@ -13,8 +13,8 @@ use pyo3::types::{PyBytes, PyDict, PyIterator};
 
 use crate::error::{IntoPython, PyResult};
 
-/// A Python function that copies boxes of a pass elsewhere. It gets source, target, options, factors with method, and boxes, and
-/// returns an iterator that goes one step further for each box that is copied, in their order.
+/// A Python function that copies boxes of a pass elsewhere. It gets source, target, options, factors with method, ranges of the
+/// source, and boxes, and returns an iterator that goes one step further for each box that is copied, in their order.
 pub struct Elsewhere {
     function: Py<PyAny>,
     raised: Mutex<Option<PyErr>>,
@@ -54,10 +54,12 @@ impl Elsewhere {
         options.set_item("memory_limit_bytes", target.options().memory_limit_bytes)?;
         options.set_item("write_empty_chunks", target.options().write_empty_chunks)?;
         let shrink = pass.shrink().map(|shrink| (shrink.factors.clone(), shrink.method.name()));
+        let select = pass.selection().and_then(|selection| selection.axes());
+        let select = select.map(|axes| axes.iter().map(|axis| (axis.start, axis.count, axis.step)).collect::<Vec<_>>());
         // A source that is no array of the target's store is one of the copy's source.
         let is_own = Arc::ptr_eq(source.store(), target.store());
         let ends = (end(py, source), is_own, end(py, target));
-        let iterator = self.function.call1(py, (ends, options, memory_limit_bytes, shrink, boxes))?;
+        let iterator = self.function.call1(py, (ends, options, memory_limit_bytes, shrink, select, boxes))?;
         Ok(iterator.bind(py).try_iter()?.unbind())
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use cuzarr::meta::ZarrFormat;
 use cuzarr::node::{self, ArrayOptions, Consolidation, Group, Node};
-use cuzarr::plan::{Region, Regions};
+use cuzarr::plan::{AxisSelection, Region, Regions, Selection};
 use cuzarr::store::Store;
 use cuzarr::{Error, ErrorKind};
 use cuzarr_compute::{Changes, Checkpoint, Copied, Existing, Pyramid, PyramidOptions, Shrink, copy_node};
@@ -189,15 +189,15 @@ pub fn copy_elements(py: Python<'_>, source: &PyArray, target: &PyArray) -> PyRe
 }
 
 /// Copies a box of one pass of a copy, whose regions another process distributes. `shrink` are the factors and the method of a
-/// pyramid's level.
+/// pyramid's level, `select` are start, count and step along each dimension of a source of which a part is copied.
 #[pyfunction]
 pub fn copy_region(
     py: Python<'_>,
     source: &PyArray,
     target: &PyArray,
-    start: Vec<u64>,
-    extent: Vec<u64>,
+    region: (Vec<u64>, Vec<u64>),
     shrink: Option<(Vec<u64>, String)>,
+    select: Option<Vec<(u64, u64, u64)>>,
     memory_limit_bytes: u64,
 ) -> PyResult<()> {
     let watch = Arc::new(Watch::default());
@@ -206,9 +206,12 @@ pub fn copy_region(
         let unknown = || Error::new(ErrorKind::InvalidArgument, format!("unknown method '{name}'"));
         Downsampling::named(&name).map(|method| Shrink { factors, method }).ok_or_else(unknown)
     });
-    let (shrink, region) = (shrink.transpose().py()?, Region { number: 0, start, extent });
+    let (shrink, (start, extent)) = (shrink.transpose().py()?, region);
+    let region = Region { number: 0, start, extent };
+    let axis = |(start, count, step)| AxisSelection { start, count, step, dropped: false };
+    let select = select.map(|axes| Selection::new(axes.into_iter().map(axis).collect())).transpose().py()?;
     interruptible(py, &watch, move || {
-        cuzarr_compute::copy_region(&source, &target, &region, shrink, memory_limit_bytes)
+        cuzarr_compute::copy_region(&source, &target, &region, shrink, select, memory_limit_bytes)
     })
 }
 

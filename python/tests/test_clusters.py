@@ -256,6 +256,16 @@ def test_a_copy_that_a_cluster_began_goes_on_here(client: Any, tmp_path: Path) -
     np.testing.assert_array_equal(again[...], values)
 
 
+@pytest.mark.parametrize("limit", ["1 MiB", "24 KiB"])
+def test_tasks_copy_a_part(client: Any, tmp_path: Path, limit: str) -> None:
+    values = np.random.default_rng(4).standard_normal((90, 60)).astype("f4")
+    source = cuzarr.create_array(tmp_path / "source", data=values, chunks=(90, 1), dimension_names=("y", "x"))
+    part = cuzarr.copy(
+        source, tmp_path / "part", select={"y": slice(3, 80, 2), "x": slice(7, None)}, memory_limit=limit, client=client
+    )
+    np.testing.assert_array_equal(part[...], values[3:80:2, 7:])
+
+
 def test_an_error_of_a_copied_region_names_it(client: Any, tmp_path: Path) -> None:
     source = cuzarr.create_array(tmp_path / "source", data=VALUES, chunks=(3, 10, 4))
     broken = tmp_path / "source" / "c" / "3" / "1" / "1"

@@ -534,3 +534,48 @@ def test_nodes_that_cannot_be_read_are_named_and_left_out_when_asked(tmp_path: P
     with pytest.warns(CuzarrUserWarning, match="/broken is left out"):
         copied = cuzarr.copy(group, tmp_path / "copy", skip_unreadable=True)
     assert list(copied) == ["good"]
+
+
+@pytest.mark.parametrize("memory_limit", [None, "64 KiB"])
+@pytest.mark.parametrize(
+    ("select", "slices"),
+    [
+        ({"time": slice(1, 5)}, np.s_[1:5]),
+        ({"time": slice(None, None, 2), "lat": slice(-3, None)}, np.s_[::2, -3:]),
+        ({0: slice(2, 3), -1: slice(None, None, 3)}, np.s_[2:3, ::3]),
+    ],
+)
+def test_a_part_of_an_array_is_copied(select: Any, slices: Any, memory_limit: Any, device: str) -> None:
+    values = np.random.default_rng(0).standard_normal((60, 40)).astype("f4")
+    array = cuzarr.create_array({}, data=values, chunks=(60, 1), dimension_names=("time", "lat"))
+    for source in (array, cuzarr.create_array({}, data=values, chunks=(7, 9), dimension_names=("time", "lat"))):
+        part = cuzarr.copy(source, {}, select=select, memory_limit=memory_limit)
+        np.testing.assert_array_equal(to_host(part[...]), values[slices])
+
+
+def test_a_part_of_a_group_is_copied(tmp_path: Path, device: str) -> None:
+    group = fields()
+    part = cuzarr.copy(group, tmp_path / "part", only=["/t2m/", "surface"], select={"time": slice(1, 4)})
+    assert {path for path, _ in part.members(max_depth=None)} == {"t2m", "surface", "surface/msl"}
+    np.testing.assert_array_equal(to_host(part["t2m"][...]), to_host(group["t2m"][1:4]))
+    for arguments, message in [
+        ({"only": ["t2n"]}, "(?s)t2n.*did you mean 't2m'"),
+        ({"only": []}, "expected paths"),
+        ({"only": "t2m"}, "expected paths"),
+        ({"only": [""]}, "expected paths"),
+        ({"select": {"tiem": slice(1)}}, "(?s)tiem.*did you mean 'time'"),
+        ({"select": {"time": 1}}, "expected a slice"),
+        ({"select": {"time": slice(4, 4)}}, "selects no range"),
+        ({"select": {"time": slice(None, None, -1)}}, "step"),
+        ({"select": slice(1)}, "dictionary"),
+        ({"select": {0: slice(1)}}, "dimension '0'"),
+    ]:
+        with pytest.raises(cuzarr.errors.CuzarrError, match=message):
+            cuzarr.copy(group, tmp_path / "wrong", **arguments)
+    for arguments, message in [
+        ({"select": {"time": slice(1), 0: slice(1)}}, "twice"),
+        ({"only": ["t2m"]}, "expected a group with an array 't2m'"),
+    ]:
+        with pytest.raises(cuzarr.errors.CuzarrError, match=message):
+            cuzarr.copy(group["t2m"], tmp_path / "wrong", **arguments)
+    assert not (tmp_path / "wrong").exists()

@@ -490,6 +490,20 @@ def test_prefixes_of_references_are_whole_names(tmp_path: Path) -> None:
     assert store.list() == ["time/.zarray"]
 
 
+class Wrapped(MemoryStore):
+    """A store one of whose methods is a plain function that returns a coroutine, as wrappers make them."""
+
+    def get(self, *arguments: Any, **options: Any) -> Any:
+        return super().get(*arguments, **options)
+
+
+def test_methods_of_a_store_of_zarr_python_may_be_wrapped() -> None:
+    store = Wrapped()
+    cuzarr.create_group(store).create_array("t", data=FIELD, chunks=(2, 3))
+    for library in (cuzarr, zarr):
+        assert (library.open_array(store, path="t", mode="r")[:] == FIELD).all()
+
+
 # ----------------------------------------------------------------------------------------------------------- Icechunk
 
 

@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+import warnings
 import zlib
 from pathlib import Path
 from typing import Any
@@ -509,6 +510,15 @@ def test_the_command_replaces_no_file_that_it_reads(tmp_path: Path) -> None:
     with h5py.File(tmp_path / "a.nc", "w") as file:
         file["t"] = FIELD
     before = (tmp_path / "a.nc").read_bytes()
+    (tmp_path / "other.nc").write_bytes(before)
+    cuzarr.create_array(tmp_path / "z.zarr", data=FIELD)
+    for kept, what in (("other.nc", "an HDF5 file"), ("z.zarr/zarr.json", "metadata of an array or group")):
+        command = [sys.executable, "-m", "cuzarr", "references", "make", "a.nc", "-o", kept, "--overwrite"]
+        done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=60, check=False)
+        assert done.returncode == 1 and f"it is {what}" in done.stderr
+    assert (tmp_path / "other.nc").read_bytes() == before and cuzarr.open_array(
+        tmp_path / "z.zarr", mode="r"
+    ).shape == FIELD.shape
     (tmp_path / "link.json").symlink_to("a.nc")
     (tmp_path / "hard.json").hardlink_to(tmp_path / "a.nc")
     (tmp_path / "a.json").symlink_to("gone")
@@ -695,3 +705,71 @@ def test_files_that_do_not_follow_each_other_are_refused(tmp_path: Path, monkeyp
         UnsupportedError, match=r"(?s)variable 't'.*do not end where the files do \(\[3, 3\] along 'time'\).*nccopy -c time/1"
     ):
         make_references([tmp_path / "a.nc", tmp_path / "a.nc"], join="time")
+
+
+@pytest.mark.parametrize(
+    ("units", "calendar", "kind", "reason"),
+    [
+        ("days since 2000-01-05", "standard", "f8", "no dimension 'x'"),
+        ("days since 2000-01-05", "noleap", "f8", "calendar is 'noleap'"),
+        ("hours since 2000-01-01", "standard", "f8", "count hours and days"),
+        ("days since 2000-01-05T00:00:00+02:00", "standard", "f8", "since a date in UTC"),
+        ("days since 2000-01-05 12:00", "standard", "i4", "whole days"),
+    ],
+)
+def test_times_that_cannot_be_moved_to_one_date_say_why(
+    tmp_path: Path, units: str, calendar: str, kind: str, reason: str
+) -> None:
+    for name, since in (("a.nc", "days since 2000-01-01"), ("b.nc", units)):
+        with h5py.File(tmp_path / name, "w") as file:
+            for axis in ("time", "x"):
+                file[axis] = np.arange(3).astype(kind)
+                file[axis].make_scale(axis)
+            file["time"].attrs["units"], file["time"].attrs["calendar"] = since, calendar
+            file["v"] = np.zeros((3, 3))
+            for number, axis in enumerate(("time", "x")):
+                file["v"].dims[number].attach_scale(file[axis])
+    along = "x" if "'x'" in reason else "time"
+    with pytest.raises(InvalidArgumentError, match=f"(?s)the attribute 'units' is {re.escape(units)}.*not moved.*{reason}"):
+        make_references([tmp_path / "a.nc", tmp_path / "b.nc"], join=along)
+
+
+@pytest.mark.parametrize("kind", ["i2", "u1", "f4", "f8"])
+def test_marks_of_the_file_hold_where_fill_values_are_no_marks(tmp_path: Path, kind: str) -> None:
+    xr = pytest.importorskip("xarray")
+    with h5py.File(tmp_path / "m.nc", "w") as file:
+        whole = file.create_dataset("whole", data=np.array([1, 99, 3], kind))
+        gaps = file.create_dataset("gaps", shape=(3,), chunks=(2,), dtype=kind, fillvalue=99)
+        gaps[:2] = 4
+        for one in (whole, gaps):
+            one.attrs["_FillValue"] = np.array(99, kind)
+        unmarked = file.create_dataset("unmarked", shape=(3,), chunks=(2,), dtype=kind)
+        unmarked[:2] = 4
+        for one in (whole, gaps, unmarked):
+            one.dims[0].label = "x"
+    (tmp_path / "m.json").write_text(json.dumps(make_references(tmp_path / "m.nc")))
+    for is_mark, expected in ((True, [4, 4, np.nan]), (False, [4, 4, 0])):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            opened = xr.open_dataset(
+                f"reference::{tmp_path}/m.json", engine="cuzarr", use_zarr_fill_value_as_mask=is_mark, chunks=None
+            ).load()
+        np.testing.assert_array_equal(opened["whole"], [1, np.nan, 3])
+        np.testing.assert_array_equal(opened["gaps"], [4, 4, np.nan])
+        np.testing.assert_array_equal(opened["unmarked"], expected)
+    decoded = cuzarr.open_group(f"reference::{tmp_path}/m.json", mode="r")["whole"].decoded()
+    np.testing.assert_array_equal(decoded.compute(), [1, np.nan, 3])
+
+
+def test_links_are_named(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["v"] = np.arange(3)
+        file["soft"] = h5py.SoftLink("/v")
+        file["broken"] = h5py.SoftLink("/none")
+    with pytest.warns(CuzarrUserWarning) as warned:
+        refs = make_references(tmp_path / "a.h5")["refs"]
+    assert [str(one.message).partition("variable ")[2] for one in warned] == [
+        "'broken' is left out: it is a link to '/none'",
+        "'soft' is left out: it is a link to '/v'",
+    ]
+    assert "v/.zarray" in refs and not any(key.startswith("soft") for key in refs)

@@ -100,3 +100,22 @@ def test_one_key_allows_rectilinear_grids_ours_or_that_of_zarr_python(tmp_path: 
         dataset = opened()
         assert dataset.r.encoding["chunks"] == (2, (1, 3, 2)) == tuple(dataset.r.encoding["preferred_chunks"].values())
         assert dataset.r.values.tolist() == np.arange(24.0).reshape(4, 6).tolist()
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+@pytest.mark.filterwarnings("ignore")
+def test_strings_have_the_type_with_which_xarray_writes_them_again(tmp_path: Path, zarr_format: Any) -> None:
+    pytest.importorskip("zarr", minversion="3.4")
+    text = np.dtypes.StringDType()
+    group = cuzarr.create_group(tmp_path / "a.zarr", zarr_format=zarr_format)
+    for name, values, dims in [("t", ["a", "bb", "c"], ["x"]), ("x", ["u", "v", "w"], ["x"]), ("alone", "a", [])]:
+        named: dict[str, Any] = {"attributes": {"_ARRAY_DIMENSIONS": dims}} if zarr_format == 2 else {"dimension_names": dims}
+        group.create_array(name, data=np.array(values, text), **named)
+    ours, theirs = (xarray.open_dataset(tmp_path / "a.zarr", engine=engine, consolidated=False) for engine in ("cuzarr", "zarr"))
+    for name, variable in ours.variables.items():
+        assert variable.dtype == variable.values.dtype == (theirs[name].dtype if zarr_format == 3 else object)
+    for selection in ({"x": 1}, {"x": [2, 0]}, {"x": slice(None, None, -1)}):
+        xarray.testing.assert_identical(ours.isel(selection).load(), theirs.isel(selection).load())
+    ours.load().to_zarr(tmp_path / "b.zarr", zarr_format=zarr_format, consolidated=False)
+    again = cuzarr.open_group(tmp_path / "b.zarr", mode="r")
+    assert again["t"].dtype == text and again["t"][:].tolist() == ["a", "bb", "c"]

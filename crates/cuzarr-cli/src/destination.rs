@@ -5,10 +5,14 @@ use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use cuzarr::meta::node::DOCUMENT_NAMES;
 use cuzarr::store::{Identity, Url, is_zip};
 use cuzarr::{Error, ErrorKind, Result};
 
 use crate::nodes;
+
+/// The bytes with which HDF5 files begin.
+const HDF5_SIGNATURE: [u8; 8] = *b"\x89HDF\r\n\x1a\n";
 
 /// The existing files that a command replaces without `--overwrite`.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -64,7 +68,13 @@ impl Destination<'_> {
             return Err(refused(format!("'{shown}' belongs to what is read: '{}'", nodes::shown(source)))
                 .with_hint("write to another place"));
         }
-        if fs::symlink_metadata(self.path).is_err() || self.overwrite {
+        if fs::symlink_metadata(self.path).is_err() {
+            return Ok(());
+        }
+        if let Some(what) = kept(self.path) {
+            return Err(failed(format!("it is {what}, which is never replaced here")).with_hint("use another name"));
+        }
+        if self.overwrite {
             return Ok(());
         }
         let problem = match self.replaces {
@@ -74,6 +84,18 @@ impl Destination<'_> {
         };
         Err(failed(problem.to_string()).with_hint("use --overwrite, or another name"))
     }
+}
+
+/// What a file is, if it holds data that no command makes again: an input may refer to it without naming it to us.
+fn kept(path: &Path) -> Option<&'static str> {
+    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    if DOCUMENT_NAMES.contains(&name) {
+        return Some("metadata of an array or group");
+    }
+    let mut first = [0; HDF5_SIGNATURE.len()];
+    let is_hdf5 =
+        fs::File::open(path).and_then(|mut file| file.read_exact(&mut first)).is_ok() && first == HDF5_SIGNATURE;
+    is_hdf5.then_some("an HDF5 file")
 }
 
 /// Writes a file whole or not at all. A file that is there keeps its links: the new one goes to where they lead.

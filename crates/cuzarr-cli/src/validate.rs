@@ -70,13 +70,16 @@ impl Validate {
         findings.extend(unreadable.into_iter().map(|(node, error)| Finding::unreadable(node, error)));
         findings.sort_by(|left, right| left.node.cmp(&right.node));
         let unfinished = groups.iter().filter(|group| group.metadata().unfinished().is_some()).map(Group::name);
-        let unfinished: Vec<String> = unfinished.collect();
+        let results = arrays.iter().filter(|array| array.metadata().unfinished_work().is_some()).map(Array::name);
+        let unfinished: Vec<String> = unfinished.chain(results).collect();
         let good = findings.iter().all(|finding| finding.bad.is_empty())
             && (stale.is_empty() || self.repair)
             && unfinished.is_empty();
         let mut found = Strays::find(&*store, &arrays, unread)?;
         found.unfinished.extend(unfinished);
         found.unfinished.sort();
+        // A result that can be resumed has a checkpoint, too.
+        found.unfinished.dedup();
         let document = json!({
             "valid": good, "stray_keys": found.strays, "unfinished": found.unfinished,
             "stale": stale.iter().map(|stale| stale.to_json(self.repair)).collect::<Vec<_>>(),

@@ -140,6 +140,9 @@ fn refused(error: object_store::Error) -> Error {
     Error::new(ErrorKind::InvalidArgument, format!("storage options: {}", reason.message()))
 }
 
+const NAME_THE_ACCOUNT: &str = "name the storage account: by the option account_name, by the variable AZURE_STORAGE_ACCOUNT_NAME, or in the \
+     URL: abfss://container@account.dfs.core.windows.net/path";
+
 fn built<S: ObjectStore>(store: object_store::Result<S>) -> Result<Arc<dyn ObjectStore>> {
     Ok(Arc::new(store.map_err(refused)?))
 }
@@ -275,7 +278,11 @@ fn azure(scheme: &str, authority: &str, mut settings: Settings, requests: Reques
         builder = builder.with_credentials(Arc::new(Provider::new(source)));
     }
     let identity = format!("az://{account}/{container}{}", endpoint.map_or_else(String::new, |url| format!("@{url}")));
-    let make = move || built(builder.clone().build());
+    let is_named = !account.is_empty();
+    let make = move || {
+        let store = built(builder.clone().build());
+        store.map_err(|error| if is_named { error } else { error.with_hint(NAME_THE_ACCOUNT) })
+    };
     Ok(Place::new(Cloud::Azure, format!("az://{container}"), identity, Box::new(make)))
 }
 
@@ -319,6 +326,8 @@ fn http(url: &Url, mut settings: Settings, requests: Requests, most_bytes: u64) 
 
 #[cfg(test)]
 mod tests {
+    use cuzarr::store::StoreExt;
+
     use super::*;
 
     fn opened(url: &str, options: &[(&str, &str)]) -> Result<Arc<dyn Store>> {
@@ -348,6 +357,13 @@ mod tests {
             opened("https://h/a/b?x=1", &[]).unwrap().identity(),
             opened("https://h/a", &[]).unwrap().identity().below("b")
         );
+    }
+
+    #[test]
+    fn a_container_without_an_account_says_how_to_name_one() {
+        let error = opened("az://c/x", &[]).unwrap().size_bytes("zarr.json").unwrap_err();
+        assert!(error.to_string().contains("Account must be specified"), "{error}");
+        assert!(error.hint().is_some_and(|hint| hint.contains("account_name")), "{error:?}");
     }
 
     #[test]

@@ -124,6 +124,8 @@ class Sources:
 
     Attributes
     ----------
+    what : str
+        The call that they are for.
     stored : Array
         The first one that is in a store.
     shape : tuple of int
@@ -144,6 +146,7 @@ class Sources:
     """
 
     def __init__(self, what: str, arrays: Sequence[Any], device: str | None) -> None:
+        self.what = what
         arrays = [
             _sources.nodes.open_array(place_of(one), mode="r", zarr_format=one.metadata.zarr_format)
             if is_array(one) and not is_stored(one)

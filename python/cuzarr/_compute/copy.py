@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cuzarr import _core
-from cuzarr._checks import axis_number, items, whole
+from cuzarr._checks import axis_number, dictionary, items, whole
 from cuzarr._compute import cluster, sources as _sources, workers
 from cuzarr._compute.blocks import naming
 from cuzarr._compute.operands import dimension_names
@@ -22,7 +22,7 @@ from cuzarr._metadata.dtype import ZarrFormat
 from cuzarr._progress import is_wanted, listener, shown
 from cuzarr._text import printable
 from cuzarr.errors import CuzarrUserWarning, InvalidArgumentError
-from cuzarr.storage import Store, make_store_path
+from cuzarr.storage import Store, make_store_path, normalize_path
 from cuzarr.storage.zip import finishing
 
 
@@ -165,10 +165,16 @@ def changes_of(
     codecs: Any,
     *,
     skip_unreadable: bool = False,
+    only: Any = None,
+    select: Any = None,
 ) -> str:
     changes: dict[str, Any] = {"zarr_format": check_zarr_format(zarr_format)}
     if skip_unreadable:
         changes["skip_unreadable"] = True
+    if only is not None:
+        changes["only"] = _paths(only)
+    if select is not None:
+        changes["select"] = _ranges(select, source)
     if _is_by_array(chunks, source) or _is_by_array(shards, source):
         changes["members"] = _by_array(source, chunks, shards)
     else:
@@ -181,6 +187,34 @@ def changes_of(
     if codecs is not None:
         changes["codecs"] = [codec.to_dict() for codec in _create.as_codecs(codecs)]
     return json.dumps(changes)
+
+
+def _paths(only: Any) -> list[str]:
+    given = items(only, "only", "paths of arrays and groups")
+    if not given or not all(isinstance(path, str) and path.strip("/") for path in given):
+        raise InvalidArgumentError(f"only is {only!r}, expected paths of arrays and groups", hint='only=["t2m", "surface/msl"]')
+    return [normalize_path(path) for path in given]
+
+
+def _ranges(select: Any, source: Any) -> dict[str, list[int | None]]:
+    """Start, stop and step along each dimension that is named; of an array also by number."""
+    hint = 'select={"time": slice(0, 120)}'
+    names = dimension_names(source) if is_stored(source) else None
+    ranges: dict[str, list[int | None]] = {}
+    for axis, given in dictionary(select, "select").items():
+        if not isinstance(given, slice):
+            raise InvalidArgumentError(f"select has {given!r} for {axis!r}, expected a slice", hint=hint)
+        bounds = [
+            None if bound is None else whole(bound, f"select[{axis!r}]", None) for bound in (given.start, given.stop, given.step)
+        ]
+        name = axis
+        if is_stored(source):
+            number = axis_number(axis, source.ndim, names)
+            name = (names and names[number]) or str(number)
+        if name in ranges:
+            raise InvalidArgumentError(f"select has {name!r} twice", hint=hint)
+        ranges[str(name)] = bounds
+    return ranges
 
 
 class Job:
@@ -249,11 +283,11 @@ class Job:
         count = itertools.count(1)
 
         def carry(
-            ends: tuple[_End, bool, _End], options: dict[str, Any], limit: int, shrink: Any, boxes: Sequence[Any]
+            ends: tuple[_End, bool, _End], options: dict[str, Any], limit: int, shrink: Any, select: Any, boxes: Sequence[Any]
         ) -> Iterator[None]:
             source, is_own, target = ends
             stores = self.place.store if is_own else self.node.store_path.store, self.place.store
-            work = _CopyBox(stores, (source, target), {**self.options, **options}, shrink, limit)
+            work = _CopyBox(stores, (source, target), {**self.options, **options}, shrink, select, limit)
             with naming(target[0] or "the root", self._what):
                 for _ in cluster.Cluster(self._client, self._what, work, limit).results(boxes):
                     tell(next(count))
@@ -274,6 +308,7 @@ class _CopyBox:
     ends: tuple[_End, _End]
     options: dict[str, Any]
     shrink: tuple[list[int], str] | None
+    select: list[tuple[int, int, int]] | None
     limit: int
 
     def __call__(self, box: tuple[list[int], list[int]]) -> None:
@@ -283,7 +318,7 @@ class _CopyBox:
             document = json.loads(text)
             document.pop("attributes", None)
             arrays.append(_core.Array(store._handle, path, {name: document}, options))
-        _core.copy_region(arrays[0], arrays[1], *box, self.shrink, self.limit)
+        _core.copy_region(arrays[0], arrays[1], box, self.shrink, self.select, self.limit)
 
 
 def _copy(job: Job, changes: str, progress: Any, dry_run: bool) -> Any:
@@ -322,6 +357,8 @@ def copy(
     dry_run: bool = False,
     client: Any = None,
     skip_unreadable: bool = False,
+    only: Sequence[str] | None = None,
+    select: Mapping[str | int, slice] | None = None,
 ) -> Any:
     """Copy an array, or a group with all that is below it, to another place. It may be larger than memory.
 
@@ -364,6 +401,10 @@ def copy(
         Workers must be able to reach source and target.
     skip_unreadable : bool
         Leave out nodes of a group that cannot be read, and warn of each. Otherwise nothing is copied then.
+    only : sequence of str, optional
+        Paths of arrays and groups below a group; others are left out.
+    select : dict of str to slice, optional
+        Elements to copy along dimensions by name, of an array also by number. Arrays that lack such a dimension are copied whole.
 
     Returns
     -------
@@ -388,10 +429,14 @@ def copy(
     >>> copied = cuzarr.copy(source, {}, zarr_format=3)
     >>> copied.metadata.zarr_format, copied[:].tolist()
     (3, [0, 1, 2, 3, 4, 5])
+    >>> cuzarr.copy(source, {}, select={0: slice(1, None, 2)})[:].tolist()
+    [1, 3, 5]
     """
     changes = (zarr_format, None, "keep", compressors, codecs)
     job = Job(source, target, path, (overwrite, resume), storage_options, device, memory_limit, client, "copy")
-    return _copy(job, changes_of(job.node, *changes, skip_unreadable=skip_unreadable), progress, dry_run)
+    return _copy(
+        job, changes_of(job.node, *changes, skip_unreadable=skip_unreadable, only=only, select=select), progress, dry_run
+    )
 
 
 def rechunk(

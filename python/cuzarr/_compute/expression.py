@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import json
 import math
@@ -15,7 +14,7 @@ from cuzarr._checks import check_keywords, element_type, parameters
 from cuzarr._compute import parts, sources as _sources
 from cuzarr._compute.display import Explanation
 from cuzarr._compute.operands import deliver, made, settings
-from cuzarr._compute.results import named
+from cuzarr._compute.results import completed, continued, marked, named
 from cuzarr._config import config
 from cuzarr._memory import foreign
 from cuzarr._memory.box import basic_box
@@ -29,7 +28,6 @@ from cuzarr._operators.signs import OneElement, Operators, Reductions, Shaped
 from cuzarr._progress import shown
 from cuzarr._text import Info, human_bytes, names_text, printable, shortened
 from cuzarr.errors import (
-    ArrayNotFoundError,
     BoundsCheckError,
     BudgetExceededError,
     DTypeMismatchError,
@@ -447,9 +445,10 @@ class Expression(Lazy, NumpyProtocol, OneElement, Operators, Reductions, Shaped)
             array = place if isinstance(place, Stored) else self._created(place, bool(resume), given)
             if client is not None:
                 parts.store(self, array, client, work, progress)
-                return array
-            with shown(progress, "writing", math.prod(len(sizes) for sizes in array.write_chunk_sizes)):
-                self._expr.store(array._handle(), *work, bool(resume))
+            else:
+                with shown(progress, "writing", math.prod(len(sizes) for sizes in array.write_chunk_sizes)):
+                    self._expr.store(array._handle(), *work, bool(resume))
+            completed(array)
         return array
 
     def _check_target(self, dtype: np.dtype[Any]) -> None:
@@ -475,11 +474,10 @@ class Expression(Lazy, NumpyProtocol, OneElement, Operators, Reductions, Shaped)
 
     def _created(self, place: Any, resume: bool, options: dict[str, Any]) -> Any:
         """A new array for the result; the one that is there already when interrupted work goes on."""
-        if resume:
-            _core.Checkpoint.check_place((place.store._handle, place.path))
-            with contextlib.suppress(ArrayNotFoundError):
-                return _sources.nodes.open_array(place, mode="r+")
-        return _sources.nodes.create_array(place, shape=self.shape, dtype=self.dtype, **named(options, self._names))
+        if resume and (begun := continued(place)) is not None:
+            return begun
+        settings = marked(named(options, self._names), place, "store")
+        return _sources.nodes.create_array(place, shape=self.shape, dtype=self.dtype, **settings)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
         """Refuses: a plan is computed when that is asked for."""

@@ -127,7 +127,8 @@ def map_blocks(
     region = sources.region(target.unit or sources.chunks(), target.item_bytes, limit // 2)
     blocks = cut(shape, region, halo)
     if not blocks:
-        target.open(np.empty(shape, element_type(sources.stored.dtype if dtype is None else dtype)))
+        with target.finishing():
+            target.open(np.empty(shape, element_type(sources.stored.dtype if dtype is None else dtype)))
         return target.array
     tell = listener(progress, "computing", "blocks")
 
@@ -137,9 +138,10 @@ def map_blocks(
     if client is not None:
         _workers.check(client, sources.device, sources.places(), target.place())
         workers = cluster.Cluster(client, "map_blocks", functools.partial(_block, f, sources), limit // 2)
-        if target.array is None:
-            target.open(np.empty((), workers.type_of(blocks[0]) if dtype is None else element_type(dtype)))
-        workers.write(target, blocks, written)
+        with target.finishing():
+            if target.array is None:
+                target.open(np.empty((), workers.type_of(blocks[0]) if dtype is None else element_type(dtype)))
+            workers.write(target, blocks, written)
         return target.array
     watch, origin = _core.Watch(), sources.origin([f, halo]) if resume else None
     with target.finishing(), Results(target, blocks[0].shape, origin, limit // 2, watch, written) as results:

@@ -152,10 +152,11 @@ def reduce(
         places = [stays.place(group[0], number, len(groups), shape) for number, group in enumerate(groups)]
         quiet = _Fold(map_block, combine, finish, initial, None)
         workers = cluster.Cluster(client, "reduce", functools.partial(_along, quiet, sources, stays, groups), limit)
-        if target.array is None:
-            target.open(np.empty((), workers.type_of(places[0]) if dtype is None else element_type(dtype)))
         tell = listener(progress, "computing", "blocks")
-        workers.write(target, places, lambda count: tell(count, len(places)))
+        with target.finishing():
+            if target.array is None:
+                target.open(np.empty((), workers.type_of(places[0]) if dtype is None else element_type(dtype)))
+            workers.write(target, places, lambda count: tell(count, len(places)))
         return target.array
     origin = sources.origin([map_block, combine, finish, axes, keepdims]) if resume else None
     with target.finishing(), Results(target, stays.of(region), origin, limit, watch) as results:
@@ -171,9 +172,10 @@ def _of_nothing(fold: _Fold, target: Target, shape: tuple[int, ...]) -> Any:
     """The result where there are no elements: nothing as well, or everywhere the same."""
     is_empty = not math.prod(shape)
     nothing = 0 if is_empty else fold.of_nothing()
-    target.open(np.asarray(nothing))
-    if not is_empty:
-        target.array[...] = nothing
+    with target.finishing():
+        target.open(np.asarray(nothing))
+        if not is_empty:
+            target.array[...] = nothing
     return target.array
 
 

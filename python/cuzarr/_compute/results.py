@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import AbstractContextManager
 from typing import Any, Self
 
 import numpy as np
@@ -18,7 +18,15 @@ from cuzarr._compute.sources import is_stored
 from cuzarr._config import config
 from cuzarr._memory import convert, foreign
 from cuzarr._metadata.chunk_grid import resolve_chunks
-from cuzarr.errors import ArrayNotFoundError, DTypeMismatchError, InvalidArgumentError, MemorySpaceError, ShapeMismatchError
+from cuzarr._metadata.documents import UNFINISHED
+from cuzarr.errors import (
+    ArrayNotFoundError,
+    CuzarrUserWarning,
+    DTypeMismatchError,
+    InvalidArgumentError,
+    MemorySpaceError,
+    ShapeMismatchError,
+)
 from cuzarr.storage import StorePath, make_store_path
 from cuzarr.storage.zip import finishing
 
@@ -37,6 +45,32 @@ def named(settings: dict[str, Any], names: tuple[str | None, ...] | None) -> dic
         return settings
     attributes = {"_ARRAY_DIMENSIONS": list(names), **(settings.get("attributes") or {})}
     return {"fill_value": None, **settings, "attributes": attributes}
+
+
+def marked(settings: dict[str, Any], place: StorePath, work: str) -> dict[str, Any]:
+    """Arguments for a new array, which has the mark of unfinished work until :func:`completed`. Where readers see all writes at once,
+    it needs none."""
+    attributes = settings.get("attributes") or {}
+    if not isinstance(attributes, Mapping) or not place.store.supports_deletes or place.store.handle.is_transactional():
+        return settings
+    return {**settings, "attributes": {**attributes, UNFINISHED: {"work": work}}}
+
+
+def continued(place: StorePath) -> Any:
+    """The array that earlier work began at a place; nothing when there is none."""
+    _core.Checkpoint.check_place((place.store.handle, place.path))
+    with contextlib.suppress(ArrayNotFoundError), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".*: unfinished ", CuzarrUserWarning)
+        return _sources.nodes.open_array(place, mode="r+")
+    return None
+
+
+def completed(array: Any) -> None:
+    """Takes away the mark of unfinished work, because all elements are written."""
+    if UNFINISHED in array.metadata.attributes:
+        # Of two programs that complete one array, the first takes it away.
+        with contextlib.suppress(KeyError):
+            del array.attrs[UNFINISHED]
 
 
 class Target:
@@ -79,9 +113,7 @@ class Target:
             place = {name: settings.pop(name, None) for name in ("storage_options", "metadata_store")}
             out = make_store_path(out, path=settings.pop("name", None), mode="a", **place)
             if resume:
-                _core.Checkpoint.check_place((out.store.handle, out.path))
-                with contextlib.suppress(ArrayNotFoundError):
-                    out = _sources.nodes.open_array(out, mode="r+")
+                out = continued(out) or out
         if resume and out is None:
             raise InvalidArgumentError("resume=True needs an array to continue", hint="pass it as out=")
         if is_stored(out):
@@ -91,7 +123,7 @@ class Target:
         self.array: Any = out if is_stored(out) else None
         if self.array is not None and self.array.shape != shape:
             raise ShapeMismatchError(f"out has shape {out.shape}, the result has {shape}")
-        self._place, self._shape = out, shape
+        self._place, self._shape, self._work = out, shape, sources.what
         self._dtype = None if dtype is None else likely
         # Nobody chose the type of the results: it is that of the first one.
         self.is_inferred = dtype is None and not is_stored(self._given)
@@ -115,9 +147,13 @@ class Target:
         self._settings["shards"] = outer and {"shape": outer, "index_location": index_location}
         return outer or inner
 
-    def finishing(self) -> AbstractContextManager[None]:
-        """What happens to a ZIP file when all results are written, or one failed."""
-        return finishing(getattr(self._place, "store", None), self._given)
+    @contextlib.contextmanager
+    def finishing(self) -> Iterator[None]:
+        """What happens to the array, and to a ZIP file, when all results are written, or one failed."""
+        with finishing(getattr(self._place, "store", None), self._given):
+            yield
+            if is_stored(self.array):
+                completed(self.array)
 
     def place(self) -> StorePath | None:
         """Where it is or will be; ``None`` in memory."""
@@ -131,7 +167,8 @@ class Target:
         if self._place is None:
             self.array = convert.empty_beside(like, self._shape, dtype)
         else:
-            self.array = _sources.nodes.create_array(self._place, shape=self._shape, dtype=dtype, **self._settings)
+            settings = marked(self._settings, self._place, self._work)
+            self.array = _sources.nodes.create_array(self._place, shape=self._shape, dtype=dtype, **settings)
 
     def take(self, place: BlockInfo, result: Any) -> Any:
         """The result, ready on every stream, in the target's element type; put into its place at once, in memory.

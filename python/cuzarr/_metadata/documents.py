@@ -40,6 +40,9 @@ FoundNode = tuple[Documents, _core.Consolidated | None, list[str]]
 
 AnyNodeMetadata = AnyArrayMetadata | GroupMetadata
 
+UNFINISHED = "cuzarr_unfinished"
+"""The attribute that marks a node while it is written. Its value is an object whose member ``work`` names the work."""
+
 
 def check_zarr_format(zarr_format: Any) -> ZarrFormat | None:
     """A format given by a caller: 2, 3, or ``None`` for whichever is there."""

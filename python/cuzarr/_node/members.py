@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from cuzarr import _core
 from cuzarr._config import config
-from cuzarr._metadata.documents import AnyNodeMetadata, find_node, value_of
+from cuzarr._metadata.documents import UNFINISHED, AnyNodeMetadata, find_node, value_of
 from cuzarr._metadata.group import ConsolidatedMetadata, GroupMetadata
 from cuzarr._names import did_you_mean
 from cuzarr._node.display import Tree, draw_tree
@@ -179,12 +179,13 @@ def tree(name: str, nodes: Iterator[tuple[str, FoundMember]], max_nodes: int, pl
 
 def _description(node: FoundMember) -> str | None:
     """What a tree shows behind the name of a node; ``None`` for groups that are whole."""
-    if isinstance(node, GroupMetadata):
-        mark = node.attributes.get("cuzarr_unfinished")
-        return f"(unfinished {mark.get('work', 'work')})" if isinstance(mark, dict) else None
     if isinstance(node, CuzarrError):
         return f"cannot be used: {node.message}"
+    mark = node.attributes.get(UNFINISHED)
+    work = f"(unfinished {mark.get('work', 'work')})" if isinstance(mark, dict) else None
+    if isinstance(node, GroupMetadata):
+        return work
     try:
-        return f"{node.shape} {node.data_type.native}"
+        return f"{node.shape} {node.data_type.native}{f' {work}' if work else ''}"
     except UNREADABLE as error:
         return f"{node.shape} cannot be used: {error.message}"

@@ -211,7 +211,8 @@ class Hdf5:
                 link = group.get(name, getlink=True)
                 if isinstance(link, self._h5py.ExternalLink):
                     raise UnsupportedError(f"it is a link to the file '{printable(unicode_text(link.filename))}'")
-                # Links to other places of the file are no members.
+                if isinstance(link, self._h5py.SoftLink):
+                    raise UnsupportedError(f"it is a link to '{printable(unicode_text(link.path))}'")
                 if isinstance(link, self._h5py.HardLink):
                     node = group[name]
                     if isinstance(node, self._h5py.Group | self._h5py.Dataset):

@@ -21,7 +21,8 @@ def fill_of(dataset: Any, dtype: np.dtype[Any], described: dict[str, Any], has_g
     dtype : numpy.dtype
         The type of the array's elements.
     described : dict
-        The attributes. ``_FillValue`` goes; marks of missing elements other than the fill value stay as ``missing_value``.
+        The attributes. A ``_FillValue`` that is the fill value is encoded as xarray does; other marks of missing elements become
+        ``missing_value``.
     has_gaps : bool
         Whether there are elements that were never written.
     """
@@ -29,11 +30,29 @@ def fill_of(dataset: Any, dtype: np.dtype[Any], described: dict[str, Any], has_g
     raw = dataset.attrs["_FillValue"] if marked is not None else None
     missing = _as_element(raw, dtype, bool(described.get("_Unsigned")))
     fill = dataset.fillvalue if has_gaps else missing
-    if marked is not None and not (missing is not None and _is_same(fill, missing)) and not isinstance(marked, str):
+    if missing is not None and _is_same(fill, missing):
+        # Readers that do not take the fill value for a mark need it.
+        if dtype.kind in "biufc":
+            described["_FillValue"] = _encoded(np.asarray(missing, dtype))
+    elif marked is not None and not isinstance(marked, str):
         also = described.get("missing_value")
         marks = [*_listed(also), *(mark for mark in _listed(marked) if mark not in _listed(also))]
         described["missing_value"] = marks[0] if len(marks) == 1 else marks
     return fill
+
+
+def _encoded(missing: Any) -> Any:
+    """A mark of missing elements as xarray has it in attributes: floats as the base64 of their eight bytes.
+
+    Source: <https://docs.xarray.dev/en/stable/internals/zarr-encoding-spec.html>
+    """
+
+    def packed(part: Any) -> str:
+        return base64.b64encode(np.array(part, "<f8").tobytes()).decode()
+
+    if missing.dtype.kind == "c":
+        return [packed(missing.real), packed(missing.imag)]
+    return packed(missing) if missing.dtype.kind == "f" else missing.item()
 
 
 def _listed(value: Any) -> list[Any]:

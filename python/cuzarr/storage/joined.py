@@ -169,10 +169,13 @@ class _Column:
             self._refuse(number, "the data type", documents[1]["dtype"], documents[0]["dtype"], hint)
         for name in _MEANINGS:
             got, expected = other.attributes.get(name), first.attributes.get(name)
-            if got != expected and not (name == "units" and self._is_shifted(number)):
+            if got != expected and name != "units":
                 self._refuse(number, f"the attribute '{name}'", got, expected, hint)
-        if self._units(number) != self._units(0) and not self._is_shifted(number):
-            self._refuse(number, "the attribute 'units'", self._units(number), self._units(0), hint)
+        got, expected = self._units(number), self._units(0)
+        if got != expected and (obstacle := self._obstacle(number)) is not None:
+            if all(" since " in str(units) for units in (got, expected)):
+                hint = f"its times are not moved to the other date: {obstacle}; {hint}"
+            self._refuse(number, "the attribute 'units'", got, expected, hint)
 
     def _units(self, number: int) -> Any:
         """The units of a file's values, which bounds may have from the variable that they belong to."""
@@ -188,18 +191,27 @@ class _Column:
             if not np.array_equal(variable.values(), expected, equal_nan=expected.dtype.kind == "f"):
                 self._refuse(number, "the coordinate", "another one", "the values", "join files of one grid")
 
-    def _is_shifted(self, number: int) -> bool:
-        """Whether the units are a time since another date than in the first file, and values can be moved by whole units."""
-        calendars = {time.attributes.get("calendar", "standard") for time in self.times}
+    def _obstacle(self, number: int) -> str | None:
+        """Why the values of a file cannot become times since the date of the first file; ``None`` when they can."""
+        calendars = {str(time.attributes.get("calendar", "standard")) for time in self.times}
+        odd = sorted(calendars - {"standard", "gregorian", "proleptic_gregorian"})
         # Stored values that are packed are no times themselves.
-        is_packed = any(name in one.attributes for one in self.variables for name in ("scale_factor", "add_offset", "_Unsigned"))
-        if not calendars <= {"standard", "gregorian", "proleptic_gregorian"} or self._is_text() or is_packed:
-            return False
+        packed = [
+            name for one in self.variables for name in ("scale_factor", "add_offset", "_Unsigned") if name in one.attributes
+        ]
+        if self.axis is None:
+            return f"the variable has no dimension '{self.dimension}'"
+        if odd:
+            return f"the calendar is '{odd[0]}'"
+        if self._is_text():
+            return "the values are text"
+        if packed:
+            return f"the values have the attribute '{packed[0]}'"
         try:
             self._ahead(number)
-        except ValueError:
-            return False
-        return True
+        except ValueError as error:
+            return str(error)
+        return None
 
     def _ahead(self, number: int) -> float | int:
         """How much the values of a file grow to be times since the date of the first file.
@@ -210,16 +222,20 @@ class _Column:
             The units are no time, or the dates do not differ by a whole number of them.
         """
         units = [_TIME.fullmatch(str(self._units(one))) for one in (0, number)]
-        if units[0] is None or units[1] is None or units[0][1] != units[1][1]:
-            raise ValueError
+        if units[0] is None or units[1] is None:
+            raise ValueError(
+                "only days, hours, minutes and seconds since a date in UTC are, such as 'days since 2000-01-31 12:00'"
+            )
+        if units[0][1] != units[1][1]:
+            raise ValueError(f"the files count {units[1][1]} and {units[0][1]}")
         dates = [_date(found) for found in (units[0], units[1])]
         calendar = self.times[0].attributes.get("calendar", "standard")
         if calendar != "proleptic_gregorian" and min(dates) < _GREGORIAN:
-            raise ValueError
+            raise ValueError("dates before 1582-10-15 have another calendar")
         seconds = round((dates[1] - dates[0]).total_seconds())
         unit = _SECONDS[units[0][1]]
         if self.variables[0].dataset.dtype.kind != "f" and seconds % unit:
-            raise ValueError
+            raise ValueError(f"the dates do not differ by whole {units[0][1]}, and the values are whole numbers")
         return seconds // unit if seconds % unit == 0 else seconds / unit
 
     def _is_text(self) -> bool:

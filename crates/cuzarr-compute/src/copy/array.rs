@@ -414,7 +414,8 @@ pub(crate) fn look(target: &Array, checkpoint: &Checkpoint, existing: Existing) 
             );
         }
         (Found::Other(None), _) => {
-            let what = "unfinished work of another kind, from another source, or to other chunks or codecs";
+            let what =
+                "unfinished work: another computation, a copy of another source, or one to other chunks or codecs";
             return Err(
                 contains(ErrorKind::ContainsArray, what).with_hint("repeat the call that began it, or overwrite it")
             );

@@ -41,7 +41,7 @@ pub struct Changes {
     pub codecs: Option<Vec<Extension>>,
     /// Arrays and groups of a copied group, by their paths below it. Others are left out. If there are none, all are copied.
     pub only: Vec<String>,
-    /// Elements to copy along dimensions by name. Each is a slice; other dimensions are copied whole.
+    /// Elements to copy along dimensions by name, of a single array also by number. Each is a slice; other dimensions are copied whole.
     pub select: BTreeMap<String, SliceArg>,
     /// Leave out nodes of a copied group that cannot be read.
     pub skip_unreadable: bool,
@@ -50,7 +50,8 @@ pub struct Changes {
 impl Changes {
     /// Reads changes from JSON: `zarr_format`, `chunks`, `shards` (`false`: none), and the lists `compressors` and `codecs`. In
     /// lists of extents, `null` means a whole dimension. `chunks` and `shards` may be objects that have dimensions by name, and
-    /// `members` is an object of changes by path. `only` is a list of paths, and `skip_unreadable` is true or false.
+    /// `members` is an object of changes by path. `only` is a list of paths, `select` an object of `[start, stop, step]` by dimension,
+    /// each a number or `null`, and `skip_unreadable` is true or false.
     ///
     /// # Errors
     /// `InvalidArgument` for other members or values.
@@ -79,6 +80,12 @@ impl Changes {
                 ("codecs", Value::Array(codecs)) => changes.codecs = Some(parse_codecs(codecs, member)?),
                 ("only", Value::Array(paths)) if paths.iter().all(Value::is_string) => {
                     changes.only = paths.iter().filter_map(Value::as_str).map(String::from).collect();
+                }
+                ("select", Value::Object(slices)) => {
+                    for (dimension, slice) in slices {
+                        let Some(slice) = parse_slice(slice) else { return wrong(member, slice) };
+                        changes.select.insert(dimension.clone(), slice);
+                    }
                 }
                 ("skip_unreadable", Value::Bool(skip)) => changes.skip_unreadable = *skip,
                 _ => return wrong(member, value),
@@ -131,7 +138,9 @@ impl Changes {
         }
         let mut slices = vec![SliceArg::Slice { start: None, stop: None, step: None }; source.ndim()];
         for (name, slice) in &self.select {
-            slices[axis_named(name, source)?] = *slice;
+            let named = axis_named(name, source);
+            let numbered = name.parse().ok().filter(|&axis: &usize| axis < source.ndim());
+            slices[named.or_else(|error| numbered.ok_or(error))?] = *slice;
         }
         let selection = Selection::from_slices(&slices, source.shape())?;
         let is_range = slices.iter().all(|slice| matches!(slice, SliceArg::Slice { .. }));
@@ -501,6 +510,13 @@ fn axis_named(name: &str, source: &ArrayMetadata) -> Result<usize> {
         return Err(Error::new(ErrorKind::InvalidArgument, message).with_nearest(name, known));
     };
     Ok(axis)
+}
+
+/// A slice from `[start, stop, step]`.
+fn parse_slice(value: &Value) -> Option<SliceArg> {
+    let [start, stop, step] = &value.as_array()?[..] else { return None };
+    let bound = |value: &Value| if value.is_null() { Some(None) } else { value.as_i64().map(Some) };
+    Some(SliceArg::Slice { start: bound(start)?, stop: bound(stop)?, step: bound(step)? })
 }
 
 /// A slice as it is written: `0:120`.

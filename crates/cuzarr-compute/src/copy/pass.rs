@@ -234,8 +234,8 @@ impl Pass {
     }
 }
 
-/// Copies one region of a [`Pass`] from `source` to `target`, which have the options of the pass's arrays. For a [`Carrier`]
-/// whose regions are copied by other processes.
+/// Copies one region of a [`Pass`] from `source` to `target`, which have the options of the pass's arrays. `shrink` and `select` are
+/// those of the pass. For a [`Carrier`] whose regions are copied by other processes.
 ///
 /// # Errors
 /// Errors of reading and writing, with the region in the trail.
@@ -246,11 +246,12 @@ pub fn copy_region(
     target: &Array,
     region: &Region,
     shrink: Option<Shrink>,
+    select: Option<Selection>,
     memory_limit_bytes: u64,
 ) -> Result<()> {
     let _within = within(source.device(), memory_limit_bytes);
     let regions = Regions::new(target.shape(), target.metadata().chunk_grid().chunk_shape().to_vec())?;
-    Pass { shrink, ..Pass::new(source, target, regions, 0, 1.0) }.copy(region)
+    Pass { shrink, select, ..Pass::new(source, target, regions, 0, 1.0) }.copy(region)
 }
 
 /// The elements of the source that become a region of the selected ones.

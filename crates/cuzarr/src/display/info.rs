@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use serde_json::{Map, Value, json};
 
-use super::{Description, shape_text};
+use super::{Description, shape_text, unfinished_text, with_work};
 use crate::error::{ErrorKind, Result};
 use crate::meta::node::UNFINISHED;
 use crate::meta::{ChunkGrid, CodecsMetadata, Extension, IMAGE_LABELS, Multiscales, NodeMetadata, Order, label_names};
@@ -63,6 +63,7 @@ pub fn array_info(array: &Array, complete: bool) -> Result<Description> {
         None if element_bytes.is_some() => info.add("nbytes", "No. bytes", Value::Null, "more than 2^64"),
         None => {}
     }
+    add_work(&mut info, metadata.unfinished_work());
     add_attributes(&mut info, metadata.attributes());
     if complete {
         let stored = array.nbytes_stored()?;
@@ -91,13 +92,9 @@ pub fn group_info(group: &Group, complete: bool) -> Result<Description> {
     add_store(&mut info, &**group.store());
     let consolidated = group.consolidated().is_some();
     info.add("consolidated", "Consolidated", consolidated, if consolidated { "True" } else { "False" });
-    if let Some(work) = group.metadata().unfinished_work() {
-        info.add("unfinished", "Unfinished", work, format!("{work}; repeat the call that began it with resume"));
-    }
+    add_work(&mut info, group.metadata().unfinished_work());
     add_image(&mut info, group);
-    let mut attributes = group.metadata().attributes().clone();
-    attributes.shift_remove(UNFINISHED);
-    add_attributes(&mut info, &attributes);
+    add_attributes(&mut info, group.metadata().attributes());
     add_members(&mut info, group)?;
     if complete {
         let (mut arrays, mut groups, mut unreadable) = (0u64, 0u64, 0u64);
@@ -121,12 +118,22 @@ pub fn group_info(group: &Group, complete: bool) -> Result<Description> {
 
 /// Adds a row for the attributes: their names and values to people, the object to programs.
 fn add_attributes(info: &mut Description, attributes: &Map<String, Value>) {
+    let mut attributes = attributes.clone();
+    attributes.shift_remove(UNFINISHED);
     if attributes.is_empty() {
         return;
     }
     let texts: Vec<String> =
         attributes.iter().take(MOST_LISTED).map(|(name, value)| format!("{name}: {}", plain(value))).collect();
-    info.add("attributes", "Attributes", attributes.clone(), listed(texts, attributes.len()));
+    let text = listed(texts, attributes.len());
+    info.add("attributes", "Attributes", attributes, text);
+}
+
+/// Adds a row for unfinished work whose result the node is.
+fn add_work(info: &mut Description, work: Option<&str>) {
+    if let Some(work) = work {
+        info.add("unfinished", "Unfinished", work, format!("{work}; repeat the call that began it with resume"));
+    }
 }
 
 /// Adds a row for the direct members: names and shapes.
@@ -135,12 +142,14 @@ fn add_members(info: &mut Description, group: &Group) -> Result<()> {
     let walked = group.walk(Some(0), &mut |name, metadata| {
         let (text, value) = match metadata {
             Ok(NodeMetadata::Array(array)) => {
-                (format!("{name} {}", shape_text(array.shape())), json!({"type": "array", "shape": array.shape()}))
+                let work = array.unfinished_work();
+                let text = format!("{name} {}{}", shape_text(array.shape()), unfinished_text(work));
+                (text, with_work(json!({"type": "array", "shape": array.shape()}), work))
             }
-            Ok(NodeMetadata::Group(group)) => match group.unfinished_work() {
-                Some(work) => (format!("{name}/ (unfinished {work})"), json!({"type": "group", "unfinished": work})),
-                None => (format!("{name}/"), json!({"type": "group"})),
-            },
+            Ok(NodeMetadata::Group(group)) => {
+                let work = group.unfinished_work();
+                (format!("{name}/{}", unfinished_text(work)), with_work(json!({"type": "group"}), work))
+            }
             Err(error) => (format!("{name} (unreadable)"), json!({"type": "unreadable", "error": error.message()})),
         };
         texts.push(text);

@@ -4,13 +4,26 @@ mod gantt;
 mod info;
 mod tree;
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use crate::error::printable;
 
 pub use gantt::{Gantt, Mark};
 pub use info::{array_info, group_info};
 pub use tree::{Tree, tree};
+
+/// What is shown behind the name of a node whose work is unfinished.
+fn unfinished_text(work: Option<&str>) -> String {
+    work.map_or_else(String::new, |work| format!(" (unfinished {work})"))
+}
+
+/// A node's description for programs, with the work that is unfinished.
+fn with_work(mut node: Value, work: Option<&str>) -> Value {
+    if let Some(work) = work {
+        node["unfinished"] = json!(work);
+    }
+    node
+}
 
 /// A table of names and values, in order.
 #[derive(Clone, Debug, Default, PartialEq)]

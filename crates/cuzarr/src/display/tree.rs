@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
-use super::{Display, escape, shape_text};
+use super::{Display, escape, shape_text, unfinished_text, with_work};
 use crate::error::{Result, printable};
 use crate::meta::{GroupMetadata, NodeMetadata};
 use crate::node::Group;
@@ -26,6 +26,8 @@ enum Kind {
     Array {
         shape: Vec<u64>,
         data_type: String,
+        /// The unfinished work whose result the array is, such as `store`.
+        unfinished: Option<String>,
     },
     /// The node's metadata cannot be read, for this reason.
     Unreadable(String),
@@ -58,10 +60,11 @@ impl Tree {
 
     fn label(&self) -> String {
         let label = match &self.kind {
-            Kind::Array { shape, data_type } => format!("{} {} {data_type}", self.name, shape_text(shape)),
+            Kind::Array { shape, data_type, unfinished } => {
+                format!("{} {} {data_type}{}", self.name, shape_text(shape), unfinished_text(unfinished.as_deref()))
+            }
             Kind::Unreadable(error) => format!("{} (unreadable: {error})", self.name),
-            Kind::Group { unfinished: Some(work) } => format!("{} (unfinished {work})", self.name),
-            Kind::Group { unfinished: None } => self.name.clone(),
+            Kind::Group { unfinished } => format!("{}{}", self.name, unfinished_text(unfinished.as_deref())),
         };
         printable(&label).into_owned()
     }
@@ -91,15 +94,13 @@ impl Display for Tree {
 
     fn to_json(&self) -> Value {
         match &self.kind {
-            Kind::Array { shape, data_type } => json!({ "type": "array", "shape": shape, "data_type": data_type }),
+            Kind::Array { shape, data_type, unfinished } => {
+                with_work(json!({ "type": "array", "shape": shape, "data_type": data_type }), unfinished.as_deref())
+            }
             Kind::Unreadable(error) => json!({ "type": "unreadable", "error": error }),
             Kind::Group { unfinished } => {
                 let members = self.members.iter().map(|(name, member)| (name.clone(), member.to_json()));
-                let mut group = json!({ "type": "group", "members": members.collect::<Map<_, _>>() });
-                if let Some(work) = unfinished {
-                    group["unfinished"] = json!(work);
-                }
-                group
+                with_work(json!({ "type": "group", "members": members.collect::<Map<_, _>>() }), unfinished.as_deref())
             }
         }
     }
@@ -115,7 +116,8 @@ impl From<Result<NodeMetadata>> for Kind {
     fn from(metadata: Result<NodeMetadata>) -> Self {
         match metadata {
             Ok(NodeMetadata::Array(array)) => {
-                Kind::Array { shape: array.shape().to_vec(), data_type: array.data_type().to_string() }
+                let unfinished = array.unfinished_work().map(String::from);
+                Kind::Array { shape: array.shape().to_vec(), data_type: array.data_type().to_string(), unfinished }
             }
             Ok(NodeMetadata::Group(group)) => Kind::of_group(&group),
             Err(error) => Kind::Unreadable(error.message().to_string()),

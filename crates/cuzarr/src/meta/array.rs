@@ -147,6 +147,11 @@ impl ArrayMetadata {
         &self.attributes
     }
 
+    /// The unfinished work whose result this array is, such as `store`.
+    pub fn unfinished_work(&self) -> Option<&str> {
+        names::unfinished_work(&self.attributes)
+    }
+
     /// The user's attributes as text, every number as it was written.
     pub fn attributes_json(&self) -> String {
         self.attribute_members().map_or_else(|| "{}".to_owned(), |members| object_to_text(members, None))

@@ -55,7 +55,7 @@ impl GroupMetadata {
 
     /// The unfinished work whose root this group is, such as `copy`.
     pub fn unfinished_work(&self) -> Option<&str> {
-        self.unfinished().map(|mark| mark.get("work").and_then(Value::as_str).unwrap_or("work"))
+        names::unfinished_work(&self.attributes)
     }
 
     /// Replaces the attributes.

@@ -1,4 +1,6 @@
-//! The names that documents are stored under.
+//! The names that documents are stored under, and the attribute that says that work on a node is unfinished.
+
+use serde_json::{Map, Value};
 
 use super::ZarrFormat;
 
@@ -16,9 +18,14 @@ pub const ZMETADATA: &str = ".zmetadata";
 /// The member of a v3 group's document that has its consolidated metadata.
 pub(super) const CONSOLIDATED: &str = "consolidated_metadata";
 
-/// The attribute that marks the root of a hierarchy while a copy or a pyramid is written there. Its value is an object whose
-/// member `work` names the work.
+/// The attribute that marks a node while it is written: the root of a copy or a pyramid, or an array for the results of a
+/// computation. Its value is an object whose member `work` names the work.
 pub const UNFINISHED: &str = "cuzarr_unfinished";
+
+/// The unfinished work that attributes name.
+pub(super) fn unfinished_work(attributes: &Map<String, Value>) -> Option<&str> {
+    attributes.get(UNFINISHED).map(|mark| mark.get("work").and_then(Value::as_str).unwrap_or("work"))
+}
 
 /// Every name that metadata is stored under; no chunk and no child has one of them.
 pub const DOCUMENT_NAMES: [&str; 5] = [ZARR_JSON, ZARRAY, ZGROUP, ZATTRS, ZMETADATA];

@@ -39,9 +39,9 @@ impl NodeDocuments {
         }
     }
 
-    /// The unfinished work whose root this group is, such as `copy`.
+    /// The unfinished work whose result this node is, such as `copy`.
     pub fn unfinished_work(&self) -> Option<&str> {
-        match self.attributes().filter(|_| self.is_group())?.get(UNFINISHED)? {
+        match self.attributes()?.get(UNFINISHED)? {
             Json::Object(mark) => match mark.get("work") {
                 Some(Json::String(work)) => Some(work),
                 _ => Some("work"),

@@ -29,7 +29,7 @@ def adapt_store(store: Any) -> StoreAdapter:
         return _adapt_fsspec(fs, str(root)) if hasattr(fs, "cat_file") else MappingAdapter(store)
     if type(store).__module__.partition(".")[0] == "obstore":
         return _adapt_obstore(store)
-    if inspect.iscoroutinefunction(getattr(store, "get", None)) and hasattr(store, "list_prefix"):
+    if _is_zarr_store(store):
         return _adapt_zarr_store(store)
     missing = [name for name in ("get", "set", "delete", "list") if not callable(getattr(store, name, None))]
     if missing:
@@ -38,6 +38,13 @@ def adapt_store(store: Any) -> StoreAdapter:
     from cuzarr.storage.adapters.object import ObjectAdapter
 
     return ObjectAdapter(store)
+
+
+def _is_zarr_store(store: Any) -> bool:
+    """Whether a store has zarr-python's interface. Methods of its subclasses may be plain functions that return coroutines."""
+    interface = getattr(sys.modules.get("zarr.abc.store"), "Store", ())
+    has_coroutines = inspect.iscoroutinefunction(getattr(store, "get", None)) and hasattr(store, "list_prefix")
+    return has_coroutines or isinstance(store, interface)
 
 
 def _adapt_fsspec(fs: Any, root: str) -> StoreAdapter:
