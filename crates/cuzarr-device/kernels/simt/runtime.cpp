@@ -1,13 +1,13 @@
 // Runs kernels on a CPU, thread by thread.
 //
 // Every thread of a block is a fiber on the host thread that launches. A few blocks are resident at once. The scheduler goes
-// round: over the resident blocks and, inside, over the threads, both in an order shuffled anew each time from a seed
-// (CUZARR_SIMT_SEED), and runs each until it waits at a barrier, at a warp operation, yields, or ends. So a kernel that
+// round: over the resident blocks and, inside, over the threads that can go on, both in an order shuffled anew each time from a
+// seed (CUZARR_SIMT_SEED), and runs each until it waits at a barrier, at a warp operation, yields, or ends. So a kernel that
 // relies on an order fails sooner or later, and a run can be repeated. A round in which no fiber moves is a deadlock, which is
 // reported, not waited for.
 //
 // AddressSanitizer is told of every change of stack, shared memory is a heap block of its own for each array, so that it
-// sees accesses outside of it.
+// sees accesses outside of it. This file itself is not sanitized (`build_simt.sh`): tests spend most of their time in it.
 
 #include <cstdio>
 #include <cstdlib>
@@ -20,11 +20,8 @@
 
 #include "simt.h"
 
-#if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
-#define CUZARR_ASAN 1
-#endif
 
 #if !defined(__x86_64__)
 #include <ucontext.h>
@@ -33,7 +30,10 @@
 namespace simt {
 namespace {
 
-const size_t kStackBytes = 128 << 10;
+const size_t kStackBytes = 192 << 10;
+/// Fibers' stacks begin at so many different places, this far from each other. At one place of all stacks they would share a few
+/// lines of the caches.
+const size_t kStackPlaces = 61, kStackStepBytes = 1088;
 const u32 kResidentBlocks = 4;
 const u32 kWarp = 32;
 /// Rounds in which threads only yield, before they count as waiting for ever.
@@ -66,18 +66,23 @@ struct Fiber {
     void* fake_stack = nullptr;
     State state = State::Ready;
     Block* block = nullptr;
-    u32 thread = 0;
-    // The operation that it waits for in its warp, and the result.
+    Place place{};
+    // The operation that it waits for in its warp, what it brings and takes, and the result.
     WarpOperation operation = WarpOperation::Barrier;
-    u32 lanes = 0;
-    u64 value = 0;
-    Exchanged received;
+    u32 lanes = 0, from = 0;
+    u64 value = 0, received = 0;
+    size_t stack_place = 0;
 };
 
 struct Block {
     u32 index = 0;
     u32 live = 0;
+    // Threads at the barrier, and the lanes of each warp that wait at a warp operation.
+    u32 at_barrier = 0;
+    std::vector<u32> in_warps;
     std::vector<Fiber*> threads;
+    // Threads to run in the next round.
+    std::vector<Fiber*> ready;
     std::map<const void*, std::unique_ptr<char[]>> shared;
 };
 
@@ -118,7 +123,7 @@ struct Scheduler {
 
     u32 draw(u32 below) {
         random ^= random << 13, random ^= random >> 7, random ^= random << 17;
-        return static_cast<u32>((random >> 16) % below);
+        return static_cast<u32>((random >> 32) * below >> 32);
     }
 
     template <class T>
@@ -134,51 +139,41 @@ struct Scheduler {
     int run();
 };
 
-thread_local Scheduler scheduler;
+/// That of this host thread, once it has launched a kernel.
+__thread Scheduler* scheduler __attribute__((tls_model("initial-exec"))) = nullptr;
 
 void fiber_main() {
-#ifdef CUZARR_ASAN
-    __sanitizer_finish_switch_fiber(nullptr, &scheduler.own_stack, &scheduler.own_stack_bytes);
-#endif
-    scheduler.kernel.invoker(scheduler.kernel.function, scheduler.arguments);
-    Fiber* fiber = scheduler.current;
+    __sanitizer_finish_switch_fiber(nullptr, &scheduler->own_stack, &scheduler->own_stack_bytes);
+    scheduler->kernel.invoker(scheduler->kernel.function, scheduler->arguments);
+    Fiber* fiber = scheduler->current;
     fiber->state = State::Done;
     --fiber->block->live;
-    scheduler.leave(true);
+    scheduler->leave(true);
     std::abort();  // a fiber that is done is not entered again
 }
 
 void Scheduler::enter(Fiber* fiber) {
     current = fiber;
-#ifdef CUZARR_ASAN
+    running = &fiber->place;
     __sanitizer_start_switch_fiber(&own_fake_stack, fiber->stack, kStackBytes);
-#endif
 #if defined(__x86_64__)
     cuzarr_simt_switch(&own_stack_pointer, fiber->stack_pointer);
 #else
     swapcontext(&own_context, &fiber->context);
 #endif
-#ifdef CUZARR_ASAN
     __sanitizer_finish_switch_fiber(own_fake_stack, nullptr, nullptr);
-#endif
     current = nullptr;
 }
 
 void Scheduler::leave(bool for_ever) {
     Fiber* fiber = current;
-#ifdef CUZARR_ASAN
     __sanitizer_start_switch_fiber(for_ever ? nullptr : &fiber->fake_stack, own_stack, own_stack_bytes);
-#else
-    (void)for_ever;
-#endif
 #if defined(__x86_64__)
     cuzarr_simt_switch(&fiber->stack_pointer, own_stack_pointer);
 #else
     swapcontext(&fiber->context, &own_context);
 #endif
-#ifdef CUZARR_ASAN
     __sanitizer_finish_switch_fiber(fiber->fake_stack, nullptr, nullptr);
-#endif
 }
 
 Fiber* Scheduler::take() {
@@ -192,19 +187,18 @@ Fiber* Scheduler::take() {
             std::abort();
         }
         fiber->stack = static_cast<char*>(stack);
+        fiber->stack_place = pool.size() % kStackPlaces * kStackStepBytes;
     } else {
         fiber = unused.back();
         unused.pop_back();
+        // A fiber that was given up never returned from its frames, so their red zones are still marked.
+        if (fiber->state != State::Done) __asan_unpoison_memory_region(fiber->stack, kStackBytes);
     }
-#ifdef CUZARR_ASAN
-    // A fiber that ended never returned from its first frames, so their red zones are still marked.
-    __asan_unpoison_memory_region(fiber->stack, kStackBytes);
-#endif
     fiber->state = State::Ready;
     fiber->fake_stack = nullptr;
 #if defined(__x86_64__)
     // The values that the switch pops: six registers and the address to return to, on a stack aligned as after a call.
-    void** top = reinterpret_cast<void**>(fiber->stack + kStackBytes - 56);
+    void** top = reinterpret_cast<void**>(fiber->stack + kStackBytes - 56 - fiber->stack_place);
     top[0] = nullptr;
     top[-1] = reinterpret_cast<void*>(fiber_main);
     for (int i = 2; i <= 7; ++i) top[-i] = nullptr;
@@ -212,7 +206,7 @@ Fiber* Scheduler::take() {
 #else
     getcontext(&fiber->context);
     fiber->context.uc_stack.ss_sp = fiber->stack;
-    fiber->context.uc_stack.ss_size = kStackBytes;
+    fiber->context.uc_stack.ss_size = kStackBytes - fiber->stack_place;
     fiber->context.uc_link = nullptr;
     makecontext(&fiber->context, fiber_main, 0);
 #endif
@@ -221,22 +215,25 @@ Fiber* Scheduler::take() {
 
 void Scheduler::start(Block& block) {
     block.live = threads;
+    block.in_warps.assign((threads + kWarp - 1) / kWarp, 0);
     for (u32 thread = 0; thread < threads; ++thread) {
         Fiber* fiber = take();
         fiber->block = &block;
-        fiber->thread = thread;
+        fiber->place = {thread, threads, block.index, blocks};
         block.threads.push_back(fiber);
     }
+    block.ready = block.threads;
 }
 
 void Scheduler::release_barrier(Block& block) {
-    u32 waiting = 0;
-    for (Fiber* fiber : block.threads) waiting += fiber->state == State::Barrier;
     // Threads that ended do not count, as on a GPU.
-    if (waiting == 0 || waiting < block.live) return;
+    if (block.at_barrier == 0 || block.at_barrier < block.live) return;
     for (Fiber* fiber : block.threads) {
-        if (fiber->state == State::Barrier) fiber->state = State::Ready;
+        if (fiber->state != State::Barrier) continue;
+        fiber->state = State::Ready;
+        block.ready.push_back(fiber);
     }
+    block.at_barrier = 0;
     moved = true;
 }
 
@@ -259,10 +256,10 @@ int Scheduler::run() {
         moved = false;
         bool ran = false;
         for (auto& block : resident) {
-            order = block->threads;
+            order.clear();
+            order.swap(block->ready);
             shuffle(order);
             for (Fiber* fiber : order) {
-                if (fiber->state != State::Ready) continue;
                 enter(fiber);
                 ran = true;
                 moved = moved || fiber->state != State::Ready;
@@ -300,21 +297,23 @@ void register_kernel(const char* name, void* function, Invoker invoker, const si
     }
 }
 
-u32 thread_index() { return scheduler.current->thread; }
-u32 thread_count() { return scheduler.threads; }
-u32 block_index() { return scheduler.current->block->index; }
-u32 block_count() { return scheduler.blocks; }
-u32 lane() { return scheduler.current->thread % kWarp; }
+__thread const Place* running = nullptr;
 
 void barrier() {
-    scheduler.current->state = State::Barrier;
-    scheduler.leave(false);
+    Fiber* self = scheduler->current;
+    self->state = State::Barrier;
+    ++self->block->at_barrier;
+    scheduler->leave(false);
 }
 
-void yield() { scheduler.leave(false); }
+void yield() {
+    Fiber* self = scheduler->current;
+    self->block->ready.push_back(self);
+    scheduler->leave(false);
+}
 
 void* shared(const void* key, size_t bytes) {
-    auto& slot = scheduler.current->block->shared[key];
+    auto& slot = scheduler->current->block->shared[key];
     if (!slot) {
         slot.reset(new char[bytes]);
         std::memset(slot.get(), kPoison, bytes);
@@ -322,37 +321,56 @@ void* shared(const void* key, size_t bytes) {
     return slot.get();
 }
 
-Exchanged exchange(WarpOperation operation, u32 lanes, u64 value) {
-    Fiber* self = scheduler.current;
+/// Gives each lane of an operation at which all are its result.
+static void hand_out(WarpOperation operation, u32 lanes, Fiber* const* warp) {
+    u64 votes = 0;
+    for (u32 rest = lanes; rest; rest &= rest - 1) {
+        u32 lane = static_cast<u32>(__builtin_ctz(rest));
+        votes |= static_cast<u64>(warp[lane]->value != 0) << lane;
+    }
+    for (u32 rest = lanes; rest; rest &= rest - 1) {
+        Fiber* fiber = warp[__builtin_ctz(rest)];
+        u64 received = operation == WarpOperation::Ballot ? votes : 0;
+        if (operation == WarpOperation::Shuffle && lanes >> fiber->from & 1) received = warp[fiber->from]->value;
+        for (u32 others = operation == WarpOperation::Match ? lanes : 0; others; others &= others - 1) {
+            u32 lane = static_cast<u32>(__builtin_ctz(others));
+            received |= static_cast<u64>(warp[lane]->value == fiber->value) << lane;
+        }
+        fiber->received = received;
+    }
+}
+
+u64 exchange(WarpOperation operation, u32 lanes, u64 value, u32 from) {
+    Fiber* self = scheduler->current;
     Block& block = *self->block;
-    u32 first = self->thread / kWarp * kWarp;
-    if (!(lanes >> (self->thread - first) & 1)) {
+    u32 lane = self->place.thread % kWarp, first = self->place.thread - lane;
+    if (!(lanes >> lane & 1)) {
         std::fprintf(stderr, "simt: a lane takes part in a warp operation that does not name it\n");
         std::abort();
     }
-    self->operation = operation, self->lanes = lanes, self->value = value;
+    self->operation = operation, self->lanes = lanes, self->value = value, self->from = from;
     self->state = State::Warp;
-    bool complete = true;
-    for (u32 i = 0; i < kWarp; ++i) {
-        if (!(lanes >> i & 1)) continue;
-        Fiber* other = first + i < block.threads.size() ? block.threads[first + i] : nullptr;
-        complete = complete && other && other->state == State::Warp && other->operation == operation && other->lanes == lanes;
+    u32& waiting = block.in_warps[first / kWarp];
+    waiting |= 1u << lane;
+    Fiber* const* warp = &block.threads[first];
+    bool complete = (waiting & lanes) == lanes;
+    for (u32 rest = complete ? lanes : 0; rest; rest &= rest - 1) {
+        const Fiber* other = warp[__builtin_ctz(rest)];
+        complete = complete && other->operation == operation && other->lanes == lanes;
     }
-    if (complete) {
-        // The last to arrive hands everybody what everybody brought.
-        Exchanged all = {};
-        for (u32 i = 0; i < kWarp; ++i) {
-            if (lanes >> i & 1) all.values[i] = block.threads[first + i]->value;
-        }
-        for (u32 i = 0; i < kWarp; ++i) {
-            if (!(lanes >> i & 1)) continue;
-            block.threads[first + i]->received = all;
-            block.threads[first + i]->state = State::Ready;
-        }
-        scheduler.moved = true;
-    } else {
-        scheduler.leave(false);
+    if (!complete) {
+        scheduler->leave(false);
+        return self->received;
     }
+    // The last to arrive goes on at once.
+    hand_out(operation, lanes, warp);
+    waiting &= ~lanes;
+    for (u32 rest = lanes; rest; rest &= rest - 1) {
+        Fiber* fiber = warp[__builtin_ctz(rest)];
+        fiber->state = State::Ready;
+        if (fiber != self) block.ready.push_back(fiber);
+    }
+    scheduler->moved = true;
     return self->received;
 }
 
@@ -373,7 +391,10 @@ CUZARR_EXPORT size_t cuzarr_simt_parameters(void* kernel, const size_t** sizes) 
 }
 
 CUZARR_EXPORT int cuzarr_simt_launch(void* kernel, u32 blocks, u32 threads, u32 shared_bytes, void** arguments) {
-    simt::Scheduler& scheduler = simt::scheduler;
+    static thread_local std::unique_ptr<simt::Scheduler> own;
+    if (!own) own = std::make_unique<simt::Scheduler>();
+    simt::scheduler = own.get();
+    simt::Scheduler& scheduler = *own;
     if (scheduler.current || threads > 1024 || shared_bytes != 0) {
         scheduler.error = "a launch that a GPU would refuse";
         return 1;
@@ -389,4 +410,4 @@ CUZARR_EXPORT int cuzarr_simt_launch(void* kernel, u32 blocks, u32 threads, u32 
     return scheduler.run();
 }
 
-CUZARR_EXPORT const char* cuzarr_simt_last_error() { return simt::scheduler.error.c_str(); }
+CUZARR_EXPORT const char* cuzarr_simt_last_error() { return simt::scheduler ? simt::scheduler->error.c_str() : ""; }

@@ -25,22 +25,22 @@ struct alignas(16) uint4 {
 #pragma GCC visibility push(default)
 namespace simt {
 
-u32 thread_index();
-u32 thread_count();
-u32 block_index();
-u32 block_count();
+/// Where a thread is in its launch.
+struct Place {
+    u32 thread, threads, block, blocks;
+};
+/// That of the fiber that runs on this host thread.
+extern __thread const Place* running __attribute__((tls_model("initial-exec")));
 void barrier();
 void yield();
 /// Memory that the threads of a block share, one piece a key; filled with a pattern when first asked for.
 void* shared(const void* key, size_t bytes);
 
-enum class WarpOperation { Barrier, Ballot, Shuffle };
-/// Waits until every lane of `lanes` is at the same operation; `from_lane(i)` of the result is what lane i brought.
-struct Exchanged {
-    u64 values[32];
-};
-Exchanged exchange(WarpOperation operation, u32 lanes, u64 value);
-u32 lane();
+enum class WarpOperation { Barrier, Ballot, Match, Shuffle };
+/// Waits until every lane of `lanes` is at the same operation. Gives the lanes that brought a value other than 0 (`Ballot`), or the
+/// same value (`Match`), or what lane `from` brought, 0 if it takes no part (`Shuffle`).
+u64 exchange(WarpOperation operation, u32 lanes, u64 value, u32 from);
+inline u32 lane() { return running->thread % 32; }
 
 /// A kernel under its name, called with pointers to its arguments. `sizes` are the bytes of its `count` parameters.
 typedef void (*Invoker)(void* function, void** arguments);
@@ -98,30 +98,24 @@ T from_bits(u64 bits) {
 
 #define CUZARR_SHARED_ASKED(type, name, count) CUZARR_SHARED(type, name, count)
 
-inline u32 thread_index() { return simt::thread_index(); }
-inline u32 thread_count() { return simt::thread_count(); }
-inline u32 block_index() { return simt::block_index(); }
-inline u32 block_count() { return simt::block_count(); }
+inline u32 thread_index() { return simt::running->thread; }
+inline u32 thread_count() { return simt::running->threads; }
+inline u32 block_index() { return simt::running->block; }
+inline u32 block_count() { return simt::running->blocks; }
 inline void block_barrier() { simt::barrier(); }
 inline void spin_yield() { simt::yield(); }
 
-inline void warp_barrier(u32 lanes) { simt::exchange(simt::WarpOperation::Barrier, lanes, 0); }
+inline void warp_barrier(u32 lanes) { simt::exchange(simt::WarpOperation::Barrier, lanes, 0, 0); }
 inline u32 warp_ballot(u32 lanes, bool vote) {
-    simt::Exchanged all = simt::exchange(simt::WarpOperation::Ballot, lanes, vote);
-    u32 ballot = 0;
-    for (u32 i = 0; i < 32; ++i) ballot |= (lanes >> i & 1 && all.values[i] ? 1u : 0u) << i;
-    return ballot;
+    return static_cast<u32>(simt::exchange(simt::WarpOperation::Ballot, lanes, vote, 0));
 }
 inline bool warp_goes_on(bool own) { return own; }
 inline u32 warp_match(u32 lanes, u32 value) {
-    simt::Exchanged all = simt::exchange(simt::WarpOperation::Shuffle, lanes, value);
-    u32 same = 0;
-    for (u32 i = 0; i < 32; ++i) same |= (lanes >> i & 1 && all.values[i] == value ? 1u : 0u) << i;
-    return same;
+    return static_cast<u32>(simt::exchange(simt::WarpOperation::Match, lanes, value, 0));
 }
 template <class T>
 T warp_shuffle(u32 lanes, T value, u32 from) {
-    return simt::from_bits<T>(simt::exchange(simt::WarpOperation::Shuffle, lanes, simt::to_bits(value)).values[from & 31]);
+    return simt::from_bits<T>(simt::exchange(simt::WarpOperation::Shuffle, lanes, simt::to_bits(value), from & 31));
 }
 template <class T>
 T warp_shuffle_up(u32 lanes, T value, u32 by) {
