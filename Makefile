@@ -21,7 +21,7 @@ SOURCES := Cargo.toml Cargo.lock python/Cargo.toml python/pyproject.toml \
 PYTHON_FOLDERS := python bench scripts examples docs/gallery
 KERNELS := $(shell find crates -name '*.cu' -o -name '*.cuh')
 
-.PHONY: help demo test test-rust test-python miri lint fmt ruff clippy deny stubs types bench docs docs-serve cubins wheel wheels sdist crates packaging release-check pictures gpu-bundle gpu-peers build clean
+.PHONY: help demo test test-all test-rust test-python miri lint fmt ruff clippy deny stubs types bench docs docs-serve cubins wheel wheels sdist crates packaging release-check pictures gpu-bundle gpu-peers build clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
@@ -30,6 +30,9 @@ demo: build ## write compressed arrays, read them back through the whole data pa
 	$(VENV)/bin/cuzarr demo
 
 test: test-rust test-python ## run every test
+
+test-all: ## every test, with every case of the conformance matrix
+	CUZARR_ALL_TESTS=1 $(MAKE) test
 
 # Every test program runs with the kernels built for the CPU, so that launching them is tested without a GPU. Programs run side by side.
 test-rust: $(VENV)/.environment
@@ -51,7 +54,7 @@ DEVICE_TESTS := tests/test_buffer.py tests/test_async.py tests/test_neighbours.p
 PYTEST := ../$(PYTHON_RUN) -m pytest --numprocesses auto --maxprocesses 8 --dist worksteal
 test-python: build $(VENV)/.zarr-python $(VENV)/.docs
 	cd python && $(PYTEST)
-	cd python && ../scripts/with-simt $(PYTEST) $(DEVICE_TESTS)
+	cd python && ../scripts/with-simt $(PYTEST) --without-cpu $(DEVICE_TESTS)
 
 lint: fmt ruff clippy deny cubins stubs types packaging ## formatting, ruff, clippy, licences and advisories, kernels, stubs, types, workflows
 
@@ -176,7 +179,7 @@ crates: ## the crates that are published, packaged in the order of their depende
 	cargo package --workspace --exclude cuzarr-oracle --exclude cuzarr-python --locked
 
 # What takes too long for every change, or needs packages of the system (mmdebstrap, qemu-user, chromium) and root.
-release-check: wheels sdist crates pictures ## wheels in use: on a clean Debian, and for aarch64 by emulation; the crates by themselves
+release-check: test-all wheels sdist crates pictures ## wheels in use: on a clean Debian, and for aarch64 by emulation; the crates by themselves
 	scripts/try-wheel dist/release/cuzarr-*-manylinux_2_28_$$(uname -m).whl
 	ROOT=target/try/bookworm scripts/try-wheel dist/release/cuzarr-*-manylinux_2_28_$$(uname -m).whl
 	for wheel in dist/release/cuzarr-*-manylinux_2_28_aarch64.whl; do \

@@ -165,8 +165,10 @@ impl PyNodeLock {
         slf
     }
 
-    fn __exit__(&self, _kind: Py<PyAny>, _value: Py<PyAny>, _traceback: Py<PyAny>) {
-        self.lock.lock().unwrap_or_else(PoisonError::into_inner).take();
+    /// Gives the lock back. In a bucket that is a request, during which other threads go on.
+    fn __exit__(&self, py: Python<'_>, _kind: Py<PyAny>, _value: Py<PyAny>, _traceback: Py<PyAny>) {
+        let lock = self.lock.lock().unwrap_or_else(PoisonError::into_inner).take();
+        py.detach(|| drop(lock));
     }
 
     /// The stored documents, by their names.

@@ -14,6 +14,23 @@ import pytest
 import cuzarr
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--without-cpu", action="store_true", help="leave out tests of the device cpu, which ran before")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not config.getoption("--without-cpu"):
+        return
+    out = [item for item in items if isinstance(item, pytest.Function) and _device_of(item) == "cpu"]
+    config.hook.pytest_deselected(items=out)
+    left_out = set(out)
+    items[:] = [item for item in items if item not in left_out]
+
+
+def _device_of(item: pytest.Function) -> Any:
+    return item.callspec.params.get("device") if hasattr(item, "callspec") else None
+
+
 def pytest_terminal_summary(terminalreporter: Any) -> None:
     """Says in a line for each file what was tested, and how long it took; then what was skipped, and why."""
     files: dict[str, dict[str, float]] = {}

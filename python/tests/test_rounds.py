@@ -75,3 +75,14 @@ def test_calls_one_after_the_other_are_rounds_of_their_own(stored: tuple[Rounds,
     store, array = stored
     _, rounds = store.count(lambda: [array[10 * number] for number in range(5)])
     assert rounds == 5
+
+
+@pytest.mark.xfail(strict=True, reason="the chunks of each length are read by a call of their own")
+def test_indices_in_chunks_of_many_lengths_are_read_in_one_round() -> None:
+    truth, rows = np.arange(78, dtype="i4"), np.arange(0, 78, 5)
+    store = Rounds()
+    with cuzarr.config.set({"array.rectilinear_chunks": True}):
+        array = cuzarr.create_array(store, data=truth, chunks=[list(range(1, 13))])
+        found, rounds = store.count(lambda: array.oindex[rows])
+    assert np.array_equal(found, truth[rows])
+    assert rounds <= 2, rounds

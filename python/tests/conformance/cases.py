@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import dataclasses
 import fnmatch
+import heapq
+import itertools
 import random
 import zlib
 from collections.abc import Iterator
@@ -120,6 +122,35 @@ def all_cases() -> list[Case]:
     if OLDER_ZARR:
         found = [case for case in found if not any(fnmatch.fnmatchcase(case.id, name) for name in OLDER_ZARR_FAILS)]
     return found
+
+
+def some_cases() -> list[Case]:
+    """So many cases that every two traits that meet in the whole matrix meet in one of them: data types, codecs, formats, shards,
+    orders, ragged ends. Few failures need three."""
+    found = all_cases()
+    pairs = {case.id: set(itertools.combinations(sorted(traits(case)), 2)) for case in found}
+    chosen: set[str] = set()
+    met: set[tuple[str, str]] = set()
+    # Each time the case with the most new pairs. Numbers in the heap may be of an earlier time, and so too high.
+    heap = [(-len(own), name) for name, own in pairs.items()]
+    heapq.heapify(heap)
+    while heap:
+        most, name = heapq.heappop(heap)
+        new = len(pairs[name] - met)
+        if new == -most:
+            chosen.add(name)
+            met |= pairs[name]
+        elif new:
+            heapq.heappush(heap, (-new, name))
+    return [case for case in found if case.id in chosen]
+
+
+def traits(case: Case) -> set[str]:
+    """What a case tests."""
+    codecs = {f"codec {name}" for name, _ in case.recipes}
+    sharded = case.shards is not None or "codec sharding_indexed" in codecs
+    others = {f"format {case.zarr_format}", f"sharded {sharded}", f"order {case.order}", f"ragged {case.is_ragged}"}
+    return codecs | others | {f"type {case.data_type.name}"}
 
 
 def _variants(zarr_format: int) -> list[str]:
