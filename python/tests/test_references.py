@@ -173,8 +173,10 @@ def write_odd(path: Path) -> dict[str, str]:
     """A file with datasets whose bytes are no elements of Zarr's, and for each a part of the reason."""
     fields = np.dtype({"names": ["hi", "lo"], "formats": ["<i2", "<i2"], "offsets": [2, 0], "itemsize": 4})
     padded = np.dtype({"names": ["a", "b"], "formats": ["i1", "<i4"], "offsets": [0, 4], "itemsize": 8})
+    trailing = np.dtype({"names": ["a", "b"], "formats": ["<i4", "<f8"], "offsets": [0, 4], "itemsize": 20})
     with h5py.File(path, "w") as file:
         file.create_dataset("good", data=FIELD, chunks=(5, 15, 21), compression="gzip")
+        file.create_dataset("trailing", data=np.array([(1, -10)] * 300, trailing))
         file.create_dataset("reordered", data=np.array([(1, -10)] * 300, fields), chunks=(150,), compression="gzip")
         file.create_dataset("padded", data=np.array([(1, -10)] * 300, padded))
         low_level(file, "precise", integer(12), np.arange(-300, 300, dtype="i2"))
@@ -201,6 +203,7 @@ def write_odd(path: Path) -> dict[str, str]:
     return {
         "reordered": r"fields begin at the bytes \[2, 0\]",
         "padded": r"(fields begin at|elements have)",
+        "trailing": "elements have 20 bytes, and their fields 12",
         "precise": "12 bits from bit 0",
         "moved": "12 bits from bit 4",
         "bfloat16": "",

@@ -107,6 +107,8 @@ def _difference_of_fields(h5py: Any, stored: Any, dtype: np.dtype[Any]) -> str |
     expected = [sum(sizes[:number]) for number in range(len(sizes))]
     if got != expected:
         return f"its fields begin at the bytes {got} of an element, and Zarr's without gaps in the same order at {expected}"
+    if sum(sizes) != stored.get_size():
+        return f"its elements have {stored.get_size()} bytes, and their fields {sum(sizes)}"
     for number, (name, field) in enumerate(fields):
         if found := difference(h5py, stored.get_member_type(number), field):
             return f"field '{name}': {found}" if name else found
