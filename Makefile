@@ -21,7 +21,7 @@ SOURCES := Cargo.toml Cargo.lock python/Cargo.toml python/pyproject.toml \
 PYTHON_FOLDERS := python bench scripts examples docs/gallery
 KERNELS := $(shell find crates -name '*.cu' -o -name '*.cuh')
 
-.PHONY: help demo test test-all test-rust test-python miri lint fmt ruff clippy deny stubs types bench docs docs-serve cubins wheel wheels sdist crates packaging release-check pictures gpu-bundle gpu-peers build clean
+.PHONY: help demo test test-all test-rust test-python miri lint fmt ruff clippy deny stubs types bench docs docs-serve kernels cubins wheel wheels sdist crates packaging release-check pictures gpu-bundle gpu-peers build clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
@@ -32,7 +32,7 @@ demo: build ## write compressed arrays, read them back through the whole data pa
 test: test-rust test-python ## run every test
 
 test-all: ## every test, with every case of the conformance matrix
-	CUZARR_ALL_TESTS=1 $(MAKE) test
+	CUZARR_TEST_ALL=1 $(MAKE) test
 
 # Every test program runs with the kernels built for the CPU, so that launching them is tested without a GPU. Programs run side by side.
 test-rust: $(VENV)/.environment
@@ -56,7 +56,7 @@ test-python: build $(VENV)/.zarr-python $(VENV)/.docs
 	cd python && $(PYTEST)
 	cd python && ../scripts/with-simt $(PYTEST) --without-cpu $(DEVICE_TESTS)
 
-lint: fmt ruff clippy deny cubins stubs types packaging ## formatting, ruff, clippy, licences and advisories, kernels, stubs, types, workflows
+lint: fmt ruff clippy deny kernels stubs types packaging ## formatting, ruff, clippy, licences and advisories, kernels, stubs, types, workflows
 
 build: $(VENV)/.package ## install the package and the cuzarr command into .venv
 
@@ -157,6 +157,12 @@ docs-serve: build $(VENV)/.docs ## show the site on http://127.0.0.1:8000 while 
 
 python/cuzarr/cubins/MANIFEST.sha256: $(VENV)/.nvrtc $(KERNELS) scripts/compile_kernels.py
 	$(PYTHON_RUN) scripts/compile_kernels.py --arch $(ARCHITECTURES) --out python/cuzarr/cubins
+
+# A change is compiled for the oldest and the newest of them; a wheel has all.
+target/kernels/MANIFEST.sha256: $(VENV)/.nvrtc $(KERNELS) scripts/compile_kernels.py
+	$(PYTHON_RUN) scripts/compile_kernels.py --arch $(firstword $(ARCHITECTURES)) $(lastword $(ARCHITECTURES)) --out target/kernels
+
+kernels: target/kernels/MANIFEST.sha256 ## compile every kernel for the oldest and the newest shipped GPU
 
 cubins: python/cuzarr/cubins/MANIFEST.sha256 ## compile every kernel for every shipped GPU, as it travels in the wheel
 

@@ -4,7 +4,7 @@ A case is an array (format, data type, codec chain, sharding, order, keys, fill 
 selections that read it; `cases.py` makes thousands of them. Every bit is compared. A case that fails is a bug, or a line
 in CORRECTNESS.md.
 
-`CUZARR_ALL_TESTS=1`, as `make test-all` sets it, runs every case. Without it, those in which any two traits meet are enough.
+`CUZARR_TEST_ALL=1`, as `make test-all` sets it, runs every case. Without it, those in which any two traits meet are enough.
 `CUZARR_CONFORMANCE_ENGINE=zarr` puts zarr-python in cuzarr's place, which checks the generator itself.
 `CUZARR_TEST_DEVICE=cuda:0` reads into device memory.
 """
@@ -26,7 +26,7 @@ from . import cases, engines, excuses
 from .cases import Case
 
 ALL = cases.all_cases()
-CASES = ALL if os.environ.get("CUZARR_ALL_TESTS") == "1" else cases.some_cases()
+CASES = ALL if os.environ.get("CUZARR_TEST_ALL") == "1" else cases.some_cases()
 EXCUSES = excuses.load()
 REFERENCE = engines.Library("zarr")
 OURS = engines.Library(os.environ.get("CUZARR_CONFORMANCE_ENGINE", "cuzarr"))
