@@ -29,7 +29,7 @@ help: ## list the targets
 demo: build ## write compressed arrays, read them back through the whole data path, check every element
 	$(VENV)/bin/cuzarr demo
 
-test: test-rust test-python ## run every test
+test: test-rust test-python ## run the tests
 
 test-all: ## every test, with every case of the conformance matrix
 	CUZARR_TEST_ALL=1 $(MAKE) test

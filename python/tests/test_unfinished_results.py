@@ -97,6 +97,15 @@ def test_an_incomplete_result_says_so_until_it_is_resumed(tmp_path: Any, name: s
     np.testing.assert_array_equal(made[...], expected)
 
 
+@pytest.mark.parametrize("shape", [(0, 4), ()])
+def test_results_without_elements_and_of_one_zero_are_resumed(tmp_path: Any, shape: tuple[int, ...]) -> None:
+    a = cuzarr.create_array(tmp_path / "source.zarr", shape=shape, dtype="f8", chunks=(2, 2)[: len(shape)])
+    for work in (stored, mapped):
+        for _ in range(2):
+            made = work(a, tmp_path / f"{work.__name__}.zarr", resume=True)
+            assert made.shape == shape and MARK not in made.attrs
+
+
 def test_a_function_that_fails_leaves_the_mark(tmp_path: Any) -> None:
     with pytest.raises(Full):
         broken_map(source(tmp_path), tmp_path / "g.zarr")

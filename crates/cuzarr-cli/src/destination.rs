@@ -92,10 +92,14 @@ fn kept(path: &Path) -> Option<&'static str> {
     if DOCUMENT_NAMES.contains(&name) {
         return Some("metadata of an array or group");
     }
-    let mut first = [0; HDF5_SIGNATURE.len()];
-    let is_hdf5 =
-        fs::File::open(path).and_then(|mut file| file.read_exact(&mut first)).is_ok() && first == HDF5_SIGNATURE;
-    is_hdf5.then_some("an HDF5 file")
+    (first_bytes(path) == Some(HDF5_SIGNATURE)).then_some("an HDF5 file")
+}
+
+/// The first bytes of a regular file. Opening a pipe would wait for its other end.
+fn first_bytes(path: &Path) -> Option<[u8; 8]> {
+    let mut first = [0; 8];
+    path.is_file().then(|| fs::File::open(path).and_then(|mut file| file.read_exact(&mut first)).ok()).flatten()?;
+    Some(first)
 }
 
 /// Writes a file whole or not at all. A file that is there keeps its links: the new one goes to where they lead.
@@ -172,9 +176,7 @@ fn is_same_file(one: &Path, other: &Path) -> bool {
 
 /// Whether a file begins as a picture that commands write: PNG or SVG.
 fn is_picture(path: &Path) -> bool {
-    let mut first = [0; 8];
-    let read = fs::File::open(path).and_then(|mut file| file.read_exact(&mut first));
-    read.is_ok() && (first == *b"\x89PNG\r\n\x1a\n" || first.starts_with(b"<svg"))
+    first_bytes(path).is_some_and(|first| first == *b"\x89PNG\r\n\x1a\n" || first.starts_with(b"<svg"))
 }
 
 #[cfg(test)]

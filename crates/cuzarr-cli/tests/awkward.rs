@@ -345,6 +345,9 @@ fn pictures_are_not_written_over_what_is_read_nor_over_other_files() {
     std::os::unix::fs::symlink(&source, place("way")).unwrap();
     fs::write(place("notes.png"), "notes").unwrap();
     fs::write(place("data.png"), b"\x89HDF\r\n\x1a\n and more").unwrap();
+    let pipe = tempfile::tempdir().unwrap();
+    let pipe = pipe.path().join("pipe.png");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
     let before = contents(directory.path());
     for command in [&["stats"][..], &["preview"], &["bench", "read", "--repeat", "1"]] {
         let option = if command[0] == "bench" { "--plot" } else { "--png" };
@@ -363,6 +366,7 @@ fn pictures_are_not_written_over_what_is_read_nor_over_other_files() {
         }
         refuse(&source, &place("notes.png"), &[], 1, "--overwrite");
         refuse(&source, &place("notes.png"), &["--dry-run"], 1, "--overwrite");
+        refuse(&source, &pipe, &[], 1, "it exists and is not a picture");
         refuse(&source, &place("data.png"), &["--overwrite"], 1, "it is an HDF5 file");
     }
     assert!(contents(directory.path()) == before);

@@ -68,7 +68,7 @@ def continued(place: StorePath) -> Any:
 def completed(array: Any) -> None:
     """Takes away the mark of unfinished work, because all elements are written."""
     if UNFINISHED in array.metadata.attributes:
-        # Of two programs that complete one array, the first takes it away.
+        # Another program that completes the same array may have taken it away.
         with contextlib.suppress(KeyError):
             del array.attrs[UNFINISHED]
 
@@ -112,8 +112,9 @@ class Target:
         if out is not None and not is_stored(out):
             place = {name: settings.pop(name, None) for name in ("storage_options", "metadata_store")}
             out = make_store_path(out, path=settings.pop("name", None), mode="a", **place)
-            if resume:
-                out = continued(out) or out
+            # Not by truth: an array may be empty, or have one element that is 0.
+            if resume and (begun := continued(out)) is not None:
+                out = begun
         if resume and out is None:
             raise InvalidArgumentError("resume=True needs an array to continue", hint="pass it as out=")
         if is_stored(out):
