@@ -67,7 +67,7 @@ fn arguments() -> Result<Bench> {
             "--threads" => bench.options.threads = number(&value)?.max(1) as usize,
             "--limit-mib" => bench.options.memory_limit_bytes = number(&value)? << 20,
             "--slab-mib" => bench.options.slab_bytes = (number(&value)? as usize) << 20,
-            "--strict" => bench.options.strict = value == "true",
+            "--strict" => bench.options.force_device = value == "true",
             "--repeat" => bench.repeat = number(&value)?.max(1) as usize,
             "--folder" => bench.folder = value.into(),
             _ => return Err(invalid(format!("unknown option '{name}'"))),

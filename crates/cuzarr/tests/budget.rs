@@ -36,7 +36,7 @@ fn device_memory_beside_the_result_stays_below_the_limit() {
         let mut story = Story::new(metadata, Arc::new(MemoryStore::new()));
         for device in kernel_devices() {
             for limit in [5 * CHUNK_BYTES, 16 * CHUNK_BYTES, 64 * CHUNK_BYTES] {
-                (story.options.memory_limit_bytes, story.options.strict) = (limit, true);
+                (story.options.memory_limit_bytes, story.options.force_device) = (limit, true);
                 let source = NdBuffer::from_host(device, DType::UINT32, &[SIDE as usize; 2], Order::C, &value).unwrap();
                 let (access, written) = (story.access(Device::Cpu), story.engine.memory(device));
                 let wrote = peak_within(limit, device, || {
@@ -71,7 +71,7 @@ fn large_frames_are_decoded_as_few_at_a_time_as_the_limit_allows() {
     for device in kernel_devices() {
         for chunks in [12, 16, 24] {
             let limit = chunks * chunk_rows * SIDE * 4;
-            (story.options.memory_limit_bytes, story.options.strict) = (limit, true);
+            (story.options.memory_limit_bytes, story.options.force_device) = (limit, true);
             let out = NdBuffer::empty(device, DType::UINT32, &[rows as usize, SIDE as usize], Order::C).unwrap();
             let access = story.access(device);
             let read = peak_within(limit, device, || {
@@ -134,7 +134,7 @@ fn reads_and_writes_are_right_where_memory_is_in_pieces() {
         let mut story = Story::new(metadata, Arc::new(MemoryStore::new()));
         for device in kernel_devices() {
             let limit = 2 * UNIT_BYTES;
-            (story.options.memory_limit_bytes, story.options.strict) = (limit, true);
+            (story.options.memory_limit_bytes, story.options.force_device) = (limit, true);
             let out = NdBuffer::empty(device, DType::UINT32, &shape, Order::C).unwrap();
             let source = NdBuffer::from_host(device, DType::UINT32, &shape, Order::C, &value).unwrap();
             pool::trim(device).unwrap();
@@ -173,7 +173,7 @@ fn calls_side_by_side_share_a_limit_that_is_enough_for_one() {
     for device in kernel_devices() {
         // A call takes 4 chunks at first, 2 of them to spare, and 2 for each further batch.
         for limit in [7 * CHUNK_BYTES, 9 * CHUNK_BYTES] {
-            (story.options.memory_limit_bytes, story.options.strict) = (limit, true);
+            (story.options.memory_limit_bytes, story.options.force_device) = (limit, true);
             let out = || NdBuffer::empty(device, DType::UINT32, &[side as usize; 2], Order::C).unwrap();
             let (access, outs) = (story.access(device), [out(), out(), out()]);
             let read = peak(device, || {
@@ -219,7 +219,7 @@ fn a_full_device_is_an_error_that_leaves_it_usable() {
         let metadata = metadata(&[SIDE / 2, SIDE], &[CHUNK, CHUNK], "uint32", json!(0), codecs);
         let mut story = Story::new(metadata, Arc::new(MemoryStore::new()));
         story.write(Device::Cpu, &all, &value);
-        story.options.strict = true;
+        story.options.force_device = true;
         story
     });
     let stories: Vec<Story> = stories.collect();
@@ -270,7 +270,7 @@ fn the_driver_sees_no_more_than_result_and_limit() {
         let mut story = Story::new(metadata, Arc::new(MemoryStore::new()));
         story.try_write(Device::Cpu, &all, &value).unwrap();
         story.elements.clone_from(&value);
-        story.options.strict = true;
+        story.options.force_device = true;
         let access = story.access(device);
         let empty = || NdBuffer::empty(device, DType::UINT32, &[side as usize; 2], Order::C).unwrap();
         let options = |limit| Options { memory_limit_bytes: limit, ..story.options.clone() };

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use cuzarr::ErrorKind;
 use cuzarr::codec::{Chain, Support, Work};
-use cuzarr::plan::{Costs, Load, Selection, check_strict, check_strict_writing};
+use cuzarr::plan::{Costs, Load, Selection};
 use cuzarr::run::{Options, Report, Stage};
 use cuzarr::store::{MemoryStore, StoreExt};
 use cuzarr_device::{Device, NdBuffer, Order};
@@ -35,7 +35,7 @@ fn written(codecs: Value) -> Story {
     let mut story =
         Story::new(metadata(&[150, 140], &[40, 50], "int32", json!(-7), codecs), Arc::new(MemoryStore::new()));
     // So few and small chunks are the host's, unless it is forbidden.
-    story.options.strict = true;
+    story.options.force_device = true;
     let mut dice = Dice(11);
     let value: Vec<u8> =
         (0..110 * 140).flat_map(|at: i32| (at / 7 + dice.below(3) as i32 * (at % 5)).to_le_bytes()).collect();
@@ -83,7 +83,7 @@ fn chunks_cross_the_bus_encoded_and_come_out_as_on_the_cpu() {
             // All chunks in one batch, whose bytes come by several slabs.
             (story.options.slab_bytes, story.options.decode_batch_bytes) = (2000, 1 << 26);
             story.check(device, &Selection::all(&[150, 140]), &context);
-            story.options = Options { threads: 3, strict: true, ..Options::default() };
+            story.options = Options { threads: 3, force_device: true, ..Options::default() };
         }
     }
 }
@@ -124,7 +124,7 @@ fn passes_around_the_decoder_give_what_they_give_on_the_cpu() {
             story.check(device, &Selection::all(&[150, 140]), &format!("{codecs}"));
             story.options.slab_bytes = 9000;
             story.check(device, &Selection::region(&[30, 20], &[60, 90]).unwrap(), &format!("{codecs}"));
-            story.options = Options { threads: 3, strict: true, ..Options::default() };
+            story.options = Options { threads: 3, force_device: true, ..Options::default() };
         }
     }
 }
@@ -152,7 +152,7 @@ fn what_the_host_decompresses_the_device_finishes() {
                     (0..3).for_each(|_| story.check(device, &story.random_selection(&mut dice), &context));
                     story.options.slab_bytes = 9000;
                     story.check(device, &Selection::all(&[150, 140]), &context);
-                    story.options = Options { threads: 3, strict: true, ..Options::default() };
+                    story.options = Options { threads: 3, force_device: true, ..Options::default() };
                     assert_eq!(story.engine.memory(device).used_bytes(), 0);
                 }
             }
@@ -279,11 +279,11 @@ fn running_sums_of_floats_are_left_to_the_host_where_chunks_are_few() {
     };
     let (few, many): (Vec<bool>, Vec<bool>) = (native(8), native(512));
     assert_eq!((few, many), (vec![false, true, false], vec![true; 3]));
-    assert!(check_strict(&chain, Device::Cuda(0)).is_ok());
+    assert!(chain.describe(Device::Cuda(0)).iter().all(|stage| stage.support == Support::Native));
 }
 
 #[test]
-fn descriptions_and_strict_know_what_is_native() {
+fn descriptions_know_what_is_native() {
     let device = Device::Cuda(0);
     let chain = |codec: Value, side: u64| {
         Chain::new(&metadata(&[side, side], &[side, side], "int32", json!(0), json!([bytes_codec("little"), codec])))
@@ -308,14 +308,13 @@ fn descriptions_and_strict_know_what_is_native() {
         };
         assert_eq!(beside(8192, 1), native, "{codec}");
         assert!(side > 300 || !beside(1, 16), "{codec}");
-        assert_eq!(check_strict(&chain, device).is_ok(), native, "{codec}");
         // Kernels encode zstd and LZ4, alone and in Blosc; the host does the rest.
         let encodes = [lz4(), zstd_codec(), blosc("lz4", "shuffle"), blosc("zstd", "shuffle")].contains(&codec);
-        let writing = check_strict_writing(&chain, device, None);
-        assert_eq!(
-            writing.map_err(|error| error.kind()),
-            if encodes { Ok(()) } else { Err(ErrorKind::FallbackRefused) }
+        let is_native =
+            |device| chain.describe_encoding(device, None).iter().all(|stage| stage.support == Support::Native);
+        assert_eq!(is_native(device), encodes, "{codec}");
+        assert!(
+            is_native(Device::Cpu) && chain.describe(Device::Cpu).iter().all(|stage| stage.support == Support::Native)
         );
-        assert!(check_strict(&chain, Device::Cpu).is_ok() && check_strict_writing(&chain, Device::Cpu, None).is_ok());
     }
 }

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 fn story(shape: &[u64], chunks: &[u64], data_type: &str, fill: Value, codecs: Value) -> Story {
     let mut story = Story::new(metadata(shape, chunks, data_type, fill, codecs), Arc::new(MemoryStore::new()));
     // However little it is, kernels encode it.
-    story.options.strict = true;
+    story.options.force_device = true;
     story
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use cuzarr::codec::Support;
 use cuzarr::plan::Selection;
-use cuzarr::run::Stage;
+use cuzarr::run::{Engine, Stage};
 use cuzarr::store::{MemoryStore, StoreExt};
 use cuzarr_device::{DType, Device, NdBuffer, Order};
 use model::{Dice, Story, bytes_codec, metadata, sharding};
@@ -28,7 +28,7 @@ fn lz4() -> Value {
 fn story(shape: &[u64], chunks: &[u64], data_type: &str, fill: Value, codecs: Value) -> Story {
     let mut story = Story::new(metadata(shape, chunks, data_type, fill, codecs), Arc::new(MemoryStore::new()));
     // However little it is, kernels encode it.
-    story.options.strict = true;
+    story.options.force_device = true;
     story
 }
 
@@ -302,7 +302,7 @@ fn frames_come_from_kernels_and_cross_the_bus_compressed() {
         );
         story.elements = value;
         story.check(Device::Cpu, &all, "compressed");
-        story.options.strict = false;
+        story.options.force_device = false;
         let report = story.engine.write(&story.access(device), &story.store, &all, &source, &story.options).unwrap();
         assert!(report.stage(Stage::Download).size_bytes >= 64 << 10, "so little is the host's to encode");
         story.check(Device::Cpu, &all, "by the host");
@@ -324,7 +324,7 @@ fn kernels_encode_large_chunks_within_little_memory() {
         story.check(Device::Cpu, &all, "one batch at a time");
         let places = |limit_bytes| {
             let options = cuzarr::run::Options { memory_limit_bytes: limit_bytes, ..story.options.clone() };
-            access.encoding_placements(device, &options, 2)
+            Engine::explain_write(&access, &story.store, &all, &options).unwrap().placements
         };
         assert!(places(24 * (32 << 10)).iter().all(|place| place.via_host.is_none()));
         let reasons: Vec<_> = places(32 << 10).into_iter().filter_map(|place| place.via_host).collect();

@@ -44,7 +44,7 @@ fn work() {
     for device in devices() {
         let store = Arc::new(MemoryStore::new());
         let mut story = Story::new(metadata(&[64, 64], &[16, 64], "uint32", json!(0), codecs.clone()), store);
-        story.options.strict = true;
+        story.options.force_device = true;
         story.write(device, &all, &value);
         story.check(device, &all, "with a profiler");
     }

@@ -88,7 +88,7 @@ fn frames_stay_where_kernels_make_them() {
             let all = Selection::all(&[150, 140]);
             let array = metadata(&[150, 140], &[40, 50], "int32", json!(-7), codecs.clone());
             let mut story = Story::new(array, Arc::new(GpuMemoryStore::new(device)));
-            story.options.strict = true;
+            story.options.force_device = true;
             let value: Vec<u8> = (0..150 * 140).flat_map(|at: i32| (at / 9).to_le_bytes()).collect();
             let array = NdBuffer::from_host(device, story.dtype, &[150, 140], Order::C, &value).unwrap();
             let report = story.engine.write(&story.access(device), &story.store, &all, &array, &story.options).unwrap();

@@ -22,6 +22,7 @@ fn random_options(dice: &mut Dice) -> Options {
         read_missing_chunks: true,
         write_empty_chunks: dice.chance(4),
         strict: false,
+        force_device: false,
         trace: dice.chance(2),
         ..Options::default()
     }

@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use cuzarr::meta::{ChunkKeyEncoding, Separator};
-use cuzarr::plan::{AxisSelection, KeyOf, check_strict};
+use cuzarr::plan::{AxisSelection, KeyOf};
 use cuzarr::run::{Access, Engine, Options};
 use cuzarr::store::Store;
 use cuzarr_device::Device;
@@ -132,12 +132,9 @@ impl PyChunkRequest {
         out: &PyNdBuffer,
         options: &Bound<'_, PyDict>,
     ) -> PyResult<Vec<usize>> {
-        let (options, strict) = self.run_options(options)?;
+        let options = self.run_options(options)?;
         let device = out.inner.device();
         self.run(py, store, |store| {
-            if strict && device != Device::Cpu {
-                check_strict(&chunks.chain, device)?;
-            }
             let access = self.access(chunks, device)?;
             Engine::get().read(&access, store, &self.grid.selection, &out.inner, &options).map(|_| ())
         })
@@ -152,21 +149,16 @@ impl PyChunkRequest {
         out: Py<PyNdBuffer>,
         options: &Bound<'_, PyDict>,
     ) -> PyResult<PyStartedRead> {
-        let (mut options, strict) = self.run_options(options)?;
+        let mut options = self.run_options(options)?;
         if options.threads >= MANY_THREADS {
             options.threads -= 1;
         }
         let elements = out.get().inner.clone();
         let device = elements.device();
         let watched = Watches::current(&self.watch).store(&store.get().inner);
-        let (chain, selection) = (Arc::clone(&chunks.chain), self.grid.selection.clone());
+        let selection = self.grid.selection.clone();
         let access = self.access(chunks, device).py()?;
-        let read = move || {
-            if strict && device != Device::Cpu {
-                check_strict(&chain, device)?;
-            }
-            Engine::get().read(&access, &watched, &selection, &elements, &options).map(|_| ())
-        };
+        let read = move || Engine::get().read(&access, &watched, &selection, &elements, &options).map(|_| ());
         let helper = Helper::take().ok_or_else(|| PyRuntimeError::new_err("the system refuses a thread"))?;
         let ending = Arc::new(Ending::default());
         let ends = Arc::clone(&ending);
@@ -183,7 +175,7 @@ impl PyChunkRequest {
         options: &Bound<'_, PyDict>,
         text: bool,
     ) -> PyResult<(Bound<'py, PyList>, Vec<usize>)> {
-        let (options, _) = self.run_options(options)?;
+        let options = self.run_options(options)?;
         let (elements, missing) = self.run(py, store, |store| {
             let access = self.access(chunks, Device::Cpu)?;
             Engine::get().read_variable(&access, store, &self.grid.selection, &options)
@@ -200,13 +192,9 @@ impl PyChunkRequest {
         value: &PyNdBuffer,
         options: &Bound<'_, PyDict>,
     ) -> PyResult<()> {
-        let (options, strict) = self.run_options(options)?;
+        let options = self.run_options(options)?;
         self.run(py, store, |store| {
             let access = self.access(chunks, Device::Cpu)?;
-            if strict {
-                let keeps_elements = access.keeps_elements_beside(&self.grid.selection)?;
-                access.check_strict_writing(value.inner.device(), keeps_elements)?;
-            }
             Engine::get().write(&access, store, &self.grid.selection, &value.inner, &options).map(|_| ())
         })
         .map(|_| ())
@@ -222,7 +210,7 @@ impl PyChunkRequest {
         options: &Bound<'_, PyDict>,
         text: bool,
     ) -> PyResult<()> {
-        let (options, _) = self.run_options(options)?;
+        let options = self.run_options(options)?;
         let value = strings::from_list(elements, text)?;
         self.run(py, store, |store| {
             let access = self.access(chunks, Device::Cpu)?;
@@ -253,12 +241,10 @@ impl PyChunkRequest {
         if missing.is_empty() { Vec::new() } else { self.keys.iter().enumerate().filter_map(is_missing).collect() }
     }
 
-    /// The engine's options, and whether fall-backs are errors.
-    fn run_options(&self, given: &Bound<'_, PyDict>) -> PyResult<(Options, bool)> {
+    /// The engine's options.
+    fn run_options(&self, given: &Bound<'_, PyDict>) -> PyResult<Options> {
         let cancellation = Watches::current(&self.watch).token();
-        let options = Options { read_missing_chunks: true, cancellation, ..parse_options(given)? };
-        let strict = options.strict;
-        Ok((options, strict))
+        Ok(Options { read_missing_chunks: true, cancellation, ..parse_options(given)? })
     }
 
     fn access(&self, chunks: &PyChunks, device: Device) -> cuzarr::Result<Access> {

@@ -75,6 +75,11 @@ impl Chain {
         }
     }
 
+    /// The chain of the innermost chunks.
+    pub(crate) fn leaf(&self) -> &Chain {
+        self.sharding().map_or(self, |sharding| sharding.inner().leaf())
+    }
+
     /// A copy of this chain, whose shards are written with their inner chunks in these orders, the outermost shards' first. An
     /// order lists C-order numbers; it is no part of the metadata, and readers do not need it.
     ///

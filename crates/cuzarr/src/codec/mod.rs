@@ -110,6 +110,7 @@ pub use spec::{ChunkSpec, VariableElements};
 
 // How chains of codecs are bound and run: for the Python package, for tests of codecs and for fuzzing.
 #[doc(hidden)]
+pub(crate) use binding::VARIABLE;
 pub use binding::{Stage, Support};
 #[doc(hidden)]
 pub use chain::{Chain, Sharding};

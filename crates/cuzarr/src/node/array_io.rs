@@ -9,9 +9,7 @@ use cuzarr_device::{DType, Device, NdBuffer, Order, pool};
 use super::array::Array;
 use crate::codec::VariableElements;
 use crate::error::{Error, ErrorKind, Result, ResultExt};
-use crate::plan::{
-    ChunkOrder, Explanation, Merging, Selection, check_strict, chunk_bounds, chunks_touched, memory_shape,
-};
+use crate::plan::{Explanation, Selection, chunk_bounds, memory_shape};
 use crate::run::{Access, Arrived, Engine, Report, Turn, in_threads, reads_in_turn};
 use crate::store::join_key;
 
@@ -110,7 +108,6 @@ impl Array {
             return each.into_iter().try_for_each(|(at, selection)| self.read_to(selection, &out.index_axis(0, at)?));
         }
         let access = self.access_as(out)?;
-        self.check_strict(out.device())?;
         let report = Engine::get().read_many(&access, self.store(), selections, out, self.options())?;
         self.io.state().report = Some(report);
         Ok(())
@@ -133,7 +130,6 @@ impl Array {
         deliver: Sender<Arrived>,
     ) -> Result<()> {
         let work = || -> Result<()> {
-            self.check_strict(self.device())?;
             let (access, options) = (self.access(self.device())?, self.options());
             let report = Engine::get().read_in_turn(&access, self.store(), selections, at_once, deliver, options)?;
             self.io.state().report = Some(report);
@@ -153,7 +149,6 @@ impl Array {
     }
 
     fn read_to(&self, selection: &Selection, out: &NdBuffer) -> Result<()> {
-        self.check_strict(out.device())?;
         let (engine, options) = (Engine::get(), self.options());
         let report = match self.rectilinear() {
             None => engine.read(&*self.access_as(out)?, self.store(), selection, out, options)?,
@@ -180,9 +175,6 @@ impl Array {
     pub(super) fn write_alone(&self, selection: &Selection, value: &NdBuffer) -> Result<()> {
         let work = || -> Result<()> {
             let access = self.access(Device::Cpu)?;
-            if self.options().strict {
-                access.check_strict_writing(value.device(), self.keeps_elements(&access, selection)?)?;
-            }
             let (engine, options) = (Engine::get(), self.options());
             let report = match self.rectilinear() {
                 None => engine.write(&access, self.store(), selection, value, options)?,
@@ -267,19 +259,7 @@ impl Array {
                 return self.explain_parts(grid, selection);
             }
             let access = self.access(self.device())?;
-            let options = self.options();
-            let chunks = chunks_touched(access.source(), &ChunkOrder::new(selection, access.source())?);
-            let (placed, limit_bytes) = (access.placed(options, chunks), options.memory_limit_bytes);
-            let (source, chain) = (access.source(), access.chain());
-            Explanation::new(
-                source,
-                chain,
-                placed,
-                self.device(),
-                selection,
-                &options.plan(&self.store().capabilities()),
-                limit_bytes,
-            )
+            Engine::explain(&access, self.store(), selection, self.options())
         };
         work().at(|| self.place())
     }
@@ -289,25 +269,14 @@ impl Array {
     /// # Errors
     /// Those of [`Array::explain`].
     pub fn explain_write(&self, selection: &Selection) -> Result<Explanation> {
-        let explanation = self.explain(selection)?;
-        let access = self.access(self.device()).at(|| self.place())?;
-        let (device, options, chunks) = (self.device(), self.options(), explanation.chunks);
-        let placements = access.encoding_placements(device, options, chunks);
-        let merging = || -> Result<Option<Merging>> {
+        let work = || -> Result<Explanation> {
             if let Some(grid) = self.rectilinear() {
-                let parts = self.parts(grid, selection, device, None, true)?;
-                return Ok(parts.iter().find_map(|part| part.access.merging(device, options, (&part.order, chunks))));
+                return self.explain_writing_parts(grid, selection);
             }
-            Ok(access.merging(device, options, (&ChunkOrder::of_last(selection, access.source())?, chunks)))
+            let access = self.access(self.device())?;
+            Engine::explain_write(&access, self.store(), selection, self.options())
         };
-        Ok(explanation.of_writing(placements, merging().at(|| self.place())?))
-    }
-
-    /// Whether a write to `selection` keeps old elements of some chunk.
-    fn keeps_elements(&self, access: &Access, selection: &Selection) -> Result<bool> {
-        let Some(grid) = self.rectilinear() else { return access.keeps_elements_beside(selection) };
-        let parts = self.parts(grid, selection, Device::Cpu, None, true)?;
-        Ok(parts.iter().any(|part| part.access.keeps_elements(&part.order)))
+        work().at(|| self.place())
     }
 
     /// The report of the last read or write through this array.
@@ -377,13 +346,6 @@ impl Array {
         state.accesses.retain(|access| access.device() != device && current(access));
         state.accesses.push(Arc::clone(&access));
         Ok(access)
-    }
-
-    fn check_strict(&self, device: Device) -> Result<()> {
-        if self.options().strict && device != Device::Cpu {
-            return check_strict(self.chain()?, device);
-        }
-        Ok(())
     }
 }
 

@@ -9,7 +9,7 @@ use crate::codec::Chain;
 use crate::error::Result;
 use crate::meta::RectilinearGrid;
 use crate::plan::{ChunkOrder, Explanation, GridPart, KeyOf, Selection, parts_touched};
-use crate::run::{Access, ArrayPart};
+use crate::run::{Access, ArrayPart, Engine};
 
 /// Most bound chains that an array keeps.
 const KEPT_PARTS: usize = 64;
@@ -77,26 +77,21 @@ impl Array {
         Ok(access)
     }
 
-    /// Explains a read of a rectilinear array: codecs are placed like those of its largest chunk, and counts are added.
+    /// Explains a read of a rectilinear array. Codecs are placed as in the part with the most chunks, and counts are added.
     ///
     /// # Errors
     /// Those of [`Array::explain`].
     pub(super) fn explain_parts(&self, grid: &RectilinearGrid, selection: &Selection) -> Result<Explanation> {
-        let (device, options) = (self.device(), self.options());
-        let parts = self.parts(grid, selection, device, None, false)?;
-        let chunks = parts.iter().map(ArrayPart::chunks).fold(0, u64::saturating_add);
-        let access = self.access(device)?;
-        let mut whole = Explanation::of_nothing(
-            access.chain(),
-            access.placed(options, chunks),
-            device,
-            selection,
-            &options.plan(&self.store().capabilities()),
-            options.memory_limit_bytes,
-        );
-        for ArrayPart { access, order } in &parts {
-            whole.add(access.source(), order, access.placed(options, chunks).batch_bytes);
-        }
-        Ok(whole)
+        let parts = self.parts(grid, selection, self.device(), None, false)?;
+        Engine::explain_parts(&parts, &*self.access(self.device())?, self.store(), selection, self.options())
+    }
+
+    /// Explains a write to a rectilinear array, as [`Array::explain_parts`] does for a read.
+    ///
+    /// # Errors
+    /// Those of [`Array::explain_write`].
+    pub(super) fn explain_writing_parts(&self, grid: &RectilinearGrid, selection: &Selection) -> Result<Explanation> {
+        let parts = self.parts(grid, selection, self.device(), None, true)?;
+        Engine::explain_writing_parts(&parts, &*self.access(self.device())?, self.store(), selection, self.options())
     }
 }

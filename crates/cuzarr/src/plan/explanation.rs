@@ -8,50 +8,11 @@ use serde_json::{Value, json};
 use super::chunk_order::ChunkOrder;
 use super::costs::{Estimate, Load};
 use super::options::PlanOptions;
+use super::placement::{Decoding, Merging, Placement, ReadPlacement, WritePlacement};
+use super::read::Plan;
 use super::selection::Selection;
 use super::source::Source;
-use crate::codec::{Chain, Leave, Stage, Support};
-use crate::error::{Error, ErrorKind, Result};
-
-/// The place where one codec of the chain runs.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Placement {
-    /// The codec.
-    pub codec: String,
-    /// The reason why it runs on the host; `None` when it runs on the device.
-    pub via_host: Option<String>,
-}
-
-/// The expected speeds of decoding frames, on either side of the bus.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Decoding {
-    /// The format of the frames.
-    pub format: String,
-    /// Decoded bytes of each frame.
-    pub frame_bytes: usize,
-    /// The number of frames that are decoded in parallel, and of host threads.
-    pub load: Load,
-    /// The speeds.
-    pub estimate: Estimate,
-}
-
-/// The places of a chain's codecs in one call, the estimates behind them, and the size of a batch.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Placed {
-    /// The codecs in order of encoding.
-    pub codecs: Vec<Placement>,
-    /// The estimates that placed the decoders of frames.
-    pub decoding: Vec<Decoding>,
-    /// Packed bytes of one batch.
-    pub batch_bytes: u64,
-}
-
-/// The place where a write merges parts of chunks with their old elements.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Merging {
-    /// The reason why the host does it; `None` when the chunks are decoded, merged and encoded on the device.
-    pub via_host: Option<String>,
-}
+use crate::codec::{Chain, Program};
 
 /// What a read or write of a selection would do.
 #[derive(Clone, Debug, PartialEq)]
@@ -62,6 +23,8 @@ pub struct Explanation {
     pub device: String,
     /// The selection that would be read or written.
     pub selection: String,
+    /// The route by which chunks go: `host`, `small`, `variable`, `kernels`, `resident`, or two of them.
+    pub route: String,
     /// The array's codecs in order of encoding.
     pub placements: Vec<Placement>,
     /// The place where parts of chunks are merged with old elements; `None` for a read, and for a write that replaces each chunk
@@ -91,29 +54,10 @@ pub struct Explanation {
 }
 
 impl Explanation {
-    /// Explains a read of `selection` with these placements.
-    ///
-    /// # Errors
-    /// `SelectionInvalid` when the selection does not fit the array.
-    pub(crate) fn new(
-        source: &Source,
-        chain: &Chain,
-        placed: Placed,
-        device: Device,
-        selection: &Selection,
-        options: &PlanOptions,
-        memory_limit_bytes: u64,
-    ) -> Result<Explanation> {
-        let batch_bytes = placed.batch_bytes;
-        let mut explanation = Explanation::of_nothing(chain, placed, device, selection, options, memory_limit_bytes);
-        explanation.add(source, &ChunkOrder::new(selection, source)?, batch_bytes);
-        Ok(explanation)
-    }
-
-    /// An explanation of a read of `selection` whose chunks are not counted yet.
-    pub(crate) fn of_nothing(
-        chain: &Chain,
-        placed: Placed,
+    /// Explains a read of `selection` with this placement. Its chunks are not counted yet.
+    pub(crate) fn of_read(
+        (chain, program): (&Chain, Option<&Program>),
+        placement: &ReadPlacement,
         device: Device,
         selection: &Selection,
         options: &PlanOptions,
@@ -124,9 +68,10 @@ impl Explanation {
             writing: false,
             device: device.to_string(),
             selection: selection.to_string(),
-            placements: placed.codecs,
+            route: placement.route_name().into(),
+            placements: placement.codecs(chain),
             merging: None,
-            decoding: placed.decoding,
+            decoding: placement.estimates(program),
             objects: 0,
             chunks: 0,
             result_bytes: selection.len().unwrap_or(u64::MAX).saturating_mul(element_bytes),
@@ -139,8 +84,13 @@ impl Explanation {
         }
     }
 
+    /// Counts the chunks that a plan touches.
+    pub(crate) fn count(&mut self, plan: &Plan, batch_bytes: u64) {
+        plan.orders().iter().for_each(|order| self.add(plan.source(), order, batch_bytes));
+    }
+
     /// Counts the chunks that hold the elements of `order`.
-    pub(crate) fn add(&mut self, source: &Source, order: &ChunkOrder, batch_bytes: u64) {
+    fn add(&mut self, source: &Source, order: &ChunkOrder, batch_bytes: u64) {
         let touched = |shape: &[u64]| order.touched(shape);
         let chunks = touched(&source.leaf().chunk_shape);
         let packed_bytes = chunks.saturating_mul(source.packed.size_bytes as u64);
@@ -161,10 +111,17 @@ impl Explanation {
         self.batches += packed_bytes.div_ceil(batch_bytes.max(1)).max(u64::from(chunks > 0));
     }
 
-    /// Turns the explanation into one of a write from the device, with these placements.
+    /// Turns the explanation into one of a write with this placement.
     #[must_use]
-    pub(crate) fn of_writing(self, placements: Vec<Placement>, merging: Option<Merging>) -> Explanation {
-        Explanation { writing: true, placements, merging, decoding: Vec::new(), ..self }
+    pub(crate) fn of_write(self, chain: &Chain, placement: &WritePlacement) -> Explanation {
+        Explanation {
+            writing: true,
+            route: placement.route_name().into(),
+            placements: placement.codecs(chain),
+            merging: placement.merging(),
+            decoding: Vec::new(),
+            ..self
+        }
     }
 
     /// The explanation as JSON.
@@ -184,6 +141,7 @@ impl Explanation {
             "action": if self.writing { "write" } else { "read" },
             "device": self.device,
             "selection": self.selection,
+            "route": self.route,
             "codecs": placements.collect::<Vec<_>>(),
             "parts_of_chunks": self.merging.as_ref().map(|merging| match &merging.via_host {
                 None => json!({ "placement": "native" }),
@@ -203,56 +161,6 @@ impl Explanation {
     }
 }
 
-/// The places where a chain's codecs run. Codecs for which `leave` gives a reason run on the host.
-pub fn placements(chain: &Chain, device: Device, leave: Leave<'_>) -> Vec<Placement> {
-    placed(chain.describe_beside(device, leave))
-}
-
-/// The places where a chain's codecs run when they encode elements on `device`. `left` is the reason why the host encodes frames.
-pub fn encoding_placements(chain: &Chain, device: Device, left: Option<&'static str>) -> Vec<Placement> {
-    placed(chain.describe_encoding(device, left))
-}
-
-fn placed(stages: Vec<Stage>) -> Vec<Placement> {
-    let stages = stages.into_iter().map(|stage| Placement {
-        codec: stage.name,
-        via_host: match stage.support {
-            Support::Native => None,
-            Support::ViaHost(reason) => Some(reason.to_string()),
-        },
-    });
-    stages.collect()
-}
-
-/// Refuses a chain with codecs that would run on the host although the result is on a device.
-///
-/// # Errors
-/// `FallbackRefused`, with each codec and its reason.
-pub fn check_strict(chain: &Chain, device: Device) -> Result<()> {
-    refuse_fallen(placed(chain.describe(device)))
-}
-
-/// Refuses a chain with codecs that would run on the host although the written elements are on a device. `left` is the reason
-/// why the host encodes frames.
-///
-/// # Errors
-/// Those of [`check_strict`].
-pub fn check_strict_writing(chain: &Chain, device: Device, left: Option<&'static str>) -> Result<()> {
-    refuse_fallen(encoding_placements(chain, device, left))
-}
-
-fn refuse_fallen(placements: Vec<Placement>) -> Result<()> {
-    let fallen: Vec<String> = placements
-        .into_iter()
-        .filter_map(|placement| placement.via_host.map(|reason| format!("'{}' ({reason})", placement.codec)))
-        .collect();
-    if fallen.is_empty() {
-        return Ok(());
-    }
-    let message = format!("codecs would run on the host, which strict forbids: {}", fallen.join(", "));
-    Err(Error::new(ErrorKind::FallbackRefused, message).with_hint("set strict to false, or use the device 'cpu'"))
-}
-
 /// A byte count for people.
 fn readable(bytes: u64) -> String {
     let units = ["KiB", "MiB", "GiB", "TiB", "PiB"];
@@ -270,6 +178,7 @@ impl fmt::Display for Explanation {
             false => writeln!(f, "read {} into {}", self.selection, self.device)?,
             true => writeln!(f, "write {} from {}", self.selection, self.device)?,
         }
+        writeln!(f, "  route                {}", self.route)?;
         for placement in &self.placements {
             match &placement.via_host {
                 None => writeln!(f, "  {:<20} native", placement.codec)?,

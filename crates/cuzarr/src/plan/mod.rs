@@ -23,7 +23,8 @@ mod whole;
 mod write;
 
 pub use costs::Estimate;
-pub use explanation::{Decoding, Explanation, Merging, Placed, Placement};
+pub use explanation::Explanation;
+pub use placement::{Decoding, Merging, Placement};
 pub use regions::{Region, Regions};
 pub use selection::{AxisIndex, AxisSelection, Selection, SliceArg};
 
@@ -32,8 +33,6 @@ pub use selection::{AxisIndex, AxisSelection, Selection, SliceArg};
 pub use batch::{Batch, ChunkName, Fill, Place, Read, SizeRule, Unit};
 #[doc(hidden)]
 pub use costs::{Costs, Load};
-#[doc(hidden)]
-pub use explanation::{check_strict, check_strict_writing, placements};
 #[doc(hidden)]
 pub use options::PlanOptions;
 #[doc(hidden)]
@@ -46,11 +45,10 @@ pub use source::{KeyOf, Level, PackedLayout, ShardLayout, Source};
 pub use whole::WholeShards;
 
 pub(crate) use chunk_order::{ChunkOrder, chunks_touched};
-pub(crate) use explanation::encoding_placements;
 pub(crate) use geometry::{memory_shape, strides};
 pub(crate) use parts::{GridPart, chunk_bounds, parts_touched};
 pub(crate) use placement::{
-    Circumstances, DeviceEncoding, PLAIN_COPIES, ReadPlacement, Resident, Route, SMALL_BYTES, WriteCircumstances,
-    encoding, merging_reason, old_bound_bytes, padded, placed,
+    ChunkRoute, Circumstances, DeviceEncoding, DeviceWrite, PLAIN_COPIES, ReadPlacement, Resident, Route, SMALL_BYTES,
+    WriteCircumstances, WritePlacement, WriteRoute, encoding_places, old_bound_bytes, padded, refuse_fallen,
 };
-pub(crate) use write::{Coverage, Touched, WritePlan, least_coverage};
+pub(crate) use write::{Coverage, Touched, WritePlan};

@@ -177,9 +177,24 @@ impl Plan {
         Ok(Plan::of(Arc::clone(source), orders, self.stacking, self.options))
     }
 
-    /// Whether the plan has one selection, which lies in one chunk.
-    pub(crate) fn is_one_chunk(&self) -> bool {
-        matches!(&self.selections[..], [one] if self.stacking == Stacking::One && chunks_touched(&self.source, one) == 1)
+    /// The number of innermost chunks that the selections touch, each counted for itself.
+    pub(crate) fn chunks(&self) -> u64 {
+        self.selections.iter().map(|order| chunks_touched(&self.source, order)).fold(0, u64::saturating_add)
+    }
+
+    /// The array.
+    pub(crate) fn source(&self) -> &Source {
+        &self.source
+    }
+
+    /// The selections, in the order of the array's chunks.
+    pub(crate) fn orders(&self) -> &[ChunkOrder] {
+        &self.selections
+    }
+
+    /// Whether the plan has one selection, whose result is the whole result.
+    pub(crate) fn is_of_one(&self) -> bool {
+        self.stacking == Stacking::One
     }
 
     /// Whether results are stacked along a first dimension.

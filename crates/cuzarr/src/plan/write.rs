@@ -45,7 +45,7 @@ impl Coverage {
 }
 
 /// A coverage that every chunk has at least that a write of these elements touches.
-pub(crate) fn least_coverage(source: &Source, order: &ChunkOrder) -> Coverage {
+fn least_coverage(source: &Source, order: &ChunkOrder) -> Coverage {
     let mut least = Coverage::Full;
     let extents = source.shape.iter().zip(&source.leaf().chunk_shape);
     let Some(axes) = order.ranges() else { return Coverage::Part };

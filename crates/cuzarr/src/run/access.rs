@@ -8,13 +8,12 @@ use crate::codec::{Chain, Program};
 use crate::error::{Error, ErrorKind, Result};
 use crate::meta::ArrayMetadata;
 use crate::plan::{
-    ChunkOrder, KeyOf, Level, Merging, PackedLayout, Placed, Placement, Selection, ShardLayout, Source,
-    WriteCircumstances, check_strict, check_strict_writing, encoding, encoding_placements, least_coverage,
-    merging_reason, placed,
+    Circumstances, KeyOf, Level, PackedLayout, Plan, ReadPlacement, ShardLayout, Source, WriteCircumstances,
+    WritePlacement, WritePlan, chunks_touched,
 };
 use crate::run::options::Options;
 use crate::run::read::indexes::Indexes;
-use crate::store::ByteRange;
+use crate::store::{ByteRange, Store};
 
 /// An array bound to a device. It is made once and used by any number of calls.
 pub struct Access {
@@ -43,7 +42,7 @@ impl Access {
             if path.is_empty() { key } else { format!("{path}/{key}") }
         });
         let levels = levels(&chain);
-        let leaf = leaf(&chain);
+        let leaf = chain.leaf();
         let program = if leaf.is_variable() { None } else { Some(Arc::new(leaf.bind(device)?)) };
         let packed = packed_layout(program.as_deref(), metadata.ndim());
         let data_type = metadata.data_type();
@@ -151,72 +150,53 @@ impl Access {
         self.dtype
     }
 
-    /// The places of codecs in a read of `chunks` innermost chunks, and the estimates behind them.
-    pub fn placed(&self, options: &Options, chunks: u64) -> Placed {
-        let program = self.program.as_deref();
-        placed(&self.chain, program, self.device, &options.circumstances(self.device, chunks))
-    }
-
-    /// The places of codecs in a write of `chunks` innermost chunks from memory of `device`.
-    pub fn encoding_placements(&self, device: Device, options: &Options, chunks: u64) -> Vec<Placement> {
-        let given = self.write_circumstances(device, options, chunks);
-        let left = self.program.as_ref().and_then(|program| encoding(program, &given).err());
-        encoding_placements(&self.chain, device, left)
-    }
-
-    /// The place where parts of chunks are merged with old elements, in a write of these elements of `chunks` innermost chunks
-    /// from memory of `device`; `None` when each chunk is replaced as a whole.
-    pub(crate) fn merging(
+    /// The placement of a read by `plan` into memory of the access's device. `contiguous_bytes` are those of a result that is
+    /// contiguous in C order. `in_turn` says that boxes are handed over one after the other.
+    pub(crate) fn place_read(
         &self,
+        store: &dyn Store,
+        plan: &Plan,
+        (contiguous_bytes, in_turn): (Option<usize>, bool),
+        options: &Options,
+    ) -> ReadPlacement {
+        // On the host nothing depends on it, and many points take long to count.
+        let chunks = if self.device == Device::Cpu { 0 } else { plan.chunks() };
+        let is_one = || chunks == 1 && plan.is_of_one() && store.capabilities().divides_reads;
+        let given = Circumstances {
+            in_turn,
+            is_resident: store.is_on(self.device),
+            one_chunk_bytes: contiguous_bytes.filter(|_| self.device != Device::Cpu && is_one()),
+            ..options.circumstances(self.device, chunks)
+        };
+        ReadPlacement::new(self.program.as_deref(), self.device, &given)
+    }
+
+    /// The placement of a write by `plan` from memory of `device`.
+    pub(crate) fn place_write(
+        &self,
+        store: &dyn Store,
+        plan: &WritePlan,
         device: Device,
         options: &Options,
-        (order, chunks): (&ChunkOrder, u64),
-    ) -> Option<Merging> {
-        let program = self.program.as_ref()?;
-        if !self.keeps_elements(order) {
-            return None;
-        }
-        let given = self.write_circumstances(device, options, chunks);
-        let on_host = if device == Device::Cpu { None } else { merging_reason(program, &given) };
-        Some(Merging { via_host: on_host.map(String::from) })
-    }
-
-    fn write_circumstances(&self, device: Device, options: &Options, chunks: u64) -> WriteCircumstances {
-        WriteCircumstances {
+    ) -> WritePlacement {
+        let capabilities = store.capabilities();
+        let given = WriteCircumstances {
             device,
             threads: options.threads,
-            strict: options.strict,
-            chunks,
+            force_device: options.strict || options.force_device,
+            chunks: if device == Device::Cpu { 0 } else { chunks_touched(&self.source, &plan.order) },
             chunk_elements: self.chunk_elements(),
-            replaces: true,
+            part_elements: plan.largest_part().iter().product::<u64>() as usize,
+            least: plan.least_coverage(),
+            has_lists: plan.order.has_lists(),
             write_empty: options.write_empty_chunks,
+            is_resident: store.is_on(device),
+            takes_parts: self.source.levels.len() == 1 && capabilities.writes_parts && !capabilities.far,
             memory_limit_bytes: options.memory_limit_bytes,
             batch_bytes: options.slab_bytes as u64,
-        }
-    }
-
-    /// Whether a write of these elements keeps old elements of some chunk.
-    pub(crate) fn keeps_elements(&self, order: &ChunkOrder) -> bool {
-        !least_coverage(&self.source, order).replaces()
-    }
-
-    /// Whether a write to `selection` keeps old elements of some chunk.
-    ///
-    /// # Errors
-    /// `SelectionInvalid`
-    pub fn keeps_elements_beside(&self, selection: &Selection) -> Result<bool> {
-        Ok(self.keeps_elements(&ChunkOrder::of_last(selection, &self.source)?))
-    }
-
-    /// Refuses codecs that would run on the host although the written elements are on `device`: where they encode, and, if the
-    /// write keeps old elements of some chunk, also where they decode.
-    ///
-    /// # Errors
-    /// `FallbackRefused`, with each codec and its reason.
-    pub fn check_strict_writing(&self, device: Device, keeps_elements: bool) -> Result<()> {
-        let encoder = self.program.as_ref().and_then(|program| program.device_encoder().ok());
-        check_strict_writing(&self.chain, device, encoder.and_then(|encoder| encoder.host_reason(device)))?;
-        if keeps_elements { check_strict(&self.chain, device) } else { Ok(()) }
+            slab_bytes: options.batch_bytes(device),
+        };
+        WritePlacement::new(self.program.as_deref(), &given)
     }
 
     /// The decoded shard indexes.
@@ -240,7 +220,7 @@ impl Access {
 
     /// The chain of the innermost chunks.
     pub(crate) fn leaf(&self) -> &Chain {
-        leaf(&self.chain)
+        self.chain.leaf()
     }
 }
 
@@ -261,14 +241,6 @@ fn packed_layout(program: Option<&Program>, ndim: usize) -> PackedLayout {
             divisible: false,
         },
     }
-}
-
-fn leaf(chain: &Chain) -> &Chain {
-    let mut chain = chain;
-    while let Some(sharding) = chain.sharding() {
-        chain = sharding.inner();
-    }
-    chain
 }
 
 fn levels(chain: &Chain) -> Vec<Level> {

@@ -18,6 +18,7 @@ mod calls;
 mod context;
 mod direct;
 mod engine;
+mod explain;
 mod options;
 mod parts;
 mod read;

@@ -28,8 +28,11 @@ pub struct Options {
     pub device: Device,
     /// Whether an array's results are in F order.
     pub order_is_f: bool,
-    /// Whether a fall-back to the host is an error. Then a device decodes all that it can, also where the host would be faster.
+    /// Whether a fall-back to the host is an error. It implies `force_device`.
     pub strict: bool,
+    /// Whether a device decodes and encodes all that it can, also where the host would be faster.
+    #[doc(hidden)] // for tests and benchmarks
+    pub force_device: bool,
     /// Whether missing chunks give the fill value. Otherwise they are an error.
     pub read_missing_chunks: bool,
     /// Whether chunks that only hold the fill value are stored.
@@ -62,6 +65,7 @@ impl From<&Config> for Options {
             device: config.device(),
             order_is_f: config.order_is_f(),
             strict: config.strict(),
+            force_device: false,
             read_missing_chunks: config.read_missing_chunks(),
             write_empty_chunks: config.write_empty_chunks(),
             memory_limit_bytes: config.memory_limit_bytes(),
@@ -97,7 +101,7 @@ impl Options {
             // A device that does not tell counts as the measured one.
             multiprocessors: device.multiprocessors().unwrap_or(MEASURED_MULTIPROCESSORS),
             threads: self.threads,
-            strict: self.strict,
+            force_device: self.strict || self.force_device,
             memory_limit_bytes: self.memory_limit_bytes,
             slab_bytes: self.batch_bytes(device),
             decode_batch_bytes: self.decode_batch_bytes,

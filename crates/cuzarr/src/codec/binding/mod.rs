@@ -7,6 +7,7 @@ use cuzarr_device::convert::Conversion;
 use cuzarr_device::{Device, ElementStep, Tail};
 
 use self::split::{TailSplit, no_split, tail_split};
+pub(crate) use self::stages::VARIABLE;
 pub use self::stages::{Stage, Support};
 use super::chain::{Chain, Serializer};
 use super::host::TailPart;

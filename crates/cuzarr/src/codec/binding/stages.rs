@@ -7,12 +7,8 @@ use crate::codec::chain::Chain;
 use crate::codec::host::TailPart;
 use crate::codec::program::{Leave, Program, leave_nothing};
 
-/// Which way codecs run, and what a call leaves to the host.
-#[derive(Clone, Copy)]
-enum Way<'a> {
-    Decoding(Leave<'a>),
-    Encoding(Option<&'static str>),
-}
+/// Why the host decodes and encodes elements of variable length.
+pub(crate) const VARIABLE: &str = "elements of variable length stay in host memory";
 
 /// How a codec runs on a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,42 +31,41 @@ pub struct Stage {
 impl Chain {
     /// Every codec in order of encoding, and how it decodes to `device`. On the CPU everything is native.
     pub fn describe(&self, device: Device) -> Vec<Stage> {
-        self.stages(device, Way::Decoding(&leave_nothing))
+        self.describe_beside(device, &leave_nothing)
     }
 
     /// Like [`Chain::describe`], for a call that leaves work to the host where `leave` gives a reason.
     pub fn describe_beside(&self, device: Device, leave: Leave<'_>) -> Vec<Stage> {
-        self.stages(device, Way::Decoding(leave))
+        let leaf = self.leaf();
+        let division = Program::new(leaf, device).map(|program| program.divide(leave));
+        self.stages(device, &|codec| match &division {
+            Ok(division) => division.reason(codec),
+            Err(_) => Some(VARIABLE),
+        })
     }
 
     /// Every codec in order of encoding, and how it encodes what is on `device`. On the CPU everything is native. A call that
     /// leaves to the host what kernels could encode says why in `left`.
     pub fn describe_encoding(&self, device: Device, left: Option<&'static str>) -> Vec<Stage> {
-        self.stages(device, Way::Encoding(left))
+        let leaf = self.leaf();
+        let program = Program::new(leaf, device);
+        self.stages(device, &|codec| match &program {
+            Ok(program) => leaf.encoding_reason(program, codec, left),
+            Err(_) => Some(VARIABLE),
+        })
     }
 
-    fn stages(&self, device: Device, way: Way<'_>) -> Vec<Stage> {
+    /// Every codec in order of encoding. `reason` says why a codec of the innermost chunks runs on the host, by its number.
+    pub(crate) fn stages(&self, device: Device, reason: &dyn Fn(usize) -> Option<&'static str>) -> Vec<Stage> {
+        if let Some(sharding) = self.sharding() {
+            let shards = Stage { name: self.serializer.name().into(), support: Support::Native };
+            return [shards].into_iter().chain(sharding.inner().stages(device, reason)).collect();
+        }
         let names = self.arrays.iter().map(|codec| codec.name()).chain([self.serializer.name()]);
         let names = names.chain(self.bytes.iter().map(|step| step.codec.name()));
-        let program = Program::new(self, device);
-        let division = match (&program, way) {
-            (Ok(program), Way::Decoding(leave)) => Some(program.divide(leave)),
-            _ => None,
-        };
-        let reason = |index: usize| match (&program, way) {
-            _ if device == Device::Cpu => None,
-            (Ok(program), Way::Encoding(left)) => self.encoding_reason(program, index, left),
-            (Ok(_), Way::Decoding(_)) => division.as_ref().and_then(|division| division.reason(index)),
-            (Err(_), _) => Some("elements of variable length stay in host memory"),
-        };
-        let support = |index| reason(index).map_or(Support::Native, Support::ViaHost);
-        let stages = names.enumerate().map(|(index, name)| Stage { name: name.into(), support: support(index) });
-        let mut stages: Vec<Stage> = stages.collect();
-        if let Some(sharding) = self.sharding() {
-            stages[0].support = Support::Native;
-            stages.extend(sharding.inner().stages(device, way));
-        }
-        stages
+        let reason = |codec| if device == Device::Cpu { None } else { reason(codec) };
+        let support = |codec| reason(codec).map_or(Support::Native, Support::ViaHost);
+        names.enumerate().map(|(codec, name)| Stage { name: name.into(), support: support(codec) }).collect()
     }
 
     /// Why the host encodes with the codec of this number.

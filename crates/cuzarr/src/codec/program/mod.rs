@@ -81,7 +81,7 @@ pub(crate) struct Division {
     /// The others run on the device, batch by batch.
     pub(crate) native: Option<Native>,
     /// Codecs that run on the host, counted in order of encoding, and why.
-    via_host: Vec<(usize, &'static str)>,
+    pub(crate) via_host: Vec<(usize, &'static str)>,
 }
 
 impl Division {
@@ -173,6 +173,11 @@ impl Program {
         let steps: Vec<_> = steps.collect();
         let native = (!steps.is_empty()).then(|| Native::new(steps, self.size_before(first), self.packed_size_bytes));
         Division { host_passes: first, native, via_host }
+    }
+
+    /// The codecs of all passes, counted in order of encoding, for a read whose passes all run on the host for this reason.
+    pub(crate) fn all_via_host(&self, reason: &'static str) -> Vec<(usize, &'static str)> {
+        self.natives.iter().filter_map(|pass| Some((pass.codec?, reason))).collect()
     }
 
     /// The device's work when it does all of decoding: no steps at all where stored bytes are packed ones.

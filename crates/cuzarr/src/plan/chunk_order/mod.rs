@@ -363,11 +363,25 @@ impl Along {
         match self {
             Along::Range(range) => cells_inside(range, (from, to), cell),
             Along::Stretches(stretches) => stretches.cells((from, to), cell),
-            Along::List { indices, .. } => {
-                indices[from as usize..to as usize].chunk_by(|one, next| one / cell == next / cell).count() as u64
-            }
+            Along::List { indices, .. } => cells_of_rising(&indices[from as usize..to as usize], cell),
         }
     }
+}
+
+/// The number of cells that rising indices touch. Each look goes twice as far as the one before until a cell ends.
+fn cells_of_rising(mut indices: &[u64], cell: u64) -> u64 {
+    let mut cells = 0;
+    while let Some(&first) = indices.first() {
+        let end = (first / cell + 1).saturating_mul(cell);
+        let mut beyond = 1;
+        while indices.get(beyond).is_some_and(|&index| index < end) {
+            beyond *= 2;
+        }
+        let looked = &indices[..beyond.min(indices.len())];
+        indices = &indices[looked.partition_point(|&index| index < end)..];
+        cells += 1;
+    }
+    cells
 }
 
 /// The order of a read's points in one chunk. Of an uncompressed chunk only the part that holds its points is read.

@@ -27,7 +27,7 @@ use crate::codec::device::{ChunkRow, DeviceEncoder};
 use crate::codec::native::{Strided, Undo, Undone};
 use crate::codec::{CHECKSUM_BYTES, Chain, Location, Program};
 use crate::error::{Error, ErrorKind, Result, ResultExt};
-use crate::plan::{check_strict_writing, encoding_placements};
+use crate::plan::{encoding_places, refuse_fallen};
 
 /// Alignment of chunks that are packed for kernels.
 const ALIGNMENT_BYTES: usize = 256;
@@ -137,12 +137,12 @@ impl Encoder {
         let encoder = program.device_encoder().ok().cloned();
         let left = encoder.as_ref().and_then(|encoder| encoder.host_reason(self.device));
         if self.strict {
-            check_strict_writing(&chain, self.device, left)?;
+            refuse_fallen(encoding_places(&chain, self.device, left))?;
         }
         let encoder = encoder.filter(|_| left.is_none() && self.device != Device::Cpu);
         let reason = match self.device {
             Device::Cpu => Some(ON_HOST.to_string()),
-            device => encoding_placements(&chain, device, left).into_iter().find_map(|placement| placement.via_host),
+            device => encoding_places(&chain, device, left).into_iter().find_map(|placement| placement.via_host),
         };
         let kernels =
             encoder.map(|encoder| Kernels::new(encoder, &program, chunks, &numbers, limit_bytes)).transpose()?;

@@ -2,11 +2,9 @@
 
 use std::sync::Arc;
 
-use cuzarr_device::Device;
-
 use crate::codec::VariableElements;
 use crate::error::Result;
-use crate::plan::{Circumstances, Plan, ReadPlacement, Route};
+use crate::plan::{Plan, Route};
 use crate::run::access::Access;
 use crate::run::engine::Engine;
 use crate::run::options::Options;
@@ -22,7 +20,7 @@ use crate::store::Store;
 /// Carries `plan` out into `out`, by the route of its placement. Returns the elements when they have variable length.
 ///
 /// # Errors
-/// The first failure, with the others attached.
+/// `FallbackRefused` under `strict`; the first failure, with the others attached.
 pub(crate) fn read(
     engine: &Engine,
     access: &Access,
@@ -33,16 +31,11 @@ pub(crate) fn read(
 ) -> Result<(Option<VariableElements>, Report)> {
     let device = access.device();
     let spacing = plan.spacing(&out.shape())?;
-    let program = access.program().ok().map(|program| &**program);
-    let chunks = out.len().div_ceil(access.chunk_elements().max(1)) as u64;
-    let one_chunk = || store.capabilities().divides_reads && plan.is_one_chunk();
-    let given = Circumstances {
-        in_turn: matches!(out, Out::InTurn(_)),
-        is_resident: store.is_on(device),
-        one_chunk_bytes: out.contiguous_bytes().filter(|_| device != Device::Cpu && one_chunk()),
-        ..options.circumstances(device, chunks)
-    };
-    let placement = ReadPlacement::new(program, device, &given);
+    let result = (out.contiguous_bytes(), matches!(out, Out::InTurn(_)));
+    let placement = access.place_read(&**store, &plan, result, options);
+    if options.strict {
+        placement.refuse_fallen(access.chain())?;
+    }
     match &placement.route {
         Route::Host => {
             let call = engine.call(store, device, options);

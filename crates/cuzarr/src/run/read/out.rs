@@ -96,11 +96,6 @@ impl InTurn {
         Ok(InTurn { dtype, shapes, region_bytes, unmade, free: channel(), filling: None, deliver })
     }
 
-    /// Elements of all regions.
-    pub(crate) fn len(&self) -> usize {
-        self.shapes.iter().map(|shape| shape.iter().product::<usize>()).fold(0, usize::saturating_add)
-    }
-
     /// The memory of a region; waits until there is some. All regions before it are complete.
     pub(crate) fn memory(&mut self, number: usize, stream: &Stream) -> Result<NdBuffer> {
         if let Some(filling) = self.filling.as_ref().filter(|filling| filling.number == number) {
@@ -142,15 +137,6 @@ impl InTurn {
 }
 
 impl Out {
-    /// The number of elements.
-    pub(crate) fn len(&self) -> usize {
-        match self {
-            Out::Whole(out) | Out::Shared(out, _) => out.len(),
-            Out::InTurn(in_turn) => in_turn.len(),
-            Out::Elements(shape) => usize::try_from(shape.iter().product::<u64>()).unwrap_or(usize::MAX),
-        }
-    }
-
     /// The shape of one result.
     pub(crate) fn shape(&self) -> Vec<usize> {
         match self {

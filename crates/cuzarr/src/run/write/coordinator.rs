@@ -13,7 +13,7 @@ use cuzarr_device::{Device, NdBuffer, Reader};
 use crate::cancellation::POLL_INTERVAL;
 use crate::codec::{Chain, VariableElements};
 use crate::error::{Error, ErrorKind, Result};
-use crate::plan::{Coverage, Touched, WritePlan, memory_shape};
+use crate::plan::{Coverage, Touched, WritePlan, WriteRoute, memory_shape};
 use crate::run::access::Access;
 use crate::run::context::{Context, FAR_WRITES};
 use crate::run::options::Options;
@@ -50,7 +50,7 @@ pub(crate) enum Value {
 /// Carries `plan` out: writes the elements of `value` that it names.
 ///
 /// # Errors
-/// The first failure, with the others attached.
+/// `FallbackRefused` under `strict`; the first failure, with the others attached.
 pub(crate) fn write(
     call: &Arc<Context>,
     access: &Access,
@@ -58,6 +58,11 @@ pub(crate) fn write(
     value: Value,
     options: &Options,
 ) -> Result<()> {
+    let device = if let Value::Elements(value) = &value { value.device() } else { Device::Cpu };
+    let placement = access.place_write(&*call.store, &plan, device, options);
+    if options.strict {
+        placement.refuse_fallen(access.chain())?;
+    }
     let spacing = plan.spacing(&memory_shape(&plan.selection)?)?;
     let writing = Arc::new(Writing {
         call: Arc::clone(call),
@@ -73,19 +78,13 @@ pub(crate) fn write(
         submitted: AtomicUsize::new(0),
         lost: Arc::default(),
     });
-    let feeder = match value {
-        Value::Elements(value) if value.device() != Device::Cpu => {
-            match DeviceSource::new(&writing, value.clone(), options)? {
-                // Chunks that index lists touch are mostly merged with their old elements.
-                source if writing.spacing.lists.is_some() && !source.merges() => {
-                    source.give_back(&writing);
-                    Feeder::Host(value.to_device(Device::Cpu)?.reader()?)
-                }
-                source => Feeder::Device(Box::new(source)),
-            }
+    let feeder = match (value, placement.route) {
+        (Value::Variable(value), _) => Feeder::Variable(value),
+        (Value::Elements(value), WriteRoute::Device(placement)) => {
+            Feeder::Device(Box::new(DeviceSource::new(&writing, value, *placement)?))
         }
-        Value::Elements(value) => Feeder::Host(value.reader()?),
-        Value::Variable(value) => Feeder::Variable(value),
+        (Value::Elements(value), _) if value.device() == Device::Cpu => Feeder::Host(value.reader()?),
+        (Value::Elements(value), _) => Feeder::Host(value.to_device(Device::Cpu)?.reader()?),
     };
     let (sender, receiver) = channel();
     let chain = Arc::clone(access.chain());

@@ -2,6 +2,7 @@
 
 pub(crate) mod coordinator;
 pub(crate) mod device;
+mod downloads;
 pub(crate) mod flow;
 pub(crate) mod gathering;
 pub(crate) mod object;

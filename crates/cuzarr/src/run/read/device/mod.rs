@@ -97,7 +97,8 @@ impl DeviceDestination {
         placement: ReadPlacement,
         options: &Options,
     ) -> Result<DeviceDestination> {
-        let (program, device, ReadPlacement { route, batch_bytes }) = (access.program()?, access.device(), placement);
+        let (program, device) = (access.program()?, access.device());
+        let ReadPlacement { route, batch_bytes, .. } = placement;
         let limit_bytes = usize::try_from(call.limit_bytes).unwrap_or(usize::MAX);
         let slab_bytes = usize::try_from(options.batch_bytes(device)).unwrap_or(limit_bytes);
         let target = Target {

@@ -19,13 +19,12 @@ use cuzarr_device::checksum::{self, Checksum};
 use cuzarr_device::transfer::gather_on;
 use cuzarr_device::{Buffer, Device, NdBuffer, Order, Stream, Tail, pool};
 
-use crate::codec::Location;
 use crate::codec::batch::{Blank, EncodeBatch};
 use crate::codec::device::DeviceEncoder;
 use crate::codec::native::{Native, Strided, Undo, Undone};
+use crate::codec::{Location, Program};
 use crate::error::{Error, Result};
-use crate::plan::{Coverage, DeviceEncoding, WriteCircumstances, chunks_touched, encoding, old_bound_bytes};
-use crate::run::options::Options;
+use crate::plan::{Coverage, DeviceEncoding, old_bound_bytes};
 use crate::run::report::Stage;
 use crate::run::write::gathering::{GatherTo, Gathering};
 use crate::run::write::object::Stored;
@@ -89,23 +88,15 @@ pub(crate) struct FrameAt {
 }
 
 impl Encoders {
-    /// The encoders of a write, and the device memory that they use; `None` when the host encodes.
-    pub(crate) fn new(writing: &Writing, value: &NdBuffer, options: &Options) -> Result<Option<(Encoders, u64)>> {
-        let Some(program) = &writing.program else { return Ok(None) };
+    /// The encoders of a write.
+    pub(crate) fn new(
+        writing: &Writing,
+        program: &Program,
+        value: &NdBuffer,
+        encoding: &DeviceEncoding,
+    ) -> Result<Encoders> {
         let device = value.device();
-        let given = WriteCircumstances {
-            device,
-            threads: options.threads,
-            strict: options.strict,
-            chunks: chunks_touched(&writing.plan.source, &writing.plan.order),
-            chunk_elements: writing.chunk_elements(),
-            replaces: writing.plan.least_coverage().replaces(),
-            write_empty: writing.write_empty,
-            memory_limit_bytes: writing.call.limit_bytes,
-            batch_bytes: options.slab_bytes as u64,
-        };
-        let Ok(encoding) = encoding(program, &given) else { return Ok(None) };
-        let DeviceEncoding { encoder, merging, chunks, batches, memory_bytes } = encoding;
+        let DeviceEncoding { encoder, merging, chunks, batches, .. } = encoding.clone();
         let (tail, undo) = (program.tail(), program.device_undo());
         let gathering =
             |tail: &Tail, size_bytes| Gathering::new(tail.clone(), GatherTo::Chunks, size_bytes, usize::MAX);
@@ -117,34 +108,21 @@ impl Encoders {
         let elements = [writing.chunk_elements()];
         let full = || NdBuffer::full(device, tail.dtype, &elements, Order::C, &writing.fill);
         let plain_blank = is_compared.then(full).transpose()?.map(|blank| blank.buffer().clone());
-        Ok(Some((
-            Encoders {
-                device,
-                encoder,
-                merging,
-                undo,
-                packed,
-                olds: Vec::new(),
-                batches,
-                plain,
-                blank: None,
-                plain_blank,
-                checksum: program.device_checksum(),
-                streams: VecDeque::new(),
-                running: VecDeque::new(),
-            },
-            memory_bytes,
-        )))
-    }
-
-    /// Most bytes of one frame.
-    pub(crate) fn frame_bound_bytes(&self) -> usize {
-        self.encoder.frame_bound_bytes()
-    }
-
-    /// The number of chunks in the batches on the device, and in those before and behind.
-    pub(crate) fn chunks_wanted(&self) -> usize {
-        self.packed.most.saturating_mul(self.batches + 2)
+        Ok(Encoders {
+            device,
+            encoder,
+            merging,
+            undo,
+            packed,
+            olds: Vec::new(),
+            batches,
+            plain,
+            blank: None,
+            plain_blank,
+            checksum: program.device_checksum(),
+            streams: VecDeque::new(),
+            running: VecDeque::new(),
+        })
     }
 
     /// Where the old elements of chunks come from; `None` when the host merges chunks of which a part is written.

@@ -4,9 +4,9 @@
 use std::sync::Arc;
 
 use cuzarr_device::transfer::gather_on;
-use cuzarr_device::{Buffer, NdBuffer, Packing, Stream};
+use cuzarr_device::{Buffer, NdBuffer, Stream};
 
-use crate::codec::{Location, seal};
+use crate::codec::{Location, Program, seal};
 use crate::error::Result;
 use crate::plan::Coverage;
 use crate::run::report::Stage;
@@ -28,19 +28,9 @@ pub(crate) struct Resident {
 }
 
 impl Resident {
-    /// The route for a value on a device where the store keeps values; `None` when chunks must be encoded.
-    pub(crate) fn new(writing: &Writing, value: &NdBuffer, slab_bytes: usize) -> Option<Resident> {
-        let program = writing.program.as_ref().filter(|_| writing.call.store.is_on(value.device()))?;
-        if !program.stored_is_packed() || program.tail().packing != Packing::Plain {
-            return None;
-        }
+    pub(crate) fn new(program: &Program, slab_bytes: usize) -> Resident {
         let chunks = Gathering::new(program.tail().clone(), GatherTo::Chunks, program.packed_size_bytes(), slab_bytes);
-        Some(Resident { chunks, blank: None, gathered: Vec::new() })
-    }
-
-    /// Whether a chunk takes this route: it must be an object, and be replaced as a whole.
-    pub(crate) fn takes(&self, leaf: &Leaf) -> bool {
-        leaf.chunk.coverage.replaces() && leaf.place.is_object()
+        Resident { chunks, blank: None, gathered: Vec::new() }
     }
 
     /// Gathers a chunk into memory that the store will keep.

@@ -1,0 +1,109 @@
+//! Placement: by which route one read or write is carried out, where each codec runs and why, and how large a batch is. It is
+//! decided here for a whole call, from the costs of codecs and the available memory. Explanations, refusals of fall-backs
+//! (`strict`) and the engine all use the one value that is made here.
+
+mod read;
+mod write;
+
+use cuzarr_device::Device;
+
+pub(crate) use self::read::{Circumstances, PLAIN_COPIES, ReadPlacement, Resident, Route, SMALL_BYTES};
+pub(crate) use self::write::{
+    ChunkRoute, DeviceEncoding, DeviceWrite, WriteCircumstances, WritePlacement, WriteRoute, old_bound_bytes, padded,
+};
+use super::costs::{Estimate, Load};
+use crate::codec::{Chain, Stage, Support};
+use crate::error::{Error, ErrorKind, Result};
+
+/// The place where one codec of the chain runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Placement {
+    /// The codec.
+    pub codec: String,
+    /// The reason why it runs on the host; `None` when it runs on the device.
+    pub via_host: Option<String>,
+}
+
+/// The expected speeds of decoding frames, on either side of the bus.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Decoding {
+    /// The format of the frames.
+    pub format: String,
+    /// Decoded bytes of each frame.
+    pub frame_bytes: usize,
+    /// The number of frames that are decoded in parallel, and of host threads.
+    pub load: Load,
+    /// The speeds.
+    pub estimate: Estimate,
+}
+
+/// The place where a write merges parts of chunks with their old elements.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Merging {
+    /// The reason why the host does it; `None` when the chunks are decoded, merged and encoded on the device.
+    pub via_host: Option<String>,
+}
+
+/// The reasons why codecs of the innermost chunks run on the host.
+#[derive(Clone, Debug)]
+enum ViaHost {
+    /// All codecs do.
+    All(&'static str),
+    /// These codecs do, by their number in order of encoding.
+    These(Vec<(usize, &'static str)>),
+}
+
+impl ViaHost {
+    const NOTHING: ViaHost = ViaHost::These(Vec::new());
+
+    fn is_nothing(&self) -> bool {
+        matches!(self, ViaHost::These(codecs) if codecs.is_empty())
+    }
+
+    fn reason(&self, codec: usize) -> Option<&'static str> {
+        match self {
+            ViaHost::All(reason) => Some(reason),
+            ViaHost::These(codecs) => codecs.iter().find(|(number, _)| *number == codec).map(|(_, reason)| *reason),
+        }
+    }
+
+    /// The places of a chain's codecs in a read to `device`.
+    fn places(&self, chain: &Chain, device: Device) -> Vec<Placement> {
+        placements(chain.stages(device, &|codec| self.reason(codec)))
+    }
+}
+
+/// The places of a chain's codecs when they encode elements on `device`. `left` is the reason why the host encodes frames.
+pub(crate) fn encoding_places(chain: &Chain, device: Device, left: Option<&'static str>) -> Vec<Placement> {
+    placements(chain.describe_encoding(device, left))
+}
+
+fn placements(stages: Vec<Stage>) -> Vec<Placement> {
+    let stages = stages.into_iter().map(|stage| Placement {
+        codec: stage.name,
+        via_host: match stage.support {
+            Support::Native => None,
+            Support::ViaHost(reason) => Some(reason.to_string()),
+        },
+    });
+    stages.collect()
+}
+
+/// Refuses codecs that run on the host although elements are on a device.
+///
+/// # Errors
+/// `FallbackRefused`, with each codec and its reason.
+pub(crate) fn refuse_fallen(placements: Vec<Placement>) -> Result<()> {
+    let fallen: Vec<String> = placements
+        .into_iter()
+        .filter_map(|placement| placement.via_host.map(|reason| format!("'{}' ({reason})", placement.codec)))
+        .collect();
+    if fallen.is_empty() {
+        return Ok(());
+    }
+    let message = format!("codecs would run on the host, which strict forbids: {}", fallen.join(", "));
+    Err(Error::new(ErrorKind::FallbackRefused, message).with_hint("set strict to false, or use the device 'cpu'"))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,253 @@
+//! The placement of one read.
+
+use std::sync::Arc;
+
+use cuzarr_device::Device;
+
+use super::{Decoding, Placement, ViaHost, refuse_fallen};
+use crate::codec::native::Native;
+use crate::codec::{Chain, Division, Program, VARIABLE, leave_nothing};
+use crate::error::Result;
+use crate::plan::costs::{Costs, Load};
+
+/// Device memory of a batch that kernels decode, in multiples of its packed bytes: stored bytes and packed bytes. The decoder's
+/// scratch memory comes on top.
+pub(crate) const PLAIN_COPIES: u64 = 2;
+/// Device memory of a batch that comes in device memory, in multiples of its packed bytes: the bytes as they came. Where kernels
+/// decode, two more: frames put together, and packed bytes.
+const RESIDENT_PACKED_COPIES: u64 = 1;
+const RESIDENT_FRAME_COPIES: u64 = 3;
+/// Size of a batch of frames that come in device memory, in usual batches. Beginning early gains nothing there, and each batch
+/// waits once for the headers of its frames.
+const LARGER_BATCHES: u64 = 4;
+/// Batches that kernels should decode at once, each with its scratch memory, while one more is fetched.
+const DECODING_BATCHES: u64 = 3;
+/// Batches that kernels should decode at once when regions are read in turn. Regions take memory as well, and smaller batches
+/// fill them sooner. On an H200, the mean of 8 GiB within 2 GiB took 1.04 times as long as reading them; with three batches
+/// 1.20, with five 1.18 (`docs/notes/engine.md`).
+const DECODING_IN_TURN: u64 = 4;
+
+/// Most bytes of a single chunk that the calling thread reads itself. Waking another thread, or starting work on a device, would
+/// take longer.
+pub(crate) const SMALL_BYTES: usize = 128 << 10;
+
+/// The circumstances that a placement depends on, beside the array's codecs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Circumstances {
+    /// Multiprocessors of the device that elements are read to.
+    pub(crate) multiprocessors: u32,
+    /// Host threads.
+    pub(crate) threads: usize,
+    /// Whether the device decodes everything that it can, also where the host would be faster.
+    pub(crate) force_device: bool,
+    /// Bytes that may be in flight.
+    pub(crate) memory_limit_bytes: u64,
+    /// Bytes of a slab of the staging ring.
+    pub(crate) slab_bytes: u64,
+    /// Packed bytes of one batch that kernels decode.
+    pub(crate) decode_batch_bytes: u64,
+    /// The number of innermost chunks that are read.
+    pub(crate) chunks: u64,
+    /// Whether regions are read one after the other and handed to the caller.
+    pub(crate) in_turn: bool,
+    /// Whether the store keeps values in the device's memory.
+    pub(crate) is_resident: bool,
+    /// Bytes of the result, when one chunk of a local store is read into contiguous memory.
+    pub(crate) one_chunk_bytes: Option<usize>,
+}
+
+/// How the batches of one read are carried out. Each route is implemented in `run/read/route`.
+#[derive(Clone, Debug)]
+pub(crate) enum Route {
+    /// The host decodes elements to their place in host memory.
+    Host,
+    /// The host decodes elements of variable length.
+    Variable,
+    /// The host decodes one small chunk, and one copy moves its elements to the device.
+    Small,
+    /// The host decodes into pinned memory, and packed bytes cross the bus. The host may undo only the last passes of encoding,
+    /// as many as the number tells; then kernels undo the others on the device.
+    Hybrid(Option<(usize, Arc<Native>)>),
+    /// Chunks cross the bus in stored form, and kernels decode them.
+    Kernels(Arc<Native>),
+    /// Chunks come in the device's memory.
+    Resident(Resident),
+}
+
+/// What happens to chunks that come in device memory.
+#[derive(Clone, Debug)]
+pub(crate) enum Resident {
+    /// They are packed, and are scattered from the memory in which they came.
+    Packed,
+    /// Kernels decode them. The host may decode faster, but it would need to download the bytes first.
+    Frames(Arc<Native>),
+}
+
+impl Route {
+    /// The route's name, for explanations.
+    fn name(&self) -> &'static str {
+        match self {
+            Route::Host => "host",
+            Route::Variable => "variable",
+            Route::Small => "small",
+            Route::Hybrid(None) => "host, then a copy",
+            Route::Hybrid(Some(_)) => "host, then kernels",
+            Route::Kernels(_) => "kernels",
+            Route::Resident(_) => "resident",
+        }
+    }
+}
+
+/// The placement of one read.
+#[derive(Clone, Debug)]
+pub(crate) struct ReadPlacement {
+    pub(crate) route: Route,
+    /// Packed bytes of one batch.
+    pub(crate) batch_bytes: u64,
+    device: Device,
+    via_host: ViaHost,
+    /// The device's costs and the load of one batch, where they placed the decoders of frames.
+    weighed: Option<(Costs, Load)>,
+}
+
+/// Why the host decodes one small chunk.
+const SMALL: &str = "the host decodes one small chunk before kernels would begin";
+/// Why the host decodes although kernels could.
+const TOO_LITTLE_MEMORY: &str = "kernels need more memory for one chunk than the limit allows";
+
+impl ReadPlacement {
+    /// The placement of a read into memory of `device`. `program` is `None` for elements of variable length.
+    pub(crate) fn new(program: Option<&Program>, device: Device, given: &Circumstances) -> ReadPlacement {
+        let by = |route, batch_bytes, via_host| ReadPlacement { route, batch_bytes, device, via_host, weighed: None };
+        let Some(program) = program else { return by(Route::Variable, given.slab_bytes, ViaHost::All(VARIABLE)) };
+        if device == Device::Cpu {
+            return by(Route::Host, given.slab_bytes, ViaHost::NOTHING);
+        }
+        let is_small = |bytes: usize| bytes.max(program.packed_size_bytes()) <= SMALL_BYTES;
+        if !given.force_device && !given.is_resident && given.one_chunk_bytes.is_some_and(is_small) {
+            return by(Route::Small, given.slab_bytes, ViaHost::These(program.all_via_host(SMALL)));
+        }
+        let (costs, load) = (Costs::shipped(given.multiprocessors), load(program, given));
+        let division = divide(program, given, &costs, load);
+        let batch_bytes = batch_bytes(&division, given);
+        let resident = given.is_resident.then(|| Resident::new(program, given.memory_limit_bytes)).flatten();
+        if let Some(resident) = resident {
+            let bytes = match &resident {
+                Resident::Packed => batch_bytes,
+                Resident::Frames(native) => {
+                    let share = given.memory_limit_bytes / (2 * (RESIDENT_FRAME_COPIES + native.scratch_copies()));
+                    batch_bytes.saturating_mul(LARGER_BATCHES).min(share).max(batch_bytes)
+                }
+            };
+            return by(Route::Resident(resident), bytes, ViaHost::NOTHING);
+        }
+        let Divided { host_passes, native, via_host } = division;
+        let route = match native {
+            Some(native) if host_passes == 0 => Route::Kernels(native),
+            native => Route::Hybrid(native.map(|native| (host_passes, native))),
+        };
+        ReadPlacement { weighed: Some((costs, load)), ..by(route, batch_bytes, via_host) }
+    }
+
+    /// The route's name, for explanations.
+    pub(crate) fn route_name(&self) -> &'static str {
+        self.route.name()
+    }
+
+    /// The place of each codec, in order of encoding.
+    pub(crate) fn codecs(&self, chain: &Chain) -> Vec<Placement> {
+        self.via_host.places(chain, self.device)
+    }
+
+    /// The estimates that placed the decoders of frames.
+    pub(crate) fn estimates(&self, program: Option<&Program>) -> Vec<Decoding> {
+        let (Some((costs, load)), Some(program)) = (&self.weighed, program) else { return Vec::new() };
+        let estimates = program.frames().map(|(decoder, frame_bytes)| {
+            let estimate = costs.estimate(decoder.speeds(), frame_bytes, *load);
+            Decoding { format: decoder.name().into(), frame_bytes, load: *load, estimate }
+        });
+        estimates.collect()
+    }
+
+    /// Refuses codecs that run on the host although elements are read to a device.
+    ///
+    /// # Errors
+    /// `FallbackRefused`, with each codec and its reason.
+    pub(crate) fn refuse_fallen(&self, chain: &Chain) -> Result<()> {
+        if self.via_host.is_nothing() { Ok(()) } else { refuse_fallen(self.codecs(chain)) }
+    }
+}
+
+impl Resident {
+    fn new(program: &Program, memory_limit_bytes: u64) -> Option<Resident> {
+        if program.stored_is_packed() {
+            return Some(Resident::Packed);
+        }
+        let resident = Resident::Frames(Arc::new(program.divide(&leave_nothing).whole()?));
+        (resident.device_bytes(program.packed_size_bytes(), 1) <= memory_limit_bytes).then_some(resident)
+    }
+
+    /// The device memory that a batch of `chunks` chunks or pieces takes. When stored bytes are larger than packed bytes, the
+    /// difference comes on top.
+    pub(crate) fn device_bytes(&self, packed_bytes: usize, chunks: usize) -> u64 {
+        let packed = packed_bytes as u64;
+        match self {
+            Resident::Packed => packed.saturating_mul(RESIDENT_PACKED_COPIES),
+            Resident::Frames(native) => {
+                let between = (chunks as u64).saturating_mul(native.extra_bytes() as u64);
+                (RESIDENT_FRAME_COPIES + native.scratch_copies()).saturating_mul(packed).saturating_add(between)
+            }
+        }
+    }
+}
+
+/// The load of one batch.
+fn load(program: &Program, given: &Circumstances) -> Load {
+    let factor = program.frames().map(|(decoder, bytes)| decoder.batch_factor(bytes)).max().unwrap_or(1);
+    let scratch = program.frames().map(|(decoder, bytes)| decoder.scratch_copies(bytes)).max().unwrap_or(1);
+    let share = given.memory_limit_bytes / (PLAIN_COPIES + scratch);
+    let bytes = given.decode_batch_bytes.saturating_mul(factor * DECODING_BATCHES).min(share);
+    let frames = given.chunks.min(bytes / program.packed_size_bytes().max(1) as u64).max(1);
+    Load { threads: given.threads, frames }
+}
+
+/// Where a program's passes run.
+struct Divided {
+    /// So many run on the host.
+    host_passes: usize,
+    /// The kernels for the others.
+    native: Option<Arc<Native>>,
+    via_host: ViaHost,
+}
+
+/// The places where the program's passes run: all on the host when there is too little memory for kernels.
+fn divide(program: &Program, given: &Circumstances, costs: &Costs, load: Load) -> Divided {
+    let Division { host_passes, native, via_host } = match given.force_device {
+        true => program.divide(&leave_nothing),
+        false => program.divide(&|work| costs.host_reason(work, load)),
+    };
+    let chunk_bytes = program.packed_size_bytes() as u64;
+    let fits = |native: &Native| {
+        let decoding = chunk_bytes.saturating_mul(PLAIN_COPIES + native.scratch_copies());
+        decoding.saturating_add(native.extra_bytes() as u64) <= given.memory_limit_bytes
+    };
+    match native {
+        Some(native) if !fits(&native) => {
+            Divided { host_passes, native: None, via_host: ViaHost::These(program.all_via_host(TOO_LITTLE_MEMORY)) }
+        }
+        native => Divided { host_passes, native: native.map(Arc::new), via_host: ViaHost::These(via_host) },
+    }
+}
+
+/// The packed bytes of a batch.
+fn batch_bytes(division: &Divided, given: &Circumstances) -> u64 {
+    let Some(native) = division.native.as_ref().filter(|_| division.host_passes == 0) else { return given.slab_bytes };
+    // One batch fits the limit with its scratch memory. Where batches are as large as a slab, several fit, and the next one is
+    // fetched meanwhile.
+    let copies = PLAIN_COPIES + native.scratch_copies();
+    let most = given.memory_limit_bytes / copies;
+    let decoding = if given.in_turn { DECODING_IN_TURN } else { DECODING_BATCHES };
+    let several = given.memory_limit_bytes / (decoding * copies + PLAIN_COPIES);
+    let wanted = given.decode_batch_bytes.saturating_mul(native.batch_factor());
+    wanted.min(several).max(given.slab_bytes.min(most))
+}

@@ -1,0 +1,434 @@
+//! The placement of one write.
+
+use std::sync::Arc;
+
+use cuzarr_device::{Device, ElementStep, Packing};
+
+use super::{Merging, Placement, encoding_places, refuse_fallen};
+use crate::codec::batch::EncodeBatch;
+use crate::codec::cost::EncodingSpeeds;
+use crate::codec::device::{ChunkRow, DeviceEncoder};
+use crate::codec::native::Native;
+use crate::codec::{Chain, Program, leave_nothing};
+use crate::error::{Error, ErrorKind, Result};
+use crate::plan::write::Coverage;
+
+/// Batches that kernels should encode at once, because the slowest piece of a batch takes as long as the whole batch. Fewer are
+/// run when memory is short.
+pub(super) const ENCODING_BATCHES: usize = 4;
+/// Batches of one large chunk that kernels should encode at once. Each fills the device by itself, and the sooner the first one is
+/// done, the sooner its frame is on its way.
+const ENCODING_LARGE_CHUNKS: usize = 2;
+/// Batches into which a write is divided. Kernels encode larger batches faster, because their ends weigh less; but the first frames
+/// come later, and the last ones have nothing to overlap with.
+const BATCHES_OF_A_WRITE: u64 = 16;
+/// Size of the largest batch, in usual batches.
+const LARGEST_ENCODING_BATCH: u64 = 4;
+/// Chunks that are gathered for kernels begin at multiples of this.
+const CHUNK_ALIGNMENT_BYTES: usize = 256;
+
+/// Slabs that may be in flight to the host before the oldest is waited for.
+const DOWNLOADS: usize = 2;
+/// Parts of large objects that a slab holds. Threads write parts at the same time only when these belong to several objects.
+const PARTS_A_SLAB: usize = 4;
+
+/// The circumstances of a write that decide where its chunks are encoded.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct WriteCircumstances {
+    /// The device of the value.
+    pub(crate) device: Device,
+    /// Host threads.
+    pub(crate) threads: usize,
+    /// Whether the device encodes everything that it can, also where the host would be faster.
+    pub(crate) force_device: bool,
+    /// The number of innermost chunks that are written.
+    pub(crate) chunks: u64,
+    /// Elements of one chunk.
+    pub(crate) chunk_elements: usize,
+    /// Elements of the largest part of a chunk that is written.
+    pub(crate) part_elements: usize,
+    /// A coverage that every chunk has at least.
+    pub(crate) least: Coverage,
+    /// Whether index lists choose elements.
+    pub(crate) has_lists: bool,
+    /// Whether chunks that only hold the fill value are stored.
+    pub(crate) write_empty: bool,
+    /// Whether the store keeps values in the device's memory.
+    pub(crate) is_resident: bool,
+    /// Whether objects are single chunks that the store takes part by part.
+    pub(crate) takes_parts: bool,
+    /// Bytes that may be in flight.
+    pub(crate) memory_limit_bytes: u64,
+    /// Packed bytes of one batch that kernels encode.
+    pub(crate) batch_bytes: u64,
+    /// Bytes of a slab of the staging ring.
+    pub(crate) slab_bytes: u64,
+}
+
+/// How the chunks of one write are carried out.
+#[derive(Clone, Debug)]
+pub(crate) enum WriteRoute {
+    /// The host encodes elements of variable length.
+    Variable,
+    /// The host encodes elements, which are in host memory, or come there before the first chunk is encoded.
+    Host,
+    /// Elements are in device memory, and each chunk takes a route of its own.
+    Device(Box<DeviceWrite>),
+}
+
+/// The route of one chunk whose elements are in device memory. Each is implemented in `run/write/route`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ChunkRoute {
+    /// The store takes packed bytes in device memory.
+    Resident,
+    /// Kernels encode the chunk.
+    Kernels,
+    /// Kernels decode the old chunk, merge it, and encode it again.
+    Merge,
+    /// Packed bytes cross the bus, and the host encodes them.
+    Packed,
+    /// Elements cross the bus. The host compares them, or merges them with old elements, and encodes them.
+    Elements,
+}
+
+/// The placement of a write from device memory.
+#[derive(Clone, Debug)]
+pub(crate) struct DeviceWrite {
+    /// The kernels that encode; `None` when the host encodes.
+    pub(crate) encoding: Option<DeviceEncoding>,
+    /// Whether whole chunks may be gathered in packed form, because that loses no information.
+    pub(crate) gathers_packed: bool,
+    /// Whether the store takes whole chunks in packed form in device memory.
+    pub(crate) keeps_packed: bool,
+    /// Whether the store takes frames in device memory.
+    pub(crate) keeps_frames: bool,
+    /// Bytes of a slab, the number of slabs, and how many may be in flight when a full one is sent.
+    pub(crate) slab_bytes: usize,
+    pub(crate) slabs: usize,
+    pub(crate) downloads: usize,
+    /// Large chunks that are gathered together, so that their parts can come in turn.
+    pub(crate) large_chunks: usize,
+    /// Objects of more bytes than this are written in parts of this size; `None` when all are written whole.
+    pub(crate) part_bytes: Option<usize>,
+    /// Device memory beside the arenas from which slabs are filled.
+    pub(crate) device_bytes: u64,
+}
+
+/// The placement of one write.
+#[derive(Clone, Debug)]
+pub(crate) struct WritePlacement {
+    pub(crate) route: WriteRoute,
+    device: Device,
+    /// Why the host makes the frames that kernels could make.
+    left: Option<&'static str>,
+    /// Where parts of chunks are merged with their old elements: on the device, or on the host for this reason. `None` when
+    /// each chunk is replaced as a whole.
+    merging: Option<Result<(), &'static str>>,
+}
+
+/// Why the host encodes chunks whose elements index lists choose, where kernels do not merge.
+const LISTED: &str = "the host merges chunks of which index lists choose elements";
+
+impl WritePlacement {
+    /// The placement of a write. `program` is `None` for elements of variable length.
+    pub(crate) fn new(program: Option<&Program>, given: &WriteCircumstances) -> WritePlacement {
+        let keeps = !given.least.replaces();
+        let by_host =
+            |route| WritePlacement { route, device: given.device, left: None, merging: keeps.then_some(Ok(())) };
+        let Some(program) = program else { return by_host(WriteRoute::Variable) };
+        if given.device == Device::Cpu {
+            return by_host(WriteRoute::Host);
+        }
+        let encoding = encoding(program, given);
+        let merging = keeps.then(|| merging_place(program, given.device, &encoding));
+        let left = encoding.as_ref().err().copied();
+        let route = match encoding.ok() {
+            None if given.has_lists => WriteRoute::Host,
+            Some(DeviceEncoding { merging: None, .. }) if given.has_lists => WriteRoute::Host,
+            encoding => WriteRoute::Device(Box::new(DeviceWrite::new(program, encoding, given))),
+        };
+        let left = if matches!(route, WriteRoute::Host) { left.or(Some(LISTED)) } else { left };
+        WritePlacement { route, device: given.device, left, merging }
+    }
+
+    /// Why the host makes the frames that kernels could make.
+    #[cfg(test)]
+    pub(super) fn left(&self) -> Option<&'static str> {
+        self.left
+    }
+
+    /// The route's name, for explanations.
+    pub(crate) fn route_name(&self) -> &'static str {
+        match &self.route {
+            WriteRoute::Variable => "variable",
+            WriteRoute::Host => "host",
+            WriteRoute::Device(device) if device.encoding.is_some() => "kernels",
+            WriteRoute::Device(device) if device.keeps_packed => "resident",
+            WriteRoute::Device(_) => "a copy, then host",
+        }
+    }
+
+    /// The place of each codec, in order of encoding.
+    pub(crate) fn codecs(&self, chain: &Chain) -> Vec<Placement> {
+        encoding_places(chain, self.device, self.left)
+    }
+
+    /// The place where parts of chunks are merged with old elements; `None` when each chunk is replaced as a whole.
+    pub(crate) fn merging(&self) -> Option<Merging> {
+        self.merging.map(|place| Merging { via_host: place.err().map(String::from) })
+    }
+
+    /// Refuses codecs that run on the host although the written elements are on a device: where they encode, and, where old
+    /// elements are kept, also where they decode.
+    ///
+    /// # Errors
+    /// `FallbackRefused`, with each codec and its reason.
+    pub(crate) fn refuse_fallen(&self, chain: &Chain) -> Result<()> {
+        if self.device == Device::Cpu {
+            return Ok(());
+        }
+        refuse_fallen(self.codecs(chain))?;
+        let Some(place) = self.merging else { return Ok(()) };
+        refuse_fallen(super::placements(chain.describe(self.device)))?;
+        match (place, &self.route) {
+            (Err(reason), WriteRoute::Device(device)) if device.encoding.is_some() => {
+                let message = format!("the host would merge parts of chunks, which strict forbids: {reason}");
+                let hint = "set strict to false, write whole chunks, or raise the memory limit";
+                Err(Error::new(ErrorKind::FallbackRefused, message).with_hint(hint))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl DeviceWrite {
+    fn new(program: &Program, encoding: Option<DeviceEncoding>, given: &WriteCircumstances) -> DeviceWrite {
+        let limit_bytes = given.memory_limit_bytes;
+        let gathers_packed = loses_nothing(program);
+        let is_final = program.stores_device_frames();
+        let slab_bytes = usize::try_from(given.slab_bytes).unwrap_or(usize::MAX);
+        let part_bytes = slab_bytes / PARTS_A_SLAB;
+        let is_large = |bytes: usize| part_bytes > 0 && bytes > part_bytes && given.takes_parts && is_final;
+        // Large chunks that are gathered together, so that their parts can come in turn.
+        let packed_bytes = program.packed_size_bytes();
+        let chunk_bytes = if gathers_packed { padded(packed_bytes) } else { 0 };
+        let large_chunks = match gathers_packed && program.stored_is_packed() && is_large(packed_bytes) {
+            true => (limit_bytes / 2 / chunk_bytes as u64).min(given.threads as u64).min(given.chunks) as usize,
+            false => 0,
+        };
+        let frame_bytes = encoding.as_ref().map_or(0, |encoding| encoding.encoder.frame_bound_bytes());
+        let is_in_parts = if encoding.is_some() { is_large(frame_bytes) } else { large_chunks > 0 };
+        let is_whole = match &encoding {
+            Some(encoding) => given.least.replaces() || encoding.merging.is_some(),
+            None => given.least == Coverage::Full && gathers_packed,
+        };
+        let elements_bytes = if is_whole { 0 } else { given.part_elements * program.tail().dtype.size_bytes() };
+        let gathered = if large_chunks > 0 || encoding.is_some() { 0 } else { chunk_bytes };
+        let largest = elements_bytes.max(gathered).max(if is_in_parts { 0 } else { frame_bytes });
+        let slab_bytes = slab_bytes.max(padded(largest));
+        // Slabs are waited for while some are downloading and some are being encoded. Each thread writes one part while the
+        // next ones come. Frames come one after the other, and one thread at a time writes each, so more of them wait.
+        let parts_a_thread = if encoding.is_some() { 4 } else { 2 };
+        let for_parts = if is_in_parts { (parts_a_thread * given.threads).div_ceil(PARTS_A_SLAB) } else { 0 };
+        let slabs = (limit_bytes / slab_bytes as u64).clamp(1, (2 * DOWNLOADS + 2 + for_parts) as u64) as usize;
+        let encoding_bytes = encoding.as_ref().map_or(0, |encoding| encoding.memory_bytes);
+        let device_bytes = (large_chunks * chunk_bytes) as u64 + encoding_bytes;
+        let arenas = limit_bytes.saturating_sub(device_bytes) / slab_bytes as u64;
+        let downloads = DOWNLOADS.min(slabs - 1).min((arenas as usize).saturating_sub(1));
+        DeviceWrite {
+            gathers_packed,
+            keeps_packed: given.is_resident && program.stored_is_packed() && program.tail().packing == Packing::Plain,
+            keeps_frames: given.is_resident && is_final,
+            slab_bytes,
+            slabs,
+            downloads,
+            large_chunks,
+            part_bytes: is_in_parts.then_some(part_bytes),
+            device_bytes,
+            encoding,
+        }
+    }
+
+    /// The route of a chunk, which is an object itself, or lies in a shard.
+    pub(crate) fn route(&self, coverage: Coverage, is_object: bool) -> ChunkRoute {
+        match &self.encoding {
+            _ if self.keeps_packed && coverage.replaces() && is_object => ChunkRoute::Resident,
+            Some(_) if coverage.replaces() => ChunkRoute::Kernels,
+            Some(DeviceEncoding { merging: Some(_), .. }) => ChunkRoute::Merge,
+            _ if coverage == Coverage::Full && self.gathers_packed => ChunkRoute::Packed,
+            _ => ChunkRoute::Elements,
+        }
+    }
+
+    /// Whether kernels encode such chunks.
+    pub(crate) fn encodes(&self, coverage: Coverage) -> bool {
+        matches!(self.route(coverage, false), ChunkRoute::Kernels | ChunkRoute::Merge)
+    }
+
+    /// Whether a chunk goes from slabs to the store, without other memory of the host.
+    pub(crate) fn passes_by(&self, coverage: Coverage) -> bool {
+        coverage == Coverage::Full && self.encoding.is_none() && self.part_bytes.is_some()
+    }
+
+    /// Chunks that kernels encode at a time: those in the batches on the device, and in those before and behind.
+    pub(crate) fn chunks_wanted(&self) -> usize {
+        self.encoding.as_ref().map_or(0, |encoding| encoding.chunks.saturating_mul(encoding.batches + 2))
+    }
+}
+
+/// Whether packed bytes are equal exactly when the elements are equal, bit for bit. Then packed bytes can be compared with the
+/// fill value.
+fn loses_nothing(program: &Program) -> bool {
+    let steps = program.tail().steps_of_writing();
+    steps.iter().all(|step| matches!(step, ElementStep::SwapBytes { .. }))
+}
+
+/// Kernels that encode the whole chunks of a write.
+#[derive(Clone, Debug)]
+pub(crate) struct DeviceEncoding {
+    pub(crate) encoder: Arc<dyn DeviceEncoder>,
+    /// The kernels that decode chunks of which a part is written; `None` when there are none, or the host merges them.
+    pub(crate) merging: Option<Arc<Native>>,
+    /// Chunks of one batch.
+    pub(crate) chunks: usize,
+    /// Batches on the device at a time.
+    pub(crate) batches: usize,
+    /// Most device memory of all batches.
+    pub(crate) memory_bytes: u64,
+}
+
+/// The kernels that encode the whole chunks of a write; else the reason why the host encodes.
+///
+/// # Errors
+/// The reason.
+fn encoding(program: &Program, given: &WriteCircumstances) -> Result<DeviceEncoding, &'static str> {
+    let encoder = program.device_encoder()?;
+    if let Some(reason) = encoder.host_reason(given.device) {
+        return Err(reason);
+    }
+    let (chunks, threads) = (given.chunks, given.threads);
+    let load = EncodingLoad { chunks, chunk_bytes: program.packed_size_bytes(), threads };
+    if !given.force_device && !load.prefers_device(encoder.speeds()) {
+        return Err("the host's threads encode such a small write faster");
+    }
+    let merging = if given.least.replaces() { None } else { merging(program, given.device).ok().map(Arc::new) };
+    let merged = merging.and_then(|native| DeviceEncoding::within(program, encoder, given, Some(native)));
+    merged
+        .or_else(|| DeviceEncoding::within(program, encoder, given, None))
+        .ok_or("kernels need more memory for such chunks than the limit allows")
+}
+
+/// The kernels that decode old chunks, of which a write changes a part; else the reason why the host merges them.
+///
+/// # Errors
+/// The reason.
+fn merging(program: &Program, device: Device) -> Result<Native, &'static str> {
+    let program = program.on(device);
+    let division = program.divide(&leave_nothing);
+    let reason = division.first_reason();
+    division.whole().ok_or(reason.unwrap_or("kernels do not decode the old chunks"))
+}
+
+/// Where parts of chunks are merged with their old elements, given where chunks are encoded; on the host for a reason.
+fn merging_place(
+    program: &Program,
+    device: Device,
+    encoding: &Result<DeviceEncoding, &'static str>,
+) -> Result<(), &'static str> {
+    match encoding {
+        Err(reason) => Err(*reason),
+        Ok(DeviceEncoding { merging: Some(_), .. }) => Ok(()),
+        Ok(_) => {
+            let memory = "kernels need more memory to merge such chunks than the limit allows";
+            Err(merging(program, device).err().unwrap_or(memory))
+        }
+    }
+}
+
+/// Device memory for decoding one old chunk, beside the memory for encoding it again: stored and packed bytes, and the
+/// decoder's scratch memory.
+fn merging_bytes(native: &Native, encoder: &dyn DeviceEncoder, packed_bytes: usize) -> usize {
+    let copies = usize::try_from(native.scratch_copies()).unwrap_or(usize::MAX).saturating_add(1);
+    padded(old_bound_bytes(encoder, packed_bytes))
+        .saturating_add(copies.saturating_mul(padded(packed_bytes)))
+        .saturating_add(native.extra_bytes())
+}
+
+/// Most stored bytes of an old chunk that kernels decode for merging. Frames of other writers may be larger; the host decodes
+/// those.
+pub(crate) fn old_bound_bytes(encoder: &dyn DeviceEncoder, packed_bytes: usize) -> usize {
+    encoder.frame_bound_bytes().max(packed_bytes)
+}
+
+impl DeviceEncoding {
+    /// Chooses the most batches at a time for which the memory suffices; `None` when it does not suffice for one.
+    fn within(
+        program: &Program,
+        encoder: &Arc<dyn DeviceEncoder>,
+        given: &WriteCircumstances,
+        merging: Option<Arc<Native>>,
+    ) -> Option<DeviceEncoding> {
+        let (tail, is_compared) = (program.tail(), !given.write_empty);
+        let elements_bytes = if is_compared { tail.dtype.size_bytes() * given.chunk_elements } else { 0 };
+        let packed_bytes = padded(program.packed_size_bytes());
+        let plain_bytes = if tail.is_plain() || !is_compared { 0 } else { padded(elements_bytes) };
+        let merging_bytes =
+            merging.as_ref().map_or(0, |native| merging_bytes(native, &**encoder, program.packed_size_bytes()));
+        let gathered_bytes =
+            (packed_bytes + program.device_undo().chunk_bytes() + plain_bytes).saturating_add(merging_bytes);
+        let blank_bytes = (program.packed_size_bytes() + elements_bytes) as u64;
+        let memory_bytes = |chunks: usize, batches: usize| {
+            let stride_bytes = padded(encoder.chunk_bytes());
+            let row = ChunkRow { device: given.device, count: chunks, stride_bytes };
+            let encoding = EncodeBatch::memory_bytes(&**encoder, &row);
+            let batch = chunks.saturating_mul(gathered_bytes).saturating_add(encoding);
+            // The frames of an earlier batch may still be downloading.
+            batch.saturating_mul(batches).saturating_add(encoder.output_bound_bytes(chunks)) as u64
+        };
+        // Parts that the host merges need memory of the device as well.
+        let share = given.memory_limit_bytes / 4 * if given.least.replaces() || merging.is_some() { 3 } else { 2 };
+        let room = share.checked_sub(blank_bytes)?;
+        let (usual, packed) = (given.batch_bytes, packed_bytes as u64);
+        let share = given.chunks.saturating_mul(packed) / BATCHES_OF_A_WRITE;
+        let batch_bytes = share.clamp(usual, usual.saturating_mul(LARGEST_ENCODING_BATCH));
+        let wanted = (batch_bytes / packed).max(1).min(given.chunks.max(1));
+        let is_large = packed >= usual.saturating_mul(LARGEST_ENCODING_BATCH);
+        let most = if is_large { ENCODING_LARGE_CHUNKS } else { ENCODING_BATCHES };
+        (1..=most).rev().find_map(|batches| {
+            let chunks = usize::try_from((room / memory_bytes(1, batches).max(1)).min(wanted)).ok()?;
+            let memory_bytes = memory_bytes(chunks, batches);
+            let encoding = DeviceEncoding {
+                encoder: Arc::clone(encoder),
+                merging: merging.clone(),
+                chunks,
+                batches,
+                memory_bytes: memory_bytes + blank_bytes,
+            };
+            (chunks > 0 && memory_bytes <= room).then_some(encoding)
+        })
+    }
+}
+
+/// Bytes from one gathered chunk to the next.
+pub(crate) fn padded(size_bytes: usize) -> usize {
+    size_bytes.next_multiple_of(CHUNK_ALIGNMENT_BYTES).max(CHUNK_ALIGNMENT_BYTES)
+}
+
+/// Whole chunks to encode, for the choice between kernels and host threads.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct EncodingLoad {
+    pub(super) chunks: u64,
+    pub(super) chunk_bytes: usize,
+    pub(super) threads: usize,
+}
+
+impl EncodingLoad {
+    /// Whether kernels are faster. Host threads take one chunk at a time; on the device only the bytes count.
+    pub(super) fn prefers_device(&self, speeds: &EncodingSpeeds) -> bool {
+        let bytes = self.chunk_bytes as f64;
+        let rounds = self.chunks.div_ceil(self.threads.max(1) as u64) as f64;
+        let host = rounds * bytes / (speeds.host_thread_gb_s * 1e9);
+        let device = speeds.device_s + self.chunks as f64 * bytes / (speeds.device_gb_s * 1e9);
+        device < host
+    }
+}

@@ -1,0 +1,204 @@
+//! Bytes of a device on their way to the host, slab by slab, and from there to the workers that encode or store them. A large
+//! object of a store that writes parts comes part by part, in turn with others (`crate::run::write::parts`), so that no slab must
+//! hold it.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::Arc;
+
+use cuzarr_device::{Buffer, DType, Device, Layout, NdBuffer, Order, Slab, SlabRing, Stream};
+
+use crate::error::Result;
+use crate::plan::DeviceWrite;
+use crate::run::report::Stage;
+use crate::run::write::parts::{Parts, PartsOf};
+use crate::run::write::route::encode::FrameAt;
+use crate::run::write::route::host::submit;
+use crate::run::write::writing::{LeafValue, Writing};
+
+/// Slabs on their way to the host, oldest first.
+pub(crate) struct Downloads {
+    ring: SlabRing,
+    pub(crate) copies: Stream,
+    under_way: VecDeque<Download>,
+    /// The number of slabs that may be in flight when a full one is sent.
+    most: usize,
+    /// Objects of more bytes than this are written in parts of this size; `None` when all are written whole.
+    part_bytes: Option<usize>,
+    /// Extents of the largest part of a chunk that is written, per kept dimension, and the type of its elements.
+    part_shape: Vec<usize>,
+    dtype: DType,
+}
+
+/// A slab on its way to the host.
+struct Download {
+    slab: Slab,
+    content: Content,
+}
+
+enum Content {
+    /// Chunks, each whole.
+    Chunks(Vec<FrameAt>, What),
+    /// Parts of large objects, in the order in which they are written.
+    Parts(Vec<(Arc<Parts>, Range<usize>)>),
+}
+
+/// What whole chunks in a slab are.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum What {
+    /// Elements of parts of chunks.
+    Elements,
+    /// Whole chunks, packed.
+    Packed,
+    /// Frames that kernels made.
+    Frames,
+}
+
+impl Downloads {
+    pub(crate) fn new(
+        writing: &Writing,
+        placement: &DeviceWrite,
+        device: Device,
+        part_shape: Vec<usize>,
+        dtype: DType,
+    ) -> Result<Downloads> {
+        let slab_bytes = placement.slab_bytes;
+        Ok(Downloads {
+            ring: SlabRing::new(device, slab_bytes, slab_bytes.saturating_mul(placement.slabs))?,
+            copies: writing.call.streams.take(device)?,
+            under_way: VecDeque::new(),
+            most: placement.downloads,
+            part_bytes: placement.part_bytes,
+            part_shape,
+            dtype,
+        })
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.under_way.is_empty()
+    }
+
+    /// Waits until one slab is free, or on its way back from the workers.
+    pub(crate) fn make_room(&mut self, writing: &Arc<Writing>) -> Result<()> {
+        while self.under_way.len() > self.most {
+            self.hand_over(writing)?;
+        }
+        Ok(())
+    }
+
+    /// Waits for all slabs, and hands their chunks over.
+    pub(crate) fn hand_all_over(&mut self, writing: &Arc<Writing>) -> Result<()> {
+        while !self.under_way.is_empty() {
+            self.hand_over(writing)?;
+        }
+        Ok(())
+    }
+
+    /// Downloads frames that lie one after the other: large ones in parts, the others as many to a slab as it holds.
+    pub(crate) fn bring_frames(&mut self, writing: &Arc<Writing>, buffer: &Buffer, frames: Vec<FrameAt>) -> Result<()> {
+        let is_large = |frame: &FrameAt| self.part_bytes.is_some_and(|part_bytes| frame.range.len() > part_bytes);
+        let (large, frames): (Vec<_>, Vec<_>) = frames.into_iter().partition(is_large);
+        self.bring_in_parts(writing, buffer, large, PartsOf::Frame)?;
+        let mut frames = frames.into_iter().peekable();
+        while let Some(first) = frames.peek() {
+            let (start, slab_bytes) = (first.range.start, self.ring.slab_bytes());
+            let (mut together, mut end) = (Vec::new(), start);
+            while let Some(frame) = frames.next_if(|frame| frame.range.end - start <= slab_bytes) {
+                end = frame.range.end;
+                together.push(FrameAt { range: frame.range.start - start..end - start, ..frame });
+            }
+            self.bring(writing, &buffer.slice(start..end)?, together, What::Frames)?;
+        }
+        Ok(())
+    }
+
+    /// Downloads bytes of the device into a slab.
+    pub(crate) fn bring(
+        &mut self,
+        writing: &Arc<Writing>,
+        bytes: &Buffer,
+        leaves: Vec<FrameAt>,
+        what: What,
+    ) -> Result<()> {
+        self.make_room(writing)?;
+        let mut slab = self.ring.acquire(bytes.size_bytes())?;
+        self.copy(writing, bytes, &mut slab, 0)?;
+        self.under_way.push_back(Download { slab, content: Content::Chunks(leaves, what) });
+        Ok(())
+    }
+
+    /// Downloads objects part by part, in turn, so that several are written at once.
+    pub(crate) fn bring_in_parts(
+        &mut self,
+        writing: &Arc<Writing>,
+        bytes: &Buffer,
+        leaves: Vec<FrameAt>,
+        of: PartsOf,
+    ) -> Result<()> {
+        let part_bytes = self.part_bytes.unwrap_or(usize::MAX);
+        let object = |FrameAt { leaf, range, seal }| (Arc::new(Parts::new(leaf, of, range.len(), seal)), range);
+        let mut objects: VecDeque<_> = leaves.into_iter().map(object).collect();
+        while !objects.is_empty() {
+            self.make_room(writing)?;
+            let mut slab = self.ring.acquire(0)?;
+            let (mut parts, mut end) = (Vec::new(), 0);
+            while let Some((object, Range { start, end: last })) = objects.pop_front() {
+                let size_bytes = part_bytes.min(last - start);
+                if end + size_bytes > slab.size_bytes() {
+                    objects.push_front((object, start..last));
+                    break;
+                }
+                self.copy(writing, &bytes.slice(start..start + size_bytes)?, &mut slab, end)?;
+                parts.push((Arc::clone(&object), end..end + size_bytes));
+                end += size_bytes;
+                if start + size_bytes < last {
+                    objects.push_back((object, start + size_bytes..last));
+                }
+            }
+            self.under_way.push_back(Download { slab, content: Content::Parts(parts) });
+        }
+        Ok(())
+    }
+
+    /// Puts the copy of bytes of the device into a slab on the stream.
+    fn copy(&self, writing: &Writing, bytes: &Buffer, slab: &mut Slab, offset_bytes: usize) -> Result<()> {
+        let (size_bytes, copies) = (bytes.size_bytes() as u64, &self.copies);
+        let copy = || slab.download(bytes, offset_bytes, copies);
+        writing.call.counters.time_on(Stage::Download, size_bytes, copies, copy)
+    }
+
+    /// Waits for the oldest copy, and gives its chunks to the workers to encode and store.
+    pub(crate) fn hand_over(&mut self, writing: &Arc<Writing>) -> Result<()> {
+        let Some(Download { slab, content }) = self.under_way.pop_front() else { return Ok(()) };
+        let bytes = slab.into_buffer()?;
+        let (leaves, what) = match content {
+            Content::Chunks(leaves, what) => (leaves, what),
+            Content::Parts(parts) => {
+                return parts.into_iter().try_for_each(|(parts, range)| {
+                    parts.add(writing, bytes.slice(range)?);
+                    Ok(())
+                });
+            }
+        };
+        let whole = Layout::contiguous(&self.part_shape, self.dtype.size_bytes(), Order::C)?;
+        for FrameAt { leaf, range, seal } in leaves {
+            let part = bytes.slice(range)?;
+            let value = match what {
+                What::Packed => LeafValue::Packed(part),
+                What::Frames => LeafValue::Frame(part, seal),
+                What::Elements => {
+                    let (_, extent) = writing.plan.region(&leaf.chunk);
+                    let layout = whole.region(&vec![0; extent.len()], &extent, &vec![1; extent.len()])?;
+                    LeafValue::Elements(NdBuffer::from_parts(part, self.dtype, layout)?.reader()?)
+                }
+            };
+            submit(writing, leaf, value);
+        }
+        Ok(())
+    }
+
+    /// Drops what was not handed over, after a failure.
+    pub(crate) fn abandon(&mut self) {
+        self.under_way.clear();
+    }
+}

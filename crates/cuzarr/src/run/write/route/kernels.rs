@@ -1,0 +1,153 @@
+//! The route of chunks that kernels encode, with those that they merge with old elements first. Frames cross the bus, or stay on
+//! the device where the store keeps values there.
+
+use std::sync::Arc;
+
+use cuzarr_device::NdBuffer;
+
+use crate::codec::Program;
+use crate::error::{ErrorKind, Result};
+use crate::plan::{DeviceEncoding, DeviceWrite};
+use crate::run::write::downloads::Downloads;
+use crate::run::write::object::at_chunk;
+use crate::run::write::route::encode::{EncodedBatch, Encoders, FrameAt};
+use crate::run::write::route::host::submit;
+use crate::run::write::route::merge::{Changed, OldChunks};
+use crate::run::write::route::resident;
+use crate::run::write::writing::{Leaf, LeafValue, Writing};
+
+/// Chunks that kernels encode.
+pub(crate) struct Kernels {
+    encoders: Encoders,
+    /// Chunks whose old elements are being fetched; `None` when kernels merge none.
+    old_chunks: Option<OldChunks>,
+    /// Whether the store takes frames in device memory.
+    keeps_frames: bool,
+}
+
+impl Kernels {
+    pub(crate) fn new(
+        writing: &Writing,
+        program: &Program,
+        value: &NdBuffer,
+        (encoding, placement): (&DeviceEncoding, &DeviceWrite),
+    ) -> Result<Kernels> {
+        let encoders = Encoders::new(writing, program, value, encoding)?;
+        let old_chunks = encoders.old_chunks();
+        Ok(Kernels { encoders, old_chunks, keeps_frames: placement.keeps_frames })
+    }
+
+    /// Adds a chunk that is replaced as a whole.
+    pub(crate) fn add(
+        &mut self,
+        writing: &Arc<Writing>,
+        value: &NdBuffer,
+        down: &mut Downloads,
+        leaf: Leaf,
+    ) -> Result<()> {
+        self.add_changed(writing, value, down, (leaf, None))
+    }
+
+    /// Adds a chunk of which a part is written, once its old elements have come.
+    pub(crate) fn merge(
+        &mut self,
+        writing: &Arc<Writing>,
+        value: &NdBuffer,
+        down: &mut Downloads,
+        leaf: Leaf,
+    ) -> Result<()> {
+        if let Some(old_chunks) = &mut self.old_chunks {
+            old_chunks.fetch(writing, leaf);
+        }
+        while let Some(changed) = self.old_chunks.as_mut().and_then(OldChunks::try_next) {
+            self.add_changed(writing, value, down, changed)?;
+        }
+        Ok(())
+    }
+
+    fn add_changed(
+        &mut self,
+        writing: &Arc<Writing>,
+        value: &NdBuffer,
+        down: &mut Downloads,
+        changed: Changed,
+    ) -> Result<()> {
+        if self.encoders.add(changed) { self.encode(writing, value, down) } else { Ok(()) }
+    }
+
+    /// Waits for the next chunk whose old elements come, and adds it; false when none will.
+    fn wait_for_old(&mut self, writing: &Arc<Writing>, value: &NdBuffer, down: &mut Downloads) -> Result<bool> {
+        let Some(old_chunks) = &mut self.old_chunks else { return Ok(false) };
+        let Some(changed) = old_chunks.next(writing)? else { return Ok(false) };
+        self.add_changed(writing, value, down, changed)?;
+        Ok(true)
+    }
+
+    /// Begins a batch of the collected chunks, once there is room for it.
+    fn encode(&mut self, writing: &Arc<Writing>, value: &NdBuffer, down: &mut Downloads) -> Result<()> {
+        while self.encoders.is_full() {
+            self.take_frames(writing, down)?;
+        }
+        self.encoders.begin(writing, value)
+    }
+
+    /// Waits for the oldest batch, and downloads its frames; false when there is none.
+    fn take_frames(&mut self, writing: &Arc<Writing>, down: &mut Downloads) -> Result<bool> {
+        // Then the memory of the batch before is free.
+        down.hand_all_over(writing)?;
+        let Some(EncodedBatch { buffer, leaves, empty, refused, undecoded }) = self.encoders.take()? else {
+            return Ok(false);
+        };
+        for (leaf, stored, error) in undecoded {
+            match &mut self.old_chunks {
+                Some(old_chunks) if error.kind() == ErrorKind::Unsupported => {
+                    old_chunks.decode_on_host(writing, leaf, stored);
+                }
+                _ => at_chunk(Err(error), &leaf.chunk.name)?,
+            }
+        }
+        refused.into_iter().for_each(|(leaf, packed)| submit(writing, leaf, LeafValue::Packed(packed)));
+        empty.into_iter().for_each(|leaf| submit(writing, leaf, LeafValue::Blank));
+        let stays = |frame: &FrameAt| self.keeps_frames && frame.leaf.place.is_object();
+        let (resident, frames): (Vec<_>, Vec<_>) = leaves.into_iter().partition(stays);
+        resident::keep(&buffer, resident, &down.copies)?;
+        down.bring_frames(writing, &buffer, frames)?;
+        Ok(true)
+    }
+
+    /// Moves chunks one step further: frames that are made, or old elements that come; false when there are none.
+    pub(crate) fn advance(&mut self, writing: &Arc<Writing>, value: &NdBuffer, down: &mut Downloads) -> Result<bool> {
+        Ok(self.take_frames(writing, down)? || self.wait_for_old(writing, value, down)?)
+    }
+
+    /// Encodes all chunks, and sends their frames.
+    pub(crate) fn flush(&mut self, writing: &Arc<Writing>, value: &NdBuffer, down: &mut Downloads) -> Result<()> {
+        loop {
+            while self.wait_for_old(writing, value, down)? {}
+            if self.encoders.has_leaves() {
+                self.encode(writing, value, down)?;
+            }
+            while self.take_frames(writing, down)? {}
+            // Chunks that kernels did not decode come once more.
+            if !self.old_chunks.as_ref().is_some_and(OldChunks::is_waiting) {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Whether chunks wait for more chunks.
+    pub(crate) fn has_leaves(&self) -> bool {
+        self.encoders.has_leaves()
+    }
+
+    /// Returns the streams after all their work has ended.
+    pub(crate) fn give_back(&mut self, writing: &Writing) {
+        self.encoders.give_back(writing);
+    }
+
+    /// Drops everything, after a failure.
+    pub(crate) fn abandon(&mut self) {
+        self.encoders.abandon();
+        self.old_chunks = None;
+    }
+}
