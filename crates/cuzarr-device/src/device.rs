@@ -19,7 +19,7 @@ use crate::error::{Error, Result};
 pub enum Device {
     /// Host memory.
     Cpu,
-    /// The GPU that CUDA numbers so.
+    /// The GPU with this number in CUDA.
     Cuda(u32),
     /// Host memory that is treated as a GPU's: kernels are the same `.cu` files, compiled for the CPU. For tests only.
     #[doc(hidden)]

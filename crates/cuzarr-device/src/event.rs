@@ -27,7 +27,7 @@ impl Drop for EventInner {
 }
 
 impl Event {
-    /// A mark of a device that does everything at once.
+    /// A mark that is passed already, for a device that does everything at once.
     pub(crate) fn now() -> Event {
         Event(Arc::new(EventInner::Host(Instant::now())))
     }

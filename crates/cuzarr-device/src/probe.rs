@@ -18,11 +18,11 @@ pub struct LibraryReport {
     pub purpose: &'static str,
     /// Where it was found.
     pub path: Option<PathBuf>,
-    /// Its version, where it says.
+    /// Its version, if the library tells it.
     pub version: Option<(u32, u32)>,
     /// Why it cannot be used.
     pub problem: Option<String>,
-    /// What adds it where it is missing: a command, or what to do in words.
+    /// How to install it: a command, or an instruction in words.
     pub remedy: String,
 }
 
@@ -31,7 +31,7 @@ pub struct LibraryReport {
 pub struct GpuReport {
     /// N of `cuda:N`.
     pub ordinal: u32,
-    /// The driver's name of it.
+    /// The GPU's name, as the driver gives it.
     pub name: String,
     /// Compute capability.
     pub compute_capability: (u32, u32),
@@ -48,11 +48,11 @@ pub struct GpuReport {
 pub struct Probe {
     /// The driver.
     pub driver: LibraryReport,
-    /// The GPUs it shows.
+    /// The GPUs that the driver shows.
     pub gpus: Vec<GpuReport>,
     /// Why no GPU can be used; `None` when one can.
     pub unusable: Option<String>,
-    /// Libraries that add something, and what.
+    /// Optional libraries, and what each adds.
     pub libraries: Vec<LibraryReport>,
     /// Where the package's own machine code is looked for.
     pub cubin_directory: Option<PathBuf>,
@@ -109,7 +109,7 @@ fn gpus(driver: &Driver) -> Vec<GpuReport> {
     (0..driver.device_count().unwrap_or(0)).filter_map(gpu).collect()
 }
 
-/// Libraries that add something. `cuda` is the driver's major version, which decides which packages fit; without a driver the newest do.
+/// The optional libraries. `cuda` is the driver's major version, which decides which packages fit; without a driver the newest do.
 fn libraries(cuda: Option<u32>) -> Vec<LibraryReport> {
     let is_old = cuda.is_some_and(|major| major < 13);
     let (extra, suffix) = if is_old { ("cuda12", "-cu12") } else { ("cuda13", "") };

@@ -1,10 +1,10 @@
-//! Values of which each process has one of its own, forked children too.
+//! Values that each process has for itself, forked children too.
 
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-/// A value for the process. A forked child gets a new one, and never touches its parent's: a thread that does not exist in the
-/// child may hold its locks. No lock is taken to find the value, so a fork at any time leaves it usable.
+/// A value that each process has for itself. A forked child gets a new one, and never touches its parent's: a thread that does
+/// not exist in the child may hold its locks. No lock is taken to find the value, so a fork at any time leaves it usable.
 ///
 /// ```
 /// use std::sync::Mutex;

@@ -1,4 +1,4 @@
-//! Streams: in which order a device does what it is asked.
+//! Streams: queues that order the work of a device.
 //!
 //! A [`Stream`] of `cpu` does everything at once, so code above is written once. Memory may be dropped as soon as the work
 //! that uses it has been put on a stream: memory of our pool is given back in the order of the streams that used it, and
@@ -29,7 +29,7 @@ enum Inner {
 struct Queue {
     context: &'static Context,
     raw: RawStream,
-    /// Whether we made the stream and so end it.
+    /// Whether this crate made the stream, and so ends it.
     owned: bool,
     _foreign_owner: Option<Box<dyn Any + Send + Sync>>,
     /// Memory that work on this stream still uses, and the mark behind that work; oldest first.

@@ -26,7 +26,7 @@ use crate::memory::lease::Access;
 /// The type has the size of `DTYPE`, no padding and no interior mutability. Bytes of which [`HostElement::are_values`] says
 /// so are values of it; zeros always are.
 pub unsafe trait HostElement: Copy + Send + Sync + 'static {
-    /// The elements that values of this type are.
+    /// The element type of these values.
     const DTYPE: DType;
 
     /// Whether elements of `dtype` can be read in place as this type: those of [`HostElement::DTYPE`], and types without a Rust

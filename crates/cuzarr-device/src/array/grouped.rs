@@ -22,7 +22,7 @@ pub enum Within {
     Rising,
     /// By element; numbers of one element rise.
     ByElem,
-    /// By element, and of several numbers of one element only the last.
+    /// By element, with only the last number of each element.
     LastOfElem,
 }
 
@@ -31,13 +31,13 @@ pub enum Within {
 pub struct Grouped {
     /// For each number its element, and the number as the index in the nd-buffer.
     pub list: List,
-    /// Where each group begins that has numbers, in rising order, and behind them the end.
+    /// The beginning of each group that is not empty, in rising order, and the end of the last one.
     pub starts: Vec<usize>,
 }
 
-/// Numbers that are asked for at a time: their groups and elements stay in the nearest cache.
+/// The numbers that are asked for at a time: their groups and elements stay in the nearest cache.
 const BLOCK: usize = 4096;
-/// Numbers that are worth a thread, which takes some ten microseconds to start.
+/// The fewest numbers that are worth a thread, which takes some ten microseconds to start.
 const THREAD_LEN: usize = 1 << 16;
 /// Most threads: more of them wait for memory.
 const MOST_THREADS: usize = 16;
@@ -117,7 +117,7 @@ impl<N: Number> Part<N> {
         Ok(part)
     }
 
-    /// Calls `put` with the group and the pair of each number.
+    /// Calls `put` for each number, with its group and its pair.
     fn place(&self, mut put: impl FnMut(usize, [N; 2])) {
         let all = self.groups.iter().zip(&self.elems).enumerate();
         all.for_each(|(at, (&group, &elem))| put(group as usize, [elem, N::of((self.first + at) as u64)]));
@@ -194,7 +194,7 @@ fn rooms<'a, N>(pairs: &'a mut [[N; 2]], parts: &[Part<N>], groups: usize) -> Ve
 /// Some groups, and the memory of their pairs.
 type Share<'a, N> = (Range<usize>, &'a mut [[N; 2]]);
 
-/// Groups that follow each other, as many pairs for each of `count` threads as for the others.
+/// Divides neighbouring groups among `count` threads, with about as many pairs for each.
 fn shares<'a, N>(pairs: &'a mut [[N; 2]], starts: &[usize], count: usize) -> Vec<Share<'a, N>> {
     let (len, groups) = (pairs.len(), starts.len() - 1);
     let (mut rest, mut first, mut shares) = (pairs, 0, Vec::with_capacity(count));
@@ -248,7 +248,7 @@ mod tests {
         }
     }
 
-    /// What a sort by comparison makes of it.
+    /// The result of a sort by comparison.
     fn expected(count: usize, groups: u32, elems: u64, within: Within) -> (Vec<(usize, usize)>, Vec<usize>) {
         let (mut keys, mut values) = (vec![0; count], vec![0; count]);
         numbering(groups, elems)(0..count, &mut keys, &mut values).unwrap();

@@ -151,7 +151,7 @@ impl Layout {
         self.len() * self.element_bytes
     }
 
-    /// First byte touched and the one behind the last, or `None` when they do not fit `usize` or lie before the memory.
+    /// The first byte that the elements touch and the one behind the last, or `None` when they do not fit `usize` or lie before the memory.
     pub fn span_bytes(&self) -> Option<(usize, usize)> {
         if self.is_empty() {
             return Some((self.offset_bytes, self.offset_bytes));
@@ -233,7 +233,7 @@ impl Layout {
         })
     }
 
-    /// Without dimension `axis`, at position `index` of it.
+    /// The layout at position `index` of dimension `axis`, which the result lacks.
     ///
     /// # Errors
     /// `InvalidArgument` when there is no such dimension or position.
@@ -250,7 +250,7 @@ impl Layout {
         Ok(layout)
     }
 
-    /// Without the given dimensions, all of extent 1.
+    /// The layout without the given dimensions, all of extent 1.
     ///
     /// # Errors
     /// `InvalidArgument` when one is not, or does not exist.
@@ -266,7 +266,7 @@ impl Layout {
         })
     }
 
-    /// Repeated along missing and 1-element dimensions, by strides of 0, as NumPy broadcasts.
+    /// The layout broadcast as in NumPy: elements repeat along missing and 1-element dimensions, by strides of 0.
     ///
     /// # Errors
     /// `InvalidArgument` when the shapes do not match, or the result is too large.

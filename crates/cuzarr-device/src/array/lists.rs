@@ -28,7 +28,7 @@ pub(super) enum Entries {
 pub enum ListPart<'a> {
     /// All numbers fit 4 bytes.
     Narrow(&'a [[u32; 2]]),
-    /// Some do not.
+    /// Some numbers need 8 bytes.
     Wide(&'a [[u64; 2]]),
 }
 

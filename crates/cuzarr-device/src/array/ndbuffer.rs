@@ -124,7 +124,7 @@ impl NdBuffer {
         &self.layout
     }
 
-    /// The memory, of which the elements may be a part.
+    /// The memory that holds the elements, and maybe more.
     pub fn buffer(&self) -> &Buffer {
         &self.buffer
     }
@@ -156,7 +156,7 @@ impl NdBuffer {
         self.buffer.slice(start..start + self.size_bytes())
     }
 
-    /// First address touched and the one behind the last.
+    /// The first address that the elements touch, and the one behind the last.
     pub(crate) fn address_span(&self) -> (usize, usize) {
         let base = self.buffer.address();
         // Constructors checked that the span lies inside the memory.

@@ -143,15 +143,15 @@ pub struct Writer {
 /// live on, and give no parts.
 struct Grant {
     array: NdBuffer,
-    /// Boxes count in the positions of these lists.
+    /// The lists in whose positions boxes count.
     lists: Option<Arc<Lists>>,
     lease: Mutex<Option<Lease>>,
-    /// The writer, and the parts that threads have.
+    /// The number of users: the writer, and the parts that threads have.
     users: AtomicUsize,
 }
 
 impl Grant {
-    /// Counts a user more, unless the lease has ended.
+    /// Counts one more user, unless the lease has ended.
     fn enter(&self) -> bool {
         let more = |users: usize| (users > 0).then_some(users + 1);
         self.users.fetch_update(Ordering::Acquire, Ordering::Relaxed, more).is_ok()

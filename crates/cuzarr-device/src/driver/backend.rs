@@ -42,7 +42,7 @@ pub(crate) struct Properties {
     pub(crate) memory_pools: bool,
 }
 
-/// One GPU as the others' drivers' calls name it.
+/// The names of one GPU in driver calls about another.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Peer {
     /// The driver's handle of the GPU.
@@ -51,7 +51,7 @@ pub(crate) struct Peer {
     pub(crate) context: usize,
 }
 
-/// One device as code above sees it. Every call may come from any thread.
+/// One device, as the rest of the crate uses it. Every call may come from any thread.
 ///
 /// # Safety
 /// The `unsafe` calls trust their addresses, sizes and handles: memory must be valid until the stream has passed the call.
@@ -65,19 +65,19 @@ pub(crate) trait Backend: Send + Sync {
     /// `None` when there is no such pool.
     fn allocate_bounded(&self, size_bytes: usize, stream: RawStream) -> Result<Option<usize>>;
     unsafe fn free(&self, address: usize, stream: RawStream) -> Result<()>;
-    /// Memory of its own, of the system's units, which every stream may use at once.
+    /// Memory outside of the pools, in the system's units, which every stream may use at once.
     fn allocate_apart(&self, size_bytes: usize) -> Result<usize>;
-    /// Gives it back to the system. May wait for the device.
+    /// Gives memory of `allocate_apart` back to the system. May wait for the device.
     unsafe fn free_apart(&self, address: usize, size_bytes: usize) -> Result<()>;
     /// Overwrites memory that is not used yet, so that tests notice reads of bytes that were never written.
     unsafe fn spoil(&self, _address: usize, _size_bytes: usize) {}
-    /// Lets the pool of memory in flight begin again with so many bytes at most, or end with 0. Memory that it gave before
-    /// stays as it is.
+    /// Limits the pool of memory in flight to `limit_bytes`, in a new pool; 0 ends it. Memory that it gave before stays as
+    /// it is.
     fn bound(&self, limit_bytes: u64) -> Result<()>;
     /// Gives the unused memory of the pool of memory in flight back to the system, without waiting, as `trim_to`.
     fn trim_bounded(&self) -> Result<()>;
-    /// Gives unused pool memory back to the system until the pool holds no more than so many bytes, as far as possible. Does
-    /// not wait for memory that streams still use.
+    /// Gives unused pool memory back to the system until the pool holds at most `size_bytes`, as far as possible. Does not
+    /// wait for memory that streams still use.
     fn trim_to(&self, size_bytes: u64) -> Result<()>;
     fn allocate_host(&self, size_bytes: usize) -> Result<usize>;
     unsafe fn free_host(&self, address: usize, size_bytes: usize) -> Result<()>;
@@ -109,7 +109,7 @@ pub(crate) trait Backend: Send + Sync {
     fn open_to(&self, _other: Peer) -> Result<()> {
         Ok(())
     }
-    /// Copies between two GPUs, of which this one, whose stream it is, may be either.
+    /// Copies between two GPUs, on a stream of this one, which may be the source or the target.
     unsafe fn copy_peer(
         &self,
         _src: (usize, Peer),
@@ -128,7 +128,7 @@ pub(crate) trait Backend: Send + Sync {
     /// Size of each parameter; `None` when the driver is too old to say (before CUDA 12.4).
     unsafe fn parameter_bytes(&self, function: RawFunction) -> Result<Option<Vec<usize>>>;
     unsafe fn function_info(&self, function: RawFunction) -> Result<FunctionInfo>;
-    /// Lets launches of the function ask for so much dynamic shared memory.
+    /// Lets launches of the function ask for `size_bytes` of dynamic shared memory.
     unsafe fn allow_shared(&self, function: RawFunction, size_bytes: u32) -> Result<()>;
     unsafe fn launch(
         &self,

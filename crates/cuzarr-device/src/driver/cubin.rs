@@ -66,7 +66,7 @@ fn reached<'a>(text: &'a str, own: &[&[Header]]) -> (Vec<Header>, Option<&'a str
     (found.into_values().collect(), unknown)
 }
 
-/// Flags beside the architecture. No fused multiply-add: the CPU rounds after each step, and so must the GPU.
+/// The compiler's flags, without the architecture. No fused multiply-add: the CPU rounds after each step, and so must the GPU.
 pub(crate) const FLAGS: &[&str] = &["--std=c++17", "--fmad=false"];
 
 const KEY_FORMAT: &str = "cuzarr-cubin-2";

@@ -1,4 +1,4 @@
-//! cuBLAS, NVIDIA's library of products of matrices, where there is one.
+//! cuBLAS, NVIDIA's library of products of matrices, if it is installed.
 //!
 //! It comes with CUDA's toolkit, CuPy and PyTorch, and in wheels of its own. One handle for each device is made at first use and
 //! kept for the life of the process: it has memory of the device, and making one takes longer than most products. Work is put
@@ -90,11 +90,11 @@ pub(crate) struct Products {
     pub(crate) batch: c_int,
     pub(crate) first: Matrices,
     pub(crate) second: Matrices,
-    /// Where the results go: packed.
+    /// The address of the packed results.
     pub(crate) result: usize,
 }
 
-/// A real or complex number, aligned as the library reads the latter.
+/// A real or complex number, aligned as the library wants complex ones.
 #[repr(align(16))]
 struct Factor<T>([T; 2]);
 

@@ -1,4 +1,4 @@
-//! cuFile, NVIDIA's library that reads files straight into GPU memory, where there is one.
+//! cuFile, NVIDIA's library that reads files straight into GPU memory, if it is installed.
 //!
 //! Where storage, file system and kernel module (`nvidia-fs`) agree, bytes go from the drive to the GPU and the host sees
 //! none of them; elsewhere the library works in its compatibility mode, by way of its own pinned memory. A file is

@@ -1,4 +1,4 @@
-//! NVRTC, the run-time compiler, where there is one.
+//! NVRTC, the run-time compiler, if it is installed.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::path::PathBuf;

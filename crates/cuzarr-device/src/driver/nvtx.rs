@@ -16,13 +16,13 @@ use crate::c_layout::c_layout;
 use crate::driver::library;
 use crate::error::{Error, ErrorKind, Result};
 
-/// Set by profilers.
+/// The variable that profilers set.
 const LIBRARY_VARIABLE: &str = "NVTX_INJECTION64_PATH";
 
 /// The name that profilers list the ranges under.
 const DOMAIN: &std::ffi::CStr = c"cuzarr";
 
-/// Where a profiler puts its functions: a table for each module of NVTX, of which we call five of one.
+/// The tables in which a profiler puts its functions, one for each module of NVTX; we call five functions of one.
 const MODULES: usize = 7;
 const DOMAINS: usize = 5;
 /// Entries of each module's table, the unused first one included.
@@ -206,7 +206,7 @@ impl Profiler {
         }
     }
 
-    /// Calls `report` with what a range of this name says.
+    /// Calls `report` with the attributes of a range of this name.
     fn describe<T>(name: &str, size_bytes: u64, report: impl FnOnce(&Attributes) -> T) -> T {
         const UNSIGNED_INT64: i32 = 1;
         const ASCII: i32 = 1;
@@ -226,15 +226,15 @@ impl Profiler {
     }
 }
 
-/// Work of one thread, from the call of [`range`] until this is dropped. Ranges of a thread lie inside each other.
+/// A range of one thread's work, from the call of [`range`] until this is dropped. Ranges of a thread lie inside each other.
 #[must_use]
 pub struct Range {
     profiler: Option<&'static Profiler>,
-    /// Stays on its thread.
+    /// Keeps the range on its thread.
     _thread: PhantomData<*const ()>,
 }
 
-/// Names what this thread does until the range is dropped, and how many bytes it does it to.
+/// Names the work of this thread until the range is dropped, and the number of bytes that it works on.
 ///
 /// ```
 /// let _range = cuzarr_device::profile::range("decode", 4096);

@@ -19,9 +19,9 @@ use crate::error::{Error, ErrorKind, Result};
 /// Names the shared library that `scripts/build_simt.sh` makes.
 pub(crate) const LIBRARY_VARIABLE: &str = "CUZARR_SIMT_LIBRARY";
 
-/// Names the folders of headers, and the compiler's other words, for texts that are compiled when the test runs.
+/// Names the compiler's flags, such as folders of headers, for texts that are compiled when the test runs.
 const FLAGS_VARIABLE: &str = "CUZARR_SIMT_FLAGS";
-/// Stands before the path of a compiled text.
+/// The text before the path of a compiled text.
 const COMPILED: &[u8] = b"simt:";
 
 /// Fills fresh memory, so that a kernel which reads before it writes gives wrong answers.
@@ -97,7 +97,7 @@ impl SimtBackend {
     }
 }
 
-/// Compiles generated kernels with the system's compiler, as NVRTC does for a GPU; what [`Backend::load_module`] takes.
+/// Compiles generated kernels with the system's compiler, as NVRTC does for a GPU, for [`Backend::load_module`].
 ///
 /// # Errors
 /// `LibraryMissing` without the flags or the compiler; `KernelCompileFailed`.

@@ -133,8 +133,8 @@ impl Kernel {
         self.context.backend.properties().multiprocessors
     }
 
-    /// The kernel, launched with so much shared memory for the array that it declares with `CUZARR_SHARED_ASKED`. In `simt`,
-    /// where such an array is like any other, nothing is asked for.
+    /// The kernel, launched with `size_bytes` of shared memory for the array that it declares with `CUZARR_SHARED_ASKED`. In
+    /// `simt`, where such an array is like any other, nothing is asked for.
     ///
     /// # Errors
     /// `DeviceFailed` when the device has less.

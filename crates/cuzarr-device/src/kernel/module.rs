@@ -68,7 +68,7 @@ struct Inner {
     options: Vec<String>,
     headers: &'static [Header],
     plain: Arc<Loaded>,
-    /// Kernels whose names the compiler had to be asked for, each from a compilation of its own.
+    /// Kernels whose names only the compiler knows, each from a compilation of its own.
     expressions: Mutex<HashMap<String, Function>>,
 }
 
@@ -93,7 +93,7 @@ pub struct LaunchShape {
 }
 
 impl LaunchShape {
-    /// `blocks` of `threads`, by x alone.
+    /// A grid of `blocks` blocks of `threads` threads, by x alone.
     pub fn line(blocks: u32, threads: u32) -> LaunchShape {
         LaunchShape { grid: [blocks, 1, 1], block: [threads, 1, 1], shared_bytes: 0 }
     }
@@ -165,7 +165,7 @@ impl Module {
         cubin::compile_user(UserText { file, text, options, own: &[headers] }, None, capability).map(|_| ())
     }
 
-    /// Where it runs.
+    /// The device that it runs on.
     pub fn device(&self) -> Device {
         self.0.context.device
     }
@@ -215,12 +215,12 @@ impl Function {
         Ok(Function { loaded, raw, name: name.to_string(), info })
     }
 
-    /// The name that it was asked for by.
+    /// The name that the kernel was asked for by.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Where it runs.
+    /// The device that it runs on.
     pub fn device(&self) -> Device {
         self.loaded.context.device
     }

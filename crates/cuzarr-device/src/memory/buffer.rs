@@ -53,7 +53,7 @@ impl Buffer {
         Buffer { allocation: Arc::new(allocation), offset_bytes: 0, size_bytes, read_only: false }
     }
 
-    /// Wraps memory of another library, of which several buffers may be made. They lease its bytes together.
+    /// Wraps memory of another library, which may be wrapped by several buffers. They lease its bytes together.
     ///
     /// # Safety
     /// The conditions of [`Buffer::from_raw`], except that other buffers made by this function may share the bytes.
@@ -62,12 +62,12 @@ impl Buffer {
         Buffer { allocation: Arc::new(allocation), offset_bytes: 0, size_bytes, read_only: false }
     }
 
-    /// Where the bytes are.
+    /// The device that holds the bytes.
     pub fn device(&self) -> Device {
         self.allocation.device
     }
 
-    /// How many bytes.
+    /// The number of bytes.
     pub fn size_bytes(&self) -> usize {
         self.size_bytes
     }
@@ -132,7 +132,7 @@ impl Buffer {
         self.allocation.clone()
     }
 
-    /// Who gives the memory back at the end.
+    /// The owner, which gives the memory back at the end.
     pub(crate) fn owner(&self) -> &(dyn Any + Send + Sync) {
         &*self.allocation.owner
     }
@@ -155,7 +155,7 @@ impl Buffer {
         self.allocation.size_bytes
     }
 
-    /// A view of this memory through which, and through views of which, every write is refused.
+    /// A view of this memory that refuses every write, as views of it do.
     #[must_use]
     pub fn into_read_only(self) -> Buffer {
         Buffer { read_only: true, ..self }

@@ -83,7 +83,7 @@ impl HostMemory {
         }
     }
 
-    /// The first byte's.
+    /// The address of the first byte.
     pub(crate) fn address(&self) -> usize {
         self.pointer.as_ptr() as usize
     }

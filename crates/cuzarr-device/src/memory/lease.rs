@@ -33,12 +33,12 @@ pub(crate) struct Allocation {
 }
 
 impl Allocation {
-    /// Memory of which this is the only block.
+    /// Memory that has this block alone.
     pub(crate) fn new(device: Device, address: usize, size_bytes: usize, owner: Owner) -> Allocation {
         Allocation { device, address, size_bytes, owner, leases: Leases::OfBlock(Mutex::default()) }
     }
 
-    /// Memory of another library, of which other blocks may be made.
+    /// Memory of another library, which may have other blocks as well.
     pub(crate) fn foreign(device: Device, address: usize, size_bytes: usize, owner: Owner) -> Allocation {
         Allocation { device, address, size_bytes, owner, leases: Leases::OfProcess }
     }
@@ -79,11 +79,11 @@ pub(crate) enum Access {
     Write,
 }
 
-/// Where the leases of a block are.
+/// The table that holds the leases of a block.
 enum Leases {
-    /// Its own. Footprints count from its first byte.
+    /// A table of its own. Footprints count from its first byte.
     OfBlock(Mutex<Table>),
-    /// In the table of the process, [`FOREIGN`]. Footprints are addresses.
+    /// The table of the process, [`FOREIGN`]. Footprints are addresses.
     OfProcess,
 }
 

@@ -48,7 +48,7 @@ impl PinnedCache {
         context.map_or(&HOST, |context| PINNED.of(context))
     }
 
-    /// Says how much work in flight may have pinned from now on.
+    /// Sets how many pinned bytes work in flight may have from now on.
     pub(crate) fn set_limit(&self, limit_bytes: u64) {
         self.limit_bytes.store(limit_bytes, Ordering::Relaxed);
     }
@@ -66,8 +66,8 @@ impl PinnedCache {
         }
     }
 
-    /// A kept block of at least `size_bytes` and at most twice that, the last one used first, of which most may still be in the
-    /// host's cache; else a new one.
+    /// A block of at least `size_bytes`: a kept one of at most twice that, the last used first because it may still be in the
+    /// host's cache, or a new one.
     pub(crate) fn take(&self, context: Option<&'static Context>, size_bytes: usize) -> Result<Block> {
         {
             let mut cached = lock(&self.cached);
@@ -132,7 +132,7 @@ impl PinnedCache {
         self.shrink_to(context, 0)
     }
 
-    /// Gives unused blocks back to the system, oldest first, until no more than so many bytes are held, or none is left.
+    /// Gives unused blocks back to the system, oldest first, until at most `most_bytes` are held, or none is left.
     fn shrink_to(&self, context: &'static Context, most_bytes: u64) -> Result<()> {
         loop {
             let mut cached = lock(&self.cached);

@@ -21,11 +21,11 @@ static TABLE: KernelSource = KernelSource { name: "table", text: include_str!("t
 /// The rings of pinned memory for tables, from which a kernel fetches them. A copy from pageable memory would wait for the
 /// stream, and a copy by a copy engine would wait for the slabs that are queued there.
 const TABLE_SLAB_BYTES: usize = 1 << 20;
-/// Bytes of a table that a block of threads fetches, and the most blocks: enough to have the bus to themselves.
+/// Bytes of a table that a block of threads fetches, and the most such blocks, which are enough to fill the bus.
 const TABLE_BLOCK_BYTES: usize = 8 << 10;
 const TABLE_BLOCKS: usize = 32;
-/// Regions of the first launch, and the most of one, whose table fits a slab. Each has twice as many as the one before, so that
-/// the device begins early, and works while the next table is made.
+/// Regions of the first launch, and the most regions of a launch, whose table fits a slab. Each has twice as many as the one
+/// before, so that the device begins early, and works while the next table is made.
 const FIRST_TABLE_REGIONS: usize = 512;
 const MAX_TABLE_REGIONS: usize = TABLE_SLAB_BYTES / size_of::<Region>();
 /// Blocks that are resident on a multiprocessor at a time: 2048 threads of 256.
@@ -63,7 +63,7 @@ pub(crate) fn threads(device: Device) -> u32 {
     if device == Device::Simt { 32 } else { 256 }
 }
 
-/// The number of blocks for so much work, and at most as many as the device holds at once.
+/// The number of blocks for this many tiles: at most as many as the device holds at once.
 pub(crate) fn blocks(kernel: &Kernel, tiles: u64) -> u32 {
     tiles.clamp(1, u64::from(kernel.multiprocessors() * BLOCKS_PER_MULTIPROCESSOR)) as u32
 }

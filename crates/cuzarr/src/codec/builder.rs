@@ -40,7 +40,7 @@ impl Builder {
         self.serializer.is_some()
     }
 
-    /// Opens a codec for what the chain gives so far.
+    /// Opens a codec for the output of the chain so far.
     pub(crate) fn open(&self, codec: &Extension) -> Result<Found> {
         registry::open(&self.request(codec), Chain::from_extensions)
     }

@@ -1,4 +1,4 @@
-//! A validated chain of codecs, and the shards that it may hold, which hold chains themselves.
+//! A validated chain of codecs, and the shards in it, which hold chains themselves.
 
 use std::sync::Arc;
 

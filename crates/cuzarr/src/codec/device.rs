@@ -22,7 +22,7 @@ use crate::{Error, ErrorKind, Result};
 /// Bytes of the status of a unit.
 pub const STATUS_BYTES: usize = 8;
 
-/// Frames have fewer bytes, encoded and decoded: kernels count positions in 32 bits, with room to add.
+/// Frames have fewer bytes than this, encoded and decoded: kernels count positions in 32 bits, with room to add.
 pub const MOST_FRAME_BYTES: usize = 1 << 31;
 
 /// Kernels that decode one kind of frame.
@@ -97,7 +97,7 @@ impl Deref for FrameDecoder {
     }
 }
 
-/// One frame: where its encoded bytes lie, and where its decoded bytes, exactly so many, go.
+/// One frame: the range of its encoded bytes, and the range that its decoded bytes fill exactly.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unit {
     /// Range of bytes in the source.
@@ -106,16 +106,16 @@ pub struct Unit {
     pub dst: Range<usize>,
 }
 
-/// The headers of one frame: a value that only the decoder understands that read them.
+/// The headers of one frame, in a form that only the decoder that read them understands.
 pub struct Headers(Option<Box<dyn Any + Send + Sync>>);
 
 impl Headers {
-    /// The headers of decoders that need nothing of a frame before their kernels run.
+    /// Headers for decoders that need nothing of a frame before their kernels run.
     pub fn known() -> Headers {
         Headers(None)
     }
 
-    /// Keeps what was read, for [`DeviceDecoder::prepare`].
+    /// Keeps a value that was read, for [`DeviceDecoder::prepare`].
     pub fn read(value: impl Any + Send + Sync) -> Headers {
         Headers(Some(Box::new(value)))
     }
@@ -148,7 +148,7 @@ pub struct Request<'a> {
     /// The whole source as bytes of the host, when they are at hand. A decoder with a [`HeaderWalk`] that got no headers
     /// always gets these, with at least the headers filled in.
     pub host: Option<&'a [u8]>,
-    /// The headers of all units where they were read before; else none.
+    /// Headers of all units, if they were already read.
     pub headers: &'a [Headers],
     /// Scratch memory that the decoding should keep within, where it can. A decoder that takes less memory only by taking longer
     /// chooses by this.

@@ -14,7 +14,7 @@ use super::open::Request;
 use crate::meta::{DataType, FillValue};
 use crate::{Error, ErrorKind, Result};
 
-/// Elements that go through all steps together, so that they stay in the cache.
+/// The number of elements that go through all steps together, so that they stay in the cache.
 const BLOCK_ELEMS: usize = 1024;
 
 /// A codec that is nothing but steps.
@@ -52,7 +52,7 @@ pub(crate) fn round_step(dtype: DType) -> ElementStep {
     ElementStep::Arithmetic { operation: Arithmetic::Round, dtype, operand: [0; 8] }
 }
 
-/// The element type a numcodecs filter says it takes, which must be the array's: `key`, or the array's own.
+/// The element type that a numcodecs filter takes, which must be the array's: `key`, or the array's own.
 pub(crate) fn input_dtype(configuration: &Configuration<'_>, request: &Request<'_>, key: &str) -> Result<DType> {
     let own = request.spec.dtype()?;
     match configuration.numpy_dtype(key)? {

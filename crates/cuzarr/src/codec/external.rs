@@ -52,7 +52,7 @@ pub trait HostCodec: Send + Sync + fmt::Debug {
 /// The kinds of data on both sides of an external codec.
 #[derive(Clone, Debug)]
 pub enum ExternalKind {
-    /// Array → array; what the array is after encoding.
+    /// Array → array, with the array after encoding.
     ArrayToArray(ChunkSpec),
     /// Array → bytes.
     ArrayToBytes,

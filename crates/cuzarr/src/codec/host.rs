@@ -80,7 +80,7 @@ pub trait BytesToBytes: Send + Sync + fmt::Debug {
 /// The part of an array codec's work that the tail does.
 #[derive(Clone, Debug, PartialEq)]
 pub enum TailPart {
-    /// Nothing: it runs on the host, because of this.
+    /// The tail does nothing: the codec runs on the host, for this reason.
     Host(&'static str),
     /// Encoded dimension `i` is decoded dimension `axes[i]`; elements stay as they are.
     Axes(Vec<usize>),
@@ -119,13 +119,13 @@ pub trait ArrayToArray: Send + Sync + fmt::Debug {
         None
     }
 
-    /// The steps that a device can run the other way to encode whole batches, where that encodes any elements. They may differ from
-    /// the steps of [`ArrayToArray::native`].
+    /// The steps that a device can undo to encode whole batches, where that encodes any elements. They may differ from the steps of
+    /// [`ArrayToArray::native`].
     fn native_undone(&self) -> Option<Vec<Step>> {
         None
     }
 
-    /// The conversion by which a device can encode whole batches, for codecs that are not steps the other way. It replaces each
+    /// The conversion by which a device can encode whole batches, for codecs whose steps cannot be undone. It replaces each
     /// element by another, or reports it; then the host says what is wrong.
     fn native_encoding(&self) -> Option<Conversion> {
         None

@@ -6,7 +6,7 @@ use super::damage::expect_encoded_size;
 use super::host::ArrayToArray;
 use crate::Result;
 
-/// Elements to the bytes they would be stored as, and those as elements of another type.
+/// Takes elements as the bytes that they would be stored as, and those as elements of another type.
 #[derive(Debug)]
 pub(super) struct Reinterpret {
     /// Byte order of the input.

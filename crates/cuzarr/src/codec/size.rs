@@ -15,7 +15,7 @@ pub enum Size {
 const MOST_GROWTH: u64 = 4;
 
 impl Size {
-    /// The bound, where there is one.
+    /// The bound, if there is one.
     pub fn bound(self) -> Option<u64> {
         match self {
             Size::Exact(bytes) | Size::AtMost(bytes) => Some(bytes),
@@ -23,7 +23,7 @@ impl Size {
         }
     }
 
-    /// The exact number, where there is one that memory has.
+    /// The exact number, if there is one and memory has room for it.
     pub(crate) fn exact(self) -> Option<usize> {
         match self {
             Size::Exact(bytes) => usize::try_from(bytes).ok(),

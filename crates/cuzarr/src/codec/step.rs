@@ -19,23 +19,23 @@ pub(crate) const CHECKSUM_BYTES: usize = 4;
 pub enum Step {
     /// Frames become bytes.
     Decode {
-        /// By these kernels.
+        /// The kernels that decode them.
         decoder: FrameDecoder,
-        /// How many bytes, exactly.
+        /// The exact number of decoded bytes.
         decoded_bytes: usize,
     },
     /// A checksum beside the bytes.
     Check {
-        /// Which.
+        /// The kind of checksum.
         checksum: Checksum,
-        /// Before or behind them.
+        /// Whether it stands before or behind the bytes.
         location: Location,
     },
     /// A byte beside the others that must be this one.
     Header {
         /// The byte.
         expected: u8,
-        /// Before or behind them.
+        /// Whether it stands before or behind the others.
         location: Location,
     },
     /// Byte planes become units.
@@ -51,14 +51,14 @@ pub enum Step {
     Unpack {
         /// Which bits they are.
         fields: Fields,
-        /// How many.
+        /// The number of elements.
         len: usize,
     },
     /// Elements become others exactly, or are reported.
     Convert {
-        /// How.
+        /// The conversion of an element.
         conversion: Conversion,
-        /// How many.
+        /// The number of elements.
         len: usize,
     },
 }
@@ -66,7 +66,7 @@ pub enum Step {
 /// A movement of all elements of a chunk.
 #[derive(Clone, Debug)]
 pub struct Map {
-    /// How they lie, and what each goes through.
+    /// How elements lie, and the steps that each goes through.
     pub tail: Tail,
     /// Extents of the output.
     pub shape: Vec<usize>,
@@ -105,17 +105,17 @@ impl Step {
 pub enum Location {
     /// Before the data.
     Start,
-    /// Behind them.
+    /// Behind the data.
     End,
 }
 
 impl Location {
-    /// Where the data are in so many bytes of both, which are at least [`CHECKSUM_BYTES`].
+    /// Where the data are in `len` bytes of data and checksum, which are at least [`CHECKSUM_BYTES`].
     pub(crate) fn payload(self, len: usize) -> Range<usize> {
         self.split(CHECKSUM_BYTES, len).0
     }
 
-    /// Where the data are in `len` bytes, of which so many are the header, and where the header begins.
+    /// Where the data are in `len` bytes of data and header, and where the header begins.
     pub(crate) fn split(self, header_bytes: usize, len: usize) -> (Range<usize>, usize) {
         match self {
             Location::Start => (header_bytes..len, 0),
@@ -140,7 +140,7 @@ impl PackedBits {
         PackedBits { padding: (bits_bytes * 8 - count) as u8, bits_bytes }
     }
 
-    /// The bits behind the header, which must be what metadata says.
+    /// The bits behind the header, which must agree with metadata.
     pub(crate) fn check<'a>(&self, encoded: &'a [u8]) -> Result<&'a [u8]> {
         expect_encoded_size(encoded.len(), self.bits_bytes + 1)?;
         match encoded.split_first() {

@@ -105,7 +105,7 @@ fn add(builder: &mut Builder, codec: &Map<String, Value>, endian: &mut Endian) -
     builder.push(opened)
 }
 
-/// Makes the chain's array what a filter views its bytes as.
+/// Changes the chain's array to what a filter views its bytes as.
 fn reinterpret(builder: &mut Builder, endian: Endian, view: NumpyDType) -> Result<()> {
     let current = &builder.current;
     let units = current.data_type.stored_swap_units(endian);

@@ -131,7 +131,7 @@ impl Decoding {
         }))
     }
 
-    /// Whether stored elements are what they stand for.
+    /// Whether stored elements are the numbers that they stand for.
     pub fn is_plain(&self) -> bool {
         !self.is_masked && !self.is_scaled() && self.read_as.is_none() && self.dtype.is_none()
     }
@@ -173,7 +173,7 @@ impl Decoding {
 enum Noted {
     Number(Mark),
     Nan,
-    /// What no element can be, such as text.
+    /// A value that no element can be, such as text.
     Other,
 }
 

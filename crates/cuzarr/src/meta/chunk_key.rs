@@ -24,7 +24,7 @@ impl Separator {
         }
     }
 
-    /// From JSON, `member` being the place for errors.
+    /// Reads a separator from JSON; errors name `member`.
     pub(crate) fn from_json(value: &Value, member: &str) -> Result<Self> {
         match value.as_str() {
             Some(".") => Ok(Separator::Dot),
@@ -94,7 +94,7 @@ impl ChunkKeyEncoding {
         (chunk.len() == ndim).then_some(chunk)
     }
 
-    /// From the `chunk_key_encoding` member of a v3 document.
+    /// Reads the `chunk_key_encoding` member of a v3 document.
     pub fn from_json(value: &Value) -> Result<Self> {
         const MEMBER: &str = "chunk_key_encoding";
         let mut extension = match value {

@@ -22,8 +22,8 @@ impl Extension {
         Extension { name: name.into(), configuration, must_understand: true }
     }
 
-    /// From JSON: an object with `name`, `configuration` and `must_understand`, or only the name as a string. `member`
-    /// is the place for errors.
+    /// Reads an extension from JSON: an object with `name`, `configuration` and `must_understand`, or only the name as
+    /// a string. `member` is the place for errors.
     pub fn from_json(value: &Value, member: &str) -> Result<Self> {
         let expected = "a name, or an object with name, configuration and must_understand";
         let members = match value {

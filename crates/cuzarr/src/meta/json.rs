@@ -97,7 +97,7 @@ pub(crate) fn members_to_text<'a>(
     out
 }
 
-/// What a member is written from.
+/// The source from which a member is written.
 #[derive(Clone, Copy)]
 pub(crate) enum Part<'a> {
     /// A tree.
@@ -247,7 +247,7 @@ fn write_items<'a>(
     out.push(brackets[1]);
 }
 
-/// Only ASCII, as Python does, so that a document of zarr-python comes back byte for byte.
+/// Writes a string in ASCII alone, as Python does, so that a document of zarr-python comes back byte for byte.
 pub(crate) fn write_string(out: &mut String, text: &str) {
     out.push('"');
     for character in text.chars() {

@@ -102,7 +102,7 @@ impl ZarrFormat {
     }
 }
 
-/// A member that breaks its specification.
+/// The error for a member that breaks its specification.
 pub(crate) fn invalid(member: &str, got: &Value, expected: &str) -> Error {
     Error::new(
         ErrorKind::MetadataInvalid,
@@ -115,7 +115,7 @@ pub(crate) fn required<'a>(document: &'a Map<String, Value>, member: &str) -> Re
     document.get(member).ok_or_else(|| Error::new(ErrorKind::MetadataInvalid, format!("member '{member}' is missing")))
 }
 
-/// `zarr_format` must be `expected`.
+/// Checks that `zarr_format` is `expected`.
 pub(crate) fn check_format(document: &Map<String, Value>, expected: ZarrFormat) -> Result<()> {
     let got = required(document, "zarr_format")?;
     if got.as_u64() == Some(u64::from(expected.number())) {

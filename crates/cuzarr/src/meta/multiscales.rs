@@ -290,7 +290,7 @@ struct Transformation {
 }
 
 impl Transformation {
-    /// From a list of transformations, one after the other.
+    /// Combines a list of transformations, one after the other.
     fn of(list: Option<&Value>, ndim: usize) -> Result<Transformation> {
         let mut all = Transformation::default();
         let Some(list) = list else { return Ok(all) };
@@ -337,7 +337,7 @@ impl Transformation {
         Ok(all)
     }
 
-    /// This one, and the other one after it.
+    /// This transformation, followed by another one.
     fn then(&self, other: &Transformation) -> Transformation {
         let len = [&self.scale, &self.translation, &other.scale, &other.translation].map(Vec::len);
         let len = len.into_iter().max().unwrap_or(0);

@@ -11,7 +11,7 @@ use super::{ZarrFormat, names, v2, v3};
 use crate::{Result, ResultExt};
 
 impl ArrayMetadata {
-    /// From the bytes of a v3 `zarr.json`.
+    /// Parses the bytes of a v3 `zarr.json`.
     pub fn from_json(zarr_json: &[u8]) -> Result<Self> {
         v3::parse_array(Json::parse_object(zarr_json)?)
     }
@@ -40,7 +40,7 @@ impl GroupMetadata {
         }
     }
 
-    /// From the bytes of a v3 `zarr.json`.
+    /// Parses the bytes of a v3 `zarr.json`.
     pub fn from_json(zarr_json: &[u8]) -> Result<Self> {
         NodeDocuments::parse_v3(zarr_json)?.check_group()
     }

@@ -139,7 +139,7 @@ impl RectilinearGrid {
         RectilinearGrid { largest: axes.iter().map(largest).collect(), axes, sorted: SortedRuns::default() }
     }
 
-    /// From the configuration in a v3 document.
+    /// Reads the configuration in a v3 document.
     pub(crate) fn from_configuration(configuration: &serde_json::Map<String, Value>) -> Result<Self> {
         match configuration.get("kind") {
             Some(Value::String(kind)) if kind == "inline" => {}

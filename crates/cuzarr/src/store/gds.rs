@@ -136,8 +136,8 @@ impl Files {
     }
 }
 
-/// Opens the file again, without its flags, of which cuFile refuses some. Where drives can write to GPU memory and the file
-/// system allows it, the new handle bypasses the page cache.
+/// Opens the file again, without flags that cuFile refuses. Where drives can write to GPU memory and the file system allows
+/// it, the new handle bypasses the page cache.
 fn for_reading(file: &File) -> io::Result<File> {
     #[cfg(target_os = "linux")]
     {

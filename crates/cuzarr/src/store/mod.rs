@@ -145,9 +145,9 @@ impl ByteRange {
 /// One item of a batch.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ReadRequest {
-    /// Which value.
+    /// The key of the value.
     pub key: String,
-    /// Which of its bytes.
+    /// The bytes of the value that are wanted.
     pub range: ByteRange,
 }
 

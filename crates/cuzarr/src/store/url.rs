@@ -118,14 +118,14 @@ fn decoded(text: &str) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-/// Without queries, which may be signatures.
+/// Leaves out queries, which may be signatures.
 impl fmt::Display for Url {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.written(&Url::shown_path, &ToString::to_string))
     }
 }
 
-/// Without queries, which may be signatures.
+/// Leaves out queries, which may be signatures.
 impl fmt::Debug for Url {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Url('{self}')")

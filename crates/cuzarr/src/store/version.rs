@@ -32,7 +32,7 @@ enum Kind {
     Hints(Hints),
 }
 
-/// What a server without strong entity tags says of a value. A difference proves a change; equal hints prove nothing.
+/// The signs of a value's version that a server without strong entity tags gives. A difference proves a change; equal hints prove nothing.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Hints {
     weak_tag: Option<Arc<str>>,
@@ -41,7 +41,7 @@ struct Hints {
 }
 
 impl Hints {
-    /// Whether nothing that both say proves a change.
+    /// Whether none of the signs that both have proves a change.
     fn allow(&self, other: &Hints) -> bool {
         let tags = self.weak_tag.as_deref().zip(other.weak_tag.as_deref());
         let times = self.modified_seconds.zip(other.modified_seconds);
@@ -56,10 +56,10 @@ fn opaque(tag: &str) -> &str {
     tag.strip_prefix("W/").unwrap_or(tag).trim_matches('"')
 }
 
-/// What a server says of a value's version. Tags alone tell versions apart.
+/// A value's version, as its server tells it. Tags alone tell versions apart.
 #[derive(Clone, Debug)]
 struct Tag {
-    /// The server's conditions compare this: the entity tag, or a number in its place.
+    /// The text that the server's conditions compare: the entity tag, or a number in its place.
     compared: Arc<str>,
     /// The entity tag, where conditions compare something else.
     entity: Option<Arc<str>>,

@@ -12,7 +12,7 @@ use crate::lock::lock;
 /// `CU_MEM_LOCATION_TYPE_DEVICE`
 const LOCATION_DEVICE: c_int = 1;
 
-/// CUDA's pools take memory in pieces of so many bytes, and round their greatest size up to whole ones.
+/// CUDA's pools take memory in pieces of this size, and round their greatest size up to whole ones.
 const PIECE_BYTES: u64 = 32 << 20;
 
 /// Pieces of a limit that are left to the other pool: for the end of a result's last piece, and for blocks that do not fit
@@ -30,7 +30,7 @@ pub(super) struct Pools {
     /// Every pool with a greatest size that was ever made, by that size. None is destroyed: blocks of it may be in use, for
     /// which drivers were seen to crash. There are no more of them than a program has limits that differ by a piece.
     sized: Mutex<Vec<(u64, usize)>>,
-    /// GPUs that were asked whether they reach the pools, and do.
+    /// The GPUs that were asked, and whether they reach the pools.
     opened: Mutex<Vec<(c_int, bool)>>,
 }
 

@@ -144,7 +144,7 @@ fn dtype(dtype: DLDataType) -> Result<DType> {
     })
 }
 
-/// The numbers without arithmetic that DLPack names so.
+/// The format without arithmetic that has this DLPack code and number of bits.
 fn small(code: u8, bits: u8) -> Option<SmallNumber> {
     SmallNumber::all().find(|number| number.dlpack() == Some((code, bits)))
 }

@@ -34,7 +34,7 @@ pub use import::{import_legacy, import_versioned};
 pub struct DLPackVersion {
     /// Incompatible changes.
     pub major: u32,
-    /// Compatible ones.
+    /// Compatible changes.
     pub minor: u32,
 }
 
@@ -56,7 +56,7 @@ pub const DEVICE_CUDA_MANAGED: i32 = 13;
 pub struct DLDevice {
     /// One of the `DEVICE_` constants, or another that we do not know.
     pub device_type: i32,
-    /// Which of them.
+    /// The number of the device among those of its type.
     pub device_id: i32,
 }
 
@@ -98,7 +98,7 @@ pub struct DLTensor {
 pub struct DLManagedTensor {
     /// The array.
     pub dl_tensor: DLTensor,
-    /// The owner's.
+    /// The owner's own pointer.
     pub manager_ctx: *mut c_void,
     /// Ends the array's life; called once, by the code that took it over.
     pub deleter: Option<unsafe extern "C" fn(*mut DLManagedTensor)>,
@@ -110,7 +110,7 @@ pub struct DLManagedTensor {
 pub struct DLManagedTensorVersioned {
     /// Version of what follows; only this field is to be read when the major version is unknown.
     pub version: DLPackVersion,
-    /// The owner's.
+    /// The owner's own pointer.
     pub manager_ctx: *mut c_void,
     /// Ends the array's life; called once, by the code that took it over.
     pub deleter: Option<unsafe extern "C" fn(*mut DLManagedTensorVersioned)>,

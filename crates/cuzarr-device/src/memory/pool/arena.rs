@@ -15,7 +15,7 @@ const MOST_MARKS: usize = 8;
 pub(super) struct Arena<M> {
     address: usize,
     size_bytes: usize,
-    /// By their addresses, none beside another.
+    /// The holes by their addresses; no two touch.
     holes: BTreeMap<usize, Hole<M>>,
     /// Sizes of blocks in use, by their addresses.
     blocks: HashMap<usize, usize>,

@@ -26,7 +26,7 @@ use crate::memory::pool::counters::out_of_memory;
 
 /// Limits below this are small. From here on, what CUDA's pools leave of a limit is at most an eighth.
 const SMALL_LIMITS_BYTES: u64 = 512 << 20;
-/// The driver gives large memory in units of so many bytes; small limits are rounded up to them.
+/// The driver gives large memory in units of this size; small limits are rounded up to them.
 const UNIT_BYTES: u64 = 2 << 20;
 /// Memory that work takes without counting it: tables of kernels, statuses.
 const UNCOUNTED_BYTES: u64 = 1 << 20;
@@ -35,14 +35,14 @@ thread_local! {
     static IN_FLIGHT: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Work that may have so many bytes in flight on a device, until this is dropped.
+/// Permission for work to have some bytes in flight on a device, until this is dropped.
 #[doc(hidden)] // for the engine
 pub struct Within {
     context: Option<&'static Context>,
     limit_bytes: u64,
 }
 
-/// Begins work on `device` that may have so many bytes in flight. Gives back unused memory of work that was allowed more.
+/// Begins work on `device` that may have `limit_bytes` in flight. Gives back unused memory of work that was allowed more.
 #[doc(hidden)] // for the engine and the Python package
 pub fn within(device: Device, limit_bytes: u64) -> Within {
     let context = if device == Device::Cpu { None } else { Context::get(device).ok() };
@@ -53,7 +53,7 @@ pub fn within(device: Device, limit_bytes: u64) -> Within {
 }
 
 impl Within {
-    /// How many bytes.
+    /// The number of bytes that may be in flight.
     pub fn limit_bytes(&self) -> u64 {
         self.limit_bytes
     }
@@ -67,7 +67,7 @@ impl Drop for Within {
     }
 }
 
-/// Does `work`, in which this thread asks for no results: all memory of the device that it takes is in flight.
+/// Runs `work`; all device memory that this thread takes meanwhile is in flight, and none of it is for results.
 #[doc(hidden)] // for the engine and the Python package
 pub fn in_flight<T>(work: impl FnOnce() -> T) -> T {
     struct Before(bool);
@@ -80,7 +80,7 @@ pub fn in_flight<T>(work: impl FnOnce() -> T) -> T {
     work()
 }
 
-/// Whether this thread asks for no results now.
+/// Whether the memory that this thread takes now is in flight.
 pub(super) fn is_in_flight() -> bool {
     IN_FLIGHT.get()
 }
@@ -90,29 +90,29 @@ pub(super) fn is_in_flight() -> bool {
 pub(super) struct Limits {
     under_way: Mutex<Vec<u64>>,
     count: AtomicUsize,
-    /// The most that any of them may have; that of the last work when there is none, 0 before the first.
+    /// The largest limit of the work under way; without work that of the last one, 0 before the first.
     most_bytes: AtomicU64,
-    /// Bytes in use of the pool of what is in flight.
+    /// Bytes in use of the pool of memory in flight.
     used_bytes: AtomicU64,
     small: Mutex<Small>,
-    /// Times that it had no room in one piece, in the end.
+    /// How often that pool had no room in one piece, in the end.
     refusals: AtomicU64,
 }
 
 static LIMITS: PerDevice<Limits> = PerDevice::new();
 
 impl Limits {
-    /// Those of a device.
+    /// The limits of a device.
     pub(super) fn of(context: &Context) -> &'static Limits {
         LIMITS.of(context)
     }
 
-    /// The most that work under way, or the last one, may have; 0 before the first.
+    /// The largest limit of the work under way, or of the last one; 0 before the first.
     fn most_bytes(&self) -> u64 {
         self.most_bytes.load(Ordering::Relaxed)
     }
 
-    /// Times that the pool of what is in flight had no room in one piece, although the limit allowed it.
+    /// How often the pool of memory in flight had no room in one piece, although the limit allowed it.
     pub(super) fn refusals(&self) -> u64 {
         self.refusals.load(Ordering::Relaxed)
     }
@@ -234,7 +234,7 @@ impl Limits {
         self.used_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).is_ok()
     }
 
-    /// So many bytes of the bounded pool were freed.
+    /// Notes that `size_bytes` of the bounded pool were freed.
     pub(super) fn give_back(&self, size_bytes: u64) {
         self.used_bytes.fetch_sub(size_bytes, Ordering::Relaxed);
     }
@@ -244,11 +244,11 @@ impl Limits {
 pub(super) enum Source {
     /// The pool of results.
     Results,
-    /// The pool of what is in flight.
+    /// The pool of memory in flight.
     InFlight,
-    /// The piece of what is in flight within small limits.
+    /// The piece of memory in flight within small limits.
     Small,
-    /// The driver, by itself.
+    /// The driver, outside of all pools.
     Apart,
     /// Host memory that the device reaches.
     Pinned(Block),
@@ -266,12 +266,12 @@ impl Source {
 struct Small {
     /// The size of the piece; 0 while limits are large.
     most_bytes: usize,
-    /// One as large as that, or several together where limits rose while blocks were in use.
+    /// One piece of that size, or several where limits rose while blocks were in use.
     arenas: Vec<Arena<Event>>,
 }
 
 impl Small {
-    /// Says how much there may be from now on. More stays as long as it is in use.
+    /// Sets the size of the piece from now on. More stays as long as it is in use.
     fn set(&mut self, context: &'static Context, most_bytes: usize) -> Result<()> {
         self.most_bytes = most_bytes;
         if self.is_as_wished() { Ok(()) } else { self.clear(context) }

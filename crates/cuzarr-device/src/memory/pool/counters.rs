@@ -20,7 +20,7 @@ pub(super) struct Counters {
 }
 
 impl Counters {
-    /// Those of a device.
+    /// The counters of a device.
     pub(super) fn of(context: &Context) -> &'static Counters {
         static COUNTERS: PerDevice<Counters> = PerDevice::new();
         COUNTERS.of(context)
@@ -45,7 +45,7 @@ impl Drop for Named {
     }
 }
 
-/// Why there is no memory, with what is in use.
+/// The error for missing memory, with the memory that is in use.
 pub(super) fn out_of_memory(context: &'static Context, size_bytes: usize, cause: Error) -> Error {
     if cause.kind() != ErrorKind::OutOfMemory {
         return cause;

@@ -47,8 +47,8 @@ pub fn allocate(size_bytes: usize, stream: &Stream) -> Result<Buffer> {
     }
 }
 
-/// Says that other code knows this memory's address (DLPack, CUDA array interface) and may use it on streams that are not known
-/// here. Freeing it then waits for the whole device.
+/// Notes that other code knows this memory's address (DLPack, CUDA array interface) and may use it on streams unknown here.
+/// Freeing it then waits for the whole device.
 #[doc(hidden)] // for the engine and the Python package
 pub fn mark_shared(buffer: &Buffer) {
     if let Some(pooled) = buffer.owner().downcast_ref::<PooledMemory>() {
@@ -95,7 +95,7 @@ pub struct PoolStats {
     pub allocations: u64,
     /// Times the pool had to be trimmed because the device was full.
     pub trims: u64,
-    /// Times that what is kept for memory in flight had no room in one piece, although the limit allowed it.
+    /// How often the memory kept for work in flight had no room in one piece, although the limit allowed it.
     pub refusals: u64,
     /// Bytes of pinned host memory held for slabs.
     pub pinned_bytes: u64,
@@ -124,7 +124,7 @@ pub fn memory_info(device: Device) -> Result<(u64, u64)> {
     Context::get(device)?.backend.memory_info()
 }
 
-/// Lets [`PoolStats::peak_bytes`] begin again at what is in use now.
+/// Resets [`PoolStats::peak_bytes`] to the bytes in use now.
 pub fn reset_peak(device: Device) {
     if let Ok(context) = used_context(device) {
         Counters::of(context).peak.store(Counters::of(context).used.load(Ordering::Relaxed), Ordering::Relaxed);

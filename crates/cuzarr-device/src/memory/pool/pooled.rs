@@ -23,7 +23,7 @@ pub(crate) struct PooledMemory {
     home: Option<Stream>,
     /// A mark that is passed once the memory may be used on other streams; none when it may at once.
     ready: Option<Event>,
-    /// The uses by the stream that it was allocated on.
+    /// The uses by the stream on which the memory was allocated.
     at_home: Mutex<HomeUses>,
     /// Other streams that used it, the last one last.
     users: Mutex<Vec<Stream>>,
@@ -34,9 +34,9 @@ pub(crate) struct PooledMemory {
 /// Uses by the stream that memory was allocated on.
 #[derive(Default)]
 struct HomeUses {
-    /// Those whose end was not marked.
+    /// The number of uses whose end was not marked.
     open: usize,
-    /// Behind all others.
+    /// The mark behind all other uses.
     passed: Option<Event>,
 }
 
@@ -179,7 +179,7 @@ impl Drop for PooledMemory {
 }
 
 impl PooledMemory {
-    /// A buffer over all of it.
+    /// A buffer over the whole allocation.
     pub(crate) fn into_buffer(self) -> Buffer {
         let (device, address, size_bytes) = (self.context.device, self.address, self.size_bytes);
         // SAFETY: the pool gave this memory to this value alone, and the owner gives it back. The host cannot reach it.

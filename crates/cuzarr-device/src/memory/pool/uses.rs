@@ -1,4 +1,4 @@
-//! How memory learns of the streams that use it.
+//! How memory gets to know the streams that use it.
 
 use crate::error::Result;
 use crate::memory::buffer::Buffer;

@@ -43,7 +43,7 @@ pub(super) struct Sent {
 }
 
 impl Sent {
-    /// All copies, which have so many bytes once every piece was filled.
+    /// Takes all copies, which have `carved_bytes` once every piece was filled.
     pub(super) fn take(&mut self, carved_bytes: usize) -> Result<Vec<Copied>> {
         if let Some(failure) = self.failure.take() {
             return Err(failure);
@@ -67,11 +67,11 @@ struct Section {
 /// One copy of a slab's bytes, between two marks that know their time.
 #[derive(Clone)]
 pub struct Copied {
-    /// Before it.
+    /// The mark before the copy.
     pub start: Event,
-    /// Behind it.
+    /// The mark behind the copy.
     pub end: Event,
-    /// How many bytes.
+    /// The number of bytes.
     pub size_bytes: usize,
 }
 
@@ -103,7 +103,7 @@ impl Slab {
             .map_err(|_| Error::invalid("the slab's filled parts cross by themselves already"))
     }
 
-    /// Lets nothing cross any more, because it is not wanted.
+    /// Stops further copies, because their bytes are not wanted.
     pub fn stop_upload(&self) {
         if let Some(forward) = self.lease.forward.get() {
             lock(&forward.sent).stopped = true;
@@ -135,7 +135,7 @@ impl Slab {
 }
 
 impl Forward {
-    /// A piece ends at byte `end`; before it, `gap` is never written.
+    /// Notes that a piece ends at byte `end`, and that the bytes of `gap` before it are never written.
     pub(super) fn carved(&self, gap: Range<usize>, end: usize) {
         let mut state = lock(&self.state);
         state.settle(gap);

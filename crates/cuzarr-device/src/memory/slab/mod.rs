@@ -63,7 +63,7 @@ impl Slab {
         self.size_bytes
     }
 
-    /// Bytes up to the end of the last piece: what an upload has to take.
+    /// Bytes up to the end of the last piece, which an upload has to take.
     pub fn carved_bytes(&self) -> usize {
         self.carved_bytes
     }
@@ -156,7 +156,7 @@ impl Slab {
         self.lease.copies.note(stream, true)
     }
 
-    /// The bytes, once no piece lives; waits for copies into the slab.
+    /// The bytes, once all pieces were dropped; waits for copies into the slab.
     ///
     /// # Errors
     /// `InvalidArgument` while a piece lives, `DeviceFailed`.

@@ -55,7 +55,7 @@ impl SlabRing {
         })))
     }
 
-    /// For which device the slabs are pinned.
+    /// The device for which the slabs are pinned.
     pub fn device(&self) -> Device {
         self.0.device
     }

@@ -18,7 +18,7 @@ pub struct Fields {
     pub elem_bits: u32,
     /// The lowest bit that is kept.
     pub first: u32,
-    /// How many are kept, up to all that an element has from there on.
+    /// How many bits are kept, up to all that an element has from there on.
     pub width: u32,
     /// Whether the highest kept bit is repeated above it.
     pub is_signed: bool,
@@ -27,7 +27,7 @@ pub struct Fields {
 /// One chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
-    /// Where its packed numbers begin.
+    /// Where the chunk's packed numbers begin.
     pub packed_offset_bytes: usize,
     /// Where its elements begin, at a multiple of an element's size.
     pub elems_offset_bytes: usize,

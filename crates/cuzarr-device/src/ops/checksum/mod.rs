@@ -19,7 +19,7 @@ const HEADER: &str = include_str!("../../../kernels/include/cuzarr/checksum.cuh"
 /// Bytes that kernels keep of each span: `ChecksumSums` in checksum.cuh.
 pub const SUMS_BYTES: usize = stated_size(HEADER, "ChecksumSums");
 
-/// Which checksum.
+/// A kind of checksum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Checksum {
     /// CRC-32C (Castagnoli, RFC 3720).
@@ -41,7 +41,7 @@ pub struct Span {
     pub stored_offset_bytes: usize,
     /// Index of the status that tells of a wrong checksum.
     pub status: u32,
-    /// The byte that is named then.
+    /// The byte that the error names.
     pub at: u32,
 }
 

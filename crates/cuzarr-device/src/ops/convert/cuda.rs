@@ -71,7 +71,7 @@ c_layout! { plain Pair: 16 bytes { key at 0, value at 8 } }
 struct Pairs {
     /// Sorted by their keys, each once; behind them what any zero becomes, and any NaN.
     table: Vec<Pair>,
-    /// Without the last two.
+    /// The number of pairs without the last two.
     count: u32,
     /// Bit 0: zeros do; bit 1: NaN do.
     others: u32,

@@ -1,5 +1,5 @@
-//! Elements of whole chunks in device memory that become others exactly, or not at all: a number that has no value in the
-//! new type is reported, with its place.
+//! Exact conversions of whole chunks in device memory: a number that has no value in the new type is reported, with its
+//! place.
 //!
 //! NumPy's `astype`, which never refuses, is a step of a [`crate::Tail`] instead.
 
@@ -12,7 +12,7 @@ use crate::memory::buffer::Buffer;
 use crate::ops::launch::require_statuses;
 use crate::stream::Stream;
 
-/// How a value between two representable ones becomes one of them. In the order of convert.cu.
+/// How a value between two representable ones is rounded. In the order of convert.cu.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rounding {
     /// The nearer one; of two as near, the even one.
@@ -27,7 +27,7 @@ pub enum Rounding {
     NearestAway,
 }
 
-/// The treatment of a value that the target cannot hold. In the order of convert.cu.
+/// What becomes of a value that the target cannot hold. In the order of convert.cu.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OutOfRange {
     /// It is reported.
@@ -43,9 +43,9 @@ pub enum OutOfRange {
 pub enum Rule {
     /// The number itself, rounded. NaN and infinities have no integer.
     Cast {
-        /// How.
+        /// How the number is rounded.
         rounding: Rounding,
-        /// And when it is out of range.
+        /// What becomes of a number that is out of range.
         out_of_range: OutOfRange,
     },
     /// `(x - offset) * scale` of integers of one type, each given as the bits of that type; a result out of range is reported.

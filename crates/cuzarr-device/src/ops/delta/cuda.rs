@@ -35,7 +35,7 @@ c_layout! { plain Entry: 32 bytes { src_offset at 0, dst_offset at 8, bytes at 1
 struct Tiling {
     entries: Vec<Entry>,
     tiles: u32,
-    /// Whether some chunk has several.
+    /// Whether some chunk has several tiles.
     several: bool,
 }
 

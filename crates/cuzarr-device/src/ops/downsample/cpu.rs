@@ -10,13 +10,13 @@ use crate::ops::downsample::Downsampling;
 use crate::ops::nan::Canonical;
 use crate::threads::{cores, in_threads};
 
-/// Elements of the result that are worth a thread.
+/// The fewest elements of the result that are worth a thread.
 const ELEMS_A_THREAD: usize = 1 << 15;
 
-/// A number of which boxes are reduced.
+/// A number in boxes that are reduced.
 trait Number: HostElement + PartialOrd + Default {
     fn mean(values: &[Self]) -> Self;
-    /// In binary64. Elements of 64 bits are no part of means with weights.
+    /// The number in binary64. Elements of 64 bits are no part of means with weights.
     fn float(self) -> f64;
     /// The nearest number, ties to even.
     fn nearest(value: f64) -> Self;
@@ -113,7 +113,7 @@ struct Boxes<'a> {
     dst: &'a [usize],
     factors: &'a [usize],
     method: Downsampling,
-    /// Along each dimension, for methods that weigh elements.
+    /// The weights along each dimension, for methods that weigh elements.
     weights: Vec<Vec<f64>>,
 }
 

@@ -11,11 +11,11 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::kernel::defined;
 use crate::stream::Stream;
 
-/// Elements of a box at most: the host looks at them one by one.
+/// The most elements of a box: the host looks at them one by one.
 const MOST_BOX_ELEMS: usize = 1 << 16;
 
 const TEXT: &str = include_str!("downsample.cu");
-/// Dimensions at most.
+/// The most dimensions.
 pub(crate) const MOST_AXES: usize = defined(TEXT, "CUZARR_DOWNSAMPLE_AXES") as usize;
 
 /// The way to make one element of a box of elements.
@@ -50,7 +50,7 @@ impl Downsampling {
         }
     }
 
-    /// The one of that name.
+    /// The method of this name.
     pub fn named(name: &str) -> Option<Downsampling> {
         METHODS.into_iter().find(|one| one.name() == name)
     }
@@ -72,7 +72,7 @@ impl Downsampling {
         (0..factor + 2 * reach).map(weight).collect()
     }
 
-    /// Whether it has a meaning for elements of this type.
+    /// Checks that the method has a meaning for elements of this type.
     ///
     /// # Errors
     /// `Unsupported`

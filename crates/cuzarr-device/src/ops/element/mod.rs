@@ -8,11 +8,11 @@ use crate::ops::element::arithmetic::{Arithmetic, Compute};
 
 /// A value in memory.
 pub(crate) trait Element: Compute {
-    /// Reads it from exactly its bytes.
+    /// Reads an element from exactly its bytes.
     fn read(bytes: &[u8]) -> Self;
-    /// Writes it to exactly its bytes.
+    /// Writes the element to exactly its bytes.
     fn write(self, bytes: &mut [u8]);
-    /// Its size.
+    /// The size of an element in bytes.
     const SIZE: usize;
     /// The type of its parts: itself, unless complex.
     type Part: Real;

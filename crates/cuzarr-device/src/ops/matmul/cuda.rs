@@ -18,7 +18,7 @@ static MATMUL: KernelSource = KernelSource { name: "matmul", text: include_str!(
 /// Matrices of one call of the library.
 const MOST_BATCH: usize = 1 << 15;
 
-/// The type as cuBLAS has it.
+/// The type by cuBLAS's name.
 pub(super) fn elements(dtype: DType) -> Option<Elements> {
     Some(match (dtype.kind(), dtype.size_bytes()) {
         (DTypeKind::Float, 2) => Elements::Float16,

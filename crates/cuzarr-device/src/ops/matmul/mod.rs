@@ -87,7 +87,7 @@ fn one_batch(matrices: &NdBuffer, batch: &[usize]) -> Result<NdBuffer> {
     matrices.broadcast_to(&[batch, own].concat())?.reshape_copy(&[&[count], own].concat())
 }
 
-/// A packed copy of matrices in one batch; of matrices that are all the same one of them.
+/// A packed copy of matrices in one batch; of equal matrices a single one.
 fn packed(matrices: &NdBuffer) -> Result<NdBuffer> {
     if matrices.strides()[0] == 0 || matrices.shape()[0] == 1 {
         return matrices.index_axis(0, 0)?.copy(Order::C)?.broadcast_to(matrices.shape());

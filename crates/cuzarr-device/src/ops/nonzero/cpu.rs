@@ -4,7 +4,7 @@ use crate::threads::{cores, in_threads};
 
 /// Bytes that are skipped at a time when none is set.
 const BLOCK: usize = 64;
-/// Bytes that are worth a thread.
+/// The fewest bytes that are worth a thread.
 const THREAD_BYTES: usize = 1 << 20;
 /// Most threads: more of them wait for memory.
 const MOST_THREADS: usize = 16;

@@ -1,4 +1,4 @@
-//! From boxes to the table of a launch, in numbers that kernels take.
+//! Turns boxes into the table of a launch, in numbers that kernels take.
 
 use crate::c_layout::c_layout;
 use crate::error::{Error, ErrorKind, Result};
@@ -53,7 +53,7 @@ c_layout! {
 }
 c_layout! { Walk: 144 bytes { tiles at 0, region_count at 8, ndim at 12, src_strides at 16, dst_strides at 80 } }
 
-/// A launch, but for its pointers.
+/// A launch without its pointers.
 #[derive(Debug)]
 pub(crate) struct Lowered {
     pub(crate) regions: Vec<Region>,

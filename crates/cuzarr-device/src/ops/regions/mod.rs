@@ -76,7 +76,7 @@ impl Boxes {
         side_alignment(base, &self.dst_strides, self.items.iter().map(|item| item.dst_offset))
     }
 
-    /// Does something with source and target exchanged.
+    /// Runs `change` with source and target exchanged.
     pub(crate) fn swap_sides(&mut self, change: impl FnOnce(&mut Boxes)) {
         self.exchange();
         change(self);

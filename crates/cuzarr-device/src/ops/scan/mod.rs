@@ -135,7 +135,7 @@ impl NdBuffer {
     }
 }
 
-/// Scans a packed array that nobody else has.
+/// Scans a packed array in place; the caller alone holds it.
 fn in_place(wide: NdBuffer, lines: Lines, operation: Scan) -> Result<NdBuffer> {
     match wide.device() {
         _ if wide.is_empty() => Ok(wide),

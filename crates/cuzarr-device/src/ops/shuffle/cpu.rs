@@ -63,7 +63,7 @@ fn split(at: usize, len: usize, size_bytes: usize, unit_bytes: usize) -> (usize,
     (head, whole)
 }
 
-/// Unshuffles the plain bytes from `at` on, as many as `target` holds, out of a whole shuffled chunk.
+/// Unshuffles `target.len()` plain bytes, from `at` on, out of a whole shuffled chunk.
 pub(crate) fn unshuffle_part(chunk: &[u8], at: usize, unit_bytes: usize, target: &mut [u8]) {
     let (head, whole) = split(at, target.len(), chunk.len(), unit_bytes);
     let units = chunk.len() / unit_bytes;

@@ -22,7 +22,7 @@ pub struct Span {
     pub size_bytes: usize,
 }
 
-/// Which permutation.
+/// A permutation of bytes or bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shuffle {
     /// First all first bytes of the units, then all second ones, …

@@ -17,7 +17,7 @@ use crate::stream::Stream;
 const TEXT: &str = include_str!("sort.cu");
 const DIGITS: u64 = defined(TEXT, "CUZARR_SORT_DIGITS") as u64;
 const DIGIT_BITS: u32 = DIGITS.trailing_zeros();
-/// Elements of a warp's tile, at least, and tiles, at most: enough for all warps of a GPU, and few counts.
+/// The fewest elements of a warp's tile, and the most tiles: enough for all warps of a GPU, and few counts.
 const LEAST_TILE: u64 = 1024;
 const MOST_TILES: u64 = 1 << 15;
 

@@ -59,7 +59,7 @@ impl NdBuffer {
     }
 }
 
-/// An unsigned number of so many bits whose order is that of elements with these bits, as in sort.cu.
+/// The sort key of an element with these bits: an unsigned number of as many bits, as in sort.cu.
 fn key_of(bits: u64, dtype: DType, is_descending: bool) -> u64 {
     let width = 8 * dtype.size_bytes();
     let sign = 1u64 << (width - 1);

@@ -29,7 +29,7 @@ pub enum ElementStep {
     Arithmetic {
         /// The operation.
         operation: Arithmetic,
-        /// In which type: an integer or float type of 1 to 8 bytes. The 2-byte floats compute in binary32 and round once.
+        /// The type of the arithmetic: an integer or float type of 1 to 8 bytes. The 2-byte floats compute in binary32 and round once.
         dtype: DType,
         /// The constant's bytes, native order, zero-padded.
         operand: [u8; 8],

@@ -87,7 +87,7 @@ impl NdBuffer {
         move_all(&packed.as_buffer()?, (strides, 0), lists, self)
     }
 
-    /// The shape of what a list of indices along a dimension has.
+    /// The shape of the elements that a list of indices along a dimension chooses.
     fn listed_shape(&self, axis: usize, indices: &[u64]) -> Result<Vec<usize>> {
         let mut shape = self.shape().to_vec();
         let Some(extent) = shape.get_mut(axis) else {
@@ -102,7 +102,7 @@ impl NdBuffer {
     }
 }
 
-/// One list among dimensions without.
+/// Lists of which only dimension `axis` has one.
 fn only(axis: usize, pairs: Vec<[u64; 2]>, ndim: usize) -> Vec<Option<Arc<List>>> {
     let mut axes = vec![None; ndim];
     axes[axis] = Some(Arc::new(List::new(pairs)));

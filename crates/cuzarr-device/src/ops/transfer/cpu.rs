@@ -190,7 +190,7 @@ fn for_each_choice(lines: &[&Line<'_>], mut action: impl FnMut(isize, isize)) {
     }
 }
 
-/// The form of [`copy_line`] for elements of so many bytes.
+/// The form of [`copy_line`] for elements of `size_bytes`.
 fn line_copy(size_bytes: usize) -> unsafe fn(&Line<'_>, Direction, usize, *mut u8, *mut u8) {
     match size_bytes {
         1 => copy_line::<1>,

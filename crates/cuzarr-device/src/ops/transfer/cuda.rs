@@ -50,13 +50,13 @@ impl Ends<'_> {
     }
 }
 
-/// Packed memory to an nd-buffer, in stream order.
+/// Moves boxes from packed memory to an nd-buffer, in stream order.
 pub(crate) fn scatter(packed: &Buffer, transfer: &Transfer, target: &NdBuffer, stream: &Stream) -> Result<()> {
     let ends = Ends { src: packed.address(), dst: target.address(), src_buffer: packed, dst_buffer: target.buffer() };
     move_boxes(Direction::Scatter, transfer, &transfer.tail.steps, target.strides(), ends, stream)
 }
 
-/// An nd-buffer to packed memory, in stream order.
+/// Moves boxes from an nd-buffer to packed memory, in stream order.
 pub(crate) fn gather(source: &NdBuffer, transfer: &Transfer, packed: &Buffer, stream: &Stream) -> Result<()> {
     let ends = Ends { src: source.address(), dst: packed.address(), src_buffer: source.buffer(), dst_buffer: packed };
     move_boxes(Direction::Gather, transfer, &transfer.tail.steps_of_writing(), source.strides(), ends, stream)
@@ -246,7 +246,7 @@ fn bit_boxes(direction: Direction, mut boxes: Boxes, ends: Ends<'_>, stream: &St
     Ok(boxes)
 }
 
-/// Elements of any packing, through any steps.
+/// Moves elements of any packing, through any steps.
 fn element_boxes(
     direction: Direction,
     mut boxes: Boxes,
@@ -408,7 +408,7 @@ struct ListedBox {
     entries: [u32; MAX_NDIM],
 }
 
-/// What the boxes of such a launch share. `ListedWalk` in elements.cu.
+/// The numbers that the boxes of a launch with lists share. `ListedWalk` in elements.cu.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 struct ListedWalk {
@@ -502,7 +502,7 @@ fn entries_of(lists: &Lists, boxes: &[TransferBox]) -> usize {
     dims.filter(|&dim| lists.part(dim, 0, 0).is_some()).map(|dim| span_of(boxes, dim).1).sum()
 }
 
-/// A box in two halves along its longest dimension.
+/// Divides a box into two halves along its longest dimension.
 fn halves(item: &TransferBox, packed_strides: &[isize], lists: &Lists) -> (TransferBox, TransferBox) {
     let dim = (0..item.extent.len()).max_by_key(|&dim| item.extent[dim]).unwrap_or(0);
     let (mut first, mut second) = (item.clone(), item.clone());

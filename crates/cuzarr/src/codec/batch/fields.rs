@@ -1,17 +1,17 @@
 //! Tables as kernels read them, written number by number to memory that is there already.
 
-/// Where the next number goes.
+/// The place in a table where the next number goes.
 pub(crate) struct Fields<'a> {
     rest: &'a mut [u8],
 }
 
 impl<'a> Fields<'a> {
-    /// From the first byte of `table` on, which has room for all that will be put.
+    /// Begins at the first byte of `table`, which has room for all that will be put.
     pub(crate) fn new(table: &'a mut [u8]) -> Fields<'a> {
         Fields { rest: table }
     }
 
-    /// Bytes as they are.
+    /// Puts bytes as they are.
     pub(crate) fn put<const N: usize>(&mut self, bytes: [u8; N]) {
         if let Some((place, rest)) = std::mem::take(&mut self.rest).split_first_chunk_mut() {
             *place = bytes;
@@ -19,12 +19,12 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Numbers of 8 bytes.
+    /// Puts numbers of 8 bytes.
     pub(crate) fn put64(&mut self, numbers: &[u64]) {
         numbers.iter().for_each(|number| self.put(number.to_ne_bytes()));
     }
 
-    /// Numbers of 4 bytes.
+    /// Puts numbers of 4 bytes.
     pub(crate) fn put32(&mut self, numbers: &[u32]) {
         numbers.iter().for_each(|number| self.put(number.to_ne_bytes()));
     }

@@ -58,9 +58,9 @@ struct Running {
 /// Encoded frames in device memory, and the host's copies and headers of them.
 pub(crate) struct Source<'a> {
     pub(crate) buffer: &'a Buffer,
-    /// A copy of the bytes on the host, where there is one.
+    /// A copy of the bytes on the host, if there is one.
     pub(crate) host: Option<&'a [u8]>,
-    /// The headers of all frames, where they were read before; else none.
+    /// Headers of all frames, if they were already read.
     pub(crate) headers: &'a [Headers],
 }
 
@@ -91,7 +91,7 @@ pub struct Batch {
     src: Buffer,
     dst: Buffer,
     len: usize,
-    /// One after the other, each within the scratch memory that was allowed.
+    /// The parts of the batch, which run one after the other, each within the allowed scratch memory.
     parts: Vec<Part>,
     /// The errors that the host found already, by unit.
     refused: Vec<(usize, Error)>,
@@ -154,7 +154,7 @@ impl Batch {
         Batch::prepare_read(FrameDecoder::Any(decoder), src, dst, units, scratch_limit_bytes.into())
     }
 
-    /// Like [`Batch::prepare_within`], with the headers of all units where they were read before.
+    /// Like [`Batch::prepare_within`], with the headers of all units, if they were already read.
     pub(crate) fn prepare_read(
         decoder: FrameDecoder,
         Source { buffer: src, host, headers }: Source<'_>,

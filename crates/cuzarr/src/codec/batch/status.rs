@@ -9,7 +9,7 @@ use crate::{Error, ErrorKind, Result};
 const OTHER_FORMAT: u32 = defined(STATUS_HEADER.text, "CUZARR_OTHER_FORMAT");
 const WRONG_CHECKSUM: u32 = defined(STATUS_HEADER.text, "CUZARR_WRONG_CHECKSUM");
 
-/// The codes that a header defines, with what it says of them.
+/// The codes that a header defines, each with its words.
 fn codes(header: &Header) -> impl Iterator<Item = (u32, &'static str)> {
     header.text.lines().filter_map(|line| {
         let (code, words) = line.strip_prefix("#define CUZARR_")?.split_once("// ")?;

@@ -20,7 +20,7 @@ use crate::{Error, ErrorKind, Result};
 struct Passes {
     decoding: Vec<Pass>,
     natives: Vec<PassOnDevice>,
-    /// In order of decoding.
+    /// The passes of encoding, in order of decoding.
     encoding: Vec<EncodingPass>,
 }
 
@@ -35,7 +35,7 @@ struct EncodingPass {
 
 /// The device's way to do an encoding pass.
 enum NativeEncoding {
-    /// Steps of decoding, the other way.
+    /// Steps of decoding, to be undone.
     Undone(Vec<Step>),
     /// Elements become others, or are reported.
     Convert(Conversion),

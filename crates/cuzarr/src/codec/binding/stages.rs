@@ -1,4 +1,4 @@
-//! How each codec of a chain runs, for people.
+//! How each codec of a chain runs, in words for users.
 
 use cuzarr_device::Device;
 
@@ -13,9 +13,9 @@ pub(crate) const VARIABLE: &str = "elements of variable length stay in host memo
 /// How a codec runs on a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Support {
-    /// There, in the same movement that places the elements.
+    /// On the device, in the movement that places the elements.
     Native,
-    /// On the CPU, because of this; the result is copied.
+    /// On the CPU, for this reason; the result is copied.
     ViaHost(&'static str),
 }
 

@@ -30,7 +30,7 @@ pub(super) const FLAG_MEMCPYED: u8 = defined(TEXT, "CUZARR_BLOSC_COPIED") as u8;
 pub(super) const FLAG_BITSHUFFLE: u8 = defined(TEXT, "CUZARR_BLOSC_BITS") as u8;
 pub(super) const FLAG_DONT_SPLIT: u8 = defined(TEXT, "CUZARR_BLOSC_UNSPLIT") as u8;
 
-/// Who compresses the blocks.
+/// The compressor of the blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Compressor {
     BloscLz,
@@ -42,7 +42,7 @@ pub(crate) enum Compressor {
 }
 
 impl Compressor {
-    /// By `cname`.
+    /// The compressors by `cname`.
     pub(crate) const NAMES: &'static [(&'static str, Compressor)] = &[
         ("blosclz", Compressor::BloscLz),
         ("lz4", Compressor::Lz4),

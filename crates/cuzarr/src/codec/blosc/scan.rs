@@ -110,7 +110,7 @@ fn scan_header(entry: &mut FrameEntry, frame: &[u8]) -> Result<Header> {
     Ok(header)
 }
 
-/// Whether the headers promise what kernels decode.
+/// Whether kernels decode a frame with these headers.
 pub(crate) fn knows(frame: &[u8], decoded_bytes: usize) -> bool {
     let mut entry = FrameEntry::new(frame.len(), decoded_bytes);
     let Ok(header) = scan_header(&mut entry, frame) else { return false };
@@ -168,7 +168,7 @@ impl Scan {
         Ok(())
     }
 
-    /// Leaves streams that a warp alone would decode too slowly to other kernels; the entry keeps the stored ones.
+    /// Hands streams that one warp would decode too slowly to other kernels; the entry keeps the stored ones.
     fn hand_out(
         &mut self,
         device: Device,

@@ -1,4 +1,4 @@
-//! Element by element, exactly.
+//! Exact conversions, element by element.
 
 use std::collections::HashMap;
 
@@ -15,7 +15,7 @@ use crate::codec::native::{Map, Step};
 use crate::codec::scale_offset::EncodedFill;
 use crate::{Error, Result};
 
-/// One direction.
+/// One direction of a conversion.
 #[derive(Debug)]
 pub(super) struct Conversion {
     pub(super) from: DType,

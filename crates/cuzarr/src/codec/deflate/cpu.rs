@@ -18,8 +18,8 @@ pub(super) struct Deflate {
     pub(super) level: i32,
 }
 
-/// Decodes a stream that libdeflate refused, which does not say where it is damaged; gives the bytes that it takes. `at` is
-/// where it begins, for messages.
+/// Decodes a stream that libdeflate refused, to find where it is damaged; gives the bytes that it takes. `at` is where it
+/// begins, for messages.
 pub(crate) fn walk(stream: &[u8], at: usize, decoded: &mut [u8]) -> Result<usize> {
     let mut inflate = Decompress::new(false);
     let status = inflate.decompress(stream, decoded, FlushDecompress::Finish);

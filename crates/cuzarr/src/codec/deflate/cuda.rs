@@ -21,7 +21,7 @@ static DEFLATE: KernelSource = KernelSource {
     headers: &[HEADERS, lz::HEADERS, batch::HEADERS],
 };
 
-/// Frames from so many bytes on are left to the host.
+/// Frames of this many bytes and more are left to the host.
 const MOST_BYTES: usize = defined(container::TEXT, "CUZARR_DEFLATE_MOST_BYTES") as usize;
 /// Bytes of a target that one warp checks at a time.
 const TILE_BYTES: usize = defined(container::TEXT, "CUZARR_DEFLATE_TILE") as usize;
@@ -97,7 +97,7 @@ struct Frames {
     count: u32,
     /// Tiles of all targets.
     tiles: u32,
-    /// When many warps decode a frame.
+    /// The split of the frames, when many warps decode a frame.
     split: Option<Split>,
     members: Option<Members>,
 }

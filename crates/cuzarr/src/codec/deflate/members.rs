@@ -10,7 +10,7 @@ use crate::codec::batch::Unit;
 /// Header without further fields, and trailer.
 const HEADER_BYTES: usize = 12;
 const TRAILER_BYTES: usize = 8;
-/// Members of a frame, at most: so many, and one for so many bytes. bgzip's are some 20 KiB.
+/// The most members of a frame: `MOST_MEMBERS`, and one more for each `BYTES_PER_MEMBER` bytes. bgzip's are some 20 KiB.
 const MOST_MEMBERS: usize = 64;
 const BYTES_PER_MEMBER: usize = 512;
 

@@ -142,7 +142,7 @@ struct Places {
 }
 
 impl Launches<'_> {
-    /// The places of the next list, of so many tiles.
+    /// The places of the next list, of `tiles` tiles.
     fn next(&mut self, tiles: usize) -> Places {
         let plan = &self.engine.plan;
         let (chains, counters) = (self.brought.table.address(), self.brought.counters.address());

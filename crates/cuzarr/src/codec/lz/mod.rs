@@ -24,7 +24,7 @@ const SEQUENCES: &str = include_str!("lz_sequences.cuh");
 pub(crate) const SEQUENCE_BYTES: usize = stated_size(SEQUENCES, "LzSequence");
 /// Bytes of a match, where decoders write those alone.
 pub(crate) const MATCH_BYTES: usize = size_of::<u64>();
-/// How many sequences a bundle has, and bytes of both in their lists.
+/// Number of sequences in a bundle, and bytes of a bundle and of one of its sequences in their lists.
 pub(crate) const BUNDLE: usize = defined(SEQUENCES, "CUZARR_LZ_BUNDLE") as usize;
 pub(crate) const BUNDLE_BYTES: usize = stated_size(SEQUENCES, "LzBundle");
 pub(crate) const BRIEF_BYTES: usize = size_of::<u64>();
@@ -41,20 +41,21 @@ const MOST_THREADS: u32 = defined(CHAINS, "CUZARR_LZ_THREADS");
 /// where sequences are short 10, at 110 for segments.
 const ROW_COST: usize = 64;
 const ROW_COST_SHORT: usize = 130;
-/// Like `ROW_COST`, for rows of at most so many tiles: they end while chains of other batches run, and segments would slow those. Where
-/// there is no memory for their marks, such units become rows in any case: more batches are decoded at once.
+/// Rows of at most this many tiles have a cost of their own in place of `ROW_COST`: they end while chains of other batches
+/// run, and segments would slow those. Where there is no memory for their marks, such units become rows in any case: more
+/// batches are decoded at once.
 const BRIEF_ROW: usize = 128;
 const ROW_COST_BRIEF: usize = 60;
-/// From so many tiles of all units for each tile of the longest on, a lane a sequence is faster. A tile in a row then waits
-/// 25 microseconds for the one before, but all of them take 2.5 instead of 4.2 milliseconds for 512 MiB.
+/// A lane a sequence is faster once all units together have this many tiles for each tile of the longest one. A tile in a
+/// row then waits 25 microseconds for the one before, but all of them take 2.5 instead of 4.2 milliseconds for 512 MiB.
 const SHORT_SHARE: usize = 400;
-/// A row of so few tiles is not worth a second pass.
+/// A row of at most this many tiles is not worth a second pass.
 const SHORT_ROW: usize = 16;
 /// The cost of settling a segment, in tiles of a row; and where sequences are short.
 const SETTLE_COST: f64 = 0.6;
 const SETTLE_COST_SHORT: f64 = 2.2;
-/// Tiles of a segment, where a unit has so many tiles for each segment that other units hide the settling of one segment
-/// after the other. Short segments have less to wait for.
+/// Tiles of a segment, and the tiles of all units that each segment needs, so that others hide the settling of one
+/// segment after the other. Short segments have less to wait for.
 const SEGMENT_TILES: usize = 5;
 const SETTLE_SHARE: usize = 340;
 /// Chains whose tiles take turns: as many as are at work at once, so that what they repeat is still in the cache.
@@ -65,15 +66,15 @@ fn threads(device: Device) -> u32 {
     if device == Device::Simt { WARP } else { MOST_THREADS }
 }
 
-/// Whether units of so many tiles are made by a lane for each sequence, when sequences are short. In `simt`, where tests are
-/// small, already when there are two.
+/// Whether units of these numbers of tiles are made by a lane for each sequence, when sequences are short. In `simt`, where
+/// tests are small, already when there are two.
 fn by_lanes(device: Device, tiles: impl Iterator<Item = usize> + Clone) -> bool {
     let share = if device == Device::Simt { 2 } else { SHORT_SHARE };
     tiles.clone().max().is_some_and(|longest| longest * share <= tiles.sum())
 }
 
-/// Whether a unit of so many tiles, among so many of all, becomes bytes in a row; `short`: whether the sequences are of a few
-/// bytes.
+/// Whether a unit of `tiles` tiles, among `total` of all units, becomes bytes in a row; `short`: whether the sequences are of
+/// a few bytes.
 fn is_row(tiles: usize, total: usize, short: bool) -> bool {
     let cost = match (short, tiles <= BRIEF_ROW) {
         (false, _) => ROW_COST,
@@ -83,14 +84,14 @@ fn is_row(tiles: usize, total: usize, short: bool) -> bool {
     tiles <= SHORT_ROW.max(total / cost)
 }
 
-/// Segments of a unit of so many tiles, among so many of all; `short`: whether the sequences are of a few bytes.
+/// Segments of a unit of `tiles` tiles, among `total` of all units; `short`: whether the sequences are of a few bytes.
 fn segments_of(tiles: usize, total: usize, short: bool) -> usize {
     let cost = if short { SETTLE_COST_SHORT } else { SETTLE_COST };
     let alone = (tiles as f64 / cost).sqrt().ceil() as usize;
     alone.max((tiles / SEGMENT_TILES).min(total / SETTLE_SHARE)).clamp(1, tiles)
 }
 
-/// Segments of a unit when they are worked at in so many parts. Rows of tiles in a part take as long however few there are, so
+/// Segments of a unit when they are worked at in `parts` parts. Rows of tiles in a part take as long however few there are, so
 /// that shorter ones are better, until settling takes as long as they do.
 fn segments_in_parts(segments: usize, parts: usize, tiles: usize) -> usize {
     ((segments as f64 * (parts as f64).sqrt()).ceil() as usize).max(parts).clamp(1, tiles)
@@ -103,11 +104,11 @@ pub(crate) struct Unit {
     pub(crate) dst: Range<usize>,
     /// Where its memory of literals begins in the source.
     pub(crate) literals: u64,
-    /// Where its second one begins in scratch.
+    /// Where its second memory of literals begins in scratch.
     pub(crate) scratch_literals: u64,
     /// The index of its first sequence in the array of all units' sequences, or of its first bundle in that of bundles.
     pub(crate) first_sequence: u64,
-    /// The status that is about it: nothing is written when it says damage.
+    /// The number of its status: nothing is written when that reports damage.
     pub(crate) status: u32,
 }
 
@@ -134,14 +135,14 @@ const TILE_ENTRY_BYTES: usize = stated_size(CHAINS, "LzTile");
 /// One tile of a chain. `LzTile` in lz_chains.cuh.
 type Tile = (u32, u32);
 
-/// Who does what in which order: pure.
+/// The order in which chains of tiles are worked at, and the memory that they take.
 #[derive(Debug, Default)]
 struct Plan {
     tile_bytes: usize,
     chains: Vec<Chain>,
     /// Chains that become bytes at once, by their number.
     rows: Vec<u32>,
-    /// Those that become marks first: the first ones of all units, then the second ones, and so on.
+    /// Chains that become marks first: the first ones of all units, then the second ones, and so on.
     segments: Vec<u32>,
     /// Tiles of rows.
     row_tiles: usize,
@@ -198,7 +199,7 @@ impl Plan {
         plan
     }
 
-    /// Divides the segments into parts of about so many tiles, and gives each segment its place among the marks of its part.
+    /// Divides the segments into parts of about `part_tiles` tiles, and gives each segment its place among the marks of its part.
     fn divide(&mut self, part_tiles: usize) {
         let (mut part, mut marks) = (Part { segments: 0..0, tiles: 0 }, 0);
         for (number, &chain) in self.segments.iter().enumerate() {

@@ -9,7 +9,7 @@ use crate::codec::lz;
 
 const TEXT: &str = include_str!("lz4.cu");
 const TOKENS: &str = include_str!("lz4_tokens.cuh");
-/// Bytes of a span whose tokens a thread owns, and most threads.
+/// Bytes of a span whose tokens one thread owns, and the most threads.
 const THREAD_BYTES: usize = defined(TOKENS, "CUZARR_LZ4_OWN") as usize;
 const MOST_THREADS: u32 = defined(TOKENS, "CUZARR_LZ4_THREADS");
 /// Bytes of a block's entry.
@@ -28,7 +28,7 @@ const WALK_FREE_BYTES: usize = 64 << 10;
 pub(crate) struct Block {
     pub(crate) src: Range<usize>,
     pub(crate) dst: Range<usize>,
-    /// The status that is about it, and where the block lies in what that is about.
+    /// The number of its status, and where the block lies in the unit of that status.
     pub(crate) status: u32,
     pub(crate) place: u32,
     /// Bytes in front of the block that say its decoded size: 4 or none.
@@ -48,8 +48,9 @@ pub(crate) struct Blocks {
     pub(super) threads: u32,
 }
 
-/// Whether so many encoded bytes of so many have short sequences, as far as the ratio tells: 5 to 10 bytes each in arrays as they are, whose
-/// ratio is below 1.5, and 50 and more in shuffled ones, most of which are smaller. A wrong answer costs time alone.
+/// Whether blocks of `encoded_bytes` that decode to `decoded_bytes` have short sequences, as far as the ratio tells: 5 to 10 bytes each in
+/// arrays as they are, whose ratio is below 1.5, and 50 and more in shuffled ones, most of which are smaller. A wrong answer costs time
+/// alone.
 pub(super) fn has_short_sequences(encoded_bytes: usize, decoded_bytes: usize) -> bool {
     encoded_bytes * 8 > decoded_bytes * 5
 }
@@ -137,7 +138,7 @@ impl Blocks {
 mod tests {
     use super::*;
 
-    /// How many of blocks of these encoded sizes walk on a GPU, and how many go by windows.
+    /// How many blocks of these encoded sizes walk on a GPU, and how many are guessed.
     fn ways(sizes: impl IntoIterator<Item = usize>) -> (u32, u32) {
         let block = |bytes| Block { src: 0..bytes, dst: 0..4 * bytes, status: 0, place: 0, header: 0 };
         let blocks: Vec<Block> = sizes.into_iter().map(block).collect();

@@ -86,7 +86,7 @@ pub(crate) fn block_encode(decoded: &[u8], mode: CompressionMode, encoded: &mut 
     compress_to_buffer(decoded, Some(mode), false, encoded).ok()
 }
 
-/// The size that the header says, which must be what metadata says.
+/// The decoded size in the header, which must agree with metadata.
 fn split(encoded: &[u8]) -> Result<(usize, &[u8])> {
     match encoded.split_first_chunk::<HEADER_BYTES>() {
         Some((header, block)) => Ok((u32::from_le_bytes(*header) as usize, block)),

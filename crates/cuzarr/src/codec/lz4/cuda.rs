@@ -25,14 +25,14 @@ const MEND_THREADS: u32 = 64;
 /// Frames of up to this size are decoded by a warp each, in order, when there are enough of them and their sequences are not short.
 const IN_ORDER_BYTES: usize = 64 << 10;
 const ENOUGH_IN_ORDER: usize = 4096;
-/// And always those which have hardly anything to be done side by side; in `simt`, fewer, so that both ways are tested.
+/// Frames of up to this size are always decoded by a warp each; in `simt` smaller ones, so that both ways are tested.
 const SMALL_BYTES: usize = 4 << 10;
 const SMALL_SIMT_BYTES: usize = 256;
 
 /// Blocks, each alone or behind its decoded size.
 struct Frames {
     header_bytes: usize,
-    /// Those for a warp each.
+    /// The table of the frames for a warp each.
     table: Vec<u8>,
     count: u32,
     blocks: Blocks,

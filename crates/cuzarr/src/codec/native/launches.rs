@@ -20,7 +20,7 @@ use crate::{Error, ErrorKind, Result, ResultExt};
 /// Chunks between steps begin at multiples of this.
 pub(super) const ALIGNMENT_BYTES: usize = 256;
 
-/// Neither bytes nor headers on the host.
+/// A source of which the host has neither bytes nor headers.
 const NOTHING_READ: (Option<&[u8]>, &[Headers]) = (None, &[]);
 /// Chunks that lie in one buffer.
 pub(crate) struct Chunks {
@@ -40,16 +40,16 @@ enum Launch {
     Convert { conversion: Conversion, len: usize, src: Buffer, dst: Buffer, spans: Vec<convert::Span> },
 }
 
-/// Chunks that a device brings from where its steps begin to packed bytes.
+/// Chunks on their way through a device's steps to packed bytes.
 pub(crate) struct NativeBatch {
     launches: Vec<(Launch, String)>,
-    /// The findings of steps that look, a word for each of them and each chunk.
+    /// The findings of steps that only look, a word for each step and chunk.
     statuses: Option<Buffer>,
     memory_bytes: usize,
     chunks: Chunks,
-    /// Where the next step writes, when not to memory of its own.
+    /// The memory that the next step writes to, when it is not its own.
     target: Option<Chunks>,
-    /// Behind the last run.
+    /// The mark behind the last run.
     done: Option<Event>,
 }
 
@@ -215,7 +215,7 @@ impl NativeBatch {
         Ok(Launch::Convert { conversion: conversion.clone(), len, src, dst, spans: spans? })
     }
 
-    /// Narrows every chunk to what a step leaves of it that looks at a header: gives the data, the place of the header in the
+    /// Narrows every chunk to the data beside a header that a step looks at: gives the data, the place of the header in the
     /// buffer, and its place in the chunk.
     fn look(&mut self, looks: &mut usize, header_bytes: usize, location: Location) -> Result<Vec<checksum::Span>> {
         let first = *looks * self.chunks.ranges.len();

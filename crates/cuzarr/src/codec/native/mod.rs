@@ -1,4 +1,4 @@
-//! The part of a program that a device runs by itself: its passes from some point on, each over a whole batch of chunks.
+//! The part of a program that a device runs alone: its last passes, each over a whole batch of chunks.
 //!
 //! ```text
 //! stored ──[crc32c: looked at]──[zstd: decoded]──[delta: summed]── packed ──tail──> elements
@@ -44,7 +44,7 @@ pub(crate) struct Source<'a> {
     pub(crate) ranges: Vec<Range<usize>>,
     /// The bytes of the buffer, when the host has them too. They need not be in the buffer yet.
     pub(crate) host: Option<&'a [u8]>,
-    /// The headers that [`Native::headers`] read of every chunk; else none.
+    /// Headers of every chunk, if [`Native::headers`] read them.
     pub(crate) headers: &'a [Headers],
 }
 
@@ -56,7 +56,7 @@ impl Native {
         Native { steps, input, packed_bytes }
     }
 
-    /// The exact number of bytes that the first step gets, where there is one.
+    /// The exact number of bytes that the first step gets, if there is one.
     pub(crate) fn input_bytes(&self) -> Option<usize> {
         self.input.exact()
     }

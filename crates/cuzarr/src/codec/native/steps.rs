@@ -1,4 +1,4 @@
-//! From codecs to what a device does in their place.
+//! The steps that a device does in the place of codecs.
 
 use cuzarr_device::{DType, Packing, Tail};
 

@@ -1,4 +1,4 @@
-//! Steps the other way: what a device does to packed chunks before it makes frames of them.
+//! Undoing steps: the work of a device on packed chunks before it makes frames of them.
 //!
 //! ```text
 //! packed ──[delta: differences]──[shuffle]── what becomes frames
@@ -19,7 +19,7 @@ use crate::{Error, ErrorKind, Result, ResultExt};
 /// The way back through the steps of some codecs, in order of encoding, for chunks of one size.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Undo {
-    /// Each with the name of its codec, and the size of what it gives.
+    /// The steps, each with the name of its codec and the size of its output.
     steps: Vec<(Inverse, String, usize)>,
 }
 
@@ -42,7 +42,7 @@ enum Inverse {
     /// Elements that become others, or are reported.
     Convert {
         conversion: Conversion,
-        /// Counted in order of encoding.
+        /// The number of the conversion, in order of encoding.
         number: usize,
     },
 }
@@ -94,7 +94,7 @@ impl Undo {
         true
     }
 
-    /// Whether a step may report an element, so that the packed chunks are still needed.
+    /// Whether some step may report an element: then the packed chunks are still needed.
     pub(crate) fn reports(&self) -> bool {
         self.conversions() > 0
     }
@@ -230,7 +230,7 @@ fn repeated(byte: u8, count: usize, device: Device) -> Result<NdBuffer> {
     Ok(NdBuffer::from_parts(Buffer::from_bytes(device, &[byte])?, DType::UINT8, layout)?)
 }
 
-/// Packs each row of `elements` into a chunk of `dst`, so many bytes behind its beginning.
+/// Packs each row of `elements` into a chunk of `dst`, some bytes behind its beginning.
 fn gather_chunks(
     elements: &NdBuffer,
     map: &Map,

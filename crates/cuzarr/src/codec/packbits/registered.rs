@@ -65,7 +65,7 @@ struct PackBits {
     padding: Padding,
     /// Numbers of a chunk; a complex number is two.
     numbers: usize,
-    /// What is kept of a number.
+    /// The bits that are kept of a number.
     fields: Fields,
 }
 
@@ -93,7 +93,7 @@ impl PackBits {
         extended << self.fields.first & (u64::MAX >> (64 - self.fields.elem_bits))
     }
 
-    /// Numbers of so many bytes, of their kept bits in `packed`, which has 9 bytes more.
+    /// Unpacks numbers of `BYTES` bytes from their kept bits in `packed`, which has 9 bytes more.
     fn unpack<const BYTES: usize>(&self, packed: &[u8], decoded: &mut [u8]) {
         let width = self.fields.width as usize;
         for (at, number) in decoded.as_chunks_mut::<BYTES>().0.iter_mut().enumerate() {

@@ -1,4 +1,4 @@
-//! A chain bound to a device: passes, of which the last may run on the device by themselves, then a tail. `binding` makes it.
+//! A chain bound to a device: passes, the last of which may run on the device by themselves, then a tail. `binding` makes it.
 
 mod pass;
 
@@ -21,15 +21,15 @@ use crate::{Error, ErrorKind, Result};
 #[derive(Clone, Debug)]
 pub struct Program {
     pub(super) device: Device,
-    /// In order of decoding.
+    /// The passes in order of decoding.
     pub(super) passes: Vec<Pass>,
     /// For each pass, the steps that a device can do in its place.
     pub(super) natives: Vec<PassOnDevice>,
     /// How many bytes are stored.
     pub(super) stored: Size,
-    /// In order of encoding.
+    /// The passes in order of encoding.
     pub(super) encoding: Vec<Pass>,
-    /// The number of each one's codec, counted in order of encoding; `None` for a pass that is only part of one.
+    /// The number of each pass's codec, counted in order of encoding; `None` for a pass that is only part of one.
     pub(super) numbers: Vec<Option<usize>>,
     pub(super) on_device: Result<Encoded, &'static str>,
     pub(super) packed_size_bytes: usize,
@@ -40,9 +40,9 @@ pub struct Program {
 /// Work that a device could do for a chunk, and that the host may do faster.
 #[derive(Clone, Copy, Debug)]
 pub enum Work<'a> {
-    /// A frame that these kernels decode to so many bytes.
+    /// A frame that these kernels decode, and how many bytes it decodes to.
     Frame(&'a dyn DeviceDecoder, usize),
-    /// A running sum of so many floats, of so many bytes each: one after the other, since the order decides how they round.
+    /// A running sum of floats, by their number and their bytes: one after the other, since the order decides how they round.
     FloatSum(usize, usize),
 }
 
@@ -76,7 +76,7 @@ pub(super) struct Encoded {
 /// Where the passes of a program run.
 #[derive(Clone, Debug)]
 pub(crate) struct Division {
-    /// So many passes run on the host, chunk by chunk.
+    /// The number of passes that run on the host, chunk by chunk.
     pub(crate) host_passes: usize,
     /// The others run on the device, batch by batch.
     pub(crate) native: Option<Native>,
@@ -137,8 +137,8 @@ impl Program {
         Ok(program)
     }
 
-    /// Where the passes run for a result on the program's device: there, from the first pass on behind which it has
-    /// kernels for all. `leave` may give reasons to leave work to the host.
+    /// Where the passes run for a result on the program's device: on the device from the first pass on behind which it
+    /// has kernels for all. `leave` may give reasons to leave work to the host.
     pub(crate) fn divide(&self, leave: Leave<'_>) -> Division {
         let on_host = |pass: &PassOnDevice| match &pass.steps {
             _ if self.device == Device::Cpu => Some("the result is host memory"),
@@ -201,7 +201,7 @@ impl Program {
         fits && self.natives[pass].steps.as_ref().is_ok_and(works)
     }
 
-    /// How many bytes reach a pass.
+    /// The number of bytes that a pass gets.
     fn size_before(&self, pass: usize) -> Size {
         match pass.checked_sub(1) {
             Some(before) => self.passes[before].decoded_size(),
@@ -228,7 +228,7 @@ impl Program {
         self.decode_part(stored, packed, all).map(drop)
     }
 
-    /// Like [`Program::decode`], but of `packed` only the bytes `wanted` must be right afterwards. Blocks of a Blosc frame that
+    /// Like [`Program::decode`], but only the bytes `wanted` of `packed` must be right afterwards. Blocks of a Blosc frame that
     /// hold none of them are left out, and blocks of a zstd frame behind them. Returns the number of bytes that were decoded.
     ///
     /// # Errors
@@ -291,7 +291,7 @@ impl Program {
         }
     }
 
-    /// Whether nothing, or only a checksum, follows the frames that a device makes.
+    /// Whether the frames that a device makes are followed by nothing or only a checksum.
     pub(crate) fn stores_device_frames(&self) -> bool {
         self.passes_behind_device().is_empty() || self.device_checksum().is_some()
     }
@@ -300,8 +300,8 @@ impl Program {
         self.on_device.as_ref().map_or(&[], |encoded| &self.encoding[encoded.pass + 1..])
     }
 
-    /// Passes of [`Program::encode`] behind the one that makes frames, over a frame that a device made; `None` when there are
-    /// none.
+    /// Runs the passes of [`Program::encode`] behind the one that makes frames, over a frame that a device made; `None` when
+    /// there are none.
     ///
     /// # Errors
     /// Those of [`Program::encode`].

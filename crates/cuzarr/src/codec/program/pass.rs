@@ -49,7 +49,7 @@ impl Pass {
         }
     }
 
-    /// How many bytes so many are encoded to, where that is fixed.
+    /// How many bytes `decoded_bytes` are encoded to, where that is fixed.
     pub(crate) fn encoded_bytes(&self, decoded_bytes: usize) -> Option<usize> {
         match self {
             Pass::Bytes { codec, .. } => codec.encoded_size(Size::Exact(decoded_bytes as u64)).exact(),

@@ -19,7 +19,7 @@ pub(super) struct ScaleOffset {
     encoded: ChunkSpec,
 }
 
-/// An integer of any type here.
+/// The value of an integer of any type.
 fn integer(dtype: DType, bytes: &[u8]) -> i128 {
     let (fill, last) = (if dtype.kind() == cuzarr_device::DTypeKind::Int { 0xff } else { 0 }, bytes.len() - 1);
     let mut wide = if bytes[last] & 0x80 != 0 { [fill; 16] } else { [0; 16] };

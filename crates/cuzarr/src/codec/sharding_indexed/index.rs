@@ -143,7 +143,7 @@ impl Sharding {
 
 /// Where the inner chunks of a shard go that is written chunk by chunk.
 pub(crate) struct Layout {
-    /// How many of them have their place.
+    /// How many inner chunks have their place.
     at: usize,
     end: u64,
     entries: Vec<[u64; 2]>,

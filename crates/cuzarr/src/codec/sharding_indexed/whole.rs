@@ -56,7 +56,7 @@ impl Sharding {
         self.inner_program.as_ref().ok_or_else(error)
     }
 
-    /// Which inner chunk, and which of its elements, every element of the shard is.
+    /// For every element of the shard, its inner chunk and its number in that.
     fn sources(&self, limit_bytes: u64) -> Result<Vec<(u32, u32)>> {
         let count = self.inner.spec().elements().unwrap_or(u64::MAX);
         let total = self.shard_shape.iter().try_fold(1u64, |total, &extent| total.checked_mul(extent));

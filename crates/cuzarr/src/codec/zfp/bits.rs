@@ -6,7 +6,7 @@ const PEEKED_BITS: u32 = 57;
 /// Reads bits. Behind the end there are zeros; [`BitReader::is_past_end`] tells.
 pub(super) struct BitReader<'a> {
     bytes: &'a [u8],
-    /// In bits.
+    /// The place in the stream, in bits.
     at: usize,
 }
 

@@ -40,7 +40,7 @@ impl Extents {
         self.elements(&whole).map(|(element, _)| element).collect()
     }
 
-    /// For each value of a block, the element of the chunk that it is, and whether it is not there to fill up the block.
+    /// For each value of a block, its element of the chunk, and `false` if it only fills up the block.
     pub(super) fn elements(&self, place: &Place) -> impl Iterator<Item = (usize, bool)> {
         (0..1usize << (2 * self.0.len())).map(move |value| {
             let (mut element, mut stride, mut is_own) = (0, 1, true);

@@ -3,7 +3,7 @@
 /// The text that kernels include.
 const TEXT: &[u8] = include_bytes!("zfp_order.cuh");
 
-/// The order for blocks of so many dimensions, 1 to 4.
+/// The order for blocks of `ndim` dimensions, 1 to 4.
 pub(super) fn of(ndim: usize) -> &'static [u8] {
     const ORDER_1: [u8; 4] = table(b"#define CUZARR_ZFP_ORDER_1 ");
     const ORDER_2: [u8; 16] = table(b"#define CUZARR_ZFP_ORDER_2 ");

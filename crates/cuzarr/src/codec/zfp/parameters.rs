@@ -15,7 +15,7 @@ const MOST_PLANES: u32 = 64;
 /// The exponent of the smallest float64. Parameters below it choose the reversible mode.
 const LEAST_EXPONENT: i32 = -1074;
 
-/// What bounds the bits of a block.
+/// The bounds on the bits of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Parameters {
     /// Blocks of fewer bits are filled up with zeros.
@@ -27,7 +27,7 @@ pub(super) struct Parameters {
     pub(super) least_exponent: i32,
 }
 
-/// What parameters depend on beside the configuration.
+/// The values of an array, on which parameters depend beside the configuration.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Values {
     /// Dimensions of a block.
@@ -58,7 +58,7 @@ impl Parameters {
     const UNBOUNDED: Parameters =
         Parameters { least_bits: 1, most_bits: MOST_BITS, planes: MOST_PLANES, least_exponent: LEAST_EXPONENT };
 
-    /// Reads the configuration of a codec for such values.
+    /// Reads the configuration of a codec for values of this kind.
     pub(super) fn read(name: &str, members: &Map<String, Value>, values: Values) -> Result<Parameters> {
         let all = ["mode", "rate", "precision", "tolerance", "minbits", "maxbits", "maxprec", "minexp"];
         let any = Configuration::new(name, members, &all)?;
@@ -98,7 +98,7 @@ impl Parameters {
         self.least_exponent < LEAST_EXPONENT
     }
 
-    /// The number of bits that every block has, where all have the same.
+    /// The number of bits of every block, if all have the same.
     pub(super) fn fixed_bits(&self) -> Option<u32> {
         (self.least_bits == self.most_bits && !self.is_reversible()).then_some(self.most_bits)
     }

@@ -25,13 +25,13 @@ type Plane = [u64; MOST_VALUES / 64];
 pub(super) struct Extent {
     /// Bits of a coefficient.
     pub(super) width: u32,
-    /// At most so many planes.
+    /// The most planes that are coded.
     pub(super) planes: u32,
-    /// In at most so many bits.
+    /// The most bits that they take.
     pub(super) most_bits: u32,
 }
 
-/// Rows of bits, of which bit `i` of row `j` is what bit `j` of row `i` was.
+/// Transposes rows of bits: bit `i` of row `j` becomes bit `j` of row `i`.
 fn transpose(rows: &mut [u64; 64]) {
     let (mut distance, mut mask) = (32, u64::MAX >> 32);
     while distance > 0 {

@@ -5,7 +5,7 @@
 
 /// Integers that blocks are coded as. Arithmetic wraps around.
 pub(super) trait Integer: Copy + Default {
-    /// Bits of one.
+    /// Bits of an integer.
     const WIDTH: u32;
     /// Bits that tell how many planes of a reversible block are coded.
     const PLANES_BITS: u32 = Self::WIDTH.trailing_zeros();

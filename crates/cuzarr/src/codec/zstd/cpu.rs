@@ -27,7 +27,7 @@ use crate::{Error, ErrorKind, Result};
 struct Blocks {
     /// Most bytes that a block decodes to; 0: what the format allows, 128 KiB.
     most_bytes: u32,
-    /// Blocks are divided into parts of about so many encoded bytes, which share their tables; 0: they are not.
+    /// Encoded bytes of the parts that blocks are divided into, which share their tables; 0: blocks are not divided.
     part_bytes: u32,
 }
 
@@ -38,7 +38,7 @@ const SMALL_BY_JOBS: Blocks = Blocks { part_bytes: 0, ..SMALL };
 const LARGE: Blocks = Blocks { most_bytes: 0, part_bytes: 0 };
 /// Chunks that become smaller than this share of themselves get large blocks: headers of small ones would be 1 % and more.
 const WELL_COMPRESSED: usize = 16;
-/// Chunks of two of these and more are encoded by jobs of so many bytes, for any number of threads, so that equal chunks give
+/// Chunks of at least twice this size are encoded by jobs of this size, for any number of threads, so that equal chunks give
 /// equal bytes.
 const JOB_BYTES: usize = 8 << 20;
 

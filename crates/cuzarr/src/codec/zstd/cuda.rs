@@ -103,7 +103,7 @@ impl DeviceDecoder for Decoder {
     }
 }
 
-/// Adds one unit to the tables: by its headers where those were read before.
+/// Adds one unit to the tables, by its headers if they were already read.
 fn add(tables: &mut Tables, request: &Request<'_>, index: usize) -> Result<()> {
     let Unit { src, dst } = &request.units[index];
     match (request.headers.get(index).and_then(Headers::get::<Read>), request.host) {
@@ -273,7 +273,7 @@ impl Zstd {
     }
 }
 
-/// Blocks of data whose sequences share a block of threads, and the kernel that has so many.
+/// The number of blocks of data whose sequences share a block of threads, which decides the kernel.
 #[derive(Clone, Copy)]
 enum Group {
     Few = defined(ENTROPY.text, "CUZARR_ZSTD_FEW") as isize,
@@ -295,7 +295,7 @@ impl Group {
         })
     }
 
-    /// How many; in `simt`, where each thread is a fiber, not many.
+    /// The number of blocks; few in `simt`, where each thread is a fiber.
     fn blocks(self, device: Device) -> u32 {
         match self {
             Group::Many if device == Device::Simt => Group::Few as u32,

@@ -15,13 +15,13 @@ pub(super) const MAGIC: u32 = defined(WALK, "CUZARR_ZSTD_MAGIC");
 const SKIPPABLE_MAGIC: u32 = defined(WALK, "CUZARR_ZSTD_SKIPPABLE");
 const SHORTEST_MATCH: usize = 3;
 const LARGEST_WINDOW_LOG: u32 = 31;
-/// Four streams of Huffman codes have at least so many literals.
+/// The fewest literals that four streams of Huffman codes have.
 const FOUR_STREAMS_LITERALS: usize = 6;
 /// Memory for tables of codes that a unit may want, by its bytes: blocks of other writers are far larger than that.
 const TABLE_BYTES_PER_BYTE: usize = 8;
 const TABLE_BYTES: usize = 256 << 10;
 
-/// Bytes with a place, of which errors tell.
+/// Bytes with their place, which errors name.
 #[derive(Clone, Copy)]
 struct Reader<'a> {
     bytes: &'a [u8],
@@ -63,7 +63,7 @@ struct Earlier {
 struct Content<'a> {
     block: Block,
     reader: Reader<'a>,
-    /// Most bytes that it may decode to.
+    /// Most bytes that the block may decode to.
     limit: usize,
 }
 
@@ -74,9 +74,9 @@ struct Scan<'a> {
     src: usize,
     unit: u32,
     dst_bytes: usize,
-    /// Least that the blocks so far decode to.
+    /// The fewest bytes that the blocks so far decode to.
     least_bytes: usize,
-    /// Slots for tables that this unit takes.
+    /// Bytes of the slots for tables that this unit takes.
     slot_bytes: usize,
 }
 
@@ -179,7 +179,7 @@ impl Scan<'_> {
         Ok((1 << log) + (1 << (log - 3)) * (byte & 7))
     }
 
-    /// Counts bytes that a block decodes to at least.
+    /// Adds the fewest bytes that a block decodes to.
     fn claim(&mut self, at: usize, bytes: usize) -> Result<()> {
         self.least_bytes += bytes;
         match self.least_bytes > self.dst_bytes {
@@ -188,7 +188,7 @@ impl Scan<'_> {
         }
     }
 
-    /// Reads one block; whether it is the last.
+    /// Reads one block; returns whether it is the last.
     fn block(&mut self, tables: &mut Tables, limit: usize, earlier: &mut Earlier) -> Result<bool> {
         let at = self.reader.at;
         let header = self.reader.number(3)? as usize;
@@ -231,7 +231,7 @@ impl Scan<'_> {
         Ok(())
     }
 
-    /// Section 3.1.1.3.1.
+    /// Reads the section of literals (3.1.1.3.1).
     fn literals(&mut self, tables: &mut Tables, content: &mut Content<'_>, earlier: &mut Earlier) -> Result<()> {
         let Content { block, reader, limit } = content;
         let begin = reader.at;
@@ -273,7 +273,7 @@ impl Scan<'_> {
         Ok(())
     }
 
-    /// Section 3.1.1.3.2.
+    /// Reads the section of sequences (3.1.1.3.2).
     fn sequences(&mut self, tables: &mut Tables, content: &mut Content<'_>, earlier: &mut Earlier) -> Result<()> {
         let Content { block, reader, limit } = content;
         let begin = reader.at;

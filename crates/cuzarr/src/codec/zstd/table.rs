@@ -20,12 +20,12 @@ const BLOCK_BYTES: usize = stated_size(HEADER, "ZstdBlock");
 pub(super) const MOST_BLOCK_BYTES: usize = defined(HEADER, "CUZARR_ZSTD_BLOCK_BYTES") as usize;
 /// The slot of the predefined tables.
 pub(super) const PREDEFINED: u32 = defined(HEADER, "CUZARR_ZSTD_PREDEFINED");
-/// Offsets are counted in 30 bits at first, and those from here on say other things.
+/// Offsets are counted in 30 bits at first; values from here on have another meaning.
 const SYMBOLIC_OFFSET: usize = defined(HEADER, "CUZARR_ZSTD_SYMBOLIC") as usize;
 const _: () = assert!(lz::BRIEF_OFFSETS <= SYMBOLIC_OFFSET);
 /// Literals of a block begin at multiples of this.
 const LITERALS_ALIGNMENT_BYTES: u64 = 16;
-/// Below so many bytes a sequence is short.
+/// A sequence of fewer bytes is short.
 const SHORT_SEQUENCE_BYTES: u64 = 16;
 const UNKNOWN: u64 = u64::MAX;
 
@@ -33,7 +33,7 @@ const UNKNOWN: u64 = u64::MAX;
 pub(super) struct UnitEntry {
     pub(super) src: Range<usize>,
     pub(super) dst: Range<usize>,
-    /// Where in scratch its literals begin, and its bundles of sequences.
+    /// Where its literals and its bundles of sequences begin in scratch.
     pub(super) literals: u64,
     pub(super) first_bundle: u64,
     pub(super) first_frame: u32,
@@ -45,7 +45,7 @@ pub(super) struct UnitEntry {
 #[derive(Clone, Copy)]
 pub(super) struct FrameEntry {
     pub(super) content: Option<u64>,
-    /// Where in the source.
+    /// The place of the checksum in the source.
     pub(super) checksum: Option<usize>,
     pub(super) unit: u32,
     pub(super) at: u32,
@@ -79,7 +79,7 @@ pub(super) struct Block {
     pub(super) tree: u32,
     pub(super) own_tables: u32,
     pub(super) tables: [u32; 3],
-    /// That it may decode to.
+    /// The most bytes that the block may decode to.
     pub(super) most_bytes: u32,
 }
 

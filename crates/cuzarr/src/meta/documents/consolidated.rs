@@ -114,7 +114,7 @@ impl Consolidated {
         Ok(Consolidated { format, entries: Arc::new(entries), source: "".into(), unchanged: None })
     }
 
-    /// From the `consolidated_metadata` member of a v3 group, or from the `.zmetadata` of a v2 group. Keys without a name in them
+    /// Reads the `consolidated_metadata` member of a v3 group, or the `.zmetadata` of a v2 group. Keys without a name in them
     /// stand for the group itself, whose documents are beside the copy as well; they are left out.
     pub(in crate::meta) fn parse(format: ZarrFormat, text: Text) -> Result<Self> {
         let entries = scan::entries(format, &text)?;

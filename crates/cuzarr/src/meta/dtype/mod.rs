@@ -116,7 +116,7 @@ impl TryFrom<DType> for DataType {
 impl FromStr for DataType {
     type Err = Error;
 
-    /// By its name in Zarr v3.
+    /// Reads the name of a type in Zarr v3.
     fn from_str(name: &str) -> Result<DataType> {
         DataType::from_v3(&Value::from(name))
     }
@@ -216,7 +216,7 @@ impl TimeUnit {
         TIME_UNITS.iter().find(|(unit, _)| *unit == self).map_or("generic", |(_, name)| name)
     }
 
-    /// By NumPy's name, also `μs`.
+    /// The unit of this NumPy name; `μs` is known, too.
     pub fn from_name(name: &str) -> Option<Self> {
         let name = if matches!(name, "\u{3bc}s" | "\u{b5}s") { "us" } else { name };
         TIME_UNITS.iter().find(|(_, known)| *known == name).map(|(unit, _)| *unit)

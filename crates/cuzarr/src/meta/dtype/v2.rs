@@ -15,8 +15,8 @@ use crate::{Error, ErrorKind, Result, ResultExt};
 pub(crate) const OBJECT_CODECS: [&str; 6] = ["vlen-utf8", "vlen-bytes", "vlen-array", "pickle", "json2", "msgpack2"];
 
 impl DataType {
-    /// From the `dtype` member of a v2 document, with the byte order of a plain type. `object_codec` is the `id` of the
-    /// filter or compressor that says what `|O` holds.
+    /// Reads the `dtype` member of a v2 document, with the byte order of a plain type. `object_codec` is the `id` of
+    /// the filter or compressor that says what `|O` holds.
     pub fn from_v2(dtype: &Value, object_codec: Option<&str>) -> Result<(DataType, Endian)> {
         let (data_type, endian) = DataType::unchecked_from_v2(dtype, object_codec)?;
         data_type.check()?;
@@ -86,7 +86,7 @@ fn from_code(code: &str) -> Option<DataType> {
     }
 }
 
-/// `8`, `8[ns]`, `8[10us]`.
+/// Reads the rest of a time type: `8`, `8[ns]` or `8[10us]`.
 fn from_time(rest: &str) -> Option<(TimeUnit, u32)> {
     let rest = rest.strip_prefix('8')?;
     if rest.is_empty() {

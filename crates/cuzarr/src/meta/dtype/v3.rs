@@ -23,7 +23,7 @@ use crate::meta::invalid;
 use crate::{Error, ErrorKind, Result, ResultExt};
 
 impl DataType {
-    /// From the `data_type` member of a v3 document.
+    /// Reads the `data_type` member of a v3 document.
     pub fn from_v3(data_type: &Value) -> Result<DataType> {
         let parsed = DataType::unchecked_from_v3(data_type)?;
         parsed.check()?;
@@ -104,7 +104,7 @@ fn from_extension(extension: &Extension, data_type: &Value) -> Result<DataType> 
     }
 }
 
-/// `r8`, `r16`, …: a multiple of 8 bits.
+/// Reads `r8`, `r16`, …: a multiple of 8 bits.
 fn raw_bits(name: &str) -> Option<DataType> {
     let digits = name.strip_prefix('r').filter(|rest| rest.bytes().all(|byte| byte.is_ascii_digit()))?;
     let bits: usize = digits.parse().ok()?;

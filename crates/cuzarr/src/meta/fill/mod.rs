@@ -53,7 +53,7 @@ impl FillValue {
         }
     }
 
-    /// From the `fill_value` member of a document.
+    /// Reads the `fill_value` member of a document.
     pub fn from_json(value: &Value, data_type: &DataType, format: ZarrFormat) -> Result<FillValue> {
         data_type.check()?;
         match (value, format) {

@@ -44,7 +44,7 @@ pub(crate) struct Parser<'a> {
 }
 
 impl<'a> Parser<'a> {
-    /// Begins at a byte of the text.
+    /// A parser that begins at byte `at` of the text.
     pub(super) fn at(text: &'a str, at: usize) -> Parser<'a> {
         Parser { text, at, depth: 0, members: Vec::new(), elements: Vec::new() }
     }

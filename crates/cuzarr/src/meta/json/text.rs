@@ -41,7 +41,7 @@ impl Text {
         &self.document
     }
 
-    /// Reads it by `read`. Places are those in the document.
+    /// Reads the text by `read`. Places are those in the document.
     pub(crate) fn read<'a, T>(&'a self, read: impl FnOnce(&mut Parser<'a>) -> Result<T>) -> Result<T> {
         read(&mut Parser::at(&self.document[..self.place.end], self.place.start))
     }

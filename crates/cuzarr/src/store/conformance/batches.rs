@@ -8,7 +8,7 @@ use super::{bytes, ok, request};
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::{ByteRange, InlineWorkers, Lease, ReadOutcome, ReadRequest, ReadSink, Store, StoreExt, Workers};
 
-/// How each item ended: once, if the store keeps its promise.
+/// The outcomes of each item: one, if the store keeps its promise.
 type Outcomes = HashMap<usize, Vec<Result<Option<Vec<u8>>>>>;
 
 /// Counts how often each item ended, and keeps how.

@@ -1,4 +1,4 @@
-//! What a layer over another store must let through.
+//! Checks of what a layer over another store must let through.
 
 use std::fmt;
 use std::sync::{Arc, Mutex};

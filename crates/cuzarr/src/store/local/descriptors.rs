@@ -1,4 +1,4 @@
-//! Open files, of which the system allows a process so many (`ulimit -n`).
+//! Open files, whose number the system limits for each process (`ulimit -n`).
 //!
 //! A reading thread needs one or two files for a moment, so a process with many threads and a low limit runs out of them although
 //! none is kept. Then an opening waits until another thread closes its file. It does not wait when this process has no file open:
@@ -14,8 +14,8 @@ const WAIT: Duration = Duration::from_millis(1);
 /// Most attempts of one opening.
 const MOST_ATTEMPTS: usize = 5000;
 
-/// Attempts in a row without an open file of this process, until others hold them for certain: a file counts a moment after it was
-/// opened.
+/// Attempts in a row without an open file of this process, after which other processes hold them for certain: a file counts a
+/// moment after it was opened.
 const MOST_ALONE: usize = 50;
 
 static OPEN: AtomicUsize = AtomicUsize::new(0);

@@ -183,7 +183,7 @@ impl LocalStore {
         if self.options.read_only { Err(read_only_error(self, key)) } else { Ok(()) }
     }
 
-    /// Like [`Store::put`], but `fill` writes the bytes to the empty file that it gets.
+    /// Like [`Store::put`], but `fill` writes the bytes to an empty file.
     pub(super) fn put_by(
         &self,
         key: &Key,

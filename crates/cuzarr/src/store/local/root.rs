@@ -28,7 +28,7 @@ const DELETE_ATTEMPTS: usize = 100;
 pub(super) struct Root {
     path: PathBuf,
     symlinks: Symlinks,
-    /// Whether a link was met on the way to a value: then the next way is by the root's handle at once.
+    /// Whether a link was met on the way to a value; then the next value is looked for by the root's handle at once.
     #[cfg(target_os = "linux")]
     has_links: AtomicBool,
 }
@@ -108,7 +108,7 @@ impl Root {
         Err(leads_outside())
     }
 
-    /// Whether something is at a path that leads through no link, and so is its own real path: one system call instead of one a
+    /// Whether a path exists and leads through no link, so that it is its own real path: one system call instead of one a
     /// level. `None` when the path has links, or the kernel gives no answer.
     #[cfg(target_os = "linux")]
     fn is_there_without_links(&self, path: &Path) -> Option<bool> {

@@ -23,7 +23,7 @@ use crate::error::{Error, ErrorKind, Result, ResultExt};
 pub enum ZipMode {
     /// Reads the file.
     Read,
-    /// Reads the file, and writes a new one with what it has and what is added. The file need not exist.
+    /// Reads the file, and writes a new one with its members and those that are added. The file need not exist.
     Append,
     /// Writes a new file in place of one that may exist.
     Replace,
@@ -178,7 +178,7 @@ impl ZipArchive {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What is read: the file, or the one that will replace it.
+    /// The file that is read: the one at the path, or the draft that will replace it.
     fn view(&self) -> Result<View> {
         self.view_in(&mut self.state())
     }

@@ -1,4 +1,4 @@
-//! The records at the end of a ZIP file: where its directory is, and what the directory says of each member.
+//! The records at the end of a ZIP file: the place of its directory, and the members in it.
 
 use std::sync::{Arc, OnceLock};
 
@@ -13,7 +13,7 @@ pub(super) const LOCATOR64_BYTES: usize = 20;
 pub(super) const ENTRY_BYTES: usize = 46;
 pub(super) const LOCAL_BYTES: u64 = 30;
 
-/// The end record has a comment behind it, of at most so many bytes.
+/// The end record has a comment behind it, of at most this many bytes.
 const COMMENT_BYTES: usize = u16::MAX as usize;
 
 /// Bytes at the end of a file in a far store that are read first. They hold the directories of most files, so that those are
@@ -23,15 +23,15 @@ const FAR_TAIL_BYTES: u64 = 256 << 10;
 /// The largest directory that is read: more than two million members with names of a usual length.
 const DIRECTORY_MAX_BYTES: u64 = 256 << 20;
 
-/// Flags of a member: encrypted; sizes and checksum in a record behind its bytes.
+/// Flags of a member: it is encrypted; its sizes and checksum follow in a record behind its bytes.
 const ENCRYPTED: u16 = 1;
 const DESCRIBED_BEHIND: u16 = 1 << 3;
 
-/// Sizes of the record behind a member's bytes, of 32 and of 64 bits, with its signature.
+/// Sizes of the record behind a member's bytes, with its signature: with numbers of 32 bits, and of 64 bits.
 const DESCRIPTOR_BYTES: u64 = 16;
 const DESCRIPTOR64_BYTES: u64 = 24;
 
-/// Deflate makes no more than so many bytes of one (zlib's technical details).
+/// The most bytes that deflate makes of one (zlib's technical details).
 const DEFLATE_MOST: u64 = 1032;
 
 /// A member, as the directory has it.
@@ -72,7 +72,7 @@ impl Member {
         self.limit - self.header_at
     }
 
-    /// Bytes between this member and the next one that are not accounted for by its name and its data.
+    /// Bytes before the next member that belong neither to this member's name nor to its data.
     fn gap(&self) -> Option<u64> {
         self.span_bytes().checked_sub(LOCAL_BYTES + self.name_bytes)?.checked_sub(self.packed_bytes)
     }

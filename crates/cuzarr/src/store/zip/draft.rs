@@ -37,7 +37,7 @@ pub(super) struct Writing {
 const PLAIN_BYTES: u64 = (1 << 31) - 1;
 const PLAIN_MEMBERS: u64 = u16::MAX as u64 - 1;
 
-/// What must be at the real name when the file gets it.
+/// The file that must be at the real name when the draft gets that name.
 #[derive(Clone, Debug)]
 pub(super) enum Expected {
     /// Anything, which is replaced.
@@ -61,7 +61,7 @@ pub(super) struct Draft {
     base: Option<Base>,
     /// Whether the bytes of the base, if they are needed, were copied. Nothing is written before.
     is_prepared: Mutex<bool>,
-    /// Whether there is anything that the file at the real name does not have.
+    /// Whether the draft has anything that the file at the real name lacks.
     is_changed: AtomicBool,
     /// Whether the file got its name. Writers hold this while they write.
     is_published: RwLock<bool>,
@@ -78,10 +78,10 @@ struct Base {
     is_kept: AtomicBool,
 }
 
-/// What a file has besides its members.
+/// The parts of a file besides its members.
 #[derive(Default)]
 struct Kept {
-    /// Entries of what is no key, such as folders.
+    /// Directory entries whose names are no keys, such as folders.
     others: Vec<Vec<u8>>,
     comment: Vec<u8>,
     /// Bytes before the archive, which offsets do not count.
@@ -197,7 +197,7 @@ impl Draft {
         Ok(())
     }
 
-    /// What is kept of the base besides its members.
+    /// The parts of the base, besides its members, that are kept.
     fn kept(&self) -> Option<&Kept> {
         self.base.as_ref().filter(|base| base.is_kept.load(Ordering::Relaxed)).map(|base| &base.kept)
     }
@@ -273,7 +273,7 @@ impl Draft {
         Ok(Some(Box::new(Growing { draft, key, size_bytes, header_at, data_at: header_at + header_bytes, sums })))
     }
 
-    /// Takes members out of the directory; returns whether the file does not have its name yet.
+    /// Removes members from the directory; returns whether the file is still without its name.
     pub(super) fn remove(&self, remove: impl FnOnce(&Names) -> Result<()>) -> Result<bool> {
         let Some(_unpublished) = self.unpublished() else { return Ok(false) };
         self.is_changed.store(true, Ordering::Relaxed);
@@ -294,7 +294,7 @@ impl Draft {
         self.members.list(prefix)
     }
 
-    /// Whether there is anything that the file at the real name does not have.
+    /// Whether the draft has anything that the file at the real name lacks.
     pub(super) fn is_changed(&self) -> bool {
         self.is_changed.load(Ordering::Relaxed)
     }
@@ -397,7 +397,7 @@ impl Draft {
         self.kept().map_or(0, |kept| kept.moved)
     }
 
-    /// The comment of the file: the one that it had, or for OME-Zarr's own ending what OME-Zarr's RFC 9 wants.
+    /// The comment of the file: its old one, or for OME-Zarr's own ending the one of OME-Zarr's RFC 9.
     fn comment(&self) -> Result<Vec<u8>> {
         let is_ome = self.path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("ozx"));
         let own = self.kept().map_or_else(Vec::new, |kept| kept.comment.clone());

@@ -42,7 +42,7 @@ use crate::error::{Error, ErrorKind, Result, ResultExt};
 /// Bytes of a member from which on several threads of a near store may read it.
 const LARGE_BYTES: u64 = 1 << 20;
 
-/// Bytes that a deflated member's header and its surroundings may have where it is read by one request.
+/// The most bytes of a deflated member's header and its surroundings for which one request reads the member.
 const SLACK_BYTES: u64 = 1 << 10;
 
 /// A ZIP file in another store, for reading. Cloning shares its directory.
@@ -56,7 +56,7 @@ struct Archive {
     inner: Arc<dyn Store>,
     key: String,
     size_bytes: u64,
-    /// Of the file whose directory was read.
+    /// The version of the file whose directory was read.
     version: Option<Version>,
     is_far: bool,
     /// Whether a member was not where a file without gaps has it.
@@ -115,7 +115,7 @@ impl ZipStore {
         outcome
     }
 
-    /// Where the bytes of a member probably begin, if its header need not be read first.
+    /// The probable beginning of a member's bytes, if its header need not be read first.
     fn expected_at(&self, member: &Member) -> Option<u64> {
         // Threads share the work of a large member whose place is certain. Near stores tell it quickly.
         let is_worth_it = self.archive.is_far || member.size_bytes < LARGE_BYTES;
@@ -123,8 +123,8 @@ impl ZipStore {
         if is_worth_it && is_likely { member.expected_at() } else { None }
     }
 
-    /// The one request that brings what is wanted of a member; `None` where its bytes must be looked for first, or where it is
-    /// decompressed a window at a time.
+    /// The one request that brings the wanted part of a member; `None` where its bytes must be looked for first, or where it
+    /// is decompressed a window at a time.
     fn request_for(&self, member: &Arc<Member>, offset: u64, size_bytes: u64) -> Option<(ReadRequest, What)> {
         let is_whole = size_bytes == member.size_bytes;
         if member.is_deflated {

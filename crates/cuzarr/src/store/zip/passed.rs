@@ -50,7 +50,7 @@ pub(super) struct Item {
 /// Memory that waits for a member's bytes.
 type Lent = Mutex<Option<Box<dyn Lease>>>;
 
-/// What a request brings.
+/// The part of the file that a request brings.
 pub(super) enum What {
     /// A part of a stored member.
     Part,
@@ -257,12 +257,12 @@ impl Drop for Unpacking {
     }
 }
 
-/// Lent memory of which a checksum is taken when it comes back.
+/// Lent memory whose checksum is taken when it comes back.
 struct Hashed {
     /// `None` once it went back.
     lease: Option<Box<dyn Lease>>,
     at: usize,
-    /// Memory for bytes that may be the wrong ones stays whole, so that it can be filled again.
+    /// Whether the memory may be divided. Memory for bytes that may be the wrong ones stays whole, so that it can be filled again.
     is_divisible: bool,
     sums: Sums,
 }

@@ -18,7 +18,7 @@ const UTF8: u16 = 1 << 11;
 /// 1980-01-01.
 const DATE: u16 = 0x21;
 
-/// What the records say of a member.
+/// A member, as the records describe it.
 pub(super) struct Described<'a> {
     pub(super) name: &'a str,
     pub(super) is_deflated: bool,

@@ -28,13 +28,13 @@ pub struct EncodeBatch {
 pub struct Encoded {
     /// The memory they lie in, in the order of the chunks.
     pub buffer: Buffer,
-    /// Where each is; `None` for a chunk of nothing but the fill value.
+    /// Where each frame is; `None` for a chunk of nothing but the fill value.
     pub frames: Vec<Option<Range<usize>>>,
 }
 
 /// Chunks that may hold nothing but the fill value, compared before they are encoded.
 pub(crate) struct Blank<'a> {
-    /// Their elements, `stride_bytes` from one chunk to the next, as many as `blank` has bytes.
+    /// Their elements, in pieces of the length of `blank`, `stride_bytes` from one chunk to the next.
     pub(crate) chunks: &'a Buffer,
     pub(crate) stride_bytes: usize,
     /// A chunk of the fill value.

@@ -6,11 +6,11 @@ use crate::Result;
 use crate::codec::device::{HeaderWalk, Unit};
 
 const HEADER: &str = include_str!("headers.cuh");
-/// `HeaderPiece` in headers.cuh, and what of a frame it holds.
+/// Bytes of a `HeaderPiece` in headers.cuh, and of the part of a frame that it holds.
 const PIECE_BYTES: usize = stated_size(HEADER, "HeaderPiece");
 const PIECE_DATA: usize = defined(HEADER, "CUZARR_HEADER_BYTES") as usize;
-/// Room of the list: pieces for each frame, and one for so many bytes, stored and decoded. Blocks of known writers are far
-/// larger; what has no room is read whole.
+/// The room of the list: this many pieces for each frame, and one more for each `BYTES_PER_PIECE` stored and decoded
+/// bytes. Blocks of known writers are far larger; what has no room is read whole.
 const PIECES_PER_FRAME: usize = 16;
 const BYTES_PER_PIECE: usize = 1 << 10;
 /// Frames whose walks share a block of threads.
@@ -36,7 +36,7 @@ pub(in crate::codec::batch) fn gather(walk: HeaderWalk, src: &Buffer, units: &[U
     gather_within(most, walk, src, units)
 }
 
-/// Like [`gather`], with room for so many pieces.
+/// Like [`gather`], with room for `most` pieces.
 pub(super) fn gather_within(most: usize, walk: HeaderWalk, src: &Buffer, units: &[Unit]) -> Result<Vec<u8>> {
     // Pages that are never written take no memory.
     let mut bytes = vec![0; src.size_bytes()];

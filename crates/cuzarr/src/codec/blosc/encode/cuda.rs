@@ -60,7 +60,7 @@ struct Streams {
 }
 
 impl Streams {
-    /// Streams of `size_bytes`, `count` of each chunk: what they are made of lies in `plain`, as `row` says.
+    /// Streams of `size_bytes`, `count` of each chunk, whose plain bytes lie as `row` says.
     fn new(row: &ChunkRow, count: usize, size_bytes: usize, plain: &Buffer, made: &Launched) -> Streams {
         Streams {
             plain: plain.address(),

@@ -16,7 +16,7 @@ use crate::codec::device::{ChunkRow, DeviceEncoder, Encode};
 /// Streams begin at multiples of this, as encoders want chunks to.
 const STREAM_ALIGNMENT_BYTES: usize = 16;
 
-/// What chunks are cut into, and what the header says.
+/// How chunks are cut into blocks and streams, and what the header says.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Layout {
     pub(super) chunk_bytes: usize,
@@ -43,7 +43,7 @@ impl Layout {
         self.chunk_bytes % self.block_bytes
     }
 
-    /// The streams of whole blocks of so many chunks, and those of the short last blocks, as rows of chunks for encoders.
+    /// The streams of whole blocks of a row of chunks, and those of the short last blocks, as rows of chunks for encoders.
     fn rows(&self, row: &ChunkRow) -> [ChunkRow; 2] {
         let stride = |bytes: usize| bytes.next_multiple_of(STREAM_ALIGNMENT_BYTES);
         let of = |count, bytes| ChunkRow { device: row.device, count, stride_bytes: stride(bytes) };

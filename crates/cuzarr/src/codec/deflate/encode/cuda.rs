@@ -31,7 +31,7 @@ const MADE_BYTES: usize = defined(HEADER, "CUZARR_DEFLATE_MADE_BYTES") as usize;
 /// Threads of the kernels that have a block of threads for each block; few in `simt`, where each is a fiber.
 const THREADS: u32 = defined(HEADER, "CUZARR_DEFLATE_THREADS");
 const SIMT_THREADS: u32 = 64;
-/// Grids are no larger, and stride.
+/// The most blocks of a grid, which then stride.
 const MOST_GROUPS: usize = 1 << 20;
 
 /// What kernels work on. `DeflateEncode` in deflate_encode.cuh.

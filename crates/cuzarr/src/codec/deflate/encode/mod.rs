@@ -17,7 +17,7 @@ use crate::codec::cost::EncodingSpeeds;
 use crate::codec::device::{ChunkRow, DeviceEncoder, Encode};
 use crate::codec::lz::find::{self, BLOCK_BYTES};
 
-/// Chunks of more are left to the host: positions in a frame are bits in 32 bits.
+/// Larger chunks are left to the host: places in a frame are counted in bits, by 32 bits.
 const MAX_CHUNK_BYTES: usize = 1 << 28;
 /// Higher levels look for the smallest stream, which these kernels do not.
 const MAX_LEVEL: i32 = 9;

@@ -17,8 +17,8 @@ static SPLIT: KernelSource = KernelSource {
 
 const HEADER: &str = include_str!("deflate_split.cuh");
 const SLOT_BYTES: usize = defined(HEADER, "CUZARR_DEFLATE_SLOT_BITS") as usize / 8;
-/// Rounds of an entry, each of some 3 KiB decoded, and warps that measure a region: when there is little to do for the device,
-/// and otherwise. A row of `warps` rounds is measured at a time; entries do not reach from one to the next.
+/// How regions are measured when there is little to do for the device, and otherwise: the rounds of an entry, each of some 3
+/// KiB decoded, and the warps. A row of `warps` rounds is measured at a time; entries do not reach from one to the next.
 const FEW: Measuring = Measuring { rounds: 2, warps: 8, inside_slots: 16, kernel: "deflate_measure_8" };
 const MANY: Measuring = Measuring { rounds: 4, warps: 4, inside_slots: 32, kernel: "deflate_measure_4" };
 const INSIDE_SLOTS_SIMT: u32 = 2;
@@ -37,11 +37,11 @@ const BYTES_PER_TABLE: usize = 16 << 10;
 /// Decoded bytes of a sequence: frames with shorter ones are decoded in order. A match has three bytes at least, and literals in
 /// front, so that on average even short ones have more than six.
 const BYTES_PER_SEQUENCE: usize = 4;
-/// Blocks of one warp that a multiprocessor holds at once, and of 256 threads; warps that measure.
+/// What a multiprocessor holds at once: blocks of one warp, blocks of 256 threads, and warps that measure.
 const WARP_BLOCKS: u32 = 28;
 const THREAD_BLOCKS: u32 = 8;
 const MEASURING_WARPS: u32 = 32;
-/// The number of parts that scratch memory is divided into, and how many of them, from the first on, a launch sets: to zero, and to ones.
+/// The number of parts of scratch memory, and how many of the first ones a launch sets to zero, and to ones.
 const LISTS: usize = 11;
 const ZEROED: usize = 2;
 const FILLED: usize = 4;
@@ -87,18 +87,18 @@ struct Tables {
 struct Measuring {
     rounds: u32,
     warps: u32,
-    /// One slot of so many may have a beginning inside a block of the fixed codes.
+    /// One slot of this many may have a beginning inside a block of the fixed codes.
     inside_slots: u32,
     kernel: &'static str,
 }
 
-/// The lists that the frames of a batch need, and the copies behind.
+/// The lists that the frames of a batch need, and the copies that follow.
 pub(in crate::codec::deflate) struct Split {
     lists: Lists,
     engine: lz::Engine,
 }
 
-/// What the sizes of the lists follow from.
+/// The numbers that determine the sizes of the lists.
 struct Lists {
     frames: u32,
     slots: usize,
@@ -107,7 +107,7 @@ struct Lists {
     dst_bytes: usize,
 }
 
-/// The most sequences of a frame that goes this way.
+/// The most sequences of a frame that is split.
 fn most_sequences(unit: &Unit) -> usize {
     unit.dst.len() / BYTES_PER_SEQUENCE + unit.src.len() / BYTES_PER_ENTRY + 64
 }

@@ -16,7 +16,7 @@ pub(crate) const BLOCK_BYTES: usize = defined(FIND, "CUZARR_FIND_BLOCK_BYTES") a
 /// Bytes of a sequence.
 pub(crate) const ENTRY_BYTES: usize = defined(FIND, "CUZARR_FIND_ENTRY_BYTES") as usize;
 const LEAST_MATCH: usize = defined(FIND, "CUZARR_FIND_LEAST_MATCH") as usize;
-/// Entries are read so many at a time.
+/// The number of entries that are read at a time.
 const ENTRIES_TOGETHER: usize = 4;
 
 /// GPUs since this one give a block of threads the shared memory that `lz_find.cu` asks for.
@@ -67,7 +67,7 @@ impl Blocks {
     }
 }
 
-/// What was found.
+/// The sequences that were found.
 pub(crate) struct Found {
     /// `LzFound`s, [`Blocks::most_sequences`] for each block.
     pub(crate) sequences: Buffer,

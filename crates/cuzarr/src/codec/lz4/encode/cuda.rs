@@ -85,7 +85,7 @@ impl Chunks {
         self.shape.chunks as usize * self.shape.pieces as usize
     }
 
-    /// Blocks of threads that encode pieces, on so many multiprocessors.
+    /// Blocks of threads that encode pieces, on `multiprocessors` multiprocessors.
     fn working(&self, multiprocessors: u32) -> usize {
         let resident = multiprocessors.min(MOST_MULTIPROCESSORS) * PIECES_PER_MULTIPROCESSOR;
         self.pieces().clamp(1, resident as usize)

@@ -12,7 +12,7 @@ use crate::Result;
 use crate::codec::cost::EncodingSpeeds;
 use crate::codec::device::{ChunkRow, DeviceEncoder, Encode};
 
-/// Chunks of more are left to the host: positions in a frame are counted in 32 bits, with room for what does not compress.
+/// Larger chunks are left to the host: positions in a frame are counted in 32 bits, with room for what does not compress.
 const MAX_CHUNK_BYTES: usize = 1 << 30;
 
 /// Makes LZ4 blocks of chunks of one size.

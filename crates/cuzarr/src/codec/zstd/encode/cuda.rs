@@ -26,16 +26,16 @@ const HEADER: &str = include_str!("zstd_encode.cuh");
 const COUNTERS_BYTES: usize = 2 * defined(HEADER, "CUZARR_ZSTD_COUNTERS") as usize;
 const CODES_BYTES: usize = defined(HEADER, "CUZARR_ZSTD_CODES_BYTES") as usize;
 const MADE_BYTES: usize = defined(HEADER, "CUZARR_ZSTD_MADE_BYTES") as usize;
-/// A word for each step of three chains of states.
+/// Bytes of a step of the three chains of states, two for each.
 const STATES_BYTES: usize = 2 * 3;
-/// Literals are read by 16 bytes and more.
+/// Bytes that may be read behind literals, which are read by 16 bytes and more.
 const READ_BEHIND_BYTES: usize = 32;
 /// CUZARR_ZSTD_CHAIN_BLOCKS in zstd_chains.cu.
 const CHAIN_BLOCKS: u32 = defined(include_str!("zstd_chains.cu"), "CUZARR_ZSTD_CHAIN_BLOCKS");
 /// Threads of the kernels that have a block of threads for each block: CUZARR_ZSTD_THREADS; few in `simt`, where each is a fiber.
 const THREADS: u32 = defined(include_str!("zstd_codes.cu"), "CUZARR_ZSTD_THREADS");
 const SIMT_THREADS: u32 = 128;
-/// Grids are no larger, and stride.
+/// The most blocks of a grid, which then stride.
 const MOST_GROUPS: usize = 1 << 20;
 
 /// What kernels work on. `ZstdEncode` in zstd_encode.cuh.

@@ -15,9 +15,9 @@ use crate::codec::cost::EncodingSpeeds;
 use crate::codec::device::{ChunkRow, DeviceEncoder, Encode};
 use crate::codec::lz::find::{self, BLOCK_BYTES};
 
-/// Chunks of more are left to the host: positions in a frame are counted in 32 bits.
+/// Larger chunks are left to the host: positions in a frame are counted in 32 bits.
 const MAX_CHUNK_BYTES: usize = 1 << 30;
-/// Chunks of more that want a checksum are left to the host: one warp hashes a chunk, at 2 GB/s.
+/// Larger chunks that want a checksum are left to the host: one warp hashes a chunk, at 2 GB/s.
 const MAX_CHECKED_BYTES: usize = 4 << 20;
 /// Higher levels ask for frames that are smaller than those of libzstd's level 3 by a tenth and more, which these kernels do not make.
 const MAX_LEVEL: i32 = 9;

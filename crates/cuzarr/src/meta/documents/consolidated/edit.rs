@@ -95,7 +95,7 @@ fn find(format: ZarrFormat, text: &str) -> Result<Option<Scan<'_>>> {
     })
 }
 
-/// What there shall be after all changes.
+/// The entries that there shall be after all changes.
 struct Goal {
     nodes: BTreeMap<String, NodeDocuments>,
     /// Paths whose entries go, if they had any before.
@@ -208,7 +208,7 @@ enum Step {
 }
 
 struct Plan {
-    /// One for each member.
+    /// One step for each member.
     steps: Vec<Step>,
     /// New members, and the index of the member that each comes before.
     new: Vec<(usize, String)>,
@@ -338,7 +338,7 @@ impl Edit<'_> {
     }
 }
 
-/// The places of new members, given by the paths of their nodes: each before the first that it is sorted before.
+/// The places of new members, by the paths of their nodes: each comes before the first member that sorts behind it.
 fn places(paths: &[Cow<'_, str>], steps: &[Step], new: Vec<(&str, Vec<String>)>) -> Vec<(usize, String)> {
     let mut new = new;
     new.sort_by(|(one, _), (other, _)| order(one).cmp(&order(other)));
