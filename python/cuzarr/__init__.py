@@ -96,7 +96,7 @@ from cuzarr.xp.statistics import *  # noqa: F403
 _runtime.announce()
 
 if TYPE_CHECKING:
-    from cuzarr import functions, kernels, reductions, selections
+    from cuzarr import functions, kernels, reductions, references, selections
     from cuzarr.kernels import ElementwiseKernel, Module
 else:
     # What few programs use is imported when it is used. Errors about missing names say where NumPy's are.
@@ -106,6 +106,7 @@ else:
             "functions": None,
             "kernels": None,
             "reductions": None,
+            "references": None,
             "selections": None,
             "ElementwiseKernel": "kernels",
             "Module": "kernels",
@@ -170,6 +171,7 @@ __all__ = [
     "rechunk",
     "reduce",
     "reductions",
+    "references",
     "selections",
     "save",
     "save_array",

@@ -18,7 +18,6 @@ from cuzarr.storage.foreign import ForeignStore, FsspecStore, ObjectStore
 from cuzarr.storage.gds import GDSStore
 from cuzarr.storage.local import LocalStore
 from cuzarr.storage.memory import GpuMemoryStore, MemoryStore
-from cuzarr.storage.references import make_references
 from cuzarr.storage.resolve import (
     MODES,
     AccessMode,
@@ -51,7 +50,6 @@ __all__ = [
     "UrlStore",
     "ZipStore",
     "iterate_parents",
-    "make_references",
     "make_store",
     "make_store_path",
     "normalize_path",
