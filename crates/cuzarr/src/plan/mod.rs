@@ -13,6 +13,7 @@ mod geometry;
 mod options;
 mod pieces;
 mod placement;
+mod plans;
 mod read;
 mod regions;
 mod selection;
@@ -34,6 +35,8 @@ pub use batch::{Batch, ChunkName, Fill, Place, Read, SizeRule, Unit};
 pub use costs::{Costs, Load};
 #[doc(hidden)]
 pub use options::PlanOptions;
+#[doc(hidden)]
+pub use plans::Plans;
 #[doc(hidden)]
 pub use read::{Entries, IndexPlace, IndexRead, Plan, Room, Spacing, Step};
 #[doc(hidden)]

@@ -43,6 +43,8 @@ pub use access::Access;
 #[doc(hidden)]
 pub use engine::Engine;
 #[doc(hidden)]
+pub use read::call::ArrayRead;
+#[doc(hidden)]
 pub use schedule::pool::in_threads;
 #[doc(hidden)]
 pub use schedule::walk::{relay, walk, write_behind};

@@ -37,7 +37,7 @@ impl Gather {
         let arena_bytes = slab_bytes.max(placement.large_chunks * padded(chunk_bytes));
         Gather {
             elements: Gathering::new(Tail::plain(tail.dtype), GatherTo::Parts(part_strides), part_bytes, slab_bytes),
-            packed: Gathering::new(tail.clone(), GatherTo::Chunks, chunk_bytes, arena_bytes),
+            packed: Gathering::new(tail.clone(), GatherTo::PackedChunks, chunk_bytes, arena_bytes),
             in_parts: placement.encoding.is_none() && placement.part_bytes.is_some(),
         }
     }
