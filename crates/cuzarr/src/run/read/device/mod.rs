@@ -73,7 +73,7 @@ pub(crate) struct DeviceDestination {
 /// The results: one for each array, or boxes of one array in turn.
 pub(crate) enum Outs {
     Whole(Vec<NdBuffer>),
-    InTurn(InTurn),
+    InTurn(Box<InTurn>),
 }
 
 impl TryFrom<Out> for Outs {
@@ -81,7 +81,7 @@ impl TryFrom<Out> for Outs {
 
     fn try_from(out: Out) -> Result<Outs> {
         match out {
-            Out::InTurn(in_turn) => Ok(Outs::InTurn(in_turn)),
+            Out::InTurn(in_turn) => Ok(Outs::InTurn(Box::new(in_turn))),
             out => Ok(Outs::Whole(vec![out.whole()?.clone()])),
         }
     }
