@@ -1,5 +1,6 @@
 //! Every command on awkward data: all kinds of types, odd names, nothing at all, damage. And what commands must not do to it.
 
+use cuzarr::internal::is_printable;
 use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};
 use std::os::unix::process::ExitStatusExt;
@@ -156,7 +157,7 @@ fn check(arguments: &[&str], output: &Output) {
     }
     for stream in [&output.stdout, &output.stderr] {
         let text = std::str::from_utf8(stream).expect("text");
-        assert!(text.chars().all(|one| one == '\n' || cuzarr::is_printable(one)), "{}", shown());
+        assert!(text.chars().all(|one| one == '\n' || is_printable(one)), "{}", shown());
     }
     if !arguments.contains(&"--json") {
         assert!(status == 0 || !told.is_empty() || !output.stdout.is_empty(), "{}", shown());

@@ -1,5 +1,6 @@
 //! The command as a user meets it: arguments in, text or JSON and an exit status out.
 
+use cuzarr::internal::is_printable;
 use std::fs::File;
 use std::io::BufReader;
 use std::path::Path;
@@ -115,7 +116,7 @@ fn names_and_attributes_of_a_store_do_not_steer_the_terminal() {
             let output = cuzarr(&[&command, more].concat());
             for stream in [&output.stdout, &output.stderr] {
                 let shown = std::str::from_utf8(stream).expect("text");
-                let steers = shown.chars().find(|&one| one != '\n' && !cuzarr::is_printable(one));
+                let steers = shown.chars().find(|&one| one != '\n' && !is_printable(one));
                 assert_eq!(steers, None, "{command:?} {more:?}: {shown:?}");
             }
             if !more.is_empty() {

@@ -8,7 +8,7 @@
 
 use std::sync::Arc;
 
-use cuzarr_device::Slab;
+use cuzarr_device::internal::Slab;
 
 use super::{DeviceDestination, DeviceFlight, InDecoding, Scratch};
 use crate::codec::native::Native;
