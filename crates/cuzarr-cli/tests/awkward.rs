@@ -1,6 +1,5 @@
 //! Every command on awkward data: all kinds of types, odd names, nothing at all, damage. And what commands must not do to it.
 
-use cuzarr::internal::is_printable;
 use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};
 use std::os::unix::process::ExitStatusExt;
@@ -8,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use cuzarr::internal::is_printable;
 use serde_json::{Value, json};
 
 fn command(arguments: &[&str]) -> Command {

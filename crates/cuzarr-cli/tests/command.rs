@@ -1,11 +1,11 @@
 //! The command as a user meets it: arguments in, text or JSON and an exit status out.
 
-use cuzarr::internal::is_printable;
 use std::fs::File;
 use std::io::BufReader;
 use std::path::Path;
 use std::process::{Command, Output};
 
+use cuzarr::internal::is_printable;
 use serde_json::Value;
 
 fn cuzarr(arguments: &[&str]) -> Output {
@@ -52,6 +52,17 @@ fn demo_ends_with_three_next_steps() {
     let (_, next) = text.split_once("\nnext\n").expect("the demo says what to do next");
     assert_eq!(next.trim_end().lines().count(), 3, "{text}");
     assert!(next.contains("cuzarr doctor") && text.contains("within 48.00 MiB"), "{text}");
+}
+
+#[test]
+fn the_reason_of_a_failure_is_told_once() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("file");
+    std::fs::write(&file, b"").unwrap();
+    let failed = cuzarr(&["man", "--json", text(&file.join("pages"))]);
+    let told = String::from_utf8(failed.stderr.clone()).unwrap();
+    assert_eq!(told.matches("Not a directory").count(), 1, "{told}");
+    assert_eq!(json(&failed)["error"]["message"].as_str().unwrap().matches("Not a directory").count(), 1);
 }
 
 #[test]
