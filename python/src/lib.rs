@@ -51,7 +51,7 @@ fn set_library_paths(libraries: Vec<PathBuf>, cubins: Option<PathBuf>) {
 #[pyfunction]
 #[expect(clippy::needless_pass_by_value, reason = "Python hands over lists of its own")]
 fn nearest(name: &str, known: Vec<String>) -> Option<String> {
-    cuzarr::nearest(name, known.iter().map(String::as_str)).map(str::to_string)
+    cuzarr::internal::nearest(name, known.iter().map(String::as_str)).map(str::to_string)
 }
 
 /// A package that cuzarr works with, by the attributes of `cuzarr.__main__.Package`.

@@ -2,6 +2,7 @@
 
 use clap::Args;
 use cuzarr::Result;
+use cuzarr::internal::cores;
 use cuzarr_device::{GpuReport, LibraryReport, Probe};
 use serde_json::{Value, json};
 
@@ -37,7 +38,7 @@ impl Doctor {
     pub fn run(self, python: Option<&Python<'_>>, output: &mut Output) -> Result<Verdict> {
         let probe = cuzarr_device::probe();
         let python = python.map(|python| &python.found);
-        let threads = cuzarr::config::cores();
+        let threads = cores();
         output.answer(&document(&probe, python, threads), &text(&probe, python, threads));
         Ok(Verdict::Passed)
     }

@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
+use cuzarr::internal::printable;
 use cuzarr::{Error, ErrorKind, Result};
 use cuzarr_remote::reference::Rules;
 use serde_json::{Value, json};
@@ -155,7 +156,7 @@ fn answer(table: &Path, made: &MadeTable, output: &mut Output) {
         text += &format!("\nthe files lie elsewhere: open it with --storage-option allow={}", allow.join(","));
     }
     for LeftOut { file, path, reason } in &made.left_out {
-        let (file, path) = (cuzarr::printable(file), cuzarr::printable(path));
+        let (file, path) = (printable(file), printable(path));
         output.warn(&format!("{file}: variable '{path}' is left out: {reason}"));
     }
     let left_out: Vec<_> = (made.left_out.iter())

@@ -4,8 +4,9 @@ mod model;
 
 use std::sync::Arc;
 
+use cuzarr::internal::run::{Access, ArrayRead, tuning};
 use cuzarr::plan::Selection;
-use cuzarr::run::{ArrayRead, Report, Stage};
+use cuzarr::run::{Report, Stage};
 use cuzarr::store::{LocalStore, MemoryStore, Store, StoreExt};
 use cuzarr::{ErrorKind, Result};
 use cuzarr_device::{Device, NdBuffer, Order};
@@ -54,12 +55,7 @@ fn check(stories: &[Story], device: Device, selections: &[Selection], what: &str
     report
 }
 
-fn read_all(
-    stories: &[Story],
-    accesses: &[cuzarr::run::Access],
-    selections: &[Selection],
-    outs: &[NdBuffer],
-) -> Result<Report> {
+fn read_all(stories: &[Story], accesses: &[Access], selections: &[Selection], outs: &[NdBuffer]) -> Result<Report> {
     let reads = stories.iter().zip(accesses).zip(selections).zip(outs);
     let reads: Vec<ArrayRead<'_>> = reads
         .map(|(((story, access), selection), out)| ArrayRead { access, store: &story.store, selection, out })
@@ -84,7 +80,7 @@ fn stores_whose_arrays_share_all_keys_are_kept_apart() {
             .collect();
         for device in devices() {
             for force_device in [false, true] {
-                stories[0].options.force_device = force_device;
+                tuning(&mut stories[0].options).force_device = force_device;
                 let all: Vec<Selection> = stories.iter().map(|_| Selection::all(&[13, 21])).collect();
                 check(&stories, device, &all, "whole arrays");
                 let parts: Vec<Selection> = stories.iter().map(|story| story.random_selection(&mut dice)).collect();
@@ -121,7 +117,7 @@ fn arrays_of_any_shapes_types_and_codecs_are_read_at_once() {
         }
         // Little memory makes many batches.
         stories[0].options.memory_limit_bytes = if round % 3 == 0 { 1 << 14 } else { 1 << 28 };
-        stories[0].options.force_device = round % 2 == 0;
+        tuning(&mut stories[0].options).force_device = round % 2 == 0;
         for device in devices() {
             let parts: Vec<Selection> = stories.iter().map(|story| story.random_selection(&mut dice)).collect();
             check(&stories, device, &parts, &format!("round {round}"));
@@ -145,7 +141,7 @@ fn many_small_arrays_take_no_more_launches_than_one() {
                     story
                 })
                 .collect();
-            stories[0].options.force_device = true;
+            tuning(&mut stories[0].options).force_device = true;
             let all: Vec<Selection> = stories.iter().map(|story| Selection::all(story.metadata.shape())).collect();
             check(&stories, device, &all, "small arrays").stage(Stage::Decode).count
         };
@@ -161,7 +157,7 @@ fn a_failure_in_one_array_fails_the_call_and_names_the_chunk() {
         (0..5).map(|_| story(&[20], &[5], "int32", codecs.clone(), Arc::new(MemoryStore::new()), &mut dice)).collect();
     stories[3].write(Device::Cpu, &Selection::all(&[20]), &[1; 80]);
     stories[3].store.write("a/c/2", b"no frame").unwrap();
-    stories[0].options.force_device = true;
+    tuning(&mut stories[0].options).force_device = true;
     for device in devices() {
         let accesses: Vec<_> = stories.iter().map(|story| story.access(device)).collect();
         let outs: Vec<NdBuffer> =

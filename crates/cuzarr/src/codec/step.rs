@@ -2,9 +2,9 @@
 
 use std::ops::Range;
 
-use cuzarr_device::bits::Fields;
-use cuzarr_device::checksum::Checksum;
-use cuzarr_device::convert::Conversion;
+use cuzarr_device::internal::bits::Fields;
+use cuzarr_device::internal::checksum::Checksum;
+use cuzarr_device::internal::convert::Conversion;
 use cuzarr_device::{DType, Packing, Tail};
 
 use super::damage::{corrupt, expect_encoded_size};

@@ -11,7 +11,7 @@ use std::borrow::Cow;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use cuzarr_device::Lists;
+use cuzarr_device::internal::Lists;
 
 pub use self::descent::{Entries, IndexPlace, IndexRead};
 use self::descent::{Frame, Shard, find, missing_name};

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use cuzarr_device::pool::Within;
+use cuzarr_device::internal::pool::Within;
 
 use crate::cancellation::CancellationToken;
 use crate::error::{Error, ErrorKind, Result};

@@ -3,11 +3,11 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use cuzarr_device::pool::within;
+use cuzarr_device::internal::pool::within;
 use cuzarr_device::{Device, PerProcess};
 
 use crate::cancellation::CancellationToken;
-use crate::config::cores;
+use crate::config::environment::cores;
 use crate::error::Result;
 use crate::run::context::{CallStore, Context, FAR_WRITES, Failures};
 use crate::run::options::Options;

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
-use cuzarr_device::{Buffer, DType, Event, Layout, NdBuffer, Order, Stream, pool};
+use cuzarr_device::internal::pool;
+use cuzarr_device::{Buffer, DType, Event, Layout, NdBuffer, Order, Stream};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::{Selection, memory_shape};

@@ -8,7 +8,8 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use cuzarr_device::{Device, NdBuffer, Reader};
+use cuzarr_device::internal::Reader;
+use cuzarr_device::{Device, NdBuffer};
 
 use crate::cancellation::POLL_INTERVAL;
 use crate::codec::VariableElements;

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use cuzarr_device::transfer::gather_on;
+use cuzarr_device::internal::transfer::gather_on;
 use cuzarr_device::{Buffer, NdBuffer, Stream, Tail, Transfer, TransferBox};
 
 use crate::error::Result;

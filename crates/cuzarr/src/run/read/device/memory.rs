@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use cuzarr_device::Slab;
+use cuzarr_device::internal::Slab;
 
 use super::{DeviceDestination, DeviceFlight, GroupState, InDecoding, Scratch};
 use crate::codec::native::Native;

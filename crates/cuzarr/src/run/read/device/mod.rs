@@ -9,8 +9,9 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use cuzarr_device::transfer::{fill_boxes_on, scatter_on};
-use cuzarr_device::{Buffer, Device, Event, NdBuffer, Slab, SlabRing, Stream, Tail, Transfer, pool};
+use cuzarr_device::internal::transfer::{fill_boxes_on, scatter_on};
+use cuzarr_device::internal::{Slab, SlabRing, pool};
+use cuzarr_device::{Buffer, Device, Event, NdBuffer, Stream, Tail, Transfer};
 
 use self::target::Target;
 use crate::codec::batch::ScratchLimit;

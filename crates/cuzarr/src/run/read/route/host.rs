@@ -8,7 +8,8 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
-use cuzarr_device::{Device, ElementBox, Lent, NdBuffer, Part, PartBytes, Tail, Transfer, Writer, profile};
+use cuzarr_device::internal::{ElementBox, Lent, Part, PartBytes, Writer};
+use cuzarr_device::{Device, NdBuffer, Tail, Transfer, profile};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::{Batch, Fill, Room, Spacing, Unit};

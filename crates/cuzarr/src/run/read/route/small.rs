@@ -3,7 +3,8 @@
 
 use std::sync::Arc;
 
-use cuzarr_device::{Layout, NdBuffer, Order, SlabRing};
+use cuzarr_device::internal::SlabRing;
+use cuzarr_device::{Layout, NdBuffer, Order};
 
 use crate::error::Result;
 use crate::plan::{Plan, SMALL_BYTES};

@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-use cuzarr_device::{Device, Lists};
+use cuzarr_device::Device;
+use cuzarr_device::internal::Lists;
 
 use crate::codec::{Chain, VariableElements};
 use crate::error::{Error, ErrorKind, Result};

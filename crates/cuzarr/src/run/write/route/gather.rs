@@ -7,7 +7,8 @@
 
 use std::sync::Arc;
 
-use cuzarr_device::{NdBuffer, Packing, Stream, Tail, pool};
+use cuzarr_device::internal::pool;
+use cuzarr_device::{NdBuffer, Packing, Stream, Tail};
 
 use crate::codec::Program;
 use crate::error::Result;
