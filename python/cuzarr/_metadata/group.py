@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal
 
@@ -391,7 +391,9 @@ def parse_node(data: Mapping[str, Any]) -> AnyArrayMetadata | GroupMetadata:
 
 
 def node_of(
-    documents: Mapping[str, Mapping[str, Any]], consolidated: _core.Consolidated | None = None, trail: Iterable[str] = ()
+    documents: Mapping[str, Mapping[str, Any]],
+    consolidated: _core.Consolidated | None = None,
+    trail: Callable[[], tuple[str, ...]] = tuple,
 ) -> AnyArrayMetadata | GroupMetadata:
     """The value of what is stored of a node, and of what is consolidated below it. Later errors about that name the ``trail``.
 
@@ -408,7 +410,7 @@ def node_of(
         node = GroupMetadata.from_dict({**documents[ZGROUP], "attributes": documents.get(ZATTRS, {})})
     if consolidated is None or not isinstance(node, GroupMetadata):
         return node
-    below = FoundNodes(consolidated, {path: path for path in consolidated.paths()}, tuple(trail))
+    below = FoundNodes(consolidated, {path: path for path in consolidated.paths()}, trail())
     return replace(node, consolidated_metadata=ConsolidatedMetadata(below))
 
 

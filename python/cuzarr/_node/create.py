@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy as _copying
 import warnings
+from functools import partial
 from typing import Any
 
 from cuzarr import _core
@@ -145,7 +146,7 @@ def create_node(
 ) -> Array:
     """Writes a new array: its elements, if there are any yet, then its metadata and that of the groups above it."""
     array = Array(place, metadata, config, device)  # refused here, when the codecs do not fit
-    write_new(place, metadata, overwrite=overwrite, fill=lambda: None if data is None else fill(array, data))
+    write_new(place, metadata, overwrite=overwrite, fill=None if data is None else partial(fill, array, data))
     return array
 
 
