@@ -116,8 +116,8 @@ class Config:
 
     def _values(self) -> Mapping[str, Any]:
         """All values by the names of the settings. While no value has changed, it is the same object."""
-        local, own, environment = self._local.get(), self._set, self._from_environment()
-        current = self._current
+        local, own, current = self._local.get(), self._set, self._current
+        environment = self._from_environment() if self._environment is None else self._environment
         if current is not None and current[0] is local and current[1] is own and current[2] is environment:
             return current[3]
         values = DEFAULTS | {key: value for key, (value, _) in environment.items()} | own | local

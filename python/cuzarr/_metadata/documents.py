@@ -35,8 +35,8 @@ from cuzarr.storage import StorePath
 _MOST_RACES = 100
 _LONGEST_PAUSE_SECONDS = 0.02
 
-FoundNode = tuple[Documents, _core.Consolidated | None, list[str]]
-"""What is stored of a node, what is consolidated below it, and what is odd about it."""
+FoundNode = tuple[Documents | _core.ArrayMetadata, _core.Consolidated | None, list[str]]
+"""Metadata of an array or the documents of a group, what is consolidated below it, and what is odd about it."""
 
 AnyNodeMetadata = AnyArrayMetadata | GroupMetadata
 
@@ -70,7 +70,8 @@ def value_of(place: StorePath, found: FoundNode) -> AnyNodeMetadata:
     documents, consolidated, _ = found
 
     def trail() -> tuple[str, str]:
-        return f"{place.store}", f"metadata '{place.key(next(iter(documents)))}'"
+        name = next(iter(documents if isinstance(documents, dict) else documents.stored()))
+        return f"{place.store}", f"metadata '{place.key(name)}'"
 
     try:
         return node_of(documents, consolidated, trail)
@@ -172,7 +173,7 @@ def create_nodes(place: StorePath, nodes: Mapping[str, AnyNodeMetadata], *, over
     place.store.check_writable()
     handle = place.store.handle
     new = _core.NewNodes(
-        handle, [((place / path if path else place).path, *node.stored()) for path, node in nodes.items()], overwrite
+        handle, [((place / path if path else place).path, *node._given()) for path, node in nodes.items()], overwrite
     )
     # Where readers see nothing before all is committed, chunks are taken only of arrays that are there.
     is_transactional = handle.is_transactional()

@@ -11,6 +11,7 @@ from cuzarr import _core
 from cuzarr._compute.sources import is_array, metadata_of, place_of
 from cuzarr._memory.foreign import host_array
 from cuzarr._metadata.array import AnyArrayMetadata, ArrayV2Metadata, ArrayV3Metadata
+from cuzarr._metadata.chunk_grid import regions
 from cuzarr._metadata.create import DEFAULT_FILL_VALUE, is_auto, legacy_metadata, new_metadata
 from cuzarr._metadata.documents import check_zarr_format, write_new
 from cuzarr._metadata.dtype import ZarrFormat
@@ -288,7 +289,7 @@ def fill(array: Array, data: Any) -> None:
         _core.copy_elements(source._handle(), array._handle())
     except DTypeMismatchError:  # of elements that are not numbers, NumPy alone knows what becomes of them
         source, array = source.with_device("cpu"), array.with_device("cpu")
-        for region in array.metadata._grid.regions(array.shape):
+        for region in regions(array.metadata._grid, array.shape):
             array[region] = source[region]
 
 

@@ -34,6 +34,8 @@
 mod array;
 mod cf;
 mod chunk_key;
+#[doc(hidden)] // chunks as callers give them: for `ArrayBuilder` and the Python package
+pub mod chunking;
 mod documents;
 mod dtype;
 #[doc(hidden)] // `Array::builder` is for users; copies change the metadata of arrays
@@ -47,6 +49,7 @@ mod multiscales;
 mod names;
 #[doc(hidden)] // names of documents: for the Python package and tests
 pub mod node;
+mod outline;
 mod parsing;
 mod rectilinear;
 mod small_float;
@@ -74,6 +77,7 @@ pub use multiscales::{
     CoordinateSystems, IMAGE_LABELS, ImageAxis, ImageLevel, MultiscaleConvention, Multiscales, label_names,
 };
 pub use node::NodeMetadata;
+pub use outline::Outline;
 pub use rectilinear::{Edges, RectilinearGrid, Run};
 pub use times::TimeScale;
 pub use xarray::{Translated, translate};
