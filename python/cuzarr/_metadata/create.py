@@ -27,7 +27,7 @@ def is_auto(value: Any) -> bool:
     return isinstance(value, str) and value == "auto"
 
 
-def fill_element(value: Any, data_type: DataType, zarr_format: ZarrFormat) -> bytes | None:
+def fill_element(value: Any, data_type: DataType) -> bytes | None:
     """The bytes of the element that a caller chose as the fill value; ``None`` for the default one, and for none in format 2."""
     # zarr-python has a sentinel of its own, whose type differs between its versions.
     if value is None or value is DEFAULT_FILL_VALUE or type(value).__name__ in ("DefaultFillValue", "sentinel"):
@@ -67,21 +67,18 @@ def _require_role(codecs: tuple[Codec, ...], role: str, argument: str) -> tuple[
     return codecs
 
 
-def default_serializer(data_type: DataType) -> Codec:
-    """The codec from elements to bytes, where the caller chose none."""
-    return parse_codec(_core.default_codecs(3, data_type._described)[0][0])
+def _documents(codecs: Iterable[Codec]) -> list[dict[str, Any]]:
+    return [codec.to_dict() for codec in codecs]
 
 
-def chain_v3(data_type: DataType, filters: Any, serializer: Any, compressors: Any) -> tuple[Codec, ...]:
+def chain_v3(data_type: DataType, filters: Any, serializer: Any, compressors: Any) -> list[dict[str, Any]]:
     """The codec chain of format 3, where the caller chose some of it."""
+    own_serializer, *own_compressors = map(parse_codec, _core.default_codecs(3, data_type._described)[0])
     array_array = () if is_auto(filters) else _require_role(as_codecs(filters), "array_array", "filters")
-    array_bytes = default_serializer(data_type) if is_auto(serializer) else parse_codec(serializer)
-    if is_auto(compressors):
-        bytes_bytes = tuple(map(parse_codec, _core.default_codecs(3, data_type._described)[0][1:]))
-    else:
-        bytes_bytes = _require_role(as_codecs(compressors), "bytes_bytes", "compressors")
+    array_bytes = own_serializer if is_auto(serializer) else parse_codec(serializer)
+    bytes_bytes = own_compressors if is_auto(compressors) else _require_role(as_codecs(compressors), "bytes_bytes", "compressors")
     _require_role((array_bytes,), "array_bytes", "serializers")
-    return chain_for_dtype((*array_array, array_bytes, *bytes_bytes), data_type)
+    return _documents(chain_for_dtype((*array_array, array_bytes, *bytes_bytes), data_type))
 
 
 def parse_chunk_key_encoding(encoding: Any, zarr_format: ZarrFormat) -> tuple[str, str]:
@@ -150,23 +147,23 @@ def codecs_v2(data_type: DataType, filters: Any, compressors: Any) -> tuple[list
 
 
 def _new(
-    zarr_format: ZarrFormat,
-    shape: tuple[int, ...],
     data_type: DataType,
-    chunks: Any,
-    shards: Any,
+    shape: tuple[int, ...],
     codecs: Any,
-    fill_value: Any,
     order: str | None,
+    zarr_format: ZarrFormat,
+    *,
+    chunks: Any,
+    fill_value: Any,
     attributes: Any,
     chunk_key_encoding: Any,
     dimension_names: Any,
+    shards: Any = None,
 ) -> AnyArrayMetadata:
     if order not in ("C", "F", None):
         raise InvalidArgumentError(f"order is {order!r}, expected 'C' or 'F'")
-    if shards is None:
-        index_location, target_bytes = "end", None
-    else:
+    index_location, target_bytes = "end", None
+    if shards is not None:
         shards, index_location, target_bytes = parse_shards(shards, 4)
     return of_core(
         _core.new_array(
@@ -179,7 +176,7 @@ def _new(
             target_bytes=target_bytes,
             index_location=index_location,
             codecs=codecs,
-            fill_value=fill_element(fill_value, data_type, zarr_format),
+            fill_value=fill_element(fill_value, data_type),
             is_undefined=fill_value is None and zarr_format == 2,
             order=order or "C",
             chunk_key_encoding=None if chunk_key_encoding is None else parse_chunk_key_encoding(chunk_key_encoding, zarr_format),
@@ -193,49 +190,29 @@ def new_metadata(
     *,
     shape: Any,
     dtype: Any,
-    chunks: Any,
-    shards: Any,
     filters: Any,
     compressors: Any,
     serializer: Any,
-    fill_value: Any,
     order: str | None,
     zarr_format: ZarrFormat,
-    attributes: Any,
-    chunk_key_encoding: Any,
-    dimension_names: Any,
+    **given: Any,
 ) -> AnyArrayMetadata:
     """Metadata for ``create_array``."""
     data_type, extents = parse_dtype(dtype, zarr_format), parse_shape(shape)
     codecs: Any = None
+    chosen = [one for one in (filters, serializer, compressors) if not isinstance(one, str) or one != "auto"]
     if zarr_format == 2:
-        _refuse(2, shards=shards, dimension_names=dimension_names)
+        _refuse(2, shards=given["shards"], dimension_names=given["dimension_names"])
         if not is_auto(serializer):
             raise InvalidArgumentError("format 2 has no serializer")
+        codecs = codecs_v2(data_type, filters, compressors) if chosen else None
         order = order or config._values()["array.order"]
-    elif order is not None:
-        warn_order()
-        order = None
-    chosen = [one for one in (filters, serializer, compressors) if not isinstance(one, str) or one != "auto"]
-    if chosen:
-        codecs = (
-            codecs_v2(data_type, filters, compressors)
-            if zarr_format == 2
-            else [codec.to_dict() for codec in chain_v3(data_type, filters, serializer, compressors)]
-        )
-    return _new(
-        zarr_format,
-        extents,
-        data_type,
-        chunks,
-        shards,
-        codecs,
-        fill_value,
-        order,
-        attributes,
-        chunk_key_encoding,
-        dimension_names,
-    )
+    else:
+        codecs = chain_v3(data_type, filters, serializer, compressors) if chosen else None
+        if order is not None:
+            warn_order()
+            order = None
+    return _new(data_type, extents, codecs, order, zarr_format, **given)
 
 
 def legacy_metadata(
@@ -245,20 +222,15 @@ def legacy_metadata(
     chunks: Any,
     compressor: Any,
     filters: Any,
-    fill_value: Any,
     order: str | None,
     default_order: str,
     dimension_separator: str | None,
-    chunk_key_encoding: Any,
     codecs: Any,
-    dimension_names: Any,
-    attributes: Any,
     zarr_format: ZarrFormat,
+    **given: Any,
 ) -> AnyArrayMetadata:
     """Metadata for ``create``, whose arguments are those of both formats."""
     data_type, extents = parse_dtype(dtype, zarr_format), parse_shape(shape)
-    if chunks is None or (zarr_format == 2 and chunks is True):
-        chunks = "auto"
     chosen: Any = None
     if zarr_format == 3:
         _refuse(3, dimension_separator=dimension_separator, filters=filters)
@@ -268,25 +240,14 @@ def legacy_metadata(
             warn_order()
             order = None
         if codecs is not None:
-            chosen = [codec.to_dict() for codec in chain_for_dtype(as_codecs(codecs), data_type)]
+            chosen = _documents(chain_for_dtype(as_codecs(codecs), data_type))
     else:
-        _refuse(2, codecs=codecs, chunk_key_encoding=chunk_key_encoding, dimension_names=dimension_names)
+        _refuse(2, codecs=codecs, **{name: given[name] for name in ("chunk_key_encoding", "dimension_names")})
         if filters is not None or not is_auto(compressor):
             chosen = codecs_v2(data_type, "auto" if filters is None else filters, compressor)
-        order, chunk_key_encoding = order or default_order, ("v2", dimension_separator or ".")
-    return _new(
-        zarr_format,
-        extents,
-        data_type,
-        chunks,
-        None,
-        chosen,
-        fill_value,
-        order,
-        attributes,
-        chunk_key_encoding,
-        dimension_names,
-    )
+        order, given["chunk_key_encoding"] = order or default_order, ("v2", dimension_separator or ".")
+    given["chunks"] = "auto" if chunks is None or (zarr_format == 2 and chunks is True) else chunks
+    return _new(data_type, extents, chosen, order, zarr_format, **given)
 
 
 def _refuse(zarr_format: int, **arguments: Any) -> None:
