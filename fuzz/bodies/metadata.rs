@@ -95,6 +95,7 @@ fn check_rebuilt(array: &ArrayMetadata) {
     let rebuilt = ArrayMetadata::new(NewArray {
         shape: array.shape().to_vec(),
         data_type: array.data_type().clone(),
+        data_type_words: None,
         chunk_shape: array.chunk_grid().chunk_shape().to_vec(),
         fill_value: array.fill_value().clone(),
         codecs: array.codecs().clone(),

@@ -6,7 +6,6 @@ use cuzarr::internal::node::{chain, delete_left_over, delete_outside, trusting_c
 use cuzarr::meta::{Mark, NodeMetadata};
 use cuzarr::node::{Array, ArrayOptions};
 use cuzarr::plan::{AxisSelection, Selection};
-use cuzarr::{Error, ErrorKind};
 use cuzarr_device::DType;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -15,9 +14,10 @@ use pyo3::types::{PyComplex, PyDict, PyInt, PyList, PySlice, PyTuple};
 use crate::arrow;
 use crate::error::{IntoPython, PyResult};
 use crate::interrupt::interruptible;
+use crate::metadata::{PyArrayMetadata, not_an_array};
 use crate::names::{parse_device, parse_dtype};
 use crate::ndbuffer::PyNdBuffer;
-use crate::nodes::parse_documents;
+use crate::nodes::parse_alone;
 use crate::selection::{Lists, Selected, selection};
 use crate::store::PyStore;
 use crate::strings;
@@ -35,22 +35,25 @@ pub struct PyArray {
 
 #[pymethods]
 impl PyArray {
-    /// Makes an array from its metadata documents, given by name. It reads nothing. With `trusts_consolidated` the documents may
+    /// Makes an array from its metadata, or from its documents, given by name. It reads nothing. With `trusts_consolidated` the documents may
     /// come from a group's consolidated metadata.
     #[new]
     #[pyo3(signature = (store, path, documents, options, trusts_consolidated=false))]
     fn new(
         store: &PyStore,
         path: &str,
-        documents: &Bound<'_, PyDict>,
+        documents: &Bound<'_, PyAny>,
         options: &Bound<'_, PyDict>,
         trusts_consolidated: bool,
     ) -> PyResult<Self> {
-        let NodeMetadata::Array(metadata) = parse_documents(documents)?.check().py()? else {
-            let message = format!("the documents at '{path}' describe a group, expected an array");
-            return Err(Error::new(ErrorKind::InvalidArgument, message)).py();
+        let metadata = match documents.cast::<PyArrayMetadata>() {
+            Ok(metadata) => (**metadata.get().checked()?).clone(),
+            Err(_) => match parse_alone(documents)?.check().py()? {
+                NodeMetadata::Array(metadata) => *metadata,
+                NodeMetadata::Group(_) => return Err(not_an_array(&format!("the documents at '{path}'"))).py(),
+            },
         };
-        let array = Array::from_metadata(Arc::clone(&store.inner), path, *metadata, parse_options(options)?).py()?;
+        let array = Array::from_metadata(Arc::clone(&store.inner), path, metadata, parse_options(options)?).py()?;
         chain(&array).py()?;
         Ok(PyArray { array: if trusts_consolidated { trusting_consolidated(array) } else { array } })
     }

@@ -30,6 +30,12 @@ fn instance<'py>(py: Python<'py>, error: &Error) -> PyResult<Bound<'py, PyAny>> 
     ))
 }
 
+/// The Python exception for an argument of a wrong type.
+pub fn wrong_type(py: Python<'_>, message: &str) -> PyErr {
+    let made = py.import("cuzarr.errors").and_then(|errors| errors.getattr("ArgumentTypeError")?.call1((message,)));
+    made.map_or_else(|failure| failure, PyErr::from_value)
+}
+
 /// The exception that a Python store or codec raised, when it says more than the error's kind. These are cuzarr's own
 /// exceptions, and interrupts.
 fn source_exception(py: Python<'_>, error: &Error) -> Option<PyErr> {

@@ -6,6 +6,7 @@ use cuzarr::meta::{Json, Object};
 use cuzarr::{Error, ErrorKind};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
+use serde_json::Value;
 
 use crate::error::{IntoPython, PyResult};
 
@@ -23,14 +24,29 @@ pub fn to_dict<'a, 'py>(
 ) -> PyResult<Bound<'py, PyDict>> {
     let dict = PyDict::new(py);
     for (name, member) in members {
-        let value = to_python(py, member, names)?;
+        let value = named(py, member, names)?;
         let name = names.entry(name).or_insert_with(|| PyString::new(py, name));
         dict.set_item(&*name, value)?;
     }
     Ok(dict)
 }
 
-fn to_python<'a, 'py>(py: Python<'py>, value: &'a Json, names: &mut Names<'a, 'py>) -> PyResult<Bound<'py, PyAny>> {
+/// A JSON tree as Python's value.
+pub fn to_python<'py>(py: Python<'py>, value: &Json) -> PyResult<Bound<'py, PyAny>> {
+    named(py, value, &mut Names::new())
+}
+
+/// A plain JSON value as Python's.
+pub fn to_value<'py>(py: Python<'py>, value: &Value) -> PyResult<Bound<'py, PyAny>> {
+    to_python(py, &Json::from_value(value).py()?)
+}
+
+/// The plain JSON value of Python's, which must be what `json` can write.
+pub fn from_value(value: &Bound<'_, PyAny>) -> PyResult<Value> {
+    Ok(from_python(value, 0)?.to_value())
+}
+
+fn named<'a, 'py>(py: Python<'py>, value: &'a Json, names: &mut Names<'a, 'py>) -> PyResult<Bound<'py, PyAny>> {
     Ok(match value {
         Json::Null => py.None().into_bound(py),
         Json::Bool(value) => PyBool::new(py, *value).to_owned().into_any(),
@@ -39,7 +55,7 @@ fn to_python<'a, 'py>(py: Python<'py>, value: &'a Json, names: &mut Names<'a, 'p
         Json::Array(elements) => {
             let list = PyList::empty(py);
             for element in elements {
-                list.append(to_python(py, element, names)?)?;
+                list.append(named(py, element, names)?)?;
             }
             list.into_any()
         }

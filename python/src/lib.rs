@@ -4,6 +4,7 @@
 mod array;
 mod arrow;
 mod carrier;
+mod chunk_grid;
 mod codecs;
 mod copy;
 mod decoder;
@@ -16,6 +17,7 @@ mod identity;
 mod interrupt;
 mod json;
 mod memory;
+mod metadata;
 mod module;
 mod names;
 mod ndbuffer;
@@ -127,6 +129,8 @@ mod _core {
     #[pymodule_export]
     use super::array::{PyArray, check_unchanged};
     #[pymodule_export]
+    use super::chunk_grid::{PyAxisGrid, PyChunkGrid, choose_chunks};
+    #[pymodule_export]
     use super::copy::{PyCheckpoint, PyCopy, PyPyramid, copy_elements, copy_region, refuse_overlap, region_shape};
     #[pymodule_export]
     use super::decoder::{PyDecoder, PyDecoderBatch};
@@ -138,6 +142,10 @@ mod _core {
     use super::json::plain_json;
     #[pymodule_export]
     use super::memory::{memory_info, memory_of_arrays, reset_memory_peak, set_allocator, trim_memory};
+    #[pymodule_export]
+    use super::metadata::{
+        PyArrayMetadata, default_codecs, describe_v3, fill_to_element, fill_to_json, new_array, words_v3,
+    };
     #[pymodule_export]
     use super::module::{PyElementwiseKernel, PyFunction, PyUserModule};
     #[pymodule_export]

@@ -13,11 +13,12 @@ use pyo3::types::{PyBytes, PyDict};
 use crate::error::{IntoPython, PyResult};
 use crate::interrupt::{interruptible, reading};
 use crate::json::{self, Names};
+use crate::metadata::PyArrayMetadata;
 use crate::store::PyStore;
 use crate::watch::{Watch, Watches};
 
-/// The documents of a node by their names, what is consolidated below it, and warnings.
-type Found<'py> = (Bound<'py, PyDict>, Option<PyConsolidated>, Vec<String>);
+/// The metadata of an array, or the documents of a group by their names; what is consolidated below it, and warnings.
+type Found<'py> = (Bound<'py, PyAny>, Option<PyConsolidated>, Vec<String>);
 
 /// What is consolidated below a group. Documents are taken apart when they are asked for.
 #[pyclass(name = "Consolidated", module = "cuzarr._core", frozen)]
@@ -35,11 +36,11 @@ impl PyConsolidated {
         self.0.is_array(path)
     }
 
-    /// The documents of the node at a path by their names; `None` if there is none.
-    fn documents<'py>(&self, py: Python<'py>, path: &str) -> PyResult<Option<Bound<'py, PyDict>>> {
+    /// The metadata of the array at a path, or the documents of a group by their names; `None` if there is none.
+    fn documents<'py>(&self, py: Python<'py>, path: &str) -> PyResult<Option<Bound<'py, PyAny>>> {
         let place = || format!("consolidated metadata of '{path}'");
         let Some(node) = self.0.documents(path).at(place).py()? else { return Ok(None) };
-        to_dict(py, &node.alone(), &mut Names::default()).map(Some)
+        node_to_python(py, &node.alone()).map(Some)
     }
 }
 
@@ -172,19 +173,19 @@ impl PyNodeLock {
         py.detach(|| drop(lock));
     }
 
-    /// The stored documents, by their names.
-    fn read<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+    /// The stored metadata of an array, or the documents of a group by their names.
+    fn read<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let lock = self.lock()?;
         let stored = py.detach(|| lock.read()).py()?;
-        let documents = to_dict(py, stored.documents(), &mut Names::default())?;
+        let documents = node_to_python(py, stored.documents())?;
         *self.stored.lock().unwrap_or_else(PoisonError::into_inner) = Some(stored);
         Ok(documents)
     }
 
     /// Replaces the documents that were read last, then the node's entries in consolidated copies above. Returns false when another
     /// writer changed a document since it was read: nothing is written then.
-    fn replace(&self, py: Python<'_>, documents: &Bound<'_, PyDict>, indent: Option<usize>) -> PyResult<bool> {
-        let (lock, documents) = (self.lock()?, parse_documents(documents)?);
+    fn replace(&self, py: Python<'_>, documents: &Bound<'_, PyAny>, indent: Option<usize>) -> PyResult<bool> {
+        let (lock, documents) = (self.lock()?, parse_alone(documents)?);
         let stored = self.stored.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let stored = stored.ok_or_else(|| PyValueError::new_err("the documents were not read"))?;
         py.detach(|| lock.replace(&stored, &documents, indent)).py()
@@ -228,7 +229,7 @@ impl PyNodeLock {
 #[pyfunction]
 pub fn lay_out_node<'py>(
     py: Python<'py>,
-    documents: &Bound<'py, PyDict>,
+    documents: &Bound<'py, PyAny>,
     consolidated: Option<&Bound<'py, PyAny>>,
     indent: Option<usize>,
 ) -> PyResult<Bound<'py, PyDict>> {
@@ -251,7 +252,7 @@ pub struct PyNewNodes {
 }
 
 /// A path, and the documents of a node and of what is consolidated below it.
-type Given<'py> = (String, Bound<'py, PyDict>, Option<Bound<'py, PyAny>>);
+type Given<'py> = (String, Bound<'py, PyAny>, Option<Bound<'py, PyAny>>);
 
 #[pymethods]
 impl PyNewNodes {
@@ -279,7 +280,7 @@ impl PyNewNodes {
     }
 }
 
-fn format(number: u8) -> ZarrFormat {
+pub fn format(number: u8) -> ZarrFormat {
     if number == 2 { ZarrFormat::V2 } else { ZarrFormat::V3 }
 }
 
@@ -295,13 +296,19 @@ fn parse_consolidation(given: &Bound<'_, PyAny>) -> PyResult<Consolidation> {
 }
 
 fn to_python<'py>(py: Python<'py>, found: &FoundNode) -> PyResult<Found<'py>> {
-    let mut names = Names::default();
     let consolidated = found.consolidated.clone().map(PyConsolidated);
-    Ok((to_dict(py, &found.documents, &mut names)?, consolidated, found.warnings.clone()))
+    Ok((node_to_python(py, &found.documents)?, consolidated, found.warnings.clone()))
+}
+
+fn node_to_python<'py>(py: Python<'py>, node: &NodeDocuments) -> PyResult<Bound<'py, PyAny>> {
+    match node.is_array() {
+        true => Ok(Bound::new(py, PyArrayMetadata::new(node.clone()))?.into_any()),
+        false => Ok(to_dict(py, node, &mut Names::default())?.into_any()),
+    }
 }
 
 /// The documents of a node by their names, without what is consolidated below it.
-fn to_dict<'a, 'py>(
+pub fn to_dict<'a, 'py>(
     py: Python<'py>,
     node: &'a NodeDocuments,
     names: &mut Names<'a, 'py>,
@@ -327,8 +334,16 @@ pub fn parse_documents(documents: &Bound<'_, PyDict>) -> PyResult<NodeDocuments>
     NodeDocuments::from_members(members).ok_or_else(missing).py()
 }
 
-fn parse_node(documents: &Bound<'_, PyDict>, consolidated: Option<&Bound<'_, PyAny>>) -> PyResult<NodeDocuments> {
-    let mut node = parse_documents(documents)?;
+/// The documents of a node, given by their names, or as the metadata of an array.
+pub fn parse_alone(given: &Bound<'_, PyAny>) -> PyResult<NodeDocuments> {
+    match given.cast::<PyArrayMetadata>() {
+        Ok(metadata) => Ok(metadata.get().documents().clone()),
+        Err(_) => parse_documents(given.cast::<PyDict>()?),
+    }
+}
+
+fn parse_node(documents: &Bound<'_, PyAny>, consolidated: Option<&Bound<'_, PyAny>>) -> PyResult<NodeDocuments> {
+    let mut node = parse_alone(documents)?;
     let Some(consolidated) = consolidated else { return Ok(node) };
     let below = match consolidated.cast::<PyConsolidated>() {
         Ok(found) if found.get().0.zarr_format() == node.zarr_format() => found.get().0.clone(),
@@ -340,7 +355,7 @@ fn parse_node(documents: &Bound<'_, PyDict>, consolidated: Option<&Bound<'_, PyA
             let given = consolidated.cast::<PyDict>()?;
             let mut below = Vec::with_capacity(given.len());
             for (path, documents) in given {
-                below.push((path.extract()?, parse_documents(documents.cast::<PyDict>()?)?));
+                below.push((path.extract()?, parse_alone(&documents)?));
             }
             Consolidated::from_nodes(node.zarr_format(), below).py()?
         }

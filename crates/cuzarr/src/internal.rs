@@ -32,6 +32,11 @@ pub mod codec {
 
 /// Documents of metadata, and the choice of codecs.
 pub mod meta {
+    /// Chunks as callers give them.
+    pub mod chunking {
+        pub use crate::meta::chunking::*;
+    }
+
     /// Codecs and chunks of new and changed arrays.
     pub mod encoding {
         pub use crate::meta::encoding::*;

@@ -88,6 +88,7 @@ class Config:
         self._set: dict[str, Any] = {}
         self._local: ContextVar[dict[str, Any]] = ContextVar("cuzarr_config_local", default={})  # noqa: B039, it is never changed
         self._environment: dict[str, tuple[Any, str]] | None = None
+        self._current: tuple[object, object, object, dict[str, Any]] | None = None
 
     def _from_environment(self) -> dict[str, tuple[Any, str]]:
         # Read at first use, not at import: a bad variable must not make `import cuzarr` fail.
@@ -112,6 +113,16 @@ class Config:
         False
         """
         return self._local.get(), self._set, self._environment
+
+    def _values(self) -> Mapping[str, Any]:
+        """All values by the names of the settings. While no value has changed, it is the same object."""
+        local, own, current = self._local.get(), self._set, self._current
+        environment = self._from_environment() if self._environment is None else self._environment
+        if current is not None and current[0] is local and current[1] is own and current[2] is environment:
+            return current[3]
+        values = DEFAULTS | {key: value for key, (value, _) in environment.items()} | own | local
+        self._current = local, own, environment, values
+        return values
 
     def get(self, key: str, default: Any = ...) -> Any:
         """The value of a setting, or of a section.

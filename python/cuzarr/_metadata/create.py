@@ -10,12 +10,12 @@ from typing import Any
 from cuzarr import _core
 from cuzarr._checks import items, parse_shape, refusing
 from cuzarr._config import config
-from cuzarr._metadata.array import AnyArrayMetadata, ArrayV2Metadata, ArrayV3Metadata
-from cuzarr._metadata.chunk_grid import ChunkGrid, guess_chunks, parse_chunks, parse_edges, resolve_chunks
+from cuzarr._metadata.array import AnyArrayMetadata, as_attributes, of_core
+from cuzarr._metadata.chunk_grid import parse_shards
 from cuzarr._metadata.dtype import OBJECT_CODECS, DataType, ZarrFormat, parse_dtype
-from cuzarr.codecs.chain import ExtensionCodec, ShardingCodec, chain_for_dtype, parse_codec
+from cuzarr.codecs.chain import ExtensionCodec, chain_for_dtype, parse_codec
 from cuzarr.codecs.numcodecs import NumcodecsCodec
-from cuzarr.codecs.values import BytesCodec, Codec, VLenBytesCodec, VLenUTF8Codec, ZstdCodec
+from cuzarr.codecs.values import Codec
 from cuzarr.errors import CuzarrRuntimeWarning, InvalidArgumentError
 
 # The fill value where the caller chose none; `None` is a choice in format 2.
@@ -27,17 +27,13 @@ def is_auto(value: Any) -> bool:
     return isinstance(value, str) and value == "auto"
 
 
-def parse_fill_value(value: Any, data_type: DataType, zarr_format: ZarrFormat) -> Any:
-    """A fill value as metadata writes it."""
+def fill_element(value: Any, data_type: DataType) -> bytes | None:
+    """The bytes of the element that a caller chose as the fill value; ``None`` for the default one, and for none in format 2."""
     # zarr-python has a sentinel of its own, whose type differs between its versions.
-    if value is DEFAULT_FILL_VALUE or type(value).__name__ in ("DefaultFillValue", "sentinel"):
-        value = data_type.default_fill()
-    elif value is None:
-        if zarr_format == 2:
-            return None
-        value = data_type.default_fill()
+    if value is None or value is DEFAULT_FILL_VALUE or type(value).__name__ in ("DefaultFillValue", "sentinel"):
+        return None
     with refusing("fill_value", f"pass one element of {data_type}"):
-        return data_type.fill_to_json(data_type.cast_fill(value), zarr_format)
+        return data_type._element(data_type.cast_fill(value))
 
 
 def warn_order() -> None:
@@ -71,31 +67,22 @@ def _require_role(codecs: tuple[Codec, ...], role: str, argument: str) -> tuple[
     return codecs
 
 
-def default_serializer(data_type: DataType) -> Codec:
-    """The codec from elements to bytes, where the caller chose none."""
-    if data_type.name == "string":
-        return VLenUTF8Codec()
-    if data_type.name == "variable_length_bytes":
-        return VLenBytesCodec()
-    return BytesCodec(endian="little" if data_type.has_byte_order else None)
+def _documents(codecs: Iterable[Codec]) -> list[dict[str, Any]]:
+    return [codec.to_dict() for codec in codecs]
 
 
-def chain_v3(data_type: DataType, filters: Any, serializer: Any, compressors: Any) -> tuple[Codec, ...]:
-    """The codec chain of format 3."""
+def chain_v3(data_type: DataType, filters: Any, serializer: Any, compressors: Any) -> list[dict[str, Any]]:
+    """The codec chain of format 3, where the caller chose some of it."""
+    own_serializer, *own_compressors = map(parse_codec, _core.default_codecs(3, data_type._described)[0])
     array_array = () if is_auto(filters) else _require_role(as_codecs(filters), "array_array", "filters")
-    array_bytes = default_serializer(data_type) if is_auto(serializer) else parse_codec(serializer)
-    if is_auto(compressors):
-        bytes_bytes: tuple[Codec, ...] = (ZstdCodec(level=0, checksum=False),)
-    else:
-        bytes_bytes = _require_role(as_codecs(compressors), "bytes_bytes", "compressors")
+    array_bytes = own_serializer if is_auto(serializer) else parse_codec(serializer)
+    bytes_bytes = own_compressors if is_auto(compressors) else _require_role(as_codecs(compressors), "bytes_bytes", "compressors")
     _require_role((array_bytes,), "array_bytes", "serializers")
-    return chain_for_dtype((*array_array, array_bytes, *bytes_bytes), data_type)
+    return _documents(chain_for_dtype((*array_array, array_bytes, *bytes_bytes), data_type))
 
 
-def parse_chunk_key_encoding(encoding: Any, zarr_format: ZarrFormat) -> dict[str, Any]:
-    """A chunk key encoding as metadata writes it."""
-    if encoding is None:
-        encoding = ("v2", ".") if zarr_format == 2 else ("default", "/")
+def parse_chunk_key_encoding(encoding: Any, zarr_format: ZarrFormat) -> tuple[str, str]:
+    """Name and separator of a chunk key encoding."""
     if hasattr(encoding, "to_dict"):
         encoding = encoding.to_dict()
     if isinstance(encoding, tuple):
@@ -109,7 +96,7 @@ def parse_chunk_key_encoding(encoding: Any, zarr_format: ZarrFormat) -> dict[str
         raise InvalidArgumentError(f"separator is {separator!r}, expected '/' or '.'")
     if zarr_format == 2 and name != "v2":
         raise InvalidArgumentError(f"format 2 only has the chunk key encoding 'v2', got {name!r}")
-    return {"name": name, "configuration": {"separator": separator}}
+    return name, separator
 
 
 def _dimension_names(names: Any) -> tuple[str | None, ...]:
@@ -117,33 +104,6 @@ def _dimension_names(names: Any) -> tuple[str | None, ...]:
     if any(not isinstance(name, str | None) for name in given):
         raise InvalidArgumentError(f"dimension_names are {given!r}, expected text or None for each dimension")
     return given
-
-
-def document_v3(
-    *,
-    shape: tuple[int, ...],
-    data_type: DataType,
-    grid: ChunkGrid,
-    chunk_key_encoding: Any,
-    fill_value: Any,
-    codecs: Iterable[Codec],
-    dimension_names: Any,
-) -> dict[str, Any]:
-    """A ``zarr.json`` without its attributes."""
-    document: dict[str, Any] = {
-        "shape": list(shape),
-        "data_type": data_type.to_json(3),
-        "chunk_grid": grid.to_json(),
-        "chunk_key_encoding": parse_chunk_key_encoding(chunk_key_encoding, 3),
-        "fill_value": parse_fill_value(fill_value, data_type, 3),
-        "codecs": [codec.to_dict() for codec in codecs],
-        "zarr_format": 3,
-        "node_type": "array",
-        "storage_transformers": [],
-    }
-    if dimension_names is not None and (names := _dimension_names(dimension_names)):
-        document["dimension_names"] = list(names)
-    return document
 
 
 def _config_v2(codec: Any, argument: str) -> dict[str, Any]:
@@ -158,15 +118,11 @@ def _config_v2(codec: Any, argument: str) -> dict[str, Any]:
     return config
 
 
-def default_filters_v2(data_type: DataType) -> list[dict[str, Any]] | None:
-    """The filters of format 2, where the caller chose none."""
-    return None if data_type.object_codec is None else [{"id": data_type.object_codec}]
-
-
-def codecs_v2(data_type: DataType, filters: Any, compressors: Any) -> tuple[list[dict[str, Any]] | None, Any]:
-    """Filters and compressor of format 2."""
+def codecs_v2(data_type: DataType, filters: Any, compressors: Any) -> tuple[list[dict[str, Any]], dict[str, Any] | None]:
+    """Filters and compressor of format 2, where the caller chose some of them."""
+    chosen, compressor = _core.default_codecs(2, data_type._described)
     if is_auto(compressors):
-        compressor: dict[str, Any] | None = {"id": "zstd", "level": 0}
+        pass
     elif compressors is None or (isinstance(compressors, tuple | list) and not compressors):
         compressor = None
     else:
@@ -176,107 +132,87 @@ def codecs_v2(data_type: DataType, filters: Any, compressors: Any) -> tuple[list
             compressors = compressors[0]
         named = json.loads(_core.compressors_named(compressors, 2)) if isinstance(compressors, str) else [compressors]
         compressor = _config_v2(named[0], "compressors") if named else None
-    if is_auto(filters):
-        chosen = default_filters_v2(data_type)
-    else:
+    if not is_auto(filters):
         single = isinstance(filters, Mapping | Codec) or hasattr(filters, "get_config")
         given = [filters] if single else () if filters is None else items(filters, "filters", "codecs")
         chosen = [
             parse_codec(codec).for_dtype(data_type).get_config()  # type: ignore[attr-defined]
             for codec in given
             if _config_v2(codec, "filters")
-        ] or None
-    ids = [codec["id"] for codec in (*(chosen or ()), *([compressor] if compressor else ()))]
+        ]
+    ids = [codec["id"] for codec in (*chosen, *([compressor] if compressor else ()))]
     if data_type.object_codec is not None and not any(name in OBJECT_CODECS for name in ids):
         raise InvalidArgumentError(f"{data_type} needs the codec '{data_type.object_codec}' among its filters")
     return chosen, compressor
 
 
-def document_v2(
-    *,
-    shape: tuple[int, ...],
+def _new(
     data_type: DataType,
-    chunks: tuple[int, ...],
-    separator: str,
+    shape: tuple[int, ...],
+    codecs: Any,
+    order: str | None,
+    zarr_format: ZarrFormat,
+    *,
+    chunks: Any,
     fill_value: Any,
-    order: str,
-    filters: Any,
-    compressor: Any,
-) -> dict[str, Any]:
-    """A ``.zarray``."""
-    if order not in ("C", "F"):
+    attributes: Any,
+    chunk_key_encoding: Any,
+    dimension_names: Any,
+    shards: Any = None,
+) -> AnyArrayMetadata:
+    if order not in ("C", "F", None):
         raise InvalidArgumentError(f"order is {order!r}, expected 'C' or 'F'")
-    return {
-        "shape": list(shape),
-        "chunks": list(chunks),
-        "dtype": data_type.to_json(2),
-        "fill_value": parse_fill_value(fill_value, data_type, 2),
-        "order": order,
-        "filters": filters,
-        "dimension_separator": separator,
-        "compressor": compressor,
-        "zarr_format": 2,
-    }
+    index_location, target_bytes = "end", None
+    if shards is not None:
+        shards, index_location, target_bytes = parse_shards(shards, 4)
+    return of_core(
+        _core.new_array(
+            zarr_format,
+            shape,
+            data_type._described_in(zarr_format),
+            data_type_words=data_type.json_v3,
+            chunks=chunks,
+            shards=shards,
+            target_bytes=target_bytes,
+            index_location=index_location,
+            codecs=codecs,
+            fill_value=fill_element(fill_value, data_type),
+            is_undefined=fill_value is None and zarr_format == 2,
+            order=order or "C",
+            chunk_key_encoding=None if chunk_key_encoding is None else parse_chunk_key_encoding(chunk_key_encoding, zarr_format),
+            dimension_names=None if dimension_names is None else _dimension_names(dimension_names) or None,
+            attributes={} if attributes is None else as_attributes(attributes),
+        )
+    )
 
 
 def new_metadata(
     *,
     shape: Any,
     dtype: Any,
-    chunks: Any,
-    shards: Any,
     filters: Any,
     compressors: Any,
     serializer: Any,
-    fill_value: Any,
     order: str | None,
     zarr_format: ZarrFormat,
-    attributes: Any,
-    chunk_key_encoding: Any,
-    dimension_names: Any,
+    **given: Any,
 ) -> AnyArrayMetadata:
     """Metadata for ``create_array``."""
-    data_type = parse_dtype(dtype, zarr_format)
-    extents = parse_shape(shape)
-    inner, outer, index_location = resolve_chunks(extents, chunks, shards, data_type.item_bytes)
-    listed = chunks if shards is None else shards["shape"] if isinstance(shards, Mapping) else shards
-    edges = parse_edges(listed, extents, None if outer is None else inner)
+    data_type, extents = parse_dtype(dtype, zarr_format), parse_shape(shape)
+    codecs: Any = None
+    chosen = [one for one in (filters, serializer, compressors) if not isinstance(one, str) or one != "auto"]
     if zarr_format == 2:
-        if edges is not None and not edges.is_regular:
-            raise InvalidArgumentError("format 2 has no rectilinear chunk grid")
-        for argument, given in (("shards", outer), ("dimension_names", dimension_names)):
-            if given is not None:
-                raise InvalidArgumentError(f"format 2 has no {argument}")
+        _refuse(2, shards=given["shards"], dimension_names=given["dimension_names"])
         if not is_auto(serializer):
             raise InvalidArgumentError("format 2 has no serializer")
-        chosen, compressor = codecs_v2(data_type, filters, compressors)
-        separator = parse_chunk_key_encoding(chunk_key_encoding, 2)["configuration"]["separator"]
-        document = document_v2(
-            shape=extents,
-            data_type=data_type,
-            chunks=inner,
-            separator=separator,
-            fill_value=fill_value,
-            order=order or config.get("array.order"),
-            filters=chosen,
-            compressor=compressor,
-        )
-        return ArrayV2Metadata(document, attributes)
-    if order is not None:
-        warn_order()
-    codecs = chain_v3(data_type, filters, serializer, compressors)
-    if outer is not None:
-        codecs = (ShardingCodec(chunk_shape=inner, codecs=codecs, index_location=index_location),)
-    document = document_v3(
-        shape=extents,
-        data_type=data_type,
-        grid=edges or ChunkGrid.regular(outer or inner),
-        chunk_key_encoding=chunk_key_encoding,
-        fill_value=fill_value,
-        codecs=codecs,
-        dimension_names=dimension_names,
-    )
-    return ArrayV3Metadata(document, attributes)
+        codecs = codecs_v2(data_type, filters, compressors) if chosen else None
+        order = order or config._values()["array.order"]
+    else:
+        codecs = chain_v3(data_type, filters, serializer, compressors) if chosen else None
+        if order is not None:
+            warn_order()
+            order = None
+    return _new(data_type, extents, codecs, order, zarr_format, **given)
 
 
 def legacy_metadata(
@@ -286,57 +222,32 @@ def legacy_metadata(
     chunks: Any,
     compressor: Any,
     filters: Any,
-    fill_value: Any,
     order: str | None,
     default_order: str,
     dimension_separator: str | None,
-    chunk_key_encoding: Any,
     codecs: Any,
-    dimension_names: Any,
-    attributes: Any,
     zarr_format: ZarrFormat,
+    **given: Any,
 ) -> AnyArrayMetadata:
     """Metadata for ``create``, whose arguments are those of both formats."""
-    data_type = parse_dtype(dtype, zarr_format)
-    extents = parse_shape(shape)
-    if (edges := parse_edges(chunks, extents)) is not None:
-        if zarr_format == 2 and not edges.is_regular:
-            raise InvalidArgumentError("format 2 has no rectilinear chunk grid")
-        chosen_chunks = edges.largest
-    elif chunks is None or (zarr_format == 2 and chunks is True):
-        chosen_chunks = guess_chunks(extents, data_type.item_bytes)
-    else:
-        chosen_chunks = parse_chunks(chunks, extents)
+    data_type, extents = parse_dtype(dtype, zarr_format), parse_shape(shape)
+    chosen: Any = None
     if zarr_format == 3:
         _refuse(3, dimension_separator=dimension_separator, filters=filters)
         if not is_auto(compressor):
             raise InvalidArgumentError("format 3 has no compressor; add it to the codecs")
         if order is not None:
             warn_order()
-        chain = chain_v3(data_type, "auto", "auto", "auto") if codecs is None else as_codecs(codecs)
-        document = document_v3(
-            shape=extents,
-            data_type=data_type,
-            grid=edges or ChunkGrid.regular(chosen_chunks),
-            chunk_key_encoding=chunk_key_encoding,
-            fill_value=fill_value,
-            codecs=chain_for_dtype(chain, data_type),
-            dimension_names=dimension_names,
-        )
-        return ArrayV3Metadata(document, attributes)
-    _refuse(2, codecs=codecs, chunk_key_encoding=chunk_key_encoding, dimension_names=dimension_names)
-    chosen, parsed = codecs_v2(data_type, "auto" if filters is None else filters, compressor)
-    document = document_v2(
-        shape=extents,
-        data_type=data_type,
-        chunks=chosen_chunks,
-        separator=dimension_separator or ".",
-        fill_value=fill_value,
-        order=order or default_order,
-        filters=chosen,
-        compressor=parsed,
-    )
-    return ArrayV2Metadata(document, attributes)
+            order = None
+        if codecs is not None:
+            chosen = _documents(chain_for_dtype(as_codecs(codecs), data_type))
+    else:
+        _refuse(2, codecs=codecs, **{name: given[name] for name in ("chunk_key_encoding", "dimension_names")})
+        if filters is not None or not is_auto(compressor):
+            chosen = codecs_v2(data_type, "auto" if filters is None else filters, compressor)
+        order, given["chunk_key_encoding"] = order or default_order, ("v2", dimension_separator or ".")
+    given["chunks"] = "auto" if chunks is None or (zarr_format == 2 and chunks is True) else chunks
+    return _new(data_type, extents, chosen, order, zarr_format, **given)
 
 
 def _refuse(zarr_format: int, **arguments: Any) -> None:

@@ -35,8 +35,8 @@ from cuzarr.storage import StorePath
 _MOST_RACES = 100
 _LONGEST_PAUSE_SECONDS = 0.02
 
-FoundNode = tuple[Documents, _core.Consolidated | None, list[str]]
-"""What is stored of a node, what is consolidated below it, and what is odd about it."""
+FoundNode = tuple[Documents | _core.ArrayMetadata, _core.Consolidated | None, list[str]]
+"""Metadata of an array or the documents of a group, what is consolidated below it, and what is odd about it."""
 
 AnyNodeMetadata = AnyArrayMetadata | GroupMetadata
 
@@ -56,7 +56,7 @@ def find_node(
 ) -> AnyNodeMetadata | None:
     """Metadata of what is at a place, or ``None``: of arrays (``arrays``), of groups (``False``) or of either, where the format has
     names for them."""
-    most = config.get("metadata_max_bytes")
+    most = config._values()["metadata_max_bytes"]
     found = _core.find_node(place.store.handle, place.path, zarr_format, arrays, use_consolidated, most)
     if found is None:
         return None
@@ -68,11 +68,15 @@ def find_node(
 def value_of(place: StorePath, found: FoundNode) -> AnyNodeMetadata:
     """Metadata of what was found at a place."""
     documents, consolidated, _ = found
-    trail = f"{place.store}", f"metadata '{place.key(next(iter(documents)))}'"
+
+    def trail() -> tuple[str, str]:
+        name = next(iter(documents if isinstance(documents, dict) else documents.stored()))
+        return f"{place.store}", f"metadata '{place.key(name)}'"
+
     try:
         return node_of(documents, consolidated, trail)
     except CuzarrError as error:
-        error.trail = (*trail, *error.trail)
+        error.trail = (*trail(), *error.trail)
         raise
 
 
@@ -167,24 +171,27 @@ def create_nodes(place: StorePath, nodes: Mapping[str, AnyNodeMetadata], *, over
         A node is there, and ``overwrite`` is off; or it would be inside an array.
     """
     place.store.check_writable()
-    given = [((place / path).path, *node.stored()) for path, node in nodes.items()]
-    new = _core.NewNodes(place.store.handle, given, overwrite)
+    handle = place.store.handle
+    new = _core.NewNodes(
+        handle, [((place / path if path else place).path, *node._given()) for path, node in nodes.items()], overwrite
+    )
     # Where readers see nothing before all is committed, chunks are taken only of arrays that are there.
-    is_transactional = place.store.handle.is_transactional()
+    is_transactional = handle.is_transactional()
     if not is_transactional:
         yield new.paths
-    new.publish(config.get("json_indent"))
+    new.publish(config._values()["json_indent"])
     if is_transactional:
         yield new.paths
 
 
-def write_new(place: StorePath, metadata: AnyNodeMetadata, *, overwrite: bool, fill: Callable[[], None] = lambda: None) -> None:
+def write_new(place: StorePath, metadata: AnyNodeMetadata, *, overwrite: bool, fill: Callable[[], None] | None = None) -> None:
     """Creates a node, whose elements ``fill`` writes; see :func:`create_nodes`. Of several programs that overwrite a node at the same
     time, each one that was not first begins again, so the last one stays."""
     for attempts_left in reversed(range(_MOST_RACES)):
         try:
             with create_nodes(place, {"": metadata}, overwrite=overwrite):
-                fill()
+                if fill is not None:
+                    fill()
             return
         except (ContainsArrayError, ContainsGroupError):
             if not overwrite or not attempts_left:

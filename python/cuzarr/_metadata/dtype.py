@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import base64
-import math
-import struct
-from collections.abc import Iterable, Mapping, Sequence
+import functools
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 
-from cuzarr import _numpy
+from cuzarr import _core, _numpy
 from cuzarr._checks import element_type
 from cuzarr._memory.foreign import refuse_masked
 from cuzarr._metadata import small_numbers
@@ -20,6 +18,7 @@ from cuzarr.errors import (
     DataTypeValidationError,
     InvalidArgumentError,
     LibraryMissingError,
+    MetadataValidationError,
     OutOfRangeError,
     UnknownDataTypeError,
 )
@@ -29,8 +28,6 @@ ZarrFormat = Literal[2, 3]
 _PLAIN_NAMES = frozenset(
     "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 complex64 complex128".split()
 )
-# Other registered names of the same types.
-_ALIASES = {"complex_float32": "complex64", "complex_float64": "complex128"}
 _STRING_NAMES = ("string", "str")
 _BYTES_NAMES = ("variable_length_bytes", "bytes")
 _STRING_CODECS = ("vlen-utf8",)
@@ -143,11 +140,27 @@ class DataType:
         ('int16', '<i2')
         """
         if zarr_format == 2:
-            if self.is_variable:
-                return "|O"
+            return "|O" if self.is_variable else self._described_in(2)
+        return self.json_v3 if self.json_v3 is not None else _core.words_v3(self._described)
+
+    def _described_in(self, zarr_format: ZarrFormat) -> Any:
+        """What the Rust side makes this type of, where it is stored in a format.
+
+        Raises
+        ------
+        DataTypeValidationError
+            The type has no name in format 2.
+        """
+        if zarr_format == 2 and not self.is_variable:
             _check_v2(self.native, self.name)
-            return _descr(self.native)
-        return self.json_v3 if self.json_v3 is not None else _json_v3(self)
+        return self._described
+
+    @functools.cached_property
+    def _described(self) -> Any:
+        """The argument of ``numpy.dtype`` for this type, with names of Zarr for what NumPy does not know, and lists for tuples."""
+        if self.is_variable:
+            return "T" if self.name == "string" else "|O"
+        return _described(self.native) if self.name == "fixed" else self.name
 
     def default_fill(self) -> Any:
         """The fill value of arrays for which none was chosen: zero, an empty string, or not-a-time.
@@ -211,7 +224,7 @@ class DataType:
         if self.name == "variable_length_bytes":
             return value.encode() if isinstance(value, str) else bytes(value)
         if self._is_small:
-            return small_numbers.cast(value, self.native)
+            return self._cast_small(value)
         native = self.native.newbyteorder("=")
         if native.names is not None or native.kind == "V":
             if isinstance(value, bytes):
@@ -237,8 +250,37 @@ class DataType:
                 raise ValueError("not a whole number")
             value = int(value)
         if native.kind == "f" and isinstance(value, str):
-            value = _float_from_json(value, native)
+            return self._of_element(_core.fill_to_element(value, self._described, 3))
         return np.array(value, native)[()]
+
+    def _cast_small(self, value: Any) -> Any:
+        if getattr(value, "dtype", None) == self.native and np.ndim(value) == 0:
+            return np.asarray(value)[()]
+        if isinstance(value, np.generic | np.ndarray):
+            value = value.item()
+        if isinstance(value, complex):
+            value = [value.real, value.imag]
+        try:
+            return self._of_element(_core.fill_to_element(value, self._described, 3))
+        except MetadataValidationError as error:
+            is_number = isinstance(value, int | float) and not ("int" in self.name and value % 1)
+            raise (OverflowError if is_number else ValueError)(error.message) from error
+
+    def _element(self, value: Any) -> bytes:
+        """The bytes of one element."""
+        if self.is_variable:
+            return value.encode() if isinstance(value, str) else bytes(value)
+        return np.asarray(value, self._in_memory).tobytes()
+
+    def _of_element(self, element: bytes) -> Any:
+        """The scalar that has these bytes."""
+        if self.is_variable:
+            return element.decode() if self.name == "string" else element
+        return np.frombuffer(element, self._in_memory).copy()[0]
+
+    @property
+    def _in_memory(self) -> np.dtype[Any]:
+        return self.native if self._is_small else self.native.newbyteorder("=")
 
     def fill_to_json(self, value: Any, zarr_format: ZarrFormat) -> Any:
         """A scalar of this type, as metadata writes a fill value.
@@ -263,13 +305,9 @@ class DataType:
         """
         if value is None:
             return None
-        if self.name == "string":
-            return value
-        if self.name == "variable_length_bytes":
-            return base64.b64encode(value).decode()
-        if self._is_small:
-            return small_numbers.to_json(np.asarray(value, self.native), zarr_format)
-        return _scalar_to_json(np.asarray(value), self.native, zarr_format, self._structure_is_bytes)
+        # The former name of structures has bytes alone, as format 2.
+        form = 2 if self._structure_is_bytes else zarr_format
+        return _core.fill_to_json(self._element(value), self._described, form)
 
     def fill_from_json(self, value: Any, zarr_format: ZarrFormat) -> Any:
         """A fill value from metadata, as a scalar of this type.
@@ -300,14 +338,8 @@ class DataType:
         if value is None:
             return None
         try:
-            if self.name == "string":
-                return "" if value == 0 else str(value)
-            if self.name == "variable_length_bytes":
-                return base64.b64decode(value) if isinstance(value, str) else bytes(value or b"")
-            if self._is_small:
-                return small_numbers.from_json(value, self.native)
-            return _scalar_from_json(value, self.native)
-        except (TypeError, ValueError, OverflowError, KeyError) as error:
+            return self._of_element(_core.fill_to_element(value, self._described, zarr_format))
+        except (InvalidArgumentError, MetadataValidationError) as error:
             raise DataTypeValidationError(f"fill value {value!r} is not a valid {self}") from error
 
     @property
@@ -343,27 +375,11 @@ def _check_v2(native: np.dtype[Any], name: str) -> None:
         _check_v2(native[field], _own_name(native[field]))
 
 
-def _descr(native: np.dtype[Any]) -> Any:
-    if native.names is None:
-        return native.str
-    return [[name, _descr(native[name])] for name in native.names]
-
-
-def _json_v3(data_type: DataType) -> Any:
-    if data_type.name != "fixed":
-        return data_type.name
-    native = data_type.native
+def _described(native: np.dtype[Any]) -> Any:
     if native.names is not None:
-        fields = [{"name": name, "data_type": _json_v3(DataType(native[name], _own_name(native[name])))} for name in native.names]
-        return {"name": "struct", "configuration": {"fields": fields}}
-    if native.kind in "SUV":
-        name = {"S": "null_terminated_bytes", "U": "fixed_length_utf32", "V": "raw_bytes"}[native.kind]
-        return {"name": name, "configuration": {"length_bytes": native.itemsize}}
-    if native.kind in "mM":
-        unit, count = np.datetime_data(native)
-        name = "numpy.datetime64" if native.kind == "M" else "numpy.timedelta64"
-        return {"name": name, "configuration": {"unit": unit, "scale_factor": count}}
-    return native.name
+        return [[name, _described(native[name])] for name in native.names]
+    name = _own_name(native)
+    return native.str if name == "fixed" else name
 
 
 def _own_name(native: np.dtype[Any]) -> str:
@@ -383,18 +399,33 @@ def parse_dtype(spec: Any, zarr_format: ZarrFormat) -> DataType:
     """
     if isinstance(spec, DataType):
         return spec
+    if isinstance(spec, str) and spec in _PLAIN_NAMES:
+        return _named(spec)
+    if isinstance(spec, np.dtype) and spec.isbuiltin == _OF_NUMPY:
+        return _of_native(spec)
     spec = _numpy.of_library(spec)
     if hasattr(spec, "to_native_dtype") and hasattr(spec, "to_json"):  # zarr-python's ZDType
         return _from_zarr_object(spec, zarr_format)
     if isinstance(spec, Mapping) or (isinstance(spec, str) and _is_v3_name(spec)):
-        if isinstance(spec, str) and spec in _PLAIN_NAMES:
-            return DataType(np.dtype(spec))
         return from_json_v3(spec)
     if isinstance(spec, str) and spec in _STRING_NAMES or spec is str:
         return DataType(_string_dtype(), "string")
     if isinstance(spec, list):
         spec = [tuple(field) if isinstance(field, Iterable) else field for field in spec]
-    return _from_native(element_type(spec, _hint(spec)))
+    return _from_native(spec if isinstance(spec, np.dtype) else _native_of(spec))
+
+
+@functools.lru_cache(maxsize=64)
+def _named(name: str) -> DataType:
+    return DataType(np.dtype(name))
+
+
+def _native_of(spec: Any) -> np.dtype[Any]:
+    """NumPy's type for what a caller writes. The nearest name is looked for when there is none."""
+    try:
+        return _numpy.parse_type(spec)
+    except (TypeError, ValueError, AttributeError):
+        return element_type(spec, _hint(spec))
 
 
 def _hint(spec: Any) -> str | None:
@@ -434,6 +465,10 @@ def _from_native(native: np.dtype[Any]) -> DataType:
     return DataType(native)
 
 
+_OF_NUMPY = 1
+"""``numpy.dtype.isbuiltin`` of NumPy's own types in the machine's byte order."""
+_of_native = functools.lru_cache(maxsize=64)(_from_native)
+
 # Bytes of the largest element. NumPy allows 2 GiB, but a line of metadata must not make a reader take that much for a fill value.
 MAX_ITEM_BYTES = 1 << 24
 
@@ -460,169 +495,41 @@ def _check_native(native: np.dtype[Any]) -> None:
 
 
 def from_json_v3(spec: Any) -> DataType:
-    """A data type from format 3 metadata."""
-    name, configuration = _named(spec)
-    if name in _PLAIN_NAMES:
-        return DataType(np.dtype(name), json_v3=spec)
-    if name in _ALIASES:
-        return DataType(np.dtype(_ALIASES[name]), json_v3=spec)
-    if name == "bfloat16":
-        return DataType(_bfloat16_dtype(), "bfloat16", spec)
-    if name in small_numbers.NAMES:
-        return DataType(small_numbers.native(name), name, spec)
-    if name == "string":
-        return DataType(_string_dtype(), "string", spec)
-    if name in _BYTES_NAMES:
-        return DataType(np.dtype(object), "variable_length_bytes", spec)
+    """A data type from format 3 metadata.
+
+    Raises
+    ------
+    UnknownDataTypeError, DataTypeValidationError
+        There is no such type, or its configuration is not allowed.
+    """
+    return _named_v3(spec) if isinstance(spec, str) else _from_words(spec)
+
+
+def _from_words(words: Any) -> DataType:
     try:
-        native = _configured_native(name, configuration)
-    except (KeyError, TypeError, ValueError) as error:
-        raise DataTypeValidationError(f"data type {spec!r} breaks its specification: {error}") from error
-    if native is None:
-        raise UnknownDataTypeError(f"unknown data type {spec!r}", hint=_hint(spec))
-    return DataType(_check_size(native), json_v3=spec)
+        return from_description(_core.describe_v3(words), words)
+    except DataTypeValidationError as error:
+        raise UnknownDataTypeError(f"unknown data type {words!r}", hint=_hint(words)) from error
+    except (InvalidArgumentError, MetadataValidationError) as error:
+        raise DataTypeValidationError(f"data type {words!r} breaks its specification: {error.message}") from error
 
 
-def _named(spec: Any) -> tuple[str, Mapping[str, Any]]:
-    if isinstance(spec, str):
-        return spec, {}
-    if isinstance(spec, Mapping) and isinstance(spec.get("name"), str):
-        configuration = spec.get("configuration") or {}
-        if isinstance(configuration, Mapping):
-            return spec["name"], configuration
-    raise DataTypeValidationError(f"data type is {spec!r}, expected a name, or a dictionary with one")
+_named_v3 = functools.lru_cache(maxsize=256)(_from_words)
 
 
-def _configured_native(name: str, configuration: Mapping[str, Any]) -> np.dtype[Any] | None:
-    if name[:1] == "r" and name[1:].isdigit() and int(name[1:]) % 8 == 0 and int(name[1:]) > 0:
-        return np.dtype(f"V{int(name[1:]) // 8}")
-    if name in ("null_terminated_bytes", "raw_bytes", "fixed_length_utf32"):
-        length_bytes = int(configuration["length_bytes"])
-        if name == "fixed_length_utf32":
-            if length_bytes % 4:
-                raise ValueError(f"length_bytes is {length_bytes}, expected a multiple of 4")
-            return np.dtype(f"<U{length_bytes // 4}")
-        return np.dtype(f"{'S' if name == 'null_terminated_bytes' else 'V'}{length_bytes}")
-    if name in ("numpy.datetime64", "numpy.timedelta64"):
-        letter = "M" if name == "numpy.datetime64" else "m"
-        unit, count = configuration["unit"], int(configuration.get("scale_factor", 1))
-        return np.dtype(f"<{letter}8" if unit == "generic" else f"<{letter}8[{count}{unit}]")
-    if name in ("struct", "structured"):
-        fields = [
-            (field["name"], field["data_type"]) if isinstance(field, Mapping) else tuple(field)
-            for field in configuration["fields"]
-        ]
-        return np.dtype([(field, from_json_v3(data_type).native) for field, data_type in fields])
-    return None
+def from_description(described: Any, words: Any = None) -> DataType:
+    """A data type from the argument of ``numpy.dtype`` for it, where lists stand for tuples. ``words`` are those of format 3."""
+    if described == "T":
+        return DataType(_string_dtype(), "string", words)
+    if described == "|O":
+        return DataType(np.dtype(object), "variable_length_bytes", words)
+    is_name = isinstance(described, str) and (described == "bfloat16" or described in small_numbers.NAMES)
+    return DataType(_native(described), described if is_name else "fixed", words)
 
 
-def from_json_v2(spec: Any, codec_ids: Sequence[str]) -> DataType:
-    """A data type from format 2 metadata; ``codec_ids`` tell what object arrays hold."""
-    if spec == "|O":
-        if any(codec in _STRING_CODECS for codec in codec_ids):
-            return DataType(_string_dtype(), "string")
-        if any(codec in _BYTES_CODECS for codec in codec_ids):
-            return DataType(np.dtype(object), "variable_length_bytes")
-        named = next((codec for codec in codec_ids if codec in OBJECT_CODECS), None)
-        raise UnknownDataTypeError(f"object arrays encoded by {named!r} are not supported, only vlen-utf8 and vlen-bytes")
-    if isinstance(spec, str) and spec in small_numbers.NAMES:
-        return DataType(small_numbers.native(spec), spec)  # as tensorstore writes them
-    try:
-        return _from_native(np.dtype(_fields_v2(spec)))
-    except (TypeError, ValueError) as error:
-        if isinstance(error, DataTypeValidationError):
-            raise
-        raise UnknownDataTypeError(f"unknown data type {spec!r}") from error
-
-
-def _fields_v2(spec: Any) -> Any:
-    if isinstance(spec, str):
-        return spec
-    return [(field[0], _fields_v2(field[1]), *map(tuple, field[2:])) for field in spec]
-
-
-def _float_from_json(value: Any, native: np.dtype[Any]) -> Any:
-    if isinstance(value, str):
-        words = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
-        if value in words:
-            return np.array(words[value], native)[()]
-        if value.startswith("0x"):
-            return np.array(int(value, 16), f"u{native.itemsize}").view(native)[()]
-        raise ValueError(f"not a number: {value!r}")
-    return np.array(value, native)[()]
-
-
-def _scalar_from_json(value: Any, stored: np.dtype[Any]) -> Any:
-    if _numpy.is_small(stored):
-        return small_numbers.from_json(value, stored)
-    native = stored.newbyteorder("=")
-    if native.names is not None:
-        if isinstance(value, Mapping):
-            return np.array(tuple(_scalar_from_json(value[name], native[name]) for name in native.names), native)[()]
-        if isinstance(value, str):
-            return np.frombuffer(base64.b64decode(value), stored, count=1).astype(native)[0]
-        return np.zeros((), native)[()] if value == 0 else np.array(tuple(value), native)[()]
-    if native.kind == "f" or native.name == "bfloat16":  # whose kind is that of bytes
-        return _float_from_json(value, native)
-    if native.kind in "SV":
-        raw = base64.b64decode(value) if isinstance(value, str) else bytes(value or [])
-        if native.kind == "S":
-            return np.bytes_(raw)
-        # The specification's list of bytes may be shorter: like the Rust side, the rest is zero.
-        if isinstance(value, str) and value and len(raw) != native.itemsize or len(raw) > native.itemsize:
-            raise ValueError(f"got {len(raw)} bytes, expected {native.itemsize}")
-        return np.frombuffer(raw.ljust(native.itemsize, b"\0"), native)[0]
-    if native.kind == "U":
-        return np.str_("" if value == 0 else value)
-    if native.kind in "mM":
-        return np.array(value, "i8").view(native)[()] if value != "NaT" else native.type("NaT", *_unit_args(native))
-    if native.kind == "c":
-        half = np.dtype(f"f{native.itemsize // 2}")
-        if isinstance(value, Sequence) and not isinstance(value, str):
-            parts = [_float_from_json(part, half) for part in value]
-            return np.array(parts, half).view(native)[0]
-        return np.array(value, native)[()]
-    if native.kind == "b":
-        if value not in (0, 1):
-            raise ValueError("neither true nor false")
-        return np.bool_(value)
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    return native.type(value)
-
-
-def _float_to_json(value: np.ndarray[Any, Any], zarr_format: ZarrFormat) -> Any:
-    number = float(value)
-    if math.isnan(number):
-        bits = value.astype(value.dtype.newbyteorder(">")).tobytes()
-        canonical = {2: b"\x7e\x00", 4: struct.pack(">f", math.nan), 8: struct.pack(">d", math.nan)}[len(bits)]
-        return "NaN" if zarr_format == 2 or bits == canonical else "0x" + bits.hex()
-    if math.isinf(number):
-        return "Infinity" if number > 0 else "-Infinity"
-    return number
-
-
-def _scalar_to_json(value: np.ndarray[Any, Any], stored: np.dtype[Any], zarr_format: ZarrFormat, as_bytes: bool = False) -> Any:
-    kind = stored.kind
-    if _numpy.is_small(stored):
-        return small_numbers.to_json(value, zarr_format)
-    if stored.names is not None:
-        if zarr_format == 2 or as_bytes:
-            return base64.b64encode(value.astype(stored).tobytes()).decode()
-        return {name: _scalar_to_json(np.asarray(value[name]), stored[name], 3) for name in stored.names}
-    if stored.name == "bfloat16":
-        bits = int(value.view("u2"))
-        has_payload = math.isnan(float(value)) and bits != 0x7FC0
-        return f"0x{bits:04x}" if has_payload and zarr_format == 3 else _float_to_json(value.astype("f4"), zarr_format)
-    if kind in "SV":
-        raw = value.item() if kind == "S" else value.tobytes()
-        return base64.b64encode(raw).decode()
-    if kind == "U":
-        return str(value)
-    if kind in "mM":
-        return int(value.astype("i8"))
-    if kind == "c":
-        return [_float_to_json(value.real, zarr_format), _float_to_json(value.imag, zarr_format)]
-    if kind == "f":
-        return _float_to_json(value, zarr_format)
-    return bool(value) if kind == "b" else int(value)
+def _native(described: Any) -> np.dtype[Any]:
+    if not isinstance(described, str):
+        return np.dtype([(name, _native(one), *map(tuple, shape)) for name, one, *shape in described])
+    if described == "bfloat16":
+        return _bfloat16_dtype()
+    return small_numbers.native(described) if described in small_numbers.NAMES else np.dtype(described)

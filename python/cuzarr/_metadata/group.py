@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal
 
 from cuzarr import _core
-from cuzarr._config import config
 from cuzarr._metadata.array import (
     ZARR_JSON,
     ZARRAY,
@@ -21,6 +20,7 @@ from cuzarr._metadata.array import (
     Documents,
     NodeMetadata,
     as_mapping,
+    of_core,
     parse_attributes,
 )
 from cuzarr._metadata.dtype import ZarrFormat
@@ -365,20 +365,22 @@ class GroupMetadata(NodeMetadata):
 
     def stored(self) -> tuple[Documents, dict[str, Documents] | None]:
         below = self.consolidated_metadata
-        documents = (
+        return self._own(), None if below is None else {path: node.stored()[0] for path, node in below.flattened_metadata.items()}
+
+    def _own(self) -> Documents:
+        return (
             {ZARR_JSON: {"attributes": self.attributes, "zarr_format": 3, "node_type": "group"} | self.extra}
             if self.zarr_format == 3
             else {ZGROUP: {"zarr_format": 2} | self.extra, ZATTRS: self.attributes}
         )
-        return documents, None if below is None else {path: node.stored()[0] for path, node in below.flattened_metadata.items()}
 
-    def documents(self) -> dict[str, bytes]:
-        nodes = None if self.consolidated_metadata is None else self.consolidated_metadata.flattened_metadata
-        found = nodes.unchanged() if isinstance(nodes, FoundNodes) else None
-        if found is None:
-            return super().documents()
+    def _given(self) -> tuple[Documents, Any]:
+        if self.consolidated_metadata is None:
+            return self._own(), None
+        nodes = self.consolidated_metadata.flattened_metadata
         # What was found is written as it was, without values of it.
-        return _core.lay_out_node(replace(self, consolidated_metadata=None).stored()[0], found, config.get("json_indent"))
+        found = nodes.unchanged() if isinstance(nodes, FoundNodes) else None
+        return self._own(), found or {path: node._given()[0] for path, node in nodes.items()}
 
 
 def parse_node(data: Mapping[str, Any]) -> AnyArrayMetadata | GroupMetadata:
@@ -391,7 +393,9 @@ def parse_node(data: Mapping[str, Any]) -> AnyArrayMetadata | GroupMetadata:
 
 
 def node_of(
-    documents: Mapping[str, Mapping[str, Any]], consolidated: _core.Consolidated | None = None, trail: Iterable[str] = ()
+    documents: Mapping[str, Mapping[str, Any]] | _core.ArrayMetadata,
+    consolidated: _core.Consolidated | None = None,
+    trail: Callable[[], tuple[str, ...]] = tuple,
 ) -> AnyArrayMetadata | GroupMetadata:
     """The value of what is stored of a node, and of what is consolidated below it. Later errors about that name the ``trail``.
 
@@ -400,6 +404,8 @@ def node_of(
     MetadataValidationError
         It says that it is neither an array nor a group, or lacks something.
     """
+    if isinstance(documents, _core.ArrayMetadata):
+        return of_core(documents)
     if ZARR_JSON in documents:
         node = parse_node(documents[ZARR_JSON])
     elif ZARRAY in documents:
@@ -408,7 +414,7 @@ def node_of(
         node = GroupMetadata.from_dict({**documents[ZGROUP], "attributes": documents.get(ZATTRS, {})})
     if consolidated is None or not isinstance(node, GroupMetadata):
         return node
-    below = FoundNodes(consolidated, {path: path for path in consolidated.paths()}, tuple(trail))
+    below = FoundNodes(consolidated, {path: path for path in consolidated.paths()}, trail())
     return replace(node, consolidated_metadata=ConsolidatedMetadata(below))
 
 

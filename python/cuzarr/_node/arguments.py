@@ -20,7 +20,7 @@ from cuzarr.storage import StorePath
 
 def default_format(zarr_format: Any) -> ZarrFormat:
     """The format that was asked for, else the configuration's."""
-    return check_zarr_format(zarr_format) or _global_config.get("default_zarr_format")  # type: ignore[no-any-return]
+    return check_zarr_format(zarr_format) or _global_config._values()["default_zarr_format"]  # type: ignore[no-any-return]
 
 
 def one_format(zarr_format: Any, zarr_version: Any) -> Any:

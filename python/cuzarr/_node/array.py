@@ -19,7 +19,7 @@ from cuzarr._compute.expression import Expression
 from cuzarr._memory.box import Box, basic_box
 from cuzarr._memory.convert import result_array
 from cuzarr._metadata.array import AnyArrayMetadata, ArrayMetadata, ArrayV2Metadata, ArrayV3Metadata, canonical_json
-from cuzarr._metadata.chunk_grid import ChunkGrid
+from cuzarr._metadata.chunk_grid import ChunkGrid, regions
 from cuzarr._metadata.documents import read_array
 from cuzarr._metadata.group import parse_node
 from cuzarr._node import array_io, array_read, array_selections, resize
@@ -1243,7 +1243,7 @@ class Array(Node, StoredProtocol, Operators, OneElement, Reductions, Stored):
     def __contains__(self, value: Any) -> bool:
         if is_computable(self.dtype):
             return super().__contains__(value)
-        return any(bool(np.any(self[region] == value)) for region in self._metadata._grid.regions(self.shape))
+        return any(bool(np.any(self[region] == value)) for region in regions(self._metadata._grid, self.shape))
 
     def __bool__(self) -> bool:
         # As of a sequence, by its length; without dimensions it has none.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
@@ -89,7 +90,8 @@ class ArrayConfig:
         data = dictionary(data, "config")
         if unknown := data.keys() - names:
             raise TypeError(f"unknown array settings {sorted(map(str, unknown))}, expected some of {', '.join(names)}")
-        return cls(**{name: data.get(name, global_config.get(f"array.{name}")) for name in names})
+        values = global_config._values()
+        return cls(**{name: data.get(name, values[f"array.{name}"]) for name in names})
 
     def to_dict(self) -> dict[str, Any]:
         """Every setting by its name.
@@ -109,14 +111,21 @@ class ArrayConfig:
 
 
 ArrayConfigLike = ArrayConfig | Mapping[str, Any]
+_KEYS = tuple(f"array.{name}" for name in ArrayConfig.__dataclass_fields__)
+
+
+@functools.lru_cache(maxsize=64)
+def _configured(*values: Any) -> ArrayConfig:
+    """The settings that the configuration has, checked once."""
+    return ArrayConfig(*values)
 
 
 def parse_array_config(data: Any) -> ArrayConfig:
     """Settings from ``None``, a dictionary, or an object of ours or zarr-python's."""
+    if data is None:
+        return _configured(*map(global_config._values().__getitem__, _KEYS))
     if isinstance(data, ArrayConfig):
         return data
-    if data is None:
-        data = {}
     return ArrayConfig.from_dict(data.to_dict() if hasattr(data, "to_dict") else data)
 
 

@@ -83,14 +83,15 @@ _LOOKED_AT_MOST = 1024
 
 def open_handle(array: OpenArray, device: str | None = None) -> _core.Array:
     """The array as the Rust side has it, opened once for each device as long as the configuration stays."""
-    device = device or array.device
+    values = global_config._values()
+    device = device or array._own_device or values["device"]
     opened, origins = array._handles.get(device), global_config.origins()
     if opened is not None and opened.origins == origins:
         return opened.handle
-    settings = tuple(map(global_config.get, _SETTINGS))
+    settings = tuple(map(values.__getitem__, _SETTINGS))
     handle = None if opened is None or opened.settings != settings else opened.handle
     if handle is None:
-        documents = array._metadata.described()
+        store, path, documents = array.store, array.path, array._metadata._documents
         options = {
             "device": device,
             "strict": settings[0],
@@ -103,13 +104,13 @@ def open_handle(array: OpenArray, device: str | None = None) -> _core.Array:
             "coalesce_max_bytes": array._config.sharding_coalesce_max_bytes,
         }
         # An array that is read may have been opened by what its group has consolidated.
-        handle = _core.Array(array.store._handle, array.path, documents, options, array.store.read_only)
+        handle = _core.Array(store._handle, path, documents, options, store.read_only)
         # Kept before the warning, which a program may have turned into an error.
         array._handles[device] = Opened(origins, settings, handle)
         if opened is None and device != "cpu" and not options["strict"]:
-            looked_at = canonical_json(documents), device
+            looked_at = canonical_json(array._metadata.document), device
             if looked_at not in _looked_at:
-                strict = _core.Array(array.store._handle, array.path, documents, {**options, "strict": True})
+                strict = _core.Array(store._handle, path, documents, {**options, "strict": True})
                 _warn_of_fallbacks(strict, array.ndim, device)
                 if len(_looked_at) < _LOOKED_AT_MOST:
                     _looked_at.add(looked_at)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import copy as _copying
 import warnings
+from functools import partial
 from typing import Any
 
 from cuzarr import _core
 from cuzarr._compute.sources import is_array, metadata_of, place_of
 from cuzarr._memory.foreign import host_array
 from cuzarr._metadata.array import AnyArrayMetadata, ArrayV2Metadata, ArrayV3Metadata
+from cuzarr._metadata.chunk_grid import regions
 from cuzarr._metadata.create import DEFAULT_FILL_VALUE, is_auto, legacy_metadata, new_metadata
 from cuzarr._metadata.documents import check_zarr_format, write_new
 from cuzarr._metadata.dtype import ZarrFormat
@@ -145,7 +147,7 @@ def create_node(
 ) -> Array:
     """Writes a new array: its elements, if there are any yet, then its metadata and that of the groups above it."""
     array = Array(place, metadata, config, device)  # refused here, when the codecs do not fit
-    write_new(place, metadata, overwrite=overwrite, fill=lambda: None if data is None else fill(array, data))
+    write_new(place, metadata, overwrite=overwrite, fill=None if data is None else partial(fill, array, data))
     return array
 
 
@@ -287,7 +289,7 @@ def fill(array: Array, data: Any) -> None:
         _core.copy_elements(source._handle(), array._handle())
     except DTypeMismatchError:  # of elements that are not numbers, NumPy alone knows what becomes of them
         source, array = source.with_device("cpu"), array.with_device("cpu")
-        for region in array.metadata._grid.regions(array.shape):
+        for region in regions(array.metadata._grid, array.shape):
             array[region] = source[region]
 
 

@@ -141,6 +141,8 @@ def _check_options(function: str, given: dict[str, Any], *openers: Any) -> None:
     ------
     ArgumentTypeError
     """
+    if not given:
+        return
     for name in _SAID_BY_MODE.keys() & given:
         raise ArgumentTypeError(f"{function} has no argument '{name}'", hint=f"pass mode='{_SAID_BY_MODE[name]}'")
     known = parameters(*openers, create)

@@ -61,7 +61,7 @@ def _remember(array: ResizableArray, metadata: AnyArrayMetadata) -> None:
 
 def _write(array: ResizableArray, node: _core.NodeLock, metadata: AnyArrayMetadata) -> bool:
     """Stores metadata, unless another writer changed it meanwhile."""
-    if not node.replace(metadata.stored()[0], global_config.get("json_indent")):
+    if not node.replace(metadata._given()[0], global_config.get("json_indent")):
         return False
     _remember(array, metadata)
     return True

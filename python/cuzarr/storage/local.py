@@ -46,7 +46,8 @@ class LocalStore(Store):
         super().__init__(self._open(self._directory), read_only=read_only)
 
     def _open(self, root: str) -> _core.Store:
-        return _core.Store.local(root, config.get("fsync"), config.get("direct_io"))
+        values = config._values()
+        return _core.Store.local(root, values["fsync"], values["direct_io"])
 
     def __str__(self) -> str:
         return f"file://{self.root.as_posix()}"

@@ -53,7 +53,7 @@ def normalize_path(path: object) -> str:
     if isinstance(path, bytes):
         path = path.decode("ascii")
     segments = [segment for segment in str(path).replace("\\", "/").split("/") if segment]
-    if any(segment in (".", "..") for segment in segments):
+    if "." in segments or ".." in segments:
         raise KeyInvalidError(f"path '{path}' has a '.' or '..' segment")
     return "/".join(segments)
 
@@ -83,7 +83,7 @@ class StorePath:
 
     def __init__(self, store: Store, path: str = "") -> None:
         self.store = store
-        self.path: str = normalize_path(path)
+        self.path: str = normalize_path(path) if not isinstance(path, str) or path else ""
 
     @property
     def read_only(self) -> bool:
@@ -222,7 +222,7 @@ def make_store(
     scheme, mark, rest = str(store).partition("://") if isinstance(store, str) else ("", "", "")
     # URLs of files inside others are chains: zip://inner::https://…
     is_remote = bool(mark) and (scheme not in ("file", "memory", "zip") or (scheme == "zip" and "::" in rest))
-    if isinstance(store, str) and not is_remote:
+    if isinstance(store, str) and not is_remote and "::" in store:
         is_remote = _is_chain_of_known(store)
     if mark and not rest and not (storage_options and scheme.rpartition("::")[2] in _PLACELESS):
         raise InvalidArgumentError(f"'{store}' is a URL without a place", hint=_place_hint(scheme))
@@ -335,7 +335,9 @@ def make_store_path(
         opened = SplitStore(opened, make_store(metadata_store, read_only=mode == "r"), read_only=opened.read_only)
     if opened.read_only and mode not in (None, "r"):
         raise ReadOnlyError(f"{opened} is read-only, but mode is {mode!r}", hint="use mode 'r' or a writable store")
-    place = StorePath(opened, f"{prefix}/{normalize_path(path)}")
+    if prefix or path is not None:
+        prefix = f"{prefix}/{normalize_path(path)}"
+    place = StorePath(opened, prefix)
     if mode == "w-" and not opened.is_empty(place.path):
         raise FileExistsError(f"{printable(str(place))} holds data already, and mode 'w-' only creates")
     return place

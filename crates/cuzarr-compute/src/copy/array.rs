@@ -360,6 +360,7 @@ impl Copy {
             None => vec![serializer(metadata.data_type())],
         };
         let new = NewArray {
+            data_type_words: None,
             shape: self.target.shape().to_vec(),
             data_type: metadata.data_type().clone(),
             chunk_shape: chunk_shape.to_vec(),

@@ -271,6 +271,7 @@ impl Changes {
         };
         let translated = translate(source, format)?;
         let mut target = ArrayMetadata::new(NewArray {
+            data_type_words: None,
             shape: source.shape().to_vec(),
             data_type: source.data_type().clone(),
             chunk_shape: shard.unwrap_or(chunk),
@@ -372,7 +373,7 @@ impl Changes {
             codecs.extend(compressors.iter().map(|codec| completed(codec, source.data_type())));
         }
         if sharded {
-            return Ok(CodecsMetadata::V3(vec![encoding::sharding(chunk, &codecs)?]));
+            return Ok(CodecsMetadata::V3(vec![encoding::sharding(chunk, &codecs, encoding::IndexLocation::End)?]));
         }
         Ok(CodecsMetadata::V3(codecs))
     }

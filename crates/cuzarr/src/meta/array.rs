@@ -46,6 +46,8 @@ pub struct NewArray {
     pub shape: Vec<u64>,
     /// Type of the elements.
     pub data_type: DataType,
+    /// The words for the data type in a v3 document; `None` for ours. They must mean the same type.
+    pub data_type_words: Option<Value>,
     /// Elements of a chunk along each dimension.
     pub chunk_shape: Vec<u64>,
     /// Value of missing elements.
@@ -67,6 +69,7 @@ impl NewArray {
             shape: shape.to_vec(),
             fill_value: FillValue::default_of(&data_type),
             data_type,
+            data_type_words: None,
             chunk_shape: chunk_shape.to_vec(),
             codecs,
             chunk_key_encoding: None,

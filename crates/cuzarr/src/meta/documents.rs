@@ -171,6 +171,14 @@ impl NodeDocuments {
         documents.into_iter().map(|(name, text)| (name, text.into_bytes())).collect()
     }
 
+    /// The documents without the attributes.
+    #[must_use]
+    pub fn without_attributes(&self) -> NodeDocuments {
+        let members = self.document.iter().filter(|(name, _)| self.format == ZarrFormat::V2 || *name != "attributes");
+        let document = members.map(|(name, member)| (name.clone(), member.clone())).collect();
+        NodeDocuments { format: self.format, is_array: self.is_array, document, zattrs: None, copy: self.copy.clone() }
+    }
+
     /// The documents without what is consolidated below a group.
     #[must_use]
     pub fn alone(mut self) -> NodeDocuments {

@@ -1,4 +1,4 @@
-//! The codecs and chunks of new arrays, where the user says little or nothing about them.
+//! The codecs of new arrays, where the user says little or nothing about them.
 
 use serde_json::{Map, Value, json};
 
@@ -65,6 +65,30 @@ pub fn serializer(data_type: &DataType) -> Extension {
     }
 }
 
+/// The codecs of an array for which none were chosen.
+pub fn default_codecs(data_type: &DataType) -> Vec<Extension> {
+    vec![serializer(data_type), default_compressor()]
+}
+
+/// The filters of a v2 array for which none were chosen: what makes bytes of elements of variable length.
+pub fn object_filters(data_type: &DataType) -> Vec<Map<String, Value>> {
+    let id = match data_type {
+        DataType::VariableString => "vlen-utf8",
+        DataType::VariableBytes => "vlen-bytes",
+        _ => return Vec::new(),
+    };
+    vec![Map::from_iter([("id".to_string(), Value::from(id))])]
+}
+
+/// Where in a shard its index is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IndexLocation {
+    /// Before the chunks.
+    Start,
+    /// Behind the chunks.
+    End,
+}
+
 /// The codec with what follows from the elements, where it was not said: their byte order, and for Blosc their size.
 pub fn completed(codec: &Extension, data_type: &DataType) -> Extension {
     let mut codec = codec.clone();
@@ -109,67 +133,13 @@ pub fn to_v2(codec: &Extension) -> Map<String, Value> {
 ///
 /// # Errors
 /// `MetadataInvalid`.
-pub fn sharding(chunk_shape: &[u64], codecs: &[Extension]) -> Result<Extension> {
+pub fn sharding(chunk_shape: &[u64], codecs: &[Extension], index_location: IndexLocation) -> Result<Extension> {
+    let index_location = if index_location == IndexLocation::Start { "start" } else { "end" };
     let codecs: Vec<Value> = codecs.iter().map(Extension::to_json).collect();
     let sharding = json!({"name": "sharding_indexed", "configuration": {
-        "chunk_shape": chunk_shape, "codecs": codecs, "index_location": "end",
+        "chunk_shape": chunk_shape, "codecs": codecs,
         "index_codecs": [{"name": "bytes", "configuration": {"endian": "little"}}, {"name": "crc32c"}],
+        "index_location": index_location,
     }});
     Extension::from_json(&sharding, "codecs")
-}
-
-/// Bytes of the largest chunk that is chosen, and of the largest in a shard.
-const LARGEST_CHUNK: [f64; 2] = [64.0 * 1024.0 * 1024.0, 1024.0 * 1024.0];
-
-/// Chunks of an array for which none were chosen; zarr-python chooses the same.
-///
-/// Their bytes grow with the logarithm of the array's size, from 128 KiB to 64 MiB (1 MiB in shards). Dimensions are halved in
-/// turn, the first one first, until a chunk is near enough.
-pub fn guess_chunks(shape: &[u64], element_bytes: usize, sharded: bool) -> Vec<u64> {
-    const MIB: f64 = 1024.0 * 1024.0;
-    let mut chunks: Vec<u64> = shape.iter().map(|&extent| extent.max(1)).collect();
-    if element_bytes == 0 || shape.is_empty() {
-        return chunks;
-    }
-    let bytes = |chunks: &[u64]| chunks.iter().map(|&extent| extent as f64).product::<f64>() * element_bytes as f64;
-    let largest = LARGEST_CHUNK[usize::from(sharded)];
-    let target = (MIB / 4.0 * (bytes(&chunks) / MIB).log10().exp2()).max(MIB / 8.0).min(largest);
-    let mut axis = 0;
-    while chunks.iter().any(|&extent| extent > 1) {
-        let size = bytes(&chunks);
-        if (size < target || (size - target).abs() / target < 0.5) && size < largest {
-            break;
-        }
-        chunks[axis] = chunks[axis].div_ceil(2);
-        axis = (axis + 1) % chunks.len();
-    }
-    chunks
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn chosen_chunks_are_those_of_zarr_python() {
-        for (shape, element_bytes, sharded, expected) in CHOSEN {
-            assert_eq!(guess_chunks(shape, *element_bytes, *sharded), *expected, "{shape:?} {element_bytes} {sharded}");
-        }
-    }
-
-    /// The choice of `cuzarr.create_array`, and of zarr-python 3.4, in Python.
-    const CHOSEN: &[(&[u64], usize, bool, &[u64])] = &[
-        (&[], 4, false, &[]),
-        (&[0], 8, false, &[1]),
-        (&[10], 1, false, &[10]),
-        (&[1000000], 4, false, &[125000]),
-        (&[1000, 1000], 8, false, &[250, 250]),
-        (&[4096, 4096], 4, true, &[256, 512]),
-        (&[365, 721, 1440], 4, false, &[46, 91, 180]),
-        (&[3, 100000, 7], 2, false, &[1, 50000, 4]),
-        (&[1099511627776, 1048576], 8, false, &[2097152, 2]),
-        (&[1099511627776, 1048576], 8, true, &[65536, 1]),
-        (&[5, 0, 9], 4, false, &[5, 1, 9]),
-        (&[1], 0, false, &[1]),
-    ];
 }

@@ -48,11 +48,13 @@ impl Extension {
     }
 
     /// The extension as JSON: `name`, `configuration` unless it is empty, `must_understand` if it is `false`. Codecs of
-    /// numcodecs keep an empty configuration, because zarr-python does not read them without one.
+    /// numcodecs keep an empty configuration, because zarr-python does not read them without one; it writes one for elements of
+    /// variable length, too.
     pub fn to_json(&self) -> Value {
         let mut members = Map::new();
         members.insert("name".into(), self.name.clone().into());
-        if !self.configuration.is_empty() || self.name.starts_with("numcodecs.") {
+        let keeps_empty = ["numcodecs.", "vlen-"].iter().any(|start| self.name.starts_with(start));
+        if keeps_empty || !self.configuration.is_empty() {
             members.insert("configuration".into(), self.configuration.clone().into());
         }
         if !self.must_understand {

@@ -119,6 +119,7 @@ fn data_types_and_fill_values_are_written_as_they_were_read() {
 fn new_arrays_are_written_as_zarr_python_writes_them() {
     for (name, case, array) in arrays().into_iter().filter(|(name, ..)| !name.contains("zarr2")) {
         let mut new = ArrayMetadata::new(NewArray {
+            data_type_words: None,
             shape: array.shape().to_vec(),
             data_type: array.data_type().clone(),
             chunk_shape: array.chunk_grid().chunk_shape().to_vec(),
@@ -132,10 +133,10 @@ fn new_arrays_are_written_as_zarr_python_writes_them() {
         new.set_attributes_json(case["attributes"].as_str().unwrap()).unwrap();
         for (file, bytes) in new.documents() {
             let text = case["documents"][file].as_str().unwrap();
-            let text_of = |bytes: &[u8]| Json::parse(bytes).unwrap().to_value().to_string();
             // zarr-python writes the empty configuration of some codecs, and not that of others.
-            let expected = text_of(text.as_bytes()).replace(r#","configuration":{}"#, "");
-            assert_eq!(text_of(&bytes), expected, "{name}");
+            let text_of =
+                |bytes: &[u8]| Json::parse(bytes).unwrap().to_value().to_string().replace(r#","configuration":{}"#, "");
+            assert_eq!(text_of(&bytes), text_of(text.as_bytes()), "{name}");
         }
     }
 }

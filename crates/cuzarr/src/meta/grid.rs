@@ -6,7 +6,7 @@ use std::ops::Range;
 use serde_json::{Value, json};
 
 use super::extension::Extension;
-use super::rectilinear::RectilinearGrid;
+use super::rectilinear::{Edges, RectilinearGrid};
 use super::{invalid, parse_shape};
 use crate::{Error, ErrorKind, Result};
 
@@ -78,6 +78,14 @@ impl ChunkGrid {
         self.chunk_shape().len()
     }
 
+    /// The chunks along each dimension.
+    pub fn axes(&self) -> Vec<Edges> {
+        match self {
+            ChunkGrid::Regular(grid) => grid.chunk_shape().iter().map(|&size| Edges::Even(size)).collect(),
+            ChunkGrid::Rectilinear(grid) => grid.axes().to_vec(),
+        }
+    }
+
     /// Number of chunks along each dimension of an array of `shape`. A dimension of length 0 has none.
     ///
     /// # Errors
@@ -128,7 +136,7 @@ impl ChunkGrid {
     }
 
     /// The `chunk_grid` member of a v3 document.
-    pub(crate) fn to_json(&self) -> Value {
+    pub fn to_json(&self) -> Value {
         match self {
             ChunkGrid::Regular(grid) => {
                 json!({"name": "regular", "configuration": {"chunk_shape": grid.chunk_shape()}})

@@ -56,7 +56,7 @@ impl Json {
 
     /// The plain value. Numbers beyond `i64` and `u64` become floats; those that no finite float can stand for become the
     /// strings `"NaN"`, `"Infinity"` and `"-Infinity"`, as fill values spell them.
-    pub(crate) fn to_value(&self) -> Value {
+    pub fn to_value(&self) -> Value {
         match self {
             Json::Null => Value::Null,
             Json::Bool(value) => Value::Bool(*value),
@@ -68,7 +68,10 @@ impl Json {
     }
 
     /// The tree of a plain value.
-    pub(crate) fn from_value(value: &Value) -> Result<Json> {
+    ///
+    /// # Errors
+    /// `MetadataInvalid` for more than 128 arrays and objects in each other.
+    pub fn from_value(value: &Value) -> Result<Json> {
         from_value_at(value, 0)
     }
 

@@ -34,6 +34,7 @@
 mod array;
 mod cf;
 mod chunk_key;
+pub(crate) mod chunking;
 mod documents;
 mod dtype;
 pub(crate) mod encoding;
@@ -45,6 +46,7 @@ mod json;
 mod multiscales;
 mod names;
 pub(crate) mod node;
+mod outline;
 mod parsing;
 mod rectilinear;
 mod small_float;
@@ -72,6 +74,7 @@ pub use multiscales::{
     CoordinateSystems, IMAGE_LABELS, ImageAxis, ImageLevel, MultiscaleConvention, Multiscales, label_names,
 };
 pub use node::NodeMetadata;
+pub use outline::Outline;
 pub use rectilinear::{Edges, RectilinearGrid, Run};
 pub use times::TimeScale;
 pub use xarray::{Translated, translate};

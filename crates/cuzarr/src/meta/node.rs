@@ -33,7 +33,11 @@ impl NodeDocuments {
         if self.format == ZarrFormat::V2 {
             return Ok(self.zattrs.get_or_insert_default());
         }
-        match self.document.entry("attributes".into()).or_insert_with(|| Json::Object(Object::new())) {
+        let member = self.document.entry("attributes".into()).or_insert(Json::Null);
+        if *member == Json::Null {
+            *member = Json::Object(Object::new());
+        }
+        match member {
             Json::Object(attributes) => Ok(attributes),
             other => Err(invalid("attributes", &other.to_value(), "an object")),
         }

@@ -83,16 +83,8 @@ impl RectilinearGrid {
     /// # Errors
     /// `MetadataInvalid` when a dimension has no chunks, a chunk has no elements, or chunks end beyond what an array can have.
     pub fn new(edges: &[Vec<u64>]) -> Result<Self> {
-        let runs = |edges: &Vec<u64>| -> Result<Edges> {
-            let mut runs = Runs::default();
-            let added = edges.iter().try_for_each(|&edge| runs.add(edge, 1));
-            match (added, runs.0.is_empty()) {
-                (Some(()), false) => Ok(Edges::Runs(runs.0)),
-                _ => Err(invalid("chunk_shapes", &json!(edges), &expected_edges())),
-            }
-        };
         check_ndim(edges.len(), "chunk_shapes")?;
-        Ok(RectilinearGrid::of(edges.iter().map(runs).collect::<Result<_>>()?))
+        Ok(RectilinearGrid::of(edges.iter().map(|edges| Edges::listed(edges)).collect::<Result<_>>()?))
     }
 
     /// A grid with these chunks along each dimension.
@@ -274,17 +266,30 @@ impl RectilinearGrid {
 }
 
 impl Edges {
+    /// Chunks of these lengths.
+    ///
+    /// # Errors
+    /// `MetadataInvalid` without chunks, for a chunk without elements, and for chunks that end beyond what an array can have.
+    pub(crate) fn listed(lengths: &[u64]) -> Result<Edges> {
+        let mut runs = Runs::default();
+        match lengths.iter().try_for_each(|&length| runs.add(length, 1)) {
+            Some(()) if !runs.0.is_empty() => Ok(Edges::Runs(runs.0)),
+            _ => Err(invalid("chunk_shapes", &json!(lengths), &expected_edges())),
+        }
+    }
+
     /// The run that holds an element; `None` behind the last.
     fn run_at(runs: &[Run], index: u64) -> Option<&Run> {
         runs.get(runs.partition_point(|run| run.end() <= index))
     }
 
-    fn count(&self, extent: u64) -> u64 {
+    /// Number of chunks that an array of this extent has.
+    pub fn count(&self, extent: u64) -> u64 {
         if extent == 0 { 0 } else { self.chunk_of(extent - 1) + 1 }
     }
 
-    /// The number of the chunk that holds an element.
-    pub(crate) fn chunk_of(&self, index: u64) -> u64 {
+    /// The number of the chunk that holds an element. Behind the last chunk it is the next one.
+    pub fn chunk_of(&self, index: u64) -> u64 {
         match self {
             Edges::Even(edge) => index / edge,
             Edges::Runs(runs) => match Edges::run_at(runs, index) {
@@ -311,8 +316,31 @@ impl Edges {
         }
     }
 
+    /// The index of a chunk's first element. Behind the last chunk it is its end.
+    pub fn start(&self, chunk: u64) -> u64 {
+        self.range(chunk, self.end().unwrap_or(MAX_EXTENT)).start
+    }
+
+    /// The length of a chunk, beyond the array's end too; `None` behind the last chunk.
+    pub fn size(&self, chunk: u64) -> Option<u64> {
+        match self {
+            Edges::Even(edge) => Some(*edge),
+            Edges::Runs(runs) => {
+                runs.get(runs.partition_point(|run| run.first_chunk + run.count <= chunk)).map(|run| run.edge)
+            }
+        }
+    }
+
+    /// The index behind the last chunk; `None` when there are as many as an array needs.
+    pub fn end(&self) -> Option<u64> {
+        match self {
+            Edges::Even(_) => None,
+            Edges::Runs(runs) => Some(runs.last().map_or(0, Run::end)),
+        }
+    }
+
     /// The different lengths of chunks, rising.
-    pub(crate) fn distinct(&self) -> Vec<u64> {
+    pub fn distinct(&self) -> Vec<u64> {
         let mut edges = match self {
             Edges::Even(edge) => vec![*edge],
             Edges::Runs(runs) => runs.iter().map(|run| run.edge).collect(),

@@ -9,14 +9,14 @@ use super::dtype::v2::OBJECT_CODECS;
 use super::fill::FillValue;
 use super::group::GroupMetadata;
 use super::json::{Json, Object, object_from_map, object_to_map};
+use super::outline::Outline;
 use super::{ZarrFormat, check_format, invalid, parse_shape, required};
 use crate::{Error, ErrorKind, Result};
 
 /// An array from its documents. Members that are not known are kept.
 pub(super) fn parse_array(mut document: Object, zattrs: Object) -> Result<ArrayMetadata> {
     let members = object_to_map(&document);
-    check_format(&members, ZarrFormat::V2)?;
-    let shape = parse_shape(required(&members, "shape")?, "shape")?;
+    let Outline { shape, chunk_grid, is_repaired, .. } = parse_outline(&members)?;
     let filters = parse_filters(members.get("filters"))?;
     let compressor = match members.get("compressor") {
         None | Some(Value::Null) => None,
@@ -34,10 +34,8 @@ pub(super) fn parse_array(mut document: Object, zattrs: Object) -> Result<ArrayM
         None => Separator::Dot,
         Some(value) => Separator::from_json(value, "dimension_separator")?,
     };
-    let stored_chunks = parse_shape(required(&members, "chunks")?, "chunks")?;
-    let (chunk_grid, repaired) = check_chunk_shape(&stored_chunks, &shape, None, "chunks")?;
     chunk_grid.chunk_size_bytes(data_type.size_bytes().unwrap_or(1))?;
-    if repaired {
+    if is_repaired {
         document.insert("chunks".into(), Json::from_value(&json!(chunk_grid.chunk_shape()))?);
     }
     Ok(ArrayMetadata {
@@ -52,6 +50,22 @@ pub(super) fn parse_array(mut document: Object, zattrs: Object) -> Result<ArrayM
         dimension_names: None,
         document,
         zattrs,
+    })
+}
+
+/// The outline of an array from the members of its `.zarray`.
+pub(super) fn parse_outline(members: &Map<String, Value>) -> Result<Outline> {
+    check_format(members, ZarrFormat::V2)?;
+    let shape = parse_shape(required(members, "shape")?, "shape")?;
+    let stored_chunks = parse_shape(required(members, "chunks")?, "chunks")?;
+    let (chunk_grid, is_repaired) = check_chunk_shape(&stored_chunks, &shape, None, "chunks")?;
+    Ok(Outline {
+        shape,
+        chunk_grid,
+        is_repaired,
+        inner_chunk_shape: None,
+        dimension_names: None,
+        attributes: Map::new(),
     })
 }
 

@@ -12,6 +12,7 @@ use super::grid::StoredGrid;
 use super::group::GroupMetadata;
 use super::json::{Json, Object, object_to_map};
 use super::names::CONSOLIDATED;
+use super::outline::Outline;
 use super::{ZarrFormat, check_format, invalid, parse_shape, required};
 use crate::{Error, ErrorKind, Result};
 
@@ -33,32 +34,21 @@ const GROUP_MEMBERS: [&str; 4] = ["zarr_format", "node_type", "attributes", CONS
 /// An array from its document.
 pub(super) fn parse_array(mut document: Object) -> Result<ArrayMetadata> {
     let members = object_to_map(&document);
-    check_format(&members, ZarrFormat::V3)?;
-    check_node_type(&members, "array")?;
+    let Outline { shape, chunk_grid, is_repaired, dimension_names, attributes, .. } = parse_outline(&members)?;
     check_extra_members(&members, &ARRAY_MEMBERS)?;
     check_storage_transformers(&members)?;
-
-    let shape = parse_shape(required(&members, "shape")?, "shape")?;
     let data_type = DataType::from_v3(required(&members, "data_type")?)?;
     let fill_value = FillValue::from_json(required(&members, "fill_value")?, &data_type, ZarrFormat::V3)?;
     let codecs = parse_codecs(required(&members, "codecs")?)?;
-
-    let inner = Extension::inner_chunk_shape(&codecs);
-    let (chunk_grid, repaired) = match StoredGrid::from_v3(required(&members, "chunk_grid")?)? {
-        StoredGrid::Regular(sizes) => {
-            check_chunk_shape(&sizes, &shape, inner.as_deref(), "chunk_grid.configuration.chunk_shape")?
-        }
-        StoredGrid::Rectilinear(grid) => (check_rectilinear(grid, &shape, inner.as_deref())?, false),
-    };
     chunk_grid.chunk_size_bytes(data_type.size_bytes().unwrap_or(1))?;
-    if repaired {
+    if is_repaired {
         document.insert("chunk_grid".into(), Json::from_value(&chunk_grid.to_json())?);
     }
     Ok(ArrayMetadata {
         format: ZarrFormat::V3,
         chunk_key_encoding: ChunkKeyEncoding::from_json(required(&members, "chunk_key_encoding")?)?,
-        attributes: parse_attributes(&members)?,
-        dimension_names: parse_dimension_names(&members, shape.len())?,
+        attributes,
+        dimension_names,
         codecs: CodecsMetadata::V3(codecs),
         shape,
         data_type,
@@ -67,6 +57,25 @@ pub(super) fn parse_array(mut document: Object) -> Result<ArrayMetadata> {
         document,
         zattrs: Object::new(),
     })
+}
+
+/// The outline of an array from the members of its document.
+pub(super) fn parse_outline(members: &Map<String, Value>) -> Result<Outline> {
+    check_format(members, ZarrFormat::V3)?;
+    check_node_type(members, "array")?;
+    let shape = parse_shape(required(members, "shape")?, "shape")?;
+    let codecs = required(members, "codecs").and_then(parse_codecs).unwrap_or_default();
+    let inner = Extension::inner_chunk_shape(&codecs);
+    let (chunk_grid, is_repaired) = match StoredGrid::from_v3(required(members, "chunk_grid")?)? {
+        StoredGrid::Regular(sizes) => {
+            check_chunk_shape(&sizes, &shape, inner.as_deref(), "chunk_grid.configuration.chunk_shape")?
+        }
+        StoredGrid::Rectilinear(grid) => (check_rectilinear(grid, &shape, inner.as_deref())?, false),
+    };
+    let dimension_names = parse_dimension_names(members, shape.len())?;
+    let attributes = parse_attributes(members)?;
+    let inner = inner.filter(|_| codecs.len() == 1);
+    Ok(Outline { shape, chunk_grid, inner_chunk_shape: inner, dimension_names, is_repaired, attributes })
 }
 
 /// A group from its document, without consolidated metadata.
@@ -84,10 +93,16 @@ pub(super) fn array_document(new: &NewArray, codecs: &[Extension]) -> Result<Obj
     let default_keys = ChunkKeyEncoding::Default { separator: Separator::Slash };
     let mut members = Map::new();
     members.insert("shape".into(), json!(new.shape));
-    members.insert("data_type".into(), new.data_type.to_v3()?);
+    let words = new.data_type_words.clone().map_or_else(|| new.data_type.to_v3(), Ok)?;
+    // Readers of the former name know structures as bytes alone.
+    let fill_value = match words.get("name").is_some_and(|name| name == "structured") {
+        true => new.fill_value.to_base64(&new.data_type)?,
+        false => new.fill_value.to_json(&new.data_type, ZarrFormat::V3)?,
+    };
+    members.insert("data_type".into(), words);
     members.insert("chunk_grid".into(), grid_json(&new.chunk_shape));
     members.insert("chunk_key_encoding".into(), new.chunk_key_encoding.unwrap_or(default_keys).to_json());
-    members.insert("fill_value".into(), new.fill_value.to_json(&new.data_type, ZarrFormat::V3)?);
+    members.insert("fill_value".into(), fill_value);
     members.insert("codecs".into(), codecs.iter().map(Extension::to_json).collect());
     members.insert("attributes".into(), Value::Object(new.attributes.clone()));
     if let Some(names) = &new.dimension_names {

@@ -8,11 +8,14 @@ use serde_json::{Map, Value};
 use super::ArrayOptions;
 use super::array::Array;
 use crate::error::{Error, ErrorKind, Result};
+use crate::meta::chunking::{Chunking, Chunks, Lengths, Shards, chunking};
 use crate::meta::encoding::{
-    completed, compressor_named, default_compressor, guess_chunks, serializer, sharding, to_v2,
+    IndexLocation, completed, compressor_named, default_codecs, default_compressor, object_filters, serializer,
+    sharding, to_v2,
 };
 use crate::meta::{
-    ArrayMetadata, CodecsMetadata, DataType, Endian, Extension, FillValue, NewArray, Order, RectilinearGrid, ZarrFormat,
+    ArrayMetadata, ChunkGrid, ChunkKeyEncoding, CodecsMetadata, DataType, Endian, Extension, FillValue, NewArray,
+    Order, ZarrFormat,
 };
 use crate::store::{Registry, Store};
 
@@ -25,12 +28,17 @@ use crate::store::{Registry, Store};
 pub struct ArrayBuilder {
     shape: Vec<u64>,
     data_type: DataType,
-    chunks: Option<Vec<u64>>,
-    shards: Option<Vec<u64>>,
-    edges: Option<Vec<Vec<u64>>>,
+    data_type_words: Option<Value>,
+    chunks: Option<Chunks>,
+    shards: Option<Shards>,
+    edges: Option<Chunks>,
+    index_location: IndexLocation,
     codecs: Codecs,
     fill_value: Option<Fill>,
     zarr_format: ZarrFormat,
+    order: Order,
+    endian: Endian,
+    chunk_key_encoding: Option<ChunkKeyEncoding>,
     attributes: Map<String, Value>,
     dimension_names: Option<Vec<Option<String>>>,
     overwrite: bool,
@@ -42,6 +50,7 @@ enum Codecs {
     Default,
     Compressor(String),
     All(Vec<Extension>),
+    V2 { filters: Vec<Map<String, Value>>, compressor: Option<Map<String, Value>> },
 }
 
 #[derive(Debug)]
@@ -49,6 +58,7 @@ enum Fill {
     /// The value's type and bytes.
     Element(DType, Vec<u8>),
     Json(Value),
+    Stored(FillValue),
 }
 
 impl Array {
@@ -74,12 +84,17 @@ impl Array {
         ArrayBuilder {
             shape: shape.into(),
             data_type,
+            data_type_words: None,
             chunks: None,
             shards: None,
             edges: None,
+            index_location: IndexLocation::End,
             codecs: Codecs::Default,
             fill_value: None,
             zarr_format: ZarrFormat::V3,
+            order: Order::C,
+            endian: Endian::Little,
+            chunk_key_encoding: None,
             attributes: Map::new(),
             dimension_names: None,
             overwrite: false,
@@ -91,13 +106,52 @@ impl Array {
 impl ArrayBuilder {
     /// Sets the shape of a chunk, the unit that is decoded.
     pub fn chunks(mut self, shape: impl Into<Vec<u64>>) -> ArrayBuilder {
-        self.chunks = Some(shape.into());
+        self.chunks = Some(Chunks::of_shape(&shape.into()));
         self
     }
 
     /// Sets the shape of a shard, the stored object that holds many chunks. Its extents are multiples of a chunk's.
     pub fn shards(mut self, shape: impl Into<Vec<u64>>) -> ArrayBuilder {
-        self.shards = Some(shape.into());
+        self.shards = Some(Shards { chunks: Chunks::of_shape(&shape.into()), target_bytes: None });
+        self
+    }
+
+    /// Sets chunks and shards in the forms that the Python package takes.
+    #[doc(hidden)] // for the Python package
+    pub fn grid(mut self, chunks: Chunks, shards: Option<Shards>) -> ArrayBuilder {
+        (self.chunks, self.shards) = (Some(chunks), shards);
+        self
+    }
+
+    /// Sets where the index of a shard is. The default is its end.
+    #[doc(hidden)] // for the Python package
+    pub fn index_location(mut self, location: IndexLocation) -> ArrayBuilder {
+        self.index_location = location;
+        self
+    }
+
+    /// Sets the words for the data type in the document, where another spelling than ours is wanted.
+    #[doc(hidden)] // for the Python package
+    pub fn data_type_words(mut self, words: Value) -> ArrayBuilder {
+        self.data_type_words = Some(words);
+        self
+    }
+
+    /// Sets the names of the stored chunks. The default is `c/0/0`, and `0.0` in format 2.
+    pub fn chunk_key_encoding(mut self, encoding: ChunkKeyEncoding) -> ArrayBuilder {
+        self.chunk_key_encoding = Some(encoding);
+        self
+    }
+
+    /// Sets the order of elements inside a chunk. Only format 2 stores one.
+    pub fn order(mut self, order: Order) -> ArrayBuilder {
+        self.order = order;
+        self
+    }
+
+    /// Sets the byte order of stored elements in format 2.
+    pub fn endian(mut self, endian: Endian) -> ArrayBuilder {
+        self.endian = endian;
         self
     }
 
@@ -112,7 +166,9 @@ impl ArrayBuilder {
     /// # Ok::<(), cuzarr::Error>(())
     /// ```
     pub fn edges(mut self, edges: impl Into<Vec<Vec<u64>>>) -> ArrayBuilder {
-        self.edges = Some(edges.into());
+        let listed =
+            |edges: Vec<u64>| Lengths::Listed(edges.iter().map(|&edge| edge.try_into().unwrap_or(i64::MAX)).collect());
+        self.edges = Some(Chunks::Along(edges.into().into_iter().map(listed).collect()));
         self
     }
 
@@ -128,6 +184,16 @@ impl ArrayBuilder {
         self
     }
 
+    /// Sets filters and compressor of format 2, each an object with an `id`.
+    pub fn codecs_v2(
+        mut self,
+        filters: Vec<Map<String, Value>>,
+        compressor: Option<Map<String, Value>>,
+    ) -> ArrayBuilder {
+        self.codecs = Codecs::V2 { filters, compressor };
+        self
+    }
+
     /// Sets the value of elements that were never written. It has the array's type.
     pub fn fill_value<T: HostElement>(mut self, value: T) -> ArrayBuilder {
         self.fill_value = Some(Fill::Element(T::DTYPE, bytes_of(&[value]).to_vec()));
@@ -138,6 +204,13 @@ impl ArrayBuilder {
     /// structures.
     pub fn fill_value_json(mut self, value: impl Into<Value>) -> ArrayBuilder {
         self.fill_value = Some(Fill::Json(value.into()));
+        self
+    }
+
+    /// Sets the value of elements that were never written, as metadata holds it.
+    #[doc(hidden)] // for the Python package
+    pub fn stored_fill_value(mut self, value: FillValue) -> ArrayBuilder {
+        self.fill_value = Some(Fill::Stored(value));
         self
     }
 
@@ -162,6 +235,13 @@ impl ArrayBuilder {
     /// Names the dimensions. Only format 3 has names.
     pub fn dimension_names(mut self, names: impl IntoIterator<Item = impl Into<String>>) -> ArrayBuilder {
         self.dimension_names = Some(names.into_iter().map(|name| Some(name.into())).collect());
+        self
+    }
+
+    /// Names the dimensions that have a name.
+    #[doc(hidden)] // for the Python package
+    pub fn optional_dimension_names(mut self, names: Vec<Option<String>>) -> ArrayBuilder {
+        self.dimension_names = Some(names);
         self
     }
 
@@ -205,50 +285,51 @@ impl ArrayBuilder {
             self.check_v2()?;
         }
         if let Some(edges) = self.edges.take() {
-            let grid = RectilinearGrid::new(&edges)?;
-            let largest = grid.largest_chunk().to_vec();
             if self.chunks.is_some() {
-                self.shards = Some(largest);
+                self.shards = Some(Shards { chunks: edges, target_bytes: None });
             } else {
-                self.chunks = Some(largest);
+                self.chunks = Some(edges);
             }
-            let mut metadata = self.metadata()?;
-            metadata.set_rectilinear_grid(grid)?;
-            return Ok(metadata);
         }
-        let element_bytes = self.data_type.size_bytes().unwrap_or(0);
-        let chunks =
-            self.chunks.clone().unwrap_or_else(|| guess_chunks(&self.shape, element_bytes, self.shards.is_some()));
-        let (outer, codecs) = match self.zarr_format {
-            ZarrFormat::V2 => (chunks, self.codecs_v2()?),
-            ZarrFormat::V3 => {
-                let codecs = self.codecs_v3()?;
-                match self.shards.clone() {
-                    None => (chunks, CodecsMetadata::V3(codecs)),
-                    Some(shards) => {
-                        check_shards(&shards, &chunks)?;
-                        (shards, CodecsMetadata::V3(vec![sharding(&chunks, &codecs)?]))
-                    }
-                }
+        // Chunks of elements of variable length are chosen by their number.
+        let element_bytes = self.data_type.size_bytes().unwrap_or(1);
+        let chunks = self.chunks.take().unwrap_or(Chunks::Auto);
+        let Chunking { inner, stored, is_sharded } =
+            chunking(&self.shape, element_bytes, &chunks, self.shards.as_ref())?;
+        let codecs = match self.zarr_format {
+            ZarrFormat::V2 => self.check_v2_grid(&stored).and_then(|()| self.codecs_v2_metadata())?,
+            ZarrFormat::V3 if is_sharded => {
+                CodecsMetadata::V3(vec![sharding(&inner, &self.codecs_v3()?, self.index_location)?])
             }
+            ZarrFormat::V3 => CodecsMetadata::V3(self.codecs_v3()?),
         };
         let fill_value = self.fill()?;
-        let mut new = NewArray::plain(&self.shape, self.data_type, &outer, codecs);
+        let mut new = NewArray::plain(&self.shape, self.data_type, stored.chunk_shape(), codecs);
         (new.attributes, new.dimension_names) = (self.attributes, self.dimension_names);
+        (new.chunk_key_encoding, new.data_type_words) = (self.chunk_key_encoding, self.data_type_words);
         new.fill_value = fill_value.unwrap_or(new.fill_value);
-        ArrayMetadata::new(new)
+        let mut metadata = ArrayMetadata::new(new)?;
+        if let ChunkGrid::Rectilinear(grid) = stored {
+            metadata.set_rectilinear_grid(grid)?;
+        }
+        Ok(metadata)
+    }
+
+    fn check_v2_grid(&self, stored: &ChunkGrid) -> Result<()> {
+        match stored {
+            ChunkGrid::Regular(_) => Ok(()),
+            ChunkGrid::Rectilinear(_) => Err(lacks("rectilinear chunk grid")),
+        }
     }
 
     fn check_v2(&self) -> Result<()> {
         let wrong = match self {
             _ if self.shards.is_some() => "shards",
-            _ if self.edges.is_some() => "rectilinear chunk grid",
             _ if self.dimension_names.is_some() => "dimension names",
             _ if matches!(self.codecs, Codecs::All(_)) => "list of codecs",
             _ => return Ok(()),
         };
-        let message = format!("an array of format 2 has no {wrong}");
-        Err(Error::new(ErrorKind::InvalidArgument, message).with_hint("leave them out, or create it in format 3"))
+        Err(lacks(wrong))
     }
 
     fn compressors(&self) -> Result<Vec<Extension>> {
@@ -261,29 +342,24 @@ impl ArrayBuilder {
     fn codecs_v3(&self) -> Result<Vec<Extension>> {
         let codecs = match &self.codecs {
             Codecs::All(codecs) => codecs.clone(),
+            Codecs::Default => default_codecs(&self.data_type),
             _ => [vec![serializer(&self.data_type)], self.compressors()?].concat(),
         };
         Ok(codecs.iter().map(|codec| completed(codec, &self.data_type)).collect())
     }
 
-    fn codecs_v2(&self) -> Result<CodecsMetadata> {
-        let object_codec = match self.data_type {
-            DataType::VariableString => Some("vlen-utf8"),
-            DataType::VariableBytes => Some("vlen-bytes"),
-            _ => None,
+    fn codecs_v2_metadata(&self) -> Result<CodecsMetadata> {
+        let (filters, compressor) = match &self.codecs {
+            Codecs::V2 { filters, compressor } => (filters.clone(), compressor.clone()),
+            _ => (object_filters(&self.data_type), self.compressors()?.first().map(to_v2)),
         };
-        let filter = |id: &str| Map::from_iter([("id".to_string(), Value::from(id))]);
-        Ok(CodecsMetadata::V2 {
-            filters: object_codec.map(filter).into_iter().collect(),
-            compressor: self.compressors()?.first().map(to_v2),
-            order: Order::C,
-            endian: Endian::Little,
-        })
+        Ok(CodecsMetadata::V2 { filters, compressor, order: self.order, endian: self.endian })
     }
 
     fn fill(&self) -> Result<Option<FillValue>> {
         match &self.fill_value {
             None => Ok(None),
+            Some(Fill::Stored(value)) => Ok(Some(value.clone())),
             Some(Fill::Json(value)) => FillValue::from_json(value, &self.data_type, self.zarr_format).map(Some),
             Some(Fill::Element(dtype, bytes)) if Some(*dtype) == self.data_type.device_dtype() => {
                 Ok(Some(FillValue::Element(bytes.clone())))
@@ -297,11 +373,7 @@ impl ArrayBuilder {
     }
 }
 
-fn check_shards(shards: &[u64], chunks: &[u64]) -> Result<()> {
-    let fits = |(shard, chunk): (&u64, &u64)| shard.checked_rem(*chunk) == Some(0);
-    if shards.len() == chunks.len() && shards.iter().zip(chunks).all(fits) {
-        return Ok(());
-    }
-    let message = format!("shards of shape {shards:?} are not multiples of chunks of shape {chunks:?}");
-    Err(Error::new(ErrorKind::InvalidArgument, message))
+fn lacks(what: &str) -> Error {
+    let message = format!("format 2 has no {what}");
+    Error::new(ErrorKind::InvalidArgument, message).with_hint("leave it out, or create the array in format 3")
 }

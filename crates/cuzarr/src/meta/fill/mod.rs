@@ -75,6 +75,12 @@ impl FillValue {
         (parts.len() == count).then(|| FillValue::Element(encoded.concat()))
     }
 
+    /// The `fill_value` member of a v3 document whose data type has the former name `structured`: the element in base64.
+    pub(super) fn to_base64(&self, data_type: &DataType) -> Result<Value> {
+        self.to_json(data_type, ZarrFormat::V3)?; // checked
+        Ok(Value::from(BASE64.encode(self.element(data_type))))
+    }
+
     /// The `fill_value` member of a document.
     pub fn to_json(&self, data_type: &DataType, format: ZarrFormat) -> Result<Value> {
         match (self, format) {

@@ -126,6 +126,7 @@ fn new_array_reads_back() {
 fn new_array_refuses_what_v2_cannot_store() {
     let new = |keys, names| {
         ArrayMetadata::new(NewArray {
+            data_type_words: None,
             shape: vec![4],
             data_type: DataType::Int8,
             chunk_shape: vec![2],

@@ -112,6 +112,7 @@ fn chunk_size_of_an_empty_dimension_becomes_that_of_an_inner_chunk() {
 #[test]
 fn new_array_reads_back() {
     let array = ArrayMetadata::new(NewArray {
+        data_type_words: None,
         shape: vec![4],
         data_type: DataType::RawBytes { size: 2 },
         chunk_shape: vec![2],

@@ -1,0 +1,261 @@
+//! Chunk grids for Python: which chunk holds an element, what chunks there are; and chunks as users give them.
+
+use cuzarr::internal::meta::chunking::{self, Chunks, Lengths, Shards};
+use cuzarr::meta::{ChunkGrid, Edges, RegularGrid};
+use cuzarr::{Error, ErrorKind};
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyList, PyMapping, PyString, PyTuple};
+
+use crate::error::{IntoPython, PyResult, wrong_type};
+use crate::json;
+
+/// Extents that are listed for one dimension: as many as fit into 80 MB, more than a person looks at.
+const MOST_EXTENTS: u64 = 10_000_000;
+
+/// The chunks along one dimension: of one length, or with lengths of their own.
+#[pyclass(name = "AxisGrid", module = "cuzarr._core", frozen, eq, hash)]
+#[derive(PartialEq, Eq, Hash)]
+pub struct PyAxisGrid(Edges);
+
+#[pymethods]
+impl PyAxisGrid {
+    /// The length of all chunks; `None` where they have lengths of their own.
+    #[getter]
+    fn edge(&self) -> Option<u64> {
+        match &self.0 {
+            Edges::Even(edge) => Some(*edge),
+            Edges::Runs(_) => None,
+        }
+    }
+
+    /// The index behind the last chunk; `None` when there are as many as an array needs.
+    #[getter]
+    fn end(&self) -> Option<u64> {
+        self.0.end()
+    }
+
+    /// The length of the largest chunk.
+    #[getter]
+    fn largest(&self) -> u64 {
+        self.0.distinct().last().copied().unwrap_or(1)
+    }
+
+    /// The number of the chunk that holds an element. Behind the last chunk it is the next one.
+    fn chunk_of(&self, index: u64) -> u64 {
+        self.0.chunk_of(index)
+    }
+
+    /// The index of a chunk's first element; behind the last chunk, its end.
+    fn start(&self, chunk: u64) -> u64 {
+        self.0.start(chunk)
+    }
+
+    /// The length of a chunk, beyond the array's end too.
+    fn size(&self, chunk: u64) -> PyResult<u64> {
+        let message =
+            || Error::new(ErrorKind::InvalidArgument, format!("there is no chunk {chunk} along this dimension"));
+        self.0.size(chunk).ok_or_else(message).py()
+    }
+
+    /// The number of chunks that an array of this extent has.
+    fn count(&self, extent: u64) -> u64 {
+        self.0.count(extent)
+    }
+
+    /// The lengths of the chunks, the last one cut off at the array's end.
+    fn sizes<'py>(&self, py: Python<'py>, extent: u64) -> PyResult<Bound<'py, PyTuple>> {
+        sizes(py, &self.0, extent)
+    }
+}
+
+fn sizes<'py>(py: Python<'py>, axis: &Edges, extent: u64) -> PyResult<Bound<'py, PyTuple>> {
+    let count = axis.count(extent);
+    if count > MOST_EXTENTS {
+        let message = format!("a dimension has {count} chunks, at most {MOST_EXTENTS} are listed");
+        return Err(Error::new(ErrorKind::Unsupported, message).with_hint("use chunks, shards and cdata_shape instead"))
+            .py();
+    }
+    // One number that is repeated takes no memory but its places.
+    let mut last: Option<(u64, Bound<'py, PyAny>)> = None;
+    let mut listed = Vec::with_capacity(usize::try_from(count).unwrap_or(0));
+    for chunk in 0..count {
+        let length = axis.size(chunk).unwrap_or(0).min(extent - axis.start(chunk));
+        let number = match &last {
+            Some((same, number)) if *same == length => number.clone(),
+            _ => length.into_pyobject(py)?.into_any(),
+        };
+        listed.push(number.clone());
+        last = Some((length, number));
+    }
+    PyTuple::new(py, listed)
+}
+
+/// The chunks, or shards, of an array: of one shape, or with lengths of their own along each dimension.
+#[pyclass(name = "ChunkGrid", module = "cuzarr._core", frozen, eq, hash)]
+#[derive(PartialEq, Eq, Hash)]
+pub struct PyChunkGrid(pub ChunkGrid);
+
+#[pymethods]
+impl PyChunkGrid {
+    /// The grid of chunks of one shape.
+    #[staticmethod]
+    fn regular(sizes: Vec<u64>) -> PyResult<Self> {
+        Ok(PyChunkGrid(ChunkGrid::Regular(RegularGrid::new(sizes).py()?)))
+    }
+
+    /// Whether all chunks have one shape.
+    #[getter]
+    fn is_regular(&self) -> bool {
+        self.0.rectilinear().is_none()
+    }
+
+    /// The chunks along each dimension.
+    #[getter]
+    fn axes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        PyTuple::new(
+            py,
+            self.0.axes().into_iter().map(|axis| Bound::new(py, PyAxisGrid(axis))).collect::<PyResult<Vec<_>>>()?,
+        )
+    }
+
+    /// The shape of the largest chunk.
+    #[getter]
+    fn largest<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        PyTuple::new(py, self.0.chunk_shape())
+    }
+
+    /// The number of chunks per dimension.
+    fn counts<'py>(&self, py: Python<'py>, shape: Vec<u64>) -> PyResult<Bound<'py, PyTuple>> {
+        PyTuple::new(py, self.0.chunk_counts(&shape).py()?)
+    }
+
+    /// Per dimension the lengths of the chunks, cut off at the array's end.
+    fn sizes<'py>(&self, py: Python<'py>, shape: Vec<u64>) -> PyResult<Bound<'py, PyTuple>> {
+        let along = self
+            .0
+            .axes()
+            .iter()
+            .zip(shape)
+            .map(|(axis, extent)| sizes(py, axis, extent))
+            .collect::<PyResult<Vec<_>>>()?;
+        PyTuple::new(py, along)
+    }
+
+    /// The chunks as dask and xarray want them: per dimension one length, or all of them where they differ; `(0,)` without chunks.
+    fn blocks<'py>(&self, py: Python<'py>, shape: Vec<u64>) -> PyResult<Bound<'py, PyTuple>> {
+        if self.is_regular() {
+            return self.largest(py);
+        }
+        let along = |(axis, &extent): (&Edges, &u64)| {
+            let lengths = sizes(py, axis, extent)?;
+            let count = axis.count(extent);
+            if count == 0 {
+                return Ok(PyTuple::new(py, [0])?.into_any());
+            }
+            let first = axis.size(0).unwrap_or(1).min(extent);
+            let is_even = (1..count - 1).all(|chunk| axis.size(chunk) == Some(first));
+            let last = axis.size(count - 1).unwrap_or(1).min(extent - axis.start(count - 1));
+            Ok(if is_even && last <= first { first.into_pyobject(py)?.into_any() } else { lengths.into_any() })
+        };
+        PyTuple::new(py, self.0.axes().iter().zip(&shape).map(along).collect::<PyResult<Vec<_>>>()?)
+    }
+
+    /// The shape of a chunk.
+    fn chunk_shape<'py>(&self, py: Python<'py>, chunk: Vec<u64>) -> PyResult<Bound<'py, PyTuple>> {
+        let sizes = self.0.axes().iter().zip(&chunk).map(|(axis, &at)| axis.size(at)).collect::<Option<Vec<_>>>();
+        let message = || Error::new(ErrorKind::InvalidArgument, format!("there is no chunk {chunk:?}"));
+        PyTuple::new(py, sizes.ok_or_else(message).py()?)
+    }
+
+    /// The `chunk_grid` of a document.
+    fn to_json<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        json::to_value(py, &self.0.to_json())
+    }
+
+    fn __repr__(&self) -> String {
+        format!("ChunkGrid({})", self.0.to_json()["configuration"])
+    }
+}
+
+/// The shape of chunks, the grid of the stored objects and whether these are shards, of an array of `shape`, from what a user gives.
+#[pyfunction]
+pub fn choose_chunks<'py>(
+    py: Python<'py>,
+    shape: Vec<u64>,
+    element_bytes: usize,
+    chunks: &Bound<'py, PyAny>,
+    shards: &Bound<'py, PyAny>,
+    target_bytes: Option<u64>,
+) -> PyResult<(Bound<'py, PyTuple>, PyChunkGrid, bool)> {
+    let (chunks, shards) = (parse_chunks(chunks)?, parse_shards(shards, target_bytes)?);
+    let chosen = chunking::chunking(&shape, element_bytes, &chunks, shards.as_ref()).py()?;
+    Ok((PyTuple::new(py, chosen.inner)?, PyChunkGrid(chosen.stored), chosen.is_sharded))
+}
+
+/// Shards that a user gives; `None` for none.
+pub fn parse_shards(given: &Bound<'_, PyAny>, target_bytes: Option<u64>) -> PyResult<Option<Shards>> {
+    if given.is_none() {
+        return Ok(None);
+    }
+    Ok(Some(Shards { chunks: parse_chunks(given)?, target_bytes }))
+}
+
+/// Chunks that a user gives: a length for every dimension, one for all, -1 for a whole dimension, `False` for one single chunk,
+/// lists of lengths, `"auto"`, or the grid of another array.
+pub fn parse_chunks(given: &Bound<'_, PyAny>) -> PyResult<Chunks> {
+    if let Ok(grid) = given.cast::<PyChunkGrid>() {
+        return Ok(Chunks::Grid(grid.get().0.clone()));
+    }
+    if given.is_none() || given.cast::<PyBool>().is_ok_and(|flag| flag.is_true()) {
+        return refused(format!("chunks is {}, expected sizes, False or 'auto'", given.repr()?));
+    }
+    if given.is_instance_of::<PyBool>() {
+        return Ok(Chunks::Same(-1));
+    }
+    if given.cast::<PyString>().is_ok_and(|text| text == "auto") {
+        return Ok(Chunks::Auto);
+    }
+    let wrong = || -> PyResult<PyErr> {
+        let message = format!("chunks is {}, expected an integer or an iterable of integers", given.repr()?);
+        Ok(wrong_type(given.py(), &message))
+    };
+    if is_text(given) {
+        return Err(wrong()?);
+    }
+    if given.hasattr("__index__")? && !given.hasattr("__len__")? {
+        return number(given, "chunk size is").map(Chunks::Same);
+    }
+    let Ok(items) = given.try_iter() else { return Err(wrong()?) };
+    Ok(Chunks::Along(items.map(|item| along(&item?)).collect::<PyResult<_>>()?))
+}
+
+fn is_text(given: &Bound<'_, PyAny>) -> bool {
+    given.is_instance_of::<PyString>() || given.cast::<PyMapping>().is_ok()
+}
+
+fn along(given: &Bound<'_, PyAny>) -> PyResult<Lengths> {
+    if is_text(given) {
+        let message = format!("chunk sizes are {}, expected an integer or a list of integers", given.repr()?);
+        return Err(wrong_type(given.py(), &message));
+    }
+    // Lists and tuples first: asking others for an iterator is slow.
+    let is_listed = given.is_instance_of::<PyList>() || given.is_instance_of::<PyTuple>();
+    if !is_listed && (given.hasattr("__index__")? && !given.hasattr("__len__")? || given.try_iter().is_err()) {
+        return number(given, "chunk size is").map(Lengths::Each);
+    }
+    let lengths = given.try_iter()?.map(|length| number(&length?, "a chunk size is")).collect::<PyResult<Vec<_>>>()?;
+    Ok(Lengths::Listed(lengths))
+}
+
+fn number(given: &Bound<'_, PyAny>, what: &str) -> PyResult<i64> {
+    given.extract::<i64>().or_else(|error| {
+        if error.is_instance_of::<pyo3::exceptions::PyOverflowError>(given.py()) {
+            return refused(format!("{what} {}, expected at most 2^63 - 1", given.repr()?));
+        }
+        Err(wrong_type(given.py(), &format!("{what} {}, expected an integer", given.repr()?)))
+    })
+}
+
+fn refused<T>(message: String) -> PyResult<T> {
+    Err(Error::new(ErrorKind::InvalidArgument, message)).py()
+}

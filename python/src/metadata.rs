@@ -1,0 +1,408 @@
+//! Metadata of arrays for Python: documents, and what they say. Python hands over arguments, and gets the documents of a new array.
+
+use std::sync::{Arc, OnceLock};
+
+use cuzarr::internal::meta::encoding::{self, IndexLocation};
+use cuzarr::internal::meta::node::ZATTRS;
+use cuzarr::meta::{
+    ArrayMetadata, ChunkKeyEncoding, CodecsMetadata, DataType, Endian, Extension, FillValue, Json, NodeDocuments,
+    NodeMetadata, Order, Outline, ZarrFormat,
+};
+use cuzarr::node::Array;
+use cuzarr::{Error, ErrorKind};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict, PyTuple};
+use serde_json::{Map, Value};
+
+use crate::chunk_grid::{PyChunkGrid, parse_chunks, parse_shards};
+use crate::error::{IntoPython, PyResult};
+use crate::json::{self, Names};
+use crate::nodes::{format, parse_documents, to_dict};
+
+/// The documents of an array. What they say is looked at when it is asked for.
+#[pyclass(name = "ArrayMetadata", module = "cuzarr._core", frozen)]
+pub struct PyArrayMetadata {
+    documents: NodeDocuments,
+    outline: OnceLock<Outline>,
+    checked: OnceLock<Arc<ArrayMetadata>>,
+}
+
+impl PyArrayMetadata {
+    pub fn new(documents: NodeDocuments) -> Self {
+        PyArrayMetadata { documents, outline: OnceLock::new(), checked: OnceLock::new() }
+    }
+
+    /// The documents.
+    pub fn documents(&self) -> &NodeDocuments {
+        &self.documents
+    }
+
+    /// The metadata that the documents describe, without the attributes.
+    pub fn checked(&self) -> PyResult<&Arc<ArrayMetadata>> {
+        self.check().py()
+    }
+
+    fn check(&self) -> cuzarr::Result<&Arc<ArrayMetadata>> {
+        if let Some(checked) = self.checked.get() {
+            return Ok(checked);
+        }
+        let NodeMetadata::Array(metadata) = self.documents.without_attributes().check()? else {
+            return Err(not_an_array("the documents"));
+        };
+        Ok(self.checked.get_or_init(|| Arc::new(*metadata)))
+    }
+
+    /// The outline. An array that cannot be used has one, too.
+    fn outline(&self) -> PyResult<&Outline> {
+        if let Some(outline) = self.outline.get() {
+            return Ok(outline);
+        }
+        let outline = match self.check() {
+            Ok(metadata) if self.has_plain_attributes() => Outline::from(&**metadata),
+            _ => self.documents.outline().py()?,
+        };
+        Ok(self.outline.get_or_init(|| outline))
+    }
+
+    /// Whether the attributes are what they must be, which [`PyArrayMetadata::check`] does not look at.
+    fn has_plain_attributes(&self) -> bool {
+        let (_, document) = self.documents.members()[0];
+        self.documents.attributes().is_some() || document.get("attributes").is_none_or(|given| *given == Json::Null)
+    }
+
+    fn of(metadata: ArrayMetadata) -> PyArrayMetadata {
+        let documents = NodeDocuments::from(&NodeMetadata::Array(Box::new(metadata.clone())));
+        let checked = OnceLock::from(Arc::new(metadata));
+        PyArrayMetadata { documents, outline: OnceLock::new(), checked }
+    }
+
+    fn with_attributes_of(mut self, attributes: &Bound<'_, PyDict>) -> PyResult<PyArrayMetadata> {
+        *self.documents.attributes_mut().py()? = json::from_dict(attributes)?;
+        Ok(self)
+    }
+}
+
+pub fn not_an_array(what: &str) -> Error {
+    Error::new(ErrorKind::InvalidArgument, format!("{what} describe a group, expected an array"))
+}
+
+#[pymethods]
+impl PyArrayMetadata {
+    /// Documents of an array, given by their names.
+    #[staticmethod]
+    fn from_documents(documents: &Bound<'_, PyDict>) -> PyResult<Self> {
+        let documents = parse_documents(documents)?;
+        if documents.is_array() { Ok(PyArrayMetadata::new(documents)) } else { Err(not_an_array("the documents")).py() }
+    }
+
+    #[getter]
+    fn zarr_format(&self) -> u8 {
+        self.documents.zarr_format().number()
+    }
+
+    /// The documents by their names.
+    fn stored<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let stored = to_dict(py, &self.documents, &mut Names::default())?;
+        if self.documents.zarr_format() == ZarrFormat::V2 && !stored.contains(ZATTRS)? {
+            stored.set_item(ZATTRS, PyDict::new(py))?;
+        }
+        Ok(stored)
+    }
+
+    /// The document without the attributes.
+    fn document<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let document = self.documents.without_attributes();
+        let [(_, members), ..] = &document.members()[..] else { return Ok(PyDict::new(py)) };
+        json::to_dict(py, members, &mut Names::default())
+    }
+
+    /// The attributes.
+    fn attributes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        match self.documents.attributes() {
+            Some(attributes) => json::to_dict(py, attributes, &mut Names::default()),
+            None => Ok(PyDict::new(py)),
+        }
+    }
+
+    /// Elements along each dimension.
+    #[getter]
+    fn shape<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        PyTuple::new(py, &self.outline()?.shape)
+    }
+
+    /// The grid of the stored objects: chunks, or shards.
+    #[getter]
+    fn grid(&self) -> PyResult<PyChunkGrid> {
+        Ok(PyChunkGrid(self.outline()?.chunk_grid.clone()))
+    }
+
+    /// Whether the stored objects have lengths of their own along each dimension.
+    #[getter]
+    fn is_rectilinear(&self) -> PyResult<bool> {
+        Ok(self.outline()?.chunk_grid.rectilinear().is_some())
+    }
+
+    /// The shape of the largest stored object.
+    #[getter]
+    fn stored_chunks<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        PyTuple::new(py, self.outline()?.chunk_grid.chunk_shape())
+    }
+
+    /// The shape of the chunks inside of shards; `None` without shards.
+    #[getter]
+    fn inner_chunks<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyTuple>>> {
+        self.outline()?.inner_chunk_shape.as_ref().map(|shape| PyTuple::new(py, shape)).transpose()
+    }
+
+    /// Names of the dimensions; `None` where the document has none.
+    #[getter]
+    fn dimension_names<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyTuple>>> {
+        self.outline()?.dimension_names.as_ref().map(|names| PyTuple::new(py, names)).transpose()
+    }
+
+    /// The order of elements inside a chunk.
+    #[getter]
+    fn order(&self) -> PyResult<&'static str> {
+        Ok(match self.checked()?.codecs() {
+            CodecsMetadata::V2 { order: Order::F, .. } => "F",
+            _ => "C",
+        })
+    }
+
+    /// Name and separator of the chunk key encoding.
+    #[getter]
+    fn chunk_key(&self) -> PyResult<(&'static str, &'static str)> {
+        let encoding = self.checked()?.chunk_key_encoding();
+        let name = if matches!(encoding, ChunkKeyEncoding::V2 { .. }) { "v2" } else { "default" };
+        Ok((name, encoding.separator().as_str()))
+    }
+
+    /// The data type: an argument of `numpy.dtype` after its lists became tuples, and its words in a v3 document.
+    fn data_type<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyAny>)> {
+        let checked = self.checked()?;
+        let described = match checked.codecs() {
+            CodecsMetadata::V2 { endian, .. } => described(checked.data_type(), *endian),
+            CodecsMetadata::V3(_) => checked.data_type().numpy_descr(),
+        };
+        let words = self.documents.members().first().and_then(|(_, members)| members.get("data_type"));
+        let words = words.map_or_else(|| Ok(py.None().into_bound(py)), |words| json::to_python(py, words))?;
+        Ok((json::to_value(py, &described)?, words))
+    }
+
+    /// The bytes of the element that was never written; `None` where v2 leaves it open.
+    fn fill_element<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyBytes>>> {
+        Ok(match self.checked()?.fill_value() {
+            FillValue::Element(bytes) => Some(PyBytes::new(py, bytes)),
+            FillValue::Undefined => None,
+        })
+    }
+
+    /// The key of a stored object below the array, by its place in the grid.
+    fn encode_chunk_key(&self, chunk: Vec<u64>) -> PyResult<String> {
+        Ok(self.checked()?.chunk_key_encoding().key(&chunk))
+    }
+
+    /// Those keys that are stored objects of the array, with their places in the grid.
+    fn decode_chunk_keys<'py>(
+        &self,
+        py: Python<'py>,
+        keys: &Bound<'py, PyAny>,
+    ) -> PyResult<Vec<(Bound<'py, PyAny>, Bound<'py, PyTuple>)>> {
+        let (encoding, outline) = (self.checked()?.chunk_key_encoding(), self.outline()?);
+        let counts = outline.chunk_grid.chunk_counts(&outline.shape).py()?;
+        let mut found = Vec::new();
+        for key in keys.try_iter()? {
+            let key = key?;
+            if let Some(chunk) = encoding.parse_key(key.extract()?, counts.len())
+                && chunk.iter().zip(&counts).all(|(at, count)| at < count)
+            {
+                found.push((key, PyTuple::new(py, chunk)?));
+            }
+        }
+        Ok(found)
+    }
+
+    /// This metadata with another shape.
+    fn with_shape(&self, shape: Vec<u64>) -> PyResult<Self> {
+        let mut metadata = (**self.checked()?).clone();
+        metadata.set_shape(shape).py()?;
+        let mut made = PyArrayMetadata::of(metadata);
+        if self.documents.attributes().is_some() {
+            made.documents.take_attributes_of(&self.documents).py()?;
+        }
+        Ok(made)
+    }
+
+    /// This metadata with other attributes.
+    fn with_attributes(&self, attributes: &Bound<'_, PyDict>) -> PyResult<Self> {
+        let (outline, checked) = (self.outline.clone(), self.checked.clone());
+        PyArrayMetadata { documents: self.documents.clone(), outline, checked }.with_attributes_of(attributes)
+    }
+
+    fn __repr__(&self) -> PyResult<String> {
+        Ok(format!("<cuzarr._core.ArrayMetadata shape={:?}>", self.outline()?.shape))
+    }
+}
+
+/// The metadata of a new array. `data_type` is an argument of `numpy.dtype` whose tuples became lists, with the byte order of v2, and
+/// `data_type_words` are those of v3. `codecs` are the chain of v3, or filters and compressor of v2; `None` leaves them to us.
+/// `fill_value` are the bytes of an element; with `is_undefined` v2 leaves it open.
+#[pyfunction]
+#[pyo3(signature = (zarr_format, shape, data_type, *, data_type_words, chunks, shards, target_bytes, index_location, codecs, fill_value,
+    is_undefined, order, chunk_key_encoding, dimension_names, attributes))]
+#[expect(clippy::too_many_arguments, reason = "Python hands over each argument of create_array by itself")]
+pub fn new_array(
+    zarr_format: u8,
+    shape: Vec<u64>,
+    data_type: &Bound<'_, PyAny>,
+    data_type_words: &Bound<'_, PyAny>,
+    chunks: &Bound<'_, PyAny>,
+    shards: &Bound<'_, PyAny>,
+    target_bytes: Option<u64>,
+    index_location: &str,
+    codecs: Option<&Bound<'_, PyAny>>,
+    fill_value: Option<Vec<u8>>,
+    is_undefined: bool,
+    order: &str,
+    chunk_key_encoding: Option<(String, String)>,
+    dimension_names: Option<Vec<Option<String>>>,
+    attributes: &Bound<'_, PyDict>,
+) -> PyResult<PyArrayMetadata> {
+    let format = format(zarr_format);
+    let (data_type, endian) = parse_data_type(data_type)?;
+    let mut builder = Array::builder(shape, data_type)
+        .zarr_format(format)
+        .grid(parse_chunks(chunks)?, parse_shards(shards, target_bytes)?)
+        .index_location(parse_index_location(index_location)?)
+        .order(if order == "F" { Order::F } else { Order::C })
+        .endian(endian);
+    if !data_type_words.is_none() {
+        builder = builder.data_type_words(json::from_value(data_type_words)?);
+    }
+    if let Some(encoding) = chunk_key_encoding {
+        builder = builder.chunk_key_encoding(parse_chunk_key_encoding(&encoding)?);
+    }
+    if let Some(codecs) = codecs {
+        builder = match format {
+            ZarrFormat::V3 => builder.codecs(parse_chain(codecs)?),
+            ZarrFormat::V2 => {
+                let (filters, compressor): (Vec<Bound<'_, PyAny>>, Option<Bound<'_, PyAny>>) = codecs.extract()?;
+                let filters = filters.iter().map(parse_codec_v2).collect::<PyResult<_>>()?;
+                builder.codecs_v2(filters, compressor.as_ref().map(parse_codec_v2).transpose()?)
+            }
+        };
+    }
+    match fill_value {
+        Some(bytes) => builder = builder.stored_fill_value(FillValue::Element(bytes)),
+        None if is_undefined => builder = builder.stored_fill_value(FillValue::Undefined),
+        None => {}
+    }
+    if let Some(names) = dimension_names {
+        builder = builder.optional_dimension_names(names);
+    }
+    PyArrayMetadata::of(builder.metadata().py()?).with_attributes_of(attributes)
+}
+
+/// The codecs of new arrays: the chain of v3; or the filters and the compressor of v2.
+#[pyfunction]
+pub fn default_codecs<'py>(
+    py: Python<'py>,
+    zarr_format: u8,
+    data_type: &Bound<'py, PyAny>,
+) -> PyResult<(Vec<Bound<'py, PyAny>>, Option<Bound<'py, PyAny>>)> {
+    let (data_type, _) = parse_data_type(data_type)?;
+    let object = |members: Map<String, Value>| json::to_value(py, &Value::Object(members));
+    if format(zarr_format) == ZarrFormat::V2 {
+        let filters = encoding::object_filters(&data_type).into_iter().map(object).collect::<PyResult<_>>()?;
+        return Ok((filters, Some(object(encoding::to_v2(&encoding::default_compressor()))?)));
+    }
+    let chain = encoding::default_codecs(&data_type);
+    Ok((chain.iter().map(|codec| json::to_value(py, &codec.to_json())).collect::<PyResult<_>>()?, None))
+}
+
+/// The argument of `numpy.dtype` for a data type in words of v3, after its lists became tuples.
+#[pyfunction]
+pub fn describe_v3<'py>(py: Python<'py>, words: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    json::to_value(py, &DataType::from_v3(&json::from_value(words)?).py()?.numpy_descr())
+}
+
+/// The words of v3 for a data type, from the argument of `numpy.dtype`.
+#[pyfunction]
+pub fn words_v3<'py>(py: Python<'py>, described: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    json::to_value(py, &parse_data_type(described)?.0.to_v3().py()?)
+}
+
+/// The bytes of one element, from the fill value in a document. `data_type` is the argument of `numpy.dtype`.
+#[pyfunction]
+pub fn fill_to_element<'py>(
+    py: Python<'py>,
+    value: &Bound<'py, PyAny>,
+    data_type: &Bound<'py, PyAny>,
+    zarr_format: u8,
+) -> PyResult<Bound<'py, PyBytes>> {
+    let (data_type, _) = parse_data_type(data_type)?;
+    let fill = FillValue::from_json(&json::from_value(value)?, &data_type, format(zarr_format)).py()?;
+    Ok(PyBytes::new(py, &fill.element(&data_type)))
+}
+
+/// The fill value in a document, from the bytes of one element.
+#[pyfunction]
+pub fn fill_to_json<'py>(
+    py: Python<'py>,
+    element: Vec<u8>,
+    data_type: &Bound<'py, PyAny>,
+    zarr_format: u8,
+) -> PyResult<Bound<'py, PyAny>> {
+    let (data_type, _) = parse_data_type(data_type)?;
+    json::to_value(py, &FillValue::Element(element).to_json(&data_type, format(zarr_format)).py()?)
+}
+
+/// The argument of `numpy.dtype` for elements as v2 stores them.
+fn described(data_type: &DataType, endian: Endian) -> Value {
+    match data_type {
+        DataType::VariableString => Value::from("T"),
+        other => other.to_v2(endian),
+    }
+}
+
+fn parse_data_type(described: &Bound<'_, PyAny>) -> PyResult<(DataType, Endian)> {
+    let described = json::from_value(described)?;
+    match described.as_str() {
+        Some("T") => Ok((DataType::VariableString, Endian::Little)),
+        Some("|O") => Ok((DataType::VariableBytes, Endian::Little)),
+        _ => DataType::from_v2(&described, None).py(),
+    }
+}
+
+fn parse_chain(codecs: &Bound<'_, PyAny>) -> PyResult<Vec<Extension>> {
+    let codec = |(index, codec): (usize, PyResult<Bound<'_, PyAny>>)| {
+        Extension::from_json(&json::from_value(&codec?)?, &format!("codecs[{index}]")).py()
+    };
+    codecs.try_iter()?.enumerate().map(codec).collect()
+}
+
+fn parse_codec_v2(codec: &Bound<'_, PyAny>) -> PyResult<Map<String, Value>> {
+    match json::from_value(codec)? {
+        Value::Object(members) => Ok(members),
+        other => {
+            Err(Error::new(ErrorKind::InvalidArgument, format!("a codec of format 2 is {other}, expected an object")))
+                .py()
+        }
+    }
+}
+
+fn parse_index_location(text: &str) -> PyResult<IndexLocation> {
+    match text {
+        "start" => Ok(IndexLocation::Start),
+        "end" => Ok(IndexLocation::End),
+        other => {
+            let message = format!("index_location is '{other}', expected one of start, end");
+            Err(Error::new(ErrorKind::InvalidArgument, message)).py()
+        }
+    }
+}
+
+fn parse_chunk_key_encoding((name, separator): &(String, String)) -> PyResult<ChunkKeyEncoding> {
+    let members = serde_json::json!({"name": name, "configuration": {"separator": separator}});
+    ChunkKeyEncoding::from_json(&members).py()
+}
