@@ -23,10 +23,11 @@ from cuzarr._checks import Axis, element_type as wanted_type
 from cuzarr._compute.evaluate import reduce
 from cuzarr._memory.foreign import element_type
 from cuzarr._numpy import element
+from cuzarr._operators.documentation import REDUCTION, completing
 from cuzarr._operators.numpy_protocol import into
 from cuzarr.errors import DTypeMismatchError, InvalidArgumentError, ShapeMismatchError
 from cuzarr.xp import elementwise
-from cuzarr.xp.arguments import array
+from cuzarr.xp.arguments import LIKE_X, NO_DIMENSION, X, array
 from cuzarr.xp.elementwise import astype
 from cuzarr.xp.shapes import broadcast_to
 
@@ -34,6 +35,13 @@ __all__ = [
     "all", "any", "argmax", "argmin", "count_nonzero", "max", "mean", "min", "nanargmax", "nanargmin", "nanmax",
     "nanmean", "nanmin", "nanprod", "nanstd", "nansum", "nanvar", "prod", "std", "sum", "var",
 ]  # fmt: skip
+
+_documented = completing(
+    {"x": X, **REDUCTION},
+    LIKE_X,
+    "DTypeMismatchError\n    The elements have a type that the reduction is not defined for.\n"
+    + NO_DIMENSION.replace("dimension.", "dimension, or there are no elements to reduce."),
+)
 
 
 def _mask(x: Any, where: Any, name: str) -> Any:
@@ -166,6 +174,7 @@ def _spread(
     return astype(result, dtype, copy=False)
 
 
+@_documented
 def sum(
     x: Any,
     axis: Axis = None,
@@ -176,35 +185,6 @@ def sum(
     where: Any = None,
 ) -> Any:
     """The sum of the elements. Bools and whole numbers are summed in 64 bits; sums of floats are made in float64 and rounded once.
-
-    Parameters
-    ----------
-    x : array
-        Elements in memory of any device, an array in a store, or a plan.
-    axis : int, tuple of int or str, optional
-        Dimensions to reduce, by number or name; by default all.
-    dtype : dtype-like, optional
-        The type in which elements are summed, and the type of the result.
-    out : numpy.ndarray, optional
-        Memory for the result. A plan is computed into it.
-    keepdims : bool
-        Whether reduced dimensions stay, with the extent 1.
-    initial : number, optional
-        What the sum begins with.
-    where : array of bool, optional
-        Which elements count, in memory, in a store or as a plan. It is broadcast.
-
-    Returns
-    -------
-    array or Expression
-        An array on the device of ``x``; a plan where ``x`` is an array in a store, or a plan.
-
-    Raises
-    ------
-    DTypeMismatchError
-        The elements have a type that the reduction is not defined for.
-    InvalidArgumentError
-        There is no such dimension, or there are no elements to reduce.
 
     Examples
     --------
@@ -218,6 +198,7 @@ def sum(
     return _total("sum", x, axis, dtype, out, keepdims, initial, where)
 
 
+@_documented
 def prod(
     x: Any,
     axis: Axis = None,
@@ -228,29 +209,6 @@ def prod(
     where: Any = None,
 ) -> Any:
     """The product of the elements; bools and whole numbers are multiplied in 64 bits.
-
-    Parameters
-    ----------
-    x : array
-        Elements in memory of any device, an array in a store, or a plan.
-    axis : int, tuple of int or str, optional
-        Dimensions to reduce, by number or name; by default all.
-    keepdims : bool
-        Whether reduced dimensions stay, with the extent 1.
-    dtype, out, initial, where
-        As of :func:`sum`.
-
-    Returns
-    -------
-    array or Expression
-        An array on the device of ``x``; a plan where ``x`` is an array in a store, or a plan.
-
-    Raises
-    ------
-    DTypeMismatchError
-        The elements have a type that the reduction is not defined for.
-    InvalidArgumentError
-        There is no such dimension, or there are no elements to reduce.
 
     Examples
     --------
@@ -264,31 +222,9 @@ def prod(
     return _total("prod", x, axis, dtype, out, keepdims, initial, where)
 
 
+@_documented
 def mean(x: Any, axis: Axis = None, dtype: Any = None, out: Any = None, keepdims: bool = False, *, where: Any = None) -> Any:
     """The mean of the elements; the mean of whole numbers is in float64.
-
-    Parameters
-    ----------
-    x : array
-        Elements in memory of any device, an array in a store, or a plan.
-    axis : int, tuple of int or str, optional
-        Dimensions to reduce, by number or name; by default all.
-    keepdims : bool
-        Whether reduced dimensions stay, with the extent 1.
-    dtype, out, where
-        As of :func:`sum`.
-
-    Returns
-    -------
-    array or Expression
-        An array on the device of ``x``; a plan where ``x`` is an array in a store, or a plan.
-
-    Raises
-    ------
-    DTypeMismatchError
-        The elements have a type that the reduction is not defined for.
-    InvalidArgumentError
-        There is no such dimension, or there are no elements to reduce.
 
     Examples
     --------
@@ -302,6 +238,7 @@ def mean(x: Any, axis: Axis = None, dtype: Any = None, out: Any = None, keepdims
     return into(out, _mean(x, axis, dtype, keepdims, where), "mean")
 
 
+@_documented
 def std(
     x: Any,
     axis: Axis = None,
@@ -316,35 +253,6 @@ def std(
 ) -> Any:
     """The standard deviation of the elements: the root of the sum of squared distances over their number less ``ddof``.
 
-    Parameters
-    ----------
-    x : array
-        Elements in memory of any device, an array in a store, or a plan.
-    axis : int, tuple of int or str, optional
-        Dimensions to reduce, by number or name; by default all.
-    ddof : float
-        The number that is subtracted from the number of elements before the division.
-    keepdims : bool
-        Whether reduced dimensions stay, with the extent 1.
-    mean : array, optional
-        The mean of the elements, with the reduced dimensions, where it is known.
-    correction : float, optional
-        The array API's name of ``ddof``, which it replaces.
-    dtype, out, where
-        As of :func:`sum`.
-
-    Returns
-    -------
-    array or Expression
-        An array on the device of ``x``; a plan where ``x`` is an array in a store, or a plan.
-
-    Raises
-    ------
-    DTypeMismatchError
-        The elements have a type that the reduction is not defined for.
-    InvalidArgumentError
-        There is no such dimension, or there are no elements to reduce.
-
     Examples
     --------
     >>> import cuzarr, numpy as np
@@ -358,6 +266,7 @@ def std(
     return into(out, _spread("std", x, axis, dtype, freedom, keepdims, where, mean), "std")
 
 
+@_documented
 def var(
     x: Any,
     axis: Axis = None,
@@ -372,35 +281,6 @@ def var(
 ) -> Any:
     """The variance of the elements: the sum of squared distances over their number less ``ddof``.
 
-    Parameters
-    ----------
-    x : array
-        Elements in memory of any device, an array in a store, or a plan.
-    axis : int, tuple of int or str, optional
-        Dimensions to reduce, by number or name; by default all.
-    ddof : float
-        The number that is subtracted from the number of elements before the division.
-    keepdims : bool
-        Whether reduced dimensions stay, with the extent 1.
-    correction : float, optional
-        The array API's name of ``ddof``, which it replaces.
-    dtype, out, where
-        As of :func:`sum`.
-    mean
-        As of :func:`std`.
-
-    Returns
-    -------
-    array or Expression
-        An array on the device of ``x``; a plan where ``x`` is an array in a store, or a plan.
-
-    Raises
-    ------
-    DTypeMismatchError
-        The elements have a type that the reduction is not defined for.
-    InvalidArgumentError
-        There is no such dimension, or there are no elements to reduce.
-
     Examples
     --------
     >>> import cuzarr, numpy as np
@@ -414,31 +294,9 @@ def var(
     return into(out, _spread("var", x, axis, dtype, freedom, keepdims, where, mean), "var")
 
 
+@_documented
 def min(x: Any, axis: Axis = None, out: Any = None, keepdims: bool = False, initial: Any = None, where: Any = None) -> Any:
     """The smallest element; NaN if an element is NaN.
-
-    Parameters
-    ----------
-    x : array
-        Elements in memory of any device, an array in a store, or a plan.
-    axis : int, tuple of int or str, optional
-        Dimensions to reduce, by number or name; by default all.
-    keepdims : bool
-        Whether reduced dimensions stay, with the extent 1.
-    out, initial, where
-        As of :func:`sum`.
-
-    Returns
-    -------
-    array or Expression
-        An array on the device of ``x``; a plan where ``x`` is an array in a store, or a plan.
-
-    Raises
-    ------
-    DTypeMismatchError
-        The elements have a type that the reduction is not defined for.
-    InvalidArgumentError
-        There is no such dimension, or there are no elements to reduce.
 
     Examples
     --------
@@ -452,31 +310,9 @@ def min(x: Any, axis: Axis = None, out: Any = None, keepdims: bool = False, init
     return into(out, _extreme("min", x, axis, keepdims, initial, where), "min")
 
 
+@_documented
 def max(x: Any, axis: Axis = None, out: Any = None, keepdims: bool = False, initial: Any = None, where: Any = None) -> Any:
     """The largest element; NaN if an element is NaN.
-
-    Parameters
-    ----------
-    x : array
-        Elements in memory of any device, an array in a store, or a plan.
-    axis : int, tuple of int or str, optional
-        Dimensions to reduce, by number or name; by default all.
-    keepdims : bool
-        Whether reduced dimensions stay, with the extent 1.
-    out, initial, where
-        As of :func:`sum`.
-
-    Returns
-    -------
-    array or Expression
-        An array on the device of ``x``; a plan where ``x`` is an array in a store, or a plan.
-
-    Raises
-    ------
-    DTypeMismatchError
-        The elements have a type that the reduction is not defined for.
-    InvalidArgumentError
-        There is no such dimension, or there are no elements to reduce.
 
     Examples
     --------
@@ -490,31 +326,14 @@ def max(x: Any, axis: Axis = None, out: Any = None, keepdims: bool = False, init
     return into(out, _extreme("max", x, axis, keepdims, initial, where), "max")
 
 
+@_documented
 def argmin(x: Any, axis: int | str | None = None, out: Any = None, *, keepdims: bool = False) -> Any:
     """The index of the first smallest element, or of the first NaN. Without ``axis``, elements are counted in C order.
 
     Parameters
     ----------
-    x : array
-        Elements in memory of any device, an array in a store, or a plan.
     axis : int or str, optional
         Dimensions to reduce, by number or name; by default all.
-    keepdims : bool
-        Whether reduced dimensions stay, with the extent 1.
-    out
-        As of :func:`sum`.
-
-    Returns
-    -------
-    array or Expression
-        An array on the device of ``x``; a plan where ``x`` is an array in a store, or a plan.
-
-    Raises
-    ------
-    DTypeMismatchError
-        The elements have a type that the reduction is not defined for.
-    InvalidArgumentError
-        There is no such dimension, or there are no elements to reduce.
 
     Examples
     --------
@@ -528,31 +347,14 @@ def argmin(x: Any, axis: int | str | None = None, out: Any = None, *, keepdims: 
     return into(out, reduce("argmin", x, axis, keepdims), "argmin")
 
 
+@_documented
 def argmax(x: Any, axis: int | str | None = None, out: Any = None, *, keepdims: bool = False) -> Any:
     """The index of the first largest element, or of the first NaN. Without ``axis``, elements are counted in C order.
 
     Parameters
     ----------
-    x : array
-        Elements in memory of any device, an array in a store, or a plan.
     axis : int or str, optional
         Dimensions to reduce, by number or name; by default all.
-    keepdims : bool
-        Whether reduced dimensions stay, with the extent 1.
-    out
-        As of :func:`sum`.
-
-    Returns
-    -------
-    array or Expression
-        An array on the device of ``x``; a plan where ``x`` is an array in a store, or a plan.
-
-    Raises
-    ------
-    DTypeMismatchError
-        The elements have a type that the reduction is not defined for.
-    InvalidArgumentError
-        There is no such dimension, or there are no elements to reduce.
 
     Examples
     --------
@@ -566,31 +368,9 @@ def argmax(x: Any, axis: int | str | None = None, out: Any = None, *, keepdims: 
     return into(out, reduce("argmax", x, axis, keepdims), "argmax")
 
 
+@_documented
 def any(x: Any, axis: Axis = None, out: Any = None, keepdims: bool = False, *, where: Any = None) -> Any:
     """Whether at least one element is not 0.
-
-    Parameters
-    ----------
-    x : array
-        Elements in memory of any device, an array in a store, or a plan.
-    axis : int, tuple of int or str, optional
-        Dimensions to reduce, by number or name; by default all.
-    keepdims : bool
-        Whether reduced dimensions stay, with the extent 1.
-    out, where
-        As of :func:`sum`.
-
-    Returns
-    -------
-    array or Expression
-        An array on the device of ``x``; a plan where ``x`` is an array in a store, or a plan.
-
-    Raises
-    ------
-    DTypeMismatchError
-        The elements have a type that the reduction is not defined for.
-    InvalidArgumentError
-        There is no such dimension, or there are no elements to reduce.
 
     Examples
     --------
@@ -604,31 +384,9 @@ def any(x: Any, axis: Axis = None, out: Any = None, keepdims: bool = False, *, w
     return into(out, reduce("any", _counted(x, where, False, "any"), axis, keepdims), "any")
 
 
+@_documented
 def all(x: Any, axis: Axis = None, out: Any = None, keepdims: bool = False, *, where: Any = None) -> Any:
     """Whether no element is 0.
-
-    Parameters
-    ----------
-    x : array
-        Elements in memory of any device, an array in a store, or a plan.
-    axis : int, tuple of int or str, optional
-        Dimensions to reduce, by number or name; by default all.
-    keepdims : bool
-        Whether reduced dimensions stay, with the extent 1.
-    out, where
-        As of :func:`sum`.
-
-    Returns
-    -------
-    array or Expression
-        An array on the device of ``x``; a plan where ``x`` is an array in a store, or a plan.
-
-    Raises
-    ------
-    DTypeMismatchError
-        The elements have a type that the reduction is not defined for.
-    InvalidArgumentError
-        There is no such dimension, or there are no elements to reduce.
 
     Examples
     --------
@@ -642,29 +400,9 @@ def all(x: Any, axis: Axis = None, out: Any = None, keepdims: bool = False, *, w
     return into(out, reduce("all", _counted(x, where, True, "all"), axis, keepdims), "all")
 
 
+@_documented
 def count_nonzero(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:
     """The number of elements that are not 0.
-
-    Parameters
-    ----------
-    x : array
-        Elements in memory of any device, an array in a store, or a plan.
-    axis : int, tuple of int or str, optional
-        Dimensions to reduce, by number or name; by default all.
-    keepdims : bool
-        Whether reduced dimensions stay, with the extent 1.
-
-    Returns
-    -------
-    array or Expression
-        An array on the device of ``x``; a plan where ``x`` is an array in a store, or a plan.
-
-    Raises
-    ------
-    DTypeMismatchError
-        The elements have a type that the reduction is not defined for.
-    InvalidArgumentError
-        There is no such dimension, or there are no elements to reduce.
 
     Examples
     --------
@@ -678,6 +416,7 @@ def count_nonzero(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:
     return reduce("count_nonzero", x, axis, keepdims)
 
 
+@_documented
 def nansum(
     x: Any,
     axis: Axis = None,
@@ -689,29 +428,6 @@ def nansum(
 ) -> Any:
     """The sum of the elements that are not NaN. Else like :func:`sum`.
 
-    Parameters
-    ----------
-    x : array
-        Elements in memory of any device, an array in a store, or a plan.
-    axis : int, tuple of int or str, optional
-        Dimensions to reduce, by number or name; by default all.
-    keepdims : bool
-        Whether reduced dimensions stay, with the extent 1.
-    dtype, out, initial, where
-        As of :func:`sum`.
-
-    Returns
-    -------
-    array or Expression
-        An array on the device of ``x``; a plan where ``x`` is an array in a store, or a plan.
-
-    Raises
-    ------
-    DTypeMismatchError
-        The elements have a type that the reduction is not defined for.
-    InvalidArgumentError
-        There is no such dimension, or there are no elements to reduce.
-
     Examples
     --------
     >>> import cuzarr, numpy as np
@@ -721,6 +437,7 @@ def nansum(
     return _total("sum", x, axis, dtype, out, keepdims, initial, where, skip_nan=True)
 
 
+@_documented
 def nanprod(
     x: Any,
     axis: Axis = None,
@@ -732,29 +449,6 @@ def nanprod(
 ) -> Any:
     """The product of the elements that are not NaN. Else like :func:`prod`.
 
-    Parameters
-    ----------
-    x : array
-        Elements in memory of any device, an array in a store, or a plan.
-    axis : int, tuple of int or str, optional
-        Dimensions to reduce, by number or name; by default all.
-    keepdims : bool
-        Whether reduced dimensions stay, with the extent 1.
-    dtype, out, initial, where
-        As of :func:`sum`.
-
-    Returns
-    -------
-    array or Expression
-        An array on the device of ``x``; a plan where ``x`` is an array in a store, or a plan.
-
-    Raises
-    ------
-    DTypeMismatchError
-        The elements have a type that the reduction is not defined for.
-    InvalidArgumentError
-        There is no such dimension, or there are no elements to reduce.
-
     Examples
     --------
     >>> import cuzarr, numpy as np
@@ -764,31 +458,9 @@ def nanprod(
     return _total("prod", x, axis, dtype, out, keepdims, initial, where, skip_nan=True)
 
 
+@_documented
 def nanmean(x: Any, axis: Axis = None, dtype: Any = None, out: Any = None, keepdims: bool = False, *, where: Any = None) -> Any:
     """The mean of the elements that are not NaN; NaN if all are NaN. Else like :func:`mean`.
-
-    Parameters
-    ----------
-    x : array
-        Elements in memory of any device, an array in a store, or a plan.
-    axis : int, tuple of int or str, optional
-        Dimensions to reduce, by number or name; by default all.
-    keepdims : bool
-        Whether reduced dimensions stay, with the extent 1.
-    dtype, out, where
-        As of :func:`sum`.
-
-    Returns
-    -------
-    array or Expression
-        An array on the device of ``x``; a plan where ``x`` is an array in a store, or a plan.
-
-    Raises
-    ------
-    DTypeMismatchError
-        The elements have a type that the reduction is not defined for.
-    InvalidArgumentError
-        There is no such dimension, or there are no elements to reduce.
 
     Examples
     --------
@@ -799,6 +471,7 @@ def nanmean(x: Any, axis: Axis = None, dtype: Any = None, out: Any = None, keepd
     return into(out, _mean(x, axis, dtype, keepdims, where, skip_nan=True), "nanmean")
 
 
+@_documented
 def nanstd(
     x: Any,
     axis: Axis = None,
@@ -813,35 +486,6 @@ def nanstd(
 ) -> Any:
     """The standard deviation of the elements that are not NaN; NaN if all are NaN. Else like :func:`std`.
 
-    Parameters
-    ----------
-    x : array
-        Elements in memory of any device, an array in a store, or a plan.
-    axis : int, tuple of int or str, optional
-        Dimensions to reduce, by number or name; by default all.
-    ddof : float
-        The number that is subtracted from the number of elements before the division.
-    keepdims : bool
-        Whether reduced dimensions stay, with the extent 1.
-    correction : float, optional
-        The array API's name of ``ddof``, which it replaces.
-    dtype, out, where
-        As of :func:`sum`.
-    mean
-        As of :func:`std`.
-
-    Returns
-    -------
-    array or Expression
-        An array on the device of ``x``; a plan where ``x`` is an array in a store, or a plan.
-
-    Raises
-    ------
-    DTypeMismatchError
-        The elements have a type that the reduction is not defined for.
-    InvalidArgumentError
-        There is no such dimension, or there are no elements to reduce.
-
     Examples
     --------
     >>> import cuzarr, numpy as np
@@ -852,6 +496,7 @@ def nanstd(
     return into(out, _spread("std", x, axis, dtype, freedom, keepdims, where, mean, skip_nan=True), "nanstd")
 
 
+@_documented
 def nanvar(
     x: Any,
     axis: Axis = None,
@@ -866,35 +511,6 @@ def nanvar(
 ) -> Any:
     """The variance of the elements that are not NaN; NaN if all are NaN. Else like :func:`var`.
 
-    Parameters
-    ----------
-    x : array
-        Elements in memory of any device, an array in a store, or a plan.
-    axis : int, tuple of int or str, optional
-        Dimensions to reduce, by number or name; by default all.
-    ddof : float
-        The number that is subtracted from the number of elements before the division.
-    keepdims : bool
-        Whether reduced dimensions stay, with the extent 1.
-    correction : float, optional
-        The array API's name of ``ddof``, which it replaces.
-    dtype, out, where
-        As of :func:`sum`.
-    mean
-        As of :func:`std`.
-
-    Returns
-    -------
-    array or Expression
-        An array on the device of ``x``; a plan where ``x`` is an array in a store, or a plan.
-
-    Raises
-    ------
-    DTypeMismatchError
-        The elements have a type that the reduction is not defined for.
-    InvalidArgumentError
-        There is no such dimension, or there are no elements to reduce.
-
     Examples
     --------
     >>> import cuzarr, numpy as np
@@ -905,31 +521,9 @@ def nanvar(
     return into(out, _spread("var", x, axis, dtype, freedom, keepdims, where, mean, skip_nan=True), "nanvar")
 
 
+@_documented
 def nanmin(x: Any, axis: Axis = None, out: Any = None, keepdims: bool = False, initial: Any = None, where: Any = None) -> Any:
     """The smallest element that is not NaN; NaN if all are NaN. Else like :func:`min`.
-
-    Parameters
-    ----------
-    x : array
-        Elements in memory of any device, an array in a store, or a plan.
-    axis : int, tuple of int or str, optional
-        Dimensions to reduce, by number or name; by default all.
-    keepdims : bool
-        Whether reduced dimensions stay, with the extent 1.
-    out, initial, where
-        As of :func:`sum`.
-
-    Returns
-    -------
-    array or Expression
-        An array on the device of ``x``; a plan where ``x`` is an array in a store, or a plan.
-
-    Raises
-    ------
-    DTypeMismatchError
-        The elements have a type that the reduction is not defined for.
-    InvalidArgumentError
-        There is no such dimension, or there are no elements to reduce.
 
     Examples
     --------
@@ -940,31 +534,9 @@ def nanmin(x: Any, axis: Axis = None, out: Any = None, keepdims: bool = False, i
     return into(out, _extreme("min", x, axis, keepdims, initial, where, skip_nan=True), "nanmin")
 
 
+@_documented
 def nanmax(x: Any, axis: Axis = None, out: Any = None, keepdims: bool = False, initial: Any = None, where: Any = None) -> Any:
     """The largest element that is not NaN; NaN if all are NaN. Else like :func:`max`.
-
-    Parameters
-    ----------
-    x : array
-        Elements in memory of any device, an array in a store, or a plan.
-    axis : int, tuple of int or str, optional
-        Dimensions to reduce, by number or name; by default all.
-    keepdims : bool
-        Whether reduced dimensions stay, with the extent 1.
-    out, initial, where
-        As of :func:`sum`.
-
-    Returns
-    -------
-    array or Expression
-        An array on the device of ``x``; a plan where ``x`` is an array in a store, or a plan.
-
-    Raises
-    ------
-    DTypeMismatchError
-        The elements have a type that the reduction is not defined for.
-    InvalidArgumentError
-        There is no such dimension, or there are no elements to reduce.
 
     Examples
     --------
@@ -975,31 +547,14 @@ def nanmax(x: Any, axis: Axis = None, out: Any = None, keepdims: bool = False, i
     return into(out, _extreme("max", x, axis, keepdims, initial, where, skip_nan=True), "nanmax")
 
 
+@_documented
 def nanargmin(x: Any, axis: int | str | None = None, out: Any = None, *, keepdims: bool = False) -> Any:
     """The index of the smallest element that is not NaN. All elements being NaN is an error. Else like :func:`argmin`.
 
     Parameters
     ----------
-    x : array
-        Elements in memory of any device, an array in a store, or a plan.
     axis : int or str, optional
         Dimensions to reduce, by number or name; by default all.
-    keepdims : bool
-        Whether reduced dimensions stay, with the extent 1.
-    out
-        As of :func:`sum`.
-
-    Returns
-    -------
-    array or Expression
-        An array on the device of ``x``; a plan where ``x`` is an array in a store, or a plan.
-
-    Raises
-    ------
-    DTypeMismatchError
-        The elements have a type that the reduction is not defined for.
-    InvalidArgumentError
-        There is no such dimension, or there are no elements to reduce.
 
     Examples
     --------
@@ -1010,31 +565,14 @@ def nanargmin(x: Any, axis: int | str | None = None, out: Any = None, *, keepdim
     return into(out, reduce("argmin", x, axis, keepdims, skip_nan=True), "nanargmin")
 
 
+@_documented
 def nanargmax(x: Any, axis: int | str | None = None, out: Any = None, *, keepdims: bool = False) -> Any:
     """The index of the largest element that is not NaN. All elements being NaN is an error. Else like :func:`argmax`.
 
     Parameters
     ----------
-    x : array
-        Elements in memory of any device, an array in a store, or a plan.
     axis : int or str, optional
         Dimensions to reduce, by number or name; by default all.
-    keepdims : bool
-        Whether reduced dimensions stay, with the extent 1.
-    out
-        As of :func:`sum`.
-
-    Returns
-    -------
-    array or Expression
-        An array on the device of ``x``; a plan where ``x`` is an array in a store, or a plan.
-
-    Raises
-    ------
-    DTypeMismatchError
-        The elements have a type that the reduction is not defined for.
-    InvalidArgumentError
-        There is no such dimension, or there are no elements to reduce.
 
     Examples
     --------
