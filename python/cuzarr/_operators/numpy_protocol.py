@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -33,6 +34,10 @@ SHARING = frozenset({np.shares_memory, np.may_share_memory})
 _OF_ITEMS = frozenset({np.lexsort, np.histogramdd, np.array_split, np.split, np.hsplit, np.vsplit, np.dsplit}) | {
     getattr(np, "unstack", None)  # since NumPy 2.1
 }
+
+
+inside_numpy: ContextVar[bool] = ContextVar("cuzarr_inside_numpy", default=False)
+"""Whether one of NumPy's functions is working on shapes and methods of a plan. It does not get the elements, which nobody asked for."""
 
 
 class Methods:
@@ -95,7 +100,7 @@ class Methods:
         return into(out, dispatch.functions["round"](self, decimals), "round")
 
     def cumsum(self, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
-        """Running sums along a dimension; see :func:`cuzarr.cumsum`.
+        """Running sums along a dimension; see :func:`cuzarr.xp.cumsum`.
 
         Parameters
         ----------
@@ -126,7 +131,7 @@ class Methods:
         return into(out, dispatch.functions["cumsum"](self, axis, dtype), "cumsum")
 
     def cumprod(self, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
-        """Running products along a dimension; see :func:`cuzarr.cumprod`.
+        """Running products along a dimension; see :func:`cuzarr.xp.cumprod`.
 
         Parameters
         ----------
@@ -202,7 +207,7 @@ class Methods:
     def _instead_of(cls, name: str) -> str | None:
         """What to write for a method of NumPy's arrays that this library has as a function."""
         name = {"mT": "matrix_transpose"}.get(name, name)
-        return f"cuzarr.{name}(x)" if name in dispatch.functions else _of_elements(name, cls)
+        return f"cuzarr.xp.{name}(x)" if name in dispatch.functions else _of_elements(name, cls)
 
 
 def _of_elements(name: str, kind: type[Methods]) -> str | None:
@@ -357,6 +362,7 @@ def array_function(x: Any, function: Callable[..., Any], arguments: tuple[Any, .
     if function in _OF_ITEMS:
         raise missing(name, x)
     has_method = name in METHODS and hasattr(type(x), name)
+    token = inside_numpy.set(True)
     try:
         if function is np.array_equiv:
             x.__array__()  # whose refusal it would take for a difference
@@ -369,6 +375,8 @@ def array_function(x: Any, function: Callable[..., Any], arguments: tuple[Any, .
         if has_method:
             raise
         raise missing(name, x) from error
+    finally:
+        inside_numpy.reset(token)
 
 
 class NumpyProtocol:

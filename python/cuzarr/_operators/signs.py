@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 from cuzarr._checks import Axis
 from cuzarr._numpy import check_dtype
 from cuzarr._operators import dispatch
+from cuzarr._operators.documentation import REDUCTION, completing
 from cuzarr._operators.numpy_protocol import Methods
 from cuzarr._operators.numpy_stored import by_numpy, of_elements_alone
 from cuzarr.errors import DTypeMismatchError, InvalidArgumentError, MemorySpaceError, UnsupportedError
@@ -18,6 +19,12 @@ from cuzarr.errors import DTypeMismatchError, InvalidArgumentError, MemorySpaceE
 _OF_TEXT_AND_DATES = (str, bytes, datetime.date, datetime.timedelta)
 # PyTorch's names of `&=` and the like; those of the other in-place operators end in one underscore.
 _IN_PLACE_BITS = frozenset({"__iand__", "__ior__", "__ixor__", "__ilshift__", "__irshift__"})
+
+_reduction = completing(
+    REDUCTION,
+    "Expression or array\n    A plan for elements in a store, the result for elements in memory.",
+    "InvalidArgumentError\n    There is no such axis.",
+)
 
 
 class Operators(Methods):
@@ -223,6 +230,7 @@ for _sign, _function in {
 class Reductions:
     """Reductions as methods; see :mod:`cuzarr.xp`."""
 
+    @_reduction
     def sum(
         self,
         axis: Axis = None,
@@ -234,23 +242,6 @@ class Reductions:
     ) -> Any:
         """The sum of the elements.
 
-        Parameters
-        ----------
-        axis : int, str or tuple of them, optional
-            Numbers or names of dimensions; by default all.
-        dtype, out, keepdims, initial, where
-            As of :func:`cuzarr.sum`.
-
-        Returns
-        -------
-        Expression or array
-            A plan for elements in a store, the result for elements in memory.
-
-        Raises
-        ------
-        InvalidArgumentError
-            There is no such axis.
-
         Examples
         --------
         >>> import cuzarr, numpy as np
@@ -260,6 +251,7 @@ class Reductions:
         """
         return dispatch.functions["sum"](self, axis, dtype, out, keepdims, initial, where)
 
+    @_reduction
     def prod(
         self,
         axis: Axis = None,
@@ -271,23 +263,6 @@ class Reductions:
     ) -> Any:
         """The product of the elements.
 
-        Parameters
-        ----------
-        axis : int, str or tuple of them, optional
-            Numbers or names of dimensions; by default all.
-        dtype, out, keepdims, initial, where
-            As of :func:`cuzarr.prod`.
-
-        Returns
-        -------
-        Expression or array
-            A plan for elements in a store, the result for elements in memory.
-
-        Raises
-        ------
-        InvalidArgumentError
-            There is no such axis.
-
         Examples
         --------
         >>> import cuzarr, numpy as np
@@ -297,25 +272,9 @@ class Reductions:
         """
         return dispatch.functions["prod"](self, axis, dtype, out, keepdims, initial, where)
 
+    @_reduction
     def mean(self, axis: Axis = None, dtype: Any = None, out: Any = None, keepdims: bool = False, *, where: Any = None) -> Any:
         """The mean of the elements.
-
-        Parameters
-        ----------
-        axis : int, str or tuple of them, optional
-            Numbers or names of dimensions; by default all.
-        dtype, out, keepdims, where
-            As of :func:`cuzarr.mean`.
-
-        Returns
-        -------
-        Expression or array
-            A plan for elements in a store, the result for elements in memory.
-
-        Raises
-        ------
-        InvalidArgumentError
-            There is no such axis.
 
         Examples
         --------
@@ -326,6 +285,7 @@ class Reductions:
         """
         return dispatch.functions["mean"](self, axis, dtype, out, keepdims, where=where)
 
+    @_reduction
     def std(
         self,
         axis: Axis = None,
@@ -340,23 +300,6 @@ class Reductions:
     ) -> Any:
         """The standard deviation of the elements.
 
-        Parameters
-        ----------
-        axis : int, str or tuple of them, optional
-            Numbers or names of dimensions; by default all.
-        dtype, out, ddof, keepdims, where, mean, correction
-            As of :func:`cuzarr.std`.
-
-        Returns
-        -------
-        Expression or array
-            A plan for elements in a store, the result for elements in memory.
-
-        Raises
-        ------
-        InvalidArgumentError
-            There is no such axis.
-
         Examples
         --------
         >>> import cuzarr, numpy as np
@@ -366,6 +309,7 @@ class Reductions:
         """
         return dispatch.functions["std"](self, axis, dtype, out, ddof, keepdims, where=where, mean=mean, correction=correction)
 
+    @_reduction
     def var(
         self,
         axis: Axis = None,
@@ -380,23 +324,6 @@ class Reductions:
     ) -> Any:
         """The variance of the elements.
 
-        Parameters
-        ----------
-        axis : int, str or tuple of them, optional
-            Numbers or names of dimensions; by default all.
-        dtype, out, ddof, keepdims, where, mean, correction
-            As of :func:`cuzarr.var`.
-
-        Returns
-        -------
-        Expression or array
-            A plan for elements in a store, the result for elements in memory.
-
-        Raises
-        ------
-        InvalidArgumentError
-            There is no such axis.
-
         Examples
         --------
         >>> import cuzarr, numpy as np
@@ -406,25 +333,9 @@ class Reductions:
         """
         return dispatch.functions["var"](self, axis, dtype, out, ddof, keepdims, where=where, mean=mean, correction=correction)
 
+    @_reduction
     def min(self, axis: Axis = None, out: Any = None, keepdims: bool = False, initial: Any = None, where: Any = None) -> Any:
         """The smallest element; NaN if an element is NaN.
-
-        Parameters
-        ----------
-        axis : int, str or tuple of them, optional
-            Numbers or names of dimensions; by default all.
-        out, keepdims, initial, where
-            As of :func:`cuzarr.min`.
-
-        Returns
-        -------
-        Expression or array
-            A plan for elements in a store, the result for elements in memory.
-
-        Raises
-        ------
-        InvalidArgumentError
-            There is no such axis.
 
         Examples
         --------
@@ -435,25 +346,9 @@ class Reductions:
         """
         return dispatch.functions["min"](self, axis, out, keepdims, initial, where)
 
+    @_reduction
     def max(self, axis: Axis = None, out: Any = None, keepdims: bool = False, initial: Any = None, where: Any = None) -> Any:
         """The largest element; NaN if an element is NaN.
-
-        Parameters
-        ----------
-        axis : int, str or tuple of them, optional
-            Numbers or names of dimensions; by default all.
-        out, keepdims, initial, where
-            As of :func:`cuzarr.max`.
-
-        Returns
-        -------
-        Expression or array
-            A plan for elements in a store, the result for elements in memory.
-
-        Raises
-        ------
-        InvalidArgumentError
-            There is no such axis.
 
         Examples
         --------
@@ -464,25 +359,9 @@ class Reductions:
         """
         return dispatch.functions["max"](self, axis, out, keepdims, initial, where)
 
+    @_reduction
     def argmin(self, axis: Axis = None, out: Any = None, *, keepdims: bool = False) -> Any:
         """The index of the first smallest element.
-
-        Parameters
-        ----------
-        axis : int, str or tuple of them, optional
-            Numbers or names of dimensions; by default all.
-        out, keepdims
-            As of :func:`cuzarr.argmin`.
-
-        Returns
-        -------
-        Expression or array
-            A plan for elements in a store, the result for elements in memory.
-
-        Raises
-        ------
-        InvalidArgumentError
-            There is no such axis.
 
         Examples
         --------
@@ -493,25 +372,9 @@ class Reductions:
         """
         return dispatch.functions["argmin"](self, axis, out, keepdims=keepdims)
 
+    @_reduction
     def argmax(self, axis: Axis = None, out: Any = None, *, keepdims: bool = False) -> Any:
         """The index of the first largest element.
-
-        Parameters
-        ----------
-        axis : int, str or tuple of them, optional
-            Numbers or names of dimensions; by default all.
-        out, keepdims
-            As of :func:`cuzarr.argmax`.
-
-        Returns
-        -------
-        Expression or array
-            A plan for elements in a store, the result for elements in memory.
-
-        Raises
-        ------
-        InvalidArgumentError
-            There is no such axis.
 
         Examples
         --------
@@ -522,25 +385,9 @@ class Reductions:
         """
         return dispatch.functions["argmax"](self, axis, out, keepdims=keepdims)
 
+    @_reduction
     def any(self, axis: Axis = None, out: Any = None, keepdims: bool = False, *, where: Any = None) -> Any:
         """Whether an element is not 0.
-
-        Parameters
-        ----------
-        axis : int, str or tuple of them, optional
-            Numbers or names of dimensions; by default all.
-        out, keepdims, where
-            As of :func:`cuzarr.any`.
-
-        Returns
-        -------
-        Expression or array
-            A plan for elements in a store, the result for elements in memory.
-
-        Raises
-        ------
-        InvalidArgumentError
-            There is no such axis.
 
         Examples
         --------
@@ -551,25 +398,9 @@ class Reductions:
         """
         return dispatch.functions["any"](self, axis, out, keepdims, where=where)
 
+    @_reduction
     def all(self, axis: Axis = None, out: Any = None, keepdims: bool = False, *, where: Any = None) -> Any:
         """Whether no element is 0.
-
-        Parameters
-        ----------
-        axis : int, str or tuple of them, optional
-            Numbers or names of dimensions; by default all.
-        out, keepdims, where
-            As of :func:`cuzarr.all`.
-
-        Returns
-        -------
-        Expression or array
-            A plan for elements in a store, the result for elements in memory.
-
-        Raises
-        ------
-        InvalidArgumentError
-            There is no such axis.
 
         Examples
         --------

@@ -22,6 +22,7 @@ from cuzarr._memory.foreign import (
     to_native_host,
 )
 from cuzarr._operators.dispatch import Lazy, Stored
+from cuzarr._operators.documentation import completing
 from cuzarr.errors import InvalidArgumentError
 
 __all__ = [
@@ -29,7 +30,29 @@ __all__ = [
     "zeros_like",
 ]  # fmt: skip
 
+_MEMORY = "array\n    NumPy's on the host; on a GPU CuPy's where it is installed, else a :class:`cuzarr.DeviceArray`."
+_NO_DEVICE = "DeviceUnavailableError\n    There is no such device, or it cannot be used."
+_made = completing(
+    {
+        "shape": "shape : int or tuple of int\n    Extents, in elements.",
+        "dtype": "dtype : dtype-like\n    Element type.",
+        "device": "device : str, optional\n    Where the memory is; by default the device of the configuration.",
+    },
+    _MEMORY,
+    _NO_DEVICE,
+)
+_made_like = completing(
+    {
+        "x": "x : array\n    An array whose shape, type and device are taken over.",
+        "dtype": "dtype : dtype-like, optional\n    Another element type.",
+        "device": "device : str, optional\n    Another device.",
+    },
+    _MEMORY,
+    _NO_DEVICE,
+)
 
+
+@_made
 def asarray(x: Any, dtype: Any = None, *, device: str | None = None, copy: bool | None = None) -> Any:
     """An array in the memory of a device. It is copied only if it is elsewhere, and converted only if it has another type.
 
@@ -41,15 +64,8 @@ def asarray(x: Any, dtype: Any = None, *, device: str | None = None, copy: bool 
         Elements, in memory of any device.
     dtype : dtype-like, optional
         Element type; by default that of ``x``.
-    device : str, optional
-        Where the memory is; by default the device of the configuration.
     copy : bool, optional
         ``True`` always copies; ``False`` refuses to.
-
-    Returns
-    -------
-    array
-        NumPy's on the host; on a GPU CuPy's where it is installed, else a :class:`cuzarr.DeviceArray`.
 
     Raises
     ------
@@ -132,27 +148,9 @@ def asnumpy(x: Any) -> np.ndarray[Any, Any]:
     return host_array(on_host(x), "asnumpy")
 
 
+@_made
 def empty(shape: Any, dtype: Any = float, *, device: str | None = None) -> Any:
-    """New memory. Its elements are not set.
-
-    Parameters
-    ----------
-    shape : int or tuple of int
-        Extents, in elements.
-    dtype : dtype-like
-        Element type.
-    device : str, optional
-        Where the memory is; by default the device of the configuration.
-
-    Returns
-    -------
-    array
-        NumPy's on the host; on a GPU CuPy's where it is installed, else a :class:`cuzarr.DeviceArray`.
-
-    Raises
-    ------
-    DeviceUnavailableError
-        There is no such device, or it cannot be used.
+    """Allocate memory whose elements are not set; :func:`cuzarr.empty` stores an array.
 
     Examples
     --------
@@ -167,24 +165,16 @@ def empty(shape: Any, dtype: Any = float, *, device: str | None = None) -> Any:
     return result_array(_core.NdBuffer.empty(extents(shape), memory_type(native), where, "C"), native)
 
 
+@_made
 def full(shape: Any, fill_value: Any, dtype: Any = None, *, device: str | None = None) -> Any:
-    """New memory filled with one value, or with an array that is broadcast, as ``numpy.full`` does.
+    """Allocate memory filled with one value, or with an array that is broadcast; :func:`cuzarr.full` stores an array.
 
     Parameters
     ----------
-    shape : int or tuple of int
-        Extents, in elements.
     fill_value : scalar or array
         Value of every element; an array is broadcast.
     dtype : dtype-like, optional
         Element type.
-    device : str, optional
-        Where the memory is; by default the device of the configuration.
-
-    Returns
-    -------
-    array
-        NumPy's on the host; on a GPU CuPy's where it is installed, else a :class:`cuzarr.DeviceArray`.
 
     Raises
     ------
@@ -210,27 +200,9 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, *, device: str | None =
     return result_array(buffer, native)
 
 
+@_made
 def zeros(shape: Any, dtype: Any = float, *, device: str | None = None) -> Any:
-    """New memory whose elements are 0.
-
-    Parameters
-    ----------
-    shape : int or tuple of int
-        Extents, in elements.
-    dtype : dtype-like
-        Element type.
-    device : str, optional
-        Where the memory is; by default the device of the configuration.
-
-    Returns
-    -------
-    array
-        NumPy's on the host; on a GPU CuPy's where it is installed, else a :class:`cuzarr.DeviceArray`.
-
-    Raises
-    ------
-    DeviceUnavailableError
-        There is no such device, or it cannot be used.
+    """Allocate memory whose elements are 0; :func:`cuzarr.zeros` stores an array.
 
     Examples
     --------
@@ -241,27 +213,9 @@ def zeros(shape: Any, dtype: Any = float, *, device: str | None = None) -> Any:
     return full(shape, 0, float if dtype is None else dtype, device=device)
 
 
+@_made
 def ones(shape: Any, dtype: Any = float, *, device: str | None = None) -> Any:
-    """New memory whose elements are 1.
-
-    Parameters
-    ----------
-    shape : int or tuple of int
-        Extents, in elements.
-    dtype : dtype-like
-        Element type.
-    device : str, optional
-        Where the memory is; by default the device of the configuration.
-
-    Returns
-    -------
-    array
-        NumPy's on the host; on a GPU CuPy's where it is installed, else a :class:`cuzarr.DeviceArray`.
-
-    Raises
-    ------
-    DeviceUnavailableError
-        There is no such device, or it cannot be used.
+    """Allocate memory whose elements are 1; :func:`cuzarr.ones` stores an array.
 
     Examples
     --------
@@ -278,27 +232,9 @@ def _like(x: Any, dtype: Any, device: str | None) -> tuple[tuple[int, ...], Any,
     return tuple(x.shape), own if dtype is None else dtype, str(there) if device is None else device
 
 
+@_made_like
 def empty_like(x: Any, dtype: Any = None, *, device: str | None = None) -> Any:
-    """New memory with the shape, type and device of an array. Its elements are not set.
-
-    Parameters
-    ----------
-    x : array
-        An array whose shape, type and device are taken over.
-    dtype : dtype-like, optional
-        Another element type.
-    device : str, optional
-        Another device.
-
-    Returns
-    -------
-    array
-        NumPy's on the host; on a GPU CuPy's where it is installed, else a :class:`cuzarr.DeviceArray`.
-
-    Raises
-    ------
-    DeviceUnavailableError
-        There is no such device, or it cannot be used.
+    """Allocate memory with the shape, type and device of an array; :func:`cuzarr.empty_like` stores one. Its elements are not set.
 
     Examples
     --------
@@ -310,29 +246,14 @@ def empty_like(x: Any, dtype: Any = None, *, device: str | None = None) -> Any:
     return empty(shape, dtype, device=device)
 
 
+@_made_like
 def full_like(x: Any, fill_value: Any, dtype: Any = None, *, device: str | None = None) -> Any:
-    """New memory with the shape, type and device of an array, filled with one value.
+    """Allocate memory with the shape, type and device of an array, filled with one value; :func:`cuzarr.full_like` stores one.
 
     Parameters
     ----------
-    x : array
-        An array whose shape, type and device are taken over.
     fill_value : scalar
         Value of every element.
-    dtype : dtype-like, optional
-        Another element type.
-    device : str, optional
-        Another device.
-
-    Returns
-    -------
-    array
-        NumPy's on the host; on a GPU CuPy's where it is installed, else a :class:`cuzarr.DeviceArray`.
-
-    Raises
-    ------
-    DeviceUnavailableError
-        There is no such device, or it cannot be used.
 
     Examples
     --------
@@ -344,27 +265,9 @@ def full_like(x: Any, fill_value: Any, dtype: Any = None, *, device: str | None 
     return full(shape, fill_value, dtype, device=device)
 
 
+@_made_like
 def zeros_like(x: Any, dtype: Any = None, *, device: str | None = None) -> Any:
-    """New memory with the shape, type and device of an array. Its elements are 0.
-
-    Parameters
-    ----------
-    x : array
-        An array whose shape, type and device are taken over.
-    dtype : dtype-like, optional
-        Another element type.
-    device : str, optional
-        Another device.
-
-    Returns
-    -------
-    array
-        NumPy's on the host; on a GPU CuPy's where it is installed, else a :class:`cuzarr.DeviceArray`.
-
-    Raises
-    ------
-    DeviceUnavailableError
-        There is no such device, or it cannot be used.
+    """Allocate memory with the shape, type and device of an array; :func:`cuzarr.zeros_like` stores one. Its elements are 0.
 
     Examples
     --------
@@ -375,27 +278,9 @@ def zeros_like(x: Any, dtype: Any = None, *, device: str | None = None) -> Any:
     return full_like(x, 0, dtype, device=device)
 
 
+@_made_like
 def ones_like(x: Any, dtype: Any = None, *, device: str | None = None) -> Any:
-    """New memory with the shape, type and device of an array. Its elements are 1.
-
-    Parameters
-    ----------
-    x : array
-        An array whose shape, type and device are taken over.
-    dtype : dtype-like, optional
-        Another element type.
-    device : str, optional
-        Another device.
-
-    Returns
-    -------
-    array
-        NumPy's on the host; on a GPU CuPy's where it is installed, else a :class:`cuzarr.DeviceArray`.
-
-    Raises
-    ------
-    DeviceUnavailableError
-        There is no such device, or it cannot be used.
+    """Allocate memory with the shape, type and device of an array; :func:`cuzarr.ones_like` stores one. Its elements are 1.
 
     Examples
     --------
@@ -410,6 +295,7 @@ def _optional(dtype: Any) -> np.dtype[Any] | None:
     return None if dtype is None else _dtype(dtype)
 
 
+@_made
 def arange(start: Any, stop: Any = None, step: Any = 1, dtype: Any = None, *, device: str | None = None) -> Any:
     """Evenly spaced numbers in memory of a device, as ``numpy.arange`` makes them.
 
@@ -419,18 +305,6 @@ def arange(start: Any, stop: Any = None, step: Any = 1, dtype: Any = None, *, de
         The first number, the end, which is left out, and the distance. One number alone is ``stop``.
     dtype : dtype-like, optional
         Element type.
-    device : str, optional
-        Where the memory is; by default the device of the configuration.
-
-    Returns
-    -------
-    array
-        NumPy's on the host; on a GPU CuPy's where it is installed, else a :class:`cuzarr.DeviceArray`.
-
-    Raises
-    ------
-    DeviceUnavailableError
-        There is no such device, or it cannot be used.
 
     Examples
     --------
@@ -444,6 +318,7 @@ def arange(start: Any, stop: Any = None, step: Any = 1, dtype: Any = None, *, de
     return asarray(numbers, device=device_name(device))
 
 
+@_made
 def linspace(start: Any, stop: Any, num: int = 50, dtype: Any = None, *, endpoint: bool = True, device: str | None = None) -> Any:
     """Evenly spaced numbers from ``start`` to ``stop``, as ``numpy.linspace`` makes them.
 
@@ -457,18 +332,6 @@ def linspace(start: Any, stop: Any, num: int = 50, dtype: Any = None, *, endpoin
         Element type.
     endpoint : bool
         Whether ``stop`` is the last number.
-    device : str, optional
-        Where the memory is; by default the device of the configuration.
-
-    Returns
-    -------
-    array
-        NumPy's on the host; on a GPU CuPy's where it is installed, else a :class:`cuzarr.DeviceArray`.
-
-    Raises
-    ------
-    DeviceUnavailableError
-        There is no such device, or it cannot be used.
 
     Examples
     --------

@@ -7,7 +7,7 @@ elements in a row, and then the totals of such rows.
 >>> cuzarr.xp.cumsum(np.array([1, 2, 3], "int8"))
 array([1, 3, 6])
 >>> z = cuzarr.create_array({}, data=np.array([1, 2, 3]), chunks=(1,))
->>> cuzarr.cumsum(z).compute()
+>>> cuzarr.xp.cumsum(z).compute()
 array([1, 3, 6])
 """
 
@@ -24,37 +24,28 @@ from cuzarr._compute.expression import Expression
 from cuzarr._compute.operands import dimension_names, made
 from cuzarr._memory.device_array import DeviceArray, device_array
 from cuzarr._operators.dispatch import Lazy
+from cuzarr._operators.documentation import completing
 from cuzarr.errors import DTypeMismatchError, InvalidArgumentError
-from cuzarr.xp.arguments import along, array, like
+from cuzarr.xp.arguments import LIKE_X, NO_DIMENSION, along, array, like
 from cuzarr.xp.elementwise import isnan, where
 from cuzarr.xp.shapes import broadcast_to, concatenate
 
 __all__ = ["cumprod", "cumsum", "cumulative_prod", "cumulative_sum", "nancumprod", "nancumsum"]
 
+_documented = completing(
+    {
+        "x": "x : array\n    Numbers or bools in memory of any device, an array in a store, or a plan.",
+        "axis": "axis : int, str or None\n    The dimension, by number or name; ``None`` takes all elements, in C order.",
+        "dtype": "dtype : dtype-like, optional\n    The type of the elements and of the result.",
+    },
+    LIKE_X.replace("An array", "New memory"),
+    f"DTypeMismatchError\n    The elements are no numbers.\n{NO_DIMENSION}",
+)
 
+
+@_documented
 def cumsum(x: Any, axis: int | str | None = None, dtype: Any = None) -> Any:
     """Running sums along a dimension, with NumPy's types: bools and small whole numbers are summed in 64 bits.
-
-    Parameters
-    ----------
-    x : array
-        Numbers or bools in memory of any device, an array in a store, or a plan.
-    axis : int, str or None
-        The dimension, by number or name; ``None`` takes all elements, in C order.
-    dtype : dtype-like, optional
-        The type of the elements and of the sums.
-
-    Returns
-    -------
-    array or Expression
-        New memory on the device of ``x``; a plan where ``x`` is an array in a store, or a plan.
-
-    Raises
-    ------
-    DTypeMismatchError
-        The elements are no numbers.
-    InvalidArgumentError
-        There is no such dimension.
 
     Examples
     --------
@@ -66,29 +57,9 @@ def cumsum(x: Any, axis: int | str | None = None, dtype: Any = None) -> Any:
     return _cumulative(x, axis, dtype, "cumsum")
 
 
+@_documented
 def cumprod(x: Any, axis: int | str | None = None, dtype: Any = None) -> Any:
     """Running products along a dimension, with NumPy's types: bools and small whole numbers are multiplied in 64 bits.
-
-    Parameters
-    ----------
-    x : array
-        Numbers or bools in memory of any device, an array in a store, or a plan.
-    axis : int, str or None
-        The dimension, by number or name; ``None`` takes all elements, in C order.
-    dtype : dtype-like, optional
-        The type of the elements and of the products.
-
-    Returns
-    -------
-    array or Expression
-        New memory on the device of ``x``; a plan where ``x`` is an array in a store, or a plan.
-
-    Raises
-    ------
-    DTypeMismatchError
-        The elements are no numbers.
-    InvalidArgumentError
-        There is no such dimension.
 
     Examples
     --------
@@ -99,24 +70,16 @@ def cumprod(x: Any, axis: int | str | None = None, dtype: Any = None) -> Any:
     return _cumulative(x, axis, dtype, "cumprod")
 
 
+@_documented
 def cumulative_sum(x: Any, /, *, axis: int | str | None = None, dtype: Any = None, include_initial: bool = False) -> Any:
     """Running sums along a dimension, by the name and with the arguments of the array API standard.
 
     Parameters
     ----------
-    x : array
-        Numbers or bools in memory of any device, an array in a store, or a plan.
     axis : int, str or None
         The dimension. It may be left out where there is only one.
-    dtype : dtype-like, optional
-        The type of the elements and of the sums.
     include_initial : bool
         Whether the sum of no elements, 0, comes first.
-
-    Returns
-    -------
-    array or Expression
-        New memory on the device of ``x``; a plan where ``x`` is an array in a store, or a plan.
 
     Raises
     ------
@@ -134,24 +97,16 @@ def cumulative_sum(x: Any, /, *, axis: int | str | None = None, dtype: Any = Non
     return _standard(x, axis, dtype, include_initial, "cumulative_sum")
 
 
+@_documented
 def cumulative_prod(x: Any, /, *, axis: int | str | None = None, dtype: Any = None, include_initial: bool = False) -> Any:
     """Running products along a dimension, by the name and with the arguments of the array API standard.
 
     Parameters
     ----------
-    x : array
-        Numbers or bools in memory of any device, an array in a store, or a plan.
     axis : int, str or None
         The dimension. It may be left out where there is only one.
-    dtype : dtype-like, optional
-        The type of the elements and of the products.
     include_initial : bool
         Whether the product of no elements, 1, comes first.
-
-    Returns
-    -------
-    array or Expression
-        New memory on the device of ``x``; a plan where ``x`` is an array in a store, or a plan.
 
     Raises
     ------
@@ -169,13 +124,9 @@ def cumulative_prod(x: Any, /, *, axis: int | str | None = None, dtype: Any = No
     return _standard(x, axis, dtype, include_initial, "cumulative_prod")
 
 
+@_documented
 def nancumsum(x: Any, axis: int | str | None = None, dtype: Any = None) -> Any:
     """Running sums along a dimension, NaN counted as 0.
-
-    Parameters
-    ----------
-    x, axis, dtype
-        As of :func:`cumsum`.
 
     Returns
     -------
@@ -196,13 +147,9 @@ def nancumsum(x: Any, axis: int | str | None = None, dtype: Any = None) -> Any:
     return _without_nan(x, axis, dtype, "nancumsum")
 
 
+@_documented
 def nancumprod(x: Any, axis: int | str | None = None, dtype: Any = None) -> Any:
     """Running products along a dimension, NaN counted as 1.
-
-    Parameters
-    ----------
-    x, axis, dtype
-        As of :func:`cumprod`.
 
     Returns
     -------

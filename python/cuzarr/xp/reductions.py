@@ -23,10 +23,11 @@ from cuzarr._checks import Axis, element_type as wanted_type
 from cuzarr._compute.evaluate import reduce
 from cuzarr._memory.foreign import element_type
 from cuzarr._numpy import element
+from cuzarr._operators.documentation import REDUCTION, completing
 from cuzarr._operators.numpy_protocol import into
 from cuzarr.errors import DTypeMismatchError, InvalidArgumentError, ShapeMismatchError
 from cuzarr.xp import elementwise
-from cuzarr.xp.arguments import array
+from cuzarr.xp.arguments import LIKE_X, NO_DIMENSION, X, array
 from cuzarr.xp.elementwise import astype
 from cuzarr.xp.shapes import broadcast_to
 
@@ -34,6 +35,13 @@ __all__ = [
     "all", "any", "argmax", "argmin", "count_nonzero", "max", "mean", "min", "nanargmax", "nanargmin", "nanmax",
     "nanmean", "nanmin", "nanprod", "nanstd", "nansum", "nanvar", "prod", "std", "sum", "var",
 ]  # fmt: skip
+
+_documented = completing(
+    {"x": X, **REDUCTION},
+    LIKE_X,
+    "DTypeMismatchError\n    The elements have a type that the reduction is not defined for.\n"
+    + NO_DIMENSION.replace("dimension.", "dimension, or there are no elements to reduce."),
+)
 
 
 def _mask(x: Any, where: Any, name: str) -> Any:
@@ -166,6 +174,7 @@ def _spread(
     return astype(result, dtype, copy=False)
 
 
+@_documented
 def sum(
     x: Any,
     axis: Axis = None,
@@ -177,47 +186,19 @@ def sum(
 ) -> Any:
     """The sum of the elements. Bools and whole numbers are summed in 64 bits; sums of floats are made in float64 and rounded once.
 
-    Parameters
-    ----------
-    x : array
-        Elements in memory of any device, an array in a store, or a plan.
-    axis : int, tuple of int or str, optional
-        Dimensions to reduce, by number or name; by default all.
-    dtype : dtype-like, optional
-        The type in which elements are summed, and the type of the result.
-    out : numpy.ndarray, optional
-        Memory for the result. A plan is computed into it.
-    keepdims : bool
-        Whether reduced dimensions stay, with the extent 1.
-    initial : number, optional
-        What the sum begins with.
-    where : array of bool, optional
-        Which elements count, in memory, in a store or as a plan. It is broadcast.
-
-    Returns
-    -------
-    array or Expression
-        An array on the device of ``x``; a plan where ``x`` is an array in a store, or a plan.
-
-    Raises
-    ------
-    DTypeMismatchError
-        The elements have a type that the reduction is not defined for.
-    InvalidArgumentError
-        There is no such dimension, or there are no elements to reduce.
-
     Examples
     --------
     >>> import cuzarr, numpy as np
-    >>> int(cuzarr.sum(np.array([1, 2, 3])))
+    >>> int(cuzarr.xp.sum(np.array([1, 2, 3])))
     6
     >>> z = cuzarr.array(np.array([1, 2, 3]), store={})
-    >>> int(cuzarr.sum(z))
+    >>> int(cuzarr.xp.sum(z))
     6
     """
     return _total("sum", x, axis, dtype, out, keepdims, initial, where)
 
 
+@_documented
 def prod(
     x: Any,
     axis: Axis = None,
@@ -229,79 +210,35 @@ def prod(
 ) -> Any:
     """The product of the elements; bools and whole numbers are multiplied in 64 bits.
 
-    Parameters
-    ----------
-    x : array
-        Elements in memory of any device, an array in a store, or a plan.
-    axis : int, tuple of int or str, optional
-        Dimensions to reduce, by number or name; by default all.
-    keepdims : bool
-        Whether reduced dimensions stay, with the extent 1.
-    dtype, out, initial, where
-        As of :func:`sum`.
-
-    Returns
-    -------
-    array or Expression
-        An array on the device of ``x``; a plan where ``x`` is an array in a store, or a plan.
-
-    Raises
-    ------
-    DTypeMismatchError
-        The elements have a type that the reduction is not defined for.
-    InvalidArgumentError
-        There is no such dimension, or there are no elements to reduce.
-
     Examples
     --------
     >>> import cuzarr, numpy as np
-    >>> int(cuzarr.prod(np.array([1, 2, 3])))
+    >>> int(cuzarr.xp.prod(np.array([1, 2, 3])))
     6
     >>> z = cuzarr.array(np.array([1, 2, 3]), store={})
-    >>> int(cuzarr.prod(z))
+    >>> int(cuzarr.xp.prod(z))
     6
     """
     return _total("prod", x, axis, dtype, out, keepdims, initial, where)
 
 
+@_documented
 def mean(x: Any, axis: Axis = None, dtype: Any = None, out: Any = None, keepdims: bool = False, *, where: Any = None) -> Any:
     """The mean of the elements; the mean of whole numbers is in float64.
-
-    Parameters
-    ----------
-    x : array
-        Elements in memory of any device, an array in a store, or a plan.
-    axis : int, tuple of int or str, optional
-        Dimensions to reduce, by number or name; by default all.
-    keepdims : bool
-        Whether reduced dimensions stay, with the extent 1.
-    dtype, out, where
-        As of :func:`sum`.
-
-    Returns
-    -------
-    array or Expression
-        An array on the device of ``x``; a plan where ``x`` is an array in a store, or a plan.
-
-    Raises
-    ------
-    DTypeMismatchError
-        The elements have a type that the reduction is not defined for.
-    InvalidArgumentError
-        There is no such dimension, or there are no elements to reduce.
 
     Examples
     --------
     >>> import cuzarr, numpy as np
-    >>> float(cuzarr.mean(np.array([1.0, 2.0, 6.0])))
+    >>> float(cuzarr.xp.mean(np.array([1.0, 2.0, 6.0])))
     3.0
     >>> z = cuzarr.array(np.array([1.0, 2.0, 6.0]), store={})
-    >>> float(cuzarr.mean(z))
+    >>> float(cuzarr.xp.mean(z))
     3.0
     """
     return into(out, _mean(x, axis, dtype, keepdims, where), "mean")
 
 
+@_documented
 def std(
     x: Any,
     axis: Axis = None,
@@ -316,48 +253,20 @@ def std(
 ) -> Any:
     """The standard deviation of the elements: the root of the sum of squared distances over their number less ``ddof``.
 
-    Parameters
-    ----------
-    x : array
-        Elements in memory of any device, an array in a store, or a plan.
-    axis : int, tuple of int or str, optional
-        Dimensions to reduce, by number or name; by default all.
-    ddof : float
-        The number that is subtracted from the number of elements before the division.
-    keepdims : bool
-        Whether reduced dimensions stay, with the extent 1.
-    mean : array, optional
-        The mean of the elements, with the reduced dimensions, where it is known.
-    correction : float, optional
-        The array API's name of ``ddof``, which it replaces.
-    dtype, out, where
-        As of :func:`sum`.
-
-    Returns
-    -------
-    array or Expression
-        An array on the device of ``x``; a plan where ``x`` is an array in a store, or a plan.
-
-    Raises
-    ------
-    DTypeMismatchError
-        The elements have a type that the reduction is not defined for.
-    InvalidArgumentError
-        There is no such dimension, or there are no elements to reduce.
-
     Examples
     --------
     >>> import cuzarr, numpy as np
-    >>> float(cuzarr.std(np.array([1.0, 3.0])))
+    >>> float(cuzarr.xp.std(np.array([1.0, 3.0])))
     1.0
     >>> z = cuzarr.array(np.array([1.0, 3.0]), store={})
-    >>> float(cuzarr.std(z))
+    >>> float(cuzarr.xp.std(z))
     1.0
     """
     freedom = ddof if correction is None else correction
     return into(out, _spread("std", x, axis, dtype, freedom, keepdims, where, mean), "std")
 
 
+@_documented
 def var(
     x: Any,
     axis: Axis = None,
@@ -372,312 +281,142 @@ def var(
 ) -> Any:
     """The variance of the elements: the sum of squared distances over their number less ``ddof``.
 
-    Parameters
-    ----------
-    x : array
-        Elements in memory of any device, an array in a store, or a plan.
-    axis : int, tuple of int or str, optional
-        Dimensions to reduce, by number or name; by default all.
-    ddof : float
-        The number that is subtracted from the number of elements before the division.
-    keepdims : bool
-        Whether reduced dimensions stay, with the extent 1.
-    correction : float, optional
-        The array API's name of ``ddof``, which it replaces.
-    dtype, out, where
-        As of :func:`sum`.
-    mean
-        As of :func:`std`.
-
-    Returns
-    -------
-    array or Expression
-        An array on the device of ``x``; a plan where ``x`` is an array in a store, or a plan.
-
-    Raises
-    ------
-    DTypeMismatchError
-        The elements have a type that the reduction is not defined for.
-    InvalidArgumentError
-        There is no such dimension, or there are no elements to reduce.
-
     Examples
     --------
     >>> import cuzarr, numpy as np
-    >>> float(cuzarr.var(np.array([1.0, 5.0])))
+    >>> float(cuzarr.xp.var(np.array([1.0, 5.0])))
     4.0
     >>> z = cuzarr.array(np.array([1.0, 5.0]), store={})
-    >>> float(cuzarr.var(z))
+    >>> float(cuzarr.xp.var(z))
     4.0
     """
     freedom = ddof if correction is None else correction
     return into(out, _spread("var", x, axis, dtype, freedom, keepdims, where, mean), "var")
 
 
+@_documented
 def min(x: Any, axis: Axis = None, out: Any = None, keepdims: bool = False, initial: Any = None, where: Any = None) -> Any:
     """The smallest element; NaN if an element is NaN.
-
-    Parameters
-    ----------
-    x : array
-        Elements in memory of any device, an array in a store, or a plan.
-    axis : int, tuple of int or str, optional
-        Dimensions to reduce, by number or name; by default all.
-    keepdims : bool
-        Whether reduced dimensions stay, with the extent 1.
-    out, initial, where
-        As of :func:`sum`.
-
-    Returns
-    -------
-    array or Expression
-        An array on the device of ``x``; a plan where ``x`` is an array in a store, or a plan.
-
-    Raises
-    ------
-    DTypeMismatchError
-        The elements have a type that the reduction is not defined for.
-    InvalidArgumentError
-        There is no such dimension, or there are no elements to reduce.
 
     Examples
     --------
     >>> import cuzarr, numpy as np
-    >>> int(cuzarr.min(np.array([3, 1, 2])))
+    >>> int(cuzarr.xp.min(np.array([3, 1, 2])))
     1
     >>> z = cuzarr.array(np.array([3, 1, 2]), store={})
-    >>> int(cuzarr.min(z))
+    >>> int(cuzarr.xp.min(z))
     1
     """
     return into(out, _extreme("min", x, axis, keepdims, initial, where), "min")
 
 
+@_documented
 def max(x: Any, axis: Axis = None, out: Any = None, keepdims: bool = False, initial: Any = None, where: Any = None) -> Any:
     """The largest element; NaN if an element is NaN.
-
-    Parameters
-    ----------
-    x : array
-        Elements in memory of any device, an array in a store, or a plan.
-    axis : int, tuple of int or str, optional
-        Dimensions to reduce, by number or name; by default all.
-    keepdims : bool
-        Whether reduced dimensions stay, with the extent 1.
-    out, initial, where
-        As of :func:`sum`.
-
-    Returns
-    -------
-    array or Expression
-        An array on the device of ``x``; a plan where ``x`` is an array in a store, or a plan.
-
-    Raises
-    ------
-    DTypeMismatchError
-        The elements have a type that the reduction is not defined for.
-    InvalidArgumentError
-        There is no such dimension, or there are no elements to reduce.
 
     Examples
     --------
     >>> import cuzarr, numpy as np
-    >>> int(cuzarr.max(np.array([3, 1, 2])))
+    >>> int(cuzarr.xp.max(np.array([3, 1, 2])))
     3
     >>> z = cuzarr.array(np.array([3, 1, 2]), store={})
-    >>> int(cuzarr.max(z))
+    >>> int(cuzarr.xp.max(z))
     3
     """
     return into(out, _extreme("max", x, axis, keepdims, initial, where), "max")
 
 
+@_documented
 def argmin(x: Any, axis: int | str | None = None, out: Any = None, *, keepdims: bool = False) -> Any:
     """The index of the first smallest element, or of the first NaN. Without ``axis``, elements are counted in C order.
 
     Parameters
     ----------
-    x : array
-        Elements in memory of any device, an array in a store, or a plan.
     axis : int or str, optional
         Dimensions to reduce, by number or name; by default all.
-    keepdims : bool
-        Whether reduced dimensions stay, with the extent 1.
-    out
-        As of :func:`sum`.
-
-    Returns
-    -------
-    array or Expression
-        An array on the device of ``x``; a plan where ``x`` is an array in a store, or a plan.
-
-    Raises
-    ------
-    DTypeMismatchError
-        The elements have a type that the reduction is not defined for.
-    InvalidArgumentError
-        There is no such dimension, or there are no elements to reduce.
 
     Examples
     --------
     >>> import cuzarr, numpy as np
-    >>> int(cuzarr.argmin(np.array([3, 1, 2])))
+    >>> int(cuzarr.xp.argmin(np.array([3, 1, 2])))
     1
     >>> z = cuzarr.array(np.array([3, 1, 2]), store={})
-    >>> int(cuzarr.argmin(z))
+    >>> int(cuzarr.xp.argmin(z))
     1
     """
     return into(out, reduce("argmin", x, axis, keepdims), "argmin")
 
 
+@_documented
 def argmax(x: Any, axis: int | str | None = None, out: Any = None, *, keepdims: bool = False) -> Any:
     """The index of the first largest element, or of the first NaN. Without ``axis``, elements are counted in C order.
 
     Parameters
     ----------
-    x : array
-        Elements in memory of any device, an array in a store, or a plan.
     axis : int or str, optional
         Dimensions to reduce, by number or name; by default all.
-    keepdims : bool
-        Whether reduced dimensions stay, with the extent 1.
-    out
-        As of :func:`sum`.
-
-    Returns
-    -------
-    array or Expression
-        An array on the device of ``x``; a plan where ``x`` is an array in a store, or a plan.
-
-    Raises
-    ------
-    DTypeMismatchError
-        The elements have a type that the reduction is not defined for.
-    InvalidArgumentError
-        There is no such dimension, or there are no elements to reduce.
 
     Examples
     --------
     >>> import cuzarr, numpy as np
-    >>> int(cuzarr.argmax(np.array([3, 1, 2])))
+    >>> int(cuzarr.xp.argmax(np.array([3, 1, 2])))
     0
     >>> z = cuzarr.array(np.array([3, 1, 2]), store={})
-    >>> int(cuzarr.argmax(z))
+    >>> int(cuzarr.xp.argmax(z))
     0
     """
     return into(out, reduce("argmax", x, axis, keepdims), "argmax")
 
 
+@_documented
 def any(x: Any, axis: Axis = None, out: Any = None, keepdims: bool = False, *, where: Any = None) -> Any:
     """Whether at least one element is not 0.
-
-    Parameters
-    ----------
-    x : array
-        Elements in memory of any device, an array in a store, or a plan.
-    axis : int, tuple of int or str, optional
-        Dimensions to reduce, by number or name; by default all.
-    keepdims : bool
-        Whether reduced dimensions stay, with the extent 1.
-    out, where
-        As of :func:`sum`.
-
-    Returns
-    -------
-    array or Expression
-        An array on the device of ``x``; a plan where ``x`` is an array in a store, or a plan.
-
-    Raises
-    ------
-    DTypeMismatchError
-        The elements have a type that the reduction is not defined for.
-    InvalidArgumentError
-        There is no such dimension, or there are no elements to reduce.
 
     Examples
     --------
     >>> import cuzarr, numpy as np
-    >>> bool(cuzarr.any(np.array([0, 2])))
+    >>> bool(cuzarr.xp.any(np.array([0, 2])))
     True
     >>> z = cuzarr.array(np.array([0, 2]), store={})
-    >>> bool(cuzarr.any(z))
+    >>> bool(cuzarr.xp.any(z))
     True
     """
     return into(out, reduce("any", _counted(x, where, False, "any"), axis, keepdims), "any")
 
 
+@_documented
 def all(x: Any, axis: Axis = None, out: Any = None, keepdims: bool = False, *, where: Any = None) -> Any:
     """Whether no element is 0.
-
-    Parameters
-    ----------
-    x : array
-        Elements in memory of any device, an array in a store, or a plan.
-    axis : int, tuple of int or str, optional
-        Dimensions to reduce, by number or name; by default all.
-    keepdims : bool
-        Whether reduced dimensions stay, with the extent 1.
-    out, where
-        As of :func:`sum`.
-
-    Returns
-    -------
-    array or Expression
-        An array on the device of ``x``; a plan where ``x`` is an array in a store, or a plan.
-
-    Raises
-    ------
-    DTypeMismatchError
-        The elements have a type that the reduction is not defined for.
-    InvalidArgumentError
-        There is no such dimension, or there are no elements to reduce.
 
     Examples
     --------
     >>> import cuzarr, numpy as np
-    >>> bool(cuzarr.all(np.array([0, 2])))
+    >>> bool(cuzarr.xp.all(np.array([0, 2])))
     False
     >>> z = cuzarr.array(np.array([0, 2]), store={})
-    >>> bool(cuzarr.all(z))
+    >>> bool(cuzarr.xp.all(z))
     False
     """
     return into(out, reduce("all", _counted(x, where, True, "all"), axis, keepdims), "all")
 
 
+@_documented
 def count_nonzero(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:
     """The number of elements that are not 0.
-
-    Parameters
-    ----------
-    x : array
-        Elements in memory of any device, an array in a store, or a plan.
-    axis : int, tuple of int or str, optional
-        Dimensions to reduce, by number or name; by default all.
-    keepdims : bool
-        Whether reduced dimensions stay, with the extent 1.
-
-    Returns
-    -------
-    array or Expression
-        An array on the device of ``x``; a plan where ``x`` is an array in a store, or a plan.
-
-    Raises
-    ------
-    DTypeMismatchError
-        The elements have a type that the reduction is not defined for.
-    InvalidArgumentError
-        There is no such dimension, or there are no elements to reduce.
 
     Examples
     --------
     >>> import cuzarr, numpy as np
-    >>> int(cuzarr.count_nonzero(np.array([0, 2, 3])))
+    >>> int(cuzarr.xp.count_nonzero(np.array([0, 2, 3])))
     2
     >>> z = cuzarr.array(np.array([0, 2, 3]), store={})
-    >>> int(cuzarr.count_nonzero(z))
+    >>> int(cuzarr.xp.count_nonzero(z))
     2
     """
     return reduce("count_nonzero", x, axis, keepdims)
 
 
+@_documented
 def nansum(
     x: Any,
     axis: Axis = None,
@@ -689,38 +428,16 @@ def nansum(
 ) -> Any:
     """The sum of the elements that are not NaN. Else like :func:`sum`.
 
-    Parameters
-    ----------
-    x : array
-        Elements in memory of any device, an array in a store, or a plan.
-    axis : int, tuple of int or str, optional
-        Dimensions to reduce, by number or name; by default all.
-    keepdims : bool
-        Whether reduced dimensions stay, with the extent 1.
-    dtype, out, initial, where
-        As of :func:`sum`.
-
-    Returns
-    -------
-    array or Expression
-        An array on the device of ``x``; a plan where ``x`` is an array in a store, or a plan.
-
-    Raises
-    ------
-    DTypeMismatchError
-        The elements have a type that the reduction is not defined for.
-    InvalidArgumentError
-        There is no such dimension, or there are no elements to reduce.
-
     Examples
     --------
     >>> import cuzarr, numpy as np
-    >>> float(cuzarr.nansum(np.array([1.0, np.nan, 3.0])))
+    >>> float(cuzarr.xp.nansum(np.array([1.0, np.nan, 3.0])))
     4.0
     """
     return _total("sum", x, axis, dtype, out, keepdims, initial, where, skip_nan=True)
 
 
+@_documented
 def nanprod(
     x: Any,
     axis: Axis = None,
@@ -732,73 +449,29 @@ def nanprod(
 ) -> Any:
     """The product of the elements that are not NaN. Else like :func:`prod`.
 
-    Parameters
-    ----------
-    x : array
-        Elements in memory of any device, an array in a store, or a plan.
-    axis : int, tuple of int or str, optional
-        Dimensions to reduce, by number or name; by default all.
-    keepdims : bool
-        Whether reduced dimensions stay, with the extent 1.
-    dtype, out, initial, where
-        As of :func:`sum`.
-
-    Returns
-    -------
-    array or Expression
-        An array on the device of ``x``; a plan where ``x`` is an array in a store, or a plan.
-
-    Raises
-    ------
-    DTypeMismatchError
-        The elements have a type that the reduction is not defined for.
-    InvalidArgumentError
-        There is no such dimension, or there are no elements to reduce.
-
     Examples
     --------
     >>> import cuzarr, numpy as np
-    >>> float(cuzarr.nanprod(np.array([1.0, np.nan, 3.0])))
+    >>> float(cuzarr.xp.nanprod(np.array([1.0, np.nan, 3.0])))
     3.0
     """
     return _total("prod", x, axis, dtype, out, keepdims, initial, where, skip_nan=True)
 
 
+@_documented
 def nanmean(x: Any, axis: Axis = None, dtype: Any = None, out: Any = None, keepdims: bool = False, *, where: Any = None) -> Any:
     """The mean of the elements that are not NaN; NaN if all are NaN. Else like :func:`mean`.
-
-    Parameters
-    ----------
-    x : array
-        Elements in memory of any device, an array in a store, or a plan.
-    axis : int, tuple of int or str, optional
-        Dimensions to reduce, by number or name; by default all.
-    keepdims : bool
-        Whether reduced dimensions stay, with the extent 1.
-    dtype, out, where
-        As of :func:`sum`.
-
-    Returns
-    -------
-    array or Expression
-        An array on the device of ``x``; a plan where ``x`` is an array in a store, or a plan.
-
-    Raises
-    ------
-    DTypeMismatchError
-        The elements have a type that the reduction is not defined for.
-    InvalidArgumentError
-        There is no such dimension, or there are no elements to reduce.
 
     Examples
     --------
     >>> import cuzarr, numpy as np
-    >>> float(cuzarr.nanmean(np.array([1.0, np.nan, 3.0])))
+    >>> float(cuzarr.xp.nanmean(np.array([1.0, np.nan, 3.0])))
     2.0
     """
     return into(out, _mean(x, axis, dtype, keepdims, where, skip_nan=True), "nanmean")
 
 
+@_documented
 def nanstd(
     x: Any,
     axis: Axis = None,
@@ -813,45 +486,17 @@ def nanstd(
 ) -> Any:
     """The standard deviation of the elements that are not NaN; NaN if all are NaN. Else like :func:`std`.
 
-    Parameters
-    ----------
-    x : array
-        Elements in memory of any device, an array in a store, or a plan.
-    axis : int, tuple of int or str, optional
-        Dimensions to reduce, by number or name; by default all.
-    ddof : float
-        The number that is subtracted from the number of elements before the division.
-    keepdims : bool
-        Whether reduced dimensions stay, with the extent 1.
-    correction : float, optional
-        The array API's name of ``ddof``, which it replaces.
-    dtype, out, where
-        As of :func:`sum`.
-    mean
-        As of :func:`std`.
-
-    Returns
-    -------
-    array or Expression
-        An array on the device of ``x``; a plan where ``x`` is an array in a store, or a plan.
-
-    Raises
-    ------
-    DTypeMismatchError
-        The elements have a type that the reduction is not defined for.
-    InvalidArgumentError
-        There is no such dimension, or there are no elements to reduce.
-
     Examples
     --------
     >>> import cuzarr, numpy as np
-    >>> float(cuzarr.nanstd(np.array([1.0, np.nan, 3.0])))
+    >>> float(cuzarr.xp.nanstd(np.array([1.0, np.nan, 3.0])))
     1.0
     """
     freedom = ddof if correction is None else correction
     return into(out, _spread("std", x, axis, dtype, freedom, keepdims, where, mean, skip_nan=True), "nanstd")
 
 
+@_documented
 def nanvar(
     x: Any,
     axis: Axis = None,
@@ -866,180 +511,73 @@ def nanvar(
 ) -> Any:
     """The variance of the elements that are not NaN; NaN if all are NaN. Else like :func:`var`.
 
-    Parameters
-    ----------
-    x : array
-        Elements in memory of any device, an array in a store, or a plan.
-    axis : int, tuple of int or str, optional
-        Dimensions to reduce, by number or name; by default all.
-    ddof : float
-        The number that is subtracted from the number of elements before the division.
-    keepdims : bool
-        Whether reduced dimensions stay, with the extent 1.
-    correction : float, optional
-        The array API's name of ``ddof``, which it replaces.
-    dtype, out, where
-        As of :func:`sum`.
-    mean
-        As of :func:`std`.
-
-    Returns
-    -------
-    array or Expression
-        An array on the device of ``x``; a plan where ``x`` is an array in a store, or a plan.
-
-    Raises
-    ------
-    DTypeMismatchError
-        The elements have a type that the reduction is not defined for.
-    InvalidArgumentError
-        There is no such dimension, or there are no elements to reduce.
-
     Examples
     --------
     >>> import cuzarr, numpy as np
-    >>> float(cuzarr.nanvar(np.array([1.0, np.nan, 3.0])))
+    >>> float(cuzarr.xp.nanvar(np.array([1.0, np.nan, 3.0])))
     1.0
     """
     freedom = ddof if correction is None else correction
     return into(out, _spread("var", x, axis, dtype, freedom, keepdims, where, mean, skip_nan=True), "nanvar")
 
 
+@_documented
 def nanmin(x: Any, axis: Axis = None, out: Any = None, keepdims: bool = False, initial: Any = None, where: Any = None) -> Any:
     """The smallest element that is not NaN; NaN if all are NaN. Else like :func:`min`.
-
-    Parameters
-    ----------
-    x : array
-        Elements in memory of any device, an array in a store, or a plan.
-    axis : int, tuple of int or str, optional
-        Dimensions to reduce, by number or name; by default all.
-    keepdims : bool
-        Whether reduced dimensions stay, with the extent 1.
-    out, initial, where
-        As of :func:`sum`.
-
-    Returns
-    -------
-    array or Expression
-        An array on the device of ``x``; a plan where ``x`` is an array in a store, or a plan.
-
-    Raises
-    ------
-    DTypeMismatchError
-        The elements have a type that the reduction is not defined for.
-    InvalidArgumentError
-        There is no such dimension, or there are no elements to reduce.
 
     Examples
     --------
     >>> import cuzarr, numpy as np
-    >>> float(cuzarr.nanmin(np.array([1.0, np.nan, 3.0])))
+    >>> float(cuzarr.xp.nanmin(np.array([1.0, np.nan, 3.0])))
     1.0
     """
     return into(out, _extreme("min", x, axis, keepdims, initial, where, skip_nan=True), "nanmin")
 
 
+@_documented
 def nanmax(x: Any, axis: Axis = None, out: Any = None, keepdims: bool = False, initial: Any = None, where: Any = None) -> Any:
     """The largest element that is not NaN; NaN if all are NaN. Else like :func:`max`.
-
-    Parameters
-    ----------
-    x : array
-        Elements in memory of any device, an array in a store, or a plan.
-    axis : int, tuple of int or str, optional
-        Dimensions to reduce, by number or name; by default all.
-    keepdims : bool
-        Whether reduced dimensions stay, with the extent 1.
-    out, initial, where
-        As of :func:`sum`.
-
-    Returns
-    -------
-    array or Expression
-        An array on the device of ``x``; a plan where ``x`` is an array in a store, or a plan.
-
-    Raises
-    ------
-    DTypeMismatchError
-        The elements have a type that the reduction is not defined for.
-    InvalidArgumentError
-        There is no such dimension, or there are no elements to reduce.
 
     Examples
     --------
     >>> import cuzarr, numpy as np
-    >>> float(cuzarr.nanmax(np.array([1.0, np.nan, 3.0])))
+    >>> float(cuzarr.xp.nanmax(np.array([1.0, np.nan, 3.0])))
     3.0
     """
     return into(out, _extreme("max", x, axis, keepdims, initial, where, skip_nan=True), "nanmax")
 
 
+@_documented
 def nanargmin(x: Any, axis: int | str | None = None, out: Any = None, *, keepdims: bool = False) -> Any:
     """The index of the smallest element that is not NaN. All elements being NaN is an error. Else like :func:`argmin`.
 
     Parameters
     ----------
-    x : array
-        Elements in memory of any device, an array in a store, or a plan.
     axis : int or str, optional
         Dimensions to reduce, by number or name; by default all.
-    keepdims : bool
-        Whether reduced dimensions stay, with the extent 1.
-    out
-        As of :func:`sum`.
-
-    Returns
-    -------
-    array or Expression
-        An array on the device of ``x``; a plan where ``x`` is an array in a store, or a plan.
-
-    Raises
-    ------
-    DTypeMismatchError
-        The elements have a type that the reduction is not defined for.
-    InvalidArgumentError
-        There is no such dimension, or there are no elements to reduce.
 
     Examples
     --------
     >>> import cuzarr, numpy as np
-    >>> int(cuzarr.nanargmin(np.array([1.0, np.nan, 3.0])))
+    >>> int(cuzarr.xp.nanargmin(np.array([1.0, np.nan, 3.0])))
     0
     """
     return into(out, reduce("argmin", x, axis, keepdims, skip_nan=True), "nanargmin")
 
 
+@_documented
 def nanargmax(x: Any, axis: int | str | None = None, out: Any = None, *, keepdims: bool = False) -> Any:
     """The index of the largest element that is not NaN. All elements being NaN is an error. Else like :func:`argmax`.
 
     Parameters
     ----------
-    x : array
-        Elements in memory of any device, an array in a store, or a plan.
     axis : int or str, optional
         Dimensions to reduce, by number or name; by default all.
-    keepdims : bool
-        Whether reduced dimensions stay, with the extent 1.
-    out
-        As of :func:`sum`.
-
-    Returns
-    -------
-    array or Expression
-        An array on the device of ``x``; a plan where ``x`` is an array in a store, or a plan.
-
-    Raises
-    ------
-    DTypeMismatchError
-        The elements have a type that the reduction is not defined for.
-    InvalidArgumentError
-        There is no such dimension, or there are no elements to reduce.
 
     Examples
     --------
     >>> import cuzarr, numpy as np
-    >>> int(cuzarr.nanargmax(np.array([1.0, np.nan, 3.0])))
+    >>> int(cuzarr.xp.nanargmax(np.array([1.0, np.nan, 3.0])))
     2
     """
     return into(out, reduce("argmax", x, axis, keepdims, skip_nan=True), "nanargmax")

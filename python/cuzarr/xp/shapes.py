@@ -5,10 +5,10 @@ a plan, which reads nothing but what is chosen.
 
 >>> import cuzarr, numpy as np
 >>> z = cuzarr.array(np.arange(6).reshape(2, 3), store={}, chunks=(1, 3))
->>> cuzarr.flip(z, axis=1).compute()
+>>> cuzarr.xp.flip(z, axis=1).compute()
 array([[2, 1, 0],
        [5, 4, 3]])
->>> cuzarr.diff(z).compute()
+>>> cuzarr.xp.diff(z).compute()
 array([[1, 1],
        [1, 1]])
 """
@@ -27,14 +27,17 @@ from cuzarr._compute.operands import device_among, dimension_names, made, operan
 from cuzarr._memory.device_array import device_array
 from cuzarr._memory.foreign import device_of, element_type, host_array, is_on_device
 from cuzarr._operators.dispatch import Lazy
+from cuzarr._operators.documentation import completing
 from cuzarr.errors import BoundsCheckError, InvalidArgumentError, SelectionInvalidError, ShapeMismatchError, UnsupportedError
-from cuzarr.xp.arguments import like
+from cuzarr.xp.arguments import LIKE_X, NO_DIMENSION, X, like
 from cuzarr.xp.creation import asarray
 
 __all__ = [
     "broadcast_to", "concatenate", "diff", "expand_dims", "flip", "matrix_transpose", "moveaxis", "permute_dims", "squeeze", "stack",
     "swapaxes", "take", "transpose",
 ]  # fmt: skip
+
+_documented = completing({"x": X}, LIKE_X, NO_DIMENSION)
 
 _Along = list[int | tuple[int, int, int] | np.ndarray[Any, np.dtype[np.uint64]]]
 _Dims = list[tuple[int | None, int]]
@@ -83,20 +86,14 @@ class _Source:
         return self.picked(along, self.same())
 
 
+@_documented
 def transpose(x: Any, axes: Sequence[int | str] | None = None) -> Any:
     """The dimensions in another order.
 
     Parameters
     ----------
-    x : array
-        Elements in memory of any device, an array in a store, or a plan.
     axes : sequence of int or str, optional
         Which dimension comes where, by number or name; all reversed, unless given.
-
-    Returns
-    -------
-    array or Expression
-        An array on the device of ``x``; a plan where ``x`` is an array in a store, or a plan.
 
     Raises
     ------
@@ -106,7 +103,7 @@ def transpose(x: Any, axes: Sequence[int | str] | None = None) -> Any:
     Examples
     --------
     >>> import cuzarr
-    >>> cuzarr.transpose(cuzarr.zeros((2, 3, 4), store={}), (1, 2, 0)).shape
+    >>> cuzarr.xp.transpose(cuzarr.zeros((2, 3, 4), store={}), (1, 2, 0)).shape
     (3, 4, 2)
     """
     source = _Source(x, "transpose")
@@ -137,12 +134,13 @@ def permute_dims(x: Any, axes: Sequence[int | str] | None = None) -> Any:
     Examples
     --------
     >>> import cuzarr
-    >>> cuzarr.permute_dims(cuzarr.zeros((2, 3), store={}), (1, 0)).shape
+    >>> cuzarr.xp.permute_dims(cuzarr.zeros((2, 3), store={}), (1, 0)).shape
     (3, 2)
     """
     return transpose(x, axes)
 
 
+@_documented
 def matrix_transpose(x: Any) -> Any:
     """The last two dimensions in the other order.
 
@@ -150,11 +148,6 @@ def matrix_transpose(x: Any) -> Any:
     ----------
     x : array
         Elements in memory of any device, an array in a store, or a plan; of two dimensions or more.
-
-    Returns
-    -------
-    array or Expression
-        An array on the device of ``x``; a plan where ``x`` is an array in a store, or a plan.
 
     Raises
     ------
@@ -164,36 +157,25 @@ def matrix_transpose(x: Any) -> Any:
     Examples
     --------
     >>> import cuzarr
-    >>> cuzarr.matrix_transpose(cuzarr.zeros((2, 3, 4), store={})).shape
+    >>> cuzarr.xp.matrix_transpose(cuzarr.zeros((2, 3, 4), store={})).shape
     (2, 4, 3)
     """
     return swapaxes(x, -1, -2)
 
 
+@_documented
 def swapaxes(x: Any, axis1: int | str, axis2: int | str) -> Any:
     """Two dimensions, each in the place of the other.
 
     Parameters
     ----------
-    x : array
-        Elements in memory of any device, an array in a store, or a plan.
     axis1, axis2 : int or str
         The dimensions, by number or name.
-
-    Returns
-    -------
-    array or Expression
-        An array on the device of ``x``; a plan where ``x`` is an array in a store, or a plan.
-
-    Raises
-    ------
-    InvalidArgumentError
-        There is no such dimension.
 
     Examples
     --------
     >>> import cuzarr
-    >>> cuzarr.swapaxes(cuzarr.zeros((2, 3, 4), store={}), 0, 2).shape
+    >>> cuzarr.xp.swapaxes(cuzarr.zeros((2, 3, 4), store={}), 0, 2).shape
     (4, 3, 2)
     """
     source = _Source(x, "swapaxes")
@@ -203,22 +185,16 @@ def swapaxes(x: Any, axis1: int | str, axis2: int | str) -> Any:
     return source.picked(source.all(), [(axis, 0) for axis in order])
 
 
+@_documented
 def moveaxis(x: Any, source: int | str | Sequence[int | str], destination: int | Sequence[int]) -> Any:
     """Some dimensions at other places; the others keep their order.
 
     Parameters
     ----------
-    x : array
-        Elements in memory of any device, an array in a store, or a plan.
     source : int, str or sequence of them
         Dimensions that are moved, by number or name.
     destination : int or sequence of int
         The place of each.
-
-    Returns
-    -------
-    array or Expression
-        An array on the device of ``x``; a plan where ``x`` is an array in a store, or a plan.
 
     Raises
     ------
@@ -228,7 +204,7 @@ def moveaxis(x: Any, source: int | str | Sequence[int | str], destination: int |
     Examples
     --------
     >>> import cuzarr
-    >>> cuzarr.moveaxis(cuzarr.zeros((2, 3, 4), store={}), 0, -1).shape
+    >>> cuzarr.xp.moveaxis(cuzarr.zeros((2, 3, 4), store={}), 0, -1).shape
     (3, 4, 2)
     """
     own = _Source(x, "moveaxis")
@@ -241,20 +217,14 @@ def moveaxis(x: Any, source: int | str | Sequence[int | str], destination: int |
     return own.picked(own.all(), [(axis, 0) for axis in order])
 
 
+@_documented
 def squeeze(x: Any, axis: Axis = None) -> Any:
     """The elements without dimensions of extent 1.
 
     Parameters
     ----------
-    x : array
-        Elements in memory of any device, an array in a store, or a plan.
     axis : int, str or tuple of them, optional
         Dimensions to leave out; all of extent 1, unless given.
-
-    Returns
-    -------
-    array or Expression
-        An array on the device of ``x``; a plan where ``x`` is an array in a store, or a plan.
 
     Raises
     ------
@@ -266,7 +236,7 @@ def squeeze(x: Any, axis: Axis = None) -> Any:
     Examples
     --------
     >>> import cuzarr
-    >>> cuzarr.squeeze(cuzarr.zeros((1, 3, 1), store={})).shape
+    >>> cuzarr.xp.squeeze(cuzarr.zeros((1, 3, 1), store={})).shape
     (3,)
     """
     source = _Source(x, "squeeze")
@@ -279,20 +249,14 @@ def squeeze(x: Any, axis: Axis = None) -> Any:
     return source.picked(along, [dim for dim in source.same() if dim[0] not in gone])
 
 
+@_documented
 def expand_dims(x: Any, axis: int | Sequence[int]) -> Any:
     """The elements with more dimensions of extent 1.
 
     Parameters
     ----------
-    x : array
-        Elements in memory of any device, an array in a store, or a plan.
     axis : int or sequence of int
         Places of the new dimensions in the result.
-
-    Returns
-    -------
-    array or Expression
-        An array on the device of ``x``; a plan where ``x`` is an array in a store, or a plan.
 
     Raises
     ------
@@ -302,7 +266,7 @@ def expand_dims(x: Any, axis: int | Sequence[int]) -> Any:
     Examples
     --------
     >>> import cuzarr
-    >>> cuzarr.expand_dims(cuzarr.zeros((3,), store={}), (0, -1)).shape
+    >>> cuzarr.xp.expand_dims(cuzarr.zeros((3,), store={}), (0, -1)).shape
     (1, 3, 1)
     """
     source = _Source(x, "expand_dims")
@@ -316,20 +280,14 @@ def expand_dims(x: Any, axis: int | Sequence[int]) -> Any:
     return source.picked(source.all(), dims)
 
 
+@_documented
 def broadcast_to(x: Any, shape: int | Sequence[int]) -> Any:
     """The elements repeated along new dimensions, and along those of extent 1.
 
     Parameters
     ----------
-    x : array
-        Elements in memory of any device, an array in a store, or a plan.
     shape : int or sequence of int
         The shape of the result.
-
-    Returns
-    -------
-    array or Expression
-        An array on the device of ``x``; a plan where ``x`` is an array in a store, or a plan.
 
     Raises
     ------
@@ -339,7 +297,7 @@ def broadcast_to(x: Any, shape: int | Sequence[int]) -> Any:
     Examples
     --------
     >>> import cuzarr, numpy as np
-    >>> cuzarr.broadcast_to(cuzarr.array(np.array([1, 2]), store={}), (2, 2)).compute()
+    >>> cuzarr.xp.broadcast_to(cuzarr.array(np.array([1, 2]), store={}), (2, 2)).compute()
     array([[1, 2],
            [1, 2]])
     """
@@ -383,7 +341,7 @@ def concatenate(arrays: Sequence[Any], axis: int | str | None = 0) -> Any:
     --------
     >>> import cuzarr, numpy as np
     >>> z = cuzarr.array(np.arange(3), store={}, chunks=2)
-    >>> cuzarr.concatenate([z, [7.5], z * 2]).compute()
+    >>> cuzarr.xp.concatenate([z, [7.5], z * 2]).compute()
     array([0. , 1. , 2. , 7.5, 0. , 2. , 4. ])
     """
     parts = _parts(arrays, "concatenate")
@@ -430,7 +388,7 @@ def stack(arrays: Sequence[Any], axis: int = 0) -> Any:
     --------
     >>> import cuzarr, numpy as np
     >>> z = cuzarr.array(np.arange(2), store={})
-    >>> cuzarr.stack([z, z + 10], axis=1).compute()
+    >>> cuzarr.xp.stack([z, z + 10], axis=1).compute()
     array([[ 0, 10],
            [ 1, 11]])
     """
@@ -449,30 +407,19 @@ def _parts(arrays: Any, name: str) -> tuple[Any, ...]:
     return tuple(one if hasattr(one, "shape") else host_array(one, name) for one in given)
 
 
+@_documented
 def flip(x: Any, axis: Axis = None) -> Any:
     """The elements in reverse order.
 
     Parameters
     ----------
-    x : array
-        Elements in memory of any device, an array in a store, or a plan.
     axis : int, str or tuple of them, optional
         Dimensions along which they are reversed; all, unless given.
-
-    Returns
-    -------
-    array or Expression
-        An array on the device of ``x``; a plan where ``x`` is an array in a store, or a plan.
-
-    Raises
-    ------
-    InvalidArgumentError
-        There is no such dimension.
 
     Examples
     --------
     >>> import cuzarr, numpy as np
-    >>> cuzarr.flip(cuzarr.array(np.arange(3), store={})).compute()
+    >>> cuzarr.xp.flip(cuzarr.array(np.arange(3), store={})).compute()
     array([2, 1, 0])
     """
     source = _Source(x, "flip")
@@ -483,23 +430,17 @@ def flip(x: Any, axis: Axis = None) -> Any:
     return source.picked(along, source.same())
 
 
+@_documented
 def take(x: Any, indices: Any, axis: int | str | None = None) -> Any:
     """The elements at some indices along one dimension.
 
     Parameters
     ----------
-    x : array
-        Elements in memory of any device, an array in a store, or a plan.
     indices : int, sequence or array of int
         In any order, also several times; negative ones count from the end. One number drops the dimension. Those of an array on a GPU may
         be there.
     axis : int or str, optional
         The dimension. It may be left out where there is only one.
-
-    Returns
-    -------
-    array or Expression
-        An array on the device of ``x``; a plan where ``x`` is an array in a store, or a plan.
 
     Raises
     ------
@@ -514,7 +455,7 @@ def take(x: Any, indices: Any, axis: int | str | None = None) -> Any:
     --------
     >>> import cuzarr, numpy as np
     >>> z = cuzarr.array(np.arange(6).reshape(2, 3), store={}, chunks=(1, 3))
-    >>> cuzarr.take(z, [2, 0, -1], axis=1).compute()
+    >>> cuzarr.xp.take(z, [2, 0, -1], axis=1).compute()
     array([[2, 0, 2],
            [5, 3, 5]])
     """
@@ -549,24 +490,18 @@ def take(x: Any, indices: Any, axis: int | str | None = None) -> Any:
     return source.picked(along, dims)
 
 
+@_documented
 def diff(x: Any, n: int = 1, axis: int | str = -1, prepend: Any = None, append: Any = None) -> Any:
     """The differences of neighbours along one dimension. Bools give whether neighbours differ.
 
     Parameters
     ----------
-    x : array
-        Elements in memory of any device, an array in a store, or a plan.
     n : int
         How many times.
     axis : int or str
         The dimension, by number or name.
     prepend, append : array or number, optional
         Elements before the first and behind the last; a number stands for one in each line.
-
-    Returns
-    -------
-    array or Expression
-        An array on the device of ``x``; a plan where ``x`` is an array in a store, or a plan.
 
     Raises
     ------
@@ -577,7 +512,7 @@ def diff(x: Any, n: int = 1, axis: int | str = -1, prepend: Any = None, append: 
     --------
     >>> import cuzarr, numpy as np
     >>> z = cuzarr.array(np.array([1, 4, 9, 16]), store={}, chunks=2)
-    >>> cuzarr.diff(z).compute(), cuzarr.diff(z, 2).compute()
+    >>> cuzarr.xp.diff(z).compute(), cuzarr.xp.diff(z, 2).compute()
     (array([3, 5, 7]), array([2, 2]))
     """
     times = whole(n, "n", 0)

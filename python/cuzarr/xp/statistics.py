@@ -4,11 +4,11 @@ Arrays in memory give a result at once, stored arrays a plan. Elements are count
 
 >>> import cuzarr, numpy as np
 >>> z = cuzarr.array(np.arange(12.0).reshape(3, 4), store={}, chunks=(1, 4))
->>> cuzarr.median(z, axis=0)
+>>> cuzarr.xp.median(z, axis=0)
 <Expression quantile(array, [0.5], axis=[0]) shape=(4,) dtype=float64>
->>> cuzarr.quantile(z, [0.25, 0.5]).compute()
+>>> cuzarr.xp.quantile(z, [0.25, 0.5]).compute()
 array([2.75, 5.5 ])
->>> counts, edges = cuzarr.histogram(z, bins=3)
+>>> counts, edges = cuzarr.xp.histogram(z, bins=3)
 >>> counts.compute(), edges.compute()
 (array([4, 4, 4]), array([ 0.        ,  3.66666667,  7.33333333, 11.        ]))
 """
@@ -33,13 +33,28 @@ from cuzarr._compute.operands import (
 from cuzarr._memory.element_types import core_dtype, dtype_of
 from cuzarr._memory.foreign import host_array
 from cuzarr._numpy import check_dtype
+from cuzarr._operators.documentation import REDUCTION, completing
 from cuzarr.errors import InvalidArgumentError, UnsupportedError
+from cuzarr.xp.arguments import LIKE_X
 from cuzarr.xp.elementwise import astype
 from cuzarr.xp.shapes import broadcast_to
 
 __all__ = [
     "histogram", "histogram_bin_edges", "median", "nanmedian", "nanpercentile", "nanquantile", "percentile", "quantile",
 ]  # fmt: skip
+
+_documented = completing(
+    {
+        "x": "x : array\n    Real numbers in memory of any device, an array in a store, or a plan.",
+        "q": "q : float or sequence of float\n    From 0 to 1.",
+        "axis": REDUCTION["axis"],
+        "method": 'method : str\n    NumPy\'s: ``"linear"``, ``"lower"``, ``"higher"``, ``"midpoint"``, ``"nearest"``, ``"hazen"``, ….',
+        "keepdims": REDUCTION["keepdims"],
+    },
+    LIKE_X,
+    "InvalidArgumentError\n    ``q`` is out of range, or there is no such dimension or method.\n"
+    "DTypeMismatchError\n    The elements are complex numbers.",
+)
 
 DISCRETE = ("lower", "higher", "nearest", "inverted_cdf", "closest_observation")
 
@@ -82,6 +97,7 @@ def _quantile(name: str, x: Any, q: Any, axis: Axis, method: str, keepdims: bool
     return finished("quantile", arguments, expr, (x, device), left if left is None or asked.ndim == 0 else (None, *left))
 
 
+@_documented
 def quantile(x: Any, q: float | Sequence[float], axis: Axis = None, *, method: str = "linear", keepdims: bool = False) -> Any:
     """Quantiles of the elements, exact for arrays of any size.
 
@@ -93,19 +109,10 @@ def quantile(x: Any, q: float | Sequence[float], axis: Axis = None, *, method: s
     ----------
     x : array
         Real numbers; bools with methods that give elements.
-    q : float or sequence of float
-        From 0 to 1.
     axis : int, tuple of int, optional
         Dimensions; all, unless some are given.
-    method : str
-        NumPy's: ``"linear"``, ``"lower"``, ``"higher"``, ``"midpoint"``, ``"nearest"``, ``"hazen"``, ….
     keepdims : bool
         Whether reduced dimensions stay, with an extent of 1.
-
-    Returns
-    -------
-    array or Expression
-        An array on the device of ``x``; a plan where ``x`` is an array in a store, or a plan.
 
     Raises
     ------
@@ -117,32 +124,20 @@ def quantile(x: Any, q: float | Sequence[float], axis: Axis = None, *, method: s
     Examples
     --------
     >>> import cuzarr, numpy as np
-    >>> cuzarr.quantile(np.array([1.0, 2.0, 3.0]), [0.0, 0.5])
+    >>> cuzarr.xp.quantile(np.array([1.0, 2.0, 3.0]), [0.0, 0.5])
     array([1., 2.])
     """
     return _quantile("quantile", x, q, axis, method, keepdims, False)
 
 
+@_documented
 def percentile(x: Any, q: float | Sequence[float], axis: Axis = None, *, method: str = "linear", keepdims: bool = False) -> Any:
     """Percentiles of the elements: :func:`quantile` with ``q`` from 0 to 100.
 
     Parameters
     ----------
-    x : array
-        Real numbers in memory of any device, an array in a store, or a plan.
     q : float or sequence of float
         From 0 to 100.
-    axis : int, tuple of int or str, optional
-        Dimensions, by number or name; by default all.
-    method : str
-        As for :func:`quantile`.
-    keepdims : bool
-        Whether reduced dimensions stay, with the extent 1.
-
-    Returns
-    -------
-    array or Expression
-        An array on the device of ``x``; a plan where ``x`` is an array in a store, or a plan.
 
     Raises
     ------
@@ -154,28 +149,15 @@ def percentile(x: Any, q: float | Sequence[float], axis: Axis = None, *, method:
     Examples
     --------
     >>> import cuzarr, numpy as np
-    >>> float(cuzarr.percentile(np.array([1.0, 2.0, 3.0]), 50))
+    >>> float(cuzarr.xp.percentile(np.array([1.0, 2.0, 3.0]), 50))
     2.0
     """
     return _quantile("percentile", x, q, axis, method, keepdims, False, 100)
 
 
+@_documented
 def median(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:
     """The element in the middle, or the mean of the two in the middle; exact. NaN where one element is NaN, or where there is none.
-
-    Parameters
-    ----------
-    x : array
-        Real numbers in memory of any device, an array in a store, or a plan.
-    axis : int, tuple of int or str, optional
-        Dimensions, by number or name; by default all.
-    keepdims : bool
-        Whether reduced dimensions stay, with the extent 1.
-
-    Returns
-    -------
-    array or Expression
-        An array on the device of ``x``; a plan where ``x`` is an array in a store, or a plan.
 
     Raises
     ------
@@ -187,49 +169,26 @@ def median(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:
     Examples
     --------
     >>> import cuzarr, numpy as np
-    >>> float(cuzarr.median(np.array([1.0, 5.0, 3.0])))
+    >>> float(cuzarr.xp.median(np.array([1.0, 5.0, 3.0])))
     3.0
     """
     return _quantile("median", x, 0.5, axis, "median", keepdims, False)
 
 
+@_documented
 def nanquantile(x: Any, q: float | Sequence[float], axis: Axis = None, *, method: str = "linear", keepdims: bool = False) -> Any:
     """Quantiles of the elements that are not NaN; NaN where there are none. Else like :func:`quantile`.
-
-    Parameters
-    ----------
-    x : array
-        Real numbers in memory of any device, an array in a store, or a plan.
-    q : float or sequence of float
-        From 0 to 1.
-    axis : int, tuple of int or str, optional
-        Dimensions, by number or name; by default all.
-    method : str
-        As for :func:`quantile`.
-    keepdims : bool
-        Whether reduced dimensions stay, with the extent 1.
-
-    Returns
-    -------
-    array or Expression
-        An array on the device of ``x``; a plan where ``x`` is an array in a store, or a plan.
-
-    Raises
-    ------
-    InvalidArgumentError
-        ``q`` is out of range, or there is no such method.
-    DTypeMismatchError
-        The elements are complex numbers.
 
     Examples
     --------
     >>> import cuzarr, numpy as np
-    >>> float(cuzarr.nanquantile(np.array([1.0, np.nan, 3.0]), 0.5))
+    >>> float(cuzarr.xp.nanquantile(np.array([1.0, np.nan, 3.0]), 0.5))
     2.0
     """
     return _quantile("nanquantile", x, q, axis, method, keepdims, True)
 
 
+@_documented
 def nanpercentile(
     x: Any, q: float | Sequence[float], axis: Axis = None, *, method: str = "linear", keepdims: bool = False
 ) -> Any:
@@ -237,54 +196,21 @@ def nanpercentile(
 
     Parameters
     ----------
-    x : array
-        Real numbers in memory of any device, an array in a store, or a plan.
     q : float or sequence of float
         From 0 to 100.
-    axis : int, tuple of int or str, optional
-        Dimensions, by number or name; by default all.
-    method : str
-        As for :func:`quantile`.
-    keepdims : bool
-        Whether reduced dimensions stay, with the extent 1.
-
-    Returns
-    -------
-    array or Expression
-        An array on the device of ``x``; a plan where ``x`` is an array in a store, or a plan.
-
-    Raises
-    ------
-    InvalidArgumentError
-        ``q`` is out of range, or there is no such method.
-    DTypeMismatchError
-        The elements are complex numbers.
 
     Examples
     --------
     >>> import cuzarr, numpy as np
-    >>> float(cuzarr.nanpercentile(np.array([1.0, np.nan, 3.0]), 50))
+    >>> float(cuzarr.xp.nanpercentile(np.array([1.0, np.nan, 3.0]), 50))
     2.0
     """
     return _quantile("nanpercentile", x, q, axis, method, keepdims, True, 100)
 
 
+@_documented
 def nanmedian(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:
     """The median of the elements that are not NaN; NaN where there are none.
-
-    Parameters
-    ----------
-    x : array
-        Real numbers in memory of any device, an array in a store, or a plan.
-    axis : int, tuple of int or str, optional
-        Dimensions, by number or name; by default all.
-    keepdims : bool
-        Whether reduced dimensions stay, with the extent 1.
-
-    Returns
-    -------
-    array or Expression
-        An array on the device of ``x``; a plan where ``x`` is an array in a store, or a plan.
 
     Raises
     ------
@@ -296,7 +222,7 @@ def nanmedian(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:
     Examples
     --------
     >>> import cuzarr, numpy as np
-    >>> float(cuzarr.nanmedian(np.array([1.0, np.nan, 3.0])))
+    >>> float(cuzarr.xp.nanmedian(np.array([1.0, np.nan, 3.0])))
     2.0
     """
     return _quantile("nanmedian", x, 0.5, axis, "median", keepdims, True)
@@ -365,7 +291,7 @@ def histogram(
     Examples
     --------
     >>> import cuzarr, numpy as np
-    >>> counts, edges = cuzarr.histogram(np.array([1, 2, 2, 4]), bins=[0, 2, 4])
+    >>> counts, edges = cuzarr.xp.histogram(np.array([1, 2, 2, 4]), bins=[0, 2, 4])
     >>> counts, edges
     (array([1, 3]), array([0, 2, 4]))
     """
@@ -400,7 +326,7 @@ def histogram_bin_edges(x: Any, bins: int | Sequence[float] = 10, range: tuple[f
     Examples
     --------
     >>> import cuzarr, numpy as np
-    >>> cuzarr.histogram_bin_edges(np.array([0.0, 1.0]), bins=2)
+    >>> cuzarr.xp.histogram_bin_edges(np.array([0.0, 1.0]), bins=2)
     array([0. , 0.5, 1. ])
     """
     return _histogram(x, bins, range, False)(1)
