@@ -18,6 +18,7 @@ from typing import Any, Literal
 
 from cuzarr import _core, _names
 from cuzarr._config import ConfigSet, config, device_name, parse_size
+from cuzarr._docstrings import documented
 from cuzarr._text import human_bytes, printable
 from cuzarr.errors import InvalidArgumentError, LibraryMissingError
 
@@ -139,24 +140,11 @@ class MemoryInfo:
 def info(device: str | None = None) -> MemoryInfo:
     """The memory that is in use on a device. For a GPU, the call starts CUDA.
 
-    Parameters
-    ----------
-    device : str, optional
-        The device; by default the configured one.
-
-    Returns
-    -------
-    MemoryInfo
-        Bytes by who holds them.
-
     Raises
     ------
     DeviceUnavailableError
         There is no such device, or it cannot be used.
 
-    Examples
-    --------
-    >>> import cuzarr
     >>> cuzarr.memory.info("cpu").device
     'cpu'
     """
@@ -210,9 +198,6 @@ def limit(size: int | str | None) -> ConfigSet:
     ConfigInvalidError
         The text is no size.
 
-    Examples
-    --------
-    >>> import cuzarr
     >>> with cuzarr.memory.limit("512 MiB"):
     ...     cuzarr.memory.info("cpu").limit
     536870912
@@ -222,11 +207,6 @@ def limit(size: int | str | None) -> ConfigSet:
 
 def empty_cache(device: str | None = None) -> None:
     """Give unused memory of cuzarr's pool, and pinned memory, back to the system. The call waits for the device.
-
-    Parameters
-    ----------
-    device : str, optional
-        The device; by default the configured one.
 
     Returns
     -------
@@ -238,9 +218,6 @@ def empty_cache(device: str | None = None) -> None:
     DeviceUnavailableError
         There is no such device, or it cannot be used.
 
-    Examples
-    --------
-    >>> import cuzarr
     >>> cuzarr.memory.empty_cache("cpu")
     """
     _core.trim_memory(device_name(device))
@@ -248,11 +225,6 @@ def empty_cache(device: str | None = None) -> None:
 
 def reset_peak(device: str | None = None) -> None:
     """Start :attr:`MemoryInfo.peak` again, at what is in use now.
-
-    Parameters
-    ----------
-    device : str, optional
-        The device; by default the configured one.
 
     Returns
     -------
@@ -264,9 +236,6 @@ def reset_peak(device: str | None = None) -> None:
     DeviceUnavailableError
         There is no such device, or it cannot be used.
 
-    Examples
-    --------
-    >>> import cuzarr
     >>> cuzarr.memory.reset_peak("cpu")
     """
     _core.reset_memory_peak(device_name(device))
@@ -292,9 +261,6 @@ def use_allocator(library: Library) -> None:
     LibraryMissingError
         It is not installed.
 
-    Examples
-    --------
-    >>> import cuzarr
     >>> cuzarr.memory.use_allocator("cuzarr")
     """
     global _chosen
@@ -368,5 +334,14 @@ _ALLOCATORS: dict[str, Callable[[], Callable[[int, str], tuple[int, Any]]] | Non
     "torch": _of_torch,
     "rmm": _of_rmm,
 }
+
+
+documented(
+    """
+    device : str, optional
+        The device; by default the configured one.
+    >>> import cuzarr
+    """,
+)(globals())
 
 _names.list_public(globals())

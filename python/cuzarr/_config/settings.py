@@ -21,6 +21,7 @@ from cuzarr._checks import dictionary
 from cuzarr._config.classes import complete_places, dotted_name
 from cuzarr._config.environment import read_environment
 from cuzarr._config.keys import DEFAULTS, check_value, flatten, is_secret, nest, normalize_key, tell_of_no_effect, unknown_key
+from cuzarr._docstrings import documented
 from cuzarr.errors import ConfigInvalidError
 
 
@@ -55,6 +56,15 @@ class LocalSet:
         self._config._local.reset(self._tokens.pop())
 
 
+@documented(
+    """
+    paths : None
+        Not supported: cuzarr reads no configuration files.
+    env : mapping of str to str, optional
+        Variables to use instead of those of the process.
+    >>> import cuzarr
+    """,
+)
 class Config:
     """All settings of cuzarr, with the origin of each. There is one object of this class: ``cuzarr.config``.
 
@@ -98,14 +108,6 @@ class Config:
     def origins(self) -> tuple[object, ...]:
         """The objects that all values come from. While they are the same objects, no value has changed.
 
-        Returns
-        -------
-        tuple of object
-            For comparison by identity alone.
-
-        Examples
-        --------
-        >>> import cuzarr
         >>> before = cuzarr.config.origins()
         >>> with cuzarr.config.set({"array.order": "F"}):
         ...     all(a is b for a, b in zip(before, cuzarr.config.origins()))
@@ -133,9 +135,6 @@ class Config:
         ConfigInvalidError
             There is no such setting, and no default was given.
 
-        Examples
-        --------
-        >>> import cuzarr
         >>> cuzarr.config.get("array.order"), cuzarr.config.get("nothing", "none")
         ('C', 'none')
         """
@@ -179,9 +178,6 @@ class Config:
         ConfigInvalidError
             There is no such setting, or it cannot have this value. Nothing was changed.
 
-        Examples
-        --------
-        >>> import cuzarr
         >>> with cuzarr.config.set({"array.order": "F"}, strict=True):
         ...     cuzarr.config.get("array.order"), cuzarr.config.get("strict")
         ('F', True)
@@ -208,9 +204,6 @@ class Config:
         ConfigInvalidError
             There is no such setting, or it cannot have this value.
 
-        Examples
-        --------
-        >>> import cuzarr
         >>> with cuzarr.config.local({"array.order": "F"}):
         ...     cuzarr.config.origin("array.order")
         'config.local'
@@ -252,9 +245,6 @@ class Config:
         ConfigInvalidError
             There is no such setting, or it cannot have this value; or ``priority`` is another word.
 
-        Examples
-        --------
-        >>> import cuzarr
         >>> with cuzarr.config.set({"array.order": "F"}):
         ...     cuzarr.config.update({"array": {"order": "C"}, "json_indent": 4}, priority="new-defaults")
         ...     cuzarr.config["array.order"], cuzarr.config["json_indent"]
@@ -285,9 +275,6 @@ class Config:
         ConfigInvalidError
             There is no such setting, or it cannot have this value.
 
-        Examples
-        --------
-        >>> import cuzarr
         >>> cuzarr.config.merge({"array.order": "F"}, {"json_indent": 4})
         >>> cuzarr.config["array.order"], cuzarr.config["json_indent"]
         ('F', 4)
@@ -301,9 +288,6 @@ class Config:
     def clear(self) -> None:
         """Give every setting its default. Environment variables do not count any more, until :meth:`refresh`.
 
-        Examples
-        --------
-        >>> import cuzarr
         >>> _ = cuzarr.config.set({"array.order": "F"})
         >>> cuzarr.config.clear()
         >>> cuzarr.config.get("array.order")
@@ -317,9 +301,6 @@ class Config:
     def reset(self) -> None:
         """Undo all calls of :meth:`set` and :meth:`update`, and read the environment variables again.
 
-        Examples
-        --------
-        >>> import cuzarr
         >>> _ = cuzarr.config.set({"array.order": "F"})
         >>> cuzarr.config.reset()
         >>> cuzarr.config.get("array.order")
@@ -336,20 +317,11 @@ class Config:
     def refresh(self, paths: Any = None, env: Mapping[str, str] | None = None) -> None:
         """Like :meth:`reset`, with a choice of environment variables.
 
-        Parameters
-        ----------
-        paths : None
-            Not supported: cuzarr reads no configuration files.
-        env : mapping of str to str, optional
-            Variables to use instead of those of the process.
-
         Raises
         ------
         ConfigInvalidError
             ``paths`` is given, or a variable has a value that its setting cannot have.
 
-        Examples
-        --------
         >>> import os, cuzarr
         >>> cuzarr.config.refresh(env={"CUZARR_ARRAY__ORDER": "F"})
         >>> cuzarr.config.get("array.order")
@@ -362,13 +334,6 @@ class Config:
     def collect(self, paths: Any = None, env: Mapping[str, str] | None = None) -> dict[str, Any]:
         """The settings that environment variables give. Nothing is changed.
 
-        Parameters
-        ----------
-        paths : None
-            Not supported: cuzarr reads no configuration files.
-        env : mapping of str to str, optional
-            Variables to use instead of those of the process.
-
         Returns
         -------
         dict
@@ -379,9 +344,6 @@ class Config:
         ConfigInvalidError
             ``paths`` is given, or a variable has a value that its setting cannot have.
 
-        Examples
-        --------
-        >>> import cuzarr
         >>> cuzarr.config.collect(env={"ZARR_ARRAY__ORDER": "F"})
         {'array': {'order': 'F'}}
         """
@@ -394,14 +356,6 @@ class Config:
 
         A process that is started with this text in the variable ``CUZARR_INTERNAL_INHERIT_CONFIG`` has the same settings.
 
-        Returns
-        -------
-        str
-            The text.
-
-        Examples
-        --------
-        >>> import cuzarr
         >>> with cuzarr.config.set({"array.order": "F"}):
         ...     text = cuzarr.config.serialize()
         >>> cuzarr.config.collect(env={"CUZARR_INTERNAL_INHERIT_CONFIG": text})["array"]["order"]
@@ -428,9 +382,6 @@ class Config:
         ConfigInvalidError
             The text is no device.
 
-        Examples
-        --------
-        >>> import cuzarr
         >>> with cuzarr.config.enable_gpu():
         ...     cuzarr.config.get("device")
         'cuda:0'
@@ -452,9 +403,6 @@ class Config:
         str
             ``"config.local"``, ``"config.set"``, ``"environment CUZARR_…"`` or ``"default"``.
 
-        Examples
-        --------
-        >>> import cuzarr
         >>> with cuzarr.config.set({"array.order": "F"}):
         ...     cuzarr.config.origin("array.order"), cuzarr.config.origin("json_indent")
         ('config.set', 'default')
@@ -479,8 +427,6 @@ class Config:
         **options
             Options of Python's ``pprint.pformat``.
 
-        Examples
-        --------
         >>> import io, cuzarr
         >>> text = io.StringIO()
         >>> cuzarr.config.pprint(text)
@@ -518,9 +464,6 @@ class Config:
         dict
             Values by name.
 
-        Examples
-        --------
-        >>> import cuzarr
         >>> cuzarr.config.to_dict()["array"]["order"]
         'C'
         """

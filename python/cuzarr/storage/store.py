@@ -10,6 +10,7 @@ import numpy as np
 from cuzarr import _core
 from cuzarr._checks import refusing
 from cuzarr._config import config
+from cuzarr._docstrings import documented
 from cuzarr._memory import convert as _convert, element_types as _element_types, foreign as _foreign
 from cuzarr._text import printable
 from cuzarr.buffer import Buffer, BufferPrototype
@@ -60,6 +61,18 @@ def _bytes_of(value: Any) -> bytes:
     return _foreign.numpy_view(stored.copy("C").to("cpu"), _element_types.dtype_of(stored.dtype)).tobytes()
 
 
+@documented(
+    """
+    key : str
+        The key of the value.
+    prefix : str
+        A path such as ``"maps/t2m"``; ``""`` is the whole store.
+    device : str
+        ``"cpu"`` or ``"cuda:N"``.
+    >>> import cuzarr
+    >>> store = cuzarr.storage.MemoryStore()
+    """,
+)
 class Store:
     """Keys and their bytes. Keys are ``/``-separated, without a leading ``/`` and without ``..``.
 
@@ -118,10 +131,6 @@ class Store:
         Store
             A store of this class over the same values.
 
-        Examples
-        --------
-        >>> import cuzarr
-        >>> store = cuzarr.storage.MemoryStore()
         >>> shown = store.with_read_only(True)
         >>> store.set("a", b"bytes")
         >>> shown.read_only, shown.get("a")
@@ -140,8 +149,6 @@ class Store:
         ReadOnlyError
             The store is read-only.
 
-        Examples
-        --------
         >>> import cuzarr
         >>> cuzarr.storage.MemoryStore().check_writable()
         >>> try:
@@ -191,8 +198,6 @@ class Store:
 
         Parameters
         ----------
-        key : str
-            The key of the value.
         prototype : BufferPrototype, optional
             Its buffer class, and so the memory, of the result. By default the result is ``bytes``.
         byte_range : RangeByteRequest, OffsetByteRequest or SuffixByteRequest, optional
@@ -212,10 +217,6 @@ class Store:
         ArgumentTypeError
             ``byte_range`` is no such request.
 
-        Examples
-        --------
-        >>> import cuzarr
-        >>> store = cuzarr.storage.MemoryStore()
         >>> store.set("a", b"bytes")
         >>> store.get("a", stop=2), store.get("a", start=-3), store.get("b")
         (b'by', b'tes', None)
@@ -263,10 +264,6 @@ class Store:
         ArgumentTypeError
             A ``byte_range`` is no request of zarr-python.
 
-        Examples
-        --------
-        >>> import cuzarr
-        >>> store = cuzarr.storage.MemoryStore()
         >>> store.set("a", b"bytes")
         >>> found = store.get_partial_values(cuzarr.buffer.cpu.buffer_prototype, [("a", None), ("b", None)])
         >>> found[0].to_bytes(), found[1]
@@ -279,8 +276,6 @@ class Store:
 
         Parameters
         ----------
-        key : str
-            The key of the value.
         parts : sequence of (int or None, int or None)
             Start and stop of each part, in bytes, as for :meth:`get`. ``(None, None)`` is the whole value.
 
@@ -294,10 +289,6 @@ class Store:
         StoreFailedError
             A part ends behind the end of the value, or the store failed.
 
-        Examples
-        --------
-        >>> import cuzarr
-        >>> store = cuzarr.storage.MemoryStore()
         >>> store.set("a", b"bytes")
         >>> store.get_parts("a", [(0, 2), (-1, None)])
         [b'by', b's']
@@ -309,10 +300,6 @@ class Store:
 
         Parameters
         ----------
-        key : str
-            The key of the value.
-        device : str
-            ``"cpu"`` or ``"cuda:N"``.
         start, stop : int, optional
             The part to read, in bytes, as for :meth:`get`.
 
@@ -328,10 +315,6 @@ class Store:
         DeviceUnavailableError
             There is no such GPU.
 
-        Examples
-        --------
-        >>> import cuzarr
-        >>> store = cuzarr.storage.MemoryStore()
         >>> store.set("a", b"abc")
         >>> store.get_on("a", "cpu")
         array([97, 98, 99], dtype=uint8)
@@ -342,18 +325,11 @@ class Store:
     def is_on(self, device: str) -> bool:
         """Whether values travel between the store and this device without passing through host memory.
 
-        Parameters
-        ----------
-        device : str
-            ``"cpu"`` or ``"cuda:N"``.
-
         Returns
         -------
         bool
             ``True`` for a :class:`GpuMemoryStore` and its GPU, and for a :class:`GDSStore` where cuFile works.
 
-        Examples
-        --------
         >>> import cuzarr
         >>> cuzarr.storage.LocalStore("values").is_on("cuda:0")
         False
@@ -365,8 +341,6 @@ class Store:
 
         Parameters
         ----------
-        key : str
-            The key of the value.
         value : bytes, array or buffer
             The bytes; or an array or buffer on any device, whose elements are copied in C order.
 
@@ -377,8 +351,6 @@ class Store:
         ArgumentTypeError
             The value is none of these, or an array of Python objects.
 
-        Examples
-        --------
         >>> import cuzarr, numpy as np
         >>> store = cuzarr.storage.MemoryStore()
         >>> store.set("a", np.array([97, 98], "uint8"))
@@ -397,8 +369,6 @@ class Store:
 
         Parameters
         ----------
-        key : str
-            The key of the value.
         value : bytes, array or buffer
             The value, as for :meth:`set`.
 
@@ -412,10 +382,6 @@ class Store:
         ReadOnlyError
             The store is read-only.
 
-        Examples
-        --------
-        >>> import cuzarr
-        >>> store = cuzarr.storage.MemoryStore()
         >>> store.set_if_not_exists("a", b"first"), store.set_if_not_exists("a", b"second")
         (True, False)
         >>> store.get("a")
@@ -441,10 +407,6 @@ class Store:
         InvalidArgumentError
             The first byte lies behind the end of the value.
 
-        Examples
-        --------
-        >>> import cuzarr
-        >>> store = cuzarr.storage.MemoryStore()
         >>> store.set("a", b"bytes")
         >>> store.set_partial_values([("a", 1, b"it")])
         >>> store.get("a")
@@ -462,11 +424,6 @@ class Store:
     def delete(self, key: str) -> None:
         """Delete a value. Nothing happens if the key is missing.
 
-        Parameters
-        ----------
-        key : str
-            The key of the value.
-
         Raises
         ------
         ReadOnlyError
@@ -474,10 +431,6 @@ class Store:
         UnsupportedError
             The store cannot delete, such as a ZIP file of zarr-python.
 
-        Examples
-        --------
-        >>> import cuzarr
-        >>> store = cuzarr.storage.MemoryStore()
         >>> store.set("a", b"bytes")
         >>> store.delete("a")
         >>> store.list()
@@ -489,11 +442,6 @@ class Store:
     def delete_dir(self, prefix: str) -> None:
         """Delete every value below a prefix.
 
-        Parameters
-        ----------
-        prefix : str
-            A path such as ``"maps/t2m"``; ``""`` is the whole store.
-
         Raises
         ------
         ReadOnlyError
@@ -501,10 +449,6 @@ class Store:
         UnsupportedError
             The store cannot delete, such as a ZIP file of zarr-python.
 
-        Examples
-        --------
-        >>> import cuzarr
-        >>> store = cuzarr.storage.MemoryStore()
         >>> for key in ("a/b", "a/c", "d"):
         ...     store.set(key, b"bytes")
         >>> store.delete_dir("a")
@@ -522,10 +466,6 @@ class Store:
         ReadOnlyError
             The store is read-only.
 
-        Examples
-        --------
-        >>> import cuzarr
-        >>> store = cuzarr.storage.MemoryStore()
         >>> store.set("a", b"bytes")
         >>> store.clear()
         >>> store.list()
@@ -541,15 +481,6 @@ class Store:
         key : str
             The key of a value, not a prefix.
 
-        Returns
-        -------
-        bool
-            ``True`` if there is such a value.
-
-        Examples
-        --------
-        >>> import cuzarr
-        >>> store = cuzarr.storage.MemoryStore()
         >>> store.set("a/b", b"bytes")
         >>> store.exists("a/b"), store.exists("a")
         (True, False)
@@ -559,25 +490,11 @@ class Store:
     def getsize(self, key: str) -> int:
         """Size of a value in bytes.
 
-        Parameters
-        ----------
-        key : str
-            The key of the value.
-
-        Returns
-        -------
-        int
-            Its size in bytes.
-
         Raises
         ------
         FileNotFoundError
             The key does not exist.
 
-        Examples
-        --------
-        >>> import cuzarr
-        >>> store = cuzarr.storage.MemoryStore()
         >>> store.set("a", b"bytes")
         >>> store.getsize("a")
         5
@@ -590,20 +507,11 @@ class Store:
     def getsize_prefix(self, prefix: str) -> int:
         """Size in bytes of all values below a prefix.
 
-        Parameters
-        ----------
-        prefix : str
-            A path such as ``"maps/t2m"``; ``""`` is the whole store.
-
         Returns
         -------
         int
             The sum of the sizes in bytes; 0 if nothing is there.
 
-        Examples
-        --------
-        >>> import cuzarr
-        >>> store = cuzarr.storage.MemoryStore()
         >>> store.set("a/b", b"bytes")
         >>> store.set("a/c", b"more")
         >>> store.getsize_prefix("a")
@@ -619,10 +527,6 @@ class Store:
         list of str
             The keys.
 
-        Examples
-        --------
-        >>> import cuzarr
-        >>> store = cuzarr.storage.MemoryStore()
         >>> store.set("b", b"bytes")
         >>> store.set("a/b", b"bytes")
         >>> store.list()
@@ -633,20 +537,11 @@ class Store:
     def list_prefix(self, prefix: str) -> Keys:
         """Every key below a prefix, sorted.
 
-        Parameters
-        ----------
-        prefix : str
-            A path such as ``"maps/t2m"``; ``""`` is the whole store.
-
         Returns
         -------
         list of str
             The keys, each from the root of the store.
 
-        Examples
-        --------
-        >>> import cuzarr
-        >>> store = cuzarr.storage.MemoryStore()
         >>> for key in ("a/b", "a/c/d", "e"):
         ...     store.set(key, b"bytes")
         >>> store.list_prefix("a")
@@ -657,20 +552,11 @@ class Store:
     def list_dir(self, prefix: str) -> Keys:
         """Names of the values and folders directly below a prefix, sorted.
 
-        Parameters
-        ----------
-        prefix : str
-            A path such as ``"maps/t2m"``; ``""`` is the root of the store.
-
         Returns
         -------
         list of str
             The names, without the prefix.
 
-        Examples
-        --------
-        >>> import cuzarr
-        >>> store = cuzarr.storage.MemoryStore()
         >>> for key in ("a/b", "a/c/d", "e"):
         ...     store.set(key, b"bytes")
         >>> store.list_dir("a"), store.list_dir("")
@@ -682,20 +568,6 @@ class Store:
     def is_empty(self, prefix: str) -> bool:
         """Whether the store has no value below a prefix.
 
-        Parameters
-        ----------
-        prefix : str
-            A path such as ``"maps/t2m"``; ``""`` is the whole store.
-
-        Returns
-        -------
-        bool
-            ``True`` if nothing is there.
-
-        Examples
-        --------
-        >>> import cuzarr
-        >>> store = cuzarr.storage.MemoryStore()
         >>> store.set("a/b", b"bytes")
         >>> store.is_empty("a"), store.is_empty("c")
         (False, True)
@@ -712,10 +584,6 @@ class Store:
     def close(self) -> None:
         """Close the store. Only a :class:`ZipStore` has something to close; the others do nothing.
 
-        Examples
-        --------
-        >>> import cuzarr
-        >>> store = cuzarr.storage.MemoryStore()
         >>> store.close()
         >>> store.list()
         []
