@@ -19,16 +19,25 @@ import inspect
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from types import FunctionType
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 T = TypeVar("T")
+Texts = Mapping[str, str]
+
+
+class _Shared(NamedTuple):
+    parameters: Texts
+    setup: str
+    errors: Texts
+    results: Texts
+
 
 _SECTIONS = ("Parameters", "Returns", "Yields", "Raises", "Attributes", "Notes", "Examples")
 _HEADINGS = {name: f"\n\n{name}\n{'-' * len(name)}\n" for name in _SECTIONS}
 
 
-def documented(shared: str, errors: Mapping[str, str] | None = None) -> Callable[[T], T]:
-    """A decorator that completes the docstrings of a class's methods. Modules call it with ``globals()``, for their functions.
+def documented(shared: str, errors: Texts | None = None, results: Texts | None = None) -> Callable[[T], T]:
+    """A decorator that completes the docstrings of a class and its methods. Modules call it with ``globals()``, for their functions.
 
     Parameters
     ----------
@@ -37,13 +46,17 @@ def documented(shared: str, errors: Mapping[str, str] | None = None) -> Callable
         them, lines that come before an example, unless the example begins with an import.
     errors : dict, optional
         The errors that a parameter may cause, written as in a docstring. Methods that have it and list no errors get them.
+    results : dict, optional
+        What a result is, by its annotation. A result that is not described is else named by its annotation alone.
     """
     parameters, prompt, setup = inspect.cleandoc(shared).partition(">>> ")
-    described, causes = _entries(parameters), errors or {}
+    texts = _Shared(_entries(parameters), prompt + setup, errors or {}, results or {})
 
     def complete(owner: T) -> T:
         for function in _functions(owner):
-            function.__doc__ = _completed(function, owner, described, prompt + setup, causes)
+            function.__doc__ = _completed(function, owner, texts)
+        if isinstance(owner, type):
+            complete_class(owner, "", texts.setup.partition("\n")[0])
         return owner
 
     return complete
@@ -71,20 +84,22 @@ def _functions(owner: Any) -> Iterator[FunctionType]:
             yield function
 
 
-def _completed(function: FunctionType, owner: Any, shared: Mapping[str, str], setup: str, causes: Mapping[str, str]) -> str:
+def _completed(function: FunctionType, owner: Any, texts: _Shared) -> str:
     sections = _sections(clean(function.__doc__))
     names = _names(function)
-    if not shared.keys().isdisjoint(names):
+    if not texts.parameters.keys().isdisjoint(names):
         own = _entries(sections["Parameters"]) if "Parameters" in sections else {}
-        texts = {(own.get(name) or shared.get(name)): None for name in names} | dict.fromkeys(own.values())
-        texts.pop(None, None)
-        sections["Parameters"] = "\n".join(texts)
+        entries = {(own.get(name) or texts.parameters.get(name)): None for name in names} | dict.fromkeys(own.values())
+        entries.pop(None, None)
+        sections["Parameters"] = "\n".join(entries)
     result = function.__annotations__.get("return")
     if "Returns" not in sections and "Yields" not in sections and result not in (None, "None"):
         sections["Returns"] = str(result).replace("Self", getattr(owner, "__name__", ""))
-    if "Raises" not in sections and (raised := [causes[name] for name in names if name in causes]):
+        if result in texts.results:
+            sections["Returns"] += f"\n    {texts.results[result]}"
+    if "Raises" not in sections and (raised := [texts.errors[name] for name in names if name in texts.errors]):
         sections["Raises"] = "\n".join(raised)
-    sections["Examples"] = _with_setup(sections["Examples"], setup)
+    sections["Examples"] = _with_setup(sections["Examples"], texts.setup)
     return _joined(sections)
 
 

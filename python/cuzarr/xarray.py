@@ -469,9 +469,6 @@ class CuzarrBackendEntrypoint(BackendEntrypoint):
     GroupNotFoundError
         There is no group at the place.
 
-    Examples
-    --------
-    >>> import cuzarr, xarray
     >>> group = cuzarr.create_group({})
     >>> _ = group.create_array("t", data=[1.0, 2.0], dimension_names=("x",))
     >>> float(xarray.open_dataset(group, engine="cuzarr").t.sum())

@@ -82,9 +82,6 @@ class Config:
     ConfigInvalidError
         A setting is unknown, or cannot have a value.
 
-    Examples
-    --------
-    >>> import cuzarr
     >>> with cuzarr.config.set({"array.order": "F"}):
     ...     cuzarr.config.get("array.order")
     'F'

@@ -83,9 +83,6 @@ class DeviceArray(OnDevice, NumpyProtocol, NumpyMethods, OneElement, Operators, 
     ImplicitHostCopyError
         From ``numpy.asarray(array)`` of an array on a GPU: use :meth:`cpu`.
 
-    Examples
-    --------
-    >>> import cuzarr, numpy as np
     >>> x = cuzarr.DeviceArray.from_host(np.arange(3.0), "cpu")
     >>> x.device, x.shape, x.cpu().tolist()
     ('cpu', (3,), [0.0, 1.0, 2.0])

@@ -88,9 +88,6 @@ class Array(Node, StoredProtocol, Operators, OneElement, Reductions, Stored):
     MetadataValidationError
         The metadata cannot be used.
 
-    Examples
-    --------
-    >>> import cuzarr, numpy as np
     >>> array = cuzarr.create_array({}, shape=(4, 6), chunks=(2, 3), dtype="int32")
     >>> array[1:3, ::2] = np.arange(6).reshape(2, 3)
     >>> array[1:3, ::2]

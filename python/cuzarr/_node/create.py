@@ -95,11 +95,6 @@ def create_array(
     metadata_store : StoreLike, optional
         Another store, in which the metadata document lives; chunks stay in ``store``.
 
-    Returns
-    -------
-    Array
-        The new array, opened for reading and writing.
-
     Raises
     ------
     ContainsArrayError, ContainsGroupError
@@ -191,16 +186,6 @@ def from_array(
         As for :func:`create_array`; by default those of ``data``.
     **kwargs
         As for :func:`create_array`.
-
-    Returns
-    -------
-    Array
-        The new array, opened for reading and writing.
-
-    Raises
-    ------
-    ContainsArrayError, ContainsGroupError
-        A node is there, and ``overwrite`` is off.
 
     >>> import cuzarr, numpy as np
     >>> source = cuzarr.create_array({}, data=np.arange(6), chunks=(2,))
@@ -352,11 +337,6 @@ def create(
     **kwargs
         Further arguments of :func:`create_array`, by the names that they had before.
 
-    Returns
-    -------
-    Array
-        The new array, opened for reading and writing.
-
     Raises
     ------
     ContainsArrayError, ContainsGroupError
@@ -417,16 +397,6 @@ def array(data: Any, **kwargs: Any) -> Array:
     **kwargs
         As for :func:`create`; for arrays in stores as for :func:`from_array`.
 
-    Returns
-    -------
-    Array
-        The new array, opened for reading and writing.
-
-    Raises
-    ------
-    ContainsArrayError, ContainsGroupError
-        A node is there, and ``overwrite`` is off.
-
     >>> cuzarr.array([[1, 2], [3, 4]]).shape
     (2, 2)
     """
@@ -447,16 +417,6 @@ def array(data: Any, **kwargs: Any) -> Array:
 def empty(shape: tuple[int, ...], **kwargs: Any) -> Array:
     """Create an array without writing elements. They have the fill value.
 
-    Returns
-    -------
-    Array
-        The new array, opened for reading and writing.
-
-    Raises
-    ------
-    ContainsArrayError, ContainsGroupError
-        A node is there, and ``overwrite`` is off.
-
     >>> cuzarr.empty((2, 2), store={}, fill_value=7).fill_value.item()
     7.0
     """
@@ -466,16 +426,6 @@ def empty(shape: tuple[int, ...], **kwargs: Any) -> Array:
 def zeros(shape: tuple[int, ...], **kwargs: Any) -> Array:
     """Create an array of zeros. Zero is the fill value, and no element is written.
 
-    Returns
-    -------
-    Array
-        The new array, opened for reading and writing.
-
-    Raises
-    ------
-    ContainsArrayError, ContainsGroupError
-        A node is there, and ``overwrite`` is off.
-
     >>> cuzarr.zeros((2,), store={}, dtype='int8').fill_value.item()
     0
     """
@@ -484,16 +434,6 @@ def zeros(shape: tuple[int, ...], **kwargs: Any) -> Array:
 
 def ones(shape: tuple[int, ...], **kwargs: Any) -> Array:
     """Create an array of ones. One is the fill value, and no element is written.
-
-    Returns
-    -------
-    Array
-        The new array, opened for reading and writing.
-
-    Raises
-    ------
-    ContainsArrayError, ContainsGroupError
-        A node is there, and ``overwrite`` is off.
 
     >>> cuzarr.ones((2,), store={}, dtype='int8').fill_value.item()
     1
@@ -508,16 +448,6 @@ def full(shape: tuple[int, ...], fill_value: Any, **kwargs: Any) -> Array:
     ----------
     fill_value : scalar
         Value of every element.
-
-    Returns
-    -------
-    Array
-        The new array, opened for reading and writing.
-
-    Raises
-    ------
-    ContainsArrayError, ContainsGroupError
-        A node is there, and ``overwrite`` is off.
 
     >>> cuzarr.full((2,), 7, store={}, dtype="int8").fill_value.item()
     7
@@ -562,16 +492,6 @@ def empty_like(a: Any, *, zarr_format: ZarrFormat | None = None, **kwargs: Any) 
     **kwargs
         As for :func:`create`; they replace what is taken over.
 
-    Returns
-    -------
-    Array
-        The new array, opened for reading and writing.
-
-    Raises
-    ------
-    ContainsArrayError, ContainsGroupError
-        A node is there, and ``overwrite`` is off.
-
     >>> a = cuzarr.zeros((3,), chunks=(2,), dtype="int8", store={})
     >>> cuzarr.empty_like(a, store={}).chunks
     (2,)
@@ -586,16 +506,6 @@ def zeros_like(a: Any, *, zarr_format: ZarrFormat | None = None, **kwargs: Any) 
     ----------
     **kwargs
         As for :func:`create`; they replace what is taken over.
-
-    Returns
-    -------
-    Array
-        The new array, opened for reading and writing.
-
-    Raises
-    ------
-    ContainsArrayError, ContainsGroupError
-        A node is there, and ``overwrite`` is off.
 
     >>> a = cuzarr.zeros((3,), chunks=(2,), dtype="int8", store={})
     >>> cuzarr.zeros_like(a, store={}).fill_value.item()
@@ -612,16 +522,6 @@ def ones_like(a: Any, *, zarr_format: ZarrFormat | None = None, **kwargs: Any) -
     **kwargs
         As for :func:`create`; they replace what is taken over.
 
-    Returns
-    -------
-    Array
-        The new array, opened for reading and writing.
-
-    Raises
-    ------
-    ContainsArrayError, ContainsGroupError
-        A node is there, and ``overwrite`` is off.
-
     >>> a = cuzarr.zeros((3,), chunks=(2,), dtype="int8", store={})
     >>> cuzarr.ones_like(a, store={}).fill_value.item()
     1
@@ -636,16 +536,6 @@ def full_like(a: Any, *, zarr_format: ZarrFormat | None = None, **kwargs: Any) -
     ----------
     **kwargs
         As for :func:`create`; they replace what is taken over.
-
-    Returns
-    -------
-    Array
-        The new array, opened for reading and writing.
-
-    Raises
-    ------
-    ContainsArrayError, ContainsGroupError
-        A node is there, and ``overwrite`` is off.
 
     >>> a = cuzarr.zeros((3,), chunks=(2,), dtype="int8", store={})
     >>> cuzarr.full_like(a, fill_value=7, store={}).fill_value.item()
@@ -666,4 +556,9 @@ documented(
         Format of the new array; by default that of ``a``.
     >>> import cuzarr
     """,
+    errors=dict.fromkeys(
+        ("overwrite", "kwargs"),
+        "ContainsArrayError, ContainsGroupError\n    A node is there, and ``overwrite`` is off.",
+    ),
+    results={"Array": "The new array, opened for reading and writing."},
 )(globals())

@@ -75,9 +75,6 @@ class Group(Node):
     KeyError
         From ``group[name]``: there is no such member.
 
-    Examples
-    --------
-    >>> import cuzarr
     >>> group = cuzarr.create_group({})
     >>> array = group.create_array("a/b", shape=(4,), dtype="uint8")
     >>> sorted(group), [name for name, _ in group.members(max_depth=None)]

@@ -61,9 +61,7 @@ class NDArrayLike(Protocol):
     def all(self) -> np.bool_: ...
 
 
-@documented(
-    ">>> from cuzarr.buffer import cpu",
-)
+@documented(">>> from cuzarr.buffer import cpu")
 class Memory(ABC):
     """What bytes and elements have in common."""
 
@@ -105,12 +103,9 @@ class Memory(ABC):
         """
 
 
-@documented(
-    ">>> from cuzarr.buffer import cpu",
-)
+@documented(">>> from cuzarr.buffer import cpu", results={"Self": "A buffer of this class."})
 class Buffer(Memory):
-    """Flat, contiguous, untyped bytes on a device; sizes and slices are in bytes. Methods that make a buffer make one of the
-    class that they are called on.
+    """Flat, contiguous, untyped bytes on a device; sizes and slices are in bytes.
 
     Parameters
     ----------
@@ -122,9 +117,6 @@ class Buffer(Memory):
     InvalidArgumentError
         It has other dimensions or other elements.
 
-    Examples
-    --------
-    >>> from cuzarr.buffer import cpu
     >>> cpu.Buffer.from_bytes(b"zarr")[1:].to_bytes()
     b'arr'
     """
@@ -319,9 +311,10 @@ def _contiguous(key: Any) -> slice:
         Which dimension changes fastest in memory: the last (``"C"``) or the first.
     >>> from cuzarr.buffer import cpu
     """,
+    results={"Self": "A buffer of this class."},
 )
 class NDBuffer(Memory):
-    """Typed, strided, N-dimensional elements on a device. Methods that make a buffer make one of the class that they are called on.
+    """Typed, strided, N-dimensional elements on a device.
 
     Parameters
     ----------
@@ -333,9 +326,6 @@ class NDBuffer(Memory):
     InvalidArgumentError
         The array is in another kind of memory.
 
-    Examples
-    --------
-    >>> from cuzarr.buffer import cpu
     >>> cpu.NDBuffer.create(shape=(2,), dtype="int16", fill_value=7).as_numpy_array()
     array([7, 7], dtype=int16)
     """

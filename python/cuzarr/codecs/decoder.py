@@ -167,8 +167,6 @@ class Decoder:
     DeviceUnavailableError
         There is no such device, or it cannot be used.
 
-    Examples
-    --------
     >>> import numpy as np, zlib
     >>> frames = [zlib.compress(bytes([n]) * 1000) for n in range(3)]
     >>> out = np.empty((3, 1000), "u1")

@@ -49,8 +49,6 @@ class EncodingBatch:
     EncodeFailedError
         From :meth:`frames`: a chunk could not be encoded.
 
-    Examples
-    --------
     >>> import numpy as np
     >>> from cuzarr.codecs import Encoder
     >>> batch = Encoder({"name": "gzip", "configuration": {"level": 1}}, device="cpu").prepare(np.zeros((2, 100), "u1"))
@@ -169,8 +167,6 @@ class Encoder:
     FallbackRefusedError
         The host would encode, and ``strict`` forbids it.
 
-    Examples
-    --------
     >>> import numpy as np, zlib
     >>> chunks = np.arange(3000, dtype="i4").reshape(3, 1000)
     >>> batch = Encoder({"name": "zlib", "configuration": {"level": 1}}, device="cpu").prepare(chunks)

@@ -83,8 +83,6 @@ class NumcodecsCodec(Codec):
     MetadataValidationError
         A setting is not allowed.
 
-    Examples
-    --------
     >>> import cuzarr
     >>> codec = cuzarr.codecs.numcodecs.NumcodecsCodec(id="zlib", level=1)
     >>> codec.name

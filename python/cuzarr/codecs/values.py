@@ -48,9 +48,6 @@ class Codec:
     MetadataValidationError
         A setting is not allowed.
 
-    Examples
-    --------
-    >>> import cuzarr
     >>> isinstance(cuzarr.codecs.GzipCodec(), cuzarr.codecs.Codec)
     True
     """

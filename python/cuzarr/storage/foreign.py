@@ -191,8 +191,6 @@ class FsspecStore(ForeignStore):
     ReadOnlyError
         From writing to a store that is read-only.
 
-    Examples
-    --------
     >>> import cuzarr, fsspec
     >>> store = cuzarr.storage.FsspecStore(fsspec.filesystem("memory"), path="/field")
     >>> cuzarr.zeros((2,), store=store)[:].tolist()

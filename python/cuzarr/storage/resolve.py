@@ -78,9 +78,6 @@ class StorePath:
     InvalidArgumentError
         The path leaves the store.
 
-    Examples
-    --------
-    >>> import cuzarr
     >>> place = cuzarr.storage.StorePath(cuzarr.storage.MemoryStore(), "a")
     >>> (place / "b").path
     'a/b'

@@ -92,9 +92,6 @@ class Store:
     StoreFailedError
         The system or the server failed.
 
-    Examples
-    --------
-    >>> import cuzarr
     >>> store = cuzarr.storage.MemoryStore()
     >>> store.set("a/b", b"bytes")
     >>> store.get("a/b"), store.exists("c")

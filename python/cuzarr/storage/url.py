@@ -51,9 +51,6 @@ class UrlStore(Store):
     InvalidArgumentError
         An option is not known.
 
-    Examples
-    --------
-    >>> import cuzarr
     >>> store = cuzarr.storage.UrlStore("memory://notes")
     >>> store.set("a", b"bytes")
     >>> cuzarr.storage.UrlStore("memory://notes").get("a")

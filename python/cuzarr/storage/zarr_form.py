@@ -21,7 +21,7 @@ from zarr.core.buffer.core import default_buffer_prototype
 from zarr.core.buffer.cpu import Buffer as CpuBuffer
 
 from cuzarr._config import config
-from cuzarr._docstrings import documented, follow
+from cuzarr._docstrings import complete_class, documented, follow
 from cuzarr._text import printable
 from cuzarr.buffer import Buffer as OwnBuffer
 from cuzarr.buffer._prototype import prototype_device
@@ -57,6 +57,9 @@ class NativeStore(ZarrStore):
 
     _blocks = True
     """Whether calls may wait for a disk, so that they are not made on an event loop."""
+
+    def __init_subclass__(cls) -> None:
+        complete_class(cls, "ValueError\n    From writing to a store that is read-only.", ">>> import cuzarr.zarr, zarr")
 
     def __init__(self, store: OwnStore, *, read_only: bool = False) -> None:
         super().__init__(read_only=read_only)
@@ -403,14 +406,6 @@ class LocalStore(NativeStore):
     read_only : bool
         Whether writing is refused.
 
-    Raises
-    ------
-    ValueError
-        From writing to a store that is read-only.
-
-    Examples
-    --------
-    >>> import cuzarr.zarr, zarr
     >>> store = cuzarr.zarr.LocalStore("values.zarr")
     >>> zarr.zeros(store=store, shape=(2,))[:].tolist()
     [0.0, 0.0]
@@ -482,14 +477,6 @@ class GDSStore(LocalStore):
     gds : {"auto", "on", "off"}, optional
         When cuFile is used.
 
-    Raises
-    ------
-    ValueError
-        From writing to a store that is read-only.
-
-    Examples
-    --------
-    >>> import cuzarr.zarr
     >>> store = cuzarr.zarr.GDSStore("values.zarr", gds="off")
     """
 
@@ -525,14 +512,6 @@ class MemoryStore(_InMemory):
     read_only : bool
         Whether writing is refused.
 
-    Raises
-    ------
-    ValueError
-        From writing to a store that is read-only.
-
-    Examples
-    --------
-    >>> import cuzarr.zarr, zarr
     >>> zarr.zeros(store=cuzarr.zarr.MemoryStore(), shape=(2,))[:].tolist()
     [0.0, 0.0]
     """
@@ -589,14 +568,6 @@ class GpuMemoryStore(_InMemory):
     read_only : bool
         Whether writing is refused.
 
-    Raises
-    ------
-    ValueError
-        From writing to a store that is read-only.
-
-    Examples
-    --------
-    >>> import cuzarr.zarr
     >>> store = cuzarr.zarr.GpuMemoryStore()  # doctest: +SKIP
     """
 
@@ -665,14 +636,6 @@ class ZipStore(NativeStore):
     allowZip64 : bool
         Whether the file may become larger than 2 GiB.
 
-    Raises
-    ------
-    ValueError
-        From writing to a store that is read-only.
-
-    Examples
-    --------
-    >>> import cuzarr.zarr, zarr
     >>> with cuzarr.zarr.ZipStore("values.zip", mode="w") as store:
     ...     array = zarr.zeros(store=store, shape=(2,))
     """

@@ -61,9 +61,6 @@ class CodecPipeline(ZarrCodecPipeline):
     FallbackRefusedError
         cuzarr leaves an array to zarr-python, and ``strict`` forbids it.
 
-    Examples
-    --------
-    >>> import cuzarr.zarr, zarr
     >>> with zarr.config.set({"codec_pipeline.path": "cuzarr.zarr.CodecPipeline"}):
     ...     zarr.zeros(store={}, shape=(2,))[:].tolist()
     [0.0, 0.0]
