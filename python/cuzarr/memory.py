@@ -158,7 +158,7 @@ def info(device: str | None = None) -> MemoryInfo:
 
 
 def _pools_of_others(device: str) -> dict[str, PoolInfo]:
-    """Pools of other libraries that the program has imported; none is imported to be asked."""
+    """The pools of other libraries that the program has imported. No library is imported for this."""
     if not device.startswith("cuda"):
         return {}
     pools, ordinal = {}, _ordinal(device)

@@ -114,7 +114,7 @@ def _sizes(extents: Any, what: str) -> list[int | None]:
 
 
 def _extents(extents: Any, source: Any, what: str) -> list[int | None] | dict[str, int | None]:
-    """Extents along each dimension; along named ones for the arrays of a group."""
+    """Extents along each dimension. For the arrays of a group they are given by dimension name."""
     if isinstance(extents, Mapping):
         if not is_stored(source):
             return dict(zip(map(str, extents), _sizes(extents.values(), what), strict=True))
@@ -219,7 +219,7 @@ def _ranges(select: Any, source: Any) -> dict[str, list[int | None]]:
 
 
 class Job:
-    """From where to where, and how: what copies and pyramids have in common."""
+    """The source, the target and the options of a copy or a pyramid."""
 
     def __init__(
         self,

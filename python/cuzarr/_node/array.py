@@ -1143,7 +1143,7 @@ class Array(Node, StoredProtocol, Operators, OneElement, Reductions, Stored):
         return array_io.open_handle(self, device)
 
     def _explain(self, selection: Any, writing: bool) -> Explanation:
-        """What reading or writing a selection would do; the selection as the Rust side takes it."""
+        """Explains a read or write. The selection is in the form of the Rust side."""
         return Explanation(*self._handle().explain(selection, writing))
 
     def _reopened(self, metadata: AnyArrayMetadata) -> Self:

@@ -34,7 +34,7 @@ _TWINS: dict[type, type[_AsyncNode]] = {}
 
 
 def to_async(value: Any) -> Any:
-    """Nodes as their asynchronous twins; anything else as it is."""
+    """A node's asynchronous twin. Other values stay as they are."""
     twin = next((_TWINS[base] for base in type(value).__mro__ if base in _TWINS), None)
     if twin is not None:
         return twin.of(value)

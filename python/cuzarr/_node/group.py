@@ -843,7 +843,7 @@ class Group(Node):
         self._note(key, None)
 
     def _note(self, name: str, node: AnyNodeMetadata | None) -> None:
-        """For a member that was replaced, or deleted (``None``): what was consolidated of it is no longer true."""
+        """Updates the consolidated metadata after a member was replaced, or deleted (``None``)."""
         self._metadata = members.noted(self._metadata, name, node)
 
     def move(self, source: str, dest: str) -> None:

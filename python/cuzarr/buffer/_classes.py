@@ -63,7 +63,7 @@ class NDArrayLike(Protocol):
 
 @documented(">>> from cuzarr.buffer import cpu")
 class Memory(ABC):
-    """What bytes and elements have in common."""
+    """The base class of flat and of typed memory."""
 
     is_host_accessible: ClassVar[bool]
     """Whether plain pointers of the host reach the memory."""

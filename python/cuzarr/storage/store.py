@@ -25,7 +25,7 @@ Parts = list[bytes | None]
 
 
 def byte_bounds(byte_range: Any) -> ByteBounds:
-    """Which bytes one of zarr-python's requests names."""
+    """The start and end of the bytes that one of zarr-python's requests names."""
     if hasattr(byte_range, "suffix"):
         return (-byte_range.suffix, None) if byte_range.suffix else (0, 0)
     if hasattr(byte_range, "offset"):
@@ -37,7 +37,7 @@ def byte_bounds(byte_range: Any) -> ByteBounds:
 
 
 def _stored(value: Any) -> bytes | _core.NdBuffer:
-    """What is written for a value: its bytes, or its memory on a device."""
+    """The form in which a value is written: its bytes, or its memory on a device."""
     for name in ("as_array_like", "as_ndarray_like"):
         value = getattr(value, name)() if hasattr(value, name) else value
     if isinstance(value, bytes):

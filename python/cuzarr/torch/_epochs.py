@@ -204,7 +204,7 @@ class EpochDataset(IterableDataset[Any]):  # type: ignore[misc]
             self._shared.copy_(torch.tensor([loaded.epoch, loads, loaded.batches, loaded.workers, 0, -1]))
 
     def _identity(self) -> dict[str, int]:
-        """What a state must have in common with the data set that goes on from it."""
+        """The settings that a state and the data set that continues from it must share."""
         raise NotImplementedError
 
     def __getstate__(self) -> dict[str, Any]:

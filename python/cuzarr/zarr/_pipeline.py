@@ -393,7 +393,7 @@ class CodecPipeline(ZarrCodecPipeline):
                 work.run_sync()
 
     def _plan(self, plan: Any, batch: list[Any], buffer: NDBuffer, drop_axes: tuple[int, ...]) -> Work | None:
-        """What is to be done, or ``None`` when zarr-python's own code has to do it."""
+        """The work for a request, or ``None`` if zarr-python's own code has to do it."""
         array = buffer.as_ndarray_like()
         try:
             work: Work = plan(self._chunks_of, batch, array, drop_axes)
