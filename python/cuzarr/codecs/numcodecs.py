@@ -147,16 +147,6 @@ class NumcodecsCodec(Codec):
         return {key: value for key, value in self.codec_config.items() if key != "id"}
 
     def to_dict(self) -> dict[str, Any]:
-        """The description of this codec in format 3 metadata.
-
-        Returns
-        -------
-        dict
-            ``name``, which is ``numcodecs.`` and the codec's own name, and ``configuration``.
-
-        >>> LZ4(acceleration=2).to_dict()
-        {'name': 'numcodecs.lz4', 'configuration': {'acceleration': 2}}
-        """
         return {"name": self.name, "configuration": self.configuration()}
 
     def get_config(self) -> dict[str, Any]:
@@ -173,22 +163,6 @@ class NumcodecsCodec(Codec):
         return {"id": self._id, **self.defaults, **self.codec_config}
 
     def for_dtype(self, data_type: DataType) -> Codec:
-        """This codec for elements of one type: settings that were left open are filled in.
-
-        Parameters
-        ----------
-        data_type : DataType
-            The type of the elements, such as ``cuzarr.dtype.Float32()``.
-
-        Returns
-        -------
-        Codec
-            A codec of this class; the codec itself if nothing was left open.
-
-        >>> import cuzarr
-        >>> cuzarr.codecs.numcodecs.Shuffle().for_dtype(cuzarr.dtype.Float32())
-        Shuffle(elementsize=4)
-        """
         missing = [key for key in self.from_dtype if self.codec_config.get(key) is None]
         if not missing:
             return self

@@ -77,7 +77,7 @@ class Codec:
         Returns
         -------
         dict
-            ``name`` and, if there are settings, ``configuration``.
+            ``name`` and, if there are settings, ``configuration``. Codecs of numcodecs always have both.
 
         >>> cuzarr.codecs.GzipCodec(level=1).to_dict()
         {'name': 'gzip', 'configuration': {'level': 1}}
