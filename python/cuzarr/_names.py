@@ -56,7 +56,7 @@ def missing_from(module: str, beside: ModuleType | None = None) -> Callable[[str
 
 
 def importing(module: str, lazy: Mapping[str, str | None], beside: ModuleType) -> Callable[[str], Any]:
-    """A module's ``__getattr__`` like :func:`missing_from`, which also imports sub-packages (``None``) and names in them."""
+    """Like :func:`missing_from`, and imports what is named here: sub-packages (``None``), and what is in them."""
     missing = missing_from(module, beside)
 
     def find(name: str) -> Any:

@@ -66,7 +66,7 @@ _IN_PLACE = "z[...] += 1 changes what memory holds; (z + 1).store(other) compute
     >>> import cuzarr, numpy as np
     >>> array = cuzarr.create_array({}, data=np.arange(12).reshape(3, 4), chunks=(2, 2))
     """,
-    errors={"selection": "BoundsCheckError, SelectionInvalidError\n    The selection does not fit."},
+    errors=dict.fromkeys(("selection", "mask"), "BoundsCheckError, SelectionInvalidError\n    The selection does not fit."),
 )
 class Array(Node, StoredProtocol, Operators, OneElement, Reductions, Stored):
     """A stored array. Indexing reads and writes elements; opening reads none.
@@ -869,11 +869,6 @@ class Array(Node, StoredProtocol, Operators, OneElement, Reductions, Stored):
         array
             The elements, on the array's device, in one dimension.
 
-        Raises
-        ------
-        BoundsCheckError, SelectionInvalidError
-            The selection does not fit.
-
         >>> array.get_mask_selection(np.arange(12).reshape(3, 4) % 5 == 0)
         array([ 0,  5, 10])
         """
@@ -890,11 +885,6 @@ class Array(Node, StoredProtocol, Operators, OneElement, Reductions, Stored):
             Broadcasts to the elements, in C order, and may be on any device.
         prototype : BufferPrototype, optional
             A buffer class of your own, which is given the values first.
-
-        Raises
-        ------
-        BoundsCheckError, SelectionInvalidError
-            The selection does not fit.
 
         >>> array.set_mask_selection(np.arange(12).reshape(3, 4) > 9, 0)
         >>> array[2]
