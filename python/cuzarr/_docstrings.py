@@ -16,6 +16,7 @@ path : str
 from __future__ import annotations
 
 import inspect
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from types import FunctionType
@@ -123,8 +124,8 @@ def follow(twin: Any, original: Any, path: str, place: str, *, errors: tuple[str
         The name of an error that the original raises, and what the twin raises in its place.
     """
     own, sections = _sections(clean(twin.__doc__)), _sections(clean(original.__doc__))
-    flags = twin.__code__.co_flags
-    is_awaited, is_listed = flags & inspect.CO_COROUTINE, flags & inspect.CO_ASYNC_GENERATOR
+    is_awaited = bool(twin.__code__.co_flags & inspect.CO_COROUTINE)
+    is_listed = bool(twin.__code__.co_flags & inspect.CO_ASYNC_GENERATOR)
     called = "asyncio.run({})" if is_awaited else "asyncio.run(listed({}))" if is_listed else "{}"
     example = sections.get("Examples", "")
     if "asyncio" not in example:
@@ -132,29 +133,32 @@ def follow(twin: Any, original: Any, path: str, place: str, *, errors: tuple[str
         example = _calls(example, of, original.__name__, f"{place}.{twin.__name__}", called)
         if is_awaited or is_listed:
             example = example.replace(">>> import ", ">>> import asyncio, ", 1)
-    if is_listed:
-        imports, _, rest = example.partition("\n")
-        example = "\n".join([imports, ">>> async def listed(items):", "...     return [item async for item in items]", rest])
-    if "Returns" in sections:
-        result, newline, rest = sections["Returns"].partition("\n")
-        for name in _TWINNED:
-            result = result.replace(name, f"Async{name}")
-        if is_listed and result.startswith(_LISTS):
-            result = f"asynchronous iterator of{result.partition(' of')[2]}"
-        sections["Returns"] = result + newline + rest
+    sections["Examples"] = example.replace("\n", _LISTED, 1) if is_listed else example
     sections["Raises"] = sections.get("Raises", "").replace(*errors)
+    if "Returns" in sections:
+        sections["Returns"] = _result_of_twin(sections["Returns"], is_listed)
     if "Parameters" in own:
-        described = _entries(sections.get("Parameters", "")) | _entries(own["Parameters"])
-        own["Parameters"] = "\n".join(dict.fromkeys(described[name] for name in _names(twin) if name in described))
-    sections |= {"Examples": example} | {name: section for name, section in own.items() if section}
+        entries = _entries(sections.get("Parameters", "")) | _entries(own["Parameters"])
+        own["Parameters"] = "\n".join(dict.fromkeys(entries[name] for name in _names(twin) if name in entries))
+    sections |= {name: section for name, section in own.items() if section}
     if is_awaited or is_listed:
         sections[""] += "\n\nThis call is awaited." if is_awaited else "\n\nThe items are listed by ``async for``."
         sections[""] += f" Its synchronous form is :meth:`{path}`."
     twin.__doc__ = _joined(sections)
 
 
-_TWINNED = ("Array", "Group", "Generator", "Iterator")
-_LISTS = ("tuple of", "iterator of", "list of")
+_LISTED = """
+>>> async def listed(items):
+...     return [item async for item in items]
+"""
+
+
+def _result_of_twin(section: str, is_listed: bool) -> str:
+    result, newline, meaning = section.partition("\n")
+    result = re.sub(r"\b(Array|Group|Generator|Iterator)\b", r"Async\1", result)
+    if is_listed and result.startswith(("tuple of", "iterator of", "list of")):
+        result = f"asynchronous iterator of{result.partition(' of')[2]}"
+    return result + newline + meaning
 
 
 def _calls(example: str, of: str, name: str, path: str, called: str) -> str:
