@@ -140,11 +140,6 @@ class MemoryInfo:
 def info(device: str | None = None) -> MemoryInfo:
     """The memory that is in use on a device. For a GPU, the call starts CUDA.
 
-    Raises
-    ------
-    DeviceUnavailableError
-        There is no such device, or it cannot be used.
-
     >>> cuzarr.memory.info("cpu").device
     'cpu'
     """
@@ -213,11 +208,6 @@ def empty_cache(device: str | None = None) -> None:
     None
         The memory is free when the call returns.
 
-    Raises
-    ------
-    DeviceUnavailableError
-        There is no such device, or it cannot be used.
-
     >>> cuzarr.memory.empty_cache("cpu")
     """
     _core.trim_memory(device_name(device))
@@ -230,11 +220,6 @@ def reset_peak(device: str | None = None) -> None:
     -------
     None
         The peak begins again.
-
-    Raises
-    ------
-    DeviceUnavailableError
-        There is no such device, or it cannot be used.
 
     >>> cuzarr.memory.reset_peak("cpu")
     """
@@ -342,6 +327,7 @@ documented(
         The device; by default the configured one.
     >>> import cuzarr
     """,
+    errors={"device": "DeviceUnavailableError\n    There is no such device, or it cannot be used."},
 )(globals())
 
 _names.list_public(globals())

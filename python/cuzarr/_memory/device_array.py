@@ -55,6 +55,7 @@ def _warn_of_lost_parts(own: np.dtype[Any], wanted: np.dtype[Any]) -> None:
         ``"cuda:N"``, or ``"cpu"``.
     >>> import cuzarr, numpy as np
     """,
+    errors={"device": "DeviceUnavailableError\n    There is no such GPU."},
 )
 class DeviceArray(OnDevice, NumpyProtocol, NumpyMethods, OneElement, Operators, Reductions, Shaped):
     """An N-dimensional array in GPU memory, with NumPy's arithmetic (see :mod:`cuzarr.functions`).
@@ -107,11 +108,6 @@ class DeviceArray(OnDevice, NumpyProtocol, NumpyMethods, OneElement, Operators, 
         order : {"C", "F"}
             Which dimension changes fastest in memory: the last (``"C"``) or the first.
 
-        Raises
-        ------
-        DeviceUnavailableError
-            There is no such GPU.
-
         >>> cuzarr.DeviceArray.empty((2, 3), "float32", "cpu").strides  # "cuda:0" on a GPU
         (12, 4)
         """
@@ -126,11 +122,6 @@ class DeviceArray(OnDevice, NumpyProtocol, NumpyMethods, OneElement, Operators, 
         ----------
         array : array_like
             The array. A copy is in F order if the array is contiguous in F order alone; else in C order.
-
-        Raises
-        ------
-        DeviceUnavailableError
-            There is no such GPU.
 
         >>> cuzarr.DeviceArray.from_host(np.arange(3), "cpu").cpu().tolist()  # "cuda:0" on a GPU
         [0, 1, 2]
@@ -173,11 +164,6 @@ class DeviceArray(OnDevice, NumpyProtocol, NumpyMethods, OneElement, Operators, 
         -------
         DeviceArray or numpy.ndarray
             A NumPy array for ``"cpu"``.
-
-        Raises
-        ------
-        DeviceUnavailableError
-            There is no such GPU.
 
         >>> cuzarr.DeviceArray.from_host(np.arange(3.0), "cpu").to("cpu")
         array([0., 1., 2.])

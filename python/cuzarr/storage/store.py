@@ -72,6 +72,7 @@ def _bytes_of(value: Any) -> bytes:
     >>> import cuzarr
     >>> store = cuzarr.storage.MemoryStore()
     """,
+    errors={"value": "ReadOnlyError\n    The store is read-only."},
 )
 class Store:
     """Keys and their bytes. Keys are ``/``-separated, without a leading ``/`` and without ``..``.
@@ -373,11 +374,6 @@ class Store:
         -------
         bool
             ``True`` if the value was written, ``False`` if the key existed.
-
-        Raises
-        ------
-        ReadOnlyError
-            The store is read-only.
 
         >>> store.set_if_not_exists("a", b"first"), store.set_if_not_exists("a", b"second")
         (True, False)
