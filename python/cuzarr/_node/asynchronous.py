@@ -263,12 +263,8 @@ class AsyncArray(_AsyncNode):
 
         Parameters
         ----------
-        store : store, path or URL
-            Where the array is.
         zarr_format : {2, 3, None}
             The format; ``None`` for either.
-        config : ArrayConfig or dict, optional
-            How the array behaves while it is open.
 
         Raises
         ------
@@ -436,10 +432,6 @@ class AsyncGroup(_AsyncNode):
 
         Parameters
         ----------
-        store : store, path or URL
-            Where the group is.
-        zarr_format : {2, 3, None}
-            The format; ``None`` for either.
         use_consolidated : bool or str, optional
             Whether to read consolidated metadata: ``True`` requires it, ``False`` ignores it, ``None`` uses it if it is there.
             Text is the name of its key in format 2.
@@ -489,16 +481,6 @@ class AsyncGroup(_AsyncNode):
         key : str
             The path, such as ``"maps/t2m"``.
 
-        Returns
-        -------
-        AsyncArray or AsyncGroup
-            The member.
-
-        Raises
-        ------
-        KeyError
-            Nothing is there.
-
         Examples
         --------
         >>> import asyncio, cuzarr
@@ -523,16 +505,10 @@ class AsyncGroup(_AsyncNode):
 
         Parameters
         ----------
-        name : str
-            The path below this group.
-        shape : tuple of int
-            Extents, in elements.
         dtype : dtype-like, optional
             Type of the elements.
         exact : bool
             Whether an array that exists must have exactly this type; else it suffices that its type can be cast to this one.
-        config : ArrayConfig or dict, optional
-            How the array behaves while it is open.
         **kwargs
             As for :meth:`cuzarr.Group.create_array`, if the array is created.
         """
@@ -559,8 +535,6 @@ class AsyncGroup(_AsyncNode):
 
         Parameters
         ----------
-        name : str
-            The path below this group.
         overwrite : bool
             Replace what is there, with all that is below it.
         attributes : dict, optional
@@ -574,8 +548,6 @@ class AsyncGroup(_AsyncNode):
 
         Parameters
         ----------
-        name : str
-            The path below this group.
         overwrite : bool
             Create it anew in any case.
 
