@@ -185,7 +185,7 @@ def element(value: Any, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
 
 
 def full(shape: tuple[int, ...], value: Any, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
-    """What ``numpy.full`` makes.
+    """The result of ``numpy.full``.
 
     Raises
     ------

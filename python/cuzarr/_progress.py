@@ -26,7 +26,7 @@ def _shows_lines() -> bool:
 
 
 class _Bar:
-    """A line on a terminal or in a notebook; nothing elsewhere."""
+    """A progress line on a terminal or in a notebook. Elsewhere nothing is shown."""
 
     def __init__(self, what: str, unit: str) -> None:
         self._what, self._unit = what, unit

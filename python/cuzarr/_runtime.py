@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 class _Threads:
-    """As many threads as calls may be in flight at once: the configuration's ``async.concurrency``."""
+    """The threads that run awaited calls: ``async.concurrency`` of the configuration."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -114,7 +114,7 @@ class Loop:
 
     @classmethod
     def forget(cls) -> None:
-        """In a child of a fork, where the thread does not exist, and the lock may be held by one that does not."""
+        """Forgets the thread and the lock in the child of a fork, where neither can be used."""
         cls._loop, cls._lock = None, threading.Lock()
 
     @classmethod

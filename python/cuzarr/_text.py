@@ -49,7 +49,7 @@ def human_bytes(size: int) -> str:
 
 
 def human_ratio(size: int, stored: int) -> str:
-    """How many times as large as what is stored an array is."""
+    """The ratio of an array's decoded size to its stored size."""
     ratio = Fraction(size, stored)
     return f"{float(ratio):.1f}" if ratio < _MOST else f"more than {_MOST}"
 
@@ -66,7 +66,7 @@ class Info:
 
     @classmethod
     def of(cls, items: Iterable[tuple[str, object]]) -> Info:
-        """From names and values; what is ``None`` is left out."""
+        """A summary of names and values. Values that are ``None`` are left out."""
         return cls(tuple((name, printable(str(value))) for name, value in items if value is not None))
 
     def __repr__(self) -> str:

@@ -95,7 +95,7 @@ def _stored(array: Array) -> tuple[Any, ...]:
 
 
 def _named(chunks: Any, array: Array) -> Any:
-    """Chunks as dask wants them, of a dictionary of dimensions; others have the stored objects'."""
+    """Chunks in dask's form, from a dictionary by dimension. Dimensions that it does not name get the stored objects' extents."""
     if not isinstance(chunks, dict):
         return chunks
     names = dimension_names(array)

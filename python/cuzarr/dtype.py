@@ -19,6 +19,7 @@ import numpy as np
 
 from cuzarr import _names
 from cuzarr._checks import element_type, refusing, whole
+from cuzarr._docstrings import clean, complete_class
 from cuzarr._metadata import dtype as _dtypes
 from cuzarr._metadata.dtype import DataType, ZarrFormat
 from cuzarr.errors import InvalidArgumentError
@@ -72,6 +73,13 @@ class _Elements(DataType, metaclass=_Kind):
     """Elements that NumPy describes: ``_code`` is ``"f4"``, or a kind alone (``"M"``) for all its sizes and units."""
 
     _code: ClassVar[str]
+    # what the docstrings of a family's classes share
+    _shared: ClassVar[str] = ""
+
+    def __init_subclass__(cls) -> None:
+        if cls.__doc__ and cls._shared:
+            cls.__doc__ = clean(cls.__doc__) + cls._shared.format(cls.__name__, cls.__name__.lower())
+        complete_class(cls, "DataTypeValidationError\n    A setting is not allowed.", ">>> import cuzarr")
 
     @classmethod
     def _holds(cls, dtype: DataType) -> bool:
@@ -80,7 +88,24 @@ class _Elements(DataType, metaclass=_Kind):
         return dtype.name == "fixed" and native.fields is None and cls._code in codes
 
 
+_EXAMPLE = """
+
+Examples
+--------
+>>> import cuzarr
+>>> cuzarr.zeros((2,), dtype=cuzarr.dtype.{}(), store={{}}).dtype
+dtype('{}')
+"""
+
+
 class _OneByte(_Elements):
+    _shared = f"""
+
+Raises
+------
+None
+    There are no settings.{_EXAMPLE}"""
+
     if TYPE_CHECKING:
 
         def __init__(self) -> None: ...
@@ -91,6 +116,18 @@ class _OneByte(_Elements):
 
 
 class _Number(_Elements):
+    _shared = f"""
+
+Parameters
+----------
+endianness : {{{{"little", "big"}}}}
+    Byte order of the stored elements.
+
+Raises
+------
+DataTypeValidationError
+    A setting is not allowed.{_EXAMPLE}"""
+
     if TYPE_CHECKING:
 
         def __init__(self, *, endianness: Endianness = "little") -> None: ...
@@ -137,308 +174,85 @@ class _Variable(_Elements):
 
 
 class Bool(_OneByte):
-    """The type ``bool``.
-
-    Raises
-    ------
-    None
-        There are no settings.
-
-    Examples
-    --------
-    >>> import cuzarr
-    >>> cuzarr.zeros((2,), dtype=cuzarr.dtype.Bool(), store={}).dtype
-    dtype('bool')
-    """
+    """The type ``bool``."""
 
     _code = "b1"
 
 
 class Int8(_OneByte):
-    """The type ``int8``.
-
-    Raises
-    ------
-    None
-        There are no settings.
-
-    Examples
-    --------
-    >>> import cuzarr
-    >>> cuzarr.zeros((2,), dtype=cuzarr.dtype.Int8(), store={}).dtype
-    dtype('int8')
-    """
+    """The type ``int8``."""
 
     _code = "i1"
 
 
 class UInt8(_OneByte):
-    """The type ``uint8``.
-
-    Raises
-    ------
-    None
-        There are no settings.
-
-    Examples
-    --------
-    >>> import cuzarr
-    >>> cuzarr.zeros((2,), dtype=cuzarr.dtype.UInt8(), store={}).dtype
-    dtype('uint8')
-    """
+    """The type ``uint8``."""
 
     _code = "u1"
 
 
 class Int16(_Number):
-    """The type ``int16``, stored in the given byte order.
-
-    Parameters
-    ----------
-    endianness : {"little", "big"}
-        Byte order of the stored elements.
-
-    Raises
-    ------
-    DataTypeValidationError
-        A setting is not allowed.
-
-    Examples
-    --------
-    >>> import cuzarr
-    >>> cuzarr.zeros((2,), dtype=cuzarr.dtype.Int16(), store={}).dtype
-    dtype('int16')
-    """
+    """The type ``int16``, stored in the given byte order."""
 
     _code = "i2"
 
 
 class Int32(_Number):
-    """The type ``int32``, stored in the given byte order.
-
-    Parameters
-    ----------
-    endianness : {"little", "big"}
-        Byte order of the stored elements.
-
-    Raises
-    ------
-    DataTypeValidationError
-        A setting is not allowed.
-
-    Examples
-    --------
-    >>> import cuzarr
-    >>> cuzarr.zeros((2,), dtype=cuzarr.dtype.Int32(), store={}).dtype
-    dtype('int32')
-    """
+    """The type ``int32``, stored in the given byte order."""
 
     _code = "i4"
 
 
 class Int64(_Number):
-    """The type ``int64``, stored in the given byte order.
-
-    Parameters
-    ----------
-    endianness : {"little", "big"}
-        Byte order of the stored elements.
-
-    Raises
-    ------
-    DataTypeValidationError
-        A setting is not allowed.
-
-    Examples
-    --------
-    >>> import cuzarr
-    >>> cuzarr.zeros((2,), dtype=cuzarr.dtype.Int64(), store={}).dtype
-    dtype('int64')
-    """
+    """The type ``int64``, stored in the given byte order."""
 
     _code = "i8"
 
 
 class UInt16(_Number):
-    """The type ``uint16``, stored in the given byte order.
-
-    Parameters
-    ----------
-    endianness : {"little", "big"}
-        Byte order of the stored elements.
-
-    Raises
-    ------
-    DataTypeValidationError
-        A setting is not allowed.
-
-    Examples
-    --------
-    >>> import cuzarr
-    >>> cuzarr.zeros((2,), dtype=cuzarr.dtype.UInt16(), store={}).dtype
-    dtype('uint16')
-    """
+    """The type ``uint16``, stored in the given byte order."""
 
     _code = "u2"
 
 
 class UInt32(_Number):
-    """The type ``uint32``, stored in the given byte order.
-
-    Parameters
-    ----------
-    endianness : {"little", "big"}
-        Byte order of the stored elements.
-
-    Raises
-    ------
-    DataTypeValidationError
-        A setting is not allowed.
-
-    Examples
-    --------
-    >>> import cuzarr
-    >>> cuzarr.zeros((2,), dtype=cuzarr.dtype.UInt32(), store={}).dtype
-    dtype('uint32')
-    """
+    """The type ``uint32``, stored in the given byte order."""
 
     _code = "u4"
 
 
 class UInt64(_Number):
-    """The type ``uint64``, stored in the given byte order.
-
-    Parameters
-    ----------
-    endianness : {"little", "big"}
-        Byte order of the stored elements.
-
-    Raises
-    ------
-    DataTypeValidationError
-        A setting is not allowed.
-
-    Examples
-    --------
-    >>> import cuzarr
-    >>> cuzarr.zeros((2,), dtype=cuzarr.dtype.UInt64(), store={}).dtype
-    dtype('uint64')
-    """
+    """The type ``uint64``, stored in the given byte order."""
 
     _code = "u8"
 
 
 class Float16(_Number):
-    """The type ``float16``, stored in the given byte order.
-
-    Parameters
-    ----------
-    endianness : {"little", "big"}
-        Byte order of the stored elements.
-
-    Raises
-    ------
-    DataTypeValidationError
-        A setting is not allowed.
-
-    Examples
-    --------
-    >>> import cuzarr
-    >>> cuzarr.zeros((2,), dtype=cuzarr.dtype.Float16(), store={}).dtype
-    dtype('float16')
-    """
+    """The type ``float16``, stored in the given byte order."""
 
     _code = "f2"
 
 
 class Float32(_Number):
-    """The type ``float32``, stored in the given byte order.
-
-    Parameters
-    ----------
-    endianness : {"little", "big"}
-        Byte order of the stored elements.
-
-    Raises
-    ------
-    DataTypeValidationError
-        A setting is not allowed.
-
-    Examples
-    --------
-    >>> import cuzarr
-    >>> cuzarr.zeros((2,), dtype=cuzarr.dtype.Float32(), store={}).dtype
-    dtype('float32')
-    """
+    """The type ``float32``, stored in the given byte order."""
 
     _code = "f4"
 
 
 class Float64(_Number):
-    """The type ``float64``, stored in the given byte order.
-
-    Parameters
-    ----------
-    endianness : {"little", "big"}
-        Byte order of the stored elements.
-
-    Raises
-    ------
-    DataTypeValidationError
-        A setting is not allowed.
-
-    Examples
-    --------
-    >>> import cuzarr
-    >>> cuzarr.zeros((2,), dtype=cuzarr.dtype.Float64(), store={}).dtype
-    dtype('float64')
-    """
+    """The type ``float64``, stored in the given byte order."""
 
     _code = "f8"
 
 
 class Complex64(_Number):
-    """The type ``complex64``, stored in the given byte order.
-
-    Parameters
-    ----------
-    endianness : {"little", "big"}
-        Byte order of the stored elements.
-
-    Raises
-    ------
-    DataTypeValidationError
-        A setting is not allowed.
-
-    Examples
-    --------
-    >>> import cuzarr
-    >>> cuzarr.zeros((2,), dtype=cuzarr.dtype.Complex64(), store={}).dtype
-    dtype('complex64')
-    """
+    """The type ``complex64``, stored in the given byte order."""
 
     _code = "c8"
 
 
 class Complex128(_Number):
-    """The type ``complex128``, stored in the given byte order.
-
-    Parameters
-    ----------
-    endianness : {"little", "big"}
-        Byte order of the stored elements.
-
-    Raises
-    ------
-    DataTypeValidationError
-        A setting is not allowed.
-
-    Examples
-    --------
-    >>> import cuzarr
-    >>> cuzarr.zeros((2,), dtype=cuzarr.dtype.Complex128(), store={}).dtype
-    dtype('complex128')
-    """
+    """The type ``complex128``, stored in the given byte order."""
 
     _code = "c16"
 
@@ -455,14 +269,6 @@ class DateTime64(_Time):
     unit : str
         NumPy's: ``"ns"``, ``"s"``, ``"D"``, ….
 
-    Raises
-    ------
-    DataTypeValidationError
-        A setting is not allowed.
-
-    Examples
-    --------
-    >>> import cuzarr
     >>> cuzarr.zeros((2,), dtype=cuzarr.dtype.DateTime64(unit="D"), store={}, fill_value=0).dtype
     dtype('<M8[D]')
     """
@@ -482,14 +288,6 @@ class TimeDelta64(_Time):
     unit : str
         NumPy's: ``"ns"``, ``"s"``, ``"D"``, ….
 
-    Raises
-    ------
-    DataTypeValidationError
-        A setting is not allowed.
-
-    Examples
-    --------
-    >>> import cuzarr
     >>> cuzarr.zeros((2,), dtype=cuzarr.dtype.TimeDelta64(unit="s"), store={}, fill_value=0).dtype
     dtype('<m8[s]')
     """
@@ -507,14 +305,6 @@ class FixedLengthUTF32(_Elements):
     endianness : {"little", "big"}
         Byte order of the stored elements.
 
-    Raises
-    ------
-    DataTypeValidationError
-        A setting is not allowed.
-
-    Examples
-    --------
-    >>> import cuzarr
     >>> cuzarr.dtype.FixedLengthUTF32(length=5).native
     dtype('<U5')
     """
@@ -538,14 +328,6 @@ class NullTerminatedBytes(_Bytes):
     length : int
         Most bytes.
 
-    Raises
-    ------
-    DataTypeValidationError
-        A setting is not allowed.
-
-    Examples
-    --------
-    >>> import cuzarr
     >>> cuzarr.dtype.NullTerminatedBytes(length=5).native
     dtype('S5')
     """
@@ -561,14 +343,6 @@ class RawBytes(_Bytes):
     length : int
         Bytes of an element.
 
-    Raises
-    ------
-    DataTypeValidationError
-        A setting is not allowed.
-
-    Examples
-    --------
-    >>> import cuzarr
     >>> cuzarr.dtype.RawBytes(length=5).native
     dtype('V5')
     """
@@ -584,9 +358,6 @@ class VariableLengthUTF8(_Variable):
     None
         There are no settings.
 
-    Examples
-    --------
-    >>> import cuzarr
     >>> cuzarr.dtype.VariableLengthUTF8().name
     'string'
     """
@@ -602,9 +373,6 @@ class VariableLengthBytes(_Variable):
     None
         There are no settings.
 
-    Examples
-    --------
-    >>> import cuzarr
     >>> cuzarr.dtype.VariableLengthBytes().name
     'variable_length_bytes'
     """
@@ -620,14 +388,6 @@ class Struct(_Elements):
     fields : iterable of (str, dtype-like)
         Names and types of the fields.
 
-    Raises
-    ------
-    DataTypeValidationError
-        A setting is not allowed.
-
-    Examples
-    --------
-    >>> import cuzarr
     >>> cuzarr.dtype.Struct(fields=[("a", "int32"), ("b", "float32")]).native.names
     ('a', 'b')
     """

@@ -101,7 +101,7 @@ def _refuse_overwrites(normalize_keys: bool, overwrites: Sequence[Any]) -> None:
 
 
 def _format(configuration: Mapping[str, Any]) -> str:
-    """What a codec writes, by its settings: one of numcodecs', or KvikIO's for batches."""
+    """The name of the format that a codec writes, from its settings: numcodecs' codecs, and KvikIO's for batches."""
     name = str(configuration.get("id"))
     return str(configuration.get("algorithm")).lower() if name == "nvcomp_batch" else name
 
@@ -265,7 +265,7 @@ if TYPE_CHECKING:
 
 
 def _device_of(meta_array: Any) -> str:
-    """Where arrays like this one are."""
+    """The device of arrays like this one."""
     if isinstance(meta_array, np.ndarray):
         return "cpu"
     device = getattr(meta_array, "device", None)

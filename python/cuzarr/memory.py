@@ -18,6 +18,7 @@ from typing import Any, Literal
 
 from cuzarr import _core, _names
 from cuzarr._config import ConfigSet, config, device_name, parse_size
+from cuzarr._docstrings import documented
 from cuzarr._text import human_bytes, printable
 from cuzarr.errors import InvalidArgumentError, LibraryMissingError
 
@@ -139,24 +140,6 @@ class MemoryInfo:
 def info(device: str | None = None) -> MemoryInfo:
     """The memory that is in use on a device. For a GPU, the call starts CUDA.
 
-    Parameters
-    ----------
-    device : str, optional
-        The device; by default the configured one.
-
-    Returns
-    -------
-    MemoryInfo
-        Bytes by who holds them.
-
-    Raises
-    ------
-    DeviceUnavailableError
-        There is no such device, or it cannot be used.
-
-    Examples
-    --------
-    >>> import cuzarr
     >>> cuzarr.memory.info("cpu").device
     'cpu'
     """
@@ -170,7 +153,7 @@ def info(device: str | None = None) -> MemoryInfo:
 
 
 def _pools_of_others(device: str) -> dict[str, PoolInfo]:
-    """Pools of other libraries that the program has imported; none is imported to be asked."""
+    """The pools of other libraries that the program has imported. No library is imported for this."""
     if not device.startswith("cuda"):
         return {}
     pools, ordinal = {}, _ordinal(device)
@@ -210,9 +193,6 @@ def limit(size: int | str | None) -> ConfigSet:
     ConfigInvalidError
         The text is no size.
 
-    Examples
-    --------
-    >>> import cuzarr
     >>> with cuzarr.memory.limit("512 MiB"):
     ...     cuzarr.memory.info("cpu").limit
     536870912
@@ -223,24 +203,11 @@ def limit(size: int | str | None) -> ConfigSet:
 def empty_cache(device: str | None = None) -> None:
     """Give unused memory of cuzarr's pool, and pinned memory, back to the system. The call waits for the device.
 
-    Parameters
-    ----------
-    device : str, optional
-        The device; by default the configured one.
-
     Returns
     -------
     None
         The memory is free when the call returns.
 
-    Raises
-    ------
-    DeviceUnavailableError
-        There is no such device, or it cannot be used.
-
-    Examples
-    --------
-    >>> import cuzarr
     >>> cuzarr.memory.empty_cache("cpu")
     """
     _core.trim_memory(device_name(device))
@@ -249,24 +216,11 @@ def empty_cache(device: str | None = None) -> None:
 def reset_peak(device: str | None = None) -> None:
     """Start :attr:`MemoryInfo.peak` again, at what is in use now.
 
-    Parameters
-    ----------
-    device : str, optional
-        The device; by default the configured one.
-
     Returns
     -------
     None
         The peak begins again.
 
-    Raises
-    ------
-    DeviceUnavailableError
-        There is no such device, or it cannot be used.
-
-    Examples
-    --------
-    >>> import cuzarr
     >>> cuzarr.memory.reset_peak("cpu")
     """
     _core.reset_memory_peak(device_name(device))
@@ -292,9 +246,6 @@ def use_allocator(library: Library) -> None:
     LibraryMissingError
         It is not installed.
 
-    Examples
-    --------
-    >>> import cuzarr
     >>> cuzarr.memory.use_allocator("cuzarr")
     """
     global _chosen
@@ -368,5 +319,15 @@ _ALLOCATORS: dict[str, Callable[[], Callable[[int, str], tuple[int, Any]]] | Non
     "torch": _of_torch,
     "rmm": _of_rmm,
 }
+
+
+documented(
+    """
+    device : str, optional
+        The device; by default the configured one.
+    >>> import cuzarr
+    """,
+    errors={"device": "DeviceUnavailableError\n    There is no such device, or it cannot be used."},
+)(globals())
 
 _names.list_public(globals())

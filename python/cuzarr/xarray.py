@@ -33,6 +33,7 @@ from xarray.core import indexing
 
 from cuzarr import _names
 from cuzarr._compute.sources import format_of, is_node, place_of
+from cuzarr._docstrings import documented
 from cuzarr._metadata.array import ArrayV2Metadata
 from cuzarr._names import did_you_mean
 from cuzarr._node.arguments import check_shape, one_format
@@ -449,6 +450,13 @@ def _group_below(root: Group, path: str) -> Group:
     return node
 
 
+@documented(
+    """
+    filename_or_obj : path, URL, store, or Group
+        Where the group is.
+    >>> import cuzarr, xarray
+    """,
+)
 class CuzarrBackendEntrypoint(BackendEntrypoint):
     """The engine behind ``xarray.open_dataset(…, engine="cuzarr")``.
 
@@ -461,9 +469,6 @@ class CuzarrBackendEntrypoint(BackendEntrypoint):
     GroupNotFoundError
         There is no group at the place.
 
-    Examples
-    --------
-    >>> import cuzarr, xarray
     >>> group = cuzarr.create_group({})
     >>> _ = group.create_array("t", data=[1.0, 2.0], dimension_names=("x",))
     >>> float(xarray.open_dataset(group, engine="cuzarr").t.sum())
@@ -503,8 +508,6 @@ class CuzarrBackendEntrypoint(BackendEntrypoint):
 
         Parameters
         ----------
-        filename_or_obj : path, URL, store, or Group
-            Where the group is.
         mask_and_scale, decode_times, concat_characters, decode_coords, use_cftime, decode_timedelta
             How variables are decoded, as in :func:`xarray.open_dataset`.
         drop_variables : str or iterable of str, optional
@@ -551,9 +554,6 @@ class CuzarrBackendEntrypoint(BackendEntrypoint):
         UnsupportedError
             There is a ``synchronizer``.
 
-        Examples
-        --------
-        >>> import cuzarr, xarray
         >>> group = cuzarr.create_group({})
         >>> _ = group.create_array("t", data=[1.0, 2.0], dimension_names=("x",))
         >>> dict(xarray.open_dataset(group, engine="cuzarr").sizes)
@@ -606,8 +606,6 @@ class CuzarrBackendEntrypoint(BackendEntrypoint):
 
         Parameters
         ----------
-        filename_or_obj : path, URL, store, or Group
-            Where the group is.
         group, mode, consolidated, storage_options, zarr_format, zarr_version, chunk_store, synchronizer
             As for :meth:`open_dataset`.
         **kwargs
@@ -623,9 +621,6 @@ class CuzarrBackendEntrypoint(BackendEntrypoint):
         GroupNotFoundError
             No group is there.
 
-        Examples
-        --------
-        >>> import cuzarr, xarray
         >>> group = cuzarr.create_group({})
         >>> _ = group.create_array("maps/t", data=[1.0, 2.0], dimension_names=("x",))
         >>> list(xarray.open_groups(group, engine="cuzarr"))
@@ -647,24 +642,14 @@ class CuzarrBackendEntrypoint(BackendEntrypoint):
 
         Parameters
         ----------
-        filename_or_obj : path, URL, store, or Group
-            Where the group is.
         **kwargs
             Options of :meth:`open_groups_as_dict`.
-
-        Returns
-        -------
-        xarray.DataTree
-            The tree.
 
         Raises
         ------
         GroupNotFoundError
             No group is there.
 
-        Examples
-        --------
-        >>> import cuzarr, xarray
         >>> group = cuzarr.create_group({})
         >>> _ = group.create_array("maps/t", data=[1.0, 2.0], dimension_names=("x",))
         >>> xarray.open_datatree(group, engine="cuzarr")["maps/t"].dims
@@ -685,8 +670,6 @@ class CuzarrBackendEntrypoint(BackendEntrypoint):
         bool
             ``False`` for paths and URLs: xarray's own engine reads the same files.
 
-        Examples
-        --------
         >>> import cuzarr, cuzarr.xarray
         >>> engine = cuzarr.xarray.CuzarrBackendEntrypoint()
         >>> engine.guess_can_open(cuzarr.create_group({})), engine.guess_can_open("values.zarr")

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 import cuzarr
+from cuzarr import _docstrings
 
 WEBSITE = pathlib.Path(__file__).parents[2] / "scripts" / "website"
 if not WEBSITE.exists():
@@ -139,6 +140,16 @@ def test_methods_document_parameters_and_results_and_show_an_example() -> None:
     assert lacking == []
 
 
+def test_methods_describe_every_parameter() -> None:
+    missing = {}
+    for path, method in methods():
+        described = _docstrings.described(inspect.getdoc(method) or "")
+        names = [name for name in inspect.signature(method).parameters if name not in ("self", *described)]
+        if names and "..." not in described:
+            missing[path] = names
+    assert missing == {}
+
+
 def test_examples_of_methods_run(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     runner, parser, count = doctest.DocTestRunner(), doctest.DocTestParser(), 0
@@ -148,3 +159,20 @@ def test_examples_of_methods_run(tmp_path: pathlib.Path, monkeypatch: pytest.Mon
         runner.run(examples)
     assert count > 900
     assert runner.summarize(verbose=False).failed == 0
+
+
+def test_asynchronous_twins_say_that_they_are_awaited_and_their_examples_await() -> None:
+    functions = {name: getattr(cuzarr.api.asynchronous, name) for name in cuzarr.api.asynchronous.__all__}
+    for twin in (cuzarr.AsyncArray, cuzarr.AsyncGroup):
+        functions |= {f"{twin.__name__}.{name}": getattr(twin, name) for name in dir(twin) if not name.startswith("_")}
+    awaited = {name: call for name, call in functions.items() if inspect.iscoroutinefunction(call)}
+    listed = {name: call for name, call in functions.items() if inspect.isasyncgenfunction(call)}
+    assert len(awaited) > 60
+    assert len(listed) > 8
+    lacking = [name for name, call in awaited.items() if "awaited." not in (inspect.getdoc(call) or "")]
+    lacking += [name for name, call in listed.items() if "by ``async for``" not in (inspect.getdoc(call) or "")]
+    for name, call in (awaited | listed).items():
+        example = (inspect.getdoc(call) or "").partition("Examples\n--------\n")[2]
+        if "asyncio.run(" not in example and "copy_" not in name:
+            lacking.append(f"{name}: {example}")
+    assert lacking == []

@@ -15,7 +15,7 @@ import cuzarr
 # each other.
 LAYERS = (
     ("_core",),
-    ("_text",),
+    ("_text", "_docstrings"),
     ("errors",),
     ("_names", "_numpy"),
     ("_checks",),

@@ -208,6 +208,7 @@ class Interface(griffe.Extension):
             for name in names_of(page) if module is not None else ():
                 home = path_of(page, name).rpartition(".")[0].partition(".")[2]
                 self._complete(pkg[home] if home else pkg, name, getattr(module, name))
+        _refresh(pkg, load("cuzarr"), set())
         _link(pkg, public, set())
 
     def _complete(self, home: Any, name: str, value: Any) -> None:
@@ -229,6 +230,24 @@ class Interface(griffe.Extension):
         function = griffe.Function(name, parameters=_parameters(value), parent=home)
         function.docstring = griffe.Docstring(inspect.getdoc(value) or "", parent=function)
         home.set_member(name, function)
+
+
+def _refresh(thing: Any, value: Any, seen: set[int]) -> None:
+    """Gives functions and classes the docstrings that they have in the running package, where many are completed."""
+    seen.add(id(thing))
+    for name, member in list(thing.members.items()):
+        if member.is_alias or id(member) in seen:
+            continue
+        found = sys.modules.get(member.path) if member.is_module else vars(value).get(name)
+        if member.is_attribute and inspect.isfunction(found):  # a method that is only declared
+            member = griffe.Function(name, parameters=_parameters(found), parent=thing)
+            thing.set_member(name, member)
+        if member.is_class or member.is_function:
+            found = found if inspect.ismodule(value) else getattr(value, name, None)
+            if text := inspect.getdoc(found):
+                member.docstring = griffe.Docstring(text, parent=member, parser=griffe.Parser.numpy)
+        if inspect.ismodule(found) or inspect.isclass(found):
+            _refresh(member, found, seen)
 
 
 def _parameters(value: Any) -> griffe.Parameters:

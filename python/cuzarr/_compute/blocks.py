@@ -28,7 +28,7 @@ _DEFAULT_LIMIT = 1 << 30
 
 
 def regular_shards(array: Any) -> tuple[int, ...] | None:
-    """The shards that new arrays like this one get; none where shards have lengths of their own."""
+    """The shape of shards for new arrays like this one, or ``None`` if its shards differ in length."""
     return array.shards if array.metadata._grid.is_regular else None
 
 
@@ -180,7 +180,7 @@ class Sources:
             raise MemorySpaceError(f"{what}: got an array on {where}, but blocks are on the CPU", hint=hint)
 
     def places(self) -> list[StorePath]:
-        """Where the arrays of stores are."""
+        """The places of the arrays that are in stores."""
         return [array.store_path for array in self._in_stores]
 
     def chunks(self) -> tuple[int, ...]:
@@ -209,14 +209,14 @@ class Sources:
             _core.refuse_overlap(*ends)
 
     def origin(self, work: Sequence[Any]) -> str:
-        """What is computed of what: a text that other work seldom has."""
+        """A text that identifies the function and its arrays. Other work seldom has the same."""
         names = [_name(one) if callable(one) else str(one) for one in work]
         places = [str(array.store_path) if is_stored(array) else "" for array in self.arrays]
         kinds = [(getattr(array, "shape", None), str(getattr(array, "dtype", array))) for array in self.arrays]
         return f"{', '.join(names)} of {list(zip(places, kinds, strict=True))}"
 
     def read(self, block: BlockInfo) -> list[Any]:
-        """What a function gets of each array."""
+        """The part of each array that the function is called with."""
         return [self._part(array, block) for array in self.arrays]
 
     def _part(self, array: Any, block: BlockInfo) -> Any:
@@ -265,7 +265,7 @@ class ReadAhead:
             return self._sources.read(block)
 
     def take(self) -> list[Any]:
-        """What the function gets of the next block."""
+        """The arguments of the function for the next block."""
         assert self._reading is not None, "all blocks were taken"
         given = self._reading.result()
         self._begin()
@@ -273,7 +273,7 @@ class ReadAhead:
 
 
 def call(f: Callable[..., Any], block: BlockInfo, given: Sequence[Any]) -> Any:
-    """What the function makes of a block; it is told which one this is if it asks."""
+    """The result of the function for one block. A function with a parameter for it is told which block this is."""
     return f(*given, block_info=block) if _takes_block_info(f) else f(*given)
 
 
@@ -295,7 +295,7 @@ def _takes_block_info(f: Callable[..., Any]) -> bool:
 
 
 def memory_limit_bytes(asked: int | str | None) -> int:
-    """As asked for, else as configured, else what work takes by default."""
+    """The memory limit in bytes: the argument, else the configured limit, else the default of this kind of work."""
     return parse_size(asked) or config.get("memory_limit") or _DEFAULT_LIMIT
 
 

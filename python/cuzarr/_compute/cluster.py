@@ -126,7 +126,7 @@ class Cluster:
             tell(number)
 
     def results(self, items: Sequence[Any]) -> Iterator[Any]:
-        """What is made of each item, in their order."""
+        """The result for each item, in the order of the items."""
         return self._run(_compute, items)
 
     def _run(self, work: Callable[..., Any], items: Sequence[Any], *more: Any) -> Iterator[Any]:

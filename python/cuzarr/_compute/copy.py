@@ -16,6 +16,7 @@ from cuzarr._compute.blocks import naming
 from cuzarr._compute.operands import dimension_names
 from cuzarr._compute.sources import StoreNode, is_stored, place_of
 from cuzarr._config import config, device_name, parse_size
+from cuzarr._docstrings import documented
 from cuzarr._metadata import create as _create
 from cuzarr._metadata.documents import check_zarr_format
 from cuzarr._metadata.dtype import ZarrFormat
@@ -113,7 +114,7 @@ def _sizes(extents: Any, what: str) -> list[int | None]:
 
 
 def _extents(extents: Any, source: Any, what: str) -> list[int | None] | dict[str, int | None]:
-    """Extents along each dimension; along named ones for the arrays of a group."""
+    """Extents along each dimension. For the arrays of a group they are given by dimension name."""
     if isinstance(extents, Mapping):
         if not is_stored(source):
             return dict(zip(map(str, extents), _sizes(extents.values(), what), strict=True))
@@ -218,7 +219,7 @@ def _ranges(select: Any, source: Any) -> dict[str, list[int | None]]:
 
 
 class Job:
-    """From where to where, and how: what copies and pyramids have in common."""
+    """The source, the target and the options of a copy or a pyramid."""
 
     def __init__(
         self,
@@ -422,15 +423,12 @@ def copy(
     BudgetExceededError
         One object of the target takes more than a sixth of the memory limit.
 
-    Examples
-    --------
-    >>> import cuzarr, numpy as np
     >>> source = cuzarr.create_array({}, data=np.arange(6), chunks=(2,), zarr_format=2)
     >>> copied = cuzarr.copy(source, {}, zarr_format=3)
-    >>> copied.metadata.zarr_format, copied[:].tolist()
-    (3, [0, 1, 2, 3, 4, 5])
-    >>> cuzarr.copy(source, {}, select={0: slice(1, None, 2)})[:].tolist()
-    [1, 3, 5]
+    >>> copied.metadata.zarr_format, copied.shape
+    (3, (6,))
+    >>> cuzarr.copy(source, {}, select={0: slice(1, None, 2)}).shape
+    (3,)
     """
     changes = (zarr_format, None, "keep", compressors, codecs)
     job = Job(source, target, path, (overwrite, resume), storage_options, device, memory_limit, client, "copy")
@@ -492,9 +490,6 @@ def rechunk(
     BudgetExceededError
         One object of the target takes more than a sixth of the memory limit.
 
-    Examples
-    --------
-    >>> import cuzarr, numpy as np
     >>> rows = cuzarr.create_array({}, data=np.arange(12).reshape(3, 4), chunks=(1, 4))
     >>> columns = cuzarr.rechunk(rows, {}, chunks=(-1, 2))
     >>> columns.chunks, columns[:, 1].tolist()
@@ -514,3 +509,8 @@ def rechunk(
     changes = (zarr_format, chunks, shards, compressors, codecs)
     job = Job(source, target, path, (overwrite, resume), storage_options, device, memory_limit, client, "rechunk")
     return _copy(job, changes_of(job.node, *changes, skip_unreadable=skip_unreadable), progress, dry_run)
+
+
+documented(
+    ">>> import cuzarr, numpy as np",
+)(globals())

@@ -73,7 +73,7 @@ def _of_times(attributes: str) -> str:
 
 @dataclass(frozen=True)
 class Decoding:
-    """How stored elements become the numbers that they stand for.
+    """The scale, offset and missing values that turn stored elements into numbers.
 
     Attributes
     ----------
@@ -95,7 +95,7 @@ class Decoding:
 
 
 def decoding_of(array: StoredArray) -> Decoding | None:
-    """How an array's elements are decoded; ``None`` where they are what they stand for.
+    """The decoding of an array's elements, or ``None`` if the stored elements are the numbers.
 
     Raises
     ------

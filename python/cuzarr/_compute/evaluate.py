@@ -93,7 +93,7 @@ def joined(arrays: tuple[Any, ...], axis: int) -> Any:
 def finished(
     how: str, arguments: tuple[Any, ...], own: _core.Expr, source: tuple[Any, str], names: tuple[str | None, ...] | None = None
 ) -> Any:
-    """What a method of expressions makes of the elements of an array on a device: a plan, or its elements at once."""
+    """The result of an expression's method for an array on a device: a plan, or its elements at once."""
     (x, device), expr = source, made_of(how, own, arguments)
     if is_lazy(x):
         return Expression(expr, plan_device((x,)), names, (how, (x,), arguments))

@@ -153,12 +153,12 @@ def map_blocks(
 
 
 def _block(f: Callable[..., Any], sources: Sources, block: BlockInfo) -> Any:
-    """What the function makes of a block that this process reads."""
+    """The result of the function for a block that this process reads."""
     return _computed(f, block, sources.read(block))
 
 
 def _computed(f: Callable[..., Any], block: BlockInfo, given: list[Any]) -> Any:
-    """What the function makes of a block, without what ``overlap`` added."""
+    """The result of the function for a block, without the margin that ``overlap`` added."""
     with naming(block, "map_blocks"):
         result = call(f, block, given)
         if not hasattr(result, "shape"):

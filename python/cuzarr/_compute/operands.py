@@ -66,7 +66,7 @@ def _host_expr(array: np.ndarray[Any, Any], device: str, what: str) -> _core.Exp
 
 
 def operand(value: Any, device: str, what: str) -> _core.Expr | Number:
-    """What an expression on this device is made of.
+    """An operand in the form that an expression on this device needs.
 
     Raises
     ------
@@ -127,7 +127,7 @@ def made_of(how: str, own: _core.Expr, arguments: tuple[Any, ...]) -> _core.Expr
 
 
 def device_among(values: tuple[Any, ...]) -> str:
-    """Where elements in memory are: the first GPU's name, else ``"cpu"``."""
+    """The device of operands in memory: the first GPU among them, else ``"cpu"``."""
     for value in values:
         if not _is_number(value) and not is_lazy(value) and is_on_device(value):
             return device_of(value)
@@ -175,7 +175,7 @@ def plan_device(values: tuple[Any, ...]) -> str | None:
 
 
 def lazy_device(value: Any) -> str:
-    """Where a plan has an operand: memory on its device, all else on the host."""
+    """The device of an operand in a plan: that of its memory, else the host."""
     if _is_number(value) or is_lazy(value) or not is_on_device(value):
         return "cpu"
     return device_buffer(value).device

@@ -88,7 +88,7 @@ class _Work:
         self._results: dict[int, Any] = {}
 
     def tasks(self, compute: Callable[[Any], Any], items: Sequence[Any]) -> Iterator[Any]:
-        """What workers make of items, in their order."""
+        """The results of workers for items, in the order of the items."""
         self._total += len(items)
         for result in cluster.Cluster(self._client, self._what, compute, self.limit).results(items):
             self._done += 1
@@ -115,7 +115,7 @@ class _Work:
         return self._results[id(value)]
 
     def summary(self, expression: Any) -> Any:
-        """The result of a reduction, of parts that tasks make; of another summary by one task."""
+        """The result of a reduction whose parts tasks compute. Other summaries are computed by one task."""
         count = expression._expr.summary_parts(self.limit)
         if count is None:
             whole = (0,) * len(expression.shape), expression.shape
@@ -151,7 +151,7 @@ def sources(expression: Any) -> Iterator[Any]:
 
 
 def places(expression: Any) -> list[StorePath]:
-    """Where the arrays are that a plan reads."""
+    """The places of the arrays that a plan reads."""
     arrays = (value if is_stored(value) else getattr(value, "array", None) for value in sources(expression))
     return [array.store_path for array in arrays if is_stored(array)]
 

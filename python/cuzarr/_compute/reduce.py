@@ -214,11 +214,11 @@ class _Fold:
         self._tell = listener(progress, "computing", "blocks")
 
     def result(self, blocks: Sequence[BlockInfo], reader: ReadAhead) -> Any:
-        """What becomes of the next blocks."""
+        """The partial result of the next blocks."""
         return self.merged(blocks, (_computed(self._map_block, block, reader.take()) for block in blocks))
 
     def merged(self, blocks: Sequence[BlockInfo], partials: Iterable[Any]) -> Any:
-        """What becomes of the partial results of blocks."""
+        """The merged result of partial results."""
         total = copy.deepcopy(self._initial)
         for block, partial in zip(blocks, partials, strict=True):
             with naming(block, "reduce"):
@@ -230,11 +230,11 @@ class _Fold:
         return self._finished(total)
 
     def of_sources(self, blocks: Sequence[BlockInfo], sources: Sources) -> Any:
-        """What becomes of blocks that this process reads one after the other."""
+        """The result of blocks that this process reads one after the other."""
         return self.merged(blocks, (_partial(self._map_block, sources, block) for block in blocks))
 
     def of_nothing(self) -> Any:
-        """What becomes of no blocks."""
+        """The result of no blocks."""
         if self._initial is None:
             raise InvalidArgumentError("there are no elements to reduce", hint="pass initial=, the result for no elements")
         return self._finished(copy.deepcopy(self._initial))
@@ -247,13 +247,13 @@ class _Fold:
 
 
 class _Stays:
-    """What stays of extents when some dimensions are reduced: the other ones, or 1 in their place."""
+    """The extents of a reduction's result: reduced dimensions are dropped, or have the extent 1."""
 
     def __init__(self, axes: Sequence[int], keepdims: bool) -> None:
         self._axes, self._keepdims = axes, keepdims
 
     def of(self, extents: Sequence[int], reduced: int = 1) -> tuple[int, ...]:
-        """Extents of the result, or starts; ``reduced`` in place of those that are reduced, where they are kept."""
+        """The extents, or the starts, of the result. Reduced dimensions that are kept have ``reduced``."""
         along = ((reduced if axis in self._axes else extent, axis) for axis, extent in enumerate(extents))
         return tuple(extent for extent, axis in along if self._keepdims or axis not in self._axes)
 
@@ -266,7 +266,7 @@ class _Stays:
         return [other if axis in self._axes else result[axis] for axis, other in enumerate(others)]
 
     def place(self, block: BlockInfo, number: int, count: int, shape: tuple[int, ...]) -> BlockInfo:
-        """Where in the result that of a block lies."""
+        """The place of a block's result in the whole result."""
         extents = self.of(block.shape)
         return BlockInfo(number, count, self.of(block.start, 0), extents, ((0, 0),) * len(extents), shape)
 

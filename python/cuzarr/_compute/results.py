@@ -57,7 +57,7 @@ def marked(settings: dict[str, Any], place: StorePath, work: str) -> dict[str, A
 
 
 def continued(place: StorePath) -> Any:
-    """The array that earlier work began at a place; nothing when there is none."""
+    """The array that earlier work began at a place, or ``None``."""
     _core.Checkpoint.check_place((place.store.handle, place.path))
     with contextlib.suppress(ArrayNotFoundError), warnings.catch_warnings():
         warnings.filterwarnings("ignore", ".*: unfinished ", CuzarrUserWarning)
@@ -74,7 +74,7 @@ def completed(array: Any) -> None:
 
 
 class Target:
-    """Where results go: an array that is there, or is made when the first result tells its type.
+    """The array that takes results: one that exists, or one that is created when the first result tells its type.
 
     Attributes
     ----------
@@ -150,14 +150,14 @@ class Target:
 
     @contextlib.contextmanager
     def finishing(self) -> Iterator[None]:
-        """What happens to the array, and to a ZIP file, when all results are written, or one failed."""
+        """Finishes the array, and a ZIP file, when all results are written or one failed."""
         with finishing(getattr(self._place, "store", None), self._given):
             yield
             if is_stored(self.array):
                 completed(self.array)
 
     def place(self) -> StorePath | None:
-        """Where it is or will be; ``None`` in memory."""
+        """The place of the result, or ``None`` if it is in memory."""
         return self._place.store_path if is_stored(self._place) else self._place
 
     def open(self, like: Any) -> None:
@@ -240,7 +240,7 @@ class Results:
 
     @property
     def finished(self) -> int:
-        """How many the same work wrote before it was interrupted."""
+        """The number of results that the same work wrote before it was interrupted."""
         return self._noted.finished if self._noted else 0
 
     def __enter__(self) -> Self:

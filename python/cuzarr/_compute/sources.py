@@ -85,7 +85,7 @@ def format_of(value: Any) -> ZarrFormat:
 
 
 def place_of(value: Any) -> StorePath:
-    """Where an array or group is, of this package or of zarr-python."""
+    """The place of an array or group of this package or of zarr-python."""
     if _is_of_zarr_2(value):
         apart = None if value.chunk_store in (None, value.store) else value.store
         return make_store_path(value.chunk_store or value.store, path=value.path, metadata_store=apart)

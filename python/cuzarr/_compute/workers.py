@@ -78,7 +78,7 @@ def _new_folders(target: StorePath) -> list[Path]:
 
 @dataclass(frozen=True)
 class _Needs:
-    """What a worker must have, checked in its process."""
+    """The libraries and devices that a worker needs, checked in its process."""
 
     device: str
     sources: tuple[tuple[Store, str], ...]
@@ -101,7 +101,7 @@ class _Needs:
 
 
 async def _answer(version: str, needs: bytes) -> CuzarrError | None:
-    """What keeps this process from working, if anything does. Off the loop of the worker, which stays awake."""
+    """The reason why this process cannot work, or ``None``. Off the loop of the worker, which stays awake."""
     return await asyncio.to_thread(_found_missing, version, needs)
 
 

@@ -21,6 +21,7 @@ from cuzarr._checks import dictionary
 from cuzarr._config.classes import complete_places, dotted_name
 from cuzarr._config.environment import read_environment
 from cuzarr._config.keys import DEFAULTS, check_value, flatten, is_secret, nest, normalize_key, tell_of_no_effect, unknown_key
+from cuzarr._docstrings import documented
 from cuzarr.errors import ConfigInvalidError
 
 
@@ -55,6 +56,15 @@ class LocalSet:
         self._config._local.reset(self._tokens.pop())
 
 
+@documented(
+    """
+    paths : None
+        Not supported: cuzarr reads no configuration files.
+    env : mapping of str to str, optional
+        Variables to use instead of those of the process.
+    >>> import cuzarr
+    """,
+)
 class Config:
     """All settings of cuzarr, with the origin of each. There is one object of this class: ``cuzarr.config``.
 
@@ -72,9 +82,6 @@ class Config:
     ConfigInvalidError
         A setting is unknown, or cannot have a value.
 
-    Examples
-    --------
-    >>> import cuzarr
     >>> with cuzarr.config.set({"array.order": "F"}):
     ...     cuzarr.config.get("array.order")
     'F'
@@ -99,14 +106,6 @@ class Config:
     def origins(self) -> tuple[object, ...]:
         """The objects that all values come from. While they are the same objects, no value has changed.
 
-        Returns
-        -------
-        tuple of object
-            For comparison by identity alone.
-
-        Examples
-        --------
-        >>> import cuzarr
         >>> before = cuzarr.config.origins()
         >>> with cuzarr.config.set({"array.order": "F"}):
         ...     all(a is b for a, b in zip(before, cuzarr.config.origins()))
@@ -144,9 +143,6 @@ class Config:
         ConfigInvalidError
             There is no such setting, and no default was given.
 
-        Examples
-        --------
-        >>> import cuzarr
         >>> cuzarr.config.get("array.order"), cuzarr.config.get("nothing", "none")
         ('C', 'none')
         """
@@ -190,9 +186,6 @@ class Config:
         ConfigInvalidError
             There is no such setting, or it cannot have this value. Nothing was changed.
 
-        Examples
-        --------
-        >>> import cuzarr
         >>> with cuzarr.config.set({"array.order": "F"}, strict=True):
         ...     cuzarr.config.get("array.order"), cuzarr.config.get("strict")
         ('F', True)
@@ -219,9 +212,6 @@ class Config:
         ConfigInvalidError
             There is no such setting, or it cannot have this value.
 
-        Examples
-        --------
-        >>> import cuzarr
         >>> with cuzarr.config.local({"array.order": "F"}):
         ...     cuzarr.config.origin("array.order")
         'config.local'
@@ -263,9 +253,6 @@ class Config:
         ConfigInvalidError
             There is no such setting, or it cannot have this value; or ``priority`` is another word.
 
-        Examples
-        --------
-        >>> import cuzarr
         >>> with cuzarr.config.set({"array.order": "F"}):
         ...     cuzarr.config.update({"array": {"order": "C"}, "json_indent": 4}, priority="new-defaults")
         ...     cuzarr.config["array.order"], cuzarr.config["json_indent"]
@@ -296,9 +283,6 @@ class Config:
         ConfigInvalidError
             There is no such setting, or it cannot have this value.
 
-        Examples
-        --------
-        >>> import cuzarr
         >>> cuzarr.config.merge({"array.order": "F"}, {"json_indent": 4})
         >>> cuzarr.config["array.order"], cuzarr.config["json_indent"]
         ('F', 4)
@@ -312,9 +296,6 @@ class Config:
     def clear(self) -> None:
         """Give every setting its default. Environment variables do not count any more, until :meth:`refresh`.
 
-        Examples
-        --------
-        >>> import cuzarr
         >>> _ = cuzarr.config.set({"array.order": "F"})
         >>> cuzarr.config.clear()
         >>> cuzarr.config.get("array.order")
@@ -328,9 +309,6 @@ class Config:
     def reset(self) -> None:
         """Undo all calls of :meth:`set` and :meth:`update`, and read the environment variables again.
 
-        Examples
-        --------
-        >>> import cuzarr
         >>> _ = cuzarr.config.set({"array.order": "F"})
         >>> cuzarr.config.reset()
         >>> cuzarr.config.get("array.order")
@@ -347,20 +325,11 @@ class Config:
     def refresh(self, paths: Any = None, env: Mapping[str, str] | None = None) -> None:
         """Like :meth:`reset`, with a choice of environment variables.
 
-        Parameters
-        ----------
-        paths : None
-            Not supported: cuzarr reads no configuration files.
-        env : mapping of str to str, optional
-            Variables to use instead of those of the process.
-
         Raises
         ------
         ConfigInvalidError
             ``paths`` is given, or a variable has a value that its setting cannot have.
 
-        Examples
-        --------
         >>> import os, cuzarr
         >>> cuzarr.config.refresh(env={"CUZARR_ARRAY__ORDER": "F"})
         >>> cuzarr.config.get("array.order")
@@ -373,13 +342,6 @@ class Config:
     def collect(self, paths: Any = None, env: Mapping[str, str] | None = None) -> dict[str, Any]:
         """The settings that environment variables give. Nothing is changed.
 
-        Parameters
-        ----------
-        paths : None
-            Not supported: cuzarr reads no configuration files.
-        env : mapping of str to str, optional
-            Variables to use instead of those of the process.
-
         Returns
         -------
         dict
@@ -390,9 +352,6 @@ class Config:
         ConfigInvalidError
             ``paths`` is given, or a variable has a value that its setting cannot have.
 
-        Examples
-        --------
-        >>> import cuzarr
         >>> cuzarr.config.collect(env={"ZARR_ARRAY__ORDER": "F"})
         {'array': {'order': 'F'}}
         """
@@ -405,14 +364,6 @@ class Config:
 
         A process that is started with this text in the variable ``CUZARR_INTERNAL_INHERIT_CONFIG`` has the same settings.
 
-        Returns
-        -------
-        str
-            The text.
-
-        Examples
-        --------
-        >>> import cuzarr
         >>> with cuzarr.config.set({"array.order": "F"}):
         ...     text = cuzarr.config.serialize()
         >>> cuzarr.config.collect(env={"CUZARR_INTERNAL_INHERIT_CONFIG": text})["array"]["order"]
@@ -439,9 +390,6 @@ class Config:
         ConfigInvalidError
             The text is no device.
 
-        Examples
-        --------
-        >>> import cuzarr
         >>> with cuzarr.config.enable_gpu():
         ...     cuzarr.config.get("device")
         'cuda:0'
@@ -463,9 +411,6 @@ class Config:
         str
             ``"config.local"``, ``"config.set"``, ``"environment CUZARR_…"`` or ``"default"``.
 
-        Examples
-        --------
-        >>> import cuzarr
         >>> with cuzarr.config.set({"array.order": "F"}):
         ...     cuzarr.config.origin("array.order"), cuzarr.config.origin("json_indent")
         ('config.set', 'default')
@@ -490,8 +435,6 @@ class Config:
         **options
             Options of Python's ``pprint.pformat``.
 
-        Examples
-        --------
         >>> import io, cuzarr
         >>> text = io.StringIO()
         >>> cuzarr.config.pprint(text)
@@ -529,9 +472,6 @@ class Config:
         dict
             Values by name.
 
-        Examples
-        --------
-        >>> import cuzarr
         >>> cuzarr.config.to_dict()["array"]["order"]
         'C'
         """

@@ -78,7 +78,7 @@ def _cupy_array(buffer: _core.NdBuffer, dtype: np.dtype[Any]) -> Any | None:
 
 
 def result_array(buffer: _core.NdBuffer, dtype: np.dtype[Any]) -> Any:
-    """What a caller gets: NumPy on the CPU; CuPy or :class:`DeviceArray` on a GPU, as ``array_type`` says."""
+    """The array that a caller gets: NumPy's on the CPU; CuPy's or a :class:`DeviceArray` on a GPU, as ``array_type`` says."""
     if buffer.device == "cpu":
         return numpy_view(buffer, dtype)
     on_device = _cupy_array(buffer, dtype)

@@ -13,6 +13,7 @@ from typing import Any, Literal
 import numpy as np
 
 from cuzarr import _checks, _core, _numpy
+from cuzarr._docstrings import documented
 from cuzarr._memory import foreign, index_arrays
 from cuzarr._memory.box import basic_box, ensure_tuple, expand_ellipsis, is_integer, normalize_index, signed_range, slice_indices
 from cuzarr._memory.element_types import ORDERED, are_known_apart, is_opaque, memory_type, reversals
@@ -48,6 +49,14 @@ def _warn_of_lost_parts(own: np.dtype[Any], wanted: np.dtype[Any]) -> None:
         warnings.warn(message, np.exceptions.ComplexWarning, stacklevel=3)
 
 
+@documented(
+    """
+    device : str
+        ``"cuda:N"``, or ``"cpu"``.
+    >>> import cuzarr, numpy as np
+    """,
+    errors={"device": "DeviceUnavailableError\n    There is no such GPU."},
+)
 class DeviceArray(OnDevice, NumpyProtocol, NumpyMethods, OneElement, Operators, Reductions, Shaped):
     """An N-dimensional array in GPU memory, with NumPy's arithmetic (see :mod:`cuzarr.xp`).
 
@@ -75,9 +84,6 @@ class DeviceArray(OnDevice, NumpyProtocol, NumpyMethods, OneElement, Operators, 
     ImplicitHostCopyError
         From ``numpy.asarray(array)`` of an array on a GPU: use :meth:`cpu`.
 
-    Examples
-    --------
-    >>> import cuzarr, numpy as np
     >>> x = cuzarr.DeviceArray.from_host(np.arange(3.0), "cpu")
     >>> x.device, x.shape, x.cpu().tolist()
     ('cpu', (3,), [0.0, 1.0, 2.0])
@@ -99,24 +105,9 @@ class DeviceArray(OnDevice, NumpyProtocol, NumpyMethods, OneElement, Operators, 
             Extents, in elements.
         dtype : dtype-like
             Type of the elements.
-        device : str
-            ``"cuda:N"``, or ``"cpu"``.
         order : {"C", "F"}
             Which dimension changes fastest in memory: the last (``"C"``) or the first.
 
-        Returns
-        -------
-        DeviceArray
-            The array.
-
-        Raises
-        ------
-        DeviceUnavailableError
-            There is no such GPU.
-
-        Examples
-        --------
-        >>> import cuzarr
         >>> cuzarr.DeviceArray.empty((2, 3), "float32", "cpu").strides  # "cuda:0" on a GPU
         (12, 4)
         """
@@ -131,22 +122,7 @@ class DeviceArray(OnDevice, NumpyProtocol, NumpyMethods, OneElement, Operators, 
         ----------
         array : array_like
             The array. A copy is in F order if the array is contiguous in F order alone; else in C order.
-        device : str
-            ``"cuda:N"``, or ``"cpu"``.
 
-        Returns
-        -------
-        DeviceArray
-            The copy.
-
-        Raises
-        ------
-        DeviceUnavailableError
-            There is no such GPU.
-
-        Examples
-        --------
-        >>> import cuzarr, numpy as np
         >>> cuzarr.DeviceArray.from_host(np.arange(3), "cpu").cpu().tolist()  # "cuda:0" on a GPU
         [0, 1, 2]
         """
@@ -176,9 +152,6 @@ class DeviceArray(OnDevice, NumpyProtocol, NumpyMethods, OneElement, Operators, 
         numpy.ndarray
             The copy.
 
-        Examples
-        --------
-        >>> import cuzarr, numpy as np
         >>> cuzarr.DeviceArray.from_host(np.arange(3), "cpu").cpu().sum().item()
         3
         """
@@ -187,24 +160,11 @@ class DeviceArray(OnDevice, NumpyProtocol, NumpyMethods, OneElement, Operators, 
     def to(self, device: str) -> DeviceArray | np.ndarray[Any, Any]:
         """This array on another device; the array itself if it is there already.
 
-        Parameters
-        ----------
-        device : str
-            ``"cuda:N"``, or ``"cpu"``.
-
         Returns
         -------
         DeviceArray or numpy.ndarray
             A NumPy array for ``"cpu"``.
 
-        Raises
-        ------
-        DeviceUnavailableError
-            There is no such GPU.
-
-        Examples
-        --------
-        >>> import cuzarr, numpy as np
         >>> cuzarr.DeviceArray.from_host(np.arange(3.0), "cpu").to("cpu")
         array([0., 1., 2.])
         """
@@ -252,9 +212,6 @@ class DeviceArray(OnDevice, NumpyProtocol, NumpyMethods, OneElement, Operators, 
         InvalidArgumentError
             The version is not known.
 
-        Examples
-        --------
-        >>> import cuzarr, numpy as np
         >>> x = cuzarr.DeviceArray.from_host(np.array([4.0, 9.0]), "cpu")
         >>> x.__array_namespace__().sqrt(x).tolist()
         [2.0, 3.0]
@@ -268,8 +225,6 @@ class DeviceArray(OnDevice, NumpyProtocol, NumpyMethods, OneElement, Operators, 
 
         Parameters
         ----------
-        device : str
-            ``"cuda:N"``, or ``"cpu"``.
         stream : optional
             Must be ``None``: what this gives is ready on every stream.
 
@@ -285,9 +240,6 @@ class DeviceArray(OnDevice, NumpyProtocol, NumpyMethods, OneElement, Operators, 
         InvalidArgumentError
             A stream was given.
 
-        Examples
-        --------
-        >>> import cuzarr, numpy as np
         >>> cuzarr.DeviceArray.from_host(np.arange(3.0), "cpu").to_device("cpu")
         array([0., 1., 2.])
         """
@@ -337,9 +289,6 @@ class DeviceArray(OnDevice, NumpyProtocol, NumpyMethods, OneElement, Operators, 
         SelectionInvalidError
             An index lies outside, or the key does not fit the array.
 
-        Examples
-        --------
-        >>> import cuzarr, numpy as np
         >>> x = cuzarr.DeviceArray.from_host(np.arange(12).reshape(3, 4), "cpu")
         >>> x[1:, ::2].shape
         (2, 2)
@@ -457,9 +406,6 @@ class DeviceArray(OnDevice, NumpyProtocol, NumpyMethods, OneElement, Operators, 
         list or scalar
             Lists as deep as there are dimensions.
 
-        Examples
-        --------
-        >>> import cuzarr, numpy as np
         >>> cuzarr.DeviceArray.from_host(np.arange(4).reshape(2, 2), "cpu").tolist()
         [[0, 1], [2, 3]]
         """
@@ -477,19 +423,11 @@ class DeviceArray(OnDevice, NumpyProtocol, NumpyMethods, OneElement, Operators, 
         copy : bool, optional
             ``True`` always copies; ``False`` never does.
 
-        Returns
-        -------
-        DeviceArray
-            The view or copy.
-
         Raises
         ------
         InvalidArgumentError
             The shape has another number of elements, or needs a copy that ``copy=False`` forbids.
 
-        Examples
-        --------
-        >>> import cuzarr, numpy as np
         >>> cuzarr.DeviceArray.from_host(np.arange(6), "cpu").reshape(2, -1).shape
         (2, 3)
         """
@@ -514,14 +452,6 @@ class DeviceArray(OnDevice, NumpyProtocol, NumpyMethods, OneElement, Operators, 
         order : {"C", "F", "A", "K"}
             In which order elements are counted, as in NumPy; ``"K"`` counts as ``"C"``.
 
-        Returns
-        -------
-        DeviceArray
-            An array of one dimension.
-
-        Examples
-        --------
-        >>> import cuzarr, numpy as np
         >>> cuzarr.DeviceArray.from_host(np.arange(6).reshape(2, 3), "cpu").ravel("F").cpu().tolist()
         [0, 3, 1, 4, 2, 5]
         """
@@ -535,19 +465,11 @@ class DeviceArray(OnDevice, NumpyProtocol, NumpyMethods, OneElement, Operators, 
         *axes : int, or one tuple of int
             Dimension ``axes[i]`` becomes dimension ``i``. Without them all dimensions are reversed.
 
-        Returns
-        -------
-        DeviceArray
-            A view.
-
         Raises
         ------
         InvalidArgumentError
             ``axes`` does not name each dimension once.
 
-        Examples
-        --------
-        >>> import cuzarr
         >>> cuzarr.DeviceArray.empty((2, 3, 4), "int16", "cpu").transpose(2, 0, 1).shape
         (4, 2, 3)
         """
@@ -574,19 +496,11 @@ class DeviceArray(OnDevice, NumpyProtocol, NumpyMethods, OneElement, Operators, 
         dtype : dtype-like
             The other type.
 
-        Returns
-        -------
-        DeviceArray
-            A view.
-
         Raises
         ------
         InvalidArgumentError
             The last dimension cannot be divided into such elements.
 
-        Examples
-        --------
-        >>> import cuzarr
         >>> cuzarr.DeviceArray.empty((2, 3), "float32", "cpu").view("uint8").shape
         (2, 12)
         """
@@ -603,14 +517,6 @@ class DeviceArray(OnDevice, NumpyProtocol, NumpyMethods, OneElement, Operators, 
         order : {"C", "F", "A", "K"}
             Order of the copy in memory, as in NumPy.
 
-        Returns
-        -------
-        DeviceArray
-            The copy.
-
-        Examples
-        --------
-        >>> import cuzarr
         >>> cuzarr.DeviceArray.empty((2, 3), "float32", "cpu").copy("F").strides
         (4, 8)
         """
@@ -628,19 +534,11 @@ class DeviceArray(OnDevice, NumpyProtocol, NumpyMethods, OneElement, Operators, 
         copy : bool
             With ``False``, the array itself is returned if it has that type.
 
-        Returns
-        -------
-        DeviceArray
-            The copy.
-
         Raises
         ------
         UnsupportedError
             Devices have no such conversion: strings, structures, some dates. Convert on the host.
 
-        Examples
-        --------
-        >>> import cuzarr, numpy as np
         >>> cuzarr.DeviceArray.from_host(np.array([1.5, 2.5]), "cpu").astype("int16").cpu()
         array([1, 2], dtype=int16)
         """
@@ -686,9 +584,6 @@ class DeviceArray(OnDevice, NumpyProtocol, NumpyMethods, OneElement, Operators, 
         ConversionError
             The type of the elements cannot hold it.
 
-        Examples
-        --------
-        >>> import cuzarr
         >>> x = cuzarr.DeviceArray.empty((2,), "int16", "cpu")
         >>> x.fill(7)
         >>> x.cpu()
@@ -715,9 +610,6 @@ class DeviceArray(OnDevice, NumpyProtocol, NumpyMethods, OneElement, Operators, 
         OutOfRangeError, ConversionError
             The array's type cannot hold the value.
 
-        Examples
-        --------
-        >>> import cuzarr, numpy as np
         >>> x = cuzarr.DeviceArray.from_host(np.zeros(3), "cpu")
         >>> x[1:] = 7
         >>> x[x == 0] = 1

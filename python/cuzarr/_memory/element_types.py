@@ -30,7 +30,7 @@ ORDERED = "iufcmMU"
 
 
 def reversals(own: np.dtype[Any], wanted: np.dtype[Any], start: int = 0) -> list[tuple[int, int]] | None:
-    """Where bytes of an element are the other way round in another type: from which on, and how many. ``None`` when more differs."""
+    """The runs of bytes in an element that another type has in reverse: first byte and length of each. ``None`` when more differs."""
     if own == wanted:
         return []
     if own.itemsize != wanted.itemsize or own.names != wanted.names or own.shape != wanted.shape:
@@ -90,7 +90,7 @@ def core_dtype(native: np.dtype[Any]) -> str:
 
 
 def dtype_of(element_type: str) -> np.dtype[Any]:
-    """NumPy's type for the Rust side's name of one; bfloat16 and smaller numbers are ``ml_dtypes``' affair."""
+    """NumPy's type for a name of the Rust side. bfloat16 and smaller floats come from ``ml_dtypes``."""
     if element_type.startswith("opaque"):
         return np.dtype(f"V{element_type.removeprefix('opaque')}")
     name = _ML_DTYPES.get(element_type)

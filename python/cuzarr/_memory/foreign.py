@@ -47,7 +47,7 @@ def refuse_masked(value: Any) -> None:
 
 
 def wrap_host(array: np.ndarray[Any, Any]) -> _core.NdBuffer:
-    """The memory of a NumPy array, for the Rust side; kept alive by what is returned."""
+    """The memory of a NumPy array for the Rust side. The result keeps it alive."""
     refuse_masked(array)
     # The array's own element size: a size that the caller expects may reach beyond its memory.
     name, is_fixed = core_dtype(array.dtype), not array.flags.writeable
@@ -73,7 +73,7 @@ def is_on_device(value: Any) -> bool:
 
 
 def device_of(value: Any) -> str:
-    """Where an array's memory is: ``"cpu"``, ``"cuda:0"``."""
+    """The device of an array's memory, such as ``"cpu"`` or ``"cuda:0"``."""
     if not is_on_device(value):
         return "cpu"
     if is_cupys(value):
@@ -144,7 +144,7 @@ def foreign_view(value: Any) -> np.ndarray[Any, Any] | None:
 
 
 def as_numpy(value: Any) -> np.ndarray[Any, Any]:
-    """A NumPy array of whatever is in host memory, any library's; numbers and lists, too.
+    """A NumPy array of an array of any library in host memory, of numbers or of lists.
 
     Raises
     ------

@@ -21,7 +21,7 @@ Numbers = Any
 
 @dataclass(frozen=True)
 class Chosen:
-    """What a key chooses.
+    """The elements that a key chooses.
 
     Attributes
     ----------
@@ -104,7 +104,7 @@ class _Walk:
 def parse(
     key: tuple[Any, ...], shape: tuple[int, ...], nonzero: Callable[[Any], Numbers], where: Callable[[Any, Any, Any], Any]
 ) -> Chosen:
-    """What a key chooses, some items of which are arrays, all of one kind: masks, or indices.
+    """The elements that a key with arrays chooses. All of its arrays are masks, or all are indices.
 
     Parameters
     ----------

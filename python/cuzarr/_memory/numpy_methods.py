@@ -5,9 +5,17 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from cuzarr._checks import axis_number
+from cuzarr._docstrings import documented
 from cuzarr._operators import dispatch
 
 
+@documented(
+    """
+    axis : int or None
+        The dimension; ``None`` takes all elements, in C order.
+    >>> import cuzarr, numpy as np
+    """,
+)
 class NumpyMethods:
     """What NumPy's and CuPy's arrays have as methods, for arrays in a device's memory."""
 
@@ -26,9 +34,6 @@ class NumpyMethods:
         InvalidArgumentError
             There is no such dimension.
 
-        Examples
-        --------
-        >>> import cuzarr, numpy as np
         >>> x = cuzarr.DeviceArray.from_host(np.array([3, 1, 2]), "cpu")  # "cuda:0" on a GPU
         >>> x.sort()
         >>> x.tolist()
@@ -38,11 +43,6 @@ class NumpyMethods:
 
     def argsort(self, axis: int | None = -1) -> Any:
         """The indices along a dimension by which elements are in order.
-
-        Parameters
-        ----------
-        axis : int or None
-            The dimension; ``None`` takes all elements, in C order.
 
         Returns
         -------
@@ -56,9 +56,6 @@ class NumpyMethods:
         InvalidArgumentError
             There is no such dimension.
 
-        Examples
-        --------
-        >>> import cuzarr, numpy as np
         >>> cuzarr.DeviceArray.from_host(np.array([3, 1, 2]), "cpu").argsort().tolist()
         [1, 2, 0]
         """
@@ -82,9 +79,6 @@ class NumpyMethods:
         InvalidArgumentError
             There is no such side, or this array has another number of dimensions than one.
 
-        Examples
-        --------
-        >>> import cuzarr, numpy as np
         >>> x = cuzarr.DeviceArray.from_host(np.array([1, 3, 5]), "cpu")
         >>> x.searchsorted(np.array([0, 3, 9])).tolist()
         [0, 1, 3]
@@ -99,9 +93,6 @@ class NumpyMethods:
         tuple of array
             Indices of int64, on the device of this array.
 
-        Examples
-        --------
-        >>> import cuzarr, numpy as np
         >>> cuzarr.DeviceArray.from_host(np.array([0, 3, 0, 4]), "cpu").nonzero()[0].tolist()
         [1, 3]
         """
@@ -114,8 +105,6 @@ class NumpyMethods:
         ----------
         indices : int, array of int
             Indices; negative ones count from the end.
-        axis : int or None
-            The dimension; ``None`` takes all elements, in C order.
 
         Returns
         -------
@@ -127,9 +116,6 @@ class NumpyMethods:
         BoundsCheckError
             An index lies outside.
 
-        Examples
-        --------
-        >>> import cuzarr, numpy as np
         >>> cuzarr.DeviceArray.from_host(np.array([5, 6, 7]), "cpu").take([2, 0]).tolist()
         [7, 5]
         """
@@ -155,9 +141,6 @@ class NumpyMethods:
         ShapeMismatchError
             A dimension has another extent.
 
-        Examples
-        --------
-        >>> import cuzarr
         >>> cuzarr.DeviceArray.empty((1, 3, 1), "f4", "cpu").squeeze().shape
         (3,)
         """
@@ -180,9 +163,6 @@ class NumpyMethods:
         InvalidArgumentError
             There is no such dimension.
 
-        Examples
-        --------
-        >>> import cuzarr
         >>> cuzarr.DeviceArray.empty((2, 3, 4), "f4", "cpu").swapaxes(0, 2).shape
         (4, 3, 2)
         """
@@ -201,9 +181,6 @@ class NumpyMethods:
         DeviceArray
             New memory.
 
-        Examples
-        --------
-        >>> import cuzarr, numpy as np
         >>> cuzarr.DeviceArray.from_host(np.arange(4).reshape(2, 2), "cpu").flatten("F").tolist()
         [0, 2, 1, 3]
         """

@@ -16,6 +16,7 @@ from cuzarr._compute.decoded import decoded
 from cuzarr._compute.display import Explanation
 from cuzarr._compute.evaluate import plan
 from cuzarr._compute.expression import Expression
+from cuzarr._docstrings import documented
 from cuzarr._memory.box import Box, basic_box
 from cuzarr._memory.convert import result_array
 from cuzarr._metadata.array import AnyArrayMetadata, ArrayMetadata, ArrayV2Metadata, ArrayV3Metadata, canonical_json
@@ -48,6 +49,25 @@ from cuzarr.storage import Store, StoreLike, StorePath, make_store_path
 _IN_PLACE = "z[...] += 1 changes what memory holds; (z + 1).store(other) computes an array of any size"
 
 
+@documented(
+    """
+    fields : str or list of str, optional
+        Only these fields of a structured dtype.
+    prototype : BufferPrototype, optional
+        The kind of memory of the result: a prototype of cuzarr or zarr-python.
+    out : array, optional
+        Where the elements go, of the result's shape, on the device that reads.
+    selection : int, slice, Ellipsis or tuple of them
+        The box.
+    value : array or scalar
+        Broadcasts to the selection, and may be on any device.
+    progress : bool, callable or object, optional
+        As in :meth:`getitem`.
+    >>> import cuzarr, numpy as np
+    >>> array = cuzarr.create_array({}, data=np.arange(12).reshape(3, 4), chunks=(2, 2))
+    """,
+    errors=dict.fromkeys(("selection", "mask"), "BoundsCheckError, SelectionInvalidError\n    The selection does not fit."),
+)
 class Array(Node, StoredProtocol, Operators, OneElement, Reductions, Stored):
     """A stored array. Indexing reads and writes elements; opening reads none.
 
@@ -68,9 +88,6 @@ class Array(Node, StoredProtocol, Operators, OneElement, Reductions, Stored):
     MetadataValidationError
         The metadata cannot be used.
 
-    Examples
-    --------
-    >>> import cuzarr, numpy as np
     >>> array = cuzarr.create_array({}, shape=(4, 6), chunks=(2, 3), dtype="int32")
     >>> array[1:3, ::2] = np.arange(6).reshape(2, 3)
     >>> array[1:3, ::2]
@@ -122,11 +139,6 @@ class Array(Node, StoredProtocol, Operators, OneElement, Reductions, Stored):
         data : dict
             The document, with attributes inside.
 
-        Returns
-        -------
-        Array
-            The array.
-
         Raises
         ------
         InvalidArgumentError
@@ -134,12 +146,10 @@ class Array(Node, StoredProtocol, Operators, OneElement, Reductions, Stored):
         MetadataValidationError
             The document cannot be used.
 
-        Examples
-        --------
         >>> import cuzarr
         >>> array = cuzarr.ones((4,), store={})
-        >>> cuzarr.Array.from_dict(array.store_path, array.metadata.to_dict()).same_as(array)
-        True
+        >>> cuzarr.Array.from_dict(array.store_path, array.metadata.to_dict()).shape
+        (4,)
         """
         metadata = parse_node(data)
         if not isinstance(metadata, ArrayV2Metadata | ArrayV3Metadata):
@@ -157,18 +167,11 @@ class Array(Node, StoredProtocol, Operators, OneElement, Reductions, Stored):
         config : ArrayConfig or dict, optional
             How the array behaves while it is open.
 
-        Returns
-        -------
-        Array
-            The array.
-
         Raises
         ------
         ArrayNotFoundError
             No array of format 3 is there.
 
-        Examples
-        --------
         >>> import cuzarr
         >>> store = {}
         >>> _ = cuzarr.ones((4,), store=store)
@@ -196,8 +199,6 @@ class Array(Node, StoredProtocol, Operators, OneElement, Reductions, Stored):
         InvalidArgumentError
             There is no such setting, or it cannot have this value.
 
-        Examples
-        --------
         >>> import cuzarr
         >>> cuzarr.zeros((2,), store={}).with_config({"write_empty_chunks": True}).config.write_empty_chunks
         True
@@ -218,8 +219,6 @@ class Array(Node, StoredProtocol, Operators, OneElement, Reductions, Stored):
         Array
             The same array, opened for this device.
 
-        Examples
-        --------
         >>> import cuzarr
         >>> cuzarr.zeros((2,), store={}).with_device("cpu").device
         'cpu'
@@ -332,13 +331,6 @@ class Array(Node, StoredProtocol, Operators, OneElement, Reductions, Stored):
     def nbytes_stored(self) -> int:
         """Size of the stored array in bytes, metadata included.
 
-        Returns
-        -------
-        int
-            The size in bytes.
-
-        Examples
-        --------
         >>> import cuzarr, numpy as np
         >>> array = cuzarr.create_array({}, data=np.arange(4), compressors=None)
         >>> array.nbytes_stored() > array.nbytes
@@ -381,8 +373,6 @@ class Array(Node, StoredProtocol, Operators, OneElement, Reductions, Stored):
         Info
             The summary; ``print`` shows it.
 
-        Examples
-        --------
         >>> import cuzarr, numpy as np
         >>> array = cuzarr.create_array({}, data=np.arange(4), compressors=None)
         >>> "Chunks Initialized : 1" in str(array.info_complete())
@@ -429,8 +419,6 @@ class Array(Node, StoredProtocol, Operators, OneElement, Reductions, Stored):
         DTypeMismatchError
             The elements are strings, structures or dates already.
 
-        Examples
-        --------
         >>> import cuzarr, numpy as np
         >>> packed = {"scale_factor": 0.5, "add_offset": 10.0, "_FillValue": -1}
         >>> z = cuzarr.create_array({}, data=np.array([4, -1, 6], "int16"), attributes=packed)
@@ -446,8 +434,6 @@ class Array(Node, StoredProtocol, Operators, OneElement, Reductions, Stored):
 
         Parameters
         ----------
-        selection : int, slice, Ellipsis or tuple of them
-            The box.
         writing : bool
             Explain how elements that are on the array's device would be written to the box.
 
@@ -456,8 +442,6 @@ class Array(Node, StoredProtocol, Operators, OneElement, Reductions, Stored):
         Explanation
             Where each codec runs, and the reason where that is the host. ``print`` shows it as text.
 
-        Examples
-        --------
         >>> import cuzarr
         >>> print(cuzarr.zeros((4, 4), chunks=(2, 2), store={}).explain((slice(0, 2), slice(0, 4))))  # doctest: +ELLIPSIS
         read [0:2, 0:4] into cpu
@@ -476,8 +460,6 @@ class Array(Node, StoredProtocol, Operators, OneElement, Reductions, Stored):
         dict or None
             ``stages``, with bytes, seconds and counts of each, and totals.
 
-        Examples
-        --------
         >>> import cuzarr, numpy as np
         >>> array = cuzarr.create_array({}, data=np.arange(4))
         >>> _ = array[:]
@@ -496,8 +478,6 @@ class Array(Node, StoredProtocol, Operators, OneElement, Reductions, Stored):
             The codec's name, and ``"native"`` if the array's device decodes it, or ``"via host: <reason>"``. Reads of a few chunks may
             choose the host, because it is faster; ``explain`` with a selection says so.
 
-        Examples
-        --------
         >>> import cuzarr
         >>> cuzarr.zeros((4,), store={}).placements()
         [('bytes', 'native'), ('zstd', 'native')]
@@ -528,10 +508,6 @@ class Array(Node, StoredProtocol, Operators, OneElement, Reductions, Stored):
         ChunkCorruptError, ChecksumMismatchError
             A chunk cannot be decoded.
 
-        Examples
-        --------
-        >>> import cuzarr, numpy as np
-        >>> array = cuzarr.create_array({}, data=np.arange(12).reshape(3, 4), chunks=(2, 2))
         >>> array[1:, ::2]
         array([[ 4,  6],
                [ 8, 10]])
@@ -561,8 +537,6 @@ class Array(Node, StoredProtocol, Operators, OneElement, Reductions, Stored):
         ReadOnlyError
             The array was opened for reading only.
 
-        Examples
-        --------
         >>> import cuzarr
         >>> array = cuzarr.zeros((2, 3), dtype="int8", store={})
         >>> array[:, 1] = [7, 8]
@@ -589,8 +563,6 @@ class Array(Node, StoredProtocol, Operators, OneElement, Reductions, Stored):
         array
             The elements; a buffer's array where ``prototype`` is given.
 
-        Examples
-        --------
         >>> import cuzarr
         >>> from cuzarr.buffer import cpu
         >>> cuzarr.ones((4,), store={}).getitem(slice(1, 3), prototype=cpu.buffer_prototype)
@@ -610,15 +582,9 @@ class Array(Node, StoredProtocol, Operators, OneElement, Reductions, Stored):
         ----------
         selection : optional
             What brackets take.
-        value : array or scalar
-            Broadcasts to the selection, and may be on any device.
         prototype : BufferPrototype, optional
             A buffer class of your own, which is given the values first.
-        progress : bool, callable or object, optional
-            As in :meth:`getitem`.
 
-        Examples
-        --------
         >>> import cuzarr
         >>> array = cuzarr.zeros((4,), store={})
         >>> array.setitem(slice(1, 3), [5, 6])
@@ -644,26 +610,18 @@ class Array(Node, StoredProtocol, Operators, OneElement, Reductions, Stored):
 
         Parameters
         ----------
-        selection : int, slice, Ellipsis or tuple of them
-            The box.
         out : array, optional
             Where the elements go, of the box's shape. They are converted to its type, as NumPy's ``astype`` does it.
         dtype : dtype, optional
             Element type of the result, if not the array's.
-        prototype : BufferPrototype, optional
-            The kind of memory of the result: a prototype of cuzarr or zarr-python.
         device : str or sequence of str, optional
             Where the elements go. Several devices get a part of the first dimension each, cut where chunks begin, and read at the same
             time. Such reads are not in this array's :meth:`last_report`.
-        progress : bool, callable or object, optional
-            As in :meth:`getitem`.
 
         Returns
         -------
         array, or list of arrays for several devices
 
-        Examples
-        --------
         >>> import cuzarr
         >>> cuzarr.full((4,), fill_value=7, dtype="int16", store={}).read(slice(1, 3), dtype="float32")
         array([7., 7.], dtype=float32)
@@ -693,8 +651,6 @@ class Array(Node, StoredProtocol, Operators, OneElement, Reductions, Stored):
             Where the elements go: a first dimension for the selections, which then have one shape.
         dtype : dtype, optional
             Element type of the results; elements are converted on the way.
-        prototype : BufferPrototype, optional
-            The kind of memory of the result: a prototype of cuzarr or zarr-python.
         progress : bool, callable or object, optional
             As in :meth:`getitem`; the number of objects in all is not known.
 
@@ -728,10 +684,6 @@ class Array(Node, StoredProtocol, Operators, OneElement, Reductions, Stored):
         out : array, optional
             Where the elements go, of the selection's shape, on the device that reads. NumPy's arrays may hold another type, to which
             the elements are converted.
-        prototype : BufferPrototype, optional
-            The kind of memory of the result: a prototype of cuzarr or zarr-python.
-        fields : str or list of str, optional
-            Only these fields of a structured dtype.
 
         Returns
         -------
@@ -746,10 +698,6 @@ class Array(Node, StoredProtocol, Operators, OneElement, Reductions, Stored):
         ChunkCorruptError, ChecksumMismatchError
             A chunk cannot be decoded.
 
-        Examples
-        --------
-        >>> import cuzarr, numpy as np
-        >>> array = cuzarr.create_array({}, data=np.arange(12).reshape(3, 4), chunks=(2, 2))
         >>> array.get_basic_selection((slice(1, 3), slice(None, None, 2)))
         array([[ 4,  6],
                [ 8, 10]])
@@ -774,8 +722,6 @@ class Array(Node, StoredProtocol, Operators, OneElement, Reductions, Stored):
             Per dimension; steps of slices are positive.
         value : array or scalar
             Broadcasts to the box, and may be on any device.
-        fields : str or list of str, optional
-            Only these fields of a structured dtype.
         prototype : BufferPrototype, optional
             A buffer class of your own, which is given the values first.
 
@@ -784,8 +730,6 @@ class Array(Node, StoredProtocol, Operators, OneElement, Reductions, Stored):
         BoundsCheckError, NegativeStepError, SelectionInvalidError
             The selection does not fit.
 
-        Examples
-        --------
         >>> import cuzarr
         >>> array = cuzarr.zeros((4,), store={})
         >>> array.set_basic_selection(slice(None, None, 2), 7)
@@ -801,27 +745,12 @@ class Array(Node, StoredProtocol, Operators, OneElement, Reductions, Stored):
         ----------
         selection : int, slice or tuple of them
             Places of chunks in the grid; steps of slices are 1.
-        out : array, optional
-            Where the elements go, of the result's shape, on the device that reads.
-        fields : str or list of str, optional
-            Only these fields of a structured dtype.
-        prototype : BufferPrototype, optional
-            The kind of memory of the result: a prototype of cuzarr or zarr-python.
 
         Returns
         -------
         array
             The elements, on the array's device.
 
-        Raises
-        ------
-        BoundsCheckError, SelectionInvalidError
-            The selection does not fit.
-
-        Examples
-        --------
-        >>> import cuzarr, numpy as np
-        >>> array = cuzarr.create_array({}, data=np.arange(12).reshape(3, 4), chunks=(2, 2))
         >>> array.get_block_selection((0, 1))
         array([[2, 3],
                [6, 7]])
@@ -837,20 +766,9 @@ class Array(Node, StoredProtocol, Operators, OneElement, Reductions, Stored):
             Places of chunks in the grid; steps of slices are 1.
         value : array or scalar
             Broadcasts to the chunks, and may be on any device.
-        fields : str or list of str, optional
-            Only these fields of a structured dtype.
         prototype : BufferPrototype, optional
             A buffer class of your own, which is given the values first.
 
-        Raises
-        ------
-        BoundsCheckError, SelectionInvalidError
-            The selection does not fit.
-
-        Examples
-        --------
-        >>> import cuzarr, numpy as np
-        >>> array = cuzarr.create_array({}, data=np.arange(12).reshape(3, 4), chunks=(2, 2))
         >>> array.set_block_selection((0, 0), -1)
         >>> array[0]
         array([-1, -1,  2,  3])
@@ -866,27 +784,12 @@ class Array(Node, StoredProtocol, Operators, OneElement, Reductions, Stored):
         ----------
         selection : tuple
             A selector for each dimension: an integer, a slice, an index array or a mask of that dimension.
-        out : array, optional
-            Where the elements go, of the result's shape, on the device that reads.
-        fields : str or list of str, optional
-            Only these fields of a structured dtype.
-        prototype : BufferPrototype, optional
-            The kind of memory of the result: a prototype of cuzarr or zarr-python.
 
         Returns
         -------
         array
             The elements, on the array's device.
 
-        Raises
-        ------
-        BoundsCheckError, SelectionInvalidError
-            The selection does not fit.
-
-        Examples
-        --------
-        >>> import cuzarr, numpy as np
-        >>> array = cuzarr.create_array({}, data=np.arange(12).reshape(3, 4), chunks=(2, 2))
         >>> array.get_orthogonal_selection(([2, 0], slice(1, 3)))
         array([[ 9, 10],
                [ 1,  2]])
@@ -902,22 +805,9 @@ class Array(Node, StoredProtocol, Operators, OneElement, Reductions, Stored):
         ----------
         selection : tuple
             A selector for each dimension: an integer, a slice, an index array or a mask of that dimension.
-        value : array or scalar
-            Broadcasts to the selection, and may be on any device.
-        fields : str or list of str, optional
-            Only these fields of a structured dtype.
         prototype : BufferPrototype, optional
             A buffer class of your own, which is given the values first.
 
-        Raises
-        ------
-        BoundsCheckError, SelectionInvalidError
-            The selection does not fit.
-
-        Examples
-        --------
-        >>> import cuzarr, numpy as np
-        >>> array = cuzarr.create_array({}, data=np.arange(12).reshape(3, 4), chunks=(2, 2))
         >>> array.set_orthogonal_selection(([2, 0], [1]), 0)
         >>> array[:, 1]
         array([0, 5, 0])
@@ -935,27 +825,12 @@ class Array(Node, StoredProtocol, Operators, OneElement, Reductions, Stored):
         ----------
         selection : tuple of index arrays
             One for each dimension; they broadcast together.
-        out : array, optional
-            Where the elements go, of the result's shape, on the device that reads.
-        fields : str or list of str, optional
-            Only these fields of a structured dtype.
-        prototype : BufferPrototype, optional
-            The kind of memory of the result: a prototype of cuzarr or zarr-python.
 
         Returns
         -------
         array
             The elements, on the array's device, in the shape of the index arrays.
 
-        Raises
-        ------
-        BoundsCheckError, SelectionInvalidError
-            The selection does not fit.
-
-        Examples
-        --------
-        >>> import cuzarr, numpy as np
-        >>> array = cuzarr.create_array({}, data=np.arange(12).reshape(3, 4), chunks=(2, 2))
         >>> array.get_coordinate_selection(([2, 0, 2], [3, 1, 3]))
         array([11,  1, 11])
         """
@@ -972,20 +847,9 @@ class Array(Node, StoredProtocol, Operators, OneElement, Reductions, Stored):
             One for each dimension; they broadcast together.
         value : array or scalar
             Broadcasts to the points, or has one element for each. It may be on any device.
-        fields : str or list of str, optional
-            Only these fields of a structured dtype.
         prototype : BufferPrototype, optional
             A buffer class of your own, which is given the values first.
 
-        Raises
-        ------
-        BoundsCheckError, SelectionInvalidError
-            The selection does not fit.
-
-        Examples
-        --------
-        >>> import cuzarr, numpy as np
-        >>> array = cuzarr.create_array({}, data=np.arange(12).reshape(3, 4), chunks=(2, 2))
         >>> array.set_coordinate_selection(([2, 0], [3, 1]), [-1, -2])
         >>> int(array[2, 3]), int(array[0, 1])
         (-1, -2)
@@ -999,27 +863,12 @@ class Array(Node, StoredProtocol, Operators, OneElement, Reductions, Stored):
         ----------
         mask : array of bool
             Of the array's shape.
-        out : array, optional
-            Where the elements go, of the result's shape, on the device that reads.
-        fields : str or list of str, optional
-            Only these fields of a structured dtype.
-        prototype : BufferPrototype, optional
-            The kind of memory of the result: a prototype of cuzarr or zarr-python.
 
         Returns
         -------
         array
             The elements, on the array's device, in one dimension.
 
-        Raises
-        ------
-        BoundsCheckError, SelectionInvalidError
-            The selection does not fit.
-
-        Examples
-        --------
-        >>> import cuzarr, numpy as np
-        >>> array = cuzarr.create_array({}, data=np.arange(12).reshape(3, 4), chunks=(2, 2))
         >>> array.get_mask_selection(np.arange(12).reshape(3, 4) % 5 == 0)
         array([ 0,  5, 10])
         """
@@ -1034,20 +883,9 @@ class Array(Node, StoredProtocol, Operators, OneElement, Reductions, Stored):
             Of the array's shape.
         value : array or scalar
             Broadcasts to the elements, in C order, and may be on any device.
-        fields : str or list of str, optional
-            Only these fields of a structured dtype.
         prototype : BufferPrototype, optional
             A buffer class of your own, which is given the values first.
 
-        Raises
-        ------
-        BoundsCheckError, SelectionInvalidError
-            The selection does not fit.
-
-        Examples
-        --------
-        >>> import cuzarr, numpy as np
-        >>> array = cuzarr.create_array({}, data=np.arange(12).reshape(3, 4), chunks=(2, 2))
         >>> array.set_mask_selection(np.arange(12).reshape(3, 4) > 9, 0)
         >>> array[2]
         array([8, 9, 0, 0])
@@ -1112,8 +950,6 @@ class Array(Node, StoredProtocol, Operators, OneElement, Reductions, Stored):
         InvalidArgumentError
             The number of dimensions differs, or an extent is negative.
 
-        Examples
-        --------
         >>> import cuzarr
         >>> array = cuzarr.zeros((4, 4), chunks=(2, 2), store={})
         >>> array.resize((2, 6))
@@ -1133,11 +969,6 @@ class Array(Node, StoredProtocol, Operators, OneElement, Reductions, Stored):
         axis : int or str
             A number, or the name of a dimension.
 
-        Returns
-        -------
-        tuple of int
-            The new shape.
-
         Raises
         ------
         InvalidArgumentError
@@ -1145,8 +976,6 @@ class Array(Node, StoredProtocol, Operators, OneElement, Reductions, Stored):
         ArrayNotFoundError
             Another program has deleted the array.
 
-        Examples
-        --------
         >>> import cuzarr
         >>> array = cuzarr.zeros((2, 3), store={})
         >>> array.append([[1, 2, 3]])
@@ -1169,8 +998,6 @@ class Array(Node, StoredProtocol, Operators, OneElement, Reductions, Stored):
         Expression
                 A plan. ``compute()`` gives its elements, ``store()`` writes them.
 
-        Examples
-        --------
         >>> import cuzarr
         >>> cuzarr.full((2,), fill_value=1.7, store={}).astype("int8").compute()
         array([1, 1], dtype=int8)
@@ -1218,8 +1045,6 @@ class Array(Node, StoredProtocol, Operators, OneElement, Reductions, Stored):
         ImplicitHostCopyError
             The array reads to a GPU, and a copy to the host has to be asked for.
 
-        Examples
-        --------
         >>> import cuzarr, numpy as np
         >>> names = cuzarr.array(np.array(["Aare", "Emme"], "T"), store={})
         >>> len(names.__arrow_c_array__())  # pyarrow.array(names) takes both
@@ -1257,13 +1082,6 @@ class Array(Node, StoredProtocol, Operators, OneElement, Reductions, Stored):
         other : object
             What to compare with.
 
-        Returns
-        -------
-        bool
-            ``True`` if they are the same.
-
-        Examples
-        --------
         >>> import cuzarr
         >>> store = {}
         >>> array = cuzarr.create_array(store, shape=(2,), dtype="int8")
@@ -1315,7 +1133,7 @@ class Array(Node, StoredProtocol, Operators, OneElement, Reductions, Stored):
         return array_io.open_handle(self, device)
 
     def _explain(self, selection: Any, writing: bool) -> Explanation:
-        """What reading or writing a selection would do; the selection as the Rust side takes it."""
+        """Explains a read or write. The selection is in the form of the Rust side."""
         return Explanation(*self._handle().explain(selection, writing))
 
     def _reopened(self, metadata: AnyArrayMetadata) -> Self:

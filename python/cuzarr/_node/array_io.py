@@ -43,7 +43,7 @@ class Opened(NamedTuple):
 
 
 class Plain(NamedTuple):
-    """What reads brackets of integers and slices, where results are NumPy's arrays and hold what the Rust side gives as it is."""
+    """The reader of ``array[...]`` for integers and slices, for results that are plain NumPy arrays."""
 
     origins: tuple[object, ...]
     # ``None`` where results are others.
@@ -132,8 +132,10 @@ def placement(array: OpenArray, prototype: Any) -> tuple[str, Any]:
 
 
 def read_plain(array: OpenArray, selection: Any) -> np.ndarray[Any, Any] | None:
-    """What brackets of integers and slices give; ``None`` where there is more to them, or to the array. Most reads of small arrays
-    are such, and every step of Python's would take as long as one of reading."""
+    """The result of ``array[...]`` for integers and slices, or ``None`` if the selection or the array needs the general path.
+
+    Most reads of small arrays are such, and each step in Python would take as long as one of reading.
+    """
     plain = array._plain
     if plain is None or plain.origins != global_config.origins():
         plain = array._plain = _look_if_plain(array)
@@ -208,7 +210,7 @@ def _taken(array: OpenArray, value: Any, prototype: Any, dtype: np.dtype[Any]) -
 
 
 def _reads_into(array: OpenArray, out: Any, out_dtype: np.dtype[Any]) -> bool:
-    """Whether elements can go right into a caller's memory; if not, they are converted on their way there."""
+    """Whether elements can be read directly into a caller's memory, without a conversion."""
     if out_dtype is not array.dtype or array._metadata.data_type.is_variable:
         return False
     memory = getattr(out, "as_ndarray_like", lambda: out)()

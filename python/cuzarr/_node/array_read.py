@@ -48,7 +48,7 @@ def _check_fixed(array: OpenArray) -> None:
 
 
 def read(array: OpenArray, selection: Any, out: Any, dtype: Any, prototype: Any) -> Any:
-    """One box; see :meth:`cuzarr.Array.read`."""
+    """Reads one box; see :meth:`cuzarr.Array.read`."""
     return _read_box(array, basic_box(selection, array.shape), dtype, out, prototype)
 
 
@@ -73,7 +73,7 @@ def _read_box(array: OpenArray, box: Box, dtype: Any, out: Any = None, prototype
 
 
 def read_to(array: OpenArray, selection: Any, out: Any, dtype: Any, prototype: Any, device: str | Sequence[str]) -> Any:
-    """One box, to other devices than the array's; see :meth:`cuzarr.Array.read`."""
+    """Reads one box to other devices than the array's; see :meth:`cuzarr.Array.read`."""
     if isinstance(device, str):
         return read(array.with_device(device), selection, out, dtype, prototype)
     device = items(device, "device", "the name of one, or of several")
@@ -112,7 +112,7 @@ def split(box: Box, chunks: ChunkGrid, count: int) -> list[Box]:
 
 
 def read_many(array: OpenArray, selections: Sequence[Any], out: Any, dtype: Any, prototype: Any) -> Any:
-    """Many boxes; see :meth:`cuzarr.Array.read_many`."""
+    """Reads many boxes; see :meth:`cuzarr.Array.read_many`."""
     boxes = [basic_box(selection, array.shape) for selection in items(selections, "selections", "a list of them")]
     device, _ = placement(array, prototype)
     if array._metadata.data_type.is_variable and out is None and dtype is None:

@@ -63,7 +63,7 @@ def put(array: Any, selection: Any, value: Any, prototype: Any) -> None:
 
 
 def count_objects(array: Any, selection: Any) -> int | None:
-    """Stored objects that a box touches; ``None`` for what is no box."""
+    """The number of stored objects that a box touches, or ``None`` if the selection is no box."""
     fields, rest = pop_fields(selection)
     try:
         box = basic_box(rest, array.shape)

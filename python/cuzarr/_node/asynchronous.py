@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any, ClassVar, Literal, Self, TypeVar
 
 import numpy as np
 
+from cuzarr import _docstrings
 from cuzarr._metadata.array import AnyArrayMetadata
 from cuzarr._metadata.documents import check_zarr_format, read_array, read_group
 from cuzarr._metadata.group import GroupMetadata
@@ -32,7 +34,7 @@ _TWINS: dict[type, type[_AsyncNode]] = {}
 
 
 def to_async(value: Any) -> Any:
-    """Nodes as their asynchronous twins; anything else as it is."""
+    """A node's asynchronous twin. Other values stay as they are."""
     twin = next((_TWINS[base] for base in type(value).__mro__ if base in _TWINS), None)
     if twin is not None:
         return twin.of(value)
@@ -53,21 +55,26 @@ async def run_node(call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
 def _awaited(method: Callable[..., Any]) -> Any:
     """The asynchronous twin of a method of ``Array`` or ``Group``."""
 
-    @functools.wraps(method)
     async def call(self: Any, *args: Any, **kwargs: Any) -> Any:
         return await run_node(method, self._node, *args, **kwargs)
 
-    return call
+    return _undocumented(call, method)
 
 
 def _listed(method: Callable[..., Any]) -> Any:
     """The asynchronous twin of a method that gives an iterable: one call, then one item after the other."""
 
-    @functools.wraps(method)
     async def call(self: Any, *args: Any, **kwargs: Any) -> AsyncGenerator[Any]:
         for item in await run(lambda: list(method(self._node, *args, **kwargs))):
             yield to_async(item)
 
+    return _undocumented(call, method)
+
+
+def _undocumented(call: Any, method: Callable[..., Any]) -> Any:
+    """A twin by the name of its method and with its parameters. :func:`complete` gives it a docstring."""
+    functools.update_wrapper(call, method)
+    call.__doc__ = None
     return call
 
 
@@ -248,32 +255,6 @@ class AsyncArray(_AsyncNode):
 
     @classmethod
     def from_dict(cls, store_path: StorePath, data: dict[str, Any]) -> AsyncArray:
-        """The array that a metadata document describes. Nothing is read or written.
-
-        Parameters
-        ----------
-        store_path : StorePath
-            Where the array is.
-        data : dict
-            The document, with the attributes inside.
-
-        Returns
-        -------
-        AsyncArray
-            The array.
-
-        Raises
-        ------
-        MetadataValidationError
-            The document is no metadata of an array.
-
-        Examples
-        --------
-        >>> import cuzarr
-        >>> array = cuzarr.zeros((2, 3), store={})
-        >>> cuzarr.AsyncArray.from_dict(array.store_path, array.metadata.to_dict()).shape
-        (2, 3)
-        """
         return cls.of(cls._blocking.from_dict(store_path, data))
 
     @classmethod
@@ -282,30 +263,13 @@ class AsyncArray(_AsyncNode):
 
         Parameters
         ----------
-        store : store, path or URL
-            Where the array is.
         zarr_format : {2, 3, None}
             The format; ``None`` for either.
-        config : ArrayConfig or dict, optional
-            How the array behaves while it is open.
-
-        Returns
-        -------
-        AsyncArray
-            The array.
 
         Raises
         ------
         ArrayNotFoundError
             No array of this format is there.
-
-        Examples
-        --------
-        >>> import asyncio, cuzarr
-        >>> store = cuzarr.storage.MemoryStore()
-        >>> _ = cuzarr.zeros((2, 3), store=store)
-        >>> asyncio.run(cuzarr.AsyncArray.open(store)).shape
-        (2, 3)
         """
 
         def opened() -> Any:
@@ -332,7 +296,7 @@ class AsyncArray(_AsyncNode):
     info_complete: Awaited[Info]
 
     async def nchunks_initialized(self) -> int:
-        """Number of chunks that are stored. A stored shard counts with all its chunks.
+        """Number of chunks that are stored. A stored shard counts with all its chunks. This call is awaited.
 
         Returns
         -------
@@ -363,58 +327,13 @@ class AsyncArray(_AsyncNode):
         ------
         ReadOnlyError
             The array was opened for reading only.
-
-        Examples
-        --------
-        >>> import asyncio, cuzarr
-        >>> array = cuzarr.AsyncArray.of(cuzarr.zeros((4,), store={}))
-        >>> asyncio.run(array.resize((6,)))
-        >>> array.shape
-        (6,)
         """
         await run(resize.resize, self._node, new_shape, delete_outside_chunks=delete_outside_chunks)
 
     def with_config(self, config: ArrayConfigLike) -> Self:
-        """This array with other settings. Settings that are not named stay as they are.
-
-        Parameters
-        ----------
-        config : ArrayConfig or dict
-            The settings to change.
-
-        Returns
-        -------
-        AsyncArray
-            The same array, opened with these settings.
-
-        Examples
-        --------
-        >>> import cuzarr
-        >>> array = cuzarr.AsyncArray.of(cuzarr.zeros((4,), store={}))
-        >>> array.with_config({"write_empty_chunks": True}).config.write_empty_chunks
-        True
-        """
         return self.of(self._node.with_config(config))
 
     def with_device(self, device: str) -> Self:
-        """This array, read to another device.
-
-        Parameters
-        ----------
-        device : str
-            ``"cpu"`` or ``"cuda:N"``.
-
-        Returns
-        -------
-        AsyncArray
-            The same array, opened for this device.
-
-        Examples
-        --------
-        >>> import cuzarr
-        >>> cuzarr.AsyncArray.of(cuzarr.zeros((4,), store={})).with_device("cuda:0").device
-        'cuda:0'
-        """
         return self.of(self._node.with_device(device))
 
     @property
@@ -503,35 +422,6 @@ class AsyncGroup(_AsyncNode):
     async def from_store(
         cls, store: StoreLike, *, attributes: dict[str, Any] | None = None, overwrite: bool = False, zarr_format: Any = 3
     ) -> AsyncGroup:
-        """Create a group at a store or path.
-
-        Parameters
-        ----------
-        store : store, path or URL
-            Where the group will be.
-        attributes : dict, optional
-            Its attributes.
-        overwrite : bool
-            Replace what is there, with all that is below it.
-        zarr_format : {2, 3}
-            The format.
-
-        Returns
-        -------
-        AsyncGroup
-            The group.
-
-        Raises
-        ------
-        ContainsArrayError, ContainsGroupError
-            A node is there, and ``overwrite`` is off.
-
-        Examples
-        --------
-        >>> import asyncio, cuzarr
-        >>> asyncio.run(cuzarr.AsyncGroup.from_store({}, attributes={"title": "maps"})).attrs
-        {'title': 'maps'}
-        """
         return await run_node(  # type: ignore[no-any-return]
             cls._blocking.from_store, store, attributes=attributes, overwrite=overwrite, zarr_format=zarr_format
         )
@@ -542,31 +432,9 @@ class AsyncGroup(_AsyncNode):
 
         Parameters
         ----------
-        store : store, path or URL
-            Where the group is.
-        zarr_format : {2, 3, None}
-            The format; ``None`` for either.
         use_consolidated : bool or str, optional
             Whether to read consolidated metadata: ``True`` requires it, ``False`` ignores it, ``None`` uses it if it is there.
             Text is the name of its key in format 2.
-
-        Returns
-        -------
-        AsyncGroup
-            The group.
-
-        Raises
-        ------
-        GroupNotFoundError
-            No group of this format is there.
-
-        Examples
-        --------
-        >>> import asyncio, cuzarr
-        >>> store = cuzarr.storage.MemoryStore()
-        >>> _ = cuzarr.create_group(store, attributes={"title": "maps"})
-        >>> asyncio.run(cuzarr.AsyncGroup.open(store)).attrs
-        {'title': 'maps'}
         """
 
         def opened() -> Any:
@@ -613,16 +481,6 @@ class AsyncGroup(_AsyncNode):
         key : str
             The path, such as ``"maps/t2m"``.
 
-        Returns
-        -------
-        AsyncArray or AsyncGroup
-            The member.
-
-        Raises
-        ------
-        KeyError
-            Nothing is there.
-
         Examples
         --------
         >>> import asyncio, cuzarr
@@ -647,60 +505,28 @@ class AsyncGroup(_AsyncNode):
 
         Parameters
         ----------
-        name : str
-            The path below this group.
-        shape : tuple of int
-            Extents, in elements.
         dtype : dtype-like, optional
             Type of the elements.
         exact : bool
             Whether an array that exists must have exactly this type; else it suffices that its type can be cast to this one.
-        config : ArrayConfig or dict, optional
-            How the array behaves while it is open.
         **kwargs
             As for :meth:`cuzarr.Group.create_array`, if the array is created.
-
-        Returns
-        -------
-        AsyncArray
-            The array.
-
-        Raises
-        ------
-        TypeError
-            An array is there, with another shape or type.
-
-        Examples
-        --------
-        >>> import asyncio, cuzarr
-        >>> group = cuzarr.AsyncGroup.of(cuzarr.create_group({}))
-        >>> asyncio.run(group.require_array("t2m", shape=(4,), dtype="float32")).shape
-        (4,)
         """
         given: dict[str, Any] = {"shape": shape, "dtype": dtype, "exact": exact, "config": config} | kwargs
         return await run_node(self._node.require_array, name, **given)  # type: ignore[no-any-return]
 
     async def get(self, key: str, default: Any = None) -> Any:
-        """The array or group at a path below this group, or a default if nothing is there.
+        """The array or group at a path, or a default value.
 
         Parameters
         ----------
         key : str
-            The path, such as ``"maps/t2m"``.
-        default : object
-            The result if nothing is there.
+            The path below this group, such as ``"maps/t2m"``.
 
         Returns
         -------
         AsyncArray, AsyncGroup or the default
-            The member.
-
-        Examples
-        --------
-        >>> import asyncio, cuzarr
-        >>> group = cuzarr.AsyncGroup.of(cuzarr.create_group({}))
-        >>> asyncio.run(group.get("t2m", "nothing"))
-        'nothing'
+            What is there.
         """
         return await run_node(self._node.get, key, default)
 
@@ -709,29 +535,10 @@ class AsyncGroup(_AsyncNode):
 
         Parameters
         ----------
-        name : str
-            The path below this group.
         overwrite : bool
             Replace what is there, with all that is below it.
         attributes : dict, optional
             The attributes of the new group.
-
-        Returns
-        -------
-        AsyncGroup
-            The new group.
-
-        Raises
-        ------
-        ContainsArrayError, ContainsGroupError
-            A node is there, and ``overwrite`` is off.
-
-        Examples
-        --------
-        >>> import asyncio, cuzarr
-        >>> group = cuzarr.AsyncGroup.of(cuzarr.create_group({}))
-        >>> asyncio.run(group.create_group("maps/daily")).path
-        'maps/daily'
         """
         created = run_node(self._node.create_group, name, overwrite=overwrite, attributes=attributes)
         return await created  # type: ignore[no-any-return]
@@ -741,27 +548,13 @@ class AsyncGroup(_AsyncNode):
 
         Parameters
         ----------
-        name : str
-            The path below this group.
         overwrite : bool
             Create it anew in any case.
-
-        Returns
-        -------
-        AsyncGroup
-            The group.
 
         Raises
         ------
         ContainsArrayError
             An array is there, and ``overwrite`` is off.
-
-        Examples
-        --------
-        >>> import asyncio, cuzarr
-        >>> group = cuzarr.AsyncGroup.of(cuzarr.create_group({}))
-        >>> asyncio.run(group.require_group("maps")).path
-        'maps'
         """
         return await run_node(self._node.require_group, name, overwrite=overwrite)  # type: ignore[no-any-return]
 
@@ -777,3 +570,9 @@ def complete(twin: type[_AsyncNode], blocking: type) -> None:
         method = getattr(blocking, name, None) or getattr(blocking, f"__{name}__")
         twinned = {"Awaited": _awaited, "Listed": _listed}.get(kind.partition("[")[0])
         setattr(twin, name, twinned(method) if twinned else _same(blocking, name))
+    for name, member in vars(twin).items():
+        function, original = getattr(member, "__func__", member), getattr(blocking, name, getattr(blocking, f"__{name}__", None))
+        if inspect.isfunction(function) and inspect.isroutine(original) and not name.startswith("_"):
+            function.__name__ = name
+            place = f"cuzarr.{twin.__name__}" if isinstance(member, classmethod) else f"cuzarr.{twin.__name__}.of({{}})"
+            _docstrings.follow(function, original, f"cuzarr.{blocking.__name__}.{original.__name__}", place)

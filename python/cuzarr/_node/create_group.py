@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from cuzarr._checks import dictionary
+from cuzarr._docstrings import documented
 from cuzarr._metadata.array import AnyArrayMetadata
 from cuzarr._metadata.dtype import ZarrFormat
 from cuzarr._metadata.group import GroupMetadata, as_node
@@ -45,19 +46,11 @@ def create_group(
     metadata_store : StoreLike, optional
         Another store, in which the metadata document lives.
 
-    Returns
-    -------
-    Group
-        The group, opened.
-
     Raises
     ------
     ContainsArrayError, ContainsGroupError
         A node is there, and ``overwrite`` is off.
 
-    Examples
-    --------
-    >>> import cuzarr
     >>> group = cuzarr.create_group({}, path="run/1", attributes={"model": "toy"})
     >>> group.path, group.attrs["model"]
     ('run/1', 'toy')
@@ -80,19 +73,11 @@ def create_hierarchy(
     overwrite : bool
         Replace what is at these paths.
 
-    Returns
-    -------
-    iterator of (str, Array or Group)
-        Each node with its path.
-
     Raises
     ------
     ContainsArrayError, ContainsGroupError
         A node is there, and ``overwrite`` is off; nothing was written.
 
-    Examples
-    --------
-    >>> import cuzarr
     >>> store = cuzarr.storage.MemoryStore()
     >>> nodes = {"": cuzarr.GroupMetadata(), "a/b": cuzarr.GroupMetadata()}
     >>> sorted(path for path, node in cuzarr.create_hierarchy(store=store, nodes=nodes))
@@ -102,3 +87,8 @@ def create_hierarchy(
     place = make_store_path(store)
     for path, node in create_nodes(place, given, overwrite):
         yield path, Group(StorePath(place.store, path), node) if isinstance(node, GroupMetadata) else node
+
+
+documented(
+    ">>> import cuzarr",
+)(globals())

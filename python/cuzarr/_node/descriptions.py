@@ -13,7 +13,7 @@ _MOST_ATTRIBUTES = 20
 
 
 def array_info(array: Any, stored_count: int | None = None, stored_bytes: int | None = None) -> Info:
-    """An array, at a glance; with what is stored of it where that is given."""
+    """The summary of an array, with the number and size of its stored objects if they are given."""
     metadata = array.metadata
     return Info.of(
         [
@@ -52,7 +52,7 @@ def _shape_text(array: Any, what: Literal["chunks", "shards"]) -> object:
 
 
 def group_info(group: Any, members: Mapping[str, bool] | None) -> Info:
-    """A group, at a glance; with its members counted where they are known, by whether each is an array."""
+    """The summary of a group. Its members are counted if they are known; the value of each says whether it is an array."""
     groups = None if members is None else sum(not is_array for is_array in members.values())
     return Info.of(
         [

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Self, TypeVar
 import numpy as np
 
 from cuzarr._checks import check_keywords, dictionary, parameters, parse_shape, whole
+from cuzarr._docstrings import documented
 from cuzarr._metadata import create as new
 from cuzarr._metadata.array import AnyArrayMetadata, canonical_json, parse_attributes
 from cuzarr._metadata.documents import (
@@ -40,6 +41,23 @@ DefaultT = TypeVar("DefaultT")
 _GROUP_OPTIONS = ("overwrite", "attributes")
 
 
+@documented(
+    """
+    name : str
+        Its path below this group.
+    path : str
+        The path below this group, such as ``"maps/t2m"``.
+    shape : tuple of int
+        Its shape.
+    data : array
+        The other one, stored or in memory: shape, dtype and chunks are its own.
+    **kwargs
+        As in the function of ``cuzarr`` of this name.
+    >>> import cuzarr
+    >>> group = cuzarr.create_group({})
+    >>> _ = group.create_array("maps/t2m", shape=(4,), dtype="float32")
+    """,
+)
 class Group(Node):
     """A group in a store: arrays and groups by their names.
 
@@ -57,9 +75,6 @@ class Group(Node):
     KeyError
         From ``group[name]``: there is no such member.
 
-    Examples
-    --------
-    >>> import cuzarr
     >>> group = cuzarr.create_group({})
     >>> array = group.create_array("a/b", shape=(4,), dtype="uint8")
     >>> sorted(group), [name for name, _ in group.members(max_depth=None)]
@@ -97,18 +112,11 @@ class Group(Node):
         overwrite : bool
             Replace what is there, with all that is below it.
 
-        Returns
-        -------
-        Group
-            The new group.
-
         Raises
         ------
         ContainsArrayError, ContainsGroupError
             A node is there, and ``overwrite`` is off.
 
-        Examples
-        --------
         >>> import cuzarr
         >>> dict(cuzarr.Group.from_store({}, attributes={"title": "maps"}).attrs)
         {'title': 'maps'}
@@ -126,23 +134,16 @@ class Group(Node):
         zarr_format : {2, 3, None}
             The format; ``None`` for either.
 
-        Returns
-        -------
-        Group
-            The group.
-
         Raises
         ------
         GroupNotFoundError
             No group of this format is there.
 
-        Examples
-        --------
         >>> import cuzarr
         >>> store = {}
         >>> _ = cuzarr.create_group(store)
-        >>> cuzarr.Group.open(store).nmembers()
-        0
+        >>> cuzarr.Group.open(store).path
+        ''
         """
         place = make_store_path(store)
         return cls(place, read_group(place, check_zarr_format(zarr_format)))
@@ -185,11 +186,6 @@ class Group(Node):
         Info
             The summary; ``print`` shows it.
 
-        Examples
-        --------
-        >>> import cuzarr
-        >>> group = cuzarr.create_group({})
-        >>> _ = group.create_array("maps/t2m", shape=(4,), dtype="float32")
         >>> "No. arrays  : 1" in str(group.info_complete())
         True
         """
@@ -209,11 +205,6 @@ class Group(Node):
     def __getitem__(self, path: str) -> Array | Self:
         """The array or group at a path below this group: ``group["maps/t2m"]``.
 
-        Parameters
-        ----------
-        path : str
-            The path, such as ``"maps/t2m"``.
-
         Returns
         -------
         Array or Group
@@ -224,11 +215,6 @@ class Group(Node):
         KeyError
             Nothing is there.
 
-        Examples
-        --------
-        >>> import cuzarr
-        >>> group = cuzarr.create_group({})
-        >>> _ = group.create_array("maps/t2m", shape=(4,), dtype="float32")
         >>> group["maps/t2m"].shape, group["maps"]["t2m"].shape
         ((4,), (4,))
         """
@@ -245,21 +231,9 @@ class Group(Node):
 
         Parameters
         ----------
-        path : str
-            Below this group, such as ``"maps/t2m"``.
         default : optional
             What to return where nothing is.
 
-        Returns
-        -------
-        Array, Group or the default
-            The member.
-
-        Examples
-        --------
-        >>> import cuzarr
-        >>> group = cuzarr.create_group({})
-        >>> _ = group.create_array("maps/t2m", shape=(4,), dtype="float32")
         >>> group.get("maps/t2m").shape, group.get("maps/msl", "none")
         ((4,), 'none')
         """
@@ -269,26 +243,11 @@ class Group(Node):
     def get_array(self, path: str) -> Array:
         """The array at a path.
 
-        Parameters
-        ----------
-        path : str
-            Below this group, such as ``"maps/t2m"``.
-
-        Returns
-        -------
-        Array
-            The array.
-
         Raises
         ------
         ArrayNotFoundError, ContainsGroupError
             Nothing is there, or a group is.
 
-        Examples
-        --------
-        >>> import cuzarr
-        >>> group = cuzarr.create_group({})
-        >>> _ = group.create_array("maps/t2m", shape=(4,), dtype="float32")
         >>> group.get_array("maps/t2m").dtype
         dtype('float32')
         """
@@ -302,28 +261,13 @@ class Group(Node):
     def get_group(self, path: str) -> Self:
         """The group at a path.
 
-        Parameters
-        ----------
-        path : str
-            Below this group, such as ``"maps/t2m"``.
-
-        Returns
-        -------
-        Group
-            The group.
-
         Raises
         ------
         GroupNotFoundError, ContainsArrayError
             Nothing is there, or an array is.
 
-        Examples
-        --------
-        >>> import cuzarr
-        >>> group = cuzarr.create_group({})
-        >>> _ = group.create_array("maps/t2m", shape=(4,), dtype="float32")
-        >>> list(group.get_group("maps"))
-        ['t2m']
+        >>> group.get_group("maps").path
+        'maps'
         """
         node = self.get(path)
         if node is None:
@@ -340,13 +284,6 @@ class Group(Node):
         member : str
             The path, such as ``"maps/t2m"``.
 
-        Returns
-        -------
-        bool
-            ``True`` if a node is there.
-
-        Examples
-        --------
         >>> import asyncio, cuzarr
         >>> group = cuzarr.create_group({})
         >>> _ = group.create_array("maps/t2m", shape=(4,), dtype="float32")
@@ -420,11 +357,6 @@ class Group(Node):
         UnknownCodecError, UnknownDataTypeError, UnsupportedFeatureError, MetadataValidationError
             With ``strict``: a node below cannot be used. The error names it.
 
-        Examples
-        --------
-        >>> import cuzarr
-        >>> group = cuzarr.create_group({})
-        >>> _ = group.create_array("maps/t2m", shape=(4,), dtype="float32")
         >>> [path for path, node in group.members(max_depth=None)]
         ['maps', 'maps/t2m']
         """
@@ -439,16 +371,6 @@ class Group(Node):
         max_depth : int or None
             As in :meth:`members`.
 
-        Returns
-        -------
-        int
-            The number of arrays and groups.
-
-        Examples
-        --------
-        >>> import cuzarr
-        >>> group = cuzarr.create_group({})
-        >>> _ = group.create_array("maps/t2m", shape=(4,), dtype="float32")
         >>> group.nmembers(), group.nmembers(max_depth=None)
         (1, 2)
         """
@@ -458,16 +380,6 @@ class Group(Node):
     def keys(self) -> Generator[str]:
         """Names of the arrays and groups directly below.
 
-        Returns
-        -------
-        iterator of str
-            The names.
-
-        Examples
-        --------
-        >>> import cuzarr
-        >>> group = cuzarr.create_group({})
-        >>> _ = group.create_array("maps/t2m", shape=(4,), dtype="float32")
         >>> list(group.keys())
         ['maps']
         """
@@ -476,16 +388,6 @@ class Group(Node):
     def arrays(self) -> Generator[tuple[str, Array], None]:
         """Names and arrays directly below.
 
-        Returns
-        -------
-        iterator of (str, Array)
-            Names and arrays.
-
-        Examples
-        --------
-        >>> import cuzarr
-        >>> group = cuzarr.create_group({})
-        >>> _ = group.create_array("maps/t2m", shape=(4,), dtype="float32")
         >>> [(name, array.shape) for name, array in group["maps"].arrays()]
         [('t2m', (4,))]
         """
@@ -494,16 +396,6 @@ class Group(Node):
     def array_keys(self) -> Generator[str, None]:
         """Names of the arrays directly below.
 
-        Returns
-        -------
-        iterator of str
-            The names.
-
-        Examples
-        --------
-        >>> import cuzarr
-        >>> group = cuzarr.create_group({})
-        >>> _ = group.create_array("maps/t2m", shape=(4,), dtype="float32")
         >>> list(group["maps"].array_keys())
         ['t2m']
         """
@@ -512,16 +404,6 @@ class Group(Node):
     def array_values(self) -> Generator[Array, None]:
         """The arrays directly below.
 
-        Returns
-        -------
-        iterator of Array
-            The arrays.
-
-        Examples
-        --------
-        >>> import cuzarr
-        >>> group = cuzarr.create_group({})
-        >>> _ = group.create_array("maps/t2m", shape=(4,), dtype="float32")
         >>> [array.shape for array in group["maps"].array_values()]
         [(4,)]
         """
@@ -530,16 +412,6 @@ class Group(Node):
     def groups(self) -> Generator[tuple[str, Self], None]:
         """Names and groups directly below.
 
-        Returns
-        -------
-        iterator of (str, Group)
-            Names and groups.
-
-        Examples
-        --------
-        >>> import cuzarr
-        >>> group = cuzarr.create_group({})
-        >>> _ = group.create_array("maps/t2m", shape=(4,), dtype="float32")
         >>> [(name, below.path) for name, below in group.groups()]
         [('maps', 'maps')]
         """
@@ -548,16 +420,6 @@ class Group(Node):
     def group_keys(self) -> Generator[str, None]:
         """Names of the groups directly below.
 
-        Returns
-        -------
-        iterator of str
-            The names.
-
-        Examples
-        --------
-        >>> import cuzarr
-        >>> group = cuzarr.create_group({})
-        >>> _ = group.create_array("maps/t2m", shape=(4,), dtype="float32")
         >>> list(group.group_keys())
         ['maps']
         """
@@ -566,16 +428,6 @@ class Group(Node):
     def group_values(self) -> Generator[Self, None]:
         """The groups directly below.
 
-        Returns
-        -------
-        iterator of Group
-            The groups.
-
-        Examples
-        --------
-        >>> import cuzarr
-        >>> group = cuzarr.create_group({})
-        >>> _ = group.create_array("maps/t2m", shape=(4,), dtype="float32")
         >>> [below.path for below in group.group_values()]
         ['maps']
         """
@@ -612,11 +464,6 @@ class Group(Node):
         UnsupportedError
             ``expand`` is given.
 
-        Examples
-        --------
-        >>> import cuzarr
-        >>> group = cuzarr.create_group({})
-        >>> _ = group.create_array("maps/t2m", shape=(4,), dtype="float32")
         >>> print(group.tree(plain=True), end="")
         /
         └── maps
@@ -636,26 +483,16 @@ class Group(Node):
 
         Parameters
         ----------
-        name : str
-            Its path below this group.
         **kwargs
             ``overwrite`` and ``attributes``, as in :func:`cuzarr.create_group`.
-
-        Returns
-        -------
-        Group
-            The new group.
 
         Raises
         ------
         ContainsArrayError, ContainsGroupError
             A node is there, and ``overwrite`` is off.
 
-        Examples
-        --------
-        >>> import cuzarr
-        >>> cuzarr.create_group({}).create_group("maps").path
-        'maps'
+        >>> group.create_group("charts").path
+        'charts'
         """
         check_keywords("Group.create_group", kwargs, _GROUP_OPTIONS)
         overwrite, attributes = kwargs.pop("overwrite", False), kwargs.pop("attributes", None)
@@ -669,28 +506,16 @@ class Group(Node):
 
         Parameters
         ----------
-        name : str
-            Its path below this group.
         **kwargs
             As in :meth:`create_group`; ``overwrite=True`` creates it also where one is.
-
-        Returns
-        -------
-        Group
-            The group.
 
         Raises
         ------
         TypeError
             An array is there.
 
-        Examples
-        --------
-        >>> import cuzarr
-        >>> group = cuzarr.create_group({})
-        >>> _ = group.create_array("maps/t2m", shape=(4,), dtype="float32")
-        >>> group.require_group("maps").nmembers(), group.require_group("more").nmembers()
-        (1, 0)
+        >>> group.require_group("maps").path, group.require_group("more").path
+        ('maps', 'more')
         """
         check_keywords("Group.require_group", kwargs, _GROUP_OPTIONS)
         if kwargs.pop("overwrite", False):
@@ -723,10 +548,7 @@ class Group(Node):
         TypeError
             An array is at one of the paths.
 
-        Examples
-        --------
-        >>> import cuzarr
-        >>> [below.path for below in cuzarr.create_group({}).require_groups("a", "b/c")]
+        >>> [below.path for below in group.require_groups("a", "b/c")]
         ['a', 'b/c']
         """
         return tuple(self.require_group(name) for name in names)
@@ -760,13 +582,10 @@ class Group(Node):
         ----------
         name : str
             Its path below this group. Groups on the way are created.
+        shape, data, ...
+            As in :func:`cuzarr.create_array`.
         compressor : codec or None, optional
             The only compressor; by default what ``compressors`` says.
-
-        Returns
-        -------
-        Array
-            The new array.
 
         Raises
         ------
@@ -775,11 +594,7 @@ class Group(Node):
         InvalidArgumentError
             The arguments do not fit each other.
 
-        Examples
-        --------
-        >>> import cuzarr
-        >>> group = cuzarr.create_group({})
-        >>> group.create_array("maps/t2m", shape=(8, 8), chunks=(4, 4), dtype="float32").nchunks
+        >>> group.create_array("maps/msl", shape=(8, 8), chunks=(4, 4), dtype="float32").nchunks
         4
         """
         arguments = dict(locals())
@@ -801,8 +616,6 @@ class Group(Node):
 
         Parameters
         ----------
-        name : str
-            Its path below this group.
         shape : tuple of int
             The shape that it must have.
         config : ArrayConfig or dict, optional
@@ -811,21 +624,11 @@ class Group(Node):
             ``dtype``: a type to which the array's values can be cast, or with ``exact=True`` the array's own type. For a new array also
             what :meth:`create_array` takes.
 
-        Returns
-        -------
-        Array
-            The array.
-
         Raises
         ------
         TypeError
             Something else is there, or shape or dtype differ.
 
-        Examples
-        --------
-        >>> import cuzarr
-        >>> group = cuzarr.create_group({})
-        >>> _ = group.create_array("maps/t2m", shape=(4,), dtype="float32")
         >>> group.require_array("maps/t2m", shape=(4,), dtype="float64").dtype
         dtype('float32')
         """
@@ -874,11 +677,6 @@ class Group(Node):
         ContainsArrayError, ContainsGroupError
             A node is there, and ``overwrite`` is off.
 
-        Examples
-        --------
-        >>> import cuzarr
-        >>> group = cuzarr.create_group({})
-        >>> _ = group.create_array("maps/t2m", shape=(4,), dtype="float32")
         >>> metadata = group["maps/t2m"].metadata
         >>> sorted(path for path, node in group.create_hierarchy({"a": metadata, "b": metadata}))
         ['a', 'b']
@@ -911,24 +709,12 @@ class Group(Node):
     def empty(self, *, name: str, shape: tuple[int, ...], **kwargs: Any) -> Array:
         """Create an array without writing elements.
 
-        Parameters
-        ----------
-        name : str
-            Its path below this group.
-        shape : tuple of int
-            Its shape.
-        **kwargs
-            As in :func:`cuzarr.empty`.
-
         Returns
         -------
         Array
             The new array. Its elements are the fill value.
 
-        Examples
-        --------
-        >>> import cuzarr
-        >>> cuzarr.create_group({}).empty(name="a", shape=(2,)).shape
+        >>> group.empty(name="a", shape=(2,)).shape
         (2,)
         """
         return self._like("empty", name, shape=shape, **kwargs)
@@ -936,50 +722,16 @@ class Group(Node):
     def zeros(self, *, name: str, shape: tuple[int, ...], **kwargs: Any) -> Array:
         """Create an array of zeros.
 
-        Parameters
-        ----------
-        name : str
-            Its path below this group.
-        shape : tuple of int
-            Its shape.
-        **kwargs
-            As in :func:`cuzarr.zeros`.
-
-        Returns
-        -------
-        Array
-            The new array.
-
-        Examples
-        --------
-        >>> import cuzarr
-        >>> cuzarr.create_group({}).zeros(name="a", shape=(2,))[:]
-        array([0., 0.])
+        >>> group.zeros(name="a", shape=(2,)).shape
+        (2,)
         """
         return self._like("zeros", name, shape=shape, **kwargs)
 
     def ones(self, *, name: str, shape: tuple[int, ...], **kwargs: Any) -> Array:
         """Create an array of ones.
 
-        Parameters
-        ----------
-        name : str
-            Its path below this group.
-        shape : tuple of int
-            Its shape.
-        **kwargs
-            As in :func:`cuzarr.ones`.
-
-        Returns
-        -------
-        Array
-            The new array.
-
-        Examples
-        --------
-        >>> import cuzarr
-        >>> cuzarr.create_group({}).ones(name="a", shape=(2,))[:]
-        array([1., 1.])
+        >>> group.ones(name="a", shape=(2,)).shape
+        (2,)
         """
         return self._like("ones", name, shape=shape, **kwargs)
 
@@ -988,50 +740,22 @@ class Group(Node):
 
         Parameters
         ----------
-        name : str
-            Its path below this group.
-        shape : tuple of int
-            Its shape.
         fill_value : scalar
             The value.
-        **kwargs
-            As in :func:`cuzarr.full`.
 
-        Returns
-        -------
-        Array
-            The new array.
-
-        Examples
-        --------
-        >>> import cuzarr
-        >>> cuzarr.create_group({}).full(name="a", shape=(2,), fill_value=7.0)[:]
-        array([7., 7.])
+        >>> group.full(name="a", shape=(2,), fill_value=7.0).shape
+        (2,)
         """
         return self._like("full", name, shape=shape, fill_value=fill_value, **kwargs)
 
     def empty_like(self, *, name: str, data: Any, **kwargs: Any) -> Array:
         """Create an array like another one, without elements.
 
-        Parameters
-        ----------
-        name : str
-            Its path below this group.
-        data : array
-            The other one, stored or in memory: shape, dtype and chunks are its own.
-        **kwargs
-            As in :func:`cuzarr.empty_like`.
-
         Returns
         -------
         Array
             The new array. Its elements are the fill value.
 
-        Examples
-        --------
-        >>> import cuzarr
-        >>> group = cuzarr.create_group({})
-        >>> _ = group.create_array("maps/t2m", shape=(4,), dtype="float32")
         >>> group.empty_like(name="copy", data=group["maps/t2m"]).dtype
         dtype('float32')
         """
@@ -1040,25 +764,6 @@ class Group(Node):
     def zeros_like(self, *, name: str, data: Any, **kwargs: Any) -> Array:
         """Create an array of zeros like another one.
 
-        Parameters
-        ----------
-        name : str
-            Its path below this group.
-        data : array
-            The other one, stored or in memory: shape, dtype and chunks are its own.
-        **kwargs
-            As in :func:`cuzarr.zeros_like`.
-
-        Returns
-        -------
-        Array
-            The new array.
-
-        Examples
-        --------
-        >>> import cuzarr
-        >>> group = cuzarr.create_group({})
-        >>> _ = group.create_array("maps/t2m", shape=(4,), dtype="float32")
         >>> group.zeros_like(name="copy", data=group["maps/t2m"]).dtype
         dtype('float32')
         """
@@ -1067,25 +772,6 @@ class Group(Node):
     def ones_like(self, *, name: str, data: Any, **kwargs: Any) -> Array:
         """Create an array of ones like another one.
 
-        Parameters
-        ----------
-        name : str
-            Its path below this group.
-        data : array
-            The other one, stored or in memory: shape, dtype and chunks are its own.
-        **kwargs
-            As in :func:`cuzarr.ones_like`.
-
-        Returns
-        -------
-        Array
-            The new array.
-
-        Examples
-        --------
-        >>> import cuzarr
-        >>> group = cuzarr.create_group({})
-        >>> _ = group.create_array("maps/t2m", shape=(4,), dtype="float32")
         >>> group.ones_like(name="copy", data=group["maps/t2m"]).dtype
         dtype('float32')
         """
@@ -1094,25 +780,6 @@ class Group(Node):
     def full_like(self, *, name: str, data: Any, **kwargs: Any) -> Array:
         """Create an array of one value like another one.
 
-        Parameters
-        ----------
-        name : str
-            Its path below this group.
-        data : array
-            The other one, stored or in memory: shape, dtype and chunks are its own.
-        **kwargs
-            As in :func:`cuzarr.full_like`.
-
-        Returns
-        -------
-        Array
-            The new array.
-
-        Examples
-        --------
-        >>> import cuzarr
-        >>> group = cuzarr.create_group({})
-        >>> _ = group.create_array("maps/t2m", shape=(4,), dtype="float32")
         >>> group.full_like(name="copy", data=group["maps/t2m"], fill_value=7).dtype
         dtype('float32')
         """
@@ -1133,8 +800,6 @@ class Group(Node):
         ReadOnlyError
             The store is read-only.
 
-        Examples
-        --------
         >>> import asyncio, cuzarr, numpy as np
         >>> group = cuzarr.create_group({})
         >>> group["a"] = np.arange(3)
@@ -1162,8 +827,6 @@ class Group(Node):
         InvalidArgumentError
             The path is that of this group.
 
-        Examples
-        --------
         >>> import asyncio, cuzarr, numpy as np
         >>> group = cuzarr.create_group({})
         >>> group["a"] = group["b"] = np.arange(3)
@@ -1180,7 +843,7 @@ class Group(Node):
         self._note(key, None)
 
     def _note(self, name: str, node: AnyNodeMetadata | None) -> None:
-        """For a member that was replaced, or deleted (``None``): what was consolidated of it is no longer true."""
+        """Updates the consolidated metadata after a member was replaced, or deleted (``None``)."""
         self._metadata = members.noted(self._metadata, name, node)
 
     def move(self, source: str, dest: str) -> None:
@@ -1196,8 +859,6 @@ class Group(Node):
         UnsupportedError
             Always.
 
-        Examples
-        --------
         >>> import cuzarr
         >>> cuzarr.create_group({}).move("a", "b")
         Traceback (most recent call last):
@@ -1216,13 +877,6 @@ class Group(Node):
         new_attributes : dict
             Values that JSON can hold.
 
-        Returns
-        -------
-        Group
-            This group.
-
-        Examples
-        --------
         >>> import asyncio, cuzarr
         >>> group = cuzarr.create_group({})
         >>> dict(asyncio.run(group.update_attributes_async({"units": "K"})).attrs)
@@ -1245,13 +899,6 @@ class Group(Node):
         other : object
             What to compare with.
 
-        Returns
-        -------
-        bool
-            ``True`` if they are the same.
-
-        Examples
-        --------
         >>> import cuzarr
         >>> store = {}
         >>> cuzarr.create_group(store).same_as(cuzarr.open_group(store))

@@ -34,7 +34,7 @@ Fields = str | list[str] | tuple[str, ...]
 
 
 def _kind(dtype: Any) -> str:
-    """NumPy's letter for element types of any library; ``V`` for none, and for those that it has no letter for."""
+    """NumPy's letter for an element type of any library; ``V`` if there is none."""
     return getattr(_numpy.of_library(dtype), "kind", "V")
 
 
@@ -130,7 +130,7 @@ def block_box(selection: Any, shape: tuple[int, ...], chunks: ChunkGrid) -> Box:
 
 
 class Chosen(Protocol):
-    """What is selected, and the shape of it."""
+    """The selected elements as the engine takes them, and the shape of the result."""
 
     @property
     def shape(self) -> tuple[int, ...]: ...

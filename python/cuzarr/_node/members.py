@@ -65,7 +65,7 @@ def near_name(place: StorePath, group: GroupMetadata, path: str) -> str | None:
 
 
 def _names_beside(place: StorePath, group: GroupMetadata, path: str) -> list[str]:
-    """What is in the same group as a path, where a listing is at hand: objects in other stores cost a request."""
+    """The names beside a path in its group, if listing them costs no request."""
     consolidated = group.consolidated_metadata
     if consolidated is not None:
         return list(consolidated.flattened_metadata)
@@ -178,7 +178,7 @@ def tree(name: str, nodes: Iterator[tuple[str, FoundMember]], max_nodes: int, pl
 
 
 def _description(node: FoundMember) -> str | None:
-    """What a tree shows behind the name of a node; ``None`` for groups that are whole."""
+    """The text that a tree shows behind a node's name, or ``None`` for a group that is whole."""
     if isinstance(node, CuzarrError):
         return f"cannot be used: {node.message}"
     mark = node.attributes.get(UNFINISHED)

@@ -82,7 +82,9 @@ class Node(StoreNode):
         Examples
         --------
         >>> import cuzarr
-        >>> dict(cuzarr.create_group({}).update_attributes({"units": "K"}).attrs)
+        >>> store = {}
+        >>> _ = cuzarr.zeros((2,), store=store)
+        >>> dict(cuzarr.open(store).update_attributes({"units": "K"}).attrs)
         {'units': 'K'}
         """
         self._change_attributes(dictionary(new_attributes, "attributes"))

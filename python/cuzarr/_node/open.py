@@ -10,6 +10,7 @@ from cuzarr._checks import check_keywords, parameters
 from cuzarr._compute import sources
 from cuzarr._compute.sources import is_array, place_of
 from cuzarr._config import config as global_config
+from cuzarr._docstrings import documented
 from cuzarr._metadata.documents import (
     check_zarr_format,
     find_node,
@@ -72,8 +73,6 @@ def open(
         Read only; read and write; create if missing; replace; create only. By default ``"a"``, or ``"r"`` for read-only stores.
     zarr_format : {2, 3}, optional
         The format; by default that of what is there, and for a new node the configured one.
-    path : str, optional
-        Path in the store.
     storage_options : dict, optional
         For URLs of remote stores.
     config : ArrayConfig or dict, optional
@@ -85,19 +84,11 @@ def open(
     **kwargs
         For :func:`open_array` or :func:`open_group`, when something is created.
 
-    Returns
-    -------
-    Array or Group
-        What is there, opened.
-
     Raises
     ------
     ArrayNotFoundError, GroupNotFoundError
         Nothing is there, and ``mode`` does not create.
 
-    Examples
-    --------
-    >>> import cuzarr
     >>> store = {}
     >>> array = cuzarr.create_array(store, shape=(3,), dtype="float32")
     >>> cuzarr.open(store, mode="r").shape
@@ -165,17 +156,11 @@ def open_array(
 
     Parameters
     ----------
-    store : StoreLike, optional
-        A path, a URL, a store, a dictionary; ``None`` is new memory.
     mode : {"r", "r+", "a", "w", "w-"}, optional
         Read only; read and write; create if missing; replace; create only. By default an array that exists is opened for reading
         and writing.
-    zarr_format : {2, 3}, optional
-        The format; by default either.
     path : str
         Path in the store.
-    storage_options : dict, optional
-        Options for URLs of remote stores.
     config : ArrayConfig or dict, optional
         How the array behaves while it is open.
     device : str, optional
@@ -184,11 +169,6 @@ def open_array(
         Another store, in which the metadata document lives; chunks stay in ``store``.
     **kwargs
         Arguments of :func:`create`, for an array that is created. They have no effect on one that exists.
-
-    Returns
-    -------
-    Array
-        The array, opened.
 
     Raises
     ------
@@ -199,9 +179,6 @@ def open_array(
     MetadataValidationError, UnknownCodecError, UnknownDataTypeError
         Its metadata cannot be used.
 
-    Examples
-    --------
-    >>> import cuzarr
     >>> store = {}
     >>> array = cuzarr.open_array(store, mode="w", shape=(4,), chunks=(2,), dtype="int32")
     >>> cuzarr.open_array(store, mode="r").chunks
@@ -255,19 +232,11 @@ def open_like(a: Any, path: str, *, zarr_format: ZarrFormat | None = None, **kwa
     **kwargs
         As for :func:`open_array`; ``store`` says where.
 
-    Returns
-    -------
-    Array
-        The array, opened.
-
     Raises
     ------
     ContainsGroupError
         A group is there.
 
-    Examples
-    --------
-    >>> import cuzarr
     >>> a = cuzarr.zeros((4,), chunks=(2,), dtype="int16", store={})
     >>> cuzarr.open_like(a, "copy", store={}).dtype
     dtype('int16')
@@ -305,18 +274,10 @@ def open_group(
 
     Parameters
     ----------
-    store : StoreLike, optional
-        A path, a URL, a store, a dictionary; ``None`` is new memory.
     mode : {"r", "r+", "a", "w", "w-"}
         Read only; read and write; create when missing; replace; create only.
-    path : str, optional
-        Path in the store.
-    storage_options : dict, optional
-        Options for URLs of remote stores.
     zarr_format : {2, 3}, optional
         The format; by default either, and for a new group the configured one.
-    attributes : dict, optional
-        Attributes of a group that is created, as JSON.
     use_consolidated : bool or str, optional
         Whether consolidated metadata must (``True``), may (``None``) or must not (``False``) serve; in format 2, its key.
     device, meta_array : str; array, optional
@@ -326,11 +287,6 @@ def open_group(
     cache_attrs, synchronizer, chunk_store : optional
         Accepted for older programs, without effect.
 
-    Returns
-    -------
-    Group
-        The group, opened.
-
     Raises
     ------
     GroupNotFoundError
@@ -338,9 +294,6 @@ def open_group(
     ContainsArrayError
         An array is there.
 
-    Examples
-    --------
-    >>> import cuzarr
     >>> root = cuzarr.open_group({}, mode="a", attributes={"title": "run 1"})
     >>> root.attrs["title"]
     'run 1'
@@ -382,36 +335,20 @@ def group(
 
     Parameters
     ----------
-    store : StoreLike, optional
-        A path, a URL, a store, a dictionary; ``None`` is new memory.
     overwrite : bool
         Replace whatever is there by an empty group.
-    path : str, optional
-        Path in the store.
     zarr_format : {2, 3}, optional
         Format of a group that is created.
     meta_array : array, optional
         Arrays of the group are read to the device of this one.
-    attributes : dict, optional
-        Attributes of a group that is created, as JSON.
-    storage_options : dict, optional
-        Options for URLs of remote stores.
     chunk_store, cache_attrs, synchronizer : optional
         Accepted for older programs, without effect.
-
-    Returns
-    -------
-    Group
-        The group, opened.
 
     Raises
     ------
     ContainsArrayError
         An array is there.
 
-    Examples
-    --------
-    >>> import cuzarr
     >>> cuzarr.group({}, attributes={"a": 1}).attrs["a"]
     1
     """
@@ -459,23 +396,15 @@ def open_consolidated(*args: Any, use_consolidated: Literal[True] = True, **kwar
     use_consolidated : True
         Consolidated metadata must be there.
 
-    Returns
-    -------
-    Group
-        The group, opened.
-
     Raises
     ------
     GroupNotFoundError
         There is no group, or it has no consolidated metadata.
 
-    Examples
-    --------
-    >>> import cuzarr
     >>> store = {}
     >>> array = cuzarr.create_array(store, name="a", shape=(4,), dtype="int8")
     >>> root = cuzarr.consolidate_metadata(store)
-    >>> list(cuzarr.open_consolidated(store, mode="r"))
+    >>> list(cuzarr.open_consolidated(store, mode="r").metadata.consolidated_metadata.metadata)
     ['a']
     """
     if use_consolidated is not True:
@@ -490,10 +419,6 @@ def load(store: StoreLike, path: str | None = None, zarr_format: ZarrFormat | No
     ----------
     store : StoreLike
         A path, a URL, a store, a dictionary.
-    path : str, optional
-        Path in the store.
-    zarr_format : {2, 3}, optional
-        The format; by default either.
 
     Returns
     -------
@@ -505,8 +430,6 @@ def load(store: StoreLike, path: str | None = None, zarr_format: ZarrFormat | No
     NodeNotFoundError
         Nothing is there.
 
-    Examples
-    --------
     >>> import cuzarr, numpy as np
     >>> store = {}
     >>> cuzarr.save(store, np.arange(3))
@@ -541,9 +464,6 @@ def tree(grp: Group, expand: bool | None = None, level: int | None = None) -> An
     ArgumentTypeError
         ``grp`` is no group.
 
-    Examples
-    --------
-    >>> import cuzarr
     >>> root = cuzarr.create_group({})
     >>> array = root.create_array("a", shape=(4,), dtype="int8")
     >>> print(str(cuzarr.tree(root)).strip())
@@ -565,8 +485,6 @@ def consolidate_metadata(store: StoreLike, path: str | None = None, zarr_format:
         A path, a URL, a store, a dictionary.
     path : str, optional
         Path of the group in the store.
-    zarr_format : {2, 3}, optional
-        The format; by default either.
 
     Returns
     -------
@@ -578,9 +496,6 @@ def consolidate_metadata(store: StoreLike, path: str | None = None, zarr_format:
     GroupNotFoundError
         There is no group.
 
-    Examples
-    --------
-    >>> import cuzarr
     >>> store = {}
     >>> array = cuzarr.create_array(store, name="a/b", shape=(4,), dtype="int8")
     >>> sorted(cuzarr.consolidate_metadata(store).metadata.consolidated_metadata.metadata)
@@ -598,3 +513,20 @@ def consolidate_metadata(store: StoreLike, path: str | None = None, zarr_format:
 
 
 sources.nodes = sources.Nodes(open, open_array, open_group, create_array)
+
+
+documented(
+    """
+    path : str, optional
+        Path in the store.
+    store : StoreLike, optional
+        A path, a URL, a store, a dictionary; ``None`` is new memory.
+    zarr_format : {2, 3}, optional
+        The format; by default either.
+    storage_options : dict, optional
+        Options for URLs of remote stores.
+    attributes : dict, optional
+        Attributes of a group that is created, as JSON.
+    >>> import cuzarr
+    """,
+)(globals())

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from cuzarr._compute.sources import is_array, metadata_of
+from cuzarr._docstrings import documented
 from cuzarr._metadata.documents import write_new
 from cuzarr._metadata.dtype import ZarrFormat, parse_dtype
 from cuzarr._metadata.group import GroupMetadata
@@ -27,18 +28,8 @@ def save(
 
     Parameters
     ----------
-    store : StoreLike
-        A path, a URL, a store, a dictionary.
     *args : array
         Elements, in memory of any device: one array, or several, which become members of a group.
-    zarr_format : {2, 3}, optional
-        Format of what is created.
-    path : str, optional
-        Path in the store.
-    storage_options : dict, optional
-        Options for URLs of remote stores.
-    **kwargs : array
-        Further arrays by name.
 
     Returns
     -------
@@ -50,9 +41,6 @@ def save(
     InvalidArgumentError
         No array was given.
 
-    Examples
-    --------
-    >>> import cuzarr, numpy as np
     >>> store = {}
     >>> cuzarr.save(store, a=np.arange(3), b=np.zeros(2))
     >>> sorted(cuzarr.load(store))
@@ -79,16 +67,8 @@ def save_array(
 
     Parameters
     ----------
-    store : StoreLike
-        A path, a URL, a store, a dictionary.
     arr : array
         Elements, in memory of any device.
-    zarr_format : {2, 3}, optional
-        Format of what is created.
-    path : str, optional
-        Path in the store.
-    storage_options : dict, optional
-        Options for URLs of remote stores.
     **kwargs
         As for :func:`create`.
 
@@ -102,9 +82,6 @@ def save_array(
     InvalidArgumentError
         ``arr`` is no array.
 
-    Examples
-    --------
-    >>> import cuzarr, numpy as np
     >>> store = {}
     >>> cuzarr.save_array(store, np.arange(3))
     >>> cuzarr.open_array(store, mode="r")[1:].tolist()
@@ -136,18 +113,8 @@ def save_group(
 
     Parameters
     ----------
-    store : StoreLike
-        A path, a URL, a store, a dictionary.
     *args : array
         Elements, in memory of any device.
-    zarr_format : {2, 3}, optional
-        Format of what is created.
-    path : str, optional
-        Path in the store.
-    storage_options : dict, optional
-        Options for URLs of remote stores.
-    **kwargs : array
-        Further arrays by name.
 
     Returns
     -------
@@ -159,9 +126,6 @@ def save_group(
     InvalidArgumentError
         No array was given.
 
-    Examples
-    --------
-    >>> import cuzarr, numpy as np
     >>> store = {}
     >>> cuzarr.save_group(store, np.arange(3), b=np.zeros(2))
     >>> sorted(cuzarr.open_group(store, mode="r"))
@@ -181,3 +145,20 @@ def save_group(
         write_new(place, GroupMetadata(zarr_format=chosen), overwrite=True)
         for name, value in named.items():
             save_array(place / name, value, zarr_format=chosen)
+
+
+documented(
+    """
+    store : StoreLike
+        A path, a URL, a store, a dictionary.
+    zarr_format : {2, 3}, optional
+        Format of what is created.
+    path : str, optional
+        Path in the store.
+    storage_options : dict, optional
+        Options for URLs of remote stores.
+    **kwargs : array
+        Further arrays by name.
+    >>> import cuzarr, numpy as np
+    """,
+)(globals())

@@ -66,7 +66,7 @@ class Cells:
         return numbers
 
     def box(self, cell: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Where a cell begins and ends along each axis."""
+        """The start and the end of a cell along each axis."""
         places = np.unravel_index(cell, self.grid)
         starts = tuple(int(edge[place]) for edge, place in zip(self.edges, places, strict=True))
         return starts, tuple(int(edge[place + 1]) for edge, place in zip(self.edges, places, strict=True))

@@ -13,7 +13,7 @@ from cuzarr.errors import InvalidArgumentError
 
 @dataclass
 class Progress:
-    """How much of an epoch was taken.
+    """The number of batches of an epoch that were taken.
 
     Attributes
     ----------

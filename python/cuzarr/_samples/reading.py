@@ -19,7 +19,7 @@ from cuzarr._samples.variables import Part, Parts
 
 @dataclass
 class Counts:
-    """What a pass did. Chunks are counted as they are read and decoded.
+    """The counts of a pass: chunks, reads and bytes. Chunks are counted as they are read and decoded.
 
     Attributes
     ----------

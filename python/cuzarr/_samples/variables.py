@@ -100,7 +100,7 @@ class Variable:
 
 @dataclass(frozen=True)
 class Scaling:
-    """How elements become those of samples: ``(x * factor + shift - mean) / std`` in floats.
+    """The formula from stored elements to those of samples: ``(x * factor + shift - mean) / std`` in floats.
 
     The mean is subtracted before the division, so that elements near a large mean keep their digits.
     """
@@ -198,7 +198,7 @@ class Part:
         return self.array._chunk_grid.axes
 
     def chunk_count(self, region: Sequence[slice]) -> int:
-        """How many chunks a part of the array touches."""
+        """The number of chunks that a part of the array touches."""
         pairs = [(one, axis) for one, axis in zip(region, self.grid, strict=True)]
         return math.prod(
             axis.chunk_of(one.stop - 1) - axis.chunk_of(one.start) + 1 for one, axis in pairs if one.stop > one.start

@@ -19,7 +19,7 @@ import functools
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from typing import Any, ParamSpec, TypeVar
 
-from cuzarr import _names
+from cuzarr import _docstrings, _names
 from cuzarr._node.array import Array
 from cuzarr._node.asynchronous import AsyncArray, AsyncGroup, run_node, to_async
 from cuzarr._node.group import Group
@@ -35,7 +35,12 @@ def _twin(function: Callable[..., Any]) -> Any:
     async def call(*args: Any, **kwargs: Any) -> Any:
         return await run_node(function, *args, **kwargs)
 
-    call.__module__ = __name__
+    return _followed(call, function)
+
+
+def _followed(call: Callable[..., Any], function: Callable[..., Any]) -> Callable[..., Any]:
+    call.__module__, call.__doc__ = __name__, None
+    _docstrings.follow(call, function, f"cuzarr.{function.__name__}", __name__)
     return call
 
 
@@ -87,14 +92,12 @@ zeros_like = _array(synchronous.zeros_like)
 
 
 @functools.wraps(synchronous.create_hierarchy)
-async def create_hierarchy(
-    *args: Any, **kwargs: Any
-) -> AsyncGenerator[tuple[str, AsyncArray | AsyncGroup]]:  # documented by what it wraps
+async def create_hierarchy(*args: Any, **kwargs: Any) -> AsyncGenerator[tuple[str, AsyncArray | AsyncGroup]]:
     for item in await run(lambda: list(synchronous.create_hierarchy(*args, **kwargs))):
         yield to_async(item)
 
 
-create_hierarchy.__module__ = __name__
+_followed(create_hierarchy, synchronous.create_hierarchy)
 
 __all__: list[str] = []
 __all__ += synchronous.__all__

@@ -9,6 +9,7 @@ import numpy as np
 
 from cuzarr import _core, _names
 from cuzarr._compute.copy import copy
+from cuzarr._docstrings import documented
 from cuzarr._node.create import (
     array,
     create,
@@ -42,24 +43,11 @@ from cuzarr.errors import UnsupportedError
 def copy_all(*args: Any, **kwargs: Any) -> tuple[int, int, int]:
     """Not supported, as in zarr-python. Use :func:`cuzarr.copy`, which copies whole groups.
 
-    Parameters
-    ----------
-    *args, **kwargs
-        Not looked at.
-
-    Returns
-    -------
-    tuple of int
-        Never.
-
     Raises
     ------
     UnsupportedError
         Always.
 
-    Examples
-    --------
-    >>> import cuzarr
     >>> cuzarr.copy_all()  # doctest: +ELLIPSIS
     Traceback (most recent call last):
         ...
@@ -71,24 +59,11 @@ def copy_all(*args: Any, **kwargs: Any) -> tuple[int, int, int]:
 def copy_store(*args: Any, **kwargs: Any) -> tuple[int, int, int]:
     """Not supported, as in zarr-python. Use :func:`cuzarr.copy`, which copies whole hierarchies.
 
-    Parameters
-    ----------
-    *args, **kwargs
-        Not looked at.
-
-    Returns
-    -------
-    tuple of int
-        Never.
-
     Raises
     ------
     UnsupportedError
         Always.
 
-    Examples
-    --------
-    >>> import cuzarr
     >>> cuzarr.copy_store()  # doctest: +ELLIPSIS
     Traceback (most recent call last):
         ...
@@ -110,9 +85,6 @@ def print_debug_info() -> None:
     None
         What cannot be found is printed as missing.
 
-    Examples
-    --------
-    >>> import cuzarr
     >>> cuzarr.print_debug_info()  # doctest: +SKIP
     """
     print(f"cuzarr {_core.__version__}, numpy {np.__version__}")
@@ -151,5 +123,14 @@ __all__ = [
     "zeros",
     "zeros_like",
 ]
+
+
+documented(
+    """
+    *args, **kwargs
+        Not looked at.
+    >>> import cuzarr
+    """,
+)(globals())
 
 _names.list_public(globals())

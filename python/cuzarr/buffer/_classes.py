@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, Protocol, Self, SupportsI
 import numpy as np
 
 from cuzarr import _numpy
+from cuzarr._docstrings import documented
 from cuzarr._memory import foreign as _foreign
 from cuzarr.errors import ArgumentTypeError, InvalidArgumentError
 
@@ -60,8 +61,9 @@ class NDArrayLike(Protocol):
     def all(self) -> np.bool_: ...
 
 
+@documented(">>> from cuzarr.buffer import cpu")
 class Memory(ABC):
-    """What bytes and elements have in common."""
+    """The base class of flat and of typed memory."""
 
     is_host_accessible: ClassVar[bool]
     """Whether plain pointers of the host reach the memory."""
@@ -78,9 +80,6 @@ class Memory(ABC):
         str
             ``"cpu"`` or ``"cuda:N"``.
 
-        Examples
-        --------
-        >>> from cuzarr.buffer import cpu
         >>> cpu.Buffer.default_device()
         'cpu'
         """
@@ -99,14 +98,12 @@ class Memory(ABC):
         numpy.ndarray
             An array of this shape and type.
 
-        Examples
-        --------
-        >>> from cuzarr.buffer import cpu
         >>> cpu.Buffer.from_bytes(b"ab").as_numpy_array()
         array([97, 98], dtype=uint8)
         """
 
 
+@documented(">>> from cuzarr.buffer import cpu", results={"Self": "A buffer of this class."})
 class Buffer(Memory):
     """Flat, contiguous, untyped bytes on a device; sizes and slices are in bytes.
 
@@ -120,9 +117,6 @@ class Buffer(Memory):
     InvalidArgumentError
         It has other dimensions or other elements.
 
-    Examples
-    --------
-    >>> from cuzarr.buffer import cpu
     >>> cpu.Buffer.from_bytes(b"zarr")[1:].to_bytes()
     b'arr'
     """
@@ -148,9 +142,6 @@ class Buffer(Memory):
         Buffer
             A buffer of this class, of length 0.
 
-        Examples
-        --------
-        >>> from cuzarr.buffer import cpu
         >>> len(cpu.Buffer.create_zero_length())
         0
         """
@@ -164,18 +155,11 @@ class Buffer(Memory):
         array_like : ArrayLike
             An array of ``uint8`` with one dimension, in this class's kind of memory.
 
-        Returns
-        -------
-        Buffer
-            A buffer of this class.
-
         Raises
         ------
         InvalidArgumentError
             The array has another number of dimensions or another type.
 
-        Examples
-        --------
         >>> import numpy as np
         >>> from cuzarr.buffer import cpu
         >>> array = np.zeros(2, "uint8")
@@ -196,14 +180,6 @@ class Buffer(Memory):
         buffer : Buffer
             A buffer of any device.
 
-        Returns
-        -------
-        Buffer
-            A buffer of this class.
-
-        Examples
-        --------
-        >>> from cuzarr.buffer import cpu
         >>> cpu.Buffer.from_buffer(cpu.Buffer.from_bytes(b"ab")).to_bytes()
         b'ab'
         """
@@ -218,19 +194,11 @@ class Buffer(Memory):
         bytes_like : bytes, bytearray or memoryview
             The bytes.
 
-        Returns
-        -------
-        Buffer
-            A buffer of this class.
-
         Raises
         ------
         TypeError
             The value is not bytes.
 
-        Examples
-        --------
-        >>> from cuzarr.buffer import cpu
         >>> len(cpu.Buffer.from_bytes(b"bytes"))
         5
         """
@@ -243,9 +211,6 @@ class Buffer(Memory):
         array of uint8
             NumPy's array on the CPU; CuPy's or a :class:`cuzarr.DeviceArray` on a GPU.
 
-        Examples
-        --------
-        >>> from cuzarr.buffer import cpu
         >>> cpu.Buffer.from_bytes(b"ab").as_array_like()
         array([97, 98], dtype=uint8)
         """
@@ -254,14 +219,6 @@ class Buffer(Memory):
     def as_buffer_like(self) -> memoryview:
         """The bytes as a ``memoryview``. Bytes of a GPU are copied to the host.
 
-        Returns
-        -------
-        memoryview
-            Bytes in host memory.
-
-        Examples
-        --------
-        >>> from cuzarr.buffer import cpu
         >>> cpu.Buffer.from_bytes(b"ab").as_buffer_like().nbytes
         2
         """
@@ -270,14 +227,6 @@ class Buffer(Memory):
     def to_bytes(self) -> bytes:
         """A copy of the bytes in host memory.
 
-        Returns
-        -------
-        bytes
-            The bytes.
-
-        Examples
-        --------
-        >>> from cuzarr.buffer import cpu
         >>> cpu.Buffer.from_bytes(b"bytes")[1:].to_bytes()
         b'ytes'
         """
@@ -291,11 +240,6 @@ class Buffer(Memory):
         key : slice
             The bytes, with a step of 1.
 
-        Returns
-        -------
-        Buffer
-            A buffer of this class.
-
         Raises
         ------
         TypeError
@@ -303,9 +247,6 @@ class Buffer(Memory):
         InvalidArgumentError
             The step is not 1.
 
-        Examples
-        --------
-        >>> from cuzarr.buffer import cpu
         >>> cpu.Buffer.from_bytes(b"bytes")[1:3].to_bytes()
         b'yt'
         """
@@ -335,9 +276,6 @@ class Buffer(Memory):
         Buffer
             A buffer of this class. Its length is the sum of all lengths.
 
-        Examples
-        --------
-        >>> from cuzarr.buffer import cpu
         >>> a, b, c = map(cpu.Buffer.from_bytes, (b"a", b"b", b"c"))
         >>> a.combine([b, c]).to_bytes()
         b'abc'
@@ -365,6 +303,16 @@ def _contiguous(key: Any) -> slice:
     return key
 
 
+@documented(
+    """
+    dtype : dtype-like
+        Type of the elements.
+    order : {"C", "F"}
+        Which dimension changes fastest in memory: the last (``"C"``) or the first.
+    >>> from cuzarr.buffer import cpu
+    """,
+    results={"Self": "A buffer of this class."},
+)
 class NDBuffer(Memory):
     """Typed, strided, N-dimensional elements on a device.
 
@@ -378,9 +326,6 @@ class NDBuffer(Memory):
     InvalidArgumentError
         The array is in another kind of memory.
 
-    Examples
-    --------
-    >>> from cuzarr.buffer import cpu
     >>> cpu.NDBuffer.create(shape=(2,), dtype="int16", fill_value=7).as_numpy_array()
     array([7, 7], dtype=int16)
     """
@@ -397,26 +342,14 @@ class NDBuffer(Memory):
         ----------
         shape : iterable of int
             Extents, in elements.
-        dtype : dtype-like
-            Type of the elements.
-        order : {"C", "F"}
-            Which dimension changes fastest in memory: the last (``"C"``) or the first.
         fill_value : scalar, optional
             The value; by default 0.
-
-        Returns
-        -------
-        NDBuffer
-            A buffer of this class.
 
         Raises
         ------
         ConversionError
             ``dtype`` cannot hold ``fill_value``.
 
-        Examples
-        --------
-        >>> from cuzarr.buffer import cpu
         >>> cpu.NDBuffer.create(shape=(2,), dtype="int16", fill_value=7).as_numpy_array()
         array([7, 7], dtype=int16)
         """
@@ -429,19 +362,7 @@ class NDBuffer(Memory):
         ----------
         shape : tuple of int
             Extents, in elements.
-        dtype : dtype-like
-            Type of the elements.
-        order : {"C", "F"}
-            Which dimension changes fastest in memory: the last (``"C"``) or the first.
 
-        Returns
-        -------
-        NDBuffer
-            A buffer of this class.
-
-        Examples
-        --------
-        >>> from cuzarr.buffer import cpu
         >>> cpu.NDBuffer.empty((2, 3), "int16").shape
         (2, 3)
         """
@@ -456,18 +377,11 @@ class NDBuffer(Memory):
         ndarray_like : NDArrayLike
             An array in this class's kind of memory.
 
-        Returns
-        -------
-        NDBuffer
-            A buffer of this class.
-
         Raises
         ------
         ImplicitHostCopyError
             The array is on a GPU, and the class is one of host memory.
 
-        Examples
-        --------
         >>> import numpy as np
         >>> from cuzarr.buffer import cpu
         >>> cpu.NDBuffer.from_ndarray_like(np.zeros((2, 3), "int16")).dtype
@@ -485,13 +399,6 @@ class NDBuffer(Memory):
         array_like : numpy.ndarray
             The array.
 
-        Returns
-        -------
-        NDBuffer
-            A buffer of this class.
-
-        Examples
-        --------
         >>> import numpy as np
         >>> from cuzarr.buffer import cpu
         >>> cpu.NDBuffer.from_numpy_array(np.arange(3)).as_numpy_array().tolist()
@@ -506,9 +413,6 @@ class NDBuffer(Memory):
         array
             NumPy's array on the CPU; CuPy's or a :class:`cuzarr.DeviceArray` on a GPU.
 
-        Examples
-        --------
-        >>> from cuzarr.buffer import cpu
         >>> cpu.NDBuffer.create(shape=(2,), dtype="int16").as_ndarray_like()
         array([0, 0], dtype=int16)
         """
@@ -527,9 +431,6 @@ class NDBuffer(Memory):
         InvalidArgumentError
             The buffer has no element, or more than one.
 
-        Examples
-        --------
-        >>> from cuzarr.buffer import cpu
         >>> cpu.NDBuffer.create(shape=(1, 1), dtype="int16", fill_value=7).as_scalar().item()
         7
         """
@@ -560,19 +461,11 @@ class NDBuffer(Memory):
         newshape : tuple of int, or -1
             The new extents; one of them may be -1, to be worked out. -1 alone makes one dimension.
 
-        Returns
-        -------
-        NDBuffer
-            A buffer of this class.
-
         Raises
         ------
         ValueError
             The shape has another number of elements.
 
-        Examples
-        --------
-        >>> from cuzarr.buffer import cpu
         >>> cpu.NDBuffer.create(shape=(2, 3), dtype="int16").reshape((3, 2)).shape
         (3, 2)
         """
@@ -596,9 +489,6 @@ class NDBuffer(Memory):
         ValueError
             A dimension to drop has another extent than 1.
 
-        Examples
-        --------
-        >>> from cuzarr.buffer import cpu
         >>> cpu.NDBuffer.create(shape=(1, 3, 1), dtype="int16").squeeze((0,)).shape
         (3, 1)
         """
@@ -614,19 +504,11 @@ class NDBuffer(Memory):
         order : {"K", "A", "C", "F"}
             Order of the copy in memory, as in NumPy; ``"K"`` keeps it.
 
-        Returns
-        -------
-        NDBuffer
-            A buffer of this class.
-
         Raises
         ------
         UnsupportedError
             The elements are on a GPU, which has no such conversion: strings, structures, dates.
 
-        Examples
-        --------
-        >>> from cuzarr.buffer import cpu
         >>> cpu.NDBuffer.create(shape=(2,), dtype="int16").astype("float32").dtype
         dtype('float32')
         """
@@ -660,9 +542,6 @@ class NDBuffer(Memory):
         bool
             ``True`` if all elements equal it; also for a buffer without elements.
 
-        Examples
-        --------
-        >>> from cuzarr.buffer import cpu
         >>> buffer = cpu.NDBuffer.create(shape=(2,), dtype="float32")
         >>> buffer.all_equal(0.0), buffer.all_equal(-0.0)
         (True, False)
@@ -681,9 +560,6 @@ class NDBuffer(Memory):
         ConversionError
             The type of the elements cannot hold it.
 
-        Examples
-        --------
-        >>> from cuzarr.buffer import cpu
         >>> buffer = cpu.NDBuffer.empty((2,), "int16")
         >>> buffer.fill(7)
         >>> buffer.as_numpy_array()
@@ -694,14 +570,6 @@ class NDBuffer(Memory):
     def copy(self) -> Self:
         """New memory on the same device with these elements.
 
-        Returns
-        -------
-        NDBuffer
-            A buffer of this class.
-
-        Examples
-        --------
-        >>> from cuzarr.buffer import cpu
         >>> buffer = cpu.NDBuffer.create(shape=(2,), dtype="int16")
         >>> other = buffer.copy()
         >>> other.fill(7)
@@ -728,9 +596,6 @@ class NDBuffer(Memory):
         ValueError
             ``axes`` does not name each dimension once.
 
-        Examples
-        --------
-        >>> from cuzarr.buffer import cpu
         >>> cpu.NDBuffer.create(shape=(2, 3, 4), dtype="int16").transpose((2, 0, 1)).shape
         (4, 2, 3)
         """

@@ -32,7 +32,7 @@ def default_buffer_prototype() -> BufferPrototype:
 
 
 def prototype_device(prototype: Any, current: str) -> str:
-    """Where a prototype's memory is; ``current`` when that is on a GPU too and the prototype names none."""
+    """The device of a prototype's memory. A prototype of GPUs that names none gets ``current``, if that is a GPU."""
     nd_buffer = getattr(prototype, "nd_buffer", prototype)
     if device_class(nd_buffer) == "cpu":
         return "cpu"

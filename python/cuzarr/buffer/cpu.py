@@ -26,7 +26,7 @@ def _refuse_device(array: Any, instead: str) -> None:
 
 
 class HostMemory(_classes.Memory):
-    """What both classes of this module are: memory under NumPy arrays."""
+    """Memory under NumPy arrays: the base of both classes of this module."""
 
     is_host_accessible: ClassVar[bool] = True
 

@@ -32,7 +32,7 @@ def _result(array: DeviceArray) -> Any:
 
 
 def _adopt(array: Any, what: str) -> Any:
-    """An array in device memory, as CuPy's or ours; what is on the host is copied there, with a warning."""
+    """An array in device memory, CuPy's or ours. Host memory is copied there, with a warning."""
     if not _foreign.is_on_device(array):
         message = f"{what} was made from host memory, which is copied to {_current_device()}"
         if config.get("strict"):
@@ -60,7 +60,7 @@ def _to_host(array: Any) -> np.ndarray[Any, Any]:
 
 
 class DeviceMemory(_classes.Memory):
-    """What both classes of this module are: memory under CuPy's arrays or ours."""
+    """Memory under CuPy's arrays or ours: the base of both classes of this module."""
 
     is_host_accessible: ClassVar[bool] = False
 

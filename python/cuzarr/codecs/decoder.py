@@ -10,6 +10,7 @@ import numpy as np
 
 from cuzarr import _core
 from cuzarr._config import config
+from cuzarr._docstrings import documented
 from cuzarr._memory.foreign import device_buffer, is_on_device, wrap_host
 from cuzarr._memory.streams import stream_handle
 from cuzarr.codecs.direct import as_json, current_stream
@@ -139,6 +140,14 @@ class Batch:
         return self._batch.check()
 
 
+@documented(
+    """
+    >>> import cuzarr, numpy as np
+    >>> codec = {"name": "zstd", "configuration": {"level": 3, "checksum": False}}
+    >>> chunks = np.arange(8, dtype="uint8").reshape(2, 4)
+    >>> frames = cuzarr.codecs.Encoder(codec, device="cpu").encode(chunks)
+    """,
+)
 class Decoder:
     """Decodes frames of a codec, on a GPU all at once, without an array around them.
 
@@ -158,8 +167,6 @@ class Decoder:
     DeviceUnavailableError
         There is no such device, or it cannot be used.
 
-    Examples
-    --------
     >>> import numpy as np, zlib
     >>> frames = [zlib.compress(bytes([n]) * 1000) for n in range(3)]
     >>> out = np.empty((3, 1000), "u1")
@@ -189,22 +196,11 @@ class Decoder:
         scratch_limit : int, optional
             Device memory in bytes that decoders keep below, by decoding in parts, where one frame does not need more.
 
-        Returns
-        -------
-        Batch
-            The frames, ready to be decoded.
-
         Raises
         ------
         InvalidArgumentError, MemorySpaceError
             Frames and outputs do not belong together, or not to the device.
 
-        Examples
-        --------
-        >>> import cuzarr, numpy as np
-        >>> codec = {"name": "zstd", "configuration": {"level": 3, "checksum": False}}
-        >>> chunks = np.arange(8, dtype="uint8").reshape(2, 4)
-        >>> frames = cuzarr.codecs.Encoder(codec, device="cpu").encode(chunks)
         >>> batch = cuzarr.codecs.Decoder(codec, device="cpu").prepare(frames, np.empty_like(chunks))
         >>> batch.run()
         >>> batch.check()
@@ -234,12 +230,6 @@ class Decoder:
         CuzarrError
             The error of the first frame that could not be decoded. The others are decoded.
 
-        Examples
-        --------
-        >>> import cuzarr, numpy as np
-        >>> codec = {"name": "zstd", "configuration": {"level": 3, "checksum": False}}
-        >>> chunks = np.arange(8, dtype="uint8").reshape(2, 4)
-        >>> frames = cuzarr.codecs.Encoder(codec, device="cpu").encode(chunks)
         >>> out = np.empty_like(chunks)
         >>> cuzarr.codecs.Decoder(codec, device="cpu").decode(frames, out)
         >>> bool((out == chunks).all())

@@ -9,6 +9,7 @@ import numpy as np
 
 from cuzarr import _core
 from cuzarr._config import config
+from cuzarr._docstrings import documented
 from cuzarr._memory.convert import result_array
 from cuzarr._memory.foreign import device_buffer, is_on_device, wrap_host
 from cuzarr._memory.streams import stream_handle
@@ -28,6 +29,13 @@ def _chunk(value: Any) -> _core.NdBuffer:
     return wrap_host(value)
 
 
+@documented(
+    """
+    >>> import cuzarr, numpy as np
+    >>> batch = cuzarr.codecs.Encoder("zstd", device="cpu").prepare(np.zeros((2, 1000), "uint8"))
+    >>> batch.run()
+    """,
+)
 class EncodingBatch:
     """Chunks that are ready to be encoded, once or many times: see :meth:`Encoder.prepare`.
 
@@ -41,8 +49,6 @@ class EncodingBatch:
     EncodeFailedError
         From :meth:`frames`: a chunk could not be encoded.
 
-    Examples
-    --------
     >>> import numpy as np
     >>> from cuzarr.codecs import Encoder
     >>> batch = Encoder({"name": "gzip", "configuration": {"level": 1}}, device="cpu").prepare(np.zeros((2, 100), "u1"))
@@ -79,8 +85,6 @@ class EncodingBatch:
         stream : CuPy or PyTorch stream, object with ``__cuda_stream__``, or int, optional
             The stream of the work; by default the current stream of the library whose arrays the chunks are.
 
-        Examples
-        --------
         >>> import cuzarr, numpy as np
         >>> chunks = np.zeros((2, 1000), "uint8")
         >>> batch = cuzarr.codecs.Encoder("zstd", device="cpu").prepare(chunks)
@@ -107,11 +111,6 @@ class EncodingBatch:
         InvalidArgumentError
             Nothing ran since the last check.
 
-        Examples
-        --------
-        >>> import cuzarr, numpy as np
-        >>> batch = cuzarr.codecs.Encoder("zstd", device="cpu").prepare(np.zeros((2, 1000), "uint8"))
-        >>> batch.run()
         >>> batch.check()
         [None, None]
         """
@@ -134,17 +133,18 @@ class EncodingBatch:
         InvalidArgumentError
             Nothing ran.
 
-        Examples
-        --------
-        >>> import cuzarr, numpy as np
-        >>> batch = cuzarr.codecs.Encoder("zstd", device="cpu").prepare(np.zeros((2, 1000), "uint8"))
-        >>> batch.run()
         >>> [frame.size < 100 for frame in batch.frames()]
         [True, True]
         """
         return [result_array(frame, np.dtype("u1")) for frame in self._batch.frames()]
 
 
+@documented(
+    """
+    >>> import cuzarr, numpy as np
+    >>> codec = {"name": "zstd", "configuration": {"level": 3, "checksum": False}}
+    """,
+)
 class Encoder:
     """Encodes chunks with a codec, on a GPU all at once, without an array around them.
 
@@ -167,8 +167,6 @@ class Encoder:
     FallbackRefusedError
         The host would encode, and ``strict`` forbids it.
 
-    Examples
-    --------
     >>> import numpy as np, zlib
     >>> chunks = np.arange(3000, dtype="i4").reshape(3, 1000)
     >>> batch = Encoder({"name": "zlib", "configuration": {"level": 1}}, device="cpu").prepare(chunks)
@@ -196,11 +194,6 @@ class Encoder:
             Device memory in bytes that a run keeps below beside chunks and frames, by encoding in parts, where one chunk does
             not need more.
 
-        Returns
-        -------
-        EncodingBatch
-            The chunks, ready to be encoded.
-
         Raises
         ------
         MemorySpaceError
@@ -208,10 +201,6 @@ class Encoder:
         FallbackRefusedError
             The host would run a codec, and ``strict`` forbids it.
 
-        Examples
-        --------
-        >>> import cuzarr, numpy as np
-        >>> codec = {"name": "zstd", "configuration": {"level": 3, "checksum": False}}
         >>> chunks = np.arange(8, dtype="uint8").reshape(2, 4)
         >>> batch = cuzarr.codecs.Encoder(codec, device="cpu").prepare(chunks)
         >>> batch.run()
@@ -242,10 +231,6 @@ class Encoder:
         CuzarrError
             The error of the first chunk that could not be encoded.
 
-        Examples
-        --------
-        >>> import cuzarr, numpy as np
-        >>> codec = {"name": "zstd", "configuration": {"level": 3, "checksum": False}}
         >>> frames = cuzarr.codecs.Encoder(codec, device="cpu").encode(np.zeros((2, 1000), "uint8"))
         >>> len(frames), frames[0].dtype, frames[0].nbytes < 100
         (2, dtype('uint8'), True)

@@ -18,6 +18,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from cuzarr import _names
+from cuzarr._docstrings import clean, documented
 from cuzarr.codecs.values import AnyDataType, Codec, DataType, Role
 from cuzarr.errors import MetadataValidationError
 
@@ -47,8 +48,26 @@ __all__ = [
 ]
 
 PREFIX = "numcodecs."
+# What is the same in the docstrings of all codecs: the class's name, settings, and the name in metadata fill it in.
+_SHARED = """
+
+Raises
+------
+MetadataValidationError
+    A setting is not allowed.
+
+Examples
+--------
+>>> import cuzarr
+>>> codec = cuzarr.codecs.numcodecs.{}({})
+>>> codec.name
+'{}'
+"""
 
 
+@documented(
+    ">>> from cuzarr.codecs.numcodecs import LZ4",
+)
 class NumcodecsCodec(Codec):
     """A codec of numcodecs by its settings. ``codec_id`` is its name there.
 
@@ -64,8 +83,6 @@ class NumcodecsCodec(Codec):
     MetadataValidationError
         A setting is not allowed.
 
-    Examples
-    --------
     >>> import cuzarr
     >>> codec = cuzarr.codecs.numcodecs.NumcodecsCodec(id="zlib", level=1)
     >>> codec.name
@@ -79,7 +96,14 @@ class NumcodecsCodec(Codec):
     # settings that are the array's element type unless given
     from_dtype: ClassVar[tuple[str, ...]] = ()
 
+    # settings of the class's example
+    _example: ClassVar[str] = ""
+
     codec_config: dict[str, Any]
+
+    def __init_subclass__(cls) -> None:
+        if cls.__doc__ and cls.codec_id:
+            cls.__doc__ = clean(cls.__doc__).rstrip() + _SHARED.format(cls.__name__, cls._example, PREFIX + cls.codec_id)
 
     def __init__(self, **codec_config: Any) -> None:
         given_id = codec_config.pop("id", self.codec_id)
@@ -95,20 +119,13 @@ class NumcodecsCodec(Codec):
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """The codec that format 3 metadata describes.
+        """The codec that format 3 metadata describes, of the class of that name.
 
         Parameters
         ----------
         data : mapping
             ``name`` and ``configuration``, as :meth:`to_dict` gives them.
 
-        Returns
-        -------
-        NumcodecsCodec
-            A codec of the class of that name.
-
-        Examples
-        --------
         >>> from cuzarr.codecs.numcodecs import NumcodecsCodec
         >>> NumcodecsCodec.from_dict({"name": "numcodecs.lz4", "configuration": {"acceleration": 2}})
         LZ4(acceleration=2)
@@ -124,28 +141,12 @@ class NumcodecsCodec(Codec):
         dict
             Names and values. Settings that were not given are left out.
 
-        Examples
-        --------
-        >>> from cuzarr.codecs.numcodecs import LZ4
         >>> LZ4(acceleration=2).configuration()
         {'acceleration': 2}
         """
         return {key: value for key, value in self.codec_config.items() if key != "id"}
 
     def to_dict(self) -> dict[str, Any]:
-        """The description of this codec in format 3 metadata.
-
-        Returns
-        -------
-        dict
-            ``name``, which is ``numcodecs.`` and the codec's own name, and ``configuration``.
-
-        Examples
-        --------
-        >>> from cuzarr.codecs.numcodecs import LZ4
-        >>> LZ4(acceleration=2).to_dict()
-        {'name': 'numcodecs.lz4', 'configuration': {'acceleration': 2}}
-        """
         return {"name": self.name, "configuration": self.configuration()}
 
     def get_config(self) -> dict[str, Any]:
@@ -156,33 +157,12 @@ class NumcodecsCodec(Codec):
         dict
             ``id``, which is the name of the codec, and all settings, with their defaults.
 
-        Examples
-        --------
-        >>> from cuzarr.codecs.numcodecs import LZ4
         >>> LZ4().get_config()
         {'id': 'lz4', 'acceleration': 1}
         """
         return {"id": self._id, **self.defaults, **self.codec_config}
 
     def for_dtype(self, data_type: DataType) -> Codec:
-        """This codec for elements of one type: settings that were left open are filled in.
-
-        Parameters
-        ----------
-        data_type : DataType
-            The type of the elements, such as ``cuzarr.dtype.Float32()``.
-
-        Returns
-        -------
-        Codec
-            A codec of this class; the codec itself if nothing was left open.
-
-        Examples
-        --------
-        >>> import cuzarr
-        >>> cuzarr.codecs.numcodecs.Shuffle().for_dtype(cuzarr.dtype.Float32())
-        Shuffle(elementsize=4)
-        """
         missing = [key for key in self.from_dtype if self.codec_config.get(key) is None]
         if not missing:
             return self
@@ -230,21 +210,10 @@ class BZ2(NumcodecsCodec):
     ----------
     level : int
         1 to 9.
-
-    Raises
-    ------
-    MetadataValidationError
-        A setting is not allowed.
-
-    Examples
-    --------
-    >>> import cuzarr
-    >>> codec = cuzarr.codecs.numcodecs.BZ2(level=1)
-    >>> codec.name
-    'numcodecs.bz2'
     """
 
     codec_id = "bz2"
+    _example = "level=1"
     defaults: ClassVar[dict[str, Any]] = {"level": 1}
 
 
@@ -255,21 +224,10 @@ class LZ4(NumcodecsCodec):
     ----------
     acceleration : int
         From 1; larger is faster and compresses less.
-
-    Raises
-    ------
-    MetadataValidationError
-        A setting is not allowed.
-
-    Examples
-    --------
-    >>> import cuzarr
-    >>> codec = cuzarr.codecs.numcodecs.LZ4(acceleration=2)
-    >>> codec.name
-    'numcodecs.lz4'
     """
 
     codec_id = "lz4"
+    _example = "acceleration=2"
     defaults: ClassVar[dict[str, Any]] = {"acceleration": 1}
 
 
@@ -280,21 +238,10 @@ class LZMA(NumcodecsCodec):
     ----------
     preset : int
         Level, 0 to 9. ``format``, ``check`` and ``filters`` are those of :mod:`lzma`.
-
-    Raises
-    ------
-    MetadataValidationError
-        A setting is not allowed.
-
-    Examples
-    --------
-    >>> import cuzarr
-    >>> codec = cuzarr.codecs.numcodecs.LZMA(preset=1)
-    >>> codec.name
-    'numcodecs.lzma'
     """
 
     codec_id = "lzma"
+    _example = "preset=1"
     defaults: ClassVar[dict[str, Any]] = {"format": 1, "check": -1, "preset": None, "filters": None}
 
 
@@ -311,21 +258,10 @@ class Blosc(NumcodecsCodec):
         0 none, 1 bytes, 2 bits, -1 by the size of the elements.
     blocksize : int
         Bytes of a block; 0 lets Blosc choose.
-
-    Raises
-    ------
-    MetadataValidationError
-        A setting is not allowed.
-
-    Examples
-    --------
-    >>> import cuzarr
-    >>> codec = cuzarr.codecs.numcodecs.Blosc(cname="lz4")
-    >>> codec.name
-    'numcodecs.blosc'
     """
 
     codec_id = "blosc"
+    _example = 'cname="lz4"'
     defaults: ClassVar[dict[str, Any]] = {"cname": "lz4", "clevel": 5, "shuffle": 1, "blocksize": 0}
 
 
@@ -336,21 +272,10 @@ class GZip(NumcodecsCodec):
     ----------
     level : int
         0 to 9.
-
-    Raises
-    ------
-    MetadataValidationError
-        A setting is not allowed.
-
-    Examples
-    --------
-    >>> import cuzarr
-    >>> codec = cuzarr.codecs.numcodecs.GZip(level=1)
-    >>> codec.name
-    'numcodecs.gzip'
     """
 
     codec_id = "gzip"
+    _example = "level=1"
     defaults: ClassVar[dict[str, Any]] = {"level": 1}
 
 
@@ -361,21 +286,10 @@ class Zlib(NumcodecsCodec):
     ----------
     level : int
         0 to 9.
-
-    Raises
-    ------
-    MetadataValidationError
-        A setting is not allowed.
-
-    Examples
-    --------
-    >>> import cuzarr
-    >>> codec = cuzarr.codecs.numcodecs.Zlib(level=1)
-    >>> codec.name
-    'numcodecs.zlib'
     """
 
     codec_id = "zlib"
+    _example = "level=1"
     defaults: ClassVar[dict[str, Any]] = {"level": 1}
 
 
@@ -388,21 +302,10 @@ class Zstd(NumcodecsCodec):
         Up to 22.
     checksum : bool
         Whether each frame carries a checksum.
-
-    Raises
-    ------
-    MetadataValidationError
-        A setting is not allowed.
-
-    Examples
-    --------
-    >>> import cuzarr
-    >>> codec = cuzarr.codecs.numcodecs.Zstd(level=3)
-    >>> codec.name
-    'numcodecs.zstd'
     """
 
     codec_id = "zstd"
+    _example = "level=3"
     defaults: ClassVar[dict[str, Any]] = {"level": 0}
 
 
@@ -413,21 +316,10 @@ class Shuffle(NumcodecsCodec):
     ----------
     elementsize : int
         Bytes of an element.
-
-    Raises
-    ------
-    MetadataValidationError
-        A setting is not allowed.
-
-    Examples
-    --------
-    >>> import cuzarr
-    >>> codec = cuzarr.codecs.numcodecs.Shuffle(elementsize=4)
-    >>> codec.name
-    'numcodecs.shuffle'
     """
 
     codec_id = "shuffle"
+    _example = "elementsize=4"
     defaults: ClassVar[dict[str, Any]] = {"elementsize": 4}
     from_dtype: ClassVar[tuple[str, ...]] = ("elementsize",)
 
@@ -439,18 +331,6 @@ class CRC32(NumcodecsCodec):
     ----------
     location : {"start", "end"}
         Where the checksum is.
-
-    Raises
-    ------
-    MetadataValidationError
-        A setting is not allowed.
-
-    Examples
-    --------
-    >>> import cuzarr
-    >>> codec = cuzarr.codecs.numcodecs.CRC32()
-    >>> codec.name
-    'numcodecs.crc32'
     """
 
     codec_id = "crc32"
@@ -463,18 +343,6 @@ class CRC32C(NumcodecsCodec):
     ----------
     location : {"start", "end"}
         Where the checksum is.
-
-    Raises
-    ------
-    MetadataValidationError
-        A setting is not allowed.
-
-    Examples
-    --------
-    >>> import cuzarr
-    >>> codec = cuzarr.codecs.numcodecs.CRC32C()
-    >>> codec.name
-    'numcodecs.crc32c'
     """
 
     codec_id = "crc32c"
@@ -487,18 +355,6 @@ class Adler32(NumcodecsCodec):
     ----------
     location : {"start", "end"}
         Where the checksum is.
-
-    Raises
-    ------
-    MetadataValidationError
-        A setting is not allowed.
-
-    Examples
-    --------
-    >>> import cuzarr
-    >>> codec = cuzarr.codecs.numcodecs.Adler32()
-    >>> codec.name
-    'numcodecs.adler32'
     """
 
     codec_id = "adler32"
@@ -511,18 +367,6 @@ class Fletcher32(NumcodecsCodec):
     ----------
     **codec_config
         None.
-
-    Raises
-    ------
-    MetadataValidationError
-        A setting is not allowed.
-
-    Examples
-    --------
-    >>> import cuzarr
-    >>> codec = cuzarr.codecs.numcodecs.Fletcher32()
-    >>> codec.name
-    'numcodecs.fletcher32'
     """
 
     codec_id = "fletcher32"
@@ -535,18 +379,6 @@ class JenkinsLookup3(NumcodecsCodec):
     ----------
     initval, prefix
         Settings of the checksum.
-
-    Raises
-    ------
-    MetadataValidationError
-        A setting is not allowed.
-
-    Examples
-    --------
-    >>> import cuzarr
-    >>> codec = cuzarr.codecs.numcodecs.JenkinsLookup3()
-    >>> codec.name
-    'numcodecs.jenkins_lookup3'
     """
 
     codec_id = "jenkins_lookup3"
@@ -571,21 +403,10 @@ class Delta(_DtypeCodec):
         The type of the elements.
     astype : dtype-like
         The stored type.
-
-    Raises
-    ------
-    MetadataValidationError
-        A setting is not allowed.
-
-    Examples
-    --------
-    >>> import cuzarr
-    >>> codec = cuzarr.codecs.numcodecs.Delta(dtype="<i4")
-    >>> codec.name
-    'numcodecs.delta'
     """
 
     codec_id = "delta"
+    _example = 'dtype="<i4"'
 
 
 class FixedScaleOffset(_DtypeCodec):
@@ -597,21 +418,10 @@ class FixedScaleOffset(_DtypeCodec):
         ``round((x - offset) * scale)`` is stored.
     dtype, astype : dtype-like
         The type of the elements, and the stored type.
-
-    Raises
-    ------
-    MetadataValidationError
-        A setting is not allowed.
-
-    Examples
-    --------
-    >>> import cuzarr
-    >>> codec = cuzarr.codecs.numcodecs.FixedScaleOffset(offset=0, scale=10, dtype="<f4", astype="<i2")
-    >>> codec.name
-    'numcodecs.fixedscaleoffset'
     """
 
     codec_id = "fixedscaleoffset"
+    _example = 'offset=0, scale=10, dtype="<f4", astype="<i2"'
 
 
 class Quantize(_DtypeCodec):
@@ -623,21 +433,10 @@ class Quantize(_DtypeCodec):
         Decimal digits that are kept.
     dtype, astype : dtype-like
         The type of the elements, and the stored type.
-
-    Raises
-    ------
-    MetadataValidationError
-        A setting is not allowed.
-
-    Examples
-    --------
-    >>> import cuzarr
-    >>> codec = cuzarr.codecs.numcodecs.Quantize(digits=2, dtype="<f4")
-    >>> codec.name
-    'numcodecs.quantize'
     """
 
     codec_id = "quantize"
+    _example = 'digits=2, dtype="<f4"'
 
 
 class BitRound(NumcodecsCodec):
@@ -647,21 +446,10 @@ class BitRound(NumcodecsCodec):
     ----------
     keepbits : int
         Bits of the mantissa that are kept.
-
-    Raises
-    ------
-    MetadataValidationError
-        A setting is not allowed.
-
-    Examples
-    --------
-    >>> import cuzarr
-    >>> codec = cuzarr.codecs.numcodecs.BitRound(keepbits=8)
-    >>> codec.name
-    'numcodecs.bitround'
     """
 
     codec_id = "bitround"
+    _example = "keepbits=8"
     role: ClassVar[Role] = "array_array"
 
 
@@ -672,18 +460,6 @@ class PackBits(NumcodecsCodec):
     ----------
     **codec_config
         None.
-
-    Raises
-    ------
-    MetadataValidationError
-        A setting is not allowed.
-
-    Examples
-    --------
-    >>> import cuzarr
-    >>> codec = cuzarr.codecs.numcodecs.PackBits()
-    >>> codec.name
-    'numcodecs.packbits'
     """
 
     codec_id = "packbits"
@@ -703,21 +479,10 @@ class AsType(NumcodecsCodec):
         The stored type.
     decode_dtype : dtype-like
         The type of the elements.
-
-    Raises
-    ------
-    MetadataValidationError
-        A setting is not allowed.
-
-    Examples
-    --------
-    >>> import cuzarr
-    >>> codec = cuzarr.codecs.numcodecs.AsType(encode_dtype="<i2", decode_dtype="<f4")
-    >>> codec.name
-    'numcodecs.astype'
     """
 
     codec_id = "astype"
+    _example = 'encode_dtype="<i2", decode_dtype="<f4"'
     role: ClassVar[Role] = "array_array"
     from_dtype: ClassVar[tuple[str, ...]] = ("decode_dtype",)
 
@@ -734,21 +499,10 @@ class PCodec(NumcodecsCodec):
     ----------
     level, mode_spec, delta_spec, …
         Settings of pcodec.
-
-    Raises
-    ------
-    MetadataValidationError
-        A setting is not allowed.
-
-    Examples
-    --------
-    >>> import cuzarr
-    >>> codec = cuzarr.codecs.numcodecs.PCodec(level=8)
-    >>> codec.name
-    'numcodecs.pcodec'
     """
 
     codec_id = "pcodec"
+    _example = "level=8"
     role: ClassVar[Role] = "array_bytes"
 
 
@@ -759,21 +513,10 @@ class ZFPY(NumcodecsCodec):
     ----------
     mode, tolerance, rate, precision
         Settings of zfp.
-
-    Raises
-    ------
-    MetadataValidationError
-        A setting is not allowed.
-
-    Examples
-    --------
-    >>> import cuzarr
-    >>> codec = cuzarr.codecs.numcodecs.ZFPY(mode=4, tolerance=0.01)
-    >>> codec.name
-    'numcodecs.zfpy'
     """
 
     codec_id = "zfpy"
+    _example = "mode=4, tolerance=0.01"
     role: ClassVar[Role] = "array_bytes"
 
 

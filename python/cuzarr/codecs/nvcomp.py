@@ -52,7 +52,7 @@ class Host:
 
 
 def open_host(identifier: str, settings: dict[str, Any], shape: tuple[int, ...], itemsize: int) -> Any:
-    """What decodes chunks of ``shape`` of a codec ``nvcomp_…``; ``None`` when it is unknown, or nvCOMP is not installed.
+    """The decoder for chunks of ``shape`` of a codec ``nvcomp_…``, or ``None`` if it is unknown or nvCOMP is not installed.
 
     A codec of numcodecs' where that reads the same bytes.
     """

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Literal, Protocol, Self, TypeVar
 import numpy as np
 
 from cuzarr._checks import element_type, items, whole
+from cuzarr._docstrings import complete_class, documented
 from cuzarr._memory import element_types
 from cuzarr.errors import InvalidArgumentError, MetadataValidationError
 
@@ -36,6 +37,9 @@ class DataType(element_types.DataType, Protocol):
 AnyDataType = TypeVar("AnyDataType", bound=DataType)
 
 
+@documented(
+    ">>> import cuzarr",
+)
 class Codec:
     """One step of a codec chain: a name and its configuration.
 
@@ -44,15 +48,15 @@ class Codec:
     MetadataValidationError
         A setting is not allowed.
 
-    Examples
-    --------
-    >>> import cuzarr
     >>> isinstance(cuzarr.codecs.GzipCodec(), cuzarr.codecs.Codec)
     True
     """
 
     name: ClassVar[str]
     role: ClassVar[Role]
+
+    def __init_subclass__(cls) -> None:
+        complete_class(cls, "MetadataValidationError\n    A setting is not allowed.", ">>> import cuzarr")
 
     def configuration(self) -> dict[str, Any]:
         """The settings of this codec, as ``configuration`` in format 3 metadata has them.
@@ -62,9 +66,6 @@ class Codec:
         dict
             Names and values; empty if the codec has no settings.
 
-        Examples
-        --------
-        >>> import cuzarr
         >>> cuzarr.codecs.GzipCodec(level=1).configuration()
         {'level': 1}
         """
@@ -76,11 +77,8 @@ class Codec:
         Returns
         -------
         dict
-            ``name`` and, if there are settings, ``configuration``.
+            ``name`` and, if there are settings, ``configuration``. Codecs of numcodecs always have both.
 
-        Examples
-        --------
-        >>> import cuzarr
         >>> cuzarr.codecs.GzipCodec(level=1).to_dict()
         {'name': 'gzip', 'configuration': {'level': 1}}
         """
@@ -96,19 +94,11 @@ class Codec:
         data : mapping
             ``name`` and ``configuration``, as :meth:`to_dict` gives them.
 
-        Returns
-        -------
-        Codec
-            A codec of this class.
-
         Raises
         ------
         MetadataValidationError
             The name is that of another codec, or there is no such setting.
 
-        Examples
-        --------
-        >>> import cuzarr
         >>> cuzarr.codecs.GzipCodec.from_dict({"name": "gzip", "configuration": {"level": 1}})
         GzipCodec(level=1)
         """
@@ -137,9 +127,6 @@ class Codec:
         InvalidArgumentError
             The codec needs a setting for such elements.
 
-        Examples
-        --------
-        >>> import cuzarr
         >>> cuzarr.codecs.BloscCodec(cname="lz4").for_dtype(cuzarr.dtype.Float32()).typesize
         4
         """
@@ -176,14 +163,6 @@ class BytesCodec(Codec):
     endian : {"little", "big"} or None
         Byte order; ``None`` for elements of one byte.
 
-    Raises
-    ------
-    MetadataValidationError
-        A setting is not allowed.
-
-    Examples
-    --------
-    >>> import cuzarr
     >>> cuzarr.codecs.BytesCodec(endian="big").to_dict()
     {'name': 'bytes', 'configuration': {'endian': 'big'}}
     """
@@ -232,14 +211,6 @@ class BloscCodec(Codec):
     blocksize : int
         Bytes of a block; 0 lets Blosc choose.
 
-    Raises
-    ------
-    MetadataValidationError
-        A setting is not allowed.
-
-    Examples
-    --------
-    >>> import cuzarr
     >>> cuzarr.codecs.BloscCodec(cname="lz4", typesize=4).to_dict()["configuration"]["cname"]
     'lz4'
     """
@@ -295,14 +266,6 @@ class ZstdCodec(Codec):
     checksum : bool
         Whether each frame carries a checksum.
 
-    Raises
-    ------
-    MetadataValidationError
-        A setting is not allowed.
-
-    Examples
-    --------
-    >>> import cuzarr
     >>> cuzarr.codecs.ZstdCodec(level=3).to_dict()
     {'name': 'zstd', 'configuration': {'level': 3, 'checksum': False}}
     """
@@ -331,14 +294,6 @@ class GzipCodec(Codec):
     level : int
         0 to 9.
 
-    Raises
-    ------
-    MetadataValidationError
-        A setting is not allowed.
-
-    Examples
-    --------
-    >>> import cuzarr
     >>> cuzarr.codecs.GzipCodec(level=1).to_dict()
     {'name': 'gzip', 'configuration': {'level': 1}}
     """
@@ -363,9 +318,6 @@ class Crc32cCodec(Codec):
     ChecksumMismatchError
         From reading a chunk whose checksum is wrong.
 
-    Examples
-    --------
-    >>> import cuzarr
     >>> cuzarr.codecs.Crc32cCodec().to_dict()["name"]
     'crc32c'
     """
@@ -383,14 +335,6 @@ class TransposeCodec(Codec):
     order : sequence of int
         Dimension ``order[i]`` of the array is stored as dimension ``i``.
 
-    Raises
-    ------
-    MetadataValidationError
-        A setting is not allowed.
-
-    Examples
-    --------
-    >>> import cuzarr
     >>> cuzarr.codecs.TransposeCodec(order=(1, 0)).to_dict()
     {'name': 'transpose', 'configuration': {'order': [1, 0]}}
     """
@@ -418,9 +362,6 @@ class VLenUTF8Codec(Codec):
     ChunkCorruptError
         From reading a damaged chunk.
 
-    Examples
-    --------
-    >>> import cuzarr
     >>> cuzarr.codecs.VLenUTF8Codec().to_dict()["name"]
     'vlen-utf8'
     """
@@ -441,9 +382,6 @@ class VLenBytesCodec(Codec):
     ChunkCorruptError
         From reading a damaged chunk.
 
-    Examples
-    --------
-    >>> import cuzarr
     >>> cuzarr.codecs.VLenBytesCodec().to_dict()["name"]
     'vlen-bytes'
     """
@@ -466,14 +404,6 @@ class ScaleOffset(Codec):
     scale : number
         What the difference is multiplied by.
 
-    Raises
-    ------
-    MetadataValidationError
-        A setting is not allowed.
-
-    Examples
-    --------
-    >>> import cuzarr
     >>> cuzarr.codecs.ScaleOffset(offset=10, scale=2).to_dict()["name"]
     'scale_offset'
     """
@@ -509,14 +439,6 @@ class CastValue(Codec):
     scalar_map : dict, optional
         Values that become others: ``{"encode": [["NaN", 0]]}``.
 
-    Raises
-    ------
-    MetadataValidationError
-        A setting is not allowed.
-
-    Examples
-    --------
-    >>> import cuzarr
     >>> cuzarr.codecs.CastValue(data_type="int16").to_dict()["name"]
     'cast_value'
     """

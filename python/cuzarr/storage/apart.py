@@ -16,7 +16,7 @@ from cuzarr.storage.url import Credentials, flat_options
 
 
 def taken_apart(store: Any, through_python: _core.Store, read_only: bool) -> _core.Store | None:
-    """What a store is about, opened by the Rust side; ``None`` when its settings cannot be read.
+    """The values of a store, opened by the Rust side, or ``None`` if its settings cannot be read.
 
     Parameters
     ----------

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Self
 
 from cuzarr import _core
+from cuzarr._docstrings import documented
 from cuzarr._names import did_you_mean
 from cuzarr.errors import (
     InvalidArgumentError,
@@ -166,6 +167,13 @@ def check_options(fs: Any, url: str, options: Mapping[str, Any]) -> None:
         raise InvalidArgumentError(f"unknown storage option '{name}' for '{without_secrets(url)}'", hint=hint)
 
 
+@documented(
+    """
+    read_only : bool
+        Whether writing is refused.
+    >>> import cuzarr
+    """,
+)
 class FsspecStore(ForeignStore):
     """A directory of an fsspec file system, asynchronous or not.
 
@@ -183,8 +191,6 @@ class FsspecStore(ForeignStore):
     ReadOnlyError
         From writing to a store that is read-only.
 
-    Examples
-    --------
     >>> import cuzarr, fsspec
     >>> store = cuzarr.storage.FsspecStore(fsspec.filesystem("memory"), path="/field")
     >>> cuzarr.zeros((2,), store=store)[:].tolist()
@@ -210,16 +216,7 @@ class FsspecStore(ForeignStore):
         ----------
         fs_map : fsspec.mapping.FSMap
             The mapping. Its file system and directory are used.
-        read_only : bool
-            Whether writing is refused.
 
-        Returns
-        -------
-        FsspecStore
-            The store.
-
-        Examples
-        --------
         >>> import cuzarr, fsspec
         >>> store = cuzarr.storage.FsspecStore.from_mapper(fsspec.get_mapper("memory://mapped"))
         >>> store.set("a", b"bytes")
@@ -236,17 +233,7 @@ class FsspecStore(ForeignStore):
         ----------
         upath : upath.UPath
             The directory. Its file system is used.
-        read_only : bool
-            Whether writing is refused.
 
-        Returns
-        -------
-        FsspecStore
-            The store.
-
-        Examples
-        --------
-        >>> import cuzarr
         >>> from upath import UPath  # doctest: +SKIP
         >>> store = cuzarr.storage.FsspecStore.from_upath(UPath("memory://values"))  # doctest: +SKIP
         """
@@ -262,22 +249,12 @@ class FsspecStore(ForeignStore):
             The URL, with its scheme: ``"memory://values"``, ``"s3://bucket/data.zarr"``.
         storage_options : dict, optional
             Settings of the file system, by fsspec's names.
-        read_only : bool
-            Whether writing is refused.
-
-        Returns
-        -------
-        FsspecStore
-            The store.
 
         Raises
         ------
         UnsupportedError
             fsspec is not installed, or the package for this scheme is not.
 
-        Examples
-        --------
-        >>> import cuzarr
         >>> store = cuzarr.storage.FsspecStore.from_url("memory://from-url")
         >>> store.set("a", b"bytes")
         >>> store.list()

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, MutableMapping
 from pathlib import Path
 from typing import Any, Literal
 
+from cuzarr._docstrings import documented
 from cuzarr._names import did_you_mean
 from cuzarr._text import printable
 from cuzarr.errors import InvalidArgumentError, KeyInvalidError, ReadOnlyError
@@ -42,9 +43,6 @@ def normalize_path(path: object) -> str:
     InvalidArgumentError
         The path has ``.`` or ``..``.
 
-    Examples
-    --------
-    >>> import cuzarr
     >>> cuzarr.storage.normalize_path("/a//b/")
     'a/b'
     """
@@ -58,6 +56,13 @@ def normalize_path(path: object) -> str:
     return "/".join(segments)
 
 
+@documented(
+    """
+    name : str
+        A name, or a path with ``/``.
+    >>> import cuzarr
+    """,
+)
 class StorePath:
     """A path inside a store.
 
@@ -73,9 +78,6 @@ class StorePath:
     InvalidArgumentError
         The path leaves the store.
 
-    Examples
-    --------
-    >>> import cuzarr
     >>> place = cuzarr.storage.StorePath(cuzarr.storage.MemoryStore(), "a")
     >>> (place / "b").path
     'a/b'
@@ -93,19 +95,6 @@ class StorePath:
     def key(self, name: str) -> str:
         """The key, from the root of the store, of a name below this place.
 
-        Parameters
-        ----------
-        name : str
-            A name, or a path with ``/``.
-
-        Returns
-        -------
-        str
-            The key.
-
-        Examples
-        --------
-        >>> import cuzarr
         >>> cuzarr.storage.StorePath(cuzarr.storage.MemoryStore(), "maps").key("zarr.json")
         'maps/zarr.json'
         """
@@ -114,19 +103,6 @@ class StorePath:
     def get(self, name: str) -> bytes | None:
         """The bytes of a value below this place; ``None`` if it is missing.
 
-        Parameters
-        ----------
-        name : str
-            A name, or a path with ``/``.
-
-        Returns
-        -------
-        bytes or None
-            The value.
-
-        Examples
-        --------
-        >>> import cuzarr
         >>> place = cuzarr.storage.StorePath(cuzarr.storage.MemoryStore({"maps/a": b"bytes"}), "maps")
         >>> place.get("a"), place.get("b")
         (b'bytes', None)
@@ -146,9 +122,6 @@ class StorePath:
         ReadOnlyError
             The store is read-only.
 
-        Examples
-        --------
-        >>> import cuzarr
         >>> place = cuzarr.storage.StorePath(cuzarr.storage.MemoryStore(), "maps")
         >>> place.write({"a": b"bytes"})
         >>> place.store.list()
@@ -196,15 +169,8 @@ def make_store(
         A path, a URL, a store of any library, a dictionary; ``None`` is new memory.
     read_only : bool
         Whether writing is refused.
-    storage_options : dict, optional
-        Options for URLs of remote stores.
     mode : str, optional
         How a ZIP file is opened; others have no modes.
-
-    Returns
-    -------
-    Store
-        The store.
 
     Raises
     ------
@@ -213,9 +179,6 @@ def make_store(
     TypeError
         The object is no store.
 
-    Examples
-    --------
-    >>> import cuzarr
     >>> type(cuzarr.storage.make_store({})).__name__, type(cuzarr.storage.make_store("a.zarr")).__name__
     ('MemoryStore', 'LocalStore')
     """
@@ -302,24 +265,14 @@ def make_store_path(
         A path in the store.
     mode : {"r", "r+", "a", "w", "w-"}, optional
         ``"w"`` removes what is there.
-    storage_options : dict, optional
-        Options for URLs of remote stores.
     metadata_store : StoreLike, optional
         Another store, in which metadata documents live.
-
-    Returns
-    -------
-    StorePath
-        The place.
 
     Raises
     ------
     FileExistsError
         The mode is ``"w-"`` and something is there.
 
-    Examples
-    --------
-    >>> import cuzarr
     >>> cuzarr.storage.make_store_path({}, path="a/b").path
     'a/b'
     """
@@ -361,9 +314,6 @@ def iterate_parents(path: str) -> Iterator[str]:
     InvalidArgumentError
         The path leaves the store.
 
-    Examples
-    --------
-    >>> import cuzarr
     >>> list(cuzarr.storage.iterate_parents("a/b"))
     ['', 'a']
     """
@@ -381,3 +331,12 @@ def _in_zarr_form(store: Store) -> Any:
 
 
 Store._in_zarr_form = _in_zarr_form
+
+
+documented(
+    """
+    storage_options : dict, optional
+        Options for URLs of remote stores.
+    >>> import cuzarr
+    """,
+)(globals())

@@ -57,7 +57,7 @@ class _Place:
 
 
 def _place(storage: Mapping[str, Any]) -> _Place:
-    """Where a repository is."""
+    """The place of a repository."""
     backend = storage
     kind = storage["type"]
     if kind == "ObjectStorage":

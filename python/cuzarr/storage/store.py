@@ -10,6 +10,7 @@ import numpy as np
 from cuzarr import _core
 from cuzarr._checks import refusing
 from cuzarr._config import config
+from cuzarr._docstrings import documented
 from cuzarr._memory import convert as _convert, element_types as _element_types, foreign as _foreign
 from cuzarr._text import printable
 from cuzarr.buffer import Buffer, BufferPrototype
@@ -24,7 +25,7 @@ Parts = list[bytes | None]
 
 
 def byte_bounds(byte_range: Any) -> ByteBounds:
-    """Which bytes one of zarr-python's requests names."""
+    """The start and end of the bytes that one of zarr-python's requests names."""
     if hasattr(byte_range, "suffix"):
         return (-byte_range.suffix, None) if byte_range.suffix else (0, 0)
     if hasattr(byte_range, "offset"):
@@ -36,7 +37,7 @@ def byte_bounds(byte_range: Any) -> ByteBounds:
 
 
 def _stored(value: Any) -> bytes | _core.NdBuffer:
-    """What is written for a value: its bytes, or its memory on a device."""
+    """The form in which a value is written: its bytes, or its memory on a device."""
     for name in ("as_array_like", "as_ndarray_like"):
         value = getattr(value, name)() if hasattr(value, name) else value
     if isinstance(value, bytes):
@@ -60,6 +61,19 @@ def _bytes_of(value: Any) -> bytes:
     return _foreign.numpy_view(stored.copy("C").to("cpu"), _element_types.dtype_of(stored.dtype)).tobytes()
 
 
+@documented(
+    """
+    key : str
+        The key of the value.
+    prefix : str
+        A path such as ``"maps/t2m"``; ``""`` is the whole store.
+    device : str
+        ``"cpu"`` or ``"cuda:N"``.
+    >>> import cuzarr
+    >>> store = cuzarr.storage.MemoryStore()
+    """,
+    errors={"value": "ReadOnlyError\n    The store is read-only."},
+)
 class Store:
     """Keys and their bytes. Keys are ``/``-separated, without a leading ``/`` and without ``..``.
 
@@ -79,9 +93,6 @@ class Store:
     StoreFailedError
         The system or the server failed.
 
-    Examples
-    --------
-    >>> import cuzarr
     >>> store = cuzarr.storage.MemoryStore()
     >>> store.set("a/b", b"bytes")
     >>> store.get("a/b"), store.exists("c")
@@ -118,10 +129,6 @@ class Store:
         Store
             A store of this class over the same values.
 
-        Examples
-        --------
-        >>> import cuzarr
-        >>> store = cuzarr.storage.MemoryStore()
         >>> shown = store.with_read_only(True)
         >>> store.set("a", b"bytes")
         >>> shown.read_only, shown.get("a")
@@ -140,8 +147,6 @@ class Store:
         ReadOnlyError
             The store is read-only.
 
-        Examples
-        --------
         >>> import cuzarr
         >>> cuzarr.storage.MemoryStore().check_writable()
         >>> try:
@@ -191,8 +196,6 @@ class Store:
 
         Parameters
         ----------
-        key : str
-            The key of the value.
         prototype : BufferPrototype, optional
             Its buffer class, and so the memory, of the result. By default the result is ``bytes``.
         byte_range : RangeByteRequest, OffsetByteRequest or SuffixByteRequest, optional
@@ -212,10 +215,6 @@ class Store:
         ArgumentTypeError
             ``byte_range`` is no such request.
 
-        Examples
-        --------
-        >>> import cuzarr
-        >>> store = cuzarr.storage.MemoryStore()
         >>> store.set("a", b"bytes")
         >>> store.get("a", stop=2), store.get("a", start=-3), store.get("b")
         (b'by', b'tes', None)
@@ -263,10 +262,6 @@ class Store:
         ArgumentTypeError
             A ``byte_range`` is no request of zarr-python.
 
-        Examples
-        --------
-        >>> import cuzarr
-        >>> store = cuzarr.storage.MemoryStore()
         >>> store.set("a", b"bytes")
         >>> found = store.get_partial_values(cuzarr.buffer.cpu.buffer_prototype, [("a", None), ("b", None)])
         >>> found[0].to_bytes(), found[1]
@@ -279,8 +274,6 @@ class Store:
 
         Parameters
         ----------
-        key : str
-            The key of the value.
         parts : sequence of (int or None, int or None)
             Start and stop of each part, in bytes, as for :meth:`get`. ``(None, None)`` is the whole value.
 
@@ -294,10 +287,6 @@ class Store:
         StoreFailedError
             A part ends behind the end of the value, or the store failed.
 
-        Examples
-        --------
-        >>> import cuzarr
-        >>> store = cuzarr.storage.MemoryStore()
         >>> store.set("a", b"bytes")
         >>> store.get_parts("a", [(0, 2), (-1, None)])
         [b'by', b's']
@@ -309,10 +298,6 @@ class Store:
 
         Parameters
         ----------
-        key : str
-            The key of the value.
-        device : str
-            ``"cpu"`` or ``"cuda:N"``.
         start, stop : int, optional
             The part to read, in bytes, as for :meth:`get`.
 
@@ -328,10 +313,6 @@ class Store:
         DeviceUnavailableError
             There is no such GPU.
 
-        Examples
-        --------
-        >>> import cuzarr
-        >>> store = cuzarr.storage.MemoryStore()
         >>> store.set("a", b"abc")
         >>> store.get_on("a", "cpu")
         array([97, 98, 99], dtype=uint8)
@@ -342,18 +323,11 @@ class Store:
     def is_on(self, device: str) -> bool:
         """Whether values travel between the store and this device without passing through host memory.
 
-        Parameters
-        ----------
-        device : str
-            ``"cpu"`` or ``"cuda:N"``.
-
         Returns
         -------
         bool
             ``True`` for a :class:`GpuMemoryStore` and its GPU, and for a :class:`GDSStore` where cuFile works.
 
-        Examples
-        --------
         >>> import cuzarr
         >>> cuzarr.storage.LocalStore("values").is_on("cuda:0")
         False
@@ -365,8 +339,6 @@ class Store:
 
         Parameters
         ----------
-        key : str
-            The key of the value.
         value : bytes, array or buffer
             The bytes; or an array or buffer on any device, whose elements are copied in C order.
 
@@ -377,8 +349,6 @@ class Store:
         ArgumentTypeError
             The value is none of these, or an array of Python objects.
 
-        Examples
-        --------
         >>> import cuzarr, numpy as np
         >>> store = cuzarr.storage.MemoryStore()
         >>> store.set("a", np.array([97, 98], "uint8"))
@@ -397,8 +367,6 @@ class Store:
 
         Parameters
         ----------
-        key : str
-            The key of the value.
         value : bytes, array or buffer
             The value, as for :meth:`set`.
 
@@ -407,15 +375,6 @@ class Store:
         bool
             ``True`` if the value was written, ``False`` if the key existed.
 
-        Raises
-        ------
-        ReadOnlyError
-            The store is read-only.
-
-        Examples
-        --------
-        >>> import cuzarr
-        >>> store = cuzarr.storage.MemoryStore()
         >>> store.set_if_not_exists("a", b"first"), store.set_if_not_exists("a", b"second")
         (True, False)
         >>> store.get("a")
@@ -441,10 +400,6 @@ class Store:
         InvalidArgumentError
             The first byte lies behind the end of the value.
 
-        Examples
-        --------
-        >>> import cuzarr
-        >>> store = cuzarr.storage.MemoryStore()
         >>> store.set("a", b"bytes")
         >>> store.set_partial_values([("a", 1, b"it")])
         >>> store.get("a")
@@ -462,11 +417,6 @@ class Store:
     def delete(self, key: str) -> None:
         """Delete a value. Nothing happens if the key is missing.
 
-        Parameters
-        ----------
-        key : str
-            The key of the value.
-
         Raises
         ------
         ReadOnlyError
@@ -474,10 +424,6 @@ class Store:
         UnsupportedError
             The store cannot delete, such as a ZIP file of zarr-python.
 
-        Examples
-        --------
-        >>> import cuzarr
-        >>> store = cuzarr.storage.MemoryStore()
         >>> store.set("a", b"bytes")
         >>> store.delete("a")
         >>> store.list()
@@ -489,11 +435,6 @@ class Store:
     def delete_dir(self, prefix: str) -> None:
         """Delete every value below a prefix.
 
-        Parameters
-        ----------
-        prefix : str
-            A path such as ``"maps/t2m"``; ``""`` is the whole store.
-
         Raises
         ------
         ReadOnlyError
@@ -501,10 +442,6 @@ class Store:
         UnsupportedError
             The store cannot delete, such as a ZIP file of zarr-python.
 
-        Examples
-        --------
-        >>> import cuzarr
-        >>> store = cuzarr.storage.MemoryStore()
         >>> for key in ("a/b", "a/c", "d"):
         ...     store.set(key, b"bytes")
         >>> store.delete_dir("a")
@@ -522,10 +459,6 @@ class Store:
         ReadOnlyError
             The store is read-only.
 
-        Examples
-        --------
-        >>> import cuzarr
-        >>> store = cuzarr.storage.MemoryStore()
         >>> store.set("a", b"bytes")
         >>> store.clear()
         >>> store.list()
@@ -541,15 +474,6 @@ class Store:
         key : str
             The key of a value, not a prefix.
 
-        Returns
-        -------
-        bool
-            ``True`` if there is such a value.
-
-        Examples
-        --------
-        >>> import cuzarr
-        >>> store = cuzarr.storage.MemoryStore()
         >>> store.set("a/b", b"bytes")
         >>> store.exists("a/b"), store.exists("a")
         (True, False)
@@ -559,25 +483,11 @@ class Store:
     def getsize(self, key: str) -> int:
         """Size of a value in bytes.
 
-        Parameters
-        ----------
-        key : str
-            The key of the value.
-
-        Returns
-        -------
-        int
-            Its size in bytes.
-
         Raises
         ------
         FileNotFoundError
             The key does not exist.
 
-        Examples
-        --------
-        >>> import cuzarr
-        >>> store = cuzarr.storage.MemoryStore()
         >>> store.set("a", b"bytes")
         >>> store.getsize("a")
         5
@@ -590,20 +500,11 @@ class Store:
     def getsize_prefix(self, prefix: str) -> int:
         """Size in bytes of all values below a prefix.
 
-        Parameters
-        ----------
-        prefix : str
-            A path such as ``"maps/t2m"``; ``""`` is the whole store.
-
         Returns
         -------
         int
             The sum of the sizes in bytes; 0 if nothing is there.
 
-        Examples
-        --------
-        >>> import cuzarr
-        >>> store = cuzarr.storage.MemoryStore()
         >>> store.set("a/b", b"bytes")
         >>> store.set("a/c", b"more")
         >>> store.getsize_prefix("a")
@@ -619,10 +520,6 @@ class Store:
         list of str
             The keys.
 
-        Examples
-        --------
-        >>> import cuzarr
-        >>> store = cuzarr.storage.MemoryStore()
         >>> store.set("b", b"bytes")
         >>> store.set("a/b", b"bytes")
         >>> store.list()
@@ -633,20 +530,11 @@ class Store:
     def list_prefix(self, prefix: str) -> Keys:
         """Every key below a prefix, sorted.
 
-        Parameters
-        ----------
-        prefix : str
-            A path such as ``"maps/t2m"``; ``""`` is the whole store.
-
         Returns
         -------
         list of str
             The keys, each from the root of the store.
 
-        Examples
-        --------
-        >>> import cuzarr
-        >>> store = cuzarr.storage.MemoryStore()
         >>> for key in ("a/b", "a/c/d", "e"):
         ...     store.set(key, b"bytes")
         >>> store.list_prefix("a")
@@ -657,20 +545,11 @@ class Store:
     def list_dir(self, prefix: str) -> Keys:
         """Names of the values and folders directly below a prefix, sorted.
 
-        Parameters
-        ----------
-        prefix : str
-            A path such as ``"maps/t2m"``; ``""`` is the root of the store.
-
         Returns
         -------
         list of str
             The names, without the prefix.
 
-        Examples
-        --------
-        >>> import cuzarr
-        >>> store = cuzarr.storage.MemoryStore()
         >>> for key in ("a/b", "a/c/d", "e"):
         ...     store.set(key, b"bytes")
         >>> store.list_dir("a"), store.list_dir("")
@@ -682,20 +561,6 @@ class Store:
     def is_empty(self, prefix: str) -> bool:
         """Whether the store has no value below a prefix.
 
-        Parameters
-        ----------
-        prefix : str
-            A path such as ``"maps/t2m"``; ``""`` is the whole store.
-
-        Returns
-        -------
-        bool
-            ``True`` if nothing is there.
-
-        Examples
-        --------
-        >>> import cuzarr
-        >>> store = cuzarr.storage.MemoryStore()
         >>> store.set("a/b", b"bytes")
         >>> store.is_empty("a"), store.is_empty("c")
         (False, True)
@@ -712,10 +577,6 @@ class Store:
     def close(self) -> None:
         """Close the store. Only a :class:`ZipStore` has something to close; the others do nothing.
 
-        Examples
-        --------
-        >>> import cuzarr
-        >>> store = cuzarr.storage.MemoryStore()
         >>> store.close()
         >>> store.list()
         []

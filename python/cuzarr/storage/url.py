@@ -12,6 +12,7 @@ from typing import Any
 
 from cuzarr import _core
 from cuzarr._config import config
+from cuzarr._docstrings import documented
 from cuzarr._text import printable
 from cuzarr.errors import ArgumentTypeError, InvalidArgumentError, UnsupportedError
 from cuzarr.storage.adapters.base import without_secrets
@@ -24,6 +25,9 @@ _QUERY = re.compile(r"((?:^|.*::)https?://[^?]*)\?.*", re.DOTALL)
 """The URL of a web server, or a chain that ends in one, up to its query."""
 
 
+@documented(
+    ">>> import cuzarr",
+)
 class UrlStore(Store):
     """The store that a URL names: ``s3://bucket/data.zarr``. It needs no other library.
 
@@ -47,9 +51,6 @@ class UrlStore(Store):
     InvalidArgumentError
         An option is not known.
 
-    Examples
-    --------
-    >>> import cuzarr
     >>> store = cuzarr.storage.UrlStore("memory://notes")
     >>> store.set("a", b"bytes")
     >>> cuzarr.storage.UrlStore("memory://notes").get("a")
@@ -89,9 +90,6 @@ class UrlStore(Store):
         bool
             ``True`` if :class:`UrlStore` opens such URLs.
 
-        Examples
-        --------
-        >>> import cuzarr
         >>> knows = cuzarr.storage.UrlStore.knows
         >>> knows("s3://bucket/data.zarr"), knows("zip::https://host/a.zip"), knows("ftp://host/a")
         (True, True, False)
@@ -121,9 +119,6 @@ class UrlStore(Store):
         InvalidArgumentError
             An option is not known.
 
-        Examples
-        --------
-        >>> import cuzarr
         >>> cuzarr.storage.UrlStore.known("memory://notes", read_only=True)
         UrlStore('memory://notes')
         >>> cuzarr.storage.UrlStore.known("ftp://host/a", read_only=True) is None

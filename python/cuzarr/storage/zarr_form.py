@@ -21,6 +21,7 @@ from zarr.core.buffer.core import default_buffer_prototype
 from zarr.core.buffer.cpu import Buffer as CpuBuffer
 
 from cuzarr._config import config
+from cuzarr._docstrings import complete_class, documented, follow
 from cuzarr._text import printable
 from cuzarr.buffer import Buffer as OwnBuffer
 from cuzarr.buffer._prototype import prototype_device
@@ -36,6 +37,17 @@ __all__ = ["GDSStore", "GpuMemoryStore", "LocalStore", "MemoryStore", "ZipStore"
 T = TypeVar("T")
 
 
+@documented(
+    """
+    key : str
+        The key of the value.
+    prototype : BufferPrototype
+        Its buffer class, and so the memory, of the results.
+    >>> import asyncio, cuzarr.zarr
+    >>> from zarr.core.buffer import cpu
+    >>> store = cuzarr.zarr.MemoryStore()
+    """,
+)
 class NativeStore(ZarrStore):
     """A store of cuzarr in zarr-python's form: its methods are awaited, and give zarr-python's buffers. ``cuzarr_store`` is the store inside."""
 
@@ -45,6 +57,9 @@ class NativeStore(ZarrStore):
 
     _blocks = True
     """Whether calls may wait for a disk, so that they are not made on an event loop."""
+
+    def __init_subclass__(cls) -> None:
+        complete_class(cls, "ValueError\n    From writing to a store that is read-only.", ">>> import cuzarr.zarr, zarr")
 
     def __init__(self, store: OwnStore, *, read_only: bool = False) -> None:
         super().__init__(read_only=read_only)
@@ -68,8 +83,6 @@ class NativeStore(ZarrStore):
         NotImplementedError
             The store is a ZIP file.
 
-        Examples
-        --------
         >>> import cuzarr.zarr
         >>> cuzarr.zarr.MemoryStore().with_read_only(True).read_only
         True
@@ -120,25 +133,16 @@ class NativeStore(ZarrStore):
 
         Parameters
         ----------
-        key : str
-            The key of the value.
         prototype : BufferPrototype, optional
             Its buffer class, and so the memory, of the result; by default zarr-python's.
         byte_range : ByteRequest, optional
             The part to read, as zarr-python describes it.
-
-        Returns
-        -------
-        Buffer or None
-            The bytes.
 
         Raises
         ------
         StoreFailedError
             The store failed.
 
-        Examples
-        --------
         >>> import cuzarr.zarr
         >>> from zarr.core.buffer import cpu
         >>> store = cuzarr.zarr.MemoryStore()
@@ -155,36 +159,7 @@ class NativeStore(ZarrStore):
         prototype: BufferPrototype | None = None,
         byte_range: ByteRequest | None = None,
     ) -> Buffer | None:
-        """Read a value, or a range of its bytes; ``None`` if the key is missing.
-
-        Parameters
-        ----------
-        key : str
-            The key of the value.
-        prototype : BufferPrototype, optional
-            Its buffer class, and so the memory, of the result; by default zarr-python's.
-        byte_range : ByteRequest, optional
-            The part to read, as zarr-python describes it.
-
-        Returns
-        -------
-        Buffer or None
-            The bytes.
-
-        Raises
-        ------
-        StoreFailedError
-            The store failed.
-
-        Examples
-        --------
-        >>> import asyncio, cuzarr.zarr
-        >>> from zarr.core.buffer import cpu
-        >>> store = cuzarr.zarr.MemoryStore()
-        >>> asyncio.run(store.set("a", cpu.Buffer.from_bytes(b"bytes")))
-        >>> asyncio.run(store.get("a", cpu.buffer_prototype)).to_bytes()
-        b'bytes'
-        """
+        """Read a value, or a range of its bytes; ``None`` if the key is missing."""
         return await self._run(lambda: self.get_sync(key, prototype=prototype, byte_range=byte_range))
 
     async def get_partial_values(
@@ -194,8 +169,6 @@ class NativeStore(ZarrStore):
 
         Parameters
         ----------
-        prototype : BufferPrototype
-            Its buffer class, and so the memory, of the results.
         key_ranges : iterable of (str, ByteRequest or None)
             For each part its key and its range; ``None`` for the whole value.
 
@@ -204,11 +177,6 @@ class NativeStore(ZarrStore):
         list of Buffer or None
             The parts in the order given; ``None`` for a missing key.
 
-        Examples
-        --------
-        >>> import asyncio, cuzarr.zarr
-        >>> from zarr.core.buffer import cpu
-        >>> store = cuzarr.zarr.MemoryStore()
         >>> asyncio.run(store.set("a", cpu.Buffer.from_bytes(b"bytes")))
         >>> found = asyncio.run(store.get_partial_values(cpu.buffer_prototype, [("a", None), ("b", None)]))
         >>> found[0].to_bytes(), found[1]
@@ -224,12 +192,8 @@ class NativeStore(ZarrStore):
 
         Parameters
         ----------
-        key : str
-            The key of the value.
         byte_ranges : sequence of ByteRequest or None
             The parts; ``None`` for the whole value.
-        prototype : BufferPrototype
-            Its buffer class, and so the memory, of the results.
         **limits
             zarr-python's limits for joining neighbouring parts. They are not used.
 
@@ -243,8 +207,6 @@ class NativeStore(ZarrStore):
         BaseExceptionGroup
             The key is missing; it holds a ``FileNotFoundError``.
 
-        Examples
-        --------
         >>> import cuzarr.zarr
         >>> from zarr.abc.store import RangeByteRequest
         >>> from zarr.core.buffer import cpu
@@ -273,29 +235,11 @@ class NativeStore(ZarrStore):
     ) -> AsyncIterator[Sequence[tuple[int, Buffer | None]]]:
         """Read several parts of one value. The value is opened once.
 
-        Parameters
-        ----------
-        key : str
-            The key of the value.
-        byte_ranges : sequence of ByteRequest or None
-            The parts; ``None`` for the whole value.
-        prototype : BufferPrototype
-            Its buffer class, and so the memory, of the results.
-        **limits
-            zarr-python's limits for joining neighbouring parts. They are not used.
-
         Returns
         -------
         asynchronous iterator of sequences of (int, Buffer)
             The number of each part, and its bytes.
 
-        Raises
-        ------
-        BaseExceptionGroup
-            The key is missing; it holds a ``FileNotFoundError``.
-
-        Examples
-        --------
         >>> import asyncio, cuzarr.zarr
         >>> from zarr.abc.store import RangeByteRequest
         >>> from zarr.core.buffer import cpu
@@ -311,77 +255,12 @@ class NativeStore(ZarrStore):
             yield await self._run(lambda: self.get_ranges_sync(key, byte_ranges, prototype=prototype, **limits))
 
     async def exists(self, key: str) -> bool:
-        """Whether a key exists.
-
-        Parameters
-        ----------
-        key : str
-            The key of a value, not a prefix.
-
-        Returns
-        -------
-        bool
-            ``True`` if there is such a value.
-
-        Examples
-        --------
-        >>> import asyncio, cuzarr.zarr
-        >>> asyncio.run(cuzarr.zarr.MemoryStore().exists("a"))
-        False
-        """
         return await self._run(lambda: self.cuzarr_store.exists(key))
 
     async def getsize(self, key: str) -> int:
-        """Size of a value in bytes.
-
-        Parameters
-        ----------
-        key : str
-            The key of the value.
-
-        Returns
-        -------
-        int
-            Its size in bytes.
-
-        Raises
-        ------
-        FileNotFoundError
-            The key does not exist.
-
-        Examples
-        --------
-        >>> import asyncio, cuzarr.zarr
-        >>> from zarr.core.buffer import cpu
-        >>> store = cuzarr.zarr.MemoryStore()
-        >>> asyncio.run(store.set("a", cpu.Buffer.from_bytes(b"bytes")))
-        >>> asyncio.run(store.getsize("a"))
-        5
-        """
         return await self._run(lambda: self.cuzarr_store.getsize(key))
 
     async def getsize_prefix(self, prefix: str) -> int:
-        """Size in bytes of all values below a prefix.
-
-        Parameters
-        ----------
-        prefix : str
-            A path such as ``"maps/t2m"``; ``""`` is the whole store.
-
-        Returns
-        -------
-        int
-            The sum of the sizes in bytes; 0 if nothing is there.
-
-        Examples
-        --------
-        >>> import asyncio, cuzarr.zarr
-        >>> from zarr.core.buffer import cpu
-        >>> store = cuzarr.zarr.MemoryStore()
-        >>> asyncio.run(store.set("a/b", cpu.Buffer.from_bytes(b"bytes")))
-        >>> asyncio.run(store.getsize_prefix("a"))
-        5
-        """
         return await self._run(lambda: self.cuzarr_store.getsize_prefix(prefix.rstrip("/")))
 
     # writing
@@ -397,8 +276,6 @@ class NativeStore(ZarrStore):
 
         Parameters
         ----------
-        key : str
-            The key of the value.
         value : Buffer
             The bytes: a buffer of zarr-python or of :mod:`cuzarr.buffer`, on any device.
 
@@ -409,8 +286,6 @@ class NativeStore(ZarrStore):
         TypeError
             The value is not a buffer.
 
-        Examples
-        --------
         >>> import cuzarr.zarr
         >>> from zarr.core.buffer import cpu
         >>> store = cuzarr.zarr.MemoryStore()
@@ -422,31 +297,7 @@ class NativeStore(ZarrStore):
         self.cuzarr_store.set(key, self._value(value))
 
     async def set(self, key: str, value: Buffer) -> None:
-        """Write a whole value. Readers see the old value or the new one, never a mixture.
-
-        Parameters
-        ----------
-        key : str
-            The key of the value.
-        value : Buffer
-            The bytes: a buffer of zarr-python or of :mod:`cuzarr.buffer`, on any device.
-
-        Raises
-        ------
-        ValueError
-            The store is read-only.
-        TypeError
-            The value is not a buffer.
-
-        Examples
-        --------
-        >>> import asyncio, cuzarr.zarr
-        >>> from zarr.core.buffer import cpu
-        >>> store = cuzarr.zarr.MemoryStore()
-        >>> asyncio.run(store.set("a", cpu.Buffer.from_bytes(b"bytes")))
-        >>> store.cuzarr_store.list()
-        ['a']
-        """
+        """Write a whole value. Readers see the old value or the new one, never a mixture."""
         await self._run(lambda: self.set_sync(key, value))
 
     async def set_if_not_exists(self, key: str, value: Buffer) -> None:
@@ -454,8 +305,6 @@ class NativeStore(ZarrStore):
 
         Parameters
         ----------
-        key : str
-            The key of the value.
         value : Buffer
             The bytes, as for :meth:`set`.
 
@@ -466,11 +315,6 @@ class NativeStore(ZarrStore):
         TypeError
             The value is not a buffer.
 
-        Examples
-        --------
-        >>> import asyncio, cuzarr.zarr
-        >>> from zarr.core.buffer import cpu
-        >>> store = cuzarr.zarr.MemoryStore()
         >>> for value in (b"first", b"second"):
         ...     asyncio.run(store.set_if_not_exists("a", cpu.Buffer.from_bytes(value)))
         >>> store.cuzarr_store.get("a")
@@ -482,11 +326,6 @@ class NativeStore(ZarrStore):
     def delete_sync(self, key: str) -> None:
         """Delete a value, without an event loop. Nothing happens if the key is missing.
 
-        Parameters
-        ----------
-        key : str
-            The key of the value.
-
         Raises
         ------
         ValueError
@@ -494,8 +333,6 @@ class NativeStore(ZarrStore):
         UnsupportedError
             The store cannot delete.
 
-        Examples
-        --------
         >>> import cuzarr.zarr
         >>> store = cuzarr.zarr.MemoryStore()
         >>> store.cuzarr_store.set("a", b"bytes")
@@ -507,119 +344,22 @@ class NativeStore(ZarrStore):
         self.cuzarr_store.delete(key)
 
     async def delete(self, key: str) -> None:
-        """Delete a value. Nothing happens if the key is missing.
-
-        Parameters
-        ----------
-        key : str
-            The key of the value.
-
-        Raises
-        ------
-        ValueError
-            The store is read-only.
-        UnsupportedError
-            The store cannot delete.
-
-        Examples
-        --------
-        >>> import asyncio, cuzarr.zarr
-        >>> store = cuzarr.zarr.MemoryStore()
-        >>> store.cuzarr_store.set("a", b"bytes")
-        >>> asyncio.run(store.delete("a"))
-        >>> store.cuzarr_store.list()
-        []
-        """
         await self._run(lambda: self.delete_sync(key))
 
     async def delete_dir(self, prefix: str) -> None:
-        """Delete every value below a prefix.
-
-        Parameters
-        ----------
-        prefix : str
-            A path such as ``"maps/t2m"``; ``""`` is the whole store.
-
-        Raises
-        ------
-        ValueError
-            The store is read-only.
-        UnsupportedError
-            The store cannot delete.
-
-        Examples
-        --------
-        >>> import asyncio, cuzarr.zarr
-        >>> store = cuzarr.zarr.MemoryStore()
-        >>> store.cuzarr_store.set("a/b", b"bytes")
-        >>> asyncio.run(store.delete_dir("a"))
-        >>> store.cuzarr_store.list()
-        []
-        """
         self._check_writable()
         await self._run(lambda: self.cuzarr_store.delete_dir(prefix.rstrip("/")))
 
     async def clear(self) -> None:
-        """Delete every value of the store.
-
-        Raises
-        ------
-        ValueError
-            The store is read-only.
-
-        Examples
-        --------
-        >>> import asyncio, cuzarr.zarr
-        >>> store = cuzarr.zarr.MemoryStore()
-        >>> store.cuzarr_store.set("a", b"bytes")
-        >>> asyncio.run(store.clear())
-        >>> store.cuzarr_store.list()
-        []
-        """
         self._check_writable()
         await self._run(lambda: self.cuzarr_store.clear())
 
     # listing
 
     async def is_empty(self, prefix: str) -> bool:
-        """Whether the store has no value below a prefix.
-
-        Parameters
-        ----------
-        prefix : str
-            A path such as ``"maps/t2m"``; ``""`` is the whole store.
-
-        Returns
-        -------
-        bool
-            ``True`` if nothing is there.
-
-        Examples
-        --------
-        >>> import asyncio, cuzarr.zarr
-        >>> asyncio.run(cuzarr.zarr.MemoryStore().is_empty(""))
-        True
-        """
         return await self._run(lambda: self.cuzarr_store.is_empty(prefix.rstrip("/")))
 
     async def list(self) -> AsyncIterator[str]:
-        """Every key of the store, sorted.
-
-        Returns
-        -------
-        asynchronous iterator of str
-            The keys.
-
-        Examples
-        --------
-        >>> import asyncio, cuzarr.zarr
-        >>> async def main():
-        ...     store = cuzarr.zarr.MemoryStore()
-        ...     store.cuzarr_store.set("a/b", b"bytes")
-        ...     return [key async for key in store.list()]
-        >>> asyncio.run(main())
-        ['a/b']
-        """
         for key in await self._run(self.cuzarr_store.list):
             yield key
 
@@ -636,8 +376,6 @@ class NativeStore(ZarrStore):
         asynchronous iterator of str
             The keys, each from the root of the store.
 
-        Examples
-        --------
         >>> import asyncio, cuzarr.zarr
         >>> async def main():
         ...     store = cuzarr.zarr.MemoryStore()
@@ -654,29 +392,6 @@ class NativeStore(ZarrStore):
                 yield key
 
     async def list_dir(self, prefix: str) -> AsyncIterator[str]:
-        """Names of the values and folders directly below a prefix, sorted.
-
-        Parameters
-        ----------
-        prefix : str
-            A path such as ``"maps/t2m"``; ``""`` is the root of the store.
-
-        Returns
-        -------
-        asynchronous iterator of str
-            The names, without the prefix.
-
-        Examples
-        --------
-        >>> import asyncio, cuzarr.zarr
-        >>> async def main():
-        ...     store = cuzarr.zarr.MemoryStore()
-        ...     for key in ("a/b", "a/c/d", "e"):
-        ...         store.cuzarr_store.set(key, b"bytes")
-        ...     return [name async for name in store.list_dir("a")]
-        >>> asyncio.run(main())
-        ['b', 'c']
-        """
         for name in await self._run(lambda: self.cuzarr_store.list_dir(prefix.rstrip("/"))):
             yield name
 
@@ -691,14 +406,6 @@ class LocalStore(NativeStore):
     read_only : bool
         Whether writing is refused.
 
-    Raises
-    ------
-    ValueError
-        From writing to a store that is read-only.
-
-    Examples
-    --------
-    >>> import cuzarr.zarr, zarr
     >>> store = cuzarr.zarr.LocalStore("values.zarr")
     >>> zarr.zeros(store=store, shape=(2,))[:].tolist()
     [0.0, 0.0]
@@ -770,14 +477,6 @@ class GDSStore(LocalStore):
     gds : {"auto", "on", "off"}, optional
         When cuFile is used.
 
-    Raises
-    ------
-    ValueError
-        From writing to a store that is read-only.
-
-    Examples
-    --------
-    >>> import cuzarr.zarr
     >>> store = cuzarr.zarr.GDSStore("values.zarr", gds="off")
     """
 
@@ -813,14 +512,6 @@ class MemoryStore(_InMemory):
     read_only : bool
         Whether writing is refused.
 
-    Raises
-    ------
-    ValueError
-        From writing to a store that is read-only.
-
-    Examples
-    --------
-    >>> import cuzarr.zarr, zarr
     >>> zarr.zeros(store=cuzarr.zarr.MemoryStore(), shape=(2,))[:].tolist()
     [0.0, 0.0]
     """
@@ -877,14 +568,6 @@ class GpuMemoryStore(_InMemory):
     read_only : bool
         Whether writing is refused.
 
-    Raises
-    ------
-    ValueError
-        From writing to a store that is read-only.
-
-    Examples
-    --------
-    >>> import cuzarr.zarr
     >>> store = cuzarr.zarr.GpuMemoryStore()  # doctest: +SKIP
     """
 
@@ -953,14 +636,6 @@ class ZipStore(NativeStore):
     allowZip64 : bool
         Whether the file may become larger than 2 GiB.
 
-    Raises
-    ------
-    ValueError
-        From writing to a store that is read-only.
-
-    Examples
-    --------
-    >>> import cuzarr.zarr, zarr
     >>> with cuzarr.zarr.ZipStore("values.zip", mode="w") as store:
     ...     array = zarr.zeros(store=store, shape=(2,))
     """
@@ -1044,5 +719,11 @@ def in_zarr_form(store: OwnStore) -> NativeStore:
     return cls._holding(store, store.read_only)
 
 
+# Calls that do what those of our stores do, and asynchronous twins of the synchronous calls above.
+for _name in ("exists", "getsize", "getsize_prefix", "delete", "delete_dir", "clear", "is_empty", "list", "list_dir"):
+    _own, _path = vars(OwnStore)[_name], f"cuzarr.storage.Store.{_name}"
+    follow(vars(NativeStore)[_name], _own, _path, "{}.zarr_store", errors=("ReadOnlyError", "ValueError"))
+for _name in ("get", "get_ranges", "set"):
+    follow(vars(NativeStore)[_name], vars(NativeStore)[f"{_name}_sync"], f"{_name}_sync", "{}")
 for _class in _FORMS.values():
     _class.__module__ = "cuzarr.zarr"  # where users have them, and pickles name them

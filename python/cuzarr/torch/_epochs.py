@@ -12,6 +12,7 @@ import torch
 from torch.utils.data import IterableDataset, default_collate, get_worker_info
 
 from cuzarr._checks import whole
+from cuzarr._docstrings import documented
 from cuzarr._samples.progress import Progress
 from cuzarr._samples.shares import Share
 from cuzarr.errors import CuzarrRuntimeWarning, InvalidArgumentError
@@ -22,6 +23,9 @@ from cuzarr.errors import CuzarrRuntimeWarning, InvalidArgumentError
 _EPOCH, _LOADS, _TAKEN, _TAKEN_BY, _READERS, _SEED = range(6)
 
 
+@documented(
+    ">>> import cuzarr, numpy as np",
+)
 class EpochDataset(IterableDataset[Any]):  # type: ignore[misc]
     """A data set of batches, with another order each epoch, that ranks of ``torch.distributed`` share.
 
@@ -61,9 +65,6 @@ class EpochDataset(IterableDataset[Any]):  # type: ignore[misc]
         InvalidArgumentError
             The number is negative.
 
-        Examples
-        --------
-        >>> import cuzarr, numpy as np
         >>> from cuzarr.torch import WindowDataset
         >>> array = cuzarr.create_array({}, data=np.arange(8.0), chunks=(4,))
         >>> dataset = WindowDataset(array, {0: 2}, 4)
@@ -144,9 +145,6 @@ class EpochDataset(IterableDataset[Any]):  # type: ignore[misc]
         InvalidArgumentError
             ``batches`` is negative, or it is left out although worker processes read.
 
-        Examples
-        --------
-        >>> import cuzarr, numpy as np
         >>> from cuzarr.torch import WindowDataset
         >>> array = cuzarr.create_array({}, data=np.arange(8.0), chunks=(4,))
         >>> dataset = WindowDataset(array, {0: 1}, 4)
@@ -186,9 +184,6 @@ class EpochDataset(IterableDataset[Any]):  # type: ignore[misc]
             The state is that of another data set, of another memory limit, or of another number of ranks or workers. The number
             of worker processes is compared when they begin.
 
-        Examples
-        --------
-        >>> import cuzarr, numpy as np
         >>> from cuzarr.torch import WindowDataset
         >>> array = cuzarr.create_array({}, data=np.arange(8.0), chunks=(4,))
         >>> dataset = WindowDataset(array, {0: 1}, 4)
@@ -209,7 +204,7 @@ class EpochDataset(IterableDataset[Any]):  # type: ignore[misc]
             self._shared.copy_(torch.tensor([loaded.epoch, loads, loaded.batches, loaded.workers, 0, -1]))
 
     def _identity(self) -> dict[str, int]:
-        """What a state must have in common with the data set that goes on from it."""
+        """The settings that a state and the data set that continues from it must share."""
         raise NotImplementedError
 
     def __getstate__(self) -> dict[str, Any]:

@@ -52,7 +52,7 @@ class _Epoch:
 
 
 class SampleDataset(EpochDataset):
-    """What :class:`BatchDataset`, :class:`WindowDataset` and :class:`CropDataset` have in common."""
+    """The base of :class:`BatchDataset`, :class:`WindowDataset` and :class:`CropDataset`."""
 
     def __init__(
         self,

@@ -92,7 +92,7 @@ class Started:
 
 
 class _Begun(threading.local):
-    """What was looked at last on this thread, and the read that began. Nothing is awaited before ``read`` is looked up."""
+    """The item that this thread looked at last, and the read that began for it. Nothing is awaited before ``read`` is looked up."""
 
     indexer: Any = None
     read: Started | None = None

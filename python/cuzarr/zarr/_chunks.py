@@ -50,7 +50,7 @@ class Chunks:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of a decoded chunk; of elements of variable length their number."""
+        """The size of a decoded chunk in bytes. For elements of variable length it is their number."""
         return math.prod(map(int, self.shape)) * self.data_type.item_bytes
 
     def request(self, batch: list[Any], out_shape: tuple[int, ...], *, numbered: bool) -> _core.ChunkRequest | None:

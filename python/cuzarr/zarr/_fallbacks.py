@@ -51,7 +51,7 @@ def fall_back(reason: str, *, on_device: bool, told: set[tuple[str, bool]]) -> N
 
 
 def go_by_host(reason: str, *, told: set[tuple[str, bool]]) -> None:
-    """As :func:`fall_back`, of elements of a GPU's array that are read and written here, but by way of the host."""
+    """Counts and warns like :func:`fall_back`, for a GPU's array that is read and written by way of the host."""
     _refuse_when_strict(f"elements would go by way of the host: {reason}")
     if _is_new(reason, True, told):
         warnings.warn(f"elements go by way of the host for this array: {printable(reason)}", FallbackWarning, stacklevel=3)

@@ -32,7 +32,7 @@ _HOST = _HostPrototype(*cpu.buffer_prototype)
 
 
 class _HostV2Codec(V2Codec):
-    """What it decodes is in host memory."""
+    """A codec of format 2 whose results are in host memory."""
 
     def _decode_sync(self, chunk_bytes: Any, chunk_spec: Any) -> Any:
         return _on_cpu(super()._decode_sync(chunk_bytes, chunk_spec))

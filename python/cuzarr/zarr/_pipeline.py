@@ -21,6 +21,7 @@ from zarr.core.sync import sync
 from zarr.registry import register_pipeline
 
 from cuzarr import _core
+from cuzarr._docstrings import documented
 from cuzarr.zarr import _fancy, _threads
 from cuzarr.zarr._ahead import Ahead
 from cuzarr.zarr._chunks import Chunks, open_chunks, shards_are_patched
@@ -37,6 +38,13 @@ _PRESENT = {"status": "present"}
 _MISSING = {"status": "missing"}
 
 
+@documented(
+    """
+    max_workers : int
+        Not used: cuzarr's own threads do the work.
+    >>> import cuzarr.zarr, zarr
+    """,
+)
 class CodecPipeline(ZarrCodecPipeline):
     """Reads and writes the chunks of zarr-python's arrays through cuzarr.
 
@@ -53,9 +61,6 @@ class CodecPipeline(ZarrCodecPipeline):
     FallbackRefusedError
         cuzarr leaves an array to zarr-python, and ``strict`` forbids it.
 
-    Examples
-    --------
-    >>> import cuzarr.zarr, zarr
     >>> with zarr.config.set({"codec_pipeline.path": "cuzarr.zarr.CodecPipeline"}):
     ...     zarr.zeros(store={}, shape=(2,))[:].tolist()
     [0.0, 0.0]
@@ -80,14 +85,6 @@ class CodecPipeline(ZarrCodecPipeline):
         **kwargs
             Settings of zarr-python's own pipeline.
 
-        Returns
-        -------
-        CodecPipeline
-            The pipeline.
-
-        Examples
-        --------
-        >>> import cuzarr.zarr, zarr
         >>> cuzarr.zarr.CodecPipeline.from_codecs([zarr.codecs.BytesCodec(), zarr.codecs.ZstdCodec()])
         CodecPipeline(BytesCodec, ZstdCodec)
         """
@@ -109,9 +106,6 @@ class CodecPipeline(ZarrCodecPipeline):
         CodecPipeline
             The pipeline, with settings that the codecs left open filled in.
 
-        Examples
-        --------
-        >>> import cuzarr.zarr, zarr
         >>> array = zarr.zeros(store={}, shape=(4,), dtype="int16")
         >>> cuzarr.zarr.CodecPipeline.from_array_metadata_and_store(array.metadata, array.store)
         CodecPipeline(BytesCodec, ZstdCodec)
@@ -141,14 +135,6 @@ class CodecPipeline(ZarrCodecPipeline):
         array_spec : zarr.core.array_spec.ArraySpec
             Shape, type and fill value of the chunks.
 
-        Returns
-        -------
-        CodecPipeline
-            A new pipeline.
-
-        Examples
-        --------
-        >>> import cuzarr.zarr, zarr
         >>> from zarr.core.array_spec import ArrayConfig, ArraySpec
         >>> from zarr.core.buffer import cpu
         >>> array = zarr.zeros(store={}, shape=(4,), dtype="float32")
@@ -221,9 +207,6 @@ class CodecPipeline(ZarrCodecPipeline):
         ValueError, TypeError
             A codec does not fit; the codec says why.
 
-        Examples
-        --------
-        >>> import cuzarr.zarr, zarr
         >>> metadata = zarr.zeros(store={}, shape=(4,), dtype="int16").metadata
         >>> pipeline = cuzarr.zarr.CodecPipeline.from_codecs([zarr.codecs.BytesCodec()])
         >>> pipeline.validate(shape=(4,), dtype=metadata.data_type, chunk_grid=metadata.chunk_grid)
@@ -240,19 +223,11 @@ class CodecPipeline(ZarrCodecPipeline):
         array_spec : zarr.core.array_spec.ArraySpec
             Shape and type of the chunk.
 
-        Returns
-        -------
-        int
-            Bytes of the encoded chunk.
-
         Raises
         ------
         NotImplementedError
             The size depends on the data, as with every compressor.
 
-        Examples
-        --------
-        >>> import cuzarr.zarr, zarr
         >>> from zarr.core.array_spec import ArrayConfig, ArraySpec
         >>> from zarr.core.buffer import cpu
         >>> array = zarr.zeros(store={}, shape=(4,), dtype="float32")
@@ -306,9 +281,6 @@ class CodecPipeline(ZarrCodecPipeline):
         ChunkCorruptError
             A chunk could not be decoded.
 
-        Examples
-        --------
-        >>> import cuzarr.zarr, zarr
         >>> with cuzarr.zarr.enable():
         ...     array = zarr.ones(store={}, shape=(4,), chunks=(2,))
         ...     array[1:3].tolist()
@@ -335,8 +307,6 @@ class CodecPipeline(ZarrCodecPipeline):
         ----------
         batch_info, out, drop_axes
             As for :meth:`read`.
-        max_workers : int
-            Not used: cuzarr's own threads do the work.
 
         Returns
         -------
@@ -348,9 +318,6 @@ class CodecPipeline(ZarrCodecPipeline):
         ChunkCorruptError
             A chunk could not be decoded.
 
-        Examples
-        --------
-        >>> import cuzarr.zarr, zarr
         >>> with cuzarr.zarr.enable():
         ...     zarr.ones(store={}, shape=(4,), chunks=(2,))[1:3].tolist()
         [1.0, 1.0]
@@ -383,9 +350,6 @@ class CodecPipeline(ZarrCodecPipeline):
         EncodeFailedError
             A chunk could not be encoded.
 
-        Examples
-        --------
-        >>> import cuzarr.zarr, zarr
         >>> with cuzarr.zarr.enable():
         ...     array = zarr.zeros(store={}, shape=(4,), chunks=(2,))
         ...     array[1:3] = 7
@@ -409,17 +373,12 @@ class CodecPipeline(ZarrCodecPipeline):
         ----------
         batch_info, value, drop_axes
             As for :meth:`write`.
-        max_workers : int
-            Not used: cuzarr's own threads do the work.
 
         Raises
         ------
         EncodeFailedError
             A chunk could not be encoded.
 
-        Examples
-        --------
-        >>> import cuzarr.zarr, zarr
         >>> with cuzarr.zarr.enable():
         ...     array = zarr.zeros(store={}, shape=(4,), chunks=(2,))
         ...     array[:] = 7
@@ -434,7 +393,7 @@ class CodecPipeline(ZarrCodecPipeline):
                 work.run_sync()
 
     def _plan(self, plan: Any, batch: list[Any], buffer: NDBuffer, drop_axes: tuple[int, ...]) -> Work | None:
-        """What is to be done, or ``None`` when zarr-python's own code has to do it."""
+        """The work for a request, or ``None`` if zarr-python's own code has to do it."""
         array = buffer.as_ndarray_like()
         try:
             work: Work = plan(self._chunks_of, batch, array, drop_axes)
@@ -465,8 +424,6 @@ class CodecPipeline(ZarrCodecPipeline):
         ChunkCorruptError
             A chunk could not be decoded.
 
-        Examples
-        --------
         >>> import asyncio, cuzarr.zarr, numpy as np, zarr
         >>> from zarr.core.array_spec import ArrayConfig, ArraySpec
         >>> from zarr.core.buffer import cpu
@@ -525,8 +482,6 @@ class CodecPipeline(ZarrCodecPipeline):
         EncodeFailedError
             A chunk could not be encoded.
 
-        Examples
-        --------
         >>> import asyncio, cuzarr.zarr, numpy as np, zarr
         >>> from zarr.core.array_spec import ArrayConfig, ArraySpec
         >>> from zarr.core.buffer import cpu

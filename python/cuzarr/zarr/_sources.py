@@ -40,13 +40,13 @@ def is_numbered(batch: list[Any]) -> bool:
 
 
 def _own(store: Any) -> _core.Store | None:
-    """What is behind a store of cuzarr's."""
+    """The store inside one of cuzarr's."""
     own = getattr(store, "cuzarr_store", None) if type(store).__module__.startswith("cuzarr.") else None
     return None if own is None else own.handle
 
 
 async def open_source(batch: list[Any], chunks: Chunks, *, writing: bool, on_device: bool) -> _core.ChunkStore:
-    """Where the chunks of a batch are, for a coroutine of the running loop."""
+    """The source of a batch's chunks, for a coroutine of the running loop."""
     first = batch[0][0]
     if not is_numbered(batch):
         if not first.store._is_open:
@@ -56,7 +56,7 @@ async def open_source(batch: list[Any], chunks: Chunks, *, writing: bool, on_dev
 
 
 def open_source_sync(batch: list[Any], chunks: Chunks, *, writing: bool, on_device: bool) -> _core.ChunkStore:
-    """Where the chunks of a batch are, for a thread that is not the loop's."""
+    """The source of a batch's chunks, for a thread that is not the loop's."""
     from zarr.core.sync import _get_loop, sync
 
     first = batch[0][0]
@@ -68,7 +68,7 @@ def open_source_sync(batch: list[Any], chunks: Chunks, *, writing: bool, on_devi
 
 
 def ready_source(store: Any) -> _core.ChunkStore | None:
-    """Where a store's chunks are, when they are read without code of zarr-python's and without waiting for it to open."""
+    """The source of a store's chunks, if they can be read without zarr-python's code and without waiting for it to open."""
     if not getattr(store, "_is_open", False) or (type(store) is not LocalStore and _own(store) is None):
         return None
     return _known(store, writing=False)

@@ -68,7 +68,7 @@ def cancel_all(requests: Iterable[_core.ChunkRequest]) -> None:
 
 
 def reading(chunks_of: ChunksOf, batch: list[Any], place: Any, drop_axes: tuple[int, ...]) -> Work:
-    """Reads a batch into ``place``; the result of the work is the items that are missing.
+    """Reads a batch into ``place``. The result of the work is the list of missing items.
 
     Raises
     ------

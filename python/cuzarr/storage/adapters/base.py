@@ -23,7 +23,7 @@ path in it. Stores that say the same are the same to write locks, caches and cop
 
 
 class StoreAdapter(Protocol):
-    """What the Rust side calls."""
+    """The methods that the Rust side calls."""
 
     requests_at_once: int
     is_asynchronous: bool
@@ -57,7 +57,7 @@ def without_secrets(text: str) -> str:
 
 
 def own_identity(store: Any) -> Place:
-    """Which values a store of a program is about: what its method ``identity`` says, or else the object itself."""
+    """The identity of a program's store: the result of its method ``identity``, else the object itself."""
     identity = getattr(store, "identity", None)
     place = identity() if callable(identity) else None
     return store if place is None else place
@@ -76,7 +76,7 @@ def unwrapped(store: Any) -> Any:
 
 
 def cut(value: Any, start: int | None, stop: int | None) -> bytes:
-    """Part of a value; a negative ``start`` counts from the end, and all of a shorter value."""
+    """A part of a value. A negative ``start`` counts from the end, and gives all of a shorter value."""
     raw = to_bytes(value)
     return raw if start is None and stop is None else raw[start:stop]
 

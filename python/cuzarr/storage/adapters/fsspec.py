@@ -61,7 +61,10 @@ _WHERE = ("account_name", "account_url", "base_url", "endpoint_url", "host", "or
 
 
 def place_of(fs: Any, root: str) -> Place:
-    """Which values a directory is about. fsspec makes one object of all file systems that are made by the same settings."""
+    """The identity of a directory: equal for two objects that hold the same values.
+
+    fsspec makes one object of all file systems that are made by the same settings.
+    """
     while hasattr(fs, "_join") and hasattr(fs, "fs"):  # a directory's view
         fs, root = fs.fs, fs._join(root)
     fs = getattr(fs, "sync_fs", fs)  # of the wrapper that zarr-python wants around others
