@@ -77,7 +77,6 @@ def test_calls_one_after_the_other_are_rounds_of_their_own(stored: tuple[Rounds,
     assert rounds == 5
 
 
-@pytest.mark.xfail(strict=True, reason="the chunks of each length are read by a call of their own")
 def test_indices_in_chunks_of_many_lengths_are_read_in_one_round() -> None:
     truth, rows = np.arange(78, dtype="i4"), np.arange(0, 78, 5)
     store = Rounds()

@@ -57,7 +57,8 @@ pub struct Explanation {
 impl Explanation {
     /// Explains a read of `selection` with this placement. Its chunks are not counted yet.
     pub(crate) fn of_read(
-        (chain, program): (&Chain, Option<&Program>),
+        chain: &Chain,
+        program: Option<&Program>,
         placement: &ReadPlacement,
         device: Device,
         selection: &Selection,
@@ -93,12 +94,12 @@ impl Explanation {
         let (source, before) = (plan.source(), self.packed_bytes);
         for order in plan.orders() {
             if !source.is_uneven() {
-                self.add(source, order, source.layout(), (order.touched(source.cells(0)), &order.whole()));
+                self.add(source, order, source.layout(), order.touched(source.cells(0)), &order.whole());
                 continue;
             }
             for object in order.walk_all(source.cells(0)) {
                 let layout = source.layout_at(&object.origin)?;
-                self.add(source, order, &layout, (1, &object.inside));
+                self.add(source, order, &layout, 1, &object.inside);
             }
         }
         let packed_bytes = self.packed_bytes - before;
@@ -107,13 +108,7 @@ impl Explanation {
     }
 
     /// Counts the chunks in `objects` objects of one layout that hold the elements of these positions.
-    fn add(
-        &mut self,
-        source: &Source,
-        order: &ChunkOrder,
-        layout: &ChunkLayout,
-        (objects, inside): (u64, &[(u64, u64)]),
-    ) {
+    fn add(&mut self, source: &Source, order: &ChunkOrder, layout: &ChunkLayout, objects: u64, inside: &[(u64, u64)]) {
         let cells = |level: usize| if level == 0 { objects } else { order.cells(inside, source.cells(level)) };
         let chunks = cells(layout.levels.len() - 1);
         let indexes = layout.levels.iter().enumerate();

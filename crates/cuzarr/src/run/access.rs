@@ -27,6 +27,15 @@ pub struct Access {
     host: OnceLock<Arc<Access>>,
 }
 
+/// What a placement needs to know of a read's result.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct ReadResult {
+    /// Its bytes, if it is contiguous in C order and memory of its own.
+    pub(crate) contiguous_bytes: Option<usize>,
+    /// Whether boxes are handed over one after the other.
+    pub(crate) in_turn: bool,
+}
+
 /// The binding of an array's codecs, for objects of any shape.
 struct Binding {
     device: Device,
@@ -209,22 +218,21 @@ impl Access {
         self.dtype
     }
 
-    /// The placement of a read by `plan` into memory of the access's device. `contiguous_bytes` are those of a result that is
-    /// contiguous in C order. `in_turn` says that boxes are handed over one after the other.
+    /// The placement of a read by `plan` into memory of the access's device.
     pub(crate) fn place_read(
         &self,
         store: &dyn Store,
         plan: &Plan,
-        (contiguous_bytes, in_turn): (Option<usize>, bool),
+        result: ReadResult,
         options: &Options,
     ) -> ReadPlacement {
         // On the host nothing depends on it, and many points take long to count.
         let chunks = if self.device() == Device::Cpu { 0 } else { plan.chunks() };
         let is_one = || chunks == 1 && plan.is_of_one() && store.capabilities().divides_reads;
         let given = Circumstances {
-            in_turn,
+            in_turn: result.in_turn,
             is_resident: store.is_on(self.device()),
-            one_chunk_bytes: contiguous_bytes.filter(|_| self.device() != Device::Cpu && is_one()),
+            one_chunk_bytes: result.contiguous_bytes.filter(|_| self.device() != Device::Cpu && is_one()),
             ..options.circumstances(self.device(), chunks)
         };
         ReadPlacement::new(self.source.layout().program.as_deref(), self.device(), &given)

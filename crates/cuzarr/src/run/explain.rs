@@ -6,7 +6,7 @@ use cuzarr_device::Order;
 
 use crate::error::Result;
 use crate::plan::{Explanation, Plan, Selection, WritePlan};
-use crate::run::access::Access;
+use crate::run::access::{Access, ReadResult};
 use crate::run::engine::Engine;
 use crate::run::options::Options;
 use crate::store::Store;
@@ -31,11 +31,12 @@ impl Engine {
     ) -> Result<Explanation> {
         let limits = options.plan(&store.capabilities());
         let plan = Plan::new(Arc::clone(access.source()), selection.clone(), limits)?;
-        let result = (contiguous_bytes(access, selection, options), false);
+        let contiguous_bytes = contiguous_bytes(access, selection, options);
+        let result = ReadResult { contiguous_bytes, in_turn: false };
         let placement = access.place_read(&**store, &plan, result, options);
-        let of = (&**access.chain(), access.program().ok().map(|program| &**program));
-        let limit_bytes = options.memory_limit_bytes;
-        let mut explanation = Explanation::of_read(of, &placement, access.device(), selection, &limits, limit_bytes);
+        let (limit_bytes, program) = (options.memory_limit_bytes, access.source().layout().program.as_deref());
+        let mut explanation =
+            Explanation::of_read(access.chain(), program, &placement, access.device(), selection, &limits, limit_bytes);
         explanation.count(&plan, placement.batch_bytes)?;
         Ok(explanation)
     }

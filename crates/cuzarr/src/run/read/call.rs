@@ -7,7 +7,7 @@ use cuzarr_device::{Device, NdBuffer};
 use crate::codec::VariableElements;
 use crate::error::Result;
 use crate::plan::{Plan, Plans, Route, Selection, Spacing};
-use crate::run::access::Access;
+use crate::run::access::{Access, ReadResult};
 use crate::run::engine::Engine;
 use crate::run::options::Options;
 use crate::run::read::coordinator::run;
@@ -46,7 +46,7 @@ pub(crate) fn read(
 ) -> Result<(Option<VariableElements>, Report)> {
     let device = access.device();
     let spacing = plan.spacing(&out.shape())?;
-    let result = (out.contiguous_bytes(), matches!(out, Out::InTurn(_)));
+    let result = ReadResult { contiguous_bytes: out.contiguous_bytes(), in_turn: matches!(out, Out::InTurn(_)) };
     let placement = access.place_read(&**store, &plan, result, options);
     if options.strict {
         placement.refuse_fallen(access.chain())?;
@@ -96,7 +96,7 @@ pub(crate) fn read_all(
     let (mut groups, mut plans, mut spacings, mut outs) = (Vec::<Group>::new(), Vec::new(), Vec::new(), Vec::new());
     for (ArrayRead { access, store, out, .. }, plan) in reads {
         // A chunk that comes with others costs no start of its own.
-        let placement = access.place_read(&***store, &plan, (None, false), options);
+        let placement = access.place_read(&***store, &plan, ReadResult::default(), options);
         if options.strict {
             placement.refuse_fallen(access.chain())?;
         }

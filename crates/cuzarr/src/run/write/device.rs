@@ -8,7 +8,7 @@ use cuzarr_device::{NdBuffer, Stream};
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::{ChunkRoute, Coverage, DeviceWrite};
 use crate::run::schedule::budget::{Cost, Held};
-use crate::run::write::downloads::{Downloads, What};
+use crate::run::write::downloads::{Downloads, Outgoing, What};
 use crate::run::write::route::gather::Gather;
 use crate::run::write::route::kernels::Kernels;
 use crate::run::write::route::resident::Resident;
@@ -39,7 +39,7 @@ impl DeviceSource {
         };
         let held = call.memory.take(cost, call.limit_bytes, &call.cancellation)?;
         let kernels = placement.encoding.as_ref();
-        let kernels = kernels.map(|encoding| Kernels::new(writing, program, &value, (encoding, &placement)));
+        let kernels = kernels.map(|encoding| Kernels::new(writing, program, device, encoding, placement.keeps_frames));
         let part_shape = writing.plan.largest_part();
         let extents = part_shape.iter().map(|&extent| extent as usize).collect();
         Ok(DeviceSource {
@@ -56,14 +56,15 @@ impl DeviceSource {
 
     /// Takes a chunk on its route.
     pub(crate) fn add(&mut self, writing: &Arc<Writing>, leaf: Leaf) -> Result<()> {
-        let (value, down, stream) = (&self.value, &mut self.down, &self.stream);
         let route = self.placement.route(&leaf.chunk.layout, leaf.chunk.coverage, leaf.place.is_object());
+        let (value, stream, down) = (&self.value, &self.stream, &mut self.down);
+        let mut outgoing = Outgoing { writing, value, stream, down };
         match (route, &mut self.kernels) {
             (ChunkRoute::Resident, _) => self.resident.add(writing, value, stream, leaf),
-            (ChunkRoute::Kernels, Some(kernels)) => kernels.add(writing, value, down, leaf),
-            (ChunkRoute::Merge, Some(kernels)) => kernels.merge(writing, value, down, leaf),
-            (ChunkRoute::Packed, _) => self.gather.add(writing, (value, stream), down, (leaf, What::Packed)),
-            (ChunkRoute::Elements, _) => self.gather.add(writing, (value, stream), down, (leaf, What::Elements)),
+            (ChunkRoute::Kernels, Some(kernels)) => kernels.add(&mut outgoing, leaf),
+            (ChunkRoute::Merge, Some(kernels)) => kernels.merge(&mut outgoing, leaf),
+            (ChunkRoute::Packed, _) => self.gather.add(&mut outgoing, leaf, What::Packed),
+            (ChunkRoute::Elements, _) => self.gather.add(&mut outgoing, leaf, What::Elements),
             (ChunkRoute::Kernels | ChunkRoute::Merge, None) => {
                 Err(Error::new(ErrorKind::DeviceFailed, "a chunk was placed on kernels that the write does not have"))
             }
@@ -72,13 +73,14 @@ impl DeviceSource {
 
     /// Hands every chunk over to the workers.
     pub(crate) fn flush(&mut self, writing: &Arc<Writing>) -> Result<()> {
-        let (value, down) = (&self.value, &mut self.down);
         self.resident.flush(&self.stream)?;
+        let (value, stream, down) = (&self.value, &self.stream, &mut self.down);
+        let mut outgoing = Outgoing { writing, value, stream, down };
         if let Some(kernels) = &mut self.kernels {
-            kernels.flush(writing, value, down)?;
+            kernels.flush(&mut outgoing)?;
         }
-        self.gather.flush(writing, (value, &self.stream), down)?;
-        down.hand_all_over(writing)
+        self.gather.flush(&mut outgoing)?;
+        self.down.hand_all_over(writing)
     }
 
     /// Hands the oldest chunks on: those in flight, or else those that wait for more chunks. False when there are none.
@@ -87,8 +89,10 @@ impl DeviceSource {
             self.down.hand_over(writing)?;
             return Ok(true);
         }
+        let (value, stream, down) = (&self.value, &self.stream, &mut self.down);
+        let mut outgoing = Outgoing { writing, value, stream, down };
         if let Some(kernels) = &mut self.kernels
-            && kernels.advance(writing, &self.value, &mut self.down)?
+            && kernels.advance(&mut outgoing)?
         {
             return Ok(true);
         }

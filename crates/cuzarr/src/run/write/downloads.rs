@@ -17,6 +17,15 @@ use crate::run::write::route::encode::FrameAt;
 use crate::run::write::route::host::submit;
 use crate::run::write::writing::{LeafValue, Writing};
 
+/// What routes bring the chunks of a value to the host with.
+pub(crate) struct Outgoing<'a> {
+    pub(crate) writing: &'a Arc<Writing>,
+    pub(crate) value: &'a NdBuffer,
+    /// The stream of gathering.
+    pub(crate) stream: &'a Stream,
+    pub(crate) down: &'a mut Downloads,
+}
+
 /// Slabs on their way to the host, oldest first.
 pub(crate) struct Downloads {
     ring: SlabRing,

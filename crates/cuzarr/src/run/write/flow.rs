@@ -43,7 +43,8 @@ impl Flow {
     /// Takes an inner chunk, and writes those whose turn it is.
     pub(crate) fn add(
         &self,
-        (object, sharding): (&Object, &Sharding),
+        object: &Object,
+        sharding: &Sharding,
         linear: usize,
         encoded: Option<Vec<u8>>,
     ) -> Result<()> {

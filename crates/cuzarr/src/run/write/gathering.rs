@@ -82,7 +82,8 @@ impl Gathering {
         &self,
         writing: &Writing,
         leaves: &[Leaf],
-        (value, packed): (&NdBuffer, &Buffer),
+        value: &NdBuffer,
+        packed: &Buffer,
         stream: &Stream,
     ) -> Result<()> {
         let transfers = self.transfers(writing, leaves)?;

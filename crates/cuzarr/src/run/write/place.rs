@@ -162,7 +162,7 @@ impl Shard {
     fn deliver(&self, linear: usize, encoded: Option<Vec<u8>>) -> Result<()> {
         if let Some(flow) = &self.flow {
             let object = self.place.object();
-            return flow.add((object, sharding_at(&object.layout.chain, self.level)?), linear, encoded);
+            return flow.add(object, sharding_at(&object.layout.chain, self.level)?, linear, encoded);
         }
         if let Some(slot) = self.slots.lock().unwrap_or_else(PoisonError::into_inner).get_mut(linear) {
             *slot = Some(Slot(encoded));

@@ -152,7 +152,7 @@ impl DeviceRoute for ResidentBatch {
             let mut frames = None;
             match &self.kernels {
                 Some((natives, stream)) if !reads.is_empty() => {
-                    match self.launch(&mut memory, &reads, batch, (natives, stream))? {
+                    match self.launch(&mut memory, &reads, batch, natives, stream)? {
                         Some((elements, launched)) => {
                             scatters.wait(&stream.record()?)?;
                             packed.extend(elements);
@@ -205,7 +205,8 @@ impl ResidentBatch {
         memory: &mut Memory,
         reads: &[(usize, Buffer)],
         plan: &Batch,
-        (natives, stream): (&Natives, &Stream),
+        natives: &Natives,
+        stream: &Stream,
     ) -> Result<Option<(Vec<Packed>, Frames)>> {
         let Target { call, .. } = &*self.target;
         let (mut size_bytes, mut ranges, mut units, mut copies) = (0, Vec::new(), Vec::new(), Vec::new());

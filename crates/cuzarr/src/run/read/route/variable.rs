@@ -184,7 +184,8 @@ impl Spacing {
         &self,
         layout: &Arc<ChunkLayout>,
         first_elem: usize,
-        (start, extent): (&[usize], &[usize]),
+        start: &[usize],
+        extent: &[usize],
     ) -> impl Iterator<Item = usize> + use<> {
         let strides = self.strides(layout);
         let along = |dim: usize| match self.lists.as_ref().and_then(|lists| lists.part(dim, start[dim], extent[dim])) {
@@ -261,13 +262,13 @@ impl BatchRoute for VariableBatch {
         for Place { first_elem, start, extent } in &unit.places {
             // The only place takes all elements as they are.
             let in_order = unit.places.len() == 1
-                && (0..chunk.len()).eq(target.spacing.packed_places(&unit.layout, *first_elem, (start, extent)));
+                && (0..chunk.len()).eq(target.spacing.packed_places(&unit.layout, *first_elem, start, extent));
             if in_order {
                 target.collect(start, extent, std::mem::take(&mut chunk));
                 break;
             }
             let mut elements = VariableElements::with_capacity(extent.iter().product());
-            for place in target.spacing.packed_places(&unit.layout, *first_elem, (start, extent)) {
+            for place in target.spacing.packed_places(&unit.layout, *first_elem, start, extent) {
                 let missing = || Error::new(ErrorKind::ChunkCorrupt, format!("the chunk has no element {place}"));
                 elements.push(chunk.get(place).ok_or_else(missing)?);
             }

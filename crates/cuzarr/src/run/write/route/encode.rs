@@ -156,7 +156,7 @@ impl Kind {
         };
         let gather = |gathering: &Gathering, chunks: &Buffer| {
             let size_bytes = (leaves.len() * gathering.size_bytes) as u64;
-            let gather = || gathering.gather(writing, &leaves, (value, chunks), &stream);
+            let gather = || gathering.gather(writing, &leaves, value, chunks, &stream);
             counters.time_on(Stage::Gather, size_bytes, &stream, gather)
         };
         let chunks = fill(&self.packed, self.blank.as_ref())?;
@@ -172,7 +172,7 @@ impl Kind {
         };
         if let Some((gathering, plain)) = plain.as_ref().filter(|_| !kept.is_empty()) {
             let (tail, elements) = (&self.packed.tail, self.layout.chunk_elements());
-            unpack(&old, &kept, tail, elements, (plain, gathering.padded_bytes), &stream)?;
+            unpack(&old, &kept, tail, elements, plain, gathering.padded_bytes, &stream)?;
         }
         gather(&self.packed, &chunks)?;
         let plain = match plain {
@@ -237,7 +237,8 @@ impl Encoders {
     ///
     /// # Errors
     /// `Unsupported` when kernels do not encode such chunks; `OutOfMemory`.
-    pub(crate) fn add(&mut self, writing: &Writing, (leaf, old): Changed) -> Result<Option<usize>> {
+    pub(crate) fn add(&mut self, writing: &Writing, changed: Changed) -> Result<Option<usize>> {
+        let (leaf, old) = changed;
         let layout = &leaf.chunk.layout;
         let number = match self.numbers.get(&Arc::as_ptr(layout)) {
             Some(&number) => number,

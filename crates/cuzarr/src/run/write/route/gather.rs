@@ -5,20 +5,18 @@
 //! whose tail rounds or casts, are gathered as plain elements, because the host must compare them or merge them with old
 //! elements.
 
-use std::sync::Arc;
-
 use cuzarr_device::internal::pool;
-use cuzarr_device::{NdBuffer, Packing, Stream, Tail};
+use cuzarr_device::{Packing, Tail};
 
 use crate::codec::Program;
 use crate::error::Result;
 use crate::plan::{DeviceWrite, padded, strides};
 use crate::run::report::Stage;
-use crate::run::write::downloads::{Downloads, What};
+use crate::run::write::downloads::{Outgoing, What};
 use crate::run::write::gathering::{GatherTo, Gathering};
 use crate::run::write::parts::PartsOf;
 use crate::run::write::route::encode::FrameAt;
-use crate::run::write::writing::{Leaf, Writing};
+use crate::run::write::writing::Leaf;
 
 /// Chunks that wait to be gathered, in each form.
 pub(crate) struct Gather {
@@ -44,16 +42,10 @@ impl Gather {
     }
 
     /// Adds a chunk to the next copy of its form.
-    pub(crate) fn add(
-        &mut self,
-        writing: &Arc<Writing>,
-        from: (&NdBuffer, &Stream),
-        down: &mut Downloads,
-        (leaf, what): (Leaf, What),
-    ) -> Result<()> {
+    pub(crate) fn add(&mut self, outgoing: &mut Outgoing<'_>, leaf: Leaf, what: What) -> Result<()> {
         let gathering = self.of(what);
         gathering.leaves.push(leaf);
-        if gathering.leaves.len() < gathering.most { Ok(()) } else { self.send(writing, from, down, what) }
+        if gathering.leaves.len() < gathering.most { Ok(()) } else { self.send(outgoing, what) }
     }
 
     fn of(&mut self, what: What) -> &mut Gathering {
@@ -61,13 +53,8 @@ impl Gather {
     }
 
     /// Puts the gathering and the copy of the collected chunks of one form on the streams.
-    fn send(
-        &mut self,
-        writing: &Arc<Writing>,
-        (value, kernels): (&NdBuffer, &Stream),
-        down: &mut Downloads,
-        what: What,
-    ) -> Result<()> {
+    fn send(&mut self, outgoing: &mut Outgoing<'_>, what: What) -> Result<()> {
+        let Outgoing { writing, value, stream, down } = outgoing;
         // The arenas that are counted: one of large chunks.
         down.make_room(writing)?;
         let is_large = what == What::Packed && self.in_parts;
@@ -78,14 +65,14 @@ impl Gather {
         let leaves = std::mem::take(&mut gathering.leaves);
         let padded_bytes = gathering.padded_bytes;
         let total_bytes = leaves.len() * padded_bytes;
-        let arena = pool::allocate(total_bytes, kernels)?;
+        let arena = pool::allocate(total_bytes, stream)?;
         if gathering.tail.packing == Packing::Bits {
             // No element owns the bits behind the last one.
-            kernels.memset(&arena, 0)?;
+            stream.memset(&arena, 0)?;
         }
-        let gather = || gathering.gather(writing, &leaves, (value, &arena), kernels);
-        writing.call.counters.time_on(Stage::Gather, total_bytes as u64, kernels, gather)?;
-        down.copies.wait(&kernels.record()?)?;
+        let gather = || gathering.gather(writing, &leaves, value, &arena, stream);
+        writing.call.counters.time_on(Stage::Gather, total_bytes as u64, stream, gather)?;
+        down.copies.wait(&stream.record()?)?;
         let leaves = leaves.into_iter().enumerate().map(|(number, leaf)| {
             let start = number * padded_bytes;
             Ok(FrameAt { range: start..start + gathering.bytes_of(&leaf)?, leaf, seal: None })
@@ -98,15 +85,10 @@ impl Gather {
     }
 
     /// Sends what was collected.
-    pub(crate) fn flush(
-        &mut self,
-        writing: &Arc<Writing>,
-        from: (&NdBuffer, &Stream),
-        down: &mut Downloads,
-    ) -> Result<()> {
+    pub(crate) fn flush(&mut self, outgoing: &mut Outgoing<'_>) -> Result<()> {
         for what in [What::Packed, What::Elements] {
             if !self.of(what).leaves.is_empty() {
-                self.send(writing, from, down, what)?;
+                self.send(outgoing, what)?;
             }
         }
         Ok(())

@@ -1,14 +1,12 @@
 //! The route of chunks that kernels encode, with those that they merge with old elements first. Frames cross the bus, or stay on
 //! the device where the store keeps values there.
 
-use std::sync::Arc;
-
-use cuzarr_device::NdBuffer;
+use cuzarr_device::Device;
 
 use crate::codec::Program;
 use crate::error::{ErrorKind, Result};
-use crate::plan::{DeviceEncoding, DeviceWrite};
-use crate::run::write::downloads::Downloads;
+use crate::plan::DeviceEncoding;
+use crate::run::write::downloads::Outgoing;
 use crate::run::write::object::at_chunk;
 use crate::run::write::route::encode::{EncodedBatch, Encoders, FrameAt};
 use crate::run::write::route::host::submit;
@@ -29,73 +27,57 @@ impl Kernels {
     pub(crate) fn new(
         writing: &Writing,
         program: &Program,
-        value: &NdBuffer,
-        (encoding, placement): (&DeviceEncoding, &DeviceWrite),
+        device: Device,
+        encoding: &DeviceEncoding,
+        keeps_frames: bool,
     ) -> Kernels {
-        let encoders = Encoders::new(writing, value.device(), encoding);
+        let encoders = Encoders::new(writing, device, encoding);
         let old_chunks = encoders.old_chunks(encoding, program.packed_size_bytes());
-        Kernels { encoders, old_chunks, keeps_frames: placement.keeps_frames }
+        Kernels { encoders, old_chunks, keeps_frames }
     }
 
     /// Adds a chunk that is replaced as a whole.
-    pub(crate) fn add(
-        &mut self,
-        writing: &Arc<Writing>,
-        value: &NdBuffer,
-        down: &mut Downloads,
-        leaf: Leaf,
-    ) -> Result<()> {
-        self.add_changed(writing, value, down, (leaf, None))
+    pub(crate) fn add(&mut self, outgoing: &mut Outgoing<'_>, leaf: Leaf) -> Result<()> {
+        self.add_changed(outgoing, (leaf, None))
     }
 
     /// Adds a chunk of which a part is written, once its old elements have come.
-    pub(crate) fn merge(
-        &mut self,
-        writing: &Arc<Writing>,
-        value: &NdBuffer,
-        down: &mut Downloads,
-        leaf: Leaf,
-    ) -> Result<()> {
+    pub(crate) fn merge(&mut self, outgoing: &mut Outgoing<'_>, leaf: Leaf) -> Result<()> {
         if let Some(old_chunks) = &mut self.old_chunks {
-            old_chunks.fetch(writing, leaf);
+            old_chunks.fetch(outgoing.writing, leaf);
         }
         while let Some(changed) = self.old_chunks.as_mut().and_then(OldChunks::try_next) {
-            self.add_changed(writing, value, down, changed)?;
+            self.add_changed(outgoing, changed)?;
         }
         Ok(())
     }
 
-    fn add_changed(
-        &mut self,
-        writing: &Arc<Writing>,
-        value: &NdBuffer,
-        down: &mut Downloads,
-        changed: Changed,
-    ) -> Result<()> {
-        match self.encoders.add(writing, changed)? {
-            Some(kind) => self.encode(writing, value, down, kind),
+    fn add_changed(&mut self, outgoing: &mut Outgoing<'_>, changed: Changed) -> Result<()> {
+        match self.encoders.add(outgoing.writing, changed)? {
+            Some(kind) => self.encode(outgoing, kind),
             None => Ok(()),
         }
     }
 
     /// Waits for the next chunk whose old elements come, and adds it; false when none will.
-    fn wait_for_old(&mut self, writing: &Arc<Writing>, value: &NdBuffer, down: &mut Downloads) -> Result<bool> {
+    fn wait_for_old(&mut self, outgoing: &mut Outgoing<'_>) -> Result<bool> {
         let Some(old_chunks) = &mut self.old_chunks else { return Ok(false) };
-        let Some(changed) = old_chunks.next(writing)? else { return Ok(false) };
-        self.add_changed(writing, value, down, changed)?;
+        let Some(changed) = old_chunks.next(outgoing.writing)? else { return Ok(false) };
+        self.add_changed(outgoing, changed)?;
         Ok(true)
     }
 
     /// Begins a batch of the collected chunks of a layout, once there is room for it.
-    fn encode(&mut self, writing: &Arc<Writing>, value: &NdBuffer, down: &mut Downloads, kind: usize) -> Result<()> {
+    fn encode(&mut self, outgoing: &mut Outgoing<'_>, kind: usize) -> Result<()> {
         while self.encoders.is_full() {
-            self.take_frames(writing, down)?;
+            self.take_frames(outgoing)?;
         }
-        self.encoders.begin(writing, value, kind)
+        self.encoders.begin(outgoing.writing, outgoing.value, kind)
     }
 
     /// Waits for the oldest batch, and downloads its frames; false when there is none.
-    fn take_frames(&mut self, writing: &Arc<Writing>, down: &mut Downloads) -> Result<bool> {
+    fn take_frames(&mut self, outgoing: &mut Outgoing<'_>) -> Result<bool> {
+        let Outgoing { writing, down, .. } = outgoing;
         // Then the memory of the batch before is free.
         down.hand_all_over(writing)?;
         let Some(EncodedBatch { buffer, leaves, empty, refused, undecoded }) = self.encoders.take()? else {
@@ -119,18 +101,18 @@ impl Kernels {
     }
 
     /// Moves chunks one step further: frames that are made, or old elements that come; false when there are none.
-    pub(crate) fn advance(&mut self, writing: &Arc<Writing>, value: &NdBuffer, down: &mut Downloads) -> Result<bool> {
-        Ok(self.take_frames(writing, down)? || self.wait_for_old(writing, value, down)?)
+    pub(crate) fn advance(&mut self, outgoing: &mut Outgoing<'_>) -> Result<bool> {
+        Ok(self.take_frames(outgoing)? || self.wait_for_old(outgoing)?)
     }
 
     /// Encodes all chunks, and sends their frames.
-    pub(crate) fn flush(&mut self, writing: &Arc<Writing>, value: &NdBuffer, down: &mut Downloads) -> Result<()> {
+    pub(crate) fn flush(&mut self, outgoing: &mut Outgoing<'_>) -> Result<()> {
         loop {
-            while self.wait_for_old(writing, value, down)? {}
+            while self.wait_for_old(outgoing)? {}
             while let Some(kind) = self.encoders.waiting() {
-                self.encode(writing, value, down, kind)?;
+                self.encode(outgoing, kind)?;
             }
-            while self.take_frames(writing, down)? {}
+            while self.take_frames(outgoing)? {}
             // Chunks that kernels did not decode come once more.
             if !self.old_chunks.as_ref().is_some_and(OldChunks::is_waiting) {
                 return Ok(());

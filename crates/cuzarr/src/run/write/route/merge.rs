@@ -261,7 +261,8 @@ pub(crate) fn unpack(
     indexes: &[usize],
     tail: &Tail,
     elements: usize,
-    (plain, stride_bytes): (&Buffer, usize),
+    plain: &Buffer,
+    stride_bytes: usize,
     stream: &Stream,
 ) -> Result<()> {
     let (width, count) = (tail.dtype.size_bytes(), plain.size_bytes() / stride_bytes.max(1));

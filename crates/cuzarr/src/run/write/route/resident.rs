@@ -52,7 +52,7 @@ impl Resident {
             }
             kernels.d2d(&self.blanks[shape], &chunk)?;
         }
-        let gather = || self.chunks.gather(writing, std::slice::from_ref(&leaf), (value, &chunk), kernels);
+        let gather = || self.chunks.gather(writing, std::slice::from_ref(&leaf), value, &chunk, kernels);
         writing.call.counters.time(Stage::Gather, size_bytes as u64, gather)?;
         self.gathered.push((leaf, chunk));
         if self.gathered.len() < GATHERED { Ok(()) } else { self.flush(kernels) }

@@ -26,7 +26,7 @@ pub(crate) fn encode_variable(writing: &Writing, leaf: &Leaf, value: &VariableEl
     let (start, extent) = writing.plan.region(&leaf.chunk);
     let (first, shape) = (writing.plan.first_elem(&leaf.chunk), writing.plan.selection.shape());
     let numbers = box_places(&shape, writing.spacing.lists.as_deref(), &start, &extent);
-    for (place, number) in writing.spacing.packed_places(&leaf.chunk.layout, first, (&start, &extent)).zip(numbers) {
+    for (place, number) in writing.spacing.packed_places(&leaf.chunk.layout, first, &start, &extent).zip(numbers) {
         from[place] = Some(number);
     }
     let mut elements = VariableElements::try_with_capacity(count).ok_or_else(too_large)?;
