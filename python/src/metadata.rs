@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use cuzarr::meta::encoding::{self, IndexLocation};
 use cuzarr::meta::node::ZATTRS;
 use cuzarr::meta::{
-    ArrayMetadata, ChunkKeyEncoding, CodecsMetadata, DataType, Endian, Extension, FillValue, NodeDocuments,
+    ArrayMetadata, ChunkKeyEncoding, CodecsMetadata, DataType, Endian, Extension, FillValue, Json, NodeDocuments,
     NodeMetadata, Order, Outline, ZarrFormat,
 };
 use cuzarr::node::Array;
@@ -39,21 +39,35 @@ impl PyArrayMetadata {
 
     /// The metadata that the documents describe, without the attributes.
     pub fn checked(&self) -> PyResult<&Arc<ArrayMetadata>> {
+        self.check().py()
+    }
+
+    fn check(&self) -> cuzarr::Result<&Arc<ArrayMetadata>> {
         if let Some(checked) = self.checked.get() {
             return Ok(checked);
         }
-        let NodeMetadata::Array(metadata) = self.documents.without_attributes().check().py()? else {
-            return Err(not_an_array("the documents")).py();
+        let NodeMetadata::Array(metadata) = self.documents.without_attributes().check()? else {
+            return Err(not_an_array("the documents"));
         };
         Ok(self.checked.get_or_init(|| Arc::new(*metadata)))
     }
 
+    /// The outline. An array that cannot be used has one, too.
     fn outline(&self) -> PyResult<&Outline> {
         if let Some(outline) = self.outline.get() {
             return Ok(outline);
         }
-        let outline = self.documents.outline().py()?;
+        let outline = match self.check() {
+            Ok(metadata) if self.has_plain_attributes() => Outline::from(&**metadata),
+            _ => self.documents.outline().py()?,
+        };
         Ok(self.outline.get_or_init(|| outline))
+    }
+
+    /// Whether the attributes are what they must be, which [`PyArrayMetadata::check`] does not look at.
+    fn has_plain_attributes(&self) -> bool {
+        let (_, document) = self.documents.members()[0];
+        self.documents.attributes().is_some() || document.get("attributes").is_none_or(|given| *given == Json::Null)
     }
 
     fn of(metadata: ArrayMetadata) -> PyArrayMetadata {

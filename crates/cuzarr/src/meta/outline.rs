@@ -2,7 +2,9 @@
 
 use serde_json::{Map, Value};
 
+use super::array::{ArrayMetadata, CodecsMetadata};
 use super::documents::NodeDocuments;
+use super::extension::Extension;
 use super::grid::ChunkGrid;
 use super::json::object_to_map;
 use super::{ZarrFormat, v2, v3};
@@ -32,6 +34,23 @@ pub struct Outline {
     pub(super) is_repaired: bool,
     /// The attributes in a v3 document.
     pub(super) attributes: Map<String, Value>,
+}
+
+impl From<&ArrayMetadata> for Outline {
+    fn from(metadata: &ArrayMetadata) -> Outline {
+        let inner_chunk_shape = match metadata.codecs() {
+            CodecsMetadata::V3(codecs) if codecs.len() == 1 => Extension::inner_chunk_shape(codecs),
+            _ => None,
+        };
+        Outline {
+            shape: metadata.shape().to_vec(),
+            chunk_grid: metadata.chunk_grid().clone(),
+            inner_chunk_shape,
+            dimension_names: metadata.dimension_names().map(<[_]>::to_vec),
+            is_repaired: false, // by now
+            attributes: metadata.attributes().clone(),
+        }
+    }
 }
 
 impl NodeDocuments {
