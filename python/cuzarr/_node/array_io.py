@@ -81,12 +81,11 @@ _LOOKED_AT_MOST = 1024
 
 def open_handle(array: OpenArray, device: str | None = None) -> _core.Array:
     """The array as the Rust side has it, opened once for each device as long as the configuration stays."""
-    values = global_config._values()
-    device = device or array._own_device or values["device"]
+    device = device or array._own_device or global_config._values()["device"]
     opened, origins = array._handles.get(device), global_config.origins()
     if opened is not None and opened.origins == origins:
         return opened.handle
-    settings = tuple(map(values.__getitem__, _SETTINGS))
+    settings = tuple(map(global_config._values().__getitem__, _SETTINGS))
     handle = None if opened is None or opened.settings != settings else opened.handle
     if handle is None:
         store, path, documents = array.store, array.path, array._metadata._documents
