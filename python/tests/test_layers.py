@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,11 +13,14 @@ import pytest
 
 import cuzarr
 
+# The types of signatures. It names classes of all rooms, for type checkers alone, and imports none of them when a program runs.
+TYPES = "typing"
+
 # Rooms from the bottom to the top. A room may import itself and what is in lines above its own; those of one line do not know
 # each other.
 LAYERS = (
     ("_core",),
-    ("_text",),
+    ("_text", TYPES),
     ("errors",),
     ("_names", "_numpy"),
     ("_checks",),
@@ -100,6 +105,8 @@ def arrows() -> Iterator[Arrow]:
             continue
 
         def visit(node: ast.AST, is_lazy: bool, source: str = source) -> Iterator[Arrow]:
+            if source == TYPES and isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+                return  # classes of the rooms above, whose names alone are used
             if isinstance(node, ast.Import | ast.ImportFrom):
                 yield from (Arrow(source, target, is_lazy, node.lineno) for target in targets(node) if target != source)
             inside = is_lazy or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
@@ -130,6 +137,14 @@ def test_rooms_import_those_below_them_alone() -> None:
         str(arrow) for arrow in ARROWS if room(arrow.source) != room(arrow.target) and level(arrow.source) <= level(arrow.target)
     ]
     assert wrong == []
+
+
+def test_types_import_nothing_of_the_package() -> None:
+    code = (
+        "import sys; import cuzarr; assert 'cuzarr.typing' not in sys.modules; before = set(sys.modules); import cuzarr.typing; "
+    )
+    code += "assert {name for name in sys.modules.keys() - before if name.startswith('cuzarr')} == {'cuzarr.typing'}"
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_imports_are_at_the_top_of_their_modules() -> None:

@@ -266,7 +266,7 @@ def new_metadata(
         warn_order()
     codecs = chain_v3(data_type, filters, serializer, compressors)
     if outer is not None:
-        codecs = (ShardingCodec(chunk_shape=inner, codecs=codecs, index_location=index_location),)
+        codecs = (ShardingCodec(chunk_shape=inner, codecs=codecs, index_location=index_location),)  # type: ignore[arg-type]
     document = document_v3(
         shape=extents,
         data_type=data_type,

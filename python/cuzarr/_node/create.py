@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy as _copying
 import warnings
-from typing import Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from cuzarr import _core
 from cuzarr._compute.sources import is_array, metadata_of, place_of
@@ -20,25 +21,43 @@ from cuzarr.errors import CuzarrRuntimeWarning, CuzarrUserWarning, DTypeMismatch
 from cuzarr.storage import StoreLike, StorePath, make_store_path
 from cuzarr.storage.zip import finishing
 
+if TYPE_CHECKING:
+    from cuzarr.typing import (
+        AccessMode,
+        ArrayLike,
+        ChunkKeyEncoding,
+        Chunks,
+        CodecLike,
+        Codecs,
+        CreateLikeOptions,
+        CreateOptions,
+        DTypeLike,
+        FillValue,
+        FullOptions,
+        Order,
+        ShapeLike,
+        Shards,
+    )
+
 
 def create_array(
-    store: StoreLike,
+    store: StoreLike | None,
     *,
     name: str | None = None,
-    shape: Any = None,
-    dtype: Any = None,
-    data: Any = None,
-    chunks: Any = "auto",
-    shards: Any = None,
-    filters: Any = "auto",
-    compressors: Any = "auto",
-    serializer: Any = "auto",
-    fill_value: Any = DEFAULT_FILL_VALUE,
-    order: Any = None,
+    shape: ShapeLike | None = None,
+    dtype: DTypeLike | None = None,
+    data: ArrayLike | None = None,
+    chunks: Chunks = "auto",
+    shards: Shards = None,
+    filters: Codecs = "auto",
+    compressors: Codecs = "auto",
+    serializer: CodecLike = "auto",
+    fill_value: FillValue = DEFAULT_FILL_VALUE,
+    order: Order | None = None,
     zarr_format: ZarrFormat | None = 3,
     attributes: dict[str, Any] | None = None,
-    chunk_key_encoding: Any = None,
-    dimension_names: Any = None,
+    chunk_key_encoding: ChunkKeyEncoding | None = None,
+    dimension_names: Iterable[str | None] | None = None,
     storage_options: dict[str, Any] | None = None,
     overwrite: bool = False,
     config: ArrayConfigLike | None = None,
@@ -152,20 +171,20 @@ def create_node(
 def from_array(
     store: StoreLike,
     *,
-    data: Any,
+    data: ArrayLike,
     write_data: bool = True,
     name: str | None = None,
-    chunks: Any = "keep",
-    shards: Any = "keep",
-    filters: Any = "keep",
-    compressors: Any = "keep",
-    serializer: Any = "keep",
-    fill_value: Any = DEFAULT_FILL_VALUE,
-    order: Any = None,
+    chunks: Chunks | Literal["keep"] = "keep",
+    shards: Shards | Literal["keep"] = "keep",
+    filters: Codecs = "keep",
+    compressors: Codecs = "keep",
+    serializer: CodecLike = "keep",
+    fill_value: FillValue = DEFAULT_FILL_VALUE,
+    order: Order | None = None,
     zarr_format: ZarrFormat | None = None,
     attributes: dict[str, Any] | None = None,
-    chunk_key_encoding: Any = None,
-    dimension_names: Any = None,
+    chunk_key_encoding: ChunkKeyEncoding | None = None,
+    dimension_names: Iterable[str | None] | None = None,
     storage_options: dict[str, Any] | None = None,
     overwrite: bool = False,
     config: ArrayConfigLike | None = None,
@@ -292,36 +311,36 @@ def fill(array: Array, data: Any) -> None:
 
 
 def create(
-    shape: Any,
+    shape: ShapeLike,
     *,
-    chunks: Any = None,
-    dtype: Any = None,
-    compressor: Any = "auto",
-    fill_value: Any = DEFAULT_FILL_VALUE,
-    order: Any = None,
+    chunks: Chunks | None = None,
+    dtype: DTypeLike | None = None,
+    compressor: CodecLike | None = "auto",
+    fill_value: FillValue = DEFAULT_FILL_VALUE,
+    order: Order | None = None,
     store: StoreLike | None = None,
-    synchronizer: Any = None,
+    synchronizer: object = None,
     overwrite: bool = False,
     path: str | None = None,
     chunk_store: StoreLike | None = None,
-    filters: Any = None,
+    filters: Codecs = None,
     cache_metadata: bool | None = None,
     cache_attrs: bool | None = None,
     read_only: bool | None = None,
-    object_codec: Any = None,
-    dimension_separator: Any = None,
+    object_codec: object = None,
+    dimension_separator: Literal[".", "/"] | None = None,
     write_empty_chunks: bool | None = None,
     zarr_format: ZarrFormat | None = None,
-    meta_array: Any = None,
+    meta_array: ArrayLike | None = None,
     attributes: dict[str, Any] | None = None,
-    chunk_shape: Any = None,
-    chunk_key_encoding: Any = None,
-    codecs: Any = None,
-    dimension_names: Any = None,
+    chunk_shape: Chunks | None = None,
+    chunk_key_encoding: ChunkKeyEncoding | None = None,
+    codecs: Codecs = None,
+    dimension_names: Iterable[str | None] | None = None,
     storage_options: dict[str, Any] | None = None,
     config: ArrayConfigLike | None = None,
-    mode: Any = None,
-    data: Any = None,
+    mode: AccessMode | None = None,
+    data: ArrayLike | None = None,
     device: str | None = None,
     metadata_store: StoreLike | None = None,
 ) -> Array:
@@ -416,7 +435,7 @@ def create(
         return create_node(place, metadata, overwrite or mode == "w", settings, device_like(meta_array, device), data)
 
 
-def array(data: Any, **kwargs: Any) -> Array:
+def array(data: ArrayLike, **kwargs: Unpack[CreateOptions]) -> Array:
     """Create an array with the given elements.
 
     Parameters
@@ -442,21 +461,22 @@ def array(data: Any, **kwargs: Any) -> Array:
     >>> cuzarr.array([[1, 2], [3, 4]])[1].tolist()
     [3, 4]
     """
+    options: dict[str, Any] = {**kwargs}
     if is_array(data):
-        return from_array(kwargs.pop("store", None), data=data, **kwargs)
+        return from_array(options.pop("store", None), data=data, **options)
     if not hasattr(data, "shape") or not hasattr(data, "dtype"):
         data = host_array(data, "data")
-    if kwargs.pop("read_only", False):
+    if options.pop("read_only", False):
         raise InvalidArgumentError("a new array cannot be read-only")
     refuse_unfit(data)
-    kwargs["dtype"] = dtype_of(data) if kwargs.get("dtype") is None else kwargs["dtype"]
+    options["dtype"] = dtype_of(data) if options.get("dtype") is None else options["dtype"]
     shape, chunks = shape_and_chunks(data)
-    kwargs["chunks"] = chunks if kwargs.get("chunks") is None else kwargs["chunks"]
-    kwargs.pop("shape", None)
-    return create(shape, data=data, **kwargs)
+    options["chunks"] = chunks if options.get("chunks") is None else options["chunks"]
+    options.pop("shape", None)
+    return create(shape, data=data, **options)
 
 
-def empty(shape: tuple[int, ...], **kwargs: Any) -> Array:
+def empty(shape: tuple[int, ...], **kwargs: Unpack[CreateOptions]) -> Array:
     """Create an array without writing elements. They have the fill value.
 
     Parameters
@@ -485,7 +505,7 @@ def empty(shape: tuple[int, ...], **kwargs: Any) -> Array:
     return create(shape, **kwargs)
 
 
-def zeros(shape: tuple[int, ...], **kwargs: Any) -> Array:
+def zeros(shape: tuple[int, ...], **kwargs: Unpack[CreateOptions]) -> Array:
     """Create an array of zeros. Zero is the fill value, and no element is written.
 
     Parameters
@@ -511,10 +531,11 @@ def zeros(shape: tuple[int, ...], **kwargs: Any) -> Array:
     >>> cuzarr.zeros((2,), store={}, dtype='int8')[:].tolist()
     [0, 0]
     """
-    return create(shape, **{"fill_value": 0} | kwargs)
+    kwargs.setdefault("fill_value", 0)
+    return create(shape, **kwargs)
 
 
-def ones(shape: tuple[int, ...], **kwargs: Any) -> Array:
+def ones(shape: tuple[int, ...], **kwargs: Unpack[CreateOptions]) -> Array:
     """Create an array of ones. One is the fill value, and no element is written.
 
     Parameters
@@ -540,10 +561,11 @@ def ones(shape: tuple[int, ...], **kwargs: Any) -> Array:
     >>> cuzarr.ones((2,), store={}, dtype='int8')[:].tolist()
     [1, 1]
     """
-    return create(shape, **{"fill_value": 1} | kwargs)
+    kwargs.setdefault("fill_value", 1)
+    return create(shape, **kwargs)
 
 
-def full(shape: tuple[int, ...], fill_value: Any, **kwargs: Any) -> Array:
+def full(shape: tuple[int, ...], fill_value: FillValue, **kwargs: Unpack[FullOptions]) -> Array:
     """Create an array of one value. The value becomes the fill value, and no element is written.
 
     Parameters
@@ -574,8 +596,8 @@ def full(shape: tuple[int, ...], fill_value: Any, **kwargs: Any) -> Array:
     return create(shape, fill_value=fill_value, **kwargs)
 
 
-def like_arguments(a: Any, zarr_format: ZarrFormat | None, *, fill: bool = True) -> dict[str, Any]:
-    """The arguments of :func:`create` that make an array like ``a``; codecs only within one format."""
+def like_arguments(a: Any, zarr_format: ZarrFormat | None, *, fill: bool = True, **given: Any) -> dict[str, Any]:
+    """The arguments of :func:`create` that make an array like ``a``, with those that are given; codecs only within one format."""
     shape, chunks = shape_and_chunks(a)
     arguments: dict[str, Any] = {"shape": shape}
     if chunks is not None:
@@ -600,10 +622,10 @@ def like_arguments(a: Any, zarr_format: ZarrFormat | None, *, fill: bool = True)
                 arguments["chunks"] = metadata._stored_chunks if metadata._grid.is_regular else metadata._grid
     if zarr_format is not None:
         arguments["zarr_format"] = zarr_format
-    return arguments
+    return arguments | given
 
 
-def empty_like(a: Any, *, zarr_format: ZarrFormat | None = None, **kwargs: Any) -> Array:
+def empty_like(a: ArrayLike, *, zarr_format: ZarrFormat | None = None, **kwargs: Unpack[CreateLikeOptions]) -> Array:
     """Create an array like ``a``, without elements.
 
     Parameters
@@ -632,10 +654,10 @@ def empty_like(a: Any, *, zarr_format: ZarrFormat | None = None, **kwargs: Any) 
     >>> cuzarr.empty_like(a, store={}).chunks
     (2,)
     """
-    return empty(**like_arguments(a, zarr_format) | kwargs)
+    return empty(**like_arguments(a, zarr_format, **kwargs))
 
 
-def zeros_like(a: Any, *, zarr_format: ZarrFormat | None = None, **kwargs: Any) -> Array:
+def zeros_like(a: ArrayLike, *, zarr_format: ZarrFormat | None = None, **kwargs: Unpack[CreateLikeOptions]) -> Array:
     """Create an array of zeros like ``a``.
 
     Parameters
@@ -664,10 +686,10 @@ def zeros_like(a: Any, *, zarr_format: ZarrFormat | None = None, **kwargs: Any) 
     >>> cuzarr.zeros_like(a, store={})[:].tolist()
     [0, 0, 0]
     """
-    return zeros(**like_arguments(a, zarr_format, fill=False) | kwargs)
+    return zeros(**like_arguments(a, zarr_format, fill=False, **kwargs))
 
 
-def ones_like(a: Any, *, zarr_format: ZarrFormat | None = None, **kwargs: Any) -> Array:
+def ones_like(a: ArrayLike, *, zarr_format: ZarrFormat | None = None, **kwargs: Unpack[CreateLikeOptions]) -> Array:
     """Create an array of ones like ``a``.
 
     Parameters
@@ -696,10 +718,10 @@ def ones_like(a: Any, *, zarr_format: ZarrFormat | None = None, **kwargs: Any) -
     >>> cuzarr.ones_like(a, store={})[:].tolist()
     [1, 1, 1]
     """
-    return ones(**like_arguments(a, zarr_format, fill=False) | kwargs)
+    return ones(**like_arguments(a, zarr_format, fill=False, **kwargs))
 
 
-def full_like(a: Any, *, zarr_format: ZarrFormat | None = None, **kwargs: Any) -> Array:
+def full_like(a: ArrayLike, *, zarr_format: ZarrFormat | None = None, **kwargs: Unpack[CreateLikeOptions]) -> Array:
     """Create an array like ``a`` with one value: ``fill_value``, or the fill value of ``a``.
 
     Parameters
@@ -728,4 +750,4 @@ def full_like(a: Any, *, zarr_format: ZarrFormat | None = None, **kwargs: Any) -
     >>> cuzarr.full_like(a, fill_value=7, store={})[:].tolist()
     [7, 7, 7]
     """
-    return full(**like_arguments(a, zarr_format) | kwargs)
+    return full(**like_arguments(a, zarr_format, **kwargs))

@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from cuzarr import _core, _names
@@ -39,7 +37,7 @@ from cuzarr._node.save import save, save_array, save_group
 from cuzarr.errors import UnsupportedError
 
 
-def copy_all(*args: Any, **kwargs: Any) -> tuple[int, int, int]:
+def copy_all(*args: object, **kwargs: object) -> tuple[int, int, int]:
     """Not supported, as in zarr-python. Use :func:`cuzarr.copy`, which copies whole groups.
 
     Parameters
@@ -68,7 +66,7 @@ def copy_all(*args: Any, **kwargs: Any) -> tuple[int, int, int]:
     raise UnsupportedError("copy_all is not available", hint="use cuzarr.copy(group, target)")
 
 
-def copy_store(*args: Any, **kwargs: Any) -> tuple[int, int, int]:
+def copy_store(*args: object, **kwargs: object) -> tuple[int, int, int]:
     """Not supported, as in zarr-python. Use :func:`cuzarr.copy`, which copies whole hierarchies.
 
     Parameters
