@@ -85,6 +85,7 @@ __all__ = [
     "RechunkOptions",
     "RequireArrayOptions",
     "Rows",
+    "RunOptions",
     "SaveOptions",
     "Scalar",
     "Selection",
@@ -429,24 +430,29 @@ class OpenOptions(ArrayEncoding, total=False):
     use_consolidated: bool | str | None
 
 
-class _CopyOptions(TypedDict, total=False):
+class RunOptions(TypedDict, total=False):
+    """Arguments of all work on blocks: where, within which memory, reported to whom, on which cluster."""
+
+    device: Device | None
+    memory_limit: MemoryLimit | None
+    progress: Progress
+    client: Client | None
+
+
+class _CopyOptions(RunOptions, total=False):
     path: str | None
-    zarr_format: ZarrFormat | None
     compressors: Codecs
     codecs: Codecs
     overwrite: bool
     resume: bool
     storage_options: dict[str, Any] | None
-    device: Device | None
-    memory_limit: MemoryLimit | None
-    progress: Progress
-    client: Client | None
-    skip_unreadable: bool
 
 
 class CopyOptions(_CopyOptions, total=False):
     """Further arguments of :func:`cuzarr.copy`."""
 
+    zarr_format: ZarrFormat | None
+    skip_unreadable: bool
     only: Sequence[str] | None
     select: Mapping[str | int, slice] | None
 
@@ -456,9 +462,11 @@ class RechunkOptions(_CopyOptions, total=False):
 
     chunks: Required[Chunks | Mapping[str, int] | Mapping[int, int]]
     shards: Shards | Literal["keep"]
+    zarr_format: ZarrFormat | None
+    skip_unreadable: bool
 
 
-class PyramidOptions(TypedDict, total=False):
+class PyramidOptions(_CopyOptions, total=False):
     """Further arguments of :func:`cuzarr.pyramid`."""
 
     method: Literal["mean", "gaussian", "max", "nearest", "mode"] | None
@@ -474,43 +482,38 @@ class PyramidOptions(TypedDict, total=False):
     version: Literal["0.4", "0.5", "0.6"] | None
     chunks: Chunks | Mapping[str, int] | None
     shards: Shards | Literal["keep"]
-    compressors: Codecs
-    codecs: Codecs
-    path: str | None
-    overwrite: bool
-    resume: bool
-    storage_options: dict[str, Any] | None
-    device: Device | None
-    memory_limit: MemoryLimit | None
-    progress: Progress
-    client: Client | None
 
 
-class BlockOptions(TypedDict, total=False):
-    """Further arguments of :func:`cuzarr.map_blocks`, :func:`cuzarr.reduce` and :meth:`cuzarr.Expression.store`."""
-
-    device: Device | None
-    memory_limit: MemoryLimit | None
-    progress: Progress
-    resume: bool
-    client: Client | None
-    chunks: Chunks | None
+class _NewArrayOptions(TypedDict, total=False):
     shards: Shards
-    name: str | None
-    path: str | None
     filters: Codecs
     compressors: Codecs
     serializer: CodecLike
     fill_value: FillValue
     order: Order | None
-    zarr_format: ZarrFormat | None
     attributes: dict[str, Any] | None
     chunk_key_encoding: ChunkKeyEncoding | None
     dimension_names: Iterable[str | None] | None
     storage_options: dict[str, Any] | None
     overwrite: bool
+
+
+class BlockOptions(RunOptions, _NewArrayOptions, total=False):
+    """Further arguments of :func:`cuzarr.map_blocks`, :func:`cuzarr.reduce` and :meth:`cuzarr.Expression.store`."""
+
+    resume: bool
+    chunks: Chunks | None
+    name: str | None
+    zarr_format: ZarrFormat | None
     config: ArrayConfigLike | None
     metadata_store: StoreLike
+
+
+class RequireArrayOptions(_NewArrayOptions, total=False):
+    """Arguments of :meth:`cuzarr.Group.create_array`, for an array that is created because it is missing."""
+
+    chunks: Chunks
+    compressor: CodecLike | None
 
 
 class GroupOptions(TypedDict, total=False):
@@ -518,24 +521,6 @@ class GroupOptions(TypedDict, total=False):
 
     overwrite: bool
     attributes: dict[str, Any] | None
-
-
-class RequireArrayOptions(TypedDict, total=False):
-    """Arguments of :meth:`cuzarr.Group.create_array`, for an array that is created because it is missing."""
-
-    chunks: Chunks
-    shards: Shards
-    filters: Codecs
-    compressors: Codecs
-    compressor: CodecLike | None
-    serializer: CodecLike
-    fill_value: FillValue
-    order: Order | None
-    attributes: dict[str, Any] | None
-    chunk_key_encoding: ChunkKeyEncoding | None
-    dimension_names: Iterable[str | None] | None
-    storage_options: dict[str, Any] | None
-    overwrite: bool
 
 
 class OpenGroupOptions(TypedDict, total=False):

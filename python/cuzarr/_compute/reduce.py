@@ -27,11 +27,10 @@ if TYPE_CHECKING:
         BlockOptions,
         Chunks,
         Client,
-        Device,
         DTypeLike,
         MemoryArray,
-        MemoryLimit,
         Progress,
+        RunOptions,
         Shards,
         StoreLike,
         SupportsStorePath,
@@ -50,10 +49,7 @@ def reduce(
     axis: None = None,
     finish: None = None,
     initial: PartT | None = None,
-    device: Device | None = None,
-    memory_limit: MemoryLimit | None = None,
-    progress: Progress = None,
-    client: Client | None = None,
+    **options: Unpack[RunOptions],
 ) -> PartT: ...
 @overload
 def reduce(
@@ -63,10 +59,7 @@ def reduce(
     axis: None = None,
     finish: Callable[[PartT], ResultT],
     initial: PartT | None = None,
-    device: Device | None = None,
-    memory_limit: MemoryLimit | None = None,
-    progress: Progress = None,
-    client: Client | None = None,
+    **options: Unpack[RunOptions],
 ) -> ResultT: ...
 @overload
 def reduce(
