@@ -457,7 +457,7 @@ def array(data: Any, **kwargs: Any) -> Array:
 
 
 def empty(shape: tuple[int, ...], **kwargs: Any) -> Array:
-    """Create an array without writing elements. They have the fill value.
+    """Store an array without writing elements; for memory, use :func:`cuzarr.xp.empty`. The elements have the fill value.
 
     Parameters
     ----------
@@ -486,7 +486,7 @@ def empty(shape: tuple[int, ...], **kwargs: Any) -> Array:
 
 
 def zeros(shape: tuple[int, ...], **kwargs: Any) -> Array:
-    """Create an array of zeros. Zero is the fill value, and no element is written.
+    """Store an array of zeros; for memory, use :func:`cuzarr.xp.zeros`. Zero is the fill value, and no element is written.
 
     Parameters
     ----------
@@ -515,7 +515,7 @@ def zeros(shape: tuple[int, ...], **kwargs: Any) -> Array:
 
 
 def ones(shape: tuple[int, ...], **kwargs: Any) -> Array:
-    """Create an array of ones. One is the fill value, and no element is written.
+    """Store an array of ones; for memory, use :func:`cuzarr.xp.ones`. One is the fill value, and no element is written.
 
     Parameters
     ----------
@@ -544,7 +544,7 @@ def ones(shape: tuple[int, ...], **kwargs: Any) -> Array:
 
 
 def full(shape: tuple[int, ...], fill_value: Any, **kwargs: Any) -> Array:
-    """Create an array of one value. The value becomes the fill value, and no element is written.
+    """Store an array of one value; for memory, use :func:`cuzarr.xp.full`. It is the fill value, and no element is written.
 
     Parameters
     ----------
@@ -604,7 +604,7 @@ def like_arguments(a: Any, zarr_format: ZarrFormat | None, *, fill: bool = True)
 
 
 def empty_like(a: Any, *, zarr_format: ZarrFormat | None = None, **kwargs: Any) -> Array:
-    """Create an array like ``a``, without elements.
+    """Store an array like ``a`` without writing elements; for memory, use :func:`cuzarr.xp.empty_like`.
 
     Parameters
     ----------
@@ -636,7 +636,7 @@ def empty_like(a: Any, *, zarr_format: ZarrFormat | None = None, **kwargs: Any) 
 
 
 def zeros_like(a: Any, *, zarr_format: ZarrFormat | None = None, **kwargs: Any) -> Array:
-    """Create an array of zeros like ``a``.
+    """Store an array of zeros like ``a``; for memory, use :func:`cuzarr.xp.zeros_like`.
 
     Parameters
     ----------
@@ -668,7 +668,7 @@ def zeros_like(a: Any, *, zarr_format: ZarrFormat | None = None, **kwargs: Any) 
 
 
 def ones_like(a: Any, *, zarr_format: ZarrFormat | None = None, **kwargs: Any) -> Array:
-    """Create an array of ones like ``a``.
+    """Store an array of ones like ``a``; for memory, use :func:`cuzarr.xp.ones_like`.
 
     Parameters
     ----------
@@ -700,7 +700,9 @@ def ones_like(a: Any, *, zarr_format: ZarrFormat | None = None, **kwargs: Any) -
 
 
 def full_like(a: Any, *, zarr_format: ZarrFormat | None = None, **kwargs: Any) -> Array:
-    """Create an array like ``a`` with one value: ``fill_value``, or the fill value of ``a``.
+    """Store an array like ``a`` with one value; for memory, use :func:`cuzarr.xp.full_like`.
+
+    The value is ``fill_value``, or the fill value of ``a``.
 
     Parameters
     ----------
