@@ -101,7 +101,7 @@ def rechunk(client: Client, data: Data) -> Callable[[], None]:
 
 def mean(client: Client, data: Data) -> Callable[[], None]:
     array = cuzarr.open_array(data.source, mode="r", device=data.device)
-    got = cuzarr.mean(array, axis=0).compute(client=client)
+    got = cuzarr.xp.mean(array, axis=0).compute(client=client)
     expected = data.kinds.mean(axis=0, dtype="f8") + shifts(array.shape[0], data.distinct).mean()
     return lambda: np.testing.assert_allclose(got, expected, rtol=1e-5)
 

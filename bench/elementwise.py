@@ -1,4 +1,4 @@
-"""Element-wise kernels on arrays that are in GPU memory: `cuzarr.ElementwiseKernel` beside CuPy, answers compared.
+"""Element-wise kernels on arrays that are in GPU memory: `cuzarr.kernels.ElementwiseKernel` beside CuPy, answers compared.
 
     python bench/elementwise.py [--mib 1024] [--repeat 20]
 
@@ -30,8 +30,8 @@ def main():
     args = parser.parse_args()
     x = cupy.random.rand(args.mib << 18, dtype="f4")
     out = cupy.empty_like(x)
-    sine = cuzarr.ElementwiseKernel("T x", "T y", "y = sin(x)", "sine")
-    five = cuzarr.ElementwiseKernel("T x", "T y", "y = sin(x) * 2.0f + x * x - 1.0f", "five")
+    sine = cuzarr.kernels.ElementwiseKernel("T x", "T y", "y = sin(x)", "sine")
+    five = cuzarr.kernels.ElementwiseKernel("T x", "T y", "y = sin(x) * 2.0f + x * x - 1.0f", "five")
     assert bool(cupy.allclose(sine(x), cupy.sin(x), rtol=0, atol=1e-6))
     assert bool(cupy.allclose(five(x), cupy.sin(x) * 2 + x * x - 1, rtol=0, atol=1e-5))
     traffic = 2 * x.nbytes / 1e9
@@ -49,7 +49,7 @@ def main():
 def forms(mib, repeat):
     """One kernel on operands that lie in other ways than the result."""
     text = ("T a, T b, float32 w", "T z", "z = a + w * (b - a)", "blend")
-    theirs, ours = cupy.ElementwiseKernel(*text), cuzarr.ElementwiseKernel(*text)
+    theirs, ours = cupy.ElementwiseKernel(*text), cuzarr.kernels.ElementwiseKernel(*text)
     a, b = (cupy.random.rand(mib << 3, 1 << 15, dtype="f4") for _ in range(2))
     square = 1 << 14 if mib >= 1024 else 1 << 11
     turned = a.reshape(-1)[: square * square].reshape(square, square).T

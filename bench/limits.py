@@ -60,13 +60,13 @@ def work(source, folder, device, limit):
     def roots():
         array = opened()
         target = cuzarr.create_array(folder / "roots", shape=array.shape, chunks=array.chunks, dtype="f4", overwrite=True)
-        cuzarr.sqrt(array).store(target, **how)
+        cuzarr.xp.sqrt(array).store(target, **how)
 
     gzip = [{"name": "gzip", "configuration": {"level": 1}}]
     yield "rechunk", lambda: cuzarr.rechunk(source, folder / "series", chunks=(-1, 64, 64), overwrite=True, **how)
     yield "copy to gzip", lambda: cuzarr.copy(source, folder / "copy", compressors=gzip, overwrite=True, **how)
-    yield "mean over time", lambda: cuzarr.mean(opened(), axis=0).compute(**how)
-    yield "mean of all", lambda: cuzarr.mean(opened()).compute(**how)
+    yield "mean over time", lambda: cuzarr.xp.mean(opened(), axis=0).compute(**how)
+    yield "mean of all", lambda: cuzarr.xp.mean(opened()).compute(**how)
     yield "square roots", roots
 
 

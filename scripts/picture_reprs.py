@@ -75,7 +75,7 @@ def shown(folder: pathlib.Path) -> dict[str, Any]:
         "A group behind a long path": long_path,
         "A tree": group.tree(),
         "What info says": field.info,
-        "An expression": (field - field.mean("time", keepdims=True)) / cuzarr.std(field, axis="time", keepdims=True),
+        "An expression": (field - field.mean("time", keepdims=True)) / cuzarr.xp.std(field, axis="time", keepdims=True),
     }
 
 

@@ -31,13 +31,13 @@ def main(arguments):
         u = make_wind(group, "u", arguments.times, 0.0)
         v = make_wind(group, "v", arguments.times, 1.6)
 
-        speed = cuzarr.sqrt(u**2 + v**2)
+        speed = np.sqrt(u**2 + v**2)
         print(speed)
         target = group.create_array("speed", shape=speed.shape, chunks=u.chunks, dtype="float32")
         speed.store(target, memory_limit=arguments.memory_limit)
         print(f"{3 * u.nbytes / 2**20:.0f} MiB read and written within {arguments.memory_limit}")
 
-        counts, edges = cuzarr.histogram(target, bins=60)
+        counts, edges = cuzarr.xp.histogram(target, bins=60)
         mean = cuzarr.xp.asnumpy(target.mean(axis=0).compute(memory_limit=arguments.memory_limit))
         draw(
             arguments.picture, cuzarr.xp.asnumpy(target[0]), mean, *(cuzarr.xp.asnumpy(one.compute()) for one in (counts, edges))

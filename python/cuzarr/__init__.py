@@ -10,12 +10,15 @@ array is read to.
 >>> cuzarr.open_array(store, path="x", device="cpu")[1:3]
 array([1., 2.], dtype=float32)
 
-Importing initialises no GPU and imports no other array library.
+NumPy's functions take these arrays: ``np.sqrt(array)``. :mod:`cuzarr.xp` has them as well, for arrays in stores and in memory of any
+device. ``cuzarr.zeros`` and its like store an array; ``cuzarr.xp.zeros`` allocates memory.
+
+Importing initialises no GPU and imports no other array library. The modules for those, such as ``cuzarr.xarray``, are imported when they
+are used.
 """
 
 from __future__ import annotations
 
-import builtins
 from typing import TYPE_CHECKING
 
 from cuzarr import (
@@ -77,41 +80,15 @@ from cuzarr.api.synchronous import (
     zeros,
     zeros_like,
 )
-from cuzarr.errors import CuzarrError
-from cuzarr.xp import (
-    combined as _combined,
-    cumulative as _cumulative,
-    elementwise as _elementwise,
-    reductions as _reductions,
-    shapes as _shapes,
-    statistics as _statistics,
-)
-from cuzarr.xp.combined import *  # noqa: F403
-from cuzarr.xp.cumulative import *  # noqa: F403
-from cuzarr.xp.elementwise import *  # noqa: F403
-from cuzarr.xp.reductions import *  # noqa: F403
-from cuzarr.xp.shapes import *  # noqa: F403
-from cuzarr.xp.statistics import *  # noqa: F403
 
 _runtime.announce()
 
+_LATER = ("dask", "kernels", "kvikio", "torch", "xarray", "zarr")
 if TYPE_CHECKING:
-    from cuzarr import functions, kernels, reductions, selections
-    from cuzarr.kernels import ElementwiseKernel, Module
+    from cuzarr import dask as dask, kernels, kvikio as kvikio, torch as torch, xarray as xarray, zarr as zarr
 else:
-    # What few programs use is imported when it is used. Errors about missing names say where NumPy's are.
-    __getattr__ = _names.importing(
-        __name__,
-        {
-            "functions": None,
-            "kernels": None,
-            "reductions": None,
-            "selections": None,
-            "ElementwiseKernel": "kernels",
-            "Module": "kernels",
-        },
-        xp,
-    )
+    # Modules that few programs use, and those for other libraries, are imported when they are used.
+    __getattr__ = _names.importing(__name__, _LATER, xp)
 
 __all__ = [
     "Array",
@@ -123,14 +100,11 @@ __all__ = [
     "BlockInfo",
     "ConsolidatedMetadata",
     "CopyPlan",
-    "CuzarrError",
     "DeviceArray",
-    "ElementwiseKernel",
     "Expression",
     "Group",
     "GroupMetadata",
     "LazyArray",
-    "Module",
     "__version__",
     "api",
     "array",
@@ -149,12 +123,11 @@ __all__ = [
     "empty",
     "empty_like",
     "errors",
-    "functions",
-    "kernels",
     "from_array",
     "full",
     "full_like",
     "group",
+    "kernels",
     "load",
     "map_blocks",
     "memory",
@@ -169,8 +142,6 @@ __all__ = [
     "pyramid",
     "rechunk",
     "reduce",
-    "reductions",
-    "selections",
     "save",
     "save_array",
     "save_group",
@@ -180,15 +151,5 @@ __all__ = [
     "zeros",
     "zeros_like",
 ]
-__all__ += _elementwise.__all__
-__all__ += _reductions.__all__
-__all__ += _statistics.__all__
-__all__ += _combined.__all__
-__all__ += _shapes.__all__
-__all__ += _cumulative.__all__
 
-_names.publish(globals())
-
-if not TYPE_CHECKING:
-    # Importing everything by `*` does not hide Python's own `abs`, `sum` and the like.
-    __all__ = [name for name in __all__ if name == "open" or not hasattr(builtins, name)]
+_names.publish(globals(), _LATER)

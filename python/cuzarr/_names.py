@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable
 from types import ModuleType
 from typing import Any
 
@@ -55,24 +55,30 @@ def missing_from(module: str, beside: ModuleType | None = None) -> Callable[[str
     return missing
 
 
-def importing(module: str, lazy: Mapping[str, str | None], beside: ModuleType) -> Callable[[str], Any]:
-    """Like :func:`missing_from`, and imports what is named here: sub-packages (``None``), and what is in them."""
+def importing(module: str, later: Collection[str], beside: ModuleType) -> Callable[[str], Any]:
+    """Like :func:`missing_from`, and imports the sub-modules that are named here when they are used.
+
+    If the library is missing that a sub-module is for, the error names it and how to install it.
+    """
     missing = missing_from(module, beside)
 
     def find(name: str) -> Any:
-        if name not in lazy:
+        if name not in later:
             return missing(name)
-        home = lazy[name]
-        found = importlib.import_module(f"{module}.{home or name}")
-        return found if home is None else getattr(found, name)
+        try:
+            return importlib.import_module(f"{module}.{name}")
+        except ModuleNotFoundError as error:
+            message = f"{module}.{name} needs {error.name}, which is not installed: pip install '{module}[{name}]'"
+            raise AttributeError(message, name=name) from error
 
     return find
 
 
-def publish(namespace: dict[str, Any]) -> None:
+def publish(namespace: dict[str, Any], later: Collection[str] = ()) -> None:
     """Gives the public classes and functions of a module its path, wherever in the package they are defined.
 
-    Error messages, documentation and pickles then name the path that users import from. ``dir`` lists what is public.
+    Error messages, documentation and pickles then name the path that users import from. ``dir`` lists what is public, and those of the
+    sub-modules named by ``later`` that were imported.
     """
     module, package = namespace["__name__"], f"{__package__}."
     for value in map(namespace.get, namespace["__all__"]):
@@ -80,13 +86,13 @@ def publish(namespace: dict[str, Any]) -> None:
         if callable(value) and home is not None and home.startswith(package) and home not in _PUBLIC:
             value.__module__ = module
     _PUBLIC.add(module)
-    list_public(namespace)
+    list_public(namespace, later)
 
 
-def list_public(namespace: dict[str, Any]) -> None:
+def list_public(namespace: dict[str, Any], later: Collection[str] = ()) -> None:
     """Makes ``dir`` of a module list its public names, without those that it imported for itself."""
     public = namespace["__all__"]
-    namespace["__dir__"] = lambda: sorted(public)
+    namespace["__dir__"] = lambda: sorted({*public, *(name for name in later if name in namespace)})
 
 
 # Modules whose own names are public where they are defined.

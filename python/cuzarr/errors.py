@@ -8,7 +8,7 @@ from :class:`CuzarrError` and from the built-in that a caller would expect:
 True
 >>> try:
 ...     cuzarr.open_array({}, mode="r")
-... except cuzarr.CuzarrError as error:
+... except cuzarr.errors.CuzarrError as error:
 ...     print(error.kind)
 ArrayNotFound
 """

@@ -268,7 +268,7 @@ def difference(ours: Outcome, theirs: Outcome, computation: Computation) -> str 
     found, expected = ours.result, theirs.result
     if isinstance(expected, Exception):
         if isinstance(found, Exception):
-            return None if isinstance(found, cuzarr.CuzarrError | ZeroDivisionError | TypeError) else f"raises {found!r}"
+            return None if isinstance(found, cuzarr.errors.CuzarrError | ZeroDivisionError | TypeError) else f"raises {found!r}"
         if isinstance(expected, ZeroDivisionError) and not np.all(np.isfinite(found)):
             return None  # a plan of weights that are yet to be read
         return f"gives {found!r}, where NumPy raises {expected!r}"

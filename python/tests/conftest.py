@@ -73,7 +73,7 @@ def gpu_device() -> tuple[str | None, str]:
     for device in ["cuda"] + ["simt"] * ("CUZARR_SIMT_LIBRARY" in os.environ):
         try:
             cuzarr.DeviceArray.empty((1,), "u1", device).cpu()
-        except cuzarr.CuzarrError as error:
+        except cuzarr.errors.CuzarrError as error:
             problem = problem or str(error)
             if os.environ.get("CUZARR_REQUIRE_GPU") == "1":
                 raise RuntimeError(f"CUZARR_REQUIRE_GPU=1, but the GPU cannot be used: {error}") from error

@@ -49,15 +49,15 @@ def half(block: Any) -> Any:
 
 REFUSED: dict[str, list[tuple[type[Exception], Callable[[Place], Any]]]] = {
     "shapes that do not broadcast": [
-        (ShapeMismatchError, lambda p: p.a + np.zeros(3)), (ShapeMismatchError, lambda p: cuzarr.where(p.a > 0, p.b, 0)),
+        (ShapeMismatchError, lambda p: p.a + np.zeros(3)), (ShapeMismatchError, lambda p: cuzarr.xp.where(p.a > 0, p.b, 0)),
         (ShapeMismatchError, lambda p: cuzarr.map_blocks(np.add, p.a, p.b, out=p.new)), (ShapeMismatchError, lambda p: (p.a + 1).store(p.b)),
         (ShapeMismatchError, lambda p: cuzarr.reduce(np.add, np.add, p.a, p.b, axis=0, out=p.new)),
         (ShapeMismatchError, lambda p: cuzarr.map_blocks(lambda block: block[0], p.a, out=p.new)),
         (ShapeMismatchError, lambda p: p.a.append(OTHER)),
     ],
     "types without meaning for the function": [
-        (DTypeMismatchError, lambda p: cuzarr.sin(p.dates)), (DTypeMismatchError, lambda p: p.dates.mean()), (DTypeMismatchError, lambda p: p.a & 1),
-        (DTypeMismatchError, lambda p: cuzarr.median(p.text)), (DTypeMismatchError, lambda p: (p.a * 1j).max()), (DTypeMismatchError, lambda p: p.a + p.text),
+        (DTypeMismatchError, lambda p: cuzarr.xp.sin(p.dates)), (DTypeMismatchError, lambda p: p.dates.mean()), (DTypeMismatchError, lambda p: p.a & 1),
+        (DTypeMismatchError, lambda p: cuzarr.xp.median(p.text)), (DTypeMismatchError, lambda p: (p.a * 1j).max()), (DTypeMismatchError, lambda p: p.a + p.text),
         (DTypeMismatchError, lambda p: p.a.astype("U3")), (UnsupportedError, lambda p: cuzarr.map_blocks(half, p.text, out=p.new)),
         (UnsupportedError, lambda p: cuzarr.pyramid(p.text, p.new)), (InvalidArgumentError, lambda p: cuzarr.pyramid(p.dates, p.new)),
         (CuzarrError, lambda p: cuzarr.map_blocks(lambda block: block.astype(object), p.a, out=p.new)),
@@ -94,8 +94,8 @@ REFUSED: dict[str, list[tuple[type[Exception], Callable[[Place], Any]]]] = {
     ],
     "budgets too small for one chunk": [
         (BudgetExceededError, call) for call in [
-            lambda p: (p.a + 1).compute(memory_limit=100), lambda p: p.a.mean(axis=0).compute(memory_limit=100), lambda p: cuzarr.median(p.a, axis=0).compute(memory_limit=100),
-            lambda p: cuzarr.histogram(p.a)[0].compute(memory_limit=100), lambda p: cuzarr.map_blocks(half, p.a, out=p.new, memory_limit=100),
+            lambda p: (p.a + 1).compute(memory_limit=100), lambda p: p.a.mean(axis=0).compute(memory_limit=100), lambda p: cuzarr.xp.median(p.a, axis=0).compute(memory_limit=100),
+            lambda p: cuzarr.xp.histogram(p.a)[0].compute(memory_limit=100), lambda p: cuzarr.map_blocks(half, p.a, out=p.new, memory_limit=100),
             lambda p: cuzarr.map_blocks(half, p.b, out=p.there, overwrite=True, memory_limit=100), lambda p: cuzarr.reduce(np.sum, np.add, p.a, memory_limit=100),
             lambda p: cuzarr.reduce(np.sum, np.add, p.a, axis=0, out=p.new, memory_limit=100), lambda p: cuzarr.copy(p.a, p.new, memory_limit=100),
             lambda p: cuzarr.copy(p.b, p.there, overwrite=True, memory_limit=50), lambda p: cuzarr.copy(p.group, p.new, memory_limit=100),
@@ -110,7 +110,7 @@ REFUSED: dict[str, list[tuple[type[Exception], Callable[[Place], Any]]]] = {
         (InvalidArgumentError, lambda p: cuzarr.map_blocks(half, p.a, out=p.new, chunks=0)), (TypeError, lambda p: cuzarr.map_blocks(half, p.a, out=p.new, colour=1)),
         (TypeError, lambda p: cuzarr.map_blocks(half, p.a, colour=1)), (TypeError, lambda p: cuzarr.map_blocks(half, p.b, out=p.a, zarr_format=2)),
         (InvalidArgumentError, lambda p: cuzarr.reduce(np.sum, np.add, p.a, resume=True)),
-        (InvalidArgumentError, lambda p: cuzarr.copy(p.b, p.there, overwrite=True, resume=True)), (InvalidArgumentError, lambda p: cuzarr.quantile(p.a, 2)),
+        (InvalidArgumentError, lambda p: cuzarr.copy(p.b, p.there, overwrite=True, resume=True)), (InvalidArgumentError, lambda p: cuzarr.xp.quantile(p.a, 2)),
     ],
     "devices that are not there": [
         (DeviceUnavailableError, call) for call in [

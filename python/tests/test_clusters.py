@@ -304,9 +304,9 @@ def test_plans_that_a_cluster_computes_have_the_bits_of_one_machine(client: Any,
         source.mean() - source.max(),
         (source > 0).astype("uint8"),
         source.lazy.oindex[[7, 7, 0], :, ::-2] * 2,
-        cuzarr.concatenate([source, source.lazy[::-1] - source.mean(axis=0)]),
-        cuzarr.diff(source, axis=0).transpose(2, 0, 1),
-        cuzarr.flip(cuzarr.xp.std(source, axis=0), 0),
+        cuzarr.xp.concatenate([source, source.lazy[::-1] - source.mean(axis=0)]),
+        cuzarr.xp.diff(source, axis=0).transpose(2, 0, 1),
+        cuzarr.xp.flip(cuzarr.xp.std(source, axis=0), 0),
     ):
         expected = plan.compute(memory_limit=LIMIT)
         heard.clear()
@@ -395,7 +395,7 @@ def refused(what: str, call: Callable[[], Any], error: Any, message: str, place:
     before = tree(place)
     with pytest.raises(error, match=message) as raised:
         call()
-    assert isinstance(raised.value, cuzarr.CuzarrError)
+    assert isinstance(raised.value, cuzarr.errors.CuzarrError)
     assert raised.value.trail[0].startswith("worker tcp://"), what
     assert tree(place) == before, what
 

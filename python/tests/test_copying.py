@@ -134,7 +134,7 @@ def test_codecs_are_all_of_them_or_named_as_wrong(source: cuzarr.Array) -> None:
         ({"codecs": [cuzarr.codecs.ShardingCodec(chunk_shape=(1, 20, 10))]}, "set shards"),
         ({"codecs": ["nothing-such"]}, "nothing-such"),
     ]:
-        with pytest.raises(cuzarr.CuzarrError, match=message):
+        with pytest.raises(cuzarr.errors.CuzarrError, match=message):
             cuzarr.copy(source, target, **wrong)
     assert not target
 
@@ -151,7 +151,7 @@ def test_an_interrupted_copy_is_resumed(source: cuzarr.Array) -> None:
             super().__setitem__(key, value)
 
     target, how = Failing(), {"chunks": (5, 20, 10), "memory_limit": "128 KiB"}
-    with pytest.raises(cuzarr.CuzarrError, match="region"):
+    with pytest.raises(cuzarr.errors.CuzarrError, match="region"):
         cuzarr.rechunk(source, target, **how)
     there = {key: id(value) for key, value in target.items() if "c/" in key}
     assert 0 < len(there) < 6 and "zarr.json" not in target
@@ -167,7 +167,7 @@ def test_an_interrupted_copy_is_resumed(source: cuzarr.Array) -> None:
 def test_a_checkpoint_that_cannot_be_gone_on_with_is_only_overwritten(source: cuzarr.Array, name: str) -> None:
     target = {name: b'{"version": 1, "source": {}, "target": "", "between": null, "passes": []}'}
     for resume in (False, True):
-        with pytest.raises(cuzarr.CuzarrError) as raised:
+        with pytest.raises(cuzarr.errors.CuzarrError) as raised:
             cuzarr.copy(source, target, resume=resume)
         assert raised.value.hint == "begin again with overwrite"
     np.testing.assert_array_equal(cuzarr.copy(source, target, overwrite=True)[...], VALUES)
@@ -294,7 +294,7 @@ def test_a_call_that_fails_leaves_the_old_archive(source: cuzarr.Array, tmp_path
         lambda: cuzarr.save_group(place, a=VALUES, b=np.array([object()])),
         lambda: cuzarr.rechunk(source, place, chunks=(-1, -1, -1), overwrite=True, memory_limit=1),
     ):
-        with pytest.raises((RuntimeError, cuzarr.CuzarrError, ValueError, TypeError)):
+        with pytest.raises((RuntimeError, cuzarr.errors.CuzarrError, ValueError, TypeError)):
             write()
         gc.collect()
         assert place.read_bytes() == before
@@ -508,7 +508,7 @@ def test_a_group_that_is_not_copied_whole_says_so_until_it_is(tmp_path: Path) ->
         group.create_array(name, data=np.arange(4), chunks=(2,))
     # A directory where a chunk belongs stops the copy.
     (target / "b" / "c" / "1").mkdir(parents=True)
-    with pytest.raises(cuzarr.CuzarrError):
+    with pytest.raises(cuzarr.errors.CuzarrError):
         cuzarr.copy(group, target)
     with pytest.warns(CuzarrUserWarning, match="unfinished copy"):
         half = cuzarr.open_group(target, mode="r")
@@ -528,7 +528,7 @@ def test_nodes_that_cannot_be_read_are_named_and_left_out_when_asked(tmp_path: P
     for name in ("broken", "worse"):
         (tmp_path / "source" / name).mkdir()
         (tmp_path / "source" / name / "zarr.json").write_text("{")
-    with pytest.raises(cuzarr.CuzarrError, match=r"(?s)/broken.*/worse"):
+    with pytest.raises(cuzarr.errors.CuzarrError, match=r"(?s)/broken.*/worse"):
         cuzarr.copy(group, tmp_path / "copy")
     assert not (tmp_path / "copy").exists()
     with pytest.warns(CuzarrUserWarning, match="/broken is left out"):

@@ -175,7 +175,7 @@ def test_a_copy_that_died_while_it_deleted_is_not_taken_up_where_another_one_was
         left = dict(store)
         try:
             cuzarr.copy(source, left, resume=True, **job)
-        except cuzarr.CuzarrError:
+        except cuzarr.errors.CuzarrError:
             cuzarr.copy(source, left, overwrite=True, **job)
         assert cuzarr.open_array(left, path="a")[...].tolist() == numbers(12).tolist(), changes
 

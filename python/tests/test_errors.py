@@ -77,7 +77,7 @@ MISTAKES: dict[str, tuple[Callable[[str], Any], str]] = {
     "a misspelt codec": (lambda root: new(compressors={"name": "zsdt"}), "hint: did you mean 'zstd'"),
     "a misspelt codec of format 2": (lambda root: new(compressors={"id": "blsc"}, zarr_format=2), "hint: did you mean 'blosc'"),
     "a misspelt part of shards": (lambda root: new(shards={"shape": (3,), "index_locaton": "end"}), "index_locaton"),
-    "a misspelt method": (lambda root: cuzarr.quantile(new(), 0.5, method="liner"), "did you mean 'linear'"),
+    "a misspelt method": (lambda root: cuzarr.xp.quantile(new(), 0.5, method="liner"), "did you mean 'linear'"),
     "misspelt metadata": (lambda root: new(dtype={"name": "flaot32"}), "did you mean 'float32'"),
 }  # fmt: skip
 
@@ -115,7 +115,7 @@ def test_a_mistake_is_told_with_what_helps(mistake: str, tmp_path: pathlib.Path)
     group = cuzarr.open_group(tmp_path / "g.zarr", mode="w")
     group.create_array("x", shape=(3,), dtype="int16")
     make, told = MISTAKES[mistake]
-    with pytest.raises(cuzarr.CuzarrError) as raised:
+    with pytest.raises(cuzarr.errors.CuzarrError) as raised:
         make(str(tmp_path / "g.zarr"))
     assert re.search(told, str(raised.value)), str(raised.value)
 
@@ -126,5 +126,5 @@ def test_metadata_that_cannot_be_used_is_named_with_its_place(member: str, tmp_p
     file = tmp_path / "deep/x/zarr.json"
     document = json.loads(file.read_text())
     file.write_text(json.dumps(document | {member: {"name": "unheard"}}))
-    with pytest.raises(cuzarr.CuzarrError, match=r"(?s)^file://.*deep/x"):
+    with pytest.raises(cuzarr.errors.CuzarrError, match=r"(?s)^file://.*deep/x"):
         cuzarr.open_array(tmp_path, path="deep/x", mode="r")

@@ -40,7 +40,7 @@ def tell(who, device):
     try:
         found = read(device)
         print(who, device, bool((np.asarray(found.cpu() if hasattr(found, "cpu") else found) == truth).all()), flush=True)
-    except cuzarr.CuzarrError as error:
+    except cuzarr.errors.CuzarrError as error:
         print(who, device, type(error).__name__, str(error).splitlines()[0], flush=True)
 
 if used == "used":

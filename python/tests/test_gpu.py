@@ -17,7 +17,7 @@ from cuzarr.errors import FallbackRefusedError, ImplicitHostCopyError, OutOfRang
 def _problem() -> str | None:
     try:
         cuzarr.zeros((1,), store={}, device="cuda")[:]
-    except cuzarr.CuzarrError as error:
+    except cuzarr.errors.CuzarrError as error:
         return str(error)
     return None
 

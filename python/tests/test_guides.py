@@ -33,7 +33,7 @@ ELSEWHERE = re.compile(r"(s3|gs|az|https?)://|icechunk|cuda:|…")
 def has_gpu() -> bool:
     try:
         cuzarr.zeros((1,), store={}, device="cuda")[:]
-    except cuzarr.CuzarrError:
+    except cuzarr.errors.CuzarrError:
         if os.environ.get("CUZARR_REQUIRE_GPU") == "1":
             raise
         return False

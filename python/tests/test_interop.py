@@ -422,7 +422,7 @@ def test_described_memory_that_is_read_only_is_not_written() -> None:
 
 
 def test_host_memory_is_not_taken_for_a_gpus() -> None:
-    with pytest.raises(cuzarr.CuzarrError):  # where there is a GPU, its driver does not know the address
+    with pytest.raises(cuzarr.errors.CuzarrError):  # where there is a GPU, its driver does not know the address
         Described(TRUTH.copy()).take(None)
 
 

@@ -65,15 +65,15 @@ def test_a_number_that_would_be_read_as_another_is_refused(value, dtype):
 )
 def test_parameters_without_meaning_are_refused(inputs, outputs):
     with pytest.raises(errors.CuzarrError):
-        cuzarr.ElementwiseKernel(inputs, outputs, "y = x")
+        cuzarr.kernels.ElementwiseKernel(inputs, outputs, "y = x")
 
 
 def test_host_memory_is_refused_with_the_way_out():
-    double = cuzarr.ElementwiseKernel("T x", "T y", "y = 2 * x")
+    double = cuzarr.kernels.ElementwiseKernel("T x", "T y", "y = 2 * x")
     with pytest.raises(errors.MemorySpaceError, match="GPU"):
         double(np.ones(3))
     with pytest.raises(errors.CuzarrError):
-        cuzarr.Module(SOURCE, device="cpu")
+        cuzarr.kernels.Module(SOURCE, device="cpu")
 
 
 @pytest.fixture
@@ -100,7 +100,7 @@ def host(array):
 
 
 def test_a_kernel_runs_with_numbers_structures_and_null(device):
-    module = cuzarr.Module(SOURCE, device=device)
+    module = cuzarr.kernels.Module(SOURCE, device=device)
     x = on_device(np.arange(1000, dtype="f4"), device)
     module.get_function("scale")(x, 3, 999, grid=4, block=256)
     expected = np.arange(1000, dtype="f4") * 3
@@ -119,7 +119,7 @@ def test_a_kernel_runs_with_numbers_structures_and_null(device):
 
 
 def test_launches_that_do_not_fit_are_refused(device):
-    scale = cuzarr.Module(SOURCE, device=device).get_function("scale")
+    scale = cuzarr.kernels.Module(SOURCE, device=device).get_function("scale")
     x = on_device(np.ones(4, "f4"), device)
     for args, shape in [
         ((x, 1.0), {"grid": 1, "block": 4}),
@@ -133,7 +133,7 @@ def test_launches_that_do_not_fit_are_refused(device):
     with pytest.raises(errors.MemorySpaceError, match="host memory"):
         scale(np.ones(4, "f4"), 1.0, 4, grid=1, block=4)
     with pytest.raises(errors.InvalidArgumentError, match="no kernel 'scales'"):
-        cuzarr.Module(SOURCE, device=device).get_function("scales")
+        cuzarr.kernels.Module(SOURCE, device=device).get_function("scales")
     np.testing.assert_array_equal(host(x), np.ones(4))
 
 
@@ -142,7 +142,7 @@ def test_elementwise_kernels_broadcast_like_numpy(device, shapes):
     rng = np.random.default_rng(7)
     x, y = (np.asarray(rng.normal(size=shape)) for shape in shapes)
     # As NumPy rounds: after each step.
-    kernel = cuzarr.ElementwiseKernel("T x, T y", "T z", "z = x * y - 1", options=["--fmad=false"])
+    kernel = cuzarr.kernels.ElementwiseKernel("T x, T y", "T z", "z = x * y - 1", options=["--fmad=false"])
     z = kernel(on_device(x, device), on_device(y, device))
     np.testing.assert_array_equal(host(z), x * y - 1)
 
@@ -150,25 +150,25 @@ def test_elementwise_kernels_broadcast_like_numpy(device, shapes):
 def test_elementwise_kernels_take_scalars_raw_arrays_and_outputs(device):
     x = np.arange(100, dtype="i4")
     d = on_device(x, device)
-    assert host(cuzarr.ElementwiseKernel("T x, T y", "T z", "z = x + y")(d, 5)).tolist() == (x + 5).tolist()
-    reverse = cuzarr.ElementwiseKernel("raw T x", "T z", "z = x[n - 1 - i]")
+    assert host(cuzarr.kernels.ElementwiseKernel("T x, T y", "T z", "z = x + y")(d, 5)).tolist() == (x + 5).tolist()
+    reverse = cuzarr.kernels.ElementwiseKernel("raw T x", "T z", "z = x[n - 1 - i]")
     out = on_device(np.zeros(100, "i4"), device)
     assert host(reverse(d, out)).tolist() == x[::-1].tolist()
-    assert host(cuzarr.ElementwiseKernel("T x", "T z", "z = x + 1")(d, d)).tolist() == (x + 1).tolist()
+    assert host(cuzarr.kernels.ElementwiseKernel("T x", "T z", "z = x + 1")(d, d)).tolist() == (x + 1).tolist()
     with pytest.raises(errors.InvalidArgumentError, match="overlaps"):
         reverse(d, d)
-    twice = cuzarr.ElementwiseKernel("T x", "T y, T z", "y = x; z = x")
+    twice = cuzarr.kernels.ElementwiseKernel("T x", "T y, T z", "y = x; z = x")
     with pytest.raises(errors.InvalidArgumentError, match="overlaps"):
         twice(5, d, d)
     with pytest.raises(errors.DTypeMismatchError):
-        cuzarr.ElementwiseKernel("float32 x", "float32 z", "z = x")(d)
+        cuzarr.kernels.ElementwiseKernel("float32 x", "float32 z", "z = x")(d)
     for number in (2.5, 1 << 40, 1 << 70, 1j, "text"):
         with pytest.raises(errors.InvalidArgumentError):
             twice(number, d, on_device(np.zeros(100, "i4"), device))
     with pytest.raises(errors.KernelCompileFailedError, match=r"mine\(2\)(.|\n)*nonsense"):
-        cuzarr.ElementwiseKernel("T x", "T z", "T y = 2 * x;\nz = y + nonsense", "mine")(d)
+        cuzarr.kernels.ElementwiseKernel("T x", "T z", "T y = 2 * x;\nz = y + nonsense", "mine")(d)
     with pytest.raises(errors.ShapeMismatchError):
-        cuzarr.ElementwiseKernel("T x, T y", "T z", "z = x")(d, on_device(np.zeros(3, "i4"), device))
+        cuzarr.kernels.ElementwiseKernel("T x, T y", "T z", "z = x")(d, on_device(np.zeros(3, "i4"), device))
 
 
 @pytest.mark.parametrize("dtype", ["i1", "u2", "f4", "f8"])
@@ -180,7 +180,7 @@ def test_every_element_is_done_once_whatever_the_alignment(device, dtype, size):
         out = on_device(np.zeros(size + 1, dtype), device)
         view = cuzarr.DeviceArray(_core.NdBuffer.from_cuda_array_interface(_part(d, start), device, d), d.dtype)
         target = cuzarr.DeviceArray(_core.NdBuffer.from_cuda_array_interface(_part(out, start), device, out), d.dtype)
-        cuzarr.ElementwiseKernel("T x", "T z", "z += x + 1")(view, target)
+        cuzarr.kernels.ElementwiseKernel("T x", "T z", "z += x + 1")(view, target)
         expected = np.zeros(size + 1, dtype)
         expected[start : size + start] = x[start : size + start] + np.ones(1, dtype)
         np.testing.assert_array_equal(host(out), expected)
@@ -201,7 +201,7 @@ from cuzarr import _core, errors
 source = {SOURCE!r}
 x = cuzarr.DeviceArray(_core.NdBuffer.empty([4], "int32", {device!r}, "C"), np.dtype("i4"))
 try:
-    cuzarr.Module(source, device={device!r}).get_function("fault")(x, grid=1, block=1)
+    cuzarr.kernels.Module(source, device={device!r}).get_function("fault")(x, grid=1, block=1)
 except errors.DeviceFailedError as error:
     assert "lost" in str(error), error
     print("said so")

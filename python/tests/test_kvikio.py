@@ -189,10 +189,10 @@ def test_formats_of_nvcomp_are_read_and_not_written(
     array = cuzarr.open_array(tmp_path, mode="r+", device=device)
     assert is_on(device, array[:]) and to_host(array[:]).tolist() == value.tolist()
     assert to_host(kvikio.open_cupy_array(tmp_path, mode="r")[3:7]).tolist() == [3, 4, 5, 6]
-    with pytest.raises(cuzarr.CuzarrError, match="can be read, but not written"):
+    with pytest.raises(cuzarr.errors.CuzarrError, match="can be read, but not written"):
         array[:] = on(device, value)
     (tmp_path / "1").write_bytes(huge + Stand.encode(value)[8:])
-    with pytest.raises(cuzarr.CuzarrError, match="says that it holds 1099511627776 bytes"):
+    with pytest.raises(cuzarr.errors.CuzarrError, match="says that it holds 1099511627776 bytes"):
         array[:]
 
 

@@ -37,8 +37,6 @@ LAYERS = (
     ("_samples",),
     ("api",),
     ("xp",),
-    # Paths that public things had before.
-    ("functions", "reductions", "selections", "expression", "device_array"),
     ("",),  # `cuzarr` itself
     ("__main__", "zarr", "xarray", "dask", "torch", "kvikio"),
 )
@@ -53,16 +51,20 @@ LAZY = {
     ("storage.adapters.choice", "storage.adapters.zarr"): "zarr-python is optional, and importing asyncio takes time",
 }
 
+# Modules above `cuzarr` that it imports when they are used, and names for type checkers alone.
+LATER = {("", name) for name in ("dask", "kvikio", "torch", "xarray", "zarr")}
+
 PACKAGE = Path(cuzarr.__file__).parent
 
 
 @dataclass(frozen=True)
 class Arrow:
-    """One import: by which module, of which, and whether inside a function."""
+    """One import: by which module, of which, whether inside a function, and whether for type checkers alone."""
 
     source: str
     target: str
     is_lazy: bool
+    is_typing: bool
     line: int
 
     def __str__(self) -> str:
@@ -104,19 +106,22 @@ def arrows() -> Iterator[Arrow]:
         if path.suffix != ".py":
             continue
 
-        def visit(node: ast.AST, is_lazy: bool, source: str = source) -> Iterator[Arrow]:
-            if source == TYPES and isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
-                return  # classes of the rooms above, whose names alone are used
+        def visit(node: ast.AST, is_lazy: bool, is_typing: bool, source: str = source) -> Iterator[Arrow]:
             if isinstance(node, ast.Import | ast.ImportFrom):
-                yield from (Arrow(source, target, is_lazy, node.lineno) for target in targets(node) if target != source)
+                found = (target for target in targets(node) if target != source)
+                yield from (Arrow(source, target, is_lazy, is_typing, node.lineno) for target in found)
             inside = is_lazy or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
             for child in ast.iter_child_nodes(node):
-                yield from visit(child, inside)
+                is_checked = isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING" and child in node.body
+                yield from visit(child, inside, is_typing or is_checked)
 
-        yield from visit(ast.parse(path.read_text()), False)
+        yield from visit(ast.parse(path.read_text()), False, False)
 
 
-ARROWS = list(arrows())
+ALL_ARROWS = list(arrows())
+UP = {(arrow.source, arrow.target) for arrow in ALL_ARROWS if arrow.is_typing} & LATER
+NAMED = {(arrow.source, arrow.target) for arrow in ALL_ARROWS if arrow.is_typing and arrow.source == TYPES}
+ARROWS = [arrow for arrow in ALL_ARROWS if (arrow.source, arrow.target) not in UP | NAMED]
 
 
 def room(module: str) -> str:
@@ -145,6 +150,10 @@ def test_types_import_nothing_of_the_package() -> None:
     )
     code += "assert {name for name in sys.modules.keys() - before if name.startswith('cuzarr')} == {'cuzarr.typing'}"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_modules_that_are_imported_later_are_named_for_type_checkers() -> None:
+    assert UP == LATER
 
 
 def test_imports_are_at_the_top_of_their_modules() -> None:

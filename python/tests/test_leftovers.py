@@ -34,7 +34,7 @@ def use(store: Any) -> None:
     array = cuzarr.create_array(store, name="x", shape=(8, 8), chunks=(2, 2), shards=(4, 4), dtype="int32", overwrite=True)
     array[...] = 7
     assert cuzarr.open_array(store, path="x")[3:5].sum() == 112
-    with pytest.raises(cuzarr.CuzarrError):
+    with pytest.raises(cuzarr.errors.CuzarrError):
         cuzarr.open_array(store, path="y", mode="r")
 
 

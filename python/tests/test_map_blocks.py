@@ -117,7 +117,7 @@ def test_kernels_of_ours_and_of_cupy_work_on_blocks(source: cuzarr.Array, gpu: s
     if not gpu.startswith("cuda"):
         pytest.skip("skipped: kernels of other libraries need a GPU")
     settings: dict[str, Any] = {"device": gpu, "memory_limit": "256 KiB"}
-    square = cuzarr.ElementwiseKernel("T x", "T y", "y = x * x", "square")
+    square = cuzarr.kernels.ElementwiseKernel("T x", "T y", "y = x * x", "square")
     ours = cuzarr.map_blocks(lambda block: square(block), source, out={}, **settings)
     np.testing.assert_array_equal(ours.with_device("cpu")[...], VALUES * VALUES)
     cupy = pytest.importorskip("cupy")

@@ -113,7 +113,7 @@ def test_memory_goes_back_to_its_pool_with_the_last_array_over_it(gpu: str) -> N
         np.testing.assert_array_equal(view.cpu(), values[3:5])
         del view
         assert not lender.alive and not cuzarr.memory.info(gpu).arrays
-        total = cuzarr.add(array, 1).compute(memory_limit="256 KiB")
+        total = cuzarr.xp.add(array, 1).compute(memory_limit="256 KiB")
         np.testing.assert_array_equal(total.cpu(), values + 1)
         assert len(lender.alive) == 1
         del total

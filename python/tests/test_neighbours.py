@@ -557,7 +557,7 @@ def test_torch_datasets_give_rows_and_batches(tmp_path: pathlib.Path, device: st
     assert isinstance(pairs[3], tuple) and bool((pairs[3][0].cpu() == pairs[3][1].cpu()).all())
     assert [len(pair) for pair in DataLoader(pairs, batch_size=5)] == [2] * len(got)
     for wrong in ((array, array[:2]), (array, cuzarr.zeros((3,), store={})), (), tmp_path / "nowhere"):
-        with pytest.raises(cuzarr.CuzarrError):
+        with pytest.raises(cuzarr.errors.CuzarrError):
             RowDataset(wrong)
     batches = BatchDataset((array, array), 5, shuffle=True)
     batches.set_epoch(1)

@@ -97,9 +97,9 @@ def test_methods_that_are_functions_here_name_them(ours: Any, name: str) -> None
     [
         ("T", "x.lazy.T"),
         ("transpose", "x.lazy.transpose"),
-        ("squeeze", "cuzarr.squeeze(x)"),
-        ("real", "cuzarr.real(x)"),
-        ("mT", "cuzarr.matrix_transpose(x)"),
+        ("squeeze", "cuzarr.xp.squeeze(x)"),
+        ("real", "cuzarr.xp.real(x)"),
+        ("mT", "cuzarr.xp.matrix_transpose(x)"),
     ],
 )
 def test_methods_that_views_or_functions_have_are_named(name: str, instead: str) -> None:
@@ -200,17 +200,17 @@ def test_memory_in_the_wrong_place_is_named_with_what_to_do(gpu: str) -> None:
     on_cpu, on_gpu = stored.with_device("cpu"), stored.with_device(gpu)
     wrong: list[Any] = [
         lambda: there + here, lambda: here + there, lambda: there > here, lambda: there == here, lambda: there + [1, 2, 3, 4],
-        lambda: cuzarr.where(here > 1, there, 0), lambda: cuzarr.clip(there, here), lambda: there.clip(here), lambda: divmod(there, here),
+        lambda: cuzarr.xp.where(here > 1, there, 0), lambda: cuzarr.xp.clip(there, here), lambda: there.clip(here), lambda: divmod(there, here),
         lambda: operator.iadd(there, here), lambda: np.where(there > 1, here, there), lambda: np.copyto(here.copy(), there),
         lambda: np.asarray(there), lambda: np.asarray(on_gpu), lambda: np.array_equal(there, here),
-        lambda: cuzarr.quantile(there, there[0]), lambda: cuzarr.histogram(there, there[0]),
-        lambda: on_cpu + there, lambda: (on_cpu * 2) / there, lambda: cuzarr.where(on_cpu > 1, there, 0),
+        lambda: cuzarr.xp.quantile(there, there[0]), lambda: cuzarr.xp.histogram(there, there[0]),
+        lambda: on_cpu + there, lambda: (on_cpu * 2) / there, lambda: cuzarr.xp.where(on_cpu > 1, there, 0),
         lambda: on_gpu.read(slice(None), out=here.copy()), lambda: on_gpu.get_basic_selection(..., out=here.copy()),
         lambda: on_gpu.read_many([0, 1], out=np.empty((2, 4))),
         lambda: cuzarr.map_blocks(operator.add, on_cpu, there, device="cpu"), lambda: cuzarr.reduce(np.sum, np.add, on_cpu, there),
         lambda: cuzarr.map_blocks(lambda block: block + here, on_gpu), lambda: cuzarr.map_blocks(lambda block: np.asarray(block), on_gpu),
         lambda: cuzarr.buffer.cpu.NDBuffer(there),
-        lambda: cuzarr.ElementwiseKernel("T x", "T y", "y = x")(here),
+        lambda: cuzarr.kernels.ElementwiseKernel("T x", "T y", "y = x")(here),
         lambda: cuzarr.codecs.Decoder(cuzarr.codecs.GzipCodec(), device=gpu).decode([gzip.compress(here.tobytes())], [here]),
         lambda: cuzarr.codecs.Decoder(cuzarr.codecs.GzipCodec(), device="cpu").decode([gzip.compress(here.tobytes())], [there]),
     ]  # fmt: skip
@@ -225,7 +225,7 @@ def test_memory_that_takes_part_in_a_plan_says_where_it_runs(gpu: str) -> None:
     stored = cuzarr.create_array({}, data=VALUES, chunks=(1, 2))
     there = cuzarr.DeviceArray.from_host(VALUES, gpu)
     with cuzarr.config.set({"device": "cpu", "array_type": "device"}):
-        for plan in (stored + there, there + stored, (stored * 1) + there, cuzarr.where(stored > 1e9, 0, there) + stored):
+        for plan in (stored + there, there + stored, (stored * 1) + there, cuzarr.xp.where(stored > 1e9, 0, there) + stored):
             got = plan.compute()
             assert isinstance(got, cuzarr.DeviceArray)
             np.testing.assert_array_equal(got.cpu(), VALUES * 2)
@@ -238,7 +238,7 @@ def test_memory_that_takes_part_in_a_plan_says_where_it_runs(gpu: str) -> None:
 
 def test_blocks_of_arrays_in_host_memory_are_moved_to_the_others(gpu: str) -> None:
     stored = cuzarr.create_array({}, data=VALUES, chunks=(1, 2))
-    got = cuzarr.map_blocks(cuzarr.multiply, stored, VALUES[0], device=gpu)
+    got = cuzarr.map_blocks(cuzarr.xp.multiply, stored, VALUES[0], device=gpu)
     np.testing.assert_array_equal(elements(got), VALUES * VALUES[0])
 
 

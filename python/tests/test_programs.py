@@ -210,7 +210,7 @@ def test_programs_do_what_zarr_python_does() -> None:
                 step, zarr.open_array(copied()), after(step, array, array.store), after(step, cuzarr.open_array(store), store)
             )
             if isinstance(case.ours, Refusal):
-                if not isinstance(case.ours.error, cuzarr.CuzarrError) or not same(stored(store), before):
+                if not isinstance(case.ours.error, cuzarr.errors.CuzarrError) or not same(stored(store), before):
                     found.append(f"{seed}: {step}: refused by {case.ours.error!r}, or written in part")
             if same(case.theirs, case.ours) and isinstance(case.theirs, np.ndarray) == isinstance(case.ours, np.ndarray):
                 continue  # scalars where zarr-python gives scalars

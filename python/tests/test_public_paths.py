@@ -1,4 +1,4 @@
-"""Public things say the paths that users import them from, in pickles too, and the paths they had before still work."""
+"""Public things say the paths that users import them from, in pickles too, and each name has one home."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import importlib
 import inspect
 import pickle
 import pickletools
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -75,7 +77,7 @@ PICKLED: dict[str, Callable[[Any], Any]] = {
     "two stores": lambda path: storage.SplitStore(storage.MemoryStore(), storage.MemoryStore()),
     "foreign store": lambda path: storage.ForeignStore({"a": b"b"}),
     "buffers": lambda path: (cpu.Buffer.from_bytes(b"ab"), cpu.NDBuffer.from_numpy_array(np.arange(3)), default_buffer_prototype()),
-    "functions": lambda path: (cuzarr.sin, cuzarr.sum, cuzarr.open_array, cuzarr.xp.zeros, cuzarr.map_blocks),
+    "functions": lambda path: (cuzarr.xp.sin, cuzarr.xp.sum, cuzarr.open_array, cuzarr.xp.zeros, cuzarr.map_blocks),
     "error": lambda path: cuzarr.errors.ChunkCorruptError("broken", hint="mend it"),
     "codecs of KvikIO": lambda path: cuzarr.kvikio.CompatCompressor(codecs.numcodecs.LZ4(), codecs.numcodecs.LZ4()),
     "store of KvikIO": lambda path: cuzarr.kvikio.GDSStore(path / "kvikio"),
@@ -118,38 +120,77 @@ def test_what_was_pickled_is_equal(tmp_path: Any, what: str) -> None:
         assert again == value
 
 
-@pytest.mark.parametrize(
-    ("path", "names"),
-    [
-        ("cuzarr.functions", cuzarr.xp.elementwise.__all__),
-        ("cuzarr.reductions", cuzarr.xp.reductions.__all__),
-        ("cuzarr.selections", cuzarr.xp.statistics.__all__),
-        ("cuzarr.xp", cuzarr.xp.creation.__all__),
-        ("cuzarr.expression", ["Expression"]),
-        ("cuzarr.device_array", ["DeviceArray"]),
-        ("cuzarr.kernels", ["ElementwiseKernel", "Function", "Module"]),
-        ("cuzarr.api.synchronous", ["open", "copy", "create_array", "from_array", "save"]),
-    ],
-)
-def test_paths_that_public_things_had_before_work(path: str, names: list[str]) -> None:
-    module = importlib.import_module(path)
-    assert set(names) <= set(module.__all__)
-    for name in names:
-        assert (
-            getattr(module, name) is (getattr(cuzarr, name, None) if path != "cuzarr.xp" else getattr(cuzarr.xp, name))
-            or path == "cuzarr.kernels"
-        )
+# zarr-python has these functions in two places, and its programs use both.
+TWICE = {("cuzarr", "cuzarr.api.synchronous")}
 
 
-def test_names_of_functions_beside_those_of_arrays() -> None:
-    assert (
-        cuzarr.functions.sin is cuzarr.sin and cuzarr.reductions.sum is cuzarr.sum and cuzarr.selections.median is cuzarr.median
-    )
+def test_each_name_has_one_home() -> None:
+    homes: dict[int, tuple[str, str]] = {}
+    for name in PUBLIC:
+        for one, value in public_things(name):
+            if not value.__module__.startswith("cuzarr"):
+                continue
+            first, _ = homes.setdefault(id(value), (name, one))
+            assert first == name or (first, name) in TWICE, f"{name}.{one} is also in {first}"
+
+
+def test_the_package_has_zarrs_names_and_few_others() -> None:
+    numpys = {name for name in cuzarr.xp.__all__ if hasattr(np, name)}
+    stored = {f"{name}{end}" for name in ("empty", "full", "ones", "zeros") for end in ("", "_like")}
+    assert numpys & set(cuzarr.__all__) == stored and len(cuzarr.__all__) <= 60
+    for name in stored:
+        stores, allocates = (inspect.getdoc(getattr(module, name)) or "" for module in (cuzarr, cuzarr.xp))
+        assert stores.startswith("Store an array") and f"`cuzarr.xp.{name}`" in stores.partition("\n")[0]
+        assert allocates.startswith("Allocate memory") and f"`cuzarr.{name}`" in allocates.partition("\n")[0]
 
 
 @pytest.mark.parametrize(
-    "name", [*PUBLIC, "cuzarr.api", "cuzarr.dask", "cuzarr.functions", "cuzarr.reductions", "cuzarr.selections", "cuzarr.xarray"]
+    "path", ["functions", "reductions", "selections", "expression", "device_array", "sqrt", "sum", "CuzarrError", "Module"]
 )
+def test_names_have_no_other_home(path: str) -> None:
+    assert not hasattr(cuzarr, path)
+    with pytest.raises(ModuleNotFoundError):
+        importlib.import_module(f"cuzarr.{path}")
+
+
+NEIGHBOURS = ["dask", "kvikio", "torch", "xarray", "zarr"]
+
+
+def in_new_process(program: str) -> str:
+    """What a program of a new interpreter prints."""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_modules_for_other_libraries_are_imported_when_they_are_used() -> None:
+    program = f"""
+import sys, cuzarr
+for name in {NEIGHBOURS}:
+    assert f"cuzarr.{{name}}" not in sys.modules and name not in dir(cuzarr)
+    try:
+        module = getattr(cuzarr, name)
+    except AttributeError as error:
+        assert f"cuzarr.{{name}} needs" in str(error) and f"pip install 'cuzarr[{{name}}]'" in str(error), error
+        continue
+    assert sys.modules[f"cuzarr.{{name}}"] is module and name in dir(cuzarr) and name not in cuzarr.__all__
+"""
+    assert in_new_process(program) == ""
+
+
+def test_a_module_without_its_library_says_how_to_install_it() -> None:
+    program = """
+import sys
+sys.modules["xarray"] = None
+import cuzarr
+assert not hasattr(cuzarr, "xarray") and "xarray" not in dir(cuzarr)
+cuzarr.xarray
+"""
+    with pytest.raises(AssertionError, match=r"AttributeError: cuzarr.xarray needs xarray, .*: pip install 'cuzarr\[xarray\]'"):
+        in_new_process(program)
+
+
+@pytest.mark.parametrize("name", [*PUBLIC, "cuzarr.api", "cuzarr.dask", "cuzarr.xp", "cuzarr.xp", "cuzarr.xp", "cuzarr.xarray"])
 def test_dir_lists_public_names_alone(name: str) -> None:
     try:
         module = importlib.import_module(name)
@@ -188,17 +229,17 @@ def test_dir_lists_public_names_alone(name: str) -> None:
 
 def test_dir_lists_functions_that_hide_those_of_python() -> None:
     hidden = {"abs", "all", "any", "max", "min", "pow", "round", "sum"}
-    assert hidden <= set(dir(cuzarr)) and not hidden & set(cuzarr.__all__)
+    assert hidden <= set(dir(cuzarr.xp)) and not hidden & set(dir(cuzarr))
     everything: dict[str, Any] = {}
     exec("from cuzarr import *", everything)
-    assert everything["sqrt"] is cuzarr.sqrt and everything["mean"] is cuzarr.mean and "sum" not in everything
+    assert everything["open_array"] is cuzarr.open_array and not (hidden | {"sqrt", "mean"}) & set(everything)
 
 
 @pytest.mark.parametrize(
     ("function", "parameters"), [("sin", "(x, /)"), ("add", "(x1, x2, /)"), ("where", "(condition, x, y, /)")]
 )
 def test_functions_of_elements_tell_their_parameters(function: str, parameters: str) -> None:
-    assert str(inspect.signature(getattr(cuzarr, function))) == parameters
+    assert str(inspect.signature(getattr(cuzarr.xp, function))) == parameters
 
 
 def test_data_types_are_classes_of_which_equal_ones_are_instances() -> None:

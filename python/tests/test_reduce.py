@@ -103,7 +103,7 @@ def test_results_go_to_stores_in_whole_objects(source: cuzarr.Array) -> None:
 def test_several_arrays_are_reduced_together(source: cuzarr.Array, device: str) -> None:
     weights = np.arange(24, dtype="int32").reshape(24, 1, 1)
     got = cuzarr.reduce(
-        lambda block, weight, factor: (block * weight).sum(axis=0) * factor, cuzarr.add,
+        lambda block, weight, factor: (block * weight).sum(axis=0) * factor, cuzarr.xp.add,
         source, cuzarr.create_array({}, data=weights, chunks=(24, 1, 1)), 3, axis=0, device=device, **LIMIT,
     )  # fmt: skip
     np.testing.assert_array_equal(to_host(got), (VALUES * weights).sum(axis=0) * 3)

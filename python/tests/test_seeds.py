@@ -51,7 +51,7 @@ def usable_gpu() -> str | None:
         return "CuPy is not installed"
     try:
         cuzarr.DeviceArray.empty((1,), "u1", "cuda").cpu()
-    except cuzarr.CuzarrError as error:
+    except cuzarr.errors.CuzarrError as error:
         assert os.environ.get("CUZARR_REQUIRE_GPU") != "1", error
         return str(error)
     return None

@@ -28,10 +28,10 @@ PLANS: dict[str, Callable[[cuzarr.Array], Any]] = {
     "points": lambda z: z.lazy.vindex[[0, 2], [0, 1]] + 1,
     "a mean": lambda z: z.mean(axis=0),
     "a mean in it": lambda z: z - z.mean(axis=0),
-    "a median": lambda z: cuzarr.median(z),
-    "a histogram": lambda z: cuzarr.histogram(z, 3)[0],
-    "running sums": lambda z: cuzarr.cumsum(z, axis=0),
-    "joined": lambda z: cuzarr.concatenate([z, z * 2]),
+    "a median": lambda z: cuzarr.xp.median(z),
+    "a histogram": lambda z: cuzarr.xp.histogram(z, 3)[0],
+    "running sums": lambda z: cuzarr.xp.cumsum(z, axis=0),
+    "joined": lambda z: cuzarr.xp.concatenate([z, z * 2]),
 }
 
 

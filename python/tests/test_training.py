@@ -435,7 +435,7 @@ def test_rows_take_places_and_names(tmp_path: pathlib.Path) -> None:
     with pytest.raises(cuzarr.errors.ArgumentTypeError, match="ndarray, expected an array of a store"):
         BatchDataset((array, np.arange(60)), 4)
     for wrong in ((array, image()), (), tmp_path / "b", cuzarr.create_array({}, data=np.asarray(["a"]))):
-        with pytest.raises(cuzarr.CuzarrError):
+        with pytest.raises(cuzarr.errors.CuzarrError):
             BatchDataset(wrong, 4)
 
 
@@ -518,5 +518,5 @@ def test_errors_come_out_where_batches_are_awaited() -> None:
     ],
 )
 def test_wrong_arguments_are_named(make: Any, message: str) -> None:
-    with pytest.raises(cuzarr.CuzarrError, match=message):
+    with pytest.raises(cuzarr.errors.CuzarrError, match=message):
         make()

@@ -21,7 +21,7 @@ def _problem() -> str | None:
     try:
         for device in PAIR:
             cuzarr.DeviceArray.empty((1,), "u1", device)
-    except cuzarr.CuzarrError as error:
+    except cuzarr.errors.CuzarrError as error:
         return str(error)
     return None
 

@@ -80,7 +80,7 @@ def test_an_incomplete_result_says_so_until_it_is_resumed(tmp_path: Any, name: s
     # A directory where a chunk belongs stops the call.
     blocked = tmp_path / "g.zarr" / "t" / "c" / "2" / ("" if name == "reduce" else "1")
     blocked.mkdir(parents=True)
-    with pytest.raises(cuzarr.CuzarrError, match="c/2"):
+    with pytest.raises(cuzarr.errors.CuzarrError, match="c/2"):
         work(a, tmp_path / "g.zarr", **given)
     blocked.rmdir()
     with pytest.warns(CuzarrUserWarning, match=f"unfinished {name}"):

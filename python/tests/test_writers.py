@@ -41,7 +41,7 @@ def test_threads_that_write_parts_of_one_chunk_lose_nothing(kind: str, tmp_path:
 def test_a_failed_write_lets_the_next_one_begin() -> None:
     array = cuzarr.create_array({}, shape=(4,), chunks=(4,), dtype="i4")
     for _ in range(2):
-        with pytest.raises(cuzarr.CuzarrError):
+        with pytest.raises(cuzarr.errors.CuzarrError):
             array[:2] = [1, 2, 3]
     array[:2] = 5
     assert array[...].tolist() == [5, 5, 0, 0]
@@ -57,7 +57,7 @@ def test_a_write_that_waits_for_its_turn_can_be_cancelled() -> None:
     with ThreadPoolExecutor(1) as pool, turn(array, basic_box(slice(0, 2), array.shape)):
         waiting = pool.submit(write)
         watch.cancel()
-        with pytest.raises(cuzarr.CuzarrError):
+        with pytest.raises(cuzarr.errors.CuzarrError):
             waiting.result(timeout=20)
 
 

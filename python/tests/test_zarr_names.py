@@ -90,9 +90,9 @@ def test_structures_and_whatever_dtype_takes() -> None:
     assert cuzarr.create_array({}, data=value)[0] == value[0]
     for spec in ("int16", "<i2", np.int16, zarr.dtype.Int16()):
         assert dtype.parse_dtype(spec, zarr_format=3) == dtype.Int16()
-    with pytest.raises(cuzarr.CuzarrError, match="at least 1"):
+    with pytest.raises(cuzarr.errors.CuzarrError, match="at least 1"):
         dtype.RawBytes(length=0)
-    with pytest.raises(cuzarr.CuzarrError, match="little or big"):
+    with pytest.raises(cuzarr.errors.CuzarrError, match="little or big"):
         dtype.Int32(endianness="middle")  # type: ignore[call-arg]
 
 
@@ -134,9 +134,9 @@ def test_fsspecs_file_systems_are_stores(tmp_path: pathlib.Path) -> None:
     check(store, storage.FsspecStore.from_mapper(fs.get_mapper(root)))
     (place := type("Path", (), {})()).fs, place.path = fs, root + "/"
     check(store, storage.FsspecStore.from_upath(place))
-    with pytest.raises(cuzarr.CuzarrError, match="must not include scheme"):
+    with pytest.raises(cuzarr.errors.CuzarrError, match="must not include scheme"):
         storage.FsspecStore(fs, path="file://a")
-    with pytest.raises(cuzarr.CuzarrError, match="reading only"):
+    with pytest.raises(cuzarr.errors.CuzarrError, match="reading only"):
         storage.FsspecStore(fs, True, root).set("b", b"")
 
 

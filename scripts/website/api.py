@@ -1,7 +1,7 @@
 """The pages of the Python interface: which names stand on which page, and what mkdocstrings is told of names it cannot read.
 
 `pages()` gives the text of every page; each public callable is on one of them. `Interface` is an extension of griffe, which
-mkdocstrings reads the sources with. It adds what only the running package knows: functions that are made by calls (`cuzarr.sin`, the
+mkdocstrings reads the sources with. It adds what only the running package knows: functions that are made by calls (`cuzarr.xp.sin`, the
 twins of `cuzarr.api.asynchronous`), and turns the references of docstrings into links.
 """
 
@@ -22,14 +22,13 @@ ROLE = re.compile(r":(?:class|func|meth|attr|mod|data|exc|obj):`~?([\w.]+)`")
 
 @dataclass(frozen=True)
 class Page:
-    """A page of the reference: `names` are those of `module`; where none are given, all that it lists, and `more`."""
+    """A page of the reference: `names` are those of `module`; where none are given, all that it lists."""
 
     slug: str
     title: str
     about: str
     module: str
     names: tuple[str, ...] = ()
-    more: tuple[str, ...] = ()
 
 
 def _names(text: str) -> tuple[str, ...]:
@@ -58,6 +57,9 @@ PAGES = (
          "cuzarr.xp.statistics"),
     Page("combined", "Closeness, NaN, weighted means", "Functions that are made of others.", "cuzarr.xp.combined"),
     Page("shapes", "Dimensions and choices", "Functions that move dimensions and choose elements.", "cuzarr.xp.shapes"),
+    Page("cumulative", "Running sums and products", "Running sums and products along a dimension.", "cuzarr.xp.cumulative"),
+    Page("order", "Order and choice", "Sort, search, and find what is unique.", "cuzarr.xp.order"),
+    Page("matrices", "Matrices", "Products of matrices, and parts of them.", "cuzarr.xp.matrices"),
     Page("standard", "Array API standard", "Functions of the array API standard that are on no other page.", "cuzarr.xp.standard"),
     Page("xp", "Arrays in memory", "Functions that make and move arrays in memory.", "cuzarr.xp.creation"),
     Page("device-array", "DeviceArray", "An array in GPU memory, for every library with DLPack.", "cuzarr", _names("DeviceArray")),
@@ -70,7 +72,7 @@ PAGES = (
     Page("buffer", "Buffers", "Flat and typed memory, and the prototypes that choose it.", "cuzarr.buffer"),
     Page("buffer-cpu", "Buffers on the host", "The buffer classes of host memory.", "cuzarr.buffer.cpu"),
     Page("buffer-gpu", "Buffers on a GPU", "The buffer classes of GPU memory.", "cuzarr.buffer.gpu"),
-    Page("errors", "Errors", "Every error, and what it means.", "cuzarr.errors", more=("CuzarrError",)),
+    Page("errors", "Errors", "Every error, and what it means.", "cuzarr.errors"),
     Page("torch", "PyTorch", "Datasets and tensors.", "cuzarr.torch"),
     Page("xarray", "xarray", "The engine for `xarray.open_dataset`.", "cuzarr.xarray"),
     Page("dask", "dask", "Arrays of dask, from and to arrays in stores.", "cuzarr.dask"),
@@ -79,8 +81,6 @@ PAGES = (
 )  # fmt: skip
 # Objects whose class has no public name, and is shown below them.
 CLASSES = {"cuzarr.config": "cuzarr._config.settings.Config"}
-# Where users import the names of a page from, if neither from `cuzarr` nor from its module.
-SHOWN = {"cuzarr.xp.creation": "cuzarr.xp", "cuzarr.xp.standard": "cuzarr.xp"}
 
 
 @cache
@@ -111,33 +111,20 @@ def names_of(page: Page) -> list[str]:
     """The names on a page."""
     if page.names:
         return [*page.names, *(_unlisted() if page.slug == "array" else ())]
-    elsewhere = {name for other in PAGES if other.module == "cuzarr" for name in other.names if _is_cuzarrs(page.module, name)}
-    return [*page.more, *(name for name in exports(page.module) if name not in page.more and name not in elsewhere)]
+    return exports(page.module)
 
 
 @cache
 def _unlisted() -> list[str]:
     """The names of `cuzarr` that no page has: new ones, until they get their place. They are shown with arrays."""
-    package = load("cuzarr")
-    others = [
-        page for page in PAGES if page.module not in ("cuzarr", "cuzarr.api.asynchronous") and load(page.module) is not None
-    ]
-    elsewhere = {id(getattr(load(page.module), name)) for page in others for name in (*exports(page.module), *page.more)}
     own = {name for page in PAGES if page.module == "cuzarr" for name in page.names}
-    return [name for name in exports("cuzarr") if name not in own and id(getattr(package, name)) not in elsewhere]
-
-
-def _is_cuzarrs(module: str, name: str) -> bool:
-    found = load(module)
-    return found is not None and getattr(found, name, None) is getattr(load("cuzarr"), name)
+    return [name for name in exports("cuzarr") if name not in own]
 
 
 def path_of(page: Page, name: str) -> str:
-    """Where users import a name from: `cuzarr.sin`, not `cuzarr.xp.elementwise.sin`."""
-    module = load(page.module)
-    if module is not None and getattr(load("cuzarr"), name, None) is getattr(module, name):
-        return f"cuzarr.{name}"
-    return f"{SHOWN.get(page.module, page.module)}.{name}"
+    """Where users import a name from: `cuzarr.xp.sin`, not `cuzarr.xp.elementwise.sin`."""
+    home = "cuzarr.xp" if page.module.startswith("cuzarr.xp.") else page.module
+    return f"{home}.{name}"
 
 
 @cache

@@ -51,7 +51,7 @@ _DURATIONS = np.dtype("timedelta64[ns]")
 class Expression(Lazy, NumpyProtocol, OneElement, Operators, Reductions, Shaped):
     """A plan of a computation on stored arrays. :meth:`compute` or :meth:`store` carries it out.
 
-    Operators and functions of arrays make plans: ``(a - b) / 2``, ``cuzarr.sqrt(a)``.
+    Operators and functions of arrays make plans: ``(a - b) / 2``, ``np.sqrt(a)``.
 
     Parameters
     ----------

@@ -75,7 +75,7 @@ def map_blocks(
     ----------
     f : callable
         Called with one block of each array. Blocks are NumPy's arrays on the CPU. On a GPU they are CuPy's where CuPy is
-        installed, else :class:`DeviceArray`; Numba's ``cuda.jit`` functions, CuPy's kernels and :class:`cuzarr.Module` take both.
+        installed, else :class:`DeviceArray`; Numba's ``cuda.jit`` functions, CuPy's kernels and :class:`cuzarr.kernels.Module` take both.
         ``f`` returns a new array of the block's shape, on any device. It must not change that array later, because the array is
         written while ``f`` works on the next block. If ``f`` has a parameter ``block_info``, it gets a :class:`BlockInfo`.
     *arrays

@@ -110,7 +110,7 @@ def reduce(
 
     While one block is worked on, the next is read. Blocks are merged one after the other in C order, so every run with the same
     memory limit gives the same result. ``combine`` must be able to merge results one by one: a median cannot be computed so.
-    Reductions that have a name in NumPy (:mod:`cuzarr.reductions`, :mod:`cuzarr.selections`) are built in, and faster.
+    Reductions that have a name in NumPy (:mod:`cuzarr.xp`) are built in, and faster.
 
     Parameters
     ----------

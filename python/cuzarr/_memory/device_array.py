@@ -49,7 +49,7 @@ def _warn_of_lost_parts(own: np.dtype[Any], wanted: np.dtype[Any]) -> None:
 
 
 class DeviceArray(OnDevice, NumpyProtocol, NumpyMethods, OneElement, Operators, Reductions, Shaped):
-    """An N-dimensional array in GPU memory, with NumPy's arithmetic (see :mod:`cuzarr.functions`).
+    """An N-dimensional array in GPU memory, with NumPy's arithmetic (see :mod:`cuzarr.xp`).
 
     CuPy, PyTorch, JAX and Numba take it without copying, by DLPack (with streams) or the CUDA array interface (version 3). It is
     never copied to the host unless :meth:`cpu` asks for it. Slicing, reshaping and transposing give views, as in NumPy.
@@ -87,7 +87,7 @@ class DeviceArray(OnDevice, NumpyProtocol, NumpyMethods, OneElement, Operators, 
 
     def __init__(self, buffer: _core.NdBuffer, dtype: np.dtype[Any]) -> None:
         self._buffer = buffer
-        self.dtype = np.dtype(dtype)
+        self.dtype: np.dtype[Any] = np.dtype(dtype)
 
     @classmethod
     def empty(cls, shape: tuple[int, ...], dtype: Any, device: str, order: Literal["C", "F"] = "C") -> DeviceArray:

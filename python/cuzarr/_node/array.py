@@ -442,7 +442,7 @@ class Array(Node, StoredProtocol, Operators, OneElement, Reductions, Stored):
         >>> z = cuzarr.create_array({}, data=np.array([4, -1, 6], "int16"), attributes=packed)
         >>> z.decoded().compute()
         array([12., nan, 13.])
-        >>> float(cuzarr.nanmean(z.decoded()).compute())
+        >>> float(cuzarr.xp.nanmean(z.decoded()).compute())
         12.5
         """
         return decoded(self, dtype, times)

@@ -477,7 +477,7 @@ def array(data: ArrayLike, **kwargs: Unpack[CreateOptions]) -> Array:
 
 
 def empty(shape: tuple[int, ...], **kwargs: Unpack[CreateOptions]) -> Array:
-    """Create an array without writing elements. They have the fill value.
+    """Store an array without writing elements; for memory, use :func:`cuzarr.xp.empty`. The elements have the fill value.
 
     Parameters
     ----------
@@ -506,7 +506,7 @@ def empty(shape: tuple[int, ...], **kwargs: Unpack[CreateOptions]) -> Array:
 
 
 def zeros(shape: tuple[int, ...], **kwargs: Unpack[CreateOptions]) -> Array:
-    """Create an array of zeros. Zero is the fill value, and no element is written.
+    """Store an array of zeros; for memory, use :func:`cuzarr.xp.zeros`. Zero is the fill value, and no element is written.
 
     Parameters
     ----------
@@ -536,7 +536,7 @@ def zeros(shape: tuple[int, ...], **kwargs: Unpack[CreateOptions]) -> Array:
 
 
 def ones(shape: tuple[int, ...], **kwargs: Unpack[CreateOptions]) -> Array:
-    """Create an array of ones. One is the fill value, and no element is written.
+    """Store an array of ones; for memory, use :func:`cuzarr.xp.ones`. One is the fill value, and no element is written.
 
     Parameters
     ----------
@@ -566,7 +566,7 @@ def ones(shape: tuple[int, ...], **kwargs: Unpack[CreateOptions]) -> Array:
 
 
 def full(shape: tuple[int, ...], fill_value: FillValue, **kwargs: Unpack[FullOptions]) -> Array:
-    """Create an array of one value. The value becomes the fill value, and no element is written.
+    """Store an array of one value; for memory, use :func:`cuzarr.xp.full`. It is the fill value, and no element is written.
 
     Parameters
     ----------
@@ -626,7 +626,7 @@ def like_arguments(a: Any, zarr_format: ZarrFormat | None, *, fill: bool = True,
 
 
 def empty_like(a: ArrayLike, *, zarr_format: ZarrFormat | None = None, **kwargs: Unpack[CreateLikeOptions]) -> Array:
-    """Create an array like ``a``, without elements.
+    """Store an array like ``a`` without writing elements; for memory, use :func:`cuzarr.xp.empty_like`.
 
     Parameters
     ----------
@@ -658,7 +658,7 @@ def empty_like(a: ArrayLike, *, zarr_format: ZarrFormat | None = None, **kwargs:
 
 
 def zeros_like(a: ArrayLike, *, zarr_format: ZarrFormat | None = None, **kwargs: Unpack[CreateLikeOptions]) -> Array:
-    """Create an array of zeros like ``a``.
+    """Store an array of zeros like ``a``; for memory, use :func:`cuzarr.xp.zeros_like`.
 
     Parameters
     ----------
@@ -690,7 +690,7 @@ def zeros_like(a: ArrayLike, *, zarr_format: ZarrFormat | None = None, **kwargs:
 
 
 def ones_like(a: ArrayLike, *, zarr_format: ZarrFormat | None = None, **kwargs: Unpack[CreateLikeOptions]) -> Array:
-    """Create an array of ones like ``a``.
+    """Store an array of ones like ``a``; for memory, use :func:`cuzarr.xp.ones_like`.
 
     Parameters
     ----------
@@ -722,7 +722,9 @@ def ones_like(a: ArrayLike, *, zarr_format: ZarrFormat | None = None, **kwargs: 
 
 
 def full_like(a: ArrayLike, *, zarr_format: ZarrFormat | None = None, **kwargs: Unpack[CreateLikeOptions]) -> Array:
-    """Create an array like ``a`` with one value: ``fill_value``, or the fill value of ``a``.
+    """Store an array like ``a`` with one value; for memory, use :func:`cuzarr.xp.full_like`.
+
+    The value is ``fill_value``, or the fill value of ``a``.
 
     Parameters
     ----------

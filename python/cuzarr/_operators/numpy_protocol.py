@@ -95,7 +95,7 @@ class Methods:
         return into(out, dispatch.functions["round"](self, decimals), "round")
 
     def cumsum(self, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
-        """Running sums along a dimension; see :func:`cuzarr.cumsum`.
+        """Running sums along a dimension; see :func:`cuzarr.xp.cumsum`.
 
         Parameters
         ----------
@@ -126,7 +126,7 @@ class Methods:
         return into(out, dispatch.functions["cumsum"](self, axis, dtype), "cumsum")
 
     def cumprod(self, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
-        """Running products along a dimension; see :func:`cuzarr.cumprod`.
+        """Running products along a dimension; see :func:`cuzarr.xp.cumprod`.
 
         Parameters
         ----------
@@ -202,7 +202,7 @@ class Methods:
     def _instead_of(cls, name: str) -> str | None:
         """What to write for a method of NumPy's arrays that this library has as a function."""
         name = {"mT": "matrix_transpose"}.get(name, name)
-        return f"cuzarr.{name}(x)" if name in dispatch.functions else _of_elements(name, cls)
+        return f"cuzarr.xp.{name}(x)" if name in dispatch.functions else _of_elements(name, cls)
 
 
 def _of_elements(name: str, kind: type[Methods]) -> str | None:

@@ -239,7 +239,7 @@ class Reductions:
         axis : int, str or tuple of them, optional
             Numbers or names of dimensions; by default all.
         dtype, out, keepdims, initial, where
-            As of :func:`cuzarr.sum`.
+            As of :func:`cuzarr.xp.sum`.
 
         Returns
         -------
@@ -276,7 +276,7 @@ class Reductions:
         axis : int, str or tuple of them, optional
             Numbers or names of dimensions; by default all.
         dtype, out, keepdims, initial, where
-            As of :func:`cuzarr.prod`.
+            As of :func:`cuzarr.xp.prod`.
 
         Returns
         -------
@@ -305,7 +305,7 @@ class Reductions:
         axis : int, str or tuple of them, optional
             Numbers or names of dimensions; by default all.
         dtype, out, keepdims, where
-            As of :func:`cuzarr.mean`.
+            As of :func:`cuzarr.xp.mean`.
 
         Returns
         -------
@@ -345,7 +345,7 @@ class Reductions:
         axis : int, str or tuple of them, optional
             Numbers or names of dimensions; by default all.
         dtype, out, ddof, keepdims, where, mean, correction
-            As of :func:`cuzarr.std`.
+            As of :func:`cuzarr.xp.std`.
 
         Returns
         -------
@@ -385,7 +385,7 @@ class Reductions:
         axis : int, str or tuple of them, optional
             Numbers or names of dimensions; by default all.
         dtype, out, ddof, keepdims, where, mean, correction
-            As of :func:`cuzarr.var`.
+            As of :func:`cuzarr.xp.var`.
 
         Returns
         -------
@@ -414,7 +414,7 @@ class Reductions:
         axis : int, str or tuple of them, optional
             Numbers or names of dimensions; by default all.
         out, keepdims, initial, where
-            As of :func:`cuzarr.min`.
+            As of :func:`cuzarr.xp.min`.
 
         Returns
         -------
@@ -443,7 +443,7 @@ class Reductions:
         axis : int, str or tuple of them, optional
             Numbers or names of dimensions; by default all.
         out, keepdims, initial, where
-            As of :func:`cuzarr.max`.
+            As of :func:`cuzarr.xp.max`.
 
         Returns
         -------
@@ -472,7 +472,7 @@ class Reductions:
         axis : int, str or tuple of them, optional
             Numbers or names of dimensions; by default all.
         out, keepdims
-            As of :func:`cuzarr.argmin`.
+            As of :func:`cuzarr.xp.argmin`.
 
         Returns
         -------
@@ -501,7 +501,7 @@ class Reductions:
         axis : int, str or tuple of them, optional
             Numbers or names of dimensions; by default all.
         out, keepdims
-            As of :func:`cuzarr.argmax`.
+            As of :func:`cuzarr.xp.argmax`.
 
         Returns
         -------
@@ -530,7 +530,7 @@ class Reductions:
         axis : int, str or tuple of them, optional
             Numbers or names of dimensions; by default all.
         out, keepdims, where
-            As of :func:`cuzarr.any`.
+            As of :func:`cuzarr.xp.any`.
 
         Returns
         -------
@@ -559,7 +559,7 @@ class Reductions:
         axis : int, str or tuple of them, optional
             Numbers or names of dimensions; by default all.
         out, keepdims, where
-            As of :func:`cuzarr.all`.
+            As of :func:`cuzarr.xp.all`.
 
         Returns
         -------

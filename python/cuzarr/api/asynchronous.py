@@ -96,7 +96,7 @@ async def create_hierarchy(
 
 create_hierarchy.__module__ = __name__
 
-__all__ = ["AsyncArray", "AsyncGroup"]
+__all__: list[str] = []
 __all__ += synchronous.__all__
 __all__.remove("print_debug_info")
 

@@ -181,7 +181,7 @@ class Encoder:
     """
 
     def __init__(self, codecs: CodecLike | Sequence[CodecLike], *, device: str | None = None, strict: bool | None = None) -> None:
-        self.device = str(config.get("device")) if device is None else device
+        self.device: str = str(config.get("device")) if device is None else device
         self._codecs = as_json(codecs)
         strict = bool(config.get("strict")) if strict is None else strict
         self._encoder = _core.Encoder(self._codecs, self.device, strict)

@@ -2,7 +2,7 @@
 
 >>> import cuzarr
 >>> source = 'extern "C" __global__ void scale(float *x, float by, int n) {...}'
->>> scale = cuzarr.Module(source).get_function("scale")    # doctest: +SKIP
+>>> scale = cuzarr.kernels.Module(source).get_function("scale")    # doctest: +SKIP
 >>> scale(x, 2.0, x.size, grid=(x.size + 255) // 256, block=256)    # doctest: +SKIP
 
 Arguments are arrays of any library in the memory of the module's GPU, and plain numbers. Compiling needs NVRTC: ``pip install

@@ -46,7 +46,7 @@ class ElementwiseKernel:
         NVRTC's options.
 
     >>> import cuzarr
-    >>> hypot = cuzarr.ElementwiseKernel("T x, T y", "T z", "z = sqrt(x * x + y * y)", "hypot")
+    >>> hypot = cuzarr.kernels.ElementwiseKernel("T x, T y", "T z", "z = sqrt(x * x + y * y)", "hypot")
     >>> z = hypot(u, v)    # doctest: +SKIP
 
     Raises
@@ -59,7 +59,7 @@ class ElementwiseKernel:
     Examples
     --------
     >>> import cuzarr
-    >>> hypot = cuzarr.ElementwiseKernel("T x, T y", "T z", "z = sqrt(x * x + y * y)", "hypot")
+    >>> hypot = cuzarr.kernels.ElementwiseKernel("T x, T y", "T z", "z = sqrt(x * x + y * y)", "hypot")
     >>> z = hypot(u, v)  # doctest: +SKIP
     """
 
@@ -109,7 +109,7 @@ class ElementwiseKernel:
         Examples
         --------
         >>> import cuzarr
-        >>> twice = cuzarr.ElementwiseKernel("T x", "T y", "y = x * 2", "twice")
+        >>> twice = cuzarr.kernels.ElementwiseKernel("T x", "T y", "y = x * 2", "twice")
         >>> y = twice(x)  # doctest: +SKIP
         """
         inputs, outputs = self._kernel.counts
@@ -126,4 +126,4 @@ class ElementwiseKernel:
         return results[0] if len(results) == 1 else results
 
     def __repr__(self) -> str:
-        return f"<cuzarr.ElementwiseKernel {self.name}: {self.operation}>"
+        return f"<cuzarr.kernels.ElementwiseKernel {self.name}: {self.operation}>"

@@ -127,7 +127,7 @@ class Module:
     Examples
     --------
     >>> import cuzarr
-    >>> module = cuzarr.Module(source, device="cuda:0")  # doctest: +SKIP
+    >>> module = cuzarr.kernels.Module(source, device="cuda:0")  # doctest: +SKIP
     >>> scale = module.get_function("scale")  # doctest: +SKIP
     """
 
@@ -160,14 +160,14 @@ class Module:
         --------
         >>> import cuzarr
         >>> source = 'extern "C" __global__ void twice(float* x) { x[threadIdx.x] *= 2; }'
-        >>> module = cuzarr.Module(source, device="cuda:0")  # doctest: +SKIP
+        >>> module = cuzarr.kernels.Module(source, device="cuda:0")  # doctest: +SKIP
         >>> module.get_function("twice").name  # doctest: +SKIP
         'twice'
         """
         return Function(self._module.function(name), name, self.device, _signature(self._source, name))
 
     def __repr__(self) -> str:
-        return f"<cuzarr.Module on {self.device}>"
+        return f"<cuzarr.kernels.Module on {self.device}>"
 
 
 class Function:

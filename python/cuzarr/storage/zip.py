@@ -76,7 +76,8 @@ class ZipStore(Store):
         self.compression = compression
         self.allowZip64 = allowZip64
         self._archive = _Archive(self.path, mode, compression, allowZip64)
-        self.supports_writes = self.supports_deletes = mode != "r"
+        self.supports_writes: bool = mode != "r"
+        self.supports_deletes: bool = mode != "r"
         super().__init__(self._archive.core.store(), read_only=mode == "r" if read_only is None else read_only)
 
     def close(self) -> None:

@@ -4,9 +4,9 @@ They take arrays of any library where they are and compute at once; given an arr
 
 >>> import cuzarr, numpy as np
 >>> z = cuzarr.array(np.array([1.0, np.nan, 3.0]), store={}, chunks=2)
->>> cuzarr.nan_to_num(z).compute()
+>>> cuzarr.xp.nan_to_num(z).compute()
 array([1., 0., 3.])
->>> bool(cuzarr.allclose(z, [1, np.nan, 3], equal_nan=True))
+>>> bool(cuzarr.xp.allclose(z, [1, np.nan, 3], equal_nan=True))
 True
 """
 
@@ -68,7 +68,7 @@ def isclose(x1: Any, x2: Any, rtol: float = 1e-05, atol: float = 1e-08, equal_na
     --------
     >>> import cuzarr, numpy as np
     >>> z = cuzarr.array(np.array([1.0, 2.0]), store={})
-    >>> cuzarr.isclose(z, [1 + 1e-9, 2.1]).compute()
+    >>> cuzarr.xp.isclose(z, [1 + 1e-9, 2.1]).compute()
     array([ True, False])
     """
     x1, x2 = _array(x1, "isclose"), _array(x2, "isclose")
@@ -108,7 +108,7 @@ def allclose(x1: Any, x2: Any, rtol: float = 1e-05, atol: float = 1e-08, equal_n
     --------
     >>> import cuzarr, numpy as np
     >>> z = cuzarr.array(np.array([1.0, 2.0]), store={})
-    >>> bool(cuzarr.allclose(z, z + 1e-12))
+    >>> bool(cuzarr.xp.allclose(z, z + 1e-12))
     True
     """
     return reductions.all(isclose(x1, x2, rtol, atol, equal_nan))
@@ -138,7 +138,7 @@ def array_equal(x1: Any, x2: Any, equal_nan: bool = False) -> Any:
     --------
     >>> import cuzarr, numpy as np
     >>> z = cuzarr.array(np.array([1.0, np.nan]), store={})
-    >>> bool(cuzarr.array_equal(z, z)), bool(cuzarr.array_equal(z, z, equal_nan=True))
+    >>> bool(cuzarr.xp.array_equal(z, z)), bool(cuzarr.xp.array_equal(z, z, equal_nan=True))
     (False, True)
     """
     x1, x2 = _array(x1, "array_equal"), _array(x2, "array_equal")
@@ -174,7 +174,7 @@ def nan_to_num(x: Any, *, nan: float = 0.0, posinf: float | None = None, neginf:
     Examples
     --------
     >>> import cuzarr, numpy as np
-    >>> cuzarr.nan_to_num(np.array([np.nan, np.inf]), posinf=9)
+    >>> cuzarr.xp.nan_to_num(np.array([np.nan, np.inf]), posinf=9)
     array([0., 9.])
     """
     x = _array(x, "nan_to_num")
@@ -223,7 +223,7 @@ def average(x: Any, axis: Axis = None, weights: Any = None, *, keepdims: bool = 
     --------
     >>> import cuzarr, numpy as np
     >>> z = cuzarr.array(np.array([[1.0, 2.0], [5.0, 6.0]]), store={})
-    >>> cuzarr.average(z, axis=0, weights=[3, 1]).compute()
+    >>> cuzarr.xp.average(z, axis=0, weights=[3, 1]).compute()
     array([2., 3.])
     """
     x = _array(x, "average")

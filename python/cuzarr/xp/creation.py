@@ -133,7 +133,7 @@ def asnumpy(x: Any) -> np.ndarray[Any, Any]:
 
 
 def empty(shape: Any, dtype: Any = float, *, device: str | None = None) -> Any:
-    """New memory. Its elements are not set.
+    """Allocate memory whose elements are not set; :func:`cuzarr.empty` stores an array.
 
     Parameters
     ----------
@@ -168,7 +168,7 @@ def empty(shape: Any, dtype: Any = float, *, device: str | None = None) -> Any:
 
 
 def full(shape: Any, fill_value: Any, dtype: Any = None, *, device: str | None = None) -> Any:
-    """New memory filled with one value, or with an array that is broadcast, as ``numpy.full`` does.
+    """Allocate memory filled with one value, or with an array that is broadcast; :func:`cuzarr.full` stores an array.
 
     Parameters
     ----------
@@ -211,7 +211,7 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, *, device: str | None =
 
 
 def zeros(shape: Any, dtype: Any = float, *, device: str | None = None) -> Any:
-    """New memory whose elements are 0.
+    """Allocate memory whose elements are 0; :func:`cuzarr.zeros` stores an array.
 
     Parameters
     ----------
@@ -242,7 +242,7 @@ def zeros(shape: Any, dtype: Any = float, *, device: str | None = None) -> Any:
 
 
 def ones(shape: Any, dtype: Any = float, *, device: str | None = None) -> Any:
-    """New memory whose elements are 1.
+    """Allocate memory whose elements are 1; :func:`cuzarr.ones` stores an array.
 
     Parameters
     ----------
@@ -279,7 +279,7 @@ def _like(x: Any, dtype: Any, device: str | None) -> tuple[tuple[int, ...], Any,
 
 
 def empty_like(x: Any, dtype: Any = None, *, device: str | None = None) -> Any:
-    """New memory with the shape, type and device of an array. Its elements are not set.
+    """Allocate memory with the shape, type and device of an array; :func:`cuzarr.empty_like` stores one. Its elements are not set.
 
     Parameters
     ----------
@@ -311,7 +311,7 @@ def empty_like(x: Any, dtype: Any = None, *, device: str | None = None) -> Any:
 
 
 def full_like(x: Any, fill_value: Any, dtype: Any = None, *, device: str | None = None) -> Any:
-    """New memory with the shape, type and device of an array, filled with one value.
+    """Allocate memory with the shape, type and device of an array, filled with one value; :func:`cuzarr.full_like` stores one.
 
     Parameters
     ----------
@@ -345,7 +345,7 @@ def full_like(x: Any, fill_value: Any, dtype: Any = None, *, device: str | None 
 
 
 def zeros_like(x: Any, dtype: Any = None, *, device: str | None = None) -> Any:
-    """New memory with the shape, type and device of an array. Its elements are 0.
+    """Allocate memory with the shape, type and device of an array; :func:`cuzarr.zeros_like` stores one. Its elements are 0.
 
     Parameters
     ----------
@@ -376,7 +376,7 @@ def zeros_like(x: Any, dtype: Any = None, *, device: str | None = None) -> Any:
 
 
 def ones_like(x: Any, dtype: Any = None, *, device: str | None = None) -> Any:
-    """New memory with the shape, type and device of an array. Its elements are 1.
+    """Allocate memory with the shape, type and device of an array; :func:`cuzarr.ones_like` stores one. Its elements are 1.
 
     Parameters
     ----------

@@ -7,7 +7,7 @@ elements in a row, and then the totals of such rows.
 >>> cuzarr.xp.cumsum(np.array([1, 2, 3], "int8"))
 array([1, 3, 6])
 >>> z = cuzarr.create_array({}, data=np.array([1, 2, 3]), chunks=(1,))
->>> cuzarr.cumsum(z).compute()
+>>> cuzarr.xp.cumsum(z).compute()
 array([1, 3, 6])
 """
 

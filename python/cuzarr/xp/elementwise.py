@@ -4,10 +4,10 @@ They take arrays of any library where they are (NumPy, CuPy, PyTorch, :class:`cu
 an array in a store, or a plan made of one, they give a plan (:class:`cuzarr.Expression`).
 
 >>> import cuzarr, numpy as np
->>> cuzarr.sqrt(np.array([1.0, 4.0]))
+>>> cuzarr.xp.sqrt(np.array([1.0, 4.0]))
 array([1., 2.])
 >>> z = cuzarr.array(np.arange(4.0), store={}, chunks=2)
->>> y = cuzarr.sin(z) + 1
+>>> y = cuzarr.xp.sin(z) + 1
 >>> y
 <Expression (sin(array) + 1) shape=(4,) dtype=float64>
 >>> y.compute()
@@ -63,7 +63,7 @@ class Function:
         return self.__name__  # pickled by its name
 
     def __repr__(self) -> str:
-        return f"<cuzarr.{self.__name__}>"
+        return f"<cuzarr.xp.{self.__name__}>"
 
 
 _POSITIONAL = inspect.Parameter.POSITIONAL_ONLY
@@ -94,7 +94,7 @@ MemorySpaceError
 Examples
 --------
 >>> import cuzarr, numpy as np
->>> cuzarr.{name}({example})
+>>> cuzarr.xp.{name}({example})
 {result}
 """
 
@@ -360,7 +360,7 @@ def clip(x: Any, min: Any = None, max: Any = None) -> Any:
     Examples
     --------
     >>> import cuzarr, numpy as np
-    >>> cuzarr.clip(np.array([1, 5, 9]), 2, 6)
+    >>> cuzarr.xp.clip(np.array([1, 5, 9]), 2, 6)
     array([2, 5, 6])
     """
     min, max = _within(x, min, max)
@@ -405,7 +405,7 @@ def round(x: Any, decimals: int = 0) -> Any:
     Examples
     --------
     >>> import cuzarr, numpy as np
-    >>> cuzarr.round(np.array([1.234, 5.678]), 1)
+    >>> cuzarr.xp.round(np.array([1.234, 5.678]), 1)
     array([1.2, 5.7])
     """
     decimals = whole(decimals, "decimals")
@@ -454,7 +454,7 @@ def astype(x: Any, dtype: Any, *, copy: bool = True, device: str | None = None) 
     Examples
     --------
     >>> import cuzarr, numpy as np
-    >>> cuzarr.astype(np.array([1.5, 2.5]), "int32")
+    >>> cuzarr.xp.astype(np.array([1.5, 2.5]), "int32")
     array([1, 2], dtype=int32)
     """
     wanted = element_type(dtype)

@@ -209,10 +209,10 @@ def sum(
     Examples
     --------
     >>> import cuzarr, numpy as np
-    >>> int(cuzarr.sum(np.array([1, 2, 3])))
+    >>> int(cuzarr.xp.sum(np.array([1, 2, 3])))
     6
     >>> z = cuzarr.array(np.array([1, 2, 3]), store={})
-    >>> int(cuzarr.sum(z))
+    >>> int(cuzarr.xp.sum(z))
     6
     """
     return _total("sum", x, axis, dtype, out, keepdims, initial, where)
@@ -255,10 +255,10 @@ def prod(
     Examples
     --------
     >>> import cuzarr, numpy as np
-    >>> int(cuzarr.prod(np.array([1, 2, 3])))
+    >>> int(cuzarr.xp.prod(np.array([1, 2, 3])))
     6
     >>> z = cuzarr.array(np.array([1, 2, 3]), store={})
-    >>> int(cuzarr.prod(z))
+    >>> int(cuzarr.xp.prod(z))
     6
     """
     return _total("prod", x, axis, dtype, out, keepdims, initial, where)
@@ -293,10 +293,10 @@ def mean(x: Any, axis: Axis = None, dtype: Any = None, out: Any = None, keepdims
     Examples
     --------
     >>> import cuzarr, numpy as np
-    >>> float(cuzarr.mean(np.array([1.0, 2.0, 6.0])))
+    >>> float(cuzarr.xp.mean(np.array([1.0, 2.0, 6.0])))
     3.0
     >>> z = cuzarr.array(np.array([1.0, 2.0, 6.0]), store={})
-    >>> float(cuzarr.mean(z))
+    >>> float(cuzarr.xp.mean(z))
     3.0
     """
     return into(out, _mean(x, axis, dtype, keepdims, where), "mean")
@@ -348,10 +348,10 @@ def std(
     Examples
     --------
     >>> import cuzarr, numpy as np
-    >>> float(cuzarr.std(np.array([1.0, 3.0])))
+    >>> float(cuzarr.xp.std(np.array([1.0, 3.0])))
     1.0
     >>> z = cuzarr.array(np.array([1.0, 3.0]), store={})
-    >>> float(cuzarr.std(z))
+    >>> float(cuzarr.xp.std(z))
     1.0
     """
     freedom = ddof if correction is None else correction
@@ -404,10 +404,10 @@ def var(
     Examples
     --------
     >>> import cuzarr, numpy as np
-    >>> float(cuzarr.var(np.array([1.0, 5.0])))
+    >>> float(cuzarr.xp.var(np.array([1.0, 5.0])))
     4.0
     >>> z = cuzarr.array(np.array([1.0, 5.0]), store={})
-    >>> float(cuzarr.var(z))
+    >>> float(cuzarr.xp.var(z))
     4.0
     """
     freedom = ddof if correction is None else correction
@@ -443,10 +443,10 @@ def min(x: Any, axis: Axis = None, out: Any = None, keepdims: bool = False, init
     Examples
     --------
     >>> import cuzarr, numpy as np
-    >>> int(cuzarr.min(np.array([3, 1, 2])))
+    >>> int(cuzarr.xp.min(np.array([3, 1, 2])))
     1
     >>> z = cuzarr.array(np.array([3, 1, 2]), store={})
-    >>> int(cuzarr.min(z))
+    >>> int(cuzarr.xp.min(z))
     1
     """
     return into(out, _extreme("min", x, axis, keepdims, initial, where), "min")
@@ -481,10 +481,10 @@ def max(x: Any, axis: Axis = None, out: Any = None, keepdims: bool = False, init
     Examples
     --------
     >>> import cuzarr, numpy as np
-    >>> int(cuzarr.max(np.array([3, 1, 2])))
+    >>> int(cuzarr.xp.max(np.array([3, 1, 2])))
     3
     >>> z = cuzarr.array(np.array([3, 1, 2]), store={})
-    >>> int(cuzarr.max(z))
+    >>> int(cuzarr.xp.max(z))
     3
     """
     return into(out, _extreme("max", x, axis, keepdims, initial, where), "max")
@@ -519,10 +519,10 @@ def argmin(x: Any, axis: int | str | None = None, out: Any = None, *, keepdims: 
     Examples
     --------
     >>> import cuzarr, numpy as np
-    >>> int(cuzarr.argmin(np.array([3, 1, 2])))
+    >>> int(cuzarr.xp.argmin(np.array([3, 1, 2])))
     1
     >>> z = cuzarr.array(np.array([3, 1, 2]), store={})
-    >>> int(cuzarr.argmin(z))
+    >>> int(cuzarr.xp.argmin(z))
     1
     """
     return into(out, reduce("argmin", x, axis, keepdims), "argmin")
@@ -557,10 +557,10 @@ def argmax(x: Any, axis: int | str | None = None, out: Any = None, *, keepdims: 
     Examples
     --------
     >>> import cuzarr, numpy as np
-    >>> int(cuzarr.argmax(np.array([3, 1, 2])))
+    >>> int(cuzarr.xp.argmax(np.array([3, 1, 2])))
     0
     >>> z = cuzarr.array(np.array([3, 1, 2]), store={})
-    >>> int(cuzarr.argmax(z))
+    >>> int(cuzarr.xp.argmax(z))
     0
     """
     return into(out, reduce("argmax", x, axis, keepdims), "argmax")
@@ -595,10 +595,10 @@ def any(x: Any, axis: Axis = None, out: Any = None, keepdims: bool = False, *, w
     Examples
     --------
     >>> import cuzarr, numpy as np
-    >>> bool(cuzarr.any(np.array([0, 2])))
+    >>> bool(cuzarr.xp.any(np.array([0, 2])))
     True
     >>> z = cuzarr.array(np.array([0, 2]), store={})
-    >>> bool(cuzarr.any(z))
+    >>> bool(cuzarr.xp.any(z))
     True
     """
     return into(out, reduce("any", _counted(x, where, False, "any"), axis, keepdims), "any")
@@ -633,10 +633,10 @@ def all(x: Any, axis: Axis = None, out: Any = None, keepdims: bool = False, *, w
     Examples
     --------
     >>> import cuzarr, numpy as np
-    >>> bool(cuzarr.all(np.array([0, 2])))
+    >>> bool(cuzarr.xp.all(np.array([0, 2])))
     False
     >>> z = cuzarr.array(np.array([0, 2]), store={})
-    >>> bool(cuzarr.all(z))
+    >>> bool(cuzarr.xp.all(z))
     False
     """
     return into(out, reduce("all", _counted(x, where, True, "all"), axis, keepdims), "all")
@@ -669,10 +669,10 @@ def count_nonzero(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:
     Examples
     --------
     >>> import cuzarr, numpy as np
-    >>> int(cuzarr.count_nonzero(np.array([0, 2, 3])))
+    >>> int(cuzarr.xp.count_nonzero(np.array([0, 2, 3])))
     2
     >>> z = cuzarr.array(np.array([0, 2, 3]), store={})
-    >>> int(cuzarr.count_nonzero(z))
+    >>> int(cuzarr.xp.count_nonzero(z))
     2
     """
     return reduce("count_nonzero", x, axis, keepdims)
@@ -715,7 +715,7 @@ def nansum(
     Examples
     --------
     >>> import cuzarr, numpy as np
-    >>> float(cuzarr.nansum(np.array([1.0, np.nan, 3.0])))
+    >>> float(cuzarr.xp.nansum(np.array([1.0, np.nan, 3.0])))
     4.0
     """
     return _total("sum", x, axis, dtype, out, keepdims, initial, where, skip_nan=True)
@@ -758,7 +758,7 @@ def nanprod(
     Examples
     --------
     >>> import cuzarr, numpy as np
-    >>> float(cuzarr.nanprod(np.array([1.0, np.nan, 3.0])))
+    >>> float(cuzarr.xp.nanprod(np.array([1.0, np.nan, 3.0])))
     3.0
     """
     return _total("prod", x, axis, dtype, out, keepdims, initial, where, skip_nan=True)
@@ -793,7 +793,7 @@ def nanmean(x: Any, axis: Axis = None, dtype: Any = None, out: Any = None, keepd
     Examples
     --------
     >>> import cuzarr, numpy as np
-    >>> float(cuzarr.nanmean(np.array([1.0, np.nan, 3.0])))
+    >>> float(cuzarr.xp.nanmean(np.array([1.0, np.nan, 3.0])))
     2.0
     """
     return into(out, _mean(x, axis, dtype, keepdims, where, skip_nan=True), "nanmean")
@@ -845,7 +845,7 @@ def nanstd(
     Examples
     --------
     >>> import cuzarr, numpy as np
-    >>> float(cuzarr.nanstd(np.array([1.0, np.nan, 3.0])))
+    >>> float(cuzarr.xp.nanstd(np.array([1.0, np.nan, 3.0])))
     1.0
     """
     freedom = ddof if correction is None else correction
@@ -898,7 +898,7 @@ def nanvar(
     Examples
     --------
     >>> import cuzarr, numpy as np
-    >>> float(cuzarr.nanvar(np.array([1.0, np.nan, 3.0])))
+    >>> float(cuzarr.xp.nanvar(np.array([1.0, np.nan, 3.0])))
     1.0
     """
     freedom = ddof if correction is None else correction
@@ -934,7 +934,7 @@ def nanmin(x: Any, axis: Axis = None, out: Any = None, keepdims: bool = False, i
     Examples
     --------
     >>> import cuzarr, numpy as np
-    >>> float(cuzarr.nanmin(np.array([1.0, np.nan, 3.0])))
+    >>> float(cuzarr.xp.nanmin(np.array([1.0, np.nan, 3.0])))
     1.0
     """
     return into(out, _extreme("min", x, axis, keepdims, initial, where, skip_nan=True), "nanmin")
@@ -969,7 +969,7 @@ def nanmax(x: Any, axis: Axis = None, out: Any = None, keepdims: bool = False, i
     Examples
     --------
     >>> import cuzarr, numpy as np
-    >>> float(cuzarr.nanmax(np.array([1.0, np.nan, 3.0])))
+    >>> float(cuzarr.xp.nanmax(np.array([1.0, np.nan, 3.0])))
     3.0
     """
     return into(out, _extreme("max", x, axis, keepdims, initial, where, skip_nan=True), "nanmax")
@@ -1004,7 +1004,7 @@ def nanargmin(x: Any, axis: int | str | None = None, out: Any = None, *, keepdim
     Examples
     --------
     >>> import cuzarr, numpy as np
-    >>> int(cuzarr.nanargmin(np.array([1.0, np.nan, 3.0])))
+    >>> int(cuzarr.xp.nanargmin(np.array([1.0, np.nan, 3.0])))
     0
     """
     return into(out, reduce("argmin", x, axis, keepdims, skip_nan=True), "nanargmin")
@@ -1039,7 +1039,7 @@ def nanargmax(x: Any, axis: int | str | None = None, out: Any = None, *, keepdim
     Examples
     --------
     >>> import cuzarr, numpy as np
-    >>> int(cuzarr.nanargmax(np.array([1.0, np.nan, 3.0])))
+    >>> int(cuzarr.xp.nanargmax(np.array([1.0, np.nan, 3.0])))
     2
     """
     return into(out, reduce("argmax", x, axis, keepdims, skip_nan=True), "nanargmax")

@@ -5,10 +5,10 @@ a plan, which reads nothing but what is chosen.
 
 >>> import cuzarr, numpy as np
 >>> z = cuzarr.array(np.arange(6).reshape(2, 3), store={}, chunks=(1, 3))
->>> cuzarr.flip(z, axis=1).compute()
+>>> cuzarr.xp.flip(z, axis=1).compute()
 array([[2, 1, 0],
        [5, 4, 3]])
->>> cuzarr.diff(z).compute()
+>>> cuzarr.xp.diff(z).compute()
 array([[1, 1],
        [1, 1]])
 """
@@ -106,7 +106,7 @@ def transpose(x: Any, axes: Sequence[int | str] | None = None) -> Any:
     Examples
     --------
     >>> import cuzarr
-    >>> cuzarr.transpose(cuzarr.zeros((2, 3, 4), store={}), (1, 2, 0)).shape
+    >>> cuzarr.xp.transpose(cuzarr.zeros((2, 3, 4), store={}), (1, 2, 0)).shape
     (3, 4, 2)
     """
     source = _Source(x, "transpose")
@@ -137,7 +137,7 @@ def permute_dims(x: Any, axes: Sequence[int | str] | None = None) -> Any:
     Examples
     --------
     >>> import cuzarr
-    >>> cuzarr.permute_dims(cuzarr.zeros((2, 3), store={}), (1, 0)).shape
+    >>> cuzarr.xp.permute_dims(cuzarr.zeros((2, 3), store={}), (1, 0)).shape
     (3, 2)
     """
     return transpose(x, axes)
@@ -164,7 +164,7 @@ def matrix_transpose(x: Any) -> Any:
     Examples
     --------
     >>> import cuzarr
-    >>> cuzarr.matrix_transpose(cuzarr.zeros((2, 3, 4), store={})).shape
+    >>> cuzarr.xp.matrix_transpose(cuzarr.zeros((2, 3, 4), store={})).shape
     (2, 4, 3)
     """
     return swapaxes(x, -1, -2)
@@ -193,7 +193,7 @@ def swapaxes(x: Any, axis1: int | str, axis2: int | str) -> Any:
     Examples
     --------
     >>> import cuzarr
-    >>> cuzarr.swapaxes(cuzarr.zeros((2, 3, 4), store={}), 0, 2).shape
+    >>> cuzarr.xp.swapaxes(cuzarr.zeros((2, 3, 4), store={}), 0, 2).shape
     (4, 3, 2)
     """
     source = _Source(x, "swapaxes")
@@ -228,7 +228,7 @@ def moveaxis(x: Any, source: int | str | Sequence[int | str], destination: int |
     Examples
     --------
     >>> import cuzarr
-    >>> cuzarr.moveaxis(cuzarr.zeros((2, 3, 4), store={}), 0, -1).shape
+    >>> cuzarr.xp.moveaxis(cuzarr.zeros((2, 3, 4), store={}), 0, -1).shape
     (3, 4, 2)
     """
     own = _Source(x, "moveaxis")
@@ -266,7 +266,7 @@ def squeeze(x: Any, axis: Axis = None) -> Any:
     Examples
     --------
     >>> import cuzarr
-    >>> cuzarr.squeeze(cuzarr.zeros((1, 3, 1), store={})).shape
+    >>> cuzarr.xp.squeeze(cuzarr.zeros((1, 3, 1), store={})).shape
     (3,)
     """
     source = _Source(x, "squeeze")
@@ -302,7 +302,7 @@ def expand_dims(x: Any, axis: int | Sequence[int]) -> Any:
     Examples
     --------
     >>> import cuzarr
-    >>> cuzarr.expand_dims(cuzarr.zeros((3,), store={}), (0, -1)).shape
+    >>> cuzarr.xp.expand_dims(cuzarr.zeros((3,), store={}), (0, -1)).shape
     (1, 3, 1)
     """
     source = _Source(x, "expand_dims")
@@ -339,7 +339,7 @@ def broadcast_to(x: Any, shape: int | Sequence[int]) -> Any:
     Examples
     --------
     >>> import cuzarr, numpy as np
-    >>> cuzarr.broadcast_to(cuzarr.array(np.array([1, 2]), store={}), (2, 2)).compute()
+    >>> cuzarr.xp.broadcast_to(cuzarr.array(np.array([1, 2]), store={}), (2, 2)).compute()
     array([[1, 2],
            [1, 2]])
     """
@@ -383,7 +383,7 @@ def concatenate(arrays: Sequence[Any], axis: int | str | None = 0) -> Any:
     --------
     >>> import cuzarr, numpy as np
     >>> z = cuzarr.array(np.arange(3), store={}, chunks=2)
-    >>> cuzarr.concatenate([z, [7.5], z * 2]).compute()
+    >>> cuzarr.xp.concatenate([z, [7.5], z * 2]).compute()
     array([0. , 1. , 2. , 7.5, 0. , 2. , 4. ])
     """
     parts = _parts(arrays, "concatenate")
@@ -430,7 +430,7 @@ def stack(arrays: Sequence[Any], axis: int = 0) -> Any:
     --------
     >>> import cuzarr, numpy as np
     >>> z = cuzarr.array(np.arange(2), store={})
-    >>> cuzarr.stack([z, z + 10], axis=1).compute()
+    >>> cuzarr.xp.stack([z, z + 10], axis=1).compute()
     array([[ 0, 10],
            [ 1, 11]])
     """
@@ -472,7 +472,7 @@ def flip(x: Any, axis: Axis = None) -> Any:
     Examples
     --------
     >>> import cuzarr, numpy as np
-    >>> cuzarr.flip(cuzarr.array(np.arange(3), store={})).compute()
+    >>> cuzarr.xp.flip(cuzarr.array(np.arange(3), store={})).compute()
     array([2, 1, 0])
     """
     source = _Source(x, "flip")
@@ -514,7 +514,7 @@ def take(x: Any, indices: Any, axis: int | str | None = None) -> Any:
     --------
     >>> import cuzarr, numpy as np
     >>> z = cuzarr.array(np.arange(6).reshape(2, 3), store={}, chunks=(1, 3))
-    >>> cuzarr.take(z, [2, 0, -1], axis=1).compute()
+    >>> cuzarr.xp.take(z, [2, 0, -1], axis=1).compute()
     array([[2, 0, 2],
            [5, 3, 5]])
     """
@@ -577,7 +577,7 @@ def diff(x: Any, n: int = 1, axis: int | str = -1, prepend: Any = None, append: 
     --------
     >>> import cuzarr, numpy as np
     >>> z = cuzarr.array(np.array([1, 4, 9, 16]), store={}, chunks=2)
-    >>> cuzarr.diff(z).compute(), cuzarr.diff(z, 2).compute()
+    >>> cuzarr.xp.diff(z).compute(), cuzarr.xp.diff(z, 2).compute()
     (array([3, 5, 7]), array([2, 2]))
     """
     times = whole(n, "n", 0)

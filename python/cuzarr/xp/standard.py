@@ -287,7 +287,7 @@ def concat(arrays: Sequence[Any], /, *, axis: int | str | None = 0) -> Any:
     Returns
     -------
     array or Expression
-        As of :func:`cuzarr.concatenate`.
+        As of :func:`cuzarr.xp.concatenate`.
 
     Raises
     ------
@@ -385,7 +385,7 @@ def broadcast_arrays(*arrays: Any) -> tuple[Any, ...]:
     Returns
     -------
     tuple of array or Expression
-        As of :func:`cuzarr.broadcast_to`.
+        As of :func:`cuzarr.xp.broadcast_to`.
 
     Raises
     ------
@@ -422,7 +422,7 @@ def repeat(x: Any, repeats: int | Sequence[int], /, *, axis: int | str | None = 
     Returns
     -------
     array or Expression
-        As of :func:`cuzarr.take`.
+        As of :func:`cuzarr.xp.take`.
 
     Raises
     ------
@@ -456,7 +456,7 @@ def roll(x: Any, /, shift: int | Sequence[int], *, axis: int | str | Sequence[in
     Returns
     -------
     array or Expression
-        As of :func:`cuzarr.concatenate`.
+        As of :func:`cuzarr.xp.concatenate`.
 
     Raises
     ------
@@ -497,7 +497,7 @@ def tile(x: Any, repetitions: Sequence[int], /) -> Any:
     Returns
     -------
     array or Expression
-        As of :func:`cuzarr.take`.
+        As of :func:`cuzarr.xp.take`.
 
     Raises
     ------

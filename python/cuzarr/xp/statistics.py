@@ -4,11 +4,11 @@ Arrays in memory give a result at once, stored arrays a plan. Elements are count
 
 >>> import cuzarr, numpy as np
 >>> z = cuzarr.array(np.arange(12.0).reshape(3, 4), store={}, chunks=(1, 4))
->>> cuzarr.median(z, axis=0)
+>>> cuzarr.xp.median(z, axis=0)
 <Expression quantile(array, [0.5], axis=[0]) shape=(4,) dtype=float64>
->>> cuzarr.quantile(z, [0.25, 0.5]).compute()
+>>> cuzarr.xp.quantile(z, [0.25, 0.5]).compute()
 array([2.75, 5.5 ])
->>> counts, edges = cuzarr.histogram(z, bins=3)
+>>> counts, edges = cuzarr.xp.histogram(z, bins=3)
 >>> counts.compute(), edges.compute()
 (array([4, 4, 4]), array([ 0.        ,  3.66666667,  7.33333333, 11.        ]))
 """
@@ -117,7 +117,7 @@ def quantile(x: Any, q: float | Sequence[float], axis: Axis = None, *, method: s
     Examples
     --------
     >>> import cuzarr, numpy as np
-    >>> cuzarr.quantile(np.array([1.0, 2.0, 3.0]), [0.0, 0.5])
+    >>> cuzarr.xp.quantile(np.array([1.0, 2.0, 3.0]), [0.0, 0.5])
     array([1., 2.])
     """
     return _quantile("quantile", x, q, axis, method, keepdims, False)
@@ -154,7 +154,7 @@ def percentile(x: Any, q: float | Sequence[float], axis: Axis = None, *, method:
     Examples
     --------
     >>> import cuzarr, numpy as np
-    >>> float(cuzarr.percentile(np.array([1.0, 2.0, 3.0]), 50))
+    >>> float(cuzarr.xp.percentile(np.array([1.0, 2.0, 3.0]), 50))
     2.0
     """
     return _quantile("percentile", x, q, axis, method, keepdims, False, 100)
@@ -187,7 +187,7 @@ def median(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:
     Examples
     --------
     >>> import cuzarr, numpy as np
-    >>> float(cuzarr.median(np.array([1.0, 5.0, 3.0])))
+    >>> float(cuzarr.xp.median(np.array([1.0, 5.0, 3.0])))
     3.0
     """
     return _quantile("median", x, 0.5, axis, "median", keepdims, False)
@@ -224,7 +224,7 @@ def nanquantile(x: Any, q: float | Sequence[float], axis: Axis = None, *, method
     Examples
     --------
     >>> import cuzarr, numpy as np
-    >>> float(cuzarr.nanquantile(np.array([1.0, np.nan, 3.0]), 0.5))
+    >>> float(cuzarr.xp.nanquantile(np.array([1.0, np.nan, 3.0]), 0.5))
     2.0
     """
     return _quantile("nanquantile", x, q, axis, method, keepdims, True)
@@ -263,7 +263,7 @@ def nanpercentile(
     Examples
     --------
     >>> import cuzarr, numpy as np
-    >>> float(cuzarr.nanpercentile(np.array([1.0, np.nan, 3.0]), 50))
+    >>> float(cuzarr.xp.nanpercentile(np.array([1.0, np.nan, 3.0]), 50))
     2.0
     """
     return _quantile("nanpercentile", x, q, axis, method, keepdims, True, 100)
@@ -296,7 +296,7 @@ def nanmedian(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:
     Examples
     --------
     >>> import cuzarr, numpy as np
-    >>> float(cuzarr.nanmedian(np.array([1.0, np.nan, 3.0])))
+    >>> float(cuzarr.xp.nanmedian(np.array([1.0, np.nan, 3.0])))
     2.0
     """
     return _quantile("nanmedian", x, 0.5, axis, "median", keepdims, True)
@@ -365,7 +365,7 @@ def histogram(
     Examples
     --------
     >>> import cuzarr, numpy as np
-    >>> counts, edges = cuzarr.histogram(np.array([1, 2, 2, 4]), bins=[0, 2, 4])
+    >>> counts, edges = cuzarr.xp.histogram(np.array([1, 2, 2, 4]), bins=[0, 2, 4])
     >>> counts, edges
     (array([1, 3]), array([0, 2, 4]))
     """
@@ -400,7 +400,7 @@ def histogram_bin_edges(x: Any, bins: int | Sequence[float] = 10, range: tuple[f
     Examples
     --------
     >>> import cuzarr, numpy as np
-    >>> cuzarr.histogram_bin_edges(np.array([0.0, 1.0]), bins=2)
+    >>> cuzarr.xp.histogram_bin_edges(np.array([0.0, 1.0]), bins=2)
     array([0. , 0.5, 1. ])
     """
     return _histogram(x, bins, range, False)(1)

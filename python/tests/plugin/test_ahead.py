@@ -111,7 +111,7 @@ def test_damage_is_told_by_the_call(tmp_path: Path, begun: list[bool]) -> None:
     path = tmp_path / "a" / "b" / "c" / "2" / "3"
     stored = path.read_bytes()
     path.write_bytes(bytes([stored[0] ^ 1]) + stored[1:])
-    with pytest.raises(cuzarr.CuzarrError, match="c/2/3"):
+    with pytest.raises(cuzarr.errors.CuzarrError, match="c/2/3"):
         array[:]
     path.write_bytes(stored)
     np.testing.assert_array_equal(array[:], TRUTH)

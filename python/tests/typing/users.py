@@ -75,21 +75,28 @@ def double(block: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 def computes(array: cuzarr.Array, out: cuzarr.Array) -> cuzarr.Expression:
     anomaly: cuzarr.Expression = array.astype("float64")
     scaled = (array - array.mean(axis="time")) / 2 + anomaly
-    rounded = xp.round(cuzarr.sqrt(scaled * scaled), 2)
+    rounded = xp.round(cuzarr.xp.sqrt(scaled * scaled), 2)
     rounded.store(out, memory_limit="1 GiB", progress=True)
     blocks = cuzarr.map_blocks(double, array, out={}, dtype="float32")
-    print(blocks, cuzarr.median(array, axis=0), np.asarray(array))
+    print(blocks, cuzarr.xp.median(array, axis=0), np.asarray(array))
     return anomaly
 
 
 def functions(array: cuzarr.Array, values: np.ndarray[Any, Any]) -> cuzarr.Expression:
-    speed: cuzarr.Expression = cuzarr.hypot(array, cuzarr.sin(array)) + cuzarr.abs(array) - cuzarr.mean(array, axis="time")
-    chosen: cuzarr.Expression = cuzarr.where(cuzarr.isfinite(speed), speed, 0)
-    print(cuzarr.sqrt(values), cuzarr.sum(values), cuzarr.max(array), cuzarr.functions.tan(values), cuzarr.reductions.std(values))
-    counts, edges = cuzarr.histogram(array, bins=10)
-    print(counts, edges, cuzarr.quantile(array, 0.5), cuzarr.xp.full(3, 1.0))
-    limited: cuzarr.Expression = cuzarr.clip(chosen, 0, 1)
+    speed: cuzarr.Expression = (
+        cuzarr.xp.hypot(array, cuzarr.xp.sin(array)) + cuzarr.xp.abs(array) - cuzarr.xp.mean(array, axis="time")
+    )
+    chosen: cuzarr.Expression = cuzarr.xp.where(cuzarr.xp.isfinite(speed), speed, 0)
+    print(cuzarr.xp.sqrt(values), cuzarr.xp.sum(values), cuzarr.xp.max(array), cuzarr.xp.tan(values), cuzarr.xp.std(values))
+    counts, edges = cuzarr.xp.histogram(array, bins=10)
+    print(counts, edges, cuzarr.xp.quantile(array, 0.5), cuzarr.xp.full(3, 1.0))
+    limited: cuzarr.Expression = cuzarr.xp.clip(chosen, 0, 1)
     return limited
+
+
+def neighbours(array: cuzarr.Array) -> None:
+    print(cuzarr.xarray.GroupStore, cuzarr.zarr.enable, cuzarr.kvikio.open_cupy_array)
+    print(cuzarr.dask.from_cuzarr(array), cuzarr.torch.Variable(array))
 
 
 def data_types(array: cuzarr.Array) -> str:
@@ -121,8 +128,8 @@ def writes_everywhere(array: cuzarr.Array, points: list[int]) -> None:
 
 
 def kernels(a: cuzarr.DeviceArray) -> None:
-    scale = cuzarr.ElementwiseKernel("T x, T factor", "T y", "y = x * factor", "scale")
-    module = cuzarr.Module('extern "C" __global__ void f(float* x) {}', device="cuda:0")
+    scale = cuzarr.kernels.ElementwiseKernel("T x, T factor", "T y", "y = x * factor", "scale")
+    module = cuzarr.kernels.Module('extern "C" __global__ void f(float* x) {}', device="cuda:0")
     function = module.get_function("f")
     print(scale(a, 2.0), function.registers, function.max_threads, module.device)
 
