@@ -92,13 +92,30 @@ class Definition:
     is_method: bool
 
     def slots(self) -> Iterator[Slot]:
-        arguments = self.node.args
-        plain = [*arguments.posonlyargs, *arguments.args]
+        arguments, given = self.node.args, self._given()
+        plain = [*arguments.posonlyargs, *arguments.args][len(given) :]
         if self.is_method and not self._is_static:
             plain = plain[1:]
         for argument in [*plain, *arguments.kwonlyargs, *filter(None, (arguments.vararg, arguments.kwarg))]:
             yield Slot(f"{self.path}({argument.arg})", self._is_untyped(argument.annotation))
-        yield Slot(f"{self.path}()", self._is_untyped(self.node.returns) and self.node.name != "__init__")
+        if not given:
+            yield Slot(f"{self.path}()", self._is_untyped(self.node.returns) and self.node.name != "__init__")
+
+    def _given(self) -> list[ast.arg]:
+        """The first parameters if a decorator of the package says what they and the result are: it returns a class with ``__call__``."""
+        for decorator in self.node.decorator_list:
+            if not isinstance(decorator, ast.Name):
+                continue
+            function, home = self.package.find(decorator.id, self.module)
+            returns = getattr(function, "returns", None) if isinstance(function, ast.FunctionDef) else None
+            if isinstance(returns, ast.Subscript) and isinstance(returns.value, ast.Name):
+                made, home = self.package.find(returns.value.id, home)
+                calls = [one for one in methods(getattr(made, "body", [])) if one.name == "__call__"]
+                if calls and not any(
+                    slot.is_untyped for call in calls for slot in Definition("", call, home, self.package, True).slots()
+                ):
+                    return calls[0].args.posonlyargs[1:]
+        return []
 
     @property
     def _is_static(self) -> bool:
@@ -123,8 +140,9 @@ class Package:
         for node in body:
             match node:
                 case ast.If() | ast.Try():
-                    self._read(node.body, module)
-                    if isinstance(node, ast.Try) or "TYPE_CHECKING" not in ast.unparse(node.test):
+                    if not is_for_programs(node):
+                        self._read(node.body, module)
+                    if isinstance(node, ast.Try) or "TYPE_CHECKING" not in ast.unparse(node.test) or is_for_programs(node):
                         self._read(node.orelse, module)
                 case ast.ImportFrom(module=home, names=names) if home:
                     for alias in names:
@@ -238,11 +256,16 @@ def is_overloaded(node: ast.AST) -> bool:
     return any(isinstance(one, ast.Name) and one.id == "overload" for one in getattr(node, "decorator_list", ()))
 
 
+def is_for_programs(node: ast.stmt) -> bool:
+    """Whether type checkers skip this branch."""
+    return isinstance(node, ast.If) and ast.unparse(node.test) == "not TYPE_CHECKING"
+
+
 def methods(body: list[ast.stmt]) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
     """Public methods of a class: of an overloaded one the overloads, not the function that carries them out."""
     overloaded = {node.name for node in body if isinstance(node, ast.FunctionDef) and is_overloaded(node)}
     for node in body:
-        if isinstance(node, ast.If):
+        if isinstance(node, ast.If) and not is_for_programs(node):
             yield from methods(node.body)
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             is_dunder = node.name.startswith("__") and node.name.endswith("__")

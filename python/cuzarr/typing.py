@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from cuzarr._node.array import Array as Array
     from cuzarr._node.array_config import ArrayConfigLike as ArrayConfigLike
     from cuzarr._node.group import Group as Group
+    from cuzarr._node.lazy import LazyArray as LazyArray
     from cuzarr.storage import StoreLike as StoreLike
 
 __all__ = [
@@ -302,6 +303,9 @@ class SupportsStorePath(Protocol):
 
 Node: TypeAlias = "Array | Group | SupportsStorePath | StoreLike"
 """An array or group, of cuzarr or of zarr-python, or the place of one."""
+
+TargetT = TypeVar("TargetT", bound="Array | LazyArray")
+"""An array in a store, or a view of one, that results are written to."""
 
 NodeT = TypeVar("NodeT", bound="Array | Group")
 """An array or a group; a copy is of the same kind."""
@@ -635,6 +639,9 @@ class MemoryArray(Protocol):
     def any(self, axis: int | tuple[int, ...] | None = ...) -> MemoryArray: ...
     def all(self, axis: int | tuple[int, ...] | None = ...) -> MemoryArray: ...
 
+
+HeldT = TypeVar("HeldT", "np.ndarray[Any, np.dtype[Any]]", "DeviceArray")
+"""An array in memory of a library whose functions give arrays of the same library."""
 
 MemoryOperand: TypeAlias = "complex | np.generic | np.ndarray[Any, Any] | SupportsCudaArray | MemoryArray | Sequence[Any]"
 """What an array in memory computes with to another one: numbers, arrays in memory, lists. Stored arrays and plans give plans."""

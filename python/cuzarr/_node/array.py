@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 _IN_PLACE = "z[...] += 1 changes what memory holds; (z + 1).store(other) computes an array of any size"
 
 
-class Array(Node, StoredProtocol, Operators, OneElement, Reductions, Stored):
+class Array(Node, StoredProtocol, Operators["ArrayLike", Expression], OneElement, Reductions[Expression], Stored):
     """A stored array. Indexing reads and writes elements; opening reads none.
 
     Parameters

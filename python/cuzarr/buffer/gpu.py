@@ -22,7 +22,7 @@ from cuzarr.errors import CuzarrUserWarning, MemorySpaceError
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from cuzarr.typing import AnyBuffer, DTypeLike, MemoryOperand, Scalar, Selection
+    from cuzarr.typing import AnyBuffer, DTypeLike, Scalar, Selection
 
 __all__ = ["Buffer", "NDBuffer", "buffer_prototype"]
 
@@ -115,7 +115,7 @@ class Buffer(DeviceMemory, _classes.Buffer):
     def from_bytes(cls, bytes_like: BytesLike) -> Self:
         return cls(_result(DeviceArray.from_host(np.frombuffer(bytes_like, "B"), _current_device())))
 
-    def __setitem__(self, key: slice, value: _classes.Buffer | BytesLike | MemoryOperand) -> None:
+    def __setitem__(self, key: slice, value: Any) -> None:
         if isinstance(value, _classes.Buffer):
             value = value.as_array_like()
         elif isinstance(value, bytes | bytearray | memoryview):
@@ -178,9 +178,9 @@ class NDBuffer(DeviceMemory, _classes.NDBuffer):
 
     @classmethod
     def from_numpy_array(cls, array_like: npt.ArrayLike) -> Self:
-        return cls(_result(DeviceArray.from_host(array_like, _current_device())))
+        return cls(_result(DeviceArray.from_host(array_like, _current_device())))  # type: ignore[arg-type]  # refused there
 
-    def __setitem__(self, key: Selection, value: _classes.NDBuffer | ArrayLike) -> None:
+    def __setitem__(self, key: Selection, value: Any) -> None:
         if isinstance(value, _classes.NDBuffer):
             value = value.as_ndarray_like()
         if isinstance(self._data, DeviceArray):

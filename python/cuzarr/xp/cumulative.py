@@ -13,7 +13,7 @@ array([1, 3, 6])
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -25,14 +25,18 @@ from cuzarr._compute.operands import dimension_names, made
 from cuzarr._memory.device_array import DeviceArray, device_array
 from cuzarr._operators.dispatch import Lazy
 from cuzarr.errors import DTypeMismatchError, InvalidArgumentError
-from cuzarr.xp.arguments import along, array, like
+from cuzarr.xp.arguments import along, array, like, planned
 from cuzarr.xp.elementwise import isnan, where
 from cuzarr.xp.shapes import broadcast_to, concatenate
+
+if TYPE_CHECKING:
+    from cuzarr.typing import DTypeLike
 
 __all__ = ["cumprod", "cumsum", "cumulative_prod", "cumulative_sum", "nancumprod", "nancumsum"]
 
 
-def cumsum(x: Any, axis: int | str | None = None, dtype: Any = None) -> Any:
+@planned
+def cumsum(x: Any, axis: int | str | None = None, dtype: DTypeLike | None = None) -> Any:
     """Running sums along a dimension, with NumPy's types: bools and small whole numbers are summed in 64 bits.
 
     Parameters
@@ -66,7 +70,8 @@ def cumsum(x: Any, axis: int | str | None = None, dtype: Any = None) -> Any:
     return _cumulative(x, axis, dtype, "cumsum")
 
 
-def cumprod(x: Any, axis: int | str | None = None, dtype: Any = None) -> Any:
+@planned
+def cumprod(x: Any, axis: int | str | None = None, dtype: DTypeLike | None = None) -> Any:
     """Running products along a dimension, with NumPy's types: bools and small whole numbers are multiplied in 64 bits.
 
     Parameters
@@ -99,7 +104,10 @@ def cumprod(x: Any, axis: int | str | None = None, dtype: Any = None) -> Any:
     return _cumulative(x, axis, dtype, "cumprod")
 
 
-def cumulative_sum(x: Any, /, *, axis: int | str | None = None, dtype: Any = None, include_initial: bool = False) -> Any:
+@planned
+def cumulative_sum(
+    x: Any, /, *, axis: int | str | None = None, dtype: DTypeLike | None = None, include_initial: bool = False
+) -> Any:
     """Running sums along a dimension, by the name and with the arguments of the array API standard.
 
     Parameters
@@ -134,7 +142,10 @@ def cumulative_sum(x: Any, /, *, axis: int | str | None = None, dtype: Any = Non
     return _standard(x, axis, dtype, include_initial, "cumulative_sum")
 
 
-def cumulative_prod(x: Any, /, *, axis: int | str | None = None, dtype: Any = None, include_initial: bool = False) -> Any:
+@planned
+def cumulative_prod(
+    x: Any, /, *, axis: int | str | None = None, dtype: DTypeLike | None = None, include_initial: bool = False
+) -> Any:
     """Running products along a dimension, by the name and with the arguments of the array API standard.
 
     Parameters
@@ -169,7 +180,8 @@ def cumulative_prod(x: Any, /, *, axis: int | str | None = None, dtype: Any = No
     return _standard(x, axis, dtype, include_initial, "cumulative_prod")
 
 
-def nancumsum(x: Any, axis: int | str | None = None, dtype: Any = None) -> Any:
+@planned
+def nancumsum(x: Any, axis: int | str | None = None, dtype: DTypeLike | None = None) -> Any:
     """Running sums along a dimension, NaN counted as 0.
 
     Parameters
@@ -196,7 +208,8 @@ def nancumsum(x: Any, axis: int | str | None = None, dtype: Any = None) -> Any:
     return _without_nan(x, axis, dtype, "nancumsum")
 
 
-def nancumprod(x: Any, axis: int | str | None = None, dtype: Any = None) -> Any:
+@planned
+def nancumprod(x: Any, axis: int | str | None = None, dtype: DTypeLike | None = None) -> Any:
     """Running products along a dimension, NaN counted as 1.
 
     Parameters
@@ -247,7 +260,7 @@ def _standard(x: Any, axis: int | str | None, dtype: Any, include_initial: bool,
     if not isinstance(result, Lazy | np.ndarray):
         first = DeviceArray.from_host(np.broadcast_to(initial, shape), device_array(result).device)
         return like(device_array(concatenate([first, device_array(result)], place)), x)
-    return concatenate([broadcast_to(initial, shape), result], place)
+    return concatenate([broadcast_to(initial, shape), result], place)  # type: ignore[list-item]
 
 
 def _cumulative(x: Any, axis: int | str | None, dtype: Any, name: str) -> Any:

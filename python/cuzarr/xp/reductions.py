@@ -14,7 +14,7 @@ array([[-2.5, -1.5, -0.5],
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -26,9 +26,12 @@ from cuzarr._numpy import element
 from cuzarr._operators.numpy_protocol import into
 from cuzarr.errors import DTypeMismatchError, InvalidArgumentError, ShapeMismatchError
 from cuzarr.xp import elementwise
-from cuzarr.xp.arguments import array
+from cuzarr.xp.arguments import array, planned
 from cuzarr.xp.elementwise import astype
 from cuzarr.xp.shapes import broadcast_to
+
+if TYPE_CHECKING:
+    from cuzarr.typing import ArrayLike, DTypeLike, Scalar
 
 __all__ = [
     "all", "any", "argmax", "argmin", "count_nonzero", "max", "mean", "min", "nanargmax", "nanargmin", "nanmax",
@@ -166,14 +169,15 @@ def _spread(
     return astype(result, dtype, copy=False)
 
 
+@planned
 def sum(
     x: Any,
     axis: Axis = None,
-    dtype: Any = None,
-    out: Any = None,
+    dtype: DTypeLike | None = None,
+    out: ArrayLike | None = None,
     keepdims: bool = False,
-    initial: Any = None,
-    where: Any = None,
+    initial: Scalar | None = None,
+    where: ArrayLike | None = None,
 ) -> Any:
     """The sum of the elements. Bools and whole numbers are summed in 64 bits; sums of floats are made in float64 and rounded once.
 
@@ -218,14 +222,15 @@ def sum(
     return _total("sum", x, axis, dtype, out, keepdims, initial, where)
 
 
+@planned
 def prod(
     x: Any,
     axis: Axis = None,
-    dtype: Any = None,
-    out: Any = None,
+    dtype: DTypeLike | None = None,
+    out: ArrayLike | None = None,
     keepdims: bool = False,
-    initial: Any = None,
-    where: Any = None,
+    initial: Scalar | None = None,
+    where: ArrayLike | None = None,
 ) -> Any:
     """The product of the elements; bools and whole numbers are multiplied in 64 bits.
 
@@ -264,7 +269,16 @@ def prod(
     return _total("prod", x, axis, dtype, out, keepdims, initial, where)
 
 
-def mean(x: Any, axis: Axis = None, dtype: Any = None, out: Any = None, keepdims: bool = False, *, where: Any = None) -> Any:
+@planned
+def mean(
+    x: Any,
+    axis: Axis = None,
+    dtype: DTypeLike | None = None,
+    out: ArrayLike | None = None,
+    keepdims: bool = False,
+    *,
+    where: ArrayLike | None = None,
+) -> Any:
     """The mean of the elements; the mean of whole numbers is in float64.
 
     Parameters
@@ -302,16 +316,17 @@ def mean(x: Any, axis: Axis = None, dtype: Any = None, out: Any = None, keepdims
     return into(out, _mean(x, axis, dtype, keepdims, where), "mean")
 
 
+@planned
 def std(
     x: Any,
     axis: Axis = None,
-    dtype: Any = None,
-    out: Any = None,
+    dtype: DTypeLike | None = None,
+    out: ArrayLike | None = None,
     ddof: float = 0,
     keepdims: bool = False,
     *,
-    where: Any = None,
-    mean: Any = None,
+    where: ArrayLike | None = None,
+    mean: ArrayLike | None = None,
     correction: float | None = None,
 ) -> Any:
     """The standard deviation of the elements: the root of the sum of squared distances over their number less ``ddof``.
@@ -358,16 +373,17 @@ def std(
     return into(out, _spread("std", x, axis, dtype, freedom, keepdims, where, mean), "std")
 
 
+@planned
 def var(
     x: Any,
     axis: Axis = None,
-    dtype: Any = None,
-    out: Any = None,
+    dtype: DTypeLike | None = None,
+    out: ArrayLike | None = None,
     ddof: float = 0,
     keepdims: bool = False,
     *,
-    where: Any = None,
-    mean: Any = None,
+    where: ArrayLike | None = None,
+    mean: ArrayLike | None = None,
     correction: float | None = None,
 ) -> Any:
     """The variance of the elements: the sum of squared distances over their number less ``ddof``.
@@ -414,7 +430,15 @@ def var(
     return into(out, _spread("var", x, axis, dtype, freedom, keepdims, where, mean), "var")
 
 
-def min(x: Any, axis: Axis = None, out: Any = None, keepdims: bool = False, initial: Any = None, where: Any = None) -> Any:
+@planned
+def min(
+    x: Any,
+    axis: Axis = None,
+    out: ArrayLike | None = None,
+    keepdims: bool = False,
+    initial: Scalar | None = None,
+    where: ArrayLike | None = None,
+) -> Any:
     """The smallest element; NaN if an element is NaN.
 
     Parameters
@@ -452,7 +476,15 @@ def min(x: Any, axis: Axis = None, out: Any = None, keepdims: bool = False, init
     return into(out, _extreme("min", x, axis, keepdims, initial, where), "min")
 
 
-def max(x: Any, axis: Axis = None, out: Any = None, keepdims: bool = False, initial: Any = None, where: Any = None) -> Any:
+@planned
+def max(
+    x: Any,
+    axis: Axis = None,
+    out: ArrayLike | None = None,
+    keepdims: bool = False,
+    initial: Scalar | None = None,
+    where: ArrayLike | None = None,
+) -> Any:
     """The largest element; NaN if an element is NaN.
 
     Parameters
@@ -490,7 +522,8 @@ def max(x: Any, axis: Axis = None, out: Any = None, keepdims: bool = False, init
     return into(out, _extreme("max", x, axis, keepdims, initial, where), "max")
 
 
-def argmin(x: Any, axis: int | str | None = None, out: Any = None, *, keepdims: bool = False) -> Any:
+@planned
+def argmin(x: Any, axis: int | str | None = None, out: ArrayLike | None = None, *, keepdims: bool = False) -> Any:
     """The index of the first smallest element, or of the first NaN. Without ``axis``, elements are counted in C order.
 
     Parameters
@@ -528,7 +561,8 @@ def argmin(x: Any, axis: int | str | None = None, out: Any = None, *, keepdims: 
     return into(out, reduce("argmin", x, axis, keepdims), "argmin")
 
 
-def argmax(x: Any, axis: int | str | None = None, out: Any = None, *, keepdims: bool = False) -> Any:
+@planned
+def argmax(x: Any, axis: int | str | None = None, out: ArrayLike | None = None, *, keepdims: bool = False) -> Any:
     """The index of the first largest element, or of the first NaN. Without ``axis``, elements are counted in C order.
 
     Parameters
@@ -566,7 +600,10 @@ def argmax(x: Any, axis: int | str | None = None, out: Any = None, *, keepdims: 
     return into(out, reduce("argmax", x, axis, keepdims), "argmax")
 
 
-def any(x: Any, axis: Axis = None, out: Any = None, keepdims: bool = False, *, where: Any = None) -> Any:
+@planned
+def any(
+    x: Any, axis: Axis = None, out: ArrayLike | None = None, keepdims: bool = False, *, where: ArrayLike | None = None
+) -> Any:
     """Whether at least one element is not 0.
 
     Parameters
@@ -604,7 +641,10 @@ def any(x: Any, axis: Axis = None, out: Any = None, keepdims: bool = False, *, w
     return into(out, reduce("any", _counted(x, where, False, "any"), axis, keepdims), "any")
 
 
-def all(x: Any, axis: Axis = None, out: Any = None, keepdims: bool = False, *, where: Any = None) -> Any:
+@planned
+def all(
+    x: Any, axis: Axis = None, out: ArrayLike | None = None, keepdims: bool = False, *, where: ArrayLike | None = None
+) -> Any:
     """Whether no element is 0.
 
     Parameters
@@ -642,6 +682,7 @@ def all(x: Any, axis: Axis = None, out: Any = None, keepdims: bool = False, *, w
     return into(out, reduce("all", _counted(x, where, True, "all"), axis, keepdims), "all")
 
 
+@planned
 def count_nonzero(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:
     """The number of elements that are not 0.
 
@@ -678,14 +719,15 @@ def count_nonzero(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:
     return reduce("count_nonzero", x, axis, keepdims)
 
 
+@planned
 def nansum(
     x: Any,
     axis: Axis = None,
-    dtype: Any = None,
-    out: Any = None,
+    dtype: DTypeLike | None = None,
+    out: ArrayLike | None = None,
     keepdims: bool = False,
-    initial: Any = None,
-    where: Any = None,
+    initial: Scalar | None = None,
+    where: ArrayLike | None = None,
 ) -> Any:
     """The sum of the elements that are not NaN. Else like :func:`sum`.
 
@@ -721,14 +763,15 @@ def nansum(
     return _total("sum", x, axis, dtype, out, keepdims, initial, where, skip_nan=True)
 
 
+@planned
 def nanprod(
     x: Any,
     axis: Axis = None,
-    dtype: Any = None,
-    out: Any = None,
+    dtype: DTypeLike | None = None,
+    out: ArrayLike | None = None,
     keepdims: bool = False,
-    initial: Any = None,
-    where: Any = None,
+    initial: Scalar | None = None,
+    where: ArrayLike | None = None,
 ) -> Any:
     """The product of the elements that are not NaN. Else like :func:`prod`.
 
@@ -764,7 +807,16 @@ def nanprod(
     return _total("prod", x, axis, dtype, out, keepdims, initial, where, skip_nan=True)
 
 
-def nanmean(x: Any, axis: Axis = None, dtype: Any = None, out: Any = None, keepdims: bool = False, *, where: Any = None) -> Any:
+@planned
+def nanmean(
+    x: Any,
+    axis: Axis = None,
+    dtype: DTypeLike | None = None,
+    out: ArrayLike | None = None,
+    keepdims: bool = False,
+    *,
+    where: ArrayLike | None = None,
+) -> Any:
     """The mean of the elements that are not NaN; NaN if all are NaN. Else like :func:`mean`.
 
     Parameters
@@ -799,16 +851,17 @@ def nanmean(x: Any, axis: Axis = None, dtype: Any = None, out: Any = None, keepd
     return into(out, _mean(x, axis, dtype, keepdims, where, skip_nan=True), "nanmean")
 
 
+@planned
 def nanstd(
     x: Any,
     axis: Axis = None,
-    dtype: Any = None,
-    out: Any = None,
+    dtype: DTypeLike | None = None,
+    out: ArrayLike | None = None,
     ddof: float = 0,
     keepdims: bool = False,
     *,
-    where: Any = None,
-    mean: Any = None,
+    where: ArrayLike | None = None,
+    mean: ArrayLike | None = None,
     correction: float | None = None,
 ) -> Any:
     """The standard deviation of the elements that are not NaN; NaN if all are NaN. Else like :func:`std`.
@@ -852,16 +905,17 @@ def nanstd(
     return into(out, _spread("std", x, axis, dtype, freedom, keepdims, where, mean, skip_nan=True), "nanstd")
 
 
+@planned
 def nanvar(
     x: Any,
     axis: Axis = None,
-    dtype: Any = None,
-    out: Any = None,
+    dtype: DTypeLike | None = None,
+    out: ArrayLike | None = None,
     ddof: float = 0,
     keepdims: bool = False,
     *,
-    where: Any = None,
-    mean: Any = None,
+    where: ArrayLike | None = None,
+    mean: ArrayLike | None = None,
     correction: float | None = None,
 ) -> Any:
     """The variance of the elements that are not NaN; NaN if all are NaN. Else like :func:`var`.
@@ -905,7 +959,15 @@ def nanvar(
     return into(out, _spread("var", x, axis, dtype, freedom, keepdims, where, mean, skip_nan=True), "nanvar")
 
 
-def nanmin(x: Any, axis: Axis = None, out: Any = None, keepdims: bool = False, initial: Any = None, where: Any = None) -> Any:
+@planned
+def nanmin(
+    x: Any,
+    axis: Axis = None,
+    out: ArrayLike | None = None,
+    keepdims: bool = False,
+    initial: Scalar | None = None,
+    where: ArrayLike | None = None,
+) -> Any:
     """The smallest element that is not NaN; NaN if all are NaN. Else like :func:`min`.
 
     Parameters
@@ -940,7 +1002,15 @@ def nanmin(x: Any, axis: Axis = None, out: Any = None, keepdims: bool = False, i
     return into(out, _extreme("min", x, axis, keepdims, initial, where, skip_nan=True), "nanmin")
 
 
-def nanmax(x: Any, axis: Axis = None, out: Any = None, keepdims: bool = False, initial: Any = None, where: Any = None) -> Any:
+@planned
+def nanmax(
+    x: Any,
+    axis: Axis = None,
+    out: ArrayLike | None = None,
+    keepdims: bool = False,
+    initial: Scalar | None = None,
+    where: ArrayLike | None = None,
+) -> Any:
     """The largest element that is not NaN; NaN if all are NaN. Else like :func:`max`.
 
     Parameters
@@ -975,7 +1045,8 @@ def nanmax(x: Any, axis: Axis = None, out: Any = None, keepdims: bool = False, i
     return into(out, _extreme("max", x, axis, keepdims, initial, where, skip_nan=True), "nanmax")
 
 
-def nanargmin(x: Any, axis: int | str | None = None, out: Any = None, *, keepdims: bool = False) -> Any:
+@planned
+def nanargmin(x: Any, axis: int | str | None = None, out: ArrayLike | None = None, *, keepdims: bool = False) -> Any:
     """The index of the smallest element that is not NaN. All elements being NaN is an error. Else like :func:`argmin`.
 
     Parameters
@@ -1010,7 +1081,8 @@ def nanargmin(x: Any, axis: int | str | None = None, out: Any = None, *, keepdim
     return into(out, reduce("argmin", x, axis, keepdims, skip_nan=True), "nanargmin")
 
 
-def nanargmax(x: Any, axis: int | str | None = None, out: Any = None, *, keepdims: bool = False) -> Any:
+@planned
+def nanargmax(x: Any, axis: int | str | None = None, out: ArrayLike | None = None, *, keepdims: bool = False) -> Any:
     """The index of the largest element that is not NaN. All elements being NaN is an error. Else like :func:`argmax`.
 
     Parameters

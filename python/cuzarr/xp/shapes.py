@@ -16,7 +16,7 @@ array([[1, 1],
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -28,8 +28,11 @@ from cuzarr._memory.device_array import device_array
 from cuzarr._memory.foreign import device_of, element_type, host_array, is_on_device
 from cuzarr._operators.dispatch import Lazy
 from cuzarr.errors import BoundsCheckError, InvalidArgumentError, SelectionInvalidError, ShapeMismatchError, UnsupportedError
-from cuzarr.xp.arguments import like
+from cuzarr.xp.arguments import like, planned, planned_list
 from cuzarr.xp.creation import asarray
+
+if TYPE_CHECKING:
+    from cuzarr.typing import ArrayLike
 
 __all__ = [
     "broadcast_to", "concatenate", "diff", "expand_dims", "flip", "matrix_transpose", "moveaxis", "permute_dims", "squeeze", "stack",
@@ -83,6 +86,7 @@ class _Source:
         return self.picked(along, self.same())
 
 
+@planned
 def transpose(x: Any, axes: Sequence[int | str] | None = None) -> Any:
     """The dimensions in another order.
 
@@ -116,6 +120,7 @@ def transpose(x: Any, axes: Sequence[int | str] | None = None) -> Any:
     return source.picked(source.all(), [(axis, 0) for axis in order])
 
 
+@planned
 def permute_dims(x: Any, axes: Sequence[int | str] | None = None) -> Any:
     """The dimensions in another order: the array API's name of :func:`transpose`.
 
@@ -143,6 +148,7 @@ def permute_dims(x: Any, axes: Sequence[int | str] | None = None) -> Any:
     return transpose(x, axes)
 
 
+@planned
 def matrix_transpose(x: Any) -> Any:
     """The last two dimensions in the other order.
 
@@ -170,6 +176,7 @@ def matrix_transpose(x: Any) -> Any:
     return swapaxes(x, -1, -2)
 
 
+@planned
 def swapaxes(x: Any, axis1: int | str, axis2: int | str) -> Any:
     """Two dimensions, each in the place of the other.
 
@@ -203,6 +210,7 @@ def swapaxes(x: Any, axis1: int | str, axis2: int | str) -> Any:
     return source.picked(source.all(), [(axis, 0) for axis in order])
 
 
+@planned
 def moveaxis(x: Any, source: int | str | Sequence[int | str], destination: int | Sequence[int]) -> Any:
     """Some dimensions at other places; the others keep their order.
 
@@ -241,6 +249,7 @@ def moveaxis(x: Any, source: int | str | Sequence[int | str], destination: int |
     return own.picked(own.all(), [(axis, 0) for axis in order])
 
 
+@planned
 def squeeze(x: Any, axis: Axis = None) -> Any:
     """The elements without dimensions of extent 1.
 
@@ -279,6 +288,7 @@ def squeeze(x: Any, axis: Axis = None) -> Any:
     return source.picked(along, [dim for dim in source.same() if dim[0] not in gone])
 
 
+@planned
 def expand_dims(x: Any, axis: int | Sequence[int]) -> Any:
     """The elements with more dimensions of extent 1.
 
@@ -316,6 +326,7 @@ def expand_dims(x: Any, axis: int | Sequence[int]) -> Any:
     return source.picked(source.all(), dims)
 
 
+@planned
 def broadcast_to(x: Any, shape: int | Sequence[int]) -> Any:
     """The elements repeated along new dimensions, and along those of extent 1.
 
@@ -357,7 +368,8 @@ def broadcast_to(x: Any, shape: int | Sequence[int]) -> Any:
     return source.picked(along, dims)
 
 
-def concatenate(arrays: Sequence[Any], axis: int | str | None = 0) -> Any:
+@planned_list
+def concatenate(arrays: Any, axis: int | str | None = 0) -> Any:
     """Arrays one after the other along a dimension that they have. Element types are promoted as NumPy promotes them.
 
     Parameters
@@ -404,7 +416,8 @@ def _in_a_row(x: Any) -> Any:
     return finished("flat", (), made("", (elements,), ()), (elements, "cpu"))
 
 
-def stack(arrays: Sequence[Any], axis: int = 0) -> Any:
+@planned_list
+def stack(arrays: Any, axis: int = 0) -> Any:
     """Arrays of one shape one after the other along a new dimension.
 
     Parameters
@@ -449,6 +462,7 @@ def _parts(arrays: Any, name: str) -> tuple[Any, ...]:
     return tuple(one if hasattr(one, "shape") else host_array(one, name) for one in given)
 
 
+@planned
 def flip(x: Any, axis: Axis = None) -> Any:
     """The elements in reverse order.
 
@@ -483,7 +497,8 @@ def flip(x: Any, axis: Axis = None) -> Any:
     return source.picked(along, source.same())
 
 
-def take(x: Any, indices: Any, axis: int | str | None = None) -> Any:
+@planned
+def take(x: Any, indices: ArrayLike, axis: int | str | None = None) -> Any:
     """The elements at some indices along one dimension.
 
     Parameters
@@ -549,7 +564,8 @@ def take(x: Any, indices: Any, axis: int | str | None = None) -> Any:
     return source.picked(along, dims)
 
 
-def diff(x: Any, n: int = 1, axis: int | str = -1, prepend: Any = None, append: Any = None) -> Any:
+@planned
+def diff(x: Any, n: int = 1, axis: int | str = -1, prepend: ArrayLike | None = None, append: ArrayLike | None = None) -> Any:
     """The differences of neighbours along one dimension. Bools give whether neighbours differ.
 
     Parameters

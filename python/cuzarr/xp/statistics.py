@@ -16,7 +16,7 @@ array([2.75, 5.5 ])
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -34,8 +34,12 @@ from cuzarr._memory.element_types import core_dtype, dtype_of
 from cuzarr._memory.foreign import host_array
 from cuzarr._numpy import check_dtype
 from cuzarr.errors import InvalidArgumentError, UnsupportedError
+from cuzarr.xp.arguments import planned
 from cuzarr.xp.elementwise import astype
 from cuzarr.xp.shapes import broadcast_to
+
+if TYPE_CHECKING:
+    from cuzarr.typing import ArrayLike
 
 __all__ = [
     "histogram", "histogram_bin_edges", "median", "nanmedian", "nanpercentile", "nanquantile", "percentile", "quantile",
@@ -82,6 +86,7 @@ def _quantile(name: str, x: Any, q: Any, axis: Axis, method: str, keepdims: bool
     return finished("quantile", arguments, expr, (x, device), left if left is None or asked.ndim == 0 else (None, *left))
 
 
+@planned
 def quantile(x: Any, q: float | Sequence[float], axis: Axis = None, *, method: str = "linear", keepdims: bool = False) -> Any:
     """Quantiles of the elements, exact for arrays of any size.
 
@@ -123,6 +128,7 @@ def quantile(x: Any, q: float | Sequence[float], axis: Axis = None, *, method: s
     return _quantile("quantile", x, q, axis, method, keepdims, False)
 
 
+@planned
 def percentile(x: Any, q: float | Sequence[float], axis: Axis = None, *, method: str = "linear", keepdims: bool = False) -> Any:
     """Percentiles of the elements: :func:`quantile` with ``q`` from 0 to 100.
 
@@ -160,6 +166,7 @@ def percentile(x: Any, q: float | Sequence[float], axis: Axis = None, *, method:
     return _quantile("percentile", x, q, axis, method, keepdims, False, 100)
 
 
+@planned
 def median(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:
     """The element in the middle, or the mean of the two in the middle; exact. NaN where one element is NaN, or where there is none.
 
@@ -193,6 +200,7 @@ def median(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:
     return _quantile("median", x, 0.5, axis, "median", keepdims, False)
 
 
+@planned
 def nanquantile(x: Any, q: float | Sequence[float], axis: Axis = None, *, method: str = "linear", keepdims: bool = False) -> Any:
     """Quantiles of the elements that are not NaN; NaN where there are none. Else like :func:`quantile`.
 
@@ -230,6 +238,7 @@ def nanquantile(x: Any, q: float | Sequence[float], axis: Axis = None, *, method
     return _quantile("nanquantile", x, q, axis, method, keepdims, True)
 
 
+@planned
 def nanpercentile(
     x: Any, q: float | Sequence[float], axis: Axis = None, *, method: str = "linear", keepdims: bool = False
 ) -> Any:
@@ -269,6 +278,7 @@ def nanpercentile(
     return _quantile("nanpercentile", x, q, axis, method, keepdims, True, 100)
 
 
+@planned
 def nanmedian(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:
     """The median of the elements that are not NaN; NaN where there are none.
 
@@ -332,7 +342,7 @@ def _histogram(x: Any, bins: Any, range: tuple[Any, Any] | None, density: bool) 
 
 
 def histogram(
-    x: Any, bins: int | Sequence[float] = 10, range: tuple[float, float] | None = None, density: bool = False
+    x: ArrayLike, bins: int | Sequence[float] = 10, range: tuple[float, float] | None = None, density: bool = False
 ) -> tuple[Any, Any]:
     """The number of elements in each bin, and the edges of the bins.
 
@@ -373,7 +383,7 @@ def histogram(
     return given(0), given(1)
 
 
-def histogram_bin_edges(x: Any, bins: int | Sequence[float] = 10, range: tuple[float, float] | None = None) -> Any:
+def histogram_bin_edges(x: ArrayLike, bins: int | Sequence[float] = 10, range: tuple[float, float] | None = None) -> Any:
     """The edges of the bins that :func:`histogram` counts in.
 
     Parameters

@@ -8,9 +8,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 
 import cuzarr
-from cuzarr import codecs, storage
+from cuzarr import codecs, storage, xp
 
 
 def choices(folder: Path) -> None:
@@ -58,3 +59,25 @@ def results(array: cuzarr.Array, group: cuzarr.Group, folder: Path) -> None:
     cuzarr.rechunk(array, folder)  # type: ignore[call-overload]
     cuzarr.pyramid(array, folder, method="median")  # type: ignore[call-overload]
     cuzarr.map_blocks(np.sin, array, chunks="big")  # type: ignore[arg-type]
+
+
+def plans(array: cuzarr.Array, values: npt.NDArray[np.float64], plan: cuzarr.Expression) -> None:
+    (array + 1).chunks  # type: ignore[attr-defined]
+    (1 - array.lazy[2:]).shards  # type: ignore[attr-defined]
+    (array > 0).to_dict()  # type: ignore[attr-defined]
+    array.mean().nchunks  # type: ignore[attr-defined]
+    array.mean(axis=1.5)  # type: ignore[arg-type]
+    plan.compute().compute()  # type: ignore[attr-defined]
+    plan.compute(device=0)  # type: ignore[arg-type]
+    plan.store({}).compute()  # type: ignore[attr-defined]
+    plan.store({}, chunks="big")  # type: ignore[arg-type]
+    xp.sqrt(array).tolist()  # type: ignore[attr-defined]
+    xp.sqrt(values).compute()  # type: ignore[attr-defined]
+    xp.sum(values).compute()  # type: ignore[attr-defined]
+    xp.sum(array, axes=0)  # type: ignore[call-overload]
+
+
+def memory(array: cuzarr.DeviceArray) -> None:
+    (array * 2).compute()  # type: ignore[attr-defined]
+    array.astype("float32", order="D")  # type: ignore[arg-type]
+    array.sum().chunks  # type: ignore[attr-defined]

@@ -204,3 +204,31 @@ def opens(path: str, mode: AccessMode, data: ArrayLike) -> MemoryArray:
     array = cuzarr.open_array(path, mode=mode, shape=(4,), chunks=2, dtype="float32", fill_value=1, device="cuda:1")
     array[...] = data
     return array[:2]
+
+
+def results_of_functions(
+    array: cuzarr.Array, values: np.ndarray[Any, np.dtype[Any]], held: cuzarr.DeviceArray, view: cuzarr.LazyArray
+) -> None:
+    """Plans of arrays in a store; arrays of the same library for NumPy's and for DeviceArray."""
+    planned: cuzarr.Expression = xp.sqrt(array) + xp.sum(view, axis="time") - xp.clip(array, 0, 1)
+    compared: cuzarr.Expression = (array >= held) & xp.isclose(values, array) | (view == 0)
+    joined: cuzarr.Expression = xp.concatenate([array, view], axis=0)
+    roots: np.ndarray[Any, np.dtype[Any]] = xp.sqrt(values)
+    on_the_device: cuzarr.DeviceArray = xp.sqrt(held) + 2 * held[0] - values
+    mixed: cuzarr.Expression = held + array
+    total: MemoryArray = xp.sum(values)
+    stored: cuzarr.Array = planned.store("planned.zarr", chunks=(1, 90, 180), overwrite=True)
+    same: cuzarr.LazyArray = planned.store(view)
+    print(
+        compared,
+        joined,
+        roots,
+        on_the_device.T,
+        mixed,
+        float(total),
+        stored.chunks,
+        same.shape,
+        abs(array),
+        -view,
+        divmod(array, 2),
+    )
