@@ -85,6 +85,7 @@ __all__ = [
     "PyramidOptions",
     "RechunkOptions",
     "RequireArrayOptions",
+    "RequireOptions",
     "Rows",
     "RunOptions",
     "SaveOptions",
@@ -518,6 +519,13 @@ class RequireArrayOptions(_NewArrayOptions, total=False):
 
     chunks: Chunks
     compressor: CodecLike | None
+
+
+class RequireOptions(RequireArrayOptions, total=False):
+    """Further arguments of :meth:`cuzarr.Group.require_array`."""
+
+    dtype: DTypeLike | None
+    exact: bool
 
 
 class GroupOptions(TypedDict, total=False):

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
         GroupOptions,
         MemberOptions,
         Order,
-        RequireArrayOptions,
+        RequireOptions,
         ShapeLike,
         Shards,
     )
@@ -820,10 +820,8 @@ class Group(Node):
         name: str,
         *,
         shape: ShapeLike,
-        dtype: DTypeLike | None = None,
-        exact: bool = False,
         config: ArrayConfigLike | None = None,
-        **kwargs: Unpack[RequireArrayOptions],
+        **kwargs: Unpack[RequireOptions],
     ) -> Array:
         """The array at a path below this group. It is created if it is missing.
 
@@ -833,14 +831,11 @@ class Group(Node):
             Its path below this group.
         shape : tuple of int
             The shape that it must have.
-        dtype : dtype-like, optional
-            A type to which the array's values can be cast.
-        exact : bool
-            Whether the array must have exactly this type.
         config : ArrayConfig or dict, optional
             How the array behaves while it is open.
         **kwargs
-            For a new array what :meth:`create_array` takes.
+            ``dtype``: a type to which the array's values can be cast, or with ``exact=True`` the array's own type. For a new array also
+            what :meth:`create_array` takes.
 
         Returns
         -------
@@ -861,12 +856,13 @@ class Group(Node):
         dtype('float32')
         """
         known = parameters(Group.require_array, Group.create_array, create.create)
-        check_keywords("Group.require_array", kwargs, known)
+        check_keywords("Group.require_array", kwargs, [*known, "exact"])
+        exact, dtype = kwargs.pop("exact", False), kwargs.pop("dtype", None)
         node = self.get(name)
         if node is None:
             created = "float64" if dtype is None else dtype
             try:
-                return self.create_array(name, shape=shape, dtype=created, config=config, **kwargs)
+                return self.create_array(name, shape=shape, dtype=created, config=config, **kwargs)  # type: ignore[misc]
             except ContainsArrayError:
                 if (node := self.get(name)) is None:
                     raise
