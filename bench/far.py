@@ -344,7 +344,7 @@ def netcdf(chosen: argparse.Namespace) -> list[dict[str, Any]]:
             place = pathlib.Path(folder)
             with h5py.File(place / "field.nc", "w") as file:
                 file.create_dataset("t", data=truth, chunks=chunk, shuffle=True, compression="gzip", compression_opts=4)
-            (place / "field.json").write_text(json.dumps(cuzarr.storage.make_references(place / "field.nc")))
+            (place / "field.json").write_text(json.dumps(cuzarr.references.make_references(place / "field.nc")))
             # The encoded chunks are the same, because encoders of one level differ.
             (place / "field.zarr").mkdir()
             refs, file_bytes = json.loads((place / "field.json").read_text())["refs"], (place / "field.nc").read_bytes()

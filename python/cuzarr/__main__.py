@@ -7,7 +7,7 @@ import sys
 from importlib import metadata
 
 from cuzarr import _core
-from cuzarr.storage.references import references_for_command
+from cuzarr.references.make import make_references_for_command
 
 # Packages that cuzarr works with: name, purpose, names of distributions (the first is the one to install).
 _PACKAGES = (
@@ -45,7 +45,7 @@ def main() -> int:
     """Runs the command with this process's arguments; returns its exit status."""
     # Python's own handler would wait until the command has ended; the command has its own, which tells how to go on.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    return _core.cli(["cuzarr", *sys.argv[1:]], references_for_command, _find_packages)
+    return _core.cli(["cuzarr", *sys.argv[1:]], make_references_for_command, _find_packages)
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import date, timedelta
 from types import EllipsisType
-from typing import TYPE_CHECKING, Any, Literal, Protocol, Required, SupportsIndex, TypeAlias, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Protocol, Required, SupportsIndex, TypeAlias, TypedDict, TypeVar, Union
 
 import numpy as np
 import numpy.typing as npt
@@ -302,7 +302,7 @@ class SupportsStorePath(Protocol):
     def metadata(self) -> Any: ...
 
 
-Node: TypeAlias = "Array | Group | SupportsStorePath | StoreLike"
+Node: TypeAlias = Union["Array", "Group", "StoreLike", SupportsStorePath]
 """An array or group, of cuzarr or of zarr-python, or the place of one."""
 
 TargetT = TypeVar("TargetT", bound="Array | LazyArray")
@@ -651,5 +651,5 @@ class MemoryArray(Protocol):
 HeldT = TypeVar("HeldT", "np.ndarray[Any, np.dtype[Any]]", "DeviceArray")
 """An array in memory of a library whose functions give arrays of the same library."""
 
-MemoryOperand: TypeAlias = "complex | np.generic | np.ndarray[Any, Any] | SupportsCudaArray | MemoryArray | Sequence[Any]"
+MemoryOperand: TypeAlias = complex | np.generic | np.ndarray[Any, Any] | SupportsCudaArray | MemoryArray | Sequence[Any]
 """What an array in memory computes with to another one: numbers, arrays in memory, lists. Stored arrays and plans give plans."""

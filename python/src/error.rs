@@ -33,7 +33,7 @@ fn instance<'py>(py: Python<'py>, error: &Error) -> PyResult<Bound<'py, PyAny>> 
 /// The exception that a Python store or codec raised, when it says more than the error's kind. These are cuzarr's own
 /// exceptions, and interrupts.
 fn source_exception(py: Python<'_>, error: &Error) -> Option<PyErr> {
-    let source = std::error::Error::source(error)?.downcast_ref::<PyErr>()?;
+    let source = error.source_as::<PyErr>()?;
     let ours = py.import("cuzarr.errors").and_then(|errors| errors.getattr("CuzarrError")).ok()?;
     let keep = source.is_instance(py, &ours) || !source.is_instance_of::<pyo3::exceptions::PyException>(py);
     keep.then(|| source.clone_ref(py))
@@ -48,7 +48,7 @@ pub fn from_python(py: Python<'_>, kind: ErrorKind, what: &str, exception: PyErr
         told = format!("{name}: {text}").trim_end_matches([':', ' ']).to_string();
     }
     let message = format!("{what}: {told}");
-    Error::new(kind, message).with_source(exception)
+    Error::new(kind, message).telling(exception)
 }
 
 /// The error for an exception that a command ends with.

@@ -65,7 +65,9 @@ pub fn reading<T: Send + 'static>(
     let (sender, results) = mpsc::channel();
     // A thread of its own, because it may outlive the call. Nobody may wait for it by then.
     let begun = thread::Builder::new().name("cuzarr-read".into()).spawn(move || drop(sender.send(work())));
-    begun.map_err(|error| Error::new(ErrorKind::StoreFailed, "cannot start a thread").with_source(error)).py()?;
+    begun
+        .map_err(|error| Error::new(ErrorKind::StoreFailed, format!("cannot start a thread: {error}")).telling(error))
+        .py()?;
     py.detach(move || {
         loop {
             match results.recv_timeout(SIGNAL_INTERVAL) {

@@ -499,7 +499,7 @@ impl PythonStore {
             self.call("get", |_, adapter| adapter.call_method1("start", (requests, reply)).map(|_| ()))
         });
         if let Err(error) = started {
-            pending.end_all(|| Error::new(error.kind(), error.message().to_string()));
+            pending.end_all(|| error.clone());
         }
     }
 
@@ -612,9 +612,7 @@ impl Store for PythonStore {
         for (number, requests) in batch.chunks(self.requests_at_once).enumerate() {
             let from = number * self.requests_at_once;
             if let Err(error) = sink.check().and_then(|()| self.fetch(from, requests, &*sink)) {
-                let (kind, message) = (error.kind(), error.message().to_string());
-                sink.done(from, Err(error));
-                (1..requests.len()).for_each(|at| sink.done(from + at, Err(Error::new(kind, message.clone()))));
+                (0..requests.len()).for_each(|at| sink.done(from + at, Err(error.clone())));
             }
         }
     }

@@ -37,6 +37,7 @@ LAYERS = (
     ("_samples",),
     ("api",),
     ("xp",),
+    ("references",),
     ("",),  # `cuzarr` itself
     ("__main__", "zarr", "xarray", "dask", "torch", "kvikio"),
 )
@@ -45,6 +46,7 @@ LAYERS = (
 LAZY = {
     ("storage.resolve", "storage.zarr_form"): "zarr-python is optional",
     ("kvikio", "storage.zarr_form"): "zarr-python is optional",
+    ("references.make", "references.table"): "h5py is optional, and importing it takes time",
     ("storage.adapters.choice", "storage.adapters.object"): "few programs give such stores",
     ("storage.adapters.choice", "storage.adapters.fsspec"): "fsspec is optional, and importing asyncio takes time",
     ("storage.adapters.choice", "storage.adapters.obstore"): "obstore is optional, and importing asyncio takes time",

@@ -16,7 +16,7 @@ import pytest
 
 import cuzarr
 from cuzarr.errors import CuzarrError, CuzarrUserWarning, InvalidArgumentError, LibraryMissingError, UnsupportedError
-from cuzarr.storage import hdf5, joined, make_references
+from cuzarr.references import make_references
 
 h5py = pytest.importorskip("h5py")
 
@@ -99,7 +99,7 @@ def test_every_kind_of_dataset_has_its_elements(tmp_path: Path) -> None:
 
 
 def test_contiguous_elements_are_cut_into_chunks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hdf5, "LONGEST_PART", 5000)
+    monkeypatch.setattr("cuzarr.references.layout.LONGEST_PART", 5000)
     value = np.arange(12 * 300, dtype="i4").reshape(12, 300)
     with h5py.File(tmp_path / "a.h5", "w") as file:
         file.create_dataset("a", data=value)
@@ -335,7 +335,7 @@ def test_chunks_that_leave_out_filters_are_read(tmp_path: Path, monkeypatch: pyt
     np.testing.assert_array_equal(group["lzf"][...], np.arange(1000))
     refs = json.loads((tmp_path / "a.json").read_text())["refs"]
     assert all(isinstance(refs[f"all skip/{number}"], list) for number in range(3))
-    monkeypatch.setattr(hdf5, "ENCODED_BYTES", 4000)
+    monkeypatch.setattr("cuzarr.references.layout.INLINE_BYTES", 4000)
     with pytest.warns(CuzarrUserWarning, match="variable 'mixed' is left out: .* leave out other filters than the rest"):
         make_references(tmp_path / "a.h5")
 
@@ -353,7 +353,7 @@ def test_zstd_levels_may_be_negative(tmp_path: Path) -> None:
 
 
 def test_a_prime_number_of_rows_is_not_cut_into_single_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hdf5, "LONGEST_PART", 5000)
+    monkeypatch.setattr("cuzarr.references.layout.LONGEST_PART", 5000)
     with h5py.File(tmp_path / "a.h5", "w") as file:
         file["a"] = np.arange(10_007)
     array = opened(tmp_path / "a.h5")["a"]
@@ -701,7 +701,7 @@ def test_files_that_do_not_follow_each_other_are_refused(tmp_path: Path, monkeyp
     write_day(tmp_path / "a.nc", 0, chunks=(2, 20, 30))
     table = make_references([tmp_path / "a.nc", tmp_path / "a.nc"], join="time")
     assert table["refs"]["t/0.0.0"].startswith("base64:") and "t/1.0.0" not in table["refs"]
-    monkeypatch.setattr(joined, "HELD_BYTES", 1000)
+    monkeypatch.setattr("cuzarr.references.layout.INLINE_BYTES", 1000)
     with pytest.raises(
         UnsupportedError, match=r"(?s)variable 't'.*do not end where the files do \(\[3, 3\] along 'time'\).*nccopy -c time/1"
     ):

@@ -370,5 +370,5 @@ fn best_device() -> Device {
 }
 
 fn io(what: &str, error: std::io::Error) -> Error {
-    Error::new(ErrorKind::StoreFailed, format!("could not {what}: {error}")).with_source(error)
+    Error::new(ErrorKind::StoreFailed, format!("could not {what}: {error}")).telling(error)
 }

@@ -115,7 +115,7 @@ pub fn write(path: &Path, bytes: &[u8]) -> Result<()> {
     written.map_err(|error| {
         // That failure is the one to report.
         let _ = fs::remove_file(&partial);
-        Error::new(ErrorKind::StoreFailed, format!("cannot write '{}': {error}", path.display())).with_source(error)
+        Error::new(ErrorKind::StoreFailed, format!("cannot write '{}': {error}", path.display())).telling(error)
     })
 }
 

@@ -84,5 +84,5 @@ fn page(command: Command) -> io::Result<Vec<u8>> {
 }
 
 fn failed(place: String, error: std::io::Error) -> Error {
-    Error::new(ErrorKind::StoreFailed, format!("cannot write to '{place}'")).with_source(error)
+    Error::new(ErrorKind::StoreFailed, format!("cannot write to '{place}': {error}")).telling(error)
 }

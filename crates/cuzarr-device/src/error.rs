@@ -2,6 +2,7 @@
 
 use std::error::Error as StdError;
 use std::fmt;
+use std::sync::Arc;
 
 /// The kind of an error, for callers that handle kinds differently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -28,13 +29,15 @@ pub enum ErrorKind {
 }
 
 /// An error of the device layer. Small to return: one pointer.
+#[derive(Clone)]
 pub struct Error(Box<Inner>);
 
+#[derive(Clone)]
 struct Inner {
     kind: ErrorKind,
     message: String,
     hint: Option<String>,
-    source: Option<Box<dyn StdError + Send + Sync>>,
+    source: Option<Arc<dyn StdError + Send + Sync>>,
 }
 
 /// This crate's result.
@@ -53,10 +56,18 @@ impl Error {
         self
     }
 
-    /// Adds the error below this one.
+    /// Adds a hint where there is none yet.
+    pub(crate) fn or_hint(self, hint: &str) -> Self {
+        match self.0.hint {
+            Some(_) => self,
+            None => self.with_hint(hint),
+        }
+    }
+
+    /// Adds the error below this one; the message does not repeat its text.
     #[must_use]
     pub fn with_source(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
-        self.0.source = Some(source.into());
+        self.0.source = Some(Arc::from(source.into()));
         self
     }
 

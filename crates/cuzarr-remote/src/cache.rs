@@ -94,7 +94,7 @@ pub fn clear_cache(folder: &Path) -> Result<u64> {
 }
 
 fn unreadable(path: &Path, error: io::Error) -> Error {
-    Error::new(ErrorKind::StoreFailed, format!("cache '{}'", path.display())).with_source(error)
+    Error::new(ErrorKind::StoreFailed, format!("cache '{}': {error}", path.display())).telling(error)
 }
 
 /// The cache of a store.

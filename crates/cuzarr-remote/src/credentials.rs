@@ -122,8 +122,10 @@ impl<C: Form> CredentialProvider for Provider<C> {
         {
             return Ok(Arc::clone(credential));
         }
-        let failed =
-            |source| object_store::Error::Generic { store: "credentials", source: Box::new(CredentialsFailed(source)) };
+        let failed = |error: Error| {
+            let error = error.at("the program's source of credentials failed");
+            object_store::Error::Generic { store: "credentials", source: Box::new(error) }
+        };
         let source = Arc::clone(&self.source);
         let lost = |_| Error::new(ErrorKind::StoreFailed, "it ended early");
         let made =
@@ -135,18 +137,6 @@ impl<C: Form> CredentialProvider for Provider<C> {
         Ok(credential)
     }
 }
-
-/// The failure of a source of credentials, inside an error of a client.
-#[derive(Debug)]
-pub(crate) struct CredentialsFailed(pub(crate) Error);
-
-impl fmt::Display for CredentialsFailed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the program's source of credentials failed: {}", self.0.message())
-    }
-}
-
-impl std::error::Error for CredentialsFailed {}
 
 #[cfg(test)]
 mod tests {

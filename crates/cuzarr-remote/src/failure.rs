@@ -5,8 +5,6 @@ use std::fmt;
 use cuzarr::{Error, ErrorKind};
 use object_store::client::{HttpError, HttpErrorKind};
 
-use crate::credentials::CredentialsFailed;
-
 /// Characters of a server's answer that an error repeats.
 const LONGEST_ANSWER: usize = 300;
 
@@ -37,27 +35,12 @@ impl RangeRefusal {
     }
 }
 
-/// An error that is in our words already, inside an error of a client.
-#[derive(Debug)]
-pub(crate) struct Told(pub(crate) Error);
-
-impl fmt::Display for Told {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.0.message())
-    }
-}
-
-impl std::error::Error for Told {}
-
 /// The error of a request that a client gave up.
 pub(crate) fn explain(error: &object_store::Error) -> Error {
-    if let Some(Told(error)) = causes(error).find_map(|cause| cause.downcast_ref()) {
-        return error.copied();
+    if let Some(own) = causes(error).find_map(|cause| cause.downcast_ref::<Error>()) {
+        return own.clone();
     }
     let failed = |message: String| Error::new(ErrorKind::StoreFailed, message);
-    if let Some(cause) = causes(error).find_map(|cause| cause.downcast_ref::<CredentialsFailed>()) {
-        return Error::new(cause.0.kind(), cause.to_string());
-    }
     match error {
         object_store::Error::NotFound { source, .. } => {
             failed(format!("not found{}", answer(&source.to_string()))).with_hint("check the name of the bucket")

@@ -54,7 +54,7 @@ impl Runtime {
             .enable_all()
             .build()
             .map_err(|error| {
-                Error::new(ErrorKind::StoreFailed, "cannot start threads for requests").with_source(error)
+                Error::new(ErrorKind::StoreFailed, format!("cannot start threads for requests: {error}")).telling(error)
             })?;
         Ok(Runtime { process: std::process::id(), threads, hosts: Mutex::default() })
     }

@@ -77,7 +77,7 @@ impl Store for RemoteStore {
             Ok(client) => read::start(client, self.to_string(), batch, sink),
             Err(error) => {
                 for index in 0..batch.len() {
-                    sink.done(index, Err(Error::new(error.kind(), error.message()).at(self.to_string())));
+                    sink.done(index, Err(error.clone().at(self.to_string())));
                 }
             }
         }

@@ -29,8 +29,6 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri};
 use object_store::client::{HttpClient, HttpError, HttpErrorKind, HttpRequest, HttpResponse, HttpResponseBody};
 use tokio::sync::Semaphore;
 
-use crate::failure::Told;
-
 /// Redirections that are followed for one request.
 const MOST_REDIRECTIONS: usize = 10;
 
@@ -124,7 +122,7 @@ impl Web {
             let target =
                 target.ok_or_else(|| refused("the server redirects to an address that is not followed", NO_TARGET))?;
             if let Some(check) = &self.redirects {
-                check(&target.to_string()).map_err(|error| told(redirected(&error)))?;
+                check(&target.to_string()).map_err(|error| told(error.at("the server redirects")))?;
             }
             request = plain.clone();
             if origin(&target) == named {
@@ -239,20 +237,11 @@ const NO_TARGET: &str =
     "use the address that the server redirects to; only http and https are followed, and not from https to http";
 
 fn told(error: Error) -> HttpError {
-    HttpError::new(HttpErrorKind::Unknown, Told(error))
+    HttpError::new(HttpErrorKind::Unknown, error)
 }
 
 fn refused(message: impl Into<String>, hint: &str) -> HttpError {
     told(Error::new(ErrorKind::StoreFailed, message).with_hint(hint))
-}
-
-/// The refusal of an address, as that of a redirection.
-fn redirected(refusal: &Error) -> Error {
-    let error = Error::new(refusal.kind(), format!("the server redirects, but {}", refusal.message()));
-    match refusal.hint() {
-        Some(hint) => error.with_hint(hint),
-        None => error,
-    }
 }
 
 fn is_redirection(status: StatusCode) -> bool {

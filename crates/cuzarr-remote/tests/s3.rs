@@ -586,6 +586,6 @@ fn a_program_renews_its_credentials() {
     let keys: Vec<_> = server.take_log().iter().map(|request| request.headers["authorization"].clone()).collect();
     assert!(keys[0].contains("Credential=key0/") && keys[1].contains("Credential=key1/"), "{keys:?}");
     let error = store.get("v").unwrap_err();
-    assert!(error.message().contains("source of credentials failed: no more"), "{error}");
+    assert!(error.to_string().contains("source of credentials failed: no more"), "{error}");
     assert!(!format!("{error:?} {store:?}").contains("hush"));
 }

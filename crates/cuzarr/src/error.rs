@@ -4,6 +4,7 @@
 use std::borrow::Cow;
 use std::error::Error as StdError;
 use std::fmt;
+use std::sync::Arc;
 
 /// Declares [`ErrorKind`] together with the list that other languages mirror.
 macro_rules! kinds {
@@ -106,14 +107,21 @@ impl ErrorKind {
 }
 
 /// An error of the library. Small to return: one pointer.
+///
+/// `to_string` gives trail, message and hint. An error whose text the message repeats is left out of the chain of
+/// [`source`](StdError::source), so that a program that prints the chain says nothing twice.
+#[derive(Clone)]
 pub struct Error(Box<Inner>);
 
+#[derive(Clone)]
 struct Inner {
     kind: ErrorKind,
     message: String,
     trail: Vec<String>,
     hint: Option<String>,
-    source: Option<Box<dyn StdError + Send + Sync>>,
+    source: Option<Arc<dyn StdError + Send + Sync>>,
+    /// Whether the message repeats the text of `source`.
+    is_source_told: bool,
     others: Vec<Error>,
 }
 
@@ -141,6 +149,7 @@ impl Error {
             trail: Vec::new(),
             hint: None,
             source: None,
+            is_source_told: false,
             others: Vec::new(),
         }))
     }
@@ -150,17 +159,6 @@ impl Error {
     pub fn at(mut self, place: impl Into<String>) -> Self {
         self.0.trail.insert(0, shortened(place.into()));
         self
-    }
-
-    /// A copy for another item that failed for the same reason. The error that caused this one is left out.
-    #[must_use]
-    pub fn copied(&self) -> Self {
-        let copy = Error::new(self.kind(), self.message());
-        let copy = self.trail().iter().rev().fold(copy, |copy, place| copy.at(place));
-        match self.hint() {
-            Some(hint) => copy.with_hint(hint),
-            None => copy,
-        }
     }
 
     /// Adds what the reader can do, as an imperative.
@@ -179,10 +177,31 @@ impl Error {
         }
     }
 
-    /// Adds the error below this one.
+    /// Adds the error below this one; the message does not repeat its text.
     #[must_use]
     pub fn with_source(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
-        self.0.source = Some(source.into());
+        self.0.source = Some(Arc::from(source.into()));
+        self.0.is_source_told = false;
+        self
+    }
+
+    /// Adds the error below this one; the message repeats its text. So `source` goes on with the error below that one, as
+    /// it does for [`std::io::Error`], and [`Error::source_as`] gives the error itself.
+    ///
+    /// ```
+    /// # use std::error::Error as _;
+    /// # use std::io;
+    /// use cuzarr::{Error, ErrorKind};
+    /// let full = io::Error::from(io::ErrorKind::StorageFull);
+    /// let error = Error::new(ErrorKind::StoreFailed, format!("cannot write 'c/0': {full}")).telling(full);
+    /// assert_eq!(error.to_string(), "cannot write 'c/0': no storage space");
+    /// assert!(error.source().is_none());
+    /// assert_eq!(error.source_as::<io::Error>().unwrap().kind(), io::ErrorKind::StorageFull);
+    /// ```
+    #[must_use]
+    pub fn telling(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
+        self = self.with_source(source);
+        self.0.is_source_told = true;
         self
     }
 
@@ -211,6 +230,11 @@ impl Error {
     /// The hint: what the reader can do about it.
     pub fn hint(&self) -> Option<&str> {
         self.0.hint.as_deref()
+    }
+
+    /// The error below this one, if it is a `T`; also where the message repeats its text.
+    pub fn source_as<T: StdError + 'static>(&self) -> Option<&T> {
+        self.0.source.as_deref()?.downcast_ref()
     }
 
     /// Other errors of the same call.
@@ -247,7 +271,7 @@ impl From<cuzarr_device::Error> for Error {
         };
         let mut own = Error::new(kind, error.message());
         own.0.hint = error.hint().map(String::from);
-        own.with_source(error)
+        own.telling(error)
     }
 }
 
@@ -319,7 +343,8 @@ impl fmt::Debug for Error {
 
 impl StdError for Error {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
-        self.0.source.as_deref().map(|source| source as _)
+        let source = self.0.source.as_deref()?;
+        if self.0.is_source_told { source.source() } else { Some(source) }
     }
 }
 
@@ -399,6 +424,39 @@ mod tests {
             error.to_string(),
             "array '/t': chunk 'c/0/1': codec 'zstd': frame ends early: got 3 bytes, expected 20"
         );
+    }
+
+    /// Everything that a program prints that follows `source`, as anyhow does.
+    fn printed_chain(error: &Error) -> String {
+        let mut text = error.to_string();
+        let mut next = error.source();
+        while let Some(below) = next {
+            text += &format!("\ncaused by: {below}");
+            next = below.source();
+        }
+        text
+    }
+
+    #[test]
+    fn clone_keeps_everything() {
+        let error = Error::new(ErrorKind::StoreFailed, "broken").with_hint("mend it").at("key 'a'").at("store 's'");
+        let error = error.with_source(fmt::Error).with_others([Error::new(ErrorKind::Cancelled, "cancelled")]);
+        let clone = error.clone().at("array '/t'");
+        assert_eq!(clone.trail(), ["array '/t'", "store 's'", "key 'a'"]);
+        assert_eq!((clone.kind(), clone.message(), clone.hint()), (error.kind(), "broken", Some("mend it")));
+        assert_eq!(clone.others()[0].kind(), ErrorKind::Cancelled);
+        assert!(clone.source_as::<fmt::Error>().is_some());
+        assert_eq!(printed_chain(&clone), format!("array '/t': {}", printed_chain(&error)));
+    }
+
+    #[test]
+    fn a_source_that_the_message_tells_is_not_printed_again() {
+        use cuzarr_device::ErrorKind as Kind;
+        let root = cuzarr_device::Error::new(Kind::DeviceFailed, "CUDA error 2");
+        let below = cuzarr_device::Error::new(Kind::OutOfMemory, "cuda:0 has no 5 bytes left").with_source(root);
+        let error = Error::from(below).at("array '/t'");
+        assert_eq!(printed_chain(&error), "array '/t': cuda:0 has no 5 bytes left\ncaused by: CUDA error 2");
+        assert_eq!(error.source_as::<cuzarr_device::Error>().unwrap().kind(), Kind::OutOfMemory);
     }
 
     #[test]

@@ -39,10 +39,10 @@ from cuzarr.errors import (
     GroupNotFoundError,
     NodeTypeValidationError,
 )
-from cuzarr.storage import AccessMode, StoreLike, StorePath, make_store_path
+from cuzarr.storage import StoreLike, StorePath, make_store_path
 
 if TYPE_CHECKING:
-    from cuzarr.typing import ArrayLike, MemoryArray, OpenGroupOptions, OpenLikeOptions, OpenOptions
+    from cuzarr.typing import AccessMode, ArrayLike, MemoryArray, OpenGroupOptions, OpenLikeOptions, OpenOptions
 
 
 _READ_MODES = ("r", "r+", "a")

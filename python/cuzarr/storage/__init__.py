@@ -18,10 +18,8 @@ from cuzarr.storage.foreign import ForeignStore, FsspecStore, ObjectStore
 from cuzarr.storage.gds import GDSStore
 from cuzarr.storage.local import LocalStore
 from cuzarr.storage.memory import GpuMemoryStore, MemoryStore
-from cuzarr.storage.references import make_references
 from cuzarr.storage.resolve import (
     MODES,
-    AccessMode,
     StoreLike,
     StorePath,
     iterate_parents,
@@ -36,7 +34,6 @@ from cuzarr.storage.zip import ZipStore
 
 __all__ = [
     "MODES",
-    "AccessMode",
     "ForeignStore",
     "FsspecStore",
     "GDSStore",
@@ -51,7 +48,6 @@ __all__ = [
     "UrlStore",
     "ZipStore",
     "iterate_parents",
-    "make_references",
     "make_store",
     "make_store_path",
     "normalize_path",

@@ -10,7 +10,7 @@ from typing import Any
 
 from cuzarr import _core
 from cuzarr.errors import CuzarrError
-from cuzarr.storage.parquet import Columns, ParquetTable, held
+from cuzarr.storage.parquet import ParquetTable, ReferenceColumns
 from cuzarr.storage.sessions import Opened, of_session
 from cuzarr.storage.url import Credentials, flat_options
 
@@ -79,12 +79,11 @@ def _of_references(store: Any, through_python: _core.Store) -> _core.Store | Non
         return _of_parquet(fs, root, through_python)
     if type(fs.references) is not dict:
         return None
-    table = _Table(fs)
-    options = _options(fs, dict(_hosts(table.urls, _protocol(fs.fss[None]))))
+    found = _references(fs)
+    options = _options(fs, dict(_hosts(found.urls, _protocol(fs.fss[None]))))
     if options is None:
         return None
-    columns = table.keys, list(table.urls), table.files, table.offsets, table.sizes
-    return _core.Store.references(columns, table.inline, options, through_python, root.strip("/"))
+    return _core.Store.references(found.columns(), found.inline, options, through_python, root.strip("/"))
 
 
 def _of_parquet(fs: Any, root: str, through_python: _core.Store) -> _core.Store | None:
@@ -94,37 +93,27 @@ def _of_parquet(fs: Any, root: str, through_python: _core.Store) -> _core.Store 
     table = ParquetTable(fs.references, str(fs.target))
     if options is None or table.is_changed:
         return None
-    nothing: Columns = ([], [], [], [], [])
     pending = table.arrays, table.references
-    return _core.Store.references(nothing, table.documents, options, through_python, root.strip("/"), pending)
+    return _core.Store.references(
+        ReferenceColumns().columns(), table.documents, options, through_python, root.strip("/"), pending
+    )
 
 
-class _Table:
-    """References of a file system of fsspec's, as columns."""
-
-    def __init__(self, fs: Any) -> None:
-        self._fs = fs
-        self.inline: list[tuple[str, bytes]] = []
-        self.keys: list[str] = []
-        self.urls: dict[str, int] = {}
-        self.files: list[int] = []
-        self.offsets: list[int] = []
-        self.sizes: list[int] = []
-        for key, value in fs.references.items():
-            self._add(key, value)
-
-    def _add(self, key: str, value: Any) -> None:
+def _references(fs: Any) -> ReferenceColumns:
+    """The references of a file system of fsspec's."""
+    found = ReferenceColumns()
+    for key, value in fs.references.items():
         if isinstance(value, bytes | str):
-            self.inline.append((key, held(value)))
-            return
-        url, offset, size = value if len(value) == 3 else (value[0], 0, 0)
-        if len(value) == 3 and not size:
-            self.inline.append((key, b""))
-            return
-        self.keys.append(key)
-        self.files.append(self.urls.setdefault(str(self._fs.target if url is None else url), len(self.urls)))
-        self.offsets.append(offset)
-        self.sizes.append(size)
+            found.add_inline(key, value)
+            continue
+        url = str(fs.target if value[0] is None else value[0])
+        if len(value) != 3:
+            found.add(key, url)
+        elif value[2]:
+            found.add(key, url, value[1], value[2])
+        else:
+            found.add_inline(key, b"")
+    return found
 
 
 def _options(fs: Any, hosts: dict[str, str]) -> list[tuple[str, str]] | None:

@@ -60,14 +60,37 @@ def open_table(url: str, given: Mapping[str, Any], options: list[tuple[str, str]
     if like is None:
         raise StoreFailedError(f"'{scheme}://{place}': the scheme is not built in")
     chosen = [*(pair for pair in options if pair[0] != "allow"), ("allow", allowed)]
-    nothing: Columns = ([], [], [], [], [])
-    return _core.Store.references(nothing, table.documents, chosen, like, "", (table.arrays, table.references))
+    return _core.Store.references(
+        ReferenceColumns().columns(), table.documents, chosen, like, "", (table.arrays, table.references)
+    )
 
 
-def held(value: bytes | str) -> bytes:
-    """A value that a table holds itself, as fsspec understands it."""
-    plain = value if isinstance(value, bytes) else value.encode()
-    return base64.b64decode(plain[7:]) if plain.startswith(b"base64:") else plain
+class ReferenceColumns:
+    """References of fsspec, as the Rust side takes them: values that the table holds itself, and columns of places in files."""
+
+    def __init__(self) -> None:
+        self.inline: list[tuple[str, bytes]] = []
+        self.urls: dict[str, int] = {}
+        self._keys: list[str] = []
+        self._files: list[int] = []
+        self._offsets: list[int] = []
+        self._sizes: list[int] = []
+
+    def add(self, key: str, url: str, offset: int = 0, size: int = 0) -> None:
+        """Adds a part of a file; without a size, the whole file."""
+        self._keys.append(key)
+        self._files.append(self.urls.setdefault(url, len(self.urls)))
+        self._offsets.append(offset)
+        self._sizes.append(size)
+
+    def add_inline(self, key: str, value: bytes | str) -> None:
+        """Adds a value that the table holds itself."""
+        plain = value if isinstance(value, bytes) else value.encode()
+        self.inline.append((key, base64.b64decode(plain[7:]) if plain.startswith(b"base64:") else plain))
+
+    def columns(self) -> Columns:
+        """The places in files."""
+        return self._keys, list(self.urls), self._files, self._offsets, self._sizes
 
 
 class ParquetTable:
@@ -86,12 +109,7 @@ class ParquetTable:
         document = self._mapper.zmetadata[f"{array}/.zarray"]
         extents = zip(document["shape"], document["chunks"], strict=True)
         counts = [-(-extent // chunk) for extent, chunk in extents] or [1]
-        keys: list[str] = []
-        urls: dict[str, int] = {}
-        files: list[int] = []
-        offsets: list[int] = []
-        sizes: list[int] = []
-        inline: list[tuple[str, bytes]] = []
+        found = ReferenceColumns()
         for record in self._records(array):
             columns = self._mapper.open_refs(array, record)
             if columns is None:
@@ -104,15 +122,12 @@ class ParquetTable:
             for place, url, offset, length, raw in parts:
                 key = f"{array}/{'.'.join(map(str, place))}"
                 if isinstance(raw, bytes | str):
-                    inline.append((key, held(raw)))
+                    found.add_inline(key, raw)
                 elif isinstance(url, str) and offset and not length:
-                    inline.append((key, b""))
+                    found.add_inline(key, b"")
                 elif isinstance(url, str):
-                    keys.append(key)
-                    files.append(urls.setdefault(url or self._target, len(urls)))
-                    offsets.append(int(offset or 0))
-                    sizes.append(int(length or 0))
-        return (keys, list(urls), files, offsets, sizes), inline
+                    found.add(key, url or self._target, int(offset or 0), int(length or 0))
+        return found.columns(), found.inline
 
     def _records(self, array: str) -> list[int]:
         """The numbers of the files that there are. The shape may promise any number of them."""

@@ -6,7 +6,7 @@ import os
 import re
 import sys
 from collections.abc import Iterator, Mapping, MutableMapping
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, Union
 
 from cuzarr._names import did_you_mean
 from cuzarr._text import printable
@@ -22,9 +22,8 @@ from cuzarr.storage.zip import ZipStore, is_zip_file
 if TYPE_CHECKING:
     from zarr.storage import StorePath as ZarrStorePath
 
-    from cuzarr.typing import ForeignStoreLike
+    from cuzarr.typing import AccessMode, ForeignStoreLike
 
-AccessMode = Literal["r", "r+", "a", "w", "w-"]
 MODES: tuple[AccessMode, ...] = ("r", "r+", "a", "w", "w-")
 
 
@@ -180,7 +179,9 @@ class StorePath:
 # What these refer to is said by storage_options alone.
 _PLACELESS = ("reference", "github", "git")
 
-StoreLike: TypeAlias = "Store | StorePath | os.PathLike[str] | str | MutableMapping[str, Any] | ForeignStoreLike | ZarrStorePath"
+StoreLike: TypeAlias = Union[
+    Store, StorePath, os.PathLike[str], str, MutableMapping[str, Any], "ForeignStoreLike", "ZarrStorePath"
+]
 """Whatever says where data is: a path, a URL, a store, a place in one, a mapping; a store of another library."""
 
 

@@ -142,7 +142,7 @@ impl Store for PythonChunks {
         };
         let pending = Pending::new(batch, sink, Box::new(explain));
         if let Err(error) = Python::attach(|py| self.fetch(py, &pending, workers)) {
-            pending.end_all(|| Error::new(error.kind(), error.message().to_string()));
+            pending.end_all(|| error.clone());
         }
     }
 

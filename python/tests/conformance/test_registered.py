@@ -12,7 +12,7 @@ import pytest
 import cuzarr
 from cuzarr import _core
 from cuzarr.errors import CuzarrError, UnknownCodecError, UnknownDataTypeError, UnsupportedFeatureError
-from cuzarr.storage.references import references_for_command
+from cuzarr.references.make import make_references_for_command
 
 from . import registered
 
@@ -40,7 +40,7 @@ def test_the_page_lists_the_registered_names_and_no_other() -> None:
 @pytest.mark.parametrize(("kind", "name"), NAMES)
 def test_the_command_takes_and_refuses_the_same_names(kind: str, name: str, tmp_path: Path, capfd: Any) -> None:
     (tmp_path / "zarr.json").write_text(json.dumps(registered.document(kind, name)))
-    status = _core.cli(["cuzarr", "info", str(tmp_path)], references_for_command)
+    status = _core.cli(["cuzarr", "info", str(tmp_path)], make_references_for_command)
     said = capfd.readouterr().err.replace(str(tmp_path), "")
     assert (status == 0) == (registered.refusal(kind, name) is None), said
     assert status == 0 or name in said

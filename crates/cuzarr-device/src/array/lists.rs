@@ -1,7 +1,7 @@
 //! Index lists: where elements lie along dimensions that an index list chose, instead of at even distances.
 //!
 //! With lists, a box counts in positions of the lists: `start..start + extent` are entries of a dimension's list. Each entry says
-//! where its element lies in its packed chunk, and at which index of the nd-buffer. No two entries of a list have one index of
+//! at which number along the dimension its element lies in its packed chunk, and at which index of the nd-buffer. No two entries of a list have one index of
 //! the nd-buffer, so boxes with disjoint positions have disjoint elements.
 
 use std::sync::Arc;

@@ -133,7 +133,7 @@ pub(crate) struct Cublas {
     path: PathBuf,
 }
 
-static CUBLAS: OnceLock<std::result::Result<Cublas, String>> = OnceLock::new();
+static CUBLAS: OnceLock<Result<Cublas>> = OnceLock::new();
 
 /// The handle of one device, as a number; 0 before the first use. Whoever puts work on it has the lock.
 #[derive(Default)]
@@ -147,8 +147,7 @@ impl Cublas {
     /// # Errors
     /// `LibraryMissing` when there is none.
     pub(crate) fn get() -> Result<&'static Cublas> {
-        let cublas = CUBLAS.get_or_init(|| Cublas::load().map_err(|error| error.message().to_string()));
-        cublas.as_ref().map_err(|message| Error::new(ErrorKind::LibraryMissing, message.clone()).with_hint(HINT))
+        CUBLAS.get_or_init(|| Cublas::load().map_err(|error| error.or_hint(HINT))).as_ref().map_err(Error::clone)
     }
 
     fn load() -> Result<Cublas> {

@@ -83,7 +83,7 @@ pub struct CuFile {
     process: u32,
 }
 
-static CUFILE: OnceLock<std::result::Result<CuFile, String>> = OnceLock::new();
+static CUFILE: OnceLock<Result<CuFile>> = OnceLock::new();
 
 impl CuFile {
     /// The library, started.
@@ -91,12 +91,12 @@ impl CuFile {
     /// # Errors
     /// `LibraryMissing` when there is none, it does not start, or this process was forked after it had started.
     pub fn get() -> Result<&'static CuFile> {
-        let cufile = CUFILE.get_or_init(|| CuFile::load().map_err(|error| error.message().to_string()));
+        let cufile = CUFILE.get_or_init(|| CuFile::load().map_err(|error| error.or_hint(HINT)));
         match cufile {
             Ok(cufile) if cufile.process == std::process::id() => Ok(cufile),
             Ok(_) => Err(Error::new(ErrorKind::LibraryMissing, "cuFile was started before this process was forked")
                 .with_hint("start worker processes with 'spawn' or 'forkserver'")),
-            Err(message) => Err(Error::new(ErrorKind::LibraryMissing, message.clone()).with_hint(HINT)),
+            Err(error) => Err(error.clone()),
         }
     }
 

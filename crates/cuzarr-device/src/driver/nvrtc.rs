@@ -59,7 +59,7 @@ pub(crate) struct Compiled {
     pub(crate) lowered_name: Option<String>,
 }
 
-static NVRTC: OnceLock<std::result::Result<Nvrtc, String>> = OnceLock::new();
+static NVRTC: OnceLock<Result<Nvrtc>> = OnceLock::new();
 
 impl Nvrtc {
     /// The compiler that matches the driver best.
@@ -67,8 +67,7 @@ impl Nvrtc {
     /// # Errors
     /// `LibraryMissing` when there is none.
     pub(crate) fn get() -> Result<&'static Nvrtc> {
-        let nvrtc = NVRTC.get_or_init(|| Nvrtc::load().map_err(|error| error.message().to_string()));
-        nvrtc.as_ref().map_err(|message| Error::new(ErrorKind::LibraryMissing, message.clone()).with_hint(HINT))
+        NVRTC.get_or_init(|| Nvrtc::load().map_err(|error| error.or_hint(HINT))).as_ref().map_err(Error::clone)
     }
 
     fn load() -> Result<Nvrtc> {

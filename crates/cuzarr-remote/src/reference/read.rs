@@ -177,7 +177,7 @@ impl Parts {
         if slots.iter().all(|slot| slot.lease.is_err())
             && let Some(refusal) = slots.iter().find_map(|slot| slot.lease.as_ref().err())
         {
-            return Err(refusal.copied());
+            return Err(refusal.clone());
         }
         let longest_bytes = slots.iter().map(|slot| slot.size_bytes).max().unwrap_or(0);
         Ok(Box::new(Joined { size_bytes: size_bytes as usize, slots, longest_bytes, together: None }))
@@ -199,7 +199,7 @@ impl Parts {
                     self.end(part, slot.lease.map(ReadOutcome::Filled));
                 }
             }
-            Err(error) => item.parts.iter().for_each(|part| self.end(part, Err(error.copied()))),
+            Err(error) => item.parts.iter().for_each(|part| self.end(part, Err(error.clone()))),
         }
     }
 }

@@ -152,7 +152,7 @@ impl Store for ReferenceStore {
             Ok(found) => found,
             Err(error) => {
                 for (index, request) in batch.iter().enumerate() {
-                    sink.done(index, Err(error.copied()).at(|| self.name_of(&request.key)));
+                    sink.done(index, Err(error.clone()).at(|| self.name_of(&request.key)));
                 }
                 return;
             }

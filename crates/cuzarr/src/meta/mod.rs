@@ -74,7 +74,6 @@ pub use multiscales::{
     CoordinateSystems, IMAGE_LABELS, ImageAxis, ImageLevel, MultiscaleConvention, Multiscales, label_names,
 };
 pub use node::NodeMetadata;
-pub(crate) use rectilinear::LengthRun;
 pub use rectilinear::{Edges, RectilinearGrid, Run};
 pub use times::TimeScale;
 pub use xarray::{Translated, translate};

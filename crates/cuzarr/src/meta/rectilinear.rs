@@ -3,9 +3,7 @@
 //!
 //! Lengths that repeat stay a run, as the document writes them, so a small document never becomes a large list.
 
-use std::hash::{Hash, Hasher};
 use std::ops::Range;
-use std::sync::{Arc, OnceLock};
 
 use serde_json::{Value, json};
 
@@ -32,38 +30,6 @@ impl Run {
     }
 }
 
-/// A run among all runs of its length. Their chunks, moved together, are an array of their own.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct LengthRun {
-    pub(crate) run: Run,
-    /// Number of chunks of the same length before the run: the number of its first chunk among them.
-    pub(crate) own_chunk: u64,
-}
-
-impl LengthRun {
-    /// Number of elements in chunks of the same length before the run.
-    pub(crate) fn own_start(&self) -> u64 {
-        self.own_chunk * self.run.edge // at most the index where the run starts
-    }
-}
-
-/// The runs along each dimension, sorted by length, then by place. They are sorted when they are first needed, and once for all
-/// clones of a grid. Grids are compared without them.
-#[derive(Clone, Debug, Default)]
-struct SortedRuns(Arc<OnceLock<Vec<Arc<[LengthRun]>>>>);
-
-impl PartialEq for SortedRuns {
-    fn eq(&self, _: &SortedRuns) -> bool {
-        true
-    }
-}
-
-impl Eq for SortedRuns {}
-
-impl Hash for SortedRuns {
-    fn hash<H: Hasher>(&self, _: &mut H) {}
-}
-
 /// The chunks along one dimension.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Edges {
@@ -88,7 +54,6 @@ pub struct RectilinearGrid {
     axes: Vec<Edges>,
     /// Elements of the longest chunk, per dimension.
     largest: Vec<u64>,
-    sorted: SortedRuns,
 }
 
 /// Collects runs, joining equal neighbours.
@@ -136,7 +101,7 @@ impl RectilinearGrid {
             Edges::Even(edge) => *edge,
             Edges::Runs(runs) => runs.iter().map(|run| run.edge).max().unwrap_or(1),
         };
-        RectilinearGrid { largest: axes.iter().map(largest).collect(), axes, sorted: SortedRuns::default() }
+        RectilinearGrid { largest: axes.iter().map(largest).collect(), axes }
     }
 
     /// Reads the configuration in a v3 document.
@@ -180,9 +145,24 @@ impl RectilinearGrid {
         &self.axes
     }
 
-    /// The runs along a dimension, sorted by length, then by place. None for chunks of one length.
-    pub(crate) fn sorted_runs(&self, dim: usize) -> &Arc<[LengthRun]> {
-        &self.sorted.0.get_or_init(|| self.axes.iter().map(Edges::sorted_runs).collect())[dim]
+    /// The length of all chunks along a dimension; `None` when lengths differ. Where the last chunk has another length than all
+    /// others, lengths differ.
+    pub(crate) fn even_edge(&self, dim: usize) -> Option<u64> {
+        match &self.axes[dim] {
+            Edges::Even(edge) => Some(*edge),
+            Edges::Runs(runs) => match &runs[..] {
+                [only] => Some(only.edge),
+                _ => None,
+            },
+        }
+    }
+
+    /// The number and the elements of the chunk along a dimension that holds an element. Elements behind the last listed chunk are
+    /// in one more, without an end.
+    pub(crate) fn chunk_along(&self, dim: usize, index: u64) -> (u64, Range<u64>) {
+        let axis = &self.axes[dim];
+        let number = axis.chunk_of(index);
+        (number, axis.range(number, u64::MAX))
     }
 
     /// Number of dimensions.
@@ -329,21 +309,6 @@ impl Edges {
                 None => runs.last().map_or(0, Run::end)..extent,
             },
         }
-    }
-
-    /// The runs, sorted by length, then by place.
-    fn sorted_runs(&self) -> Arc<[LengthRun]> {
-        let Edges::Runs(runs) = self else { return Arc::new([]) };
-        let mut sorted: Vec<LengthRun> = runs.iter().map(|&run| LengthRun { run, own_chunk: 0 }).collect();
-        sorted.sort_unstable_by_key(|one| (one.run.edge, one.run.start));
-        for same in sorted.chunk_by_mut(|one, next| one.run.edge == next.run.edge) {
-            let mut before = 0;
-            for one in same {
-                one.own_chunk = before;
-                before += one.run.count;
-            }
-        }
-        sorted.into()
     }
 
     /// The different lengths of chunks, rising.

@@ -41,19 +41,9 @@ pub(super) struct ArrayIo {
     state: Arc<Mutex<State>>,
 }
 
-/// A chain of a rectilinear array, bound to chunks of one shape.
-#[derive(Clone)]
-pub(super) struct PartAccess {
-    /// The array's chain.
-    pub(super) of: Arc<Chain>,
-    pub(super) chunk_shape: Vec<u64>,
-    pub(super) access: Arc<Access>,
-}
-
 #[derive(Clone, Default)]
 pub(super) struct State {
     pub(super) accesses: Vec<Arc<Access>>,
-    pub(super) parts: Vec<PartAccess>,
     pub(super) report: Option<Report>,
     pub(super) identity: Option<Identity>,
 }

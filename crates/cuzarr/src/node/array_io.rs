@@ -103,10 +103,6 @@ impl Array {
     }
 
     fn read_many_to(&self, selections: &[Selection], out: &NdBuffer) -> Result<()> {
-        if self.rectilinear().is_some() {
-            let each = selections.iter().enumerate();
-            return each.into_iter().try_for_each(|(at, selection)| self.read_to(selection, &out.index_axis(0, at)?));
-        }
         let access = self.access_as(out)?;
         let report = Engine::get().read_many(&access, self.store(), selections, out, self.options())?;
         self.io.state().report = Some(report);
@@ -115,7 +111,7 @@ impl Array {
 
     /// Whether [`Array::read_in_turn`] can read to the array's device.
     pub(crate) fn reads_in_turn(&self) -> bool {
-        self.rectilinear().is_none() && reads_in_turn(&**self.store(), self.device())
+        reads_in_turn(&**self.store(), self.device())
     }
 
     /// Reads boxes to the array's device in one pipeline, and hands each to `deliver` when it is complete, in order. There is
@@ -150,13 +146,7 @@ impl Array {
 
     fn read_to(&self, selection: &Selection, out: &NdBuffer) -> Result<()> {
         let (engine, options) = (Engine::get(), self.options());
-        let report = match self.rectilinear() {
-            None => engine.read(&*self.access_as(out)?, self.store(), selection, out, options)?,
-            Some(grid) => {
-                let parts = self.parts(grid, selection, out.device(), Some(out.dtype()), false)?;
-                engine.read_parts(&parts, self.store(), selection, out, options)?
-            }
-        };
+        let report = engine.read(&*self.access_as(out)?, self.store(), selection, out, options)?;
         self.io.state().report = Some(report);
         Ok(())
     }
@@ -176,13 +166,7 @@ impl Array {
         let work = || -> Result<()> {
             let access = self.access(Device::Cpu)?;
             let (engine, options) = (Engine::get(), self.options());
-            let report = match self.rectilinear() {
-                None => engine.write(&access, self.store(), selection, value, options)?,
-                Some(grid) => {
-                    let parts = self.parts(grid, selection, Device::Cpu, None, true)?;
-                    engine.write_parts(&parts, self.store(), selection, value, options)?
-                }
-            };
+            let report = engine.write(&access, self.store(), selection, value, options)?;
             self.io.state().report = Some(report);
             Ok(())
         };
@@ -197,13 +181,7 @@ impl Array {
         let work = || -> Result<VariableElements> {
             let access = self.access(Device::Cpu)?;
             let (engine, options) = (Engine::get(), self.options());
-            let (elements, report) = match self.rectilinear() {
-                None => engine.read_variable(&access, self.store(), selection, options)?,
-                Some(grid) => {
-                    let parts = self.parts(grid, selection, Device::Cpu, None, false)?;
-                    engine.read_variable_parts(&parts, self.store(), selection, access.fill(), options)?
-                }
-            };
+            let (elements, report) = engine.read_variable(&access, self.store(), selection, options)?;
             self.io.state().report = Some(report);
             Ok(elements)
         };
@@ -222,17 +200,8 @@ impl Array {
     /// Like [`Array::write_variable`], for a caller that holds the lock on the selection's objects.
     pub(super) fn write_variable_alone(&self, selection: &Selection, value: &VariableElements) -> Result<()> {
         let work = || -> Result<()> {
-            let (engine, options) = (Engine::get(), self.options());
-            let report = match self.rectilinear() {
-                None => {
-                    let access = self.access(Device::Cpu)?;
-                    engine.write_variable(&access, self.store(), selection, value, options)?
-                }
-                Some(grid) => {
-                    let parts = self.parts(grid, selection, Device::Cpu, None, true)?;
-                    engine.write_variable_parts(&parts, self.store(), selection, value, options)?
-                }
-            };
+            let (access, options) = (self.access(Device::Cpu)?, self.options());
+            let report = Engine::get().write_variable(&access, self.store(), selection, value, options)?;
             self.io.state().report = Some(report);
             Ok(())
         };
@@ -255,9 +224,6 @@ impl Array {
     /// `SelectionInvalid`; what the codecs report.
     pub fn explain(&self, selection: &Selection) -> Result<Explanation> {
         let work = || -> Result<Explanation> {
-            if let Some(grid) = self.rectilinear() {
-                return self.explain_parts(grid, selection);
-            }
             let access = self.access(self.device())?;
             Engine::explain(&access, self.store(), selection, self.options())
         };
@@ -270,9 +236,6 @@ impl Array {
     /// Those of [`Array::explain`].
     pub fn explain_write(&self, selection: &Selection) -> Result<Explanation> {
         let work = || -> Result<Explanation> {
-            if let Some(grid) = self.rectilinear() {
-                return self.explain_writing_parts(grid, selection);
-            }
             let access = self.access(self.device())?;
             Engine::explain_write(&access, self.store(), selection, self.options())
         };
@@ -325,29 +288,44 @@ impl Array {
         }
     }
 
-    /// The access that reads into `out`.
+    /// The access that reads into `out`. It converts elements where types differ.
     fn access_as(&self, out: &NdBuffer) -> Result<Arc<Access>> {
         let access = self.access(out.device())?;
         match access.dtype() {
-            Some(own) if own != out.dtype() => access.reading_as(out.dtype()).map(Arc::new),
+            Some(own) if own != out.dtype() => {
+                self.bound(out.device(), Some(out.dtype()), || access.reading_as(out.dtype()))
+            }
             _ => Ok(access),
         }
     }
 
-    /// The chain bound to a device. It is bound again when the metadata changed.
+    /// The chain bound to a device.
     pub(super) fn access(&self, device: Device) -> Result<Arc<Access>> {
         let chain = self.chain()?;
-        let mut state = self.io.state();
+        self.bound(device, None, || Access::new(self.metadata(), self.path(), Arc::clone(chain), device))
+    }
+
+    /// The chain bound to a device, with elements converted to `cast`. It is bound again when the metadata changed.
+    fn bound(&self, device: Device, cast: Option<DType>, bind: impl FnOnce() -> Result<Access>) -> Result<Arc<Access>> {
+        let chain = self.chain()?;
         let current = |access: &Arc<Access>| Arc::ptr_eq(access.chain(), chain);
-        if let Some(access) = state.accesses.iter().find(|access| access.device() == device && current(access)) {
+        let is_wanted = |access: &&Arc<Access>| access.device() == device && access.cast() == cast && current(access);
+        if let Some(access) = self.io.state().accesses.iter().find(is_wanted) {
             return Ok(Arc::clone(access));
         }
-        let access = Arc::new(Access::new(self.metadata(), self.path(), Arc::clone(chain), device)?);
-        state.accesses.retain(|access| access.device() != device && current(access));
+        let access = Arc::new(bind()?);
+        let mut state = self.io.state();
+        state.accesses.retain(current);
+        if state.accesses.len() >= KEPT_ACCESSES {
+            state.accesses.remove(0);
+        }
         state.accesses.push(Arc::clone(&access));
         Ok(access)
     }
 }
+
+/// Most bindings to devices and types that an array keeps.
+const KEPT_ACCESSES: usize = 16;
 
 /// Groups selections that only differ in their place, by their numbers.
 fn alike(selections: &[Selection]) -> Vec<Vec<usize>> {

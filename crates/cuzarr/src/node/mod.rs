@@ -29,7 +29,6 @@ mod hierarchy;
 mod mode;
 #[cfg(feature = "ndarray")]
 mod ndarray;
-mod parts;
 mod path;
 mod place;
 mod stream;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use cuzarr_device::TransferBox;
 
+use super::source::ChunkLayout;
 use crate::store::{ByteRange, Version};
 
 /// The name of a stored chunk, for error messages.
@@ -65,6 +66,8 @@ pub struct Unit {
     pub range: ByteRange,
     /// The sizes that the bytes may have.
     pub size: SizeRule,
+    /// The layout of the object that the chunk belongs to, and its codecs.
+    pub(crate) layout: Arc<ChunkLayout>,
     /// Bytes of the packed unit.
     pub packed_size_bytes: usize,
     /// Whether this is a whole chunk, which must be decoded. Otherwise it is a piece of packed bytes, used as it is.
@@ -240,6 +243,7 @@ mod tests {
             version: None,
             range: ByteRange::Span { offset, size_bytes },
             size: SizeRule::Exact(size_bytes),
+            layout: crate::plan::testing::layout(&[&[size_bytes]]),
             packed_size_bytes: size_bytes as usize,
             whole: true,
             places: Vec::new(),

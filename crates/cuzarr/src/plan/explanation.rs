@@ -11,8 +11,9 @@ use super::options::PlanOptions;
 use super::placement::{Decoding, Merging, Placement, ReadPlacement, WritePlacement};
 use super::read::Plan;
 use super::selection::Selection;
-use super::source::Source;
+use super::source::{ChunkLayout, Source};
 use crate::codec::{Chain, Program};
+use crate::error::Result;
 
 /// What a read or write of a selection would do.
 #[derive(Clone, Debug, PartialEq)]
@@ -85,30 +86,51 @@ impl Explanation {
     }
 
     /// Counts the chunks that a plan touches.
-    pub(crate) fn count(&mut self, plan: &Plan, batch_bytes: u64) {
-        plan.orders().iter().for_each(|order| self.add(plan.source(), order, batch_bytes));
+    ///
+    /// # Errors
+    /// What the codecs of an object report.
+    pub(crate) fn count(&mut self, plan: &Plan, batch_bytes: u64) -> Result<()> {
+        let (source, before) = (plan.source(), self.packed_bytes);
+        for order in plan.orders() {
+            if !source.is_uneven() {
+                self.add(source, order, source.layout(), (order.touched(source.cells(0)), &order.whole()));
+                continue;
+            }
+            for object in order.walk_all(source.cells(0)) {
+                let layout = source.layout_at(&object.origin)?;
+                self.add(source, order, &layout, (1, &object.inside));
+            }
+        }
+        let packed_bytes = self.packed_bytes - before;
+        self.batches += packed_bytes.div_ceil(batch_bytes.max(1)).max(u64::from(self.chunks > 0));
+        Ok(())
     }
 
-    /// Counts the chunks that hold the elements of `order`.
-    fn add(&mut self, source: &Source, order: &ChunkOrder, batch_bytes: u64) {
-        let touched = |shape: &[u64]| order.touched(shape);
-        let chunks = touched(&source.leaf().chunk_shape);
-        let packed_bytes = chunks.saturating_mul(source.packed.size_bytes as u64);
-        let indexes = source.levels.iter().filter_map(|level| {
-            level.shard.as_ref().map(|shard| touched(&level.chunk_shape).saturating_mul(shard.index_size_bytes))
+    /// Counts the chunks in `objects` objects of one layout that hold the elements of these positions.
+    fn add(
+        &mut self,
+        source: &Source,
+        order: &ChunkOrder,
+        layout: &ChunkLayout,
+        (objects, inside): (u64, &[(u64, u64)]),
+    ) {
+        let cells = |level: usize| if level == 0 { objects } else { order.cells(inside, source.cells(level)) };
+        let chunks = cells(layout.levels.len() - 1);
+        let indexes = layout.levels.iter().enumerate();
+        let indexes = indexes.filter_map(|(number, level)| {
+            level.shard.as_ref().map(|shard| cells(number).saturating_mul(shard.index_size_bytes))
         });
         let indexes = indexes.fold(0, u64::saturating_add);
-        let chunk_bytes = match source.packed.stored_is_packed {
-            true => Some(source.packed.size_bytes as u64),
-            false => source.leaf().bound_bytes,
+        let chunk_bytes = match layout.packed.stored_is_packed {
+            true => Some(layout.packed.size_bytes as u64),
+            false => layout.leaf().bound_bytes,
         };
         let stored = chunk_bytes.map(|bytes| chunks.saturating_mul(bytes).saturating_add(indexes));
-        self.objects = self.objects.saturating_add(touched(&source.levels[0].chunk_shape));
+        self.objects = self.objects.saturating_add(objects);
         self.chunks = self.chunks.saturating_add(chunks);
-        self.packed_bytes = self.packed_bytes.saturating_add(packed_bytes);
+        self.packed_bytes = self.packed_bytes.saturating_add(chunks.saturating_mul(layout.packed.size_bytes as u64));
         self.stored_bytes_at_most =
             self.stored_bytes_at_most.zip(stored).map(|(all, stored)| all.saturating_add(stored));
-        self.batches += packed_bytes.div_ceil(batch_bytes.max(1)).max(u64::from(chunks > 0));
     }
 
     /// Turns the explanation into one of a write with this placement.

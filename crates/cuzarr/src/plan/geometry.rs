@@ -2,6 +2,7 @@
 
 use super::selection::{AxisSelection, Selection};
 use crate::error::{Error, ErrorKind, Result};
+use crate::meta::ChunkGrid;
 
 /// The strides of a box in elements, per dimension. Its dimensions lie in the order of `axes`, the last one innermost.
 pub(crate) fn strides(axes: impl DoubleEndedIterator<Item = usize>, shape: &[u64]) -> Vec<u64> {
@@ -50,4 +51,15 @@ pub(crate) fn memory_shape(selection: &Selection) -> Result<Vec<usize>> {
     extents.collect::<std::result::Result<_, _>>().map_err(|_| {
         Error::new(ErrorKind::OutOfMemory, format!("selection {selection} has more elements than memory can have"))
     })
+}
+
+/// The first and last object along each dimension that a selection touches; `None` when there are none.
+///
+/// # Errors
+/// `SelectionInvalid` when the selection does not fit the array.
+pub(crate) fn chunk_bounds(grid: &ChunkGrid, shape: &[u64], selection: &Selection) -> Result<Option<Vec<(u64, u64)>>> {
+    selection.check(shape)?;
+    let Some(bounds) = selection.bounds() else { return Ok(None) };
+    let (first, last): (Vec<u64>, Vec<u64>) = bounds.into_iter().unzip();
+    Ok(Some(grid.chunk_of(&first)?.into_iter().zip(grid.chunk_of(&last)?).collect()))
 }

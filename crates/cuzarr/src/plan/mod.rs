@@ -4,20 +4,19 @@
 //! and fills. Plans do no I/O and use no device, so every decision is tested without either.
 
 mod batch;
+mod cells;
 mod chunk_order;
 mod costs;
 mod divisor;
 mod explanation;
 mod geometry;
 mod options;
-mod parts;
 mod pieces;
 mod placement;
 mod read;
 mod regions;
 mod selection;
 mod source;
-mod stretches;
 mod tour;
 mod whole;
 mod write;
@@ -40,15 +39,18 @@ pub use read::{Entries, IndexPlace, IndexRead, Plan, Room, Spacing, Step};
 #[doc(hidden)]
 pub use selection::Parts;
 #[doc(hidden)]
-pub use source::{KeyOf, Level, PackedLayout, ShardLayout, Source};
+pub use source::{KeyOf, Source};
 #[doc(hidden)]
 pub use whole::WholeShards;
 
-pub(crate) use chunk_order::{ChunkOrder, chunks_touched};
-pub(crate) use geometry::{memory_shape, strides};
-pub(crate) use parts::{GridPart, chunk_bounds, parts_touched};
+pub(crate) use chunk_order::chunks_touched;
+pub(crate) use geometry::{chunk_bounds, memory_shape, strides};
 pub(crate) use placement::{
     ChunkRoute, Circumstances, DeviceEncoding, DeviceWrite, PLAIN_COPIES, ReadPlacement, Resident, Route, SMALL_BYTES,
     WriteCircumstances, WritePlacement, WriteRoute, encoding_places, old_bound_bytes, padded, refuse_fallen,
 };
+pub(crate) use source::{ChunkLayout, Level, PackedLayout, ShardLayout};
 pub(crate) use write::{Coverage, Touched, WritePlan};
+
+#[cfg(test)]
+pub(crate) mod testing;

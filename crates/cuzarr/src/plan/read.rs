@@ -7,6 +7,7 @@
 mod descent;
 mod units;
 
+use std::borrow::Cow;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
@@ -19,7 +20,7 @@ use super::batch::{Batch, CoalesceLimits, Unit, coalesce};
 use super::chunk_order::{ChunkOrder, chunks_touched};
 use super::options::PlanOptions;
 use super::selection::Selection;
-use super::source::Source;
+use super::source::{ChunkLayout, Source};
 use super::tour::{Tour, Want};
 
 use super::whole::{WholeShards, whole_shards};
@@ -61,21 +62,47 @@ pub enum Step {
 enum Stacking {
     /// There is one selection, and its result is the whole result.
     One,
-    /// There is one selection, and its result is a part of the whole result.
-    Part,
     /// Results are stacked along a new first dimension.
     Stacked,
     /// Like `Stacked`, and each selection is complete before the next one begins.
     InTurn,
 }
 
-/// Where selected elements lie in packed bytes: at these strides, which include steps and transposed axes, or as lists say.
+/// Where selected elements lie in packed bytes.
 #[derive(Clone, Debug)]
 pub struct Spacing {
-    /// Elements between neighbours, per dimension of the result.
-    pub strides: Vec<isize>,
+    /// The order of the elements, and whether results are stacked; `None` when nothing is selected.
+    order: Option<(ChunkOrder, bool)>,
+    /// Strides in chunks of the array's own layout, which is mostly the only one.
+    usual: (Arc<ChunkLayout>, Vec<isize>),
     /// The dimensions that index lists chose.
     pub lists: Option<Arc<Lists>>,
+}
+
+impl Spacing {
+    /// The spacing of the elements of `order`, which are stacked along a first dimension or not.
+    pub(crate) fn new(
+        order: Option<(ChunkOrder, bool)>,
+        layout: &Arc<ChunkLayout>,
+        lists: Option<Arc<Lists>>,
+    ) -> Spacing {
+        let usual = (Arc::clone(layout), strides_in(order.as_ref(), layout));
+        Spacing { order, usual, lists }
+    }
+
+    /// Elements between neighbours in a packed chunk, per dimension of the result, with steps and transposed axes. Numbers in lists
+    /// count in them.
+    pub(crate) fn strides(&self, layout: &Arc<ChunkLayout>) -> Cow<'_, [isize]> {
+        match &self.usual {
+            (usual, strides) if Arc::ptr_eq(usual, layout) => Cow::Borrowed(strides),
+            _ => Cow::Owned(strides_in(self.order.as_ref(), layout)),
+        }
+    }
+}
+
+fn strides_in(order: Option<&(ChunkOrder, bool)>, layout: &ChunkLayout) -> Vec<isize> {
+    let Some((order, is_stacked)) = order else { return Vec::new() };
+    is_stacked.then_some(0).into_iter().chain(order.packed_strides(&layout.strides)).collect()
 }
 
 /// The plan of a read of one or several selections.
@@ -87,8 +114,6 @@ pub struct Plan {
     next: usize,
     stacking: Stacking,
     options: PlanOptions,
-    /// The strides of a packed chunk in elements, per dimension of the array.
-    strides: Vec<u64>,
     stack: Vec<Frame>,
     known: HashMap<IndexPlace, Option<Arc<dyn Entries>>>,
     /// The number of entries of all known indexes.
@@ -105,11 +130,6 @@ impl Plan {
     pub fn new(source: Arc<Source>, selection: Selection, options: PlanOptions) -> Result<Plan> {
         let order = ChunkOrder::new(&selection, &source)?;
         Ok(Plan::of(source, vec![order], Stacking::One, options))
-    }
-
-    /// The plan of a read of those elements of a result that `order` names.
-    pub(crate) fn of_order(source: Arc<Source>, order: ChunkOrder, options: PlanOptions) -> Plan {
-        Plan::of(source, vec![order], Stacking::Part, options)
     }
 
     /// The plan of a read of several selections that only differ in their place. Their results are stacked along a new first
@@ -153,14 +173,12 @@ impl Plan {
     }
 
     fn of(source: Arc<Source>, selections: Vec<ChunkOrder>, stacking: Stacking, options: PlanOptions) -> Plan {
-        let strides = source.packed.strides(&source.leaf().chunk_shape);
         Plan {
             source,
             selections,
             next: 0,
             stacking,
             options,
-            strides,
             stack: Vec::new(),
             known: HashMap::new(),
             known_entries: 0,
@@ -205,11 +223,11 @@ impl Plan {
     /// The array's own grid, for the next selections: one, or as many as keep the list of their cells small.
     fn first_frame(&mut self) -> Option<Frame> {
         let from = self.next;
-        let cell = &self.source.levels[0].chunk_shape;
+        let objects = self.source.cells(0);
         let listed_cells = if self.stacking == Stacking::InTurn { 1 } else { LISTED_CELLS };
         let mut cells = 0;
         while let Some(selection) = self.selections.get(self.next).filter(|_| cells < listed_cells) {
-            cells = selection.touched(cell).saturating_add(cells);
+            cells = selection.touched(objects).saturating_add(cells);
             self.next += 1;
         }
         let wants: Vec<Want> = (from..self.next)
@@ -219,7 +237,7 @@ impl Plan {
             })
             .collect();
         let origin = vec![0; self.source.shape.len()];
-        let tour = || Tour::new(&self.selections, &wants, &origin, cell);
+        let tour = || Tour::new(&self.selections, &wants, &origin, objects);
         (!wants.is_empty()).then(|| Frame { level: 0, tour: tour(), shard: None })
     }
 
@@ -229,13 +247,12 @@ impl Plan {
     /// `InvalidArgument` when `array` is not the result's shape.
     pub fn spacing(&self, array: &[usize]) -> Result<Spacing> {
         let order = self.selections.first();
-        let strides = order.map(|order| order.packed_strides(&self.strides)).unwrap_or_default();
-        let strides = self.is_stacked().then_some(0).into_iter().chain(strides).collect();
         let lists = match order {
-            Some(order) if !self.is_stacked() => order.lists(&self.source, &self.strides, array)?,
+            Some(order) if !self.is_stacked() => order.lists(&self.source, array)?,
             _ => None,
         };
-        Ok(Spacing { strides, lists })
+        let order = order.map(|order| (order.clone(), self.is_stacked()));
+        Ok(Spacing::new(order, self.source.layout(), lists))
     }
 
     /// The shards that hold the whole selection, when reading them whole is faster than reading their indexes first.
@@ -291,15 +308,16 @@ impl Plan {
                 continue;
             };
             let level = frame.level;
+            let layout = frame.layout(&self.source, &spot.origin)?;
             let Some(found) = find(&self.source, frame, &spot.at)? else {
                 let name = missing_name(&self.source, frame, &spot.at);
                 frame.tour.advance();
                 self.fill(&name, &spot, &mut filling.fills);
                 continue;
             };
-            let Some(layout) = self.source.levels[level].shard.clone() else {
+            let Some(shard_layout) = &layout.levels[level].shard else {
                 frame.tour.advance();
-                self.plan_chunk(&found, &spot)?;
+                self.plan_chunk(&found, &spot, &layout)?;
                 continue;
             };
             let shard_offset = found.span.map_or(0, |span| span.0);
@@ -307,7 +325,7 @@ impl Plan {
             let known = self.take_known(&place);
             let Some(frame) = self.stack.last_mut() else { continue };
             match known {
-                None if filling.is_empty() => return Ok(Step::Indexes(self.wanted_indexes(level, &layout)?)),
+                None if filling.is_empty() => return Ok(Step::Indexes(self.wanted_indexes(level)?)),
                 None => return Ok(self.hand_out(filling)),
                 Some(None) => {
                     frame.tour.advance();
@@ -315,12 +333,12 @@ impl Plan {
                 }
                 Some(Some(entries)) => {
                     frame.tour.advance();
-                    let shape = &self.source.levels[level + 1].chunk_shape;
-                    let tour = Tour::new(&self.selections, &spot.wants, &spot.origin, shape);
+                    let inner_chunks = self.source.cells(level + 1);
+                    let tour = Tour::new(&self.selections, &spot.wants, &spot.origin, inner_chunks);
                     let offset = place.shard_offset;
                     let size_bytes = found.span.map(|span| span.1);
-                    let (grid, inner) = (layout.grid, found.name.inner);
-                    let shard = Shard { key: place.key, offset, size_bytes, grid, entries, inner };
+                    let (grid, inner) = (shard_layout.grid.clone(), found.name.inner);
+                    let shard = Shard { key: place.key, offset, size_bytes, grid, entries, inner, layout };
                     self.stack.push(Frame { level: level + 1, tour, shard: Some(shard) });
                 }
             }
@@ -330,7 +348,7 @@ impl Plan {
     fn hand_out(&self, filling: Filling) -> Step {
         let spare = filling.room.packed_bytes.saturating_sub(filling.used_bytes) as u64;
         // Encoded chunks are mostly smaller than what was counted for them.
-        let surplus = if self.source.packed.stored_is_packed { 0 } else { filling.used_bytes as u64 };
+        let surplus = if self.source.layout().packed.stored_is_packed { 0 } else { filling.used_bytes as u64 };
         let limits = CoalesceLimits {
             gap_bytes: self.options.coalesce_gap_bytes,
             max_bytes: self.options.coalesce_max_bytes,

@@ -3,7 +3,11 @@
 use std::fmt;
 use std::sync::Arc;
 
+use super::cells::Cells;
 use super::geometry::strides;
+use crate::codec::{Chain, Program};
+use crate::error::{Error, ErrorKind, Result};
+use crate::meta::RectilinearGrid;
 use crate::store::ByteRange;
 
 /// The chunks of one level: the array's chunks, or the inner chunks of a shard.
@@ -43,40 +47,145 @@ pub struct PackedLayout {
     pub divisible: bool,
 }
 
-impl PackedLayout {
-    /// The strides of a packed chunk in elements, per dimension of the array.
-    pub(crate) fn strides(&self, chunk_shape: &[u64]) -> Vec<u64> {
-        strides(self.axes.iter().copied(), chunk_shape)
-    }
-}
-
 /// A function that makes the key of a chunk from its place in the grid.
 pub type KeyOf = Arc<dyn Fn(&[u64]) -> String + Send + Sync>;
+
+/// A function that makes the layout of objects of a shape.
+pub(crate) type LayoutOf = Arc<dyn Fn(&[u64]) -> Result<Arc<ChunkLayout>> + Send + Sync>;
+
+/// The layout of objects of one shape, and the codecs that are bound to it.
+#[derive(Debug)]
+pub struct ChunkLayout {
+    /// The objects, then the inner chunks of shards. Chunks of the last level are decoded.
+    pub(crate) levels: Vec<Level>,
+    /// The layout of a packed chunk of the last level.
+    pub(crate) packed: PackedLayout,
+    /// The strides of a packed chunk in elements, per dimension of the array.
+    pub(crate) strides: Vec<u64>,
+    /// The codecs of an object.
+    pub(crate) chain: Arc<Chain>,
+    /// The codecs of a chunk of the last level, bound to a device; `None` for elements of variable length.
+    pub(crate) program: Option<Arc<Program>>,
+}
+
+impl ChunkLayout {
+    /// The layout of objects with these codecs.
+    pub(crate) fn new(
+        levels: Vec<Level>,
+        packed: PackedLayout,
+        chain: Arc<Chain>,
+        program: Option<Arc<Program>>,
+    ) -> ChunkLayout {
+        let leaf = &levels[levels.len() - 1].chunk_shape;
+        let strides = strides(packed.axes.iter().copied(), leaf);
+        ChunkLayout { levels, packed, strides, chain, program }
+    }
+
+    /// The level whose chunks are decoded.
+    pub(crate) fn leaf(&self) -> &Level {
+        &self.levels[self.levels.len() - 1]
+    }
+
+    /// The program of the innermost chunks.
+    ///
+    /// # Errors
+    /// `Unsupported` for elements of variable length.
+    pub(crate) fn program(&self) -> Result<&Arc<Program>> {
+        let message = "elements have variable length: use read_variable and write_variable";
+        self.program.as_ref().ok_or_else(|| Error::new(ErrorKind::Unsupported, message))
+    }
+
+    /// Elements of an innermost chunk.
+    pub(crate) fn chunk_elements(&self) -> usize {
+        self.chain.leaf().spec().elements().and_then(|count| usize::try_from(count).ok()).unwrap_or(usize::MAX)
+    }
+}
 
 /// The description of an array for plans.
 #[derive(Clone)]
 pub struct Source {
     /// Elements per dimension.
     pub shape: Vec<u64>,
-    /// The array's chunks, then the inner chunks of shards. Chunks of the last level are decoded.
-    pub levels: Vec<Level>,
-    /// The layout of a packed chunk of the last level.
-    pub packed: PackedLayout,
-    /// The keys of the first level's chunks.
+    /// The keys of objects.
     pub key: KeyOf,
+    /// The layout of all objects; in an uneven grid, of the largest one.
+    layout: Arc<ChunkLayout>,
+    /// The grid of objects and their layouts, where their shapes differ.
+    uneven: Option<(Arc<RectilinearGrid>, LayoutOf)>,
 }
 
 impl Source {
-    /// The level whose chunks are decoded.
-    pub fn leaf(&self) -> &Level {
-        &self.levels[self.levels.len() - 1]
+    /// An array whose objects have one shape.
+    pub(crate) fn new(shape: Vec<u64>, key: KeyOf, layout: Arc<ChunkLayout>) -> Source {
+        Source { shape, key, layout, uneven: None }
+    }
+
+    /// These chunks as part of an array of another shape, under other keys.
+    #[must_use]
+    pub(crate) fn with_chunks(&self, shape: Vec<u64>, key: KeyOf) -> Source {
+        Source { shape, key, ..self.clone() }
+    }
+
+    /// This array with objects of the shapes that `grid` has. The source's own layout is that of the largest object.
+    #[must_use]
+    pub(crate) fn with_grid(self, grid: &RectilinearGrid, layout_of: LayoutOf) -> Source {
+        let is_even = (0..grid.ndim()).all(|dim| grid.even_edge(dim).is_some());
+        Source { uneven: (!is_even).then(|| (Arc::new(grid.clone()), layout_of)), ..self }
+    }
+
+    /// The layout of all objects; in an uneven grid, of the largest one.
+    pub(crate) fn layout(&self) -> &Arc<ChunkLayout> {
+        &self.layout
+    }
+
+    /// The layout of the object with this place in the grid, which begins with this element.
+    ///
+    /// # Errors
+    /// What the codecs of an object of its shape report.
+    pub(crate) fn layout_at(&self, origin: &[u64]) -> Result<Arc<ChunkLayout>> {
+        let Some((grid, layout_of)) = &self.uneven else { return Ok(Arc::clone(&self.layout)) };
+        let extent = |(dim, &start): (usize, &u64)| {
+            let (_, range) = grid.chunk_along(dim, start);
+            range.end - range.start
+        };
+        let shape: Vec<u64> = origin.iter().enumerate().map(extent).collect();
+        if shape == self.layout.levels[0].chunk_shape { Ok(Arc::clone(&self.layout)) } else { layout_of(&shape) }
+    }
+
+    /// The grid of a level: objects, or inner chunks of shards.
+    pub(crate) fn cells(&self, level: usize) -> Cells<'_> {
+        match &self.uneven {
+            Some((grid, _)) if level == 0 => Cells::Uneven(grid),
+            // Shards hold whole inner chunks, so these have one grid across all shards.
+            _ => Cells::Even(&self.layout.levels[level].chunk_shape),
+        }
+    }
+
+    /// The number of levels.
+    pub(crate) fn levels(&self) -> usize {
+        self.layout.levels.len()
+    }
+
+    /// The grid of the chunks that are decoded.
+    pub(crate) fn leaf_cells(&self) -> Cells<'_> {
+        self.cells(self.levels() - 1)
+    }
+
+    /// Whether objects differ in shape.
+    pub(crate) fn is_uneven(&self) -> bool {
+        self.uneven.is_some()
+    }
+
+    /// Whether chunks that are decoded differ in shape.
+    pub(crate) fn has_uneven_leaf(&self) -> bool {
+        self.is_uneven() && self.levels() == 1
     }
 }
 
 impl fmt::Debug for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut debug = f.debug_struct("Source");
-        debug.field("shape", &self.shape).field("levels", &self.levels).field("packed", &self.packed);
+        debug.field("shape", &self.shape).field("layout", &self.layout).field("is_uneven", &self.uneven.is_some());
         debug.finish_non_exhaustive()
     }
 }

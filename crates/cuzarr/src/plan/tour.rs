@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use super::cells::Cells;
 use super::chunk_order::ChunkOrder;
 use super::chunk_order::{Cell, Walk};
 
@@ -41,9 +42,9 @@ impl Spot {
 }
 
 impl Tour {
-    /// A tour over the wanted cells of shape `cell`, in the part of the array that begins at `origin`.
-    pub(super) fn new(selections: &[ChunkOrder], wants: &[Want], origin: &[u64], cell: &[u64]) -> Tour {
-        let walk = |want: &Want| selections[want.selection].walk(origin, cell, &want.inside);
+    /// A tour over the wanted cells of a grid, in the part of the array that begins at `origin`.
+    pub(super) fn new(selections: &[ChunkOrder], wants: &[Want], origin: &[u64], cells: Cells<'_>) -> Tour {
+        let walk = |want: &Want| selections[want.selection].walk(origin, cells, &want.inside);
         if let [want] = wants {
             return Tour::Walk(want.selection, walk(want));
         }
@@ -77,11 +78,16 @@ impl Tour {
         }
     }
 
-    /// The places in the grid of the cells that are still to come.
-    pub(super) fn places(&self) -> Box<dyn Iterator<Item = Vec<u64>> + '_> {
+    /// The cells that are still to come: the place in the grid and the first element of each.
+    pub(super) fn places(&self) -> Box<dyn Iterator<Item = (Vec<u64>, Vec<u64>)> + '_> {
         match self {
-            Tour::Walk(_, walk) => Box::new(walk.clone().map(|cell| cell.at)),
-            Tour::Listed(spots) => Box::new(spots.iter().rev().map(|spot| spot.at.clone())),
+            Tour::Walk(_, walk) => Box::new(places_of(walk.clone())),
+            Tour::Listed(spots) => Box::new(spots.iter().rev().map(|spot| (spot.at.clone(), spot.origin.clone()))),
         }
     }
+}
+
+/// The cells of a walk: the place in the grid and the first element of each.
+pub(super) fn places_of(walk: Walk) -> impl Iterator<Item = (Vec<u64>, Vec<u64>)> {
+    walk.map(|cell| (cell.at, cell.origin))
 }

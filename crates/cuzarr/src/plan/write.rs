@@ -13,7 +13,7 @@ use super::chunk_order::ChunkOrder;
 use super::geometry::number_in;
 use super::read::Spacing;
 use super::selection::Selection;
-use super::source::Source;
+use super::source::{ChunkLayout, Source};
 use crate::error::Result;
 
 /// Bytes that the writer of a shard keeps for each inner chunk, written or not: the handle of its new bytes, its part of the new
@@ -47,14 +47,15 @@ impl Coverage {
 /// A coverage that every chunk has at least that a write of these elements touches.
 fn least_coverage(source: &Source, order: &ChunkOrder) -> Coverage {
     let mut least = Coverage::Full;
-    let extents = source.shape.iter().zip(&source.leaf().chunk_shape);
     let Some(axes) = order.ranges() else { return Coverage::Part };
-    for (axis, (&extent, &chunk)) in axes.iter().zip(extents) {
-        let end = axis.start.saturating_add(axis.count);
-        if axis.step != 1 || !axis.start.is_multiple_of(chunk) || !(end.is_multiple_of(chunk) || end == extent) {
+    for (dim, (axis, &extent)) in axes.iter().zip(&source.shape).enumerate() {
+        let (cells, end) = (source.leaf_cells().along(dim), axis.start.saturating_add(axis.count));
+        let begins = axis.count == 0 || cells.at(axis.start).start == axis.start;
+        let ends = axis.count == 0 || cells.at(end - 1).end == end;
+        if axis.step != 1 || !begins || !(ends || end == extent) {
             return Coverage::Part;
         }
-        if !end.is_multiple_of(chunk) {
+        if !ends {
             least = Coverage::UpToEdge;
         }
     }
@@ -72,6 +73,8 @@ pub(crate) struct Touched {
     pub(crate) level: usize,
     /// How much of its old elements is kept.
     pub(crate) coverage: Coverage,
+    /// The layout of the object that it is, or lies in, and its codecs.
+    pub(crate) layout: Arc<ChunkLayout>,
     /// Its place and the part of the selection inside it.
     cell: Cell,
 }
@@ -81,8 +84,13 @@ pub(crate) struct WritePlan {
     pub(crate) source: Arc<Source>,
     pub(crate) selection: Selection,
     pub(crate) order: ChunkOrder,
-    /// The strides of a packed chunk in elements, per dimension of the array.
-    pub(crate) strides: Vec<u64>,
+}
+
+impl Touched {
+    /// Whether the chunk is a shard, whose inner chunks are written.
+    pub(crate) fn is_shard(&self) -> bool {
+        self.layout.levels[self.level].shard.is_some()
+    }
 }
 
 impl WritePlan {
@@ -92,44 +100,36 @@ impl WritePlan {
     /// `SelectionInvalid` when the selection does not fit the array.
     pub(crate) fn new(source: Arc<Source>, selection: Selection) -> Result<WritePlan> {
         let order = ChunkOrder::of_last(&selection, &source)?;
-        Ok(WritePlan::of_order(source, selection, order))
-    }
-
-    /// The plan of a write to those elements of `selection` that `order` names.
-    pub(crate) fn of_order(source: Arc<Source>, selection: Selection, order: ChunkOrder) -> WritePlan {
-        let strides = source.packed.strides(&source.leaf().chunk_shape);
-        WritePlan { source, selection, order, strides }
+        Ok(WritePlan { source, selection, order })
     }
 
     /// The objects that the write touches.
-    pub(crate) fn objects(&self) -> impl Iterator<Item = Touched> + '_ {
-        let origin = vec![0; self.source.shape.len()];
-        self.order.walk(&origin, &self.source.levels[0].chunk_shape, &self.order.whole()).map(|cell| {
+    ///
+    /// # Errors
+    /// What the codecs of an object of its shape report.
+    pub(crate) fn objects(&self) -> impl Iterator<Item = Result<Touched>> + '_ {
+        self.order.walk_all(self.source.cells(0)).map(|cell| {
             let name = ChunkName { key: (self.source.key)(&cell.at).into(), inner: Vec::new() };
-            Touched { name, number: 0, level: 0, coverage: self.coverage(0, &cell), cell }
+            let layout = self.source.layout_at(&cell.origin)?;
+            Ok(Touched { name, number: 0, level: 0, coverage: self.coverage(0, &cell, &layout), layout, cell })
         })
-    }
-
-    /// Whether a chunk is a shard, whose inner chunks are written.
-    pub(crate) fn is_shard(&self, chunk: &Touched) -> bool {
-        self.source.levels[chunk.level].shard.is_some()
     }
 
     /// The inner chunks of a shard that the write touches.
     pub(crate) fn inner(&self, shard: &Touched) -> impl Iterator<Item = Touched> + '_ {
-        let (level, name) = (shard.level + 1, shard.name.clone());
-        let grid = self.source.levels[shard.level].shard.as_ref().map_or(&[][..], |layout| &layout.grid);
-        let shape = &self.source.levels[level].chunk_shape;
+        let (level, name, layout) = (shard.level + 1, shard.name.clone(), Arc::clone(&shard.layout));
+        let grid = layout.levels[shard.level].shard.as_ref().map_or(Vec::new(), |shard| shard.grid.clone());
         let Cell { origin, inside, .. } = &shard.cell;
-        self.order.walk(origin, shape, inside).map(move |cell| {
+        self.order.walk(origin, self.source.cells(level), inside).map(move |cell| {
             let inner = name.inner.iter().chain(&cell.at).copied().collect();
             let name = ChunkName { key: Arc::clone(&name.key), inner };
-            Touched { name, number: number_in(grid, &cell.at), level, coverage: self.coverage(level, &cell), cell }
+            let (number, coverage) = (number_in(&grid, &cell.at), self.coverage(level, &cell, &layout));
+            Touched { name, number, level, coverage, layout: Arc::clone(&layout), cell }
         })
     }
 
-    fn coverage(&self, level: usize, cell: &Cell) -> Coverage {
-        let shape = &self.source.levels[level].chunk_shape;
+    fn coverage(&self, level: usize, cell: &Cell, layout: &ChunkLayout) -> Coverage {
+        let shape = &layout.levels[level].chunk_shape;
         let end: Vec<u64> =
             cell.origin.iter().zip(shape).map(|(origin, extent)| origin.saturating_add(*extent)).collect();
         let extents = end.iter().zip(&self.source.shape);
@@ -153,7 +153,7 @@ impl WritePlan {
 
     /// The index of a chunk's first written element in its packed bytes.
     pub(crate) fn first_elem(&self, chunk: &Touched) -> usize {
-        self.order.first_elem(&self.strides, &chunk.cell.origin, &chunk.cell.inside)
+        self.order.first_elem(&chunk.layout.strides, &chunk.cell.origin, &chunk.cell.inside)
     }
 
     /// Where the elements of a value of shape `value` lie in packed bytes and in the value.
@@ -161,18 +161,13 @@ impl WritePlan {
     /// # Errors
     /// `InvalidArgument` when the value has another shape than the selection.
     pub(crate) fn spacing(&self, value: &[usize]) -> Result<Spacing> {
-        let lists = self.order.lists(&self.source, &self.strides, value)?;
-        Ok(Spacing { strides: self.packed_strides(), lists })
-    }
-
-    /// The strides of the value's elements in packed bytes, per kept dimension, for a box.
-    pub(crate) fn packed_strides(&self) -> Vec<isize> {
-        self.order.packed_strides(&self.strides)
+        let lists = self.order.lists(&self.source, value)?;
+        Ok(Spacing::new(Some((self.order.clone(), false)), self.source.layout(), lists))
     }
 
     /// The extents of the largest written part of a chunk, per kept dimension, for a box.
     pub(crate) fn largest_part(&self) -> Vec<u64> {
-        let axes = self.selection.axes().unwrap_or_default().iter().zip(&self.source.leaf().chunk_shape);
+        let axes = self.selection.axes().unwrap_or_default().iter().zip(&self.source.layout().leaf().chunk_shape);
         let kept = axes.filter(|(axis, _)| !axis.dropped);
         kept.map(|(axis, &chunk)| chunk.div_ceil(axis.step).min(axis.count)).collect()
     }
@@ -180,12 +175,12 @@ impl WritePlan {
     /// Host memory for the work on an object of `old_bytes`, while `threads` threads encode chunks: its old bytes, and its
     /// packed and encoded chunks.
     pub(crate) fn bytes_in_flight(&self, object: &Touched, old_bytes: u64, threads: usize) -> u64 {
-        let leaf = &self.source.leaf().chunk_shape;
-        let chunk_bytes = match self.source.packed.element_bytes {
+        let (packed, leaf) = (&object.layout.packed, &object.layout.leaf().chunk_shape);
+        let chunk_bytes = match packed.element_bytes {
             0 => leaf.iter().fold(VARIABLE_PLACE_BYTES, |bytes, &extent| bytes.saturating_mul(extent)),
-            _ => self.source.packed.size_bytes as u64,
+            _ => packed.size_bytes as u64,
         };
-        let chunks = self.cells_touched(object, leaf);
+        let chunks = self.cells_touched(object, self.source.levels() - 1);
         let encoding = chunk_bytes.saturating_mul(chunks.min(threads as u64)).saturating_mul(ENCODING_COPIES);
         let slots_bytes = self.slots_bytes(object).saturating_sub(FREE_SLOTS_BYTES);
         let chunks_bytes = chunk_bytes.saturating_mul(chunks).saturating_add(encoding);
@@ -194,15 +189,15 @@ impl WritePlan {
 
     /// Bytes of the lists of inner chunks, for all touched shards of an object.
     fn slots_bytes(&self, object: &Touched) -> u64 {
-        let slots = self.source.levels.iter().filter_map(|level| {
-            let shards = self.cells_touched(object, &level.chunk_shape);
+        let slots = object.layout.levels.iter().enumerate().filter_map(|(number, level)| {
+            let shards = self.cells_touched(object, number);
             Some(level.shard.as_ref()?.grid.iter().fold(shards, |count, &extent| count.saturating_mul(extent)))
         });
         slots.fold(0, u64::saturating_add).saturating_mul(SLOT_BYTES)
     }
 
-    /// The number of cells of shape `shape` that the write touches in an object.
-    fn cells_touched(&self, object: &Touched, shape: &[u64]) -> u64 {
-        self.order.cells(&object.cell.inside, shape)
+    /// The number of cells of a level that the write touches in an object.
+    fn cells_touched(&self, object: &Touched, level: usize) -> u64 {
+        self.order.cells(&object.cell.inside, self.source.cells(level))
     }
 }

@@ -1,15 +1,16 @@
 //! Access to an array: its chain bound to a device, and the description that plans need.
 
-use std::sync::{Arc, OnceLock};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use cuzarr_device::{DType, Device, NdBuffer, Order, Packing};
 
 use crate::codec::{Chain, Program};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::Result;
 use crate::meta::ArrayMetadata;
 use crate::plan::{
-    Circumstances, KeyOf, Level, PackedLayout, Plan, ReadPlacement, ShardLayout, Source, WriteCircumstances,
-    WritePlacement, WritePlan, chunks_touched,
+    ChunkLayout, Circumstances, KeyOf, Level, PackedLayout, Plan, ReadPlacement, ShardLayout, Source,
+    WriteCircumstances, WritePlacement, WritePlan, chunks_touched,
 };
 use crate::run::options::Options;
 use crate::run::read::indexes::Indexes;
@@ -17,16 +18,78 @@ use crate::store::{ByteRange, Store};
 
 /// An array bound to a device. It is made once and used by any number of calls.
 pub struct Access {
-    chain: Arc<Chain>,
-    device: Device,
+    binding: Arc<Binding>,
     source: Arc<Source>,
-    /// `None` for elements of variable length.
-    program: Option<Arc<Program>>,
     dtype: Option<DType>,
     fill: Vec<u8>,
     indexes: Indexes,
     /// Access to this array on the host, for an array that is bound to another device. It does not convert elements.
     host: OnceLock<Arc<Access>>,
+}
+
+/// The binding of an array's codecs, for objects of any shape.
+struct Binding {
+    device: Device,
+    /// The type to which elements are converted when they are read.
+    cast: Option<DType>,
+    /// The array's codecs, for objects of the array's chunk shape: in a rectilinear grid, the largest chunk.
+    chain: Arc<Chain>,
+    /// The array, where objects have other shapes, too, and what was made for these.
+    uneven: Option<(ArrayMetadata, Layouts)>,
+}
+
+/// Layouts by the shape of objects.
+type Layouts = Mutex<HashMap<Vec<u64>, Arc<ChunkLayout>>>;
+
+/// Most layouts of objects of different shapes that an array keeps.
+const KEPT_LAYOUTS: usize = 4096;
+
+impl Binding {
+    /// The layout of objects with these codecs.
+    fn layout(&self, chain: &Arc<Chain>) -> Result<ChunkLayout> {
+        let leaf = chain.leaf();
+        let program = if leaf.is_variable() { None } else { Some(leaf.bind(self.device)?) };
+        let program = match (program, self.cast) {
+            (Some(program), Some(dtype)) => Some(program.read_as(dtype)?),
+            (program, _) => program,
+        };
+        let packed = packed_layout(program.as_ref(), leaf.spec().shape.len());
+        Ok(ChunkLayout::new(levels(chain), packed, Arc::clone(chain), program.map(Arc::new)))
+    }
+
+    /// The layout of objects of a shape, made when it is first needed.
+    fn layout_of(&self, shape: &[u64]) -> Result<Arc<ChunkLayout>> {
+        let Some((metadata, made)) = &self.uneven else { return self.layout(&self.chain).map(Arc::new) };
+        let made = || made.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(layout) = made().get(shape) {
+            return Ok(Arc::clone(layout));
+        }
+        let layout = Arc::new(self.layout(&Arc::new(Chain::for_chunks(metadata, shape.to_vec())?))?);
+        let mut made = made();
+        if made.len() >= KEPT_LAYOUTS {
+            made.clear();
+        }
+        Ok(Arc::clone(made.entry(shape.to_vec()).or_insert(layout)))
+    }
+
+    /// The array's description for plans.
+    fn source(self: &Arc<Self>, like: &Source) -> Result<Source> {
+        let source = Source::new(like.shape.clone(), Arc::clone(&like.key), Arc::new(self.layout(&self.chain)?));
+        Ok(self.with_grid(source))
+    }
+
+    fn with_grid(self: &Arc<Self>, source: Source) -> Source {
+        let grid = self.uneven.as_ref().and_then(|(metadata, _)| metadata.chunk_grid().rectilinear());
+        let Some(grid) = grid else { return source };
+        let binding = Arc::clone(self);
+        source.with_grid(grid, Arc::new(move |shape| binding.layout_of(shape)))
+    }
+
+    /// The same codecs, bound to another device or type.
+    fn again(&self, device: Device, cast: Option<DType>) -> Arc<Binding> {
+        let uneven = self.uneven.as_ref().map(|(metadata, _)| (metadata.clone(), Layouts::default()));
+        Arc::new(Binding { device, cast, chain: Arc::clone(&self.chain), uneven })
+    }
 }
 
 impl Access {
@@ -41,35 +104,31 @@ impl Access {
             let key = encoding.key(at);
             if path.is_empty() { key } else { format!("{path}/{key}") }
         });
-        let levels = levels(&chain);
-        let leaf = chain.leaf();
-        let program = if leaf.is_variable() { None } else { Some(Arc::new(leaf.bind(device)?)) };
-        let packed = packed_layout(program.as_deref(), metadata.ndim());
+        let uneven = metadata.chunk_grid().rectilinear().map(|_| (metadata.clone(), Layouts::default()));
+        let binding = Arc::new(Binding { device, cast: None, chain, uneven });
+        let layout = Arc::new(binding.layout(&binding.chain)?);
         let data_type = metadata.data_type();
         Ok(Access {
-            source: Arc::new(Source { shape: metadata.shape().to_vec(), levels, packed, key }),
+            source: Arc::new(binding.with_grid(Source::new(metadata.shape().to_vec(), key, layout))),
             dtype: data_type.device_dtype(),
             fill: metadata.fill_value().element(data_type).into_owned(),
             indexes: Indexes::default(),
             host: OnceLock::new(),
-            chain,
-            device,
-            program,
+            binding,
         })
     }
 
     /// Access to these chunks as part of an array of another shape, under other keys.
     #[must_use]
     pub fn with_chunks(&self, shape: Vec<u64>, key: KeyOf) -> Access {
-        let source = Source { shape, key, ..(*self.source).clone() };
+        let source = self.source.with_chunks(shape, key);
         Access {
+            binding: Arc::clone(&self.binding),
             source: Arc::new(source),
-            chain: Arc::clone(&self.chain),
-            program: self.program.clone(),
+            dtype: self.dtype,
             fill: self.fill.clone(),
             indexes: self.indexes.clone(),
             host: OnceLock::new(),
-            ..*self
         }
     }
 
@@ -78,19 +137,17 @@ impl Access {
     /// # Errors
     /// `DTypeMismatch` when such elements cannot be converted, `Unsupported` for elements of variable length.
     pub fn reading_as(&self, dtype: DType) -> Result<Access> {
+        self.program()?;
         let own = self.dtype.unwrap_or(dtype);
-        let program =
-            if own == dtype { Arc::clone(self.program()?) } else { Arc::new(self.program()?.read_as(dtype)?) };
+        let binding = self.binding.again(self.device(), (own != dtype).then_some(dtype));
         let fill = NdBuffer::from_host(Device::Cpu, own, &[1], Order::C, &self.fill)?;
         Ok(Access {
-            chain: Arc::clone(&self.chain),
-            device: self.device,
-            source: Arc::clone(&self.source),
-            program: Some(program),
+            source: Arc::new(binding.source(&self.source)?),
             dtype: Some(dtype),
             fill: fill.astype(dtype, Order::C)?.to_host_bytes(Order::C)?,
             indexes: self.indexes.clone(),
-            host: if self.device == Device::Cpu { OnceLock::new() } else { self.bound_to_host()?.into() },
+            host: if self.device() == Device::Cpu { OnceLock::new() } else { self.bound_to_host()?.into() },
+            binding,
         })
     }
 
@@ -110,29 +167,31 @@ impl Access {
         if let Some(host) = self.host.get() {
             return Ok(Arc::clone(host));
         }
-        let program = self.leaf().bind(Device::Cpu)?;
-        let packed = packed_layout(Some(&program), self.source.shape.len());
+        let binding = self.binding.again(Device::Cpu, None);
         let host = Access {
-            chain: Arc::clone(&self.chain),
-            device: Device::Cpu,
-            source: Arc::new(Source { packed, ..(*self.source).clone() }),
-            program: Some(Arc::new(program)),
+            source: Arc::new(binding.source(&self.source)?),
             dtype: self.dtype,
             fill: self.fill.clone(),
             indexes: self.indexes.clone(),
             host: OnceLock::new(),
+            binding,
         };
         Ok(Arc::clone(self.host.get_or_init(|| Arc::new(host))))
     }
 
     /// The device of results.
     pub fn device(&self) -> Device {
-        self.device
+        self.binding.device
+    }
+
+    /// The type to which elements are converted when they are read; `None` for their own.
+    pub(crate) fn cast(&self) -> Option<DType> {
+        self.binding.cast
     }
 
     /// The array's codec chain.
     pub fn chain(&self) -> &Arc<Chain> {
-        &self.chain
+        &self.binding.chain
     }
 
     /// The description of the array for plans.
@@ -160,15 +219,15 @@ impl Access {
         options: &Options,
     ) -> ReadPlacement {
         // On the host nothing depends on it, and many points take long to count.
-        let chunks = if self.device == Device::Cpu { 0 } else { plan.chunks() };
+        let chunks = if self.device() == Device::Cpu { 0 } else { plan.chunks() };
         let is_one = || chunks == 1 && plan.is_of_one() && store.capabilities().divides_reads;
         let given = Circumstances {
             in_turn,
-            is_resident: store.is_on(self.device),
-            one_chunk_bytes: contiguous_bytes.filter(|_| self.device != Device::Cpu && is_one()),
-            ..options.circumstances(self.device, chunks)
+            is_resident: store.is_on(self.device()),
+            one_chunk_bytes: contiguous_bytes.filter(|_| self.device() != Device::Cpu && is_one()),
+            ..options.circumstances(self.device(), chunks)
         };
-        ReadPlacement::new(self.program.as_deref(), self.device, &given)
+        ReadPlacement::new(self.source.layout().program.as_deref(), self.device(), &given)
     }
 
     /// The placement of a write by `plan` from memory of `device`.
@@ -185,18 +244,18 @@ impl Access {
             threads: options.threads,
             force_device: options.strict || options.force_device,
             chunks: if device == Device::Cpu { 0 } else { chunks_touched(&self.source, &plan.order) },
-            chunk_elements: self.chunk_elements(),
+            chunk_elements: self.source.layout().chunk_elements(),
             part_elements: plan.largest_part().iter().product::<u64>() as usize,
             least: plan.least_coverage(),
             has_lists: plan.order.has_lists(),
             write_empty: options.write_empty_chunks,
             is_resident: store.is_on(device),
-            takes_parts: self.source.levels.len() == 1 && capabilities.writes_parts && !capabilities.far,
+            takes_parts: self.source.levels() == 1 && capabilities.writes_parts && !capabilities.far,
             memory_limit_bytes: options.memory_limit_bytes,
             batch_bytes: options.slab_bytes as u64,
             slab_bytes: options.batch_bytes(device),
         };
-        WritePlacement::new(self.program.as_deref(), &given)
+        WritePlacement::new(self.source.layout().program.as_deref(), &given)
     }
 
     /// The decoded shard indexes.
@@ -204,23 +263,17 @@ impl Access {
         &self.indexes
     }
 
-    /// Elements of an innermost chunk.
-    pub(crate) fn chunk_elements(&self) -> usize {
-        self.leaf().spec().elements().and_then(|count| usize::try_from(count).ok()).unwrap_or(usize::MAX)
-    }
-
-    /// The program that decodes and encodes the innermost chunks.
+    /// The program of the innermost chunks: in an uneven grid, of the largest one.
     ///
     /// # Errors
     /// `Unsupported` for elements of variable length.
     pub(crate) fn program(&self) -> Result<&Arc<Program>> {
-        let message = "elements have variable length: use read_variable and write_variable";
-        self.program.as_ref().ok_or_else(|| Error::new(ErrorKind::Unsupported, message))
+        self.source.layout().program()
     }
 
     /// The chain of the innermost chunks.
     pub(crate) fn leaf(&self) -> &Chain {
-        self.chain.leaf()
+        self.chain().leaf()
     }
 }
 

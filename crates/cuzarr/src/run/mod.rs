@@ -19,8 +19,8 @@ mod context;
 mod direct;
 mod engine;
 mod explain;
+mod natives;
 mod options;
-mod parts;
 mod read;
 mod report;
 mod schedule;
@@ -29,7 +29,6 @@ mod write;
 pub(crate) use calls::reads_in_turn;
 pub use direct::{Decoder, DecoderBatch, Encoder, EncoderBatch, Frames};
 pub use options::Options;
-pub(crate) use parts::ArrayPart;
 pub(crate) use read::out::Arrived;
 
 pub use report::{Report, Span, Stage, StageReport};

@@ -111,18 +111,6 @@ impl Report {
         Stage::ALL.into_iter().map(|stage| (stage, self.stage(stage))).filter(|(_, report)| report.count > 0)
     }
 
-    /// Adds the report of another part of the same work, which took `wall_seconds` in all.
-    pub(crate) fn add(&mut self, other: &Report, wall_seconds: f64) {
-        for (stage, other) in self.stages.iter_mut().zip(&other.stages) {
-            stage.size_bytes += other.size_bytes;
-            stage.seconds += other.seconds;
-            stage.count += other.count;
-            stage.busy_seconds = (stage.busy_seconds + other.busy_seconds).min(wall_seconds);
-        }
-        self.spans.extend_from_slice(&other.spans);
-        self.wall_seconds = wall_seconds;
-    }
-
     /// The report of a traced call with these pieces of work.
     #[cfg(test)]
     pub(crate) fn of(spans: &[Span]) -> Report {
@@ -323,22 +311,22 @@ impl Counters {
     }
 
     /// Does `work`, which puts work on `stream`, and counts the device's time for it.
-    pub(crate) fn time_on<E: Into<Error>>(
+    pub(crate) fn time_on<T, E: Into<Error>>(
         &self,
         stage: Stage,
         size_bytes: u64,
         stream: &Stream,
-        work: impl FnOnce() -> Result<(), E>,
-    ) -> Result<()> {
+        work: impl FnOnce() -> Result<T, E>,
+    ) -> Result<T> {
         let start = stream.record_timed()?;
         let begun_ns = self.elapsed_ns();
         let _range = profile::range(stage.name(), size_bytes);
-        work().map_err(Into::into)?;
+        let done = work().map_err(Into::into)?;
         let end = stream.record_timed()?;
         let mut timeline = lock(&self.under_way);
         timeline.origin.get_or_insert_with(|| (start.clone(), begun_ns));
         timeline.timed.push(Timed { stage, size_bytes, start, end });
-        Ok(())
+        Ok(done)
     }
 
     /// Counts copies between marks.

@@ -128,7 +128,7 @@ impl<S: Source> Shared<S> {
                 match &object {
                     Ok(Some(object)) => self.read(object, item),
                     Ok(None) => self.done(item, Ok(ReadOutcome::Missing)),
-                    Err(error) => self.done(item, Err(error.copied())),
+                    Err(error) => self.done(item, Err(error.clone())),
                 }
             }
             drop(object);
@@ -151,7 +151,7 @@ impl<S: Source> Shared<S> {
         match &*opening {
             Opening::Open(object) => Ok(Some(Arc::clone(object))),
             Opening::Missing => Ok(None),
-            Opening::Failed(error) => Err(error.copied()),
+            Opening::Failed(error) => Err(error.clone()),
             Opening::Untried | Opening::Closed => Err(Error::new(ErrorKind::StoreFailed, "value was closed too early")),
         }
     }

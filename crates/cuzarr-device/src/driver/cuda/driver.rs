@@ -19,14 +19,8 @@ pub(crate) struct Driver {
     process: u32,
 }
 
-static DRIVER: OnceLock<std::result::Result<Driver, DriverProblem>> = OnceLock::new();
-
-/// Why the driver cannot be used, kept so that every later call gives the same answer.
-struct DriverProblem {
-    kind: ErrorKind,
-    message: String,
-    hint: String,
-}
+/// A failure is kept, too, so that every later call gives the same answer.
+static DRIVER: OnceLock<Result<Driver>> = OnceLock::new();
 
 impl Driver {
     /// The driver, loaded and initialised at the first call.
@@ -35,7 +29,7 @@ impl Driver {
     /// `DeviceUnavailable` when there is no driver, it is too old, sees no GPU, or this process was forked after CUDA
     /// had been initialised (a child cannot use its parent's driver).
     pub(crate) fn get() -> Result<&'static Driver> {
-        let driver = DRIVER.get_or_init(|| Driver::load().map_err(DriverProblem::from));
+        let driver = DRIVER.get_or_init(|| Driver::load().map_err(unavailable));
         match driver {
             Ok(driver) if driver.process == std::process::id() => Ok(driver),
             Ok(_) => Err(Error::new(
@@ -43,7 +37,7 @@ impl Driver {
                 "this process was forked after CUDA had been initialised, so it cannot use the GPU",
             )
             .with_hint("start worker processes with 'spawn' or 'forkserver', or use the GPU only in the children")),
-            Err(problem) => Err(problem.error()),
+            Err(error) => Err(error.clone()),
         }
     }
 
@@ -181,19 +175,11 @@ impl Driver {
     }
 }
 
-impl From<Error> for DriverProblem {
-    fn from(error: Error) -> Self {
-        let hint = error.hint().unwrap_or("update the NVIDIA driver").to_string();
-        let kind = match error.kind() {
-            ErrorKind::LibraryMissing => ErrorKind::DeviceUnavailable,
-            kind => kind,
-        };
-        DriverProblem { kind, message: error.message().to_string(), hint }
-    }
-}
-
-impl DriverProblem {
-    fn error(&self) -> Error {
-        Error::new(self.kind, self.message.clone()).with_hint(self.hint.clone())
-    }
+/// The reason why the driver cannot be used: one that misses a function is no driver for us.
+fn unavailable(error: Error) -> Error {
+    let error = match error.kind() {
+        ErrorKind::LibraryMissing => Error::new(ErrorKind::DeviceUnavailable, error.message()),
+        _ => error,
+    };
+    error.or_hint("update the NVIDIA driver")
 }

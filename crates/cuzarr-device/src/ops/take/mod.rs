@@ -37,14 +37,7 @@ impl NdBuffer {
         let (low, end) = self.layout().span_bytes().unwrap_or_default();
         let strides: Vec<isize> = self.strides().iter().map(|stride| stride / elem_bytes).collect();
         let first = (self.layout().offset_bytes() - low) / elem_bytes as usize;
-        // Numbers in lists are not negative: a dimension that goes backwards is counted from its last element.
-        let (stride, last) = (strides[axis].unsigned_abs() as u64, self.shape()[axis] as u64 - 1);
-        let (first, is_falling) = match strides[axis] {
-            falling if falling < 0 => (first - last as usize * stride as usize, true),
-            _ => (first, false),
-        };
-        let number = |index: u64| stride * if is_falling { last - index } else { index };
-        let pairs = indices.iter().enumerate().map(|(place, &index)| [number(index), place as u64]).collect();
+        let pairs = indices.iter().enumerate().map(|(place, &index)| [index, place as u64]).collect();
         let lists = Lists::new(only(axis, pairs, shape.len()), &shape)?;
         move_all(&self.buffer().slice(low..end)?, (strides, first), lists, &taken)?;
         Ok(taken)
@@ -79,7 +72,7 @@ impl NdBuffer {
         let mut pairs = Vec::with_capacity(indices.len());
         for (place, &index) in indices.iter().enumerate().rev() {
             if !std::mem::replace(&mut is_set[index as usize], true) {
-                pairs.push([place as u64 * strides[axis] as u64, index]);
+                pairs.push([place as u64, index]);
             }
         }
         pairs.reverse();

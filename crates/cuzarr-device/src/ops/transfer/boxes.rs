@@ -34,7 +34,7 @@ pub struct Transfer {
     /// Elements between neighbours in a packed chunk, per dimension of the nd-buffer (selection steps and transposed
     /// axes included).
     pub packed_strides: Vec<isize>,
-    /// Index lists of the dimensions whose elements do not lie at these strides.
+    /// Index lists of the dimensions whose elements are no neighbours. Their numbers count in the strides.
     pub lists: Option<Arc<Lists>>,
     /// The boxes; those of one transfer do not overlap in the nd-buffer (nor, when gathering, in packed memory).
     pub boxes: Vec<TransferBox>,
@@ -120,7 +120,8 @@ impl Transfer {
             let (least, most) = match part {
                 Some(part) => {
                     let (least, most) = part.packed_reach()?;
-                    (isize::try_from(least).ok()?, isize::try_from(most).ok()?)
+                    let [one, other] = [least, most].map(|number| stride.checked_mul(isize::try_from(number).ok()?));
+                    (one?.min(other?), one?.max(other?))
                 }
                 None => {
                     let reach = stride.checked_mul(isize::try_from(extent - 1).ok()?)?;
@@ -164,8 +165,14 @@ mod tests {
         assert_eq!(transfer(&[], &[(42, &[])]).packed_range(), 168..172);
         let pairs = Arc::new(List::new(vec![[50, 0], [20, 1]]));
         let lists = Lists::new(vec![Some(pairs), None], &[2, 3]).unwrap();
-        let listed = Transfer { lists: Some(Arc::new(lists)), ..transfer(&[0, 1], &[(5, &[2, 3])]) };
+        let listed = Transfer { lists: Some(Arc::new(lists)), ..transfer(&[1, 1], &[(5, &[2, 3])]) };
         assert_eq!(listed.packed_range(), 100..232);
+        let falling = Transfer {
+            packed_strides: vec![-1, 1],
+            boxes: vec![TransferBox { packed_first_elem: 60, ..listed.boxes[0].clone() }],
+            ..listed
+        };
+        assert_eq!(falling.packed_range(), 40..172);
     }
 
     #[test]

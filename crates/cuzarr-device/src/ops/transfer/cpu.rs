@@ -112,7 +112,7 @@ unsafe fn move_boxes(direction: Direction, steps: Steps<'_>, packed: *mut u8, tr
             Packing::Bits => (Packed::Bits { chunk, first }, &transfer.packed_strides),
         };
         if let Some(lists) = &transfer.lists {
-            let lines = lines(lists, item, (side, strides), (packed_bytes, array.strides()));
+            let lines = lines(lists, item, strides, array.strides());
             let corner = corner_of(array, &lines, &item.start);
             // SAFETY: the box was checked against both memories.
             unsafe { mover.move_listed(&lines, side, corner) };
@@ -145,17 +145,10 @@ impl Line<'_> {
 }
 
 /// The lines of a box with lists. Strides of the packed side are in its unit, as those of [`Mover::move_box`].
-fn lines<'a>(
-    lists: &'a Lists,
-    item: &TransferBox,
-    (packed, packed_strides): (Packed, &[isize]),
-    (packed_bytes, array_strides): (usize, &[isize]),
-) -> Vec<Line<'a>> {
-    let unit = if let Packed::Plain(_) = packed { packed_bytes as isize } else { 1 };
+fn lines<'a>(lists: &'a Lists, item: &TransferBox, packed_strides: &[isize], array_strides: &[isize]) -> Vec<Line<'a>> {
     let line = |(dim, &extent): (usize, &usize)| {
         let listed = lists.part(dim, item.start[dim], extent);
-        let packed = if listed.is_some() { unit } else { packed_strides[dim] };
-        Line { extent, packed, array: array_strides[dim], listed }
+        Line { extent, packed: packed_strides[dim], array: array_strides[dim], listed }
     };
     item.extent.iter().enumerate().map(line).collect()
 }

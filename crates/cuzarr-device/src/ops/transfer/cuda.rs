@@ -77,7 +77,7 @@ fn move_boxes(
         packing => packing,
     };
     if let Some(lists) = &transfer.lists {
-        let sides = Sides { packing, packed: tail.packed, array: tail.dtype, strides, repeats: false };
+        let sides = Sides { packing, packed: tail.packed, array: tail.dtype, strides };
         return listed_boxes(direction, lists, transfer, &sides, steps, ends, stream);
     }
     let (packed_bytes, array_bytes) = (tail.packed.size_bytes(), tail.dtype.size_bytes());
@@ -441,8 +441,6 @@ struct Sides<'a> {
     array: DType,
     /// The nd-buffer's strides, in bytes.
     strides: &'a [isize],
-    /// Whether all elements are the first packed one.
-    repeats: bool,
 }
 
 /// One dimension of a launch with lists.
@@ -546,11 +544,6 @@ fn launch_listed(
             parts_of_lists.push(part);
             (from, first)
         });
-        let packed = match listed {
-            Some(_) if sides.repeats => 0,
-            Some(_) => unit,
-            None => packed,
-        };
         axes.push(ListedAxis { dim: Some(dim), packed, array, listed });
     }
     let mut array_bytes = sides.array.size_bytes();
@@ -686,7 +679,7 @@ fn fill_listed(
     };
     let dtype = target.dtype();
     let strides = target.strides();
-    let sides = Sides { packing: Packing::Plain, packed: dtype, array: dtype, strides, repeats: true };
+    let sides = Sides { packing: Packing::Plain, packed: dtype, array: dtype, strides };
     let ends =
         Ends { src: pattern.address(), dst: target.address(), src_buffer: &pattern, dst_buffer: target.buffer() };
     listed_boxes(Direction::Scatter, lists, &transfer, &sides, &[], ends, stream)

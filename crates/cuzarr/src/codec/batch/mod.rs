@@ -281,7 +281,7 @@ impl Batch {
         let damages = self.decoder.damages();
         let mut results: Vec<Result<()>> = words.map(|status| result_of(status, damages)).collect();
         for (index, error) in &self.refused {
-            results[*index] = Err(Error::new(error.kind(), error.message()));
+            results[*index] = Err(error.clone());
         }
         Ok(results)
     }

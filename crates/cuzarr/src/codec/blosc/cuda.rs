@@ -102,8 +102,7 @@ fn prepare_inner(request: &Request<'_>, inner: Inner, refused: &mut Vec<(usize, 
     for (stream, error) in refused_streams {
         let (frame, place) = inner.owners[stream];
         if !refused.iter().any(|(other, _)| *other == frame as usize) {
-            let message = format!("byte {place}: the stream there: {}", error.message());
-            refused.push((frame as usize, Error::new(error.kind(), message)));
+            refused.push((frame as usize, error.at("the stream there").at(format!("byte {place}"))));
         }
     }
     Ok(Streams {

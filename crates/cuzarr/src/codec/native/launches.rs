@@ -10,10 +10,10 @@ use cuzarr_device::{
     Buffer, DType, Event, Layout, NdBuffer, Stream, Tail, Transfer, TransferBox, delta, pool, transfer,
 };
 
-use super::{Map, Source, Step};
+use super::{Map, Native, Source, Step};
 use crate::codec::batch::{self, Batch, STATUS_BYTES, ScratchLimit, result_of};
 use crate::codec::damage::expect_encoded_size;
-use crate::codec::device::Headers;
+use crate::codec::device::{FrameDecoder, Headers};
 use crate::codec::step::{CHECKSUM_BYTES, Location};
 use crate::{Error, ErrorKind, Result, ResultExt};
 
@@ -28,21 +28,58 @@ pub(crate) struct Chunks {
     pub(crate) ranges: Vec<Range<usize>>,
 }
 
-/// One step over all chunks, ready to be launched.
+/// One step over all chunks, or over those of one kind, ready to be launched.
 enum Launch {
-    Decode(Batch),
-    Check { checksum: Checksum, data: Buffer, spans: Vec<checksum::Span> },
-    Header { expected: u8, data: Buffer, spans: Vec<checksum::Span> },
-    Unshuffle { src: Buffer, dst: Buffer, spans: Vec<shuffle::Span>, unit_bytes: usize },
-    Map { src: Buffer, transfer: Box<Transfer>, dst: Box<NdBuffer> },
-    Sum { dtype: DType, src: Buffer, dst: Buffer, chunks: Vec<delta::Chunk> },
-    Unpack { fields: Fields, len: usize, src: Buffer, dst: Buffer, spans: Vec<bits::Span> },
-    Convert { conversion: Conversion, len: usize, src: Buffer, dst: Buffer, spans: Vec<convert::Span> },
+    /// Frames, and the numbers of their chunks.
+    Decode(Batch, Vec<usize>),
+    Check {
+        checksum: Checksum,
+        data: Buffer,
+        spans: Vec<checksum::Span>,
+    },
+    Header {
+        expected: u8,
+        data: Buffer,
+        spans: Vec<checksum::Span>,
+    },
+    Unshuffle {
+        src: Buffer,
+        dst: Buffer,
+        spans: Vec<shuffle::Span>,
+        unit_bytes: usize,
+    },
+    Map {
+        src: Buffer,
+        transfer: Box<Transfer>,
+        dst: Box<NdBuffer>,
+    },
+    Sum {
+        dtype: DType,
+        src: Buffer,
+        dst: Buffer,
+        chunks: Vec<delta::Chunk>,
+    },
+    Unpack {
+        fields: Fields,
+        len: usize,
+        src: Buffer,
+        dst: Buffer,
+        spans: Vec<bits::Span>,
+    },
+    Convert {
+        conversion: Conversion,
+        len: usize,
+        src: Buffer,
+        dst: Buffer,
+        spans: Vec<convert::Span>,
+    },
 }
 
 /// Chunks on their way through a device's steps to packed bytes.
 pub(crate) struct NativeBatch {
-    launches: Vec<(Launch, String)>,
+    launches: Vec<StepLaunches>,
+    /// The numbers of the chunks of each kind.
+    kinds: Vec<Vec<usize>>,
     /// The findings of steps that only look, a word for each step and chunk.
     statuses: Option<Buffer>,
     memory_bytes: usize,
@@ -53,6 +90,19 @@ pub(crate) struct NativeBatch {
     done: Option<Event>,
 }
 
+/// The launches of one step, and the name of its codec.
+struct StepLaunches {
+    launches: Vec<Launch>,
+    /// Whether the step leaves a word for each chunk.
+    looks: bool,
+    codec: String,
+}
+
+/// Refuses chunks whose codecs do not take the same steps.
+fn mixed() -> Error {
+    Error::new(ErrorKind::Unsupported, "chunks of one batch take different steps on the device")
+}
+
 impl Chunks {
     fn is_at(&self, buffer: &Buffer) -> bool {
         self.buffer.address() == buffer.address() && self.buffer.size_bytes() == buffer.size_bytes()
@@ -60,27 +110,36 @@ impl Chunks {
 }
 
 impl NativeBatch {
-    /// One launch a step, in memory of `target` for the last of them.
+    /// Lays out the steps of chunks of several kinds, in memory of `target` for the last step. Kinds take the same steps, with
+    /// other sizes. `kind_of` has the kind of each chunk.
     pub(super) fn lay_out(
-        steps: &[(Step, String)],
+        natives: &[&Native],
+        kind_of: &[usize],
         source: Source<'_>,
         mut target: Option<Chunks>,
         limit: ScratchLimit,
         stream: &Stream,
     ) -> Result<NativeBatch> {
         let Source { buffer, ranges, host, headers } = source;
+        let mut kinds = vec![Vec::with_capacity(ranges.len() / natives.len().max(1)); natives.len()];
+        for chunk in 0..ranges.len() {
+            let kind = kind_of.get(chunk).copied().unwrap_or(0);
+            kinds.get_mut(kind).ok_or_else(mixed)?.push(chunk);
+        }
         let chunks = Chunks { buffer: buffer.clone(), ranges };
-        let mut batch =
-            NativeBatch { launches: Vec::new(), statuses: None, memory_bytes: 0, chunks, target: None, done: None };
-        let mut looks = 0;
-        for (index, (step, codec)) in steps.iter().enumerate() {
-            if index + 1 == steps.len() {
+        let (launches, memory_bytes) = (Vec::new(), 0);
+        let mut batch = NativeBatch { launches, kinds, statuses: None, memory_bytes, chunks, target: None, done: None };
+        let (count, mut looks) = (natives.first().map_or(0, |native| native.steps.len()), 0);
+        for index in 0..count {
+            if index + 1 == count {
                 batch.target = target.take();
             }
-            let read = if batch.chunks.is_at(buffer) { (host, headers) } else { (None, &[][..]) };
-            let launch = batch.add(step, (read, limit), &mut looks, stream);
-            let launch = launch.at(|| format!("codec '{codec}'"))?;
-            batch.launches.push((launch, codec.clone()));
+            let steps = natives.iter().map(|native| native.steps.get(index).ok_or_else(mixed));
+            let steps: Vec<&(Step, String)> = steps.collect::<Result<_>>()?;
+            let codec = &steps[0].1;
+            let steps: Vec<&Step> = steps.iter().map(|(step, _)| step).collect();
+            let read = if batch.chunks.is_at(buffer) { (host, headers) } else { NOTHING_READ };
+            batch.add(&steps, codec, (read, limit), &mut looks, stream).at(|| format!("codec '{codec}'"))?;
         }
         if looks > 0 {
             let size_bytes = looks * batch.chunks.ranges.len() * STATUS_BYTES;
@@ -90,129 +149,209 @@ impl NativeBatch {
         Ok(batch)
     }
 
+    /// Adds the launches of one step, which has its own sizes for each kind.
     fn add(
         &mut self,
-        step: &Step,
+        steps: &[&Step],
+        codec: &str,
         (read, limit): ((Option<&[u8]>, &[Headers]), ScratchLimit),
         looks: &mut usize,
         stream: &Stream,
-    ) -> Result<Launch> {
-        let count = self.chunks.ranges.len();
-        let src = self.chunks.buffer.clone();
-        match step {
+    ) -> Result<()> {
+        let first = *looks;
+        let launches = match steps[0] {
             Step::Check { checksum, location } => {
                 let spans = self.look(looks, CHECKSUM_BYTES, *location)?;
-                Ok(Launch::Check { checksum: *checksum, data: src, spans })
+                vec![Launch::Check { checksum: *checksum, data: self.chunks.buffer.clone(), spans }]
             }
-            Step::Header { expected, location } => {
+            Step::Header { location, .. } => {
                 let spans = self.look(looks, 1, *location)?;
-                Ok(Launch::Header { expected: *expected, data: src, spans })
+                self.each_kind(steps, |step, chunks| match step {
+                    Step::Header { expected, .. } => {
+                        let spans = chunks.iter().map(|&chunk| spans[chunk].clone()).collect();
+                        Ok(Launch::Header { expected: *expected, data: self.chunks.buffer.clone(), spans })
+                    }
+                    _ => Err(mixed()),
+                })?
             }
-            Step::Decode { decoder, decoded_bytes } => {
-                let from = self.chunks.ranges.clone();
-                self.allocate(*decoded_bytes, stream)?;
-                let units = from.into_iter().zip(&self.chunks.ranges);
-                let units: Vec<_> = units.map(|(src, dst)| batch::Unit { src, dst: dst.clone() }).collect();
-                let dst = &self.chunks.buffer;
-                let source = batch::Source { buffer: &src, host: read.0, headers: read.1 };
-                let batch = Batch::prepare_read(decoder.clone(), source, dst, &units, limit)?;
-                self.memory_bytes += batch.scratch_bytes();
-                Ok(Launch::Decode(batch))
-            }
+            Step::Decode { .. } => self.add_decoders(steps, read, limit, stream)?,
             Step::Unshuffle { unit_bytes } => {
-                let from = self.chunks.ranges.clone();
-                self.allocate(from.first().map_or(0, ExactSizeIterator::len), stream)?;
+                let (src, from) = self.move_alike(stream)?;
                 let spans = from.iter().zip(&self.chunks.ranges).map(|(src, dst)| shuffle::Span {
                     src_offset_bytes: src.start,
                     dst_offset_bytes: dst.start,
                     size_bytes: src.len(),
                 });
-                let spans = spans.collect();
-                Ok(Launch::Unshuffle { src, dst: self.chunks.buffer.clone(), spans, unit_bytes: *unit_bytes })
+                let (spans, dst) = (spans.collect(), self.chunks.buffer.clone());
+                vec![Launch::Unshuffle { src, dst, spans, unit_bytes: *unit_bytes }]
             }
             Step::Sum(dtype) => {
-                if self.align(*dtype, delta::ALIGNMENT_BYTES, looks, stream)? {
-                    return self.add(step, (NOTHING_READ, usize::MAX.into()), looks, stream);
-                }
-                let from = self.chunks.ranges.clone();
-                self.allocate(from.first().map_or(0, ExactSizeIterator::len), stream)?;
+                self.align(*dtype, delta::ALIGNMENT_BYTES, looks, stream)?;
+                let (src, from) = self.move_alike(stream)?;
                 let chunks = from.iter().zip(&self.chunks.ranges).map(|(src, dst)| delta::Chunk {
                     src_offset_bytes: src.start,
                     dst_offset_bytes: dst.start,
                     size_bytes: src.len(),
                 });
-                let chunks = chunks.collect();
-                Ok(Launch::Sum { dtype: *dtype, src, dst: self.chunks.buffer.clone(), chunks })
+                let (chunks, dst) = (chunks.collect(), self.chunks.buffer.clone());
+                vec![Launch::Sum { dtype: *dtype, src, dst, chunks }]
             }
-            Step::Unpack { fields, len } => {
-                let from = self.chunks.ranges.clone();
-                for range in &from {
-                    expect_encoded_size(range.len(), fields.packed_bytes(*len))?;
-                }
-                self.allocate(len * fields.elem_bytes, stream)?;
-                let spans = from.iter().zip(&self.chunks.ranges).map(|(packed, elems)| bits::Span {
-                    packed_offset_bytes: packed.start,
-                    elems_offset_bytes: elems.start,
-                });
-                let (spans, dst) = (spans.collect(), self.chunks.buffer.clone());
-                Ok(Launch::Unpack { fields: *fields, len: *len, src, dst, spans })
+            Step::Unpack { .. } => self.add_unpacking(steps, stream)?,
+            Step::Convert { conversion, .. } => {
+                self.align(conversion.from, conversion.from.size_bytes(), looks, stream)?;
+                self.add_conversion(steps, looks, stream)?
             }
-            Step::Convert { conversion, len } => self.add_conversion(conversion, *len, looks, stream),
-            Step::Map(map) => {
-                let from = self.chunks.ranges.clone();
-                let decoded_bytes = map.decoded_bytes();
-                self.allocate(decoded_bytes, stream)?;
-                let stride = decoded_bytes.next_multiple_of(ALIGNMENT_BYTES) as isize;
-                let dst = rows(&self.chunks.buffer, map, count, stride)?;
-                let boxes = from.into_iter().enumerate().map(|(index, range)| TransferBox {
-                    packed_offset_bytes: range.start,
-                    packed_size_bytes: range.len(),
-                    packed_first_elem: 0,
-                    start: [&[index][..], &vec![0; map.shape.len()]].concat(),
-                    extent: [&[1][..], &map.shape].concat(),
-                });
-                let packed_strides = [&[0][..], &map.packed_strides].concat();
-                let transfer = Transfer { tail: map.tail.clone(), packed_strides, lists: None, boxes: boxes.collect() };
-                Ok(Launch::Map { src, transfer: Box::new(transfer), dst: Box::new(dst) })
+            Step::Map(_) => self.add_map(steps, stream)?,
+        };
+        self.launches.push(StepLaunches { launches, looks: *looks > first, codec: codec.to_string() });
+        Ok(())
+    }
+
+    /// A launch for each kind that has chunks.
+    fn each_kind(
+        &self,
+        steps: &[&Step],
+        mut launch: impl FnMut(&Step, &[usize]) -> Result<Launch>,
+    ) -> Result<Vec<Launch>> {
+        let kinds = self.kinds.iter().zip(steps).filter(|(chunks, _)| !chunks.is_empty());
+        kinds.map(|(chunks, step)| launch(step, chunks)).collect()
+    }
+
+    /// New memory for chunks that keep their sizes. Returns the memory and the places that they have now.
+    fn move_alike(&mut self, stream: &Stream) -> Result<(Buffer, Vec<Range<usize>>)> {
+        let size = |chunks: &Vec<usize>| chunks.first().map_or(0, |&first| self.chunks.ranges[first].len());
+        let sizes: Vec<usize> = self.kinds.iter().map(size).collect();
+        self.allocate(&sizes, stream)
+    }
+
+    /// Frames of decoders for all of an array's frames decode together. Those that were made for one shape of chunks do not.
+    fn add_decoders(
+        &mut self,
+        steps: &[&Step],
+        read: (Option<&[u8]>, &[Headers]),
+        limit: ScratchLimit,
+        stream: &Stream,
+    ) -> Result<Vec<Launch>> {
+        let decoder = |step: &Step| match step {
+            Step::Decode { decoder, decoded_bytes } => Ok((decoder.clone(), *decoded_bytes)),
+            _ => Err(mixed()),
+        };
+        let decoders: Vec<(FrameDecoder, usize)> = steps.iter().map(|step| decoder(step)).collect::<Result<_>>()?;
+        let sizes: Vec<usize> = decoders.iter().map(|(_, size_bytes)| *size_bytes).collect();
+        let (src, from) = self.allocate(&sizes, stream)?;
+        let prepare = |decoder: &FrameDecoder, chunks: Vec<usize>, headers: &[Headers]| -> Result<Launch> {
+            let unit =
+                |&chunk: &usize| batch::Unit { src: from[chunk].clone(), dst: self.chunks.ranges[chunk].clone() };
+            let units: Vec<batch::Unit> = chunks.iter().map(unit).collect();
+            let source = batch::Source { buffer: &src, host: read.0, headers };
+            let batch = Batch::prepare_read(decoder.clone(), source, &self.chunks.buffer, &units, limit)?;
+            Ok(Launch::Decode(batch, chunks))
+        };
+        let is_one = decoders.len() == 1 || decoders.iter().all(|(decoder, _)| matches!(decoder, FrameDecoder::Any(_)));
+        let launches = match is_one {
+            true => vec![prepare(&decoders[0].0, (0..from.len()).collect(), read.1)?],
+            false => {
+                let kinds = self.kinds.iter().zip(&decoders).filter(|(chunks, _)| !chunks.is_empty());
+                kinds.map(|(chunks, (decoder, _))| prepare(decoder, chunks.clone(), &[])).collect::<Result<_>>()?
+            }
+        };
+        let scratch = launches.iter().map(|launch| match launch {
+            Launch::Decode(batch, _) => batch.scratch_bytes(),
+            _ => 0,
+        });
+        self.memory_bytes += scratch.sum::<usize>();
+        Ok(launches)
+    }
+
+    fn add_unpacking(&mut self, steps: &[&Step], stream: &Stream) -> Result<Vec<Launch>> {
+        let unpacking = |step: &Step| match step {
+            Step::Unpack { fields, len } => Ok((*fields, *len)),
+            _ => Err(mixed()),
+        };
+        let kinds: Vec<(Fields, usize)> = steps.iter().map(|step| unpacking(step)).collect::<Result<_>>()?;
+        for (chunks, (fields, len)) in self.kinds.iter().zip(&kinds) {
+            for &chunk in chunks {
+                expect_encoded_size(self.chunks.ranges[chunk].len(), fields.packed_bytes(*len))?;
             }
         }
+        let sizes: Vec<usize> = kinds.iter().map(|(fields, len)| len * fields.elem_bytes).collect();
+        let (src, from) = self.allocate(&sizes, stream)?;
+        self.each_kind(steps, |step, chunks| {
+            let (fields, len) = unpacking(step)?;
+            let spans = chunks.iter().map(|&chunk| bits::Span {
+                packed_offset_bytes: from[chunk].start,
+                elems_offset_bytes: self.chunks.ranges[chunk].start,
+            });
+            let (src, dst) = (src.clone(), self.chunks.buffer.clone());
+            Ok(Launch::Unpack { fields, len, src, dst, spans: spans.collect() })
+        })
+    }
+
+    fn add_map(&mut self, steps: &[&Step], stream: &Stream) -> Result<Vec<Launch>> {
+        let map_of = |step: &Step| if let Step::Map(map) = step { Ok(map.clone()) } else { Err(mixed()) };
+        let maps: Vec<Map> = steps.iter().map(|step| map_of(step)).collect::<Result<_>>()?;
+        let sizes: Vec<usize> = maps.iter().map(Map::decoded_bytes).collect();
+        let (src, from) = self.allocate(&sizes, stream)?;
+        self.each_kind(steps, |step, chunks| {
+            let map = map_of(step)?;
+            // The chunks of a kind lie one behind the other.
+            let stride = map.decoded_bytes().next_multiple_of(ALIGNMENT_BYTES);
+            let start = self.chunks.ranges[chunks[0]].start;
+            let memory = self.chunks.buffer.slice(start..start + stride * chunks.len())?;
+            let dst = rows(&memory, &map, chunks.len(), stride as isize)?;
+            let boxes = chunks.iter().enumerate().map(|(index, &chunk)| TransferBox {
+                packed_offset_bytes: from[chunk].start,
+                packed_size_bytes: from[chunk].len(),
+                packed_first_elem: 0,
+                start: [&[index][..], &vec![0; map.shape.len()]].concat(),
+                extent: [&[1][..], &map.shape].concat(),
+            });
+            let packed_strides = [&[0][..], &map.packed_strides].concat();
+            let transfer = Transfer { tail: map.tail.clone(), packed_strides, lists: None, boxes: boxes.collect() };
+            Ok(Launch::Map { src: src.clone(), transfer: Box::new(transfer), dst: Box::new(dst) })
+        })
     }
 
     /// Copies chunks of elements to where they begin at multiples of `alignment_bytes`, unless they do.
-    fn align(&mut self, dtype: DType, alignment_bytes: usize, looks: &mut usize, stream: &Stream) -> Result<bool> {
+    fn align(&mut self, dtype: DType, alignment_bytes: usize, looks: &mut usize, stream: &Stream) -> Result<()> {
         let (base, ranges) = (self.chunks.buffer.address(), &self.chunks.ranges);
         if ranges.iter().all(|range| (base + range.start).is_multiple_of(alignment_bytes)) {
-            return Ok(false);
+            return Ok(());
         }
-        let len = ranges.first().map_or(0, ExactSizeIterator::len) / dtype.size_bytes();
-        let aligned = Step::Map(Map::flat(Tail::plain(dtype), len));
-        let launch = self.add(&aligned, (NOTHING_READ, usize::MAX.into()), looks, stream)?;
-        self.launches.push((launch, String::new()));
-        Ok(true)
+        let len = |chunks: &Vec<usize>| chunks.first().map_or(0, |&first| ranges[first].len()) / dtype.size_bytes();
+        let aligned = |chunks| Step::Map(Map::flat(Tail::plain(dtype), len(chunks)));
+        let steps: Vec<Step> = self.kinds.iter().map(aligned).collect();
+        let steps: Vec<&Step> = steps.iter().collect();
+        self.add(&steps, "", (NOTHING_READ, usize::MAX.into()), looks, stream)
     }
 
-    fn add_conversion(
-        &mut self,
-        conversion: &Conversion,
-        len: usize,
-        looks: &mut usize,
-        stream: &Stream,
-    ) -> Result<Launch> {
-        self.align(conversion.from, conversion.from.size_bytes(), looks, stream)?;
-        let (src, from) = (self.chunks.buffer.clone(), self.chunks.ranges.clone());
-        for range in &from {
-            expect_encoded_size(range.len(), len * conversion.from.size_bytes())?;
-        }
-        self.allocate(len * conversion.to.size_bytes(), stream)?;
-        let (first, dst) = (*looks * from.len(), self.chunks.buffer.clone());
-        let too_many = |_| Error::new(ErrorKind::InvalidArgument, "too many chunks for one batch");
-        let span = |(index, (src, dst)): (usize, (&Range<usize>, &Range<usize>))| {
-            let status = u32::try_from(first + index).map_err(too_many)?;
-            Ok(convert::Span { src_offset_bytes: src.start, dst_offset_bytes: dst.start, status })
+    fn add_conversion(&mut self, steps: &[&Step], looks: &mut usize, stream: &Stream) -> Result<Vec<Launch>> {
+        let conversion_of = |step: &Step| match step {
+            Step::Convert { conversion, len } => Ok((conversion.clone(), *len)),
+            _ => Err(mixed()),
         };
-        let spans: Result<_> = from.iter().zip(&self.chunks.ranges).enumerate().map(span).collect();
+        let kinds: Vec<(Conversion, usize)> = steps.iter().map(|step| conversion_of(step)).collect::<Result<_>>()?;
+        for (chunks, (conversion, len)) in self.kinds.iter().zip(&kinds) {
+            for &chunk in chunks {
+                expect_encoded_size(self.chunks.ranges[chunk].len(), len * conversion.from.size_bytes())?;
+            }
+        }
+        let sizes: Vec<usize> = kinds.iter().map(|(conversion, len)| len * conversion.to.size_bytes()).collect();
+        let (src, from) = self.allocate(&sizes, stream)?;
+        let first = *looks * from.len();
         *looks += 1;
-        Ok(Launch::Convert { conversion: conversion.clone(), len, src, dst, spans: spans? })
+        self.each_kind(steps, |step, chunks| {
+            let (conversion, len) = conversion_of(step)?;
+            let too_many = |_| Error::new(ErrorKind::InvalidArgument, "too many chunks for one batch");
+            let span = |&chunk: &usize| {
+                let (src_offset_bytes, dst_offset_bytes) = (from[chunk].start, self.chunks.ranges[chunk].start);
+                let status = u32::try_from(first + chunk).map_err(too_many)?;
+                Ok(convert::Span { src_offset_bytes, dst_offset_bytes, status })
+            };
+            let spans = chunks.iter().map(span).collect::<Result<_>>()?;
+            let (src, dst) = (src.clone(), self.chunks.buffer.clone());
+            Ok(Launch::Convert { conversion, len, src, dst, spans })
+        })
     }
 
     /// Narrows every chunk to the data beside a header that a step looks at: gives the data, the place of the header in the
@@ -233,27 +372,39 @@ impl NativeBatch {
         Ok(spans)
     }
 
-    /// New memory for chunks of this size, or the caller's.
-    fn allocate(&mut self, size_bytes: usize, stream: &Stream) -> Result<()> {
+    /// New memory for chunks, whose kinds have these sizes, or the caller's memory. The chunks of a kind lie one behind the other.
+    /// Returns the memory and the places that chunks had before.
+    fn allocate(&mut self, sizes: &[usize], stream: &Stream) -> Result<(Buffer, Vec<Range<usize>>)> {
         if let Some(target) = self.target.take() {
-            self.chunks = target;
-            return Ok(());
+            let Chunks { buffer, ranges } = std::mem::replace(&mut self.chunks, target);
+            return Ok((buffer, ranges));
         }
-        let stride = size_bytes.next_multiple_of(ALIGNMENT_BYTES);
-        let count = self.chunks.ranges.len();
-        let total_bytes = stride.checked_mul(count).ok_or_else(|| {
-            Error::new(ErrorKind::OutOfMemory, format!("{count} chunks of {size_bytes} bytes do not fit into memory"))
-        })?;
+        let (mut total_bytes, mut ranges) = (0usize, vec![0..0; self.chunks.ranges.len()]);
+        for (chunks, &size_bytes) in self.kinds.iter().zip(sizes) {
+            let stride = size_bytes.next_multiple_of(ALIGNMENT_BYTES);
+            let end = stride.checked_mul(chunks.len()).and_then(|bytes| bytes.checked_add(total_bytes));
+            let too_large = || {
+                let message = format!("{} chunks of {size_bytes} bytes do not fit into memory", chunks.len());
+                Error::new(ErrorKind::OutOfMemory, message)
+            };
+            let end = end.ok_or_else(too_large)?;
+            for (index, &chunk) in chunks.iter().enumerate() {
+                let start = total_bytes + index * stride;
+                ranges[chunk] = start..start + size_bytes;
+            }
+            total_bytes = end;
+        }
         self.memory_bytes += total_bytes;
-        let ranges = (0..count).map(|index| index * stride..index * stride + size_bytes).collect();
-        self.chunks = Chunks { buffer: pool::allocate(total_bytes.max(1), stream)?, ranges };
-        Ok(())
+        let chunks = Chunks { buffer: pool::allocate(total_bytes.max(1), stream)?, ranges };
+        let Chunks { buffer, ranges } = std::mem::replace(&mut self.chunks, chunks);
+        Ok((buffer, ranges))
     }
 
     /// Device memory that decoders take while the batch runs, beside what lies between its steps.
     pub(crate) fn scratch_bytes(&self) -> usize {
-        let decoders = self.launches.iter().filter_map(|(launch, _)| match launch {
-            Launch::Decode(batch) => Some(batch.scratch_bytes()),
+        let launches = self.launches.iter().flat_map(|step| &step.launches);
+        let decoders = launches.filter_map(|launch| match launch {
+            Launch::Decode(batch, _) => Some(batch.scratch_bytes()),
             _ => None,
         });
         decoders.max().unwrap_or(0)
@@ -282,8 +433,10 @@ impl NativeBatch {
         }
         // There are statuses wherever a step looks.
         let statuses = self.statuses.as_ref().unwrap_or(&self.chunks.buffer);
-        for (launch, codec) in &mut self.launches {
-            launch.run(statuses, stream).at(|| format!("codec '{codec}'"))?;
+        for StepLaunches { launches, codec, .. } in &mut self.launches {
+            for launch in launches {
+                launch.run(statuses, stream).at(|| format!("codec '{codec}'"))?;
+            }
         }
         self.done = Some(stream.record()?);
         Ok(())
@@ -307,18 +460,21 @@ impl NativeBatch {
         // Not on the stream of the run, which may have other work by now.
         let statuses = self.statuses.as_ref().map_or(Ok(Vec::new()), Buffer::to_vec)?;
         let mut words = statuses.as_chunks::<STATUS_BYTES>().0.chunks(count.max(1));
-        for (launch, codec) in &mut self.launches {
-            let found: Vec<Result<()>> = match launch {
-                Launch::Decode(batch) => batch.check()?,
-                Launch::Check { .. } | Launch::Header { .. } | Launch::Convert { .. } => {
-                    let words = words.next().unwrap_or_default();
-                    words.iter().map(|word| result_of(u64::from_ne_bytes(*word), &[])).collect()
+        for StepLaunches { launches, looks, codec } in &mut self.launches {
+            let mut found: Vec<(usize, Result<()>)> = Vec::new();
+            if *looks {
+                let words = words.next().unwrap_or_default().iter();
+                let words = words.map(|word| result_of(u64::from_ne_bytes(*word), &[]));
+                found.extend(words.enumerate());
+            }
+            for launch in launches {
+                if let Launch::Decode(batch, chunks) = launch {
+                    found.extend(chunks.iter().copied().zip(batch.check()?));
                 }
-                _ => continue,
-            };
-            for (result, found) in results.iter_mut().zip(found) {
-                if result.is_ok() {
-                    *result = found.at(|| format!("codec '{codec}'"));
+            }
+            for (chunk, found) in found {
+                if results[chunk].is_ok() {
+                    results[chunk] = found.at(|| format!("codec '{codec}'"));
                 }
             }
         }
@@ -341,7 +497,7 @@ pub(super) fn rows(buffer: &Buffer, map: &Map, count: usize, stride: isize) -> R
 impl Launch {
     fn run(&mut self, statuses: &Buffer, stream: &Stream) -> Result<()> {
         match self {
-            Launch::Decode(batch) => batch.run(stream)?,
+            Launch::Decode(batch, _) => batch.run(stream)?,
             Launch::Check { checksum, data, spans } => {
                 checksum::verify_on(*checksum, false, data, (data, statuses), spans, stream)?;
             }

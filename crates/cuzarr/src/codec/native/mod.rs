@@ -166,6 +166,24 @@ impl Native {
     ) -> Result<NativeBatch> {
         source.ranges.iter().try_for_each(|range| self.check_size(range.len()))?;
         let target = target.filter(|_| self.ends_with_decoder());
-        NativeBatch::lay_out(&self.steps, source, target, scratch, stream)
+        NativeBatch::lay_out(&[self], &[], source, target, scratch, stream)
+    }
+
+    /// Like [`Native::prepare`], for chunks of several kinds, which take the same steps with other sizes. `kind_of` has the kind of
+    /// each chunk.
+    ///
+    /// # Errors
+    /// Those of [`Native::prepare`]; `Unsupported` when kinds take different steps.
+    pub(crate) fn prepare_kinds(
+        kinds: &[&Native],
+        kind_of: &[usize],
+        source: Source<'_>,
+        scratch: ScratchLimit,
+        stream: &Stream,
+    ) -> Result<NativeBatch> {
+        for (range, &kind) in source.ranges.iter().zip(kind_of) {
+            kinds[kind].check_size(range.len())?;
+        }
+        NativeBatch::lay_out(kinds, kind_of, source, None, scratch, stream)
     }
 }

@@ -166,13 +166,18 @@ impl Program {
         let fed = "feeds a codec that runs on the host";
         let via_host = self.natives[..first].iter().zip(&reasons);
         let via_host = via_host.filter_map(|(pass, reason)| Some((pass.codec?, reason.unwrap_or(fed)))).collect();
-        let steps = self.natives[first..].iter().zip(&self.passes[first..]).flat_map(|(native, pass)| {
-            let steps = native.steps.iter().flatten();
-            steps.map(|step| (step.clone(), pass.name().to_string()))
-        });
-        let steps: Vec<_> = steps.collect();
-        let native = (!steps.is_empty()).then(|| Native::new(steps, self.size_before(first), self.packed_size_bytes));
+        let native = self.native_from(first);
         Division { host_passes: first, native, via_host }
+    }
+
+    /// The device's work behind so many passes; `None` when there is none, or the device cannot do it.
+    pub(crate) fn native_from(&self, first: usize) -> Option<Native> {
+        let mut all = Vec::new();
+        for (native, pass) in self.natives[first..].iter().zip(&self.passes[first..]) {
+            let steps = native.steps.as_ref().ok()?;
+            all.extend(steps.iter().map(|step| (step.clone(), pass.name().to_string())));
+        }
+        (!all.is_empty()).then(|| Native::new(all, self.size_before(first), self.packed_size_bytes))
     }
 
     /// The codecs of all passes, counted in order of encoding, for a read whose passes all run on the host for this reason.

@@ -115,7 +115,7 @@ fn index_chain(
     let spec = ChunkSpec::new(shape, DataType::UInt64, FillValue::Element(vec![0xff; 8]));
     build(codecs, spec).map_err(|error| {
         let message = format!("'index_codecs': {}", error.message());
-        configuration.invalid(message).with_source(error)
+        configuration.invalid(message).telling(error)
     })
 }
 

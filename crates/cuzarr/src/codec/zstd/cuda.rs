@@ -108,7 +108,7 @@ fn add(tables: &mut Tables, request: &Request<'_>, index: usize) -> Result<()> {
     let Unit { src, dst } = &request.units[index];
     match (request.headers.get(index).and_then(Headers::get::<Read>), request.host) {
         (Some(read), _) if tables.append(&read.tables, src, dst) => match &read.refused {
-            Some(error) => Err(Error::new(error.kind(), error.message())),
+            Some(error) => Err(error.clone()),
             None => Ok(()),
         },
         (_, Some(host)) => scan(tables, &host[src.clone()], src.clone(), dst.clone()),

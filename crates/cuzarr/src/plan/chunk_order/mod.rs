@@ -11,13 +11,11 @@ use std::sync::Arc;
 
 use cuzarr_device::{List, Lists, Within};
 
-use super::divisor::Divisor;
-use super::geometry::{cells_inside, packed_strides, region};
-use super::parts::GridPart;
+use super::cells::{Cells, CellsAlong, Splitter};
+use super::geometry::{packed_strides, region};
 use super::pieces::PackedAxis;
 use super::selection::{AxisIndex, AxisSelection, Parts, Selection};
 use super::source::Source;
-use super::stretches::Stretches;
 use crate::error::Result;
 pub(crate) use points::Points;
 use walk::covers;
@@ -42,8 +40,6 @@ pub(crate) enum Along {
     Range(AxisSelection),
     /// Rising indices, and the place of each in the caller's list.
     List { indices: Arc<[u64]>, places: Arc<[usize]> },
-    /// Elements of a range that lie in one part of a rectilinear grid.
-    Stretches(Arc<Stretches>),
 }
 
 impl ChunkOrder {
@@ -66,7 +62,7 @@ impl ChunkOrder {
 
     fn of(selection: &Selection, source: &Source, within: Within) -> Result<ChunkOrder> {
         if let Parts::Points(indices) = selection.parts() {
-            return Ok(ChunkOrder::Points(Arc::new(Points::new(indices, None, source, within)?)));
+            return Ok(ChunkOrder::Points(Arc::new(Points::new(indices, source, within)?)));
         }
         selection.check(&source.shape)?;
         Ok(match selection.parts() {
@@ -74,48 +70,6 @@ impl ChunkOrder {
             Parts::Product(axes) => ChunkOrder::Product(axes.iter().map(|axis| along(axis, within)).collect()),
             Parts::Points(_) => ChunkOrder::Product(Vec::new()),
         })
-    }
-
-    /// The order of the selected elements in one part of a rectilinear grid, whose own indices are counted; `None` when there are
-    /// none. Of elements that a write names several times, the last one counts.
-    ///
-    /// # Errors
-    /// Those of [`ChunkOrder::new`].
-    pub(crate) fn of_part(
-        selection: &Selection,
-        part: &GridPart,
-        source: &Source,
-        is_write: bool,
-    ) -> Result<Option<ChunkOrder>> {
-        let within = if is_write { Within::LastOfElem } else { of_read(source) };
-        let order = match selection.parts() {
-            Parts::Box(axes) => {
-                let axes = axes.iter().enumerate().map(|(dim, range)| range_in(part, dim, range));
-                ChunkOrder::Product(axes.collect())
-            }
-            Parts::Product(axes) => {
-                let axes = axes.iter().enumerate().map(|(dim, axis)| match axis {
-                    AxisIndex::Range(range) => range_in(part, dim, range),
-                    AxisIndex::List(_) => along(axis, within).in_part(part, dim),
-                });
-                ChunkOrder::Product(axes.collect())
-            }
-            Parts::Points(indices) => {
-                let (mut own, mut places) = (vec![Vec::new(); indices.len()], Vec::new());
-                for place in 0..indices.first().map_or(0, |one| one.len()) {
-                    let dims = indices.iter().enumerate();
-                    let point = dims.map(|(dim, one)| part.own(dim, one[place])).collect::<Option<Vec<u64>>>();
-                    if let Some(point) = point {
-                        own.iter_mut().zip(point).for_each(|(own, index)| own.push(index));
-                        places.push(place);
-                    }
-                }
-                let own: Vec<Arc<[u64]>> = own.into_iter().map(Arc::from).collect();
-                ChunkOrder::Points(Arc::new(Points::new(&own, Some(places.into()), source, within)?))
-            }
-        };
-        let is_empty = order.whole().iter().any(|(from, to)| from == to);
-        Ok((!is_empty).then_some(order))
     }
 
     /// The order for another binding of the array, whose packed chunks may have another layout.
@@ -156,38 +110,48 @@ impl ChunkOrder {
     }
 
     /// The cells of a grid that hold the elements of these positions.
-    pub(crate) fn walk(&self, origin: &[u64], cell: &[u64], inside: &[(u64, u64)]) -> Walk {
+    pub(crate) fn walk(&self, origin: &[u64], cells: Cells<'_>, inside: &[(u64, u64)]) -> Walk {
         match self {
-            ChunkOrder::Product(axes) => Walk::new(axes, origin, cell, inside),
-            ChunkOrder::Points(points) => Walk::of_points(points, origin, cell, inside),
+            ChunkOrder::Product(axes) => Walk::new(axes, origin, cells, inside),
+            ChunkOrder::Points(points) => Walk::of_points(points, origin, cells, inside),
         }
     }
 
+    /// The walk over a grid, which begins with the array, for all positions.
+    pub(crate) fn walk_all(&self, cells: Cells<'_>) -> Walk {
+        let ndim = match self {
+            ChunkOrder::Product(axes) => axes.len(),
+            ChunkOrder::Points(points) => points.ndim(),
+        };
+        self.walk(&vec![0; ndim], cells, &self.whole())
+    }
+
     /// The number of cells of a grid, which begins with the array, that the elements of these positions touch.
-    pub(crate) fn cells(&self, inside: &[(u64, u64)], cell: &[u64]) -> u64 {
+    pub(crate) fn cells(&self, inside: &[(u64, u64)], cells: Cells<'_>) -> u64 {
         match self {
             ChunkOrder::Product(axes) => {
-                let axes = axes.iter().zip(inside).zip(cell);
-                axes.map(|((axis, &inside), &cell)| axis.cells(inside, cell.max(1))).fold(1, u64::saturating_mul)
+                let axes = axes.iter().zip(inside).enumerate();
+                axes.map(|(dim, (axis, &inside))| axis.cells(inside, &cells.along(dim))).fold(1, u64::saturating_mul)
             }
             ChunkOrder::Points(points) => points
-                .chunks_of(inside, cell)
-                .unwrap_or_else(|| self.walk(&vec![0; cell.len()], cell, inside).count() as u64),
+                .chunks_of(inside, cells)
+                .unwrap_or_else(|| self.walk(&vec![0; points.ndim()], cells, inside).count() as u64),
         }
     }
 
     /// The number of cells of a grid that the whole selection touches.
-    pub(crate) fn touched(&self, cell: &[u64]) -> u64 {
-        self.cells(&self.whole(), cell)
+    pub(crate) fn touched(&self, cells: Cells<'_>) -> u64 {
+        self.cells(&self.whole(), cells)
     }
 
     /// The box of the result for these positions, which lie in one cell: start and extent of each of its dimensions.
     pub(crate) fn region<'a>(&'a self, inside: &'a [(u64, u64)]) -> impl Iterator<Item = (usize, usize)> + 'a {
-        let places = move |(dim, &(from, to)): (usize, &(u64, u64))| match self {
-            ChunkOrder::Product(axes) => axes[dim].places((from, to)),
-            ChunkOrder::Points(_) => Some((from, to)),
+        // For lists, positions are their own places.
+        let kept = move |(dim, &positions): (usize, &(u64, u64))| match self {
+            ChunkOrder::Product(axes) if axes[dim].is_dropped() => None,
+            _ => Some(positions),
         };
-        region(inside.iter().enumerate().filter_map(places))
+        region(inside.iter().enumerate().filter_map(kept))
     }
 
     /// The index of the first selected element in the packed chunk at `origin`; dimensions with lists do not count.
@@ -201,37 +165,37 @@ impl ChunkOrder {
         }
     }
 
-    /// The strides of selected elements in packed bytes, per dimension of the result; 0 where a list says where they lie.
+    /// The strides of selected elements in packed bytes, per dimension of the result. Numbers in lists count in them.
     pub(crate) fn packed_strides(&self, strides: &[u64]) -> Vec<isize> {
         match self {
             ChunkOrder::Product(axes) => {
                 let kept = axes.iter().zip(strides).filter(|(axis, _)| !axis.is_dropped());
-                packed_strides(kept.map(|(axis, &stride)| (axis.step().unwrap_or(0), stride))).collect()
+                packed_strides(kept.map(|(axis, &stride)| (axis.step().unwrap_or(1), stride))).collect()
             }
-            ChunkOrder::Points(_) => vec![0],
+            ChunkOrder::Points(_) => vec![1],
         }
     }
 
-    /// Where the elements of each position lie in their chunk, whose elements have these strides, and in memory of shape `array`.
-    /// `None` for boxes, whose elements lie at even distances.
+    /// Where the elements of each position lie in their chunk, in its strides, and in memory of shape `array`. `None` for boxes,
+    /// whose elements lie at even distances.
     ///
     /// # Errors
     /// `InvalidArgument` when `array` is not the selection's shape.
-    pub(crate) fn lists(&self, source: &Source, strides: &[u64], array: &[usize]) -> Result<Option<Arc<Lists>>> {
+    pub(crate) fn lists(&self, source: &Source, array: &[usize]) -> Result<Option<Arc<Lists>>> {
         let lists: Vec<Option<Arc<List>>> = match self {
             ChunkOrder::Product(axes) => {
                 let kept = axes.iter().enumerate().filter(|(_, axis)| !axis.is_dropped());
                 let list = |(dim, axis): (usize, &Along)| match axis {
-                    Along::Range(_) | Along::Stretches(_) => None,
+                    Along::Range(_) => None,
                     Along::List { indices, places } => {
                         let in_chunk = InChunk::new(source, dim);
-                        let pair = |(&index, &place): (&u64, &usize)| [in_chunk.of(index) * strides[dim], place as u64];
+                        let pair = |(&index, &place): (&u64, &usize)| [in_chunk.of(index), place as u64];
                         Some(Arc::new(List::new(indices.iter().zip(&**places).map(pair).collect())))
                     }
                 };
                 kept.map(list).collect()
             }
-            ChunkOrder::Points(points) => vec![Some(points.list(strides))],
+            ChunkOrder::Points(points) => vec![Some(points.list())],
         };
         match lists.iter().any(Option::is_some) {
             true => Ok(Some(Arc::new(Lists::new(lists, array)?))),
@@ -292,7 +256,6 @@ impl Along {
         match self {
             Along::Range(range) => range.count,
             Along::List { indices, .. } => indices.len() as u64,
-            Along::Stretches(stretches) => stretches.count,
         }
     }
 
@@ -301,29 +264,7 @@ impl Along {
         match self {
             Along::Range(range) => range.start + position * range.step,
             Along::List { indices, .. } => indices[position as usize],
-            Along::Stretches(stretches) => stretches.index(position),
         }
-    }
-
-    /// Start and end in the result of positions in one cell; `None` for a dimension that the result lacks. For lists, positions are
-    /// their own places.
-    fn places(&self, (from, to): (u64, u64)) -> Option<(u64, u64)> {
-        match self {
-            _ if self.is_dropped() => None,
-            Along::Stretches(stretches) => {
-                let start = stretches.place(from);
-                Some((start, start + (to - from)))
-            }
-            _ => Some((from, to)),
-        }
-    }
-
-    /// A list's elements in one part of a rectilinear grid.
-    fn in_part(self, part: &GridPart, dim: usize) -> Along {
-        let Along::List { indices, places } = self else { return self };
-        let own = indices.iter().zip(places.iter()).filter_map(|(&index, &place)| Some((part.own(dim, index)?, place)));
-        let (indices, places): (Vec<u64>, Vec<usize>) = own.unzip();
-        Along::List { indices: indices.into(), places: places.into() }
     }
 
     /// The first position from `from` on whose index is not below `index`; it may be behind the last.
@@ -331,14 +272,13 @@ impl Along {
         match self {
             Along::Range(range) => index.saturating_sub(range.start).div_ceil(range.step),
             Along::List { indices, .. } => from + indices[from as usize..].partition_point(|&one| one < index) as u64,
-            Along::Stretches(stretches) => stretches.position_from(index).max(from),
         }
     }
 
     fn range(&self) -> Option<&AxisSelection> {
         match self {
             Along::Range(range) => Some(range),
-            Along::List { .. } | Along::Stretches(_) => None,
+            Along::List { .. } => None,
         }
     }
 
@@ -346,7 +286,6 @@ impl Along {
     fn step(&self) -> Option<u64> {
         match self {
             Along::Range(range) => Some(range.step),
-            Along::Stretches(stretches) => Some(stretches.step),
             Along::List { .. } => None,
         }
     }
@@ -354,43 +293,21 @@ impl Along {
     fn is_dropped(&self) -> bool {
         match self {
             Along::Range(range) => range.dropped,
-            Along::Stretches(stretches) => stretches.dropped,
             Along::List { .. } => false,
         }
     }
 
-    fn cells(&self, (from, to): (u64, u64), cell: u64) -> u64 {
+    fn cells(&self, (from, to): (u64, u64), cells: &CellsAlong) -> u64 {
         match self {
-            Along::Range(range) => cells_inside(range, (from, to), cell),
-            Along::Stretches(stretches) => stretches.cells((from, to), cell),
-            Along::List { indices, .. } => cells_of_rising(&indices[from as usize..to as usize], cell),
+            Along::Range(range) => cells.touched(range, (from, to)),
+            Along::List { indices, .. } => cells.touched_by(&indices[from as usize..to as usize]),
         }
     }
-}
-
-/// The number of cells that rising indices touch. Each look goes twice as far as the one before until a cell ends.
-fn cells_of_rising(mut indices: &[u64], cell: u64) -> u64 {
-    let mut cells = 0;
-    while let Some(&first) = indices.first() {
-        let end = (first / cell + 1).saturating_mul(cell);
-        let mut beyond = 1;
-        while indices.get(beyond).is_some_and(|&index| index < end) {
-            beyond *= 2;
-        }
-        let looked = &indices[..beyond.min(indices.len())];
-        indices = &indices[looked.partition_point(|&index| index < end)..];
-        cells += 1;
-    }
-    cells
 }
 
 /// The order of a read's points in one chunk. Of an uncompressed chunk only the part that holds its points is read.
 fn of_read(source: &Source) -> Within {
-    if source.packed.stored_is_packed { Within::ByElem } else { Within::Rising }
-}
-
-fn range_in(part: &GridPart, dim: usize, range: &AxisSelection) -> Along {
-    part.stretches(dim, range).map_or(Along::Range(*range), |stretches| Along::Stretches(Arc::new(stretches)))
+    if source.layout().packed.stored_is_packed { Within::ByElem } else { Within::Rising }
 }
 
 fn along(axis: &AxisIndex, within: Within) -> Along {
@@ -418,11 +335,11 @@ fn along(axis: &AxisIndex, within: Within) -> Along {
 }
 
 /// Where an index lies in the chunks around it, along one dimension.
-struct InChunk(Vec<Divisor>);
+struct InChunk(Vec<Splitter>);
 
 impl InChunk {
     fn new(source: &Source, dim: usize) -> InChunk {
-        InChunk(source.levels.iter().map(|level| Divisor::new(level.chunk_shape[dim])).collect())
+        InChunk((0..source.levels()).map(|level| Splitter::new(source.cells(level).along(dim))).collect())
     }
 
     /// The index in its innermost chunk.

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use cuzarr_device::{Grouped, List, Within, grouped};
 
-use super::Divisor;
 use crate::error::{Error, ErrorKind, Result};
+use crate::plan::cells::{Cells, Splitter};
 use crate::plan::selection::Selection;
 use crate::plan::source::Source;
 
@@ -18,8 +18,6 @@ const CELLS_A_POINT: u128 = 4;
 pub(crate) struct Points {
     /// The indices along each dimension, in the caller's order.
     indices: Vec<Arc<[u64]>>,
-    /// The place of each in the caller's list, rising; `None` where these are all points of the caller.
-    places: Option<Arc<[usize]>>,
     within: Within,
     /// For each point its number in the packed chunk, and its place in the caller's list.
     list: Arc<List>,
@@ -27,30 +25,26 @@ pub(crate) struct Points {
     starts: Vec<usize>,
     /// Which of `indices` the first point of each chunk has.
     firsts: Vec<usize>,
-    /// The extents of these chunks.
+    /// The extents of these chunks, or of the largest one, and the strides of its packed bytes.
     leaf: Vec<u64>,
-    /// The strides of packed chunks.
     strides: Vec<u64>,
+    /// Whether chunks differ in shape.
+    is_uneven: bool,
 }
 
 impl Points {
-    /// Groups points by chunk. Where they are not all points of a caller, `places` are their places in the caller's list, rising.
+    /// Groups points by chunk.
     ///
     /// # Errors
     /// `SelectionInvalid` when a point lies outside; `Unsupported` when 128 bits cannot count the chunks.
-    pub(super) fn new(
-        indices: &[Arc<[u64]>],
-        places: Option<Arc<[usize]>>,
-        source: &Source,
-        within: Within,
-    ) -> Result<Points> {
+    pub(super) fn new(indices: &[Arc<[u64]>], source: &Source, within: Within) -> Result<Points> {
         if indices.len() != source.shape.len() {
             Selection::points(indices.to_vec())?.check(&source.shape)?;
         }
-        let (leaf, count) = (source.leaf().chunk_shape.clone(), indices.first().map_or(0, |one| one.len()));
-        let strides = source.packed.strides(&leaf);
+        let (layout, count) = (source.layout(), indices.first().map_or(0, |one| one.len()));
+        let (leaf, strides) = (layout.leaf().chunk_shape.clone(), layout.strides.clone());
         let elem_end = leaf.iter().fold(1u64, |product, &extent| product.saturating_mul(extent));
-        let ways = Ways::new(source, &strides)?;
+        let ways = Ways::new(source)?;
         let outside = || match Selection::points(indices.to_vec()).and_then(|points| points.check(&source.shape)) {
             Err(error) => error,
             Ok(()) => Error::new(ErrorKind::SelectionInvalid, "a point lies outside of the array"),
@@ -83,18 +77,15 @@ impl Points {
             }
         };
         let firsts = starts[..starts.len() - 1].iter().map(|&start| list.all().get(start).1).collect();
-        let list = match &places {
-            Some(places) => list.with_places(places),
-            None => list,
-        };
-        Ok(Points { indices: indices.to_vec(), places, within, list: Arc::new(list), starts, firsts, leaf, strides })
+        let (indices, list, is_uneven) = (indices.to_vec(), Arc::new(list), source.has_uneven_leaf());
+        Ok(Points { indices, within, list, starts, firsts, leaf, strides, is_uneven })
     }
 
     /// Whether the points are in the order of another binding's chunks, too.
     pub(super) fn suits(&self, source: &Source) -> bool {
-        let by_elem = self.within != Within::Rising;
-        let layout = (&source.leaf().chunk_shape, source.packed.strides(&source.leaf().chunk_shape));
-        layout == (&self.leaf, self.strides.clone()) && (by_elem || !source.packed.stored_is_packed)
+        let (by_elem, layout) = (self.within != Within::Rising, source.layout());
+        (&layout.leaf().chunk_shape, &layout.strides) == (&self.leaf, &self.strides)
+            && (by_elem || !layout.packed.stored_is_packed)
     }
 
     /// These points for another binding of the array.
@@ -103,7 +94,12 @@ impl Points {
     /// Those of [`Points::new`].
     pub(super) fn rebound(&self, source: &Source) -> Result<Points> {
         let within = if self.within == Within::Rising { Within::ByElem } else { self.within };
-        Points::new(&self.indices, self.places.clone(), source, within)
+        Points::new(&self.indices, source, within)
+    }
+
+    /// The number of dimensions of the array.
+    pub(super) fn ndim(&self) -> usize {
+        self.indices.len()
     }
 
     /// The number of points.
@@ -127,21 +123,25 @@ impl Points {
         &self.starts
     }
 
-    /// Where each point lies in its packed chunk, whose elements have these strides, and in the caller's memory.
-    pub(super) fn list(&self, strides: &[u64]) -> Arc<List> {
-        debug_assert_eq!(strides, self.strides, "points are made for one layout of chunks");
+    /// Where each point lies in its packed chunk, and in the caller's memory.
+    pub(super) fn list(&self) -> Arc<List> {
         Arc::clone(&self.list)
     }
 
-    /// The number of chunks, if cells of this extent are the chunks and all points are meant.
-    pub(super) fn chunks_of(&self, inside: &[(u64, u64)], cell: &[u64]) -> Option<u64> {
-        let is_whole = inside.first() == Some(&(0, self.len() as u64)) && cell == self.leaf;
+    /// The number of chunks, if the cells are the chunks and all points are meant.
+    pub(super) fn chunks_of(&self, inside: &[(u64, u64)], cells: Cells<'_>) -> Option<u64> {
+        let are_chunks = match cells {
+            Cells::Even(shape) => !self.is_uneven && shape == self.leaf,
+            Cells::Uneven(_) => self.is_uneven,
+        };
+        let is_whole = are_chunks && inside.first() == Some(&(0, self.len() as u64));
         is_whole.then(|| self.starts.len().saturating_sub(1) as u64)
     }
 }
 
 /// How the indices of a point tell its chunk and its element.
 struct Ways {
+    /// In the order of packed dimensions, the outermost first.
     axes: Vec<Way>,
     /// The number of chunks. They are counted shard by shard and chunk by chunk.
     chunks: u128,
@@ -149,25 +149,33 @@ struct Ways {
 
 /// How the index along one dimension does.
 struct Way {
+    dim: usize,
     extent: u64,
-    /// The grids, outermost first: the extent of a cell, and by how much the next cell's chunks have larger numbers.
-    grids: Vec<(Divisor, u128)>,
-    /// By how much the next element in a chunk has a larger number.
-    stride: u64,
+    /// The grids, outermost first: their cells, and by how much the next cell's chunks have larger numbers.
+    grids: Vec<(Splitter, u128)>,
+    /// By how much the next element in a chunk has a larger number; `None` where that depends on the chunk's shape.
+    stride: Option<u64>,
 }
 
 impl Ways {
-    fn new(source: &Source, strides: &[u64]) -> Result<Ways> {
-        let way = |(&extent, &stride): (&u64, &u64)| Way { extent, grids: Vec::new(), stride };
-        let mut axes: Vec<Way> = source.shape.iter().zip(strides).map(way).collect();
+    fn new(source: &Source) -> Result<Ways> {
+        let layout = source.layout();
+        let stride = |dim: usize| (!source.has_uneven_leaf()).then_some(layout.strides[dim]);
+        let way = |&dim: &usize| Way { dim, extent: source.shape[dim], grids: Vec::new(), stride: stride(dim) };
+        let mut axes: Vec<Way> = layout.packed.axes.iter().map(way).collect();
         let mut chunks = 1u128;
-        for (at, level) in source.levels.iter().enumerate().rev() {
-            let around = at.checked_sub(1).map_or(&source.shape, |outer| &source.levels[outer].chunk_shape);
-            for (dim, axis) in axes.iter_mut().enumerate().rev() {
-                let cell = Divisor::new(level.chunk_shape[dim]);
-                axis.grids.insert(0, (cell, chunks));
-                let cells = around[dim].div_ceil(cell.extent()).max(1);
-                chunks = chunks.checked_mul(cells.into()).ok_or_else(|| {
+        for level in (0..source.levels()).rev() {
+            let cells = source.cells(level);
+            for dim in (0..source.shape.len()).rev() {
+                let cells = cells.along(dim);
+                // Of the array, or of an object's inner chunks, whose grid is even.
+                let around =
+                    level.checked_sub(1).map_or(source.shape[dim], |outer| layout.levels[outer].chunk_shape[dim]);
+                let count = if around == 0 { 1 } else { cells.at(around - 1).number + 1 };
+                if let Some(axis) = axes.iter_mut().find(|axis| axis.dim == dim) {
+                    axis.grids.insert(0, (Splitter::new(cells), chunks));
+                }
+                chunks = chunks.checked_mul(count.into()).ok_or_else(|| {
                     let message =
                         format!("points of an array of shape {:?}: its chunks cannot be counted", source.shape);
                     Error::new(ErrorKind::Unsupported, message)
@@ -187,19 +195,26 @@ impl Ways {
         elems: &mut [u64],
     ) -> Option<()> {
         let mut rest = vec![0; range.len()];
-        for (axis, indices) in self.axes.iter().zip(indices) {
+        for axis in &self.axes {
             let mut are_inside = true;
-            for (rest, &index) in rest.iter_mut().zip(&indices[range.clone()]) {
+            for (rest, &index) in rest.iter_mut().zip(&indices[axis.dim][range.clone()]) {
                 are_inside &= index < axis.extent;
                 *rest = index;
             }
             if !are_inside {
                 return None;
             }
-            for &(cell, weight) in &axis.grids {
-                cell.split(&mut rest, |at, cells| numbers[at].add(cells, weight));
+            for (cells, weight) in &axis.grids {
+                match axis.stride {
+                    Some(_) => cells.split(&mut rest, |at, number, _| numbers[at].add(number, *weight)),
+                    None => cells.split(&mut rest, |at, number, extent| {
+                        numbers[at].add(number, *weight);
+                        elems[at] *= extent;
+                    }),
+                }
             }
-            elems.iter_mut().zip(&rest).for_each(|(elem, rest)| *elem += rest * axis.stride);
+            let stride = axis.stride.unwrap_or(1);
+            elems.iter_mut().zip(&rest).for_each(|(elem, rest)| *elem += rest * stride);
         }
         Some(())
     }

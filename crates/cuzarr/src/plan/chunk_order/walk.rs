@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use super::{Along, ChunkOrder, Points};
+use crate::plan::cells::{CellSpan, Cells, CellsAlong};
 use crate::plan::source::Source;
 
 /// One dimension of a walk.
@@ -12,23 +13,22 @@ struct Axis {
     along: Along,
     /// The grid's first element in the array.
     origin: u64,
-    /// The extent of a cell.
-    cell: u64,
+    cells: CellsAlong,
     /// The selection's positions that lie in the grid: `first..end`.
     first: u64,
     end: u64,
-    /// The current cell `at`, which holds the positions `from..to`.
+    /// The number of the current cell and its first element in the array. It holds the positions `from..to`.
     at: u64,
+    start: u64,
     from: u64,
     to: u64,
 }
 
 impl Axis {
     fn enter(&mut self, from: u64) {
-        self.from = from;
-        self.at = (self.along.index(from) - self.origin) / self.cell;
-        let cell_end = self.origin.saturating_add((self.at + 1).saturating_mul(self.cell));
-        self.to = self.along.position_from(from, cell_end).min(self.end);
+        let CellSpan { number, start, end } = self.cells.at(self.along.index(from) - self.origin);
+        (self.at, self.start, self.from) = (number, self.origin + start, from);
+        self.to = self.along.position_from(from, self.origin.saturating_add(end)).min(self.end);
     }
 }
 
@@ -37,7 +37,7 @@ impl Axis {
 struct PointWalk {
     points: Arc<Points>,
     origin: Vec<u64>,
-    cell: Vec<u64>,
+    cells: Vec<CellsAlong>,
     end: usize,
     /// The current cell, which holds the points `from..to`. The first of them lies in `chunk`.
     from: usize,
@@ -47,9 +47,9 @@ struct PointWalk {
 
 impl PointWalk {
     /// The cell that holds a chunk.
-    fn cell_of(&self, chunk: usize) -> impl Iterator<Item = u64> + '_ {
-        let dims = self.points.first(chunk).zip(&self.origin).zip(&self.cell);
-        dims.map(|((index, origin), cell)| (index - origin) / cell)
+    fn cell_of(&self, chunk: usize) -> impl Iterator<Item = CellSpan> + '_ {
+        let dims = self.points.first(chunk).zip(&self.origin).zip(&self.cells);
+        dims.map(|((index, origin), cells)| cells.at(index - origin))
     }
 
     fn enter(&mut self, from: usize) {
@@ -101,15 +101,15 @@ pub(crate) struct Cell {
 }
 
 impl Walk {
-    /// A walk over cells of shape `cell`, in the part of the array that begins at `origin`. `inside` are the selection's positions,
-    /// which must lie in that part. Extents of cells are at least 1.
-    pub(crate) fn new(axes: &[Along], origin: &[u64], cell: &[u64], inside: &[(u64, u64)]) -> Walk {
+    /// A walk over these cells, in the part of the array that begins at `origin`. `inside` are the selection's positions, which must
+    /// lie in that part.
+    pub(crate) fn new(axes: &[Along], origin: &[u64], cells: Cells<'_>, inside: &[(u64, u64)]) -> Walk {
         let mut walk = Vec::with_capacity(axes.len());
         let finished = inside.iter().any(|(first, end)| first >= end);
         for dim in 0..if finished { 0 } else { axes.len() } {
             let (first, end) = inside[dim];
-            let (along, cell) = (axes[dim].clone(), cell[dim].max(1));
-            let mut axis = Axis { along, origin: origin[dim], cell, first, end, at: 0, from: 0, to: 0 };
+            let (along, cells, origin) = (axes[dim].clone(), cells.along(dim), origin[dim]);
+            let mut axis = Axis { along, origin, cells, first, end, at: 0, start: 0, from: 0, to: 0 };
             axis.enter(first);
             walk.push(axis);
         }
@@ -117,11 +117,11 @@ impl Walk {
     }
 
     /// Like [`Walk::new`], for points, which are grouped by cell.
-    pub(crate) fn of_points(points: &Arc<Points>, origin: &[u64], cell: &[u64], inside: &[(u64, u64)]) -> Walk {
+    pub(crate) fn of_points(points: &Arc<Points>, origin: &[u64], cells: Cells<'_>, inside: &[(u64, u64)]) -> Walk {
         let (from, end) = inside.first().map_or((0, 0), |&(from, end)| (from as usize, end as usize));
-        let cell = cell.iter().map(|&extent| extent.max(1)).collect();
+        let cells = (0..origin.len()).map(|dim| cells.along(dim)).collect();
         let mut walk =
-            PointWalk { points: Arc::clone(points), origin: origin.to_vec(), cell, end, from, to: from, chunk: 0 };
+            PointWalk { points: Arc::clone(points), origin: origin.to_vec(), cells, end, from, to: from, chunk: 0 };
         if from < end {
             walk.enter(from);
         }
@@ -136,13 +136,13 @@ impl Walk {
         Some(match &self.steps {
             Steps::Product(axes) => Cell {
                 at: axes.iter().map(|axis| axis.at).collect(),
-                origin: axes.iter().map(|axis| axis.origin + axis.at * axis.cell).collect(),
+                origin: axes.iter().map(|axis| axis.start).collect(),
                 inside: axes.iter().map(|axis| (axis.from, axis.to)).collect(),
             },
             Steps::Points(walk) => {
-                let at: Vec<u64> = walk.cell_of(walk.chunk).collect();
-                let origin = at.iter().zip(&walk.origin).zip(&walk.cell).map(|((at, origin), cell)| origin + at * cell);
-                Cell { origin: origin.collect(), at, inside: vec![(walk.from as u64, walk.to as u64)] }
+                let cells = walk.cell_of(walk.chunk).zip(&walk.origin);
+                let (at, origin) = cells.map(|(cell, origin)| (cell.number, origin + cell.start)).unzip();
+                Cell { at, origin, inside: vec![(walk.from as u64, walk.to as u64)] }
             }
         })
     }
@@ -178,7 +178,7 @@ impl Iterator for Walk {
 
 /// The number of innermost chunks that the selection touches.
 pub(crate) fn chunks_touched(source: &Source, order: &ChunkOrder) -> u64 {
-    order.touched(&source.leaf().chunk_shape)
+    order.touched(source.leaf_cells())
 }
 
 /// Whether indices `inside` of a selection with this step cover every element of `origin..end` in this dimension.
@@ -198,7 +198,7 @@ mod tests {
     }
 
     fn walk(axes: &[AxisSelection], origin: &[u64], cell: &[u64], inside: &[(u64, u64)]) -> Walk {
-        Walk::new(&axes.iter().copied().map(Along::Range).collect::<Vec<_>>(), origin, cell, inside)
+        Walk::new(&axes.iter().copied().map(Along::Range).collect::<Vec<_>>(), origin, Cells::Even(cell), inside)
     }
 
     fn whole(axes: &[AxisSelection]) -> Vec<(u64, u64)> {

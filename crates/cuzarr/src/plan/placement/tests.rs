@@ -128,7 +128,7 @@ fn a_chunk_of_a_device_goes_by_the_route_that_its_coverage_allows() {
         let mut given = WriteCircumstances { least: coverage, ..writing(512, 1 << 18) };
         change(&mut given);
         match WritePlacement::new(Some(&program(codecs, 1 << 18, gpu)), &given).route {
-            WriteRoute::Device(device) => Some(device.route(coverage, true)),
+            WriteRoute::Device(device) => Some(device.route_of(coverage, true, true)),
             _ => None,
         }
     };

@@ -11,6 +11,7 @@ use crate::codec::device::{ChunkRow, DeviceEncoder};
 use crate::codec::native::Native;
 use crate::codec::{Chain, Program, leave_nothing};
 use crate::error::{Error, ErrorKind, Result};
+use crate::plan::source::ChunkLayout;
 use crate::plan::write::Coverage;
 
 /// Batches that kernels should encode at once, because the slowest piece of a batch takes as long as the whole batch. Fewer are
@@ -249,9 +250,16 @@ impl DeviceWrite {
         }
     }
 
-    /// The route of a chunk, which is an object itself, or lies in a shard.
-    pub(crate) fn route(&self, coverage: Coverage, is_object: bool) -> ChunkRoute {
-        match &self.encoding {
+    /// The route of a chunk of this layout, which is an object itself, or lies in a shard. Kernels may encode chunks of the array's
+    /// own layout, and not those of another one.
+    pub(crate) fn route(&self, layout: &ChunkLayout, coverage: Coverage, is_object: bool) -> ChunkRoute {
+        let is_encoded = || layout.program.as_ref().is_some_and(|program| program.device_encoder().is_ok());
+        self.route_of(coverage, is_object, self.encoding.is_some() && is_encoded())
+    }
+
+    /// The route of a chunk that kernels encode, or not.
+    pub(super) fn route_of(&self, coverage: Coverage, is_object: bool, is_encoded: bool) -> ChunkRoute {
+        match self.encoding.as_ref().filter(|_| is_encoded) {
             _ if self.keeps_packed && coverage.replaces() && is_object => ChunkRoute::Resident,
             Some(_) if coverage.replaces() => ChunkRoute::Kernels,
             Some(DeviceEncoding { merging: Some(_), .. }) => ChunkRoute::Merge,
@@ -262,7 +270,7 @@ impl DeviceWrite {
 
     /// Whether kernels encode such chunks.
     pub(crate) fn encodes(&self, coverage: Coverage) -> bool {
-        matches!(self.route(coverage, false), ChunkRoute::Kernels | ChunkRoute::Merge)
+        matches!(self.route_of(coverage, false, true), ChunkRoute::Kernels | ChunkRoute::Merge)
     }
 
     /// Whether a chunk goes from slabs to the store, without other memory of the host.

@@ -7,10 +7,9 @@ use super::{Plan, Stacking};
 use crate::codec::ShardIndex;
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::batch::ChunkName;
-use crate::plan::chunk_order::ChunkOrder;
 use crate::plan::geometry::number_in;
-use crate::plan::source::{ShardLayout, Source};
-use crate::plan::tour::Tour;
+use crate::plan::source::{ChunkLayout, Source};
+use crate::plan::tour::{Tour, places_of};
 use crate::store::{ByteRange, Version};
 
 /// The places of the inner chunks of one shard: (offset, size) from the shard's first byte, by C-order number.
@@ -64,6 +63,8 @@ pub struct IndexRead {
     pub size_bytes: u64,
     /// The version of the object that is needed, when another index led here.
     pub version: Option<Version>,
+    /// The layout of the object.
+    pub(crate) layout: Arc<ChunkLayout>,
     /// The shard, for error messages.
     pub name: ChunkName,
 }
@@ -84,6 +85,18 @@ pub(super) struct Shard {
     pub(super) grid: Vec<u64>,
     pub(super) entries: Arc<dyn Entries>,
     pub(super) inner: Vec<u64>,
+    /// The layout of the object.
+    pub(super) layout: Arc<ChunkLayout>,
+}
+
+impl Frame {
+    /// The layout of the object that a cell is, or lies in. The cell's first element is `origin`.
+    pub(super) fn layout(&self, source: &Source, origin: &[u64]) -> Result<Arc<ChunkLayout>> {
+        match &self.shard {
+            Some(shard) => Ok(Arc::clone(&shard.layout)),
+            None => source.layout_at(origin),
+        }
+    }
 }
 
 /// The place of a stored chunk.
@@ -96,21 +109,24 @@ pub(super) struct Found {
 
 impl Plan {
     /// The indexes of the current shard and of the shards that follow it in the same grid.
-    pub(super) fn wanted_indexes(&self, level: usize, layout: &ShardLayout) -> Result<Vec<IndexRead>> {
+    pub(super) fn wanted_indexes(&self, level: usize) -> Result<Vec<IndexRead>> {
         let Some(frame) = self.stack.last() else { return Ok(Vec::new()) };
         let most = if self.is_stacked() { 4096 } else { 256 };
-        let window = (self.options.index_window_bytes / layout.index_size_bytes.max(1)).clamp(1, most) as usize;
-        let (mut wanted, mut places) = (Vec::new(), HashSet::new());
+        let (mut wanted, mut places, mut wanted_bytes) = (Vec::new(), HashSet::new(), 0);
         // Indexes for later boxes too, so that one round serves many boxes.
         let later = self.selections[self.next..].iter().filter(|_| self.stacking == Stacking::InTurn && level == 0);
-        let later = later.flat_map(|selection| cells_of(selection, &self.source.levels[0].chunk_shape));
-        for at in frame.tour.places().chain(later) {
-            if wanted.len() >= window {
+        let later = later.flat_map(|selection| places_of(selection.walk_all(self.source.cells(0))));
+        for (at, origin) in frame.tour.places().chain(later) {
+            let layout = frame.layout(&self.source, &origin)?;
+            let Some(shard) = &layout.levels[level].shard else { continue };
+            let size_bytes = shard.index_size_bytes;
+            if wanted.len() >= most
+                || (!wanted.is_empty() && wanted_bytes + size_bytes > self.options.index_window_bytes)
+            {
                 break;
             }
             let Some(found) = find(&self.source, frame, &at)? else { continue };
-            let size_bytes = layout.index_size_bytes;
-            let (shard_offset, range) = match (found.span, layout.index_range) {
+            let (shard_offset, range) = match (found.span, shard.index_range) {
                 (None, range) => (0, range),
                 (Some((offset, shard_bytes)), range) => {
                     let begin = match range {
@@ -126,16 +142,12 @@ impl Plan {
             };
             let place = IndexPlace { key: Arc::clone(&found.name.key), shard_offset, level };
             if !self.known.contains_key(&place) && places.insert(place.clone()) {
-                wanted.push(IndexRead { place, range, size_bytes, version: found.version, name: found.name });
+                wanted_bytes += size_bytes;
+                wanted.push(IndexRead { place, range, size_bytes, version: found.version, layout, name: found.name });
             }
         }
         Ok(wanted)
     }
-}
-
-/// The places of the cells of the array's own grid that a selection touches.
-fn cells_of(order: &ChunkOrder, cell: &[u64]) -> impl Iterator<Item = Vec<u64>> {
-    order.walk(&vec![0; cell.len()], cell, &order.whole()).map(|cell| cell.at)
 }
 
 /// The stored chunk of a cell, or `None` when the shard's index says that there is none.

@@ -2,11 +2,14 @@
 //! elements, and every number must arrive at its place exactly once.
 
 use std::collections::BTreeMap;
+use std::sync::Mutex;
 
 use super::*;
+use crate::meta::RectilinearGrid;
 use crate::plan::AxisSelection;
 use crate::plan::batch::SizeRule;
 use crate::plan::source::{Level, PackedLayout, ShardLayout};
+use crate::plan::testing::layout_of;
 use crate::store::ByteRange;
 
 /// A small generator of numbers; the tests need variety, not quality.
@@ -59,13 +62,24 @@ impl World {
         let mut world =
             World { source: Arc::new(source), objects: BTreeMap::new(), tables: BTreeMap::new(), absent: vec![] };
         let source = Arc::clone(&world.source);
-        let grid: Vec<_> =
-            source.shape.iter().zip(&source.levels[0].chunk_shape).map(|(len, cell)| len.div_ceil(*cell)).collect();
+        let along = |dim: usize| source.cells(0).along(dim);
+        let starts = |(dim, &extent): (usize, &u64)| {
+            let mut starts = vec![0];
+            while let end = along(dim).at(starts[starts.len() - 1]).end
+                && end < extent
+            {
+                starts.push(end);
+            }
+            starts
+        };
+        let starts: Vec<Vec<u64>> = source.shape.iter().enumerate().map(starts).collect();
+        let grid: Vec<u64> = starts.iter().map(|starts| starts.len() as u64).collect();
         for at in places(&grid) {
-            let origin: Vec<_> = at.iter().zip(&source.levels[0].chunk_shape).map(|(at, cell)| at * cell).collect();
+            let origin: Vec<_> = at.iter().zip(&starts).map(|(&at, starts)| starts[at as usize]).collect();
             let key = (source.key)(&at);
             let mut object = Vec::new();
-            if world.store(&key, 0, &origin, &mut object, dice) {
+            let layout = source.layout_at(&origin).unwrap();
+            if world.store(&key, (&layout, 0), &origin, &mut object, dice) {
                 world.objects.insert(key, object);
             }
         }
@@ -73,15 +87,22 @@ impl World {
     }
 
     /// Appends a chunk of `level`; false when it was left out.
-    fn store(&mut self, key: &str, level: usize, origin: &[u64], object: &mut Vec<u8>, dice: &mut Dice) -> bool {
+    fn store(
+        &mut self,
+        key: &str,
+        (kind, level): (&ChunkLayout, usize),
+        origin: &[u64],
+        object: &mut Vec<u8>,
+        dice: &mut Dice,
+    ) -> bool {
         let source = Arc::clone(&self.source);
-        let shape = &source.levels[level].chunk_shape;
+        let shape = &kind.levels[level].chunk_shape;
         if dice.below(5) == 0 {
             self.absent.extend(places(shape).iter().map(|at| at.iter().zip(origin).map(|(a, o)| a + o).collect()));
             return false;
         }
-        let Some(layout) = &source.levels[level].shard else {
-            let axes = &source.packed.axes;
+        let Some(layout) = &kind.levels[level].shard else {
+            let axes = &kind.packed.axes;
             let packed_shape: Vec<_> = axes.iter().map(|&axis| shape[axis]).collect();
             for packed_at in places(&packed_shape) {
                 let mut at = origin.to_vec();
@@ -94,7 +115,7 @@ impl World {
         };
         let begin = object.len() as u64;
         object.extend([7; 3]);
-        let inner = &source.levels[level + 1].chunk_shape;
+        let inner = &kind.levels[level + 1].chunk_shape;
         let mut table = vec![None; layout.grid.iter().product::<u64>() as usize];
         let mut order: Vec<usize> = (0..table.len()).collect();
         for i in (1..order.len()).rev() {
@@ -104,7 +125,7 @@ impl World {
         for linear in order {
             let from = object.len() as u64;
             let cell: Vec<_> = (0..shape.len()).map(|d| origin[d] + cells[linear][d] * inner[d]).collect();
-            if self.store(key, level + 1, &cell, object, dice) {
+            if self.store(key, (kind, level + 1), &cell, object, dice) {
                 table[linear] = Some((from - begin, object.len() as u64 - from));
             }
             object.extend(vec![9; dice.below(9) as usize]);
@@ -131,7 +152,7 @@ impl World {
 
     fn follow(&self, mut plan: Plan, shape: Vec<u64>, room: &Room) -> Vec<u32> {
         let mut result = vec![None; shape.iter().product::<u64>() as usize];
-        let strides = plan.spacing(&[]).unwrap().strides;
+        let spacing = plan.spacing(&[]).unwrap();
         loop {
             match plan.next(room).unwrap() {
                 Step::Done => break,
@@ -142,7 +163,7 @@ impl World {
                     assert!(batch.units.len() + batch.fills.len() < room.units + MOST_SELECTIONS as usize);
                     let packed: usize = batch.units.iter().map(|unit| unit.packed_size_bytes).sum();
                     assert!(packed <= room.packed_bytes || batch.units.len() == 1);
-                    self.carry_out(&batch, &strides, &shape, &mut result);
+                    self.carry_out(&batch, &spacing, &shape, &mut result);
                 }
             }
         }
@@ -161,7 +182,7 @@ impl World {
         }
     }
 
-    fn carry_out(&self, batch: &Batch, strides: &[isize], shape: &[u64], result: &mut [Option<u32>]) {
+    fn carry_out(&self, batch: &Batch, spacing: &Spacing, shape: &[u64], result: &mut [Option<u32>]) {
         let mut write = |start: &[usize], extent: &[usize], value: &dyn Fn(&[u64]) -> u32| {
             for at in places(&extent.iter().map(|&n| n as u64).collect::<Vec<_>>()) {
                 let place: Vec<_> = at.iter().zip(start).map(|(a, &s)| a + s as u64).collect();
@@ -188,9 +209,10 @@ impl World {
                 }
                 let packed = batch.unit_span(read, index).map_or(bytes, |(from, size)| &bytes[from..from + size]);
                 assert_eq!(packed.len(), unit.packed_size_bytes);
+                let strides = spacing.strides(&unit.layout);
                 for place in &unit.places {
                     write(&place.start, &place.extent, &|at| {
-                        let steps = at.iter().zip(strides).map(|(&a, &s)| a as usize * s as usize).sum::<usize>();
+                        let steps = at.iter().zip(&*strides).map(|(&a, &s)| a as usize * s as usize).sum::<usize>();
                         let byte = (place.first_elem + steps) * 4;
                         u32::from_le_bytes(packed[byte..byte + 4].try_into().unwrap())
                     });
@@ -225,24 +247,46 @@ fn random_source(dice: &mut Dice, stored_is_packed: bool) -> Source {
     for i in (1..ndim).rev() {
         axes.swap(i, dice.below(i as u64 + 1) as usize);
     }
-    let level = |index: usize| {
-        let shard = shapes.get(index + 1).map(|inner| {
-            let grid = shapes[index].iter().zip(inner).map(|(outer, inner)| outer / inner).collect();
-            ShardLayout {
-                grid,
-                index_range: ByteRange::Suffix { size_bytes: INDEX_BYTES },
-                index_size_bytes: INDEX_BYTES,
-            }
-        });
-        Level { chunk_shape: shapes[index].clone(), bound_bytes: Some(1 << 20), shard }
+    let inner = shapes.split_off(1);
+    let layout = move |object: &[u64]| {
+        let shapes: Vec<&[u64]> = [object].into_iter().chain(inner.iter().map(Vec::as_slice)).collect();
+        let level = |index: usize| {
+            let shard = shapes.get(index + 1).map(|inner| {
+                let grid = shapes[index].iter().zip(*inner).map(|(outer, inner)| outer / inner).collect();
+                ShardLayout {
+                    grid,
+                    index_range: ByteRange::Suffix { size_bytes: INDEX_BYTES },
+                    index_size_bytes: INDEX_BYTES,
+                }
+            });
+            Level { chunk_shape: shapes[index].to_vec(), bound_bytes: Some(1 << 20), shard }
+        };
+        let size_bytes = shapes[depth - 1].iter().product::<u64>() as usize * 4;
+        let axes = axes.clone();
+        let packed = PackedLayout { size_bytes, element_bytes: 4, axes, stored_is_packed, divisible: true };
+        layout_of((0..depth).map(level).collect(), packed)
     };
-    let size_bytes = shapes[depth - 1].iter().product::<u64>() as usize * 4;
-    Source {
-        shape,
-        levels: (0..depth).map(level).collect(),
-        packed: PackedLayout { size_bytes, element_bytes: 4, axes, stored_is_packed, divisible: true },
-        key: Arc::new(|at| format!("c{at:?}")),
+    if dice.below(2) == 0 {
+        return Source::new(shape, Arc::new(|at| format!("c{at:?}")), layout(&shapes[0]));
     }
+    // Objects of the lengths 1, 2 and 3 times the usual one.
+    let edges = shape.iter().zip(&shapes[0]).map(|(&extent, &unit)| {
+        let mut edges = Vec::new();
+        while edges.iter().sum::<u64>() < extent {
+            edges.push(unit * (1 + dice.below(3)));
+        }
+        edges
+    });
+    let edges: Vec<Vec<u64>> = edges.collect();
+    let grid = RectilinearGrid::new(&edges).unwrap();
+    let largest = layout(grid.largest_chunk());
+    let source = Source::new(shape, Arc::new(|at| format!("c{at:?}")), largest);
+    let made = Mutex::new(BTreeMap::<Vec<u64>, Arc<ChunkLayout>>::new());
+    let of = move |shape: &[u64]| {
+        let mut made = made.lock().unwrap();
+        Ok(Arc::clone(made.entry(shape.to_vec()).or_insert_with(|| layout(shape))))
+    };
+    source.with_grid(&grid, Arc::new(of))
 }
 
 fn random_selection(dice: &mut Dice, shape: &[u64]) -> Selection {
@@ -304,7 +348,7 @@ fn boxes_come_in_turn_and_share_batches() {
         let largest = world.source.shape.iter().map(|_| 10).collect::<Vec<u64>>();
         let shape = [&[boxes.len() as u64], &largest[..]].concat();
         let mut result = vec![None; shape.iter().product::<u64>() as usize];
-        let (strides, mut last) = (plan.spacing(&[]).unwrap().strides, 0);
+        let (spacing, mut last) = (plan.spacing(&[]).unwrap(), 0);
         loop {
             match plan.next(&room).unwrap() {
                 Step::Done => break,
@@ -315,7 +359,7 @@ fn boxes_come_in_turn_and_share_batches() {
                     let (least, most) = (*numbers.iter().min().unwrap(), *numbers.iter().max().unwrap());
                     assert!(least >= last, "seed {seed}: box {least} behind {last}");
                     (last, shared) = (most, shared || least < most);
-                    world.carry_out(&batch, &strides, &shape, &mut result);
+                    world.carry_out(&batch, &spacing, &shape, &mut result);
                 }
             }
         }
@@ -342,8 +386,7 @@ fn what_is_no_box_is_not_read_in_turn() {
 #[test]
 fn the_indexes_of_all_selections_are_wanted_at_once_and_each_once() {
     let shard = ShardLayout { grid: vec![2], index_range: ByteRange::Suffix { size_bytes: 36 }, index_size_bytes: 36 };
-    let mut source = flat_source(vec![200], vec![10], true);
-    source.levels.insert(0, Level { chunk_shape: vec![20], bound_bytes: None, shard: Some(shard) });
+    let source = flat_source_in(Some(shard), vec![200], vec![10], true);
     let select = |start| Selection::region(&[start], &[5]).unwrap();
     let selections = vec![select(0), select(145), select(25), select(150)];
     let mut plan = Plan::many(Arc::new(source), selections, options()).unwrap();
@@ -362,10 +405,7 @@ fn the_indexes_of_all_selections_are_wanted_at_once_and_each_once() {
 fn a_chunk_that_several_selections_want_is_one_unit() {
     let shard = ShardLayout { grid: vec![2], index_range: ByteRange::Suffix { size_bytes: 36 }, index_size_bytes: 36 };
     for sharded in [false, true] {
-        let mut source = flat_source(vec![200], vec![10], false);
-        if sharded {
-            source.levels.insert(0, Level { chunk_shape: vec![20], bound_bytes: None, shard: Some(shard.clone()) });
-        }
+        let source = flat_source_in(sharded.then(|| shard.clone()), vec![200], vec![10], false);
         let selections = [95, 3, 90, 8].map(|start| Selection::region(&[start], &[5]).unwrap()).to_vec();
         let mut plan = Plan::many(Arc::new(source), selections, options()).unwrap();
         let batch = loop {
@@ -436,14 +476,23 @@ fn room() -> Room {
 }
 
 fn flat_source(shape: Vec<u64>, chunk_shape: Vec<u64>, stored_is_packed: bool) -> Source {
+    flat_source_in(None, shape, chunk_shape, stored_is_packed)
+}
+
+/// Chunks by themselves, or two in each shard of 20 elements.
+fn flat_source_in(
+    shard: Option<ShardLayout>,
+    shape: Vec<u64>,
+    chunk_shape: Vec<u64>,
+    stored_is_packed: bool,
+) -> Source {
     let size_bytes = chunk_shape.iter().product::<u64>() as usize * 4;
     let axes = (0..shape.len()).collect();
-    Source {
-        shape,
-        levels: vec![Level { chunk_shape, bound_bytes: Some(1 << 40), shard: None }],
-        packed: PackedLayout { size_bytes, element_bytes: 4, axes, stored_is_packed, divisible: true },
-        key: Arc::new(|at| format!("c{at:?}")),
-    }
+    let packed = PackedLayout { size_bytes, element_bytes: 4, axes, stored_is_packed, divisible: true };
+    let outer = shard.map(|shard| Level { chunk_shape: vec![20], bound_bytes: None, shard: Some(shard) });
+    let chunks = Level { chunk_shape, bound_bytes: Some(1 << 40), shard: None };
+    let layout = layout_of(outer.into_iter().chain([chunks]).collect(), packed);
+    Source::new(shape, Arc::new(|at| format!("c{at:?}")), layout)
 }
 
 #[test]
@@ -486,8 +535,7 @@ fn a_large_uncompressed_chunk_is_read_in_pieces_that_show_its_end() {
 fn an_index_that_contradicts_the_metadata_is_corrupt() {
     let shard = ShardLayout { grid: vec![2], index_range: ByteRange::Suffix { size_bytes: 36 }, index_size_bytes: 36 };
     for entry in [(0, 39), (u64::MAX - 3, 40), (u64::MAX, 1 << 30)] {
-        let mut source = flat_source(vec![20], vec![10], true);
-        source.levels.insert(0, Level { chunk_shape: vec![20], bound_bytes: None, shard: Some(shard.clone()) });
+        let source = flat_source_in(Some(shard.clone()), vec![20], vec![10], true);
         let mut plan = Plan::new(Arc::new(source), Selection::all(&[20]), options()).unwrap();
         let Step::Indexes(wanted) = plan.next(&room()).unwrap() else { panic!("an index is needed") };
         plan.learn(wanted[0].place.clone(), Some(Arc::new(Table(vec![Some(entry), None]))));

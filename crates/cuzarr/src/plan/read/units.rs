@@ -1,10 +1,13 @@
 //! The units or filled boxes that a stored chunk becomes, and the batch that takes them.
 
+use std::sync::Arc;
+
 use super::descent::Found;
 use super::{Plan, Room};
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::batch::{ChunkName, Fill, Place, SizeRule, Unit};
 use crate::plan::pieces::{PackedAxis, PieceLimits, divide};
+use crate::plan::source::ChunkLayout;
 use crate::plan::tour::{Spot, Want};
 use crate::store::ByteRange;
 
@@ -23,10 +26,10 @@ impl Plan {
     }
 
     /// Turns a stored chunk into units: the whole chunk, or pieces when its stored bytes are packed bytes.
-    pub(super) fn plan_chunk(&mut self, found: &Found, spot: &Spot) -> Result<()> {
-        let packed = &self.source.packed;
+    pub(super) fn plan_chunk(&mut self, found: &Found, spot: &Spot, layout: &Arc<ChunkLayout>) -> Result<()> {
+        let packed = &layout.packed;
         let whole_bytes = packed.size_bytes as u64;
-        let size = match (packed.stored_is_packed, self.source.leaf().bound_bytes, found.span) {
+        let size = match (packed.stored_is_packed, layout.leaf().bound_bytes, found.span) {
             (true, _, _) => SizeRule::Exact(whole_bytes),
             (false, Some(bound), _) => SizeRule::AtMost(bound),
             (false, None, _) => SizeRule::Any,
@@ -42,7 +45,7 @@ impl Plan {
             }
         };
         if packed.stored_is_packed && packed.divisible && packed.element_bytes > 0 {
-            return spot.wants.iter().try_for_each(|want| self.plan_pieces(found, &spot.origin, want));
+            return spot.wants.iter().try_for_each(|want| self.plan_pieces(found, &spot.origin, want, layout));
         }
         let range = match found.span {
             None => ByteRange::Full,
@@ -50,13 +53,14 @@ impl Plan {
         };
         let place = |want: &Want| {
             let (start, extent) = self.region(want.selection, &want.inside);
-            Place { first_elem: self.first_elem(&spot.origin, want), start, extent }
+            Place { first_elem: self.first_elem(layout, &spot.origin, want), start, extent }
         };
         self.pieces.push_back(Unit {
             name: found.name.clone(),
             version: found.version.clone(),
             range,
             size,
+            layout: Arc::clone(layout),
             packed_size_bytes: packed.size_bytes,
             whole: true,
             places: spot.wants.iter().map(place).collect(),
@@ -65,20 +69,20 @@ impl Plan {
     }
 
     /// The index of the first wanted element in the packed chunk at `origin`.
-    fn first_elem(&self, origin: &[u64], want: &Want) -> usize {
-        self.selections[want.selection].first_elem(&self.strides, origin, &want.inside)
+    fn first_elem(&self, layout: &ChunkLayout, origin: &[u64], want: &Want) -> usize {
+        self.selections[want.selection].first_elem(&layout.strides, origin, &want.inside)
     }
 
-    fn plan_pieces(&mut self, found: &Found, origin: &[u64], want: &Want) -> Result<()> {
+    fn plan_pieces(&mut self, found: &Found, origin: &[u64], want: &Want, layout: &Arc<ChunkLayout>) -> Result<()> {
         let order = &self.selections[want.selection];
-        let packed = &self.source.packed;
+        let (packed, strides) = (&layout.packed, &layout.strides);
         let (element_bytes, whole_bytes) = (packed.element_bytes as u64, packed.size_bytes as u64);
-        let axes = order.packed_axes(&packed.axes, &self.strides, origin, &want.inside);
+        let axes = order.packed_axes(&packed.axes, strides, origin, &want.inside);
         let listed: u64 = axes
             .iter()
             .filter_map(|axis| if let PackedAxis::Listed(elems) = axis { Some(elems[0]) } else { None })
             .sum();
-        let first = self.first_elem(origin, want) as u64 + listed;
+        let first = self.first_elem(layout, origin, want) as u64 + listed;
         let limits =
             PieceLimits { max_bytes: self.options.piece_max_bytes, gap_bytes: self.options.coalesce_gap_bytes };
         let pieces = divide(&axes, element_bytes, limits);
@@ -89,8 +93,7 @@ impl Plan {
                 inside[dim] = (want.inside[dim].0 + from, want.inside[dim].0 + to);
             }
             let begin = (first + piece.offset_bytes / element_bytes) as usize;
-            let first_elem =
-                self.selections[want.selection].first_elem(&self.strides, origin, &inside).wrapping_sub(begin);
+            let first_elem = self.selections[want.selection].first_elem(strides, origin, &inside).wrapping_sub(begin);
             let (start, extent) = self.region(want.selection, &inside);
             let offset = first * element_bytes + piece.offset_bytes;
             let size_bytes = piece.size_bytes;
@@ -112,6 +115,7 @@ impl Plan {
                 version: found.version.clone(),
                 range,
                 size: SizeRule::Exact(size_bytes),
+                layout: Arc::clone(layout),
                 packed_size_bytes: size_bytes as usize,
                 whole: size_bytes == whole_bytes,
                 places: vec![Place { first_elem, start, extent }],

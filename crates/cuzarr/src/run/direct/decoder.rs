@@ -372,8 +372,7 @@ impl DecoderBatch {
             results[number] = self.decode_one(&self.groups[index].program, number, &stream);
             stream.synchronize()?;
         }
-        let refused = self.refused.iter().map(|(number, error)| (*number, Error::new(error.kind(), error.message())));
-        for (number, error) in std::mem::take(&mut self.found).into_iter().chain(refused) {
+        for (number, error) in std::mem::take(&mut self.found).into_iter().chain(self.refused.iter().cloned()) {
             results[number] = Err(error);
         }
         Ok(results.into_iter().enumerate().map(|(number, result)| result.at(|| format!("frame {number}"))).collect())

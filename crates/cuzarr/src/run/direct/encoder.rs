@@ -416,8 +416,7 @@ impl EncoderBatch {
 
 /// A frame, or once more the error in its place.
 fn outcome(number: usize, frame: &Result<Buffer>) -> Result<&Buffer> {
-    let again = |error: &Error| Error::new(error.kind(), error.to_string());
-    frame.as_ref().map_err(again).at(|| format!("chunk {number}"))
+    frame.as_ref().map_err(Error::clone).at(|| format!("chunk {number}"))
 }
 
 /// Frames with their checksums, put together in new memory of the device.

@@ -50,9 +50,9 @@ pub(crate) fn read(
         }
         Route::Variable => {
             let call = engine.call(store, device, options);
-            let mut destination = VariableDestination::new(&call, access, spacing, options)?;
+            let mut destination = VariableDestination::new(&call, spacing, options);
             run(&call, access, plan, &mut destination)?;
-            Ok((Some(assemble(&[destination.collected()], out.elements()?, access.fill())?), call.report()))
+            Ok((Some(assemble(&destination.collected(), out.elements()?, access.fill())?), call.report()))
         }
         Route::Hybrid(_) | Route::Kernels(_) | Route::Resident(_) => {
             let call = engine.driven_call(store, device, options);

@@ -163,7 +163,7 @@ impl<D: Destination> Reading<'_, D> {
     }
 
     fn decode(&self, index: &IndexRead, fetched: &Fetched) -> Result<Arc<VersionedIndex>> {
-        let sharding = sharding_at(self.access.chain(), index.place.level)?;
+        let sharding = sharding_at(&index.layout.chain, index.place.level)?;
         let decoded = sharding.decode_index(&fetched.bytes).at(|| index.name.to_string())?;
         let entries = Arc::new(VersionedIndex { index: decoded, version: fetched.version.clone() });
         if !self.call.holds() {

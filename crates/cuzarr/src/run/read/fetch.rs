@@ -75,7 +75,7 @@ pub(crate) fn fetch(call: &Arc<Context>, requests: &[Request<'_>]) -> Vec<Result
     }
     let lost = || match &ended {
         Ok(()) => Err(Error::new(ErrorKind::StoreFailed, "the store answered one read twice, and another one never")),
-        Err(error) => Err(error.copied()),
+        Err(error) => Err(error.clone()),
     };
     call.counters.add(Stage::Fetch, size_bytes, begun.elapsed());
     let fetched = items.into_iter().zip(&*versions).map(|(item, version)| {

@@ -16,7 +16,7 @@ use std::time::Duration;
 use cuzarr_device::{Buffer, Device, Stream, TransferBox, profile};
 
 use crate::error::{Error, ErrorKind, Result, ResultExt};
-use crate::plan::{Batch, Fill, Read, SMALL_BYTES, SizeRule, Unit};
+use crate::plan::{Batch, ChunkLayout, Fill, Read, SMALL_BYTES, SizeRule, Unit};
 use crate::run::context::Context;
 use crate::run::read::stored::{Stored, foreign_memory};
 use crate::run::report::Stage;
@@ -58,11 +58,15 @@ pub(crate) trait BatchRoute: Send + Sync + 'static {
 
     /// Does work on all units together, after every unit ended; `_landed` are those that landed. It runs on the thread that
     /// ended the last unit, and not after a failure.
-    fn complete(&self, _landed: &[usize]) {}
+    fn complete(&self, _batch: &Batch, _landed: &[usize]) {}
 }
 
-/// Packed bytes on the device, and the boxes that lie in them.
-pub(crate) type Packed = (Buffer, Vec<TransferBox>);
+/// Packed bytes on the device of chunks of one layout, and the boxes that lie in them.
+pub(crate) struct Packed {
+    pub(crate) buffer: Buffer,
+    pub(crate) layout: Arc<ChunkLayout>,
+    pub(crate) boxes: Vec<TransferBox>,
+}
 
 /// The work of a route into device memory on a fetched batch. All of it runs on the calling thread.
 pub(crate) trait DeviceRoute: BatchRoute {
@@ -72,7 +76,7 @@ pub(crate) trait DeviceRoute: BatchRoute {
     }
 
     /// Lays the decoding out again, within this scratch memory. `None` leaves it to the host.
-    fn lay_out(&self, _scratch_bytes: Option<usize>) -> Result<()> {
+    fn lay_out(&self, _batch: &Batch, _scratch_bytes: Option<usize>) -> Result<()> {
         Ok(())
     }
 
@@ -203,7 +207,7 @@ impl Ticket {
     fn end<R: BatchRoute>(&self, flight: &InFlight<R>, units: usize) {
         if self.remaining.fetch_sub(units, Ordering::AcqRel) == units {
             if !self.call.is_cancelled() {
-                flight.route.complete(&flight.landed());
+                flight.route.complete(&flight.batch, &flight.landed());
             }
             self.send();
         }

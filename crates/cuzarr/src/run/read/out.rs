@@ -2,10 +2,10 @@
 //! read more than memory holds.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex};
 
-use cuzarr_device::{Buffer, DType, Event, Layout, Lists, NdBuffer, Order, Stream, Writer, pool};
+use cuzarr_device::{Buffer, DType, Event, Layout, NdBuffer, Order, Stream, pool};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::{Selection, memory_shape};
@@ -17,8 +17,6 @@ pub(crate) type Extent = (Vec<usize>, Vec<usize>);
 /// The output of a read.
 pub(crate) enum Out {
     Whole(NdBuffer),
-    /// A part of a result in host memory. The calls for its other parts share the writer.
-    Shared(NdBuffer, Arc<Mutex<Writer>>),
     InTurn(InTurn),
     /// A new table of elements of variable length, of this shape.
     Elements(Vec<u64>),
@@ -140,7 +138,7 @@ impl Out {
     /// The shape of one result.
     pub(crate) fn shape(&self) -> Vec<usize> {
         match self {
-            Out::Whole(out) | Out::Shared(out, _) => out.shape().to_vec(),
+            Out::Whole(out) => out.shape().to_vec(),
             Out::InTurn(_) => Vec::new(),
             // A shape that memory cannot have is refused when elements are put together.
             Out::Elements(shape) => shape.iter().map(|&extent| usize::try_from(extent).unwrap_or(usize::MAX)).collect(),
@@ -161,19 +159,8 @@ impl Out {
     /// `Unsupported` where there is none.
     pub(crate) fn whole(&self) -> Result<&NdBuffer> {
         match self {
-            Out::Whole(out) | Out::Shared(out, _) => Ok(out),
+            Out::Whole(out) => Ok(out),
             _ => Err(Error::new(ErrorKind::Unsupported, "this route needs one result in its own memory")),
-        }
-    }
-
-    /// The writer of a result in host memory, whose boxes count in the positions of `lists`.
-    ///
-    /// # Errors
-    /// Those of [`Out::whole`] and [`NdBuffer::writer_by`].
-    pub(crate) fn writer(&self, lists: Option<Arc<Lists>>) -> Result<Arc<Mutex<Writer>>> {
-        match self {
-            Out::Shared(_, writer) => Ok(Arc::clone(writer)),
-            _ => Ok(Arc::new(Mutex::new(self.whole()?.writer_by(lists)?))),
         }
     }
 
@@ -193,13 +180,14 @@ impl Out {
 pub(crate) fn by_number(packed: Vec<Packed>, fills: Vec<Extent>) -> BTreeMap<usize, (Vec<Packed>, Vec<Extent>)> {
     let mut regions: BTreeMap<usize, (Vec<Packed>, Vec<Extent>)> = BTreeMap::new();
     let take = |start: &mut [usize]| start.first_mut().map_or(0, std::mem::take);
-    for (buffer, boxes) in packed {
+    for Packed { buffer, layout, boxes } in packed {
         let mut parts: BTreeMap<usize, Vec<_>> = BTreeMap::new();
         for mut item in boxes {
             parts.entry(take(&mut item.start)).or_default().push(item);
         }
         for (number, boxes) in parts {
-            regions.entry(number).or_default().0.push((buffer.clone(), boxes));
+            let (buffer, layout) = (buffer.clone(), Arc::clone(&layout));
+            regions.entry(number).or_default().0.push(Packed { buffer, layout, boxes });
         }
     }
     for (mut start, extent) in fills {

@@ -5,13 +5,13 @@ use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::AtomicUsize;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use cuzarr_device::{Device, NdBuffer, Reader};
 
 use crate::cancellation::POLL_INTERVAL;
-use crate::codec::{Chain, VariableElements};
+use crate::codec::VariableElements;
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::{Coverage, Touched, WritePlan, WriteRoute, memory_shape};
 use crate::run::access::Access;
@@ -68,11 +68,9 @@ pub(crate) fn write(
         call: Arc::clone(call),
         plan,
         spacing,
-        leaf: access.leaf().clone(),
-        program: access.program().ok().cloned(),
         fill: access.fill().to_vec(),
         packed_fill: MadeOnce::default(),
-        blank: MadeOnce::default(),
+        blanks: Mutex::default(),
         write_empty: options.write_empty_chunks,
         variable_limit_bytes: options.variable_limit_bytes,
         submitted: AtomicUsize::new(0),
@@ -87,9 +85,8 @@ pub(crate) fn write(
         (Value::Elements(value), _) => Feeder::Host(value.to_device(Device::Cpu)?.reader()?),
     };
     let (sender, receiver) = channel();
-    let chain = Arc::clone(access.chain());
     let (under_way, begun, looked) = (HashMap::new(), 0, Instant::now());
-    let mut coordinator = Coordinator { writing, chain, feeder, sender, receiver, under_way, begun, looked };
+    let mut coordinator = Coordinator { writing, feeder, sender, receiver, under_way, begun, looked };
     if let Err(error) = coordinator.run() {
         call.fail(error);
     }
@@ -129,7 +126,6 @@ type Lane = std::vec::IntoIter<Leaf>;
 
 struct Coordinator {
     writing: Arc<Writing>,
-    chain: Arc<Chain>,
     feeder: Feeder,
     sender: Sender<usize>,
     receiver: Receiver<usize>,
@@ -168,7 +164,7 @@ impl Coordinator {
                 return Err(error.with_hint("write whole chunks, or let one program write at a time"));
             }
             self.pause(attempt)?;
-            self.write_all(lost.into_iter())?;
+            self.write_all(lost.into_iter().map(Ok))?;
         }
         match &mut self.feeder {
             Feeder::Device(source) => source.finish(&writing),
@@ -188,22 +184,22 @@ impl Coordinator {
     }
 
     /// Begins all of these objects, and gives their chunks to the threads.
-    fn write_all(&mut self, objects: impl Iterator<Item = Touched>) -> Result<()> {
+    fn write_all(&mut self, objects: impl Iterator<Item = Result<Touched>>) -> Result<()> {
         let writing = Arc::clone(&self.writing);
         let is_guarded = writing.call.is_far() && writing.call.store.capabilities().conditional_writes;
         let is_affordable =
             |bound: &u64| writing.call.is_far() && *bound <= writing.call.limit_bytes / AFFORDABLE_SHARE;
-        let bound = writing.plan.source.levels[0].bound_bytes.filter(is_affordable);
         let far = if writing.call.is_far() { 2 * FAR_WRITES } else { 0 };
         let most = (OBJECTS_A_THREAD * writing.call.threads).max(self.feeder.chunks_wanted()).max(far);
         let mut lanes = Vec::new();
         for touched in objects {
+            let touched = touched?;
             self.look()?;
             while self.under_way.len() >= most && !writing.call.is_cancelled() {
                 self.wait_for_one()?;
             }
             let replaces = touched.coverage.replaces();
-            let old_bytes = match bound {
+            let old_bytes = match touched.layout.levels[0].bound_bytes.filter(is_affordable) {
                 _ if replaces => Ok(None),
                 // A question to a store that is far away takes longer than the answer is worth.
                 Some(bound) => Ok(Some(bound)),
@@ -229,8 +225,7 @@ impl Coordinator {
             self.begun += 1;
             let object = Arc::new(Object {
                 call: Arc::clone(&writing.call),
-                chain: Arc::clone(&self.chain),
-                source: Arc::clone(&writing.plan.source),
+                layout: Arc::clone(&touched.layout),
                 key: Arc::clone(&touched.name.key),
                 covered: replaces,
                 guard: (is_guarded && !replaces).then(|| Guard::new(touched.clone(), Arc::clone(&writing.lost))),
@@ -326,7 +321,7 @@ impl Coordinator {
     /// Begins a chunk, or the inner chunks of a shard. Those from device memory that are written as they come become a lane.
     fn begin(&mut self, chunk: Touched, place: Place, lanes: &mut Vec<Lane>) -> Result<()> {
         let writing = Arc::clone(&self.writing);
-        if !writing.plan.is_shard(&chunk) {
+        if !chunk.is_shard() {
             return self.feed(Leaf { chunk, place });
         }
         let touched: Vec<_> = writing.plan.inner(&chunk).map(|inner| inner.number).collect();
@@ -335,7 +330,7 @@ impl Coordinator {
             let place = Place::Inner(Arc::clone(&shard), inner.number);
             Leaf { chunk: inner, place }
         });
-        let is_innermost = chunk.level + 2 == writing.plan.source.levels.len();
+        let is_innermost = chunk.level + 2 == writing.plan.source.levels();
         if is_innermost && shard.flows() && matches!(self.feeder, Feeder::Device(_)) {
             lanes.push(inner.collect::<Vec<_>>().into_iter());
             return Ok(());

@@ -30,7 +30,7 @@ pub(crate) struct DeviceSource {
 
 impl DeviceSource {
     pub(crate) fn new(writing: &Writing, value: NdBuffer, placement: DeviceWrite) -> Result<DeviceSource> {
-        let (call, device, program) = (&writing.call, value.device(), writing.program()?);
+        let (call, device, program) = (&writing.call, value.device(), writing.plan.source.layout().program()?);
         let slabs = |count: usize| (placement.slab_bytes as u64).saturating_mul(count as u64);
         let cost = Cost {
             host: 0,
@@ -43,7 +43,7 @@ impl DeviceSource {
         let part_shape = writing.plan.largest_part();
         let extents = part_shape.iter().map(|&extent| extent as usize).collect();
         Ok(DeviceSource {
-            kernels: kernels.transpose()?,
+            kernels,
             stream: call.streams.take(device)?,
             down: Downloads::new(writing, &placement, device, extents, value.dtype())?,
             gather: Gather::new(program, &placement, &part_shape),
@@ -57,7 +57,7 @@ impl DeviceSource {
     /// Takes a chunk on its route.
     pub(crate) fn add(&mut self, writing: &Arc<Writing>, leaf: Leaf) -> Result<()> {
         let (value, down, stream) = (&self.value, &mut self.down, &self.stream);
-        let route = self.placement.route(leaf.chunk.coverage, leaf.place.is_object());
+        let route = self.placement.route(&leaf.chunk.layout, leaf.chunk.coverage, leaf.place.is_object());
         match (route, &mut self.kernels) {
             (ChunkRoute::Resident, _) => self.resident.add(writing, value, stream, leaf),
             (ChunkRoute::Kernels, Some(kernels)) => kernels.add(writing, value, down, leaf),

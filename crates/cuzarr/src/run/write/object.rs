@@ -8,9 +8,9 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use cuzarr_device::Buffer;
 
-use crate::codec::{Chain, Sharding, above_bound};
+use crate::codec::{Sharding, above_bound};
 use crate::error::{Error, ErrorKind, Result, ResultExt};
-use crate::plan::{ChunkName, Source, Touched};
+use crate::plan::{ChunkLayout, ChunkName, Touched};
 use crate::run::context::Context;
 use crate::run::report::Stage;
 use crate::store::{Condition, Key, Payload, Store, StoreExt};
@@ -21,8 +21,8 @@ const LEAST_PIECE_BYTES: usize = 32 << 10;
 /// An object that is being written.
 pub(crate) struct Object {
     pub(crate) call: Arc<Context>,
-    pub(crate) chain: Arc<Chain>,
-    pub(crate) source: Arc<Source>,
+    /// Its layout, and its codecs.
+    pub(crate) layout: Arc<ChunkLayout>,
     pub(crate) key: Arc<str>,
     /// Whether the whole object is replaced, so that its old bytes are not needed.
     pub(crate) covered: bool,
@@ -71,7 +71,7 @@ impl Object {
         if self.covered {
             return Ok(None);
         }
-        let bound = self.source.levels[0].bound_bytes.unwrap_or(u64::MAX);
+        let bound = self.layout.levels[0].bound_bytes.unwrap_or(u64::MAX);
         let read = || self.call.store.get_versioned(&self.key, bound);
         let found = self.call.counters.time(Stage::Fetch, 0, read).map_err(above_bound)?;
         if let Some(guard) = &self.guard {
@@ -142,7 +142,7 @@ impl Object {
     /// Most bytes of a shard whose inner chunks can be written as they come, each large enough to be written alone; else `None`.
     pub(super) fn flow_bound_bytes(&self, sharding: &Sharding) -> Option<u64> {
         let can = self.call.store.capabilities();
-        let bound_bytes = self.source.levels[0].bound_bytes?;
+        let bound_bytes = self.layout.levels[0].bound_bytes?;
         (can.writes_parts && can.shortens_parts && self.covered && self.guard.is_none() && !self.call.is_far())
             .then_some(bound_bytes)
             .filter(|bound| *bound >= (LEAST_PIECE_BYTES * sharding.len()) as u64)

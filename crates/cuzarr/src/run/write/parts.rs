@@ -108,7 +108,9 @@ impl Parts {
         let (offset, bytes) = (writer.done_bytes, part.host_bytes()?);
         writer.done_bytes += bytes.len();
         let is_last = writer.done_bytes == self.size_bytes;
-        let is_fill = self.of == PartsOf::Packed && writer.value.is_none() && writing.is_unstored(&bytes, offset)?;
+        let is_fill = self.of == PartsOf::Packed
+            && writer.value.is_none()
+            && writing.is_unstored(&self.leaf.chunk.layout, &bytes, offset)?;
         match &writer.value {
             None if is_fill && is_last => return object.store(None),
             None if is_fill => return Ok(()),
@@ -122,7 +124,7 @@ impl Parts {
                     let value = store.begin(key, at(self.size_bytes + self.after.len()))?;
                     value.write_at(0, &self.before)?;
                     if offset > 0 {
-                        value.write_at(at(0), &writing.packed_blank()?[..offset])?;
+                        value.write_at(at(0), &writing.packed_blank(&self.leaf.chunk.layout)?[..offset])?;
                     }
                     writer.value.insert(value)
                 }

@@ -101,7 +101,7 @@ impl Place {
 impl Shard {
     /// A shard of `level` that gets the inner chunks with these C-order numbers.
     pub(crate) fn new(place: Place, level: usize, covered: bool, touched: &[usize]) -> Result<Shard> {
-        let sharding = sharding_at(&place.object().chain, level)?;
+        let sharding = sharding_at(&place.object().layout.chain, level)?;
         let flow = match &place {
             Place::Object(object) if covered => {
                 object.flow_bound_bytes(sharding).map(|bound| Flow::new(sharding, bound, touched.iter().copied()))
@@ -139,7 +139,7 @@ impl Shard {
 
     fn load_base(&self) -> Result<Base> {
         let Some(stored) = self.place.load()? else { return Ok(Base::Missing) };
-        let sharding = sharding_at(&self.place.object().chain, self.level)?;
+        let sharding = sharding_at(&self.place.object().layout.chain, self.level)?;
         let (have, need) = (stored.bytes().len() as u64, sharding.index_size_bytes());
         let short =
             || Error::new(ErrorKind::ChunkCorrupt, format!("shard has {have} bytes, but its index alone has {need}"));
@@ -162,7 +162,7 @@ impl Shard {
     fn deliver(&self, linear: usize, encoded: Option<Vec<u8>>) -> Result<()> {
         if let Some(flow) = &self.flow {
             let object = self.place.object();
-            return flow.add((object, sharding_at(&object.chain, self.level)?), linear, encoded);
+            return flow.add((object, sharding_at(&object.layout.chain, self.level)?), linear, encoded);
         }
         if let Some(slot) = self.slots.lock().unwrap_or_else(PoisonError::into_inner).get_mut(linear) {
             *slot = Some(Slot(encoded));
@@ -191,7 +191,7 @@ impl Shard {
             });
         }
         drop(base);
-        let sharding = sharding_at(&self.place.object().chain, self.level)?;
+        let sharding = sharding_at(&self.place.object().layout.chain, self.level)?;
         if self.place.must_stay() { sharding.pieces(chunks).map(Some) } else { sharding.encode_pieces(chunks) }
     }
 }

@@ -1,11 +1,12 @@
 //! What the chunks of one write share, and what a worker encodes.
 
+use std::collections::HashMap;
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use cuzarr_device::{Buffer, Reader};
 
-use crate::codec::{Chain, Location, Program, VariableElements};
+use crate::codec::{Location, VariableElements};
 use crate::error::Result;
 use crate::plan::{Spacing, Touched, WritePlan};
 use crate::run::context::Context;
@@ -17,13 +18,11 @@ pub(crate) struct Writing {
     pub(crate) plan: WritePlan,
     /// Where the value's elements lie, in the value and in chunks.
     pub(crate) spacing: Spacing,
-    /// The codecs of the innermost chunks.
-    pub(crate) leaf: Chain,
-    pub(crate) program: Option<Arc<Program>>,
     pub(crate) fill: Vec<u8>,
-    /// A packed element of the fill value, and a packed chunk of it.
+    /// A packed element of the fill value.
     pub(crate) packed_fill: MadeOnce,
-    pub(crate) blank: MadeOnce,
+    /// Packed chunks of the fill value, by the shape of chunks.
+    pub(crate) blanks: Mutex<HashMap<Vec<u64>, Arc<MadeOnce>>>,
     pub(crate) write_empty: bool,
     /// Most bytes of a chunk with elements of variable length.
     pub(crate) variable_limit_bytes: u64,
@@ -36,19 +35,20 @@ pub(crate) struct Writing {
 /// Bytes that the first thread that needs them makes, while others wait.
 #[derive(Default)]
 pub(crate) struct MadeOnce {
-    bytes: OnceLock<Vec<u8>>,
+    bytes: OnceLock<Arc<Vec<u8>>>,
     making: Mutex<()>,
 }
 
 impl MadeOnce {
-    pub(crate) fn get(&self, make: impl FnOnce() -> Result<Vec<u8>>) -> Result<&[u8]> {
-        if self.bytes.get().is_none() {
-            let _making = self.making.lock().unwrap_or_else(PoisonError::into_inner);
-            if self.bytes.get().is_none() {
-                return make().map(|bytes| &self.bytes.get_or_init(|| bytes)[..]);
-            }
+    pub(crate) fn get(&self, make: impl FnOnce() -> Result<Vec<u8>>) -> Result<Arc<Vec<u8>>> {
+        if let Some(bytes) = self.bytes.get() {
+            return Ok(Arc::clone(bytes));
         }
-        Ok(self.bytes.get().map_or(&[], Vec::as_slice))
+        let _making = self.making.lock().unwrap_or_else(PoisonError::into_inner);
+        match self.bytes.get() {
+            Some(bytes) => Ok(Arc::clone(bytes)),
+            None => make().map(|bytes| Arc::clone(self.bytes.get_or_init(|| Arc::new(bytes)))),
+        }
     }
 }
 

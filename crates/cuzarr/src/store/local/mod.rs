@@ -560,7 +560,7 @@ pub(super) fn io_error(what: &str, error: io::Error) -> Error {
     let is_exhaustion = descriptors::is_exhaustion(&error);
     let is_denied = error.kind() == io::ErrorKind::PermissionDenied;
     let kind = if is_denied { ErrorKind::PermissionDenied } else { ErrorKind::StoreFailed };
-    let failure = Error::new(kind, format!("{what}: {error}")).with_source(error);
+    let failure = Error::new(kind, format!("{what}: {error}")).telling(error);
     match is_exhaustion {
         true => failure.with_hint("close files, or let the process open more of them: ulimit -n 1024"),
         false => failure,

@@ -110,7 +110,7 @@ impl ZipArchive {
         let path = match path.canonicalize() {
             Ok(real) => real,
             Err(_) => std::path::absolute(path).map_err(|error| {
-                Error::new(ErrorKind::StoreFailed, format!("zip://{}: {error}", path.display())).with_source(error)
+                Error::new(ErrorKind::StoreFailed, format!("zip://{}: {error}", path.display())).telling(error)
             })?,
         };
         let refusal = match options.mode {
@@ -271,7 +271,7 @@ impl Store for ZipArchive {
             Ok(View::Old(old)) => old.read(requests, sink, workers),
             Ok(View::New(draft)) => batch::run(Members(draft), requests, sink, workers),
             Ok(View::Unopened) => {}
-            Err(error) => (0..requests.len()).for_each(|index| sink.done(index, Err(error.copied()))),
+            Err(error) => (0..requests.len()).for_each(|index| sink.done(index, Err(error.clone()))),
         }
     }
 

@@ -10,11 +10,10 @@ use std::sync::Arc;
 
 use cuzarr_device::Slab;
 
-use super::{DeviceDestination, InDecoding, Scratch};
+use super::{DeviceDestination, DeviceFlight, InDecoding, Scratch};
 use crate::codec::native::Native;
 use crate::error::Result;
 use crate::plan::{PLAIN_COPIES, Route};
-use crate::run::read::in_flight::DeviceRoute;
 use crate::run::schedule::budget::{Cost, Held};
 
 impl DeviceDestination {
@@ -80,7 +79,7 @@ impl DeviceDestination {
     /// apart.
     pub(super) fn cost(&self, slab_bytes: usize, packed_bytes: usize) -> Cost {
         let (slab, packed) = (slab_bytes as u64, packed_bytes as u64);
-        let chunk_bytes = self.target.program.packed_size_bytes().max(1) as u64;
+        let chunk_bytes = self.target.chunk_bytes.max(1) as u64;
         let decoding = |native: &Native, copies: u64| {
             let between = packed.div_ceil(chunk_bytes).saturating_mul(native.extra_bytes() as u64);
             copies.saturating_mul(packed).saturating_add(between)
@@ -90,7 +89,7 @@ impl DeviceDestination {
             Route::Hybrid(Some((_, native))) => (decoding(native, PLAIN_COPIES - 1 + native.scratch_copies()), false),
             _ => (0, false),
         };
-        let stored_as_is = is_kernels || self.target.program.stored_is_packed();
+        let stored_as_is = is_kernels || self.target.stored_is_packed;
         Cost { host: if stored_as_is { 0 } else { packed }, pinned: slab, device: slab.saturating_add(decoding) }
     }
 
@@ -118,7 +117,8 @@ impl DeviceDestination {
     }
 
     /// Takes scratch memory for the kernels of a fetched batch. With too little of it, the batch is left to the host.
-    pub(super) fn scratch(&mut self, route: &dyn DeviceRoute) -> Result<Option<Scratch>> {
+    pub(super) fn scratch(&mut self, flight: &DeviceFlight) -> Result<Option<Scratch>> {
+        let route = &flight.route;
         let call = Arc::clone(&self.target.call);
         let mut is_whole = true;
         while let bytes @ 1.. = route.scratch_bytes() {
@@ -133,9 +133,9 @@ impl DeviceDestination {
                 _ if !self.decoding.is_empty() => self.collect(true)?,
                 Some(spare) if is_whole => {
                     is_whole = false;
-                    route.lay_out(Some(spare.bytes() as usize))?;
+                    route.lay_out(&flight.batch, Some(spare.bytes() as usize))?;
                 }
-                _ => route.lay_out(None)?,
+                _ => route.lay_out(&flight.batch, None)?,
             }
         }
         Ok(None)

@@ -14,11 +14,11 @@ use cuzarr_device::{Buffer, Event, NdBuffer, Slab, SlabRing, Stream, Tail, Trans
 
 use self::target::Target;
 use crate::codec::batch::ScratchLimit;
-use crate::codec::native::Native;
 use crate::error::Result;
 use crate::plan::{Batch, PLAIN_COPIES, ReadPlacement, Resident, Room, Route, Spacing};
 use crate::run::access::Access;
 use crate::run::context::Context;
+use crate::run::natives::Natives;
 use crate::run::options::Options;
 use crate::run::read::destination::{Destination, Launch};
 use crate::run::read::in_flight::{DeviceRoute, InFlight, Launcher, Life, Packed, launch};
@@ -57,8 +57,9 @@ pub(crate) struct DeviceDestination {
     spacing: Spacing,
     fill: Vec<u8>,
     ring: SlabRing,
-    /// How the next batch is carried out.
+    /// How the next batch is carried out, and the device's work in it.
     route: Route,
+    natives: Option<Arc<Natives>>,
     /// Packed bytes of a batch.
     batch_bytes: usize,
     copies: Stream,
@@ -103,8 +104,9 @@ impl DeviceDestination {
         let slab_bytes = usize::try_from(options.batch_bytes(device)).unwrap_or(limit_bytes);
         let target = Target {
             call: Arc::clone(call),
-            program: Arc::clone(program),
             device,
+            chunk_bytes: program.packed_size_bytes(),
+            stored_is_packed: program.stored_is_packed(),
             read_missing: options.read_missing_chunks,
             kernels_help: AtomicBool::new(true),
         };
@@ -117,6 +119,7 @@ impl DeviceDestination {
             spacing,
             fill: access.fill().to_vec(),
             ring: SlabRing::new(device, slab_bytes, limit_bytes)?,
+            natives: natives(access, &route),
             route,
             batch_bytes: usize::try_from(batch_bytes).unwrap_or(limit_bytes),
             copies,
@@ -133,7 +136,7 @@ impl DeviceDestination {
     /// Most slabs in flight: enough for every thread to have a chunk, and some that cross the bus meanwhile.
     fn most_loading(&self) -> usize {
         let call = &self.target.call;
-        let fetched_as_stored = matches!(self.route, Route::Kernels(_)) || self.target.program.stored_is_packed();
+        let fetched_as_stored = matches!(self.route, Route::Kernels(_)) || self.target.stored_is_packed;
         if fetched_as_stored && call.store.capabilities().divides_reads {
             // Decoders that want large batches gain more by memory to decode in than by another batch that waits for it.
             let batch_bytes = PLAIN_COPIES.saturating_mul(self.batch_bytes as u64).max(1);
@@ -143,14 +146,15 @@ impl DeviceDestination {
                 _ => DIVIDED_LOADING,
             };
         }
-        let chunks_a_batch = (self.batch_bytes / self.target.program.packed_size_bytes().max(1)).max(1);
+        let chunks_a_batch = (self.batch_bytes / self.target.chunk_bytes.max(1)).max(1);
         call.threads.div_ceil(chunks_a_batch) + 3
     }
 
     /// A batch that kernels decode; `None` when there is no memory for it now.
-    fn by_kernels(&mut self, native: Arc<Native>, batch: &Batch, alone: bool) -> Result<Option<KernelsBatch>> {
-        let packed_bytes = SlabPlan::new(batch, self.target.program.stored_is_packed()).total_bytes;
+    fn by_kernels(&mut self, natives: Arc<Natives>, batch: &Batch, alone: bool) -> Result<Option<KernelsBatch>> {
+        let packed_bytes = SlabPlan::new(batch, self.target.stored_is_packed).total_bytes;
         let (slab_bytes, limit_bytes) = (kernels::slab_bytes(batch), self.target.call.limit_bytes);
+        let native = natives.usual();
         let scratch_bytes = native.scratch_copies().saturating_mul(packed_bytes as u64);
         let (cost, series_bytes) = (self.cost(slab_bytes, packed_bytes), self.ring.series_bytes(slab_bytes));
         // A slab that is reused soon is still in the host's cache.
@@ -171,7 +175,7 @@ impl DeviceDestination {
         };
         Ok(Some(KernelsBatch {
             target: Arc::clone(&self.target),
-            native,
+            natives,
             stream: self.decoders.next()?,
             scratch: ScratchLimit {
                 aim_bytes: scratch_bytes.max(limit_bytes / SCRATCH_AIM_SHARE) as usize,
@@ -182,13 +186,8 @@ impl DeviceDestination {
     }
 
     /// A batch that the host decodes, completely or in part; `None` when there is no memory for it now.
-    fn by_host(
-        &mut self,
-        rest: Option<(usize, Arc<Native>)>,
-        batch: &Batch,
-        alone: bool,
-    ) -> Result<Option<HybridBatch>> {
-        let plan = SlabPlan::new(batch, self.target.program.stored_is_packed());
+    fn by_host(&mut self, rest: Option<Arc<Natives>>, batch: &Batch, alone: bool) -> Result<Option<HybridBatch>> {
+        let plan = SlabPlan::new(batch, self.target.stored_is_packed);
         let (slab, held) = match plan.total_bytes {
             0 => {
                 let call = &self.target.call;
@@ -207,12 +206,12 @@ impl DeviceDestination {
 
     /// A batch whose bytes come in device memory; `None` when there is no memory for it now.
     fn by_lending(&mut self, resident: &Resident, batch: &Batch, alone: bool) -> Result<Option<ResidentBatch>> {
-        let packed_bytes = SlabPlan::new(batch, self.target.program.stored_is_packed()).total_bytes;
+        let packed_bytes = SlabPlan::new(batch, self.target.stored_is_packed).total_bytes;
         let cost = Cost { device: resident.device_bytes(packed_bytes, batch.units.len()), ..Cost::default() };
         let Some(held) = self.reserve(cost, 0, alone)? else { return Ok(None) };
-        let kernels = match resident {
-            Resident::Packed => None,
-            Resident::Frames(native) => Some((Arc::clone(native), self.decoders.next()?)),
+        let kernels = match &self.natives {
+            Some(natives) => Some((Arc::clone(natives), self.decoders.next()?)),
+            None => None,
         };
         Ok(Some(ResidentBatch::new(&self.target, kernels, held)))
     }
@@ -230,7 +229,7 @@ impl DeviceDestination {
             flight.route.give_up();
             return Ok(());
         }
-        let scratch = self.scratch(&flight.route)?;
+        let scratch = self.scratch(&flight)?;
         let done = self.kernels.record()?;
         // Kept before anything can fail, because its frames must be checked in any case.
         self.decoding.push_back(InDecoding { done, flight: Arc::clone(&flight), scratch });
@@ -252,7 +251,7 @@ impl DeviceDestination {
         for (number, (packed, fills)) in by_number(packed, fills) {
             let Out::InTurn(in_turn) = &mut self.out else { break };
             let out = in_turn.memory(number, &self.kernels)?;
-            let elems = packed.iter().flat_map(|(_, boxes)| boxes).map(|item| &item.extent);
+            let elems = packed.iter().flat_map(|packed| &packed.boxes).map(|item| &item.extent);
             let elems =
                 elems.chain(fills.iter().map(|(_, extent)| extent)).map(|extent| extent.iter().product::<usize>());
             let elems = elems.sum();
@@ -266,12 +265,12 @@ impl DeviceDestination {
     }
 
     /// Moves packed elements to their places.
-    fn scatter(&self, (packed, boxes): Packed, out: &NdBuffer) -> Result<()> {
+    fn scatter(&self, Packed { buffer, layout, boxes }: Packed, out: &NdBuffer) -> Result<()> {
         let size_bytes: usize = boxes.iter().map(|item| item.packed_size_bytes).sum();
-        let Spacing { strides: packed_strides, lists } = self.spacing.clone();
+        let (packed_strides, lists) = (self.spacing.strides(&layout).into_owned(), self.spacing.lists.clone());
         let transfer = Transfer { tail: self.tail.clone(), packed_strides, lists, boxes };
         let counters = &self.target.call.counters;
-        let scatter = || scatter_on(&packed, &transfer, out, &self.kernels);
+        let scatter = || scatter_on(&buffer, &transfer, out, &self.kernels);
         counters.time_on(Stage::Scatter, size_bytes as u64, &self.kernels, scatter)
     }
 
@@ -292,6 +291,16 @@ impl DeviceDestination {
         self.fetching = self.fetching.saturating_sub(1);
         self.place(flight)
     }
+}
+
+/// The device's work in a route; `None` where kernels decode nothing.
+fn natives(access: &Access, route: &Route) -> Option<Arc<Natives>> {
+    let (host_passes, native) = match route {
+        Route::Kernels(native) | Route::Resident(Resident::Frames(native)) => (0, native),
+        Route::Hybrid(Some((host_passes, native))) => (*host_passes, native),
+        _ => return None,
+    };
+    Some(Arc::new(Natives::new(host_passes, access.source().layout(), Arc::clone(native))))
 }
 
 /// Launches a batch by a route that has memory for it.
@@ -319,18 +328,15 @@ impl Destination for DeviceDestination {
 
     fn launch(&mut self, launcher: &Launcher<'_>, batch: Batch, alone: bool) -> Result<Launch<dyn DeviceRoute>> {
         if !self.target.kernels_help.swap(true, Ordering::Relaxed) {
-            (self.route, self.spare) = (Route::Hybrid(None), None);
+            (self.route, self.natives, self.spare) = (Route::Hybrid(None), None, None);
         }
         if !alone && self.fetching >= self.most_loading() {
             return Ok(Launch::NoMemory(batch));
         }
-        let launch = match self.route.clone() {
-            Route::Kernels(native) => launched(launcher, self.by_kernels(native, &batch, alone)?, batch),
-            Route::Resident(resident) => launched(launcher, self.by_lending(&resident, &batch, alone)?, batch),
-            route => {
-                let rest = if let Route::Hybrid(rest) = route { rest } else { None };
-                launched(launcher, self.by_host(rest, &batch, alone)?, batch)
-            }
+        let launch = match (self.route.clone(), self.natives.clone()) {
+            (Route::Kernels(_), Some(natives)) => launched(launcher, self.by_kernels(natives, &batch, alone)?, batch),
+            (Route::Resident(resident), _) => launched(launcher, self.by_lending(&resident, &batch, alone)?, batch),
+            (_, natives) => launched(launcher, self.by_host(natives, &batch, alone)?, batch),
         };
         self.fetching += usize::from(matches!(launch, Launch::Launched(_)));
         Ok(launch)

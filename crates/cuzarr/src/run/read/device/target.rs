@@ -1,19 +1,43 @@
 //! What the batches of one read into device memory share.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use cuzarr_device::Device;
+use cuzarr_device::{Buffer, Device};
 
-use crate::codec::Program;
+use crate::plan::Unit;
 use crate::run::context::Context;
+use crate::run::read::in_flight::Packed;
 
 /// The state that all batches of a read into device memory share.
 pub(crate) struct Target {
     pub(crate) call: Arc<Context>,
-    pub(crate) program: Arc<Program>,
     pub(crate) device: Device,
+    /// Bytes of a packed chunk: of the largest one.
+    pub(crate) chunk_bytes: usize,
+    /// Whether stored bytes are packed bytes.
+    pub(crate) stored_is_packed: bool,
     pub(crate) read_missing: bool,
     /// Cleared when kernels knew no frame of a batch. Then the host decodes the other batches too.
     pub(crate) kernels_help: AtomicBool,
+}
+
+/// Packed bytes at these offsets of a buffer, for each unit: apart by the layout of their chunks.
+pub(crate) fn packed<'a>(buffer: &Buffer, units: impl Iterator<Item = (&'a Unit, usize)>) -> Vec<Packed> {
+    let mut found: Vec<Packed> = Vec::new();
+    let mut numbers = HashMap::new();
+    for (unit, offset) in units {
+        let number = *numbers.entry(Arc::as_ptr(&unit.layout)).or_insert_with(|| {
+            found.push(Packed { buffer: buffer.clone(), layout: Arc::clone(&unit.layout), boxes: Vec::new() });
+            found.len() - 1
+        });
+        found[number].boxes.extend(unit.transfer_boxes(offset));
+    }
+    found
+}
+
+/// The packed bytes of one unit.
+pub(crate) fn packed_one(buffer: Buffer, unit: &Unit) -> Packed {
+    Packed { buffer, layout: Arc::clone(&unit.layout), boxes: unit.transfer_boxes(0).collect() }
 }

@@ -5,12 +5,11 @@
 use std::any::Any;
 use std::collections::HashMap;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Instant;
 
 use cuzarr_device::{Device, ElementBox, Lent, NdBuffer, Part, PartBytes, Tail, Transfer, Writer, profile};
 
-use crate::codec::Program;
 use crate::error::Result;
 use crate::plan::{Batch, Fill, Room, Spacing, Unit};
 use crate::run::access::Access;
@@ -39,8 +38,9 @@ const MOST_BATCHES: usize = 4;
 struct Target {
     call: Arc<Context>,
     out: NdBuffer,
-    program: Arc<Program>,
     tail: Tail,
+    /// Whether stored bytes are packed bytes.
+    stored_is_packed: bool,
     spacing: Spacing,
     fill: Vec<u8>,
     read_missing: bool,
@@ -49,7 +49,7 @@ struct Target {
 /// Reads into an nd-buffer in host memory.
 pub(crate) struct HostDestination {
     target: Arc<Target>,
-    writer: Arc<Mutex<Writer>>,
+    writer: Writer,
     /// A part of the limit, so that stored and packed bytes of a few batches together stay below it.
     batch_bytes: usize,
     reserved: HashMap<usize, Reserved>,
@@ -64,12 +64,13 @@ impl HostDestination {
         options: &Options,
     ) -> Result<HostDestination> {
         let program = access.program()?;
-        let writer = out.writer(spacing.lists.clone())?;
+        let (out, lists) = (out.whole()?, spacing.lists.clone());
+        let writer = out.writer_by(lists)?;
         let target = Target {
             call: Arc::clone(call),
-            out: out.whole()?.clone(),
-            program: Arc::clone(program),
+            out: out.clone(),
             tail: program.tail().clone(),
+            stored_is_packed: program.stored_is_packed(),
             spacing,
             fill: access.fill().to_vec(),
             read_missing: options.read_missing_chunks,
@@ -98,7 +99,7 @@ impl Destination for HostDestination {
             None if alone => call.memory.host.take(bytes, call.limit_bytes, &call.cancellation)?,
             None => return Ok(Launch::NoMemory(batch)),
         };
-        let lent = self.writer.lock().unwrap_or_else(PoisonError::into_inner).lend(parts_of(&batch))?;
+        let lent = self.writer.lend(parts_of(&batch))?;
         self.reserved.insert(launcher.number, reserved);
         let route = HostBatch { target: Arc::clone(&self.target), lent };
         Ok(Launch::Launched(launch(launcher, batch, route)))
@@ -133,10 +134,10 @@ impl Target {
         if !self.tail.is_plain() || place.first_elem != 0 || elements * element_bytes != unit.packed_size_bytes {
             return None;
         }
-        let mut from = layout.offset_bytes();
+        let (mut from, strides) = (layout.offset_bytes(), self.spacing.strides(&unit.layout));
         for dim in 0..place.extent.len() {
             let stride = layout.strides()[dim];
-            if place.extent[dim] > 1 && self.spacing.strides[dim].checked_mul(element_bytes as isize) != Some(stride) {
+            if place.extent[dim] > 1 && strides[dim].checked_mul(element_bytes as isize) != Some(stride) {
                 return None;
             }
             from = from.checked_add_signed(stride.checked_mul(isize::try_from(place.start[dim]).ok()?)?)?;
@@ -149,10 +150,10 @@ impl Target {
     fn bytes_in_flight(&self, batch: &Batch, read: usize) -> u64 {
         let units = &batch.units[batch.reads[read].units.clone()];
         let stored = match units {
-            [unit] if self.program.stored_is_packed() && self.direct(unit).is_some() => 0,
+            [unit] if self.stored_is_packed && self.direct(unit).is_some() => 0,
             _ => batch.packed_bytes(read) + batch.gap_bytes(read),
         };
-        let is_decoded_apart = |unit: &&Unit| !self.program.stored_is_packed() && self.direct(unit).is_none();
+        let is_decoded_apart = |unit: &&Unit| !self.stored_is_packed && self.direct(unit).is_none();
         let packed: usize = units.iter().filter(is_decoded_apart).map(|unit| unit.packed_size_bytes).sum();
         (stored + packed) as u64
     }
@@ -160,7 +161,7 @@ impl Target {
     fn transfer(&self, unit: &Unit) -> Transfer {
         Transfer {
             tail: self.tail.clone(),
-            packed_strides: self.spacing.strides.clone(),
+            packed_strides: self.spacing.strides(&unit.layout).into_owned(),
             lists: self.spacing.lists.clone(),
             boxes: unit.transfer_boxes(0).collect(),
         }
@@ -173,10 +174,10 @@ impl Target {
     }
 
     /// Decodes at least the bytes `wanted` of a chunk.
-    fn decode(&self, stored: &[u8], packed: &mut [u8], wanted: Range<usize>) -> Result<()> {
+    fn decode(&self, unit: &Unit, stored: &[u8], packed: &mut [u8], wanted: Range<usize>) -> Result<()> {
         let begun = Instant::now();
         let _range = profile::range(Stage::Decode.name(), wanted.len() as u64);
-        let size_bytes = self.program.decode_part(stored, packed, wanted)?;
+        let size_bytes = unit.layout.program()?.decode_part(stored, packed, wanted)?;
         self.call.counters.add(Stage::Decode, size_bytes as u64, begun.elapsed());
         Ok(())
     }
@@ -205,7 +206,7 @@ impl BatchRoute for HostBatch {
     fn lease(&self, batch: &Batch, read: usize, size_bytes: usize) -> Result<Box<dyn Lease>> {
         let numbers = batch.reads[read].units.clone();
         let units = &batch.units[numbers.clone()];
-        if let ([unit], true) = (units, self.target.program.stored_is_packed())
+        if let ([unit], true) = (units, self.target.stored_is_packed)
             && let Some(range) = self.target.direct(unit)
         {
             return Ok(Box::new(InPlace(self.lent.part(numbers.start)?.into_bytes(range)?)));
@@ -220,17 +221,19 @@ impl BatchRoute for HostBatch {
 
     fn land(&self, batch: &Batch, unit: usize, stored: &[u8]) -> Result<()> {
         let (target, part, unit) = (&*self.target, self.lent.part(unit)?, &batch.units[unit]);
-        match (target.direct(unit), target.program.stored_is_packed()) {
+        match (target.direct(unit), target.stored_is_packed) {
             (Some(range), true) => {
                 part.into_bytes(range)?.copy_from_slice(stored);
                 Ok(())
             }
-            (Some(range), false) => target.decode(stored, &mut part.into_bytes(range)?, 0..unit.packed_size_bytes),
+            (Some(range), false) => {
+                target.decode(unit, stored, &mut part.into_bytes(range)?, 0..unit.packed_size_bytes)
+            }
             (None, true) => target.scatter(&target.transfer(unit), stored, part),
             (None, false) => {
                 let mut packed = target.call.scratch.take(unit.packed_size_bytes)?;
                 let transfer = target.transfer(unit);
-                target.decode(stored, &mut packed, transfer.packed_range())?;
+                target.decode(unit, stored, &mut packed, transfer.packed_range())?;
                 target.scatter(&transfer, &packed, part)
             }
         }

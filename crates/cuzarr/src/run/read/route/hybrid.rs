@@ -4,13 +4,14 @@
 
 use std::sync::Arc;
 
-use cuzarr_device::{Buffer, Slab, SlabPiece, Stream, TransferBox};
+use cuzarr_device::{Buffer, Slab, SlabPiece, Stream};
 
 use crate::codec::batch::ScratchLimit;
-use crate::codec::native::{Native, Source};
+use crate::codec::native::Source;
 use crate::error::{Error, ErrorKind, Result};
-use crate::plan::{Batch, Fill, Read};
-use crate::run::read::device::target::Target;
+use crate::plan::{Batch, Fill, Read, Unit};
+use crate::run::natives::Natives;
+use crate::run::read::device::target::{Target, packed};
 use crate::run::read::in_flight::{BatchRoute, DeviceRoute, Life, Packed, State};
 use crate::run::read::route::kernels::{InSlab, Launched};
 use crate::run::read::stored::{Stored, check_missing};
@@ -26,8 +27,8 @@ pub(crate) const ELEMENT_ALIGNMENT_BYTES: usize = 16;
 /// A batch that the host decodes into a slab.
 pub(crate) struct HybridBatch {
     target: Arc<Target>,
-    /// The number of passes that the host undoes, and the kernels for the others; `None` when the host undoes all.
-    rest: Option<(usize, Arc<Native>)>,
+    /// The kernels for the passes that the host does not undo; `None` when the host undoes all.
+    rest: Option<Arc<Natives>>,
     /// The piece of each unit, and the offset of its packed bytes in the slab.
     units: Vec<(usize, usize)>,
     life: Life<Fetching, Fetched, Decoding>,
@@ -102,7 +103,7 @@ impl HybridBatch {
     /// A batch whose bytes come to pieces of `slab`, or that has no bytes.
     pub(crate) fn new(
         target: &Arc<Target>,
-        rest: Option<(usize, Arc<Native>)>,
+        rest: Option<Arc<Natives>>,
         plan: SlabPlan,
         mut slab: Option<(Slab, Buffer)>,
         held: Held,
@@ -133,7 +134,7 @@ impl HybridBatch {
 impl BatchRoute for HybridBatch {
     fn lease(&self, batch: &Batch, number: usize, size_bytes: usize) -> Result<Box<dyn Lease>> {
         let read = &batch.reads[number];
-        if self.target.program.stored_is_packed() && in_place(batch, read).is_some() {
+        if self.target.stored_is_packed && in_place(batch, read).is_some() {
             return Ok(Box::new(InSlab::new(0, self.piece(read.units.start)?)));
         }
         let counted_bytes = batch.packed_bytes(number) + batch.gap_bytes(number);
@@ -144,17 +145,19 @@ impl BatchRoute for HybridBatch {
         Ok(Stored::or::<InSlab>(lease)?.ok())
     }
 
-    fn land(&self, _batch: &Batch, unit: usize, stored: &[u8]) -> Result<()> {
-        let Target { call, program, .. } = &*self.target;
-        let mut packed = self.piece(unit)?;
-        if program.stored_is_packed() {
+    fn land(&self, batch: &Batch, number: usize, stored: &[u8]) -> Result<()> {
+        let (Target { call, stored_is_packed, .. }, unit) = (&*self.target, &batch.units[number]);
+        let mut packed = self.piece(number)?;
+        if *stored_is_packed {
             packed.copy_from_slice(stored);
             return Ok(());
         }
+        let program = unit.layout.program()?;
         call.counters.time(Stage::Decode, packed.len() as u64, || match &self.rest {
-            Some((host_passes, native)) => {
-                let decoded = native.input_bytes().and_then(|size_bytes| packed.get_mut(..size_bytes));
-                program.decode_host_passes(*host_passes, stored, decoded.unwrap_or_default())
+            Some(natives) => {
+                let input_bytes = natives.of(&unit.layout).and_then(|native| native.input_bytes());
+                let decoded = input_bytes.and_then(|size_bytes| packed.get_mut(..size_bytes));
+                program.decode_host_passes(natives.host_passes(), stored, decoded.unwrap_or_default())
             }
             None => program.decode(stored, &mut packed),
         })
@@ -165,7 +168,7 @@ impl BatchRoute for HybridBatch {
         check_missing(self.target.read_missing, fill)
     }
 
-    fn complete(&self, landed: &[usize]) {
+    fn complete(&self, _batch: &Batch, landed: &[usize]) {
         let fetched = self.life.fetched(|Fetching { held, slab, pieces }| {
             if let (Some((slab, _)), true) = (&slab, landed.is_empty()) {
                 slab.stop_upload();
@@ -185,26 +188,25 @@ impl DeviceRoute for HybridBatch {
         self.life.decoding(|Fetched { held, slab, landed }| {
             let unit = |&unit: &usize| (&batch.units[unit], self.units[unit].1);
             let units = landed.iter().map(unit);
-            let boxes: Vec<TransferBox> = units.clone().flat_map(|(unit, at)| unit.transfer_boxes(at)).collect();
-            let Some((mut slab, arena)) = slab.filter(|_| !boxes.is_empty()) else {
+            let Some((mut slab, arena)) = slab.filter(|_| !landed.is_empty()) else {
                 return Ok((Decoding { launched: None, _held: held }, Vec::new()));
             };
             let (Target { call, .. }, copied) = (&*self.target, slab.finish_upload()?);
             copied.iter().try_for_each(|copy| scatters.wait(&copy.end))?;
             call.counters.add_copies(Stage::Upload, copied);
-            let Some((_, native)) = &self.rest else {
-                return Ok((Decoding { launched: None, _held: held }, vec![(arena, boxes)]));
+            let Some(natives) = &self.rest else {
+                return Ok((Decoding { launched: None, _held: held }, packed(&arena, units)));
             };
-            let size_bytes = native.input_bytes().unwrap_or(0);
-            let ranges = units.clone().map(|(_, at)| at..at + size_bytes).collect();
+            let input_bytes = |unit: &Unit| natives.of(&unit.layout).and_then(|native| native.input_bytes());
+            let ranges = units.clone().map(|(unit, at)| at..at + input_bytes(unit).unwrap_or(0)).collect();
             let source = Source { buffer: &arena, ranges, host: None, headers: &[] };
             let decoded_bytes: u64 = units.clone().map(|(unit, _)| unit.packed_size_bytes as u64).sum();
-            let counted_bytes = native.scratch_copies().saturating_mul(decoded_bytes) as usize;
+            let counted_bytes = natives.usual().scratch_copies().saturating_mul(decoded_bytes) as usize;
             let scratch = ScratchLimit { aim_bytes: counted_bytes, most_bytes: usize::MAX };
-            let mut decoder = native.prepare(source, scratch, scatters)?;
+            let mut decoder = natives.prepare(units.clone().map(|(unit, _)| unit), source, scratch, scatters)?;
             call.counters.time_on(Stage::Decode, decoded_bytes, scatters, || decoder.run(scatters))?;
             let (packed, launched) = Launched::new(decoder, units.map(|(unit, _)| unit));
-            Ok((Decoding { launched: Some(launched), _held: held }, vec![packed]))
+            Ok((Decoding { launched: Some(launched), _held: held }, packed))
         })
     }
 

@@ -15,11 +15,12 @@ use cuzarr_device::{Buffer, Copied, Event, Slab, SlabPiece, SlabSeries, Stream, 
 
 use crate::codec::batch::ScratchLimit;
 use crate::codec::device::Headers;
-use crate::codec::native::{Native, NativeBatch, Source};
+use crate::codec::native::{NativeBatch, Source};
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::{Batch, Fill, SizeRule, Unit};
 use crate::run::context::Context;
-use crate::run::read::device::target::Target;
+use crate::run::natives::Natives;
+use crate::run::read::device::target::{Target, packed, packed_one};
 use crate::run::read::in_flight::{BatchRoute, DeviceRoute, Life, Packed, State};
 use crate::run::read::stored::{Stored, check_missing};
 use crate::run::report::Stage;
@@ -34,7 +35,7 @@ const ALIGNMENT_BYTES: usize = 256;
 /// A batch that kernels decode.
 pub(crate) struct KernelsBatch {
     pub(crate) target: Arc<Target>,
-    pub(crate) native: Arc<Native>,
+    pub(crate) natives: Arc<Natives>,
     /// The stream on which the batch decodes.
     pub(crate) stream: Stream,
     /// Approximate scratch memory that the batch may use.
@@ -198,23 +199,25 @@ impl Fetched {
     }
 
     /// Lays the decoding out, possibly again, within this scratch memory if possible.
-    fn lay_out(&mut self, route: &KernelsBatch, scratch: ScratchLimit) -> Result<()> {
+    fn lay_out(&mut self, route: &KernelsBatch, plan: &Batch, scratch: ScratchLimit) -> Result<()> {
         // There is memory for the packed bytes of one layout at a time.
         self.batch = None;
         let (Some(slabs), false) = (&self.slabs, self.frames.is_empty()) else { return Ok(()) };
         let ranges = self.frames.iter().map(|frame| frame.src.clone()).collect();
         let (buffer, host) = slabs.bytes()?;
         let source = Source { buffer: &buffer, ranges, host, headers: &self.headers };
-        self.batch = Some(route.native.prepare(source, scratch, &route.stream)?);
+        let units = self.frames.iter().map(|frame| &plan.units[frame.unit]);
+        self.batch = Some(route.natives.prepare(units, source, scratch, &route.stream)?);
         Ok(())
     }
 
     /// Puts the decoding behind the upload. Its scratch memory is reserved already.
-    fn launch(&mut self, route: &KernelsBatch) -> Result<()> {
+    fn launch(&mut self, route: &KernelsBatch, plan: &Batch) -> Result<()> {
         let (Some(batch), None) = (&mut self.batch, &self.decoded) else { return Ok(()) };
-        let (Target { call, program, .. }, stream) = (&*route.target, &route.stream);
+        let (Target { call, .. }, stream) = (&*route.target, &route.stream);
         self.copied.iter().try_for_each(|end| stream.wait(end))?;
-        let size_bytes = (self.frames.len() * program.packed_size_bytes()) as u64;
+        let sizes = self.frames.iter().map(|frame| plan.units[frame.unit].packed_size_bytes as u64);
+        let size_bytes = sizes.sum();
         call.counters.time_on(Stage::Decode, size_bytes, stream, || batch.run(stream))?;
         self.decoded = Some(stream.record()?);
         Ok(())
@@ -229,20 +232,21 @@ impl Fetched {
             self.copied.iter().try_for_each(Event::synchronize)?;
         }
         let (Target { call, .. }, frames) = (target, &self.unknown);
-        let decode = |range: Range<usize>| match host {
-            Some(bytes) => decode(target, &bytes[range]),
+        let decode = |unit: &Unit, range: Range<usize>| match host {
+            Some(bytes) => decode(target, unit, &bytes[range]),
             None => {
                 let mut stored = call.scratch.take(range.len())?;
                 copies.d2h(&arena.slice(range)?, &mut stored)?;
-                decode(target, &stored)
+                decode(target, unit, &stored)
             }
         };
         let (next, packed) = (AtomicUsize::new(0), Mutex::new(Vec::with_capacity(frames.len())));
         let work = || {
             while let Some(frame) = frames.get(next.fetch_add(1, Ordering::Relaxed)) {
-                match call.check_cancelled().and_then(|()| decode(frame.src.clone())) {
+                let unit = &plan.units[frame.unit];
+                match call.check_cancelled().and_then(|()| decode(unit, frame.src.clone())) {
                     Ok(block) => packed.lock().unwrap_or_else(PoisonError::into_inner).push((frame.unit, block)),
-                    Err(error) => call.fail(error.at(plan.units[frame.unit].name.to_string())),
+                    Err(error) => call.fail(error.at(unit.name.to_string())),
                 }
             }
         };
@@ -272,15 +276,16 @@ impl BatchRoute for KernelsBatch {
         for unit in read.units.clone() {
             let (from, size_bytes) = batch.unit_span(read, unit).unwrap_or((0, lease.size_bytes));
             let too_short = || Error::new(ErrorKind::ChunkCorrupt, "the read was too short");
-            let headers = self.native.headers(bytes.get(from..from + size_bytes).ok_or_else(too_short)?);
+            let stored = bytes.get(from..from + size_bytes).ok_or_else(too_short)?;
+            let headers = self.natives.of(&batch.units[unit].layout).and_then(|native| native.headers(stored));
             let from = lease.at_bytes + from;
             self.put(unit, Place::Stored(from..from + size_bytes, headers))?;
         }
         Ok(None)
     }
 
-    fn land(&self, _batch: &Batch, unit: usize, stored: &[u8]) -> Result<()> {
-        self.put(unit, Place::Packed(decode(&self.target, stored)?))
+    fn land(&self, batch: &Batch, unit: usize, stored: &[u8]) -> Result<()> {
+        self.put(unit, Place::Packed(decode(&self.target, &batch.units[unit], stored)?))
     }
 
     fn fill(&self, _number: usize, fill: &Fill) -> Result<()> {
@@ -288,14 +293,14 @@ impl BatchRoute for KernelsBatch {
     }
 
     /// Lays the decoding out, and launches it if there is scratch memory.
-    fn complete(&self, landed: &[usize]) {
+    fn complete(&self, batch: &Batch, landed: &[usize]) {
         let call = &self.target.call;
         let fetched = self.life.fetched(|fetching| {
             let mut fetched = fetching.sort(landed, call)?;
-            fetched.lay_out(self, self.scratch)?;
+            fetched.lay_out(self, batch, self.scratch)?;
             if let bytes @ 1.. = fetched.scratch_bytes() {
                 fetched.scratch = call.memory.device.try_take(bytes, call.limit_bytes);
-                fetched.scratch.is_some().then(|| fetched.launch(self)).transpose()?;
+                fetched.scratch.is_some().then(|| fetched.launch(self, batch)).transpose()?;
             }
             Ok(fetched)
         });
@@ -310,9 +315,9 @@ impl DeviceRoute for KernelsBatch {
         self.life.when_fetched(|fetched| fetched.scratch_bytes()).unwrap_or(0)
     }
 
-    fn lay_out(&self, scratch_bytes: Option<usize>) -> Result<()> {
+    fn lay_out(&self, batch: &Batch, scratch_bytes: Option<usize>) -> Result<()> {
         let work = |fetched: &mut Box<Fetched>| match scratch_bytes {
-            Some(scratch_bytes) => fetched.lay_out(self, scratch_bytes.into()),
+            Some(scratch_bytes) => fetched.lay_out(self, batch, scratch_bytes.into()),
             None => {
                 fetched.batch = None;
                 fetched.unknown.append(&mut fetched.frames);
@@ -324,7 +329,7 @@ impl DeviceRoute for KernelsBatch {
 
     fn decode(&self, plan: &Batch, copies: &Stream, scatters: &Stream) -> Result<Vec<Packed>> {
         self.life.decoding(|mut fetched| {
-            fetched.launch(self)?;
+            fetched.launch(self, plan)?;
             if fetched.frames.is_empty() && !fetched.unknown.is_empty() {
                 self.target.kernels_help.store(false, Ordering::Relaxed);
             }
@@ -335,7 +340,7 @@ impl DeviceRoute for KernelsBatch {
             if let (Some(batch), Some(end)) = (batch, decoded) {
                 scatters.wait(&end)?;
                 let (elements, under_way) = Launched::new(batch, frames.iter().map(|frame| &plan.units[frame.unit]));
-                packed.push(elements);
+                packed.extend(elements);
                 launched = Some(under_way);
             }
             Ok((Decoding { launched, _held: held, _scratch: scratch }, packed))
@@ -365,8 +370,8 @@ impl KernelsBatch {
 }
 
 /// Decodes one chunk on the host.
-pub(crate) fn decode(target: &Target, stored: &[u8]) -> Result<ScratchBlock> {
-    let Target { call, program, .. } = target;
+pub(crate) fn decode(target: &Target, unit: &Unit, stored: &[u8]) -> Result<ScratchBlock> {
+    let (call, program) = (&target.call, unit.layout.program()?);
     let size_bytes = program.packed_size_bytes();
     let mut packed = call.scratch.take(size_bytes)?;
     call.counters.time(Stage::Decode, size_bytes as u64, || program.decode(stored, &mut packed))?;
@@ -384,7 +389,7 @@ pub(crate) fn upload(
         let buffer = pool::allocate(block.len(), copies)?;
         let copy = || copies.h2d(&block, &buffer);
         target.call.counters.time(Stage::Upload, block.len() as u64, copy)?;
-        Ok((buffer, plan.units[unit].transfer_boxes(0).collect()))
+        Ok(packed_one(buffer, &plan.units[unit]))
     };
     decoded.into_iter().map(upload).collect()
 }
@@ -396,15 +401,15 @@ pub(crate) struct Launched {
 }
 
 impl Launched {
-    /// Also returns the places of the packed bytes of its units, in the order of the batch.
-    pub(crate) fn new<'a>(batch: NativeBatch, units: impl Iterator<Item = &'a Unit>) -> (Packed, Launched) {
-        let (packed, offsets) = batch.packed();
-        let (mut boxes, mut names) = (Vec::with_capacity(offsets.len()), Vec::with_capacity(offsets.len()));
-        for (unit, offset) in units.zip(offsets) {
-            boxes.extend(unit.transfer_boxes(offset));
-            names.push(unit.name.to_string());
-        }
-        ((packed.clone(), boxes), Launched { batch, names })
+    /// Also returns the packed bytes of its units, in the order of the batch.
+    pub(crate) fn new<'a>(
+        batch: NativeBatch,
+        units: impl Iterator<Item = &'a Unit> + Clone,
+    ) -> (Vec<Packed>, Launched) {
+        let (buffer, offsets) = batch.packed();
+        let elements = packed(buffer, units.clone().zip(offsets));
+        let names = units.map(|unit| unit.name.to_string()).collect();
+        (elements, Launched { batch, names })
     }
 
     /// Waits for the batch, and reports damage to the call.

@@ -5,13 +5,14 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use cuzarr_device::{Buffer, Device, Stream, TransferBox, pool};
+use cuzarr_device::{Buffer, Device, Stream, pool};
 
-use crate::codec::native::{Native, NativeBatch, Source};
+use crate::codec::native::{NativeBatch, Source};
 use crate::error::{Error, ErrorKind, Result};
-use crate::plan::{Batch, Fill};
+use crate::plan::{Batch, Fill, Unit};
 use crate::run::context::Context;
-use crate::run::read::device::target::Target;
+use crate::run::natives::Natives;
+use crate::run::read::device::target::{Target, packed, packed_one};
 use crate::run::read::in_flight::{BatchRoute, DeviceRoute, Life, Packed, State};
 use crate::run::read::route::hybrid::ELEMENT_ALIGNMENT_BYTES;
 use crate::run::read::route::kernels::{decode, upload};
@@ -28,7 +29,7 @@ const ALIGNMENT_BYTES: usize = 256;
 pub(crate) struct ResidentBatch {
     target: Arc<Target>,
     /// The kernels that decode its frames, and their stream; `None` for packed chunks.
-    kernels: Option<(Arc<Native>, Stream)>,
+    kernels: Option<(Arc<Natives>, Stream)>,
     life: Life<Fetched, Fetched, Decoding>,
 }
 
@@ -60,15 +61,13 @@ struct Frames {
 }
 
 struct Frame {
-    name: String,
+    unit: Unit,
     /// Its bytes in the arena.
     range: Range<usize>,
-    /// Its elements, once they are packed at 0.
-    items: Vec<TransferBox>,
 }
 
 impl ResidentBatch {
-    pub(crate) fn new(target: &Arc<Target>, kernels: Option<(Arc<Native>, Stream)>, held: Held) -> ResidentBatch {
+    pub(crate) fn new(target: &Arc<Target>, kernels: Option<(Arc<Natives>, Stream)>, held: Held) -> ResidentBatch {
         let memory = Memory { _held: held, extra: Vec::new() };
         let life = Life::new(Fetched { memory, reads: Vec::new(), packed: Vec::new() });
         ResidentBatch { target: Arc::clone(target), kernels, life }
@@ -126,8 +125,8 @@ impl BatchRoute for ResidentBatch {
         })
     }
 
-    fn land(&self, _batch: &Batch, unit: usize, stored: &[u8]) -> Result<()> {
-        let block = decode(&self.target, stored)?;
+    fn land(&self, batch: &Batch, unit: usize, stored: &[u8]) -> Result<()> {
+        let block = decode(&self.target, &batch.units[unit], stored)?;
         self.life.fetching(|fetching| {
             fetching.packed.push((unit, block));
             Ok(())
@@ -138,7 +137,7 @@ impl BatchRoute for ResidentBatch {
         check_missing(self.target.read_missing, fill)
     }
 
-    fn complete(&self, _landed: &[usize]) {
+    fn complete(&self, _batch: &Batch, _landed: &[usize]) {
         if let Err(error) = self.life.fetched(Ok) {
             self.target.call.fail(error);
         }
@@ -151,11 +150,11 @@ impl DeviceRoute for ResidentBatch {
             let mut packed = upload(&self.target, batch, packed, copies)?;
             let mut frames = None;
             match &self.kernels {
-                Some((native, stream)) if !reads.is_empty() => {
-                    match self.launch(&mut memory, &reads, batch, (native, stream))? {
+                Some((natives, stream)) if !reads.is_empty() => {
+                    match self.launch(&mut memory, &reads, batch, (natives, stream))? {
                         Some((elements, launched)) => {
                             scatters.wait(&stream.record()?)?;
-                            packed.push(elements);
+                            packed.extend(elements);
                             frames = Some(launched);
                         }
                         None => packed.extend(self.decode_on_host(&reads, batch)?),
@@ -180,12 +179,14 @@ impl DeviceRoute for ResidentBatch {
         for (result, frame) in batch.check()?.into_iter().zip(frames) {
             let decoded = match result {
                 Ok(()) => continue,
-                Err(error) if error.kind() == ErrorKind::Unsupported => self.decode_one(&arena.slice(frame.range)?),
+                Err(error) if error.kind() == ErrorKind::Unsupported => {
+                    self.decode_one(&frame.unit, &arena.slice(frame.range)?)
+                }
                 Err(error) => Err(error),
             };
             match decoded {
-                Ok(packed) => again.push((packed, frame.items)),
-                Err(error) => self.target.call.fail(error.at(frame.name)),
+                Ok(packed) => again.push(packed_one(packed, &frame.unit)),
+                Err(error) => self.target.call.fail(error.at(frame.unit.name.to_string())),
             }
         }
         Ok(again)
@@ -203,26 +204,28 @@ impl ResidentBatch {
         memory: &mut Memory,
         reads: &[(usize, Buffer)],
         plan: &Batch,
-        (native, stream): (&Native, &Stream),
-    ) -> Result<Option<(Packed, Frames)>> {
-        let Target { call, program, .. } = &*self.target;
+        (natives, stream): (&Natives, &Stream),
+    ) -> Result<Option<(Vec<Packed>, Frames)>> {
+        let Target { call, .. } = &*self.target;
         let (mut size_bytes, mut ranges, mut units, mut copies) = (0, Vec::new(), Vec::new(), Vec::new());
         for (read, bytes) in reads {
             let read = &plan.reads[*read];
             for unit in read.units.clone() {
                 let (from, unit_bytes) = plan.unit_span(read, unit).unwrap_or((0, bytes.size_bytes()));
-                match native.check_size(unit_bytes) {
+                let unit = &plan.units[unit];
+                let none = || Error::new(ErrorKind::Unsupported, "kernels do not decode chunks of its shape");
+                match natives.of(&unit.layout).ok_or_else(none).and_then(|native| native.check_size(unit_bytes)) {
                     Ok(()) => {
                         ranges.push(size_bytes + from..size_bytes + from + unit_bytes);
-                        units.push(&plan.units[unit]);
+                        units.push(unit);
                     }
-                    Err(error) => call.fail(error.at(plan.units[unit].name.to_string())),
+                    Err(error) => call.fail(error.at(unit.name.to_string())),
                 }
             }
             copies.push((bytes, size_bytes..size_bytes + bytes.size_bytes()));
             size_bytes += bytes.size_bytes().next_multiple_of(ALIGNMENT_BYTES);
         }
-        let decoded_bytes = program.packed_size_bytes() * ranges.len();
+        let decoded_bytes: usize = units.iter().map(|unit| unit.packed_size_bytes).sum();
         if !memory.reserve(call, size_bytes.saturating_sub(decoded_bytes)) {
             return Ok(None);
         }
@@ -232,23 +235,18 @@ impl ResidentBatch {
             .try_for_each(|(bytes, range)| -> Result<()> { Ok(stream.d2d(bytes, &arena.slice(range)?)?) })?;
         // Headers are read from the arena when the batch is prepared.
         stream.synchronize()?;
-        let most = (native.scratch_copies() as usize).saturating_mul(decoded_bytes);
+        let most = (natives.usual().scratch_copies() as usize).saturating_mul(decoded_bytes);
         let source = Source { buffer: &arena, ranges: ranges.clone(), host: None, headers: &[] };
-        let mut batch = native.prepare(source, most.into(), stream)?;
+        let mut batch = natives.prepare(units.iter().copied(), source, most.into(), stream)?;
         if !memory.reserve(call, batch.scratch_bytes().saturating_sub(most)) {
             return Ok(None);
         }
         call.counters.time_on(Stage::Decode, decoded_bytes as u64, stream, || batch.run(stream))?;
         let (decoded, offsets) = batch.packed();
-        let boxes = units.iter().zip(offsets).flat_map(|(unit, offset)| unit.transfer_boxes(offset)).collect();
-        let packed = (decoded.clone(), boxes);
-        let frames = ranges.into_iter().zip(&units).map(|(range, unit)| Frame {
-            name: unit.name.to_string(),
-            range,
-            items: unit.transfer_boxes(0).collect(),
-        });
+        let elements = packed(decoded, units.iter().copied().zip(offsets));
+        let frames = ranges.into_iter().zip(units).map(|(range, unit)| Frame { unit: unit.clone(), range });
         let frames = frames.collect();
-        Ok(Some((packed, Frames { batch, frames, arena })))
+        Ok(Some((elements, Frames { batch, frames, arena })))
     }
 
     /// Decodes frames on the host when the device has no scratch memory left within the limit. Failures are reported to the call.
@@ -259,8 +257,8 @@ impl ResidentBatch {
             for unit in read.units.clone() {
                 let (from, size_bytes) = plan.unit_span(read, unit).unwrap_or((0, bytes.size_bytes()));
                 let unit = &plan.units[unit];
-                match self.decode_one(&bytes.slice(from..from + size_bytes)?) {
-                    Ok(decoded) => packed.push((decoded, unit.transfer_boxes(0).collect())),
+                match self.decode_one(unit, &bytes.slice(from..from + size_bytes)?) {
+                    Ok(decoded) => packed.push(packed_one(decoded, unit)),
                     Err(error) => self.target.call.fail(error.at(unit.name.to_string())),
                 }
             }
@@ -269,28 +267,26 @@ impl ResidentBatch {
     }
 
     /// Decodes a frame of device memory on the host, and uploads the result.
-    fn decode_one(&self, frame: &Buffer) -> Result<Buffer> {
-        Ok(Buffer::from_bytes(frame.device(), &decode(&self.target, &frame.to_vec()?)?)?)
+    fn decode_one(&self, unit: &Unit, frame: &Buffer) -> Result<Buffer> {
+        Ok(Buffer::from_bytes(frame.device(), &decode(&self.target, unit, &frame.to_vec()?)?)?)
     }
 }
 
 /// The units of a read with packed bytes. Units at unaligned addresses are copied to aligned ones.
 fn in_place(plan: &Batch, read: usize, bytes: &Buffer, scatters: &Stream) -> Result<Vec<Packed>> {
     let read = &plan.reads[read];
-    let (mut aligned, mut packed) = (Vec::new(), Vec::new());
+    let (mut aligned, mut apart) = (Vec::new(), Vec::new());
     for unit in read.units.clone() {
         let (from, size_bytes) = plan.unit_span(read, unit).unwrap_or((0, bytes.size_bytes()));
         let unit = &plan.units[unit];
         if (bytes.address() + from).is_multiple_of(ELEMENT_ALIGNMENT_BYTES) {
-            aligned.extend(unit.transfer_boxes(from));
+            aligned.push((unit, from));
         } else {
             let moved = pool::allocate(size_bytes, scatters)?;
             scatters.d2d(&bytes.slice(from..from + size_bytes)?, &moved)?;
-            packed.push((moved, unit.transfer_boxes(0).collect()));
+            apart.push(packed_one(moved, unit));
         }
     }
-    if !aligned.is_empty() {
-        packed.push((bytes.clone(), aligned));
-    }
-    Ok(packed)
+    apart.extend(packed(bytes, aligned.into_iter()));
+    Ok(apart)
 }

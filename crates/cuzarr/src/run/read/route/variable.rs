@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use cuzarr_device::{Device, Lists};
 
-use crate::codec::VariableElements;
+use crate::codec::{Chain, VariableElements};
 use crate::error::{Error, ErrorKind, Result};
-use crate::plan::{Batch, Fill, Place, Room, Spacing, strides};
+use crate::plan::{Batch, ChunkLayout, Fill, Place, Room, Spacing, strides};
 use crate::run::access::Access;
 use crate::run::context::Context;
 use crate::run::options::Options;
@@ -38,7 +38,6 @@ struct Part {
 
 struct Target {
     call: Arc<Context>,
-    chain: Arc<crate::codec::Chain>,
     spacing: Spacing,
     read_missing: bool,
     /// Most decoded bytes of a chunk.
@@ -66,12 +65,12 @@ impl Target {
     /// Decodes a chunk within the budget. Its size is not known before, so the first attempt has the memory that such chunks
     /// usually need. If that is not enough, it is decoded again, alone and with all memory, because a job cannot wait for
     /// memory that jobs behind it hold.
-    fn decode(&self, stored: &[u8]) -> Result<VariableElements> {
+    fn decode(&self, chain: &Chain, stored: &[u8]) -> Result<VariableElements> {
         let usual = (stored.len() as u64).saturating_mul(USUAL_RATIO).max(USUAL_BYTES).min(self.limit_bytes);
         {
             let _with_others = self.alone.read().unwrap_or_else(PoisonError::into_inner);
             let memory = self.call.memory.host.try_take(usual.saturating_mul(COPIES), self.call.limit_bytes);
-            match memory.map(|_memory| self.chain.decode_variable(stored, usual)) {
+            match memory.map(|_memory| chain.decode_variable(stored, usual)) {
                 Some(Err(error)) if error.kind() == ErrorKind::BudgetExceeded => {}
                 Some(decoded) => return decoded,
                 None => {}
@@ -81,7 +80,7 @@ impl Target {
         let left = self.call.limit_bytes.saturating_sub(self.call.memory.host.used_bytes()) / COPIES;
         let limit_bytes = left.max(SMALL_BYTES).min(self.limit_bytes);
         let _memory = self.call.memory.host.try_take(limit_bytes.saturating_mul(COPIES), self.call.limit_bytes);
-        self.chain.decode_variable(stored, limit_bytes).map_err(|error| match error.kind() {
+        chain.decode_variable(stored, limit_bytes).map_err(|error| match error.kind() {
             ErrorKind::BudgetExceeded if limit_bytes < self.limit_bytes => error.with_hint("raise memory_limit"),
             ErrorKind::BudgetExceeded => {
                 error.with_hint("if you trust the array, raise array.variable_chunk_max_bytes")
@@ -99,22 +98,16 @@ pub(crate) struct VariableDestination {
 }
 
 impl VariableDestination {
-    pub(crate) fn new(
-        call: &Arc<Context>,
-        access: &Access,
-        spacing: Spacing,
-        options: &Options,
-    ) -> Result<VariableDestination> {
+    pub(crate) fn new(call: &Arc<Context>, spacing: Spacing, options: &Options) -> VariableDestination {
         let target = Target {
             call: Arc::clone(call),
-            chain: Arc::new(access.leaf().clone()),
             spacing,
             read_missing: options.read_missing_chunks,
             limit_bytes: options.variable_limit_bytes,
             alone: RwLock::new(()),
             parts: Mutex::default(),
         };
-        Ok(VariableDestination { target: Arc::new(target), threads: call.threads, on_their_way: HashMap::new() })
+        VariableDestination { target: Arc::new(target), threads: call.threads, on_their_way: HashMap::new() }
     }
 
     /// What was read.
@@ -134,7 +127,7 @@ pub(crate) struct Collected {
 ///
 /// # Errors
 /// `OutOfMemory`
-pub(crate) fn assemble(collected: &[Collected], shape: &[u64], fill: &[u8]) -> Result<VariableElements> {
+pub(crate) fn assemble(collected: &Collected, shape: &[u64], fill: &[u8]) -> Result<VariableElements> {
     let count = shape.iter().try_fold(1u64, |product, &extent| product.checked_mul(extent));
     let no_memory = || Error::new(ErrorKind::OutOfMemory, format!("not enough memory for elements of shape {shape:?}"));
     let count = count.and_then(|count| usize::try_from(count).ok()).ok_or_else(no_memory)?;
@@ -143,23 +136,22 @@ pub(crate) fn assemble(collected: &[Collected], shape: &[u64], fill: &[u8]) -> R
     if (count as u64).saturating_mul(LEAST_ELEMENT_BYTES) > there {
         return Err(no_memory());
     }
-    let parts: Vec<(&Part, Option<&Lists>)> =
-        collected.iter().flat_map(|one| one.parts.iter().map(|part| (part, one.lists.as_deref()))).collect();
+    let Collected { parts, lists } = collected;
     // The part and the element in it. Parts are counted from 1; 0 is the fill value.
     let mut places: Vec<(u32, u32)> = Vec::new();
     places.try_reserve_exact(count).map_err(|_| no_memory())?;
     places.resize(count, (0, 0));
-    for (number, (part, lists)) in parts.iter().enumerate() {
-        for (position, place) in box_places(shape, *lists, &part.start, &part.extent).enumerate() {
+    for (number, part) in parts.iter().enumerate() {
+        for (position, place) in box_places(shape, lists.as_deref(), &part.start, &part.extent).enumerate() {
             places[place] = (number as u32 + 1, position as u32);
         }
     }
     let mut elements = VariableElements::try_with_capacity(count).ok_or_else(no_memory)?;
-    elements.data.try_reserve(parts.iter().map(|(part, _)| part.elements.data.len()).sum()).map_err(|_| no_memory())?;
+    elements.data.try_reserve(parts.iter().map(|part| part.elements.data.len()).sum()).map_err(|_| no_memory())?;
     for (part, position) in places {
         let element = match part {
             0 => Some(fill),
-            part => parts[part as usize - 1].0.elements.get(position as usize),
+            part => parts[part as usize - 1].elements.get(position as usize),
         };
         elements.push(element.unwrap_or(fill));
     }
@@ -189,13 +181,14 @@ impl Spacing {
     /// Indices in the packed chunk of the elements of a box, in the box's C order.
     pub(crate) fn packed_places(
         &self,
+        layout: &Arc<ChunkLayout>,
         first_elem: usize,
-        start: &[usize],
-        extent: &[usize],
+        (start, extent): (&[usize], &[usize]),
     ) -> impl Iterator<Item = usize> + use<> {
+        let strides = self.strides(layout);
         let along = |dim: usize| match self.lists.as_ref().and_then(|lists| lists.part(dim, start[dim], extent[dim])) {
-            Some(part) => (0..part.len()).map(|at| part.get(at).0).collect(),
-            None => (0..extent[dim]).map(|at| at.wrapping_mul(self.strides[dim] as usize)).collect(),
+            Some(part) => (0..part.len()).map(|at| part.get(at).0.wrapping_mul(strides[dim] as usize)).collect(),
+            None => (0..extent[dim]).map(|at| at.wrapping_mul(strides[dim] as usize)).collect(),
         };
         sums(first_elem, (0..extent.len()).map(along).collect())
     }
@@ -262,17 +255,18 @@ impl BatchRoute for VariableBatch {
     fn land(&self, batch: &Batch, unit: usize, stored: &[u8]) -> Result<()> {
         let (target, unit) = (&*self.0, &batch.units[unit]);
         let size_bytes = stored.len() as u64;
-        let mut chunk = target.call.counters.time(Stage::Decode, size_bytes, || target.decode(stored))?;
+        let mut chunk =
+            target.call.counters.time(Stage::Decode, size_bytes, || target.decode(unit.layout.chain.leaf(), stored))?;
         for Place { first_elem, start, extent } in &unit.places {
             // The only place takes all elements as they are.
-            let in_order =
-                unit.places.len() == 1 && (0..chunk.len()).eq(target.spacing.packed_places(*first_elem, start, extent));
+            let in_order = unit.places.len() == 1
+                && (0..chunk.len()).eq(target.spacing.packed_places(&unit.layout, *first_elem, (start, extent)));
             if in_order {
                 target.collect(start, extent, std::mem::take(&mut chunk));
                 break;
             }
             let mut elements = VariableElements::with_capacity(extent.iter().product());
-            for place in target.spacing.packed_places(*first_elem, start, extent) {
+            for place in target.spacing.packed_places(&unit.layout, *first_elem, (start, extent)) {
                 let missing = || Error::new(ErrorKind::ChunkCorrupt, format!("the chunk has no element {place}"));
                 elements.push(chunk.get(place).ok_or_else(missing)?);
             }

@@ -11,20 +11,20 @@
 //! A batch is as large as a slab. Several batches are on the device at a time (`crate::plan::placement` says how many). Their
 //! memory is reserved before the first one begins, so no batch waits for memory.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 
 use cuzarr_device::checksum::{self, Checksum};
-use cuzarr_device::transfer::gather_on;
 use cuzarr_device::{Buffer, Device, NdBuffer, Order, Stream, Tail, pool};
 
+use crate::codec::Location;
 use crate::codec::batch::{Blank, EncodeBatch};
 use crate::codec::device::DeviceEncoder;
 use crate::codec::native::{Native, Strided, Undo, Undone};
-use crate::codec::{Location, Program};
-use crate::error::{Error, Result};
-use crate::plan::{Coverage, DeviceEncoding, old_bound_bytes};
+use crate::error::{Error, ErrorKind, Result};
+use crate::plan::{ChunkLayout, Coverage, DeviceEncoding, old_bound_bytes};
+use crate::run::natives::Natives;
 use crate::run::report::Stage;
 use crate::run::write::gathering::{GatherTo, Gathering};
 use crate::run::write::object::Stored;
@@ -34,8 +34,22 @@ use crate::run::write::writing::{Leaf, Seal, Writing};
 /// The encoders of one write, and the chunks that kernels encode.
 pub(crate) struct Encoders {
     device: Device,
-    encoder: Arc<dyn DeviceEncoder>,
+    /// The chunks of each layout: mostly there is one.
+    kinds: Vec<Kind>,
+    numbers: HashMap<*const ChunkLayout, usize>,
+    /// Chunks of a batch, and batches on the device at a time.
+    chunks: usize,
+    batches: usize,
     /// The kernels that decode chunks of which a part is written; `None` when the host merges them.
+    merging: Option<Arc<Natives>>,
+    streams: VecDeque<Stream>,
+    running: VecDeque<Running>,
+}
+
+/// Chunks of one layout.
+struct Kind {
+    layout: Arc<ChunkLayout>,
+    encoder: Arc<dyn DeviceEncoder>,
     merging: Option<Arc<Native>>,
     /// The filters between packed chunks and frames.
     undo: Undo,
@@ -43,8 +57,6 @@ pub(crate) struct Encoders {
     packed: Gathering,
     /// The old elements of each of its chunks, where they are kept.
     olds: Vec<Option<Old>>,
-    /// Batches on the device at a time.
-    batches: usize,
     /// The gathering of their plain elements, when packed bytes cannot be compared with the fill value.
     plain: Option<Gathering>,
     /// A packed chunk that only holds the fill value, for chunks beyond the array's edge. It is made with the first of them.
@@ -53,8 +65,6 @@ pub(crate) struct Encoders {
     plain_blank: Option<Buffer>,
     /// The codec that follows the frames.
     checksum: Option<(Checksum, Location)>,
-    streams: VecDeque<Stream>,
-    running: VecDeque<Running>,
 }
 
 struct Running {
@@ -65,6 +75,8 @@ struct Running {
     /// The old chunks that kernels decode.
     decoding: Option<Decoding>,
     leaves: Vec<Leaf>,
+    /// The number of their layout.
+    kind: usize,
     stream: Stream,
 }
 
@@ -87,72 +99,37 @@ pub(crate) struct FrameAt {
     pub(crate) seal: Option<Seal>,
 }
 
-impl Encoders {
-    /// The encoders of a write.
-    pub(crate) fn new(
-        writing: &Writing,
-        program: &Program,
-        value: &NdBuffer,
-        encoding: &DeviceEncoding,
-    ) -> Result<Encoders> {
-        let device = value.device();
-        let DeviceEncoding { encoder, merging, chunks, batches, .. } = encoding.clone();
-        let (tail, undo) = (program.tail(), program.device_undo());
+impl Kind {
+    fn new(writing: &Writing, device: Device, layout: &Arc<ChunkLayout>, merging: Option<&Natives>) -> Result<Kind> {
+        let program = layout.program()?;
+        let encoder = program.device_encoder().map_err(|reason| Error::new(ErrorKind::Unsupported, reason))?;
+        let tail = program.tail();
         let gathering =
             |tail: &Tail, size_bytes| Gathering::new(tail.clone(), GatherTo::Chunks, size_bytes, usize::MAX);
-        let mut packed = gathering(tail, program.packed_size_bytes());
-        packed.most = chunks;
-        let elements_bytes = tail.dtype.size_bytes() * writing.chunk_elements();
+        let packed = gathering(tail, program.packed_size_bytes());
+        let elements = layout.chunk_elements();
         let is_compared = !writing.write_empty;
-        let plain = (is_compared && !tail.is_plain()).then(|| gathering(&Tail::plain(tail.dtype), elements_bytes));
-        let elements = [writing.chunk_elements()];
-        let full = || NdBuffer::full(device, tail.dtype, &elements, Order::C, &writing.fill);
+        let plain_bytes = tail.dtype.size_bytes() * elements;
+        let plain = (is_compared && !tail.is_plain()).then(|| gathering(&Tail::plain(tail.dtype), plain_bytes));
+        let full = || NdBuffer::full(device, tail.dtype, &[elements], Order::C, &writing.fill);
         let plain_blank = is_compared.then(full).transpose()?.map(|blank| blank.buffer().clone());
-        Ok(Encoders {
-            device,
-            encoder,
-            merging,
-            undo,
+        Ok(Kind {
+            layout: Arc::clone(layout),
+            encoder: Arc::clone(encoder),
+            merging: merging.and_then(|natives| natives.of(layout)),
+            undo: program.device_undo(),
             packed,
             olds: Vec::new(),
-            batches,
             plain,
             blank: None,
             plain_blank,
             checksum: program.device_checksum(),
-            streams: VecDeque::new(),
-            running: VecDeque::new(),
         })
     }
 
-    /// Where the old elements of chunks come from; `None` when the host merges chunks of which a part is written.
-    pub(crate) fn old_chunks(&self) -> Option<OldChunks> {
-        let bound_bytes = old_bound_bytes(&*self.encoder, self.packed.size_bytes);
-        self.merging.as_ref().map(|native| OldChunks::new(Arc::clone(native), bound_bytes))
-    }
-
-    /// Adds a chunk, with its old elements where they are kept; true when there are enough chunks to begin a batch.
-    pub(crate) fn add(&mut self, (leaf, old): Changed) -> bool {
-        self.packed.leaves.push(leaf);
-        self.olds.push(old);
-        self.packed.leaves.len() >= self.packed.most
-    }
-
-    /// Whether a batch must be taken before another can begin.
-    pub(crate) fn is_full(&self) -> bool {
-        self.running.len() >= self.batches
-    }
-
-    pub(crate) fn has_leaves(&self) -> bool {
-        !self.packed.leaves.is_empty()
-    }
-
     /// Puts gathering and encoding of the collected chunks on a stream.
-    pub(crate) fn begin(&mut self, writing: &Arc<Writing>, value: &NdBuffer) -> Result<()> {
+    fn begin(&mut self, writing: &Arc<Writing>, value: &NdBuffer, kind: usize, stream: Stream) -> Result<Running> {
         let (leaves, olds) = (std::mem::take(&mut self.packed.leaves), std::mem::take(&mut self.olds));
-        let stream = if self.streams.len() < self.batches { None } else { self.streams.pop_front() };
-        let stream = stream.map_or_else(|| writing.call.streams.take(self.device), Ok)?;
-        self.streams.push_back(stream.clone());
         let (stride, counters) = (self.packed.padded_bytes, &writing.call.counters);
         let mut kept = Vec::new();
         let mut filled = Vec::new();
@@ -164,7 +141,7 @@ impl Encoders {
             }
         }
         if self.blank.is_none() && !filled.is_empty() {
-            self.blank = Some(self.packed_blank(writing)?);
+            self.blank = Some(self.packed_blank(writing, value.device())?);
         }
         let fill = |gathering: &Gathering, blank: Option<&Buffer>| -> Result<Buffer> {
             let stride = gathering.padded_bytes;
@@ -176,9 +153,9 @@ impl Encoders {
             Ok(chunks)
         };
         let gather = |gathering: &Gathering, chunks: &Buffer| {
-            let transfer = gathering.transfer(writing, &leaves);
             let size_bytes = (leaves.len() * gathering.size_bytes) as u64;
-            counters.time_on(Stage::Gather, size_bytes, &stream, || gather_on(value, &transfer, chunks, &stream))
+            let gather = || gathering.gather(writing, &leaves, (value, chunks), &stream);
+            counters.time_on(Stage::Gather, size_bytes, &stream, gather)
         };
         let chunks = fill(&self.packed, self.blank.as_ref())?;
         let size_bytes = self.packed.size_bytes;
@@ -192,7 +169,7 @@ impl Encoders {
             _ => None,
         };
         if let Some((gathering, plain)) = plain.as_ref().filter(|_| !kept.is_empty()) {
-            let (tail, elements) = (&self.packed.tail, writing.chunk_elements());
+            let (tail, elements) = (&self.packed.tail, self.layout.chunk_elements());
             unpack(&old, &kept, tail, elements, (plain, gathering.padded_bytes), &stream)?;
         }
         gather(&self.packed, &chunks)?;
@@ -208,39 +185,101 @@ impl Encoders {
             Blank { chunks, stride_bytes, blank }
         });
         let (count, packed) = (leaves.len(), Strided { buffer: chunks.clone(), stride_bytes: stride });
-        let size_bytes = (count * size_bytes) as u64;
-        let mut batch = None;
-        counters.time_on(Stage::Encode, size_bytes, &stream, || {
-            let undone = self.undo.run(packed, self.packed.size_bytes, count, &stream)?;
+        let encoded_bytes = (count * size_bytes) as u64;
+        let (batch, undone) = counters.time_on(Stage::Encode, encoded_bytes, &stream, || -> Result<_> {
+            let undone = self.undo.run(packed, size_bytes, count, &stream)?;
             let ready = &undone.chunks;
-            let prepared = EncodeBatch::prepare(&*self.encoder, &ready.buffer, ready.stride_bytes, count)?;
-            let (batch, _) = batch.insert((prepared, undone));
-            batch.run_unless_blank(blank.as_ref(), &stream)
+            let mut batch = EncodeBatch::prepare(&*self.encoder, &ready.buffer, ready.stride_bytes, count)?;
+            batch.run_unless_blank(blank.as_ref(), &stream)?;
+            Ok((batch, undone))
         })?;
         let packed = self.undo.reports().then_some(chunks);
-        self.running.extend(batch.map(|(batch, undone)| Running { batch, undone, packed, decoding, leaves, stream }));
-        Ok(())
+        Ok(Running { batch, undone, packed, decoding, leaves, kind, stream })
     }
 
     /// A packed chunk that only holds the fill value.
-    fn packed_blank(&self, writing: &Writing) -> Result<Buffer> {
-        match (&self.plain, &self.plain_blank, &writing.program) {
+    fn packed_blank(&self, writing: &Writing, device: Device) -> Result<Buffer> {
+        match (&self.plain, &self.plain_blank) {
             // The chunk for the comparison is plain and packed at once.
-            (None, Some(blank), _) => Ok(blank.clone()),
-            (_, _, Some(_)) => Ok(Buffer::from_bytes(self.device, writing.packed_blank()?)?),
-            (_, _, None) => Ok(Buffer::zeroed(self.device, self.packed.size_bytes)?),
+            (None, Some(blank)) => Ok(blank.clone()),
+            _ => Ok(Buffer::from_bytes(device, &writing.packed_blank(&self.layout)?)?),
         }
+    }
+}
+
+impl Encoders {
+    /// The encoders of a write.
+    pub(crate) fn new(writing: &Writing, device: Device, encoding: &DeviceEncoding) -> Encoders {
+        let DeviceEncoding { merging, chunks, batches, .. } = encoding.clone();
+        let layout = writing.plan.source.layout();
+        Encoders {
+            device,
+            kinds: Vec::new(),
+            numbers: HashMap::new(),
+            chunks,
+            batches,
+            merging: merging.map(|native| Arc::new(Natives::new(0, layout, native))),
+            streams: VecDeque::new(),
+            running: VecDeque::new(),
+        }
+    }
+
+    /// Where the old elements of chunks come from; `None` when the host merges chunks of which a part is written.
+    pub(crate) fn old_chunks(&self, encoding: &DeviceEncoding, packed_bytes: usize) -> Option<OldChunks> {
+        let bound_bytes = old_bound_bytes(&*encoding.encoder, packed_bytes);
+        self.merging.as_ref().map(|natives| OldChunks::new(Arc::clone(natives), bound_bytes))
+    }
+
+    /// Adds a chunk, with its old elements where they are kept. Returns the number of its layout when there are enough chunks of it
+    /// to begin a batch.
+    ///
+    /// # Errors
+    /// `Unsupported` when kernels do not encode such chunks; `OutOfMemory`.
+    pub(crate) fn add(&mut self, writing: &Writing, (leaf, old): Changed) -> Result<Option<usize>> {
+        let layout = &leaf.chunk.layout;
+        let number = match self.numbers.get(&Arc::as_ptr(layout)) {
+            Some(&number) => number,
+            None => {
+                self.kinds.push(Kind::new(writing, self.device, layout, self.merging.as_deref())?);
+                self.numbers.insert(Arc::as_ptr(layout), self.kinds.len() - 1);
+                self.kinds.len() - 1
+            }
+        };
+        let kind = &mut self.kinds[number];
+        kind.packed.leaves.push(leaf);
+        kind.olds.push(old);
+        Ok((kind.packed.leaves.len() >= self.chunks).then_some(number))
+    }
+
+    /// Whether a batch must be taken before another can begin.
+    pub(crate) fn is_full(&self) -> bool {
+        self.running.len() >= self.batches
+    }
+
+    /// The number of a layout of which chunks wait for more chunks.
+    pub(crate) fn waiting(&self) -> Option<usize> {
+        self.kinds.iter().position(|kind| !kind.packed.leaves.is_empty())
+    }
+
+    /// Puts gathering and encoding of the collected chunks of a layout on a stream.
+    pub(crate) fn begin(&mut self, writing: &Arc<Writing>, value: &NdBuffer, kind: usize) -> Result<()> {
+        let stream = if self.streams.len() < self.batches { None } else { self.streams.pop_front() };
+        let stream = stream.map_or_else(|| writing.call.streams.take(self.device), Ok)?;
+        self.streams.push_back(stream.clone());
+        let running = self.kinds[kind].begin(writing, value, kind, stream)?;
+        self.running.push_back(running);
+        Ok(())
     }
 
     /// Waits for the oldest batch; `None` when there is none.
     pub(crate) fn take(&mut self) -> Result<Option<EncodedBatch>> {
-        let Some(Running { batch, undone, packed, decoding, leaves, stream }) = self.running.pop_front() else {
-            return Ok(None);
-        };
+        let Some(running) = self.running.pop_front() else { return Ok(None) };
+        let Running { batch, undone, packed, decoding, leaves, kind, stream } = running;
+        let kind = &self.kinds[kind];
         let encoded = batch.finish()?;
         let reported = undone.reported()?;
         let ranges: Vec<_> = encoded.frames.iter().flatten().cloned().collect();
-        let mut seals = match self.checksum {
+        let mut seals = match kind.checksum {
             Some((checksum, location)) if !ranges.is_empty() => {
                 let values = checksum::compute(checksum, &encoded.buffer, &ranges, &stream)?;
                 values.into_iter().map(|value| Some(Seal { checksum: value, location })).collect()
@@ -262,8 +301,8 @@ impl Encoders {
             match (frame, &packed) {
                 (None, _) => empty.push(leaf),
                 (Some(_), Some(packed)) if reported[index] => {
-                    let start = index * self.packed.padded_bytes;
-                    let chunk = packed.slice(start..start + self.packed.size_bytes)?;
+                    let start = index * kind.packed.padded_bytes;
+                    let chunk = packed.slice(start..start + kind.packed.size_bytes)?;
                     refused.push((leaf, Buffer::from_vec(chunk.to_vec()?)));
                 }
                 (Some(range), _) => stored.push(FrameAt { leaf, range, seal }),
@@ -274,8 +313,8 @@ impl Encoders {
 
     /// Drops everything, after a failure.
     pub(crate) fn abandon(&mut self) {
-        self.packed.leaves.clear();
-        self.olds.clear();
+        self.kinds.clear();
+        self.numbers.clear();
         self.running.clear();
     }
 

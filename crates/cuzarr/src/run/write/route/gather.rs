@@ -7,7 +7,6 @@
 
 use std::sync::Arc;
 
-use cuzarr_device::transfer::gather_on;
 use cuzarr_device::{NdBuffer, Packing, Stream, Tail, pool};
 
 use crate::codec::Program;
@@ -76,21 +75,21 @@ impl Gather {
         }
         let gathering = self.of(what);
         let leaves = std::mem::take(&mut gathering.leaves);
-        let (size_bytes, padded_bytes) = (gathering.size_bytes, gathering.padded_bytes);
-        let transfer = gathering.transfer(writing, &leaves);
+        let padded_bytes = gathering.padded_bytes;
         let total_bytes = leaves.len() * padded_bytes;
         let arena = pool::allocate(total_bytes, kernels)?;
-        if transfer.tail.packing == Packing::Bits {
+        if gathering.tail.packing == Packing::Bits {
             // No element owns the bits behind the last one.
             kernels.memset(&arena, 0)?;
         }
-        let gather = || gather_on(value, &transfer, &arena, kernels);
+        let gather = || gathering.gather(writing, &leaves, (value, &arena), kernels);
         writing.call.counters.time_on(Stage::Gather, total_bytes as u64, kernels, gather)?;
         down.copies.wait(&kernels.record()?)?;
-        let range = |number: usize| number * padded_bytes..number * padded_bytes + size_bytes;
-        let leaves =
-            leaves.into_iter().enumerate().map(|(number, leaf)| FrameAt { leaf, range: range(number), seal: None });
-        let leaves = leaves.collect();
+        let leaves = leaves.into_iter().enumerate().map(|(number, leaf)| {
+            let start = number * padded_bytes;
+            Ok(FrameAt { range: start..start + gathering.bytes_of(&leaf)?, leaf, seal: None })
+        });
+        let leaves = leaves.collect::<Result<_>>()?;
         match is_large {
             true => down.bring_in_parts(writing, &arena, leaves, PartsOf::Packed),
             false => down.bring(writing, &arena, leaves, what),

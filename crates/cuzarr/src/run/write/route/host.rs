@@ -2,15 +2,15 @@
 //! where some are kept, encoded, and delivered to their place.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
 
 use cuzarr_device::transfer::{gather_host, scatter_host};
 use cuzarr_device::{Device, NdBuffer, Order, Reader, Tail, Transfer, TransferBox};
 
 use crate::codec::{Program, seal, with_threads};
 use crate::error::{Error, ErrorKind, Result};
-use crate::plan::{Coverage, Spacing, Touched};
+use crate::plan::{ChunkLayout, Coverage, Touched};
 use crate::run::report::Stage;
 use crate::run::write::object::at_chunk;
 use crate::run::write::route::variable::encode_variable;
@@ -33,13 +33,15 @@ pub(crate) fn submit(writing: &Arc<Writing>, leaf: Leaf, value: LeafValue) {
             LeafValue::Elements(value) => writing.write_elements(&leaf, &value),
             LeafValue::Packed(packed) => {
                 let packed = packed.host_bytes()?;
-                if writing.is_unstored(&packed, 0)? {
+                if writing.is_unstored(&leaf.chunk.layout, &packed, 0)? {
                     return leaf.place.deliver(None);
                 }
                 writing.write_packed(&leaf, &packed)
             }
             LeafValue::Frame(frame, seal) => writing.deliver_frame(&leaf, &frame.host_bytes()?, seal),
-            LeafValue::Blank if leaf.place.must_stay() => writing.write_packed(&leaf, writing.packed_blank()?),
+            LeafValue::Blank if leaf.place.must_stay() => {
+                writing.write_packed(&leaf, &writing.packed_blank(&leaf.chunk.layout)?)
+            }
             LeafValue::Blank => leaf.place.deliver(None),
             LeafValue::Variable(value) => leaf.place.deliver(encode_variable(&writing, &leaf, &value)?),
         };
@@ -58,34 +60,23 @@ impl Writing {
         if let Some(Seal { checksum, location }) = sealed {
             return leaf.place.deliver(Some(seal(frame, checksum, location)));
         }
-        let rest = || self.program()?.encode_behind_device(frame);
+        let rest = || leaf.chunk.layout.program()?.encode_behind_device(frame);
         match self.call.counters.time(Stage::Encode, 0, rest)? {
             Some(encoded) => leaf.place.deliver(Some(encoded)),
             None => leaf.place.deliver_bytes(frame),
         }
     }
 
-    /// Elements of a whole chunk.
-    pub(crate) fn chunk_elements(&self) -> usize {
-        self.plan.source.leaf().chunk_shape.iter().product::<u64>() as usize
-    }
-
-    /// The program of the innermost chunks.
-    pub(crate) fn program(&self) -> Result<&Program> {
-        let no_program = || Error::new(ErrorKind::Unsupported, "elements have variable length");
-        self.program.as_deref().ok_or_else(no_program)
-    }
-
-    /// Whether packed bytes from byte `offset` on only hold the fill value, and such chunks are not stored.
-    pub(crate) fn is_unstored(&self, packed: &[u8], offset: usize) -> Result<bool> {
+    /// Whether packed bytes from byte `offset` of a chunk on only hold the fill value, and such chunks are not stored.
+    pub(crate) fn is_unstored(&self, layout: &ChunkLayout, packed: &[u8], offset: usize) -> Result<bool> {
         if self.write_empty {
             return Ok(false);
         }
-        let element_bytes = self.plan.source.packed.element_bytes;
-        if !self.plan.source.packed.divisible || !offset.is_multiple_of(element_bytes.max(1)) {
-            return Ok(self.packed_blank()?.get(offset..offset + packed.len()) == Some(packed));
+        let element_bytes = layout.packed.element_bytes;
+        if !layout.packed.divisible || !offset.is_multiple_of(element_bytes.max(1)) {
+            return Ok(self.packed_blank(layout)?.get(offset..offset + packed.len()) == Some(packed));
         }
-        let make = || self.filled(vec![1; self.plan.strides.len()], element_bytes);
+        let make = || self.filled(layout, vec![1; layout.strides.len()], element_bytes);
         let fill = self.packed_fill.get(make)?;
         let end = packed.len().min(element_bytes);
         // Every element is equal to the one before it.
@@ -94,7 +85,7 @@ impl Writing {
 
     /// Encodes a packed chunk, with threads that other chunks leave idle, and puts it in its place.
     fn write_packed(&self, leaf: &Leaf, packed: &[u8]) -> Result<()> {
-        let program = self.program()?;
+        let program = leaf.chunk.layout.program()?;
         if program.stored_is_packed() {
             return leaf.place.deliver_bytes(packed);
         }
@@ -104,7 +95,7 @@ impl Writing {
     }
 
     fn write_elements(&self, leaf: &Leaf, value: &Reader) -> Result<()> {
-        let program = self.program()?;
+        let (layout, program) = (&leaf.chunk.layout, leaf.chunk.layout.program()?);
         let is_listed = self.spacing.lists.is_some();
         // The chunk's part of a listed value is compared once it is in the chunk.
         let is_blank = !self.write_empty && !is_listed && value.holds_only(&self.fill)?;
@@ -121,19 +112,20 @@ impl Writing {
                     self.call.counters.time(Stage::Decode, size_bytes, || program.decode(stored, &mut packed))?;
                 }
                 None if is_blank => return leaf.place.deliver(None),
-                None => packed.copy_from_slice(self.packed_blank()?),
+                None => packed.copy_from_slice(&self.packed_blank(layout)?),
             }
         }
         self.gather(&leaf.chunk, program.tail(), value, &mut packed)?;
         let may_be_blank = !self.write_empty && (is_listed || (is_blank && old.is_some()));
-        if may_be_blank && !leaf.place.must_stay() && self.is_blank(program, &packed)? {
+        if may_be_blank && !leaf.place.must_stay() && self.is_blank(layout, &packed)? {
             return leaf.place.deliver(None);
         }
         self.write_packed(leaf, &packed)
     }
 
     fn gather(&self, chunk: &Touched, tail: &Tail, value: &Reader, packed: &mut [u8]) -> Result<()> {
-        let Spacing { strides: packed_strides, lists } = self.spacing.clone();
+        let packed_strides = self.spacing.strides(&chunk.layout).into_owned();
+        let lists = self.spacing.lists.clone();
         let (start, extent) = match &lists {
             Some(_) => self.plan.region(chunk),
             None => (vec![0; value.array().ndim()], value.array().shape().to_vec()),
@@ -152,43 +144,49 @@ impl Writing {
     }
 
     /// A packed chunk that only holds the fill value.
-    pub(crate) fn packed_blank(&self) -> Result<&[u8]> {
-        let make = || self.filled(self.chunk_shape(), self.program()?.packed_size_bytes());
-        self.blank.get(make)
+    pub(crate) fn packed_blank(&self, layout: &ChunkLayout) -> Result<Arc<Vec<u8>>> {
+        let shape = &layout.leaf().chunk_shape;
+        let mut blanks = self.blanks.lock().unwrap_or_else(PoisonError::into_inner);
+        let blank = match blanks.get(shape) {
+            Some(blank) => Arc::clone(blank),
+            None => Arc::clone(blanks.entry(shape.clone()).or_default()),
+        };
+        drop(blanks);
+        blank.get(|| self.filled(layout, chunk_shape(layout), layout.program()?.packed_size_bytes()))
     }
 
     /// Packed elements of the fill value, of this shape and size.
-    fn filled(&self, shape: Vec<usize>, size_bytes: usize) -> Result<Vec<u8>> {
-        let program = self.program()?;
+    fn filled(&self, layout: &ChunkLayout, shape: Vec<usize>, size_bytes: usize) -> Result<Vec<u8>> {
+        let program = layout.program()?;
         let ones = vec![1; shape.len()];
         let fill = NdBuffer::full(Device::Cpu, program.tail().dtype, &ones, Order::C, &self.fill)?;
         let mut packed = vec![0; size_bytes];
-        gather_host(&fill.broadcast_to(&shape)?, &self.transfer(program, shape, size_bytes), &mut packed)?;
+        gather_host(&fill.broadcast_to(&shape)?, &transfer(layout, program, shape, size_bytes), &mut packed)?;
         Ok(packed)
     }
 
-    fn chunk_shape(&self) -> Vec<usize> {
-        self.plan.source.leaf().chunk_shape.iter().map(|&extent| extent as usize).collect()
-    }
-
-    /// The transfer between elements of a shape and packed bytes, from the first element of a chunk on.
-    fn transfer(&self, program: &Program, shape: Vec<usize>, size_bytes: usize) -> Transfer {
-        let item = TransferBox {
-            packed_offset_bytes: 0,
-            packed_size_bytes: size_bytes,
-            packed_first_elem: 0,
-            start: vec![0; shape.len()],
-            extent: shape,
-        };
-        let packed_strides = self.plan.strides.iter().map(|&stride| stride as isize).collect();
-        Transfer { tail: program.tail().clone(), packed_strides, lists: None, boxes: vec![item] }
-    }
-
     /// Whether all elements of a packed chunk have the bits of the fill value.
-    fn is_blank(&self, program: &Program, packed: &[u8]) -> Result<bool> {
-        let shape = self.chunk_shape();
+    fn is_blank(&self, layout: &ChunkLayout, packed: &[u8]) -> Result<bool> {
+        let (shape, program) = (chunk_shape(layout), layout.program()?);
         let elements = NdBuffer::empty(Device::Cpu, program.tail().dtype, &shape, Order::C)?;
-        scatter_host(packed, &self.transfer(program, shape, packed.len()), &elements)?;
+        scatter_host(packed, &transfer(layout, program, shape, packed.len()), &elements)?;
         Ok(elements.holds_only(&self.fill)?)
     }
+}
+
+fn chunk_shape(layout: &ChunkLayout) -> Vec<usize> {
+    layout.leaf().chunk_shape.iter().map(|&extent| extent as usize).collect()
+}
+
+/// The transfer between elements of a shape and packed bytes, from the first element of a chunk on.
+fn transfer(layout: &ChunkLayout, program: &Program, shape: Vec<usize>, size_bytes: usize) -> Transfer {
+    let item = TransferBox {
+        packed_offset_bytes: 0,
+        packed_size_bytes: size_bytes,
+        packed_first_elem: 0,
+        start: vec![0; shape.len()],
+        extent: shape,
+    };
+    let packed_strides = layout.strides.iter().map(|&stride| stride as isize).collect();
+    Transfer { tail: program.tail().clone(), packed_strides, lists: None, boxes: vec![item] }
 }

@@ -31,10 +31,10 @@ impl Kernels {
         program: &Program,
         value: &NdBuffer,
         (encoding, placement): (&DeviceEncoding, &DeviceWrite),
-    ) -> Result<Kernels> {
-        let encoders = Encoders::new(writing, program, value, encoding)?;
-        let old_chunks = encoders.old_chunks();
-        Ok(Kernels { encoders, old_chunks, keeps_frames: placement.keeps_frames })
+    ) -> Kernels {
+        let encoders = Encoders::new(writing, value.device(), encoding);
+        let old_chunks = encoders.old_chunks(encoding, program.packed_size_bytes());
+        Kernels { encoders, old_chunks, keeps_frames: placement.keeps_frames }
     }
 
     /// Adds a chunk that is replaced as a whole.
@@ -72,7 +72,10 @@ impl Kernels {
         down: &mut Downloads,
         changed: Changed,
     ) -> Result<()> {
-        if self.encoders.add(changed) { self.encode(writing, value, down) } else { Ok(()) }
+        match self.encoders.add(writing, changed)? {
+            Some(kind) => self.encode(writing, value, down, kind),
+            None => Ok(()),
+        }
     }
 
     /// Waits for the next chunk whose old elements come, and adds it; false when none will.
@@ -83,12 +86,12 @@ impl Kernels {
         Ok(true)
     }
 
-    /// Begins a batch of the collected chunks, once there is room for it.
-    fn encode(&mut self, writing: &Arc<Writing>, value: &NdBuffer, down: &mut Downloads) -> Result<()> {
+    /// Begins a batch of the collected chunks of a layout, once there is room for it.
+    fn encode(&mut self, writing: &Arc<Writing>, value: &NdBuffer, down: &mut Downloads, kind: usize) -> Result<()> {
         while self.encoders.is_full() {
             self.take_frames(writing, down)?;
         }
-        self.encoders.begin(writing, value)
+        self.encoders.begin(writing, value, kind)
     }
 
     /// Waits for the oldest batch, and downloads its frames; false when there is none.
@@ -124,8 +127,8 @@ impl Kernels {
     pub(crate) fn flush(&mut self, writing: &Arc<Writing>, value: &NdBuffer, down: &mut Downloads) -> Result<()> {
         loop {
             while self.wait_for_old(writing, value, down)? {}
-            if self.encoders.has_leaves() {
-                self.encode(writing, value, down)?;
+            while let Some(kind) = self.encoders.waiting() {
+                self.encode(writing, value, down, kind)?;
             }
             while self.take_frames(writing, down)? {}
             // Chunks that kernels did not decode come once more.
@@ -137,7 +140,7 @@ impl Kernels {
 
     /// Whether chunks wait for more chunks.
     pub(crate) fn has_leaves(&self) -> bool {
-        self.encoders.has_leaves()
+        self.encoders.waiting().is_some()
     }
 
     /// Returns the streams after all their work has ended.

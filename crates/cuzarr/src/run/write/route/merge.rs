@@ -18,6 +18,7 @@ use crate::cancellation::POLL_INTERVAL;
 use crate::codec::device::Headers;
 use crate::codec::native::{Native, NativeBatch, Source};
 use crate::error::{Error, ErrorKind, Result};
+use crate::run::natives::Natives;
 use crate::run::report::Stage;
 use crate::run::schedule::scratch::ScratchBlock;
 use crate::run::write::object::{Stored, at_chunk};
@@ -39,7 +40,7 @@ pub(crate) type Changed = (Leaf, Option<Old>);
 
 /// Chunks whose old elements are being fetched.
 pub(crate) struct OldChunks {
-    native: Arc<Native>,
+    natives: Arc<Natives>,
     /// Most stored bytes of a chunk that kernels decode.
     bound_bytes: usize,
     sender: Sender<Option<Changed>>,
@@ -62,28 +63,28 @@ impl Drop for Answer {
 }
 
 impl OldChunks {
-    pub(crate) fn new(native: Arc<Native>, bound_bytes: usize) -> OldChunks {
+    pub(crate) fn new(natives: Arc<Natives>, bound_bytes: usize) -> OldChunks {
         let (sender, receiver) = channel();
-        OldChunks { native, bound_bytes, sender, receiver, waiting: 0 }
+        OldChunks { natives, bound_bytes, sender, receiver, waiting: 0 }
     }
 
     /// Lets a worker fetch the old elements of a chunk.
     pub(crate) fn fetch(&mut self, writing: &Arc<Writing>, leaf: Leaf) {
-        let (native, bound_bytes) = (Arc::clone(&self.native), self.bound_bytes);
+        let (natives, bound_bytes) = (Arc::clone(&self.natives), self.bound_bytes);
         self.submit(writing, leaf, move |writing, leaf| {
             let Some(stored) = leaf.place.load()? else { return Ok(None) };
             let bytes = stored.bytes();
-            let known = if bytes.len() > bound_bytes { None } else { native.headers(bytes) };
-            match known {
+            let native = natives.of(&leaf.chunk.layout).filter(|_| bytes.len() <= bound_bytes);
+            match native.and_then(|native| native.headers(bytes)) {
                 Some(headers) => Ok(Some(Old::Frame(stored, headers))),
-                None => decode(writing, &stored).map(Some),
+                None => decode(writing, leaf, &stored).map(Some),
             }
         });
     }
 
     /// Lets a worker decode a chunk that kernels turned out not to decode.
     pub(crate) fn decode_on_host(&mut self, writing: &Arc<Writing>, leaf: Leaf, stored: Stored) {
-        self.submit(writing, leaf, move |writing, _| decode(writing, &stored).map(Some));
+        self.submit(writing, leaf, move |writing, leaf| decode(writing, leaf, &stored).map(Some));
     }
 
     fn submit(
@@ -149,8 +150,8 @@ impl OldChunks {
 }
 
 /// Decodes a stored chunk on the host.
-fn decode(writing: &Writing, stored: &Stored) -> Result<Old> {
-    let program = writing.program()?;
+fn decode(writing: &Writing, leaf: &Leaf, stored: &Stored) -> Result<Old> {
+    let program = leaf.chunk.layout.program()?;
     let mut packed = writing.call.scratch.take(program.packed_size_bytes())?;
     let size_bytes = packed.len() as u64;
     writing.call.counters.time(Stage::Decode, size_bytes, || program.decode(stored.bytes(), &mut packed))?;

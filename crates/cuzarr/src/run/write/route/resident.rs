@@ -1,9 +1,9 @@
 //! The route of chunks that the store keeps in device memory. Each whole chunk is gathered into its own memory and handed over,
 //! without passing through the host. So are frames that kernels made.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
-use cuzarr_device::transfer::gather_on;
 use cuzarr_device::{Buffer, NdBuffer, Stream};
 
 use crate::codec::{Location, Program, seal};
@@ -21,8 +21,8 @@ const GATHERED: usize = 64;
 /// Whole chunks on their way to a store on their device.
 pub(crate) struct Resident {
     chunks: Gathering,
-    /// A packed chunk that only holds the fill value, for chunks beyond the array's edge.
-    blank: Option<Buffer>,
+    /// Packed chunks that only hold the fill value, for chunks beyond the array's edge, by the shape of chunks.
+    blanks: HashMap<Vec<u64>, Buffer>,
     /// The chunks that the store gets next.
     gathered: Vec<(Leaf, Buffer)>,
 }
@@ -30,7 +30,7 @@ pub(crate) struct Resident {
 impl Resident {
     pub(crate) fn new(program: &Program, slab_bytes: usize) -> Resident {
         let chunks = Gathering::new(program.tail().clone(), GatherTo::Chunks, program.packed_size_bytes(), slab_bytes);
-        Resident { chunks, blank: None, gathered: Vec::new() }
+        Resident { chunks, blanks: HashMap::new(), gathered: Vec::new() }
     }
 
     /// Gathers a chunk into memory that the store will keep.
@@ -41,18 +41,18 @@ impl Resident {
             return at_chunk(leaf.place.deliver_buffer(None), &leaf.chunk.name);
         }
         // The memory belongs to no stream, because the store's readers use their own streams.
-        let chunk = Buffer::empty(value.device(), self.chunks.size_bytes)?;
+        let (layout, size_bytes) = (&leaf.chunk.layout, self.chunks.bytes_of(&leaf)?);
+        let chunk = Buffer::empty(value.device(), size_bytes)?;
         if leaf.chunk.coverage != Coverage::Full {
-            if self.blank.is_none() {
-                self.blank = Some(Buffer::from_bytes(value.device(), writing.packed_blank()?)?);
+            let shape = &layout.leaf().chunk_shape;
+            if !self.blanks.contains_key(shape) {
+                let blank = Buffer::from_bytes(value.device(), &writing.packed_blank(layout)?)?;
+                self.blanks.insert(shape.clone(), blank);
             }
-            if let Some(blank) = &self.blank {
-                kernels.d2d(blank, &chunk)?;
-            }
+            kernels.d2d(&self.blanks[shape], &chunk)?;
         }
-        let transfer = self.chunks.transfer(writing, std::slice::from_ref(&leaf));
-        let gather = || gather_on(value, &transfer, &chunk, kernels);
-        writing.call.counters.time(Stage::Gather, self.chunks.size_bytes as u64, gather)?;
+        let gather = || self.chunks.gather(writing, std::slice::from_ref(&leaf), (value, &chunk), kernels);
+        writing.call.counters.time(Stage::Gather, size_bytes as u64, gather)?;
         self.gathered.push((leaf, chunk));
         if self.gathered.len() < GATHERED { Ok(()) } else { self.flush(kernels) }
     }

@@ -8,16 +8,17 @@ use crate::run::write::writing::{Leaf, Writing};
 
 /// The encoded chunk; `None` when the chunk is not stored.
 pub(crate) fn encode_variable(writing: &Writing, leaf: &Leaf, value: &VariableElements) -> Result<Option<Vec<u8>>> {
+    let chain = leaf.chunk.layout.chain.leaf();
     let old = if leaf.chunk.coverage.replaces() { None } else { leaf.place.load()? };
     let old = match old {
         Some(old) => {
-            let decode = || writing.leaf.decode_variable(old.bytes(), writing.variable_limit_bytes);
+            let decode = || chain.decode_variable(old.bytes(), writing.variable_limit_bytes);
             Some(writing.call.counters.time(Stage::Decode, old.bytes().len() as u64, decode)?)
         }
         None => None,
     };
     let too_large = || Error::new(ErrorKind::OutOfMemory, "the chunk has more elements than memory can hold");
-    let count = writing.leaf.spec().elements().and_then(|n| usize::try_from(n).ok()).ok_or_else(too_large)?;
+    let count = chain.spec().elements().and_then(|n| usize::try_from(n).ok()).ok_or_else(too_large)?;
     // The source of each element of the chunk: the value, by number, or the old chunk.
     let mut from: Vec<Option<usize>> = Vec::new();
     from.try_reserve_exact(count).map_err(|_| too_large())?;
@@ -25,7 +26,7 @@ pub(crate) fn encode_variable(writing: &Writing, leaf: &Leaf, value: &VariableEl
     let (start, extent) = writing.plan.region(&leaf.chunk);
     let (first, shape) = (writing.plan.first_elem(&leaf.chunk), writing.plan.selection.shape());
     let numbers = box_places(&shape, writing.spacing.lists.as_deref(), &start, &extent);
-    for (place, number) in writing.spacing.packed_places(first, &start, &extent).zip(numbers) {
+    for (place, number) in writing.spacing.packed_places(&leaf.chunk.layout, first, (&start, &extent)).zip(numbers) {
         from[place] = Some(number);
     }
     let mut elements = VariableElements::try_with_capacity(count).ok_or_else(too_large)?;
@@ -49,6 +50,6 @@ pub(crate) fn encode_variable(writing: &Writing, leaf: &Leaf, value: &VariableEl
         let hint = "use smaller chunks, or raise array.variable_chunk_max_bytes";
         return Err(Error::new(ErrorKind::BudgetExceeded, message).with_hint(hint));
     }
-    let encode = || writing.leaf.encode_variable(&elements);
+    let encode = || chain.encode_variable(&elements);
     writing.call.counters.time(Stage::Encode, elements.data.len() as u64, encode).map(Some)
 }

@@ -51,6 +51,10 @@ class Source:
         It is no HDF5 file, or a table cannot name it.
     """
 
+    name: str
+    url: str
+    size_bytes: int
+
     def __init__(self, file: str | os.PathLike[str], storage_options: Mapping[str, Any] | None = None) -> None:
         text = os.fspath(file)
         scheme, mark, rest = text.partition("://") if isinstance(text, str) else ("", "", "")

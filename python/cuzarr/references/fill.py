@@ -6,12 +6,14 @@ import base64
 import math
 from typing import Any
 
+import h5py
 import numpy as np
 
-from cuzarr.storage.hdf5_names import unicode_text
+from cuzarr.references.entries import Document
+from cuzarr.references.names import unicode_text
 
 
-def fill_of(dataset: Any, dtype: np.dtype[Any], described: dict[str, Any], has_gaps: bool) -> Any:
+def fill_of(dataset: h5py.Dataset, dtype: np.dtype[Any], described: Document, has_gaps: bool) -> Any:
     """The fill value of a dataset: that of elements which were never written, if there are any, else the one that marks missing elements.
 
     Parameters

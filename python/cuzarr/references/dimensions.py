@@ -1,45 +1,15 @@
-"""Names and attributes in HDF5 files, as netCDF-4 means them."""
+"""Dimensions of the datasets of a file, as netCDF-4 means them."""
 
 from __future__ import annotations
 
 import posixpath
-import re
 from collections.abc import Iterable
 from typing import Any
 
+import h5py
 import numpy as np
 
-# What h5py raises for objects that it cannot read.
-ODD = (OSError, RuntimeError, TypeError, ValueError, LookupError, AttributeError, ArithmeticError)
-
-# What netCDF keeps in attributes for itself.
-_OWN = ("CLASS", "NAME", "DIMENSION_LIST", "REFERENCE_LIST", "DIMENSION_LABELS", "_NCProperties", "_nc3_strict", "_Netcdf4Dimid",
-        "_Netcdf4Coordinates")  # fmt: skip
-_NO_VARIABLE = b"This is a netCDF dimension but not a netCDF variable"
-# How the name of a variable begins that has the name of a dimension and is not its coordinate.
-_NO_COORDINATE = "_nc4_non_coord_"
-
-_DOCUMENTS = (".zarray", ".zgroup", ".zattrs", ".zmetadata", "zarr.json")
-
-
-def plain_name(name: str) -> str:
-    """The name that netCDF shows of a dataset."""
-    return name.removeprefix(_NO_COORDINATE) or name
-
-
-def why_no_key(name: str) -> str | None:
-    """Why Zarr can have no member of this name; ``None`` if it can."""
-    if re.search(r"[\x00\\\ud800-\udfff]", name):
-        return "its name has characters that a key of Zarr cannot have"
-    return "its name is that of a document of Zarr" if name in _DOCUMENTS else None
-
-
-def is_placeholder(dataset: Any) -> bool:
-    """Whether a dataset stands for a dimension that has no variable."""
-    try:
-        return bytes(dataset.attrs.get("NAME", b"")).startswith(_NO_VARIABLE)
-    except ODD:
-        return False
+from cuzarr.references.names import H5PY_ERRORS, plain_name, unicode_text
 
 
 class Dimensions:
@@ -51,7 +21,7 @@ class Dimensions:
         All datasets of the file, with their paths in it.
     """
 
-    def __init__(self, datasets: Iterable[tuple[str, Any]]) -> None:
+    def __init__(self, datasets: Iterable[tuple[str, h5py.Dataset]]) -> None:
         listed = [(path, dataset) for path, dataset in datasets if _has_shape(dataset)]
         # HDF5 searches the file for the name of an object that an attribute refers to.
         self._paths = {dataset.id: path for path, dataset in reversed(listed)}
@@ -81,7 +51,7 @@ class Dimensions:
     def __contains__(self, path: str) -> bool:
         return path in self._scales
 
-    def _find_scales(self, path: str, dataset: Any) -> list[str]:
+    def _find_scales(self, path: str, dataset: h5py.Dataset) -> list[str]:
         """The path of the scale of each dimension; empty for one without."""
         numbers = _attribute(dataset, "_Netcdf4Coordinates")
         if numbers is not None and np.size(numbers) == dataset.ndim:
@@ -96,22 +66,22 @@ class Dimensions:
             return [""] * dataset.ndim
         return [self._first_scale(dataset, scales) for scales in listed]
 
-    def _first_scale(self, dataset: Any, scales: Any) -> str:
+    def _first_scale(self, dataset: h5py.Dataset, scales: Any) -> str:
         try:
             return self._paths.get(dataset.file[scales[0]].id, "") if len(scales) else ""
-        except ODD:
+        except H5PY_ERRORS:
             return ""
 
-    def _given(self, path: str, dataset: Any) -> list[str]:
+    def _given(self, path: str, dataset: h5py.Dataset) -> list[str]:
         names = [plain_name(posixpath.basename(scale)) for scale in self._scales[path]]
         return [name or _label(dataset, axis) for axis, name in enumerate(names)]
 
-    def shape(self, path: str, dataset: Any) -> tuple[int, ...]:
+    def shape(self, path: str, dataset: h5py.Dataset) -> tuple[int, ...]:
         """The lengths of a dataset's dimensions. One that grows is as long as in the dataset that has most of it."""
         grows = zip(self._scales[path], dataset.shape, dataset.maxshape, strict=True)
         return tuple(self._lengths.get(scale, extent) if most is None else extent for scale, extent, most in grows)
 
-    def names(self, path: str, dataset: Any) -> list[str]:
+    def names(self, path: str, dataset: h5py.Dataset) -> list[str]:
         """The names of a dataset's dimensions. Those without one get ``phony_dim_N``; in one group, equal names are equally long."""
         names = self._given(path, dataset)
         known = self._known.setdefault(posixpath.dirname(path), {})
@@ -125,66 +95,29 @@ class Dimensions:
         return names
 
 
-def _attribute(node: Any, name: str) -> Any:
+def _attribute(node: h5py.Dataset, name: str) -> Any:
     try:
         return node.attrs.get(name)
-    except ODD:
+    except H5PY_ERRORS:
         return None
 
 
-def _has_shape(dataset: Any) -> bool:
+def _has_shape(dataset: h5py.Dataset) -> bool:
     try:
         return dataset.shape is not None and dataset.maxshape is not None
-    except ODD:
+    except H5PY_ERRORS:
         return False
 
 
-def _is_scale(dataset: Any) -> bool:
+def _is_scale(dataset: h5py.Dataset) -> bool:
     try:
         return bool(dataset.is_scale)
-    except ODD:
+    except H5PY_ERRORS:
         return False
 
 
-def _label(dataset: Any, axis: int) -> str:
+def _label(dataset: h5py.Dataset, axis: int) -> str:
     try:
         return unicode_text(dataset.dims[axis].label)
-    except ODD:
+    except H5PY_ERRORS:
         return ""
-
-
-def attributes(node: Any) -> dict[str, Any]:
-    """The attributes of a group or dataset as JSON, without netCDF's own and those that are no values."""
-    found: dict[str, Any] = {}
-    try:
-        names = list(node.attrs)
-    except ODD:
-        return found
-    for name in names:
-        try:
-            plain = None if name in _OWN else as_json(node.attrs[name])
-        except ODD:
-            continue
-        if plain is not None:
-            found[unicode_text(name)] = plain
-    return found
-
-
-def unicode_text(text: str | bytes) -> str:
-    """Text without bytes of other encodings."""
-    return (text if isinstance(text, bytes) else text.encode(errors="surrogateescape")).decode(errors="replace")
-
-
-def as_json(value: Any) -> Any:
-    """A value as JSON; ``None`` for what is no value, such as references."""
-    if isinstance(value, bytes | str):
-        return unicode_text(value)
-    if isinstance(value, np.ndarray | np.generic):
-        if value.dtype.kind in "OSU":
-            values = [as_json(one) for one in np.asarray(value).reshape(-1).tolist()]
-            return None if None in values else values if isinstance(value, np.ndarray) and value.size != 1 else values[0]
-        if value.dtype.kind not in "biuf":
-            return None
-        plain = value.tolist()
-        return plain[0] if isinstance(plain, list) and len(plain) == 1 else plain
-    return value if isinstance(value, int | float | bool) else None

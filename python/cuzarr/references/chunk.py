@@ -1,4 +1,4 @@
-"""Single chunks of tables, decoded and encoded as arrays of these tables are."""
+"""One chunk, decoded and encoded as those of the table's arrays are."""
 
 from __future__ import annotations
 
@@ -8,22 +8,23 @@ import numpy as np
 
 from cuzarr import _core
 from cuzarr._memory import convert, foreign, strings
+from cuzarr.references.entries import Document
 
 _OPTIONS = {"device": "cpu", "write_empty_chunks": True}
 
 
-def _key(document: dict[str, Any]) -> str:
+def _key(document: Document) -> str:
     return ".".join("0" for _ in document["chunks"]) or "0"
 
 
-def _array(store: _core.Store, document: dict[str, Any]) -> tuple[_core.Array, Any]:
+def _array(store: _core.Store, document: Document) -> tuple[_core.Array, Any]:
     """The array of one chunk, and the selection of all of it."""
     shape = tuple(document["chunks"])
     array = _core.Array(store, "", {".zarray": document | {"shape": list(shape)}}, _OPTIONS)
     return array, ((0,) * len(shape), shape, (1,) * len(shape), ())
 
 
-def decoded(document: dict[str, Any], chunk: bytes | None, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
+def decoded(document: Document, chunk: bytes | None, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
     """The elements of a chunk; without a chunk, those of one that is not stored.
 
     Raises
@@ -41,7 +42,7 @@ def decoded(document: dict[str, Any], chunk: bytes | None, dtype: np.dtype[Any])
     return np.asarray(elements).astype(dtype)
 
 
-def encoded(document: dict[str, Any], elements: np.ndarray[Any, Any]) -> bytes:
+def encoded(document: Document, elements: np.ndarray[Any, Any]) -> bytes:
     """A chunk with these elements, encoded by the document's filters."""
     store = _core.Store.memory()
     array, everything = _array(store, document)

@@ -1,10 +1,11 @@
-"""Types of HDF5's elements beside NumPy's: whether the stored bytes of an element are those of NumPy's element."""
+"""Types of HDF5 and NumPy: whether the stored bytes of an element are those of NumPy's element."""
 
 from __future__ import annotations
 
 import sys
 from typing import Any
 
+import h5py
 import numpy as np
 
 from cuzarr.errors import UnsupportedError
@@ -37,13 +38,11 @@ def v2_type(dtype: np.dtype[Any]) -> Any:
     return [[name, v2_type(dtype[name])] for name in dtype.names] if dtype.names else dtype.str
 
 
-def difference(h5py: Any, stored: Any, dtype: np.dtype[Any]) -> str | None:
+def difference(stored: h5py.h5t.TypeID, dtype: np.dtype[Any]) -> str | None:
     """How elements of a type of HDF5 differ from those of a NumPy type, in words; ``None`` if their bytes are the same.
 
     Parameters
     ----------
-    h5py
-        The library.
     stored : h5py.h5t.TypeID
         The type in the file.
     dtype : numpy.dtype
@@ -54,11 +53,11 @@ def difference(h5py: Any, stored: Any, dtype: np.dtype[Any]) -> str | None:
         base = stored.get_super()
         # Enumerations of FALSE and TRUE.
         is_signed = base.get_class() == h5t.INTEGER and base.get_sign() == h5t.SGN_2
-        return difference(h5py, base, np.dtype("i1" if is_signed else "u1") if dtype.kind == "b" else dtype)
+        return difference(base, np.dtype("i1" if is_signed else "u1") if dtype.kind == "b" else dtype)
     if stored.get_size() != dtype.itemsize:
         return f"its elements have {stored.get_size()} bytes, and {dtype} has {dtype.itemsize}"
     if kind == h5t.COMPOUND:
-        return _difference_of_fields(h5py, stored, dtype)
+        return _difference_of_fields(stored, dtype)
     if kind == h5t.STRING and dtype.kind == "S":
         return "its text is padded by spaces, and Zarr's by NULs" if stored.get_strpad() == h5t.STR_SPACEPAD else None
     if kind == h5t.OPAQUE and dtype.kind == "V":
@@ -69,11 +68,11 @@ def difference(h5py: Any, stored: Any, dtype: np.dtype[Any]) -> str | None:
         return None if any(one is not None and stored.equal(one) for one in known) else "its bits are not those of an integer"
     if kind == h5t.INTEGER and dtype.kind in "iu":
         is_signed = stored.get_sign() == h5t.SGN_2
-        return _difference_of_bits(h5t, stored, dtype) if is_signed == (dtype.kind == "i") else "its sign is another one"
+        return _difference_of_bits(stored, dtype) if is_signed == (dtype.kind == "i") else "its sign is another one"
     if kind == h5t.FLOAT and dtype.kind == "f" and dtype.itemsize in _IEEE:
         is_ieee = (*stored.get_fields(), stored.get_ebias()) == _IEEE[dtype.itemsize] and stored.get_norm() == h5t.NORM_IMPLIED
-        return _difference_of_bits(h5t, stored, dtype) if is_ieee else f"its floats of {dtype.itemsize} bytes are not IEEE's"
-    return f"its elements are of HDF5's class {_class_name(h5t, kind)}, and would be read as {dtype}"
+        return _difference_of_bits(stored, dtype) if is_ieee else f"its floats of {dtype.itemsize} bytes are not IEEE's"
+    return f"its elements are of HDF5's class {_class_name(kind)}, and would be read as {dtype}"
 
 
 def _orders(dtype: np.dtype[Any]) -> tuple[str, ...]:
@@ -83,17 +82,17 @@ def _orders(dtype: np.dtype[Any]) -> tuple[str, ...]:
     return ("LE",) if is_little else ("BE",)
 
 
-def _difference_of_bits(h5t: Any, stored: Any, dtype: np.dtype[Any]) -> str | None:
+def _difference_of_bits(stored: h5py.h5t.TypeID, dtype: np.dtype[Any]) -> str | None:
     """Compares which bits of an element's bytes are used, and their order."""
     precision, offset, bits = stored.get_precision(), stored.get_offset(), 8 * stored.get_size()
     if precision != bits or offset:
         return f"its elements have {precision} bits from bit {offset} on, in {bits // 8} bytes"
-    if bits > 8 and stored.get_order() not in {getattr(h5t, f"ORDER_{order}") for order in _orders(dtype)}:
+    if bits > 8 and stored.get_order() not in {getattr(h5py.h5t, f"ORDER_{order}") for order in _orders(dtype)}:
         return f"the order of its bytes is not that of {dtype.str}"
     return None
 
 
-def _difference_of_fields(h5py: Any, stored: Any, dtype: np.dtype[Any]) -> str | None:
+def _difference_of_fields(stored: h5py.h5t.TypeID, dtype: np.dtype[Any]) -> str | None:
     fields: list[tuple[str, np.dtype[Any]]]
     if dtype.kind == "c":
         half = np.dtype(f"{dtype.str[0]}f{dtype.itemsize // 2}")
@@ -110,33 +109,20 @@ def _difference_of_fields(h5py: Any, stored: Any, dtype: np.dtype[Any]) -> str |
     if sum(sizes) != stored.get_size():
         return f"its elements have {stored.get_size()} bytes, and their fields {sum(sizes)}"
     for number, (name, field) in enumerate(fields):
-        if found := difference(h5py, stored.get_member_type(number), field):
+        if found := difference(stored.get_member_type(number), field):
             return f"field '{name}': {found}" if name else found
     return None
 
 
-def _class_name(h5t: Any, kind: int) -> str:
-    names = (
-        "INTEGER",
-        "FLOAT",
-        "TIME",
-        "STRING",
-        "BITFIELD",
-        "OPAQUE",
-        "COMPOUND",
-        "REFERENCE",
-        "ENUM",
-        "VLEN",
-        "ARRAY",
-        "COMPLEX",
-    )
-    return next((name.lower() for name in names if getattr(h5t, name, None) == kind), str(kind))
+def _class_name(kind: int) -> str:
+    names = "INTEGER FLOAT TIME STRING BITFIELD OPAQUE COMPOUND REFERENCE ENUM VLEN ARRAY COMPLEX".split()
+    return next((name.lower() for name in names if getattr(h5py.h5t, name, None) == kind), str(kind))
 
 
-def ends_at_nul(h5py: Any, stored: Any) -> bool:
+def ends_at_nul(stored: h5py.h5t.TypeID) -> bool:
     """Whether elements have text that ends at its first NUL. Bytes behind it are no text, and only reading shows whether there are any."""
-    h5t, kind = h5py.h5t, stored.get_class()
-    if kind == h5t.COMPOUND:
-        return any(ends_at_nul(h5py, stored.get_member_type(number)) for number in range(stored.get_nmembers()))
-    is_fixed_text = kind == h5t.STRING and not stored.is_variable_str()
-    return is_fixed_text and stored.get_size() > 1 and stored.get_strpad() == h5t.STR_NULLTERM
+    kind = stored.get_class()
+    if kind == h5py.h5t.COMPOUND:
+        return any(ends_at_nul(stored.get_member_type(number)) for number in range(stored.get_nmembers()))
+    is_fixed_text = kind == h5py.h5t.STRING and not stored.is_variable_str()
+    return is_fixed_text and stored.get_size() > 1 and stored.get_strpad() == h5py.h5t.STR_NULLTERM

@@ -1,21 +1,21 @@
-"""Tables of references to the chunks of HDF5 files, netCDF-4 among them."""
+"""The way in for callers: Python programs, and the command ``cuzarr references make``."""
 
 from __future__ import annotations
 
-import json
 import os
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cuzarr._text import printable
 from cuzarr.errors import CuzarrUserWarning, InvalidArgumentError, LibraryMissingError
-from cuzarr.storage.hdf5 import Choice, Hdf5, LeftOut
-from cuzarr.storage.hdf5_names import why_no_key
-from cuzarr.storage.hdf5_source import Source
-from cuzarr.storage.joined import joined_references
+from cuzarr.references.choice import Choice
+from cuzarr.references.names import why_no_key
+from cuzarr.references.source import Source
+
+if TYPE_CHECKING:
+    from cuzarr.references.table import Table
 
 File = str | os.PathLike[str]
 
@@ -50,7 +50,7 @@ def make_references(
     strict : bool
         Whether a variable that cannot be read through a table is an error.
     storage_options : dict, optional
-        Options for URLs, as for :func:`make_store`.
+        Options for URLs, as for :func:`cuzarr.storage.make_store`.
 
     Returns
     -------
@@ -73,51 +73,46 @@ def make_references(
     Examples
     --------
     >>> import cuzarr, json
-    >>> table = cuzarr.storage.make_references("field.nc")  # doctest: +SKIP
+    >>> table = cuzarr.references.make_references("field.nc")  # doctest: +SKIP
     >>> _ = open("field.json", "w").write(json.dumps(table))  # doctest: +SKIP
     >>> cuzarr.open_group("reference::field.json", mode="r")["t2m"][0]  # doctest: +SKIP
     """
     is_one = isinstance(files, str | os.PathLike)
-    made = _make(
-        [files] if isinstance(files, str | os.PathLike) else list(files), join, Choice(strict, drop), storage_options, is_one
-    )
+    listed = [files] if isinstance(files, str | os.PathLike) else list(files)
+    made = _make(listed, join, Choice(strict, drop), storage_options, is_one)
     for one in made.left_out:
         message = f"{printable(one.file)}: variable '{printable(one.path)}' is left out: {one.reason}"
         warnings.warn(message, CuzarrUserWarning, stacklevel=2)
-    return made.table
+    return made.document
 
 
-@dataclass
-class _Made:
-    table: dict[str, Any]
-    left_out: list[LeftOut]
-    urls: list[str]
-    """Those of the files."""
+def make_references_for_command(
+    files: Sequence[str], join: str | None, drop: Sequence[str], strict: bool, storage_options: Mapping[str, str]
+) -> tuple[str, list[tuple[str, str, str]], list[str]]:
+    """Like :func:`make_references`, for the command. Several files become groups; what is left out is not warned of.
+
+    Returns
+    -------
+    tuple
+        The table as JSON; the file, the path and the reason of each variable that is left out; the files' URLs.
+    """
+    made = _make(files, join, Choice(strict, drop), storage_options or None, len(files) == 1)
+    return made.text, [(one.file, one.path, one.reason) for one in made.left_out], made.urls
 
 
 def _make(
     files: Sequence[File], join: str | None, choice: Choice, storage_options: Mapping[str, Any] | None, is_one: bool
-) -> _Made:
+) -> Table:
     try:
-        import h5py
+        import h5py  # noqa: F401
     except ImportError as error:
         raise LibraryMissingError(f"references to HDF5 files need h5py: {error}", hint="pip install h5py") from error
+    from cuzarr.references.table import make_table
+
     if join is not None and not files:
         raise InvalidArgumentError("files is empty, expected at least one file to join")
-    names = [""] if is_one or join is not None else _group_names(files)
-    sources = [Source(file, storage_options) for file in files]
-    if join is not None:
-        refs = joined_references(h5py, sources, join, choice)
-    elif is_one:
-        refs = _of_file(h5py, sources[0], "", choice)
-    else:
-        refs = {".zgroup": json.dumps({"zarr_format": 2})}
-        for name, source in zip(names, sources, strict=True):
-            refs.update(_of_file(h5py, source, name, choice))
-    choice.check()
-    if choice.left_out and not any(key.rpartition("/")[2] == ".zarray" for key in refs):
-        raise choice.left_out[0].error
-    return _Made({"version": 1, "refs": refs}, choice.left_out, [source.url for source in sources])
+    groups = None if is_one or join is not None else _group_names(files)
+    return make_table([Source(file, storage_options) for file in files], groups, join, choice)
 
 
 def _group_names(files: Sequence[File]) -> list[str]:
@@ -131,22 +126,3 @@ def _group_names(files: Sequence[File]) -> list[str]:
             raise InvalidArgumentError(f"two files have the name '{printable(name)}', which is that of their group")
         names.append(name)
     return names
-
-
-def _of_file(h5py: Any, source: Source, above: str, choice: Choice) -> dict[str, Any]:
-    with Hdf5(h5py, source, above, choice) as opened:
-        return dict(opened.references())
-
-
-def references_for_command(
-    files: Sequence[str], join: str | None, drop: Sequence[str], strict: bool, storage_options: Mapping[str, str]
-) -> tuple[str, list[tuple[str, str, str]], list[str]]:
-    """What ``cuzarr references make`` writes: the table of one file, or of several, as JSON.
-
-    Returns
-    -------
-    tuple
-        The table; the file, the path and the reason of each variable that is left out; the files' URLs.
-    """
-    made = _make(files, join, Choice(strict, drop), storage_options or None, len(files) == 1)
-    return json.dumps(made.table), [(one.file, one.path, one.reason) for one in made.left_out], made.urls

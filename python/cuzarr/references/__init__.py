@@ -1,0 +1,29 @@
+"""Tables of references: netCDF-4 and HDF5 files as Zarr groups whose chunks stay in the files. Making a table needs h5py.
+
+:func:`make_references` makes a table, and ``reference::TABLE.json`` opens it as a store, without h5py. The data takes this way; each
+step is a module of this package:
+
+============================  ==============================================================================================
+``source``                    a path or URL → the bytes of a file
+``hdf5``                      the bytes → groups and datasets; links and what h5py cannot read are left out
+``names``, ``dimensions``     a dataset → its attributes and dimensions, as netCDF-4 means them
+``element_types``             HDF5's type → NumPy's type, if the bytes of an element are the same
+``filters``                   HDF5's filters → numcodecs' codecs
+``layout``                    a dataset → its chunks: ranges of the file, or bytes for the table
+``chunk``                     one chunk → its elements, decoded as readers of the table will
+``check``                     the elements → compared with those that h5py reads
+``fill``                      HDF5's and netCDF's fill values → one of Zarr's format 2
+``variable``                  all of these → an array of the table, with its documents
+``joined``, ``times``         variables of several files → one array along a dimension, with times since one date
+``entries``, ``table``        arrays and groups → the keys of a table
+============================  ==============================================================================================
+
+What is left out, and why, is in ``choice``. ``make`` is where callers come in, Python programs and the command ``cuzarr references make``.
+"""
+
+from cuzarr import _names
+from cuzarr.references.make import make_references
+
+__all__ = ["make_references"]
+
+_names.publish(globals())

@@ -1,0 +1,79 @@
+"""A check of what the table says: chunks are decoded as readers of the table will, and compared with what h5py reads."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from cuzarr.errors import CuzarrError, UnsupportedError
+from cuzarr.references.chunk import decoded
+from cuzarr.references.element_types import ends_at_nul
+from cuzarr.references.entries import Document
+from cuzarr.references.layout import ChunkCoords, Layout
+
+
+def check_elements(layout: Layout, document: Document) -> None:
+    """Decodes chunks as the array with this ``.zarray``, and compares their elements with those of the dataset.
+
+    Raises
+    ------
+    UnsupportedError
+        They are others, or the filters do not decode them.
+    """
+    chosen = list(layout.ranges)
+    if chosen and not ends_at_nul(layout.dataset.id.get_type()):
+        # The one with most bytes tells most; the last may lie at the edge.
+        chosen = [max(chosen, key=lambda coords: layout.ranges[coords].size_bytes), max(chosen)]
+    chosen += list(layout.inline)[:1]
+    for coords in dict.fromkeys(chosen):
+        _check_chunk(layout, document, coords)
+    if not chosen or layout.has_gaps:
+        _check_gap(layout, document)
+
+
+def _check_gap(layout: Layout, document: Document) -> None:
+    """Compares an element that is not stored with the fill value."""
+    got = decoded(document | {"chunks": [1] * len(layout.shape)}, None, layout.dtype)
+    if not layout.has_gaps or not layout.is_readable:
+        return
+    grid = layout.grid()
+    # So many chunks cannot all be stored.
+    candidates = (_coords(number, grid) for number in range(len(layout.ranges) + len(layout.inline) + 1))
+    gap = next(coords for coords in candidates if coords not in layout.ranges and coords not in layout.inline)
+    first = [at * chunk for at, chunk in zip(gap, layout.chunks, strict=True)]
+    is_inside = all(at < extent for at, extent in zip(first, layout.dataset.shape, strict=True))
+    expected = layout.dataset[tuple(slice(at, at + 1) for at in first)] if is_inside else layout.dataset.fillvalue
+    if got.tobytes() != np.asarray(expected).astype(layout.dtype).tobytes():
+        raise UnsupportedError("its fill value in Zarr is another one than in HDF5")
+
+
+def _check_chunk(layout: Layout, document: Document, coords: ChunkCoords) -> None:
+    chunk, name = layout.inline.get(coords), ".".join(map(str, coords)) or "0"
+    region = tuple(
+        slice(at * chunk, min((at + 1) * chunk, extent))
+        for at, chunk, extent in zip(coords, layout.chunks, layout.dataset.shape, strict=True)
+    )
+    if coords in layout.ranges:
+        chunk = layout.read(layout.ranges[coords])
+    try:
+        got = decoded(document, chunk, layout.dtype)
+    except CuzarrError as error:
+        raise UnsupportedError(f"its chunk {name} cannot be decoded: {error.message}") from error
+    if layout.is_inline:
+        is_same = layout.is_text or got.tobytes() == layout.inline[coords]
+    elif not layout.is_readable:
+        return
+    else:
+        expected = np.asarray(layout.dataset[region]).astype(layout.dtype)
+        inside = got[tuple(slice(max(part.stop - part.start, 0)) for part in region)]
+        is_same = inside.tobytes() == expected.tobytes()
+    if not is_same:
+        raise UnsupportedError(f"its chunk {name} has other elements in Zarr than in HDF5")
+
+
+def _coords(number: int, grid: tuple[int, ...]) -> ChunkCoords:
+    """The coordinates of a chunk, from its number in row-major order."""
+    coords: list[int] = []
+    for count in reversed(grid):
+        number, at = divmod(number, count)
+        coords.insert(0, at)
+    return tuple(coords)

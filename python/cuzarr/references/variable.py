@@ -1,0 +1,77 @@
+"""Datasets as arrays of a table, and groups."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from cuzarr.references.entries import Document, Reference, documents, inline
+from cuzarr.references.fill import fill_value
+from cuzarr.references.layout import Layout
+
+SHORT_BYTES = 512
+"""Chunks of up to this size are put into the table."""
+
+
+@dataclass
+class Group:
+    """A group of a table. Its path begins at the root of the table."""
+
+    path: str
+    attributes: Document
+
+    def references(self) -> Iterator[tuple[str, Reference]]:
+        """Keys and what they refer to."""
+        return documents(self.path, None, self.attributes)
+
+
+@dataclass
+class Variable:
+    """A dataset as an array of a table. Its path begins at the root of the table."""
+
+    path: str
+    layout: Layout
+    attributes: Document
+    fill: Any
+
+    @property
+    def dimensions(self) -> list[str]:
+        """The names of its dimensions."""
+        return self.attributes["_ARRAY_DIMENSIONS"]  # type: ignore[no-any-return]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The lengths of its dimensions. The dataset may be shorter in those that grow."""
+        return self.layout.shape
+
+    def document(self) -> Document:
+        """The document ``.zarray``."""
+        return self.layout.document(fill_value(self.fill, self.layout.dtype))
+
+    def references(self) -> Iterator[tuple[str, Reference]]:
+        """Keys and what they refer to."""
+        yield from documents(self.path, self.document(), self.attributes)
+        yield from self.chunk_references()
+
+    def chunk_references(self, axis: int = 0, first: int = 0) -> Iterator[tuple[str, Reference]]:
+        """Keys of the chunks, and what they refer to.
+
+        Parameters
+        ----------
+        axis : int
+            A dimension along which the variable begins behind others.
+        first : int
+            The number of the others' chunks in that dimension.
+        """
+
+        def key(coords: tuple[int, ...]) -> str:
+            numbers = (str(at + first * (axis == number)) for number, at in enumerate(coords))
+            return posixpath.join(self.path, ".".join(numbers) or "0")
+
+        for coords, place in self.layout.ranges.items():
+            is_short = place.size_bytes <= SHORT_BYTES
+            yield key(coords), inline(self.layout.read(place)) if is_short else [self.layout.source.url, *place]
+        for coords, value in self.layout.inline.items():
+            yield key(coords), inline(value)
