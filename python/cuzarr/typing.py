@@ -653,3 +653,8 @@ HeldT = TypeVar("HeldT", "np.ndarray[Any, np.dtype[Any]]", "DeviceArray")
 
 MemoryOperand: TypeAlias = complex | np.generic | np.ndarray[Any, Any] | SupportsCudaArray | MemoryArray | Sequence[Any]
 """What an array in memory computes with to another one: numbers, arrays in memory, lists. Stored arrays and plans give plans."""
+
+
+def __dir__() -> list[str]:
+    """The public names, as of the other modules."""
+    return sorted(__all__)
