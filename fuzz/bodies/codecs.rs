@@ -1,7 +1,7 @@
 //! Any metadata with any stored chunk: nothing may panic, and no memory is taken that metadata does not allow.
 //! Shared by the fuzz target and by the tests, which run it on mutations of golden chunks under stable Rust.
 
-use cuzarr::codec::Chain;
+use cuzarr::internal::codec::Chain;
 use cuzarr::meta::ArrayMetadata;
 use cuzarr_device::Device;
 

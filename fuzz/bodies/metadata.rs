@@ -1,7 +1,7 @@
 //! Any bytes as any metadata document: nothing may panic, and what is accepted must survive being asked and rewritten.
 //! Shared by the fuzz target and by the tests, which run it on seeds and on mutations under stable Rust.
 
-use cuzarr::codec::Chain;
+use cuzarr::internal::codec::Chain;
 use cuzarr::meta::{
     ArrayMetadata, ChunkKeyEncoding, CodecsMetadata, Consolidated, DataType, Documents, Endian, EntryChange, FillValue,
     GroupMetadata, NewArray, NodeDocuments, NodeMetadata, ZarrFormat, edit_consolidated,

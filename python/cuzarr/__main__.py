@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
+from dataclasses import dataclass
 from importlib import metadata
 
 from cuzarr import _core
@@ -27,17 +28,28 @@ _PACKAGES = (
 def _version(distribution: str) -> str | None:
     try:
         return metadata.version(distribution.partition("[")[0])
-    except metadata.PackageNotFoundError:
+    except (ImportError, LookupError, OSError, ValueError):
+        # It is not installed, or what pip left of it is damaged.
         return None
 
 
-def _find_packages() -> list[tuple[str, str, str | None, str, bool]]:
-    """Name, purpose, version and requirement of each package that cuzarr works with, and whether it needs a GPU."""
+@dataclass
+class Package:
+    """A package that cuzarr works with, as the command ``doctor`` shows it."""
+
+    name: str
+    purpose: str
+    version: str | None
+    requirement: str
+    needs_gpu: bool
+
+
+def _find_packages() -> list[Package]:
     found = []
     for name, purpose, distributions in _PACKAGES:
         version = next((version for version in map(_version, distributions) if version is not None), None)
         requirement = f"'{distributions[0]}'" if "[" in distributions[0] else distributions[0]
-        found.append((name, purpose, version, requirement, name == "CuPy"))
+        found.append(Package(name, purpose, version, requirement, name == "CuPy"))
     return found
 
 
@@ -45,7 +57,8 @@ def main() -> int:
     """Runs the command with this process's arguments; returns its exit status."""
     # Python's own handler would wait until the command has ended; the command has its own, which tells how to go on.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    return _core.cli(["cuzarr", *sys.argv[1:]], make_references_for_command, _find_packages)
+    packages = _find_packages() if "doctor" in sys.argv else []
+    return _core.cli(["cuzarr", *sys.argv[1:]], make_references_for_command, packages)
 
 
 if __name__ == "__main__":

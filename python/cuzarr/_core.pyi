@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from os import PathLike
-from typing import Any, final
+from typing import Any, Protocol, final
 
 __all__ = [
     "Array",
@@ -68,6 +68,29 @@ class Consolidated:
 _GivenBelow = dict[str, _Documents] | Consolidated | None
 _FoundNode = tuple[_Documents, Consolidated | None, list[str]]
 
+class _Package(Protocol):
+    name: str
+    purpose: str
+    version: str | None
+    requirement: str
+    needs_gpu: bool
+
+class _LeftOut(Protocol):
+    @property
+    def file(self) -> str: ...
+    @property
+    def path(self) -> str: ...
+    @property
+    def reason(self) -> str: ...
+
+class _Table(Protocol):
+    @property
+    def text(self) -> str: ...
+    @property
+    def left_out(self) -> Sequence[_LeftOut]: ...
+    @property
+    def urls(self) -> Sequence[str]: ...
+
 __version__: str
 
 def error_kinds() -> list[str]: ...
@@ -76,8 +99,8 @@ def nearest(name: str, known: Sequence[str]) -> str | None: ...
 def set_library_paths(libraries: Sequence[str | PathLike[str]], cubins: str | PathLike[str] | None) -> None: ...
 def cli(
     arguments: Sequence[str],
-    make_references: Callable[..., Any] | None = None,
-    find_packages: Callable[[], Sequence[tuple[str, str, str | None, str, bool]]] | None = None,
+    make_references: Callable[[Sequence[str], str | None, Sequence[str], bool, dict[str, str]], _Table] | None = None,
+    packages: Sequence[_Package] = (),
 ) -> int: ...
 
 @final

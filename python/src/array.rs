@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use cuzarr::internal::node::{chain, delete_left_over, delete_outside, trusting_consolidated};
 use cuzarr::meta::{Mark, NodeMetadata};
 use cuzarr::node::{Array, ArrayOptions};
 use cuzarr::plan::{AxisSelection, Selection};
@@ -50,8 +51,8 @@ impl PyArray {
             return Err(Error::new(ErrorKind::InvalidArgument, message)).py();
         };
         let array = Array::from_metadata(Arc::clone(&store.inner), path, *metadata, parse_options(options)?).py()?;
-        array.chain().py()?;
-        Ok(PyArray { array: if trusts_consolidated { array.trusting_consolidated() } else { array } })
+        chain(&array).py()?;
+        Ok(PyArray { array: if trusts_consolidated { trusting_consolidated(array) } else { array } })
     }
 
     /// The element type on devices; `None` for elements of variable length.
@@ -62,12 +63,12 @@ impl PyArray {
 
     /// Deletes chunks that an interrupted resize left where the array will grow. Call it before the array gets `shape`.
     fn delete_left_over(&self, py: Python<'_>, shape: Vec<u64>) -> PyResult<()> {
-        self.run(py, move |array| array.delete_left_over(&shape))
+        self.run(py, move |array| delete_left_over(array, &shape))
     }
 
     /// Deletes the chunks that only belong to the former shape of a resized array.
     fn delete_outside(&self, py: Python<'_>, before: Vec<u64>, after: Vec<u64>) -> PyResult<()> {
-        self.run(py, move |array| array.delete_outside(&before, &after))
+        self.run(py, move |array| delete_outside(array, &before, &after))
     }
 
     /// Reads the selected elements, in C order, into new memory of the device.
@@ -228,7 +229,7 @@ pub fn check_unchanged(py: Python<'_>, arrays: Vec<PyRef<'_, PyArray>>) -> PyRes
     let watch = Arc::new(Watch::default());
     interruptible(py, &watch, move || {
         let arrays: Vec<&Array> = arrays.iter().collect();
-        cuzarr::node::check_unchanged(&arrays, "open the array again")
+        cuzarr::internal::node::check_unchanged(&arrays, "open the array again")
     })
 }
 

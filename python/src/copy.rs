@@ -149,7 +149,7 @@ impl Places {
         let watch = Arc::new(Watch::default());
         let watches = Watches::current(&watch);
         let (from, to) = (watches.store(&source.0.inner), watches.store(&target.0.inner));
-        let options = ArrayOptions { cancellation: watches.token(), ..options };
+        let options = options.with_cancellation(watches.token());
         let from_format = if source.2 == 2 { ZarrFormat::V2 } else { ZarrFormat::V3 };
         let (from_path, from_consolidated) = (source.1, source.3);
         Places { from, from_path, from_format, from_consolidated, to, to_path: target.1, options, watch }
@@ -218,7 +218,7 @@ pub fn copy_region(
 /// Refuses a target that is the source, lies inside it, or contains it.
 #[pyfunction]
 pub fn refuse_overlap(source: (PyRef<'_, PyStore>, String), target: (PyRef<'_, PyStore>, String)) -> PyResult<()> {
-    cuzarr::node::refuse_overlap((&source.0.inner, &source.1), (&target.0.inner, &target.1)).py()
+    cuzarr::internal::node::refuse_overlap((&source.0.inner, &source.1), (&target.0.inner, &target.1)).py()
 }
 
 /// The shape of the regions in which to work through an array within a number of bytes. Regions are whole objects of shape

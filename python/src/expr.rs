@@ -233,7 +233,10 @@ impl PyExpr {
         let (device, expr) = (parse_device(device)?, self.0.clone());
         if expr.is_in_memory() {
             // This cannot be cancelled, so it needs no other thread. Starting one takes as long as a small kernel.
-            let options = ComputeOptions { device, memory_limit_bytes, threads, ..ComputeOptions::default() };
+            let options = ComputeOptions::default()
+                .with_device(device)
+                .with_memory_limit_bytes(memory_limit_bytes)
+                .with_threads(threads);
             let inner = py.detach(|| expr.compute_region(&start, &extent, &options)).py()?;
             return Ok(PyNdBuffer { inner });
         }
@@ -265,7 +268,10 @@ impl PyExpr {
         threads: usize,
     ) -> PyResult<(String, String)> {
         let device = parse_device(device)?;
-        let options = ComputeOptions { device, memory_limit_bytes, threads, ..ComputeOptions::default() };
+        let options = ComputeOptions::default()
+            .with_device(device)
+            .with_memory_limit_bytes(memory_limit_bytes)
+            .with_threads(threads);
         let explanation = py.detach(|| self.0.explain(&options)).py()?;
         Ok((explanation.to_string(), explanation.to_json().to_string()))
     }
@@ -348,7 +354,7 @@ impl PyExpr {
 
     /// The result of a reduction in host memory, of an iterator of all its parts.
     fn join_summary(&self, parts: &Bound<'_, PyAny>, memory_limit_bytes: u64) -> PyResult<PyNdBuffer> {
-        let options = ComputeOptions { device: Device::Cpu, memory_limit_bytes, ..ComputeOptions::default() };
+        let options = ComputeOptions::default().with_device(Device::Cpu).with_memory_limit_bytes(memory_limit_bytes);
         let mut raised = None;
         let mut parts = parts.try_iter()?.map(|part| {
             let bytes = part.and_then(|part| Ok(part.cast::<PyBytes>()?.as_bytes().to_vec()));
@@ -394,7 +400,13 @@ fn run<T: Send + 'static>(
     let watches = Watches::current(&watch);
     interruptible(py, &watch, move || {
         let (token, wrap) = (watches.token(), |store: &Arc<dyn Store>| watches.store(store));
-        let (cancellation, wrap) = (Some(&token), Some(&wrap as &(dyn Fn(&Arc<dyn Store>) -> Arc<dyn Store> + Sync)));
-        call(&ComputeOptions { device, memory_limit_bytes, threads, cancellation, wrap, progress: None })
+        call(
+            &ComputeOptions::default()
+                .with_device(device)
+                .with_memory_limit_bytes(memory_limit_bytes)
+                .with_threads(threads)
+                .with_cancellation(&token)
+                .with_wrap(&wrap),
+        )
     })
 }

@@ -30,7 +30,7 @@ mod watch;
 
 use std::path::PathBuf;
 
-use cuzarr_cli::{MadeTable, PythonFound, PythonPackage, TableRequest};
+use cuzarr_cli::{LeftOut, MadeTable, PythonFound, PythonPackage, TableRequest};
 use pyo3::prelude::*;
 use pyo3::types::IntoPyDict;
 
@@ -51,57 +51,75 @@ fn set_library_paths(libraries: Vec<PathBuf>, cubins: Option<PathBuf>) {
 #[pyfunction]
 #[expect(clippy::needless_pass_by_value, reason = "Python hands over lists of its own")]
 fn nearest(name: &str, known: Vec<String>) -> Option<String> {
-    cuzarr::nearest(name, known.iter().map(String::as_str)).map(str::to_string)
+    cuzarr::internal::nearest(name, known.iter().map(String::as_str)).map(str::to_string)
 }
 
-/// Name, purpose, version and requirement of a package, and whether it is of use only where there is a GPU.
-type Package = (String, String, Option<String>, String, bool);
+/// A package that cuzarr works with, by the attributes of `cuzarr.__main__.Package`.
+#[derive(FromPyObject)]
+struct Package {
+    name: String,
+    purpose: String,
+    version: Option<String>,
+    requirement: String,
+    needs_gpu: bool,
+}
+
+/// A table of references, by the attributes of `cuzarr.references.table.Table`.
+#[derive(FromPyObject)]
+struct Table {
+    text: String,
+    left_out: Vec<LeftOutOfTable>,
+    urls: Vec<String>,
+}
+
+/// A variable that a table does not have.
+#[derive(FromPyObject)]
+struct LeftOutOfTable {
+    file: String,
+    path: String,
+    reason: String,
+}
 
 /// Runs the `cuzarr` command with these arguments (the first is its name) and returns its exit status. `make_references` takes the
-/// fields of a `TableRequest` and gives those of a `MadeTable`. `find_packages` gives name, purpose, version and requirement of each package
-/// that cuzarr works with. It is only called when they are shown.
+/// fields of a `TableRequest` and returns a `Table`: only Python reads HDF5 files. `packages` are those that the command `doctor` shows.
 #[pyfunction]
-#[pyo3(signature = (arguments, make_references=None, find_packages=None))]
+#[pyo3(signature = (arguments, make_references=None, packages=Vec::new()))]
 fn cli(
     py: Python<'_>,
     arguments: Vec<std::ffi::OsString>,
     make_references: Option<Py<PyAny>>,
-    find_packages: Option<Py<PyAny>>,
+    packages: Vec<Package>,
 ) -> i32 {
     let Some(callable) = make_references else { return py.detach(|| cuzarr_cli::main(arguments)) };
-    let find_packages = || {
-        Python::attach(|py| {
-            let found = find_packages.as_ref().map(|find| find.call0(py)?.extract::<Vec<Package>>(py)).transpose();
-            let package = |(name, purpose, version, requirement, needs_gpu)| PythonPackage {
-                name,
-                purpose,
-                version,
-                requirement,
-                needs_gpu,
-            };
-            // What cannot be found out is not shown.
-            let packages = found.ok().flatten().unwrap_or_default().into_iter().map(package).collect();
-            let version = py.version_info();
-            let version = format!("{}.{}.{}", version.major, version.minor, version.patch);
-            PythonFound { version, packages }
-        })
-    };
     let make_references = |request: &TableRequest<'_>| {
-        Python::attach(|py| {
-            let TableRequest { files, join, drop, strict, storage_options } = *request;
-            let options = storage_options.to_vec().into_py_dict(py)?;
-            let made = callable.call1(py, (files.to_vec(), join, drop.to_vec(), strict, options))?;
-            made.extract::<(String, Vec<(String, String, String)>, Vec<String>)>(py)
-        })
-        .map(|(text, left_out, urls)| MadeTable { text, left_out, urls })
-        .map_err(|exception| Python::attach(|py| error::of_command(py, &exception)))
+        Python::attach(|py| made_table(py, &callable, request).map_err(|exception| error::of_command(py, &exception)))
+    };
+    let package = |Package { name, purpose, version, requirement, needs_gpu }| PythonPackage {
+        name,
+        purpose,
+        version,
+        requirement,
+        needs_gpu,
+    };
+    let version = py.version_info();
+    let found = PythonFound {
+        version: format!("{}.{}.{}", version.major, version.minor, version.patch),
+        packages: packages.into_iter().map(package).collect(),
     };
     py.detach(|| {
-        cuzarr_cli::main_in_python(
-            arguments,
-            &cuzarr_cli::Python { make_references: &make_references, find_packages: &find_packages },
-        )
+        let python = cuzarr_cli::Python { make_references: &make_references, found };
+        cuzarr_cli::main_in_python(arguments, &python)
     })
+}
+
+/// Calls Python's `make_references`.
+fn made_table(py: Python<'_>, make_references: &Py<PyAny>, request: &TableRequest<'_>) -> PyResult<MadeTable> {
+    let TableRequest { files, join, drop, strict, storage_options } = *request;
+    let options = storage_options.to_vec().into_py_dict(py)?;
+    let made = make_references.call1(py, (files.to_vec(), join, drop.to_vec(), strict, options))?;
+    let Table { text, left_out, urls } = made.extract(py)?;
+    let left_out = left_out.into_iter().map(|LeftOutOfTable { file, path, reason }| LeftOut { file, path, reason });
+    Ok(MadeTable { text, left_out: left_out.collect(), urls })
 }
 
 #[pymodule]

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use cuzarr::run::Engine;
+use cuzarr::internal::run::Engine;
+use cuzarr_device::internal::pool::named_bytes;
 use cuzarr_device::pool::{self, DeviceAllocator};
 use cuzarr_device::{Buffer, Device, Error, ErrorKind};
 use pyo3::prelude::*;
@@ -35,7 +36,7 @@ pub fn memory_info<'py>(py: Python<'py>, device: &str) -> PyResult<Bound<'py, Py
 /// The bytes of results that are alive on a device, by the array that was read.
 #[pyfunction]
 pub fn memory_of_arrays(device: &str) -> PyResult<BTreeMap<String, u64>> {
-    Ok(pool::named_bytes(parse_device(device)?))
+    Ok(named_bytes(parse_device(device)?))
 }
 
 /// Returns unused memory of the pool to the device.

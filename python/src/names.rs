@@ -1,6 +1,7 @@
 //! The names by which Python says devices and element types.
 
-use cuzarr::meta::{Extension, encoding};
+use cuzarr::internal::meta::encoding;
+use cuzarr::meta::Extension;
 use cuzarr::{Error, ErrorKind};
 use cuzarr_device::{DType, Device, SmallNumber};
 use pyo3::pyfunction;

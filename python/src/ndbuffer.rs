@@ -3,7 +3,8 @@
 use std::ffi::{c_int, c_void};
 
 use cuzarr::{Error, ErrorKind};
-use cuzarr_device::{Device, NdBuffer, Order, Scan, dlpack, nonzero_indices, pool};
+use cuzarr_device::internal::pool;
+use cuzarr_device::{Device, NdBuffer, Order, Scan, dlpack, nonzero_indices};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};

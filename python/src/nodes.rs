@@ -2,8 +2,9 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use cuzarr::internal::node::{self, FoundNode, Lookup};
 use cuzarr::meta::{Consolidated, NodeDocuments, ZarrFormat};
-use cuzarr::node::{self, Consolidation, FoundNode, Lookup, NodeLock, StoredNode};
+use cuzarr::node::{Consolidation, NodeLock, StoredNode};
 use cuzarr::{Error, ErrorKind, ResultExt};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;

@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use cuzarr::internal::run::in_threads;
 use cuzarr::plan::{AxisIndex, AxisSelection, Selection};
-use cuzarr::run::in_threads;
 use cuzarr::{DType, Error, ErrorKind, NdBuffer};
 use cuzarr_device::nonzero;
 use pyo3::exceptions::PyValueError;

@@ -7,11 +7,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use cuzarr::internal::store::{has_zip_name, is_zip};
 use cuzarr::store::{
     ByteRange, Capabilities, Condition, Durability, Gds, GdsStore, GpuMemoryStore, Identity, Key, Listing,
     LocalOptions, LocalStore, Lock, MemoryStore, Payload, Prefixed, ReadOutcome, ReadRequest, ReadSink, Registry,
-    Split, Stat, Store, StoreExt, Unfinished, Url, Workers, ZipArchive, ZipMode, ZipOptions, has_zip_name, is_zip,
-    no_parts,
+    Split, Stat, Store, StoreExt, Unfinished, Url, Workers, ZipArchive, ZipMode, ZipOptions, no_parts,
 };
 use cuzarr::{Error, ErrorKind};
 use cuzarr_device::{Buffer, DType, Device, Layout, NdBuffer, Order};
@@ -39,7 +39,7 @@ pub struct PyStore {
 /// The options of a directory: `fsync` (`none`, `data`, `full`) is what writes wait for, and `direct_io` (`auto`, `on`, `off`)
 /// is whether reads bypass the page cache.
 fn local_options(fsync: &str, direct_io: &str) -> cuzarr::Result<LocalOptions> {
-    Ok(LocalOptions { durability: fsync.parse()?, direct_io: direct_io.parse()?, ..LocalOptions::default() })
+    Ok(LocalOptions::default().with_durability(fsync.parse()?).with_direct_io(direct_io.parse()?))
 }
 
 #[pymethods]
@@ -311,7 +311,11 @@ impl PyZipArchive {
                 return Err(Error::new(ErrorKind::InvalidArgument, message)).py();
             }
         };
-        let options = ZipOptions { mode, deflate, zip64, durability: fsync.parse::<Durability>().py()? };
+        let options = ZipOptions::default()
+            .with_mode(mode)
+            .with_deflate(deflate)
+            .with_zip64(zip64)
+            .with_durability(fsync.parse::<Durability>().py()?);
         Ok(PyZipArchive { inner: ZipArchive::new(path, options).py()? })
     }
 

@@ -6,6 +6,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use cuzarr::CancellationToken;
+use cuzarr::internal::node::with_store;
 use cuzarr::node::Array;
 use cuzarr::store::{
     Capabilities, Condition, Identity, Key, Lease, Listing, Lock, OpenValues, Payload, ReadOutcome, ReadRequest,
@@ -89,7 +90,7 @@ impl Watches {
 
     /// The array with its calls under these watches. `token` stops them.
     pub fn array(&self, array: &Array, token: CancellationToken) -> Array {
-        array.under(token).with_store(self.store(array.store()))
+        with_store(&array.under(token), self.store(array.store()))
     }
 
     /// The store, with the watches that note keys.

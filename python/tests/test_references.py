@@ -147,6 +147,16 @@ def test_folders_and_truncated_files_are_named(tmp_path: Path) -> None:
         make_references(tmp_path / "a.h5")
 
 
+def test_a_file_with_a_damaged_root_is_named(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "a.h5", "w", libver="latest") as file:
+        file["a"] = FIELD
+    damaged = bytearray((tmp_path / "a.h5").read_bytes())
+    damaged[damaged.index(b"OHDR") + 10] ^= 255
+    (tmp_path / "a.h5").write_bytes(damaged)
+    with pytest.raises(CuzarrError, match=r"a\.h5' cannot be read: .*checksum"):
+        make_references(tmp_path / "a.h5")
+
+
 def low_level(file: Any, name: str, stored: Any, values: np.ndarray[Any, Any], memory: Any = None) -> None:
     """A dataset whose type in the file is one of HDF5's low-level interface."""
     space = h5py.h5s.create_simple(values.shape)
@@ -639,14 +649,15 @@ def test_bounds_of_times_are_moved_with_their_times(tmp_path: Path) -> None:
         np.testing.assert_array_equal(ours[name].values, expected[name].values, err_msg=name)
 
 
-def test_times_that_are_no_times_after_they_are_moved_are_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["f4", "i2"])
+def test_times_that_are_no_times_after_they_are_moved_are_refused(tmp_path: Path, kind: str) -> None:
     for number, since in enumerate(("seconds since 1970-01-01", "seconds since 2000-01-01")):
         with h5py.File(tmp_path / f"{number}.nc", "w") as file:
-            time = file.create_dataset("time", data=np.arange(1, 4, dtype="f4"))
+            time = file.create_dataset("time", data=np.arange(1, 4, dtype=kind))
             time.make_scale("time")
             time.attrs["units"] = since
     paths = [tmp_path / "0.nc", tmp_path / "1.nc"]
-    with pytest.raises(InvalidArgumentError, match="are no float32 any more"):
+    with pytest.raises(InvalidArgumentError, match=f"are no {np.dtype(kind)} any more"):
         make_references(paths, join="time")
     for path in paths:
         with h5py.File(path, "r+") as file:

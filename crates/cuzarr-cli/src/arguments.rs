@@ -1,6 +1,6 @@
 //! Values of options, with errors in our own words.
 
-use cuzarr::config::parse_bytes;
+use cuzarr::internal::parse_bytes;
 
 /// A number of bytes, such as `8 GiB`.
 pub fn bytes(text: &str) -> Result<u64, String> {

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use clap::{Args, Subcommand};
 use cuzarr::display::Gantt;
-use cuzarr::node::{Array, ArrayOptions};
+use cuzarr::node::Array;
 use cuzarr::plan::Selection;
 use cuzarr::run::Report;
 use cuzarr::{Error, ErrorKind, Result};
@@ -69,7 +69,7 @@ impl Read {
             return self.show_plan(&array, output);
         }
         // Only the last read is traced, so that tracing slows no other.
-        let traced = array.with_options(ArrayOptions { trace: self.plot.is_some(), ..array.options().clone() });
+        let traced = array.with_options(array.options().clone().with_trace(self.plot.is_some()));
         let everything = Selection::all(&shape);
         let mut seconds = Vec::new();
         let (mut array_bytes, mut verified) = (0, None);

@@ -303,10 +303,10 @@ impl Place {
             node = match node {
                 Node::Array(array) => {
                     let options = array.options().clone();
-                    Node::Array(array.with_options(node::ArrayOptions { memory_limit_bytes: limit_bytes, ..options }))
+                    Node::Array(array.with_options(options.with_memory_limit_bytes(limit_bytes)))
                 }
                 Node::Group(group) => {
-                    let options = node::ArrayOptions { memory_limit_bytes: limit_bytes, ..group.options().clone() };
+                    let options = group.options().clone().with_memory_limit_bytes(limit_bytes);
                     node::open_existing(Arc::clone(group.store()), group.path(), None, options)?
                 }
             };

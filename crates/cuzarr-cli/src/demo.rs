@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use clap::Args;
+use cuzarr::internal::cores;
 use cuzarr::meta::{ArrayMetadata, DataType, Extension};
 use cuzarr::node::{Array, ArrayOptions};
 use cuzarr::plan::Selection;
@@ -105,7 +106,7 @@ impl Demo {
     /// Writes, reads and checks one array. Corrupt data is an outcome; only failures before the comparison are errors.
     fn play(&self, root: &Path, device: Device, case: &Case) -> Result<Outcome> {
         let store: Arc<dyn Store> = Arc::new(LocalStore::new(root)?);
-        let plain = ArrayOptions { device, cancellation: interrupt::cancellation(), ..ArrayOptions::default() };
+        let plain = ArrayOptions::default().with_device(device).with_cancellation(interrupt::cancellation());
         let metadata = case.metadata(self.planes(device))?;
         let array = Array::create(store.clone(), case.name, metadata, self.overwrite, plain.clone())
             .map_err(|error| error.with_hint("use --overwrite, or another directory"))?;
@@ -135,7 +136,7 @@ impl Demo {
             }
         }
         outcome.report = array.last_report();
-        let within = ArrayOptions { memory_limit_bytes: self.budget_mib << 20, ..plain };
+        let within = plain.with_memory_limit_bytes(self.budget_mib << 20);
         let streamed = Array::open(store, case.name, within)?;
         outcome.budget_seconds = Some(outcome.read(&streamed, true)?);
         Ok(outcome)
@@ -295,7 +296,7 @@ fn truth(index: u64) -> f32 {
 /// Elements `start..start + count` of the array, as bytes.
 fn truth_bytes(start: u64, count: u64) -> Vec<u8> {
     let mut bytes = vec![0; count as usize * 4];
-    let part = (count as usize).div_ceil(cuzarr::config::cores()).max(1);
+    let part = (count as usize).div_ceil(cores()).max(1);
     std::thread::scope(|scope| {
         for (number, part_bytes) in bytes.chunks_mut(part * 4).enumerate() {
             let first = start + (number * part) as u64;

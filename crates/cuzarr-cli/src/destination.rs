@@ -5,8 +5,9 @@ use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use cuzarr::meta::node::DOCUMENT_NAMES;
-use cuzarr::store::{Identity, Url, is_zip};
+use cuzarr::internal::meta::node::DOCUMENT_NAMES;
+use cuzarr::internal::store::is_zip;
+use cuzarr::store::{Identity, Url};
 use cuzarr::{Error, ErrorKind, Result};
 
 use crate::nodes;

@@ -2,6 +2,7 @@
 
 use clap::Args;
 use cuzarr::Result;
+use cuzarr::internal::cores;
 use cuzarr_device::{GpuReport, LibraryReport, Probe};
 use serde_json::{Value, json};
 
@@ -11,11 +12,11 @@ use crate::{Python, Verdict};
 #[derive(Args)]
 pub struct Doctor {}
 
-/// The Python that the command runs in, and what its packages add.
+/// The Python that the command runs in, and its packages.
 pub struct PythonFound {
     /// The version of Python.
     pub version: String,
-    /// Packages that cuzarr works with.
+    /// Packages that cuzarr works with. Only `doctor` shows them.
     pub packages: Vec<PythonPackage>,
 }
 
@@ -36,9 +37,9 @@ pub struct PythonPackage {
 impl Doctor {
     pub fn run(self, python: Option<&Python<'_>>, output: &mut Output) -> Result<Verdict> {
         let probe = cuzarr_device::probe();
-        let python = python.map(|python| (python.find_packages)());
-        let threads = cuzarr::config::cores();
-        output.answer(&document(&probe, python.as_ref(), threads), &text(&probe, python.as_ref(), threads));
+        let python = python.map(|python| &python.found);
+        let threads = cores();
+        output.answer(&document(&probe, python, threads), &text(&probe, python, threads));
         Ok(Verdict::Passed)
     }
 }

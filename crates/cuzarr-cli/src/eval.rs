@@ -81,13 +81,11 @@ impl Eval {
         }
         let expr = parse(&self.expression, &|name| names.get(name).cloned())?;
         let cancellation = interrupt::cancellation();
-        let options = ComputeOptions {
-            device,
-            memory_limit_bytes: limit_bytes,
-            threads: config.threads(),
-            cancellation: Some(&cancellation),
-            ..Default::default()
-        };
+        let options = ComputeOptions::default()
+            .with_device(device)
+            .with_memory_limit_bytes(limit_bytes)
+            .with_threads(config.threads())
+            .with_cancellation(&cancellation);
         let mut document = json!({
             "expression": self.expression, "shape": expr.shape(), "dtype": expr.dtype().to_string(),
         });
@@ -98,11 +96,9 @@ impl Eval {
         let sources = self.names.iter().filter_map(|name| Some(name.split_once('=')?.1));
         destination::refuse_inputs(&path, sources)?;
         let place = nodes::target(output.registry(), &path)?;
-        let settings = ArrayOptions {
-            memory_limit_bytes: limit_bytes,
-            cancellation: interrupt::cancellation(),
-            ..ArrayOptions::from(&config)
-        };
+        let settings = ArrayOptions::from(&config)
+            .with_memory_limit_bytes(limit_bytes)
+            .with_cancellation(interrupt::cancellation());
         let bytes = metadata.elems()?.saturating_mul(expr.dtype().size_bytes() as u64);
         let planned = Array::from_metadata(Arc::clone(&place.store), "", metadata.clone(), settings.clone())?;
         let (chunk_shape, shard_shape) = (planned.chunk_shape()?, planned.shard_shape()?);
@@ -122,7 +118,7 @@ impl Eval {
                 let mut output = shown.lock().unwrap_or_else(PoisonError::into_inner);
                 output.throughput(&name, now.bytes_done, now.bytes, now.seconds);
             };
-            creation.run(&ComputeOptions { progress: Some(&tell), ..options })?;
+            creation.run(&options.with_progress(&tell))?;
         }
         place.finish()?;
         let seconds = started.elapsed().as_secs_f64();
@@ -187,7 +183,7 @@ impl Eval {
                 let mut output = shown.lock().unwrap_or_else(PoisonError::into_inner);
                 output.throughput("eval", now.bytes_done, now.bytes, now.seconds);
             };
-            let options = ComputeOptions { progress: Some(&tell), ..*options };
+            let options = options.with_progress(&tell);
             let result = expr.compute(&options)?.to_device(Device::Cpu)?;
             let printed = Printed::of(&result)?;
             document["values"] = printed.to_json();

@@ -37,7 +37,7 @@ use cuzarr::{Error, ErrorKind};
 use cuzarr_remote::StorageOptions;
 
 pub use crate::doctor::{PythonFound, PythonPackage};
-pub use crate::references::{MadeTable, TableRequest};
+pub use crate::references::{LeftOut, MadeTable, TableRequest};
 
 use crate::output::Output;
 
@@ -125,8 +125,8 @@ pub type MakeReferences<'a> = dyn Fn(&TableRequest<'_>) -> cuzarr::Result<MadeTa
 pub struct Python<'a> {
     /// Reads HDF5 files.
     pub make_references: &'a MakeReferences<'a>,
-    /// Looks for packages that cuzarr works with.
-    pub find_packages: &'a dyn Fn() -> PythonFound,
+    /// The Python that the command runs in.
+    pub found: PythonFound,
 }
 
 /// Runs the command with these arguments (the first is the program's name) and returns its exit status.

@@ -6,12 +6,16 @@ use std::sync::Arc;
 use clap::Args;
 use cuzarr::config::Config;
 use cuzarr::display::{self, Display};
-use cuzarr::meta::node::DOCUMENT_NAMES;
+use cuzarr::internal::meta::node::DOCUMENT_NAMES;
+use cuzarr::internal::nearest;
+use cuzarr::internal::node::{CHECKPOINT, OLD_COPY_CHECKPOINT};
+use cuzarr::internal::store::{has_zip_name, is_zip};
 use cuzarr::meta::{DataType, NodeMetadata};
-use cuzarr::node::{self, Array, ArrayOptions, CHECKPOINT, Group, Node, OLD_COPY_CHECKPOINT};
+use cuzarr::node;
+use cuzarr::node::{Array, ArrayOptions, Group, Node};
 use cuzarr::store::{
-    LocalStore, Prefixed, ReadOnly, Registry, Store, StoreExt, Url, ZipArchive, ZipMode, ZipOptions, has_zip_name,
-    hint_about_file, is_zip, join_key,
+    LocalStore, Prefixed, ReadOnly, Registry, Store, StoreExt, Url, ZipArchive, ZipMode, ZipOptions, hint_about_file,
+    join_key,
 };
 use cuzarr::{Error, ErrorKind, Result};
 use cuzarr_compute::Expr;
@@ -99,7 +103,7 @@ fn with_neighbour(error: Error, path: &str, store: &dyn Store) -> Error {
     let entries =
         std::fs::read_dir(parent).into_iter().flatten().filter_map(|entry| entry.ok()?.file_name().into_string().ok());
     let names: Vec<String> = entries.filter(|other| other != name).collect();
-    match cuzarr::nearest(name, names.iter().map(String::as_str)) {
+    match nearest(name, names.iter().map(String::as_str)) {
         Some(near) => error.with_hint(format!("did you mean '{}'?", parent.join(near).display())),
         None => error,
     }
@@ -190,7 +194,7 @@ impl Target {
 pub fn target(registry: &Registry, path: &str) -> Result<Target> {
     let url = Url::parse(path)?;
     if let Some((place, inside)) = zip_place(&url) {
-        let archive = ZipArchive::new(place, ZipOptions { mode: ZipMode::Append, ..ZipOptions::default() })?;
+        let archive = ZipArchive::new(place, ZipOptions::default().with_mode(ZipMode::Append))?;
         let store: Arc<dyn Store> = match inside {
             "" => Arc::new(archive.clone()),
             inside => Arc::new(Prefixed::new(Arc::new(archive.clone()), inside)?),

@@ -4,8 +4,8 @@ use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};
 
+use cuzarr::internal::{is_printable, printable, printable_lines};
 use cuzarr::store::Registry;
-use cuzarr::{is_printable, printable, printable_lines};
 use cuzarr_device::{DType, DTypeKind};
 use serde_json::{Value, json};
 

@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
+use cuzarr::internal::printable;
 use cuzarr::{Error, ErrorKind, Result};
 use cuzarr_remote::reference::Rules;
 use serde_json::{Value, json};
@@ -31,10 +32,20 @@ pub struct TableRequest<'a> {
 pub struct MadeTable {
     /// The table as JSON.
     pub text: String,
-    /// The variables that it does not have: the file, the path in it and the reason of each.
-    pub left_out: Vec<(String, String, String)>,
+    /// The variables that it does not have.
+    pub left_out: Vec<LeftOut>,
     /// The URLs of the files.
     pub urls: Vec<String>,
+}
+
+/// A variable that a table does not have.
+pub struct LeftOut {
+    /// The file.
+    pub file: String,
+    /// The path of the variable in the file.
+    pub path: String,
+    /// Why the table does not have it, in one line.
+    pub reason: String,
 }
 
 #[derive(Subcommand)]
@@ -144,12 +155,12 @@ fn answer(table: &Path, made: &MadeTable, output: &mut Output) {
     if !allow.is_empty() {
         text += &format!("\nthe files lie elsewhere: open it with --storage-option allow={}", allow.join(","));
     }
-    for (file, path, reason) in &made.left_out {
-        let (file, path) = (cuzarr::printable(file), cuzarr::printable(path));
+    for LeftOut { file, path, reason } in &made.left_out {
+        let (file, path) = (printable(file), printable(path));
         output.warn(&format!("{file}: variable '{path}' is left out: {reason}"));
     }
     let left_out: Vec<_> = (made.left_out.iter())
-        .map(|(file, path, reason)| json!({"file": file, "variable": path, "reason": reason}))
+        .map(|one| json!({"file": one.file, "variable": one.path, "reason": one.reason}))
         .collect();
     let size = made.text.len();
     let document = json!({"table": name, "references": count, "bytes": size, "left_out": left_out, "allow": allow});

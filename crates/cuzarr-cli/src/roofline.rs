@@ -7,12 +7,14 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use cuzarr::codec::Chain;
+use cuzarr::internal::codec::Chain;
+use cuzarr::internal::node::chain;
 use cuzarr::node::Array;
 use cuzarr::run::{Decoder, Frames, Pool, Stage};
 use cuzarr::store::{ByteRange, Lease, ReadOutcome, ReadRequest, ReadSink, Store, StoreExt};
 use cuzarr::{Error, ErrorKind, Result};
-use cuzarr_device::{Buffer, Device, Layout, NdBuffer, Order, Slab, SlabPiece, SlabRing, Stream, pool};
+use cuzarr_device::internal::{Slab, SlabPiece, SlabRing, pool};
+use cuzarr_device::{Buffer, Device, Layout, NdBuffer, Order, Stream};
 use serde_json::json;
 
 use crate::output;
@@ -186,7 +188,7 @@ fn bus(device: Device) -> Result<f64> {
 /// is allocated already, one chunk after the other. `None` where the device has too little memory, and for elements of variable
 /// length.
 fn decode(array: &Array, keys: &[String], array_bytes: u64) -> Result<Option<f64>> {
-    let (device, chain) = (array.device(), array.chain()?);
+    let (device, chain) = (array.device(), chain(array)?);
     let mut chunk = chain.as_ref();
     while let Some(sharding) = chunk.sharding() {
         chunk = sharding.inner();

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
 use clap::Args;
+use cuzarr::internal::printable;
 use cuzarr::meta::Decoding;
 use cuzarr::node::{Array, Node};
 use cuzarr::{Error, ErrorKind, Result, ResultExt};
@@ -70,7 +71,7 @@ impl Stats {
                     documents.push(json!({"array": name, "shape": array.shape(), "stored_bytes": bytes}));
                     texts.push(format!(
                         "{}: {} {:?}, {}",
-                        cuzarr::printable(&name),
+                        printable(&name),
                         array.metadata().data_type(),
                         array.shape(),
                         output::bytes(bytes)
@@ -87,11 +88,10 @@ impl Stats {
             if let Some(path) = &self.png {
                 let (width, bins) = known.statistics.histogram(256);
                 let unit = known.units.as_deref().unwrap_or("value");
-                Picture::of_bins(&cuzarr::printable(&known.name), unit, width, &bins)?.save(path)?;
+                Picture::of_bins(&printable(&known.name), unit, width, &bins)?.save(path)?;
             }
             documents.push(known.to_json());
-            let title =
-                format!("{}: {} {:?}", cuzarr::printable(&known.name), array.metadata().data_type(), array.shape());
+            let title = format!("{}: {} {:?}", printable(&known.name), array.metadata().data_type(), array.shape());
             texts.push(known.text(&title));
         }
         if texts.is_empty() {
@@ -137,14 +137,12 @@ impl Known {
             let mut output = shown.lock().unwrap_or_else(PoisonError::into_inner);
             output.throughput(&label, now.bytes_done, now.bytes, now.seconds);
         };
-        let options = ComputeOptions {
-            device: own.device,
-            memory_limit_bytes: own.memory_limit_bytes,
-            threads: own.threads,
-            cancellation: Some(&own.cancellation),
-            progress: Some(&tell),
-            ..Default::default()
-        };
+        let options = ComputeOptions::default()
+            .with_device(own.device)
+            .with_memory_limit_bytes(own.memory_limit_bytes)
+            .with_threads(own.threads)
+            .with_cancellation(&own.cancellation)
+            .with_progress(&tell);
         if let Some(times) = Times::of(array.metadata().data_type()).filter(|_| !raw) {
             let stored = Expr::array(array.clone())?;
             let (statistics, whole_range) = of_times(&stored, &options).at(|| name.clone())?;

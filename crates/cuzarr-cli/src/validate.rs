@@ -6,9 +6,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use clap::Args;
 use cuzarr::Result;
-use cuzarr::meta::node::{DOCUMENT_NAMES, ZMETADATA};
+use cuzarr::internal::meta::node::{DOCUMENT_NAMES, ZMETADATA};
+use cuzarr::internal::node::chain;
+use cuzarr::internal::node::{CHECKPOINT, OLD_COPY_CHECKPOINT};
+use cuzarr::internal::printable;
 use cuzarr::meta::{CodecsMetadata, Extension, NodeMetadata};
-use cuzarr::node::{self, Array, ArrayOptions, CHECKPOINT, Consolidation, Group, Node, OLD_COPY_CHECKPOINT};
+use cuzarr::node;
+use cuzarr::node::{Array, ArrayOptions, Consolidation, Group, Node};
 use cuzarr::store::{LOCK_NAME, Store, join_key};
 use cuzarr_device::Device;
 use serde_json::{Map, Value, json};
@@ -135,8 +139,8 @@ impl Stale {
 
     fn text(&self, repaired: bool) -> String {
         let end = if repaired { "was written anew" } else { "differs from the nodes; repair it with --repair" };
-        let first = format!("/{}: the consolidated metadata {end}", cuzarr::printable(&self.group));
-        let lines = self.differences.iter().map(|line| format!("  {}", cuzarr::printable(line)));
+        let first = format!("/{}: the consolidated metadata {end}", printable(&self.group));
+        let lines = self.differences.iter().map(|line| format!("  {}", printable(line)));
         [first].into_iter().chain(lines).collect::<Vec<_>>().join("\n")
     }
 }
@@ -183,11 +187,11 @@ impl Strays {
     fn text(&self) -> Vec<String> {
         let mut lines = Vec::new();
         for path in &self.unfinished {
-            lines.push(format!("{}: unfinished; repeat the call that began it with --resume", cuzarr::printable(path)));
+            lines.push(format!("{}: unfinished; repeat the call that began it with --resume", printable(path)));
         }
         if !self.strays.is_empty() {
             lines.push(format!("{} stray keys, which belong to no array:", self.strays.len()));
-            lines.extend(self.strays.iter().take(MOST_STRAYS).map(|key| format!("  {}", cuzarr::printable(key))));
+            lines.extend(self.strays.iter().take(MOST_STRAYS).map(|key| format!("  {}", printable(key))));
             if self.strays.len() > MOST_STRAYS {
                 lines.push(format!("  and {} more; --json lists all", self.strays.len() - MOST_STRAYS));
             }
@@ -222,7 +226,7 @@ fn has_checksum(array: &Array) -> bool {
 }
 
 fn check(array: &Array, output: &mut Output) -> Result<Finding> {
-    if let Err(error) = array.chain() {
+    if let Err(error) = chain(array) {
         return Ok(Finding::unreadable(array.name(), error));
     }
     let chunks = array.nchunks_initialized()?;
@@ -253,7 +257,7 @@ impl Finding {
 
     fn text(&self) -> String {
         let mut lines =
-            vec![format!("{}: {} stored chunks, {} bad", cuzarr::printable(&self.node), self.chunks, self.bad.len())];
+            vec![format!("{}: {} stored chunks, {} bad", printable(&self.node), self.chunks, self.bad.len())];
         if self.checksums == Some(false) && self.chunks > 0 {
             lines.push("  no checksums: changed bytes that can still be decoded are not detected".into());
         }

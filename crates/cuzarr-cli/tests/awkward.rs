@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use cuzarr::internal::is_printable;
 use serde_json::{Value, json};
 
 fn command(arguments: &[&str]) -> Command {
@@ -156,7 +157,7 @@ fn check(arguments: &[&str], output: &Output) {
     }
     for stream in [&output.stdout, &output.stderr] {
         let text = std::str::from_utf8(stream).expect("text");
-        assert!(text.chars().all(|one| one == '\n' || cuzarr::is_printable(one)), "{}", shown());
+        assert!(text.chars().all(|one| one == '\n' || is_printable(one)), "{}", shown());
     }
     if !arguments.contains(&"--json") {
         assert!(status == 0 || !told.is_empty() || !output.stdout.is_empty(), "{}", shown());

@@ -5,6 +5,7 @@ use std::io::BufReader;
 use std::path::Path;
 use std::process::{Command, Output};
 
+use cuzarr::internal::is_printable;
 use serde_json::Value;
 
 fn cuzarr(arguments: &[&str]) -> Output {
@@ -51,6 +52,17 @@ fn demo_ends_with_three_next_steps() {
     let (_, next) = text.split_once("\nnext\n").expect("the demo says what to do next");
     assert_eq!(next.trim_end().lines().count(), 3, "{text}");
     assert!(next.contains("cuzarr doctor") && text.contains("within 48.00 MiB"), "{text}");
+}
+
+#[test]
+fn the_reason_of_a_failure_is_told_once() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("file");
+    std::fs::write(&file, b"").unwrap();
+    let failed = cuzarr(&["man", "--json", text(&file.join("pages"))]);
+    let told = String::from_utf8(failed.stderr.clone()).unwrap();
+    assert_eq!(told.matches("Not a directory").count(), 1, "{told}");
+    assert_eq!(json(&failed)["error"]["message"].as_str().unwrap().matches("Not a directory").count(), 1);
 }
 
 #[test]
@@ -115,7 +127,7 @@ fn names_and_attributes_of_a_store_do_not_steer_the_terminal() {
             let output = cuzarr(&[&command, more].concat());
             for stream in [&output.stdout, &output.stderr] {
                 let shown = std::str::from_utf8(stream).expect("text");
-                let steers = shown.chars().find(|&one| one != '\n' && !cuzarr::is_printable(one));
+                let steers = shown.chars().find(|&one| one != '\n' && !is_printable(one));
                 assert_eq!(steers, None, "{command:?} {more:?}: {shown:?}");
             }
             if !more.is_empty() {

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 use std::sync::Arc;
 
+use cuzarr::internal::node::set_unfinished;
 use cuzarr::meta::ArrayMetadata;
 use cuzarr::node::{Array, ArrayOptions, Consolidation, Group};
 use cuzarr::plan::Selection;
@@ -133,7 +134,7 @@ fn commands_show_that_a_hierarchy_is_unfinished() {
     let mark = json!({"work": "pyramid"});
     let status = |path: &Path| cuzarr(&["validate", text(path)]).status.code();
     assert_eq!(status(&place), Some(0));
-    below.unwrap().set_unfinished(Some(&mark)).unwrap();
+    set_unfinished(&mut below.unwrap(), Some(&mark)).unwrap();
     assert!(passed(&["tree", text(&place)]).contains("surface (unfinished pyramid)"));
     assert!(passed(&["info", text(&place)]).contains("surface/ (unfinished pyramid)"));
     let info = passed(&["info", text(&place.join("surface"))]);

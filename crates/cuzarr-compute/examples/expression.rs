@@ -17,7 +17,7 @@ pub(crate) fn main() -> Result<()> {
     let expression = parse("sqrt(u**2 + v**2)", &named)?;
 
     // What is in flight stays below the limit, however large the arrays are.
-    let options = ComputeOptions { memory_limit_bytes: 1 << 20, ..ComputeOptions::default() };
+    let options = ComputeOptions::default().with_memory_limit_bytes(1 << 20);
     expression.store(&speed, &options)?;
     assert!(speed.read::<f32>(&all)?.iter().all(|&speed| speed == 5.0));
 

@@ -19,8 +19,9 @@ use std::sync::Arc;
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
+use cuzarr::internal::node::CHECKPOINT as NAME;
 use cuzarr::meta::ArrayMetadata;
-use cuzarr::node::{Array, CHECKPOINT as NAME};
+use cuzarr::node::Array;
 use cuzarr::store::{Store, StoreExt, join_key};
 use cuzarr::{Error, ErrorKind, Result};
 

@@ -1,6 +1,7 @@
 //! Histograms by NumPy's rules for bins, and for the bin of each element.
 
-use cuzarr_device::cpu::{cast, nan::Canonical};
+use cuzarr_device::internal::cpu::cast;
+use cuzarr_device::internal::cpu::nan::Canonical;
 use cuzarr_device::{DType, DTypeKind, Device, NdBuffer, Order};
 
 use crate::count::{Bins, Counting, Keys};

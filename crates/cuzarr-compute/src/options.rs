@@ -14,6 +14,7 @@ pub type Wrap<'a> = &'a (dyn Fn(&Arc<dyn Store>) -> Arc<dyn Store> + Sync);
 
 /// Options for computing an expression.
 #[derive(Clone, Copy)]
+#[non_exhaustive]
 pub struct ComputeOptions<'a> {
     /// The device of the work and of results.
     pub device: Device,
@@ -27,6 +28,17 @@ pub struct ComputeOptions<'a> {
     pub wrap: Option<Wrap<'a>>,
     /// The function that is called for the regions that are read. A reduction in an expression reports its own regions.
     pub progress: Option<Tell<'a>>,
+}
+
+impl<'a> ComputeOptions<'a> {
+    cuzarr::setters! {
+        with_device(device: Device) = device;
+        with_memory_limit_bytes(memory_limit_bytes: u64) = memory_limit_bytes;
+        with_threads(threads: usize) = threads;
+        with_cancellation(cancellation: &'a CancellationToken) = Some(cancellation);
+        with_wrap(wrap: Wrap<'a>) = Some(wrap);
+        with_progress(progress: Tell<'a>) = Some(progress);
+    }
 }
 
 impl Default for ComputeOptions<'_> {

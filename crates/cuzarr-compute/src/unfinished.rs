@@ -15,6 +15,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value, json};
 
 use crate::checkpoint::{differences, hash};
+use cuzarr::internal::node::set_unfinished;
 use cuzarr::meta::GroupMetadata;
 use cuzarr::node::Group;
 use cuzarr::store::Store;
@@ -53,7 +54,7 @@ impl Mark {
         if group.store().capabilities().transactional || group.metadata().unfinished() == Some(&self.value) {
             return Ok(());
         }
-        group.set_unfinished(Some(&self.value))
+        set_unfinished(group, Some(&self.value))
     }
 
     /// Refuses to go on where a group has the mark of other work, and names what differs.

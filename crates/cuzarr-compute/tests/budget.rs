@@ -31,17 +31,17 @@ struct Work {
 
 impl Work {
     fn new(device: Device, limit: u64, metadata: &ArrayMetadata, value: &NdBuffer) -> Work {
-        let options = ArrayOptions { device, memory_limit_bytes: limit, threads: 2, ..ArrayOptions::default() };
+        let options = ArrayOptions::default().with_device(device).with_memory_limit_bytes(limit).with_threads(2);
         let create =
             |path| Array::create(Arc::new(MemoryStore::new()), path, metadata.clone(), false, options.clone()).unwrap();
         let (source, target) = (create("source"), create("target"));
-        let host = ArrayOptions { device: Device::Cpu, memory_limit_bytes: 1 << 30, ..options.clone() };
+        let host = options.clone().with_device(Device::Cpu).with_memory_limit_bytes(1 << 30);
         source.with_options(host).write_buffer(&Selection::all(source.shape()), value).unwrap();
         Work { source, target, device, limit }
     }
 
     fn options(&self) -> ComputeOptions<'_> {
-        ComputeOptions { device: self.device, memory_limit_bytes: self.limit, threads: 2, ..Default::default() }
+        ComputeOptions::default().with_device(self.device).with_memory_limit_bytes(self.limit).with_threads(2)
     }
 
     fn mean(&self, axes: Option<Vec<usize>>) -> cuzarr::Result<()> {

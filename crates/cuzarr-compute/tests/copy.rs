@@ -9,10 +9,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use checkpoints::sealed;
+use cuzarr::internal::node::with_store;
+use cuzarr::internal::store::testing::{Observed, Operation};
 use cuzarr::meta::{ArrayMetadata, FillValue, ZarrFormat};
 use cuzarr::node::{self, Array, ArrayOptions, Consolidation, Group, Node};
 use cuzarr::plan::Selection;
-use cuzarr::store::testing::{Observed, Operation};
 use cuzarr::store::{LocalStore, MemoryStore, Prefixed, Split, Store, StoreExt};
 use cuzarr::{Error, ErrorKind};
 use cuzarr_compute::{
@@ -26,7 +27,7 @@ use serde_json::{Value, json};
 const SHAPE: [u64; 3] = [30, 44, 26];
 
 fn options(memory_limit_bytes: u64) -> ArrayOptions {
-    ArrayOptions { memory_limit_bytes, threads: 2, ..ArrayOptions::default() }
+    ArrayOptions::default().with_memory_limit_bytes(memory_limit_bytes).with_threads(2)
 }
 
 fn source(store: Arc<dyn Store>, chunk: [u64; 3], options: ArrayOptions) -> Array {
@@ -81,7 +82,7 @@ fn every_combination_of_formats_chunks_and_compressors_has_the_same_elements() {
             {"name": "blosc", "configuration": {"cname": "zstd", "clevel": 1, "shuffle": "bitshuffle", "blocksize": 0}}]}),
     ];
     for device in devices() {
-        let options = ArrayOptions { device, ..options(1 << 20) };
+        let options = options(1 << 20).with_device(device);
         let source = source(memory(), [7, 8, 26], options.clone());
         for case in &cases {
             let target = changes(case.clone()).apply(source.metadata()).unwrap();
@@ -104,7 +105,7 @@ fn every_combination_of_formats_chunks_and_compressors_has_the_same_elements() {
 #[test]
 fn every_chunk_is_stored_where_a_copy_has_no_fill_value() {
     for device in devices() {
-        let options = ArrayOptions { device, ..options(1 << 20) };
+        let options = options(1 << 20).with_device(device);
         let full = source(memory(), [7, 8, 26], options.clone());
         let empty = Array::create(memory(), "", full.metadata().clone(), false, options).unwrap();
         for compressor in [json!([]), json!(["zstd"]), json!([{"name": "blosc", "configuration": {"cname": "lz4"}}])] {
@@ -281,8 +282,8 @@ fn the_checkpoint_of_other_work_is_not_resumed() {
     // A computation into an array whose documents are those of the copy.
     let array = Array::create(Arc::clone(&kept), "t", target.clone(), true, options(1 << 17)).unwrap();
     let expr = Expr::array(source.clone()).unwrap();
-    let compute = ComputeOptions { memory_limit_bytes: 1 << 19, threads: 2, ..ComputeOptions::default() };
-    let failing_array = array.with_store(failing(&kept, 3));
+    let compute = ComputeOptions::default().with_memory_limit_bytes(1 << 19).with_threads(2);
+    let failing_array = with_store(&array, failing(&kept, 3));
     assert_eq!(expr.store_resumable(&failing_array, &compute).unwrap_err().kind(), ErrorKind::StoreFailed);
     assert!(kept.get(CHECKPOINT).unwrap().is_some());
     assert_eq!(resume(&source, &kept), Some(ErrorKind::ContainsArray), "half of the array is not computed");
@@ -300,9 +301,10 @@ fn a_pyramid_goes_on_by_the_same_method_alone() {
     let kept = memory();
     let plan = |store: Arc<dyn Store>, method, existing| {
         let changes = changes(json!({"chunks": [5, 11, 13]}));
-        let options = PyramidOptions { method: Some(method), levels: Some(2), changes, ..PyramidOptions::default() };
-        let axes = Some(["z", "y", "x"].map(String::from).to_vec());
-        Pyramid::new(&source, store, "t", existing, PyramidOptions { axes, ..options })
+        let axes = ["z", "y", "x"].map(String::from).to_vec();
+        let options =
+            PyramidOptions::default().with_method(method).with_levels(2).with_changes(changes).with_axes(axes);
+        Pyramid::new(&source, store, "t", existing, options)
     };
     let level: Arc<dyn Store> = Arc::new(Observed::new(Arc::clone(&kept)).with_failure(|operation| match operation {
         Operation::Write(key, _) if key == "t/1/c/2/0/0" => Some(Error::new(ErrorKind::StoreFailed, "the power went")),
@@ -496,7 +498,7 @@ fn undocumented(store: Arc<dyn Store>, like: &Array, changes: Value) -> Array {
 #[test]
 fn elements_alone_are_copied_into_any_store_each_object_once() {
     for device in devices() {
-        let options = ArrayOptions { device, ..options(1 << 20) };
+        let options = options(1 << 20).with_device(device);
         let source = source(memory(), [7, 8, 26], options);
         for case in [json!({"chunks": [30, 11, 13]}), json!({"chunks": [3, 44, 26], "shards": [15, null, null]})] {
             let (zip, session) = (Observed::new(memory()).without_deletes(), Observed::new(memory()).transactional());

@@ -22,7 +22,7 @@ fn array<T: HostElement>(name: &str, data_type: DataType, values: &[T], attribut
 }
 
 fn computed<T: HostElement>(expr: &Expr, device: Device) -> Vec<T> {
-    let options = ComputeOptions { device, ..ComputeOptions::default() };
+    let options = ComputeOptions::default().with_device(device);
     expr.compute(&options).unwrap().to_device(Device::Cpu).unwrap().host_slice::<T>().unwrap().to_vec()
 }
 
@@ -56,7 +56,7 @@ fn dates_are_nanoseconds_on_every_device_and_those_that_do_not_fit_are_errors() 
         let dates = Expr::array(days.clone()).unwrap().decoded_times().unwrap().unwrap();
         assert_eq!(computed::<i64>(&dates, device), [day, i64::MIN, 0, 31 * day], "{device}");
         let dates = Expr::array(far.clone()).unwrap().decoded_times().unwrap().unwrap();
-        let options = ComputeOptions { device, ..ComputeOptions::default() };
+        let options = ComputeOptions::default().with_device(device);
         assert_eq!(dates.compute(&options).unwrap_err().kind(), ErrorKind::OutOfRange);
     }
     let plain = array("plain", DataType::Int32, &[0i32], &json!({"units": "K"}));

@@ -269,7 +269,7 @@ fn computed_nans_are_the_canonical_one() {
     for x in odd_nans() {
         let sum = everywhere(std::slice::from_ref(&x), |x| apply(Op::Add, &[x[0].clone().into(), x[0].clone().into()]));
         let mut canonical = x.to_host_bytes(Order::C).unwrap();
-        cuzarr_device::cpu::nan::canonicalize(x.dtype(), &mut canonical);
+        cuzarr_device::internal::cpu::nan::canonicalize(x.dtype(), &mut canonical);
         assert_eq!(sum, canonical, "{}", x.dtype());
         let zero = NdBuffer::zeroed(Device::Cpu, x.dtype(), &[3], Order::C).unwrap();
         let quotient = everywhere(&[zero], |zero| apply(Op::Divide, &[zero[0].clone().into(), zero[0].clone().into()]));
@@ -295,7 +295,7 @@ fn elements_that_are_chosen_keep_the_bits_of_nans() {
             apply(Op::Where, &[input[0].clone().into(), input[1].clone().into(), computed.into()])
         });
         let mut canonical = expected.clone();
-        cuzarr_device::cpu::nan::canonicalize(dtype, &mut canonical);
+        cuzarr_device::internal::cpu::nan::canonicalize(dtype, &mut canonical);
         assert_eq!(both, [&expected[..size], &canonical[size..2 * size], &expected[2 * size..]].concat(), "{dtype}");
     }
 }

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
+use cuzarr::internal::node::set_unfinished;
+use cuzarr::internal::store::testing::{Observed, Operation};
 use cuzarr::meta::{ArrayMetadata, ZarrFormat};
 use cuzarr::node::{self, Array, ArrayOptions, Consolidation, Group, Node};
 use cuzarr::plan::{Selection, SliceArg};
-use cuzarr::store::testing::{Observed, Operation};
 use cuzarr::store::{MemoryStore, Store, StoreExt};
 use cuzarr::{Error, ErrorKind};
 use cuzarr_compute::{Changes, Existing, Pyramid, PyramidOptions, copy_node};
@@ -20,7 +21,7 @@ fn memory() -> Arc<dyn Store> {
 }
 
 fn options(memory_limit_bytes: u64) -> ArrayOptions {
-    ArrayOptions { memory_limit_bytes, threads: 2, ..ArrayOptions::default() }
+    ArrayOptions::default().with_memory_limit_bytes(memory_limit_bytes).with_threads(2)
 }
 
 fn create(store: &Arc<dyn Store>, path: &str, shape: &[u64], chunk: &[u64], names: &[&str]) -> Array {
@@ -147,7 +148,7 @@ fn settings_of_an_array_that_differ_are_named() {
 #[test]
 fn a_copy_of_an_unfinished_hierarchy_is_one_too() {
     let mut group = hierarchy();
-    group.set_unfinished(Some(&json!({"work": "copy"}))).unwrap();
+    set_unfinished(&mut group, Some(&json!({"work": "copy"}))).unwrap();
     let copied = copy(&group, &memory(), &Changes::default(), Existing::Refuse).unwrap();
     assert_eq!(copied.metadata().unfinished(), Some(&json!({"work": "copy"})));
 }
@@ -222,7 +223,7 @@ fn nodes_that_cannot_be_read_are_all_named_and_left_out_when_asked() {
 }
 
 fn pyramid(array: &Array, store: &Arc<dyn Store>, method: Downsampling, existing: Existing) -> cuzarr::Result<Group> {
-    let options = PyramidOptions { method: Some(method), levels: Some(2), ..PyramidOptions::default() };
+    let options = PyramidOptions::default().with_method(method).with_levels(2);
     Pyramid::new(array, Arc::clone(store), "t", existing, options)?.run(&|_, _| ())
 }
 

@@ -5,10 +5,10 @@ mod model;
 
 use std::sync::Arc;
 
+use cuzarr::internal::store::testing::{Observed, Operation};
 use cuzarr::meta::ArrayMetadata;
 use cuzarr::node::{Array, ArrayOptions, Group};
 use cuzarr::plan::Selection;
-use cuzarr::store::testing::{Observed, Operation};
 use cuzarr::store::{MemoryStore, Store};
 use cuzarr::{Error, ErrorKind};
 use cuzarr_compute::{Changes, Existing, Pyramid, PyramidOptions};
@@ -33,17 +33,15 @@ fn image(options: ArrayOptions) -> (Array, NdBuffer) {
 }
 
 fn options(device: Device) -> ArrayOptions {
-    ArrayOptions { device, memory_limit_bytes: 1 << 18, threads: 2, ..ArrayOptions::default() }
+    ArrayOptions::default().with_device(device).with_memory_limit_bytes(1 << 18).with_threads(2)
 }
 
 fn pyramid(method: Downsampling) -> PyramidOptions {
-    PyramidOptions {
-        method: Some(method),
-        levels: Some(3),
-        factors: Some(vec![1, 2, 2, 2]),
-        scale: Some(vec![1.0, 0.5, 0.1, 0.1]),
-        ..PyramidOptions::default()
-    }
+    PyramidOptions::default()
+        .with_method(method)
+        .with_levels(3)
+        .with_factors(vec![1, 2, 2, 2])
+        .with_scale(vec![1.0, 0.5, 0.1, 0.1])
 }
 
 fn check_levels(group: &Group, value: &NdBuffer, method: Downsampling) {
@@ -72,10 +70,8 @@ fn every_level_is_the_whole_of_the_one_before_downsampled() {
 #[test]
 fn the_attributes_are_those_of_the_specification() {
     let (array, _) = image(options(Device::Cpu));
-    let settings = PyramidOptions {
-        units: Some(["", "micrometer", "micrometer", "micrometer"].map(String::from).to_vec()),
-        ..pyramid(Downsampling::Mean)
-    };
+    let settings = pyramid(Downsampling::Mean)
+        .with_units(["", "micrometer", "micrometer", "micrometer"].map(String::from).to_vec());
     let group = Pyramid::new(&array, Arc::new(MemoryStore::new()), "", Existing::Refuse, settings)
         .unwrap()
         .run(&|_, _| ())
@@ -127,19 +123,15 @@ fn what_makes_no_pyramid_is_named() {
             .err()
             .map(|error| error.kind())
     };
-    let axes =
-        |names: [&str; 4]| PyramidOptions { axes: Some(names.map(String::from).to_vec()), ..PyramidOptions::default() };
+    let axes = |names: [&str; 4]| PyramidOptions::default().with_axes(names.map(String::from).to_vec());
     for settings in [
         axes(["x", "y", "z", "c"]),
         axes(["t", "c", "c", "x"]),
         axes(["t", "c", "w", "x"]),
-        PyramidOptions { levels: Some(0), ..PyramidOptions::default() },
-        PyramidOptions { scale: Some(vec![1.0]), ..PyramidOptions::default() },
-        PyramidOptions { scale: Some(vec![1.0, -1.0, 1.0, 1.0]), ..PyramidOptions::default() },
-        PyramidOptions {
-            changes: Changes { chunks: Some(vec![Some(1)]), ..Changes::default() },
-            ..PyramidOptions::default()
-        },
+        PyramidOptions::default().with_levels(0),
+        PyramidOptions::default().with_scale(vec![1.0]),
+        PyramidOptions::default().with_scale(vec![1.0, -1.0, 1.0, 1.0]),
+        PyramidOptions::default().with_changes(Changes { chunks: Some(vec![Some(1)]), ..Changes::default() }),
     ] {
         assert_eq!(refusal(settings.clone()), Some(ErrorKind::InvalidArgument), "{settings:?}");
     }
@@ -163,7 +155,7 @@ fn a_number_that_marks_missing_elements_does_not_count() {
             Arc::clone(&store),
             "p",
             Existing::Refuse,
-            PyramidOptions { method: Some(method), ..PyramidOptions::default() },
+            PyramidOptions::default().with_method(method),
         );
         assert!(store.list("").unwrap().is_empty(), "planning writes nothing");
         made.map(|_| ()).map_err(|error| error.kind())

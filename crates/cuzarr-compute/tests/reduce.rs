@@ -25,7 +25,7 @@ fn dice(len: usize) -> Vec<f32> {
 }
 
 fn on(device: Device) -> ComputeOptions<'static> {
-    ComputeOptions { device, threads: 3, ..ComputeOptions::default() }
+    ComputeOptions::default().with_device(device).with_threads(3)
 }
 
 /// The result on every device; the bits are the same.
@@ -168,7 +168,7 @@ fn arrays_in_stores_are_reduced_region_by_region() {
     let x = Expr::array(array).unwrap();
     for device in devices() {
         for memory_limit_bytes in [4 << 10, 8 << 10, 1 << 30] {
-            let options = ComputeOptions { memory_limit_bytes, ..on(device) };
+            let options = on(device).with_memory_limit_bytes(memory_limit_bytes);
             let rows = x.reduce(&Reduction::new(ReduceOp::Sum, Some(vec![1])), &options).unwrap();
             let expected: Vec<f64> =
                 values.chunks(33).map(|row| f64::from(row.iter().map(|&x| f64::from(x)).sum::<f64>() as f32)).collect();
@@ -201,7 +201,7 @@ fn many_results_are_gathered_on_the_device_as_on_the_host() {
             let skip_nan = op != ReduceOp::ArgMax;
             let reduction = Reduction { skip_nan, ..Reduction::new(op, Some(axes)) };
             let run = |device: Device| {
-                let options = ComputeOptions { memory_limit_bytes: 16 << 10, ..on(device) };
+                let options = on(device).with_memory_limit_bytes(16 << 10);
                 let result = x.reduce(&reduction, &options).unwrap();
                 assert_eq!(result.device(), device);
                 (result.shape().to_vec(), result.to_host_bytes(Order::C).unwrap())
@@ -228,7 +228,7 @@ fn runs_of_regions_have_the_bits_of_one_machine_wherever_their_parts_are_made() 
             let skip_nan = op != ReduceOp::ArgMin;
             let reduction = Reduction { skip_nan, ..Reduction::new(op, Some(vec![0])) };
             let plan = x.reduced(reduction.clone()).unwrap();
-            let own = |device| ComputeOptions { memory_limit_bytes, ..on(device) };
+            let own = |device| on(device).with_memory_limit_bytes(memory_limit_bytes);
             let expected = x.reduce(&reduction, &own(Device::Cpu)).unwrap().to_host_bytes(Order::C).unwrap();
             let count = plan.summary_parts(&own(Device::Cpu)).unwrap().unwrap();
             assert_eq!(count, expected_count, "parts of 42 regions");

@@ -5,9 +5,10 @@ mod model;
 
 use std::sync::Arc;
 
+use cuzarr::internal::node::with_store;
+use cuzarr::internal::store::testing::{Observed, Operation};
 use cuzarr::node::{Array, ArrayOptions};
 use cuzarr::plan::Selection;
-use cuzarr::store::testing::{Observed, Operation};
 use cuzarr::store::{MemoryStore, Store, StoreExt};
 use cuzarr::{Error, ErrorKind};
 use cuzarr_compute::{ComputeOptions, Expr};
@@ -56,7 +57,10 @@ fn each_chunk_is_read_once_whatever_the_limit() {
     let array = Array::open(Arc::clone(&observed) as Arc<dyn Store>, "x", ArrayOptions::default()).unwrap();
     for device in devices() {
         for memory_limit_bytes in [64 << 10, 256 << 10, 1 << 30] {
-            let options = ComputeOptions { device, memory_limit_bytes, threads: 2, ..ComputeOptions::default() };
+            let options = ComputeOptions::default()
+                .with_device(device)
+                .with_memory_limit_bytes(memory_limit_bytes)
+                .with_threads(2);
             for (plan, sums) in plans(&array).iter().zip(&sums) {
                 observed.take_reads();
                 assert_eq!(elements(&plan.compute(&options).unwrap()), *sums, "{plan} on {device}");
@@ -76,7 +80,7 @@ fn each_chunk_is_read_once_whatever_the_limit() {
 fn small_limits_make_many_regions_that_follow_each_other() {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
     let (array, sums) = counting(&store);
-    let options = ComputeOptions { memory_limit_bytes: 64 << 10, threads: 2, ..ComputeOptions::default() };
+    let options = ComputeOptions::default().with_memory_limit_bytes(64 << 10).with_threads(2);
     for (axis, (plan, sums)) in plans(&array).iter().zip(&sums).enumerate() {
         let explained = plan.explain(&options).unwrap();
         assert!(explained.stages[0].regions.as_ref().is_some_and(|(count, _)| *count > 1), "{explained}");
@@ -101,7 +105,7 @@ fn interrupted_work_goes_on_with_what_lies_before() {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
     let (array, sums) = counting(&store);
     for device in devices() {
-        let options = ComputeOptions { device, memory_limit_bytes: 64 << 10, threads: 2, ..Default::default() };
+        let options = ComputeOptions::default().with_device(device).with_memory_limit_bytes(64 << 10).with_threads(2);
         for (axis, plan) in plans(&array)[..2].iter().enumerate() {
             let target = create(&store, &format!("sums-{axis}-{device}"), &[6, 11]);
             let last = format!("{}/c/{}", target.path(), if axis == 0 { "6/0" } else { "0/4" });
@@ -109,7 +113,7 @@ fn interrupted_work_goes_on_with_what_lies_before() {
                 Operation::Write(key, _) if *key == last => Some(Error::new(ErrorKind::StoreFailed, "the power went")),
                 _ => None,
             });
-            plan.store_resumable(&target.with_store(Arc::new(failing)), &options).unwrap_err();
+            plan.store_resumable(&with_store(&target, Arc::new(failing)), &options).unwrap_err();
             assert!(store.get(&format!("{}/.cuzarr-work.json", target.path())).unwrap().is_some());
             plan.store_resumable(&target, &options).unwrap();
             assert_eq!(
@@ -145,7 +149,7 @@ fn floats_have_the_same_bits_on_every_device() {
     let exact: Vec<f32> = exact.map(|sum| sum as f32).collect();
     let plan = of.flat().unwrap().running(0, Scan::Sum).unwrap();
     for device in devices() {
-        let options = ComputeOptions { device, ..ComputeOptions::default() };
+        let options = ComputeOptions::default().with_device(device);
         let sums = plan.compute(&options).unwrap().to_device(Device::Cpu).unwrap();
         let sums = sums.host_slice::<f32>().unwrap();
         assert!(sums.iter().zip(&exact).all(|(own, exact)| (own - exact).abs() <= exact * f32::EPSILON));

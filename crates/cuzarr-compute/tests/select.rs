@@ -44,7 +44,7 @@ fn stored(values: &NdBuffer, chunk: &[u64]) -> Expr {
 }
 
 fn on(device: Device, memory_limit_bytes: u64) -> ComputeOptions<'static> {
-    ComputeOptions { device, threads: 3, memory_limit_bytes, ..ComputeOptions::default() }
+    ComputeOptions::default().with_device(device).with_threads(3).with_memory_limit_bytes(memory_limit_bytes)
 }
 
 /// The element at a place of a row, when it is sorted.

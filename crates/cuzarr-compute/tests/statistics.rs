@@ -21,7 +21,7 @@ fn numbers(dtype: DType, shape: &[usize], values: &[f64]) -> NdBuffer {
 }
 
 fn on(device: Device, memory_limit_bytes: u64) -> ComputeOptions<'static> {
-    ComputeOptions { device, threads: 3, memory_limit_bytes, ..ComputeOptions::default() }
+    ComputeOptions::default().with_device(device).with_threads(3).with_memory_limit_bytes(memory_limit_bytes)
 }
 
 /// Statistics of elements in memory, which are the same on every device to the last bit.
@@ -170,7 +170,7 @@ fn an_array_is_read_once_whatever_the_limit_is() {
                 read.fetch_max(now.bytes_done, Ordering::Relaxed);
                 regions.fetch_max(now.regions, Ordering::Relaxed);
             };
-            let options = ComputeOptions { progress: Some(&tell), ..on(device, limit_bytes) };
+            let options = on(device, limit_bytes).with_progress(&tell);
             let known = expr.statistics(&options).unwrap();
             check(&known, &elements, &format!("{device}, {limit_bytes} bytes"));
             assert_eq!(read.load(Ordering::Relaxed), 40 * 33 * 50 * 4);

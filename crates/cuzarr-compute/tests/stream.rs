@@ -8,9 +8,10 @@ mod checkpoints;
 use std::sync::Arc;
 
 use checkpoints::sealed;
+use cuzarr::internal::node::with_store;
+use cuzarr::internal::store::testing::{Observed, Operation};
 use cuzarr::node::{Array, ArrayOptions};
 use cuzarr::plan::{AxisSelection, Selection};
-use cuzarr::store::testing::{Observed, Operation};
 use cuzarr::store::{MemoryStore, Store, StoreExt};
 use cuzarr::{Error, ErrorKind};
 use cuzarr_compute::{Along, ComputeOptions, Expr, Op, Operand, Pick, PickedDim, ReduceOp, Reduction};
@@ -59,7 +60,10 @@ fn results_are_the_same_whatever_the_limit() {
     let expected = bytes(values.iter().enumerate().map(|(at, value)| value * 2 + (at % 50) as i32));
     for device in devices() {
         for memory_limit_bytes in LIMITS {
-            let options = ComputeOptions { device, memory_limit_bytes, threads: 2, ..ComputeOptions::default() };
+            let options = ComputeOptions::default()
+                .with_device(device)
+                .with_memory_limit_bytes(memory_limit_bytes)
+                .with_threads(2);
             let out = sum.compute(&options).unwrap();
             assert_eq!((out.device(), out.shape()), (device, &[37, 50][..]));
             assert_eq!(out.to_host_bytes(Order::C).unwrap(), expected, "{device}, {memory_limit_bytes}");
@@ -77,7 +81,7 @@ fn work_that_was_interrupted_goes_on_behind_what_is_finished() {
         let (x, values) = counting(&store, "x", &[40, 50], &[5, 50]);
         let target = create(&store, "y", &[40, 50], &[5, 50], plain());
         let negative = Expr::apply(Op::Negative, &[of(&x)]).unwrap();
-        let options = ComputeOptions { device, memory_limit_bytes: 16 << 10, threads: 2, ..ComputeOptions::default() };
+        let options = ComputeOptions::default().with_device(device).with_memory_limit_bytes(16 << 10).with_threads(2);
         let chunk = |path: &str, row: u64| format!("{path}/c/{row}/0");
         let (whole, first) = (store.get(&chunk("x", 6)).unwrap().unwrap(), chunk("y", 0));
         store.write(&chunk("x", 6), b"damaged").unwrap();
@@ -110,7 +114,7 @@ fn what_another_version_or_damage_left_is_not_trusted() {
     let (x, values) = counting(&store, "x", &[40, 50], &[5, 50]);
     let target = create(&store, "y", &[40, 50], &[5, 50], plain());
     let negative = Expr::apply(Op::Negative, &[of(&x)]).unwrap();
-    let options = ComputeOptions { memory_limit_bytes: 16 << 10, threads: 2, ..ComputeOptions::default() };
+    let options = ComputeOptions::default().with_memory_limit_bytes(16 << 10).with_threads(2);
     let key = "y/.cuzarr-work.json";
     let whole = store.get("x/c/6/0").unwrap().unwrap();
     store.write("x/c/6/0", b"damaged").unwrap();
@@ -155,7 +159,7 @@ fn work_that_differs_deep_inside_is_not_gone_on_with() {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
     let (x, _) = counting(&store, "x", &[40, 50], &[5, 50]);
     let target = create(&store, "y", &[40, 50], &[5, 50], plain());
-    let options = ComputeOptions { memory_limit_bytes: 20 << 10, threads: 2, ..ComputeOptions::default() };
+    let options = ComputeOptions::default().with_memory_limit_bytes(20 << 10).with_threads(2);
     // Texts of both are the same: what lies deep inside is left out of them.
     let chain = |innermost: i64| {
         let begun = Expr::apply(Op::Add, &[of(&x), Operand::from(innermost)]).unwrap();
@@ -173,7 +177,7 @@ fn work_that_differs_deep_inside_is_not_gone_on_with() {
             Operation::Write(key, _) if key == "y/c/6/0" => Some(Error::new(ErrorKind::StoreFailed, "the power went")),
             _ => None,
         });
-        first.store_resumable(&target.with_store(Arc::new(failing)), &options).unwrap_err();
+        first.store_resumable(&with_store(&target, Arc::new(failing)), &options).unwrap_err();
         assert!(store.get("y/.cuzarr-work.json").unwrap().is_some());
         second.store_resumable(&target, &options).unwrap();
         let read = target.read_buffer(&Selection::all(target.shape())).unwrap();
@@ -191,7 +195,10 @@ fn stored_results_are_what_computed_ones_are() {
         for (number, memory_limit_bytes) in LIMITS.into_iter().enumerate() {
             for (kind, chunks, codecs) in [("plain", [6, 11], plain()), ("sharded", [8, 10], shards.clone())] {
                 let target = create(&store, &format!("{kind}-{number}-{device}"), &[37, 50], &chunks, codecs);
-                let options = ComputeOptions { device, memory_limit_bytes, threads: 2, ..ComputeOptions::default() };
+                let options = ComputeOptions::default()
+                    .with_device(device)
+                    .with_memory_limit_bytes(memory_limit_bytes)
+                    .with_threads(2);
                 negative.store(&target, &options).unwrap();
                 let read = target.read_buffer(&Selection::all(target.shape())).unwrap();
                 assert_eq!(read.to_host_bytes(Order::C).unwrap(), bytes(values.iter().map(|value| -value)));
@@ -205,10 +212,9 @@ fn what_cannot_be_done_is_refused_and_nothing_is_written() {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
     let (x, _) = counting(&store, "x", &[40, 40], &[10, 10]);
     let sum = Expr::apply(Op::Add, &[of(&x), 1i64.into()]).unwrap();
-    let options =
-        ComputeOptions { device: Device::Cpu, memory_limit_bytes: 1000, threads: 1, ..ComputeOptions::default() };
+    let options = ComputeOptions::default().with_device(Device::Cpu).with_memory_limit_bytes(1000).with_threads(1);
     assert_eq!(sum.compute(&options).unwrap_err().kind(), ErrorKind::BudgetExceeded);
-    let enough = ComputeOptions { memory_limit_bytes: 1 << 20, ..options };
+    let enough = options.with_memory_limit_bytes(1 << 20);
     let again = Array::open(Arc::clone(&store), "x", ArrayOptions::default()).unwrap();
     assert_eq!(sum.store(&again, &enough).unwrap_err().kind(), ErrorKind::InvalidArgument);
     assert_eq!(sum.refuse_overlap(&store, "x/inside").unwrap_err().kind(), ErrorKind::InvalidArgument);
@@ -216,7 +222,7 @@ fn what_cannot_be_done_is_refused_and_nothing_is_written() {
     let other = create(&store, "other", &[40, 41], &[10, 10], plain());
     assert_eq!(sum.store(&other, &enough).unwrap_err().kind(), ErrorKind::ShapeMismatch);
     let target = create(&store, "target", &[40, 40], &[40, 40], plain());
-    let small = ComputeOptions { memory_limit_bytes: 8000, ..options };
+    let small = options.with_memory_limit_bytes(8000);
     assert_eq!(sum.store(&target, &small).unwrap_err().kind(), ErrorKind::BudgetExceeded);
     assert_eq!(target.nchunks_initialized().unwrap() + other.nchunks_initialized().unwrap(), 0);
 }
@@ -231,7 +237,7 @@ fn an_array_that_is_used_twice_is_read_once() {
         reads.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         Arc::clone(store)
     };
-    let options = ComputeOptions { wrap: Some(&wrap), ..ComputeOptions::default() };
+    let options = ComputeOptions::default().with_wrap(&wrap);
     let out = square.compute(&options).unwrap();
     assert_eq!(out.to_host_bytes(Order::C).unwrap(), bytes(values.iter().map(|value| value * value)));
     assert_eq!(reads.into_inner(), 1);
@@ -258,7 +264,10 @@ fn reductions_are_the_same_bits_on_every_device_whatever_chunks_are_missing() {
             {
                 let reduction = Reduction::new(op, axes);
                 let run = |device| {
-                    let options = ComputeOptions { device, memory_limit_bytes, threads: 3, ..Default::default() };
+                    let options = ComputeOptions::default()
+                        .with_device(device)
+                        .with_memory_limit_bytes(memory_limit_bytes)
+                        .with_threads(3);
                     let result = roots.reduce(&reduction, &options).unwrap();
                     result.to_host_bytes(Order::C).unwrap()
                 };
@@ -268,7 +277,10 @@ fn reductions_are_the_same_bits_on_every_device_whatever_chunks_are_missing() {
                 }
             }
             for device in devices() {
-                let options = ComputeOptions { device, memory_limit_bytes, threads: 2, ..Default::default() };
+                let options = ComputeOptions::default()
+                    .with_device(device)
+                    .with_memory_limit_bytes(memory_limit_bytes)
+                    .with_threads(2);
                 let same = Expr::array(array.clone()).unwrap().compute(&options).unwrap();
                 assert_eq!(same.to_host_bytes(Order::C).unwrap(), whole.to_host_bytes(Order::C).unwrap());
             }
@@ -285,7 +297,8 @@ fn damage_fails_a_reduction_and_names_the_chunk() {
     let power = Expr::apply(Op::Power, &[2i64.into(), of(&x)]).unwrap();
     for device in devices() {
         for expr in [&Expr::array(x.clone()).unwrap(), &power] {
-            let options = ComputeOptions { device, memory_limit_bytes: 8 << 10, threads: 2, ..Default::default() };
+            let options =
+                ComputeOptions::default().with_device(device).with_memory_limit_bytes(8 << 10).with_threads(2);
             let error = expr.reduce(&Reduction::new(ReduceOp::Sum, None), &options).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::ChunkCorrupt, "{device}: {error}");
             assert!(error.to_string().contains("x/c/4/3"), "{device}: {error}");
@@ -300,7 +313,7 @@ fn work_that_fails_ends_the_reading() {
     let negative = Expr::apply(Op::Subtract, &[1000i64.into(), of(&x)]).unwrap();
     let power = Expr::apply(Op::Power, &[of(&x), negative.into()]).unwrap();
     for device in devices() {
-        let options = ComputeOptions { device, memory_limit_bytes: 8 << 10, threads: 2, ..Default::default() };
+        let options = ComputeOptions::default().with_device(device).with_memory_limit_bytes(8 << 10).with_threads(2);
         for _ in 0..5 {
             let error = power.reduce(&Reduction::new(ReduceOp::Sum, None), &options).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{device}: {error}");
@@ -315,7 +328,7 @@ fn progress_tells_of_every_region() {
     let target = create(&store, "target", &[40, 40], &[10, 10], plain());
     let told = std::sync::Mutex::new(Vec::new());
     let tell = |now: &cuzarr_compute::Progress| told.lock().unwrap().push(*now);
-    let options = ComputeOptions { memory_limit_bytes: 20_000, progress: Some(&tell), ..ComputeOptions::default() };
+    let options = ComputeOptions::default().with_memory_limit_bytes(20_000).with_progress(&tell);
     Expr::apply(Op::Add, &[of(&x), 1i64.into()]).unwrap().store(&target, &options).unwrap();
     let told = told.into_inner().unwrap();
     let (last, size_bytes) = (told.last().unwrap(), 40 * 40 * 4);
@@ -369,7 +382,10 @@ fn views_of_an_array_give_what_its_elements_give_whatever_the_limit() {
     ];
     for device in devices() {
         for memory_limit_bytes in LIMITS {
-            let options = ComputeOptions { device, memory_limit_bytes, threads: 2, ..ComputeOptions::default() };
+            let options = ComputeOptions::default()
+                .with_device(device)
+                .with_memory_limit_bytes(memory_limit_bytes)
+                .with_threads(2);
             for (number, (expr, expected)) in cases.iter().enumerate() {
                 let out = expr.compute(&options).unwrap();
                 let what = format!("case {number}, {device}, {memory_limit_bytes}");
@@ -392,7 +408,7 @@ fn views_of_an_array_give_what_its_elements_give_whatever_the_limit() {
         // One view alone, which is read in turn.
         let rows = view(&y, &[(4, 33, 1), (0, 50, 1)], &[]);
         let negative = Expr::apply(Op::Negative, &[rows]).unwrap();
-        let options = ComputeOptions { device, memory_limit_bytes: 8 << 10, threads: 2, ..ComputeOptions::default() };
+        let options = ComputeOptions::default().with_device(device).with_memory_limit_bytes(8 << 10).with_threads(2);
         let out = negative.compute(&options).unwrap().to_host_bytes(Order::C).unwrap();
         assert_eq!(out, all(33, 50, &|row, column| -at(row + 4, column)));
     }
@@ -423,7 +439,7 @@ fn index_lists_and_points_are_views_and_what_lies_outside_is_not() {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
     let (x, _) = counting(&store, "x", &[40, 50], &[5, 50]);
     let elements = |expr: &Expr| {
-        let options = ComputeOptions { memory_limit_bytes: 64 << 10, ..ComputeOptions::default() };
+        let options = ComputeOptions::default().with_memory_limit_bytes(64 << 10);
         expr.compute(&options).unwrap().to_host_bytes(Order::C).unwrap()
     };
     let points =
@@ -461,7 +477,7 @@ fn explanations_have_a_stage_for_each_pass() {
     let x = Expr::array(x).unwrap();
     let sum = Reduction { op: ReduceOp::Sum, axes: Some(vec![0]), keepdims: false, ddof: 0.0, skip_nan: false };
     let share = Expr::apply(Op::Divide, &[x.clone().into(), x.reduced(sum).unwrap().into()]).unwrap();
-    let limit = ComputeOptions { memory_limit_bytes: 64 << 10, ..ComputeOptions::default() };
+    let limit = ComputeOptions::default().with_memory_limit_bytes(64 << 10);
     let explanation = share.explain(&limit).unwrap();
     let [first, second] = &explanation.stages[..] else { panic!("{explanation}") };
     assert_eq!((&*first.computes, &first.shape[..], &first.regions), ("sum(x, axis=[0])", &[50][..], &None));
@@ -491,7 +507,7 @@ fn expressions_one_after_the_other_are_read_and_picked_like_one() {
     };
     let twice = Expr::apply(Op::Multiply, &[joined.clone().into(), 2i64.into()]).unwrap();
     for memory_limit_bytes in [96 << 10, 1 << 30] {
-        let options = ComputeOptions { memory_limit_bytes, ..ComputeOptions::default() };
+        let options = ComputeOptions::default().with_memory_limit_bytes(memory_limit_bytes);
         let elements = |expr: &Expr| expr.compute(&options).unwrap().to_host_bytes(Order::C).unwrap();
         assert_eq!(elements(&joined), bytes((0..87).flat_map(row)));
         assert_eq!(elements(&twice), bytes((0..87).flat_map(row).map(|value| 2 * value)));

@@ -13,8 +13,8 @@
 //! | `ops` | operations on memory, a folder each: `mod.rs` is the face, then `cpu.rs`, `cuda.rs` and the kernels (`*.cu`) |
 //! | `interop`, `probe` | DLPack and array interfaces; what this machine offers |
 //!
-//! A result on a GPU takes this way: [`SlabRing`] gives pinned memory that storage fills, [`Slab::upload`] puts the copy on a
-//! [`Stream`], codecs launch kernels there, and [`transfer::scatter_on`] moves the elements to their places in an [`NdBuffer`].
+//! A result on a GPU takes this way: `SlabRing` gives pinned memory that storage fills, `Slab::upload` puts the copy on a
+//! [`Stream`], codecs launch kernels there, and `transfer::scatter_on` moves the elements to their places in an [`NdBuffer`].
 
 mod array;
 mod c_layout;
@@ -58,43 +58,40 @@ pub use probe::{GpuReport, LibraryReport, Probe, probe};
 pub use process::PerProcess;
 pub use stream::Stream;
 
-// The parts that `cuzarr`, its codecs and `cuzarr-compute` are built from.
-#[doc(hidden)]
-pub use array::grouped::{Grouped, Numbering, Within, grouped};
-#[doc(hidden)]
-pub use array::lists::{List, ListPart, Lists};
-#[doc(hidden)]
-pub use array::writer::{ElementBox, Lent, Part, PartBytes, Reader, Writer};
-#[doc(hidden)]
-pub use driver::cufile::CuFile;
-#[doc(hidden)]
-pub use driver::source::STATUS_HEADER;
-#[doc(hidden)]
-pub use kernel::{WARP, defined, stated_size};
-#[doc(hidden)]
-pub use memory::direct_file::DirectFile;
-#[doc(hidden)]
-pub use memory::residency::resident_bytes;
-#[doc(hidden)]
-pub use memory::slab::{Copied, DEFAULT_SLAB_BYTES, Slab, SlabPiece, SlabRing, SlabSeries};
-#[doc(hidden)]
-pub use ops::launch::{upload_table, write_table};
 pub use ops::transfer::{Arithmetic, ElementStep, Packing, Tail, Transfer, TransferBox};
-#[doc(hidden)]
-pub use ops::{bits, checksum, convert, delta, shuffle, transfer};
-
-/// Functions on the host, which codecs use on their own byte slices.
-#[doc(hidden)]
-pub mod cpu {
-    pub use crate::ops::shuffle::cpu as shuffle;
-    pub use crate::ops::step::bits;
-    pub use crate::ops::{cast, math, nan};
-}
 
 /// Where device memory comes from.
 pub mod pool {
-    #[doc(hidden)] // for tests
-    pub use crate::memory::allocator::allocate_on;
     pub use crate::memory::allocator::{DeviceAllocator, Pool, set_allocator};
-    pub use crate::memory::pool::*;
+    pub use crate::memory::pool::{PoolStats, lend, memory_info, reset_peak, stats, trim};
+}
+
+/// The parts that `cuzarr`, its codecs and `cuzarr-compute` are built from. They are no part of the public interface, and any
+/// release may change them.
+#[doc(hidden)]
+pub mod internal {
+    pub use crate::array::grouped::{Grouped, Numbering, Within, grouped};
+    pub use crate::array::lists::{List, ListPart, Lists};
+    pub use crate::array::writer::{ElementBox, Lent, Part, PartBytes, Reader, Writer};
+    pub use crate::driver::cufile::CuFile;
+    pub use crate::driver::source::STATUS_HEADER;
+    pub use crate::kernel::{WARP, defined, stated_size};
+    pub use crate::memory::direct_file::DirectFile;
+    pub use crate::memory::residency::resident_bytes;
+    pub use crate::memory::slab::{Copied, DEFAULT_SLAB_BYTES, Slab, SlabPiece, SlabRing, SlabSeries};
+    pub use crate::ops::launch::{upload_table, write_table};
+    pub use crate::ops::{bits, checksum, convert, delta, shuffle, transfer};
+
+    /// Functions on the host, which codecs use on their own byte slices.
+    pub mod cpu {
+        pub use crate::ops::shuffle::cpu as shuffle;
+        pub use crate::ops::step::bits;
+        pub use crate::ops::{cast, math, nan};
+    }
+
+    /// Memory in flight and results, as the engine and the Python package take them from the pools.
+    pub mod pool {
+        pub use crate::memory::allocator::allocate_on;
+        pub use crate::memory::pool::{Within, allocate, in_flight, mark_shared, name_result, named_bytes, within};
+    }
 }

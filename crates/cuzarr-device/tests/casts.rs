@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use cuzarr_device::cpu::cast::cast;
+use cuzarr_device::internal::cpu::cast::cast;
 use cuzarr_device::{DType, ErrorKind};
 
 const GOLDEN: &str = include_str!("data/numpy-2.5.5/casts.txt");

@@ -4,7 +4,7 @@ mod device;
 
 use std::ops::Range;
 
-use cuzarr_device::checksum::{Checksum, Span, compute, expect_byte_on, verify_on};
+use cuzarr_device::internal::checksum::{Checksum, Span, compute, expect_byte_on, verify_on};
 use cuzarr_device::{Buffer, Device, ErrorKind, Stream};
 use device::{Random, devices};
 

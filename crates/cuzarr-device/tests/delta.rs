@@ -2,7 +2,7 @@
 
 mod device;
 
-use cuzarr_device::delta::{Chunk, accumulate_on, differ_on};
+use cuzarr_device::internal::delta::{Chunk, accumulate_on, differ_on};
 use cuzarr_device::{Buffer, DType, ErrorKind, Stream};
 use device::{Random, devices};
 

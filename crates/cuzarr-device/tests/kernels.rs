@@ -2,10 +2,12 @@
 
 mod device;
 
-use cuzarr_device::shuffle::{self, Shuffle, Span};
+use cuzarr_device::internal::shuffle;
+use cuzarr_device::internal::shuffle::{Shuffle, Span};
+use cuzarr_device::internal::transfer;
 use cuzarr_device::{
     Arithmetic, Buffer, DType, Device, ElementStep, Layout, NdBuffer, Order, Packing, SmallNumber, Stream, Tail,
-    Transfer, TransferBox, transfer,
+    Transfer, TransferBox,
 };
 use device::{Random, devices};
 
@@ -454,7 +456,7 @@ fn runs_that_are_moved_in_groups_agree_with_the_cpu() {
         tails.extend([shuffled(dtype), Tail { steps: vec![swap], ..shuffled(dtype) }]);
         for &to in TYPES {
             let cast = ElementStep::Cast { from: dtype, to };
-            if dtype != to && cuzarr_device::cpu::cast::is_supported(dtype, to) {
+            if dtype != to && cuzarr_device::internal::cpu::cast::is_supported(dtype, to) {
                 tails.push(Tail { steps: vec![cast], dtype: to, ..Tail::plain(dtype) });
             }
         }

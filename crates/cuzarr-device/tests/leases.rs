@@ -4,10 +4,11 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use cuzarr_device::transfer::{fill_boxes, gather_host, scatter_host};
+use cuzarr_device::internal::transfer::{fill_boxes, gather_host, scatter_host};
+use cuzarr_device::internal::{ElementBox, SlabRing};
 use cuzarr_device::{
-    Buffer, DType, Device, ElementBox, Error, ErrorKind, NdBuffer, Order, Result, SlabRing, Stream, Tail, Transfer,
-    TransferBox, pool,
+    Buffer, DType, Device, Error, ErrorKind, NdBuffer, Order, Result, Stream, Tail, Transfer, TransferBox, internal,
+    pool,
 };
 
 /// Held by tests that allocate on a device: one of them changes the allocator of the process.
@@ -178,12 +179,12 @@ fn an_allocator_that_gives_something_else_is_refused() {
     let given = [Buffer::from_vec(vec![0; 64]), on_device.slice(..63).unwrap(), on_device.clone().into_read_only()];
     for wrong in given {
         pool::set_allocator(Some(Arc::new(Wrong(wrong))));
-        let outcome = pool::allocate_on(Device::Simt, 64);
+        let outcome = internal::pool::allocate_on(Device::Simt, 64);
         pool::set_allocator(None);
         assert!(refused(outcome));
     }
     pool::set_allocator(Some(Arc::new(Wrong(on_device))));
-    let larger = pool::allocate_on(Device::Simt, 60);
+    let larger = internal::pool::allocate_on(Device::Simt, 60);
     pool::set_allocator(None);
     assert_eq!(larger.unwrap().size_bytes(), 60);
 }

@@ -6,9 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use cuzarr_device::{
-    Buffer, DType, Device, DeviceAllocator, ErrorKind, NdBuffer, Order, SlabPiece, SlabRing, Stream, pool,
-};
+use cuzarr_device::internal::{SlabPiece, SlabRing};
+use cuzarr_device::{Buffer, DType, Device, DeviceAllocator, ErrorKind, NdBuffer, Order, Stream, internal, pool};
 use device::{Random, devices, say_skipped};
 
 fn all_devices() -> Vec<Device> {
@@ -22,7 +21,7 @@ fn bytes_go_to_a_device_and_come_back() {
     for device in all_devices() {
         let stream = Stream::new(device).unwrap();
         let bytes = Random::new(1).bytes(100_000);
-        let [first, second] = [0, 1].map(|_| pool::allocate(bytes.len(), &stream).unwrap());
+        let [first, second] = [0, 1].map(|_| internal::pool::allocate(bytes.len(), &stream).unwrap());
         stream.h2d(&bytes, &first).unwrap();
         stream.d2d(&first, &second).unwrap();
         stream.memset(&first, 9).unwrap();
@@ -38,7 +37,7 @@ fn bytes_go_to_a_device_and_come_back() {
 fn copies_of_the_wrong_size_or_device_are_refused() {
     for device in devices() {
         let stream = Stream::new(device).unwrap();
-        let memory = pool::allocate(16, &stream).unwrap();
+        let memory = internal::pool::allocate(16, &stream).unwrap();
         assert_eq!(stream.h2d(&[0; 15], &memory).unwrap_err().kind(), ErrorKind::InvalidArgument);
         let host = Buffer::from_vec(vec![0; 16]);
         assert_eq!(stream.h2d(&[0; 16], &host).unwrap_err().kind(), ErrorKind::MemorySpace);
@@ -100,13 +99,13 @@ fn an_impossible_allocation_says_what_was_asked_and_what_is_free() {
     // The pool trims itself before it gives up.
     let _alone = alone();
     for device in devices() {
-        let error = pool::allocate_on(device, 1 << 60).unwrap_err();
+        let error = internal::pool::allocate_on(device, 1 << 60).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::OutOfMemory, "{error}");
         assert!(error.message().contains(&(1u64 << 60).to_string()) && error.message().contains("free"), "{error}");
         // The device still works.
-        assert!(pool::allocate_on(device, 16).is_ok());
+        assert!(internal::pool::allocate_on(device, 16).is_ok());
     }
-    assert_eq!(pool::allocate_on(Device::Cpu, usize::MAX / 2).unwrap_err().kind(), ErrorKind::OutOfMemory);
+    assert_eq!(internal::pool::allocate_on(Device::Cpu, usize::MAX / 2).unwrap_err().kind(), ErrorKind::OutOfMemory);
 }
 
 /// The stream that brings bytes goes on bringing others while kernels of another stream use the first ones, whose memory is
@@ -119,13 +118,13 @@ fn memory_that_was_filled_on_one_stream_is_used_on_another_and_comes_back_in_tim
         let results: Vec<Buffer> = bytes
             .iter()
             .map(|bytes| {
-                let arena = pool::allocate(bytes.len(), &copies).unwrap();
+                let arena = internal::pool::allocate(bytes.len(), &copies).unwrap();
                 for half in [0..bytes.len() / 2, bytes.len() / 2..bytes.len()] {
                     // SAFETY: the bytes live until both streams were waited for.
                     unsafe { copies.h2d_async(bytes[half.clone()].as_ptr(), &arena.slice(half).unwrap()) }.unwrap();
                 }
                 kernels.wait(&copies.record().unwrap()).unwrap();
-                let result = pool::allocate_on(device, bytes.len()).unwrap();
+                let result = internal::pool::allocate_on(device, bytes.len()).unwrap();
                 kernels.d2d(&arena, &result).unwrap();
                 result
             })
@@ -141,10 +140,10 @@ fn memory_may_be_dropped_while_other_streams_use_it() {
         let [first, second] = [0, 1].map(|_| Stream::new(device).unwrap());
         let results: Vec<Buffer> = (0..20u8)
             .map(|round| {
-                let scratch = pool::allocate(1 << 20, &first).unwrap();
+                let scratch = internal::pool::allocate(1 << 20, &first).unwrap();
                 first.memset(&scratch, round).unwrap();
                 let marked = first.record().unwrap();
-                let result = pool::allocate_on(device, 1 << 20).unwrap();
+                let result = internal::pool::allocate_on(device, 1 << 20).unwrap();
                 second.wait(&marked).unwrap();
                 second.d2d(&scratch, &result).unwrap();
                 // `scratch` ends here, perhaps before the copy began; its memory must not be given to the next round first.
@@ -176,7 +175,7 @@ fn memory_of_other_owners_is_kept_until_the_stream_has_passed() {
         let dropped = Arc::new(AtomicUsize::new(0));
         let stream = Stream::new(device).unwrap();
         {
-            let memory = pool::allocate_on(device, 64).unwrap();
+            let memory = internal::pool::allocate_on(device, 64).unwrap();
             let (address, owner) = (memory.address(), Foreign { _memory: memory, dropped: Arc::clone(&dropped) });
             // SAFETY: the owner holds the memory.
             let foreign = unsafe { Buffer::from_raw(device, address, 64, Box::new(owner)) };
@@ -222,7 +221,7 @@ fn buffers_that_lie_side_by_side_are_joined() {
 fn events_measure_and_order() {
     for device in all_devices() {
         let stream = Stream::new(device).unwrap();
-        let memory = pool::allocate(1 << 20, &stream).unwrap();
+        let memory = internal::pool::allocate(1 << 20, &stream).unwrap();
         let start = stream.record_timed().unwrap();
         stream.memset(&memory, 1).unwrap();
         let end = stream.record_timed().unwrap();
@@ -237,8 +236,8 @@ fn events_measure_and_order() {
 #[test]
 fn shared_memory_is_returned_once_the_device_is_idle() {
     for device in devices() {
-        let memory = pool::allocate_on(device, 4096).unwrap();
-        pool::mark_shared(&memory);
+        let memory = internal::pool::allocate_on(device, 4096).unwrap();
+        internal::pool::mark_shared(&memory);
         drop(memory);
         device.synchronize().unwrap();
     }
@@ -271,7 +270,7 @@ fn many_threads_use_one_device_at_once() {
                         let turned = array.transpose(&[1, 0]).unwrap().copy(Order::C).unwrap();
                         let back = turned.transpose(&[1, 0]).unwrap().to_host_bytes(Order::C).unwrap();
                         assert!(back == bytes);
-                        let memory = pool::allocate(10_000, &stream).unwrap();
+                        let memory = internal::pool::allocate(10_000, &stream).unwrap();
                         stream.memset(&memory, round as u8).unwrap();
                     }
                 });
@@ -289,7 +288,7 @@ fn pieces_of_a_slab_are_filled_by_many_threads_and_uploaded_together() {
         let pieces: Vec<_> = (0..16).map(|_| slab.carve(10_001).unwrap()).collect();
         let offsets: Vec<usize> = pieces.iter().map(|piece| piece.offset_bytes()).collect();
         assert!(offsets.iter().all(|offset| offset.is_multiple_of(256)));
-        let arena = pool::allocate(1 << 20, &stream).unwrap();
+        let arena = internal::pool::allocate(1 << 20, &stream).unwrap();
         let early = slab.upload(0..16, &arena.slice(..16).unwrap(), &stream).unwrap_err();
         assert_eq!(early.kind(), ErrorKind::InvalidArgument);
         std::thread::scope(|threads| {
@@ -315,7 +314,7 @@ fn filled_parts_of_a_slab_cross_while_others_are_filled() {
         let stream = Stream::new(device).unwrap();
         let ring = SlabRing::new(device, 1 << 20, 64 << 20).unwrap();
         let mut slab = ring.acquire(48 << 20).unwrap();
-        let arena = pool::allocate(44 << 20, &stream).unwrap();
+        let arena = internal::pool::allocate(44 << 20, &stream).unwrap();
         stream.memset(&arena, 0xEE).unwrap();
         slab.upload_as_filled(&arena, &stream).unwrap();
         assert_eq!(slab.room_bytes(), 44 << 20);
@@ -353,7 +352,7 @@ fn a_series_of_slabs_fills_one_buffer() {
     for device in all_devices() {
         let stream = Stream::new(device).unwrap();
         let ring = SlabRing::new(device, 1 << 20, 64 << 20).unwrap();
-        let dst = pool::allocate(20 << 20, &stream).unwrap();
+        let dst = internal::pool::allocate(20 << 20, &stream).unwrap();
         stream.memset(&dst, 0xEE).unwrap();
         let mut series = ring.series(&dst, &stream);
         let mut random = Random::new(21);
@@ -398,7 +397,7 @@ fn slabs_of_a_series_come_back_while_it_goes_on() {
         let stream = Stream::new(device).unwrap();
         // Room for three slabs, where the series needs twenty.
         let ring = SlabRing::new(device, 1 << 16, 3 << 16).unwrap();
-        let dst = pool::allocate(20 << 16, &stream).unwrap();
+        let dst = internal::pool::allocate(20 << 16, &stream).unwrap();
         let mut series = ring.series(&dst, &stream);
         for number in 0..80 {
             let (_, mut piece) = series.carve(1 << 14).unwrap().unwrap();
@@ -439,7 +438,7 @@ fn a_stream_has_one_urgent_queue_that_is_ordered_by_events() {
         let stream = Stream::new(device).unwrap();
         let urgent = stream.urgent().unwrap();
         assert!(urgent.is_same_queue(&stream.urgent().unwrap()));
-        let buffer = pool::allocate(1 << 20, &stream).unwrap();
+        let buffer = internal::pool::allocate(1 << 20, &stream).unwrap();
         stream.memset(&buffer, 1).unwrap();
         urgent.wait(&stream.record().unwrap()).unwrap();
         urgent.memset(&buffer, 2).unwrap();
@@ -474,7 +473,7 @@ fn threads_that_look_at_a_slab_together_all_wait_for_what_comes_back() {
     const SIZE_BYTES: usize = 64 << 20;
     for device in all_devices() {
         let stream = Stream::new(device).unwrap();
-        let memory = pool::allocate(SIZE_BYTES, &stream).unwrap();
+        let memory = internal::pool::allocate(SIZE_BYTES, &stream).unwrap();
         let mut slab = SlabRing::new(device, SIZE_BYTES, SIZE_BYTES).unwrap().acquire(0).unwrap();
         for round in 1..=3 {
             stream.memset(&memory, round).unwrap();

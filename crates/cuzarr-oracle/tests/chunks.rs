@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cuzarr::codec::Chain;
+use cuzarr::internal::codec::Chain;
 use cuzarr::meta::{ArrayMetadata, DataType};
 use cuzarr_oracle::{decode, encode};
 use serde_json::{Value, json};

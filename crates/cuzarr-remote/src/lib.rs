@@ -51,6 +51,9 @@ use cuzarr::Result;
 use cuzarr::node::{self, Array, ArrayOptions, Consolidation, Group, Node};
 
 pub use cache::{CacheInfo, cache_info, clear_cache, default_folder as default_cache_folder};
+/// The crate of [`RemoteStore::new`]'s argument.
+pub use object_store;
+
 pub use credentials::{CredentialSource, Credentials};
 pub use open::SCHEMES;
 pub use options::StorageOptions;

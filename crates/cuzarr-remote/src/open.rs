@@ -114,9 +114,9 @@ fn open(cloud: Cloud, url: &Url, options: &StorageOptions) -> Result<Arc<dyn Sto
     let path = path.split(['?', '#']).next().filter(|_| !is_bucket).unwrap_or(path).trim_matches('/');
     let identity = Identity::address(&place.identity);
     if !is_bucket {
-        return Ok(Arc::new(RemoteStore::new(place, identity.below(path))));
+        return Ok(Arc::new(RemoteStore::of_place(place, identity.below(path))));
     }
-    let root = Arc::new(RemoteStore::new(place, identity));
+    let root = Arc::new(RemoteStore::of_place(place, identity));
     Ok(if path.is_empty() { root } else { Arc::new(Prefixed::new(root, path)?) })
 }
 

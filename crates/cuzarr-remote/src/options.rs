@@ -7,7 +7,8 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cuzarr::{Error, ErrorKind, Result, nearest};
+use cuzarr::internal::nearest;
+use cuzarr::{Error, ErrorKind, Result};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use object_store::RetryConfig;
 use object_store::aws::AmazonS3ConfigKey;
@@ -388,7 +389,7 @@ impl Settings {
     /// `InvalidArgument` when the value is another thing.
     pub(crate) fn take_bytes(&mut self, name: &str) -> Result<Option<u64>> {
         let bytes = |value: String| {
-            cuzarr::config::parse_bytes(&value).map_err(|error| {
+            cuzarr::internal::parse_bytes(&value).map_err(|error| {
                 Error::new(ErrorKind::InvalidArgument, format!("storage option '{name}': {}", error.message()))
             })
         };

@@ -12,7 +12,7 @@ use cuzarr::store::{
 use cuzarr::{Device, Error, ErrorKind, Result, ResultExt};
 use futures_util::{StreamExt, TryStreamExt, stream};
 use object_store::path::Path;
-use object_store::{ObjectStoreExt, PutMode, PutOptions, PutPayload, WriteMultipart};
+use object_store::{ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload, WriteMultipart};
 
 use crate::client::{Client, Place, is_missing, path_of};
 use crate::cloud::Cloud;
@@ -37,11 +37,46 @@ const LONGEST_LOCK: Duration = Duration::from_secs(3600);
 pub struct RemoteStore {
     place: Arc<Place>,
     identity: Identity,
+    /// Whether the server compares versions when it writes.
+    compares_versions: bool,
 }
 
 impl RemoteStore {
-    pub(crate) fn new(place: Place, identity: Identity) -> RemoteStore {
-        RemoteStore { place: Arc::new(place), identity }
+    /// A store of the values in any object store of the crate `object_store`, for a client that the program made itself.
+    /// [`registry`](crate::registry) opens a URL.
+    ///
+    /// Two stores of this kind count as different ones, also when they reach the same values. So use clones of one store, whose
+    /// writers wait for each other. A forked process must make its own client and store.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use cuzarr::prelude::*;
+    /// use cuzarr_remote::RemoteStore;
+    /// use cuzarr_remote::object_store::memory::InMemory;
+    ///
+    /// let store = Arc::new(RemoteStore::new(Arc::new(InMemory::new())).with_conditional_writes());
+    /// let array = Array::builder([3], DataType::Int16).create_in(store, "a/b")?;
+    /// array.write(&Selection::all(&[3]), &[1_i16, 2, 3])?;
+    /// assert_eq!(array.read::<i16>(&Selection::all(&[3]))?[..], [1, 2, 3]);
+    /// # Ok::<(), cuzarr::Error>(())
+    /// ```
+    pub fn new(objects: Arc<dyn ObjectStore>) -> RemoteStore {
+        let (name, host) = (objects.to_string(), format!("{:p}", Arc::as_ptr(&objects)));
+        let place = Place::new(Cloud::S3, name, host, Box::new(move || Ok(Arc::clone(&objects))));
+        RemoteStore { place: Arc::new(place), identity: Identity::unique(), compares_versions: false }
+    }
+
+    pub(crate) fn of_place(place: Place, identity: Identity) -> RemoteStore {
+        let compares_versions = place.compares_versions;
+        RemoteStore { place: Arc::new(place), identity, compares_versions }
+    }
+
+    /// This store, for a server that compares entity tags when it writes (`PutMode::Update`). Changes of metadata by several
+    /// machines then lose nothing.
+    #[must_use]
+    pub fn with_conditional_writes(mut self) -> RemoteStore {
+        self.compares_versions = true;
+        self
     }
 
     /// Runs requests and waits for them.
@@ -167,7 +202,7 @@ impl Store for RemoteStore {
         Capabilities {
             read_only: !is_bucket,
             deletes: is_bucket,
-            conditional_writes: self.place.compares_versions,
+            conditional_writes: self.compares_versions,
             far: true,
             ..Capabilities::default()
         }

@@ -488,7 +488,7 @@ fn bytes_between_wanted_chunks_of_a_shard_stay_within_the_memory_limit() {
     let values = bytes(shape[0] as usize);
     let builder = Array::builder(shape, DataType::UInt8).chunks([INNER]).shards(shape).compressor("gzip");
     builder.create_in(open(&server), "a").unwrap().write(&Selection::all(&shape), &values).unwrap();
-    let options = ArrayOptions { memory_limit_bytes: 8 << 20, ..ArrayOptions::default() };
+    let options = ArrayOptions::default().with_memory_limit_bytes(8 << 20);
     let array = Array::open(open(&server), "a", options).unwrap();
     server.set_latency(Duration::from_millis(100));
     // An element of each fiftieth chunk: the gaps are small enough to be read over.

@@ -13,11 +13,12 @@
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::time::Instant;
 
-use cuzarr::codec::batch::{Batch, EncodeBatch, Unit};
-use cuzarr::codec::{Chain, ChunkSpec, Program, device_decoder};
+use cuzarr::codec::ChunkSpec;
+use cuzarr::internal::codec::batch::{Batch, EncodeBatch, Unit};
+use cuzarr::internal::codec::{Chain, Program, device_decoder};
 use cuzarr::meta::{DataType, Extension, FillValue};
 use cuzarr::{Error, ErrorKind, Result};
-use cuzarr_device::cpu::shuffle::shuffle;
+use cuzarr_device::internal::cpu::shuffle::shuffle;
 use cuzarr_device::{Buffer, Device, Stream};
 use serde_json::json;
 

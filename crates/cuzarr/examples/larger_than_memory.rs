@@ -10,7 +10,7 @@ const LIMIT_BYTES: u64 = 1 << 20;
 pub(crate) fn main() -> Result<()> {
     let array = Array::builder([SIDE, SIDE], DataType::Float64)
         .chunks([64, 256])
-        .options(ArrayOptions { memory_limit_bytes: LIMIT_BYTES, ..ArrayOptions::default() })
+        .options(ArrayOptions::default().with_memory_limit_bytes(LIMIT_BYTES))
         .create_in(Arc::new(MemoryStore::new()), "heights")?;
     // Bands of whole chunks; while one is made, the one before is written.
     let bands = Regions::new(array.shape(), vec![64, SIDE])?.from(0).collect::<Result<Vec<_>>>()?;

@@ -12,10 +12,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
+use cuzarr::internal::run::tuning;
+use cuzarr::internal::run::{Access, Engine};
 use cuzarr::meta::ArrayMetadata;
 use cuzarr::node::{Array, ArrayOptions};
 use cuzarr::plan::Selection;
-use cuzarr::run::{Access, Engine, Options};
+use cuzarr::run::Options;
 use cuzarr::store::{LocalStore, Store, StoreExt};
 use cuzarr::{Error, ErrorKind, Result};
 use cuzarr_device::{DType, Device, NdBuffer, Order};
@@ -49,7 +51,7 @@ fn arguments() -> Result<Bench> {
         decode_mib: vec![64],
         repeat: 5,
         folder: std::env::temp_dir().join("cuzarr-read-bench"),
-        options: Options { memory_limit_bytes: 4 << 30, ..Options::default() },
+        options: Options::default().with_memory_limit_bytes(4 << 30),
     };
     let list = |value: &str| value.split('/').map(String::from).collect::<Vec<_>>();
     let mut arguments = std::env::args().skip(1);
@@ -66,8 +68,8 @@ fn arguments() -> Result<Bench> {
             "--decode-mib" => bench.decode_mib = list(&value).iter().map(|text| number(text)).collect::<Result<_>>()?,
             "--threads" => bench.options.threads = number(&value)?.max(1) as usize,
             "--limit-mib" => bench.options.memory_limit_bytes = number(&value)? << 20,
-            "--slab-mib" => bench.options.slab_bytes = (number(&value)? as usize) << 20,
-            "--strict" => bench.options.force_device = value == "true",
+            "--slab-mib" => tuning(&mut bench.options).slab_bytes = (number(&value)? as usize) << 20,
+            "--strict" => tuning(&mut bench.options).force_device = value == "true",
             "--repeat" => bench.repeat = number(&value)?.max(1) as usize,
             "--folder" => bench.folder = value.into(),
             _ => return Err(invalid(format!("unknown option '{name}'"))),
@@ -140,7 +142,7 @@ fn write(bench: &Bench, chunk: &str, codec: &str, plain: &[u8]) -> Result<(Arc<d
         "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": grid}}, "codecs": chain,
     });
     let metadata = ArrayMetadata::from_json(metadata.to_string().as_bytes())?;
-    let options = ArrayOptions { memory_limit_bytes: 8 << 30, ..ArrayOptions::default() };
+    let options = ArrayOptions::default().with_memory_limit_bytes(8 << 30);
     let array = Array::create(Arc::clone(&store), "a", metadata.clone(), false, options)?;
     let value = NdBuffer::from_host(Device::Cpu, DType::FLOAT32, &[bench.rows, SIDE, SIDE], Order::C, plain)?;
     array.write_buffer(&Selection::all(array.shape()), &value)?;
@@ -156,12 +158,13 @@ fn measure(bench: &Bench, plain: &[u8]) -> Result<()> {
     for codec in &bench.codecs {
         for chunk in &bench.chunks {
             let (store, metadata, stored) = write(bench, chunk, codec, plain)?;
-            let chain = Arc::new(cuzarr::codec::Chain::new(&metadata)?);
+            let chain = Arc::new(cuzarr::internal::codec::Chain::new(&metadata)?);
             let access = Access::new(&metadata, "a", chain, bench.device)?;
             let all = Selection::all(metadata.shape());
             let out = NdBuffer::empty(bench.device, DType::FLOAT32, &[bench.rows, SIDE, SIDE], Order::C)?;
             for &decode_mib in &bench.decode_mib {
-                let options = Options { decode_batch_bytes: decode_mib << 20, ..bench.options.clone() };
+                let mut options = bench.options.clone();
+                tuning(&mut options).decode_batch_bytes = decode_mib << 20;
                 let begun = Instant::now();
                 engine.read(&access, &store, &all, &out, &options)?;
                 let first_ms = begun.elapsed().as_secs_f64() * 1e3;

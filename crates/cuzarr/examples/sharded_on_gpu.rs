@@ -12,7 +12,7 @@ pub(crate) fn main() -> Result<()> {
         .chunks([64, 64])
         .shards([256, 256])
         .compressor("zstd:3")
-        .options(ArrayOptions { device, ..ArrayOptions::default() })
+        .options(ArrayOptions::default().with_device(device))
         .create_in(Arc::new(MemoryStore::new()), "image")?;
     let pixels: Vec<u16> = (0..512 * 512).map(|at| (at / 512 + at % 512) as u16).collect();
     array.write(&Selection::all(array.shape()), &pixels)?;

@@ -20,7 +20,7 @@ pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// use cuzarr::{CancellationToken, ErrorKind};
 /// use cuzarr::node::ArrayOptions;
 /// let token = CancellationToken::new();
-/// let options = ArrayOptions { cancellation: token.clone(), ..ArrayOptions::default() };
+/// let options = ArrayOptions::default().with_cancellation(token.clone());
 /// assert!(options.cancellation.check().is_ok());
 /// token.cancel();
 /// assert_eq!(options.cancellation.check().unwrap_err().kind(), ErrorKind::Cancelled);

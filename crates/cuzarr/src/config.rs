@@ -13,21 +13,15 @@
 //! # Ok::<(), cuzarr::Error>(())
 //! ```
 
+pub(crate) mod environment;
+
 use std::fmt;
 use std::str::FromStr;
-use std::sync::OnceLock;
 
-use cuzarr_device::Device;
+use cuzarr_device::{Device, Order};
 
+use self::environment::{cores, environment_variable, size};
 use crate::error::{Error, ErrorKind, Result, ResultExt};
-
-/// Threads that this process can run at once. The system is asked once, because on Linux it reads files for the answer,
-/// which takes longer than reading a small chunk.
-#[doc(hidden)] // for the command line and the Python package
-pub fn cores() -> usize {
-    static CORES: OnceLock<usize> = OnceLock::new();
-    *CORES.get_or_init(|| std::thread::available_parallelism().map_or(1, usize::from))
-}
 
 /// Where a value came from; later ones win.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -275,9 +269,9 @@ impl Config {
         if self.word("default_zarr_format") == "2" { 2 } else { 3 }
     }
 
-    /// `array.order`: whether results are in F order.
-    pub fn order_is_f(&self) -> bool {
-        self.word("array.order") == "F"
+    /// `array.order`: the order of elements in results.
+    pub fn order(&self) -> Order {
+        if self.word("array.order") == "F" { Order::F } else { Order::C }
     }
 
     /// `array.read_missing_chunks`.
@@ -349,50 +343,6 @@ impl Config {
     }
 }
 
-/// The environment variable of a key: `array.order` is `CUZARR_ARRAY__ORDER`.
-#[doc(hidden)] // for the command line and the Python package
-pub fn environment_variable(name: &str) -> String {
-    format!("CUZARR_{}", name.replace('.', "__").to_ascii_uppercase())
-}
-
-/// A number of bytes as people write it: `1048576`, `1 MiB`, `0.5GB`, `64k`. `K` to `T` with `i` are powers of 1024,
-/// without it of 1000.
-///
-/// # Errors
-/// `ConfigInvalid` when the text is no size, or not a whole number of bytes below 2⁶⁴.
-#[doc(hidden)] // for the command line and the Python package
-pub fn parse_bytes(text: &str) -> Result<u64> {
-    size(text).ok_or_else(|| {
-        Error::new(ErrorKind::ConfigInvalid, format!("got '{text}', expected a number of bytes, as in '8 GiB'"))
-    })
-}
-
-fn size(text: &str) -> Option<u64> {
-    let text = text.trim();
-    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.' && c != '_').unwrap_or(text.len());
-    let (number, unit) = text.split_at(digits);
-    let unit = unit.trim().to_ascii_lowercase();
-    let factor: u64 = match unit.strip_suffix('b').unwrap_or(&unit) {
-        "" => 1,
-        "k" => 1000,
-        "ki" => 1 << 10,
-        "m" => 1_000_000,
-        "mi" => 1 << 20,
-        "g" => 1_000_000_000,
-        "gi" => 1 << 30,
-        "t" => 1_000_000_000_000,
-        "ti" => 1 << 40,
-        _ => return None,
-    };
-    let number = number.replace('_', "");
-    if let Ok(whole) = u64::from_str(&number) {
-        return whole.checked_mul(factor);
-    }
-    let bytes = f64::from_str(&number).ok()? * factor as f64;
-    // 2⁵³: up to here every whole number is an f64.
-    (bytes.fract() == 0.0 && (0.0..=9_007_199_254_740_992.0).contains(&bytes)).then_some(bytes as u64)
-}
-
 fn index_of(name: &str) -> Result<usize> {
     KEYS.iter().position(|key| key.name == name).ok_or_else(|| {
         Error::new(ErrorKind::ConfigInvalid, format!("there is no config key '{name}'"))
@@ -433,6 +383,7 @@ fn parse(kind: Kind, text: &str) -> std::result::Result<ConfigValue, String> {
 
 #[cfg(test)]
 mod tests {
+    use super::environment::parse_bytes;
     use super::*;
 
     #[test]
@@ -443,7 +394,10 @@ mod tests {
         let config = Config::new();
         assert_eq!(config.device(), Device::Cpu);
         assert!(
-            config.read_missing_chunks() && !config.write_empty_chunks() && !config.strict() && !config.order_is_f()
+            config.read_missing_chunks()
+                && !config.write_empty_chunks()
+                && !config.strict()
+                && config.order() == Order::C
         );
         assert_eq!((config.coalesce_gap_bytes(), config.coalesce_max_bytes()), (1 << 20, 16 << 20));
         assert_eq!((config.default_zarr_format(), config.concurrency()), (3, 10));

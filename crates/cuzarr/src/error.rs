@@ -279,8 +279,8 @@ impl From<cuzarr_device::Error> for Error {
 /// written as escapes, such as `\u{1b}`. Names and attributes come from files of any author.
 ///
 /// ```
-/// assert_eq!(cuzarr::printable("tas\u{1b}]0;owned\u{7}"), "tas\\u{1b}]0;owned\\u{7}");
-/// assert_eq!(cuzarr::printable("Änderung"), "Änderung");
+/// assert_eq!(cuzarr::internal::printable("tas\u{1b}]0;owned\u{7}"), "tas\\u{1b}]0;owned\\u{7}");
+/// assert_eq!(cuzarr::internal::printable("Änderung"), "Änderung");
 /// ```
 pub fn printable(text: &str) -> Cow<'_, str> {
     if text.chars().all(is_printable) {
@@ -352,8 +352,8 @@ impl StdError for Error {
 /// beginning of one; or a few letters away, more of them in longer names.
 ///
 /// ```
-/// assert_eq!(cuzarr::nearest("flaot32", ["float32", "float64"]), Some("float32"));
-/// assert_eq!(cuzarr::nearest("jpeg", ["float32", "float64"]), None);
+/// assert_eq!(cuzarr::internal::nearest("flaot32", ["float32", "float64"]), Some("float32"));
+/// assert_eq!(cuzarr::internal::nearest("jpeg", ["float32", "float64"]), None);
 /// ```
 pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     const LONGEST: usize = 64; // names come from stored bytes, too

@@ -60,11 +60,16 @@
 //!
 //! CUDA is no feature: the driver is looked for when a GPU is first used.
 
+#[macro_use]
+mod setters;
+
 mod cancellation;
 pub mod codec;
 pub mod config;
 pub mod display;
 mod error;
+#[doc(hidden)]
+pub mod internal;
 pub mod meta;
 pub mod node;
 mod open;
@@ -78,10 +83,6 @@ pub use cancellation::CancellationToken;
 pub use cuzarr_device as device;
 pub use cuzarr_device::{Buffer, DType, Device, HostElement, Layout, NdBuffer, Order};
 pub use error::{Error, ErrorKind, Result, ResultExt};
-
-// For what the command line and the Python package print.
-#[doc(hidden)]
-pub use error::{is_printable, nearest, printable, printable_lines};
 pub use node::{Array, ArrayOptions, Group, Node};
 pub use open::{create_group, open, open_array, open_group};
 pub use plan::Selection;

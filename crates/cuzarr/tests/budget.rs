@@ -7,10 +7,10 @@ mod watched;
 use std::sync::Arc;
 
 use cuzarr::ErrorKind;
+use cuzarr::internal::run::tuning;
 use cuzarr::plan::Selection;
-use cuzarr::run::Options;
 use cuzarr::store::{GpuMemoryStore, MemoryStore};
-use cuzarr_device::{Buffer, DType, Device, NdBuffer, Order, Stream, pool};
+use cuzarr_device::{Buffer, DType, Device, NdBuffer, Order, Stream, internal, pool};
 use model::{Dice, Story, bytes_codec, kernel_devices, metadata, sharding, zstd_codec};
 use serde_json::{Value, json};
 use watched::*;
@@ -36,7 +36,8 @@ fn device_memory_beside_the_result_stays_below_the_limit() {
         let mut story = Story::new(metadata, Arc::new(MemoryStore::new()));
         for device in kernel_devices() {
             for limit in [5 * CHUNK_BYTES, 16 * CHUNK_BYTES, 64 * CHUNK_BYTES] {
-                (story.options.memory_limit_bytes, story.options.force_device) = (limit, true);
+                story.options.memory_limit_bytes = limit;
+                tuning(&mut story.options).force_device = true;
                 let source = NdBuffer::from_host(device, DType::UINT32, &[SIDE as usize; 2], Order::C, &value).unwrap();
                 let (access, written) = (story.access(Device::Cpu), story.engine.memory(device));
                 let wrote = peak_within(limit, device, || {
@@ -71,7 +72,8 @@ fn large_frames_are_decoded_as_few_at_a_time_as_the_limit_allows() {
     for device in kernel_devices() {
         for chunks in [12, 16, 24] {
             let limit = chunks * chunk_rows * SIDE * 4;
-            (story.options.memory_limit_bytes, story.options.force_device) = (limit, true);
+            story.options.memory_limit_bytes = limit;
+            tuning(&mut story.options).force_device = true;
             let out = NdBuffer::empty(device, DType::UINT32, &[rows as usize, SIDE as usize], Order::C).unwrap();
             let access = story.access(device);
             let read = peak_within(limit, device, || {
@@ -134,15 +136,16 @@ fn reads_and_writes_are_right_where_memory_is_in_pieces() {
         let mut story = Story::new(metadata, Arc::new(MemoryStore::new()));
         for device in kernel_devices() {
             let limit = 2 * UNIT_BYTES;
-            (story.options.memory_limit_bytes, story.options.force_device) = (limit, true);
+            story.options.memory_limit_bytes = limit;
+            tuning(&mut story.options).force_device = true;
             let out = NdBuffer::empty(device, DType::UINT32, &shape, Order::C).unwrap();
             let source = NdBuffer::from_host(device, DType::UINT32, &shape, Order::C, &value).unwrap();
             pool::trim(device).unwrap();
             let stream = Stream::new(device).unwrap();
-            let _within = pool::within(device, limit);
+            let _within = internal::pool::within(device, limit);
             let before = pool::stats(device);
             // Small blocks with holes of less than a chunk between them.
-            let of = |size_bytes| pool::allocate(size_bytes, &stream).unwrap();
+            let of = |size_bytes| internal::pool::allocate(size_bytes, &stream).unwrap();
             let hole_bytes = CHUNK_BYTES / 2;
             let parts: Vec<_> = (0..limit / (hole_bytes + 256)).map(|_| (of(256), of(hole_bytes as usize))).collect();
             let small: Vec<Buffer> = parts.into_iter().map(|(small, _)| small).collect();
@@ -173,7 +176,8 @@ fn calls_side_by_side_share_a_limit_that_is_enough_for_one() {
     for device in kernel_devices() {
         // A call takes 4 chunks at first, 2 of them to spare, and 2 for each further batch.
         for limit in [7 * CHUNK_BYTES, 9 * CHUNK_BYTES] {
-            (story.options.memory_limit_bytes, story.options.force_device) = (limit, true);
+            story.options.memory_limit_bytes = limit;
+            tuning(&mut story.options).force_device = true;
             let out = || NdBuffer::empty(device, DType::UINT32, &[side as usize; 2], Order::C).unwrap();
             let (access, outs) = (story.access(device), [out(), out(), out()]);
             let read = peak(device, || {
@@ -219,7 +223,7 @@ fn a_full_device_is_an_error_that_leaves_it_usable() {
         let metadata = metadata(&[SIDE / 2, SIDE], &[CHUNK, CHUNK], "uint32", json!(0), codecs);
         let mut story = Story::new(metadata, Arc::new(MemoryStore::new()));
         story.write(Device::Cpu, &all, &value);
-        story.options.force_device = true;
+        tuning(&mut story.options).force_device = true;
         story
     });
     let stories: Vec<Story> = stories.collect();
@@ -235,7 +239,7 @@ fn a_full_device_is_an_error_that_leaves_it_usable() {
         };
         for room_bytes in [0, 4 * CHUNK_BYTES] {
             // What it holds is there when everything else is taken.
-            let room = pool::allocate_on(device, room_bytes as usize).unwrap();
+            let room = internal::pool::allocate_on(device, room_bytes as usize).unwrap();
             let full = fill_up(device);
             drop(room);
             for story in &stories {
@@ -270,10 +274,10 @@ fn the_driver_sees_no_more_than_result_and_limit() {
         let mut story = Story::new(metadata, Arc::new(MemoryStore::new()));
         story.try_write(Device::Cpu, &all, &value).unwrap();
         story.elements.clone_from(&value);
-        story.options.force_device = true;
+        tuning(&mut story.options).force_device = true;
         let access = story.access(device);
         let empty = || NdBuffer::empty(device, DType::UINT32, &[side as usize; 2], Order::C).unwrap();
-        let options = |limit| Options { memory_limit_bytes: limit, ..story.options.clone() };
+        let options = |limit| story.options.clone().with_memory_limit_bytes(limit);
         let read = |out: &NdBuffer, limit: u64| {
             story.engine.read(&access, &story.store, &all, out, &options(limit)).unwrap();
         };
@@ -316,13 +320,13 @@ fn what_is_in_flight_takes_no_more_of_the_driver_than_its_limit() {
     let (limit, block_bytes) = (64 << 20, 4 << 20);
     for device in kernel_devices() {
         pool::trim(device).unwrap();
-        let sum = pool::allocate_on(device, 4 * block_bytes).unwrap();
+        let sum = internal::pool::allocate_on(device, 4 * block_bytes).unwrap();
         let before = pool::stats(device).held_bytes;
-        let _within = pool::within(device, limit);
+        let _within = internal::pool::within(device, limit);
         let [copies, kernels] = [(); 2].map(|()| Stream::new(device).unwrap());
         let mut most = 0;
         for turn in 0..100 {
-            let block = pool::allocate(block_bytes, &copies).unwrap();
+            let block = internal::pool::allocate(block_bytes, &copies).unwrap();
             copies.memset(&block, turn).unwrap();
             kernels.wait(&copies.record().unwrap()).unwrap();
             for _ in 0..if device == Device::Simt { 1 } else { 32 } {

@@ -212,7 +212,7 @@ fn groups_have_the_settings_that_were_said() {
     let document: Value = serde_json::from_slice(&group.metadata().to_json()).unwrap();
     assert_eq!(document, json!({"attributes": {}, "zarr_format": 3, "node_type": "group"}));
 
-    let options = ArrayOptions { memory_limit_bytes: 1 << 20, ..ArrayOptions::default() };
+    let options = ArrayOptions::default().with_memory_limit_bytes(1 << 20);
     let group = Group::builder()
         .zarr_format(ZarrFormat::V2)
         .attribute("title", "winds")

@@ -4,7 +4,8 @@
 use std::ops::Range;
 
 use cuzarr::ErrorKind;
-use cuzarr::codec::{Chain, ChunkSpec, Program, VariableElements};
+use cuzarr::codec::{ChunkSpec, VariableElements};
+use cuzarr::internal::codec::{Chain, Program};
 use cuzarr::meta::{DataType, Extension, FillValue};
 use cuzarr_device::Device;
 use serde_json::{Value, json};

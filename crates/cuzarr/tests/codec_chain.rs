@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use cuzarr::codec::{
-    Chain, ChunkSpec, ExternalCodec, ExternalCodecs, ExternalKind, ExternalRequest, HostCodec, Support, names,
-    set_external,
+    ChunkSpec, ExternalCodec, ExternalCodecs, ExternalKind, ExternalRequest, HostCodec, names, set_external,
 };
+use cuzarr::internal::codec::{Chain, Support};
 use cuzarr::meta::{ArrayMetadata, DataType, Extension, FillValue};
 use cuzarr::{ErrorKind, Result};
 use cuzarr_device::{Device, ElementStep, Packing};

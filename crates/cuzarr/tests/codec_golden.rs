@@ -5,7 +5,8 @@ use std::fs;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use cuzarr::codec::{Chain, VariableElements};
+use cuzarr::codec::VariableElements;
+use cuzarr::internal::codec::Chain;
 use cuzarr::meta::ArrayMetadata;
 use serde_json::Value;
 

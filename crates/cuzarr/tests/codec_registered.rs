@@ -1,7 +1,8 @@
 //! Codecs that zarr-extensions registers: what their specifications say, bytes by hand, and what hostile bytes and metadata get.
 
 use cuzarr::ErrorKind;
-use cuzarr::codec::{Chain, ChunkSpec};
+use cuzarr::codec::ChunkSpec;
+use cuzarr::internal::codec::Chain;
 use cuzarr::meta::{DataType, Extension, FillValue};
 use cuzarr_device::Device;
 use serde_json::{Value, json};

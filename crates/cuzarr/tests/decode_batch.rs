@@ -7,11 +7,12 @@ mod model;
 use std::ops::Range;
 
 use cuzarr::ErrorKind;
-use cuzarr::codec::batch::{Batch, Unit};
-use cuzarr::codec::device::{Request, Task};
-use cuzarr::codec::{Chain, ChunkSpec, device_decoder};
+use cuzarr::codec::ChunkSpec;
+use cuzarr::internal::codec::batch::{Batch, Unit};
+use cuzarr::internal::codec::device::{Request, Task};
+use cuzarr::internal::codec::{Chain, device_decoder};
 use cuzarr::meta::{DataType, Extension, FillValue};
-use cuzarr_device::cpu::shuffle::{bitshuffle, shuffle};
+use cuzarr_device::internal::cpu::shuffle::{bitshuffle, shuffle};
 use cuzarr_device::{Buffer, Device, Stream};
 use frames::{Format, Frame, UNTOUCHED, assert_agrees, assert_decodes, damaged, devices, on_device, on_host, plain};
 use lz4::block::CompressionMode;

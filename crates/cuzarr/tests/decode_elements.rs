@@ -3,10 +3,11 @@
 
 mod model;
 
-use cuzarr::codec::{Chain, ChunkSpec};
+use cuzarr::codec::ChunkSpec;
+use cuzarr::internal::codec::Chain;
 use cuzarr::meta::{DataType, Extension, FillValue};
 use cuzarr::run::{Decoder, Frames};
-use cuzarr_device::cpu::cast::cast;
+use cuzarr_device::internal::cpu::cast::cast;
 use cuzarr_device::{Buffer, DType, Device, NdBuffer, Order, Stream};
 use model::Dice;
 use serde_json::{Value, json};

@@ -5,8 +5,10 @@ mod model;
 use std::sync::Arc;
 
 use cuzarr::ErrorKind;
-use cuzarr::codec::{Chain, Support, Work};
-use cuzarr::plan::{Costs, Load, Selection};
+use cuzarr::internal::codec::{Chain, Support, Work};
+use cuzarr::internal::plan::{Costs, Load};
+use cuzarr::internal::run::tuning;
+use cuzarr::plan::Selection;
 use cuzarr::run::{Options, Report, Stage};
 use cuzarr::store::{MemoryStore, StoreExt};
 use cuzarr_device::{Device, NdBuffer, Order};
@@ -35,7 +37,7 @@ fn written(codecs: Value) -> Story {
     let mut story =
         Story::new(metadata(&[150, 140], &[40, 50], "int32", json!(-7), codecs), Arc::new(MemoryStore::new()));
     // So few and small chunks are the host's, unless it is forbidden.
-    story.options.force_device = true;
+    tuning(&mut story.options).force_device = true;
     let mut dice = Dice(11);
     let value: Vec<u8> =
         (0..110 * 140).flat_map(|at: i32| (at / 7 + dice.below(3) as i32 * (at % 5)).to_le_bytes()).collect();
@@ -75,15 +77,18 @@ fn chunks_cross_the_bus_encoded_and_come_out_as_on_the_cpu() {
             let context = format!("{codecs}");
             story.check(device, &Selection::all(&[150, 140]), &context);
             (0..4).for_each(|_| story.check(device, &story.random_selection(&mut dice), &context));
-            (story.options.slab_bytes, story.options.decode_batch_bytes) = (9000, 9000);
+            let sizes = tuning(&mut story.options);
+            (sizes.slab_bytes, sizes.decode_batch_bytes) = (9000, 9000);
             story.check(device, &Selection::all(&[150, 140]), &context);
             let report = report(&story, device);
             let (upload, decode) = (report.stage(Stage::Upload).size_bytes, report.stage(Stage::Decode).size_bytes);
             assert!(upload < decode, "{context}: {upload} bytes up, {decode} decoded");
             // All chunks in one batch, whose bytes come by several slabs.
-            (story.options.slab_bytes, story.options.decode_batch_bytes) = (2000, 1 << 26);
+            let sizes = tuning(&mut story.options);
+            (sizes.slab_bytes, sizes.decode_batch_bytes) = (2000, 1 << 26);
             story.check(device, &Selection::all(&[150, 140]), &context);
-            story.options = Options { threads: 3, force_device: true, ..Options::default() };
+            story.options = Options::default().with_threads(3);
+            tuning(&mut story.options).force_device = true;
         }
     }
 }
@@ -122,9 +127,10 @@ fn passes_around_the_decoder_give_what_they_give_on_the_cpu() {
             let stages = Chain::new(&story.metadata).unwrap().describe(device);
             assert!(stages.iter().all(|stage| stage.support == Support::Native), "{stages:?}");
             story.check(device, &Selection::all(&[150, 140]), &format!("{codecs}"));
-            story.options.slab_bytes = 9000;
+            tuning(&mut story.options).slab_bytes = 9000;
             story.check(device, &Selection::region(&[30, 20], &[60, 90]).unwrap(), &format!("{codecs}"));
-            story.options = Options { threads: 3, force_device: true, ..Options::default() };
+            story.options = Options::default().with_threads(3);
+            tuning(&mut story.options).force_device = true;
         }
     }
 }
@@ -150,9 +156,10 @@ fn what_the_host_decompresses_the_device_finishes() {
                     let context = format!("{codecs}");
                     story.check(device, &Selection::all(&[150, 140]), &context);
                     (0..3).for_each(|_| story.check(device, &story.random_selection(&mut dice), &context));
-                    story.options.slab_bytes = 9000;
+                    tuning(&mut story.options).slab_bytes = 9000;
                     story.check(device, &Selection::all(&[150, 140]), &context);
-                    story.options = Options { threads: 3, force_device: true, ..Options::default() };
+                    story.options = Options::default().with_threads(3);
+                    tuning(&mut story.options).force_device = true;
                     assert_eq!(story.engine.memory(device).used_bytes(), 0);
                 }
             }
@@ -233,7 +240,8 @@ fn damage_names_chunk_codec_and_byte() {
 #[test]
 fn what_is_left_to_the_host_comes_back_when_its_slab_is_gone() {
     let mut story = written(json!([bytes_codec("little"), lz4()]));
-    (story.options.slab_bytes, story.options.decode_batch_bytes) = (2000, 1 << 26);
+    let sizes = tuning(&mut story.options);
+    (sizes.slab_bytes, sizes.decode_batch_bytes) = (2000, 1 << 26);
     let key = "a/c/1/1";
     let stored = story.store.get(key).unwrap().unwrap();
     // Too short to have a header: no kernel takes it, and the host says why.
@@ -263,7 +271,7 @@ fn frames_that_kernels_do_not_know_go_by_way_of_the_host() {
     for key in &keys {
         mixed.store.write(key, &story.store.get(key).unwrap().unwrap()).unwrap();
     }
-    mixed.options.decode_batch_bytes = 9000;
+    tuning(&mut mixed.options).decode_batch_bytes = 9000;
     for device in kernel_devices() {
         mixed.check(device, &Selection::region(&[0, 0], &[80, 140]).unwrap(), "chunks that no kernel knows");
     }

@@ -4,7 +4,8 @@
 mod model;
 
 use cuzarr::ErrorKind;
-use cuzarr::codec::{Chain, ChunkSpec, Support};
+use cuzarr::codec::ChunkSpec;
+use cuzarr::internal::codec::{Chain, Support};
 use cuzarr::meta::{DataType, Extension, FillValue};
 use cuzarr::run::{Decoder, Frames};
 use cuzarr_device::{Buffer, DType, Device, NdBuffer, Order, Stream};

@@ -2,11 +2,12 @@
 
 mod model;
 
-use cuzarr::codec::{Chain, ChunkSpec};
+use cuzarr::codec::ChunkSpec;
+use cuzarr::internal::codec::Chain;
 use cuzarr::meta::{ArrayMetadata, DataType, Extension, FillValue};
 use cuzarr::run::{Decoder, Frames};
 use cuzarr::{CancellationToken, ErrorKind};
-use cuzarr_device::transfer::gather_host;
+use cuzarr_device::internal::transfer::gather_host;
 use cuzarr_device::{Buffer, DType, Device, Layout, NdBuffer, Order, Stream, Transfer, TransferBox};
 use model::{Dice, devices, kernel_devices};
 use serde_json::{Value, json};

@@ -7,9 +7,10 @@ mod model;
 use std::io::{Read, Write};
 use std::sync::Arc;
 
-use cuzarr::codec::batch::{EncodeBatch, place_frames};
-use cuzarr::codec::device::DeviceEncoder;
-use cuzarr::codec::{Chain, ChunkSpec, Program};
+use cuzarr::codec::ChunkSpec;
+use cuzarr::internal::codec::batch::{EncodeBatch, place_frames};
+use cuzarr::internal::codec::device::DeviceEncoder;
+use cuzarr::internal::codec::{Chain, Program};
 use cuzarr::meta::{DataType, Extension, FillValue};
 use cuzarr_device::{Buffer, Device, Stream};
 use frames::{Format, Frame, assert_decodes, devices};

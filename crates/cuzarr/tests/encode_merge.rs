@@ -5,6 +5,7 @@ mod model;
 
 use std::sync::Arc;
 
+use cuzarr::internal::run::tuning;
 use cuzarr::plan::{AxisSelection, Selection};
 use cuzarr::run::Stage;
 use cuzarr::store::{MemoryStore, Store, StoreExt};
@@ -16,7 +17,7 @@ use serde_json::{Value, json};
 fn story(shape: &[u64], chunks: &[u64], data_type: &str, fill: Value, codecs: Value) -> Story {
     let mut story = Story::new(metadata(shape, chunks, data_type, fill, codecs), Arc::new(MemoryStore::new()));
     // However little it is, kernels encode it.
-    story.options.force_device = true;
+    tuning(&mut story.options).force_device = true;
     story
 }
 
@@ -234,7 +235,7 @@ fn explain_says_where_parts_are_merged_and_strict_forbids_the_host() {
     let array = |codecs: Value, device: Device, strict: bool| {
         let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
         let metadata = metadata(&[1 << 22], &[1 << 20], "uint32", json!(0), codecs);
-        let options = ArrayOptions { device, strict, ..ArrayOptions::default() };
+        let options = ArrayOptions::default().with_device(device).with_strict(strict);
         Array::create(store, "a", metadata, false, options).unwrap()
     };
     let zstd = json!([bytes_codec("little"), {"name": "zstd", "configuration": {"level": 3, "checksum": false}}]);

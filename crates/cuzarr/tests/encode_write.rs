@@ -4,9 +4,11 @@ mod model;
 
 use std::sync::Arc;
 
-use cuzarr::codec::Support;
+use cuzarr::internal::codec::Support;
+use cuzarr::internal::run::Engine;
+use cuzarr::internal::run::tuning;
 use cuzarr::plan::Selection;
-use cuzarr::run::{Engine, Stage};
+use cuzarr::run::Stage;
 use cuzarr::store::{MemoryStore, StoreExt};
 use cuzarr_device::{DType, Device, NdBuffer, Order};
 use model::{Dice, Story, bytes_codec, metadata, sharding};
@@ -28,7 +30,7 @@ fn lz4() -> Value {
 fn story(shape: &[u64], chunks: &[u64], data_type: &str, fill: Value, codecs: Value) -> Story {
     let mut story = Story::new(metadata(shape, chunks, data_type, fill, codecs), Arc::new(MemoryStore::new()));
     // However little it is, kernels encode it.
-    story.options.force_device = true;
+    tuning(&mut story.options).force_device = true;
     story
 }
 
@@ -302,7 +304,7 @@ fn frames_come_from_kernels_and_cross_the_bus_compressed() {
         );
         story.elements = value;
         story.check(Device::Cpu, &all, "compressed");
-        story.options.force_device = false;
+        tuning(&mut story.options).force_device = false;
         let report = story.engine.write(&story.access(device), &story.store, &all, &source, &story.options).unwrap();
         assert!(report.stage(Stage::Download).size_bytes >= 64 << 10, "so little is the host's to encode");
         story.check(Device::Cpu, &all, "by the host");
@@ -323,7 +325,7 @@ fn kernels_encode_large_chunks_within_little_memory() {
         story.elements = value;
         story.check(Device::Cpu, &all, "one batch at a time");
         let places = |limit_bytes| {
-            let options = cuzarr::run::Options { memory_limit_bytes: limit_bytes, ..story.options.clone() };
+            let options = story.options.clone().with_memory_limit_bytes(limit_bytes);
             Engine::explain_write(&access, &story.store, &all, &options).unwrap().placements
         };
         assert!(places(24 * (32 << 10)).iter().all(|place| place.via_host.is_none()));
@@ -334,8 +336,8 @@ fn kernels_encode_large_chunks_within_little_memory() {
 
 #[test]
 fn large_frames_are_written_in_parts() {
+    use cuzarr::internal::store::testing::{Observed, Operation};
     use cuzarr::store::LocalStore;
-    use cuzarr::store::testing::{Observed, Operation};
     let mut dice = Dice(3);
     let value: Vec<u8> = (0..128 * 128).flat_map(|_| (dice.below(1 << 32) as u32).to_ne_bytes()).collect();
     let all = Selection::all(&[128, 128]);
@@ -346,7 +348,7 @@ fn large_frames_are_written_in_parts() {
             let folder = tempfile::tempdir().unwrap();
             let store = Arc::new(Observed::new(Arc::new(LocalStore::new(folder.path()).unwrap())));
             story.store = store.clone();
-            story.options.slab_bytes = 4096;
+            tuning(&mut story.options).slab_bytes = 4096;
             story.write(device, &all, &value);
             let parts =
                 store.take_operations().into_iter().filter(|operation| matches!(operation, Operation::Part(..)));
@@ -403,7 +405,7 @@ fn chunks_of_the_fill_value_are_stored_where_that_is_asked() {
 
 #[test]
 fn a_failed_store_fails_the_write_and_gives_everything_back() {
-    use cuzarr::store::testing::{Observed, Operation};
+    use cuzarr::internal::store::testing::{Observed, Operation};
     use cuzarr::{Error, ErrorKind};
     for device in devices() {
         let mut story = story(&[64, 64], &[8, 64], "uint32", json!(0), json!([bytes_codec("little"), lz4()]));
@@ -422,7 +424,7 @@ fn a_failed_store_fails_the_write_and_gives_everything_back() {
 
 #[test]
 fn shards_are_written_in_turn_as_their_chunks_come() {
-    use cuzarr::store::testing::{Observed, Operation};
+    use cuzarr::internal::store::testing::{Observed, Operation};
     use cuzarr::store::{LocalStore, Store};
     use cuzarr::{Error, ErrorKind};
     let (shape, all) = ([250, 130], Selection::all(&[250, 130]));
@@ -441,7 +443,7 @@ fn shards_are_written_in_turn_as_their_chunks_come() {
             let local: Arc<dyn Store> = Arc::new(LocalStore::new(folder.path()).unwrap());
             let store = Arc::new(Observed::new(Arc::clone(&local)));
             story.store = store.clone();
-            story.options.slab_bytes = 40_000;
+            tuning(&mut story.options).slab_bytes = 40_000;
             // As many shards take turns as there are threads.
             story.options.threads = 4;
             let part_of = |operation| match operation {

@@ -4,7 +4,7 @@
 mod model;
 
 use cuzarr::ErrorKind;
-use cuzarr::codec::Chain;
+use cuzarr::internal::codec::Chain;
 use cuzarr::meta::ArrayMetadata;
 use cuzarr::run::{Decoder, Encoder, EncoderBatch, Frames};
 use cuzarr_device::{Buffer, DType, Device, NdBuffer, Order, Stream};

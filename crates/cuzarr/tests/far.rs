@@ -6,9 +6,9 @@ mod model;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
+use cuzarr::internal::store::testing::{Observed, Operation};
 use cuzarr::plan::{AxisSelection, Selection};
 use cuzarr::run::Stage;
-use cuzarr::store::testing::{Observed, Operation};
 use cuzarr::store::{ByteRange, MemoryStore, Store, StoreExt};
 use cuzarr::{Error, ErrorKind};
 use cuzarr_device::{Device, NdBuffer, Order};

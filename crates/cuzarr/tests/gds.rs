@@ -11,7 +11,8 @@ use cuzarr::ErrorKind;
 use cuzarr::plan::Selection;
 use cuzarr::run::Stage;
 use cuzarr::store::{Gds, GdsStore, LocalOptions, LocalStore, Store, StoreExt};
-use cuzarr_device::{Buffer, CuFile, Device, NdBuffer, Order};
+use cuzarr_device::internal::CuFile;
+use cuzarr_device::{Buffer, Device, NdBuffer, Order};
 use model::{
     Dice, Story, bytes_codec, devices, make_library, metadata, random_metadata, say_skipped, sharding, zstd_codec,
 };

@@ -5,8 +5,10 @@ mod model;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use cuzarr::codec::{Chain, ChunkSpec, VariableElements};
+use cuzarr::codec::{ChunkSpec, VariableElements};
 use cuzarr::display::{Display, array_info};
+use cuzarr::internal::codec::Chain;
+use cuzarr::internal::node::chain;
 use cuzarr::meta::{DataType, Extension, FillValue};
 use cuzarr::node::{Array, ArrayOptions};
 use cuzarr::plan::{AxisSelection, Selection};
@@ -96,7 +98,7 @@ fn first(array: &Array) -> Selection {
 fn ask(array: &Array) {
     let metadata = array.metadata();
     let _ = (metadata.elems(), metadata.chunk_grid().chunk_count(array.shape()), metadata.data_type().to_string());
-    let _ = (array.chain().is_ok(), array.chunk_shape().is_ok(), array.stored_chunks(), array.nchunks_initialized());
+    let _ = (chain(&array).is_ok(), array.chunk_shape().is_ok(), array.stored_chunks(), array.nchunks_initialized());
     let _ = (array_info(array, false).map(|info| info.to_text()), array_info(array, true).map(|info| info.to_text()));
     for selection in [Selection::all(array.shape()), first(array)] {
         let _ = array.explain(&selection).map(|explanation| explanation.to_string());
@@ -159,7 +161,7 @@ fn documents_with_absurd_numbers_are_handled_in_little_memory() {
     for (what, document, expected) in cases {
         assert!(document.to_string().len() < 1 << 20, "{what}: a document of less than 1 MB");
         let mut got = None;
-        let peak = peak_bytes(|| match opened(&document).and_then(|array| array.chain().map(|_| array.clone())) {
+        let peak = peak_bytes(|| match opened(&document).and_then(|array| chain(&array).map(|_| array.clone())) {
             Ok(array) => ask(&array),
             Err(error) => got = Some(error),
         });
@@ -256,10 +258,8 @@ fn a_frame_of_strings_decodes_to_no_more_than_its_limit() {
             let array = opened(&text(codecs.clone(), &[1])).unwrap();
             array.store().write("c/0", &stored).unwrap();
             let all = Selection::all(&[1]);
-            let options = |limit, memory| ArrayOptions {
-                variable_limit_bytes: limit,
-                memory_limit_bytes: memory,
-                ..ArrayOptions::default()
+            let options = |limit, memory| {
+                ArrayOptions::default().with_variable_limit_bytes(limit).with_memory_limit_bytes(memory)
             };
             // The array's own limit, and the budget where that is less.
             for (limit, memory, hint) in
@@ -296,7 +296,7 @@ fn chunks_within_the_limit_are_read_by_many_threads_in_a_small_budget() {
     let _alone = alone();
     // Each decodes to much more than its share, so each is decoded alone.
     let document = document(&[8], &[1], json!("string"), json!(""), json!(["vlen-utf8", model::zstd_codec()]));
-    let options = ArrayOptions { memory_limit_bytes: 24 << 20, threads: 8, ..ArrayOptions::default() };
+    let options = ArrayOptions::default().with_memory_limit_bytes(24 << 20).with_threads(8);
     let array = opened(&document).unwrap().with_options(options);
     let mut elements = VariableElements::default();
     (0..8u8).for_each(|number| elements.push(&vec![b'a' + number; 4 << 20]));
@@ -308,7 +308,7 @@ fn chunks_within_the_limit_are_read_by_many_threads_in_a_small_budget() {
 fn what_readers_would_refuse_is_not_written() {
     let _alone = alone();
     let document = document(&[1], &[1], json!("string"), json!(""), json!(["vlen-utf8"]));
-    let options = ArrayOptions { variable_limit_bytes: 1000, ..ArrayOptions::default() };
+    let options = ArrayOptions::default().with_variable_limit_bytes(1000);
     let array = opened(&document).unwrap().with_options(options);
     for (size_bytes, fits) in [(992, true), (993, false)] {
         let mut elements = VariableElements::default();

@@ -1,10 +1,10 @@
 //! A number that kernels and the host share stands in the kernels' text, and Rust reads it there
-//! (`cuzarr_device::defined`). These tests look for numbers that are written on both sides.
+//! (`cuzarr_device::internal::defined`). These tests look for numbers that are written on both sides.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use cuzarr_device::defined;
+use cuzarr_device::internal::defined;
 
 /// Rust constants that are allowed to have the number of a kernel's and a word of its name: file, and name.
 const ALLOWED: &[(&str, &str)] = &[
@@ -157,7 +157,7 @@ fn no_number_stands_in_a_kernel_and_in_rust() {
         let found = of_room.flat_map(|numbers| repeated(numbers, &host_numbers(&text(path))));
         wrong.extend(found.filter(|found| !is_allowed(found)).map(|found| format!("{}: {found}", path.display())));
     }
-    assert!(wrong.is_empty(), "read these by cuzarr_device::defined or stated_size:\n{}", wrong.join("\n"));
+    assert!(wrong.is_empty(), "read these by cuzarr_device::internal::defined or stated_size:\n{}", wrong.join("\n"));
 }
 
 #[test]

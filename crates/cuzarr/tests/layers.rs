@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 /// The rooms of `cuzarr`, lowest first; rooms of one level do not see each other.
 const LEVELS: &[&[&str]] = &[
-    &["error"],
+    &["error", "setters"],
     &["cancellation", "config"],
     &["meta", "store"],
     &["codec"],
@@ -17,7 +17,7 @@ const LEVELS: &[&[&str]] = &[
     &["run"],
     &["node"],
     &["display", "open"],
-    &["prelude"],
+    &["internal", "prelude"],
 ];
 
 /// The rooms of `cuzarr-device`, lowest first.

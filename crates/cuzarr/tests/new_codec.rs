@@ -5,8 +5,9 @@ mod run_length;
 
 use std::sync::Arc;
 
-use cuzarr::codec::batch::{Batch, EncodeBatch, Unit};
-use cuzarr::codec::{Chain, ChunkSpec, Program, Support, device_decoder, set_external};
+use cuzarr::codec::{ChunkSpec, set_external};
+use cuzarr::internal::codec::batch::{Batch, EncodeBatch, Unit};
+use cuzarr::internal::codec::{Chain, Program, Support, device_decoder};
 use cuzarr::meta::{DataType, Extension, FillValue};
 use cuzarr::{ErrorKind, Result};
 use cuzarr_device::{Buffer, Device, Stream};
@@ -116,7 +117,8 @@ fn devices_encode_the_frames_of_the_host() {
 
 #[test]
 fn a_gpu_reads_and_writes_the_codec_by_itself() {
-    let native = |stages: Vec<cuzarr::codec::Stage>| stages.iter().all(|stage| stage.support == Support::Native);
+    let native =
+        |stages: Vec<cuzarr::internal::codec::Stage>| stages.iter().all(|stage| stage.support == Support::Native);
     let chain = chain();
     assert!(native(chain.describe(Device::Cuda(0))) && native(chain.describe_encoding(Device::Cuda(0), None)));
 }

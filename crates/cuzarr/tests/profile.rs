@@ -7,6 +7,7 @@ use std::collections::{HashMap, HashSet};
 use std::process::Command;
 use std::sync::Arc;
 
+use cuzarr::internal::run::tuning;
 use cuzarr::plan::Selection;
 use cuzarr::store::MemoryStore;
 use model::{Story, bytes_codec, devices, kernel_devices, make_library, metadata};
@@ -44,7 +45,7 @@ fn work() {
     for device in devices() {
         let store = Arc::new(MemoryStore::new());
         let mut story = Story::new(metadata(&[64, 64], &[16, 64], "uint32", json!(0), codecs.clone()), store);
-        story.options.force_device = true;
+        tuning(&mut story.options).force_device = true;
         story.write(device, &all, &value);
         story.check(device, &all, "with a profiler");
     }

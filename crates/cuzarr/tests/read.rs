@@ -5,8 +5,8 @@ mod model;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use cuzarr::internal::store::testing::{Observed, Operation};
 use cuzarr::plan::{AxisSelection, Selection};
-use cuzarr::store::testing::{Observed, Operation};
 use cuzarr::store::{ByteRange, Capabilities, Condition, Identity, Lock, MemoryStore, Payload, Stat, Store, StoreExt};
 use cuzarr::{CancellationToken, Error, ErrorKind};
 use cuzarr_device::{DType, Device, NdBuffer, Order};
@@ -143,10 +143,10 @@ fn a_huge_sparse_array_costs_what_is_selected() {
         let codecs = json!([bytes_codec("little"), zstd_codec()]);
         let story_metadata = metadata(&shape, &[1 << 8, 1 << 8], "uint16", json!(9), codecs);
         let access = |device| {
-            let chain = Arc::new(cuzarr::codec::Chain::new(&story_metadata).unwrap());
-            cuzarr::run::Access::new(&story_metadata, "a", chain, device).unwrap()
+            let chain = Arc::new(cuzarr::internal::codec::Chain::new(&story_metadata).unwrap());
+            cuzarr::internal::run::Access::new(&story_metadata, "a", chain, device).unwrap()
         };
-        let (engine, options) = (cuzarr::run::Engine::new(2), cuzarr::run::Options::default());
+        let (engine, options) = (cuzarr::internal::run::Engine::new(2), cuzarr::run::Options::default());
         let place = region(&[(1 << 39) + 250, (1 << 37) + 3], &[10, 2]);
         let value = NdBuffer::full(device, DType::UINT16, &[10, 2], Order::C, &5u16.to_ne_bytes()).unwrap();
         engine.write(&access(Device::Cpu), &store, &place, &value, &options).unwrap();

@@ -113,7 +113,7 @@ fn chains(ndim: usize) -> Vec<(Value, u64)> {
 }
 
 fn programs_agree(device: Device, programs: u64, steps: u64) {
-    let options = ArrayOptions { device, ..ArrayOptions::default() };
+    let options = ArrayOptions::default().with_device(device);
     for seed in 1..=programs {
         let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let ndim = 1 + random.below(3) as usize;

@@ -6,9 +6,10 @@ mod model;
 use std::sync::Arc;
 
 use cuzarr::ErrorKind;
+use cuzarr::internal::run::tuning;
+use cuzarr::internal::store::testing::Observed;
 use cuzarr::plan::Selection;
 use cuzarr::run::{Options, Stage};
-use cuzarr::store::testing::Observed;
 use cuzarr::store::{ByteRange, GpuMemoryStore, MemoryStore, Prefixed, Store, StoreExt, conformance};
 use cuzarr_device::{Buffer, Device, NdBuffer, Order};
 use model::{Dice, Story, bytes_codec, devices, kernel_devices, metadata, random_metadata, sharding, zstd_codec};
@@ -88,7 +89,7 @@ fn frames_stay_where_kernels_make_them() {
             let all = Selection::all(&[150, 140]);
             let array = metadata(&[150, 140], &[40, 50], "int32", json!(-7), codecs.clone());
             let mut story = Story::new(array, Arc::new(GpuMemoryStore::new(device)));
-            story.options.force_device = true;
+            tuning(&mut story.options).force_device = true;
             let value: Vec<u8> = (0..150 * 140).flat_map(|at: i32| (at / 9).to_le_bytes()).collect();
             let array = NdBuffer::from_host(device, story.dtype, &[150, 140], Order::C, &value).unwrap();
             let report = story.engine.write(&story.access(device), &story.store, &all, &array, &story.options).unwrap();
@@ -116,10 +117,10 @@ fn frames_are_decoded_where_they_are() {
             let mut story = written(device, codecs.clone());
             let (all, mut dice) = (Selection::all(&[150, 140]), Dice(3));
             // So many threads would decode faster on the host, if the bytes were there.
-            story.options = Options { threads: 16, ..Options::default() };
+            story.options = Options::default().with_threads(16);
             story.check(device, &all, &codecs.to_string());
             (0..4).for_each(|_| story.check(device, &story.random_selection(&mut dice), &codecs.to_string()));
-            story.options.slab_bytes = 9000;
+            tuning(&mut story.options).slab_bytes = 9000;
             story.check(device, &all, &codecs.to_string());
             let out = NdBuffer::empty(device, story.dtype, &[150, 140], Order::C).unwrap();
             let report = story.engine.read(&story.access(device), &story.store, &all, &out, &story.options).unwrap();

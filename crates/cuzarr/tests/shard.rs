@@ -5,8 +5,8 @@ mod model;
 use std::sync::Arc;
 
 use cuzarr::ErrorKind;
+use cuzarr::internal::store::testing::Observed;
 use cuzarr::plan::Selection;
-use cuzarr::store::testing::Observed;
 use cuzarr::store::{ByteRange, MemoryStore, Store, StoreExt};
 use cuzarr_device::Device;
 use model::{Story, bytes_codec, devices, metadata, sharding, zstd_codec};

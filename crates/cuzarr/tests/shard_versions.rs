@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
+use cuzarr::internal::run::Access;
+use cuzarr::internal::store::testing::{Observed, Operation};
 use cuzarr::plan::Selection;
-use cuzarr::run::Access;
-use cuzarr::store::testing::{Observed, Operation};
 use cuzarr::store::{ByteRange, LocalStore, MemoryStore, Store, StoreExt};
 use cuzarr::{ErrorKind, Result};
 use cuzarr_device::{Device, NdBuffer, Order};

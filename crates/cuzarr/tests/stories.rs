@@ -4,6 +4,7 @@ mod model;
 
 use std::sync::Arc;
 
+use cuzarr::internal::run::{Tuning, tuning};
 use cuzarr::plan::Selection;
 use cuzarr::run::Options;
 use cuzarr::store::MemoryStore;
@@ -11,21 +12,22 @@ use cuzarr_device::Device;
 use model::{Dice, Story, devices, random_metadata};
 
 fn random_options(dice: &mut Dice) -> Options {
-    Options {
-        threads: 1 + dice.below(3) as usize,
-        memory_limit_bytes: dice.pick(&[1 << 16, 1 << 20, 1 << 30]),
-        coalesce_gap_bytes: dice.below(64),
-        coalesce_max_bytes: 1 + dice.below(1000),
-        variable_limit_bytes: 1 << 20,
+    let mut options = Options::default()
+        .with_threads(1 + dice.below(3) as usize)
+        .with_memory_limit_bytes(dice.pick(&[1 << 16, 1 << 20, 1 << 30]))
+        .with_coalesce_gap_bytes(dice.below(64))
+        .with_coalesce_max_bytes(1 + dice.below(1000))
+        .with_variable_limit_bytes(1 << 20)
+        .with_read_missing_chunks(true)
+        .with_write_empty_chunks(dice.chance(4))
+        .with_strict(false)
+        .with_trace(dice.chance(2));
+    *tuning(&mut options) = Tuning {
         slab_bytes: dice.pick(&[1 << 10, 1 << 12, 1 << 16]),
         decode_batch_bytes: dice.pick(&[1, 1 << 13, 1 << 26]),
-        read_missing_chunks: true,
-        write_empty_chunks: dice.chance(4),
-        strict: false,
         force_device: false,
-        trace: dice.chance(2),
-        ..Options::default()
-    }
+    };
+    options
 }
 
 fn tell(seed: u64, devices: &[Device]) {

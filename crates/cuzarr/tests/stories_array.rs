@@ -51,7 +51,7 @@ fn many_selections_come_by_one_pipeline() {
         array.write_buffer(&Selection::all(array.shape()), &numbers(&array)).unwrap();
         store.delete("a/c/1/1").unwrap();
         for device in devices() {
-            let array = array.with_options(ArrayOptions { device, threads: 2, ..array.options().clone() });
+            let array = array.with_options(array.options().clone().with_device(device).with_threads(2));
             let each: Vec<_> = crops().iter().map(|crop| array.read_buffer(crop).unwrap()).collect();
             let together = array.read_many(&crops(), None).unwrap();
             assert_eq!(together.len(), each.len());
@@ -79,7 +79,7 @@ fn one_small_chunk_reaches_a_device_in_one_copy() {
     let across = Selection::region(&[3, 4], &[2, 3]).unwrap();
     let host = |values: &NdBuffer| values.to_host_bytes(Order::C).unwrap();
     for device in kernel_devices() {
-        let on_device = array.with_options(ArrayOptions { device, ..array.options().clone() });
+        let on_device = array.with_options(array.options().clone().with_device(device));
         // Of a chunk that is scattered by the device, all of it crosses the bus.
         let crossed = |array: &Array| array.last_report().unwrap().stage(Stage::Upload).size_bytes;
         for selection in &within {
@@ -96,7 +96,7 @@ fn one_small_chunk_reaches_a_device_in_one_copy() {
         assert!(crossed(&on_device) > CHUNK_BYTES);
         assert!(host(&got) == host(&array.read_buffer(&across).unwrap()));
         // Under `strict` the device does all that it can, and elsewhere memory that does not lie in one piece is scattered to.
-        let strict = on_device.with_options(ArrayOptions { strict: true, ..on_device.options().clone() });
+        let strict = on_device.with_options(on_device.options().clone().with_strict(true));
         assert!(host(&strict.read_buffer(&within[0]).unwrap()) == host(&array.read_buffer(&within[0]).unwrap()));
         assert_ne!(crossed(&strict), 9 * 4);
         let columns = NdBuffer::empty(device, DType::INT32, &[3, 3], Order::F).unwrap();
@@ -133,12 +133,12 @@ fn results_are_where_and_how_the_options_say() {
     for device in devices() {
         let (array, _) = create(plain());
         array.write_buffer(&Selection::all(array.shape()), &numbers(&array)).unwrap();
-        for order_is_f in [false, true] {
-            let array = array.with_options(ArrayOptions { device, order_is_f, ..array.options().clone() });
+        for order in [Order::C, Order::F] {
+            let array = array.with_options(array.options().clone().with_device(device).with_order(order));
             let args = [SliceArg::Slice { start: Some(1), stop: None, step: Some(3) }, SliceArg::Ellipsis];
             let read = array.read_buffer(&Selection::from_slices(&args, array.shape()).unwrap()).unwrap();
             assert_eq!((read.device(), read.shape()), (device, &[3, 8][..]));
-            assert!(read.is_contiguous(if order_is_f { Order::F } else { Order::C }));
+            assert!(read.is_contiguous(order));
             let expected: Vec<u8> =
                 [1, 4, 7].iter().flat_map(|row| row * 8..row * 8 + 8).flat_map(|at: i32| at.to_ne_bytes()).collect();
             assert_eq!(read.to_host_bytes(Order::C).unwrap(), expected);
@@ -181,7 +181,7 @@ fn an_explanation_says_what_would_run_where() {
     let explanation = array.explain(&selection).unwrap();
     assert_eq!((explanation.objects, explanation.chunks, explanation.result_bytes), (20, 6 * 30, 3600));
     assert!(explanation.placements.iter().all(|placement| placement.via_host.is_none()));
-    let on_gpu = array.with_options(ArrayOptions { device: Device::Simt, strict: true, ..array.options().clone() });
+    let on_gpu = array.with_options(array.options().clone().with_device(Device::Simt).with_strict(true));
     let explanation = on_gpu.explain(&selection).unwrap();
     let via_host: Vec<&str> =
         explanation.placements.iter().filter(|one| one.via_host.is_some()).map(|one| one.codec.as_str()).collect();
@@ -199,7 +199,7 @@ fn strict_refuses_what_would_run_on_the_host() {
             [(json!([bytes_codec("big")]), false), (json!([bytes_codec("big"), bz2_codec()]), true)]
         {
             let (array, _) = create(metadata(&[9, 8], &[4, 3], "int32", json!(0), codecs));
-            let array = array.with_options(ArrayOptions { device, strict: true, ..array.options().clone() });
+            let array = array.with_options(array.options().clone().with_device(device).with_strict(true));
             let all = Selection::all(array.shape());
             let value = numbers(&array).to_device(device).unwrap();
             let outcomes = [array.write_buffer(&all, &value).err(), array.read_buffer(&all).err()];

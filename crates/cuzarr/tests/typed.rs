@@ -10,7 +10,7 @@ use cuzarr::node::{Array, ArrayOptions, HostData, Values};
 use cuzarr::plan::{Selection, SliceArg};
 use cuzarr::store::{MemoryStore, Store, StoreExt};
 use cuzarr::{Error, ErrorKind};
-use cuzarr_device::{HostElement, NdBuffer};
+use cuzarr_device::{HostElement, NdBuffer, Order};
 use model::{bytes_codec, devices, metadata, sharding, zstd_codec};
 use serde_json::{Value, json};
 
@@ -180,10 +180,10 @@ fn a_read_copies_nothing_behind_the_engine() {
 #[test]
 fn arrays_on_every_device_are_read_and_written_by_the_host() {
     for device in devices() {
-        for order_is_f in [false, true] {
+        for order in [Order::C, Order::F] {
             let codecs = sharding(&[2, 2], json!([bytes_codec("big"), zstd_codec()]), "end");
             let metadata = metadata(&[6, 5], &[4, 4], "uint32", json!(3), codecs);
-            let options = ArrayOptions { device, order_is_f, strict: true, ..ArrayOptions::default() };
+            let options = ArrayOptions::default().with_device(device).with_order(order).with_strict(true);
             let array = Array::create(Arc::new(MemoryStore::new()), "a", metadata, false, options).unwrap();
             array.write(&region(&[1, 0], &[2, 5]), &(0..10).collect::<Vec<u32>>()).unwrap();
             let read = array.read::<u32>(&region(&[1, 3], &[3, 2])).unwrap();

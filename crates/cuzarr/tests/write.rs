@@ -6,8 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use cuzarr::internal::run::tuning;
+use cuzarr::internal::store::testing::{Observed, Operation};
 use cuzarr::plan::Selection;
-use cuzarr::store::testing::{Observed, Operation};
 use cuzarr::store::{LocalStore, MemoryStore, Store, StoreExt};
 use cuzarr::{CancellationToken, Error, ErrorKind};
 use cuzarr_device::{DType, Device, NdBuffer, Order};
@@ -141,7 +142,7 @@ fn a_failed_write_leaves_old_values_whole() {
 fn large(store: Arc<dyn Store>) -> Story {
     let metadata = metadata(&[256, 64], &[64, 64], "uint32", json!(7), json!([bytes_codec("big")]));
     let mut story = Story::new(metadata, store);
-    story.options.slab_bytes = 4096;
+    tuning(&mut story.options).slab_bytes = 4096;
     story
 }
 

@@ -43,7 +43,7 @@ class Hdf5File:
         except H5PY_ERRORS as error:
             raise StoreFailedError(f"'{printable(self.path)}' cannot be opened: {error}") from error
         try:
-            self._members = list(self._walk())
+            self._members = list(self._walk(self._root()))
             self._dimensions = Dimensions((path, node) for path, node in self._members if not _is_group(node))
         except BaseException:
             self._file.close()
@@ -54,9 +54,15 @@ class Hdf5File:
         self._members = []
         self._file.close()
 
-    def _walk(self) -> Iterator[tuple[str, Any]]:
+    def _root(self) -> h5py.Group:
+        try:
+            return self._file["/"]
+        except H5PY_ERRORS as error:
+            raise StoreFailedError(f"'{printable(self.path)}' cannot be read: {error}") from error
+
+    def _walk(self, root: h5py.Group) -> Iterator[tuple[str, Any]]:
         """Groups and datasets with their paths, each group before its members."""
-        waiting = [("", self._file["/"])]
+        waiting = [("", root)]
         groups: dict[Any, str] = {}
         while waiting:
             path, node = waiting.pop()

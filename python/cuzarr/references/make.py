@@ -88,16 +88,9 @@ def make_references(
 
 def make_references_for_command(
     files: Sequence[str], join: str | None, drop: Sequence[str], strict: bool, storage_options: Mapping[str, str]
-) -> tuple[str, list[tuple[str, str, str]], list[str]]:
-    """Like :func:`make_references`, for the command. Several files become groups; what is left out is not warned of.
-
-    Returns
-    -------
-    tuple
-        The table as JSON; the file, the path and the reason of each variable that is left out; the files' URLs.
-    """
-    made = _make(files, join, Choice(strict, drop), storage_options or None, len(files) == 1)
-    return made.text, [(one.file, one.path, one.reason) for one in made.left_out], made.urls
+) -> Table:
+    """Like :func:`make_references`, for the command. Several files become groups; what is left out is not warned of."""
+    return _make(files, join, Choice(strict, drop), storage_options or None, len(files) == 1)
 
 
 def _make(

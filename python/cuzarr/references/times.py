@@ -58,6 +58,8 @@ def moved(values: Any, ahead: float | int, units: str, marks: list[Any]) -> Any:
 
     ``units`` are those of the result. ``marks`` stay as they are: they mark missing elements.
     """
+    if values.dtype.kind in "iu" and not np.iinfo(values.dtype).min <= ahead <= np.iinfo(values.dtype).max:
+        return None
     later = values + np.asarray(ahead, values.dtype)
     is_marked = np.isin(values, marks)
     if values.dtype.kind in "iu":

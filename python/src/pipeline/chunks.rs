@@ -2,9 +2,9 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use cuzarr::codec::Chain;
+use cuzarr::internal::codec::Chain;
+use cuzarr::internal::run::Access;
 use cuzarr::meta::ArrayMetadata;
-use cuzarr::run::Access;
 use cuzarr::store::ByteRange;
 use cuzarr_device::Device;
 use pyo3::prelude::*;

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use cuzarr::plan::{AxisSelection, KeyOf, Selection};
+use cuzarr::internal::plan::KeyOf;
+use cuzarr::plan::{AxisSelection, Selection};
 
 /// The part of one chunk along one dimension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,9 +3,11 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
+use cuzarr::internal::plan::KeyOf;
+use cuzarr::internal::run::{Access, Engine};
 use cuzarr::meta::{ChunkKeyEncoding, Separator};
-use cuzarr::plan::{AxisSelection, KeyOf};
-use cuzarr::run::{Access, Engine, Options};
+use cuzarr::plan::AxisSelection;
+use cuzarr::run::Options;
 use cuzarr::store::Store;
 use cuzarr_device::Device;
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
@@ -244,7 +246,7 @@ impl PyChunkRequest {
     /// The engine's options.
     fn run_options(&self, given: &Bound<'_, PyDict>) -> PyResult<Options> {
         let cancellation = Watches::current(&self.watch).token();
-        Ok(Options { read_missing_chunks: true, cancellation, ..parse_options(given)? })
+        Ok(parse_options(given)?.with_read_missing_chunks(true).with_cancellation(cancellation))
     }
 
     fn access(&self, chunks: &PyChunks, device: Device) -> cuzarr::Result<Access> {

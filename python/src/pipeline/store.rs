@@ -33,7 +33,7 @@ impl PyChunkStore {
     #[staticmethod]
     fn local(root: std::path::PathBuf, direct_io: &str) -> PyResult<Self> {
         let direct_io = direct_io.parse().py()?;
-        let options = LocalOptions { symlinks: Symlinks::Everywhere, direct_io, ..LocalOptions::default() };
+        let options = LocalOptions::default().with_symlinks(Symlinks::Everywhere).with_direct_io(direct_io);
         let store = LocalStore::with_options(root, options).py()?;
         Ok(PyChunkStore { inner: Arc::new(store), failure: Failure::default() })
     }

@@ -9,12 +9,15 @@ use super::pass::{Pass, Shrink, element_bytes, refuse_other_shape};
 use crate::checkpoint::{Checkpoint, Found, PassNote, differences, refuse_resuming, settings};
 use crate::progress::{Meter, Tell};
 use crate::regions::{OBJECT_SHARE, REGION_SHARE, limit_for, plannable_bytes};
-use cuzarr::meta::encoding::serializer;
+use cuzarr::internal::meta::encoding::serializer;
+use cuzarr::internal::node::chain;
+use cuzarr::internal::node::{OLD_COPY_CHECKPOINT, refuse_overlap};
 use cuzarr::meta::{ArrayMetadata, CodecsMetadata, Extension, FillValue, NewArray};
-use cuzarr::node::{self, Array, ArrayOptions, Node, OLD_COPY_CHECKPOINT, normalize_path, refuse_overlap};
+use cuzarr::node;
+use cuzarr::node::{Array, ArrayOptions, Node, normalize_path};
 use cuzarr::plan::{Regions, Selection};
 use cuzarr::store::{Store, StoreExt, join_key};
-use cuzarr::{Error, ErrorKind, Result};
+use cuzarr::{Error, ErrorKind, Order, Result};
 
 /// The path of the array between two passes, below the target's path.
 const BETWEEN: &str = ".cuzarr-between";
@@ -132,9 +135,13 @@ impl Copy {
         // Readers disagree about the value of missing chunks when the fill value is undefined.
         let write_empty_chunks = own.write_empty_chunks || *metadata.fill_value() == FillValue::Undefined;
         let memory_limit_bytes = plannable / 2;
-        let options = ArrayOptions { memory_limit_bytes, order_is_f: false, write_empty_chunks, ..own.clone() };
+        let options = own
+            .clone()
+            .with_memory_limit_bytes(memory_limit_bytes)
+            .with_order(Order::C)
+            .with_write_empty_chunks(write_empty_chunks);
         let target = Array::from_metadata(store, &path, metadata, options.clone())?;
-        target.chain()?;
+        chain(&target)?;
         let checkpoint = Checkpoint::new(&target, &origin(source, shrink.as_ref(), select.as_ref()));
         let (begin, noted) = look(&target, &checkpoint, existing)?;
         let source = source.with_options(options);

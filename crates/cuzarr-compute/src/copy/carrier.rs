@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cuzarr_device::pool::within;
+use cuzarr_device::internal::pool::within;
 
 use super::pass::Pass;
 use cuzarr::Result;

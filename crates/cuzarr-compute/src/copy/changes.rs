@@ -4,14 +4,15 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value, json};
 
-use cuzarr::meta::encoding::{self, completed, serializer, to_v2};
+use cuzarr::internal::meta::encoding;
+use cuzarr::internal::meta::encoding::{completed, serializer, to_v2};
 use cuzarr::meta::{
     ArrayMetadata, CodecsMetadata, DataType, Endian, Extension, NewArray, Order, ZarrFormat, translate,
 };
 use cuzarr::plan::{Selection, SliceArg};
 use cuzarr::{Error, ErrorKind, Result};
 
-pub use cuzarr::meta::encoding::compressor_named;
+pub use cuzarr::internal::meta::encoding::compressor_named;
 
 /// Codecs from elements to bytes. Codecs before them are filters, and codecs behind them are compressors.
 const SERIALIZERS: &[&str] = &["bytes", "endian", "vlen-utf8", "vlen-bytes", "packbits"];

@@ -1,13 +1,15 @@
 //! Copying the elements of one array into another. The caller writes the target's documents.
 
-use cuzarr_device::pool::within;
+use cuzarr_device::internal::pool::within;
 use cuzarr_device::{DType, DTypeKind};
 
 use super::pass::{Pass, element_bytes, refuse_other_shape};
 use crate::progress::{Meter, Tell};
 use crate::regions::{OBJECT_SHARE, REGION_SHARE, plannable_bytes};
+use cuzarr::Order;
+use cuzarr::internal::node::refuse_overlap;
 use cuzarr::meta::DataType;
-use cuzarr::node::{Array, ArrayOptions, refuse_overlap};
+use cuzarr::node::Array;
 use cuzarr::plan::Regions;
 use cuzarr::{Error, ErrorKind, Result};
 
@@ -57,7 +59,7 @@ pub fn copy_elements(source: &Array, target: &Array, progress: Tell<'_>) -> Resu
     let most_bytes = if fits { plannable / REGION_SHARE } else { object_bytes };
     let memory_limit_bytes = if fits { plannable / 2 } else { limit_bytes };
     let limited = |array: &Array| {
-        array.with_options(ArrayOptions { memory_limit_bytes, order_is_f: false, ..array.options().clone() })
+        array.with_options(array.options().clone().with_memory_limit_bytes(memory_limit_bytes).with_order(Order::C))
     };
     let chunk = source.chunk_shape()?;
     let regions = Regions::plan(source.shape(), bytes, unit, &[&chunk], most_bytes)?;

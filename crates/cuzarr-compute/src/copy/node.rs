@@ -10,8 +10,9 @@ use super::changes::Changes;
 use crate::checkpoint::Checkpoint;
 use crate::progress::Progress;
 use crate::unfinished::Mark;
+use cuzarr::internal::node::refuse_overlap;
+use cuzarr::internal::node::{chain, set_unfinished};
 use cuzarr::meta::{GroupMetadata, Multiscales, NodeMetadata, ZarrFormat};
-use cuzarr::node::refuse_overlap;
 use cuzarr::node::{self, Array, Consolidation, Group, Node, normalize_path};
 use cuzarr::store::{Store, join_key};
 use cuzarr::{Error, ErrorKind, Result, ResultExt};
@@ -254,7 +255,7 @@ impl Copied {
         // A copy of an unfinished hierarchy is one too.
         let own = group.metadata().unfinished();
         if target.metadata().unfinished() != own {
-            target.set_unfinished(own)?;
+            set_unfinished(&mut target, own)?;
             target = open_group(&store, &path, &options)?;
         }
         Ok(Node::Group(target))
@@ -274,7 +275,7 @@ fn member(group: &Group, path: &str, metadata: NodeMetadata) -> Result<Node> {
     match metadata {
         NodeMetadata::Array(metadata) => {
             let array = Array::from_metadata(store, &path, *metadata, group.options().clone())?;
-            array.chain()?;
+            chain(&array)?;
             Ok(Node::Array(array))
         }
         NodeMetadata::Group(metadata) => {

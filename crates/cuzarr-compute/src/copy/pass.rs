@@ -3,14 +3,14 @@
 use std::collections::HashSet;
 
 use cuzarr_device::downsample::{Boxes, Downsampling, downsample_part};
-use cuzarr_device::pool::{in_flight, within};
+use cuzarr_device::internal::pool::{in_flight, within};
 use cuzarr_device::{DType, NdBuffer, Order};
 
 use crate::progress::Meter;
 use cuzarr::codec::VariableElements;
+use cuzarr::internal::run::relay;
 use cuzarr::node::Array;
 use cuzarr::plan::{AxisSelection, Region, Regions, Selection};
-use cuzarr::run::relay;
 use cuzarr::{Error, ErrorKind, Result, ResultExt};
 
 /// Assumed bytes of an element of variable length.

@@ -8,7 +8,7 @@ use cuzarr_device::NdBuffer;
 use super::{Bins, Keys, NO_INTERVAL};
 use crate::reduce::view::View;
 use cuzarr::Result;
-use cuzarr::run::in_threads;
+use cuzarr::internal::run::in_threads;
 
 /// Neighbouring elements of the result that are walked through together, where that is how they lie in memory.
 const TILE_OUTPUTS: usize = 256;

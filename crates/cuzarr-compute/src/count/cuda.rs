@@ -2,7 +2,8 @@
 
 use std::ops::Range;
 
-use cuzarr_device::{Buffer, Device, Header, KernelSource, NdBuffer, Stream, defined, header};
+use cuzarr_device::internal::defined;
+use cuzarr_device::{Buffer, Device, Header, KernelSource, NdBuffer, Stream, header};
 
 use super::{Bins, Keys};
 use crate::reduce::view::{View, Walk};

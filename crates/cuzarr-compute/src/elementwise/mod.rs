@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex};
 
-use cuzarr_device::cpu::cast;
+use cuzarr_device::internal::cpu::cast;
 use cuzarr_device::{DType, DTypeKind, Device, Function, NdBuffer, Order};
 
 use self::parameter::{Element, Parameter, c_type, is_name};

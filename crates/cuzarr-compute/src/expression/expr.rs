@@ -3,7 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-use cuzarr_device::{DType, DTypeKind, NdBuffer, Scan, cpu::cast};
+use cuzarr_device::internal::cpu::cast;
+use cuzarr_device::{DType, DTypeKind, NdBuffer, Scan};
 
 use super::op::{Op, promote_all};
 use super::promote::{Weak, without_arithmetic};

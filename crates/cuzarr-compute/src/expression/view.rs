@@ -3,8 +3,10 @@
 use std::fmt;
 use std::sync::Arc;
 
+use cuzarr::internal::plan::Parts;
+use cuzarr::internal::plan::parts;
 use cuzarr::node::Array;
-use cuzarr::plan::{AxisSelection, Parts, Region, Selection};
+use cuzarr::plan::{AxisSelection, Region, Selection};
 use cuzarr::{Error, ErrorKind, Result};
 use cuzarr_device::NdBuffer;
 
@@ -49,7 +51,7 @@ impl View {
     /// `SelectionInvalid` when it does not fit the array.
     pub(crate) fn new(array: Array, selection: &Selection) -> Result<View> {
         selection.check(array.shape())?;
-        let pick = match selection.parts() {
+        let pick = match parts(selection) {
             Parts::Points(_) => return View::points(array, selection, &selection.shape()),
             Parts::Box(axes) => {
                 Pick::of_axes(&axes.iter().copied().map(cuzarr::plan::AxisIndex::Range).collect::<Vec<_>>())
@@ -66,7 +68,7 @@ impl View {
     pub(crate) fn points(array: Array, selection: &Selection, shape: &[u64]) -> Result<View> {
         selection.check(array.shape())?;
         let count = shape.iter().try_fold(1u64, |all, &extent| all.checked_mul(extent));
-        match selection.parts() {
+        match parts(selection) {
             Parts::Points(indices) if count == indices.first().map(|own| own.len() as u64) => {
                 let points = Points { indices: indices.clone(), shape: shape.to_vec() };
                 Ok(View { array, what: What::Points(points) })

@@ -6,7 +6,7 @@ use super::steps::{Input, Program, lower};
 use super::{cpu, cuda};
 use crate::expression::Expr;
 use crate::regions::memory_shape;
-use cuzarr::config::cores;
+use cuzarr::internal::cores;
 use cuzarr::{Error, ErrorKind, Result};
 
 /// Where and with what programs run.

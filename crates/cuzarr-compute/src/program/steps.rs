@@ -178,7 +178,7 @@ impl Lowering {
             Kind::Constant(bytes) => {
                 let mut wide = vec![0; lane(dtype).size_bytes()];
                 // Between two known types of one element each.
-                let _ = cuzarr_device::cpu::cast::cast(dtype, lane(dtype), bytes, &mut wide);
+                let _ = cuzarr_device::internal::cpu::cast::cast(dtype, lane(dtype), bytes, &mut wide);
                 self.step(Action::Constant(wide), arguments, lane(dtype))
             }
             Kind::Apply(op, operands) if op.moves() => {

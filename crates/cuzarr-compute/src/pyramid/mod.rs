@@ -22,11 +22,11 @@ use crate::checkpoint::{Checkpoint, differences};
 use crate::copy::{Carrier, Changes, Copy, Existing, Here, Shrink};
 use crate::progress::Progress;
 use crate::unfinished::Mark;
+use cuzarr::internal::node::refuse_overlap;
 use cuzarr::meta::{
     ArrayMetadata, ChunkKeyEncoding, DataType, FillValue, GroupMetadata, IMAGE_LABELS, NewArray, Separator, ZarrFormat,
     label_names,
 };
-use cuzarr::node::refuse_overlap;
 use cuzarr::node::{self, Array, Consolidation, Group, Node, normalize_path};
 use cuzarr::store::{Store, join_key};
 use cuzarr::{Error, ErrorKind, Result, ResultExt};

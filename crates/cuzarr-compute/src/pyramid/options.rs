@@ -53,6 +53,7 @@ pub struct Labels {
 
 /// Settings of a pyramid. What is `None` is taken from the source, or of labels from their image.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct PyramidOptions {
     /// The version of OME-Zarr; `None` for 0.5, and for 0.6 where the source is an image of that version.
     pub version: Option<OmeVersion>,
@@ -84,6 +85,22 @@ pub struct PyramidOptions {
 }
 
 impl PyramidOptions {
+    cuzarr::setters! {
+        with_version(version: OmeVersion) = Some(version);
+        with_method(method: Downsampling) = Some(method);
+        with_levels(levels: usize) = Some(levels);
+        with_axes(axes: Vec<String>) = Some(axes);
+        with_scale(scale: Vec<f64>) = Some(scale);
+        with_translation(translation: Vec<f64>) = Some(translation);
+        with_units(units: Vec<String>) = Some(units);
+        with_factors(factors: Vec<u64>) = Some(factors);
+        with_name(name: String) = Some(name);
+        with_channels(channels: Vec<Map<String, Value>>) = Some(channels);
+        with_labels(labels: Labels) = Some(labels);
+        with_coordinates(coordinates: CoordinateSystems) = Some(coordinates);
+        with_changes(changes: Changes) = changes;
+    }
+
     /// Reads settings from JSON: `version`, `method`, `levels`, `axes`, `scale`, `translation`, `units`, `factors`, `name`, `channels` and
     /// `labels` (with `name` and `metadata`).
     ///

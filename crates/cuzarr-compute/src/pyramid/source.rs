@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 use super::options::{Labels, OmeVersion, PyramidOptions};
-use cuzarr::meta::node::UNFINISHED;
+use cuzarr::internal::meta::node::UNFINISHED;
 use cuzarr::meta::{CoordinateSystems, IMAGE_LABELS, ImageLevel, MultiscaleConvention, Multiscales, label_names};
 use cuzarr::node::{self, Array, Group, Node};
 use cuzarr::store::Store;

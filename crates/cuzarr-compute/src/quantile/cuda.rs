@@ -1,7 +1,8 @@
 //! Quantiles of many rows on a GPU: kernels of the functions in `quantile/rows.cuh` and `quantile/long_rows.cuh`, generated for a type
 //! and a number of dimensions.
 
-use cuzarr_device::{Buffer, DType, Device, Header, LaunchShape, NdBuffer, Order, Stream, defined, header};
+use cuzarr_device::internal::defined;
+use cuzarr_device::{Buffer, DType, Device, Header, LaunchShape, NdBuffer, Order, Stream, header};
 
 use super::method::QuantileMethod;
 use super::{Keys, Quantile};

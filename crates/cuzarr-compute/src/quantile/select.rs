@@ -1,6 +1,6 @@
 //! Finding elements by their place in the order of all, by counting.
 
-use cuzarr_device::cpu::{cast, nan};
+use cuzarr_device::internal::cpu::{cast, nan};
 use cuzarr_device::{DType, DTypeKind};
 
 use super::Quantile;

@@ -3,12 +3,12 @@
 use std::sync::{Mutex, PoisonError};
 
 use cuzarr_device::NdBuffer;
-use cuzarr_device::cpu::cast;
+use cuzarr_device::internal::cpu::cast;
 
 use super::state::{Accumulator, State, Value, Wide, beats};
 use super::view::{self, BLOCK_LANES, BLOCK_THREADS, PACK, THREAD_STEPS, View};
 use cuzarr::Result;
-use cuzarr::run::in_threads;
+use cuzarr::internal::run::in_threads;
 
 /// Jobs that a thread takes at a time, at most, and elements, at least: fewer are not worth a thread.
 const JOBS_AT_ONCE: usize = 64;

@@ -1,6 +1,7 @@
 //! Reductions on a GPU: kernels of the functions in `reduce/reduce.cuh`, generated for a type and a number of dimensions.
 
-use cuzarr_device::{Buffer, DType, Header, LaunchShape, NdBuffer, Order, Stream, defined, header, pool};
+use cuzarr_device::internal::{defined, pool};
+use cuzarr_device::{Buffer, DType, Header, LaunchShape, NdBuffer, Order, Stream, header};
 
 use super::kept_shape;
 use super::state::{Accumulator, State, Wide};

@@ -15,7 +15,7 @@ mod runs;
 mod state;
 pub(crate) mod view;
 
-use cuzarr_device::cpu::{cast, nan};
+use cuzarr_device::internal::cpu::{cast, nan};
 use cuzarr_device::{DType, DTypeKind, Device, NdBuffer, Order};
 
 use self::runs::Runs;

@@ -1,6 +1,7 @@
 //! Elements as a reduction walks through them: dimensions of the result, and dimensions that are reduced.
 
-use cuzarr_device::{DType, NdBuffer, defined};
+use cuzarr_device::internal::defined;
+use cuzarr_device::{DType, NdBuffer};
 
 use super::state::{State, Wide};
 use crate::program::Joint;

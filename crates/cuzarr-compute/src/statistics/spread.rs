@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use cuzarr_device::DType;
-use cuzarr_device::cpu::cast;
+use cuzarr_device::internal::cpu::cast;
 
 use crate::count::{KeyKind, Keys};
 use cuzarr::Result;

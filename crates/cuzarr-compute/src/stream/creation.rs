@@ -6,6 +6,7 @@ use crate::checkpoint::{Checkpoint, PassNote, refuse_resuming};
 use crate::copy::{Begin, Existing, look};
 use crate::expression::Expr;
 use crate::options::ComputeOptions;
+use cuzarr::internal::node::chain;
 use cuzarr::meta::ArrayMetadata;
 use cuzarr::node::{self, Array, ArrayOptions, normalize_path};
 use cuzarr::store::Store;
@@ -62,7 +63,7 @@ impl Expr {
             refuse_resuming(&*store)?;
         }
         let target = Array::from_metadata(store, &path, metadata, settings)?;
-        target.chain()?;
+        chain(&target)?;
         let checkpoint = Checkpoint::new(&target, &self.origin()?);
         let (begin, noted) = look(&target, &checkpoint, existing)?;
         if begin == Begin::Complete {

@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
-use cuzarr_device::pool::{Within, in_flight, within};
+use cuzarr::internal::node::with_store;
+use cuzarr_device::internal::pool::{Within, in_flight, within};
 use cuzarr_device::{Device, NdBuffer};
 
 use super::together::Together;
@@ -12,9 +13,9 @@ use crate::options::ComputeOptions;
 use crate::program::{Input, Processor, Program, lower};
 use crate::progress::Meter;
 use crate::regions::{hull_of, memory_shape, operand_region, plannable_bytes, regions};
-use cuzarr::node::ArrayOptions;
+use cuzarr::Order;
+use cuzarr::internal::run::{walk, write_behind};
 use cuzarr::plan::{Explanation, Region};
-use cuzarr::run::{walk, write_behind};
 use cuzarr::{Error, ErrorKind, Result};
 
 /// Bytes of a region beyond which there is nothing to gain: several are under way at a time.
@@ -125,16 +126,16 @@ impl<'a> Job<'a> {
                 Input::Reduced(of, summary) => reduced(of, summary)?,
                 Input::Array(mut view) => {
                     let own = view.array.options().clone();
-                    let array = view.array.with_options(ArrayOptions {
-                        device: options.device,
-                        threads: options.threads,
-                        memory_limit_bytes: options.memory_limit_bytes,
-                        order_is_f: false,
-                        cancellation: options.cancellation.unwrap_or(&own.cancellation).clone(),
-                        ..own
-                    });
+                    let cancellation = options.cancellation.unwrap_or(&own.cancellation).clone();
+                    let array = view.array.with_options(
+                        own.with_device(options.device)
+                            .with_threads(options.threads)
+                            .with_memory_limit_bytes(options.memory_limit_bytes)
+                            .with_order(Order::C)
+                            .with_cancellation(cancellation),
+                    );
                     let store = options.wrap.map(|wrap| wrap(array.store()));
-                    view.array = store.map_or(array.clone(), |store| array.with_store(store));
+                    view.array = store.map_or(array.clone(), |store| with_store(&array, store));
                     Input::Array(view)
                 }
             })
@@ -351,7 +352,7 @@ impl<'a> Job<'a> {
         self.reading_bytes = memory_limit_bytes;
         for input in &mut self.inputs {
             if let Input::Array(view) = input {
-                let options = ArrayOptions { memory_limit_bytes, ..view.array.options().clone() };
+                let options = view.array.options().clone().with_memory_limit_bytes(memory_limit_bytes);
                 view.array = view.array.with_options(options);
             }
         }

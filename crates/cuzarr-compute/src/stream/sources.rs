@@ -4,7 +4,8 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use cuzarr::Result;
-use cuzarr::node::{Array, check_unchanged, refuse_overlap};
+use cuzarr::internal::node::{check_unchanged, refuse_overlap};
+use cuzarr::node::Array;
 use cuzarr::store::Store;
 
 use crate::expression::{Expr, Flat, Kind, Running};

@@ -5,7 +5,8 @@ use crate::checkpoint::Checkpoint;
 use crate::expression::Expr;
 use crate::options::ComputeOptions;
 use crate::program::{Input, lower};
-use cuzarr::node::{Array, ArrayOptions};
+use cuzarr::internal::node::with_store;
+use cuzarr::node::Array;
 use cuzarr::plan::Region;
 use cuzarr::{Error, ErrorKind, Result};
 
@@ -115,8 +116,10 @@ impl Expr {
         let own = target.options().clone();
         let cancellation = options.cancellation.unwrap_or(&own.cancellation).clone();
         let (memory_limit_bytes, threads) = (job.reading_bytes, options.threads);
-        let target = target.with_options(ArrayOptions { memory_limit_bytes, threads, cancellation, ..own });
-        let target = options.wrap.map_or(target.clone(), |wrap| target.with_store(wrap(target.store())));
+        let target = target.with_options(
+            own.with_memory_limit_bytes(memory_limit_bytes).with_threads(threads).with_cancellation(cancellation),
+        );
+        let target = options.wrap.map_or(target.clone(), |wrap| with_store(&target, wrap(target.store())));
         Ok(Storing { job, regions, target })
     }
 

@@ -1,8 +1,9 @@
 //! Checksums and running sums.
 
-use cuzarr_device::checksum::{Checksum, compute};
-use cuzarr_device::delta::{Chunk, accumulate_on};
-use cuzarr_device::{Buffer, DType, Result, pool};
+use cuzarr_device::internal::checksum::{Checksum, compute};
+use cuzarr_device::internal::delta::{Chunk, accumulate_on};
+use cuzarr_device::internal::pool;
+use cuzarr_device::{Buffer, DType, Result};
 
 use super::{Bench, noise};
 

@@ -8,10 +8,12 @@ mod filters;
 
 use std::time::Instant;
 
-use cuzarr_device::shuffle::{self, Shuffle, Span};
+use cuzarr_device::internal::shuffle;
+use cuzarr_device::internal::shuffle::{Shuffle, Span};
+use cuzarr_device::internal::{SlabRing, pool, transfer};
 use cuzarr_device::{
-    Arithmetic, Buffer, DType, Device, ElementStep, Error, NdBuffer, Order, Packing, Result, SlabRing, Stream, Tail,
-    Transfer, TransferBox, pool, transfer,
+    Arithmetic, Buffer, DType, Device, ElementStep, Error, NdBuffer, Order, Packing, Result, Stream, Tail, Transfer,
+    TransferBox,
 };
 
 struct Options {

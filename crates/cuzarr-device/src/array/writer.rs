@@ -117,7 +117,8 @@ impl ElementBox {
 /// them.
 ///
 /// ```
-/// use cuzarr_device::{Device, DType, ElementBox, NdBuffer, Order};
+/// use cuzarr_device::{DType, Device, NdBuffer, Order};
+/// use cuzarr_device::internal::ElementBox;
 /// let array = NdBuffer::zeroed(Device::Cpu, DType::UINT8, &[2, 3], Order::C)?;
 /// let mut writer = array.writer()?;
 /// let column = |at| vec![ElementBox { start: vec![0, at], extent: vec![2, 1] }];

@@ -31,7 +31,8 @@ impl Canonical for f64 {
 /// stay.
 ///
 /// ```
-/// use cuzarr_device::{DType, cpu::nan};
+/// use cuzarr_device::DType;
+/// use cuzarr_device::internal::cpu::nan;
 /// let mut bytes = [0xff80_0001u32, 0x3f80_0000].map(u32::to_ne_bytes).concat();
 /// nan::canonicalize(DType::FLOAT32, &mut bytes);
 /// assert_eq!(bytes, [0x7fc0_0000u32, 0x3f80_0000].map(u32::to_ne_bytes).concat());

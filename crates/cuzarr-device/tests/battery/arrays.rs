@@ -1,6 +1,6 @@
 //! Nd-buffers: views, copies, casts, fills, comparisons.
 
-use cuzarr_device::cpu::cast::{cast, is_supported};
+use cuzarr_device::internal::cpu::cast::{cast, is_supported};
 use cuzarr_device::{Buffer, DType, Device, ErrorKind, Layout, NdBuffer, Order};
 
 use crate::devices::{devices, for_each_case};

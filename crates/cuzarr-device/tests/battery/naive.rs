@@ -1,6 +1,6 @@
 //! Models that are slow and plainly right: one list of byte offsets per array, one element at a time.
 
-use cuzarr_device::cpu::cast::cast;
+use cuzarr_device::internal::cpu::cast::cast;
 use cuzarr_device::{Arithmetic, DType, DTypeKind, ElementStep, Order, Packing, Tail, Transfer};
 
 /// Where each element of an array lies, in C order.

@@ -1,7 +1,7 @@
 //! Transfers between packed chunks and nd-buffers, compared with the naive model.
 
-use cuzarr_device::cpu::cast::is_supported;
-use cuzarr_device::transfer::{fill_boxes, gather, gather_host, scatter, scatter_host};
+use cuzarr_device::internal::cpu::cast::is_supported;
+use cuzarr_device::internal::transfer::{fill_boxes, gather, gather_host, scatter, scatter_host};
 use cuzarr_device::{
     Arithmetic, Buffer, DType, DTypeKind, Device, ElementStep, ErrorKind, NdBuffer, Order, Packing, Tail, Transfer,
     TransferBox,

@@ -13,7 +13,9 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::str::FromStr;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use cuzarr::store::{ByteRange, Key, KeyTable, ReadRequest, Store, StoreExt, join_key, validate_key};
+use cuzarr::internal::printable;
+use cuzarr::internal::store::KeyTable;
+use cuzarr::store::{ByteRange, Key, ReadRequest, Store, StoreExt, join_key, validate_key};
 use cuzarr::{Error, ErrorKind, Result, ResultExt};
 
 use self::format::{ChunkEntry, ChunkPlace, FileKind, NodeEntry, NodeId, ObjectId, RepositoryFile};
@@ -36,7 +38,7 @@ impl FromStr for Revision {
 
     fn from_str(text: &str) -> Result<Revision> {
         let invalid = || {
-            let message = format!("'{}' is no state of a repository", cuzarr::printable(text));
+            let message = format!("'{}' is no state of a repository", printable(text));
             Error::new(ErrorKind::InvalidArgument, message).with_hint("use branch.NAME, tag.NAME or snapshot.ID")
         };
         match text.split_once('.') {
@@ -100,7 +102,7 @@ fn snapshot_of(repository: &dyn Store, revision: &Revision) -> Result<ObjectId> 
     found.ok_or_else(|| {
         let mut names: Vec<_> = known.iter().map(|(name, _)| name.as_str()).collect();
         names.truncate(20);
-        let message = format!("the repository has no {what} '{}'", cuzarr::printable(name));
+        let message = format!("the repository has no {what} '{}'", printable(name));
         Error::new(ErrorKind::InvalidArgument, message).with_hint(format!("use one of these: {}", names.join(", ")))
     })
 }
@@ -110,7 +112,7 @@ fn snapshot_of_version_1(repository: &dyn Store, what: &str, name: &str) -> Resu
     let key = format!("refs/{what}.{name}/ref.json");
     validate_key(&key)?;
     let none = || {
-        let message = format!("there is no Icechunk repository with a {what} '{}'", cuzarr::printable(name));
+        let message = format!("there is no Icechunk repository with a {what} '{}'", printable(name));
         Error::new(ErrorKind::InvalidArgument, message)
     };
     if what == "tag" && repository.exists(&format!("{key}.deleted"))? {

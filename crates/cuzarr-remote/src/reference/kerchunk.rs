@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
+use cuzarr::internal::printable;
 use cuzarr::{Error, ErrorKind, Result, ResultExt};
 use serde_json::{Map, Value};
 
@@ -70,8 +71,7 @@ fn read(refs: Map<String, Value>, templates: &mut Templates) -> Result<Reference
     let table = ReferenceTable::new();
     let mut locations = HashMap::new();
     for (key, value) in refs {
-        let reference =
-            reference(value, templates, &mut locations).at(|| format!("key '{}'", cuzarr::printable(&key)))?;
+        let reference = reference(value, templates, &mut locations).at(|| format!("key '{}'", printable(&key)))?;
         table.insert(&key, reference)?;
     }
     Ok(table)
@@ -131,10 +131,10 @@ impl Templates {
         let text = |(name, value): (String, Value)| match value {
             // Text with templates in it would be replaced again and again.
             Value::String(text) if text.contains("{{") || text.contains("{%") => {
-                Err(unsupported(&format!("the template '{}' with an expression", cuzarr::printable(&name))))
+                Err(unsupported(&format!("the template '{}' with an expression", printable(&name))))
             }
             Value::String(text) => Ok((name, text)),
-            other => Err(invalid(format!("template '{}' is {other}, expected text", cuzarr::printable(&name)))),
+            other => Err(invalid(format!("template '{}' is {other}, expected text", printable(&name)))),
         };
         let texts = templates.into_iter().map(text).collect::<Result<_>>()?;
         Ok(Templates { texts, left_bytes })
@@ -149,7 +149,7 @@ impl Templates {
         while let Some((before, after)) = rest.split_once("{{") {
             let (name, behind) = after.split_once("}}").ok_or_else(|| invalid("a template in the URL has no '}}'"))?;
             let text = self.texts.get(name.trim()).ok_or_else(|| {
-                unsupported(&format!("a URL with '{{{{{}}}}}', which is no template's name", cuzarr::printable(name)))
+                unsupported(&format!("a URL with '{{{{{}}}}}', which is no template's name", printable(name)))
             })?;
             extend(&mut expanded, before)?;
             extend(&mut expanded, text)?;

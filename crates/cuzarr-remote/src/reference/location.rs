@@ -5,6 +5,7 @@ use std::fmt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
+use cuzarr::internal::printable;
 use cuzarr::store::{LocalOptions, LocalStore, Registry, Store, Url, validate_key};
 use cuzarr::{Error, ErrorKind, Result};
 use percent_encoding::percent_decode_str;
@@ -147,7 +148,7 @@ fn prefix_of(url: &str) -> String {
 }
 
 fn refused(location: &str, reason: &str) -> Error {
-    let message = format!("the reference to '{}' {reason}", cuzarr::printable(&without_query(location)));
+    let message = format!("the reference to '{}' {reason}", printable(&without_query(location)));
     Error::new(ErrorKind::InvalidArgument, message)
 }
 
@@ -236,7 +237,7 @@ impl Location {
 
 impl fmt::Display for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&cuzarr::printable(&without_query(&self.text)))
+        f.write_str(&printable(&without_query(&self.text)))
     }
 }
 
@@ -296,7 +297,7 @@ impl Files {
             // A link that leaves the allowed folder is an error.
             Some(folder) => {
                 let folder = if folder.is_empty() { "/" } else { folder };
-                let options = LocalOptions { read_only: true, ..LocalOptions::default() };
+                let options = LocalOptions::default().with_read_only(true);
                 Arc::new(LocalStore::with_options(Path::new(folder), options)?)
             }
             None => self.registry_for(root).open_url(&Url::parse(root)?)?,

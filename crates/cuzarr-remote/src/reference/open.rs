@@ -120,7 +120,7 @@ pub(crate) fn icechunk_scheme(registry: &Registry, url: &Url, options: &StorageO
     let (revision, target) = inside_and_target(url)?;
     let place = target.to_string().trim_end_matches('/').to_string();
     let repository: Arc<dyn Store> = if target.scheme() == "file" {
-        let options = LocalOptions { read_only: true, ..LocalOptions::default() };
+        let options = LocalOptions::default().with_read_only(true);
         Arc::new(LocalStore::with_options(Path::new(target.path()), options)?)
     } else {
         with_clouds(registry, &Arc::new(sorted.table)).open_url(&target)?
@@ -165,7 +165,7 @@ fn folder_and_name(registry: &Registry, target: &Url) -> Result<(Arc<dyn Store>,
     }
     let folder = if folder.path().is_empty() { "/" } else { folder.path() };
     // The user named this file, so it may be a link to anywhere.
-    let options = LocalOptions { symlinks: Symlinks::Everywhere, read_only: true, ..LocalOptions::default() };
+    let options = LocalOptions::default().with_symlinks(Symlinks::Everywhere).with_read_only(true);
     Ok((Arc::new(LocalStore::with_options(Path::new(folder), options)?), name))
 }
 

@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
-use cuzarr::store::{Key, KeyTable};
+use cuzarr::internal::store::KeyTable;
+use cuzarr::store::Key;
 use cuzarr::{Error, ErrorKind, Result, ResultExt};
 
 use super::location::Location;

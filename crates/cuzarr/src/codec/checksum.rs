@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use cuzarr_device::checksum;
+use cuzarr_device::internal::checksum;
 
 use super::configuration::Configuration;
 use super::damage::{above_limit, corrupt, expect_encoded_size};

@@ -14,7 +14,8 @@ use std::fmt;
 use std::ops::{Deref, Range};
 use std::sync::Arc;
 
-use cuzarr_device::{Buffer, Device, Header, KernelSource, Stream, defined};
+use cuzarr_device::internal::defined;
+use cuzarr_device::{Buffer, Device, Header, KernelSource, Stream};
 
 use super::cost::{EncodingSpeeds, Speeds};
 use crate::{Error, ErrorKind, Result};

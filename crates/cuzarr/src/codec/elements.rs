@@ -1,7 +1,7 @@
 //! Codecs that change elements one by one: the same steps a tail does, here for whole chunks on the host.
 
-use cuzarr_device::cpu::bits::{round_bits, round_integers};
-use cuzarr_device::cpu::cast::cast;
+use cuzarr_device::internal::cpu::bits::{round_bits, round_integers};
+use cuzarr_device::internal::cpu::cast::cast;
 use cuzarr_device::{Arithmetic, DType, DTypeKind, ElementStep};
 use serde_json::Number;
 

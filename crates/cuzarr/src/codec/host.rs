@@ -5,7 +5,7 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-use cuzarr_device::convert::Conversion;
+use cuzarr_device::internal::convert::Conversion;
 use cuzarr_device::{ElementStep, Packing};
 
 use super::device::{DeviceDecoder, DeviceEncoder, FrameDecoder};

@@ -1,7 +1,7 @@
 //! Codecs, and the chains that metadata makes of them.
 //!
 //! ```
-//! use cuzarr::codec::Chain;
+//! use cuzarr::internal::codec::Chain;
 //! use cuzarr::meta::ArrayMetadata;
 //! use cuzarr_device::Device;
 //!
@@ -33,8 +33,8 @@
 //!
 //! # Sizes
 //!
-//! No memory is taken on a frame's word. Where metadata fixes a decoded size ([`Size::Exact`]) a codec decodes into
-//! memory of that size or fails; where it only bounds one ([`Size::AtMost`]: a compressor over a compressor) the output
+//! No memory is taken on a frame's word. Where metadata fixes a decoded size ([`Size::Exact`](size::Size::Exact)) a codec decodes into
+//! memory of that size or fails; where it only bounds one ([`Size::AtMost`](size::Size::AtMost): a compressor over a compressor) the output
 //! grows with what really comes. Variable-length elements have no bound but what the
 //! caller allows: the setting `array.variable_chunk_max_bytes`.
 //!
@@ -46,34 +46,31 @@
 mod adler32;
 mod array;
 mod astype;
-#[doc(hidden)] // as below
-pub mod batch;
-mod binding;
+pub(crate) mod batch;
+pub(crate) mod binding;
 mod bitround;
 mod blosc;
 mod builder;
 mod bytes;
 mod bz2;
 mod cast_value;
-mod chain;
+pub(crate) mod chain;
 mod checksum;
 mod conditional;
 mod configuration;
-#[doc(hidden)] // as below
-pub mod cost;
+pub(crate) mod cost;
 mod crc32;
 mod crc32c;
 mod damage;
 mod deflate;
 mod delta;
-#[doc(hidden)] // as below
-pub mod device;
+pub(crate) mod device;
 mod elements;
 mod external;
 mod fixedscaleoffset;
 mod fletcher32;
 mod gzip;
-mod host;
+pub(crate) mod host;
 mod lz;
 mod lz4;
 mod lzma;
@@ -82,16 +79,16 @@ pub(crate) mod native;
 mod open;
 mod packbits;
 mod pcodec;
-mod program;
+pub(crate) mod program;
 mod quantize;
-mod registry;
+pub(crate) mod registry;
 mod reinterpret;
 mod reshape;
 mod scale_offset;
 mod scratch;
-mod sharding_indexed;
+pub(crate) mod sharding_indexed;
 mod shuffle;
-mod size;
+pub(crate) mod size;
 mod spec;
 pub(crate) mod step;
 mod threads;
@@ -109,22 +106,11 @@ pub use registry::{is_built_in, names};
 pub use spec::{ChunkSpec, VariableElements};
 
 // How chains of codecs are bound and run: for the Python package, for tests of codecs and for fuzzing.
-#[doc(hidden)]
-pub(crate) use binding::VARIABLE;
-pub use binding::{Stage, Support};
-#[doc(hidden)]
-pub use chain::{Chain, Sharding};
-#[doc(hidden)]
-pub use host::{ArrayToArray, ArrayToBytes, BytesToBytes, TailPart, VariableToBytes};
-#[doc(hidden)]
-pub use program::{Leave, Program, Work};
-#[doc(hidden)]
-pub use registry::{REFUSED, device_decoder};
+pub(crate) use binding::{Stage, Support, VARIABLE};
+pub(crate) use chain::{Chain, Sharding};
+pub(crate) use program::{Program, Work};
 pub(crate) use sharding_indexed::Layout;
-#[doc(hidden)]
-pub use sharding_indexed::ShardIndex;
-#[doc(hidden)]
-pub use size::Size;
+pub(crate) use sharding_indexed::ShardIndex;
 
 pub(crate) use checksum::seal;
 pub(crate) use damage::above_bound;

@@ -2,9 +2,9 @@
 
 use std::ops::Range;
 
-use cuzarr_device::bits::Fields;
-use cuzarr_device::checksum::Checksum;
-use cuzarr_device::convert::Conversion;
+use cuzarr_device::internal::bits::Fields;
+use cuzarr_device::internal::checksum::Checksum;
+use cuzarr_device::internal::convert::Conversion;
 use cuzarr_device::{DType, Packing, Tail};
 
 use super::damage::{corrupt, expect_encoded_size};
@@ -94,6 +94,23 @@ impl Map {
 }
 
 impl Step {
+    /// Whether both steps do the same, with other sizes or not.
+    pub(crate) fn is_like(&self, other: &Step) -> bool {
+        match (self, other) {
+            (Step::Decode { decoder, .. }, Step::Decode { decoder: other, .. }) => decoder.name() == other.name(),
+            (Step::Check { checksum, location }, Step::Check { checksum: other, location: place }) => {
+                (checksum, location) == (other, place)
+            }
+            (Step::Header { location, .. }, Step::Header { location: other, .. }) => location == other,
+            (Step::Unshuffle { unit_bytes }, Step::Unshuffle { unit_bytes: other }) => unit_bytes == other,
+            (Step::Sum(dtype), Step::Sum(other)) => dtype == other,
+            (Step::Convert { conversion, .. }, Step::Convert { conversion: other, .. }) => conversion == other,
+            // Each kind of chunks has launches of its own.
+            (Step::Map(_), Step::Map(_)) | (Step::Unpack { .. }, Step::Unpack { .. }) => true,
+            _ => false,
+        }
+    }
+
     /// Whether the step leaves the bytes where they are.
     pub(crate) fn looks(&self) -> bool {
         matches!(self, Step::Check { .. } | Step::Header { .. })

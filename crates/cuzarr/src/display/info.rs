@@ -47,11 +47,11 @@ pub fn array_info(array: &Array, complete: bool) -> Result<Description> {
         let text: Vec<&str> = names.iter().map(|name| name.as_deref().unwrap_or("-")).collect();
         info.add("dimension_names", "Dimension names", names.to_vec(), text.join(", "));
     }
-    let order_is_f = match metadata.codecs() {
+    let is_f = match metadata.codecs() {
         CodecsMetadata::V2 { order, .. } => *order == Order::F,
-        CodecsMetadata::V3(_) => array.options().order_is_f,
+        CodecsMetadata::V3(_) => array.options().order == cuzarr_device::Order::F,
     };
-    info.add_text("order", "Order", if order_is_f { "F" } else { "C" });
+    info.add_text("order", "Order", if is_f { "F" } else { "C" });
     add_store(&mut info, &**array.store());
     add_codecs(&mut info, array)?;
     let shards = shards.is_some();

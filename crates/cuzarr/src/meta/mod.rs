@@ -36,8 +36,7 @@ mod cf;
 mod chunk_key;
 mod documents;
 mod dtype;
-#[doc(hidden)] // `Array::builder` is for users; copies change the metadata of arrays
-pub mod encoding;
+pub(crate) mod encoding;
 mod extension;
 mod fill;
 mod grid;
@@ -45,8 +44,7 @@ mod group;
 mod json;
 mod multiscales;
 mod names;
-#[doc(hidden)] // names of documents: for the Python package and tests
-pub mod node;
+pub(crate) mod node;
 mod parsing;
 mod rectilinear;
 mod small_float;

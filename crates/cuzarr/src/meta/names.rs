@@ -33,7 +33,8 @@ pub const DOCUMENT_NAMES: [&str; 5] = [ZARR_JSON, ZARRAY, ZGROUP, ZATTRS, ZMETAD
 /// The names of the documents to read to open a node that may be of one of `formats`.
 ///
 /// ```
-/// use cuzarr::meta::{ZarrFormat, node};
+/// use cuzarr::internal::meta::node;
+/// use cuzarr::meta::ZarrFormat;
 /// assert_eq!(node::document_names(&[ZarrFormat::V3]), ["zarr.json"]);
 /// assert_eq!(node::document_names(&[ZarrFormat::V2]), [".zarray", ".zgroup", ".zattrs", ".zmetadata"]);
 /// ```
@@ -48,7 +49,7 @@ pub fn document_names(formats: &[ZarrFormat]) -> Vec<&'static str> {
 /// The key of a document or chunk of the node at `path`; the root's path is empty.
 ///
 /// ```
-/// use cuzarr::meta::node;
+/// use cuzarr::internal::meta::node;
 /// assert_eq!(node::key("a/b", node::ZARR_JSON), "a/b/zarr.json");
 /// assert_eq!(node::key("", node::ZARR_JSON), "zarr.json");
 /// ```

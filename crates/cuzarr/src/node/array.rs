@@ -162,9 +162,8 @@ impl Array {
     }
 
     /// This array with metadata that a group above has in its consolidated copy, or may have.
-    #[doc(hidden)] // for other crates of the workspace
     #[must_use]
-    pub fn trusting_consolidated(self) -> Array {
+    pub(crate) fn trusting_consolidated(self) -> Array {
         Array { trusts_consolidated: true, ..self }
     }
 
@@ -199,7 +198,7 @@ impl Array {
         Array { options, ..self.clone() }
     }
 
-    /// This array with calls that `cancellation` can stop. It shares the array's state, like [`Array::with_store`].
+    /// This array with calls that `cancellation` can stop. Both share the state between calls: the bound codecs and the last report.
     #[must_use]
     pub fn under(&self, cancellation: CancellationToken) -> Array {
         let mut array = self.sharing();
@@ -209,9 +208,8 @@ impl Array {
 
     /// This array through another view of its store, such as one that counts. It shares the state that the array keeps between
     /// calls: the bound codecs and the last report.
-    #[doc(hidden)] // for other crates of the workspace
     #[must_use]
-    pub fn with_store(&self, store: Arc<dyn Store>) -> Array {
+    pub(crate) fn with_store(&self, store: Arc<dyn Store>) -> Array {
         Array { store, ..self.sharing() }
     }
 
@@ -248,8 +246,7 @@ impl Array {
     ///
     /// # Errors
     /// `UnknownCodec` and others that the codecs report.
-    #[doc(hidden)] // for other crates of the workspace
-    pub fn chain(&self) -> Result<&Arc<Chain>> {
+    pub(crate) fn chain(&self) -> Result<&Arc<Chain>> {
         if let Some(chain) = self.chain.get() {
             return Ok(chain);
         }
@@ -358,8 +355,7 @@ impl Array {
     /// # Errors
     /// `Unsupported` when chunks fall outside and the store cannot delete them (then nothing was changed); what the store
     /// reports.
-    #[doc(hidden)] // for other crates of the workspace
-    pub fn delete_left_over(&self, new: &[u64]) -> Result<()> {
+    pub(crate) fn delete_left_over(&self, new: &[u64]) -> Result<()> {
         self.options.cancellation.check()?;
         let old = self.metadata.shape();
         if new.len() == old.len() {
@@ -377,8 +373,7 @@ impl Array {
     ///
     /// # Errors
     /// What the store reports.
-    #[doc(hidden)] // for other crates of the workspace
-    pub fn delete_outside(&self, before: &[u64], after: &[u64]) -> Result<()> {
+    pub(crate) fn delete_outside(&self, before: &[u64], after: &[u64]) -> Result<()> {
         if after.len() != before.len() || after.iter().zip(before).all(|(after, before)| after >= before) {
             return Ok(());
         }
@@ -430,7 +425,7 @@ impl Array {
         Ok(())
     }
 
-    fn set_metadata(&mut self, metadata: ArrayMetadata) {
+    pub(super) fn set_metadata(&mut self, metadata: ArrayMetadata) {
         self.metadata = Arc::new(metadata);
         self.chain = OnceLock::new();
     }

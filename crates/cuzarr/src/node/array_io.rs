@@ -4,7 +4,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use cuzarr_device::{DType, Device, NdBuffer, Order, pool};
+use cuzarr_device::internal::pool;
+use cuzarr_device::{DType, Device, NdBuffer, Order};
 
 use super::array::Array;
 use crate::codec::VariableElements;
@@ -34,9 +35,8 @@ impl Array {
         let work = || -> Result<NdBuffer> {
             let shape = self.result_shape(selection)?;
             let dtype = self.device_dtype()?;
-            let order = if self.options().order_is_f { Order::F } else { Order::C };
             let _within = pool::within(self.device(), self.options().memory_limit_bytes);
-            let out = NdBuffer::empty(self.device(), dtype, &shape, order)?;
+            let out = NdBuffer::empty(self.device(), dtype, &shape, self.options().order)?;
             pool::name_result(out.buffer(), || self.place());
             self.read_to(selection, &out)?;
             Ok(out)

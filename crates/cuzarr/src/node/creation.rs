@@ -19,7 +19,7 @@ use crate::store::{Condition, Payload, Store, StoreExt};
 ///
 /// ```
 /// use cuzarr::meta::{GroupMetadata, NodeMetadata, ZarrFormat};
-/// use cuzarr::node::NewNodes;
+/// use cuzarr::internal::node::NewNodes;
 /// use cuzarr::store::{MemoryStore, Store};
 ///
 /// let store = MemoryStore::new();

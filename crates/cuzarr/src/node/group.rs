@@ -233,8 +233,7 @@ impl Group {
     ///
     /// # Errors
     /// Those of [`Group::set_attributes`].
-    #[doc(hidden)] // for copies and pyramids
-    pub fn set_unfinished(&mut self, mark: Option<&Value>) -> Result<()> {
+    pub(crate) fn set_unfinished(&mut self, mark: Option<&Value>) -> Result<()> {
         let (format, cancellation) = (self.metadata.zarr_format(), &self.options.cancellation);
         let node = NodeLock::take(Arc::clone(&self.store), &self.path, format, false, cancellation)?;
         node.update(Some(2), &mut |documents| documents.set_unfinished(mark))?;

@@ -16,24 +16,25 @@
 //! Names and modes follow zarr-python 3. v3 metadata wins over v2 metadata at the same path, with a warning (see
 //! [`Group::warnings`]). Creating a node creates the groups above it. A group's members have its own format.
 
+mod append;
 mod array;
 mod array_io;
 mod builder;
-mod creation;
-mod deletion;
+pub(crate) mod creation;
+pub(crate) mod deletion;
 mod document;
-mod documents;
-mod group;
+pub(crate) mod documents;
+pub(crate) mod group;
 mod group_builder;
-mod hierarchy;
+pub(crate) mod hierarchy;
 mod mode;
 #[cfg(feature = "ndarray")]
 mod ndarray;
 mod path;
-mod place;
+pub(crate) mod place;
 mod stream;
 mod typed;
-mod unchanged;
+pub(crate) mod unchanged;
 mod update;
 mod values;
 
@@ -56,22 +57,6 @@ pub use mode::Mode;
 pub use path::normalize_path;
 pub use update::Update;
 pub use values::{HostData, HostView, Values};
-
-// For work out of core of `cuzarr-compute`, the command line and the Python package.
-#[doc(hidden)]
-pub use creation::NewNodes;
-#[doc(hidden)]
-pub use deletion::{CHECKPOINT, OLD_COPY_CHECKPOINT, refresh_consolidated};
-#[doc(hidden)]
-pub use documents::{FoundNode, Lookup, find_documents, find_many};
-#[doc(hidden)]
-pub use group::consolidate;
-#[doc(hidden)]
-pub use hierarchy::{gather_documents, walk_documents};
-#[doc(hidden)]
-pub use place::refuse_overlap;
-#[doc(hidden)]
-pub use unchanged::check_unchanged;
 
 /// An array or a group.
 #[derive(Clone, Debug)]

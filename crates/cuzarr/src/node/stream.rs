@@ -4,7 +4,7 @@ use std::sync::mpsc::channel;
 use std::thread::Builder;
 
 use cuzarr_device::NdBuffer;
-use cuzarr_device::pool::in_flight;
+use cuzarr_device::internal::pool::in_flight;
 
 use super::array::Array;
 use crate::error::{ErrorKind, Result};

@@ -1,5 +1,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use super::documents::Lookup;
+use super::hierarchy::walk_documents;
 use super::*;
 use crate::meta::{DataType, Extension, GroupMetadata, NodeDocuments};
 use crate::store::testing::{Observed, Operation};

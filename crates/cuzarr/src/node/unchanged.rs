@@ -22,7 +22,6 @@ use crate::store::{ByteRange, ReadRequest, Store, StoreExt};
 /// # Errors
 /// `ArrayNotFound` when an array was deleted; `ShapeMismatch`, `DTypeMismatch` or `InvalidArgument` when it was changed, all with
 /// `hint`; what the stores report.
-#[doc(hidden)] // for other crates of the workspace
 pub fn check_unchanged(arrays: &[&Array], hint: &str) -> Result<()> {
     let mut stores: IndexMap<*const (), Vec<&Array>> = IndexMap::new();
     for array in arrays {

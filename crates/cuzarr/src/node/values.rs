@@ -111,6 +111,16 @@ impl<'a, T: HostElement> HostView<'a, T> {
         HostView { elements: Cow::Borrowed(elements), layout: Some(layout.map_err(Error::from)) }
     }
 
+    /// The shape of the elements; `None` when they take that of the selection.
+    pub(super) fn shape(&self) -> Option<Result<&[usize]>> {
+        self.layout.as_ref().map(|layout| layout.as_ref().map(Layout::shape).map_err(Error::clone))
+    }
+
+    /// The number of elements in memory.
+    pub(super) fn len(&self) -> usize {
+        self.elements.len()
+    }
+
     /// Lends the elements to `work` as an nd-buffer.
     pub(super) fn lend(self, selection: &Selection, work: impl FnOnce(&NdBuffer) -> Result<()>) -> Result<()> {
         let layout = match self.layout {

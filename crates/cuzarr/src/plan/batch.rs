@@ -58,6 +58,8 @@ impl std::fmt::Display for SizeRule {
 /// A chunk, or a piece of an uncompressed chunk, and the elements of the result that come from it.
 #[derive(Clone, Debug)]
 pub struct Unit {
+    /// The number of the array among those of the call.
+    pub array: usize,
     /// The chunk's name.
     pub name: ChunkName,
     /// The version of the object that is needed; `None` for any version.
@@ -102,13 +104,20 @@ impl Unit {
     /// The parts of the result to fill when the chunk is missing.
     pub fn fills(&self) -> impl Iterator<Item = Fill> + '_ {
         let fill = |place: &Place| (place.start.clone(), place.extent.clone());
-        self.places.iter().map(fill).map(|(start, extent)| Fill { name: self.name.clone(), start, extent })
+        self.places.iter().map(fill).map(|(start, extent)| Fill {
+            array: self.array,
+            name: self.name.clone(),
+            start,
+            extent,
+        })
     }
 }
 
 /// A box of the result without a chunk; it gets the fill value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fill {
+    /// The number of the array among those of the call.
+    pub array: usize,
     /// The chunk (or shard) that does not exist.
     pub name: ChunkName,
     /// Where the box begins in the result, per kept dimension.
@@ -120,6 +129,8 @@ pub struct Fill {
 /// One request to the store, and the units in its bytes.
 #[derive(Clone, Debug)]
 pub struct Read {
+    /// The number of the array among those of the call.
+    pub array: usize,
     /// The key of the object.
     pub key: Arc<str>,
     /// The version of the object that is needed; `None` for any version.
@@ -135,6 +146,8 @@ pub struct Read {
 /// Reads, units and fills that fit the available memory.
 #[derive(Clone, Debug, Default)]
 pub struct Batch {
+    /// The number of the group of arrays whose chunks share batches.
+    pub group: usize,
     /// The requests, each with its range of units.
     pub reads: Vec<Read>,
     /// The units, in the order of `reads`.
@@ -188,8 +201,8 @@ pub(crate) struct CoalesceLimits {
 pub(crate) fn coalesce(mut units: Vec<Unit>, limits: CoalesceLimits) -> (Vec<Unit>, Vec<Read>) {
     let mut from = 0;
     while from < units.len() {
-        let key = Arc::clone(&units[from].name.key);
-        let run = units[from..].iter().take_while(|unit| unit.name.key == key).count();
+        let (array, key) = (units[from].array, Arc::clone(&units[from].name.key));
+        let run = units[from..].iter().take_while(|unit| unit.array == array && unit.name.key == key).count();
         units[from..from + run].sort_by_key(|unit| span_of(unit.range).map_or(u64::MAX, |(offset, _)| offset));
         from += run;
     }
@@ -208,7 +221,7 @@ pub(crate) fn coalesce(mut units: Vec<Unit>, limits: CoalesceLimits) -> (Vec<Uni
         }
         let key = Arc::clone(&unit.name.key);
         let (version, range, size) = (unit.version.clone(), unit.range, unit.size);
-        reads.push(Read { key, version, range, size, units: index..index + 1 });
+        reads.push(Read { array: unit.array, key, version, range, size, units: index..index + 1 });
     }
     (units, reads)
 }
@@ -222,7 +235,7 @@ fn span_of(range: ByteRange) -> Option<(u64, u64)> {
 
 /// The range that covers both, and the bytes of the gap between them.
 fn merged(read: &Read, unit: &Unit, limits: &CoalesceLimits) -> Option<(ByteRange, u64)> {
-    if read.key != unit.name.key || read.version != unit.version {
+    if read.array != unit.array || read.key != unit.name.key || read.version != unit.version {
         return None;
     }
     let ((begin, read_bytes), (offset, unit_bytes)) = (span_of(read.range)?, span_of(unit.range)?);
@@ -239,6 +252,7 @@ mod tests {
 
     fn unit(key: &str, offset: u64, size_bytes: u64) -> Unit {
         Unit {
+            array: 0,
             name: ChunkName { key: key.into(), inner: vec![offset] },
             version: None,
             range: ByteRange::Span { offset, size_bytes },
@@ -282,7 +296,7 @@ mod tests {
         let units = vec![unit("a", 0, 10), unit("a", 14, 10), unit("a", 30, 10), unit("b", 0, 7)];
         let limits = CoalesceLimits { gap_bytes: 6, max_bytes: 100, enough_bytes: 100, spare_bytes: 100 };
         let (units, reads) = coalesce(units, limits);
-        let batch = Batch { reads, units, fills: Vec::new() };
+        let batch = Batch { group: 0, reads, units, fills: Vec::new() };
         assert_eq!((batch.gap_bytes(0), batch.gap_bytes(1)), (10, 0));
     }
 

@@ -116,7 +116,7 @@ fn at(speeds: &[f64; 5], frame_bytes: usize) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::codec::device_decoder;
+    use crate::codec::registry::device_decoder;
 
     const MIB: usize = 1 << 20;
 

@@ -3,22 +3,23 @@
 //! A [`Selection`] describes the wanted elements, and a [`Source`] the array. [`Plan`] turns both into batches of reads, units
 //! and fills. Plans do no I/O and use no device, so every decision is tested without either.
 
-mod batch;
+pub(crate) mod batch;
 mod cells;
 mod chunk_order;
-mod costs;
+pub(crate) mod costs;
 mod divisor;
 mod explanation;
 mod geometry;
-mod options;
+pub(crate) mod options;
 mod pieces;
 mod placement;
-mod read;
+mod plans;
+pub(crate) mod read;
 mod regions;
-mod selection;
-mod source;
+pub(crate) mod selection;
+pub(crate) mod source;
 mod tour;
-mod whole;
+pub(crate) mod whole;
 mod write;
 
 pub use costs::Estimate;
@@ -28,20 +29,12 @@ pub use regions::{Region, Regions};
 pub use selection::{AxisIndex, AxisSelection, Selection, SliceArg};
 
 // The engine's: for the Python package's pipeline, and for tests.
-#[doc(hidden)]
-pub use batch::{Batch, ChunkName, Fill, Place, Read, SizeRule, Unit};
-#[doc(hidden)]
-pub use costs::{Costs, Load};
-#[doc(hidden)]
-pub use options::PlanOptions;
-#[doc(hidden)]
-pub use read::{Entries, IndexPlace, IndexRead, Plan, Room, Spacing, Step};
-#[doc(hidden)]
-pub use selection::Parts;
-#[doc(hidden)]
-pub use source::{KeyOf, Source};
-#[doc(hidden)]
-pub use whole::WholeShards;
+pub(crate) use batch::{Batch, ChunkName, Fill, Place, Read, SizeRule, Unit};
+pub(crate) use options::PlanOptions;
+pub(crate) use plans::Plans;
+pub(crate) use read::{Entries, IndexPlace, IndexRead, Plan, Room, Spacing, Step};
+pub(crate) use source::{KeyOf, Source};
+pub(crate) use whole::WholeShards;
 
 pub(crate) use chunk_order::chunks_touched;
 pub(crate) use geometry::{chunk_bounds, memory_shape, strides};

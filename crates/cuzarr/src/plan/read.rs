@@ -11,11 +11,11 @@ use std::borrow::Cow;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use cuzarr_device::Lists;
+use cuzarr_device::internal::Lists;
 
 pub use self::descent::{Entries, IndexPlace, IndexRead};
 use self::descent::{Frame, Shard, find, missing_name};
-use self::units::Filling;
+pub(crate) use self::units::Filling;
 use super::batch::{Batch, CoalesceLimits, Unit, coalesce};
 use super::chunk_order::{ChunkOrder, chunks_touched};
 use super::options::PlanOptions;
@@ -53,6 +53,16 @@ pub enum Step {
     Batch(Batch),
     /// These indexes must be learned first.
     Indexes(Vec<IndexRead>),
+    /// The plan is complete.
+    Done,
+}
+
+/// Why a plan adds no more to a batch.
+pub(crate) enum Filled {
+    /// There is no more room.
+    Full,
+    /// The index of a shard of this level must be learned first.
+    Unknown(usize),
     /// The plan is complete.
     Done,
 }
@@ -108,6 +118,8 @@ fn strides_in(order: Option<&(ChunkOrder, bool)>, layout: &ChunkLayout) -> Vec<i
 /// The plan of a read of one or several selections.
 pub struct Plan {
     source: Arc<Source>,
+    /// The number of the array among those of the call.
+    array: usize,
     /// The selections. Results of several are stacked along a first dimension.
     selections: Vec<ChunkOrder>,
     /// The first selection that has not begun.
@@ -175,6 +187,7 @@ impl Plan {
     fn of(source: Arc<Source>, selections: Vec<ChunkOrder>, stacking: Stacking, options: PlanOptions) -> Plan {
         Plan {
             source,
+            array: 0,
             selections,
             next: 0,
             stacking,
@@ -279,29 +292,34 @@ impl Plan {
         Some(taken)
     }
 
-    /// The next step, within the limits of `room`.
+    /// The plan of this read for the array with this number among those of a call.
+    #[must_use]
+    pub(crate) fn numbered(self, array: usize) -> Plan {
+        Plan { array, ..self }
+    }
+
+    /// Adds the next units and fills to a batch, as long as there is room and nothing must be learned first.
     ///
     /// # Errors
     /// `ChunkCorrupt` when a shard's index contradicts the array's metadata.
-    pub fn next(&mut self, room: &Room) -> Result<Step> {
-        let mut filling = Filling { room: *room, used_bytes: 0, places: 0, units: Vec::new(), fills: Vec::new() };
+    pub(crate) fn fill_up(&mut self, filling: &mut Filling) -> Result<Filled> {
         loop {
             while let Some(piece) = self.pieces.pop_front() {
                 if !filling.has_room_for(&piece) {
                     self.pieces.push_front(piece);
-                    return Ok(self.hand_out(filling));
+                    return Ok(Filled::Full);
                 }
                 filling.add(piece);
             }
             if filling.is_full() {
-                return Ok(self.hand_out(filling));
+                return Ok(Filled::Full);
             }
             let Some(frame) = self.stack.last_mut() else {
                 if let Some(frame) = self.first_frame() {
                     self.stack.push(frame);
                     continue;
                 }
-                return Ok(if filling.is_empty() { Step::Done } else { self.hand_out(filling) });
+                return Ok(Filled::Done);
             };
             let Some(spot) = frame.tour.current() else {
                 self.stack.pop();
@@ -325,8 +343,7 @@ impl Plan {
             let known = self.take_known(&place);
             let Some(frame) = self.stack.last_mut() else { continue };
             match known {
-                None if filling.is_empty() => return Ok(Step::Indexes(self.wanted_indexes(level)?)),
-                None => return Ok(self.hand_out(filling)),
+                None => return Ok(Filled::Unknown(level)),
                 Some(None) => {
                     frame.tour.advance();
                     self.fill(&found.name, &spot, &mut filling.fills);
@@ -345,7 +362,32 @@ impl Plan {
         }
     }
 
-    fn hand_out(&self, filling: Filling) -> Step {
+    /// The next step of this plan alone.
+    #[cfg(test)]
+    fn next(&mut self, room: &Room) -> Result<Step> {
+        let mut filling = Filling::new(*room);
+        Ok(match self.fill_up(&mut filling)? {
+            Filled::Done if filling.is_empty() => Step::Done,
+            Filled::Unknown(level) if filling.is_empty() => Step::Indexes(self.wanted_indexes(level)?),
+            _ => self.hand_out(filling, 0),
+        })
+    }
+
+    /// The indexes of the first shards, of a plan that has not begun; none when objects are chunks.
+    ///
+    /// # Errors
+    /// Those of [`Plan::fill_up`].
+    pub(crate) fn first_indexes(&mut self) -> Result<Vec<IndexRead>> {
+        if self.stack.is_empty()
+            && let Some(frame) = self.first_frame()
+        {
+            self.stack.push(frame);
+        }
+        if self.source.levels() > 1 && self.stack.len() == 1 { self.wanted_indexes(0) } else { Ok(Vec::new()) }
+    }
+
+    /// The batch of what was filled.
+    pub(crate) fn hand_out(&self, filling: Filling, group: usize) -> Step {
         let spare = filling.room.packed_bytes.saturating_sub(filling.used_bytes) as u64;
         // Encoded chunks are mostly smaller than what was counted for them.
         let surplus = if self.source.layout().packed.stored_is_packed { 0 } else { filling.used_bytes as u64 };
@@ -356,7 +398,7 @@ impl Plan {
             spare_bytes: spare.max(surplus),
         };
         let (units, reads) = coalesce(filling.units, limits);
-        Step::Batch(Batch { reads, units, fills: filling.fills })
+        Step::Batch(Batch { group, reads, units, fills: filling.fills })
     }
 }
 

@@ -196,8 +196,7 @@ impl Selection {
     }
 
     /// What is selected, by its kind.
-    #[doc(hidden)]
-    pub fn parts(&self) -> &Parts {
+    pub(crate) fn parts(&self) -> &Parts {
         &self.parts
     }
 

@@ -242,7 +242,7 @@ impl Access {
         let given = WriteCircumstances {
             device,
             threads: options.threads,
-            force_device: options.strict || options.force_device,
+            force_device: options.force_device(),
             chunks: if device == Device::Cpu { 0 } else { chunks_touched(&self.source, &plan.order) },
             chunk_elements: self.source.layout().chunk_elements(),
             part_elements: plan.largest_part().iter().product::<u64>() as usize,
@@ -252,7 +252,7 @@ impl Access {
             is_resident: store.is_on(device),
             takes_parts: self.source.levels() == 1 && capabilities.writes_parts && !capabilities.far,
             memory_limit_bytes: options.memory_limit_bytes,
-            batch_bytes: options.slab_bytes as u64,
+            batch_bytes: options.tuning.slab_bytes as u64,
             slab_bytes: options.batch_bytes(device),
         };
         WritePlacement::new(self.source.layout().program.as_deref(), &given)

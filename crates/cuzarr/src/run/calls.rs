@@ -11,7 +11,7 @@ use crate::plan::{Plan, Selection, WritePlan, memory_shape};
 use crate::run::access::Access;
 use crate::run::engine::Engine;
 use crate::run::options::Options;
-use crate::run::read::call;
+use crate::run::read::call::{self, ArrayRead};
 use crate::run::read::out::{Arrived, InTurn, Out};
 use crate::run::read::route::variable;
 use crate::run::report::Report;
@@ -65,14 +65,37 @@ impl Engine {
         out: &NdBuffer,
         options: &Options,
     ) -> Result<Report> {
-        if out.device() != access.device() {
-            let message = format!("the array is bound to {}, the result is on {}", access.device(), out.device());
-            let hint = format!("open the array with device '{}', or read without out", out.device());
-            return Err(Error::new(ErrorKind::MemorySpace, message).with_hint(hint));
-        }
+        check_device(access, out)?;
         let _range = profile::range("read", out.size_bytes() as u64);
         let (_, report) = call::read(self, access, store, plan, Out::Whole(out.clone()), options)?;
         Ok(report)
+    }
+
+    /// Reads of several arrays, each into its own `out`, in one pipeline: chunks that are decoded in the same way share launches.
+    /// All arrays are bound to one device. The first failure ends all; results hold anything then.
+    ///
+    /// # Errors
+    /// Those of [`Engine::read`]; `MemorySpace` when arrays are bound to different devices; `InvalidArgument` when results in host
+    /// memory overlap.
+    pub fn read_all(&self, reads: &[ArrayRead<'_>], options: &Options) -> Result<Report> {
+        let Some(first) = reads.first() else { return Ok(Report::default()) };
+        let device = first.access.device();
+        let mut planned = Vec::with_capacity(reads.len());
+        for read in reads {
+            let ArrayRead { access, store, selection, out } = read;
+            if access.device() != device {
+                let message = format!("arrays are bound to {device} and {}", access.device());
+                return Err(
+                    Error::new(ErrorKind::MemorySpace, message).with_hint("read those of each device by a call")
+                );
+            }
+            check_array(access, &memory_shape(selection)?, out)?;
+            check_device(access, out)?;
+            let limits = options.plan(&store.capabilities());
+            planned.push((read, Plan::new(Arc::clone(access.source()), (*selection).clone(), limits)?));
+        }
+        let _range = profile::range("read", reads.iter().map(|read| read.out.size_bytes() as u64).sum());
+        call::read_all(self, device, planned, options)
     }
 
     /// Reads boxes of an array in order to the device that `access` is bound to, in one pipeline, and hands each to `deliver`
@@ -143,7 +166,7 @@ impl Engine {
         let value = broadcast(value, &shape)?;
         check_array(access, &shape, &value)?;
         let _range = profile::range("write", value.size_bytes() as u64);
-        let call = self.call(store, value.device(), options);
+        let call = self.call(&[store], value.device(), options);
         let plan = WritePlan::new(Arc::clone(access.source()), selection.clone())?;
         write::coordinator::write(&call, access, plan, write::coordinator::Value::Elements(value), options)?;
         Ok(call.report())
@@ -164,7 +187,7 @@ impl Engine {
         variable::require(access)?;
         check_variable(selection, value)?;
         let _range = profile::range("write", 0);
-        let call = self.call(store, Device::Cpu, options);
+        let call = self.call(&[store], Device::Cpu, options);
         let plan = WritePlan::new(Arc::clone(access.source()), selection.clone())?;
         let value = write::coordinator::Value::Variable(Arc::new(value.clone()));
         write::coordinator::write(&call, access, plan, value, options)?;
@@ -182,7 +205,7 @@ pub(crate) fn reads_in_turn(store: &dyn Store, device: Device) -> bool {
 ///
 /// # Errors
 /// `ShapeMismatch`
-pub(super) fn check_variable(selection: &Selection, value: &VariableElements) -> Result<()> {
+fn check_variable(selection: &Selection, value: &VariableElements) -> Result<()> {
     if selection.len() == Some(value.len() as u64) {
         return Ok(());
     }
@@ -190,14 +213,23 @@ pub(super) fn check_variable(selection: &Selection, value: &VariableElements) ->
     Err(Error::new(ErrorKind::ShapeMismatch, message))
 }
 
-pub(super) fn broadcast(value: &NdBuffer, shape: &[usize]) -> Result<NdBuffer> {
+fn broadcast(value: &NdBuffer, shape: &[usize]) -> Result<NdBuffer> {
     value.broadcast_to(shape).map_err(|error| {
         let message = format!("a value of shape {:?} does not broadcast to shape {shape:?}", value.shape());
         Error::new(ErrorKind::ShapeMismatch, message).with_source(error)
     })
 }
 
-pub(super) fn check_array(access: &Access, shape: &[usize], array: &NdBuffer) -> Result<()> {
+fn check_device(access: &Access, out: &NdBuffer) -> Result<()> {
+    if out.device() == access.device() {
+        return Ok(());
+    }
+    let message = format!("the array is bound to {}, the result is on {}", access.device(), out.device());
+    let hint = format!("open the array with device '{}', or read without out", out.device());
+    Err(Error::new(ErrorKind::MemorySpace, message).with_hint(hint))
+}
+
+fn check_array(access: &Access, shape: &[usize], array: &NdBuffer) -> Result<()> {
     access.program()?;
     if array.shape() != shape {
         let message = format!("got shape {:?}, the selection has {shape:?}", array.shape());

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use cuzarr_device::pool::Within;
+use cuzarr_device::internal::pool::Within;
 
 use crate::cancellation::CancellationToken;
 use crate::error::{Error, ErrorKind, Result};
@@ -22,7 +22,8 @@ const OTHER_FAILURES: usize = 15;
 
 /// The context of one read or write.
 pub(crate) struct Context {
-    pub(crate) store: Arc<dyn Store>,
+    /// The stores of the call's arrays, by the numbers of these.
+    pub(crate) stores: Vec<CallStore>,
     pub(crate) cancellation: CancellationToken,
     pub(crate) pool: Pool,
     /// The call's own jobs in that pool.
@@ -35,13 +36,40 @@ pub(crate) struct Context {
     pub(crate) memory: Memory,
     pub(crate) limit_bytes: u64,
     pub(crate) counters: Counters,
-    /// Shards that were opened for their index. Their chunks must come from the same version.
-    pub(crate) shards: OpenValues,
-    /// Objects that were read whole.
-    pub(crate) held: OnceLock<HeldValues>,
     pub(crate) failures: Failures,
     /// Keeps the memory of the device's pool below the limit.
     pub(crate) _within: Within,
+}
+
+/// The store of one array of a call. Arrays may share keys, and so each has its own open and held objects.
+pub(crate) struct CallStore {
+    pub(crate) store: Arc<dyn Store>,
+    /// Shards that were opened for their index. Their chunks must come from the same version.
+    pub(crate) shards: OpenValues,
+    /// Objects that were read whole.
+    held: OnceLock<HeldValues>,
+}
+
+impl CallStore {
+    pub(crate) fn new(store: Arc<dyn Store>, shards: OpenValues) -> CallStore {
+        CallStore { store, shards, held: OnceLock::new() }
+    }
+
+    /// Holds objects until the call ends. The store is not asked for them again.
+    pub(crate) fn hold(&self, values: impl IntoIterator<Item = (String, Option<Vec<u8>>)>) {
+        // A call holds objects once.
+        let _ = self.held.set(HeldValues::new(self.store.to_string(), values));
+    }
+
+    /// Whether objects are held.
+    pub(crate) fn holds(&self) -> bool {
+        self.held.get().is_some()
+    }
+
+    /// Whether the store is far away.
+    pub(crate) fn is_far(&self) -> bool {
+        self.store.capabilities().far && !self.holds()
+    }
 }
 
 /// The failures of one call. After the first one, no new work begins.
@@ -62,33 +90,36 @@ impl Context {
         if waits { self.senders.submit(Box::new(job)) } else { self.jobs.submit(Box::new(job)) }
     }
 
-    /// Reads a batch from held objects if they have all of it, else from the store.
-    pub(crate) fn read(&self, batch: Arc<[ReadRequest]>, sink: Arc<dyn ReadSink>, workers: &dyn Workers) {
-        if let Some(held) = self.held.get().filter(|held| held.have(&batch)) {
+    /// The store of an array.
+    ///
+    /// # Panics
+    /// When there is no such array.
+    pub(crate) fn of(&self, array: usize) -> &CallStore {
+        &self.stores[array]
+    }
+
+    /// The store of the only array, or of the first one.
+    pub(crate) fn store(&self) -> &dyn Store {
+        &*self.stores[0].store
+    }
+
+    /// Reads a batch of an array from held objects if they have all of it, else from the store.
+    pub(crate) fn read(&self, array: usize, batch: Arc<[ReadRequest]>, sink: Arc<dyn ReadSink>, workers: &dyn Workers) {
+        let CallStore { store, held, .. } = self.of(array);
+        if let Some(held) = held.get().filter(|held| held.have(&batch)) {
             return held.read(batch, sink, workers);
         }
         if !self.cancellation.is_cancelled() {
-            return self.counters.watch(|| self.store.read(batch, sink, workers));
+            return self.counters.watch(|| store.read(batch, sink, workers));
         }
         for index in 0..batch.len() {
             sink.done(index, self.cancellation.check().map(|()| ReadOutcome::Missing));
         }
     }
 
-    /// Holds objects until the call ends. The store is not asked for them again.
-    pub(crate) fn hold(&self, values: impl IntoIterator<Item = (String, Option<Vec<u8>>)>) {
-        // A call holds objects once.
-        let _ = self.held.set(HeldValues::new(self.store.to_string(), values));
-    }
-
-    /// Whether the store is far away.
+    /// Whether a store is far away.
     pub(crate) fn is_far(&self) -> bool {
-        self.store.capabilities().far && !self.holds()
-    }
-
-    /// Whether objects are held.
-    pub(crate) fn holds(&self) -> bool {
-        self.held.get().is_some()
+        self.stores.iter().any(CallStore::is_far)
     }
 
     /// Notes a failure. Work that has not begun then ends early.

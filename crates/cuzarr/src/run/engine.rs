@@ -3,13 +3,13 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use cuzarr_device::pool::within;
+use cuzarr_device::internal::pool::within;
 use cuzarr_device::{Device, PerProcess};
 
 use crate::cancellation::CancellationToken;
-use crate::config::cores;
+use crate::config::environment::cores;
 use crate::error::Result;
-use crate::run::context::{Context, FAR_WRITES, Failures};
+use crate::run::context::{CallStore, Context, FAR_WRITES, Failures};
 use crate::run::options::Options;
 use crate::run::report::Counters;
 use crate::run::schedule::budget::Memory;
@@ -70,29 +70,32 @@ impl Engine {
         self.memory.lock().unwrap_or_else(PoisonError::into_inner).entry(device).or_default().clone()
     }
 
-    pub(crate) fn call(&self, store: &Arc<dyn Store>, device: Device, options: &Options) -> Arc<Context> {
-        self.call_by(&self.pool, options.threads, store, device, options)
+    /// The context of a call on the arrays of these stores.
+    pub(crate) fn call(&self, stores: &[&Arc<dyn Store>], device: Device, options: &Options) -> Arc<Context> {
+        self.call_by(&self.pool, options.threads, stores, device, options)
     }
 
     /// The context of a read into device memory in which the calling thread works too. Work that it puts on the device must not
     /// wait until a worker leaves it a core, which takes milliseconds.
-    pub(crate) fn driven_call(&self, store: &Arc<dyn Store>, device: Device, options: &Options) -> Arc<Context> {
-        self.call_by(&self.driven_pool, options.threads.saturating_sub(1).max(1), store, device, options)
+    pub(crate) fn driven_call(&self, stores: &[&Arc<dyn Store>], device: Device, options: &Options) -> Arc<Context> {
+        self.call_by(&self.driven_pool, options.threads.saturating_sub(1).max(1), stores, device, options)
     }
 
     fn call_by(
         &self,
         pool: &Pool,
         threads: usize,
-        store: &Arc<dyn Store>,
+        stores: &[&Arc<dyn Store>],
         device: Device,
         options: &Options,
     ) -> Arc<Context> {
         pool.grow(threads.min(MOST_THREADS));
         let threads = threads.clamp(1, pool.count());
         let within = within(device, options.memory_limit_bytes);
+        let of =
+            |store: &&Arc<dyn Store>| CallStore::new(Arc::clone(store), OpenValues::new(Arc::clone(&self.open_shards)));
         Arc::new(Context {
-            store: Arc::clone(store),
+            stores: stores.iter().map(of).collect(),
             cancellation: options.cancellation.clone(),
             pool: pool.clone(),
             jobs: Jobs::new(pool.clone(), threads),
@@ -103,8 +106,6 @@ impl Engine {
             memory: self.memory(device),
             limit_bytes: within.limit_bytes(),
             counters: Counters::new(options.trace),
-            shards: OpenValues::new(Arc::clone(&self.open_shards)),
-            held: OnceLock::new(),
             failures: Failures::default(),
             _within: within,
         })

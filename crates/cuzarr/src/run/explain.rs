@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use cuzarr_device::Order;
+
 use crate::error::Result;
 use crate::plan::{Explanation, Plan, Selection, WritePlan};
 use crate::run::access::Access;
@@ -11,7 +13,7 @@ use crate::store::Store;
 
 /// Bytes of a new result, where it is contiguous in C order.
 fn contiguous_bytes(access: &Access, selection: &Selection, options: &Options) -> Option<usize> {
-    let is_c = !options.order_is_f || selection.shape().len() < 2;
+    let is_c = options.order == Order::C || selection.shape().len() < 2;
     let (dtype, len) = access.dtype().zip(selection.len()).filter(|_| is_c)?;
     usize::try_from(len).ok()?.checked_mul(dtype.size_bytes())
 }

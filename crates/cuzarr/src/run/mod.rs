@@ -13,17 +13,17 @@
 //! **Failures** cancel work that has not begun. The call returns when all its work has ended, with the first failure and the
 //! others attached. All its memory is free then.
 
-mod access;
+pub(crate) mod access;
 mod calls;
 mod context;
 mod direct;
-mod engine;
+pub(crate) mod engine;
 mod explain;
 mod natives;
-mod options;
-mod read;
+pub(crate) mod options;
+pub(crate) mod read;
 mod report;
-mod schedule;
+pub(crate) mod schedule;
 mod write;
 
 pub(crate) use calls::reads_in_turn;
@@ -38,11 +38,7 @@ pub(crate) use schedule::range_lock::Turn;
 pub(crate) use schedule::walk::no_thread;
 
 // The engine's: for the Python package's pipeline, for `cuzarr-compute`, and for tests.
-#[doc(hidden)]
-pub use access::Access;
-#[doc(hidden)]
-pub use engine::Engine;
-#[doc(hidden)]
-pub use schedule::pool::in_threads;
-#[doc(hidden)]
-pub use schedule::walk::{relay, walk, write_behind};
+pub(crate) use access::Access;
+pub(crate) use engine::Engine;
+pub(crate) use schedule::pool::in_threads;
+pub(crate) use schedule::walk::{relay, write_behind};

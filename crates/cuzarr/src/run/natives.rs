@@ -15,9 +15,12 @@ pub(crate) struct Natives {
     host_passes: usize,
     /// That of the array's own layout, which is mostly the only one.
     usual: (Arc<ChunkLayout>, Arc<Native>),
-    /// Those of other layouts by the shape of their chunks; `None` where the device cannot do it.
-    others: Mutex<HashMap<Vec<u64>, Option<Arc<Native>>>>,
+    /// Those of other layouts, by the addresses of these; `None` where the device cannot do it.
+    others: Mutex<HashMap<usize, Other>>,
 }
+
+/// The work for another layout, which is kept so that its address stays its own.
+type Other = (Arc<ChunkLayout>, Option<Arc<Native>>);
 
 impl Natives {
     /// The work behind so many passes, which for the array's own layout is `native`.
@@ -42,12 +45,12 @@ impl Natives {
             return Some(Arc::clone(native));
         }
         let mut others = self.others.lock().unwrap_or_else(PoisonError::into_inner);
-        let shape = &layout.leaf().chunk_shape;
-        if let Some(known) = others.get(shape) {
+        let address = Arc::as_ptr(layout) as usize;
+        if let Some((_, known)) = others.get(&address) {
             return known.clone();
         }
         let made = layout.program.as_ref().and_then(|program| program.native_from(self.host_passes)).map(Arc::new);
-        others.insert(shape.clone(), made.clone());
+        others.insert(address, (Arc::clone(layout), made.clone()));
         made
     }
 

@@ -1,6 +1,7 @@
 //! Options of an array in use: the one struct that arrays hold and calls carry.
 
-use cuzarr_device::{DEFAULT_SLAB_BYTES, Device};
+use cuzarr_device::internal::DEFAULT_SLAB_BYTES;
+use cuzarr_device::{Device, Order};
 
 use crate::cancellation::CancellationToken;
 use crate::config::Config;
@@ -22,17 +23,22 @@ const NEAR_GAP_BYTES: u64 = 128 << 10;
 const MEASURED_MULTIPROCESSORS: u32 = 132;
 
 /// Options of an array in use. They are not stored.
+///
+/// ```
+/// use cuzarr::{ArrayOptions, Order};
+/// let options = ArrayOptions::default().with_order(Order::F).with_memory_limit_bytes(256 << 20);
+/// assert_eq!((options.order, options.strict), (Order::F, false));
+/// ```
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Options {
     /// The device of an array's results. A call of the engine uses the device of its [`Access`](super::Access).
     pub device: Device,
-    /// Whether an array's results are in F order.
-    pub order_is_f: bool,
-    /// Whether a fall-back to the host is an error. It implies `force_device`.
+    /// The order of elements in an array's results.
+    pub order: Order,
+    /// Whether a fall-back to the host is an error. Then a device decodes and encodes all that it can, also where the host would be
+    /// faster.
     pub strict: bool,
-    /// Whether a device decodes and encodes all that it can, also where the host would be faster.
-    #[doc(hidden)] // for tests and benchmarks
-    pub force_device: bool,
     /// Whether missing chunks give the fill value. Otherwise they are an error.
     pub read_missing_chunks: bool,
     /// Whether chunks that only hold the fill value are stored.
@@ -49,23 +55,37 @@ pub struct Options {
     pub coalesce_max_bytes: u64,
     /// Most decoded bytes of a chunk with elements of variable length.
     pub variable_limit_bytes: u64,
-    /// Size of a slab of the staging ring.
-    pub slab_bytes: usize,
-    /// Packed bytes of one batch that kernels decode, enough to use all multiprocessors of a device.
-    pub decode_batch_bytes: u64,
     /// Whether reports list every piece of work.
     pub trace: bool,
     /// The token that stops the call.
     pub cancellation: CancellationToken,
+    /// The sizes of batches, and where they are decoded.
+    pub(crate) tuning: Tuning,
+}
+
+/// The sizes of batches, and where they are decoded. The defaults suit every array, and none of these changes a result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tuning {
+    /// Size of a slab of the staging ring.
+    pub slab_bytes: usize,
+    /// Packed bytes of one batch that kernels decode, enough to use all multiprocessors of a device.
+    pub decode_batch_bytes: u64,
+    /// Whether a device decodes and encodes all that it can, also where the host would be faster. `strict` implies it.
+    pub force_device: bool,
+}
+
+impl Default for Tuning {
+    fn default() -> Self {
+        Tuning { slab_bytes: DEFAULT_SLAB_BYTES, decode_batch_bytes: 64 << 20, force_device: false }
+    }
 }
 
 impl From<&Config> for Options {
     fn from(config: &Config) -> Self {
         Options {
             device: config.device(),
-            order_is_f: config.order_is_f(),
+            order: config.order(),
             strict: config.strict(),
-            force_device: false,
             read_missing_chunks: config.read_missing_chunks(),
             write_empty_chunks: config.write_empty_chunks(),
             memory_limit_bytes: config.memory_limit_bytes(),
@@ -73,10 +93,9 @@ impl From<&Config> for Options {
             coalesce_gap_bytes: config.coalesce_gap_bytes(),
             coalesce_max_bytes: config.coalesce_max_bytes(),
             variable_limit_bytes: config.variable_chunk_max_bytes(),
-            slab_bytes: DEFAULT_SLAB_BYTES,
-            decode_batch_bytes: 64 << 20,
             trace: false,
             cancellation: CancellationToken::default(),
+            tuning: Tuning::default(),
         }
     }
 }
@@ -88,11 +107,30 @@ impl Default for Options {
 }
 
 impl Options {
+    setters! {
+        with_device(device: Device) = device;
+        with_order(order: Order) = order;
+        with_strict(strict: bool) = strict;
+        with_read_missing_chunks(read_missing_chunks: bool) = read_missing_chunks;
+        with_write_empty_chunks(write_empty_chunks: bool) = write_empty_chunks;
+        with_memory_limit_bytes(memory_limit_bytes: u64) = memory_limit_bytes;
+        with_threads(threads: usize) = threads;
+        with_coalesce_gap_bytes(coalesce_gap_bytes: u64) = coalesce_gap_bytes;
+        with_coalesce_max_bytes(coalesce_max_bytes: u64) = coalesce_max_bytes;
+        with_variable_limit_bytes(variable_limit_bytes: u64) = variable_limit_bytes;
+        with_trace(trace: bool) = trace;
+        with_cancellation(cancellation: CancellationToken) = cancellation;
+    }
+
     /// Packed bytes of one batch of a read into memory of `device`.
-    #[doc(hidden)] // for tests
-    pub fn batch_bytes(&self, device: Device) -> u64 {
+    pub(crate) fn batch_bytes(&self, device: Device) -> u64 {
         let share = (self.memory_limit_bytes / 8).max(256);
-        if device == Device::Cpu { share } else { share.min(self.slab_bytes as u64) }
+        if device == Device::Cpu { share } else { share.min(self.tuning.slab_bytes as u64) }
+    }
+
+    /// Whether a device decodes and encodes all that it can.
+    pub(crate) fn force_device(&self) -> bool {
+        self.strict || self.tuning.force_device
     }
 
     /// The circumstances for placing a read of `chunks` chunks to `device`.
@@ -101,10 +139,10 @@ impl Options {
             // A device that does not tell counts as the measured one.
             multiprocessors: device.multiprocessors().unwrap_or(MEASURED_MULTIPROCESSORS),
             threads: self.threads,
-            force_device: self.strict || self.force_device,
+            force_device: self.force_device(),
             memory_limit_bytes: self.memory_limit_bytes,
             slab_bytes: self.batch_bytes(device),
-            decode_batch_bytes: self.decode_batch_bytes,
+            decode_batch_bytes: self.tuning.decode_batch_bytes,
             chunks,
             in_turn: false,
             is_resident: false,
@@ -121,7 +159,7 @@ impl Options {
                 gap_bytes => gap_bytes,
             },
             coalesce_max_bytes: self.coalesce_max_bytes,
-            piece_max_bytes: self.slab_bytes as u64,
+            piece_max_bytes: self.tuning.slab_bytes as u64,
             index_window_bytes: INDEX_WINDOW_BYTES,
             whole_shards_bytes: INDEX_WINDOW_BYTES.min(self.memory_limit_bytes / INDEXES_SHARE),
         }

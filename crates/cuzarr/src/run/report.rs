@@ -4,7 +4,8 @@ use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use cuzarr_device::{Copied, Event, Stream, profile};
+use cuzarr_device::internal::Copied;
+use cuzarr_device::{Event, Stream, profile};
 
 use crate::error::{Error, Result};
 use crate::store::{Traffic, TrafficCounts};

@@ -16,7 +16,8 @@ use std::path::Path;
 use std::str::FromStr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use cuzarr_device::{Buffer, CuFile, Device, DirectFile};
+use cuzarr_device::internal::{CuFile, DirectFile};
+use cuzarr_device::{Buffer, Device};
 
 use super::batch::{self, Source};
 use super::local::{LocalOptions, LocalStore, OpenFile};

@@ -50,12 +50,11 @@ mod memory;
 mod object;
 mod other_file;
 mod parts;
-mod registry;
-#[doc(hidden)] // stores that tests of the workspace's crates watch
-pub mod testing;
+pub(crate) mod registry;
+pub(crate) mod testing;
 mod traffic;
 mod url;
-mod values;
+pub(crate) mod values;
 mod version;
 mod zip;
 
@@ -78,12 +77,8 @@ pub use local::{DirectIo, Durability, LocalOptions, LocalStore, Symlinks};
 pub use memory::MemoryStore;
 pub use other_file::hint_about_file;
 pub use registry::{Opener, Registry};
-#[doc(hidden)] // for the command line
-pub use registry::{has_zip_name, is_zip};
 pub use traffic::{Traffic, TrafficCounts};
 pub use url::Url;
-#[doc(hidden)] // for stores of other crates that hold all their keys
-pub use values::Values as KeyTable;
 pub use version::{OpenLimit, OpenValues, Version};
 pub use zip::{ZipArchive, ZipMode, ZipOptions, ZipStore};
 

@@ -11,6 +11,10 @@ use super::zip::open_zip_file;
 use super::{LocalStore, MemoryStore, Prefixed, Store, ZipStore};
 use crate::error::{Error, ErrorKind, Result};
 
+/// The schemes that the crate `cuzarr-remote` opens.
+const REMOTE_SCHEMES: [&str; 11] =
+    ["s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "http", "https", "reference", "icechunk"];
+
 /// A function that opens the store of a URL. A scheme that wraps another store opens that one with the registry it is given.
 pub type Opener = dyn Fn(&Registry, &Url) -> Result<Arc<dyn Store>> + Send + Sync;
 
@@ -86,10 +90,15 @@ impl Registry {
     /// Those of [`Registry::open`].
     pub fn open_url(&self, url: &Url) -> Result<Arc<dyn Store>> {
         let Some(opener) = self.openers.get(url.scheme()) else {
-            let message = format!("'{url}': unknown scheme '{}'", url.scheme());
-            let known: Vec<_> = self.schemes().collect();
-            return Err(Error::new(ErrorKind::Unsupported, message)
-                .with_hint(format!("use one of these schemes: {}", known.join(", "))));
+            let scheme = url.scheme();
+            let message = format!("'{url}': unknown scheme '{scheme}'");
+            let hint = match REMOTE_SCHEMES.contains(&scheme) {
+                true => "add the crate `cuzarr-remote`, and call `cuzarr_remote::open`; `cuzarr_remote::registry` opens the \
+                         store alone"
+                    .to_string(),
+                false => format!("use one of these schemes: {}", self.schemes().collect::<Vec<_>>().join(", ")),
+            };
+            return Err(Error::new(ErrorKind::Unsupported, message).with_hint(hint));
         };
         self.check.iter().try_for_each(|check| check(url))?;
         opener(self, url)
@@ -207,6 +216,15 @@ mod tests {
         assert_eq!(error.kind(), ErrorKind::Unsupported);
         assert!(error.hint().unwrap().contains("file, memory, zip"));
         assert_eq!(plain.open("file://a::file://b").unwrap_err().kind(), ErrorKind::InvalidArgument);
+    }
+
+    #[test]
+    fn a_scheme_of_the_remote_crate_is_answered_with_the_call_that_opens_it() {
+        for scheme in REMOTE_SCHEMES {
+            let error = Registry::new().open(&format!("{scheme}://bucket/a.zarr")).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Unsupported);
+            assert!(error.hint().unwrap().contains("`cuzarr_remote::open`"), "{error}");
+        }
     }
 
     #[test]

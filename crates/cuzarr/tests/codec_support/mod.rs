@@ -1,7 +1,7 @@
 //! Whole chunks through a chain's program and its tail.
 
-use cuzarr::codec::Chain;
-use cuzarr_device::transfer::{gather_host, scatter_host};
+use cuzarr::internal::codec::Chain;
+use cuzarr_device::internal::transfer::{gather_host, scatter_host};
 use cuzarr_device::{Device, NdBuffer, Order, Transfer, TransferBox};
 
 fn shape(chain: &Chain) -> Vec<usize> {

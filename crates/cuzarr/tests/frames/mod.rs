@@ -7,7 +7,7 @@ mod reference;
 pub use reference::Format;
 
 use cuzarr::ErrorKind;
-use cuzarr::codec::batch::{Batch, Unit};
+use cuzarr::internal::codec::batch::{Batch, Unit};
 use cuzarr_device::{Buffer, Device, Stream};
 
 use crate::model::Dice;

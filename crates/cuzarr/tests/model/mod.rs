@@ -10,10 +10,13 @@ use std::process::Command;
 use std::sync::{Arc, Mutex};
 
 use cuzarr::Result;
-use cuzarr::codec::Chain;
+use cuzarr::internal::codec::Chain;
+use cuzarr::internal::plan::Parts;
+use cuzarr::internal::plan::parts;
+use cuzarr::internal::run::{Access, Engine};
 use cuzarr::meta::ArrayMetadata;
-use cuzarr::plan::{AxisIndex, AxisSelection, Parts, Selection};
-use cuzarr::run::{Access, Engine, Options};
+use cuzarr::plan::{AxisIndex, AxisSelection, Selection};
+use cuzarr::run::Options;
 use cuzarr::store::Store;
 use cuzarr_device::{DType, Device, NdBuffer, Order};
 use serde_json::{Value, json};
@@ -129,7 +132,7 @@ impl Story {
         let dtype = metadata.data_type().device_dtype().unwrap();
         let fill = metadata.fill_value().element(metadata.data_type()).into_owned();
         let elements = fill.repeat(metadata.elems().unwrap() as usize);
-        let (element_bytes, options) = (dtype.size_bytes(), Options { threads: 3, ..Options::default() });
+        let (element_bytes, options) = (dtype.size_bytes(), Options::default().with_threads(3));
         Story { metadata, store, engine: Arc::new(Engine::new(3)), options, elements, element_bytes, fill, dtype }
     }
 
@@ -142,7 +145,7 @@ impl Story {
     pub fn numbers(&self, selection: &Selection) -> Vec<usize> {
         let shape = self.metadata.shape();
         let range = |axis: &AxisSelection| (0..axis.count).map(|at| axis.start + at * axis.step).collect();
-        let axes: Vec<Vec<u64>> = match selection.parts() {
+        let axes: Vec<Vec<u64>> = match parts(selection) {
             Parts::Box(axes) => axes.iter().map(range).collect(),
             Parts::Product(axes) => axes
                 .iter()

@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use cuzarr::codec::device::{DeviceDecoder, DeviceEncoder};
-use cuzarr::codec::{BytesToBytes, Size};
+use cuzarr::internal::codec::device::{DeviceDecoder, DeviceEncoder};
+use cuzarr::internal::codec::{BytesToBytes, Size};
 use cuzarr::{Error, ErrorKind, Result};
 
 use super::cuda;

@@ -1,13 +1,14 @@
 //! Launches of `run_length.cu`.
 
-use cuzarr::codec::batch::{HEADERS, place_frames};
-use cuzarr::codec::cost::{EncodingSpeeds, Speeds};
-use cuzarr::codec::device::{
+use cuzarr::internal::codec::batch::{HEADERS, place_frames};
+use cuzarr::internal::codec::cost::{EncodingSpeeds, Speeds};
+use cuzarr::internal::codec::device::{
     ChunkRow, Decode, DeviceDecoder, DeviceEncoder, Encode, EncodeTask, FRAME_ENTRY_BYTES, Headers, Launched, Prepared,
     Request, Task,
 };
 use cuzarr::{Error, ErrorKind, Result};
-use cuzarr_device::{KernelSource, pool, upload_table};
+use cuzarr_device::KernelSource;
+use cuzarr_device::internal::{pool, upload_table};
 
 static RUN_LENGTH: KernelSource =
     KernelSource { name: "run_length", text: include_str!("run_length.cu"), headers: &[HEADERS] };

@@ -12,7 +12,8 @@ mod cuda;
 use std::sync::Arc;
 
 use cuzarr::Result;
-use cuzarr::codec::{BytesToBytes, ExternalCodec, ExternalCodecs, ExternalRequest};
+use cuzarr::codec::{ExternalCodec, ExternalCodecs, ExternalRequest};
+use cuzarr::internal::codec::BytesToBytes;
 
 /// Tells the library of the codec. A built-in codec has a line in `registry.rs` instead.
 pub struct Registration;

@@ -6,7 +6,7 @@ use std::fmt::{self, Display, Formatter};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use cuzarr_device::{Buffer, Device, pool};
+use cuzarr_device::{Buffer, Device, internal, pool};
 use serde_json::{Value, json};
 
 use super::model::{devices, say_skipped};
@@ -56,7 +56,7 @@ pub fn peak_within(limit: u64, device: Device, work: impl FnOnce()) -> u64 {
 /// Memory of the device until it gives no more: of pools, and of what small limits take.
 pub fn fill_up(device: Device) -> Vec<Buffer> {
     let mut held = fill_once(device);
-    let _within = pool::within(device, 1);
+    let _within = internal::pool::within(device, 1);
     held.extend(fill_once(device));
     held
 }
@@ -64,7 +64,7 @@ pub fn fill_up(device: Device) -> Vec<Buffer> {
 pub fn fill_once(device: Device) -> Vec<Buffer> {
     let (mut held, mut size_bytes) = (Vec::new(), 1usize << 40);
     while size_bytes >= 256 {
-        match pool::allocate_on(device, size_bytes) {
+        match internal::pool::allocate_on(device, size_bytes) {
             Ok(block) => held.push(block),
             Err(error) => {
                 assert_eq!(error.kind(), cuzarr_device::ErrorKind::OutOfMemory, "{error}");

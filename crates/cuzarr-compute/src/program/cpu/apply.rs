@@ -4,7 +4,7 @@
 //! all of them are in `program/arithmetic.cuh`.
 
 use cuzarr_device::DType;
-use cuzarr_device::cpu::math;
+use cuzarr_device::internal::cpu::math;
 
 use super::lanes::{Complex, Lane, map1, map2};
 use crate::expression::Op;

@@ -5,13 +5,13 @@ mod lanes;
 
 use std::sync::{Mutex, PoisonError};
 
-use cuzarr_device::cpu::{cast, nan};
+use cuzarr_device::internal::cpu::{cast, nan};
 use cuzarr_device::{Buffer, DType, Device, Layout, NdBuffer, Order};
 
 use super::layout::Joint;
 use super::steps::{Action, Program, Step};
 use crate::expression::{is_half, lane, negative_power};
-use cuzarr::run::in_threads;
+use cuzarr::internal::run::in_threads;
 use cuzarr::{Error, ErrorKind, Result};
 
 /// Elements of a block.

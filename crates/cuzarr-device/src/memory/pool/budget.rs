@@ -36,14 +36,12 @@ thread_local! {
 }
 
 /// Permission for work to have some bytes in flight on a device, until this is dropped.
-#[doc(hidden)] // for the engine
 pub struct Within {
     context: Option<&'static Context>,
     limit_bytes: u64,
 }
 
 /// Begins work on `device` that may have `limit_bytes` in flight. Gives back unused memory of work that was allowed more.
-#[doc(hidden)] // for the engine and the Python package
 pub fn within(device: Device, limit_bytes: u64) -> Within {
     let context = if device == Device::Cpu { None } else { Context::get(device).ok() };
     if let Some(context) = context {
@@ -68,7 +66,6 @@ impl Drop for Within {
 }
 
 /// Runs `work`; all device memory that this thread takes meanwhile is in flight, and none of it is for results.
-#[doc(hidden)] // for the engine and the Python package
 pub fn in_flight<T>(work: impl FnOnce() -> T) -> T {
     struct Before(bool);
     impl Drop for Before {

@@ -31,7 +31,7 @@ impl Drop for Lent {
 }
 
 /// Memory that another library's pool gave for a result. `owner` is dropped, which gives it back, with the last buffer over
-/// it, once our streams have passed it and, if [`mark_shared`](crate::pool::mark_shared) was called, the whole device is idle.
+/// it, once our streams have passed it and, if `mark_shared` was called, the whole device is idle.
 ///
 /// # Errors
 /// `DeviceUnavailable` when the device cannot be used.

@@ -39,7 +39,6 @@ pub use lent::lend;
 ///
 /// # Errors
 /// `OutOfMemory`, after the pool was trimmed and asked once more.
-#[doc(hidden)] // for the engine and the Python package
 pub fn allocate(size_bytes: usize, stream: &Stream) -> Result<Buffer> {
     match stream.context() {
         None => Buffer::zeroed_on_host(size_bytes),
@@ -49,7 +48,6 @@ pub fn allocate(size_bytes: usize, stream: &Stream) -> Result<Buffer> {
 
 /// Notes that other code knows this memory's address (DLPack, CUDA array interface) and may use it on streams unknown here.
 /// Freeing it then waits for the whole device.
-#[doc(hidden)] // for the engine and the Python package
 pub fn mark_shared(buffer: &Buffer) {
     if let Some(pooled) = buffer.owner().downcast_ref::<PooledMemory>() {
         pooled.shared.store(true, Ordering::Release);
@@ -59,7 +57,6 @@ pub fn mark_shared(buffer: &Buffer) {
 }
 
 /// Names the array of a result on a device, for [`named_bytes`], as long as the result is held.
-#[doc(hidden)] // for the engine and the Python package
 pub fn name_result(buffer: &Buffer, name: impl FnOnce() -> String) {
     let pooled = buffer.owner().downcast_ref::<PooledMemory>().map(|pooled| (pooled.context, &pooled.name));
     let lent = || buffer.owner().downcast_ref::<Lent>().map(|lent| (lent.context, &lent.name));
@@ -71,7 +68,6 @@ pub fn name_result(buffer: &Buffer, name: impl FnOnce() -> String) {
 }
 
 /// Bytes of results on `device` that are held, by the name that [`name_result`] gave them.
-#[doc(hidden)] // for the engine and the Python package
 pub fn named_bytes(device: Device) -> BTreeMap<String, u64> {
     let mut bytes = BTreeMap::new();
     if let Ok(context) = used_context(device) {

@@ -5,7 +5,8 @@
 //! has in flight. On `cpu` slabs are heap memory.
 //!
 //! ```
-//! use cuzarr_device::{Buffer, Device, SlabRing, Stream, pool};
+//! use cuzarr_device::{Buffer, Device, Stream};
+//! use cuzarr_device::internal::{SlabRing, pool};
 //! let stream = Stream::new(Device::Cpu)?;
 //! let ring = SlabRing::new(Device::Cpu, 1 << 20, 4 << 20)?;
 //! let arena = pool::allocate(1 << 20, &stream)?;

@@ -29,7 +29,7 @@ impl NdBuffer {
     /// Running sums or products along a dimension, in new memory, packed in C order.
     ///
     /// Integers wrap, as NumPy's do. Floats are combined in binary64 and rounded once, in an order that depends on the shape
-    /// alone: every device gives the same bits. NaNs are the canonical one ([`nan`](crate::cpu::nan)).
+    /// alone: every device gives the same bits. NaNs are the canonical one (`nan`).
     ///
     /// ```
     /// use cuzarr_device::{Device, NdBuffer, Scan};

@@ -7,7 +7,7 @@
 //!
 //! Every box is checked before anything moves, so whatever the boxes say, nothing outside the packed memory is read and
 //! nothing outside the nd-buffer is written. Many threads may scatter into one nd-buffer at once, as long as their
-//! boxes are disjoint: those of a call are leased while it runs. [`Writer`](crate::Writer) leases once for many calls.
+//! boxes are disjoint: those of a call are leased while it runs. `Writer` leases once for many calls.
 
 pub(crate) mod boxes;
 pub(crate) mod cpu;

@@ -5,7 +5,7 @@ use std::thread::ThreadId;
 use std::time::{Duration, Instant};
 
 use cuzarr::Result;
-use cuzarr::codec::batch::{Batch, Unit};
+use cuzarr::internal::codec::batch::{Batch, Unit};
 use cuzarr_device::{Buffer, Device, Stream};
 
 use super::Format;

@@ -2,7 +2,8 @@
 //! those that the host gives, or refuse the frame with it.
 
 use cuzarr::Result;
-use cuzarr::codec::{Chain, ChunkSpec, Program};
+use cuzarr::codec::ChunkSpec;
+use cuzarr::internal::codec::{Chain, Program};
 use cuzarr::meta::{DataType, Extension, FillValue};
 use cuzarr::run::{Decoder, Frames};
 use cuzarr_device::{Buffer, DType, Device, Layout, NdBuffer, Order, Stream};

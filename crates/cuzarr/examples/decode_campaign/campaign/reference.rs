@@ -4,8 +4,9 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
-use cuzarr::codec::device::DeviceDecoder;
-use cuzarr::codec::{Chain, ChunkSpec, Program, device_decoder};
+use cuzarr::codec::ChunkSpec;
+use cuzarr::internal::codec::device::DeviceDecoder;
+use cuzarr::internal::codec::{Chain, Program, device_decoder};
 use cuzarr::meta::{DataType, Extension, FillValue};
 use cuzarr_device::Device;
 use serde_json::{Value, json};

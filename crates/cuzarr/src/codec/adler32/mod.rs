@@ -8,7 +8,8 @@
 //! - Native: everywhere. On GPUs it is checked over device memory, where what it guards is decoded there.
 //!
 //! ```
-//! # use cuzarr::codec::{ChunkSpec, Chain};
+//! # use cuzarr::codec::ChunkSpec;
+//! # use cuzarr::internal::codec::Chain;
 //! # use cuzarr::meta::{DataType, Extension, FillValue};
 //! let codec = serde_json::json!({"name": "numcodecs.adler32", "configuration": {"location": "start"}});
 //! # let spec = ChunkSpec::new(vec![4], DataType::UInt8, FillValue::Element(vec![0]));
@@ -18,7 +19,7 @@
 
 mod cpu;
 
-use cuzarr_device::checksum::Checksum as Kind;
+use cuzarr_device::internal::checksum::Checksum as Kind;
 
 use super::checksum::{Checksum, location};
 use super::configuration::Configuration;

@@ -8,7 +8,8 @@
 //! - Native: everywhere, as a step of the tail.
 //!
 //! ```
-//! # use cuzarr::codec::{ChunkSpec, Chain};
+//! # use cuzarr::codec::ChunkSpec;
+//! # use cuzarr::internal::codec::Chain;
 //! # use cuzarr::meta::{DataType, Extension, FillValue};
 //! let codec = serde_json::json!({"name": "numcodecs.astype", "configuration":
 //!     {"encode_dtype": "<f4", "decode_dtype": "<f8"}});
@@ -18,7 +19,7 @@
 //! # Ok::<(), cuzarr::Error>(())
 //! ```
 
-use cuzarr_device::cpu::cast::is_supported;
+use cuzarr_device::internal::cpu::cast::is_supported;
 
 use super::configuration::Configuration;
 use super::elements::{Stepped, cast_step, input_dtype, output_spec};

@@ -1,7 +1,7 @@
 //! The table of frames that kernels start from: `codec/batch/frames.cuh`. Written by the host from bytes it has at hand, or by a
 //! scan kernel: same layout.
 
-use cuzarr_device::{defined, stated_size};
+use cuzarr_device::internal::{defined, stated_size};
 
 const HEADER: &str = include_str!("frames.cuh");
 /// Bytes of an entry, and of what stands in front of them.

@@ -5,8 +5,8 @@
 //! those that stand inside of frames to the host (`headers.cu`) while a batch is prepared. Runs read nothing back.
 //!
 //! ```
-//! use cuzarr::codec::batch::{Batch, Unit};
-//! use cuzarr::codec::device_decoder;
+//! use cuzarr::internal::codec::batch::{Batch, Unit};
+//! use cuzarr::internal::codec::device_decoder;
 //! # use cuzarr_device::{Buffer, Device, Stream};
 //! # fn decode(device: Device, encoded: &[u8], decoded_bytes: usize) -> cuzarr::Result<Vec<u8>> {
 //! let src = Buffer::from_bytes(device, encoded)?;
@@ -28,7 +28,8 @@ pub(crate) mod status;
 use std::fmt;
 use std::ops::Range;
 
-use cuzarr_device::{Buffer, Device, Event, Header, Stream, header, pool};
+use cuzarr_device::internal::pool;
+use cuzarr_device::{Buffer, Device, Event, Header, Stream, header};
 
 pub(crate) use super::device::STATUS_BYTES;
 pub use super::device::Unit;

@@ -1,6 +1,7 @@
 //! Statuses: what kernels report about each unit.
 
-use cuzarr_device::{Header, STATUS_HEADER, defined};
+use cuzarr_device::Header;
+use cuzarr_device::internal::{STATUS_HEADER, defined};
 
 use crate::codec::damage::corrupt;
 use crate::{Error, ErrorKind, Result};
@@ -37,7 +38,7 @@ pub(crate) fn result_of(status: u64, damages: &[Header]) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::codec::device_decoder;
+    use crate::codec::registry::device_decoder;
 
     #[test]
     fn every_code_has_words_and_one_meaning() {

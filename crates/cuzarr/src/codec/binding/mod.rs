@@ -3,7 +3,7 @@
 mod split;
 mod stages;
 
-use cuzarr_device::convert::Conversion;
+use cuzarr_device::internal::convert::Conversion;
 use cuzarr_device::{Device, ElementStep, Tail};
 
 use self::split::{TailSplit, no_split, tail_split};

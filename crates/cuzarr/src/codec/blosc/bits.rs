@@ -1,6 +1,6 @@
 //! Bit shuffle as c-blosc 1 uses it: only for a number of elements that is a multiple of 8; otherwise bytes are copied.
 
-use cuzarr_device::cpu::shuffle;
+use cuzarr_device::internal::cpu::shuffle;
 
 use crate::Result;
 

@@ -8,7 +8,7 @@
 //! A split's size equal to its decoded size means stored bytes. A block is split into `typesize` streams when the flag
 //! DONT_SPLIT is clear, it is not the short last one, and the streams are neither too many nor too short.
 
-use cuzarr_device::defined;
+use cuzarr_device::internal::defined;
 
 use crate::Result;
 use crate::codec::damage::corrupt;

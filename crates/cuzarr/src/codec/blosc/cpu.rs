@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
-use cuzarr_device::cpu::shuffle::{shuffle, unshuffle};
+use cuzarr_device::internal::cpu::shuffle::{shuffle, unshuffle};
 use lz4::block::CompressionMode;
 
 use super::bits::{bitshuffle, bitunshuffle};

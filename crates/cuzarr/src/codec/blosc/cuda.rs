@@ -1,6 +1,7 @@
 //! Launches of `blosc.cu`, and of the kernels of other codecs for the streams inside.
 
-use cuzarr_device::{Buffer, Device, Header, KernelSource, header, pool, upload_table};
+use cuzarr_device::internal::{pool, upload_table};
+use cuzarr_device::{Buffer, Device, Header, KernelSource, header};
 
 use super::cost;
 use super::scan::{Inner, Scan, Target, knows};

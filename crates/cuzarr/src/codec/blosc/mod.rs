@@ -12,7 +12,8 @@
 //!   (`encode`); `lz4hc` and `blosclz` encode via host.
 //!
 //! ```
-//! # use cuzarr::codec::{ChunkSpec, Chain};
+//! # use cuzarr::codec::ChunkSpec;
+//! # use cuzarr::internal::codec::Chain;
 //! # use cuzarr::meta::{DataType, Extension, FillValue};
 //! let codec = serde_json::json!({"name": "blosc", "configuration":
 //!     {"cname": "lz4", "clevel": 5, "shuffle": "shuffle", "typesize": 4, "blocksize": 0}});

@@ -1,6 +1,7 @@
 //! Reads the headers of frames: what kernels copy and unshuffle, and whose kernels decode which streams.
 
-use cuzarr_device::{Device, defined};
+use cuzarr_device::Device;
+use cuzarr_device::internal::defined;
 
 use super::container::{Compressor, HEADER_BYTES, Header, Shuffling};
 use super::streams::{Stream, streams};

@@ -8,7 +8,8 @@
 //! - Native: everywhere, as a step of the tail; structures with several field sizes in big endian are swapped on the host.
 //!
 //! ```
-//! # use cuzarr::codec::{ChunkSpec, Chain};
+//! # use cuzarr::codec::ChunkSpec;
+//! # use cuzarr::internal::codec::Chain;
 //! # use cuzarr::meta::{DataType, Extension, FillValue};
 //! let codec = serde_json::json!({"name": "bytes", "configuration": {"endian": "big"}});
 //! # let spec = ChunkSpec::new(vec![4], DataType::Int32, FillValue::Element(vec![0; 4]));

@@ -8,7 +8,8 @@
 //! - Native: cpu (libbz2-rs). On GPUs: via host.
 //!
 //! ```
-//! # use cuzarr::codec::{ChunkSpec, Chain};
+//! # use cuzarr::codec::ChunkSpec;
+//! # use cuzarr::internal::codec::Chain;
 //! # use cuzarr::meta::{DataType, Extension, FillValue};
 //! let codec = serde_json::json!({"name": "numcodecs.bz2", "configuration": {"level": 9}});
 //! # let spec = ChunkSpec::new(vec![4], DataType::UInt8, FillValue::Element(vec![0]));

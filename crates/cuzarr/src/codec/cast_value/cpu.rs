@@ -2,8 +2,9 @@
 
 use std::collections::HashMap;
 
-use cuzarr_device::convert::{self, OutOfRange, Rounding, Rule};
-use cuzarr_device::cpu::cast::cast;
+use cuzarr_device::internal::convert;
+use cuzarr_device::internal::convert::{OutOfRange, Rounding, Rule};
+use cuzarr_device::internal::cpu::cast::cast;
 use cuzarr_device::{DType, Tail};
 
 use super::ChunkSpec;

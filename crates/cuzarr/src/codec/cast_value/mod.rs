@@ -8,7 +8,8 @@
 //! - Native: cpu; GPUs, unless more than 65,536 scalars are mapped; of a chunk with an element that has no value the host says which.
 //!
 //! ```
-//! # use cuzarr::codec::{ChunkSpec, Chain};
+//! # use cuzarr::codec::ChunkSpec;
+//! # use cuzarr::internal::codec::Chain;
 //! # use cuzarr::meta::{DataType, Extension, FillValue};
 //! let codec = serde_json::json!({"name": "cast_value", "configuration": {
 //!     "data_type": "uint8", "rounding": "nearest-even", "out_of_range": "clamp",
@@ -26,7 +27,7 @@ mod cpu;
 mod number;
 
 use cuzarr_device::DType;
-use cuzarr_device::convert::{OutOfRange, Rounding};
+use cuzarr_device::internal::convert::{OutOfRange, Rounding};
 use serde_json::Value;
 
 use super::ChunkSpec;

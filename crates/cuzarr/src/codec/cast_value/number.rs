@@ -1,7 +1,7 @@
 //! Exact numbers between types, and their rounding.
 
-use cuzarr_device::convert::Rounding;
-use cuzarr_device::cpu::cast::cast;
+use cuzarr_device::internal::convert::Rounding;
+use cuzarr_device::internal::cpu::cast::cast;
 use cuzarr_device::{DType, DTypeKind};
 
 use crate::codec::elements::{is_float, typed};

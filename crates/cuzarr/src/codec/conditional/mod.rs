@@ -11,7 +11,8 @@
 //! - Native: cpu. On GPUs: via host.
 //!
 //! ```
-//! # use cuzarr::codec::{ChunkSpec, Chain};
+//! # use cuzarr::codec::ChunkSpec;
+//! # use cuzarr::internal::codec::Chain;
 //! # use cuzarr::meta::{DataType, Extension, FillValue};
 //! let codec = serde_json::json!({"name": "conditional", "configuration": {"codecs": [
 //!     {"name": "numcodecs.shuffle", "configuration": {"elementsize": 4}},

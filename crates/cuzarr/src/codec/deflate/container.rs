@@ -1,6 +1,7 @@
 //! The container of a deflate stream, and the headers and sizes that all launches of this folder share.
 
-use cuzarr_device::{Header, defined, header, stated_size};
+use cuzarr_device::internal::{defined, stated_size};
+use cuzarr_device::{Header, header};
 
 pub(super) const TEXT: &str = include_str!("deflate_container.cuh");
 

@@ -1,8 +1,9 @@
 //! Launches of `deflate.cu`: a warp a frame, then checksums by tiles of what was decoded. Few frames, or large ones, go the
 //! way of `split` first.
 
-use cuzarr_device::checksum::{Checksum, CrcField, SUMS_BYTES};
-use cuzarr_device::{Buffer, Device, Header, KernelSource, WARP, defined, pool, stated_size, upload_table};
+use cuzarr_device::internal::checksum::{Checksum, CrcField, SUMS_BYTES};
+use cuzarr_device::internal::{WARP, defined, pool, stated_size, upload_table};
+use cuzarr_device::{Buffer, Device, Header, KernelSource};
 
 use super::container::{self, Container, DAMAGE, HEADERS, STATE_BYTES};
 use super::cost;

@@ -1,6 +1,6 @@
 //! Differences and running sums.
 
-use cuzarr_device::cpu::cast::cast;
+use cuzarr_device::internal::cpu::cast::cast;
 use cuzarr_device::{Arithmetic, DType, Tail};
 
 use crate::Result;

@@ -9,7 +9,8 @@
 //!   they round. Differences are taken there before LZ4 is encoded there.
 //!
 //! ```
-//! # use cuzarr::codec::{ChunkSpec, Chain};
+//! # use cuzarr::codec::ChunkSpec;
+//! # use cuzarr::internal::codec::Chain;
 //! # use cuzarr::meta::{DataType, Extension, FillValue};
 //! let codec = serde_json::json!({"name": "numcodecs.delta", "configuration": {"dtype": "<i4", "astype": "<i2"}});
 //! # let spec = ChunkSpec::new(vec![4], DataType::Int32, FillValue::Element(vec![0; 4]));
@@ -24,7 +25,7 @@
 
 mod cpu;
 
-use cuzarr_device::cpu::cast::is_supported;
+use cuzarr_device::internal::cpu::cast::is_supported;
 use cuzarr_device::{DType, DTypeKind};
 
 use super::configuration::Configuration;

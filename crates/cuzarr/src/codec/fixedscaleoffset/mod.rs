@@ -8,7 +8,8 @@
 //! - Native: everywhere, as steps of the tail.
 //!
 //! ```
-//! # use cuzarr::codec::{ChunkSpec, Chain};
+//! # use cuzarr::codec::ChunkSpec;
+//! # use cuzarr::internal::codec::Chain;
 //! # use cuzarr::meta::{DataType, Extension, FillValue};
 //! let codec = serde_json::json!({"name": "numcodecs.fixedscaleoffset", "configuration":
 //!     {"offset": 1000, "scale": 10, "dtype": "<f8", "astype": "|u1"}});

@@ -9,7 +9,8 @@
 //!   levels 1 to 9 all alike (from compute capability 8.0 on); level 0 and chunks above 256 MiB are encoded by the host.
 //!
 //! ```
-//! # use cuzarr::codec::{ChunkSpec, Chain};
+//! # use cuzarr::codec::ChunkSpec;
+//! # use cuzarr::internal::codec::Chain;
 //! # use cuzarr::meta::{DataType, Extension, FillValue};
 //! let codec = serde_json::json!({"name": "gzip", "configuration": {"level": 5}});
 //! # let spec = ChunkSpec::new(vec![4], DataType::UInt8, FillValue::Element(vec![0]));

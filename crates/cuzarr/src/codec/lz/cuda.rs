@@ -1,6 +1,7 @@
 //! Launches of `lz.cu`, `lz_short.cu` and `lz_settle.cu`.
 
-use cuzarr_device::{Arguments, Buffer, Device, Header, Kernel, KernelSource, Stream, header, pool, write_table};
+use cuzarr_device::internal::{pool, write_table};
+use cuzarr_device::{Arguments, Buffer, Device, Header, Kernel, KernelSource, Stream, header};
 
 use super::{CHAIN_BYTES, MARK_BYTES, Plan, THREAD_BYTES, TILE_ENTRY_BYTES, Unit, by_lanes, threads};
 use crate::Result;

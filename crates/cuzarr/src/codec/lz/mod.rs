@@ -14,7 +14,8 @@ pub(crate) use cuda::{Engine, HEADERS, Sequences};
 
 use std::ops::Range;
 
-use cuzarr_device::{Device, WARP, defined, stated_size};
+use cuzarr_device::Device;
+use cuzarr_device::internal::{WARP, defined, stated_size};
 
 use super::batch::Fields;
 

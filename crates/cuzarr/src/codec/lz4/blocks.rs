@@ -3,7 +3,8 @@
 
 use std::ops::Range;
 
-use cuzarr_device::{Device, WARP, defined, stated_size};
+use cuzarr_device::Device;
+use cuzarr_device::internal::{WARP, defined, stated_size};
 
 use crate::codec::lz;
 

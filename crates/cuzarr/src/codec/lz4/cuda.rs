@@ -1,6 +1,7 @@
 //! Launches of `lz4.cu`: a warp a frame for many small ones, and all threads for every frame that is larger.
 
-use cuzarr_device::{Buffer, Device, Header, KernelSource, WARP, header, pool, upload_table};
+use cuzarr_device::internal::{WARP, pool, upload_table};
+use cuzarr_device::{Buffer, Device, Header, KernelSource, header};
 
 use super::HEADER_BYTES;
 use super::blocks::{Block, Blocks, ENTRY_BYTES, has_short_sequences};

@@ -10,7 +10,8 @@
 //!   block too (`lz4.cu`, `codec::lz`), and encodes chunks of up to 1 GiB (`encode`).
 //!
 //! ```
-//! # use cuzarr::codec::{ChunkSpec, Chain};
+//! # use cuzarr::codec::ChunkSpec;
+//! # use cuzarr::internal::codec::Chain;
 //! # use cuzarr::meta::{DataType, Extension, FillValue};
 //! let codec = serde_json::json!({"name": "numcodecs.lz4", "configuration": {"acceleration": 1}});
 //! # let spec = ChunkSpec::new(vec![4], DataType::UInt8, FillValue::Element(vec![0]));
@@ -31,7 +32,8 @@ use super::open::{Opened, Request};
 use crate::Result;
 
 /// Bytes of the decoded size in front of a frame's block.
-pub(crate) const HEADER_BYTES: usize = cuzarr_device::defined(include_str!("lz4.cu"), "CUZARR_LZ4_HEADER") as usize;
+pub(crate) const HEADER_BYTES: usize =
+    cuzarr_device::internal::defined(include_str!("lz4.cu"), "CUZARR_LZ4_HEADER") as usize;
 
 /// Opens the codec from its configuration.
 pub(crate) fn open(request: &Request<'_>) -> Result<Opened> {

@@ -14,7 +14,8 @@
 //! - Native: cpu. On GPUs: via host.
 //!
 //! ```
-//! # use cuzarr::codec::{ChunkSpec, Chain};
+//! # use cuzarr::codec::ChunkSpec;
+//! # use cuzarr::internal::codec::Chain;
 //! # use cuzarr::meta::{DataType, Extension, FillValue};
 //! let codec = serde_json::json!({"name": "n5_default", "configuration": {"codecs": [
 //!     {"name": "transpose", "configuration": {"order": [1, 0]}},

@@ -2,13 +2,16 @@
 
 use std::ops::Range;
 
-use cuzarr_device::bits::{self, Fields};
-use cuzarr_device::checksum::{self, Checksum};
-use cuzarr_device::convert::{self, Conversion};
-use cuzarr_device::shuffle::{self, Shuffle};
-use cuzarr_device::{
-    Buffer, DType, Event, Layout, NdBuffer, Stream, Tail, Transfer, TransferBox, delta, pool, transfer,
-};
+use cuzarr_device::internal::bits;
+use cuzarr_device::internal::bits::Fields;
+use cuzarr_device::internal::checksum;
+use cuzarr_device::internal::checksum::Checksum;
+use cuzarr_device::internal::convert;
+use cuzarr_device::internal::convert::Conversion;
+use cuzarr_device::internal::shuffle;
+use cuzarr_device::internal::shuffle::Shuffle;
+use cuzarr_device::internal::{delta, pool, transfer};
+use cuzarr_device::{Buffer, DType, Event, Layout, NdBuffer, Stream, Tail, Transfer, TransferBox};
 
 use super::{Map, Native, Source, Step};
 use crate::codec::batch::{self, Batch, STATUS_BYTES, ScratchLimit, result_of};

@@ -56,6 +56,13 @@ impl Native {
         Native { steps, input, packed_bytes }
     }
 
+    /// Whether both take the same steps, with other sizes or not.
+    pub(crate) fn is_like(&self, other: &Native) -> bool {
+        let alike =
+            |((one, codec), (other, others)): (&(Step, String), &(Step, String))| codec == others && one.is_like(other);
+        self.steps.len() == other.steps.len() && self.steps.iter().zip(&other.steps).all(alike)
+    }
+
     /// The exact number of bytes that the first step gets, if there is one.
     pub(crate) fn input_bytes(&self) -> Option<usize> {
         self.input.exact()

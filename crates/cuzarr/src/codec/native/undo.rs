@@ -4,11 +4,15 @@
 //! packed ──[delta: differences]──[shuffle]── what becomes frames
 //! ```
 
-use cuzarr_device::bits::{self, Fields};
-use cuzarr_device::convert::{self, Conversion};
-use cuzarr_device::shuffle::{self, Shuffle};
-use cuzarr_device::transfer::gather_on;
-use cuzarr_device::{Buffer, DType, Device, Layout, NdBuffer, Packing, Stream, Transfer, TransferBox, delta, pool};
+use cuzarr_device::internal::bits;
+use cuzarr_device::internal::bits::Fields;
+use cuzarr_device::internal::convert;
+use cuzarr_device::internal::convert::Conversion;
+use cuzarr_device::internal::shuffle;
+use cuzarr_device::internal::shuffle::Shuffle;
+use cuzarr_device::internal::transfer::gather_on;
+use cuzarr_device::internal::{delta, pool};
+use cuzarr_device::{Buffer, DType, Device, Layout, NdBuffer, Packing, Stream, Transfer, TransferBox};
 
 use super::launches::{ALIGNMENT_BYTES, rows};
 use super::{Map, Step};

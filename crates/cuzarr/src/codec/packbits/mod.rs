@@ -4,13 +4,14 @@
 //!
 //! - Specification: <https://numcodecs.readthedocs.io/en/stable/filter/packbits.html>
 //! - Names: v3 `numcodecs.packbits`; v2 `packbits`. zarr-extensions' `packbits`, which packs numbers of any width from arrays to
-//!   bytes, is another codec: `registered.rs` has it, and kernels do it (`cuzarr_device::bits`).
+//!   bytes, is another codec: `registered.rs` has it, and kernels do it (`cuzarr_device::internal::bits`).
 //! - Compatible: zarr-python, numcodecs
 //! - Native: everywhere, as the packing of the tail, when no other codec of whole chunks stands before it; the first
 //!   byte is checked on the host.
 //!
 //! ```
-//! # use cuzarr::codec::{ChunkSpec, Chain};
+//! # use cuzarr::codec::ChunkSpec;
+//! # use cuzarr::internal::codec::Chain;
 //! # use cuzarr::meta::{DataType, Extension, FillValue};
 //! let codec = serde_json::json!({"name": "numcodecs.packbits"});
 //! # let spec = ChunkSpec::new(vec![4], DataType::Bool, FillValue::Element(vec![0]));

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use cuzarr_device::bits::Fields;
+use cuzarr_device::internal::bits::Fields;
 use cuzarr_device::{DType, DTypeKind};
 use serde_json::Value;
 

@@ -5,7 +5,7 @@ mod pass;
 use std::ops::Range;
 use std::sync::Arc;
 
-use cuzarr_device::checksum::Checksum;
+use cuzarr_device::internal::checksum::Checksum;
 use cuzarr_device::{DType, Device, ElementStep, Tail};
 
 pub(super) use self::pass::Pass;

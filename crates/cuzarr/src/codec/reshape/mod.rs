@@ -9,7 +9,8 @@
 //! - Native: cpu. On GPUs: via host, with the codecs before it.
 //!
 //! ```
-//! # use cuzarr::codec::{ChunkSpec, Chain};
+//! # use cuzarr::codec::ChunkSpec;
+//! # use cuzarr::internal::codec::Chain;
 //! # use cuzarr::meta::{DataType, Extension, FillValue};
 //! let codec = serde_json::json!({"name": "reshape", "configuration": {"shape": [[0, 1], 3, -1]}});
 //! # let spec = ChunkSpec::new(vec![4, 2, 6], DataType::UInt8, FillValue::Element(vec![0]));

@@ -1,7 +1,7 @@
 //! Integers, in arithmetic wide enough for every product.
 
 use cuzarr_device::DType;
-use cuzarr_device::convert::{Conversion, Rule};
+use cuzarr_device::internal::convert::{Conversion, Rule};
 
 use super::EncodedFill;
 use crate::Result;

@@ -8,7 +8,8 @@
 //! - Native: everywhere, for floats as steps of the tail; of integers, what does not fit, or does not divide, is an error.
 //!
 //! ```
-//! # use cuzarr::codec::{ChunkSpec, Chain};
+//! # use cuzarr::codec::ChunkSpec;
+//! # use cuzarr::internal::codec::Chain;
 //! # use cuzarr::meta::{DataType, Extension, FillValue};
 //! let codec = serde_json::json!({"name": "scale_offset", "configuration": {"offset": 5, "scale": 0.5}});
 //! # let spec = ChunkSpec::new(vec![4], DataType::Float32, FillValue::Element(vec![0; 4]));
@@ -58,7 +59,7 @@ pub(crate) fn open(request: &Request<'_>) -> Result<Opened> {
 
 fn is_zero(scale: &[u8], dtype: DType) -> Result<bool> {
     let mut wide = [0; 8];
-    cuzarr_device::cpu::cast::cast(dtype, DType::FLOAT64, scale, &mut wide)?;
+    cuzarr_device::internal::cpu::cast::cast(dtype, DType::FLOAT64, scale, &mut wide)?;
     Ok(f64::from_ne_bytes(wide) == 0.0)
 }
 

@@ -9,7 +9,8 @@
 //!   around it, shards are decoded whole on the host.
 //!
 //! ```
-//! # use cuzarr::codec::{ChunkSpec, Chain};
+//! # use cuzarr::codec::ChunkSpec;
+//! # use cuzarr::internal::codec::Chain;
 //! # use cuzarr::meta::{DataType, Extension, FillValue};
 //! let codec = serde_json::json!({"name": "sharding_indexed", "configuration": {
 //!     "chunk_shape": [2, 2],

@@ -8,7 +8,7 @@
 use std::borrow::Cow;
 
 use cuzarr_device::Packing;
-use cuzarr_device::cpu::shuffle::{shuffle, unshuffle};
+use cuzarr_device::internal::cpu::shuffle::{shuffle, unshuffle};
 
 use crate::Result;
 use crate::codec::damage::{above_limit, corrupt, expect_encoded_size, unencodable};

@@ -8,7 +8,8 @@
 //! - Native: everywhere, as the strides of the scatter.
 //!
 //! ```
-//! # use cuzarr::codec::{ChunkSpec, Chain};
+//! # use cuzarr::codec::ChunkSpec;
+//! # use cuzarr::internal::codec::Chain;
 //! # use cuzarr::meta::{DataType, Extension, FillValue};
 //! let codec = serde_json::json!({"name": "transpose", "configuration": {"order": [1, 0]}});
 //! # let spec = ChunkSpec::new(vec![4, 2], DataType::UInt8, FillValue::Element(vec![0]));

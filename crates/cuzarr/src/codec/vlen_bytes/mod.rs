@@ -8,7 +8,8 @@
 //! - Native: cpu. Elements of variable length live in host memory only.
 //!
 //! ```
-//! # use cuzarr::codec::{ChunkSpec, Chain};
+//! # use cuzarr::codec::ChunkSpec;
+//! # use cuzarr::internal::codec::Chain;
 //! # use cuzarr::meta::{DataType, Extension, FillValue};
 //! let codec = serde_json::json!({"name": "vlen-bytes"});
 //! # let spec = ChunkSpec::new(vec![4], DataType::VariableBytes, FillValue::Element(vec![]));

@@ -1,6 +1,7 @@
 //! Launches of `zfp.cu`: a thread a block, for chunks whose blocks all have the same number of bits.
 
-use cuzarr_device::{DType, Device, KernelSource, WARP, header, stated_size, upload_table};
+use cuzarr_device::internal::{WARP, stated_size, upload_table};
+use cuzarr_device::{DType, Device, KernelSource, header};
 
 use super::block::Blocks;
 use super::cost;

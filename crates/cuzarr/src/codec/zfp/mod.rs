@@ -14,7 +14,8 @@
 //!   `float32` and `float64`, which are the mode `fixed_rate`, and `expert` with `minbits` and `maxbits` alike; others via host.
 //!
 //! ```
-//! # use cuzarr::codec::{ChunkSpec, Chain};
+//! # use cuzarr::codec::ChunkSpec;
+//! # use cuzarr::internal::codec::Chain;
 //! # use cuzarr::meta::{DataType, Extension, FillValue};
 //! let codec = serde_json::json!({"name": "zfp", "configuration": {"mode": "fixed_accuracy", "tolerance": 0.05}});
 //! # let spec = ChunkSpec::new(vec![4], DataType::Float32, FillValue::Element(vec![0; 4]));

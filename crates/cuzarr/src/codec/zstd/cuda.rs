@@ -1,8 +1,7 @@
 //! Launches of zstd's kernels over a batch of units whose headers the host has read.
 
-use cuzarr_device::{
-    Buffer, Device, Header, Kernel, KernelSource, Stream, WARP, defined, header, pool, stated_size, write_table,
-};
+use cuzarr_device::internal::{WARP, defined, pool, stated_size, write_table};
+use cuzarr_device::{Buffer, Device, Header, Kernel, KernelSource, Stream, header};
 
 use super::cost;
 use super::scan::scan;

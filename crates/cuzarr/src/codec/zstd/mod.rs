@@ -9,7 +9,8 @@
 //!   in blocks of 32 KiB, whatever the level (from compute capability 8.0 on)
 //!
 //! ```
-//! # use cuzarr::codec::{ChunkSpec, Chain};
+//! # use cuzarr::codec::ChunkSpec;
+//! # use cuzarr::internal::codec::Chain;
 //! # use cuzarr::meta::{DataType, Extension, FillValue};
 //! let codec = serde_json::json!({"name": "zstd", "configuration": {"level": 3, "checksum": true}});
 //! # let spec = ChunkSpec::new(vec![4], DataType::UInt8, FillValue::Element(vec![0]));

@@ -4,7 +4,7 @@
 
 use std::ops::Range;
 
-use cuzarr_device::defined;
+use cuzarr_device::internal::defined;
 
 use super::table::{Block, FrameEntry, Literals, MOST_BLOCK_BYTES, PREDEFINED, Tables, UnitEntry};
 use crate::codec::damage::corrupt;

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::ops::Range;
 
-use cuzarr_device::{defined, stated_size};
+use cuzarr_device::internal::{defined, stated_size};
 
 use crate::codec::batch::Fields;
 use crate::codec::lz;

@@ -9,7 +9,7 @@ mod walk;
 
 use std::sync::Arc;
 
-use cuzarr_device::{List, Lists, Within};
+use cuzarr_device::internal::{List, Lists, Within};
 
 use super::cells::{Cells, CellsAlong, Splitter};
 use super::geometry::{packed_strides, region};

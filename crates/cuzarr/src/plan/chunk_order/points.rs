@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use cuzarr_device::{Grouped, List, Within, grouped};
+use cuzarr_device::internal::{Grouped, List, Within, grouped};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::cells::{Cells, Splitter};

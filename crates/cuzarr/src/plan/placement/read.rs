@@ -84,6 +84,22 @@ pub(crate) enum Resident {
 }
 
 impl Route {
+    /// Whether chunks of both routes can be one batch: the same work, and the same steps of kernels.
+    pub(crate) fn is_like(&self, other: &Route) -> bool {
+        match (self, other) {
+            (Route::Host, Route::Host) | (Route::Hybrid(None), Route::Hybrid(None)) => true,
+            (Route::Hybrid(Some((passes, native))), Route::Hybrid(Some((others, other)))) => {
+                passes == others && native.is_like(other)
+            }
+            (Route::Kernels(native), Route::Kernels(other)) => native.is_like(other),
+            (Route::Resident(Resident::Packed), Route::Resident(Resident::Packed)) => true,
+            (Route::Resident(Resident::Frames(native)), Route::Resident(Resident::Frames(other))) => {
+                native.is_like(other)
+            }
+            _ => false,
+        }
+    }
+
     /// The route's name, for explanations.
     fn name(&self) -> &'static str {
         match self {

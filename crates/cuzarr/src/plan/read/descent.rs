@@ -55,6 +55,8 @@ pub struct IndexPlace {
 /// A request for the index of one shard.
 #[derive(Clone, Debug)]
 pub struct IndexRead {
+    /// The number of the array among those of the call.
+    pub array: usize,
     /// The place to pass to [`Plan::learn`].
     pub place: IndexPlace,
     /// The index's bytes in the object.
@@ -109,7 +111,7 @@ pub(super) struct Found {
 
 impl Plan {
     /// The indexes of the current shard and of the shards that follow it in the same grid.
-    pub(super) fn wanted_indexes(&self, level: usize) -> Result<Vec<IndexRead>> {
+    pub(crate) fn wanted_indexes(&self, level: usize) -> Result<Vec<IndexRead>> {
         let Some(frame) = self.stack.last() else { return Ok(Vec::new()) };
         let most = if self.is_stacked() { 4096 } else { 256 };
         let (mut wanted, mut places, mut wanted_bytes) = (Vec::new(), HashSet::new(), 0);
@@ -143,7 +145,16 @@ impl Plan {
             let place = IndexPlace { key: Arc::clone(&found.name.key), shard_offset, level };
             if !self.known.contains_key(&place) && places.insert(place.clone()) {
                 wanted_bytes += size_bytes;
-                wanted.push(IndexRead { place, range, size_bytes, version: found.version, layout, name: found.name });
+                let array = self.array;
+                wanted.push(IndexRead {
+                    array,
+                    place,
+                    range,
+                    size_bytes,
+                    version: found.version,
+                    layout,
+                    name: found.name,
+                });
             }
         }
         Ok(wanted)

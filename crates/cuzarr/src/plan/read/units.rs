@@ -21,7 +21,7 @@ impl Plan {
     pub(super) fn fill(&self, name: &ChunkName, spot: &Spot, fills: &mut Vec<Fill>) {
         for want in &spot.wants {
             let (start, extent) = self.region(want.selection, &want.inside);
-            fills.push(Fill { name: name.clone(), start, extent });
+            fills.push(Fill { array: self.array, name: name.clone(), start, extent });
         }
     }
 
@@ -56,6 +56,7 @@ impl Plan {
             Place { first_elem: self.first_elem(layout, &spot.origin, want), start, extent }
         };
         self.pieces.push_back(Unit {
+            array: self.array,
             name: found.name.clone(),
             version: found.version.clone(),
             range,
@@ -111,6 +112,7 @@ impl Plan {
                 }
             };
             self.pieces.push_back(Unit {
+                array: self.array,
                 name: found.name.clone(),
                 version: found.version.clone(),
                 range,
@@ -126,7 +128,7 @@ impl Plan {
 }
 
 /// A batch that is being filled.
-pub(super) struct Filling {
+pub(crate) struct Filling {
     pub(super) room: Room,
     pub(super) used_bytes: usize,
     /// The number of boxes of all units.
@@ -136,7 +138,11 @@ pub(super) struct Filling {
 }
 
 impl Filling {
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn new(room: Room) -> Filling {
+        Filling { room, used_bytes: 0, places: 0, units: Vec::new(), fills: Vec::new() }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
         self.units.is_empty() && self.fills.is_empty()
     }
 

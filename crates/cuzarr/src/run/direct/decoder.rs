@@ -18,7 +18,7 @@
 use std::ops::Range;
 use std::sync::Mutex;
 
-use cuzarr_device::transfer::{copy_pieces_on, scatter_host, scatter_on};
+use cuzarr_device::internal::transfer::{copy_pieces_on, scatter_host, scatter_on};
 use cuzarr_device::{Buffer, Device, Event, NdBuffer, Order, Stream};
 use serde_json::Value;
 

@@ -15,8 +15,9 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use cuzarr_device::transfer::{copy_pieces_on, gather_host};
-use cuzarr_device::{Buffer, Device, Event, NdBuffer, Order, Stream, checksum, pool};
+use cuzarr_device::internal::transfer::{copy_pieces_on, gather_host};
+use cuzarr_device::internal::{checksum, pool};
+use cuzarr_device::{Buffer, Device, Event, NdBuffer, Order, Stream};
 use serde_json::Value;
 
 use super::codecs::Codecs;

@@ -8,7 +8,7 @@ mod place;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::cancellation::CancellationToken;
-use crate::config::cores;
+use crate::config::environment::cores;
 use crate::error::Result;
 use crate::run::schedule::pool::in_threads;
 

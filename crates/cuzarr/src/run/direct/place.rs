@@ -3,8 +3,9 @@
 //! A tail moves the elements of many chunks at once when they go to one array. Outputs that follow each other in memory are the
 //! rows of such an array. Other small outputs first go to the rows of an array in between, and from there to their places.
 
-use cuzarr_device::transfer::{copy_pieces_on, gather_on, scatter_on};
-use cuzarr_device::{Buffer, Layout, NdBuffer, Order, Stream, Transfer, TransferBox, pool};
+use cuzarr_device::internal::pool;
+use cuzarr_device::internal::transfer::{copy_pieces_on, gather_on, scatter_on};
+use cuzarr_device::{Buffer, Layout, NdBuffer, Order, Stream, Transfer, TransferBox};
 
 use crate::codec::Program;
 use crate::error::Result;

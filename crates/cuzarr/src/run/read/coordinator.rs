@@ -8,7 +8,7 @@ use std::time::Instant;
 use crate::cancellation::POLL_INTERVAL;
 use crate::codec::{Chain, Sharding};
 use crate::error::{Error, ErrorKind, Result, ResultExt};
-use crate::plan::{Batch, IndexRead, Plan, SizeRule, Step, WholeShards};
+use crate::plan::{Batch, IndexRead, Plan, Plans, SizeRule, Step, WholeShards};
 use crate::run::access::Access;
 use crate::run::context::Context;
 use crate::run::options::INDEXES_SHARE;
@@ -18,18 +18,26 @@ use crate::run::read::in_flight::{InFlight, Launcher, shorter};
 use crate::run::read::indexes::VersionedIndex;
 use crate::store::ByteRange;
 
-/// Carries `plan` out into `destination`. Returns when no batch is in flight any more.
+/// Carries plans out into `destination`, each for the array of `accesses` that has its number. Returns when no batch is in flight
+/// any more.
 ///
 /// # Errors
 /// The first failure, with the others attached.
-pub(crate) fn run<D: Destination>(call: &Arc<Context>, access: &Access, plan: Plan, destination: &mut D) -> Result<()> {
+pub(crate) fn run<D: Destination>(
+    call: &Arc<Context>,
+    accesses: &[&Access],
+    plans: Plans,
+    destination: &mut D,
+) -> Result<()> {
     let (sender, receiver) = channel();
-    hold_small_shards(call, access, &plan);
+    for (array, access) in accesses.iter().enumerate() {
+        hold_small_shards(call, array, access, plans.of(array));
+    }
     let mut reading = Reading {
         call,
-        access,
+        accesses,
         destination,
-        plan,
+        plans,
         sender,
         receiver,
         flying: HashMap::new(),
@@ -47,9 +55,9 @@ pub(crate) fn run<D: Destination>(call: &Arc<Context>, access: &Access, plan: Pl
 
 struct Reading<'a, D: Destination> {
     call: &'a Arc<Context>,
-    access: &'a Access,
+    accesses: &'a [&'a Access],
     destination: &'a mut D,
-    plan: Plan,
+    plans: Plans,
     sender: Sender<usize>,
     receiver: Receiver<usize>,
     flying: HashMap<usize, Arc<InFlight<D::Route>>>,
@@ -60,9 +68,9 @@ struct Reading<'a, D: Destination> {
 
 impl<D: Destination> Reading<'_, D> {
     fn run(&mut self) -> Result<()> {
-        let room = self.destination.room();
         while !self.call.is_cancelled() {
-            match self.plan.next(&room)? {
+            let step = self.plans.next(&|group| self.destination.room(group))?;
+            match step {
                 Step::Done => break,
                 Step::Indexes(wanted) => self.learn(wanted)?,
                 Step::Batch(batch) => self.launch(batch)?,
@@ -135,9 +143,11 @@ impl<D: Destination> Reading<'_, D> {
     }
 
     fn learn(&mut self, wanted: Vec<IndexRead>) -> Result<()> {
-        let indexes = self.access.indexes();
         // Held objects are in memory, so their indexes need not be kept.
-        let kept = |index: &IndexRead| if self.call.holds() { None } else { indexes.get(&index.place) };
+        let kept = |index: &IndexRead| match self.call.of(index.array).holds() {
+            true => None,
+            false => self.accesses[index.array].indexes().get(&index.place),
+        };
         let mut wanted: Vec<_> = wanted.into_iter().map(|index| (kept(&index), index)).collect();
         while !wanted.is_empty() {
             let requests: Vec<Request<'_>> =
@@ -145,7 +155,7 @@ impl<D: Destination> Reading<'_, D> {
             let found = fetch(self.call, &requests);
             let mut replaced = Vec::new();
             for ((kept, index), fetched) in wanted.into_iter().zip(found) {
-                let fetched = fetched.map_err(|error| shorter(self.call, &index.place.key, index.range, error));
+                let fetched = fetched.map_err(|error| shorter(self.call, &index, error));
                 let entries = match (fetched.at(|| format!("{}: shard index", index.name))?, kept) {
                     (None, _) => None,
                     (Some(fetched), None) => Some(self.decode(&index, &fetched)?),
@@ -155,7 +165,7 @@ impl<D: Destination> Reading<'_, D> {
                         continue;
                     }
                 };
-                self.plan.learn(index.place, entries.map(|entries| entries as Arc<_>));
+                self.plans.learn(index.array, index.place, entries.map(|entries| entries as Arc<_>));
             }
             wanted = replaced;
         }
@@ -166,8 +176,8 @@ impl<D: Destination> Reading<'_, D> {
         let sharding = sharding_at(&index.layout.chain, index.place.level)?;
         let decoded = sharding.decode_index(&fetched.bytes).at(|| index.name.to_string())?;
         let entries = Arc::new(VersionedIndex { index: decoded, version: fetched.version.clone() });
-        if !self.call.holds() {
-            self.access.indexes().keep(&index.place, &entries, self.call.limit_bytes / INDEXES_SHARE);
+        if !self.call.of(index.array).holds() {
+            self.accesses[index.array].indexes().keep(&index.place, &entries, self.call.limit_bytes / INDEXES_SHARE);
         }
         Ok(entries)
     }
@@ -179,23 +189,25 @@ fn request(index: &IndexRead, is_known: bool) -> Request<'_> {
         true => (ByteRange::Span { offset: 0, size_bytes: 0 }, 0),
         false => (index.range, index.size_bytes),
     };
-    Request { key: &index.place.key, range, size: SizeRule::Exact(size_bytes), version: index.version.clone() }
+    let (array, key, version) = (index.array, &*index.place.key, index.version.clone());
+    Request { array, key, range, size: SizeRule::Exact(size_bytes), version }
 }
 
 /// Reads small shards of a remote store whole when most of each is wanted, so that index and chunks take one request.
-fn hold_small_shards(call: &Arc<Context>, access: &Access, plan: &Plan) {
-    if !call.store.capabilities().far || call.store.is_on(access.device()) {
+fn hold_small_shards(call: &Arc<Context>, array: usize, access: &Access, plan: &Plan) {
+    let store = &call.of(array).store;
+    if !store.capabilities().far || store.is_on(access.device()) {
         return;
     }
     let Some(WholeShards { keys, bound_bytes }) = plan.whole_shards() else { return };
     let size = SizeRule::AtMost(bound_bytes);
-    let request = |key| Request { key, range: ByteRange::Full, size, version: None };
+    let request = |key| Request { array, key, range: ByteRange::Full, size, version: None };
     let requests: Vec<_> = keys.iter().map(|key| request(&**key)).collect();
     let fetched: Result<Vec<_>> = fetch(call, &requests).into_iter().collect();
     // Objects that cannot be read whole are read in parts, which reports their error.
     if let Ok(fetched) = fetched {
         let values = keys.iter().zip(fetched);
-        call.hold(values.map(|(key, fetched)| (key.to_string(), fetched.map(|fetched| fetched.bytes))));
+        call.of(array).hold(values.map(|(key, fetched)| (key.to_string(), fetched.map(|fetched| fetched.bytes))));
     }
 }
 

@@ -11,8 +11,8 @@ pub(crate) trait Destination {
     /// The route of one batch.
     type Route: BatchRoute + ?Sized;
 
-    /// The limits of a batch.
-    fn room(&self) -> Room;
+    /// The limits of a batch of a group of arrays.
+    fn room(&self, group: usize) -> Room;
 
     /// Launches a batch, or gives it back when there is no memory for it now. With `alone`, no other batch of this call is in
     /// flight; then it may wait for other calls, or fail.

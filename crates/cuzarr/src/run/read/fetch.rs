@@ -15,6 +15,8 @@ use crate::store::{ByteRange, Lease, OpenValues, ReadOutcome, ReadRequest, ReadS
 
 /// Part of a shard.
 pub(crate) struct Request<'a> {
+    /// The number of the array among those of the call.
+    pub(crate) array: usize,
     pub(crate) key: &'a str,
     pub(crate) range: ByteRange,
     /// The sizes that the part may have.
@@ -43,17 +45,29 @@ type Item = (usize, Result<Option<Vec<u8>>>);
 pub(crate) fn fetch(call: &Arc<Context>, requests: &[Request<'_>]) -> Vec<Result<Option<Fetched>>> {
     let begun = Instant::now();
     let (sender, receiver) = channel();
-    let expected = requests.iter().map(|request| (request.size, request.version.clone())).collect();
-    let batch: Arc<[ReadRequest]> =
-        requests.iter().map(|request| ReadRequest { key: request.key.to_string(), range: request.range }).collect();
-    let count = batch.len();
+    let count = requests.len();
     let versions: Arc<[OnceLock<Version>]> = (0..count).map(|_| OnceLock::new()).collect();
-    let (call_too, versions_too, sender) = (Arc::clone(call), Arc::clone(&versions), Mutex::new(sender));
-    let sink = Arc::new(Sink { call: call_too, expected, versions: versions_too, sender });
-    match requests {
-        [one] if one.is_brief() && call.store.capabilities().divides_reads => call.read(batch, sink, &Here),
-        _ => call.read(batch, sink, &call.workers()),
+    let mut first = 0;
+    for run in requests.chunk_by(|one, next| one.array == next.array) {
+        let batch: Arc<[ReadRequest]> =
+            run.iter().map(|request| ReadRequest { key: request.key.to_string(), range: request.range }).collect();
+        let sink = Arc::new(Sink {
+            call: Arc::clone(call),
+            array: run[0].array,
+            first,
+            expected: run.iter().map(|request| (request.size, request.version.clone())).collect(),
+            versions: Arc::clone(&versions),
+            sender: Mutex::new(sender.clone()),
+        });
+        match requests {
+            [one] if one.is_brief() && call.of(one.array).store.capabilities().divides_reads => {
+                call.read(one.array, batch, sink, &Here);
+            }
+            _ => call.read(run[0].array, batch, sink, &call.workers()),
+        }
+        first += run.len();
     }
+    drop(sender);
     let mut items: Vec<Option<Result<Option<Vec<u8>>>>> = (0..count).map(|_| None).collect();
     let mut size_bytes = 0;
     let mut ended = Ok(());
@@ -104,6 +118,9 @@ fn next(call: &Context, receiver: &Receiver<Item>) -> Result<Item> {
 
 struct Sink {
     call: Arc<Context>,
+    array: usize,
+    /// The number of the first item among those of all arrays.
+    first: usize,
     /// The expected size and version of each item.
     expected: Vec<(SizeRule, Option<Version>)>,
     versions: Arc<[OnceLock<Version>]>,
@@ -116,12 +133,12 @@ impl ReadSink for Sink {
     }
 
     fn open_values(&self) -> Option<&OpenValues> {
-        Some(&self.call.shards)
+        Some(&self.call.of(self.array).shards)
     }
 
     fn opened(&self, index: usize, version: Version) -> Result<()> {
         Context::check_version(self.expected.get(index).and_then(|(_, wanted)| wanted.as_ref()), &version)?;
-        if let Some(slot) = self.versions.get(index) {
+        if let Some(slot) = self.versions.get(self.first + index) {
             // Only the first call counts; further calls have the same version.
             let _ = slot.set(version);
         }
@@ -151,6 +168,6 @@ impl ReadSink for Sink {
             },
         });
         // Without a receiver, no thread waits any more.
-        let _ = self.sender.lock().unwrap_or_else(PoisonError::into_inner).send((index, item));
+        let _ = self.sender.lock().unwrap_or_else(PoisonError::into_inner).send((self.first + index, item));
     }
 }

@@ -16,7 +16,7 @@ use std::time::Duration;
 use cuzarr_device::{Buffer, Device, Stream, TransferBox, profile};
 
 use crate::error::{Error, ErrorKind, Result, ResultExt};
-use crate::plan::{Batch, ChunkLayout, Fill, Read, SMALL_BYTES, SizeRule, Unit};
+use crate::plan::{Batch, ChunkLayout, Fill, IndexRead, Read, SMALL_BYTES, SizeRule, Unit};
 use crate::run::context::Context;
 use crate::run::read::stored::{Stored, foreign_memory};
 use crate::run::report::Stage;
@@ -63,6 +63,8 @@ pub(crate) trait BatchRoute: Send + Sync + 'static {
 
 /// Packed bytes on the device of chunks of one layout, and the boxes that lie in them.
 pub(crate) struct Packed {
+    /// The number of the array among those of the call.
+    pub(crate) array: usize,
     pub(crate) buffer: Buffer,
     pub(crate) layout: Arc<ChunkLayout>,
     pub(crate) boxes: Vec<TransferBox>,
@@ -233,6 +235,9 @@ impl Drop for Ticket {
 struct Sink<R> {
     flight: Arc<InFlight<R>>,
     ticket: Arc<Ticket>,
+    /// The array whose reads it takes, and the number of the first of them in the batch.
+    array: usize,
+    first: usize,
     /// The time when each read began, in nanoseconds of the call.
     begun_ns: Vec<AtomicU64>,
     /// The size of each read.
@@ -253,8 +258,6 @@ pub(crate) struct Launcher<'a> {
 /// Starts reading a batch. Its number comes through `sender` when every unit ended; failures are the call's.
 pub(crate) fn launch<R: BatchRoute>(launcher: &Launcher<'_>, batch: Batch, route: R) -> Arc<InFlight<R>> {
     let Launcher { call, number, sender } = *launcher;
-    let requests: Arc<[ReadRequest]> =
-        batch.reads.iter().map(|read| ReadRequest { key: read.key.to_string(), range: read.range }).collect();
     let ticket = Arc::new(Ticket {
         number,
         workers: call.workers(),
@@ -266,19 +269,29 @@ pub(crate) fn launch<R: BatchRoute>(launcher: &Launcher<'_>, batch: Batch, route
     let outcomes = Mutex::new(vec![Outcome::Unknown; batch.units.len()]);
     let flight = Arc::new(InFlight { batch, outcomes, route });
     fill(&flight, &ticket);
-    if !requests.is_empty() {
-        let numbers = || flight.batch.reads.iter().map(|_| AtomicU64::new(0)).collect();
-        let (workers, flown) = (ticket.workers.clone(), Arc::clone(&flight));
+    let mut first = 0;
+    for reads in flight.batch.reads.chunk_by(|one, next| one.array == next.array) {
+        let request = |read: &Read| ReadRequest { key: read.key.to_string(), range: read.range };
+        let requests: Arc<[ReadRequest]> = reads.iter().map(request).collect();
+        let numbers = || reads.iter().map(|_| AtomicU64::new(0)).collect();
+        let (array, workers) = (reads[0].array, ticket.workers.clone());
         // A read of a remote store begins with its request.
-        let asked_ns = if call.is_far() { call.elapsed_ns() } else { 0 };
-        let begun_ns = flight.batch.reads.iter().map(|_| AtomicU64::new(asked_ns)).collect();
-        let (size_bytes, ranges) = (numbers(), numbers());
-        let in_shards = flight.batch.reads.iter().any(|read| read.version.is_some());
-        let sink = Arc::new(Sink { flight: flown, ticket, begun_ns, size_bytes, ranges, in_shards });
+        let asked_ns = if call.of(array).is_far() { call.elapsed_ns() } else { 0 };
+        let sink = Arc::new(Sink {
+            flight: Arc::clone(&flight),
+            ticket: Arc::clone(&ticket),
+            array,
+            first,
+            begun_ns: reads.iter().map(|_| AtomicU64::new(asked_ns)).collect(),
+            size_bytes: numbers(),
+            ranges: numbers(),
+            in_shards: reads.iter().any(|read| read.version.is_some()),
+        });
         match is_brief(call, &flight.batch) {
-            true => call.read(requests, sink, &Here),
-            false => call.read(requests, sink, &workers),
+            true => call.read(array, requests, sink, &Here),
+            false => call.read(array, requests, sink, &workers),
         }
+        first += reads.len();
     }
     flight
 }
@@ -286,7 +299,8 @@ pub(crate) fn launch<R: BatchRoute>(launcher: &Launcher<'_>, batch: Batch, route
 /// Whether a batch is one small read of a local store.
 fn is_brief(call: &Context, batch: &Batch) -> bool {
     let packed = batch.units.iter().map(|unit| unit.packed_size_bytes).sum::<usize>();
-    batch.reads.len() == 1 && packed <= SMALL_BYTES && call.store.capabilities().divides_reads
+    let divides = |read: &Read| call.of(read.array).store.capabilities().divides_reads;
+    packed <= SMALL_BYTES && matches!(&batch.reads[..], [one] if divides(one))
 }
 
 /// Fills boxes that the plan knows to be missing, as many at a time as there are threads.
@@ -309,10 +323,16 @@ fn fill<R: BatchRoute>(flight: &Arc<InFlight<R>>, ticket: &Arc<Ticket>) {
 }
 
 impl<R: BatchRoute> Sink<R> {
+    /// The read of an item of the store's; `None` when there is no such item.
+    fn read(&self, index: usize) -> Option<&Read> {
+        // The store counts the reads of one array.
+        (index < self.begun_ns.len()).then(|| &self.flight.batch.reads[self.first + index])
+    }
+
     /// Begins a read of this size, after a check that the size is allowed.
     fn begin(&self, index: usize, size_bytes: u64) -> Result<usize> {
         self.ticket.call.check_cancelled()?;
-        let read = self.flight.batch.reads.get(index).ok_or_else(|| foreign_item(index))?;
+        let read = self.read(index).ok_or_else(|| foreign_item(index))?;
         let size_bytes = check_size(read, size_bytes)?;
         // A read that began before keeps its time.
         let now_ns = self.ticket.call.elapsed_ns();
@@ -328,18 +348,18 @@ impl<R: BatchRoute> ReadSink for Sink<R> {
     }
 
     fn open_values(&self) -> Option<&OpenValues> {
-        self.in_shards.then_some(&self.ticket.call.shards)
+        self.in_shards.then_some(&self.ticket.call.of(self.array).shards)
     }
 
     fn opened(&self, index: usize, version: Version) -> Result<()> {
-        let read = self.flight.batch.reads.get(index).ok_or_else(|| foreign_item(index))?;
+        let read = self.read(index).ok_or_else(|| foreign_item(index))?;
         Context::check_version(read.version.as_ref(), &version)
     }
 
     fn reserve(&self, index: usize, size_bytes: u64) -> Result<Box<dyn Lease>> {
         let size_bytes = self.begin(index, size_bytes)?;
         self.size_bytes[index].store(size_bytes as u64, Ordering::Relaxed);
-        self.flight.route.lease(&self.flight.batch, index, size_bytes)
+        self.flight.route.lease(&self.flight.batch, self.first + index, size_bytes)
     }
 
     fn device(&self) -> Device {
@@ -348,11 +368,11 @@ impl<R: BatchRoute> ReadSink for Sink<R> {
 
     fn reserve_on_device(&self, index: usize, size_bytes: u64) -> Result<Buffer> {
         let size_bytes = self.begin(index, size_bytes)?;
-        self.flight.route.lease_on_device(&self.flight.batch, index, size_bytes)
+        self.flight.route.lease_on_device(&self.flight.batch, self.first + index, size_bytes)
     }
 
     fn done(&self, index: usize, outcome: Result<ReadOutcome>) {
-        let Some(read) = self.flight.batch.reads.get(index) else {
+        let Some(read) = self.read(index) else {
             return self.ticket.call.fail(foreign_item(index));
         };
         profile::end(self.ranges[index].load(Ordering::Relaxed));
@@ -363,7 +383,7 @@ impl<R: BatchRoute> ReadSink for Sink<R> {
                 // Of divided memory, only the first part comes back.
                 let size_bytes = self.size_bytes[index].load(Ordering::Relaxed);
                 self.ticket.call.counters.add(Stage::Fetch, size_bytes, time);
-                self.filled(index, lease);
+                self.filled(self.first + index, lease);
             }
             Ok(ReadOutcome::OnDevice(bytes)) => {
                 let size_bytes = bytes.size_bytes() as u64;
@@ -373,7 +393,7 @@ impl<R: BatchRoute> ReadSink for Sink<R> {
                 self.ticket.call.counters.add(Stage::Fetch, size_bytes, time);
                 let route = &self.flight.route;
                 let arrived = check_size(read, size_bytes)
-                    .and_then(|_| route.arrived_on_device(&self.flight.batch, index, bytes));
+                    .and_then(|_| route.arrived_on_device(&self.flight.batch, self.first + index, bytes));
                 match arrived {
                     Ok(()) => self.flight.outcomes()[read.units.clone()].fill(Outcome::Resident),
                     Err(error) => {
@@ -458,7 +478,8 @@ fn land<R: BatchRoute>(flight: &InFlight<R>, ticket: &Ticket, read: usize, unit:
 /// The failure of a read, with the name of its first failed chunk.
 fn explain(call: &Context, units: &[Unit], read: &Read, error: Error) -> Error {
     let is_failure = error.kind() == ErrorKind::StoreFailed && !call.is_cancelled();
-    let size_bytes = if is_failure { call.store.size_bytes(&read.key).ok().flatten() } else { None };
+    let store = &call.of(read.array).store;
+    let size_bytes = if is_failure { store.size_bytes(&read.key).ok().flatten() } else { None };
     let end = |unit: &Unit| end_of(unit.range, unit.size).unwrap_or(0);
     let beyond = size_bytes.and_then(|size_bytes| units.iter().find(|unit| end(unit) > size_bytes));
     match (beyond, units.first()) {
@@ -469,12 +490,12 @@ fn explain(call: &Context, units: &[Unit], read: &Read, error: Error) -> Error {
 }
 
 /// Explains a read beyond the end of an object: the object is shorter than its metadata says, which is not the store's failure.
-pub(crate) fn shorter(call: &Context, key: &str, range: ByteRange, error: Error) -> Error {
-    let Some(end) = end_of(range, SizeRule::Any) else { return error };
+pub(crate) fn shorter(call: &Context, index: &IndexRead, error: Error) -> Error {
+    let Some(end) = end_of(index.range, SizeRule::Any) else { return error };
     if error.kind() != ErrorKind::StoreFailed || call.is_cancelled() {
         return error;
     }
-    match call.store.size_bytes(key) {
+    match call.of(index.array).store.size_bytes(&index.place.key) {
         Ok(Some(size_bytes)) if size_bytes < end => too_short(size_bytes, end, error),
         _ => error,
     }

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
-use cuzarr_device::{Buffer, DType, Event, Layout, NdBuffer, Order, Stream, pool};
+use cuzarr_device::internal::pool;
+use cuzarr_device::{Buffer, DType, Event, Layout, NdBuffer, Order, Stream};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::{Selection, memory_shape};
@@ -180,14 +181,14 @@ impl Out {
 pub(crate) fn by_number(packed: Vec<Packed>, fills: Vec<Extent>) -> BTreeMap<usize, (Vec<Packed>, Vec<Extent>)> {
     let mut regions: BTreeMap<usize, (Vec<Packed>, Vec<Extent>)> = BTreeMap::new();
     let take = |start: &mut [usize]| start.first_mut().map_or(0, std::mem::take);
-    for Packed { buffer, layout, boxes } in packed {
+    for Packed { array, buffer, layout, boxes } in packed {
         let mut parts: BTreeMap<usize, Vec<_>> = BTreeMap::new();
         for mut item in boxes {
             parts.entry(take(&mut item.start)).or_default().push(item);
         }
         for (number, boxes) in parts {
             let (buffer, layout) = (buffer.clone(), Arc::clone(&layout));
-            regions.entry(number).or_default().0.push(Packed { buffer, layout, boxes });
+            regions.entry(number).or_default().0.push(Packed { array, buffer, layout, boxes });
         }
     }
     for (mut start, extent) in fills {

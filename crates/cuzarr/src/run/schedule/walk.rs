@@ -51,7 +51,7 @@ pub fn relay<I: Send, T: Send>(
 ///
 /// ```
 /// use cuzarr::plan::{Region, Regions};
-/// use cuzarr::run::walk;
+/// use cuzarr::internal::run::walk;
 /// let regions = Regions::new(&[10], vec![4])?;
 /// let mut sums = Vec::new();
 /// let read = |region: &Region| Ok((region.start[0]..region.start[0] + region.extent[0]).collect::<Vec<u64>>());

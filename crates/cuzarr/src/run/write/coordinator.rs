@@ -8,7 +8,8 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use cuzarr_device::{Device, NdBuffer, Reader};
+use cuzarr_device::internal::Reader;
+use cuzarr_device::{Device, NdBuffer};
 
 use crate::cancellation::POLL_INTERVAL;
 use crate::codec::VariableElements;
@@ -59,7 +60,7 @@ pub(crate) fn write(
     options: &Options,
 ) -> Result<()> {
     let device = if let Value::Elements(value) = &value { value.device() } else { Device::Cpu };
-    let placement = access.place_write(&*call.store, &plan, device, options);
+    let placement = access.place_write(call.store(), &plan, device, options);
     if options.strict {
         placement.refuse_fallen(access.chain())?;
     }
@@ -186,7 +187,7 @@ impl Coordinator {
     /// Begins all of these objects, and gives their chunks to the threads.
     fn write_all(&mut self, objects: impl Iterator<Item = Result<Touched>>) -> Result<()> {
         let writing = Arc::clone(&self.writing);
-        let is_guarded = writing.call.is_far() && writing.call.store.capabilities().conditional_writes;
+        let is_guarded = writing.call.is_far() && writing.call.store().capabilities().conditional_writes;
         let is_affordable =
             |bound: &u64| writing.call.is_far() && *bound <= writing.call.limit_bytes / AFFORDABLE_SHARE;
         let far = if writing.call.is_far() { 2 * FAR_WRITES } else { 0 };
@@ -203,7 +204,7 @@ impl Coordinator {
                 _ if replaces => Ok(None),
                 // A question to a store that is far away takes longer than the answer is worth.
                 Some(bound) => Ok(Some(bound)),
-                None => writing.call.store.size_bytes(&touched.name.key),
+                None => writing.call.store().size_bytes(&touched.name.key),
             };
             let old_bytes = at_chunk(old_bytes, &touched.name)?.unwrap_or(0);
             let threads = if self.feeder.encodes(touched.coverage) { 0 } else { writing.call.threads };

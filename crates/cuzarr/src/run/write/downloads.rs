@@ -6,7 +6,8 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
-use cuzarr_device::{Buffer, DType, Device, Layout, NdBuffer, Order, Slab, SlabRing, Stream};
+use cuzarr_device::internal::{Slab, SlabRing};
+use cuzarr_device::{Buffer, DType, Device, Layout, NdBuffer, Order, Stream};
 
 use crate::error::Result;
 use crate::plan::DeviceWrite;

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use cuzarr_device::transfer::gather_on;
+use cuzarr_device::internal::transfer::gather_on;
 use cuzarr_device::{Buffer, NdBuffer, Stream, Tail, Transfer, TransferBox};
 
 use crate::error::Result;
@@ -14,8 +14,10 @@ use crate::run::write::writing::{Leaf, Writing};
 pub(crate) enum GatherTo {
     /// The part's own packed memory, with these strides.
     Parts(Vec<isize>),
-    /// Their places in the packed chunk.
+    /// Their places in chunks of one layout and of one size: packed, or plain.
     Chunks,
+    /// Their places in packed chunks of any layout.
+    PackedChunks,
 }
 
 /// Chunks that will be gathered together.
@@ -40,8 +42,8 @@ impl Gathering {
     /// Bytes of one chunk: those of the largest one, unless chunks differ in shape.
     pub(crate) fn bytes_of(&self, leaf: &Leaf) -> Result<usize> {
         match &self.to {
-            GatherTo::Parts(_) => Ok(self.size_bytes),
-            GatherTo::Chunks => Ok(leaf.chunk.layout.program()?.packed_size_bytes()),
+            GatherTo::Parts(_) | GatherTo::Chunks => Ok(self.size_bytes),
+            GatherTo::PackedChunks => Ok(leaf.chunk.layout.program()?.packed_size_bytes()),
         }
     }
 
@@ -51,11 +53,11 @@ impl Gathering {
         let mut numbers = HashMap::new();
         for (place, leaf) in leaves.iter().enumerate() {
             let layout = &leaf.chunk.layout;
-            let kind = if let GatherTo::Chunks = self.to { Arc::as_ptr(layout) } else { std::ptr::null() };
+            let kind = if let GatherTo::PackedChunks = self.to { Arc::as_ptr(layout) } else { std::ptr::null() };
             let number = *numbers.entry(kind).or_insert_with(|| {
                 let (packed_strides, lists) = match &self.to {
                     GatherTo::Parts(strides) => (strides.clone(), None),
-                    GatherTo::Chunks => (writing.spacing.strides(layout).into_owned(), writing.spacing.lists.clone()),
+                    _ => (writing.spacing.strides(layout).into_owned(), writing.spacing.lists.clone()),
                 };
                 transfers.push(Transfer { tail: self.tail.clone(), packed_strides, lists, boxes: Vec::new() });
                 transfers.len() - 1
@@ -66,7 +68,7 @@ impl Gathering {
                 packed_size_bytes: self.bytes_of(leaf)?,
                 packed_first_elem: match &self.to {
                     GatherTo::Parts(_) => 0,
-                    GatherTo::Chunks => writing.plan.first_elem(&leaf.chunk),
+                    _ => writing.plan.first_elem(&leaf.chunk),
                 },
                 start,
                 extent,

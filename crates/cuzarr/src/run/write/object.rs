@@ -72,7 +72,7 @@ impl Object {
             return Ok(None);
         }
         let bound = self.layout.levels[0].bound_bytes.unwrap_or(u64::MAX);
-        let read = || self.call.store.get_versioned(&self.key, bound);
+        let read = || self.call.store().get_versioned(&self.key, bound);
         let found = self.call.counters.time(Stage::Fetch, 0, read).map_err(above_bound)?;
         if let Some(guard) = &self.guard {
             let condition = match &found {
@@ -141,7 +141,7 @@ impl Object {
 
     /// Most bytes of a shard whose inner chunks can be written as they come, each large enough to be written alone; else `None`.
     pub(super) fn flow_bound_bytes(&self, sharding: &Sharding) -> Option<u64> {
-        let can = self.call.store.capabilities();
+        let can = self.call.store().capabilities();
         let bound_bytes = self.layout.levels[0].bound_bytes?;
         (can.writes_parts && can.shortens_parts && self.covered && self.guard.is_none() && !self.call.is_far())
             .then_some(bound_bytes)
@@ -152,7 +152,7 @@ impl Object {
     pub(super) fn takes_pieces(&self, pieces: &[Vec<u8>]) -> bool {
         let size_bytes: usize = pieces.iter().map(Vec::len).sum();
         size_bytes >= LEAST_PIECE_BYTES * pieces.len()
-            && self.call.store.capabilities().writes_parts
+            && self.call.store().capabilities().writes_parts
             && !self.call.is_far()
     }
 
@@ -173,7 +173,7 @@ impl Object {
     /// Lets `write` change the object in the store, unless the call was cancelled.
     pub(crate) fn flush(&self, size_bytes: usize, write: impl FnOnce(&dyn Store, &Key) -> Result<()>) -> Result<()> {
         self.call.check_cancelled()?;
-        self.call.counters.time(Stage::Flush, size_bytes as u64, || write(&*self.call.store, &self.key))
+        self.call.counters.time(Stage::Flush, size_bytes as u64, || write(self.call.store(), &self.key))
     }
 }
 

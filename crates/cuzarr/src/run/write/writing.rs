@@ -4,7 +4,8 @@ use std::collections::HashMap;
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use cuzarr_device::{Buffer, Reader};
+use cuzarr_device::Buffer;
+use cuzarr_device::internal::Reader;
 
 use crate::codec::{Location, VariableElements};
 use crate::error::Result;

@@ -22,7 +22,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use cuzarr_device::{Buffer, Device, HostBytesMut, resident_bytes};
+use cuzarr_device::internal::resident_bytes;
+use cuzarr_device::{Buffer, Device, HostBytesMut};
 use rustix::fs::OFlags;
 
 /// Smallest read that bypasses the page cache. Smaller reads use the cache: their neighbours are probably wanted soon, and

@@ -121,6 +121,7 @@ pub enum Symlinks {
 
 /// Options of a [`LocalStore`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct LocalOptions {
     /// Refuse writes.
     pub read_only: bool,
@@ -130,6 +131,15 @@ pub struct LocalOptions {
     pub symlinks: Symlinks,
     /// How bytes that are not in the page cache are read.
     pub direct_io: DirectIo,
+}
+
+impl LocalOptions {
+    setters! {
+        with_read_only(read_only: bool) = read_only;
+        with_durability(durability: Durability) = durability;
+        with_symlinks(symlinks: Symlinks) = symlinks;
+        with_direct_io(direct_io: DirectIo) = direct_io;
+    }
 }
 
 /// A store in a directory of the local file system. Writes are atomic, and no key leaves the root.

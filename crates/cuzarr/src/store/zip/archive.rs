@@ -33,6 +33,7 @@ pub enum ZipMode {
 
 /// Options of a [`ZipArchive`].
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct ZipOptions {
     /// What is done with the file.
     pub mode: ZipMode,
@@ -50,6 +51,15 @@ impl Default for ZipOptions {
     }
 }
 
+impl ZipOptions {
+    setters! {
+        with_mode(mode: ZipMode) = mode;
+        with_deflate(deflate: Option<u32>) = deflate;
+        with_zip64(zip64: bool) = zip64;
+        with_durability(durability: Durability) = durability;
+    }
+}
+
 /// A local ZIP file, for reading and writing. Clones share it.
 ///
 /// Members are written to a file in the same folder that has no name, or a temporary one where the system has no such files.
@@ -63,7 +73,7 @@ impl Default for ZipOptions {
 /// use cuzarr::store::{Store, StoreExt, ZipArchive, ZipMode, ZipOptions};
 /// # let folder = tempfile::tempdir().unwrap();
 /// # let path = folder.path().join("a.zip");
-/// let archive = ZipArchive::new(&path, ZipOptions { mode: ZipMode::Create, ..ZipOptions::default() })?;
+/// let archive = ZipArchive::new(&path, ZipOptions::default().with_mode(ZipMode::Create))?;
 /// archive.write("a/b", b"bytes")?;
 /// assert!(!path.exists());
 /// archive.finish()?;

@@ -1,6 +1,7 @@
 //! Launches of `encoded.cu`, whose kernels the encoders of all codecs share.
 
-use cuzarr_device::{Buffer, Device, KernelSource, Stream, WARP, pool};
+use cuzarr_device::internal::{WARP, pool};
+use cuzarr_device::{Buffer, Device, KernelSource, Stream};
 
 use super::Blank;
 use crate::codec::batch::HEADERS;

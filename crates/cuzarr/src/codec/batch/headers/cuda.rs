@@ -1,6 +1,7 @@
 //! Launches of a codec's [`HeaderWalk`], which lists the headers inside of frames for the host.
 
-use cuzarr_device::{Buffer, Device, Stream, WARP, defined, pool, stated_size, upload_table};
+use cuzarr_device::internal::{WARP, defined, pool, stated_size, upload_table};
+use cuzarr_device::{Buffer, Device, Stream};
 
 use crate::Result;
 use crate::codec::device::{HeaderWalk, Unit};

@@ -5,7 +5,8 @@ use serde_json::json;
 
 use super::cuda::{gather, gather_within};
 use crate::codec::device::Unit;
-use crate::codec::{Chain, ChunkSpec, blosc, device_decoder, zstd};
+use crate::codec::registry::device_decoder;
+use crate::codec::{Chain, ChunkSpec, blosc, zstd};
 use crate::meta::{DataType, Extension, FillValue};
 
 struct Dice(u64);

@@ -1,8 +1,10 @@
 //! Launches of `blosc_encode.cu`, around those of the encoder of the streams.
 
-use cuzarr_device::shuffle::{self, Shuffle, Span};
-use cuzarr_device::transfer::copy_pieces_on;
-use cuzarr_device::{Buffer, Device, Header, KernelSource, Stream, WARP, defined, header, pool};
+use cuzarr_device::internal::shuffle;
+use cuzarr_device::internal::shuffle::{Shuffle, Span};
+use cuzarr_device::internal::transfer::copy_pieces_on;
+use cuzarr_device::internal::{WARP, defined, pool};
+use cuzarr_device::{Buffer, Device, Header, KernelSource, Stream, header};
 
 use super::{Encoder, Layout};
 use crate::Result;

@@ -2,8 +2,10 @@
 
 use std::ops::Range;
 
-use cuzarr_device::checksum::{self, Checksum};
-use cuzarr_device::{Buffer, Device, Header, Kernel, KernelSource, WARP, defined, header, pool};
+use cuzarr_device::internal::checksum;
+use cuzarr_device::internal::checksum::Checksum;
+use cuzarr_device::internal::{WARP, defined, pool};
+use cuzarr_device::{Buffer, Device, Header, Kernel, KernelSource, header};
 
 use super::{Encoder, HEADER_BYTES};
 use crate::Result;

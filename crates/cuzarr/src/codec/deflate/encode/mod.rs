@@ -8,7 +8,8 @@
 
 mod cuda;
 
-use cuzarr_device::{Device, defined};
+use cuzarr_device::Device;
+use cuzarr_device::internal::defined;
 
 use super::container::Container;
 use super::cost;

@@ -1,6 +1,7 @@
 //! Scratch memory and launches of `deflate_split.cu`: large frames, decoded by many warps.
 
-use cuzarr_device::{Buffer, Device, Kernel, KernelSource, WARP, defined, pool, stated_size};
+use cuzarr_device::internal::{WARP, defined, pool, stated_size};
+use cuzarr_device::{Buffer, Device, Kernel, KernelSource};
 
 use crate::Result;
 use crate::codec::batch::frames::FrameEntry;

@@ -1,6 +1,7 @@
 //! Launches of `lz_find.cu`.
 
-use cuzarr_device::{Buffer, Header, KernelSource, defined, header, pool};
+use cuzarr_device::internal::{defined, pool};
+use cuzarr_device::{Buffer, Header, KernelSource, header};
 
 use super::{BLOCK_BYTES, Blocks, ENTRY_BYTES, Found};
 use crate::Result;

@@ -6,7 +6,8 @@ mod cuda;
 
 pub(crate) use cuda::{HEADERS, find, memory_bytes};
 
-use cuzarr_device::{Buffer, Device, defined};
+use cuzarr_device::internal::defined;
+use cuzarr_device::{Buffer, Device};
 
 use crate::codec::device::ChunkRow;
 

@@ -1,6 +1,7 @@
 //! Launches of `lz4_encode.cu`.
 
-use cuzarr_device::{Buffer, Device, Header, KernelSource, WARP, defined, header, pool};
+use cuzarr_device::internal::{WARP, defined, pool};
+use cuzarr_device::{Buffer, Device, Header, KernelSource, header};
 
 use super::Encoder;
 use crate::Result;

@@ -1,6 +1,7 @@
 //! Launches of the kernels that make zstd frames.
 
-use cuzarr_device::{Buffer, Device, Header, Kernel, KernelSource, WARP, defined, header, pool};
+use cuzarr_device::internal::{WARP, defined, pool};
+use cuzarr_device::{Buffer, Device, Header, Kernel, KernelSource, header};
 
 use super::Encoder;
 use crate::Result;

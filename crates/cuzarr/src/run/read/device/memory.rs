@@ -6,11 +6,12 @@
 //! call keeps scratch memory for one batch (`spare`) from its first launch on. A call that holds memory never waits for another
 //! call: without scratch memory, a batch is decoded in parts within the spare, or by the host.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use cuzarr_device::Slab;
+use cuzarr_device::internal::Slab;
 
-use super::{DeviceDestination, DeviceFlight, InDecoding, Scratch};
+use super::{DeviceDestination, DeviceFlight, GroupState, InDecoding, Scratch};
 use crate::codec::native::Native;
 use crate::error::Result;
 use crate::plan::{PLAIN_COPIES, Route};
@@ -39,13 +40,13 @@ impl DeviceDestination {
             self.spare = Some(reserved);
         }
         let again = placing.flight.route.check()?;
-        if again.is_empty() { Ok(()) } else { self.put(again, Vec::new()) }
+        if again.is_empty() { Ok(()) } else { self.put(again, BTreeMap::new()) }
     }
 
     /// Reserves memory for a batch, and `scratch_bytes` for the spare if the call has none yet. `None` when there is no memory
     /// now.
     pub(super) fn reserve(&mut self, cost: Cost, scratch_bytes: u64, alone: bool) -> Result<Option<Held>> {
-        let call = Arc::clone(&self.target.call);
+        let call = Arc::clone(&self.call);
         let is_lent = |placing: &InDecoding| placing.scratch.as_ref().is_some_and(|scratch| scratch.is_spare);
         let with = |spare: u64| Cost { device: cost.device.saturating_add(spare), ..cost };
         loop {
@@ -77,19 +78,20 @@ impl DeviceDestination {
     /// kernels decode. On the host it takes the stored bytes where the host decodes, counted like packed bytes. This includes
     /// scratch memory of decoders that continue the host's work. Scratch memory of decoders that do everything is reserved
     /// apart.
-    pub(super) fn cost(&self, slab_bytes: usize, packed_bytes: usize) -> Cost {
+    pub(super) fn cost(&self, group: usize, slab_bytes: usize, packed_bytes: usize) -> Cost {
+        let GroupState { target, route, .. } = &self.groups[group];
         let (slab, packed) = (slab_bytes as u64, packed_bytes as u64);
-        let chunk_bytes = self.target.chunk_bytes.max(1) as u64;
+        let chunk_bytes = target.chunk_bytes.max(1) as u64;
         let decoding = |native: &Native, copies: u64| {
             let between = packed.div_ceil(chunk_bytes).saturating_mul(native.extra_bytes() as u64);
             copies.saturating_mul(packed).saturating_add(between)
         };
-        let (decoding, is_kernels) = match &self.route {
+        let (decoding, is_kernels) = match route {
             Route::Kernels(native) => (decoding(native, PLAIN_COPIES - 1), true),
             Route::Hybrid(Some((_, native))) => (decoding(native, PLAIN_COPIES - 1 + native.scratch_copies()), false),
             _ => (0, false),
         };
-        let stored_as_is = is_kernels || self.target.stored_is_packed;
+        let stored_as_is = is_kernels || target.stored_is_packed;
         Cost { host: if stored_as_is { 0 } else { packed }, pinned: slab, device: slab.saturating_add(decoding) }
     }
 
@@ -119,7 +121,7 @@ impl DeviceDestination {
     /// Takes scratch memory for the kernels of a fetched batch. With too little of it, the batch is left to the host.
     pub(super) fn scratch(&mut self, flight: &DeviceFlight) -> Result<Option<Scratch>> {
         let route = &flight.route;
-        let call = Arc::clone(&self.target.call);
+        let call = Arc::clone(&self.call);
         let mut is_whole = true;
         while let bytes @ 1.. = route.scratch_bytes() {
             self.collect(false)?;

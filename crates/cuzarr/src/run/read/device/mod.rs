@@ -9,20 +9,21 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use cuzarr_device::transfer::{fill_boxes_on, scatter_on};
-use cuzarr_device::{Buffer, Event, NdBuffer, Slab, SlabRing, Stream, Tail, Transfer, pool};
+use cuzarr_device::internal::transfer::{fill_boxes_on, scatter_on};
+use cuzarr_device::internal::{Slab, SlabRing, pool};
+use cuzarr_device::{Buffer, Device, Event, NdBuffer, Stream, Tail, Transfer};
 
 use self::target::Target;
 use crate::codec::batch::ScratchLimit;
-use crate::error::Result;
-use crate::plan::{Batch, PLAIN_COPIES, ReadPlacement, Resident, Room, Route, Spacing};
+use crate::error::{Error, Result};
+use crate::plan::{Batch, ChunkLayout, PLAIN_COPIES, ReadPlacement, Resident, Room, Route, Spacing};
 use crate::run::access::Access;
 use crate::run::context::Context;
 use crate::run::natives::Natives;
 use crate::run::options::Options;
 use crate::run::read::destination::{Destination, Launch};
 use crate::run::read::in_flight::{DeviceRoute, InFlight, Launcher, Life, Packed, launch};
-use crate::run::read::out::{Extent, Out, by_number};
+use crate::run::read::out::{Extent, InTurn, Out, by_number};
 use crate::run::read::route::hybrid::{HybridBatch, PIECE_ALIGNMENT_BYTES, SlabPlan};
 use crate::run::read::route::kernels::{self, KernelsBatch, Slabs};
 use crate::run::read::route::resident::ResidentBatch;
@@ -49,19 +50,13 @@ const BATCH_UNITS: usize = 4096;
 /// A batch of any route into device memory.
 type DeviceFlight = InFlight<dyn DeviceRoute>;
 
-/// Reads into an nd-buffer on a device, or into several in turn.
+/// Reads into nd-buffers on a device.
 pub(crate) struct DeviceDestination {
-    target: Arc<Target>,
-    out: Out,
-    tail: Tail,
-    spacing: Spacing,
-    fill: Vec<u8>,
+    call: Arc<Context>,
+    groups: Vec<GroupState>,
+    arrays: Vec<DeviceArray>,
+    outs: Outs,
     ring: SlabRing,
-    /// How the next batch is carried out, and the device's work in it.
-    route: Route,
-    natives: Option<Arc<Natives>>,
-    /// Packed bytes of a batch.
-    batch_bytes: usize,
     copies: Stream,
     kernels: Stream,
     /// The number of batches that are being fetched.
@@ -74,6 +69,66 @@ pub(crate) struct DeviceDestination {
     decoders: Decoders,
     /// Scratch memory that the call keeps for one batch that kernels decode.
     spare: Option<Reserved>,
+}
+
+/// The results: one for each array, or boxes of one array in turn.
+pub(crate) enum Outs {
+    Whole(Vec<NdBuffer>),
+    InTurn(Box<InTurn>),
+}
+
+impl TryFrom<Out> for Outs {
+    type Error = Error;
+
+    fn try_from(out: Out) -> Result<Outs> {
+        match out {
+            Out::InTurn(in_turn) => Ok(Outs::InTurn(Box::new(in_turn))),
+            out => Ok(Outs::Whole(vec![out.whole()?.clone()])),
+        }
+    }
+}
+
+/// Arrays whose chunks are decoded in the same way, and share batches.
+pub(crate) struct Group {
+    /// The placement for the array with the largest chunks.
+    placement: ReadPlacement,
+    layout: Arc<ChunkLayout>,
+}
+
+impl Group {
+    pub(crate) fn new(placement: ReadPlacement, layout: &Arc<ChunkLayout>) -> Group {
+        Group { placement, layout: Arc::clone(layout) }
+    }
+
+    /// Whether an array with this placement and layout belongs to the group.
+    pub(crate) fn suits(&self, placement: &ReadPlacement, layout: &ChunkLayout) -> bool {
+        layout.packed.stored_is_packed == self.layout.packed.stored_is_packed
+            && self.placement.route.is_like(&placement.route)
+    }
+
+    /// Takes another array in.
+    pub(crate) fn take(&mut self, placement: ReadPlacement, layout: &Arc<ChunkLayout>) {
+        if layout.packed.size_bytes > self.layout.packed.size_bytes {
+            *self = Group::new(placement, layout);
+        }
+    }
+}
+
+/// The batches of a group.
+struct GroupState {
+    target: Arc<Target>,
+    /// How the next batch is carried out, and the device's work in it.
+    route: Route,
+    natives: Option<Arc<Natives>>,
+    /// Packed bytes of a batch.
+    batch_bytes: usize,
+}
+
+/// How the elements of an array get to their places.
+struct DeviceArray {
+    tail: Tail,
+    spacing: Spacing,
+    fill: Vec<u8>,
 }
 
 /// A batch on its way to the result. Its elements are there after `done`.
@@ -92,36 +147,40 @@ struct Scratch {
 impl DeviceDestination {
     pub(crate) fn new(
         call: &Arc<Context>,
-        access: &Access,
-        out: Out,
-        spacing: Spacing,
-        placement: ReadPlacement,
+        groups: Vec<Group>,
+        arrays: &[(&Access, Spacing)],
+        outs: Outs,
         options: &Options,
     ) -> Result<DeviceDestination> {
-        let (program, device) = (access.program()?, access.device());
-        let ReadPlacement { route, batch_bytes, .. } = placement;
+        let device = arrays.first().map_or(Device::Cpu, |(access, _)| access.device());
         let limit_bytes = usize::try_from(call.limit_bytes).unwrap_or(usize::MAX);
         let slab_bytes = usize::try_from(options.batch_bytes(device)).unwrap_or(limit_bytes);
-        let target = Target {
-            call: Arc::clone(call),
-            device,
-            chunk_bytes: program.packed_size_bytes(),
-            stored_is_packed: program.stored_is_packed(),
-            read_missing: options.read_missing_chunks,
-            kernels_help: AtomicBool::new(true),
-        };
         let (copies, kernels) = (call.streams.take(device)?, call.streams.take(device)?);
         call.counters.begin_on(&copies)?;
+        let group = |Group { placement, layout }: Group| -> Result<GroupState> {
+            let (program, ReadPlacement { route, batch_bytes, .. }) = (layout.program()?, placement);
+            let target = Target {
+                call: Arc::clone(call),
+                device,
+                chunk_bytes: program.packed_size_bytes(),
+                stored_is_packed: program.stored_is_packed(),
+                read_missing: options.read_missing_chunks,
+                kernels_help: AtomicBool::new(true),
+            };
+            let (target, natives) = (Arc::new(target), natives(&layout, &route));
+            let batch_bytes = usize::try_from(batch_bytes).unwrap_or(limit_bytes);
+            Ok(GroupState { target, route, natives, batch_bytes })
+        };
+        let array = |(access, spacing): &(&Access, Spacing)| -> Result<DeviceArray> {
+            let (tail, fill) = (access.program()?.tail().clone(), access.fill().to_vec());
+            Ok(DeviceArray { tail, spacing: spacing.clone(), fill })
+        };
         Ok(DeviceDestination {
-            target: Arc::new(target),
-            out,
-            tail: program.tail().clone(),
-            spacing,
-            fill: access.fill().to_vec(),
+            call: Arc::clone(call),
+            groups: groups.into_iter().map(group).collect::<Result<_>>()?,
+            arrays: arrays.iter().map(array).collect::<Result<_>>()?,
+            outs,
             ring: SlabRing::new(device, slab_bytes, limit_bytes)?,
-            natives: natives(access, &route),
-            route,
-            batch_bytes: usize::try_from(batch_bytes).unwrap_or(limit_bytes),
             copies,
             kernels,
             fetching: 0,
@@ -134,35 +193,37 @@ impl DeviceDestination {
     }
 
     /// Most slabs in flight: enough for every thread to have a chunk, and some that cross the bus meanwhile.
-    fn most_loading(&self) -> usize {
-        let call = &self.target.call;
-        let fetched_as_stored = matches!(self.route, Route::Kernels(_)) || self.target.stored_is_packed;
-        if fetched_as_stored && call.store.capabilities().divides_reads {
+    fn most_loading(&self, group: usize) -> usize {
+        let (call, GroupState { target, route, batch_bytes, .. }) = (&self.call, &self.groups[group]);
+        let fetched_as_stored = matches!(route, Route::Kernels(_)) || target.stored_is_packed;
+        if fetched_as_stored && call.stores.iter().all(|of| of.store.capabilities().divides_reads) {
             // Decoders that want large batches gain more by memory to decode in than by another batch that waits for it.
-            let batch_bytes = PLAIN_COPIES.saturating_mul(self.batch_bytes as u64).max(1);
+            let batch_bytes = PLAIN_COPIES.saturating_mul(*batch_bytes as u64).max(1);
             let within = (call.limit_bytes / LOADING_SHARE / batch_bytes) as usize;
-            return match &self.route {
+            return match route {
                 Route::Kernels(native) if native.batch_factor() > 1 => within.clamp(LEAST_LOADING, DIVIDED_LOADING),
                 _ => DIVIDED_LOADING,
             };
         }
-        let chunks_a_batch = (self.batch_bytes / self.target.chunk_bytes.max(1)).max(1);
+        let chunks_a_batch = (batch_bytes / target.chunk_bytes.max(1)).max(1);
         call.threads.div_ceil(chunks_a_batch) + 3
     }
 
     /// A batch that kernels decode; `None` when there is no memory for it now.
     fn by_kernels(&mut self, natives: Arc<Natives>, batch: &Batch, alone: bool) -> Result<Option<KernelsBatch>> {
-        let packed_bytes = SlabPlan::new(batch, self.target.stored_is_packed).total_bytes;
-        let (slab_bytes, limit_bytes) = (kernels::slab_bytes(batch), self.target.call.limit_bytes);
+        let target = Arc::clone(&self.groups[batch.group].target);
+        let packed_bytes = SlabPlan::new(batch, target.stored_is_packed).total_bytes;
+        let (slab_bytes, limit_bytes) = (kernels::slab_bytes(batch), self.call.limit_bytes);
         let native = natives.usual();
         let scratch_bytes = native.scratch_copies().saturating_mul(packed_bytes as u64);
-        let (cost, series_bytes) = (self.cost(slab_bytes, packed_bytes), self.ring.series_bytes(slab_bytes));
+        let (cost, series_bytes) =
+            (self.cost(batch.group, slab_bytes, packed_bytes), self.ring.series_bytes(slab_bytes));
         // A slab that is reused soon is still in the host's cache.
         let in_series = !native.reads_frames()
             && slab_bytes > LEAST_SLABS * self.ring.slab_bytes()
             && series_bytes as u64 <= limit_bytes / SERIES_SHARE;
         let (slabs, held) = if packed_bytes.max(slab_bytes) == 0 {
-            (None, self.target.call.memory.take(Cost::default(), limit_bytes, &self.target.call.cancellation)?)
+            (None, self.call.memory.take(Cost::default(), limit_bytes, &self.call.cancellation)?)
         } else if in_series {
             let cost = Cost { pinned: series_bytes as u64, ..cost };
             let Some(held) = self.reserve(cost, scratch_bytes, alone)? else { return Ok(None) };
@@ -174,7 +235,7 @@ impl DeviceDestination {
             (Some(Slabs::Whole(slab, arena)), held)
         };
         Ok(Some(KernelsBatch {
-            target: Arc::clone(&self.target),
+            target,
             natives,
             stream: self.decoders.next()?,
             scratch: ScratchLimit {
@@ -187,33 +248,35 @@ impl DeviceDestination {
 
     /// A batch that the host decodes, completely or in part; `None` when there is no memory for it now.
     fn by_host(&mut self, rest: Option<Arc<Natives>>, batch: &Batch, alone: bool) -> Result<Option<HybridBatch>> {
-        let plan = SlabPlan::new(batch, self.target.stored_is_packed);
+        let target = Arc::clone(&self.groups[batch.group].target);
+        let plan = SlabPlan::new(batch, target.stored_is_packed);
         let (slab, held) = match plan.total_bytes {
             0 => {
-                let call = &self.target.call;
+                let call = &self.call;
                 (None, call.memory.take(Cost::default(), call.limit_bytes, &call.cancellation)?)
             }
             bytes => {
                 let gaps: usize = (0..batch.reads.len()).map(|read| batch.gap_bytes(read)).sum();
-                let cost = self.cost(bytes, bytes);
+                let cost = self.cost(batch.group, bytes, bytes);
                 let cost = Cost { host: cost.host.saturating_add(gaps as u64), ..cost };
                 let Some((slab, held)) = self.acquire(bytes, cost, 0, alone)? else { return Ok(None) };
                 (Some(self.with_arena(slab, bytes)?), held)
             }
         };
-        HybridBatch::new(&self.target, rest, plan, slab, held).map(Some)
+        HybridBatch::new(&target, rest, plan, slab, held).map(Some)
     }
 
     /// A batch whose bytes come in device memory; `None` when there is no memory for it now.
     fn by_lending(&mut self, resident: &Resident, batch: &Batch, alone: bool) -> Result<Option<ResidentBatch>> {
-        let packed_bytes = SlabPlan::new(batch, self.target.stored_is_packed).total_bytes;
+        let target = Arc::clone(&self.groups[batch.group].target);
+        let packed_bytes = SlabPlan::new(batch, target.stored_is_packed).total_bytes;
         let cost = Cost { device: resident.device_bytes(packed_bytes, batch.units.len()), ..Cost::default() };
         let Some(held) = self.reserve(cost, 0, alone)? else { return Ok(None) };
-        let kernels = match &self.natives {
-            Some(natives) => Some((Arc::clone(natives), self.decoders.next()?)),
+        let kernels = match self.groups[batch.group].natives.clone() {
+            Some(natives) => Some((natives, self.decoders.next()?)),
             None => None,
         };
-        Ok(Some(ResidentBatch::new(&self.target, kernels, held)))
+        Ok(Some(ResidentBatch::new(&target, kernels, held)))
     }
 
     /// Makes the bytes of a slab cross the bus as they come, to an arena on the device.
@@ -225,7 +288,7 @@ impl DeviceDestination {
 
     /// Moves boxes that landed to their places, and fills boxes without a chunk.
     fn place(&mut self, flight: Arc<DeviceFlight>) -> Result<()> {
-        if self.target.call.is_cancelled() {
+        if self.call.is_cancelled() {
             flight.route.give_up();
             return Ok(());
         }
@@ -243,21 +306,23 @@ impl DeviceDestination {
     }
 
     /// Moves packed elements to their places, and fills boxes without a chunk.
-    fn put(&mut self, packed: Vec<Packed>, fills: Vec<Extent>) -> Result<()> {
-        if let Out::Whole(out) = &self.out {
-            packed.into_iter().try_for_each(|packed| self.scatter(packed, out))?;
-            return self.fill(&fills, out);
+    fn put(&mut self, packed: Vec<Packed>, fills: BTreeMap<usize, Vec<Extent>>) -> Result<()> {
+        if let Outs::Whole(outs) = &self.outs {
+            packed.into_iter().try_for_each(|packed| self.scatter(packed, outs))?;
+            return fills.into_iter().try_for_each(|(array, fills)| self.fill(&fills, array, &outs[array]));
         }
+        // Boxes in turn are of one array.
+        let fills = fills.into_values().flatten().collect();
         for (number, (packed, fills)) in by_number(packed, fills) {
-            let Out::InTurn(in_turn) = &mut self.out else { break };
+            let Outs::InTurn(in_turn) = &mut self.outs else { break };
             let out = in_turn.memory(number, &self.kernels)?;
             let elems = packed.iter().flat_map(|packed| &packed.boxes).map(|item| &item.extent);
             let elems =
                 elems.chain(fills.iter().map(|(_, extent)| extent)).map(|extent| extent.iter().product::<usize>());
             let elems = elems.sum();
-            packed.into_iter().try_for_each(|packed| self.scatter(packed, &out))?;
-            self.fill(&fills, &out)?;
-            if let Out::InTurn(in_turn) = &mut self.out {
+            packed.into_iter().try_for_each(|packed| self.scatter(packed, std::slice::from_ref(&out)))?;
+            self.fill(&fills, 0, &out)?;
+            if let Outs::InTurn(in_turn) = &mut self.outs {
                 in_turn.placed(elems, &self.kernels)?;
             }
         }
@@ -265,23 +330,25 @@ impl DeviceDestination {
     }
 
     /// Moves packed elements to their places.
-    fn scatter(&self, Packed { buffer, layout, boxes }: Packed, out: &NdBuffer) -> Result<()> {
+    fn scatter(&self, Packed { array, buffer, layout, boxes }: Packed, outs: &[NdBuffer]) -> Result<()> {
+        let (DeviceArray { tail, spacing, .. }, out) = (&self.arrays[array], &outs[array]);
         let size_bytes: usize = boxes.iter().map(|item| item.packed_size_bytes).sum();
-        let (packed_strides, lists) = (self.spacing.strides(&layout).into_owned(), self.spacing.lists.clone());
-        let transfer = Transfer { tail: self.tail.clone(), packed_strides, lists, boxes };
-        let counters = &self.target.call.counters;
+        let (packed_strides, lists) = (spacing.strides(&layout).into_owned(), spacing.lists.clone());
+        let transfer = Transfer { tail: tail.clone(), packed_strides, lists, boxes };
+        let counters = &self.call.counters;
         let scatter = || scatter_on(&buffer, &transfer, out, &self.kernels);
         counters.time_on(Stage::Scatter, size_bytes as u64, &self.kernels, scatter)
     }
 
-    fn fill(&self, boxes: &[Extent], out: &NdBuffer) -> Result<()> {
+    fn fill(&self, boxes: &[Extent], array: usize, out: &NdBuffer) -> Result<()> {
         if boxes.is_empty() {
             return Ok(());
         }
         let elements: usize = boxes.iter().map(|(_, extent)| extent.iter().product::<usize>()).sum();
-        let size_bytes = (elements * self.fill.len()) as u64;
-        let counters = &self.target.call.counters;
-        let fill = || fill_boxes_on(out, self.spacing.lists.as_deref(), boxes, &self.fill, &self.kernels);
+        let DeviceArray { spacing, fill: element, .. } = &self.arrays[array];
+        let size_bytes = (elements * element.len()) as u64;
+        let counters = &self.call.counters;
+        let fill = || fill_boxes_on(out, spacing.lists.as_deref(), boxes, element, &self.kernels);
         counters.time_on(Stage::Fill, size_bytes, &self.kernels, fill)
     }
 
@@ -294,13 +361,13 @@ impl DeviceDestination {
 }
 
 /// The device's work in a route; `None` where kernels decode nothing.
-fn natives(access: &Access, route: &Route) -> Option<Arc<Natives>> {
+fn natives(layout: &Arc<ChunkLayout>, route: &Route) -> Option<Arc<Natives>> {
     let (host_passes, native) = match route {
         Route::Kernels(native) | Route::Resident(Resident::Frames(native)) => (0, native),
         Route::Hybrid(Some((host_passes, native))) => (*host_passes, native),
         _ => return None,
     };
-    Some(Arc::new(Natives::new(host_passes, access.source().layout(), Arc::clone(native))))
+    Some(Arc::new(Natives::new(host_passes, layout, Arc::clone(native))))
 }
 
 /// Launches a batch by a route that has memory for it.
@@ -311,29 +378,41 @@ fn launched<R: DeviceRoute>(launcher: &Launcher<'_>, route: Option<R>, batch: Ba
     }
 }
 
-fn boxes_without_chunk(flight: &DeviceFlight) -> Vec<Extent> {
-    let missing = flight.missing();
-    let missing = missing.iter().flat_map(|&unit| &flight.batch.units[unit].places);
-    let missing = missing.map(|place| (place.start.clone(), place.extent.clone()));
-    let known = flight.batch.fills.iter().map(|fill| (fill.start.clone(), fill.extent.clone()));
-    missing.chain(known).collect()
+/// The boxes of each array that have no chunk.
+fn boxes_without_chunk(flight: &DeviceFlight) -> BTreeMap<usize, Vec<Extent>> {
+    let mut boxes = BTreeMap::<usize, Vec<Extent>>::new();
+    for unit in flight.missing() {
+        let unit = &flight.batch.units[unit];
+        let missing = unit.places.iter().map(|place| (place.start.clone(), place.extent.clone()));
+        boxes.entry(unit.array).or_default().extend(missing);
+    }
+    for fill in &flight.batch.fills {
+        boxes.entry(fill.array).or_default().push((fill.start.clone(), fill.extent.clone()));
+    }
+    boxes
 }
 
 impl Destination for DeviceDestination {
     type Route = dyn DeviceRoute;
 
-    fn room(&self) -> Room {
-        Room { packed_bytes: self.batch_bytes, units: BATCH_UNITS, alignment_bytes: PIECE_ALIGNMENT_BYTES }
+    fn room(&self, group: usize) -> Room {
+        Room {
+            packed_bytes: self.groups[group].batch_bytes,
+            units: BATCH_UNITS,
+            alignment_bytes: PIECE_ALIGNMENT_BYTES,
+        }
     }
 
     fn launch(&mut self, launcher: &Launcher<'_>, batch: Batch, alone: bool) -> Result<Launch<dyn DeviceRoute>> {
-        if !self.target.kernels_help.swap(true, Ordering::Relaxed) {
-            (self.route, self.natives, self.spare) = (Route::Hybrid(None), None, None);
+        let group = &mut self.groups[batch.group];
+        if !group.target.kernels_help.swap(true, Ordering::Relaxed) {
+            (group.route, group.natives, self.spare) = (Route::Hybrid(None), None, None);
         }
-        if !alone && self.fetching >= self.most_loading() {
+        if !alone && self.fetching >= self.most_loading(batch.group) {
             return Ok(Launch::NoMemory(batch));
         }
-        let launch = match (self.route.clone(), self.natives.clone()) {
+        let GroupState { route, natives, .. } = &self.groups[batch.group];
+        let launch = match (route.clone(), natives.clone()) {
             (Route::Kernels(_), Some(natives)) => launched(launcher, self.by_kernels(natives, &batch, alone)?, batch),
             (Route::Resident(resident), _) => launched(launcher, self.by_lending(&resident, &batch, alone)?, batch),
             (_, natives) => launched(launcher, self.by_host(natives, &batch, alone)?, batch),
@@ -344,7 +423,7 @@ impl Destination for DeviceDestination {
 
     fn close(&mut self, flight: Arc<DeviceFlight>, number: usize) -> Result<()> {
         self.collect(false)?;
-        if let Out::Whole(_) = self.out {
+        if let Outs::Whole(_) = self.outs {
             return self.close_now(flight);
         }
         self.early.insert(number, flight);
@@ -356,7 +435,7 @@ impl Destination for DeviceDestination {
 
     fn idle(&mut self) -> Result<()> {
         self.collect(false)?;
-        self.target.call.counters.settle()
+        self.call.counters.settle()
     }
 
     fn finish(&mut self) -> Result<()> {
@@ -366,7 +445,7 @@ impl Destination for DeviceDestination {
         }
         let copied = self.copies.synchronize();
         // Ended work is counted while the last batch decodes, so that little is left to do after it.
-        let mut looked = self.target.call.counters.settle();
+        let mut looked = self.call.counters.settle();
         while looked.is_ok() && !self.decoding.is_empty() {
             looked = self.collect(true);
         }
@@ -383,9 +462,9 @@ impl Destination for DeviceDestination {
         placed?;
         checked.into_iter().collect::<Result<()>>()?;
         placed_again?;
-        let streams = &self.target.call.streams;
+        let streams = &self.call.streams;
         [&self.copies, &self.kernels].into_iter().for_each(|stream| streams.give_back(stream));
         self.decoders.give_back();
-        self.target.call.counters.settle()
+        self.call.counters.settle()
     }
 }

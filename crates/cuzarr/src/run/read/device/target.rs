@@ -10,7 +10,7 @@ use crate::plan::Unit;
 use crate::run::context::Context;
 use crate::run::read::in_flight::Packed;
 
-/// The state that all batches of a read into device memory share.
+/// The state that all batches of a group of arrays share in a read into device memory.
 pub(crate) struct Target {
     pub(crate) call: Arc<Context>,
     pub(crate) device: Device,
@@ -23,13 +23,14 @@ pub(crate) struct Target {
     pub(crate) kernels_help: AtomicBool,
 }
 
-/// Packed bytes at these offsets of a buffer, for each unit: apart by the layout of their chunks.
+/// Packed bytes at these offsets of a buffer, for each unit: apart by array, and by the layout of chunks.
 pub(crate) fn packed<'a>(buffer: &Buffer, units: impl Iterator<Item = (&'a Unit, usize)>) -> Vec<Packed> {
     let mut found: Vec<Packed> = Vec::new();
     let mut numbers = HashMap::new();
     for (unit, offset) in units {
-        let number = *numbers.entry(Arc::as_ptr(&unit.layout)).or_insert_with(|| {
-            found.push(Packed { buffer: buffer.clone(), layout: Arc::clone(&unit.layout), boxes: Vec::new() });
+        let number = *numbers.entry((unit.array, Arc::as_ptr(&unit.layout))).or_insert_with(|| {
+            let (array, buffer, layout) = (unit.array, buffer.clone(), Arc::clone(&unit.layout));
+            found.push(Packed { array, buffer, layout, boxes: Vec::new() });
             found.len() - 1
         });
         found[number].boxes.extend(unit.transfer_boxes(offset));
@@ -39,5 +40,5 @@ pub(crate) fn packed<'a>(buffer: &Buffer, units: impl Iterator<Item = (&'a Unit,
 
 /// The packed bytes of one unit.
 pub(crate) fn packed_one(buffer: Buffer, unit: &Unit) -> Packed {
-    Packed { buffer, layout: Arc::clone(&unit.layout), boxes: unit.transfer_boxes(0).collect() }
+    Packed { array: unit.array, buffer, layout: Arc::clone(&unit.layout), boxes: unit.transfer_boxes(0).collect() }
 }

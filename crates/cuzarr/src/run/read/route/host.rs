@@ -3,21 +3,21 @@
 //! leave them out.
 
 use std::any::Any;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
-use cuzarr_device::{Device, ElementBox, Lent, NdBuffer, Part, PartBytes, Tail, Transfer, Writer, profile};
+use cuzarr_device::internal::{ElementBox, Lent, Part, PartBytes, Writer};
+use cuzarr_device::{Device, NdBuffer, Tail, Transfer, profile};
 
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::plan::{Batch, Fill, Room, Spacing, Unit};
 use crate::run::access::Access;
 use crate::run::context::Context;
 use crate::run::options::Options;
 use crate::run::read::destination::{Destination, Launch};
 use crate::run::read::in_flight::{BatchRoute, InFlight, Launcher, launch};
-use crate::run::read::out::Out;
 use crate::run::read::stored::{Stored, check_missing};
 use crate::run::report::Stage;
 use crate::run::schedule::budget::Reserved;
@@ -37,19 +37,24 @@ const MOST_BATCHES: usize = 4;
 /// The state that all batches of a read into host memory share.
 struct Target {
     call: Arc<Context>,
+    arrays: Vec<HostArray>,
+    read_missing: bool,
+}
+
+/// How the elements of an array get to their places.
+struct HostArray {
     out: NdBuffer,
     tail: Tail,
     /// Whether stored bytes are packed bytes.
     stored_is_packed: bool,
     spacing: Spacing,
     fill: Vec<u8>,
-    read_missing: bool,
 }
 
-/// Reads into an nd-buffer in host memory.
+/// Reads into nd-buffers in host memory, one for each array.
 pub(crate) struct HostDestination {
     target: Arc<Target>,
-    writer: Writer,
+    writers: Vec<Writer>,
     /// A part of the limit, so that stored and packed bytes of a few batches together stay below it.
     batch_bytes: usize,
     reserved: HashMap<usize, Reserved>,
@@ -58,32 +63,66 @@ pub(crate) struct HostDestination {
 impl HostDestination {
     pub(crate) fn new(
         call: &Arc<Context>,
-        access: &Access,
-        out: &Out,
-        spacing: Spacing,
+        arrays: Vec<(&Access, &NdBuffer, Spacing)>,
         options: &Options,
     ) -> Result<HostDestination> {
-        let program = access.program()?;
-        let (out, lists) = (out.whole()?, spacing.lists.clone());
-        let writer = out.writer_by(lists)?;
-        let target = Target {
-            call: Arc::clone(call),
-            out: out.clone(),
-            tail: program.tail().clone(),
-            stored_is_packed: program.stored_is_packed(),
-            spacing,
-            fill: access.fill().to_vec(),
-            read_missing: options.read_missing_chunks,
+        let mut writers = Vec::with_capacity(arrays.len());
+        let array = |(access, out, spacing): (&Access, &NdBuffer, Spacing)| -> Result<HostArray> {
+            let program = access.program()?;
+            writers.push(out.writer_by(spacing.lists.clone())?);
+            Ok(HostArray {
+                out: out.clone(),
+                tail: program.tail().clone(),
+                stored_is_packed: program.stored_is_packed(),
+                spacing,
+                fill: access.fill().to_vec(),
+            })
         };
+        let arrays = arrays.into_iter().map(array).collect::<Result<_>>()?;
+        let target = Target { call: Arc::clone(call), arrays, read_missing: options.read_missing_chunks };
         let batch_bytes = usize::try_from(options.batch_bytes(Device::Cpu)).unwrap_or(usize::MAX);
-        Ok(HostDestination { target: Arc::new(target), writer, batch_bytes, reserved: HashMap::new() })
+        Ok(HostDestination { target: Arc::new(target), writers, batch_bytes, reserved: HashMap::new() })
+    }
+
+    /// Lends the parts of the results that a batch writes: those of its units, and its fills.
+    fn lend(&mut self, batch: &Batch) -> Result<Parts> {
+        let one = |start: &Vec<usize>, extent: &Vec<usize>| ElementBox { start: start.clone(), extent: extent.clone() };
+        let units = batch.units.iter().map(|unit| {
+            (unit.array, unit.places.iter().map(|place| one(&place.start, &place.extent)).collect::<Vec<_>>())
+        });
+        let fills = batch.fills.iter().map(|fill| (fill.array, vec![one(&fill.start, &fill.extent)]));
+        let (mut boxes, mut places) = (BTreeMap::<usize, Vec<Vec<ElementBox>>>::new(), Vec::new());
+        for (array, part) in units.chain(fills) {
+            let parts = boxes.entry(array).or_default();
+            places.push((array, parts.len()));
+            parts.push(part);
+        }
+        let lent = boxes.into_iter().map(|(array, boxes)| Ok((array, self.writers[array].lend(boxes)?)));
+        Ok(Parts { lent: lent.collect::<Result<_>>()?, places })
+    }
+}
+
+/// The parts of results that a batch writes.
+struct Parts {
+    /// Those of each array.
+    lent: BTreeMap<usize, Lent>,
+    /// The array of each unit and fill, and which of its parts it writes.
+    places: Vec<(usize, usize)>,
+}
+
+impl Parts {
+    /// The part of a unit, or of a fill, counted behind all units.
+    fn part(&self, number: usize) -> Result<Part> {
+        let none = || Error::new(ErrorKind::StoreFailed, "the store reported on a part that no batch has");
+        let (array, part) = self.places.get(number).ok_or_else(none)?;
+        Ok(self.lent.get(array).ok_or_else(none)?.part(*part)?)
     }
 }
 
 impl Destination for HostDestination {
     type Route = HostBatch;
 
-    fn room(&self) -> Room {
+    fn room(&self, _group: usize) -> Room {
         let units = if self.target.call.is_far() { FAR_BATCH_UNITS } else { BATCH_UNITS };
         Room { packed_bytes: self.batch_bytes, units, alignment_bytes: 1 }
     }
@@ -99,9 +138,9 @@ impl Destination for HostDestination {
             None if alone => call.memory.host.take(bytes, call.limit_bytes, &call.cancellation)?,
             None => return Ok(Launch::NoMemory(batch)),
         };
-        let lent = self.writer.lend(parts_of(&batch))?;
+        let parts = self.lend(&batch)?;
         self.reserved.insert(launcher.number, reserved);
-        let route = HostBatch { target: Arc::clone(&self.target), lent };
+        let route = HostBatch { target: Arc::clone(&self.target), parts };
         Ok(Launch::Launched(launch(launcher, batch, route)))
     }
 
@@ -116,25 +155,18 @@ impl Destination for HostDestination {
     }
 }
 
-/// The parts of the result that a batch writes: those of its units, and its fills.
-fn parts_of(batch: &Batch) -> Vec<Vec<ElementBox>> {
-    let one = |start: &Vec<usize>, extent: &Vec<usize>| ElementBox { start: start.clone(), extent: extent.clone() };
-    let units =
-        batch.units.iter().map(|unit| unit.places.iter().map(|place| one(&place.start, &place.extent)).collect());
-    units.chain(batch.fills.iter().map(|fill| vec![one(&fill.start, &fill.extent)])).collect()
-}
-
 impl Target {
     /// The bytes of the result that equal a unit's packed bytes, if there are such.
     fn direct(&self, unit: &Unit) -> Option<Range<usize>> {
-        let ([place], None) = (&unit.places[..], &self.spacing.lists) else { return None };
-        let layout = self.out.layout();
+        let HostArray { out, tail, spacing, .. } = &self.arrays[unit.array];
+        let ([place], None) = (&unit.places[..], &spacing.lists) else { return None };
+        let layout = out.layout();
         let element_bytes = layout.element_bytes();
         let elements: usize = place.extent.iter().product();
-        if !self.tail.is_plain() || place.first_elem != 0 || elements * element_bytes != unit.packed_size_bytes {
+        if !tail.is_plain() || place.first_elem != 0 || elements * element_bytes != unit.packed_size_bytes {
             return None;
         }
-        let (mut from, strides) = (layout.offset_bytes(), self.spacing.strides(&unit.layout));
+        let (mut from, strides) = (layout.offset_bytes(), spacing.strides(&unit.layout));
         for dim in 0..place.extent.len() {
             let stride = layout.strides()[dim];
             if place.extent[dim] > 1 && strides[dim].checked_mul(element_bytes as isize) != Some(stride) {
@@ -149,20 +181,22 @@ impl Target {
     /// is counted when it comes.
     fn bytes_in_flight(&self, batch: &Batch, read: usize) -> u64 {
         let units = &batch.units[batch.reads[read].units.clone()];
+        let stored_is_packed = self.arrays[batch.reads[read].array].stored_is_packed;
         let stored = match units {
-            [unit] if self.stored_is_packed && self.direct(unit).is_some() => 0,
+            [unit] if stored_is_packed && self.direct(unit).is_some() => 0,
             _ => batch.packed_bytes(read) + batch.gap_bytes(read),
         };
-        let is_decoded_apart = |unit: &&Unit| !self.stored_is_packed && self.direct(unit).is_none();
+        let is_decoded_apart = |unit: &&Unit| !stored_is_packed && self.direct(unit).is_none();
         let packed: usize = units.iter().filter(is_decoded_apart).map(|unit| unit.packed_size_bytes).sum();
         (stored + packed) as u64
     }
 
     fn transfer(&self, unit: &Unit) -> Transfer {
+        let HostArray { tail, spacing, .. } = &self.arrays[unit.array];
         Transfer {
-            tail: self.tail.clone(),
-            packed_strides: self.spacing.strides(&unit.layout).into_owned(),
-            lists: self.spacing.lists.clone(),
+            tail: tail.clone(),
+            packed_strides: spacing.strides(&unit.layout).into_owned(),
+            lists: spacing.lists.clone(),
             boxes: unit.transfer_boxes(0).collect(),
         }
     }
@@ -185,8 +219,8 @@ impl Target {
 
 pub(crate) struct HostBatch {
     target: Arc<Target>,
-    /// What the batch writes, a part for each unit and fill.
-    lent: Lent,
+    /// What the batch writes.
+    parts: Parts,
 }
 
 /// A read that fills its place in the result.
@@ -206,10 +240,10 @@ impl BatchRoute for HostBatch {
     fn lease(&self, batch: &Batch, read: usize, size_bytes: usize) -> Result<Box<dyn Lease>> {
         let numbers = batch.reads[read].units.clone();
         let units = &batch.units[numbers.clone()];
-        if let ([unit], true) = (units, self.target.stored_is_packed)
+        if let ([unit], true) = (units, self.target.arrays[batch.reads[read].array].stored_is_packed)
             && let Some(range) = self.target.direct(unit)
         {
-            return Ok(Box::new(InPlace(self.lent.part(numbers.start)?.into_bytes(range)?)));
+            return Ok(Box::new(InPlace(self.parts.part(numbers.start)?.into_bytes(range)?)));
         }
         let counted_bytes = batch.packed_bytes(read) + batch.gap_bytes(read);
         Ok(Stored::take(&self.target.call, size_bytes, counted_bytes)?)
@@ -220,8 +254,8 @@ impl BatchRoute for HostBatch {
     }
 
     fn land(&self, batch: &Batch, unit: usize, stored: &[u8]) -> Result<()> {
-        let (target, part, unit) = (&*self.target, self.lent.part(unit)?, &batch.units[unit]);
-        match (target.direct(unit), target.stored_is_packed) {
+        let (target, part, unit) = (&*self.target, self.parts.part(unit)?, &batch.units[unit]);
+        match (target.direct(unit), target.arrays[unit.array].stored_is_packed) {
             (Some(range), true) => {
                 part.into_bytes(range)?.copy_from_slice(stored);
                 Ok(())
@@ -242,10 +276,11 @@ impl BatchRoute for HostBatch {
     fn fill(&self, number: usize, fill: &Fill) -> Result<()> {
         let target = &*self.target;
         check_missing(target.read_missing, fill)?;
-        let mut part = self.lent.part(number)?;
+        let mut part = self.parts.part(number)?;
         let elements: usize = fill.extent.iter().product();
-        let size_bytes = (elements * target.fill.len()) as u64;
-        let work = || part.fill(&fill.start, &fill.extent, &target.fill);
+        let element = &target.arrays[fill.array].fill;
+        let size_bytes = (elements * element.len()) as u64;
+        let work = || part.fill(&fill.start, &fill.extent, element);
         target.call.counters.time(Stage::Fill, size_bytes, work)?;
         Ok(())
     }

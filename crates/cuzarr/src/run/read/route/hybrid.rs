@@ -4,7 +4,8 @@
 
 use std::sync::Arc;
 
-use cuzarr_device::{Buffer, Slab, SlabPiece, Stream};
+use cuzarr_device::internal::{Slab, SlabPiece};
+use cuzarr_device::{Buffer, Stream};
 
 use crate::codec::batch::ScratchLimit;
 use crate::codec::native::Source;

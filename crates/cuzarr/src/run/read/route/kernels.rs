@@ -11,7 +11,8 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use cuzarr_device::{Buffer, Copied, Event, Slab, SlabPiece, SlabSeries, Stream, pool};
+use cuzarr_device::internal::{Copied, Slab, SlabPiece, SlabSeries, pool};
+use cuzarr_device::{Buffer, Event, Stream};
 
 use crate::codec::batch::ScratchLimit;
 use crate::codec::device::Headers;

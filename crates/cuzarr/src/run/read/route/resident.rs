@@ -5,7 +5,8 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use cuzarr_device::{Buffer, Device, Stream, pool};
+use cuzarr_device::internal::pool;
+use cuzarr_device::{Buffer, Device, Stream};
 
 use crate::codec::native::{NativeBatch, Source};
 use crate::error::{Error, ErrorKind, Result};

@@ -3,13 +3,13 @@
 
 use std::sync::Arc;
 
-use cuzarr_device::{Layout, NdBuffer, Order, SlabRing};
+use cuzarr_device::internal::SlabRing;
+use cuzarr_device::{Layout, NdBuffer, Order};
 
 use crate::error::Result;
 use crate::plan::{Plan, SMALL_BYTES};
 use crate::run::context::Context;
 use crate::run::read::coordinator;
-use crate::run::read::out::Out;
 use crate::run::read::route::host::HostDestination;
 use crate::run::report::Stage;
 use crate::run::{Access, Options};
@@ -26,8 +26,8 @@ pub(crate) fn read(call: &Arc<Context>, access: &Access, plan: Plan, out: &NdBuf
     let pinned = ring.acquire(layout.size_bytes())?.into_buffer()?;
     let staged = NdBuffer::from_parts(pinned.slice(..layout.size_bytes())?, out.dtype(), layout)?;
     let spacing = plan.spacing(out.shape())?;
-    let result = Out::Whole(staged.clone());
-    coordinator::run(call, &on_host, plan, &mut HostDestination::new(call, &on_host, &result, spacing, options)?)?;
+    let mut destination = HostDestination::new(call, vec![(&on_host, &staged, spacing)], options)?;
+    coordinator::run(call, &[&on_host], plan.into(), &mut destination)?;
     let (begin, size_bytes) = (out.layout().offset_bytes(), out.size_bytes());
     let target = out.buffer().slice(begin..begin + size_bytes)?;
     let stream = call.streams.take(out.device())?;

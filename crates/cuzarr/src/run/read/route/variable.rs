@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-use cuzarr_device::{Device, Lists};
+use cuzarr_device::Device;
+use cuzarr_device::internal::Lists;
 
 use crate::codec::{Chain, VariableElements};
 use crate::error::{Error, ErrorKind, Result};
@@ -214,7 +215,7 @@ fn sums(first: usize, lists: Vec<Vec<usize>>) -> impl Iterator<Item = usize> {
 impl Destination for VariableDestination {
     type Route = VariableBatch;
 
-    fn room(&self) -> Room {
+    fn room(&self, _group: usize) -> Room {
         // The size of such chunks is not known before they are decoded, so only a few are in flight at once.
         Room { packed_bytes: usize::MAX, units: self.threads * 2, alignment_bytes: 1 }
     }

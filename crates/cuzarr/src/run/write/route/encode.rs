@@ -15,8 +15,10 @@ use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 
-use cuzarr_device::checksum::{self, Checksum};
-use cuzarr_device::{Buffer, Device, NdBuffer, Order, Stream, Tail, pool};
+use cuzarr_device::internal::checksum;
+use cuzarr_device::internal::checksum::Checksum;
+use cuzarr_device::internal::pool;
+use cuzarr_device::{Buffer, Device, NdBuffer, Order, Stream, Tail};
 
 use crate::codec::Location;
 use crate::codec::batch::{Blank, EncodeBatch};

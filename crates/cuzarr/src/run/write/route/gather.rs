@@ -7,7 +7,8 @@
 
 use std::sync::Arc;
 
-use cuzarr_device::{NdBuffer, Packing, Stream, Tail, pool};
+use cuzarr_device::internal::pool;
+use cuzarr_device::{NdBuffer, Packing, Stream, Tail};
 
 use crate::codec::Program;
 use crate::error::Result;
@@ -37,7 +38,7 @@ impl Gather {
         let arena_bytes = slab_bytes.max(placement.large_chunks * padded(chunk_bytes));
         Gather {
             elements: Gathering::new(Tail::plain(tail.dtype), GatherTo::Parts(part_strides), part_bytes, slab_bytes),
-            packed: Gathering::new(tail.clone(), GatherTo::Chunks, chunk_bytes, arena_bytes),
+            packed: Gathering::new(tail.clone(), GatherTo::PackedChunks, chunk_bytes, arena_bytes),
             in_parts: placement.encoding.is_none() && placement.part_bytes.is_some(),
         }
     }

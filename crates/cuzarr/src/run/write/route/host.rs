@@ -5,8 +5,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
-use cuzarr_device::transfer::{gather_host, scatter_host};
-use cuzarr_device::{Device, NdBuffer, Order, Reader, Tail, Transfer, TransferBox};
+use cuzarr_device::internal::Reader;
+use cuzarr_device::internal::transfer::{gather_host, scatter_host};
+use cuzarr_device::{Device, NdBuffer, Order, Tail, Transfer, TransferBox};
 
 use crate::codec::{Program, seal, with_threads};
 use crate::error::{Error, ErrorKind, Result};

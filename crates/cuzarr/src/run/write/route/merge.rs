@@ -11,8 +11,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 
-use cuzarr_device::transfer::{copy_pieces_on, scatter_on};
-use cuzarr_device::{Buffer, Layout, NdBuffer, Stream, Tail, Transfer, TransferBox, pool};
+use cuzarr_device::internal::pool;
+use cuzarr_device::internal::transfer::{copy_pieces_on, scatter_on};
+use cuzarr_device::{Buffer, Layout, NdBuffer, Stream, Tail, Transfer, TransferBox};
 
 use crate::cancellation::POLL_INTERVAL;
 use crate::codec::device::Headers;

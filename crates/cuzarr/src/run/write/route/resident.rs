@@ -29,7 +29,8 @@ pub(crate) struct Resident {
 
 impl Resident {
     pub(crate) fn new(program: &Program, slab_bytes: usize) -> Resident {
-        let chunks = Gathering::new(program.tail().clone(), GatherTo::Chunks, program.packed_size_bytes(), slab_bytes);
+        let chunks =
+            Gathering::new(program.tail().clone(), GatherTo::PackedChunks, program.packed_size_bytes(), slab_bytes);
         Resident { chunks, blanks: HashMap::new(), gathered: Vec::new() }
     }
 

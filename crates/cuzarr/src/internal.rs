@@ -1,0 +1,163 @@
+//! What only this workspace's other crates, its tests and its fuzz targets use, by the room it comes from. It is no part of the
+//! public interface, and any release may change it.
+
+pub use crate::config::environment::{cores, environment_variable, parse_bytes};
+pub use crate::error::{is_printable, nearest, printable, printable_lines};
+
+/// How chains of codecs are bound and run.
+pub mod codec {
+    pub use crate::codec::binding::{Stage, Support};
+    pub use crate::codec::chain::{Chain, Sharding};
+    pub use crate::codec::host::{ArrayToArray, ArrayToBytes, BytesToBytes, TailPart, VariableToBytes};
+    pub use crate::codec::program::{Leave, Program, Work};
+    pub use crate::codec::registry::{REFUSED, device_decoder};
+    pub use crate::codec::sharding_indexed::ShardIndex;
+    pub use crate::codec::size::Size;
+
+    /// Many frames of one codec, decoded or encoded by one launch.
+    pub mod batch {
+        pub use crate::codec::batch::*;
+    }
+
+    /// What codecs cost, by device and size.
+    pub mod cost {
+        pub use crate::codec::cost::*;
+    }
+
+    /// The traits of codecs with kernels.
+    pub mod device {
+        pub use crate::codec::device::*;
+    }
+}
+
+/// Documents of metadata, and the choice of codecs.
+pub mod meta {
+    /// Codecs and chunks of new and changed arrays.
+    pub mod encoding {
+        pub use crate::meta::encoding::*;
+    }
+
+    /// Names of documents.
+    pub mod node {
+        pub use crate::meta::node::*;
+    }
+}
+
+/// Steps of creation, deletion and copies, and parts of arrays and groups.
+pub mod node {
+    use std::sync::Arc;
+
+    use serde_json::Value;
+
+    use crate::codec::Chain;
+    use crate::error::Result;
+    use crate::node::{Array, Group};
+    use crate::store::Store;
+
+    pub use crate::node::creation::NewNodes;
+    pub use crate::node::deletion::{CHECKPOINT, OLD_COPY_CHECKPOINT, refresh_consolidated};
+    pub use crate::node::documents::{FoundNode, Lookup, find_documents, find_many};
+    pub use crate::node::group::consolidate;
+    pub use crate::node::hierarchy::{gather_documents, walk_documents};
+    pub use crate::node::place::refuse_overlap;
+    pub use crate::node::unchanged::check_unchanged;
+
+    /// The codec chain of an array.
+    ///
+    /// # Errors
+    /// `UnknownCodec` and others that the codecs report.
+    pub fn chain(array: &Array) -> Result<&Arc<Chain>> {
+        array.chain()
+    }
+
+    /// An array with metadata that a group above has in its consolidated copy, or may have.
+    #[must_use]
+    pub fn trusting_consolidated(array: Array) -> Array {
+        array.trusting_consolidated()
+    }
+
+    /// An array through another view of its store, such as one that counts. Both share the state between calls: the bound codecs
+    /// and the last report.
+    #[must_use]
+    pub fn with_store(array: &Array, store: Arc<dyn Store>) -> Array {
+        array.with_store(store)
+    }
+
+    /// Prepares the growth of an array to the shape `new`: deletes left-over chunks of a killed resize that the array would take
+    /// in. The caller holds the lock of the array's documents, and `array` has the stored metadata.
+    ///
+    /// # Errors
+    /// `Unsupported` when chunks fall outside and the store cannot delete them (then nothing was changed); what the store
+    /// reports.
+    pub fn delete_left_over(array: &Array, new: &[u64]) -> Result<()> {
+        array.delete_left_over(new)
+    }
+
+    /// Deletes the chunks that only belong to an array's former shape `before`, after the stored shape and the consolidated
+    /// copies above have changed. (A transactional store only accepts chunks of the current shape, so there it is called before.)
+    ///
+    /// # Errors
+    /// What the store reports.
+    pub fn delete_outside(array: &Array, before: &[u64], after: &[u64]) -> Result<()> {
+        array.delete_outside(before, after)
+    }
+
+    /// Marks a group as the root of unfinished work, or takes the mark away, here and in the store.
+    ///
+    /// # Errors
+    /// Those of [`Group::set_attributes`].
+    pub fn set_unfinished(group: &mut Group, mark: Option<&Value>) -> Result<()> {
+        group.set_unfinished(mark)
+    }
+}
+
+/// Plans, as the engine carries them out.
+pub mod plan {
+    pub use crate::plan::batch::{Batch, ChunkName, Fill, Place, Read, SizeRule, Unit};
+    pub use crate::plan::costs::{Costs, Load};
+    pub use crate::plan::options::PlanOptions;
+    pub use crate::plan::read::{Entries, IndexPlace, IndexRead, Plan, Room, Spacing, Step};
+    pub use crate::plan::selection::Parts;
+    pub use crate::plan::source::{KeyOf, Source};
+    pub use crate::plan::whole::WholeShards;
+
+    /// What is selected, by its kind.
+    pub fn parts(selection: &crate::plan::Selection) -> &Parts {
+        selection.parts()
+    }
+}
+
+/// The engine, its threads and the sizes it works with.
+pub mod run {
+    use cuzarr_device::Device;
+
+    use crate::run::Options;
+
+    pub use crate::run::access::Access;
+    pub use crate::run::engine::Engine;
+    pub use crate::run::options::Tuning;
+    pub use crate::run::read::call::ArrayRead;
+    pub use crate::run::schedule::pool::in_threads;
+    pub use crate::run::schedule::walk::{relay, walk, write_behind};
+
+    /// The sizes of batches, for tests and measurements that change them.
+    pub fn tuning(options: &mut Options) -> &mut Tuning {
+        &mut options.tuning
+    }
+
+    /// Packed bytes of one batch of a read into memory of `device`.
+    pub fn batch_bytes(options: &Options, device: Device) -> u64 {
+        options.batch_bytes(device)
+    }
+}
+
+/// Parts of stores, and stores that tests watch.
+pub mod store {
+    pub use crate::store::registry::{has_zip_name, is_zip};
+    pub use crate::store::values::Values as KeyTable;
+
+    /// Stores that count, fail and wait.
+    pub mod testing {
+        pub use crate::store::testing::*;
+    }
+}

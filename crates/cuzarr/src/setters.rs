@@ -1,0 +1,17 @@
+//! The methods that set one field of an options struct.
+
+/// Writes for each line a method that sets the field of that name.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! setters {
+    ($($with:ident($field:ident: $type:ty) = $value:expr;)*) => {
+        $(
+            #[doc = concat!("Sets [`", stringify!($field), "`](Self#structfield.", stringify!($field), ").")]
+            #[must_use]
+            pub fn $with(mut self, $field: $type) -> Self {
+                self.$field = $value;
+                self
+            }
+        )*
+    };
+}
