@@ -8,7 +8,14 @@ import numpy as np
 import pytest
 
 import cuzarr
-from cuzarr.errors import ArrayIndexError, BoundsCheckError, BudgetExceededError, SelectionInvalidError
+from cuzarr.errors import (
+    ArrayIndexError,
+    BoundsCheckError,
+    BudgetExceededError,
+    CuzarrError,
+    ImplicitHostCopyError,
+    SelectionInvalidError,
+)
 
 DATA = np.arange(5 * 6 * 4).reshape(5, 6, 4)
 MASK = DATA % 7 == 2
@@ -104,3 +111,105 @@ def test_crossings_stay_within_the_memory_limit() -> None:
     places = np.arange(500)
     with cuzarr.config.set({"memory_limit": "1 MiB"}), pytest.raises(BudgetExceededError, match="crossings"):
         plan[places, places]
+
+
+def stored(data: Any, **options: Any) -> cuzarr.Array:
+    return cuzarr.create_array({}, data=data, chunks=(2, 3, 4)[: data.ndim], **options)
+
+
+CONDITIONS: list[Any] = [
+    lambda x: x > 50,
+    lambda x: (x > 20) & (x % 3 == 0),
+    lambda x: x < 0,
+    lambda x: x >= 0,
+    lambda x: np.sqrt(x) > 4,
+]
+
+
+@pytest.mark.parametrize("number", range(len(CONDITIONS)))
+def test_a_comparison_chooses_elements_as_numpys_mask_does(number: int, device: str) -> None:
+    z, condition = stored(DATA).with_device(device), CONDITIONS[number]
+    mask = condition(z)
+    assert isinstance(mask, cuzarr.Expression)
+    for got in (
+        z[mask],
+        z.vindex[mask],
+        z.get_mask_selection(mask),
+        z.lazy.vindex[mask].compute(),
+        (z + 0)[mask.compute(device="cpu")],
+    ):
+        np.testing.assert_array_equal(cuzarr.xp.asnumpy(got), DATA[condition(DATA)])
+    expected = DATA.copy()
+    expected[condition(DATA)] = -1
+    z[condition(z)] = -1
+    np.testing.assert_array_equal(cuzarr.xp.asnumpy(z[...]), expected)
+    z[z == -1] = np.arange((expected == -1).sum())
+    expected[expected == -1] = np.arange((expected == -1).sum())
+    np.testing.assert_array_equal(cuzarr.xp.asnumpy(z[...]), expected)
+
+
+def test_plans_and_arrays_choose_along_one_dimension() -> None:
+    z = stored(DATA)
+    rows = z.max(axis=(1, 2)) > 50
+    kept = DATA.max(axis=(1, 2)) > 50
+    np.testing.assert_array_equal(z[rows, :, 1], DATA[kept, :, 1])
+    np.testing.assert_array_equal(z.oindex[rows, [0, 2], :], DATA[kept][:, [0, 2]])
+    np.testing.assert_array_equal(z.lazy.oindex[rows].compute(), DATA[kept])
+    numbers = stored(np.array([4, 0]))
+    np.testing.assert_array_equal(z.oindex[numbers + 0, :, :], DATA[[4, 0]])
+    np.testing.assert_array_equal(z.oindex[numbers, :, :], DATA[[4, 0]])
+    np.testing.assert_array_equal(z[stored(MASK)], DATA[MASK])
+
+
+def test_a_mask_that_is_a_plan_fits_and_stays_within_the_limit() -> None:
+    z = stored(DATA)
+    before = z[...]
+    with pytest.raises(SelectionInvalidError, match="chooses no elements, expected bools or integers"):
+        z.vindex[z * 0.5]
+    for wrong in (z[:1] > 3, z.lazy[:1] > 3, z.max(axis=0) > 3):
+        with pytest.raises((SelectionInvalidError, IndexError)):
+            z[wrong]
+    with cuzarr.config.set(memory_limit=100):
+        with pytest.raises(BudgetExceededError, match="the plan take 120 bytes, the memory limit is 100"):
+            z[z > 1]
+        with pytest.raises(BudgetExceededError):
+            z[z > 1] = 0
+    np.testing.assert_array_equal(z[...], before)
+
+
+@pytest.mark.parametrize("kind", ["array", "view", "plan"])
+def test_numpy_makes_arrays_of_what_is_in_a_store(kind: str) -> None:
+    z = stored(DATA)
+    given: Any = {"array": z, "view": z.lazy, "plan": z + 0}[kind]
+    np.testing.assert_array_equal(np.asarray(given), DATA)
+    np.testing.assert_array_equal(np.array(given, "f4", copy=True), DATA.astype("f4"))
+    assert np.asarray(given, "f4").dtype == np.float32 and np.asarray(given[:0]).shape == (0, 6, 4)
+    with pytest.raises(ValueError, match="copy=False is not possible"):
+        np.asarray(given, copy=False)
+    room = np.zeros(DATA.shape)
+    room[...] = given
+    np.testing.assert_array_equal(room, DATA)
+    np.testing.assert_array_equal(DATA[given > 50], DATA[DATA > 50])
+    assert np.asarray(given.sum()).shape == () and np.asarray(given.sum()) == DATA.sum()
+
+
+def test_a_plan_for_a_gpu_is_not_copied_to_the_host_unasked(gpu: str) -> None:
+    plan = stored(DATA).with_device(gpu) + 0
+    with pytest.raises(ImplicitHostCopyError, match="compute"):
+        np.asarray(plan)
+
+
+@pytest.mark.parametrize("kind", ["view", "plan"])
+def test_views_and_plans_compute_alike(kind: str, device: str) -> None:
+    z = stored(DATA).with_device(device)
+    given: Any = {"view": z.lazy[1:], "plan": z.lazy[1:] + 0}[kind]
+    assert type(given).result is type(given).compute
+    for options in ({}, {"memory_limit": "1 MiB"}, {"device": "cpu"}, {"progress": lambda done, total: None}):
+        np.testing.assert_array_equal(cuzarr.xp.asnumpy(given.compute(**options)), DATA[1:])
+    assert isinstance(given.result(device="cpu"), np.ndarray)
+    room = np.zeros((4, 6, 4))
+    assert given.compute(out=room, device="cpu") is room
+    np.testing.assert_array_equal(room, DATA[1:])
+    for wrong in ({"out": np.zeros(3)}, {"memory_limit": "many"}, {"out": room.astype(bool)}):
+        with pytest.raises(CuzarrError):
+            given.compute(**wrong)

@@ -2,7 +2,7 @@
 
 `pages()` gives the text of every page; each public callable is on one of them. `Interface` is an extension of griffe, which
 mkdocstrings reads the sources with. It adds what only the running package knows: functions that are made by calls (`cuzarr.xp.sin`, the
-twins of `cuzarr.api.asynchronous`), and turns the references of docstrings into links.
+twins of `cuzarr.api.asynchronous`) and docstrings that are completed when they are defined (`cuzarr.xp.sum`), and turns the references of docstrings into links.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import re
+import sys
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, get_origin
@@ -253,9 +254,20 @@ def _link(thing: Any, public: set[str], seen: set[int]) -> None:
         return
     seen.add(id(thing))
     if thing.docstring is not None:
+        if thing.is_function:
+            thing.docstring.value = _at_run_time(thing) or thing.docstring.value
         thing.docstring.value = fenced(ROLE.sub(lambda role: _reference(role[1], public), thing.docstring.value))
     for member in list(thing.members.values()):
         _link(member, public, seen)
+
+
+def _at_run_time(function: Any) -> str | None:
+    """The docstring that a function has in the running package."""
+    module = function.module.path
+    found = sys.modules.get(module)
+    for name in function.path.removeprefix(f"{module}.").split("."):
+        found = inspect.getattr_static(found, name, None)
+    return inspect.getdoc(found) if inspect.isfunction(found) else None
 
 
 def fenced(text: str) -> str:

@@ -24,7 +24,7 @@ from cuzarr._memory.element_types import core_dtype, dtype_of
 from cuzarr._numpy import check_dtype
 from cuzarr._operators import dispatch
 from cuzarr._operators.dispatch import Lazy, Stored
-from cuzarr._operators.numpy_protocol import NumpyProtocol
+from cuzarr._operators.numpy_protocol import NumpyProtocol, host_elements, inside_numpy
 from cuzarr._operators.signs import OneElement, Operators, Reductions, Shaped
 from cuzarr._progress import shown
 from cuzarr._text import Info, human_bytes, names_text, printable, shortened
@@ -503,10 +503,37 @@ class Expression(Lazy, NumpyProtocol, OneElement, Operators["ArrayLike", "Expres
         settings = marked(named(options, self._names), place, "store")
         return _sources.nodes.create_array(place, shape=self.shape, dtype=self.dtype, **settings)
 
+    result = compute
+
     def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
-        """Refuses: a plan is computed when that is asked for."""
-        hint = "call .compute() for the elements in memory; or .store(place) to write them, however many they are"
-        raise InvalidArgumentError("an expression has no elements yet", hint=hint)
+        """The elements, computed, as a NumPy array.
+
+        Raises
+        ------
+        ImplicitHostCopyError
+            The plan is computed on a GPU, and a copy to the host has to be asked for.
+        InvalidArgumentError
+            A function of NumPy's asks for them that this library does not have.
+        """
+        if copy is False:
+            raise ValueError("copy=False is not possible: the elements are yet to be computed")
+        if inside_numpy.get():
+            raise InvalidArgumentError("an expression has no elements yet", hint="call .compute() for the elements in memory")
+        return np.asarray(host_elements(self), dtype)
+
+    def _within_limit(self, hint: str) -> Any:
+        """The elements, for what takes them at once.
+
+        Raises
+        ------
+        BudgetExceededError
+            They take more than the memory limit.
+        """
+        _, limit, _ = settings(None, None)
+        if self.nbytes > limit:
+            message = f"the elements of the plan take {self.nbytes} bytes, the memory limit is {limit}"
+            raise BudgetExceededError(message, hint=hint)
+        return self.compute()
 
     @property
     def _dimension_names(self) -> tuple[str | None, ...] | None:

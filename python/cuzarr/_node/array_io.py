@@ -12,7 +12,6 @@ import numpy as np
 
 from cuzarr import _core, _numpy
 from cuzarr._compute.expression import Expression
-from cuzarr._compute.operands import settings
 from cuzarr._compute.sources import StoredArray
 from cuzarr._config import DEFAULTS, config as global_config, resolve_class
 from cuzarr._memory import convert, foreign, strings
@@ -24,7 +23,6 @@ from cuzarr._text import printable
 from cuzarr.buffer import NDBuffer, cpu, gpu
 from cuzarr.buffer._prototype import prototype_device
 from cuzarr.errors import (
-    BudgetExceededError,
     CuzarrRuntimeWarning,
     FallbackRefusedError,
     ImplicitHostCopyError,
@@ -271,11 +269,7 @@ def computed(value: Any) -> Any:
     """
     if not isinstance(value, Expression):
         return value
-    _, limit, _ = settings(None, None)
-    if value.nbytes > limit:
-        message = f"the elements of the plan take {value.nbytes} bytes, the memory limit is {limit}"
-        raise BudgetExceededError(message, hint="store it into a view, part by part: plan.store(array.lazy[...])")
-    return value.compute()
+    return value._within_limit("store it into a view, part by part: plan.store(array.lazy[...])")
 
 
 def set_box(array: OpenArray, box: Chosen, value: Any, fields: Fields | None, prototype: Any = None) -> None:

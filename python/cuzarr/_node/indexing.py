@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from cuzarr import _core, _numpy
+from cuzarr._compute.expression import Expression
 from cuzarr._memory import foreign
 from cuzarr._memory.box import (
     Box,
@@ -21,6 +22,7 @@ from cuzarr._memory.box import (
     slice_indices as _slice_indices,
 )
 from cuzarr._metadata.chunk_grid import ChunkGrid
+from cuzarr._operators.dispatch import Lazy
 from cuzarr.errors import (
     ArrayIndexError,
     BoundsCheckError,
@@ -67,11 +69,21 @@ def _described(item: Any) -> str:
 
 
 def as_arrays(selection: Sequence[Any]) -> tuple[Any, ...]:
-    """The selection with lists as arrays."""
+    """The selection with lists as arrays, and with the elements of plans, such as the mask ``array > 0``, and of arrays in stores."""
     try:
-        return tuple(np.asarray(item) if isinstance(item, list) else item for item in selection)
+        return tuple(map(_as_array, selection))
     except ValueError as error:
         raise SelectionInvalidError(f"cannot make an index array of a list: {error}") from error
+
+
+def _as_array(item: Any) -> Any:
+    if isinstance(item, Expression):
+        if _kind(item.dtype) not in "biu":
+            raise SelectionInvalidError(f"a plan of {item.dtype} chooses no elements, expected bools or integers")
+        return item._within_limit("select a part at a time, or raise the limit: cuzarr.config.set(memory_limit=...)")
+    if isinstance(item, Lazy):
+        return item._elements_on(None)
+    return np.asarray(item) if isinstance(item, list) else item
 
 
 def _index_array(indices: Any) -> np.ndarray[Any, Any]:

@@ -6,6 +6,7 @@ import bisect
 import itertools
 import math
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn, SupportsIndex
 
@@ -17,6 +18,7 @@ from cuzarr._compute.display import Explanation
 from cuzarr._compute.evaluate import plan
 from cuzarr._compute.expression import Expression
 from cuzarr._compute.operands import settings
+from cuzarr._config import config, parse_size
 from cuzarr._memory import foreign
 from cuzarr._memory.box import Box, ensure_tuple, expand_ellipsis, is_integer, normalize_index, signed_range, slice_indices
 from cuzarr._memory.device_array import DeviceArray
@@ -52,7 +54,7 @@ from cuzarr.errors import (
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from cuzarr.typing import Array, ArrayLike, DTypeLike, MemoryArray, Progress, Selection
+    from cuzarr.typing import Array, ArrayLike, Client, DTypeLike, MemoryArray, Progress, Selection
 
 __all__ = ["LazyArray"]
 
@@ -437,39 +439,63 @@ class LazyArray(Lazy, StoredProtocol, OneElement, Operators["ArrayLike", Express
             raise TypeError("a view of 0 dimensions has no length")
         return self.shape[0]
 
-    def result(self, *, progress: Progress = None) -> MemoryArray:
+    def compute(
+        self,
+        *,
+        out: ArrayLike | None = None,
+        device: str | None = None,
+        memory_limit: int | str | None = None,
+        progress: Progress = None,
+        client: Client | None = None,
+    ) -> MemoryArray:
         """The elements, read by one plan that meets each chunk once.
 
         Parameters
         ----------
+        out : array, optional
+            Memory for the result, as for :meth:`Expression.compute`. The elements must have arithmetic.
+        device : str, optional
+            Where the elements go: ``"cpu"`` or ``"cuda:N"``; by default the array's device.
+        memory_limit : int or str, optional
+            Memory for chunks in flight, in bytes or as ``"512 MiB"``; by default the configured limit.
         progress : bool, callable or object, optional
             As in :meth:`Array.getitem`; the number of objects in all is not known.
+        client : distributed.Client, optional
+            As for :meth:`Expression.compute`. The elements must have arithmetic.
 
         Returns
         -------
         array
-            NumPy's on the CPU, and what reads give on a GPU. A single element is a scalar on the CPU.
+            NumPy's on the CPU, and what reads give on a GPU. A single element is a scalar on the CPU. ``out`` when given.
 
         Raises
         ------
         ChunkCorruptError, ChecksumMismatchError
             A chunk cannot be decoded.
+        ShapeMismatchError, DTypeMismatchError
+            The elements do not fit into ``out``, or have no arithmetic.
 
         Examples
         --------
         >>> import cuzarr, numpy as np
         >>> array = cuzarr.array(np.arange(10), store={}, chunks=4)
-        >>> array.lazy[2:].oindex[[0, -1]].result()
+        >>> array.lazy[2:].oindex[[0, -1]].compute()
         array([2, 9])
         """
-        with shown(progress, "reading", None):
-            elements = array_io.get_box(self._array, self._what.chosen(self._array.shape), None, None, None)
+        if out is not None or client is not None:
+            return plan(self).compute(out=out, device=device, memory_limit=memory_limit, progress=progress, client=client)  # type: ignore[no-any-return]
+        array = self._array if device is None else self._array.with_device(device)
+        limited = nullcontext() if memory_limit is None else config.local({"memory_limit": parse_size(memory_limit)})
+        with limited, shown(progress, "reading", None):
+            elements = array_io.get_box(array, self._what.chosen(array.shape), None, None, None)
         if isinstance(self._what, _Points):
             elements = elements.reshape(self.shape)
         elif (order := self._what.read_order()) != tuple(range(self.ndim)):
             elements = elements.transpose(order)
         is_scalar = isinstance(elements, np.ndarray) and not elements.ndim
         return elements[()] if is_scalar else elements  # type: ignore[no-any-return]
+
+    result = compute
 
     def write(self, value: ArrayLike) -> None:
         """Write elements of the array through the view. Where the view has an element several times, the last one counts.
@@ -627,7 +653,7 @@ class LazyArray(Lazy, StoredProtocol, OneElement, Operators["ArrayLike", Express
                 f"this view reads to {self.device}, and a copy to the host has to be asked for",
                 hint="use array.with_device('cpu').lazy[...], or .result() and copy that",
             )
-        return np.asarray(self.result(), dtype)
+        return np.asarray(self.compute(), dtype)
 
     def __arrow_c_array__(self, requested_schema: object = None) -> tuple[Any, Any]:
         """The elements as an array of Apache Arrow, by its PyCapsule interface: for ``pyarrow.array``, ``polars.Series`` and others.
@@ -690,10 +716,7 @@ class LazyArray(Lazy, StoredProtocol, OneElement, Operators["ArrayLike", Express
         return self.result()
 
     def _elements_on(self, device: str | None) -> Any:
-        if device is None:
-            return self.result()
-        there = LazyArray(self._array.with_device(device))
-        return there._of(self._what).result()
+        return self.compute(device=device)
 
     def __repr__(self) -> str:
         place = "" if self.device == "cpu" else f" device={self.device}"

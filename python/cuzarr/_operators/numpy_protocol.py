@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
@@ -37,6 +38,9 @@ _OF_ITEMS = frozenset({np.lexsort, np.histogramdd, np.array_split, np.split, np.
     getattr(np, "unstack", None)  # since NumPy 2.1
 }
 
+
+inside_numpy: ContextVar[bool] = ContextVar("cuzarr_inside_numpy", default=False)
+"""Whether one of NumPy's functions is working on shapes and methods of a plan. It does not get the elements, which nobody asked for."""
 
 OperandT = TypeVar("OperandT")
 """What operators take beside the array itself."""
@@ -366,6 +370,7 @@ def array_function(x: Any, function: Callable[..., Any], arguments: tuple[Any, .
     if function in _OF_ITEMS:
         raise missing(name, x)
     has_method = name in METHODS and hasattr(type(x), name)
+    token = inside_numpy.set(True)
     try:
         if function is np.array_equiv:
             x.__array__()  # whose refusal it would take for a difference
@@ -378,6 +383,8 @@ def array_function(x: Any, function: Callable[..., Any], arguments: tuple[Any, .
         if has_method:
             raise
         raise missing(name, x) from error
+    finally:
+        inside_numpy.reset(token)
 
 
 class NumpyProtocol:

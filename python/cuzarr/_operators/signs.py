@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic
 from cuzarr._checks import Axis
 from cuzarr._numpy import check_dtype
 from cuzarr._operators import dispatch
+from cuzarr._operators.documentation import REDUCTION, completing
 from cuzarr._operators.numpy_protocol import Methods, OperandT, ResultT
 from cuzarr._operators.numpy_stored import by_numpy, of_elements_alone
 from cuzarr.errors import DTypeMismatchError, InvalidArgumentError, MemorySpaceError, UnsupportedError
@@ -21,6 +22,12 @@ if TYPE_CHECKING:
 _OF_TEXT_AND_DATES = (str, bytes, datetime.date, datetime.timedelta)
 # PyTorch's names of `&=` and the like; those of the other in-place operators end in one underscore.
 _IN_PLACE_BITS = frozenset({"__iand__", "__ior__", "__ixor__", "__ilshift__", "__irshift__"})
+
+_reduction = completing(
+    REDUCTION,
+    "Expression or array\n    A plan for elements in a store, the result for elements in memory.",
+    "InvalidArgumentError\n    There is no such axis.",
+)
 
 
 class Operators(Methods[OperandT, ResultT], Generic[OperandT, ResultT]):
@@ -226,6 +233,7 @@ for _sign, _function in {
 class Reductions(Generic[ResultT]):
     """Reductions as methods; see :mod:`cuzarr.xp`."""
 
+    @_reduction
     def sum(
         self,
         axis: Axis = None,
@@ -237,23 +245,6 @@ class Reductions(Generic[ResultT]):
     ) -> ResultT:
         """The sum of the elements.
 
-        Parameters
-        ----------
-        axis : int, str or tuple of them, optional
-            Numbers or names of dimensions; by default all.
-        dtype, out, keepdims, initial, where
-            As of :func:`cuzarr.xp.sum`.
-
-        Returns
-        -------
-        Expression or array
-            A plan for elements in a store, the result for elements in memory.
-
-        Raises
-        ------
-        InvalidArgumentError
-            There is no such axis.
-
         Examples
         --------
         >>> import cuzarr, numpy as np
@@ -263,6 +254,7 @@ class Reductions(Generic[ResultT]):
         """
         return dispatch.functions["sum"](self, axis, dtype, out, keepdims, initial, where)  # type: ignore[no-any-return]
 
+    @_reduction
     def prod(
         self,
         axis: Axis = None,
@@ -274,23 +266,6 @@ class Reductions(Generic[ResultT]):
     ) -> ResultT:
         """The product of the elements.
 
-        Parameters
-        ----------
-        axis : int, str or tuple of them, optional
-            Numbers or names of dimensions; by default all.
-        dtype, out, keepdims, initial, where
-            As of :func:`cuzarr.xp.prod`.
-
-        Returns
-        -------
-        Expression or array
-            A plan for elements in a store, the result for elements in memory.
-
-        Raises
-        ------
-        InvalidArgumentError
-            There is no such axis.
-
         Examples
         --------
         >>> import cuzarr, numpy as np
@@ -300,6 +275,7 @@ class Reductions(Generic[ResultT]):
         """
         return dispatch.functions["prod"](self, axis, dtype, out, keepdims, initial, where)  # type: ignore[no-any-return]
 
+    @_reduction
     def mean(
         self,
         axis: Axis = None,
@@ -311,23 +287,6 @@ class Reductions(Generic[ResultT]):
     ) -> ResultT:
         """The mean of the elements.
 
-        Parameters
-        ----------
-        axis : int, str or tuple of them, optional
-            Numbers or names of dimensions; by default all.
-        dtype, out, keepdims, where
-            As of :func:`cuzarr.xp.mean`.
-
-        Returns
-        -------
-        Expression or array
-            A plan for elements in a store, the result for elements in memory.
-
-        Raises
-        ------
-        InvalidArgumentError
-            There is no such axis.
-
         Examples
         --------
         >>> import cuzarr, numpy as np
@@ -337,6 +296,7 @@ class Reductions(Generic[ResultT]):
         """
         return dispatch.functions["mean"](self, axis, dtype, out, keepdims, where=where)  # type: ignore[no-any-return]
 
+    @_reduction
     def std(
         self,
         axis: Axis = None,
@@ -351,23 +311,6 @@ class Reductions(Generic[ResultT]):
     ) -> ResultT:
         """The standard deviation of the elements.
 
-        Parameters
-        ----------
-        axis : int, str or tuple of them, optional
-            Numbers or names of dimensions; by default all.
-        dtype, out, ddof, keepdims, where, mean, correction
-            As of :func:`cuzarr.xp.std`.
-
-        Returns
-        -------
-        Expression or array
-            A plan for elements in a store, the result for elements in memory.
-
-        Raises
-        ------
-        InvalidArgumentError
-            There is no such axis.
-
         Examples
         --------
         >>> import cuzarr, numpy as np
@@ -377,6 +320,7 @@ class Reductions(Generic[ResultT]):
         """
         return dispatch.functions["std"](self, axis, dtype, out, ddof, keepdims, where=where, mean=mean, correction=correction)  # type: ignore[no-any-return]
 
+    @_reduction
     def var(
         self,
         axis: Axis = None,
@@ -391,23 +335,6 @@ class Reductions(Generic[ResultT]):
     ) -> ResultT:
         """The variance of the elements.
 
-        Parameters
-        ----------
-        axis : int, str or tuple of them, optional
-            Numbers or names of dimensions; by default all.
-        dtype, out, ddof, keepdims, where, mean, correction
-            As of :func:`cuzarr.xp.var`.
-
-        Returns
-        -------
-        Expression or array
-            A plan for elements in a store, the result for elements in memory.
-
-        Raises
-        ------
-        InvalidArgumentError
-            There is no such axis.
-
         Examples
         --------
         >>> import cuzarr, numpy as np
@@ -417,6 +344,7 @@ class Reductions(Generic[ResultT]):
         """
         return dispatch.functions["var"](self, axis, dtype, out, ddof, keepdims, where=where, mean=mean, correction=correction)  # type: ignore[no-any-return]
 
+    @_reduction
     def min(
         self,
         axis: Axis = None,
@@ -427,23 +355,6 @@ class Reductions(Generic[ResultT]):
     ) -> ResultT:
         """The smallest element; NaN if an element is NaN.
 
-        Parameters
-        ----------
-        axis : int, str or tuple of them, optional
-            Numbers or names of dimensions; by default all.
-        out, keepdims, initial, where
-            As of :func:`cuzarr.xp.min`.
-
-        Returns
-        -------
-        Expression or array
-            A plan for elements in a store, the result for elements in memory.
-
-        Raises
-        ------
-        InvalidArgumentError
-            There is no such axis.
-
         Examples
         --------
         >>> import cuzarr, numpy as np
@@ -453,6 +364,7 @@ class Reductions(Generic[ResultT]):
         """
         return dispatch.functions["min"](self, axis, out, keepdims, initial, where)  # type: ignore[no-any-return]
 
+    @_reduction
     def max(
         self,
         axis: Axis = None,
@@ -463,23 +375,6 @@ class Reductions(Generic[ResultT]):
     ) -> ResultT:
         """The largest element; NaN if an element is NaN.
 
-        Parameters
-        ----------
-        axis : int, str or tuple of them, optional
-            Numbers or names of dimensions; by default all.
-        out, keepdims, initial, where
-            As of :func:`cuzarr.xp.max`.
-
-        Returns
-        -------
-        Expression or array
-            A plan for elements in a store, the result for elements in memory.
-
-        Raises
-        ------
-        InvalidArgumentError
-            There is no such axis.
-
         Examples
         --------
         >>> import cuzarr, numpy as np
@@ -489,25 +384,9 @@ class Reductions(Generic[ResultT]):
         """
         return dispatch.functions["max"](self, axis, out, keepdims, initial, where)  # type: ignore[no-any-return]
 
+    @_reduction
     def argmin(self, axis: Axis = None, out: ArrayLike | None = None, *, keepdims: bool = False) -> ResultT:
         """The index of the first smallest element.
-
-        Parameters
-        ----------
-        axis : int, str or tuple of them, optional
-            Numbers or names of dimensions; by default all.
-        out, keepdims
-            As of :func:`cuzarr.xp.argmin`.
-
-        Returns
-        -------
-        Expression or array
-            A plan for elements in a store, the result for elements in memory.
-
-        Raises
-        ------
-        InvalidArgumentError
-            There is no such axis.
 
         Examples
         --------
@@ -518,25 +397,9 @@ class Reductions(Generic[ResultT]):
         """
         return dispatch.functions["argmin"](self, axis, out, keepdims=keepdims)  # type: ignore[no-any-return]
 
+    @_reduction
     def argmax(self, axis: Axis = None, out: ArrayLike | None = None, *, keepdims: bool = False) -> ResultT:
         """The index of the first largest element.
-
-        Parameters
-        ----------
-        axis : int, str or tuple of them, optional
-            Numbers or names of dimensions; by default all.
-        out, keepdims
-            As of :func:`cuzarr.xp.argmax`.
-
-        Returns
-        -------
-        Expression or array
-            A plan for elements in a store, the result for elements in memory.
-
-        Raises
-        ------
-        InvalidArgumentError
-            There is no such axis.
 
         Examples
         --------
@@ -547,27 +410,11 @@ class Reductions(Generic[ResultT]):
         """
         return dispatch.functions["argmax"](self, axis, out, keepdims=keepdims)  # type: ignore[no-any-return]
 
+    @_reduction
     def any(
         self, axis: Axis = None, out: ArrayLike | None = None, keepdims: bool = False, *, where: ArrayLike | None = None
     ) -> ResultT:
         """Whether an element is not 0.
-
-        Parameters
-        ----------
-        axis : int, str or tuple of them, optional
-            Numbers or names of dimensions; by default all.
-        out, keepdims, where
-            As of :func:`cuzarr.xp.any`.
-
-        Returns
-        -------
-        Expression or array
-            A plan for elements in a store, the result for elements in memory.
-
-        Raises
-        ------
-        InvalidArgumentError
-            There is no such axis.
 
         Examples
         --------
@@ -578,27 +425,11 @@ class Reductions(Generic[ResultT]):
         """
         return dispatch.functions["any"](self, axis, out, keepdims, where=where)  # type: ignore[no-any-return]
 
+    @_reduction
     def all(
         self, axis: Axis = None, out: ArrayLike | None = None, keepdims: bool = False, *, where: ArrayLike | None = None
     ) -> ResultT:
         """Whether no element is 0.
-
-        Parameters
-        ----------
-        axis : int, str or tuple of them, optional
-            Numbers or names of dimensions; by default all.
-        out, keepdims, where
-            As of :func:`cuzarr.xp.all`.
-
-        Returns
-        -------
-        Expression or array
-            A plan for elements in a store, the result for elements in memory.
-
-        Raises
-        ------
-        InvalidArgumentError
-            There is no such axis.
 
         Examples
         --------

@@ -15,6 +15,15 @@ from cuzarr._memory.foreign import host_array, is_on_device, numpy_view
 from cuzarr._operators.dispatch import Lazy
 from cuzarr.errors import UnsupportedError
 
+X = "x : array\n    Elements in memory of any device, an array in a store, or a plan."
+"""The parameter ``x`` in docstrings of functions that take arrays of every kind."""
+
+LIKE_X = "array or Expression\n    An array on the device of ``x``; a plan where ``x`` is an array in a store, or a plan."
+"""What such functions return."""
+
+NO_DIMENSION = "InvalidArgumentError\n    There is no such dimension."
+"""What they raise."""
+
 if TYPE_CHECKING:
     from cuzarr.typing import ArrayLike, Expression, MemoryArray
 

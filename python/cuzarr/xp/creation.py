@@ -22,6 +22,7 @@ from cuzarr._memory.foreign import (
     to_native_host,
 )
 from cuzarr._operators.dispatch import Lazy, Stored
+from cuzarr._operators.documentation import completing
 from cuzarr.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -32,7 +33,29 @@ __all__ = [
     "zeros_like",
 ]  # fmt: skip
 
+_MEMORY = "array\n    NumPy's on the host; on a GPU CuPy's where it is installed, else a :class:`cuzarr.DeviceArray`."
+_NO_DEVICE = "DeviceUnavailableError\n    There is no such device, or it cannot be used."
+_made = completing(
+    {
+        "shape": "shape : int or tuple of int\n    Extents, in elements.",
+        "dtype": "dtype : dtype-like\n    Element type.",
+        "device": "device : str, optional\n    Where the memory is; by default the device of the configuration.",
+    },
+    _MEMORY,
+    _NO_DEVICE,
+)
+_made_like = completing(
+    {
+        "x": "x : array\n    An array whose shape, type and device are taken over.",
+        "dtype": "dtype : dtype-like, optional\n    Another element type.",
+        "device": "device : str, optional\n    Another device.",
+    },
+    _MEMORY,
+    _NO_DEVICE,
+)
 
+
+@_made
 def asarray(x: ArrayLike, dtype: DTypeLike | None = None, *, device: str | None = None, copy: bool | None = None) -> MemoryArray:
     """An array in the memory of a device. It is copied only if it is elsewhere, and converted only if it has another type.
 
@@ -44,15 +67,8 @@ def asarray(x: ArrayLike, dtype: DTypeLike | None = None, *, device: str | None 
         Elements, in memory of any device.
     dtype : dtype-like, optional
         Element type; by default that of ``x``.
-    device : str, optional
-        Where the memory is; by default the device of the configuration.
     copy : bool, optional
         ``True`` always copies; ``False`` refuses to.
-
-    Returns
-    -------
-    array
-        NumPy's on the host; on a GPU CuPy's where it is installed, else a :class:`cuzarr.DeviceArray`.
 
     Raises
     ------
@@ -135,27 +151,9 @@ def asnumpy(x: ArrayLike) -> np.ndarray[Any, Any]:
     return host_array(on_host(x), "asnumpy")
 
 
+@_made
 def empty(shape: ShapeLike, dtype: DTypeLike = float, *, device: str | None = None) -> MemoryArray:
     """Allocate memory whose elements are not set; :func:`cuzarr.empty` stores an array.
-
-    Parameters
-    ----------
-    shape : int or tuple of int
-        Extents, in elements.
-    dtype : dtype-like
-        Element type.
-    device : str, optional
-        Where the memory is; by default the device of the configuration.
-
-    Returns
-    -------
-    array
-        NumPy's on the host; on a GPU CuPy's where it is installed, else a :class:`cuzarr.DeviceArray`.
-
-    Raises
-    ------
-    DeviceUnavailableError
-        There is no such device, or it cannot be used.
 
     Examples
     --------
@@ -170,24 +168,16 @@ def empty(shape: ShapeLike, dtype: DTypeLike = float, *, device: str | None = No
     return result_array(_core.NdBuffer.empty(extents(shape), memory_type(native), where, "C"), native)  # type: ignore[no-any-return]
 
 
+@_made
 def full(shape: ShapeLike, fill_value: Scalar, dtype: DTypeLike | None = None, *, device: str | None = None) -> MemoryArray:
     """Allocate memory filled with one value, or with an array that is broadcast; :func:`cuzarr.full` stores an array.
 
     Parameters
     ----------
-    shape : int or tuple of int
-        Extents, in elements.
     fill_value : scalar or array
         Value of every element; an array is broadcast.
     dtype : dtype-like, optional
         Element type.
-    device : str, optional
-        Where the memory is; by default the device of the configuration.
-
-    Returns
-    -------
-    array
-        NumPy's on the host; on a GPU CuPy's where it is installed, else a :class:`cuzarr.DeviceArray`.
 
     Raises
     ------
@@ -213,27 +203,9 @@ def full(shape: ShapeLike, fill_value: Scalar, dtype: DTypeLike | None = None, *
     return result_array(buffer, native)  # type: ignore[no-any-return]
 
 
+@_made
 def zeros(shape: ShapeLike, dtype: DTypeLike = float, *, device: str | None = None) -> MemoryArray:
     """Allocate memory whose elements are 0; :func:`cuzarr.zeros` stores an array.
-
-    Parameters
-    ----------
-    shape : int or tuple of int
-        Extents, in elements.
-    dtype : dtype-like
-        Element type.
-    device : str, optional
-        Where the memory is; by default the device of the configuration.
-
-    Returns
-    -------
-    array
-        NumPy's on the host; on a GPU CuPy's where it is installed, else a :class:`cuzarr.DeviceArray`.
-
-    Raises
-    ------
-    DeviceUnavailableError
-        There is no such device, or it cannot be used.
 
     Examples
     --------
@@ -244,27 +216,9 @@ def zeros(shape: ShapeLike, dtype: DTypeLike = float, *, device: str | None = No
     return full(shape, 0, float if dtype is None else dtype, device=device)
 
 
+@_made
 def ones(shape: ShapeLike, dtype: DTypeLike = float, *, device: str | None = None) -> MemoryArray:
     """Allocate memory whose elements are 1; :func:`cuzarr.ones` stores an array.
-
-    Parameters
-    ----------
-    shape : int or tuple of int
-        Extents, in elements.
-    dtype : dtype-like
-        Element type.
-    device : str, optional
-        Where the memory is; by default the device of the configuration.
-
-    Returns
-    -------
-    array
-        NumPy's on the host; on a GPU CuPy's where it is installed, else a :class:`cuzarr.DeviceArray`.
-
-    Raises
-    ------
-    DeviceUnavailableError
-        There is no such device, or it cannot be used.
 
     Examples
     --------
@@ -281,27 +235,9 @@ def _like(x: Any, dtype: Any, device: str | None) -> tuple[tuple[int, ...], Any,
     return tuple(x.shape), own if dtype is None else dtype, str(there) if device is None else device
 
 
+@_made_like
 def empty_like(x: ArrayLike, dtype: DTypeLike | None = None, *, device: str | None = None) -> MemoryArray:
     """Allocate memory with the shape, type and device of an array; :func:`cuzarr.empty_like` stores one. Its elements are not set.
-
-    Parameters
-    ----------
-    x : array
-        An array whose shape, type and device are taken over.
-    dtype : dtype-like, optional
-        Another element type.
-    device : str, optional
-        Another device.
-
-    Returns
-    -------
-    array
-        NumPy's on the host; on a GPU CuPy's where it is installed, else a :class:`cuzarr.DeviceArray`.
-
-    Raises
-    ------
-    DeviceUnavailableError
-        There is no such device, or it cannot be used.
 
     Examples
     --------
@@ -313,29 +249,14 @@ def empty_like(x: ArrayLike, dtype: DTypeLike | None = None, *, device: str | No
     return empty(shape, dtype, device=device)
 
 
+@_made_like
 def full_like(x: ArrayLike, fill_value: Scalar, dtype: DTypeLike | None = None, *, device: str | None = None) -> MemoryArray:
     """Allocate memory with the shape, type and device of an array, filled with one value; :func:`cuzarr.full_like` stores one.
 
     Parameters
     ----------
-    x : array
-        An array whose shape, type and device are taken over.
     fill_value : scalar
         Value of every element.
-    dtype : dtype-like, optional
-        Another element type.
-    device : str, optional
-        Another device.
-
-    Returns
-    -------
-    array
-        NumPy's on the host; on a GPU CuPy's where it is installed, else a :class:`cuzarr.DeviceArray`.
-
-    Raises
-    ------
-    DeviceUnavailableError
-        There is no such device, or it cannot be used.
 
     Examples
     --------
@@ -347,27 +268,9 @@ def full_like(x: ArrayLike, fill_value: Scalar, dtype: DTypeLike | None = None, 
     return full(shape, fill_value, dtype, device=device)
 
 
+@_made_like
 def zeros_like(x: ArrayLike, dtype: DTypeLike | None = None, *, device: str | None = None) -> MemoryArray:
     """Allocate memory with the shape, type and device of an array; :func:`cuzarr.zeros_like` stores one. Its elements are 0.
-
-    Parameters
-    ----------
-    x : array
-        An array whose shape, type and device are taken over.
-    dtype : dtype-like, optional
-        Another element type.
-    device : str, optional
-        Another device.
-
-    Returns
-    -------
-    array
-        NumPy's on the host; on a GPU CuPy's where it is installed, else a :class:`cuzarr.DeviceArray`.
-
-    Raises
-    ------
-    DeviceUnavailableError
-        There is no such device, or it cannot be used.
 
     Examples
     --------
@@ -378,27 +281,9 @@ def zeros_like(x: ArrayLike, dtype: DTypeLike | None = None, *, device: str | No
     return full_like(x, 0, dtype, device=device)
 
 
+@_made_like
 def ones_like(x: ArrayLike, dtype: DTypeLike | None = None, *, device: str | None = None) -> MemoryArray:
     """Allocate memory with the shape, type and device of an array; :func:`cuzarr.ones_like` stores one. Its elements are 1.
-
-    Parameters
-    ----------
-    x : array
-        An array whose shape, type and device are taken over.
-    dtype : dtype-like, optional
-        Another element type.
-    device : str, optional
-        Another device.
-
-    Returns
-    -------
-    array
-        NumPy's on the host; on a GPU CuPy's where it is installed, else a :class:`cuzarr.DeviceArray`.
-
-    Raises
-    ------
-    DeviceUnavailableError
-        There is no such device, or it cannot be used.
 
     Examples
     --------
@@ -413,6 +298,7 @@ def _optional(dtype: Any) -> np.dtype[Any] | None:
     return None if dtype is None else _dtype(dtype)
 
 
+@_made
 def arange(
     start: Scalar, stop: Scalar | None = None, step: Scalar = 1, dtype: DTypeLike | None = None, *, device: str | None = None
 ) -> MemoryArray:
@@ -424,18 +310,6 @@ def arange(
         The first number, the end, which is left out, and the distance. One number alone is ``stop``.
     dtype : dtype-like, optional
         Element type.
-    device : str, optional
-        Where the memory is; by default the device of the configuration.
-
-    Returns
-    -------
-    array
-        NumPy's on the host; on a GPU CuPy's where it is installed, else a :class:`cuzarr.DeviceArray`.
-
-    Raises
-    ------
-    DeviceUnavailableError
-        There is no such device, or it cannot be used.
 
     Examples
     --------
@@ -449,6 +323,7 @@ def arange(
     return asarray(numbers, device=device_name(device))
 
 
+@_made
 def linspace(
     start: Scalar,
     stop: Scalar,
@@ -470,18 +345,6 @@ def linspace(
         Element type.
     endpoint : bool
         Whether ``stop`` is the last number.
-    device : str, optional
-        Where the memory is; by default the device of the configuration.
-
-    Returns
-    -------
-    array
-        NumPy's on the host; on a GPU CuPy's where it is installed, else a :class:`cuzarr.DeviceArray`.
-
-    Raises
-    ------
-    DeviceUnavailableError
-        There is no such device, or it cannot be used.
 
     Examples
     --------

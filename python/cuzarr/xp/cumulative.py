@@ -24,8 +24,9 @@ from cuzarr._compute.expression import Expression
 from cuzarr._compute.operands import dimension_names, made
 from cuzarr._memory.device_array import DeviceArray, device_array
 from cuzarr._operators.dispatch import Lazy
+from cuzarr._operators.documentation import completing
 from cuzarr.errors import DTypeMismatchError, InvalidArgumentError
-from cuzarr.xp.arguments import along, array, like, planned
+from cuzarr.xp.arguments import LIKE_X, NO_DIMENSION, along, array, like, planned
 from cuzarr.xp.elementwise import isnan, where
 from cuzarr.xp.shapes import broadcast_to, concatenate
 
@@ -34,31 +35,21 @@ if TYPE_CHECKING:
 
 __all__ = ["cumprod", "cumsum", "cumulative_prod", "cumulative_sum", "nancumprod", "nancumsum"]
 
+_documented = completing(
+    {
+        "x": "x : array\n    Numbers or bools in memory of any device, an array in a store, or a plan.",
+        "axis": "axis : int, str or None\n    The dimension, by number or name; ``None`` takes all elements, in C order.",
+        "dtype": "dtype : dtype-like, optional\n    The type of the elements and of the result.",
+    },
+    LIKE_X.replace("An array", "New memory"),
+    f"DTypeMismatchError\n    The elements are no numbers.\n{NO_DIMENSION}",
+)
+
 
 @planned
+@_documented
 def cumsum(x: Any, axis: int | str | None = None, dtype: DTypeLike | None = None) -> Any:
     """Running sums along a dimension, with NumPy's types: bools and small whole numbers are summed in 64 bits.
-
-    Parameters
-    ----------
-    x : array
-        Numbers or bools in memory of any device, an array in a store, or a plan.
-    axis : int, str or None
-        The dimension, by number or name; ``None`` takes all elements, in C order.
-    dtype : dtype-like, optional
-        The type of the elements and of the sums.
-
-    Returns
-    -------
-    array or Expression
-        New memory on the device of ``x``; a plan where ``x`` is an array in a store, or a plan.
-
-    Raises
-    ------
-    DTypeMismatchError
-        The elements are no numbers.
-    InvalidArgumentError
-        There is no such dimension.
 
     Examples
     --------
@@ -71,29 +62,9 @@ def cumsum(x: Any, axis: int | str | None = None, dtype: DTypeLike | None = None
 
 
 @planned
+@_documented
 def cumprod(x: Any, axis: int | str | None = None, dtype: DTypeLike | None = None) -> Any:
     """Running products along a dimension, with NumPy's types: bools and small whole numbers are multiplied in 64 bits.
-
-    Parameters
-    ----------
-    x : array
-        Numbers or bools in memory of any device, an array in a store, or a plan.
-    axis : int, str or None
-        The dimension, by number or name; ``None`` takes all elements, in C order.
-    dtype : dtype-like, optional
-        The type of the elements and of the products.
-
-    Returns
-    -------
-    array or Expression
-        New memory on the device of ``x``; a plan where ``x`` is an array in a store, or a plan.
-
-    Raises
-    ------
-    DTypeMismatchError
-        The elements are no numbers.
-    InvalidArgumentError
-        There is no such dimension.
 
     Examples
     --------
@@ -105,6 +76,7 @@ def cumprod(x: Any, axis: int | str | None = None, dtype: DTypeLike | None = Non
 
 
 @planned
+@_documented
 def cumulative_sum(
     x: Any, /, *, axis: int | str | None = None, dtype: DTypeLike | None = None, include_initial: bool = False
 ) -> Any:
@@ -112,19 +84,10 @@ def cumulative_sum(
 
     Parameters
     ----------
-    x : array
-        Numbers or bools in memory of any device, an array in a store, or a plan.
     axis : int, str or None
         The dimension. It may be left out where there is only one.
-    dtype : dtype-like, optional
-        The type of the elements and of the sums.
     include_initial : bool
         Whether the sum of no elements, 0, comes first.
-
-    Returns
-    -------
-    array or Expression
-        New memory on the device of ``x``; a plan where ``x`` is an array in a store, or a plan.
 
     Raises
     ------
@@ -143,6 +106,7 @@ def cumulative_sum(
 
 
 @planned
+@_documented
 def cumulative_prod(
     x: Any, /, *, axis: int | str | None = None, dtype: DTypeLike | None = None, include_initial: bool = False
 ) -> Any:
@@ -150,19 +114,10 @@ def cumulative_prod(
 
     Parameters
     ----------
-    x : array
-        Numbers or bools in memory of any device, an array in a store, or a plan.
     axis : int, str or None
         The dimension. It may be left out where there is only one.
-    dtype : dtype-like, optional
-        The type of the elements and of the products.
     include_initial : bool
         Whether the product of no elements, 1, comes first.
-
-    Returns
-    -------
-    array or Expression
-        New memory on the device of ``x``; a plan where ``x`` is an array in a store, or a plan.
 
     Raises
     ------
@@ -181,13 +136,9 @@ def cumulative_prod(
 
 
 @planned
+@_documented
 def nancumsum(x: Any, axis: int | str | None = None, dtype: DTypeLike | None = None) -> Any:
     """Running sums along a dimension, NaN counted as 0.
-
-    Parameters
-    ----------
-    x, axis, dtype
-        As of :func:`cumsum`.
 
     Returns
     -------
@@ -209,13 +160,9 @@ def nancumsum(x: Any, axis: int | str | None = None, dtype: DTypeLike | None = N
 
 
 @planned
+@_documented
 def nancumprod(x: Any, axis: int | str | None = None, dtype: DTypeLike | None = None) -> Any:
     """Running products along a dimension, NaN counted as 1.
-
-    Parameters
-    ----------
-    x, axis, dtype
-        As of :func:`cumprod`.
 
     Returns
     -------

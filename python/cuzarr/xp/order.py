@@ -16,6 +16,7 @@ from cuzarr._checks import axis_of, refusing
 from cuzarr._compute.evaluate import apply
 from cuzarr._memory.device_array import DeviceArray, device_array
 from cuzarr._memory.foreign import device_of, is_on_device
+from cuzarr._operators.documentation import completing
 from cuzarr.errors import BoundsCheckError, InvalidArgumentError, SelectionInvalidError, ShapeMismatchError, UnsupportedError
 from cuzarr.xp.arguments import along, in_memory, like
 from cuzarr.xp.cumulative import cumsum
@@ -28,6 +29,16 @@ if TYPE_CHECKING:
 __all__ = [
     "argsort", "searchsorted", "sort", "take_along_axis", "unique_all", "unique_counts", "unique_inverse", "unique_values",
 ]  # fmt: skip
+
+_documented = completing(
+    {
+        "x": "x : array\n    Elements in memory of any device; on a GPU bools, real numbers or dates.",
+        "axis": "axis : int, str or None\n    The dimension; ``None`` takes all elements, in C order.",
+        "descending": "descending : bool\n    Whether the largest element comes first.",
+        "stable": "stable : bool\n    Equal elements always keep their order; the standard has this argument.",
+    },
+    raises="UnsupportedError\n    The elements are in a store or yet to be computed, or a GPU does not sort their type.",
+)
 
 
 class UniqueAll(NamedTuple):
@@ -81,19 +92,9 @@ class UniqueInverse(NamedTuple):
     inverse_indices: Any
 
 
+@_documented
 def argsort(x: ArrayLike, axis: int | str | None = -1, *, descending: bool = False, stable: bool = True) -> MemoryArray:
     """The indices along a dimension by which elements are in order. NaN comes last, and first in descending order.
-
-    Parameters
-    ----------
-    x : array
-        Elements in memory of any device; on a GPU bools, real numbers or dates.
-    axis : int, str or None
-        The dimension; ``None`` takes all elements, in C order.
-    descending : bool
-        Whether the largest element comes first.
-    stable : bool
-        Equal elements always keep their order; the standard has this argument.
 
     Returns
     -------
@@ -117,19 +118,9 @@ def argsort(x: ArrayLike, axis: int | str | None = -1, *, descending: bool = Fal
     return like(_order(own, place, descending), x)  # type: ignore[no-any-return]
 
 
+@_documented
 def sort(x: ArrayLike, axis: int | str | None = -1, *, descending: bool = False, stable: bool = True) -> MemoryArray:
     """The elements in order along a dimension, in new memory. NaN comes last, and first in descending order.
-
-    Parameters
-    ----------
-    x : array
-        Elements in memory of any device; on a GPU bools, real numbers or dates.
-    axis : int, str or None
-        The dimension; ``None`` takes all elements.
-    descending : bool
-        Whether the largest element comes first.
-    stable : bool
-        Equal elements always keep their order; the standard has this argument.
 
     Returns
     -------
@@ -272,23 +263,14 @@ def _unique(x: Any, name: str) -> tuple[Any, ...]:
     return ordered._gathered(0, starts), order._gathered(0, starts), places, counts
 
 
+@_documented
 def unique_all(x: ArrayLike, /) -> UniqueAll:
     """The elements of an array, each once, in order, with what is known of them. Each NaN counts as an element of its own.
-
-    Parameters
-    ----------
-    x : array
-        Elements in memory of any device; on a GPU bools, real numbers or dates.
 
     Returns
     -------
     UniqueAll
         ``values``, ``indices``, ``inverse_indices`` and ``counts``, on the device of ``x``.
-
-    Raises
-    ------
-    UnsupportedError
-        The elements are in a store or yet to be computed, or a GPU does not sort their type.
 
     Examples
     --------
@@ -300,23 +282,14 @@ def unique_all(x: ArrayLike, /) -> UniqueAll:
     return UniqueAll(*(like(part, x) for part in _unique(x, "unique_all")))
 
 
+@_documented
 def unique_counts(x: ArrayLike, /) -> UniqueCounts:
     """The elements of an array, each once, in order, and how often each is found. Each NaN counts as an element of its own.
-
-    Parameters
-    ----------
-    x : array
-        Elements in memory of any device; on a GPU bools, real numbers or dates.
 
     Returns
     -------
     UniqueCounts
         ``values`` and ``counts``, on the device of ``x``.
-
-    Raises
-    ------
-    UnsupportedError
-        The elements are in a store or yet to be computed, or a GPU does not sort their type.
 
     Examples
     --------
@@ -329,23 +302,14 @@ def unique_counts(x: ArrayLike, /) -> UniqueCounts:
     return UniqueCounts(like(values, x), like(counts, x))
 
 
+@_documented
 def unique_inverse(x: ArrayLike, /) -> UniqueInverse:
     """The elements of an array, each once, in order, and the places there of all elements. Each NaN counts as an element of its own.
-
-    Parameters
-    ----------
-    x : array
-        Elements in memory of any device; on a GPU bools, real numbers or dates.
 
     Returns
     -------
     UniqueInverse
         ``values`` and ``inverse_indices``, on the device of ``x``.
-
-    Raises
-    ------
-    UnsupportedError
-        The elements are in a store or yet to be computed, or a GPU does not sort their type.
 
     Examples
     --------
@@ -358,23 +322,14 @@ def unique_inverse(x: ArrayLike, /) -> UniqueInverse:
     return UniqueInverse(like(values, x), like(inverse, x))
 
 
+@_documented
 def unique_values(x: ArrayLike, /) -> MemoryArray:
     """The elements of an array, each once, in order. Each NaN counts as an element of its own.
-
-    Parameters
-    ----------
-    x : array
-        Elements in memory of any device; on a GPU bools, real numbers or dates.
 
     Returns
     -------
     array
         One dimension, on the device of ``x``.
-
-    Raises
-    ------
-    UnsupportedError
-        The elements are in a store or yet to be computed, or a GPU does not sort their type.
 
     Examples
     --------

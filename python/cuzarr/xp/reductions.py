@@ -23,10 +23,11 @@ from cuzarr._checks import Axis, element_type as wanted_type
 from cuzarr._compute.evaluate import reduce
 from cuzarr._memory.foreign import element_type
 from cuzarr._numpy import element
+from cuzarr._operators.documentation import REDUCTION, completing
 from cuzarr._operators.numpy_protocol import into
 from cuzarr.errors import DTypeMismatchError, InvalidArgumentError, ShapeMismatchError
 from cuzarr.xp import elementwise
-from cuzarr.xp.arguments import array, planned
+from cuzarr.xp.arguments import LIKE_X, NO_DIMENSION, X, array, planned
 from cuzarr.xp.elementwise import astype
 from cuzarr.xp.shapes import broadcast_to
 
@@ -37,6 +38,13 @@ __all__ = [
     "all", "any", "argmax", "argmin", "count_nonzero", "max", "mean", "min", "nanargmax", "nanargmin", "nanmax",
     "nanmean", "nanmin", "nanprod", "nanstd", "nansum", "nanvar", "prod", "std", "sum", "var",
 ]  # fmt: skip
+
+_documented = completing(
+    {"x": X, **REDUCTION},
+    LIKE_X,
+    "DTypeMismatchError\n    The elements have a type that the reduction is not defined for.\n"
+    + NO_DIMENSION.replace("dimension.", "dimension, or there are no elements to reduce."),
+)
 
 
 def _mask(x: Any, where: Any, name: str) -> Any:
@@ -170,6 +178,7 @@ def _spread(
 
 
 @planned
+@_documented
 def sum(
     x: Any,
     axis: Axis = None,
@@ -180,35 +189,6 @@ def sum(
     where: ArrayLike | None = None,
 ) -> Any:
     """The sum of the elements. Bools and whole numbers are summed in 64 bits; sums of floats are made in float64 and rounded once.
-
-    Parameters
-    ----------
-    x : array
-        Elements in memory of any device, an array in a store, or a plan.
-    axis : int, tuple of int or str, optional
-        Dimensions to reduce, by number or name; by default all.
-    dtype : dtype-like, optional
-        The type in which elements are summed, and the type of the result.
-    out : numpy.ndarray, optional
-        Memory for the result. A plan is computed into it.
-    keepdims : bool
-        Whether reduced dimensions stay, with the extent 1.
-    initial : number, optional
-        What the sum begins with.
-    where : array of bool, optional
-        Which elements count, in memory, in a store or as a plan. It is broadcast.
-
-    Returns
-    -------
-    array or Expression
-        An array on the device of ``x``; a plan where ``x`` is an array in a store, or a plan.
-
-    Raises
-    ------
-    DTypeMismatchError
-        The elements have a type that the reduction is not defined for.
-    InvalidArgumentError
-        There is no such dimension, or there are no elements to reduce.
 
     Examples
     --------
@@ -223,6 +203,7 @@ def sum(
 
 
 @planned
+@_documented
 def prod(
     x: Any,
     axis: Axis = None,
@@ -233,29 +214,6 @@ def prod(
     where: ArrayLike | None = None,
 ) -> Any:
     """The product of the elements; bools and whole numbers are multiplied in 64 bits.
-
-    Parameters
-    ----------
-    x : array
-        Elements in memory of any device, an array in a store, or a plan.
-    axis : int, tuple of int or str, optional
-        Dimensions to reduce, by number or name; by default all.
-    keepdims : bool
-        Whether reduced dimensions stay, with the extent 1.
-    dtype, out, initial, where
-        As of :func:`sum`.
-
-    Returns
-    -------
-    array or Expression
-        An array on the device of ``x``; a plan where ``x`` is an array in a store, or a plan.
-
-    Raises
-    ------
-    DTypeMismatchError
-        The elements have a type that the reduction is not defined for.
-    InvalidArgumentError
-        There is no such dimension, or there are no elements to reduce.
 
     Examples
     --------
@@ -270,6 +228,7 @@ def prod(
 
 
 @planned
+@_documented
 def mean(
     x: Any,
     axis: Axis = None,
@@ -280,29 +239,6 @@ def mean(
     where: ArrayLike | None = None,
 ) -> Any:
     """The mean of the elements; the mean of whole numbers is in float64.
-
-    Parameters
-    ----------
-    x : array
-        Elements in memory of any device, an array in a store, or a plan.
-    axis : int, tuple of int or str, optional
-        Dimensions to reduce, by number or name; by default all.
-    keepdims : bool
-        Whether reduced dimensions stay, with the extent 1.
-    dtype, out, where
-        As of :func:`sum`.
-
-    Returns
-    -------
-    array or Expression
-        An array on the device of ``x``; a plan where ``x`` is an array in a store, or a plan.
-
-    Raises
-    ------
-    DTypeMismatchError
-        The elements have a type that the reduction is not defined for.
-    InvalidArgumentError
-        There is no such dimension, or there are no elements to reduce.
 
     Examples
     --------
@@ -317,6 +253,7 @@ def mean(
 
 
 @planned
+@_documented
 def std(
     x: Any,
     axis: Axis = None,
@@ -330,35 +267,6 @@ def std(
     correction: float | None = None,
 ) -> Any:
     """The standard deviation of the elements: the root of the sum of squared distances over their number less ``ddof``.
-
-    Parameters
-    ----------
-    x : array
-        Elements in memory of any device, an array in a store, or a plan.
-    axis : int, tuple of int or str, optional
-        Dimensions to reduce, by number or name; by default all.
-    ddof : float
-        The number that is subtracted from the number of elements before the division.
-    keepdims : bool
-        Whether reduced dimensions stay, with the extent 1.
-    mean : array, optional
-        The mean of the elements, with the reduced dimensions, where it is known.
-    correction : float, optional
-        The array API's name of ``ddof``, which it replaces.
-    dtype, out, where
-        As of :func:`sum`.
-
-    Returns
-    -------
-    array or Expression
-        An array on the device of ``x``; a plan where ``x`` is an array in a store, or a plan.
-
-    Raises
-    ------
-    DTypeMismatchError
-        The elements have a type that the reduction is not defined for.
-    InvalidArgumentError
-        There is no such dimension, or there are no elements to reduce.
 
     Examples
     --------
@@ -374,6 +282,7 @@ def std(
 
 
 @planned
+@_documented
 def var(
     x: Any,
     axis: Axis = None,
@@ -387,35 +296,6 @@ def var(
     correction: float | None = None,
 ) -> Any:
     """The variance of the elements: the sum of squared distances over their number less ``ddof``.
-
-    Parameters
-    ----------
-    x : array
-        Elements in memory of any device, an array in a store, or a plan.
-    axis : int, tuple of int or str, optional
-        Dimensions to reduce, by number or name; by default all.
-    ddof : float
-        The number that is subtracted from the number of elements before the division.
-    keepdims : bool
-        Whether reduced dimensions stay, with the extent 1.
-    correction : float, optional
-        The array API's name of ``ddof``, which it replaces.
-    dtype, out, where
-        As of :func:`sum`.
-    mean
-        As of :func:`std`.
-
-    Returns
-    -------
-    array or Expression
-        An array on the device of ``x``; a plan where ``x`` is an array in a store, or a plan.
-
-    Raises
-    ------
-    DTypeMismatchError
-        The elements have a type that the reduction is not defined for.
-    InvalidArgumentError
-        There is no such dimension, or there are no elements to reduce.
 
     Examples
     --------
@@ -431,6 +311,7 @@ def var(
 
 
 @planned
+@_documented
 def min(
     x: Any,
     axis: Axis = None,
@@ -440,29 +321,6 @@ def min(
     where: ArrayLike | None = None,
 ) -> Any:
     """The smallest element; NaN if an element is NaN.
-
-    Parameters
-    ----------
-    x : array
-        Elements in memory of any device, an array in a store, or a plan.
-    axis : int, tuple of int or str, optional
-        Dimensions to reduce, by number or name; by default all.
-    keepdims : bool
-        Whether reduced dimensions stay, with the extent 1.
-    out, initial, where
-        As of :func:`sum`.
-
-    Returns
-    -------
-    array or Expression
-        An array on the device of ``x``; a plan where ``x`` is an array in a store, or a plan.
-
-    Raises
-    ------
-    DTypeMismatchError
-        The elements have a type that the reduction is not defined for.
-    InvalidArgumentError
-        There is no such dimension, or there are no elements to reduce.
 
     Examples
     --------
@@ -477,6 +335,7 @@ def min(
 
 
 @planned
+@_documented
 def max(
     x: Any,
     axis: Axis = None,
@@ -486,29 +345,6 @@ def max(
     where: ArrayLike | None = None,
 ) -> Any:
     """The largest element; NaN if an element is NaN.
-
-    Parameters
-    ----------
-    x : array
-        Elements in memory of any device, an array in a store, or a plan.
-    axis : int, tuple of int or str, optional
-        Dimensions to reduce, by number or name; by default all.
-    keepdims : bool
-        Whether reduced dimensions stay, with the extent 1.
-    out, initial, where
-        As of :func:`sum`.
-
-    Returns
-    -------
-    array or Expression
-        An array on the device of ``x``; a plan where ``x`` is an array in a store, or a plan.
-
-    Raises
-    ------
-    DTypeMismatchError
-        The elements have a type that the reduction is not defined for.
-    InvalidArgumentError
-        There is no such dimension, or there are no elements to reduce.
 
     Examples
     --------
@@ -523,31 +359,14 @@ def max(
 
 
 @planned
+@_documented
 def argmin(x: Any, axis: int | str | None = None, out: ArrayLike | None = None, *, keepdims: bool = False) -> Any:
     """The index of the first smallest element, or of the first NaN. Without ``axis``, elements are counted in C order.
 
     Parameters
     ----------
-    x : array
-        Elements in memory of any device, an array in a store, or a plan.
     axis : int or str, optional
         Dimensions to reduce, by number or name; by default all.
-    keepdims : bool
-        Whether reduced dimensions stay, with the extent 1.
-    out
-        As of :func:`sum`.
-
-    Returns
-    -------
-    array or Expression
-        An array on the device of ``x``; a plan where ``x`` is an array in a store, or a plan.
-
-    Raises
-    ------
-    DTypeMismatchError
-        The elements have a type that the reduction is not defined for.
-    InvalidArgumentError
-        There is no such dimension, or there are no elements to reduce.
 
     Examples
     --------
@@ -562,31 +381,14 @@ def argmin(x: Any, axis: int | str | None = None, out: ArrayLike | None = None, 
 
 
 @planned
+@_documented
 def argmax(x: Any, axis: int | str | None = None, out: ArrayLike | None = None, *, keepdims: bool = False) -> Any:
     """The index of the first largest element, or of the first NaN. Without ``axis``, elements are counted in C order.
 
     Parameters
     ----------
-    x : array
-        Elements in memory of any device, an array in a store, or a plan.
     axis : int or str, optional
         Dimensions to reduce, by number or name; by default all.
-    keepdims : bool
-        Whether reduced dimensions stay, with the extent 1.
-    out
-        As of :func:`sum`.
-
-    Returns
-    -------
-    array or Expression
-        An array on the device of ``x``; a plan where ``x`` is an array in a store, or a plan.
-
-    Raises
-    ------
-    DTypeMismatchError
-        The elements have a type that the reduction is not defined for.
-    InvalidArgumentError
-        There is no such dimension, or there are no elements to reduce.
 
     Examples
     --------
@@ -601,33 +403,11 @@ def argmax(x: Any, axis: int | str | None = None, out: ArrayLike | None = None, 
 
 
 @planned
+@_documented
 def any(
     x: Any, axis: Axis = None, out: ArrayLike | None = None, keepdims: bool = False, *, where: ArrayLike | None = None
 ) -> Any:
     """Whether at least one element is not 0.
-
-    Parameters
-    ----------
-    x : array
-        Elements in memory of any device, an array in a store, or a plan.
-    axis : int, tuple of int or str, optional
-        Dimensions to reduce, by number or name; by default all.
-    keepdims : bool
-        Whether reduced dimensions stay, with the extent 1.
-    out, where
-        As of :func:`sum`.
-
-    Returns
-    -------
-    array or Expression
-        An array on the device of ``x``; a plan where ``x`` is an array in a store, or a plan.
-
-    Raises
-    ------
-    DTypeMismatchError
-        The elements have a type that the reduction is not defined for.
-    InvalidArgumentError
-        There is no such dimension, or there are no elements to reduce.
 
     Examples
     --------
@@ -642,33 +422,11 @@ def any(
 
 
 @planned
+@_documented
 def all(
     x: Any, axis: Axis = None, out: ArrayLike | None = None, keepdims: bool = False, *, where: ArrayLike | None = None
 ) -> Any:
     """Whether no element is 0.
-
-    Parameters
-    ----------
-    x : array
-        Elements in memory of any device, an array in a store, or a plan.
-    axis : int, tuple of int or str, optional
-        Dimensions to reduce, by number or name; by default all.
-    keepdims : bool
-        Whether reduced dimensions stay, with the extent 1.
-    out, where
-        As of :func:`sum`.
-
-    Returns
-    -------
-    array or Expression
-        An array on the device of ``x``; a plan where ``x`` is an array in a store, or a plan.
-
-    Raises
-    ------
-    DTypeMismatchError
-        The elements have a type that the reduction is not defined for.
-    InvalidArgumentError
-        There is no such dimension, or there are no elements to reduce.
 
     Examples
     --------
@@ -683,29 +441,9 @@ def all(
 
 
 @planned
+@_documented
 def count_nonzero(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:
     """The number of elements that are not 0.
-
-    Parameters
-    ----------
-    x : array
-        Elements in memory of any device, an array in a store, or a plan.
-    axis : int, tuple of int or str, optional
-        Dimensions to reduce, by number or name; by default all.
-    keepdims : bool
-        Whether reduced dimensions stay, with the extent 1.
-
-    Returns
-    -------
-    array or Expression
-        An array on the device of ``x``; a plan where ``x`` is an array in a store, or a plan.
-
-    Raises
-    ------
-    DTypeMismatchError
-        The elements have a type that the reduction is not defined for.
-    InvalidArgumentError
-        There is no such dimension, or there are no elements to reduce.
 
     Examples
     --------
@@ -720,6 +458,7 @@ def count_nonzero(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:
 
 
 @planned
+@_documented
 def nansum(
     x: Any,
     axis: Axis = None,
@@ -731,29 +470,6 @@ def nansum(
 ) -> Any:
     """The sum of the elements that are not NaN. Else like :func:`sum`.
 
-    Parameters
-    ----------
-    x : array
-        Elements in memory of any device, an array in a store, or a plan.
-    axis : int, tuple of int or str, optional
-        Dimensions to reduce, by number or name; by default all.
-    keepdims : bool
-        Whether reduced dimensions stay, with the extent 1.
-    dtype, out, initial, where
-        As of :func:`sum`.
-
-    Returns
-    -------
-    array or Expression
-        An array on the device of ``x``; a plan where ``x`` is an array in a store, or a plan.
-
-    Raises
-    ------
-    DTypeMismatchError
-        The elements have a type that the reduction is not defined for.
-    InvalidArgumentError
-        There is no such dimension, or there are no elements to reduce.
-
     Examples
     --------
     >>> import cuzarr, numpy as np
@@ -764,6 +480,7 @@ def nansum(
 
 
 @planned
+@_documented
 def nanprod(
     x: Any,
     axis: Axis = None,
@@ -775,29 +492,6 @@ def nanprod(
 ) -> Any:
     """The product of the elements that are not NaN. Else like :func:`prod`.
 
-    Parameters
-    ----------
-    x : array
-        Elements in memory of any device, an array in a store, or a plan.
-    axis : int, tuple of int or str, optional
-        Dimensions to reduce, by number or name; by default all.
-    keepdims : bool
-        Whether reduced dimensions stay, with the extent 1.
-    dtype, out, initial, where
-        As of :func:`sum`.
-
-    Returns
-    -------
-    array or Expression
-        An array on the device of ``x``; a plan where ``x`` is an array in a store, or a plan.
-
-    Raises
-    ------
-    DTypeMismatchError
-        The elements have a type that the reduction is not defined for.
-    InvalidArgumentError
-        There is no such dimension, or there are no elements to reduce.
-
     Examples
     --------
     >>> import cuzarr, numpy as np
@@ -808,6 +502,7 @@ def nanprod(
 
 
 @planned
+@_documented
 def nanmean(
     x: Any,
     axis: Axis = None,
@@ -819,29 +514,6 @@ def nanmean(
 ) -> Any:
     """The mean of the elements that are not NaN; NaN if all are NaN. Else like :func:`mean`.
 
-    Parameters
-    ----------
-    x : array
-        Elements in memory of any device, an array in a store, or a plan.
-    axis : int, tuple of int or str, optional
-        Dimensions to reduce, by number or name; by default all.
-    keepdims : bool
-        Whether reduced dimensions stay, with the extent 1.
-    dtype, out, where
-        As of :func:`sum`.
-
-    Returns
-    -------
-    array or Expression
-        An array on the device of ``x``; a plan where ``x`` is an array in a store, or a plan.
-
-    Raises
-    ------
-    DTypeMismatchError
-        The elements have a type that the reduction is not defined for.
-    InvalidArgumentError
-        There is no such dimension, or there are no elements to reduce.
-
     Examples
     --------
     >>> import cuzarr, numpy as np
@@ -852,6 +524,7 @@ def nanmean(
 
 
 @planned
+@_documented
 def nanstd(
     x: Any,
     axis: Axis = None,
@@ -866,35 +539,6 @@ def nanstd(
 ) -> Any:
     """The standard deviation of the elements that are not NaN; NaN if all are NaN. Else like :func:`std`.
 
-    Parameters
-    ----------
-    x : array
-        Elements in memory of any device, an array in a store, or a plan.
-    axis : int, tuple of int or str, optional
-        Dimensions to reduce, by number or name; by default all.
-    ddof : float
-        The number that is subtracted from the number of elements before the division.
-    keepdims : bool
-        Whether reduced dimensions stay, with the extent 1.
-    correction : float, optional
-        The array API's name of ``ddof``, which it replaces.
-    dtype, out, where
-        As of :func:`sum`.
-    mean
-        As of :func:`std`.
-
-    Returns
-    -------
-    array or Expression
-        An array on the device of ``x``; a plan where ``x`` is an array in a store, or a plan.
-
-    Raises
-    ------
-    DTypeMismatchError
-        The elements have a type that the reduction is not defined for.
-    InvalidArgumentError
-        There is no such dimension, or there are no elements to reduce.
-
     Examples
     --------
     >>> import cuzarr, numpy as np
@@ -906,6 +550,7 @@ def nanstd(
 
 
 @planned
+@_documented
 def nanvar(
     x: Any,
     axis: Axis = None,
@@ -920,35 +565,6 @@ def nanvar(
 ) -> Any:
     """The variance of the elements that are not NaN; NaN if all are NaN. Else like :func:`var`.
 
-    Parameters
-    ----------
-    x : array
-        Elements in memory of any device, an array in a store, or a plan.
-    axis : int, tuple of int or str, optional
-        Dimensions to reduce, by number or name; by default all.
-    ddof : float
-        The number that is subtracted from the number of elements before the division.
-    keepdims : bool
-        Whether reduced dimensions stay, with the extent 1.
-    correction : float, optional
-        The array API's name of ``ddof``, which it replaces.
-    dtype, out, where
-        As of :func:`sum`.
-    mean
-        As of :func:`std`.
-
-    Returns
-    -------
-    array or Expression
-        An array on the device of ``x``; a plan where ``x`` is an array in a store, or a plan.
-
-    Raises
-    ------
-    DTypeMismatchError
-        The elements have a type that the reduction is not defined for.
-    InvalidArgumentError
-        There is no such dimension, or there are no elements to reduce.
-
     Examples
     --------
     >>> import cuzarr, numpy as np
@@ -960,6 +576,7 @@ def nanvar(
 
 
 @planned
+@_documented
 def nanmin(
     x: Any,
     axis: Axis = None,
@@ -969,29 +586,6 @@ def nanmin(
     where: ArrayLike | None = None,
 ) -> Any:
     """The smallest element that is not NaN; NaN if all are NaN. Else like :func:`min`.
-
-    Parameters
-    ----------
-    x : array
-        Elements in memory of any device, an array in a store, or a plan.
-    axis : int, tuple of int or str, optional
-        Dimensions to reduce, by number or name; by default all.
-    keepdims : bool
-        Whether reduced dimensions stay, with the extent 1.
-    out, initial, where
-        As of :func:`sum`.
-
-    Returns
-    -------
-    array or Expression
-        An array on the device of ``x``; a plan where ``x`` is an array in a store, or a plan.
-
-    Raises
-    ------
-    DTypeMismatchError
-        The elements have a type that the reduction is not defined for.
-    InvalidArgumentError
-        There is no such dimension, or there are no elements to reduce.
 
     Examples
     --------
@@ -1003,6 +597,7 @@ def nanmin(
 
 
 @planned
+@_documented
 def nanmax(
     x: Any,
     axis: Axis = None,
@@ -1012,29 +607,6 @@ def nanmax(
     where: ArrayLike | None = None,
 ) -> Any:
     """The largest element that is not NaN; NaN if all are NaN. Else like :func:`max`.
-
-    Parameters
-    ----------
-    x : array
-        Elements in memory of any device, an array in a store, or a plan.
-    axis : int, tuple of int or str, optional
-        Dimensions to reduce, by number or name; by default all.
-    keepdims : bool
-        Whether reduced dimensions stay, with the extent 1.
-    out, initial, where
-        As of :func:`sum`.
-
-    Returns
-    -------
-    array or Expression
-        An array on the device of ``x``; a plan where ``x`` is an array in a store, or a plan.
-
-    Raises
-    ------
-    DTypeMismatchError
-        The elements have a type that the reduction is not defined for.
-    InvalidArgumentError
-        There is no such dimension, or there are no elements to reduce.
 
     Examples
     --------
@@ -1046,31 +618,14 @@ def nanmax(
 
 
 @planned
+@_documented
 def nanargmin(x: Any, axis: int | str | None = None, out: ArrayLike | None = None, *, keepdims: bool = False) -> Any:
     """The index of the smallest element that is not NaN. All elements being NaN is an error. Else like :func:`argmin`.
 
     Parameters
     ----------
-    x : array
-        Elements in memory of any device, an array in a store, or a plan.
     axis : int or str, optional
         Dimensions to reduce, by number or name; by default all.
-    keepdims : bool
-        Whether reduced dimensions stay, with the extent 1.
-    out
-        As of :func:`sum`.
-
-    Returns
-    -------
-    array or Expression
-        An array on the device of ``x``; a plan where ``x`` is an array in a store, or a plan.
-
-    Raises
-    ------
-    DTypeMismatchError
-        The elements have a type that the reduction is not defined for.
-    InvalidArgumentError
-        There is no such dimension, or there are no elements to reduce.
 
     Examples
     --------
@@ -1082,31 +637,14 @@ def nanargmin(x: Any, axis: int | str | None = None, out: ArrayLike | None = Non
 
 
 @planned
+@_documented
 def nanargmax(x: Any, axis: int | str | None = None, out: ArrayLike | None = None, *, keepdims: bool = False) -> Any:
     """The index of the largest element that is not NaN. All elements being NaN is an error. Else like :func:`argmax`.
 
     Parameters
     ----------
-    x : array
-        Elements in memory of any device, an array in a store, or a plan.
     axis : int or str, optional
         Dimensions to reduce, by number or name; by default all.
-    keepdims : bool
-        Whether reduced dimensions stay, with the extent 1.
-    out
-        As of :func:`sum`.
-
-    Returns
-    -------
-    array or Expression
-        An array on the device of ``x``; a plan where ``x`` is an array in a store, or a plan.
-
-    Raises
-    ------
-    DTypeMismatchError
-        The elements have a type that the reduction is not defined for.
-    InvalidArgumentError
-        There is no such dimension, or there are no elements to reduce.
 
     Examples
     --------

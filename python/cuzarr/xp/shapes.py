@@ -27,8 +27,9 @@ from cuzarr._compute.operands import device_among, dimension_names, made, operan
 from cuzarr._memory.device_array import device_array
 from cuzarr._memory.foreign import device_of, element_type, host_array, is_on_device
 from cuzarr._operators.dispatch import Lazy
+from cuzarr._operators.documentation import completing
 from cuzarr.errors import BoundsCheckError, InvalidArgumentError, SelectionInvalidError, ShapeMismatchError, UnsupportedError
-from cuzarr.xp.arguments import like, planned, planned_list
+from cuzarr.xp.arguments import LIKE_X, NO_DIMENSION, X, like, planned, planned_list
 from cuzarr.xp.creation import asarray
 
 if TYPE_CHECKING:
@@ -38,6 +39,8 @@ __all__ = [
     "broadcast_to", "concatenate", "diff", "expand_dims", "flip", "matrix_transpose", "moveaxis", "permute_dims", "squeeze", "stack",
     "swapaxes", "take", "transpose",
 ]  # fmt: skip
+
+_documented = completing({"x": X}, LIKE_X, NO_DIMENSION)
 
 _Along = list[int | tuple[int, int, int] | np.ndarray[Any, np.dtype[np.uint64]]]
 _Dims = list[tuple[int | None, int]]
@@ -87,20 +90,14 @@ class _Source:
 
 
 @planned
+@_documented
 def transpose(x: Any, axes: Sequence[int | str] | None = None) -> Any:
     """The dimensions in another order.
 
     Parameters
     ----------
-    x : array
-        Elements in memory of any device, an array in a store, or a plan.
     axes : sequence of int or str, optional
         Which dimension comes where, by number or name; all reversed, unless given.
-
-    Returns
-    -------
-    array or Expression
-        An array on the device of ``x``; a plan where ``x`` is an array in a store, or a plan.
 
     Raises
     ------
@@ -149,6 +146,7 @@ def permute_dims(x: Any, axes: Sequence[int | str] | None = None) -> Any:
 
 
 @planned
+@_documented
 def matrix_transpose(x: Any) -> Any:
     """The last two dimensions in the other order.
 
@@ -156,11 +154,6 @@ def matrix_transpose(x: Any) -> Any:
     ----------
     x : array
         Elements in memory of any device, an array in a store, or a plan; of two dimensions or more.
-
-    Returns
-    -------
-    array or Expression
-        An array on the device of ``x``; a plan where ``x`` is an array in a store, or a plan.
 
     Raises
     ------
@@ -177,25 +170,14 @@ def matrix_transpose(x: Any) -> Any:
 
 
 @planned
+@_documented
 def swapaxes(x: Any, axis1: int | str, axis2: int | str) -> Any:
     """Two dimensions, each in the place of the other.
 
     Parameters
     ----------
-    x : array
-        Elements in memory of any device, an array in a store, or a plan.
     axis1, axis2 : int or str
         The dimensions, by number or name.
-
-    Returns
-    -------
-    array or Expression
-        An array on the device of ``x``; a plan where ``x`` is an array in a store, or a plan.
-
-    Raises
-    ------
-    InvalidArgumentError
-        There is no such dimension.
 
     Examples
     --------
@@ -211,22 +193,16 @@ def swapaxes(x: Any, axis1: int | str, axis2: int | str) -> Any:
 
 
 @planned
+@_documented
 def moveaxis(x: Any, source: int | str | Sequence[int | str], destination: int | Sequence[int]) -> Any:
     """Some dimensions at other places; the others keep their order.
 
     Parameters
     ----------
-    x : array
-        Elements in memory of any device, an array in a store, or a plan.
     source : int, str or sequence of them
         Dimensions that are moved, by number or name.
     destination : int or sequence of int
         The place of each.
-
-    Returns
-    -------
-    array or Expression
-        An array on the device of ``x``; a plan where ``x`` is an array in a store, or a plan.
 
     Raises
     ------
@@ -250,20 +226,14 @@ def moveaxis(x: Any, source: int | str | Sequence[int | str], destination: int |
 
 
 @planned
+@_documented
 def squeeze(x: Any, axis: Axis = None) -> Any:
     """The elements without dimensions of extent 1.
 
     Parameters
     ----------
-    x : array
-        Elements in memory of any device, an array in a store, or a plan.
     axis : int, str or tuple of them, optional
         Dimensions to leave out; all of extent 1, unless given.
-
-    Returns
-    -------
-    array or Expression
-        An array on the device of ``x``; a plan where ``x`` is an array in a store, or a plan.
 
     Raises
     ------
@@ -289,20 +259,14 @@ def squeeze(x: Any, axis: Axis = None) -> Any:
 
 
 @planned
+@_documented
 def expand_dims(x: Any, axis: int | Sequence[int]) -> Any:
     """The elements with more dimensions of extent 1.
 
     Parameters
     ----------
-    x : array
-        Elements in memory of any device, an array in a store, or a plan.
     axis : int or sequence of int
         Places of the new dimensions in the result.
-
-    Returns
-    -------
-    array or Expression
-        An array on the device of ``x``; a plan where ``x`` is an array in a store, or a plan.
 
     Raises
     ------
@@ -327,20 +291,14 @@ def expand_dims(x: Any, axis: int | Sequence[int]) -> Any:
 
 
 @planned
+@_documented
 def broadcast_to(x: Any, shape: int | Sequence[int]) -> Any:
     """The elements repeated along new dimensions, and along those of extent 1.
 
     Parameters
     ----------
-    x : array
-        Elements in memory of any device, an array in a store, or a plan.
     shape : int or sequence of int
         The shape of the result.
-
-    Returns
-    -------
-    array or Expression
-        An array on the device of ``x``; a plan where ``x`` is an array in a store, or a plan.
 
     Raises
     ------
@@ -463,25 +421,14 @@ def _parts(arrays: Any, name: str) -> tuple[Any, ...]:
 
 
 @planned
+@_documented
 def flip(x: Any, axis: Axis = None) -> Any:
     """The elements in reverse order.
 
     Parameters
     ----------
-    x : array
-        Elements in memory of any device, an array in a store, or a plan.
     axis : int, str or tuple of them, optional
         Dimensions along which they are reversed; all, unless given.
-
-    Returns
-    -------
-    array or Expression
-        An array on the device of ``x``; a plan where ``x`` is an array in a store, or a plan.
-
-    Raises
-    ------
-    InvalidArgumentError
-        There is no such dimension.
 
     Examples
     --------
@@ -498,23 +445,17 @@ def flip(x: Any, axis: Axis = None) -> Any:
 
 
 @planned
+@_documented
 def take(x: Any, indices: ArrayLike, axis: int | str | None = None) -> Any:
     """The elements at some indices along one dimension.
 
     Parameters
     ----------
-    x : array
-        Elements in memory of any device, an array in a store, or a plan.
     indices : int, sequence or array of int
         In any order, also several times; negative ones count from the end. One number drops the dimension. Those of an array on a GPU may
         be there.
     axis : int or str, optional
         The dimension. It may be left out where there is only one.
-
-    Returns
-    -------
-    array or Expression
-        An array on the device of ``x``; a plan where ``x`` is an array in a store, or a plan.
 
     Raises
     ------
@@ -565,24 +506,18 @@ def take(x: Any, indices: ArrayLike, axis: int | str | None = None) -> Any:
 
 
 @planned
+@_documented
 def diff(x: Any, n: int = 1, axis: int | str = -1, prepend: ArrayLike | None = None, append: ArrayLike | None = None) -> Any:
     """The differences of neighbours along one dimension. Bools give whether neighbours differ.
 
     Parameters
     ----------
-    x : array
-        Elements in memory of any device, an array in a store, or a plan.
     n : int
         How many times.
     axis : int or str
         The dimension, by number or name.
     prepend, append : array or number, optional
         Elements before the first and behind the last; a number stands for one in each line.
-
-    Returns
-    -------
-    array or Expression
-        An array on the device of ``x``; a plan where ``x`` is an array in a store, or a plan.
 
     Raises
     ------

@@ -27,9 +27,10 @@ from cuzarr._config import device_name
 from cuzarr._memory.device_array import DeviceArray, device_array
 from cuzarr._memory.foreign import device_buffer, device_of, element_type, host_array, is_on_device, numpy_view, on_host
 from cuzarr._operators.dispatch import Lazy
+from cuzarr._operators.documentation import completing
 from cuzarr.errors import CuzarrError, DTypeMismatchError, InvalidArgumentError, ShapeMismatchError
 from cuzarr.xp import elementwise
-from cuzarr.xp.arguments import array, like, refuse_lazy
+from cuzarr.xp.arguments import LIKE_X, NO_DIMENSION, X, array, like, refuse_lazy
 from cuzarr.xp.creation import asarray
 from cuzarr.xp.shapes import broadcast_to, concatenate, take
 
@@ -40,6 +41,8 @@ __all__ = [
     "broadcast_arrays", "can_cast", "concat", "finfo", "from_dlpack", "iinfo", "isdtype", "logaddexp", "nextafter", "nonzero", "positive", "reciprocal", "repeat", "reshape",
     "result_type", "roll", "tile", "unstack", "vecdot",
 ]  # fmt: skip
+
+_documented = completing({"x": X}, LIKE_X, NO_DIMENSION)
 
 _KINDS = {
     "bool": "b",
@@ -348,24 +351,18 @@ def reshape(x: ArrayLike, /, shape: int | Sequence[int], *, copy: bool | None = 
     return reshaped.copy() if copy and not is_copy else reshaped  # type: ignore[no-any-return]
 
 
+@_documented
 def unstack(x: ArrayLike, /, *, axis: int | str = 0) -> tuple[Any, ...]:
     """The parts of an array along one dimension, without that dimension.
 
     Parameters
     ----------
-    x : array
-        Elements in memory of any device, an array in a store, or a plan.
     axis : int or str
         The dimension, by number or name.
 
     Returns
     -------
     tuple of array or Expression
-
-    Raises
-    ------
-    InvalidArgumentError
-        There is no such dimension.
 
     Examples
     --------
@@ -410,13 +407,12 @@ def broadcast_arrays(*arrays: ArrayLike) -> tuple[Any, ...]:
     return tuple(broadcast_to(x, shape) for x in own)
 
 
+@_documented
 def repeat(x: ArrayLike, repeats: int | Sequence[int], /, *, axis: int | str | None = None) -> MemoryArray:
     """Each element of a dimension several times.
 
     Parameters
     ----------
-    x : array
-        Elements in memory of any device, an array in a store, or a plan.
     repeats : int or sequence of int
         How often; one number, or one for each element of the dimension.
     axis : int, str or None
@@ -444,13 +440,12 @@ def repeat(x: ArrayLike, repeats: int | Sequence[int], /, *, axis: int | str | N
     return take(own, indices, place)  # type: ignore[no-any-return]
 
 
+@_documented
 def roll(x: Any, /, shift: int | Sequence[int], *, axis: int | str | Sequence[int | str] | None = None) -> MemoryArray:
     """The elements moved along a dimension; those that leave it on one side come in on the other.
 
     Parameters
     ----------
-    x : array
-        Elements in memory of any device, an array in a store, or a plan.
     shift : int or sequence of int
         How many places; for each of the dimensions.
     axis : int, str, sequence of them or None
@@ -487,13 +482,12 @@ def roll(x: Any, /, shift: int | Sequence[int], *, axis: int | str | Sequence[in
     return x  # type: ignore[no-any-return]
 
 
+@_documented
 def tile(x: ArrayLike, repetitions: Sequence[int], /) -> MemoryArray:
     """The array several times, side by side.
 
     Parameters
     ----------
-    x : array
-        Elements in memory of any device, an array in a store, or a plan.
     repetitions : sequence of int
         How often along each dimension, the last ones; the array gets new dimensions in front where there are more numbers.
 
@@ -657,18 +651,9 @@ def nextafter(x1: ArrayLike, x2: ArrayLike, /) -> MemoryArray:
     return like(apply("where", is_nan, own + other, apply("where", own == other, other, moved)), x1 if is_on_device(x1) else x2)  # type: ignore[no-any-return]
 
 
+@_documented
 def positive(x: ArrayLike, /) -> MemoryArray:
     """The elements as they are.
-
-    Parameters
-    ----------
-    x : array
-        Elements in memory of any device, an array in a store, or a plan.
-
-    Returns
-    -------
-    array or Expression
-        An array on the device of ``x``; a plan where ``x`` is an array in a store, or a plan.
 
     Raises
     ------
@@ -685,6 +670,7 @@ def positive(x: ArrayLike, /) -> MemoryArray:
     return plan(own) if isinstance(own, Lazy) else own  # type: ignore[no-any-return]
 
 
+@_documented
 def reciprocal(x: ArrayLike, /) -> MemoryArray:
     """One divided by each element.
 
@@ -693,11 +679,6 @@ def reciprocal(x: ArrayLike, /) -> MemoryArray:
     x : array
         Elements in memory of any device, an array in a store, or a plan. Of whole numbers the result is whole, too, rounded towards 0
         as by NumPy.
-
-    Returns
-    -------
-    array or Expression
-        An array on the device of ``x``; a plan where ``x`` is an array in a store, or a plan.
 
     Raises
     ------

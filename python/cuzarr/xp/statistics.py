@@ -33,8 +33,9 @@ from cuzarr._compute.operands import (
 from cuzarr._memory.element_types import core_dtype, dtype_of
 from cuzarr._memory.foreign import host_array
 from cuzarr._numpy import check_dtype
+from cuzarr._operators.documentation import REDUCTION, completing
 from cuzarr.errors import InvalidArgumentError, UnsupportedError
-from cuzarr.xp.arguments import planned
+from cuzarr.xp.arguments import LIKE_X, planned
 from cuzarr.xp.elementwise import astype
 from cuzarr.xp.shapes import broadcast_to
 
@@ -44,6 +45,19 @@ if TYPE_CHECKING:
 __all__ = [
     "histogram", "histogram_bin_edges", "median", "nanmedian", "nanpercentile", "nanquantile", "percentile", "quantile",
 ]  # fmt: skip
+
+_documented = completing(
+    {
+        "x": "x : array\n    Real numbers in memory of any device, an array in a store, or a plan.",
+        "q": "q : float or sequence of float\n    From 0 to 1.",
+        "axis": REDUCTION["axis"],
+        "method": 'method : str\n    NumPy\'s: ``"linear"``, ``"lower"``, ``"higher"``, ``"midpoint"``, ``"nearest"``, ``"hazen"``, ….',
+        "keepdims": REDUCTION["keepdims"],
+    },
+    LIKE_X,
+    "InvalidArgumentError\n    ``q`` is out of range, or there is no such dimension or method.\n"
+    "DTypeMismatchError\n    The elements are complex numbers.",
+)
 
 DISCRETE = ("lower", "higher", "nearest", "inverted_cdf", "closest_observation")
 
@@ -87,6 +101,7 @@ def _quantile(name: str, x: Any, q: Any, axis: Axis, method: str, keepdims: bool
 
 
 @planned
+@_documented
 def quantile(x: Any, q: float | Sequence[float], axis: Axis = None, *, method: str = "linear", keepdims: bool = False) -> Any:
     """Quantiles of the elements, exact for arrays of any size.
 
@@ -98,19 +113,10 @@ def quantile(x: Any, q: float | Sequence[float], axis: Axis = None, *, method: s
     ----------
     x : array
         Real numbers; bools with methods that give elements.
-    q : float or sequence of float
-        From 0 to 1.
     axis : int, tuple of int, optional
         Dimensions; all, unless some are given.
-    method : str
-        NumPy's: ``"linear"``, ``"lower"``, ``"higher"``, ``"midpoint"``, ``"nearest"``, ``"hazen"``, ….
     keepdims : bool
         Whether reduced dimensions stay, with an extent of 1.
-
-    Returns
-    -------
-    array or Expression
-        An array on the device of ``x``; a plan where ``x`` is an array in a store, or a plan.
 
     Raises
     ------
@@ -129,26 +135,14 @@ def quantile(x: Any, q: float | Sequence[float], axis: Axis = None, *, method: s
 
 
 @planned
+@_documented
 def percentile(x: Any, q: float | Sequence[float], axis: Axis = None, *, method: str = "linear", keepdims: bool = False) -> Any:
     """Percentiles of the elements: :func:`quantile` with ``q`` from 0 to 100.
 
     Parameters
     ----------
-    x : array
-        Real numbers in memory of any device, an array in a store, or a plan.
     q : float or sequence of float
         From 0 to 100.
-    axis : int, tuple of int or str, optional
-        Dimensions, by number or name; by default all.
-    method : str
-        As for :func:`quantile`.
-    keepdims : bool
-        Whether reduced dimensions stay, with the extent 1.
-
-    Returns
-    -------
-    array or Expression
-        An array on the device of ``x``; a plan where ``x`` is an array in a store, or a plan.
 
     Raises
     ------
@@ -167,22 +161,9 @@ def percentile(x: Any, q: float | Sequence[float], axis: Axis = None, *, method:
 
 
 @planned
+@_documented
 def median(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:
     """The element in the middle, or the mean of the two in the middle; exact. NaN where one element is NaN, or where there is none.
-
-    Parameters
-    ----------
-    x : array
-        Real numbers in memory of any device, an array in a store, or a plan.
-    axis : int, tuple of int or str, optional
-        Dimensions, by number or name; by default all.
-    keepdims : bool
-        Whether reduced dimensions stay, with the extent 1.
-
-    Returns
-    -------
-    array or Expression
-        An array on the device of ``x``; a plan where ``x`` is an array in a store, or a plan.
 
     Raises
     ------
@@ -201,33 +182,9 @@ def median(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:
 
 
 @planned
+@_documented
 def nanquantile(x: Any, q: float | Sequence[float], axis: Axis = None, *, method: str = "linear", keepdims: bool = False) -> Any:
     """Quantiles of the elements that are not NaN; NaN where there are none. Else like :func:`quantile`.
-
-    Parameters
-    ----------
-    x : array
-        Real numbers in memory of any device, an array in a store, or a plan.
-    q : float or sequence of float
-        From 0 to 1.
-    axis : int, tuple of int or str, optional
-        Dimensions, by number or name; by default all.
-    method : str
-        As for :func:`quantile`.
-    keepdims : bool
-        Whether reduced dimensions stay, with the extent 1.
-
-    Returns
-    -------
-    array or Expression
-        An array on the device of ``x``; a plan where ``x`` is an array in a store, or a plan.
-
-    Raises
-    ------
-    InvalidArgumentError
-        ``q`` is out of range, or there is no such method.
-    DTypeMismatchError
-        The elements are complex numbers.
 
     Examples
     --------
@@ -239,6 +196,7 @@ def nanquantile(x: Any, q: float | Sequence[float], axis: Axis = None, *, method
 
 
 @planned
+@_documented
 def nanpercentile(
     x: Any, q: float | Sequence[float], axis: Axis = None, *, method: str = "linear", keepdims: bool = False
 ) -> Any:
@@ -246,28 +204,8 @@ def nanpercentile(
 
     Parameters
     ----------
-    x : array
-        Real numbers in memory of any device, an array in a store, or a plan.
     q : float or sequence of float
         From 0 to 100.
-    axis : int, tuple of int or str, optional
-        Dimensions, by number or name; by default all.
-    method : str
-        As for :func:`quantile`.
-    keepdims : bool
-        Whether reduced dimensions stay, with the extent 1.
-
-    Returns
-    -------
-    array or Expression
-        An array on the device of ``x``; a plan where ``x`` is an array in a store, or a plan.
-
-    Raises
-    ------
-    InvalidArgumentError
-        ``q`` is out of range, or there is no such method.
-    DTypeMismatchError
-        The elements are complex numbers.
 
     Examples
     --------
@@ -279,22 +217,9 @@ def nanpercentile(
 
 
 @planned
+@_documented
 def nanmedian(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:
     """The median of the elements that are not NaN; NaN where there are none.
-
-    Parameters
-    ----------
-    x : array
-        Real numbers in memory of any device, an array in a store, or a plan.
-    axis : int, tuple of int or str, optional
-        Dimensions, by number or name; by default all.
-    keepdims : bool
-        Whether reduced dimensions stay, with the extent 1.
-
-    Returns
-    -------
-    array or Expression
-        An array on the device of ``x``; a plan where ``x`` is an array in a store, or a plan.
 
     Raises
     ------
