@@ -83,9 +83,18 @@ from cuzarr.api.synchronous import (
 
 _runtime.announce()
 
-_LATER = ("dask", "kernels", "kvikio", "references", "torch", "xarray", "zarr")
+_LATER = ("dask", "kernels", "kvikio", "references", "torch", "typing", "xarray", "zarr")
 if TYPE_CHECKING:
-    from cuzarr import dask as dask, kernels, kvikio as kvikio, references, torch as torch, xarray as xarray, zarr as zarr
+    from cuzarr import (
+        dask as dask,
+        kernels,
+        kvikio as kvikio,
+        references,
+        torch as torch,
+        typing as typing,
+        xarray as xarray,
+        zarr as zarr,
+    )
 else:
     # Modules that few programs use, and those for other libraries, are imported when they are used.
     __getattr__ = _names.importing(__name__, _LATER, xp)

@@ -13,7 +13,8 @@ GPU a process sees, which under dask-cuda is that worker's own.
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import dask
 import dask.array
@@ -29,10 +30,22 @@ from cuzarr._node.array import Array
 from cuzarr._node.open import array_of, open_array
 from cuzarr.errors import ArgumentTypeError, ArrayNotFoundError, InvalidArgumentError, ShapeMismatchError
 
+if TYPE_CHECKING:
+    from dask.delayed import Delayed
+
+    from cuzarr.typing import Chunks, MemoryArray, StoreLike, SupportsStorePath
+
+
 __all__ = ["from_cuzarr", "meta", "to_cuzarr"]
 
 
-def from_cuzarr(array: Any, chunks: Any = None, *, name: str | None = None, inline_array: bool = True) -> Any:
+def from_cuzarr(
+    array: Array | SupportsStorePath | StoreLike,
+    chunks: Chunks | Mapping[int | str, int] | tuple[tuple[int, ...], ...] | None = None,
+    *,
+    name: str | None = None,
+    inline_array: bool = True,
+) -> dask.array.Array:
     """A dask array that reads from a stored array.
 
     Parameters
@@ -67,7 +80,7 @@ def from_cuzarr(array: Any, chunks: Any = None, *, name: str | None = None, inli
     """
     array = array_of(array)
     chosen = _stored(array) if chunks is None else _named(chunks, array)
-    return dask.array.from_array(  # type: ignore[no-untyped-call]
+    return dask.array.from_array(  # type: ignore[no-untyped-call,no-any-return]
         _Sized(array),
         chunks=chosen,
         name=name or f"cuzarr-{dask.base.tokenize(array, chunks)}",
@@ -103,7 +116,7 @@ def _named(chunks: Any, array: Array) -> Any:
     return tuple(named.get(axis, extent) for axis, extent in enumerate(_stored(array)))
 
 
-def meta(array: Array) -> Any:
+def meta(array: Array) -> MemoryArray:
     """An array without elements, of the type that reading gives.
 
     Parameters
@@ -129,18 +142,20 @@ def meta(array: Array) -> Any:
     """
     empty = np.empty((0,) * array.ndim, array.dtype)
     if array.device == "cpu" or array.metadata.data_type.is_variable:
-        return empty
+        return empty  # type: ignore[return-value]
     if _convert.cupy_holds(array.dtype):
         import cupy
 
-        return cupy.empty(empty.shape, array.dtype)
+        return cupy.empty(empty.shape, array.dtype)  # type: ignore[no-any-return]
     raise InvalidArgumentError(
         f"dask on {array.device} needs CuPy, which is not installed or has no elements of {array.dtype}",
         hint="install cupy-cuda12x, or use array.with_device('cpu')",
     )
 
 
-def to_cuzarr(lazy: Any, array: Any, *, compute: bool = True, **kwargs: Any) -> Any:
+def to_cuzarr(
+    lazy: dask.array.Array, array: Array | SupportsStorePath | StoreLike, *, compute: bool = True, **kwargs: Any
+) -> Delayed | None:
     """Write a dask array to a stored array. One task writes each stored object.
 
     Blocks that do not end where stored objects end are merged first, so that no two tasks write one object.
@@ -187,14 +202,14 @@ def to_cuzarr(lazy: Any, array: Any, *, compute: bool = True, **kwargs: Any) -> 
     try:
         array = array_of(array, "r+")
     except ArrayNotFoundError:
-        chunks = tuple(max(extent, 1) for extent in lazy.chunksize)
-        array = open_array(array, mode="a", shape=lazy.shape, chunks=chunks, dtype=lazy.dtype)
+        chunks = tuple(max(int(extent), 1) for extent in lazy.chunksize)
+        array = open_array(array, mode="a", shape=lazy.shape, chunks=chunks, dtype=lazy.dtype)  # type: ignore[arg-type]
     if tuple(lazy.shape) != array.shape:
         raise ShapeMismatchError(f"a dask array of shape {tuple(lazy.shape)} does not fit an array of {array.shape}")
     stored = array.metadata._grid.axes
     aligned = tuple(_aligned(*axis) for axis in zip(lazy.chunks, stored, array.shape, strict=True))
     lazy = lazy.rechunk(aligned)  # type: ignore[no-untyped-call]
-    return dask.array.store(lazy, array, lock=False, compute=compute, **kwargs)
+    return dask.array.store(lazy, array, lock=False, compute=compute, **kwargs)  # type: ignore[no-any-return]
 
 
 def _aligned(blocks: tuple[int, ...], stored: AxisGrid, extent: int) -> tuple[int, ...]:

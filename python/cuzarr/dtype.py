@@ -24,6 +24,10 @@ from cuzarr._metadata import dtype as _dtypes
 from cuzarr._metadata.dtype import DataType, ZarrFormat
 from cuzarr.errors import InvalidArgumentError
 
+if TYPE_CHECKING:
+    from cuzarr.typing import DTypeLike
+
+
 __all__ = [
     "Bool",
     "Complex64",
@@ -409,7 +413,7 @@ class Struct(_Elements):
 Structured = Struct
 
 
-def parse_dtype(dtype_spec: Any, *, zarr_format: ZarrFormat) -> DataType:
+def parse_dtype(dtype_spec: DTypeLike, *, zarr_format: ZarrFormat) -> DataType:
     """The data type that a value of ``dtype=`` means: NumPy's type or its name, Zarr's name or document, or an object of zarr-python.
 
     Parameters

@@ -59,7 +59,7 @@ class CompatCompressor:
     'lz4'
     """
 
-    def __init__(self, cpu: Any, gpu: Any) -> None:
+    def __init__(self, cpu: CodecLike, gpu: CodecLike) -> None:
         self.cpu = cpu
         self.gpu = gpu
 
@@ -261,6 +261,10 @@ def __getattr__(name: str) -> Any:
 
 
 if TYPE_CHECKING:
+    from types import EllipsisType
+
+    from cuzarr.typing import CodecLike, SupportsCudaArray
+
     GDSStore = _PlainGDSStore
 
 
@@ -281,8 +285,8 @@ def _device_of(meta_array: Any) -> str:
 def open_cupy_array(
     store: os.PathLike[str] | str,
     mode: Literal["r", "r+", "a", "w", "w-"] = "a",
-    compressor: Any = ...,
-    meta_array: Any = None,
+    compressor: CodecLike | CompatCompressor | EllipsisType | None = ...,
+    meta_array: SupportsCudaArray | None = None,
     **kwargs: Any,
 ) -> Array:
     """Open or create an array in a directory. Its elements are read into GPU memory, and written from there.

@@ -21,7 +21,7 @@ import re
 import sys
 import warnings
 from collections.abc import Iterable, Mapping
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 import xarray
@@ -44,6 +44,10 @@ from cuzarr._node.open import open_group
 from cuzarr._runtime import run
 from cuzarr.errors import CuzarrRuntimeWarning, GroupNotFoundError, MetadataValidationError, UnsupportedError
 from cuzarr.storage import Store, make_store_path
+
+if TYPE_CHECKING:
+    from cuzarr.typing import AccessMode, Scalar, StoreLike, ZarrFormat
+
 
 __all__ = ["CuzarrBackendEntrypoint", "GroupStore", "LazyArray", "MaskedArray"]
 
@@ -147,7 +151,7 @@ class MaskedArray(LazyArray):
     dtype('float32')
     """
 
-    def __init__(self, array: Array, fill_value: Any, dtype: np.dtype[Any]) -> None:
+    def __init__(self, array: Array, fill_value: Scalar, dtype: np.dtype[Any]) -> None:
         super().__init__(array)
         self._fill_value = fill_value
         self.dtype = dtype
@@ -480,28 +484,28 @@ class CuzarrBackendEntrypoint(BackendEntrypoint):
 
     def open_dataset(  # type: ignore[override]
         self,
-        filename_or_obj: Any,
+        filename_or_obj: Group | StoreLike,
         *,
-        mask_and_scale: Any = True,
+        mask_and_scale: bool | Mapping[str, bool] = True,
         decode_times: Any = True,
-        concat_characters: Any = True,
-        decode_coords: Any = True,
+        concat_characters: bool | Mapping[str, bool] = True,
+        decode_coords: bool | Literal["coordinates", "all"] | None = True,
         drop_variables: str | Iterable[str] | None = None,
         use_cftime: bool | None = None,
         decode_timedelta: Any = None,
         group: str | None = None,
-        mode: Any = "r",
+        mode: AccessMode = "r",
         consolidated: bool | None = None,
         storage_options: dict[str, Any] | None = None,
-        zarr_format: Any = None,
+        zarr_format: ZarrFormat | None = None,
         store: AbstractDataStore | None = None,
-        engine: Any = None,
+        engine: object = None,
         use_zarr_fill_value_as_mask: bool | None = None,
         cache_members: bool = True,
         device: str | None = None,
-        zarr_version: Any = None,
-        chunk_store: Any = None,
-        synchronizer: Any = None,
+        zarr_version: ZarrFormat | None = None,
+        chunk_store: object = None,
+        synchronizer: object = None,
         strict: bool = True,
     ) -> xarray.Dataset:
         """Open a group as a dataset. ``xarray.open_dataset(…, engine="cuzarr")`` calls it.
@@ -590,18 +594,18 @@ class CuzarrBackendEntrypoint(BackendEntrypoint):
 
     def open_groups_as_dict(  # type: ignore[override]
         self,
-        filename_or_obj: Any,
+        filename_or_obj: Group | StoreLike,
         *,
         group: str | None = None,
-        mode: Any = "r",
+        mode: AccessMode = "r",
         consolidated: bool | None = None,
         storage_options: dict[str, Any] | None = None,
-        zarr_format: Any = None,
-        zarr_version: Any = None,
-        chunk_store: Any = None,
-        synchronizer: Any = None,
+        zarr_format: ZarrFormat | None = None,
+        zarr_version: ZarrFormat | None = None,
+        chunk_store: object = None,
+        synchronizer: object = None,
         **kwargs: Any,
-    ) -> Any:
+    ) -> dict[str, xarray.Dataset]:
         """Open a group and every group below it, each as a dataset. ``xarray.open_groups(…, engine="cuzarr")`` calls it.
 
         Parameters
@@ -637,7 +641,7 @@ class CuzarrBackendEntrypoint(BackendEntrypoint):
         members = {f"/{path}": node for path, node in root._nodes(None, kind=Group)}
         return {path: self.open_dataset(node, **kwargs) for path, node in ({"/": root} | members).items()}
 
-    def open_datatree(self, filename_or_obj: Any, **kwargs: Any) -> xarray.DataTree:  # type: ignore[override]
+    def open_datatree(self, filename_or_obj: Group | StoreLike, **kwargs: Any) -> xarray.DataTree:  # type: ignore[override]
         """Open a group and every group below it as a tree. ``xarray.open_datatree(…, engine="cuzarr")`` calls it.
 
         Parameters

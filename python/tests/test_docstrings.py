@@ -31,7 +31,7 @@ def is_called(value: Any) -> bool:
     """Whether users call it: not errors, which they catch, nor choices, protocols and aliases of types, which they name."""
     if not inspect.isclass(value):
         return inspect.isroutine(value) or isinstance(value, cuzarr.xp.elementwise.Function)
-    return not issubclass(value, BaseException | enum.Enum) and not typing.is_protocol(value)
+    return not (issubclass(value, BaseException | enum.Enum) or typing.is_protocol(value) or typing.is_typeddict(value))
 
 
 def public() -> Iterator[tuple[str, Any]]:

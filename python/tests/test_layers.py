@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,11 +13,14 @@ import pytest
 
 import cuzarr
 
+# The types of signatures. It names classes of all rooms, for type checkers alone, and imports none of them when a program runs.
+TYPES = "typing"
+
 # Rooms from the bottom to the top. A room may import itself and what is in lines above its own; those of one line do not know
 # each other.
 LAYERS = (
     ("_core",),
-    ("_text", "_docstrings"),
+    ("_text", "_docstrings", TYPES),
     ("errors",),
     ("_names", "_numpy"),
     ("_checks",),
@@ -117,7 +122,8 @@ def arrows() -> Iterator[Arrow]:
 
 ALL_ARROWS = list(arrows())
 UP = {(arrow.source, arrow.target) for arrow in ALL_ARROWS if arrow.is_typing} & LATER
-ARROWS = [arrow for arrow in ALL_ARROWS if (arrow.source, arrow.target) not in UP]
+NAMED = {(arrow.source, arrow.target) for arrow in ALL_ARROWS if arrow.is_typing and arrow.source == TYPES}
+ARROWS = [arrow for arrow in ALL_ARROWS if (arrow.source, arrow.target) not in UP | NAMED]
 
 
 def room(module: str) -> str:
@@ -138,6 +144,14 @@ def test_rooms_import_those_below_them_alone() -> None:
         str(arrow) for arrow in ARROWS if room(arrow.source) != room(arrow.target) and level(arrow.source) <= level(arrow.target)
     ]
     assert wrong == []
+
+
+def test_types_import_nothing_of_the_package() -> None:
+    code = (
+        "import sys; import cuzarr; assert 'cuzarr.typing' not in sys.modules; before = set(sys.modules); import cuzarr.typing; "
+    )
+    code += "assert {name for name in sys.modules.keys() - before if name.startswith('cuzarr')} == {'cuzarr.typing'}"
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_modules_that_are_imported_later_are_named_for_type_checkers() -> None:

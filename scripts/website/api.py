@@ -75,6 +75,7 @@ PAGES = (
     Page("buffer-cpu", "Buffers on the host", "The buffer classes of host memory.", "cuzarr.buffer.cpu"),
     Page("buffer-gpu", "Buffers on a GPU", "The buffer classes of GPU memory.", "cuzarr.buffer.gpu"),
     Page("errors", "Errors", "Every error, and what it means.", "cuzarr.errors"),
+    Page("typing", "Types", "Types of arguments and results, for annotations.", "cuzarr.typing"),
     Page("torch", "PyTorch", "Datasets and tensors.", "cuzarr.torch"),
     Page("xarray", "xarray", "The engine for `xarray.open_dataset`.", "cuzarr.xarray"),
     Page("dask", "dask", "Arrays of dask, from and to arrays in stores.", "cuzarr.dask"),

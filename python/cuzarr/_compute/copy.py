@@ -7,7 +7,7 @@ import json
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
 from cuzarr import _core
 from cuzarr._checks import axis_number, dictionary, items, whole
@@ -25,6 +25,22 @@ from cuzarr._text import printable
 from cuzarr.errors import CuzarrUserWarning, InvalidArgumentError
 from cuzarr.storage import Store, make_store_path, normalize_path
 from cuzarr.storage.zip import finishing
+
+if TYPE_CHECKING:
+    from cuzarr.typing import (
+        Array,
+        Client,
+        Codecs,
+        CopyOptions,
+        Group,
+        Node,
+        NodeT,
+        Progress,
+        RechunkOptions,
+        Shards,
+        StoreLike,
+        SupportsStorePath,
+    )
 
 
 class CopyPlan:
@@ -341,22 +357,42 @@ def _copy(job: Job, changes: str, progress: Any, dry_run: bool) -> Any:
     return job.run(plan, progress, steps or None, watch)
 
 
+@overload
+def copy(
+    source: NodeT,
+    target: StoreLike | SupportsStorePath,
+    *,
+    dry_run: Literal[False] = False,
+    **options: Unpack[CopyOptions],
+) -> NodeT: ...
+@overload
+def copy(
+    source: Node, target: StoreLike | SupportsStorePath, *, dry_run: Literal[True], **options: Unpack[CopyOptions]
+) -> CopyPlan: ...
+@overload
+def copy(
+    source: Node,
+    target: StoreLike | SupportsStorePath,
+    *,
+    dry_run: Literal[False] = False,
+    **options: Unpack[CopyOptions],
+) -> Array | Group: ...
 def copy(
     source: Any,
     target: Any,
     *,
     path: str | None = None,
     zarr_format: ZarrFormat | None = None,
-    compressors: Any = "keep",
-    codecs: Any = None,
+    compressors: Codecs = "keep",
+    codecs: Codecs = None,
     overwrite: bool = False,
     resume: bool = False,
     storage_options: dict[str, Any] | None = None,
     device: str | None = None,
     memory_limit: int | str | None = None,
-    progress: Any = None,
+    progress: Progress = None,
     dry_run: bool = False,
-    client: Any = None,
+    client: Client | None = None,
     skip_unreadable: bool = False,
     only: Sequence[str] | None = None,
     select: Mapping[str | int, slice] | None = None,
@@ -437,24 +473,44 @@ def copy(
     )
 
 
+@overload
+def rechunk(
+    source: NodeT,
+    target: StoreLike | SupportsStorePath,
+    *,
+    dry_run: Literal[False] = False,
+    **options: Unpack[RechunkOptions],
+) -> NodeT: ...
+@overload
+def rechunk(
+    source: Node, target: StoreLike | SupportsStorePath, *, dry_run: Literal[True], **options: Unpack[RechunkOptions]
+) -> CopyPlan: ...
+@overload
+def rechunk(
+    source: Node,
+    target: StoreLike | SupportsStorePath,
+    *,
+    dry_run: Literal[False] = False,
+    **options: Unpack[RechunkOptions],
+) -> Array | Group: ...
 def rechunk(
     source: Any,
     target: Any,
     *,
     chunks: Any,
-    shards: Any = "keep",
+    shards: Shards | Literal["keep"] = "keep",
     path: str | None = None,
     zarr_format: ZarrFormat | None = None,
-    compressors: Any = "keep",
-    codecs: Any = None,
+    compressors: Codecs = "keep",
+    codecs: Codecs = None,
     overwrite: bool = False,
     resume: bool = False,
     storage_options: dict[str, Any] | None = None,
     device: str | None = None,
     memory_limit: int | str | None = None,
-    progress: Any = None,
+    progress: Progress = None,
     dry_run: bool = False,
-    client: Any = None,
+    client: Client | None = None,
     skip_unreadable: bool = False,
 ) -> Any:
     """Copy an array or a group, with chunks of another shape.

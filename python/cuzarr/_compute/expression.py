@@ -5,7 +5,8 @@ from __future__ import annotations
 import itertools
 import json
 import math
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, SupportsIndex, Unpack, overload
 
 import numpy as np
 
@@ -37,6 +38,25 @@ from cuzarr.errors import (
 from cuzarr.storage import make_store_path
 from cuzarr.storage.zip import finishing
 
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from cuzarr.typing import (
+        Array,
+        ArrayLike,
+        BlockOptions,
+        Chunks,
+        Client,
+        DTypeLike,
+        MemoryArray,
+        Progress,
+        Selection,
+        Shards,
+        StoreLike,
+        SupportsStorePath,
+        TargetT,
+    )
+
 __all__ = ["Expression"]
 
 # Arrays that the HTML of a plan lists.
@@ -48,7 +68,7 @@ _DATES = np.dtype("datetime64[ns]")
 _DURATIONS = np.dtype("timedelta64[ns]")
 
 
-class Expression(Lazy, NumpyProtocol, OneElement, Operators, Reductions, Shaped):
+class Expression(Lazy, NumpyProtocol, OneElement, Operators["ArrayLike", "Expression"], Reductions["Expression"], Shaped):
     """A plan of a computation on stored arrays. :meth:`compute` or :meth:`store` carries it out.
 
     Operators and functions of arrays make plans: ``(a - b) / 2``, ``np.sqrt(a)``.
@@ -114,7 +134,7 @@ class Expression(Lazy, NumpyProtocol, OneElement, Operators, Reductions, Shaped)
         """Whether elements are dates, or durations."""
         return self._made_of[0] == DATES_OF
 
-    def astype(self, dtype: Any) -> Expression:
+    def astype(self, dtype: DTypeLike) -> Expression:
         """Elements of another type, converted as NumPy converts them.
 
         Parameters
@@ -150,7 +170,7 @@ class Expression(Lazy, NumpyProtocol, OneElement, Operators, Reductions, Shaped)
         """The plan with all dimensions reversed."""
         return self.transpose()
 
-    def transpose(self, *axes: Any) -> Expression:
+    def transpose(self, *axes: SupportsIndex | str | Sequence[SupportsIndex | str] | None) -> Expression:
         """The plan with its dimensions in another order.
 
         Parameters
@@ -179,12 +199,12 @@ class Expression(Lazy, NumpyProtocol, OneElement, Operators, Reductions, Shaped)
     def compute(
         self,
         *,
-        out: Any = None,
+        out: ArrayLike | None = None,
         device: str | None = None,
         memory_limit: int | str | None = None,
-        progress: Any = None,
-        client: Any = None,
-    ) -> Any:
+        progress: Progress = None,
+        client: Client | None = None,
+    ) -> MemoryArray:
         """Compute the elements. Chunks are read while others are computed with.
 
         Parameters
@@ -232,10 +252,10 @@ class Expression(Lazy, NumpyProtocol, OneElement, Operators, Reductions, Shaped)
         if client is not None:
             if out is not None:
                 raise InvalidArgumentError("out= takes no part in work on a cluster", hint="leave out client=, or out=")
-            return parts.compute(self, client, settings(device or self._own_device, memory_limit), progress)
+            return parts.compute(self, client, settings(device or self._own_device, memory_limit), progress)  # type: ignore[no-any-return]
         if out is not None:
-            return self._compute_into(out, device, memory_limit, progress)
-        return self._compute((0,) * self.ndim, self.shape, device, memory_limit, progress)
+            return self._compute_into(out, device, memory_limit, progress)  # type: ignore[no-any-return]
+        return self._compute((0,) * self.ndim, self.shape, device, memory_limit, progress)  # type: ignore[no-any-return]
 
     def _compute_into(self, out: Any, device: str | None, memory_limit: int | str | None, progress: Any) -> Any:
         if isinstance(out, Lazy) or not hasattr(out, "shape") or not hasattr(out, "dtype"):
@@ -294,7 +314,7 @@ class Expression(Lazy, NumpyProtocol, OneElement, Operators, Reductions, Shaped)
         """
         return Explanation(*self._expr.explain(*settings(device or self._own_device, memory_limit)))
 
-    def __getitem__(self, selection: Any) -> Any:
+    def __getitem__(self, selection: Selection) -> MemoryArray:
         """Compute a part of the result, selected as in NumPy. The rest is neither read nor computed.
 
         Parameters
@@ -330,11 +350,11 @@ class Expression(Lazy, NumpyProtocol, OneElement, Operators, Reductions, Shaped)
         except BoundsCheckError:
             raise
         except SelectionInvalidError:
-            return self._picked(selection)
+            return self._picked(selection)  # type: ignore[no-any-return]
         extent = tuple((count - 1) * step + 1 if count else 0 for count, step in zip(box.count, box.step, strict=True))
         elements = self._compute(box.start, extent, None, None, None)
         steps = (0 if axis in box.dropped else slice(None, None, step) for axis, step in enumerate(box.step))
-        return elements[tuple(steps)]
+        return elements[tuple(steps)]  # type: ignore[no-any-return]
 
     def _picked(self, selection: Any) -> Any:
         """Elements by what NumPy takes between brackets: those that are needed along each dimension are computed, then chosen among."""
@@ -358,17 +378,21 @@ class Expression(Lazy, NumpyProtocol, OneElement, Operators, Reductions, Shaped)
             buffer = self._expr.compute(start, extent, where, limit, threads)
         return deliver(buffer, (), self.dtype if self._is_dates else None)
 
+    @overload
+    def store(self, target: TargetT, **options: Unpack[BlockOptions]) -> TargetT: ...
+    @overload
+    def store(self, target: StoreLike | SupportsStorePath, **options: Unpack[BlockOptions]) -> Array: ...
     def store(
         self,
         target: Any,
         *,
         device: str | None = None,
         memory_limit: int | str | None = None,
-        progress: Any = None,
+        progress: Progress = None,
         resume: bool = False,
-        client: Any = None,
-        chunks: Any = None,
-        shards: Any = None,
+        client: Client | None = None,
+        chunks: Chunks | None = None,
+        shards: Shards = None,
         **kwargs: Any,
     ) -> Any:
         """Compute the result and write it to an array in a store. Elements are converted as in an assignment.
@@ -481,7 +505,7 @@ class Expression(Lazy, NumpyProtocol, OneElement, Operators, Reductions, Shaped)
 
     result = compute
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+    def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
         """The elements, computed, as a NumPy array.
 
         Raises
@@ -529,7 +553,7 @@ class Expression(Lazy, NumpyProtocol, OneElement, Operators, Reductions, Shaped)
     def __copy__(self) -> Expression:
         return self
 
-    def __deepcopy__(self, memo: Any) -> Expression:
+    def __deepcopy__(self, memo: object) -> Expression:
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, Unpack, overload
 
 import numpy as np
 
@@ -16,20 +16,53 @@ from cuzarr._compute.results import Results, Target
 from cuzarr._progress import listener
 from cuzarr.errors import InvalidArgumentError, ShapeMismatchError
 
+if TYPE_CHECKING:
+    from cuzarr.typing import (
+        Array,
+        ArrayLike,
+        BlockOptions,
+        Chunks,
+        Client,
+        DTypeLike,
+        MemoryArray,
+        Progress,
+        Shards,
+        StoreLike,
+        SupportsStorePath,
+    )
 
+
+@overload
+def map_blocks(
+    f: Callable[..., Any],
+    *arrays: ArrayLike,
+    out: None = None,
+    dtype: DTypeLike | None = None,
+    overlap: int | Sequence[int] = 0,
+    **options: Unpack[BlockOptions],
+) -> MemoryArray: ...
+@overload
+def map_blocks(
+    f: Callable[..., Any],
+    *arrays: ArrayLike,
+    out: Array | SupportsStorePath | StoreLike,
+    dtype: DTypeLike | None = None,
+    overlap: int | Sequence[int] = 0,
+    **options: Unpack[BlockOptions],
+) -> Array: ...
 def map_blocks(
     f: Callable[..., Any],
     *arrays: Any,
     out: Any = None,
-    dtype: Any = None,
-    chunks: Any = None,
-    shards: Any = None,
+    dtype: DTypeLike | None = None,
+    chunks: Chunks | None = None,
+    shards: Shards = None,
     overlap: int | Sequence[int] = 0,
     device: str | None = None,
     memory_limit: int | str | None = None,
-    progress: Any = None,
+    progress: Progress = None,
     resume: bool = False,
-    client: Any = None,
+    client: Client | None = None,
     **kwargs: Any,
 ) -> Any:
     """Compute ``f(block, …)`` for each block of arrays of any size, and put the results together.

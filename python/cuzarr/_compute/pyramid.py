@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
 from cuzarr import _core
 from cuzarr._checks import axis_number, dictionary, items, refusing, whole
@@ -17,7 +17,37 @@ from cuzarr._progress import is_wanted
 from cuzarr.errors import InvalidArgumentError
 from cuzarr.storage import MemoryStore
 
+if TYPE_CHECKING:
+    from cuzarr.typing import (
+        ArrayLike,
+        Client,
+        Codecs,
+        Group,
+        Node,
+        Progress,
+        PyramidOptions,
+        Shards,
+        StoreLike,
+        SupportsStorePath,
+    )
 
+
+@overload
+def pyramid(
+    source: Node | ArrayLike,
+    target: StoreLike | SupportsStorePath,
+    *,
+    dry_run: Literal[False] = False,
+    **options: Unpack[PyramidOptions],
+) -> Group: ...
+@overload
+def pyramid(
+    source: Node | ArrayLike,
+    target: StoreLike | SupportsStorePath,
+    *,
+    dry_run: Literal[True],
+    **options: Unpack[PyramidOptions],
+) -> dict[str, Any]: ...
 def pyramid(
     source: Any,
     target: Any,
@@ -34,18 +64,18 @@ def pyramid(
     name: str | None = None,
     version: Literal["0.4", "0.5", "0.6"] | None = None,
     chunks: Any = None,
-    shards: Any = "keep",
-    compressors: Any = "keep",
-    codecs: Any = None,
+    shards: Shards | Literal["keep"] = "keep",
+    compressors: Codecs = "keep",
+    codecs: Codecs = None,
     path: str | None = None,
     overwrite: bool = False,
     resume: bool = False,
     storage_options: dict[str, Any] | None = None,
     device: str | None = None,
     memory_limit: int | str | None = None,
-    progress: Any = None,
+    progress: Progress = None,
     dry_run: bool = False,
-    client: Any = None,
+    client: Client | None = None,
 ) -> Any:
     """Make an OME-Zarr image of several scales from an array of any size.
 

@@ -7,7 +7,7 @@ import functools
 import math
 from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
 import numpy as np
 
@@ -20,7 +20,73 @@ from cuzarr._compute.results import Results, Target
 from cuzarr._progress import listener
 from cuzarr.errors import InvalidArgumentError, ShapeMismatchError
 
+if TYPE_CHECKING:
+    from cuzarr.typing import (
+        Array,
+        ArrayLike,
+        BlockOptions,
+        Chunks,
+        Client,
+        DTypeLike,
+        MemoryArray,
+        Progress,
+        RunOptions,
+        Shards,
+        StoreLike,
+        SupportsStorePath,
+    )
 
+
+PartT = TypeVar("PartT")
+ResultT = TypeVar("ResultT")
+
+
+@overload
+def reduce(
+    map_block: Callable[..., PartT],
+    combine: Callable[[PartT, PartT], PartT],
+    *arrays: ArrayLike,
+    axis: None = None,
+    finish: None = None,
+    initial: PartT | None = None,
+    **options: Unpack[RunOptions],
+) -> PartT: ...
+@overload
+def reduce(
+    map_block: Callable[..., PartT],
+    combine: Callable[[PartT, PartT], PartT],
+    *arrays: ArrayLike,
+    axis: None = None,
+    finish: Callable[[PartT], ResultT],
+    initial: PartT | None = None,
+    **options: Unpack[RunOptions],
+) -> ResultT: ...
+@overload
+def reduce(
+    map_block: Callable[..., PartT],
+    combine: Callable[[PartT, PartT], PartT],
+    *arrays: ArrayLike,
+    axis: int | str | tuple[int | str, ...],
+    keepdims: bool = False,
+    finish: Callable[[PartT], Any] | None = None,
+    initial: PartT | None = None,
+    out: None = None,
+    dtype: DTypeLike | None = None,
+    **options: Unpack[BlockOptions],
+) -> MemoryArray: ...
+@overload
+def reduce(
+    map_block: Callable[..., PartT],
+    combine: Callable[[PartT, PartT], PartT],
+    *arrays: ArrayLike,
+    axis: int | str | tuple[int | str, ...],
+    keepdims: bool = False,
+    finish: Callable[[PartT], Any] | None = None,
+    initial: PartT | None = None,
+    out: Array | SupportsStorePath | StoreLike,
+    dtype: DTypeLike | None = None,
+    **options: Unpack[BlockOptions],
+) -> Array: ...
 def reduce(
     map_block: Callable[..., Any],
     combine: Callable[[Any, Any], Any],
@@ -30,14 +96,14 @@ def reduce(
     finish: Callable[[Any], Any] | None = None,
     initial: Any = None,
     out: Any = None,
-    dtype: Any = None,
-    chunks: Any = None,
-    shards: Any = None,
+    dtype: DTypeLike | None = None,
+    chunks: Chunks | None = None,
+    shards: Shards = None,
     device: str | None = None,
     memory_limit: int | str | None = None,
-    progress: Any = None,
+    progress: Progress = None,
     resume: bool = False,
-    client: Any = None,
+    client: Client | None = None,
     **kwargs: Any,
 ) -> Any:
     """Compute ``map_block(block, …)`` for each block of arrays of any size, and merge the partial results with ``combine``.

@@ -5,10 +5,10 @@ from __future__ import annotations
 import contextlib
 import math
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, SupportsIndex
 
 import numpy as np
 
@@ -36,6 +36,11 @@ from cuzarr.errors import (
     UnsupportedError,
 )
 
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from cuzarr.typing import ArrayLike, DTypeLike, MemoryOperand, Selection, Stream
+
 Order = Literal["K", "A", "C", "F"]
 _API_VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12")
 # Elements whose values a text shows, at most.
@@ -57,7 +62,15 @@ def _warn_of_lost_parts(own: np.dtype[Any], wanted: np.dtype[Any]) -> None:
     """,
     errors={"device": "DeviceUnavailableError\n    There is no such GPU."},
 )
-class DeviceArray(OnDevice, NumpyProtocol, NumpyMethods, OneElement, Operators, Reductions, Shaped):
+class DeviceArray(
+    OnDevice,
+    NumpyProtocol,
+    NumpyMethods,
+    OneElement,
+    Operators["MemoryOperand", "DeviceArray"],
+    Reductions["DeviceArray"],
+    Shaped,
+):
     """An N-dimensional array in GPU memory, with NumPy's arithmetic (see :mod:`cuzarr.xp`).
 
     CuPy, PyTorch, JAX and Numba take it without copying, by DLPack (with streams) or the CUDA array interface (version 3). It is
@@ -96,7 +109,7 @@ class DeviceArray(OnDevice, NumpyProtocol, NumpyMethods, OneElement, Operators, 
         self.dtype: np.dtype[Any] = np.dtype(dtype)
 
     @classmethod
-    def empty(cls, shape: tuple[int, ...], dtype: Any, device: str, order: Literal["C", "F"] = "C") -> DeviceArray:
+    def empty(cls, shape: tuple[int, ...], dtype: DTypeLike, device: str, order: Literal["C", "F"] = "C") -> DeviceArray:
         """New memory whose elements are not set: they hold whatever the memory held.
 
         Parameters
@@ -115,7 +128,7 @@ class DeviceArray(OnDevice, NumpyProtocol, NumpyMethods, OneElement, Operators, 
         return cls(_core.NdBuffer.empty(_checks.extents(shape), memory_type(dtype), str(device), order), dtype)
 
     @classmethod
-    def from_host(cls, array: Any, device: str) -> DeviceArray:
+    def from_host(cls, array: ArrayLike, device: str) -> DeviceArray:
         """A copy of a NumPy array in a device's memory.
 
         Parameters
@@ -220,7 +233,7 @@ class DeviceArray(OnDevice, NumpyProtocol, NumpyMethods, OneElement, Operators, 
             raise InvalidArgumentError(f"api_version is {api_version!r}, expected one of {', '.join(_API_VERSIONS)}")
         return dispatch.namespace
 
-    def to_device(self, device: str, /, *, stream: Any = None) -> DeviceArray | np.ndarray[Any, Any]:
+    def to_device(self, device: str, /, *, stream: Stream = None) -> DeviceArray | np.ndarray[Any, Any]:
         """This array on another device, by the name that the array API standard has for :meth:`to`.
 
         Parameters
@@ -247,7 +260,7 @@ class DeviceArray(OnDevice, NumpyProtocol, NumpyMethods, OneElement, Operators, 
             raise InvalidArgumentError("to_device takes no stream", hint="leave it out: the result is ready on every stream")
         return self.to(device)
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+    def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
         """Refuses: a copy to the host has to be asked for, by :meth:`cpu`."""
         raise ImplicitHostCopyError(
             f"this array is on {self.device}, and a copy to the host has to be asked for",
@@ -270,7 +283,7 @@ class DeviceArray(OnDevice, NumpyProtocol, NumpyMethods, OneElement, Operators, 
 
     # --------------------------------------------------------------------------------------------------------- views
 
-    def __getitem__(self, key: Any) -> DeviceArray:
+    def __getitem__(self, key: Selection) -> DeviceArray:
         """The elements that a key chooses, as NumPy's arrays have them: a view for integers, slices, an ellipsis and new dimensions;
         new memory where there are index arrays or masks.
 
@@ -411,7 +424,12 @@ class DeviceArray(OnDevice, NumpyProtocol, NumpyMethods, OneElement, Operators, 
         """
         return self.cpu().tolist()
 
-    def reshape(self, *shape: Any, order: Literal["A", "C", "F"] | None = "C", copy: bool | None = None) -> DeviceArray:
+    def reshape(
+        self,
+        *shape: SupportsIndex | Sequence[SupportsIndex],
+        order: Literal["A", "C", "F"] | None = "C",
+        copy: bool | None = None,
+    ) -> DeviceArray:
         """The elements in another shape: a view where that is possible, else a copy.
 
         Parameters
@@ -457,7 +475,7 @@ class DeviceArray(OnDevice, NumpyProtocol, NumpyMethods, OneElement, Operators, 
         """
         return self.reshape((-1,), order="C" if order == "K" else order)
 
-    def transpose(self, *axes: Any) -> DeviceArray:
+    def transpose(self, *axes: SupportsIndex | Sequence[SupportsIndex] | None) -> DeviceArray:
         """A view with its dimensions in another order.
 
         Parameters
@@ -488,7 +506,7 @@ class DeviceArray(OnDevice, NumpyProtocol, NumpyMethods, OneElement, Operators, 
         """The view with the last two dimensions in the other order."""
         return self.transpose(*range(self.ndim - 2), self.ndim - 1, self.ndim - 2)
 
-    def view(self, dtype: Any) -> DeviceArray:
+    def view(self, dtype: DTypeLike) -> DeviceArray:
         """This memory as elements of another type. If their size differs, the last dimension becomes longer or shorter.
 
         Parameters
@@ -522,7 +540,7 @@ class DeviceArray(OnDevice, NumpyProtocol, NumpyMethods, OneElement, Operators, 
         """
         return DeviceArray(self._buffer.copy(self._order(order)), self.dtype)
 
-    def astype(self, dtype: Any, order: Order = "K", *, copy: bool = True) -> DeviceArray:
+    def astype(self, dtype: DTypeLike, order: Order = "K", *, copy: bool = True) -> DeviceArray:
         """A contiguous copy whose elements are converted on the device, as NumPy converts them.
 
         Parameters
@@ -571,7 +589,7 @@ class DeviceArray(OnDevice, NumpyProtocol, NumpyMethods, OneElement, Operators, 
                 there[start + place :: item_bytes] = here[start + count - 1 - place :: item_bytes]
         return result
 
-    def fill(self, value: Any) -> None:
+    def fill(self, value: ArrayLike) -> None:
         """Set every element to one value, as NumPy's ``fill`` does.
 
         Parameters
@@ -591,7 +609,7 @@ class DeviceArray(OnDevice, NumpyProtocol, NumpyMethods, OneElement, Operators, 
         """
         self._buffer.fill(_numpy.element(value, self.dtype).tobytes())
 
-    def __setitem__(self, key: Any, value: Any) -> None:
+    def __setitem__(self, key: Selection, value: ArrayLike) -> None:
         """Write the elements that a key chooses. The new ones may be on any device.
 
         Parameters
@@ -656,11 +674,11 @@ class DeviceArray(OnDevice, NumpyProtocol, NumpyMethods, OneElement, Operators, 
         self[...] = changed
         return self
 
-    def __matmul__(self, other: Any) -> Any:
-        return dispatch.of_memory["matmul"](self, other)
+    def __matmul__(self, other: MemoryOperand) -> DeviceArray:
+        return dispatch.of_memory["matmul"](self, other)  # type: ignore[no-any-return]
 
-    def __rmatmul__(self, other: Any) -> Any:
-        return dispatch.of_memory["matmul"](other, self)
+    def __rmatmul__(self, other: MemoryOperand) -> DeviceArray:
+        return dispatch.of_memory["matmul"](other, self)  # type: ignore[no-any-return]
 
     def _elements(self) -> np.ndarray[Any, Any]:
         return self.cpu()

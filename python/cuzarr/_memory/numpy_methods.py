@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from cuzarr._checks import axis_number
 from cuzarr._docstrings import documented
 from cuzarr._operators import dispatch
+
+if TYPE_CHECKING:
+    from cuzarr.typing import ArrayLike, DeviceArray
 
 
 @documented(
@@ -41,7 +44,7 @@ class NumpyMethods:
         """
         self[...] = dispatch.of_memory["sort"](self, axis)  # type: ignore[index]
 
-    def argsort(self, axis: int | None = -1) -> Any:
+    def argsort(self, axis: int | None = -1) -> DeviceArray:
         """The indices along a dimension by which elements are in order.
 
         Returns
@@ -59,9 +62,9 @@ class NumpyMethods:
         >>> cuzarr.DeviceArray.from_host(np.array([3, 1, 2]), "cpu").argsort().tolist()
         [1, 2, 0]
         """
-        return dispatch.of_memory["argsort"](self, axis)
+        return dispatch.of_memory["argsort"](self, axis)  # type: ignore[no-any-return]
 
-    def searchsorted(self, v: Any, side: Literal["left", "right"] = "left", sorter: Any = None) -> Any:
+    def searchsorted(self, v: ArrayLike, side: Literal["left", "right"] = "left", sorter: ArrayLike | None = None) -> DeviceArray:
         """The places at which elements would be put into this sorted array.
 
         Parameters
@@ -83,7 +86,7 @@ class NumpyMethods:
         >>> x.searchsorted(np.array([0, 3, 9])).tolist()
         [0, 1, 3]
         """
-        return dispatch.of_memory["searchsorted"](self, v, side, sorter)
+        return dispatch.of_memory["searchsorted"](self, v, side, sorter)  # type: ignore[no-any-return]
 
     def nonzero(self) -> tuple[Any, ...]:
         """The indices of the elements that are not 0, an array for each dimension.
@@ -98,7 +101,7 @@ class NumpyMethods:
         """
         return dispatch.of_memory["nonzero"](self)  # type: ignore[no-any-return]
 
-    def take(self, indices: Any, axis: int | None = None) -> Any:
+    def take(self, indices: ArrayLike, axis: int | None = None) -> DeviceArray:
         """The elements that have these indices along a dimension.
 
         Parameters
@@ -121,10 +124,10 @@ class NumpyMethods:
         """
         own: Any = self
         if axis is None:
-            return own.reshape(-1)[indices]
-        return own[(slice(None),) * axis_number(axis, own.ndim) + (indices,)]
+            return own.reshape(-1)[indices]  # type: ignore[no-any-return]
+        return own[(slice(None),) * axis_number(axis, own.ndim) + (indices,)]  # type: ignore[no-any-return]
 
-    def squeeze(self, axis: Any = None) -> Any:
+    def squeeze(self, axis: int | tuple[int, ...] | None = None) -> DeviceArray:
         """The elements without dimensions of extent 1.
 
         Parameters
@@ -144,9 +147,9 @@ class NumpyMethods:
         >>> cuzarr.DeviceArray.empty((1, 3, 1), "f4", "cpu").squeeze().shape
         (3,)
         """
-        return dispatch.functions["squeeze"](self, axis)
+        return dispatch.functions["squeeze"](self, axis)  # type: ignore[no-any-return]
 
-    def swapaxes(self, axis1: int, axis2: int) -> Any:
+    def swapaxes(self, axis1: int, axis2: int) -> DeviceArray:
         """The elements with two dimensions exchanged.
 
         Parameters
@@ -166,9 +169,9 @@ class NumpyMethods:
         >>> cuzarr.DeviceArray.empty((2, 3, 4), "f4", "cpu").swapaxes(0, 2).shape
         (4, 3, 2)
         """
-        return dispatch.functions["swapaxes"](self, axis1, axis2)
+        return dispatch.functions["swapaxes"](self, axis1, axis2)  # type: ignore[no-any-return]
 
-    def flatten(self, order: Literal["C", "F", "A", "K"] = "C") -> Any:
+    def flatten(self, order: Literal["C", "F", "A", "K"] = "C") -> DeviceArray:
         """A copy of the elements in one dimension.
 
         Parameters
@@ -184,4 +187,4 @@ class NumpyMethods:
         >>> cuzarr.DeviceArray.from_host(np.arange(4).reshape(2, 2), "cpu").flatten("F").tolist()
         [0, 2, 1, 3]
         """
-        return self.ravel(order).copy()  # type: ignore[attr-defined]
+        return self.ravel(order).copy()  # type: ignore[attr-defined,no-any-return]

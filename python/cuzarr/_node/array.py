@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, overload
 
 import numpy as np
 
@@ -46,6 +46,12 @@ from cuzarr.codecs.values import Codec
 from cuzarr.errors import ArgumentTypeError, CuzarrError, ImplicitHostCopyError, InvalidArgumentError, UnsupportedError
 from cuzarr.storage import Store, StoreLike, StorePath, make_store_path
 
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from cuzarr.typing import ArrayLike, Device, DTypeLike, MemoryArray, Progress, Prototype, Selection, ShapeLike
+
+
 _IN_PLACE = "z[...] += 1 changes what memory holds; (z + 1).store(other) computes an array of any size"
 
 
@@ -68,7 +74,7 @@ _IN_PLACE = "z[...] += 1 changes what memory holds; (z + 1).store(other) compute
     """,
     errors=dict.fromkeys(("selection", "mask"), "BoundsCheckError, SelectionInvalidError\n    The selection does not fit."),
 )
-class Array(Node, StoredProtocol, Operators, OneElement, Reductions, Stored):
+class Array(Node, StoredProtocol, Operators["ArrayLike", Expression], OneElement, Reductions[Expression], Stored):
     """A stored array. Indexing reads and writes elements; opening reads none.
 
     Parameters
@@ -248,7 +254,7 @@ class Array(Node, StoredProtocol, Operators, OneElement, Reductions, Stored):
         return self._metadata.shape
 
     @shape.setter
-    def shape(self, value: Any) -> None:
+    def shape(self, value: ShapeLike) -> None:
         self.resize(value)
 
     @property
@@ -381,11 +387,11 @@ class Array(Node, StoredProtocol, Operators, OneElement, Reductions, Stored):
         return array_info(self, sum(1 for _ in self._iterate_stored()), self.nbytes_stored())
 
     @property
-    def meta_array(self) -> Any:
+    def meta_array(self) -> MemoryArray:
         """An empty array of the kind that reads give, as in zarr-python 2: NumPy's, CuPy's or a :class:`cuzarr.DeviceArray`."""
-        return result_array(_core.NdBuffer.empty((), "float64", self.device, "C"), np.dtype("f8"))
+        return result_array(_core.NdBuffer.empty((), "float64", self.device, "C"), np.dtype("f8"))  # type: ignore[no-any-return]
 
-    def decoded(self, dtype: Any = None, times: bool = False) -> Expression:
+    def decoded(self, dtype: DTypeLike | None = None, times: bool = False) -> Expression:
         """The numbers that the stored elements stand for, as the attributes of the CF conventions say.
 
         Elements that ``_FillValue`` or ``missing_value`` name are NaN; the others are multiplied by ``scale_factor``, and
@@ -429,7 +435,7 @@ class Array(Node, StoredProtocol, Operators, OneElement, Reductions, Stored):
         """
         return decoded(self, dtype, times)
 
-    def explain(self, selection: Any = Ellipsis, *, writing: bool = False) -> Explanation:
+    def explain(self, selection: Selection = Ellipsis, *, writing: bool = False) -> Explanation:
         """Explain what reading a box would do, stage by stage, and why. No elements are read or written.
 
         Parameters
@@ -487,7 +493,7 @@ class Array(Node, StoredProtocol, Operators, OneElement, Reductions, Stored):
 
     # --------------------------------------------------------------------------------------------------- its elements
 
-    def __getitem__(self, selection: Any) -> Any:
+    def __getitem__(self, selection: Selection) -> MemoryArray:
         """Read elements, selected as in NumPy: ``array[3, ::2, 100:200]``.
 
         Parameters
@@ -516,7 +522,7 @@ class Array(Node, StoredProtocol, Operators, OneElement, Reductions, Stored):
         """
         return self.getitem(selection)
 
-    def __setitem__(self, selection: Any, value: Any) -> None:
+    def __setitem__(self, selection: Selection, value: ArrayLike) -> None:
         """Write elements, selected as in NumPy: ``array[3, 100:200] = value``.
 
         Parameters
@@ -545,7 +551,7 @@ class Array(Node, StoredProtocol, Operators, OneElement, Reductions, Stored):
         """
         self.setitem(selection, value)
 
-    def getitem(self, selection: Any, *, prototype: Any = None, progress: Any = None) -> Any:
+    def getitem(self, selection: Selection, *, prototype: Prototype | None = None, progress: Progress = None) -> MemoryArray:
         """Read a selection as brackets do, with a choice of memory and a report of progress.
 
         Parameters
@@ -572,10 +578,12 @@ class Array(Node, StoredProtocol, Operators, OneElement, Reductions, Stored):
             with shown(progress, "reading", array_selections.count_objects(self, selection)):
                 return self.getitem(selection, prototype=prototype)
         if prototype is None and (elements := array_io.read_plain(self, selection)) is not None:
-            return elements
-        return array_selections.get(self, selection, prototype)
+            return elements  # type: ignore[return-value]  # NumPy annotates operands by their element types
+        return array_selections.get(self, selection, prototype)  # type: ignore[no-any-return]
 
-    def setitem(self, selection: Any, value: Any, prototype: Any = None, *, progress: Any = None) -> None:
+    def setitem(
+        self, selection: Selection, value: ArrayLike, prototype: Prototype | None = None, *, progress: Progress = None
+    ) -> None:
         """Write a selection as brackets do.
 
         Parameters
@@ -596,6 +604,27 @@ class Array(Node, StoredProtocol, Operators, OneElement, Reductions, Stored):
                 return self.setitem(selection, value, prototype)
         array_selections.put(self, selection, value, prototype)
 
+    @overload
+    def read(
+        self,
+        selection: Selection = ...,
+        *,
+        out: ArrayLike | None = None,
+        dtype: DTypeLike | None = None,
+        prototype: Prototype | None = None,
+        device: Device | None = None,
+        progress: Progress = None,
+    ) -> MemoryArray: ...
+    @overload
+    def read(
+        self,
+        selection: Selection = ...,
+        *,
+        dtype: DTypeLike | None = None,
+        prototype: Prototype | None = None,
+        device: list[str] | tuple[str, ...],
+        progress: Progress = None,
+    ) -> list[MemoryArray]: ...
     def read(
         self,
         selection: Any = Ellipsis,
@@ -603,7 +632,7 @@ class Array(Node, StoredProtocol, Operators, OneElement, Reductions, Stored):
         out: Any = None,
         dtype: Any = None,
         prototype: Any = None,
-        device: str | Sequence[str] | None = None,
+        device: Any = None,
         progress: Any = None,
     ) -> Any:
         """Read a box into memory of your choice, converted to a type of your choice.
@@ -638,8 +667,34 @@ class Array(Node, StoredProtocol, Operators, OneElement, Reductions, Stored):
         with shown(progress, "reading", array_selections.count_objects(self, selection)):
             return read()
 
+    @overload
     def read_many(
-        self, selections: Sequence[Any], *, out: Any = None, dtype: Any = None, prototype: Any = None, progress: Any = None
+        self,
+        selections: Sequence[Selection],
+        *,
+        out: None = None,
+        dtype: DTypeLike | None = None,
+        prototype: Prototype | None = None,
+        progress: Progress = None,
+    ) -> list[MemoryArray]: ...
+    @overload
+    def read_many(
+        self,
+        selections: Sequence[Selection],
+        *,
+        out: ArrayLike,
+        dtype: DTypeLike | None = None,
+        prototype: Prototype | None = None,
+        progress: Progress = None,
+    ) -> MemoryArray: ...
+    def read_many(
+        self,
+        selections: Sequence[Any],
+        *,
+        out: ArrayLike | None = None,
+        dtype: DTypeLike | None = None,
+        prototype: Prototype | None = None,
+        progress: Progress = None,
     ) -> Any:
         """Read many boxes in one call, such as random crops for training. Each chunk is read once.
 
@@ -669,12 +724,12 @@ class Array(Node, StoredProtocol, Operators, OneElement, Reductions, Stored):
 
     def get_basic_selection(
         self,
-        selection: Any = Ellipsis,
+        selection: Selection = Ellipsis,
         *,
-        out: Any = None,
-        prototype: Any = None,
+        out: ArrayLike | None = None,
+        prototype: Prototype | None = None,
         fields: Fields | None = None,
-    ) -> Any:
+    ) -> MemoryArray:
         """Read a box of elements.
 
         Parameters
@@ -704,15 +759,15 @@ class Array(Node, StoredProtocol, Operators, OneElement, Reductions, Stored):
         """
         elements = array_io.get_box(self, basic_box(selection, self.shape), out, prototype, fields)
         is_scalar = out is None and isinstance(elements, np.ndarray) and not elements.ndim
-        return elements[()] if is_scalar else elements
+        return elements[()] if is_scalar else elements  # type: ignore[no-any-return]
 
     def set_basic_selection(
         self,
-        selection: Any,
-        value: Any,
+        selection: Selection,
+        value: ArrayLike,
         *,
         fields: Fields | None = None,
-        prototype: Any = None,
+        prototype: Prototype | None = None,
     ) -> None:
         """Write a box of elements.
 
@@ -738,7 +793,14 @@ class Array(Node, StoredProtocol, Operators, OneElement, Reductions, Stored):
         """
         array_io.set_box(self, basic_box(selection, self.shape), value, fields, prototype)
 
-    def get_block_selection(self, selection: Any, *, out: Any = None, fields: Fields | None = None, prototype: Any = None) -> Any:
+    def get_block_selection(
+        self,
+        selection: Selection,
+        *,
+        out: ArrayLike | None = None,
+        fields: Fields | None = None,
+        prototype: Prototype | None = None,
+    ) -> MemoryArray:
         """Read whole chunks, selected by their places in the grid.
 
         Parameters
@@ -755,9 +817,11 @@ class Array(Node, StoredProtocol, Operators, OneElement, Reductions, Stored):
         array([[2, 3],
                [6, 7]])
         """
-        return array_io.get_box(self, block_box(selection, self.shape, self._metadata._grid), out, prototype, fields)
+        return array_io.get_box(self, block_box(selection, self.shape, self._metadata._grid), out, prototype, fields)  # type: ignore[no-any-return]
 
-    def set_block_selection(self, selection: Any, value: Any, *, fields: Fields | None = None, prototype: Any = None) -> None:
+    def set_block_selection(
+        self, selection: Selection, value: ArrayLike, *, fields: Fields | None = None, prototype: Prototype | None = None
+    ) -> None:
         """Write whole chunks, selected by their places in the grid.
 
         Parameters
@@ -776,8 +840,13 @@ class Array(Node, StoredProtocol, Operators, OneElement, Reductions, Stored):
         array_io.set_box(self, block_box(selection, self.shape, self._metadata._grid), value, fields, prototype)
 
     def get_orthogonal_selection(
-        self, selection: Any, *, out: Any = None, fields: Fields | None = None, prototype: Any = None
-    ) -> Any:
+        self,
+        selection: Selection,
+        *,
+        out: ArrayLike | None = None,
+        fields: Fields | None = None,
+        prototype: Prototype | None = None,
+    ) -> MemoryArray:
         """Read the outer product of one selector for each dimension.
 
         Parameters
@@ -794,10 +863,10 @@ class Array(Node, StoredProtocol, Operators, OneElement, Reductions, Stored):
         array([[ 9, 10],
                [ 1,  2]])
         """
-        return array_selections.get_orthogonal(self, selection, out, fields, prototype)
+        return array_selections.get_orthogonal(self, selection, out, fields, prototype)  # type: ignore[no-any-return]
 
     def set_orthogonal_selection(
-        self, selection: Any, value: Any, *, fields: Fields | None = None, prototype: Any = None
+        self, selection: Selection, value: ArrayLike, *, fields: Fields | None = None, prototype: Prototype | None = None
     ) -> None:
         """Write the outer product of one selector for each dimension.
 
@@ -815,8 +884,13 @@ class Array(Node, StoredProtocol, Operators, OneElement, Reductions, Stored):
         array_selections.set_orthogonal(self, selection, value, fields, prototype)
 
     def get_coordinate_selection(
-        self, selection: Any, *, out: Any = None, fields: Fields | None = None, prototype: Any = None
-    ) -> Any:
+        self,
+        selection: Selection,
+        *,
+        out: ArrayLike | None = None,
+        fields: Fields | None = None,
+        prototype: Prototype | None = None,
+    ) -> MemoryArray:
         """Read points, given by one index array for each dimension.
 
         ``out`` may have the shape of the index arrays, or one dimension.
@@ -834,10 +908,10 @@ class Array(Node, StoredProtocol, Operators, OneElement, Reductions, Stored):
         >>> array.get_coordinate_selection(([2, 0, 2], [3, 1, 3]))
         array([11,  1, 11])
         """
-        return array_selections.get_coordinates(self, selection, out, fields, prototype)
+        return array_selections.get_coordinates(self, selection, out, fields, prototype)  # type: ignore[no-any-return]
 
     def set_coordinate_selection(
-        self, selection: Any, value: Any, *, fields: Fields | None = None, prototype: Any = None
+        self, selection: Selection, value: ArrayLike, *, fields: Fields | None = None, prototype: Prototype | None = None
     ) -> None:
         """Write points, by one index array for each dimension.
 
@@ -856,7 +930,9 @@ class Array(Node, StoredProtocol, Operators, OneElement, Reductions, Stored):
         """
         array_selections.set_coordinates(self, selection, value, fields, prototype)
 
-    def get_mask_selection(self, mask: Any, *, out: Any = None, fields: Fields | None = None, prototype: Any = None) -> Any:
+    def get_mask_selection(
+        self, mask: ArrayLike, *, out: ArrayLike | None = None, fields: Fields | None = None, prototype: Prototype | None = None
+    ) -> MemoryArray:
         """Read the elements where a mask is true, in C order.
 
         Parameters
@@ -872,9 +948,11 @@ class Array(Node, StoredProtocol, Operators, OneElement, Reductions, Stored):
         >>> array.get_mask_selection(np.arange(12).reshape(3, 4) % 5 == 0)
         array([ 0,  5, 10])
         """
-        return array_selections.get_mask(self, mask, out, fields, prototype)
+        return array_selections.get_mask(self, mask, out, fields, prototype)  # type: ignore[no-any-return]
 
-    def set_mask_selection(self, mask: Any, value: Any, *, fields: Fields | None = None, prototype: Any = None) -> None:
+    def set_mask_selection(
+        self, mask: ArrayLike, value: ArrayLike, *, fields: Fields | None = None, prototype: Prototype | None = None
+    ) -> None:
         """Write the elements where a mask is true.
 
         Parameters
@@ -934,7 +1012,7 @@ class Array(Node, StoredProtocol, Operators, OneElement, Reductions, Stored):
 
     # ------------------------------------------------------------------------------------------- changes of its shape
 
-    def resize(self, new_shape: Any) -> None:
+    def resize(self, new_shape: ShapeLike) -> None:
         """Change the shape. New elements have the fill value.
 
         Chunks that fall outside of the new shape are deleted. A chunk at the edge keeps what it holds beyond the shape; those elements
@@ -958,7 +1036,7 @@ class Array(Node, StoredProtocol, Operators, OneElement, Reductions, Stored):
         """
         resize.resize(self, new_shape)
 
-    def append(self, data: Any, axis: int | str = 0) -> tuple[int, ...]:
+    def append(self, data: ArrayLike, axis: int | str = 0) -> tuple[int, ...]:
         """Append elements along an axis, behind the last stored ones. Other readers see none of them or all, since the shape is
         written last. Appends of other handles, threads and programs wait meanwhile; the guide says in which stores.
 
@@ -985,7 +1063,7 @@ class Array(Node, StoredProtocol, Operators, OneElement, Reductions, Stored):
 
     # ---------------------------------------------------------------------------- as an object of Python and of NumPy
 
-    def astype(self, dtype: Any) -> Expression:
+    def astype(self, dtype: DTypeLike) -> Expression:
         """A plan of the elements converted to another type, as NumPy converts them. Nothing is read.
 
         Parameters
@@ -1007,7 +1085,7 @@ class Array(Node, StoredProtocol, Operators, OneElement, Reductions, Stored):
     def _change(self, name: str, other: Any) -> Any:
         raise UnsupportedError("a stored array cannot be changed in place as a whole", hint=_IN_PLACE)
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+    def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> np.ndarray[Any, np.dtype[Any]]:
         """All elements, as a NumPy array.
 
         Raises
@@ -1023,7 +1101,7 @@ class Array(Node, StoredProtocol, Operators, OneElement, Reductions, Stored):
                 hint="use array.with_device('cpu'), or index it and call .cpu()",
             )
         elements = self._elements()
-        return elements if dtype is None else elements.astype(dtype, copy=False)
+        return elements if dtype is None else elements.astype(dtype, copy=False)  # type: ignore[no-any-return]
 
     def __arrow_c_array__(self, requested_schema: object = None) -> tuple[Any, Any]:
         """All elements as an array of Apache Arrow, by its PyCapsule interface: for ``pyarrow.array``, ``polars.Series`` and others.
@@ -1065,7 +1143,7 @@ class Array(Node, StoredProtocol, Operators, OneElement, Reductions, Stored):
         for chunk in range(rows.count(self.shape[0])):
             yield from self[rows.start(chunk) : rows.start(chunk) + rows.size(chunk)]
 
-    def __contains__(self, value: Any) -> bool:
+    def __contains__(self, value: object) -> bool:
         if is_computable(self.dtype):
             return super().__contains__(value)
         return any(bool(np.any(self[region] == value)) for region in regions(self._metadata._grid, self.shape))

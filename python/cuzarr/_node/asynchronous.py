@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from typing import Any, ClassVar, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeVar, Unpack
 
 import numpy as np
 
@@ -23,7 +23,12 @@ from cuzarr.codecs.values import Codec
 from cuzarr.errors import UnsupportedError
 from cuzarr.storage import Store, StoreLike, StorePath, make_store_path
 
+if TYPE_CHECKING:
+    from cuzarr.typing import Array, DTypeLike, Group, MemoryArray, RequireArrayOptions, ShapeLike, ZarrFormat
+
+
 T = TypeVar("T")
+DefaultT = TypeVar("DefaultT")
 Awaited = Callable[..., Awaitable[T]]
 """A method that is awaited. It takes what the synchronous one takes."""
 Listed = Callable[..., AsyncGenerator[T]]
@@ -124,7 +129,7 @@ class _AsyncNode:
     _blocking: ClassVar[Any]
 
     @classmethod
-    def of(cls, node: Any) -> Self:
+    def of(cls, node: Array | Group) -> Self:
         """The asynchronous form of an array or group. The two share all state.
 
         Parameters
@@ -258,7 +263,9 @@ class AsyncArray(_AsyncNode):
         return cls.of(cls._blocking.from_dict(store_path, data))
 
     @classmethod
-    async def open(cls, store: StoreLike, zarr_format: Any = 3, *, config: ArrayConfigLike | None = None) -> AsyncArray:
+    async def open(
+        cls, store: StoreLike, zarr_format: ZarrFormat | None = 3, *, config: ArrayConfigLike | None = None
+    ) -> AsyncArray:
         """Open the array at a store or path.
 
         Parameters
@@ -278,17 +285,17 @@ class AsyncArray(_AsyncNode):
 
         return cls.of(await run(opened))
 
-    getitem: Awaited[Any]
+    getitem: Awaited[MemoryArray]
     setitem: Awaited[None]
-    get_basic_selection: Awaited[Any]
+    get_basic_selection: Awaited[MemoryArray]
     set_basic_selection: Awaited[None]
-    get_orthogonal_selection: Awaited[Any]
+    get_orthogonal_selection: Awaited[MemoryArray]
     set_orthogonal_selection: Awaited[None]
-    get_coordinate_selection: Awaited[Any]
+    get_coordinate_selection: Awaited[MemoryArray]
     set_coordinate_selection: Awaited[None]
-    get_mask_selection: Awaited[Any]
+    get_mask_selection: Awaited[MemoryArray]
     set_mask_selection: Awaited[None]
-    get_block_selection: Awaited[Any]
+    get_block_selection: Awaited[MemoryArray]
     set_block_selection: Awaited[None]
     append: Awaited[tuple[int, ...]]
     update_attributes: Awaited[AsyncArray]
@@ -313,7 +320,7 @@ class AsyncArray(_AsyncNode):
         """
         return await run(lambda: self._node.nchunks_initialized)  # type: ignore[no-any-return]
 
-    async def resize(self, new_shape: Any, delete_outside_chunks: bool = True) -> None:
+    async def resize(self, new_shape: ShapeLike, delete_outside_chunks: bool = True) -> None:
         """Change the shape. New elements have the fill value.
 
         Parameters
@@ -420,14 +427,21 @@ class AsyncGroup(_AsyncNode):
 
     @classmethod
     async def from_store(
-        cls, store: StoreLike, *, attributes: dict[str, Any] | None = None, overwrite: bool = False, zarr_format: Any = 3
+        cls,
+        store: StoreLike,
+        *,
+        attributes: dict[str, Any] | None = None,
+        overwrite: bool = False,
+        zarr_format: ZarrFormat | None = 3,
     ) -> AsyncGroup:
         return await run_node(  # type: ignore[no-any-return]
             cls._blocking.from_store, store, attributes=attributes, overwrite=overwrite, zarr_format=zarr_format
         )
 
     @classmethod
-    async def open(cls, store: StoreLike, zarr_format: Any = 3, use_consolidated: bool | str | None = None) -> AsyncGroup:
+    async def open(
+        cls, store: StoreLike, zarr_format: ZarrFormat | None = 3, use_consolidated: bool | str | None = None
+    ) -> AsyncGroup:
         """Open the group at a store or path.
 
         Parameters
@@ -495,11 +509,11 @@ class AsyncGroup(_AsyncNode):
         self,
         name: str,
         *,
-        shape: Any,
-        dtype: Any = None,
+        shape: ShapeLike,
+        dtype: DTypeLike | None = None,
         exact: bool = False,
         config: ArrayConfigLike | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[RequireArrayOptions],
     ) -> AsyncArray:
         """The array at a path below this group. It is created if it is missing.
 
@@ -515,7 +529,7 @@ class AsyncGroup(_AsyncNode):
         given: dict[str, Any] = {"shape": shape, "dtype": dtype, "exact": exact, "config": config} | kwargs
         return await run_node(self._node.require_array, name, **given)  # type: ignore[no-any-return]
 
-    async def get(self, key: str, default: Any = None) -> Any:
+    async def get(self, key: str, default: DefaultT | None = None) -> AsyncArray | AsyncGroup | DefaultT | None:
         """The array or group at a path, or a default value.
 
         Parameters
@@ -528,7 +542,7 @@ class AsyncGroup(_AsyncNode):
         AsyncArray, AsyncGroup or the default
             What is there.
         """
-        return await run_node(self._node.get, key, default)
+        return await run_node(self._node.get, key, default)  # type: ignore[no-any-return]
 
     async def create_group(self, name: str, *, overwrite: bool = False, attributes: dict[str, Any] | None = None) -> AsyncGroup:
         """Create a group below this one.

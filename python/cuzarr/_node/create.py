@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import copy as _copying
 import warnings
+from collections.abc import Iterable
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from cuzarr import _core
 from cuzarr._compute.sources import is_array, metadata_of, place_of
@@ -23,25 +24,43 @@ from cuzarr.errors import CuzarrRuntimeWarning, CuzarrUserWarning, DTypeMismatch
 from cuzarr.storage import StoreLike, StorePath, make_store_path
 from cuzarr.storage.zip import finishing
 
+if TYPE_CHECKING:
+    from cuzarr.typing import (
+        AccessMode,
+        ArrayLike,
+        ChunkKeyEncoding,
+        Chunks,
+        CodecLike,
+        Codecs,
+        CreateLikeOptions,
+        CreateOptions,
+        DTypeLike,
+        FillValue,
+        FullOptions,
+        Order,
+        ShapeLike,
+        Shards,
+    )
+
 
 def create_array(
-    store: StoreLike,
+    store: StoreLike | None,
     *,
     name: str | None = None,
-    shape: Any = None,
-    dtype: Any = None,
-    data: Any = None,
-    chunks: Any = "auto",
-    shards: Any = None,
-    filters: Any = "auto",
-    compressors: Any = "auto",
-    serializer: Any = "auto",
-    fill_value: Any = DEFAULT_FILL_VALUE,
-    order: Any = None,
+    shape: ShapeLike | None = None,
+    dtype: DTypeLike | None = None,
+    data: ArrayLike | None = None,
+    chunks: Chunks = "auto",
+    shards: Shards = None,
+    filters: Codecs = "auto",
+    compressors: Codecs = "auto",
+    serializer: CodecLike = "auto",
+    fill_value: FillValue = DEFAULT_FILL_VALUE,
+    order: Order | None = None,
     zarr_format: ZarrFormat | None = 3,
     attributes: dict[str, Any] | None = None,
-    chunk_key_encoding: Any = None,
-    dimension_names: Any = None,
+    chunk_key_encoding: ChunkKeyEncoding | None = None,
+    dimension_names: Iterable[str | None] | None = None,
     storage_options: dict[str, Any] | None = None,
     overwrite: bool = False,
     config: ArrayConfigLike | None = None,
@@ -147,20 +166,20 @@ def create_node(
 def from_array(
     store: StoreLike,
     *,
-    data: Any,
+    data: ArrayLike,
     write_data: bool = True,
     name: str | None = None,
-    chunks: Any = "keep",
-    shards: Any = "keep",
-    filters: Any = "keep",
-    compressors: Any = "keep",
-    serializer: Any = "keep",
-    fill_value: Any = DEFAULT_FILL_VALUE,
-    order: Any = None,
+    chunks: Chunks | Literal["keep"] = "keep",
+    shards: Shards | Literal["keep"] = "keep",
+    filters: Codecs = "keep",
+    compressors: Codecs = "keep",
+    serializer: CodecLike = "keep",
+    fill_value: FillValue = DEFAULT_FILL_VALUE,
+    order: Order | None = None,
     zarr_format: ZarrFormat | None = None,
     attributes: dict[str, Any] | None = None,
-    chunk_key_encoding: Any = None,
-    dimension_names: Any = None,
+    chunk_key_encoding: ChunkKeyEncoding | None = None,
+    dimension_names: Iterable[str | None] | None = None,
     storage_options: dict[str, Any] | None = None,
     overwrite: bool = False,
     config: ArrayConfigLike | None = None,
@@ -275,36 +294,36 @@ def fill(array: Array, data: Any) -> None:
 
 
 def create(
-    shape: Any,
+    shape: ShapeLike,
     *,
-    chunks: Any = None,
-    dtype: Any = None,
-    compressor: Any = "auto",
-    fill_value: Any = DEFAULT_FILL_VALUE,
-    order: Any = None,
+    chunks: Chunks | None = None,
+    dtype: DTypeLike | None = None,
+    compressor: CodecLike | None = "auto",
+    fill_value: FillValue = DEFAULT_FILL_VALUE,
+    order: Order | None = None,
     store: StoreLike | None = None,
-    synchronizer: Any = None,
+    synchronizer: object = None,
     overwrite: bool = False,
     path: str | None = None,
     chunk_store: StoreLike | None = None,
-    filters: Any = None,
+    filters: Codecs = None,
     cache_metadata: bool | None = None,
     cache_attrs: bool | None = None,
     read_only: bool | None = None,
-    object_codec: Any = None,
-    dimension_separator: Any = None,
+    object_codec: object = None,
+    dimension_separator: Literal[".", "/"] | None = None,
     write_empty_chunks: bool | None = None,
     zarr_format: ZarrFormat | None = None,
-    meta_array: Any = None,
+    meta_array: ArrayLike | None = None,
     attributes: dict[str, Any] | None = None,
-    chunk_shape: Any = None,
-    chunk_key_encoding: Any = None,
-    codecs: Any = None,
-    dimension_names: Any = None,
+    chunk_shape: Chunks | None = None,
+    chunk_key_encoding: ChunkKeyEncoding | None = None,
+    codecs: Codecs = None,
+    dimension_names: Iterable[str | None] | None = None,
     storage_options: dict[str, Any] | None = None,
     config: ArrayConfigLike | None = None,
-    mode: Any = None,
-    data: Any = None,
+    mode: AccessMode | None = None,
+    data: ArrayLike | None = None,
     device: str | None = None,
     metadata_store: StoreLike | None = None,
 ) -> Array:
@@ -389,7 +408,7 @@ def create(
         return create_node(place, metadata, overwrite or mode == "w", settings, device_like(meta_array, device), data)
 
 
-def array(data: Any, **kwargs: Any) -> Array:
+def array(data: ArrayLike, **kwargs: Unpack[CreateOptions]) -> Array:
     """Create an array with the given elements.
 
     Parameters
@@ -402,21 +421,22 @@ def array(data: Any, **kwargs: Any) -> Array:
     >>> cuzarr.array([[1, 2], [3, 4]]).shape
     (2, 2)
     """
+    options: dict[str, Any] = {**kwargs}
     if is_array(data):
-        return from_array(kwargs.pop("store", None), data=data, **kwargs)
+        return from_array(options.pop("store", None), data=data, **options)
     if not hasattr(data, "shape") or not hasattr(data, "dtype"):
         data = host_array(data, "data")
-    if kwargs.pop("read_only", False):
+    if options.pop("read_only", False):
         raise InvalidArgumentError("a new array cannot be read-only")
     refuse_unfit(data)
-    kwargs["dtype"] = dtype_of(data) if kwargs.get("dtype") is None else kwargs["dtype"]
+    options["dtype"] = dtype_of(data) if options.get("dtype") is None else options["dtype"]
     shape, chunks = shape_and_chunks(data)
-    kwargs["chunks"] = chunks if kwargs.get("chunks") is None else kwargs["chunks"]
-    kwargs.pop("shape", None)
-    return create(shape, data=data, **kwargs)
+    options["chunks"] = chunks if options.get("chunks") is None else options["chunks"]
+    options.pop("shape", None)
+    return create(shape, data=data, **options)
 
 
-def empty(shape: tuple[int, ...], **kwargs: Any) -> Array:
+def empty(shape: tuple[int, ...], **kwargs: Unpack[CreateOptions]) -> Array:
     """Store an array without writing elements; for memory, use :func:`cuzarr.xp.empty`. The elements have the fill value.
 
     >>> cuzarr.empty((2, 2), store={}, fill_value=7).fill_value.item()
@@ -425,25 +445,27 @@ def empty(shape: tuple[int, ...], **kwargs: Any) -> Array:
     return create(shape, **kwargs)
 
 
-def zeros(shape: tuple[int, ...], **kwargs: Any) -> Array:
+def zeros(shape: tuple[int, ...], **kwargs: Unpack[CreateOptions]) -> Array:
     """Store an array of zeros; for memory, use :func:`cuzarr.xp.zeros`. Zero is the fill value, and no element is written.
 
     >>> cuzarr.zeros((2,), store={}, dtype='int8').fill_value.item()
     0
     """
-    return create(shape, **{"fill_value": 0} | kwargs)
+    kwargs.setdefault("fill_value", 0)
+    return create(shape, **kwargs)
 
 
-def ones(shape: tuple[int, ...], **kwargs: Any) -> Array:
+def ones(shape: tuple[int, ...], **kwargs: Unpack[CreateOptions]) -> Array:
     """Store an array of ones; for memory, use :func:`cuzarr.xp.ones`. One is the fill value, and no element is written.
 
     >>> cuzarr.ones((2,), store={}, dtype='int8').fill_value.item()
     1
     """
-    return create(shape, **{"fill_value": 1} | kwargs)
+    kwargs.setdefault("fill_value", 1)
+    return create(shape, **kwargs)
 
 
-def full(shape: tuple[int, ...], fill_value: Any, **kwargs: Any) -> Array:
+def full(shape: tuple[int, ...], fill_value: FillValue, **kwargs: Unpack[FullOptions]) -> Array:
     """Store an array of one value; for memory, use :func:`cuzarr.xp.full`. It is the fill value, and no element is written.
 
     Parameters
@@ -457,8 +479,8 @@ def full(shape: tuple[int, ...], fill_value: Any, **kwargs: Any) -> Array:
     return create(shape, fill_value=fill_value, **kwargs)
 
 
-def like_arguments(a: Any, zarr_format: ZarrFormat | None, *, fill: bool = True) -> dict[str, Any]:
-    """The arguments of :func:`create` that make an array like ``a``; codecs only within one format."""
+def like_arguments(a: Any, zarr_format: ZarrFormat | None, *, fill: bool = True, **given: Any) -> dict[str, Any]:
+    """The arguments of :func:`create` that make an array like ``a``, with those that are given; codecs only within one format."""
     shape, chunks = shape_and_chunks(a)
     arguments: dict[str, Any] = {"shape": shape}
     if chunks is not None:
@@ -483,10 +505,10 @@ def like_arguments(a: Any, zarr_format: ZarrFormat | None, *, fill: bool = True)
                 arguments["chunks"] = metadata._stored_chunks if metadata._grid.is_regular else metadata._grid
     if zarr_format is not None:
         arguments["zarr_format"] = zarr_format
-    return arguments
+    return arguments | given
 
 
-def empty_like(a: Any, *, zarr_format: ZarrFormat | None = None, **kwargs: Any) -> Array:
+def empty_like(a: ArrayLike, *, zarr_format: ZarrFormat | None = None, **kwargs: Unpack[CreateLikeOptions]) -> Array:
     """Store an array like ``a`` without writing elements; for memory, use :func:`cuzarr.xp.empty_like`.
 
     Parameters
@@ -498,10 +520,10 @@ def empty_like(a: Any, *, zarr_format: ZarrFormat | None = None, **kwargs: Any) 
     >>> cuzarr.empty_like(a, store={}).chunks
     (2,)
     """
-    return empty(**like_arguments(a, zarr_format) | kwargs)
+    return empty(**like_arguments(a, zarr_format, **kwargs))
 
 
-def zeros_like(a: Any, *, zarr_format: ZarrFormat | None = None, **kwargs: Any) -> Array:
+def zeros_like(a: ArrayLike, *, zarr_format: ZarrFormat | None = None, **kwargs: Unpack[CreateLikeOptions]) -> Array:
     """Store an array of zeros like ``a``; for memory, use :func:`cuzarr.xp.zeros_like`.
 
     Parameters
@@ -513,10 +535,10 @@ def zeros_like(a: Any, *, zarr_format: ZarrFormat | None = None, **kwargs: Any) 
     >>> cuzarr.zeros_like(a, store={}).fill_value.item()
     0
     """
-    return zeros(**like_arguments(a, zarr_format, fill=False) | kwargs)
+    return zeros(**like_arguments(a, zarr_format, fill=False, **kwargs))
 
 
-def ones_like(a: Any, *, zarr_format: ZarrFormat | None = None, **kwargs: Any) -> Array:
+def ones_like(a: ArrayLike, *, zarr_format: ZarrFormat | None = None, **kwargs: Unpack[CreateLikeOptions]) -> Array:
     """Store an array of ones like ``a``; for memory, use :func:`cuzarr.xp.ones_like`.
 
     Parameters
@@ -528,10 +550,10 @@ def ones_like(a: Any, *, zarr_format: ZarrFormat | None = None, **kwargs: Any) -
     >>> cuzarr.ones_like(a, store={}).fill_value.item()
     1
     """
-    return ones(**like_arguments(a, zarr_format, fill=False) | kwargs)
+    return ones(**like_arguments(a, zarr_format, fill=False, **kwargs))
 
 
-def full_like(a: Any, *, zarr_format: ZarrFormat | None = None, **kwargs: Any) -> Array:
+def full_like(a: ArrayLike, *, zarr_format: ZarrFormat | None = None, **kwargs: Unpack[CreateLikeOptions]) -> Array:
     """Store an array like ``a`` with one value; for memory, use :func:`cuzarr.xp.full_like`.
 
     The value is ``fill_value``, or the fill value of ``a``.
@@ -545,7 +567,7 @@ def full_like(a: Any, *, zarr_format: ZarrFormat | None = None, **kwargs: Any) -
     >>> cuzarr.full_like(a, fill_value=7, store={}).fill_value.item()
     7
     """
-    return full(**like_arguments(a, zarr_format) | kwargs)
+    return full(**like_arguments(a, zarr_format, **kwargs))
 
 
 documented(

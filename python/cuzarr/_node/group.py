@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Generator, Iterator
-from typing import Any, ClassVar, Self, TypeVar
+from collections.abc import Container, Generator, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, Unpack
 
 import numpy as np
 
@@ -35,6 +35,25 @@ from cuzarr._runtime import run
 from cuzarr._text import Info, printable
 from cuzarr.errors import ContainsArrayError, ContainsGroupError, CuzarrError, InvalidArgumentError, UnsupportedError
 from cuzarr.storage import Store, StoreLike, StorePath, make_store_path, normalize_path
+
+if TYPE_CHECKING:
+    from cuzarr.typing import (
+        ArrayLike,
+        ChunkKeyEncoding,
+        Chunks,
+        CodecLike,
+        Codecs,
+        DTypeLike,
+        FilledMemberOptions,
+        FillValue,
+        GroupOptions,
+        MemberOptions,
+        Order,
+        RequireOptions,
+        ShapeLike,
+        Shards,
+    )
+
 
 DefaultT = TypeVar("DefaultT")
 
@@ -96,7 +115,7 @@ class Group(Node):
         store: StoreLike,
         *,
         attributes: dict[str, Any] | None = None,
-        zarr_format: Any = 3,
+        zarr_format: ZarrFormat = 3,
         overwrite: bool = False,
     ) -> Self:
         """Create a group at a store or path.
@@ -124,7 +143,7 @@ class Group(Node):
         return cls._new(make_store_path(store), attributes, zarr_format, overwrite=overwrite)
 
     @classmethod
-    def open(cls, store: StoreLike, zarr_format: Any = 3) -> Self:
+    def open(cls, store: StoreLike, zarr_format: ZarrFormat | None = 3) -> Self:
         """Open the group at a store or path.
 
         Parameters
@@ -478,7 +497,7 @@ class Group(Node):
 
     # -------------------------------------------------------------------------------------------- making and deleting
 
-    def create_group(self, name: str, **kwargs: Any) -> Self:
+    def create_group(self, name: str, **kwargs: Unpack[GroupOptions]) -> Self:
         """Create a group below this one.
 
         Parameters
@@ -501,7 +520,7 @@ class Group(Node):
         self._note(name, group._metadata)
         return group
 
-    def require_group(self, name: str, **kwargs: Any) -> Self:
+    def require_group(self, name: str, **kwargs: Unpack[GroupOptions]) -> Self:
         """The group at a path below this group. It is created if it is missing.
 
         Parameters
@@ -519,7 +538,7 @@ class Group(Node):
         """
         check_keywords("Group.require_group", kwargs, _GROUP_OPTIONS)
         if kwargs.pop("overwrite", False):
-            return self.create_group(name, overwrite=True, **kwargs)
+            return self.create_group(name, overwrite=True, **kwargs)  # type: ignore[misc]  # taken out above
         node = self.get(name)
         if node is None:
             try:
@@ -557,20 +576,20 @@ class Group(Node):
         self,
         name: str,
         *,
-        shape: Any = None,
-        dtype: Any = None,
-        data: Any = None,
-        chunks: Any = "auto",
-        shards: Any = None,
-        filters: Any = "auto",
-        compressors: Any = "auto",
-        compressor: Any = "auto",
-        serializer: Any = "auto",
-        fill_value: Any = new.DEFAULT_FILL_VALUE,
-        order: Any = None,
+        shape: ShapeLike | None = None,
+        dtype: DTypeLike | None = None,
+        data: ArrayLike | None = None,
+        chunks: Chunks = "auto",
+        shards: Shards = None,
+        filters: Codecs = "auto",
+        compressors: Codecs = "auto",
+        compressor: CodecLike | None = "auto",
+        serializer: CodecLike = "auto",
+        fill_value: FillValue = new.DEFAULT_FILL_VALUE,
+        order: Order | None = None,
         attributes: dict[str, Any] | None = None,
-        chunk_key_encoding: Any = None,
-        dimension_names: Any = None,
+        chunk_key_encoding: ChunkKeyEncoding | None = None,
+        dimension_names: Iterable[str | None] | None = None,
         storage_options: dict[str, Any] | None = None,
         overwrite: bool = False,
         config: ArrayConfigLike | None = None,
@@ -611,7 +630,14 @@ class Group(Node):
 
     create = create_array  # zarr-python has both names
 
-    def require_array(self, name: str, *, shape: Any, config: ArrayConfigLike | None = None, **kwargs: Any) -> Array:
+    def require_array(
+        self,
+        name: str,
+        *,
+        shape: ShapeLike,
+        config: ArrayConfigLike | None = None,
+        **kwargs: Unpack[RequireOptions],
+    ) -> Array:
         """The array at a path below this group. It is created if it is missing.
 
         Parameters
@@ -639,7 +665,7 @@ class Group(Node):
         if node is None:
             created = "float64" if dtype is None else dtype
             try:
-                return self.create_array(name, shape=shape, dtype=created, config=config, **kwargs)
+                return self.create_array(name, shape=shape, dtype=created, config=config, **kwargs)  # type: ignore[misc]
             except ContainsArrayError:
                 if (node := self.get(name)) is None:
                     raise
@@ -706,7 +732,7 @@ class Group(Node):
         self._note(name, array.metadata)
         return array  # type: ignore[no-any-return]
 
-    def empty(self, *, name: str, shape: tuple[int, ...], **kwargs: Any) -> Array:
+    def empty(self, *, name: str, shape: tuple[int, ...], **kwargs: Unpack[FilledMemberOptions]) -> Array:
         """Create an array without writing elements.
 
         Returns
@@ -719,7 +745,7 @@ class Group(Node):
         """
         return self._like("empty", name, shape=shape, **kwargs)
 
-    def zeros(self, *, name: str, shape: tuple[int, ...], **kwargs: Any) -> Array:
+    def zeros(self, *, name: str, shape: tuple[int, ...], **kwargs: Unpack[FilledMemberOptions]) -> Array:
         """Create an array of zeros.
 
         >>> group.zeros(name="a", shape=(2,)).shape
@@ -727,7 +753,7 @@ class Group(Node):
         """
         return self._like("zeros", name, shape=shape, **kwargs)
 
-    def ones(self, *, name: str, shape: tuple[int, ...], **kwargs: Any) -> Array:
+    def ones(self, *, name: str, shape: tuple[int, ...], **kwargs: Unpack[FilledMemberOptions]) -> Array:
         """Create an array of ones.
 
         >>> group.ones(name="a", shape=(2,)).shape
@@ -735,7 +761,7 @@ class Group(Node):
         """
         return self._like("ones", name, shape=shape, **kwargs)
 
-    def full(self, *, name: str, shape: tuple[int, ...], fill_value: Any, **kwargs: Any) -> Array:
+    def full(self, *, name: str, shape: tuple[int, ...], fill_value: FillValue, **kwargs: Unpack[MemberOptions]) -> Array:
         """Create an array of one value.
 
         Parameters
@@ -748,7 +774,7 @@ class Group(Node):
         """
         return self._like("full", name, shape=shape, fill_value=fill_value, **kwargs)
 
-    def empty_like(self, *, name: str, data: Any, **kwargs: Any) -> Array:
+    def empty_like(self, *, name: str, data: ArrayLike, **kwargs: Unpack[FilledMemberOptions]) -> Array:
         """Create an array like another one, without elements.
 
         Returns
@@ -761,7 +787,7 @@ class Group(Node):
         """
         return self._like("empty_like", name, a=data, **kwargs)
 
-    def zeros_like(self, *, name: str, data: Any, **kwargs: Any) -> Array:
+    def zeros_like(self, *, name: str, data: ArrayLike, **kwargs: Unpack[FilledMemberOptions]) -> Array:
         """Create an array of zeros like another one.
 
         >>> group.zeros_like(name="copy", data=group["maps/t2m"]).dtype
@@ -769,7 +795,7 @@ class Group(Node):
         """
         return self._like("zeros_like", name, a=data, **kwargs)
 
-    def ones_like(self, *, name: str, data: Any, **kwargs: Any) -> Array:
+    def ones_like(self, *, name: str, data: ArrayLike, **kwargs: Unpack[FilledMemberOptions]) -> Array:
         """Create an array of ones like another one.
 
         >>> group.ones_like(name="copy", data=group["maps/t2m"]).dtype
@@ -777,7 +803,7 @@ class Group(Node):
         """
         return self._like("ones_like", name, a=data, **kwargs)
 
-    def full_like(self, *, name: str, data: Any, **kwargs: Any) -> Array:
+    def full_like(self, *, name: str, data: ArrayLike, **kwargs: Unpack[FilledMemberOptions]) -> Array:
         """Create an array of one value like another one.
 
         >>> group.full_like(name="copy", data=group["maps/t2m"], fill_value=7).dtype
@@ -785,7 +811,7 @@ class Group(Node):
         """
         return self._like("full_like", name, a=data, **kwargs)
 
-    def __setitem__(self, key: str, value: Any) -> None:
+    def __setitem__(self, key: str, value: ArrayLike) -> None:
         """Store an array at a path below this group, in place of what is there: ``group["t2m"] = array``.
 
         Parameters

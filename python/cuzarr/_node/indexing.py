@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -29,6 +29,10 @@ from cuzarr.errors import (
     SelectionInvalidError,
     VindexInvalidSelectionError,
 )
+
+if TYPE_CHECKING:
+    from cuzarr.typing import ArrayLike, MemoryArray, Selection
+
 
 Fields = str | list[str] | tuple[str, ...]
 
@@ -289,11 +293,11 @@ class OIndex:
 
     array: Any
 
-    def __getitem__(self, selection: Any) -> Any:
+    def __getitem__(self, selection: Selection) -> MemoryArray:
         fields, rest = pop_fields(selection)
-        return self.array.get_orthogonal_selection(as_arrays(ensure_tuple(rest)), fields=fields)
+        return self.array.get_orthogonal_selection(as_arrays(ensure_tuple(rest)), fields=fields)  # type: ignore[no-any-return]
 
-    def __setitem__(self, selection: Any, value: Any) -> None:
+    def __setitem__(self, selection: Selection, value: ArrayLike) -> None:
         fields, rest = pop_fields(selection)
         self.array.set_orthogonal_selection(as_arrays(ensure_tuple(rest)), value, fields=fields)
 
@@ -317,12 +321,12 @@ class VIndex:
             f"shape {self.array.shape}; got {', '.join(map(_described, items))}"
         )
 
-    def __getitem__(self, selection: Any) -> Any:
+    def __getitem__(self, selection: Selection) -> MemoryArray:
         fields, rest, is_a_mask = self.parse(selection)
         get = self.array.get_mask_selection if is_a_mask else self.array.get_coordinate_selection
-        return get(rest, fields=fields)
+        return get(rest, fields=fields)  # type: ignore[no-any-return]
 
-    def __setitem__(self, selection: Any, value: Any) -> None:
+    def __setitem__(self, selection: Selection, value: ArrayLike) -> None:
         fields, rest, is_a_mask = self.parse(selection)
         set_ = self.array.set_mask_selection if is_a_mask else self.array.set_coordinate_selection
         set_(rest, value, fields=fields)
@@ -334,10 +338,10 @@ class BlockIndex:
 
     array: Any
 
-    def __getitem__(self, selection: Any) -> Any:
+    def __getitem__(self, selection: Selection) -> MemoryArray:
         fields, rest = pop_fields(selection)
-        return self.array.get_block_selection(as_arrays(ensure_tuple(rest)), fields=fields)
+        return self.array.get_block_selection(as_arrays(ensure_tuple(rest)), fields=fields)  # type: ignore[no-any-return]
 
-    def __setitem__(self, selection: Any, value: Any) -> None:
+    def __setitem__(self, selection: Selection, value: ArrayLike) -> None:
         fields, rest = pop_fields(selection)
         self.array.set_block_selection(as_arrays(ensure_tuple(rest)), value, fields=fields)

@@ -8,12 +8,13 @@ import math
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, SupportsIndex
 
 import numpy as np
 
 from cuzarr import _checks, _core
 from cuzarr._compute.decoded import decoded
+from cuzarr._compute.display import Explanation
 from cuzarr._compute.evaluate import plan
 from cuzarr._compute.expression import Expression
 from cuzarr._compute.operands import settings
@@ -49,6 +50,11 @@ from cuzarr.errors import (
     ShapeMismatchError,
     VindexInvalidSelectionError,
 )
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from cuzarr.typing import Array, ArrayLike, Client, DTypeLike, MemoryArray, Progress, Selection
 
 __all__ = ["LazyArray"]
 
@@ -202,7 +208,7 @@ def _even(one: Any) -> tuple[int, int, int]:
     return (one.start, count, one.step) if count > 1 else (one[0] if count else 0, count, 1)
 
 
-class LazyArray(Lazy, StoredProtocol, OneElement, Operators, Reductions):
+class LazyArray(Lazy, StoredProtocol, OneElement, Operators["ArrayLike", Expression], Reductions[Expression]):
     """A view of a stored array that reads nothing. Selecting gives further views; :meth:`result` reads.
 
     ``view[...]``, ``view.oindex[...]``, ``view.vindex[...]`` and :meth:`transpose` compose without reading. Indices are NumPy's:
@@ -242,7 +248,7 @@ class LazyArray(Lazy, StoredProtocol, OneElement, Operators, Reductions):
     _in_memory = _on_host = ".result()"
     _what: _Product | _Points
 
-    def __init__(self, array: Any) -> None:
+    def __init__(self, array: Array) -> None:
         self._array = array
         self._what = _Product(tuple(map(range, array.shape)), tuple(range(array.ndim)))
 
@@ -252,7 +258,7 @@ class LazyArray(Lazy, StoredProtocol, OneElement, Operators, Reductions):
         return view
 
     @property
-    def array(self) -> Any:
+    def array(self) -> Array:
         """The array that the view shows."""
         return self._array
 
@@ -301,7 +307,7 @@ class LazyArray(Lazy, StoredProtocol, OneElement, Operators, Reductions):
         """The view with all dimensions reversed."""
         return self.transpose()
 
-    def decoded(self, dtype: Any = None, times: bool = False) -> Expression:
+    def decoded(self, dtype: DTypeLike | None = None, times: bool = False) -> Expression:
         """The numbers that the elements of the view stand for; see :meth:`Array.decoded`.
 
         Parameters
@@ -328,7 +334,7 @@ class LazyArray(Lazy, StoredProtocol, OneElement, Operators, Reductions):
         """
         return decoded(self, dtype, times)
 
-    def transpose(self, *axes: Any) -> LazyArray:
+    def transpose(self, *axes: SupportsIndex | str | Sequence[SupportsIndex | str] | None) -> LazyArray:
         """The view with its dimensions in another order.
 
         Parameters
@@ -358,7 +364,7 @@ class LazyArray(Lazy, StoredProtocol, OneElement, Operators, Reductions):
             raise InvalidArgumentError(f"axes {chosen} do not name each of {self.ndim} dimensions once")
         return self._of(self._what.transpose(chosen))
 
-    def __getitem__(self, selection: Any) -> LazyArray:
+    def __getitem__(self, selection: Selection) -> LazyArray:
         """A view of what brackets select. Nothing is read.
 
         Parameters
@@ -397,7 +403,7 @@ class LazyArray(Lazy, StoredProtocol, OneElement, Operators, Reductions):
                 _refuse(item)
         return self._of(self._what.select(tuple(items)))
 
-    def __setitem__(self, selection: Any, value: Any) -> None:
+    def __setitem__(self, selection: Selection, value: ArrayLike) -> None:
         """Write elements of the array through the view.
 
         Parameters
@@ -436,12 +442,12 @@ class LazyArray(Lazy, StoredProtocol, OneElement, Operators, Reductions):
     def compute(
         self,
         *,
-        out: Any = None,
+        out: ArrayLike | None = None,
         device: str | None = None,
         memory_limit: int | str | None = None,
-        progress: Any = None,
-        client: Any = None,
-    ) -> Any:
+        progress: Progress = None,
+        client: Client | None = None,
+    ) -> MemoryArray:
         """The elements, read by one plan that meets each chunk once.
 
         Parameters
@@ -477,7 +483,7 @@ class LazyArray(Lazy, StoredProtocol, OneElement, Operators, Reductions):
         array([2, 9])
         """
         if out is not None or client is not None:
-            return plan(self).compute(out=out, device=device, memory_limit=memory_limit, progress=progress, client=client)
+            return plan(self).compute(out=out, device=device, memory_limit=memory_limit, progress=progress, client=client)  # type: ignore[no-any-return]
         array = self._array if device is None else self._array.with_device(device)
         limited = nullcontext() if memory_limit is None else config.local({"memory_limit": parse_size(memory_limit)})
         with limited, shown(progress, "reading", None):
@@ -487,11 +493,11 @@ class LazyArray(Lazy, StoredProtocol, OneElement, Operators, Reductions):
         elif (order := self._what.read_order()) != tuple(range(self.ndim)):
             elements = elements.transpose(order)
         is_scalar = isinstance(elements, np.ndarray) and not elements.ndim
-        return elements[()] if is_scalar else elements
+        return elements[()] if is_scalar else elements  # type: ignore[no-any-return]
 
     result = compute
 
-    def write(self, value: Any) -> None:
+    def write(self, value: ArrayLike) -> None:
         """Write elements of the array through the view. Where the view has an element several times, the last one counts.
 
         Parameters
@@ -581,7 +587,7 @@ class LazyArray(Lazy, StoredProtocol, OneElement, Operators, Reductions):
         whole = array_io.broadcast(native, self.shape)
         return whole.reshape(shape) if order is None else whole.transpose(np.argsort(order))
 
-    def astype(self, dtype: Any) -> Expression:
+    def astype(self, dtype: DTypeLike) -> Expression:
         """A plan of the view's elements converted to another type, as NumPy converts them. Nothing is read.
 
         Parameters
@@ -606,7 +612,7 @@ class LazyArray(Lazy, StoredProtocol, OneElement, Operators, Reductions):
         """
         return plan(self).astype(dtype)  # type: ignore[no-any-return]
 
-    def explain(self, *, writing: bool = False) -> Any:
+    def explain(self, *, writing: bool = False) -> Explanation:
         """Explain what reading the view would do, stage by stage, and why. Reads no elements.
 
         Parameters
@@ -632,7 +638,7 @@ class LazyArray(Lazy, StoredProtocol, OneElement, Operators, Reductions):
         """
         return self._array._explain(self._what.chosen(self._array.shape).lists, writing)
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+    def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> np.ndarray[Any, np.dtype[Any]]:
         """The elements as a NumPy array.
 
         Raises

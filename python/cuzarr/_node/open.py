@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from cuzarr import _core
 from cuzarr._checks import check_keywords, parameters
@@ -26,6 +26,7 @@ from cuzarr._node.arguments import default_format, device_like, one_format, warn
 from cuzarr._node.array import Array
 from cuzarr._node.array_config import ArrayConfigLike
 from cuzarr._node.create import create, create_array, like_arguments
+from cuzarr._node.display import Tree
 from cuzarr._node.group import Group
 from cuzarr._operators.signs import is_operand
 from cuzarr._text import printable
@@ -39,7 +40,11 @@ from cuzarr.errors import (
     GroupNotFoundError,
     NodeTypeValidationError,
 )
-from cuzarr.storage import AccessMode, StoreLike, StorePath, make_store_path
+from cuzarr.storage import StoreLike, StorePath, make_store_path
+
+if TYPE_CHECKING:
+    from cuzarr.typing import AccessMode, ArrayLike, MemoryArray, OpenGroupOptions, OpenLikeOptions, OpenOptions
+
 
 _READ_MODES = ("r", "r+", "a")
 _CREATE_MODES = ("a", "w", "w-")
@@ -61,7 +66,7 @@ def open(
     config: ArrayConfigLike | None = None,
     device: str | None = None,
     metadata_store: StoreLike | None = None,
-    **kwargs: Any,
+    **kwargs: Unpack[OpenOptions],
 ) -> Array | Group:
     """Open the array or group at a store or path, or create it.
 
@@ -94,30 +99,31 @@ def open(
     >>> cuzarr.open(store, mode="r").shape
     (3,)
     """
-    _check_options("open", kwargs, open_array, open_group)
-    zarr_format = one_format(zarr_format, kwargs.pop("zarr_version", None))
+    options: dict[str, Any] = {**kwargs}
+    _check_options("open", options, open_array, open_group)
+    zarr_format = one_format(zarr_format, options.pop("zarr_version", None))
     if mode is None:
         mode = "r" if getattr(store, "read_only", False) is True else "a"
     place = make_store_path(store, mode=mode, path=path, storage_options=storage_options, metadata_store=metadata_store)
-    if "shape" not in kwargs and mode in (*_READ_MODES, "w"):
+    if "shape" not in options and mode in (*_READ_MODES, "w"):
         if mode in _READ_MODES:
             found = find_node(place, check_zarr_format(zarr_format))
             if found is not None and not isinstance(found, GroupMetadata):
-                warn_ignored(**{name: kwargs.get(name) for name in _IGNORED})
-                return Array(place, found, config, device_like(kwargs.get("meta_array"), device))
-            if found is not None and not kwargs:
+                warn_ignored(**{name: options.get(name) for name in _IGNORED})
+                return Array(place, found, config, device_like(options.get("meta_array"), device))
+            if found is not None and not options:
                 _refuse_config(config, place)
                 return Group(place, found, device)
         _refuse_config(config, place)
         try:
-            return open_group(place, zarr_format=zarr_format, mode=mode, device=device, **kwargs)
+            return open_group(place, zarr_format=zarr_format, mode=mode, device=device, **options)
         except GroupNotFoundError:
             raise nothing_found(place) from None
     try:
-        return open_array(place, zarr_format=zarr_format, mode=mode, config=config, device=device, **kwargs)
+        return open_array(place, zarr_format=zarr_format, mode=mode, config=config, device=device, **options)
     except (KeyError, NodeTypeValidationError):
         _refuse_config(config, place)
-        return open_group(place, zarr_format=zarr_format, mode=mode, device=device, **kwargs)
+        return open_group(place, zarr_format=zarr_format, mode=mode, device=device, **options)
 
 
 def _refuse_config(config: Any, place: StorePath) -> None:
@@ -150,7 +156,7 @@ def open_array(
     config: ArrayConfigLike | None = None,
     device: str | None = None,
     metadata_store: StoreLike | None = None,
-    **kwargs: Any,
+    **kwargs: Unpack[OpenOptions],
 ) -> Array:
     """Open the array at a store or path, or create it as ``mode`` says.
 
@@ -184,9 +190,10 @@ def open_array(
     >>> cuzarr.open_array(store, mode="r").chunks
     (2,)
     """
-    _check_options("open_array", kwargs, open_array)
-    zarr_format = one_format(zarr_format, kwargs.pop("zarr_version", None))
-    device = device_like(kwargs.pop("meta_array", None), device)
+    options: dict[str, Any] = {**kwargs}
+    _check_options("open_array", options, open_array)
+    zarr_format = one_format(zarr_format, options.pop("zarr_version", None))
+    device = device_like(options.pop("meta_array", None), device)
     place = make_store_path(store, path=path, mode=mode, storage_options=storage_options, metadata_store=metadata_store)
     if mode != "w":
         try:
@@ -195,10 +202,10 @@ def open_array(
             if place.read_only or mode not in _CREATE_MODES:
                 raise
         else:
-            warn_ignored(**{name: kwargs.get(name) for name in _IGNORED})
+            warn_ignored(**{name: options.get(name) for name in _IGNORED})
             return array
-    warn_ignored(partial_decompress=kwargs.pop("partial_decompress", None))
-    shape = kwargs.pop("shape", None)
+    warn_ignored(partial_decompress=options.pop("partial_decompress", None))
+    shape = options.pop("shape", None)
     if shape is None:
         raise TypeError(f"there is no array at {printable(str(place))}, and no shape to create one with")
     try:
@@ -209,7 +216,7 @@ def open_array(
             overwrite=mode == "w",
             config=config,
             device=device,
-            **kwargs,
+            **options,
         )
     except ContainsArrayError:
         if mode != "a" or (found := find_node(place, check_zarr_format(zarr_format), arrays=True)) is None:
@@ -218,7 +225,7 @@ def open_array(
         return Array(place, found, config, device)  # type: ignore[arg-type]  # the error says that it is an array
 
 
-def open_like(a: Any, path: str, *, zarr_format: ZarrFormat | None = None, **kwargs: Any) -> Array:
+def open_like(a: ArrayLike, path: str, *, zarr_format: ZarrFormat | None = None, **kwargs: Unpack[OpenLikeOptions]) -> Array:
     """Open the array at ``path``. It is created like ``a`` if it is missing.
 
     Parameters
@@ -241,9 +248,8 @@ def open_like(a: Any, path: str, *, zarr_format: ZarrFormat | None = None, **kwa
     >>> cuzarr.open_like(a, "copy", store={}).dtype
     dtype('int16')
     """
-    arguments = like_arguments(a, zarr_format or default_format(None))
+    arguments = like_arguments(a, zarr_format or default_format(None), **kwargs)
     arguments.pop("zarr_format")
-    arguments |= kwargs
     if arguments.get("mode") is None:
         arguments["mode"] = "a"
     return open_array(path=path, zarr_format=zarr_format, **arguments)
@@ -254,12 +260,12 @@ def open_group(
     *,
     mode: AccessMode = "a",
     cache_attrs: bool | None = None,
-    synchronizer: Any = None,
+    synchronizer: object = None,
     path: str | None = None,
     chunk_store: StoreLike | None = None,
     storage_options: dict[str, Any] | None = None,
     zarr_format: ZarrFormat | None = None,
-    meta_array: Any = None,
+    meta_array: ArrayLike | None = None,
     attributes: dict[str, Any] | None = None,
     use_consolidated: bool | str | None = None,
     device: str | None = None,
@@ -324,10 +330,10 @@ def group(
     overwrite: bool = False,
     chunk_store: StoreLike | None = None,
     cache_attrs: bool | None = None,
-    synchronizer: Any = None,
+    synchronizer: object = None,
     path: str | None = None,
     zarr_format: ZarrFormat | None = None,
-    meta_array: Any = None,
+    meta_array: ArrayLike | None = None,
     attributes: dict[str, Any] | None = None,
     storage_options: dict[str, Any] | None = None,
 ) -> Group:
@@ -386,7 +392,7 @@ def array_of(value: Any, mode: AccessMode = "r", device: str | None = None) -> A
     return open_array(value, mode=mode, device=device)
 
 
-def open_consolidated(*args: Any, use_consolidated: Literal[True] = True, **kwargs: Any) -> Group:
+def open_consolidated(*args: StoreLike, use_consolidated: Literal[True] = True, **kwargs: Unpack[OpenGroupOptions]) -> Group:
     """Open a group by its consolidated metadata.
 
     Parameters
@@ -412,7 +418,9 @@ def open_consolidated(*args: Any, use_consolidated: Literal[True] = True, **kwar
     return open_group(*args, use_consolidated=use_consolidated, **kwargs)
 
 
-def load(store: StoreLike, path: str | None = None, zarr_format: ZarrFormat | None = None) -> Any:
+def load(
+    store: StoreLike, path: str | None = None, zarr_format: ZarrFormat | None = None
+) -> MemoryArray | dict[str, MemoryArray]:
     """Read all elements of an array, or of the arrays of a group.
 
     Parameters
@@ -442,7 +450,7 @@ def load(store: StoreLike, path: str | None = None, zarr_format: ZarrFormat | No
     return {name: array[...] for name, array in node.arrays()}
 
 
-def tree(grp: Group, expand: bool | None = None, level: int | None = None) -> Any:
+def tree(grp: Group, expand: bool | None = None, level: int | None = None) -> Tree:
     """The hierarchy below a group as text; :meth:`Group.tree` has more options.
 
     Parameters

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from cuzarr._compute.sources import is_array, metadata_of
 from cuzarr._docstrings import documented
@@ -15,14 +15,17 @@ from cuzarr.errors import InvalidArgumentError
 from cuzarr.storage import StoreLike, make_store_path
 from cuzarr.storage.zip import finishing
 
+if TYPE_CHECKING:
+    from cuzarr.typing import ArrayLike, SaveOptions
+
 
 def save(
     store: StoreLike,
-    *args: Any,
+    *args: ArrayLike,
     zarr_format: ZarrFormat | None = None,
     path: str | None = None,
     storage_options: dict[str, Any] | None = None,
-    **kwargs: Any,
+    **kwargs: ArrayLike,
 ) -> None:
     """Store one array, or several as a group: ``arr_0``, ``arr_1``, … and by keyword names.
 
@@ -56,12 +59,12 @@ def save(
 
 def save_array(
     store: StoreLike,
-    arr: Any,
+    arr: ArrayLike,
     *,
     zarr_format: ZarrFormat | None = None,
     path: str | None = None,
     storage_options: dict[str, Any] | None = None,
-    **kwargs: Any,
+    **kwargs: Unpack[SaveOptions],
 ) -> None:
     """Store one array, which may be on any device.
 
@@ -88,26 +91,27 @@ def save_array(
     [1, 2]
     """
     require_array(arr)
-    mode = kwargs.pop("mode", "a")
+    options: dict[str, Any] = {**kwargs}
+    mode = options.pop("mode", "a")
     place = make_store_path(store, path=path, mode=mode, storage_options=storage_options)
-    overwrite = bool(kwargs.pop("overwrite", None)) or mode == "w"
+    overwrite = bool(options.pop("overwrite", None)) or mode == "w"
     check_data(arr, place, overwrite)
     shape, chunks = shape_and_chunks(arr)
-    kwargs.setdefault("chunks", chunks)
+    options.setdefault("chunks", chunks)
     if is_array(arr) and default_format(zarr_format) == 3:
-        kwargs.setdefault("dimension_names", getattr(metadata_of(arr), "dimension_names", None))
+        options.setdefault("dimension_names", getattr(metadata_of(arr), "dimension_names", None))
     dtype = metadata_of(arr).data_type if is_array(arr) else dtype_of(arr)
     with finishing(place.store, store):
-        create(shape, store=place, zarr_format=zarr_format, dtype=dtype, overwrite=overwrite, data=arr, **kwargs)
+        create(shape, store=place, zarr_format=zarr_format, dtype=dtype, overwrite=overwrite, data=arr, **options)
 
 
 def save_group(
     store: StoreLike,
-    *args: Any,
+    *args: ArrayLike,
     zarr_format: ZarrFormat | None = None,
     path: str | None = None,
     storage_options: dict[str, Any] | None = None,
-    **kwargs: Any,
+    **kwargs: ArrayLike,
 ) -> None:
     """Store several arrays as a group, which replaces what is there: ``arr_0``, ``arr_1``, … and by keyword names.
 

@@ -6,7 +6,7 @@ import functools
 import inspect
 from collections.abc import Callable
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 
@@ -20,6 +20,9 @@ from cuzarr.errors import (
     ShapeMismatchError,
     UnsupportedError,
 )
+
+if TYPE_CHECKING:
+    from cuzarr.typing import ArrayLike, DTypeLike
 
 # Functions that call the method of their name, with what they take beside it.
 METHODS = {"reshape", "transpose", "ravel"}
@@ -39,8 +42,13 @@ _OF_ITEMS = frozenset({np.lexsort, np.histogramdd, np.array_split, np.split, np.
 inside_numpy: ContextVar[bool] = ContextVar("cuzarr_inside_numpy", default=False)
 """Whether one of NumPy's functions is working on shapes and methods of a plan. It does not get the elements, which nobody asked for."""
 
+OperandT = TypeVar("OperandT")
+"""What operators take beside the array itself."""
+ResultT = TypeVar("ResultT")
+"""What operators and reductions give: a plan for arrays in a store and for plans, an array for arrays in memory."""
 
-class Methods:
+
+class Methods(Generic[OperandT, ResultT]):
     """What NumPy's arrays have as methods and this library as functions; for all else of theirs an error says where it is.
 
     Elements are not read for NumPy's own arrays' sake: :attr:`_in_memory` is how a caller gets them.
@@ -51,7 +59,7 @@ class Methods:
     _on_host = "[...]"
     """The same, in memory of the host."""
 
-    def clip(self, min: Any = None, max: Any = None, out: Any = None) -> Any:
+    def clip(self, min: ArrayLike | None = None, max: ArrayLike | None = None, out: ArrayLike | None = None) -> ResultT:
         """The elements, limited to a range.
 
         Parameters
@@ -73,9 +81,9 @@ class Methods:
         >>> array.clip(0.5, 1).compute()
         array([0.5, 1. ])
         """
-        return into(out, dispatch.functions["clip"](self, min, max), "clip")
+        return into(out, dispatch.functions["clip"](self, min, max), "clip")  # type: ignore[no-any-return]
 
-    def round(self, decimals: int = 0, out: Any = None) -> Any:
+    def round(self, decimals: int = 0, out: ArrayLike | None = None) -> ResultT:
         """The elements, rounded to the nearest number; halves go to the even one.
 
         Parameters
@@ -97,9 +105,9 @@ class Methods:
         >>> array.round().compute()
         array([0., 2.])
         """
-        return into(out, dispatch.functions["round"](self, decimals), "round")
+        return into(out, dispatch.functions["round"](self, decimals), "round")  # type: ignore[no-any-return]
 
-    def cumsum(self, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
+    def cumsum(self, axis: int | str | None = None, dtype: DTypeLike | None = None, out: ArrayLike | None = None) -> ResultT:
         """Running sums along a dimension; see :func:`cuzarr.xp.cumsum`.
 
         Parameters
@@ -128,9 +136,9 @@ class Methods:
         >>> array.cumsum().compute()
         array([1, 3, 6])
         """
-        return into(out, dispatch.functions["cumsum"](self, axis, dtype), "cumsum")
+        return into(out, dispatch.functions["cumsum"](self, axis, dtype), "cumsum")  # type: ignore[no-any-return]
 
-    def cumprod(self, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
+    def cumprod(self, axis: int | str | None = None, dtype: DTypeLike | None = None, out: ArrayLike | None = None) -> ResultT:
         """Running products along a dimension; see :func:`cuzarr.xp.cumprod`.
 
         Parameters
@@ -159,9 +167,9 @@ class Methods:
         >>> array.cumprod().compute()
         array([1, 2, 6])
         """
-        return into(out, dispatch.functions["cumprod"](self, axis, dtype), "cumprod")
+        return into(out, dispatch.functions["cumprod"](self, axis, dtype), "cumprod")  # type: ignore[no-any-return]
 
-    def conj(self) -> Any:
+    def conj(self) -> ResultT:
         """The complex conjugate of each element.
 
         Returns
@@ -175,17 +183,17 @@ class Methods:
         >>> cuzarr.create_array({}, data=np.array([1 + 2j])).conj().compute()
         array([1.-2.j])
         """
-        return dispatch.functions["conj"](self)
+        return dispatch.functions["conj"](self)  # type: ignore[no-any-return]
 
     conjugate = conj
 
-    def __divmod__(self, other: Any) -> Any:
+    def __divmod__(self, other: OperandT) -> tuple[ResultT, ResultT]:
         return self // other, self % other  # type: ignore[operator]
 
-    def __rdivmod__(self, other: Any) -> Any:
-        return other // self, other % self
+    def __rdivmod__(self, other: OperandT) -> tuple[ResultT, ResultT]:
+        return other // self, other % self  # type: ignore[operator]
 
-    def __matmul__(self, other: Any) -> Any:
+    def __matmul__(self, other: OperandT) -> ResultT:
         raise missing("matmul", self)
 
     __rmatmul__ = __matmul__
@@ -210,7 +218,7 @@ class Methods:
         return f"cuzarr.xp.{name}(x)" if name in dispatch.functions else _of_elements(name, cls)
 
 
-def _of_elements(name: str, kind: type[Methods]) -> str | None:
+def _of_elements(name: str, kind: type[Methods[Any, Any]]) -> str | None:
     """This library's function of elements in memory, with such an array's elements."""
     return f"cuzarr.xp.{name}(x{kind._in_memory})" if hasattr(dispatch.namespace, name) else None
 

@@ -5,15 +5,18 @@ from __future__ import annotations
 import datetime
 import math
 import operator
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic
 
 from cuzarr._checks import Axis
 from cuzarr._numpy import check_dtype
 from cuzarr._operators import dispatch
 from cuzarr._operators.documentation import REDUCTION, completing
-from cuzarr._operators.numpy_protocol import Methods
+from cuzarr._operators.numpy_protocol import Methods, OperandT, ResultT
 from cuzarr._operators.numpy_stored import by_numpy, of_elements_alone
 from cuzarr.errors import DTypeMismatchError, InvalidArgumentError, MemorySpaceError, UnsupportedError
+
+if TYPE_CHECKING:
+    from cuzarr.typing import ArrayLike, DTypeLike, Scalar
 
 # Python's own values beside which NumPy computes with text and dates.
 _OF_TEXT_AND_DATES = (str, bytes, datetime.date, datetime.timedelta)
@@ -27,144 +30,144 @@ _reduction = completing(
 )
 
 
-class Operators(Methods):
+class Operators(Methods[OperandT, ResultT], Generic[OperandT, ResultT]):
     """Python's arithmetic and comparison signs, each by the function of NumPy's name."""
 
     shape: Any
     dtype: Any
 
-    def _apply(self, name: str, *operands: Any) -> Any:
+    def _apply(self, name: str, *operands: Any) -> ResultT:
         if not all(map(is_operand, operands)):
             is_plain = all(is_operand(operand) or isinstance(operand, _OF_TEXT_AND_DATES) for operand in operands)
             if not is_plain or not of_elements_alone(operands):
-                return NotImplemented
-        return dispatch.apply(name, *operands)
+                return NotImplemented  # type: ignore[no-any-return]
+        return dispatch.apply(name, *operands)  # type: ignore[no-any-return]
 
     def _change(self, name: str, other: Any) -> Any:
         """What ``x += other`` leaves behind the name ``x``: another plan or, of what has elements, these changed."""
         return self._apply(name, self, other)
 
-    def __add__(self, other: Any) -> Any:
+    def __add__(self, other: OperandT) -> ResultT:
         return self._apply("add", self, other)
 
-    def __radd__(self, other: Any) -> Any:
+    def __radd__(self, other: OperandT) -> ResultT:
         return self._apply("add", other, self)
 
-    def __sub__(self, other: Any) -> Any:
+    def __sub__(self, other: OperandT) -> ResultT:
         return self._apply("subtract", self, other)
 
-    def __rsub__(self, other: Any) -> Any:
+    def __rsub__(self, other: OperandT) -> ResultT:
         return self._apply("subtract", other, self)
 
-    def __mul__(self, other: Any) -> Any:
+    def __mul__(self, other: OperandT) -> ResultT:
         return self._apply("multiply", self, other)
 
-    def __rmul__(self, other: Any) -> Any:
+    def __rmul__(self, other: OperandT) -> ResultT:
         return self._apply("multiply", other, self)
 
-    def __truediv__(self, other: Any) -> Any:
+    def __truediv__(self, other: OperandT) -> ResultT:
         return self._apply("divide", self, other)
 
-    def __rtruediv__(self, other: Any) -> Any:
+    def __rtruediv__(self, other: OperandT) -> ResultT:
         return self._apply("divide", other, self)
 
-    def __floordiv__(self, other: Any) -> Any:
+    def __floordiv__(self, other: OperandT) -> ResultT:
         return self._apply("floor_divide", self, other)
 
-    def __rfloordiv__(self, other: Any) -> Any:
+    def __rfloordiv__(self, other: OperandT) -> ResultT:
         return self._apply("floor_divide", other, self)
 
-    def __mod__(self, other: Any) -> Any:
+    def __mod__(self, other: OperandT) -> ResultT:
         return self._apply("remainder", self, other)
 
-    def __rmod__(self, other: Any) -> Any:
+    def __rmod__(self, other: OperandT) -> ResultT:
         return self._apply("remainder", other, self)
 
-    def __pow__(self, other: Any) -> Any:
+    def __pow__(self, other: OperandT) -> ResultT:
         return self._apply("power", self, other)
 
-    def __rpow__(self, other: Any) -> Any:
+    def __rpow__(self, other: OperandT) -> ResultT:
         return self._apply("power", other, self)
 
-    def __and__(self, other: Any) -> Any:
+    def __and__(self, other: OperandT) -> ResultT:
         return self._apply("bitwise_and", self, other)
 
-    def __rand__(self, other: Any) -> Any:
+    def __rand__(self, other: OperandT) -> ResultT:
         return self._apply("bitwise_and", other, self)
 
-    def __or__(self, other: Any) -> Any:
+    def __or__(self, other: OperandT) -> ResultT:
         return self._apply("bitwise_or", self, other)
 
-    def __ror__(self, other: Any) -> Any:
+    def __ror__(self, other: OperandT) -> ResultT:
         return self._apply("bitwise_or", other, self)
 
-    def __xor__(self, other: Any) -> Any:
+    def __xor__(self, other: OperandT) -> ResultT:
         return self._apply("bitwise_xor", self, other)
 
-    def __rxor__(self, other: Any) -> Any:
+    def __rxor__(self, other: OperandT) -> ResultT:
         return self._apply("bitwise_xor", other, self)
 
-    def __lshift__(self, other: Any) -> Any:
+    def __lshift__(self, other: OperandT) -> ResultT:
         return self._apply("left_shift", self, other)
 
-    def __rlshift__(self, other: Any) -> Any:
+    def __rlshift__(self, other: OperandT) -> ResultT:
         return self._apply("left_shift", other, self)
 
-    def __rshift__(self, other: Any) -> Any:
+    def __rshift__(self, other: OperandT) -> ResultT:
         return self._apply("right_shift", self, other)
 
-    def __rrshift__(self, other: Any) -> Any:
+    def __rrshift__(self, other: OperandT) -> ResultT:
         return self._apply("right_shift", other, self)
 
-    def __eq__(self, other: object) -> Any:
+    def __eq__(self, other: object) -> ResultT:  # type: ignore[override]
         return self._compare("equal", "__eq__", other)
 
-    def __ne__(self, other: object) -> Any:
+    def __ne__(self, other: object) -> ResultT:  # type: ignore[override]
         return self._compare("not_equal", "__ne__", other)
 
     __hash__: ClassVar[None] = None  # type: ignore[assignment]  # as of NumPy's arrays
 
-    def _compare(self, name: str, reflected: str, other: Any) -> Any:
+    def _compare(self, name: str, reflected: str, other: Any) -> ResultT:
         """Equality, element by element whatever the other operand is: Python would make identity of what is not implemented."""
         if of_elements_alone((self, other)):
             # NumPy's sign, and not its function: a date equals no text.
-            return by_numpy(name, getattr(operator, reflected), (self, other))
+            return by_numpy(name, getattr(operator, reflected), (self, other))  # type: ignore[no-any-return]
         if is_operand(other):
-            return dispatch.apply(name, self, other)
+            return dispatch.apply(name, self, other)  # type: ignore[no-any-return]
         check_dtype(self.dtype, name)
         answer = getattr(type(other), reflected)(other, self)
         if answer is not NotImplemented:
-            return answer
+            return answer  # type: ignore[no-any-return]
         # As in NumPy, no number equals None, text and the like.
-        return dispatch.apply("logical_and", self, False) if name == "equal" else dispatch.apply("logical_or", self, True)
+        return dispatch.apply("logical_and", self, False) if name == "equal" else dispatch.apply("logical_or", self, True)  # type: ignore[no-any-return]
 
-    def __contains__(self, value: Any) -> bool:
+    def __contains__(self, value: object) -> bool:
         return bool((self == value).any())  # type: ignore[attr-defined]
 
-    def __lt__(self, other: Any) -> Any:
+    def __lt__(self, other: OperandT) -> ResultT:
         return self._apply("less", self, other)
 
-    def __le__(self, other: Any) -> Any:
+    def __le__(self, other: OperandT) -> ResultT:
         return self._apply("less_equal", self, other)
 
-    def __gt__(self, other: Any) -> Any:
+    def __gt__(self, other: OperandT) -> ResultT:
         return self._apply("greater", self, other)
 
-    def __ge__(self, other: Any) -> Any:
+    def __ge__(self, other: OperandT) -> ResultT:
         return self._apply("greater_equal", self, other)
 
-    def __neg__(self) -> Any:
+    def __neg__(self) -> ResultT:
         return self._apply("negative", self)
 
-    def __pos__(self) -> Any:
+    def __pos__(self) -> ResultT:
         if self.dtype.kind == "b":
             raise DTypeMismatchError("positive is not defined for elements of bool", hint="convert with astype('int8')")
-        return self
+        return self  # type: ignore[return-value]  # of an array in a store too, where it makes no plan
 
-    def __abs__(self) -> Any:
+    def __abs__(self) -> ResultT:
         return self._apply("absolute", self)
 
-    def __invert__(self) -> Any:
+    def __invert__(self) -> ResultT:
         return self._apply("invert", self)
 
     def __cupy_get_ndarray__(self) -> Any:
@@ -213,7 +216,7 @@ class Operators(Methods):
 
 
 def _changing(name: str) -> Any:
-    def change(self: Operators, other: Any) -> Any:
+    def change(self: Operators[Any, Any], other: Any) -> Any:
         return self._change(name, other)
 
     return change
@@ -227,19 +230,19 @@ for _sign, _function in {
     setattr(Operators, f"__i{_sign}__", _changing(_function))
 
 
-class Reductions:
+class Reductions(Generic[ResultT]):
     """Reductions as methods; see :mod:`cuzarr.xp`."""
 
     @_reduction
     def sum(
         self,
         axis: Axis = None,
-        dtype: Any = None,
-        out: Any = None,
+        dtype: DTypeLike | None = None,
+        out: ArrayLike | None = None,
         keepdims: bool = False,
-        initial: Any = None,
-        where: Any = None,
-    ) -> Any:
+        initial: Scalar | None = None,
+        where: ArrayLike | None = None,
+    ) -> ResultT:
         """The sum of the elements.
 
         Examples
@@ -249,18 +252,18 @@ class Reductions:
         >>> array.sum(axis=0).compute()
         array([3, 5, 7])
         """
-        return dispatch.functions["sum"](self, axis, dtype, out, keepdims, initial, where)
+        return dispatch.functions["sum"](self, axis, dtype, out, keepdims, initial, where)  # type: ignore[no-any-return]
 
     @_reduction
     def prod(
         self,
         axis: Axis = None,
-        dtype: Any = None,
-        out: Any = None,
+        dtype: DTypeLike | None = None,
+        out: ArrayLike | None = None,
         keepdims: bool = False,
-        initial: Any = None,
-        where: Any = None,
-    ) -> Any:
+        initial: Scalar | None = None,
+        where: ArrayLike | None = None,
+    ) -> ResultT:
         """The product of the elements.
 
         Examples
@@ -270,10 +273,18 @@ class Reductions:
         >>> array.prod(axis=0).compute()
         array([ 0,  4, 10])
         """
-        return dispatch.functions["prod"](self, axis, dtype, out, keepdims, initial, where)
+        return dispatch.functions["prod"](self, axis, dtype, out, keepdims, initial, where)  # type: ignore[no-any-return]
 
     @_reduction
-    def mean(self, axis: Axis = None, dtype: Any = None, out: Any = None, keepdims: bool = False, *, where: Any = None) -> Any:
+    def mean(
+        self,
+        axis: Axis = None,
+        dtype: DTypeLike | None = None,
+        out: ArrayLike | None = None,
+        keepdims: bool = False,
+        *,
+        where: ArrayLike | None = None,
+    ) -> ResultT:
         """The mean of the elements.
 
         Examples
@@ -283,21 +294,21 @@ class Reductions:
         >>> array.mean(axis=0).compute()
         array([1.5, 2.5, 3.5])
         """
-        return dispatch.functions["mean"](self, axis, dtype, out, keepdims, where=where)
+        return dispatch.functions["mean"](self, axis, dtype, out, keepdims, where=where)  # type: ignore[no-any-return]
 
     @_reduction
     def std(
         self,
         axis: Axis = None,
-        dtype: Any = None,
-        out: Any = None,
+        dtype: DTypeLike | None = None,
+        out: ArrayLike | None = None,
         ddof: float = 0,
         keepdims: bool = False,
         *,
-        where: Any = None,
-        mean: Any = None,
+        where: ArrayLike | None = None,
+        mean: ArrayLike | None = None,
         correction: float | None = None,
-    ) -> Any:
+    ) -> ResultT:
         """The standard deviation of the elements.
 
         Examples
@@ -307,21 +318,21 @@ class Reductions:
         >>> array.std(axis=0).compute()
         array([1.5, 1.5, 1.5])
         """
-        return dispatch.functions["std"](self, axis, dtype, out, ddof, keepdims, where=where, mean=mean, correction=correction)
+        return dispatch.functions["std"](self, axis, dtype, out, ddof, keepdims, where=where, mean=mean, correction=correction)  # type: ignore[no-any-return]
 
     @_reduction
     def var(
         self,
         axis: Axis = None,
-        dtype: Any = None,
-        out: Any = None,
+        dtype: DTypeLike | None = None,
+        out: ArrayLike | None = None,
         ddof: float = 0,
         keepdims: bool = False,
         *,
-        where: Any = None,
-        mean: Any = None,
+        where: ArrayLike | None = None,
+        mean: ArrayLike | None = None,
         correction: float | None = None,
-    ) -> Any:
+    ) -> ResultT:
         """The variance of the elements.
 
         Examples
@@ -331,10 +342,17 @@ class Reductions:
         >>> array.var(axis=0).compute()
         array([2.25, 2.25, 2.25])
         """
-        return dispatch.functions["var"](self, axis, dtype, out, ddof, keepdims, where=where, mean=mean, correction=correction)
+        return dispatch.functions["var"](self, axis, dtype, out, ddof, keepdims, where=where, mean=mean, correction=correction)  # type: ignore[no-any-return]
 
     @_reduction
-    def min(self, axis: Axis = None, out: Any = None, keepdims: bool = False, initial: Any = None, where: Any = None) -> Any:
+    def min(
+        self,
+        axis: Axis = None,
+        out: ArrayLike | None = None,
+        keepdims: bool = False,
+        initial: Scalar | None = None,
+        where: ArrayLike | None = None,
+    ) -> ResultT:
         """The smallest element; NaN if an element is NaN.
 
         Examples
@@ -344,10 +362,17 @@ class Reductions:
         >>> array.min(axis=0).compute()
         array([0, 1, 2])
         """
-        return dispatch.functions["min"](self, axis, out, keepdims, initial, where)
+        return dispatch.functions["min"](self, axis, out, keepdims, initial, where)  # type: ignore[no-any-return]
 
     @_reduction
-    def max(self, axis: Axis = None, out: Any = None, keepdims: bool = False, initial: Any = None, where: Any = None) -> Any:
+    def max(
+        self,
+        axis: Axis = None,
+        out: ArrayLike | None = None,
+        keepdims: bool = False,
+        initial: Scalar | None = None,
+        where: ArrayLike | None = None,
+    ) -> ResultT:
         """The largest element; NaN if an element is NaN.
 
         Examples
@@ -357,10 +382,10 @@ class Reductions:
         >>> array.max(axis=0).compute()
         array([3, 4, 5])
         """
-        return dispatch.functions["max"](self, axis, out, keepdims, initial, where)
+        return dispatch.functions["max"](self, axis, out, keepdims, initial, where)  # type: ignore[no-any-return]
 
     @_reduction
-    def argmin(self, axis: Axis = None, out: Any = None, *, keepdims: bool = False) -> Any:
+    def argmin(self, axis: Axis = None, out: ArrayLike | None = None, *, keepdims: bool = False) -> ResultT:
         """The index of the first smallest element.
 
         Examples
@@ -370,10 +395,10 @@ class Reductions:
         >>> array.argmin(axis=0).compute()
         array([0, 0, 0])
         """
-        return dispatch.functions["argmin"](self, axis, out, keepdims=keepdims)
+        return dispatch.functions["argmin"](self, axis, out, keepdims=keepdims)  # type: ignore[no-any-return]
 
     @_reduction
-    def argmax(self, axis: Axis = None, out: Any = None, *, keepdims: bool = False) -> Any:
+    def argmax(self, axis: Axis = None, out: ArrayLike | None = None, *, keepdims: bool = False) -> ResultT:
         """The index of the first largest element.
 
         Examples
@@ -383,10 +408,12 @@ class Reductions:
         >>> array.argmax(axis=0).compute()
         array([1, 1, 1])
         """
-        return dispatch.functions["argmax"](self, axis, out, keepdims=keepdims)
+        return dispatch.functions["argmax"](self, axis, out, keepdims=keepdims)  # type: ignore[no-any-return]
 
     @_reduction
-    def any(self, axis: Axis = None, out: Any = None, keepdims: bool = False, *, where: Any = None) -> Any:
+    def any(
+        self, axis: Axis = None, out: ArrayLike | None = None, keepdims: bool = False, *, where: ArrayLike | None = None
+    ) -> ResultT:
         """Whether an element is not 0.
 
         Examples
@@ -396,10 +423,12 @@ class Reductions:
         >>> array.any(axis=0).compute()
         array([ True,  True,  True])
         """
-        return dispatch.functions["any"](self, axis, out, keepdims, where=where)
+        return dispatch.functions["any"](self, axis, out, keepdims, where=where)  # type: ignore[no-any-return]
 
     @_reduction
-    def all(self, axis: Axis = None, out: Any = None, keepdims: bool = False, *, where: Any = None) -> Any:
+    def all(
+        self, axis: Axis = None, out: ArrayLike | None = None, keepdims: bool = False, *, where: ArrayLike | None = None
+    ) -> ResultT:
         """Whether no element is 0.
 
         Examples
@@ -409,7 +438,7 @@ class Reductions:
         >>> array.all(axis=0).compute()
         array([False,  True,  True])
         """
-        return dispatch.functions["all"](self, axis, out, keepdims, where=where)
+        return dispatch.functions["all"](self, axis, out, keepdims, where=where)  # type: ignore[no-any-return]
 
 
 class Shaped:

@@ -6,7 +6,7 @@ import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -21,9 +21,18 @@ from cuzarr._numpy import is_number, is_small
 from cuzarr.errors import ArgumentTypeError, InvalidArgumentError, ShapeMismatchError, UnsupportedError
 from cuzarr.storage import StorePath
 
+if TYPE_CHECKING:
+    from cuzarr.typing import StoreLike, SupportsStorePath
+
+    One: TypeAlias = Array | SupportsStorePath | StoreLike | "Variable"
+
 Window = Mapping[int | str, int | tuple[int, int]]
 """For each sample axis, by name or number, the number of elements of a sample, or the offsets ``(start, stop)`` of its elements
 from the sample's position."""
+
+
+Given: TypeAlias = "One | Sequence[One] | Mapping[str, One]"
+"""What samples consist of: one array, several, or several by name."""
 
 
 def parse_window(window: Any, what: str) -> dict[int | str, tuple[int, int]]:

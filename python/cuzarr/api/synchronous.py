@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from cuzarr import _core, _names
@@ -40,7 +38,7 @@ from cuzarr._node.save import save, save_array, save_group
 from cuzarr.errors import UnsupportedError
 
 
-def copy_all(*args: Any, **kwargs: Any) -> tuple[int, int, int]:
+def copy_all(*args: object, **kwargs: object) -> tuple[int, int, int]:
     """Not supported, as in zarr-python. Use :func:`cuzarr.copy`, which copies whole groups.
 
     Raises
@@ -56,7 +54,7 @@ def copy_all(*args: Any, **kwargs: Any) -> tuple[int, int, int]:
     raise UnsupportedError("copy_all is not available", hint="use cuzarr.copy(group, target)")
 
 
-def copy_store(*args: Any, **kwargs: Any) -> tuple[int, int, int]:
+def copy_store(*args: object, **kwargs: object) -> tuple[int, int, int]:
     """Not supported, as in zarr-python. Use :func:`cuzarr.copy`, which copies whole hierarchies.
 
     Raises

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from typing import Any, ClassVar, Literal, NamedTuple, Protocol, Self, SupportsIndex, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol, Self, SupportsIndex, runtime_checkable
 
 import numpy as np
 
@@ -13,6 +13,11 @@ from cuzarr import _numpy
 from cuzarr._docstrings import documented
 from cuzarr._memory import foreign as _foreign
 from cuzarr.errors import ArgumentTypeError, InvalidArgumentError
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from cuzarr.typing import AnyBuffer, DTypeLike, MemoryOperand, Scalar, Selection
 
 BytesLike = bytes | bytearray | memoryview
 Order = Literal["K", "A", "C", "F"]
@@ -172,7 +177,7 @@ class Buffer(Memory):
 
     @classmethod
     @abstractmethod
-    def from_buffer(cls, buffer: Any) -> Self:
+    def from_buffer(cls, buffer: AnyBuffer) -> Self:
         """A buffer of this class with the bytes of another. They are copied only if the other is in another kind of memory.
 
         Parameters
@@ -252,7 +257,7 @@ class Buffer(Memory):
         """
         return self.__class__(self._data[_contiguous(key)])
 
-    def __setitem__(self, key: slice, value: Any) -> None:
+    def __setitem__(self, key: slice, value: Buffer | BytesLike | MemoryOperand) -> None:
         if isinstance(value, Buffer):
             value = value.as_array_like()
         elif isinstance(value, bytes | bytearray | memoryview):
@@ -281,7 +286,7 @@ class Buffer(Memory):
         b'abc'
         """
 
-    def __add__(self, other: Any) -> Self:
+    def __add__(self, other: AnyBuffer) -> Self:
         return self.combine([other])
 
     def __eq__(self, other: object) -> bool:
@@ -335,7 +340,9 @@ class NDBuffer(Memory):
 
     @classmethod
     @abstractmethod
-    def create(cls, *, shape: Iterable[int], dtype: Any, order: Literal["C", "F"] = "C", fill_value: Any | None = None) -> Self:
+    def create(
+        cls, *, shape: Iterable[int], dtype: DTypeLike, order: Literal["C", "F"] = "C", fill_value: Scalar | None = None
+    ) -> Self:
         """New memory in which every element has one value.
 
         Parameters
@@ -355,7 +362,7 @@ class NDBuffer(Memory):
         """
 
     @classmethod
-    def empty(cls, shape: tuple[int, ...], dtype: Any, order: Literal["C", "F"] = "C") -> Self:
+    def empty(cls, shape: tuple[int, ...], dtype: DTypeLike, order: Literal["C", "F"] = "C") -> Self:
         """New memory whose elements are not set: they hold whatever the memory held.
 
         Parameters
@@ -391,7 +398,7 @@ class NDBuffer(Memory):
 
     @classmethod
     @abstractmethod
-    def from_numpy_array(cls, array_like: Any) -> Self:
+    def from_numpy_array(cls, array_like: npt.ArrayLike) -> Self:
         """A buffer with the elements of a NumPy array. A buffer of host memory shares them; others hold a copy.
 
         Parameters
@@ -494,7 +501,7 @@ class NDBuffer(Memory):
         """
         return self.__class__(self._data.reshape(tuple(extent for place, extent in enumerate(self.shape) if place not in axis)))
 
-    def astype(self, dtype: Any, order: Order = "K") -> Self:
+    def astype(self, dtype: DTypeLike, order: Order = "K") -> Self:
         """A copy whose elements are converted, as NumPy converts them.
 
         Parameters
@@ -514,11 +521,11 @@ class NDBuffer(Memory):
         """
         return self.__class__(self._data.astype(_numpy.parse_type(dtype), order=order))
 
-    def __getitem__(self, key: Any) -> Self:
+    def __getitem__(self, key: Selection) -> Self:
         return self.__class__(self._data[key])
 
     @abstractmethod
-    def __setitem__(self, key: Any, value: Any) -> None: ...
+    def __setitem__(self, key: Selection, value: NDBuffer | ArrayLike) -> None: ...
 
     def __len__(self) -> int:
         return len(self._data)
@@ -527,7 +534,7 @@ class NDBuffer(Memory):
         return f"<NDBuffer shape={self.shape} dtype={self.dtype} {self._data!r}>"
 
     @abstractmethod
-    def all_equal(self, other: Any, equal_nan: bool = True) -> bool:
+    def all_equal(self, other: NDBuffer | ArrayLike | None, equal_nan: bool = True) -> bool:
         """Whether all elements equal a value. ``0.0`` and ``-0.0`` are told apart.
 
         Parameters
@@ -547,7 +554,7 @@ class NDBuffer(Memory):
         (True, False)
         """
 
-    def fill(self, value: Any) -> None:
+    def fill(self, value: Scalar) -> None:
         """Set every element to one value.
 
         Parameters

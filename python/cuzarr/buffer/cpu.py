@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
 
@@ -14,6 +14,11 @@ from cuzarr._memory.foreign import host_view
 from cuzarr.buffer import _classes
 from cuzarr.buffer._classes import ArrayLike, BufferPrototype, BytesLike, NDArrayLike, Order, element_bits
 from cuzarr.errors import ImplicitHostCopyError
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from cuzarr.typing import AnyBuffer, DTypeLike, Scalar, Selection
 
 __all__ = ["Buffer", "NDBuffer", "as_numpy_array_wrapper", "buffer_prototype", "numpy_buffer_prototype"]
 
@@ -68,7 +73,7 @@ class Buffer(HostMemory, _classes.Buffer):
         return cls(np.empty(0, "B"))
 
     @classmethod
-    def from_buffer(cls, buffer: Any) -> Self:
+    def from_buffer(cls, buffer: AnyBuffer) -> Self:
         return cls(buffer.as_numpy_array())
 
     @classmethod
@@ -108,7 +113,9 @@ class NDBuffer(HostMemory, _classes.NDBuffer):
         super().__init__(array)
 
     @classmethod
-    def create(cls, *, shape: Iterable[int], dtype: Any, order: Literal["C", "F"] = "C", fill_value: Any | None = None) -> Self:
+    def create(
+        cls, *, shape: Iterable[int], dtype: DTypeLike, order: Literal["C", "F"] = "C", fill_value: Scalar | None = None
+    ) -> Self:
         dtype = element_type(dtype)
         with refusing("create"):
             array = np.zeros(tuple(shape), dtype, order)
@@ -117,14 +124,14 @@ class NDBuffer(HostMemory, _classes.NDBuffer):
         return cls(array)
 
     @classmethod
-    def empty(cls, shape: tuple[int, ...], dtype: Any, order: Literal["C", "F"] = "C") -> Self:
+    def empty(cls, shape: tuple[int, ...], dtype: DTypeLike, order: Literal["C", "F"] = "C") -> Self:
         return cls(np.empty(shape, _numpy.parse_type(dtype), order))
 
     @classmethod
-    def from_numpy_array(cls, array_like: Any) -> Self:
+    def from_numpy_array(cls, array_like: npt.ArrayLike) -> Self:
         return cls(np.asanyarray(array_like))
 
-    def astype(self, dtype: Any, order: Order = "K") -> Self:
+    def astype(self, dtype: DTypeLike, order: Order = "K") -> Self:
         dtype = _numpy.parse_type(dtype)
         own = self.as_numpy_array()
         # NumPy swaps the bytes of dates without a unit only after it has refused to convert them.
@@ -134,13 +141,13 @@ class NDBuffer(HostMemory, _classes.NDBuffer):
             return self.__class__(counts.view(dtype))
         return super().astype(dtype, order)
 
-    def __getitem__(self, key: Any) -> Self:
+    def __getitem__(self, key: Selection) -> Self:
         # Without the ellipsis NumPy gives a scalar, a copy, for a single element.
         if isinstance(key, tuple) and not any(item is Ellipsis for item in key):
             key = (*key, Ellipsis)
         return self.__class__(np.asanyarray(self._data[key]))
 
-    def __setitem__(self, key: Any, value: Any) -> None:
+    def __setitem__(self, key: Selection, value: _classes.NDBuffer | ArrayLike) -> None:
         if isinstance(value, _classes.NDBuffer):
             value = value.as_numpy_array()
         elif self.dtype.kind not in "OT" and (np.isscalar(value) or not hasattr(value, "dtype")):
@@ -164,7 +171,9 @@ _COMPARED = frozenset(
 )
 
 
-def as_numpy_array_wrapper(func: Callable[[np.ndarray[Any, Any]], bytes], buf: Any, prototype: BufferPrototype) -> Any:
+def as_numpy_array_wrapper(
+    func: Callable[[np.ndarray[Any, Any]], bytes], buf: _classes.Buffer, prototype: BufferPrototype
+) -> _classes.Buffer:
     """Call a function of host memory with the bytes of a buffer on any device. ``prototype`` decides where its result goes.
 
     Parameters

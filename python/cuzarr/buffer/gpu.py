@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable
-from typing import Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
 
@@ -18,6 +18,11 @@ from cuzarr._memory.device_array import DeviceArray
 from cuzarr.buffer import _classes, cpu
 from cuzarr.buffer._classes import ArrayLike, BufferPrototype, BytesLike, NDArrayLike, element_bits
 from cuzarr.errors import CuzarrUserWarning, MemorySpaceError
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from cuzarr.typing import AnyBuffer, DTypeLike, Scalar, Selection
 
 __all__ = ["Buffer", "NDBuffer", "buffer_prototype"]
 
@@ -101,10 +106,10 @@ class Buffer(DeviceMemory, _classes.Buffer):
         return cls(_result(DeviceArray.empty((0,), "B", _current_device())))
 
     @classmethod
-    def from_buffer(cls, buffer: Any) -> Self:
+    def from_buffer(cls, buffer: AnyBuffer) -> Self:
         if _foreign.is_on_device(array := buffer.as_array_like()):
             return cls(array)
-        return cls.from_bytes(buffer.as_numpy_array())
+        return cls.from_bytes(buffer.as_numpy_array())  # type: ignore[arg-type]
 
     @classmethod
     def from_bytes(cls, bytes_like: BytesLike) -> Self:
@@ -160,20 +165,22 @@ class NDBuffer(DeviceMemory, _classes.NDBuffer):
         super().__init__(_adopt(array, "a gpu.NDBuffer"))
 
     @classmethod
-    def create(cls, *, shape: Iterable[int], dtype: Any, order: Literal["C", "F"] = "C", fill_value: Any | None = None) -> Self:
+    def create(
+        cls, *, shape: Iterable[int], dtype: DTypeLike, order: Literal["C", "F"] = "C", fill_value: Scalar | None = None
+    ) -> Self:
         array = DeviceArray.empty(tuple(shape), dtype, _current_device(), order)
         array.fill(np.zeros((), array.dtype) if fill_value is None else fill_value)
         return cls(_result(array))
 
     @classmethod
-    def empty(cls, shape: tuple[int, ...], dtype: Any, order: Literal["C", "F"] = "C") -> Self:
+    def empty(cls, shape: tuple[int, ...], dtype: DTypeLike, order: Literal["C", "F"] = "C") -> Self:
         return cls(_result(DeviceArray.empty(tuple(shape), dtype, _current_device(), order)))
 
     @classmethod
-    def from_numpy_array(cls, array_like: Any) -> Self:
-        return cls(_result(DeviceArray.from_host(array_like, _current_device())))
+    def from_numpy_array(cls, array_like: npt.ArrayLike) -> Self:
+        return cls(_result(DeviceArray.from_host(array_like, _current_device())))  # type: ignore[arg-type]  # refused there
 
-    def __setitem__(self, key: Any, value: Any) -> None:
+    def __setitem__(self, key: Selection, value: Any) -> None:
         if isinstance(value, _classes.NDBuffer):
             value = value.as_ndarray_like()
         if isinstance(self._data, DeviceArray):
@@ -189,7 +196,7 @@ class NDBuffer(DeviceMemory, _classes.NDBuffer):
             value = _result(DeviceArray.from_host(_foreign.to_native_host(value, self.dtype), self.device))
         self._data[key] = value
 
-    def fill(self, value: Any) -> None:
+    def fill(self, value: Scalar) -> None:
         _device_array(self._data).fill(value)
 
     def all_equal(self, other: Any, equal_nan: bool = True) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from cuzarr._checks import dictionary, items, parse_shape
 from cuzarr.codecs.numcodecs import NumcodecsCodec, from_numcodecs_config
@@ -26,6 +26,11 @@ from cuzarr.codecs.values import (
     replace_codec,
 )
 from cuzarr.errors import InvalidArgumentError, MetadataValidationError
+
+if TYPE_CHECKING:
+    from enum import Enum
+
+    from cuzarr.typing import CodecLike, ShapeLike
 
 
 @dataclass(frozen=True, init=False)
@@ -70,11 +75,11 @@ class ShardingCodec(Codec):
     def __init__(
         self,
         *,
-        chunk_shape: Any,
-        codecs: Iterable[Any] = (BytesCodec(),),
-        index_codecs: Iterable[Any] = (BytesCodec(), Crc32cCodec()),
-        index_location: Any = "end",
-        subchunk_write_order: Any = "morton",
+        chunk_shape: ShapeLike,
+        codecs: Iterable[CodecLike] = (BytesCodec(),),
+        index_codecs: Iterable[CodecLike] = (BytesCodec(), Crc32cCodec()),
+        index_location: Literal["start", "end"] | Enum = "end",
+        subchunk_write_order: Literal["morton", "unordered", "lexicographic", "colexicographic"] = "morton",
     ) -> None:
         orders = ("morton", "unordered", "lexicographic", "colexicographic")
         object.__setattr__(self, "chunk_shape", parse_shape(chunk_shape))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,6 +15,9 @@ from cuzarr._memory.foreign import device_buffer, is_on_device, wrap_host
 from cuzarr._memory.streams import stream_handle
 from cuzarr.codecs.direct import as_json, current_stream
 from cuzarr.errors import CuzarrError, InvalidArgumentError
+
+if TYPE_CHECKING:
+    from cuzarr.typing import ArrayLike, CodecLike, Frames, Rows, Stream
 
 
 def _frame(value: Any) -> _core.NdBuffer:
@@ -94,7 +97,7 @@ class Batch:
         """Why threads of the host decode; ``None`` when the device does."""
         return self._batch.via_host
 
-    def run(self, stream: Any = None) -> None:
+    def run(self, stream: Stream = None) -> None:
         """Start decoding and return. Frames that the host decodes are done when this returns.
 
         Parameters
@@ -175,12 +178,14 @@ class Decoder:
     [0, 1, 2]
     """
 
-    def __init__(self, codecs: Any, *, device: str | None = None) -> None:
+    def __init__(self, codecs: CodecLike | Sequence[CodecLike], *, device: str | None = None) -> None:
         self.device: str = str(config.get("device")) if device is None else device
         self._codecs = as_json(codecs)
         self._decoder = _core.Decoder(self._codecs, self.device)
 
-    def prepare(self, frames: Any, out: Any, *, scratch_limit: int | None = None) -> Batch:
+    def prepare(
+        self, frames: Frames, out: list[ArrayLike] | tuple[ArrayLike, ...] | Rows, *, scratch_limit: int | None = None
+    ) -> Batch:
         """Read the headers of frames, and lay out how to decode them.
 
         Parameters
@@ -215,7 +220,7 @@ class Decoder:
             batch = self._decoder.prepare([_frame(frame) for frame in frames], targets, scratch_limit)
         return Batch(batch, (frames, out), outs)
 
-    def decode(self, frames: Any, out: Any, *, stream: Any = None) -> None:
+    def decode(self, frames: Frames, out: list[ArrayLike] | tuple[ArrayLike, ...] | Rows, *, stream: Stream = None) -> None:
         """Decode frames and wait: :meth:`prepare`, :meth:`Batch.run` and :meth:`Batch.check` in one call.
 
         Parameters

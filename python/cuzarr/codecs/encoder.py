@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,6 +15,9 @@ from cuzarr._memory.foreign import device_buffer, is_on_device, wrap_host
 from cuzarr._memory.streams import stream_handle
 from cuzarr.codecs.direct import as_json, current_stream
 from cuzarr.errors import CuzarrError, InvalidArgumentError
+
+if TYPE_CHECKING:
+    from cuzarr.typing import CodecLike, Frame, MemoryArray, Rows, Stream
 
 
 def _chunk(value: Any) -> _core.NdBuffer:
@@ -57,7 +60,7 @@ class EncodingBatch:
     2
     """
 
-    def __init__(self, batch: _core.EncoderBatch, kept: Any, chunks: Sequence[Any]) -> None:
+    def __init__(self, batch: _core.EncoderBatch, kept: object, chunks: Sequence[Any]) -> None:
         self._batch = batch
         self._kept = kept  # for as long as work may be under way
         self._chunks = chunks
@@ -75,7 +78,7 @@ class EncodingBatch:
         """Why the host runs a codec; ``None`` when the device runs all."""
         return self._batch.via_host
 
-    def run(self, stream: Any = None) -> None:
+    def run(self, stream: Stream = None) -> None:
         """Start encoding and return. Chunks that the host encodes are done when this returns.
 
         The run reads the chunks in the order of the stream, so they may be changed between runs.
@@ -116,7 +119,7 @@ class EncodingBatch:
         """
         return self._batch.check()
 
-    def frames(self) -> list[Any]:
+    def frames(self) -> list[MemoryArray]:
         """Wait for the last run, and return its frames in the order of the chunks.
 
         Returns
@@ -175,13 +178,13 @@ class Encoder:
     [999, 1999, 2999]
     """
 
-    def __init__(self, codecs: Any, *, device: str | None = None, strict: bool | None = None) -> None:
+    def __init__(self, codecs: CodecLike | Sequence[CodecLike], *, device: str | None = None, strict: bool | None = None) -> None:
         self.device: str = str(config.get("device")) if device is None else device
         self._codecs = as_json(codecs)
         strict = bool(config.get("strict")) if strict is None else strict
         self._encoder = _core.Encoder(self._codecs, self.device, strict)
 
-    def prepare(self, chunks: Any, *, scratch_limit: int | None = None) -> EncodingBatch:
+    def prepare(self, chunks: list[Frame] | tuple[Frame, ...] | Rows, *, scratch_limit: int | None = None) -> EncodingBatch:
         """Lay out the encoding of chunks. Nothing is put on the device yet.
 
         Parameters
@@ -211,7 +214,7 @@ class Encoder:
         batch = self._encoder.prepare([_chunk(row) for row in rows], scratch_limit)
         return EncodingBatch(batch, chunks, rows)
 
-    def encode(self, chunks: Any, *, stream: Any = None) -> list[Any]:
+    def encode(self, chunks: list[Frame] | tuple[Frame, ...] | Rows, *, stream: Stream = None) -> list[MemoryArray]:
         """Encode chunks and wait: :meth:`prepare`, :meth:`EncodingBatch.run` and :meth:`EncodingBatch.frames` in one call.
 
         Parameters

@@ -6,7 +6,7 @@ import operator
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, Self, TypeVar
 
 import numpy as np
 
@@ -14,6 +14,11 @@ from cuzarr._checks import element_type, items, whole
 from cuzarr._docstrings import complete_class, documented
 from cuzarr._memory import element_types
 from cuzarr.errors import InvalidArgumentError, MetadataValidationError
+
+if TYPE_CHECKING:
+    from enum import Enum
+
+    from cuzarr.typing import DTypeLike
 
 Role = Literal["array_array", "array_bytes", "bytes_bytes"]
 
@@ -171,7 +176,7 @@ class BytesCodec(Codec):
     role: ClassVar[Role] = "array_bytes"
     endian: Literal["little", "big"] | None
 
-    def __init__(self, *, endian: Any = sys.byteorder) -> None:
+    def __init__(self, *, endian: Literal["little", "big"] | Enum | None = sys.byteorder) -> None:
         parsed = None if endian is None else choice("endian", endian, ("little", "big"))
         object.__setattr__(self, "endian", parsed)
 
@@ -227,9 +232,9 @@ class BloscCodec(Codec):
         self,
         *,
         typesize: int | None = None,
-        cname: Any = "zstd",
+        cname: Literal["zstd", "lz4", "lz4hc", "zlib", "blosclz", "snappy"] | Enum = "zstd",
         clevel: int = 5,
-        shuffle: Any = None,
+        shuffle: Literal["noshuffle", "shuffle", "bitshuffle"] | Enum | None = None,
         blocksize: int = 0,
     ) -> None:
         compressors = ("lz4", "lz4hc", "blosclz", "snappy", "zlib", "zstd")
@@ -413,7 +418,7 @@ class ScaleOffset(Codec):
     offset: int | float | str
     scale: int | float | str
 
-    def __init__(self, *, offset: Any = 0, scale: Any = 1) -> None:
+    def __init__(self, *, offset: float | str = 0, scale: float | str = 1) -> None:
         for what, value in (("offset", offset), ("scale", scale)):
             if not isinstance(value, int | float | str):
                 raise TypeError(f"{what} is a number or a string, got {value!r}")
@@ -453,10 +458,12 @@ class CastValue(Codec):
     def __init__(
         self,
         *,
-        data_type: Any,
-        rounding: Any = "nearest-even",
-        out_of_range: Any = None,
-        scalar_map: Any = None,
+        data_type: DTypeLike,
+        rounding: Literal[
+            "nearest-even", "towards-zero", "towards-positive", "towards-negative", "nearest-away"
+        ] = "nearest-even",
+        out_of_range: Literal["clamp", "wrap"] | None = None,
+        scalar_map: Mapping[str, Any] | None = None,
     ) -> None:
         roundings = ("nearest-even", "towards-zero", "towards-positive", "towards-negative", "nearest-away")
         if not isinstance(data_type, str):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,6 +15,9 @@ from cuzarr._memory.foreign import is_on_device
 from cuzarr._memory.streams import stream_handle
 from cuzarr.errors import InvalidArgumentError, MemorySpaceError
 from cuzarr.kernels.module import buffer_on, device_number, is_array
+
+if TYPE_CHECKING:
+    from cuzarr.typing import KernelArgument, Stream
 
 
 def _number(value: Any, name: str) -> tuple[str, bytes]:
@@ -76,7 +79,7 @@ class ElementwiseKernel:
         self.operation: str = operation
         self.name: str = name
 
-    def __call__(self, *args: Any, size: int | None = None, stream: Any = None, block_size: int = 256) -> Any:
+    def __call__(self, *args: KernelArgument, size: int | None = None, stream: Stream = None, block_size: int = 256) -> Any:
         """Launch the kernel and wait for it.
 
         Parameters

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import re
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,6 +16,9 @@ from cuzarr._memory.device_array import DeviceArray
 from cuzarr._memory.foreign import device_buffer, is_on_device
 from cuzarr._memory.streams import stream_handle
 from cuzarr.errors import InvalidArgumentError, MemorySpaceError
+
+if TYPE_CHECKING:
+    from cuzarr.typing import KernelArgument, Stream
 
 
 def _gpu(device: str | None) -> str:
@@ -206,11 +209,11 @@ class Function:
 
     def __call__(
         self,
-        *args: Any,
+        *args: KernelArgument | bytes | ctypes.Structure | None,
         grid: int | Sequence[int],
         block: int | Sequence[int],
         shared_bytes: int = 0,
-        stream: Any = None,
+        stream: Stream = None,
     ) -> None:
         """Launch the kernel. Without ``stream`` the call waits for it.
 

@@ -20,7 +20,6 @@ from cuzarr.storage.local import LocalStore
 from cuzarr.storage.memory import GpuMemoryStore, MemoryStore
 from cuzarr.storage.resolve import (
     MODES,
-    AccessMode,
     StoreLike,
     StorePath,
     iterate_parents,
@@ -35,7 +34,6 @@ from cuzarr.storage.zip import ZipStore
 
 __all__ = [
     "MODES",
-    "AccessMode",
     "ForeignStore",
     "FsspecStore",
     "GDSStore",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from cuzarr import _core
 from cuzarr._docstrings import documented
@@ -18,6 +18,11 @@ from cuzarr.storage.adapters.base import without_secrets
 from cuzarr.storage.adapters.choice import adapt_store
 from cuzarr.storage.apart import taken_apart
 from cuzarr.storage.store import Store
+
+if TYPE_CHECKING:
+    from collections.abc import MutableMapping
+
+    from cuzarr.typing import ForeignStoreLike
 
 # What URLs begin with most often; others are known to fsspec.
 SCHEMES = ("file", "memory", "zip", "s3", "gs", "gcs", "az", "abfs", "http", "https", "ftp", "sftp", "github", "reference")
@@ -54,7 +59,7 @@ class ForeignStore(Store):
     [0.0, 0.0]
     """
 
-    def __init__(self, store: Any, *, read_only: bool = False) -> None:
+    def __init__(self, store: ForeignStoreLike | MutableMapping[str, Any], *, read_only: bool = False) -> None:
         self.wrapped = store
         self._adapter = adapt_store(store)
         self.supports_deletes: bool = self._adapter.supports_deletes
@@ -290,5 +295,5 @@ class ObjectStore(ForeignStore):
     [0.0, 0.0]
     """
 
-    def __init__(self, store: Any, *, read_only: bool = False) -> None:
+    def __init__(self, store: ForeignStoreLike, *, read_only: bool = False) -> None:
         super().__init__(store, read_only=read_only)

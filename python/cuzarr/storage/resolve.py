@@ -6,8 +6,7 @@ import os
 import re
 import sys
 from collections.abc import Iterator, Mapping, MutableMapping
-from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, TypeAlias, Union
 
 from cuzarr._docstrings import documented
 from cuzarr._names import did_you_mean
@@ -21,7 +20,11 @@ from cuzarr.storage.store import Store
 from cuzarr.storage.url import UrlStore
 from cuzarr.storage.zip import ZipStore, is_zip_file
 
-AccessMode = Literal["r", "r+", "a", "w", "w-"]
+if TYPE_CHECKING:
+    from zarr.storage import StorePath as ZarrStorePath
+
+    from cuzarr.typing import AccessMode, ForeignStoreLike
+
 MODES: tuple[AccessMode, ...] = ("r", "r+", "a", "w", "w-")
 
 
@@ -149,17 +152,18 @@ class StorePath:
 # What these refer to is said by storage_options alone.
 _PLACELESS = ("reference", "github", "git")
 
-# `Any` stands for stores of other libraries (zarr-python, fsspec, obstore, Icechunk), whose classes are not imported here.
-StoreLike = Store | StorePath | Path | str | MutableMapping[str, Any] | Any
+StoreLike: TypeAlias = Union[
+    Store, StorePath, os.PathLike[str], str, MutableMapping[str, Any], "ForeignStoreLike", "ZarrStorePath"
+]
 """Whatever says where data is: a path, a URL, a store, a place in one, a mapping; a store of another library."""
 
 
 def make_store(
-    store: StoreLike,
+    store: StoreLike | None,
     *,
     read_only: bool = False,
     storage_options: Mapping[str, Any] | None = None,
-    mode: str | None = None,
+    mode: AccessMode | None = None,
 ) -> Store:
     """A store from anything that names one: a path, a URL, a mapping, a store of another library.
 
@@ -214,7 +218,7 @@ def make_store(
         return LocalStore(path, read_only=read_only)
     if isinstance(store, dict):
         return MemoryStore(store, read_only=read_only)
-    return _known_of_zarr(store, read_only) or ForeignStore(store, read_only=read_only)
+    return _known_of_zarr(store, read_only) or ForeignStore(store, read_only=read_only)  # type: ignore[arg-type]  # refused there
 
 
 def _is_chain_of_known(text: str) -> bool:
@@ -248,10 +252,10 @@ def _known_of_zarr(store: Any, read_only: bool) -> Store | None:
 
 
 def make_store_path(
-    store: StoreLike,
+    store: StoreLike | None,
     *,
     path: object = None,
-    mode: str | None = None,
+    mode: AccessMode | None = None,
     storage_options: Mapping[str, Any] | None = None,
     metadata_store: StoreLike | None = None,
 ) -> StorePath:
@@ -282,7 +286,7 @@ def make_store_path(
     if isinstance(store, StorePath):
         prefix = store.path
     elif hasattr(store, "store") and hasattr(store, "path") and type(store).__name__ == "StorePath":
-        store, prefix = store.store, store.path  # zarr-python's
+        store, prefix = store.store, store.path  # type: ignore[union-attr]  # zarr-python's
     opened = make_store(store, read_only=mode == "r", storage_options=storage_options, mode=mode)
     if metadata_store is not None:
         opened = SplitStore(opened, make_store(metadata_store, read_only=mode == "r"), read_only=opened.read_only)

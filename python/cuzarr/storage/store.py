@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, ClassVar, Self, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Self, overload
 
 import numpy as np
 
@@ -16,6 +16,9 @@ from cuzarr._text import printable
 from cuzarr.buffer import Buffer, BufferPrototype
 from cuzarr.buffer._prototype import prototype_device
 from cuzarr.errors import ArgumentTypeError, InvalidArgumentError, LibraryMissingError, ReadOnlyError, StoreFailedError
+
+if TYPE_CHECKING:
+    from cuzarr.typing import ByteRequest, BytesValue, MemoryArray, Prototype
 
 ByteBounds = tuple[int | None, int | None]
 """Which bytes: from where (negative: the last ones) and up to where; ``(None, None)`` is all of them."""
@@ -179,15 +182,27 @@ class Store:
 
     @overload
     def get(
-        self, key: str, prototype: None = None, byte_range: Any = None, *, start: int | None = None, stop: int | None = None
+        self,
+        key: str,
+        prototype: None = None,
+        byte_range: ByteRequest = None,
+        *,
+        start: int | None = None,
+        stop: int | None = None,
     ) -> bytes | None: ...
     @overload
     def get(
-        self, key: str, prototype: BufferPrototype, byte_range: Any = None, *, start: int | None = None, stop: int | None = None
+        self,
+        key: str,
+        prototype: BufferPrototype,
+        byte_range: ByteRequest = None,
+        *,
+        start: int | None = None,
+        stop: int | None = None,
     ) -> Buffer | None: ...
     @overload
     def get(
-        self, key: str, prototype: Any, byte_range: Any = None, *, start: int | None = None, stop: int | None = None
+        self, key: str, prototype: Prototype, byte_range: ByteRequest = None, *, start: int | None = None, stop: int | None = None
     ) -> Any: ...
     def get(
         self, key: str, prototype: Any = None, byte_range: Any = None, *, start: int | None = None, stop: int | None = None
@@ -242,7 +257,9 @@ class Store:
         value = self._handle.get(key, start, stop)
         return None if value is None else prototype.buffer.from_bytes(value)
 
-    def get_partial_values(self, prototype: BufferPrototype, key_ranges: Iterable[tuple[str, Any]]) -> list[Buffer | None]:
+    def get_partial_values(
+        self, prototype: BufferPrototype, key_ranges: Iterable[tuple[str, ByteRequest]]
+    ) -> list[Buffer | None]:
         """Read parts of several values, each as :meth:`get` reads it.
 
         Parameters
@@ -293,7 +310,7 @@ class Store:
         """
         return self._handle.get_parts(key, parts)
 
-    def get_on(self, key: str, device: str, *, start: int | None = None, stop: int | None = None) -> Any:
+    def get_on(self, key: str, device: str, *, start: int | None = None, stop: int | None = None) -> MemoryArray | None:
         """Read a value, or a part of it, into a new array on a device.
 
         Parameters
@@ -334,7 +351,7 @@ class Store:
         """
         return self._handle.is_on(device)
 
-    def set(self, key: str, value: Any) -> None:
+    def set(self, key: str, value: BytesValue) -> None:
         """Write a whole value. Readers see the old value or the new one, never a mixture.
 
         Parameters
@@ -362,7 +379,7 @@ class Store:
         else:
             self._handle.set_from(key, stored)
 
-    def set_if_not_exists(self, key: str, value: Any) -> bool:
+    def set_if_not_exists(self, key: str, value: BytesValue) -> bool:
         """Write a value, unless the key exists already.
 
         Parameters

@@ -25,7 +25,7 @@ from torch.utils.data import Dataset
 
 from cuzarr import _names
 from cuzarr._node.open import array_of
-from cuzarr._samples.variables import Form, Variable
+from cuzarr._samples.variables import Form, Given, Variable
 from cuzarr.errors import ShapeMismatchError
 from cuzarr.torch._samples import BatchDataset, CropDataset, WindowDataset
 from cuzarr.torch._tensors import to_tensor
@@ -57,7 +57,7 @@ class RowDataset(Dataset[Any]):  # type: ignore[misc]
     (3, [2.0, 3.0])
     """
 
-    def __init__(self, arrays: Any | Sequence[Any] | Mapping[str, Any]) -> None:
+    def __init__(self, arrays: Given) -> None:
         self._form = Form(arrays)
         self.arrays = tuple(map(array_of, self._form.given))
         if len(lengths := sorted({len(array) for array in self.arrays})) > 1:
@@ -66,7 +66,7 @@ class RowDataset(Dataset[Any]):  # type: ignore[misc]
     def __len__(self) -> int:
         return len(self.arrays[0])
 
-    def __getitem__(self, place: Any) -> Any:
+    def __getitem__(self, place: int) -> Any:
         return self._form.of([to_tensor(array[place]) for array in self.arrays])
 
     def __getitems__(self, places: Sequence[int]) -> list[Any]:

@@ -27,7 +27,7 @@ from cuzarr._samples.plan import EpochPlan, Ints, Limits, plan_epoch
 from cuzarr._samples.progress import Progress
 from cuzarr._samples.reading import Batch, Clock, Counts, Held, Pass
 from cuzarr._samples.shares import Share, batch_count, batch_sizes, in_order
-from cuzarr._samples.variables import Form, Part, Parts, Variable, parse_window
+from cuzarr._samples.variables import Form, Given, Part, Parts, Variable, Window, parse_window
 from cuzarr.errors import InvalidArgumentError
 from cuzarr.torch._epochs import EpochDataset, refuse_collation
 from cuzarr.torch._tensors import to_tensor, torch_type
@@ -56,8 +56,8 @@ class SampleDataset(EpochDataset):
 
     def __init__(
         self,
-        variables: Any,
-        window: Any,
+        variables: Given,
+        window: Window,
         size: int,
         *,
         what: str,
@@ -379,7 +379,7 @@ class BatchDataset(SampleDataset):
 
     def __init__(
         self,
-        arrays: Any,
+        arrays: Given,
         size: int,
         *,
         shuffle: bool = False,
@@ -492,8 +492,8 @@ class WindowDataset(SampleDataset):
 
     def __init__(
         self,
-        variables: Any,
-        window: Any,
+        variables: Given,
+        window: Window,
         size: int,
         *,
         stride: int | Mapping[int | str, int] = 1,
@@ -591,8 +591,8 @@ class CropDataset(SampleDataset):
 
     def __init__(
         self,
-        variables: Any,
-        crop: Any,
+        variables: Given,
+        crop: Mapping[int | str, int],
         size: int,
         *,
         samples: int | None = None,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -11,8 +11,11 @@ from cuzarr._memory.foreign import wrap_host
 from cuzarr._numpy import OF_TORCH, is_small
 from cuzarr.errors import DTypeMismatchError
 
+if TYPE_CHECKING:
+    from cuzarr.typing import MemoryArray
 
-def to_tensor(elements: Any) -> torch.Tensor:
+
+def to_tensor(elements: MemoryArray | np.ndarray[Any, Any] | np.generic) -> torch.Tensor:
     """A tensor with these elements, on their device. It shares their memory, unless PyTorch has no such byte order or strides.
 
     Parameters

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, overload
 
 import numpy as np
 
@@ -22,6 +23,52 @@ LIKE_X = "array or Expression\n    An array on the device of ``x``; a plan where
 
 NO_DIMENSION = "InvalidArgumentError\n    There is no such dimension."
 """What they raise."""
+
+if TYPE_CHECKING:
+    from cuzarr.typing import ArrayLike, Expression, MemoryArray
+
+    Rest = ParamSpec("Rest")
+
+    class Planned(Protocol[Rest]):
+        """A function of elements. It makes a plan for an array in a store and for a plan, and computes elements in memory at once."""
+
+        @overload
+        def __call__(self, x: Lazy, /, *args: Rest.args, **kwargs: Rest.kwargs) -> Expression: ...
+        @overload
+        def __call__(self, x: ArrayLike, /, *args: Rest.args, **kwargs: Rest.kwargs) -> MemoryArray: ...
+
+    class PlannedPair(Protocol[Rest]):
+        """Like :class:`Planned`, of two operands. If one is in a store or a plan, the result is a plan."""
+
+        @overload
+        def __call__(self, x1: Lazy, x2: ArrayLike, /, *args: Rest.args, **kwargs: Rest.kwargs) -> Expression: ...
+        @overload
+        def __call__(self, x1: ArrayLike, x2: Lazy, /, *args: Rest.args, **kwargs: Rest.kwargs) -> Expression: ...
+        @overload
+        def __call__(self, x1: ArrayLike, x2: ArrayLike, /, *args: Rest.args, **kwargs: Rest.kwargs) -> MemoryArray: ...
+
+    class PlannedList(Protocol[Rest]):
+        """Like :class:`Planned`, of several arrays."""
+
+        @overload
+        def __call__(self, arrays: Sequence[Lazy], /, *args: Rest.args, **kwargs: Rest.kwargs) -> Expression: ...
+        @overload
+        def __call__(self, arrays: Sequence[ArrayLike], /, *args: Rest.args, **kwargs: Rest.kwargs) -> MemoryArray: ...
+
+
+def planned(function: Callable[Concatenate[ArrayLike, Rest], Any]) -> Planned[Rest]:
+    """Tells type checkers that a function makes a plan of an array in a store."""
+    return function  # type: ignore[return-value]
+
+
+def planned_pair(function: Callable[Concatenate[ArrayLike, ArrayLike, Rest], Any]) -> PlannedPair[Rest]:
+    """Like :func:`planned`, for a function of two operands."""
+    return function  # type: ignore[return-value]
+
+
+def planned_list(function: Callable[Concatenate[Sequence[ArrayLike], Rest], Any]) -> PlannedList[Rest]:
+    """Like :func:`planned`, for a function of several arrays."""
+    return function  # type: ignore[return-value]
 
 
 def array(x: Any, name: str) -> Any:

@@ -13,7 +13,7 @@ True
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -26,6 +26,10 @@ from cuzarr._compute.operands import dimension_names, is_lazy
 from cuzarr._memory.foreign import element_type, host_array
 from cuzarr.errors import DTypeMismatchError, ShapeMismatchError
 from cuzarr.xp import elementwise, reductions
+from cuzarr.xp.arguments import planned, planned_pair
+
+if TYPE_CHECKING:
+    pass
 
 __all__ = ["allclose", "array_equal", "average", "isclose", "nan_to_num"]
 
@@ -40,6 +44,7 @@ def _array(x: Any, name: str) -> Any:
     return x if _is_array(x) else host_array(x, name)
 
 
+@planned_pair
 def isclose(x1: Any, x2: Any, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> Any:
     """Whether elements differ by at most ``atol + rtol * abs(x2)``. Infinities are close to themselves.
 
@@ -86,6 +91,7 @@ def _both_nan(x1: Any, x2: Any) -> Any:
     return apply("logical_and", apply("not_equal", x1, x1), apply("not_equal", x2, x2))
 
 
+@planned_pair
 def allclose(x1: Any, x2: Any, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> Any:
     """Whether all elements are close, as :func:`isclose` says it.
 
@@ -114,6 +120,7 @@ def allclose(x1: Any, x2: Any, rtol: float = 1e-05, atol: float = 1e-08, equal_n
     return reductions.all(isclose(x1, x2, rtol, atol, equal_nan))
 
 
+@planned_pair
 def array_equal(x1: Any, x2: Any, equal_nan: bool = False) -> Any:
     """Whether two arrays have the same shape and the same elements.
 
@@ -149,6 +156,7 @@ def array_equal(x1: Any, x2: Any, equal_nan: bool = False) -> Any:
     return reductions.all(apply("logical_or", same, _both_nan(x1, x2)) if equal_nan else same)
 
 
+@planned
 def nan_to_num(x: Any, *, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None) -> Any:
     """The elements with numbers in the place of NaN and infinities.
 
@@ -190,6 +198,7 @@ def nan_to_num(x: Any, *, nan: float = 0.0, posinf: float | None = None, neginf:
     return apply("where", apply("equal", x, -math.inf), -largest if neginf is None else float(neginf), made)
 
 
+@planned
 def average(x: Any, axis: Axis = None, weights: Any = None, *, keepdims: bool = False) -> Any:
     """The weighted mean of the elements: their sum with weights, divided by the sum of the weights.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -24,6 +24,9 @@ from cuzarr._memory.foreign import (
 from cuzarr._operators.dispatch import Lazy, Stored
 from cuzarr._operators.documentation import completing
 from cuzarr.errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from cuzarr.typing import ArrayLike, DTypeLike, MemoryArray, Scalar, ShapeLike
 
 __all__ = [
     "arange", "asarray", "asnumpy", "empty", "empty_like", "full", "full_like", "linspace", "ones", "ones_like", "zeros",
@@ -53,7 +56,7 @@ _made_like = completing(
 
 
 @_made
-def asarray(x: Any, dtype: Any = None, *, device: str | None = None, copy: bool | None = None) -> Any:
+def asarray(x: ArrayLike, dtype: DTypeLike | None = None, *, device: str | None = None, copy: bool | None = None) -> MemoryArray:
     """An array in the memory of a device. It is copied only if it is elsewhere, and converted only if it has another type.
 
     Without ``device``, what is on a GPU stays there.
@@ -82,11 +85,11 @@ def asarray(x: Any, dtype: Any = None, *, device: str | None = None, copy: bool 
     """
     placed = _placed(x, dtype, device)
     if copy is None:
-        return placed
+        return placed  # type: ignore[no-any-return]
     is_shared = not isinstance(x, Lazy) and placed.size > 0 and _share_memory(x, placed)
     if copy is False and placed.size > 0 and not is_shared:
         raise InvalidArgumentError("asarray: copy=False forbids a copy, and one is needed", hint="leave copy out")
-    return placed.copy() if copy and is_shared else placed
+    return placed.copy() if copy and is_shared else placed  # type: ignore[no-any-return]
 
 
 def _share_memory(x: Any, placed: Any) -> bool:
@@ -118,7 +121,7 @@ def _placed(x: Any, dtype: Any, device: str | None) -> Any:
     return result_array(moved if wanted == own else moved.astype(memory_type(wanted), "C"), wanted)
 
 
-def asnumpy(x: Any) -> np.ndarray[Any, Any]:
+def asnumpy(x: ArrayLike) -> np.ndarray[Any, Any]:
     """A NumPy array with the elements of any array. Those on a GPU are copied.
 
     Parameters
@@ -149,7 +152,7 @@ def asnumpy(x: Any) -> np.ndarray[Any, Any]:
 
 
 @_made
-def empty(shape: Any, dtype: Any = float, *, device: str | None = None) -> Any:
+def empty(shape: ShapeLike, dtype: DTypeLike = float, *, device: str | None = None) -> MemoryArray:
     """Allocate memory whose elements are not set; :func:`cuzarr.empty` stores an array.
 
     Examples
@@ -161,12 +164,12 @@ def empty(shape: Any, dtype: Any = float, *, device: str | None = None) -> Any:
     where, native = device_name(device), _dtype(dtype)
     if where == "cpu":
         with refusing("empty"):
-            return np.empty(extents(shape), native)
-    return result_array(_core.NdBuffer.empty(extents(shape), memory_type(native), where, "C"), native)
+            return np.empty(extents(shape), native)  # type: ignore[return-value]
+    return result_array(_core.NdBuffer.empty(extents(shape), memory_type(native), where, "C"), native)  # type: ignore[no-any-return]
 
 
 @_made
-def full(shape: Any, fill_value: Any, dtype: Any = None, *, device: str | None = None) -> Any:
+def full(shape: ShapeLike, fill_value: Scalar, dtype: DTypeLike | None = None, *, device: str | None = None) -> MemoryArray:
     """Allocate memory filled with one value, or with an array that is broadcast; :func:`cuzarr.full` stores an array.
 
     Parameters
@@ -192,16 +195,16 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, *, device: str | None =
     where, size = device_name(device), extents(shape)
     if where == "cpu":
         with refusing("full"):
-            return _numpy.full(size, fill_value, native)
+            return _numpy.full(size, fill_value, native)  # type: ignore[return-value]
     if value.ndim:
-        return to_device(_numpy.full(size, fill_value, native), where)
+        return to_device(_numpy.full(size, fill_value, native), where)  # type: ignore[no-any-return]
     buffer = _core.NdBuffer.empty(size, memory_type(native), where, "C")
     buffer.fill(_numpy.full((), fill_value, native).tobytes())
-    return result_array(buffer, native)
+    return result_array(buffer, native)  # type: ignore[no-any-return]
 
 
 @_made
-def zeros(shape: Any, dtype: Any = float, *, device: str | None = None) -> Any:
+def zeros(shape: ShapeLike, dtype: DTypeLike = float, *, device: str | None = None) -> MemoryArray:
     """Allocate memory whose elements are 0; :func:`cuzarr.zeros` stores an array.
 
     Examples
@@ -214,7 +217,7 @@ def zeros(shape: Any, dtype: Any = float, *, device: str | None = None) -> Any:
 
 
 @_made
-def ones(shape: Any, dtype: Any = float, *, device: str | None = None) -> Any:
+def ones(shape: ShapeLike, dtype: DTypeLike = float, *, device: str | None = None) -> MemoryArray:
     """Allocate memory whose elements are 1; :func:`cuzarr.ones` stores an array.
 
     Examples
@@ -233,7 +236,7 @@ def _like(x: Any, dtype: Any, device: str | None) -> tuple[tuple[int, ...], Any,
 
 
 @_made_like
-def empty_like(x: Any, dtype: Any = None, *, device: str | None = None) -> Any:
+def empty_like(x: ArrayLike, dtype: DTypeLike | None = None, *, device: str | None = None) -> MemoryArray:
     """Allocate memory with the shape, type and device of an array; :func:`cuzarr.empty_like` stores one. Its elements are not set.
 
     Examples
@@ -247,7 +250,7 @@ def empty_like(x: Any, dtype: Any = None, *, device: str | None = None) -> Any:
 
 
 @_made_like
-def full_like(x: Any, fill_value: Any, dtype: Any = None, *, device: str | None = None) -> Any:
+def full_like(x: ArrayLike, fill_value: Scalar, dtype: DTypeLike | None = None, *, device: str | None = None) -> MemoryArray:
     """Allocate memory with the shape, type and device of an array, filled with one value; :func:`cuzarr.full_like` stores one.
 
     Parameters
@@ -266,7 +269,7 @@ def full_like(x: Any, fill_value: Any, dtype: Any = None, *, device: str | None 
 
 
 @_made_like
-def zeros_like(x: Any, dtype: Any = None, *, device: str | None = None) -> Any:
+def zeros_like(x: ArrayLike, dtype: DTypeLike | None = None, *, device: str | None = None) -> MemoryArray:
     """Allocate memory with the shape, type and device of an array; :func:`cuzarr.zeros_like` stores one. Its elements are 0.
 
     Examples
@@ -279,7 +282,7 @@ def zeros_like(x: Any, dtype: Any = None, *, device: str | None = None) -> Any:
 
 
 @_made_like
-def ones_like(x: Any, dtype: Any = None, *, device: str | None = None) -> Any:
+def ones_like(x: ArrayLike, dtype: DTypeLike | None = None, *, device: str | None = None) -> MemoryArray:
     """Allocate memory with the shape, type and device of an array; :func:`cuzarr.ones_like` stores one. Its elements are 1.
 
     Examples
@@ -296,7 +299,9 @@ def _optional(dtype: Any) -> np.dtype[Any] | None:
 
 
 @_made
-def arange(start: Any, stop: Any = None, step: Any = 1, dtype: Any = None, *, device: str | None = None) -> Any:
+def arange(
+    start: Scalar, stop: Scalar | None = None, step: Scalar = 1, dtype: DTypeLike | None = None, *, device: str | None = None
+) -> MemoryArray:
     """Evenly spaced numbers in memory of a device, as ``numpy.arange`` makes them.
 
     Parameters
@@ -314,12 +319,20 @@ def arange(start: Any, stop: Any = None, step: Any = 1, dtype: Any = None, *, de
     """
     begin, end = (0, start) if stop is None else (start, stop)
     with refusing("arange"):
-        numbers: np.ndarray[Any, Any] = np.arange(begin, end, step, dtype=_optional(dtype))
+        numbers: np.ndarray[Any, Any] = np.arange(begin, end, step, dtype=_optional(dtype))  # type: ignore[call-overload]
     return asarray(numbers, device=device_name(device))
 
 
 @_made
-def linspace(start: Any, stop: Any, num: int = 50, dtype: Any = None, *, endpoint: bool = True, device: str | None = None) -> Any:
+def linspace(
+    start: Scalar,
+    stop: Scalar,
+    num: int = 50,
+    dtype: DTypeLike | None = None,
+    *,
+    endpoint: bool = True,
+    device: str | None = None,
+) -> MemoryArray:
     """Evenly spaced numbers from ``start`` to ``stop``, as ``numpy.linspace`` makes them.
 
     Parameters
@@ -340,7 +353,7 @@ def linspace(start: Any, stop: Any, num: int = 50, dtype: Any = None, *, endpoin
     array([0. , 0.5, 1. ])
     """
     with refusing("linspace"):
-        numbers = np.linspace(start, stop, num, endpoint, dtype=_optional(dtype))
+        numbers = np.linspace(start, stop, num, endpoint, dtype=_optional(dtype))  # type: ignore[arg-type]
     return asarray(numbers, device=device_name(device))
 
 

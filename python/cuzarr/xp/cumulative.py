@@ -13,7 +13,7 @@ array([1, 3, 6])
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -26,9 +26,12 @@ from cuzarr._memory.device_array import DeviceArray, device_array
 from cuzarr._operators.dispatch import Lazy
 from cuzarr._operators.documentation import completing
 from cuzarr.errors import DTypeMismatchError, InvalidArgumentError
-from cuzarr.xp.arguments import LIKE_X, NO_DIMENSION, along, array, like
+from cuzarr.xp.arguments import LIKE_X, NO_DIMENSION, along, array, like, planned
 from cuzarr.xp.elementwise import isnan, where
 from cuzarr.xp.shapes import broadcast_to, concatenate
+
+if TYPE_CHECKING:
+    from cuzarr.typing import DTypeLike
 
 __all__ = ["cumprod", "cumsum", "cumulative_prod", "cumulative_sum", "nancumprod", "nancumsum"]
 
@@ -43,8 +46,9 @@ _documented = completing(
 )
 
 
+@planned
 @_documented
-def cumsum(x: Any, axis: int | str | None = None, dtype: Any = None) -> Any:
+def cumsum(x: Any, axis: int | str | None = None, dtype: DTypeLike | None = None) -> Any:
     """Running sums along a dimension, with NumPy's types: bools and small whole numbers are summed in 64 bits.
 
     Examples
@@ -57,8 +61,9 @@ def cumsum(x: Any, axis: int | str | None = None, dtype: Any = None) -> Any:
     return _cumulative(x, axis, dtype, "cumsum")
 
 
+@planned
 @_documented
-def cumprod(x: Any, axis: int | str | None = None, dtype: Any = None) -> Any:
+def cumprod(x: Any, axis: int | str | None = None, dtype: DTypeLike | None = None) -> Any:
     """Running products along a dimension, with NumPy's types: bools and small whole numbers are multiplied in 64 bits.
 
     Examples
@@ -70,8 +75,11 @@ def cumprod(x: Any, axis: int | str | None = None, dtype: Any = None) -> Any:
     return _cumulative(x, axis, dtype, "cumprod")
 
 
+@planned
 @_documented
-def cumulative_sum(x: Any, /, *, axis: int | str | None = None, dtype: Any = None, include_initial: bool = False) -> Any:
+def cumulative_sum(
+    x: Any, /, *, axis: int | str | None = None, dtype: DTypeLike | None = None, include_initial: bool = False
+) -> Any:
     """Running sums along a dimension, by the name and with the arguments of the array API standard.
 
     Parameters
@@ -97,8 +105,11 @@ def cumulative_sum(x: Any, /, *, axis: int | str | None = None, dtype: Any = Non
     return _standard(x, axis, dtype, include_initial, "cumulative_sum")
 
 
+@planned
 @_documented
-def cumulative_prod(x: Any, /, *, axis: int | str | None = None, dtype: Any = None, include_initial: bool = False) -> Any:
+def cumulative_prod(
+    x: Any, /, *, axis: int | str | None = None, dtype: DTypeLike | None = None, include_initial: bool = False
+) -> Any:
     """Running products along a dimension, by the name and with the arguments of the array API standard.
 
     Parameters
@@ -124,8 +135,9 @@ def cumulative_prod(x: Any, /, *, axis: int | str | None = None, dtype: Any = No
     return _standard(x, axis, dtype, include_initial, "cumulative_prod")
 
 
+@planned
 @_documented
-def nancumsum(x: Any, axis: int | str | None = None, dtype: Any = None) -> Any:
+def nancumsum(x: Any, axis: int | str | None = None, dtype: DTypeLike | None = None) -> Any:
     """Running sums along a dimension, NaN counted as 0.
 
     Returns
@@ -147,8 +159,9 @@ def nancumsum(x: Any, axis: int | str | None = None, dtype: Any = None) -> Any:
     return _without_nan(x, axis, dtype, "nancumsum")
 
 
+@planned
 @_documented
-def nancumprod(x: Any, axis: int | str | None = None, dtype: Any = None) -> Any:
+def nancumprod(x: Any, axis: int | str | None = None, dtype: DTypeLike | None = None) -> Any:
     """Running products along a dimension, NaN counted as 1.
 
     Returns
@@ -194,7 +207,7 @@ def _standard(x: Any, axis: int | str | None, dtype: Any, include_initial: bool,
     if not isinstance(result, Lazy | np.ndarray):
         first = DeviceArray.from_host(np.broadcast_to(initial, shape), device_array(result).device)
         return like(device_array(concatenate([first, device_array(result)], place)), x)
-    return concatenate([broadcast_to(initial, shape), result], place)
+    return concatenate([broadcast_to(initial, shape), result], place)  # type: ignore[list-item]
 
 
 def _cumulative(x: Any, axis: int | str | None, dtype: Any, name: str) -> Any:

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import builtins
 import inspect
-from typing import Any, ClassVar, overload
+from typing import TYPE_CHECKING, Any, ClassVar, overload
 
 import numpy as np
 
@@ -29,7 +29,11 @@ from cuzarr._compute.expression import Expression
 from cuzarr._memory.foreign import host_array
 from cuzarr._operators.dispatch import Lazy
 from cuzarr.errors import DTypeMismatchError, OutOfRangeError
+from cuzarr.xp.arguments import planned
 from cuzarr.xp.creation import asarray
+
+if TYPE_CHECKING:
+    from cuzarr.typing import ArrayLike, DTypeLike, HeldT, MemoryArray
 
 __all__ = [
     "abs", "absolute", "acos", "acosh", "add", "arccos", "arccosh", "arcsin", "arcsinh", "arctan", "arctan2", "arctanh",
@@ -107,7 +111,9 @@ class Unary(Function):
     @overload
     def __call__(self, x: Lazy, /) -> Expression: ...
     @overload
-    def __call__(self, x: Any, /) -> Any: ...
+    def __call__(self, x: HeldT, /) -> HeldT: ...  # type: ignore[overload-overlap]
+    @overload
+    def __call__(self, x: ArrayLike, /) -> MemoryArray: ...
     def __call__(self, *operands: Any) -> Any:
         return self._apply(operands)
 
@@ -118,11 +124,11 @@ class Binary(Function):
     _operands = ("x1", "x2")
 
     @overload
-    def __call__(self, x1: Lazy, x2: Any, /) -> Expression: ...
+    def __call__(self, x1: Lazy, x2: ArrayLike, /) -> Expression: ...
     @overload
-    def __call__(self, x1: Any, x2: Lazy, /) -> Expression: ...
+    def __call__(self, x1: ArrayLike, x2: Lazy, /) -> Expression: ...
     @overload
-    def __call__(self, x1: Any, x2: Any, /) -> Any: ...
+    def __call__(self, x1: ArrayLike, x2: ArrayLike, /) -> MemoryArray: ...
     def __call__(self, *operands: Any) -> Any:
         return self._apply(operands)
 
@@ -133,13 +139,13 @@ class Ternary(Function):
     _operands = ("condition", "x", "y")
 
     @overload
-    def __call__(self, condition: Lazy, x: Any, y: Any, /) -> Expression: ...
+    def __call__(self, condition: Lazy, x: ArrayLike, y: ArrayLike, /) -> Expression: ...
     @overload
-    def __call__(self, condition: Any, x: Lazy, y: Any, /) -> Expression: ...
+    def __call__(self, condition: ArrayLike, x: Lazy, y: ArrayLike, /) -> Expression: ...
     @overload
-    def __call__(self, condition: Any, x: Any, y: Lazy, /) -> Expression: ...
+    def __call__(self, condition: ArrayLike, x: ArrayLike, y: Lazy, /) -> Expression: ...
     @overload
-    def __call__(self, condition: Any, x: Any, y: Any, /) -> Any: ...
+    def __call__(self, condition: ArrayLike, x: ArrayLike, y: ArrayLike, /) -> MemoryArray: ...
     def __call__(self, *operands: Any) -> Any:
         return self._apply(operands)
 
@@ -337,7 +343,8 @@ where: Ternary = Ternary(
 )
 
 
-def clip(x: Any, min: Any = None, max: Any = None) -> Any:
+@planned
+def clip(x: Any, min: ArrayLike | None = None, max: ArrayLike | None = None) -> Any:
     """Each element, limited to the range from ``min`` to ``max``. ``None`` is no limit, nor is a Python number beyond the element type.
 
     Parameters
@@ -380,6 +387,7 @@ def _within(x: Any, min: Any, max: Any) -> tuple[Any, Any]:
     return min, max
 
 
+@planned
 def round(x: Any, decimals: int = 0) -> Any:
     """Each element, rounded to ``decimals`` digits. Halves go to the even digit, as in ``numpy.round``.
 
@@ -427,7 +435,8 @@ def round(x: Any, decimals: int = 0) -> Any:
     return astype(rounded, getattr(x, "dtype", "int64")) if is_whole else rounded
 
 
-def astype(x: Any, dtype: Any, *, copy: bool = True, device: str | None = None) -> Any:
+@planned
+def astype(x: Any, dtype: DTypeLike, *, copy: bool = True, device: str | None = None) -> Any:
     """Each element, converted to another type as NumPy's ``astype`` converts it.
 
     Parameters

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -33,10 +33,15 @@ from cuzarr.xp.elementwise import where
 from cuzarr.xp.shapes import broadcast_to
 from cuzarr.xp.standard import result_type
 
+if TYPE_CHECKING:
+    from cuzarr.typing import ArrayLike, DTypeLike, MemoryArray
+
 __all__ = ["eye", "matmul", "meshgrid", "tensordot", "tril", "triu"]
 
 
-def eye(n_rows: int, n_cols: int | None = None, /, *, k: int = 0, dtype: Any = float, device: str | None = None) -> Any:
+def eye(
+    n_rows: int, n_cols: int | None = None, /, *, k: int = 0, dtype: DTypeLike = float, device: str | None = None
+) -> MemoryArray:
     """A matrix of zeros with ones on one diagonal.
 
     Parameters
@@ -72,7 +77,7 @@ def eye(n_rows: int, n_cols: int | None = None, /, *, k: int = 0, dtype: Any = f
     return asarray(matrix, float if dtype is None else dtype, device=device)
 
 
-def tril(x: Any, /, *, k: int = 0) -> Any:
+def tril(x: ArrayLike, /, *, k: int = 0) -> MemoryArray:
     """Matrices with zeros above a diagonal.
 
     Parameters
@@ -101,10 +106,10 @@ def tril(x: Any, /, *, k: int = 0) -> Any:
     array([[1, 0],
            [3, 4]])
     """
-    return _triangle(x, whole(k, "k"), True, "tril")
+    return _triangle(x, whole(k, "k"), True, "tril")  # type: ignore[no-any-return]
 
 
-def triu(x: Any, /, *, k: int = 0) -> Any:
+def triu(x: ArrayLike, /, *, k: int = 0) -> MemoryArray:
     """Matrices with zeros below a diagonal.
 
     Parameters
@@ -133,7 +138,7 @@ def triu(x: Any, /, *, k: int = 0) -> Any:
     array([[1, 2],
            [0, 4]])
     """
-    return _triangle(x, whole(k, "k"), False, "triu")
+    return _triangle(x, whole(k, "k"), False, "triu")  # type: ignore[no-any-return]
 
 
 def _triangle(x: Any, diagonal: int, is_lower: bool, name: str) -> Any:
@@ -147,7 +152,7 @@ def _triangle(x: Any, diagonal: int, is_lower: bool, name: str) -> Any:
     return like(where(kept, own, DeviceArray.from_host(np.zeros((), own.dtype), own.device)), x)
 
 
-def meshgrid(*arrays: Any, indexing: Literal["xy", "ij"] = "xy") -> tuple[Any, ...]:
+def meshgrid(*arrays: ArrayLike, indexing: Literal["xy", "ij"] = "xy") -> tuple[Any, ...]:
     """The coordinates of each point of a grid, from those along its dimensions.
 
     Parameters
@@ -192,10 +197,10 @@ def meshgrid(*arrays: Any, indexing: Literal["xy", "ij"] = "xy") -> tuple[Any, .
         broadcast_to(one.reshape([-1 if at == place else 1 for at in range(len(own))]), shape)
         for one, place in zip(own, places, strict=True)
     )
-    return tuple(like(grid, x) for grid, x in zip(grids, arrays, strict=True))
+    return tuple(like(grid, x) for grid, x in zip(grids, arrays, strict=True))  # type: ignore[arg-type]
 
 
-def matmul(x1: Any, x2: Any, /) -> Any:
+def matmul(x1: ArrayLike, x2: ArrayLike, /) -> MemoryArray:
     """The product of matrices: of the last two dimensions, the others broadcast.
 
     NumPy makes it on the host. On a GPU, cuBLAS makes it of floats and complex numbers, and a kernel of whole numbers and bools. An array of
@@ -226,10 +231,10 @@ def matmul(x1: Any, x2: Any, /) -> Any:
     >>> cuzarr.xp.matmul(np.array([[1, 2]]), np.array([[3], [4]]))
     array([[11]])
     """
-    return _product("matmul", x1, x2, np.matmul, _matmul)
+    return _product("matmul", x1, x2, np.matmul, _matmul)  # type: ignore[no-any-return]
 
 
-def tensordot(x1: Any, x2: Any, /, *, axes: int | tuple[Sequence[int], Sequence[int]] = 2) -> Any:
+def tensordot(x1: ArrayLike, x2: ArrayLike, /, *, axes: int | tuple[Sequence[int], Sequence[int]] = 2) -> MemoryArray:
     """The sums of products over dimensions of two arrays. It is made as :func:`matmul` is.
 
     Parameters
@@ -276,7 +281,7 @@ def tensordot(x1: Any, x2: Any, /, *, axes: int | tuple[Sequence[int], Sequence[
         right = second.transpose([*theirs, *others]).reshape((inner, columns)) if second.ndim else second.reshape((1, 1))
         return _matmul(left, right).reshape(shape)
 
-    return _product("tensordot", x1, x2, on_host, on_device)
+    return _product("tensordot", x1, x2, on_host, on_device)  # type: ignore[no-any-return]
 
 
 def _paired(axes: Any, ours: int, theirs: int) -> tuple[list[int], list[int]]:

@@ -7,7 +7,7 @@ array([ 1.,  2., nan])
 
 from __future__ import annotations
 
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -22,6 +22,9 @@ from cuzarr.xp.arguments import along, in_memory, like
 from cuzarr.xp.cumulative import cumsum
 from cuzarr.xp.shapes import concatenate, diff
 from cuzarr.xp.standard import result_type
+
+if TYPE_CHECKING:
+    from cuzarr.typing import ArrayLike, MemoryArray
 
 __all__ = [
     "argsort", "searchsorted", "sort", "take_along_axis", "unique_all", "unique_counts", "unique_inverse", "unique_values",
@@ -90,7 +93,7 @@ class UniqueInverse(NamedTuple):
 
 
 @_documented
-def argsort(x: Any, axis: int | str | None = -1, *, descending: bool = False, stable: bool = True) -> Any:
+def argsort(x: ArrayLike, axis: int | str | None = -1, *, descending: bool = False, stable: bool = True) -> MemoryArray:
     """The indices along a dimension by which elements are in order. NaN comes last, and first in descending order.
 
     Returns
@@ -112,11 +115,11 @@ def argsort(x: Any, axis: int | str | None = -1, *, descending: bool = False, st
     array([1, 2, 0])
     """
     own, place = along(x, axis_of(axis, in_memory(x, "argsort").ndim), "argsort")
-    return like(_order(own, place, descending), x)
+    return like(_order(own, place, descending), x)  # type: ignore[no-any-return]
 
 
 @_documented
-def sort(x: Any, axis: int | str | None = -1, *, descending: bool = False, stable: bool = True) -> Any:
+def sort(x: ArrayLike, axis: int | str | None = -1, *, descending: bool = False, stable: bool = True) -> MemoryArray:
     """The elements in order along a dimension, in new memory. NaN comes last, and first in descending order.
 
     Returns
@@ -139,8 +142,8 @@ def sort(x: Any, axis: int | str | None = -1, *, descending: bool = False, stabl
     """
     own, place = along(x, axis, "sort")
     if isinstance(own, np.ndarray) and not descending:
-        return np.sort(own, axis=place, kind="stable")
-    return like(_gathered(own, place, _order(own, place, descending)), x)
+        return np.sort(own, axis=place, kind="stable")  # type: ignore[return-value]
+    return like(_gathered(own, place, _order(own, place, descending)), x)  # type: ignore[no-any-return]
 
 
 def _order(own: np.ndarray[Any, Any] | DeviceArray, axis: int, is_descending: bool) -> Any:
@@ -168,7 +171,7 @@ def _gathered(own: np.ndarray[Any, Any] | DeviceArray, axis: int, indices: Any) 
     return np.take_along_axis(own, indices, axis) if isinstance(own, np.ndarray) else own._gathered(axis, indices)
 
 
-def take_along_axis(x: Any, indices: Any, axis: int | str | None = -1) -> Any:
+def take_along_axis(x: ArrayLike, indices: ArrayLike, axis: int | str | None = -1) -> MemoryArray:
     """The elements of each line of a dimension by indices of its own.
 
     Parameters
@@ -220,7 +223,7 @@ def take_along_axis(x: Any, indices: Any, axis: int | str | None = -1) -> Any:
         if not isinstance(by, np.ndarray):
             raise UnsupportedError("take_along_axis: indices are on a GPU, elements on the host", hint="pass indices.cpu()")
         try:
-            return np.take_along_axis(own, by, place)
+            return np.take_along_axis(own, by, place)  # type: ignore[return-value]
         except IndexError as error:
             raise BoundsCheckError(f"take_along_axis: {error}") from None
     there = by if isinstance(by, DeviceArray) else DeviceArray.from_host(by.astype("i8"), own.device)
@@ -228,7 +231,7 @@ def take_along_axis(x: Any, indices: Any, axis: int | str | None = -1) -> Any:
     own = _repeated(own, wanted)
     there = there.astype("i8", copy=False)
     there = _repeated(there, listed)
-    return like(own._gathered(place, there), x)
+    return like(own._gathered(place, there), x)  # type: ignore[no-any-return]
 
 
 def _repeated(own: DeviceArray, shape: tuple[int, ...]) -> DeviceArray:
@@ -254,14 +257,14 @@ def _unique(x: Any, name: str) -> tuple[Any, ...]:
     # NaN differs from itself, so that each one is found.
     differ = apply("not_equal", ordered[1:], ordered[:-1])
     begins = concatenate([DeviceArray.from_host(np.ones(min(flat.size, 1), bool), flat.device), differ])
-    starts = DeviceArray(begins._buffer.nonzero(), np.dtype("i8"))
-    counts = diff(concatenate([starts, DeviceArray.from_host(np.array([flat.size]), flat.device)]))
-    places = _at(order, cumsum(begins) - 1).reshape(own.shape)
+    starts = DeviceArray(begins._buffer.nonzero(), np.dtype("i8"))  # type: ignore[attr-defined]
+    counts = diff(concatenate([starts, DeviceArray.from_host(np.array([flat.size]), flat.device)]))  # type: ignore[assignment]
+    places = _at(order, cumsum(begins) - 1).reshape(own.shape)  # type: ignore[arg-type]
     return ordered._gathered(0, starts), order._gathered(0, starts), places, counts
 
 
 @_documented
-def unique_all(x: Any, /) -> UniqueAll:
+def unique_all(x: ArrayLike, /) -> UniqueAll:
     """The elements of an array, each once, in order, with what is known of them. Each NaN counts as an element of its own.
 
     Returns
@@ -280,7 +283,7 @@ def unique_all(x: Any, /) -> UniqueAll:
 
 
 @_documented
-def unique_counts(x: Any, /) -> UniqueCounts:
+def unique_counts(x: ArrayLike, /) -> UniqueCounts:
     """The elements of an array, each once, in order, and how often each is found. Each NaN counts as an element of its own.
 
     Returns
@@ -300,7 +303,7 @@ def unique_counts(x: Any, /) -> UniqueCounts:
 
 
 @_documented
-def unique_inverse(x: Any, /) -> UniqueInverse:
+def unique_inverse(x: ArrayLike, /) -> UniqueInverse:
     """The elements of an array, each once, in order, and the places there of all elements. Each NaN counts as an element of its own.
 
     Returns
@@ -320,7 +323,7 @@ def unique_inverse(x: Any, /) -> UniqueInverse:
 
 
 @_documented
-def unique_values(x: Any, /) -> Any:
+def unique_values(x: ArrayLike, /) -> MemoryArray:
     """The elements of an array, each once, in order. Each NaN counts as an element of its own.
 
     Returns
@@ -334,10 +337,12 @@ def unique_values(x: Any, /) -> Any:
     >>> cuzarr.xp.unique_values(np.array([3, 1, 3]))
     array([1, 3])
     """
-    return like(_unique(x, "unique_values")[0], x)
+    return like(_unique(x, "unique_values")[0], x)  # type: ignore[no-any-return]
 
 
-def searchsorted(x1: Any, x2: Any, side: Literal["left", "right"] = "left", sorter: Any = None) -> Any:
+def searchsorted(
+    x1: ArrayLike, x2: ArrayLike, side: Literal["left", "right"] = "left", sorter: ArrayLike | None = None
+) -> MemoryArray:
     """The places at which elements would be put into a sorted array so that it stays sorted.
 
     On a GPU, both arrays are sorted together: for few elements and a large array, `numpy.searchsorted` on the host is faster.
@@ -376,10 +381,10 @@ def searchsorted(x1: Any, x2: Any, side: Literal["left", "right"] = "left", sort
     own, asked = in_memory(x1, "searchsorted"), in_memory(x2, "searchsorted")
     if own.ndim != 1:
         raise InvalidArgumentError(f"searchsorted: x1 has {own.ndim} dimensions, expected 1")
-    own = own if sorter is None else take_along_axis(own, sorter, 0)
+    own = own if sorter is None else take_along_axis(own, sorter, 0)  # type: ignore[assignment]
     if isinstance(own, np.ndarray) and isinstance(asked, np.ndarray):
         with refusing("searchsorted"):
-            return np.searchsorted(own, asked, side)
+            return np.searchsorted(own, asked, side)  # type: ignore[return-value]
     dtype = result_type(own, asked if asked.ndim else x2)
     flat = asked.reshape(-1)
     count = flat.size
@@ -392,7 +397,7 @@ def searchsorted(x1: Any, x2: Any, side: Literal["left", "right"] = "left", sort
     before = cumsum(apply("greater_equal", order, count) if side == "left" else apply("less", order, own.size))
     places = _at(order, before)
     places = places[:count] if side == "left" else places[own.size :]
-    return like(places.reshape(asked.shape), x1 if is_on_device(x1) else x2)
+    return like(places.reshape(asked.shape), x1 if is_on_device(x1) else x2)  # type: ignore[no-any-return]
 
 
 _names.list_public(globals())

@@ -14,7 +14,7 @@ array([[-2.5, -1.5, -0.5],
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -27,9 +27,12 @@ from cuzarr._operators.documentation import REDUCTION, completing
 from cuzarr._operators.numpy_protocol import into
 from cuzarr.errors import DTypeMismatchError, InvalidArgumentError, ShapeMismatchError
 from cuzarr.xp import elementwise
-from cuzarr.xp.arguments import LIKE_X, NO_DIMENSION, X, array
+from cuzarr.xp.arguments import LIKE_X, NO_DIMENSION, X, array, planned
 from cuzarr.xp.elementwise import astype
 from cuzarr.xp.shapes import broadcast_to
+
+if TYPE_CHECKING:
+    from cuzarr.typing import ArrayLike, DTypeLike, Scalar
 
 __all__ = [
     "all", "any", "argmax", "argmin", "count_nonzero", "max", "mean", "min", "nanargmax", "nanargmin", "nanmax",
@@ -174,15 +177,16 @@ def _spread(
     return astype(result, dtype, copy=False)
 
 
+@planned
 @_documented
 def sum(
     x: Any,
     axis: Axis = None,
-    dtype: Any = None,
-    out: Any = None,
+    dtype: DTypeLike | None = None,
+    out: ArrayLike | None = None,
     keepdims: bool = False,
-    initial: Any = None,
-    where: Any = None,
+    initial: Scalar | None = None,
+    where: ArrayLike | None = None,
 ) -> Any:
     """The sum of the elements. Bools and whole numbers are summed in 64 bits; sums of floats are made in float64 and rounded once.
 
@@ -198,15 +202,16 @@ def sum(
     return _total("sum", x, axis, dtype, out, keepdims, initial, where)
 
 
+@planned
 @_documented
 def prod(
     x: Any,
     axis: Axis = None,
-    dtype: Any = None,
-    out: Any = None,
+    dtype: DTypeLike | None = None,
+    out: ArrayLike | None = None,
     keepdims: bool = False,
-    initial: Any = None,
-    where: Any = None,
+    initial: Scalar | None = None,
+    where: ArrayLike | None = None,
 ) -> Any:
     """The product of the elements; bools and whole numbers are multiplied in 64 bits.
 
@@ -222,8 +227,17 @@ def prod(
     return _total("prod", x, axis, dtype, out, keepdims, initial, where)
 
 
+@planned
 @_documented
-def mean(x: Any, axis: Axis = None, dtype: Any = None, out: Any = None, keepdims: bool = False, *, where: Any = None) -> Any:
+def mean(
+    x: Any,
+    axis: Axis = None,
+    dtype: DTypeLike | None = None,
+    out: ArrayLike | None = None,
+    keepdims: bool = False,
+    *,
+    where: ArrayLike | None = None,
+) -> Any:
     """The mean of the elements; the mean of whole numbers is in float64.
 
     Examples
@@ -238,17 +252,18 @@ def mean(x: Any, axis: Axis = None, dtype: Any = None, out: Any = None, keepdims
     return into(out, _mean(x, axis, dtype, keepdims, where), "mean")
 
 
+@planned
 @_documented
 def std(
     x: Any,
     axis: Axis = None,
-    dtype: Any = None,
-    out: Any = None,
+    dtype: DTypeLike | None = None,
+    out: ArrayLike | None = None,
     ddof: float = 0,
     keepdims: bool = False,
     *,
-    where: Any = None,
-    mean: Any = None,
+    where: ArrayLike | None = None,
+    mean: ArrayLike | None = None,
     correction: float | None = None,
 ) -> Any:
     """The standard deviation of the elements: the root of the sum of squared distances over their number less ``ddof``.
@@ -266,17 +281,18 @@ def std(
     return into(out, _spread("std", x, axis, dtype, freedom, keepdims, where, mean), "std")
 
 
+@planned
 @_documented
 def var(
     x: Any,
     axis: Axis = None,
-    dtype: Any = None,
-    out: Any = None,
+    dtype: DTypeLike | None = None,
+    out: ArrayLike | None = None,
     ddof: float = 0,
     keepdims: bool = False,
     *,
-    where: Any = None,
-    mean: Any = None,
+    where: ArrayLike | None = None,
+    mean: ArrayLike | None = None,
     correction: float | None = None,
 ) -> Any:
     """The variance of the elements: the sum of squared distances over their number less ``ddof``.
@@ -294,8 +310,16 @@ def var(
     return into(out, _spread("var", x, axis, dtype, freedom, keepdims, where, mean), "var")
 
 
+@planned
 @_documented
-def min(x: Any, axis: Axis = None, out: Any = None, keepdims: bool = False, initial: Any = None, where: Any = None) -> Any:
+def min(
+    x: Any,
+    axis: Axis = None,
+    out: ArrayLike | None = None,
+    keepdims: bool = False,
+    initial: Scalar | None = None,
+    where: ArrayLike | None = None,
+) -> Any:
     """The smallest element; NaN if an element is NaN.
 
     Examples
@@ -310,8 +334,16 @@ def min(x: Any, axis: Axis = None, out: Any = None, keepdims: bool = False, init
     return into(out, _extreme("min", x, axis, keepdims, initial, where), "min")
 
 
+@planned
 @_documented
-def max(x: Any, axis: Axis = None, out: Any = None, keepdims: bool = False, initial: Any = None, where: Any = None) -> Any:
+def max(
+    x: Any,
+    axis: Axis = None,
+    out: ArrayLike | None = None,
+    keepdims: bool = False,
+    initial: Scalar | None = None,
+    where: ArrayLike | None = None,
+) -> Any:
     """The largest element; NaN if an element is NaN.
 
     Examples
@@ -326,8 +358,9 @@ def max(x: Any, axis: Axis = None, out: Any = None, keepdims: bool = False, init
     return into(out, _extreme("max", x, axis, keepdims, initial, where), "max")
 
 
+@planned
 @_documented
-def argmin(x: Any, axis: int | str | None = None, out: Any = None, *, keepdims: bool = False) -> Any:
+def argmin(x: Any, axis: int | str | None = None, out: ArrayLike | None = None, *, keepdims: bool = False) -> Any:
     """The index of the first smallest element, or of the first NaN. Without ``axis``, elements are counted in C order.
 
     Parameters
@@ -347,8 +380,9 @@ def argmin(x: Any, axis: int | str | None = None, out: Any = None, *, keepdims: 
     return into(out, reduce("argmin", x, axis, keepdims), "argmin")
 
 
+@planned
 @_documented
-def argmax(x: Any, axis: int | str | None = None, out: Any = None, *, keepdims: bool = False) -> Any:
+def argmax(x: Any, axis: int | str | None = None, out: ArrayLike | None = None, *, keepdims: bool = False) -> Any:
     """The index of the first largest element, or of the first NaN. Without ``axis``, elements are counted in C order.
 
     Parameters
@@ -368,8 +402,11 @@ def argmax(x: Any, axis: int | str | None = None, out: Any = None, *, keepdims: 
     return into(out, reduce("argmax", x, axis, keepdims), "argmax")
 
 
+@planned
 @_documented
-def any(x: Any, axis: Axis = None, out: Any = None, keepdims: bool = False, *, where: Any = None) -> Any:
+def any(
+    x: Any, axis: Axis = None, out: ArrayLike | None = None, keepdims: bool = False, *, where: ArrayLike | None = None
+) -> Any:
     """Whether at least one element is not 0.
 
     Examples
@@ -384,8 +421,11 @@ def any(x: Any, axis: Axis = None, out: Any = None, keepdims: bool = False, *, w
     return into(out, reduce("any", _counted(x, where, False, "any"), axis, keepdims), "any")
 
 
+@planned
 @_documented
-def all(x: Any, axis: Axis = None, out: Any = None, keepdims: bool = False, *, where: Any = None) -> Any:
+def all(
+    x: Any, axis: Axis = None, out: ArrayLike | None = None, keepdims: bool = False, *, where: ArrayLike | None = None
+) -> Any:
     """Whether no element is 0.
 
     Examples
@@ -400,6 +440,7 @@ def all(x: Any, axis: Axis = None, out: Any = None, keepdims: bool = False, *, w
     return into(out, reduce("all", _counted(x, where, True, "all"), axis, keepdims), "all")
 
 
+@planned
 @_documented
 def count_nonzero(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:
     """The number of elements that are not 0.
@@ -416,15 +457,16 @@ def count_nonzero(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:
     return reduce("count_nonzero", x, axis, keepdims)
 
 
+@planned
 @_documented
 def nansum(
     x: Any,
     axis: Axis = None,
-    dtype: Any = None,
-    out: Any = None,
+    dtype: DTypeLike | None = None,
+    out: ArrayLike | None = None,
     keepdims: bool = False,
-    initial: Any = None,
-    where: Any = None,
+    initial: Scalar | None = None,
+    where: ArrayLike | None = None,
 ) -> Any:
     """The sum of the elements that are not NaN. Else like :func:`sum`.
 
@@ -437,15 +479,16 @@ def nansum(
     return _total("sum", x, axis, dtype, out, keepdims, initial, where, skip_nan=True)
 
 
+@planned
 @_documented
 def nanprod(
     x: Any,
     axis: Axis = None,
-    dtype: Any = None,
-    out: Any = None,
+    dtype: DTypeLike | None = None,
+    out: ArrayLike | None = None,
     keepdims: bool = False,
-    initial: Any = None,
-    where: Any = None,
+    initial: Scalar | None = None,
+    where: ArrayLike | None = None,
 ) -> Any:
     """The product of the elements that are not NaN. Else like :func:`prod`.
 
@@ -458,8 +501,17 @@ def nanprod(
     return _total("prod", x, axis, dtype, out, keepdims, initial, where, skip_nan=True)
 
 
+@planned
 @_documented
-def nanmean(x: Any, axis: Axis = None, dtype: Any = None, out: Any = None, keepdims: bool = False, *, where: Any = None) -> Any:
+def nanmean(
+    x: Any,
+    axis: Axis = None,
+    dtype: DTypeLike | None = None,
+    out: ArrayLike | None = None,
+    keepdims: bool = False,
+    *,
+    where: ArrayLike | None = None,
+) -> Any:
     """The mean of the elements that are not NaN; NaN if all are NaN. Else like :func:`mean`.
 
     Examples
@@ -471,17 +523,18 @@ def nanmean(x: Any, axis: Axis = None, dtype: Any = None, out: Any = None, keepd
     return into(out, _mean(x, axis, dtype, keepdims, where, skip_nan=True), "nanmean")
 
 
+@planned
 @_documented
 def nanstd(
     x: Any,
     axis: Axis = None,
-    dtype: Any = None,
-    out: Any = None,
+    dtype: DTypeLike | None = None,
+    out: ArrayLike | None = None,
     ddof: float = 0,
     keepdims: bool = False,
     *,
-    where: Any = None,
-    mean: Any = None,
+    where: ArrayLike | None = None,
+    mean: ArrayLike | None = None,
     correction: float | None = None,
 ) -> Any:
     """The standard deviation of the elements that are not NaN; NaN if all are NaN. Else like :func:`std`.
@@ -496,17 +549,18 @@ def nanstd(
     return into(out, _spread("std", x, axis, dtype, freedom, keepdims, where, mean, skip_nan=True), "nanstd")
 
 
+@planned
 @_documented
 def nanvar(
     x: Any,
     axis: Axis = None,
-    dtype: Any = None,
-    out: Any = None,
+    dtype: DTypeLike | None = None,
+    out: ArrayLike | None = None,
     ddof: float = 0,
     keepdims: bool = False,
     *,
-    where: Any = None,
-    mean: Any = None,
+    where: ArrayLike | None = None,
+    mean: ArrayLike | None = None,
     correction: float | None = None,
 ) -> Any:
     """The variance of the elements that are not NaN; NaN if all are NaN. Else like :func:`var`.
@@ -521,8 +575,16 @@ def nanvar(
     return into(out, _spread("var", x, axis, dtype, freedom, keepdims, where, mean, skip_nan=True), "nanvar")
 
 
+@planned
 @_documented
-def nanmin(x: Any, axis: Axis = None, out: Any = None, keepdims: bool = False, initial: Any = None, where: Any = None) -> Any:
+def nanmin(
+    x: Any,
+    axis: Axis = None,
+    out: ArrayLike | None = None,
+    keepdims: bool = False,
+    initial: Scalar | None = None,
+    where: ArrayLike | None = None,
+) -> Any:
     """The smallest element that is not NaN; NaN if all are NaN. Else like :func:`min`.
 
     Examples
@@ -534,8 +596,16 @@ def nanmin(x: Any, axis: Axis = None, out: Any = None, keepdims: bool = False, i
     return into(out, _extreme("min", x, axis, keepdims, initial, where, skip_nan=True), "nanmin")
 
 
+@planned
 @_documented
-def nanmax(x: Any, axis: Axis = None, out: Any = None, keepdims: bool = False, initial: Any = None, where: Any = None) -> Any:
+def nanmax(
+    x: Any,
+    axis: Axis = None,
+    out: ArrayLike | None = None,
+    keepdims: bool = False,
+    initial: Scalar | None = None,
+    where: ArrayLike | None = None,
+) -> Any:
     """The largest element that is not NaN; NaN if all are NaN. Else like :func:`max`.
 
     Examples
@@ -547,8 +617,9 @@ def nanmax(x: Any, axis: Axis = None, out: Any = None, keepdims: bool = False, i
     return into(out, _extreme("max", x, axis, keepdims, initial, where, skip_nan=True), "nanmax")
 
 
+@planned
 @_documented
-def nanargmin(x: Any, axis: int | str | None = None, out: Any = None, *, keepdims: bool = False) -> Any:
+def nanargmin(x: Any, axis: int | str | None = None, out: ArrayLike | None = None, *, keepdims: bool = False) -> Any:
     """The index of the smallest element that is not NaN. All elements being NaN is an error. Else like :func:`argmin`.
 
     Parameters
@@ -565,8 +636,9 @@ def nanargmin(x: Any, axis: int | str | None = None, out: Any = None, *, keepdim
     return into(out, reduce("argmin", x, axis, keepdims, skip_nan=True), "nanargmin")
 
 
+@planned
 @_documented
-def nanargmax(x: Any, axis: int | str | None = None, out: Any = None, *, keepdims: bool = False) -> Any:
+def nanargmax(x: Any, axis: int | str | None = None, out: ArrayLike | None = None, *, keepdims: bool = False) -> Any:
     """The index of the largest element that is not NaN. All elements being NaN is an error. Else like :func:`argmax`.
 
     Parameters

@@ -16,7 +16,7 @@ array([[1, 1],
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -29,8 +29,11 @@ from cuzarr._memory.foreign import device_of, element_type, host_array, is_on_de
 from cuzarr._operators.dispatch import Lazy
 from cuzarr._operators.documentation import completing
 from cuzarr.errors import BoundsCheckError, InvalidArgumentError, SelectionInvalidError, ShapeMismatchError, UnsupportedError
-from cuzarr.xp.arguments import LIKE_X, NO_DIMENSION, X, like
+from cuzarr.xp.arguments import LIKE_X, NO_DIMENSION, X, like, planned, planned_list
 from cuzarr.xp.creation import asarray
+
+if TYPE_CHECKING:
+    from cuzarr.typing import ArrayLike
 
 __all__ = [
     "broadcast_to", "concatenate", "diff", "expand_dims", "flip", "matrix_transpose", "moveaxis", "permute_dims", "squeeze", "stack",
@@ -86,6 +89,7 @@ class _Source:
         return self.picked(along, self.same())
 
 
+@planned
 @_documented
 def transpose(x: Any, axes: Sequence[int | str] | None = None) -> Any:
     """The dimensions in another order.
@@ -113,6 +117,7 @@ def transpose(x: Any, axes: Sequence[int | str] | None = None) -> Any:
     return source.picked(source.all(), [(axis, 0) for axis in order])
 
 
+@planned
 def permute_dims(x: Any, axes: Sequence[int | str] | None = None) -> Any:
     """The dimensions in another order: the array API's name of :func:`transpose`.
 
@@ -140,6 +145,7 @@ def permute_dims(x: Any, axes: Sequence[int | str] | None = None) -> Any:
     return transpose(x, axes)
 
 
+@planned
 @_documented
 def matrix_transpose(x: Any) -> Any:
     """The last two dimensions in the other order.
@@ -163,6 +169,7 @@ def matrix_transpose(x: Any) -> Any:
     return swapaxes(x, -1, -2)
 
 
+@planned
 @_documented
 def swapaxes(x: Any, axis1: int | str, axis2: int | str) -> Any:
     """Two dimensions, each in the place of the other.
@@ -185,6 +192,7 @@ def swapaxes(x: Any, axis1: int | str, axis2: int | str) -> Any:
     return source.picked(source.all(), [(axis, 0) for axis in order])
 
 
+@planned
 @_documented
 def moveaxis(x: Any, source: int | str | Sequence[int | str], destination: int | Sequence[int]) -> Any:
     """Some dimensions at other places; the others keep their order.
@@ -217,6 +225,7 @@ def moveaxis(x: Any, source: int | str | Sequence[int | str], destination: int |
     return own.picked(own.all(), [(axis, 0) for axis in order])
 
 
+@planned
 @_documented
 def squeeze(x: Any, axis: Axis = None) -> Any:
     """The elements without dimensions of extent 1.
@@ -249,6 +258,7 @@ def squeeze(x: Any, axis: Axis = None) -> Any:
     return source.picked(along, [dim for dim in source.same() if dim[0] not in gone])
 
 
+@planned
 @_documented
 def expand_dims(x: Any, axis: int | Sequence[int]) -> Any:
     """The elements with more dimensions of extent 1.
@@ -280,6 +290,7 @@ def expand_dims(x: Any, axis: int | Sequence[int]) -> Any:
     return source.picked(source.all(), dims)
 
 
+@planned
 @_documented
 def broadcast_to(x: Any, shape: int | Sequence[int]) -> Any:
     """The elements repeated along new dimensions, and along those of extent 1.
@@ -315,7 +326,8 @@ def broadcast_to(x: Any, shape: int | Sequence[int]) -> Any:
     return source.picked(along, dims)
 
 
-def concatenate(arrays: Sequence[Any], axis: int | str | None = 0) -> Any:
+@planned_list
+def concatenate(arrays: Any, axis: int | str | None = 0) -> Any:
     """Arrays one after the other along a dimension that they have. Element types are promoted as NumPy promotes them.
 
     Parameters
@@ -362,7 +374,8 @@ def _in_a_row(x: Any) -> Any:
     return finished("flat", (), made("", (elements,), ()), (elements, "cpu"))
 
 
-def stack(arrays: Sequence[Any], axis: int = 0) -> Any:
+@planned_list
+def stack(arrays: Any, axis: int = 0) -> Any:
     """Arrays of one shape one after the other along a new dimension.
 
     Parameters
@@ -407,6 +420,7 @@ def _parts(arrays: Any, name: str) -> tuple[Any, ...]:
     return tuple(one if hasattr(one, "shape") else host_array(one, name) for one in given)
 
 
+@planned
 @_documented
 def flip(x: Any, axis: Axis = None) -> Any:
     """The elements in reverse order.
@@ -430,8 +444,9 @@ def flip(x: Any, axis: Axis = None) -> Any:
     return source.picked(along, source.same())
 
 
+@planned
 @_documented
-def take(x: Any, indices: Any, axis: int | str | None = None) -> Any:
+def take(x: Any, indices: ArrayLike, axis: int | str | None = None) -> Any:
     """The elements at some indices along one dimension.
 
     Parameters
@@ -490,8 +505,9 @@ def take(x: Any, indices: Any, axis: int | str | None = None) -> Any:
     return source.picked(along, dims)
 
 
+@planned
 @_documented
-def diff(x: Any, n: int = 1, axis: int | str = -1, prepend: Any = None, append: Any = None) -> Any:
+def diff(x: Any, n: int = 1, axis: int | str = -1, prepend: ArrayLike | None = None, append: ArrayLike | None = None) -> Any:
     """The differences of neighbours along one dimension. Bools give whether neighbours differ.
 
     Parameters

@@ -15,7 +15,7 @@ import contextlib
 import itertools
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -33,6 +33,9 @@ from cuzarr.xp import elementwise
 from cuzarr.xp.arguments import LIKE_X, NO_DIMENSION, X, array, like, refuse_lazy
 from cuzarr.xp.creation import asarray
 from cuzarr.xp.shapes import broadcast_to, concatenate, take
+
+if TYPE_CHECKING:
+    from cuzarr.typing import ArrayLike, DTypeLike, MemoryArray
 
 __all__ = [
     "broadcast_arrays", "can_cast", "concat", "finfo", "from_dlpack", "iinfo", "isdtype", "logaddexp", "nextafter", "nonzero", "positive", "reciprocal", "repeat", "reshape",
@@ -89,7 +92,7 @@ def __array_namespace_info__() -> Info:  # noqa: N807, the standard's name
     return Info()
 
 
-def finfo(type: Any, /) -> np.finfo[Any]:
+def finfo(type: ArrayLike | DTypeLike, /) -> np.finfo[Any]:
     """The limits of a type of floats.
 
     Parameters
@@ -116,7 +119,7 @@ def finfo(type: Any, /) -> np.finfo[Any]:
         return np.finfo(_dtype(_own_type(type)))
 
 
-def iinfo(type: Any, /) -> np.iinfo[Any]:
+def iinfo(type: ArrayLike | DTypeLike, /) -> np.iinfo[Any]:
     """The limits of a type of whole numbers.
 
     Parameters
@@ -148,7 +151,7 @@ def _own_type(value: Any) -> Any:
     return value if isinstance(value, type) else getattr(value, "dtype", value)
 
 
-def isdtype(dtype: Any, kind: Any) -> bool:
+def isdtype(dtype: DTypeLike, kind: DTypeLike | tuple[DTypeLike, ...]) -> bool:
     """Whether an element type is of a kind.
 
     Parameters
@@ -183,7 +186,7 @@ def isdtype(dtype: Any, kind: Any) -> bool:
     return _dtype(dtype) == _dtype(kind)
 
 
-def result_type(*arrays_and_dtypes: Any) -> np.dtype[Any]:
+def result_type(*arrays_and_dtypes: ArrayLike | DTypeLike) -> np.dtype[Any]:
     """The type that elements of these are promoted to.
 
     Parameters
@@ -211,7 +214,7 @@ def result_type(*arrays_and_dtypes: Any) -> np.dtype[Any]:
         return np.result_type(*given)
 
 
-def can_cast(from_: Any, to: Any) -> bool:
+def can_cast(from_: ArrayLike | DTypeLike, to: DTypeLike) -> bool:
     """Whether elements of one type can be held by another, by the rules of promotion.
 
     Parameters
@@ -239,7 +242,7 @@ def can_cast(from_: Any, to: Any) -> bool:
     return bool(np.can_cast(_dtype(_own_type(from_)), _dtype(to)))
 
 
-def from_dlpack(x: Any, /, *, device: str | None = None, copy: bool | None = None) -> Any:
+def from_dlpack(x: ArrayLike, /, *, device: str | None = None, copy: bool | None = None) -> MemoryArray:
     """The memory of another library's array, without copying it where it can stay.
 
     Parameters
@@ -277,7 +280,7 @@ def from_dlpack(x: Any, /, *, device: str | None = None, copy: bool | None = Non
     return elements.copy() if copy and not is_copy else elements
 
 
-def concat(arrays: Sequence[Any], /, *, axis: int | str | None = 0) -> Any:
+def concat(arrays: Sequence[ArrayLike], /, *, axis: int | str | None = 0) -> MemoryArray:
     """Arrays one after the other along a dimension.
 
     Parameters
@@ -307,7 +310,7 @@ def concat(arrays: Sequence[Any], /, *, axis: int | str | None = 0) -> Any:
     return concatenate(arrays, axis)
 
 
-def reshape(x: Any, /, shape: int | Sequence[int], *, copy: bool | None = None) -> Any:
+def reshape(x: ArrayLike, /, shape: int | Sequence[int], *, copy: bool | None = None) -> MemoryArray:
     """The elements of an array in memory in another shape, in C order.
 
     Parameters
@@ -345,11 +348,11 @@ def reshape(x: Any, /, shape: int | Sequence[int], *, copy: bool | None = None) 
         is_copy = own.size > 0 and not _share_memory(own, reshaped)
     if copy is False and is_copy:
         raise InvalidArgumentError(f"shape {own.shape} cannot become {wanted} without a copy")
-    return reshaped.copy() if copy and not is_copy else reshaped
+    return reshaped.copy() if copy and not is_copy else reshaped  # type: ignore[no-any-return]
 
 
 @_documented
-def unstack(x: Any, /, *, axis: int | str = 0) -> tuple[Any, ...]:
+def unstack(x: ArrayLike, /, *, axis: int | str = 0) -> tuple[Any, ...]:
     """The parts of an array along one dimension, without that dimension.
 
     Parameters
@@ -371,7 +374,7 @@ def unstack(x: Any, /, *, axis: int | str = 0) -> tuple[Any, ...]:
     return tuple(take(own, index, place) for index in range(own.shape[place]))
 
 
-def broadcast_arrays(*arrays: Any) -> tuple[Any, ...]:
+def broadcast_arrays(*arrays: ArrayLike) -> tuple[Any, ...]:
     """Arrays repeated to the shape that all of them broadcast to.
 
     Parameters
@@ -405,7 +408,7 @@ def broadcast_arrays(*arrays: Any) -> tuple[Any, ...]:
 
 
 @_documented
-def repeat(x: Any, repeats: int | Sequence[int], /, *, axis: int | str | None = None) -> Any:
+def repeat(x: ArrayLike, repeats: int | Sequence[int], /, *, axis: int | str | None = None) -> MemoryArray:
     """Each element of a dimension several times.
 
     Parameters
@@ -434,11 +437,11 @@ def repeat(x: Any, repeats: int | Sequence[int], /, *, axis: int | str | None = 
     own, place = _with_axis(reshape(x, (-1,)) if axis is None else x, 0 if axis is None else axis, "repeat")
     with refusing("repeat"):
         indices = np.repeat(np.arange(own.shape[place]), host_array(on_host(repeats), "repeats"))
-    return take(own, indices, place)
+    return take(own, indices, place)  # type: ignore[no-any-return]
 
 
 @_documented
-def roll(x: Any, /, shift: int | Sequence[int], *, axis: int | str | Sequence[int | str] | None = None) -> Any:
+def roll(x: Any, /, shift: int | Sequence[int], *, axis: int | str | Sequence[int | str] | None = None) -> MemoryArray:
     """The elements moved along a dimension; those that leave it on one side come in on the other.
 
     Parameters
@@ -476,11 +479,11 @@ def roll(x: Any, /, shift: int | Sequence[int], *, axis: int | str | Sequence[in
         extent = x.shape[place]
         moved = whole(places, "shift") % extent if extent else 0
         x = take(x, (np.arange(extent) - moved) % max(extent, 1), place)
-    return x
+    return x  # type: ignore[no-any-return]
 
 
 @_documented
-def tile(x: Any, repetitions: Sequence[int], /) -> Any:
+def tile(x: ArrayLike, repetitions: Sequence[int], /) -> MemoryArray:
     """The array several times, side by side.
 
     Parameters
@@ -511,10 +514,10 @@ def tile(x: Any, repetitions: Sequence[int], /) -> Any:
     own = broadcast_to(own, (1,) * missing + tuple(own.shape)) if missing else own
     for place, one in zip(reversed(range(len(own.shape))), reversed(times), strict=False):
         own = own if one == 1 else take(own, np.tile(np.arange(own.shape[place]), one), place)
-    return own
+    return own  # type: ignore[no-any-return]
 
 
-def nonzero(x: Any, /) -> tuple[Any, ...]:
+def nonzero(x: ArrayLike, /) -> tuple[Any, ...]:
     """The indices of the elements that are not zero, one array a dimension, in C order.
 
     Parameters
@@ -555,7 +558,7 @@ def nonzero(x: Any, /) -> tuple[Any, ...]:
     return tuple(like(index, own) for index in (rest, *reversed(found)))
 
 
-def logaddexp(x1: Any, x2: Any, /) -> Any:
+def logaddexp(x1: ArrayLike, x2: ArrayLike, /) -> MemoryArray:
     """The logarithm of the sum of exponentials, ``log(exp(x1) + exp(x2))``, without overflow.
 
     Parameters
@@ -584,7 +587,7 @@ def logaddexp(x1: Any, x2: Any, /) -> Any:
     distance = elementwise.abs(elementwise.subtract(first, second))
     sums = elementwise.add(largest, elementwise.log1p(elementwise.exp(elementwise.negative(distance))))
     # The distance of infinities of one sign is NaN.
-    return elementwise.where(elementwise.equal(first, second), elementwise.add(largest, math.log(2)), sums)
+    return elementwise.where(elementwise.equal(first, second), elementwise.add(largest, math.log(2)), sums)  # type: ignore[no-any-return]
 
 
 def _as_float(x: Any, beside: Any, name: str) -> Any:
@@ -602,7 +605,7 @@ def _as_float(x: Any, beside: Any, name: str) -> Any:
     return elementwise.astype(x, other if is_small else np.logaddexp.resolve_dtypes((own, own, None))[2])
 
 
-def nextafter(x1: Any, x2: Any, /) -> Any:
+def nextafter(x1: ArrayLike, x2: ArrayLike, /) -> MemoryArray:
     """The floats next to those of an array, towards those of another.
 
     Parameters
@@ -633,7 +636,7 @@ def nextafter(x1: Any, x2: Any, /) -> Any:
         raise DTypeMismatchError(f"nextafter: elements are {dtype}, expected floats of 2, 4 or 8 bytes")
     if not any(is_on_device(x) for x in (x1, x2)):
         with refusing("nextafter"):
-            return np.nextafter(host_array(x1, "nextafter"), host_array(x2, "nextafter"), dtype=dtype)
+            return np.nextafter(host_array(x1, "nextafter"), host_array(x2, "nextafter"), dtype=dtype)  # type: ignore[no-any-return]
     device = device_among((x1, x2))
     given = (DeviceArray.from_host(np.array(x, dtype), device) if isinstance(x, float | int) else x for x in (x1, x2))
     own, other = (device_array(x).astype(dtype, copy=False) for x in broadcast_arrays(*given))
@@ -645,11 +648,11 @@ def nextafter(x1: Any, x2: Any, /) -> Any:
     from_zero = apply("where", other > 0, least, -least)
     moved = apply("where", own == 0, from_zero, next_bits.view(dtype))
     is_nan = apply("logical_or", apply("isnan", own), apply("isnan", other))
-    return like(apply("where", is_nan, own + other, apply("where", own == other, other, moved)), x1 if is_on_device(x1) else x2)
+    return like(apply("where", is_nan, own + other, apply("where", own == other, other, moved)), x1 if is_on_device(x1) else x2)  # type: ignore[no-any-return]
 
 
 @_documented
-def positive(x: Any, /) -> Any:
+def positive(x: ArrayLike, /) -> MemoryArray:
     """The elements as they are.
 
     Raises
@@ -664,11 +667,11 @@ def positive(x: Any, /) -> Any:
     array([ 1, -2])
     """
     own = +array(x, "positive")
-    return plan(own) if isinstance(own, Lazy) else own
+    return plan(own) if isinstance(own, Lazy) else own  # type: ignore[no-any-return]
 
 
 @_documented
-def reciprocal(x: Any, /) -> Any:
+def reciprocal(x: ArrayLike, /) -> MemoryArray:
     """One divided by each element.
 
     Parameters
@@ -691,12 +694,12 @@ def reciprocal(x: Any, /) -> Any:
     own = array(x, "reciprocal")
     quotients, dtype = apply("divide", 1, own), element_type(own)
     if dtype.kind not in "biu":
-        return quotients
+        return quotients  # type: ignore[no-any-return]
     with np.errstate(invalid="ignore"):  # of 0, as for NumPy's arrays
-        return elementwise.astype(quotients, "int8" if dtype.kind == "b" else dtype)
+        return elementwise.astype(quotients, "int8" if dtype.kind == "b" else dtype)  # type: ignore[no-any-return]
 
 
-def vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
+def vecdot(x1: ArrayLike, x2: ArrayLike, /, *, axis: int = -1) -> MemoryArray:
     """The sum of products along a dimension; of complex numbers the first ones are conjugated.
 
     Parameters
@@ -729,7 +732,7 @@ def vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
     if extents[0] != extents[1]:
         raise ShapeMismatchError(f"vecdot: dimensions have {extents[0]} and {extents[1]} elements")
     products = apply("multiply", apply("conjugate", first) if first.dtype.kind == "c" else first, second)
-    return elementwise.astype(reduce("sum", products, axis), products.dtype, copy=False)
+    return elementwise.astype(reduce("sum", products, axis), products.dtype, copy=False)  # type: ignore[no-any-return]
 
 
 def _memory(x: Any, name: str) -> Any:

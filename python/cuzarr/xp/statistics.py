@@ -16,7 +16,7 @@ array([2.75, 5.5 ])
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -35,9 +35,12 @@ from cuzarr._memory.foreign import host_array
 from cuzarr._numpy import check_dtype
 from cuzarr._operators.documentation import REDUCTION, completing
 from cuzarr.errors import InvalidArgumentError, UnsupportedError
-from cuzarr.xp.arguments import LIKE_X
+from cuzarr.xp.arguments import LIKE_X, planned
 from cuzarr.xp.elementwise import astype
 from cuzarr.xp.shapes import broadcast_to
+
+if TYPE_CHECKING:
+    from cuzarr.typing import ArrayLike
 
 __all__ = [
     "histogram", "histogram_bin_edges", "median", "nanmedian", "nanpercentile", "nanquantile", "percentile", "quantile",
@@ -97,6 +100,7 @@ def _quantile(name: str, x: Any, q: Any, axis: Axis, method: str, keepdims: bool
     return finished("quantile", arguments, expr, (x, device), left if left is None or asked.ndim == 0 else (None, *left))
 
 
+@planned
 @_documented
 def quantile(x: Any, q: float | Sequence[float], axis: Axis = None, *, method: str = "linear", keepdims: bool = False) -> Any:
     """Quantiles of the elements, exact for arrays of any size.
@@ -130,6 +134,7 @@ def quantile(x: Any, q: float | Sequence[float], axis: Axis = None, *, method: s
     return _quantile("quantile", x, q, axis, method, keepdims, False)
 
 
+@planned
 @_documented
 def percentile(x: Any, q: float | Sequence[float], axis: Axis = None, *, method: str = "linear", keepdims: bool = False) -> Any:
     """Percentiles of the elements: :func:`quantile` with ``q`` from 0 to 100.
@@ -155,6 +160,7 @@ def percentile(x: Any, q: float | Sequence[float], axis: Axis = None, *, method:
     return _quantile("percentile", x, q, axis, method, keepdims, False, 100)
 
 
+@planned
 @_documented
 def median(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:
     """The element in the middle, or the mean of the two in the middle; exact. NaN where one element is NaN, or where there is none.
@@ -175,6 +181,7 @@ def median(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:
     return _quantile("median", x, 0.5, axis, "median", keepdims, False)
 
 
+@planned
 @_documented
 def nanquantile(x: Any, q: float | Sequence[float], axis: Axis = None, *, method: str = "linear", keepdims: bool = False) -> Any:
     """Quantiles of the elements that are not NaN; NaN where there are none. Else like :func:`quantile`.
@@ -188,6 +195,7 @@ def nanquantile(x: Any, q: float | Sequence[float], axis: Axis = None, *, method
     return _quantile("nanquantile", x, q, axis, method, keepdims, True)
 
 
+@planned
 @_documented
 def nanpercentile(
     x: Any, q: float | Sequence[float], axis: Axis = None, *, method: str = "linear", keepdims: bool = False
@@ -208,6 +216,7 @@ def nanpercentile(
     return _quantile("nanpercentile", x, q, axis, method, keepdims, True, 100)
 
 
+@planned
 @_documented
 def nanmedian(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:
     """The median of the elements that are not NaN; NaN where there are none.
@@ -258,7 +267,7 @@ def _histogram(x: Any, bins: Any, range: tuple[Any, Any] | None, density: bool) 
 
 
 def histogram(
-    x: Any, bins: int | Sequence[float] = 10, range: tuple[float, float] | None = None, density: bool = False
+    x: ArrayLike, bins: int | Sequence[float] = 10, range: tuple[float, float] | None = None, density: bool = False
 ) -> tuple[Any, Any]:
     """The number of elements in each bin, and the edges of the bins.
 
@@ -299,7 +308,7 @@ def histogram(
     return given(0), given(1)
 
 
-def histogram_bin_edges(x: Any, bins: int | Sequence[float] = 10, range: tuple[float, float] | None = None) -> Any:
+def histogram_bin_edges(x: ArrayLike, bins: int | Sequence[float] = 10, range: tuple[float, float] | None = None) -> Any:
     """The edges of the bins that :func:`histogram` counts in.
 
     Parameters

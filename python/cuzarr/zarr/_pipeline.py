@@ -32,7 +32,10 @@ from cuzarr.zarr._sources import given_values
 from cuzarr.zarr._work import Work, cancel_all, reading as _reading, run_options, writing as _writing
 
 if TYPE_CHECKING:
+    from zarr.abc.codec import ArrayBytesCodec, Codec
+    from zarr.abc.store import Store
     from zarr.core.buffer import NDBuffer
+    from zarr.core.metadata import ArrayMetadata
 
 _PRESENT = {"status": "present"}
 _MISSING = {"status": "missing"}
@@ -75,7 +78,7 @@ class CodecPipeline(ZarrCodecPipeline):
     # --------------------------------------------------------------------------------------------- what it is made of
 
     @classmethod
-    def from_codecs(cls, codecs: Iterable[Any], **kwargs: Any) -> Self:
+    def from_codecs(cls, codecs: Iterable[Codec], **kwargs: Any) -> Self:
         """A pipeline of codecs. zarr-python calls it for each array.
 
         Parameters
@@ -91,7 +94,7 @@ class CodecPipeline(ZarrCodecPipeline):
         return cls(BatchedCodecPipeline.from_codecs(codecs, **kwargs))
 
     @classmethod
-    def from_array_metadata_and_store(cls, array_metadata: Any, store: Any) -> Self:
+    def from_array_metadata_and_store(cls, array_metadata: ArrayMetadata, store: Store | None) -> Self:
         """The pipeline of an array.
 
         Parameters
@@ -127,7 +130,7 @@ class CodecPipeline(ZarrCodecPipeline):
         )
         return cls.from_codecs(codecs).evolve_from_array_spec(spec)
 
-    def evolve_from_array_spec(self, array_spec: Any) -> Self:
+    def evolve_from_array_spec(self, array_spec: ArraySpec) -> Self:
         """This pipeline for one array: settings that the codecs left open are filled in.
 
         Parameters
@@ -170,7 +173,7 @@ class CodecPipeline(ZarrCodecPipeline):
         return self._base.array_array_codecs
 
     @property
-    def array_bytes_codec(self) -> Any:
+    def array_bytes_codec(self) -> ArrayBytesCodec:
         """The codec from arrays to bytes."""
         return self._base.array_bytes_codec
 
@@ -213,7 +216,7 @@ class CodecPipeline(ZarrCodecPipeline):
         """
         self._base.validate(**kwargs)
 
-    def compute_encoded_size(self, byte_length: int, array_spec: Any) -> int:
+    def compute_encoded_size(self, byte_length: int, array_spec: ArraySpec) -> int:
         """Bytes of an encoded chunk, where all codecs have a fixed size.
 
         Parameters

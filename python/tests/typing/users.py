@@ -12,6 +12,7 @@ from cuzarr import codecs, dtype, storage, xp
 from cuzarr.api import asynchronous
 from cuzarr.buffer import cpu
 from cuzarr.errors import ArrayNotFoundError, ChunkCorruptError, CuzarrError
+from cuzarr.typing import AccessMode, ArrayLike, MemoryArray
 
 
 def creates_and_opens(folder: Path) -> cuzarr.Array:
@@ -40,13 +41,20 @@ def creates_and_opens(folder: Path) -> cuzarr.Array:
 
 
 def reads(array: cuzarr.Array) -> float:
-    row = array[0, :, ::2]
+    row: MemoryArray = array[0, :, ::2]
+    shifted: MemoryArray = 2 * (row - row.mean(axis=0)) / 3 + np.ones(3)
+    on_the_host: np.ndarray[Any, np.dtype[Any]] = np.asarray(row)
+    difference: cuzarr.Expression = row - array
+    print(shifted[0] > 1, on_the_host, difference, float(row.sum()), np.sum(row), row.astype("float32", copy=False).tolist())
+    parts: list[MemoryArray] = array.read(device=["cuda:0", "cuda:1"])
+    print(parts)
     points = array.vindex[[0, 3], [1, 1], [2, 2]]
     rows = array.oindex[[0, 3], :, 1]
     box = array.read((slice(0, 2), 0), dtype="float64")
     crops = array.read_many([(slice(0, 2), 0), (slice(4, 6), 0)])
     on_host = array.getitem(..., prototype=cpu.buffer_prototype)
-    print(row, points, rows, box, crops, on_host, array.blocks[0], array.explain(...).to_dict(), array.last_report())
+    whole: MemoryArray = (array * 2).compute()
+    print(whole, points, rows, box, crops, on_host, array.blocks[0], array.explain(...).to_dict(), array.last_report())
     return float(array.mean().compute())
 
 
@@ -126,11 +134,26 @@ def kernels(a: cuzarr.DeviceArray) -> None:
     print(scale(a, 2.0), function.registers, function.max_threads, module.device)
 
 
-def copies(source: cuzarr.Array, folder: Path) -> Any:
-    plan = cuzarr.rechunk(source, folder / "a", chunks={"time": -1}, dry_run=True)
+def copies(source: cuzarr.Array, folder: Path) -> cuzarr.Array:
+    plan: cuzarr.CopyPlan = cuzarr.rechunk(source, folder / "a", chunks={"time": -1}, dry_run=True)
     print(plan.to_dict())
     cuzarr.from_array(folder / "b", data=source, chunks=(1, 180, 360), overwrite=True)
     return cuzarr.copy(source, folder / "c", compressors=codecs.ZstdCodec(level=3), resume=True)
+
+
+def blocks(array: cuzarr.Array, values: np.ndarray[Any, Any], client: Any) -> tuple[float, float]:
+    in_memory: MemoryArray = cuzarr.map_blocks(double, array, values)
+    stored: cuzarr.Array = cuzarr.map_blocks(double, array, out="doubled.zarr", chunks=(1, 180, 360), client=client)
+    levels: cuzarr.Group = cuzarr.pyramid(array, "levels.zarr", method="max")
+    print(in_memory, stored, levels, cuzarr.pyramid(array, {}, dry_run=True)["levels"])
+
+    def extent(block: np.ndarray[Any, Any]) -> tuple[float, float]:
+        return float(block.min()), float(block.max())
+
+    def joined(one: tuple[float, float], two: tuple[float, float]) -> tuple[float, float]:
+        return min(one[0], two[0]), max(one[1], two[1])
+
+    return cuzarr.reduce(extent, joined, array)
 
 
 def configures() -> int:
@@ -174,3 +197,38 @@ def decodes(frames: list[bytes]) -> np.ndarray[Any, Any]:
     out = np.empty((len(frames), 1000), "u1")
     codecs.Decoder(codecs.GzipCodec(level=1), device="cpu").decode(frames, out)
     return out
+
+
+def opens(path: str, mode: AccessMode, data: ArrayLike) -> MemoryArray:
+    """The types of arguments and results, in users' own signatures."""
+    array = cuzarr.open_array(path, mode=mode, shape=(4,), chunks=2, dtype="float32", fill_value=1, device="cuda:1")
+    array[...] = data
+    return array[:2]
+
+
+def results_of_functions(
+    array: cuzarr.Array, values: np.ndarray[Any, np.dtype[Any]], held: cuzarr.DeviceArray, view: cuzarr.LazyArray
+) -> None:
+    """Plans of arrays in a store; arrays of the same library for NumPy's and for DeviceArray."""
+    planned: cuzarr.Expression = xp.sqrt(array) + xp.sum(view, axis="time") - xp.clip(array, 0, 1)
+    compared: cuzarr.Expression = (array >= held) & xp.isclose(values, array) | (view == 0)
+    joined: cuzarr.Expression = xp.concatenate([array, view], axis=0)
+    roots: np.ndarray[Any, np.dtype[Any]] = xp.sqrt(values)
+    on_the_device: cuzarr.DeviceArray = xp.sqrt(held) + 2 * held[0] - values
+    mixed: cuzarr.Expression = held + array
+    total: MemoryArray = xp.sum(values)
+    stored: cuzarr.Array = planned.store("planned.zarr", chunks=(1, 90, 180), overwrite=True)
+    same: cuzarr.LazyArray = planned.store(view)
+    print(
+        compared,
+        joined,
+        roots,
+        on_the_device.T,
+        mixed,
+        float(total),
+        stored.chunks,
+        same.shape,
+        abs(array),
+        -view,
+        divmod(array, 2),
+    )

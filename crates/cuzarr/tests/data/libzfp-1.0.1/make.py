@@ -1,7 +1,7 @@
 """Makes golden.jsonl: chunks that the C library of zfp, as it is inside of the package zfpy, writes in every mode.
 
-    pip install zfpy==1.0.1 numpy
-    python make.py > golden.jsonl
+pip install zfpy==1.0.1 numpy
+python make.py > golden.jsonl
 """
 
 import base64

@@ -1,7 +1,7 @@
 """Makes golden.jsonl: blocks of N5 that tensorstore writes, as chunks of the codec `n5_default`.
 
-    pip install tensorstore==0.1.86 numpy
-    python make.py > golden.jsonl
+pip install tensorstore==0.1.86 numpy
+python make.py > golden.jsonl
 """
 
 import base64

@@ -66,8 +66,16 @@ for level in (20, 21, 22):
     tool("zstd", f"zstd --ultra -{level} -c", small)
 for options in ("--fast=1", "--fast=7", "--fast=100", "--no-check -5", "-3 --no-content-size", "-19 --format=zstd"):
     tool("zstd", f"zstd {options} -c", small)
-for options in ("-3", "-19", "-3 --long=27", "--ultra -22 --long=27", "-1 -T4 --rsyncable", "-3 --target-compressed-block-size=2000",
-                "--fast=3", "-9 -T2 -B131072"):
+for options in (
+    "-3",
+    "-19",
+    "-3 --long=27",
+    "--ultra -22 --long=27",
+    "-1 -T4 --rsyncable",
+    "-3 --target-compressed-block-size=2000",
+    "--fast=3",
+    "-9 -T2 -B131072",
+):
     tool("zstd", f"zstd {options} -c", large)
 tool("zstd", "zstd -6", small, ".zst")
 
@@ -75,8 +83,16 @@ for program, levels in (("gzip", range(1, 10)), ("pigz", [1, 6, 9, 11]), ("libde
     for level in levels:
         tool("gzip", f"{program} -{level} -c", small)
 tool("gzip", "pigz -0 -c", small)
-for command in ("pigz -p 4 -b 128 -6 -c", "pigz -p 4 -b 128 -i -c", "pigz -p 3 -R -c", "bgzip -c", "bgzip -l 9 -c", "igzip -3 -c",
-                "libdeflate-gzip -12 -c", "gzip -6 -c"):
+for command in (
+    "pigz -p 4 -b 128 -6 -c",
+    "pigz -p 4 -b 128 -i -c",
+    "pigz -p 3 -R -c",
+    "bgzip -c",
+    "bgzip -l 9 -c",
+    "igzip -3 -c",
+    "libdeflate-gzip -12 -c",
+    "gzip -6 -c",
+):
     tool("gzip", command, large)
 tool("gzip", "zopfli -c", small, ".gz")
 tool("gzip", "gzip -5", small, ".gz")
@@ -89,7 +105,12 @@ for cname in names:
     for shuffle, word in ((blosc.NOSHUFFLE, "none"), (blosc.SHUFFLE, "bytes"), (blosc.BITSHUFFLE, "bits")):
         for size in (1, 4, 7):
             frame = blosc.compress(small[: len(small) // size * size], typesize=size, clevel=5, shuffle=shuffle, cname=cname)
-            emit("blosc", f"c-blosc {blosc.blosclib_version.split()[0]} {cname} {word} {size}", frame, small[: len(small) // size * size])
+            emit(
+                "blosc",
+                f"c-blosc {blosc.blosclib_version.split()[0]} {cname} {word} {size}",
+                frame,
+                small[: len(small) // size * size],
+            )
     for level in (1, 9):
         blosc.set_blocksize(65536 if level == 1 else 0)
         frame = blosc.compress(large, typesize=4, clevel=level, shuffle=blosc.SHUFFLE, cname=cname)
@@ -101,7 +122,10 @@ CODECS = [
     ("gzip", {"name": "gzip", "configuration": {"level": 5}}),
     ("gzip", {"name": "gzip", "configuration": {"level": 9}}),
 ] + [
-    ("blosc", {"name": "blosc", "configuration": {"cname": cname, "clevel": 5, "shuffle": shuffle, "typesize": 4, "blocksize": 0}})
+    (
+        "blosc",
+        {"name": "blosc", "configuration": {"cname": cname, "clevel": 5, "shuffle": shuffle, "typesize": 4, "blocksize": 0}},
+    )
     for cname, shuffle in (("lz4", "shuffle"), ("zstd", "bitshuffle"), ("zlib", "shuffle"), ("lz4hc", "noshuffle"))
 ]
 
@@ -119,14 +143,24 @@ for form, codec in CODECS:
         words = " ".join(str(value) for value in codec["configuration"].values())
         with tempfile.TemporaryDirectory() as folder:
             known = {**codec, "configuration": {k: v for k, v in codec["configuration"].items() if k != "checksum"}}
-            array = tensorstore.open({
-                "driver": "zarr3", "kvstore": {"driver": "file", "path": folder},
-                "metadata": {"shape": [len(elements)], "data_type": "float32", "codecs": [{"name": "bytes", "configuration": {"endian": "little"}}, known],
-                             "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [len(elements)]}}},
-            }, create=True).result()
+            array = tensorstore.open(
+                {
+                    "driver": "zarr3",
+                    "kvstore": {"driver": "file", "path": folder},
+                    "metadata": {
+                        "shape": [len(elements)],
+                        "data_type": "float32",
+                        "codecs": [{"name": "bytes", "configuration": {"endian": "little"}}, known],
+                        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [len(elements)]}},
+                    },
+                },
+                create=True,
+            ).result()
             array.write(elements).result()
             emit(form, f"tensorstore {form} {words}", chunk(folder), plain)
         with tempfile.TemporaryDirectory() as folder, zarr.config.set({"codec_pipeline.path": "zarrs.ZarrsCodecPipeline"}):
-            array = zarr.create_array(folder, shape=elements.shape, chunks=elements.shape, dtype="f4", filters=None, compressors=[codec], fill_value=-1)
+            array = zarr.create_array(
+                folder, shape=elements.shape, chunks=elements.shape, dtype="f4", filters=None, compressors=[codec], fill_value=-1
+            )
             array[:] = elements
             emit(form, f"zarrs {form} {words}", chunk(folder), plain)

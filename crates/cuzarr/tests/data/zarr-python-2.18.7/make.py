@@ -41,7 +41,9 @@ def array_case(name, dtype, **options):
     is_object = array.dtype.hasobject
     fill_hex = None
     if fill is not None:
-        fill_hex = str(fill).encode().hex() if is_object else np.array([fill], array.dtype).astype(native(array.dtype)).tobytes().hex()
+        fill_hex = (
+            str(fill).encode().hex() if is_object else np.array([fill], array.dtype).astype(native(array.dtype)).tobytes().hex()
+        )
     return {
         "name": f"zarr2_{name}",
         "documents": text_of(store),
@@ -90,13 +92,15 @@ def main():
     root.create_dataset("e", shape=(4,), chunks=(2,), dtype="<i4")
     root.create_group("z/empty").attrs["title"] = "é"
     zarr.consolidate_metadata(store)
-    cases.append({
-        "name": "zarr2_consolidated",
-        "documents": text_of(store),
-        "attributes": json.dumps(dict(root.attrs)),
-        "arrays": ["b/a", "e"],
-        "groups": ["b", "z", "z/empty"],
-    })
+    cases.append(
+        {
+            "name": "zarr2_consolidated",
+            "documents": text_of(store),
+            "attributes": json.dumps(dict(root.attrs)),
+            "arrays": ["b/a", "e"],
+            "groups": ["b", "z", "z/empty"],
+        }
+    )
     assert zarr.__version__ == "2.18.7", zarr.__version__
     path = pathlib.Path(__file__).with_name("metadata.json")
     path.write_text("[\n" + ",\n".join(json.dumps(case) for case in cases) + "\n]\n")

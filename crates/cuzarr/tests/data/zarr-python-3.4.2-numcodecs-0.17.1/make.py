@@ -112,15 +112,27 @@ for dtype in DTYPES + OTHERS:
     for endian in ("little", "big"):
         case("bytes", data, True, serializer=v3.BytesCodec(endian=endian), compressors=None, filters=None)
     for order, byteorder in itertools.product("CF", "<>"):
-        case("v2", smooth((2, 3, 4), np.dtype(dtype).newbyteorder(byteorder)), True, zarr_format=2, order=order,
-             compressors=None, filters=None)
+        case(
+            "v2",
+            smooth((2, 3, 4), np.dtype(dtype).newbyteorder(byteorder)),
+            True,
+            zarr_format=2,
+            order=order,
+            compressors=None,
+            filters=None,
+        )
 for order in "CF":
     case("v2 struct", smooth((4, 3), STRUCT), True, zarr_format=2, order=order, compressors=None, filters=None)
 for endian in ("little", "big"):
     case("struct", smooth((4, 3), LITTLE_STRUCT), True, serializer=v3.BytesCodec(endian=endian), compressors=None)
 case("transpose", smooth((2, 3, 4), "<i4"), True, filters=[v3.TransposeCodec(order=(2, 0, 1))], compressors=None)
-case("transpose twice", smooth((2, 3, 4), "<i2"), True,
-     filters=[v3.TransposeCodec(order=(2, 0, 1)), v3.TransposeCodec(order=(0, 2, 1))], compressors=None)
+case(
+    "transpose twice",
+    smooth((2, 3, 4), "<i2"),
+    True,
+    filters=[v3.TransposeCodec(order=(2, 0, 1)), v3.TransposeCodec(order=(0, 2, 1))],
+    compressors=None,
+)
 case("no dimensions", np.array(5, "<i4"), True, compressors=None)
 
 # Compressors, in both formats.
@@ -145,8 +157,11 @@ for cname, (shuffle, number) in itertools.product(
     ("blosclz", "lz4", "lz4hc", "zlib", "zstd"), (("noshuffle", 0), ("shuffle", 1), ("bitshuffle", 2))
 ):
     for data, clevel, blocksize in blosc_data:
-        case("blosc", data, compressors=[v3.BloscCodec(cname=cname, shuffle=shuffle, clevel=clevel, blocksize=blocksize,
-                                                       typesize=data.itemsize)])
+        case(
+            "blosc",
+            data,
+            compressors=[v3.BloscCodec(cname=cname, shuffle=shuffle, clevel=clevel, blocksize=blocksize, typesize=data.itemsize)],
+        )
         case("v2 blosc", data, zarr_format=2, compressors=numcodecs.Blosc(cname, clevel, number, blocksize))
 case("blosc of noise", random.integers(0, 256, 300, "u1"), compressors=[v3.BloscCodec(clevel=0, typesize=1)])
 case("numcodecs.blosc", big, compressors=[nc.Blosc(cname="lz4", clevel=5, shuffle=-1, blocksize=0)])
@@ -167,10 +182,10 @@ for codec, old in (
         case("v2 checksum", data, True, zarr_format=2, compressors=None, filters=[old])
 for size in (1, 2, 3, 4, 8):
     case("shuffle", smooth((24,), "<f4"), True, compressors=[nc.Shuffle(elementsize=size)])
-    case("v2 shuffle", smooth((24,), ">f8"), True, zarr_format=2, compressors=None,
-         filters=[numcodecs.Shuffle(elementsize=size)])
+    case("v2 shuffle", smooth((24,), ">f8"), True, zarr_format=2, compressors=None, filters=[numcodecs.Shuffle(elementsize=size)])
 case("default shuffle", smooth((24,), "<f8"), True, compressors=[nc.Shuffle()])
 case("shuffle, compressed", big, compressors=[nc.Shuffle(elementsize=4), nc.Zlib(level=1), v3.Crc32cCodec()])
+
 
 # Array filters.
 def filters(name, data, codec, old, orders="CF", **options):
@@ -179,74 +194,181 @@ def filters(name, data, codec, old, orders="CF", **options):
         case("v2 " + name, data, True, filters=[old], compressors=None, zarr_format=2, order=order, **options)
 
 
-for dtype, astype in (("<i4", "<i2"), ("<i8", "<i8"), ("|u1", "|u1"), ("<f4", "<f4"), ("<f8", "<f4"), ("<f2", "<f2"),
-                      ("<i2", "<f4"), ("<u2", "|i1"), ("<u8", "<u8")):
-    data = smooth((6, 4), dtype)
-    filters("delta", data, nc.Delta(dtype=dtype, astype=astype), numcodecs.Delta(dtype, astype))
-case("v2 delta, big endian", smooth((6, 4), ">i4"), True, filters=[numcodecs.Delta(">i4", ">i2")], compressors=None,
-     zarr_format=2)
-case("v2 delta, viewed in the other order", smooth((6, 4), ">i4"), True, filters=[numcodecs.Delta("<i4")],
-     compressors=None, zarr_format=2, order="F")
-case("v2 delta, viewed in another size", smooth((6, 4), "<i4"), True, filters=[numcodecs.Delta("<i2")],
-     compressors=None, zarr_format=2)
-for dtype, astype, offset, scale in (
-    ("<f8", "|u1", -20, 3), ("<f4", "<i2", 0.5, 10), ("<f4", "<f4", 1, 2.5), ("<i4", "<i2", 3, 2), ("<i4", "<i8", 3, 2.5),
-    ("<i2", "<f4", 0.25, 3), ("<f2", "<i4", 1, 4), ("<u2", "|u1", 1, 0.5), ("<f8", "<f8", 1e300, 1e-300),
+for dtype, astype in (
+    ("<i4", "<i2"),
+    ("<i8", "<i8"),
+    ("|u1", "|u1"),
+    ("<f4", "<f4"),
+    ("<f8", "<f4"),
+    ("<f2", "<f2"),
+    ("<i2", "<f4"),
+    ("<u2", "|i1"),
+    ("<u8", "<u8"),
 ):
     data = smooth((6, 4), dtype)
-    filters("fixedscaleoffset", data, nc.FixedScaleOffset(offset=offset, scale=scale, dtype=dtype, astype=astype),
-            numcodecs.FixedScaleOffset(offset, scale, dtype, astype))
+    filters("delta", data, nc.Delta(dtype=dtype, astype=astype), numcodecs.Delta(dtype, astype))
+case(
+    "v2 delta, big endian", smooth((6, 4), ">i4"), True, filters=[numcodecs.Delta(">i4", ">i2")], compressors=None, zarr_format=2
+)
+case(
+    "v2 delta, viewed in the other order",
+    smooth((6, 4), ">i4"),
+    True,
+    filters=[numcodecs.Delta("<i4")],
+    compressors=None,
+    zarr_format=2,
+    order="F",
+)
+case(
+    "v2 delta, viewed in another size",
+    smooth((6, 4), "<i4"),
+    True,
+    filters=[numcodecs.Delta("<i2")],
+    compressors=None,
+    zarr_format=2,
+)
+for dtype, astype, offset, scale in (
+    ("<f8", "|u1", -20, 3),
+    ("<f4", "<i2", 0.5, 10),
+    ("<f4", "<f4", 1, 2.5),
+    ("<i4", "<i2", 3, 2),
+    ("<i4", "<i8", 3, 2.5),
+    ("<i2", "<f4", 0.25, 3),
+    ("<f2", "<i4", 1, 4),
+    ("<u2", "|u1", 1, 0.5),
+    ("<f8", "<f8", 1e300, 1e-300),
+):
+    data = smooth((6, 4), dtype)
+    filters(
+        "fixedscaleoffset",
+        data,
+        nc.FixedScaleOffset(offset=offset, scale=scale, dtype=dtype, astype=astype),
+        numcodecs.FixedScaleOffset(offset, scale, dtype, astype),
+    )
 # (In v3 zarr-python cannot read what it writes with another `astype`.)
 for digits, dtype, astype in ((1, "<f8", "<f8"), (3, "<f4", "<f4"), (2, "<f8", "<f4"), (0, "<f4", "<f2"), (-1, "<f8", "<f8")):
-    filters("quantize", smooth((6, 4), dtype), nc.Quantize(digits=digits, dtype=dtype, astype=astype),
-            numcodecs.Quantize(digits, dtype, astype))
+    filters(
+        "quantize",
+        smooth((6, 4), dtype),
+        nc.Quantize(digits=digits, dtype=dtype, astype=astype),
+        numcodecs.Quantize(digits, dtype, astype),
+    )
 for keep, dtype in ((0, "<f4"), (5, "<f4"), (23, "<f4"), (10, "<f8"), (52, "<f8"), (3, "<f2")):
     # (numcodecs' bitround copies an F-ordered array to C order, so zarr-python reads another array than it wrote.)
     filters("bitround", smooth((6, 4), dtype), nc.BitRound(keepbits=keep), numcodecs.BitRound(keep), "C")
 for shape in ((6, 4), (13,), (1,), (5, 3)):
     filters("packbits", smooth(shape, "|b1"), nc.PackBits(), numcodecs.PackBits())
 wild = np.array([np.nan, np.inf, -np.inf, 1e40, -1e40, 300.7, -1.5, 2.5, 65519.9, 2.0**31, 2.0**63, -0.0])
-for decode, encode in (("<f8", "<f4"), ("<f4", "<i2"), ("<f8", "|u1"), ("<f8", "<i8"), ("<f8", "<f2"), ("<i8", "<f4"),
-                       ("<i4", "|b1"), ("<f8", "<u8"), ("<i4", "<c8"), ("<f4", "|i1")):
+for decode, encode in (
+    ("<f8", "<f4"),
+    ("<f4", "<i2"),
+    ("<f8", "|u1"),
+    ("<f8", "<i8"),
+    ("<f8", "<f2"),
+    ("<i8", "<f4"),
+    ("<i4", "|b1"),
+    ("<f8", "<u8"),
+    ("<i4", "<c8"),
+    ("<f4", "|i1"),
+):
     data = wild.astype(decode) if decode[1] == "f" else smooth((12,), decode)
     filters("astype", data, nc.AsType(encode_dtype=encode, decode_dtype=decode), numcodecs.AsType(encode, decode))
-case("v2 filters", smooth((9, 5), "<f8"), zarr_format=2, order="F", compressors=numcodecs.Blosc("lz4", 5, 1),
-     filters=[numcodecs.FixedScaleOffset(1, 10, "<f8", "<i4"), numcodecs.Delta("<i4", "<i2"), numcodecs.Shuffle(2)])
-case("filters", smooth((9, 5), "<f8"), compressors=[v3.ZstdCodec(level=1)],
-     filters=[v3.TransposeCodec(order=(1, 0)), nc.FixedScaleOffset(offset=1, scale=10, dtype="<f8", astype="<i4"),
-              nc.Delta(dtype="<i4", astype="<i2")], serializer=v3.BytesCodec(endian="big"))
-case("v2 zlib as filter", smooth((9, 5), ">f8"), zarr_format=2, compressors=numcodecs.BZ2(1),
-     filters=[numcodecs.Shuffle(8), numcodecs.Zlib(1)])
+case(
+    "v2 filters",
+    smooth((9, 5), "<f8"),
+    zarr_format=2,
+    order="F",
+    compressors=numcodecs.Blosc("lz4", 5, 1),
+    filters=[numcodecs.FixedScaleOffset(1, 10, "<f8", "<i4"), numcodecs.Delta("<i4", "<i2"), numcodecs.Shuffle(2)],
+)
+case(
+    "filters",
+    smooth((9, 5), "<f8"),
+    compressors=[v3.ZstdCodec(level=1)],
+    filters=[
+        v3.TransposeCodec(order=(1, 0)),
+        nc.FixedScaleOffset(offset=1, scale=10, dtype="<f8", astype="<i4"),
+        nc.Delta(dtype="<i4", astype="<i2"),
+    ],
+    serializer=v3.BytesCodec(endian="big"),
+)
+case(
+    "v2 zlib as filter",
+    smooth((9, 5), ">f8"),
+    zarr_format=2,
+    compressors=numcodecs.BZ2(1),
+    filters=[numcodecs.Shuffle(8), numcodecs.Zlib(1)],
+)
 
 # scale_offset and cast_value.
-for dtype, offset, scale, fill in (("<f4", 5, 0.5, 1), ("<f8", "NaN", 2, 1), ("<f2", -1.5, 3, 1), ("<i4", 3, 2, 1),
-                                   ("<u8", 0, 7, 1), ("|i1", -20, 2, -20), ("<i8", 2, -3, 1)):
+for dtype, offset, scale, fill in (
+    ("<f4", 5, 0.5, 1),
+    ("<f8", "NaN", 2, 1),
+    ("<f2", -1.5, 3, 1),
+    ("<i4", 3, 2, 1),
+    ("<u8", 0, 7, 1),
+    ("|i1", -20, 2, -20),
+    ("<i8", 2, -3, 1),
+):
     data = smooth((6, 4), dtype) if dtype != "<u8" else np.arange(24, dtype="<u8").reshape(6, 4) * 2**55
-    case("scale_offset", data, True, filters=[v3.ScaleOffset(offset=offset, scale=scale)], compressors=None,
-         fill_value=fill)
+    case("scale_offset", data, True, filters=[v3.ScaleOffset(offset=offset, scale=scale)], compressors=None, fill_value=fill)
+
+
 def steps(dtype):
     return np.array([0.5, 1.5, 2.5, -0.5, -1.5, -2.5, 2.4, -2.6, 7, 1 + 2**-24, 16777217, 1e-46, -1e-46, 3.3e-5], dtype)
+
+
 for rounding in ("nearest-even", "towards-zero", "towards-positive", "towards-negative", "nearest-away"):
     for source, target in (("<f8", "int32"), ("<f8", "float32"), ("<f8", "float16"), ("<f4", "float16"), ("<f4", "int64")):
         out_of_range = "clamp" if target == "float16" else None
-        case("cast_value", steps(source), True, compressors=None, fill_value=0,
-             filters=[v3.CastValue(data_type=target, rounding=rounding, out_of_range=out_of_range)])
+        case(
+            "cast_value",
+            steps(source),
+            True,
+            compressors=None,
+            fill_value=0,
+            filters=[v3.CastValue(data_type=target, rounding=rounding, out_of_range=out_of_range)],
+        )
     ints = np.array([2**24 + 1, -(2**24) - 1, 2**24 + 3, 7, 2**62 + 2**37 + 1, -(2**53) - 1, 2**63 - 1], "<i8")
     for target in ("float32", "float64"):
         # The largest values may round up to what is no longer an int64.
         data = ints[:-1]
-        stored = zarr.create_array(zarr.storage.MemoryStore(), shape=data.shape, dtype=data.dtype, fill_value=0,
-                                   config={"write_empty_chunks": True}, compressors=None,
-                                   filters=[v3.CastValue(data_type=target, rounding=rounding, out_of_range="clamp")])
+        stored = zarr.create_array(
+            zarr.storage.MemoryStore(),
+            shape=data.shape,
+            dtype=data.dtype,
+            fill_value=0,
+            config={"write_empty_chunks": True},
+            compressors=None,
+            filters=[v3.CastValue(data_type=target, rounding=rounding, out_of_range="clamp")],
+        )
         stored[...] = data
         emit("cast_value", stored, data, True)
 for out_of_range, target in (("clamp", "uint8"), ("wrap", "uint8"), ("clamp", "int16"), ("wrap", "int16")):
-    case("cast_value", np.array([300.7, -1.2, 1e30, -1e30, 255.5, 65535, 12], "<f8"), True, compressors=None, fill_value=0,
-         filters=[v3.CastValue(data_type=target, out_of_range=out_of_range)])
-case("cast_value", np.array([1e40, -1e40, np.inf, 5, 3.4028235677973366e38], "<f8"), True, compressors=None, fill_value=0,
-     filters=[v3.CastValue(data_type="float32", out_of_range="clamp")])
-case("cast_value", np.array([np.nan, 3, -7, np.nan], "<f4"), True, compressors=None, fill_value="NaN", filters=[
-    v3.CastValue(data_type="int8", scalar_map={"encode": [("NaN", -128), (3, 4)], "decode": [(-128, "NaN"), (4, 3)]})])
+    case(
+        "cast_value",
+        np.array([300.7, -1.2, 1e30, -1e30, 255.5, 65535, 12], "<f8"),
+        True,
+        compressors=None,
+        fill_value=0,
+        filters=[v3.CastValue(data_type=target, out_of_range=out_of_range)],
+    )
+case(
+    "cast_value",
+    np.array([1e40, -1e40, np.inf, 5, 3.4028235677973366e38], "<f8"),
+    True,
+    compressors=None,
+    fill_value=0,
+    filters=[v3.CastValue(data_type="float32", out_of_range="clamp")],
+)
+case(
+    "cast_value",
+    np.array([np.nan, 3, -7, np.nan], "<f4"),
+    True,
+    compressors=None,
+    fill_value="NaN",
+    filters=[v3.CastValue(data_type="int8", scalar_map={"encode": [("NaN", -128), (3, 4)], "decode": [(-128, "NaN"), (4, 3)]})],
+)
 
 # Variable lengths.
 words = np.array([["a", "", "Zürich"], ["日本", "x" * 300, "end"]], dtype=object)
@@ -264,13 +386,24 @@ array[...] = np.array([[b"a", b"", b"\xff\x00"], [b"z" * 40, b"\x00", b"end"]], 
 emit("vlen-bytes", array, words, True)
 
 # Shards.
-for location, inner in itertools.product(("start", "end"), ([v3.BytesCodec()], [v3.BytesCodec(), v3.ZstdCodec(), v3.Crc32cCodec()])):
+for location, inner in itertools.product(
+    ("start", "end"), ([v3.BytesCodec()], [v3.BytesCodec(), v3.ZstdCodec(), v3.Crc32cCodec()])
+):
     data = smooth((8, 6), "<i4")
     data[:4] = 77
-    case("sharding", data, compressors=None,
-         serializer=v3.ShardingCodec(chunk_shape=(2, 3), codecs=inner, index_location=location),
-         config={"write_empty_chunks": False})
+    case(
+        "sharding",
+        data,
+        compressors=None,
+        serializer=v3.ShardingCodec(chunk_shape=(2, 3), codecs=inner, index_location=location),
+        config={"write_empty_chunks": False},
+    )
 nested = v3.ShardingCodec(chunk_shape=(4, 3), codecs=[v3.ShardingCodec(chunk_shape=(2, 3), codecs=[v3.BytesCodec(endian="big")])])
 case("nested sharding", smooth((8, 6), "<i4"), compressors=None, serializer=nested)
-case("sharding inside codecs", smooth((8, 6), "<i4"), filters=[v3.TransposeCodec(order=(1, 0))],
-     serializer=v3.ShardingCodec(chunk_shape=(2, 2)), compressors=[v3.GzipCodec(level=1)])
+case(
+    "sharding inside codecs",
+    smooth((8, 6), "<i4"),
+    filters=[v3.TransposeCodec(order=(1, 0))],
+    serializer=v3.ShardingCodec(chunk_shape=(2, 2)),
+    compressors=[v3.GzipCodec(level=1)],
+)

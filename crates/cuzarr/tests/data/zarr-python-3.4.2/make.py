@@ -120,9 +120,7 @@ def typed_cases(zarr_format):
         ("bytes", VariableLengthBytes(), [b"", b"\x00\xff"]),
     ]:
         for index, fill in enumerate(fills):
-            case, array, store = create(
-                f"v{zarr_format}_{name}_{index}", dtype, zarr_format=zarr_format, fill_value=fill
-            )
+            case, array, store = create(f"v{zarr_format}_{name}_{index}", dtype, zarr_format=zarr_format, fill_value=fill)
             encoded = fill if isinstance(fill, bytes) else fill.encode()
             yield array_case(case, array, store, encoded.hex(), None)
 
