@@ -4,6 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use cuzarr::internal::meta::encoding::{self, IndexLocation};
 use cuzarr::internal::meta::node::ZATTRS;
+use cuzarr::internal::node::{with_data_type_words, with_grid, with_optional_dimension_names, with_stored_fill_value};
 use cuzarr::meta::{
     ArrayMetadata, ChunkKeyEncoding, CodecsMetadata, DataType, Endian, Extension, FillValue, Json, NodeDocuments,
     NodeMetadata, Order, Outline, ZarrFormat,
@@ -270,14 +271,12 @@ pub fn new_array(
 ) -> PyResult<PyArrayMetadata> {
     let format = format(zarr_format);
     let (data_type, endian) = parse_data_type(data_type)?;
-    let mut builder = Array::builder(shape, data_type)
-        .zarr_format(format)
-        .grid(parse_chunks(chunks)?, parse_shards(shards, target_bytes)?)
-        .index_location(parse_index_location(index_location)?)
-        .order(if order == "F" { Order::F } else { Order::C })
-        .endian(endian);
+    let order = if order == "F" { Order::F } else { Order::C };
+    let builder = Array::builder(shape, data_type).zarr_format(format).order(order).endian(endian);
+    let (chunks, shards) = (parse_chunks(chunks)?, parse_shards(shards, target_bytes)?);
+    let mut builder = with_grid(builder, chunks, shards, parse_index_location(index_location)?);
     if !data_type_words.is_none() {
-        builder = builder.data_type_words(json::from_value(data_type_words)?);
+        builder = with_data_type_words(builder, json::from_value(data_type_words)?);
     }
     if let Some(encoding) = chunk_key_encoding {
         builder = builder.chunk_key_encoding(parse_chunk_key_encoding(&encoding)?);
@@ -293,12 +292,12 @@ pub fn new_array(
         };
     }
     match fill_value {
-        Some(bytes) => builder = builder.stored_fill_value(FillValue::Element(bytes)),
-        None if is_undefined => builder = builder.stored_fill_value(FillValue::Undefined),
+        Some(bytes) => builder = with_stored_fill_value(builder, FillValue::Element(bytes)),
+        None if is_undefined => builder = with_stored_fill_value(builder, FillValue::Undefined),
         None => {}
     }
     if let Some(names) = dimension_names {
-        builder = builder.optional_dimension_names(names);
+        builder = with_optional_dimension_names(builder, names);
     }
     PyArrayMetadata::of(builder.metadata().py()?).with_attributes_of(attributes)
 }

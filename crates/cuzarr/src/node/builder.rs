@@ -117,22 +117,19 @@ impl ArrayBuilder {
     }
 
     /// Sets chunks and shards in the forms that the Python package takes.
-    #[doc(hidden)] // for the Python package
-    pub fn grid(mut self, chunks: Chunks, shards: Option<Shards>) -> ArrayBuilder {
+    pub(crate) fn grid(mut self, chunks: Chunks, shards: Option<Shards>) -> ArrayBuilder {
         (self.chunks, self.shards) = (Some(chunks), shards);
         self
     }
 
     /// Sets where the index of a shard is. The default is its end.
-    #[doc(hidden)] // for the Python package
-    pub fn index_location(mut self, location: IndexLocation) -> ArrayBuilder {
+    pub(crate) fn index_location(mut self, location: IndexLocation) -> ArrayBuilder {
         self.index_location = location;
         self
     }
 
     /// Sets the words for the data type in the document, where another spelling than ours is wanted.
-    #[doc(hidden)] // for the Python package
-    pub fn data_type_words(mut self, words: Value) -> ArrayBuilder {
+    pub(crate) fn data_type_words(mut self, words: Value) -> ArrayBuilder {
         self.data_type_words = Some(words);
         self
     }
@@ -208,8 +205,7 @@ impl ArrayBuilder {
     }
 
     /// Sets the value of elements that were never written, as metadata holds it.
-    #[doc(hidden)] // for the Python package
-    pub fn stored_fill_value(mut self, value: FillValue) -> ArrayBuilder {
+    pub(crate) fn stored_fill_value(mut self, value: FillValue) -> ArrayBuilder {
         self.fill_value = Some(Fill::Stored(value));
         self
     }
@@ -239,8 +235,7 @@ impl ArrayBuilder {
     }
 
     /// Names the dimensions that have a name.
-    #[doc(hidden)] // for the Python package
-    pub fn optional_dimension_names(mut self, names: Vec<Option<String>>) -> ArrayBuilder {
+    pub(crate) fn optional_dimension_names(mut self, names: Vec<Option<String>>) -> ArrayBuilder {
         self.dimension_names = Some(names);
         self
     }
