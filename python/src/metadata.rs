@@ -71,6 +71,7 @@ impl PyArrayMetadata {
         self.documents.attributes().is_some() || document.get("attributes").is_none_or(|given| *given == Json::Null)
     }
 
+    /// Of metadata without attributes.
     fn of(metadata: ArrayMetadata) -> PyArrayMetadata {
         let documents = NodeDocuments::from(&NodeMetadata::Array(Box::new(metadata.clone())));
         let checked = OnceLock::from(Arc::new(metadata));
@@ -299,7 +300,9 @@ pub fn new_array(
     if let Some(names) = dimension_names {
         builder = with_optional_dimension_names(builder, names);
     }
-    PyArrayMetadata::of(builder.metadata().py()?).with_attributes_of(attributes)
+    // Checked anew, so that the array is the one that later calls open, to the byte.
+    let documents = NodeDocuments::from(&NodeMetadata::Array(Box::new(builder.metadata().py()?)));
+    PyArrayMetadata::new(documents).with_attributes_of(attributes)
 }
 
 /// The codecs of new arrays: the chain of v3; or the filters and the compressor of v2.

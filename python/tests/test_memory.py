@@ -148,8 +148,6 @@ def test_an_allocator_that_fails_says_what_to_lower(gpu: str) -> None:
 
 # ------------------------------------------------------------------------------------- the host decodes where memory is little
 
-SEES_NO_LIMIT = "placements that users are told are made without the memory limit, by which a read leaves decoding to the host"
-
 
 @pytest.fixture
 def one_large_chunk(gpu: str) -> cuzarr.Array:
@@ -172,20 +170,17 @@ def test_the_host_decodes_where_memory_is_too_little_for_kernels(one_large_chunk
         assert uploaded_bytes(one_large_chunk) >= one_large_chunk.nbytes
 
 
-@pytest.mark.xfail(strict=True, reason=SEES_NO_LIMIT)
 def test_explain_tells_that_little_memory_leaves_decoding_to_the_host(one_large_chunk: cuzarr.Array) -> None:
     with cuzarr.config.set({"memory_limit": "16 MiB"}):
         codecs = one_large_chunk.explain().to_dict()["codecs"]
     assert [codec["placement"] for codec in codecs if codec["codec"] == "zstd"] == ["via host"]
 
 
-@pytest.mark.xfail(strict=True, reason=SEES_NO_LIMIT)
 def test_strict_refuses_that_the_host_decodes_for_want_of_memory(one_large_chunk: cuzarr.Array) -> None:
     with cuzarr.config.set({"memory_limit": "16 MiB", "strict": True}), pytest.raises(FallbackRefusedError, match="memory"):
         one_large_chunk[:]
 
 
-@pytest.mark.xfail(strict=True, reason=SEES_NO_LIMIT)
 def test_decoding_on_the_host_for_want_of_memory_is_told(one_large_chunk: cuzarr.Array, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cuzarr._node.array_io._told", set())
     monkeypatch.setattr("cuzarr._node.array_io._looked_at", set())

@@ -43,6 +43,22 @@ fn crops() -> Vec<Selection> {
 }
 
 #[test]
+fn one_small_chunk_comes_by_pinned_memory() {
+    let (array, _) =
+        create(metadata(&[4, 3], &[4, 3], "int32", json!(0), json!([bytes_codec("little"), zstd_codec()])));
+    array.write_buffer(&Selection::all(&[4, 3]), &numbers(&array)).unwrap();
+    for device in devices() {
+        let array = array.with_options(array.options().clone().with_device(device));
+        for region in [[4, 3], [2, 2]] {
+            let selection = Selection::region(&[0, 0], &region).unwrap();
+            let read = array.read_buffer(&selection).unwrap().to_host_bytes(Order::C).unwrap();
+            let rows = (0..region[0] as i32).flat_map(|row| (0..region[1] as i32).map(move |column| 3 * row + column));
+            assert_eq!(read, rows.flat_map(i32::to_ne_bytes).collect::<Vec<u8>>(), "{device}");
+        }
+    }
+}
+
+#[test]
 fn many_selections_come_by_one_pipeline() {
     let blosc = json!({"name": "blosc", "configuration":
         {"cname": "lz4", "clevel": 5, "shuffle": "shuffle", "typesize": 4, "blocksize": 0}});

@@ -26,8 +26,11 @@ pub(crate) fn read(call: &Arc<Context>, access: &Access, plan: Plan, out: &NdBuf
     let pinned = ring.acquire(layout.size_bytes())?.into_buffer()?;
     let staged = NdBuffer::from_parts(pinned.slice(..layout.size_bytes())?, out.dtype(), layout)?;
     let spacing = plan.spacing(out.shape())?;
-    let mut destination = HostDestination::new(call, vec![(&on_host, &staged, spacing)], options)?;
-    coordinator::run(call, &[&on_host], plan.into(), &mut destination)?;
+    // The destination writes to the pinned memory as long as it lives, and the copy reads it.
+    {
+        let mut destination = HostDestination::new(call, vec![(&on_host, &staged, spacing)], options)?;
+        coordinator::run(call, &[&on_host], plan.into(), &mut destination)?;
+    }
     let (begin, size_bytes) = (out.layout().offset_bytes(), out.size_bytes());
     let target = out.buffer().slice(begin..begin + size_bytes)?;
     let stream = call.streams.take(out.device())?;
