@@ -286,7 +286,7 @@ pub fn new_array(
         builder = match format {
             ZarrFormat::V3 => builder.codecs(parse_chain(codecs)?),
             ZarrFormat::V2 => {
-                let (filters, compressor): (Vec<Bound<'_, PyAny>>, Option<Bound<'_, PyAny>>) = codecs.extract()?;
+                let (filters, compressor): Codecs<'_> = codecs.extract()?;
                 let filters = filters.iter().map(parse_codec_v2).collect::<PyResult<_>>()?;
                 builder.codecs_v2(filters, compressor.as_ref().map(parse_codec_v2).transpose()?)
             }
@@ -305,13 +305,12 @@ pub fn new_array(
     PyArrayMetadata::new(documents).with_attributes_of(attributes)
 }
 
-/// The codecs of new arrays: the chain of v3; or the filters and the compressor of v2.
+/// The chain of v3; or the filters and the compressor of v2.
+type Codecs<'py> = (Vec<Bound<'py, PyAny>>, Option<Bound<'py, PyAny>>);
+
+/// The codecs of new arrays.
 #[pyfunction]
-pub fn default_codecs<'py>(
-    py: Python<'py>,
-    zarr_format: u8,
-    data_type: &Bound<'py, PyAny>,
-) -> PyResult<(Vec<Bound<'py, PyAny>>, Option<Bound<'py, PyAny>>)> {
+pub fn default_codecs<'py>(py: Python<'py>, zarr_format: u8, data_type: &Bound<'py, PyAny>) -> PyResult<Codecs<'py>> {
     let (data_type, _) = parse_data_type(data_type)?;
     let object = |members: Map<String, Value>| json::to_value(py, &Value::Object(members));
     if format(zarr_format) == ZarrFormat::V2 {

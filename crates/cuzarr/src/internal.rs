@@ -71,7 +71,6 @@ pub mod node {
     pub use crate::node::unchanged::check_unchanged;
 
     /// A new array with chunks and shards in the forms that the Python package takes, and the index of shards at this place.
-    #[must_use]
     pub fn with_grid(
         builder: ArrayBuilder,
         chunks: Chunks,
@@ -82,19 +81,16 @@ pub mod node {
     }
 
     /// A new array with these words for the data type in its document.
-    #[must_use]
     pub fn with_data_type_words(builder: ArrayBuilder, words: Value) -> ArrayBuilder {
         builder.data_type_words(words)
     }
 
     /// A new array whose elements that were never written have this value.
-    #[must_use]
     pub fn with_stored_fill_value(builder: ArrayBuilder, value: FillValue) -> ArrayBuilder {
         builder.stored_fill_value(value)
     }
 
     /// A new array with names for those dimensions that have one.
-    #[must_use]
     pub fn with_optional_dimension_names(builder: ArrayBuilder, names: Vec<Option<String>>) -> ArrayBuilder {
         builder.optional_dimension_names(names)
     }

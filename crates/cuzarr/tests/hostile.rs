@@ -98,7 +98,7 @@ fn first(array: &Array) -> Selection {
 fn ask(array: &Array) {
     let metadata = array.metadata();
     let _ = (metadata.elems(), metadata.chunk_grid().chunk_count(array.shape()), metadata.data_type().to_string());
-    let _ = (chain(&array).is_ok(), array.chunk_shape().is_ok(), array.stored_chunks(), array.nchunks_initialized());
+    let _ = (chain(array).is_ok(), array.chunk_shape().is_ok(), array.stored_chunks(), array.nchunks_initialized());
     let _ = (array_info(array, false).map(|info| info.to_text()), array_info(array, true).map(|info| info.to_text()));
     for selection in [Selection::all(array.shape()), first(array)] {
         let _ = array.explain(&selection).map(|explanation| explanation.to_string());

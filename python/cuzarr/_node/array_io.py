@@ -74,8 +74,8 @@ _told: set[tuple[str, str]] = set()
 # What arrays are opened with of the process's configuration.
 _SETTINGS = ("strict", "memory_limit", "threading.max_workers", "array.variable_chunk_max_bytes")
 
-# Documents of arrays, and devices, for which that was asked; no more than so many are kept.
-_looked_at: set[tuple[str, str]] = set()
+# Documents of arrays, devices and memory limits for which that was asked; no more than so many are kept.
+_looked_at: set[tuple[str, str, int]] = set()
 _LOOKED_AT_MOST = 1024
 
 
@@ -104,8 +104,8 @@ def open_handle(array: OpenArray, device: str | None = None) -> _core.Array:
         handle = _core.Array(store._handle, path, documents, options, store.read_only)
         # Kept before the warning, which a program may have turned into an error.
         array._handles[device] = Opened(origins, settings, handle)
-        if opened is None and device != "cpu" and not options["strict"]:
-            looked_at = canonical_json(array._metadata.document), device
+        if device != "cpu" and not options["strict"]:
+            looked_at = canonical_json(array._metadata.document), device, settings[1]
             if looked_at not in _looked_at:
                 strict = _core.Array(store._handle, path, documents, {**options, "strict": True})
                 _warn_of_fallbacks(strict, array.ndim, device)
