@@ -204,7 +204,7 @@ def set_library_paths(libraries: Sequence[str | PathLike[str]], cubins: str | Pa
 def cli(
     arguments: Sequence[str],
     make_references: Callable[[Sequence[str], str | None, Sequence[str], bool, dict[str, str]], _Table] | None = None,
-    packages: Sequence[_Package] = (),
+    packages: Sequence[_Package] = ...,
 ) -> int: ...
 
 @final
