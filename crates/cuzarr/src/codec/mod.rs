@@ -28,7 +28,7 @@
 //! move elements or change them one by one (unshuffle, byte order, casts, scale and offset, transposition). Code that writes
 //! elements to their place applies it in the same movement, on any device. What lies between passes and tail is the
 //! **packed** chunk, of a size that metadata alone decides. A GPU runs the passes itself, each over a whole batch of
-//! chunks, from the first one on behind which it has kernels for all: checksums, decoders of frames ([`batch`]), running
+//! chunks, from the first one on behind which it has kernels for all: checksums, decoders of frames (`codec::batch`), running
 //! sums. What comes before runs on the host.
 //!
 //! # Sizes
