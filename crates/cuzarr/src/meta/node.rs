@@ -7,9 +7,10 @@ use super::documents::consolidated::{Consolidated, StoredCopy};
 use super::documents::node_type;
 pub use super::documents::{Documents, NodeDocuments};
 use super::group::GroupMetadata;
-use super::json::{Json, Object};
+use super::json::{Json, Object, object_to_map};
 use super::names::CONSOLIDATED;
 pub use super::names::{DOCUMENT_NAMES, UNFINISHED, ZARR_JSON, ZARRAY, ZATTRS, ZGROUP, ZMETADATA, document_names, key};
+use super::outline::Outline;
 use super::{ZarrFormat, invalid, v2, v3};
 use crate::{Result, ResultExt};
 
@@ -112,6 +113,18 @@ impl NodeDocuments {
             self.document.insert(CONSOLIDATED.into(), Json::Null);
         }
         self.copy = Some(StoredCopy::Open(consolidated));
+    }
+
+    /// The outline of the array that the documents describe.
+    ///
+    /// # Errors
+    /// `MetadataInvalid` and `UnsupportedFeature` for what the outline is made of.
+    pub fn outline(&self) -> Result<Outline> {
+        let members = object_to_map(&self.document);
+        match self.format {
+            ZarrFormat::V2 => v2::parse_outline(&members),
+            ZarrFormat::V3 => v3::parse_outline(&members),
+        }
     }
 
     /// The metadata that the documents describe.

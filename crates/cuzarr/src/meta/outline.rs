@@ -3,12 +3,8 @@
 use serde_json::{Map, Value};
 
 use super::array::{ArrayMetadata, CodecsMetadata};
-use super::documents::NodeDocuments;
 use super::extension::Extension;
 use super::grid::ChunkGrid;
-use super::json::object_to_map;
-use super::{ZarrFormat, v2, v3};
-use crate::Result;
 
 /// The shape, the chunks and the dimension names of an array. An array whose data type or codecs are not known has one, too.
 ///
@@ -53,25 +49,11 @@ impl From<&ArrayMetadata> for Outline {
     }
 }
 
-impl NodeDocuments {
-    /// The outline of the array that the documents describe.
-    ///
-    /// # Errors
-    /// `MetadataInvalid` and `UnsupportedFeature` for what the outline is made of.
-    pub fn outline(&self) -> Result<Outline> {
-        let members = object_to_map(&self.document);
-        match self.format {
-            ZarrFormat::V2 => v2::parse_outline(&members),
-            ZarrFormat::V3 => v3::parse_outline(&members),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::super::Documents;
+    use super::super::{Documents, NodeDocuments};
     use super::*;
-    use crate::ErrorKind;
+    use crate::{ErrorKind, Result};
 
     fn outline(members: &str) -> Result<Outline> {
         let text = format!(r#"{{"zarr_format": 3, "node_type": "array", "data_type": "unheard_of", {members}}}"#);
