@@ -23,6 +23,7 @@ from types import FunctionType
 from typing import Any, NamedTuple, TypeVar
 
 T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
 Texts = Mapping[str, str]
 
 
@@ -68,6 +69,38 @@ def complete_class(cls: type, errors: str, setup: str) -> None:
     if ">>> " in (cls.__doc__ or ""):
         sections = {"Raises": errors} | _sections(clean(cls.__doc__))
         cls.__doc__ = _joined(sections | {"Examples": _with_setup(sections.get("Examples", ""), setup)})
+
+
+def completing(parameters: Texts, returns: str = "", raises: str = "") -> Callable[[F], F]:
+    """A decorator that completes the docstring of one function of a family: with the descriptions of those of its parameters that it
+    does not describe, and with what all of them return and raise.
+
+    >>> @completing({"x": "x : int\\n    A number."}, returns="int")
+    ... def twice(x):
+    ...     '''Two times a number.'''
+    >>> print(twice.__doc__)
+    Two times a number.
+    <BLANKLINE>
+    Parameters
+    ----------
+    x : int
+        A number.
+    <BLANKLINE>
+    Returns
+    -------
+    int
+    <BLANKLINE>
+    """
+
+    def complete(function: F) -> F:
+        if function.__doc__ is not None:  # `python -OO`
+            sections = {"Returns": returns, "Raises": raises} | _sections(clean(function.__doc__))
+            entries = parameters | _entries(sections.get("Parameters", ""))
+            sections["Parameters"] = "\n".join(dict.fromkeys(entries[name] for name in _names(function)))
+            function.__doc__ = _joined(sections)
+        return function
+
+    return complete
 
 
 def clean(text: str | None) -> str:

@@ -8,9 +8,9 @@ import operator
 from typing import TYPE_CHECKING, Any, ClassVar, Generic
 
 from cuzarr._checks import Axis
+from cuzarr._docstrings import completing
 from cuzarr._numpy import check_dtype
 from cuzarr._operators import dispatch
-from cuzarr._operators.documentation import REDUCTION, completing
 from cuzarr._operators.numpy_protocol import Methods, OperandT, ResultT
 from cuzarr._operators.numpy_stored import by_numpy, of_elements_alone
 from cuzarr.errors import DTypeMismatchError, InvalidArgumentError, MemorySpaceError, UnsupportedError
@@ -22,6 +22,19 @@ if TYPE_CHECKING:
 _OF_TEXT_AND_DATES = (str, bytes, datetime.date, datetime.timedelta)
 # PyTorch's names of `&=` and the like; those of the other in-place operators end in one underscore.
 _IN_PLACE_BITS = frozenset({"__iand__", "__ior__", "__ixor__", "__ilshift__", "__irshift__"})
+
+# Parameters of reductions, which are functions and methods of arrays.
+REDUCTION = {
+    "axis": "axis : int, str or tuple of them, optional\n    Dimensions to reduce, by number or name; by default all.",
+    "dtype": "dtype : dtype-like, optional\n    The type in which elements are combined, and the type of the result.",
+    "out": "out : numpy.ndarray, optional\n    Memory for the result. A plan is computed into it.",
+    "ddof": "ddof : float\n    The number that is subtracted from the number of elements before the division.",
+    "keepdims": "keepdims : bool\n    Whether reduced dimensions stay, with the extent 1.",
+    "initial": "initial : number, optional\n    The value that the reduction begins with.",
+    "where": "where : array of bool, optional\n    Which elements count, in memory, in a store or as a plan. It is broadcast.",
+    "mean": "mean : array, optional\n    The mean of the elements, with the reduced dimensions, where it is known.",
+    "correction": "correction : float, optional\n    The array API's name of ``ddof``, which it replaces.",
+}
 
 _reduction = completing(
     REDUCTION,

@@ -9,6 +9,7 @@ import numpy as np
 from cuzarr import _core, _names, _numpy
 from cuzarr._checks import element_type as _dtype, extents, refusing
 from cuzarr._config import device_name
+from cuzarr._docstrings import completing
 from cuzarr._memory.convert import result_array, to_device
 from cuzarr._memory.element_types import memory_type
 from cuzarr._memory.foreign import (
@@ -22,7 +23,6 @@ from cuzarr._memory.foreign import (
     to_native_host,
 )
 from cuzarr._operators.dispatch import Lazy, Stored
-from cuzarr._operators.documentation import completing
 from cuzarr.errors import InvalidArgumentError
 
 if TYPE_CHECKING:

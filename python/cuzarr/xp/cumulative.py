@@ -22,9 +22,9 @@ from cuzarr._checks import axis_number, axis_of, element_type as _dtype
 from cuzarr._compute.evaluate import finished, plan
 from cuzarr._compute.expression import Expression
 from cuzarr._compute.operands import dimension_names, made
+from cuzarr._docstrings import completing
 from cuzarr._memory.device_array import DeviceArray, device_array
 from cuzarr._operators.dispatch import Lazy
-from cuzarr._operators.documentation import completing
 from cuzarr.errors import DTypeMismatchError, InvalidArgumentError
 from cuzarr.xp.arguments import LIKE_X, NO_DIMENSION, along, array, like, planned
 from cuzarr.xp.elementwise import isnan, where

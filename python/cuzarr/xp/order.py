@@ -14,9 +14,9 @@ import numpy as np
 from cuzarr import _names
 from cuzarr._checks import axis_of, refusing
 from cuzarr._compute.evaluate import apply
+from cuzarr._docstrings import completing
 from cuzarr._memory.device_array import DeviceArray, device_array
 from cuzarr._memory.foreign import device_of, is_on_device
-from cuzarr._operators.documentation import completing
 from cuzarr.errors import BoundsCheckError, InvalidArgumentError, SelectionInvalidError, ShapeMismatchError, UnsupportedError
 from cuzarr.xp.arguments import along, in_memory, like
 from cuzarr.xp.cumulative import cumsum

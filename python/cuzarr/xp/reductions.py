@@ -21,10 +21,11 @@ import numpy as np
 from cuzarr import _names
 from cuzarr._checks import Axis, element_type as wanted_type
 from cuzarr._compute.evaluate import reduce
+from cuzarr._docstrings import completing
 from cuzarr._memory.foreign import element_type
 from cuzarr._numpy import element
-from cuzarr._operators.documentation import REDUCTION, completing
 from cuzarr._operators.numpy_protocol import into
+from cuzarr._operators.signs import REDUCTION
 from cuzarr.errors import DTypeMismatchError, InvalidArgumentError, ShapeMismatchError
 from cuzarr.xp import elementwise
 from cuzarr.xp.arguments import LIKE_X, NO_DIMENSION, X, array, planned

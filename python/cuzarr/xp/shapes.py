@@ -24,10 +24,10 @@ from cuzarr import _core, _names
 from cuzarr._checks import Axis, axes_of, axis_number, axis_of, extents, items, whole
 from cuzarr._compute.evaluate import apply, finished, joined, plan
 from cuzarr._compute.operands import device_among, dimension_names, made, operand
+from cuzarr._docstrings import completing
 from cuzarr._memory.device_array import device_array
 from cuzarr._memory.foreign import device_of, element_type, host_array, is_on_device
 from cuzarr._operators.dispatch import Lazy
-from cuzarr._operators.documentation import completing
 from cuzarr.errors import BoundsCheckError, InvalidArgumentError, SelectionInvalidError, ShapeMismatchError, UnsupportedError
 from cuzarr.xp.arguments import LIKE_X, NO_DIMENSION, X, like, planned, planned_list
 from cuzarr.xp.creation import asarray

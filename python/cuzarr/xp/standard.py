@@ -24,10 +24,10 @@ from cuzarr._checks import axis_number, element_type as _dtype, refusing, whole
 from cuzarr._compute.evaluate import apply, plan, reduce
 from cuzarr._compute.operands import device_among, dimension_names
 from cuzarr._config import device_name
+from cuzarr._docstrings import completing
 from cuzarr._memory.device_array import DeviceArray, device_array
 from cuzarr._memory.foreign import device_buffer, device_of, element_type, host_array, is_on_device, numpy_view, on_host
 from cuzarr._operators.dispatch import Lazy
-from cuzarr._operators.documentation import completing
 from cuzarr.errors import CuzarrError, DTypeMismatchError, InvalidArgumentError, ShapeMismatchError
 from cuzarr.xp import elementwise
 from cuzarr.xp.arguments import LIKE_X, NO_DIMENSION, X, array, like, refuse_lazy

@@ -30,10 +30,11 @@ from cuzarr._compute.operands import (
     names_left,
     operand,
 )
+from cuzarr._docstrings import completing
 from cuzarr._memory.element_types import core_dtype, dtype_of
 from cuzarr._memory.foreign import host_array
 from cuzarr._numpy import check_dtype
-from cuzarr._operators.documentation import REDUCTION, completing
+from cuzarr._operators.signs import REDUCTION
 from cuzarr.errors import InvalidArgumentError, UnsupportedError
 from cuzarr.xp.arguments import LIKE_X, planned
 from cuzarr.xp.elementwise import astype
