@@ -60,6 +60,13 @@ pub use options::StorageOptions;
 pub use schemes::{registry, registry_with};
 pub use store::RemoteStore;
 
+/// What only this workspace's tests and fuzz targets call. It may change in any release.
+#[doc(hidden)]
+pub mod internal {
+    pub use crate::cache::read_entry;
+    pub use crate::icechunk::{flat_content, read_as_every_kind};
+}
+
 /// Opens the array or group at a path or URL that [`registry`] knows.
 ///
 /// # Errors

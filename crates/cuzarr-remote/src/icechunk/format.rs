@@ -32,6 +32,10 @@ pub(super) enum FileKind {
     Repository = 6,
 }
 
+impl FileKind {
+    pub(super) const ALL: [FileKind; 3] = [FileKind::Snapshot, FileKind::Manifest, FileKind::Repository];
+}
+
 /// The alphabet of Douglas Crockford's base 32.
 const ALPHABET: &[u8; 32] = b"0123456789ABCDEFGHJKMNPQRSTVWXYZ";
 
@@ -184,6 +188,11 @@ pub(super) struct ChunkEntry<'a> {
     pub(super) etag: Option<&'a str>,
     /// Seconds since 1970, after which the file must not have changed; 0: none.
     pub(super) changed_until: u32,
+}
+
+/// The arrays that a manifest has chunks of.
+pub(super) fn array_ids(content: &[u8]) -> Result<Vec<NodeId>> {
+    Table::root(content)?.tables(1)?.map(|array| required(array?.array::<8>(0)?, "node_id")).collect()
 }
 
 /// Calls `each` with every chunk of one array in a manifest.

@@ -56,6 +56,19 @@ pub(crate) fn chunk_key(id: &ObjectId) -> String {
     format!("chunks/{}", format::encoded(id))
 }
 
+/// The FlatBuffer of a metadata file of any kind; `None` where it is none.
+pub fn flat_content(file: &[u8]) -> Option<Vec<u8>> {
+    FileKind::ALL.into_iter().find_map(|kind| format::content(file, kind).ok())
+}
+
+/// Reads a FlatBuffer as a metadata file of each kind. Returns how many of them it can be.
+pub fn read_as_every_kind(content: &[u8]) -> usize {
+    let chunks = format::array_ids(content)
+        .and_then(|ids| ids.iter().try_for_each(|id| format::chunks(content, id, |_| Ok(()))));
+    let read = [RepositoryFile::parse(content).is_ok(), format::nodes(content).is_ok(), chunks.is_ok()];
+    read.into_iter().filter(|&is_read| is_read).count()
+}
+
 /// The identifier and the table of a snapshot. `containers` are the URLs that names in `vcc://name/…` stand for.
 ///
 /// # Errors
