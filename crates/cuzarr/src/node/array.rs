@@ -257,7 +257,7 @@ impl Array {
     /// Elements of a chunk along each dimension. In a sharded array these are the inner chunks of the outermost shards.
     ///
     /// # Errors
-    /// Those that the codecs report.
+    /// `UnknownCodec` and others that the codecs report.
     pub fn chunk_shape(&self) -> Result<Vec<u64>> {
         let chain = self.chain()?;
         Ok(chain.sharding().map_or(&chain.spec().shape, |sharding| &sharding.inner().spec().shape).clone())
@@ -266,7 +266,7 @@ impl Array {
     /// Elements of a shard along each dimension; `None` without sharding.
     ///
     /// # Errors
-    /// Those that the codecs report.
+    /// `UnknownCodec` and others that the codecs report.
     pub fn shard_shape(&self) -> Result<Option<Vec<u64>>> {
         let chain = self.chain()?;
         Ok(chain.sharding().map(|_| chain.spec().shape.clone()))

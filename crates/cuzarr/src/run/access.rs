@@ -94,7 +94,7 @@ impl Binding {
         source.with_grid(grid, Arc::new(move |shape| binding.layout_of(shape)))
     }
 
-    /// The same codecs, bound to another device or type.
+    /// The binding of the same codecs to another device or type.
     fn again(&self, device: Device, cast: Option<DType>) -> Arc<Binding> {
         let uneven = self.uneven.as_ref().map(|(metadata, _)| (metadata.clone(), Layouts::default()));
         Arc::new(Binding { device, cast, chain: Arc::clone(&self.chain), uneven })
