@@ -93,9 +93,9 @@ def completing(parameters: Texts, returns: str = "", raises: str = "") -> Callab
     """
 
     def complete(function: F) -> F:
-        if function.__doc__ is not None:  # `python -OO`
+        if isinstance(function, FunctionType) and function.__doc__ is not None:  # `python -OO` strips docstrings
             sections = {"Returns": returns, "Raises": raises} | _sections(clean(function.__doc__))
-            entries = parameters | _entries(sections.get("Parameters", ""))
+            entries = dict(parameters) | _entries(sections.get("Parameters", ""))
             sections["Parameters"] = "\n".join(dict.fromkeys(entries[name] for name in _names(function)))
             function.__doc__ = _joined(sections)
         return function
