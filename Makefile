@@ -10,18 +10,21 @@ MAKEFLAGS += --no-builtin-rules
 VENV := .venv
 PYTHON_RUN := $(VENV)/bin/python
 PIP := $(PYTHON_RUN) -m pip --disable-pip-version-check --quiet
+# Modules are compiled when they are first imported: most never are. One at a time, under `make --jobs`.
+INSTALL = flock $(VENV)/.lock $(PIP) install --no-compile
 CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/cuzarr
-# One interpreter for every build of the extension module, so that none of them is redone for another.
-export PYO3_PYTHON := $(abspath $(PYTHON_RUN))
+# Every cargo command names the same packages and features: what one has compiled, the others find compiled.
+WORKSPACE := --workspace --all-features --locked
 ARCHITECTURES := sm_75 sm_80 sm_90 sm_100 sm_120
 
-# What the extension module and the command are built from. Python files are not: the package is installed in place.
-SOURCES := Cargo.toml Cargo.lock python/Cargo.toml python/pyproject.toml \
+# The extension module, which the command is part of, and what it is built from. Python files are not: the package is installed in place.
+EXTENSION := python/cuzarr/_core.abi3.so
+SOURCES := .cargo/config.toml Cargo.toml Cargo.lock python/Cargo.toml \
 	$(shell find crates python/src -type f -not -name '*.md' -not -path '*/tests/*' -not -path '*/target/*')
 PYTHON_FOLDERS := python bench scripts examples docs/gallery
 KERNELS := $(shell find crates -name '*.cu' -o -name '*.cuh')
 
-.PHONY: help demo test test-all test-rust test-python miri lint fmt ruff clippy deny stubs types bench docs docs-serve kernels cubins wheel wheels sdist crates packaging release-check pictures gpu-bundle gpu-peers build clean
+.PHONY: help demo release test test-all test-rust test-python miri lint fmt ruff clippy deny stubs types bench docs docs-serve kernels cubins wheel wheels sdist crates packaging release-check pictures gpu-bundle gpu-peers build clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
@@ -36,7 +39,7 @@ test-all: ## every test, with every case of the conformance matrix
 
 # Every test program runs with the kernels built for the CPU, so that launching them is tested without a GPU. Programs run side by side.
 test-rust: $(VENV)/.environment
-	$(PYTHON_RUN) scripts/test_rust.py --workspace --all-features --locked
+	$(PYTHON_RUN) scripts/test_rust.py $(WORKSPACE)
 
 # Looks for undefined behaviour in what holds and lends host memory. Needs a toolchain with Miri, such as
 # `rustup toolchain install nightly --component miri`; MIRI_TOOLCHAIN names it. Takes minutes, and is no part of the other targets.
@@ -58,13 +61,17 @@ test-python: build $(VENV)/.zarr-python $(VENV)/.docs
 
 lint: fmt ruff clippy deny kernels stubs types packaging ## formatting, ruff, clippy, licences and advisories, kernels, stubs, types, workflows
 
-build: $(VENV)/.package ## install the package and the cuzarr command into .venv
+build: $(VENV)/.package $(EXTENSION) ## install the package and the cuzarr command into .venv, with the extension module of the tests
+
+release: $(VENV)/.package ## put the optimised extension module, as it travels in wheels, in the place of that of the tests
+	cargo build --release --locked --package cuzarr-python --lib
+	cp target/release/lib_core.so $(EXTENSION).new && mv $(EXTENSION).new $(EXTENSION)
 
 # ---------------------------------------------------------------------------------------------------- environment
 
 $(VENV)/.environment: python/requirements-dev.txt scripts/find-python
 	test -x $(PYTHON_RUN) || "$$(scripts/find-python)" -m venv $(VENV)
-	$(PIP) install --requirement python/requirements-dev.txt
+	$(INSTALL) --requirement python/requirements-dev.txt
 	touch $@
 
 # The source archive of the installed zarr-python, for its tests.
@@ -75,25 +82,29 @@ $(VENV)/.zarr-python: $(VENV)/.environment
 	tar -xzf $(VENV)/zarr-python/zarr-*.tar.gz --strip-components=1 -C $(VENV)/zarr-python
 	touch $@
 
-$(VENV)/.package: $(VENV)/.environment $(SOURCES)
-	VIRTUAL_ENV=$(abspath $(VENV)) PATH="$(abspath $(VENV))/bin:$$PATH" \
-		$(VENV)/bin/maturin develop --release --locked --quiet --manifest-path python/Cargo.toml
+$(VENV)/.package: $(VENV)/.environment python/pyproject.toml python/build_backend.py Cargo.toml
+	PATH="$(abspath $(VENV))/bin:$$PATH" $(INSTALL) --no-build-isolation --no-deps --config-settings built=1 --editable python
 	touch $@
 
+# By another name first: a program that has the old one loaded keeps it.
+$(EXTENSION): $(SOURCES)
+	cargo build $(WORKSPACE) --lib
+	cp target/debug/lib_core.so $@.new && mv $@.new $@
+
 $(VENV)/.nvrtc: $(VENV)/.environment python/requirements-kernels.txt
-	$(PIP) install --requirement python/requirements-kernels.txt
+	$(INSTALL) --requirement python/requirements-kernels.txt
 	touch $@
 
 $(VENV)/.packaging: $(VENV)/.environment python/requirements-packaging.txt
-	$(PIP) install --requirement python/requirements-packaging.txt
+	$(INSTALL) --requirement python/requirements-packaging.txt
 	touch $@
 
 $(VENV)/.docs: $(VENV)/.environment python/requirements-docs.txt
-	$(PIP) install --requirement python/requirements-docs.txt
+	$(INSTALL) --requirement python/requirements-docs.txt
 	touch $@
 
 $(VENV)/.wheel-tools: $(VENV)/.environment python/requirements-wheels.txt
-	$(PIP) install --requirement python/requirements-wheels.txt
+	$(INSTALL) --requirement python/requirements-wheels.txt
 	touch $@
 
 # ----------------------------------------------------------------------------------------------------------- lint
@@ -105,8 +116,8 @@ ruff: $(VENV)/.environment ## format and lint of everything in Python
 	$(VENV)/bin/ruff format --check --config python/pyproject.toml $(PYTHON_FOLDERS)
 	$(VENV)/bin/ruff check --config python/pyproject.toml $(PYTHON_FOLDERS)
 
-clippy: $(VENV)/.environment
-	cargo clippy --workspace --all-targets --all-features --locked -- -D warnings
+clippy:
+	cargo clippy $(WORKSPACE) --all-targets -- -D warnings
 
 # Unoptimised, because it builds in a minute and runs in a second; outside the checkout, so that fresh clones share it.
 DENY_VERSION := 0.20.2
@@ -140,13 +151,13 @@ packaging: $(VENV)/.packaging ## the GitHub workflows by schema and actionlint, 
 
 # ------------------------------------------------------------------------------------------------- products, docs
 
-bench: build ## cuzarr beside zarrs and tensorstore on this machine, answers checked, recorded in bench/record
+bench: release ## cuzarr beside zarrs and tensorstore on this machine, answers checked, recorded in bench/record
 	$(PYTHON_RUN) bench/read.py --record bench/record
 	$(PYTHON_RUN) bench/gather.py
 
 SITE := PYTHONPATH=python NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs
 docs: build $(VENV)/.docs ## the site, strictly, and the Rust documentation beside it, warnings denied, in target/site
-	RUSTDOCFLAGS='-D warnings' cargo doc --workspace --all-features --no-deps --locked
+	RUSTDOCFLAGS='-D warnings' cargo doc $(WORKSPACE) --no-deps
 	$(PYTHON_RUN) scripts/write_docs.py
 	$(SITE) build --quiet
 	cp -al target/doc target/site/rust

@@ -1,10 +1,13 @@
 //! zarrs as oracle: what it writes we read, and what we write it reads, for every codec that both have.
 
+#[path = "../../cuzarr/tests/codec_support/mod.rs"]
+mod codec_support;
+
 use std::sync::Arc;
 
+use codec_support::{decode, encode};
 use cuzarr::internal::codec::Chain;
 use cuzarr::meta::{ArrayMetadata, DataType};
-use cuzarr_oracle::{decode, encode};
 use serde_json::{Value, json};
 use zarrs::array::{Array, ArrayBytes};
 use zarrs::storage::store::MemoryStore;
