@@ -30,10 +30,10 @@ pub enum ErrorKind {
 
 /// An error of the device layer. Small to return: one pointer.
 #[derive(Clone)]
-pub struct Error(Box<Inner>);
+pub struct Error(Box<ErrorInner>);
 
 #[derive(Clone)]
-struct Inner {
+struct ErrorInner {
     kind: ErrorKind,
     message: String,
     hint: Option<String>,
@@ -46,7 +46,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 impl Error {
     /// An error of `kind`; `message` says what, where, got and expected, in lower case without a full stop.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        Error(Box::new(Inner { kind, message: message.into(), hint: None, source: None }))
+        Error(Box::new(ErrorInner { kind, message: message.into(), hint: None, source: None }))
     }
 
     /// Adds what the reader can do, as an imperative.

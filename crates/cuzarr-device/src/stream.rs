@@ -19,9 +19,9 @@ use crate::lock::lock;
 
 /// A queue of work on one device. Clones are the same queue; any thread may use it.
 #[derive(Clone)]
-pub struct Stream(Arc<Inner>);
+pub struct Stream(Arc<StreamInner>);
 
-enum Inner {
+enum StreamInner {
     Host,
     Queue(Queue),
 }
@@ -61,7 +61,7 @@ impl Stream {
     /// `DeviceUnavailable` when the device cannot be used.
     pub fn new(device: Device) -> Result<Stream> {
         if device == Device::Cpu {
-            return Ok(Stream(Arc::new(Inner::Host)));
+            return Ok(Stream(Arc::new(StreamInner::Host)));
         }
         let context = Context::get(device)?;
         Ok(Self::queue(context, context.backend.create_stream(false)?, true, None))
@@ -73,7 +73,7 @@ impl Stream {
     /// `DeviceUnavailable` when the device cannot be used.
     pub fn legacy(device: Device) -> Result<Stream> {
         if device == Device::Cpu {
-            return Ok(Stream(Arc::new(Inner::Host)));
+            return Ok(Stream(Arc::new(StreamInner::Host)));
         }
         Ok(Self::queue(Context::get(device)?, 0, false, None))
     }
@@ -87,7 +87,7 @@ impl Stream {
     /// `handle` is a stream of `device` that lives until `owner` is dropped.
     pub unsafe fn from_raw(device: Device, handle: usize, owner: Option<Box<dyn Any + Send + Sync>>) -> Result<Stream> {
         match (device, handle) {
-            (Device::Cpu, 0) => Ok(Stream(Arc::new(Inner::Host))),
+            (Device::Cpu, 0) => Ok(Stream(Arc::new(StreamInner::Host))),
             (Device::Cpu, _) => Err(Error::invalid("cpu has no streams to wrap")),
             _ => Ok(Self::queue(Context::get(device)?, handle, false, owner)),
         }
@@ -99,7 +99,7 @@ impl Stream {
         owned: bool,
         foreign_owner: Option<Box<dyn Any + Send + Sync>>,
     ) -> Stream {
-        Stream(Arc::new(Inner::Queue(Queue {
+        Stream(Arc::new(StreamInner::Queue(Queue {
             context,
             raw,
             owned,
@@ -226,8 +226,8 @@ impl Stream {
 
     fn queue_or_host(&self) -> Option<&Queue> {
         match &*self.0 {
-            Inner::Host => None,
-            Inner::Queue(queue) => Some(queue),
+            StreamInner::Host => None,
+            StreamInner::Queue(queue) => Some(queue),
         }
     }
 }

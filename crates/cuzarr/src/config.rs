@@ -73,7 +73,7 @@ impl fmt::Display for ConfigValue {
 
 /// The kind of value that a key takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum ConfigKind {
     Flag,
     /// At least this.
     Number(u64),
@@ -86,71 +86,86 @@ enum Kind {
 }
 
 /// One key, in the table of all.
-struct Key {
+struct ConfigKey {
     name: &'static str,
-    kind: Kind,
+    kind: ConfigKind,
     default: &'static str,
     meaning: &'static str,
 }
 
-const fn key(name: &'static str, kind: Kind, default: &'static str, meaning: &'static str) -> Key {
-    Key { name, kind, default, meaning }
+const fn key(name: &'static str, kind: ConfigKind, default: &'static str, meaning: &'static str) -> ConfigKey {
+    ConfigKey { name, kind, default, meaning }
 }
 
-const KEYS: &[Key] = &[
-    key("device", Kind::Device, "cpu", "where results are: cpu or cuda:N"),
-    key("strict", Kind::Flag, "false", "a fall-back to the host is an error"),
-    key("gds", Kind::Words(&["auto", "on", "off"]), "auto", "cuFile between directories and GPUs, where a store can"),
+const KEYS: &[ConfigKey] = &[
+    key("device", ConfigKind::Device, "cpu", "where results are: cpu or cuda:N"),
+    key("strict", ConfigKind::Flag, "false", "a fall-back to the host is an error"),
+    key(
+        "gds",
+        ConfigKind::Words(&["auto", "on", "off"]),
+        "auto",
+        "cuFile between directories and GPUs, where a store can",
+    ),
     key(
         "fsync",
-        Kind::Words(&["none", "data", "full"]),
+        ConfigKind::Words(&["none", "data", "full"]),
         "none",
         "what a write to a directory waits for: nothing, its bytes on the disk, or their name too",
     ),
     key(
         "direct_io",
-        Kind::Words(&["auto", "on", "off"]),
+        ConfigKind::Words(&["auto", "on", "off"]),
         "auto",
         "O_DIRECT for files outside the page cache: once it cannot hold all that is read, always, never",
     ),
-    key("memory_limit", Kind::Bytes, "4 GiB", "bytes in flight, on the device and in pinned memory each"),
-    key("metadata_max_bytes", Kind::Bytes, "256 MiB", "metadata documents larger than this are refused"),
-    key("default_zarr_format", Kind::Words(&["2", "3"]), "3", "format of new arrays and groups"),
-    key("array.order", Kind::Words(&["C", "F"]), "C", "memory order of results"),
-    key("array.read_missing_chunks", Kind::Flag, "true", "missing chunks read as the fill value; otherwise an error"),
-    key("array.write_empty_chunks", Kind::Flag, "false", "chunks that only hold the fill value are stored"),
+    key("memory_limit", ConfigKind::Bytes, "4 GiB", "bytes in flight, on the device and in pinned memory each"),
+    key("metadata_max_bytes", ConfigKind::Bytes, "256 MiB", "metadata documents larger than this are refused"),
+    key("default_zarr_format", ConfigKind::Words(&["2", "3"]), "3", "format of new arrays and groups"),
+    key("array.order", ConfigKind::Words(&["C", "F"]), "C", "memory order of results"),
+    key(
+        "array.read_missing_chunks",
+        ConfigKind::Flag,
+        "true",
+        "missing chunks read as the fill value; otherwise an error",
+    ),
+    key("array.write_empty_chunks", ConfigKind::Flag, "false", "chunks that only hold the fill value are stored"),
     key(
         "array.target_shard_size_bytes",
-        Kind::OptionalBytes,
+        ConfigKind::OptionalBytes,
         "none",
         "size of shards whose shape is left to the library",
     ),
     key(
         "array.sharding_coalesce_max_gap_bytes",
-        Kind::Bytes,
+        ConfigKind::Bytes,
         "1 MiB",
         "ranges this near to each other are read as one",
     ),
     key(
         "array.sharding_coalesce_max_bytes",
-        Kind::Bytes,
+        ConfigKind::Bytes,
         "16 MiB",
         "ranges are not joined beyond this size, nor to one of 1 MiB or more",
     ),
     key(
         "array.variable_chunk_max_bytes",
-        Kind::Bytes,
+        ConfigKind::Bytes,
         "512 MiB",
         "chunks of elements of variable length decode to at most this",
     ),
-    key("array.allow_unsafe_pickle_decode", Kind::Flag, "false", "pickled objects are decoded, which can run any code"),
+    key(
+        "array.allow_unsafe_pickle_decode",
+        ConfigKind::Flag,
+        "false",
+        "pickled objects are decoded, which can run any code",
+    ),
     key(
         "threading.max_workers",
-        Kind::OptionalNumber(1),
+        ConfigKind::OptionalNumber(1),
         "none",
         "threads for reading and decoding; automatic: one a core",
     ),
-    key("async.concurrency", Kind::Number(1), "10", "requests in flight to stores that are not local"),
+    key("async.concurrency", ConfigKind::Number(1), "10", "requests in flight to stores that are not local"),
 ];
 
 /// A setting and where its value came from.
@@ -182,7 +197,7 @@ impl Default for Config {
 impl Config {
     /// The defaults alone.
     pub fn new() -> Self {
-        let setting = |key: &Key| Setting {
+        let setting = |key: &ConfigKey| Setting {
             name: key.name,
             // Every default is parsed by a test, so the fall-back is never taken.
             value: parse(key.kind, key.default).unwrap_or(ConfigValue::Automatic),
@@ -351,7 +366,7 @@ fn index_of(name: &str) -> Result<usize> {
 }
 
 /// The value that a text means; the error says what was expected.
-fn parse(kind: Kind, text: &str) -> std::result::Result<ConfigValue, String> {
+fn parse(kind: ConfigKind, text: &str) -> std::result::Result<ConfigValue, String> {
     let text = text.trim();
     let is_none = matches!(text.to_ascii_lowercase().as_str(), "none" | "null" | "auto" | "automatic" | "");
     let number = |least: u64| {
@@ -360,21 +375,21 @@ fn parse(kind: Kind, text: &str) -> std::result::Result<ConfigValue, String> {
     };
     let bytes = || size(text).map(ConfigValue::Number).ok_or("a number of bytes, as in '8 GiB'".to_string());
     match kind {
-        Kind::Flag => match text.to_ascii_lowercase().as_str() {
+        ConfigKind::Flag => match text.to_ascii_lowercase().as_str() {
             "true" | "1" | "yes" | "on" => Ok(ConfigValue::Flag(true)),
             "false" | "0" | "no" | "off" => Ok(ConfigValue::Flag(false)),
             _ => Err("true or false".to_string()),
         },
-        Kind::OptionalNumber(_) | Kind::OptionalBytes if is_none => Ok(ConfigValue::Automatic),
-        Kind::Number(least) => number(least),
-        Kind::OptionalNumber(least) => number(least).map_err(|expected| format!("{expected}, or none")),
-        Kind::Bytes => bytes(),
-        Kind::OptionalBytes => bytes().map_err(|expected| format!("{expected}, or none")),
-        Kind::Words(words) => match words.iter().find(|word| word.eq_ignore_ascii_case(text)) {
+        ConfigKind::OptionalNumber(_) | ConfigKind::OptionalBytes if is_none => Ok(ConfigValue::Automatic),
+        ConfigKind::Number(least) => number(least),
+        ConfigKind::OptionalNumber(least) => number(least).map_err(|expected| format!("{expected}, or none")),
+        ConfigKind::Bytes => bytes(),
+        ConfigKind::OptionalBytes => bytes().map_err(|expected| format!("{expected}, or none")),
+        ConfigKind::Words(words) => match words.iter().find(|word| word.eq_ignore_ascii_case(text)) {
             Some(word) => Ok(ConfigValue::Word(word.to_string())),
             None => Err(format!("one of {}", words.join(", "))),
         },
-        Kind::Device => match text.parse::<Device>() {
+        ConfigKind::Device => match text.parse::<Device>() {
             Ok(device) => Ok(ConfigValue::Word(device.to_string())),
             Err(_) => Err("'cpu' or 'cuda:N'".to_string()),
         },

@@ -45,10 +45,10 @@ impl KeyWords {
     }
 }
 
-/// `Job` in count.cu.
+/// `CountJob` in count.cu.
 #[repr(C)]
 #[derive(Clone, Copy)]
-struct Job {
+struct CountJob {
     origin: u64,
     first_output: u64,
     outputs: u64,
@@ -122,7 +122,7 @@ pub(super) fn add(
     };
     let (kept_shape, kept_strides) = axes(&view.kept);
     let (over_shape, over_strides) = axes(&view.over);
-    let job = Job {
+    let job = CountJob {
         origin: source.address() as u64,
         first_output: outputs.start as u64,
         outputs: outputs.len() as u64,

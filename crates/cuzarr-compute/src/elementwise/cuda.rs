@@ -5,7 +5,7 @@ use std::sync::PoisonError;
 use cuzarr_device::{Buffer, Device, Function, LaunchShape, Module, NdBuffer, Stream};
 
 use super::source::{self, Form, Variant};
-use super::{Bound, ElementwiseCall, ElementwiseKernel, Operand, error};
+use super::{Bound, ElementwiseCall, ElementwiseKernel, KernelOperand, error};
 use crate::program::Joint;
 use crate::program::cuda::{MOST_PARAMETER_BYTES, PACK_BYTES, address, most_blocks, threads};
 use cuzarr::{ErrorKind, Result};
@@ -38,7 +38,9 @@ impl ElementwiseKernel {
             unsafe { self.launch(stream, &bound, call.block_threads) }?;
         }
         let outputs = bound.operands.into_iter().skip(self.inputs.len());
-        Ok(outputs.filter_map(|operand| if let Operand::Array(array) = operand { Some(array) } else { None }).collect())
+        Ok(outputs
+            .filter_map(|operand| if let KernelOperand::Array(array) = operand { Some(array) } else { None })
+            .collect())
     }
 
     /// # Safety
@@ -47,7 +49,7 @@ impl ElementwiseKernel {
         let device = stream.device();
         let arrays = |raw: bool| {
             let all = self.parameters().zip(&bound.operands).filter(move |(parameter, _)| raw || !parameter.is_raw);
-            all.filter_map(|(_, operand)| if let Operand::Array(array) = operand { Some(array) } else { None })
+            all.filter_map(|(_, operand)| if let KernelOperand::Array(array) = operand { Some(array) } else { None })
         };
         let walked: Vec<NdBuffer> = arrays(false).cloned().collect();
         let joint = Joint::new(&bound.shape, &walked)?;
@@ -55,7 +57,7 @@ impl ElementwiseKernel {
         let variant = Variant {
             types: bound.types.clone(),
             form,
-            values: bound.operands.iter().map(|operand| matches!(operand, Operand::Value(_))).collect(),
+            values: bound.operands.iter().map(|operand| matches!(operand, KernelOperand::Value(_))).collect(),
             in_place: bound.in_place,
             in_dialect: device == Device::Simt,
         };
@@ -116,8 +118,8 @@ impl ElementwiseKernel {
         let mut strides = joint.strides.iter();
         for (parameter, operand) in self.parameters().zip(&bound.operands) {
             match operand {
-                Operand::Value(bytes) => arguments.push(bytes.clone()),
-                Operand::Array(array) => {
+                KernelOperand::Value(bytes) => arguments.push(bytes.clone()),
+                KernelOperand::Array(array) => {
                     arguments.push(address(array.address()));
                     let own = if parameter.is_raw { None } else { strides.next() };
                     if let Some(own) = own.filter(|_| is_strided) {

@@ -114,7 +114,7 @@ impl<'a> ElementwiseCall<'a> {
 }
 
 /// A checked argument for a parameter.
-enum Operand {
+enum KernelOperand {
     Array(NdBuffer),
     Value(Vec<u8>),
 }
@@ -124,7 +124,7 @@ struct Bound {
     types: Vec<(char, DType)>,
     shape: Vec<usize>,
     /// The arguments for inputs, then for outputs.
-    operands: Vec<Operand>,
+    operands: Vec<KernelOperand>,
     /// Whether an output is an input.
     in_place: bool,
 }
@@ -213,16 +213,16 @@ impl ElementwiseKernel {
         let mut operands = passed
             .iter()
             .map(|(parameter, argument)| match argument {
-                ElementwiseArgument::Array(array) => Ok(Operand::Array((*array).clone())),
+                ElementwiseArgument::Array(array) => Ok(KernelOperand::Array((*array).clone())),
                 ElementwiseArgument::Value(from, bytes) => {
                     let to = dtype_of(parameter, &types)?;
-                    converted(&parameter.name, (*from, bytes), to).map(Operand::Value)
+                    converted(&parameter.name, (*from, bytes), to).map(KernelOperand::Value)
                 }
             })
             .collect::<Result<Vec<_>>>()?;
         for parameter in self.outputs.iter().filter(|_| call.outputs.is_none()) {
             let made = NdBuffer::empty(device, dtype_of(parameter, &types)?, &shape, Order::C)?;
-            operands.push(Operand::Array(made));
+            operands.push(KernelOperand::Array(made));
         }
         let in_place = self.check_outputs(&operands, &shape)?;
         Ok(Bound { types, shape, operands, in_place })
@@ -283,10 +283,10 @@ impl ElementwiseKernel {
     }
 
     /// Whether an output is one of the inputs, element by element; any other way of sharing memory is refused.
-    fn check_outputs(&self, operands: &[Operand], shape: &[usize]) -> Result<bool> {
+    fn check_outputs(&self, operands: &[KernelOperand], shape: &[usize]) -> Result<bool> {
         let mut in_place = false;
         for (at, parameter) in self.parameters().enumerate().skip(self.inputs.len()) {
-            let Operand::Array(output) = &operands[at] else { continue };
+            let KernelOperand::Array(output) = &operands[at] else { continue };
             if !parameter.is_raw && output.shape() != shape {
                 let message = format!("'{}' has shape {:?}, the result {shape:?}", parameter.name, output.shape());
                 return Err(error(ErrorKind::ShapeMismatch, message));
@@ -297,7 +297,7 @@ impl ElementwiseKernel {
                 return Err(error(ErrorKind::InvalidArgument, message).with_hint("write to another array"));
             }
             for ((number, other), operand) in self.parameters().enumerate().zip(operands).take(at) {
-                let Operand::Array(operand) = operand else { continue };
+                let KernelOperand::Array(operand) = operand else { continue };
                 if !overlap(operand, output) {
                     continue;
                 }

@@ -91,7 +91,7 @@ impl Number for u64 {
 }
 
 /// A part of the numbers.
-struct Part<N> {
+struct GroupedPart<N> {
     first: usize,
     /// The group and the element of each number.
     groups: Vec<u32>,
@@ -100,10 +100,11 @@ struct Part<N> {
     sizes: Vec<u32>,
 }
 
-impl<N: Number> Part<N> {
-    fn new<E>(range: Range<usize>, groups: usize, numbering: &Numbering<'_, E>) -> Result<Part<N>, E> {
+impl<N: Number> GroupedPart<N> {
+    fn new<E>(range: Range<usize>, groups: usize, numbering: &Numbering<'_, E>) -> Result<GroupedPart<N>, E> {
         let (first, len) = (range.start, range.len());
-        let mut part = Part { first, groups: vec![0; len], elems: Vec::with_capacity(len), sizes: vec![0; groups] };
+        let mut part =
+            GroupedPart { first, groups: vec![0; len], elems: Vec::with_capacity(len), sizes: vec![0; groups] };
         let mut elems = vec![0; BLOCK.min(len)];
         for (at, groups) in part.groups.chunks_mut(BLOCK).enumerate() {
             let (start, elems) = (first + at * BLOCK, &mut elems[..groups.len()]);
@@ -137,8 +138,8 @@ fn pairs<N: Number, E: Send>(
     let threads = cores().min(count / THREAD_LEN).min(count / (4 * groups).max(1)).clamp(1, MOST_THREADS);
     let each = count.div_ceil(threads).clamp(1, 1 << 31);
     let ranges = (0..count.div_ceil(each)).map(|at| at * each..((at + 1) * each).min(count)).collect();
-    let parts = in_threads(threads, ranges, |range| Part::<N>::new(range, groups, numbering));
-    let parts: Vec<Part<N>> = parts.into_iter().collect::<Result<_, E>>()?;
+    let parts = in_threads(threads, ranges, |range| GroupedPart::<N>::new(range, groups, numbering));
+    let parts: Vec<GroupedPart<N>> = parts.into_iter().collect::<Result<_, E>>()?;
     let mut starts = Vec::with_capacity(groups + 1);
     let mut end = 0;
     for group in 0..groups {
@@ -178,7 +179,7 @@ fn pairs<N: Number, E: Send>(
 }
 
 /// The memory of each part's pairs, by group: in a group, the parts follow each other.
-fn rooms<'a, N>(pairs: &'a mut [[N; 2]], parts: &[Part<N>], groups: usize) -> Vec<Vec<IterMut<'a, [N; 2]>>> {
+fn rooms<'a, N>(pairs: &'a mut [[N; 2]], parts: &[GroupedPart<N>], groups: usize) -> Vec<Vec<IterMut<'a, [N; 2]>>> {
     let mut rooms: Vec<Vec<IterMut<'a, [N; 2]>>> = parts.iter().map(|_| Vec::with_capacity(groups)).collect();
     let mut rest = pairs;
     for group in 0..groups {

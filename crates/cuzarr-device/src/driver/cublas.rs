@@ -21,12 +21,12 @@ pub(crate) const LIBRARY_NAMES: [&str; 3] = ["libcublas.so.13", "libcublas.so.12
 
 const HINT: &str = "install cuBLAS (pip install nvidia-cublas, or nvidia-cublas-cu12 for CUDA 12), or set CUDA_HOME";
 
-type Status = c_int;
-type Handle = *mut c_void;
+type CublasStatus = c_int;
+type CublasHandle = *mut c_void;
 
-const ALLOC_FAILED: Status = 3;
-const ARCH_MISMATCH: Status = 8;
-const NOT_SUPPORTED: Status = 15;
+const ALLOC_FAILED: CublasStatus = 3;
+const ARCH_MISMATCH: CublasStatus = 8;
+const NOT_SUPPORTED: CublasStatus = 15;
 
 /// `cublasOperation_t`: the matrix as it lies, column by column, or transposed.
 const AS_IT_IS: c_int = 0;
@@ -99,7 +99,7 @@ pub(crate) struct Products {
 struct Factor<T>([T; 2]);
 
 type Gemm = unsafe extern "C" fn(
-    Handle,
+    CublasHandle,
     c_int,
     c_int,
     c_int,
@@ -122,14 +122,14 @@ type Gemm = unsafe extern "C" fn(
     c_int,
     c_int,
     c_int,
-) -> Status;
+) -> CublasStatus;
 
 /// The library, loaded once.
 pub(crate) struct Cublas {
-    create: unsafe extern "C" fn(*mut Handle) -> Status,
-    set_stream: unsafe extern "C" fn(Handle, *mut c_void) -> Status,
+    create: unsafe extern "C" fn(*mut CublasHandle) -> CublasStatus,
+    set_stream: unsafe extern "C" fn(CublasHandle, *mut c_void) -> CublasStatus,
     gemm: Gemm,
-    status_name: Option<unsafe extern "C" fn(Status) -> *const c_char>,
+    status_name: Option<unsafe extern "C" fn(CublasStatus) -> *const c_char>,
     path: PathBuf,
 }
 
@@ -193,12 +193,12 @@ impl Cublas {
     /// Like [`Cublas::multiply`], with the device's context current on this thread.
     unsafe fn multiply_here(&self, handle: &mut usize, products: &Products) -> Result<()> {
         if *handle == 0 {
-            let mut made: Handle = std::ptr::null_mut();
+            let mut made: CublasHandle = std::ptr::null_mut();
             // SAFETY: writes one handle, to a local.
             self.check("cublasCreate", unsafe { (self.create)(&mut made) })?;
             *handle = made as usize;
         }
-        let handle = *handle as Handle;
+        let handle = *handle as CublasHandle;
         // SAFETY: a handle of this device; the null stream is the legacy default one.
         self.check("cublasSetStream", unsafe { (self.set_stream)(handle, std::ptr::null_mut()) })?;
         let Products { elements, rows, columns, inner, batch, first, second, result } = *products;
@@ -242,7 +242,7 @@ impl Cublas {
         self.check("cublasGemmStridedBatchedEx", status)
     }
 
-    fn check(&self, call: &str, status: Status) -> Result<()> {
+    fn check(&self, call: &str, status: CublasStatus) -> Result<()> {
         if status == 0 {
             return Ok(());
         }

@@ -25,7 +25,7 @@ const HINT: &str =
 /// `CUfileError_t`: the library's code and, when that says so, the driver's.
 #[repr(C)]
 #[derive(Clone, Copy)]
-struct Status {
+struct CufileStatus {
     code: c_int,
     cuda: c_int,
 }
@@ -51,31 +51,31 @@ const FIRST_CODE: isize = 5000;
 
 /// The beginning of `CUfileDrvProps_t`, with room for what later versions add.
 #[repr(C)]
-struct Properties {
+struct CufileProperties {
     major_version: u32,
     rest: [u64; 32],
 }
 
 // The layouts of cufile.h, version 1.0 and later. The library writes a `CUfileDrvProps_t`, of 56 bytes in version 1, into
-// `Properties`.
+// `CufileProperties`.
 #[cfg(target_pointer_width = "64")]
 mod layouts {
     use super::*;
 
-    c_layout! { Status: 8 bytes { code at 0, cuda at 4 } }
+    c_layout! { CufileStatus: 8 bytes { code at 0, cuda at 4 } }
     c_layout! { DescriptorOrPointer: 8 bytes { descriptor at 0 } }
     c_layout! { Description: 24 bytes { kind at 0, handle at 8, operations at 16 } }
-    c_layout! { Properties: 264 bytes { major_version at 0 } }
-    const _: () = assert!(size_of::<Properties>() >= 56 && align_of::<Properties>() >= align_of::<usize>());
+    c_layout! { CufileProperties: 264 bytes { major_version at 0 } }
+    const _: () = assert!(size_of::<CufileProperties>() >= 56 && align_of::<CufileProperties>() >= align_of::<usize>());
 }
 
-type Handle = *mut c_void;
-type TransferFunction = unsafe extern "C" fn(Handle, *mut c_void, usize, i64, i64) -> isize;
+type CufileHandle = *mut c_void;
+type TransferFunction = unsafe extern "C" fn(CufileHandle, *mut c_void, usize, i64, i64) -> isize;
 
 /// The library, loaded and started once.
 pub struct CuFile {
-    register: unsafe extern "C" fn(*mut Handle, *mut Description) -> Status,
-    deregister: unsafe extern "C" fn(Handle),
+    register: unsafe extern "C" fn(*mut CufileHandle, *mut Description) -> CufileStatus,
+    deregister: unsafe extern "C" fn(CufileHandle),
     read: TransferFunction,
     write: TransferFunction,
     path: PathBuf,
@@ -106,8 +106,11 @@ impl CuFile {
         // SAFETY: names and types are those of cufile.h.
         let (open, properties, mut cufile) = unsafe {
             (
-                library::symbol::<unsafe extern "C" fn() -> Status>(from, "cuFileDriverOpen")?,
-                library::symbol::<unsafe extern "C" fn(*mut Properties) -> Status>(from, "cuFileDriverGetProperties")?,
+                library::symbol::<unsafe extern "C" fn() -> CufileStatus>(from, "cuFileDriverOpen")?,
+                library::symbol::<unsafe extern "C" fn(*mut CufileProperties) -> CufileStatus>(
+                    from,
+                    "cuFileDriverGetProperties",
+                )?,
                 CuFile {
                     register: library::symbol(from, "cuFileHandleRegister")?,
                     deregister: library::symbol(from, "cuFileHandleDeregister")?,
@@ -126,7 +129,7 @@ impl CuFile {
             let message = format!("cuFile at {} does not start: {}", cufile.path.display(), error.message());
             Error::new(ErrorKind::LibraryMissing, message)
         })?;
-        let mut found = Properties { major_version: 0, rest: [0; 32] };
+        let mut found = CufileProperties { major_version: 0, rest: [0; 32] };
         // SAFETY: writes a structure that is smaller than ours.
         if check("cuFileDriverGetProperties", unsafe { properties(&mut found) }).is_ok() {
             // The version of nvidia-fs: 0 where the module is not loaded.
@@ -146,13 +149,13 @@ impl CuFile {
     }
 }
 
-fn check(call: &str, status: Status) -> Result<()> {
+fn check(call: &str, status: CufileStatus) -> Result<()> {
     match status {
-        Status { code: 0, .. } => Ok(()),
-        Status { code, cuda: 0 } => {
+        CufileStatus { code: 0, .. } => Ok(()),
+        CufileStatus { code, cuda: 0 } => {
             Err(Error::new(ErrorKind::DeviceFailed, format!("{call} failed with {}", describe(code))))
         }
-        Status { code, cuda } => {
+        CufileStatus { code, cuda } => {
             let message = format!("{call} failed with {} and CUDA error {cuda}", describe(code));
             Err(Error::new(ErrorKind::DeviceFailed, message))
         }
@@ -234,7 +237,7 @@ impl FileHandle {
         let mut done = 0;
         while done < size_bytes {
             let (rest, at) = (size_bytes - done, (offset + done as u64) as i64);
-            let (handle, address) = (self.handle as Handle, address as *mut c_void);
+            let (handle, address) = (self.handle as CufileHandle, address as *mut c_void);
             let (mut count, mut errno) = (0, 0);
             // The library works on the context that is current.
             backend.with_current(&mut || {
@@ -272,7 +275,7 @@ impl Drop for FileHandle {
         // In a forked child the handle belongs to the parent's library state.
         if self.cufile.process == std::process::id() {
             // SAFETY: `register` made the handle, and this value alone has it; no call on it is under way, since those borrow it.
-            unsafe { (self.cufile.deregister)(self.handle as Handle) };
+            unsafe { (self.cufile.deregister)(self.handle as CufileHandle) };
         }
     }
 }

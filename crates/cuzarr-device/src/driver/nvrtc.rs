@@ -9,7 +9,7 @@ use crate::driver::library;
 use crate::driver::source::Header;
 use crate::error::{Error, ErrorKind, Result};
 
-type Code = c_int;
+type NvrtcCode = c_int;
 type Program = *mut c_void;
 
 /// Names the library to use instead of looking for one.
@@ -19,8 +19,8 @@ const HINT: &str = "install the wheel with its cubins, or NVRTC: pip install nvi
 
 /// The compiler, loaded once.
 pub(crate) struct Nvrtc {
-    version: unsafe extern "C" fn(*mut c_int, *mut c_int) -> Code,
-    error_string: unsafe extern "C" fn(Code) -> *const c_char,
+    version: unsafe extern "C" fn(*mut c_int, *mut c_int) -> NvrtcCode,
+    error_string: unsafe extern "C" fn(NvrtcCode) -> *const c_char,
     create: unsafe extern "C" fn(
         *mut Program,
         *const c_char,
@@ -28,15 +28,15 @@ pub(crate) struct Nvrtc {
         c_int,
         *const *const c_char,
         *const *const c_char,
-    ) -> Code,
-    destroy: unsafe extern "C" fn(*mut Program) -> Code,
-    compile: unsafe extern "C" fn(Program, c_int, *const *const c_char) -> Code,
-    cubin_size: unsafe extern "C" fn(Program, *mut usize) -> Code,
-    cubin: unsafe extern "C" fn(Program, *mut c_char) -> Code,
-    log_size: unsafe extern "C" fn(Program, *mut usize) -> Code,
-    log: unsafe extern "C" fn(Program, *mut c_char) -> Code,
-    add_name: unsafe extern "C" fn(Program, *const c_char) -> Code,
-    lowered_name: unsafe extern "C" fn(Program, *const c_char, *mut *const c_char) -> Code,
+    ) -> NvrtcCode,
+    destroy: unsafe extern "C" fn(*mut Program) -> NvrtcCode,
+    compile: unsafe extern "C" fn(Program, c_int, *const *const c_char) -> NvrtcCode,
+    cubin_size: unsafe extern "C" fn(Program, *mut usize) -> NvrtcCode,
+    cubin: unsafe extern "C" fn(Program, *mut c_char) -> NvrtcCode,
+    log_size: unsafe extern "C" fn(Program, *mut usize) -> NvrtcCode,
+    log: unsafe extern "C" fn(Program, *mut c_char) -> NvrtcCode,
+    add_name: unsafe extern "C" fn(Program, *const c_char) -> NvrtcCode,
+    lowered_name: unsafe extern "C" fn(Program, *const c_char, *mut *const c_char) -> NvrtcCode,
     path: PathBuf,
 }
 
@@ -189,8 +189,8 @@ impl Nvrtc {
         &self,
         call: &str,
         program: Program,
-        size: unsafe extern "C" fn(Program, *mut usize) -> Code,
-        fill: unsafe extern "C" fn(Program, *mut c_char) -> Code,
+        size: unsafe extern "C" fn(Program, *mut usize) -> NvrtcCode,
+        fill: unsafe extern "C" fn(Program, *mut c_char) -> NvrtcCode,
     ) -> Result<Vec<u8>> {
         let mut size_bytes = 0;
         // SAFETY: the caller has a live program; the call writes one size, to a local.
@@ -201,7 +201,7 @@ impl Nvrtc {
         Ok(bytes)
     }
 
-    fn check(&self, call: &str, code: Code) -> Result<()> {
+    fn check(&self, call: &str, code: NvrtcCode) -> Result<()> {
         if code == 0 {
             return Ok(());
         }

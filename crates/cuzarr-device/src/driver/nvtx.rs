@@ -39,18 +39,18 @@ static SLOTS: [[AtomicPtr<c_void>; MOST_ENTRIES]; MODULES] =
     [const { [const { AtomicPtr::new(null_mut()) }; MOST_ENTRIES] }; MODULES];
 
 /// For each module the addresses of its slots, from the second on, between zeroes.
-struct Tables([[*const AtomicPtr<c_void>; MOST_ENTRIES + 1]; MODULES]);
+struct NvtxTables([[*const AtomicPtr<c_void>; MOST_ENTRIES + 1]; MODULES]);
 
 // SAFETY: the addresses are those of statics, which every thread may use.
-unsafe impl Send for Tables {}
+unsafe impl Send for NvtxTables {}
 // SAFETY: the table is not changed once it is made.
-unsafe impl Sync for Tables {}
+unsafe impl Sync for NvtxTables {}
 
-static TABLES: OnceLock<Tables> = OnceLock::new();
+static TABLES: OnceLock<NvtxTables> = OnceLock::new();
 
-fn tables() -> &'static Tables {
+fn tables() -> &'static NvtxTables {
     TABLES.get_or_init(|| {
-        let mut tables = Tables([[std::ptr::null(); MOST_ENTRIES + 1]; MODULES]);
+        let mut tables = NvtxTables([[std::ptr::null(); MOST_ENTRIES + 1]; MODULES]);
         for ((table, slots), entries) in tables.0.iter_mut().zip(&SLOTS).zip(ENTRIES) {
             for (place, slot) in table.iter_mut().zip(slots).take(entries).skip(1) {
                 *place = slot;

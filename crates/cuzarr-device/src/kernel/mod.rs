@@ -45,11 +45,11 @@ struct Kernels(Mutex<Loaded>);
 #[derive(Default)]
 struct Loaded {
     modules: HashMap<&'static str, usize>,
-    entries: HashMap<(&'static str, String), &'static Entry>,
+    entries: HashMap<(&'static str, String), &'static KernelEntry>,
 }
 
 /// One kernel of a file, kept for the life of the process as its module is.
-struct Entry {
+struct KernelEntry {
     name: String,
     function: RawFunction,
     /// Size of each parameter, where the driver says.
@@ -60,7 +60,7 @@ struct Entry {
 #[derive(Clone, Copy)]
 pub struct Kernel {
     context: &'static Context,
-    entry: &'static Entry,
+    entry: &'static KernelEntry,
     shared_bytes: u32,
 }
 
@@ -90,7 +90,8 @@ impl KernelSource {
         let function = unsafe { context.backend.function(module, entry) }?;
         // SAFETY: the backend gave the function just now.
         let parameter_bytes = unsafe { context.backend.parameter_bytes(function) }?;
-        let entry: &'static Entry = Box::leak(Box::new(Entry { name: entry.to_string(), function, parameter_bytes }));
+        let entry: &'static KernelEntry =
+            Box::leak(Box::new(KernelEntry { name: entry.to_string(), function, parameter_bytes }));
         loaded.entries.insert(key, entry);
         Ok(Kernel { context, entry, shared_bytes: 0 })
     }

@@ -36,18 +36,18 @@ use crate::stream::Stream;
 const PLAIN_SHARED_BYTES: u32 = 48 << 10;
 
 /// Machine code on one device; given back with the last clone and the last function of it.
-struct Loaded {
+struct LoadedModule {
     context: &'static Context,
     handle: usize,
 }
 
-impl Loaded {
-    fn load(context: &'static Context, cubin: &[u8]) -> Result<Arc<Loaded>> {
-        Ok(Arc::new(Loaded { context, handle: context.backend.load_module(cubin)? }))
+impl LoadedModule {
+    fn load(context: &'static Context, cubin: &[u8]) -> Result<Arc<LoadedModule>> {
+        Ok(Arc::new(LoadedModule { context, handle: context.backend.load_module(cubin)? }))
     }
 }
 
-impl Drop for Loaded {
+impl Drop for LoadedModule {
     fn drop(&mut self) {
         // A kernel of it may still run. Failing means that the device is lost, and its memory with it.
         if self.context.backend.synchronize_device().is_ok() {
@@ -59,15 +59,15 @@ impl Drop for Loaded {
 
 /// A text of CUDA C++, compiled for one device. Clones are the same module; any thread may use it.
 #[derive(Clone)]
-pub struct Module(Arc<Inner>);
+pub struct Module(Arc<ModuleInner>);
 
-struct Inner {
+struct ModuleInner {
     context: &'static Context,
     file: String,
     text: String,
     options: Vec<String>,
     headers: &'static [Header],
-    plain: Arc<Loaded>,
+    plain: Arc<LoadedModule>,
     /// Kernels whose names only the compiler knows, each from a compilation of its own.
     expressions: Mutex<HashMap<String, Function>>,
 }
@@ -75,7 +75,7 @@ struct Inner {
 /// One kernel of a [`Module`].
 #[derive(Clone)]
 pub struct Function {
-    loaded: Arc<Loaded>,
+    loaded: Arc<LoadedModule>,
     raw: RawFunction,
     name: String,
     info: FunctionInfo,
@@ -130,9 +130,17 @@ impl Module {
             let capability = context.backend.properties().compute_capability;
             cubin::compile_user(UserText { file, text, options, own: &[headers] }, None, capability)?.cubin
         };
-        let plain = Loaded::load(context, &cubin)?;
+        let plain = LoadedModule::load(context, &cubin)?;
         let (file, text, options) = (file.to_string(), text.to_string(), options.to_vec());
-        Ok(Module(Arc::new(Inner { context, file, text, options, headers, plain, expressions: Mutex::default() })))
+        Ok(Module(Arc::new(ModuleInner {
+            context,
+            file,
+            text,
+            options,
+            headers,
+            plain,
+            expressions: Mutex::default(),
+        })))
     }
 
     fn context(device: Device) -> Result<&'static Context> {
@@ -190,7 +198,7 @@ impl Module {
             return Ok(function.clone());
         }
         let capability = inner.context.backend.properties().compute_capability;
-        let Inner { file, text, options, headers, .. } = inner;
+        let ModuleInner { file, text, options, headers, .. } = inner;
         let source = UserText { file, text, options, own: &[headers] };
         let compiled = cubin::compile_user(source, Some(name), capability);
         let compiled = compiled.map_err(|error| {
@@ -198,7 +206,7 @@ impl Module {
                 .with_hint("look for its __global__ function; a template needs its arguments: 'name<float>'")
                 .with_source(error)
         })?;
-        let loaded = Loaded::load(inner.context, &compiled.cubin)?;
+        let loaded = LoadedModule::load(inner.context, &compiled.cubin)?;
         let symbol = compiled.lowered_name.unwrap_or_default();
         // SAFETY: as above.
         let raw = unsafe { inner.context.backend.function(loaded.handle, &symbol) }?;
@@ -209,7 +217,7 @@ impl Module {
 }
 
 impl Function {
-    fn new(loaded: Arc<Loaded>, raw: RawFunction, name: &str) -> Result<Function> {
+    fn new(loaded: Arc<LoadedModule>, raw: RawFunction, name: &str) -> Result<Function> {
         // SAFETY: the module gave it.
         let info = unsafe { loaded.context.backend.function_info(raw) }?;
         Ok(Function { loaded, raw, name: name.to_string(), info })

@@ -7,11 +7,11 @@ use std::ops::Range;
 pub(crate) struct Footprint {
     start: usize,
     width: usize,
-    axes: Vec<Axis>,
+    axes: Vec<FootprintAxis>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Axis {
+struct FootprintAxis {
     stride: usize,
     extent: usize,
 }
@@ -36,13 +36,13 @@ impl Footprint {
         if shape.contains(&0) || element_bytes == 0 {
             return None;
         }
-        let mut axes: Vec<Axis> = Vec::new();
+        let mut axes: Vec<FootprintAxis> = Vec::new();
         for (&extent, &stride) in shape.iter().zip(strides) {
             if extent > 1 && stride != 0 {
                 if stride < 0 {
                     start -= stride.unsigned_abs() * (extent - 1);
                 }
-                axes.push(Axis { stride: stride.unsigned_abs(), extent });
+                axes.push(FootprintAxis { stride: stride.unsigned_abs(), extent });
             }
         }
         axes.sort_unstable_by_key(|axis| axis.stride);

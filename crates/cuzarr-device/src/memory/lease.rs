@@ -95,16 +95,16 @@ static NEXT: AtomicU64 = AtomicU64::new(0);
 
 #[derive(Default)]
 struct Table {
-    live: Vec<Entry>,
+    live: Vec<LeaseEntry>,
 }
 
-struct Entry {
+struct LeaseEntry {
     number: u64,
     access: Access,
     footprints: Vec<Footprint>,
 }
 
-impl Entry {
+impl LeaseEntry {
     /// Whether this use allows another one beside it, when one of the two writes.
     fn check(&self, footprints: &[Footprint], access: Access, base: usize) -> Result<()> {
         for footprint in footprints {
@@ -130,7 +130,7 @@ impl Table {
             }
         }
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        self.live.push(Entry { number, access, footprints });
+        self.live.push(LeaseEntry { number, access, footprints });
         Ok(number)
     }
 

@@ -15,7 +15,7 @@ pub fn resident_bytes(file: &File, range: Range<u64>) -> Option<u64> {
     const NUMBER: c_long = 451;
 
     #[repr(C)]
-    struct Span {
+    struct ResidentSpan {
         offset: u64,
         size_bytes: u64,
     }
@@ -32,7 +32,7 @@ pub fn resident_bytes(file: &File, range: Range<u64>) -> Option<u64> {
     }
 
     // `cachestat_range` and `cachestat` in linux/mman.h.
-    c_layout! { Span: 16 bytes { offset at 0, size_bytes at 8 } }
+    c_layout! { ResidentSpan: 16 bytes { offset at 0, size_bytes at 8 } }
     c_layout! {
         Counts: 40 bytes { cached at 0, dirty at 8, written_back at 16, evicted at 24, recently_evicted at 32 }
     }
@@ -41,7 +41,7 @@ pub fn resident_bytes(file: &File, range: Range<u64>) -> Option<u64> {
         fn syscall(number: c_long, ...) -> c_long;
     }
 
-    let span = Span { offset: range.start, size_bytes: range.end.saturating_sub(range.start) };
+    let span = ResidentSpan { offset: range.start, size_bytes: range.end.saturating_sub(range.start) };
     if span.size_bytes == 0 {
         return Some(0); // for the system it would mean all that follows
     }

@@ -12,7 +12,7 @@ use crate::memory::buffer::Buffer;
 use crate::memory::pinned::TABLES_BYTES;
 use crate::memory::pool;
 use crate::memory::slab::SlabRing;
-use crate::ops::regions::Boxes;
+use crate::ops::regions::RegionBoxes;
 use crate::ops::regions::lower::{Lowered, Region};
 use crate::stream::Stream;
 
@@ -109,7 +109,7 @@ pub fn write_table(size_bytes: usize, stream: &Stream, write: impl FnOnce(&mut [
 
 /// Lowers boxes and calls `launch` with the table's address, as often as the table has to be split.
 pub(crate) fn for_each_table(
-    mut boxes: Boxes,
+    mut boxes: RegionBoxes,
     stream: &Stream,
     may_transpose: bool,
     mut launch: impl FnMut(&Lowered, &Buffer) -> Result<()>,
@@ -119,7 +119,7 @@ pub(crate) fn for_each_table(
     let mut items = std::mem::take(&mut boxes.items).into_iter();
     let mut most = FIRST_TABLE_REGIONS;
     while items.len() > 0 {
-        let part = Boxes { items: items.by_ref().take(most).collect(), ..boxes.clone() };
+        let part = RegionBoxes { items: items.by_ref().take(most).collect(), ..boxes.clone() };
         let lowered = part.lower(threads, may_transpose)?;
         let table = upload(&lowered.regions, stream)?;
         launch(&lowered, &table)?;

@@ -95,7 +95,7 @@ pub(super) fn open(request: &Request<'_>) -> Result<Option<Opened>> {
             Opened::array(ArrayCodec { name, codec, encoded, decoded_bytes, encoded_bytes })
         }
         ExternalKind::ArrayToBytes => {
-            Opened::serializer(Serializer { name, codec, decoded: Size::Exact(spec.size_bytes()? as u64) })
+            Opened::serializer(ExternalSerializer { name, codec, decoded: Size::Exact(spec.size_bytes()? as u64) })
         }
         ExternalKind::BytesToBytes => Opened::bytes(BytesCodec { name, codec }),
     }))
@@ -111,7 +111,7 @@ struct ArrayCodec {
 }
 
 #[derive(Debug)]
-struct Serializer {
+struct ExternalSerializer {
     name: String,
     codec: Arc<dyn HostCodec>,
     decoded: Size,
@@ -154,7 +154,7 @@ impl ArrayToArray for ArrayCodec {
     }
 }
 
-impl ArrayToBytes for Serializer {
+impl ArrayToBytes for ExternalSerializer {
     fn name(&self) -> &str {
         &self.name
     }

@@ -13,12 +13,12 @@ use crate::node::Group;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tree {
     name: String,
-    kind: Kind,
+    kind: TreeKind,
     members: BTreeMap<String, Tree>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
-enum Kind {
+enum TreeKind {
     Group {
         /// The unfinished work whose root the group is, such as `copy`.
         unfinished: Option<String>,
@@ -38,20 +38,20 @@ enum Kind {
 /// # Errors
 /// What the store reports when it lists the keys.
 pub fn tree(group: &Group, max_depth: Option<usize>) -> Result<Tree> {
-    let kind = Kind::of_group(group.metadata());
+    let kind = TreeKind::of_group(group.metadata());
     let mut root = Tree { name: group.name(), kind, members: BTreeMap::new() };
     group.walk(max_depth, &mut |path, metadata| {
-        root.insert(path, Kind::from(metadata));
+        root.insert(path, TreeKind::from(metadata));
         Ok(())
     })?;
     Ok(root)
 }
 
 impl Tree {
-    fn insert(&mut self, path: &str, kind: Kind) {
+    fn insert(&mut self, path: &str, kind: TreeKind) {
         let mut place = self;
         for segment in path.split('/') {
-            let kind = Kind::Group { unfinished: None };
+            let kind = TreeKind::Group { unfinished: None };
             let empty = || Tree { name: segment.to_string(), kind, members: BTreeMap::new() };
             place = place.members.entry(segment.to_string()).or_insert_with(empty);
         }
@@ -60,11 +60,11 @@ impl Tree {
 
     fn label(&self) -> String {
         let label = match &self.kind {
-            Kind::Array { shape, data_type, unfinished } => {
+            TreeKind::Array { shape, data_type, unfinished } => {
                 format!("{} {} {data_type}{}", self.name, shape_text(shape), unfinished_text(unfinished.as_deref()))
             }
-            Kind::Unreadable(error) => format!("{} (unreadable: {error})", self.name),
-            Kind::Group { unfinished } => format!("{}{}", self.name, unfinished_text(unfinished.as_deref())),
+            TreeKind::Unreadable(error) => format!("{} (unreadable: {error})", self.name),
+            TreeKind::Group { unfinished } => format!("{}{}", self.name, unfinished_text(unfinished.as_deref())),
         };
         printable(&label).into_owned()
     }
@@ -94,11 +94,11 @@ impl Display for Tree {
 
     fn to_json(&self) -> Value {
         match &self.kind {
-            Kind::Array { shape, data_type, unfinished } => {
+            TreeKind::Array { shape, data_type, unfinished } => {
                 with_work(json!({ "type": "array", "shape": shape, "data_type": data_type }), unfinished.as_deref())
             }
-            Kind::Unreadable(error) => json!({ "type": "unreadable", "error": error }),
-            Kind::Group { unfinished } => {
+            TreeKind::Unreadable(error) => json!({ "type": "unreadable", "error": error }),
+            TreeKind::Group { unfinished } => {
                 let members = self.members.iter().map(|(name, member)| (name.clone(), member.to_json()));
                 with_work(json!({ "type": "group", "members": members.collect::<Map<_, _>>() }), unfinished.as_deref())
             }
@@ -106,21 +106,21 @@ impl Display for Tree {
     }
 }
 
-impl Kind {
-    fn of_group(metadata: &GroupMetadata) -> Kind {
-        Kind::Group { unfinished: metadata.unfinished_work().map(String::from) }
+impl TreeKind {
+    fn of_group(metadata: &GroupMetadata) -> TreeKind {
+        TreeKind::Group { unfinished: metadata.unfinished_work().map(String::from) }
     }
 }
 
-impl From<Result<NodeMetadata>> for Kind {
+impl From<Result<NodeMetadata>> for TreeKind {
     fn from(metadata: Result<NodeMetadata>) -> Self {
         match metadata {
             Ok(NodeMetadata::Array(array)) => {
                 let unfinished = array.unfinished_work().map(String::from);
-                Kind::Array { shape: array.shape().to_vec(), data_type: array.data_type().to_string(), unfinished }
+                TreeKind::Array { shape: array.shape().to_vec(), data_type: array.data_type().to_string(), unfinished }
             }
-            Ok(NodeMetadata::Group(group)) => Kind::of_group(&group),
-            Err(error) => Kind::Unreadable(error.message().to_string()),
+            Ok(NodeMetadata::Group(group)) => TreeKind::of_group(&group),
+            Err(error) => TreeKind::Unreadable(error.message().to_string()),
         }
     }
 }

@@ -33,8 +33,8 @@ pub struct ArrayBuilder {
     shards: Option<Shards>,
     edges: Option<Chunks>,
     index_location: IndexLocation,
-    codecs: Codecs,
-    fill_value: Option<Fill>,
+    codecs: BuilderCodecs,
+    fill_value: Option<BuilderFill>,
     zarr_format: ZarrFormat,
     order: Order,
     endian: Endian,
@@ -46,7 +46,7 @@ pub struct ArrayBuilder {
 }
 
 #[derive(Debug)]
-enum Codecs {
+enum BuilderCodecs {
     Default,
     Compressor(String),
     All(Vec<Extension>),
@@ -54,7 +54,7 @@ enum Codecs {
 }
 
 #[derive(Debug)]
-enum Fill {
+enum BuilderFill {
     /// The value's type and bytes.
     Element(DType, Vec<u8>),
     Json(Value),
@@ -89,7 +89,7 @@ impl Array {
             shards: None,
             edges: None,
             index_location: IndexLocation::End,
-            codecs: Codecs::Default,
+            codecs: BuilderCodecs::Default,
             fill_value: None,
             zarr_format: ZarrFormat::V3,
             order: Order::C,
@@ -171,13 +171,13 @@ impl ArrayBuilder {
 
     /// Sets the compressor: `zstd`, `gzip` or `blosc`, with a level as in `zstd:5`; `none`; or the JSON of a Zarr v3 codec.
     pub fn compressor(mut self, name: impl Into<String>) -> ArrayBuilder {
-        self.codecs = Codecs::Compressor(name.into());
+        self.codecs = BuilderCodecs::Compressor(name.into());
         self
     }
 
     /// Sets all codecs of a chunk instead of a compressor, from elements to bytes, by their names in Zarr v3.
     pub fn codecs(mut self, codecs: impl IntoIterator<Item = Extension>) -> ArrayBuilder {
-        self.codecs = Codecs::All(codecs.into_iter().collect());
+        self.codecs = BuilderCodecs::All(codecs.into_iter().collect());
         self
     }
 
@@ -187,26 +187,26 @@ impl ArrayBuilder {
         filters: Vec<Map<String, Value>>,
         compressor: Option<Map<String, Value>>,
     ) -> ArrayBuilder {
-        self.codecs = Codecs::V2 { filters, compressor };
+        self.codecs = BuilderCodecs::V2 { filters, compressor };
         self
     }
 
     /// Sets the value of elements that were never written. It has the array's type.
     pub fn fill_value<T: HostElement>(mut self, value: T) -> ArrayBuilder {
-        self.fill_value = Some(Fill::Element(T::DTYPE, bytes_of(&[value]).to_vec()));
+        self.fill_value = Some(BuilderFill::Element(T::DTYPE, bytes_of(&[value]).to_vec()));
         self
     }
 
     /// Sets the value of elements that were never written, in the JSON form of metadata. This also works for strings, times and
     /// structures.
     pub fn fill_value_json(mut self, value: impl Into<Value>) -> ArrayBuilder {
-        self.fill_value = Some(Fill::Json(value.into()));
+        self.fill_value = Some(BuilderFill::Json(value.into()));
         self
     }
 
     /// Sets the value of elements that were never written, as metadata holds it.
     pub(crate) fn stored_fill_value(mut self, value: FillValue) -> ArrayBuilder {
-        self.fill_value = Some(Fill::Stored(value));
+        self.fill_value = Some(BuilderFill::Stored(value));
         self
     }
 
@@ -321,7 +321,7 @@ impl ArrayBuilder {
         let wrong = match self {
             _ if self.shards.is_some() => "shards",
             _ if self.dimension_names.is_some() => "dimension names",
-            _ if matches!(self.codecs, Codecs::All(_)) => "list of codecs",
+            _ if matches!(self.codecs, BuilderCodecs::All(_)) => "list of codecs",
             _ => return Ok(()),
         };
         Err(lacks(wrong))
@@ -329,15 +329,15 @@ impl ArrayBuilder {
 
     fn compressors(&self) -> Result<Vec<Extension>> {
         match &self.codecs {
-            Codecs::Compressor(name) => compressor_named(name),
+            BuilderCodecs::Compressor(name) => compressor_named(name),
             _ => Ok(vec![default_compressor()]),
         }
     }
 
     fn codecs_v3(&self) -> Result<Vec<Extension>> {
         let codecs = match &self.codecs {
-            Codecs::All(codecs) => codecs.clone(),
-            Codecs::Default => default_codecs(&self.data_type),
+            BuilderCodecs::All(codecs) => codecs.clone(),
+            BuilderCodecs::Default => default_codecs(&self.data_type),
             _ => [vec![serializer(&self.data_type)], self.compressors()?].concat(),
         };
         Ok(codecs.iter().map(|codec| completed(codec, &self.data_type)).collect())
@@ -345,7 +345,7 @@ impl ArrayBuilder {
 
     fn codecs_v2_metadata(&self) -> Result<CodecsMetadata> {
         let (filters, compressor) = match &self.codecs {
-            Codecs::V2 { filters, compressor } => (filters.clone(), compressor.clone()),
+            BuilderCodecs::V2 { filters, compressor } => (filters.clone(), compressor.clone()),
             _ => (object_filters(&self.data_type), self.compressors()?.first().map(to_v2)),
         };
         Ok(CodecsMetadata::V2 { filters, compressor, order: self.order, endian: self.endian })
@@ -354,12 +354,12 @@ impl ArrayBuilder {
     fn fill(&self) -> Result<Option<FillValue>> {
         match &self.fill_value {
             None => Ok(None),
-            Some(Fill::Stored(value)) => Ok(Some(value.clone())),
-            Some(Fill::Json(value)) => FillValue::from_json(value, &self.data_type, self.zarr_format).map(Some),
-            Some(Fill::Element(dtype, bytes)) if Some(*dtype) == self.data_type.device_dtype() => {
+            Some(BuilderFill::Stored(value)) => Ok(Some(value.clone())),
+            Some(BuilderFill::Json(value)) => FillValue::from_json(value, &self.data_type, self.zarr_format).map(Some),
+            Some(BuilderFill::Element(dtype, bytes)) if Some(*dtype) == self.data_type.device_dtype() => {
                 Ok(Some(FillValue::Element(bytes.clone())))
             }
-            Some(Fill::Element(dtype, _)) => {
+            Some(BuilderFill::Element(dtype, _)) => {
                 let message = format!("fill value: got {dtype}, the array has elements of type {}", self.data_type);
                 let hint = "give it the array's type, or use `fill_value_json`";
                 Err(Error::new(ErrorKind::DTypeMismatch, message).with_hint(hint))

@@ -62,7 +62,7 @@ pub struct NodeLock {
     format: ZarrFormat,
     is_array: bool,
     cancellation: CancellationToken,
-    _held: Held,
+    _held: HeldDocument,
 }
 
 /// A node's documents as they are stored.
@@ -81,17 +81,22 @@ impl StoredNode {
 }
 
 /// The lock of the process and the store's. They end in this order.
-struct Held {
+struct HeldDocument {
     _lock: Lock,
     _turn: Turn,
 }
 
-impl Held {
-    fn take(store: &dyn Store, path: &str, owns_chunks: bool, cancellation: &CancellationToken) -> Result<Held> {
+impl HeldDocument {
+    fn take(
+        store: &dyn Store,
+        path: &str,
+        owns_chunks: bool,
+        cancellation: &CancellationToken,
+    ) -> Result<HeldDocument> {
         let turn = Engine::get().node_turn(store.identity().below(path), cancellation)?;
         let capabilities = store.capabilities();
         if capabilities.conditional_writes && !owns_chunks {
-            return Ok(Held { _lock: Lock::Unsupported, _turn: turn });
+            return Ok(HeldDocument { _lock: Lock::Unsupported, _turn: turn });
         }
         let (longest, since) = (if capabilities.far { LONGEST_FAR_PAUSE } else { LONGEST_PAUSE }, Instant::now());
         let mut pause = FIRST_PAUSE;
@@ -106,7 +111,7 @@ impl Held {
                     std::thread::sleep(pause);
                     pause = (2 * pause).min(longest);
                 }
-                lock => return Ok(Held { _lock: lock, _turn: turn }),
+                lock => return Ok(HeldDocument { _lock: lock, _turn: turn }),
             }
         }
     }
@@ -134,7 +139,7 @@ impl NodeLock {
         cancellation: &CancellationToken,
     ) -> Result<NodeLock> {
         let path = normalize_path(path)?;
-        let held = Held::take(&*store, &path, false, cancellation)?;
+        let held = HeldDocument::take(&*store, &path, false, cancellation)?;
         Ok(NodeLock { store, path, format, is_array, cancellation: cancellation.clone(), _held: held })
     }
 
@@ -149,7 +154,7 @@ impl NodeLock {
         cancellation: &CancellationToken,
     ) -> Result<NodeLock> {
         let path = normalize_path(path)?;
-        let held = Held::take(&*store, &path, true, cancellation)?;
+        let held = HeldDocument::take(&*store, &path, true, cancellation)?;
         Ok(NodeLock { store, path, format, is_array: true, cancellation: cancellation.clone(), _held: held })
     }
 
@@ -344,7 +349,7 @@ impl Copies<'_> {
         let _held = match self.store.capabilities().conditional_writes {
             true => None,
             false if !copy.is_there()? => return Ok(false),
-            false => Some(Held::take(self.store, group, false, self.cancellation)?),
+            false => Some(HeldDocument::take(self.store, group, false, self.cancellation)?),
         };
         for attempt in 0..MOST_ATTEMPTS {
             if let Some(changed) = copy.try_edit(changes)? {

@@ -161,7 +161,7 @@ pub(super) fn find(
 fn look(store: &dyn Store, path: &str, lookup: &Lookup) -> Result<Option<(NodeDocuments, Vec<String>)>> {
     let names = document_names(lookup.format, lookup.arrays);
     let values = read(store, [path], &names, lookup.max_bytes);
-    let mut found = Stored::new(&names, values).at(|| place(store, path))?;
+    let mut found = StoredDocument::new(&names, values).at(|| place(store, path))?;
     if found.is_v2_group()
         && let Some(name) = lookup.consolidation.document()
     {
@@ -191,7 +191,7 @@ pub fn find_many(
     }
     let mut values = read(store, paths.iter().map(String::as_str), &names, lookup.max_bytes).into_iter();
     let parse = |path: &String| {
-        let stored = Stored::new(&names, values.by_ref().take(names.len()).collect())?;
+        let stored = StoredDocument::new(&names, values.by_ref().take(names.len()).collect())?;
         let found = NodeDocuments::parse(&stored.documents());
         let found = found.and_then(|documents| {
             documents.map(|documents| FoundNode::new(documents, Vec::new(), &lookup.consolidation)).transpose()
@@ -249,9 +249,14 @@ pub(super) fn document_names(format: Option<ZarrFormat>, arrays: Option<bool>) -
     v3.into_iter().chain(v2.iter().copied()).collect()
 }
 
-type Value = Result<Option<Vec<u8>>>;
+type DocumentValue = Result<Option<Vec<u8>>>;
 
-fn read<'a>(store: &dyn Store, paths: impl IntoIterator<Item = &'a str>, names: &[&str], max_bytes: u64) -> Vec<Value> {
+fn read<'a>(
+    store: &dyn Store,
+    paths: impl IntoIterator<Item = &'a str>,
+    names: &[&str],
+    max_bytes: u64,
+) -> Vec<DocumentValue> {
     let request = |path: &str, name: &&str| ReadRequest { key: node::key(path, name), range: ByteRange::Full };
     let requests = paths.into_iter().flat_map(|path| names.iter().map(move |name| request(path, name)));
     let values = store.get_many_at_most(requests.collect(), max_bytes);
@@ -260,7 +265,7 @@ fn read<'a>(store: &dyn Store, paths: impl IntoIterator<Item = &'a str>, names: 
 
 /// The documents at one path.
 #[derive(Default)]
-struct Stored {
+struct StoredDocument {
     zarr_json: Option<Vec<u8>>,
     zarray: Option<Vec<u8>>,
     zgroup: Option<Vec<u8>>,
@@ -268,9 +273,9 @@ struct Stored {
     zmetadata: Option<Vec<u8>>,
 }
 
-impl Stored {
-    fn new(names: &[&'static str], values: Vec<Value>) -> Result<Stored> {
-        let mut stored = Stored::default();
+impl StoredDocument {
+    fn new(names: &[&'static str], values: Vec<DocumentValue>) -> Result<StoredDocument> {
+        let mut stored = StoredDocument::default();
         for (&name, value) in names.iter().zip(values) {
             let place = match name {
                 ZARR_JSON => &mut stored.zarr_json,

@@ -69,12 +69,12 @@ pub(crate) fn divide(axes: &[PackedAxis], element_bytes: u64, limits: PieceLimit
         dense[i] = dense[i + 1] && (axes[i].count() == 1 || gap <= limits.gap_bytes);
         spans[i] = axes[i].offset(axes[i].count() - 1).saturating_add(spans[i + 1]);
     }
-    let mut division = Division { axes, element_bytes, limits, spans, dense, pieces: Vec::new() };
+    let mut division = PieceDivision { axes, element_bytes, limits, spans, dense, pieces: Vec::new() };
     division.divide_axis(0, 0, &mut Vec::with_capacity(axes.len()));
     division.pieces
 }
 
-struct Division<'a> {
+struct PieceDivision<'a> {
     axes: &'a [PackedAxis],
     element_bytes: u64,
     limits: PieceLimits,
@@ -83,7 +83,7 @@ struct Division<'a> {
     pieces: Vec<Piece>,
 }
 
-impl Division<'_> {
+impl PieceDivision<'_> {
     /// Divides the elements with the fixed indices `above` in the dimensions before `axis`. They begin `base` elements in.
     fn divide_axis(&mut self, axis: usize, base: u64, above: &mut Vec<(u64, u64)>) {
         if axis == self.axes.len() {

@@ -42,7 +42,7 @@ pub(super) fn run<S: Source>(source: S, batch: Arc<[ReadRequest]>, sink: Arc<dyn
     let jobs = workers.count().clamp(1, units.len());
     let (threads, helpers) = (workers.count(), workers.handle());
     let next = AtomicUsize::new(0);
-    let shared = Arc::new(Shared { source, batch, sink, groups, units, next, threads, helpers });
+    let shared = Arc::new(SharedBatch { source, batch, sink, groups, units, next, threads, helpers });
     for _ in 0..jobs {
         let shared = Arc::clone(&shared);
         workers.spawn(Box::new(move || shared.work()));
@@ -50,7 +50,7 @@ pub(super) fn run<S: Source>(source: S, batch: Arc<[ReadRequest]>, sink: Arc<dyn
 }
 
 /// The requests of one value.
-struct Group<S: Source> {
+struct BatchGroup<S: Source> {
     items: Vec<usize>,
     opening: Mutex<Opening<S::Object>>,
     /// Units that still need the value open.
@@ -66,17 +66,17 @@ enum Opening<O> {
 }
 
 /// A unit of work: some of a group's items, by position.
-struct Unit {
+struct BatchUnit {
     group: usize,
     positions: Range<usize>,
 }
 
-struct Shared<S: Source> {
+struct SharedBatch<S: Source> {
     source: S,
     batch: Arc<[ReadRequest]>,
     sink: Arc<dyn ReadSink>,
-    groups: Vec<Group<S>>,
-    units: Vec<Unit>,
+    groups: Vec<BatchGroup<S>>,
+    units: Vec<BatchUnit>,
     next: AtomicUsize,
     /// The lent threads, for reads that are divided.
     threads: usize,
@@ -84,13 +84,13 @@ struct Shared<S: Source> {
 }
 
 /// Groups the requests by key. The groups keep the order of the requests, so early requests tend to be answered first.
-fn group_by_key<S: Source>(batch: &[ReadRequest]) -> Vec<Group<S>> {
-    let mut groups: Vec<Group<S>> = Vec::new();
+fn group_by_key<S: Source>(batch: &[ReadRequest]) -> Vec<BatchGroup<S>> {
+    let mut groups: Vec<BatchGroup<S>> = Vec::new();
     let mut known: HashMap<&str, usize> = HashMap::with_capacity(batch.len());
     for (item, request) in batch.iter().enumerate() {
         let group = *known.entry(&request.key).or_insert_with(|| {
             let opening = Mutex::new(Opening::Untried);
-            groups.push(Group { items: Vec::with_capacity(1), opening, remaining: AtomicUsize::new(0) });
+            groups.push(BatchGroup { items: Vec::with_capacity(1), opening, remaining: AtomicUsize::new(0) });
             groups.len() - 1
         });
         groups[group].items.push(item);
@@ -98,9 +98,9 @@ fn group_by_key<S: Source>(batch: &[ReadRequest]) -> Vec<Group<S>> {
     groups
 }
 
-fn split<S: Source>(groups: &[Group<S>], batch: &[ReadRequest]) -> Vec<Unit> {
+fn split<S: Source>(groups: &[BatchGroup<S>], batch: &[ReadRequest]) -> Vec<BatchUnit> {
     let mut units = Vec::with_capacity(groups.len());
-    for (group, Group { items, remaining, .. }) in groups.iter().enumerate() {
+    for (group, BatchGroup { items, remaining, .. }) in groups.iter().enumerate() {
         let (first_unit, mut start, mut bytes) = (units.len(), 0, 0u64);
         for (position, &item) in items.iter().enumerate() {
             bytes = bytes.saturating_add(match batch[item].range {
@@ -109,7 +109,7 @@ fn split<S: Source>(groups: &[Group<S>], batch: &[ReadRequest]) -> Vec<Unit> {
             });
             let end = position + 1;
             if end - start == UNIT_REQUESTS || bytes >= UNIT_BYTES || end == items.len() {
-                units.push(Unit { group, positions: start..end });
+                units.push(BatchUnit { group, positions: start..end });
                 (start, bytes) = (end, 0);
             }
         }
@@ -118,7 +118,7 @@ fn split<S: Source>(groups: &[Group<S>], batch: &[ReadRequest]) -> Vec<Unit> {
     units
 }
 
-impl<S: Source> Shared<S> {
+impl<S: Source> SharedBatch<S> {
     fn work(self: &Arc<Self>) {
         while let Some(unit) = self.units.get(self.next.fetch_add(1, Ordering::Relaxed)) {
             let group = &self.groups[unit.group];
@@ -139,7 +139,7 @@ impl<S: Source> Shared<S> {
     }
 
     /// The group's value, opened once. Other threads that need the same value wait here for its opening.
-    fn open(&self, group: &Group<S>, key: &Key) -> Result<Option<Arc<S::Object>>> {
+    fn open(&self, group: &BatchGroup<S>, key: &Key) -> Result<Option<Arc<S::Object>>> {
         let mut opening = group.opening.lock().unwrap_or_else(PoisonError::into_inner);
         if matches!(*opening, Opening::Untried) {
             *opening = match self.open_or_kept(key) {
@@ -223,7 +223,7 @@ impl<S: Source> Shared<S> {
     }
 }
 
-/// The state of an item's read after [`Shared::begin`].
+/// The state of an item's read after [`SharedBatch::begin`].
 enum Begun {
     /// The item is read into lent memory, from this byte of the value on.
     Lent(u64, Box<dyn Lease>),
@@ -231,7 +231,7 @@ enum Begun {
 }
 
 /// Threads may drop jobs that they never ran. Their items end here, so that no caller waits for them for ever.
-impl<S: Source> Drop for Shared<S> {
+impl<S: Source> Drop for SharedBatch<S> {
     fn drop(&mut self) {
         let untouched = self.units.get(*self.next.get_mut()..).unwrap_or(&[]);
         for unit in untouched {

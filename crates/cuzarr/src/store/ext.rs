@@ -141,9 +141,9 @@ pub trait StoreExt: Store {
 
 impl<S: Store + ?Sized> StoreExt for S {}
 
-type Item = Result<Option<Vec<u8>>>;
+type BatchItem = Result<Option<Vec<u8>>>;
 
-fn collect<S: Store + ?Sized>(store: &S, requests: Vec<ReadRequest>, limit_bytes: u64) -> Vec<Item> {
+fn collect<S: Store + ?Sized>(store: &S, requests: Vec<ReadRequest>, limit_bytes: u64) -> Vec<BatchItem> {
     collect_versioned(store, requests, limit_bytes).0
 }
 
@@ -152,7 +152,7 @@ pub(super) fn collect_versioned<S: Store + ?Sized>(
     store: &S,
     requests: Vec<ReadRequest>,
     limit_bytes: u64,
-) -> (Vec<Item>, Vec<Option<Version>>) {
+) -> (Vec<BatchItem>, Vec<Option<Version>>) {
     let count = requests.len();
     let sink = Arc::new(Collector {
         limit_bytes,
@@ -164,19 +164,19 @@ pub(super) fn collect_versioned<S: Store + ?Sized>(
     (sink.wait(), std::mem::take(&mut *sink.versions.lock().unwrap_or_else(PoisonError::into_inner)))
 }
 
-fn only(mut items: Vec<Item>) -> Item {
+fn only(mut items: Vec<BatchItem>) -> BatchItem {
     items.pop().unwrap_or(Ok(None))
 }
 
 struct Collector {
     limit_bytes: u64,
-    items: Mutex<Vec<Option<Item>>>,
+    items: Mutex<Vec<Option<BatchItem>>>,
     versions: Mutex<Vec<Option<Version>>>,
     done: Condvar,
 }
 
 impl Collector {
-    fn wait(&self) -> Vec<Item> {
+    fn wait(&self) -> Vec<BatchItem> {
         let mut items = self.items.lock().unwrap_or_else(PoisonError::into_inner);
         while items.iter().any(Option::is_none) {
             items = self.done.wait(items).unwrap_or_else(PoisonError::into_inner);

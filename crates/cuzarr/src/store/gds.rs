@@ -169,21 +169,21 @@ fn failed(what: &str, error: &io::Error) -> Error {
 }
 
 /// Opens values for one batch.
-struct Reader(GdsStore);
+struct GdsReader(GdsStore);
 
 /// A value that is open for reading.
-struct Value {
+struct GdsValue {
     file: OpenFile,
     files: Arc<Files>,
     gds: Gds,
 }
 
-impl Source for Reader {
-    type Object = Value;
+impl Source for GdsReader {
+    type Object = GdsValue;
 
-    fn open(&self, key: &Key) -> Result<Option<Value>> {
+    fn open(&self, key: &Key) -> Result<Option<GdsValue>> {
         let file = self.0.local.open_value(key)?;
-        Ok(file.map(|file| Value { file, files: Arc::clone(&self.0.files), gds: self.0.gds }))
+        Ok(file.map(|file| GdsValue { file, files: Arc::clone(&self.0.files), gds: self.0.gds }))
     }
 
     fn name(&self) -> String {
@@ -191,7 +191,7 @@ impl Source for Reader {
     }
 }
 
-impl Object for Value {
+impl Object for GdsValue {
     fn size_bytes(&self) -> u64 {
         self.file.size_bytes()
     }
@@ -235,7 +235,7 @@ impl Object for Value {
 impl Store for GdsStore {
     fn read(&self, batch: Arc<[ReadRequest]>, sink: Arc<dyn ReadSink>, workers: &dyn Workers) {
         match self.uses_cufile(sink.device()) {
-            true => batch::run(Reader(self.clone()), batch, sink, workers),
+            true => batch::run(GdsReader(self.clone()), batch, sink, workers),
             false => self.local.read(batch, sink, workers),
         }
     }

@@ -20,13 +20,13 @@ pub struct Identity {
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Place {
-    root: Root,
+    root: IdentityRoot,
     /// The path below the root. In the file system it is absolute, with every link resolved.
     path: PathBuf,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum Root {
+enum IdentityRoot {
     FileSystem,
     /// A thing that only this process knows, such as values in memory.
     Process(u64),
@@ -38,24 +38,24 @@ impl Identity {
     /// The identity of the directory at `path`, which need not exist. Relative paths, links and repeated separators make no
     /// difference.
     pub fn directory(path: impl AsRef<Path>) -> Identity {
-        Identity::at(Root::FileSystem, resolved(path.as_ref()))
+        Identity::at(IdentityRoot::FileSystem, resolved(path.as_ref()))
     }
 
     /// A new identity that no other store has. A store makes it once, and its clones share it.
     pub fn unique() -> Identity {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
-        Identity::at(Root::Process(NUMBER.fetch_add(1, Ordering::Relaxed)), PathBuf::new())
+        Identity::at(IdentityRoot::Process(NUMBER.fetch_add(1, Ordering::Relaxed)), PathBuf::new())
     }
 
     /// The identity of what an address names. A `file://` address is the directory at that path.
     pub fn address(address: &str) -> Identity {
         match address.strip_prefix("file://") {
             Some(path) => Identity::directory(path),
-            None => Identity::at(Root::Address(address.into()), PathBuf::new()),
+            None => Identity::at(IdentityRoot::Address(address.into()), PathBuf::new()),
         }
     }
 
-    fn at(root: Root, path: PathBuf) -> Identity {
+    fn at(root: IdentityRoot, path: PathBuf) -> Identity {
         Identity { data: Place { root, path }, metadata: None }
     }
 
@@ -64,7 +64,7 @@ impl Identity {
     pub fn below(&self, prefix: &Key) -> Identity {
         let below = |place: &Place| {
             let path = if prefix.is_empty() { place.path.clone() } else { place.path.join(prefix) };
-            let path = if place.root == Root::FileSystem { resolved(&path) } else { path };
+            let path = if place.root == IdentityRoot::FileSystem { resolved(&path) } else { path };
             Place { root: place.root.clone(), path }
         };
         Identity { data: below(&self.data), metadata: self.metadata.as_ref().map(below) }
@@ -113,9 +113,9 @@ impl fmt::Display for Identity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let separator = if self.data.path.as_os_str().is_empty() { "" } else { "/" };
         match &self.data.root {
-            Root::FileSystem => write!(f, "{}", self.data.path.display()),
-            Root::Process(number) => write!(f, "{number}{separator}{}", self.data.path.display()),
-            Root::Address(address) => write!(f, "{address}{separator}{}", self.data.path.display()),
+            IdentityRoot::FileSystem => write!(f, "{}", self.data.path.display()),
+            IdentityRoot::Process(number) => write!(f, "{number}{separator}{}", self.data.path.display()),
+            IdentityRoot::Address(address) => write!(f, "{address}{separator}{}", self.data.path.display()),
         }
     }
 }

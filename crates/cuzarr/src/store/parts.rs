@@ -16,7 +16,7 @@ use crate::error::{Error, ErrorKind, Result};
 pub(super) const PART_BYTES: usize = 1 << 20;
 
 /// The function that is called once with the outcome of the item.
-type End = Box<dyn FnOnce(Result<ReadOutcome>) + Send>;
+type PartEnd = Box<dyn FnOnce(Result<ReadOutcome>) + Send>;
 
 /// A read whose memory was divided.
 pub(super) struct Parts<O: Object> {
@@ -25,7 +25,7 @@ pub(super) struct Parts<O: Object> {
     watched: bool,
     waiting: Mutex<VecDeque<Part>>,
     remaining: AtomicUsize,
-    result: Mutex<Filled>,
+    result: Mutex<FilledPart>,
 }
 
 struct Part {
@@ -35,10 +35,10 @@ struct Part {
     lease: Box<dyn Lease>,
 }
 
-struct Filled {
+struct FilledPart {
     first: Option<Box<dyn Lease>>,
     failure: Option<Error>,
-    end: Option<End>,
+    end: Option<PartEnd>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -66,7 +66,7 @@ impl<O: Object + 'static> Parts<O> {
         }
         waiting.push_front(Part { first: true, offset: span.start, lease });
         let remaining = AtomicUsize::new(waiting.len());
-        let result = Mutex::new(Filled { first: None, failure: None, end: Some(Box::new(end)) });
+        let result = Mutex::new(FilledPart { first: None, failure: None, end: Some(Box::new(end)) });
         Ok(Arc::new(Parts { object: Arc::clone(object), watched, waiting: Mutex::new(waiting), remaining, result }))
     }
 

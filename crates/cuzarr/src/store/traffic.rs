@@ -29,10 +29,10 @@ thread_local! {
 /// assert!((counts.first_byte_seconds - 0.03).abs() < 1e-6);
 /// ```
 #[derive(Clone, Debug, Default)]
-pub struct Traffic(Arc<Counters>);
+pub struct Traffic(Arc<TrafficCounters>);
 
 #[derive(Debug, Default)]
-struct Counters {
+struct TrafficCounters {
     requests: AtomicU64,
     retries: AtomicU64,
     received_bytes: AtomicU64,
@@ -86,7 +86,7 @@ impl Traffic {
 
     /// The counts so far.
     pub fn counts(&self) -> TrafficCounts {
-        let Counters { requests, retries, received_bytes, sent_bytes, first_byte_ns } = &*self.0;
+        let TrafficCounters { requests, retries, received_bytes, sent_bytes, first_byte_ns } = &*self.0;
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let requests = get(requests);
         TrafficCounts {

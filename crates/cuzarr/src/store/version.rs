@@ -18,10 +18,10 @@ const TICK: Duration = Duration::from_secs(2);
 
 /// A value's version: it differs when the value was changed or replaced.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Version(Kind);
+pub struct Version(VersionKind);
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum Kind {
+enum VersionKind {
     /// A file: its file system, its inode, its size, the time its bytes changed, and the time its name or attributes changed.
     File {
         identity: [u64; 4],
@@ -85,12 +85,12 @@ impl Version {
     /// attributes changed. Times are in nanoseconds since 1970.
     pub fn of_file((device, inode): (u64, u64), size_bytes: u64, modified_ns: u64, changed_ns: u64) -> Version {
         let changed_ns = changed_ns.max(modified_ns);
-        Version(Kind::File { identity: [device, inode, size_bytes, modified_ns], changed_ns })
+        Version(VersionKind::File { identity: [device, inode, size_bytes, modified_ns], changed_ns })
     }
 
     /// The version of a value with this number, which no other value of this process ever gets.
     pub fn numbered(number: u64) -> Version {
-        Version(Kind::Number(number))
+        Version(VersionKind::Number(number))
     }
 
     /// The version of a value with this entity tag. `None` for a weak tag (`W/"..."`): values with the same weak tag may differ
@@ -98,20 +98,20 @@ impl Version {
     pub fn of_etag(tag: &str) -> Option<Version> {
         let tag = tag.trim();
         let tag = Tag { compared: tag.into(), entity: None, modified_seconds: None };
-        (!tag.compared.is_empty() && !tag.compared.starts_with("W/")).then_some(Version(Kind::ETag(tag)))
+        (!tag.compared.is_empty() && !tag.compared.starts_with("W/")).then_some(Version(VersionKind::ETag(tag)))
     }
 
     /// The version of a value of a server that gives no strong entity tags: a weak one, the time at which the value changed, in seconds
     /// since 1970, and its size. Two such versions tell that a value was changed where one of these differs. They never tell that it was
     /// not changed, so nothing is kept by them, and no write is made on their condition.
     pub fn of_hints(weak_tag: Option<&str>, modified_seconds: Option<u64>, size_bytes: u64) -> Version {
-        Version(Kind::Hints(Hints { weak_tag: weak_tag.map(Into::into), modified_seconds, size_bytes }))
+        Version(VersionKind::Hints(Hints { weak_tag: weak_tag.map(Into::into), modified_seconds, size_bytes }))
     }
 
     /// This version with the entity tag of a server whose conditions compare something else. Files have none.
     #[must_use]
     pub fn with_entity_tag(mut self, entity_tag: &str) -> Version {
-        if let Kind::ETag(tag) = &mut self.0 {
+        if let VersionKind::ETag(tag) = &mut self.0 {
             tag.entity = Some(entity_tag.into());
         }
         self
@@ -120,7 +120,7 @@ impl Version {
     /// This version with the time at which a server says that the value changed, in seconds since 1970. Files have their own.
     #[must_use]
     pub fn with_modified_seconds(mut self, seconds: u64) -> Version {
-        if let Kind::ETag(tag) = &mut self.0 {
+        if let VersionKind::ETag(tag) = &mut self.0 {
             tag.modified_seconds = Some(seconds);
         }
         self
@@ -129,7 +129,7 @@ impl Version {
     /// What requests with conditions such as `If-Match` send: the entity tag, or what the server compares in its place.
     pub fn etag(&self) -> Option<&str> {
         match &self.0 {
-            Kind::ETag(tag) => Some(&tag.compared),
+            VersionKind::ETag(tag) => Some(&tag.compared),
             _ => None,
         }
     }
@@ -142,8 +142,8 @@ impl Version {
     /// The entity tag that the server gave with the value.
     pub fn entity_tag(&self) -> Option<&str> {
         match &self.0 {
-            Kind::ETag(tag) => Some(tag.entity.as_ref().unwrap_or(&tag.compared)),
-            Kind::Hints(hints) => hints.weak_tag.as_deref(),
+            VersionKind::ETag(tag) => Some(tag.entity.as_ref().unwrap_or(&tag.compared)),
+            VersionKind::Hints(hints) => hints.weak_tag.as_deref(),
             _ => None,
         }
     }
@@ -151,10 +151,10 @@ impl Version {
     /// The time at which the value changed, in whole seconds since 1970; `None` where it is not known.
     pub fn modified_seconds(&self) -> Option<u64> {
         match &self.0 {
-            Kind::File { identity: [.., modified_ns], .. } => Some(modified_ns / 1_000_000_000),
-            Kind::ETag(tag) => tag.modified_seconds,
-            Kind::Hints(hints) => hints.modified_seconds,
-            Kind::Number(_) => None,
+            VersionKind::File { identity: [.., modified_ns], .. } => Some(modified_ns / 1_000_000_000),
+            VersionKind::ETag(tag) => tag.modified_seconds,
+            VersionKind::Hints(hints) => hints.modified_seconds,
+            VersionKind::Number(_) => None,
         }
     }
 
@@ -162,10 +162,11 @@ impl Version {
     /// proves that the bytes differ.
     pub fn has_same_bytes(&self, other: &Version) -> bool {
         match (&self.0, &other.0) {
-            (Kind::File { identity, .. }, Kind::File { identity: other, .. }) => identity == other,
-            (Kind::Hints(one), Kind::Hints(other)) => one.allow(other),
+            (VersionKind::File { identity, .. }, VersionKind::File { identity: other, .. }) => identity == other,
+            (VersionKind::Hints(one), VersionKind::Hints(other)) => one.allow(other),
             // The server gave a strong tag with one answer alone.
-            (Kind::Hints(hints), Kind::ETag(tag)) | (Kind::ETag(tag), Kind::Hints(hints)) => {
+            (VersionKind::Hints(hints), VersionKind::ETag(tag))
+            | (VersionKind::ETag(tag), VersionKind::Hints(hints)) => {
                 let tagged = Hints { weak_tag: Some(Arc::clone(&tag.compared)), ..hints.clone() };
                 hints.allow(&Hints { modified_seconds: tag.modified_seconds, ..tagged })
             }
@@ -176,9 +177,9 @@ impl Version {
     /// Whether every later change gets another version. A change within the same tick of the clock may not.
     pub fn is_settled(&self) -> bool {
         let changed_ns = match self.0 {
-            Kind::File { changed_ns, .. } => changed_ns,
-            Kind::Hints(_) => return false,
-            Kind::Number(_) | Kind::ETag(_) => return true,
+            VersionKind::File { changed_ns, .. } => changed_ns,
+            VersionKind::Hints(_) => return false,
+            VersionKind::Number(_) | VersionKind::ETag(_) => return true,
         };
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         now.checked_sub(Duration::from_nanos(changed_ns)).is_some_and(|age| age > TICK)

@@ -31,7 +31,7 @@ pub(crate) fn evaluate(program: &Program, shape: &[usize], inputs: &[NdBuffer], 
     let held = inputs.iter().map(|input| Ok(input.buffer().host_bytes()?)).collect::<Result<Vec<_>>>()?;
     let offsets = inputs.iter().map(|input| input.layout().offset_bytes());
     let origins: Vec<(&[u8], usize)> = held.iter().map(|bytes| &**bytes).zip(offsets).collect();
-    let pass = Pass { program, joint: &joint, origins: &origins, plan: Registers::plan(program) };
+    let pass = ProgramPass { program, joint: &joint, origins: &origins, plan: Registers::plan(program) };
     let piece_bytes = BLOCKS_AT_ONCE * BLOCK_ELEMS * program.output.size_bytes();
     let mut written = memory.host_bytes_mut()?;
     let pieces = Mutex::new(written.chunks_mut(piece_bytes).enumerate());
@@ -62,7 +62,7 @@ fn bfloat_bits(x: f32) -> u16 {
 }
 
 /// What every block of a pass shares.
-struct Pass<'a> {
+struct ProgramPass<'a> {
     program: &'a Program,
     joint: &'a Joint,
     origins: &'a [(&'a [u8], usize)],
@@ -120,7 +120,7 @@ impl Registers {
     }
 }
 
-impl Pass<'_> {
+impl ProgramPass<'_> {
     /// Computes elements from number `first` on, as many as `out` holds.
     fn piece(&self, first: usize, out: &mut [u8], registers: &mut Registers) -> Result<()> {
         let element_bytes = self.program.output.size_bytes();

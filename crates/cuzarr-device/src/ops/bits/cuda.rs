@@ -14,18 +14,18 @@ static BITS: KernelSource = KernelSource { name: "bits", text: include_str!("bit
 /// `BitsSpan` in bits.cu.
 #[repr(C)]
 #[derive(Clone, Copy)]
-struct Entry {
+struct BitsEntry {
     packed_offset: u64,
     elems_offset: u64,
 }
 
 // `BitsSpan` in bits.cu, which states the size, too.
-c_layout! { plain Entry: 16 bytes { packed_offset at 0, elems_offset at 8 } }
+c_layout! { plain BitsEntry: 16 bytes { packed_offset at 0, elems_offset at 8 } }
 
 /// `BitsTask` in bits.cu.
 #[repr(C)]
 #[derive(Clone, Copy)]
-struct Task {
+struct BitsTask {
     elems: u64,
     count: u32,
     elem_bytes: u32,
@@ -39,7 +39,7 @@ struct Task {
 
 // `BitsTask` in bits.cu, which states the size, too.
 c_layout! {
-    Task: 40 bytes {
+    BitsTask: 40 bytes {
         elems at 0, count at 8, elem_bytes at 12, elem_bits at 16, first at 20, width at 24, is_signed at 28, has_quads at 32,
         reserved at 36,
     }
@@ -66,14 +66,14 @@ pub(super) fn launch(
     if spans.is_empty() || elems == 0 {
         return Ok(());
     }
-    let entry = |span: &Span| Entry {
+    let entry = |span: &Span| BitsEntry {
         packed_offset: span.packed_offset_bytes as u64,
         elems_offset: span.elems_offset_bytes as u64,
     };
     let count = u32::try_from(spans.len()).map_err(|_| Error::invalid("one launch has too many chunks"))?;
     let table = upload(&spans.iter().map(entry).collect::<Vec<_>>(), stream)?;
     let has_quads = spans.iter().all(|span| (elements.address() + span.elems_offset_bytes).is_multiple_of(16));
-    let task = Task {
+    let task = BitsTask {
         elems: elems as u64,
         count,
         elem_bytes: fields.elem_bytes as u32,

@@ -22,7 +22,7 @@ const WARPS_PER_MULTIPROCESSOR: usize = 64;
 /// same size.
 #[repr(C)]
 #[derive(Clone, Copy)]
-struct Entry {
+struct ChecksumEntry {
     offset: u64,
     stored_offset: u64,
     bytes: u32,
@@ -32,7 +32,7 @@ struct Entry {
 }
 
 // `ChecksumSpan` in checksum.cuh; checksum.cu states the size, too.
-c_layout! { plain Entry: 32 bytes { offset at 0, stored_offset at 8, bytes at 16, first_piece at 20, unit at 24, at at 28 } }
+c_layout! { plain ChecksumEntry: 32 bytes { offset at 0, stored_offset at 8, bytes at 16, first_piece at 20, unit at 24, at at 28 } }
 
 /// Where the sums of the spans are, when the kernels before have run.
 struct Summed {
@@ -40,16 +40,16 @@ struct Summed {
     sums: Buffer,
 }
 
-fn table(spans: &[Span], multiprocessors: usize) -> Result<(Vec<Entry>, u32)> {
+fn table(spans: &[Span], multiprocessors: usize) -> Result<(Vec<ChecksumEntry>, u32)> {
     let total: usize = spans.iter().map(|span| span.bytes.len()).sum();
     let piece_bytes = (total / (multiprocessors * WARPS_PER_MULTIPROCESSOR).max(1))
         .next_power_of_two()
         .clamp(SMALLEST_PIECE_BYTES, LARGEST_PIECE_BYTES);
     let too_many = || Error::invalid("the spans of one launch have too many bytes");
-    let mut entries = vec![Entry { offset: 0, stored_offset: 0, bytes: 0, first_piece: 0, unit: 0, at: 0 }];
+    let mut entries = vec![ChecksumEntry { offset: 0, stored_offset: 0, bytes: 0, first_piece: 0, unit: 0, at: 0 }];
     let mut pieces = 0u32;
     for span in spans {
-        entries.push(Entry {
+        entries.push(ChecksumEntry {
             offset: span.bytes.start as u64,
             stored_offset: span.stored_offset_bytes as u64,
             // Checked to fit.
@@ -160,7 +160,7 @@ pub(crate) fn expect_byte(
 }
 
 pub(crate) fn compute_bytes(count: usize) -> usize {
-    (count + 1) * size_of::<Entry>() + count * (SUMS_BYTES + size_of::<u32>())
+    (count + 1) * size_of::<ChecksumEntry>() + count * (SUMS_BYTES + size_of::<u32>())
 }
 
 pub(crate) fn compute(checksum: Checksum, data: &Buffer, spans: &[Span], stream: &Stream) -> Result<Buffer> {

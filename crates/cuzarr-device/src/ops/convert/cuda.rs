@@ -19,7 +19,7 @@ const ELEMS_PER_THREAD: usize = defined(CONVERT.text, "CUZARR_CONVERT_ELEMS") as
 /// `ConvertSpan` in convert.cu.
 #[repr(C)]
 #[derive(Clone, Copy)]
-struct Entry {
+struct ConvertEntry {
     src_offset: u64,
     dst_offset: u64,
     status: u32,
@@ -27,12 +27,12 @@ struct Entry {
 }
 
 // `ConvertSpan` in convert.cu, which states the size, too.
-c_layout! { plain Entry: 24 bytes { src_offset at 0, dst_offset at 8, status at 16, reserved at 20 } }
+c_layout! { plain ConvertEntry: 24 bytes { src_offset at 0, dst_offset at 8, status at 16, reserved at 20 } }
 
 /// `ConvertTask` in convert.cu.
 #[repr(C)]
 #[derive(Clone, Copy)]
-struct Task {
+struct ConvertTask {
     elems: u64,
     count: u32,
     from: u32,
@@ -50,7 +50,7 @@ struct Task {
 
 // `ConvertTask` in convert.cu, which states the size, too.
 c_layout! {
-    Task: 64 bytes {
+    ConvertTask: 64 bytes {
         elems at 0, count at 8, from at 12, to at 16, from_bytes at 20, to_bytes at 24, rule at 28, rounding at 32,
         out_of_range at 36, offset at 40, scale at 48, pairs at 56, others at 60,
     }
@@ -68,7 +68,7 @@ struct Pair {
 c_layout! { plain Pair: 16 bytes { key at 0, value at 8 } }
 
 /// The pairs of values that replace each other.
-struct Pairs {
+struct ConvertPairs {
     /// Sorted by their keys, each once; behind them what any zero becomes, and any NaN.
     table: Vec<Pair>,
     /// The number of pairs without the last two.
@@ -77,8 +77,8 @@ struct Pairs {
     others: u32,
 }
 
-impl Pairs {
-    fn new(conversion: &Conversion) -> Pairs {
+impl ConvertPairs {
+    fn new(conversion: &Conversion) -> ConvertPairs {
         let bits = |bytes: &[u8; 8]| u64::from_ne_bytes(*bytes);
         let mut table: Vec<_> =
             conversion.pairs.iter().map(|(key, value)| Pair { key: bits(key), value: bits(value) }).collect();
@@ -89,7 +89,7 @@ impl Pairs {
         table.dedup_by_key(|pair| pair.key);
         let count = table.len() as u32;
         table.extend(others.map(|other| other.unwrap_or(Pair { key: 0, value: 0 })));
-        Pairs { table, count, others: u32::from(others[0].is_some()) | u32::from(others[1].is_some()) << 1 }
+        ConvertPairs { table, count, others: u32::from(others[0].is_some()) | u32::from(others[1].is_some()) << 1 }
     }
 }
 
@@ -113,10 +113,10 @@ fn is_nan(bits: u64, dtype: DType) -> bool {
     magnitude(bits, dtype).is_some_and(|(magnitude, infinity)| magnitude > infinity)
 }
 
-impl Task {
-    fn new(conversion: &Conversion, pairs: &Pairs, elems: usize, count: u32) -> Result<Task> {
+impl ConvertTask {
+    fn new(conversion: &Conversion, pairs: &ConvertPairs, elems: usize, count: u32) -> Result<ConvertTask> {
         let Conversion { from, to, rule, .. } = conversion;
-        let mut task = Task {
+        let mut task = ConvertTask {
             elems: elems as u64,
             count,
             from: code(*from)?.into(),
@@ -155,7 +155,7 @@ pub(crate) fn convert(
     if spans.is_empty() || elems == 0 {
         return Ok(());
     }
-    let entry = |span: &Span| Entry {
+    let entry = |span: &Span| ConvertEntry {
         src_offset: span.src_offset_bytes as u64,
         dst_offset: span.dst_offset_bytes as u64,
         status: span.status,
@@ -166,8 +166,8 @@ pub(crate) fn convert(
     let kernel = CONVERT.kernel(stream.device(), "convert_checked")?;
     let threads = threads(stream.device());
     let tiles = elems.div_ceil(ELEMS_PER_THREAD * threads as usize) as u64 * u64::from(count);
-    let pairs = Pairs::new(conversion);
-    let task = Task::new(conversion, &pairs, elems, count)?;
+    let pairs = ConvertPairs::new(conversion);
+    let task = ConvertTask::new(conversion, &pairs, elems, count)?;
     // The kernel does not look at pairs when there are none.
     let pairs = if pairs.count == 0 { table.clone() } else { upload(&pairs.table, stream)? };
     let arguments = (src.address(), dst.address(), table.address(), pairs.address(), statuses.address(), task);

@@ -20,7 +20,7 @@ const WARP_BYTES: usize = defined(DELTA.text, "CUZARR_DELTA_WARP_BYTES") as usiz
 /// One chunk. `Chunk` in delta.cu.
 #[repr(C)]
 #[derive(Clone, Copy)]
-struct Entry {
+struct DeltaEntry {
     src_offset: u64,
     dst_offset: u64,
     bytes: u64,
@@ -29,11 +29,11 @@ struct Entry {
 }
 
 // `Chunk` in delta.cu, which states the size, too.
-c_layout! { plain Entry: 32 bytes { src_offset at 0, dst_offset at 8, bytes at 16, first_tile at 24, reserved at 28 } }
+c_layout! { plain DeltaEntry: 32 bytes { src_offset at 0, dst_offset at 8, bytes at 16, first_tile at 24, reserved at 28 } }
 
 /// Chunks that have bytes, and their tiles.
 struct Tiling {
-    entries: Vec<Entry>,
+    entries: Vec<DeltaEntry>,
     tiles: u32,
     /// Whether some chunk has several tiles.
     several: bool,
@@ -45,7 +45,7 @@ impl Tiling {
         let tile_bytes = WARP_BYTES * (threads / WARP) as usize;
         let mut tiling = Tiling { entries: Vec::with_capacity(chunks.len()), tiles: 0, several: false };
         for chunk in chunks.iter().filter(|chunk| chunk.size_bytes > 0) {
-            tiling.entries.push(Entry {
+            tiling.entries.push(DeltaEntry {
                 src_offset: chunk.src_offset_bytes as u64,
                 dst_offset: chunk.dst_offset_bytes as u64,
                 bytes: chunk.size_bytes as u64,

@@ -14,7 +14,7 @@ use crate::threads::{cores, in_threads};
 const ELEMS_A_THREAD: usize = 1 << 15;
 
 /// A number in boxes that are reduced.
-trait Number: HostElement + PartialOrd + Default {
+trait MeanNumber: HostElement + PartialOrd + Default {
     fn mean(values: &[Self]) -> Self;
     /// The number in binary64. Elements of 64 bits are no part of means with weights.
     fn float(self) -> f64;
@@ -26,7 +26,7 @@ trait Number: HostElement + PartialOrd + Default {
 
 macro_rules! integers {
     ($($name:ty)*) => {$(
-        impl Number for $name {
+        impl MeanNumber for $name {
             fn mean(values: &[Self]) -> Self {
                 let count = values.len() as i128;
                 let sum: i128 = values.iter().map(|&value| i128::from(value)).sum();
@@ -53,7 +53,7 @@ macro_rules! integers {
 
 macro_rules! floats {
     ($($name:ty)*) => {$(
-        impl Number for $name {
+        impl MeanNumber for $name {
             fn mean(values: &[Self]) -> Self {
                 let sum = values.iter().fold(0.0, |sum, &value| sum + f64::from(value));
                 (sum / values.len() as f64) as Self
@@ -90,7 +90,7 @@ pub(crate) fn downsample(
         Downsampling::Gaussian => factors.iter().map(|&factor| method.weights(factor)).collect(),
         _ => Vec::new(),
     };
-    let boxes = Boxes { src: src.shape(), before, dst: shape, factors, method, weights };
+    let boxes = CpuBoxes { src: src.shape(), before, dst: shape, factors, method, weights };
     let bytes = match (dtype.kind(), dtype.size_bytes()) {
         (DTypeKind::Int, 1) => boxes.reduce::<i8>(src),
         (DTypeKind::Int, 2) => boxes.reduce::<i16>(src),
@@ -107,7 +107,7 @@ pub(crate) fn downsample(
     NdBuffer::from_host(Device::Cpu, dtype, shape, Order::C, &bytes)
 }
 
-struct Boxes<'a> {
+struct CpuBoxes<'a> {
     src: &'a [usize],
     before: &'a [usize],
     dst: &'a [usize],
@@ -125,8 +125,8 @@ struct Axis {
     skipped: usize,
 }
 
-impl Boxes<'_> {
-    fn reduce<T: Number>(&self, src: &NdBuffer) -> Result<Vec<u8>> {
+impl CpuBoxes<'_> {
+    fn reduce<T: MeanNumber>(&self, src: &NdBuffer) -> Result<Vec<u8>> {
         // A view's elements may lie at odd addresses.
         let copied;
         let elements = match src.host_slice::<T>() {
@@ -148,7 +148,7 @@ impl Boxes<'_> {
     }
 
     /// The bytes of some elements of the result.
-    fn part<T: Number>(&self, elements: &[T], range: std::ops::Range<usize>) -> Vec<u8> {
+    fn part<T: MeanNumber>(&self, elements: &[T], range: std::ops::Range<usize>) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(range.len() * size_of::<T>());
         let mut values = Vec::with_capacity(self.factors.iter().product());
         for index in range {
@@ -188,7 +188,7 @@ impl Boxes<'_> {
     }
 
     /// A sum of elements with their weights, divided by the sum of the weights. It adds like `weighed` in `downsample.cu`.
-    fn weighed<T: Number>(&self, elements: &[T], first: usize, axes: &[Axis]) -> f64 {
+    fn weighed<T: MeanNumber>(&self, elements: &[T], first: usize, axes: &[Axis]) -> f64 {
         let inside = |(axis, weights): (&Axis, &Vec<f64>)| {
             weights[axis.skipped..][..axis.extent].iter().fold(0.0, |sum, weight| sum + weight)
         };
@@ -198,7 +198,7 @@ impl Boxes<'_> {
         sum / all
     }
 
-    fn add_weighed<T: Number>(
+    fn add_weighed<T: MeanNumber>(
         &self,
         elements: &[T],
         first: usize,
@@ -236,11 +236,11 @@ fn walk<T: Copy>(elements: &[T], axes: &[Axis], first: usize, values: &mut Vec<T
 }
 
 #[expect(clippy::eq_op, reason = "only NaN differs from itself")]
-fn largest<T: Number>(values: &[T]) -> T {
+fn largest<T: MeanNumber>(values: &[T]) -> T {
     values.iter().fold(values[0], |best, &value| if value > best || value != value { value } else { best })
 }
 
-fn most_frequent<T: Number>(values: &mut [T]) -> T {
+fn most_frequent<T: MeanNumber>(values: &mut [T]) -> T {
     values.sort_unstable_by(|one, other| one.partial_cmp(other).unwrap_or(std::cmp::Ordering::Equal));
     let (mut best, mut most) = (T::default(), 0);
     for run in values.chunk_by(|one, other| one == other) {

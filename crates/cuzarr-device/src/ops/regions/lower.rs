@@ -3,7 +3,7 @@
 use crate::c_layout::c_layout;
 use crate::error::{Error, ErrorKind, Result};
 use crate::kernel::defined;
-use crate::ops::regions::{Boxes, Item};
+use crate::ops::regions::{Item, RegionBoxes};
 
 const HEADER: &str = include_str!("../../../kernels/include/cuzarr/regions.cuh");
 /// Dimensions that a kernel takes.
@@ -62,7 +62,7 @@ pub(crate) struct Lowered {
     pub(crate) transposed: bool,
 }
 
-impl Boxes {
+impl RegionBoxes {
     /// The table for a launch with `threads` threads a block; `may_transpose` where the kernel has a transposing twin.
     ///
     /// # Errors
@@ -210,7 +210,7 @@ impl Region {
 mod tests {
     use super::*;
 
-    fn boxes(access: usize, src: &[i64], dst: &[i64], extents: &[&[usize]]) -> Boxes {
+    fn boxes(access: usize, src: &[i64], dst: &[i64], extents: &[&[usize]]) -> RegionBoxes {
         let item = |extents: &&[usize]| Item {
             src_offset: 0,
             dst_offset: 0,
@@ -219,7 +219,7 @@ mod tests {
             extents: extents.to_vec(),
         };
         let items = extents.iter().map(item).collect();
-        Boxes { access_bytes: access, src_strides: src.to_vec(), dst_strides: dst.to_vec(), items }
+        RegionBoxes { access_bytes: access, src_strides: src.to_vec(), dst_strides: dst.to_vec(), items }
     }
 
     #[test]

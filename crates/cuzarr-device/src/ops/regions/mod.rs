@@ -20,7 +20,7 @@ pub(crate) struct Item {
 
 /// Boxes that share strides.
 #[derive(Clone, Debug)]
-pub(crate) struct Boxes {
+pub(crate) struct RegionBoxes {
     /// Bytes of what one access moves.
     pub(crate) access_bytes: usize,
     pub(crate) src_strides: Vec<i64>,
@@ -28,7 +28,7 @@ pub(crate) struct Boxes {
     pub(crate) items: Vec<Item>,
 }
 
-impl Boxes {
+impl RegionBoxes {
     /// Drops empty boxes, and dimensions that have extent 1 in all of them.
     pub(crate) fn simplify(&mut self) {
         self.items.retain(|item| !item.extents.contains(&0));
@@ -77,7 +77,7 @@ impl Boxes {
     }
 
     /// Runs `change` with source and target exchanged.
-    pub(crate) fn swap_sides(&mut self, change: impl FnOnce(&mut Boxes)) {
+    pub(crate) fn swap_sides(&mut self, change: impl FnOnce(&mut RegionBoxes)) {
         self.exchange();
         change(self);
         self.exchange();
@@ -113,7 +113,7 @@ impl Boxes {
 
     /// Separates the boxes that can be moved 16 bytes at a time from the others, so that one box with odd edges does not slow
     /// down all.
-    pub(crate) fn split_by_alignment(mut self, bases: (usize, usize)) -> Vec<Boxes> {
+    pub(crate) fn split_by_alignment(mut self, bases: (usize, usize)) -> Vec<RegionBoxes> {
         let Some(inner) = self.src_strides.len().checked_sub(1) else { return vec![self] };
         let access = self.access_bytes;
         let wide = |item: &Item| {
@@ -122,7 +122,7 @@ impl Boxes {
         };
         let (aligned, others): (Vec<Item>, Vec<Item>) = std::mem::take(&mut self.items).into_iter().partition(wide);
         let groups = [aligned, others].into_iter().filter(|items| !items.is_empty());
-        groups.map(|items| Boxes { items, ..self.clone() }).collect()
+        groups.map(|items| RegionBoxes { items, ..self.clone() }).collect()
     }
 
     /// Separates the boxes whose innermost runs can be taken `count` elements at a time from the others. Such runs are packed
@@ -135,7 +135,7 @@ impl Boxes {
         (src_bytes, dst_bytes): (usize, usize),
         multiples: (usize, usize),
         fits: impl Fn(&Item) -> bool,
-    ) -> (Boxes, Boxes) {
+    ) -> (RegionBoxes, RegionBoxes) {
         let items = std::mem::take(&mut self.items);
         let mut groups = self.clone();
         let inner = match self.src_strides.len().checked_sub(1) {
@@ -144,7 +144,7 @@ impl Boxes {
             {
                 inner
             }
-            _ => return (groups, Boxes { items, ..self }),
+            _ => return (groups, RegionBoxes { items, ..self }),
         };
         groups.src_strides[inner] *= count as i64;
         groups.dst_strides[inner] *= count as i64;

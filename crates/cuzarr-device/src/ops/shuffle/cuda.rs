@@ -6,7 +6,7 @@ use crate::device::Device;
 use crate::error::{Error, ErrorKind, Result};
 use crate::memory::buffer::Buffer;
 use crate::ops::launch::{blocks, context, sized_kernel, threads, upload};
-use crate::ops::regions::{Boxes, Item};
+use crate::ops::regions::{Item, RegionBoxes};
 use crate::ops::transfer::cuda::{Direction, Ends, SHUFFLE, copy_boxes, shuffle_boxes};
 use crate::ops::transfer::{Packing, Tail, Transfer, TransferBox};
 use crate::stream::Stream;
@@ -145,7 +145,7 @@ fn shuffle_bytes(
     copy_rests(spans, ends, |size| size / unit_bytes * unit_bytes, stream)
 }
 
-fn boxes(spans: &[Span], forward: bool, unit_bytes: usize) -> Boxes {
+fn boxes(spans: &[Span], forward: bool, unit_bytes: usize) -> RegionBoxes {
     let items = spans.iter().map(|span| {
         let (src, dst) = (span.src_offset_bytes as i64, span.dst_offset_bytes as i64);
         // The shuffled side counts from the chunk's beginning.
@@ -154,7 +154,7 @@ fn boxes(spans: &[Span], forward: bool, unit_bytes: usize) -> Boxes {
         Item { src_offset, dst_offset, chunk_offset, chunk_bytes: span.size_bytes as u64, extents }
     });
     let strides = vec![unit_bytes as i64];
-    Boxes { access_bytes: unit_bytes, src_strides: strides.clone(), dst_strides: strides, items: items.collect() }
+    RegionBoxes { access_bytes: unit_bytes, src_strides: strides.clone(), dst_strides: strides, items: items.collect() }
 }
 
 /// Copies the rest of each span, behind the permuted part, whose size `whole` gives.
@@ -169,7 +169,7 @@ fn copy_rests(spans: &[Span], ends: Ends<'_>, whole: impl Fn(usize) -> usize, st
             extents: vec![span.size_bytes - done],
         }
     });
-    let mut rests = Boxes { access_bytes: 1, src_strides: vec![1], dst_strides: vec![1], items: items.collect() };
+    let mut rests = RegionBoxes { access_bytes: 1, src_strides: vec![1], dst_strides: vec![1], items: items.collect() };
     rests.simplify();
     if rests.items.is_empty() {
         return Ok(());

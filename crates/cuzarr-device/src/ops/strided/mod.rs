@@ -264,7 +264,7 @@ unsafe fn transpose_plane(plane: (Dimension, Dimension), width: usize, source: *
 const BLOCK_BYTES: usize = 16 << 10;
 
 #[repr(align(64))]
-struct Block {
+struct StridedBlock {
     _bytes: [u8; BLOCK_BYTES],
 }
 
@@ -291,7 +291,7 @@ unsafe fn transpose_plane_of<const WIDTH: usize, const SMALL: usize, const SIDE:
     let to = |column: usize, row: usize| {
         target.wrapping_offset(column as isize * along_source.target).wrapping_add(row * WIDTH)
     };
-    let mut blocks = [const { MaybeUninit::<Block>::uninit() }; 2];
+    let mut blocks = [const { MaybeUninit::<StridedBlock>::uninit() }; 2];
     let [block, staged] = blocks.each_mut().map(|block| block.as_mut_ptr().cast::<u8>());
     let line = |along: usize, down: usize| block.wrapping_add((along * SIDE + down) * WIDTH);
     // Where a block's source row lies once its lines were read, each of them once.

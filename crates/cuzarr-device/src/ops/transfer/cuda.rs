@@ -13,7 +13,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::memory::buffer::Buffer;
 use crate::ops::launch::{blocks, for_each_table, sized_kernel, threads, upload, write_table};
 use crate::ops::regions::lower::{MAX_NDIM, UNROLL};
-use crate::ops::regions::{Boxes, Item};
+use crate::ops::regions::{Item, RegionBoxes};
 use crate::ops::step::cuda::{Packed, Steps, swap_unit};
 use crate::ops::transfer::{ElementStep, Packing, Tail, Transfer, TransferBox};
 use crate::stream::Stream;
@@ -115,7 +115,7 @@ fn boxes_of(
     packing: Packing,
     strides: &[isize],
     array_bytes: usize,
-) -> Boxes {
+) -> RegionBoxes {
     let width = if packing == Packing::Bits { 1 } else { transfer.tail.packed.size_bytes() as i64 };
     let packed_strides: Vec<i64> = transfer.packed_strides.iter().map(|&stride| stride as i64 * width).collect();
     let array_strides: Vec<i64> = strides.iter().map(|&stride| stride as i64).collect();
@@ -140,11 +140,11 @@ fn boxes_of(
         Direction::Scatter => (packed_strides, array_strides),
         Direction::Gather => (array_strides, packed_strides),
     };
-    Boxes { access_bytes: array_bytes, src_strides, dst_strides, items }
+    RegionBoxes { access_bytes: array_bytes, src_strides, dst_strides, items }
 }
 
 /// Whether elements of the nd-buffer may be accessed whole. The packed side counts from the chunk's beginning.
-fn array_aligned(direction: Direction, boxes: &Boxes, ends: Ends<'_>, size_bytes: usize) -> bool {
+fn array_aligned(direction: Direction, boxes: &RegionBoxes, ends: Ends<'_>, size_bytes: usize) -> bool {
     let bases = match direction {
         Direction::Scatter => (0, ends.dst),
         Direction::Gather => (ends.src, 0),
@@ -154,7 +154,7 @@ fn array_aligned(direction: Direction, boxes: &Boxes, ends: Ends<'_>, size_bytes
 
 /// Moves accesses of `boxes.access_bytes` bytes as they are, reversing units of `unit` bytes.
 pub(crate) fn copy_boxes(
-    mut boxes: Boxes,
+    mut boxes: RegionBoxes,
     ends: Ends<'_>,
     unit: usize,
     repeats_source: bool,
@@ -168,7 +168,7 @@ pub(crate) fn copy_boxes(
     Ok(())
 }
 
-fn launch_copy(boxes: Boxes, ends: Ends<'_>, unit: usize, may_transpose: bool, stream: &Stream) -> Result<()> {
+fn launch_copy(boxes: RegionBoxes, ends: Ends<'_>, unit: usize, may_transpose: bool, stream: &Stream) -> Result<()> {
     for_each_table(boxes, stream, may_transpose, |lowered, table| {
         let name = if lowered.transposed { "copy_transposed" } else { "copy_linear" };
         let kernel = sized_kernel(&COPY, stream.device(), name, lowered.access_bytes)?;
@@ -184,12 +184,12 @@ fn launch_copy(boxes: Boxes, ends: Ends<'_>, unit: usize, may_transpose: bool, s
 /// boxes that no kernel here takes: those of units of 16 bytes that do not.
 pub(crate) fn shuffle_boxes(
     direction: Direction,
-    mut boxes: Boxes,
+    mut boxes: RegionBoxes,
     ends: Ends<'_>,
     bytes: usize,
     unit: usize,
     stream: &Stream,
-) -> Result<Boxes> {
+) -> Result<RegionBoxes> {
     boxes.order_and_merge();
     let scatters = direction == Direction::Scatter;
     let (packed, array) = if scatters { ends.bases() } else { (ends.dst, ends.src) };
@@ -205,12 +205,19 @@ pub(crate) fn shuffle_boxes(
     if bytes == WIDEST {
         return Ok(rest);
     }
-    let nothing = Boxes { items: Vec::new(), ..rest.clone() };
+    let nothing = RegionBoxes { items: Vec::new(), ..rest.clone() };
     launch_shuffle(name, rest, ends, bytes, unit, stream)?;
     Ok(nothing)
 }
 
-fn launch_shuffle(name: &str, boxes: Boxes, ends: Ends<'_>, bytes: usize, unit: usize, stream: &Stream) -> Result<()> {
+fn launch_shuffle(
+    name: &str,
+    boxes: RegionBoxes,
+    ends: Ends<'_>,
+    bytes: usize,
+    unit: usize,
+    stream: &Stream,
+) -> Result<()> {
     for_each_table(boxes, stream, false, |lowered, table| {
         let kernel = sized_kernel(&SHUFFLE, stream.device(), name, bytes)?;
         let arguments = (ends.src, ends.dst, table.address(), lowered.walk, unit as u32);
@@ -223,7 +230,7 @@ fn launch_shuffle(name: &str, boxes: Boxes, ends: Ends<'_>, bytes: usize, unit: 
 }
 
 /// Moves packed bits that become whole bytes or come from them, 32 or 8 at a time. Gives back the boxes that do not lie so.
-fn bit_boxes(direction: Direction, mut boxes: Boxes, ends: Ends<'_>, stream: &Stream) -> Result<Boxes> {
+fn bit_boxes(direction: Direction, mut boxes: RegionBoxes, ends: Ends<'_>, stream: &Stream) -> Result<RegionBoxes> {
     boxes.order_and_merge();
     let scatters = direction == Direction::Scatter;
     let (array, name) = if scatters { (ends.dst, "bits_scatter") } else { (ends.src, "bits_gather") };
@@ -249,7 +256,7 @@ fn bit_boxes(direction: Direction, mut boxes: Boxes, ends: Ends<'_>, stream: &St
 /// Moves elements of any packing, through any steps.
 fn element_boxes(
     direction: Direction,
-    mut boxes: Boxes,
+    mut boxes: RegionBoxes,
     ends: Ends<'_>,
     (packed, array): (DType, DType),
     packing: Packing,
@@ -295,12 +302,12 @@ fn element_boxes(
 
 /// Moves elements that lie side by side on both sides, four at a time. Gives back the boxes that do not lie so.
 fn quad_boxes(
-    boxes: Boxes,
+    boxes: RegionBoxes,
     ends: Ends<'_>,
     (src_bytes, dst_bytes): (usize, usize),
     steps: Steps,
     stream: &Stream,
-) -> Result<Boxes> {
+) -> Result<RegionBoxes> {
     let multiples = ((QUAD * src_bytes).min(WIDEST), (QUAD * dst_bytes).min(WIDEST));
     let (quads, rest) = boxes.split_groups(QUAD, (src_bytes, dst_bytes), multiples, |_| {
         ends.src.is_multiple_of(multiples.0) && ends.dst.is_multiple_of(multiples.1)
@@ -336,8 +343,8 @@ pub(crate) fn copy(source: &NdBuffer, target: &NdBuffer, stream: &Stream) -> Res
 }
 
 /// One box over all elements of an nd-buffer, with these strides on the other side.
-pub(crate) fn whole(source: &NdBuffer, dst_strides: &[isize]) -> Boxes {
-    Boxes {
+pub(crate) fn whole(source: &NdBuffer, dst_strides: &[isize]) -> RegionBoxes {
+    RegionBoxes {
         access_bytes: source.dtype().size_bytes(),
         src_strides: source.strides().iter().map(|&stride| stride as i64).collect(),
         dst_strides: dst_strides.iter().map(|&stride| stride as i64).collect(),
@@ -376,7 +383,7 @@ pub(crate) fn fill_boxes(
         chunk_bytes: 0,
         extents: extent.clone(),
     });
-    let mut all = Boxes {
+    let mut all = RegionBoxes {
         access_bytes: element.len(),
         src_strides: vec![0; strides.len()],
         items: items.collect(),
@@ -694,7 +701,7 @@ pub(crate) fn copy_pieces(pieces: &[(Buffer, Buffer)], stream: &Stream) -> Resul
         chunk_bytes: 0,
         extents: vec![src.size_bytes()],
     });
-    let mut boxes = Boxes { access_bytes: 1, src_strides: vec![1], dst_strides: vec![1], items: items.collect() };
+    let mut boxes = RegionBoxes { access_bytes: 1, src_strides: vec![1], dst_strides: vec![1], items: items.collect() };
     boxes.simplify();
     let buffers: Vec<&Buffer> = pieces.iter().flat_map(|(src, dst)| [src, dst]).collect();
     for mut group in boxes.split_by_alignment((0, 0)) {

@@ -12,8 +12,8 @@ use super::container::{
     FLAG_BITSHUFFLE, FLAG_DONT_SPLIT, FLAG_MEMCPYED, FLAG_SHUFFLE, HEADER_BYTES, Header, MAX_DECODED_BYTES, MAX_SPLITS,
     MIN_SPLIT_BYTES, VERSION, stream,
 };
-use super::cuda::Decoder;
-use super::encode::{Encoder, Layout};
+use super::cuda::BloscDecoder;
+use super::encode::{BloscEncoder, BloscLayout};
 use super::{Compressor, Shuffling, blosclz};
 use crate::codec::damage::{above_limit, corrupt, expect_size, unencodable};
 use crate::codec::deflate::encode as deflate_encode;
@@ -176,9 +176,9 @@ impl Blosc {
     /// Kernels that make streams of this size; `None` where the host does.
     fn stream_encoder(&self, decoded_bytes: usize) -> Option<Arc<dyn DeviceEncoder>> {
         Some(match self.compressor {
-            Compressor::Lz4 => Arc::new(lz4_encode::Encoder::new(decoded_bytes, 0)?),
-            Compressor::Zstd => Arc::new(zstd_encode::Encoder::new(decoded_bytes, self.zstd_level(), false)?),
-            Compressor::Zlib => Arc::new(deflate_encode::Encoder::zlib(decoded_bytes, self.level.into())?),
+            Compressor::Lz4 => Arc::new(lz4_encode::Lz4Encoder::new(decoded_bytes, 0)?),
+            Compressor::Zstd => Arc::new(zstd_encode::ZstdEncoder::new(decoded_bytes, self.zstd_level(), false)?),
+            Compressor::Zlib => Arc::new(deflate_encode::DeflateEncoder::zlib(decoded_bytes, self.level.into())?),
             _ => return None,
         })
     }
@@ -245,7 +245,7 @@ impl BytesToBytes for Blosc {
     }
 
     fn device_decoder(&self) -> Option<&'static dyn DeviceDecoder> {
-        (!matches!(self.compressor, Compressor::BloscLz | Compressor::Snappy)).then_some(&Decoder)
+        (!matches!(self.compressor, Compressor::BloscLz | Compressor::Snappy)).then_some(&BloscDecoder)
     }
 
     fn host_reason(&self) -> &'static str {
@@ -257,7 +257,7 @@ impl BytesToBytes for Blosc {
             return None;
         }
         let block_bytes = self.choose_block_bytes(decoded_bytes);
-        let layout = Layout {
+        let layout = BloscLayout {
             chunk_bytes: decoded_bytes,
             block_bytes,
             splits: if self.splits(block_bytes) { self.type_bytes.into() } else { 1 },
@@ -269,7 +269,7 @@ impl BytesToBytes for Blosc {
             0 => None,
             bytes => Some(self.stream_encoder(bytes)?),
         };
-        Some(Arc::new(Encoder { streams: self.stream_encoder(layout.stream_bytes())?, rest, layout }))
+        Some(Arc::new(BloscEncoder { streams: self.stream_encoder(layout.stream_bytes())?, rest, layout }))
     }
 
     fn decode_into(&self, encoded: &[u8], decoded: &mut [u8]) -> Result<()> {

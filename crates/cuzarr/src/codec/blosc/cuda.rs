@@ -4,11 +4,11 @@ use cuzarr_device::internal::{pool, upload_table};
 use cuzarr_device::{Buffer, Device, Header, KernelSource, header};
 
 use super::cost;
-use super::scan::{Inner, Scan, Target, knows};
+use super::scan::{BloscScan, InnerStream, StreamTarget, knows};
 use crate::codec::batch::frames::table;
 use crate::codec::cost::Speeds;
 use crate::codec::device::{Decode, DeviceDecoder, HeaderWalk, Headers, Prepared, Request, STATUS_BYTES, Task};
-use crate::codec::lz4::blocks::Blocks;
+use crate::codec::lz4::blocks::Lz4Blocks;
 use crate::codec::{batch, deflate, lz, lz4, zstd};
 use crate::{Error, Result};
 
@@ -33,9 +33,9 @@ const BLOCKS_PER_MULTIPROCESSOR: u32 = 32;
 
 /// Kernels for Blosc-1 containers of LZ4, zstd and zlib, and for those whose data are stored as they are.
 #[derive(Debug)]
-pub(super) struct Decoder;
+pub(super) struct BloscDecoder;
 
-impl DeviceDecoder for Decoder {
+impl DeviceDecoder for BloscDecoder {
     fn name(&self) -> &'static str {
         "blosc"
     }
@@ -71,8 +71,8 @@ impl DeviceDecoder for Decoder {
 }
 
 /// Streams that kernels of another codec decode.
-struct Streams {
-    target: Target,
+struct BloscStreams {
+    target: StreamTarget,
     decode: Box<dyn Decode>,
     /// For each stream its frame, and where it begins in that: two words.
     owners: Vec<u8>,
@@ -80,7 +80,7 @@ struct Streams {
 }
 
 /// Frames whose headers were read.
-struct Frames {
+struct BloscFrames {
     table: Vec<u8>,
     count: u32,
     streams: u64,
@@ -91,13 +91,13 @@ struct Frames {
     /// Threads of a block: few in `simt`, where each is a fiber.
     threads: u32,
     /// LZ4 streams that all threads decode: to scratch, and to the target.
-    large: [Blocks; 2],
-    inner: Vec<Streams>,
+    large: [Lz4Blocks; 2],
+    inner: Vec<BloscStreams>,
 }
 
 /// Prepares streams of one compressor. A frame is refused with the first of its streams that the compressor's decoder
 /// refuses.
-fn prepare_inner(request: &Request<'_>, inner: Inner, refused: &mut Vec<(usize, Error)>) -> Result<Streams> {
+fn prepare_inner(request: &Request<'_>, inner: InnerStream, refused: &mut Vec<(usize, Error)>) -> Result<BloscStreams> {
     let prepared = inner.decoder.prepare(&Request { units: &inner.units, headers: &[], ..*request })?;
     let (decode, refused_streams) = prepared.into_parts();
     for (stream, error) in refused_streams {
@@ -106,7 +106,7 @@ fn prepare_inner(request: &Request<'_>, inner: Inner, refused: &mut Vec<(usize, 
             refused.push((frame as usize, error.at("the stream there").at(format!("byte {place}"))));
         }
     }
-    Ok(Streams {
+    Ok(BloscStreams {
         target: inner.target,
         decode,
         owners: inner
@@ -119,10 +119,10 @@ fn prepare_inner(request: &Request<'_>, inner: Inner, refused: &mut Vec<(usize, 
 }
 
 fn prepare(request: &Request<'_>) -> Result<Prepared> {
-    let mut scan = Scan::new(request)?;
+    let mut scan = BloscScan::new(request)?;
     let inner = std::mem::take(&mut scan.inner);
     let inner = inner.into_iter().map(|inner| prepare_inner(request, inner, &mut scan.refused));
-    let frames = Frames {
+    let frames = BloscFrames {
         inner: inner.collect::<Result<_>>()?,
         table: table(&scan.entries, scan.streams),
         count: scan.entries.len() as u32,
@@ -130,12 +130,12 @@ fn prepare(request: &Request<'_>) -> Result<Prepared> {
         tiles: scan.tiles,
         work_bytes: scan.work_bytes,
         threads: if request.device == Device::Simt { 32 } else { 256 },
-        large: scan.blocks.map(|blocks| Blocks::new(request.device, &blocks, request.scratch_aim_bytes)),
+        large: scan.blocks.map(|blocks| Lz4Blocks::new(request.device, &blocks, request.scratch_aim_bytes)),
     };
     Prepared::new(request, frames, scan.refused)
 }
 
-impl Streams {
+impl BloscStreams {
     fn scratch_bytes(&self) -> usize {
         self.decode.scratch_bytes() + self.owners.len() + self.count * STATUS_BYTES
     }
@@ -145,13 +145,13 @@ impl Streams {
         let stream = task.stream;
         let statuses = pool::allocate(self.count * STATUS_BYTES, stream)?;
         stream.memset(&statuses, 0)?;
-        let dst = if self.target == Target::Work { work } else { task.dst };
+        let dst = if self.target == StreamTarget::Work { work } else { task.dst };
         self.decode.launch(&Task { dst, statuses: &statuses, ..*task })?;
         let owners = upload_table(&self.owners, stream)?;
         let kernel = BLOSC.kernel(stream.device(), "blosc_join")?;
         let count = self.count as u32;
         let arguments = (statuses.address(), owners.address(), count, task.statuses.address());
-        // SAFETY: the parameters of blosc_join. The statuses were allocated here, one for each stream; `Scan` has written an
+        // SAFETY: the parameters of blosc_join. The statuses were allocated here, one for each stream; `BloscScan` has written an
         // owner for each stream, whose frame is one of the request's, and `Prepared` has checked that these have statuses.
         unsafe {
             kernel.launch(stream, count.div_ceil(threads), threads, arguments, &[&statuses, &owners, task.statuses])
@@ -160,10 +160,10 @@ impl Streams {
     }
 }
 
-impl Decode for Frames {
+impl Decode for BloscFrames {
     fn scratch_bytes(&self) -> usize {
-        let large = self.large.iter().map(Blocks::scratch_bytes).max().unwrap_or(0);
-        let inner = self.inner.iter().map(Streams::scratch_bytes).max().unwrap_or(0);
+        let large = self.large.iter().map(Lz4Blocks::scratch_bytes).max().unwrap_or(0);
+        let inner = self.inner.iter().map(BloscStreams::scratch_bytes).max().unwrap_or(0);
         self.work_bytes + self.table.len() + large.max(inner)
     }
 
@@ -180,17 +180,17 @@ impl Decode for Frames {
             let arguments = (addresses.0, addresses.1, addresses.2, addresses.3, self.count, statuses.address());
             let buffers = [src, dst, &work, &table, statuses];
             // SAFETY: the parameters of blosc_streams. `Prepared` has checked that source, target and statuses have room for
-            // every frame, `Scan` has counted scratch for every frame that is shuffled, and a warp stays in its stream.
+            // every frame, `BloscScan` has counted scratch for every frame that is shuffled, and a warp stays in its stream.
             unsafe { kernel.launch(stream, blocks, WARPS_PER_BLOCK * 32, arguments, &buffers) }?;
         }
-        self.large[Target::Work as usize].launch(&Task { dst: &work, ..*task })?;
-        self.large[Target::Place as usize].launch(task)?;
+        self.large[StreamTarget::Work as usize].launch(&Task { dst: &work, ..*task })?;
+        self.large[StreamTarget::Place as usize].launch(task)?;
         self.inner.iter().try_for_each(|inner| inner.launch(task, &work, self.threads))?;
         if self.work_bytes > 0 && self.tiles > 0 {
             let kernel = BLOSC.kernel(device, "blosc_unshuffle")?;
             let blocks = self.tiles.min(kernel.multiprocessors() * BLOCKS_PER_MULTIPROCESSOR).max(1);
             let arguments = (work.address(), dst.address(), table.address(), self.count, self.tiles);
-            // SAFETY: the parameters of blosc_unshuffle. It reads scratch, which `Scan` has counted, and writes targets,
+            // SAFETY: the parameters of blosc_unshuffle. It reads scratch, which `BloscScan` has counted, and writes targets,
             // which `Prepared` has checked.
             unsafe { kernel.launch(stream, blocks, self.threads, arguments, &[&work, dst, &table]) }?;
         }

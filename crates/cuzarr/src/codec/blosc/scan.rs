@@ -8,7 +8,7 @@ use super::streams::{Stream, streams};
 use crate::codec::batch::frames::{FrameEntry, Kind};
 use crate::codec::damage::corrupt;
 use crate::codec::device::{DeviceDecoder, Request, Unit};
-use crate::codec::lz4::blocks::Block;
+use crate::codec::lz4::blocks::Lz4Block;
 use crate::codec::{deflate, zstd};
 use crate::{Error, ErrorKind, Result};
 
@@ -25,16 +25,16 @@ const IN_ORDER_SIMT_BYTES: usize = 256;
 
 /// Where streams are decoded to: scratch, where they are shuffled, or their place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Target {
+pub(super) enum StreamTarget {
     Work,
     Place,
 }
 
 /// Streams that another codec decodes, and which frames they belong to.
-pub(super) struct Inner {
+pub(super) struct InnerStream {
     compressor: Compressor,
     pub(super) decoder: &'static dyn DeviceDecoder,
-    pub(super) target: Target,
+    pub(super) target: StreamTarget,
     pub(super) units: Vec<Unit>,
     /// For each unit its frame, and where it begins in that.
     pub(super) owners: Vec<(u32, u32)>,
@@ -42,7 +42,7 @@ pub(super) struct Inner {
 
 /// The contents of the headers of a batch.
 #[derive(Default)]
-pub(super) struct Scan {
+pub(super) struct BloscScan {
     pub(super) entries: Vec<FrameEntry>,
     pub(super) refused: Vec<(usize, Error)>,
     pub(super) streams: u64,
@@ -51,14 +51,14 @@ pub(super) struct Scan {
     /// How many bytes of scratch hold shuffled blocks.
     pub(super) work_bytes: usize,
     /// LZ4 streams that all threads decode, to scratch and to their place.
-    pub(super) blocks: [Vec<Block>; 2],
-    pub(super) inner: Vec<Inner>,
+    pub(super) blocks: [Vec<Lz4Block>; 2],
+    pub(super) inner: Vec<InnerStream>,
 }
 
 /// The decoder of a compressor's streams, where that is another codec's.
 fn inner_decoder(compressor: Compressor) -> Option<&'static dyn DeviceDecoder> {
     match compressor {
-        Compressor::Zstd => Some(&zstd::cuda::Decoder),
+        Compressor::Zstd => Some(&zstd::cuda::ZstdDecoder),
         Compressor::Zlib => Some(&deflate::cuda::ZLIB),
         Compressor::Lz4 | Compressor::Lz4Hc | Compressor::BloscLz | Compressor::Snappy => None,
     }
@@ -128,9 +128,9 @@ pub(crate) fn knows(frame: &[u8], decoded_bytes: usize) -> bool {
     })
 }
 
-impl Scan {
-    pub(super) fn new(request: &Request<'_>) -> Result<Scan> {
-        let mut scan = Scan::default();
+impl BloscScan {
+    pub(super) fn new(request: &Request<'_>) -> Result<BloscScan> {
+        let mut scan = BloscScan::default();
         for (index, unit) in request.units.iter().enumerate() {
             let frame = request.host.and_then(|host| host.get(unit.src.clone())).ok_or_else(|| {
                 Error::new(ErrorKind::InvalidArgument, "the headers of Blosc's frames are read by the host")
@@ -186,8 +186,8 @@ impl Scan {
         }
         entry.kind = Kind::Stored;
         let (target, to) = match entry.shuffling {
-            0 => (Target::Place, entry.dst_offset as usize),
-            _ => (Target::Work, entry.work_offset as usize),
+            0 => (StreamTarget::Place, entry.dst_offset as usize),
+            _ => (StreamTarget::Work, entry.work_offset as usize),
         };
         let from = entry.src_offset as usize;
         for stream in streams.into_iter().filter(|stream| !stream.is_stored()) {
@@ -196,7 +196,7 @@ impl Scan {
             let dst = to + stream.dst.start..to + stream.dst.end;
             match decoder {
                 None => {
-                    self.blocks[target as usize].push(Block { src, dst, status: index as u32, place, header: 0 });
+                    self.blocks[target as usize].push(Lz4Block { src, dst, status: index as u32, place, header: 0 });
                 }
                 Some(decoder) => {
                     let inner = self.inner_of(compressor, decoder, target);
@@ -207,10 +207,15 @@ impl Scan {
         }
     }
 
-    fn inner_of(&mut self, compressor: Compressor, decoder: &'static dyn DeviceDecoder, target: Target) -> &mut Inner {
+    fn inner_of(
+        &mut self,
+        compressor: Compressor,
+        decoder: &'static dyn DeviceDecoder,
+        target: StreamTarget,
+    ) -> &mut InnerStream {
         let found = self.inner.iter().position(|inner| inner.compressor == compressor && inner.target == target);
         let at = found.unwrap_or_else(|| {
-            self.inner.push(Inner { compressor, decoder, target, units: Vec::new(), owners: Vec::new() });
+            self.inner.push(InnerStream { compressor, decoder, target, units: Vec::new(), owners: Vec::new() });
             self.inner.len() - 1
         });
         &mut self.inner[at]
@@ -220,7 +225,8 @@ impl Scan {
 /// The tables that the headers of units give, in words, with refusals.
 #[cfg(test)]
 pub(crate) fn described(device: Device, host: &[u8], units: &[Unit]) -> Result<Vec<String>> {
-    let scan = Scan::new(&Request { device, units, host: Some(host), headers: &[], scratch_aim_bytes: usize::MAX })?;
+    let scan =
+        BloscScan::new(&Request { device, units, host: Some(host), headers: &[], scratch_aim_bytes: usize::MAX })?;
     let mut described = vec![format!("{:?} {:?} {:?}", scan.entries, scan.refused, scan.blocks)];
     for inner in scan.inner {
         described.push(format!("{:?} {:?} {:?}", inner.target, inner.units, inner.owners));

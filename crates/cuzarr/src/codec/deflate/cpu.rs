@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use flate2::{Decompress, FlushDecompress, Status};
 
-use super::encode::Encoder;
+use super::encode::DeflateEncoder;
 use super::libdeflate::{with_compressor, with_decompressor};
 use crate::Result;
 use crate::codec::damage::{corrupt, expect_size, read_to_limit, unencodable};
@@ -47,7 +47,7 @@ impl BytesToBytes for Deflate {
     }
 
     fn device_encoder(&self, decoded_bytes: usize) -> Option<Arc<dyn DeviceEncoder>> {
-        Some(Arc::new(Encoder::raw(decoded_bytes, self.level)?))
+        Some(Arc::new(DeflateEncoder::raw(decoded_bytes, self.level)?))
     }
 
     fn decode_into(&self, encoded: &[u8], decoded: &mut [u8]) -> Result<()> {

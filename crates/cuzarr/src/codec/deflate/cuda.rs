@@ -8,7 +8,7 @@ use cuzarr_device::{Buffer, Device, Header, KernelSource};
 use super::container::{self, Container, DAMAGE, HEADERS, STATE_BYTES};
 use super::cost;
 use super::members::members;
-use super::split::cuda::Split;
+use super::split::cuda::DeflateSplit;
 use crate::codec::batch::frames::{FrameEntry, table};
 use crate::codec::batch::{self, STATUS_BYTES};
 use crate::codec::cost::Speeds;
@@ -38,19 +38,19 @@ const SPLIT_US: usize = 900;
 
 /// Kernels for deflate streams.
 #[derive(Debug)]
-pub(crate) struct Decoder {
+pub(crate) struct DeflateDecoder {
     name: &'static str,
     container: Container,
 }
 
 /// gzip members, one after the other.
-pub(crate) static GZIP: Decoder = Decoder { name: "gzip", container: Container::Gzip };
+pub(crate) static GZIP: DeflateDecoder = DeflateDecoder { name: "gzip", container: Container::Gzip };
 /// One zlib stream. What follows it is ignored.
-pub(crate) static ZLIB: Decoder = Decoder { name: "zlib", container: Container::Zlib };
+pub(crate) static ZLIB: DeflateDecoder = DeflateDecoder { name: "zlib", container: Container::Zlib };
 /// One deflate stream with nothing around it. What follows it is ignored.
-pub(super) static RAW: Decoder = Decoder { name: "deflate", container: Container::Raw };
+pub(super) static RAW: DeflateDecoder = DeflateDecoder { name: "deflate", container: Container::Raw };
 
-impl DeviceDecoder for Decoder {
+impl DeviceDecoder for DeflateDecoder {
     fn name(&self) -> &'static str {
         self.name
     }
@@ -85,22 +85,22 @@ impl DeviceDecoder for Decoder {
 }
 
 /// Frames of several members, side by side.
-struct Members {
+struct DeflateMembers {
     /// For each frame, the number of its first member and how many there are.
     spans: Vec<u8>,
     count: usize,
-    frames: Box<Frames>,
+    frames: Box<DeflateFrames>,
 }
 
-struct Frames {
+struct DeflateFrames {
     container: Container,
     table: Vec<u8>,
     count: u32,
     /// Tiles of all targets.
     tiles: u32,
     /// The split of the frames, when many warps decode a frame.
-    split: Option<Split>,
-    members: Option<Members>,
+    split: Option<DeflateSplit>,
+    members: Option<DeflateMembers>,
 }
 
 /// Whether the largest frame would keep a warp busy for longer than many warps for each frame take for all of them.
@@ -116,9 +116,9 @@ fn splits(device: Device, units: &[Unit]) -> bool {
 
 /// Nothing is read before kernels run: they parse the headers. Where the host has the bytes, it looks for members.
 fn prepare(container: Container, request: &Request<'_>) -> Result<Prepared> {
-    let mut frames = Frames::new(container, request.device, request.units, request.scratch_aim_bytes)?;
+    let mut frames = DeflateFrames::new(container, request.device, request.units, request.scratch_aim_bytes)?;
     if let (Container::Gzip, Some(host)) = (container, request.host) {
-        frames.members = Members::new(request.device, request.units, host, request.scratch_aim_bytes)?;
+        frames.members = DeflateMembers::new(request.device, request.units, host, request.scratch_aim_bytes)?;
     }
     if frames.members.is_some() {
         frames.split = None;
@@ -126,9 +126,9 @@ fn prepare(container: Container, request: &Request<'_>) -> Result<Prepared> {
     Prepared::new(request, frames, Vec::new())
 }
 
-impl Members {
+impl DeflateMembers {
     /// The members of all frames, where a frame without known members is one; `None` when no frame has known members.
-    fn new(device: Device, units: &[Unit], host: &[u8], scratch_aim_bytes: usize) -> Result<Option<Members>> {
+    fn new(device: Device, units: &[Unit], host: &[u8], scratch_aim_bytes: usize) -> Result<Option<DeflateMembers>> {
         let of = |unit: &Unit| host.get(unit.src.clone()).and_then(|encoded| members(encoded, unit));
         let known: Vec<_> = units.iter().map(of).collect();
         if known.iter().all(Option::is_none) {
@@ -140,8 +140,8 @@ impl Members {
             spans.extend([all.len() as u32, found.len() as u32].iter().flat_map(|number| number.to_ne_bytes()));
             all.extend(found);
         }
-        let frames = Box::new(Frames::new(Container::Gzip, device, &all, scratch_aim_bytes)?);
-        Ok(Some(Members { spans, count: all.len(), frames }))
+        let frames = Box::new(DeflateFrames::new(Container::Gzip, device, &all, scratch_aim_bytes)?);
+        Ok(Some(DeflateMembers { spans, count: all.len(), frames }))
     }
 
     fn scratch_bytes(&self) -> usize {
@@ -165,8 +165,8 @@ impl Members {
     }
 }
 
-impl Frames {
-    fn new(container: Container, device: Device, units: &[Unit], scratch_aim_bytes: usize) -> Result<Frames> {
+impl DeflateFrames {
+    fn new(container: Container, device: Device, units: &[Unit], scratch_aim_bytes: usize) -> Result<DeflateFrames> {
         let mut tiles = 0u32;
         let mut entries = Vec::with_capacity(units.len());
         for (index, unit) in units.iter().enumerate() {
@@ -182,8 +182,8 @@ impl Frames {
             })?;
         }
         let count = entries.len() as u32;
-        let split = splits(device, units).then(|| Split::new(device, units, &mut entries, scratch_aim_bytes));
-        Ok(Frames { container, table: table(&entries, count.into()), count, tiles, split, members: None })
+        let split = splits(device, units).then(|| DeflateSplit::new(device, units, &mut entries, scratch_aim_bytes));
+        Ok(DeflateFrames { container, table: table(&entries, count.into()), count, tiles, split, members: None })
     }
 
     /// Compares the checksums that `trailers` tell of.
@@ -216,11 +216,11 @@ impl Frames {
     }
 }
 
-impl Decode for Frames {
+impl Decode for DeflateFrames {
     fn scratch_bytes(&self) -> usize {
         self.table.len()
             + self.count as usize * (TRAILER_BYTES + SUMS_BYTES)
-            + self.split.as_ref().map_or(0, Split::scratch_bytes)
+            + self.split.as_ref().map_or(0, DeflateSplit::scratch_bytes)
             + self.members.as_ref().map_or(0, |members| self.count as usize * STATE_BYTES + members.scratch_bytes())
     }
 

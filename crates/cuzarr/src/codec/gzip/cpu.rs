@@ -9,7 +9,7 @@ use flate2::bufread::GzDecoder;
 use crate::codec::damage::{corrupt, expect_size, read_exactly, read_to_limit, unencodable};
 use crate::codec::deflate::cpu::walk;
 use crate::codec::deflate::cuda::GZIP;
-use crate::codec::deflate::encode::Encoder;
+use crate::codec::deflate::encode::DeflateEncoder;
 use crate::codec::deflate::libdeflate::{with_compressor, with_decompressor};
 use crate::codec::device::{DeviceDecoder, DeviceEncoder};
 use crate::codec::host::BytesToBytes;
@@ -25,14 +25,14 @@ pub(super) struct Gzip {
 }
 
 /// Reads member after member, then only zeros.
-struct Members<'a> {
+struct GzipMembers<'a> {
     /// `None` behind the last member.
     member: Option<GzDecoder<&'a [u8]>>,
 }
 
-impl<'a> Members<'a> {
+impl<'a> GzipMembers<'a> {
     fn new(encoded: &'a [u8]) -> Self {
-        Members { member: Some(GzDecoder::new(encoded)) }
+        GzipMembers { member: Some(GzDecoder::new(encoded)) }
     }
 
     /// Says at which byte reading ended with this error.
@@ -46,7 +46,7 @@ impl<'a> Members<'a> {
     }
 }
 
-impl Read for Members<'_> {
+impl Read for GzipMembers<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
         while let Some(member) = &mut self.member {
             let count = member.read(buffer)?;
@@ -81,7 +81,7 @@ impl BytesToBytes for Gzip {
     }
 
     fn device_encoder(&self, decoded_bytes: usize) -> Option<Arc<dyn DeviceEncoder>> {
-        Some(Arc::new(Encoder::gzip(decoded_bytes, self.level)?))
+        Some(Arc::new(DeflateEncoder::gzip(decoded_bytes, self.level)?))
     }
 
     fn decode_into(&self, encoded: &[u8], decoded: &mut [u8]) -> Result<()> {
@@ -91,12 +91,12 @@ impl BytesToBytes for Gzip {
             return Ok(());
         }
         // Several members, or damage: the slower decoder reads the first and names the second.
-        let mut members = Members::new(encoded);
+        let mut members = GzipMembers::new(encoded);
         read_exactly(&mut members, decoded).map_err(|error| members.place(error, encoded.len()))
     }
 
     fn decode(&self, encoded: &[u8], limit_bytes: u64) -> Result<Vec<u8>> {
-        read_to_limit(Members::new(encoded), limit_bytes)
+        read_to_limit(GzipMembers::new(encoded), limit_bytes)
     }
 
     fn encode(&self, decoded: Cow<'_, [u8]>) -> Result<Vec<u8>> {

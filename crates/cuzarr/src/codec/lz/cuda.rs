@@ -3,7 +3,7 @@
 use cuzarr_device::internal::{pool, write_table};
 use cuzarr_device::{Arguments, Buffer, Device, Header, Kernel, KernelSource, Stream, header};
 
-use super::{CHAIN_BYTES, MARK_BYTES, Plan, THREAD_BYTES, TILE_ENTRY_BYTES, Unit, by_lanes, threads};
+use super::{CHAIN_BYTES, LzPlan, LzUnit, MARK_BYTES, THREAD_BYTES, TILE_ENTRY_BYTES, by_lanes, threads};
 use crate::Result;
 use crate::codec::device::Task;
 
@@ -28,8 +28,8 @@ static LZ_SETTLE: KernelSource =
 const WORD_BYTES: usize = 4;
 
 /// The copies of a batch: turns the sequences of its units into bytes, and can be launched many times.
-pub(crate) struct Engine {
-    plan: Plan,
+pub(crate) struct LzEngine {
+    plan: LzPlan,
     units: usize,
     threads: u32,
     /// Whether tiles are made by a lane for each sequence, where sequences come in bundles.
@@ -54,14 +54,14 @@ pub(crate) struct Brought {
     counters: Buffer,
 }
 
-impl Engine {
+impl LzEngine {
     /// `short`: whether the sequences are of a few bytes on average. Marks keep within `mark_limit_bytes` where they can.
-    pub(crate) fn new(device: Device, units: &[Unit], short: bool, mark_limit_bytes: usize) -> Engine {
+    pub(crate) fn new(device: Device, units: &[LzUnit], short: bool, mark_limit_bytes: usize) -> LzEngine {
         let threads = threads(device);
         let tile_bytes = threads as usize * THREAD_BYTES;
         let tiles = units.iter().map(|unit| unit.dst.len().div_ceil(tile_bytes));
-        Engine {
-            plan: Plan::new(units, tile_bytes, short, mark_limit_bytes),
+        LzEngine {
+            plan: LzPlan::new(units, tile_bytes, short, mark_limit_bytes),
             units: units.len(),
             threads,
             by_lanes: short && by_lanes(device, tiles),
@@ -122,7 +122,7 @@ impl Engine {
 
 /// The launches of an engine, list after list.
 struct Launches<'a> {
-    engine: &'a Engine,
+    engine: &'a LzEngine,
     task: &'a Task<'a>,
     brought: &'a Brought,
     sequences: Sequences<'a>,
@@ -167,9 +167,9 @@ impl Launches<'_> {
             Sequences::Bundled { briefs, bundles, counts } => (briefs, bundles, counts),
         };
         let buffers = [src, self.scratch_literals, dst, self.marks, table, first, second, counts, statuses, counters];
-        // SAFETY: the parameters are those of the kernel (callers); a block of threads for each tile of the list, which `Plan`
+        // SAFETY: the parameters are those of the kernel (callers); a block of threads for each tile of the list, which `LzPlan`
         // has cut for so many threads. The decoder's kernels have checked the sequences of every unit that they did not report
-        // as damaged; `Plan` has counted flags, tiles and marks. `lz_marks` writes marks that are literals or earlier places of
+        // as damaged; `LzPlan` has counted flags, tiles and marks. `lz_marks` writes marks that are literals or earlier places of
         // the same unit, and flags that say which tiles have none.
         Ok(unsafe { kernel.launch(stream, tiles as u32, self.engine.threads, arguments, &buffers) }?)
     }

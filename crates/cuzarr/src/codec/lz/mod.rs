@@ -1,6 +1,6 @@
 //! Copies for every format that is literals and matches: sequences become bytes with all threads of a GPU (`lz.cu`).
 //!
-//! A decoder writes the sequences of its units (`codec/lz/lz_sequences.cuh`) and launches an [`Engine`] behind. Not a codec.
+//! A decoder writes the sequences of its units (`codec/lz/lz_sequences.cuh`) and launches an [`LzEngine`] behind. Not a codec.
 //!
 //! There are two ways, and each unit takes one by how much other work there is. A unit whose tiles, one behind the other,
 //! take no longer than all others together becomes bytes at once. A larger one is cut into segments that are worked at side
@@ -10,7 +10,7 @@
 mod cuda;
 pub(crate) mod find;
 
-pub(crate) use cuda::{Engine, HEADERS, Sequences};
+pub(crate) use cuda::{HEADERS, LzEngine, Sequences};
 
 use std::ops::Range;
 
@@ -100,7 +100,7 @@ fn segments_in_parts(segments: usize, parts: usize, tiles: usize) -> usize {
 
 /// One run of sequences, and where its bytes go.
 #[derive(Clone, Debug)]
-pub(crate) struct Unit {
+pub(crate) struct LzUnit {
     /// Range of the target.
     pub(crate) dst: Range<usize>,
     /// Where its memory of literals begins in the source.
@@ -115,7 +115,7 @@ pub(crate) struct Unit {
 
 /// Consecutive tiles of a unit. `LzChain` in lz_chains.cuh.
 #[derive(Clone, Debug)]
-struct Chain {
+struct LzChain {
     dst: u64,
     literals: u64,
     scratch_literals: u64,
@@ -138,9 +138,9 @@ type Tile = (u32, u32);
 
 /// The order in which chains of tiles are worked at, and the memory that they take.
 #[derive(Debug, Default)]
-struct Plan {
+struct LzPlan {
     tile_bytes: usize,
-    chains: Vec<Chain>,
+    chains: Vec<LzChain>,
     /// Chains that become bytes at once, by their number.
     rows: Vec<u32>,
     /// Chains that become marks first: the first ones of all units, then the second ones, and so on.
@@ -148,7 +148,7 @@ struct Plan {
     /// Tiles of rows.
     row_tiles: usize,
     /// Segments whose marks are in memory at a time.
-    parts: Vec<Part>,
+    parts: Vec<LzPart>,
     flags: u32,
     /// The most marks of a part.
     mark_count: u64,
@@ -156,16 +156,16 @@ struct Plan {
 
 /// Some of the segments, and how many tiles they have.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Part {
+struct LzPart {
     segments: Range<usize>,
     tiles: usize,
 }
 
-impl Plan {
+impl LzPlan {
     /// `mark_limit_bytes`: the memory that marks should take at most.
-    fn new(units: &[Unit], tile_bytes: usize, short: bool, mark_limit_bytes: usize) -> Plan {
-        let mut plan = Plan { tile_bytes, ..Plan::default() };
-        let tiles_of = |unit: &Unit| unit.dst.len().div_ceil(tile_bytes);
+    fn new(units: &[LzUnit], tile_bytes: usize, short: bool, mark_limit_bytes: usize) -> LzPlan {
+        let mut plan = LzPlan { tile_bytes, ..LzPlan::default() };
+        let tiles_of = |unit: &LzUnit| unit.dst.len().div_ceil(tile_bytes);
         let total: usize = units.iter().map(tiles_of).sum();
         let mark_bytes = |is_row: &dyn Fn(usize) -> bool| {
             units.iter().map(tiles_of).filter(|&tiles| !is_row(tiles)).sum::<usize>() * tile_bytes * MARK_BYTES
@@ -202,13 +202,13 @@ impl Plan {
 
     /// Divides the segments into parts of about `part_tiles` tiles, and gives each segment its place among the marks of its part.
     fn divide(&mut self, part_tiles: usize) {
-        let (mut part, mut marks) = (Part { segments: 0..0, tiles: 0 }, 0);
+        let (mut part, mut marks) = (LzPart { segments: 0..0, tiles: 0 }, 0);
         for (number, &chain) in self.segments.iter().enumerate() {
             let tiles = self.tiles_of(chain) as usize;
             // The last one of a part may go half over its end, so that there are not more parts.
             if part.tiles > 0 && part.tiles + tiles / 2 > part_tiles {
                 self.parts.push(part);
-                (part, marks) = (Part { segments: number..number, tiles: 0 }, 0);
+                (part, marks) = (LzPart { segments: number..number, tiles: 0 }, 0);
             }
             part.segments.end = number + 1;
             part.tiles += tiles;
@@ -222,8 +222,8 @@ impl Plan {
         }
     }
 
-    fn add(&mut self, index: usize, unit: &Unit, range: Range<usize>) {
-        self.chains.push(Chain {
+    fn add(&mut self, index: usize, unit: &LzUnit, range: Range<usize>) {
+        self.chains.push(LzChain {
             dst: unit.dst.start as u64,
             literals: unit.literals,
             scratch_literals: unit.scratch_literals,
@@ -277,9 +277,9 @@ impl Plan {
     fn write(&self, table: &mut [u8]) {
         let mut fields = Fields::new(table);
         for chain in &self.chains {
-            let Chain { dst, literals, scratch_literals, first_sequence, first_mark, .. } = *chain;
+            let LzChain { dst, literals, scratch_literals, first_sequence, first_mark, .. } = *chain;
             fields.put64(&[dst, literals, scratch_literals, first_sequence, first_mark]);
-            let Chain { unit, status, begin, bytes, first_flag, tiles_before, .. } = *chain;
+            let LzChain { unit, status, begin, bytes, first_flag, tiles_before, .. } = *chain;
             fields.put32(&[unit, status, begin, bytes, first_flag, tiles_before]);
         }
         let mut put = |(chain, tile): Tile| fields.put32(&[chain, tile]);
@@ -296,13 +296,13 @@ impl Plan {
 mod tests {
     use super::*;
 
-    fn units(sizes: &[usize]) -> Vec<Unit> {
-        let unit = |size| Unit { dst: 0..size, literals: 0, scratch_literals: 0, first_sequence: 0, status: 0 };
+    fn units(sizes: &[usize]) -> Vec<LzUnit> {
+        let unit = |size| LzUnit { dst: 0..size, literals: 0, scratch_literals: 0, first_sequence: 0, status: 0 };
         sizes.iter().map(|&size| unit(size)).collect()
     }
 
     /// Tiles that become bytes, marks, and bytes from marks.
-    fn lists(plan: &Plan) -> [Vec<Tile>; 3] {
+    fn lists(plan: &LzPlan) -> [Vec<Tile>; 3] {
         let (mut tiles, mut marks, mut settles) = (Vec::new(), Vec::new(), Vec::new());
         plan.in_turns(&plan.rows, |tile| tiles.push(tile));
         assert_eq!(plan.row_tiles, tiles.len());
@@ -318,7 +318,7 @@ mod tests {
     }
 
     /// Every tile once, and behind the one before it in its chain.
-    fn assert_in_order(plan: &Plan, tiles: &[Tile]) -> usize {
+    fn assert_in_order(plan: &LzPlan, tiles: &[Tile]) -> usize {
         let mut next = vec![0; plan.chains.len()];
         for &(chain, tile) in tiles {
             assert_eq!(next[chain as usize], tile);
@@ -329,7 +329,7 @@ mod tests {
 
     #[test]
     fn many_units_become_bytes_at_once() {
-        let plan = Plan::new(&units(&[70_000; 3000]), 8192, false, usize::MAX);
+        let plan = LzPlan::new(&units(&[70_000; 3000]), 8192, false, usize::MAX);
         assert_eq!((plan.chains.len(), plan.row_tiles, plan.parts.len(), plan.mark_count), (3000, 27_000, 0, 0));
         assert_eq!(assert_in_order(&plan, &lists(&plan)[0]), 27_000);
         assert_eq!(plan.flags, 27_000);
@@ -358,12 +358,12 @@ mod tests {
     #[test]
     fn one_large_unit_is_cut_into_segments_that_settle_in_order() {
         let units = units(&[0, 10_000, (8 << 20) + 1, 0]);
-        let plan = Plan::new(&units, 8192, false, usize::MAX);
+        let plan = LzPlan::new(&units, 8192, false, usize::MAX);
         let [tiles, marks, settles] = lists(&plan);
         assert_eq!(assert_in_order(&plan, &tiles), 2);
         assert_eq!(assert_in_order(&plan, &marks), 1025);
         assert_eq!(assert_in_order(&plan, &settles), 1025);
-        let segments: Vec<&Chain> = plan.chains.iter().filter(|chain| chain.unit == 2).collect();
+        let segments: Vec<&LzChain> = plan.chains.iter().filter(|chain| chain.unit == 2).collect();
         assert!((10..60).contains(&segments.len()), "{}", segments.len());
         assert_eq!(segments.iter().map(|chain| chain.bytes).sum::<u32>(), (8 << 20) + 1);
         for (before, &(chain, tile)) in settles.iter().enumerate() {
@@ -379,7 +379,7 @@ mod tests {
     #[test]
     fn short_units_become_rows_where_marks_have_no_memory() {
         let units = units(&[1 << 20; 24]);
-        let plan = |limit_bytes| Plan::new(&units, 8192, true, limit_bytes);
+        let plan = |limit_bytes| LzPlan::new(&units, 8192, true, limit_bytes);
         assert_eq!((plan(96 << 20).row_tiles, plan(96 << 20).mark_count), (0, 24 << 20));
         assert_eq!((plan((96 << 20) - 1).row_tiles, plan(0).mark_count, plan(0).parts.len()), (24 * 128, 0, 0));
     }
@@ -387,10 +387,10 @@ mod tests {
     #[test]
     fn segments_are_worked_at_in_parts_within_the_memory_for_marks() {
         let (units, mib) = (units(&[64 << 20, 8 << 20, (8 << 20) + 5]), 1 << 20);
-        let whole = Plan::new(&units, 8192, true, usize::MAX);
+        let whole = LzPlan::new(&units, 8192, true, usize::MAX);
         assert_eq!((whole.parts.len(), whole.mark_count), (1, (80 << 20) + 8));
         for (limit_bytes, parts) in [(320 * mib, 2), (160 * mib, 3), (80 * mib, 5), (1, MOST_PARTS)] {
-            let plan = Plan::new(&units, 8192, true, limit_bytes);
+            let plan = LzPlan::new(&units, 8192, true, limit_bytes);
             assert!(plan.parts.len().abs_diff(parts) <= 1, "{} parts within {limit_bytes}", plan.parts.len());
             let most_bytes = ((80 << 20) * 4 / parts).max(limit_bytes);
             assert!(

@@ -26,7 +26,7 @@ const WALK_FREE_BYTES: usize = 64 << 10;
 
 /// One LZ4 block.
 #[derive(Clone, Debug)]
-pub(crate) struct Block {
+pub(crate) struct Lz4Block {
     pub(crate) src: Range<usize>,
     pub(crate) dst: Range<usize>,
     /// The number of its status, and where the block lies in the unit of that status.
@@ -37,12 +37,12 @@ pub(crate) struct Block {
 }
 
 /// Blocks that are decoded together.
-pub(crate) struct Blocks {
+pub(crate) struct Lz4Blocks {
     pub(super) table: Vec<u8>,
     /// Blocks that walk, a block of threads each; behind them in the table, those whose spans are looked at side by side.
     pub(super) walkers: u32,
     pub(super) large: u32,
-    pub(super) engine: lz::Engine,
+    pub(super) engine: lz::LzEngine,
     pub(super) sequences: usize,
     /// Spans of the large blocks.
     pub(super) spans: u32,
@@ -57,13 +57,13 @@ pub(super) fn has_short_sequences(encoded_bytes: usize, decoded_bytes: usize) ->
 }
 
 /// The most sequences of a block, with the sentinel: a token takes 3 bytes and makes 4, but for the last.
-fn most_sequences(block: &Block) -> usize {
+fn most_sequences(block: &Lz4Block) -> usize {
     (block.src.len() / 3).min(block.dst.len() / 4) + 3
 }
 
-impl Blocks {
+impl Lz4Blocks {
     /// Scratch memory keeps within `scratch_aim_bytes` where it can.
-    pub(crate) fn new(device: Device, blocks: &[Block], scratch_aim_bytes: usize) -> Blocks {
+    pub(crate) fn new(device: Device, blocks: &[Lz4Block], scratch_aim_bytes: usize) -> Lz4Blocks {
         let threads = if device == Device::Simt { WARP } else { MOST_THREADS };
         let span_bytes = threads as usize * THREAD_BYTES;
         let total: usize = blocks.iter().map(|block| block.src.len()).sum();
@@ -75,14 +75,14 @@ impl Blocks {
         let decoded: usize = blocks.iter().map(|block| block.dst.len()).sum();
         let guesses = has_short_sequences(total, decoded);
         // Blocks of about one size go the same way: the two ways run one after the other.
-        let walks = |block: &&Block| {
+        let walks = |block: &&Lz4Block| {
             !guesses && block.src.len() <= limit && (largest <= limit || block.src.len() < largest / 2)
         };
-        let (walkers, large): (Vec<&Block>, Vec<&Block>) = blocks.iter().partition(walks);
+        let (walkers, large): (Vec<&Lz4Block>, Vec<&Lz4Block>) = blocks.iter().partition(walks);
         let (mut table, mut units) = (Vec::with_capacity(blocks.len() * ENTRY_BYTES), Vec::with_capacity(blocks.len()));
         let (mut sequences, mut spans) = (0, 0u32);
         for (index, block) in walkers.iter().chain(&large).enumerate() {
-            units.push(lz::Unit {
+            units.push(lz::LzUnit {
                 dst: block.dst.clone(),
                 literals: block.src.start as u64,
                 scratch_literals: 0,
@@ -100,11 +100,11 @@ impl Blocks {
             }
         }
         let mark_bytes = scratch_aim_bytes.saturating_sub(sequences * lz::SEQUENCE_BYTES);
-        Blocks {
+        Lz4Blocks {
             table,
             walkers: walkers.len() as u32,
             large: large.len() as u32,
-            engine: lz::Engine::new(device, &units, false, mark_bytes),
+            engine: lz::LzEngine::new(device, &units, false, mark_bytes),
             sequences,
             spans,
             threads,
@@ -141,9 +141,9 @@ mod tests {
 
     /// How many blocks of these encoded sizes walk on a GPU, and how many are guessed.
     fn ways(sizes: impl IntoIterator<Item = usize>) -> (u32, u32) {
-        let block = |bytes| Block { src: 0..bytes, dst: 0..4 * bytes, status: 0, place: 0, header: 0 };
-        let blocks: Vec<Block> = sizes.into_iter().map(block).collect();
-        let blocks = Blocks::new(Device::Cuda(0), &blocks, usize::MAX);
+        let block = |bytes| Lz4Block { src: 0..bytes, dst: 0..4 * bytes, status: 0, place: 0, header: 0 };
+        let blocks: Vec<Lz4Block> = sizes.into_iter().map(block).collect();
+        let blocks = Lz4Blocks::new(Device::Cuda(0), &blocks, usize::MAX);
         (blocks.walkers, blocks.large)
     }
 
@@ -160,8 +160,8 @@ mod tests {
 
     #[test]
     fn blocks_of_short_sequences_do_not_walk() {
-        let block = Block { src: 0..1_000_000, dst: 0..1_400_000, status: 0, place: 0, header: 0 };
-        let blocks = Blocks::new(Device::Cuda(0), &vec![block; 512], usize::MAX);
+        let block = Lz4Block { src: 0..1_000_000, dst: 0..1_400_000, status: 0, place: 0, header: 0 };
+        let blocks = Lz4Blocks::new(Device::Cuda(0), &vec![block; 512], usize::MAX);
         assert_eq!((blocks.walkers, blocks.large, blocks.spans), (0, 512, 512 * 123));
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use lz4::block::{CompressionMode, compress_bound, compress_to_buffer, decompress_to_buffer};
 
-use super::encode::Encoder;
+use super::encode::Lz4Encoder;
 use super::{HEADER_BYTES, cuda};
 use crate::Result;
 use crate::codec::damage::{above_limit, corrupt, expect_size, unencodable};
@@ -108,7 +108,7 @@ impl BytesToBytes for Lz4 {
     }
 
     fn device_encoder(&self, decoded_bytes: usize) -> Option<Arc<dyn DeviceEncoder>> {
-        Some(Arc::new(Encoder::new(decoded_bytes, HEADER_BYTES)?))
+        Some(Arc::new(Lz4Encoder::new(decoded_bytes, HEADER_BYTES)?))
     }
 
     fn decode_into(&self, encoded: &[u8], decoded: &mut [u8]) -> Result<()> {
@@ -164,7 +164,7 @@ impl BytesToBytes for Lz4Raw {
     }
 
     fn device_encoder(&self, decoded_bytes: usize) -> Option<Arc<dyn DeviceEncoder>> {
-        Some(Arc::new(Encoder::new(decoded_bytes, 0)?))
+        Some(Arc::new(Lz4Encoder::new(decoded_bytes, 0)?))
     }
 
     fn decode_into(&self, encoded: &[u8], decoded: &mut [u8]) -> Result<()> {

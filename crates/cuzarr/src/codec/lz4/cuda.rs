@@ -4,7 +4,7 @@ use cuzarr_device::internal::{WARP, pool, upload_table};
 use cuzarr_device::{Buffer, Device, Header, KernelSource, header};
 
 use super::HEADER_BYTES;
-use super::blocks::{Block, Blocks, ENTRY_BYTES, has_short_sequences};
+use super::blocks::{ENTRY_BYTES, Lz4Block, Lz4Blocks, has_short_sequences};
 use super::cost;
 use crate::Result;
 use crate::codec::batch::frames::{FrameEntry, table};
@@ -31,28 +31,28 @@ const SMALL_BYTES: usize = 4 << 10;
 const SMALL_SIMT_BYTES: usize = 256;
 
 /// Blocks, each alone or behind its decoded size.
-struct Frames {
+struct Lz4Frames {
     header_bytes: usize,
     /// The table of the frames for a warp each.
     table: Vec<u8>,
     count: u32,
-    blocks: Blocks,
+    blocks: Lz4Blocks,
 }
 
 /// Kernels for LZ4 blocks, alone or behind their decoded size.
 #[derive(Debug)]
-pub(super) struct Decoder {
+pub(super) struct Lz4Decoder {
     name: &'static str,
     /// Bytes before each block that say its decoded size.
     header_bytes: usize,
 }
 
 /// The decoded size (little-endian `u32`), then one block: `numcodecs.lz4`.
-pub(super) static SIZED: Decoder = Decoder { name: "lz4", header_bytes: HEADER_BYTES };
+pub(super) static SIZED: Lz4Decoder = Lz4Decoder { name: "lz4", header_bytes: HEADER_BYTES };
 /// One block with nothing around it.
-pub(super) static RAW: Decoder = Decoder { name: "lz4_raw", header_bytes: 0 };
+pub(super) static RAW: Lz4Decoder = Lz4Decoder { name: "lz4_raw", header_bytes: 0 };
 
-impl DeviceDecoder for Decoder {
+impl DeviceDecoder for Lz4Decoder {
     fn name(&self) -> &'static str {
         self.name
     }
@@ -88,7 +88,7 @@ fn prepare(header_bytes: usize, request: &Request<'_>) -> Result<Prepared> {
     let (mut entries, mut blocks) = (Vec::new(), Vec::new());
     for (index, unit) in request.units.iter().enumerate() {
         if unit.dst.len() > in_order_bytes && unit.src.len() > header_bytes {
-            blocks.push(Block {
+            blocks.push(Lz4Block {
                 src: unit.src.start + header_bytes..unit.src.end,
                 dst: unit.dst.clone(),
                 status: index as u32,
@@ -105,16 +105,16 @@ fn prepare(header_bytes: usize, request: &Request<'_>) -> Result<Prepared> {
             });
         }
     }
-    let frames = Frames {
+    let frames = Lz4Frames {
         header_bytes,
         table: table(&entries, entries.len() as u64),
         count: entries.len() as u32,
-        blocks: Blocks::new(request.device, &blocks, request.scratch_aim_bytes),
+        blocks: Lz4Blocks::new(request.device, &blocks, request.scratch_aim_bytes),
     };
     Prepared::new(request, frames, Vec::new())
 }
 
-impl Decode for Frames {
+impl Decode for Lz4Frames {
     fn scratch_bytes(&self) -> usize {
         self.table.len() + self.blocks.scratch_bytes()
     }
@@ -137,7 +137,7 @@ impl Decode for Frames {
     }
 }
 
-impl Blocks {
+impl Lz4Blocks {
     /// Puts the decoding of all blocks on the stream.
     ///
     /// # Errors
@@ -155,7 +155,7 @@ impl Blocks {
             let arguments = (src.address(), table.address(), sequences.address(), counts.address(), statuses.address());
             let buffers = [src, &table, &sequences, &counts, statuses];
             // SAFETY: the parameters of lz4_walk, a block of threads for each entry. `Prepared` has checked that the entries'
-            // ranges lie in the source; `Blocks::new` has counted room for as many sequences as an LZ4 block can hold.
+            // ranges lie in the source; `Lz4Blocks::new` has counted room for as many sequences as an LZ4 block can hold.
             unsafe { kernel.launch(stream, self.walkers, self.threads, arguments, &buffers) }?;
         }
         if self.large > 0 {
@@ -181,7 +181,7 @@ impl Blocks {
         let (part_log, span_bytes) = (part_bytes.ilog2(), part_bytes * WARP);
         let kernel = |name| LZ4.kernel(stream.device(), name);
         // SAFETY: the parameters of each kernel; a thread, a warp or a block of threads for each span or unit, as they are
-        // written. `Prepared` has checked that the entries' ranges lie in the source. `Blocks::new` has counted the spans, and
+        // written. `Prepared` has checked that the entries' ranges lie in the source. `Lz4Blocks::new` has counted the spans, and
         // room for as many sequences as an LZ4 block can hold.
         unsafe {
             if spans > 0 {

@@ -30,22 +30,22 @@ pub(super) struct Lzma {
 }
 
 /// Streams behind each other. What follows the last one and begins none is left alone, as by Python's `lzma.decompress`.
-struct Streams<'a> {
+struct LzmaStreams<'a> {
     format: Format,
     decoder: XzDecoder<&'a [u8]>,
 }
 
-impl<'a> Streams<'a> {
-    fn new(format: Format, encoded: &'a [u8]) -> io::Result<Streams<'a>> {
+impl<'a> LzmaStreams<'a> {
+    fn new(format: Format, encoded: &'a [u8]) -> io::Result<LzmaStreams<'a>> {
         let stream = match format {
             Format::Xz => Stream::new_stream_decoder(DICTIONARY_LIMIT_BYTES, 0),
             Format::Alone => Stream::new_lzma_decoder(DICTIONARY_LIMIT_BYTES),
         };
-        Ok(Streams { format, decoder: XzDecoder::new_stream(encoded, stream?) })
+        Ok(LzmaStreams { format, decoder: XzDecoder::new_stream(encoded, stream?) })
     }
 }
 
-impl Read for Streams<'_> {
+impl Read for LzmaStreams<'_> {
     fn read(&mut self, decoded: &mut [u8]) -> io::Result<usize> {
         loop {
             let count = self.decoder.read(decoded)?;
@@ -53,7 +53,7 @@ impl Read for Streams<'_> {
             if count > 0 || decoded.is_empty() || matches!(self.format, Format::Alone) || !rest.starts_with(XZ_MAGIC) {
                 return Ok(count);
             }
-            *self = Streams::new(self.format, rest)?;
+            *self = LzmaStreams::new(self.format, rest)?;
         }
     }
 }
@@ -68,11 +68,11 @@ impl BytesToBytes for Lzma {
     }
 
     fn decode_into(&self, encoded: &[u8], decoded: &mut [u8]) -> Result<()> {
-        read_exactly(Whole(Streams::new(self.format, encoded)), decoded)
+        read_exactly(Whole(LzmaStreams::new(self.format, encoded)), decoded)
     }
 
     fn decode(&self, encoded: &[u8], limit_bytes: u64) -> Result<Vec<u8>> {
-        read_to_limit(Whole(Streams::new(self.format, encoded)), limit_bytes)
+        read_to_limit(Whole(LzmaStreams::new(self.format, encoded)), limit_bytes)
     }
 
     fn encode(&self, decoded: Cow<'_, [u8]>) -> Result<Vec<u8>> {

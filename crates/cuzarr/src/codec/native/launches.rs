@@ -32,7 +32,7 @@ pub(crate) struct Chunks {
 }
 
 /// One step over all chunks, or over those of one kind, ready to be launched.
-enum Launch {
+enum NativeLaunch {
     /// Frames, and the numbers of their chunks.
     Decode(Batch, Vec<usize>),
     Check {
@@ -95,7 +95,7 @@ pub(crate) struct NativeBatch {
 
 /// The launches of one step, and the name of its codec.
 struct StepLaunches {
-    launches: Vec<Launch>,
+    launches: Vec<NativeLaunch>,
     /// Whether the step leaves a word for each chunk.
     looks: bool,
     codec: String,
@@ -165,14 +165,14 @@ impl NativeBatch {
         let launches = match steps[0] {
             Step::Check { checksum, location } => {
                 let spans = self.look(looks, CHECKSUM_BYTES, *location)?;
-                vec![Launch::Check { checksum: *checksum, data: self.chunks.buffer.clone(), spans }]
+                vec![NativeLaunch::Check { checksum: *checksum, data: self.chunks.buffer.clone(), spans }]
             }
             Step::Header { location, .. } => {
                 let spans = self.look(looks, 1, *location)?;
                 self.each_kind(steps, |step, chunks| match step {
                     Step::Header { expected, .. } => {
                         let spans = chunks.iter().map(|&chunk| spans[chunk].clone()).collect();
-                        Ok(Launch::Header { expected: *expected, data: self.chunks.buffer.clone(), spans })
+                        Ok(NativeLaunch::Header { expected: *expected, data: self.chunks.buffer.clone(), spans })
                     }
                     _ => Err(mixed()),
                 })?
@@ -186,7 +186,7 @@ impl NativeBatch {
                     size_bytes: src.len(),
                 });
                 let (spans, dst) = (spans.collect(), self.chunks.buffer.clone());
-                vec![Launch::Unshuffle { src, dst, spans, unit_bytes: *unit_bytes }]
+                vec![NativeLaunch::Unshuffle { src, dst, spans, unit_bytes: *unit_bytes }]
             }
             Step::Sum(dtype) => {
                 self.align(*dtype, delta::ALIGNMENT_BYTES, looks, stream)?;
@@ -197,7 +197,7 @@ impl NativeBatch {
                     size_bytes: src.len(),
                 });
                 let (chunks, dst) = (chunks.collect(), self.chunks.buffer.clone());
-                vec![Launch::Sum { dtype: *dtype, src, dst, chunks }]
+                vec![NativeLaunch::Sum { dtype: *dtype, src, dst, chunks }]
             }
             Step::Unpack { .. } => self.add_unpacking(steps, stream)?,
             Step::Convert { conversion, .. } => {
@@ -214,8 +214,8 @@ impl NativeBatch {
     fn each_kind(
         &self,
         steps: &[&Step],
-        mut launch: impl FnMut(&Step, &[usize]) -> Result<Launch>,
-    ) -> Result<Vec<Launch>> {
+        mut launch: impl FnMut(&Step, &[usize]) -> Result<NativeLaunch>,
+    ) -> Result<Vec<NativeLaunch>> {
         let kinds = self.kinds.iter().zip(steps).filter(|(chunks, _)| !chunks.is_empty());
         kinds.map(|(chunks, step)| launch(step, chunks)).collect()
     }
@@ -234,7 +234,7 @@ impl NativeBatch {
         read: (Option<&[u8]>, &[Headers]),
         limit: ScratchLimit,
         stream: &Stream,
-    ) -> Result<Vec<Launch>> {
+    ) -> Result<Vec<NativeLaunch>> {
         let decoder = |step: &Step| match step {
             Step::Decode { decoder, decoded_bytes } => Ok((decoder.clone(), *decoded_bytes)),
             _ => Err(mixed()),
@@ -242,13 +242,13 @@ impl NativeBatch {
         let decoders: Vec<(FrameDecoder, usize)> = steps.iter().map(|step| decoder(step)).collect::<Result<_>>()?;
         let sizes: Vec<usize> = decoders.iter().map(|(_, size_bytes)| *size_bytes).collect();
         let (src, from) = self.allocate(&sizes, stream)?;
-        let prepare = |decoder: &FrameDecoder, chunks: Vec<usize>, headers: &[Headers]| -> Result<Launch> {
+        let prepare = |decoder: &FrameDecoder, chunks: Vec<usize>, headers: &[Headers]| -> Result<NativeLaunch> {
             let unit =
                 |&chunk: &usize| batch::Unit { src: from[chunk].clone(), dst: self.chunks.ranges[chunk].clone() };
             let units: Vec<batch::Unit> = chunks.iter().map(unit).collect();
             let source = batch::Source { buffer: &src, host: read.0, headers };
             let batch = Batch::prepare_read(decoder.clone(), source, &self.chunks.buffer, &units, limit)?;
-            Ok(Launch::Decode(batch, chunks))
+            Ok(NativeLaunch::Decode(batch, chunks))
         };
         let is_one = decoders.len() == 1 || decoders.iter().all(|(decoder, _)| matches!(decoder, FrameDecoder::Any(_)));
         let launches = match is_one {
@@ -259,14 +259,14 @@ impl NativeBatch {
             }
         };
         let scratch = launches.iter().map(|launch| match launch {
-            Launch::Decode(batch, _) => batch.scratch_bytes(),
+            NativeLaunch::Decode(batch, _) => batch.scratch_bytes(),
             _ => 0,
         });
         self.memory_bytes += scratch.sum::<usize>();
         Ok(launches)
     }
 
-    fn add_unpacking(&mut self, steps: &[&Step], stream: &Stream) -> Result<Vec<Launch>> {
+    fn add_unpacking(&mut self, steps: &[&Step], stream: &Stream) -> Result<Vec<NativeLaunch>> {
         let unpacking = |step: &Step| match step {
             Step::Unpack { fields, len } => Ok((*fields, *len)),
             _ => Err(mixed()),
@@ -286,11 +286,11 @@ impl NativeBatch {
                 elems_offset_bytes: self.chunks.ranges[chunk].start,
             });
             let (src, dst) = (src.clone(), self.chunks.buffer.clone());
-            Ok(Launch::Unpack { fields, len, src, dst, spans: spans.collect() })
+            Ok(NativeLaunch::Unpack { fields, len, src, dst, spans: spans.collect() })
         })
     }
 
-    fn add_map(&mut self, steps: &[&Step], stream: &Stream) -> Result<Vec<Launch>> {
+    fn add_map(&mut self, steps: &[&Step], stream: &Stream) -> Result<Vec<NativeLaunch>> {
         let map_of = |step: &Step| if let Step::Map(map) = step { Ok(map.clone()) } else { Err(mixed()) };
         let maps: Vec<Map> = steps.iter().map(|step| map_of(step)).collect::<Result<_>>()?;
         let sizes: Vec<usize> = maps.iter().map(Map::decoded_bytes).collect();
@@ -311,7 +311,7 @@ impl NativeBatch {
             });
             let packed_strides = [&[0][..], &map.packed_strides].concat();
             let transfer = Transfer { tail: map.tail.clone(), packed_strides, lists: None, boxes: boxes.collect() };
-            Ok(Launch::Map { src: src.clone(), transfer: Box::new(transfer), dst: Box::new(dst) })
+            Ok(NativeLaunch::Map { src: src.clone(), transfer: Box::new(transfer), dst: Box::new(dst) })
         })
     }
 
@@ -328,7 +328,7 @@ impl NativeBatch {
         self.add(&steps, "", (NOTHING_READ, usize::MAX.into()), looks, stream)
     }
 
-    fn add_conversion(&mut self, steps: &[&Step], looks: &mut usize, stream: &Stream) -> Result<Vec<Launch>> {
+    fn add_conversion(&mut self, steps: &[&Step], looks: &mut usize, stream: &Stream) -> Result<Vec<NativeLaunch>> {
         let conversion_of = |step: &Step| match step {
             Step::Convert { conversion, len } => Ok((conversion.clone(), *len)),
             _ => Err(mixed()),
@@ -353,7 +353,7 @@ impl NativeBatch {
             };
             let spans = chunks.iter().map(span).collect::<Result<_>>()?;
             let (src, dst) = (src.clone(), self.chunks.buffer.clone());
-            Ok(Launch::Convert { conversion, len, src, dst, spans })
+            Ok(NativeLaunch::Convert { conversion, len, src, dst, spans })
         })
     }
 
@@ -407,7 +407,7 @@ impl NativeBatch {
     pub(crate) fn scratch_bytes(&self) -> usize {
         let launches = self.launches.iter().flat_map(|step| &step.launches);
         let decoders = launches.filter_map(|launch| match launch {
-            Launch::Decode(batch, _) => Some(batch.scratch_bytes()),
+            NativeLaunch::Decode(batch, _) => Some(batch.scratch_bytes()),
             _ => None,
         });
         decoders.max().unwrap_or(0)
@@ -471,7 +471,7 @@ impl NativeBatch {
                 found.extend(words.enumerate());
             }
             for launch in launches {
-                if let Launch::Decode(batch, chunks) = launch {
+                if let NativeLaunch::Decode(batch, chunks) = launch {
                     found.extend(chunks.iter().copied().zip(batch.check()?));
                 }
             }
@@ -497,27 +497,27 @@ pub(super) fn rows(buffer: &Buffer, map: &Map, count: usize, stride: isize) -> R
     Ok(NdBuffer::from_parts(buffer.clone(), map.tail.dtype, layout)?)
 }
 
-impl Launch {
+impl NativeLaunch {
     fn run(&mut self, statuses: &Buffer, stream: &Stream) -> Result<()> {
         match self {
-            Launch::Decode(batch, _) => batch.run(stream)?,
-            Launch::Check { checksum, data, spans } => {
+            NativeLaunch::Decode(batch, _) => batch.run(stream)?,
+            NativeLaunch::Check { checksum, data, spans } => {
                 checksum::verify_on(*checksum, false, data, (data, statuses), spans, stream)?;
             }
-            Launch::Header { expected, data, spans } => {
+            NativeLaunch::Header { expected, data, spans } => {
                 checksum::expect_byte_on(*expected, data, statuses, spans, stream)?;
             }
-            Launch::Unshuffle { src, dst, spans, unit_bytes } => {
+            NativeLaunch::Unshuffle { src, dst, spans, unit_bytes } => {
                 shuffle::unshuffle(Shuffle::Bytes, src, dst, spans, *unit_bytes, stream)?;
             }
-            Launch::Map { src, transfer, dst } => transfer::scatter_on(src, transfer, dst, stream)?,
-            Launch::Unpack { fields, len, src, dst, spans } => {
+            NativeLaunch::Map { src, transfer, dst } => transfer::scatter_on(src, transfer, dst, stream)?,
+            NativeLaunch::Unpack { fields, len, src, dst, spans } => {
                 bits::unpack_on(fields, (src, dst), spans, *len, stream)?;
             }
-            Launch::Convert { conversion, len, src, dst, spans } => {
+            NativeLaunch::Convert { conversion, len, src, dst, spans } => {
                 convert::convert_on(conversion, (src, dst), statuses, spans, *len, stream)?;
             }
-            Launch::Sum { dtype, src, dst, chunks } => delta::accumulate_on(*dtype, src, dst, chunks, stream)?,
+            NativeLaunch::Sum { dtype, src, dst, chunks } => delta::accumulate_on(*dtype, src, dst, chunks, stream)?,
         }
         Ok(())
     }

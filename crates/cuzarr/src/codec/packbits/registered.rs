@@ -46,7 +46,7 @@ pub(crate) fn open(request: &Request<'_>) -> Result<Opened> {
     let size_bytes = request.spec.size_bytes()?;
     let numbers = size_bytes / component_bytes.max(1);
     let fields = Fields { elem_bytes: component_bytes, elem_bits: bits, first, width: last - first + 1, is_signed };
-    Ok(Opened::serializer(PackBits { padding, numbers, fields }))
+    Ok(Opened::serializer(PackBitsCodec { padding, numbers, fields }))
 }
 
 /// The bytes and the bits of one component of a number, and whether it is a signed integer. `None` for other types.
@@ -61,7 +61,7 @@ fn component(data_type: &DataType) -> Option<(usize, u32, bool)> {
 }
 
 #[derive(Debug)]
-struct PackBits {
+struct PackBitsCodec {
     padding: Padding,
     /// Numbers of a chunk; a complex number is two.
     numbers: usize,
@@ -69,7 +69,7 @@ struct PackBits {
     fields: Fields,
 }
 
-impl PackBits {
+impl PackBitsCodec {
     fn packed_bytes(&self) -> usize {
         self.fields.packed_bytes(self.numbers)
     }
@@ -107,7 +107,7 @@ impl PackBits {
         }
     }
 
-    /// The inverse of [`PackBits::unpack`].
+    /// The inverse of [`PackBitsCodec::unpack`].
     fn pack<const BYTES: usize>(&self, decoded: &[u8], packed: &mut Vec<u8>) {
         // Fewer than 32 bits wait between two numbers.
         let (mut waiting, mut count, width) = (0u64, 0u32, self.fields.width);
@@ -131,7 +131,7 @@ impl PackBits {
     }
 }
 
-impl ArrayToBytes for PackBits {
+impl ArrayToBytes for PackBitsCodec {
     fn name(&self) -> &str {
         "packbits"
     }

@@ -29,7 +29,7 @@ use crate::Result;
 use crate::meta::MAX_NDIM;
 
 /// A size of the encoded array, as the configuration gives it.
-enum Extent {
+enum ReshapeExtent {
     Size(u64),
     /// These dimensions of the decoded array together.
     Of(Vec<usize>),
@@ -44,7 +44,7 @@ pub(crate) fn open(request: &Request<'_>) -> Result<Opened> {
         Some(Value::Array(extents)) if extents.len() <= MAX_NDIM => extents,
         _ => return Err(configuration.invalid(format!("'shape' is no list of at most {MAX_NDIM} sizes"))),
     };
-    let extents: Option<Vec<Extent>> = extents.iter().map(|extent| parse(extent, from.len())).collect();
+    let extents: Option<Vec<ReshapeExtent>> = extents.iter().map(|extent| parse(extent, from.len())).collect();
     let shape = extents.and_then(|extents| shape(&extents, from)).ok_or_else(|| {
         let given = configuration.get("shape").map(Value::to_string).unwrap_or_default();
         configuration.invalid(format!("'shape' is {given}, which a chunk of shape {from:?} does not fit"))
@@ -53,14 +53,14 @@ pub(crate) fn open(request: &Request<'_>) -> Result<Opened> {
     Ok(Opened::array(cpu::Reshape { encoded }))
 }
 
-fn parse(extent: &Value, ndim: usize) -> Option<Extent> {
+fn parse(extent: &Value, ndim: usize) -> Option<ReshapeExtent> {
     match extent {
         Value::Array(dims) => {
             let dim = |dim: &Value| dim.as_u64().and_then(|dim| usize::try_from(dim).ok()).filter(|&dim| dim < ndim);
-            dims.iter().map(dim).collect::<Option<Vec<usize>>>().map(Extent::Of)
+            dims.iter().map(dim).collect::<Option<Vec<usize>>>().map(ReshapeExtent::Of)
         }
-        size if size.as_i64() == Some(-1) => Some(Extent::Rest),
-        size => size.as_u64().filter(|&size| size > 0).map(Extent::Size),
+        size if size.as_i64() == Some(-1) => Some(ReshapeExtent::Rest),
+        size => size.as_u64().filter(|&size| size > 0).map(ReshapeExtent::Size),
     }
 }
 
@@ -69,27 +69,28 @@ fn product(extents: &[u64]) -> Option<u64> {
 }
 
 /// The encoded shape; `None` where it has another number of elements, or lists dimensions that it does not keep together.
-fn shape(extents: &[Extent], from: &[u64]) -> Option<Vec<u64>> {
-    let listed = || extents.iter().flat_map(|extent| if let Extent::Of(dims) = extent { &dims[..] } else { &[] });
+fn shape(extents: &[ReshapeExtent], from: &[u64]) -> Option<Vec<u64>> {
+    let listed =
+        || extents.iter().flat_map(|extent| if let ReshapeExtent::Of(dims) = extent { &dims[..] } else { &[] });
     let mut rising = listed().zip(listed().skip(1));
     if !rising.all(|(dim, next)| dim < next)
-        || extents.iter().filter(|extent| matches!(extent, Extent::Rest)).count() > 1
+        || extents.iter().filter(|extent| matches!(extent, ReshapeExtent::Rest)).count() > 1
     {
         return None;
     }
-    let known = |extent: &Extent| match extent {
-        Extent::Size(size) => Some(*size),
-        Extent::Of(dims) => product(&dims.iter().map(|&dim| from[dim]).collect::<Vec<u64>>()),
-        Extent::Rest => Some(1),
+    let known = |extent: &ReshapeExtent| match extent {
+        ReshapeExtent::Size(size) => Some(*size),
+        ReshapeExtent::Of(dims) => product(&dims.iter().map(|&dim| from[dim]).collect::<Vec<u64>>()),
+        ReshapeExtent::Rest => Some(1),
     };
     let mut to: Vec<u64> = extents.iter().map(known).collect::<Option<_>>()?;
     let all = product(from)?;
-    if let Some(rest) = extents.iter().position(|extent| matches!(extent, Extent::Rest)) {
+    if let Some(rest) = extents.iter().position(|extent| matches!(extent, ReshapeExtent::Rest)) {
         let others = product(&to)?;
         to[rest] = all.checked_div(others).filter(|rest| rest * others == all)?;
     }
-    let keeps_together = |(at, extent): (usize, &Extent)| match extent {
-        Extent::Of(dims) if !dims.is_empty() => {
+    let keeps_together = |(at, extent): (usize, &ReshapeExtent)| match extent {
+        ReshapeExtent::Of(dims) if !dims.is_empty() => {
             let (first, last) = (dims[0], dims[dims.len() - 1]);
             product(&to[..at]) == product(&from[..first]) && product(&to[at + 1..]) == product(&from[last + 1..])
         }

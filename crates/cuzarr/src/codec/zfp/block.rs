@@ -12,12 +12,12 @@
 
 use super::bits::{BitReader, BitWriter};
 use super::parameters::Parameters;
-use super::planes::{self, Extent, MOST_VALUES};
+use super::planes::{self, MOST_VALUES, PlaneExtent};
 use super::transform::{Integer, back, forward};
 
 /// Blocks of one array: their parameters, and the order of their coefficients.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Blocks {
+pub(super) struct ZfpBlocks {
     pub(super) parameters: Parameters,
     pub(super) ndim: usize,
     pub(super) order: &'static [u8],
@@ -25,20 +25,20 @@ pub(super) struct Blocks {
 
 /// Least and most bits of a block's rest.
 #[derive(Clone, Copy)]
-struct Room {
+struct BlockRoom {
     least: u32,
     most: u32,
 }
 
-impl Room {
-    fn behind(self, bits: u32) -> Room {
-        Room { least: self.least.saturating_sub(bits), most: self.most.saturating_sub(bits) }
+impl BlockRoom {
+    fn behind(self, bits: u32) -> BlockRoom {
+        BlockRoom { least: self.least.saturating_sub(bits), most: self.most.saturating_sub(bits) }
     }
 }
 
-impl Blocks {
-    fn room(&self) -> Room {
-        Room { least: self.parameters.least_bits, most: self.parameters.most_bits }
+impl ZfpBlocks {
+    fn room(&self) -> BlockRoom {
+        BlockRoom { least: self.parameters.least_bits, most: self.parameters.most_bits }
     }
 
     /// The planes of a block of floats with this exponent.
@@ -47,7 +47,7 @@ impl Blocks {
         self.parameters.planes.min(u32::try_from(lowest.max(0)).unwrap_or(u32::MAX))
     }
 
-    fn encode_integers<I: Integer>(&self, writer: &mut BitWriter, block: &mut [I], planes: u32, room: Room) {
+    fn encode_integers<I: Integer>(&self, writer: &mut BitWriter, block: &mut [I], planes: u32, room: BlockRoom) {
         let coefficients = &mut [0; MOST_VALUES][..block.len()];
         let is_reversible = self.parameters.is_reversible();
         forward(block, is_reversible, self.order, coefficients);
@@ -58,12 +58,12 @@ impl Blocks {
             writer.write(u64::from(planes - 1), I::PLANES_BITS);
             used = I::PLANES_BITS;
         }
-        let extent = Extent { width: I::WIDTH, planes, most_bits: room.most.saturating_sub(used) };
+        let extent = PlaneExtent { width: I::WIDTH, planes, most_bits: room.most.saturating_sub(used) };
         used += planes::encode(writer, extent, coefficients);
         writer.write_zeros(room.least.saturating_sub(used));
     }
 
-    fn decode_integers<I: Integer>(&self, reader: &mut BitReader<'_>, block: &mut [I], planes: u32, room: Room) {
+    fn decode_integers<I: Integer>(&self, reader: &mut BitReader<'_>, block: &mut [I], planes: u32, room: BlockRoom) {
         let coefficients = &mut [0; MOST_VALUES][..block.len()];
         let is_reversible = self.parameters.is_reversible();
         let (mut planes, mut used) = (planes, 0);
@@ -71,7 +71,7 @@ impl Blocks {
             planes = reader.read(I::PLANES_BITS) as u32 + 1;
             used = I::PLANES_BITS;
         }
-        let extent = Extent { width: I::WIDTH, planes, most_bits: room.most.saturating_sub(used) };
+        let extent = PlaneExtent { width: I::WIDTH, planes, most_bits: room.most.saturating_sub(used) };
         used += planes::decode(reader, extent, coefficients);
         reader.skip(room.least.saturating_sub(used));
         back(coefficients, is_reversible, self.order, block);
@@ -80,18 +80,18 @@ impl Blocks {
 
 /// Values that blocks hold.
 pub(super) trait Value: Copy + Default {
-    fn encode(blocks: &Blocks, writer: &mut BitWriter, block: &mut [Self]);
-    fn decode(blocks: &Blocks, reader: &mut BitReader<'_>, block: &mut [Self]);
+    fn encode(blocks: &ZfpBlocks, writer: &mut BitWriter, block: &mut [Self]);
+    fn decode(blocks: &ZfpBlocks, reader: &mut BitReader<'_>, block: &mut [Self]);
 }
 
 macro_rules! integers {
     ($($type:ty),*) => {$(
         impl Value for $type {
-            fn encode(blocks: &Blocks, writer: &mut BitWriter, block: &mut [Self]) {
+            fn encode(blocks: &ZfpBlocks, writer: &mut BitWriter, block: &mut [Self]) {
                 blocks.encode_integers(writer, block, blocks.parameters.planes, blocks.room());
             }
 
-            fn decode(blocks: &Blocks, reader: &mut BitReader<'_>, block: &mut [Self]) {
+            fn decode(blocks: &ZfpBlocks, reader: &mut BitReader<'_>, block: &mut [Self]) {
                 blocks.decode_integers(reader, block, blocks.parameters.planes, blocks.room());
             }
         }
@@ -101,7 +101,7 @@ macro_rules! integers {
 integers!(i32, i64);
 
 /// Floats: what of IEEE 754 the coding needs.
-trait Float: Value + PartialEq {
+trait ZfpFloat: Value + PartialEq {
     type Integer: Integer;
     /// Bits of a biased exponent.
     const EXPONENT_BITS: u32;
@@ -124,7 +124,7 @@ trait Float: Value + PartialEq {
 
 macro_rules! float {
     ($($type:ty, $integer:ty, $exponent_bits:literal, $fraction_bits:literal;)*) => {$(
-        impl Float for $type {
+        impl ZfpFloat for $type {
             type Integer = $integer;
             const EXPONENT_BITS: u32 = $exponent_bits;
             const FRACTION_BITS: u32 = $fraction_bits;
@@ -162,11 +162,11 @@ macro_rules! float {
         }
 
         impl Value for $type {
-            fn encode(blocks: &Blocks, writer: &mut BitWriter, block: &mut [Self]) {
+            fn encode(blocks: &ZfpBlocks, writer: &mut BitWriter, block: &mut [Self]) {
                 encode_floats(blocks, writer, block);
             }
 
-            fn decode(blocks: &Blocks, reader: &mut BitReader<'_>, block: &mut [Self]) {
+            fn decode(blocks: &ZfpBlocks, reader: &mut BitReader<'_>, block: &mut [Self]) {
                 decode_floats(blocks, reader, block);
             }
         }
@@ -179,7 +179,7 @@ float! {
 }
 
 /// 2^`power`; 0 below the smallest float. The largest powers that blocks have are in range.
-fn power_of_two<F: Float>(power: i32) -> F {
+fn power_of_two<F: ZfpFloat>(power: i32) -> F {
     let biased = i64::from(power) + i64::from(F::BIAS);
     let subnormal = biased - 1 + i64::from(F::FRACTION_BITS);
     F::of_bits64(match (biased, subnormal) {
@@ -190,7 +190,7 @@ fn power_of_two<F: Float>(power: i32) -> F {
 }
 
 /// The power of two that is just above the largest magnitude, but not below that of subnormal numbers; `-BIAS` for zeros.
-fn exponent<F: Float>(block: &[F]) -> i32 {
+fn exponent<F: ZfpFloat>(block: &[F]) -> i32 {
     let magnitude = |value: &F| value.to_bits64() << 1 & (u64::MAX >> (63 - F::EXPONENT_BITS - F::FRACTION_BITS));
     match block.iter().map(magnitude).max().unwrap_or(0) {
         0 => -F::BIAS,
@@ -199,11 +199,11 @@ fn exponent<F: Float>(block: &[F]) -> i32 {
 }
 
 /// The power of two by which integers are larger than floats with this exponent.
-fn scale<F: Float>(exponent: i32) -> i32 {
+fn scale<F: ZfpFloat>(exponent: i32) -> i32 {
     F::Integer::WIDTH as i32 - 2 - exponent
 }
 
-fn encode_floats<F: Float>(blocks: &Blocks, writer: &mut BitWriter, block: &mut [F]) {
+fn encode_floats<F: ZfpFloat>(blocks: &ZfpBlocks, writer: &mut BitWriter, block: &mut [F]) {
     let integers = &mut [F::Integer::default(); MOST_VALUES][..block.len()];
     let is_reversible = blocks.parameters.is_reversible();
     let exponent = exponent(block);
@@ -236,7 +236,7 @@ fn encode_floats<F: Float>(blocks: &Blocks, writer: &mut BitWriter, block: &mut 
     blocks.encode_integers(writer, integers, blocks.parameters.planes, room.behind(used));
 }
 
-fn decode_floats<F: Float>(blocks: &Blocks, reader: &mut BitReader<'_>, block: &mut [F]) {
+fn decode_floats<F: ZfpFloat>(blocks: &ZfpBlocks, reader: &mut BitReader<'_>, block: &mut [F]) {
     let integers = &mut [F::Integer::default(); MOST_VALUES][..block.len()];
     let is_reversible = blocks.parameters.is_reversible();
     let room = blocks.room();

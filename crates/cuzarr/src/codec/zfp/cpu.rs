@@ -6,8 +6,8 @@ use std::sync::Arc;
 use cuzarr_device::DType;
 
 use super::bits::{BitReader, BitWriter};
-use super::block::{Blocks, Value};
-use super::cuda::Decoder;
+use super::block::{Value, ZfpBlocks};
+use super::cuda::ZfpDecoder;
 use super::extents::Extents;
 use super::planes::MOST_VALUES;
 use crate::codec::damage::{corrupt, expect_encoded_size, unencodable};
@@ -28,11 +28,11 @@ pub(super) fn stored_as(dtype: DType) -> Option<DType> {
 
 #[derive(Debug)]
 pub(super) struct Zfp {
-    pub(super) blocks: Blocks,
+    pub(super) blocks: ZfpBlocks,
     pub(super) dtype: DType,
     pub(super) extents: Extents,
     pub(super) encoded: Size,
-    pub(super) decoder: Option<Arc<Decoder>>,
+    pub(super) decoder: Option<Arc<ZfpDecoder>>,
 }
 
 /// Elements that become values of blocks.

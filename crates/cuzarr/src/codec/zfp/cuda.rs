@@ -3,7 +3,7 @@
 use cuzarr_device::internal::{WARP, stated_size, upload_table};
 use cuzarr_device::{DType, Device, KernelSource, header};
 
-use super::block::Blocks;
+use super::block::ZfpBlocks;
 use super::cost;
 use super::extents::Extents;
 use crate::codec::cost::Speeds;
@@ -20,7 +20,7 @@ const THREADS: u32 = 128;
 /// `ZfpChunks` in zfp.cu.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
-struct Chunks {
+struct ZfpChunks {
     extents: [u32; 4],
     blocks: u32,
     groups: u32,
@@ -30,21 +30,21 @@ struct Chunks {
     least_exponent: i32,
 }
 
-const _: () = assert!(size_of::<Chunks>() == stated_size(ZFP.text, "ZfpChunks"));
+const _: () = assert!(size_of::<ZfpChunks>() == stated_size(ZFP.text, "ZfpChunks"));
 
 /// Kernels for the chunks of one array.
 #[derive(Debug)]
-pub(super) struct Decoder {
+pub(super) struct ZfpDecoder {
     kernel: &'static str,
     /// Without the number of groups.
-    chunks: Chunks,
+    chunks: ZfpChunks,
     value_bytes: usize,
     decoded_bytes: usize,
 }
 
-impl Decoder {
+impl ZfpDecoder {
     /// The decoder of such chunks, where kernels decode them: `dtype` is that of the elements.
-    pub(super) fn new(blocks: &Blocks, dtype: DType, extents: &Extents, encoded_bytes: u64) -> Option<Decoder> {
+    pub(super) fn new(blocks: &ZfpBlocks, dtype: DType, extents: &Extents, encoded_bytes: u64) -> Option<ZfpDecoder> {
         let bits = blocks.parameters.fixed_bits()?;
         let kernel = kernel_name(dtype, blocks.ndim)?;
         let mut of_axes = [1; 4];
@@ -52,7 +52,7 @@ impl Decoder {
             *axis = u32::try_from(extent).ok()?;
         }
         let count = u32::try_from(extents.block_count()?).ok().filter(|count| *count > 0)?;
-        let chunks = Chunks {
+        let chunks = ZfpChunks {
             extents: of_axes,
             blocks: count,
             groups: 0,
@@ -65,7 +65,7 @@ impl Decoder {
         // The kernels count elements in 32 bits.
         u32::try_from(elements).ok()?;
         let value_bytes = dtype.size_bytes();
-        Some(Decoder { kernel, chunks, value_bytes, decoded_bytes: elements.checked_mul(value_bytes)? })
+        Some(ZfpDecoder { kernel, chunks, value_bytes, decoded_bytes: elements.checked_mul(value_bytes)? })
     }
 }
 
@@ -80,7 +80,7 @@ fn kernel_name(dtype: DType, ndim: usize) -> Option<&'static str> {
     names.get(ndim.checked_sub(1)?).copied()
 }
 
-impl DeviceDecoder for Decoder {
+impl DeviceDecoder for ZfpDecoder {
     fn name(&self) -> &'static str {
         "zfp"
     }
@@ -112,7 +112,7 @@ impl DeviceDecoder for Decoder {
         }
         let count = places.len() / 2;
         let threads = if request.device == Device::Simt { WARP } else { THREADS };
-        let chunks = Chunks { groups: self.chunks.blocks.div_ceil(threads), ..self.chunks };
+        let chunks = ZfpChunks { groups: self.chunks.blocks.div_ceil(threads), ..self.chunks };
         let groups = u32::try_from(count).ok().and_then(|count| count.checked_mul(chunks.groups));
         let Some(groups) = groups.filter(|groups| i32::try_from(*groups).is_ok()) else {
             let message = format!("{count} chunks of {} blocks are too many for one batch", chunks.blocks);
@@ -122,27 +122,27 @@ impl DeviceDecoder for Decoder {
         let value_bytes = self.value_bytes;
         Prepared::new(
             request,
-            Frames { kernel: self.kernel, places, starts, value_bytes, chunks, groups, threads },
+            ZfpFrames { kernel: self.kernel, places, starts, value_bytes, chunks, groups, threads },
             refused,
         )
     }
 }
 
 /// Chunks, with the table that the kernel reads.
-struct Frames {
+struct ZfpFrames {
     kernel: &'static str,
     /// For each chunk, where its frame and its elements begin.
     places: Vec<u8>,
     /// The bits that are set where any of those elements begin.
     starts: usize,
     value_bytes: usize,
-    chunks: Chunks,
+    chunks: ZfpChunks,
     /// Groups of threads for all chunks.
     groups: u32,
     threads: u32,
 }
 
-impl Decode for Frames {
+impl Decode for ZfpFrames {
     fn scratch_bytes(&self) -> usize {
         self.places.len()
     }

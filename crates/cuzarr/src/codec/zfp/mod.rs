@@ -38,10 +38,10 @@ use std::sync::Arc;
 
 use cuzarr_device::DType;
 
-use self::block::Blocks;
+use self::block::ZfpBlocks;
 use self::cpu::{Zfp, stored_as};
 use self::extents::Extents;
-use self::parameters::{Parameters, Values};
+use self::parameters::{Parameters, ZfpValues};
 use super::configuration::Configuration;
 use super::open::{Opened, Request};
 use super::size::Size;
@@ -69,7 +69,7 @@ pub(crate) fn open(request: &Request<'_>) -> Result<Opened> {
         _ => None,
     };
     let ndim = shape.len().max(1);
-    let values = Values { ndim, width: 8 * stored.size_bytes() as u32, exponent_bits };
+    let values = ZfpValues { ndim, width: 8 * stored.size_bytes() as u32, exponent_bits };
     let parameters = Parameters::read(request.name, request.configuration, values)?;
     // All elements fit into memory, and so do their extents, except that those of no elements may be any.
     let is_empty = request.spec.size_bytes()? == 0;
@@ -85,9 +85,9 @@ pub(crate) fn open(request: &Request<'_>) -> Result<Opened> {
         None => bits(parameters.bound_bits(values)).map(Size::AtMost),
     };
     let Some(encoded) = size else { return invalid(format!("a chunk of shape {shape:?} has too many blocks")) };
-    let blocks = Blocks { parameters, ndim, order: order::of(ndim) };
+    let blocks = ZfpBlocks { parameters, ndim, order: order::of(ndim) };
     let decoder = match encoded {
-        Size::Exact(bytes) => cuda::Decoder::new(&blocks, dtype, &extents, bytes),
+        Size::Exact(bytes) => cuda::ZfpDecoder::new(&blocks, dtype, &extents, bytes),
         _ => None,
     };
     let decoder = decoder.map(Arc::new);

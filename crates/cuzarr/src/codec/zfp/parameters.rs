@@ -29,7 +29,7 @@ pub(super) struct Parameters {
 
 /// The values of an array, on which parameters depend beside the configuration.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Values {
+pub(super) struct ZfpValues {
     /// Dimensions of a block.
     pub(super) ndim: usize,
     /// Bits of a value.
@@ -38,7 +38,7 @@ pub(super) struct Values {
     pub(super) exponent_bits: Option<u32>,
 }
 
-impl Values {
+impl ZfpValues {
     /// Values of a block.
     pub(super) fn count(&self) -> u32 {
         1 << (2 * self.ndim)
@@ -59,15 +59,15 @@ impl Parameters {
         Parameters { least_bits: 1, most_bits: MOST_BITS, planes: MOST_PLANES, least_exponent: LEAST_EXPONENT };
 
     /// Reads the configuration of a codec for values of this kind.
-    pub(super) fn read(name: &str, members: &Map<String, Value>, values: Values) -> Result<Parameters> {
+    pub(super) fn read(name: &str, members: &Map<String, Value>, values: ZfpValues) -> Result<Parameters> {
         let all = ["mode", "rate", "precision", "tolerance", "minbits", "maxbits", "maxprec", "minexp"];
         let any = Configuration::new(name, members, &all)?;
-        let modes: [(&str, (Mode, &[&str])); 5] = [
-            ("reversible", (Mode::Reversible, &["mode"])),
-            ("expert", (Mode::Expert, &["mode", "minbits", "maxbits", "maxprec", "minexp"])),
-            ("fixed_accuracy", (Mode::FixedAccuracy, &["mode", "tolerance"])),
-            ("fixed_rate", (Mode::FixedRate, &["mode", "rate"])),
-            ("fixed_precision", (Mode::FixedPrecision, &["mode", "precision"])),
+        let modes: [(&str, (ZfpMode, &[&str])); 5] = [
+            ("reversible", (ZfpMode::Reversible, &["mode"])),
+            ("expert", (ZfpMode::Expert, &["mode", "minbits", "maxbits", "maxprec", "minexp"])),
+            ("fixed_accuracy", (ZfpMode::FixedAccuracy, &["mode", "tolerance"])),
+            ("fixed_rate", (ZfpMode::FixedRate, &["mode", "rate"])),
+            ("fixed_precision", (ZfpMode::FixedPrecision, &["mode", "precision"])),
         ];
         let Some((mode, known)) = any.choice("mode", &modes)? else { return Err(any.invalid("'mode' is missing")) };
         let configuration = Configuration::new(name, members, known)?;
@@ -75,11 +75,11 @@ impl Parameters {
             return Err(configuration.invalid(format!("'{missing}' is missing")));
         }
         let parameters = match mode {
-            Mode::Reversible => Parameters { least_exponent: LEAST_EXPONENT - 1, ..Parameters::UNBOUNDED },
-            Mode::Expert => expert(&configuration)?,
-            Mode::FixedAccuracy => fixed_accuracy(&configuration, values)?,
-            Mode::FixedRate => fixed_rate(&configuration, values)?,
-            Mode::FixedPrecision => match configuration.integer("precision", 0..=i64::from(u32::MAX), 0)? as u32 {
+            ZfpMode::Reversible => Parameters { least_exponent: LEAST_EXPONENT - 1, ..Parameters::UNBOUNDED },
+            ZfpMode::Expert => expert(&configuration)?,
+            ZfpMode::FixedAccuracy => fixed_accuracy(&configuration, values)?,
+            ZfpMode::FixedRate => fixed_rate(&configuration, values)?,
+            ZfpMode::FixedPrecision => match configuration.integer("precision", 0..=i64::from(u32::MAX), 0)? as u32 {
                 0 => Parameters::UNBOUNDED,
                 planes => Parameters { planes: planes.min(MOST_PLANES), ..Parameters::UNBOUNDED },
             },
@@ -104,7 +104,7 @@ impl Parameters {
     }
 
     /// The most bits that a block has.
-    pub(super) fn bound_bits(&self, values: Values) -> u32 {
+    pub(super) fn bound_bits(&self, values: ZfpValues) -> u32 {
         let planes = if self.is_reversible() { values.width } else { self.planes.min(values.width) };
         let needed = values.header_bits(self.is_reversible()) + values.count() * (planes + 1);
         needed.min(self.most_bits).max(self.least_bits)
@@ -112,7 +112,7 @@ impl Parameters {
 }
 
 #[derive(Clone, Copy)]
-enum Mode {
+enum ZfpMode {
     Reversible,
     Expert,
     FixedAccuracy,
@@ -132,7 +132,7 @@ fn expert(configuration: &Configuration<'_>) -> Result<Parameters> {
     Ok(Parameters { least_bits, most_bits, planes, least_exponent })
 }
 
-fn fixed_accuracy(configuration: &Configuration<'_>, values: Values) -> Result<Parameters> {
+fn fixed_accuracy(configuration: &Configuration<'_>, values: ZfpValues) -> Result<Parameters> {
     if values.exponent_bits.is_none() {
         return Err(configuration.invalid("mode 'fixed_accuracy' is only for floats"));
     }
@@ -152,7 +152,7 @@ fn floor_log2(number: f64) -> i32 {
     }
 }
 
-fn fixed_rate(configuration: &Configuration<'_>, values: Values) -> Result<Parameters> {
+fn fixed_rate(configuration: &Configuration<'_>, values: ZfpValues) -> Result<Parameters> {
     let rate = configuration.number("rate")?.as_f64().unwrap_or(f64::NAN);
     let bits = (f64::from(values.count()) * rate + 0.5).floor();
     if !(rate > 0.0 && (0.0..=f64::from(MOST_BITS)).contains(&bits)) {
@@ -169,9 +169,9 @@ mod tests {
 
     use super::*;
 
-    const FLOATS: Values = Values { ndim: 2, width: 32, exponent_bits: Some(8) };
+    const FLOATS: ZfpValues = ZfpValues { ndim: 2, width: 32, exponent_bits: Some(8) };
 
-    fn read(configuration: Value, values: Values) -> Result<Parameters> {
+    fn read(configuration: Value, values: ZfpValues) -> Result<Parameters> {
         Parameters::read("zfp", configuration.as_object().unwrap(), values)
     }
 
@@ -196,7 +196,7 @@ mod tests {
 
     #[test]
     fn configurations_that_zfp_cannot_follow_are_refused() {
-        let integers = Values { exponent_bits: None, ..FLOATS };
+        let integers = ZfpValues { exponent_bits: None, ..FLOATS };
         let expert = |least: i64, most: i64, planes: i64, exponent: i64| json!({"mode": "expert", "minbits": least, "maxbits": most, "maxprec": planes, "minexp": exponent});
         for (configuration, values, said) in [
             (json!({}), FLOATS, "'mode' is missing"),

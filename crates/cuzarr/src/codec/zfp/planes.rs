@@ -22,7 +22,7 @@ type Plane = [u64; MOST_VALUES / 64];
 
 /// Which planes of a block are coded, and in how many bits.
 #[derive(Clone, Copy)]
-pub(super) struct Extent {
+pub(super) struct PlaneExtent {
     /// Bits of a coefficient.
     pub(super) width: u32,
     /// The most planes that are coded.
@@ -109,7 +109,7 @@ fn parts(count: u32) -> impl Iterator<Item = (usize, u32)> {
 }
 
 /// Writes coefficients; gives the number of bits that took.
-pub(super) fn encode(writer: &mut BitWriter, extent: Extent, coefficients: &[u64]) -> u32 {
+pub(super) fn encode(writer: &mut BitWriter, extent: PlaneExtent, coefficients: &[u64]) -> u32 {
     match coefficients.len() / 64 {
         0 => encode_parts::<0>(writer, extent, coefficients),
         1 => encode_parts::<1>(writer, extent, coefficients),
@@ -117,8 +117,8 @@ pub(super) fn encode(writer: &mut BitWriter, extent: Extent, coefficients: &[u64
     }
 }
 
-fn encode_parts<const PARTS: usize>(writer: &mut BitWriter, extent: Extent, coefficients: &[u64]) -> u32 {
-    let Extent { width, planes, most_bits } = extent;
+fn encode_parts<const PARTS: usize>(writer: &mut BitWriter, extent: PlaneExtent, coefficients: &[u64]) -> u32 {
+    let PlaneExtent { width, planes, most_bits } = extent;
     let (size, coefficients) = (coefficients.len() as u32, Planes::<PARTS>::of(coefficients));
     let (mut left, mut known) = (most_bits, 0);
     for bit in (width.saturating_sub(planes)..width).rev() {
@@ -151,7 +151,7 @@ fn encode_parts<const PARTS: usize>(writer: &mut BitWriter, extent: Extent, coef
 }
 
 /// Reads coefficients; gives the number of bits that took.
-pub(super) fn decode(reader: &mut BitReader<'_>, extent: Extent, coefficients: &mut [u64]) -> u32 {
+pub(super) fn decode(reader: &mut BitReader<'_>, extent: PlaneExtent, coefficients: &mut [u64]) -> u32 {
     match coefficients.len() / 64 {
         0 => decode_parts::<0>(reader, extent, coefficients),
         1 => decode_parts::<1>(reader, extent, coefficients),
@@ -159,8 +159,8 @@ pub(super) fn decode(reader: &mut BitReader<'_>, extent: Extent, coefficients: &
     }
 }
 
-fn decode_parts<const PARTS: usize>(reader: &mut BitReader<'_>, extent: Extent, coefficients: &mut [u64]) -> u32 {
-    let Extent { width, planes, most_bits } = extent;
+fn decode_parts<const PARTS: usize>(reader: &mut BitReader<'_>, extent: PlaneExtent, coefficients: &mut [u64]) -> u32 {
+    let PlaneExtent { width, planes, most_bits } = extent;
     let (size, mut found) = (coefficients.len() as u32, Planes::<PARTS>::NONE);
     let (mut left, mut known) = (most_bits, 0);
     for bit in (width.saturating_sub(planes)..width).rev() {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::Result;
 use crate::codec::damage::read_to_limit;
 use crate::codec::deflate::cuda::ZLIB;
-use crate::codec::deflate::encode::Encoder;
+use crate::codec::deflate::encode::DeflateEncoder;
 use crate::codec::device::{DeviceDecoder, DeviceEncoder};
 use crate::codec::gzip::cpu::{zlib_encode, zlib_into};
 use crate::codec::host::BytesToBytes;
@@ -31,7 +31,7 @@ impl BytesToBytes for Zlib {
     }
 
     fn device_encoder(&self, decoded_bytes: usize) -> Option<Arc<dyn DeviceEncoder>> {
-        Some(Arc::new(Encoder::zlib(decoded_bytes, self.level)?))
+        Some(Arc::new(DeflateEncoder::zlib(decoded_bytes, self.level)?))
     }
 
     fn decode_into(&self, encoded: &[u8], decoded: &mut [u8]) -> Result<()> {

@@ -11,10 +11,10 @@ use zstd::zstd_safe::{
     get_frame_content_size,
 };
 
-use super::cuda::Decoder;
-use super::encode::Encoder;
+use super::cuda::ZstdDecoder;
+use super::encode::ZstdEncoder;
 use super::scan::{MAGIC, scan};
-use super::table::Tables;
+use super::table::ZstdTables;
 use crate::codec::damage::{corrupt, expect_size, read_to_limit, unencodable};
 use crate::codec::device::{DeviceDecoder, DeviceEncoder};
 use crate::codec::host::BytesToBytes;
@@ -24,7 +24,7 @@ use crate::{Error, ErrorKind, Result};
 
 /// How a frame is divided.
 #[derive(Clone, Copy)]
-struct Blocks {
+struct ZstdBlocks {
     /// Most bytes that a block decodes to; 0: what the format allows, 128 KiB.
     most_bytes: u32,
     /// Encoded bytes of the parts that blocks are divided into, which share their tables; 0: blocks are not divided.
@@ -32,10 +32,10 @@ struct Blocks {
 }
 
 /// A GPU follows one block's sequences and literals in order, and many blocks at once.
-const SMALL: Blocks = Blocks { most_bytes: 64 << 10, part_bytes: 16 << 10 };
+const SMALL: ZstdBlocks = ZstdBlocks { most_bytes: 64 << 10, part_bytes: 16 << 10 };
 /// The size of blocks in chunks that jobs encode. They have many blocks anyhow, and all headers of a frame are read one by one.
-const SMALL_BY_JOBS: Blocks = Blocks { part_bytes: 0, ..SMALL };
-const LARGE: Blocks = Blocks { most_bytes: 0, part_bytes: 0 };
+const SMALL_BY_JOBS: ZstdBlocks = ZstdBlocks { part_bytes: 0, ..SMALL };
+const LARGE: ZstdBlocks = ZstdBlocks { most_bytes: 0, part_bytes: 0 };
 /// Chunks that become smaller than this share of themselves get large blocks: headers of small ones would be 1 % and more.
 const WELL_COMPRESSED: usize = 16;
 /// Chunks of at least twice this size are encoded by jobs of this size, for any number of threads, so that equal chunks give
@@ -96,7 +96,7 @@ fn decompress_first(encoded: &[u8], decoded: &mut [u8], end: usize) -> Option<us
 /// The error for frames that libzstd refused. libzstd does not say at which byte, so the headers are searched for it.
 fn damage(error: &std::io::Error, encoded: &[u8], decoded_bytes: usize) -> Error {
     let said = lower(error);
-    let mut tables = Tables::new();
+    let mut tables = ZstdTables::new();
     let scanned = scan(&mut tables, encoded, 0..encoded.len(), 0..decoded_bytes);
     if said.contains("checksum") {
         let mut places = tables.frames.iter().filter_map(|frame| frame.checksum);
@@ -135,7 +135,7 @@ impl Zstd {
         Ok(encoded)
     }
 
-    fn compress_by_jobs(&self, decoded: &[u8], blocks: Blocks, encoded: &mut Vec<u8>) -> std::io::Result<usize> {
+    fn compress_by_jobs(&self, decoded: &[u8], blocks: ZstdBlocks, encoded: &mut Vec<u8>) -> std::io::Result<usize> {
         // Its threads end with it: none would be there in a forked process.
         let mut compressor = Compressor::default();
         compressor.set_parameter(CParameter::JobSize(JOB_BYTES as u32))?;
@@ -143,7 +143,7 @@ impl Zstd {
         self.compress_by(&mut compressor, decoded, blocks, encoded)
     }
 
-    fn compress_alone(&self, decoded: &[u8], blocks: Blocks, encoded: &mut Vec<u8>) -> std::io::Result<usize> {
+    fn compress_alone(&self, decoded: &[u8], blocks: ZstdBlocks, encoded: &mut Vec<u8>) -> std::io::Result<usize> {
         COMPRESSOR.with_borrow_mut(|compressor| {
             // A frame that did not fit has left its session open.
             compressor
@@ -158,7 +158,7 @@ impl Zstd {
         &self,
         compressor: &mut Compressor<'static>,
         decoded: &[u8],
-        blocks: Blocks,
+        blocks: ZstdBlocks,
         encoded: &mut Vec<u8>,
     ) -> std::io::Result<usize> {
         compressor.set_compression_level(self.level)?;
@@ -183,11 +183,11 @@ impl BytesToBytes for Zstd {
     }
 
     fn device_decoder(&self) -> Option<&'static dyn DeviceDecoder> {
-        Some(&Decoder)
+        Some(&ZstdDecoder)
     }
 
     fn device_encoder(&self, decoded_bytes: usize) -> Option<Arc<dyn DeviceEncoder>> {
-        Some(Arc::new(Encoder::new(decoded_bytes, self.level, self.checksum)?))
+        Some(Arc::new(ZstdEncoder::new(decoded_bytes, self.level, self.checksum)?))
     }
 
     fn decode_into(&self, encoded: &[u8], decoded: &mut [u8]) -> Result<()> {
@@ -230,8 +230,8 @@ mod tests {
         (0..count).map(|_| next()).collect()
     }
 
-    fn scanned(frame: &[u8], decoded_bytes: usize) -> Tables {
-        let mut tables = Tables::new();
+    fn scanned(frame: &[u8], decoded_bytes: usize) -> ZstdTables {
+        let mut tables = ZstdTables::new();
         scan(&mut tables, frame, 0..frame.len(), 0..decoded_bytes).unwrap();
         tables
     }

@@ -5,7 +5,7 @@ use cuzarr_device::{Buffer, Device, Header, Kernel, KernelSource, Stream, header
 
 use super::cost;
 use super::scan::scan;
-use super::table::{Layout, RESULT_BYTES, TABLES_BYTES, TREE_BYTES, Tables};
+use super::table::{RESULT_BYTES, TABLES_BYTES, TREE_BYTES, TableLayout, ZstdTables};
 use crate::codec::cost::Speeds;
 use crate::codec::device::{Decode, DeviceDecoder, HeaderWalk, Headers, Prepared, Request, Task, Unit};
 use crate::codec::{batch, lz};
@@ -52,16 +52,16 @@ const WARPS_PER_BLOCK: u32 = 2;
 const LARGEST_UNIT_BYTES: usize = lz::BRIEF_OFFSETS;
 
 /// Tables of one unit alone, and why it was refused if it was.
-struct Read {
-    tables: Tables,
+struct HeaderRead {
+    tables: ZstdTables,
     refused: Option<Error>,
 }
 
 /// Kernels for Zstandard frames, one or several in a unit.
 #[derive(Debug)]
-pub(crate) struct Decoder;
+pub(crate) struct ZstdDecoder;
 
-impl DeviceDecoder for Decoder {
+impl DeviceDecoder for ZstdDecoder {
     fn name(&self) -> &'static str {
         "zstd"
     }
@@ -83,10 +83,10 @@ impl DeviceDecoder for Decoder {
     }
 
     fn headers(&self, frame: &[u8], decoded_bytes: usize) -> Option<Headers> {
-        let mut tables = Tables::new();
+        let mut tables = ZstdTables::new();
         let refused = scan(&mut tables, frame, 0..frame.len(), 0..decoded_bytes).err();
         let unknown = refused.as_ref().is_some_and(|error| error.kind() == ErrorKind::Unsupported);
-        (decoded_bytes < LARGEST_UNIT_BYTES && !unknown).then(|| Headers::read(Read { tables, refused }))
+        (decoded_bytes < LARGEST_UNIT_BYTES && !unknown).then(|| Headers::read(HeaderRead { tables, refused }))
     }
 
     fn damages(&self) -> &'static [Header] {
@@ -103,9 +103,9 @@ impl DeviceDecoder for Decoder {
 }
 
 /// Adds one unit to the tables, by its headers if they were already read.
-fn add(tables: &mut Tables, request: &Request<'_>, index: usize) -> Result<()> {
+fn add(tables: &mut ZstdTables, request: &Request<'_>, index: usize) -> Result<()> {
     let Unit { src, dst } = &request.units[index];
-    match (request.headers.get(index).and_then(Headers::get::<Read>), request.host) {
+    match (request.headers.get(index).and_then(Headers::get::<HeaderRead>), request.host) {
         (Some(read), _) if tables.append(&read.tables, src, dst) => match &read.refused {
             Some(error) => Err(error.clone()),
             None => Ok(()),
@@ -120,33 +120,33 @@ fn add(tables: &mut Tables, request: &Request<'_>, index: usize) -> Result<()> {
 
 /// Makes one table of the headers of all units.
 fn prepare(request: &Request<'_>) -> Result<Prepared> {
-    let mut tables = Tables::new();
-    let read = request.headers.iter().filter_map(Headers::get::<Read>).map(|read| read.tables.blocks.len());
+    let mut tables = ZstdTables::new();
+    let read = request.headers.iter().filter_map(Headers::get::<HeaderRead>).map(|read| read.tables.blocks.len());
     tables.blocks.reserve_exact(read.sum());
     let mut refused = Vec::new();
     for (index, unit) in request.units.iter().enumerate() {
         if let Err(error) = add(&mut tables, request, index) {
             refused.push((index, error));
-        } else if let Some(reason) = Decoder.host_reason(unit.dst.len()) {
+        } else if let Some(reason) = ZstdDecoder.host_reason(unit.dst.len()) {
             refused.push((index, Error::new(ErrorKind::Unsupported, reason)));
         }
     }
-    let units = tables.units.iter().enumerate().map(|(index, unit)| lz::Unit {
+    let units = tables.units.iter().enumerate().map(|(index, unit)| lz::LzUnit {
         dst: unit.dst.clone(),
         literals: unit.src.start as u64,
         scratch_literals: unit.literals,
         first_sequence: unit.first_bundle,
         status: index as u32,
     });
-    let (layout, scratch) = (tables.layout(), Scratch::of(&tables));
+    let (layout, scratch) = (tables.layout(), ZstdScratch::of(&tables));
     let mark_bytes = request.scratch_aim_bytes.saturating_sub(scratch.bytes() + layout.size_bytes);
     let (units, short) = (units.collect::<Vec<_>>(), tables.has_short_sequences());
-    let engine = lz::Engine::new(request.device, &units, short, mark_bytes);
-    Prepared::new(request, Zstd { tables, layout, scratch, engine }, refused)
+    let engine = lz::LzEngine::new(request.device, &units, short, mark_bytes);
+    Prepared::new(request, ZstdDecoding { tables, layout, scratch, engine }, refused)
 }
 
 /// Sizes of the parts of scratch.
-struct Scratch {
+struct ZstdScratch {
     results: usize,
     trees: usize,
     tables: usize,
@@ -156,10 +156,10 @@ struct Scratch {
     bundle_counts: usize,
 }
 
-impl Scratch {
-    fn of(tables: &Tables) -> Scratch {
+impl ZstdScratch {
+    fn of(tables: &ZstdTables) -> ZstdScratch {
         let aligned = |bytes: usize| bytes.next_multiple_of(ALIGNMENT_BYTES);
-        Scratch {
+        ZstdScratch {
             results: aligned(tables.blocks.len() * RESULT_BYTES),
             trees: aligned(tables.trees as usize * TREE_BYTES),
             tables: aligned(tables.tables as usize * TABLES_BYTES),
@@ -175,11 +175,11 @@ impl Scratch {
     }
 }
 
-struct Zstd {
-    tables: Tables,
-    layout: Layout,
-    scratch: Scratch,
-    engine: lz::Engine,
+struct ZstdDecoding {
+    tables: ZstdTables,
+    layout: TableLayout,
+    scratch: ZstdScratch,
+    engine: lz::LzEngine,
 }
 
 /// `ZstdTask` in zstd.cuh.
@@ -211,7 +211,7 @@ struct KernelTask {
 }
 
 /// Scratch of a launch, by its parts.
-struct Parts {
+struct ZstdParts {
     results: Buffer,
     trees: Buffer,
     tables: Buffer,
@@ -221,15 +221,15 @@ struct Parts {
     bundle_counts: Buffer,
 }
 
-impl Scratch {
-    fn allocate(&self, task: &Task<'_>) -> Result<Parts> {
+impl ZstdScratch {
+    fn allocate(&self, task: &Task<'_>) -> Result<ZstdParts> {
         let all = pool::allocate(self.bytes(), task.stream)?;
         let mut at = 0;
         let mut part = |bytes: usize| {
             at += bytes;
             all.slice(at - bytes..at)
         };
-        Ok(Parts {
+        Ok(ZstdParts {
             results: part(self.results)?,
             trees: part(self.trees)?,
             tables: part(self.tables)?,
@@ -241,8 +241,8 @@ impl Scratch {
     }
 }
 
-impl Zstd {
-    fn task(&self, task: &Task<'_>, table: &Buffer, parts: &Parts) -> KernelTask {
+impl ZstdDecoding {
+    fn task(&self, task: &Task<'_>, table: &Buffer, parts: &ZstdParts) -> KernelTask {
         let layout = &self.layout;
         let within = |at: usize| table.address() + at;
         KernelTask {
@@ -274,36 +274,36 @@ impl Zstd {
 
 /// The number of blocks of data whose sequences share a block of threads, which decides the kernel.
 #[derive(Clone, Copy)]
-enum Group {
+enum ZstdGroup {
     Few = defined(ENTROPY.text, "CUZARR_ZSTD_FEW") as isize,
     Some = defined(ENTROPY.text, "CUZARR_ZSTD_SOME") as isize,
     Many = defined(ENTROPY.text, "CUZARR_ZSTD_MANY") as isize,
 }
 
-impl Group {
-    fn of(sequences: u32, multiprocessors: u32) -> Group {
-        let fits = |group: &Group| sequences.div_ceil(*group as u32) <= GROUPS_ALONE * multiprocessors;
-        [Group::Few, Group::Some].into_iter().find(fits).unwrap_or(Group::Many)
+impl ZstdGroup {
+    fn of(sequences: u32, multiprocessors: u32) -> ZstdGroup {
+        let fits = |group: &ZstdGroup| sequences.div_ceil(*group as u32) <= GROUPS_ALONE * multiprocessors;
+        [ZstdGroup::Few, ZstdGroup::Some].into_iter().find(fits).unwrap_or(ZstdGroup::Many)
     }
 
     fn kernel(self, device: Device) -> Result<Kernel> {
         Ok(match self {
-            Group::Few => ENTROPY.kernel(device, "zstd_entropy_few")?,
-            Group::Some => ENTROPY.kernel(device, "zstd_entropy_some")?,
-            Group::Many => ENTROPY.kernel(device, "zstd_entropy")?.with_shared(ENTROPY_SHARED_BYTES)?,
+            ZstdGroup::Few => ENTROPY.kernel(device, "zstd_entropy_few")?,
+            ZstdGroup::Some => ENTROPY.kernel(device, "zstd_entropy_some")?,
+            ZstdGroup::Many => ENTROPY.kernel(device, "zstd_entropy")?.with_shared(ENTROPY_SHARED_BYTES)?,
         })
     }
 
     /// The number of blocks; few in `simt`, where each thread is a fiber.
     fn blocks(self, device: Device) -> u32 {
         match self {
-            Group::Many if device == Device::Simt => Group::Few as u32,
+            ZstdGroup::Many if device == Device::Simt => ZstdGroup::Few as u32,
             group => group as u32,
         }
     }
 }
 
-impl Decode for Zstd {
+impl Decode for ZstdDecoding {
     fn scratch_bytes(&self) -> usize {
         self.scratch.bytes() + self.layout.size_bytes + self.engine.scratch_bytes()
     }
@@ -326,7 +326,7 @@ impl Decode for Zstd {
                 return Ok(());
             }
             // SAFETY: the parameter of every kernel of zstd. The scan has checked that sections lie in their units, and
-            // `Prepared` that source, target and statuses have room for all units. `Scratch::of` and `Layout` have counted
+            // `Prepared` that source, target and statuses have room for all units. `ZstdScratch::of` and `TableLayout` have counted
             // the room that the tables need, and kernels check what they read in streams.
             Ok(unsafe { kernel.launch(stream, blocks, threads, (kernel_task,), &buffers) }?)
         };
@@ -338,7 +338,7 @@ impl Decode for Zstd {
             launch(&TABLES.kernel(device, "zstd_tables")?, 1 + trees + sequences, WARP)?;
         }
         let place = EXECUTE.kernel(device, "zstd_place")?;
-        let group = Group::of(sequences, place.multiprocessors());
+        let group = ZstdGroup::of(sequences, place.multiprocessors());
         let blocks = group.blocks(device);
         let (entropy, groups, threads) = (group.kernel(device)?, sequences.div_ceil(blocks), (1 + blocks) * WARP);
         let beside = literals.div_ceil(LITERALS_BESIDE);
@@ -354,7 +354,7 @@ impl Decode for Zstd {
         launch(&EXECUTE.kernel(device, "zstd_finish")?, block_count, threads)?;
         let brought = self.engine.bring(task.stream)?;
         copies.stream.wait(&urgent.record()?)?;
-        let Parts { sequences: briefs, bundles, bundle_counts: counts, literals, .. } = &parts;
+        let ZstdParts { sequences: briefs, bundles, bundle_counts: counts, literals, .. } = &parts;
         self.engine.launch(copies, &brought, lz::Sequences::Bundled { briefs, bundles, counts }, literals)?;
         if self.tables.frames.iter().any(|frame| frame.checksum.is_some()) {
             let kernel = EXECUTE.kernel(device, "zstd_checksum")?;

@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use cuzarr_device::internal::defined;
 
-use super::table::{Block, FrameEntry, Literals, MOST_BLOCK_BYTES, PREDEFINED, Tables, UnitEntry};
+use super::table::{Literals, MOST_BLOCK_BYTES, PREDEFINED, UnitEntry, ZstdBlock, ZstdFrameEntry, ZstdTables};
 use crate::codec::damage::corrupt;
 use crate::{Error, ErrorKind, Result};
 
@@ -23,7 +23,7 @@ const TABLE_BYTES: usize = 256 << 10;
 
 /// Bytes with their place, which errors name.
 #[derive(Clone, Copy)]
-struct Reader<'a> {
+struct BlockReader<'a> {
     bytes: &'a [u8],
     at: usize,
 }
@@ -32,7 +32,7 @@ fn damaged(at: usize, what: impl std::fmt::Display) -> Error {
     corrupt(format!("byte {at}: {what}"))
 }
 
-impl<'a> Reader<'a> {
+impl<'a> BlockReader<'a> {
     fn rest(&self) -> usize {
         self.bytes.len() - self.at
     }
@@ -60,16 +60,16 @@ struct Earlier {
 }
 
 /// A block, while its content is read.
-struct Content<'a> {
-    block: Block,
-    reader: Reader<'a>,
+struct BlockContent<'a> {
+    block: ZstdBlock,
+    reader: BlockReader<'a>,
     /// Most bytes that the block may decode to.
     limit: usize,
 }
 
 /// One unit, while it is read.
-struct Scan<'a> {
-    reader: Reader<'a>,
+struct FrameScan<'a> {
+    reader: BlockReader<'a>,
     /// Where the unit begins in the source.
     src: usize,
     unit: u32,
@@ -82,11 +82,11 @@ struct Scan<'a> {
 
 /// Adds the frames of one unit to the tables; `at` is its range in the source. On an error the tables are as before, and the
 /// unit is there without frames.
-pub(super) fn scan(tables: &mut Tables, bytes: &[u8], at: Range<usize>, dst: Range<usize>) -> Result<()> {
+pub(super) fn scan(tables: &mut ZstdTables, bytes: &[u8], at: Range<usize>, dst: Range<usize>) -> Result<()> {
     let mark = tables.mark();
     let (first_frame, literals, first_bundle) = (tables.frames.len() as u32, tables.literal_bytes, tables.bundles);
-    let mut scan = Scan {
-        reader: Reader { bytes, at: 0 },
+    let mut scan = FrameScan {
+        reader: BlockReader { bytes, at: 0 },
         src: at.start,
         unit: tables.units.len() as u32,
         dst_bytes: dst.len(),
@@ -103,8 +103,8 @@ pub(super) fn scan(tables: &mut Tables, bytes: &[u8], at: Range<usize>, dst: Ran
     result
 }
 
-impl Scan<'_> {
-    fn frames(&mut self, tables: &mut Tables) -> Result<()> {
+impl FrameScan<'_> {
+    fn frames(&mut self, tables: &mut ZstdTables) -> Result<()> {
         while self.reader.rest() > 0 {
             let begin = self.reader.at;
             let magic = self.reader.number(4)? as u32;
@@ -120,7 +120,7 @@ impl Scan<'_> {
         Ok(())
     }
 
-    fn frame(&mut self, tables: &mut Tables, begin: usize) -> Result<()> {
+    fn frame(&mut self, tables: &mut ZstdTables, begin: usize) -> Result<()> {
         let descriptor = self.reader.number(1)? as u8;
         if descriptor & 8 != 0 {
             return Err(damaged(begin + 4, "the frame's header has a reserved bit set"));
@@ -162,7 +162,14 @@ impl Scan<'_> {
             false => None,
         };
         let blocks = tables.blocks.len() as u32 - first_block;
-        tables.frames.push(FrameEntry { content, checksum, unit: self.unit, at: begin as u32, first_block, blocks });
+        tables.frames.push(ZstdFrameEntry {
+            content,
+            checksum,
+            unit: self.unit,
+            at: begin as u32,
+            first_block,
+            blocks,
+        });
         Ok(())
     }
 
@@ -189,7 +196,7 @@ impl Scan<'_> {
     }
 
     /// Reads one block; returns whether it is the last.
-    fn block(&mut self, tables: &mut Tables, limit: usize, earlier: &mut Earlier) -> Result<bool> {
+    fn block(&mut self, tables: &mut ZstdTables, limit: usize, earlier: &mut Earlier) -> Result<bool> {
         let at = self.reader.at;
         let header = self.reader.number(3)? as usize;
         let (last, kind, size) = (header & 1 == 1, header >> 1 & 3, header >> 3);
@@ -199,9 +206,9 @@ impl Scan<'_> {
         let content = self.reader.at;
         let stored = if kind == 1 { 1 } else { size };
         self.reader.take(stored)?;
-        let reader = Reader { bytes: &self.reader.bytes[..content + stored], at: content };
+        let reader = BlockReader { bytes: &self.reader.bytes[..content + stored], at: content };
         let mut content =
-            Content { block: Block::new(self.src + content, stored as u32, self.unit, limit), reader, limit };
+            BlockContent { block: ZstdBlock::new(self.src + content, stored as u32, self.unit, limit), reader, limit };
         match kind {
             0 | 1 => {
                 self.claim(at, size)?;
@@ -232,8 +239,13 @@ impl Scan<'_> {
     }
 
     /// Reads the section of literals (3.1.1.3.1).
-    fn literals(&mut self, tables: &mut Tables, content: &mut Content<'_>, earlier: &mut Earlier) -> Result<()> {
-        let Content { block, reader, limit } = content;
+    fn literals(
+        &mut self,
+        tables: &mut ZstdTables,
+        content: &mut BlockContent<'_>,
+        earlier: &mut Earlier,
+    ) -> Result<()> {
+        let BlockContent { block, reader, limit } = content;
         let begin = reader.at;
         let Some(&first) = reader.bytes.get(begin) else {
             return Err(damaged(begin, "a compressed block without bytes"));
@@ -274,8 +286,13 @@ impl Scan<'_> {
     }
 
     /// Reads the section of sequences (3.1.1.3.2).
-    fn sequences(&mut self, tables: &mut Tables, content: &mut Content<'_>, earlier: &mut Earlier) -> Result<()> {
-        let Content { block, reader, limit } = content;
+    fn sequences(
+        &mut self,
+        tables: &mut ZstdTables,
+        content: &mut BlockContent<'_>,
+        earlier: &mut Earlier,
+    ) -> Result<()> {
+        let BlockContent { block, reader, limit } = content;
         let begin = reader.at;
         let count = match reader.number(1)? as usize {
             few @ 0..128 => few,
@@ -322,9 +339,9 @@ impl Scan<'_> {
 /// The tables that the headers of units give, in words, with refusals. `apart`: each unit's headers are read by themselves first.
 #[cfg(test)]
 pub(crate) fn described(host: &[u8], units: &[crate::codec::batch::Unit], apart: bool) -> Vec<String> {
-    let mut tables = Tables::new();
+    let mut tables = ZstdTables::new();
     let scan = |unit: &crate::codec::batch::Unit| {
-        let (bytes, mut own) = (&host[unit.src.clone()], Tables::new());
+        let (bytes, mut own) = (&host[unit.src.clone()], ZstdTables::new());
         let scanned = if apart {
             let scanned = scan(&mut own, bytes, 0..bytes.len(), 0..unit.dst.len());
             assert!(tables.append(&own, &unit.src, &unit.dst));

@@ -43,7 +43,7 @@ pub(super) struct UnitEntry {
 
 /// `ZstdFrame`.
 #[derive(Clone, Copy)]
-pub(super) struct FrameEntry {
+pub(super) struct ZstdFrameEntry {
     pub(super) content: Option<u64>,
     /// The place of the checksum in the source.
     pub(super) checksum: Option<usize>,
@@ -63,7 +63,7 @@ pub(super) enum Literals {
 
 /// `ZstdBlock`, before its place in scratch is known.
 #[derive(Clone, Copy)]
-pub(super) struct Block {
+pub(super) struct ZstdBlock {
     pub(super) src: usize,
     pub(super) src_bytes: u32,
     pub(super) unit: u32,
@@ -83,7 +83,7 @@ pub(super) struct Block {
     pub(super) most_bytes: u32,
 }
 
-impl Block {
+impl ZstdBlock {
     /// Bundles of its sequences, with one more for literals behind them. Without sequences its literals are one or two.
     fn bundles(&self) -> u64 {
         u64::from(self.sequences) / lz::BUNDLE as u64 + 1
@@ -100,8 +100,8 @@ impl Block {
         }
     }
 
-    pub(super) fn new(src: usize, src_bytes: u32, unit: u32, most_bytes: usize) -> Block {
-        Block {
+    pub(super) fn new(src: usize, src_bytes: u32, unit: u32, most_bytes: usize) -> ZstdBlock {
+        ZstdBlock {
             src,
             src_bytes,
             unit,
@@ -123,10 +123,10 @@ impl Block {
 }
 
 /// Everything about a batch.
-pub(super) struct Tables {
+pub(super) struct ZstdTables {
     pub(super) units: Vec<UnitEntry>,
-    pub(super) frames: Vec<FrameEntry>,
-    pub(super) blocks: Vec<Block>,
+    pub(super) frames: Vec<ZstdFrameEntry>,
+    pub(super) blocks: Vec<ZstdBlock>,
     /// Slots in use.
     pub(super) trees: u32,
     pub(super) tables: u32,
@@ -137,49 +137,49 @@ pub(super) struct Tables {
     pub(super) bundles: u64,
 }
 
-/// The lengths of [`Tables`] at one moment.
-pub(super) struct Mark {
+/// The lengths of [`ZstdTables`] at one moment.
+pub(super) struct TableMark {
     frames: usize,
     blocks: usize,
     counts: (u32, u32, u64, u64, u64),
 }
 
 /// Where the parts of the table lie in device memory.
-pub(super) struct Layout {
+pub(super) struct TableLayout {
     pub(super) frames: usize,
     pub(super) blocks: usize,
     /// Blocks that describe a Huffman code, whose literals have to be decoded, and that have sequences.
-    pub(super) with_tree: List,
-    pub(super) with_literals: List,
-    pub(super) with_sequences: List,
+    pub(super) with_tree: ListTable,
+    pub(super) with_literals: ListTable,
+    pub(super) with_sequences: ListTable,
     pub(super) size_bytes: usize,
 }
 
 /// Numbers of blocks.
-pub(super) struct List {
+pub(super) struct ListTable {
     pub(super) at: usize,
     numbers: Vec<u32>,
 }
 
-impl List {
+impl ListTable {
     pub(super) fn count(&self) -> u32 {
         self.numbers.len() as u32
     }
 }
 
-impl Tables {
-    pub(super) fn new() -> Tables {
+impl ZstdTables {
+    pub(super) fn new() -> ZstdTables {
         // The first slot of tables is for the predefined ones.
         let (units, frames, blocks) = (Vec::new(), Vec::new(), Vec::new());
-        Tables { units, frames, blocks, trees: 0, tables: 1, sequences: 0, literal_bytes: 0, bundles: 0 }
+        ZstdTables { units, frames, blocks, trees: 0, tables: 1, sequences: 0, literal_bytes: 0, bundles: 0 }
     }
 
-    pub(super) fn mark(&self) -> Mark {
+    pub(super) fn mark(&self) -> TableMark {
         let counts = (self.trees, self.tables, self.sequences, self.literal_bytes, self.bundles);
-        Mark { frames: self.frames.len(), blocks: self.blocks.len(), counts }
+        TableMark { frames: self.frames.len(), blocks: self.blocks.len(), counts }
     }
 
-    pub(super) fn reset(&mut self, mark: &Mark) {
+    pub(super) fn reset(&mut self, mark: &TableMark) {
         self.frames.truncate(mark.frames);
         self.blocks.truncate(mark.blocks);
         (self.trees, self.tables, self.sequences, self.literal_bytes, self.bundles) = mark.counts;
@@ -195,7 +195,7 @@ impl Tables {
         self.tables - 1
     }
 
-    pub(super) fn add(&mut self, block: Block) {
+    pub(super) fn add(&mut self, block: ZstdBlock) {
         self.sequences += u64::from(block.sequences);
         self.literal_bytes += block.literal_room();
         self.bundles += block.bundles();
@@ -204,7 +204,7 @@ impl Tables {
 
     /// Adds the one unit of `other`, which lies at the beginning of both sides there and at `src` and `dst` here; `false`
     /// when those are of other sizes.
-    pub(super) fn append(&mut self, other: &Tables, src: &Range<usize>, dst: &Range<usize>) -> bool {
+    pub(super) fn append(&mut self, other: &ZstdTables, src: &Range<usize>, dst: &Range<usize>) -> bool {
         let [unit] = &other.units[..] else { return false };
         if (unit.src.len(), unit.dst.len()) != (src.len(), dst.len()) {
             return false;
@@ -215,7 +215,7 @@ impl Tables {
         let begin = src.start;
         let first_bundle = self.bundles;
         self.units.push(UnitEntry { src, dst, literals, first_bundle, first_frame, ..*unit });
-        self.frames.extend(other.frames.iter().map(|frame| FrameEntry {
+        self.frames.extend(other.frames.iter().map(|frame| ZstdFrameEntry {
             checksum: frame.checksum.map(|at| at + begin),
             unit: number,
             first_block: first_block + frame.first_block,
@@ -224,7 +224,7 @@ impl Tables {
         let (trees, tables) = (self.trees, self.tables - 1);
         // The first slot of tables is everybody's.
         let slot = |slot: u32| if slot == 0 { 0 } else { slot + tables };
-        self.blocks.extend(other.blocks.iter().map(|block| Block {
+        self.blocks.extend(other.blocks.iter().map(|block| ZstdBlock {
             src: block.src + begin,
             unit: number,
             tree: if block.literals == Literals::Huffman { block.tree + trees } else { block.tree },
@@ -247,11 +247,11 @@ impl Tables {
     }
 
     /// Where what kernels read of the tables lies.
-    pub(super) fn layout(&self) -> Layout {
+    pub(super) fn layout(&self) -> TableLayout {
         let frames = self.units.len() * UNIT_BYTES;
         let blocks = frames + self.frames.len() * FRAME_BYTES;
         let mut at = blocks + self.blocks.len() * BLOCK_BYTES;
-        let mut list = |size: &dyn Fn(&Block) -> u32| {
+        let mut list = |size: &dyn Fn(&ZstdBlock) -> u32| {
             let sizes = self.blocks.iter().map(size).zip(0u32..).filter(|&(size, _)| size > 0);
             // Blocks that share a warp should take about as long, and the longest should begin first.
             let mut order: Vec<(Reverse<u32>, u32)> = sizes.map(|(size, index)| (Reverse(size), index)).collect();
@@ -259,16 +259,16 @@ impl Tables {
             let numbers: Vec<u32> = order.into_iter().map(|(_, index)| index).collect();
             let begin = at;
             at += numbers.len() * 4;
-            List { at: begin, numbers }
+            ListTable { at: begin, numbers }
         };
         let with_tree = list(&|block| u32::from(block.own_tree));
         let with_literals = list(&|block| if block.literal_room() > 0 { block.literal_bytes } else { 0 });
         let with_sequences = list(&|block| block.sequences);
-        Layout { frames, blocks, with_tree, with_literals, with_sequences, size_bytes: at }
+        TableLayout { frames, blocks, with_tree, with_literals, with_sequences, size_bytes: at }
     }
 
     /// Writes the tables as kernels read them: `table` has the bytes of the layout.
-    pub(super) fn write(&self, layout: &Layout, table: &mut [u8]) {
+    pub(super) fn write(&self, layout: &TableLayout, table: &mut [u8]) {
         let mut fields = Fields::new(table);
         for unit in &self.units {
             fields.put64(&[unit.src.start as u64, unit.dst.start as u64, unit.literals, unit.first_bundle]);

@@ -20,7 +20,7 @@ const BETWEEN_BYTES: usize = 64 << 20;
 
 /// The way of a packed chunk to its output.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Way {
+enum PlaceWay {
     /// A copy, because packed bytes are the output's bytes.
     Copied,
     /// The tail moves many at once, as rows of one array.
@@ -47,11 +47,11 @@ pub(crate) fn kinds(arrays: &[NdBuffer]) -> Vec<Vec<usize>> {
     kinds
 }
 
-fn way(program: &Program, out: &NdBuffer) -> Way {
+fn way(program: &Program, out: &NdBuffer) -> PlaceWay {
     match out.is_contiguous(Order::C) {
-        true if is_plain(program) => Way::Copied,
-        true => Way::Rows,
-        false => Way::Scattered,
+        true if is_plain(program) => PlaceWay::Copied,
+        true => PlaceWay::Rows,
+        false => PlaceWay::Scattered,
     }
 }
 
@@ -66,7 +66,7 @@ pub(crate) fn between_bytes<'a>(
     outs: impl Iterator<Item = &'a NdBuffer>,
     limit_bytes: usize,
 ) -> usize {
-    let between = |out: &&NdBuffer| way(program, out) == Way::Rows && out.size_bytes() < LAUNCH_EACH_BYTES;
+    let between = |out: &&NdBuffer| way(program, out) == PlaceWay::Rows && out.size_bytes() < LAUNCH_EACH_BYTES;
     let sizes = outs.filter(between).map(NdBuffer::size_bytes);
     let (size_bytes, count) = sizes.fold((0, 0), |(_, count), size_bytes| (size_bytes, count + 1));
     size_bytes * between_len(size_bytes, count, limit_bytes)
@@ -108,9 +108,11 @@ pub(crate) fn place(
     let (mut pieces, mut rows) = (Vec::new(), Vec::new());
     for &(out, offset) in outs {
         match way(program, out) {
-            Way::Copied => pieces.push((packed.slice(offset..offset + program.packed_size_bytes())?, out.as_buffer()?)),
-            Way::Rows => rows.push((out, offset)),
-            Way::Scattered => scatter_on(packed, &transfer(program, out, offset), out, stream)?,
+            PlaceWay::Copied => {
+                pieces.push((packed.slice(offset..offset + program.packed_size_bytes())?, out.as_buffer()?))
+            }
+            PlaceWay::Rows => rows.push((out, offset)),
+            PlaceWay::Scattered => scatter_on(packed, &transfer(program, out, offset), out, stream)?,
         }
     }
     copy_pieces_on(&pieces, stream)?;
@@ -204,11 +206,11 @@ pub(crate) fn gather(program: &Program, chunks: &[(&NdBuffer, usize)], packed: &
     let (mut pieces, mut rows) = (Vec::new(), Vec::new());
     for &(chunk, offset) in chunks {
         match way(program, chunk) {
-            Way::Copied => {
+            PlaceWay::Copied => {
                 pieces.push((chunk.as_buffer()?, packed.slice(offset..offset + program.packed_size_bytes())?))
             }
-            Way::Rows => rows.push((chunk, offset)),
-            Way::Scattered => gather_on(chunk, &transfer(program, chunk, offset), packed, stream)?,
+            PlaceWay::Rows => rows.push((chunk, offset)),
+            PlaceWay::Scattered => gather_on(chunk, &transfer(program, chunk, offset), packed, stream)?,
         }
     }
     copy_pieces_on(&pieces, stream)?;

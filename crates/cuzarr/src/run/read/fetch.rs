@@ -39,7 +39,7 @@ pub(crate) struct Fetched {
 }
 
 /// Number and outcome of a request.
-type Item = (usize, Result<Option<Vec<u8>>>);
+type FetchItem = (usize, Result<Option<Vec<u8>>>);
 
 /// Reads a batch on the call's threads and waits for it. Items that never ended are failures. The shards stay open for the call.
 pub(crate) fn fetch(call: &Arc<Context>, requests: &[Request<'_>]) -> Vec<Result<Option<Fetched>>> {
@@ -102,7 +102,7 @@ pub(crate) fn fetch(call: &Arc<Context>, requests: &[Request<'_>]) -> Vec<Result
 ///
 /// # Errors
 /// `Cancelled`, while requests go on without a receiver; `StoreFailed` when the store dropped the sink.
-fn next(call: &Context, receiver: &Receiver<Item>) -> Result<Item> {
+fn next(call: &Context, receiver: &Receiver<FetchItem>) -> Result<FetchItem> {
     loop {
         match receiver.recv_timeout(POLL_INTERVAL) {
             Ok(item) => return Ok(item),
@@ -124,7 +124,7 @@ struct Sink {
     /// The expected size and version of each item.
     expected: Vec<(SizeRule, Option<Version>)>,
     versions: Arc<[OnceLock<Version>]>,
-    sender: Mutex<Sender<Item>>,
+    sender: Mutex<Sender<FetchItem>>,
 }
 
 impl ReadSink for Sink {

@@ -33,25 +33,25 @@ pub(crate) struct InTurn {
     /// Further regions for which memory may be allocated.
     unmade: usize,
     free: (Sender<Buffer>, Receiver<Buffer>),
-    filling: Option<Filling>,
+    filling: Option<OutFilling>,
     deliver: Sender<Arrived>,
 }
 
 /// The region that is being filled.
-struct Filling {
+struct OutFilling {
     number: usize,
     elements: NdBuffer,
     missing_elems: usize,
-    lease: Lease,
+    lease: OutLease,
 }
 
 /// Memory of a region, which returns when it is dropped.
-struct Lease {
+struct OutLease {
     memory: Buffer,
     home: Sender<Buffer>,
 }
 
-impl Drop for Lease {
+impl Drop for OutLease {
     fn drop(&mut self) {
         // This fails only when the read has ended.
         let _ = self.home.send(self.memory.clone());
@@ -62,7 +62,7 @@ impl Drop for Lease {
 pub(crate) struct Arrived {
     elements: NdBuffer,
     done: Event,
-    _lease: Lease,
+    _lease: OutLease,
 }
 
 impl Arrived {
@@ -112,11 +112,11 @@ impl InTurn {
             // The caller returns regions also when it fails.
             Err(_) => self.free.1.recv().map_err(|_| out_of_turn())?,
         };
-        let lease = Lease { memory, home: self.free.0.clone() };
+        let lease = OutLease { memory, home: self.free.0.clone() };
         let layout = Layout::contiguous(shape, self.dtype.size_bytes(), Order::C)?;
         let elements = NdBuffer::from_parts(lease.memory.clone(), self.dtype, layout)?;
         let missing_elems = shape.iter().product();
-        self.filling = Some(Filling { number, elements: elements.clone(), missing_elems, lease });
+        self.filling = Some(OutFilling { number, elements: elements.clone(), missing_elems, lease });
         Ok(elements)
     }
 

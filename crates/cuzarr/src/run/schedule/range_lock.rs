@@ -20,12 +20,12 @@ pub(crate) struct Objects {
 /// All calls that write, or wait for their turn.
 #[derive(Default)]
 pub(crate) struct Turns {
-    queue: Mutex<Queue>,
+    queue: Mutex<RangeQueue>,
     ended: Condvar,
 }
 
 #[derive(Default)]
-struct Queue {
+struct RangeQueue {
     arrived: u64,
     /// The calls in the order of arrival, which numbers them.
     writers: Vec<(u64, Objects)>,
@@ -45,7 +45,7 @@ impl Objects {
     }
 }
 
-impl Queue {
+impl RangeQueue {
     fn must_wait(&self, number: u64) -> bool {
         let Ok(place) = self.writers.binary_search_by_key(&number, |(number, _)| *number) else { return false };
         let (before, own) = (&self.writers[..place], &self.writers[place].1);
@@ -78,7 +78,7 @@ impl Turns {
         Ok(Turn { turns: Arc::clone(self), number, process: std::process::id() })
     }
 
-    fn lock(&self) -> MutexGuard<'_, Queue> {
+    fn lock(&self) -> MutexGuard<'_, RangeQueue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -21,7 +21,7 @@ use crate::run::options::Options;
 use crate::run::schedule::budget::Reserved;
 use crate::run::write::device::DeviceSource;
 use crate::run::write::object::{Guard, Object, at_chunk};
-use crate::run::write::place::{Place, Shard};
+use crate::run::write::place::{Place, WriteShard};
 use crate::run::write::route::host::submit;
 use crate::run::write::writing::{Leaf, LeafValue, MadeOnce, Writing};
 use crate::store::StoreExt;
@@ -137,12 +137,12 @@ struct Coordinator {
 }
 
 /// Tells the coordinator, when it is dropped, that all work on an object has ended.
-struct Ticket {
+struct WriteTicket {
     number: usize,
     sender: Sender<usize>,
 }
 
-impl Drop for Ticket {
+impl Drop for WriteTicket {
     fn drop(&mut self) {
         // The receiver outlives every object, except when its thread panics, and then no thread waits.
         let _ = self.sender.send(self.number);
@@ -221,7 +221,7 @@ impl Coordinator {
                     reserved
                 }
             };
-            let ticket = Ticket { number: self.begun, sender: self.sender.clone() };
+            let ticket = WriteTicket { number: self.begun, sender: self.sender.clone() };
             self.under_way.insert(self.begun, reserved);
             self.begun += 1;
             let object = Arc::new(Object {
@@ -326,7 +326,7 @@ impl Coordinator {
             return self.feed(Leaf { chunk, place });
         }
         let touched: Vec<_> = writing.plan.inner(&chunk).map(|inner| inner.number).collect();
-        let shard = Arc::new(Shard::new(place, chunk.level, chunk.coverage.replaces(), &touched)?);
+        let shard = Arc::new(WriteShard::new(place, chunk.level, chunk.coverage.replaces(), &touched)?);
         let inner = writing.plan.inner(&chunk).map(|inner| {
             let place = Place::Inner(Arc::clone(&shard), inner.number);
             Leaf { chunk: inner, place }

@@ -22,10 +22,10 @@ struct State {
     /// Chunks that came, by their C-order number.
     waiting: HashMap<usize, Option<Vec<u8>>>,
     /// `None` while a thread writes, and after a failure.
-    writer: Option<Writer>,
+    writer: Option<FlowWriter>,
 }
 
-struct Writer {
+struct FlowWriter {
     layout: Layout,
     /// `None` before the first chunk that is stored.
     value: Option<Box<dyn Unfinished>>,
@@ -36,7 +36,7 @@ impl Flow {
     pub(crate) fn new(sharding: &Sharding, bound_bytes: u64, touched: impl Iterator<Item = usize>) -> Flow {
         let mut waiting: HashMap<_, _> = (0..sharding.len()).map(|linear| (linear, None)).collect();
         touched.for_each(|linear| drop(waiting.remove(&linear)));
-        let writer = Writer { layout: sharding.layout(), value: None };
+        let writer = FlowWriter { layout: sharding.layout(), value: None };
         Flow { bound_bytes, state: Mutex::new(State { waiting, writer: Some(writer) }) }
     }
 

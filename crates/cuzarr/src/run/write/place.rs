@@ -20,11 +20,11 @@ pub(crate) enum Place {
     /// The chunk is an object.
     Object(Arc<Object>),
     /// The chunk is an inner chunk of a shard, with this C-order number.
-    Inner(Arc<Shard>, usize),
+    Inner(Arc<WriteShard>, usize),
 }
 
 /// A shard that is being written.
-pub(crate) struct Shard {
+pub(crate) struct WriteShard {
     /// Where the chunks go that are written as they come; else the last one writes the shard. It is dropped before the object, whose
     /// end the coordinator waits for, so that nothing of a failed shard is left when a call returns.
     flow: Option<Flow>,
@@ -98,9 +98,9 @@ impl Place {
     }
 }
 
-impl Shard {
+impl WriteShard {
     /// A shard of `level` that gets the inner chunks with these C-order numbers.
-    pub(crate) fn new(place: Place, level: usize, covered: bool, touched: &[usize]) -> Result<Shard> {
+    pub(crate) fn new(place: Place, level: usize, covered: bool, touched: &[usize]) -> Result<WriteShard> {
         let sharding = sharding_at(&place.object().layout.chain, level)?;
         let flow = match &place {
             Place::Object(object) if covered => {
@@ -109,7 +109,7 @@ impl Shard {
             _ => None,
         };
         let count = if flow.is_some() { 0 } else { sharding.len() };
-        Ok(Shard {
+        Ok(WriteShard {
             level,
             covered,
             base: Mutex::new(Base::Unknown),

@@ -39,19 +39,19 @@ impl ReadSink for Watcher {
     }
 }
 
-type Job = Box<dyn FnOnce() + Send>;
+type WriteJob = Box<dyn FnOnce() + Send>;
 
 /// Threads that outlive the batch, as an engine's do.
 struct Threads {
-    jobs: Sender<Job>,
+    jobs: Sender<WriteJob>,
     handles: Vec<std::thread::JoinHandle<()>>,
 }
 
 impl Threads {
     fn new(count: usize) -> Self {
-        let (jobs, queue) = mpsc::channel::<Job>();
+        let (jobs, queue) = mpsc::channel::<WriteJob>();
         let queue = Arc::new(Mutex::new(queue));
-        let work = |queue: Arc<Mutex<Receiver<Job>>>| {
+        let work = |queue: Arc<Mutex<Receiver<WriteJob>>>| {
             move || {
                 while let Some(job) = next_job(&queue) {
                     job();
@@ -70,12 +70,12 @@ impl Threads {
     }
 }
 
-fn next_job(queue: &Mutex<Receiver<Job>>) -> Option<Job> {
+fn next_job(queue: &Mutex<Receiver<WriteJob>>) -> Option<WriteJob> {
     queue.lock().unwrap().recv().ok()
 }
 
 impl Workers for Threads {
-    fn spawn(&self, job: Job) {
+    fn spawn(&self, job: WriteJob) {
         self.jobs.send(job).expect("the threads are there until `finish`");
     }
 
@@ -181,7 +181,7 @@ pub(super) fn reserves_nothing_for_missing_keys(store: &Arc<dyn Store>) {
 pub(super) fn finishes_dropped_jobs(store: &Arc<dyn Store>) {
     struct Dropping;
     impl Workers for Dropping {
-        fn spawn(&self, job: Job) {
+        fn spawn(&self, job: WriteJob) {
             drop(job);
         }
 

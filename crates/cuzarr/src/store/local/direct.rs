@@ -92,7 +92,7 @@ fn fill_by(landing: &mut [u8], file: &File, bytes: &mut [u8], offset: u64) -> io
         let (at, rest) = (offset + filled as u64, &mut bytes[filled..]);
         let before = (at % ALIGNMENT_BYTES) as usize;
         let wanted = (before + rest.len()).next_multiple_of(ALIGNMENT_BYTES as usize).min(landing.len());
-        let turn = Turn::wait();
+        let turn = DirectTurn::wait();
         let read = file.read_at(&mut landing[..wanted], at - before as u64);
         drop(turn);
         let count = match read {
@@ -124,22 +124,22 @@ fn take_landing() -> cuzarr_device::Result<HostBytesMut> {
 }
 
 /// Permission to read from a drive; dropping it lets another thread read.
-struct Turn;
+struct DirectTurn;
 
 static READERS: Mutex<usize> = Mutex::new(0);
 static ENDED: Condvar = Condvar::new();
 
-impl Turn {
-    fn wait() -> Turn {
+impl DirectTurn {
+    fn wait() -> DirectTurn {
         let readers = READERS.lock().unwrap_or_else(PoisonError::into_inner);
         let full = |readers: &mut usize| *readers >= MOST_READERS;
         let waited = ENDED.wait_timeout_while(readers, LONGEST_WAIT, full);
         *waited.unwrap_or_else(PoisonError::into_inner).0 += 1;
-        Turn
+        DirectTurn
     }
 }
 
-impl Drop for Turn {
+impl Drop for DirectTurn {
     fn drop(&mut self) {
         *READERS.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
         ENDED.notify_one();

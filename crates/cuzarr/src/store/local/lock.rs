@@ -27,7 +27,7 @@ pub(super) fn try_lock(directory: &Path) -> io::Result<Lock> {
         Err(_) => return Ok(Lock::Unsupported),
     }
     let locked = file.metadata()?;
-    let held = Held { file, process: std::process::id() };
+    let held = HeldLock { file, process: std::process::id() };
     // A directory that was deleted and made again has another lock.
     match fs::metadata(directory) {
         Ok(found) if (found.dev(), found.ino()) == (locked.dev(), locked.ino()) => Ok(Lock::Held(Box::new(held))),
@@ -42,13 +42,13 @@ pub(super) fn try_lock(_directory: &Path) -> io::Result<Lock> {
 
 /// A lock that this process holds. A child that was forked meanwhile has the handle, too, so closing it here would release nothing.
 #[cfg(unix)]
-struct Held {
+struct HeldLock {
     file: fs::File,
     process: u32,
 }
 
 #[cfg(unix)]
-impl Drop for Held {
+impl Drop for HeldLock {
     fn drop(&mut self) {
         if self.process == std::process::id() {
             // The lock ends with the handle in any case.

@@ -15,7 +15,7 @@ use super::super::{
     Workers, no_parts,
 };
 use super::ZipStore;
-use super::draft::{Draft, Expected, Members, Names, Writing};
+use super::draft::{Draft, DraftWriting, Expected, Members, Names};
 use crate::error::{Error, ErrorKind, Result, ResultExt};
 
 /// What a [`ZipArchive`] does with the file.
@@ -81,9 +81,9 @@ impl ZipOptions {
 /// # Ok::<(), cuzarr::Error>(())
 /// ```
 #[derive(Clone)]
-pub struct ZipArchive(Arc<Shared>);
+pub struct ZipArchive(Arc<ArchiveShared>);
 
-struct Shared {
+struct ArchiveShared {
     path: PathBuf,
     options: ZipOptions,
     /// A forked process has a copy of this value, but the file is its parent's.
@@ -132,7 +132,7 @@ impl ZipArchive {
             return Err(Error::new(ErrorKind::StoreFailed, format!("zip://{}: {reason}", path.display())));
         }
         let state = State { mode: options.mode, view: View::Unopened, is_closed: false };
-        Ok(ZipArchive(Arc::new(Shared { path, options, process: std::process::id(), state: Mutex::new(state) })))
+        Ok(ZipArchive(Arc::new(ArchiveShared { path, options, process: std::process::id(), state: Mutex::new(state) })))
     }
 
     /// The path of the file, absolute.
@@ -231,9 +231,9 @@ impl ZipArchive {
         Ok(Arc::new(Draft::create(&self.0.path, self.writing(), expected).at(|| self.to_string())?))
     }
 
-    fn writing(&self) -> Writing {
+    fn writing(&self) -> DraftWriting {
         let ZipOptions { deflate, zip64, durability, .. } = self.0.options;
-        Writing { deflate, zip64, durability }
+        DraftWriting { deflate, zip64, durability }
     }
 
     fn open(&self) -> Result<ZipStore> {

@@ -8,7 +8,7 @@ use flate2::read::DeflateDecoder;
 use super::super::batch::Source;
 use super::super::object::Object;
 use super::super::{Key, Version};
-use super::directory::{Member, damaged};
+use super::directory::{ZipMember, damaged};
 use super::{Archive, ZipStore};
 use crate::error::{Error, Result};
 
@@ -20,7 +20,7 @@ pub(super) struct Deflated(pub(super) ZipStore);
 
 pub(super) struct DeflatedMember {
     archive: Arc<Archive>,
-    member: Arc<Member>,
+    member: Arc<ZipMember>,
 }
 
 impl Source for Deflated {

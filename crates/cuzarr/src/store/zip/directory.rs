@@ -36,7 +36,7 @@ const DEFLATE_MOST: u64 = 1032;
 
 /// A member, as the directory has it.
 #[derive(Debug)]
-pub(super) struct Member {
+pub(super) struct ZipMember {
     pub(super) is_deflated: bool,
     /// Where its header begins.
     pub(super) header_at: u64,
@@ -52,7 +52,7 @@ pub(super) struct Member {
     is_described_behind: bool,
 }
 
-impl Member {
+impl ZipMember {
     /// Where its bytes begin in a file that has nothing between its members. Only the header or the checksum tells whether that
     /// is true.
     pub(super) fn expected_at(&self) -> Option<u64> {
@@ -114,7 +114,7 @@ fn u64_at(bytes: &[u8], at: usize) -> Result<u64> {
 }
 
 /// What the end of a ZIP file says of its directory.
-pub(super) struct End {
+pub(super) struct DirectoryEnd {
     /// Where the directory ends.
     pub(super) at: u64,
     pub(super) offset: u64,
@@ -150,9 +150,9 @@ impl Count {
     }
 }
 
-impl End {
+impl DirectoryEnd {
     /// Looks for the end record from the back of `tail`, which begins at byte `tail_at` of the file.
-    pub(super) fn find(tail: &[u8], tail_at: u64) -> Result<End> {
+    pub(super) fn find(tail: &[u8], tail_at: u64) -> Result<DirectoryEnd> {
         let starts = (0..=tail.len().saturating_sub(END_BYTES)).rev();
         let is_end = |&at: &usize| {
             let comment_bytes = u16_at(tail, at + 20).map(usize::from);
@@ -169,7 +169,7 @@ impl End {
         if let Some(locator) = locator.filter(|_| is_large) {
             let at = locator.checked_sub(END64_BYTES).filter(|&at| tail[at..].starts_with(b"PK\x06\x06"));
             let at = at.ok_or_else(|| damaged("its ZIP64 record is not before its locator"))?;
-            return Ok(End {
+            return Ok(DirectoryEnd {
                 at: tail_at + at as u64,
                 count: Count::Exact(u64_at(tail, at + 32)?),
                 size_bytes: u64_at(tail, at + 40)?,
@@ -181,7 +181,7 @@ impl End {
             return Err(Error::new(ErrorKind::Unsupported, "the ZIP file is divided into several files"));
         }
         let (offset, size_bytes) = (u64::from(offset), u64::from(size_bytes));
-        Ok(End { at: tail_at + at as u64, offset, size_bytes, count: Count::Low(count), comment })
+        Ok(DirectoryEnd { at: tail_at + at as u64, offset, size_bytes, count: Count::Low(count), comment })
     }
 }
 
@@ -192,7 +192,7 @@ pub(super) struct Directory {
     pub(super) at: u64,
     /// Bytes before the archive, such as a program that unpacks it. Offsets do not count them.
     pub(super) moved: u64,
-    pub(super) end: End,
+    pub(super) end: DirectoryEnd,
 }
 
 impl Directory {
@@ -204,7 +204,7 @@ impl Directory {
         let near_bytes = (END_BYTES + COMMENT_BYTES + END64_BYTES + LOCATOR64_BYTES) as u64;
         let tail_at = archive.size_bytes.saturating_sub(if archive.is_far { FAR_TAIL_BYTES } else { near_bytes });
         let mut tail = archive.bytes(tail_at, archive.size_bytes - tail_at)?;
-        let end = End::find(&tail, tail_at)?;
+        let end = DirectoryEnd::find(&tail, tail_at)?;
         if end.size_bytes > DIRECTORY_MAX_BYTES {
             let message = format!("its directory has {} bytes, at most {DIRECTORY_MAX_BYTES} are read", end.size_bytes);
             return Err(Error::new(ErrorKind::BudgetExceeded, message));
@@ -222,23 +222,28 @@ impl Directory {
     ///
     /// # Errors
     /// `StoreFailed` for a damaged directory; `Unsupported` for members that cannot be read.
-    pub(super) fn entries(&self) -> Result<Vec<Entry<'_>>> {
+    pub(super) fn entries(&self) -> Result<Vec<DirectoryEntry<'_>>> {
         parse_directory(&self.bytes, &self.end, self.moved, self.at)
     }
 }
 
 /// An entry of the directory.
-pub(super) struct Entry<'a> {
+pub(super) struct DirectoryEntry<'a> {
     /// The key; `None` for folders, and for names that are no keys.
     pub(super) key: Option<&'a str>,
-    pub(super) member: Arc<Member>,
+    pub(super) member: Arc<ZipMember>,
     /// The entry as it stands in the directory.
     pub(super) record: &'a [u8],
 }
 
 /// The entries in their order. Members lie in the file, before the directory, and do not overlap. The directory's size tells where it
 /// ends. The number of members must agree, because a member that is left out would read as one that was never written.
-fn parse_directory<'a>(directory: &'a [u8], end: &End, moved: u64, directory_at: u64) -> Result<Vec<Entry<'a>>> {
+fn parse_directory<'a>(
+    directory: &'a [u8],
+    end: &DirectoryEnd,
+    moved: u64,
+    directory_at: u64,
+) -> Result<Vec<DirectoryEntry<'a>>> {
     let mut members = Vec::with_capacity(directory.len() / ENTRY_BYTES);
     let mut rest = directory;
     while !rest.is_empty() && !is_signature(rest) {
@@ -269,7 +274,7 @@ fn parse_directory<'a>(directory: &'a [u8], end: &End, moved: u64, directory_at:
         member.limit = limit;
         limit = member.header_at;
     }
-    let entry = |(key, member, _, record)| Entry { key, member: Arc::new(member), record };
+    let entry = |(key, member, _, record)| DirectoryEntry { key, member: Arc::new(member), record };
     Ok(members.into_iter().map(entry).collect())
 }
 
@@ -283,7 +288,7 @@ fn shown(name: &[u8]) -> String {
 }
 
 /// Name and place of the member that `bytes` begins with, and how long its entry is.
-fn parse_entry(bytes: &[u8], moved: u64) -> Result<(&[u8], Member, usize)> {
+fn parse_entry(bytes: &[u8], moved: u64) -> Result<(&[u8], ZipMember, usize)> {
     if !bytes.starts_with(b"PK\x01\x02") {
         return Err(damaged("its directory is damaged"));
     }
@@ -313,7 +318,7 @@ fn parse_entry(bytes: &[u8], moved: u64) -> Result<(&[u8], Member, usize)> {
         let message = format!("member '{}' cannot have {size_bytes} bytes in {packed_bytes}", shown(name));
         return Err(damaged(message));
     }
-    let member = Member {
+    let member = ZipMember {
         is_deflated,
         header_at,
         limit: header_at,

@@ -21,13 +21,13 @@ use super::super::values::Values;
 use super::super::{Condition, Durability, Key, Listing, Payload, Stat, Unfinished, Version};
 use super::Archive;
 use super::deflated::inflate;
-use super::directory::{Directory, LOCAL_BYTES, Member, damaged};
+use super::directory::{Directory, LOCAL_BYTES, ZipMember, damaged};
 use super::record::{Described, end};
 use crate::error::{Error, ErrorKind, Result, ResultExt};
 
 /// How members are written, and when the file is on the disk.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Writing {
+pub(super) struct DraftWriting {
     pub(super) deflate: Option<u32>,
     pub(super) zip64: bool,
     pub(super) durability: Durability,
@@ -53,12 +53,12 @@ pub(super) struct Draft {
     path: PathBuf,
     file: fs::File,
     partial: Partial,
-    writing: Writing,
+    writing: DraftWriting,
     expected: Expected,
     /// Where the next member begins.
     end: AtomicU64,
     members: Values<Arc<Written>>,
-    base: Option<Base>,
+    base: Option<DraftBase>,
     /// Whether the bytes of the base, if they are needed, were copied. Nothing is written before.
     is_prepared: Mutex<bool>,
     /// Whether the draft has anything that the file at the real name lacks.
@@ -69,18 +69,18 @@ pub(super) struct Draft {
 
 /// The file that the new one is made of. Its bytes are copied before the first new member is written, unless all its members were
 /// deleted by then.
-struct Base {
+struct DraftBase {
     file: fs::File,
     version: Version,
     /// Where its directory begins.
     at: u64,
-    kept: Kept,
+    kept: KeptMember,
     is_kept: AtomicBool,
 }
 
 /// The parts of a file besides its members.
 #[derive(Default)]
-struct Kept {
+struct KeptMember {
     /// Directory entries whose names are no keys, such as folders.
     others: Vec<Vec<u8>>,
     comment: Vec<u8>,
@@ -98,7 +98,7 @@ struct Written {
 
 /// Where a member is.
 enum Place {
-    Copied(Arc<Member>),
+    Copied(Arc<ZipMember>),
     New { is_deflated: bool, header_at: u64, data_at: u64, packed_bytes: u64, size_bytes: u64, checksum: u32 },
 }
 
@@ -127,7 +127,7 @@ impl Written {
 
 impl Draft {
     /// An empty file, which will be at `path`.
-    pub(super) fn create(path: &Path, writing: Writing, expected: Expected) -> Result<Draft> {
+    pub(super) fn create(path: &Path, writing: DraftWriting, expected: Expected) -> Result<Draft> {
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let (file, partial) =
             Partial::create_nameless(folder).map_err(|error| io_error("cannot create the temporary file", error))?;
@@ -147,7 +147,7 @@ impl Draft {
     }
 
     /// A file with the members of the ZIP file at `path`, to which others are added.
-    pub(super) fn copy(path: &Path, archive: &Archive, writing: Writing) -> Result<Draft> {
+    pub(super) fn copy(path: &Path, archive: &Archive, writing: DraftWriting) -> Result<Draft> {
         let version = archive.version.clone().ok_or_else(|| damaged("the file has no version"))?;
         let mut draft = Draft::create(path, writing, Expected::File(version.clone()))?;
         let directory = Directory::read(archive)?;
@@ -164,8 +164,8 @@ impl Draft {
                 None => others.push(entry.record.to_vec()),
             }
         }
-        let kept = Kept { others, comment: directory.end.comment.clone(), moved: directory.moved };
-        let base = Base { file, version, at: directory.at, kept, is_kept: AtomicBool::new(false) };
+        let kept = KeptMember { others, comment: directory.end.comment.clone(), moved: directory.moved };
+        let base = DraftBase { file, version, at: directory.at, kept, is_kept: AtomicBool::new(false) };
         base.check_unchanged()?;
         draft.base = Some(base);
         Ok(draft)
@@ -198,7 +198,7 @@ impl Draft {
     }
 
     /// The parts of the base, besides its members, that are kept.
-    fn kept(&self) -> Option<&Kept> {
+    fn kept(&self) -> Option<&KeptMember> {
         self.base.as_ref().filter(|base| base.is_kept.load(Ordering::Relaxed)).map(|base| &base.kept)
     }
 
@@ -270,7 +270,14 @@ impl Draft {
         let header_bytes = described.header()?.len() as u64;
         let header_at = self.take_room(header_bytes + size_bytes)?;
         let (draft, key, sums) = (Arc::clone(self), key.to_string(), Mutex::default());
-        Ok(Some(Box::new(Growing { draft, key, size_bytes, header_at, data_at: header_at + header_bytes, sums })))
+        Ok(Some(Box::new(GrowingArchive {
+            draft,
+            key,
+            size_bytes,
+            header_at,
+            data_at: header_at + header_bytes,
+            sums,
+        })))
     }
 
     /// Removes members from the directory; returns whether the file is still without its name.
@@ -452,7 +459,7 @@ impl Draft {
     }
 }
 
-impl Base {
+impl DraftBase {
     /// Refuses a file that another program changed since its directory was read.
     fn check_unchanged(&self) -> Result<()> {
         let metadata = self.file.metadata().map_err(|error| io_error("cannot read the ZIP file", error))?;
@@ -541,7 +548,7 @@ impl Object for OpenMember {
 }
 
 /// A value that is written in parts.
-struct Growing {
+struct GrowingArchive {
     draft: Arc<Draft>,
     key: String,
     size_bytes: u64,
@@ -551,13 +558,13 @@ struct Growing {
     sums: Mutex<Vec<(u64, Hasher, u64)>>,
 }
 
-impl Growing {
+impl GrowingArchive {
     fn place(&self) -> String {
         format!("zip://{}: key '{}'", self.draft.path.display(), self.key)
     }
 }
 
-impl Unfinished for Growing {
+impl Unfinished for GrowingArchive {
     fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<()> {
         let size_bytes = bytes.len() as u64;
         if offset.checked_add(size_bytes).is_none_or(|end| end > self.size_bytes) {

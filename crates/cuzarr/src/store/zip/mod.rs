@@ -28,8 +28,8 @@ use cuzarr_device::Device;
 pub(super) use self::archive::open_zip_file;
 pub use self::archive::{ZipArchive, ZipMode, ZipOptions};
 use self::deflated::{Deflated, WINDOW_BYTES};
-use self::directory::{Directory, LOCAL_BYTES, Member, damaged};
-use self::passed::{Item, Passed, What};
+use self::directory::{Directory, LOCAL_BYTES, ZipMember, damaged};
+use self::passed::{Item, Passed, Wanted};
 use super::batch;
 use super::ext::collect_versioned;
 use super::values::Values;
@@ -49,7 +49,7 @@ const SLACK_BYTES: u64 = 1 << 10;
 #[derive(Clone)]
 pub struct ZipStore {
     archive: Arc<Archive>,
-    members: Values<Arc<Member>>,
+    members: Values<Arc<ZipMember>>,
 }
 
 struct Archive {
@@ -100,9 +100,9 @@ impl ZipStore {
     ///
     /// # Errors
     /// Of the first member that cannot be located. The others are.
-    fn locate(&self, members: &[Arc<Member>]) -> Result<()> {
+    fn locate(&self, members: &[Arc<ZipMember>]) -> Result<()> {
         let unknown: Vec<_> = members.iter().filter(|member| member.data_at.get().is_none()).collect();
-        let header = |member: &&Arc<Member>| self.archive.request(member.header_at, LOCAL_BYTES);
+        let header = |member: &&Arc<ZipMember>| self.archive.request(member.header_at, LOCAL_BYTES);
         let headers = self.archive.many(unknown.iter().map(header).collect());
         let mut outcome = Ok(());
         for (member, header) in unknown.iter().zip(headers) {
@@ -116,7 +116,7 @@ impl ZipStore {
     }
 
     /// The probable beginning of a member's bytes, if its header need not be read first.
-    fn expected_at(&self, member: &Member) -> Option<u64> {
+    fn expected_at(&self, member: &ZipMember) -> Option<u64> {
         // Threads share the work of a large member whose place is certain. Near stores tell it quickly.
         let is_worth_it = self.archive.is_far || member.size_bytes < LARGE_BYTES;
         let is_likely = !self.archive.has_gaps.load(Ordering::Relaxed);
@@ -125,19 +125,19 @@ impl ZipStore {
 
     /// The one request that brings the wanted part of a member; `None` where its bytes must be looked for first, or where it
     /// is decompressed a window at a time.
-    fn request_for(&self, member: &Arc<Member>, offset: u64, size_bytes: u64) -> Option<(ReadRequest, What)> {
+    fn request_for(&self, member: &Arc<ZipMember>, offset: u64, size_bytes: u64) -> Option<(ReadRequest, Wanted)> {
         let is_whole = size_bytes == member.size_bytes;
         if member.is_deflated {
             let least_bytes = member.packed_bytes + LOCAL_BYTES + SLACK_BYTES;
             let is_small = is_whole && member.packed_bytes <= WINDOW_BYTES;
             let request = || self.archive.request(member.header_at, member.span_bytes().min(least_bytes));
-            return is_small.then(|| (request(), What::Packed { member: Arc::clone(member) }));
+            return is_small.then(|| (request(), Wanted::Packed { member: Arc::clone(member) }));
         }
         let known = member.data_at.get().copied();
         let at = known.or_else(|| self.expected_at(member).filter(|_| is_whole))?;
         let whole =
-            || What::Whole { member: Arc::clone(member), at, is_certain: known.is_some(), sums: Default::default() };
-        Some((self.archive.request(at + offset, size_bytes), if is_whole { whole() } else { What::Part }))
+            || Wanted::Whole { member: Arc::clone(member), at, is_certain: known.is_some(), sums: Default::default() };
+        Some((self.archive.request(at + offset, size_bytes), if is_whole { whole() } else { Wanted::Part }))
     }
 
     fn refuse(&self, key: &Key) -> Error {
@@ -183,8 +183,8 @@ impl Archive {
 impl Store for ZipStore {
     fn read(&self, requests: Arc<[ReadRequest]>, sink: Arc<dyn ReadSink>, workers: &dyn Workers) {
         let found: Vec<_> = requests.iter().map(|request| self.members.get(&request.key).ok().flatten()).collect();
-        let range = |request: &ReadRequest, member: &Member| request.range.resolve(member.size_bytes);
-        let is_unknown = |request: &ReadRequest, member: &Arc<Member>| {
+        let range = |request: &ReadRequest, member: &ZipMember| request.range.resolve(member.size_bytes);
+        let is_unknown = |request: &ReadRequest, member: &Arc<ZipMember>| {
             let resolved = range(request, member);
             resolved.is_ok_and(|(offset, size_bytes)| self.request_for(member, offset, size_bytes).is_none())
         };

@@ -16,7 +16,7 @@ use super::super::batch;
 use super::super::ext::zeroed;
 use super::ZipStore;
 use super::deflated::inflate;
-use super::directory::{Member, damaged};
+use super::directory::{ZipMember, damaged};
 use crate::error::{Error, ErrorKind, Result, ResultExt};
 use crate::store::{Lease, OpenValues, ReadOutcome, ReadSink, Version, Workers, write_to};
 
@@ -24,9 +24,9 @@ use crate::store::{Lease, OpenValues, ReadOutcome, ReadSink, Version, Workers, w
 const AGAIN_BYTES: u64 = 64 << 20;
 
 /// Passes reads of the file on under their places in the whole batch.
-pub(super) struct Passed(Arc<Shared>);
+pub(super) struct Passed(Arc<PassedShared>);
 
-struct Shared {
+struct PassedShared {
     zip: ZipStore,
     sink: Arc<dyn ReadSink>,
     items: Vec<Item>,
@@ -42,7 +42,7 @@ pub(super) struct Item {
     /// Its place in the whole batch.
     pub(super) place: usize,
     pub(super) key: String,
-    pub(super) what: What,
+    pub(super) what: Wanted,
     /// The caller's memory, while it waits here.
     pub(super) lent: Lent,
 }
@@ -51,13 +51,13 @@ pub(super) struct Item {
 type Lent = Mutex<Option<Box<dyn Lease>>>;
 
 /// The part of the file that a request brings.
-pub(super) enum What {
+pub(super) enum Wanted {
     /// A part of a stored member.
     Part,
     /// All of a stored member, from this place of the file, which may turn out to be another member's.
-    Whole { member: Arc<Member>, at: u64, is_certain: bool, sums: Sums },
+    Whole { member: Arc<ZipMember>, at: u64, is_certain: bool, sums: Sums },
     /// The header and the data of a deflated member.
-    Packed { member: Arc<Member> },
+    Packed { member: Arc<ZipMember> },
 }
 
 /// Checksums of parts, by where they begin.
@@ -66,11 +66,11 @@ pub(super) type Sums = Arc<Mutex<Vec<(usize, Hasher)>>>;
 impl Passed {
     pub(super) fn new(zip: ZipStore, sink: Arc<dyn ReadSink>, items: Vec<Item>, workers: &dyn Workers) -> Passed {
         let (remaining, workers) = (AtomicUsize::new(items.len()), workers.handle());
-        Passed(Arc::new(Shared { zip, sink, items, workers, remaining, misplaced: Mutex::default() }))
+        Passed(Arc::new(PassedShared { zip, sink, items, workers, remaining, misplaced: Mutex::default() }))
     }
 }
 
-impl Shared {
+impl PassedShared {
     /// Ends an item that holds the caller's memory or none.
     fn end(&self, index: usize, outcome: Result<ReadOutcome>) {
         let item = &self.items[index];
@@ -101,7 +101,7 @@ impl Shared {
         if misplaced.is_empty() {
             return;
         }
-        let search = Search { shared: Arc::clone(self), misplaced };
+        let search = MemberSearch { shared: Arc::clone(self), misplaced };
         match &self.workers {
             Some(workers) => workers.spawn(Box::new(move || search.run())),
             // The store may have called from a thread that must not wait.
@@ -111,7 +111,7 @@ impl Shared {
 
     /// Ends an item with all bytes of its stored member, or keeps it for a second look.
     fn whole(&self, index: usize, lease: Box<dyn Lease>) {
-        let What::Whole { member, at, is_certain, sums } = &self.items[index].what else { return };
+        let Wanted::Whole { member, at, is_certain, sums } = &self.items[index].what else { return };
         let (at, is_certain) = (*at, *is_certain);
         let foreign = |_| damaged("the store handed back memory that it was not lent");
         let lease = match lease.into_any().downcast::<Hashed>().map_err(foreign) {
@@ -135,7 +135,7 @@ impl Shared {
     }
 
     /// Decompresses a member that came with its header.
-    fn unpack(&self, index: usize, member: &Member, bytes: &[u8]) {
+    fn unpack(&self, index: usize, member: &ZipMember, bytes: &[u8]) {
         let Some(mut lease) = self.take_lent(index) else { return self.end(index, Err(lost())) };
         let begin = match member.data_begin(bytes) {
             Ok(begin) => begin,
@@ -161,17 +161,17 @@ fn lost() -> Error {
 }
 
 /// Looks for members that were not where they were expected. Items that it does not reach end with it.
-struct Search {
-    shared: Arc<Shared>,
+struct MemberSearch {
+    shared: Arc<PassedShared>,
     misplaced: Vec<usize>,
 }
 
-impl Search {
+impl MemberSearch {
     fn run(mut self) {
         let shared = Arc::clone(&self.shared);
         let member = |index: usize| match &shared.items[index].what {
-            What::Whole { member, .. } | What::Packed { member } => Some(member),
-            What::Part => None,
+            Wanted::Whole { member, .. } | Wanted::Packed { member } => Some(member),
+            Wanted::Part => None,
         };
         let members: Vec<_> = self.misplaced.iter().filter_map(|&index| member(index).cloned()).collect();
         // A member that cannot be located fails by itself, below.
@@ -194,7 +194,7 @@ impl Search {
         let (mut requests, mut found) = (Vec::new(), Vec::new());
         for &index in group {
             match &shared.items[index].what {
-                What::Whole { member, .. } | What::Packed { member } => match member.data_at.get() {
+                Wanted::Whole { member, .. } | Wanted::Packed { member } => match member.data_at.get() {
                     Some(&at) => {
                         requests.push(shared.zip.archive.request(at, member.packed_bytes));
                         found.push((index, member));
@@ -205,7 +205,7 @@ impl Search {
                         shared.end(index, Err(located.err().unwrap_or_else(lost)));
                     }
                 },
-                What::Part => {}
+                Wanted::Part => {}
             }
         }
         for ((index, member), bytes) in found.into_iter().zip(shared.zip.archive.many(requests)) {
@@ -222,7 +222,7 @@ impl Search {
     }
 }
 
-impl Drop for Search {
+impl Drop for MemberSearch {
     fn drop(&mut self) {
         for index in self.misplaced.drain(..) {
             drop(self.shared.take_lent(index));
@@ -233,14 +233,14 @@ impl Drop for Search {
 
 /// The decompression of a member. An item whose thread drops it ends with it.
 struct Unpacking {
-    shared: Arc<Shared>,
+    shared: Arc<PassedShared>,
     index: usize,
     bytes: Option<Vec<u8>>,
 }
 
 impl Unpacking {
     fn run(mut self) {
-        if let (Some(bytes), What::Packed { member }) = (self.bytes.take(), &self.shared.items[self.index].what) {
+        if let (Some(bytes), Wanted::Packed { member }) = (self.bytes.take(), &self.shared.items[self.index].what) {
             self.shared.unpack(self.index, member, &bytes);
         }
         self.shared.over();
@@ -327,12 +327,12 @@ impl ReadSink for Passed {
     fn reserve(&self, index: usize, size_bytes: u64) -> Result<Box<dyn Lease>> {
         let item = &self.0.items[index];
         match &item.what {
-            What::Part => self.0.sink.reserve(item.place, size_bytes),
-            What::Whole { sums, is_certain, .. } => {
+            Wanted::Part => self.0.sink.reserve(item.place, size_bytes),
+            Wanted::Whole { sums, is_certain, .. } => {
                 let lease = self.0.sink.reserve(item.place, size_bytes)?;
                 Ok(Box::new(Hashed { lease: Some(lease), at: 0, is_divisible: *is_certain, sums: Arc::clone(sums) }))
             }
-            What::Packed { member } => {
+            Wanted::Packed { member } => {
                 self.0.keep_lent(index, batch::reserve(&*self.0.sink, item.place, member.size_bytes)?);
                 Ok(Box::new(zeroed(size_bytes)?))
             }
@@ -366,8 +366,8 @@ impl ReadSink for Passed {
         match (outcome, &shared.items[index].what) {
             (Err(error), _) => failed(error),
             (Ok(ReadOutcome::Missing), _) => failed(damaged("the ZIP file is gone")),
-            (Ok(ReadOutcome::Filled(lease)), What::Whole { .. }) => shared.whole(index, lease),
-            (Ok(ReadOutcome::Filled(lease)), What::Packed { .. }) => {
+            (Ok(ReadOutcome::Filled(lease)), Wanted::Whole { .. }) => shared.whole(index, lease),
+            (Ok(ReadOutcome::Filled(lease)), Wanted::Packed { .. }) => {
                 let Ok(bytes) = lease.into_any().downcast::<Vec<u8>>() else {
                     failed(damaged("the store handed back memory that it was not lent"));
                     return shared.over();

@@ -6,7 +6,7 @@ use cuzarr_device::internal::transfer::copy_pieces_on;
 use cuzarr_device::internal::{WARP, defined, pool};
 use cuzarr_device::{Buffer, Device, Header, KernelSource, Stream, header};
 
-use super::{Encoder, Layout};
+use super::{BloscEncoder, BloscLayout};
 use crate::Result;
 use crate::codec::batch::{self, place_frames};
 use crate::codec::blosc::Shuffling;
@@ -32,10 +32,10 @@ const WORD_BYTES: usize = 4;
 /// What kernels work on. `BloscEncode` in blosc_encode.cu.
 #[repr(C)]
 #[derive(Clone, Copy)]
-struct Task {
+struct BloscTask {
     src: usize,
     wanted: usize,
-    streams: [Streams; 2],
+    streams: [EncodedStreams; 2],
     places: usize,
     frames: usize,
     out: usize,
@@ -51,7 +51,7 @@ struct Task {
 /// Streams of one size. `BloscStreams` in blosc_encode.cu.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
-struct Streams {
+struct EncodedStreams {
     plain: usize,
     coded: usize,
     entries: usize,
@@ -61,10 +61,10 @@ struct Streams {
     parts: u32,
 }
 
-impl Streams {
+impl EncodedStreams {
     /// Streams of `size_bytes`, `count` of each chunk, whose plain bytes lie as `row` says.
-    fn new(row: &ChunkRow, count: usize, size_bytes: usize, plain: &Buffer, made: &Launched) -> Streams {
-        Streams {
+    fn new(row: &ChunkRow, count: usize, size_bytes: usize, plain: &Buffer, made: &Launched) -> EncodedStreams {
+        EncodedStreams {
             plain: plain.address(),
             coded: made.out.address(),
             entries: made.frames.address(),
@@ -77,8 +77,8 @@ impl Streams {
 }
 
 /// Chunks that become containers.
-pub(super) struct Chunks {
-    layout: Layout,
+pub(super) struct BloscChunks {
+    layout: BloscLayout,
     row: ChunkRow,
     rows: [ChunkRow; 2],
     streams: Box<dyn Encode>,
@@ -87,7 +87,7 @@ pub(super) struct Chunks {
 }
 
 /// Most device memory that a launch takes for itself, beside what the streams' encoders take.
-pub(super) fn memory_bytes(encoder: &Encoder, row: &ChunkRow) -> usize {
+pub(super) fn memory_bytes(encoder: &BloscEncoder, row: &ChunkRow) -> usize {
     let [streams, rests] = encoder.layout.rows(row);
     // Blocks that are shuffled, and their streams, where those do not lie one behind the other.
     let work = [streams, rests].map(|row| row.count.saturating_mul(row.stride_bytes)).into_iter();
@@ -97,10 +97,10 @@ pub(super) fn memory_bytes(encoder: &Encoder, row: &ChunkRow) -> usize {
     [work, words, frames, encoder.output_bound_bytes(row.count)].into_iter().fold(0, usize::saturating_add)
 }
 
-impl Chunks {
-    pub(super) fn new(encoder: &Encoder, row: &ChunkRow) -> Result<Chunks> {
+impl BloscChunks {
+    pub(super) fn new(encoder: &BloscEncoder, row: &ChunkRow) -> Result<BloscChunks> {
         let rows = encoder.layout.rows(row);
-        Ok(Chunks {
+        Ok(BloscChunks {
             layout: encoder.layout,
             row: *row,
             rows,
@@ -155,7 +155,7 @@ impl Chunks {
 
     /// The streams of whole blocks, as a row of chunks.
     fn whole(&self, src: &Buffer, stream: &Stream) -> Result<Buffer> {
-        let Layout { block_bytes: block, chunk_bytes, .. } = self.layout;
+        let BloscLayout { block_bytes: block, chunk_bytes, .. } = self.layout;
         let (bytes, stride) = (self.layout.stream_bytes(), self.rows[0].stride_bytes);
         let is_row = self.row.stride_bytes == chunk_bytes && chunk_bytes.is_multiple_of(block);
         let blocks = if is_row && self.shuffle_of(block).is_none() {
@@ -186,10 +186,10 @@ fn copy_each(
     Ok(copy_pieces_on(&places.map(piece).collect::<Result<Vec<_>>>()?, stream)?)
 }
 
-impl Encode for Chunks {
+impl Encode for BloscChunks {
     fn launch(&self, task: &EncodeTask<'_>) -> Result<Launched> {
         let EncodeTask { stream, src, wanted } = *task;
-        let Layout { chunk_bytes, block_bytes, splits, type_bytes, flags, .. } = self.layout;
+        let BloscLayout { chunk_bytes, block_bytes, splits, type_bytes, flags, .. } = self.layout;
         let (count, per_chunk, rest_bytes) = (self.row.count, self.layout.whole_streams(), self.layout.rest_bytes());
         let is_simt = stream.device() == Device::Simt;
         let threads = if is_simt { WARP } else { THREADS };
@@ -214,15 +214,15 @@ impl Encode for Chunks {
         });
         let rest = rest.transpose()?;
 
-        let streams = Streams::new(&self.rows[0], per_chunk, self.layout.stream_bytes(), &whole, &made);
-        let rests = rest.as_ref().map(|(made, work)| Streams::new(&self.rows[1], 1, rest_bytes, work, made));
+        let streams = EncodedStreams::new(&self.rows[0], per_chunk, self.layout.stream_bytes(), &whole, &made);
+        let rests = rest.as_ref().map(|(made, work)| EncodedStreams::new(&self.rows[1], 1, rest_bytes, work, made));
         let rests = rests.unwrap_or_default();
         let places = pool::allocate(count * (per_chunk + 1) * WORD_BYTES, stream)?;
         let frames = pool::allocate(count * FRAME_ENTRY_BYTES, stream)?;
         let out = pool::allocate(self.output_bound_bytes, stream)?;
         let mut buffers = vec![src, wanted, &whole, &made.out, &made.frames, &places, &frames, &out];
         buffers.extend(rest.iter().flat_map(|(made, work)| [work, &made.out, &made.frames]));
-        let arguments = Task {
+        let arguments = BloscTask {
             src: src.address(),
             wanted: wanted.address(),
             streams: [streams, rests],

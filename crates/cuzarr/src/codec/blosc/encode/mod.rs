@@ -18,7 +18,7 @@ const STREAM_ALIGNMENT_BYTES: usize = 16;
 
 /// How chunks are cut into blocks and streams, and what the header says.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Layout {
+pub(super) struct BloscLayout {
     pub(super) chunk_bytes: usize,
     pub(super) block_bytes: usize,
     /// Streams of a block. The last block of a chunk is one stream, where it is shorter than the others.
@@ -28,7 +28,7 @@ pub(super) struct Layout {
     pub(super) flags: u8,
 }
 
-impl Layout {
+impl BloscLayout {
     pub(super) fn stream_bytes(&self) -> usize {
         self.block_bytes / self.splits
     }
@@ -53,15 +53,15 @@ impl Layout {
 
 /// Makes Blosc-1 containers of chunks of one size.
 #[derive(Clone, Debug)]
-pub(super) struct Encoder {
-    pub(super) layout: Layout,
+pub(super) struct BloscEncoder {
+    pub(super) layout: BloscLayout,
     /// Makes the streams of whole blocks.
     pub(super) streams: Arc<dyn DeviceEncoder>,
     /// Makes the stream of the short last block, where there is one.
     pub(super) rest: Option<Arc<dyn DeviceEncoder>>,
 }
 
-impl DeviceEncoder for Encoder {
+impl DeviceEncoder for BloscEncoder {
     fn chunk_bytes(&self) -> usize {
         self.layout.chunk_bytes
     }
@@ -86,6 +86,6 @@ impl DeviceEncoder for Encoder {
     }
 
     fn prepare(&self, row: &ChunkRow) -> Result<Box<dyn Encode>> {
-        Ok(Box::new(cuda::Chunks::new(self, row)?))
+        Ok(Box::new(cuda::BloscChunks::new(self, row)?))
     }
 }

@@ -7,7 +7,7 @@ use cuzarr_device::internal::checksum::Checksum;
 use cuzarr_device::internal::{WARP, defined, pool};
 use cuzarr_device::{Buffer, Device, Header, Kernel, KernelSource, header};
 
-use super::{Encoder, HEADER_BYTES};
+use super::{DeflateEncoder, HEADER_BYTES};
 use crate::Result;
 use crate::codec::batch::{self, place_frames};
 use crate::codec::deflate::container::Container;
@@ -39,7 +39,7 @@ const MOST_GROUPS: usize = 1 << 20;
 /// What kernels work on. `DeflateEncode` in deflate_encode.cuh.
 #[repr(C)]
 #[derive(Clone, Copy)]
-struct Task {
+struct DeflateTask {
     src: usize,
     wanted: usize,
     counts: usize,
@@ -57,7 +57,7 @@ struct Task {
 }
 
 /// Chunks that become frames.
-pub(super) struct Chunks {
+pub(super) struct DeflateChunks {
     blocks: Blocks,
     output_bound_bytes: usize,
     chunk_bytes: usize,
@@ -68,12 +68,12 @@ pub(super) struct Chunks {
     trailer_bytes: usize,
 }
 
-impl Chunks {
-    pub(super) fn new(encoder: &Encoder, row: &ChunkRow) -> Chunks {
+impl DeflateChunks {
+    pub(super) fn new(encoder: &DeflateEncoder, row: &ChunkRow) -> DeflateChunks {
         let bytes = encoder.header();
         let mut header = [0; HEADER_BYTES];
         header[..bytes.len()].copy_from_slice(&bytes);
-        Chunks {
+        DeflateChunks {
             blocks: Blocks::new(encoder.chunk_bytes, row),
             output_bound_bytes: encoder.output_bound_bytes(row.count),
             chunk_bytes: encoder.chunk_bytes,
@@ -107,7 +107,7 @@ impl Chunks {
     }
 }
 
-impl Encode for Chunks {
+impl Encode for DeflateChunks {
     fn launch(&self, task: &EncodeTask<'_>) -> Result<Launched> {
         let EncodeTask { stream, src, wanted } = *task;
         let Found { sequences, counts } = find::find(&self.blocks, task)?;
@@ -122,7 +122,7 @@ impl Encode for Chunks {
         let buffers = [src, wanted, &counts, &sequences, &counters, &codes, &made, &frames, &checksums, &out];
         let [src, wanted, counts, sequences, counters, codes, made, frame_table, checksums, to] =
             buffers.map(Buffer::address);
-        let arguments = Task {
+        let arguments = DeflateTask {
             src,
             wanted,
             counts,

@@ -28,31 +28,31 @@ const HEADER_BYTES: usize = defined(include_str!("deflate_encode.cuh"), "CUZARR_
 
 /// Makes deflate streams, in one container, of chunks of one size.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Encoder {
+pub(crate) struct DeflateEncoder {
     container: Container,
     chunk_bytes: usize,
     level: i32,
 }
 
-impl Encoder {
+impl DeflateEncoder {
     /// An encoder of gzip members.
-    pub(crate) fn gzip(chunk_bytes: usize, level: i32) -> Option<Encoder> {
-        Encoder::new(Container::Gzip, chunk_bytes, level)
+    pub(crate) fn gzip(chunk_bytes: usize, level: i32) -> Option<DeflateEncoder> {
+        DeflateEncoder::new(Container::Gzip, chunk_bytes, level)
     }
 
     /// An encoder of zlib streams.
-    pub(crate) fn zlib(chunk_bytes: usize, level: i32) -> Option<Encoder> {
-        Encoder::new(Container::Zlib, chunk_bytes, level)
+    pub(crate) fn zlib(chunk_bytes: usize, level: i32) -> Option<DeflateEncoder> {
+        DeflateEncoder::new(Container::Zlib, chunk_bytes, level)
     }
 
     /// An encoder of bare streams.
-    pub(super) fn raw(chunk_bytes: usize, level: i32) -> Option<Encoder> {
-        Encoder::new(Container::Raw, chunk_bytes, level)
+    pub(super) fn raw(chunk_bytes: usize, level: i32) -> Option<DeflateEncoder> {
+        DeflateEncoder::new(Container::Raw, chunk_bytes, level)
     }
 
     /// `None` for chunks that the host encodes: empty and very large ones.
-    fn new(container: Container, chunk_bytes: usize, level: i32) -> Option<Encoder> {
-        (1..=MAX_CHUNK_BYTES).contains(&chunk_bytes).then_some(Encoder { container, chunk_bytes, level })
+    fn new(container: Container, chunk_bytes: usize, level: i32) -> Option<DeflateEncoder> {
+        (1..=MAX_CHUNK_BYTES).contains(&chunk_bytes).then_some(DeflateEncoder { container, chunk_bytes, level })
     }
 
     /// The bytes before the stream, those that libdeflate writes.
@@ -92,7 +92,7 @@ impl Encoder {
     }
 }
 
-impl DeviceEncoder for Encoder {
+impl DeviceEncoder for DeflateEncoder {
     fn chunk_bytes(&self) -> usize {
         self.chunk_bytes
     }
@@ -115,10 +115,10 @@ impl DeviceEncoder for Encoder {
     }
 
     fn memory_bytes(&self, row: &ChunkRow) -> usize {
-        cuda::Chunks::new(self, row).memory_bytes()
+        cuda::DeflateChunks::new(self, row).memory_bytes()
     }
 
     fn prepare(&self, row: &ChunkRow) -> Result<Box<dyn Encode>> {
-        Ok(Box::new(cuda::Chunks::new(self, row)))
+        Ok(Box::new(cuda::DeflateChunks::new(self, row)))
     }
 }

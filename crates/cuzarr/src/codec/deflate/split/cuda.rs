@@ -94,9 +94,9 @@ struct Measuring {
 }
 
 /// The lists that the frames of a batch need, and the copies that follow.
-pub(in crate::codec::deflate) struct Split {
+pub(in crate::codec::deflate) struct DeflateSplit {
     lists: Lists,
-    engine: lz::Engine,
+    engine: lz::LzEngine,
 }
 
 /// The numbers that determine the sizes of the lists.
@@ -113,14 +113,14 @@ fn most_sequences(unit: &Unit) -> usize {
     unit.dst.len() / BYTES_PER_SEQUENCE + unit.src.len() / BYTES_PER_ENTRY + 64
 }
 
-impl Split {
+impl DeflateSplit {
     /// A split of frames, whose entries it completes. Scratch memory keeps within `scratch_aim_bytes` where it can.
     pub(in crate::codec::deflate) fn new(
         device: Device,
         units: &[Unit],
         entries: &mut [FrameEntry],
         scratch_aim_bytes: usize,
-    ) -> Split {
+    ) -> DeflateSplit {
         let (mut slots, mut sequences) = (0, 0);
         let mut copied = Vec::with_capacity(units.len());
         for (index, (unit, entry)) in units.iter().zip(entries).enumerate() {
@@ -131,7 +131,7 @@ impl Split {
             entry.streams = own_slots as u32;
             entry.work_offset = sequences as u64;
             entry.block_bytes = own_sequences as u32;
-            copied.push(lz::Unit {
+            copied.push(lz::LzUnit {
                 dst: unit.dst.clone(),
                 // Literals lie where they go.
                 literals: unit.dst.start as u64,
@@ -150,7 +150,7 @@ impl Split {
             dst_bytes: units.iter().map(|unit| unit.dst.len()).sum(),
         };
         let mark_bytes = scratch_aim_bytes.saturating_sub(lists.sizes().iter().sum());
-        Split { lists, engine: lz::Engine::new(device, &copied, false, mark_bytes) }
+        DeflateSplit { lists, engine: lz::LzEngine::new(device, &copied, false, mark_bytes) }
     }
 }
 
@@ -196,7 +196,7 @@ impl Lists {
     }
 }
 
-impl Split {
+impl DeflateSplit {
     pub(in crate::codec::deflate) fn scratch_bytes(&self) -> usize {
         self.lists.sizes().iter().sum::<usize>() + self.engine.scratch_bytes()
     }

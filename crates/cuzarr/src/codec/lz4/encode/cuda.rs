@@ -3,7 +3,7 @@
 use cuzarr_device::internal::{WARP, defined, pool};
 use cuzarr_device::{Buffer, Device, Header, KernelSource, header};
 
-use super::Encoder;
+use super::Lz4Encoder;
 use crate::Result;
 use crate::codec::batch::{self, place_frames};
 use crate::codec::device::{ChunkRow, DeviceEncoder, Encode, EncodeTask, FRAME_ENTRY_BYTES, Launched};
@@ -57,13 +57,13 @@ struct Shape {
 }
 
 /// Chunks that become frames.
-pub(super) struct Chunks {
+pub(super) struct Lz4Chunks {
     shape: Shape,
     output_bound_bytes: usize,
 }
 
-impl Chunks {
-    pub(super) fn new(encoder: &Encoder, row: &ChunkRow) -> Chunks {
+impl Lz4Chunks {
+    pub(super) fn new(encoder: &Lz4Encoder, row: &ChunkRow) -> Lz4Chunks {
         let (piece_bytes, history_bytes) = match row.device {
             Device::Simt => (SIMT_PIECE_BYTES, SIMT_HISTORY_BYTES),
             _ => (PIECE_BYTES, HISTORY_BYTES),
@@ -79,7 +79,7 @@ impl Chunks {
             pieces: encoder.chunk_bytes.div_ceil(piece_bytes) as u32,
             header_bytes: encoder.header_bytes as u32,
         };
-        Chunks { shape, output_bound_bytes: encoder.output_bound_bytes(row.count) }
+        Lz4Chunks { shape, output_bound_bytes: encoder.output_bound_bytes(row.count) }
     }
 
     fn pieces(&self) -> usize {
@@ -112,7 +112,7 @@ impl Chunks {
     }
 }
 
-impl Encode for Chunks {
+impl Encode for Lz4Chunks {
     fn launch(&self, task: &EncodeTask<'_>) -> Result<Launched> {
         let EncodeTask { stream, src, wanted } = *task;
         let kernel = |name| ENCODE.kernel(stream.device(), name);

@@ -17,20 +17,20 @@ const MAX_CHUNK_BYTES: usize = 1 << 30;
 
 /// Makes LZ4 blocks of chunks of one size.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Encoder {
+pub(crate) struct Lz4Encoder {
     chunk_bytes: usize,
     header_bytes: usize,
 }
 
-impl Encoder {
+impl Lz4Encoder {
     /// An encoder of chunks of `chunk_bytes`, whose blocks begin with their decoded size in `header_bytes` bytes, 4 or none.
     /// `None` for chunks that the host encodes: empty and very large ones.
-    pub(crate) fn new(chunk_bytes: usize, header_bytes: usize) -> Option<Encoder> {
-        (1..=MAX_CHUNK_BYTES).contains(&chunk_bytes).then_some(Encoder { chunk_bytes, header_bytes })
+    pub(crate) fn new(chunk_bytes: usize, header_bytes: usize) -> Option<Lz4Encoder> {
+        (1..=MAX_CHUNK_BYTES).contains(&chunk_bytes).then_some(Lz4Encoder { chunk_bytes, header_bytes })
     }
 }
 
-impl DeviceEncoder for Encoder {
+impl DeviceEncoder for Lz4Encoder {
     fn chunk_bytes(&self) -> usize {
         self.chunk_bytes
     }
@@ -44,10 +44,10 @@ impl DeviceEncoder for Encoder {
     }
 
     fn memory_bytes(&self, row: &ChunkRow) -> usize {
-        cuda::Chunks::new(self, row).memory_bytes()
+        cuda::Lz4Chunks::new(self, row).memory_bytes()
     }
 
     fn prepare(&self, row: &ChunkRow) -> Result<Box<dyn Encode>> {
-        Ok(Box::new(cuda::Chunks::new(self, row)))
+        Ok(Box::new(cuda::Lz4Chunks::new(self, row)))
     }
 }

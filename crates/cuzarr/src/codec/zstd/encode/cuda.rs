@@ -3,7 +3,7 @@
 use cuzarr_device::internal::{WARP, defined, pool};
 use cuzarr_device::{Buffer, Device, Header, Kernel, KernelSource, header};
 
-use super::Encoder;
+use super::ZstdEncoder;
 use crate::Result;
 use crate::codec::batch::{self, place_frames};
 use crate::codec::device::{ChunkRow, DeviceEncoder, Encode, EncodeTask, FRAME_ENTRY_BYTES, Launched};
@@ -42,7 +42,7 @@ const MOST_GROUPS: usize = 1 << 20;
 /// What kernels work on. `ZstdEncode` in zstd_encode.cuh.
 #[repr(C)]
 #[derive(Clone, Copy)]
-struct Task {
+struct ZstdTask {
     src: usize,
     wanted: usize,
     counts: usize,
@@ -60,7 +60,7 @@ struct Task {
 }
 
 /// Chunks that become frames.
-pub(super) struct Chunks {
+pub(super) struct ZstdChunks {
     blocks: Blocks,
     literal_stride: usize,
     output_bound_bytes: usize,
@@ -68,9 +68,9 @@ pub(super) struct Chunks {
     checksum: bool,
 }
 
-impl Chunks {
-    pub(super) fn new(encoder: &Encoder, row: &ChunkRow) -> Chunks {
-        Chunks {
+impl ZstdChunks {
+    pub(super) fn new(encoder: &ZstdEncoder, row: &ChunkRow) -> ZstdChunks {
+        ZstdChunks {
             blocks: Blocks::new(encoder.chunk_bytes, row),
             literal_stride: encoder.chunk_bytes.min(BLOCK_BYTES).next_multiple_of(16),
             output_bound_bytes: encoder.output_bound_bytes(row.count),
@@ -98,7 +98,7 @@ impl Chunks {
     }
 }
 
-impl Encode for Chunks {
+impl Encode for ZstdChunks {
     fn launch(&self, task: &EncodeTask<'_>) -> Result<Launched> {
         let EncodeTask { stream, src, wanted } = *task;
         let Found { sequences, counts } = find::find(&self.blocks, task)?;
@@ -109,7 +109,7 @@ impl Encode for Chunks {
         let buffers = [src, wanted, &counts, &sequences, &literals, &states, &counters, &codes, &made, &frames, &out];
         let [src, wanted, counts, records, literals, states, counters, codes, made, frame_table, to] =
             buffers.map(Buffer::address);
-        let arguments = Task {
+        let arguments = ZstdTask {
             src,
             wanted,
             counts,

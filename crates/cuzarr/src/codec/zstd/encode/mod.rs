@@ -28,21 +28,21 @@ const CHECKSUM_BYTES: usize = 4;
 
 /// Makes Zstandard frames of chunks of one size.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Encoder {
+pub(crate) struct ZstdEncoder {
     chunk_bytes: usize,
     level: i32,
     checksum: bool,
 }
 
-impl Encoder {
+impl ZstdEncoder {
     /// An encoder of chunks of `chunk_bytes`. `None` for chunks that the host encodes: empty and very large ones.
-    pub(crate) fn new(chunk_bytes: usize, level: i32, checksum: bool) -> Option<Encoder> {
+    pub(crate) fn new(chunk_bytes: usize, level: i32, checksum: bool) -> Option<ZstdEncoder> {
         let most = if checksum { MAX_CHECKED_BYTES } else { MAX_CHUNK_BYTES };
-        (1..=most).contains(&chunk_bytes).then_some(Encoder { chunk_bytes, level, checksum })
+        (1..=most).contains(&chunk_bytes).then_some(ZstdEncoder { chunk_bytes, level, checksum })
     }
 }
 
-impl DeviceEncoder for Encoder {
+impl DeviceEncoder for ZstdEncoder {
     fn chunk_bytes(&self) -> usize {
         self.chunk_bytes
     }
@@ -64,10 +64,10 @@ impl DeviceEncoder for Encoder {
     }
 
     fn memory_bytes(&self, row: &ChunkRow) -> usize {
-        cuda::Chunks::new(self, row).memory_bytes()
+        cuda::ZstdChunks::new(self, row).memory_bytes()
     }
 
     fn prepare(&self, row: &ChunkRow) -> Result<Box<dyn Encode>> {
-        Ok(Box::new(cuda::Chunks::new(self, row)))
+        Ok(Box::new(cuda::ZstdChunks::new(self, row)))
     }
 }

@@ -56,7 +56,7 @@ pub(super) fn edit(format: ZarrFormat, text: &str, changes: &[EntryChange]) -> R
     let goal = Goal::new(format, changes)?;
     let Some(scan) = find(format, text)? else { return Ok(None) };
     let (place, members) = scan.members(format, text)?;
-    let layout = Layout::new(format, text, &place, &members);
+    let layout = TextLayout::new(format, text, &place, &members);
     let edit = Edit { text, place, members, layout };
     let plan = match format {
         ZarrFormat::V2 => edit.plan_v2(&goal),
@@ -151,7 +151,7 @@ impl Goal {
 }
 
 /// How new entries are written: like those that are there.
-struct Layout<'a> {
+struct TextLayout<'a> {
     /// White space of a level, if the document is on many lines.
     unit: Option<&'a str>,
     /// How deep the entries are in the document.
@@ -160,8 +160,8 @@ struct Layout<'a> {
     gap: Cow<'a, str>,
 }
 
-impl<'a> Layout<'a> {
-    fn new(format: ZarrFormat, text: &'a str, place: &Range<usize>, members: &[Member<'_>]) -> Layout<'a> {
+impl<'a> TextLayout<'a> {
+    fn new(format: ZarrFormat, text: &'a str, place: &Range<usize>, members: &[Member<'_>]) -> TextLayout<'a> {
         let level = if format == ZarrFormat::V2 { 2 } else { 3 };
         let unit = text.split_once('{').and_then(|(_, rest)| {
             let space = &rest[..rest.len() - rest.trim_start_matches([' ', '\t', '\n', '\r']).len()];
@@ -178,7 +178,7 @@ impl<'a> Layout<'a> {
                 Cow::Owned(gap)
             }
         };
-        Layout { unit, level, gap }
+        TextLayout { unit, level, gap }
     }
 
     fn value(&self, members: &Object) -> String {
@@ -198,7 +198,7 @@ impl<'a> Layout<'a> {
 
 /// What happens to a member that is there.
 #[derive(Clone)]
-enum Step {
+enum EditStep {
     Keep,
     Drop,
     /// Another value under the same name.
@@ -207,16 +207,16 @@ enum Step {
     Member(String),
 }
 
-struct Plan {
+struct EditPlan {
     /// One step for each member.
-    steps: Vec<Step>,
+    steps: Vec<EditStep>,
     /// New members, and the index of the member that each comes before.
     new: Vec<(usize, String)>,
 }
 
-impl Plan {
+impl EditPlan {
     fn changes_something(&self) -> bool {
-        !self.new.is_empty() || self.steps.iter().any(|step| !matches!(step, Step::Keep))
+        !self.new.is_empty() || self.steps.iter().any(|step| !matches!(step, EditStep::Keep))
     }
 }
 
@@ -225,34 +225,34 @@ struct Edit<'a> {
     text: &'a str,
     place: Range<usize>,
     members: Vec<Member<'a>>,
-    layout: Layout<'a>,
+    layout: TextLayout<'a>,
 }
 
 impl Edit<'_> {
-    fn plan_v3(&self, goal: &Goal) -> Plan {
+    fn plan_v3(&self, goal: &Goal) -> EditPlan {
         let paths: Vec<Cow<'_, str>> = self.members.iter().map(|member| normal(&member.name)).collect();
         // Of equal paths the last counts.
         let last: HashMap<&str, usize> = paths.iter().enumerate().map(|(at, path)| (&**path, at)).collect();
         let step = |(at, path): (usize, &Cow<'_, str>)| match goal.nodes.get(&**path) {
             Some(node) if last.get(&**path) == Some(&at) => self.replaced(at, &node.document),
-            None if goal.loses(path) => Step::Drop,
-            _ => Step::Keep,
+            None if goal.loses(path) => EditStep::Drop,
+            _ => EditStep::Keep,
         };
-        let steps: Vec<Step> = paths.iter().enumerate().map(step).collect();
+        let steps: Vec<EditStep> = paths.iter().enumerate().map(step).collect();
         let absent = goal.nodes.iter().filter(|(path, _)| !last.contains_key(path.as_str()));
         let new = absent.map(|(path, node)| (path.as_str(), vec![self.layout.member(path, &node.document)]));
-        Plan { new: places(&paths, &steps, new.collect()), steps }
+        EditPlan { new: places(&paths, &steps, new.collect()), steps }
     }
 
-    fn plan_v2(&self, goal: &Goal) -> Plan {
+    fn plan_v2(&self, goal: &Goal) -> EditPlan {
         let keys: Vec<(&str, &str)> = self.members.iter().map(|member| split(&member.name)).collect();
         let paths: Vec<Cow<'_, str>> = keys.iter().map(|(path, _)| normal(path)).collect();
-        let mut steps = vec![Step::Keep; paths.len()];
+        let mut steps = vec![EditStep::Keep; paths.len()];
         let mut found: HashMap<&str, [Option<usize>; 3]> = HashMap::new();
         for (at, (path, (_, name))) in paths.iter().zip(&keys).enumerate() {
             match (goal.nodes.contains_key(&**path), document_kind(name)) {
                 (true, Some(kind)) => found.entry(path).or_default()[kind] = Some(at),
-                (false, _) if goal.loses(path) => steps[at] = Step::Drop,
+                (false, _) if goal.loses(path) => steps[at] = EditStep::Drop,
                 _ => {}
             }
         }
@@ -265,13 +265,13 @@ impl Edit<'_> {
             let [zarray, zgroup, old_zattrs] = found.get(path.as_str()).copied().unwrap_or_default();
             let (own, other) = if node.is_array() { (zarray, zgroup) } else { (zgroup, zarray) };
             let Some(main) = own.or(other) else {
-                old_zattrs.into_iter().for_each(|at| steps[at] = Step::Drop);
+                old_zattrs.into_iter().for_each(|at| steps[at] = EditStep::Drop);
                 absent.push((path.as_str(), vec![new_zattrs(), new_document()]));
                 continue;
             };
-            other.into_iter().for_each(|at| steps[at] = Step::Drop);
+            other.into_iter().for_each(|at| steps[at] = EditStep::Drop);
             steps[main] =
-                if own.is_some() { self.replaced(main, &node.document) } else { Step::Member(new_document()) };
+                if own.is_some() { self.replaced(main, &node.document) } else { EditStep::Member(new_document()) };
             match old_zattrs {
                 Some(at) => steps[at] = self.replaced(at, zattrs),
                 None if zattrs.is_empty() => {}
@@ -282,16 +282,16 @@ impl Edit<'_> {
         // Sorting is stable, so attributes stay beside what they belong to.
         new.extend(attributes);
         new.sort_by_key(|(at, _)| *at);
-        Plan { steps, new }
+        EditPlan { steps, new }
     }
 
     /// What happens to a member that shall have a value.
-    fn replaced(&self, at: usize, members: &Object) -> Step {
+    fn replaced(&self, at: usize, members: &Object) -> EditStep {
         let old = Json::parse_object(self.text[self.members[at].value.clone()].as_bytes());
-        if old.is_ok_and(|old| old == *members) { Step::Keep } else { Step::Value(self.layout.value(members)) }
+        if old.is_ok_and(|old| old == *members) { EditStep::Keep } else { EditStep::Value(self.layout.value(members)) }
     }
 
-    fn write(&self, plan: &Plan) -> String {
+    fn write(&self, plan: &EditPlan) -> String {
         let (text, place, members) = (self.text, &self.place, &self.members);
         let mut out = String::with_capacity(text.len() + plan.new.iter().map(|(_, new)| new.len() + 32).sum::<usize>());
         out.push_str(&text[..=place.start]);
@@ -303,14 +303,14 @@ impl Edit<'_> {
                 out.push_str(member);
             }
             let (Some(member), Some(step)) = (members.get(at), plan.steps.get(at)) else { continue };
-            if !matches!(step, Step::Drop) {
+            if !matches!(step, EditStep::Drop) {
                 self.begin(&mut out, &mut is_first, Some(at));
             }
             match step {
-                Step::Drop => {}
-                Step::Keep => out.push_str(&text[member.start..member.value.end]),
-                Step::Value(value) => out.extend([&text[member.start..member.value.start], value]),
-                Step::Member(member) => out.push_str(member),
+                EditStep::Drop => {}
+                EditStep::Keep => out.push_str(&text[member.start..member.value.end]),
+                EditStep::Value(value) => out.extend([&text[member.start..member.value.start], value]),
+                EditStep::Member(member) => out.push_str(member),
             }
         }
         match members.last() {
@@ -339,12 +339,12 @@ impl Edit<'_> {
 }
 
 /// The places of new members, by the paths of their nodes: each comes before the first member that sorts behind it.
-fn places(paths: &[Cow<'_, str>], steps: &[Step], new: Vec<(&str, Vec<String>)>) -> Vec<(usize, String)> {
+fn places(paths: &[Cow<'_, str>], steps: &[EditStep], new: Vec<(&str, Vec<String>)>) -> Vec<(usize, String)> {
     let mut new = new;
     new.sort_by(|(one, _), (other, _)| order(one).cmp(&order(other)));
     let mut new = new.into_iter().peekable();
     let mut placed = Vec::new();
-    for (at, path) in paths.iter().enumerate().filter(|(at, _)| !matches!(steps[*at], Step::Drop)) {
+    for (at, path) in paths.iter().enumerate().filter(|(at, _)| !matches!(steps[*at], EditStep::Drop)) {
         while let Some((_, members)) = new.next_if(|(other, _)| order(other) < order(path)) {
             placed.extend(members.into_iter().map(|member| (at, member)));
         }
