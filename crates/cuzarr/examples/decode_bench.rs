@@ -265,7 +265,7 @@ fn measure_encoding(
     }
     let stream = Stream::new(options.device)?;
     let src = Buffer::from_bytes(options.device, &bytes)?;
-    let prepare = || EncodeBatch::prepare(&**encoder, &src, stride, count);
+    let prepare = || EncodeBatch::prepare(&**encoder, &src, stride, vec![chunk_bytes; count]);
     let mut batch = prepare()?;
     batch.run(&stream)?;
     let encoded = batch.finish()?;

@@ -48,17 +48,18 @@ fn blosc(shuffle: &str, type_bytes: usize, block_bytes: usize) -> Value {
     blosc_of("lz4", 9, shuffle, type_bytes, block_bytes)
 }
 
-/// The frames of chunks of one size, made on `device`.
+/// The frames of chunks, made on `device`.
 fn encode(device: Device, encoder: &Arc<dyn DeviceEncoder>, chunks: &[Vec<u8>]) -> Vec<Vec<u8>> {
-    let size = encoder.chunk_bytes();
-    let stride = size.next_multiple_of(256);
+    let stride = encoder.chunk_bytes().next_multiple_of(256);
     let mut bytes = Vec::new();
     for chunk in chunks {
+        let begin = bytes.len();
         bytes.extend_from_slice(chunk);
-        bytes.resize(bytes.len().next_multiple_of(256), 0xaa);
+        bytes.resize(begin + stride, 0xaa);
     }
     let src = Buffer::from_bytes(device, &bytes).unwrap();
-    let mut batch = EncodeBatch::prepare(&**encoder, &src, stride, chunks.len()).unwrap();
+    let sizes = chunks.iter().map(Vec::len).collect();
+    let mut batch = EncodeBatch::prepare(&**encoder, &src, stride, sizes).unwrap();
     batch.run(&Stream::new(device).unwrap()).unwrap();
     let encoded = batch.finish().unwrap();
     let out = encoded.buffer.to_vec().unwrap();
@@ -510,20 +511,68 @@ fn zstd_chunks_that_the_host_has_to_encode_are_left_to_it() {
 }
 
 #[test]
+fn chunks_of_many_sizes_become_the_frames_that_each_becomes_alone() {
+    let mut dice = Dice(88);
+    let largest = 33_001;
+    let deflate = DEFLATE.map(|format| deflate(format, 5));
+    for codec in [lz4(), zstd(true)].iter().chain(&deflate) {
+        let of_largest = program(codec, largest);
+        let encoder = of_largest.device_encoder().unwrap();
+        let sizes = [1, 256, 1024, 1025, 32_768, 32_769, largest];
+        let more = (0..3).map(|_| 1 + dice.below(largest as u64) as usize).collect::<Vec<_>>();
+        let sizes = sizes.into_iter().chain(more).rev();
+        let chunks: Vec<_> = sizes.enumerate().map(|(index, size)| plain(index % KINDS, size, &mut dice)).collect();
+        for device in devices() {
+            let frames = encode(device, encoder, &chunks);
+            for (frame, chunk) in frames.iter().zip(&chunks) {
+                let context = format!("{device}: {codec}, {} bytes", chunk.len());
+                let own = program(codec, chunk.len());
+                let mut decoded = vec![0; chunk.len()];
+                own.decode(frame, &mut decoded).unwrap_or_else(|error| panic!("{context}: {error}"));
+                assert!(decoded == *chunk, "{context}: other bytes");
+                let alone = encode(device, own.device_encoder().unwrap(), std::slice::from_ref(chunk));
+                assert!(*frame == alone[0], "{context}: {} bytes, alone {}", frame.len(), alone[0].len());
+            }
+        }
+    }
+}
+
+#[test]
+fn sizes_that_an_encoder_does_not_take_are_refused() {
+    for (codec, sizes, is_taken) in [
+        (lz4(), vec![100, 1, 99], true),
+        (lz4(), vec![100, 0], false),
+        (lz4(), vec![101, 100], false),
+        (blosc("noshuffle", 1, 0), vec![100, 100], true),
+        (blosc("noshuffle", 1, 0), vec![100, 99], false),
+    ] {
+        let program = program(&codec, 100);
+        for device in devices() {
+            let src = Buffer::zeroed(device, 1024).unwrap();
+            let outcome = EncodeBatch::prepare(&**program.device_encoder().unwrap(), &src, 256, sizes.clone());
+            assert_eq!(
+                outcome.err().map(|error| error.kind()),
+                (!is_taken).then_some(cuzarr::ErrorKind::InvalidArgument)
+            );
+        }
+    }
+}
+
+#[test]
 fn chunks_outside_their_buffer_are_refused() {
     let program_of_100 = program(&lz4(), 100);
     let encoder = program_of_100.device_encoder().unwrap();
     assert!(program(&lz4(), 0).device_encoder().is_err(), "nothing is the host's to encode");
     for device in devices() {
         let src = Buffer::zeroed(device, 612).unwrap();
-        assert!(EncodeBatch::prepare(&**encoder, &src, 256, 3).is_ok());
+        assert!(EncodeBatch::prepare(&**encoder, &src, 256, vec![100; 3]).is_ok());
         for (stride, count) in [(256, 4), (96, 3), (260, 2), (usize::MAX - 15, 3)] {
-            let error = EncodeBatch::prepare(&**encoder, &src, stride, count).unwrap_err();
+            let error = EncodeBatch::prepare(&**encoder, &src, stride, vec![100; count]).unwrap_err();
             assert_eq!(error.kind(), cuzarr::ErrorKind::InvalidArgument, "{stride} {count}");
         }
-        let skewed = EncodeBatch::prepare(&**encoder, &src.slice(4..).unwrap(), 256, 1).unwrap_err();
+        let skewed = EncodeBatch::prepare(&**encoder, &src.slice(4..).unwrap(), 256, vec![100]).unwrap_err();
         assert!(skewed.message().contains("multiple of 16"), "{skewed}");
-        let none = EncodeBatch::prepare(&**encoder, &src, 256, 0).unwrap();
+        let none = EncodeBatch::prepare(&**encoder, &src, 256, Vec::new()).unwrap();
         assert!(none.finish().unwrap().frames.is_empty());
     }
 }

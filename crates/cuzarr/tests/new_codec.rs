@@ -106,7 +106,7 @@ fn devices_encode_the_frames_of_the_host() {
     bytes.chunks_mut(stride).zip(&plain).for_each(|(place, chunk)| place[..CHUNK_BYTES].copy_from_slice(chunk));
     for device in kernel_devices() {
         let src = Buffer::from_bytes(device, &bytes).unwrap();
-        let mut batch = EncodeBatch::prepare(&**encoder, &src, stride, plain.len()).unwrap();
+        let mut batch = EncodeBatch::prepare(&**encoder, &src, stride, vec![CHUNK_BYTES; plain.len()]).unwrap();
         batch.run(&Stream::new(device).unwrap()).unwrap();
         let encoded = batch.finish().unwrap();
         let out = encoded.buffer.to_vec().unwrap();

@@ -254,12 +254,17 @@ pub const FRAME_ALIGNMENT_BYTES: usize = defined(ENCODED, "CUZARR_FRAME_ALIGNMEN
 /// Bytes of an entry of [`Launched::frames`].
 pub const FRAME_ENTRY_BYTES: usize = defined(ENCODED, "CUZARR_FRAME_ENTRY_BYTES") as usize;
 
-/// Kernels that make frames of chunks that all have one size.
+/// Kernels that make frames of chunks.
 ///
-/// The codec makes the encoder for that size, with its own parameters: level, size of blocks, container.
+/// The codec makes the encoder for chunks of one size, with its own parameters: level, size of blocks, container.
 pub trait DeviceEncoder: Send + Sync + fmt::Debug {
     /// Bytes of one chunk.
     fn chunk_bytes(&self) -> usize;
+
+    /// Whether chunks of fewer bytes become frames in the same launch.
+    fn takes_smaller(&self) -> bool {
+        false
+    }
 
     /// Most bytes of one frame.
     fn frame_bound_bytes(&self) -> usize;
@@ -288,7 +293,7 @@ pub trait DeviceEncoder: Send + Sync + fmt::Debug {
     }
 }
 
-/// Chunks of one size that lie in one buffer.
+/// Chunks that lie in one buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChunkRow {
     /// Where the buffer is.
@@ -314,7 +319,8 @@ pub trait Encode: Send + Sync {
 pub struct EncodeTask<'a> {
     pub(crate) stream: &'a Stream,
     pub(crate) src: &'a Buffer,
-    pub(crate) wanted: &'a Buffer,
+    pub(crate) sizes: &'a Buffer,
+    pub(crate) chunk_bytes: &'a [usize],
 }
 
 impl<'a> EncodeTask<'a> {
@@ -328,9 +334,14 @@ impl<'a> EncodeTask<'a> {
         self.src
     }
 
-    /// A `u32` for each chunk; a chunk with 0 becomes a frame of no bytes.
-    pub fn wanted(&self) -> &'a Buffer {
-        self.wanted
+    /// A `u32` for each chunk: its bytes. A chunk with 0 becomes a frame of no bytes.
+    pub fn sizes(&self) -> &'a Buffer {
+        self.sizes
+    }
+
+    /// Bytes of each chunk, also of those that become no frame.
+    pub fn chunk_bytes(&self) -> &'a [usize] {
+        self.chunk_bytes
     }
 }
 

@@ -112,15 +112,15 @@ struct Chunks {
 
 impl Encode for Chunks {
     fn launch(&self, task: &EncodeTask<'_>) -> Result<Launched> {
-        let (stream, src, wanted) = (task.stream(), task.src(), task.wanted());
+        let (stream, src, sizes) = (task.stream(), task.src(), task.sizes());
         let frames = pool::allocate(self.count as usize * FRAME_ENTRY_BYTES, stream)?;
         let out = pool::allocate(self.encoder.output_bound_bytes(self.count as usize), stream)?;
         let (chunks, blocks) = ((src.address(), self.stride_bytes), self.count.div_ceil(THREADS));
         let kernel = |name| RUN_LENGTH.kernel(stream.device(), name);
-        let arguments = (chunks.0, chunks.1, self.size_bytes, self.count, wanted.address(), frames.address());
-        // SAFETY: the parameters of run_length_sizes. The batch has checked that chunks lie in `src`; there is a word and an
+        let arguments = (chunks.0, chunks.1, self.size_bytes, self.count, sizes.address(), frames.address());
+        // SAFETY: the parameters of run_length_sizes. The batch has checked that chunks lie in `src`; there is a size and an
         // entry for each.
-        unsafe { kernel("run_length_sizes")?.launch(stream, blocks, THREADS, arguments, &[src, wanted, &frames]) }?;
+        unsafe { kernel("run_length_sizes")?.launch(stream, blocks, THREADS, arguments, &[src, sizes, &frames]) }?;
         place_frames(&frames, stream)?;
         let arguments = (chunks.0, chunks.1, self.size_bytes, self.count, frames.address(), out.address());
         // SAFETY: the parameters of run_length_encode. `out` has room for every frame's bound, one behind the other.

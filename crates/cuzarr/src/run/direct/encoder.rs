@@ -273,7 +273,8 @@ impl EncoderBatch {
         let strided = || Strided { buffer: packed.clone(), stride_bytes };
         let undone = kernels.undo.run(strided(), size_bytes, count, stream)?;
         let ready = &undone.chunks;
-        let mut batch = EncodeBatch::prepare(&*kernels.encoder, &ready.buffer, ready.stride_bytes, count)?;
+        let chunk_bytes = vec![kernels.encoder.chunk_bytes(); count];
+        let mut batch = EncodeBatch::prepare(&*kernels.encoder, &ready.buffer, ready.stride_bytes, chunk_bytes)?;
         batch.run(stream)?;
         let packed = kernels.undo.reports().then(strided);
         Ok(Part { group: index, numbers: numbers.to_vec(), batch, undone, packed })

@@ -3,7 +3,7 @@
 use cuzarr_device::internal::{WARP, pool};
 use cuzarr_device::{Buffer, Device, KernelSource, Stream};
 
-use super::Blank;
+use super::{Blank, SIZE_BYTES};
 use crate::codec::batch::HEADERS;
 use crate::codec::device::FRAME_ENTRY_BYTES;
 use crate::{Error, ErrorKind, Result};
@@ -13,28 +13,33 @@ static ENCODED: KernelSource = KernelSource { name: "encoded", text: include_str
 /// Blocks of the kernels that only compare: what a multiprocessor holds at once.
 const BLOCKS_PER_MULTIPROCESSOR: u32 = 8;
 
-/// A word for each of `count` chunks: whether it is to be encoded.
+/// A `u32` for each chunk: its bytes, of which `chunk_bytes` tells, or 0 for a chunk that has the bits of a blank one.
 ///
 /// # Errors
 /// `OutOfMemory`, `LibraryMissing`, `KernelCompileFailed`, `DeviceFailed`.
-pub(super) fn wanted(blank: Option<&Blank<'_>>, count: usize, stream: &Stream) -> Result<Buffer> {
-    let wanted = pool::allocate(count * 4, stream)?;
-    let Some(Blank { chunks, stride_bytes, blank }) = blank else {
-        stream.memset(&wanted, 1)?;
-        return Ok(wanted);
+pub(super) fn sizes(blank: Option<&Blank<'_>>, chunk_bytes: &[usize], stream: &Stream) -> Result<Buffer> {
+    let (count, words_bytes) = (chunk_bytes.len(), chunk_bytes.len() * SIZE_BYTES);
+    let words = |sizes: &[usize]| sizes.iter().flat_map(|&size| (size as u32).to_ne_bytes()).collect::<Vec<u8>>();
+    let sizes = pool::allocate(words_bytes, stream)?;
+    let Some(Blank { chunks, stride_bytes, blank, compared_bytes }) = blank else {
+        stream.h2d(&words(chunk_bytes), &sizes)?;
+        return Ok(sizes);
     };
-    stream.memset(&wanted, 0)?;
+    let given = pool::allocate(2 * words_bytes, stream)?;
+    stream.h2d(&[words(compared_bytes), words(chunk_bytes)].concat(), &given)?;
+    stream.memset(&sizes, 0)?;
     let kernel = ENCODED.kernel(stream.device(), "encode_differs")?;
     // Few threads in `simt`, where each is a fiber.
     let threads = if stream.device() == Device::Simt { WARP } else { 256 };
     let blocks = (count as u32).clamp(1, kernel.multiprocessors() * BLOCKS_PER_MULTIPROCESSOR);
-    let (from, to, size_bytes) = (chunks.address(), blank.address(), blank.size_bytes() as u32);
-    let arguments = (from, to, *stride_bytes as u64, count as u32, size_bytes, wanted.address());
-    let buffers = [*chunks, *blank, &wanted];
-    // SAFETY: the parameters of encode_differs. `run_unless_blank` has checked that as many chunks, each as large as `blank`, lie
-    // in their memory as there are words, at multiples of 16 bytes.
+    let (compared, encoded) = (given.address(), given.address() + words_bytes);
+    let arguments =
+        (chunks.address(), blank.address(), *stride_bytes as u64, count as u32, compared, encoded, sizes.address());
+    let buffers = [*chunks, *blank, &given, &sizes];
+    // SAFETY: the parameters of encode_differs. `run_unless_blank` has checked that as many chunks as there are words lie in their
+    // memory, at multiples of 16 bytes, and that they and `blank` have the bytes that are compared.
     unsafe { kernel.launch(stream, blocks, threads, arguments, &buffers) }?;
-    Ok(wanted)
+    Ok(sizes)
 }
 
 /// Completes entries that say how large frames are ([`Launched::frames`](crate::codec::device::Launched::frames)): one frame

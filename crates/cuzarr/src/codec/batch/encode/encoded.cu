@@ -2,13 +2,17 @@
 #include "codec/batch/encode/encoded.cuh"
 #include "cuzarr/warp.cuh"
 
-/// Tells of each chunk whether its bits differ from those of `blank`, in 16 bytes a thread and step of a block.
-CUZARR_KERNEL(encode_differs, const u8* chunks, const u8* blank, u64 stride, u32 count, u32 size, u32* differs) {
+/// Compares each chunk with `blank`, in 16 bytes a thread and step of a block: `compared[chunk]` bytes of both. The chunks that differ
+/// get their bytes, `encoded[chunk]`, in `sizes`, which are 0 at first.
+CUZARR_KERNEL(
+    encode_differs, const u8* chunks, const u8* blank, u64 stride, u32 count, const u32* compared, const u32* encoded, u32* sizes
+) {
     for (u32 chunk = block_index(); chunk < count; chunk += block_count()) {
         const u8* from = chunks + chunk * stride;
+        u32 size = compared[chunk];
         for (u32 first = 0; first < size; first += thread_count() * 16) {
             // A thread that finds a difference tells the block by memory. Late news only cost a step.
-            if (volatile_load(differs + chunk)) break;
+            if (volatile_load(sizes + chunk)) break;
             u32 begin = first + thread_index() * 16, end = begin + 16 < size ? begin + 16 : size;
             bool same = true;
             if (begin + 16 <= size) {
@@ -17,7 +21,7 @@ CUZARR_KERNEL(encode_differs, const u8* chunks, const u8* blank, u64 stride, u32
             } else {
                 for (u32 at = begin; at < end; ++at) same = same && from[at] == blank[at];
             }
-            if (!same) volatile_store(differs + chunk, 1);
+            if (!same) volatile_store(sizes + chunk, encoded[chunk]);
         }
     }
 }

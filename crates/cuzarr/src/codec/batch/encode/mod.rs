@@ -1,4 +1,4 @@
-//! The way back: chunks of one size in device memory become frames there.
+//! The way back: chunks in device memory become frames there.
 //!
 //! An [`EncodeBatch`] is prepared for chunks that lie in one buffer, run in the order of a stream, and finished: then the host
 //! knows where each frame lies, and only those bytes need to cross the bus. A codec hands the encoder of chunks of a size out
@@ -19,7 +19,7 @@ use crate::{Error, ErrorKind, Result};
 pub struct EncodeBatch {
     src: Buffer,
     encode: Box<dyn Encode>,
-    len: usize,
+    chunk_bytes: Vec<usize>,
     running: Option<(Launched, Event)>,
 }
 
@@ -34,44 +34,54 @@ pub struct Encoded {
 
 /// Chunks that may hold nothing but the fill value, compared before they are encoded.
 pub(crate) struct Blank<'a> {
-    /// Their elements, in pieces of the length of `blank`, `stride_bytes` from one chunk to the next.
+    /// Their elements, `stride_bytes` from one chunk to the next.
     pub(crate) chunks: &'a Buffer,
     pub(crate) stride_bytes: usize,
-    /// A chunk of the fill value.
+    /// A chunk of the fill value, as large as the largest of them.
     pub(crate) blank: &'a Buffer,
+    /// Bytes of each chunk that are compared.
+    pub(crate) compared_bytes: &'a [usize],
 }
 
-/// Bytes of the word that says whether a chunk is encoded.
-const WANTED_BYTES: usize = 4;
+/// Bytes of a chunk's size on the device.
+const SIZE_BYTES: usize = 4;
 
 impl fmt::Debug for EncodeBatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "EncodeBatch({} chunks)", self.len)
+        write!(f, "EncodeBatch({} chunks)", self.chunk_bytes.len())
     }
 }
 
 impl EncodeBatch {
-    /// Plans the encoding of `count` chunks of `src`, `stride_bytes` from one to the next. Nothing is put on the device yet.
+    /// Plans the encoding of the chunks of `src`, `stride_bytes` from one to the next. `chunk_bytes` has the size of each: that of the
+    /// encoder's chunks, or a smaller one where the encoder [takes smaller chunks](DeviceEncoder::takes_smaller). Nothing is put on the
+    /// device yet.
     ///
     /// # Errors
-    /// `InvalidArgument` for chunks that are not inside `src` or do not begin at multiples of 16, `MemorySpace` for host
-    /// memory; `DeviceUnavailable`, `LibraryMissing`, `KernelCompileFailed`.
+    /// `InvalidArgument` for chunks that are not inside `src`, do not begin at multiples of 16, or have a size that the encoder does not
+    /// take; `MemorySpace` for host memory; `DeviceUnavailable`, `LibraryMissing`, `KernelCompileFailed`.
     pub fn prepare(
         encoder: &dyn DeviceEncoder,
         src: &Buffer,
         stride_bytes: usize,
-        count: usize,
+        chunk_bytes: Vec<usize>,
     ) -> Result<EncodeBatch> {
         if src.device() == Device::Cpu {
             return Err(Error::new(ErrorKind::MemorySpace, "kernels do not encode chunks in host memory"));
         }
-        let (last, chunk) = (stride_bytes.checked_mul(count.saturating_sub(1)), encoder.chunk_bytes());
-        let end = last.and_then(|last| last.checked_add(chunk)).unwrap_or(usize::MAX);
+        let (count, most) = (chunk_bytes.len(), encoder.chunk_bytes());
+        let last = stride_bytes.checked_mul(count.saturating_sub(1));
+        let end = last.and_then(|last| last.checked_add(*chunk_bytes.last()?)).unwrap_or(usize::MAX);
         let is_inside = count == 0 || end <= src.size_bytes();
-        if !is_inside || !stride_bytes.is_multiple_of(16) || stride_bytes < chunk || count > i32::MAX as usize {
+        if !is_inside || !stride_bytes.is_multiple_of(16) || stride_bytes < most || count > i32::MAX as usize {
             let have = src.size_bytes();
             let message =
-                format!("{count} chunks of {chunk} bytes, {stride_bytes} from one to the next, in a buffer of {have}");
+                format!("{count} chunks of {most} bytes, {stride_bytes} from one to the next, in a buffer of {have}");
+            return Err(Error::new(ErrorKind::InvalidArgument, message));
+        }
+        let least = if encoder.takes_smaller() { 1 } else { most };
+        if let Some(odd) = chunk_bytes.iter().find(|size| !(least..=most).contains(*size)) {
+            let message = format!("a chunk of {odd} bytes, for an encoder of chunks of {least} to {most}");
             return Err(Error::new(ErrorKind::InvalidArgument, message));
         }
         if !src.address().is_multiple_of(16) {
@@ -79,12 +89,12 @@ impl EncodeBatch {
             return Err(Error::new(ErrorKind::InvalidArgument, message).with_hint("copy them to memory of their own"));
         }
         let encode = encoder.prepare(&ChunkRow { device: src.device(), count, stride_bytes })?;
-        Ok(EncodeBatch { src: src.clone(), encode, len: count, running: None })
+        Ok(EncodeBatch { src: src.clone(), encode, chunk_bytes, running: None })
     }
 
     /// Most device memory that a run takes beside the chunks, its results included.
     pub fn memory_bytes(encoder: &dyn DeviceEncoder, row: &ChunkRow) -> usize {
-        encoder.memory_bytes(row).saturating_add(row.count.saturating_mul(WANTED_BYTES))
+        encoder.memory_bytes(row).saturating_add(row.count.saturating_mul(3 * SIZE_BYTES))
     }
 
     /// Puts the encoding on `stream`.
@@ -98,17 +108,24 @@ impl EncodeBatch {
     /// Like [`EncodeBatch::run`], but leaves out the chunks that have the bits of `blank`.
     pub(crate) fn run_unless_blank(&mut self, blank: Option<&Blank<'_>>, stream: &Stream) -> Result<()> {
         self.running = None;
-        if let Some(Blank { chunks, stride_bytes, blank }) = blank {
-            let last = stride_bytes.saturating_mul(self.len.saturating_sub(1));
+        let count = self.chunk_bytes.len();
+        if let Some(Blank { chunks, stride_bytes, blank, compared_bytes }) = blank {
+            let ends = compared_bytes
+                .iter()
+                .enumerate()
+                .map(|(at, bytes)| at.saturating_mul(*stride_bytes).saturating_add(*bytes));
+            let is_inside = ends.max().unwrap_or(0) <= chunks.size_bytes() && compared_bytes.len() == count;
+            let most = compared_bytes.iter().max().copied().unwrap_or(0);
             let is_aligned = [chunks.address(), blank.address(), *stride_bytes].iter().all(|at| at.is_multiple_of(16));
-            if !is_aligned || last.saturating_add(blank.size_bytes()) > chunks.size_bytes() {
-                let message = format!("{} chunks are not comparable with a blank one", self.len);
+            if !is_aligned || !is_inside || most > blank.size_bytes() {
+                let message = format!("{count} chunks are not comparable with a blank one");
                 return Err(Error::new(ErrorKind::InvalidArgument, message));
             }
         }
-        if self.len > 0 {
-            let wanted = cuda::wanted(blank, self.len, stream)?;
-            let launched = self.encode.launch(&EncodeTask { stream, src: &self.src, wanted: &wanted })?;
+        if count > 0 {
+            let sizes = cuda::sizes(blank, &self.chunk_bytes, stream)?;
+            let task = EncodeTask { stream, src: &self.src, sizes: &sizes, chunk_bytes: &self.chunk_bytes };
+            let launched = self.encode.launch(&task)?;
             self.running = Some((launched, stream.record()?));
         }
         Ok(())
@@ -119,7 +136,7 @@ impl EncodeBatch {
     /// # Errors
     /// `DeviceFailed`; `InvalidArgument` when the batch was not run.
     pub fn finish(self) -> Result<Encoded> {
-        if self.len == 0 {
+        if self.chunk_bytes.is_empty() {
             return Ok(Encoded { buffer: self.src.slice(0..0)?, frames: Vec::new() });
         }
         let Some((Launched { out, frames }, done)) = self.running else {

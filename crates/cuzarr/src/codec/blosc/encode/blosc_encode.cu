@@ -1,6 +1,6 @@
 // Blosc-1 containers around streams that another encoder made.
 //
-//     blosc_encode_wanted  says of each stream whether it is to be made: where its chunk is
+//     blosc_encode_streams gives each stream its size, or 0 where its chunk is left out
 //     blosc_encode_sizes   sums up where streams go in their container; a copy where that is shorter   a warp a chunk
 //     encode_places        where containers lie, one behind the other                                  (encoded.cu)
 //     blosc_encode_write   headers, and streams, or what they were made of where that is no larger     a warp a part
@@ -14,7 +14,7 @@
 /// Bytes of a stream that a warp copies.
 #define CUZARR_BLOSC_PART_BYTES 16384u
 
-/// Streams of one size. `Streams` in codec/blosc/encode/cuda.rs.
+/// Streams of one size. `EncodedStreams` in codec/blosc/encode/cuda.rs.
 struct BloscStreams {
     const u8* plain;              // what they are made of
     const u8* coded;
@@ -25,10 +25,10 @@ struct BloscStreams {
     u32 parts;                    // of a stream
 };
 
-/// All that kernels work on. `Task` in codec/blosc/encode/cuda.rs.
+/// All that kernels work on. `BloscTask` in codec/blosc/encode/cuda.rs.
 struct BloscEncode {
     const u8* src;
-    const u32* wanted;
+    const u32* sizes;             // of chunks; 0: it is left out
     BloscStreams streams[2];      // those of whole blocks, and those of short last ones
     u32* places;                  // of a stream, in its container
     EncodedFrame* frames;
@@ -61,9 +61,9 @@ CUZARR_DEVICE BloscStream blosc_stream(const BloscEncode& task, u32 chunk, u32 i
 
 CUZARR_DEVICE bool is_stored(const BloscStream& stream) { return stream.coded_size >= stream.size; }
 
-CUZARR_KERNEL(blosc_encode_wanted, const u32* wanted, u32* words, u32 count, u32 per_chunk) {
+CUZARR_KERNEL(blosc_encode_streams, const u32* sizes, u32* streams, u32 count, u32 per_chunk, u32 stream_bytes) {
     for (u32 i = block_index() * thread_count() + thread_index(); i < count; i += block_count() * thread_count()) {
-        words[i] = wanted[i / per_chunk];
+        streams[i] = sizes[i / per_chunk] ? stream_bytes : 0;
     }
 }
 
@@ -72,7 +72,7 @@ CUZARR_KERNEL(blosc_encode_sizes, const BloscEncode task) {
     u32 streams = task.streams[0].count + task.streams[1].count;
     for (u32 chunk = block_index() * warps + thread_index() / CUZARR_WARP; chunk < task.chunks; chunk += block_count() * warps) {
         u32 at = CUZARR_BLOSC_HEADER + 4 * blosc_blocks(task);
-        for (u32 first = 0; first < streams && task.wanted[chunk]; first += CUZARR_WARP) {
+        for (u32 first = 0; first < streams && task.sizes[chunk]; first += CUZARR_WARP) {
             u32 index = first + lane, own = 0;
             if (index < streams) {
                 BloscStream stream = blosc_stream(task, chunk, index);
@@ -84,7 +84,7 @@ CUZARR_KERNEL(blosc_encode_sizes, const BloscEncode task) {
         }
         u32 copied = CUZARR_BLOSC_HEADER + task.chunk_bytes;
         bool is_copied = at >= copied;
-        if (lane == 0) task.frames[chunk] = {0, task.wanted[chunk] ? is_copied ? copied : at : 0, is_copied};
+        if (lane == 0) task.frames[chunk] = {0, task.sizes[chunk] ? is_copied ? copied : at : 0, is_copied};
     }
 }
 

@@ -34,7 +34,7 @@ const WORD_BYTES: usize = 4;
 #[derive(Clone, Copy)]
 struct BloscTask {
     src: usize,
-    wanted: usize,
+    sizes: usize,
     streams: [EncodedStreams; 2],
     places: usize,
     frames: usize,
@@ -92,7 +92,7 @@ pub(super) fn memory_bytes(encoder: &BloscEncoder, row: &ChunkRow) -> usize {
     // Blocks that are shuffled, and their streams, where those do not lie one behind the other.
     let work = [streams, rests].map(|row| row.count.saturating_mul(row.stride_bytes)).into_iter();
     let work = work.fold(0, usize::saturating_add).saturating_mul(2);
-    let words = streams.count.saturating_mul(2).saturating_add(row.count).saturating_mul(WORD_BYTES);
+    let words = streams.count.saturating_add(row.count).saturating_mul(2).saturating_mul(WORD_BYTES);
     let frames = row.count.saturating_mul(FRAME_ENTRY_BYTES);
     [work, words, frames, encoder.output_bound_bytes(row.count)].into_iter().fold(0, usize::saturating_add)
 }
@@ -188,7 +188,7 @@ fn copy_each(
 
 impl Encode for BloscChunks {
     fn launch(&self, task: &EncodeTask<'_>) -> Result<Launched> {
-        let EncodeTask { stream, src, wanted } = *task;
+        let EncodeTask { stream, src, sizes, .. } = *task;
         let BloscLayout { chunk_bytes, block_bytes, splits, type_bytes, flags, .. } = self.layout;
         let (count, per_chunk, rest_bytes) = (self.row.count, self.layout.whole_streams(), self.layout.rest_bytes());
         let is_simt = stream.device() == Device::Simt;
@@ -198,19 +198,23 @@ impl Encode for BloscChunks {
         let resident = (write.multiprocessors() * BLOCKS_PER_MULTIPROCESSOR) as usize;
         let grid = |warps: usize| warps.div_ceil((threads / WARP) as usize).clamp(1, resident) as u32;
 
+        // Streams of one size, of which each chunk has `per_chunk`, encoded by their own encoder.
+        let encode = |encode: &dyn Encode, src: &Buffer, per_chunk: usize, stream_bytes: usize| {
+            let streams = count * per_chunk;
+            let made = pool::allocate(streams * WORD_BYTES, stream)?;
+            let arguments = (sizes.address(), made.address(), streams as u32, per_chunk as u32, stream_bytes as u32);
+            let blocks = grid(streams.div_ceil(WARP as usize));
+            // SAFETY: the parameters of blosc_encode_streams. `EncodeBatch` has made a size for each chunk; there is room for one of
+            // each of its streams in `made`.
+            unsafe { kernel("blosc_encode_streams")?.launch(stream, blocks, threads, arguments, &[sizes, &made]) }?;
+            encode.launch(&EncodeTask { stream, src, sizes: &made, chunk_bytes: &vec![stream_bytes; streams] })
+        };
         let whole = self.whole(src, stream)?;
-        let words = pool::allocate(count * per_chunk * WORD_BYTES, stream)?;
-        let buffers = [wanted, &words];
-        let arguments = (wanted.address(), words.address(), (count * per_chunk) as u32, per_chunk as u32);
-        let blocks = grid((count * per_chunk).div_ceil(WARP as usize));
-        // SAFETY: the parameters of blosc_encode_wanted. `EncodeBatch` has made a word for each chunk; there is one for each of
-        // its streams in `words`.
-        unsafe { kernel("blosc_encode_wanted")?.launch(stream, blocks, threads, arguments, &buffers) }?;
-        let made = self.streams.launch(&EncodeTask { stream, src: &whole, wanted: &words })?;
+        let made = encode(&*self.streams, &whole, per_chunk, self.layout.stream_bytes())?;
         let rest = self.rest.as_ref().map(|rest| {
             let begins = self.blocks(chunk_bytes - rest_bytes, 1, rest_bytes);
             let work = self.shuffled(src, begins, rest_bytes, self.rows[1].stride_bytes, stream)?;
-            Ok::<_, crate::Error>((rest.launch(&EncodeTask { stream, src: &work, wanted })?, work))
+            Ok::<_, crate::Error>((encode(&**rest, &work, 1, rest_bytes)?, work))
         });
         let rest = rest.transpose()?;
 
@@ -220,11 +224,11 @@ impl Encode for BloscChunks {
         let places = pool::allocate(count * (per_chunk + 1) * WORD_BYTES, stream)?;
         let frames = pool::allocate(count * FRAME_ENTRY_BYTES, stream)?;
         let out = pool::allocate(self.output_bound_bytes, stream)?;
-        let mut buffers = vec![src, wanted, &whole, &made.out, &made.frames, &places, &frames, &out];
+        let mut buffers = vec![src, sizes, &whole, &made.out, &made.frames, &places, &frames, &out];
         buffers.extend(rest.iter().flat_map(|(made, work)| [work, &made.out, &made.frames]));
         let arguments = BloscTask {
             src: src.address(),
-            wanted: wanted.address(),
+            sizes: sizes.address(),
             streams: [streams, rests],
             places: places.address(),
             frames: frames.address(),

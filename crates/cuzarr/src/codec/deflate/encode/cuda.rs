@@ -41,7 +41,6 @@ const MOST_GROUPS: usize = 1 << 20;
 #[derive(Clone, Copy)]
 struct DeflateTask {
     src: usize,
-    wanted: usize,
     counts: usize,
     sequences: usize,
     counters: usize,
@@ -60,7 +59,6 @@ struct DeflateTask {
 pub(super) struct DeflateChunks {
     blocks: Blocks,
     output_bound_bytes: usize,
-    chunk_bytes: usize,
     row: ChunkRow,
     checksum: Option<Checksum>,
     header: [u8; HEADER_BYTES],
@@ -76,7 +74,6 @@ impl DeflateChunks {
         DeflateChunks {
             blocks: Blocks::new(encoder.chunk_bytes, row),
             output_bound_bytes: encoder.output_bound_bytes(row.count),
-            chunk_bytes: encoder.chunk_bytes,
             row: *row,
             checksum: match encoder.container {
                 Container::Raw => None,
@@ -90,9 +87,9 @@ impl DeflateChunks {
     }
 
     /// Where the chunks lie.
-    fn ranges(&self) -> Vec<Range<usize>> {
+    fn ranges(&self, task: &EncodeTask<'_>) -> Vec<Range<usize>> {
         let begins = (0..self.row.count).map(|index| index * self.row.stride_bytes);
-        begins.map(|begin| begin..begin + self.chunk_bytes).collect()
+        begins.zip(task.chunk_bytes).map(|(begin, bytes)| begin..begin + bytes).collect()
     }
 
     fn scratch_bytes(&self) -> [usize; 3] {
@@ -109,22 +106,21 @@ impl DeflateChunks {
 
 impl Encode for DeflateChunks {
     fn launch(&self, task: &EncodeTask<'_>) -> Result<Launched> {
-        let EncodeTask { stream, src, wanted } = *task;
+        let EncodeTask { stream, src, sizes, .. } = *task;
         let Found { sequences, counts } = find::find(&self.blocks, task)?;
         let allocate = |size_bytes| pool::allocate(size_bytes, stream);
         let [counters, codes, made] = self.scratch_bytes().map(allocate);
         let (counters, codes, made) = (counters?, codes?, made?);
         let (frames, out) = (allocate(self.row.count * FRAME_ENTRY_BYTES)?, allocate(self.output_bound_bytes)?);
         let checksums = match self.checksum {
-            Some(checksum) => checksum::compute_on(checksum, src, &self.ranges(), stream)?,
+            Some(checksum) => checksum::compute_on(checksum, src, &self.ranges(task), stream)?,
             None => frames.slice(0..0)?,
         };
-        let buffers = [src, wanted, &counts, &sequences, &counters, &codes, &made, &frames, &checksums, &out];
-        let [src, wanted, counts, sequences, counters, codes, made, frame_table, checksums, to] =
+        let buffers = [src, sizes, &counts, &sequences, &counters, &codes, &made, &frames, &checksums, &out];
+        let [src, _, counts, sequences, counters, codes, made, frame_table, checksums, to] =
             buffers.map(Buffer::address);
         let arguments = DeflateTask {
             src,
-            wanted,
             counts,
             sequences,
             counters,
@@ -133,7 +129,7 @@ impl Encode for DeflateChunks {
             frames: frame_table,
             checksums,
             out: to,
-            blocks: self.blocks,
+            blocks: self.blocks.sized(task),
             header: self.header,
             header_bytes: self.header_bytes as u32,
             trailer_bytes: self.trailer_bytes as u32,

@@ -28,11 +28,11 @@ CUZARR_DEVICE Extent extent_of(const DeflateEncode& task, u32 block) {
 }
 
 CUZARR_KERNEL(deflate_encode_sizes, const DeflateEncode task) {
-    u32 lane = thread_index(), blocks = task.blocks.chunk_blocks;
+    u32 lane = thread_index();
     for (u32 chunk = block_index(); chunk < task.blocks.chunks; chunk += block_count()) {
-        u32 at = 8 * task.header_bytes;
-        for (u32 first = 0; first < blocks && task.wanted[chunk]; first += CUZARR_WARP) {
-            u32 block = chunk * blocks + first + lane;
+        u32 at = 8 * task.header_bytes, blocks = blocks_of(task.blocks, chunk);
+        for (u32 first = 0; first < blocks; first += CUZARR_WARP) {
+            u32 block = chunk * task.blocks.chunk_blocks + first + lane;
             bool is_one = first + lane < blocks;
             Extent extent = is_one ? extent_of(task, block) : Extent{0, 0, 0};
             for (u32 by = 1; by < CUZARR_WARP; by *= 2) {
@@ -45,7 +45,7 @@ CUZARR_KERNEL(deflate_encode_sizes, const DeflateEncode task) {
             if (is_one) task.made[block].at = lane ? begin : at;
             at = warp_shuffle(CUZARR_ALL_LANES, end, CUZARR_WARP - 1);
         }
-        if (lane == 0) task.frames[chunk] = {0, task.wanted[chunk] ? whole_bytes(at) / 8 + task.trailer_bytes : 0, 0};
+        if (lane == 0) task.frames[chunk] = {0, blocks ? whole_bytes(at) / 8 + task.trailer_bytes : 0, 0};
     }
 }
 
@@ -61,7 +61,7 @@ CUZARR_DEVICE u32* block_to(const DeflateEncode& task, u32 block, u32 at) {
 CUZARR_KERNEL(deflate_encode_clear, const DeflateEncode task) {
     u32 step = block_count() * thread_count();
     for (u32 block = block_index() * thread_count() + thread_index(); block < block_count_of(task.blocks); block += step) {
-        if (!is_wanted(task, block)) continue;
+        if (!is_wanted(task.blocks, block)) continue;
         u32 at = task.made[block].at, *to = block_to(task, block, at);
         to[0] = to[block_words(task, block, at) - 1] = 0;
     }
@@ -157,12 +157,12 @@ CUZARR_KERNEL(deflate_encode_write, const DeflateEncode task) {
     WriteSpace& space = *spaces;
     u32 thread = thread_index(), threads = thread_count();
     for (u32 block = block_index(); block < block_count_of(task.blocks); block += block_count()) {
-        if (!is_wanted(task, block)) continue;
+        if (!is_wanted(task.blocks, block)) continue;
         const DeflateMade made = task.made[block];
         u32 place = made.at % 32, words = block_words(task, block, made.at);
         for (u32 i = thread; i < words + 1; i += threads) space.words[i] = 0;
         block_barrier();
-        if (thread == 0 && (block + 1) % task.blocks.chunk_blocks == 0) put_bits(space.words, place, 1, 1);
+        if (thread == 0 && is_last(task.blocks, block)) put_bits(space.words, place, 1, 1);
         if (made.kind == CUZARR_DEFLATE_STORED) write_stored(space, task, block, place);
         else write_coded(space, task, made, block, place);
         block_barrier();
@@ -179,13 +179,13 @@ CUZARR_KERNEL(deflate_encode_write, const DeflateEncode task) {
 CUZARR_KERNEL(deflate_encode_finish, const DeflateEncode task) {
     u32 step = block_count() * thread_count();
     for (u32 chunk = block_index() * thread_count() + thread_index(); chunk < task.blocks.chunks; chunk += step) {
-        if (!task.wanted[chunk]) continue;
+        if (!task.blocks.sizes[chunk]) continue;
         u8* frame = task.out + task.frames[chunk].at;
         for (u32 i = 0; i < task.header_bytes; ++i) frame[i] = task.header[i];
         u8* trailer = frame + task.frames[chunk].size - task.trailer_bytes;
         bool is_zlib = task.trailer_bytes == 4;
         for (u32 i = 0; i < task.trailer_bytes; ++i) {
-            u32 value = i < 4 ? task.checksums[chunk] : task.blocks.chunk_bytes;
+            u32 value = i < 4 ? task.checksums[chunk] : task.blocks.sizes[chunk];
             trailer[i] = (u8)(value >> 8 * (is_zlib ? 3 - i : i % 4));
         }
     }

@@ -19,7 +19,7 @@ CUZARR_KERNEL(deflate_encode_count, const DeflateEncode task) {
     CUZARR_SHARED(u32, sums, CUZARR_DEFLATE_THREADS / CUZARR_WARP);
     u32 thread = thread_index(), threads = thread_count();
     for (u32 block = block_index(); block < block_count_of(task.blocks); block += block_count()) {
-        if (!is_wanted(task, block)) continue;
+        if (!is_wanted(task.blocks, block)) continue;
         for (u32 i = thread; i < CUZARR_DEFLATE_COUNTERS; i += threads) counters[i] = i == CUZARR_DEFLATE_END;
         place_matches(task.sequences + (u64)block * task.blocks.most_sequences, task.counts[block].sequences, sums);
         walk(

@@ -54,10 +54,9 @@ static_assert(sizeof(DeflateCodes) == CUZARR_DEFLATE_CODES_BYTES && sizeof(Defla
 /// Most bytes of a frame's header.
 #define CUZARR_DEFLATE_HEADER_BYTES 16u
 
-/// All that the kernels work on. `Task` in codec/deflate/encode/cuda.rs.
+/// All that the kernels work on. `DeflateTask` in codec/deflate/encode/cuda.rs.
 struct DeflateEncode {
     const u8* src;
-    const u32* wanted;
     const LzFoundBlock* counts;
     LzFound* sequences;    // `before` becomes where the match begins
     u16* counters;
@@ -73,7 +72,6 @@ struct DeflateEncode {
 };
 static_assert(sizeof(DeflateEncode) == 128, "as the host writes it");
 
-CUZARR_DEVICE bool is_wanted(const DeflateEncode& task, u32 block) { return task.wanted[block / task.blocks.chunk_blocks] != 0; }
 CUZARR_DEVICE const u8* block_src(const DeflateEncode& task, u32 block) {
     return task.src + block / task.blocks.chunk_blocks * task.blocks.stride + block_begin(task.blocks, block);
 }

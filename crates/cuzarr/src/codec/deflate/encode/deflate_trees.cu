@@ -147,7 +147,7 @@ CUZARR_KERNEL(deflate_encode_trees, const DeflateEncode task) {
     TreesSpace& space = *spaces;
     u32 lane = thread_index();
     for (u32 block = block_index(); block < block_count_of(task.blocks); block += block_count()) {
-        if (!is_wanted(task, block)) continue;
+        if (!is_wanted(task.blocks, block)) continue;
         const u16* counters = task.counters + (u64)block * CUZARR_DEFLATE_COUNTERS;
         for (u32 i = lane; i < CUZARR_DEFLATE_SYMBOLS; i += CUZARR_WARP) space.symbols.counts[i] = counters[i];
         if (lane < CUZARR_DEFLATE_OFFSETS) space.offsets.counts[lane] = counters[CUZARR_DEFLATE_SYMBOLS + lane];

@@ -1,4 +1,4 @@
-//! Deflate streams, made on a device from chunks that all have one size.
+//! Deflate streams, made on a device.
 //!
 //! `codec/lz/find` finds what blocks of 32 KiB repeat; kernels of this folder give each block codes of its own and put all
 //! blocks of a chunk together, bit behind bit, into one stream. Any decoder reads it.
@@ -26,7 +26,7 @@ const MAX_LEVEL: i32 = 9;
 const BLOCK_HEADER_BYTES: usize = 6;
 const HEADER_BYTES: usize = defined(include_str!("deflate_encode.cuh"), "CUZARR_DEFLATE_HEADER_BYTES") as usize;
 
-/// Makes deflate streams, in one container, of chunks of one size.
+/// Makes deflate streams, in one container, of chunks of `chunk_bytes` and fewer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DeflateEncoder {
     container: Container,
@@ -95,6 +95,10 @@ impl DeflateEncoder {
 impl DeviceEncoder for DeflateEncoder {
     fn chunk_bytes(&self) -> usize {
         self.chunk_bytes
+    }
+
+    fn takes_smaller(&self) -> bool {
+        true
     }
 
     fn frame_bound_bytes(&self) -> usize {

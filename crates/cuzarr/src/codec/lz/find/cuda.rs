@@ -35,12 +35,12 @@ pub(crate) fn memory_bytes(blocks: &Blocks) -> usize {
         + blocks.count() * (blocks.most_sequences() * ENTRY_BYTES + COUNT_BYTES)
 }
 
-/// Finds the sequences of all blocks of the wanted chunks.
+/// Finds the sequences of all blocks of the chunks that are not left out.
 ///
 /// # Errors
 /// `OutOfMemory`, `LibraryMissing`, `KernelCompileFailed`, `DeviceFailed`.
 pub(crate) fn find(blocks: &Blocks, task: &EncodeTask<'_>) -> Result<Found> {
-    let EncodeTask { stream, src, wanted } = *task;
+    let EncodeTask { stream, src, sizes, .. } = *task;
     let kernel = FIND.kernel(stream.device(), "lz_find")?.with_shared(SHARED_BYTES)?;
     let resident = kernel.multiprocessors().min(MOST_MULTIPROCESSORS) * BLOCKS_PER_MULTIPROCESSOR;
     let grid = (blocks.count() as u32).min(resident);
@@ -49,11 +49,11 @@ pub(crate) fn find(blocks: &Blocks, task: &EncodeTask<'_>) -> Result<Found> {
     let counts = pool::allocate(blocks.count() * COUNT_BYTES, stream)?;
     let taken = pool::allocate(TAKEN_BYTES, stream)?;
     stream.memset(&taken, 0)?;
-    let buffers = [src, wanted, &candidates, &sequences, &counts, &taken];
-    let [from, is_wanted, work, to, made, begun] = buffers.map(Buffer::address);
-    let arguments = (from, *blocks, is_wanted, work, to, made, begun);
-    // SAFETY: the parameters of lz_find. `EncodeBatch` has checked that the chunks lie in `src`, and that there is a word for
-    // each in `wanted`; there is room for the candidates of a block for each block of threads, and for the sequences of all; `taken` is 0.
+    let buffers = [src, sizes, &candidates, &sequences, &counts, &taken];
+    let [from, _, work, to, made, begun] = buffers.map(Buffer::address);
+    let arguments = (from, blocks.sized(task), work, to, made, begun);
+    // SAFETY: the parameters of lz_find. `EncodeBatch` has checked that the chunks lie in `src`, and that there is a size for
+    // each in `sizes`; there is room for the candidates of a block for each block of threads, and for the sequences of all; `taken` is 0.
     unsafe { kernel.launch(stream, grid, THREADS, arguments, &buffers) }?;
     Ok(Found { sequences, counts })
 }

@@ -428,7 +428,7 @@ CUZARR_DEVICE LzFoundBlock find_join(const u32* matches, const u16* offsets, u32
 
 /// `candidates` has room for one block of each block of threads; `taken` is how many blocks are looked at or done, 0 at first.
 CUZARR_KERNEL_SIZED(
-    CUZARR_FIND_THREADS, 2, lz_find, const u8* src, LzBlocks blocks, const u32* wanted, u32* candidates, LzFound* found, LzFoundBlock* counts,
+    CUZARR_FIND_THREADS, 2, lz_find, const u8* src, LzBlocks blocks, u32* candidates, LzFound* found, LzFoundBlock* counts,
     u32* taken
 ) {
     CUZARR_SHARED_ASKED(u32, memory, CUZARR_FIND_SHARED_BYTES / 4);
@@ -454,7 +454,7 @@ CUZARR_KERNEL_SIZED(
         block_barrier();
         if (turn >= block_count_of(blocks)) break;
         u32 chunk = turn % blocks.chunks, block = chunk * blocks.chunk_blocks + turn / blocks.chunks;
-        if (!wanted[chunk]) continue;
+        if (!is_wanted(blocks, block)) continue;
         u32 begin = block_begin(blocks, block), size = block_bytes(blocks, block);
         u32 before = begin < CUZARR_FIND_TILE_BYTES ? begin : CUZARR_FIND_TILE_BYTES;
         const u8* from = src + chunk * blocks.stride + begin - before;

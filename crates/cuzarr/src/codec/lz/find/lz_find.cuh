@@ -24,13 +24,14 @@ struct alignas(8) LzFoundBlock {
 };
 static_assert(sizeof(LzFound) == CUZARR_FIND_ENTRY_BYTES && sizeof(LzFoundBlock) == 8, "as the host counts them");
 
-/// Chunks of one size, each cut into blocks. `Blocks` of codec/lz/find/mod.rs.
+/// Chunks, each cut into blocks. `Blocks` of codec/lz/find/mod.rs.
 struct LzBlocks {
     u64 stride;          // bytes from one chunk to the next
-    u32 chunk_bytes;
+    const u32* sizes;    // bytes of each chunk; 0: it is left out
     u32 chunks;
-    u32 chunk_blocks;    // of one chunk
+    u32 chunk_blocks;    // of the largest chunk: a smaller one has no bytes in its last ones
     u32 most_sequences;  // of a block: entries that it has room for
+    u32 reserved;
 };
 
 CUZARR_DEVICE u32 block_count_of(const LzBlocks& blocks) { return blocks.chunks * blocks.chunk_blocks; }
@@ -38,9 +39,21 @@ CUZARR_DEVICE u32 block_count_of(const LzBlocks& blocks) { return blocks.chunks 
 CUZARR_DEVICE u32 block_begin(const LzBlocks& blocks, u32 block) {
     return block % blocks.chunk_blocks * CUZARR_FIND_BLOCK_BYTES;
 }
+/// Bytes of its chunk from where the block begins.
+CUZARR_DEVICE u32 bytes_from(const LzBlocks& blocks, u32 block) {
+    u32 begin = block_begin(blocks, block), size = blocks.sizes[block / blocks.chunk_blocks];
+    return begin < size ? size - begin : 0;
+}
 CUZARR_DEVICE u32 block_bytes(const LzBlocks& blocks, u32 block) {
-    u32 rest = blocks.chunk_bytes - block_begin(blocks, block);
+    u32 rest = bytes_from(blocks, block);
     return rest < CUZARR_FIND_BLOCK_BYTES ? rest : CUZARR_FIND_BLOCK_BYTES;
+}
+CUZARR_DEVICE bool is_wanted(const LzBlocks& blocks, u32 block) { return bytes_from(blocks, block) != 0; }
+/// Whether it is the last block of its chunk.
+CUZARR_DEVICE bool is_last(const LzBlocks& blocks, u32 block) { return bytes_from(blocks, block) <= CUZARR_FIND_BLOCK_BYTES; }
+/// Blocks of a chunk that have bytes.
+CUZARR_DEVICE u32 blocks_of(const LzBlocks& blocks, u32 chunk) {
+    return (blocks.sizes[chunk] + CUZARR_FIND_BLOCK_BYTES - 1) / CUZARR_FIND_BLOCK_BYTES;
 }
 
 /// What the threads before have together; `total` gets the sum of all. `sums` has a word for each warp. All threads call.

@@ -9,7 +9,7 @@ pub(crate) use cuda::{HEADERS, find, memory_bytes};
 use cuzarr_device::internal::defined;
 use cuzarr_device::{Buffer, Device};
 
-use crate::codec::device::ChunkRow;
+use crate::codec::device::{ChunkRow, EncodeTask};
 
 const FIND: &str = include_str!("lz_find.cuh");
 /// Bytes of a block: matches end in it, and may begin in earlier blocks of its chunk.
@@ -33,28 +33,36 @@ pub(crate) fn host_reason(device: Device) -> Option<&'static str> {
         .then_some("GPUs before compute capability 8.0 have too little shared memory to look for what chunks repeat")
 }
 
-/// Chunks of one size, each cut into blocks. `LzBlocks` in lz_find.cuh.
+/// Chunks, each cut into blocks. `LzBlocks` in lz_find.cuh.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Blocks {
     stride: u64,
-    chunk_bytes: u32,
+    /// Address of the chunks' sizes; 0 before a launch.
+    sizes: usize,
     chunks: u32,
     chunk_blocks: u32,
     most_sequences: u32,
+    reserved: u32,
 }
 
 impl Blocks {
-    /// The blocks of a row of chunks of `chunk_bytes`, fewer than 2 GiB.
+    /// The blocks of a row of chunks of at most `chunk_bytes`, fewer than 2 GiB.
     pub(crate) fn new(chunk_bytes: usize, row: &ChunkRow) -> Blocks {
         let most = chunk_bytes.min(BLOCK_BYTES) / LEAST_MATCH + 1;
         Blocks {
             stride: row.stride_bytes as u64,
-            chunk_bytes: chunk_bytes as u32,
+            sizes: 0,
             chunks: row.count as u32,
             chunk_blocks: chunk_bytes.div_ceil(BLOCK_BYTES) as u32,
             most_sequences: most.next_multiple_of(ENTRIES_TOGETHER) as u32,
+            reserved: 0,
         }
+    }
+
+    /// The blocks of chunks that have these sizes.
+    pub(crate) fn sized(&self, task: &EncodeTask<'_>) -> Blocks {
+        Blocks { sizes: task.sizes.address(), ..*self }
     }
 
     /// Blocks of all chunks.

@@ -48,12 +48,14 @@ const BLOCKS_PER_MULTIPROCESSOR: u32 = 8;
 struct Shape {
     stride: u64,
     slot_stride: u64,
+    /// Address of the chunks' sizes; 0 before a launch.
+    sizes: usize,
     chunks: u32,
-    chunk_bytes: u32,
     piece_bytes: u32,
     history_bytes: u32,
     pieces: u32,
     header_bytes: u32,
+    reserved: u32,
 }
 
 /// Chunks that become frames.
@@ -72,12 +74,13 @@ impl Lz4Chunks {
             stride: row.stride_bytes as u64,
             // Lengths of literals may take a byte in 255 more than the piece.
             slot_stride: (piece_bytes + piece_bytes / 128 + 64).next_multiple_of(16) as u64,
+            sizes: 0,
             chunks: row.count as u32,
-            chunk_bytes: encoder.chunk_bytes as u32,
             piece_bytes: piece_bytes as u32,
             history_bytes: history_bytes as u32,
             pieces: encoder.chunk_bytes.div_ceil(piece_bytes) as u32,
             header_bytes: encoder.header_bytes as u32,
+            reserved: 0,
         };
         Lz4Chunks { shape, output_bound_bytes: encoder.output_bound_bytes(row.count) }
     }
@@ -114,7 +117,7 @@ impl Lz4Chunks {
 
 impl Encode for Lz4Chunks {
     fn launch(&self, task: &EncodeTask<'_>) -> Result<Launched> {
-        let EncodeTask { stream, src, wanted } = *task;
+        let EncodeTask { stream, src, sizes, .. } = *task;
         let kernel = |name| ENCODE.kernel(stream.device(), name);
         let encode_pieces = kernel("encode_pieces")?.with_shared(SHARED_BYTES)?;
         let multiprocessors = encode_pieces.multiprocessors();
@@ -123,20 +126,20 @@ impl Encode for Lz4Chunks {
         let (slots, candidates, pieces) = (slots?, candidates?, pieces?);
         let (trails, frames, taken, out) = (trails?, frames?, taken?, out?);
         stream.memset(&taken, 0)?;
-        let buffers = [src, &slots, &candidates, &pieces, &trails, &frames, &taken, &out, wanted];
-        let [from, slots, candidates, pieces, trails, frame_table, taken, to, wanted] = buffers.map(Buffer::address);
+        let buffers = [src, &slots, &candidates, &pieces, &trails, &frames, &taken, &out, sizes];
+        let [from, slots, candidates, pieces, trails, frame_table, taken, to, sizes] = buffers.map(Buffer::address);
         let is_simt = stream.device() == Device::Simt;
         let (piece_threads, threads) = if is_simt { (SIMT_PIECE_THREADS, WARP) } else { (PIECE_THREADS, THREADS) };
-        let (shape, warps) = (self.shape, (threads / WARP) as usize);
+        let (shape, warps) = (Shape { sizes, ..self.shape }, (threads / WARP) as usize);
         // SAFETY: the parameters of each kernel. `EncodeBatch`, or the encoder of a container, has checked that the chunks lie in `src`, `stride` from
-        // one to the next, and that `wanted` has a word for each. There is a slot and an entry for each piece, an entry for each
+        // one to the next, and that `sizes` has one for each. There is a slot and an entry for each piece, an entry for each
         // chunk, room for a piece's candidates for each block of threads that encodes pieces, and room for every frame that
         // does not compress. Grids stride.
         unsafe {
-            let arguments = (from, slots, pieces, candidates, shape, wanted, taken);
+            let arguments = (from, slots, pieces, candidates, shape, taken);
             let blocks = self.working(multiprocessors) as u32;
             encode_pieces.launch(stream, blocks, piece_threads, arguments, &buffers)?;
-            let arguments = (pieces, trails, frame_table, shape, wanted);
+            let arguments = (pieces, trails, frame_table, shape);
             let blocks = (shape.chunks as usize).div_ceil(warps).clamp(1, i32::MAX as usize) as u32;
             kernel("encode_joins")?.launch(stream, blocks, threads, arguments, &buffers)?;
             place_frames(&frames, stream)?;

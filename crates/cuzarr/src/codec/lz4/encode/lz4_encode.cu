@@ -1,12 +1,12 @@
-// Chunks of one size -> LZ4 blocks, each behind its decoded size (numcodecs) or alone (Blosc's streams).
+// Chunks -> LZ4 blocks, each behind its decoded size (numcodecs) or alone (Blosc's streams).
 //
 //     chunks ──encode_pieces──> pieces, each by a block of threads, in slots       (lz4_encode.cuh)
 //            ──encode_joins───> how pieces join to blocks, and how large those are  a warp a chunk
 //            ──encode_places──> where frames lie, one behind the other              (encoded.cu)
 //            ──encode_assemble> the frames, from slots and literals                 a warp a piece
 //
-// All chunks have the same size, so that where anything lies is arithmetic (`Shape`), and no table is needed. Nothing here
-// can fail: a block that does not get smaller is a little larger.
+// Chunks have the room of the largest one, so that where anything lies is arithmetic (`Shape`), and no table is needed. Nothing
+// here can fail: a block that does not get smaller is a little larger.
 //
 // Floor: encode_pieces, by its instructions; the others move bytes once.
 #include "codec/batch/encode/encoded.cuh"
@@ -16,12 +16,13 @@
 struct Shape {
     u64 stride;         // from one chunk to the next
     u64 slot_stride;    // from one piece's slot to the next
+    const u32* sizes;   // bytes of each chunk; 0: it is left out
     u32 chunks;
-    u32 chunk_bytes;    // not 0
     u32 piece_bytes;
     u32 history_bytes;  // before a piece that its matches may begin in
-    u32 pieces;         // of a chunk
+    u32 pieces;         // of the largest chunk
     u32 header_bytes;   // in front of a block: its decoded size
+    u32 reserved;
 };
 
 /// A chunk's literals behind its last match.
@@ -34,15 +35,14 @@ struct Lz4Trail {
 #define CUZARR_LZ4_TRAIL_BYTES 16u
 static_assert(sizeof(Lz4Trail) == CUZARR_LZ4_TRAIL_BYTES, "as the host counts them");
 
-CUZARR_DEVICE u32 piece_size(const Shape& shape, u32 begin) {
-    u32 rest = shape.chunk_bytes - begin;
-    return rest < shape.piece_bytes ? rest : shape.piece_bytes;
+/// Bytes of the piece that begins at `begin` of a chunk of `size` bytes.
+CUZARR_DEVICE u32 piece_size(const Shape& shape, u32 size, u32 begin) {
+    return size - begin < shape.piece_bytes ? size - begin : shape.piece_bytes;
 }
 
 /// `candidates` has a word for each byte of a piece, for each block of threads; `taken` is how many pieces are begun, 0 at first.
 CUZARR_KERNEL_SIZED(
-    CUZARR_LZ4_THREADS, 3, encode_pieces, const u8* src, u8* slots, Lz4Piece* pieces, u32* candidates, Shape shape, const u32* wanted,
-    u32* taken
+    CUZARR_LZ4_THREADS, 3, encode_pieces, const u8* src, u8* slots, Lz4Piece* pieces, u32* candidates, Shape shape, u32* taken
 ) {
     CUZARR_SHARED_ASKED(u32, memory, CUZARR_LZ4_SHARED_BYTES / 4);
     CUZARR_SHARED(u32, sums, CUZARR_LZ4_THREADS / CUZARR_WARP);
@@ -56,12 +56,13 @@ CUZARR_KERNEL_SIZED(
         block_barrier();
         if (index >= (u64)shape.chunks * shape.pieces) break;
         u32 chunk = index % shape.chunks, begin = index / shape.chunks * shape.piece_bytes;
-        if (!wanted[chunk]) continue;
+        u32 size = shape.sizes[chunk];
+        if (begin >= size) continue;
         u32 history = begin < shape.history_bytes ? begin : shape.history_bytes;
         u64 place = (u64)chunk * shape.pieces + index / shape.chunks;
         Lz4Piece piece = lz4_encode_piece(
-            src + chunk * shape.stride, shape.chunk_bytes, begin, history, piece_size(shape, begin), memory, sums, starts,
-            candidates, slots + place * shape.slot_stride
+            src + chunk * shape.stride, size, begin, history, piece_size(shape, size, begin), memory, sums, starts, candidates,
+            slots + place * shape.slot_stride
         );
         if (thread_index() == 0) pieces[place] = piece;
     }
@@ -105,15 +106,16 @@ CUZARR_DEVICE u32 piece_bytes(const Lz4Piece& piece) {
     return bytes + 1 + lz4_more_bytes(literals) + literals + piece.tail;
 }
 
-CUZARR_KERNEL(encode_joins, Lz4Piece* pieces, Lz4Trail* trails, EncodedFrame* frames, Shape shape, const u32* wanted) {
+CUZARR_KERNEL(encode_joins, Lz4Piece* pieces, Lz4Trail* trails, EncodedFrame* frames, Shape shape) {
     u32 warps = thread_count() / CUZARR_WARP, lane = thread_index() % CUZARR_WARP;
     for (u32 chunk = block_index() * warps + thread_index() / CUZARR_WARP; chunk < shape.chunks; chunk += block_count() * warps) {
         // Of the pieces before: literals behind their last match, the length of one that is open, the last piece's match.
         u32 at = shape.header_bytes, carry = 0, open = 0, last = 0, offset = 0;
+        u32 size = shape.sizes[chunk], count = (size + shape.piece_bytes - 1) / shape.piece_bytes;
         Lz4Piece* own = pieces + (u64)chunk * shape.pieces;
-        for (u32 first = 0; first < shape.pieces && wanted[chunk]; first += CUZARR_WARP) {
+        for (u32 first = 0; first < count; first += CUZARR_WARP) {
             u32 index = first + lane;
-            bool is_one = index < shape.pieces;
+            bool is_one = index < count;
             Lz4Piece piece = is_one ? own[index] : Lz4Piece{0, 0, 0, CUZARR_LZ4_NO_SEQUENCE, 0, 0, 0, 0, 0, 0, 0, 0};
             bool has_match = piece.match != CUZARR_LZ4_NO_SEQUENCE;
             u32 literals = carried(has_match ? piece.trail : piece.lead, has_match, carry, lane);
@@ -137,7 +139,7 @@ CUZARR_KERNEL(encode_joins, Lz4Piece* pieces, Lz4Trail* trails, EncodedFrame* fr
             // Where literals stand behind an open match alone, what its length adds comes first.
             u32 more = open ? lz4_more_bytes(open - CUZARR_LZ4_LEAST_MATCH) : 0;
             trails[chunk] = {carry, at, open, 0};
-            frames[chunk] = {0, wanted[chunk] ? at + more + 1 + lz4_more_bytes(carry) + carry : 0, 0};
+            frames[chunk] = {0, size ? at + more + 1 + lz4_more_bytes(carry) + carry : 0, 0};
         }
     }
 }
@@ -165,11 +167,10 @@ CUZARR_KERNEL(
     u32 warps = thread_count() / CUZARR_WARP, lane = thread_index() % CUZARR_WARP;
     u64 count = (u64)shape.chunks * shape.pieces, step = (u64)block_count() * warps;
     for (u64 index = (u64)block_index() * warps + thread_index() / CUZARR_WARP; index < count; index += step) {
-        u32 chunk = (u32)(index / shape.pieces), number = (u32)(index % shape.pieces), begin = number * shape.piece_bytes;
-        const EncodedFrame frame = frames[chunk];
-        if (frame.size == 0) continue;
-        u8* to = out + frame.at;
-        if (number == 0 && lane < shape.header_bytes) to[lane] = (u8)(shape.chunk_bytes >> 8 * lane);
+        u32 chunk = (u32)(index / shape.pieces), begin = (u32)(index % shape.pieces) * shape.piece_bytes, size = shape.sizes[chunk];
+        if (begin >= size) continue;
+        u8* to = out + frames[chunk].at;
+        if (begin == 0 && lane < shape.header_bytes) to[lane] = (u8)(size >> 8 * lane);
         const u8* from = src + chunk * shape.stride + begin;
         const Lz4Piece piece = pieces[index];
         if (piece.match != CUZARR_LZ4_NO_SEQUENCE) {
@@ -178,9 +179,9 @@ CUZARR_KERNEL(
             if (!piece.goes_on) at = write_literals(at, from - piece.carry, piece.carry + piece.lead, piece.match, lane);
             copy_far(slots + index * shape.slot_stride + (piece.tail - tail), at, tail, lane);
         }
-        if (number + 1 < shape.pieces) continue;
+        if (begin + shape.piece_bytes < size) continue;
         const Lz4Trail trail = trails[chunk];
         u8* at = write_length(to + trail.at, trail.length, lane);
-        write_literals(at, from + piece_size(shape, begin) - trail.literals, trail.literals, 0, lane);
+        write_literals(at, from + piece_size(shape, size, begin) - trail.literals, trail.literals, 0, lane);
     }
 }

@@ -1,4 +1,4 @@
-//! LZ4 blocks, made on a device from chunks that all have one size.
+//! LZ4 blocks, made on a device.
 //!
 //! `lz4_encode.cu` lets a block of threads encode a piece of 16 KiB, then joins the pieces to blocks. Any decoder reads them:
 //! pieces only say who makes which part of a block.
@@ -15,7 +15,7 @@ use crate::codec::device::{ChunkRow, DeviceEncoder, Encode};
 /// Larger chunks are left to the host: positions in a frame are counted in 32 bits, with room for what does not compress.
 const MAX_CHUNK_BYTES: usize = 1 << 30;
 
-/// Makes LZ4 blocks of chunks of one size.
+/// Makes LZ4 blocks of chunks of `chunk_bytes` and fewer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Lz4Encoder {
     chunk_bytes: usize,
@@ -33,6 +33,10 @@ impl Lz4Encoder {
 impl DeviceEncoder for Lz4Encoder {
     fn chunk_bytes(&self) -> usize {
         self.chunk_bytes
+    }
+
+    fn takes_smaller(&self) -> bool {
+        true
     }
 
     fn frame_bound_bytes(&self) -> usize {

@@ -44,7 +44,6 @@ const MOST_GROUPS: usize = 1 << 20;
 #[derive(Clone, Copy)]
 struct ZstdTask {
     src: usize,
-    wanted: usize,
     counts: usize,
     records: usize,
     literals: usize,
@@ -100,18 +99,17 @@ impl ZstdChunks {
 
 impl Encode for ZstdChunks {
     fn launch(&self, task: &EncodeTask<'_>) -> Result<Launched> {
-        let EncodeTask { stream, src, wanted } = *task;
+        let EncodeTask { stream, src, sizes, .. } = *task;
         let Found { sequences, counts } = find::find(&self.blocks, task)?;
         let allocate = |size_bytes| pool::allocate(size_bytes, stream);
         let [literals, states, counters, codes, made] = self.scratch_bytes().map(allocate);
         let (literals, states, counters, codes, made) = (literals?, states?, counters?, codes?, made?);
         let (frames, out) = (allocate(self.chunks * FRAME_ENTRY_BYTES)?, allocate(self.output_bound_bytes)?);
-        let buffers = [src, wanted, &counts, &sequences, &literals, &states, &counters, &codes, &made, &frames, &out];
-        let [src, wanted, counts, records, literals, states, counters, codes, made, frame_table, to] =
+        let buffers = [src, sizes, &counts, &sequences, &literals, &states, &counters, &codes, &made, &frames, &out];
+        let [src, _, counts, records, literals, states, counters, codes, made, frame_table, to] =
             buffers.map(Buffer::address);
         let arguments = ZstdTask {
             src,
-            wanted,
             counts,
             records,
             literals,
@@ -121,7 +119,7 @@ impl Encode for ZstdChunks {
             made,
             frames: frame_table,
             out: to,
-            blocks: self.blocks,
+            blocks: self.blocks.sized(task),
             literal_stride: self.literal_stride as u32,
             checksum: u32::from(self.checksum),
         };

@@ -1,4 +1,4 @@
-//! Zstandard frames, made on a device from chunks that all have one size.
+//! Zstandard frames, made on a device.
 //!
 //! `codec/lz/find` finds what blocks of 32 KiB repeat; kernels of this folder code the sequences and literals of all blocks
 //! side by side, and put them together. Any decoder reads the frames, and GPUs decode blocks of that size well.
@@ -26,7 +26,7 @@ const FRAME_HEADER_BYTES: usize = 10;
 const BLOCK_HEADER_BYTES: usize = 3;
 const CHECKSUM_BYTES: usize = 4;
 
-/// Makes Zstandard frames of chunks of one size.
+/// Makes Zstandard frames of chunks of `chunk_bytes` and fewer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ZstdEncoder {
     chunk_bytes: usize,
@@ -45,6 +45,10 @@ impl ZstdEncoder {
 impl DeviceEncoder for ZstdEncoder {
     fn chunk_bytes(&self) -> usize {
         self.chunk_bytes
+    }
+
+    fn takes_smaller(&self) -> bool {
+        true
     }
 
     fn frame_bound_bytes(&self) -> usize {

@@ -21,11 +21,11 @@ CUZARR_DEVICE u32 sequences_bytes(const ZstdMade& made) {
 }
 
 CUZARR_KERNEL(zstd_encode_sizes, const ZstdEncode task) {
-    u32 lane = thread_index(), blocks = task.blocks.chunk_blocks;
+    u32 lane = thread_index();
     for (u32 chunk = block_index(); chunk < task.blocks.chunks; chunk += block_count()) {
-        u32 at = frame_header_bytes(task.blocks.chunk_bytes);
-        for (u32 first = 0; first < blocks && task.wanted[chunk]; first += CUZARR_WARP) {
-            u32 index = first + lane, block = chunk * blocks + index, bytes = 0;
+        u32 chunk_size = task.blocks.sizes[chunk], blocks = blocks_of(task.blocks, chunk), at = frame_header_bytes(chunk_size);
+        for (u32 first = 0; first < blocks; first += CUZARR_WARP) {
+            u32 index = first + lane, block = chunk * task.blocks.chunk_blocks + index, bytes = 0;
             if (index < blocks) {
                 ZstdMade& made = task.made[block];
                 u32 size = block_bytes(task.blocks, block), literals = literals_bytes(made);
@@ -38,7 +38,7 @@ CUZARR_KERNEL(zstd_encode_sizes, const ZstdEncode task) {
             if (index < blocks) task.made[block].at = at + sum - bytes;
             at += warp_shuffle(CUZARR_ALL_LANES, sum, CUZARR_WARP - 1);
         }
-        if (lane == 0) task.frames[chunk] = {0, task.wanted[chunk] ? at + (task.checksum ? 4 : 0) : 0, 0};
+        if (lane == 0) task.frames[chunk] = {0, chunk_size ? at + (task.checksum ? 4 : 0) : 0, 0};
     }
 }
 
@@ -204,16 +204,16 @@ CUZARR_KERNEL(zstd_encode_write, const ZstdEncode task) {
     CUZARR_SHARED(AssembleSpace, spaces, 1);
     u32 thread = thread_index(), warp = thread / CUZARR_WARP, lane = thread % CUZARR_WARP, warps = thread_count() / CUZARR_WARP;
     for (u32 block = block_index(); block < block_count_of(task.blocks); block += block_count()) {
-        if (!is_wanted(task, block)) continue;
+        if (!is_wanted(task.blocks, block)) continue;
         const ZstdMade made = task.made[block];
         u32 chunk = block / task.blocks.chunk_blocks, number = block % task.blocks.chunk_blocks;
         u8* frame = task.out + task.frames[chunk].at;
         if (thread == 0) {
-            if (number == 0) put_frame_header(frame, task.blocks.chunk_bytes, task.checksum);
-            u32 is_last = number + 1 == task.blocks.chunk_blocks;
+            if (number == 0) put_frame_header(frame, task.blocks.sizes[chunk], task.checksum);
+            u32 ends = is_last(task.blocks, block);
             // A run's header says how often its byte comes.
             u32 size = made.kind == CUZARR_ZSTD_BLOCK_RLE ? block_bytes(task.blocks, block) : made.bytes;
-            store_bytes(frame + made.at, is_last | made.kind << 1 | size << 3, 3);
+            store_bytes(frame + made.at, ends | made.kind << 1 | size << 3, 3);
         }
         const u8* from = block_src(task, block);
         if (made.kind == CUZARR_ZSTD_BLOCK_CODED) {
@@ -232,8 +232,8 @@ CUZARR_KERNEL(zstd_encode_write, const ZstdEncode task) {
 CUZARR_KERNEL(zstd_encode_checksums, const ZstdEncode task) {
     u32 lane = thread_index();
     for (u32 chunk = block_index(); chunk < task.blocks.chunks; chunk += block_count()) {
-        if (!task.wanted[chunk]) continue;
-        u64 hash = xxh64(task.src + chunk * task.blocks.stride, task.blocks.chunk_bytes, lane);
+        if (!task.blocks.sizes[chunk]) continue;
+        u64 hash = xxh64(task.src + chunk * task.blocks.stride, task.blocks.sizes[chunk], lane);
         if (lane == 0) store_bytes(task.out + task.frames[chunk].at + task.frames[chunk].size - 4, hash & 0xffffffff, 4);
     }
 }

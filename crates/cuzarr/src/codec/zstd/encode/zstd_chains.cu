@@ -20,14 +20,14 @@ CUZARR_KERNEL(zstd_encode_chains, const ZstdEncode task) {
     for (u32 group = block_index(); group < groups; group += block_count()) {
         u32 first = group * CUZARR_ZSTD_CHAIN_BLOCKS;
         for (u32 i = 0; i < CUZARR_ZSTD_CHAIN_BLOCKS && first + i < blocks; ++i) {
-            if (!is_wanted(task, first + i) || !task.made[first + i].sequences) continue;
+            if (!is_wanted(task.blocks, first + i) || !task.made[first + i].sequences) continue;
             const ZstdCodes& codes = task.codes[first + i];
             for (u32 k = lane; k < CUZARR_ZSTD_LOGS_AT / 2; k += CUZARR_WARP) ((u32*)spaces[i].cells)[k] = ((const u32*)codes.cells)[k];
             for (u32 k = lane; k < 3 * CUZARR_ZSTD_CODES; k += CUZARR_WARP) spaces[i].symbols[k] = codes.symbols[k];
         }
         warp_barrier(CUZARR_ALL_LANES);
         u32 own = lane / 3, kind = lane % 3, block = first + own, count = 0;
-        if (own < CUZARR_ZSTD_CHAIN_BLOCKS && block < blocks && is_wanted(task, block)) count = task.made[block].sequences;
+        if (own < CUZARR_ZSTD_CHAIN_BLOCKS && block < blocks && is_wanted(task.blocks, block)) count = task.made[block].sequences;
         if (count && task.made[block].logs[kind]) {
             const uint4* records = (const uint4*)(task.records + (u64)block * task.blocks.most_sequences);
             u64* to = (u64*)(task.states + ((u64)block * 3 + kind) * task.blocks.most_sequences);

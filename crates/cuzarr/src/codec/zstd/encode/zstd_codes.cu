@@ -158,7 +158,7 @@ CUZARR_KERNEL(zstd_encode_codes, const ZstdEncode task) {
     CodesSpace& space = *spaces;
     u32 thread = thread_index(), lane = thread % CUZARR_WARP, threads = thread_count();
     for (u32 block = block_index(); block < block_count_of(task.blocks); block += block_count()) {
-        if (!is_wanted(task, block)) continue;
+        if (!is_wanted(task.blocks, block)) continue;
         for (u32 i = thread; i < CUZARR_ZSTD_COUNTERS; i += threads) space.counters[i] = 0;
         if (thread == 0) space.extra_bits = 0, space.differs = 0, length_codes(space);
         block_barrier();

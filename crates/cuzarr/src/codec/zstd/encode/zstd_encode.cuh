@@ -91,10 +91,9 @@ struct ZstdMade {
 #define CUZARR_ZSTD_CODES_BYTES 4248u
 static_assert(sizeof(ZstdMade) == CUZARR_ZSTD_MADE_BYTES && sizeof(ZstdCodes) == CUZARR_ZSTD_CODES_BYTES, "as the host counts them");
 
-/// All that the kernels work on. `Task` in codec/zstd/encode/cuda.rs.
+/// All that the kernels work on. `ZstdTask` in codec/zstd/encode/cuda.rs.
 struct ZstdEncode {
     const u8* src;
-    const u32* wanted;
     const LzFoundBlock* counts;
     u64* records;            // LzFound first
     u8* literals;
@@ -110,7 +109,6 @@ struct ZstdEncode {
 };
 static_assert(sizeof(ZstdEncode) == 120, "as the host writes it");
 
-CUZARR_DEVICE bool is_wanted(const ZstdEncode& task, u32 block) { return task.wanted[block / task.blocks.chunk_blocks] != 0; }
 CUZARR_DEVICE const u8* block_src(const ZstdEncode& task, u32 block) {
     return task.src + block / task.blocks.chunk_blocks * task.blocks.stride + block_begin(task.blocks, block);
 }

@@ -313,7 +313,7 @@ CUZARR_KERNEL(zstd_encode_trees, const ZstdEncode task) {
     CUZARR_SHARED(TablesSpace, space, 1);
     u32 lane = thread_index();
     for (u32 block = block_index(); block < block_count_of(task.blocks); block += block_count()) {
-        if (!is_wanted(task, block)) continue;
+        if (!is_wanted(task.blocks, block)) continue;
         ZstdMade& made = task.made[block];
         ZstdCodes& codes = task.codes[block];
         const u16* counters = task.counters + (u64)block * CUZARR_ZSTD_COUNTERS;

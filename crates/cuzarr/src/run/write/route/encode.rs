@@ -36,7 +36,7 @@ use crate::run::write::writing::{Leaf, Seal, Writing};
 /// The encoders of one write, and the chunks that kernels encode.
 pub(crate) struct Encoders {
     device: Device,
-    /// The chunks of each layout: mostly there is one.
+    /// The chunks that are encoded together: mostly all.
     kinds: Vec<Kind>,
     numbers: HashMap<*const ChunkLayout, usize>,
     /// Chunks of a batch, and batches on the device at a time.
@@ -48,7 +48,7 @@ pub(crate) struct Encoders {
     running: VecDeque<Running>,
 }
 
-/// Chunks of one layout.
+/// Chunks that are encoded together: those of one layout, and smaller ones where [`mixes`] says so.
 struct Kind {
     layout: Arc<ChunkLayout>,
     encoder: Arc<dyn DeviceEncoder>,
@@ -77,7 +77,7 @@ struct Running {
     /// The old chunks that kernels decode.
     decoding: Option<Decoding>,
     leaves: Vec<Leaf>,
-    /// The number of their layout.
+    /// The number of their kind.
     kind: usize,
     stream: Stream,
 }
@@ -101,18 +101,33 @@ pub(crate) struct FrameAt {
     pub(crate) seal: Option<Seal>,
 }
 
+/// Whether whole chunks that differ in shape are encoded together: where packed chunks become frames as they are, and the encoder
+/// takes smaller ones than the largest.
+fn mixes(writing: &Writing) -> Result<bool> {
+    let source = &writing.plan.source;
+    if !source.has_uneven_leaf() {
+        return Ok(false);
+    }
+    let program = source.layout().program()?;
+    let compares_packed = writing.write_empty || program.tail().is_plain();
+    Ok(compares_packed
+        && program.device_encoder().is_ok_and(|encoder| encoder.takes_smaller())
+        && program.device_undo().chunk_bytes() == 0)
+}
+
 impl Kind {
     fn new(writing: &Writing, device: Device, layout: &Arc<ChunkLayout>, merging: Option<&Natives>) -> Result<Kind> {
         let program = layout.program()?;
         let encoder = program.device_encoder().map_err(|reason| Error::new(ErrorKind::Unsupported, reason))?;
         let tail = program.tail();
-        let gathering =
-            |tail: &Tail, size_bytes| Gathering::new(tail.clone(), GatherTo::Chunks, size_bytes, usize::MAX);
-        let packed = gathering(tail, program.packed_size_bytes());
+        let gathering = |tail: &Tail, to, size_bytes| Gathering::new(tail.clone(), to, size_bytes, usize::MAX);
+        let to = if mixes(writing)? { GatherTo::PackedChunks } else { GatherTo::Chunks };
+        let packed = gathering(tail, to, program.packed_size_bytes());
         let elements = layout.chunk_elements();
         let is_compared = !writing.write_empty;
         let plain_bytes = tail.dtype.size_bytes() * elements;
-        let plain = (is_compared && !tail.is_plain()).then(|| gathering(&Tail::plain(tail.dtype), plain_bytes));
+        let plain = (is_compared && !tail.is_plain())
+            .then(|| gathering(&Tail::plain(tail.dtype), GatherTo::Chunks, plain_bytes));
         let full = || NdBuffer::full(device, tail.dtype, &[elements], Order::C, &writing.fill);
         let plain_blank = is_compared.then(full).transpose()?.map(|blank| blank.buffer().clone());
         Ok(Kind {
@@ -155,7 +170,7 @@ impl Kind {
             Ok(chunks)
         };
         let gather = |gathering: &Gathering, chunks: &Buffer| {
-            let size_bytes = (leaves.len() * gathering.size_bytes) as u64;
+            let size_bytes = leaves.iter().map(|leaf| gathering.bytes_of(leaf)).sum::<Result<usize>>()? as u64;
             let gather = || gathering.gather(writing, &leaves, value, chunks, &stream);
             counters.time_on(Stage::Gather, size_bytes, &stream, gather)
         };
@@ -182,16 +197,25 @@ impl Kind {
             }
             None => None,
         };
+        let (count, packed) = (leaves.len(), Strided { buffer: chunks.clone(), stride_bytes: stride });
+        let packed_bytes = leaves.iter().map(|leaf| self.packed.bytes_of(leaf)).collect::<Result<Vec<_>>>()?;
+        let encoded_bytes = packed_bytes.iter().sum::<usize>() as u64;
+        let chunk_bytes = match self.undo.chunk_bytes() {
+            0 => packed_bytes.clone(),
+            _ => vec![self.encoder.chunk_bytes(); count],
+        };
+        let compared_bytes = match &self.plain {
+            Some(plain) => vec![plain.size_bytes; count],
+            None => packed_bytes,
+        };
         let blank = self.plain_blank.as_ref().map(|blank| {
             let (chunks, stride_bytes) = plain.as_ref().map_or((&chunks, stride), |(chunks, stride)| (chunks, *stride));
-            Blank { chunks, stride_bytes, blank }
+            Blank { chunks, stride_bytes, blank, compared_bytes: &compared_bytes }
         });
-        let (count, packed) = (leaves.len(), Strided { buffer: chunks.clone(), stride_bytes: stride });
-        let encoded_bytes = (count * size_bytes) as u64;
         let (batch, undone) = counters.time_on(Stage::Encode, encoded_bytes, &stream, || -> Result<_> {
             let undone = self.undo.run(packed, size_bytes, count, &stream)?;
             let ready = &undone.chunks;
-            let mut batch = EncodeBatch::prepare(&*self.encoder, &ready.buffer, ready.stride_bytes, count)?;
+            let mut batch = EncodeBatch::prepare(&*self.encoder, &ready.buffer, ready.stride_bytes, chunk_bytes)?;
             batch.run_unless_blank(blank.as_ref(), &stream)?;
             Ok((batch, undone))
         })?;
@@ -232,14 +256,16 @@ impl Encoders {
         self.merging.as_ref().map(|natives| OldChunks::new(Arc::clone(natives), bound_bytes))
     }
 
-    /// Adds a chunk, with its old elements where they are kept. Returns the number of its layout when there are enough chunks of it
-    /// to begin a batch.
+    /// Adds a chunk, with its old elements where they are kept. Returns the number of its kind when there are enough chunks of it to
+    /// begin a batch.
     ///
     /// # Errors
     /// `Unsupported` when kernels do not encode such chunks; `OutOfMemory`.
     pub(crate) fn add(&mut self, writing: &Writing, changed: Changed) -> Result<Option<usize>> {
         let (leaf, old) = changed;
-        let layout = &leaf.chunk.layout;
+        let (own, largest) = (&leaf.chunk.layout, writing.plan.source.layout());
+        let is_whole = old.is_none() && leaf.chunk.coverage == Coverage::Full;
+        let layout = if is_whole && mixes(writing)? { largest } else { own };
         let number = match self.numbers.get(&Arc::as_ptr(layout)) {
             Some(&number) => number,
             None => {
@@ -259,12 +285,12 @@ impl Encoders {
         self.running.len() >= self.batches
     }
 
-    /// The number of a layout of which chunks wait for more chunks.
+    /// The number of a kind of which chunks wait for more chunks.
     pub(crate) fn waiting(&self) -> Option<usize> {
         self.kinds.iter().position(|kind| !kind.packed.leaves.is_empty())
     }
 
-    /// Puts gathering and encoding of the collected chunks of a layout on a stream.
+    /// Puts gathering and encoding of the collected chunks of a kind on a stream.
     pub(crate) fn begin(&mut self, writing: &Arc<Writing>, value: &NdBuffer, kind: usize) -> Result<()> {
         let stream = if self.streams.len() < self.batches { None } else { self.streams.pop_front() };
         let stream = stream.map_or_else(|| writing.call.streams.take(self.device), Ok)?;

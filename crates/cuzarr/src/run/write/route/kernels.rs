@@ -67,7 +67,7 @@ impl Kernels {
         Ok(true)
     }
 
-    /// Begins a batch of the collected chunks of a layout, once there is room for it.
+    /// Begins a batch of the collected chunks of a kind, once there is room for it.
     fn encode(&mut self, outgoing: &mut Outgoing<'_>, kind: usize) -> Result<()> {
         while self.encoders.is_full() {
             self.take_frames(outgoing)?;
