@@ -231,7 +231,7 @@ fn a_refused_chunk_keeps_no_others_waiting() {
     let first = AtomicUsize::new(0);
     server.set_faults(move |request| {
         let is_first = request.path.ends_with("/c/0") && first.fetch_add(1, Ordering::Relaxed) == 0;
-        is_first.then_some(Fault::Status(503, Some(3)))
+        is_first.then_some(Fault::Status(503, Some(6)))
     });
     let found = array.read::<u8>(&Selection::all(&[CHUNKS])).unwrap();
     assert!(found[..] == (0..CHUNKS).map(|at| at as u8).collect::<Vec<_>>()[..]);
@@ -351,7 +351,8 @@ fn a_cancelled_read_ends_at_once() {
     for _ in 0..100 {
         assert_eq!(receiver.recv_timeout(Duration::from_secs(5)).unwrap(), ErrorKind::Cancelled);
     }
-    assert!(begun.elapsed() < Duration::from_millis(300), "{:?}", begun.elapsed());
+    // The value itself would take a quarter of an hour.
+    assert!(begun.elapsed() < Duration::from_secs(4), "{:?}", begun.elapsed());
 }
 
 #[test]
