@@ -60,7 +60,7 @@ struct Earlier {
 }
 
 /// A block, while its content is read.
-struct BlockContent<'a> {
+struct Coded<'a> {
     block: ZstdBlock,
     reader: BlockReader<'a>,
     /// Most bytes that the block may decode to.
@@ -208,7 +208,7 @@ impl FrameScan<'_> {
         self.reader.take(stored)?;
         let reader = BlockReader { bytes: &self.reader.bytes[..content + stored], at: content };
         let mut content =
-            BlockContent { block: ZstdBlock::new(self.src + content, stored as u32, self.unit, limit), reader, limit };
+            Coded { block: ZstdBlock::new(self.src + content, stored as u32, self.unit, limit), reader, limit };
         match kind {
             0 | 1 => {
                 self.claim(at, size)?;
@@ -239,13 +239,8 @@ impl FrameScan<'_> {
     }
 
     /// Reads the section of literals (3.1.1.3.1).
-    fn literals(
-        &mut self,
-        tables: &mut ZstdTables,
-        content: &mut BlockContent<'_>,
-        earlier: &mut Earlier,
-    ) -> Result<()> {
-        let BlockContent { block, reader, limit } = content;
+    fn literals(&mut self, tables: &mut ZstdTables, content: &mut Coded<'_>, earlier: &mut Earlier) -> Result<()> {
+        let Coded { block, reader, limit } = content;
         let begin = reader.at;
         let Some(&first) = reader.bytes.get(begin) else {
             return Err(damaged(begin, "a compressed block without bytes"));
@@ -286,13 +281,8 @@ impl FrameScan<'_> {
     }
 
     /// Reads the section of sequences (3.1.1.3.2).
-    fn sequences(
-        &mut self,
-        tables: &mut ZstdTables,
-        content: &mut BlockContent<'_>,
-        earlier: &mut Earlier,
-    ) -> Result<()> {
-        let BlockContent { block, reader, limit } = content;
+    fn sequences(&mut self, tables: &mut ZstdTables, content: &mut Coded<'_>, earlier: &mut Earlier) -> Result<()> {
+        let Coded { block, reader, limit } = content;
         let begin = reader.at;
         let count = match reader.number(1)? as usize {
             few @ 0..128 => few,

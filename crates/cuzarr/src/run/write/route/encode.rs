@@ -21,6 +21,7 @@ use cuzarr_device::internal::pool;
 use cuzarr_device::{Buffer, Device, NdBuffer, Order, Stream, Tail};
 
 use crate::codec::Location;
+use crate::codec::Program;
 use crate::codec::batch::{Blank, EncodeBatch};
 use crate::codec::device::DeviceEncoder;
 use crate::codec::native::{Native, Strided, Undo, Undone};
@@ -36,6 +37,9 @@ use crate::run::write::writing::{Leaf, Seal, Writing};
 /// The encoders of one write, and the chunks that kernels encode.
 pub(crate) struct Encoders {
     device: Device,
+    /// Whether whole chunks that differ in shape are encoded together: where packed chunks become frames as they are, and the encoder
+    /// takes smaller ones than the largest.
+    mixes: bool,
     /// The chunks that are encoded together: mostly all.
     kinds: Vec<Kind>,
     numbers: HashMap<*const ChunkLayout, usize>,
@@ -48,7 +52,7 @@ pub(crate) struct Encoders {
     running: VecDeque<Running>,
 }
 
-/// Chunks that are encoded together: those of one layout, and smaller ones where [`mixes`] says so.
+/// Chunks that are encoded together: those of one layout, and whole ones of smaller layouts where [`Encoders::mixes`] says so.
 struct Kind {
     layout: Arc<ChunkLayout>,
     encoder: Arc<dyn DeviceEncoder>,
@@ -101,28 +105,19 @@ pub(crate) struct FrameAt {
     pub(crate) seal: Option<Seal>,
 }
 
-/// Whether whole chunks that differ in shape are encoded together: where packed chunks become frames as they are, and the encoder
-/// takes smaller ones than the largest.
-fn mixes(writing: &Writing) -> Result<bool> {
-    let source = &writing.plan.source;
-    if !source.has_uneven_leaf() {
-        return Ok(false);
-    }
-    let program = source.layout().program()?;
-    let compares_packed = writing.write_empty || program.tail().is_plain();
-    Ok(compares_packed
-        && program.device_encoder().is_ok_and(|encoder| encoder.takes_smaller())
-        && program.device_undo().chunk_bytes() == 0)
-}
-
 impl Kind {
-    fn new(writing: &Writing, device: Device, layout: &Arc<ChunkLayout>, merging: Option<&Natives>) -> Result<Kind> {
+    fn new(
+        writing: &Writing,
+        device: Device,
+        layout: &Arc<ChunkLayout>,
+        gathered: GatherTo,
+        merging: Option<&Natives>,
+    ) -> Result<Kind> {
         let program = layout.program()?;
         let encoder = program.device_encoder().map_err(|reason| Error::new(ErrorKind::Unsupported, reason))?;
         let tail = program.tail();
         let gathering = |tail: &Tail, to, size_bytes| Gathering::new(tail.clone(), to, size_bytes, usize::MAX);
-        let to = if mixes(writing)? { GatherTo::PackedChunks } else { GatherTo::Chunks };
-        let packed = gathering(tail, to, program.packed_size_bytes());
+        let packed = gathering(tail, gathered, program.packed_size_bytes());
         let elements = layout.chunk_elements();
         let is_compared = !writing.write_empty;
         let plain_bytes = tail.dtype.size_bytes() * elements;
@@ -235,11 +230,14 @@ impl Kind {
 
 impl Encoders {
     /// The encoders of a write.
-    pub(crate) fn new(writing: &Writing, device: Device, encoding: &DeviceEncoding) -> Encoders {
-        let DeviceEncoding { merging, chunks, batches, .. } = encoding.clone();
-        let layout = writing.plan.source.layout();
+    pub(crate) fn new(writing: &Writing, program: &Program, device: Device, encoding: &DeviceEncoding) -> Encoders {
+        let DeviceEncoding { encoder, merging, chunks, batches, .. } = encoding.clone();
+        let (source, layout) = (&writing.plan.source, writing.plan.source.layout());
+        let compares_packed = writing.write_empty || program.tail().is_plain();
+        let encodes_packed = program.device_undo().chunk_bytes() == 0;
         Encoders {
             device,
+            mixes: source.has_uneven_leaf() && encoder.takes_smaller() && compares_packed && encodes_packed,
             kinds: Vec::new(),
             numbers: HashMap::new(),
             chunks,
@@ -265,11 +263,12 @@ impl Encoders {
         let (leaf, old) = changed;
         let (own, largest) = (&leaf.chunk.layout, writing.plan.source.layout());
         let is_whole = old.is_none() && leaf.chunk.coverage == Coverage::Full;
-        let layout = if is_whole && mixes(writing)? { largest } else { own };
+        let layout = if is_whole && self.mixes { largest } else { own };
         let number = match self.numbers.get(&Arc::as_ptr(layout)) {
             Some(&number) => number,
             None => {
-                self.kinds.push(Kind::new(writing, self.device, layout, self.merging.as_deref())?);
+                let gathered = if self.mixes { GatherTo::PackedChunks } else { GatherTo::Chunks };
+                self.kinds.push(Kind::new(writing, self.device, layout, gathered, self.merging.as_deref())?);
                 self.numbers.insert(Arc::as_ptr(layout), self.kinds.len() - 1);
                 self.kinds.len() - 1
             }

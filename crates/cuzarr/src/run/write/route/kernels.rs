@@ -31,7 +31,7 @@ impl Kernels {
         encoding: &DeviceEncoding,
         keeps_frames: bool,
     ) -> Kernels {
-        let encoders = Encoders::new(writing, device, encoding);
+        let encoders = Encoders::new(writing, program, device, encoding);
         let old_chunks = encoders.old_chunks(encoding, program.packed_size_bytes());
         Kernels { encoders, old_chunks, keeps_frames }
     }
