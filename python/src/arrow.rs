@@ -86,7 +86,7 @@ pub fn variable(py: Python<'_>, elements: VariableElements, text: bool) -> PyRes
     let (length, buffers) =
         (elements.len(), [ptr::null(), elements.offsets.as_ptr().cast(), elements.data.as_ptr().cast()]);
     let format = if text { c"U" } else { c"Z" };
-    capsules(py, format, (length, 3), Owned { _memory: Box::new(elements), buffers })
+    capsules(py, format, length, 3, Owned { _memory: Box::new(elements), buffers })
 }
 
 /// Elements of one dimension in host memory, as an array of Arrow's type.
@@ -109,7 +109,7 @@ pub fn fixed<'py>(py: Python<'py>, elements: &NdBuffer) -> PyResult<Bound<'py, P
         let bits: Vec<u8> =
             bytes.chunks(8).map(|eight| eight.iter().rev().fold(0, |bits, one| bits << 1 | one)).collect();
         let buffers = [ptr::null(), bits.as_ptr().cast(), ptr::null()];
-        return capsules(py, c"b", (length, 2), Owned { _memory: Box::new(bits), buffers });
+        return capsules(py, c"b", length, 2, Owned { _memory: Box::new(bits), buffers });
     }
     let Some(format) = format_of(elements.dtype()) else {
         let message = format!("Arrow has no type for elements of {}", elements.dtype());
@@ -117,12 +117,7 @@ pub fn fixed<'py>(py: Python<'py>, elements: &NdBuffer) -> PyResult<Bound<'py, P
     };
     let elements = if elements.is_contiguous(Order::C) { elements.clone() } else { elements.copy(Order::C).py()? };
     let address = elements.address() as *const c_void;
-    capsules(
-        py,
-        format,
-        (length, 2),
-        Owned { _memory: Box::new(elements), buffers: [ptr::null(), address, ptr::null()] },
-    )
+    capsules(py, format, length, 2, Owned { _memory: Box::new(elements), buffers: [ptr::null(), address, ptr::null()] })
 }
 
 fn format_of(dtype: DType) -> Option<&'static CStr> {
@@ -156,7 +151,8 @@ fn check_text(elements: &VariableElements) -> Result<(), Error> {
 fn capsules<'py>(
     py: Python<'py>,
     format: &'static CStr,
-    (length, n_buffers): (usize, i64),
+    length: usize,
+    n_buffers: i64,
     owned: Owned,
 ) -> PyResult<Bound<'py, PyTuple>> {
     let schema = Schema {

@@ -230,19 +230,13 @@ impl PyExpr {
         memory_limit_bytes: u64,
         threads: usize,
     ) -> PyResult<PyNdBuffer> {
-        let (device, expr) = (parse_device(device)?, self.0.clone());
+        let (options, expr) = (options(parse_device(device)?, memory_limit_bytes, threads), self.0.clone());
         if expr.is_in_memory() {
             // This cannot be cancelled, so it needs no other thread. Starting one takes as long as a small kernel.
-            let options = ComputeOptions::default()
-                .with_device(device)
-                .with_memory_limit_bytes(memory_limit_bytes)
-                .with_threads(threads);
             let inner = py.detach(|| expr.compute_region(&start, &extent, &options)).py()?;
             return Ok(PyNdBuffer { inner });
         }
-        let inner = run(py, (device, memory_limit_bytes, threads), move |options| {
-            expr.compute_region(&start, &extent, options)
-        })?;
+        let inner = run(py, options, move |options| expr.compute_region(&start, &extent, options))?;
         Ok(PyNdBuffer { inner })
     }
 
@@ -255,8 +249,8 @@ impl PyExpr {
         threads: usize,
     ) -> PyResult<()> {
         let (expr, result) = (self.0.clone(), result.inner.clone());
-        let settings = (result.device(), memory_limit_bytes, threads);
-        run(py, settings, move |options| expr.compute_into(&result, options))
+        let options = options(result.device(), memory_limit_bytes, threads);
+        run(py, options, move |options| expr.compute_into(&result, options))
     }
 
     /// Explains what computing the result would do, as text and as JSON.
@@ -267,11 +261,7 @@ impl PyExpr {
         memory_limit_bytes: u64,
         threads: usize,
     ) -> PyResult<(String, String)> {
-        let device = parse_device(device)?;
-        let options = ComputeOptions::default()
-            .with_device(device)
-            .with_memory_limit_bytes(memory_limit_bytes)
-            .with_threads(threads);
+        let options = options(parse_device(device)?, memory_limit_bytes, threads);
         let explanation = py.detach(|| self.0.explain(&options)).py()?;
         Ok((explanation.to_string(), explanation.to_json().to_string()))
     }
@@ -292,7 +282,7 @@ impl PyExpr {
         resume: bool,
     ) -> PyResult<()> {
         let (expr, target) = (self.0.clone(), target.array().clone());
-        run(py, (parse_device(device)?, memory_limit_bytes, threads), move |options| {
+        run(py, options(parse_device(device)?, memory_limit_bytes, threads), move |options| {
             if resume { expr.store_resumable(&target, options) } else { expr.store(&target, options) }
         })
     }
@@ -308,7 +298,7 @@ impl PyExpr {
         threads: usize,
     ) -> PyResult<()> {
         let (expr, target) = (self.0.clone(), target.array().clone());
-        run(py, (parse_device(device)?, memory_limit_bytes, threads), move |options| {
+        run(py, options(parse_device(device)?, memory_limit_bytes, threads), move |options| {
             expr.store_region(&target, number, options)
         })
     }
@@ -318,7 +308,7 @@ impl PyExpr {
     #[pyo3(signature = (memory_limit_bytes, target=None))]
     fn regions(&self, py: Python<'_>, memory_limit_bytes: u64, target: Option<&PyArray>) -> PyResult<Vec<Box>> {
         let (expr, target) = (self.0.clone(), target.map(|target| target.array().clone()));
-        let regions = run(py, (Device::Cpu, memory_limit_bytes, 1), move |options| match target {
+        let regions = run(py, options(Device::Cpu, memory_limit_bytes, 1), move |options| match target {
             Some(target) => expr.store_regions(&target, options),
             None => expr.compute_regions(options),
         })?;
@@ -334,7 +324,7 @@ impl PyExpr {
     /// How many parts of a reduction tasks can make; `None` for everything else.
     fn summary_parts(&self, py: Python<'_>, memory_limit_bytes: u64) -> PyResult<Option<u64>> {
         let expr = self.0.clone();
-        run(py, (Device::Cpu, memory_limit_bytes, 1), move |options| expr.summary_parts(options))
+        run(py, options(Device::Cpu, memory_limit_bytes, 1), move |options| expr.summary_parts(options))
     }
 
     /// What is known of one part of a reduction.
@@ -347,8 +337,8 @@ impl PyExpr {
         threads: usize,
     ) -> PyResult<Bound<'py, PyBytes>> {
         let expr = self.0.clone();
-        let settings = (parse_device(device)?, memory_limit_bytes, threads);
-        let part = run(py, settings, move |options| expr.summary_part(number, options))?;
+        let options = options(parse_device(device)?, memory_limit_bytes, threads);
+        let part = run(py, options, move |options| expr.summary_part(number, options))?;
         Ok(PyBytes::new(py, &part))
     }
 
@@ -390,23 +380,21 @@ fn boxes(regions: Vec<Region>) -> Vec<Box> {
     regions.into_iter().map(|region| (region.start, region.extent)).collect()
 }
 
-/// Runs a computation under the watches of this thread, on a device, within a number of bytes, by a number of threads.
+/// Options for computing on a device, within a number of bytes, by a number of threads.
+fn options(device: Device, memory_limit_bytes: u64, threads: usize) -> ComputeOptions<'static> {
+    ComputeOptions::default().with_device(device).with_memory_limit_bytes(memory_limit_bytes).with_threads(threads)
+}
+
+/// Runs a computation under the watches of this thread.
 fn run<T: Send + 'static>(
     py: Python<'_>,
-    (device, memory_limit_bytes, threads): (Device, u64, usize),
+    options: ComputeOptions<'static>,
     call: impl FnOnce(&ComputeOptions<'_>) -> cuzarr::Result<T> + Send + 'static,
 ) -> PyResult<T> {
     let watch = Arc::new(Watch::default());
     let watches = Watches::current(&watch);
     interruptible(py, &watch, move || {
         let (token, wrap) = (watches.token(), |store: &Arc<dyn Store>| watches.store(store));
-        call(
-            &ComputeOptions::default()
-                .with_device(device)
-                .with_memory_limit_bytes(memory_limit_bytes)
-                .with_threads(threads)
-                .with_cancellation(&token)
-                .with_wrap(&wrap),
-        )
+        call(&options.with_cancellation(&token).with_wrap(&wrap))
     })
 }

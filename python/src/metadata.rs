@@ -279,8 +279,8 @@ pub fn new_array(
     if !data_type_words.is_none() {
         builder = with_data_type_words(builder, json::from_value(data_type_words)?);
     }
-    if let Some(encoding) = chunk_key_encoding {
-        builder = builder.chunk_key_encoding(parse_chunk_key_encoding(&encoding)?);
+    if let Some((name, separator)) = chunk_key_encoding {
+        builder = builder.chunk_key_encoding(parse_chunk_key_encoding(&name, &separator)?);
     }
     if let Some(codecs) = codecs {
         builder = match format {
@@ -403,7 +403,7 @@ fn parse_index_location(text: &str) -> PyResult<IndexLocation> {
     }
 }
 
-fn parse_chunk_key_encoding((name, separator): &(String, String)) -> PyResult<ChunkKeyEncoding> {
+fn parse_chunk_key_encoding(name: &str, separator: &str) -> PyResult<ChunkKeyEncoding> {
     let members = serde_json::json!({"name": name, "configuration": {"separator": separator}});
     ChunkKeyEncoding::from_json(&members).py()
 }

@@ -3,10 +3,7 @@
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
-use cuzarr_device::NdBuffer;
-
-use super::{Bins, Keys, NO_INTERVAL};
-use crate::reduce::view::View;
+use super::{Bins, Counter, NO_INTERVAL};
 use cuzarr::Result;
 use cuzarr::internal::run::in_threads;
 
@@ -14,15 +11,6 @@ use cuzarr::internal::run::in_threads;
 const TILE_OUTPUTS: usize = 256;
 /// Fewer elements are not worth a thread.
 const THREAD_ELEMS: usize = 1 << 15;
-
-/// Elements, and what they are counted by.
-#[derive(Clone, Copy)]
-pub(super) struct Counter<'a> {
-    pub(super) source: &'a NdBuffer,
-    pub(super) view: &'a View,
-    pub(super) keys: Keys,
-    pub(super) bins: &'a Bins,
-}
 
 impl Counter<'_> {
     /// Adds what some elements of the result are made of to their counters, and how many of it are NaN to `others`.
@@ -44,7 +32,7 @@ impl Counter<'_> {
             let parts = counters.chunks_mut(each * table).zip(others.chunks_mut(each)).enumerate();
             by_parts(threads, parts, |(part, (counters, others))| {
                 let range = part * each..part * each + others.len();
-                self.count((outputs.start, range), 0..self.view.reduced, counters, others);
+                self.count(outputs.start, range, 0..self.view.reduced, counters, others);
             });
             return Ok(());
         }
@@ -54,7 +42,7 @@ impl Counter<'_> {
         by_parts(threads, (0..self.view.reduced).step_by(each), |first| {
             let (mut own, mut own_others) = (vec![0; outputs.len() * table], vec![0; outputs.len()]);
             let part = first..(first + each).min(self.view.reduced);
-            self.count((outputs.start, 0..outputs.len()), part, &mut own, &mut own_others);
+            self.count(outputs.start, 0..outputs.len(), part, &mut own, &mut own_others);
             let mut sums = sums.lock().unwrap_or_else(PoisonError::into_inner);
             sums.0.iter_mut().zip(own).for_each(|(sum, own)| *sum += own);
             sums.1.iter_mut().zip(own_others).for_each(|(sum, own)| *sum += own);
@@ -62,10 +50,11 @@ impl Counter<'_> {
         Ok(())
     }
 
-    /// Counts a part of what some elements of the result are made of: those of a range behind the first that is counted.
+    /// Counts a part of what some elements of the result are made of: those of `range`, whose numbers count from `first`.
     fn count(
         &self,
-        (first, range): (usize, Range<usize>),
+        first: usize,
+        range: Range<usize>,
         reduced: Range<usize>,
         counters: &mut [u64],
         others: &mut [u64],

@@ -3,10 +3,10 @@
 use std::ops::Range;
 
 use cuzarr_device::internal::defined;
-use cuzarr_device::{Buffer, Device, Header, KernelSource, NdBuffer, Stream, header};
+use cuzarr_device::{Buffer, Device, Header, KernelSource, Stream, header};
 
-use super::{Bins, Keys};
-use crate::reduce::view::{View, Walk};
+use super::{Bins, Counter, Keys};
+use crate::reduce::view::Walk;
 use cuzarr::Result;
 
 const COUNT_TEXT: &str = include_str!("count.cu");
@@ -97,14 +97,8 @@ impl Tables {
 }
 
 /// Counts what some elements of the result are made of; their number is that of the tables.
-pub(super) fn add(
-    source: &NdBuffer,
-    view: &View,
-    outputs: Range<usize>,
-    (keys, bins): (Keys, &Bins),
-    tables: &Tables,
-    stream: &Stream,
-) -> Result<()> {
+pub(super) fn add(counter: &Counter<'_>, outputs: Range<usize>, tables: &Tables, stream: &Stream) -> Result<()> {
+    let Counter { source, view, keys, bins } = *counter;
     let all = outputs.len() as u64 * view.reduced as u64;
     if all == 0 {
         return Ok(());

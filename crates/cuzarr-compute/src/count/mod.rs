@@ -45,6 +45,15 @@ pub(crate) struct Counting<'a> {
     counters: Counters,
 }
 
+/// Elements, and what they are counted by.
+#[derive(Clone, Copy)]
+struct Counter<'a> {
+    source: &'a NdBuffer,
+    view: &'a View,
+    keys: Keys,
+    bins: &'a Bins,
+}
+
 enum Counters {
     Host(Vec<u64>),
     Device(cuda::Tables),
@@ -80,13 +89,11 @@ impl<'a> Counting<'a> {
             (source, view) = (&packed, View::new(&packed, axes)?);
         }
         let outputs = first_output..first_output + self.outputs;
+        let counter = Counter { source, view: &view, keys: self.keys, bins: self.bins };
         match (&mut self.counters, self.processor.stream()) {
-            (Counters::Device(tables), Some(stream)) => {
-                cuda::add(source, &view, outputs, (self.keys, self.bins), tables, stream)
-            }
+            (Counters::Device(tables), Some(stream)) => cuda::add(&counter, outputs, tables, stream),
             (Counters::Host(counters), _) => {
                 let (counters, others) = counters.split_at_mut(self.outputs * self.bins.counters());
-                let counter = cpu::Counter { source, view: &view, keys: self.keys, bins: self.bins };
                 counter.add(outputs, self.processor.threads, counters, others)
             }
             (Counters::Device(_), None) => Ok(()),

@@ -216,7 +216,7 @@ impl ElementwiseKernel {
                 ElementwiseArgument::Array(array) => Ok(KernelOperand::Array((*array).clone())),
                 ElementwiseArgument::Value(from, bytes) => {
                     let to = dtype_of(parameter, &types)?;
-                    converted(&parameter.name, (*from, bytes), to).map(KernelOperand::Value)
+                    converted(&parameter.name, *from, bytes, to).map(KernelOperand::Value)
                 }
             })
             .collect::<Result<Vec<_>>>()?;
@@ -351,7 +351,7 @@ fn check_memory(parameter: &Parameter, argument: &ElementwiseArgument<'_>, devic
 }
 
 /// A number as one of another type.
-fn converted(name: &str, (from, bytes): (DType, &[u8; 8]), to: DType) -> Result<Vec<u8>> {
+fn converted(name: &str, from: DType, bytes: &[u8; 8], to: DType) -> Result<Vec<u8>> {
     if matches!(from.kind(), DTypeKind::Complex | DTypeKind::Opaque) {
         return Err(error(ErrorKind::DTypeMismatch, format!("'{name}' is of type {to}, got a number of type {from}")));
     }

@@ -4,8 +4,9 @@
 use cuzarr_device::internal::defined;
 use cuzarr_device::{Buffer, DType, Device, Header, LaunchShape, NdBuffer, Order, Stream, header};
 
+use super::Quantile;
 use super::method::QuantileMethod;
-use super::{Keys, Quantile};
+use super::select::Room;
 use crate::count::KeyWords;
 use crate::program::cuda::{address, function, kernel_name};
 use crate::program::memory_type;
@@ -57,15 +58,15 @@ pub(super) enum Way {
 impl Way {
     /// The way for rows like these, if there is one.
     pub(super) fn of(device: Device, view: &View, quantile: &Quantile) -> Option<Way> {
-        Way::for_rows(device, (view.outputs, view.reduced as u64), view.is_across(), quantile)
+        Way::for_rows(device, view.outputs, view.reduced as u64, view.is_across(), quantile)
     }
 
-    /// Whether there may be a way for so many rows of so many elements, however they lie.
-    pub(super) fn may_be(device: Device, rows: (usize, u64), quantile: &Quantile) -> bool {
-        [false, true].into_iter().any(|is_across| Way::for_rows(device, rows, is_across, quantile).is_some())
+    /// Whether there may be a way for `rows` rows of `elems` elements each, however they lie.
+    pub(super) fn may_be(device: Device, rows: usize, elems: u64, quantile: &Quantile) -> bool {
+        [false, true].into_iter().any(|is_across| Way::for_rows(device, rows, elems, is_across, quantile).is_some())
     }
 
-    fn for_rows(device: Device, (rows, elems): (usize, u64), is_across: bool, quantile: &Quantile) -> Option<Way> {
+    fn for_rows(device: Device, rows: usize, elems: u64, is_across: bool, quantile: &Quantile) -> Option<Way> {
         // Few where each thread is a fiber.
         let (short, long, many) = match (device, is_across) {
             (Device::Simt, _) => (40, 41, 3),
@@ -84,17 +85,19 @@ impl Way {
 }
 
 /// The answers of all rows for each probability in turn, on the device: elements where they are among them, else binary64. A row
-/// is what an element of the result is made of.
+/// is what an element of the result is made of. `nan` has the bits of an answer where there is none.
 ///
 /// # Errors
 /// `OutOfMemory`, `DeviceFailed`; `LibraryMissing` without a compiler.
 pub(super) fn of_rows(
     source: &NdBuffer,
     view: &View,
-    (quantile, keys, nan): (&Quantile, Keys, u64),
+    room: &Room<'_>,
+    nan: u64,
     way: Way,
     stream: &Stream,
 ) -> Result<NdBuffer> {
+    let Room { quantile, keys, .. } = *room;
     let probabilities = &quantile.probabilities;
     let is_element = quantile.method.is_discrete();
     let element = memory_type(source.dtype());

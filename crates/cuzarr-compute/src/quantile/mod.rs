@@ -98,7 +98,7 @@ impl Summary for Quantile {
             };
             let whole = Region { number: 0, start: vec![0; of.ndim()], extent: of.shape().to_vec() };
             let mut job = Job::new(of, whole, options)?.looked_at();
-            let room = Room::new(self, &mut job, (of.dtype(), reduced), options)?;
+            let room = Room::new(self, &mut job, of.dtype(), reduced, options)?;
             if let Some(answers) = self.of_memory(&job, &axes, &room)? {
                 return Ok(answers.astype(dtype, Order::C)?.reshape(&memory_shape(&shape)?)?);
             }
@@ -126,7 +126,7 @@ impl Summary for Quantile {
                     };
                     for tile in regions(of.shape(), &columns, &cost, share, share)? {
                         job.part = tile;
-                        let chosen = self.of_regions((&axes, &unit), &mut job, &room, bits)?;
+                        let chosen = self.of_regions(&axes, &unit, &mut job, &room, bits)?;
                         put(&job.part, &chosen)?;
                     }
                 }
@@ -151,13 +151,13 @@ impl Quantile {
         let Some(stream) = job.processor.stream().filter(|_| job.is_in_memory()) else { return Ok(None) };
         let outputs: usize = memory_shape(&kept_shape(&job.part.extent, axes, false))?.iter().product();
         let answers_bytes = (outputs * self.probabilities.len() * size_of::<f64>()) as u64;
-        if !cuda::Way::may_be(stream.device(), (outputs, room.reduced), self) || answers_bytes > room.tables_bytes {
+        if !cuda::Way::may_be(stream.device(), outputs, room.reduced, self) || answers_bytes > room.tables_bytes {
             return Ok(None);
         }
         let elements = job.work(&job.part, &job.read(&job.part)?)?;
         let (view, nan) = (View::new(&elements, axes)?, Chosen::new(self, room).nan()?);
         let way = cuda::Way::of(stream.device(), &view, self);
-        way.map(|way| cuda::of_rows(&elements, &view, (self, room.keys, nan), way, stream)).transpose()
+        way.map(|way| cuda::of_rows(&elements, &view, room, nan, way, stream)).transpose()
     }
 
     /// Those of elements in memory, which passes may go through as often as they like.
@@ -169,7 +169,7 @@ impl Quantile {
             let view = View::new(elements, axes)?;
             if let Some(way) = cuda::Way::of(stream.device(), &view, self) {
                 let mut chosen = Chosen::new(self, room);
-                let answers = cuda::of_rows(elements, &view, (self, room.keys, chosen.nan()?), way, stream)?;
+                let answers = cuda::of_rows(elements, &view, room, chosen.nan()?, way, stream)?;
                 chosen.take(&answers.to_host_bytes(Order::C)?);
                 return Ok(chosen);
             }
@@ -193,7 +193,8 @@ impl Quantile {
     /// Those of the job's part, which is read again for every pass.
     fn of_regions(
         &self,
-        (axes, unit): (&[usize], &[u64]),
+        axes: &[usize],
+        unit: &[u64],
         job: &mut Job<'_>,
         room: &Room<'_>,
         bits: u32,

@@ -17,7 +17,7 @@ const FEWEST_DIGIT_BITS: u32 = 4;
 
 /// What the work goes by: keys, and bounds of memory.
 pub(super) struct Room<'a> {
-    quantile: &'a Quantile,
+    pub(super) quantile: &'a Quantile,
     job_copies: [u64; 2],
     threads: u64,
     dtype: DType,
@@ -33,7 +33,8 @@ impl<'a> Room<'a> {
     pub(super) fn new(
         quantile: &'a Quantile,
         job: &mut Job<'_>,
-        (dtype, reduced): (DType, u64),
+        dtype: DType,
+        reduced: u64,
         options: &ComputeOptions<'_>,
     ) -> Result<Room<'a>> {
         let keys = Keys::of(dtype).ok_or_else(|| Error::new(ErrorKind::DTypeMismatch, "elements have no order"))?;

@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use cuzarr_device::NdBuffer;
 use cuzarr_device::internal::cpu::cast;
 
-use super::state::{Accumulator, State, Value, Wide, beats};
+use super::state::{Accumulator, Fold, State, Value, Wide, beats};
 use super::view::{self, BLOCK_LANES, BLOCK_THREADS, PACK, THREAD_STEPS, View};
 use cuzarr::Result;
 use cuzarr::internal::run::in_threads;
@@ -18,15 +18,9 @@ const ELEMS_AT_ONCE: usize = 1 << 16;
 ///
 /// # Errors
 /// `MemorySpace` for memory elsewhere.
-pub(crate) fn states(
-    source: &NdBuffer,
-    view: &View,
-    (accumulator, skip_nan): (Accumulator, bool),
-    threads: usize,
-) -> Result<Vec<State>> {
-    let wide = Wide::of(source.dtype());
+pub(crate) fn states(source: &NdBuffer, view: &View, fold: Fold, threads: usize) -> Result<Vec<State>> {
     let bytes = source.buffer().host_bytes()?;
-    let mut states = vec![accumulator.empty(wide); view.outputs * view.segments];
+    let mut states = vec![fold.accumulator.empty(fold.wide); view.outputs * view.segments];
     // A row: the lanes of one segment, or as many neighbouring elements of the result.
     let rows_per_job = if view.by_blocks { 1 } else { BLOCK_LANES };
     let jobs = if view.by_blocks { states.len() } else { view.outputs.div_ceil(rows_per_job) * view.segments };
@@ -36,7 +30,7 @@ pub(crate) fn states(
     let next = std::sync::atomic::AtomicUsize::new(0);
     let failure = Mutex::new(None);
     let work = || {
-        let row = Row { bytes: &bytes, source, view, accumulator, skip_nan, wide };
+        let row = Row { bytes: &bytes, source, view, fold };
         loop {
             let first = next.fetch_add(at_once, std::sync::atomic::Ordering::Relaxed);
             if first >= jobs {
@@ -74,15 +68,13 @@ struct Row<'a> {
     bytes: &'a [u8],
     source: &'a NdBuffer,
     view: &'a View,
-    accumulator: Accumulator,
-    skip_nan: bool,
-    wide: Wide,
+    fold: Fold,
 }
 
 impl Row<'_> {
     /// One segment by its lanes, merged; or one segment each of some elements of the result.
     fn job(&self, job: usize) -> Result<Vec<State>> {
-        match self.wide {
+        match self.fold.wide {
             Wide::Signed => self.walk::<i64>(job),
             Wide::Unsigned => self.walk::<u64>(job),
             Wide::Float => self.walk::<f64>(job),
@@ -95,7 +87,7 @@ impl Row<'_> {
         let mut half = states.len() / 2;
         while half > 0 {
             for lane in 0..half {
-                states[lane] = self.accumulator.merge(self.wide, states[lane], states[lane + half]);
+                states[lane] = self.fold.accumulator.merge(self.fold.wide, states[lane], states[lane + half]);
             }
             half /= 2;
         }
@@ -105,7 +97,7 @@ impl Row<'_> {
         let view = self.view;
         let dtype = self.source.dtype();
         let size = dtype.size_bytes();
-        let wide_type = view::wide_type(self.wide);
+        let wide_type = view::wide_type(self.fold.wide);
         let (lanes_of_output, steps) =
             if view.by_blocks { (BLOCK_LANES, THREAD_STEPS / PACK) } else { (1, THREAD_STEPS) };
         let (outputs, segment) = if view.by_blocks {
@@ -115,7 +107,7 @@ impl Row<'_> {
             (first..view.outputs.min(first + BLOCK_LANES), job % view.segments)
         };
         let width = if view.by_blocks { BLOCK_LANES } else { outputs.len() };
-        let mut lanes = Lanes::<V>::new(self.accumulator, width);
+        let mut lanes = Lanes::<V>::new(self.fold.accumulator, width);
         let (mut packed, mut wide) = (vec![0; width * size], vec![0; width * wide_type.size_bytes()]);
         let bases: Vec<isize> = outputs.clone().map(|output| view.kept_offset(output)).collect();
         let origin = self.source.layout().offset_bytes();
@@ -143,7 +135,7 @@ impl Row<'_> {
             }
             let wide = &mut wide[..count * wide_type.size_bytes()];
             cast::cast(dtype, wide_type, &packed[..count * size], wide)?;
-            lanes.take(wide, at, view.by_blocks, self.skip_nan, self.wide == Wide::Complex);
+            lanes.take(wide, at, view.by_blocks, self.fold.skip_nan, self.fold.wide == Wide::Complex);
         }
         let mut states = lanes.settle();
         if view.by_blocks {

@@ -4,7 +4,7 @@ use cuzarr_device::internal::{defined, pool};
 use cuzarr_device::{Buffer, DType, Header, LaunchShape, NdBuffer, Order, Stream, header};
 
 use super::kept_shape;
-use super::state::{Accumulator, State, Wide};
+use super::state::{Accumulator, Fold, State, Wide};
 use super::view::{BLOCK_THREADS, KERNELS, View};
 use crate::program::cuda::{address, function, kernel_name};
 use crate::program::memory_type;
@@ -58,14 +58,14 @@ impl<'a> End<'a> {
     }
 
     /// The element is made of it, in its widest type and converted.
-    fn finish((answer, ddof): (Answer, f64), (wide, dtype): (DType, DType), out: &'a Buffer) -> End<'a> {
-        let (wide, element) = (memory_type(wide), memory_type(dtype));
+    fn finish(finish: &Finish, out: &'a Buffer) -> End<'a> {
+        let (wide, element) = (memory_type(finish.wide), memory_type(finish.dtype));
         End {
             parameters: format!(", u32 answer, double ddof, {element}* out"),
             text: format!("out[output] = reduce::finished<{wide}, {element}>(answer, ddof, state);"),
             arguments: vec![
-                (answer as u32).to_ne_bytes().to_vec(),
-                ddof.to_ne_bytes().to_vec(),
+                (finish.answer as u32).to_ne_bytes().to_vec(),
+                finish.ddof.to_ne_bytes().to_vec(),
                 address(out.address()),
             ],
             memory: out,
@@ -85,9 +85,9 @@ impl<'a> End<'a> {
 ///
 /// # Errors
 /// `OutOfMemory`, `DeviceFailed`; `LibraryMissing` without a compiler.
-pub(crate) fn states(source: &NdBuffer, view: &View, what: (Accumulator, bool), stream: &Stream) -> Result<Vec<State>> {
+pub(crate) fn states(source: &NdBuffer, view: &View, fold: Fold, stream: &Stream) -> Result<Vec<State>> {
     let states = pool::allocate(view.outputs * size_of::<State>(), stream)?;
-    reduce(source, view, what, &End::keep(&states), stream)?;
+    reduce(source, view, fold, &End::keep(&states), stream)?;
     stream.synchronize()?;
     on_host(&states)
 }
@@ -101,43 +101,32 @@ fn on_host(states: &Buffer) -> Result<Vec<State>> {
 
 /// Puts the work on a stream: the walk through all segments, and a kernel that joins them where elements of the result have
 /// several.
-fn reduce(
-    source: &NdBuffer,
-    view: &View,
-    (accumulator, skip_nan): (Accumulator, bool),
-    end: &End<'_>,
-    stream: &Stream,
-) -> Result<()> {
+fn reduce(source: &NdBuffer, view: &View, fold: Fold, end: &End<'_>, stream: &Stream) -> Result<()> {
     let count = view.outputs * view.segments;
     if count == 0 {
         return Ok(());
     }
-    let state = state_type(accumulator, Wide::of(source.dtype()));
-    let element = memory_type(source.dtype());
+    if view.segments == 1 {
+        return walk(source, view, fold, &pool::allocate(0, stream)?, end, stream);
+    }
+    let states = pool::allocate(count * size_of::<State>(), stream)?;
+    walk(source, view, fold, &states, &End::none(&states), stream)?;
+    let state = state_type(fold);
+    StateTable { states: &states, state: &state, outputs: view.outputs, segments: view.segments }.join(end, stream)
+}
+
+/// The states of all segments, those of an element of the result together; each element is ended where it has one.
+fn walk(source: &NdBuffer, view: &View, fold: Fold, states: &Buffer, end: &End<'_>, stream: &Stream) -> Result<()> {
+    let what = format!("{}, {}", state_type(fold), memory_type(source.dtype()));
     // As many registers as keep loads on their way; moments take more.
-    let kernel = match accumulator {
+    let kernel = match fold.accumulator {
         Accumulator::Moments => "CUZARR_KERNEL(",
         _ if !view.by_blocks => "CUZARR_KERNEL(",
         _ => "CUZARR_KERNEL_SIZED(CUZARR_REDUCE_THREADS, 4, ",
     };
-    let what = ((format!("{state}, {element}"), skip_nan), kernel, stream);
-    if view.segments == 1 {
-        return walk(source, view, &what, (&pool::allocate(0, stream)?, end));
-    }
-    let states = pool::allocate(count * size_of::<State>(), stream)?;
-    walk(source, view, &what, (&states, &End::none(&states)))?;
-    join((view.outputs, view.segments), (states, &state), end, stream)
-}
-
-/// The states of all segments, those of an element of the result together; each element is ended where it has one.
-fn walk(
-    source: &NdBuffer,
-    view: &View,
-    ((what, skip_nan), kernel, stream): &((String, bool), &str, &Stream),
-    (states, end): (&Buffer, &End<'_>),
-) -> Result<()> {
+    let skip_nan = fold.skip_nan;
     let (kept, over) = (view.kept.shape.len(), view.over.shape.len());
-    let name = kernel_name("reduction", &(what, skip_nan, kept, over, view.by_blocks, &end.parameters, &end.text));
+    let name = kernel_name("reduction", &(&what, skip_nan, kept, over, view.by_blocks, &end.parameters, &end.text));
     let text = || {
         let lambda = end.lambda();
         let body = if view.by_blocks {
@@ -168,59 +157,61 @@ fn walk(
     Ok(())
 }
 
-/// Joins the states of segments, those of an element of the result together, and ends each.
-fn join(
-    (outputs, segments): (usize, usize),
-    (states, state): (Buffer, &str),
-    end: &End<'_>,
-    stream: &Stream,
-) -> Result<()> {
-    if segments > JOINED {
-        let rows = segments.div_ceil(JOINED);
-        let joined = pool::allocate(outputs * rows * size_of::<State>(), stream)?;
-        join_rows((outputs, segments), (&states, state), (&End::keep(&joined), true), stream)?;
-        return join((outputs, rows), (joined, state), end, stream);
-    }
-    let by_blocks = segments >= MANY_SEGMENTS || outputs <= FEW_OUTPUTS;
-    join_rows((outputs, segments), (&states, state), (end, by_blocks), stream)
+/// A table of states on the device: for each element of the result a row with a state for each segment.
+struct StateTable<'a> {
+    states: &'a Buffer,
+    /// The C++ type of a state.
+    state: &'a str,
+    outputs: usize,
+    segments: usize,
 }
 
-/// States in one pass; where there are more segments than a block joins, `end` has a place for each block.
-fn join_rows(
-    (outputs, segments): (usize, usize),
-    (states, state): (&Buffer, &str),
-    (end, by_blocks): (&End<'_>, bool),
-    stream: &Stream,
-) -> Result<()> {
-    let name = kernel_name("joining", &(state, by_blocks, &end.parameters, &end.text));
-    let text = || {
-        let lambda = end.lambda();
-        let body = if by_blocks {
+impl StateTable<'_> {
+    /// Joins the states of each row, and ends each element of the result.
+    fn join(&self, end: &End<'_>, stream: &Stream) -> Result<()> {
+        if self.segments > JOINED {
+            let rows = self.segments.div_ceil(JOINED);
+            let joined = pool::allocate(self.outputs * rows * size_of::<State>(), stream)?;
+            self.join_rows(&End::keep(&joined), true, stream)?;
+            return StateTable { states: &joined, segments: rows, ..*self }.join(end, stream);
+        }
+        let by_blocks = self.segments >= MANY_SEGMENTS || self.outputs <= FEW_OUTPUTS;
+        self.join_rows(end, by_blocks, stream)
+    }
+
+    /// Joins the states in one pass. Where there are more segments than a block joins, `end` has a place for each block.
+    fn join_rows(&self, end: &End<'_>, by_blocks: bool, stream: &Stream) -> Result<()> {
+        let StateTable { states, state, outputs, segments } = *self;
+        let name = kernel_name("joining", &(state, by_blocks, &end.parameters, &end.text));
+        let text = || {
+            let lambda = end.lambda();
+            let body = if by_blocks {
+                format!(
+                    "    CUZARR_SHARED(u64, cells, {BLOCK_THREADS} * sizeof(reduce::{state}) / 8);\n    \
+                     reduce::join_by_blocks(outputs, segments, states, (reduce::{state}*)cells, {lambda});\n"
+                )
+            } else {
+                format!("    reduce::join<reduce::{state}>(outputs, segments, states, {lambda});\n")
+            };
             format!(
-                "    CUZARR_SHARED(u64, cells, {BLOCK_THREADS} * sizeof(reduce::{state}) / 8);\n    \
-                 reduce::join_by_blocks(outputs, segments, states, (reduce::{state}*)cells, {lambda});\n"
+                "#include \"reduce/reduce.cuh\"\n\n\
+                 CUZARR_KERNEL({name}, u64 outputs, u64 segments, reduce::State* states{}) {{\n{body}}}\n",
+                end.parameters
             )
-        } else {
-            format!("    reduce::join<reduce::{state}>(outputs, segments, states, {lambda});\n")
         };
-        format!(
-            "#include \"reduce/reduce.cuh\"\n\n\
-             CUZARR_KERNEL({name}, u64 outputs, u64 segments, reduce::State* states{}) {{\n{body}}}\n",
-            end.parameters
-        )
-    };
-    let kernel = function(stream.device(), &name, HEADERS, text)?;
-    let mut arguments = [outputs, segments, states.address()].map(address).to_vec();
-    arguments.extend_from_slice(&end.arguments);
-    let threads = match by_blocks {
-        true => outputs.saturating_mul(segments.div_ceil(JOINED)).saturating_mul(BLOCK_THREADS),
-        false => outputs,
-    };
-    // SAFETY: the arguments are what the text declares. `join`, the only caller, has a table with a row of segments for each
-    // element of the result, and memory of `end` with a place for each thread that joins a row, or for each block that joins
-    // a part of one.
-    unsafe { kernel.launch(stream, line(threads), arguments, &[states, end.memory]) }?;
-    Ok(())
+        let kernel = function(stream.device(), &name, HEADERS, text)?;
+        let mut arguments = [outputs, segments, states.address()].map(address).to_vec();
+        arguments.extend_from_slice(&end.arguments);
+        let threads = match by_blocks {
+            true => outputs.saturating_mul(segments.div_ceil(JOINED)).saturating_mul(BLOCK_THREADS),
+            false => outputs,
+        };
+        // SAFETY: the arguments are what the text declares. Callers in this file made the table with a row of segments for each
+        // element of the result, and have memory of `end` with a place for each thread that joins a row, or for each block that
+        // joins a part of one.
+        unsafe { kernel.launch(stream, line(threads), arguments, &[states, end.memory]) }?;
+        Ok(())
+    }
 }
 
 /// `Where` in reduce.cuh, of as many dimensions as the view has.
@@ -252,8 +243,9 @@ struct Part {
 }
 
 impl Part {
-    /// A region of an array of this shape whose `axes` are reduced, to so many elements of the result, which lie in `hull`.
-    fn new(region: &Region, (shape, hull): (&[u64], &Region), axes: &[usize], outputs: usize) -> Part {
+    /// The part that a region has in what is gathered: `outputs` elements of the result, which lie in the hull.
+    fn new(region: &Region, gathered: &Gathered<'_>, outputs: usize) -> Part {
+        let Gathered { shape, hull, axes, .. } = gathered;
         let (kept, reduced) = ([[1, 0, 1]; MOST_AXES], [[1, 0, 1]; MOST_AXES]);
         let mut part = Part { outputs: outputs as u64, kept, reduced, kept_axes: 0, reduced_axes: 0 };
         for (axis, &whole) in shape.iter().enumerate() {
@@ -293,13 +285,23 @@ pub(super) enum Answer {
     All,
 }
 
+/// The last step of a reduction: how elements of the result are made of their states.
+pub(super) struct Finish {
+    pub(super) answer: Answer,
+    /// NumPy's `ddof`.
+    pub(super) ddof: f64,
+    /// The widest type of the answer.
+    pub(super) wide: DType,
+    /// The type that it is converted to.
+    pub(super) dtype: DType,
+}
+
 /// The states of the elements of a result on the device, or of those that a part of the array has, as far as regions came in.
 pub(super) struct Gathered<'a> {
     shape: &'a [u64],
     hull: Region,
     axes: &'a [usize],
-    what: (Accumulator, bool),
-    wide: Wide,
+    fold: Fold,
     outputs: usize,
     stream: &'a Stream,
     /// All zero where nothing came in; none before the first region.
@@ -312,16 +314,16 @@ impl<'a> Gathered<'a> {
         axes.len() <= MOST_AXES && shape.len() - axes.len() <= MOST_AXES
     }
 
-    /// States of no elements yet, for regions of an array of this shape that lie in `hull`: what is gathered, whether NaN is
-    /// left out, and the widest type of the elements.
+    /// States of no elements yet, for regions of an array of this shape that lie in `hull`.
     pub(super) fn new(
-        (shape, hull): (&'a [u64], Region),
+        shape: &'a [u64],
+        hull: Region,
         axes: &'a [usize],
-        (accumulator, skip_nan, wide): (Accumulator, bool, Wide),
+        fold: Fold,
         stream: &'a Stream,
     ) -> Result<Gathered<'a>> {
         let outputs = memory_shape(&kept_shape(&hull.extent, axes, false))?.iter().product();
-        Ok(Gathered { shape, hull, axes, what: (accumulator, skip_nan), wide, outputs, stream, states: None })
+        Ok(Gathered { shape, hull, axes, fold, outputs, stream, states: None })
     }
 
     /// Takes the elements of a region; they are no longer needed when this returns.
@@ -331,9 +333,9 @@ impl<'a> Gathered<'a> {
             return Ok(());
         }
         let all = self.all()?;
-        let part = Part::new(region, (self.shape, &self.hull), self.axes, view.outputs);
-        let end = End::merge(&part, &all, &state_type(self.what.0, self.wide));
-        reduce(elements, &view, self.what, &end, self.stream)?;
+        let part = Part::new(region, self, view.outputs);
+        let end = End::merge(&part, &all, &state_type(self.fold));
+        reduce(elements, &view, self.fold, &end, self.stream)?;
         self.states = Some(all);
         Ok(self.stream.synchronize()?)
     }
@@ -341,16 +343,17 @@ impl<'a> Gathered<'a> {
     /// Takes the states of regions that lie in `hull`; they are no longer needed when this returns.
     pub(super) fn take_run(&mut self, hull: &Region, run: &Gathered<'_>) -> Result<()> {
         let Some(states) = &run.states else { return Ok(()) };
-        let (all, state) = (self.all()?, state_type(self.what.0, self.wide));
-        let part = Part::new(hull, (self.shape, &self.hull), self.axes, run.outputs);
-        join_rows((run.outputs, 1), (states, &state), (&End::merge(&part, &all, &state), false), self.stream)?;
+        let (all, state) = (self.all()?, state_type(self.fold));
+        let part = Part::new(hull, self, run.outputs);
+        let table = StateTable { states, state: &state, outputs: run.outputs, segments: 1 };
+        table.join_rows(&End::merge(&part, &all, &state), false, self.stream)?;
         self.states = Some(all);
         Ok(self.stream.synchronize()?)
     }
 
     /// The states, in host memory; those of no elements as the host has them.
     pub(super) fn states(&self) -> Result<Vec<State>> {
-        let empty = self.what.0.empty(self.wide);
+        let empty = self.fold.accumulator.empty(self.fold.wide);
         let Some(states) = &self.states else { return Ok(vec![empty; self.outputs]) };
         let mut found = on_host(states)?;
         found.iter_mut().filter(|state| state.0[1] == 0).for_each(|state| *state = empty);
@@ -365,25 +368,20 @@ impl<'a> Gathered<'a> {
         }
     }
 
-    /// The elements of the result of the only region, converted from their widest type to `dtype`.
-    pub(super) fn finish_all(
-        &self,
-        elements: &NdBuffer,
-        answer: (Answer, f64),
-        (wide, dtype): (DType, DType),
-    ) -> Result<NdBuffer> {
-        let out = NdBuffer::empty(self.stream.device(), dtype, &[self.outputs], Order::C)?;
-        let end = End::finish(answer, (wide, dtype), out.buffer());
-        reduce(elements, &View::new(elements, self.axes)?, self.what, &end, self.stream)?;
+    /// The elements of the result of the only region, converted from their widest type.
+    pub(super) fn finish_all(&self, elements: &NdBuffer, finish: &Finish) -> Result<NdBuffer> {
+        let out = NdBuffer::empty(self.stream.device(), finish.dtype, &[self.outputs], Order::C)?;
+        let end = End::finish(finish, out.buffer());
+        reduce(elements, &View::new(elements, self.axes)?, self.fold, &end, self.stream)?;
         self.stream.synchronize()?;
         Ok(out)
     }
 
-    /// The elements of the result, converted from their widest type to `dtype`.
-    pub(super) fn finish(&self, answer: Answer, ddof: f64, (wide, dtype): (DType, DType)) -> Result<NdBuffer> {
-        let out = NdBuffer::empty(self.stream.device(), dtype, &[self.outputs], Order::C)?;
+    /// The elements of the result, converted from their widest type.
+    pub(super) fn finish(&self, finish: &Finish) -> Result<NdBuffer> {
+        let out = NdBuffer::empty(self.stream.device(), finish.dtype, &[self.outputs], Order::C)?;
         let Some(states) = &self.states else { return Ok(out) };
-        let (wide, element) = (memory_type(wide), memory_type(dtype));
+        let (wide, element) = (memory_type(finish.wide), memory_type(finish.dtype));
         let name = kernel_name("finishing", &(wide, element));
         let text = || {
             format!(
@@ -393,7 +391,7 @@ impl<'a> Gathered<'a> {
             )
         };
         let kernel = function(self.stream.device(), &name, HEADERS, text)?;
-        let arguments = (self.outputs as u64, answer as u32, ddof, states.address(), out.address());
+        let arguments = (self.outputs as u64, finish.answer as u32, finish.ddof, states.address(), out.address());
         // SAFETY: the arguments are what the text declares. `self.states` has a state for each result, and the result was
         // allocated here.
         unsafe { kernel.launch(self.stream, line(self.outputs), arguments, &[states, out.buffer()]) }?;
@@ -402,14 +400,15 @@ impl<'a> Gathered<'a> {
     }
 }
 
-fn state_type(accumulator: Accumulator, wide: Wide) -> String {
-    let value = match wide {
+/// The C++ type of the states of a fold.
+fn state_type(fold: Fold) -> String {
+    let value = match fold.wide {
         Wide::Signed => "i64",
         Wide::Unsigned => "u64",
         Wide::Float | Wide::Complex => "double",
     };
-    match accumulator {
-        Accumulator::Sum if wide == Wide::Complex => "ComplexSum".to_string(),
+    match fold.accumulator {
+        Accumulator::Sum if fold.wide == Wide::Complex => "ComplexSum".to_string(),
         Accumulator::Sum => format!("Sum<{value}>"),
         Accumulator::Product => format!("Product<{value}>"),
         Accumulator::Moments => "Moments".to_string(),

@@ -19,6 +19,7 @@ use cuzarr_device::internal::cpu::{cast, nan};
 use cuzarr_device::{DType, DTypeKind, Device, NdBuffer, Order};
 
 use self::runs::Runs;
+use self::state::Fold;
 pub(crate) use self::state::{Accumulator, State, Wide};
 use self::view::{View, state_bytes, wide_type};
 use crate::expression::{Expr, Parts, Summary, axes_argument, without_arithmetic};
@@ -176,6 +177,11 @@ impl Reduction {
         Reduction { skip_nan: self.skip_nan && has_nan, ..self.clone() }
     }
 
+    /// The fold of elements of type `dtype`.
+    fn fold(&self, dtype: DType) -> Fold {
+        Fold::of(dtype, self.op.accumulator(), self.skip_nan)
+    }
+
     /// The reduced dimensions, sorted.
     fn axes(&self, ndim: usize) -> Result<Vec<usize>> {
         let axes = sorted_axes(self.axes.as_deref(), ndim)?;
@@ -211,11 +217,11 @@ impl Summary for Reduction {
         let (job, regions) = source.gathering(&axes, options)?;
         let (regions, hull) = Runs::of(&source, &regions, &axes, options).numbered(number)?;
         let states = match source.gathers_there(reduction, &axes, options)? {
-            Some(_) => source.gathered_there(reduction, (regions, hull), &axes, &job)?,
+            Some(_) => source.gathered_there(reduction, regions, hull, &axes, &job)?,
             None => {
-                let what = reduction.op.accumulator();
-                let mut run = Gathered::new((source.shape(), hull), &axes, what, Wide::of(source.dtype()))?;
-                source.gather_regions((&job, regions), &axes, (&[what], reduction.skip_nan), |region, states| {
+                let fold = reduction.fold(source.dtype());
+                let mut run = Gathered::new(source.shape(), hull, &axes, fold)?;
+                source.gather_regions(&job, regions, &axes, &[fold], |region, states| {
                     states.iter().for_each(|states| run.take(region, states));
                     Ok(())
                 })?;
@@ -234,7 +240,7 @@ impl Summary for Reduction {
         let source = of.astype(reduction.op.dtypes(of.dtype())?.0)?;
         let (_, regions) = source.gathering(&axes, options)?;
         let mut gathered =
-            Gathered::whole(source.shape(), &axes, reduction.op.accumulator(), Wide::of(source.dtype()))?;
+            Gathered::new(source.shape(), whole_of(source.shape()), &axes, reduction.fold(source.dtype()))?;
         let runs = Runs::of(&source, &regions, &axes, options);
         for number in 0..runs.count() as u64 {
             let (_, hull) = runs.numbered(number)?;
@@ -290,22 +296,16 @@ struct Gathered {
     shape: Vec<u64>,
     hull: Region,
     axes: Vec<usize>,
-    accumulator: Accumulator,
-    wide: Wide,
+    fold: Fold,
     states: Vec<State>,
 }
 
 impl Gathered {
     /// States of no elements yet, for regions of an array of this shape that lie in `hull`.
-    fn new((shape, hull): (&[u64], Region), axes: &[usize], accumulator: Accumulator, wide: Wide) -> Result<Gathered> {
+    fn new(shape: &[u64], hull: Region, axes: &[usize], fold: Fold) -> Result<Gathered> {
         let outputs: usize = memory_shape(&kept_shape(&hull.extent, axes, false))?.iter().product();
-        let states = vec![accumulator.empty(wide); outputs];
-        Ok(Gathered { shape: shape.to_vec(), hull, axes: axes.to_vec(), accumulator, wide, states })
-    }
-
-    /// States of no elements yet, for all regions.
-    fn whole(shape: &[u64], axes: &[usize], accumulator: Accumulator, wide: Wide) -> Result<Gathered> {
-        Gathered::new((shape, whole_of(shape)), axes, accumulator, wide)
+        let states = vec![fold.accumulator.empty(fold.wide); outputs];
+        Ok(Gathered { shape: shape.to_vec(), hull, axes: axes.to_vec(), fold, states })
     }
 
     fn is_reduced(&self, axis: usize) -> bool {
@@ -325,7 +325,7 @@ impl Gathered {
             Some((&last, outer)) => (region.extent[last] as usize, outer),
             None => (1, &kept[..]),
         };
-        let has_places = matches!(self.accumulator, Accumulator::Least | Accumulator::Greatest);
+        let has_places = matches!(self.fold.accumulator, Accumulator::Least | Accumulator::Greatest);
         let mut all = std::mem::take(&mut self.states);
         let mut place = region.start.clone();
         for states in states.chunks(row.max(1)) {
@@ -335,7 +335,7 @@ impl Gathered {
                 if has_places {
                     state.0[2] = self.place_of(region, state.0[2]);
                 }
-                *own = self.accumulator.merge(self.wide, *own, state);
+                *own = self.fold.accumulator.merge(self.fold.wide, *own, state);
             }
             // The next row of the region's part of the result.
             for &axis in outer.iter().rev() {
@@ -381,34 +381,32 @@ fn whole_of(shape: &[u64]) -> Region {
 }
 
 /// The states of an array whose `axes` are reduced: one for each element of the result, in C order.
-fn states_of(
-    source: &NdBuffer,
-    axes: &[usize],
-    what: (Accumulator, bool),
-    processor: &Processor,
-) -> Result<Vec<State>> {
+fn states_of(source: &NdBuffer, axes: &[usize], fold: Fold, processor: &Processor) -> Result<Vec<State>> {
     let view = View::new(source, axes)?;
-    let wide = Wide::of(source.dtype());
     let all = match processor.stream() {
-        None => cpu::states(source, &view, what, processor.threads)?,
+        None => cpu::states(source, &view, fold, processor.threads)?,
         // States that are larger than the elements would be much that no limit counts, and more to bring back.
         Some(stream) if view.outputs * size_of::<State>() > source.size_bytes() => {
             stream.synchronize()?;
             return states_of(
                 &source.to_device(Device::Cpu)?,
                 axes,
-                what,
+                fold,
                 &Processor::apart(Device::Cpu, processor.threads)?,
             );
         }
-        Some(stream) => return cuda::states(source, &view, what, stream),
+        Some(stream) => return cuda::states(source, &view, fold, stream),
     };
+    let Fold { accumulator, wide, .. } = fold;
     let join = |segments: &[State]| {
         let mut row = segments.to_vec();
         while row.len() > 1 {
-            row = row.chunks(2).map(|pair| pair[1..].iter().fold(pair[0], |a, &b| what.0.merge(wide, a, b))).collect();
+            row = row
+                .chunks(2)
+                .map(|pair| pair[1..].iter().fold(pair[0], |a, &b| accumulator.merge(wide, a, b)))
+                .collect();
         }
-        row.first().copied().unwrap_or_else(|| what.0.empty(wide))
+        row.first().copied().unwrap_or_else(|| accumulator.empty(wide))
     };
     Ok(if all.len() == view.outputs { all } else { all.chunks(view.segments).map(join).collect() })
 }
@@ -418,8 +416,9 @@ fn states_of(
 /// # Errors
 /// Those of the pass on the device.
 pub(super) fn state_of(source: &NdBuffer, accumulator: Accumulator, processor: &Processor) -> Result<State> {
-    let states = states_of(source, &(0..source.ndim()).collect::<Vec<_>>(), (accumulator, true), processor)?;
-    Ok(states.first().copied().unwrap_or_else(|| accumulator.empty(Wide::of(source.dtype()))))
+    let fold = Fold::of(source.dtype(), accumulator, true);
+    let states = states_of(source, &(0..source.ndim()).collect::<Vec<_>>(), fold, processor)?;
+    Ok(states.first().copied().unwrap_or_else(|| accumulator.empty(fold.wide)))
 }
 
 impl Expr {
@@ -460,8 +459,7 @@ impl Expr {
         if let Some(result) = source.reduce_there(reduction, &axes, dtype, options)? {
             return Ok(result.reshape(&memory_shape(&shape)?)?);
         }
-        let accumulators = [reduction.op.accumulator()];
-        let [gathered] = source.gather(&axes, accumulators, reduction.skip_nan, options)?;
+        let [gathered] = source.gather(&axes, [reduction.fold(source.dtype())], options)?;
         let bytes = finish(reduction, &gathered, dtype)?;
         let result = NdBuffer::from_host(Device::Cpu, dtype, &memory_shape(&shape)?, Order::C, &bytes)?;
         deliver(&result, options)
@@ -491,14 +489,15 @@ impl Expr {
         dtype: DType,
         options: &ComputeOptions<'_>,
     ) -> Result<Option<NdBuffer>> {
-        let Some((answer, widest)) = self.gathers_there(reduction, axes, options)? else { return Ok(None) };
+        let Some((answer, wide)) = self.gathers_there(reduction, axes, options)? else { return Ok(None) };
+        let finish = cuda::Finish { answer, ddof: reduction.ddof, wide, dtype };
         let (job, regions) = self.gathering(axes, options)?;
         let Some(stream) = job.processor.stream() else { return Ok(None) };
-        let what = (reduction.op.accumulator(), reduction.skip_nan, Wide::of(self.dtype()));
-        let mut gathered = cuda::Gathered::new((self.shape(), whole_of(self.shape())), axes, what, stream)?;
+        let fold = reduction.fold(self.dtype());
+        let mut gathered = cuda::Gathered::new(self.shape(), whole_of(self.shape()), axes, fold, stream)?;
         if let [only] = &regions[..] {
             let elements = job.work(only, &job.read(only)?)?;
-            return gathered.finish_all(&elements, (answer, reduction.ddof), (widest, dtype)).map(Some);
+            return gathered.finish_all(&elements, &finish).map(Some);
         }
         let runs = Runs::of(self, &regions, axes, options);
         let (mut at, mut run) = (runs.ends(), None);
@@ -510,7 +509,7 @@ impl Expr {
                 let Some((hull, is_last)) = at.next().flatten() else { return gathered.take(region, &elements) };
                 let mut own = match run.take() {
                     Some(own) => own,
-                    None => cuda::Gathered::new((self.shape(), hull.clone()), axes, what, stream)?,
+                    None => cuda::Gathered::new(self.shape(), hull.clone(), axes, fold, stream)?,
                 };
                 own.take(region, &elements)?;
                 if is_last {
@@ -521,20 +520,20 @@ impl Expr {
             },
             |_, ()| Ok(()),
         )?;
-        gathered.finish(answer, reduction.ddof, (widest, dtype)).map(Some)
+        gathered.finish(&finish).map(Some)
     }
 
-    /// The states of a run, which a GPU gathers.
+    /// The states of a run, which a GPU gathers: of regions that lie in `hull`.
     fn gathered_there(
         &self,
         reduction: &Reduction,
-        (regions, hull): (&[Region], Region),
+        regions: &[Region],
+        hull: Region,
         axes: &[usize],
         job: &Job<'_>,
     ) -> Result<Vec<State>> {
         let Some(stream) = job.processor.stream() else { return Ok(Vec::new()) };
-        let what = (reduction.op.accumulator(), reduction.skip_nan, Wide::of(self.dtype()));
-        let mut run = cuda::Gathered::new((self.shape(), hull), axes, what, stream)?;
+        let mut run = cuda::Gathered::new(self.shape(), hull, axes, reduction.fold(self.dtype()), stream)?;
         let take = |region: &Region, inputs: Vec<NdBuffer>| run.take(region, &job.work(region, &inputs)?);
         for_each_region(job, regions, take, |_, ()| Ok(()))?;
         run.states()
@@ -546,30 +545,29 @@ impl Expr {
     /// Those of [`Expr::reduce`].
     pub(super) fn extremes(&self, options: &ComputeOptions<'_>) -> Result<(f64, f64)> {
         let axes = sorted_axes(None, self.ndim())?;
-        let both = self.gather(&axes, [Accumulator::Least, Accumulator::Greatest], false, options)?;
+        let folds = [Accumulator::Least, Accumulator::Greatest].map(|which| Fold::of(self.dtype(), which, false));
+        let both = self.gather(&axes, folds, options)?;
         let [least, greatest] =
-            both.map(|gathered| gathered.wide.number(gathered.states.first().map_or(0, |state| state.0[0])));
+            both.map(|gathered| gathered.fold.wide.number(gathered.states.first().map_or(0, |state| state.0[0])));
         Ok((least, greatest))
     }
 
-    /// The states of all elements of a result, one after the other, by one way through the expression for all accumulators.
+    /// The states of all elements of a result, one after the other, by one way through the expression for all folds.
     fn gather<const N: usize>(
         &self,
         axes: &[usize],
-        accumulators: [Accumulator; N],
-        skip_nan: bool,
+        folds: [Fold; N],
         options: &ComputeOptions<'_>,
     ) -> Result<[Gathered; N]> {
         let (job, regions) = self.gathering(axes, options)?;
-        let wide = Wide::of(self.dtype());
         let all = |hull: &Region| {
-            let each = accumulators.iter().map(|&one| Gathered::new((self.shape(), hull.clone()), axes, one, wide));
+            let each = folds.iter().map(|&fold| Gathered::new(self.shape(), hull.clone(), axes, fold));
             each.collect::<Result<Vec<_>>>()
         };
         let mut whole = all(&whole_of(self.shape()))?;
         let runs = Runs::of(self, &regions, axes, options);
         let (mut at, mut run) = (runs.ends(), None);
-        self.gather_regions((&job, &regions), axes, (&accumulators, skip_nan), |region, states| {
+        self.gather_regions(&job, &regions, axes, &folds, |region, states| {
             let Some((hull, is_last)) = at.next().flatten() else {
                 whole.iter_mut().zip(&states).for_each(|(whole, states)| whole.take(region, states));
                 return Ok(());
@@ -588,17 +586,18 @@ impl Expr {
         whole.try_into().map_err(|_| missing())
     }
 
-    /// Computes regions, and hands on their states in host memory, region by region, for each accumulator.
+    /// Computes regions, and hands on their states in host memory, region by region, for each fold.
     fn gather_regions(
         &self,
-        (job, regions): (&Job<'_>, &[Region]),
+        job: &Job<'_>,
+        regions: &[Region],
         axes: &[usize],
-        (accumulators, skip_nan): (&[Accumulator], bool),
+        folds: &[Fold],
         take: impl FnMut(&Region, Vec<Vec<State>>) -> Result<()> + Send,
     ) -> Result<()> {
         let work = |region: &Region, inputs: Vec<NdBuffer>| {
             let elements = job.work(region, &inputs)?;
-            let states = accumulators.iter().map(|&one| states_of(&elements, axes, (one, skip_nan), &job.processor));
+            let states = folds.iter().map(|&fold| states_of(&elements, axes, fold, &job.processor));
             states.collect::<Result<Vec<_>>>()
         };
         for_each_region(job, regions, work, take)
@@ -621,20 +620,20 @@ impl Expr {
 fn finish(reduction: &Reduction, gathered: &Gathered, dtype: DType) -> Result<Vec<u8>> {
     let total: u64 = gathered.axes.iter().map(|&axis| gathered.shape[axis]).product();
     let mut bytes = Vec::new();
-    let mut from = wide_type(gathered.wide);
+    let mut from = wide_type(gathered.fold.wide);
     for state in &gathered.states {
         let [value, count, second] = state.0;
         let n = count as f64;
         match reduction.op {
             ReduceOp::Sum | ReduceOp::Prod => {
                 bytes.extend(value.to_ne_bytes());
-                if gathered.wide == Wide::Complex {
+                if gathered.fold.wide == Wide::Complex {
                     bytes.extend(second.to_ne_bytes());
                 }
             }
             ReduceOp::Mean => {
                 bytes.extend((f64::from_bits(value) / n).to_ne_bytes());
-                if gathered.wide == Wide::Complex {
+                if gathered.fold.wide == Wide::Complex {
                     bytes.extend((f64::from_bits(second) / n).to_ne_bytes());
                 }
             }

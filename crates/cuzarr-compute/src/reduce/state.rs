@@ -20,6 +20,21 @@ pub(crate) enum Accumulator {
     Count,
 }
 
+/// A fold of elements to a state: what is computed, in which type, and whether NaN elements are left out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Fold {
+    pub(crate) accumulator: Accumulator,
+    pub(crate) wide: Wide,
+    pub(crate) skip_nan: bool,
+}
+
+impl Fold {
+    /// The fold of elements of type `dtype`.
+    pub(crate) fn of(dtype: DType, accumulator: Accumulator, skip_nan: bool) -> Fold {
+        Fold { accumulator, wide: Wide::of(dtype), skip_nan }
+    }
+}
+
 /// The widest type of a kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Wide {
