@@ -539,8 +539,8 @@ fn launch_listed(
     }
     let unit = if sides.packing == Packing::Bits { 1 } else { width as i64 };
     let (mut axes, mut parts_of_lists, mut entries) = (Vec::new(), Vec::new(), 0usize);
-    for dim in 0..packed_strides.len() {
-        let (packed, array) = (packed_strides[dim] as i64 * unit, sides.strides[dim] as i64);
+    for (dim, &stride) in packed_strides.iter().enumerate() {
+        let (packed, array) = (stride as i64 * unit, sides.strides[dim] as i64);
         let (from, count) = span_of(boxes, dim);
         let listed = lists.part(dim, from, count);
         if listed.is_none() && boxes.iter().all(|item| item.extent[dim] == 1) {
