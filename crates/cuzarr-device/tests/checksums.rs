@@ -99,7 +99,7 @@ fn a_wrong_checksum_is_told_by_the_status_of_its_span() {
                 at: 70 + index as u32,
             });
             let spans: Vec<Span> = spans.collect();
-            verify_on(checksum, big_endian, &buffer, (&stored, &statuses), &spans, &stream).unwrap();
+            verify_on(checksum, big_endian, &buffer, &stored, &statuses, &spans, &stream).unwrap();
             stream.synchronize().unwrap();
             let words = statuses.to_vec().unwrap();
             let words: Vec<u64> = words.as_chunks().0.iter().map(|word| u64::from_ne_bytes(*word)).collect();
@@ -135,7 +135,7 @@ fn spans_outside_of_their_buffers_are_refused() {
         let kind = |range| compute(Checksum::Crc32c, &buffer, &[range], &stream).unwrap_err().kind();
         assert_eq!(kind(50..101), ErrorKind::InvalidArgument);
         let span = Span { bytes: 0..10, stored_offset_bytes: 97, status: 0, at: 0 };
-        let verify = |span: Span| verify_on(Checksum::Adler32, false, &buffer, (&buffer, &buffer), &[span], &stream);
+        let verify = |span: Span| verify_on(Checksum::Adler32, false, &buffer, &buffer, &buffer, &[span], &stream);
         assert_eq!(verify(span.clone()).unwrap_err().kind(), ErrorKind::InvalidArgument);
         assert_eq!(
             verify(Span { stored_offset_bytes: 0, status: 12, ..span }).unwrap_err().kind(),
@@ -156,7 +156,7 @@ fn statuses_that_cannot_be_written_are_refused() {
         let statuses = Buffer::zeroed(device, 32).unwrap();
         let span = Span { bytes: 0..10, stored_offset_bytes: 20, status: 0, at: 0 };
         let verify = |statuses: &Buffer| {
-            verify_on(Checksum::Adler32, false, &data, (&data, statuses), std::slice::from_ref(&span), &stream)
+            verify_on(Checksum::Adler32, false, &data, &data, statuses, std::slice::from_ref(&span), &stream)
         };
         verify(&statuses).unwrap();
         for other in [statuses.clone().into_read_only(), statuses.slice(4..).unwrap()] {

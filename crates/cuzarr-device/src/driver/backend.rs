@@ -109,11 +109,13 @@ pub(crate) trait Backend: Send + Sync {
     fn open_to(&self, _other: Peer) -> Result<()> {
         Ok(())
     }
-    /// Copies between two GPUs, on a stream of this one, which may be the source or the target.
+    /// Copies from an address on one GPU to an address on another, on a stream of this one, which may be either of them.
     unsafe fn copy_peer(
         &self,
-        _src: (usize, Peer),
-        _dst: (usize, Peer),
+        _src: usize,
+        _from: Peer,
+        _dst: usize,
+        _to: Peer,
         _size_bytes: usize,
         _stream: RawStream,
     ) -> Result<()> {

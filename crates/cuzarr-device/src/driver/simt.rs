@@ -109,7 +109,7 @@ pub(crate) fn compile(file: &str, text: &str) -> Result<Vec<u8>> {
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
     let folder = std::env::temp_dir().join(format!("cuzarr-simt-{}-{number}", std::process::id()));
     std::fs::create_dir_all(&folder).map_err(|error| missing(&format!("folder: {error}")))?;
-    let compiled = compile_in(&folder, (file, text), &flags, &library);
+    let compiled = compile_in(&folder, file, text, &flags, &library);
     if compiled.is_err() {
         discard(&folder);
     }
@@ -117,7 +117,7 @@ pub(crate) fn compile(file: &str, text: &str) -> Result<Vec<u8>> {
 }
 
 /// Compiles a named text to a library in `folder`.
-fn compile_in(folder: &Path, (file, text): (&str, &str), flags: &str, library: &str) -> Result<PathBuf> {
+fn compile_in(folder: &Path, file: &str, text: &str, flags: &str, library: &str) -> Result<PathBuf> {
     let missing = |what: &str| Error::new(ErrorKind::LibraryMissing, format!("simt has no {what}"));
     let (source, object) = (folder.join("kernel.cpp"), folder.join("kernel.so"));
     std::fs::write(&source, text).map_err(|error| missing(&format!("folder: {error}")))?;

@@ -103,16 +103,18 @@ impl Buffer {
         Lease::take(&self.allocation, footprints, access)
     }
 
-    /// Leases for one copy, whose source and target may overlap.
+    /// Leases for one copy of the bytes `from` of `src` to the bytes `to` of `dst`, which may overlap.
     ///
     /// # Errors
     /// Those of [`Buffer::lease_of`].
     pub(crate) fn lease_for_copy(
-        (src, from): (&Buffer, Option<Footprint>),
-        (dst, to): (&Buffer, Option<Footprint>),
+        src: &Buffer,
+        from: Option<Footprint>,
+        dst: &Buffer,
+        to: Option<Footprint>,
     ) -> Result<(Lease, Lease)> {
         dst.require_writable()?;
-        Lease::for_copy((&src.allocation, from), (&dst.allocation, to))
+        Lease::for_copy(&src.allocation, from, &dst.allocation, to)
     }
 
     /// Whether the block is neither read nor written now.

@@ -43,7 +43,7 @@ impl Stream {
         let Some(context) = self.context() else {
             require_device(self, src)?;
             require_device(self, dst)?;
-            let _leases = Buffer::lease_for_copy((src, src.footprint()), (dst, dst.footprint()))?;
+            let _leases = Buffer::lease_for_copy(src, src.footprint(), dst, dst.footprint())?;
             // SAFETY: both are host memory of this size, as was compared, and leased; `copy` allows views of one block to
             // overlap.
             unsafe { std::ptr::copy(src.address() as *const u8, dst.address() as *mut u8, size_bytes) };
@@ -76,9 +76,10 @@ impl Stream {
             self.begin_use(src)?;
             self.begin_use(dst)?;
             let opened = from.backend.open_to(to_peer).and_then(|()| to.backend.open_to(from_peer));
-            let (from, to) = ((src.address(), from_peer), (dst.address(), to_peer));
+            let (from, to, size_bytes) = (src.address(), dst.address(), src.size_bytes());
             // SAFETY: memory of this size on either GPU, which lives until the stream has passed (`begin_use`, `end_use`).
-            let copy = || unsafe { context.backend.copy_peer(from, to, src.size_bytes(), self.raw_handle()) };
+            let copy =
+                || unsafe { context.backend.copy_peer(from, from_peer, to, to_peer, size_bytes, self.raw_handle()) };
             let copied = opened.and_then(|()| copy());
             if copied.is_ok() {
                 return self.end_use(&[src, dst]);

@@ -174,8 +174,10 @@ impl Lease {
     /// # Errors
     /// Those of [`Lease::take`].
     pub(crate) fn for_copy(
-        (src, from): (&Arc<Allocation>, Option<Footprint>),
-        (dst, to): (&Arc<Allocation>, Option<Footprint>),
+        src: &Arc<Allocation>,
+        from: Option<Footprint>,
+        dst: &Arc<Allocation>,
+        to: Option<Footprint>,
     ) -> Result<(Lease, Lease)> {
         let own = |footprint: &Option<Footprint>, block: &Allocation| Some(footprint.clone()?.moved_by(block.base()));
         let overlap = src.shares_table_with(dst)
@@ -240,8 +242,8 @@ mod tests {
         assert_eq!(error.message(), "bytes 0..20 cannot be written: bytes 10..20 of the same memory are being written");
         drop((part.lease_of(Footprint::range(0..10), Access::Write).unwrap(), other.lease(Access::Write).unwrap()));
         drop(writer);
-        let (from, to) = ((&whole, Footprint::range(0..60)), (&part, Footprint::range(0..20)));
-        drop(Buffer::lease_for_copy(from, to).unwrap());
+        let (from, to) = (Footprint::range(0..60), Footprint::range(0..20));
+        drop(Buffer::lease_for_copy(&whole, from, &part, to).unwrap());
         drop(whole.lease(Access::Write).unwrap());
     }
 
@@ -249,7 +251,7 @@ mod tests {
     fn a_copy_within_a_block_may_overlap_itself_but_no_other_use() {
         let buffer = Buffer::from_vec(vec![0; 100]);
         let copy = |from: Range<usize>, to: Range<usize>| {
-            Buffer::lease_for_copy((&buffer, Footprint::range(from)), (&buffer, Footprint::range(to)))
+            Buffer::lease_for_copy(&buffer, Footprint::range(from), &buffer, Footprint::range(to))
         };
         drop(copy(0..60, 30..90).unwrap());
         let reader = buffer.lease_of(Footprint::range(0..10), Access::Read).unwrap();

@@ -286,8 +286,10 @@ impl Backend for CudaBackend {
 
     unsafe fn copy_peer(
         &self,
-        (src, from): (usize, Peer),
-        (dst, to): (usize, Peer),
+        src: usize,
+        from: Peer,
+        dst: usize,
+        to: Peer,
         size_bytes: usize,
         stream: RawStream,
     ) -> Result<()> {

@@ -59,8 +59,10 @@ pub(super) enum Way {
 pub(super) fn launch(
     way: Way,
     fields: &Fields,
-    (packed, elements): (&Buffer, &Buffer),
-    (spans, elems): (&[Span], usize),
+    packed: &Buffer,
+    elements: &Buffer,
+    spans: &[Span],
+    elems: usize,
     stream: &Stream,
 ) -> Result<()> {
     if spans.is_empty() || elems == 0 {

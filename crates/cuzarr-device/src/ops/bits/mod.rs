@@ -54,14 +54,15 @@ impl Fields {
 /// `InvalidArgument` for fields and spans that are not possible; `MemorySpace`, `ReadOnly`, `OutOfMemory`, `DeviceFailed`.
 pub fn unpack_on(
     fields: &Fields,
-    (packed, elements): (&Buffer, &Buffer),
+    packed: &Buffer,
+    elements: &Buffer,
     spans: &[Span],
     elems: usize,
     stream: &Stream,
 ) -> Result<()> {
-    check(fields, (packed, elements), spans, elems, stream)?;
+    check(fields, packed, elements, spans, elems, stream)?;
     elements.require_writable()?;
-    cuda::launch(Way::Unpack, fields, (packed, elements), (spans, elems), stream)
+    cuda::launch(Way::Unpack, fields, packed, elements, spans, elems, stream)
 }
 
 /// The inverse of [`unpack_on`]. Bits behind the last number are 0.
@@ -70,19 +71,21 @@ pub fn unpack_on(
 /// Those of [`unpack_on`].
 pub fn pack_on(
     fields: &Fields,
-    (elements, packed): (&Buffer, &Buffer),
+    elements: &Buffer,
+    packed: &Buffer,
     spans: &[Span],
     elems: usize,
     stream: &Stream,
 ) -> Result<()> {
-    check(fields, (packed, elements), spans, elems, stream)?;
+    check(fields, packed, elements, spans, elems, stream)?;
     packed.require_writable()?;
-    cuda::launch(Way::Pack, fields, (packed, elements), (spans, elems), stream)
+    cuda::launch(Way::Pack, fields, packed, elements, spans, elems, stream)
 }
 
 fn check(
     fields: &Fields,
-    (packed, elements): (&Buffer, &Buffer),
+    packed: &Buffer,
+    elements: &Buffer,
     spans: &[Span],
     elems: usize,
     stream: &Stream,

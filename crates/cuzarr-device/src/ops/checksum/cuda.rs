@@ -34,8 +34,10 @@ struct ChecksumEntry {
 // `ChecksumSpan` in checksum.cuh; checksum.cu states the size, too.
 c_layout! { plain ChecksumEntry: 32 bytes { offset at 0, stored_offset at 8, bytes at 16, first_piece at 20, unit at 24, at at 28 } }
 
-/// Where the sums of the spans are, when the kernels before have run.
+/// The sums of `count` spans, where they are when the kernels before have run.
 struct Summed {
+    checksum: Checksum,
+    count: usize,
     table: Buffer,
     sums: Buffer,
 }
@@ -93,42 +95,45 @@ fn sum(checksum: Checksum, data: &Buffer, spans: &[Span], stream: &Stream) -> Re
             }
         }
     }
-    Ok(Summed { table, sums })
+    Ok(Summed { checksum, count: spans.len(), table, sums })
 }
 
-/// Finishes the sums; zero is the address of what is not wanted.
-fn finish(
-    checksum: Checksum,
-    big_endian: bool,
-    summed: &Summed,
-    count: usize,
-    (stored, statuses, values): (Option<&Buffer>, Option<&Buffer>, Option<&Buffer>),
-    stream: &Stream,
-) -> Result<()> {
-    let kernel = CHECKSUM.kernel(stream.device(), "checksum_finish")?;
-    let address = |buffer: Option<&Buffer>| buffer.map_or(0, Buffer::address);
-    let arguments = (
-        summed.table.address(),
-        summed.sums.address(),
-        checksum as u32,
-        address(stored),
-        u32::from(big_endian),
-        address(statuses),
-        address(values),
-    );
-    let threads = threads(stream.device());
-    let grid = blocks(&kernel, (count as u64).div_ceil(u64::from(threads)));
-    let buffers: Vec<&Buffer> =
-        [Some(&summed.table), Some(&summed.sums), stored, statuses, values].into_iter().flatten().collect();
-    // SAFETY: the parameters of checksum_finish; stored bytes and statuses of every span were checked to be there.
-    unsafe { kernel.launch(stream, grid, threads, arguments, &buffers) }
+impl Summed {
+    /// Makes checksums of the sums; zero is the address of what is not wanted.
+    fn finish(
+        &self,
+        big_endian: bool,
+        stored: Option<&Buffer>,
+        statuses: Option<&Buffer>,
+        values: Option<&Buffer>,
+        stream: &Stream,
+    ) -> Result<()> {
+        let kernel = CHECKSUM.kernel(stream.device(), "checksum_finish")?;
+        let address = |buffer: Option<&Buffer>| buffer.map_or(0, Buffer::address);
+        let arguments = (
+            self.table.address(),
+            self.sums.address(),
+            self.checksum as u32,
+            address(stored),
+            u32::from(big_endian),
+            address(statuses),
+            address(values),
+        );
+        let threads = threads(stream.device());
+        let grid = blocks(&kernel, (self.count as u64).div_ceil(u64::from(threads)));
+        let buffers: Vec<&Buffer> =
+            [Some(&self.table), Some(&self.sums), stored, statuses, values].into_iter().flatten().collect();
+        // SAFETY: the parameters of checksum_finish; stored bytes and statuses of every span were checked to be there.
+        unsafe { kernel.launch(stream, grid, threads, arguments, &buffers) }
+    }
 }
 
 pub(crate) fn verify(
     checksum: Checksum,
     big_endian: bool,
     data: &Buffer,
-    (stored, statuses): (&Buffer, &Buffer),
+    stored: &Buffer,
+    statuses: &Buffer,
     spans: &[Span],
     stream: &Stream,
 ) -> Result<()> {
@@ -136,7 +141,7 @@ pub(crate) fn verify(
         return Ok(());
     }
     let summed = sum(checksum, data, spans, stream)?;
-    finish(checksum, big_endian, &summed, spans.len(), (Some(stored), Some(statuses), None), stream)
+    summed.finish(big_endian, Some(stored), Some(statuses), None, stream)
 }
 
 pub(crate) fn expect_byte(
@@ -169,6 +174,6 @@ pub(crate) fn compute(checksum: Checksum, data: &Buffer, spans: &[Span], stream:
     }
     let summed = sum(checksum, data, spans, stream)?;
     let values = pool::allocate(spans.len() * size_of::<u32>(), stream)?;
-    finish(checksum, false, &summed, spans.len(), (None, None, Some(&values)), stream)?;
+    summed.finish(false, None, None, Some(&values), stream)?;
     Ok(values)
 }

@@ -108,13 +108,14 @@ pub fn verify_on(
     checksum: Checksum,
     big_endian: bool,
     data: &Buffer,
-    (stored, statuses): (&Buffer, &Buffer),
+    stored: &Buffer,
+    statuses: &Buffer,
     spans: &[Span],
     stream: &Stream,
 ) -> Result<()> {
     check_stored(stored, STORED_BYTES, statuses, spans)?;
     check(data, [stored, statuses], spans, stream)?;
-    cuda::verify(checksum, big_endian, data, (stored, statuses), spans, stream)
+    cuda::verify(checksum, big_endian, data, stored, statuses, spans, stream)
 }
 
 /// Whether the first byte where each span's checksum would be stored, in `data`, is `expected`: for headers of one byte.

@@ -34,7 +34,7 @@ pub(crate) fn all_equal(left: &NdBuffer, right: &NdBuffer, equal_nan: bool, stre
         (true, false) => Equality::Numbers,
         (true, true) => Equality::NumbersAndNan,
     };
-    compare(left, right.strides(), (right.address(), right.buffer()), equality, stream)
+    compare(left, right.strides(), right.address(), right.buffer(), equality, stream)
 }
 
 /// Whether every element is the one with these bytes. Waits for the stream.
@@ -51,13 +51,14 @@ pub(crate) fn all_equal_element(array: &NdBuffer, element: &[u8], nan: Nan, stre
     }
     let pattern = pattern(element, stream)?;
     let strides = vec![0; array.ndim()];
-    compare(array, &strides, (pattern.address(), &pattern), equality, stream)
+    compare(array, &strides, pattern.address(), &pattern, equality, stream)
 }
 
 fn compare(
     left: &NdBuffer,
     right_strides: &[isize],
-    (right, right_buffer): (usize, &Buffer),
+    right: usize,
+    right_buffer: &Buffer,
     equality: Equality,
     stream: &Stream,
 ) -> Result<bool> {

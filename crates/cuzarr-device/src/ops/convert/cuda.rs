@@ -148,8 +148,11 @@ impl ConvertTask {
 
 pub(crate) fn convert(
     conversion: &Conversion,
-    [src, dst, statuses]: [&Buffer; 3],
-    (spans, elems): (&[Span], usize),
+    src: &Buffer,
+    dst: &Buffer,
+    statuses: &Buffer,
+    spans: &[Span],
+    elems: usize,
     stream: &Stream,
 ) -> Result<()> {
     if spans.is_empty() || elems == 0 {

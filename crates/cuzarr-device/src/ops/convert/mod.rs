@@ -116,7 +116,8 @@ pub fn is_supported(conversion: &Conversion) -> bool {
 /// `ReadOnly`, `OutOfMemory`, `DeviceFailed`.
 pub fn convert_on(
     conversion: &Conversion,
-    (src, dst): (&Buffer, &Buffer),
+    src: &Buffer,
+    dst: &Buffer,
     statuses: &Buffer,
     spans: &[Span],
     elems: usize,
@@ -151,5 +152,5 @@ pub fn convert_on(
             format!("{span:?} of {elems} elements is not aligned, or not inside buffers of {from} and {to} bytes");
         return Err(Error::invalid(message));
     }
-    cuda::convert(conversion, [src, dst, statuses], (spans, elems), stream)
+    cuda::convert(conversion, src, dst, statuses, spans, elems, stream)
 }

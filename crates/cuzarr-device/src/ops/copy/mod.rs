@@ -103,7 +103,7 @@ pub(crate) fn nd_to_nd(source: &NdBuffer, target: &NdBuffer) -> Result<()> {
     match (source.device(), target.device()) {
         (Device::Cpu, Device::Cpu) => {
             let _leases =
-                Buffer::lease_for_copy((source.buffer(), source.footprint()), (target.buffer(), target.footprint()))?;
+                Buffer::lease_for_copy(source.buffer(), source.footprint(), target.buffer(), target.footprint())?;
             let ((from, from_end), (to, to_end)) = (source.address_span(), target.address_span());
             let same = from == to && source.dtype() == target.dtype() && source.strides() == target.strides();
             if from < to_end && to < from_end && !same {

@@ -194,15 +194,17 @@ impl CpuBoxes<'_> {
         };
         let all = axes.iter().zip(&self.weights).map(inside).fold(1.0, |all, inside| all * inside);
         let mut sum = 0.0;
-        self.add_weighed(elements, first, (axes, 0), 1.0, &mut sum);
+        self.add_weighed(elements, first, axes, 0, 1.0, &mut sum);
         sum / all
     }
 
+    /// Adds elements, times `weight` and their own weights, to `sum`. The first of `axes` is dimension `dim`.
     fn add_weighed<T: MeanNumber>(
         &self,
         elements: &[T],
         first: usize,
-        (axes, dim): (&[Axis], usize),
+        axes: &[Axis],
+        dim: usize,
         weight: f64,
         sum: &mut f64,
     ) {
@@ -218,7 +220,7 @@ impl CpuBoxes<'_> {
             return;
         }
         for (at, own) in weights.iter().enumerate() {
-            self.add_weighed(elements, first + at * axis.stride, (rest, dim + 1), weight * own, sum);
+            self.add_weighed(elements, first + at * axis.stride, rest, dim + 1, weight * own, sum);
         }
     }
 }

@@ -132,7 +132,8 @@ impl RegionBoxes {
     pub(crate) fn split_groups(
         mut self,
         count: usize,
-        (src_bytes, dst_bytes): (usize, usize),
+        src_bytes: usize,
+        dst_bytes: usize,
         multiples: (usize, usize),
         fits: impl Fn(&Item) -> bool,
     ) -> (RegionBoxes, RegionBoxes) {

@@ -83,10 +83,11 @@ unsafe fn copy_normal(dimensions: &[Dimension], width: usize, source: *const u8,
         && outer[across].source == width as isize
     {
         let mut rest = outer.to_vec();
-        let plane = (rest.remove(across), inner);
+        let plane = Plane { along_source: rest.remove(across), along_target: inner };
         if let Some(long) = longest_beside(&rest, plane) {
-            let long = if long < rest.len() { rest.remove(long) } else { thin_side(plane).1 };
-            let short: Vec<Dimension> = [plane.0, plane.1].into_iter().filter(|one| *one != long).collect();
+            let long = if long < rest.len() { rest.remove(long) } else { plane.sides().1 };
+            let sides = [plane.along_source, plane.along_target];
+            let short: Vec<Dimension> = sides.into_iter().filter(|one| *one != long).collect();
             // SAFETY: as for the whole, whose dimensions these are in another order.
             for_each(&rest, source, target, |source, target| unsafe {
                 copy_along(long, &short, width, source, target);
@@ -106,15 +107,25 @@ const SHORT: usize = 32;
 /// A stride in bytes above which almost every element of a run lies in a page of its own.
 const NEAR_BYTES: usize = 512;
 
-/// The shorter and the longer side of a plane.
-fn thin_side(plane: (Dimension, Dimension)) -> (Dimension, Dimension) {
-    if plane.0.extent < plane.1.extent { plane } else { (plane.1, plane.0) }
+/// A plane to transpose: the source is packed along one of its dimensions, the target along the other.
+#[derive(Clone, Copy)]
+struct Plane {
+    along_source: Dimension,
+    along_target: Dimension,
+}
+
+impl Plane {
+    /// The shorter and the longer side.
+    fn sides(self) -> (Dimension, Dimension) {
+        let (one, other) = (self.along_source, self.along_target);
+        if one.extent < other.extent { (one, other) } else { (other, one) }
+    }
 }
 
 /// The dimension to run along where a plane is short: the index of one of the `rest`, or `rest.len()` for the plane's own
 /// longer side. `None` where the plane is better cut into blocks.
-fn longest_beside(rest: &[Dimension], plane: (Dimension, Dimension)) -> Option<usize> {
-    let (short, long) = thin_side(plane);
+fn longest_beside(rest: &[Dimension], plane: Plane) -> Option<usize> {
+    let (short, long) = plane.sides();
     if short.extent >= SHORT {
         return None;
     }
@@ -240,11 +251,11 @@ unsafe fn copy_row_of<T: Copy>(row: Dimension, source: *const u8, target: *mut u
     }
 }
 
-/// Copies a plane in which the source is packed along the first dimension and the target along the second.
+/// Copies a plane of elements of `width` bytes.
 ///
 /// # Safety
 /// The conditions of [`copy`].
-unsafe fn transpose_plane(plane: (Dimension, Dimension), width: usize, source: *const u8, target: *mut u8) {
+unsafe fn transpose_plane(plane: Plane, width: usize, source: *const u8, target: *mut u8) {
     // SAFETY: the caller promises the same conditions.
     unsafe {
         match width {
@@ -277,12 +288,13 @@ struct StridedBlock {
 /// # Safety
 /// The conditions of [`copy`], with elements of `WIDTH` bytes.
 unsafe fn transpose_plane_of<const WIDTH: usize, const SMALL: usize, const SIDE: usize>(
-    (along_source, along_target): (Dimension, Dimension),
+    plane: Plane,
     source: *const u8,
     target: *mut u8,
 ) {
     const { assert!(SIDE * SIDE * WIDTH <= BLOCK_BYTES) };
     const { assert!(SMALL == 0 || (SMALL * WIDTH == 16 && SIDE.is_multiple_of(SMALL))) };
+    let Plane { along_source, along_target } = plane;
     let (rows, columns) = (along_target.extent, along_source.extent);
     // A source row (fixed position along the target's packed dimension) holds packed `columns`.
     let from = |row: usize, column: usize| {

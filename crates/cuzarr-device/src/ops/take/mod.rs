@@ -39,7 +39,7 @@ impl NdBuffer {
         let first = (self.layout().offset_bytes() - low) / elem_bytes as usize;
         let pairs = indices.iter().enumerate().map(|(place, &index)| [index, place as u64]).collect();
         let lists = Lists::new(only(axis, pairs, shape.len()), &shape)?;
-        move_all(&self.buffer().slice(low..end)?, (strides, first), lists, &taken)?;
+        move_all(&self.buffer().slice(low..end)?, strides, first, lists, &taken)?;
         Ok(taken)
     }
 
@@ -77,7 +77,7 @@ impl NdBuffer {
         }
         pairs.reverse();
         let lists = Lists::new(only(axis, pairs, shape.len()), self.shape())?;
-        move_all(&packed.as_buffer()?, (strides, 0), lists, self)
+        move_all(&packed.as_buffer()?, strides, 0, lists, self)
     }
 
     /// The shape of the elements that a list of indices along a dimension chooses.
@@ -103,7 +103,7 @@ fn only(axis: usize, pairs: Vec<[u64; 2]>, ndim: usize) -> Vec<Option<Arc<List>>
 }
 
 /// Moves all elements that the lists name from packed memory, whose strides and first element are in elements.
-fn move_all(packed: &Buffer, (strides, first): (Vec<isize>, usize), lists: Lists, target: &NdBuffer) -> Result<()> {
+fn move_all(packed: &Buffer, strides: Vec<isize>, first: usize, lists: Lists, target: &NdBuffer) -> Result<()> {
     let all = TransferBox {
         packed_offset_bytes: 0,
         packed_size_bytes: packed.size_bytes(),

@@ -50,6 +50,24 @@ impl Ends<'_> {
     }
 }
 
+/// How elements lie on both sides of a launch, and which way they go.
+struct Sides<'a> {
+    direction: Direction,
+    packing: Packing,
+    packed: DType,
+    array: DType,
+    /// The nd-buffer's strides, in bytes.
+    strides: &'a [isize],
+}
+
+impl Sides<'_> {
+    /// Elements that go from plain memory to an nd-buffer.
+    fn plain(packed: DType, target: &NdBuffer) -> Sides<'_> {
+        let (direction, packing) = (Direction::Scatter, Packing::Plain);
+        Sides { direction, packing, packed, array: target.dtype(), strides: target.strides() }
+    }
+}
+
 /// Moves boxes from packed memory to an nd-buffer, in stream order.
 pub(crate) fn scatter(packed: &Buffer, transfer: &Transfer, target: &NdBuffer, stream: &Stream) -> Result<()> {
     let ends = Ends { src: packed.address(), dst: target.address(), src_buffer: packed, dst_buffer: target.buffer() };
@@ -76,12 +94,12 @@ fn move_boxes(
         Packing::Shuffled { unit_bytes: 1 } => Packing::Plain,
         packing => packing,
     };
+    let sides = Sides { direction, packing, packed: tail.packed, array: tail.dtype, strides };
     if let Some(lists) = &transfer.lists {
-        let sides = Sides { packing, packed: tail.packed, array: tail.dtype, strides };
-        return listed_boxes(direction, lists, transfer, &sides, steps, ends, stream);
+        return listed_boxes(lists, transfer, &sides, steps, ends, stream);
     }
-    let (packed_bytes, array_bytes) = (tail.packed.size_bytes(), tail.dtype.size_bytes());
-    let mut boxes = boxes_of(direction, transfer, packing, strides, array_bytes);
+    let packed_bytes = tail.packed.size_bytes();
+    let mut boxes = boxes_of(transfer, &sides);
     boxes.simplify();
     if boxes.items.is_empty() || packed_bytes == 0 {
         return Ok(());
@@ -97,33 +115,27 @@ fn move_boxes(
                 && array_aligned(direction, &boxes, ends, unit_bytes) =>
         {
             let rest = shuffle_boxes(direction, boxes, ends, unit_bytes, unit, stream)?;
-            element_boxes(direction, rest, ends, (tail.packed, tail.dtype), packing, steps, stream)
+            element_boxes(rest, ends, &sides, steps, stream)
         }
         (Packing::Bits, _) if steps.is_empty() => {
             let rest = bit_boxes(direction, boxes, ends, stream)?;
-            element_boxes(direction, rest, ends, (tail.packed, tail.dtype), packing, steps, stream)
+            element_boxes(rest, ends, &sides, steps, stream)
         }
-        _ => element_boxes(direction, boxes, ends, (tail.packed, tail.dtype), packing, steps, stream),
+        _ => element_boxes(boxes, ends, &sides, steps, stream),
     }
 }
 
 /// The boxes with byte strides and offsets on both sides. In a shuffled chunk a byte's place is the one it had before
 /// shuffling; among packed bits a place is a bit's number.
-fn boxes_of(
-    direction: Direction,
-    transfer: &Transfer,
-    packing: Packing,
-    strides: &[isize],
-    array_bytes: usize,
-) -> RegionBoxes {
-    let width = if packing == Packing::Bits { 1 } else { transfer.tail.packed.size_bytes() as i64 };
+fn boxes_of(transfer: &Transfer, sides: &Sides<'_>) -> RegionBoxes {
+    let width = if sides.packing == Packing::Bits { 1 } else { sides.packed.size_bytes() as i64 };
     let packed_strides: Vec<i64> = transfer.packed_strides.iter().map(|&stride| stride as i64 * width).collect();
-    let array_strides: Vec<i64> = strides.iter().map(|&stride| stride as i64).collect();
+    let array_strides: Vec<i64> = sides.strides.iter().map(|&stride| stride as i64).collect();
     let items = transfer.boxes.iter().map(|item| {
         let first = item.packed_first_elem as i64 * width;
-        let packed = if packing == Packing::Plain { first + item.packed_offset_bytes as i64 } else { first };
+        let packed = if sides.packing == Packing::Plain { first + item.packed_offset_bytes as i64 } else { first };
         let array = item.start.iter().zip(&array_strides).map(|(&at, &stride)| at as i64 * stride).sum();
-        let (src_offset, dst_offset) = match direction {
+        let (src_offset, dst_offset) = match sides.direction {
             Direction::Scatter => (packed, array),
             Direction::Gather => (array, packed),
         };
@@ -136,11 +148,11 @@ fn boxes_of(
         }
     });
     let items = items.collect();
-    let (src_strides, dst_strides) = match direction {
+    let (src_strides, dst_strides) = match sides.direction {
         Direction::Scatter => (packed_strides, array_strides),
         Direction::Gather => (array_strides, packed_strides),
     };
-    RegionBoxes { access_bytes: array_bytes, src_strides, dst_strides, items }
+    RegionBoxes { access_bytes: sides.array.size_bytes(), src_strides, dst_strides, items }
 }
 
 /// Whether elements of the nd-buffer may be accessed whole. The packed side counts from the chunk's beginning.
@@ -196,7 +208,7 @@ pub(crate) fn shuffle_boxes(
     // A quad is a word of each plane, and on the other side accesses of up to 16 bytes.
     let (whole, access) = (QUAD * bytes, (QUAD * bytes).min(WIDEST));
     let multiples = if scatters { (whole, access) } else { (access, whole) };
-    let (quads, rest) = boxes.split_groups(QUAD, (bytes, bytes), multiples, |item| {
+    let (quads, rest) = boxes.split_groups(QUAD, bytes, bytes, multiples, |item| {
         let planes = (packed as u64).wrapping_add(item.chunk_offset as u64) | (item.chunk_bytes / bytes as u64);
         planes.is_multiple_of(QUAD as u64) && array.is_multiple_of(access)
     });
@@ -238,7 +250,7 @@ fn bit_boxes(direction: Direction, mut boxes: RegionBoxes, ends: Ends<'_>, strea
         // Bits on the packed side, accesses of up to 16 bytes on the other.
         let (group, access) = (8 * packed_bytes, (8 * packed_bytes).min(WIDEST));
         let multiples = if scatters { (group, access) } else { (access, group) };
-        let (groups, rest) = boxes.split_groups(group, (1, 1), multiples, |_| array.is_multiple_of(access));
+        let (groups, rest) = boxes.split_groups(group, 1, 1, multiples, |_| array.is_multiple_of(access));
         for_each_table(groups, stream, false, |lowered, table| {
             let kernel = sized_kernel(&ELEMENTS, stream.device(), name, packed_bytes)?;
             let arguments = (ends.src, ends.dst, table.address(), lowered.walk);
@@ -255,17 +267,15 @@ fn bit_boxes(direction: Direction, mut boxes: RegionBoxes, ends: Ends<'_>, strea
 
 /// Moves elements of any packing, through any steps.
 fn element_boxes(
-    direction: Direction,
     mut boxes: RegionBoxes,
     ends: Ends<'_>,
-    (packed, array): (DType, DType),
-    packing: Packing,
+    sides: &Sides<'_>,
     steps: &[ElementStep],
     stream: &Stream,
 ) -> Result<()> {
-    let mut packed_bytes = packed.size_bytes();
-    let mut array_bytes = array.size_bytes();
-    if !matches!(packed_bytes, 1 | 2 | 4 | 8 | 16) || packed.kind() == DTypeKind::Opaque {
+    let mut packed_bytes = sides.packed.size_bytes();
+    let mut array_bytes = sides.array.size_bytes();
+    if !matches!(packed_bytes, 1 | 2 | 4 | 8 | 16) || sides.packed.kind() == DTypeKind::Opaque {
         // Opaque elements only have bytes to swap and floats to round: each is taken in parts of the largest such unit.
         let part = steps.iter().map(ElementStep::unit_bytes).max().unwrap_or(1).max(1);
         boxes.src_strides.push(part as i64);
@@ -273,23 +283,23 @@ fn element_boxes(
         boxes.items.iter_mut().for_each(|item| item.extents.push(packed_bytes / part));
         (packed_bytes, array_bytes) = (part, part);
     }
-    let (src_bytes, dst_bytes) = match direction {
+    let (src_bytes, dst_bytes) = match sides.direction {
         Direction::Scatter => (packed_bytes, array_bytes),
         Direction::Gather => (array_bytes, packed_bytes),
     };
     let (src_aligned, dst_aligned) =
         (boxes.src_alignment(ends.src) >= src_bytes, boxes.dst_alignment(ends.dst) >= dst_bytes);
-    let (packed_aligned, array_aligned) = match direction {
+    let (packed_aligned, array_aligned) = match sides.direction {
         Direction::Scatter => (src_aligned, dst_aligned),
         Direction::Gather => (dst_aligned, src_aligned),
     };
-    let how = Packed::new(packing, packed_aligned, array_aligned);
+    let how = Packed::new(sides.packing, packed_aligned, array_aligned);
     let steps = Steps::new(steps, src_bytes, dst_bytes)?;
     boxes.order_and_merge();
-    if packing == Packing::Plain {
-        boxes = quad_boxes(boxes, ends, (src_bytes, dst_bytes), steps, stream)?;
+    if sides.packing == Packing::Plain {
+        boxes = quad_boxes(boxes, ends, src_bytes, dst_bytes, steps, stream)?;
     }
-    let name = if direction == Direction::Scatter { "elements_scatter" } else { "elements_gather" };
+    let name = if sides.direction == Direction::Scatter { "elements_scatter" } else { "elements_gather" };
     for_each_table(boxes, stream, false, |lowered, table| {
         let kernel = ELEMENTS.kernel(stream.device(), name)?;
         let arguments = (ends.src, ends.dst, table.address(), lowered.walk, how, steps);
@@ -304,12 +314,13 @@ fn element_boxes(
 fn quad_boxes(
     boxes: RegionBoxes,
     ends: Ends<'_>,
-    (src_bytes, dst_bytes): (usize, usize),
+    src_bytes: usize,
+    dst_bytes: usize,
     steps: Steps,
     stream: &Stream,
 ) -> Result<RegionBoxes> {
     let multiples = ((QUAD * src_bytes).min(WIDEST), (QUAD * dst_bytes).min(WIDEST));
-    let (quads, rest) = boxes.split_groups(QUAD, (src_bytes, dst_bytes), multiples, |_| {
+    let (quads, rest) = boxes.split_groups(QUAD, src_bytes, dst_bytes, multiples, |_| {
         ends.src.is_multiple_of(multiples.0) && ends.dst.is_multiple_of(multiples.1)
     });
     for_each_table(quads, stream, false, |lowered, table| {
@@ -338,8 +349,8 @@ pub(crate) fn copy(source: &NdBuffer, target: &NdBuffer, stream: &Stream) -> Res
         return copy_boxes(boxes, ends, 1, false, stream);
     }
     let step = ElementStep::Cast { from: source.dtype(), to: target.dtype() };
-    let dtypes = (source.dtype(), target.dtype());
-    element_boxes(Direction::Scatter, boxes, ends, dtypes, Packing::Plain, &[step], stream)
+    let sides = Sides::plain(source.dtype(), target);
+    element_boxes(boxes, ends, &sides, &[step], stream)
 }
 
 /// One box over all elements of an nd-buffer, with these strides on the other side.
@@ -441,15 +452,6 @@ c_layout! {
     }
 }
 
-/// How elements lie on both sides of a launch with lists.
-struct Sides<'a> {
-    packing: Packing,
-    packed: DType,
-    array: DType,
-    /// The nd-buffer's strides, in bytes.
-    strides: &'a [isize],
-}
-
 /// One dimension of a launch with lists.
 struct ListedAxis {
     /// Its number in the transfer; `None` for the parts of an element.
@@ -465,7 +467,6 @@ const MOST_ENTRIES: usize = 1 << 20;
 
 /// Moves elements that index lists choose.
 fn listed_boxes(
-    direction: Direction,
     lists: &Lists,
     transfer: &Transfer,
     sides: &Sides<'_>,
@@ -478,7 +479,7 @@ fn listed_boxes(
     while let Some(mut boxes) = rest.pop() {
         let elems = |item: &TransferBox| item.extent.iter().fold(1usize, |elems, &extent| elems.saturating_mul(extent));
         if entries_of(lists, &boxes) <= MOST_ENTRIES && boxes.iter().all(|item| elems(item) >> 31 == 0) {
-            launch_listed(direction, lists, (transfer, &boxes), sides, steps, ends, stream)?;
+            launch_listed(lists, &transfer.packed_strides, &boxes, sides, steps, ends, stream)?;
             continue;
         }
         let half = match &boxes[..] {
@@ -524,9 +525,9 @@ fn halves(item: &TransferBox, packed_strides: &[isize], lists: &Lists) -> (Trans
 
 /// Moves boxes whose part of the lists fits one table.
 fn launch_listed(
-    direction: Direction,
     lists: &Lists,
-    (transfer, boxes): (&Transfer, &[TransferBox]),
+    packed_strides: &[isize],
+    boxes: &[TransferBox],
     sides: &Sides<'_>,
     steps: &[ElementStep],
     ends: Ends<'_>,
@@ -538,8 +539,8 @@ fn launch_listed(
     }
     let unit = if sides.packing == Packing::Bits { 1 } else { width as i64 };
     let (mut axes, mut parts_of_lists, mut entries) = (Vec::new(), Vec::new(), 0usize);
-    for dim in 0..transfer.packed_strides.len() {
-        let (packed, array) = (transfer.packed_strides[dim] as i64 * unit, sides.strides[dim] as i64);
+    for (dim, &stride) in packed_strides.iter().enumerate() {
+        let (packed, array) = (stride as i64 * unit, sides.strides[dim] as i64);
         let (from, count) = span_of(boxes, dim);
         let listed = lists.part(dim, from, count);
         if listed.is_none() && boxes.iter().all(|item| item.extent[dim] == 1) {
@@ -606,7 +607,7 @@ fn launch_listed(
     let aligned = |base: usize, offsets: &mut dyn Iterator<Item = i64>, bytes: usize| {
         bytes.is_power_of_two() && offsets.fold(base as u64, |bits, at| bits | at as u64).is_multiple_of(bytes as u64)
     };
-    let (packed_base, array_base) = match direction {
+    let (packed_base, array_base) = match sides.direction {
         Direction::Scatter => (ends.src, ends.dst),
         Direction::Gather => (ends.dst, ends.src),
     };
@@ -616,7 +617,7 @@ fn launch_listed(
     let array_aligned =
         aligned(array_base, &mut table.iter().map(|one| one.array).chain(walk.array_strides), array_bytes);
     let how = Packed::new(sides.packing, packed_aligned, array_aligned);
-    let (src_bytes, dst_bytes, name) = match direction {
+    let (src_bytes, dst_bytes, name) = match sides.direction {
         Direction::Scatter => (width, array_bytes, "listed_scatter"),
         Direction::Gather => (array_bytes, width, "listed_gather"),
     };
@@ -684,12 +685,10 @@ fn fill_listed(
         lists: None,
         boxes: boxes.iter().map(item).collect(),
     };
-    let dtype = target.dtype();
-    let strides = target.strides();
-    let sides = Sides { packing: Packing::Plain, packed: dtype, array: dtype, strides };
+    let sides = Sides::plain(target.dtype(), target);
     let ends =
         Ends { src: pattern.address(), dst: target.address(), src_buffer: &pattern, dst_buffer: target.buffer() };
-    listed_boxes(Direction::Scatter, lists, &transfer, &sides, &[], ends, stream)
+    listed_boxes(lists, &transfer, &sides, &[], ends, stream)
 }
 
 /// Copies many pieces, each from one buffer to another, in stream order. Offsets are whole addresses.

@@ -502,7 +502,7 @@ impl NativeLaunch {
         match self {
             NativeLaunch::Decode(batch, _) => batch.run(stream)?,
             NativeLaunch::Check { checksum, data, spans } => {
-                checksum::verify_on(*checksum, false, data, (data, statuses), spans, stream)?;
+                checksum::verify_on(*checksum, false, data, data, statuses, spans, stream)?;
             }
             NativeLaunch::Header { expected, data, spans } => {
                 checksum::expect_byte_on(*expected, data, statuses, spans, stream)?;
@@ -512,10 +512,10 @@ impl NativeLaunch {
             }
             NativeLaunch::Map { src, transfer, dst } => transfer::scatter_on(src, transfer, dst, stream)?,
             NativeLaunch::Unpack { fields, len, src, dst, spans } => {
-                bits::unpack_on(fields, (src, dst), spans, *len, stream)?;
+                bits::unpack_on(fields, src, dst, spans, *len, stream)?;
             }
             NativeLaunch::Convert { conversion, len, src, dst, spans } => {
-                convert::convert_on(conversion, (src, dst), statuses, spans, *len, stream)?;
+                convert::convert_on(conversion, src, dst, statuses, spans, *len, stream)?;
             }
             NativeLaunch::Sum { dtype, src, dst, chunks } => delta::accumulate_on(*dtype, src, dst, chunks, stream)?,
         }

@@ -207,13 +207,13 @@ impl Inverse {
                 };
                 let spans = places.enumerate().map(span).collect::<Result<Vec<_>>>()?;
                 let len = size_bytes / conversion.from.size_bytes();
-                convert::convert_on(conversion, (&src.buffer, &dst.buffer), statuses, &spans, len, stream)?;
+                convert::convert_on(conversion, &src.buffer, &dst.buffer, statuses, &spans, len, stream)?;
             }
             Inverse::Pack { fields, len } => {
                 let span =
                     |(elems_offset_bytes, packed_offset_bytes)| bits::Span { packed_offset_bytes, elems_offset_bytes };
                 let spans: Vec<_> = places.map(span).collect();
-                bits::pack_on(fields, (&src.buffer, &dst.buffer), &spans, *len, stream)?;
+                bits::pack_on(fields, &src.buffer, &dst.buffer, &spans, *len, stream)?;
             }
             Inverse::Header(byte, location) => {
                 let (inside, at) = location.split(1, size_bytes + 1);
