@@ -186,10 +186,11 @@ impl Kind {
             let (chunks, stride_bytes) = plain.as_ref().map_or((&chunks, stride), |(chunks, stride)| (chunks, *stride));
             Blank { chunks, stride_bytes, blank }
         });
-        let (count, packed) = (leaves.len(), Strided { buffer: chunks.clone(), stride_bytes: stride });
+        let count = leaves.len();
+        let packed = Strided { buffer: chunks.clone(), stride_bytes: stride, size_bytes, count };
         let encoded_bytes = (count * size_bytes) as u64;
         let (batch, undone) = counters.time_on(Stage::Encode, encoded_bytes, &stream, || -> Result<_> {
-            let undone = self.undo.run(packed, size_bytes, count, &stream)?;
+            let undone = self.undo.run(packed, &stream)?;
             let ready = &undone.chunks;
             let mut batch = EncodeBatch::prepare(&*self.encoder, &ready.buffer, ready.stride_bytes, count)?;
             batch.run_unless_blank(blank.as_ref(), &stream)?;
