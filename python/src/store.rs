@@ -100,8 +100,8 @@ impl PyStore {
                 table = table.with_arrays(arrays, Arc::new(PythonReferences(callable)));
             }
             let options = StorageOptions::from_iter(options);
-            let name = (like.inner.to_string(), like.inner.identity());
-            let store = reference::open_table_as(table, name, &cuzarr_remote::registry(), &options)?;
+            let (name, identity) = (like.inner.to_string(), like.inner.identity());
+            let store = reference::open_table_as(table, &name, identity, &cuzarr_remote::registry(), &options)?;
             Ok(if inside.is_empty() { Arc::new(store) } else { Arc::new(Prefixed::new(Arc::new(store), inside)?) })
         };
         Ok(PyStore { inner: py.detach(open).py()? })

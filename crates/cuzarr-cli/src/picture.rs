@@ -63,14 +63,20 @@ pub struct Channel {
     pub colour: [u8; 3],
     /// Its numbers.
     pub values: Vec<f64>,
-    /// The numbers that are drawn darkest and lightest.
-    pub range: (f64, f64),
+    pub range: Limits,
+}
+
+/// The numbers that are drawn darkest and lightest.
+#[derive(Clone, Copy)]
+pub struct Limits {
+    pub low: f64,
+    pub high: f64,
 }
 
 /// What stands beside a picture of numbers.
 pub enum Legend<'a> {
     /// The colours of a range, and the unit.
-    Bar { range: (f64, f64), colours: Colours, unit: &'a str },
+    Bar { range: Limits, colours: Colours, unit: &'a str },
     /// Names with their colours.
     Names(&'a [(String, [u8; 3])]),
 }
@@ -110,11 +116,11 @@ impl Picture {
     }
 
     /// A picture of numbers: dark at the lower bound, light at the upper bound, grey for NaN.
-    pub fn of(width: usize, height: usize, values: &[f64], (low, high): (f64, f64), colours: Colours) -> Picture {
+    pub fn of(width: usize, height: usize, values: &[f64], range: Limits, colours: Colours) -> Picture {
         let colour = |&value: &f64| match colours {
             _ if value.is_nan() => [128; 3],
             Colours::Labels => label_colour(value).rgb().into(),
-            _ => colours.of(scaled(value, (low, high))).rgb().into(),
+            _ => colours.of(range.scaled(value)).rgb().into(),
         };
         Picture { width, height, pixels: values.iter().flat_map(colour).collect() }
     }
@@ -129,7 +135,7 @@ impl Picture {
         let mut light = vec![0.0f64; width * height * 3];
         for channel in channels {
             for (pixel, value) in light.chunks_exact_mut(3).zip(&channel.values) {
-                let bright = if value.is_nan() { 0.0 } else { scaled(*value, channel.range) };
+                let bright = if value.is_nan() { 0.0 } else { channel.range.scaled(*value) };
                 pixel.iter_mut().zip(channel.colour).for_each(|(light, colour)| *light += bright * f64::from(colour));
             }
         }
@@ -137,10 +143,10 @@ impl Picture {
     }
 
     /// A line through numbers, one column for each, for terminals.
-    pub fn of_points(height: usize, values: &[f64], range: (f64, f64)) -> Picture {
+    pub fn of_points(height: usize, values: &[f64], range: Limits) -> Picture {
         let width = values.len();
         let mut pixels = vec![0; width * height * 3];
-        let row = |value: f64| ((1.0 - scaled(value, range)) * (height - 1) as f64).round() as usize;
+        let row = |value: f64| ((1.0 - range.scaled(value)) * (height - 1) as f64).round() as usize;
         let mut before = None;
         for (column, value) in values.iter().enumerate() {
             let at = (!value.is_nan()).then(|| row(*value));
@@ -153,14 +159,14 @@ impl Picture {
     }
 
     /// A line through numbers, with axes.
-    pub fn of_line(title: &str, unit: &str, axis: &Axis, values: &[f64], (low, high): (f64, f64)) -> Result<Picture> {
+    pub fn of_line(title: &str, unit: &str, axis: &Axis, values: &[f64], range: Limits) -> Result<Picture> {
         Picture::drawn(900, 480, |area| {
             let mut chart = ChartBuilder::on(area)
                 .margin(16)
                 .caption(title, (FONT, 17))
                 .x_label_area_size(52)
                 .y_label_area_size(98)
-                .build_cartesian_2d(axis.range.clone(), shown(low, high))?;
+                .build_cartesian_2d(axis.range.clone(), shown(range.low, range.high))?;
             let (place, number) = (|place: &f64| axis.text(*place), |value: &f64| output::number(*value));
             let mut mesh = chart.configure_mesh();
             mesh.x_desc(&axis.name).y_desc(unit).label_style((FONT, 14));
@@ -306,8 +312,8 @@ impl Picture {
 impl Legend<'_> {
     fn draw(&self, area: &Area<'_>) -> Drawn {
         match self {
-            Legend::Bar { range: (low, high), colours, unit } => {
-                let range = shown(*low, *high);
+            Legend::Bar { range, colours, unit } => {
+                let range = shown(range.low, range.high);
                 let (low, step) = (range.start, (range.end - range.start) / f64::from(SHADES));
                 let mut chart = ChartBuilder::on(area)
                     .margin_left(24)
@@ -335,9 +341,12 @@ impl Legend<'_> {
     }
 }
 
-/// A number between two others, from 0 to 1.
-fn scaled(value: f64, (low, high): (f64, f64)) -> f64 {
-    if high > low { ((value - low) / (high - low)).clamp(0.0, 1.0) } else { 0.5 }
+impl Limits {
+    /// A number's place between the limits, from 0 to 1.
+    fn scaled(self, value: f64) -> f64 {
+        let Limits { low, high } = self;
+        if high > low { ((value - low) / (high - low)).clamp(0.0, 1.0) } else { 0.5 }
+    }
 }
 
 /// The colour of a label: its own one where it has one.
@@ -374,11 +383,13 @@ mod tests {
 
     #[test]
     fn larger_numbers_are_lighter() {
-        let picture = Picture::of(3, 1, &[0.0, 5.0, 10.0], (0.0, 10.0), Colours::Viridis);
+        let range = Limits { low: 0.0, high: 10.0 };
+        let picture = Picture::of(3, 1, &[0.0, 5.0, 10.0], range, Colours::Viridis);
         let text = picture.in_characters();
         let place = |index: usize| " .:-=+*#%@".find(text.chars().nth(index).unwrap()).unwrap();
         assert!(place(0) < place(1) && place(1) < place(2), "{text}");
-        assert_eq!(Picture::of(2, 1, &[f64::NAN, 1.0], (1.0, 1.0), Colours::Grey).pixels[..3], [128, 128, 128]);
+        let range = Limits { low: 1.0, high: 1.0 };
+        assert_eq!(Picture::of(2, 1, &[f64::NAN, 1.0], range, Colours::Grey).pixels[..3], [128, 128, 128]);
     }
 
     #[test]
@@ -396,16 +407,17 @@ mod tests {
 
     #[test]
     fn channels_add_their_light() {
+        let range = Limits { low: 0.0, high: 10.0 };
         let channel =
-            |colour, values: [f64; 2], range| Channel { name: String::new(), colour, values: values.to_vec(), range };
-        let red = channel([255, 0, 0], [0.0, 10.0], (0.0, 10.0));
-        let green = channel([0, 255, 0], [5.0, f64::NAN], (0.0, 10.0));
+            |colour, values: [f64; 2]| Channel { name: String::new(), colour, values: values.to_vec(), range };
+        let red = channel([255, 0, 0], [0.0, 10.0]);
+        let green = channel([0, 255, 0], [5.0, f64::NAN]);
         assert_eq!(Picture::of_channels(2, 1, &[red, green]).pixels, [0, 128, 0, 255, 0, 0]);
     }
 
     #[test]
     fn a_line_has_no_gap_but_where_numbers_are_missing() {
-        let picture = Picture::of_points(3, &[0.0, 2.0, f64::NAN, 1.0], (0.0, 2.0));
+        let picture = Picture::of_points(3, &[0.0, 2.0, f64::NAN, 1.0], Limits { low: 0.0, high: 2.0 });
         assert_eq!(picture.in_characters(), " @  \n @ @\n@@  ");
     }
 

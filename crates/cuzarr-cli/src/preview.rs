@@ -15,7 +15,7 @@ use serde_json::{Map, Value, json};
 
 use crate::axes::{Axis, Scaled, stored_numbers};
 use crate::output::{self, Output};
-use crate::picture::{self, Channel, Colours, Legend, Picture};
+use crate::picture::{self, Channel, Colours, Legend, Limits, Picture};
 use crate::{Verdict, arguments, nodes};
 
 #[derive(Args)]
@@ -80,7 +80,7 @@ struct Plan {
     index: u64,
     name: String,
     colour: [u8; 3],
-    window: Option<(f64, f64)>,
+    window: Option<Limits>,
 }
 
 impl Preview {
@@ -220,7 +220,7 @@ impl Preview {
         }
         let json = |channel: &Channel| {
             let [red, green, blue] = channel.colour;
-            let (low, high) = channel.range;
+            let Limits { low, high } = channel.range;
             let colour = format!("{red:02X}{green:02X}{blue:02X}");
             json!({"name": channel.name, "color": colour, "min": finite(low), "max": finite(high)})
         };
@@ -229,16 +229,16 @@ impl Preview {
     }
 
     /// The numbers drawn darkest and lightest: those of the call, else those of a channel's window, else the least and the largest.
-    fn range(&self, values: &[f64], window: Option<(f64, f64)>) -> Result<(f64, f64)> {
+    fn range(&self, values: &[f64], window: Option<Limits>) -> Result<Limits> {
         let finite = || values.iter().copied().filter(|value| value.is_finite());
-        let low = || window.map_or_else(|| finite().fold(f64::INFINITY, f64::min), |(low, _)| low);
-        let high = || window.map_or_else(|| finite().fold(f64::NEG_INFINITY, f64::max), |(_, high)| high);
+        let low = || window.map_or_else(|| finite().fold(f64::INFINITY, f64::min), |window| window.low);
+        let high = || window.map_or_else(|| finite().fold(f64::NEG_INFINITY, f64::max), |window| window.high);
         let (low, high) = (self.min.unwrap_or_else(low), self.max.unwrap_or_else(high));
         if (self.min.is_some() || self.max.is_some()) && low > high {
             let message = format!("--min, {low}, is above --max, {high}");
             return Err(Error::new(ErrorKind::InvalidArgument, message).with_hint("change --min or --max"));
         }
-        Ok((low, high))
+        Ok(Limits { low, high })
     }
 
     fn title(&self, selection: &Selection) -> String {
@@ -311,7 +311,10 @@ impl Preview {
             let limit = |limit: &str| own.get("window")?.get(limit)?.as_f64();
             let usual = if count == 1 { [255; 3] } else { CHANNEL_COLOURS[index as usize % CHANNEL_COLOURS.len()] };
             let is_active = own.get("active") != Some(&Value::Bool(false));
-            let window = limit("start").zip(limit("end")).filter(|(start, end)| start < end);
+            let window = limit("start")
+                .zip(limit("end"))
+                .filter(|(start, end)| start < end)
+                .map(|(low, high)| Limits { low, high });
             (is_active, Plan { index, name, colour: colour.unwrap_or(usual), window })
         };
         let (active, others): (Vec<_>, Vec<_>) = (0..count).map(plan).partition(|(is_active, _)| *is_active);
@@ -429,8 +432,8 @@ struct Drawn {
 }
 
 impl Drawn {
-    fn new(picture: Picture, selection: &Selection, range: (f64, f64), decoding: &Decoding, array: &Array) -> Drawn {
-        let (low, high) = range;
+    fn new(picture: Picture, selection: &Selection, range: Limits, decoding: &Decoding, array: &Array) -> Drawn {
+        let Limits { low, high } = range;
         let members = [("min", low), ("max", high)].map(|(name, value)| (name.to_string(), json!(finite(value))));
         let range = range_text(range, decoding, array);
         Drawn { picture, selection: selection.to_string(), range, members: members.into_iter().collect() }
@@ -442,7 +445,8 @@ fn finite(value: f64) -> Option<f64> {
 }
 
 /// A range of elements for people.
-fn range_text((low, high): (f64, f64), decoding: &Decoding, array: &Array) -> String {
+fn range_text(range: Limits, decoding: &Decoding, array: &Array) -> String {
+    let Limits { low, high } = range;
     if low > high {
         return "no finite element".into();
     }

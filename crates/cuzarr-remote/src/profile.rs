@@ -39,7 +39,8 @@ pub(crate) fn read(named: Option<&str>, variable: impl Fn(&str) -> Option<String
     let files = [file("AWS_SHARED_CREDENTIALS_FILE", "credentials"), file("AWS_CONFIG_FILE", "config")];
     let named = named.map(String::from).or_else(|| variable("AWS_PROFILE"));
     let name = named.as_deref().unwrap_or("default");
-    let entries: Vec<(&Path, &str, &str)> = files.iter().flatten().flat_map(|file| section(file, name)).collect();
+    let entries: Vec<(&Path, &str, &str)> =
+        files.iter().flatten().flat_map(|(path, text)| section(path, text, name)).collect();
     if entries.is_empty() {
         let message = format!("there is no profile '{name}' in ~/.aws/credentials or ~/.aws/config");
         return if named.is_some() { Err(Error::new(ErrorKind::InvalidArgument, message)) } else { Ok(None) };
@@ -60,14 +61,14 @@ pub(crate) fn read(named: Option<&str>, variable: impl Fn(&str) -> Option<String
 }
 
 /// The entries of a section: `[name]`, or `[profile name]` in the configuration.
-fn section<'a>((path, text): &'a (PathBuf, String), wanted: &str) -> Vec<(&'a Path, &'a str, &'a str)> {
+fn section<'a>(path: &'a Path, text: &'a str, wanted: &str) -> Vec<(&'a Path, &'a str, &'a str)> {
     let mut is_inside = false;
     let mut entries = Vec::new();
     for line in text.lines().map(str::trim).filter(|line| !line.starts_with(['#', ';'])) {
         if let Some(name) = line.strip_prefix('[').and_then(|line| line.strip_suffix(']')) {
             is_inside = name.trim().strip_prefix("profile ").unwrap_or(name).trim() == wanted;
         } else if let Some((name, value)) = line.split_once('=').filter(|_| is_inside) {
-            entries.push((path.as_path(), name.trim(), value.trim()));
+            entries.push((path, name.trim(), value.trim()));
         }
     }
     entries

@@ -50,9 +50,10 @@ pub fn open_table(
 /// Those of [`open_table`].
 pub fn open_table_as(
     table: ReferenceTable,
-    (name, identity): (String, Identity),
+    name: &str,
+    identity: Identity,
     registry: &Registry,
     options: &StorageOptions,
 ) -> Result<ReferenceStore> {
-    of_table_as(&name, identity, None, table, registry, options)
+    of_table_as(name, identity, None, table, registry, options)
 }

@@ -1,5 +1,6 @@
 //! The cells of the grids that plans walk: chunks, shards, or the chunks inside a shard.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::divisor::Divisor;
@@ -60,13 +61,13 @@ impl CellsAlong {
         }
     }
 
-    /// The number of cells that the positions `from..to` of a range touch.
-    pub(crate) fn touched(&self, range: &AxisSelection, (from, to): (u64, u64)) -> u64 {
+    /// The number of cells that these positions of a range touch.
+    pub(crate) fn touched(&self, range: &AxisSelection, positions: Range<u64>) -> u64 {
         match self {
-            CellsAlong::Even(extent) => cells_inside(range, (from, to), *extent),
+            CellsAlong::Even(extent) => cells_inside(range, positions, *extent),
             CellsAlong::Uneven(..) => {
-                let (mut at, mut cells) = (from, 0);
-                while at < to {
+                let (mut at, mut cells) = (positions.start, 0);
+                while at < positions.end {
                     let end = self.at(range.start + at * range.step).end;
                     at = end.saturating_sub(range.start).div_ceil(range.step).max(at + 1);
                     cells += 1;
@@ -152,7 +153,7 @@ mod tests {
             for cells in [&uneven, &CellsAlong::Even(4)] {
                 let mut met: Vec<u64> = indices.iter().map(|&index| cells.at(index).number).collect();
                 met.dedup();
-                assert_eq!(cells.touched(&range, (0, count)), met.len() as u64, "{range:?}");
+                assert_eq!(cells.touched(&range, 0..count), met.len() as u64, "{range:?}");
                 assert_eq!(cells.touched_by(&indices), met.len() as u64, "{range:?}");
             }
         }

@@ -1,5 +1,7 @@
 //! Geometry that plans of reads and writes share: the places of a cell's selected elements in its packed chunk and in memory.
 
+use std::ops::Range;
+
 use super::selection::{AxisSelection, Selection};
 use crate::error::{Error, ErrorKind, Result};
 use crate::meta::ChunkGrid;
@@ -27,13 +29,13 @@ pub(super) fn region(kept: impl Iterator<Item = (u64, u64)>) -> impl Iterator<It
     kept.map(|(from, to)| (from as usize, (to - from) as usize))
 }
 
-/// The number of cells of extent `cell` that the selection's indices `from..to` touch in one dimension of the array.
-pub(crate) fn cells_inside(select: &AxisSelection, (from, to): (u64, u64), cell: u64) -> u64 {
+/// The number of cells of extent `cell` that these indices of the selection touch in one dimension of the array.
+pub(crate) fn cells_inside(select: &AxisSelection, indices: Range<u64>, cell: u64) -> u64 {
     let element = |index: u64| select.start + index * select.step;
-    match to - from {
+    match indices.end - indices.start {
         0 => 0,
         count if select.step >= cell => count,
-        _ => element(to - 1) / cell - element(from) / cell + 1,
+        _ => element(indices.end - 1) / cell - element(indices.start) / cell + 1,
     }
 }
 

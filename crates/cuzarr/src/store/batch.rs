@@ -184,8 +184,8 @@ impl<S: Source> SharedBatch<S> {
         let is_divided = self.threads > 1 && size_bytes >= 2 * PART_BYTES && object.is_divisible();
         if let Some(helpers) = self.helpers.as_ref().filter(|_| is_divided) {
             let shared = Arc::clone(self);
-            let span = (offset..offset + size_bytes as u64, self.is_watched(item));
-            match Parts::divide(object, span, lease, move |outcome| shared.done(item, outcome)) {
+            let end = move |outcome| shared.done(item, outcome);
+            match Parts::divide(object, offset, self.is_watched(item), lease, end) {
                 Ok(parts) => return parts.fill(helpers, self.threads),
                 Err(undivided) => lease = undivided,
             }

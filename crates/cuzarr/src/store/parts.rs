@@ -4,7 +4,6 @@
 //! before it has the first large chunk.
 
 use std::collections::VecDeque;
-use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -46,10 +45,11 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl<O: Object + 'static> Parts<O> {
-    /// Divides `lease`, the memory for bytes `span` of the value. Returns `lease` when it cannot be divided.
+    /// Divides `lease`, the memory for the bytes of the value from `offset` on. Returns `lease` when it cannot be divided.
     pub(super) fn divide(
         object: &Arc<O>,
-        (span, watched): (Range<u64>, bool),
+        offset: u64,
+        watched: bool,
         mut lease: Box<dyn Lease>,
         end: impl FnOnce(Result<ReadOutcome>) + Send + 'static,
     ) -> Result<Arc<Parts<O>>, Box<dyn Lease>> {
@@ -58,13 +58,13 @@ impl<O: Object + 'static> Parts<O> {
         // Down to 0: the first part is kept until the item ends. It has no bytes, so that no bytes wait for the others.
         for at in (0..size_bytes).step_by(PART_BYTES).rev() {
             match lease.split_off(at) {
-                Some(lease) => waiting.push_front(Part { first: false, offset: span.start + at as u64, lease }),
+                Some(lease) => waiting.push_front(Part { first: false, offset: offset + at as u64, lease }),
                 // Memory that cannot be split off here stays with the part before it.
                 None if waiting.is_empty() => return Err(lease),
                 None => {}
             }
         }
-        waiting.push_front(Part { first: true, offset: span.start, lease });
+        waiting.push_front(Part { first: true, offset, lease });
         let remaining = AtomicUsize::new(waiting.len());
         let result = Mutex::new(FilledPart { first: None, failure: None, end: Some(Box::new(end)) });
         Ok(Arc::new(Parts { object: Arc::clone(object), watched, waiting: Mutex::new(waiting), remaining, result }))
@@ -213,9 +213,8 @@ mod tests {
         let all = Arc::new(Mutex::new(vec![0; size_bytes]));
         let lease = Box::new(Divisible { all: Arc::clone(&all), part: vec![0; size_bytes], at: 0 });
         let (sender, ended) = mpsc::channel();
-        let span = 7..7 + size_bytes as u64;
         let end = move |outcome: Result<ReadOutcome>| sender.send(outcome.map(drop)).unwrap();
-        let parts = Parts::divide(&Arc::new(value), (span, whole), lease, end).ok().unwrap();
+        let parts = Parts::divide(&Arc::new(value), 7, whole, lease, end).ok().unwrap();
         let workers: Arc<dyn Workers> = Arc::new(Threads);
         // Lent threads outlive a panic, and so does this one.
         let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| parts.fill(&workers, 3)));

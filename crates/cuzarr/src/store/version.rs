@@ -83,7 +83,7 @@ impl Hash for Tag {
 impl Version {
     /// The version of a file: its file system and inode, its size, the time its bytes changed, and the time its name or
     /// attributes changed. Times are in nanoseconds since 1970.
-    pub fn of_file((device, inode): (u64, u64), size_bytes: u64, modified_ns: u64, changed_ns: u64) -> Version {
+    pub fn of_file(device: u64, inode: u64, size_bytes: u64, modified_ns: u64, changed_ns: u64) -> Version {
         let changed_ns = changed_ns.max(modified_ns);
         Version(VersionKind::File { identity: [device, inode, size_bytes, modified_ns], changed_ns })
     }
@@ -321,13 +321,13 @@ mod tests {
     fn versions_tell_files_apart() {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_nanos() as u64;
         let old = now - 60_000_000_000;
-        let version = Version::of_file((1, 2), 3, old, old);
+        let version = Version::of_file(1, 2, 3, old, old);
         assert!(version.is_settled() && version.has_same_bytes(&version));
-        let renamed = Version::of_file((1, 2), 3, old, old + 5);
+        let renamed = Version::of_file(1, 2, 3, old, old + 5);
         assert!(version != renamed && version.has_same_bytes(&renamed));
-        assert!(!Version::of_file((1, 2), 3, old, now).is_settled(), "it may change again within the tick");
-        assert!(!Version::of_file((1, 2), 3, old, now + 60_000_000_000).is_settled(), "a clock that is ahead");
-        for other in [Version::of_file((1, 3), 3, old, old), Version::of_file((1, 2), 3, old + 1, old)] {
+        assert!(!Version::of_file(1, 2, 3, old, now).is_settled(), "it may change again within the tick");
+        assert!(!Version::of_file(1, 2, 3, old, now + 60_000_000_000).is_settled(), "a clock that is ahead");
+        for other in [Version::of_file(1, 3, 3, old, old), Version::of_file(1, 2, 3, old + 1, old)] {
             assert!(!version.has_same_bytes(&other));
         }
         let tag = Version::of_etag("\"abc\"").unwrap();

@@ -56,11 +56,17 @@ struct Running {
     done: Event,
 }
 
-/// Encoded frames in device memory, and the host's copies and headers of them.
+/// Encoded frames in device memory, and what the host has of them.
 pub(crate) struct Source<'a> {
     pub(crate) buffer: &'a Buffer,
-    /// A copy of the bytes on the host, if there is one.
-    pub(crate) host: Option<&'a [u8]>,
+    pub(crate) host: HostCopy<'a>,
+}
+
+/// The part of encoded frames that the host has.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct HostCopy<'a> {
+    /// A copy of all bytes, if there is one.
+    pub(crate) bytes: Option<&'a [u8]>,
     /// Headers of all frames, if they were already read.
     pub(crate) headers: &'a [Headers],
 }
@@ -151,14 +157,14 @@ impl Batch {
         host: Option<&[u8]>,
         scratch_limit_bytes: usize,
     ) -> Result<Batch> {
-        let src = Source { buffer: src, host, headers: &[] };
+        let src = Source { buffer: src, host: HostCopy { bytes: host, headers: &[] } };
         Batch::prepare_read(FrameDecoder::Any(decoder), src, dst, units, scratch_limit_bytes.into())
     }
 
     /// Like [`Batch::prepare_within`], with the headers of all units, if they were already read.
     pub(crate) fn prepare_read(
         decoder: FrameDecoder,
-        Source { buffer: src, host, headers }: Source<'_>,
+        Source { buffer: src, host }: Source<'_>,
         dst: &Buffer,
         units: &[Unit],
         limit: ScratchLimit,
@@ -174,13 +180,13 @@ impl Batch {
             let message = format!("got {} frames for a batch, at most {MAX_UNITS} are taken", units.len());
             return Err(Error::new(ErrorKind::InvalidArgument, message));
         }
-        if let Some(host) = host.filter(|host| host.len() != src.size_bytes()) {
-            let message = format!("got {} bytes on the host, {} on the device", host.len(), src.size_bytes());
+        if let Some(bytes) = host.bytes.filter(|bytes| bytes.len() != src.size_bytes()) {
+            let message = format!("got {} bytes on the host, {} on the device", bytes.len(), src.size_bytes());
             return Err(Error::new(ErrorKind::InvalidArgument, message));
         }
         units.iter().enumerate().try_for_each(|(index, unit)| check_unit(index, unit, src, dst))?;
-        let gathered = match (host, decoder.header_walk()) {
-            (None, Some(walk)) if decoder.reads_frames() || headers.len() < units.len() => {
+        let gathered = match (host.bytes, decoder.header_walk()) {
+            (None, Some(walk)) if decoder.reads_frames() || host.headers.len() < units.len() => {
                 Some(headers::gather(walk, src, units)?)
             }
             _ => None,
@@ -188,25 +194,21 @@ impl Batch {
         let (parts, refused) = (Vec::new(), Vec::new());
         let mut batch =
             Batch { decoder, src: src.clone(), dst: dst.clone(), len: units.len(), parts, refused, running: None };
-        batch.add(units, 0..units.len(), (host.or(gathered.as_deref()), headers), limit)?;
+        let host = HostCopy { bytes: host.bytes.or(gathered.as_deref()), ..host };
+        batch.add(units, 0..units.len(), host, limit)?;
         Ok(batch)
     }
 
     /// Prepares units as one part, or as several when that would take too much scratch memory.
-    fn add(
-        &mut self,
-        all: &[Unit],
-        range: Range<usize>,
-        (host, read): (Option<&[u8]>, &[Headers]),
-        limit: ScratchLimit,
-    ) -> Result<()> {
+    fn add(&mut self, all: &[Unit], range: Range<usize>, host: HostCopy<'_>, limit: ScratchLimit) -> Result<()> {
         if range.is_empty() {
             return Ok(());
         }
         let units = &all[range.clone()];
-        let headers = read.get(range.clone()).unwrap_or_default();
+        let headers = host.headers.get(range.clone()).unwrap_or_default();
         let (device, scratch_aim_bytes) = (self.src.device(), limit.aim_bytes);
-        let prepared = self.decoder.prepare(&Request { device, units, host, headers, scratch_aim_bytes })?;
+        let prepared =
+            self.decoder.prepare(&Request { device, units, host: host.bytes, headers, scratch_aim_bytes })?;
         let (decode, refused) = prepared.into_parts();
         let wanted = decode.scratch_bytes();
         if wanted <= limit.most_bytes || units.len() == 1 {
@@ -220,7 +222,7 @@ impl Batch {
         let each = units.len().div_ceil(parts);
         range.clone().step_by(each).try_for_each(|start| {
             let end = (start + each).min(range.end);
-            self.add(all, start..end, (host, read), limit)
+            self.add(all, start..end, host, limit)
         })
     }
 

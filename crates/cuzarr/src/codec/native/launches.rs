@@ -14,7 +14,7 @@ use cuzarr_device::internal::{delta, pool, transfer};
 use cuzarr_device::{Buffer, DType, Event, Layout, NdBuffer, Stream, Tail, Transfer, TransferBox};
 
 use super::{Map, Native, Source, Step};
-use crate::codec::batch::{self, Batch, STATUS_BYTES, ScratchLimit, result_of};
+use crate::codec::batch::{self, Batch, HostCopy, STATUS_BYTES, ScratchLimit, result_of};
 use crate::codec::damage::expect_encoded_size;
 use crate::codec::device::{FrameDecoder, Headers};
 use crate::codec::step::{CHECKSUM_BYTES, Location};
@@ -23,8 +23,6 @@ use crate::{Error, ErrorKind, Result, ResultExt};
 /// Chunks between steps begin at multiples of this.
 pub(super) const ALIGNMENT_BYTES: usize = 256;
 
-/// A source of which the host has neither bytes nor headers.
-const NOTHING_READ: (Option<&[u8]>, &[Headers]) = (None, &[]);
 /// Chunks that lie in one buffer.
 pub(crate) struct Chunks {
     pub(crate) buffer: Buffer,
@@ -123,7 +121,7 @@ impl NativeBatch {
         limit: ScratchLimit,
         stream: &Stream,
     ) -> Result<NativeBatch> {
-        let Source { buffer, ranges, host, headers } = source;
+        let Source { buffer, ranges, host } = source;
         let mut kinds = vec![Vec::with_capacity(ranges.len() / natives.len().max(1)); natives.len()];
         for chunk in 0..ranges.len() {
             let kind = kind_of.get(chunk).copied().unwrap_or(0);
@@ -141,8 +139,8 @@ impl NativeBatch {
             let steps: Vec<&(Step, String)> = steps.collect::<Result<_>>()?;
             let codec = &steps[0].1;
             let steps: Vec<&Step> = steps.iter().map(|(step, _)| step).collect();
-            let read = if batch.chunks.is_at(buffer) { (host, headers) } else { NOTHING_READ };
-            batch.add(&steps, codec, (read, limit), &mut looks, stream).at(|| format!("codec '{codec}'"))?;
+            let host = if batch.chunks.is_at(buffer) { host } else { HostCopy::default() };
+            batch.add(&steps, codec, host, limit, &mut looks, stream).at(|| format!("codec '{codec}'"))?;
         }
         if looks > 0 {
             let size_bytes = looks * batch.chunks.ranges.len() * STATUS_BYTES;
@@ -157,7 +155,8 @@ impl NativeBatch {
         &mut self,
         steps: &[&Step],
         codec: &str,
-        (read, limit): ((Option<&[u8]>, &[Headers]), ScratchLimit),
+        host: HostCopy<'_>,
+        limit: ScratchLimit,
         looks: &mut usize,
         stream: &Stream,
     ) -> Result<()> {
@@ -177,7 +176,7 @@ impl NativeBatch {
                     _ => Err(mixed()),
                 })?
             }
-            Step::Decode { .. } => self.add_decoders(steps, read, limit, stream)?,
+            Step::Decode { .. } => self.add_decoders(steps, host, limit, stream)?,
             Step::Unshuffle { unit_bytes } => {
                 let (src, from) = self.move_alike(stream)?;
                 let spans = from.iter().zip(&self.chunks.ranges).map(|(src, dst)| shuffle::Span {
@@ -231,7 +230,7 @@ impl NativeBatch {
     fn add_decoders(
         &mut self,
         steps: &[&Step],
-        read: (Option<&[u8]>, &[Headers]),
+        host: HostCopy<'_>,
         limit: ScratchLimit,
         stream: &Stream,
     ) -> Result<Vec<NativeLaunch>> {
@@ -246,13 +245,13 @@ impl NativeBatch {
             let unit =
                 |&chunk: &usize| batch::Unit { src: from[chunk].clone(), dst: self.chunks.ranges[chunk].clone() };
             let units: Vec<batch::Unit> = chunks.iter().map(unit).collect();
-            let source = batch::Source { buffer: &src, host: read.0, headers };
+            let source = batch::Source { buffer: &src, host: HostCopy { headers, ..host } };
             let batch = Batch::prepare_read(decoder.clone(), source, &self.chunks.buffer, &units, limit)?;
             Ok(NativeLaunch::Decode(batch, chunks))
         };
         let is_one = decoders.len() == 1 || decoders.iter().all(|(decoder, _)| matches!(decoder, FrameDecoder::Any(_)));
         let launches = match is_one {
-            true => vec![prepare(&decoders[0].0, (0..from.len()).collect(), read.1)?],
+            true => vec![prepare(&decoders[0].0, (0..from.len()).collect(), host.headers)?],
             false => {
                 let kinds = self.kinds.iter().zip(&decoders).filter(|(chunks, _)| !chunks.is_empty());
                 kinds.map(|(chunks, (decoder, _))| prepare(decoder, chunks.clone(), &[])).collect::<Result<_>>()?
@@ -325,7 +324,7 @@ impl NativeBatch {
         let aligned = |chunks| Step::Map(Map::flat(Tail::plain(dtype), len(chunks)));
         let steps: Vec<Step> = self.kinds.iter().map(aligned).collect();
         let steps: Vec<&Step> = steps.iter().collect();
-        self.add(&steps, "", (NOTHING_READ, usize::MAX.into()), looks, stream)
+        self.add(&steps, "", HostCopy::default(), usize::MAX.into(), looks, stream)
     }
 
     fn add_conversion(&mut self, steps: &[&Step], looks: &mut usize, stream: &Stream) -> Result<Vec<NativeLaunch>> {

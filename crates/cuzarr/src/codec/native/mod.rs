@@ -20,7 +20,7 @@ pub(crate) use launches::{Chunks, NativeBatch};
 pub(crate) use steps::{array_steps, bytes_steps, header_step, serializer_steps};
 pub(crate) use undo::{Strided, Undo, Undone};
 
-use super::batch::ScratchLimit;
+use super::batch::{HostCopy, ScratchLimit};
 use super::damage::{corrupt, expect_encoded_size};
 use super::device::{Headers, MOST_FRAME_BYTES};
 use super::size::Size;
@@ -42,10 +42,8 @@ pub(crate) struct Native {
 pub(crate) struct Source<'a> {
     pub(crate) buffer: &'a Buffer,
     pub(crate) ranges: Vec<Range<usize>>,
-    /// The bytes of the buffer, when the host has them too. They need not be in the buffer yet.
-    pub(crate) host: Option<&'a [u8]>,
-    /// Headers of every chunk, if [`Native::headers`] read them.
-    pub(crate) headers: &'a [Headers],
+    /// The bytes of the buffer, which need not be in it yet, and the headers that [`Native::headers`] read.
+    pub(crate) host: HostCopy<'a>,
 }
 
 /// Scratch memory of steps that decode nothing, in times the packed bytes.

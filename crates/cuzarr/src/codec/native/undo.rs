@@ -4,6 +4,8 @@
 //! packed ──[delta: differences]──[shuffle]── what becomes frames
 //! ```
 
+use std::ops::Range;
+
 use cuzarr_device::internal::bits;
 use cuzarr_device::internal::bits::Fields;
 use cuzarr_device::internal::convert;
@@ -56,13 +58,16 @@ pub(crate) struct Undone {
     pub(crate) chunks: Strided,
     /// A status for each chunk and each conversion, conversion by conversion; `None` where nothing is reported.
     statuses: Option<Buffer>,
-    count: usize,
 }
 
-/// Chunks that lie in one buffer, `stride_bytes` from one to the next.
+/// Chunks of one size that lie in one buffer, `stride_bytes` from one to the next.
 pub(crate) struct Strided {
     pub(crate) buffer: Buffer,
     pub(crate) stride_bytes: usize,
+    /// The size of a chunk.
+    pub(crate) size_bytes: usize,
+    /// The number of chunks.
+    pub(crate) count: usize,
 }
 
 impl Undo {
@@ -113,13 +118,13 @@ impl Undo {
         steps + self.conversions() * STATUS_BYTES
     }
 
-    /// Puts the steps over `count` chunks of `size_bytes` on `stream`; gives what becomes frames.
+    /// Puts the steps over the chunks of `src` on `stream`; gives what becomes frames.
     ///
     /// # Errors
     /// `OutOfMemory`, `LibraryMissing`, `KernelCompileFailed`, `DeviceFailed`.
-    pub(crate) fn run(&self, src: Strided, size_bytes: usize, count: usize, stream: &Stream) -> Result<Undone> {
-        let unused = src.buffer.clone();
-        let (mut chunks, mut size_bytes) = (src, size_bytes);
+    pub(crate) fn run(&self, src: Strided, stream: &Stream) -> Result<Undone> {
+        let (unused, count) = (src.buffer.clone(), src.count);
+        let mut chunks = src;
         let statuses_bytes = self.conversions() * count * STATUS_BYTES;
         let statuses = (statuses_bytes > 0).then(|| pool::allocate(statuses_bytes, stream)).transpose()?;
         if let Some(statuses) = &statuses {
@@ -133,13 +138,13 @@ impl Undo {
                     format!("{count} chunks of {given_bytes} bytes do not fit into memory"),
                 )
             })?;
-            let given = Strided { buffer: pool::allocate(total_bytes.max(1), stream)?, stride_bytes };
+            let buffer = pool::allocate(total_bytes.max(1), stream)?;
+            let given = Strided { buffer, stride_bytes, size_bytes: *given_bytes, count };
             let statuses = statuses.as_ref().unwrap_or(&unused);
-            let outcome = inverse.run([&chunks, &given], statuses, (size_bytes, count), stream);
-            outcome.at(|| format!("codec '{codec}'"))?;
-            (chunks, size_bytes) = (given, *given_bytes);
+            inverse.run(&chunks, &given, statuses, stream).at(|| format!("codec '{codec}'"))?;
+            chunks = given;
         }
-        Ok(Undone { chunks, statuses, count })
+        Ok(Undone { chunks, statuses })
     }
 }
 
@@ -149,10 +154,11 @@ impl Undone {
     /// # Errors
     /// `DeviceFailed`
     pub(crate) fn reported(&self) -> Result<Vec<bool>> {
-        let mut reported = vec![false; self.count];
+        let count = self.chunks.count;
+        let mut reported = vec![false; count];
         let Some(statuses) = &self.statuses else { return Ok(reported) };
         for (at, status) in statuses.to_vec()?.as_chunks::<STATUS_BYTES>().0.iter().enumerate() {
-            reported[at % self.count] |= *status != [0; STATUS_BYTES];
+            reported[at % count] |= *status != [0; STATUS_BYTES];
         }
         Ok(reported)
     }
@@ -163,14 +169,9 @@ fn padded(size_bytes: usize) -> usize {
 }
 
 impl Inverse {
-    /// Over `count` chunks of `size_bytes`; `statuses` are those of conversions.
-    fn run(
-        &self,
-        [src, dst]: [&Strided; 2],
-        statuses: &Buffer,
-        (size_bytes, count): (usize, usize),
-        stream: &Stream,
-    ) -> Result<()> {
+    /// Puts the step from the chunks of `src` to those of `dst` on `stream`; `statuses` are those of conversions.
+    fn run(&self, src: &Strided, dst: &Strided, statuses: &Buffer, stream: &Stream) -> Result<()> {
+        let &Strided { size_bytes, count, .. } = src;
         let places = (0..count).map(|index| (index * src.stride_bytes, index * dst.stride_bytes));
         match self {
             Inverse::Differences(dtype) => {
@@ -197,7 +198,7 @@ impl Inverse {
                     stream.memset(&dst.buffer, 0)?;
                 }
                 let elements = rows(&src.buffer, map, count, src.stride_bytes as isize)?;
-                gather_chunks(&elements, map, (dst, 0, map.packed_bytes()), stream)?;
+                gather_chunks(&elements, map, dst, 0..map.packed_bytes(), stream)?;
             }
             Inverse::Convert { conversion, number } => {
                 let too_many = |_| Error::new(ErrorKind::InvalidArgument, "too many chunks for one batch");
@@ -219,9 +220,9 @@ impl Inverse {
                 let (inside, at) = location.split(1, size_bytes + 1);
                 let bytes = Map::flat(cuzarr_device::Tail::plain(DType::UINT8), size_bytes);
                 let others = rows(&src.buffer, &bytes, count, src.stride_bytes as isize)?;
-                gather_chunks(&others, &bytes, (dst, inside.start, size_bytes), stream)?;
+                gather_chunks(&others, &bytes, dst, inside, stream)?;
                 let header = Map::flat(cuzarr_device::Tail::plain(DType::UINT8), 1);
-                gather_chunks(&repeated(*byte, count, stream.device())?, &header, (dst, at, 1), stream)?;
+                gather_chunks(&repeated(*byte, count, stream.device())?, &header, dst, at..at + 1, stream)?;
             }
         }
         Ok(())
@@ -234,16 +235,11 @@ fn repeated(byte: u8, count: usize, device: Device) -> Result<NdBuffer> {
     Ok(NdBuffer::from_parts(Buffer::from_bytes(device, &[byte])?, DType::UINT8, layout)?)
 }
 
-/// Packs each row of `elements` into a chunk of `dst`, some bytes behind its beginning.
-fn gather_chunks(
-    elements: &NdBuffer,
-    map: &Map,
-    (dst, from_byte, packed_size_bytes): (&Strided, usize, usize),
-    stream: &Stream,
-) -> Result<()> {
+/// Packs each row of `elements` into the bytes `inside` of a chunk of `dst`.
+fn gather_chunks(elements: &NdBuffer, map: &Map, dst: &Strided, inside: Range<usize>, stream: &Stream) -> Result<()> {
     let boxes = (0..elements.shape()[0]).map(|index| TransferBox {
-        packed_offset_bytes: index * dst.stride_bytes + from_byte,
-        packed_size_bytes,
+        packed_offset_bytes: index * dst.stride_bytes + inside.start,
+        packed_size_bytes: inside.len(),
         packed_first_elem: 0,
         start: [&[index][..], &vec![0; map.shape.len()]].concat(),
         extent: [&[1][..], &map.shape].concat(),

@@ -7,6 +7,7 @@
 mod points;
 mod walk;
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use cuzarr_device::internal::{List, Lists, Within};
@@ -131,7 +132,8 @@ impl ChunkOrder {
         match self {
             ChunkOrder::Product(axes) => {
                 let axes = axes.iter().zip(inside).enumerate();
-                axes.map(|(dim, (axis, &inside))| axis.cells(inside, &cells.along(dim))).fold(1, u64::saturating_mul)
+                axes.map(|(dim, (axis, &(from, to)))| axis.cells(from..to, &cells.along(dim)))
+                    .fold(1, u64::saturating_mul)
             }
             ChunkOrder::Points(points) => points
                 .chunks_of(inside, cells)
@@ -297,10 +299,10 @@ impl Along {
         }
     }
 
-    fn cells(&self, (from, to): (u64, u64), cells: &CellsAlong) -> u64 {
+    fn cells(&self, positions: Range<u64>, cells: &CellsAlong) -> u64 {
         match self {
-            Along::Range(range) => cells.touched(range, (from, to)),
-            Along::List { indices, .. } => cells.touched_by(&indices[from as usize..to as usize]),
+            Along::Range(range) => cells.touched(range, positions),
+            Along::List { indices, .. } => cells.touched_by(&indices[positions.start as usize..positions.end as usize]),
         }
     }
 }

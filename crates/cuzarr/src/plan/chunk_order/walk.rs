@@ -221,7 +221,7 @@ mod tests {
             }
             assert_eq!(met, (0..count).collect::<Vec<_>>());
             let walked = walk(&axes, &[0], &[cell], &whole(&axes)).count() as u64;
-            assert_eq!(cells_inside(&axes[0], (0, count), cell), walked, "{start} {count} {step} {cell}");
+            assert_eq!(cells_inside(&axes[0], 0..count, cell), walked, "{start} {count} {step} {cell}");
         }
     }
 

@@ -79,7 +79,7 @@ impl World {
             let key = (source.key)(&at);
             let mut object = Vec::new();
             let layout = source.layout_at(&origin).unwrap();
-            if world.store(&key, (&layout, 0), &origin, &mut object, dice) {
+            if world.store(&key, &layout, 0, &origin, &mut object, dice) {
                 world.objects.insert(key, object);
             }
         }
@@ -90,7 +90,8 @@ impl World {
     fn store(
         &mut self,
         key: &str,
-        (kind, level): (&ChunkLayout, usize),
+        kind: &ChunkLayout,
+        level: usize,
         origin: &[u64],
         object: &mut Vec<u8>,
         dice: &mut Dice,
@@ -125,7 +126,7 @@ impl World {
         for linear in order {
             let from = object.len() as u64;
             let cell: Vec<_> = (0..shape.len()).map(|d| origin[d] + cells[linear][d] * inner[d]).collect();
-            if self.store(key, (kind, level + 1), &cell, object, dice) {
+            if self.store(key, kind, level + 1, &cell, object, dice) {
                 table[linear] = Some((from - begin, object.len() as u64 - from));
             }
             object.extend(vec![9; dice.below(9) as usize]);

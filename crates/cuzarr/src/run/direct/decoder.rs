@@ -25,6 +25,7 @@ use serde_json::Value;
 use super::codecs::Codecs;
 use super::{for_each_item, place};
 use crate::cancellation::CancellationToken;
+use crate::codec::batch::HostCopy;
 use crate::codec::native::{Chunks, NativeBatch, Source};
 use crate::codec::{Chain, Program, leave_nothing};
 use crate::error::{Error, ErrorKind, Result, ResultExt};
@@ -203,7 +204,7 @@ impl DecoderBatch {
             true => self.outs_of(&program, &known)?.filter(|outs| !overlap(&outs.buffer, &arena)),
             false => None,
         };
-        let source = Source { buffer: &arena, ranges, host: bytes.as_deref(), headers: &[] };
+        let source = Source { buffer: &arena, ranges, host: HostCopy { bytes: bytes.as_deref(), headers: &[] } };
         let in_place = target.is_some();
         let batch = native.prepare_to(source, target, self.scratch_limit_bytes.into(), &stream)?;
         stream.synchronize()?;

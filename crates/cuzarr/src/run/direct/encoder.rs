@@ -270,8 +270,8 @@ impl EncoderBatch {
                 packed
             }
         };
-        let strided = || Strided { buffer: packed.clone(), stride_bytes };
-        let undone = kernels.undo.run(strided(), size_bytes, count, stream)?;
+        let strided = || Strided { buffer: packed.clone(), stride_bytes, size_bytes, count };
+        let undone = kernels.undo.run(strided(), stream)?;
         let ready = &undone.chunks;
         let chunk_bytes = vec![kernels.encoder.chunk_bytes(); count];
         let mut batch = EncodeBatch::prepare(&*kernels.encoder, &ready.buffer, ready.stride_bytes, chunk_bytes)?;
@@ -404,8 +404,8 @@ impl EncoderBatch {
         for (at, (number, frame)) in numbers.into_iter().zip(frames).enumerate() {
             let frame = match &packed {
                 // The host says what is wrong with an element.
-                Some(Strided { buffer, stride_bytes }) if reported[at] => {
-                    let chunk = buffer.slice(at * stride_bytes..at * stride_bytes + program.packed_size_bytes())?;
+                Some(Strided { buffer, stride_bytes, size_bytes, .. }) if reported[at] => {
+                    let chunk = buffer.slice(at * stride_bytes..at * stride_bytes + size_bytes)?;
                     program.encode(&chunk.to_vec()?).and_then(|frame| self.hand_over(frame))
                 }
                 _ => Ok(frame),

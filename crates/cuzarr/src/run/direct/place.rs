@@ -137,7 +137,7 @@ fn place_rows(
     let places = outs.iter().map(|(out, _)| out.as_buffer()).collect::<cuzarr_device::Result<Vec<_>>>()?;
     if let Some((memory, offsets)) = Buffer::joined(&places) {
         let rows = offsets.iter().zip(outs).map(|(at, (_, packed_offset))| (at / size_bytes, *packed_offset));
-        return scatter_rows(program, packed, rows, (&memory, like), stream);
+        return scatter_rows(program, packed, rows, &memory, like, stream);
     }
     if size_bytes >= LAUNCH_EACH_BYTES {
         for (out, offset) in outs {
@@ -150,7 +150,7 @@ fn place_rows(
     for (outs, places) in outs.chunks(len).zip(places.chunks(len)) {
         let memory = memory.slice(..outs.len() * size_bytes)?;
         let rows = outs.iter().enumerate().map(|(row, (_, packed_offset))| (row, *packed_offset));
-        scatter_rows(program, packed, rows, (&memory, like), stream)?;
+        scatter_rows(program, packed, rows, &memory, like, stream)?;
         let pieces = places.iter().enumerate().map(|(row, place)| {
             let at = row * size_bytes;
             Ok((memory.slice(at..at + size_bytes)?, place.clone()))
@@ -165,10 +165,11 @@ fn scatter_rows(
     program: &Program,
     packed: &Buffer,
     rows: impl Iterator<Item = (usize, usize)>,
-    (memory, like): (&Buffer, &NdBuffer),
+    memory: &Buffer,
+    like: &NdBuffer,
     stream: &Stream,
 ) -> Result<()> {
-    let (array, transfer) = as_rows(program, rows, (memory, like))?;
+    let (array, transfer) = as_rows(program, rows, memory, like)?;
     Ok(scatter_on(packed, &transfer, &array, stream)?)
 }
 
@@ -177,7 +178,8 @@ fn scatter_rows(
 fn as_rows(
     program: &Program,
     rows: impl Iterator<Item = (usize, usize)>,
-    (memory, like): (&Buffer, &NdBuffer),
+    memory: &Buffer,
+    like: &NdBuffer,
 ) -> Result<(NdBuffer, Transfer)> {
     let (shape, dtype) = (like.shape(), like.dtype());
     let layout = Layout::contiguous(
@@ -219,7 +221,7 @@ pub(crate) fn gather(program: &Program, chunks: &[(&NdBuffer, usize)], packed: &
         Some((memory, offsets)) => {
             let like = rows[0].0;
             let rows = offsets.iter().zip(&rows).map(|(at, (_, offset))| (at / like.size_bytes(), *offset));
-            let (array, transfer) = as_rows(program, rows, (&memory, like))?;
+            let (array, transfer) = as_rows(program, rows, &memory, like)?;
             gather_on(&array, &transfer, packed, stream)?;
         }
         None => {

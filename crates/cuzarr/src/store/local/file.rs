@@ -93,7 +93,7 @@ pub(in super::super) fn version_of(metadata: &Metadata) -> Option<Version> {
     let ns = |seconds: i64, ns: i64| seconds.wrapping_mul(1_000_000_000).wrapping_add(ns) as u64;
     let modified_ns = ns(metadata.mtime(), metadata.mtime_nsec());
     let changed_ns = ns(metadata.ctime(), metadata.ctime_nsec());
-    Some(Version::of_file((metadata.dev(), metadata.ino()), metadata.len(), modified_ns, changed_ns))
+    Some(Version::of_file(metadata.dev(), metadata.ino(), metadata.len(), modified_ns, changed_ns))
 }
 
 #[cfg(not(unix))]

@@ -55,7 +55,7 @@ impl Object for DeflatedMember {
         let at = self.member.data_at.get().copied().unwrap_or(0);
         let packed =
             Packed { archive: &self.archive, at, end: at + self.member.packed_bytes, window: Vec::new(), used: 0 };
-        inflate(packed, (self.member.size_bytes, self.member.checksum), offset, bytes)
+        inflate(packed, self.member.size_bytes, self.member.checksum, offset, bytes)
     }
 
     // Each window was of the version that the directory is of.
@@ -64,13 +64,8 @@ impl Object for DeflatedMember {
     }
 }
 
-/// Decompresses the bytes of a member from `offset` on. All of a member, which has so many bytes, is compared with its checksum.
-pub(super) fn inflate(
-    packed: impl Read,
-    (size_bytes, checksum): (u64, u32),
-    offset: u64,
-    bytes: &mut [u8],
-) -> Result<()> {
+/// Decompresses the bytes of a member from `offset` on. All `size_bytes` of a member are compared with its checksum.
+pub(super) fn inflate(packed: impl Read, size_bytes: u64, checksum: u32, offset: u64, bytes: &mut [u8]) -> Result<()> {
     let mut decoder = DeflateDecoder::new(packed);
     let failed = |error: io::Error| match error.downcast::<Error>() {
         Ok(own) => own,

@@ -449,7 +449,7 @@ impl Draft {
         let size_bytes = written.size_bytes();
         if is_deflated {
             let packed = Packed { file, at: data_at, end: data_at + packed_bytes };
-            return inflate(io::BufReader::new(packed), (size_bytes, checksum), offset, bytes);
+            return inflate(io::BufReader::new(packed), size_bytes, checksum, offset, bytes);
         }
         read_at(bytes, data_at + offset)?;
         if bytes.len() as u64 == size_bytes && crc32fast::hash(bytes) != checksum {

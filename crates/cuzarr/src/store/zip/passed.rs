@@ -147,7 +147,7 @@ impl PassedShared {
             return self.misplace(index, lease); // the header is longer than others are
         };
         let inflated =
-            inflate(&data[..member.packed_bytes as usize], (member.size_bytes, member.checksum), 0, lease.bytes());
+            inflate(&data[..member.packed_bytes as usize], member.size_bytes, member.checksum, 0, lease.bytes());
         self.end(index, inflated.map(|()| ReadOutcome::Filled(lease)));
     }
 }
@@ -212,7 +212,7 @@ impl MemberSearch {
             let Some(mut lease) = shared.take_lent(index) else { continue };
             let filled = bytes.and_then(|bytes| {
                 if member.is_deflated {
-                    return inflate(&bytes[..], (member.size_bytes, member.checksum), 0, lease.bytes());
+                    return inflate(&bytes[..], member.size_bytes, member.checksum, 0, lease.bytes());
                 }
                 lease.bytes().copy_from_slice(&bytes);
                 if crc32fast::hash(&bytes) == member.checksum { Ok(()) } else { Err(wrong_checksum()) }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use cuzarr_device::internal::{Slab, SlabPiece};
 use cuzarr_device::{Buffer, Stream};
 
-use crate::codec::batch::ScratchLimit;
+use crate::codec::batch::{HostCopy, ScratchLimit};
 use crate::codec::native::Source;
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::{Batch, Fill, Read, Unit};
@@ -200,7 +200,7 @@ impl DeviceRoute for HybridBatch {
             };
             let input_bytes = |unit: &Unit| natives.of(&unit.layout).and_then(|native| native.input_bytes());
             let ranges = units.clone().map(|(unit, at)| at..at + input_bytes(unit).unwrap_or(0)).collect();
-            let source = Source { buffer: &arena, ranges, host: None, headers: &[] };
+            let source = Source { buffer: &arena, ranges, host: HostCopy::default() };
             let decoded_bytes: u64 = units.clone().map(|(unit, _)| unit.packed_size_bytes as u64).sum();
             let counted_bytes = natives.usual().scratch_copies().saturating_mul(decoded_bytes) as usize;
             let scratch = ScratchLimit { aim_bytes: counted_bytes, most_bytes: usize::MAX };

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use cuzarr_device::internal::{Copied, Slab, SlabPiece, SlabSeries, pool};
 use cuzarr_device::{Buffer, Event, Stream};
 
-use crate::codec::batch::ScratchLimit;
+use crate::codec::batch::{HostCopy, ScratchLimit};
 use crate::codec::device::Headers;
 use crate::codec::native::{NativeBatch, Source};
 use crate::error::{Error, ErrorKind, Result};
@@ -205,8 +205,8 @@ impl Fetched {
         self.batch = None;
         let (Some(slabs), false) = (&self.slabs, self.frames.is_empty()) else { return Ok(()) };
         let ranges = self.frames.iter().map(|frame| frame.src.clone()).collect();
-        let (buffer, host) = slabs.bytes()?;
-        let source = Source { buffer: &buffer, ranges, host, headers: &self.headers };
+        let (buffer, bytes) = slabs.bytes()?;
+        let source = Source { buffer: &buffer, ranges, host: HostCopy { bytes, headers: &self.headers } };
         let units = self.frames.iter().map(|frame| &plan.units[frame.unit]);
         self.batch = Some(route.natives.prepare(units, source, scratch, &route.stream)?);
         Ok(())

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use cuzarr_device::internal::pool;
 use cuzarr_device::{Buffer, Device, Stream};
 
+use crate::codec::batch::HostCopy;
 use crate::codec::native::{NativeBatch, Source};
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::{Batch, Fill, Unit};
@@ -238,7 +239,7 @@ impl ResidentBatch {
         // Headers are read from the arena when the batch is prepared.
         stream.synchronize()?;
         let most = (natives.usual().scratch_copies() as usize).saturating_mul(decoded_bytes);
-        let source = Source { buffer: &arena, ranges: ranges.clone(), host: None, headers: &[] };
+        let source = Source { buffer: &arena, ranges: ranges.clone(), host: HostCopy::default() };
         let mut batch = natives.prepare(units.iter().copied(), source, most.into(), stream)?;
         if !memory.reserve(call, batch.scratch_bytes().saturating_sub(most)) {
             return Ok(None);

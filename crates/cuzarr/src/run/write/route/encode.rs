@@ -192,7 +192,8 @@ impl Kind {
             }
             None => None,
         };
-        let (count, packed) = (leaves.len(), Strided { buffer: chunks.clone(), stride_bytes: stride });
+        let count = leaves.len();
+        let packed = Strided { buffer: chunks.clone(), stride_bytes: stride, size_bytes, count };
         let packed_bytes = leaves.iter().map(|leaf| self.packed.bytes_of(leaf)).collect::<Result<Vec<_>>>()?;
         let encoded_bytes = packed_bytes.iter().sum::<usize>() as u64;
         let chunk_bytes = match self.undo.chunk_bytes() {
@@ -208,7 +209,7 @@ impl Kind {
             Blank { chunks, stride_bytes, blank, compared_bytes: &compared_bytes }
         });
         let (batch, undone) = counters.time_on(Stage::Encode, encoded_bytes, &stream, || -> Result<_> {
-            let undone = self.undo.run(packed, size_bytes, count, &stream)?;
+            let undone = self.undo.run(packed, &stream)?;
             let ready = &undone.chunks;
             let mut batch = EncodeBatch::prepare(&*self.encoder, &ready.buffer, ready.stride_bytes, chunk_bytes)?;
             batch.run_unless_blank(blank.as_ref(), &stream)?;

@@ -16,6 +16,7 @@ use cuzarr_device::internal::transfer::{copy_pieces_on, scatter_on};
 use cuzarr_device::{Buffer, Layout, NdBuffer, Stream, Tail, Transfer, TransferBox};
 
 use crate::cancellation::POLL_INTERVAL;
+use crate::codec::batch::HostCopy;
 use crate::codec::device::Headers;
 use crate::codec::native::{Native, NativeBatch, Source};
 use crate::error::{Error, ErrorKind, Result};
@@ -226,7 +227,7 @@ impl Decoding {
         }
         let decoded_bytes = count * chunks.size_bytes;
         let most = usize::try_from(native.scratch_copies()).unwrap_or(usize::MAX).saturating_mul(decoded_bytes);
-        let source = Source { buffer: &arena, ranges, host: Some(&bytes), headers: &headers };
+        let source = Source { buffer: &arena, ranges, host: HostCopy { bytes: Some(&bytes), headers: &headers } };
         let mut batch = native.prepare(source, most.into(), stream)?;
         counters.time_on(Stage::Decode, decoded_bytes as u64, stream, || batch.run(stream))?;
         let (packed, offsets) = batch.packed();
