@@ -13,7 +13,7 @@ use pyo3::types::{PyComplex, PyDict, PyInt, PyList, PySlice, PyTuple};
 
 use crate::arrow;
 use crate::error::{IntoPython, PyResult};
-use crate::interrupt::interruptible;
+use crate::interrupt::{self, here, interruptible};
 use crate::metadata::{PyArrayMetadata, not_an_array};
 use crate::names::{parse_device, parse_dtype};
 use crate::ndbuffer::PyNdBuffer;
@@ -22,7 +22,7 @@ use crate::selection::{Lists, Selected, selection};
 use crate::store::PyStore;
 use crate::strings;
 use crate::update::PyUpdate;
-use crate::watch::{Watch, Watches, watched};
+use crate::watch::Watches;
 
 /// The rule of decoded elements, for Python.
 type Decoded = (Option<String>, Vec<Py<PyAny>>, Option<f64>, Option<f64>, Option<String>);
@@ -77,7 +77,7 @@ impl PyArray {
     /// Reads the selected elements, in C order, into new memory of the device.
     fn read(&self, py: Python<'_>, selection: Selected<'_>) -> PyResult<PyNdBuffer> {
         let selection = selection.parse()?;
-        Ok(PyNdBuffer { inner: self.run_reading(py, move |array| array.read_buffer(&selection))? })
+        Ok(PyNdBuffer { inner: self.run(py, move |array| array.read_buffer(&selection))? })
     }
 
     /// Reads what brackets of integers and slices select, in C order, into new memory of the device. `None` for everything else:
@@ -85,14 +85,14 @@ impl PyArray {
     fn read_plain(&self, py: Python<'_>, selection: &Bound<'_, PyAny>) -> PyResult<Option<PyNdBuffer>> {
         let Some(axes) = plain_axes(selection, self.array.shape()) else { return Ok(None) };
         let selection = Selection::new(axes).py()?;
-        Ok(Some(PyNdBuffer { inner: self.run_reading(py, move |array| array.read_buffer(&selection))? }))
+        Ok(Some(PyNdBuffer { inner: self.run(py, move |array| array.read_buffer(&selection))? }))
     }
 
     /// Reads the selected elements into memory of the same shape.
     fn read_into(&self, py: Python<'_>, selection: Selected<'_>, out: &PyNdBuffer) -> PyResult<()> {
         let selection = selection.parse()?;
         let out = out.inner.clone();
-        self.run_reading(py, move |array| array.read_into(&selection, &out))
+        self.run(py, move |array| array.read_into(&selection, &out))
     }
 
     /// Reads many selections with one plan, each into new memory of its own shape. The elements are of the array's type or of
@@ -147,8 +147,7 @@ impl PyArray {
     /// Begins an update of the selection. Other writes to its objects wait until it ends.
     fn update(&self, py: Python<'_>, selection: Selected<'_>) -> PyResult<PyUpdate> {
         let selection = selection.parse()?;
-        let watch = Arc::new(Watch::default());
-        PyUpdate::begin(py, self.watched(&watch), selection, watch)
+        PyUpdate::begin(py, self.watched(), selection)
     }
 
     /// Explains what reading or writing would do, as text and as JSON.
@@ -193,35 +192,19 @@ impl PyArray {
         &self.array
     }
 
-    /// The array under `watch` and the watches of this thread.
-    pub fn watched(&self, watch: &Arc<Watch>) -> Array {
-        let watches = Watches::current(watch);
-        watches.array(&self.array, watches.token())
+    /// The array under the watches of this thread.
+    pub fn watched(&self) -> Array {
+        let watches = Watches::current();
+        watches.array(&self.array, &watches.token())
     }
 
     /// Runs a call without the interpreter's lock, under the watches of this thread.
-    fn run<T: Send + 'static>(
-        &self,
-        py: Python<'_>,
-        call: impl FnOnce(&Array) -> cuzarr::Result<T> + Send + 'static,
-    ) -> PyResult<T> {
-        let watch = Arc::new(Watch::default());
-        let array = self.watched(&watch);
-        interruptible(py, &watch, move || call(&array))
-    }
-
-    /// Runs a read without the interpreter's lock, under the watches of this thread. A read of files runs on this thread, which
-    /// checks for signals while it waits: waking another thread would take a fiftieth of the time to read half a gigabyte.
-    fn run_reading<T: Send + 'static>(
-        &self,
-        py: Python<'_>,
-        call: impl FnOnce(&Array) -> cuzarr::Result<T> + Send + 'static,
-    ) -> PyResult<T> {
-        if !self.array.store().capabilities().divides_reads {
-            return self.run(py, call);
+    fn run<T: Send>(&self, py: Python<'_>, call: impl FnOnce(&Array) -> cuzarr::Result<T> + Send) -> PyResult<T> {
+        let array = self.watched();
+        match array.store().capabilities().divides_reads {
+            true => here(py, || call(&array)),
+            false => interruptible(py, &array.options().cancellation, || call(&array)),
         }
-        let watch = Arc::new(Watch::default());
-        watched(py, &watch, |watches, token| call(&watches.array(&self.array, token)))
     }
 }
 
@@ -229,8 +212,7 @@ impl PyArray {
 #[pyfunction]
 pub fn check_unchanged(py: Python<'_>, arrays: Vec<PyRef<'_, PyArray>>) -> PyResult<()> {
     let arrays: Vec<Array> = arrays.iter().map(|array| array.array.clone()).collect();
-    let watch = Arc::new(Watch::default());
-    interruptible(py, &watch, move || {
+    interruptible(py, &interrupt::token(), || {
         let arrays: Vec<&Array> = arrays.iter().collect();
         cuzarr::internal::node::check_unchanged(&arrays, "open the array again")
     })

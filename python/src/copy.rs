@@ -6,7 +6,7 @@ use cuzarr::meta::ZarrFormat;
 use cuzarr::node::{self, ArrayOptions, Consolidation, Group, Node};
 use cuzarr::plan::{AxisSelection, Region, Regions, Selection};
 use cuzarr::store::Store;
-use cuzarr::{Error, ErrorKind};
+use cuzarr::{CancellationToken, Error, ErrorKind};
 use cuzarr_compute::{Changes, Checkpoint, Copied, Existing, Pyramid, PyramidOptions, Shrink, copy_node};
 use cuzarr_device::downsample::Downsampling;
 use pyo3::exceptions::PyValueError;
@@ -18,13 +18,13 @@ use crate::carrier::Elsewhere;
 use crate::error::{IntoPython, PyResult};
 use crate::interrupt::interruptible;
 use crate::store::PyStore;
-use crate::watch::{Watch, Watches};
+use crate::watch::Watches;
 
 /// A planned copy, for `cuzarr.copy` and `cuzarr.rechunk`.
 #[pyclass(name = "Copy", module = "cuzarr._core")]
 pub struct PyCopy {
     copied: Option<Copied>,
-    watch: Arc<Watch>,
+    token: CancellationToken,
 }
 
 #[pymethods]
@@ -46,7 +46,7 @@ impl PyCopy {
             let node = places.open_source()?;
             copy_node(node, Arc::clone(&places.to), &places.to_path, &changes, existing)
         });
-        Ok(PyCopy { copied: Some(copied.py()?), watch: places.watch })
+        Ok(PyCopy { copied: Some(copied.py()?), token: places.options.cancellation })
     }
 
     /// The plan as JSON.
@@ -72,7 +72,7 @@ impl PyCopy {
         if let Some(carry) = carry {
             return Elsewhere::run(py, carry, |carrier| copied.run_by(carrier, &|_, _| ()).map(|_| ()));
         }
-        interruptible(py, &self.watch, move || copied.run(&|_, _| ()).map(|_| ()))
+        interruptible(py, &self.token, move || copied.run(&|_, _| ()).map(|_| ()))
     }
 }
 
@@ -80,7 +80,7 @@ impl PyCopy {
 #[pyclass(name = "Pyramid", module = "cuzarr._core")]
 pub struct PyPyramid {
     pyramid: Option<Pyramid>,
-    watch: Arc<Watch>,
+    token: CancellationToken,
 }
 
 #[pymethods]
@@ -110,7 +110,7 @@ impl PyPyramid {
                 settings,
             ),
         });
-        Ok(PyPyramid { pyramid: Some(pyramid.py()?), watch: places.watch })
+        Ok(PyPyramid { pyramid: Some(pyramid.py()?), token: places.options.cancellation })
     }
 
     /// The plan as JSON.
@@ -125,7 +125,7 @@ impl PyPyramid {
         if let Some(carry) = carry {
             return Elsewhere::run(py, carry, |carrier| pyramid.run_by(carrier, &|_, _| ()).map(|_| ()));
         }
-        interruptible(py, &self.watch, move || pyramid.run(&|_, _| ()).map(|_| ()))
+        interruptible(py, &self.token, move || pyramid.run(&|_, _| ()).map(|_| ()))
     }
 }
 
@@ -141,18 +141,16 @@ struct Places {
     to: Arc<dyn Store>,
     to_path: String,
     options: ArrayOptions,
-    watch: Arc<Watch>,
 }
 
 impl Places {
     fn new(source: Opened<'_>, target: (PyRef<'_, PyStore>, String), options: ArrayOptions) -> Places {
-        let watch = Arc::new(Watch::default());
-        let watches = Watches::current(&watch);
+        let watches = Watches::current();
         let (from, to) = (watches.store(&source.0.inner), watches.store(&target.0.inner));
         let options = options.with_cancellation(watches.token());
         let from_format = if source.2 == 2 { ZarrFormat::V2 } else { ZarrFormat::V3 };
         let (from_path, from_consolidated) = (source.1, source.3);
-        Places { from, from_path, from_format, from_consolidated, to, to_path: target.1, options, watch }
+        Places { from, from_path, from_format, from_consolidated, to, to_path: target.1, options }
     }
 
     fn open_source(&self) -> cuzarr::Result<Node> {
@@ -183,9 +181,10 @@ fn parse_existing(name: &str) -> PyResult<Existing> {
 /// Copies all elements of an array into another one. Python writes the target's documents.
 #[pyfunction]
 pub fn copy_elements(py: Python<'_>, source: &PyArray, target: &PyArray) -> PyResult<()> {
-    let watch = Arc::new(Watch::default());
-    let (source, target) = (source.watched(&watch), target.watched(&watch));
-    interruptible(py, &watch, move || cuzarr_compute::copy_elements(&source, &target, &|_| ()))
+    let watches = Watches::current();
+    let token = watches.token();
+    let (source, target) = (watches.array(source.array(), &token), watches.array(target.array(), &token));
+    interruptible(py, &token, || cuzarr_compute::copy_elements(&source, &target, &|_| ()))
 }
 
 /// Copies a box of one pass of a copy, whose regions another process distributes. `shrink` are the factors and the method of a
@@ -200,8 +199,9 @@ pub fn copy_region(
     select: Option<Vec<(u64, u64, u64)>>,
     memory_limit_bytes: u64,
 ) -> PyResult<()> {
-    let watch = Arc::new(Watch::default());
-    let (source, target) = (source.watched(&watch), target.watched(&watch));
+    let watches = Watches::current();
+    let token = watches.token();
+    let (source, target) = (watches.array(source.array(), &token), watches.array(target.array(), &token));
     let shrink = shrink.map(|(factors, name)| {
         let unknown = || Error::new(ErrorKind::InvalidArgument, format!("unknown method '{name}'"));
         Downsampling::named(&name).map(|method| Shrink { factors, method }).ok_or_else(unknown)
@@ -210,7 +210,7 @@ pub fn copy_region(
     let region = Region { number: 0, start, extent };
     let axis = |(start, count, step)| AxisSelection { start, count, step, dropped: false };
     let select = select.map(|axes| Selection::new(axes.into_iter().map(axis).collect())).transpose().py()?;
-    interruptible(py, &watch, move || {
+    interruptible(py, &token, || {
         cuzarr_compute::copy_region(&source, &target, &region, shrink, select, memory_limit_bytes)
     })
 }

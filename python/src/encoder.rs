@@ -1,6 +1,6 @@
 //! Encoders that work directly on chunks of Python.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use cuzarr::run::{Encoder, EncoderBatch};
 use cuzarr_device::{DType, Device, Layout, NdBuffer, Order};
@@ -9,9 +9,10 @@ use pyo3::prelude::*;
 
 use crate::decoder::callers_stream;
 use crate::error::{IntoPython, PyResult, exceptions};
+use crate::interrupt::here;
 use crate::names::parse_device;
 use crate::ndbuffer::PyNdBuffer;
-use crate::watch::{Watch, watched};
+use crate::watch::Watches;
 
 /// A codec, or a chain of them, on one device.
 #[pyclass(name = "Encoder", module = "cuzarr._core", frozen)]
@@ -79,7 +80,8 @@ impl PyEncoderBatch {
         // SAFETY: only `cuzarr.codecs` calls this. It passes the handle of a stream of this device that belongs to `owner`,
         // or of one of CUDA's own streams.
         let stream = unsafe { callers_stream(self.device, stream, owner) }?;
-        watched(py, &Arc::new(Watch::default()), |_, token| self.lock().run_under(&stream, &token))
+        let token = Watches::current().token();
+        here(py, || self.lock().run_under(&stream, &token))
     }
 
     /// Waits for the batch, and returns `None` or an exception for each chunk.

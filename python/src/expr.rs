@@ -21,7 +21,7 @@ use crate::names::{parse_device, parse_dtype};
 use crate::ndbuffer::PyNdBuffer;
 use crate::selection::Selected;
 use crate::store::PyStore;
-use crate::watch::{Watch, Watches};
+use crate::watch::Watches;
 
 /// An expression: an operation and its operands.
 #[pyclass(name = "Expr", module = "cuzarr._core", frozen)]
@@ -232,7 +232,7 @@ impl PyExpr {
     ) -> PyResult<PyNdBuffer> {
         let (options, expr) = (options(parse_device(device)?, memory_limit_bytes, threads), self.0.clone());
         if expr.is_in_memory() {
-            // This cannot be cancelled, so it needs no other thread. Starting one takes as long as a small kernel.
+            // This cannot be cancelled.
             let inner = py.detach(|| expr.compute_region(&start, &extent, &options)).py()?;
             return Ok(PyNdBuffer { inner });
         }
@@ -386,15 +386,15 @@ fn options(device: Device, memory_limit_bytes: u64, threads: usize) -> ComputeOp
 }
 
 /// Runs a computation under the watches of this thread.
-fn run<T: Send + 'static>(
+fn run<T: Send>(
     py: Python<'_>,
     options: ComputeOptions<'static>,
-    call: impl FnOnce(&ComputeOptions<'_>) -> cuzarr::Result<T> + Send + 'static,
+    call: impl FnOnce(&ComputeOptions<'_>) -> cuzarr::Result<T> + Send,
 ) -> PyResult<T> {
-    let watch = Arc::new(Watch::default());
-    let watches = Watches::current(&watch);
-    interruptible(py, &watch, move || {
-        let (token, wrap) = (watches.token(), |store: &Arc<dyn Store>| watches.store(store));
+    let watches = Watches::current();
+    let token = watches.token();
+    interruptible(py, &token, || {
+        let wrap = |store: &Arc<dyn Store>| watches.store(store);
         call(&options.with_cancellation(&token).with_wrap(&wrap))
     })
 }

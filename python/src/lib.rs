@@ -12,7 +12,6 @@ mod encoder;
 mod error;
 mod expr;
 mod foreign;
-mod helper;
 mod identity;
 mod interrupt;
 mod json;

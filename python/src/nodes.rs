@@ -11,11 +11,11 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
 use crate::error::{IntoPython, PyResult};
-use crate::interrupt::{interruptible, reading};
+use crate::interrupt::{interruptible, looking};
 use crate::json::{self, Names};
 use crate::metadata::PyArrayMetadata;
 use crate::store::PyStore;
-use crate::watch::{Watch, Watches};
+use crate::watch::Watches;
 
 /// The metadata of an array, or the documents of a group by their names; what is consolidated below it, and warnings.
 type Found<'py> = (Bound<'py, PyAny>, Option<PyConsolidated>, Vec<String>);
@@ -58,13 +58,12 @@ pub fn find_node<'py>(
     max_bytes: u64,
 ) -> PyResult<Option<Found<'py>>> {
     let consolidation = parse_consolidation(use_consolidated)?;
-    let watch = Arc::new(Watch::default());
-    let cancellation = Watches::current(&watch).token();
+    let cancellation = Watches::current().token();
     let format = zarr_format.map(format);
     let lookup = Lookup { format, arrays, consolidation, max_bytes, cancellation };
     let inner = Arc::clone(&store.inner);
-    let is_far = inner.capabilities().far;
-    let found = reading(py, is_far, &watch, move || node::find_documents(&*inner, &path, &lookup))?;
+    let (is_far, token) = (inner.capabilities().far, lookup.cancellation.clone());
+    let found = looking(py, is_far, &token, move || node::find_documents(&*inner, &path, &lookup))?;
     found.map(|found| to_python(py, &found)).transpose()
 }
 
@@ -83,13 +82,12 @@ pub fn walk_nodes<'py>(
     max_bytes: u64,
 ) -> PyResult<Vec<(String, Found<'py>)>> {
     let consolidation = if use_consolidated { Consolidation::WhenPresent } else { Consolidation::Never };
-    let watch = Arc::new(Watch::default());
-    let cancellation = Watches::current(&watch).token();
+    let cancellation = Watches::current().token();
     let lookup = Lookup { consolidation, max_bytes, cancellation, ..Lookup::default() };
     let store = Arc::clone(&store.inner);
-    let is_far = store.capabilities().far;
+    let (is_far, token) = (store.capabilities().far, lookup.cancellation.clone());
     let walk = move || node::walk_documents(&*store, &path, format(zarr_format), max_depth, most, &lookup);
-    let nodes = if is_far { reading(py, is_far, &watch, walk) } else { interruptible(py, &watch, walk) }?;
+    let nodes = if is_far { looking(py, true, &token, walk) } else { interruptible(py, &token, walk) }?;
     nodes.into_iter().map(|(path, found)| Ok((path, to_python(py, &found.py()?)?))).collect()
 }
 
@@ -102,13 +100,12 @@ pub fn find_nodes<'py>(
     zarr_format: u8,
     max_bytes: u64,
 ) -> PyResult<Vec<Option<Found<'py>>>> {
-    let watch = Arc::new(Watch::default());
-    let cancellation = Watches::current(&watch).token();
+    let cancellation = Watches::current().token();
     let lookup = Lookup { consolidation: Consolidation::Never, max_bytes, cancellation, ..Lookup::default() };
     let store = Arc::clone(&store.inner);
-    let is_far = store.capabilities().far;
+    let (is_far, token) = (store.capabilities().far, lookup.cancellation.clone());
     let find = move || node::find_many(&*store, &paths, format(zarr_format), &lookup).into_iter().collect();
-    let nodes: Vec<Option<FoundNode>> = reading(py, is_far, &watch, find)?;
+    let nodes: Vec<Option<FoundNode>> = looking(py, is_far, &token, find)?;
     nodes.into_iter().map(|found| found.map(|found| to_python(py, &found)).transpose()).collect()
 }
 
@@ -122,13 +119,12 @@ pub fn consolidate<'py>(
     indent: Option<usize>,
     max_bytes: u64,
 ) -> PyResult<Found<'py>> {
-    let watch = Arc::new(Watch::default());
-    let cancellation = Watches::current(&watch).token();
+    let cancellation = Watches::current().token();
     let lookup = Lookup { format: Some(format(zarr_format)), max_bytes, cancellation, ..Lookup::default() };
     let store = Arc::clone(&store.inner);
-    let is_far = store.capabilities().far;
+    let (is_far, token) = (store.capabilities().far, lookup.cancellation.clone());
     let gather = move || Ok(node::consolidate(&store, &path, indent, &lookup)?.1);
-    let found = if is_far { reading(py, is_far, &watch, gather) } else { interruptible(py, &watch, gather) }?;
+    let found = if is_far { looking(py, true, &token, gather) } else { interruptible(py, &token, gather) }?;
     to_python(py, &found)
 }
 
@@ -152,14 +148,12 @@ impl PyNodeLock {
         is_array: bool,
         for_shape: bool,
     ) -> PyResult<Self> {
-        let watch = Arc::new(Watch::default());
-        let cancellation = Watches::current(&watch).token();
+        let cancellation = Watches::current().token();
         let store = Arc::clone(&store.inner);
-        let take = move || match for_shape {
+        let lock = interruptible(py, &cancellation, || match for_shape {
             true => NodeLock::take_for_shape(store, &path, format(zarr_format), &cancellation),
             false => NodeLock::take(store, &path, format(zarr_format), is_array, &cancellation),
-        };
-        let lock = interruptible(py, &watch, take)?;
+        })?;
         Ok(PyNodeLock { lock: Mutex::new(Some(Arc::new(lock))), stored: Mutex::new(None) })
     }
 

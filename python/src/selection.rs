@@ -1,11 +1,10 @@
 //! Selections for Python: four lists for a box, or an object for index lists and points.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
-use cuzarr::internal::run::in_threads;
 use cuzarr::plan::{AxisIndex, AxisSelection, Selection};
 use cuzarr::{DType, Error, ErrorKind, NdBuffer};
+use cuzarr_device::internal::Threads;
 use cuzarr_device::nonzero;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -96,17 +95,8 @@ fn counted(lists: &[&NdBuffer], extents: &[u64]) -> cuzarr::Result<Vec<Counted>>
     if lists.len() < 2 || lists[0].len() < WORTH_THREADS {
         return work.map(|(list, &extent)| counted_along(list, extent)).collect();
     }
-    let results: Vec<Mutex<Option<cuzarr::Result<Counted>>>> = lists.iter().map(|_| Mutex::default()).collect();
-    let next = AtomicUsize::new(0);
-    in_threads(lists.len(), || {
-        loop {
-            let dim = next.fetch_add(1, Ordering::Relaxed);
-            let (Some(list), Some(&extent)) = (lists.get(dim), extents.get(dim)) else { return };
-            let result = counted_along(list, extent);
-            *results[dim].lock().unwrap_or_else(PoisonError::into_inner) = Some(result);
-        }
-    });
-    results.into_iter().filter_map(|result| result.into_inner().unwrap_or_else(PoisonError::into_inner)).collect()
+    let counted = Threads::workers().map(lists.len(), work, |(list, &extent)| counted_along(list, extent));
+    counted.into_iter().collect()
 }
 
 fn counted_along(list: &NdBuffer, extent: u64) -> cuzarr::Result<Counted> {

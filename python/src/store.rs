@@ -23,11 +23,10 @@ use pyo3::types::PyBytes;
 
 use crate::error::{IntoPython, PyResult, from_python};
 use crate::identity::Place;
-use crate::interrupt::reading;
+use crate::interrupt::{self, looking};
 use crate::names::parse_device;
 use crate::ndbuffer::PyNdBuffer;
 use crate::replies::{Pending, PyChunkReply, bounds};
-use crate::watch::Watch;
 
 /// A store that Python and the arrays opened in it share.
 #[pyclass(name = "Store", module = "cuzarr._core", frozen)]
@@ -74,7 +73,7 @@ impl PyStore {
         // Some stores read where their values are when they are opened.
         let mut links = std::iter::successors(Some(&url), |url| url.wrapped());
         let is_far = links.any(|link| cuzarr_remote::SCHEMES.contains(&link.scheme()));
-        let inner = reading(py, is_far, &Watch::default(), move || registry.open_url(&url))?;
+        let inner = looking(py, is_far, &interrupt::token(), move || registry.open_url(&url))?;
         Ok(Some(PyStore { inner }))
     }
 
@@ -355,7 +354,7 @@ impl PyStore {
         read: impl FnOnce(&dyn Store, &str) -> cuzarr::Result<T> + Send + 'static,
     ) -> PyResult<T> {
         let (store, key) = (Arc::clone(&self.inner), key.to_string());
-        reading(py, self.inner.capabilities().far, &Watch::default(), move || read(&*store, &key))
+        looking(py, self.inner.capabilities().far, &interrupt::token(), move || read(&*store, &key))
     }
 
     fn knows(registry: &Registry, url: &Url) -> bool {

@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use cuzarr::CancellationToken;
 use cuzarr::node::{Array, Update};
 use cuzarr::plan::Selection;
 use pyo3::exceptions::PyValueError;
@@ -12,13 +13,12 @@ use crate::error::PyResult;
 use crate::interrupt::interruptible;
 use crate::ndbuffer::PyNdBuffer;
 use crate::strings;
-use crate::watch::Watch;
 
 /// An update of a selection. Other writes to its objects wait until its `with` block ends.
 #[pyclass(name = "Update", module = "cuzarr._core", frozen)]
 pub struct PyUpdate {
     update: Mutex<Option<Arc<Update>>>,
-    watch: Arc<Watch>,
+    token: CancellationToken,
 }
 
 #[pymethods]
@@ -34,21 +34,22 @@ impl PyUpdate {
     /// Writes elements. Their shape is broadcast to the selection's.
     fn write(&self, py: Python<'_>, value: &PyNdBuffer) -> PyResult<()> {
         let (update, value) = (self.update()?, value.inner.clone());
-        interruptible(py, &self.watch, move || update.write_buffer(&value))
+        interruptible(py, &self.token, || update.write_buffer(&value))
     }
 
     /// Writes elements of variable length, given in C order.
     fn write_variable(&self, py: Python<'_>, elements: &Bound<'_, PyList>, text: bool) -> PyResult<()> {
         let (update, elements) = (self.update()?, strings::from_list(elements, text)?);
-        interruptible(py, &self.watch, move || update.write_variable(&elements))
+        interruptible(py, &self.token, || update.write_variable(&elements))
     }
 }
 
 impl PyUpdate {
     /// Waits until other writes to the selection's objects are done.
-    pub fn begin(py: Python<'_>, array: Array, selection: Selection, watch: Arc<Watch>) -> PyResult<PyUpdate> {
-        let update = interruptible(py, &watch, move || array.update(&selection))?;
-        Ok(PyUpdate { update: Mutex::new(Some(Arc::new(update))), watch })
+    pub fn begin(py: Python<'_>, array: Array, selection: Selection) -> PyResult<PyUpdate> {
+        let token = array.options().cancellation.clone();
+        let update = interruptible(py, &token, || array.update(&selection))?;
+        Ok(PyUpdate { update: Mutex::new(Some(Arc::new(update))), token })
     }
 
     fn update(&self) -> PyResult<Arc<Update>> {

@@ -15,8 +15,8 @@ use cuzarr::store::{
 use cuzarr_device::{Buffer, Device};
 use pyo3::prelude::*;
 
-use crate::error::{IntoPython, PyResult};
-use crate::interrupt::is_main_thread;
+use crate::error::PyResult;
+use crate::interrupt;
 
 thread_local! {
     /// The watches over this thread's calls, the innermost last.
@@ -67,30 +67,25 @@ impl Watch {
 pub struct Watches(Arc<[Arc<Watch>]>);
 
 impl Watches {
+    /// The watches of this thread.
+    pub fn current() -> Watches {
+        Watches(CURRENT.with_borrow(|stack| stack.iter().map(Arc::clone).collect()))
+    }
+
     /// The watches of this thread, and `own`.
-    pub fn current(own: &Arc<Watch>) -> Watches {
-        let with_own = |stack: &Vec<Arc<Watch>>| stack.iter().chain([own]).map(Arc::clone).collect();
-        Watches(CURRENT.with_borrow(with_own))
+    pub fn with(own: &Arc<Watch>) -> Watches {
+        Watches(CURRENT.with_borrow(|stack| stack.iter().chain([own]).map(Arc::clone).collect()))
     }
 
-    fn tokens(&self) -> Vec<CancellationToken> {
-        self.0.iter().map(|watch| watch.cancellation.clone()).collect()
-    }
-
-    /// A cancellation token for a call under these watches.
+    /// A token for a call under these watches, which a signal cancels as well.
     pub fn token(&self) -> CancellationToken {
-        CancellationToken::under(self.tokens())
+        let tokens = self.0.iter().map(|watch| watch.cancellation.clone());
+        CancellationToken::under(tokens.chain([interrupt::token()]).collect())
     }
 
-    /// Like [`Watches::token`], but the thread that waits for the call also checks for signals.
-    fn listening(&self, signals: &Arc<Signals>) -> CancellationToken {
-        let signals = Arc::clone(signals);
-        CancellationToken::listening(self.tokens(), move || signals.look())
-    }
-
-    /// The array with its calls under these watches. `token` stops them.
-    pub fn array(&self, array: &Array, token: CancellationToken) -> Array {
-        with_store(&array.under(token), self.store(array.store()))
+    /// The array with its calls under these watches, and under `token`.
+    pub fn array(&self, array: &Array, token: &CancellationToken) -> Array {
+        with_store(&array.under(token.clone()), self.store(array.store()))
     }
 
     /// The store, with the watches that note keys.
@@ -151,46 +146,6 @@ impl PyWatch {
             place.map(|place| stack.remove(place));
         });
         Ok(())
-    }
-}
-
-/// Checks for signals while Python's main thread waits.
-#[derive(Default)]
-struct Signals {
-    raised: Mutex<Option<PyErr>>,
-}
-
-impl Signals {
-    /// Whether a signal raised an exception.
-    fn look(&self) -> bool {
-        let looked = Python::attach(|py| py.check_signals());
-        let mut raised = self.raised.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Err(exception) = looked {
-            raised.get_or_insert(exception);
-        }
-        raised.is_some()
-    }
-
-    /// The exception of the first signal that raised one.
-    fn take(&self) -> Option<PyErr> {
-        self.raised.lock().unwrap_or_else(PoisonError::into_inner).take()
-    }
-}
-
-/// Runs a call on this thread without the interpreter's lock, under the watches of this thread. On Python's main thread, the only
-/// one that gets signals, the call checks for them while it waits.
-pub fn watched<T: Send>(
-    py: Python<'_>,
-    own: &Arc<Watch>,
-    call: impl FnOnce(&Watches, CancellationToken) -> cuzarr::Result<T> + Send,
-) -> PyResult<T> {
-    let signals = is_main_thread(py)?.then(|| Arc::new(Signals::default()));
-    let watches = Watches::current(own);
-    let token = signals.as_ref().map_or_else(|| watches.token(), |signals| watches.listening(signals));
-    let result = py.detach(|| call(&watches, token));
-    match signals.and_then(|signals| signals.take()) {
-        Some(exception) => Err(exception),
-        None => result.py(),
     }
 }
 

@@ -10,7 +10,7 @@ use std::time::Instant;
 use cuzarr::internal::codec::Chain;
 use cuzarr::internal::node::chain;
 use cuzarr::node::Array;
-use cuzarr::run::{Decoder, Frames, Pool, Stage};
+use cuzarr::run::{Decoder, Frames, Stage, Threads};
 use cuzarr::store::{ByteRange, Lease, ReadOutcome, ReadRequest, ReadSink, Store, StoreExt};
 use cuzarr::{Error, ErrorKind, Result};
 use cuzarr_device::internal::{Slab, SlabPiece, SlabRing, pool};
@@ -139,7 +139,7 @@ fn fetch(array: &Array, keys: &[String], sizes: &[u64]) -> Result<f64> {
 fn fetch_by(array: &Array, keys: &[String], sizes: &[u64], round_bytes: u64) -> Result<f64> {
     let most = sizes.iter().copied().max().unwrap_or(0).max(round_bytes) as usize;
     let ring = SlabRing::new(array.device(), most, most)?;
-    let threads = Pool::new(array.options().threads);
+    let threads = Threads::new(array.options().threads);
     let seconds = best(TURNS, || {
         let (mut seconds, mut from) = (0.0, 0);
         while from < keys.len() {
@@ -155,7 +155,7 @@ fn fetch_by(array: &Array, keys: &[String], sizes: &[u64], round_bytes: u64) -> 
     Ok(output::gigabytes_per_second(sizes.iter().sum(), seconds))
 }
 
-fn fetch_round(store: &Arc<dyn Store>, keys: &[String], pieces: Vec<SlabPiece>, threads: &Pool) -> Result<f64> {
+fn fetch_round(store: &Arc<dyn Store>, keys: &[String], pieces: Vec<SlabPiece>, threads: &Threads) -> Result<f64> {
     let batch = keys.iter().map(|key| ReadRequest { key: key.clone(), range: ByteRange::Full }).collect();
     let (sender, ended) = channel();
     let pieces = pieces.into_iter().map(|piece| Mutex::new(Some(piece))).collect();

@@ -81,6 +81,7 @@ pub mod internal {
     pub use crate::memory::slab::{Copied, DEFAULT_SLAB_BYTES, Slab, SlabPiece, SlabRing, SlabSeries};
     pub use crate::ops::launch::{upload_table, write_table};
     pub use crate::ops::{bits, checksum, convert, delta, shuffle, transfer};
+    pub use crate::threads::{Job, Scope, Threads, Turn, is_worker, run_here};
 
     /// Functions on the host, which codecs use on their own byte slices.
     pub mod cpu {

@@ -7,11 +7,12 @@
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
 use crate::error::{Error, ErrorKind, Result};
 
-/// Time between two calls of [`CancellationToken::poll`] by a thread that waits for others.
+/// Time between two checks by a thread that waits for others.
 pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// A token that tells calls to stop, from any thread. Clones share one state. A cancelled token stays cancelled.
@@ -47,11 +48,11 @@ impl CancellationToken {
         CancellationToken(Arc::new(State { parents, ..State::default() }))
     }
 
-    /// Like [`CancellationToken::under`], with a listener. The thread that waits for the call also calls `listen` from time to
-    /// time, and cancels the token when that returns true.
+    /// A token with a listener, which cancels it by returning true. Each check of the token, or of one under it, calls the listener,
+    /// from the thread that checks, so it must be quick.
     #[must_use]
-    pub fn listening(parents: Vec<CancellationToken>, listen: impl Fn() -> bool + Send + Sync + 'static) -> Self {
-        CancellationToken(Arc::new(State { parents, listen: Some(Box::new(listen)), ..State::default() }))
+    pub fn listening(listen: impl Fn() -> bool + Send + Sync + 'static) -> Self {
+        CancellationToken(Arc::new(State { listen: Some(Box::new(listen)), ..State::default() }))
     }
 
     /// Cancels the token: calls that carry it fail before their next object.
@@ -69,18 +70,29 @@ impl CancellationToken {
     /// # Errors
     /// `Cancelled`
     pub fn check(&self) -> Result<()> {
-        if self.is_cancelled() { Err(Error::new(ErrorKind::Cancelled, "the call was cancelled")) } else { Ok(()) }
+        if self.hears() { Err(Error::new(ErrorKind::Cancelled, "the call was cancelled")) } else { Ok(()) }
     }
 
-    /// Like [`CancellationToken::check`], for the thread that waits: it calls the listener first.
+    /// Waits for the next message, and checks the token meanwhile. `None` when no sender is left.
     ///
     /// # Errors
     /// `Cancelled`
-    pub fn poll(&self) -> Result<()> {
+    pub(crate) fn receive<T>(&self, receiver: &Receiver<T>) -> Result<Option<T>> {
+        loop {
+            match receiver.recv_timeout(POLL_INTERVAL) {
+                Ok(message) => return Ok(Some(message)),
+                Err(RecvTimeoutError::Disconnected) => return Ok(None),
+                Err(RecvTimeoutError::Timeout) => self.check()?,
+            }
+        }
+    }
+
+    /// Whether this token or one of its parents was cancelled, or is by its listener now.
+    fn hears(&self) -> bool {
         if self.0.listen.as_ref().is_some_and(|listen| listen()) {
             self.cancel();
         }
-        self.check()
+        self.0.cancelled.load(Ordering::Acquire) || self.0.parents.iter().any(CancellationToken::hears)
     }
 }
 
@@ -113,10 +125,29 @@ mod tests {
     }
 
     #[test]
-    fn only_the_thread_that_waits_listens() {
-        let token = CancellationToken::listening(Vec::new(), || true);
+    fn a_check_asks_the_listeners_of_all_parents() {
+        let heard = Arc::new(AtomicBool::new(false));
+        let listening = CancellationToken::listening({
+            let heard = Arc::clone(&heard);
+            move || heard.load(Ordering::Relaxed)
+        });
+        let token = CancellationToken::under(vec![CancellationToken::new(), listening.clone()]);
         assert!(token.check().is_ok());
-        assert!(token.poll().is_err());
-        assert!(token.check().is_err(), "all threads hear of it");
+        heard.store(true, Ordering::Relaxed);
+        assert!(!token.is_cancelled(), "nobody has asked");
+        assert!(token.check().is_err());
+        heard.store(false, Ordering::Relaxed);
+        assert!(listening.is_cancelled() && token.check().is_err(), "it stays cancelled");
+    }
+
+    #[test]
+    fn who_waits_for_a_message_hears_of_a_cancellation() {
+        let (sender, receiver) = std::sync::mpsc::channel();
+        sender.send(1).unwrap();
+        let token = CancellationToken::listening(|| true);
+        assert_eq!(token.receive(&receiver).unwrap(), Some(1));
+        assert_eq!(token.receive(&receiver).unwrap_err().kind(), ErrorKind::Cancelled);
+        drop(sender);
+        assert_eq!(CancellationToken::new().receive(&receiver).unwrap(), None);
     }
 }

@@ -170,8 +170,7 @@ pub mod run {
     pub use crate::run::engine::Engine;
     pub use crate::run::options::Tuning;
     pub use crate::run::read::call::ArrayRead;
-    pub use crate::run::schedule::pool::in_threads;
-    pub use crate::run::schedule::walk::{relay, walk, write_behind};
+    pub use crate::run::schedule::walk::{apart, aside, relay, walk, write_behind};
 
     /// The sizes of batches, for tests and measurements that change them.
     pub fn tuning(options: &mut Options) -> &mut Tuning {

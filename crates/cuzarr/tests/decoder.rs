@@ -315,7 +315,7 @@ fn a_cancelled_run_ends_before_its_next_frame() {
     let decoder = Decoder::new(&codecs, Device::Cpu).unwrap();
     let mut batch = decoder.prepare(Frames::Apart(frames), outs, None).unwrap();
     let stream = Stream::new(Device::Cpu).unwrap();
-    let listening = CancellationToken::listening(Vec::new(), || true);
+    let listening = CancellationToken::listening(|| true);
     assert_eq!(batch.run_under(&stream, &listening).unwrap_err().kind(), ErrorKind::Cancelled);
     assert!(batch.check().is_err(), "a run that ended early is none");
     batch.run(&stream).unwrap();

@@ -51,9 +51,9 @@ const COMPUTE_LEVELS: &[&[&str]] = &[
 /// What a room may not name, and why. A needle is a path as it is written, `a::b`.
 const FORBIDDEN: &[(&str, &[&str], &str)] = &[
     ("meta", &["std::fs", "std::net", "std::thread"], "metadata is values, without input and output"),
-    ("meta", &["Buffer", "NdBuffer", "Stream", "Pool"], "metadata touches no device"),
+    ("meta", &["Buffer", "NdBuffer", "Stream", "Threads"], "metadata touches no device"),
     ("plan", &["std::fs", "std::net", "std::thread"], "a plan does nothing"),
-    ("plan", &["Buffer", "NdBuffer", "Stream", "Pool"], "a plan touches no device"),
+    ("plan", &["Buffer", "NdBuffer", "Stream", "Threads"], "a plan touches no device"),
     ("plan", &["dyn Store", "StoreExt", "LocalStore", "MemoryStore"], "a plan reads nothing"),
     ("codec", &["dyn Store", "StoreExt", "LocalStore", "MemoryStore"], "codecs never see a key"),
 ];

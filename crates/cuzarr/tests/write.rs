@@ -269,7 +269,7 @@ fn a_write_listens_while_it_waits_for_its_objects() {
     let mut story = story(Arc::clone(&kept));
     let begun = Arc::new(AtomicBool::new(false));
     let asked = Arc::clone(&begun);
-    let token = CancellationToken::listening(Vec::new(), move || asked.load(Ordering::Relaxed));
+    let token = CancellationToken::listening(move || asked.load(Ordering::Relaxed));
     story.options.cancellation = token.clone();
     story.store = Arc::new(Observed::new(Arc::clone(&kept)).with_failure(move |operation| {
         if matches!(operation, Operation::Write(..)) {

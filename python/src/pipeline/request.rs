@@ -10,6 +10,7 @@ use cuzarr::plan::AxisSelection;
 use cuzarr::run::Options;
 use cuzarr::store::Store;
 use cuzarr_device::Device;
+use cuzarr_device::internal::Threads;
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyInt, PyList, PySlice, PySliceMethods, PyTuple};
@@ -19,7 +20,6 @@ use super::grid::{Grid, Part};
 use super::store::PyChunkStore;
 use crate::array::parse_options;
 use crate::error::{IntoPython, PyResult};
-use crate::helper::Helper;
 use crate::ndbuffer::PyNdBuffer;
 use crate::strings;
 use crate::watch::{Watch, Watches};
@@ -157,15 +157,14 @@ impl PyChunkRequest {
         }
         let elements = out.get().inner.clone();
         let device = elements.device();
-        let watched = Watches::current(&self.watch).store(&store.get().inner);
+        let watched = Watches::with(&self.watch).store(&store.get().inner);
         let selection = self.grid.selection.clone();
         let access = self.access(chunks, device).py()?;
         let read = move || Engine::get().read(&access, &watched, &selection, &elements, &options).map(|_| ());
-        let helper = Helper::take().ok_or_else(|| PyRuntimeError::new_err("the system refuses a thread"))?;
         let ending = Arc::new(Ending::default());
         let ends = Arc::clone(&ending);
-        helper.begin(move || ends.end(catch_unwind(AssertUnwindSafe(read))));
-        Ok(PyStartedRead { ending, helper: Mutex::new(Some(helper)), store, _out: out })
+        Threads::callers().submit(Box::new(move || ends.end(catch_unwind(AssertUnwindSafe(read)))));
+        Ok(PyStartedRead { ending, store, _out: out })
     }
 
     /// Reads elements of variable length, in C order: strings if they are `text`, else bytes. Returns the missing items, too.
@@ -245,7 +244,7 @@ impl PyChunkRequest {
 
     /// The engine's options.
     fn run_options(&self, given: &Bound<'_, PyDict>) -> PyResult<Options> {
-        let cancellation = Watches::current(&self.watch).token();
+        let cancellation = Watches::with(&self.watch).token();
         Ok(parse_options(given)?.with_read_missing_chunks(true).with_cancellation(cancellation))
     }
 
@@ -260,7 +259,7 @@ impl PyChunkRequest {
         store: &PyChunkStore,
         call: impl FnOnce(&Arc<dyn Store>) -> cuzarr::Result<T> + Send,
     ) -> PyResult<(T, Vec<usize>)> {
-        let watched = Watches::current(&self.watch).store(&store.inner);
+        let watched = Watches::with(&self.watch).store(&store.inner);
         match py.detach(|| call(&watched)) {
             Ok(value) => Ok((value, self.missing())),
             Err(error) => Err(store.take_failure().unwrap_or_else(|| crate::error::to_python(&error))),
@@ -324,8 +323,6 @@ fn call(py: Python<'_>, callback: &Py<PyAny>) {
 #[pyclass(name = "StartedRead", module = "cuzarr._core", frozen)]
 pub struct PyStartedRead {
     ending: Arc<Ending>,
-    /// The read's thread, until `wait` returns. Without a call of `wait`, the thread ends with its read.
-    helper: Mutex<Option<Helper>>,
     store: Py<PyChunkStore>,
     /// Keeps the memory alive until the read has ended, so that its owner frees it last.
     _out: Py<PyNdBuffer>,
@@ -336,9 +333,6 @@ impl PyStartedRead {
     /// Waits for the end of the read, and raises its error. Only the first call raises.
     fn wait(&self, py: Python<'_>) -> PyResult<()> {
         let outcome = py.detach(|| self.ending.wait());
-        if let Some(helper) = self.helper.lock().unwrap_or_else(PoisonError::into_inner).take() {
-            helper.keep();
-        }
         match outcome {
             None | Some(Ok(Ok(()))) => Ok(()),
             Some(Ok(Err(error))) => {

@@ -136,7 +136,7 @@ impl Pass {
         mut done: impl FnMut(&Region, T) -> Result<()>,
     ) -> Result<()> {
         let read = |(region, _): &(Region, T)| in_flight(|| self.read(region)).at(|| region.to_string());
-        relay(regions, 1, read, |(region, note), elements| {
+        relay(&self.source.options().cancellation, regions, 1, read, |(region, note), elements| {
             self.write(&region, elements).at(|| region.to_string())?;
             done(&region, note)
         })

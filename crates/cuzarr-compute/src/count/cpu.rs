@@ -3,9 +3,10 @@
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
+use cuzarr_device::internal::Threads;
+
 use super::{Bins, Counter, NO_INTERVAL};
 use cuzarr::Result;
-use cuzarr::internal::run::in_threads;
 
 /// Neighbouring elements of the result that are walked through together, where that is how they lie in memory.
 const TILE_OUTPUTS: usize = 256;
@@ -30,7 +31,7 @@ impl Counter<'_> {
         if outputs.len() >= threads {
             let each = outputs.len().div_ceil(threads).max(1);
             let parts = counters.chunks_mut(each * table).zip(others.chunks_mut(each)).enumerate();
-            by_parts(threads, parts, |(part, (counters, others))| {
+            Threads::workers().map(threads, parts, |(part, (counters, others))| {
                 let range = part * each..part * each + others.len();
                 self.count(outputs.start, range, 0..self.view.reduced, counters, others);
             });
@@ -39,7 +40,7 @@ impl Counter<'_> {
         // Tables of their own, added up when they are done: sums of whole numbers have no order.
         let each = self.view.reduced.div_ceil(threads).max(1);
         let sums = Mutex::new((counters, others));
-        by_parts(threads, (0..self.view.reduced).step_by(each), |first| {
+        Threads::workers().map(threads, (0..self.view.reduced).step_by(each), |first| {
             let (mut own, mut own_others) = (vec![0; outputs.len() * table], vec![0; outputs.len()]);
             let part = first..(first + each).min(self.view.reduced);
             self.count(outputs.start, 0..outputs.len(), part, &mut own, &mut own_others);
@@ -130,16 +131,4 @@ impl Counter<'_> {
 fn bin(edges: &[u64], key: u64) -> Option<usize> {
     let (last, others) = edges.split_last()?;
     others.partition_point(|&edge| edge <= key).checked_sub(1).filter(|_| key <= *last)
-}
-
-/// Does some work part by part, in several threads.
-fn by_parts<T>(threads: usize, parts: impl Iterator<Item = T> + Send, work: impl Fn(T) + Sync) {
-    let parts = Mutex::new(parts);
-    let next = || parts.lock().unwrap_or_else(PoisonError::into_inner).next();
-    let run = || {
-        while let Some(part) = next() {
-            work(part);
-        }
-    };
-    in_threads(threads, run);
 }

@@ -1,14 +1,14 @@
 //! Reductions on the host: the same segments, lanes and steps as on a GPU, a row of lanes at a time.
 
-use std::sync::{Mutex, PoisonError};
+use std::ops::Range;
 
 use cuzarr_device::NdBuffer;
+use cuzarr_device::internal::Threads;
 use cuzarr_device::internal::cpu::cast;
 
 use super::state::{Accumulator, Fold, State, Value, Wide, beats};
 use super::view::{self, BLOCK_LANES, BLOCK_THREADS, PACK, THREAD_STEPS, View};
 use cuzarr::Result;
-use cuzarr::internal::run::in_threads;
 
 /// Jobs that a thread takes at a time, at most, and elements, at least: fewer are not worth a thread.
 const JOBS_AT_ONCE: usize = 64;
@@ -26,32 +26,11 @@ pub(crate) fn states(source: &NdBuffer, view: &View, fold: Fold, threads: usize)
     let jobs = if view.by_blocks { states.len() } else { view.outputs.div_ceil(rows_per_job) * view.segments };
     let job_elems = source.len().div_ceil(jobs.max(1)).max(1);
     let at_once = ELEMS_AT_ONCE.div_ceil(job_elems).min(JOBS_AT_ONCE);
-    let answers: Mutex<Vec<(usize, Vec<State>)>> = Mutex::default();
-    let next = std::sync::atomic::AtomicUsize::new(0);
-    let failure = Mutex::new(None);
-    let work = || {
-        let row = Row { bytes: &bytes, source, view, fold };
-        loop {
-            let first = next.fetch_add(at_once, std::sync::atomic::Ordering::Relaxed);
-            if first >= jobs {
-                return;
-            }
-            for job in first..jobs.min(first + at_once) {
-                match row.job(job) {
-                    Ok(states) => answers.lock().unwrap_or_else(PoisonError::into_inner).push((job, states)),
-                    Err(error) => {
-                        failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
-                        return;
-                    }
-                }
-            }
-        }
-    };
-    in_threads(threads.min(jobs.div_ceil(at_once)), work);
-    if let Some(error) = failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
-        return Err(error);
-    }
-    for (job, row) in answers.into_inner().unwrap_or_else(PoisonError::into_inner) {
+    let row = Row { bytes: &bytes, source, view, fold };
+    let several = (0..jobs).step_by(at_once).map(|first| first..jobs.min(first + at_once));
+    let work = |jobs: Range<usize>| jobs.map(|job| row.job(job)).collect::<Result<Vec<_>>>();
+    let answers: Vec<_> = Threads::workers().map(threads, several, work).into_iter().collect::<Result<_>>()?;
+    for (job, row) in answers.into_iter().flatten().enumerate() {
         if view.by_blocks {
             states[job] = row[0];
         } else {

@@ -612,12 +612,13 @@ pub(crate) fn for_each_region<U: Send>(
     if let [only] = regions {
         return write(only, work(only, job.read(only)?)?);
     }
+    let token = job.options.cancellation.cloned().unwrap_or_default();
     if let Some(view) = job.only_array() {
         let shape = view.shape();
         let parts: Vec<Region> =
             regions.iter().filter_map(|region| view.region(&job.part_of(region, &shape))).collect();
         let mut each = regions.iter();
-        return write_behind(write, |hand_on| {
+        return write_behind(&token, write, |hand_on| {
             view.array.stream(&parts, job.ahead, |_, elements| {
                 let Some(region) = each.next() else { return Ok(()) };
                 let inputs = job.operands(region, |_, _, _| Ok(elements.clone()))?;
@@ -629,7 +630,7 @@ pub(crate) fn for_each_region<U: Send>(
     }
     let read = |region: &&Region| in_flight(|| job.read(region));
     let work = |region: &&Region, inputs| in_flight(|| work(region, inputs));
-    walk(regions.iter().map(Ok), job.ahead, read, work, write)
+    walk(&token, regions.iter().map(Ok), job.ahead, read, work, write)
 }
 
 /// A result on its device, which counts beside what may be in flight.

@@ -13,7 +13,7 @@ use std::ops::Range;
 use std::slice::IterMut;
 
 use super::lists::{Entries, List};
-use crate::threads::{cores, in_threads};
+use crate::threads::{Threads, cores};
 
 /// The order of the numbers of one group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -137,8 +137,8 @@ fn pairs<N: Number, E: Send>(
     // A part's numbers fit 4 bytes. The tables of all parts together are no longer than the numbers.
     let threads = cores().min(count / THREAD_LEN).min(count / (4 * groups).max(1)).clamp(1, MOST_THREADS);
     let each = count.div_ceil(threads).clamp(1, 1 << 31);
-    let ranges = (0..count.div_ceil(each)).map(|at| at * each..((at + 1) * each).min(count)).collect();
-    let parts = in_threads(threads, ranges, |range| GroupedPart::<N>::new(range, groups, numbering));
+    let ranges = (0..count.div_ceil(each)).map(|at| at * each..((at + 1) * each).min(count));
+    let parts = Threads::workers().map(threads, ranges, |range| GroupedPart::<N>::new(range, groups, numbering));
     let parts: Vec<GroupedPart<N>> = parts.into_iter().collect::<Result<_, E>>()?;
     let mut starts = Vec::with_capacity(groups + 1);
     let mut end = 0;
@@ -155,15 +155,15 @@ fn pairs<N: Number, E: Send>(
             next[group] += 1;
         });
     } else {
-        let work = parts.iter().zip(rooms(&mut pairs, &parts, groups)).collect();
-        in_threads(threads, work, |(part, mut rooms)| {
+        let work: Vec<_> = parts.iter().zip(rooms(&mut pairs, &parts, groups)).collect();
+        Threads::workers().map(threads, work, |(part, mut rooms)| {
             part.place(|group, pair| {
                 *rooms[group].next().expect("a group has as much room as numbers were counted") = pair;
             });
         });
     }
     if within != Within::Rising {
-        in_threads(threads, shares(&mut pairs, &starts, threads), |(groups, mut rest)| {
+        Threads::workers().map(threads, shares(&mut pairs, &starts, threads), |(groups, mut rest)| {
             for group in groups {
                 let (own, others) = rest.split_at_mut(starts[group + 1] - starts[group]);
                 rest = others;

@@ -1,17 +1,16 @@
 //! Reading and writing the elements of arrays: these calls hand their work to the engine.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::Arc;
 use std::sync::mpsc::Sender;
-use std::sync::{Arc, Mutex, PoisonError};
 
-use cuzarr_device::internal::pool;
+use cuzarr_device::internal::{Threads, pool};
 use cuzarr_device::{DType, Device, NdBuffer, Order};
 
 use super::array::Array;
 use crate::codec::VariableElements;
 use crate::error::{Error, ErrorKind, Result, ResultExt};
 use crate::plan::{Explanation, Selection, chunk_bounds, memory_shape};
-use crate::run::{Access, Arrived, Engine, Report, Turn, in_threads, reads_in_turn};
+use crate::run::{Access, Arrived, Engine, Report, Turn, reads_in_turn};
 use crate::store::join_key;
 
 impl Array {
@@ -255,18 +254,14 @@ impl Array {
     pub fn verify(&self, on_chunk: &(dyn Fn(&str, Option<&Error>) + Sync)) -> Result<Vec<(String, Error)>> {
         self.access(Device::Cpu).at(|| self.place())?;
         let keys = self.stored_chunks()?;
-        let (next, damaged) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
-        let check = || {
-            while let Some(key) = keys.get(next.fetch_add(1, Ordering::Relaxed)) {
-                let outcome = self.verify_object(key);
-                on_chunk(key, outcome.as_ref().err());
-                if let Err(error) = outcome {
-                    damaged.lock().unwrap_or_else(PoisonError::into_inner).push((key.clone(), error));
-                }
-            }
+        let check = |key: String| {
+            let outcome = self.verify_object(&key);
+            on_chunk(&key, outcome.as_ref().err());
+            outcome.err().map(|error| (key, error))
         };
-        in_threads(self.options().threads.min(keys.len()), check);
-        let mut damaged = damaged.into_inner().unwrap_or_else(PoisonError::into_inner);
+        // Each is a call of its own, which waits for workers.
+        let checked = Threads::callers().map(self.options().threads, keys, check);
+        let mut damaged: Vec<_> = checked.into_iter().flatten().collect();
         damaged.sort_by(|(left, _), (right, _)| left.cmp(right));
         Ok(damaged)
     }

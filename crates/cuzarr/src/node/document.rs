@@ -107,7 +107,7 @@ impl HeldDocument {
                     return Err(held_elsewhere(store, path));
                 }
                 Lock::Busy => {
-                    cancellation.poll()?;
+                    cancellation.check()?;
                     std::thread::sleep(pause);
                     pause = (2 * pause).min(longest);
                 }
@@ -261,7 +261,7 @@ pub(super) fn pause(attempt: u32, cancellation: &CancellationToken) -> Result<()
     let most = LONGEST_PAUSE.min(FIRST_PAUSE * 2u32.saturating_pow(attempt.min(16)));
     let nanoseconds = RandomState::new().hash_one(attempt) % (most.as_nanos() as u64).max(1);
     std::thread::sleep(Duration::from_nanos(nanoseconds));
-    cancellation.poll()
+    cancellation.check()
 }
 
 /// The error of a change that other writers were faster than each time.

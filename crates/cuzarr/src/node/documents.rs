@@ -1,14 +1,14 @@
 //! Metadata documents in stores: finding the node at a path.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::OnceLock;
+
+use cuzarr_device::internal::Threads;
 
 use crate::cancellation::CancellationToken;
 use crate::config::Config;
 use crate::error::{Error, ErrorKind, Result, ResultExt};
 use crate::meta::node::{self, Documents, ZARR_JSON, ZARRAY, ZATTRS, ZGROUP, ZMETADATA};
 use crate::meta::{ArrayMetadata, Consolidated, NodeDocuments, NodeMetadata, ZarrFormat};
-use crate::run::in_threads;
 use crate::store::{ByteRange, ReadRequest, Store, StoreExt};
 
 /// Bytes of the largest metadata document that is read: the configuration's `metadata_max_bytes`. Documents are read before
@@ -210,22 +210,11 @@ pub(super) fn each<I: Sync, T: Send>(
     items: &[I],
     request: impl Fn(&I) -> Result<T> + Sync,
 ) -> Result<Vec<T>> {
-    let threads = if store.capabilities().far { items.len().min(REQUESTS_AT_ONCE) } else { 1 };
-    if threads <= 1 {
+    let threads = if store.capabilities().far { REQUESTS_AT_ONCE } else { 1 };
+    if threads.min(items.len()) <= 1 {
         return items.iter().map(request).collect();
     }
-    let next = AtomicUsize::new(0);
-    let results: Vec<Mutex<Option<Result<T>>>> = items.iter().map(|_| Mutex::new(None)).collect();
-    in_threads(threads, || {
-        while let Some((item, result)) = {
-            let at = next.fetch_add(1, Ordering::Relaxed);
-            items.get(at).zip(results.get(at))
-        } {
-            *result.lock().unwrap_or_else(PoisonError::into_inner) = Some(request(item));
-        }
-    });
-    let results = results.into_iter().map(|result| result.into_inner().unwrap_or_else(PoisonError::into_inner));
-    results.flatten().collect()
+    Threads::callers().map(threads, items, request).into_iter().collect()
 }
 
 /// Whether an array (`true`) or a group (`false`) is at a path; `None` when neither is there, or it cannot be read.

@@ -1,15 +1,14 @@
 //! Streams of regions: work on arrays that are larger than memory.
 
 use std::sync::mpsc::channel;
-use std::thread::Builder;
 
 use cuzarr_device::NdBuffer;
 use cuzarr_device::internal::pool::in_flight;
 
 use super::array::Array;
-use crate::error::{ErrorKind, Result};
+use crate::error::Result;
 use crate::plan::{Region, Selection};
-use crate::run::{no_thread, relay, write_behind};
+use crate::run::{beside, relay, write_behind};
 
 impl Array {
     /// Reads regions in order to the array's device, and hands each to `work` in the calling thread, while the next `ahead`
@@ -41,11 +40,25 @@ impl Array {
         ahead: usize,
         mut work: impl FnMut(&Region, &NdBuffer) -> Result<()>,
     ) -> Result<()> {
-        if self.reads_in_turn() {
-            return self.stream_in_turn(regions, ahead, work);
+        let token = &self.options().cancellation;
+        if !self.reads_in_turn() {
+            let read = |region: &&Region| in_flight(|| self.read_buffer(&region.selection()?));
+            return relay(token, regions.iter().map(Ok), ahead.max(1), read, |region, elements| {
+                work(region, &elements)
+            });
         }
-        let read = |region: &&Region| in_flight(|| self.read_buffer(&region.selection()?));
-        relay(regions.iter().map(Ok), ahead.max(1), read, |region, elements| work(region, &elements))
+        // One pipeline, which need not fill and drain, nor take scratch memory, for each region.
+        let selections = regions.iter().map(Region::selection).collect::<Result<Vec<Selection>>>()?;
+        let (sender, receiver) = channel();
+        let read = move || in_flight(|| self.read_in_turn(selections, ahead + 1, sender));
+        beside(token, read, move || {
+            for region in regions {
+                // The reader ended before all regions came. Its error tells why.
+                let Some(arrived) = token.receive(&receiver)? else { break };
+                work(region, arrived.elements()?)?;
+            }
+            Ok(())
+        })
     }
 
     /// Makes the elements of regions in order, in the calling thread, and writes each region while `work` makes the next one.
@@ -70,40 +83,8 @@ impl Array {
     /// The first failure of `work`, or of writing, like [`Array::write_buffer`]. Regions that were written before stay.
     pub fn write_stream(&self, regions: &[Region], mut work: impl FnMut(&Region) -> Result<NdBuffer>) -> Result<()> {
         let write = |region: &Region, elements: NdBuffer| self.write_buffer(&region.selection()?, &elements);
-        write_behind(write, |hand_on| {
+        write_behind(&self.options().cancellation, write, |hand_on| {
             regions.iter().try_for_each(|region| hand_on(region, in_flight(|| work(region))?))
-        })
-    }
-
-    /// Like [`Array::stream`], but in one pipeline: the next regions are fetched and decoded during `work`. So the pipeline
-    /// need not fill and drain, nor take scratch memory, for each region.
-    fn stream_in_turn(
-        &self,
-        regions: &[Region],
-        ahead: usize,
-        mut work: impl FnMut(&Region, &NdBuffer) -> Result<()>,
-    ) -> Result<()> {
-        let selections = regions.iter().map(Region::selection).collect::<Result<Vec<Selection>>>()?;
-        let (sender, receiver) = channel();
-        std::thread::scope(|scope| {
-            let reader = move || in_flight(|| self.read_in_turn(selections, ahead + 1, sender));
-            let reader = Builder::new().name("cuzarr-read".into()).spawn_scoped(scope, reader);
-            let reader = reader.map_err(|error| no_thread(&error))?;
-            let mut worked = Ok(());
-            for region in regions {
-                // The reader ended before all regions came. Its error tells why.
-                let Ok(arrived) = receiver.recv() else { break };
-                worked = arrived.elements().and_then(|elements| work(region, elements));
-                if worked.is_err() {
-                    break;
-                }
-            }
-            drop(receiver);
-            let read = reader.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-            match read {
-                Err(error) if worked.is_ok() || error.kind() != ErrorKind::Cancelled => Err(error),
-                _ => worked,
-            }
         })
     }
 }

@@ -3,13 +3,14 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
+use cuzarr_device::internal::Threads;
 use cuzarr_device::internal::pool::Within;
 
 use crate::cancellation::CancellationToken;
 use crate::error::{Error, ErrorKind, Result};
 use crate::run::report::{Counters, Report};
 use crate::run::schedule::budget::Memory;
-use crate::run::schedule::pool::{Jobs, Pool, Share};
+use crate::run::schedule::pool::{Jobs, Share};
 use crate::run::schedule::scratch::Scratch;
 use crate::run::schedule::streams::Streams;
 use crate::store::{HeldValues, OpenValues, ReadOutcome, ReadRequest, ReadSink, Store, Version, Workers};
@@ -25,11 +26,11 @@ pub(crate) struct Context {
     /// The stores of the call's arrays, by the numbers of these.
     pub(crate) stores: Vec<CallStore>,
     pub(crate) cancellation: CancellationToken,
-    pub(crate) pool: Pool,
+    pub(crate) pool: Threads,
     /// The call's own jobs in that pool.
     pub(crate) jobs: Jobs,
     /// Threads that wait for writes to stores far away.
-    pub(crate) senders: Pool,
+    pub(crate) senders: Threads,
     pub(crate) threads: usize,
     pub(crate) scratch: Scratch,
     pub(crate) streams: Streams,
@@ -147,15 +148,6 @@ impl Context {
             return Err(Error::new(ErrorKind::Cancelled, "cancelled because another part of the call failed"));
         }
         self.cancellation.check()
-    }
-
-    /// Like [`Context::check_cancelled`], for the thread that waits for the call: it also polls the caller's token.
-    ///
-    /// # Errors
-    /// `Cancelled`
-    pub(crate) fn poll_cancelled(&self) -> Result<()> {
-        self.check_cancelled()?;
-        self.cancellation.poll()
     }
 
     /// Checks that a value has the wanted version, if one is wanted.

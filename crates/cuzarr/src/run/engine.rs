@@ -3,21 +3,21 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
+use cuzarr_device::internal::Threads;
 use cuzarr_device::internal::pool::within;
 use cuzarr_device::{Device, PerProcess};
 
 use crate::cancellation::CancellationToken;
-use crate::config::environment::cores;
 use crate::error::Result;
 use crate::run::context::{CallStore, Context, FAR_WRITES, Failures};
 use crate::run::options::Options;
 use crate::run::report::Counters;
 use crate::run::schedule::budget::Memory;
-use crate::run::schedule::pool::{Jobs, Pool};
+use crate::run::schedule::pool::Jobs;
 use crate::run::schedule::range_lock::{Objects, Turn, Turns};
 use crate::run::schedule::scratch::Scratch;
 use crate::run::schedule::streams::Streams;
-use crate::store::{Identity, OpenLimit, OpenValues, Store, Workers};
+use crate::store::{Identity, OpenLimit, OpenValues, Store};
 
 /// Most threads of the process. This is more than any machine's cores, for remote stores.
 const MOST_THREADS: usize = 512;
@@ -28,11 +28,11 @@ const OPEN_SHARDS: usize = 128;
 
 /// The engine: threads, scratch memory and budgets. The process has one, and calls share it.
 pub struct Engine {
-    pool: Pool,
+    pool: Threads,
     /// The threads of reads whose calling thread works too.
-    driven_pool: Pool,
+    driven_pool: Threads,
     /// Threads that wait for writes to stores far away, and do nothing else.
-    senders: Pool,
+    senders: Threads,
     scratch: Scratch,
     streams: Streams,
     memory: Mutex<HashMap<Device, Memory>>,
@@ -47,15 +47,19 @@ static ENGINE: PerProcess<OnceLock<Arc<Engine>>> = PerProcess::new();
 impl Engine {
     /// The engine of this process. A forked child gets a new one: threads do not survive a fork.
     pub fn get() -> Arc<Engine> {
-        Arc::clone(ENGINE.get().get_or_init(|| Arc::new(Engine::new(cores()))))
+        Arc::clone(ENGINE.get().get_or_init(|| Arc::new(Engine::with_workers(Threads::workers()))))
     }
 
     /// A separate engine, for tests and for programs that keep work apart.
     pub fn new(threads: usize) -> Engine {
+        Engine::with_workers(Threads::new(threads))
+    }
+
+    fn with_workers(pool: Threads) -> Engine {
         Engine {
-            pool: Pool::new(threads),
-            driven_pool: Pool::new(1),
-            senders: Pool::new(FAR_WRITES),
+            pool,
+            driven_pool: Threads::new(1),
+            senders: Threads::new(FAR_WRITES),
             scratch: Scratch::default(),
             streams: Streams::default(),
             memory: Mutex::default(),
@@ -83,14 +87,14 @@ impl Engine {
 
     fn call_by(
         &self,
-        pool: &Pool,
+        pool: &Threads,
         threads: usize,
         stores: &[&Arc<dyn Store>],
         device: Device,
         options: &Options,
     ) -> Arc<Context> {
         pool.grow(threads.min(MOST_THREADS));
-        let threads = threads.clamp(1, pool.count());
+        let threads = threads.clamp(1, pool.most());
         let within = within(device, options.memory_limit_bytes);
         let of =
             |store: &&Arc<dyn Store>| CallStore::new(Arc::clone(store), OpenValues::new(Arc::clone(&self.open_shards)));

@@ -31,14 +31,12 @@ pub use direct::{Decoder, DecoderBatch, Encoder, EncoderBatch, Frames};
 pub use options::Options;
 pub(crate) use read::out::Arrived;
 
+pub use cuzarr_device::internal::Threads;
 pub use report::{Report, Span, Stage, StageReport};
 pub use schedule::budget::Memory;
-pub use schedule::pool::Pool;
 pub(crate) use schedule::range_lock::Turn;
-pub(crate) use schedule::walk::no_thread;
 
 // The engine's: for the Python package's pipeline, for `cuzarr-compute`, and for tests.
 pub(crate) use access::Access;
 pub(crate) use engine::Engine;
-pub(crate) use schedule::pool::in_threads;
-pub(crate) use schedule::walk::{relay, write_behind};
+pub(crate) use schedule::walk::{beside, relay, write_behind};

@@ -5,13 +5,13 @@ mod lanes;
 
 use std::sync::{Mutex, PoisonError};
 
+use cuzarr_device::internal::Threads;
 use cuzarr_device::internal::cpu::{cast, nan};
 use cuzarr_device::{Buffer, DType, Device, Layout, NdBuffer, Order};
 
 use super::layout::Joint;
 use super::steps::{Action, Program, Step};
 use crate::expression::{is_half, lane, negative_power};
-use cuzarr::internal::run::in_threads;
 use cuzarr::{Error, ErrorKind, Result};
 
 /// Elements of a block.
@@ -34,23 +34,18 @@ pub(crate) fn evaluate(program: &Program, shape: &[usize], inputs: &[NdBuffer], 
     let pass = ProgramPass { program, joint: &joint, origins: &origins, plan: Registers::plan(program) };
     let piece_bytes = BLOCKS_AT_ONCE * BLOCK_ELEMS * program.output.size_bytes();
     let mut written = memory.host_bytes_mut()?;
-    let pieces = Mutex::new(written.chunks_mut(piece_bytes).enumerate());
-    let failure = Mutex::new(None);
-    let take = || pieces.lock().unwrap_or_else(PoisonError::into_inner).next();
-    let work = || {
-        let mut registers = Registers::new(program, &pass.plan);
-        while let Some((number, piece)) = take() {
-            if let Err(error) = pass.piece(number * BLOCKS_AT_ONCE * BLOCK_ELEMS, piece, &mut registers) {
-                failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
-                return;
-            }
-        }
-    };
-    in_threads(threads.min(size_bytes.div_ceil(piece_bytes.max(1))), work);
-    match failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
-        Some(error) => Err(error),
-        None => Ok(NdBuffer::from_parts(memory, program.output, layout)?),
-    }
+    let spare: Mutex<Vec<Registers>> = Mutex::default();
+    let locked = || spare.lock().unwrap_or_else(PoisonError::into_inner);
+    let pieces = written.chunks_mut(piece_bytes).enumerate();
+    let done = Threads::workers().map(threads, pieces, |(number, piece)| {
+        let own = locked().pop();
+        let mut registers = own.unwrap_or_else(|| Registers::new(program, &pass.plan));
+        pass.piece(number * BLOCKS_AT_ONCE * BLOCK_ELEMS, piece, &mut registers)?;
+        locked().push(registers);
+        Ok(())
+    });
+    done.into_iter().collect::<Result<()>>()?;
+    Ok(NdBuffer::from_parts(memory, program.output, layout)?)
 }
 
 /// The bits of the bfloat16 nearest to a binary32. A NaN keeps its bits: one that was computed is the canonical one by now, and

@@ -8,7 +8,7 @@ use crate::device::Device;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ops::downsample::Downsampling;
 use crate::ops::nan::Canonical;
-use crate::threads::{cores, in_threads};
+use crate::threads::{Threads, cores};
 
 /// The fewest elements of the result that are worth a thread.
 const ELEMS_A_THREAD: usize = 1 << 15;
@@ -142,9 +142,8 @@ impl CpuBoxes<'_> {
             return Ok(self.part(&elements, 0..count));
         }
         let share = count.div_ceil(threads);
-        let ranges =
-            (0..threads).map(|number| (number * share).min(count)..((number + 1) * share).min(count)).collect();
-        Ok(in_threads(threads, ranges, |range| self.part(&elements, range)).concat())
+        let ranges = (0..threads).map(|number| (number * share).min(count)..((number + 1) * share).min(count));
+        Ok(Threads::workers().map(threads, ranges, |range| self.part(&elements, range)).concat())
     }
 
     /// The bytes of some elements of the result.

@@ -1,6 +1,6 @@
 //! Masks in host memory, looked through by several threads.
 
-use crate::threads::{cores, in_threads};
+use crate::threads::{Threads, cores};
 
 /// Bytes that are skipped at a time when none is set.
 const BLOCK: usize = 64;
@@ -13,8 +13,8 @@ const MOST_THREADS: usize = 16;
 pub(super) fn nonzero(mask: &[u8]) -> Vec<u64> {
     let threads = cores().min(mask.len() / THREAD_BYTES).clamp(1, MOST_THREADS);
     let share = mask.len().div_ceil(threads).next_multiple_of(BLOCK).max(BLOCK);
-    let parts = mask.chunks(share).enumerate().collect();
-    let mut found = in_threads(threads, parts, |(number, part)| found_in(part, (number * share) as u64));
+    let parts = mask.chunks(share).enumerate();
+    let mut found = Threads::workers().map(threads, parts, |(number, part)| found_in(part, (number * share) as u64));
     match found.len() {
         1 => found.remove(0),
         _ => found.concat(),

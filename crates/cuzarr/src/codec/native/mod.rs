@@ -8,6 +8,7 @@
 //! that lie in one buffer, [`NativeBatch::run`] puts them on a stream one after the other, and [`NativeBatch::check`] says
 //! for each chunk which codec found what. A step that only looks (checksums, a header) leaves the bytes where they are.
 
+mod encoding;
 mod launches;
 mod steps;
 mod undo;
@@ -16,9 +17,10 @@ use std::ops::Range;
 
 use cuzarr_device::{Buffer, Stream};
 
+pub(crate) use encoding::{NativeEncoder, NativeEncoding};
 pub(crate) use launches::{Chunks, NativeBatch};
 pub(crate) use steps::{array_steps, bytes_steps, header_step, serializer_steps};
-pub(crate) use undo::{Strided, Undo, Undone};
+pub(crate) use undo::{Strided, Undo};
 
 use super::batch::{HostCopy, ScratchLimit};
 use super::damage::{corrupt, expect_encoded_size};

@@ -61,6 +61,7 @@ pub(crate) struct Undone {
 }
 
 /// Chunks of one size that lie in one buffer, `stride_bytes` from one to the next.
+#[derive(Clone)]
 pub(crate) struct Strided {
     pub(crate) buffer: Buffer,
     pub(crate) stride_bytes: usize,

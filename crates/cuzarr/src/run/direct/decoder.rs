@@ -16,7 +16,6 @@
 //! ```
 
 use std::ops::Range;
-use std::sync::Mutex;
 
 use cuzarr_device::internal::transfer::{copy_pieces_on, scatter_host, scatter_on};
 use cuzarr_device::{Buffer, Device, Event, NdBuffer, Order, Stream};
@@ -323,13 +322,8 @@ impl DecoderBatch {
         if work.is_empty() {
             return Ok(Vec::new());
         }
-        let found = Mutex::new(Vec::new());
-        for_each_item(&work, cancellation, |(program, number)| {
-            if let Err(error) = self.decode_one(program, *number, stream) {
-                found.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push((*number, error));
-            }
-        })?;
-        Ok(found.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner))
+        let decode = |(program, number)| self.decode_one(program, number, stream).err().map(|error| (number, error));
+        Ok(for_each_item(work, cancellation, decode)?.into_iter().flatten().collect())
     }
 
     fn decode_one(&self, program: &Program, number: usize, stream: &Stream) -> Result<()> {

@@ -13,10 +13,8 @@
 //! # Ok::<(), cuzarr::Error>(())
 //! ```
 
-use std::sync::{Arc, Mutex, PoisonError};
-
+use cuzarr_device::internal::pool;
 use cuzarr_device::internal::transfer::{copy_pieces_on, gather_host};
-use cuzarr_device::internal::{checksum, pool};
 use cuzarr_device::{Buffer, Device, Event, NdBuffer, Order, Stream};
 use serde_json::Value;
 
@@ -24,8 +22,8 @@ use super::codecs::Codecs;
 use super::{for_each_item, place};
 use crate::cancellation::CancellationToken;
 use crate::codec::batch::EncodeBatch;
-use crate::codec::device::{ChunkRow, DeviceEncoder};
-use crate::codec::native::{Strided, Undo, Undone};
+use crate::codec::device::ChunkRow;
+use crate::codec::native::{NativeEncoder, NativeEncoding, Strided};
 use crate::codec::{CHECKSUM_BYTES, Chain, Location, Program};
 use crate::error::{Error, ErrorKind, Result, ResultExt};
 use crate::plan::{encoding_places, refuse_fallen};
@@ -65,8 +63,7 @@ struct Group {
 
 /// The device's way of encoding a group.
 struct Kernels {
-    encoder: Arc<dyn DeviceEncoder>,
-    undo: Undo,
+    native: NativeEncoder,
     /// The chunks where they lie, one behind the other, if kernels can read them there.
     in_place: Option<Buffer>,
     /// Bytes from one packed chunk to the next.
@@ -85,10 +82,7 @@ enum State {
 struct Part {
     group: usize,
     numbers: Vec<usize>,
-    batch: EncodeBatch,
-    undone: Undone,
-    /// The packed chunks, when the host may have to say what is wrong with some.
-    packed: Option<Strided>,
+    encoding: NativeEncoding,
 }
 
 impl Encoder {
@@ -135,25 +129,24 @@ impl Encoder {
         let like = &chunks[numbers[0]];
         let chain = self.codecs.chain(like.shape(), like.dtype(), "chunk")?;
         let program = chain.bind(self.device)?;
-        let encoder = program.device_encoder().ok().cloned();
-        let left = encoder.as_ref().and_then(|encoder| encoder.host_reason(self.device));
+        let native = NativeEncoder::of(&program).ok();
+        let left = native.as_ref().and_then(|native| native.encoder.host_reason(self.device));
         if self.strict {
             refuse_fallen(encoding_places(&chain, self.device, left))?;
         }
-        let encoder = encoder.filter(|_| left.is_none() && self.device != Device::Cpu);
+        let native = native.filter(|_| left.is_none() && self.device != Device::Cpu);
         let reason = match self.device {
             Device::Cpu => Some(ON_HOST.to_string()),
             device => encoding_places(&chain, device, left).into_iter().find_map(|placement| placement.via_host),
         };
-        let kernels =
-            encoder.map(|encoder| Kernels::new(encoder, &program, chunks, &numbers, limit_bytes)).transpose()?;
+        let kernels = native.map(|native| Kernels::new(native, &program, chunks, &numbers, limit_bytes)).transpose()?;
         Ok(Group { program, numbers, kernels, reason })
     }
 }
 
 impl Kernels {
     fn new(
-        encoder: Arc<dyn DeviceEncoder>,
+        native: NativeEncoder,
         program: &Program,
         chunks: &[NdBuffer],
         numbers: &[usize],
@@ -163,8 +156,7 @@ impl Kernels {
         let packed_bytes = program.packed_size_bytes();
         let stride_bytes =
             if in_place.is_some() { packed_bytes } else { packed_bytes.next_multiple_of(ALIGNMENT_BYTES) };
-        let (undo, together) = (program.device_undo(), numbers.len());
-        let mut kernels = Kernels { encoder, undo, in_place, stride_bytes, together };
+        let mut kernels = Kernels { native, in_place, stride_bytes, together: numbers.len() };
         let device = chunks[numbers[0]].device();
         while kernels.together > 1 && kernels.scratch_bytes(device) > limit_bytes {
             kernels.together = kernels.together.div_ceil(2);
@@ -176,13 +168,14 @@ impl Kernels {
     fn scratch_bytes(&self, device: Device) -> usize {
         let count = self.together;
         let gathered = if self.in_place.is_some() { 0 } else { self.stride_bytes };
-        let stride_bytes = self.encoder.chunk_bytes().next_multiple_of(ALIGNMENT_BYTES);
-        let encoding = EncodeBatch::memory_bytes(&*self.encoder, &ChunkRow { device, count, stride_bytes });
-        count.saturating_mul(gathered + self.undo.chunk_bytes()).saturating_add(encoding) - self.output_bytes(count)
+        let NativeEncoder { encoder, undo, .. } = &self.native;
+        let stride_bytes = encoder.chunk_bytes().next_multiple_of(ALIGNMENT_BYTES);
+        let encoding = EncodeBatch::memory_bytes(&**encoder, &ChunkRow { device, count, stride_bytes });
+        count.saturating_mul(gathered + undo.chunk_bytes()).saturating_add(encoding) - self.output_bytes(count)
     }
 
     fn output_bytes(&self, count: usize) -> usize {
-        self.encoder.output_bound_bytes(count)
+        self.native.encoder.output_bound_bytes(count)
     }
 }
 
@@ -270,14 +263,9 @@ impl EncoderBatch {
                 packed
             }
         };
-        let strided = || Strided { buffer: packed.clone(), stride_bytes, size_bytes, count };
-        let undone = kernels.undo.run(strided(), stream)?;
-        let ready = &undone.chunks;
-        let chunk_bytes = vec![kernels.encoder.chunk_bytes(); count];
-        let mut batch = EncodeBatch::prepare(&*kernels.encoder, &ready.buffer, ready.stride_bytes, chunk_bytes)?;
-        batch.run(stream)?;
-        let packed = kernels.undo.reports().then(strided);
-        Ok(Part { group: index, numbers: numbers.to_vec(), batch, undone, packed })
+        let packed = Strided { buffer: packed, stride_bytes, size_bytes, count };
+        let encoding = kernels.native.begin(&packed, vec![size_bytes; count], None, stream)?;
+        Ok(Part { group: index, numbers: numbers.to_vec(), encoding })
     }
 
     /// Encodes the host's chunks with as many threads as the machine has.
@@ -294,12 +282,7 @@ impl EncoderBatch {
         }
         // What is on the stream may still write the chunks.
         stream.synchronize()?;
-        let made = Mutex::new(Vec::with_capacity(work.len()));
-        for_each_item(&work, cancellation, |(program, number)| {
-            let frame = self.encode_one(program, &self.chunks[*number]);
-            made.lock().unwrap_or_else(PoisonError::into_inner).push((*number, frame));
-        })?;
-        Ok(made.into_inner().unwrap_or_else(PoisonError::into_inner))
+        for_each_item(work, cancellation, |(program, number)| (number, self.encode_one(program, &self.chunks[number])))
     }
 
     fn encode_one(&self, program: &Program, chunk: &NdBuffer) -> Result<Buffer> {
@@ -382,17 +365,15 @@ impl EncoderBatch {
 
     /// The frames of chunks whose encoding has ended.
     fn take(&self, part: Part) -> Result<Vec<(usize, Result<Buffer>)>> {
-        let Part { group, numbers, batch, undone, packed } = part;
+        let Part { group, numbers, encoding } = part;
         let program = &self.groups[group].program;
-        let encoded = batch.finish()?;
-        let reported = undone.reported()?;
-        let ranges: Vec<_> = encoded.frames.into_iter().map(Option::unwrap_or_default).collect();
-        let made = ranges.iter().map(|range| encoded.buffer.slice(range.clone()));
+        // Not on the stream of the run, which may have other work by now.
+        let encoded = encoding.finish(|| Ok(Stream::new(self.device)?))?;
+        let ranges = encoded.frames.iter().map(|range| range.clone().unwrap_or_default());
+        let made = ranges.map(|range| encoded.buffer.slice(range));
         let mut frames = made.collect::<cuzarr_device::Result<Vec<_>>>()?;
-        if let Some((checksum, location)) = program.device_checksum() {
-            let stream = Stream::new(self.device)?;
-            let values = checksum::compute(checksum, &encoded.buffer, &ranges, &stream)?;
-            frames = sealed(&frames, &values, location, &stream)?;
+        if let Some((_, location)) = program.device_checksum() {
+            frames = sealed(&frames, &encoded.checksums, location, &Stream::new(self.device)?)?;
         } else {
             for frame in &mut frames {
                 if let Some(bytes) = program.encode_behind_device(&frame.to_vec()?)? {
@@ -402,13 +383,9 @@ impl EncoderBatch {
         }
         let mut made = Vec::with_capacity(numbers.len());
         for (at, (number, frame)) in numbers.into_iter().zip(frames).enumerate() {
-            let frame = match &packed {
-                // The host says what is wrong with an element.
-                Some(Strided { buffer, stride_bytes, size_bytes, .. }) if reported[at] => {
-                    let chunk = buffer.slice(at * stride_bytes..at * stride_bytes + size_bytes)?;
-                    program.encode(&chunk.to_vec()?).and_then(|frame| self.hand_over(frame))
-                }
-                _ => Ok(frame),
+            let frame = match encoded.refused(at)? {
+                Some(packed) => program.encode(&packed).and_then(|frame| self.hand_over(frame)),
+                None => Ok(frame),
             };
             made.push((number, frame));
         }

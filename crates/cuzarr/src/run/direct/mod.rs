@@ -5,32 +5,23 @@ mod decoder;
 mod encoder;
 mod place;
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use cuzarr_device::internal::Threads;
 
 use crate::cancellation::CancellationToken;
 use crate::config::environment::cores;
 use crate::error::Result;
-use crate::run::schedule::pool::in_threads;
 
-/// Works on items with as many threads as the machine has, until all are done or the caller cancels. The calling thread polls the
-/// token, the others only look at it.
+/// Works on items with as many threads as the machine has. Results are in the order of the items.
 ///
 /// # Errors
-/// `Cancelled`
-fn for_each_item<T: Sync>(items: &[T], cancellation: &CancellationToken, work: impl Fn(&T) + Sync) -> Result<()> {
-    let (next, caller) = (AtomicUsize::new(0), std::thread::current().id());
-    let goes_on = || match std::thread::current().id() == caller {
-        true => cancellation.poll().is_ok(),
-        false => !cancellation.is_cancelled(),
-    };
-    in_threads(cores().min(items.len()), || {
-        while goes_on()
-            && let Some(item) = items.get(next.fetch_add(1, Ordering::Relaxed))
-        {
-            work(item);
-        }
-    });
-    cancellation.check()
+/// `Cancelled`, when the caller cancels before all are done.
+fn for_each_item<I: Send, O: Send>(
+    items: Vec<I>,
+    cancellation: &CancellationToken,
+    work: impl Fn(I) -> O + Sync,
+) -> Result<Vec<O>> {
+    let work = |item| cancellation.check().map(|()| work(item));
+    Threads::workers().map(cores(), items, work).into_iter().collect()
 }
 
 pub use decoder::{Decoder, DecoderBatch, Frames};

@@ -2,10 +2,8 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::time::Instant;
+use std::sync::mpsc::{Receiver, Sender, channel};
 
-use crate::cancellation::POLL_INTERVAL;
 use crate::codec::{Chain, Sharding};
 use crate::error::{Error, ErrorKind, Result, ResultExt};
 use crate::plan::{Batch, IndexRead, Plan, Plans, SizeRule, Step, WholeShards};
@@ -33,17 +31,8 @@ pub(crate) fn run<D: Destination>(
     for (array, access) in accesses.iter().enumerate() {
         hold_small_shards(call, array, access, plans.of(array));
     }
-    let mut reading = Reading {
-        call,
-        accesses,
-        destination,
-        plans,
-        sender,
-        receiver,
-        flying: HashMap::new(),
-        launched: 0,
-        looked: Instant::now(),
-    };
+    let mut reading =
+        Reading { call, accesses, destination, plans, sender, receiver, flying: HashMap::new(), launched: 0 };
     if let Err(error) = reading.run() {
         call.fail(error);
     }
@@ -62,8 +51,6 @@ struct Reading<'a, D: Destination> {
     receiver: Receiver<usize>,
     flying: HashMap<usize, Arc<InFlight<D::Route>>>,
     launched: usize,
-    /// The time of the last poll of the call's token.
-    looked: Instant,
 }
 
 impl<D: Destination> Reading<'_, D> {
@@ -78,19 +65,10 @@ impl<D: Destination> Reading<'_, D> {
             while let Ok(number) = self.receiver.try_recv() {
                 self.close(number)?;
             }
-            self.look()?;
+            // Batches of missing chunks come back so fast that a read of millions never waits.
+            self.call.cancellation.check()?;
         }
         Ok(())
-    }
-
-    /// Polls the call's token from time to time. Batches of missing chunks come back so fast that a read of millions never
-    /// waits, and would notice an interrupt only at its end.
-    fn look(&mut self) -> Result<()> {
-        if self.looked.elapsed() < POLL_INTERVAL {
-            return Ok(());
-        }
-        self.looked = Instant::now();
-        self.call.cancellation.poll()
     }
 
     fn launch(&mut self, mut batch: Batch) -> Result<()> {
@@ -114,15 +92,10 @@ impl<D: Destination> Reading<'_, D> {
             return self.close(number);
         }
         self.destination.idle()?;
-        loop {
-            match self.receiver.recv_timeout(POLL_INTERVAL) {
-                Ok(number) => return self.close(number),
-                Err(RecvTimeoutError::Timeout) => self.call.cancellation.poll()?,
-                // The reading holds a sender itself.
-                Err(RecvTimeoutError::Disconnected) => {
-                    return Err(Error::new(ErrorKind::StoreFailed, "reads ended without an outcome"));
-                }
-            }
+        match self.call.cancellation.receive(&self.receiver)? {
+            Some(number) => self.close(number),
+            // The reading holds a sender itself.
+            None => Err(Error::new(ErrorKind::StoreFailed, "reads ended without an outcome")),
         }
     }
 

@@ -1,16 +1,15 @@
 //! Small reads that the calling thread waits for: shard indexes.
 
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Instant;
 
-use crate::cancellation::POLL_INTERVAL;
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::{SMALL_BYTES, SizeRule};
 use crate::run::context::Context;
 use crate::run::report::Stage;
 use crate::run::schedule::budget::exceeded;
-use crate::run::schedule::pool::{Here, is_worker};
+use crate::run::schedule::pool::Here;
 use crate::store::{ByteRange, Lease, OpenValues, ReadOutcome, ReadRequest, ReadSink, Version};
 
 /// Part of a shard.
@@ -103,17 +102,8 @@ pub(crate) fn fetch(call: &Arc<Context>, requests: &[Request<'_>]) -> Vec<Result
 /// # Errors
 /// `Cancelled`, while requests go on without a receiver; `StoreFailed` when the store dropped the sink.
 fn next(call: &Context, receiver: &Receiver<FetchItem>) -> Result<FetchItem> {
-    loop {
-        match receiver.recv_timeout(POLL_INTERVAL) {
-            Ok(item) => return Ok(item),
-            // Writes fetch old chunks on workers, which do not wait for the call.
-            Err(RecvTimeoutError::Timeout) if is_worker() => call.cancellation.check()?,
-            Err(RecvTimeoutError::Timeout) => call.cancellation.poll()?,
-            Err(RecvTimeoutError::Disconnected) => {
-                return Err(Error::new(ErrorKind::StoreFailed, "the store dropped a read without an outcome"));
-            }
-        }
-    }
+    let dropped = || Error::new(ErrorKind::StoreFailed, "the store dropped a read without an outcome");
+    call.cancellation.receive(receiver)?.ok_or_else(dropped)
 }
 
 struct Sink {

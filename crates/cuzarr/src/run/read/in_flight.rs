@@ -13,6 +13,7 @@ use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use cuzarr_device::internal::is_worker;
 use cuzarr_device::{Buffer, Device, Stream, TransferBox, profile};
 
 use crate::error::{Error, ErrorKind, Result, ResultExt};
@@ -20,7 +21,7 @@ use crate::plan::{Batch, ChunkLayout, Fill, IndexRead, Read, SMALL_BYTES, SizeRu
 use crate::run::context::Context;
 use crate::run::read::stored::{Stored, foreign_memory};
 use crate::run::report::Stage;
-use crate::run::schedule::pool::{Here, Share, is_worker};
+use crate::run::schedule::pool::{Here, Share};
 use crate::store::{ByteRange, Lease, OpenValues, ReadOutcome, ReadRequest, ReadSink, StoreExt, Version, Workers};
 
 /// Packed bytes of one read from which several threads decode its units.

@@ -69,7 +69,11 @@ impl Turns {
         queue.writers.push((number, objects));
         while queue.must_wait(number) {
             queue = self.ended.wait_timeout(queue, POLL_INTERVAL).unwrap_or_else(PoisonError::into_inner).0;
-            if let Err(error) = cancellation.poll() {
+            // The token may call back to the caller, so no other call waits for that.
+            drop(queue);
+            let checked = cancellation.check();
+            queue = self.lock();
+            if let Err(error) = checked {
                 queue.leave(number);
                 self.ended.notify_all();
                 return Err(error);

@@ -2,10 +2,72 @@
 //! before is written.
 
 use std::collections::VecDeque;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::thread::Builder;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 
+use cuzarr_device::internal::Threads;
+
+use crate::cancellation::{CancellationToken, POLL_INTERVAL};
 use crate::error::{Error, ErrorKind, Result};
+
+/// Runs `work` on another thread. A caller that is cancelled does not wait for it.
+///
+/// # Errors
+/// `Cancelled`; those of `work`.
+pub fn apart<T: Send + 'static>(
+    cancellation: &CancellationToken,
+    work: impl FnOnce() -> Result<T> + Send + 'static,
+) -> Result<T> {
+    let (sender, result) = channel();
+    // This fails only when the caller was cancelled.
+    Threads::callers().submit(Box::new(move || drop(sender.send(work()))));
+    let none = || Error::new(ErrorKind::Cancelled, "the call ended without a result");
+    cancellation.receive(&result)?.ok_or_else(none)?
+}
+
+/// Runs `work` on another thread, and waits for it.
+///
+/// # Errors
+/// Those of `work`, which hears of a cancellation when this thread does; `OutOfMemory` when the system refuses a thread.
+pub fn aside<T: Send>(cancellation: &CancellationToken, work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
+    let mut made = None;
+    let other = || work().map(|value| made = Some(value));
+    beside(cancellation, other, || Ok(()))?;
+    made.ok_or_else(|| Error::new(ErrorKind::Cancelled, "the call ended without a result"))
+}
+
+/// Runs `other` on another thread while `work` runs on this one, and waits for both.
+///
+/// # Errors
+/// That of `other`, unless it is a cancellation for want of `work`; else that of `work`.
+pub(crate) fn beside(
+    cancellation: &CancellationToken,
+    other: impl FnOnce() -> Result<()> + Send,
+    work: impl FnOnce() -> Result<()>,
+) -> Result<()> {
+    let (sender, ended) = channel();
+    let (worked, other) = Threads::callers().scope(|scope| {
+        scope.spawn(move || drop(sender.send(other()))).map_err(|error| no_thread(&error))?;
+        let worked = work();
+        // Both hear of a cancellation, so the other ends soon; after a panic it sends nothing.
+        let other = loop {
+            match ended.recv_timeout(POLL_INTERVAL) {
+                Ok(other) => break other,
+                Err(RecvTimeoutError::Disconnected) => break Ok(()),
+                Err(RecvTimeoutError::Timeout) => drop(cancellation.check()),
+            }
+        };
+        Ok::<_, Error>((worked, other))
+    })?;
+    let is_reason = |error: &Error| error.kind() != ErrorKind::Cancelled;
+    match (other, worked) {
+        (Err(other), Err(worked)) if is_reason(&worked) && !is_reason(&other) => Err(worked),
+        (other, worked) => other.and(worked),
+    }
+}
+
+fn no_thread(error: &std::io::Error) -> Error {
+    Error::new(ErrorKind::OutOfMemory, format!("the system refuses another thread: {error}"))
+}
 
 /// Reads items in separate threads, `ahead` at a time, and hands each value to `work` in the calling thread, in order. At most
 /// `ahead + 1` values exist at a time: those that are being read and the one that is worked on.
@@ -13,31 +75,30 @@ use crate::error::{Error, ErrorKind, Result};
 /// # Errors
 /// The first failure of either. No further read begins after it.
 pub fn relay<I: Send, T: Send>(
+    cancellation: &CancellationToken,
     mut items: impl Iterator<Item = Result<I>>,
     ahead: usize,
     read: impl Fn(&I) -> Result<T> + Sync,
     mut work: impl FnMut(I, T) -> Result<()>,
 ) -> Result<()> {
     let read = &read;
-    std::thread::scope(|scope| {
+    Threads::callers().scope(|scope| {
         let mut begun: VecDeque<Receiver<Result<(I, T)>>> = VecDeque::with_capacity(ahead);
         let mut begin = |begun: &mut VecDeque<_>| -> Result<()> {
             while begun.len() < ahead {
                 let Some(item) = items.next().transpose()? else { break };
-                let (sender, receiver) = sync_channel(1);
-                let reader = move || {
-                    // This fails only when the work failed.
-                    let _ = sender.send(read(&item).map(|value| (item, value)));
-                };
-                let builder = Builder::new().name("cuzarr-read".into());
-                builder.spawn_scoped(scope, reader).map_err(|error| no_thread(&error))?;
+                let (sender, receiver) = channel();
+                // This fails only when the work failed.
+                let reader = move || drop(sender.send(read(&item).map(|value| (item, value))));
+                scope.spawn(reader).map_err(|error| no_thread(&error))?;
                 begun.push_back(receiver);
             }
             Ok(())
         };
         begin(&mut begun)?;
         while let Some(next) = begun.pop_front() {
-            let (item, value) = next.recv().map_err(|_| Error::new(ErrorKind::Cancelled, "reading ended early"))??;
+            let ended = || Error::new(ErrorKind::Cancelled, "reading ended early");
+            let (item, value) = cancellation.receive(&next)?.ok_or_else(ended)??;
             begin(&mut begun)?;
             work(item, value)?;
         }
@@ -55,7 +116,8 @@ pub fn relay<I: Send, T: Send>(
 /// let regions = Regions::new(&[10], vec![4])?;
 /// let mut sums = Vec::new();
 /// let read = |region: &Region| Ok((region.start[0]..region.start[0] + region.extent[0]).collect::<Vec<u64>>());
-/// walk(regions.from(0), 1, read, |_, values| Ok(values.iter().sum::<u64>()), |_, sum| Ok(sums.push(sum)))?;
+/// let token = cuzarr::CancellationToken::new();
+/// walk(&token, regions.from(0), 1, read, |_, values| Ok(values.iter().sum::<u64>()), |_, sum| Ok(sums.push(sum)))?;
 /// assert_eq!(sums, [6, 22, 17]);
 /// # Ok::<(), cuzarr::Error>(())
 /// ```
@@ -63,14 +125,15 @@ pub fn relay<I: Send, T: Send>(
 /// # Errors
 /// The first failure of the three.
 pub fn walk<I: Send, T: Send, U: Send>(
+    cancellation: &CancellationToken,
     items: impl Iterator<Item = Result<I>>,
     ahead: usize,
     read: impl Fn(&I) -> Result<T> + Sync,
     mut work: impl FnMut(&I, T) -> Result<U>,
     write: impl FnMut(I, U) -> Result<()> + Send,
 ) -> Result<()> {
-    write_behind(write, |hand_on| {
-        relay(items, ahead, read, |item, value| {
+    write_behind(cancellation, write, |hand_on| {
+        relay(cancellation, items, ahead, read, |item, value| {
             let made = work(&item, value)?;
             hand_on(item, made)
         })
@@ -82,29 +145,26 @@ pub fn walk<I: Send, T: Send, U: Send>(
 /// # Errors
 /// The first failure of the two.
 pub fn write_behind<I: Send, U: Send>(
+    cancellation: &CancellationToken,
     mut write: impl FnMut(I, U) -> Result<()> + Send,
     work: impl FnOnce(&mut dyn FnMut(I, U) -> Result<()>) -> Result<()>,
 ) -> Result<()> {
-    std::thread::scope(|scope| {
-        let (sender, receiver): (SyncSender<(I, U)>, Receiver<_>) = sync_channel(0);
-        let writer = move || receiver.into_iter().try_for_each(|(item, made)| write(item, made));
-        let writer = Builder::new().name("cuzarr-write".into()).spawn_scoped(scope, writer);
-        let writer = writer.map_err(|error| no_thread(&error))?;
-        let worked = work(&mut |item, made| {
-            let ended = |_| Error::new(ErrorKind::Cancelled, "writing ended early");
-            sender.send((item, made)).map_err(ended)
-        });
-        drop(sender);
-        // The writer's error is the reason why the others ended.
-        match writer.join() {
-            Ok(written) => written.and(worked),
-            Err(panic) => std::panic::resume_unwind(panic),
+    let ((sender, items), (free, is_free)) = (channel(), channel());
+    let writer = move || {
+        while free.send(()).is_ok()
+            && let Ok((item, made)) = items.recv()
+        {
+            write(item, made)?;
         }
+        Ok(())
+    };
+    beside(cancellation, writer, move || {
+        work(&mut |item, made| {
+            let ended = || Error::new(ErrorKind::Cancelled, "writing ended early");
+            cancellation.receive(&is_free)?.ok_or_else(ended)?;
+            sender.send((item, made)).map_err(|_| ended())
+        })
     })
-}
-
-pub(crate) fn no_thread(error: &std::io::Error) -> Error {
-    Error::new(ErrorKind::OutOfMemory, format!("the system refuses another thread: {error}"))
 }
 
 #[cfg(test)]
@@ -128,7 +188,7 @@ mod tests {
         };
         for ahead in [1, 3] {
             seen.clear();
-            relay((0..50).map(Ok), ahead, read, |item, value| {
+            relay(&CancellationToken::new(), (0..50).map(Ok), ahead, read, |item, value| {
                 seen.push((item, value));
                 alive.fetch_sub(1, Ordering::SeqCst);
                 Ok(())
@@ -143,6 +203,7 @@ mod tests {
     fn three_steps_keep_their_order() {
         let mut written = Vec::new();
         walk(
+            &CancellationToken::new(),
             (0..20).map(Ok),
             1,
             |item: &i32| Ok(item + 1),
@@ -161,6 +222,7 @@ mod tests {
         let run = |read_fails: usize, work_fails: usize, write_fails: usize| {
             let check = |item: usize, at: usize, what: &str| if item == at { Err(failure(what)) } else { Ok(item) };
             let outcome = walk(
+                &CancellationToken::new(),
                 (0..1000usize).map(Ok),
                 1,
                 |item| check(*item, read_fails, "read"),

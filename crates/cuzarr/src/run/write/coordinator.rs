@@ -86,8 +86,8 @@ pub(crate) fn write(
         (Value::Elements(value), _) => Feeder::Host(value.to_device(Device::Cpu)?.reader()?),
     };
     let (sender, receiver) = channel();
-    let (under_way, begun, looked) = (HashMap::new(), 0, Instant::now());
-    let mut coordinator = Coordinator { writing, feeder, sender, receiver, under_way, begun, looked };
+    let (under_way, begun) = (HashMap::new(), 0);
+    let mut coordinator = Coordinator { writing, feeder, sender, receiver, under_way, begun };
     if let Err(error) = coordinator.run() {
         call.fail(error);
     }
@@ -132,8 +132,6 @@ struct Coordinator {
     receiver: Receiver<usize>,
     under_way: HashMap<usize, Reserved>,
     begun: usize,
-    /// The time of the last poll of the call's token.
-    looked: Instant,
 }
 
 /// Tells the coordinator, when it is dropped, that all work on an object has ended.
@@ -178,7 +176,7 @@ impl Coordinator {
         let most_ns = (FIRST_PAUSE * 2_u32.pow(attempt.min(MOST_DOUBLINGS))).as_nanos() as u64;
         let end = Instant::now() + Duration::from_nanos(RandomState::new().hash_one(attempt) % most_ns);
         while let Some(left) = end.checked_duration_since(Instant::now()) {
-            self.writing.call.poll_cancelled()?;
+            self.writing.call.check_cancelled()?;
             std::thread::sleep(left.min(POLL_INTERVAL));
         }
         Ok(())
@@ -195,7 +193,7 @@ impl Coordinator {
         let mut lanes = Vec::new();
         for touched in objects {
             let touched = touched?;
-            self.look()?;
+            writing.call.cancellation.check()?;
             while self.under_way.len() >= most && !writing.call.is_cancelled() {
                 self.wait_for_one()?;
             }
@@ -281,17 +279,8 @@ impl Coordinator {
                     return Ok(());
                 }
             }
-            self.look()?;
+            self.writing.call.cancellation.check()?;
         }
-    }
-
-    /// Polls the call's token from time to time.
-    fn look(&mut self) -> Result<()> {
-        if self.looked.elapsed() < POLL_INTERVAL {
-            return Ok(());
-        }
-        self.looked = Instant::now();
-        self.writing.call.cancellation.poll()
     }
 
     /// Moves chunks on the device one step further; false when there are none.

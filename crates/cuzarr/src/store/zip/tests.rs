@@ -4,7 +4,7 @@ use std::sync::mpsc::{Sender, channel};
 
 use super::directory::{END_BYTES, END64_BYTES, ENTRY_BYTES, LOCATOR64_BYTES};
 use super::*;
-use crate::run::Pool;
+use crate::run::Threads;
 use crate::store::testing::Observed;
 use crate::store::{Lease, LocalStore, MemoryStore, Prefixed, ReadOutcome, StoreExt};
 
@@ -114,7 +114,7 @@ fn members_are_found_behind_gaps() {
             false => store.get_many(batch.clone()).into_iter().map(|item| item.unwrap().unwrap()).collect::<Vec<_>>(),
             true => {
                 let (sender, ended) = channel();
-                store.read(batch.clone().into(), Arc::new(Many(sender)), &Pool::new(3));
+                store.read(batch.clone().into(), Arc::new(Many(sender)), &Threads::new(3));
                 let mut found: Vec<_> = (0..batch.len()).map(|_| ended.recv().unwrap()).collect();
                 found.sort_unstable_by_key(|(index, _)| *index);
                 found.into_iter().map(|(_, bytes)| bytes).collect()
@@ -427,7 +427,7 @@ fn large_members_are_verified_by_the_threads_that_fill_their_parts() {
         let store = ZipStore::open(local, "x.zip").unwrap();
         let (all, (sender, ended)) = (Arc::default(), channel());
         let request = ReadRequest { key: "c/0".into(), range: ByteRange::Full };
-        store.read(vec![request].into(), Arc::new(One(Arc::clone(&all), sender)), &Pool::new(3));
+        store.read(vec![request].into(), Arc::new(One(Arc::clone(&all), sender)), &Threads::new(3));
         match (ended.recv().unwrap(), damaged_at) {
             (Ok(()), None) => assert!(*all.lock().unwrap() == value),
             (Err(error), Some(_)) => assert_eq!(error.message(), "the member's checksum is wrong"),

@@ -8,10 +8,10 @@
 
 use std::any::Any;
 use std::ops::Range;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
-use cuzarr_device::internal::{Copied, Slab, SlabPiece, SlabSeries, pool};
+use cuzarr_device::internal::{Copied, Slab, SlabPiece, SlabSeries, Threads, pool};
 use cuzarr_device::{Buffer, Event, Stream};
 
 use crate::codec::batch::{HostCopy, ScratchLimit};
@@ -26,7 +26,6 @@ use crate::run::read::in_flight::{BatchRoute, DeviceRoute, Life, Packed, State};
 use crate::run::read::stored::{Stored, check_missing};
 use crate::run::report::Stage;
 use crate::run::schedule::budget::{Held, Reserved};
-use crate::run::schedule::pool::in_threads;
 use crate::run::schedule::scratch::ScratchBlock;
 use crate::store::Lease;
 
@@ -241,18 +240,12 @@ impl Fetched {
                 decode(target, unit, &stored)
             }
         };
-        let (next, packed) = (AtomicUsize::new(0), Mutex::new(Vec::with_capacity(frames.len())));
-        let work = || {
-            while let Some(frame) = frames.get(next.fetch_add(1, Ordering::Relaxed)) {
-                let unit = &plan.units[frame.unit];
-                match call.check_cancelled().and_then(|()| decode(unit, frame.src.clone())) {
-                    Ok(block) => packed.lock().unwrap_or_else(PoisonError::into_inner).push((frame.unit, block)),
-                    Err(error) => call.fail(error.at(unit.name.to_string())),
-                }
-            }
+        let work = |frame: &Frame| {
+            let unit = &plan.units[frame.unit];
+            let decoded = call.check_cancelled().and_then(|()| decode(unit, frame.src.clone()));
+            decoded.map_err(|error| call.fail(error.at(unit.name.to_string()))).ok().map(|block| (frame.unit, block))
         };
-        in_threads(call.threads.min(frames.len()), work);
-        self.packed.extend(packed.into_inner().unwrap_or_else(PoisonError::into_inner));
+        self.packed.extend(Threads::workers().map(call.threads, frames, work).into_iter().flatten());
         Ok(())
     }
 }

@@ -15,17 +15,13 @@ use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 
-use cuzarr_device::internal::checksum;
-use cuzarr_device::internal::checksum::Checksum;
 use cuzarr_device::internal::pool;
 use cuzarr_device::{Buffer, Device, NdBuffer, Order, Stream, Tail};
 
-use crate::codec::Location;
 use crate::codec::Program;
-use crate::codec::batch::{Blank, EncodeBatch};
-use crate::codec::device::DeviceEncoder;
-use crate::codec::native::{Native, Strided, Undo, Undone};
-use crate::error::{Error, ErrorKind, Result};
+use crate::codec::batch::Blank;
+use crate::codec::native::{Native, NativeEncoder, NativeEncoding, Strided};
+use crate::error::{Error, Result};
 use crate::plan::{ChunkLayout, Coverage, DeviceEncoding, old_bound_bytes};
 use crate::run::natives::Natives;
 use crate::run::report::Stage;
@@ -55,10 +51,8 @@ pub(crate) struct Encoders {
 /// Chunks that are encoded together: those of one layout, and whole ones of smaller layouts where [`Encoders::mixes`] says so.
 struct Kind {
     layout: Arc<ChunkLayout>,
-    encoder: Arc<dyn DeviceEncoder>,
+    native: NativeEncoder,
     merging: Option<Arc<Native>>,
-    /// The filters between packed chunks and frames.
-    undo: Undo,
     /// The gathering of packed chunks.
     packed: Gathering,
     /// The old elements of each of its chunks, where they are kept.
@@ -69,15 +63,10 @@ struct Kind {
     blank: Option<Buffer>,
     /// The fill value as plain elements; `None` when all chunks are stored.
     plain_blank: Option<Buffer>,
-    /// The codec that follows the frames.
-    checksum: Option<(Checksum, Location)>,
 }
 
 struct Running {
-    batch: EncodeBatch,
-    undone: Undone,
-    /// The packed chunks, when the host may have to encode some.
-    packed: Option<Buffer>,
+    encoding: NativeEncoding,
     /// The old chunks that kernels decode.
     decoding: Option<Decoding>,
     leaves: Vec<Leaf>,
@@ -114,7 +103,6 @@ impl Kind {
         merging: Option<&Natives>,
     ) -> Result<Kind> {
         let program = layout.program()?;
-        let encoder = program.device_encoder().map_err(|reason| Error::new(ErrorKind::Unsupported, reason))?;
         let tail = program.tail();
         let gathering = |tail: &Tail, to, size_bytes| Gathering::new(tail.clone(), to, size_bytes, usize::MAX);
         let packed = gathering(tail, gathered, program.packed_size_bytes());
@@ -127,15 +115,13 @@ impl Kind {
         let plain_blank = is_compared.then(full).transpose()?.map(|blank| blank.buffer().clone());
         Ok(Kind {
             layout: Arc::clone(layout),
-            encoder: Arc::clone(encoder),
+            native: NativeEncoder::of(program)?,
             merging: merging.and_then(|natives| natives.of(layout)),
-            undo: program.device_undo(),
             packed,
             olds: Vec::new(),
             plain,
             blank: None,
             plain_blank,
-            checksum: program.device_checksum(),
         })
     }
 
@@ -196,27 +182,17 @@ impl Kind {
         let packed = Strided { buffer: chunks.clone(), stride_bytes: stride, size_bytes, count };
         let packed_bytes = leaves.iter().map(|leaf| self.packed.bytes_of(leaf)).collect::<Result<Vec<_>>>()?;
         let encoded_bytes = packed_bytes.iter().sum::<usize>() as u64;
-        let chunk_bytes = match self.undo.chunk_bytes() {
-            0 => packed_bytes.clone(),
-            _ => vec![self.encoder.chunk_bytes(); count],
-        };
         let compared_bytes = match &self.plain {
             Some(plain) => vec![plain.size_bytes; count],
-            None => packed_bytes,
+            None => packed_bytes.clone(),
         };
         let blank = self.plain_blank.as_ref().map(|blank| {
             let (chunks, stride_bytes) = plain.as_ref().map_or((&chunks, stride), |(chunks, stride)| (chunks, *stride));
             Blank { chunks, stride_bytes, blank, compared_bytes: &compared_bytes }
         });
-        let (batch, undone) = counters.time_on(Stage::Encode, encoded_bytes, &stream, || -> Result<_> {
-            let undone = self.undo.run(packed, &stream)?;
-            let ready = &undone.chunks;
-            let mut batch = EncodeBatch::prepare(&*self.encoder, &ready.buffer, ready.stride_bytes, chunk_bytes)?;
-            batch.run_unless_blank(blank.as_ref(), &stream)?;
-            Ok((batch, undone))
-        })?;
-        let packed = self.undo.reports().then_some(chunks);
-        Ok(Running { batch, undone, packed, decoding, leaves, kind, stream })
+        let encode = || self.native.begin(&packed, packed_bytes, blank.as_ref(), &stream);
+        let encoding = counters.time_on(Stage::Encode, encoded_bytes, &stream, encode)?;
+        Ok(Running { encoding, decoding, leaves, kind, stream })
     }
 
     /// A packed chunk that only holds the fill value.
@@ -303,38 +279,26 @@ impl Encoders {
     /// Waits for the oldest batch; `None` when there is none.
     pub(crate) fn take(&mut self) -> Result<Option<EncodedBatch>> {
         let Some(running) = self.running.pop_front() else { return Ok(None) };
-        let Running { batch, undone, packed, decoding, leaves, kind, stream } = running;
+        let Running { encoding, decoding, leaves, kind, stream } = running;
         let kind = &self.kinds[kind];
-        let encoded = batch.finish()?;
-        let reported = undone.reported()?;
-        let ranges: Vec<_> = encoded.frames.iter().flatten().cloned().collect();
-        let mut seals = match kind.checksum {
-            Some((checksum, location)) if !ranges.is_empty() => {
-                let values = checksum::compute(checksum, &encoded.buffer, &ranges, &stream)?;
-                values.into_iter().map(|value| Some(Seal { checksum: value, location })).collect()
-            }
-            _ => vec![None; ranges.len()],
-        }
-        .into_iter();
+        let encoded = encoding.finish(|| Ok(stream))?;
+        let mut checksums = encoded.checksums.iter();
         let (mut stored, mut empty, mut refused) = (Vec::with_capacity(leaves.len()), Vec::new(), Vec::new());
         let (mut undecoded, mut missing) = (Vec::new(), decoding.map_or(Ok(Vec::new()), Decoding::check)?.into_iter());
         let mut next = missing.next();
-        for (index, (leaf, frame)) in leaves.into_iter().zip(encoded.frames).enumerate() {
-            let seal = frame.as_ref().and_then(|_| seals.next().flatten());
+        for (index, (leaf, frame)) in leaves.into_iter().zip(&encoded.frames).enumerate() {
+            let checksum = frame.as_ref().and_then(|_| checksums.next());
+            let seal = checksum.zip(kind.native.checksum).map(|(&checksum, (_, location))| Seal { checksum, location });
             // Both are in the order of the chunks.
             if let Some(Undecoded { stored, error, .. }) = next.take_if(|undecoded| undecoded.index == index) {
                 undecoded.push((leaf, stored, error));
                 next = missing.next();
                 continue;
             }
-            match (frame, &packed) {
+            match (frame, encoded.refused(index)?) {
                 (None, _) => empty.push(leaf),
-                (Some(_), Some(packed)) if reported[index] => {
-                    let start = index * kind.packed.padded_bytes;
-                    let chunk = packed.slice(start..start + kind.packed.size_bytes)?;
-                    refused.push((leaf, Buffer::from_vec(chunk.to_vec()?)));
-                }
-                (Some(range), _) => stored.push(FrameAt { leaf, range, seal }),
+                (Some(_), Some(packed)) => refused.push((leaf, Buffer::from_vec(packed))),
+                (Some(range), None) => stored.push(FrameAt { leaf, range: range.clone(), seal }),
             }
         }
         Ok(Some(EncodedBatch { buffer: encoded.buffer, leaves: stored, empty, refused, undecoded }))

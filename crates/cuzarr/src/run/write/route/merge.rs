@@ -9,13 +9,12 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 
 use cuzarr_device::internal::pool;
 use cuzarr_device::internal::transfer::{copy_pieces_on, scatter_on};
 use cuzarr_device::{Buffer, Layout, NdBuffer, Stream, Tail, Transfer, TransferBox};
 
-use crate::cancellation::POLL_INTERVAL;
 use crate::codec::batch::HostCopy;
 use crate::codec::device::Headers;
 use crate::codec::native::{Native, NativeBatch, Source};
@@ -134,17 +133,12 @@ impl OldChunks {
     /// `Cancelled`
     pub(crate) fn next(&mut self, writing: &Writing) -> Result<Option<Changed>> {
         while self.is_waiting() {
-            writing.call.poll_cancelled()?;
-            match self.receiver.recv_timeout(POLL_INTERVAL) {
-                Ok(answer) => {
-                    self.waiting -= 1;
-                    if answer.is_some() {
-                        return Ok(answer);
-                    }
-                }
-                Err(RecvTimeoutError::Timeout) => {}
-                // This is a sender itself.
-                Err(RecvTimeoutError::Disconnected) => break,
+            writing.call.check_cancelled()?;
+            // `None` never comes, because this is a sender itself.
+            let Some(answer) = writing.call.cancellation.receive(&self.receiver)? else { break };
+            self.waiting -= 1;
+            if answer.is_some() {
+                return Ok(answer);
             }
         }
         Ok(None)
