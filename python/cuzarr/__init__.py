@@ -49,6 +49,7 @@ from cuzarr._node.array_config import ArrayConfig
 from cuzarr._node.asynchronous import AsyncArray, AsyncGroup
 from cuzarr._node.group import Group
 from cuzarr._node.lazy import LazyArray
+from cuzarr._node.many import read_many
 from cuzarr.api.synchronous import (
     array,
     consolidate_metadata,
@@ -148,6 +149,7 @@ __all__ = [
     "open_group",
     "open_like",
     "print_debug_info",
+    "read_many",
     "pyramid",
     "rechunk",
     "reduce",

@@ -56,6 +56,7 @@ __all__ = [
     "nearest",
     "new_array",
     "plain_json",
+    "read_many",
     "refuse_overlap",
     "region_shape",
     "reset_memory_peak",
@@ -572,6 +573,7 @@ def copy_region(
     memory_limit_bytes: int,
 ) -> None: ...
 def check_unchanged(arrays: Sequence[Array]) -> None: ...
+def read_many(reads: Sequence[tuple[Array, _Lists | Selection, str | None, NdBuffer | None]]) -> list[NdBuffer]: ...
 def refuse_overlap(source: tuple[Store, str], target: tuple[Store, str]) -> None: ...
 def region_shape(
     shape: Sequence[int],

@@ -15,6 +15,7 @@ mod foreign;
 mod identity;
 mod interrupt;
 mod json;
+mod many;
 mod memory;
 mod metadata;
 mod module;
@@ -139,6 +140,8 @@ mod _core {
     use super::expr::PyExpr;
     #[pymodule_export]
     use super::json::plain_json;
+    #[pymodule_export]
+    use super::many::read_many;
     #[pymodule_export]
     use super::memory::{memory_info, memory_of_arrays, reset_memory_peak, set_allocator, trim_memory};
     #[pymodule_export]

@@ -169,7 +169,7 @@ pub mod run {
     pub use crate::run::access::Access;
     pub use crate::run::engine::Engine;
     pub use crate::run::options::Tuning;
-    pub use crate::run::read::call::ArrayRead;
+    pub use crate::run::read::call::{ArrayRead, ArrayResult};
     pub use crate::run::schedule::walk::{apart, aside, relay, walk, write_behind};
 
     /// The sizes of batches, for tests and measurements that change them.

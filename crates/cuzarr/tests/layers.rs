@@ -22,8 +22,8 @@ const LEVELS: &[&[&str]] = &[
 
 /// The rooms of `cuzarr-device`, lowest first.
 const DEVICE_LEVELS: &[&[&str]] = &[
-    &["c_layout", "error", "lock", "process", "threads"],
-    &["device"],
+    &["c_layout", "error", "lock", "process"],
+    &["device", "threads"],
     &["driver"],
     &["event"],
     &["stream"],
@@ -530,6 +530,7 @@ const UNSAFE_FILES: &[&str] = &[
     "crates/cuzarr-device/src/ops/transfer/mod.rs",
     "crates/cuzarr-device/src/process.rs",
     "crates/cuzarr-device/src/stream.rs",
+    "crates/cuzarr-device/src/threads/scope.rs",
     "crates/cuzarr/tests/run_length/cuda.rs",
     "python/src/arrow.rs",
     "python/src/decoder.rs",

@@ -4,7 +4,7 @@ mod model;
 
 use std::sync::Arc;
 
-use cuzarr::internal::run::{Access, ArrayRead, tuning};
+use cuzarr::internal::run::{Access, ArrayRead, ArrayResult, tuning};
 use cuzarr::plan::Selection;
 use cuzarr::run::{Report, Stage};
 use cuzarr::store::{LocalStore, MemoryStore, Store, StoreExt};
@@ -56,9 +56,12 @@ fn check(stories: &[Story], device: Device, selections: &[Selection], what: &str
 }
 
 fn read_all(stories: &[Story], accesses: &[Access], selections: &[Selection], outs: &[NdBuffer]) -> Result<Report> {
-    let reads = stories.iter().zip(accesses).zip(selections).zip(outs);
+    let result =
+        |(selection, out)| [ArrayResult { selections: std::slice::from_ref(selection), is_stacked: false, out }];
+    let results: Vec<_> = selections.iter().zip(outs).map(result).collect();
+    let reads = stories.iter().zip(accesses).zip(&results);
     let reads: Vec<ArrayRead<'_>> = reads
-        .map(|(((story, access), selection), out)| ArrayRead { access, store: &story.store, selection, out })
+        .map(|((story, access), results)| ArrayRead { access, store: &story.store, name: "array", results })
         .collect();
     stories[0].engine.read_all(&reads, &stories[0].options)
 }
@@ -126,6 +129,88 @@ fn arrays_of_any_shapes_types_and_codecs_are_read_at_once() {
 }
 
 #[test]
+fn results_of_one_array_are_apart_and_decode_a_chunk_once() {
+    let mut dice = Dice(6);
+    let chains = [
+        json!([bytes_codec("little")]),
+        json!([bytes_codec("big"), zstd_codec()]),
+        sharding(&[2, 3], json!([bytes_codec("little"), zstd_codec()]), "start"),
+    ];
+    for round in 0..30 {
+        let codecs = dice.pick(&chains);
+        let mut stories: Vec<Story> = (0..1 + dice.below(3))
+            .map(|_| {
+                let shape = [1 + dice.below(20), 1 + dice.below(20)];
+                story(&shape, &[4, 6], "int32", codecs.clone(), Arc::new(MemoryStore::new()), &mut dice)
+            })
+            .collect();
+        tuning(&mut stories[0].options).force_device = round % 2 == 0;
+        stories[0].options.memory_limit_bytes = if round % 3 == 0 { 1 << 14 } else { 1 << 28 };
+        // For each array some selections of any shape, and boxes of one shape that are stacked.
+        let asked: Vec<Vec<(Vec<Selection>, bool)>> = stories
+            .iter()
+            .map(|story| {
+                let mut asked: Vec<_> =
+                    (0..dice.below(5)).map(|_| (vec![story.random_selection(&mut dice)], false)).collect();
+                let shape = story.metadata.shape();
+                let extent: Vec<u64> = shape.iter().map(|&len| 1 + dice.below(len)).collect();
+                let boxes = (0..dice.below(6)).map(|_| {
+                    let start: Vec<u64> =
+                        shape.iter().zip(&extent).map(|(&len, &extent)| dice.below(len - extent + 1)).collect();
+                    Selection::region(&start, &extent).unwrap()
+                });
+                let boxes: Vec<Selection> = boxes.collect();
+                if !boxes.is_empty() {
+                    asked.insert(dice.below(asked.len() as u64 + 1) as usize, (boxes, true));
+                }
+                asked
+            })
+            .collect();
+        for device in devices() {
+            let out = |(story, (selections, is_stacked)): (&Story, &(Vec<Selection>, bool))| {
+                let one = selections[0].shape().into_iter().map(|extent| extent as usize);
+                let shape: Vec<usize> = is_stacked.then_some(selections.len()).into_iter().chain(one).collect();
+                let out = NdBuffer::empty(device, story.dtype, &shape, Order::C).unwrap();
+                out.fill(&[0xAB; 4]).unwrap();
+                out
+            };
+            let outs: Vec<Vec<NdBuffer>> = stories
+                .iter()
+                .zip(&asked)
+                .map(|(story, asked)| asked.iter().map(|one| out((story, one))).collect())
+                .collect();
+            let results: Vec<Vec<ArrayResult<'_>>> = asked
+                .iter()
+                .zip(&outs)
+                .map(|(asked, outs)| {
+                    let pairs = asked.iter().zip(outs);
+                    let pairs = pairs.map(|((selections, is_stacked), out)| (selections, *is_stacked, out));
+                    pairs.map(|(selections, is_stacked, out)| ArrayResult { selections, is_stacked, out }).collect()
+                })
+                .collect();
+            let accesses: Vec<_> = stories.iter().map(|story| story.access(device)).collect();
+            let reads: Vec<ArrayRead<'_>> = stories
+                .iter()
+                .zip(&accesses)
+                .zip(&results)
+                .map(|((story, access), results)| ArrayRead { access, store: &story.store, name: "array", results })
+                .collect();
+            stories[0].engine.read_all(&reads, &stories[0].options).unwrap();
+            for ((story, asked), outs) in stories.iter().zip(&asked).zip(&outs) {
+                for ((selections, _), out) in asked.iter().zip(outs) {
+                    let expected: Vec<u8> = selections.iter().flat_map(|selection| story.expected(selection)).collect();
+                    assert!(
+                        out.to_host_bytes(Order::C).unwrap() == expected,
+                        "round {round}, {device}: {selections:?}"
+                    );
+                }
+            }
+            assert_eq!(stories[0].engine.memory(device).used_bytes(), 0, "memory is given back");
+        }
+    }
+}
+
+#[test]
 fn many_small_arrays_take_no_more_launches_than_one() {
     let mut dice = Dice(3);
     let codecs = json!([bytes_codec("little"), zstd_codec()]);
@@ -181,9 +266,10 @@ fn nothing_is_read_of_no_arrays_and_results_must_fit() {
     let error = read_all(&stories, &accesses, &[Selection::all(&[6])], &[out]).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::ShapeMismatch);
     // Two arrays cannot be read into the same memory.
-    let both = [&stories[0], &stories[0]];
     let out = NdBuffer::empty(Device::Cpu, stories[0].dtype, &[6], Order::C).unwrap();
     let all = Selection::all(&[6]);
-    let reads = both.map(|story| ArrayRead { access: &accesses[0], store: &story.store, selection: &all, out: &out });
+    let results = [ArrayResult { selections: std::slice::from_ref(&all), is_stacked: false, out: &out }];
+    let reads =
+        [(); 2].map(|()| ArrayRead { access: &accesses[0], store: &stories[0].store, name: "a", results: &results });
     assert_eq!(stories[0].engine.read_all(&reads, &stories[0].options).unwrap_err().kind(), ErrorKind::InvalidArgument);
 }

@@ -155,15 +155,26 @@ def read_into(
     ShapeMismatchError, DTypeMismatchError
         It is not what the selection gives.
     """
+    memory, finish = memory_for(out, shape, native, device)
+    read(memory)
+    finish()
+    return out
+
+
+def memory_for(out: Any, shape: tuple[int, ...], native: np.dtype[Any], device: str) -> tuple[_core.NdBuffer, Callable[[], None]]:
+    """The memory to read elements to for a caller's own result array, and what is left to do when they are there.
+
+    Raises
+    ------
+    ShapeMismatchError, DTypeMismatchError
+        It is not what the selection gives.
+    """
     target = getattr(out, "as_ndarray_like", lambda: out)()  # zarr-python's NDBuffer
     if isinstance(target, np.ndarray) and target.dtype != native == target.dtype.newbyteorder("="):
         check_writable(target)
         swapped = np.empty(target.shape, native)
-        read(check_out(swapped, shape, native, device))
-        target[...] = swapped
-    else:
-        read(check_out(target, shape, native, device))
-    return out
+        return check_out(swapped, shape, native, device), lambda: np.copyto(target, swapped)
+    return check_out(target, shape, native, device), lambda: None
 
 
 def check_out(out: Any, shape: tuple[int, ...], native: np.dtype[Any], device: str) -> _core.NdBuffer:

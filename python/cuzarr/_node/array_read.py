@@ -23,7 +23,7 @@ from cuzarr.errors import (
 )
 
 
-def _converted(array: OpenArray, dtype: Any) -> np.dtype[Any]:
+def converted(array: OpenArray, dtype: Any) -> np.dtype[Any]:
     """The element type of the result, in the machine's byte order.
 
     Raises
@@ -42,7 +42,7 @@ def _is_number(dtype: np.dtype[Any]) -> bool:
     return _numpy.is_number(dtype)
 
 
-def _check_fixed(array: OpenArray) -> None:
+def check_fixed(array: OpenArray) -> None:
     if array._metadata.data_type.is_variable:
         raise UnsupportedError("read does not support elements of variable length", hint="use brackets: array[...]")
 
@@ -55,9 +55,9 @@ def read(array: OpenArray, selection: Any, out: Any, dtype: Any, prototype: Any)
 def _read_box(array: OpenArray, box: Box, dtype: Any, out: Any = None, prototype: Any = None) -> Any:
     if out is None and dtype is None:
         return get_box(array, box, None, prototype, None)
-    _check_fixed(array)
+    check_fixed(array)
     device, nd_buffer = placement(array, prototype)
-    native = _converted(array, dtype if out is None or dtype is not None else foreign.element_type(out))
+    native = converted(array, dtype if out is None or dtype is not None else foreign.element_type(out))
     if out is not None:
         handle = array._handle(device)
         return convert.read_into(lambda memory: handle.read_into(box.lists, memory), out, box.shape, native, device)
@@ -117,13 +117,13 @@ def read_many(array: OpenArray, selections: Sequence[Any], out: Any, dtype: Any,
     device, _ = placement(array, prototype)
     if array._metadata.data_type.is_variable and out is None and dtype is None:
         return [get_box(array, box, None, prototype, None) for box in boxes]
-    _check_fixed(array)
+    check_fixed(array)
     if out is None:
-        native = _converted(array, dtype)
+        native = converted(array, dtype)
         lists = [box.lists for box in boxes]
         buffers = array._handle(device).read_many(lists, element_types.core_dtype(native))
         return [delivered(array, convert.result_array(buffer, native), prototype) for buffer in buffers]
-    native = _converted(array, dtype if dtype is not None else foreign.element_type(out))
+    native = converted(array, dtype if dtype is not None else foreign.element_type(out))
     shapes = {box.shape for box in boxes}
     if len(shapes) > 1:
         raise ShapeMismatchError(f"got selections of shapes {sorted(shapes)}, out needs selections of one shape")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Generator, Iterable, Iterator
+from collections.abc import Container, Generator, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, Unpack
 
 import numpy as np
@@ -22,7 +22,7 @@ from cuzarr._metadata.documents import (
 )
 from cuzarr._metadata.dtype import ZarrFormat, parse_dtype
 from cuzarr._metadata.group import GroupMetadata, as_node
-from cuzarr._node import create, members
+from cuzarr._node import create, many, members
 from cuzarr._node.array import Array
 from cuzarr._node.array_config import ArrayConfigLike
 from cuzarr._node.asynchronous import AsyncGroup, complete
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
         FillValue,
         GroupOptions,
         MemberOptions,
+        MemoryArray,
         Order,
         RequireOptions,
         ShapeLike,
@@ -73,6 +74,7 @@ _GROUP_OPTIONS = ("overwrite", "attributes")
     **kwargs
         As in the function of ``cuzarr`` of this name.
     >>> import cuzarr
+    >>> import numpy as np
     >>> group = cuzarr.create_group({})
     >>> _ = group.create_array("maps/t2m", shape=(4,), dtype="float32")
     """,
@@ -276,6 +278,59 @@ class Group(Node):
         if not isinstance(node, Array):
             raise ContainsGroupError(f"a group is in store {self.store} at path '{node.path}'")
         return node
+
+    def read(
+        self,
+        names: Iterable[str] | None = None,
+        selection: Mapping[str, int | slice] | None = None,
+        *,
+        dtype: DTypeLike | None = None,
+    ) -> dict[str, MemoryArray]:
+        """Read many arrays in one call, such as all variables of a time step: see :func:`cuzarr.read_many`.
+
+        Parameters
+        ----------
+        names : iterable of str, optional
+            Paths of arrays below this group; all arrays directly below without it.
+        selection : mapping of str to int or slice, optional
+            Positions along dimensions, by their names (``dimension_names``, or xarray's in format 2). An integer drops the dimension.
+            Arrays without a dimension are read whole along it.
+        dtype : dtype, optional
+            Element type of the results; elements are converted on the way.
+
+        Returns
+        -------
+        dict of str to array
+            The elements by path.
+
+        Raises
+        ------
+        ArrayNotFoundError, ContainsGroupError
+            Nothing is at a path, or a group is.
+        SelectionInvalidError
+            No array has a dimension of such a name.
+        CuzarrError
+            The first failure of any read.
+
+        >>> days = cuzarr.create_group({})
+        >>> for name in ("t2m", "msl"):
+        ...     _ = days.create_array(name, data=np.ones((4, 3), "f4"), dimension_names=("time", "x"))
+        >>> {name: values.shape for name, values in days.read(selection={"time": slice(0, 2)}).items()}
+        {'msl': (2, 3), 't2m': (2, 3)}
+        """
+        boxes = many.boxes_of(dict(self.arrays()) if names is None else self._arrays_at(list(names)), selection)
+        return dict(zip(boxes, many.read_many(boxes.values(), dtype=dtype), strict=True))
+
+    def _arrays_at(self, paths: list[str]) -> dict[str, Array]:
+        found = dict(zip(paths, members.at(self._store_path, self._metadata, paths), strict=True))
+        missing = next((path for path, metadata in found.items() if metadata is None), None)
+        if missing is not None:
+            raise array_not_found(self._store_path / missing)
+        arrays = {path: self._node(path, metadata) for path, metadata in found.items() if metadata is not None}
+        group = next((node for node in arrays.values() if not isinstance(node, Array)), None)
+        if group is not None:
+            raise ContainsGroupError(f"a group is in store {self.store} at path '{group.path}'")
+        return arrays  # type: ignore[return-value]  # as was just seen
 
     def get_group(self, path: str) -> Self:
         """The group at a path.

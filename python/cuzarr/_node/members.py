@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from cuzarr import _core
@@ -138,6 +138,16 @@ def _read(
                 yield path, error
                 continue
             yield path, replace(node, consolidated_metadata=part) if isinstance(node, GroupMetadata) else node
+
+
+def at(place: StorePath, group: GroupMetadata, paths: Sequence[str]) -> list[AnyNodeMetadata | None]:
+    """The nodes at paths below a group, looked for in one round; ``None`` where nothing is."""
+    if group.consolidated_metadata is not None:
+        return [find(place, group, path) for path in paths]
+    limit, absolute = config.get("metadata_max_bytes"), [(place / path).path for path in paths]
+    found = _core.find_nodes(place.store.handle, absolute, group.zarr_format, limit)
+    values = zip(paths, found, strict=True)
+    return [None if documents is None else value_of(place / path, documents) for path, documents in values]
 
 
 def kinds(place: StorePath, group: GroupMetadata, max_depth: int | None) -> Iterator[tuple[str, bool]]:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from cuzarr import _core
+from cuzarr._node.many import read_many
 from cuzarr._samples.cells import Cells
 from cuzarr._samples.plan import EpochPlan, Ints
 from cuzarr._samples.variables import Part, Parts
@@ -128,18 +129,18 @@ class Held:
         return wanted
 
     def read(self, wanted: dict[Key, tuple[slice, ...]]) -> None:
-        """Reads reserved regions, those of one array by one call."""
-        for number, group in itertools.groupby(sorted(wanted.items(), key=lambda item: item[0]), key=lambda item: item[0][0]):
-            part, regions = self.parts.parts[number], list(group)
-            elements = part.array.read_many([region for _, region in regions], dtype=part.held)
-            for (key, region), one in zip(regions, elements, strict=True):
-                piece, chunks = self.pieces[key], part.chunk_count(region)
-                piece.elements = self.held_as(one)
-                self.counts.chunk_reads += chunks
-                self.counts.read_bytes += piece.size
-                if key not in self.counts.seen:
-                    self.counts.seen.add(key)
-                    self.counts.chunks += chunks
+        """Reads reserved regions of all arrays by one call."""
+        parts = [self.parts.parts[number] for number, _ in wanted]
+        reads = [(part.array, region) for part, region in zip(parts, wanted.values(), strict=True)]
+        elements = read_many(reads, dtype=[part.held for part in parts])
+        for (key, region), part, one in zip(wanted.items(), parts, elements, strict=True):
+            piece, chunks = self.pieces[key], part.chunk_count(region)
+            piece.elements = self.held_as(one)
+            self.counts.chunk_reads += chunks
+            self.counts.read_bytes += piece.size
+            if key not in self.counts.seen:
+                self.counts.seen.add(key)
+                self.counts.chunks += chunks
 
     def expired(self, place: int) -> list[int]:
         """Cells that no sample from ``place`` on needs."""

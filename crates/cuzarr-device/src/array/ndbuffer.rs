@@ -156,8 +156,25 @@ impl NdBuffer {
         self.buffer.slice(start..start + self.size_bytes())
     }
 
+    /// Whether elements of both touch a common byte. For layouts so odd that finding out would take long the answer is yes.
+    ///
+    /// ```
+    /// use cuzarr_device::{DType, Device, NdBuffer, Order};
+    /// let table = NdBuffer::zeroed(Device::Cpu, DType::UINT16, &[4, 2], Order::C)?;
+    /// let (left, right) = (table.index_axis(1, 0)?, table.index_axis(1, 1)?);
+    /// assert!(!left.overlaps(&right) && left.overlaps(&table));
+    /// # Ok::<(), cuzarr_device::Error>(())
+    /// ```
+    pub fn overlaps(&self, other: &NdBuffer) -> bool {
+        let at = |array: &NdBuffer| {
+            let start = array.buffer.address() + array.layout.offset_bytes();
+            Footprint::strided(array.shape(), array.strides(), start, array.dtype.size_bytes())
+        };
+        matches!((at(self), at(other)), (Some(one), Some(two)) if one.overlaps(&two))
+    }
+
     /// The first address that the elements touch, and the one behind the last.
-    pub(crate) fn address_span(&self) -> (usize, usize) {
+    pub fn address_span(&self) -> (usize, usize) {
         let base = self.buffer.address();
         // Constructors checked that the span lies inside the memory.
         let (start, end) = self.layout.span_bytes().unwrap_or((0, self.buffer.size_bytes()));

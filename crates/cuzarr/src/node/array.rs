@@ -227,6 +227,12 @@ impl Array {
         }
     }
 
+    /// Equal for handles of one opened array, with the same metadata and store, as long as both live.
+    pub(super) fn handle(&self) -> [usize; 3] {
+        let store = Arc::as_ptr(&self.store).cast::<()>();
+        [Arc::as_ptr(&self.io.state) as usize, Arc::as_ptr(&self.metadata) as usize, store as usize]
+    }
+
     /// Warnings about the metadata documents.
     pub fn warnings(&self) -> &[String] {
         &self.warnings

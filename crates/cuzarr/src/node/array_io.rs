@@ -7,6 +7,7 @@ use cuzarr_device::internal::{Threads, pool};
 use cuzarr_device::{DType, Device, NdBuffer, Order};
 
 use super::array::Array;
+use super::many::{ArraySelection, read_all};
 use crate::codec::VariableElements;
 use crate::error::{Error, ErrorKind, Result, ResultExt};
 use crate::plan::{Explanation, Selection, chunk_bounds, memory_shape};
@@ -53,23 +54,16 @@ impl Array {
     }
 
     /// Reads many selections with one plan, such as random crops for training. Returns one nd-buffer per selection, with the
-    /// array's elements or converted to `dtype`. Selections that only differ in their place are read together and share memory.
+    /// array's elements or converted to `dtype`. Selections that only differ in their place share memory.
     ///
     /// # Errors
     /// Those of [`Array::read_into`].
     pub fn read_many(&self, selections: &[Selection], dtype: Option<DType>) -> Result<Vec<NdBuffer>> {
-        let work = || -> Result<Vec<NdBuffer>> {
-            let mut results: Vec<Option<NdBuffer>> = vec![None; selections.len()];
-            for group in alike(selections) {
-                let members: Vec<Selection> = group.iter().map(|&at| selections[at].clone()).collect();
-                let stacked = self.stack(&members, dtype)?;
-                for (index, at) in group.into_iter().enumerate() {
-                    results[at] = Some(stacked.index_axis(0, index)?);
-                }
-            }
-            Ok(results.into_iter().flatten().collect())
+        let read = |selection: &Selection| {
+            let read = ArraySelection::new(self, selection.clone());
+            dtype.into_iter().fold(read, ArraySelection::with_dtype)
         };
-        work().at(|| self.place())
+        read_all(&selections.iter().map(read).collect::<Vec<_>>())
     }
 
     /// Reads selections that only differ in their place into one nd-buffer. Its first dimension counts the selections.
@@ -102,9 +96,9 @@ impl Array {
     }
 
     fn read_many_to(&self, selections: &[Selection], out: &NdBuffer) -> Result<()> {
-        let access = self.access_as(out)?;
+        let access = self.access_to(out.device(), out.dtype())?;
         let report = Engine::get().read_many(&access, self.store(), selections, out, self.options())?;
-        self.io.state().report = Some(report);
+        self.set_report(report);
         Ok(())
     }
 
@@ -127,7 +121,7 @@ impl Array {
         let work = || -> Result<()> {
             let (access, options) = (self.access(self.device())?, self.options());
             let report = Engine::get().read_in_turn(&access, self.store(), selections, at_once, deliver, options)?;
-            self.io.state().report = Some(report);
+            self.set_report(report);
             Ok(())
         };
         work().at(|| self.place())
@@ -145,8 +139,9 @@ impl Array {
 
     fn read_to(&self, selection: &Selection, out: &NdBuffer) -> Result<()> {
         let (engine, options) = (Engine::get(), self.options());
-        let report = engine.read(&*self.access_as(out)?, self.store(), selection, out, options)?;
-        self.io.state().report = Some(report);
+        let report =
+            engine.read(&*self.access_to(out.device(), out.dtype())?, self.store(), selection, out, options)?;
+        self.set_report(report);
         Ok(())
     }
 
@@ -166,7 +161,7 @@ impl Array {
             let access = self.access(Device::Cpu)?;
             let (engine, options) = (Engine::get(), self.options());
             let report = engine.write(&access, self.store(), selection, value, options)?;
-            self.io.state().report = Some(report);
+            self.set_report(report);
             Ok(())
         };
         work().at(|| self.place())
@@ -181,7 +176,7 @@ impl Array {
             let access = self.access(Device::Cpu)?;
             let (engine, options) = (Engine::get(), self.options());
             let (elements, report) = engine.read_variable(&access, self.store(), selection, options)?;
-            self.io.state().report = Some(report);
+            self.set_report(report);
             Ok(elements)
         };
         work().at(|| self.place())
@@ -201,7 +196,7 @@ impl Array {
         let work = || -> Result<()> {
             let (access, options) = (self.access(Device::Cpu)?, self.options());
             let report = Engine::get().write_variable(&access, self.store(), selection, value, options)?;
-            self.io.state().report = Some(report);
+            self.set_report(report);
             Ok(())
         };
         work().at(|| self.place())
@@ -283,15 +278,18 @@ impl Array {
         }
     }
 
-    /// The access that reads into `out`. It converts elements where types differ.
-    fn access_as(&self, out: &NdBuffer) -> Result<Arc<Access>> {
-        let access = self.access(out.device())?;
+    /// The access that reads into memory of a device, as elements of `dtype`. It converts them where their type differs.
+    pub(super) fn access_to(&self, device: Device, dtype: DType) -> Result<Arc<Access>> {
+        let access = self.access(device)?;
         match access.dtype() {
-            Some(own) if own != out.dtype() => {
-                self.bound(out.device(), Some(out.dtype()), || access.reading_as(out.dtype()))
-            }
+            Some(own) if own != dtype => self.bound(device, Some(dtype), || access.reading_as(dtype)),
             _ => Ok(access),
         }
+    }
+
+    /// Keeps the report of a call.
+    pub(super) fn set_report(&self, report: Report) {
+        self.io.state().report = Some(report);
     }
 
     /// The chain bound to a device.
@@ -321,15 +319,3 @@ impl Array {
 
 /// Most bindings to devices and types that an array keeps.
 const KEPT_ACCESSES: usize = 16;
-
-/// Groups selections that only differ in their place, by their numbers.
-fn alike(selections: &[Selection]) -> Vec<Vec<usize>> {
-    let mut groups: Vec<Vec<usize>> = Vec::new();
-    for (at, selection) in selections.iter().enumerate() {
-        match groups.iter_mut().find(|group| selections[group[0]].is_like(selection)) {
-            Some(group) => group.push(at),
-            None => groups.push(vec![at]),
-        }
-    }
-    groups
-}

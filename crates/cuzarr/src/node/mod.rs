@@ -27,6 +27,7 @@ pub(crate) mod documents;
 pub(crate) mod group;
 mod group_builder;
 pub(crate) mod hierarchy;
+mod many;
 mod mode;
 #[cfg(feature = "ndarray")]
 mod ndarray;
@@ -53,6 +54,7 @@ pub use documents::Consolidation;
 pub use group::{Group, consolidate_metadata};
 pub use group_builder::GroupBuilder;
 pub use hierarchy::create_hierarchy;
+pub use many::{ArraySelection, read_all};
 pub use mode::Mode;
 pub use path::normalize_path;
 pub use update::Update;

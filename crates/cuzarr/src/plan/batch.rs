@@ -10,6 +10,8 @@ use crate::store::{ByteRange, Version};
 /// The name of a stored chunk, for error messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChunkName {
+    /// The array, where a call reads several.
+    pub array: Option<Arc<str>>,
     /// The key of the object.
     pub key: Arc<str>,
     /// The chunk's place in the shard, for each level of shards; empty for a chunk that is an object itself.
@@ -18,6 +20,9 @@ pub struct ChunkName {
 
 impl std::fmt::Display for ChunkName {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if let Some(array) = &self.array {
+            write!(f, "{array}: ")?;
+        }
         write!(f, "chunk '{}'", self.key)?;
         if self.inner.is_empty() { Ok(()) } else { write!(f, ", inner chunk {:?}", self.inner) }
     }
@@ -74,13 +79,15 @@ pub struct Unit {
     pub packed_size_bytes: usize,
     /// Whether this is a whole chunk, which must be decoded. Otherwise it is a piece of packed bytes, used as it is.
     pub whole: bool,
-    /// The boxes of the result that the unit fills: several when several selections want the chunk.
+    /// The boxes of results that the unit fills, in the order of results: several when several selections want the chunk.
     pub places: Vec<Place>,
 }
 
-/// A box of the result, and the place of its elements in a packed chunk.
+/// A box of a result, and the place of its elements in a packed chunk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
+    /// The number of the result among those of the call.
+    pub out: usize,
     /// Index of the first wanted element in the packed bytes.
     pub first_elem: usize,
     /// Where the box begins in the result, per kept dimension.
@@ -90,34 +97,38 @@ pub struct Place {
 }
 
 impl Unit {
-    /// The boxes that scattering moves when the packed bytes lie at `packed_offset_bytes`.
-    pub fn transfer_boxes(&self, packed_offset_bytes: usize) -> impl Iterator<Item = TransferBox> + '_ {
-        self.places.iter().map(move |place| TransferBox {
+    /// The box of a place that scattering moves when the packed bytes lie at `packed_offset_bytes`.
+    pub fn transfer_box(&self, place: &Place, packed_offset_bytes: usize) -> TransferBox {
+        TransferBox {
             packed_offset_bytes,
             packed_size_bytes: self.packed_size_bytes,
             packed_first_elem: place.first_elem,
             start: place.start.clone(),
             extent: place.extent.clone(),
-        })
+        }
+    }
+
+    /// The unit's places, those of one result together.
+    pub fn places_by_out(&self) -> impl Iterator<Item = &[Place]> {
+        self.places.chunk_by(|one, next| one.out == next.out)
     }
 
     /// The parts of the result to fill when the chunk is missing.
     pub fn fills(&self) -> impl Iterator<Item = Fill> + '_ {
-        let fill = |place: &Place| (place.start.clone(), place.extent.clone());
-        self.places.iter().map(fill).map(|(start, extent)| Fill {
-            array: self.array,
+        self.places.iter().map(|place| Fill {
+            out: place.out,
             name: self.name.clone(),
-            start,
-            extent,
+            start: place.start.clone(),
+            extent: place.extent.clone(),
         })
     }
 }
 
-/// A box of the result without a chunk; it gets the fill value.
+/// A box of a result without a chunk; it gets the fill value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fill {
-    /// The number of the array among those of the call.
-    pub array: usize,
+    /// The number of the result among those of the call.
+    pub out: usize,
     /// The chunk (or shard) that does not exist.
     pub name: ChunkName,
     /// Where the box begins in the result, per kept dimension.
@@ -253,7 +264,7 @@ mod tests {
     fn unit(key: &str, offset: u64, size_bytes: u64) -> Unit {
         Unit {
             array: 0,
-            name: ChunkName { key: key.into(), inner: vec![offset] },
+            name: ChunkName { array: None, key: key.into(), inner: vec![offset] },
             version: None,
             range: ByteRange::Span { offset, size_bytes },
             size: SizeRule::Exact(size_bytes),

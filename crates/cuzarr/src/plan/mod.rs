@@ -32,7 +32,7 @@ pub use selection::{AxisIndex, AxisSelection, Selection, SliceArg};
 pub(crate) use batch::{Batch, ChunkName, Fill, Place, Read, SizeRule, Unit};
 pub(crate) use options::PlanOptions;
 pub(crate) use plans::Plans;
-pub(crate) use read::{Entries, IndexPlace, IndexRead, Plan, Room, Spacing, Step};
+pub(crate) use read::{Entries, IndexPlace, IndexRead, Plan, ResultOf, Room, Spacing, Step};
 pub(crate) use source::{KeyOf, Source};
 pub(crate) use whole::WholeShards;
 

@@ -20,14 +20,15 @@ pub struct Plans {
 
 impl From<Plan> for Plans {
     fn from(plan: Plan) -> Plans {
-        Plans::new(vec![(0, plan)])
+        Plans::new(vec![(0, 0, plan)])
     }
 }
 
 impl Plans {
-    /// The plans of arrays in the order of their numbers, each with the number of its group.
-    pub fn new(plans: Vec<(usize, Plan)>) -> Plans {
-        let numbered = plans.into_iter().enumerate().map(|(array, (group, plan))| (group, array, plan.numbered(array)));
+    /// The plans of arrays in the order of their numbers, each with the number of its group and that of its first result.
+    pub fn new(plans: Vec<(usize, usize, Plan)>) -> Plans {
+        let numbered = plans.into_iter().enumerate();
+        let numbered = numbered.map(|(array, (group, out, plan))| (group, array, plan.numbered(array, out)));
         let mut plans: Vec<(usize, usize, Plan)> = numbered.collect();
         plans.sort_by_key(|(group, ..)| *group);
         let mut places = vec![0; plans.len()];

@@ -67,15 +67,21 @@ pub(crate) enum Filled {
     Done,
 }
 
-/// The arrangement of the results of a plan's selections.
+/// Where the elements of a selection go.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Stacking {
-    /// There is one selection, and its result is the whole result.
-    One,
-    /// Results are stacked along a new first dimension.
-    Stacked,
-    /// Like `Stacked`, and each selection is complete before the next one begins.
-    InTurn,
+struct Goal {
+    /// The number of the result among those of the call.
+    out: usize,
+    /// The place along the result's first dimension, where results of several selections are stacked.
+    at: Option<usize>,
+}
+
+/// The selections of an array that fill one result.
+pub enum ResultOf {
+    /// One selection, whose shape is the result's.
+    One(Selection),
+    /// Selections that only differ in their place, stacked along a new first dimension.
+    Stack(Vec<Selection>),
 }
 
 /// Where selected elements lie in packed bytes.
@@ -115,16 +121,22 @@ fn strides_in(order: Option<&(ChunkOrder, bool)>, layout: &ChunkLayout) -> Vec<i
     is_stacked.then_some(0).into_iter().chain(order.packed_strides(&layout.strides)).collect()
 }
 
+/// The name of an array in errors, where a call reads several.
+type Label = Option<Arc<str>>;
+
 /// The plan of a read of one or several selections.
 pub struct Plan {
     source: Arc<Source>,
     /// The number of the array among those of the call.
     array: usize,
-    /// The selections. Results of several are stacked along a first dimension.
+    label: Label,
+    /// The selections, and where each goes.
     selections: Vec<ChunkOrder>,
+    goals: Vec<Goal>,
     /// The first selection that has not begun.
     next: usize,
-    stacking: Stacking,
+    /// Whether each selection is complete before the next one begins.
+    in_turn: bool,
     options: PlanOptions,
     stack: Vec<Frame>,
     known: HashMap<IndexPlace, Option<Arc<dyn Entries>>>,
@@ -140,8 +152,7 @@ impl Plan {
     /// # Errors
     /// `SelectionInvalid` when the selection does not fit the array.
     pub fn new(source: Arc<Source>, selection: Selection, options: PlanOptions) -> Result<Plan> {
-        let order = ChunkOrder::new(&selection, &source)?;
-        Ok(Plan::of(source, vec![order], Stacking::One, options))
+        Plan::of_results(source, vec![ResultOf::One(selection)], options)
     }
 
     /// The plan of a read of several selections that only differ in their place. Their results are stacked along a new first
@@ -151,11 +162,35 @@ impl Plan {
     /// `SelectionInvalid` when a selection does not fit the array; `ShapeMismatch` when selections differ in more than their
     /// place.
     pub fn many(source: Arc<Source>, selections: Vec<Selection>, options: PlanOptions) -> Result<Plan> {
-        if let Some(other) = selections.iter().find(|selection| !selection.is_like(&selections[0])) {
-            let message = format!("selections {} and {other} differ in more than their place", selections[0]);
-            return Err(Error::new(ErrorKind::ShapeMismatch, message));
+        Plan::of_results(source, vec![ResultOf::Stack(selections)], options)
+    }
+
+    /// The plan of a read of several results of one array, each with a number from 0 on. A chunk that several want comes once.
+    ///
+    /// # Errors
+    /// Those of [`Plan::many`].
+    pub fn of_results(source: Arc<Source>, results: Vec<ResultOf>, options: PlanOptions) -> Result<Plan> {
+        let (mut orders, mut goals) = (Vec::new(), Vec::new());
+        for (out, result) in results.into_iter().enumerate() {
+            match result {
+                ResultOf::One(selection) => {
+                    orders.push(ChunkOrder::new(&selection, &source)?);
+                    goals.push(Goal { out, at: None });
+                }
+                ResultOf::Stack(selections) => {
+                    if let Some(other) = selections.iter().find(|selection| !selection.is_like(&selections[0])) {
+                        let message =
+                            format!("selections {} and {other} differ in more than their place", selections[0]);
+                        return Err(Error::new(ErrorKind::ShapeMismatch, message));
+                    }
+                    for (at, selection) in selections.iter().enumerate() {
+                        orders.push(ChunkOrder::new(selection, &source)?);
+                        goals.push(Goal { out, at: Some(at) });
+                    }
+                }
+            }
         }
-        Plan::of_boxes(source, &selections, Stacking::Stacked, options)
+        Ok(Plan::of(source, orders, goals, options))
     }
 
     /// The plan of a read of several boxes of the array in order. A batch may hold the end of one box and the beginning of the
@@ -171,26 +206,20 @@ impl Plan {
             let message = format!("selection {other} is not a box of the array");
             return Err(Error::new(ErrorKind::SelectionInvalid, message));
         }
-        Plan::of_boxes(source, &selections, Stacking::InTurn, options)
-    }
-
-    fn of_boxes(
-        source: Arc<Source>,
-        selections: &[Selection],
-        stacking: Stacking,
-        options: PlanOptions,
-    ) -> Result<Plan> {
         let orders = selections.iter().map(|selection| ChunkOrder::new(selection, &source)).collect::<Result<_>>()?;
-        Ok(Plan::of(source, orders, stacking, options))
+        let goals = (0..selections.len()).map(|at| Goal { out: 0, at: Some(at) }).collect();
+        Ok(Plan { in_turn: true, ..Plan::of(source, orders, goals, options) })
     }
 
-    fn of(source: Arc<Source>, selections: Vec<ChunkOrder>, stacking: Stacking, options: PlanOptions) -> Plan {
+    fn of(source: Arc<Source>, selections: Vec<ChunkOrder>, goals: Vec<Goal>, options: PlanOptions) -> Plan {
         Plan {
             source,
             array: 0,
+            label: None,
             selections,
+            goals,
             next: 0,
-            stacking,
+            in_turn: false,
             options,
             stack: Vec::new(),
             known: HashMap::new(),
@@ -205,7 +234,7 @@ impl Plan {
     /// Those of [`Plan::new`].
     pub(crate) fn rebound(self, source: &Arc<Source>) -> Result<Plan> {
         let orders = self.selections.into_iter().map(|order| order.rebound(source)).collect::<Result<_>>()?;
-        Ok(Plan::of(Arc::clone(source), orders, self.stacking, self.options))
+        Ok(Plan { in_turn: self.in_turn, ..Plan::of(Arc::clone(source), orders, self.goals, self.options) })
     }
 
     /// The number of innermost chunks that the selections touch, each counted for itself.
@@ -225,19 +254,19 @@ impl Plan {
 
     /// Whether the plan has one selection, whose result is the whole result.
     pub(crate) fn is_of_one(&self) -> bool {
-        self.stacking == Stacking::One
+        matches!(self.goals[..], [Goal { at: None, .. }])
     }
 
-    /// Whether results are stacked along a first dimension.
-    fn is_stacked(&self) -> bool {
-        matches!(self.stacking, Stacking::Stacked | Stacking::InTurn)
+    /// Whether several selections may want one shard.
+    fn is_of_several(&self) -> bool {
+        self.selections.len() > 1
     }
 
     /// The array's own grid, for the next selections: one, or as many as keep the list of their cells small.
     fn first_frame(&mut self) -> Option<Frame> {
         let from = self.next;
         let objects = self.source.cells(0);
-        let listed_cells = if self.stacking == Stacking::InTurn { 1 } else { LISTED_CELLS };
+        let listed_cells = if self.in_turn { 1 } else { LISTED_CELLS };
         let mut cells = 0;
         while let Some(selection) = self.selections.get(self.next).filter(|_| cells < listed_cells) {
             cells = selection.touched(objects).saturating_add(cells);
@@ -254,17 +283,19 @@ impl Plan {
         (!wants.is_empty()).then(|| Frame { level: 0, tour: tour(), shard: None })
     }
 
-    /// Where elements lie in packed bytes and in memory of shape `array`, per dimension of the result.
+    /// Where elements of a result lie in packed bytes and in memory of shape `array`, per dimension of the result. Results are counted
+    /// from the plan's first one.
     ///
     /// # Errors
     /// `InvalidArgument` when `array` is not the result's shape.
-    pub fn spacing(&self, array: &[usize]) -> Result<Spacing> {
-        let order = self.selections.first();
-        let lists = match order {
-            Some(order) if !self.is_stacked() => order.lists(&self.source, array)?,
+    pub fn spacing(&self, result: usize, array: &[usize]) -> Result<Spacing> {
+        let first = self.goals.first().map_or(0, |goal| goal.out);
+        let found = self.goals.iter().zip(&self.selections).find(|(goal, _)| goal.out == first + result);
+        let lists = match found {
+            Some((Goal { at: None, .. }, order)) => order.lists(&self.source, array)?,
             _ => None,
         };
-        let order = order.map(|order| (order.clone(), self.is_stacked()));
+        let order = found.map(|(goal, order)| (order.clone(), goal.at.is_some()));
         Ok(Spacing::new(order, self.source.layout(), lists))
     }
 
@@ -284,7 +315,7 @@ impl Plan {
 
     /// Takes an index that was learned. It is only needed again when another selection uses the same shard.
     fn take_known(&mut self, place: &IndexPlace) -> Option<Option<Arc<dyn Entries>>> {
-        if self.is_stacked() && self.known_entries <= KEPT_ENTRIES {
+        if self.is_of_several() && self.known_entries <= KEPT_ENTRIES {
             return self.known.get(place).cloned();
         }
         let taken = self.known.remove(place)?;
@@ -292,9 +323,16 @@ impl Plan {
         Some(taken)
     }
 
-    /// The plan of this read for the array with this number among those of a call.
+    /// The plan of this read with the array's name in errors.
     #[must_use]
-    pub(crate) fn numbered(self, array: usize) -> Plan {
+    pub(crate) fn labelled(self, name: &str) -> Plan {
+        Plan { label: Some(name.into()), ..self }
+    }
+
+    /// The plan of this read for the array with this number among those of a call, with its results from `first_out` on.
+    #[must_use]
+    pub(crate) fn numbered(mut self, array: usize, first_out: usize) -> Plan {
+        self.goals.iter_mut().for_each(|goal| goal.out += first_out);
         Plan { array, ..self }
     }
 
@@ -327,8 +365,8 @@ impl Plan {
             };
             let level = frame.level;
             let layout = frame.layout(&self.source, &spot.origin)?;
-            let Some(found) = find(&self.source, frame, &spot.at)? else {
-                let name = missing_name(&self.source, frame, &spot.at);
+            let Some(found) = find(&self.source, &self.label, frame, &spot.at)? else {
+                let name = missing_name(&self.source, &self.label, frame, &spot.at);
                 frame.tour.advance();
                 self.fill(&name, &spot, &mut filling.fills);
                 continue;

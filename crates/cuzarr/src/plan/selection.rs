@@ -202,11 +202,12 @@ impl Selection {
 
     /// Whether `other` only differs in its place: both are boxes, with as many elements at the same distances.
     pub fn is_like(&self, other: &Selection) -> bool {
-        let shape = |axis: &AxisSelection| (axis.count, axis.step, axis.dropped);
-        match (self.axes(), other.axes()) {
-            (Some(one), Some(other)) => one.iter().map(shape).eq(other.iter().map(shape)),
-            _ => false,
-        }
+        self.likeness().is_some_and(|own| other.likeness() == Some(own))
+    }
+
+    /// All but the place of a box; `None` for other selections.
+    pub(crate) fn likeness(&self) -> Option<Vec<(u64, u64, bool)>> {
+        Some(self.axes()?.iter().map(|axis| (axis.count, axis.step, axis.dropped)).collect())
     }
 
     /// The shape of the result, without dropped dimensions.

@@ -109,7 +109,7 @@ impl WritePlan {
     /// What the codecs of an object of its shape report.
     pub(crate) fn objects(&self) -> impl Iterator<Item = Result<Touched>> + '_ {
         self.order.walk_all(self.source.cells(0)).map(|cell| {
-            let name = ChunkName { key: (self.source.key)(&cell.at).into(), inner: Vec::new() };
+            let name = ChunkName { array: None, key: (self.source.key)(&cell.at).into(), inner: Vec::new() };
             let layout = self.source.layout_at(&cell.origin)?;
             Ok(Touched { name, number: 0, level: 0, coverage: self.coverage(0, &cell, &layout), layout, cell })
         })
@@ -122,7 +122,7 @@ impl WritePlan {
         let Cell { origin, inside, .. } = &shard.cell;
         self.order.walk(origin, self.source.cells(level), inside).map(move |cell| {
             let inner = name.inner.iter().chain(&cell.at).copied().collect();
-            let name = ChunkName { key: Arc::clone(&name.key), inner };
+            let name = ChunkName { key: Arc::clone(&name.key), inner, array: None };
             let (number, coverage) = (number_in(&grid, &cell.at), self.coverage(level, &cell, &layout));
             Touched { name, number, level, coverage, layout: Arc::clone(&layout), cell }
         })

@@ -7,11 +7,11 @@ use cuzarr_device::{Device, NdBuffer, profile};
 
 use crate::codec::VariableElements;
 use crate::error::{Error, ErrorKind, Result};
-use crate::plan::{Plan, Selection, WritePlan, memory_shape};
+use crate::plan::{Plan, ResultOf, Selection, WritePlan, memory_shape};
 use crate::run::access::Access;
 use crate::run::engine::Engine;
 use crate::run::options::Options;
-use crate::run::read::call::{self, ArrayRead};
+use crate::run::read::call::{self, ArrayRead, ArrayResult};
 use crate::run::read::out::{Arrived, InTurn, Out};
 use crate::run::read::route::variable;
 use crate::run::report::Report;
@@ -71,7 +71,7 @@ impl Engine {
         Ok(report)
     }
 
-    /// Reads of several arrays, each into its own `out`, in one pipeline: chunks that are decoded in the same way share launches.
+    /// Reads of several arrays, each into its own results, in one pipeline: chunks that are decoded in the same way share launches.
     /// All arrays are bound to one device. The first failure ends all; results hold anything then.
     ///
     /// # Errors
@@ -82,19 +82,29 @@ impl Engine {
         let device = first.access.device();
         let mut planned = Vec::with_capacity(reads.len());
         for read in reads {
-            let ArrayRead { access, store, selection, out } = read;
+            let ArrayRead { access, store, name, results } = read;
             if access.device() != device {
                 let message = format!("arrays are bound to {device} and {}", access.device());
                 return Err(
                     Error::new(ErrorKind::MemorySpace, message).with_hint("read those of each device by a call")
                 );
             }
-            check_array(access, &memory_shape(selection)?, out)?;
-            check_device(access, out)?;
+            let mut of_array = Vec::with_capacity(results.len());
+            for ArrayResult { selections, is_stacked, out } in *results {
+                let one = selections.first().map_or(Ok(Vec::new()), memory_shape)?;
+                let (shape, result) = match (is_stacked, selections) {
+                    (false, [only]) => (one, ResultOf::One(only.clone())),
+                    _ => ([&[selections.len()], &one[..]].concat(), ResultOf::Stack(selections.to_vec())),
+                };
+                check_array(access, &shape, out)?;
+                check_device(access, out)?;
+                of_array.push(result);
+            }
             let limits = options.plan(&store.capabilities());
-            planned.push((read, Plan::new(Arc::clone(access.source()), (*selection).clone(), limits)?));
+            let plan = Plan::of_results(Arc::clone(access.source()), of_array, limits)?;
+            planned.push((read, plan.labelled(name)));
         }
-        let _range = profile::range("read", reads.iter().map(|read| read.out.size_bytes() as u64).sum());
+        let _range = profile::range("read", bytes_of(reads));
         call::read_all(self, device, planned, options)
     }
 
@@ -218,6 +228,10 @@ fn broadcast(value: &NdBuffer, shape: &[usize]) -> Result<NdBuffer> {
         let message = format!("a value of shape {:?} does not broadcast to shape {shape:?}", value.shape());
         Error::new(ErrorKind::ShapeMismatch, message).with_source(error)
     })
+}
+
+fn bytes_of(reads: &[ArrayRead<'_>]) -> u64 {
+    reads.iter().flat_map(|read| read.results).map(|result| result.out.size_bytes() as u64).sum()
 }
 
 fn check_device(access: &Access, out: &NdBuffer) -> Result<()> {

@@ -29,6 +29,7 @@ mod write;
 pub(crate) use calls::reads_in_turn;
 pub use direct::{Decoder, DecoderBatch, Encoder, EncoderBatch, Frames};
 pub use options::Options;
+pub(crate) use read::call::{ArrayRead, ArrayResult};
 pub(crate) use read::out::Arrived;
 
 pub use cuzarr_device::internal::Threads;

@@ -30,6 +30,8 @@ const CHUNK_ALIGNMENT_BYTES: usize = 256;
 
 /// Slabs that may be in flight to the host before the oldest is waited for.
 const DOWNLOADS: usize = 2;
+/// Slabs that old elements of merged chunks go to the device in: one is filled while the one before is copied.
+const UPLOADS: usize = 2;
 /// Parts of large objects that a slab holds. Threads write parts at the same time only when these belong to several objects.
 const PARTS_A_SLAB: usize = 4;
 
@@ -231,7 +233,11 @@ impl DeviceWrite {
         // next ones come. Frames come one after the other, and one thread at a time writes each, so more of them wait.
         let parts_a_thread = if encoding.is_some() { 4 } else { 2 };
         let for_parts = if is_in_parts { (parts_a_thread * given.threads).div_ceil(PARTS_A_SLAB) } else { 0 };
-        let slabs = (limit_bytes / slab_bytes as u64).clamp(1, (2 * DOWNLOADS + 2 + for_parts) as u64) as usize;
+        // Old elements go to the device while frames come from it.
+        let merges = encoding.as_ref().is_some_and(|encoding| encoding.merging.is_some());
+        let uploads = if merges { UPLOADS } else { 0 };
+        let most_slabs = 2 * DOWNLOADS + 2 + for_parts + uploads;
+        let slabs = (limit_bytes / slab_bytes as u64).clamp(1, most_slabs as u64) as usize;
         let encoding_bytes = encoding.as_ref().map_or(0, |encoding| encoding.memory_bytes);
         let device_bytes = (large_chunks * chunk_bytes) as u64 + encoding_bytes;
         let arenas = limit_bytes.saturating_sub(device_bytes) / slab_bytes as u64;

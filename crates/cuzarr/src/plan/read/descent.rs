@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use super::{Plan, Stacking};
+use super::{Label, Plan};
 use crate::codec::ShardIndex;
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::batch::ChunkName;
@@ -113,10 +113,10 @@ impl Plan {
     /// The indexes of the current shard and of the shards that follow it in the same grid.
     pub(crate) fn wanted_indexes(&self, level: usize) -> Result<Vec<IndexRead>> {
         let Some(frame) = self.stack.last() else { return Ok(Vec::new()) };
-        let most = if self.is_stacked() { 4096 } else { 256 };
+        let most = if self.is_of_several() { 4096 } else { 256 };
         let (mut wanted, mut places, mut wanted_bytes) = (Vec::new(), HashSet::new(), 0);
         // Indexes for later boxes too, so that one round serves many boxes.
-        let later = self.selections[self.next..].iter().filter(|_| self.stacking == Stacking::InTurn && level == 0);
+        let later = self.selections[self.next..].iter().filter(|_| self.in_turn && level == 0);
         let later = later.flat_map(|selection| places_of(selection.walk_all(self.source.cells(0))));
         for (at, origin) in frame.tour.places().chain(later) {
             let layout = frame.layout(&self.source, &origin)?;
@@ -127,7 +127,7 @@ impl Plan {
             {
                 break;
             }
-            let Some(found) = find(&self.source, frame, &at)? else { continue };
+            let Some(found) = find(&self.source, &self.label, frame, &at)? else { continue };
             let (shard_offset, range) = match (found.span, shard.index_range) {
                 (None, range) => (0, range),
                 (Some((offset, shard_bytes)), range) => {
@@ -162,13 +162,12 @@ impl Plan {
 }
 
 /// The stored chunk of a cell, or `None` when the shard's index says that there is none.
-pub(super) fn find(source: &Source, frame: &Frame, at: &[u64]) -> Result<Option<Found>> {
+pub(super) fn find(source: &Source, label: &Label, frame: &Frame, at: &[u64]) -> Result<Option<Found>> {
     let Some(shard) = &frame.shard else {
-        let key = (source.key)(at).into();
-        return Ok(Some(Found { name: ChunkName { key, inner: Vec::new() }, span: None, version: None }));
+        return Ok(Some(Found { name: missing_name(source, label, frame, at), span: None, version: None }));
     };
     let Some((offset, size_bytes)) = shard.entries.get(number_in(&shard.grid, at)) else { return Ok(None) };
-    let name = missing_name(source, frame, at);
+    let name = missing_name(source, label, frame, at);
     let end =
         offset.checked_add(size_bytes).filter(|&end| shard.size_bytes.is_none_or(|shard_bytes| end <= shard_bytes));
     match (shard.offset.checked_add(offset), end.and_then(|end| shard.offset.checked_add(end))) {
@@ -184,12 +183,13 @@ pub(super) fn find(source: &Source, frame: &Frame, at: &[u64]) -> Result<Option<
     }
 }
 
-pub(super) fn missing_name(source: &Source, frame: &Frame, at: &[u64]) -> ChunkName {
+pub(super) fn missing_name(source: &Source, label: &Label, frame: &Frame, at: &[u64]) -> ChunkName {
+    let array = label.clone();
     match &frame.shard {
-        None => ChunkName { key: (source.key)(at).into(), inner: Vec::new() },
+        None => ChunkName { array, key: (source.key)(at).into(), inner: Vec::new() },
         Some(shard) => {
             let inner = shard.inner.iter().chain(at).copied().collect();
-            ChunkName { key: Arc::clone(&shard.key), inner }
+            ChunkName { array, key: Arc::clone(&shard.key), inner }
         }
     }
 }

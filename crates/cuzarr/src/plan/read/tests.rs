@@ -153,7 +153,7 @@ impl World {
 
     fn follow(&self, mut plan: Plan, shape: Vec<u64>, room: &Room) -> Vec<u32> {
         let mut result = vec![None; shape.iter().product::<u64>() as usize];
-        let spacing = plan.spacing(&[]).unwrap();
+        let spacing = plan.spacing(0, &[]).unwrap();
         loop {
             match plan.next(room).unwrap() {
                 Step::Done => break,
@@ -349,7 +349,7 @@ fn boxes_come_in_turn_and_share_batches() {
         let largest = world.source.shape.iter().map(|_| 10).collect::<Vec<u64>>();
         let shape = [&[boxes.len() as u64], &largest[..]].concat();
         let mut result = vec![None; shape.iter().product::<u64>() as usize];
-        let (spacing, mut last) = (plan.spacing(&[]).unwrap(), 0);
+        let (spacing, mut last) = (plan.spacing(0, &[]).unwrap(), 0);
         loop {
             match plan.next(&room).unwrap() {
                 Step::Done => break,

@@ -12,16 +12,16 @@ use crate::plan::tour::{Spot, Want};
 use crate::store::ByteRange;
 
 impl Plan {
-    /// The box of the result that a cell's elements fill: starts and extents of the kept dimensions.
+    /// The box of its result that a cell's elements fill: starts and extents of the kept dimensions.
     fn region(&self, selection: usize, inside: &[(u64, u64)]) -> (Vec<usize>, Vec<usize>) {
-        let stacked = self.is_stacked().then_some((selection, 1));
+        let stacked = self.goals[selection].at.map(|at| (at, 1));
         stacked.into_iter().chain(self.selections[selection].region(inside)).unzip()
     }
 
     pub(super) fn fill(&self, name: &ChunkName, spot: &Spot, fills: &mut Vec<Fill>) {
         for want in &spot.wants {
             let (start, extent) = self.region(want.selection, &want.inside);
-            fills.push(Fill { array: self.array, name: name.clone(), start, extent });
+            fills.push(Fill { out: self.goals[want.selection].out, name: name.clone(), start, extent });
         }
     }
 
@@ -53,7 +53,8 @@ impl Plan {
         };
         let place = |want: &Want| {
             let (start, extent) = self.region(want.selection, &want.inside);
-            Place { first_elem: self.first_elem(layout, &spot.origin, want), start, extent }
+            let out = self.goals[want.selection].out;
+            Place { out, first_elem: self.first_elem(layout, &spot.origin, want), start, extent }
         };
         self.pieces.push_back(Unit {
             array: self.array,
@@ -120,7 +121,7 @@ impl Plan {
                 layout: Arc::clone(layout),
                 packed_size_bytes: size_bytes as usize,
                 whole: size_bytes == whole_bytes,
-                places: vec![Place { first_elem, start, extent }],
+                places: vec![Place { out: self.goals[want.selection].out, first_elem, start, extent }],
             });
         }
         Ok(())

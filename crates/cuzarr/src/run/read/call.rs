@@ -6,7 +6,7 @@ use cuzarr_device::{Device, NdBuffer};
 
 use crate::codec::VariableElements;
 use crate::error::Result;
-use crate::plan::{Plan, Plans, Route, Selection, Spacing};
+use crate::plan::{Plan, Plans, Route, Selection};
 use crate::run::access::{Access, ReadResult};
 use crate::run::engine::Engine;
 use crate::run::options::Options;
@@ -22,12 +22,23 @@ use crate::store::Store;
 /// One array of a read of many.
 #[derive(Clone, Copy)]
 pub struct ArrayRead<'a> {
-    /// The array, bound to the device of the result.
+    /// The array, bound to the device of the results.
     pub access: &'a Access,
     /// The store with its chunks.
     pub store: &'a Arc<dyn Store>,
-    /// What is read.
-    pub selection: &'a Selection,
+    /// The array's name in errors.
+    pub name: &'a str,
+    /// What is read. A chunk that several results want comes once.
+    pub results: &'a [ArrayResult<'a>],
+}
+
+/// One result of an array.
+#[derive(Clone, Copy)]
+pub struct ArrayResult<'a> {
+    /// What is read: one selection, or several that only differ in their place.
+    pub selections: &'a [Selection],
+    /// Whether the first dimension of `out` counts the selections; else there is one.
+    pub is_stacked: bool,
     /// The result.
     pub out: &'a NdBuffer,
 }
@@ -45,7 +56,7 @@ pub(crate) fn read(
     options: &Options,
 ) -> Result<(Option<VariableElements>, Report)> {
     let device = access.device();
-    let spacing = plan.spacing(&out.shape())?;
+    let spacing = plan.spacing(0, &out.shape())?;
     let result = ReadResult { contiguous_bytes: out.contiguous_bytes(), in_turn: matches!(out, Out::InTurn(_)) };
     let placement = access.place_read(&**store, &plan, result, options);
     if options.strict {
@@ -80,7 +91,7 @@ pub(crate) fn read(
     }
 }
 
-/// Carries the plans of several arrays out, each into its own result, in one pipeline. All results are on one device, and there is
+/// Carries the plans of several arrays out, each into its own results, in one pipeline. All results are on one device, and there is
 /// at least one.
 ///
 /// # Errors
@@ -93,14 +104,18 @@ pub(crate) fn read_all(
 ) -> Result<Report> {
     let stores: Vec<&Arc<dyn Store>> = reads.iter().map(|(read, _)| read.store).collect();
     let accesses: Vec<&Access> = reads.iter().map(|(read, _)| read.access).collect();
-    let (mut groups, mut plans, mut spacings, mut outs) = (Vec::<Group>::new(), Vec::new(), Vec::new(), Vec::new());
-    for (ArrayRead { access, store, out, .. }, plan) in reads {
+    let (mut groups, mut plans, mut results, mut outs) = (Vec::<Group>::new(), Vec::new(), Vec::new(), Vec::new());
+    for (ArrayRead { access, store, results: of_array, .. }, plan) in reads {
         // A chunk that comes with others costs no start of its own.
         let placement = access.place_read(&***store, &plan, ReadResult::default(), options);
         if options.strict {
             placement.refuse_fallen(access.chain())?;
         }
-        spacings.push(plan.spacing(out.shape())?);
+        let first_out = outs.len();
+        for (number, ArrayResult { out, .. }) in of_array.iter().enumerate() {
+            results.push((*access, plan.spacing(number, out.shape())?));
+            outs.push((*out).clone());
+        }
         let (layout, known) = (
             access.source().layout(),
             groups.iter().position(|group| group.suits(&placement, access.source().layout())),
@@ -110,20 +125,18 @@ pub(crate) fn read_all(
             Some(group) => group.take(placement, layout),
             None => groups.push(Group::new(placement, layout)),
         }
-        plans.push((group, plan));
-        outs.push((*out).clone());
+        plans.push((group, first_out, plan));
     }
     let plans = Plans::new(plans);
     if device == Device::Cpu {
         let call = engine.call(&stores, device, options);
-        let arrays = accesses.iter().zip(&outs).zip(spacings).map(|((access, out), spacing)| (*access, out, spacing));
-        let mut destination = HostDestination::new(&call, arrays.collect(), options)?;
+        let results = results.into_iter().zip(&outs).map(|((access, spacing), out)| (access, out, spacing));
+        let mut destination = HostDestination::new(&call, results.collect(), options)?;
         run(&call, &accesses, plans, &mut destination)?;
         return Ok(call.report());
     }
     let call = engine.driven_call(&stores, device, options);
-    let arrays: Vec<(&Access, Spacing)> = accesses.iter().copied().zip(spacings).collect();
-    let mut destination = DeviceDestination::new(&call, groups, &arrays, Outs::Whole(outs), options)?;
+    let mut destination = DeviceDestination::new(&call, groups, &results, Outs::Whole(outs), options)?;
     run(&call, &accesses, plans, &mut destination)?;
     Ok(call.report())
 }

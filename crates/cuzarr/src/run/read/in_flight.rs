@@ -64,8 +64,8 @@ pub(crate) trait BatchRoute: Send + Sync + 'static {
 
 /// Packed bytes on the device of chunks of one layout, and the boxes that lie in them.
 pub(crate) struct Packed {
-    /// The number of the array among those of the call.
-    pub(crate) array: usize,
+    /// The number of the result among those of the call.
+    pub(crate) out: usize,
     pub(crate) buffer: Buffer,
     pub(crate) layout: Arc<ChunkLayout>,
     pub(crate) boxes: Vec<TransferBox>,

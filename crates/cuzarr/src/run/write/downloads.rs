@@ -28,7 +28,7 @@ pub(crate) struct Outgoing<'a> {
 
 /// Slabs on their way to the host, oldest first.
 pub(crate) struct Downloads {
-    ring: SlabRing,
+    pub(crate) ring: SlabRing,
     pub(crate) copies: Stream,
     under_way: VecDeque<Download>,
     /// The number of slabs that may be in flight when a full one is sent.

@@ -54,7 +54,7 @@ type DeviceFlight = InFlight<dyn DeviceRoute>;
 pub(crate) struct DeviceDestination {
     call: Arc<Context>,
     groups: Vec<GroupState>,
-    arrays: Vec<DeviceArray>,
+    results: Vec<DeviceResult>,
     outs: Outs,
     ring: SlabRing,
     copies: Stream,
@@ -71,7 +71,7 @@ pub(crate) struct DeviceDestination {
     spare: Option<Reserved>,
 }
 
-/// The results: one for each array, or boxes of one array in turn.
+/// The memory of results, or boxes of one array in turn.
 pub(crate) enum Outs {
     Whole(Vec<NdBuffer>),
     InTurn(Box<InTurn>),
@@ -124,8 +124,8 @@ struct GroupState {
     batch_bytes: usize,
 }
 
-/// How the elements of an array get to their places.
-struct DeviceArray {
+/// How the elements of a result get to their places.
+struct DeviceResult {
     tail: Tail,
     spacing: Spacing,
     fill: Vec<u8>,
@@ -148,11 +148,11 @@ impl DeviceDestination {
     pub(crate) fn new(
         call: &Arc<Context>,
         groups: Vec<Group>,
-        arrays: &[(&Access, Spacing)],
+        results: &[(&Access, Spacing)],
         outs: Outs,
         options: &Options,
     ) -> Result<DeviceDestination> {
-        let device = arrays.first().map_or(Device::Cpu, |(access, _)| access.device());
+        let device = results.first().map_or(Device::Cpu, |(access, _)| access.device());
         let limit_bytes = usize::try_from(call.limit_bytes).unwrap_or(usize::MAX);
         let slab_bytes = usize::try_from(options.batch_bytes(device)).unwrap_or(limit_bytes);
         let (copies, kernels) = (call.streams.take(device)?, call.streams.take(device)?);
@@ -171,14 +171,14 @@ impl DeviceDestination {
             let batch_bytes = usize::try_from(batch_bytes).unwrap_or(limit_bytes);
             Ok(GroupState { target, route, natives, batch_bytes })
         };
-        let array = |(access, spacing): &(&Access, Spacing)| -> Result<DeviceArray> {
+        let result = |(access, spacing): &(&Access, Spacing)| -> Result<DeviceResult> {
             let (tail, fill) = (access.program()?.tail().clone(), access.fill().to_vec());
-            Ok(DeviceArray { tail, spacing: spacing.clone(), fill })
+            Ok(DeviceResult { tail, spacing: spacing.clone(), fill })
         };
         Ok(DeviceDestination {
             call: Arc::clone(call),
             groups: groups.into_iter().map(group).collect::<Result<_>>()?,
-            arrays: arrays.iter().map(array).collect::<Result<_>>()?,
+            results: results.iter().map(result).collect::<Result<_>>()?,
             outs,
             ring: SlabRing::new(device, slab_bytes, limit_bytes)?,
             copies,
@@ -309,7 +309,7 @@ impl DeviceDestination {
     fn put(&mut self, packed: Vec<Packed>, fills: BTreeMap<usize, Vec<Extent>>) -> Result<()> {
         if let Outs::Whole(outs) = &self.outs {
             packed.into_iter().try_for_each(|packed| self.scatter(packed, outs))?;
-            return fills.into_iter().try_for_each(|(array, fills)| self.fill(&fills, array, &outs[array]));
+            return fills.into_iter().try_for_each(|(out, fills)| self.fill(&fills, out, &outs[out]));
         }
         // Boxes in turn are of one array.
         let fills = fills.into_values().flatten().collect();
@@ -330,8 +330,8 @@ impl DeviceDestination {
     }
 
     /// Moves packed elements to their places.
-    fn scatter(&self, Packed { array, buffer, layout, boxes }: Packed, outs: &[NdBuffer]) -> Result<()> {
-        let (DeviceArray { tail, spacing, .. }, out) = (&self.arrays[array], &outs[array]);
+    fn scatter(&self, Packed { out, buffer, layout, boxes }: Packed, outs: &[NdBuffer]) -> Result<()> {
+        let (DeviceResult { tail, spacing, .. }, out) = (&self.results[out], &outs[out]);
         let size_bytes: usize = boxes.iter().map(|item| item.packed_size_bytes).sum();
         let (packed_strides, lists) = (spacing.strides(&layout).into_owned(), spacing.lists.clone());
         let transfer = Transfer { tail: tail.clone(), packed_strides, lists, boxes };
@@ -340,12 +340,12 @@ impl DeviceDestination {
         counters.time_on(Stage::Scatter, size_bytes as u64, &self.kernels, scatter)
     }
 
-    fn fill(&self, boxes: &[Extent], array: usize, out: &NdBuffer) -> Result<()> {
+    fn fill(&self, boxes: &[Extent], result: usize, out: &NdBuffer) -> Result<()> {
         if boxes.is_empty() {
             return Ok(());
         }
         let elements: usize = boxes.iter().map(|(_, extent)| extent.iter().product::<usize>()).sum();
-        let DeviceArray { spacing, fill: element, .. } = &self.arrays[array];
+        let DeviceResult { spacing, fill: element, .. } = &self.results[result];
         let size_bytes = (elements * element.len()) as u64;
         let counters = &self.call.counters;
         let fill = || fill_boxes_on(out, spacing.lists.as_deref(), boxes, element, &self.kernels);
@@ -378,16 +378,17 @@ fn launched<R: DeviceRoute>(launcher: &Launcher<'_>, route: Option<R>, batch: Ba
     }
 }
 
-/// The boxes of each array that have no chunk.
+/// The boxes of each result that have no chunk.
 fn boxes_without_chunk(flight: &DeviceFlight) -> BTreeMap<usize, Vec<Extent>> {
     let mut boxes = BTreeMap::<usize, Vec<Extent>>::new();
     for unit in flight.missing() {
         let unit = &flight.batch.units[unit];
-        let missing = unit.places.iter().map(|place| (place.start.clone(), place.extent.clone()));
-        boxes.entry(unit.array).or_default().extend(missing);
+        for place in &unit.places {
+            boxes.entry(place.out).or_default().push((place.start.clone(), place.extent.clone()));
+        }
     }
     for fill in &flight.batch.fills {
-        boxes.entry(fill.array).or_default().push((fill.start.clone(), fill.extent.clone()));
+        boxes.entry(fill.out).or_default().push((fill.start.clone(), fill.extent.clone()));
     }
     boxes
 }

@@ -23,22 +23,20 @@ pub(crate) struct Target {
     pub(crate) kernels_help: AtomicBool,
 }
 
-/// Packed bytes at these offsets of a buffer, for each unit: apart by array, and by the layout of chunks.
+/// Packed bytes at these offsets of a buffer, for each unit: apart by result, and by the layout of chunks.
 pub(crate) fn packed<'a>(buffer: &Buffer, units: impl Iterator<Item = (&'a Unit, usize)>) -> Vec<Packed> {
     let mut found: Vec<Packed> = Vec::new();
     let mut numbers = HashMap::new();
     for (unit, offset) in units {
-        let number = *numbers.entry((unit.array, Arc::as_ptr(&unit.layout))).or_insert_with(|| {
-            let (array, buffer, layout) = (unit.array, buffer.clone(), Arc::clone(&unit.layout));
-            found.push(Packed { array, buffer, layout, boxes: Vec::new() });
-            found.len() - 1
-        });
-        found[number].boxes.extend(unit.transfer_boxes(offset));
+        for places in unit.places_by_out() {
+            let out = places[0].out;
+            let number = *numbers.entry((out, Arc::as_ptr(&unit.layout))).or_insert_with(|| {
+                let (buffer, layout) = (buffer.clone(), Arc::clone(&unit.layout));
+                found.push(Packed { out, buffer, layout, boxes: Vec::new() });
+                found.len() - 1
+            });
+            found[number].boxes.extend(places.iter().map(|place| unit.transfer_box(place, offset)));
+        }
     }
     found
-}
-
-/// The packed bytes of one unit.
-pub(crate) fn packed_one(buffer: Buffer, unit: &Unit) -> Packed {
-    Packed { array: unit.array, buffer, layout: Arc::clone(&unit.layout), boxes: unit.transfer_boxes(0).collect() }
 }

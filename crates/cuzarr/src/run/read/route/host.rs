@@ -12,7 +12,7 @@ use cuzarr_device::internal::{ElementBox, Lent, Part, PartBytes, Writer};
 use cuzarr_device::{Device, NdBuffer, Tail, Transfer, profile};
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::plan::{Batch, Fill, Room, Spacing, Unit};
+use crate::plan::{Batch, Fill, Place, Room, Spacing, Unit};
 use crate::run::access::Access;
 use crate::run::context::Context;
 use crate::run::options::Options;
@@ -37,12 +37,12 @@ const MOST_BATCHES: usize = 4;
 /// The state that all batches of a read into host memory share.
 struct Target {
     call: Arc<Context>,
-    arrays: Vec<HostArray>,
+    results: Vec<HostResult>,
     read_missing: bool,
 }
 
-/// How the elements of an array get to their places.
-struct HostArray {
+/// How the elements of a result get to their places.
+struct HostResult {
     out: NdBuffer,
     tail: Tail,
     /// Whether stored bytes are packed bytes.
@@ -51,7 +51,7 @@ struct HostArray {
     fill: Vec<u8>,
 }
 
-/// Reads into nd-buffers in host memory, one for each array.
+/// Reads into nd-buffers in host memory.
 pub(crate) struct HostDestination {
     target: Arc<Target>,
     writers: Vec<Writer>,
@@ -63,14 +63,14 @@ pub(crate) struct HostDestination {
 impl HostDestination {
     pub(crate) fn new(
         call: &Arc<Context>,
-        arrays: Vec<(&Access, &NdBuffer, Spacing)>,
+        results: Vec<(&Access, &NdBuffer, Spacing)>,
         options: &Options,
     ) -> Result<HostDestination> {
-        let mut writers = Vec::with_capacity(arrays.len());
-        let array = |(access, out, spacing): (&Access, &NdBuffer, Spacing)| -> Result<HostArray> {
+        let mut writers = Vec::with_capacity(results.len());
+        let result = |(access, out, spacing): (&Access, &NdBuffer, Spacing)| -> Result<HostResult> {
             let program = access.program()?;
             writers.push(out.writer_by(spacing.lists.clone())?);
-            Ok(HostArray {
+            Ok(HostResult {
                 out: out.clone(),
                 tail: program.tail().clone(),
                 stored_is_packed: program.stored_is_packed(),
@@ -78,8 +78,8 @@ impl HostDestination {
                 fill: access.fill().to_vec(),
             })
         };
-        let arrays = arrays.into_iter().map(array).collect::<Result<_>>()?;
-        let target = Target { call: Arc::clone(call), arrays, read_missing: options.read_missing_chunks };
+        let results = results.into_iter().map(result).collect::<Result<_>>()?;
+        let target = Target { call: Arc::clone(call), results, read_missing: options.read_missing_chunks };
         let batch_bytes = usize::try_from(options.batch_bytes(Device::Cpu)).unwrap_or(usize::MAX);
         Ok(HostDestination { target: Arc::new(target), writers, batch_bytes, reserved: HashMap::new() })
     }
@@ -87,35 +87,38 @@ impl HostDestination {
     /// Lends the parts of the results that a batch writes: those of its units, and its fills.
     fn lend(&mut self, batch: &Batch) -> Result<Parts> {
         let one = |start: &Vec<usize>, extent: &Vec<usize>| ElementBox { start: start.clone(), extent: extent.clone() };
-        let units = batch.units.iter().map(|unit| {
-            (unit.array, unit.places.iter().map(|place| one(&place.start, &place.extent)).collect::<Vec<_>>())
-        });
-        let fills = batch.fills.iter().map(|fill| (fill.array, vec![one(&fill.start, &fill.extent)]));
         let (mut boxes, mut places) = (BTreeMap::<usize, Vec<Vec<ElementBox>>>::new(), Vec::new());
-        for (array, part) in units.chain(fills) {
-            let parts = boxes.entry(array).or_default();
-            places.push((array, parts.len()));
+        let mut add = |out: usize, part: Vec<ElementBox>| {
+            let parts = boxes.entry(out).or_default();
             parts.push(part);
+            (out, parts.len() - 1)
+        };
+        for unit in &batch.units {
+            let of_out =
+                |run: &[Place]| (run[0].out, run.iter().map(|place| one(&place.start, &place.extent)).collect());
+            places.push(unit.places_by_out().map(of_out).map(|(out, part)| add(out, part)).collect());
         }
-        let lent = boxes.into_iter().map(|(array, boxes)| Ok((array, self.writers[array].lend(boxes)?)));
+        places.extend(batch.fills.iter().map(|fill| vec![add(fill.out, vec![one(&fill.start, &fill.extent)])]));
+        let lent = boxes.into_iter().map(|(out, boxes)| Ok((out, self.writers[out].lend(boxes)?)));
         Ok(Parts { lent: lent.collect::<Result<_>>()?, places })
     }
 }
 
 /// The parts of results that a batch writes.
 struct Parts {
-    /// Those of each array.
+    /// Those of each result.
     lent: BTreeMap<usize, Lent>,
-    /// The array of each unit and fill, and which of its parts it writes.
-    places: Vec<(usize, usize)>,
+    /// For each unit and fill, the results that it writes to, and which of their parts.
+    places: Vec<Vec<(usize, usize)>>,
 }
 
 impl Parts {
-    /// The part of a unit, or of a fill, counted behind all units.
-    fn part(&self, number: usize) -> Result<Part> {
+    /// The part of a result that a unit writes, or a fill, counted behind all units.
+    fn part(&self, number: usize, out: usize) -> Result<Part> {
         let none = || Error::new(ErrorKind::StoreFailed, "the store reported on a part that no batch has");
-        let (array, part) = self.places.get(number).ok_or_else(none)?;
-        Ok(self.lent.get(array).ok_or_else(none)?.part(*part)?)
+        let parts = self.places.get(number).ok_or_else(none)?;
+        let (_, part) = parts.iter().find(|(of, _)| *of == out).ok_or_else(none)?;
+        Ok(self.lent.get(&out).ok_or_else(none)?.part(*part)?)
     }
 }
 
@@ -158,8 +161,11 @@ impl Destination for HostDestination {
 impl Target {
     /// The bytes of the result that equal a unit's packed bytes, if there are such.
     fn direct(&self, unit: &Unit) -> Option<Range<usize>> {
-        let HostArray { out, tail, spacing, .. } = &self.arrays[unit.array];
-        let ([place], None) = (&unit.places[..], &spacing.lists) else { return None };
+        let [place] = &unit.places[..] else { return None };
+        let HostResult { out, tail, spacing, .. } = &self.results[place.out];
+        if spacing.lists.is_some() {
+            return None;
+        }
         let layout = out.layout();
         let element_bytes = layout.element_bytes();
         let elements: usize = place.extent.iter().product();
@@ -181,7 +187,7 @@ impl Target {
     /// is counted when it comes.
     fn bytes_in_flight(&self, batch: &Batch, read: usize) -> u64 {
         let units = &batch.units[batch.reads[read].units.clone()];
-        let stored_is_packed = self.arrays[batch.reads[read].array].stored_is_packed;
+        let stored_is_packed = units.iter().all(|unit| self.stored_is_packed(unit));
         let stored = match units {
             [unit] if stored_is_packed && self.direct(unit).is_some() => 0,
             _ => batch.packed_bytes(read) + batch.gap_bytes(read),
@@ -191,13 +197,19 @@ impl Target {
         (stored + packed) as u64
     }
 
-    fn transfer(&self, unit: &Unit) -> Transfer {
-        let HostArray { tail, spacing, .. } = &self.arrays[unit.array];
+    /// Whether the stored bytes of a unit are packed bytes.
+    fn stored_is_packed(&self, unit: &Unit) -> bool {
+        unit.places.first().is_some_and(|place| self.results[place.out].stored_is_packed)
+    }
+
+    /// How elements of a unit get to one result.
+    fn transfer(&self, unit: &Unit, places: &[Place]) -> Transfer {
+        let HostResult { tail, spacing, .. } = &self.results[places[0].out];
         Transfer {
             tail: tail.clone(),
             packed_strides: spacing.strides(&unit.layout).into_owned(),
             lists: spacing.lists.clone(),
-            boxes: unit.transfer_boxes(0).collect(),
+            boxes: places.iter().map(|place| unit.transfer_box(place, 0)).collect(),
         }
     }
 
@@ -240,10 +252,12 @@ impl BatchRoute for HostBatch {
     fn lease(&self, batch: &Batch, read: usize, size_bytes: usize) -> Result<Box<dyn Lease>> {
         let numbers = batch.reads[read].units.clone();
         let units = &batch.units[numbers.clone()];
-        if let ([unit], true) = (units, self.target.arrays[batch.reads[read].array].stored_is_packed)
+        if let [unit] = units
+            && self.target.stored_is_packed(unit)
             && let Some(range) = self.target.direct(unit)
         {
-            return Ok(Box::new(InPlace(self.parts.part(numbers.start)?.into_bytes(range)?)));
+            let part = self.parts.part(numbers.start, unit.places[0].out)?;
+            return Ok(Box::new(InPlace(part.into_bytes(range)?)));
         }
         let counted_bytes = batch.packed_bytes(read) + batch.gap_bytes(read);
         Ok(Stored::take(&self.target.call, size_bytes, counted_bytes)?)
@@ -253,32 +267,39 @@ impl BatchRoute for HostBatch {
         Ok(Stored::or::<InPlace>(lease)?.ok())
     }
 
-    fn land(&self, batch: &Batch, unit: usize, stored: &[u8]) -> Result<()> {
-        let (target, part, unit) = (&*self.target, self.parts.part(unit)?, &batch.units[unit]);
-        match (target.direct(unit), target.arrays[unit.array].stored_is_packed) {
-            (Some(range), true) => {
-                part.into_bytes(range)?.copy_from_slice(stored);
-                Ok(())
+    fn land(&self, batch: &Batch, number: usize, stored: &[u8]) -> Result<()> {
+        let (target, unit) = (&*self.target, &batch.units[number]);
+        let is_packed = target.stored_is_packed(unit);
+        if let Some(range) = target.direct(unit) {
+            let mut place = self.parts.part(number, unit.places[0].out)?.into_bytes(range)?;
+            if is_packed {
+                place.copy_from_slice(stored);
+                return Ok(());
             }
-            (Some(range), false) => {
-                target.decode(unit, stored, &mut part.into_bytes(range)?, 0..unit.packed_size_bytes)
-            }
-            (None, true) => target.scatter(&target.transfer(unit), stored, part),
-            (None, false) => {
-                let mut packed = target.call.scratch.take(unit.packed_size_bytes)?;
-                let transfer = target.transfer(unit);
-                target.decode(unit, stored, &mut packed, transfer.packed_range())?;
-                target.scatter(&transfer, &packed, part)
-            }
+            return target.decode(unit, stored, &mut place, 0..unit.packed_size_bytes);
         }
+        let transfers: Vec<_> =
+            unit.places_by_out().map(|places| (places[0].out, target.transfer(unit, places))).collect();
+        let mut decoded = None;
+        if !is_packed {
+            let mut packed = target.call.scratch.take(unit.packed_size_bytes)?;
+            let wanted = transfers.iter().map(|(_, transfer)| transfer.packed_range());
+            let wanted = wanted.reduce(|one, other| one.start.min(other.start)..one.end.max(other.end));
+            target.decode(unit, stored, &mut packed, wanted.unwrap_or(0..0))?;
+            decoded = Some(packed);
+        }
+        let packed = decoded.as_deref().unwrap_or(stored);
+        transfers
+            .iter()
+            .try_for_each(|(out, transfer)| target.scatter(transfer, packed, self.parts.part(number, *out)?))
     }
 
     fn fill(&self, number: usize, fill: &Fill) -> Result<()> {
         let target = &*self.target;
         check_missing(target.read_missing, fill)?;
-        let mut part = self.parts.part(number)?;
+        let mut part = self.parts.part(number, fill.out)?;
         let elements: usize = fill.extent.iter().product();
-        let element = &target.arrays[fill.array].fill;
+        let element = &target.results[fill.out].fill;
         let size_bytes = (elements * element.len()) as u64;
         let work = || part.fill(&fill.start, &fill.extent, element);
         target.call.counters.time(Stage::Fill, size_bytes, work)?;

@@ -21,7 +21,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::plan::{Batch, Fill, SizeRule, Unit};
 use crate::run::context::Context;
 use crate::run::natives::Natives;
-use crate::run::read::device::target::{Target, packed, packed_one};
+use crate::run::read::device::target::{Target, packed};
 use crate::run::read::in_flight::{BatchRoute, DeviceRoute, Life, Packed, State};
 use crate::run::read::stored::{Stored, check_missing};
 use crate::run::report::Stage;
@@ -383,9 +383,9 @@ pub(crate) fn upload(
         let buffer = pool::allocate(block.len(), copies)?;
         let copy = || copies.h2d(&block, &buffer);
         target.call.counters.time(Stage::Upload, block.len() as u64, copy)?;
-        Ok(packed_one(buffer, &plan.units[unit]))
+        Ok(packed(&buffer, std::iter::once((&plan.units[unit], 0))))
     };
-    decoded.into_iter().map(upload).collect()
+    Ok(decoded.into_iter().map(upload).collect::<Result<Vec<_>>>()?.into_iter().flatten().collect())
 }
 
 /// A batch that was put on a stream. It is checked when it is done.

@@ -14,7 +14,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::plan::{Batch, Fill, Unit};
 use crate::run::context::Context;
 use crate::run::natives::Natives;
-use crate::run::read::device::target::{Target, packed, packed_one};
+use crate::run::read::device::target::{Target, packed};
 use crate::run::read::in_flight::{BatchRoute, DeviceRoute, Life, Packed, State};
 use crate::run::read::route::hybrid::ELEMENT_ALIGNMENT_BYTES;
 use crate::run::read::route::kernels::{decode, upload};
@@ -187,7 +187,7 @@ impl DeviceRoute for ResidentBatch {
                 Err(error) => Err(error),
             };
             match decoded {
-                Ok(packed) => again.push(packed_one(packed, &frame.unit)),
+                Ok(decoded) => again.extend(packed(&decoded, std::iter::once((&frame.unit, 0)))),
                 Err(error) => self.target.call.fail(error.at(frame.unit.name.to_string())),
             }
         }
@@ -254,19 +254,19 @@ impl ResidentBatch {
 
     /// Decodes frames on the host when the device has no scratch memory left within the limit. Failures are reported to the call.
     fn decode_on_host(&self, reads: &[(usize, Buffer)], plan: &Batch) -> Result<Vec<Packed>> {
-        let mut packed = Vec::new();
+        let mut found = Vec::new();
         for (read, bytes) in reads {
             let read = &plan.reads[*read];
             for unit in read.units.clone() {
                 let (from, size_bytes) = plan.unit_span(read, unit).unwrap_or((0, bytes.size_bytes()));
                 let unit = &plan.units[unit];
                 match self.decode_one(unit, &bytes.slice(from..from + size_bytes)?) {
-                    Ok(decoded) => packed.push(packed_one(decoded, unit)),
+                    Ok(decoded) => found.extend(packed(&decoded, std::iter::once((unit, 0)))),
                     Err(error) => self.target.call.fail(error.at(unit.name.to_string())),
                 }
             }
         }
-        Ok(packed)
+        Ok(found)
     }
 
     /// Decodes a frame of device memory on the host, and uploads the result.
@@ -287,7 +287,7 @@ fn in_place(plan: &Batch, read: usize, bytes: &Buffer, scatters: &Stream) -> Res
         } else {
             let moved = pool::allocate(size_bytes, scatters)?;
             scatters.d2d(&bytes.slice(from..from + size_bytes)?, &moved)?;
-            apart.push(packed_one(moved, unit));
+            apart.extend(packed(&moved, std::iter::once((unit, 0))));
         }
     }
     apart.extend(packed(bytes, aligned.into_iter()));

@@ -25,7 +25,7 @@ pub(crate) fn read(call: &Arc<Context>, access: &Access, plan: Plan, out: &NdBuf
     let ring = SlabRing::new(out.device(), SMALL_BYTES, KEPT_BYTES.max(layout.size_bytes()))?;
     let pinned = ring.acquire(layout.size_bytes())?.into_buffer()?;
     let staged = NdBuffer::from_parts(pinned.slice(..layout.size_bytes())?, out.dtype(), layout)?;
-    let spacing = plan.spacing(out.shape())?;
+    let spacing = plan.spacing(0, out.shape())?;
     // The destination writes to the pinned memory as long as it lives, and the copy reads it.
     {
         let mut destination = HostDestination::new(call, vec![(&on_host, &staged, spacing)], options)?;

@@ -259,7 +259,7 @@ impl BatchRoute for VariableBatch {
         let size_bytes = stored.len() as u64;
         let mut chunk =
             target.call.counters.time(Stage::Decode, size_bytes, || target.decode(unit.layout.chain.leaf(), stored))?;
-        for Place { first_elem, start, extent } in &unit.places {
+        for Place { first_elem, start, extent, .. } in &unit.places {
             // The only place takes all elements as they are.
             let in_order = unit.places.len() == 1
                 && (0..chunk.len()).eq(target.spacing.packed_places(&unit.layout, *first_elem, start, extent));

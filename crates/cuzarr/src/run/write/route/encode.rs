@@ -15,7 +15,7 @@ use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 
-use cuzarr_device::internal::pool;
+use cuzarr_device::internal::{SlabRing, pool};
 use cuzarr_device::{Buffer, Device, NdBuffer, Order, Stream, Tail};
 
 use crate::codec::Program;
@@ -126,7 +126,14 @@ impl Kind {
     }
 
     /// Puts gathering and encoding of the collected chunks on a stream.
-    fn begin(&mut self, writing: &Arc<Writing>, value: &NdBuffer, kind: usize, stream: Stream) -> Result<Running> {
+    fn begin(
+        &mut self,
+        writing: &Arc<Writing>,
+        value: &NdBuffer,
+        slabs: &SlabRing,
+        kind: usize,
+        stream: Stream,
+    ) -> Result<Running> {
         let (leaves, olds) = (std::mem::take(&mut self.packed.leaves), std::mem::take(&mut self.olds));
         let (stride, counters) = (self.packed.padded_bytes, &writing.call.counters);
         let mut kept = Vec::new();
@@ -159,7 +166,7 @@ impl Kind {
         let size_bytes = self.packed.size_bytes;
         let old = Packed { buffer: &chunks, stride_bytes: stride, size_bytes };
         let decoding = match &self.merging {
-            Some(native) if !kept.is_empty() => Decoding::begin(writing, native, olds, &old, &stream)?,
+            Some(native) if !kept.is_empty() => Decoding::begin(writing, native, olds, &old, slabs, &stream)?,
             _ => None,
         };
         let plain = match (&self.plain, &self.plain_blank) {
@@ -266,12 +273,18 @@ impl Encoders {
         self.kinds.iter().position(|kind| !kind.packed.leaves.is_empty())
     }
 
-    /// Puts gathering and encoding of the collected chunks of a kind on a stream.
-    pub(crate) fn begin(&mut self, writing: &Arc<Writing>, value: &NdBuffer, kind: usize) -> Result<()> {
+    /// Puts gathering and encoding of the collected chunks of a kind on a stream. Old elements go there through `slabs`.
+    pub(crate) fn begin(
+        &mut self,
+        writing: &Arc<Writing>,
+        value: &NdBuffer,
+        slabs: &SlabRing,
+        kind: usize,
+    ) -> Result<()> {
         let stream = if self.streams.len() < self.batches { None } else { self.streams.pop_front() };
         let stream = stream.map_or_else(|| writing.call.streams.take(self.device), Ok)?;
         self.streams.push_back(stream.clone());
-        let running = self.kinds[kind].begin(writing, value, kind, stream)?;
+        let running = self.kinds[kind].begin(writing, value, slabs, kind, stream)?;
         self.running.push_back(running);
         Ok(())
     }

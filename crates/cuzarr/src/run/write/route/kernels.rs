@@ -72,7 +72,7 @@ impl Kernels {
         while self.encoders.is_full() {
             self.take_frames(outgoing)?;
         }
-        self.encoders.begin(outgoing.writing, outgoing.value, kind)
+        self.encoders.begin(outgoing.writing, outgoing.value, &outgoing.down.ring, kind)
     }
 
     /// Waits for the oldest batch, and downloads its frames; false when there is none.

@@ -2,17 +2,18 @@
 //! kernels decode them where the new elements are then put, and the chunk is encoded like one that is replaced as a whole.
 //!
 //! ```text
-//! fetch (workers) ─> upload ─> decode ─> new elements over it ─> encode (`crate::run::write::route::encode`)
+//! fetch (workers) ─> slab ─> upload ─> decode ─> new elements over it ─> encode (`crate::run::write::route::encode`)
 //! ```
 //!
 //! Frames that kernels do not take are decoded by the worker that fetched them.
 
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
-use cuzarr_device::internal::pool;
 use cuzarr_device::internal::transfer::{copy_pieces_on, scatter_on};
+use cuzarr_device::internal::{SlabRing, Threads, pool};
 use cuzarr_device::{Buffer, Layout, NdBuffer, Stream, Tail, Transfer, TransferBox};
 
 use crate::codec::batch::HostCopy;
@@ -192,9 +193,10 @@ impl Decoding {
         native: &Native,
         olds: Vec<Option<Old>>,
         chunks: &Packed<'_>,
+        slabs: &SlabRing,
         stream: &Stream,
     ) -> Result<Option<Decoding>> {
-        let (mut frames, mut headers, mut ranges, mut bytes) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let (mut frames, mut headers, mut ranges, mut total_bytes) = (Vec::new(), Vec::new(), Vec::new(), 0_usize);
         for (index, old) in olds.into_iter().enumerate() {
             match old {
                 None => {}
@@ -203,9 +205,9 @@ impl Decoding {
                     writing.call.counters.time(Stage::Upload, packed.len() as u64, || stream.h2d(&packed, &chunk))?;
                 }
                 Some(Old::Frame(stored, read)) => {
-                    bytes.resize(bytes.len().next_multiple_of(ALIGNMENT_BYTES), 0);
-                    ranges.push(bytes.len()..bytes.len() + stored.bytes().len());
-                    bytes.extend_from_slice(stored.bytes());
+                    let start = total_bytes.next_multiple_of(ALIGNMENT_BYTES);
+                    total_bytes = start + stored.bytes().len();
+                    ranges.push(start..total_bytes);
                     frames.push((index, stored));
                     headers.push(read);
                 }
@@ -215,13 +217,28 @@ impl Decoding {
             return Ok(None);
         }
         let (counters, count) = (&writing.call.counters, frames.len());
-        let arena = pool::allocate(bytes.len().max(1), stream)?;
-        if !bytes.is_empty() {
-            counters.time(Stage::Upload, bytes.len() as u64, || stream.h2d(&bytes, &arena))?;
+        let arena = pool::allocate(total_bytes.max(1), stream)?;
+        let mut slab = if total_bytes <= slabs.limit_bytes() { slabs.try_acquire(total_bytes)? } else { None };
+        let mut pageable = if slab.is_none() { vec![0; total_bytes] } else { Vec::new() };
+        let bytes = match &mut slab {
+            Some(slab) => &mut slab.bytes_mut()?[..total_bytes],
+            None => &mut pageable[..],
+        };
+        put_together(writing, &frames, &ranges, bytes);
+        if total_bytes > 0 {
+            let upload = || match &mut slab {
+                Some(slab) => slab.upload(0..total_bytes, &arena.slice(..total_bytes)?, stream),
+                None => stream.h2d(&pageable, &arena),
+            };
+            counters.time_on(Stage::Upload, total_bytes as u64, stream, upload)?;
         }
+        let bytes = match &slab {
+            Some(slab) => &slab.bytes()?[..total_bytes],
+            None => &pageable[..],
+        };
         let decoded_bytes = count * chunks.size_bytes;
         let most = usize::try_from(native.scratch_copies()).unwrap_or(usize::MAX).saturating_mul(decoded_bytes);
-        let source = Source { buffer: &arena, ranges, host: HostCopy { bytes: Some(&bytes), headers: &headers } };
+        let source = Source { buffer: &arena, ranges, host: HostCopy { bytes: Some(bytes), headers: &headers } };
         let mut batch = native.prepare(source, most.into(), stream)?;
         counters.time_on(Stage::Decode, decoded_bytes as u64, stream, || batch.run(stream))?;
         let (packed, offsets) = batch.packed();
@@ -245,6 +262,22 @@ impl Decoding {
         });
         Ok(undecoded.collect())
     }
+}
+
+/// Copies frames to their places in `bytes`. One thread would take as long as the device with all the rest.
+fn put_together(writing: &Writing, frames: &[(usize, Stored)], ranges: &[Range<usize>], bytes: &mut [u8]) {
+    let (mut rest, mut at) = (bytes, 0);
+    let pieces: Vec<_> = ranges
+        .iter()
+        .zip(frames)
+        .map(|(range, (_, stored))| {
+            let (piece, behind) = std::mem::take(&mut rest)[range.start - at..].split_at_mut(range.len());
+            (rest, at) = (behind, range.end);
+            (piece, stored)
+        })
+        .collect();
+    let copy = |(piece, stored): (&mut [u8], &Stored)| piece.copy_from_slice(stored.bytes());
+    Threads::workers().map(writing.call.threads, pieces, copy);
 }
 
 /// Puts the plain elements of some packed chunks into `plain`, which begin at multiples of `stride_bytes`.

@@ -1,0 +1,375 @@
+//! Reads of many arrays by one call: one plan, one pipeline, one set of launches.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use cuzarr_device::internal::{Threads, pool};
+use cuzarr_device::{DType, Device, NdBuffer, Order};
+
+use super::array::Array;
+use crate::cancellation::CancellationToken;
+use crate::error::{Error, ErrorKind, Result, ResultExt};
+use crate::plan::{Selection, memory_shape};
+use crate::run::{Access, ArrayRead, ArrayResult, Engine, Options, Report};
+
+/// A selection of an array, for [`read_all`].
+#[derive(Clone, Debug)]
+pub struct ArraySelection<'a> {
+    array: &'a Array,
+    selection: Selection,
+    dtype: Option<DType>,
+    out: Option<NdBuffer>,
+}
+
+impl<'a> ArraySelection<'a> {
+    /// The selected elements of an array, in new memory of its device.
+    pub fn new(array: &'a Array, selection: Selection) -> Self {
+        ArraySelection { array, selection, dtype: None, out: None }
+    }
+
+    /// With the elements converted to `dtype`, like NumPy's `astype`.
+    #[must_use]
+    pub fn with_dtype(self, dtype: DType) -> Self {
+        ArraySelection { dtype: Some(dtype), ..self }
+    }
+
+    /// With memory for the elements, on any device and of the selection's shape. Its type is what the elements are converted to.
+    #[must_use]
+    pub fn with_out(self, out: NdBuffer) -> Self {
+        ArraySelection { out: Some(out), ..self }
+    }
+
+    fn device(&self) -> Device {
+        self.out.as_ref().map_or(self.array.device(), NdBuffer::device)
+    }
+
+    /// Whether both are read by one call of the engine.
+    fn goes_with(&self, other: &ArraySelection<'_>) -> bool {
+        let (one, two) = (self.array.options(), other.array.options());
+        self.device() == other.device()
+            && (one.strict, one.read_missing_chunks, one.tuning) == (two.strict, two.read_missing_chunks, two.tuning)
+    }
+
+    /// The type of the result's elements.
+    fn result_dtype(&self) -> Result<DType> {
+        match (&self.out, self.dtype) {
+            (Some(out), _) => Ok(out.dtype()),
+            (None, Some(dtype)) => Ok(dtype),
+            (None, None) => self.array.device_dtype(),
+        }
+    }
+}
+
+/// Reads selections of any arrays by one call: chunks that are decoded in the same way share launches, of whatever arrays and stores
+/// they are. Results are in the order of `reads`: new memory of each array's device, or the caller's.
+///
+/// The smallest memory limit and number of threads of the arrays is the call's, and a cancellation of any of them ends it. A chunk that
+/// several selections of one [`Array`] want is decoded once.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use cuzarr::node::{ArraySelection, read_all};
+/// use cuzarr::prelude::*;
+/// use cuzarr::store::{MemoryStore, Store};
+///
+/// let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+/// let rows = Array::builder([2, 3], DataType::UInt8).fill_value(7_u8).create_in(Arc::clone(&store), "rows")?;
+/// let time = Array::builder([4], DataType::Int64).fill_value(5_i64).create_in(store, "time")?;
+/// let reads = [
+///     ArraySelection::new(&rows, Selection::all(rows.shape())),
+///     ArraySelection::new(&time, Selection::from_slices(&[SliceArg::Index(3)], time.shape())?),
+/// ];
+/// let results = read_all(&reads)?;
+/// assert_eq!(results[0].shape(), [2, 3]);
+/// assert_eq!(results[1].host_slice::<i64>()?, [5]);
+/// # Ok::<(), cuzarr::Error>(())
+/// ```
+///
+/// # Errors
+/// Those of [`Array::read_into`] for each; `InvalidArgument` when memory for results overlaps. The first failure ends all, with the
+/// array in its trail, and memory of the caller's holds anything then.
+pub fn read_all(reads: &[ArraySelection<'_>]) -> Result<Vec<NdBuffer>> {
+    refuse_overlaps(reads)?;
+    let mut calls: Vec<Vec<usize>> = Vec::new();
+    for (at, read) in reads.iter().enumerate() {
+        match calls.iter_mut().find(|call| reads[call[0]].goes_with(read)) {
+            Some(call) => call.push(at),
+            None => calls.push(vec![at]),
+        }
+    }
+    let token = token_of(reads);
+    let results = match &calls[..] {
+        [only] => vec![call(reads, only, &token)],
+        // Each call waits for workers, on a thread of its own.
+        _ => Threads::callers()
+            .map(calls.len(), &calls, |numbers| call(reads, numbers, &token).inspect_err(|_| token.cancel())),
+    };
+    let mut found: Vec<Option<NdBuffer>> = vec![None; reads.len()];
+    let mut failure: Option<Error> = None;
+    for (numbers, results) in calls.iter().zip(results) {
+        match results {
+            Ok(results) => numbers.iter().zip(results).for_each(|(&at, result)| found[at] = Some(result)),
+            // Those that were cancelled for another's failure tell nothing.
+            Err(error) if failure.as_ref().is_none_or(|known| known.kind() == ErrorKind::Cancelled) => {
+                failure = Some(error);
+            }
+            Err(_) => {}
+        }
+    }
+    match failure {
+        Some(error) => Err(error),
+        None => Ok(found.into_iter().flatten().collect()),
+    }
+}
+
+/// A token that any of the arrays' tokens cancels.
+fn token_of(reads: &[ArraySelection<'_>]) -> CancellationToken {
+    let mut tokens: Vec<CancellationToken> = Vec::new();
+    for read in reads {
+        let token = &read.array.options().cancellation;
+        if !tokens.contains(token) {
+            tokens.push(token.clone());
+        }
+    }
+    CancellationToken::under(tokens)
+}
+
+/// Reads those of these numbers, which go together.
+fn call(reads: &[ArraySelection<'_>], numbers: &[usize], token: &CancellationToken) -> Result<Vec<NdBuffer>> {
+    let options = options_of(numbers.iter().map(|&at| reads[at].array), token)?;
+    let _within = pool::within(reads[numbers[0]].device(), options.memory_limit_bytes);
+    let (mut arrays, mut places) = (Vec::<OfArray<'_>>::new(), HashMap::new());
+    for &at in numbers {
+        let read = &reads[at];
+        let dtype = read.result_dtype().at(|| read.array.place())?;
+        let place = *places.entry((read.array.handle(), dtype)).or_insert_with(|| {
+            arrays.push(OfArray { array: read.array, dtype, numbers: Vec::new(), parts: Vec::new() });
+            arrays.len() - 1
+        });
+        arrays[place].numbers.push(at);
+    }
+    let device = reads[numbers[0]].device();
+    let mut bound: Vec<(Arc<Access>, String)> = Vec::with_capacity(arrays.len());
+    for array in &mut arrays {
+        let place = array.array.place();
+        array.take_memory(reads).at(|| place.clone())?;
+        bound.push((array.array.access_to(device, array.dtype).at(|| place.clone())?, place));
+    }
+    let report = run(&arrays, &bound, &options)?;
+    let mut found: Vec<Option<NdBuffer>> = vec![None; reads.len()];
+    for array in &arrays {
+        array.array.set_report(report.clone());
+        for part in &array.parts {
+            for (index, &at) in part.numbers.iter().enumerate() {
+                let result = if part.is_stacked { part.out.index_axis(0, index)? } else { part.out.clone() };
+                found[at] = Some(result);
+            }
+        }
+    }
+    Ok(numbers.iter().filter_map(|&at| found[at].take()).collect())
+}
+
+/// Carries a call out. One result of one array takes the way of a single read.
+fn run(arrays: &[OfArray<'_>], bound: &[(Arc<Access>, String)], options: &Options) -> Result<Report> {
+    let engine = Engine::get();
+    if let ([array], [(access, place)]) = (arrays, bound)
+        && let [OfOut { selections, is_stacked, out, .. }] = &array.parts[..]
+    {
+        let store = array.array.store();
+        let report = match (is_stacked, &selections[..]) {
+            (false, [only]) => engine.read(access, store, only, out, options),
+            _ => engine.read_many(access, store, selections, out, options),
+        };
+        return report.at(|| place.clone());
+    }
+    let results: Vec<Vec<ArrayResult<'_>>> = arrays.iter().map(OfArray::results).collect();
+    let parts = arrays.iter().zip(bound).zip(&results);
+    let reads: Vec<ArrayRead<'_>> = parts
+        .map(|((array, (access, name)), results)| ArrayRead { access, store: array.array.store(), name, results })
+        .collect();
+    engine.read_all(&reads, options)
+}
+
+/// The options of a call: the smallest of the arrays' limits.
+fn options_of<'a>(arrays: impl Iterator<Item = &'a Array>, token: &CancellationToken) -> Result<Options> {
+    let smallest = |one: Options, other: &Options| Options {
+        memory_limit_bytes: one.memory_limit_bytes.min(other.memory_limit_bytes),
+        threads: one.threads.min(other.threads),
+        coalesce_gap_bytes: one.coalesce_gap_bytes.min(other.coalesce_gap_bytes),
+        coalesce_max_bytes: one.coalesce_max_bytes.min(other.coalesce_max_bytes),
+        trace: one.trace || other.trace,
+        ..one
+    };
+    let mut options: Option<Options> = None;
+    for array in arrays {
+        let own = array.options();
+        options = Some(options.map_or_else(|| own.clone(), |known| smallest(known, own)));
+    }
+    let none = || Error::new(ErrorKind::InvalidArgument, "no array is read");
+    Ok(options.ok_or_else(none)?.with_cancellation(token.clone()))
+}
+
+/// What is read of one array, as elements of one type.
+struct OfArray<'a> {
+    array: &'a Array,
+    dtype: DType,
+    numbers: Vec<usize>,
+    parts: Vec<OfOut>,
+}
+
+/// What is read into one piece of memory.
+struct OfOut {
+    numbers: Vec<usize>,
+    selections: Vec<Selection>,
+    is_stacked: bool,
+    out: NdBuffer,
+}
+
+impl OfArray<'_> {
+    /// Takes memory for the results. Selections that only differ in their place share it.
+    fn take_memory(&mut self, reads: &[ArraySelection<'_>]) -> Result<()> {
+        let (given, new): (Vec<usize>, Vec<usize>) = self.numbers.iter().partition(|&&at| reads[at].out.is_some());
+        for at in given {
+            let selection = reads[at].selection.clone();
+            self.array.result_shape(&selection)?;
+            let out = reads[at].out.clone().unwrap_or_else(|| unreachable!("partitioned by it"));
+            self.parts.push(OfOut { numbers: vec![at], selections: vec![selection], is_stacked: false, out });
+        }
+        let selections: Vec<Selection> = new.iter().map(|&at| reads[at].selection.clone()).collect();
+        for group in alike(&selections) {
+            let of_group: Vec<Selection> = group.iter().map(|&at| selections[at].clone()).collect();
+            of_group.iter().try_for_each(|selection| self.array.result_shape(selection).map(|_| ()))?;
+            let (is_stacked, one) = (group.len() > 1, memory_shape(&of_group[0])?);
+            // In C order each selection of a stack is contiguous.
+            let order = if is_stacked { Order::C } else { self.array.options().order };
+            let shape: Vec<usize> = is_stacked.then_some(group.len()).into_iter().chain(one).collect();
+            let out = NdBuffer::empty(self.array.device(), self.dtype, &shape, order)?;
+            pool::name_result(out.buffer(), || self.array.place());
+            let numbers = group.iter().map(|&at| new[at]).collect();
+            self.parts.push(OfOut { numbers, selections: of_group, is_stacked, out });
+        }
+        Ok(())
+    }
+
+    fn results(&self) -> Vec<ArrayResult<'_>> {
+        let parts = self.parts.iter();
+        parts
+            .map(|OfOut { selections, is_stacked, out, .. }| ArrayResult { selections, is_stacked: *is_stacked, out })
+            .collect()
+    }
+}
+
+/// Groups selections that only differ in their place, by their numbers.
+fn alike(selections: &[Selection]) -> Vec<Vec<usize>> {
+    let (mut groups, mut places) = (Vec::<Vec<usize>>::new(), HashMap::new());
+    for (at, selection) in selections.iter().enumerate() {
+        let place = match selection.likeness() {
+            Some(likeness) => *places.entry(likeness).or_insert(groups.len()),
+            None => groups.len(),
+        };
+        match groups.get_mut(place) {
+            Some(group) => group.push(at),
+            None => groups.push(vec![at]),
+        }
+    }
+    groups
+}
+
+/// Refuses memory for results that overlaps. On a device nothing else would notice.
+fn refuse_overlaps(reads: &[ArraySelection<'_>]) -> Result<()> {
+    let mut outs: Vec<(usize, &NdBuffer)> =
+        reads.iter().enumerate().filter_map(|(at, read)| Some((at, read.out.as_ref()?))).collect();
+    outs.sort_by_key(|(_, out)| out.address_span());
+    for (place, (at, out)) in outs.iter().enumerate() {
+        let end = out.address_span().1;
+        let behind = outs[place + 1..].iter().take_while(|(_, next)| next.address_span().0 < end);
+        if let Some((other, _)) = behind.into_iter().find(|(_, next)| out.overlaps(next)) {
+            let message = format!("the memory for results {} and {} overlaps", at.min(other), at.max(other));
+            return Err(Error::new(ErrorKind::InvalidArgument, message));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::meta::DataType;
+    use crate::store::{MemoryStore, Store, StoreExt};
+
+    fn array(store: &Arc<dyn Store>, path: &str, shape: &[u64]) -> Array {
+        let builder = Array::builder(shape.to_vec(), DataType::UInt16).chunks(vec![4; shape.len()]).fill_value(9_u16);
+        let array = builder.create_in(Arc::clone(store), path).unwrap();
+        let count = shape.iter().product::<u64>() as u16;
+        let values: Vec<u16> = (0..count).collect();
+        let memory: Vec<usize> = shape.iter().map(|&extent| extent as usize).collect();
+        let value = NdBuffer::from_slice(Device::Cpu, &values, &memory).unwrap();
+        array.write_buffer(&Selection::all(shape), &value).unwrap();
+        array
+    }
+
+    fn values(result: &NdBuffer) -> Vec<u16> {
+        result.copy(Order::C).unwrap().host_slice::<u16>().unwrap().to_vec()
+    }
+
+    #[test]
+    fn results_are_those_of_single_reads() {
+        let stores: [Arc<dyn Store>; 2] = [Arc::new(MemoryStore::new()), Arc::new(MemoryStore::new())];
+        let arrays = [array(&stores[0], "a", &[9, 7]), array(&stores[1], "a", &[30]), array(&stores[0], "b", &[5, 5])];
+        let region = |start: &[u64], extent: &[u64]| Selection::region(start, extent).unwrap();
+        let reads = [
+            ArraySelection::new(&arrays[0], region(&[1, 2], &[3, 3])),
+            ArraySelection::new(&arrays[1], region(&[4], &[20])),
+            ArraySelection::new(&arrays[0], region(&[5, 0], &[3, 3])),
+            ArraySelection::new(&arrays[2], Selection::all(&[5, 5])),
+            ArraySelection::new(&arrays[0], region(&[0, 0], &[9, 1])),
+            ArraySelection::new(&arrays[0], region(&[1, 2], &[3, 3])),
+        ];
+        let results = read_all(&reads).unwrap();
+        for (read, result) in reads.iter().zip(&results) {
+            assert_eq!(values(result), values(&read.array.read_buffer(&read.selection).unwrap()), "{read:?}");
+        }
+        assert!(read_all(&[]).unwrap().is_empty());
+        // The stacked ones lie in one memory, each in C order.
+        assert_eq!(results[0].buffer().address(), results[2].buffer().address());
+        assert!(results[2].is_contiguous(Order::C));
+    }
+
+    #[test]
+    fn memory_and_types_are_the_callers() {
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+        let array = array(&store, "a", &[10]);
+        let table = NdBuffer::zeroed(Device::Cpu, DType::FLOAT32, &[10, 2], Order::C).unwrap();
+        let column = |at| table.index_axis(1, at).unwrap();
+        let read = |at| ArraySelection::new(&array, Selection::all(&[10])).with_out(column(at));
+        let wide = ArraySelection::new(&array, Selection::region(&[3], &[2]).unwrap()).with_dtype(DType::INT64);
+        let results = read_all(&[read(0), read(1), wide]).unwrap();
+        assert_eq!(results[2].host_slice::<i64>().unwrap().to_vec(), [3, 4]);
+        let expected: Vec<f32> = (0..10).flat_map(|value| [value as f32; 2]).collect();
+        assert_eq!(table.host_slice::<f32>().unwrap().to_vec(), expected);
+        let error = read_all(&[read(0), read(1), read(0)]).unwrap_err();
+        assert_eq!(
+            (error.kind(), error.message()),
+            (ErrorKind::InvalidArgument, "the memory for results 0 and 2 overlaps")
+        );
+    }
+
+    #[test]
+    fn an_error_names_its_array() {
+        let stores: [Arc<dyn Store>; 2] = [Arc::new(MemoryStore::new()), Arc::new(MemoryStore::new())];
+        let (whole, damaged) = (array(&stores[0], "a", &[9]), array(&stores[1], "b", &[9]));
+        stores[1].write("b/c/1", b"short").unwrap();
+        let reads = [&whole, &damaged].map(|array| ArraySelection::new(array, Selection::all(&[9])));
+        let text = read_all(&reads).unwrap_err().to_string();
+        assert!(text.contains("array '/b': chunk 'b/c/1'"), "{text}");
+        let outside = ArraySelection::new(&damaged, Selection::region(&[5], &[5]).unwrap());
+        let text = read_all(&[ArraySelection::new(&whole, Selection::all(&[9])), outside]).unwrap_err().to_string();
+        assert!(text.contains("array '/b'"), "{text}");
+        let stopped = CancellationToken::new();
+        stopped.cancel();
+        let damaged = damaged.under(stopped);
+        let reads = [&whole, &damaged].map(|array| ArraySelection::new(array, Selection::all(&[9])));
+        assert_eq!(read_all(&reads).unwrap_err().kind(), ErrorKind::Cancelled);
+    }
+}

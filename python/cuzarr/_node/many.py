@@ -1,0 +1,144 @@
+"""Reading many arrays by one call."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from cuzarr import _core
+from cuzarr._checks import items
+from cuzarr._memory import convert, element_types, foreign
+from cuzarr._memory.box import Box, basic_box
+from cuzarr._node.array import Array
+from cuzarr._node.array_io import OpenArray, delivered, get_box, placement
+from cuzarr._node.array_read import check_fixed, converted
+from cuzarr.errors import ArgumentTypeError, InvalidArgumentError, SelectionInvalidError
+
+if TYPE_CHECKING:
+    from cuzarr.typing import ArrayLike, DTypeLike, MemoryArray, Selection
+
+
+def read_many(
+    reads: Iterable[tuple[Array, Selection]],
+    *,
+    out: Sequence[ArrayLike | None] | None = None,
+    dtype: DTypeLike | Sequence[DTypeLike | None] | None = None,
+) -> list[MemoryArray]:
+    """Read boxes of many arrays by one call: one plan, one pipeline, one set of launches.
+
+    Arrays may differ in store, shape, codecs, type and device. The smallest memory limit and number of threads of those on one device
+    counts. A chunk that several boxes of one array object want is decoded once. ``array.last_report()`` is the report of the whole call.
+
+    Parameters
+    ----------
+    reads : iterable of (Array, selection)
+        Each selection as for :meth:`Array.get_basic_selection`. An array may come several times.
+    out : sequence of arrays, optional
+        Where the elements go, one for each read, on any device; ``None`` for new memory. They must not overlap.
+    dtype : dtype, or sequence of one for each read, optional
+        Element types of the results; elements are converted on the way. ``None`` for the array's own.
+
+    Returns
+    -------
+    list of arrays
+        One for each read, on its array's device. Results of one shape from one array share memory.
+
+    Raises
+    ------
+    InvalidArgumentError
+        Arrays of ``out`` overlap; ``out`` or ``dtype`` has another length than ``reads``.
+    SelectionInvalidError, BoundsCheckError
+        A selection is not one of its array.
+    CuzarrError
+        The first failure of any read, with the array's name. There is no result then, and ``out`` holds anything.
+
+    Examples
+    --------
+    >>> import cuzarr
+    >>> a, b = cuzarr.ones((4, 6), store={}), cuzarr.zeros((3,), store={})
+    >>> [part.shape for part in cuzarr.read_many([(a, (slice(0, 2), 5)), (b, ...), (a, 3)])]
+    [(2,), (3,), (6,)]
+    """
+    wanted = [_checked(read) for read in items(reads, "reads", "a list of arrays and selections")]
+    outs = _one_each(out, "out", len(wanted))
+    dtypes = _one_each(dtype if isinstance(dtype, list | tuple) else [dtype] * len(wanted), "dtype", len(wanted))
+    results: list[Any] = [None] * len(wanted)
+    calls, plain = [], []
+    for number, ((array, box), target, as_type) in enumerate(zip(wanted, outs, dtypes, strict=True)):
+        if array._metadata.data_type.is_variable and as_type is None:
+            results[number] = get_box(array, box, target, None, None)
+            continue
+        calls.append(_Call(array, box, target, as_type))
+        plain.append(number)
+    buffers = _core.read_many([call.native for call in calls])
+    for number, call, buffer in zip(plain, calls, buffers, strict=True):
+        results[number] = call.result(buffer)
+    return results
+
+
+def _checked(read: Any) -> tuple[OpenArray, Box]:
+    if not isinstance(read, tuple) or len(read) != 2 or not isinstance(read[0], Array):
+        raise ArgumentTypeError(f"a read is a pair of an array and a selection, got {read!r}")
+    return read[0], basic_box(read[1], read[0].shape)
+
+
+def _one_each(given: Any, name: str, count: int) -> list[Any]:
+    if given is None:
+        return [None] * count
+    each = list(items(given, name, "a list with one for each read"))
+    if len(each) != count:
+        raise InvalidArgumentError(f"{name} has {len(each)} entries for {count} reads")
+    return each
+
+
+class _Call:
+    """One read, as the Rust side takes it, and what becomes of its elements."""
+
+    def __init__(self, array: OpenArray, box: Box, target: Any, as_type: Any) -> None:
+        check_fixed(array)
+        self.array, self.target = array, target
+        device = placement(array, None)[0] if target is None else foreign.device_of(target)
+        self.dtype = converted(array, as_type if target is None or as_type is not None else foreign.element_type(target))
+        memory, self.finish = None, _nothing
+        if target is not None:
+            memory, self.finish = convert.memory_for(target, box.shape, self.dtype, device)
+        elif array.order == "F" and len(box.shape) > 1:
+            memory = _core.NdBuffer.empty(box.shape, element_types.core_dtype(self.dtype), device, "F")
+        name = None if memory is not None or self.dtype == array.dtype else element_types.core_dtype(self.dtype)
+        self.native = array._handle(device), box.lists, name, memory
+
+    def result(self, buffer: _core.NdBuffer) -> Any:
+        """The result, once its elements are there."""
+        self.finish()
+        if self.target is None:
+            return delivered(self.array, convert.result_array(buffer, self.dtype), None)
+        return self.target
+
+
+def _nothing() -> None:
+    """What is left to do for new memory."""
+
+
+def boxes_of(
+    arrays: Mapping[str, Array], selection: Mapping[str, int | slice] | None
+) -> dict[str, tuple[Array, tuple[int | slice, ...]]]:
+    """What is read of each array for positions along dimensions by their names. An array without any is read whole.
+
+    Raises
+    ------
+    SelectionInvalidError
+        No array has a dimension of some name.
+    """
+    positions = dict(selection or {})
+    names = {path: array._dimension_names or (None,) * array.ndim for path, array in arrays.items()}
+    known = {name for own in names.values() for name in own if name is not None}
+    if unknown := [name for name in positions if name not in known]:
+        raise SelectionInvalidError(
+            f"no array has a dimension {unknown[0]!r}",
+            hint=f"there are {', '.join(map(repr, sorted(known))) or 'none with a name'}",
+        )
+    whole = slice(None)
+    return {
+        path: (array, tuple(positions.get(name, whole) if name else whole for name in names[path]))
+        for path, array in arrays.items()
+    }

@@ -1,0 +1,232 @@
+"""Reads of many arrays by one call: each gets what a read of its own gives."""
+
+import random
+import string
+
+import numpy as np
+import pytest
+
+import cuzarr
+from cuzarr.errors import (
+    ArgumentTypeError,
+    ArrayNotFoundError,
+    BoundsCheckError,
+    ContainsGroupError,
+    CuzarrError,
+    InvalidArgumentError,
+    SelectionInvalidError,
+    ShapeMismatchError,
+)
+
+DTYPES = ["uint8", "int16", ">i4", "float32", "float64", "complex64", "bool", "M8[s]", "string"]
+
+
+def elements(dice, shape, dtype):
+    numbers = np.array([dice.randrange(100) for _ in range(int(np.prod(shape)))]).reshape(shape)
+    if dtype == "string":
+        return np.array(["".join(dice.choices(string.ascii_letters, k=int(one) % 7)) for one in numbers.ravel()], object).reshape(
+            shape
+        )
+    return numbers.astype(dtype)
+
+
+def make_array(group, name, dice):
+    shape = tuple(dice.randrange(9) for _ in range(dice.randrange(4)))
+    chunks = tuple(dice.randrange(1, 6) for _ in shape)
+    options = {}
+    if group.metadata.zarr_format == 3:
+        options["dimension_names"] = [dice.choice(["t", "y", "x", None]) for _ in shape]
+        if len(set(filter(None, options["dimension_names"]))) < len(list(filter(None, options["dimension_names"]))):
+            del options["dimension_names"]
+        if shape and dice.random() < 0.3:
+            options["shards"] = tuple(2 * chunk for chunk in chunks)
+    dtype = dice.choice(DTYPES)
+    if dtype == "string" and group.metadata.zarr_format == 2:
+        dtype = "int16"
+    compressors = dice.choice([None, "auto"])
+    array = group.create_array(
+        name, shape=shape, chunks=chunks or None or "auto", dtype=dtype, compressors=compressors, **options
+    )
+    if dice.random() < 0.8 and all(shape):
+        array[...] = elements(dice, shape, dtype)
+    return array
+
+
+def selection_of(dice, shape):
+    chosen = []
+    for extent in shape:
+        if extent and dice.random() < 0.3:
+            chosen.append(dice.randrange(-extent, extent))
+        elif dice.random() < 0.6:
+            chosen.append(slice(dice.randrange(extent + 1), dice.randrange(extent + 2), dice.choice([None, 1, 2])))
+        else:
+            chosen.append(slice(None))
+    return tuple(chosen) if dice.random() < 0.8 else Ellipsis
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_many_reads_are_what_each_is(seed, tmp_path, device):
+    dice = random.Random(seed)
+    groups = [cuzarr.create_group(place, zarr_format=dice.choice([2, 3])) for place in (tmp_path / "a", {}, tmp_path / "b.zip")]
+    arrays = [
+        make_array(dice.choice(groups), f"array{number}", dice).with_device(dice.choice(["cpu", device]))
+        for number in range(dice.randrange(1, 12))
+    ]
+    chosen = [dice.choice(arrays) for _ in range(dice.randrange(15))]
+    reads = [(array, selection_of(dice, array.shape)) for array in chosen]
+    results = cuzarr.read_many(reads)
+    assert len(results) == len(reads)
+    for (array, selection), result in zip(reads, results, strict=True):
+        expected = array.read_many([selection])[0]
+        assert type(result) is type(expected)
+        np.testing.assert_array_equal(host(result), host(expected))
+        np.testing.assert_array_equal(host(result), host(array[selection]))
+
+
+def host(elements):
+    return cuzarr.xp.asnumpy(elements)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_group_reads_what_its_arrays_are(seed, device):
+    dice = random.Random(1000 + seed)
+    group = cuzarr.create_group({}, zarr_format=dice.choice([2, 3]))
+    for number in range(dice.randrange(8)):
+        make_array(group, f"array{number}", dice)
+    group.create_group("deeper")
+    make_array(group, "deeper/array", dice)
+    group = cuzarr.open_group(group.store, device=device)
+    found = group.read()
+    assert set(found) == set(group.array_keys())
+    for name, values in found.items():
+        np.testing.assert_array_equal(host(values), host(group[name][...]))
+    both = [*list(found)[:2], "deeper/array"]
+    assert list(group.read(both)) == both
+    names = {name for _, array in group.arrays() for name in array._dimension_names or () if name}
+    for name in sorted(names):
+        for position in (0, slice(1, 3), slice(None, None, 2)):
+            try:
+                expected = {path: along(array, name, position) for path, array in group.arrays()}
+            except BoundsCheckError:
+                with pytest.raises(BoundsCheckError):
+                    group.read(selection={name: position})
+                continue
+            found = group.read(selection={name: position})
+            for path, values in found.items():
+                np.testing.assert_array_equal(host(values), host(expected[path]))
+
+
+def along(array, name, position):
+    names = array._dimension_names or (None,) * array.ndim
+    return array[tuple(position if own == name else slice(None) for own in names)]
+
+
+@pytest.fixture
+def days():
+    group = cuzarr.create_group({})
+    for number, name in enumerate(("msl", "t2m", "wind")):
+        values = np.arange(number, number + 40.0).reshape(5, 8)
+        group.create_array(name, data=values, chunks=(2, 3), dimension_names=("time", "x"))
+    group.create_array("x", data=np.arange(8), dimension_names=("x",))
+    return group
+
+
+def test_positions_go_by_the_names_of_dimensions(days):
+    step = days.read(selection={"time": 2})
+    assert {name: values.shape for name, values in step.items()} == {"msl": (8,), "t2m": (8,), "wind": (8,), "x": (8,)}
+    np.testing.assert_array_equal(step["t2m"], days["t2m"][2])
+    part = days.read(["wind", "x"], {"time": slice(1, 3), "x": slice(None, None, 3)}, dtype="f4")
+    np.testing.assert_array_equal(part["wind"], days["wind"][1:3, ::3])
+    assert {values.dtype for values in part.values()} == {np.dtype("f4")}
+    with pytest.raises(SelectionInvalidError, match="no array has a dimension 'lat'") as caught:
+        days.read(selection={"lat": 1})
+    assert "'time', 'x'" in str(caught.value.hint)
+    with pytest.raises(SelectionInvalidError):
+        days.read(["x"], {"time": 1})
+    with pytest.raises(BoundsCheckError):
+        days.read(selection={"time": 5})
+    days.create_group("deeper")
+    with pytest.raises(ArrayNotFoundError, match="nothing"):
+        days.read(["msl", "nothing"])
+    with pytest.raises(ContainsGroupError):
+        days.read(["deeper"])
+    assert days.read([]) == {}
+    consolidated = cuzarr.consolidate_metadata(days.store)
+    np.testing.assert_array_equal(consolidated.read(["msl"])["msl"], days["msl"][...])
+
+
+def test_memory_and_types_are_the_callers(days, device):
+    msl, x = days["msl"].with_device(device), days["x"].with_device(device)
+    mine = cuzarr.xp.empty((5, 8), "float32", device=device)
+    results = cuzarr.read_many([(msl, ...), (x, slice(2, 5)), (msl, 1)], out=[mine, None, None], dtype=[None, "int16", None])
+    assert results[0] is mine
+    np.testing.assert_array_equal(host(mine), host(days["msl"][...]).astype("f4"))
+    np.testing.assert_array_equal(host(results[1]), np.arange(2, 5, dtype="i2"))
+    assert results[1].dtype == "int16"
+    np.testing.assert_array_equal(host(results[2]), host(days["msl"][1]))
+
+
+def test_elements_go_to_other_devices_and_byte_orders(days, device):
+    there, swapped = cuzarr.xp.empty((5, 8), "float64", device=device), np.zeros((8,), ">i8")
+    cuzarr.read_many([(days["wind"], ...), (days["x"], ...)], out=[there, swapped])
+    np.testing.assert_array_equal(host(there), host(days["wind"][...]))
+    np.testing.assert_array_equal(swapped, np.arange(8))
+
+
+def test_memory_that_overlaps_is_refused(days, device):
+    table = cuzarr.xp.zeros((10, 8), "float64", device=device)
+    reads = [(days["msl"].with_device(device), ...), (days["t2m"].with_device(device), ...)]
+    for wrong in ([table[:5], table[4:9]], [table[:5], table[:5]], [table[0:10:2], table[5:]]):
+        with pytest.raises(InvalidArgumentError, match="overlaps"):
+            cuzarr.read_many(reads, out=wrong)
+    cuzarr.read_many(reads, out=[table[0:10:2], table[1:10:2]])
+    np.testing.assert_array_equal(host(table)[0::2], host(days["msl"][...]))
+    np.testing.assert_array_equal(host(table)[1::2], host(days["t2m"][...]))
+
+
+def test_wrong_reads_are_refused_before_anything_is_read(days):
+    array, out = days["msl"], np.zeros((5, 8))
+    for wrong in ([array], [(array, 1, 2)], [("msl", 1)], [(np.zeros(3), 0)]):
+        with pytest.raises(ArgumentTypeError):
+            cuzarr.read_many(wrong)
+    with pytest.raises(CuzarrError):
+        cuzarr.read_many(array)
+    with pytest.raises(InvalidArgumentError, match="2 entries for 1 reads"):
+        cuzarr.read_many([(array, ...)], out=[out, out])
+    with pytest.raises(InvalidArgumentError, match="1 entries for 2 reads"):
+        cuzarr.read_many([(array, ...), (array, 1)], dtype=["f4"])
+    with pytest.raises(ShapeMismatchError):
+        cuzarr.read_many([(array, ...), (array, 1)], out=[out, out])
+    with pytest.raises(BoundsCheckError):
+        cuzarr.read_many([(array, ...), (array, 7)], out=[out, None])
+    assert not out.any()
+    assert cuzarr.read_many([]) == []
+
+
+def test_the_first_failure_ends_all_and_names_its_array(device):
+    values = {}
+    days = cuzarr.create_group(values)
+    for name in ("msl", "t2m", "wind"):
+        days.create_array(name, data=np.arange(40.0).reshape(5, 8), chunks=(2, 3))
+    values["t2m/c/1/1"] = b"no chunk"
+    reads = [(days[name].with_device(device), ...) for name in ("msl", "t2m", "wind")]
+    with pytest.raises(CuzarrError) as caught:
+        cuzarr.read_many(reads)
+    assert "array '/t2m': chunk 't2m/c/1/1'" in str(caught.value)
+    with pytest.raises(type(caught.value)):
+        days["t2m"].with_device(device)[...]
+    # What is not read is not missed.
+    parts = cuzarr.read_many([(array, (slice(0, 2), slice(0, 3))) for array, _ in reads])
+    np.testing.assert_array_equal(host(parts[1]), host(days["t2m"][:2, :3]))
+
+
+def test_the_smallest_limit_counts_and_reports_are_of_the_whole(days):
+    with cuzarr.config.set({"memory_limit": 40}):
+        small = cuzarr.open_array(days.store, path="wind")
+        with pytest.raises(CuzarrError, match="memory limit"):
+            cuzarr.read_many([(days["msl"], ...), (small, ...)])
+    arrays = [days["msl"], days["t2m"]]
+    cuzarr.read_many([(array, ...) for array in arrays])
+    first, second = (array.last_report() for array in arrays)
+    assert first == second
+    assert sum(stage["size_bytes"] for stage in first["stages"] if stage["stage"] == "decode") >= 2 * 5 * 8 * 8
